@@ -1,1 +1,26 @@
+//! The memory layout that the supervisor and the agents of one replicated program share.
+//!
+//! Intuition: every party owns exactly one memory object that it alone writes and all others map
+//! read-only. The supervisor's is [`Control`]; replica *i*'s is its *replica region*, which holds a
+//! [`Report`], the protocol core's outbox, and the results ring. Nobody ever takes a lock that
+//! another party holds, and a wild store of one replica cannot change what another relies on
+//! (`DESIGN.md`, section 3).
+//!
+//! Contract: all-zero memory is a valid initial state of each object. [`LAYOUT_VERSION`] is
+//! written by the supervisor and checked by the agent, so that a stale agent image refuses to run.
+//!
+//! Not covered here: what the words of the outbox mean (see `rcoe-core`).
 #![no_std]
+#![forbid(unsafe_code)]
+
+mod control;
+mod layout;
+mod report;
+
+pub use control::{COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO, Control, ReplicaState, SIGNAL_SLOTS};
+pub use layout::{
+    AGENT_BASE, AGENT_END, CONTROL_ADDR, CONTROL_BYTES, LAYOUT_VERSION, MAX_REPLICAS,
+    OUTBOX_OFFSET, REGION_ADDR, REGION_BYTES, REGION_STRIDE, RING_OFFSET, RING_WORDS, SIG_KICK,
+    SIG_NOTIFY, region_addr,
+};
+pub use report::{Ending, NOTE_SLOTS, Note, Phase, Report, STAT_CLASSES, StatClass};

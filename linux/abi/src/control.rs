@@ -1,0 +1,74 @@
+//! What the supervisor alone writes.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::layout::MAX_REPLICAS;
+
+/// Length of the queue of collected signals.
+pub const SIGNAL_SLOTS: usize = 64;
+
+/// `Control::compare`: only what leaves the sphere of replication joins the signature.
+pub const COMPARE_IO: u32 = 0;
+/// `Control::compare`: also every system call's number and arguments (the default).
+pub const COMPARE_ARGS: u32 = 1;
+/// `Control::compare`: as [`COMPARE_ARGS`], with a vote at every system call.
+pub const COMPARE_EVERY: u32 = 2;
+
+/// What the supervisor knows of a replica's process, as stored in `Control::state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ReplicaState {
+    /// Not seen to stop or die.
+    Alive = 0,
+    /// Stopped by a signal (`SIGSTOP`), hence overdue as soon as someone waits for it.
+    Stopped = 1,
+    /// Gone; it will never publish again.
+    Dead = 2,
+}
+
+/// Settings of a run, fixed before the first replica starts, and the live words the supervisor
+/// updates while it runs.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Control {
+    /// [`crate::LAYOUT_VERSION`].
+    pub version: AtomicU32,
+    /// Number of replicas, 1 to [`MAX_REPLICAS`].
+    pub replicas: AtomicU32,
+    /// [`COMPARE_IO`], [`COMPARE_ARGS`] or [`COMPARE_EVERY`].
+    pub compare: AtomicU32,
+    /// 1 if an unsupported system call ends the run instead of returning ENOSYS.
+    pub strict: AtomicU32,
+    /// 1 if a faulty replica may be removed and the run go on; 0 stops at the first fault.
+    pub mask: AtomicU32,
+    /// 1 if more replicas than usable CPUs run, so that waiting must yield early.
+    pub crowded: AtomicU32,
+    /// CPU time a late replica may use beyond what its siblings needed, in nanoseconds.
+    pub timeout_ns: AtomicU64,
+    /// Wall-clock time after which a late replica is given up whatever its CPU time, nanoseconds.
+    pub wall_cap_ns: AtomicU64,
+    /// CPU number for each replica, or `u32::MAX` for no pinning.
+    pub cores: [AtomicU32; MAX_REPLICAS],
+    /// What the program sees as its process id: the supervisor's.
+    pub pid: AtomicU32,
+    /// What the program sees as its parent's process id: the supervisor's parent.
+    pub ppid: AtomicU32,
+    /// Signals ignored when rcoe was started (bit `n - 1` for signal `n`); inherited as such.
+    pub ignored: AtomicU64,
+    /// Signals blocked when rcoe was started.
+    pub blocked: AtomicU64,
+    /// CPU affinity mask rcoe was started with; the program sees this one.
+    pub affinity: [AtomicU64; 16],
+    /// Length in bytes of [`Control::exe`].
+    pub exe_len: AtomicU32,
+    /// Absolute path of the program, eight bytes a word, for `/proc/self/exe`.
+    pub exe: [AtomicU64; 512],
+    /// [`ReplicaState`] of each replica.
+    pub state: [AtomicU32; MAX_REPLICAS],
+    /// Bumped, and futex-woken, after every change of a live word.
+    pub bell: AtomicU32,
+    /// Number of signals ever put into [`Control::signals`].
+    pub signal_head: AtomicU64,
+    /// Queue of collected asynchronous signals: number in the low 32 bits, sender's pid above.
+    pub signals: [AtomicU64; SIGNAL_SLOTS],
+}

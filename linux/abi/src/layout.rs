@@ -1,0 +1,52 @@
+//! Addresses, sizes and signal numbers.
+//!
+//! All agent memory lies in one window that no ordinary program asks for by address: above the
+//! heaps of Go (0xc0_0000_0000) and far below where Linux places mappings top-down
+//! (0x7fff_f7ff_f000 without address-space randomisation).
+
+/// Bumped whenever [`crate::Control`], [`crate::Report`] or an offset changes.
+pub const LAYOUT_VERSION: u32 = 1;
+
+/// Largest number of replicas (`-n`).
+pub const MAX_REPLICAS: usize = 8;
+
+/// First address of the window that belongs to the agent; the agent image is linked here.
+pub const AGENT_BASE: usize = 0x6f00_0000_0000;
+/// First address past the agent's window.
+pub const AGENT_END: usize = 0x6f40_0000_0000;
+
+/// Where every replica sees the supervisor's [`crate::Control`] object (read-only).
+pub const CONTROL_ADDR: usize = 0x6f20_0000_0000;
+/// Size of the control object in bytes.
+pub const CONTROL_BYTES: usize = 64 * 1024;
+
+/// Where every replica sees the region of replica 0; the others follow at [`REGION_STRIDE`].
+pub const REGION_ADDR: usize = 0x6f10_0000_0000;
+/// Distance of two replica regions in bytes.
+pub const REGION_STRIDE: usize = 4 << 20;
+/// Offset of the protocol core's outbox within a replica region; the [`crate::Report`] is at 0.
+pub const OUTBOX_OFFSET: usize = 32 * 1024;
+/// Offset of the results ring within a replica region.
+pub const RING_OFFSET: usize = 64 * 1024;
+/// Length of the results ring in 64-bit words (a power of two).
+pub const RING_WORDS: usize = 1 << 17;
+/// Size of a replica region in bytes.
+pub const REGION_BYTES: usize = RING_OFFSET + RING_WORDS * 8;
+
+const _: () = assert!(REGION_BYTES <= REGION_STRIDE);
+const _: () = assert!(RING_WORDS.is_power_of_two());
+const _: () = assert!(size_of::<crate::Report>() <= OUTBOX_OFFSET);
+const _: () = assert!(size_of::<crate::Control>() <= CONTROL_BYTES);
+const _: () = assert!(REGION_ADDR + MAX_REPLICAS * REGION_STRIDE <= CONTROL_ADDR);
+
+/// Sent by a replica to the supervisor: something in my region wants your attention.
+pub const SIG_NOTIFY: u32 = 35;
+/// Sent by the supervisor to the primary: leave a blocking system call, a signal is pending.
+pub const SIG_KICK: u32 = 64;
+
+/// Address of the region of replica `index` in every replica.
+#[must_use]
+pub const fn region_addr(index: usize) -> usize {
+    assert!(index < MAX_REPLICAS);
+    REGION_ADDR + index * REGION_STRIDE
+}

@@ -1,0 +1,153 @@
+//! What a replica tells the supervisor, beside the protocol core's own outbox.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Number of notes a replica can leave; further ones are counted but lost.
+pub const NOTE_SLOTS: usize = 128;
+
+/// Classes of system calls counted by `--stats`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum StatClass {
+    /// Done by each replica on its own memory.
+    Local = 0,
+    /// Answered by the agent itself.
+    Emulated = 1,
+    /// Done by the primary, result published.
+    Input = 2,
+    /// Voted, then done by the primary once.
+    Output = 3,
+    /// Process creation and its kin.
+    Process = 4,
+    /// Refused with ENOSYS.
+    Unsupported = 5,
+    /// Trapped instructions (`rdtsc`, `cpuid`, `rdrand`).
+    Instruction = 6,
+}
+
+/// Number of [`StatClass`] values.
+pub const STAT_CLASSES: usize = 7;
+
+/// How far a replica has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Phase {
+    /// Nothing written yet.
+    None = 0,
+    /// Mapping the program.
+    Loading = 1,
+    /// The program runs.
+    Running = 2,
+    /// The program ended; see [`Report::ending`].
+    Ended = 3,
+    /// The protocol ended this replica (its outbox says why).
+    Halted = 4,
+    /// The agent failed; see the epitaph.
+    Failed = 5,
+}
+
+/// How the program ended, as packed in [`Report::ending`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// `exit_group` with this status.
+    Exit(u8),
+    /// Killed by this signal's default action.
+    Signal(u8),
+}
+
+impl Ending {
+    /// Packs the ending into a non-zero word.
+    #[must_use]
+    pub const fn pack(self) -> u32 {
+        match self {
+            Self::Exit(status) => 0x100 | status as u32,
+            Self::Signal(signal) => 0x200 | signal as u32,
+        }
+    }
+
+    /// Unpacks a word; `None` if it is zero or malformed.
+    #[must_use]
+    pub const fn unpack(word: u32) -> Option<Self> {
+        let low = (word & 0xff) as u8;
+        match word >> 8 {
+            1 => Some(Self::Exit(low)),
+            2 => Some(Self::Signal(low)),
+            _ => None,
+        }
+    }
+}
+
+/// Something the user should be told; see the constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Note {
+    /// Unsupported system call; the argument is its number.
+    UnsupportedCall = 1,
+    /// Unsupported ioctl request; the argument is the request.
+    UnsupportedIoctl = 2,
+    /// Unsupported fcntl command.
+    UnsupportedFcntl = 3,
+    /// Unsupported prctl operation.
+    UnsupportedPrctl = 4,
+    /// Unsupported mmap (shared and writable file mapping); the argument is the flags word.
+    UnsupportedMmap = 5,
+    /// The program tried to map, unmap or protect the agent's memory; the argument is the address.
+    AgentMemory = 6,
+    /// A fault inside the agent; the argument is the instruction address.
+    AgentFault = 7,
+}
+
+impl Note {
+    /// The note with this code.
+    #[must_use]
+    pub const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            1 => Some(Self::UnsupportedCall),
+            2 => Some(Self::UnsupportedIoctl),
+            3 => Some(Self::UnsupportedFcntl),
+            4 => Some(Self::UnsupportedPrctl),
+            5 => Some(Self::UnsupportedMmap),
+            6 => Some(Self::AgentMemory),
+            7 => Some(Self::AgentFault),
+            _ => None,
+        }
+    }
+}
+
+/// A replica's own page of facts.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Report {
+    /// [`Phase`].
+    pub phase: AtomicU32,
+    /// Process id of the replica.
+    pub pid: AtomicU32,
+    /// [`Ending::pack`] of how the program ended, or 0.
+    pub ending: AtomicU32,
+    /// Errno with which loading failed, or 0.
+    pub load_error: AtomicU32,
+    /// System calls by [`StatClass`].
+    pub calls: [AtomicU64; STAT_CLASSES],
+    /// Calls that came through Syscall User Dispatch.
+    pub dispatched: AtomicU64,
+    /// Calls that came through a rewritten site.
+    pub rewritten: AtomicU64,
+    /// Sites rewritten.
+    pub sites: AtomicU64,
+    /// Bytes of output content that entered the signature before a vote.
+    pub bytes_voted: AtomicU64,
+    /// Waits for a sibling that went beyond spinning to yielding.
+    pub yields: AtomicU64,
+    /// Waits for a sibling that slept on a futex.
+    pub sleeps: AtomicU64,
+    /// Number of the system call the replica is in, plus one; 0 in the program.
+    pub in_call: AtomicU64,
+    /// Number of notes ever left.
+    pub note_count: AtomicU32,
+    /// Length of the epitaph in bytes.
+    pub epitaph_len: AtomicU32,
+    /// [`Note`] code in the upper half, argument in the lower.
+    pub notes: [AtomicU64; NOTE_SLOTS],
+    /// Last words of a failed agent (UTF-8, eight bytes a word).
+    pub epitaph: [AtomicU64; 64],
+}
