@@ -1,0 +1,1 @@
+//! Unsafe steps of the supervisor, wrapped safely.
