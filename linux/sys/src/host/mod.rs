@@ -1,1 +1,21 @@
-//! Unsafe steps of the supervisor, wrapped safely.
+//! What the supervisor needs and only unsafe code can do.
+//!
+//! The supervisor forbids unsafe code; everything it does beyond `rustix` is here, behind safe
+//! functions: the shared objects, the signals, the birth of the starter, and the probes of
+//! `rcoe doctor`. This half runs in an ordinary process with std and libc; the rest of the crate
+//! is for the agent, which has neither.
+
+mod birth;
+mod probe;
+mod shared;
+mod signals;
+mod starter;
+
+pub use birth::Inherited;
+pub use probe::{Answer, Probe, in_child, probe};
+pub use shared::{Access, SharedLayout, SharedObject};
+pub use signals::{
+    SignalFd, SignalInfo, block_all_signals, default_child_signal, die_by_signal, send_signal,
+    stop_self,
+};
+pub use starter::{Starter, image_from_bytes};

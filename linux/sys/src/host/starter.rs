@@ -1,0 +1,188 @@
+//! The birth of the starter, the process from which all replicas are made.
+
+use std::ffi::{CStr, CString, OsString};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::vec::Vec;
+
+use super::birth::Inherited;
+use super::shared::{memory_file, raise};
+use super::signals::{set_disposition, set_mask};
+
+unsafe extern "C" {
+    static environ: *const *const libc::c_char;
+}
+
+/// Puts an executable image into a close-on-exec memory file.
+///
+/// # Errors
+///
+/// If there is no memory or no descriptor for it.
+pub fn image_from_bytes(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
+    let fd = raise(memory_file(name, 0)?)?;
+    let mut file = std::fs::File::from(fd);
+    file.write_all(bytes)?;
+    Ok(file.into())
+}
+
+/// How to start the starter.
+#[derive(Debug)]
+pub struct Starter<'a> {
+    /// The executable, from [`image_from_bytes`].
+    pub image: BorrowedFd<'a>,
+    /// Its arguments, the zeroth included.
+    pub args: Vec<OsString>,
+    /// Descriptors it keeps, under the same numbers.
+    pub keep: Vec<BorrowedFd<'a>>,
+    /// What the program shall find as we found it.
+    pub inherited: Inherited,
+}
+
+impl Starter<'_> {
+    /// Forks and executes the image: address-space randomisation off, every signal blocked,
+    /// `SIGPIPE` and descriptors 0 to 2 as they were inherited, killed when this process dies.
+    /// The environment is passed on as it is. Returns the process id; the caller reaps it.
+    ///
+    /// # Errors
+    ///
+    /// Whatever fork or exec failed with, or `InvalidInput` for an argument with a zero byte.
+    pub fn spawn(self) -> io::Result<u32> {
+        let args = self
+            .args
+            .into_iter()
+            .map(|arg| CString::new(arg.into_vec()));
+        let args = args.collect::<Result<Vec<_>, _>>()?;
+        let mut birth = Birth {
+            image: self.image.as_raw_fd(),
+            argv: args
+                .iter()
+                .map(|arg| arg.as_ptr())
+                .chain([core::ptr::null()])
+                .collect(),
+            keep: self.keep.iter().map(AsRawFd::as_raw_fd).collect(),
+            inherited: self.inherited,
+            // SAFETY: getpid cannot fail and touches no memory.
+            parent: unsafe { libc::getpid() },
+        };
+        let mut command = Command::new("rcoe-agent");
+        // SAFETY: between fork and exec, `run` makes only system calls and allocates nothing.
+        unsafe { command.pre_exec(move || Err(birth.run())) };
+        // Child drops without waiting: the supervisor's loop reaps.
+        let child = command.spawn()?;
+        drop(args);
+        Ok(child.id())
+    }
+}
+
+/// All the child needs between fork and exec, prepared so that it allocates nothing.
+struct Birth {
+    image: RawFd,
+    argv: Vec<*const libc::c_char>,
+    keep: Vec<RawFd>,
+    inherited: Inherited,
+    parent: libc::pid_t,
+}
+
+// SAFETY: the pointers lead into strings that `spawn` keeps alive until the child has executed;
+// nobody writes them.
+unsafe impl Send for Birth {}
+// SAFETY: as above; shared access only reads.
+unsafe impl Sync for Birth {}
+
+impl Birth {
+    /// Turns the forked child into the starter; returns only the error that prevented it.
+    fn run(&mut self) -> io::Error {
+        set_mask(u64::MAX);
+        set_disposition(libc::SIGPIPE, self.inherited.ignores(13));
+        set_disposition(libc::SIGCHLD, self.inherited.ignores(17));
+        // SAFETY: prctl, personality and getppid change or read only our own process.
+        unsafe {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return io::Error::last_os_error();
+            }
+            if libc::getppid() != self.parent {
+                return io::ErrorKind::ConnectionAborted.into();
+            }
+            let persona = libc::personality(0xffff_ffff);
+            if persona < 0 {
+                return io::Error::last_os_error();
+            }
+            let wanted = persona.cast_unsigned() | libc::ADDR_NO_RANDOMIZE.cast_unsigned();
+            if libc::personality(libc::c_ulong::from(wanted)) < 0 {
+                return io::Error::last_os_error();
+            }
+        }
+        for &fd in &self.keep {
+            // SAFETY: clears close-on-exec of a descriptor of our own copy of the table.
+            if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } != 0 {
+                return io::Error::last_os_error();
+            }
+        }
+        for fd in (0..3).filter(|fd| self.inherited.closed & (1 << fd) != 0) {
+            // SAFETY: closes what the runtime had opened; nothing in this child uses it.
+            unsafe { libc::close(fd) };
+        }
+        // SAFETY: argv ends with a null pointer and its strings are alive (see Send); environ is
+        // the process's own, as inherited; the empty path means the image itself.
+        unsafe {
+            libc::syscall(
+                libc::SYS_execveat,
+                self.image,
+                c"".as_ptr(),
+                self.argv.as_ptr(),
+                environ,
+                libc::AT_EMPTY_PATH,
+            );
+        }
+        io::Error::last_os_error()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::vec;
+
+    use super::*;
+
+    fn status_of(pid: u32) -> i32 {
+        let pid = i32::try_from(pid).expect("pid");
+        let mut status = 0;
+        // SAFETY: waits for our own child; the status is a valid place to write.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        status
+    }
+
+    #[test]
+    fn image_runs_with_its_arguments() {
+        let bytes = std::fs::read("/bin/sh").expect("a shell");
+        let image = image_from_bytes(c"shell", &bytes).expect("image");
+        let starter = Starter {
+            image: image.as_fd(),
+            args: ["sh", "-c", "exit $1", "sh", "7"]
+                .map(OsString::from)
+                .to_vec(),
+            keep: vec![],
+            inherited: Inherited::get(),
+        };
+        let status = status_of(starter.spawn().expect("spawned"));
+        assert!(libc::WIFEXITED(status));
+        assert_eq!(libc::WEXITSTATUS(status), 7);
+    }
+
+    #[test]
+    fn broken_image_is_an_error() {
+        let image = image_from_bytes(c"nothing", b"not an executable").expect("image");
+        let starter = Starter {
+            image: image.as_fd(),
+            args: vec![OsString::from("x")],
+            keep: vec![],
+            inherited: Inherited::get(),
+        };
+        let error = starter.spawn().expect_err("must fail");
+        assert_eq!(error.raw_os_error(), Some(libc::ENOEXEC));
+    }
+}
