@@ -1,0 +1,181 @@
+//! Writes the checked table as Rust.
+
+use crate::model::{Call, Request, Table};
+use crate::signature::{self, Param};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// The whole generated file.
+pub(crate) fn table(table: &Table) -> Result<String, String> {
+    let mut calls: Vec<_> = table.calls.iter().collect();
+    calls.sort_by_key(|(_, call)| call.nr);
+    let mut out = specials(table);
+    for (name, rows) in &table.requests {
+        out += &requests(name, rows).map_err(|e| format!("requests.{name}: {e}"))?;
+    }
+    let _ = writeln!(
+        out,
+        "/// Every call, by number.\npub static ALL: &[Syscall] = &CALLS;"
+    );
+    let _ = writeln!(out, "static CALLS: [Syscall; {}] = [", calls.len());
+    for (name, call) in &calls {
+        out += &one_call(name, call).map_err(|e| format!("`{name}`: {e}"))?;
+    }
+    out += "];\n";
+    out += &slots(&calls);
+    out += &notes(&calls);
+    Ok(out)
+}
+
+/// The `Special` enum, with the calls that each variant serves.
+fn specials(table: &Table) -> String {
+    let mut served: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, call) in &table.calls {
+        if let Some(h) = &call.handler {
+            served.entry(h).or_default().insert(name);
+        }
+    }
+    for (name, row) in table.requests.values().flatten() {
+        if let Some(h) = &row.handler {
+            served.entry(h).or_default().insert(name);
+        }
+    }
+    let mut out = String::from(
+        "/// The hand-written part of the agent that a call needs; `None` for generic handling.\n\
+         #[derive(Copy, Clone, Debug, PartialEq, Eq)]\npub enum Special {\n\
+         /// The description suffices.\nNone,\n",
+    );
+    for (handler, names) in served {
+        let names: Vec<_> = names.iter().map(|n| format!("`{n}`")).collect();
+        let _ = writeln!(out, "/// For {}.\n{},", names.join(", "), camel(handler));
+    }
+    out + "}\n"
+}
+
+fn camel(name: &str) -> String {
+    let mut out = String::new();
+    for part in name.split('_').filter(|p| !p.is_empty()) {
+        let (head, tail) = part.split_at(1);
+        out += &head.to_ascii_uppercase();
+        out += tail;
+    }
+    out
+}
+
+fn special(handler: Option<&String>) -> String {
+    format!("Special::{}", handler.map_or("None".into(), |h| camel(h)))
+}
+
+/// One table of requests, sorted by code for binary search.
+fn requests(name: &str, rows: &BTreeMap<String, Request>) -> Result<String, String> {
+    let mut rows: Vec<_> = rows.iter().collect();
+    rows.sort_by_key(|(_, row)| row.code);
+    let upper = name.to_ascii_uppercase();
+    let mut out = format!(
+        "/// The requests of `{name}`, by code.\n\
+         pub static {upper}: &[Request] = &{upper}_ROWS;\n\
+         static {upper}_ROWS: [Request; {}] = [\n",
+        rows.len()
+    );
+    for (name, r) in rows {
+        let arg = signature::kind_of("arg", &r.arg).and_then(|p| signature::render(&p, &[]));
+        let arg = arg.map_err(|e| format!("`{name}`: {e}"))?;
+        let _ = writeln!(
+            out,
+            "Request {{ code: {}, name: {name:?}, class: Class::{:?}, arg: {arg}, \
+             repeatable: {}, blocking: {}, quiet: {}, special: {}, reason: {:?} }},",
+            r.code,
+            r.class,
+            r.repeatable,
+            r.blocking,
+            r.quiet,
+            special(r.handler.as_ref()),
+            r.reason
+        );
+    }
+    Ok(out + "];\n")
+}
+
+fn one_call(name: &str, c: &Call) -> Result<String, String> {
+    let params = signature::parse(&c.args)?;
+    let mut kinds = Vec::new();
+    for p in &params {
+        kinds.push(signature::render(p, &params)?);
+    }
+    kinds.resize(6, "Arg::None".into());
+    let mut names: Vec<&str> = params.iter().map(|p| p.name.as_str()).collect();
+    names.resize(6, "");
+    Ok(format!(
+        "Syscall {{ nr: {}, name: {name:?}, class: Class::{:?}, args: [{}], params: {names:?}, \
+         nargs: {}, output_if: {}, requests: {}, repeatable: {}, blocking: {}, quiet: {}, \
+         special: {}, reason: {:?} }},\n",
+        c.nr,
+        c.class,
+        kinds.join(", "),
+        params.len(),
+        output_if(c, &params)?,
+        select(c, &params)?,
+        c.repeatable,
+        c.blocking,
+        c.quiet,
+        special(c.handler.as_ref()),
+        c.reason
+    ))
+}
+
+fn output_if(c: &Call, params: &[Param]) -> Result<String, String> {
+    let Some(o) = &c.output_if else {
+        return Ok("None".into());
+    };
+    let arg = signature::index(params, &o.arg)?;
+    Ok(format!(
+        "Some(OutputIf {{ arg: {arg}, any_bits: {:#x} }})",
+        o.any_bits
+    ))
+}
+
+fn select(c: &Call, params: &[Param]) -> Result<String, String> {
+    let Some(s) = &c.requests else {
+        return Ok("None".into());
+    };
+    let selector = signature::index(params, &s.selector)?;
+    let data = s
+        .data
+        .as_ref()
+        .map(|d| signature::index(params, d))
+        .transpose()?;
+    let rows = s.table.to_ascii_uppercase();
+    Ok(format!(
+        "Some(Requests {{ selector: {selector}, data: {data:?}, rows: &{rows}_ROWS }})"
+    ))
+}
+
+/// The array that `entry` indexes.
+fn slots(calls: &[(&String, &Call)]) -> String {
+    let last = calls.last().map_or(0, |(_, c)| c.nr);
+    let mut out = format!(
+        "static SLOTS: [Option<&Syscall>; {}] = [\n",
+        usize::from(last) + 1
+    );
+    for nr in 0..=last {
+        match calls.iter().position(|(_, c)| c.nr == nr) {
+            Some(at) => {
+                let _ = writeln!(out, "Some(&CALLS[{at}]),");
+            }
+            None => out += "None,\n",
+        }
+    }
+    out + "];\n"
+}
+
+/// Remarks stand apart from the table, so that the agent does not carry them.
+fn notes(calls: &[(&String, &Call)]) -> String {
+    let mut out = String::from(
+        "/// Remarks for the reader, by name of the call.\n\
+         pub static NOTES: &[(&str, &str)] = &[\n",
+    );
+    for (name, call) in calls.iter().filter(|(_, c)| !c.doc.is_empty()) {
+        let _ = writeln!(out, "({name:?}, {:?}),", call.doc);
+    }
+    out + "];\n"
+}

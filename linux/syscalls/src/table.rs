@@ -1,0 +1,43 @@
+//! The generated constants, and access to them.
+
+use crate::request::find;
+use crate::{Arg, Class, OutputIf, Request, Requests, Syscall, Valid};
+
+include!(concat!(env!("OUT_DIR"), "/generated.rs"));
+
+/// The description of call number `nr`, by direct index.
+#[inline]
+#[must_use]
+pub fn entry(nr: u64) -> Option<&'static Syscall> {
+    SLOTS.get(usize::try_from(nr).ok()?).copied().flatten()
+}
+
+/// The name of call number `nr`, for reports.
+#[must_use]
+pub fn name(nr: u64) -> &'static str {
+    entry(nr).map_or("unknown", |call| call.name)
+}
+
+/// The description of an `ioctl` request.
+#[must_use]
+pub fn ioctl(request: u32) -> Option<&'static Request> {
+    find(IOCTL, request)
+}
+
+/// The description of an `fcntl` command.
+#[must_use]
+pub fn fcntl(command: u32) -> Option<&'static Request> {
+    find(FCNTL, command)
+}
+
+/// The description of a `prctl` option.
+#[must_use]
+pub fn prctl(option: u32) -> Option<&'static Request> {
+    find(PRCTL, option)
+}
+
+/// The description of an `lseek` origin.
+#[must_use]
+pub fn lseek(whence: u32) -> Option<&'static Request> {
+    find(LSEEK, whence)
+}
