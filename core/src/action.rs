@@ -1,0 +1,268 @@
+//! Actions: asynchronous events (an interrupt, a completed I/O, a signal) performed by all at one point of the trace.
+//!
+//! EDCC'15, `trigger_action` and `handle_action`. An action is performed when all members are inside
+//! `handle_action` at the same point of the trace and have seen a flag. The leader waits for the others; who is
+//! behind passes by. The wait is given up when somebody has passed that point: in `handle_action` further on, in a
+//! later rendezvous, or waiting for a record of the leader's. Once all were seen inside, all go through a *ready*
+//! phase from which nobody turns back, so that the first to leave leaves nobody behind.
+
+use crate::ReplicaId;
+use crate::guards::Bug;
+use crate::node::{Await, Call, Done, Node, Ports, Step, Task, WaitFor, port};
+use crate::outbox::Outbox;
+use crate::primitive::Ordering;
+
+/// Private state of the action protocol.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct ActionState {
+    /// Actions triggered here and not yet performed.
+    triggered: u64,
+    /// Times that actions were performed.
+    performed: u64,
+    /// Copies of the published words, from which a vote restores them.
+    word: u64,
+    point: u64,
+    seen: [u64; 2],
+}
+
+/// How far a `handle_action` is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Stage {
+    Enter,
+    /// Inside; about to look for this member inside.
+    Inside(ReplicaId),
+    /// All were seen inside; about to look for this member's readiness.
+    Ready(ReplicaId),
+}
+
+/// States of the action word, above the number of actions performed.
+const OUTSIDE: u64 = 0;
+const INSIDE: u64 = 1;
+const READY: u64 = 2;
+/// Not in `handle_action` but in a wait for a record.
+const STREAM: u64 = 3;
+
+/// Where a peer is, relative to the point at which this replica waits.
+enum Peer {
+    /// Not there yet, or nowhere in particular.
+    Behind,
+    /// Inside at the same point.
+    Here,
+    /// Ready at the same point.
+    Ready,
+    /// Past it without an action.
+    Ahead,
+    /// Past it after performing this action.
+    Performed,
+}
+
+impl Node {
+    /// Flags actions, one bit each, for all replicas. Not folded into the trace; performing them is.
+    pub fn trigger_action(&mut self, ports: &Ports<'_>, actions: u64) {
+        self.actions.triggered |= actions;
+        let own = port(ports, self.id).outbox;
+        own.triggered
+            .store(self.actions.triggered, Ordering::Release);
+        self.publish_bell(ports);
+    }
+
+    /// All actions flagged by any member.
+    #[inline]
+    fn flagged(&self, ports: &Ports<'_>) -> u64 {
+        let others = self.members.without(self.id);
+        others.iter().fold(self.actions.triggered, |flags, peer| {
+            flags | port(ports, peer).outbox.triggered.load(Ordering::Acquire)
+        })
+    }
+
+    #[inline]
+    pub(crate) fn step_action(&mut self, call: &mut Call, stage: Stage, ports: &Ports<'_>) -> Step {
+        match stage {
+            Stage::Enter => self.enter_action(call, ports),
+            Stage::Inside(peer) => self.inside(call, peer, ports),
+            Stage::Ready(peer) => self.ready(call, peer, ports),
+        }
+    }
+
+    fn enter_action(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
+        let seen = self.flagged(ports);
+        if seen == 0 {
+            return Step::Ready(Done::Actions(0));
+        }
+        let Some(first) = self.members.without(self.id).lowest() else {
+            self.actions.triggered = 0;
+            return Step::Ready(Done::Actions(seen));
+        };
+        let parity = self.action_parity();
+        self.actions.seen[parity] = seen;
+        port(ports, self.id).outbox.action_seen[parity].store(seen, Ordering::Relaxed);
+        self.publish_action(INSIDE, ports);
+        call.task = Task::Action(Stage::Inside(first));
+        Step::Again
+    }
+
+    const fn action_parity(&self) -> usize {
+        (self.actions.performed & 1) as usize
+    }
+
+    fn publish_action(&mut self, state: u64, ports: &Ports<'_>) {
+        let own = port(ports, self.id).outbox;
+        self.actions.word = self.actions.performed << 2 | state;
+        self.actions.point = self.trace.events();
+        own.action_point
+            .store(self.actions.point, Ordering::Relaxed);
+        own.action.store(self.actions.word, Ordering::Release);
+        self.publish_bell(ports);
+    }
+
+    /// Rewrites the action words of the own outbox from private state.
+    pub(crate) fn scrub_action(&self, own: &Outbox) {
+        own.triggered
+            .store(self.actions.triggered, Ordering::Relaxed);
+        for (cell, &seen) in own.action_seen.iter().zip(&self.actions.seen) {
+            cell.store(seen, Ordering::Relaxed);
+        }
+        own.action_point
+            .store(self.actions.point, Ordering::Relaxed);
+        own.action.store(self.actions.word, Ordering::Release);
+    }
+
+    fn inside(&mut self, call: &mut Call, peer: ReplicaId, ports: &Ports<'_>) -> Step {
+        let outbox = port(ports, peer).outbox;
+        let bell = outbox.bell();
+        match self.locate(peer, ports) {
+            Peer::Here | Peer::Ready => {
+                let next = self.members.without(self.id).after(peer);
+                match next {
+                    Some(next) => call.task = Task::Action(Stage::Inside(next)),
+                    None => return self.become_ready(call, ports),
+                }
+                Step::Again
+            }
+            Peer::Ahead | Peer::Performed => self.leave_action(ports),
+            Peer::Behind if self.alarmed(ports) || Self::missing(call, ports, peer) => {
+                self.leave_or_vote(call, peer, ports)
+            }
+            Peer::Behind => Step::Pending(Await {
+                peer,
+                bell,
+                reason: WaitFor::Action,
+            }),
+        }
+    }
+
+    /// Where `peer` is.
+    fn locate(&self, peer: ReplicaId, ports: &Ports<'_>) -> Peer {
+        let outbox = port(ports, peer).outbox;
+        let word = outbox.action.load(Ordering::Acquire);
+        let (performed, state) = (word >> 2, word & 3);
+        let point = outbox.action_point.load(Ordering::Relaxed);
+        let here = self.trace.events();
+        if performed == self.actions.performed.wrapping_add(1) {
+            return Peer::Performed;
+        }
+        let further = outbox.arrived.load(Ordering::Acquire) > self.round;
+        if further && !self.guards.off(Bug::ActionNoAbort) {
+            return Peer::Ahead;
+        }
+        match state {
+            INSIDE if point == here => Peer::Here,
+            READY if point == here => Peer::Ready,
+            STREAM if point >= here && self.needs_me(peer, outbox) => Peer::Ahead,
+            INSIDE | READY if point > here => Peer::Ahead,
+            _ => Peer::Behind,
+        }
+    }
+
+    /// Is `peer`, which waits on the stream, stuck until this replica moves: a follower that has consumed all of
+    /// this primary's records, or the primary, for whose room this follower must consume?
+    fn needs_me(&self, peer: ReplicaId, outbox: &Outbox) -> bool {
+        let drained = outbox.cursor.load(Ordering::Acquire) == self.cursor;
+        peer == self.primary || self.id == self.primary && drained
+    }
+
+    fn become_ready(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
+        let Some(first) = self.members.without(self.id).lowest() else {
+            return self.leave_action(ports);
+        };
+        let own = port(ports, self.id).outbox;
+        let seen = self.actions.seen[self.action_parity()];
+        self.actions.triggered &= !seen;
+        own.triggered
+            .store(self.actions.triggered, Ordering::Relaxed);
+        self.publish_action(READY, ports);
+        if self.guards.off(Bug::ActionNoReady) {
+            return self.perform(ports);
+        }
+        call.task = Task::Action(Stage::Ready(first));
+        Step::Again
+    }
+
+    fn ready(&mut self, call: &mut Call, peer: ReplicaId, ports: &Ports<'_>) -> Step {
+        let outbox = port(ports, peer).outbox;
+        let bell = outbox.bell();
+        match self.locate(peer, ports) {
+            Peer::Ready | Peer::Performed => {
+                match self.members.without(self.id).after(peer) {
+                    Some(next) => call.task = Task::Action(Stage::Ready(next)),
+                    None => return self.perform(ports),
+                }
+                Step::Again
+            }
+            _ if self.alarmed(ports) || Self::missing(call, ports, peer) => self.enter_vote(call),
+            _ => Step::Pending(Await {
+                peer,
+                bell,
+                reason: WaitFor::Action,
+            }),
+        }
+    }
+
+    /// The union of what the members had seen, which all read from the same frozen words.
+    fn perform(&mut self, ports: &Ports<'_>) -> Step {
+        let parity = self.action_parity();
+        let set = self.members.iter().fold(0, |set, peer| {
+            set | port(ports, peer).outbox.action_seen[parity].load(Ordering::Relaxed)
+        });
+        self.actions.performed += 1;
+        self.publish_action(OUTSIDE, ports);
+        Step::Ready(Done::Actions(set))
+    }
+
+    fn leave_action(&mut self, ports: &Ports<'_>) -> Step {
+        self.publish_action(OUTSIDE, ports);
+        Step::Ready(Done::Actions(0))
+    }
+
+    /// Somebody is missing, or called for a vote. If a voter stands at this very point it is held here; if all
+    /// who stand somewhere stand further on, they are caught up with first.
+    fn leave_or_vote(&mut self, call: &mut Call, peer: ReplicaId, ports: &Ports<'_>) -> Step {
+        let here = |id: ReplicaId| {
+            let outbox = port(ports, id).outbox;
+            let inside = matches!(self.locate(id, ports), Peer::Here | Peer::Ready);
+            inside && outbox.alarm.load(Ordering::Acquire) > self.votes
+        };
+        let voters_here = self.members.without(self.id).iter().any(here);
+        if voters_here || call.overdue.contains(peer) && !self.alarmed(ports) {
+            return self.enter_vote(call);
+        }
+        self.leave_action(ports)
+    }
+
+    /// Before a wait on the stream: if the awaited peer leads inside `handle_action`, tells it that this replica
+    /// has passed there and is stuck. The peer rings its bell on entry, so none of its entries goes unseen.
+    pub(crate) fn release_leader(&mut self, peer: ReplicaId, ports: &Ports<'_>) {
+        let leads = port(ports, peer).outbox.action.load(Ordering::Acquire) & 3 == INSIDE;
+        let said = self.actions.word & 3 == STREAM && self.actions.point == self.trace.events();
+        if leads && !said {
+            self.publish_action(STREAM, ports);
+        }
+    }
+
+    /// After a vote the action starts anew.
+    #[expect(clippy::unused_self, reason = "one shape for all calls")]
+    pub(crate) fn resume_action(&self, call: &mut Call) -> Step {
+        call.task = Task::Action(Stage::Enter);
+        Step::Again
+    }
+}

@@ -1,0 +1,106 @@
+//! Diagnosis from outside: what the outboxes alone tell about a group that stopped or diverged.
+//!
+//! The reader is the supervisor. It has no replica's private state, and the replicas may be dead; nothing found
+//! here is trusted for anything but a report.
+
+use crate::halt::{HaltState, decode};
+use crate::outbox::Outbox;
+use crate::primitive::Ordering;
+use crate::recorder::RECORDED;
+use crate::vote::BallotWord;
+use crate::{Kind, MAX_REPLICAS, ReplicaSet};
+
+/// What one replica's outbox says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// Rendezvous entered.
+    pub rendezvous: u64,
+    /// Number of the last vote it called for or joined; 0 for none.
+    pub votes: u32,
+    /// The members that its last vote found faulty.
+    pub verdict: ReplicaSet,
+    /// Those of them that were absent rather than different.
+    pub absent: ReplicaSet,
+    /// Phase that its last vote reached: 3 is complete.
+    pub phase: u8,
+    /// Membership as it sees it.
+    pub members: ReplicaSet,
+    /// Membership changes so far.
+    pub epoch: u64,
+    /// Records published or consumed... by a primary: published.
+    pub records: u64,
+    /// Words of the stream published.
+    pub words: u64,
+    /// Halted, and why.
+    pub halt: HaltState,
+    /// Is it inside an effect whose record is not published?
+    pub in_effect: bool,
+}
+
+/// Reads one outbox.
+#[must_use]
+pub fn report(outbox: &Outbox) -> Report {
+    let votes = outbox.alarm.load(Ordering::Acquire);
+    let ballot = &outbox.ballots[(votes & 1) as usize];
+    let ballot = BallotWord::decode(ballot.word.load(Ordering::Acquire));
+    let membership = outbox.membership.load(Ordering::Acquire);
+    Report {
+        rendezvous: outbox.arrived.load(Ordering::Acquire),
+        votes,
+        verdict: ballot.faulty,
+        absent: ballot.absent,
+        phase: ballot.phase,
+        members: ReplicaSet::from_bits(membership.to_le_bytes()[0]),
+        epoch: membership >> 8,
+        records: outbox.records.load(Ordering::Relaxed),
+        words: outbox.words.load(Ordering::Relaxed),
+        halt: decode(outbox.halt.load(Ordering::Acquire)),
+        in_effect: outbox.effect.load(Ordering::Acquire) != 0,
+    }
+}
+
+/// The first event at which the flight recorders differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Divergence {
+    /// Number of the event, from 1.
+    pub event: u64,
+    /// What each replica recorded under this number; `None` where it has not got so far, or has no outbox.
+    pub recorded: [Option<(Kind, u64)>; MAX_REPLICAS],
+}
+
+/// Finds the first event of which two recorders keep different versions. Searches the window that recorders still
+/// hold around `near`, an event number not far behind the divergence (for instance the largest in any signature).
+#[must_use]
+pub fn first_divergence(
+    outboxes: &[Option<&Outbox>; MAX_REPLICAS],
+    near: u64,
+) -> Option<Divergence> {
+    let window = RECORDED as u64;
+    (near.saturating_sub(2 * window).max(1)..=near.saturating_add(window)).find_map(|event| {
+        let recorded = outboxes.map(|outbox| outbox.and_then(|it| it.recorder.get(event)));
+        let mut known = recorded.iter().flatten();
+        let first = known.next()?;
+        known
+            .any(|other| other != first)
+            .then_some(Divergence { event, recorded })
+    })
+}
+
+/// The largest event count that any of these outboxes published: where to look for a divergence.
+#[must_use]
+pub fn latest_event(outboxes: &[Option<&Outbox>; MAX_REPLICAS]) -> u64 {
+    let events = |outbox: &Outbox| {
+        let slots = outbox.slots.iter().map(|slot| slot.load().events);
+        let ballots = outbox
+            .ballots
+            .iter()
+            .map(|ballot| ballot.signature.load().events);
+        slots.chain(ballots).max().unwrap_or(0)
+    };
+    outboxes
+        .iter()
+        .flatten()
+        .map(|outbox| events(outbox))
+        .max()
+        .unwrap_or(0)
+}

@@ -1,0 +1,89 @@
+//! Planted bugs: every check of the protocol that a test can take away.
+//!
+//! Without feature `planted` a [`Guards`] has no size and [`Guards::off`] is the constant `false`: nothing of this
+//! is in a normal build. The test that removes each guard and demands that a checker notices lives in `rcoe-sim`.
+
+/// One removable check. The name says what is left out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Bug {
+    /// A rendezvous does not compare signatures.
+    SkipCompare,
+    /// A waiting replica does not look at alarms.
+    SkipAlarmCheck,
+    /// Both rounds share one signature slot.
+    SingleBuffer,
+    /// The verdicts of the others are not compared (phase 2).
+    SkipPhase2,
+    /// The vote ends without confirmation (phase 3).
+    SkipPhase3,
+    /// The largest group wins, majority or not.
+    AcceptMinority,
+    /// A follower joins a vote without draining the stream.
+    NoDrain,
+    /// The doorbell is rung before the data is stored.
+    DoorbellFirst,
+    /// The effect word of a lost primary is not read.
+    SkipEffectCheck,
+    /// The publisher has no fence between its store and its look at the sleepers.
+    NoFence,
+    /// A record is consumed without comparing its signature.
+    SkipStreamCompare,
+    /// A record is consumed without checking its checksum.
+    SkipStreamChecksum,
+    /// An absent replica counts as an agreeing one.
+    AbsentAgrees,
+    /// A late replica is not told apart from a faulty one.
+    NoLag,
+    /// The publisher never asks whether the ring has room.
+    NoRingCheck,
+    /// An absence that another replica saw is not adopted.
+    NoAdopt,
+    /// The outbox is not rewritten on entry to a vote.
+    NoScrub,
+    /// The effect word does not say which record it belongs to.
+    EffectUntagged,
+    /// The vote number is not part of what is waited for.
+    IgnoreVoteNumber,
+    /// An action is performed by the first that sees all inside, without the ready phase.
+    ActionNoReady,
+    /// The leader inside an action does not give way to a rendezvous.
+    ActionNoAbort,
+}
+
+/// Which guards are off.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Guards {
+    #[cfg(feature = "planted")]
+    bits: u32,
+}
+
+impl Guards {
+    /// All guards on.
+    pub const ON: Self = Self {
+        #[cfg(feature = "planted")]
+        bits: 0,
+    };
+
+    /// All guards but the one of `bug`.
+    #[cfg(feature = "planted")]
+    #[must_use]
+    pub const fn without(bug: Bug) -> Self {
+        Self {
+            bits: 1 << bug as u8,
+        }
+    }
+
+    /// Is the guard against `bug` taken away?
+    #[inline(always)]
+    #[must_use]
+    pub const fn off(self, bug: Bug) -> bool {
+        #[cfg(feature = "planted")]
+        return self.bits & (1 << bug as u8) != 0;
+        #[cfg(not(feature = "planted"))]
+        {
+            let _ = bug;
+            false
+        }
+    }
+}

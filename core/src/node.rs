@@ -1,0 +1,369 @@
+//! The private state of one replica, and the calls it makes as explicit step machines.
+//!
+//! A [`Call`] is one blocking operation in progress. [`Node::step`] advances it by a bounded number of reads of
+//! one peer's outbox and at most one publication, then says what it waits for. The blocking API
+//! ([`crate::Replica`]), the simulator and the model checker all drive the same code, each with its own idea of
+//! time.
+
+use crate::action::ActionState;
+use crate::guards::Guards;
+use crate::halt;
+use crate::outbox::{FINGERPRINT, Outbox};
+use crate::primitive::{Ordering, fence};
+use crate::vote::Vote;
+use crate::{Bug, Halt, Kind, MAX_REPLICAS, Port, ReplicaId, ReplicaSet, Signature, Trace};
+
+/// The published memory of all replicas of a group, indexed by id.
+pub type Ports<'a> = [Option<Port<'a>>; MAX_REPLICAS];
+
+/// What a replica waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WaitFor {
+    /// The peer's arrival at a rendezvous.
+    Arrival,
+    /// The primary's next record.
+    Record,
+    /// Room in the ring, which this follower holds up.
+    Room,
+    /// The peer's part in a vote.
+    Vote,
+    /// The peer's entry to `handle_action`.
+    Action,
+}
+
+/// An unfulfilled condition: which peer can fulfil it, and its doorbell's value before the condition was tested.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Await {
+    /// Who is awaited.
+    pub peer: ReplicaId,
+    /// The peer's doorbell, read before the condition: if it still has this value, sleeping is right.
+    pub bell: u32,
+    /// What is awaited.
+    pub reason: WaitFor,
+}
+
+/// Outcome of one step.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Step {
+    /// Progress; step on.
+    Again,
+    /// Nothing to do until the peer's doorbell rings or it is overdue.
+    Pending(Await),
+    /// The vote removed these: make sure that they have no effect any more, then step on.
+    Exclude(ReplicaSet),
+    /// The call is complete.
+    Ready(Done),
+    /// This replica stops for good.
+    Halted(Halt),
+}
+
+/// Result of a complete call.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Done {
+    /// All members met with equal signatures.
+    Met,
+    /// The ring has the room asked for.
+    Room,
+    /// A record of this many words was consumed.
+    Record(usize),
+    /// This replica is the primary and has to do the call itself.
+    TakeOver,
+    /// These actions are to be performed now.
+    Actions(u64),
+}
+
+/// Which operation, and how far.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Task {
+    Rendezvous(crate::rendezvous::Stage),
+    Room { words: u64, next: Option<ReplicaId> },
+    Consume,
+    Action(crate::action::Stage),
+}
+
+/// One blocking operation in progress.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Call {
+    pub(crate) task: Task,
+    pub(crate) vote: Option<Vote>,
+    /// Peers that the environment called overdue since the last vote.
+    pub(crate) overdue: ReplicaSet,
+    /// Peers in whose outbox this replica found what no healthy one writes.
+    pub(crate) accused: ReplicaSet,
+}
+
+impl Call {
+    const fn new(task: Task) -> Self {
+        Self {
+            task,
+            vote: None,
+            overdue: ReplicaSet::empty(),
+            accused: ReplicaSet::empty(),
+        }
+    }
+
+    /// The environment's judgement that `peer` is dead, stopped or too late. Counts for the present wait.
+    pub fn overdue(&mut self, peer: ReplicaId) {
+        self.overdue = self.overdue.with(peer);
+    }
+
+    /// Does the call take part in a vote?
+    #[must_use]
+    pub const fn in_vote(&self) -> bool {
+        self.vote.is_some()
+    }
+}
+
+/// Private state of one replica: nothing here is shared.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Node {
+    pub(crate) id: ReplicaId,
+    pub(crate) members: ReplicaSet,
+    pub(crate) primary: ReplicaId,
+    pub(crate) epoch: u64,
+    pub(crate) trace: Trace,
+    /// Rendezvous entered so far.
+    pub(crate) round: u64,
+    /// Signatures of the last two rendezvous, by parity.
+    pub(crate) slots: [Signature; 2],
+    /// Votes completed.
+    pub(crate) votes: u32,
+    /// Votes in a row that removed nobody while this replica stood still, and where it stood.
+    pub(crate) spurious: (u32, u64),
+    /// Records published or consumed.
+    pub(crate) records: u64,
+    /// Words of the stream published or consumed.
+    pub(crate) cursor: u64,
+    /// The primary may publish up to this position without looking at the followers.
+    pub(crate) limit: u64,
+    pub(crate) effect: u64,
+    pub(crate) actions: ActionState,
+    pub(crate) halted: Option<Halt>,
+    /// A peer sleeps on this replica's doorbell and is to be woken.
+    pub(crate) wake: bool,
+    pub(crate) guards: Guards,
+}
+
+impl Node {
+    /// A replica at the start of its group. Writes the layout version into its outbox.
+    ///
+    /// # Panics
+    /// If `id` is no member, a member has no port, or rings are not of one power-of-two size.
+    #[must_use]
+    pub fn new(id: ReplicaId, members: ReplicaSet, ports: &Ports<'_>) -> Self {
+        assert!(members.contains(id), "a replica belongs to its own group");
+        let own = port(ports, id);
+        assert!(own.ring.len().is_power_of_two());
+        for member in members {
+            assert!(
+                port(ports, member).ring.len() == own.ring.len(),
+                "rings are of one size"
+            );
+        }
+        own.outbox.fingerprint.store(FINGERPRINT, Ordering::Relaxed);
+        own.outbox
+            .membership
+            .store(u64::from(members.bits()), Ordering::Release);
+        Self {
+            id,
+            members,
+            primary: members.lowest().unwrap_or(id),
+            epoch: 0,
+            trace: Trace::new(),
+            round: 0,
+            slots: [Signature::default(); 2],
+            votes: 0,
+            spurious: (0, 0),
+            records: 0,
+            cursor: 0,
+            limit: own.ring.len() as u64,
+            effect: 0,
+            actions: ActionState::default(),
+            halted: None,
+            wake: false,
+            guards: Guards::ON,
+        }
+    }
+
+    /// This replica.
+    #[must_use]
+    #[inline]
+    pub const fn id(&self) -> ReplicaId {
+        self.id
+    }
+
+    /// The present members.
+    #[must_use]
+    #[inline]
+    pub const fn members(&self) -> ReplicaSet {
+        self.members
+    }
+
+    /// The member that alone has outside effects.
+    #[must_use]
+    #[inline]
+    pub const fn primary(&self) -> ReplicaId {
+        self.primary
+    }
+
+    /// How often the membership changed.
+    #[must_use]
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Signature of all events so far.
+    #[must_use]
+    #[inline]
+    pub const fn signature(&self) -> Signature {
+        self.trace.signature()
+    }
+
+    /// Records published or consumed so far.
+    #[must_use]
+    pub const fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Why this replica stopped, if it did.
+    #[must_use]
+    pub const fn halted(&self) -> Option<Halt> {
+        self.halted
+    }
+
+    /// Takes guards away, for tests of the tests.
+    #[cfg(feature = "planted")]
+    pub const fn set_guards(&mut self, guards: Guards) {
+        self.guards = guards;
+    }
+
+    /// Does a peer sleep on this replica's doorbell? Clears the mark.
+    #[inline]
+    pub const fn take_wake(&mut self) -> bool {
+        core::mem::replace(&mut self.wake, false)
+    }
+
+    /// Folds an event into the trace and notes it in the flight recorder; see [`crate::Replica::add_event`].
+    #[inline]
+    pub fn add_event(&mut self, own: &Outbox, kind: Kind, value: u64) {
+        self.trace.add(kind, value);
+        own.recorder.note(self.trace.events(), kind, value);
+    }
+
+    /// Flips one bit of the trace, for fault injection.
+    pub fn flip_trace(&mut self, bit: u32) {
+        let mut signature = self.trace.signature();
+        signature.a ^= 1 << (bit % 64);
+        self.trace = Trace::resume(signature);
+    }
+
+    /// A rendezvous to step through.
+    #[must_use]
+    #[inline]
+    pub const fn begin_rendezvous(&self) -> Call {
+        Call::new(Task::Rendezvous(crate::rendezvous::Stage::Arrive))
+    }
+
+    /// A consumption to step through.
+    #[must_use]
+    #[inline]
+    pub const fn begin_consume(&self) -> Call {
+        Call::new(Task::Consume)
+    }
+
+    /// A wait for room for a record of `payload` words, after which [`Node::commit`] cannot fail.
+    #[must_use]
+    #[inline]
+    pub const fn begin_publish(&self, payload: usize) -> Call {
+        Call::new(Task::Room {
+            words: crate::ring::record_words(payload),
+            next: None,
+        })
+    }
+
+    /// A `handle_action` to step through.
+    #[must_use]
+    #[inline]
+    pub const fn begin_action(&self) -> Call {
+        Call::new(Task::Action(crate::action::Stage::Enter))
+    }
+
+    /// Advances `call`. `out` receives the payload of a consumed record.
+    #[inline]
+    pub fn step(&mut self, call: &mut Call, ports: &Ports<'_>, out: &mut [u64]) -> Step {
+        if let Some(halt) = self.halted {
+            return Step::Halted(halt);
+        }
+        if call.vote.is_some() {
+            return self.step_vote(call, ports);
+        }
+        match call.task {
+            Task::Rendezvous(stage) => self.step_rendezvous(call, stage, ports),
+            Task::Room { words, next } => self.step_room(call, words, next, ports),
+            Task::Consume => self.step_consume(call, ports, out),
+            Task::Action(stage) => self.step_action(call, stage, ports),
+        }
+    }
+
+    /// Rings the own doorbell and notes whether somebody sleeps on it (publisher's half of the handshake).
+    #[inline]
+    pub(crate) fn publish_bell(&mut self, ports: &Ports<'_>) {
+        let own = port(ports, self.id).outbox;
+        if !self.guards.off(Bug::DoorbellFirst) {
+            own.ring();
+        }
+        if !self.guards.off(Bug::NoFence) {
+            // Pairs with the fence in `Outbox::begin_sleep`.
+            fence(Ordering::SeqCst);
+        }
+        for peer in self.members.without(self.id) {
+            self.wake |= port(ports, peer).outbox.sleeping_on().contains(self.id);
+        }
+    }
+
+    /// Stops for good and says so.
+    #[cold]
+    pub(crate) fn halt(&mut self, ports: &Ports<'_>, halt: Halt, culprits: ReplicaSet) -> Step {
+        port(ports, self.id)
+            .outbox
+            .halt
+            .store(halt::encode(halt, culprits), Ordering::Release);
+        self.halted = Some(halt);
+        self.publish_bell(ports);
+        Step::Halted(halt)
+    }
+
+    /// The number of the vote that is running or comes next.
+    #[inline]
+    pub(crate) const fn next_vote(&self) -> u32 {
+        self.votes.wrapping_add(1)
+    }
+
+    /// Has any other member called for a vote that is not over? An absurd number counts as a call: the vote
+    /// makes its writer put it right.
+    #[inline]
+    pub(crate) fn alarmed(&self, ports: &Ports<'_>) -> bool {
+        if self.guards.off(Bug::SkipAlarmCheck) {
+            return false;
+        }
+        self.members
+            .without(self.id)
+            .iter()
+            .any(|peer| port(ports, peer).outbox.alarm.load(Ordering::Acquire) > self.votes)
+    }
+
+    /// Will `peer` never fulfil what is awaited: halted, or overdue by the environment's judgement?
+    #[inline]
+    pub(crate) fn missing(call: &Call, ports: &Ports<'_>, peer: ReplicaId) -> bool {
+        call.overdue.contains(peer) || port(ports, peer).outbox.halt.load(Ordering::Acquire) != 0
+    }
+}
+
+/// The port of a member; members without one are refused by [`Node::new`].
+#[inline]
+pub(crate) fn port<'p, 'a>(ports: &'p Ports<'a>, id: ReplicaId) -> &'p Port<'a> {
+    match &ports[id.index()] {
+        Some(port) => port,
+        None => panic!("a member has a port"),
+    }
+}

@@ -1,0 +1,303 @@
+//! The outbox: all that a replica tells the others, in memory that it alone can write.
+//!
+//! The papers share writable words between replicas and name it as a hole (DSN'19, III-A): an error there hits
+//! several replicas. Here every word has one writer. There is no shared read-modify-write and no lock; a wild store
+//! of one replica cannot change what another relies on. An outbox of zero bytes is a valid fresh one.
+
+use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::recorder::Recorder;
+use crate::{ReplicaId, ReplicaSet, Signature};
+
+/// Layout version. The sphere compares it before replicas of two builds talk to each other.
+pub const FINGERPRINT: u32 = 0x5243_0001;
+
+/// Words of a [`Snapshot`].
+pub const SNAPSHOT_WORDS: usize = 31;
+
+/// The protocol words of an outbox as plain numbers (without flight recorder and statistics): for model checkers
+/// and fault injectors. Word order is private but stable within a build.
+pub type Snapshot = [u64; SNAPSHOT_WORDS];
+
+/// What one replica says in one vote. Two of them alternate, so that a vote stays readable during the next.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Ballot {
+    /// See [`crate::vote`]: vote number, phase, absent and faulty members in one word.
+    pub(crate) word: AtomicU64,
+    /// Signature at entry.
+    pub(crate) signature: SignatureWords,
+    /// Stream position at entry.
+    pub(crate) cursor: AtomicU64,
+    /// Round, kind of wait, accused members and counted votes: see [`crate::vote`].
+    pub(crate) context: AtomicU64,
+}
+
+/// A signature in shared memory. Not atomic as a whole: readable only once its guard word says so.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct SignatureWords([AtomicU64; 3]);
+
+impl SignatureWords {
+    const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; 3])
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> Signature {
+        let [events, a, b] = &self.0;
+        Signature {
+            events: events.load(Ordering::Relaxed),
+            a: a.load(Ordering::Relaxed),
+            b: b.load(Ordering::Relaxed),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn store(&self, signature: Signature) {
+        let [events, a, b] = &self.0;
+        events.store(signature.events, Ordering::Relaxed);
+        a.store(signature.a, Ordering::Relaxed);
+        b.store(signature.b, Ordering::Relaxed);
+    }
+}
+
+/// Everything a replica publishes, except its results ring.
+///
+/// The first two cache lines are what waiting peers poll; votes, statistics and the flight recorder are apart.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Outbox {
+    // Line 0: polled at a rendezvous.
+    pub(crate) arrived: AtomicU64,
+    pub(crate) slots: [SignatureWords; 2],
+    pub(crate) alarm: AtomicU32,
+    pub(crate) doorbell: AtomicU32,
+    // Line 1: polled on the stream and by publishers.
+    pub(crate) cursor: AtomicU64,
+    pub(crate) halt: AtomicU64,
+    pub(crate) sleeping: AtomicU32,
+    pub(crate) fingerprint: AtomicU32,
+    pub(crate) triggered: AtomicU64,
+    pub(crate) action: AtomicU64,
+    pub(crate) action_point: AtomicU64,
+    pub(crate) action_seen: [AtomicU64; 2],
+    // Lines 2 and 3: read in votes and by the supervisor.
+    pub(crate) ballots: [Ballot; 2],
+    pub(crate) effect: AtomicU64,
+    pub(crate) membership: AtomicU64,
+    pub(crate) records: AtomicU64,
+    pub(crate) words: AtomicU64,
+    pub(crate) recorder: Recorder,
+}
+
+#[cfg(not(feature = "shuttle"))]
+const _: () = {
+    assert!(
+        core::mem::offset_of!(Outbox, cursor) == 64,
+        "polled words fill one line"
+    );
+    assert!(
+        core::mem::offset_of!(Outbox, ballots) == 128,
+        "stream words fill one line"
+    );
+    assert!(
+        core::mem::offset_of!(Outbox, recorder) == 256,
+        "vote words fill two lines"
+    );
+};
+
+impl Outbox {
+    /// A fresh outbox; all its bytes are zero.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            arrived: AtomicU64::new(0),
+            slots: [const { SignatureWords::new() }; 2],
+            alarm: AtomicU32::new(0),
+            doorbell: AtomicU32::new(0),
+            cursor: AtomicU64::new(0),
+            halt: AtomicU64::new(0),
+            sleeping: AtomicU32::new(0),
+            fingerprint: AtomicU32::new(0),
+            triggered: AtomicU64::new(0),
+            action: AtomicU64::new(0),
+            action_point: AtomicU64::new(0),
+            action_seen: [const { AtomicU64::new(0) }; 2],
+            ballots: [const { Ballot::new() }; 2],
+            effect: AtomicU64::new(0),
+            membership: AtomicU64::new(0),
+            records: AtomicU64::new(0),
+            words: AtomicU64::new(0),
+            recorder: Recorder::new(),
+        }
+    }
+
+    /// The futex word on which peers sleep. Only its owner changes it, by one for each publication.
+    #[must_use]
+    #[inline]
+    pub const fn doorbell(&self) -> &AtomicU32 {
+        &self.doorbell
+    }
+
+    /// The doorbell's value now.
+    #[must_use]
+    #[inline]
+    pub fn bell(&self) -> u32 {
+        self.doorbell.load(Ordering::Acquire)
+    }
+
+    /// Was this outbox written by a build with the same layout?
+    #[must_use]
+    pub fn is_compatible(&self) -> bool {
+        self.fingerprint.load(Ordering::Relaxed) == FINGERPRINT
+    }
+
+    /// Whose doorbells this replica sleeps on.
+    #[must_use]
+    #[inline]
+    pub fn sleeping_on(&self) -> ReplicaSet {
+        ReplicaSet::from_bits(self.sleeping.load(Ordering::Relaxed).to_le_bytes()[0])
+    }
+
+    /// Sleeper's half of the handshake: announces sleep on `peer`'s doorbell and says whether sleeping is right,
+    /// that is whether the bell still is at `bell`. On `true` the caller waits on the futex word `peer.doorbell()`
+    /// with expected value `bell`, then calls [`Outbox::end_sleep`]; on `false` the announcement is withdrawn.
+    #[must_use]
+    pub fn begin_sleep(&self, peer: ReplicaId, peer_outbox: &Self, bell: u32) -> bool {
+        let bits = self.sleeping_on().with(peer).bits();
+        self.sleeping.store(u32::from(bits), Ordering::Relaxed);
+        // Pairs with the fence in `ring`: either the publisher sees this bit or we see its new bell.
+        fence(Ordering::SeqCst);
+        if peer_outbox.bell() == bell {
+            return true;
+        }
+        self.end_sleep();
+        false
+    }
+
+    /// Withdraws all announcements of sleep.
+    pub fn end_sleep(&self) {
+        self.sleeping.store(0, Ordering::Release);
+    }
+
+    /// Rings the doorbell after a publication.
+    #[inline]
+    pub(crate) fn ring(&self) {
+        let bell = self.doorbell.load(Ordering::Relaxed).wrapping_add(1);
+        self.doorbell.store(bell, Ordering::Release);
+    }
+
+    /// Protocol words as plain numbers. Exact only while the owner is not running.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = [0; SNAPSHOT_WORDS];
+        for (index, word) in snapshot.iter_mut().enumerate() {
+            *word = match self.word(index) {
+                Word::Short(cell) => u64::from(cell.load(Ordering::Relaxed)),
+                Word::Long(cell) => cell.load(Ordering::Relaxed),
+            };
+        }
+        snapshot
+    }
+
+    /// Sets the protocol words to what [`Outbox::snapshot`] gave. Not for running systems.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        for (index, &word) in snapshot.iter().enumerate() {
+            self.overwrite(index, word);
+        }
+    }
+
+    /// Overwrites one word of the snapshot order: for fault injection.
+    ///
+    /// # Panics
+    /// If `index` is not below [`SNAPSHOT_WORDS`].
+    pub fn overwrite(&self, index: usize, value: u64) {
+        match self.word(index) {
+            #[expect(clippy::cast_possible_truncation, reason = "the low half is what fits")]
+            Word::Short(cell) => cell.store(value as u32, Ordering::Relaxed),
+            Word::Long(cell) => cell.store(value, Ordering::Relaxed),
+        }
+    }
+
+    fn word(&self, index: usize) -> Word<'_> {
+        match index {
+            0 => Word::Long(&self.arrived),
+            1..=6 => Word::Long(&self.slots[(index - 1) / 3].0[(index - 1) % 3]),
+            7 => Word::Short(&self.alarm),
+            8 => Word::Short(&self.doorbell),
+            9 => Word::Long(&self.cursor),
+            10 => Word::Long(&self.halt),
+            11 => Word::Short(&self.sleeping),
+            12 => Word::Long(&self.triggered),
+            13 => Word::Long(&self.action),
+            14 => Word::Long(&self.action_point),
+            15 | 16 => Word::Long(&self.action_seen[index - 15]),
+            17..=28 => self.ballots[(index - 17) / 6].word_at((index - 17) % 6),
+            29 => Word::Long(&self.effect),
+            30 => Word::Long(&self.membership),
+            _ => panic!("snapshots have {SNAPSHOT_WORDS} words"),
+        }
+    }
+}
+
+impl Ballot {
+    const fn new() -> Self {
+        Self {
+            word: AtomicU64::new(0),
+            signature: SignatureWords::new(),
+            cursor: AtomicU64::new(0),
+            context: AtomicU64::new(0),
+        }
+    }
+
+    fn word_at(&self, index: usize) -> Word<'_> {
+        Word::Long(match index {
+            0 => &self.word,
+            1..=3 => &self.signature.0[index - 1],
+            4 => &self.cursor,
+            _ => &self.context,
+        })
+    }
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+enum Word<'a> {
+    Short(&'a AtomicU32),
+    Long(&'a AtomicU64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn snapshots_restore() {
+        let outbox = Outbox::new();
+        let mut snapshot = outbox.snapshot();
+        assert!(snapshot.iter().all(|&word| word == 0));
+        for (index, word) in snapshot.iter_mut().enumerate() {
+            *word = index as u64 + 1;
+        }
+        outbox.restore(&snapshot);
+        assert_eq!(outbox.snapshot(), snapshot);
+        assert_eq!(outbox.bell(), 9);
+    }
+
+    #[test]
+    fn a_rung_bell_keeps_a_sleeper_awake() {
+        let (own, peer) = (Outbox::new(), Outbox::new());
+        let id = ReplicaId::new(2);
+        let bell = peer.bell();
+        assert!(own.begin_sleep(id, &peer, bell));
+        assert!(own.sleeping_on().contains(id));
+        own.end_sleep();
+        peer.ring();
+        assert!(!own.begin_sleep(id, &peer, bell));
+        assert!(own.sleeping_on().is_empty());
+    }
+}

@@ -1,0 +1,108 @@
+//! The rendezvous: all members meet at one point of the trace and compare signatures (EDCC'15, `add_compare_event`).
+//!
+//! Arrival is a counter in one's own outbox; the signature lies in one of two slots by the round's parity. A member
+//! enters round r + 2, and overwrites the slot of round r, only after all have arrived at r + 1, hence have
+//! finished comparing r. So each slot is stable as long as anybody may read it, with one barrier per rendezvous.
+
+use crate::ReplicaId;
+use crate::guards::Bug;
+use crate::node::{Await, Call, Done, Node, Ports, Step, Task, WaitFor, port};
+use crate::primitive::Ordering;
+
+/// How far a rendezvous is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Stage {
+    /// About to publish the own signature.
+    Arrive,
+    /// About to look at this member.
+    Inspect(ReplicaId),
+}
+
+impl Node {
+    #[inline]
+    pub(crate) fn step_rendezvous(
+        &mut self,
+        call: &mut Call,
+        stage: Stage,
+        ports: &Ports<'_>,
+    ) -> Step {
+        match stage {
+            Stage::Arrive => {
+                self.arrive(ports);
+                self.inspect_first(call)
+            }
+            Stage::Inspect(peer) => self.inspect(call, peer, ports),
+        }
+    }
+
+    /// Starts the comparison anew, after arrival or after a vote.
+    #[inline]
+    pub(crate) fn inspect_first(&self, call: &mut Call) -> Step {
+        match self.members.without(self.id).lowest() {
+            None => Step::Ready(Done::Met),
+            Some(peer) => {
+                call.task = Task::Rendezvous(Stage::Inspect(peer));
+                Step::Again
+            }
+        }
+    }
+
+    #[inline]
+    fn arrive(&mut self, ports: &Ports<'_>) {
+        let own = port(ports, self.id).outbox;
+        self.round += 1;
+        let slot = self.slot_of(self.round);
+        self.slots[slot] = self.trace.signature();
+        if self.guards.off(Bug::DoorbellFirst) {
+            own.ring();
+        }
+        own.slots[slot].store(self.slots[slot]);
+        own.arrived.store(self.round, Ordering::Release);
+        self.publish_bell(ports);
+    }
+
+    /// Which slot holds the signature of `round`.
+    #[inline]
+    pub(crate) fn slot_of(&self, round: u64) -> usize {
+        if self.guards.off(Bug::SingleBuffer) {
+            0
+        } else {
+            usize::from(round & 1 != 0)
+        }
+    }
+
+    #[inline]
+    fn inspect(&mut self, call: &mut Call, peer: ReplicaId, ports: &Ports<'_>) -> Step {
+        let outbox = port(ports, peer).outbox;
+        let bell = outbox.bell();
+        let arrived = outbox.arrived.load(Ordering::Acquire);
+        // A peer one round ahead has found all signatures of this round equal, and keeps its own readable.
+        if arrived == self.round || arrived == self.round.wrapping_add(1) {
+            let slot = self.slot_of(self.round);
+            if outbox.slots[slot].load() == self.slots[slot] || self.guards.off(Bug::SkipCompare) {
+                return self.inspect_next(call, peer);
+            }
+            return self.enter_vote(call);
+        }
+        let absurd = arrived > self.round;
+        if absurd || self.alarmed(ports) || Self::missing(call, ports, peer) {
+            return self.enter_vote(call);
+        }
+        Step::Pending(Await {
+            peer,
+            bell,
+            reason: WaitFor::Arrival,
+        })
+    }
+
+    #[inline]
+    fn inspect_next(&self, call: &mut Call, peer: ReplicaId) -> Step {
+        match self.members.without(self.id).after(peer) {
+            None => Step::Ready(Done::Met),
+            Some(next) => {
+                call.task = Task::Rendezvous(Stage::Inspect(next));
+                Step::Again
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The blocking API: what a sphere of replication calls.
+
+use crate::node::{Call, Done, Node, Ports, Step, WaitFor, port};
+use crate::outbox::Outbox;
+use crate::{Halt, Kind, ReplicaId, ReplicaSet, Signature};
+
+/// What the environment says of an awaited peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waited {
+    /// Test the condition again.
+    Retry,
+    /// The peer is dead, stopped or too late by the sphere's judgement.
+    Overdue,
+}
+
+/// One wait of a replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// Who is awaited.
+    pub peer: ReplicaId,
+    /// The peer's doorbell, read before the condition was last tested: the expected value of a futex wait.
+    pub bell: u32,
+    /// How often this wait was already asked for in a row, from 0.
+    pub round: u32,
+    /// What is awaited.
+    pub reason: WaitFor,
+}
+
+/// Time, waiting, waking and stopping, which each sphere has in its own way.
+pub trait Env {
+    /// Passes time until the peer's doorbell may have moved off `w.bell`: spin, yield, sleep. A sleeper uses
+    /// [`Outbox::begin_sleep`] on `own`. Must return in bounded time.
+    fn wait(&mut self, own: &Outbox, w: &Wait) -> Waited;
+
+    /// Somebody sleeps on `own.doorbell()`.
+    fn wake(&mut self, own: &Outbox);
+
+    /// The members agreed that `gone` are faulty. When this returns, they have no outside effect any more; all
+    /// survivors call it.
+    fn exclude(&mut self, own: &Outbox, gone: ReplicaSet) {
+        let _ = (own, gone);
+    }
+}
+
+/// What [`Replica::consume`] gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Consumed {
+    /// The next record; so many words of the buffer are its payload.
+    Record(usize),
+    /// The old primary is gone and this replica is the primary now: it does the call itself.
+    TakeOver,
+}
+
+/// Actions to perform, one bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct ActionSet(pub u64);
+
+/// One replica and its surroundings.
+///
+/// After any [`Halt`] the caller parks for ever: the halt word is published, and every further call returns the
+/// same halt.
+#[derive(Debug)]
+pub struct Replica<'a, E: Env> {
+    node: Node,
+    ports: Ports<'a>,
+    env: E,
+}
+
+impl<'a, E: Env> Replica<'a, E> {
+    /// A replica at the start of its group.
+    ///
+    /// # Panics
+    /// If `id` is no member, a member has no port, or rings are not of one power-of-two size.
+    #[must_use]
+    pub fn new(id: ReplicaId, members: ReplicaSet, ports: Ports<'a>, env: E) -> Self {
+        let node = Node::new(id, members, &ports);
+        Self { node, ports, env }
+    }
+
+    /// This replica's number.
+    #[must_use]
+    #[inline]
+    pub const fn id(&self) -> ReplicaId {
+        self.node.id()
+    }
+
+    /// The present members.
+    #[must_use]
+    #[inline]
+    pub const fn members(&self) -> ReplicaSet {
+        self.node.members()
+    }
+
+    /// The member that alone has outside effects.
+    #[must_use]
+    #[inline]
+    pub const fn primary(&self) -> ReplicaId {
+        self.node.primary()
+    }
+
+    /// Is this replica the primary?
+    #[must_use]
+    #[inline]
+    pub fn is_primary(&self) -> bool {
+        self.node.primary() == self.node.id()
+    }
+
+    /// How often the membership changed.
+    #[must_use]
+    pub const fn epoch(&self) -> u64 {
+        self.node.epoch()
+    }
+
+    /// Signature of all events so far.
+    #[must_use]
+    #[inline]
+    pub const fn signature(&self) -> Signature {
+        self.node.signature()
+    }
+
+    /// Events so far.
+    #[must_use]
+    #[inline]
+    pub const fn events(&self) -> u64 {
+        self.node.signature().events
+    }
+
+    /// The surroundings.
+    #[must_use]
+    pub const fn env(&self) -> &E {
+        &self.env
+    }
+
+    /// The surroundings, to change them.
+    #[must_use]
+    pub const fn env_mut(&mut self) -> &mut E {
+        &mut self.env
+    }
+
+    /// The private state, for tests and fault injection.
+    #[must_use]
+    pub const fn node_mut(&mut self) -> &mut Node {
+        &mut self.node
+    }
+
+    /// This replica's own outbox.
+    #[must_use]
+    #[inline]
+    pub fn outbox(&self) -> &'a Outbox {
+        port(&self.ports, self.node.id()).outbox
+    }
+
+    /// Adds an event to the trace: local, no synchronisation. The same call must come in all replicas, in the
+    /// same order, with the same arguments (EDCC'15, `add_event`).
+    #[inline]
+    pub fn add_event(&mut self, kind: Kind, value: u64) {
+        let own = port(&self.ports, self.node.id()).outbox;
+        self.node.add_event(own, kind, value);
+    }
+
+    /// Meets all members at this point of the trace and compares signatures. May be called anywhere.
+    ///
+    /// # Errors
+    /// A [`Halt`] if the group cannot go on, or this replica is not to.
+    #[inline]
+    pub fn rendezvous(&mut self) -> Result<(), Halt> {
+        let call = self.node.begin_rendezvous();
+        match self.run(call, &mut [])? {
+            Done::Met => Ok(()),
+            other => unreachable!("a rendezvous ends in {other:?}"),
+        }
+    }
+
+    /// Adds an event and compares (EDCC'15, `add_compare_event`).
+    ///
+    /// # Errors
+    /// As [`Replica::rendezvous`].
+    #[inline]
+    pub fn add_compare_event(&mut self, kind: Kind, value: u64) -> Result<(), Halt> {
+        self.add_event(kind, value);
+        self.rendezvous()
+    }
+
+    /// A fault that this replica alone saw: its trace goes astray on purpose, and it calls for a vote in which
+    /// it will be the odd one out. Returns an error unless the group has one member.
+    ///
+    /// # Errors
+    /// As [`Replica::rendezvous`].
+    pub fn accuse_self(&mut self, kind: Kind, value: u64) -> Result<(), Halt> {
+        self.add_event(kind, value);
+        self.raise_alarm()
+    }
+
+    /// Calls for a vote at this point of the trace, as a rendezvous that trusts nobody.
+    ///
+    /// # Errors
+    /// As [`Replica::rendezvous`].
+    pub fn raise_alarm(&mut self) -> Result<(), Halt> {
+        if self.members().len() == 1 {
+            return Ok(());
+        }
+        let mut call = self.node.begin_rendezvous();
+        self.node.enter_vote(&mut call);
+        self.run(call, &mut []).map(|_| ())
+    }
+
+    /// Primary: about to have the outside effect whose result is the next record. `repeatable`: twice is as good
+    /// as once, so that a new primary may do it again.
+    ///
+    /// # Panics
+    /// If this replica is not the primary.
+    #[inline]
+    pub fn begin_effect(&mut self, repeatable: bool) {
+        self.node.begin_effect(&self.ports, repeatable);
+    }
+
+    /// Primary: publishes the result of a call as the next record and ends the effect.
+    ///
+    /// The signature at this moment goes with it: the call's arguments are folded in, its result is not yet. That
+    /// is where the followers stand when they wait for this record. `payload` is at most [`crate::MAX_RECORD`]
+    /// words, and with its header no longer than the ring.
+    ///
+    /// # Errors
+    /// A [`Halt`] found while waiting for room.
+    ///
+    /// # Panics
+    /// If this replica is not the primary or the payload is too long.
+    #[inline]
+    pub fn publish(&mut self, payload: &[u64]) -> Result<(), Halt> {
+        assert!(payload.len() <= crate::MAX_RECORD);
+        let call = self.node.begin_publish(payload.len());
+        self.run(call, &mut [])?;
+        self.node.commit(&self.ports, payload);
+        self.wake_sleepers();
+        Ok(())
+    }
+
+    /// Follower: the next record of the primary, copied to `out`. See [`Replica::publish`] for where in the trace
+    /// to call it. A record longer than `out` counts as a divergence.
+    ///
+    /// # Errors
+    /// A [`Halt`] found while waiting.
+    #[inline]
+    pub fn consume(&mut self, out: &mut [u64]) -> Result<Consumed, Halt> {
+        let call = self.node.begin_consume();
+        match self.run(call, out)? {
+            Done::Record(len) => Ok(Consumed::Record(len)),
+            Done::TakeOver => Ok(Consumed::TakeOver),
+            other => unreachable!("a consumption ends in {other:?}"),
+        }
+    }
+
+    /// Flags asynchronous actions, one bit each, for all replicas (EDCC'15, `trigger_action`).
+    pub fn trigger_action(&mut self, actions: u64) {
+        self.node.trigger_action(&self.ports, actions);
+        self.wake_sleepers();
+    }
+
+    /// The actions to perform at this point of the trace; mostly none (EDCC'15, `handle_action`). The caller folds
+    /// them into the trace.
+    ///
+    /// # Errors
+    /// A [`Halt`] found while waiting.
+    #[inline]
+    pub fn handle_action(&mut self) -> Result<ActionSet, Halt> {
+        let call = self.node.begin_action();
+        match self.run(call, &mut [])? {
+            Done::Actions(set) => Ok(ActionSet(set)),
+            other => unreachable!("handling actions ends in {other:?}"),
+        }
+    }
+
+    #[inline]
+    fn run(&mut self, mut call: Call, out: &mut [u64]) -> Result<Done, Halt> {
+        let mut round = 0;
+        loop {
+            let step = self.node.step(&mut call, &self.ports, out);
+            self.wake_sleepers();
+            match step {
+                Step::Again => round = 0,
+                Step::Ready(done) => return Ok(done),
+                Step::Halted(halt) => return Err(halt),
+                Step::Exclude(gone) => self.env.exclude(self.outbox(), gone),
+                Step::Pending(what) => {
+                    let w = Wait {
+                        peer: what.peer,
+                        bell: what.bell,
+                        round,
+                        reason: what.reason,
+                    };
+                    if self.env.wait(self.outbox(), &w) == Waited::Overdue {
+                        call.overdue(what.peer);
+                    }
+                    round = round.saturating_add(1);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn wake_sleepers(&mut self) {
+        if self.node.take_wake() {
+            self.env.wake(self.outbox());
+        }
+    }
+}

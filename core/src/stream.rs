@@ -1,0 +1,269 @@
+//! The results stream: what the primary learnt from outside, published to the followers without a barrier.
+//!
+//! Each record carries the primary's signature at publication, which a follower compares with its own before it
+//! consumes. A follower that meets a wrong record raises the alarm and votes where it stands. One that only waits
+//! first drains all that the primary published, even a dead one's, and joins a vote when nothing is left and the
+//! primary is in the vote or gone: so healthy replicas enter a vote at equal signatures.
+
+use crate::guards::Bug;
+use crate::node::{Await, Call, Done, Node, Ports, Step, Task, WaitFor, port};
+use crate::primitive::Ordering;
+use crate::ring::{HEADER, Header, record_words};
+use crate::{Port, ReplicaId};
+
+impl Node {
+    /// Marks that the primary is about to have an outside effect, whose result is the next record.
+    /// `repeatable`: doing it twice is as good as doing it once.
+    #[inline]
+    pub fn begin_effect(&mut self, ports: &Ports<'_>, repeatable: bool) {
+        assert!(self.id == self.primary, "only the primary has effects");
+        self.effect = effect_word(self.records, repeatable);
+        port(ports, self.id)
+            .outbox
+            .effect
+            .store(self.effect, Ordering::Release);
+    }
+
+    /// Was the lost primary inside an effect, not repeatable, whose record the survivors do not have?
+    pub(crate) fn effect_is_lost(&self, ports: &Ports<'_>, primary: ReplicaId) -> bool {
+        let word = port(ports, primary).outbox.effect.load(Ordering::Acquire);
+        if self.guards.off(Bug::SkipEffectCheck) {
+            return false;
+        }
+        // Any other word, even a damaged one, leaves open what was done: but one that speaks of an earlier record
+        // is only the trace of a death between publication and clearing.
+        let before = |index: u64| word == effect_word(index, false);
+        let published = self.records.checked_sub(1).is_some_and(before);
+        let harmless = word == 0 || word == effect_word(self.records, true);
+        let repeatable = self
+            .records
+            .checked_sub(1)
+            .map(|index| effect_word(index, true));
+        let stale = published && !self.guards.off(Bug::EffectUntagged);
+        !(harmless || stale || repeatable == Some(word))
+    }
+
+    #[inline]
+    pub(crate) fn step_room(
+        &mut self,
+        call: &mut Call,
+        words: u64,
+        next: Option<ReplicaId>,
+        ports: &Ports<'_>,
+    ) -> Step {
+        assert!(self.id == self.primary, "only the primary publishes");
+        let len = port(ports, self.id).ring.len() as u64;
+        assert!(words <= len, "a record fits into the ring");
+        let end = self.cursor + words;
+        if end <= self.limit || self.members.len() == 1 || self.guards.off(Bug::NoRingCheck) {
+            return Step::Ready(Done::Room);
+        }
+        let followers = self.members.without(self.id);
+        let Some(peer) = next.or(followers.lowest()) else {
+            return Step::Ready(Done::Room);
+        };
+        self.await_room(call, peer, words, ports)
+    }
+
+    fn await_room(
+        &mut self,
+        call: &mut Call,
+        peer: ReplicaId,
+        words: u64,
+        ports: &Ports<'_>,
+    ) -> Step {
+        let len = port(ports, self.id).ring.len() as u64;
+        let outbox = port(ports, peer).outbox;
+        let bell = outbox.bell();
+        let behind = self
+            .cursor
+            .wrapping_sub(outbox.cursor.load(Ordering::Acquire));
+        if behind + words <= len {
+            let next = self.members.without(self.id).after(peer);
+            call.task = Task::Room { words, next };
+            if next.is_none() {
+                self.raise_limit(ports);
+            }
+            return Step::Again;
+        }
+        let absurd = behind > len;
+        if absurd || self.alarmed(ports) || Self::missing(call, ports, peer) {
+            return self.enter_vote(call);
+        }
+        self.release_leader(peer, ports);
+        Step::Pending(Await {
+            peer,
+            bell,
+            reason: WaitFor::Room,
+        })
+    }
+
+    /// All followers were seen to leave room: remembers how far publishing may go without looking again.
+    fn raise_limit(&mut self, ports: &Ports<'_>) {
+        let len = port(ports, self.id).ring.len() as u64;
+        let mut most = 0;
+        for peer in self.members.without(self.id) {
+            let cursor = port(ports, peer).outbox.cursor.load(Ordering::Acquire);
+            most = most.max(self.cursor.wrapping_sub(cursor));
+        }
+        if most <= len {
+            self.limit = self.cursor + (len - most);
+        }
+    }
+
+    /// Publishes a record for which the room was awaited, and ends the effect whose result it is.
+    #[inline]
+    pub fn commit(&mut self, ports: &Ports<'_>, payload: &[u64]) {
+        let own = port(ports, self.id);
+        if self.members.len() > 1 {
+            let end = self.cursor + record_words(payload.len());
+            assert!(
+                end <= self.limit || self.guards.off(Bug::NoRingCheck),
+                "room comes first"
+            );
+            own.write(self.cursor, self.records, self.trace.signature(), payload);
+            self.cursor = end;
+            own.outbox.cursor.store(end, Ordering::Release);
+            self.publish_bell(ports);
+        }
+        self.records += 1;
+        if self.effect != 0 {
+            self.effect = 0;
+            own.outbox.effect.store(0, Ordering::Release);
+        }
+        own.outbox.records.store(self.records, Ordering::Relaxed);
+        own.outbox.words.store(self.cursor, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn step_consume(
+        &mut self,
+        call: &mut Call,
+        ports: &Ports<'_>,
+        out: &mut [u64],
+    ) -> Step {
+        if self.id == self.primary {
+            return Step::Ready(Done::TakeOver);
+        }
+        let primary = port(ports, self.primary);
+        let bell = primary.outbox.bell();
+        // What the primary said of itself is read before how far it got, so that nothing is left behind.
+        let voting = primary.outbox.alarm.load(Ordering::Acquire) > self.votes;
+        let leaving = voting || Self::missing(call, ports, self.primary);
+        let available = primary
+            .outbox
+            .cursor
+            .load(Ordering::Acquire)
+            .wrapping_sub(self.cursor);
+        if self.guards.off(Bug::NoDrain) && self.alarmed(ports) {
+            return self.enter_vote(call);
+        }
+        if available != 0 {
+            return self.consume_record(call, ports, available, out);
+        }
+        if leaving && !self.guards.off(Bug::SkipAlarmCheck) || call.overdue.contains(self.primary) {
+            return self.enter_vote(call);
+        }
+        self.release_leader(self.primary, ports);
+        Step::Pending(Await {
+            peer: self.primary,
+            bell,
+            reason: WaitFor::Record,
+        })
+    }
+
+    #[inline]
+    fn consume_record(
+        &mut self,
+        call: &mut Call,
+        ports: &Ports<'_>,
+        available: u64,
+        out: &mut [u64],
+    ) -> Step {
+        let primary = port(ports, self.primary);
+        match self.verified(primary, available, out) {
+            Verified::Record(len) => {
+                self.cursor += record_words(len);
+                self.records += 1;
+                let own = port(ports, self.id).outbox;
+                own.cursor.store(self.cursor, Ordering::Release);
+                self.publish_bell(ports);
+                Step::Ready(Done::Record(len))
+            }
+            Verified::Diverged => self.enter_vote(call),
+            Verified::Damaged => {
+                call.accused = call.accused.with(self.primary);
+                self.enter_vote(call)
+            }
+        }
+    }
+
+    /// Checks everything about the next record and copies it out.
+    #[inline]
+    fn verified(&self, primary: &Port<'_>, available: u64, out: &mut [u64]) -> Verified {
+        if available > primary.ring.len() as u64 || available < HEADER as u64 {
+            return Verified::Damaged;
+        }
+        let Some(header) = primary.header(self.cursor) else {
+            return Verified::Damaged;
+        };
+        if record_words(header.len) > available || !self.is_next(&header) {
+            return Verified::Damaged;
+        }
+        let fits = header.len <= out.len();
+        let sound = fits && primary.read(self.cursor, &header, &mut out[..header.len]);
+        let same = header.signature == self.trace.signature();
+        if !(same || self.guards.off(Bug::SkipStreamCompare)) || !fits {
+            return Verified::Diverged;
+        }
+        if sound || self.guards.off(Bug::SkipStreamChecksum) {
+            Verified::Record(header.len)
+        } else {
+            Verified::Damaged
+        }
+    }
+
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a header has the index's low half"
+    )]
+    const fn is_next(&self, header: &Header) -> bool {
+        header.index == self.records as u32
+    }
+
+    /// Does the stream vouch that a follower which waits at `cursor` with `signature` stood there rightly: did
+    /// the primary publish a record at just this point?
+    pub(crate) fn vouched(
+        &self,
+        ports: &Ports<'_>,
+        cursor: u64,
+        signature: crate::Signature,
+    ) -> bool {
+        let primary = port(ports, self.primary);
+        let available = primary
+            .outbox
+            .cursor
+            .load(Ordering::Acquire)
+            .wrapping_sub(cursor);
+        let possible = available >= HEADER as u64 && available <= primary.ring.len() as u64;
+        possible
+            && primary
+                .header(cursor)
+                .is_some_and(|header| header.signature == signature)
+    }
+}
+
+enum Verified {
+    Record(usize),
+    /// The primary, or this replica, took another way.
+    Diverged,
+    /// No healthy primary publishes this.
+    Damaged,
+}
+
+/// The effect word: which record it will become, and whether it may be done again. Never 0.
+#[inline]
+const fn effect_word(records: u64, repeatable: bool) -> u64 {
+    (records << 2) | (repeatable as u64) << 1 | 1
+}

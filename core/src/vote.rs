@@ -1,0 +1,568 @@
+//! The vote: every replica finds out independently who differs, and no agreement means fail-stop.
+//!
+//! Listing 5 of DSN'19 for any number of members of which some may be absent. Each phase is a word that every
+//! member publishes and all others wait for; a member that stays away is absent.
+//!
+//! 1. *Entry.* Signature and position. Each replica counts whom it agrees with. The largest group must be a strict
+//!    majority of the members, present or not; all others are faulty. So 3 and 4 members tolerate one faulty at a
+//!    time (2 : 2 is fail-stop), 5 tolerate two, and 2 tolerate none.
+//! 2. *Verdict.* The faulty and the absent. Verdicts must come out equal. One difference is resolved: a member that
+//!    some found absent and others not is absent for all, as long as a majority remains. Anything else is
+//!    fail-stop.
+//! 3. *Confirmation.* Who confirmed a verdict never takes it back unless somebody has not confirmed; who saw all
+//!    confirm is done. The membership is the rest; the lowest living id is the primary.
+//!
+//! A replica that voted at an earlier point of the same trace is *lagging*, not faulty: it gave up waiting for
+//! somebody who then came. Then nobody is removed, and all take up their waits again; the one behind catches up.
+
+use crate::guards::Bug;
+use crate::halt::{Cause, Halt};
+use crate::node::{Await, Call, Node, Ports, Step, Task, WaitFor, port};
+use crate::primitive::Ordering;
+use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet, Signature};
+
+/// Votes in a row without a verdict and without own progress before a replica gives up.
+pub const SPURIOUS_LIMIT: u32 = 64;
+
+/// A vote in progress.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Vote {
+    stage: Stage,
+    entries: [Option<Entry>; MAX_REPLICAS],
+    absent: ReplicaSet,
+    faulty: ReplicaSet,
+}
+
+/// Where a vote is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Stage {
+    Enter,
+    Gather(ReplicaId),
+    Decide,
+    /// Publish the verdict.
+    Propose,
+    /// Compare it with this member's.
+    Compare(ReplicaId),
+    /// Publish the confirmation.
+    Confirm,
+    /// Wait for this member's.
+    Await(ReplicaId),
+    Finish,
+    /// The faulty are excluded; drop them.
+    Adopt,
+}
+
+/// At what kind of wait a replica joined.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum At {
+    Rendezvous = 1,
+    Stream = 2,
+    Action = 3,
+}
+
+/// What a member said when it joined.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Entry {
+    signature: Signature,
+    cursor: u64,
+    round: u64,
+    at: At,
+    accused: ReplicaSet,
+    slots: [Signature; 2],
+}
+
+/// A ballot word: number of the vote, its phase so far, and the verdict.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BallotWord {
+    pub(crate) vote: u32,
+    pub(crate) phase: u8,
+    pub(crate) absent: ReplicaSet,
+    pub(crate) faulty: ReplicaSet,
+}
+
+impl BallotWord {
+    pub(crate) fn encode(self) -> u64 {
+        u64::from(self.vote) << 32
+            | u64::from(self.phase) << 16
+            | u64::from(self.absent.bits()) << 8
+            | u64::from(self.faulty.bits())
+    }
+
+    pub(crate) fn decode(word: u64) -> Self {
+        let [faulty, absent, phase, _, vote @ ..] = word.to_le_bytes();
+        Self {
+            vote: u32::from_le_bytes(vote),
+            phase,
+            absent: ReplicaSet::from_bits(absent),
+            faulty: ReplicaSet::from_bits(faulty),
+        }
+    }
+}
+
+impl Entry {
+    fn context(&self) -> u64 {
+        self.round << 16 | u64::from(self.accused.bits()) << 8 | self.at as u64
+    }
+
+    /// Reads a member's entry; `None` if it is none.
+    fn read(ports: &Ports<'_>, peer: ReplicaId, parity: usize) -> Option<Self> {
+        let outbox = port(ports, peer).outbox;
+        let ballot = &outbox.ballots[parity];
+        let context = ballot.context.load(Ordering::Relaxed);
+        let [at, accused, ..] = context.to_le_bytes();
+        Some(Self {
+            signature: ballot.signature.load(),
+            cursor: ballot.cursor.load(Ordering::Relaxed),
+            round: context >> 16,
+            at: match at {
+                1 => At::Rendezvous,
+                2 => At::Stream,
+                3 => At::Action,
+                _ => return None,
+            },
+            accused: ReplicaSet::from_bits(accused),
+            slots: [outbox.slots[0].load(), outbox.slots[1].load()],
+        })
+    }
+
+    /// Same point, same past.
+    fn equals(&self, other: &Self) -> bool {
+        self.signature == other.signature
+            && self.cursor == other.cursor
+            && self.round == other.round
+    }
+}
+
+impl Node {
+    /// From now on `call` votes; the wait is taken up again afterwards.
+    #[cold]
+    pub(crate) fn enter_vote(&mut self, call: &mut Call) -> Step {
+        call.vote = Some(Vote {
+            stage: Stage::Enter,
+            entries: [None; MAX_REPLICAS],
+            absent: ReplicaSet::empty(),
+            faulty: ReplicaSet::empty(),
+        });
+        Step::Again
+    }
+
+    #[cold]
+    pub(crate) fn step_vote(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
+        let Some(mut vote) = call.vote.take() else {
+            return Step::Again;
+        };
+        let step = match vote.stage {
+            Stage::Enter => self.enter(&mut vote, call, ports),
+            Stage::Gather(peer) => self.gather(&mut vote, call, peer, ports),
+            Stage::Decide => self.decide(&mut vote, ports),
+            Stage::Propose => self.propose(&mut vote, ports),
+            Stage::Compare(peer) => self.compare(&mut vote, call, peer, ports),
+            Stage::Confirm => self.confirm(&mut vote, ports),
+            Stage::Await(peer) => self.await_confirmation(&mut vote, call, peer, ports),
+            Stage::Finish => self.finish(&mut vote),
+            Stage::Adopt => return self.adopt(&vote, call, ports),
+        };
+        call.vote = Some(vote);
+        step
+    }
+
+    /// Phase 1: rewrites the outbox from private state, so that damage to it heals, and publishes the entry.
+    fn enter(&mut self, vote: &mut Vote, call: &mut Call, ports: &Ports<'_>) -> Step {
+        let own = port(ports, self.id).outbox;
+        if !self.guards.off(Bug::NoScrub) {
+            self.scrub(ports);
+        }
+        let at = match call.task {
+            Task::Rendezvous(_) => At::Rendezvous,
+            Task::Room { .. } | Task::Consume => At::Stream,
+            Task::Action(_) => At::Action,
+        };
+        let entry = Entry {
+            signature: self.trace.signature(),
+            cursor: self.cursor,
+            round: self.round,
+            at,
+            accused: call.accused,
+            slots: self.slots,
+        };
+        let ballot = &own.ballots[self.parity()];
+        ballot.signature.store(entry.signature);
+        ballot.cursor.store(entry.cursor, Ordering::Relaxed);
+        ballot.context.store(entry.context(), Ordering::Relaxed);
+        vote.entries[self.id.index()] = Some(entry);
+        call.overdue = ReplicaSet::empty();
+        self.publish_phase(vote, 1, ports);
+        own.alarm.store(self.next_vote(), Ordering::Release);
+        self.publish_bell(ports);
+        vote.stage = self.others().lowest().map_or(Stage::Decide, Stage::Gather);
+        Step::Again
+    }
+
+    fn scrub(&self, ports: &Ports<'_>) {
+        let own = port(ports, self.id).outbox;
+        for (slot, &signature) in own.slots.iter().zip(&self.slots) {
+            slot.store(signature);
+        }
+        own.effect.store(self.effect, Ordering::Relaxed);
+        own.halt.store(0, Ordering::Relaxed);
+        own.membership.store(self.membership(), Ordering::Relaxed);
+        self.scrub_action(own);
+        own.cursor.store(self.cursor, Ordering::Release);
+        own.arrived.store(self.round, Ordering::Release);
+    }
+
+    fn membership(&self) -> u64 {
+        self.epoch << 8 | u64::from(self.members.bits())
+    }
+
+    fn others(&self) -> ReplicaSet {
+        self.members.without(self.id)
+    }
+
+    const fn parity(&self) -> usize {
+        (self.next_vote() & 1) as usize
+    }
+
+    fn publish_phase(&self, vote: &Vote, phase: u8, ports: &Ports<'_>) {
+        let word = BallotWord {
+            vote: self.next_vote(),
+            phase,
+            absent: vote.absent,
+            faulty: vote.faulty,
+        };
+        let ballot = &port(ports, self.id).outbox.ballots[self.parity()];
+        ballot.word.store(word.encode(), Ordering::Release);
+    }
+
+    /// The ballot of `peer` in this vote, if it has joined it.
+    fn ballot(&self, peer: ReplicaId, ports: &Ports<'_>) -> Option<BallotWord> {
+        let ballot = &port(ports, peer).outbox.ballots[self.parity()];
+        let word = BallotWord::decode(ballot.word.load(Ordering::Acquire));
+        let same = word.vote == self.next_vote() || self.guards.off(Bug::IgnoreVoteNumber);
+        (same && (1..=3).contains(&word.phase)).then_some(word)
+    }
+
+    /// Phase 1, the others: reads one member's entry or finds it absent.
+    fn gather(&self, vote: &mut Vote, call: &mut Call, peer: ReplicaId, ports: &Ports<'_>) -> Step {
+        let bell = port(ports, peer).outbox.bell();
+        if self.ballot(peer, ports).is_some() {
+            vote.entries[peer.index()] = Entry::read(ports, peer, self.parity());
+        } else if Self::missing(call, ports, peer) {
+            vote.absent = vote.absent.with(peer);
+        } else {
+            return Step::Pending(Await {
+                peer,
+                bell,
+                reason: WaitFor::Vote,
+            });
+        }
+        vote.stage = self
+            .others()
+            .after(peer)
+            .map_or(Stage::Decide, Stage::Gather);
+        Step::Again
+    }
+
+    /// Counts, as Listing 5 does: the verdict, or a fail-stop.
+    fn decide(&mut self, vote: &mut Vote, ports: &Ports<'_>) -> Step {
+        let mut best = ReplicaSet::empty();
+        for candidate in self.members {
+            let group = self.group_of(vote, candidate, ports);
+            if group.len() > best.len() {
+                best = group;
+            }
+        }
+        let outside = self.members.minus(best);
+        if best.len() * 2 <= self.members.len() && !self.guards.off(Bug::AcceptMinority) {
+            return self.halt(
+                ports,
+                Halt::FailStop(no_majority(outside, vote.absent)),
+                outside,
+            );
+        }
+        vote.faulty = outside.union(self.condemned(vote));
+        if !vote.faulty.is_empty() && Self::lagging(vote, best) {
+            vote.faulty = ReplicaSet::empty();
+            vote.absent = ReplicaSet::empty();
+        }
+        if vote.faulty.contains(self.id) {
+            return self.halt(ports, Halt::Convicted, vote.faulty);
+        }
+        vote.stage = Stage::Propose;
+        Step::Again
+    }
+
+    /// All members that stand where `candidate` stands, or on the way there.
+    fn group_of(&self, vote: &Vote, candidate: ReplicaId, ports: &Ports<'_>) -> ReplicaSet {
+        let Some(entry) = &vote.entries[candidate.index()] else {
+            return ReplicaSet::empty();
+        };
+        self.members
+            .iter()
+            .filter(|peer| match &vote.entries[peer.index()] {
+                Some(other) => {
+                    entry.equals(other)
+                        || self.lags(entry, other, ports)
+                        || self.lags(other, entry, ports)
+                }
+                None => self.guards.off(Bug::AbsentAgrees),
+            })
+            .fold(ReplicaSet::empty(), ReplicaSet::with)
+    }
+
+    /// Did `behind` join at a point that `ahead` passed with the same signature?
+    fn lags(&self, behind: &Entry, ahead: &Entry, ports: &Ports<'_>) -> bool {
+        if self.guards.off(Bug::NoLag) || ahead.signature.events < behind.signature.events {
+            return false;
+        }
+        match behind.at {
+            At::Rendezvous => {
+                let later = ahead.round == behind.round && ahead.at != At::Rendezvous
+                    || ahead.round == behind.round + 1;
+                later && ahead.slots[self.slot_of(behind.round)] == behind.signature
+            }
+            At::Stream => {
+                ahead.cursor > behind.cursor && self.vouched(ports, behind.cursor, behind.signature)
+            }
+            At::Action => false,
+        }
+    }
+
+    /// Is a member of the majority behind another? Then it must catch up before anybody is removed.
+    fn lagging(vote: &Vote, group: ReplicaSet) -> bool {
+        let mut entries = group
+            .iter()
+            .filter_map(|peer| vote.entries[peer.index()].as_ref());
+        let first = entries.next();
+        entries.any(|entry| first.is_some_and(|first| !entry.equals(first)))
+    }
+
+    /// Members in whose outbox a majority found what no healthy replica writes.
+    fn condemned(&self, vote: &Vote) -> ReplicaSet {
+        let accusers = |accused: ReplicaId| {
+            let accuses = |entry: &&Entry| entry.accused.contains(accused);
+            vote.entries.iter().flatten().filter(accuses).count()
+        };
+        self.members
+            .iter()
+            .filter(|&peer| accusers(peer) * 2 > self.members.len())
+            .fold(ReplicaSet::empty(), ReplicaSet::with)
+    }
+
+    /// Phase 2: publishes the verdict and starts to compare.
+    fn propose(&mut self, vote: &mut Vote, ports: &Ports<'_>) -> Step {
+        self.publish_phase(vote, 2, ports);
+        self.publish_bell(ports);
+        let first = self.others().minus(vote.faulty).lowest();
+        vote.stage = match first {
+            Some(peer) if !self.guards.off(Bug::SkipPhase2) => Stage::Compare(peer),
+            _ => Stage::Confirm,
+        };
+        Step::Again
+    }
+
+    /// Phase 2, the others: waits until `peer` has the same verdict.
+    fn compare(
+        &mut self,
+        vote: &mut Vote,
+        call: &mut Call,
+        peer: ReplicaId,
+        ports: &Ports<'_>,
+    ) -> Step {
+        let bell = port(ports, peer).outbox.bell();
+        let theirs = self.ballot(peer, ports).filter(|word| word.phase >= 2);
+        let Some(theirs) = theirs else {
+            if Self::missing(call, ports, peer) {
+                return self.grow(vote, ReplicaSet::empty().with(peer), ports);
+            }
+            return Step::Pending(Await {
+                peer,
+                bell,
+                reason: WaitFor::Vote,
+            });
+        };
+        if theirs.faulty == vote.faulty {
+            let rest = self.others().minus(vote.faulty);
+            vote.stage = rest.after(peer).map_or(Stage::Confirm, Stage::Compare);
+            return Step::Again;
+        }
+        self.reconcile(
+            vote,
+            call,
+            theirs,
+            Await {
+                peer,
+                bell,
+                reason: WaitFor::Vote,
+            },
+            ports,
+        )
+    }
+
+    /// The verdict of a peer differs: takes over absences, waits for the peer to take over mine, or stops.
+    fn reconcile(
+        &mut self,
+        vote: &mut Vote,
+        call: &Call,
+        theirs: BallotWord,
+        wait: Await,
+        ports: &Ports<'_>,
+    ) -> Step {
+        let more = theirs.faulty.minus(vote.faulty);
+        let fewer = vote.faulty.minus(theirs.faulty);
+        let sane = theirs.faulty.is_subset(self.members) && !theirs.faulty.contains(wait.peer);
+        let resolvable = sane && more.is_subset(theirs.absent) && fewer.is_subset(vote.absent);
+        if !resolvable || self.guards.off(Bug::NoAdopt) {
+            let culprits = vote.faulty.union(theirs.faulty);
+            return self.halt(ports, Halt::FailStop(Cause::Disagreement), culprits);
+        }
+        if !more.is_empty() {
+            return self.grow(vote, more, ports);
+        }
+        if Self::missing(call, ports, wait.peer) {
+            return self.grow(vote, ReplicaSet::empty().with(wait.peer), ports);
+        }
+        Step::Pending(wait)
+    }
+
+    /// Adds absent members to the verdict and proposes it anew, if a majority remains.
+    fn grow(&mut self, vote: &mut Vote, absent: ReplicaSet, ports: &Ports<'_>) -> Step {
+        vote.absent = vote.absent.union(absent);
+        vote.faulty = vote.faulty.union(absent);
+        if vote.faulty.contains(self.id) {
+            return self.halt(ports, Halt::Convicted, vote.faulty);
+        }
+        let rest = self.members.minus(vote.faulty);
+        if rest.len() * 2 <= self.members.len() {
+            return self.halt(ports, Halt::FailStop(Cause::Timeout), vote.faulty);
+        }
+        vote.stage = Stage::Propose;
+        Step::Again
+    }
+
+    /// Phase 3: publishes the confirmation.
+    fn confirm(&mut self, vote: &mut Vote, ports: &Ports<'_>) -> Step {
+        self.publish_phase(vote, 3, ports);
+        self.publish_bell(ports);
+        let first = self.others().minus(vote.faulty).lowest();
+        vote.stage = match first {
+            Some(peer) if !self.guards.off(Bug::SkipPhase3) => Stage::Await(peer),
+            _ => Stage::Finish,
+        };
+        Step::Again
+    }
+
+    /// Phase 3, the others. Here a missing member is no longer voted out: some may have seen all confirm and
+    /// have left, so that another verdict could split the group.
+    fn await_confirmation(
+        &mut self,
+        vote: &mut Vote,
+        call: &mut Call,
+        peer: ReplicaId,
+        ports: &Ports<'_>,
+    ) -> Step {
+        let bell = port(ports, peer).outbox.bell();
+        let wait = Await {
+            peer,
+            bell,
+            reason: WaitFor::Vote,
+        };
+        let Some(theirs) = self.ballot(peer, ports) else {
+            return self.halt(ports, Halt::FailStop(Cause::Disagreement), vote.faulty);
+        };
+        if theirs.faulty != vote.faulty {
+            if theirs.phase < 3 && vote.faulty.is_subset(theirs.faulty) {
+                return self.reconcile(vote, call, theirs, wait, ports);
+            }
+            return self.halt(ports, Halt::FailStop(Cause::Disagreement), vote.faulty);
+        }
+        if theirs.phase == 3 {
+            let rest = self.others().minus(vote.faulty);
+            vote.stage = rest.after(peer).map_or(Stage::Finish, Stage::Await);
+            return Step::Again;
+        }
+        if Self::missing(call, ports, peer) {
+            return self.halt(
+                ports,
+                Halt::FailStop(Cause::Timeout),
+                vote.faulty.with(peer),
+            );
+        }
+        Step::Pending(wait)
+    }
+
+    fn finish(&self, vote: &mut Vote) -> Step {
+        vote.stage = Stage::Adopt;
+        if vote.faulty.is_empty() {
+            Step::Again
+        } else {
+            Step::Exclude(vote.faulty)
+        }
+    }
+
+    /// The verdict holds and those in it are excluded: changes the membership and takes up the call again.
+    fn adopt(&mut self, vote: &Vote, call: &mut Call, ports: &Ports<'_>) -> Step {
+        self.votes = self.next_vote();
+        call.overdue = ReplicaSet::empty();
+        call.accused = ReplicaSet::empty();
+        if vote.faulty.is_empty() {
+            return self.nobody(call, ports);
+        }
+        self.spurious = (0, 0);
+        self.members = self.members.minus(vote.faulty);
+        assert!(
+            self.members.contains(self.id),
+            "a convicted replica halts before"
+        );
+        self.epoch += 1;
+        let own = port(ports, self.id).outbox;
+        own.membership.store(self.membership(), Ordering::Release);
+        let lost = self.primary;
+        if vote.faulty.contains(lost) {
+            if self.effect_is_lost(ports, lost) {
+                return self.halt(ports, Halt::LostEffect, vote.faulty);
+            }
+            self.primary = self.members.lowest().unwrap_or(self.id);
+            self.limit = self.cursor;
+        }
+        self.resume(call)
+    }
+
+    /// A vote that found nobody: fine a few times, a livelock if it goes on.
+    fn nobody(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
+        let here = self.trace.events();
+        let (count, place) = self.spurious;
+        self.spurious = if place == here {
+            (count + 1, here)
+        } else {
+            (1, here)
+        };
+        if self.spurious.0 > SPURIOUS_LIMIT {
+            return self.halt(ports, Halt::FailStop(Cause::Livelock), ReplicaSet::empty());
+        }
+        self.resume(call)
+    }
+
+    fn resume(&self, call: &mut Call) -> Step {
+        match call.task {
+            Task::Rendezvous(_) => self.inspect_first(call),
+            Task::Room { words, .. } => {
+                call.task = Task::Room { words, next: None };
+                Step::Again
+            }
+            Task::Consume => Step::Again,
+            Task::Action(_) => self.resume_action(call),
+        }
+    }
+}
+
+/// Which kind of no majority it is, for the report.
+fn no_majority(outside: ReplicaSet, absent: ReplicaSet) -> Cause {
+    if outside == absent {
+        Cause::Timeout
+    } else if absent.is_empty() {
+        Cause::Mismatch
+    } else {
+        Cause::NoMajority
+    }
+}
