@@ -146,7 +146,8 @@ fn select(c: &Call, params: &[Param]) -> Result<String, String> {
         .transpose()?;
     let rows = s.table.to_ascii_uppercase();
     Ok(format!(
-        "Some(Requests {{ selector: {selector}, data: {data:?}, rows: &{rows}_ROWS }})"
+        "Some(Requests {{ selector: {selector}, data: {data:?}, errno: {}, rows: &{rows}_ROWS }})",
+        s.errno
     ))
 }
 

@@ -61,6 +61,7 @@ pub(crate) struct Select {
     pub(crate) table: String,
     pub(crate) selector: String,
     pub(crate) data: Option<String>,
+    pub(crate) errno: u16,
 }
 
 #[derive(Debug, Deserialize)]

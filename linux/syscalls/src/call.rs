@@ -15,7 +15,7 @@ pub enum Class {
     Output,
     /// Makes, replaces or awaits processes: see [`Syscall::special`].
     Process,
-    /// Refused with `ENOSYS` and one warning: see [`Syscall::reason`].
+    /// Refused with [`Resolved::errno`] and one warning: see [`Syscall::reason`].
     Unsupported,
 }
 
@@ -81,6 +81,19 @@ pub struct Resolved {
     pub special: Special,
     /// As [`Syscall::reason`].
     pub reason: &'static str,
+    /// What it fails with if it is unsupported: `ENOSYS`, or [`Requests::errno`].
+    pub errno: u16,
+}
+
+const ENOSYS: u16 = 38;
+
+impl OutputIf {
+    /// Whether the argument has any of the bits.
+    #[inline]
+    #[must_use]
+    pub const fn applies(self, raw: &[u64; 6]) -> bool {
+        raw[self.arg as usize] & self.any_bits != 0
+    }
 }
 
 impl Syscall {
@@ -99,6 +112,7 @@ impl Syscall {
             quiet: self.quiet,
             special: self.special,
             reason: self.reason,
+            errno: self.requests.as_ref().map_or(ENOSYS, |r| r.errno),
         };
         match &self.requests {
             None => plain,
@@ -109,7 +123,7 @@ impl Syscall {
     /// The class, with `output_if` applied.
     fn class_for(&self, raw: &[u64; 6]) -> Class {
         match self.output_if {
-            Some(o) if raw[usize::from(o.arg)] & o.any_bits != 0 => Class::Output,
+            Some(o) if o.applies(raw) => Class::Output,
             _ => self.class,
         }
     }

@@ -32,6 +32,8 @@ pub struct Requests {
     pub selector: u8,
     /// Index of the argument that the request gives its kind to.
     pub data: Option<u8>,
+    /// What a refused request fails with: the kernel's word for one that it does not know.
+    pub errno: u16,
     /// The rows, by code.
     pub rows: &'static [Request],
 }
