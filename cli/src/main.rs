@@ -1,1 +1,57 @@
-fn main() {}
+//! `rcoe`: runs ordinary software as redundant replicas. This is its face; the work is elsewhere.
+#![forbid(unsafe_code)]
+
+mod args;
+mod doctor;
+mod reporter;
+mod run;
+
+use std::process::ExitCode;
+
+use anstyle::AnsiColor;
+use clap::{CommandFactory, Parser};
+use rcoe_supervisor::EXIT_OWN_FAILURE;
+
+use crate::args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let (result, status) = match cli.command {
+        Command::Run(args) => match run::execute(args) {
+            Ok(code) => (Ok(code), 0),
+            Err(error) => {
+                let status = error.exit_status();
+                (Err(error.into()), status)
+            }
+        },
+        Command::Doctor(args) => (doctor::execute(&args), EXIT_OWN_FAILURE),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "rcoe", &mut std::io::stdout());
+            (Ok(ExitCode::SUCCESS), 0)
+        }
+    };
+    result.unwrap_or_else(|error: anyhow::Error| {
+        reporter::say(AnsiColor::Red, "", &format!("{error:#}"));
+        status.into()
+    })
+}
+
+/// Prints help to standard output with status 0, and mistakes to standard error with 125.
+fn usage(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
+    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
+        let printed = error.print();
+        return if printed.is_ok() {
+            ExitCode::SUCCESS
+        } else {
+            EXIT_OWN_FAILURE.into()
+        };
+    }
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    reporter::say(AnsiColor::Red, "", text.trim_end());
+    EXIT_OWN_FAILURE.into()
+}

@@ -71,4 +71,10 @@ pub struct Control {
     pub signal_head: AtomicU64,
     /// Queue of collected asynchronous signals: number in the low 32 bits, sender's pid above.
     pub signals: [AtomicU64; SIGNAL_SLOTS],
+    /// Nanoseconds for which job control kept the whole group stopped; no replica is late by them.
+    pub paused_ns: AtomicU64,
+    /// Length in bytes of [`Control::execfn`].
+    pub execfn_len: AtomicU32,
+    /// The path as `execve` would have got it, eight bytes a word, for `AT_EXECFN`.
+    pub execfn: [AtomicU64; 512],
 }

@@ -1,0 +1,36 @@
+//! Starts, watches and reaps the replicas of a Linux program.
+//!
+//! 1. The supervisor is outside the sphere of replication: it computes nothing of the program and
+//!    passes none of its data. It gives the replicas memory to talk through, tells them what only
+//!    a parent process learns (a death, a stop, a signal), and carries out their verdicts.
+//! 2. It decides nothing that the replicas can decide themselves: who is faulty is their vote.
+//! 3. Whatever happens, every replica is reaped before [`run`] returns.
+//!
+//! Not covered here: the command line (`cli/`), and everything inside a replica (`linux/agent/`).
+#![forbid(unsafe_code)]
+
+mod agent;
+mod cores;
+mod elf;
+mod error;
+mod events;
+mod group;
+mod judge;
+mod memory;
+mod notes;
+mod program;
+mod protocol;
+mod settings;
+mod stats;
+mod supervise;
+
+pub use cores::{allowed_cores, assign_cores, choose_cores, format_core_list, parse_core_list};
+pub use error::{
+    EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, ProgramError, RunError,
+};
+pub use events::{Counts, DivergenceKind, Event, Observer, ReplicaInfo, Stamped};
+pub use program::Program;
+pub use rcoe_linux_abi::{Ending, MAX_REPLICAS};
+pub use settings::{Compare, Settings};
+pub use stats::Stats;
+pub use supervise::{Outcome, run};

@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use rcoe_core::Outbox;
 use rcoe_linux_abi::{Control, Report};
 
 /// Descriptors of ours live at or above this number, away from the program's.
@@ -23,6 +24,8 @@ pub unsafe trait SharedLayout: Sync {}
 unsafe impl SharedLayout for Control {}
 // SAFETY: all fields are atomics or arrays of them.
 unsafe impl SharedLayout for Report {}
+// SAFETY: all fields are atomics or structures of them; bytes of zero are a fresh outbox.
+unsafe impl SharedLayout for Outbox {}
 // SAFETY: an atomic word.
 unsafe impl SharedLayout for AtomicU64 {}
 

@@ -1,0 +1,235 @@
+//! The command line as written, before it is checked against this machine.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use rcoe_supervisor::{Compare, parse_core_list};
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  rcoe run -- md5sum big.iso                two or three replicas, output voted
+  rcoe run -n 2 --cores 0,1 -- ./server     detect and stop, on CPUs 0 and 1
+  rcoe run -n 3 --events log.json -- make   mask single faults, tell what happened
+
+Exit status: the program's own; 86 after a detected fault that could not be masked;
+125 if rcoe itself failed; 126 if PROGRAM cannot be executed; 127 if it is not found.
+A program killed by a signal kills rcoe by the same signal.";
+
+/// Runs ordinary software as redundant replicas: a bit flipped in one of them is caught before
+/// wrong output leaves the machine, and masked where there are three or more.
+#[derive(Debug, Parser)]
+#[command(name = "rcoe", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a program as replicas that check each other
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Tell what this machine offers and what follows from it
+    Doctor(DoctorArgs),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// Arguments of `rcoe doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `rcoe run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Number of replicas, 1 to 8 (1 intercepts without checking) [default: 3 where three CPUs are allowed, else 2]
+    #[arg(short = 'n', long, value_name = "N", value_parser = parse_replicas)]
+    pub(crate) replicas: Option<usize>,
+    /// What is compared, and when
+    #[arg(long, value_enum, default_value = "args")]
+    pub(crate) compare: CompareArg,
+    /// What a detected fault leads to [default: mask with three or more replicas, else stop]
+    #[arg(long, value_enum, value_name = "ACTION")]
+    pub(crate) on_fault: Option<OnFault>,
+    /// CPUs to use, like 0,2-3 [default: all allowed]
+    #[arg(long, value_name = "LIST", value_parser = parse_cores)]
+    pub(crate) cores: Option<CoreList>,
+    /// CPU time a replica may be late before it counts as lost, like 500ms, 2s or 1m
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    pub(crate) timeout: Duration,
+    /// Write what happens to FILE, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) events: Option<PathBuf>,
+    /// Print counters to standard error at the end
+    #[arg(long)]
+    pub(crate) stats: bool,
+    /// End the run at an unsupported system call instead of returning ENOSYS to the program
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `--compare`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompareArg {
+    /// Only what leaves the program
+    Io,
+    /// Also every system call and its arguments
+    Args,
+    /// As args, with a vote at every system call
+    Every,
+}
+
+impl From<CompareArg> for Compare {
+    fn from(arg: CompareArg) -> Self {
+        match arg {
+            CompareArg::Io => Self::Io,
+            CompareArg::Args => Self::Args,
+            CompareArg::Every => Self::Every,
+        }
+    }
+}
+
+/// `--on-fault`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFault {
+    /// Remove the faulty replica and go on
+    Mask,
+    /// Stop all replicas
+    Stop,
+}
+
+/// CPU numbers in the order given (a type of its own, because clap takes a `Vec` for repetition).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CoreList(pub(crate) Vec<u32>);
+
+fn parse_cores(text: &str) -> Result<CoreList, String> {
+    parse_core_list(text).map(CoreList)
+}
+
+fn parse_replicas(text: &str) -> Result<usize, String> {
+    let most = rcoe_supervisor::MAX_REPLICAS;
+    match text.parse() {
+        Ok(0) => Err(
+            "at least one replica must run; use -n 2 to detect faults, -n 3 to mask them".into(),
+        ),
+        Ok(number) if number <= most => Ok(number),
+        Ok(_) => Err(format!("at most {most} replicas can run")),
+        Err(_) => Err(format!("expected a number from 1 to {most}")),
+    }
+}
+
+/// A time like `500ms`, `2s` or `1m`: a positive number and a unit.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "" => return Err("the unit is missing; write 2s, 500ms or 1m".into()),
+        _ => return Err(format!("unknown unit '{unit}'; use us, ms, s, m or h")),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| format!("'{number}' is no number"))?;
+    match Duration::try_from_secs_f64(number * scale) {
+        Ok(time) if time.is_zero() => Err("must be longer than nothing".into()),
+        Ok(time) if time <= Duration::from_secs(86_400) => Ok(time),
+        _ => Err("must be at most 24h".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_arguments_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_parse() {
+        for (text, millis) in [("500ms", 500), ("2s", 2_000), ("1m", 60_000), ("0.5s", 500)] {
+            assert_eq!(
+                parse_duration(text),
+                Ok(Duration::from_millis(millis)),
+                "{text}"
+            );
+        }
+        assert_eq!(parse_duration("7us"), Ok(Duration::from_micros(7)));
+        for text in [
+            "",
+            "2",
+            "s",
+            "2x",
+            "-1s",
+            "0s",
+            "1.2.3s",
+            "25h",
+            "2 s",
+            "99999999999999999999h",
+        ] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_replicas_are_bounded() {
+        assert_eq!(parse_replicas("8"), Ok(8));
+        for text in ["0", "9", "99", "-1", "two", ""] {
+            assert!(parse_replicas(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_programs_options_are_its_own() {
+        let cli = Cli::try_parse_from(["rcoe", "run", "-n", "2", "--", "ls", "-n", "--help"]);
+        let Ok(Cli {
+            command: Command::Run(run),
+        }) = cli
+        else {
+            panic!("must parse")
+        };
+        assert_eq!(run.replicas, Some(2));
+        assert_eq!(run.command, ["ls", "-n", "--help"]);
+        let cli = Cli::try_parse_from(["rcoe", "run", "ls", "-n", "--"]);
+        let Ok(Cli {
+            command: Command::Run(run),
+        }) = cli
+        else {
+            panic!("must parse")
+        };
+        assert_eq!(run.command, ["ls", "-n", "--"]);
+        let cli = Cli::try_parse_from(["rcoe", "run", "-n2", "--", "ls"]);
+        let Ok(Cli {
+            command: Command::Run(run),
+        }) = cli
+        else {
+            panic!("must parse")
+        };
+        assert_eq!(run.replicas, Some(2));
+        assert!(Cli::try_parse_from(["rcoe", "run", "--no-such-option", "ls"]).is_err());
+    }
+}

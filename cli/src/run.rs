@@ -1,0 +1,57 @@
+//! `rcoe run`: from arguments to a validated run, and from its outcome to an exit status.
+
+use std::env;
+use std::io::Write;
+use std::process::ExitCode;
+
+use rcoe_linux_sys::host::die_by_signal;
+use rcoe_supervisor::{
+    Ending, Outcome, Program, RunError, Settings, allowed_cores, assign_cores, choose_cores, run,
+};
+
+use crate::args::{OnFault, RunArgs};
+use crate::reporter::Reporter;
+
+/// Runs the program and ends as it did.
+///
+/// # Errors
+///
+/// [`RunError`] if it could not be run.
+pub(crate) fn execute(args: RunArgs) -> Result<ExitCode, RunError> {
+    let settings = validate(&args)?;
+    let mut reporter = Reporter::new(args.events.as_deref())?;
+    let (outcome, stats) = run(&settings, &mut reporter)?;
+    if args.stats {
+        // A closed standard error leaves nobody to tell.
+        let _ = writeln!(anstream::stderr(), "{stats}");
+    }
+    if let Outcome::Ended(Ending::Signal(signal)) = outcome {
+        drop(reporter);
+        die_by_signal(signal);
+    }
+    Ok(outcome.status().into())
+}
+
+/// Checks the arguments against the machine and the file system.
+fn validate(args: &RunArgs) -> Result<Settings, RunError> {
+    let allowed = allowed_cores()?;
+    let wanted = args.cores.as_ref().map(|list| list.0.as_slice());
+    let cores = choose_cores(wanted, &allowed)
+        .map_err(|why| RunError::Setting(format!("--cores: {why}")))?;
+    let replicas = args
+        .replicas
+        .unwrap_or(if cores.len() >= 3 { 3 } else { 2 });
+    if args.on_fault == Some(OnFault::Mask) && replicas < 3 {
+        let why = "--on-fault mask needs at least three replicas to know who is faulty; use -n 3";
+        return Err(RunError::Setting(why.into()));
+    }
+    let program = Program::resolve(&args.command, env::var_os("PATH").as_deref())?;
+    Ok(Settings {
+        program,
+        compare: args.compare.into(),
+        mask: replicas >= 3 && args.on_fault != Some(OnFault::Stop),
+        strict: args.strict,
+        timeout: args.timeout,
+        cores: assign_cores(replicas, &cores),
+    })
+}

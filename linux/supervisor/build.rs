@@ -1,0 +1,94 @@
+//! Builds the agent with a nested cargo and leaves its path to `src/agent.rs`.
+//!
+//! The agent is an executable of its own with its own profile and features; cargo cannot yet
+//! embed one crate's binary into another on stable. The nested build uses another target folder,
+//! hence another lock, than the build it runs in.
+
+use std::env;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("no manifest folder")?);
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("no output folder")?);
+    let root = manifest
+        .ancestors()
+        .nth(2)
+        .ok_or("not inside the workspace")?;
+    for path in [
+        "linux/agent",
+        "linux/abi",
+        "linux/sys",
+        "linux/syscalls",
+        "core",
+        "Cargo.toml",
+        "Cargo.lock",
+    ] {
+        println!("cargo::rerun-if-changed={}", root.join(path).display());
+    }
+    // <target>/<profile>/build/<package>/out
+    let target = out
+        .ancestors()
+        .nth(4)
+        .ok_or("unexpected output folder")?
+        .join("agent");
+    if !root.join("linux/agent/src/main.rs").exists() && !root.join("linux/agent/src/bin").exists()
+    {
+        println!("cargo::warning=the agent has no executable yet; nothing can be run");
+        return Ok(std::fs::write(out.join("rcoe-agent"), b"")?);
+    }
+    build_agent(root, &target)?;
+    let built = target.join("blob/rcoe-agent");
+    std::fs::copy(&built, out.join("rcoe-agent"))
+        .map_err(|error| format!("no agent at {}: {error}", built.display()))?;
+    Ok(())
+}
+
+fn build_agent(root: &Path, target: &Path) -> Result<(), Box<dyn Error>> {
+    let cargo = env::var_os("CARGO").ok_or("not run by cargo")?;
+    let mut command = Command::new(cargo);
+    command.current_dir(root).args([
+        "build",
+        "--package=rcoe-agent",
+        "--bin=rcoe-agent",
+        "--features=blob",
+        "--profile=blob",
+    ]);
+    command.arg("--target-dir").arg(target);
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(belongs_to_outer_build) {
+            command.env_remove(&name);
+        }
+    }
+    let status = command.status()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("the agent did not build: {status}").into())
+    }
+}
+
+/// Whether a variable describes the outer build and would mislead the nested one.
+fn belongs_to_outer_build(name: &str) -> bool {
+    const KEPT: [&str; 3] = ["CARGO_HOME", "CARGO_NET_OFFLINE", "CARGO_TERM_COLOR"];
+    const DROPPED: [&str; 12] = [
+        "RUSTFLAGS",
+        "RUSTC",
+        "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "RUSTC_LINKER",
+        "RUSTDOC",
+        "CLIPPY_ARGS",
+        "TARGET",
+        "HOST",
+        "OPT_LEVEL",
+        "PROFILE",
+        "DEBUG",
+    ];
+    let kept = KEPT.contains(&name)
+        || name.starts_with("CARGO_HTTP_")
+        || name.starts_with("CARGO_REGISTRIES_")
+        || name.starts_with("CARGO_SOURCE_");
+    (name.starts_with("CARGO_") && !kept) || DROPPED.contains(&name)
+}

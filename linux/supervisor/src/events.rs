@@ -1,0 +1,189 @@
+//! What is told of a run, one JSON object a line.
+
+use serde::Serialize;
+
+/// One replica, as told at the start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReplicaInfo {
+    /// Its number.
+    pub id: usize,
+    /// Its process.
+    pub pid: u32,
+    /// The CPU it is bound to.
+    pub core: u32,
+}
+
+/// How a divergence was noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DivergenceKind {
+    /// Signatures differ.
+    Mismatch,
+    /// A replica did not come in time.
+    Timeout,
+    /// A processor exception or an agent failure in one replica only.
+    Fault,
+    /// A replica's process ended.
+    Death,
+}
+
+impl DivergenceKind {
+    /// The word used in messages and in the events file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mismatch => "mismatch",
+            Self::Timeout => "timeout",
+            Self::Fault => "fault",
+            Self::Death => "death",
+        }
+    }
+}
+
+/// Totals of a run, told at its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// System calls and trapped instructions of the primary.
+    pub calls: u64,
+    /// Rendezvous of the primary.
+    pub rendezvous: u64,
+    /// Bytes of output content voted by the primary.
+    pub bytes_voted: u64,
+    /// Divergences found.
+    pub divergences: u64,
+    /// Replicas removed.
+    pub downgrades: u64,
+    /// Replicas alive at the end.
+    pub replicas: usize,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Event {
+    /// All replicas live.
+    Start {
+        /// Version of rcoe.
+        version: &'static str,
+        /// The file that is run.
+        program: String,
+        /// The replicas.
+        replicas: Vec<ReplicaInfo>,
+    },
+    /// The replicas differ.
+    Divergence {
+        /// How that was noticed.
+        kind: DivergenceKind,
+        /// The faulty replica, if it is known.
+        replica: Option<usize>,
+        /// The CPU it ran on.
+        core: Option<u32>,
+        /// The number of the event in the trace, if it is known.
+        event: Option<u64>,
+        /// What differed, in words.
+        detail: String,
+    },
+    /// The group goes on without a replica.
+    Downgrade {
+        /// The replica that was removed.
+        removed: usize,
+        /// The primary from now on.
+        primary: usize,
+    },
+    /// The run is over.
+    Stop {
+        /// Exit status of rcoe.
+        status: u8,
+        /// Why it ended.
+        reason: String,
+        /// Totals.
+        counts: Counts,
+    },
+}
+
+/// An event with its time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stamped<'a> {
+    /// Seconds since the start of the run, on a monotonic clock.
+    pub t: f64,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: &'a Event,
+}
+
+/// Who is told about a run while it runs.
+pub trait Observer {
+    /// Something happened.
+    fn event(&mut self, event: &Event);
+    /// The user should know this; one line, without prefix.
+    fn warning(&mut self, text: &str);
+    /// Something went wrong; one line, without prefix.
+    fn error(&mut self, text: &str);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_have_a_stable_shape() {
+        let event = Event::Divergence {
+            kind: DivergenceKind::Mismatch,
+            replica: Some(1),
+            core: Some(3),
+            event: Some(17),
+            detail: "write".into(),
+        };
+        let line = serde_json::to_string(&Stamped {
+            t: 0.5,
+            event: &event,
+        })
+        .expect("json");
+        assert_eq!(
+            line,
+            r#"{"t":0.5,"type":"divergence","kind":"mismatch","replica":1,"core":3,"event":17,"detail":"write"}"#
+        );
+        let event = Event::Start {
+            version: "1",
+            program: "/bin/true".into(),
+            replicas: vec![ReplicaInfo {
+                id: 0,
+                pid: 2,
+                core: 1,
+            }],
+        };
+        let line = serde_json::to_string(&Stamped {
+            t: 0.0,
+            event: &event,
+        })
+        .expect("json");
+        assert_eq!(
+            line,
+            r#"{"t":0.0,"type":"start","version":"1","program":"/bin/true","replicas":[{"id":0,"pid":2,"core":1}]}"#
+        );
+        let event = Event::Downgrade {
+            removed: 0,
+            primary: 1,
+        };
+        let line = serde_json::to_string(&Stamped {
+            t: 1.0,
+            event: &event,
+        })
+        .expect("json");
+        assert_eq!(
+            line,
+            r#"{"t":1.0,"type":"downgrade","removed":0,"primary":1}"#
+        );
+        let event = Event::Stop {
+            status: 86,
+            reason: "r".into(),
+            counts: Counts::default(),
+        };
+        let line = serde_json::to_string(&Stamped {
+            t: 1.0,
+            event: &event,
+        })
+        .expect("json");
+        assert!(line.starts_with(r#"{"t":1.0,"type":"stop","status":86,"reason":"r","counts":{"#));
+    }
+}

@@ -1,0 +1,199 @@
+use super::*;
+
+const RUNNING: Facts = Facts {
+    process: Process::Alive,
+    phase: Phase::Running,
+    ending: None,
+    load_error: 0,
+    halt: None,
+    members: None,
+    removed: false,
+};
+const UNBORN: Facts = Facts {
+    process: Process::Unborn,
+    phase: Phase::None,
+    ..RUNNING
+};
+const KILLED: Facts = Facts {
+    process: Process::Killed(9),
+    ..RUNNING
+};
+const REMOVED: Facts = Facts {
+    removed: true,
+    ..KILLED
+};
+const ENDED: Facts = Facts {
+    process: Process::Exited(0),
+    phase: Phase::Ended,
+    ending: Some(Ending::Exit(3)),
+    ..RUNNING
+};
+const FAILED: Facts = Facts {
+    process: Process::Exited(1),
+    phase: Phase::Failed,
+    ..RUNNING
+};
+const HALTED: Facts = Facts {
+    phase: Phase::Halted,
+    halt: Some(Halt::FailStop),
+    ..RUNNING
+};
+const CONVICTED: Facts = Facts {
+    halt: Some(Halt::Convicted),
+    ..HALTED
+};
+
+fn without(index: usize) -> Facts {
+    Facts {
+        members: Some(0b111 & !(1 << index)),
+        ..RUNNING
+    }
+}
+
+#[test]
+fn nothing_happens_while_all_run() {
+    assert_eq!(judge(&[RUNNING; 3], true, false), Decision::Wait);
+    assert_eq!(judge(&[RUNNING, UNBORN], true, true), Decision::Wait);
+}
+
+#[test]
+fn alike_endings_finish() {
+    for count in 1..=3 {
+        let facts = vec![ENDED; count];
+        assert_eq!(
+            judge(&facts, true, false),
+            Decision::Finish(Ending::Exit(3))
+        );
+    }
+    let finish = Decision::Finish(Ending::Exit(3));
+    assert_eq!(judge(&[ENDED, REMOVED, ENDED], true, false), finish);
+    let unlike = Facts {
+        ending: Some(Ending::Signal(11)),
+        ..ENDED
+    };
+    assert_eq!(
+        judge(&[ENDED, unlike], true, false),
+        Decision::FailStop(None, Fault::NoEnd)
+    );
+    let untold = Facts {
+        ending: None,
+        ..ENDED
+    };
+    assert_eq!(
+        judge(&[untold], true, false),
+        Decision::FailStop(None, Fault::NoEnd)
+    );
+}
+
+#[test]
+fn a_late_end_is_waited_for_then_not() {
+    assert_eq!(
+        judge(&[ENDED, RUNNING, ENDED], true, false),
+        Decision::Linger
+    );
+    let removed = Decision::Remove(1, Fault::NoEnd);
+    assert_eq!(judge(&[ENDED, RUNNING, ENDED], true, true), removed);
+    let stopped = Decision::FailStop(Some(1), Fault::NoEnd);
+    assert_eq!(judge(&[ENDED, RUNNING], true, true), stopped);
+}
+
+#[test]
+fn a_death_is_masked_by_three_and_stops_two() {
+    let removed = Decision::Remove(1, Fault::Death);
+    assert_eq!(judge(&[RUNNING, KILLED, RUNNING], true, false), removed);
+    let stopped = Decision::FailStop(Some(1), Fault::Death);
+    assert_eq!(judge(&[RUNNING, KILLED, RUNNING], false, false), stopped);
+    assert_eq!(judge(&[RUNNING, KILLED], true, false), stopped);
+    assert_eq!(
+        judge(&[KILLED], true, false),
+        Decision::FailStop(Some(0), Fault::Death)
+    );
+    assert_eq!(judge(&[REMOVED, KILLED, RUNNING], true, false), stopped);
+    assert_eq!(judge(&[ENDED, KILLED], true, false), stopped);
+}
+
+#[test]
+fn a_silent_exit_is_a_death() {
+    let silent = Facts {
+        process: Process::Exited(0),
+        ..RUNNING
+    };
+    assert_eq!(
+        judge(&[RUNNING, silent], true, false),
+        Decision::FailStop(Some(1), Fault::Death)
+    );
+}
+
+#[test]
+fn a_failed_start_is_told_apart() {
+    let unloaded = Facts {
+        load_error: 8,
+        ..FAILED
+    };
+    assert_eq!(
+        judge(&[unloaded, UNBORN], true, false),
+        Decision::LoadFailed(8)
+    );
+    assert_eq!(
+        judge(&[KILLED, UNBORN, UNBORN], true, false),
+        Decision::StartFailed
+    );
+    assert_eq!(
+        judge(&[FAILED, UNBORN], true, false),
+        Decision::AgentFailed(0)
+    );
+    let corrupt = Facts {
+        load_error: 8,
+        ..RUNNING
+    };
+    assert_eq!(judge(&[corrupt, RUNNING], true, false), Decision::Wait);
+}
+
+#[test]
+fn failing_alike_is_our_failure_failing_alone_a_fault() {
+    assert_eq!(
+        judge(&[FAILED, FAILED], true, false),
+        Decision::AgentFailed(0)
+    );
+    assert_eq!(judge(&[RUNNING, FAILED], true, false), Decision::Linger);
+    assert_eq!(
+        judge(&[RUNNING, FAILED], true, true),
+        Decision::FailStop(Some(1), Fault::Agent)
+    );
+    let removed = Decision::Remove(1, Fault::Agent);
+    assert_eq!(judge(&[RUNNING, FAILED, RUNNING], true, true), removed);
+    let stopped = Decision::FailStop(None, Fault::Verdict);
+    assert_eq!(judge(&[HALTED, FAILED], true, false), stopped);
+}
+
+#[test]
+fn convicted_replicas_are_removed_when_most_agree() {
+    let removed = Decision::Remove(2, Fault::Verdict);
+    assert_eq!(judge(&[RUNNING, RUNNING, CONVICTED], true, false), removed);
+    assert_eq!(
+        judge(&[without(2), without(2), RUNNING], true, false),
+        removed
+    );
+    assert_eq!(
+        judge(&[without(2), RUNNING, RUNNING], true, false),
+        Decision::Wait
+    );
+    let stopped = Decision::FailStop(Some(2), Fault::Verdict);
+    assert_eq!(
+        judge(&[without(2), without(2), RUNNING], false, false),
+        stopped
+    );
+}
+
+#[test]
+fn one_of_three_cannot_stop_the_others_at_once() {
+    let stopped = Decision::FailStop(None, Fault::Verdict);
+    assert_eq!(judge(&[HALTED, RUNNING], true, false), stopped);
+    assert_eq!(judge(&[HALTED, HALTED, RUNNING], true, false), stopped);
+    assert_eq!(
+        judge(&[HALTED, RUNNING, RUNNING], true, false),
+        Decision::Linger
+    );
+    let removed = Decision::Remove(0, Fault::Verdict);
+    assert_eq!(judge(&[HALTED, RUNNING, RUNNING], true, true), removed);
+}

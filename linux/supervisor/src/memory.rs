@@ -1,0 +1,171 @@
+//! The shared memory objects of a run.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use std::time::Duration;
+
+use rcoe_core::Outbox;
+use rcoe_linux_abi::{
+    CONTROL_BYTES, Control, LAYOUT_VERSION, OUTBOX_OFFSET, REGION_BYTES, ReplicaState, Report,
+    SIGNAL_SLOTS,
+};
+use rcoe_linux_sys::host::{Access, Inherited, SharedObject, SignalInfo};
+use rustix::thread::{CpuSet, futex, sched_getaffinity};
+
+use crate::error::{Doing, ProgramError, RunError};
+use crate::program::refused;
+use crate::settings::Settings;
+
+/// The supervisor's own object and those of the replicas.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    control: SharedObject,
+    regions: Vec<SharedObject>,
+}
+
+impl Memory {
+    /// Makes all objects and fills in what is fixed for the run.
+    pub(crate) fn create(settings: &Settings, inherited: Inherited) -> Result<Self, RunError> {
+        let control = SharedObject::create(c"rcoe-control", CONTROL_BYTES, Access::ReadWrite)
+            .doing("making the control memory")?;
+        let mut regions = Vec::new();
+        for index in 0..settings.replicas() {
+            let name = CString::new(format!("rcoe-replica-{index}")).unwrap_or_default();
+            let region = SharedObject::create(&name, REGION_BYTES, Access::ReadOnly)
+                .doing("making the memory of a replica")?;
+            regions.push(region);
+        }
+        let memory = Self { control, regions };
+        memory.fill(settings, inherited)?;
+        Ok(memory)
+    }
+
+    fn fill(&self, settings: &Settings, inherited: Inherited) -> Result<(), RunError> {
+        let control = self.control();
+        let replicas = u32::try_from(settings.replicas()).unwrap_or(u32::MAX);
+        control.replicas.store(replicas, Relaxed);
+        control.compare.store(settings.compare.word(), Relaxed);
+        control.strict.store(settings.strict.into(), Relaxed);
+        control.mask.store(settings.mask.into(), Relaxed);
+        control.crowded.store(settings.is_crowded().into(), Relaxed);
+        control
+            .timeout_ns
+            .store(nanoseconds(settings.timeout), Relaxed);
+        control
+            .wall_cap_ns
+            .store(nanoseconds(settings.wall_cap()), Relaxed);
+        for cell in &control.cores {
+            cell.store(u32::MAX, Relaxed);
+        }
+        for (cell, &core) in control.cores.iter().zip(&settings.cores) {
+            cell.store(core, Relaxed);
+        }
+        control.pid.store(std::process::id(), Relaxed);
+        control
+            .ppid
+            .store(std::os::unix::process::parent_id(), Relaxed);
+        control.ignored.store(inherited.ignored, Relaxed);
+        control.blocked.store(inherited.blocked, Relaxed);
+        let affinity = sched_getaffinity(None).doing("reading the CPU affinity")?;
+        for cpu in (0..CpuSet::MAX_CPU).filter(|&cpu| affinity.is_set(cpu)) {
+            control.affinity[cpu / 64].fetch_or(1 << (cpu % 64), Relaxed);
+        }
+        store_path(&settings.program.exe, &control.exe, &control.exe_len)?;
+        store_path(&settings.program.path, &control.execfn, &control.execfn_len)?;
+        control.version.store(LAYOUT_VERSION, Release);
+        Ok(())
+    }
+
+    /// The supervisor's words.
+    pub(crate) fn control(&self) -> &Control {
+        self.control.view(0)
+    }
+
+    /// The facts that replica `index` tells.
+    pub(crate) fn report(&self, index: usize) -> &Report {
+        self.regions[index].view(0)
+    }
+
+    /// What replica `index` publishes for the protocol.
+    pub(crate) fn outbox(&self, index: usize) -> &Outbox {
+        self.regions[index].view(OUTBOX_OFFSET)
+    }
+
+    /// Number of replicas.
+    pub(crate) const fn replicas(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// The descriptors in the order of the agent's first argument.
+    pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        [&self.control]
+            .into_iter()
+            .chain(&self.regions)
+            .map(AsFd::as_fd)
+            .collect()
+    }
+
+    /// The agent's first argument.
+    pub(crate) fn descriptor_list(&self) -> String {
+        let numbers = self
+            .descriptors()
+            .iter()
+            .map(|fd| fd.as_raw_fd().to_string())
+            .collect::<Vec<_>>();
+        numbers.join(",")
+    }
+
+    /// Publishes what became of a replica's process.
+    pub(crate) fn set_state(&self, index: usize, state: ReplicaState) {
+        self.control().state[index].store(state as u32, Release);
+        self.ring();
+    }
+
+    /// Appends a signal to the queue.
+    pub(crate) fn push_signal(&self, signal: SignalInfo) {
+        let control = self.control();
+        let head = control.signal_head.load(Relaxed);
+        let slot = usize::try_from(head).unwrap_or(0) % SIGNAL_SLOTS;
+        let word = u64::from(signal.sender) << 32 | u64::from(signal.number);
+        control.signals[slot].store(word, Relaxed);
+        control.signal_head.store(head.wrapping_add(1), Release);
+        self.ring();
+    }
+
+    /// Adds to the time for which the whole group was stopped on purpose.
+    pub(crate) fn add_pause(&self, pause: Duration) {
+        self.control()
+            .paused_ns
+            .fetch_add(nanoseconds(pause), Release);
+        self.ring();
+    }
+
+    /// Wakes whoever waits for a change of a live word.
+    fn ring(&self) {
+        let bell = &self.control().bell;
+        bell.fetch_add(1, Release);
+        // Nobody waiting is no error, and nothing else can fail for a mapped word.
+        let _ = futex::wake(bell, futex::Flags::empty(), i32::MAX.cast_unsigned());
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn store_path(path: &Path, words: &[AtomicU64], length: &AtomicU32) -> Result<(), ProgramError> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() > words.len() * 8 {
+        return Err(refused(path, "has a path that is too long"));
+    }
+    for (cell, chunk) in words.iter().zip(bytes.chunks(8)) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        cell.store(u64::from_le_bytes(word), Relaxed);
+    }
+    length.store(u32::try_from(bytes.len()).unwrap_or(0), Relaxed);
+    Ok(())
+}

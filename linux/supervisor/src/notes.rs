@@ -1,0 +1,127 @@
+//! What replicas want the user to know, in words, each once.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use rcoe_linux_abi::{NOTE_SLOTS, Note, Report};
+use rcoe_linux_syscalls::Request;
+
+/// Remembers what has been told.
+#[derive(Debug, Default)]
+pub(crate) struct Notebook {
+    told: HashSet<u64>,
+}
+
+impl Notebook {
+    /// The notes of a report that were not told before.
+    pub(crate) fn news(&mut self, report: &Report) -> Vec<String> {
+        let count = usize::try_from(report.note_count.load(Acquire)).unwrap_or(usize::MAX);
+        let words = report
+            .notes
+            .iter()
+            .take(count.min(NOTE_SLOTS))
+            .map(|cell| cell.load(Relaxed));
+        let fresh = words
+            .filter(|&word| self.told.insert(word))
+            .collect::<Vec<_>>();
+        fresh.into_iter().filter_map(text_of).collect()
+    }
+}
+
+/// The sentence for a note word; `None` if it is none.
+fn text_of(word: u64) -> Option<String> {
+    let code = u32::try_from(word >> 32).ok()?;
+    let argument = word & u64::from(u32::MAX);
+    let named = |request: Option<&'static Request>| {
+        request.map_or_else(
+            || format!("{argument:#x}"),
+            |it| format!("{} ({argument:#x})", it.name),
+        )
+    };
+    let low = u32::try_from(argument).unwrap_or(0);
+    Some(match Note::from_code(code)? {
+        Note::UnsupportedCall => {
+            let reason =
+                rcoe_linux_syscalls::entry(argument).map_or("unknown to rcoe", |it| it.reason);
+            let reason = if reason.is_empty() {
+                "not with these arguments"
+            } else {
+                reason
+            };
+            format!(
+                "system call {} is not supported and returned ENOSYS: {reason}",
+                call(argument)
+            )
+        }
+        Note::UnsupportedIoctl => format!(
+            "ioctl {} is not supported",
+            named(rcoe_linux_syscalls::ioctl(low))
+        ),
+        Note::UnsupportedFcntl => format!(
+            "fcntl {} is not supported",
+            named(rcoe_linux_syscalls::fcntl(low))
+        ),
+        Note::UnsupportedPrctl => format!(
+            "prctl {} is not supported",
+            named(rcoe_linux_syscalls::prctl(low))
+        ),
+        Note::UnsupportedMmap => {
+            format!("mmap with flags {argument:#x} (memory shared with others) is not supported")
+        }
+        Note::AgentMemory => {
+            format!("the program touched the memory of rcoe's agent at {argument:#x}; refused")
+        }
+        Note::AgentFault => format!("fault inside rcoe's agent at {argument:#x}"),
+    })
+}
+
+/// A system call by name and number.
+pub(crate) fn call(number: u64) -> String {
+    format!("{} ({number})", rcoe_linux_syscalls::name(number))
+}
+
+/// The last words of a failed agent.
+pub(crate) fn epitaph(report: &Report) -> String {
+    let length = usize::try_from(report.epitaph_len.load(Acquire)).unwrap_or(0);
+    let bytes = report
+        .epitaph
+        .iter()
+        .flat_map(|cell| cell.load(Relaxed).to_le_bytes());
+    let bytes = bytes.take(length).collect::<Vec<_>>();
+    let text = String::from_utf8_lossy(&bytes);
+    if text.is_empty() {
+        "no last words".into()
+    } else {
+        text.into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(note: Note, argument: u64) -> String {
+        text_of(u64::from(note as u32) << 32 | argument).expect("a note")
+    }
+
+    #[test]
+    fn notes_name_the_call_and_the_reason() {
+        let unsupported = rcoe_linux_syscalls::ALL
+            .iter()
+            .find(|call| !call.reason.is_empty());
+        let call = unsupported.expect("something is unsupported");
+        let text = text(Note::UnsupportedCall, call.nr.into());
+        assert!(
+            text.contains(call.name) && text.contains(call.reason),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn unknown_numbers_and_codes_are_survived() {
+        assert!(text(Note::UnsupportedCall, 99_999).contains("99999"));
+        assert!(text(Note::UnsupportedIoctl, 0xdead).contains("0xdead"));
+        assert_eq!(text_of(u64::from(u32::MAX) << 32), None);
+        assert_eq!(text_of(0), None);
+    }
+}

@@ -1,0 +1,177 @@
+//! What the protocol core of a replica has published, read from its outbox.
+//!
+//! Contract: nothing read here is trusted further than a report goes, because a faulty replica can
+//! have written it; the judge believes majorities only.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use rcoe_core::diagnose::{Divergence, first_divergence, latest_event, report};
+use rcoe_core::{Cause, Halt as CoreHalt, HaltState, Kind, MAX_REPLICAS, ReplicaId, ReplicaSet};
+
+use crate::events::DivergenceKind;
+use crate::judge::Halt;
+use crate::memory::Memory;
+use crate::notes::call;
+
+/// The published words that matter to the judge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Published {
+    /// Why this replica stopped for good, if it did.
+    pub(crate) halt: Option<Halt>,
+    /// The members of its group by its account, one bit each.
+    pub(crate) members: Option<u8>,
+    /// Rendezvous so far.
+    pub(crate) rendezvous: u64,
+}
+
+impl Published {
+    /// Reads the outbox of replica `index`.
+    pub(crate) fn read(memory: &Memory, index: usize) -> Self {
+        let report = report(memory.outbox(index));
+        let halt = match report.halt {
+            HaltState::Running => None,
+            HaltState::Halted {
+                halt: CoreHalt::Convicted,
+                ..
+            } => Some(Halt::Convicted),
+            // A damaged word asks for attention as a fail-stop does; alone it is outvoted.
+            HaltState::Halted { .. } | HaltState::Garbled(_) => Some(Halt::FailStop),
+        };
+        // Before its first publication, a replica has no account of the group.
+        let members = Some(report.members.bits()).filter(|&bits| bits != 0);
+        Self {
+            halt,
+            members,
+            rendezvous: report.rendezvous,
+        }
+    }
+}
+
+/// What the outboxes tell about a divergence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) kind: DivergenceKind,
+    /// The replica at fault, if the replicas agree on one.
+    pub(crate) suspect: Option<usize>,
+    /// Number of the first event that differs.
+    pub(crate) event: Option<u64>,
+    pub(crate) detail: String,
+}
+
+impl Finding {
+    /// Reads all outboxes; `suspect` is the replica that was convicted, if one was.
+    pub(crate) fn gather(memory: &Memory, suspect: Option<usize>) -> Self {
+        let mut outboxes = [None; MAX_REPLICAS];
+        for (index, outbox) in outboxes.iter_mut().enumerate().take(memory.replicas()) {
+            *outbox = Some(memory.outbox(index));
+        }
+        let reports = outboxes
+            .iter()
+            .flatten()
+            .map(|outbox| report(outbox))
+            .collect::<Vec<_>>();
+        let absent = reports
+            .iter()
+            .fold(ReplicaSet::empty(), |all, it| all.union(it.absent));
+        let cause = reports.iter().find_map(|it| match it.halt {
+            HaltState::Halted { halt, .. } if halt != CoreHalt::Convicted => Some(halt),
+            _ => None,
+        });
+        let missing = match suspect {
+            Some(index) => absent.iter().any(|id| id.index() == index),
+            None => cause == Some(CoreHalt::FailStop(Cause::Timeout)),
+        };
+        let suspect = suspect.or_else(|| sole(absent).filter(|_| missing));
+        let kind = if missing {
+            DivergenceKind::Timeout
+        } else {
+            DivergenceKind::Mismatch
+        };
+        let difference = match kind {
+            DivergenceKind::Mismatch => first_divergence(&outboxes, latest_event(&outboxes)),
+            _ => None,
+        };
+        let mut parts = vec![cause.map_or(summary(kind), reason).to_owned()];
+        parts.extend(difference.as_ref().map(|it| compare(it, suspect)));
+        parts.extend(calls(memory));
+        Self {
+            kind,
+            suspect,
+            event: difference.map(|it| it.event),
+            detail: parts.join("; "),
+        }
+    }
+}
+
+/// The only member of a set.
+fn sole(set: ReplicaSet) -> Option<usize> {
+    set.lowest()
+        .filter(|_| set.len() == 1)
+        .map(ReplicaId::index)
+}
+
+const fn summary(kind: DivergenceKind) -> &'static str {
+    match kind {
+        DivergenceKind::Timeout => "it did not come in time",
+        _ => "it differs from the others",
+    }
+}
+
+const fn reason(halt: CoreHalt) -> &'static str {
+    match halt {
+        CoreHalt::FailStop(Cause::Mismatch) => "the replicas differ and none can tell who is right",
+        CoreHalt::FailStop(Cause::Timeout) => "a replica did not come in time",
+        CoreHalt::FailStop(Cause::Disagreement) => "the replicas disagree on who is at fault",
+        CoreHalt::FailStop(Cause::NoMajority) => "too few replicas agree",
+        CoreHalt::FailStop(Cause::Livelock) => "the replicas vote again and again and find nothing",
+        CoreHalt::LostEffect => {
+            "the primary was lost inside an outside effect, which may have happened or not"
+        }
+        CoreHalt::Convicted => "it was outvoted",
+    }
+}
+
+/// Expected and seen, where the replica at fault is known; else what each has.
+fn compare(difference: &Divergence, suspect: Option<usize>) -> String {
+    let event = difference.event;
+    let show = |recorded: Option<(Kind, u64)>| {
+        recorded.map_or("nothing".into(), |(Kind(kind), value)| {
+            format!("{kind:#x}:{value:#x}")
+        })
+    };
+    let all = difference.recorded.iter().enumerate();
+    if let Some(suspect) = suspect {
+        let expected = all
+            .clone()
+            .find(|(index, it)| *index != suspect && it.is_some());
+        let expected = expected.and_then(|(_, it)| *it);
+        let seen = difference.recorded[suspect];
+        return format!(
+            "event {event}: expected {}, seen {}",
+            show(expected),
+            show(seen)
+        );
+    }
+    let each = all.filter(|(_, it)| it.is_some());
+    let each = each
+        .map(|(index, it)| format!("replica {index} {}", show(*it)))
+        .collect::<Vec<_>>();
+    format!("event {event}: {}", each.join(", "))
+}
+
+/// The system call in which each replica is or was last.
+fn calls(memory: &Memory) -> Option<String> {
+    let numbers = (0..memory.replicas()).map(|index| memory.report(index).in_call.load(Relaxed));
+    let numbers = numbers.collect::<Vec<_>>();
+    let name = |number: u64| match number.checked_sub(1) {
+        None => "in the program".into(),
+        Some(number) => format!("in system call {}", call(number)),
+    };
+    let first = *numbers.first()?;
+    if numbers.iter().all(|&number| number == first) {
+        return Some(format!("all {}", name(first)));
+    }
+    let each = numbers.iter().enumerate();
+    let each = each.map(|(index, &number)| format!("replica {index} {}", name(number)));
+    Some(each.collect::<Vec<_>>().join(", "))
+}

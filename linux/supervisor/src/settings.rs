@@ -1,0 +1,70 @@
+//! What the user asked for, validated.
+
+use std::time::Duration;
+
+use rcoe_linux_abi::{COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO};
+
+use crate::program::Program;
+
+/// What joins the signature, and when it is voted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// Only what leaves the sphere of replication.
+    Io,
+    /// Also every system call's number and arguments.
+    Args,
+    /// As `Args`, with a vote at every system call.
+    Every,
+}
+
+impl Compare {
+    /// The word of the shared layout.
+    #[must_use]
+    pub const fn word(self) -> u32 {
+        match self {
+            Self::Io => COMPARE_IO,
+            Self::Args => COMPARE_ARGS,
+            Self::Every => COMPARE_EVERY,
+        }
+    }
+}
+
+/// A run, validated: nothing in it can be wrong any more.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The program and its arguments.
+    pub program: Program,
+    /// What is compared.
+    pub compare: Compare,
+    /// Whether a faulty replica may be removed and the run go on.
+    pub mask: bool,
+    /// Whether an unsupported system call ends the run.
+    pub strict: bool,
+    /// CPU time a late replica may use beyond its siblings.
+    pub timeout: Duration,
+    /// CPU of each replica; its length is the number of replicas.
+    pub cores: Vec<u32>,
+}
+
+impl Settings {
+    /// Number of replicas.
+    #[must_use]
+    pub const fn replicas(&self) -> usize {
+        self.cores.len()
+    }
+
+    /// Wall-clock time after which a late replica is given up, whatever its CPU time.
+    #[must_use]
+    pub const fn wall_cap(&self) -> Duration {
+        self.timeout.saturating_mul(30)
+    }
+
+    /// Whether more replicas than CPUs run.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        let mut cores = self.cores.clone();
+        cores.sort_unstable();
+        cores.dedup();
+        cores.len() < self.cores.len()
+    }
+}

@@ -1,0 +1,98 @@
+//! Counters of the replicas, for `--stats`.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rcoe_linux_abi::{Report, STAT_CLASSES, StatClass};
+
+const CLASSES: [(StatClass, &str); STAT_CLASSES] = [
+    (StatClass::Local, "calls: local"),
+    (StatClass::Emulated, "calls: emulated"),
+    (StatClass::Input, "calls: input"),
+    (StatClass::Output, "calls: output"),
+    (StatClass::Process, "calls: process"),
+    (StatClass::Unsupported, "calls: unsupported"),
+    (StatClass::Instruction, "trapped instructions"),
+];
+
+/// Counters of all replicas at the end of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stats {
+    rows: Vec<(&'static str, Vec<u64>)>,
+}
+
+const RENDEZVOUS: &str = "rendezvous";
+const BYTES_VOTED: &str = "bytes voted";
+
+impl Stats {
+    /// Reads the counters of each replica's report, given with its number of rendezvous.
+    pub(crate) fn gather<'a>(replicas: impl Iterator<Item = (&'a Report, u64)>) -> Self {
+        let replicas = replicas.collect::<Vec<_>>();
+        let column = |counter: &dyn Fn(&Report) -> &AtomicU64| {
+            replicas
+                .iter()
+                .map(|(report, _)| counter(report).load(Relaxed))
+                .collect::<Vec<_>>()
+        };
+        let mut rows = Vec::new();
+        for (class, name) in CLASSES {
+            rows.push((name, column(&|report| &report.calls[class as usize])));
+        }
+        rows.push(("through dispatch", column(&|report| &report.dispatched)));
+        rows.push((
+            "through rewritten sites",
+            column(&|report| &report.rewritten),
+        ));
+        rows.push(("rewritten sites", column(&|report| &report.sites)));
+        rows.push((
+            RENDEZVOUS,
+            replicas.iter().map(|&(_, rendezvous)| rendezvous).collect(),
+        ));
+        rows.push((BYTES_VOTED, column(&|report| &report.bytes_voted)));
+        rows.push(("waits: yielded", column(&|report| &report.yields)));
+        rows.push(("waits: slept", column(&|report| &report.sleeps)));
+        Self { rows }
+    }
+
+    fn value(&self, row: &str, replica: usize) -> u64 {
+        let found = self.rows.iter().find(|(name, _)| *name == row);
+        found
+            .and_then(|(_, values)| values.get(replica).copied())
+            .unwrap_or(0)
+    }
+
+    /// System calls and trapped instructions of a replica.
+    pub(crate) fn calls(&self, replica: usize) -> u64 {
+        CLASSES
+            .iter()
+            .map(|&(_, name)| self.value(name, replica))
+            .sum()
+    }
+
+    /// Rendezvous of a replica.
+    pub(crate) fn rendezvous(&self, replica: usize) -> u64 {
+        self.value(RENDEZVOUS, replica)
+    }
+
+    /// Bytes of output content voted by a replica.
+    pub(crate) fn bytes_voted(&self, replica: usize) -> u64 {
+        self.value(BYTES_VOTED, replica)
+    }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let replicas = self.rows.first().map_or(0, |(_, values)| values.len());
+        write!(f, "{:<24}", "")?;
+        for replica in 0..replicas {
+            write!(f, " {:>14}", format!("replica {replica}"))?;
+        }
+        for (name, values) in &self.rows {
+            write!(f, "\n{name:<24}")?;
+            for value in values {
+                write!(f, " {value:>14}")?;
+            }
+        }
+        Ok(())
+    }
+}
