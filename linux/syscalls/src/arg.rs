@@ -194,7 +194,7 @@ impl Arg {
             )
     }
 
-    /// Whether the register alone is the argument. [`Arg::Addr`] is: nothing behind it is looked at.
+    /// Whether the register alone is the argument, as for [`Arg::Addr`]: nothing behind it counts.
     #[inline]
     #[must_use]
     pub const fn is_scalar(self) -> bool {

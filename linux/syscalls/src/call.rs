@@ -5,11 +5,11 @@ use crate::{Arg, Request, Requests, Special};
 /// Who performs a call, and how replicas meet over it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Every replica does it itself, on its own memory or kernel attributes; results are made equal.
+    /// Every replica does it itself, on its own memory or attributes; results are made equal.
     Local,
     /// The agent answers without the host: see [`Syscall::special`].
     Emulated,
-    /// The primary does it and publishes result and bytes; followers consume them without a barrier.
+    /// The primary does it and publishes result and bytes; followers take them without a barrier.
     Input,
     /// All meet, vote on arguments and content, and then the primary does it once.
     Output,

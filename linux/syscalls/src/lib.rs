@@ -1,8 +1,8 @@
 //! One table of all x86-64 Linux system calls: what each does to the world, and which bytes go in
 //! and come out.
 //!
-//! 1. `table.toml` is the only place where such knowledge is written. The build script checks it and
-//!    turns it into constants; `docs/SYSCALLS.md` is made from the same constants.
+//! 1. `table.toml` is the only place where such knowledge is written. The build script checks it
+//!    and makes it constants; `docs/SYSCALLS.md` is made from the same constants.
 //! 2. The table fails closed: what it does not describe is not done. An unknown number has no
 //!    [`entry`], an unknown request of `ioctl` and its kin leaves the call [`Class::Unsupported`].
 //! 3. Arguments have their true width and sign ([`Arg::canonical`]): a process number of -1 arrives

@@ -5,11 +5,15 @@ use crate::{Arg, Class, OutputIf, Request, Requests, Syscall, Valid};
 
 include!(concat!(env!("OUT_DIR"), "/generated.rs"));
 
-/// The description of call number `nr`, by direct index.
+/// The description of call number `nr`, by direct index. The kernel looks at the low half of the
+/// register only, and so does this.
 #[inline]
 #[must_use]
 pub fn entry(nr: u64) -> Option<&'static Syscall> {
-    SLOTS.get(usize::try_from(nr).ok()?).copied().flatten()
+    SLOTS
+        .get(usize::try_from(nr & 0xffff_ffff).ok()?)
+        .copied()
+        .flatten()
 }
 
 /// The name of call number `nr`, for reports.

@@ -35,7 +35,8 @@ fn a_good_call_becomes_code() {
         "{code}"
     );
     assert!(
-        code.contains("[None,\nNone,\nSome(&CALLS[0]),\n]") || code.contains("None,\nNone,\nSome")
+        code.contains("= [\nNone,\nNone,\nSome(&CALLS[0]),\n]"),
+        "{code}"
     );
 }
 

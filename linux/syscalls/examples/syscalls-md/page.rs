@@ -32,21 +32,21 @@ const HEAD: &str = "\
 <!-- Made from linux/syscalls/table.toml; do not edit. To renew:
 cargo run -p rcoe-linux-syscalls --example syscalls-md > docs/SYSCALLS.md -->
 
-What happens to each system call of a replicated Linux program (x86-64). A call that is not described
-here is refused with `ENOSYS`; a request of `ioctl` that is not described fails with `ENOTTY`, one of
-`fcntl` or `prctl` with `EINVAL`.
+What happens to each system call of a replicated Linux program (x86-64). A call that is not
+described here is refused with `ENOSYS`; a request of `ioctl` that is not described fails with
+`ENOTTY`, one of `fcntl` or `prctl` with `EINVAL`.
 
 ";
 
 const LEGEND: &str = "
-Arguments: `fd`, `pid`, `int` are 32 bits with a sign, `uint` 32 bits, `mode` 16, `long` and `size` 64;
-`addr` is a pointer that is only a value, `path` a string. `in_*` is read by the call and joins the
-vote, `out_*` is written by it and copied to the followers, `inout_*` both. A number in parentheses is
-a size in bytes, a name is the argument with the length or count; of an `out_*` buffer as much is
-valid as the call returns, or `all`.
+Arguments: `fd`, `pid`, `int` are 32 bits with a sign, `uint` 32 bits, `mode` 16, `long` and `size`
+64; `addr` is a pointer that is only a value, `path` a string. `in_*` is read by the call and joins
+the vote, `out_*` is written by it and copied to the followers, `inout_*` both. A number in
+parentheses is a size in bytes, a name is the argument with the length or count; of an `out_*`
+buffer as much is valid as the call returns, or `all`.
 
-Marks: *blocks*, it may wait for ever; *repeatable*, it consumes nothing, so that a new primary may do
-it again; *quiet*, refused without a warning; *agent*, the agent has its own code for it.
+Marks: *blocks*, it may wait for ever; *repeatable*, it consumes nothing, so that a new primary may
+do it again; *quiet*, refused without a warning; *agent*, the agent has its own code for it.
 
 ";
 
