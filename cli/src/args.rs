@@ -32,7 +32,10 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a program as replicas that check each other
-    #[command(after_help = RUN_EXAMPLES)]
+    #[command(
+        override_usage = "rcoe run [OPTIONS] -- PROGRAM [ARGS]...",
+        after_help = RUN_EXAMPLES
+    )]
     Run(RunArgs),
     /// Tell what this machine offers and what follows from it
     Doctor(DoctorArgs),

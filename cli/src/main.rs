@@ -6,9 +6,11 @@ mod doctor;
 mod reporter;
 mod run;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use anstyle::AnsiColor;
+use anyhow::Context;
 use clap::{CommandFactory, Parser};
 use rcoe_supervisor::EXIT_OWN_FAILURE;
 
@@ -29,8 +31,12 @@ fn main() -> ExitCode {
         },
         Command::Doctor(args) => (doctor::execute(&args), EXIT_OWN_FAILURE),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "rcoe", &mut std::io::stdout());
-            (Ok(ExitCode::SUCCESS), 0)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "rcoe", &mut script);
+            let written = std::io::stdout()
+                .write_all(&script)
+                .context("writing the completions");
+            (written.map(|()| ExitCode::SUCCESS), EXIT_OWN_FAILURE)
         }
     };
     result.unwrap_or_else(|error: anyhow::Error| {

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod control;
+pub mod event;
 mod layout;
 mod report;
 

@@ -155,10 +155,13 @@ impl Court<'_> {
             "the starter is replica 0 and known from the start"
         );
         let gone = self.find(|facts| facts.process.is_gone())?;
-        match self.facts[gone].phase {
-            Phase::Failed => Some(Decision::AgentFailed(gone)),
-            _ => Some(Decision::StartFailed),
-        }
+        Some(match self.facts[gone].phase {
+            Phase::Failed => Decision::AgentFailed(gone),
+            Phase::None | Phase::Loading => Decision::StartFailed,
+            // The others exist and are about to be seen.
+            _ if !self.overdue => Decision::Linger,
+            _ => Decision::FailStop(Some(unborn), Fault::NoEnd),
+        })
     }
 
     /// Failed agents: all alike is rcoe's own failure, one alone is a faulty replica.

@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use rcoe_core::diagnose::{Divergence, first_divergence, latest_event, report};
 use rcoe_core::{Cause, Halt as CoreHalt, HaltState, Kind, MAX_REPLICAS, ReplicaId, ReplicaSet};
 
+use rcoe_linux_abi::event;
+
 use crate::events::DivergenceKind;
 use crate::judge::Halt;
 use crate::memory::Memory;
@@ -135,8 +137,8 @@ const fn reason(halt: CoreHalt) -> &'static str {
 fn compare(difference: &Divergence, suspect: Option<usize>) -> String {
     let event = difference.event;
     let show = |recorded: Option<(Kind, u64)>| {
-        recorded.map_or("nothing".into(), |(Kind(kind), value)| {
-            format!("{kind:#x}:{value:#x}")
+        recorded.map_or("nothing".into(), |(Kind(code), value)| {
+            describe(code, value)
         })
     };
     let all = difference.recorded.iter().enumerate();
@@ -159,6 +161,32 @@ fn compare(difference: &Divergence, suspect: Option<usize>) -> String {
     format!("event {event}: {}", each.join(", "))
 }
 
+/// An event in words.
+fn describe(code: u32, value: u64) -> String {
+    let Some((number, what)) = event::split(code) else {
+        return "nothing".into();
+    };
+    let name = rcoe_linux_syscalls::name(number);
+    match what {
+        event::ARG..event::CONTENT => format!("{name} argument {what} = {value:#x}"),
+        event::CONTENT..event::CALL => {
+            format!(
+                "{name} content of argument {} (digest {value:#x})",
+                what - event::CONTENT
+            )
+        }
+        event::CALL => format!("system call {}", call(value)),
+        event::RESULT => format!("{name} result {}", value.cast_signed()),
+        event::FAULTY_POINTER => format!("{name} with an unreadable buffer at {value:#x}"),
+        event::FAULT => format!("a fault ({value:#x})"),
+        event::END => format!("the program's end ({value:#x})"),
+        event::INSTRUCTION => format!("a trapped instruction ({value:#x})"),
+        event::SIGNALS => format!("signals {value:#x}"),
+        event::LAYOUT => format!("memory layout {value:#x}"),
+        _ => format!("unknown event {code:#x} = {value:#x}"),
+    }
+}
+
 /// The system call in which each replica is or was last.
 fn calls(memory: &Memory) -> Option<String> {
     let numbers = (0..memory.replicas()).map(|index| memory.report(index).in_call.load(Relaxed));
@@ -174,4 +202,43 @@ fn calls(memory: &Memory) -> Option<String> {
     let each = numbers.iter().enumerate();
     let each = each.map(|(index, &number)| format!("replica {index} {}", name(number)));
     Some(each.collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn difference(recorded: &[Option<(Kind, u64)>]) -> Divergence {
+        let mut all = [None; MAX_REPLICAS];
+        all[..recorded.len()].copy_from_slice(recorded);
+        Divergence {
+            event: 17,
+            recorded: all,
+        }
+    }
+
+    #[test]
+    fn a_known_suspect_is_told_as_expected_and_seen() {
+        let arg = Kind(event::code(1, event::ARG + 2));
+        let text = compare(&difference(&[Some((arg, 4)), Some((arg, 5))]), Some(1));
+        assert_eq!(
+            text,
+            "event 17: expected write argument 2 = 0x4, seen write argument 2 = 0x5"
+        );
+    }
+
+    #[test]
+    fn without_suspect_each_is_told() {
+        let call = Kind(event::code(0, event::CALL));
+        let text = compare(&difference(&[Some((call, 0)), None, Some((call, 1))]), None);
+        let expected = "event 17: replica 0 system call read (0), replica 2 system call write (1)";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn garbage_is_described_too() {
+        for code in [0, 1, 24, 31, 32, u32::MAX] {
+            assert!(!describe(code, u64::MAX).is_empty());
+        }
+    }
 }

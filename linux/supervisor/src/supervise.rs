@@ -172,10 +172,9 @@ impl Run<'_> {
         self.group.resume();
     }
 
-    /// The living member with the lowest number.
+    /// The member with the lowest number.
     fn primary(&self) -> Option<usize> {
-        let mut members = (0..self.removed.len()).filter(|&index| !self.removed[index]);
-        members.find(|&index| !self.group.process(index).is_gone())
+        self.removed.iter().position(|removed| !removed)
     }
 
     /// Tells of the start as soon as all process ids are known.
@@ -355,7 +354,7 @@ impl Run<'_> {
     fn fail_stop(&mut self) -> Outcome {
         self.group.end();
         self.observer
-            .error("fail-stop: no output can be trusted any more, all replicas stopped");
+            .error("fail-stop: no safe way on; all replicas stopped, nothing unvoted was let out");
         Outcome::FailStop
     }
 

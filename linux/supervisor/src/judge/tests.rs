@@ -134,8 +134,12 @@ fn a_failed_start_is_told_apart() {
         judge(&[unloaded, UNBORN], true, false),
         Decision::LoadFailed(8)
     );
+    let early = Facts {
+        phase: Phase::Loading,
+        ..KILLED
+    };
     assert_eq!(
-        judge(&[KILLED, UNBORN, UNBORN], true, false),
+        judge(&[early, UNBORN, UNBORN], true, false),
         Decision::StartFailed
     );
     assert_eq!(
@@ -147,6 +151,15 @@ fn a_failed_start_is_told_apart() {
         ..RUNNING
     };
     assert_eq!(judge(&[corrupt, RUNNING], true, false), Decision::Wait);
+}
+
+#[test]
+fn a_replica_may_be_seen_after_another_ended() {
+    for first in [ENDED, KILLED] {
+        assert_eq!(judge(&[first, UNBORN], true, false), Decision::Linger);
+        let stopped = Decision::FailStop(Some(1), Fault::NoEnd);
+        assert_eq!(judge(&[first, UNBORN], true, true), stopped);
+    }
 }
 
 #[test]
