@@ -1,0 +1,24 @@
+//! End-to-end tests of the `rcoe` command, and the compatibility matrix.
+//!
+//! Everything here looks at rcoe from outside: it starts the built binary as a user would and
+//! compares what comes out (standard output and error, exit status, files) with a run of the same
+//! program without rcoe. Nothing here links against the protocol or the agent.
+//!
+//! * [`cases`] reads the declarative list of programs, `tests/compat.toml`; [`data`] makes their
+//!   inputs; [`matrix`] runs them and [`report`] prints what came of it.
+//! * [`launch`] starts one command in a session of its own with a deadline, and [`proc`] tells
+//!   which processes of that session still live.
+//! * [`rcoe`] is what the behaviour tests in `tests/tests/` share.
+//!
+//! Not covered: the inside of the agent and the protocol (unit tests and the simulator), faults in
+//! memory and registers (the fault lab), and cost (the bench).
+#![forbid(unsafe_code)]
+
+pub mod cases;
+pub mod data;
+pub mod launch;
+pub mod matrix;
+pub mod proc;
+pub mod rcoe;
+pub mod report;
+pub mod snapshot;

@@ -1,1 +1,94 @@
-fn main() {}
+//! Every developer task: `cargo xtask TASK`.
+//!
+//! `demo` shows the system at work, `test` proves it; the rest are parts of these or keep generated
+//! files fresh. A task only starts programs and reads text: whatever can be tested as Rust stands
+//! in the crate it belongs to.
+#![forbid(unsafe_code)]
+
+mod compat;
+mod count;
+mod demo;
+mod docs;
+mod packages;
+mod shell;
+mod stages;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Developer tasks of rcoe.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Options {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Run real programs as replicas, flip a bit in one, and show what happened.
+    Demo,
+    /// Run every check and test, and end with counts.
+    Test(stages::Choice),
+    /// What CI runs: `test`, with the machine's facts printed first.
+    Ci,
+    /// Measure costs as ratios; further arguments go to rcoe-bench.
+    Bench {
+        /// Arguments for rcoe-bench.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Run the compatibility matrix and write docs/COMPATIBILITY.md.
+    Compat(compat::Options),
+    /// Check the house rules.
+    Tidy,
+    /// Format all sources.
+    Fmt {
+        /// Only check.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Regenerate what is generated in the documentation.
+    Docs {
+        /// Only check that it is fresh.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match perform(Options::parse().task) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("cargo xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Performs one task; tells whether everything was as it should be.
+fn perform(task: Task) -> Result<bool> {
+    match task {
+        Task::Demo => demo::run(),
+        Task::Test(choice) => stages::run(&choice),
+        Task::Ci => {
+            shell::print_machine();
+            stages::run(&stages::Choice::default())
+        }
+        Task::Bench { arguments } => {
+            let command = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-bench", "--"]);
+            shell::succeeds(shell::with(command, &arguments))
+        }
+        Task::Compat(options) => compat::run(&options),
+        Task::Tidy => tidy::run().map(|counts| counts.failed == 0),
+        Task::Fmt { check } => {
+            let flags: &[&str] = if check { &["--check"] } else { &[] };
+            shell::succeeds(shell::with(shell::cargo(["fmt", "--all"]), flags))
+        }
+        Task::Docs { check } => docs::run(check).map(|counts| counts.failed == 0),
+    }
+}

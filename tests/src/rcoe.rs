@@ -1,0 +1,258 @@
+//! The built `rcoe` command, and what the behaviour tests share.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::launch::{self, Outcome, Running};
+
+/// Longest time any single command of a test may take; far more than it needs.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
+/// Path of the `rcoe` to test: `RCOE_BIN` if set, else the workspace's own, built when first asked.
+///
+/// # Errors
+/// If it cannot be built.
+pub fn binary() -> Result<PathBuf> {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(path) = BUILT.get() {
+        return Ok(path.clone());
+    }
+    let path = match std::env::var_os("RCOE_BIN") {
+        Some(path) => PathBuf::from(path).canonicalize().context("RCOE_BIN")?,
+        None => build()?,
+    };
+    Ok(BUILT.get_or_init(|| path).clone())
+}
+
+/// Builds rcoe into the folder this test binary lies in.
+fn build() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let folder = own.ancestors().find(|folder| folder.join("deps").is_dir());
+    let folder = folder.context("not run by cargo: set RCOE_BIN")?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "--package", "rcoe"]);
+    if folder.ends_with("release") {
+        command.arg("--release");
+    }
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    ensure!(command.status()?.success(), "building rcoe failed");
+    Ok(folder.join("rcoe"))
+}
+
+/// A directory of its own for one test, and commands run in it.
+#[derive(Debug)]
+pub struct Scene {
+    directory: TempDir,
+}
+
+impl Scene {
+    /// Makes the directory.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().expect("a temporary directory"),
+        }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Writes a file.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::write(&path, content).expect("a writable directory");
+        path
+    }
+
+    /// Compiles a C program with the system's compiler and returns its path.
+    ///
+    /// # Panics
+    /// If it does not compile.
+    #[must_use]
+    pub fn compile(&self, name: &str, source: &str, flags: &[&str]) -> String {
+        let file = self.write(&format!("{name}.c"), source);
+        let program = self.path().join(name);
+        let status = Command::new("cc")
+            .args(["-O1", "-o"])
+            .arg(&program)
+            .arg(&file)
+            .args(flags)
+            .status()
+            .expect("a C compiler");
+        assert!(status.success(), "{name} does not compile");
+        program.display().to_string()
+    }
+
+    /// Runs any command to its end.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn run(&self, argv: &[&str]) -> Outcome {
+        let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
+        launch::run(&argv, self.path(), None, LIMIT).expect("a command that starts")
+    }
+
+    /// Runs `rcoe` with these arguments to its end; no process may be left behind.
+    ///
+    /// # Panics
+    /// If it leaves a process behind.
+    pub fn rcoe(&self, arguments: &[&str]) -> Outcome {
+        finish(self.start(arguments))
+    }
+
+    /// Runs `rcoe` with these arguments through a shell script that starts it as `"$@"`.
+    ///
+    /// # Panics
+    /// If it leaves a process behind.
+    pub fn rcoe_by(&self, script: &str, arguments: &[&str]) -> Outcome {
+        let program = binary().expect("a built rcoe").display().to_string();
+        let mut argv = vec!["sh", "-c", script, "sh", &program];
+        argv.extend(arguments);
+        let outcome = self.run(&argv);
+        assert_eq!(
+            outcome.survivors,
+            0,
+            "processes left behind; {}",
+            outcome.err()
+        );
+        outcome
+    }
+
+    /// Starts `rcoe` with these arguments.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn start(&self, arguments: &[&str]) -> Running {
+        let mut argv = vec![binary().expect("a built rcoe").display().to_string()];
+        argv.extend(arguments.iter().map(|&word| word.to_owned()));
+        launch::start(&argv, self.path(), None).expect("rcoe starts")
+    }
+
+    /// Starts `rcoe run --events` with a program and waits until its replicas run.
+    ///
+    /// # Panics
+    /// If it does not come so far in time.
+    #[must_use]
+    pub fn start_group(&self, options: &[&str], command: &[&str]) -> Group {
+        let events = self.path().join("events");
+        let events_text = events.display().to_string();
+        let mut arguments = vec!["run", "--events", &events_text];
+        arguments.extend(options);
+        arguments.push("--");
+        arguments.extend(command);
+        let running = self.start(&arguments);
+        let replicas = until("the start event", || {
+            let event = events_of(&events)
+                .into_iter()
+                .find(|event| event["type"] == "start")?;
+            replica_pids(&event)
+        });
+        Group {
+            running,
+            replicas,
+            events,
+        }
+    }
+}
+
+impl Default for Scene {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A running group of replicas.
+#[derive(Debug)]
+pub struct Group {
+    /// The `rcoe` command.
+    pub running: Running,
+    /// Process ids of the replicas, by replica id.
+    pub replicas: Vec<u32>,
+    /// The events file.
+    pub events: PathBuf,
+}
+
+impl Group {
+    /// Waits for the end; no process may be left behind. Returns the events too.
+    ///
+    /// # Panics
+    /// If it leaves a process behind.
+    #[must_use]
+    pub fn finish(self) -> (Outcome, Vec<Value>) {
+        let outcome = finish(self.running);
+        (outcome, events_of(&self.events))
+    }
+}
+
+fn finish(running: Running) -> Outcome {
+    let outcome = running.finish(LIMIT).expect("waiting for rcoe");
+    assert_eq!(
+        outcome.survivors,
+        0,
+        "processes left behind; {}",
+        outcome.err()
+    );
+    outcome
+}
+
+/// The complete lines of an events file, parsed; nothing while it does not exist.
+///
+/// # Panics
+/// If a complete line is not JSON.
+#[must_use]
+pub fn events_of(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+    complete
+        .lines()
+        .map(|line| parse(line).expect("a line of JSON"))
+        .collect()
+}
+
+fn parse(line: &str) -> Result<Value> {
+    let value: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+    if !value.is_object() {
+        bail!("not an object: {line}");
+    }
+    Ok(value)
+}
+
+fn replica_pids(start: &Value) -> Option<Vec<u32>> {
+    let replicas = start["replicas"].as_array()?;
+    replicas
+        .iter()
+        .map(|replica| u32::try_from(replica["pid"].as_u64()?).ok())
+        .collect()
+}
+
+/// Polls until `probe` gives something.
+///
+/// # Panics
+/// If it does not within [`LIMIT`].
+pub fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

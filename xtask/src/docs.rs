@@ -1,0 +1,61 @@
+//! Pages of documentation that are made from what they describe.
+
+use std::fmt::Write as _;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::compat;
+use crate::count::Counts;
+use crate::shell;
+
+/// A page and what makes it.
+type Page = (&'static str, fn() -> Result<String>);
+
+const PAGES: &[Page] = &[("docs/CLI.md", cli), ("docs/SYSCALLS.md", syscalls)];
+
+/// Writes every page, or with `check` only tells which ones are stale.
+pub(crate) fn run(check: bool) -> Result<Counts> {
+    let mut counts = Counts::default();
+    for (path, make) in PAGES {
+        let fresh = make().with_context(|| (*path).to_owned())?;
+        let file = shell::root().join(path);
+        let same = std::fs::read_to_string(&file).is_ok_and(|text| text == fresh);
+        if !same && check {
+            println!("docs: {path} is stale: run cargo xtask docs");
+        } else if !same {
+            std::fs::write(&file, fresh)?;
+            println!("docs: wrote {path}");
+        }
+        counts.add(Counts::one(same || !check));
+    }
+    println!("docs: {} passed, {} failed", counts.passed, counts.failed);
+    Ok(counts)
+}
+
+/// The help texts of the command.
+fn cli() -> Result<String> {
+    anyhow::ensure!(compat::build_rcoe()?, "rcoe does not build");
+    let mut page = String::from("# The command line\n\nMade by `cargo xtask docs`.\n");
+    for words in [&[][..], &["run"], &["doctor"]] {
+        let mut command = Command::new(shell::built("rcoe"));
+        command.args(words).arg("--help");
+        let help = shell::output(command)?;
+        let name = [&["rcoe"], words].concat().join(" ");
+        let _ = write!(page, "\n## {name}\n\n```text\n{}\n```\n", help.trim_end());
+    }
+    Ok(page)
+}
+
+/// The table of system calls, as its crate prints it.
+fn syscalls() -> Result<String> {
+    shell::output(shell::cargo([
+        "run",
+        "--release",
+        "--quiet",
+        "-p",
+        "rcoe-linux-syscalls",
+        "--example",
+        "syscalls-md",
+    ]))
+}

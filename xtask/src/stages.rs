@@ -1,0 +1,241 @@
+//! `cargo xtask test`: all checks, one after the other, none skipped because another failed.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::count::{self, Counts};
+use crate::{compat, docs, packages, shell, tidy};
+
+/// Which stages to run.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Choice {
+    /// Only these stages.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Not these stages.
+    #[arg(long, value_delimiter = ',')]
+    skip: Vec<String>,
+}
+
+impl Choice {
+    fn wants(&self, name: &str) -> bool {
+        let named = |list: &[String]| list.iter().any(|item| item == name);
+        (self.only.is_empty() || named(&self.only)) && !named(&self.skip)
+    }
+}
+
+/// A stage: its name and what it does.
+type Stage = (&'static str, fn() -> Result<Counts>);
+
+/// All stages, cheap ones first.
+const STAGES: &[Stage] = &[
+    ("packages", install),
+    ("fmt", fmt),
+    ("tidy", tidy::run),
+    ("clippy", clippy),
+    ("build", build),
+    ("docs", || docs::run(true)),
+    ("unit", unit_tests),
+    ("model", model),
+    ("compat", compat_matrix),
+    ("faults", faults),
+];
+
+/// Seeds of the protocol's simulation.
+const SEEDS: &str = "5000";
+
+/// Fault campaigns of CI size.
+const CAMPAIGNS: &[&[&str]] = &[
+    &["campaign", "-n", "2", "--count", "150"],
+    &[
+        "campaign",
+        "-n",
+        "2",
+        "--count",
+        "60",
+        "--program",
+        "bzip2,sqlite3",
+    ],
+    &["campaign", "-n", "3", "--count", "100"],
+    &["steady", "--calls", "300000"],
+];
+
+/// What came of one stage.
+struct Finished {
+    name: &'static str,
+    counts: Counts,
+    took: Duration,
+}
+
+/// Runs the chosen stages; the last line is `N passed, M failed`.
+pub(crate) fn run(choice: &Choice) -> Result<bool> {
+    for name in choice.only.iter().chain(&choice.skip) {
+        anyhow::ensure!(
+            STAGES.iter().any(|stage| stage.0 == name),
+            "no stage is called {name}"
+        );
+    }
+    let chosen: Vec<&Stage> = STAGES
+        .iter()
+        .filter(|stage| choice.wants(stage.0))
+        .collect();
+    let mut finished = Vec::new();
+    for (index, (name, perform)) in chosen.iter().enumerate() {
+        println!("== {}/{} {name}", index + 1, chosen.len());
+        let started = Instant::now();
+        let counts = perform().unwrap_or_else(|error| {
+            println!("{name}: {error:#}");
+            Counts::one(false)
+        });
+        finished.push(Finished {
+            name,
+            counts,
+            took: started.elapsed(),
+        });
+    }
+    Ok(summarise(&finished))
+}
+
+fn summarise(finished: &[Finished]) -> bool {
+    println!(
+        "\n{:<10} {:>8} {:>8} {:>9}",
+        "stage", "passed", "failed", "seconds"
+    );
+    let mut total = Counts::default();
+    for stage in finished {
+        let Counts { passed, failed } = stage.counts;
+        let seconds = stage.took.as_secs_f64();
+        println!("{:<10} {passed:>8} {failed:>8} {seconds:>9.1}", stage.name);
+        total.add(stage.counts);
+    }
+    let total = total.judged(true);
+    println!("\n{} passed, {} failed", total.passed, total.failed);
+    total.failed == 0
+}
+
+fn install() -> Result<Counts> {
+    packages::ensure(&compat::packages()?)?;
+    Ok(Counts::one(true))
+}
+
+fn fmt() -> Result<Counts> {
+    shell::succeeds(shell::cargo(["fmt", "--all", "--check"])).map(Counts::one)
+}
+
+fn clippy() -> Result<Counts> {
+    let command = shell::cargo([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+        "--",
+        "-Dwarnings",
+    ]);
+    shell::succeeds(command).map(Counts::one)
+}
+
+fn build() -> Result<Counts> {
+    shell::succeeds(shell::cargo(["build", "--release", "--workspace"])).map(Counts::one)
+}
+
+/// All `#[test]`s of the workspace; end-to-end ones use the release binary.
+fn unit_tests() -> Result<Counts> {
+    let mut command = shell::cargo(["test", "--workspace", "--no-fail-fast"]);
+    command.env("RCOE_BIN", shell::built("rcoe"));
+    counted(command)
+}
+
+/// The protocol alone: seeded simulation, planted bugs, and schedules of the real atomics.
+fn model() -> Result<Counts> {
+    let simulation = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-sim", "--"]);
+    let simulation = shell::with(simulation, &["--seed", "0", "--count", SEEDS]);
+    let mut counts = Counts::one(shell::succeeds(simulation)?);
+    for feature in ["planted", "shuttle"] {
+        let tests = shell::cargo(["test", "--release", "-p", "rcoe-sim", "--no-fail-fast"]);
+        counts.add(counted(shell::with(tests, &["--features", feature]))?);
+    }
+    Ok(counts)
+}
+
+fn compat_matrix() -> Result<Counts> {
+    let mut counts = Counts::default();
+    let succeeded = compat::matrix(&["--scale", "ci"], &mut counts)?;
+    Ok(counts.judged(succeeded))
+}
+
+/// Fault campaigns: each must end without a single uncontrolled outcome.
+fn faults() -> Result<Counts> {
+    let lab = shell::built("rcoe-faultlab");
+    let mut counts = Counts::default();
+    for words in CAMPAIGNS {
+        println!("rcoe-faultlab {}", words.join(" "));
+        let command = shell::with(std::process::Command::new(&lab), words);
+        counts.add(Counts::one(shell::succeeds(command)?));
+    }
+    Ok(counts)
+}
+
+/// Runs cargo's test programs and sums their closing lines.
+fn counted(command: std::process::Command) -> Result<Counts> {
+    let mut counts = Counts::default();
+    let succeeded = shell::stream(command, |line| {
+        if let Some(found) = count::parse(line, count::CARGO) {
+            counts.add(found);
+        }
+    })?;
+    Ok(counts.judged(succeeded))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell_stage(script: &str) -> Counts {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", script]);
+        counted(command).unwrap()
+    }
+
+    fn finished(counts: Counts) -> Finished {
+        Finished {
+            name: "planted",
+            counts,
+            took: Duration::default(),
+        }
+    }
+
+    #[test]
+    fn a_planted_failure_fails_the_whole() {
+        let good = shell_stage("echo 'test result: ok. 5 passed; 0 failed; 0 ignored'");
+        let bad = shell_stage("echo 'test result: FAILED. 2 passed; 1 failed; 0 ignored'");
+        let dead = shell_stage("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; exit 1");
+        let empty = shell_stage("echo compat: 2 passed, 0 failed");
+        assert!(summarise(&[finished(good)]));
+        for wrong in [bad, dead, empty] {
+            assert!(!summarise(&[finished(good), finished(wrong)]), "{wrong:?}");
+        }
+        assert!(!summarise(&[]));
+    }
+
+    #[test]
+    fn stages_can_be_chosen() {
+        let only = Choice {
+            only: vec!["fmt".to_owned()],
+            skip: Vec::new(),
+        };
+        assert!(only.wants("fmt") && !only.wants("tidy"));
+        let skip = Choice {
+            only: Vec::new(),
+            skip: vec!["fmt".to_owned()],
+        };
+        assert!(!skip.wants("fmt") && skip.wants("tidy"));
+        assert!(
+            run(&Choice {
+                only: vec!["typo".to_owned()],
+                skip: Vec::new()
+            })
+            .is_err()
+        );
+    }
+}

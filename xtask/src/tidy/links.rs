@@ -1,0 +1,131 @@
+//! Rules about the documentation's links.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use super::{House, Source};
+
+fn page<'a>(house: &'a House, path: &str) -> Result<&'a Source> {
+    let found = house.sources.iter().find(|source| source.path == path);
+    found.with_context(|| format!("{path} is missing"))
+}
+
+/// Top-level folders that the map (a table with one line for each) omits, or names in vain.
+pub(super) fn unmapped_folders(house: &House) -> Result<Vec<String>> {
+    let folder = |source: &Source| source.path.split_once('/').map(|(top, _)| top.to_owned());
+    let real: BTreeSet<String> = house
+        .sources
+        .iter()
+        .filter_map(folder)
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    let readme = page(house, "README.md")?;
+    let row = |line: &str| {
+        let name = line.strip_prefix("| [`")?.split_once("/`](")?.0;
+        Some(name.to_owned())
+    };
+    let mapped: BTreeSet<String> = readme.content.lines().filter_map(row).collect();
+    let missing = real
+        .difference(&mapped)
+        .map(|name| format!("README.md: no line for {name}/"));
+    let extra = mapped
+        .difference(&real)
+        .map(|name| format!("README.md: there is no {name}/"));
+    Ok(missing.chain(extra).collect())
+}
+
+/// Link targets of a page: what stands in `](…)`.
+fn targets(source: &Source) -> Vec<&str> {
+    let parts = source.content.split("](").skip(1);
+    parts
+        .filter_map(|part| part.split_once(')'))
+        .map(|(target, _)| target)
+        .collect()
+}
+
+/// A page's relative link targets as paths from the top folder, without fragments.
+fn resolved(source: &Source) -> Vec<String> {
+    let folder = Path::new(&source.path).parent().unwrap_or(Path::new(""));
+    let relative = targets(source)
+        .into_iter()
+        .filter(|target| !target.contains("://") && !target.starts_with('#'));
+    relative
+        .map(|target| {
+            let file = target.split('#').next().unwrap_or_default();
+            let mut path = folder.to_path_buf();
+            for part in Path::new(file).components() {
+                match part {
+                    std::path::Component::ParentDir => drop(path.pop()),
+                    std::path::Component::Normal(name) => path.push(name),
+                    _ => {}
+                }
+            }
+            path.display().to_string()
+        })
+        .collect()
+}
+
+pub(super) fn orphans(house: &House) -> Result<Vec<String>> {
+    let mut linked = Vec::new();
+    for path in ["README.md", "docs/ARCHITECTURE.md"] {
+        linked.extend(resolved(page(house, path)?));
+    }
+    let is_page = |source: &&Source| {
+        source.path.starts_with("docs/") && source.is_markdown() && !linked.contains(&source.path)
+    };
+    let finding = |source: &Source| format!("{}: neither README nor ARCHITECTURE", source.path);
+    Ok(house.sources.iter().filter(is_page).map(finding).collect())
+}
+
+pub(super) fn broken(house: &House) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for source in house.sources.iter().filter(|source| source.is_markdown()) {
+        for target in resolved(source) {
+            if !house.root.join(&target).exists() {
+                findings.push(format!("{}: no such file: {target}", source.path));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::house_of;
+    use super::*;
+
+    #[test]
+    fn the_map_must_be_exact() {
+        let readme = "| [`core/`](core/) | x |\n| [`gone/`](gone/) | x |\n";
+        let house = house_of(&[("README.md", readme), ("core/a", ""), ("sim/a", "")]);
+        let findings = unmapped_folders(&house).unwrap();
+        assert_eq!(
+            findings,
+            [
+                "README.md: no line for sim/",
+                "README.md: there is no gone/"
+            ]
+        );
+    }
+
+    #[test]
+    fn orphans_and_broken_links_are_found() {
+        let house = house_of(&[
+            (
+                "README.md",
+                "[a](docs/ARCHITECTURE.md#x) [b](https://example.org) [c](#here)",
+            ),
+            ("docs/ARCHITECTURE.md", "[a](../Cargo.toml) [b](nowhere.md)"),
+            ("docs/LOST.md", ""),
+        ]);
+        assert_eq!(orphans(&house).unwrap().len(), 1);
+        assert!(
+            broken(&house)
+                .unwrap()
+                .iter()
+                .any(|text| text.ends_with("docs/nowhere.md"))
+        );
+    }
+}
