@@ -140,11 +140,10 @@ fn ask(question: Probe, texts: Texts) -> anyhow::Result<Finding> {
             required,
         },
         Answer::No(errno) => {
-            let error = std::io::Error::from_raw_os_error(errno);
             let detail = if errno == 0 {
                 String::new()
             } else {
-                error.to_string()
+                reason(errno)
             };
             Finding {
                 name,
@@ -155,6 +154,12 @@ fn ask(question: Probe, texts: Texts) -> anyhow::Result<Finding> {
             }
         }
     })
+}
+
+/// The kernel's words for an errno, without Rust's "(os error N)".
+fn reason(errno: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(errno).to_string();
+    text.split(" (os").next().unwrap_or_default().to_owned()
 }
 
 fn kernel() -> Finding {

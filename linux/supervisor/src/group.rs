@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::Duration;
 
 use rcoe_linux_abi::{Phase, ReplicaState};
 use rcoe_linux_sys::host::{Inherited, Starter, send_signal};
@@ -13,7 +15,6 @@ use crate::error::{Doing, RunError};
 use crate::judge::Process;
 use crate::memory::Memory;
 use crate::settings::Settings;
-use std::sync::atomic::Ordering::Acquire;
 
 const SIGKILL: u32 = 9;
 const SIGCONT: u32 = 18;
@@ -29,6 +30,8 @@ pub(crate) struct Group {
     /// Children that ended before they could tell which replica they were.
     nameless_deaths: usize,
     pausing: bool,
+    /// Replicas that no longer count.
+    expelled: Vec<bool>,
 }
 
 impl Group {
@@ -62,6 +65,7 @@ impl Group {
             strays,
             nameless_deaths: 0,
             pausing: false,
+            expelled: vec![false; settings.replicas()],
         })
     }
 
@@ -128,7 +132,7 @@ impl Group {
         } else if let Some(end) = end_of(status) {
             self.processes[index] = end;
             // One that ended as it should is not missed by siblings that are about to.
-            if phase(memory, index) != Some(Phase::Ended) {
+            if self.expelled[index] || phase(memory, index) != Some(Phase::Ended) {
                 memory.set_state(index, ReplicaState::Dead);
             }
         }
@@ -154,8 +158,28 @@ impl Group {
         }
     }
 
+    /// Kills a replica that no longer counts; its siblings learn of its death in any case.
+    pub(crate) fn expel(&mut self, index: usize, memory: &Memory) {
+        self.expelled[index] = true;
+        if self.processes[index].is_gone() {
+            memory.set_state(index, ReplicaState::Dead);
+        }
+        self.kill(index);
+    }
+
+    /// CPU time that a living replica has used, where the kernel tells.
+    pub(crate) fn cpu_time(&self, index: usize) -> Option<Duration> {
+        let pid = self.pids[index].filter(|_| self.processes[index] == Process::Alive)?;
+        let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+        text.split_ascii_whitespace()
+            .next()?
+            .parse()
+            .ok()
+            .map(Duration::from_nanos)
+    }
+
     /// Kills one replica; its end is reaped later.
-    pub(crate) fn kill(&self, index: usize) {
+    fn kill(&self, index: usize) {
         self.signal(index, SIGKILL);
     }
 

@@ -60,7 +60,7 @@ pub(crate) enum Fault {
     Agent,
     /// The vote found it faulty.
     Verdict,
-    /// The program ended in others and not in it.
+    /// The program ended in it and not in others, or in others and not in it.
     NoEnd,
 }
 
@@ -95,9 +95,9 @@ pub(crate) fn judge(facts: &[Facts], mask: bool, overdue: bool) -> Decision {
     };
     court
         .start()
-        .or_else(|| court.failures())
         .or_else(|| court.deaths())
         .or_else(|| court.convictions())
+        .or_else(|| court.failures())
         .or_else(|| court.halts())
         .or_else(|| court.endings())
         .unwrap_or(Decision::Wait)
@@ -202,7 +202,14 @@ impl Court<'_> {
                 .count();
             facts.halt == Some(Halt::Convicted) || 2 * accusers > self.count(|_| true)
         });
-        convicted.map(|(index, _)| self.remove(index, Fault::Verdict))
+        convicted.map(|(index, facts)| {
+            let fault = match (facts.phase, facts.process.is_gone()) {
+                (Phase::Failed, _) => Fault::Agent,
+                (_, true) => Fault::Death,
+                _ => Fault::Verdict,
+            };
+            self.remove(index, fault)
+        })
     }
 
     /// Replicas that ask for a fail-stop: believed if they are no minority.
@@ -230,6 +237,8 @@ impl Court<'_> {
             Some(ending) if alike == all => Some(Decision::Finish(ending)),
             _ if self.count(ended) == all => Some(Decision::FailStop(None, Fault::NoEnd)),
             _ if !self.overdue => Some(Decision::Linger),
+            // The minority is at fault: it ended alone, or it missed the end.
+            _ if 2 * alike <= all && all > 2 => Some(self.remove(first, Fault::NoEnd)),
             _ => {
                 let late = self.find(|facts| !ended(facts))?;
                 Some(self.remove(late, Fault::NoEnd))

@@ -28,6 +28,8 @@ const SIGTTOU: u32 = 22;
 
 /// How often to look without being called, in case a replica died before it could call.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How often to look at a replica that is late at the end.
+const LINGER_PATIENCE: Duration = Duration::from_millis(20);
 /// How often to look until all replicas have told their process ids.
 const BIRTH_PATIENCE: Duration = Duration::from_millis(2);
 
@@ -76,7 +78,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         removed,
         notebook: Notebook::default(),
         announced: false,
-        linger_until: None,
+        patience: None,
         divergences: 0,
     };
     let outcome = run.watch();
@@ -101,6 +103,22 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     outcome.map(|outcome| (outcome, stats))
 }
 
+/// When waiting for a late replica began, and what each had used by then.
+struct Patience {
+    since: Instant,
+    cpu_times: Vec<Duration>,
+}
+
+impl Patience {
+    fn new(group: &Group, replicas: usize) -> Self {
+        let cpu_times = (0..replicas).map(|index| group.cpu_time(index).unwrap_or_default());
+        Self {
+            since: Instant::now(),
+            cpu_times: cpu_times.collect(),
+        }
+    }
+}
+
 struct Run<'a> {
     settings: &'a Settings,
     memory: Memory,
@@ -110,7 +128,7 @@ struct Run<'a> {
     removed: Vec<bool>,
     notebook: Notebook,
     announced: bool,
-    linger_until: Option<Instant>,
+    patience: Option<Patience>,
     divergences: u64,
 }
 
@@ -131,15 +149,17 @@ impl Run<'_> {
     }
 
     fn sleep(&self) -> Result<(), RunError> {
-        let rest = self
-            .linger_until
-            .map(|until| until.saturating_duration_since(Instant::now()));
         let regular = if self.group.is_complete() {
             PATIENCE
         } else {
             BIRTH_PATIENCE
         };
-        let timeout = Timespec::try_from(rest.unwrap_or(regular).min(regular)).ok();
+        let regular = if self.patience.is_some() {
+            LINGER_PATIENCE
+        } else {
+            regular
+        };
+        let timeout = Timespec::try_from(regular).ok();
         let mut fds = [PollFd::from_borrowed_fd(
             self.signals.as_fd(),
             PollFlags::IN,
@@ -238,19 +258,15 @@ impl Run<'_> {
             let facts = (0..self.removed.len())
                 .map(|index| self.facts(index))
                 .collect::<Vec<_>>();
-            let overdue = self
-                .linger_until
-                .is_some_and(|until| until <= Instant::now());
-            let decision = judge(&facts, self.settings.mask, overdue);
+            let decision = judge(&facts, self.settings.mask, self.is_overdue());
             if decision != Decision::Linger {
-                self.linger_until = None;
+                self.patience = None;
             }
             match decision {
                 Decision::Wait => return Ok(None),
                 Decision::Linger => {
-                    let patience = self.settings.timeout;
-                    self.linger_until
-                        .get_or_insert_with(|| Instant::now() + patience);
+                    let patience = Patience::new(&self.group, self.removed.len());
+                    self.patience.get_or_insert(patience);
                     return Ok(None);
                 }
                 Decision::Remove(index, fault) => self.remove(index, fault, facts[index].process),
@@ -262,6 +278,26 @@ impl Run<'_> {
                 failure => return Err(self.failure(failure)),
             }
         }
+    }
+
+    /// Whether a late replica has had its time: its own CPU time, or much more on the wall.
+    fn is_overdue(&self) -> bool {
+        let Some(patience) = &self.patience else {
+            return false;
+        };
+        let used_up = patience
+            .cpu_times
+            .iter()
+            .enumerate()
+            .any(|(index, &before)| {
+                let used = self
+                    .group
+                    .cpu_time(index)
+                    .unwrap_or(before)
+                    .saturating_sub(before);
+                used >= self.settings.timeout
+            });
+        used_up || patience.since.elapsed() >= self.settings.wall_cap()
     }
 
     fn failure(&self, decision: Decision) -> RunError {
@@ -281,7 +317,7 @@ impl Run<'_> {
     fn remove(&mut self, index: usize, fault: Fault, process: Process) {
         self.blame(Some(index), fault, Some(process));
         self.removed[index] = true;
-        self.group.kill(index);
+        self.group.expel(index, &self.memory);
         let primary = self.primary().unwrap_or(0);
         self.observer.event(&Event::Downgrade {
             removed: index,
@@ -320,7 +356,7 @@ impl Run<'_> {
             }
             Fault::NoEnd => (
                 DivergenceKind::Timeout,
-                "the program did not end in it as in the others".to_owned(),
+                "its program did not end with the others".to_owned(),
             ),
         };
         self.diverge(kind, index, None, &what);

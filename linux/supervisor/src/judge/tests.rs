@@ -93,6 +93,8 @@ fn a_late_end_is_waited_for_then_not() {
     );
     let removed = Decision::Remove(1, Fault::NoEnd);
     assert_eq!(judge(&[ENDED, RUNNING, ENDED], true, true), removed);
+    let alone = Decision::Remove(0, Fault::NoEnd);
+    assert_eq!(judge(&[ENDED, RUNNING, RUNNING], true, true), alone);
     let stopped = Decision::FailStop(Some(1), Fault::NoEnd);
     assert_eq!(judge(&[ENDED, RUNNING], true, true), stopped);
 }
@@ -209,4 +211,22 @@ fn one_of_three_cannot_stop_the_others_at_once() {
     );
     let removed = Decision::Remove(0, Fault::Verdict);
     assert_eq!(judge(&[HALTED, RUNNING, RUNNING], true, true), removed);
+}
+
+#[test]
+fn a_verdict_tells_a_failed_agent_from_a_wrong_value() {
+    let others = without(0);
+    let removed = |fault| Decision::Remove(0, fault);
+    assert_eq!(
+        judge(&[FAILED, others, others], true, false),
+        removed(Fault::Agent)
+    );
+    assert_eq!(
+        judge(&[RUNNING, others, others], true, false),
+        removed(Fault::Verdict)
+    );
+    assert_eq!(
+        judge(&[ENDED, others, others], true, false),
+        removed(Fault::Death)
+    );
 }
