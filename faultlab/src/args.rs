@@ -1,0 +1,213 @@
+//! The command line, and what it means.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Parser, Subcommand};
+use rcoe_faultlab::child::Setup;
+use rcoe_faultlab::journal::Campaign;
+use rcoe_faultlab::plan::Space;
+use rcoe_faultlab::program::{self, Program};
+use rcoe_faultlab::target::Targets;
+
+/// Flips bits in running replicas and finds out what became of them.
+#[derive(Debug, Parser)]
+#[command(name = "rcoe-faultlab", version)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Carry out many injections and count the outcomes.
+    Campaign(CampaignArgs),
+    /// Carry out one injection and tell what happened.
+    Inject(InjectArgs),
+    /// Print the tables of finished or unfinished journals in markdown.
+    Report(ReportArgs),
+    /// Make many voted calls without any fault: nothing may be reported.
+    Steady(SteadyArgs),
+}
+
+/// What decides the meaning of an index.
+#[derive(Args, Debug)]
+pub(crate) struct Common {
+    /// Campaign seed; with the index it decides everything.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Number of replicas; 0 runs the programs bare.
+    #[arg(short = 'n', long, default_value_t = 2)]
+    pub(crate) replicas: usize,
+    /// What rcoe compares: io, args or every.
+    #[arg(long, default_value = "args")]
+    pub(crate) compare: String,
+    /// What rcoe does about a fault: mask or stop; its own default if left out.
+    #[arg(long)]
+    pub(crate) on_fault: Option<String>,
+    /// Programs to hit: md5sum, bzip2, sha256, awk, sqlite3, python.
+    #[arg(long, default_value = "md5sum")]
+    pub(crate) program: String,
+    /// State to hit: gpr, xmm, text, data, heap, stack, mmap, agent, shared, or regs, mem.
+    #[arg(long, default_value = "regs,mem")]
+    pub(crate) targets: String,
+    #[command(flatten)]
+    pub(crate) rcoe: RcoeArgs,
+}
+
+/// How rcoe is started.
+#[derive(Args, Debug)]
+pub(crate) struct RcoeArgs {
+    /// The rcoe binary; by default the one beside this program.
+    #[arg(long)]
+    pub(crate) rcoe: Option<PathBuf>,
+    /// rcoe's timeout for a late replica.
+    #[arg(long, default_value = "500ms")]
+    pub(crate) timeout: String,
+    /// Seconds after which a run counts as a hang and is ended.
+    #[arg(long, default_value_t = 60)]
+    pub(crate) deadline: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CampaignArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Number of injections.
+    #[arg(long, default_value_t = 300)]
+    pub(crate) count: u64,
+    /// First index.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) start: u64,
+    /// Only part I of N of the indices, as I/N with I from 0.
+    #[arg(long, default_value = "0/1", value_parser = parse_shard)]
+    pub(crate) shard: (u64, u64),
+    /// Injections at a time.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) jobs: u64,
+    /// Where results are appended, one JSON line each.
+    #[arg(long)]
+    pub(crate) journal: Option<PathBuf>,
+    /// Go on with an existing journal: indices it holds are left out.
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Print a summary as JSON instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct InjectArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Index of the injection in the campaign.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) index: u64,
+    /// Print the journal line instead of words.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReportArgs {
+    /// Journals; those of one campaign are joined.
+    #[arg(required = true)]
+    pub(crate) journals: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SteadyArgs {
+    /// Number of voted calls, rounded up to whole runs.
+    #[arg(long, default_value_t = 10_000_000)]
+    pub(crate) calls: u64,
+    /// Numbers of replicas, in turn.
+    #[arg(short = 'n', long, value_delimiter = ',', default_value = "2,3")]
+    pub(crate) replicas: Vec<usize>,
+    /// Modes of comparison, in turn.
+    #[arg(long, value_delimiter = ',', default_value = "args,io,every")]
+    pub(crate) compare: Vec<String>,
+    #[command(flatten)]
+    pub(crate) common: RcoeArgs,
+}
+
+fn parse_shard(text: &str) -> Result<(u64, u64), String> {
+    let parsed = text
+        .split_once('/')
+        .and_then(|(part, parts)| Some((part.parse::<u64>().ok()?, parts.parse::<u64>().ok()?)));
+    parsed
+        .filter(|(part, parts)| part < parts)
+        .ok_or_else(|| "expected I/N with I < N".to_owned())
+}
+
+impl RcoeArgs {
+    /// Settings common to all runs; the number of replicas and the mode are still open.
+    pub(crate) fn setup(&self, folder: &Path) -> Result<Setup> {
+        let rcoe = match &self.rcoe {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()?.with_file_name("rcoe"),
+        };
+        Ok(Setup {
+            rcoe: std::path::absolute(rcoe)?,
+            replicas: 0,
+            compare: "args".into(),
+            on_fault: None,
+            timeout: self.timeout.clone(),
+            folder: folder.to_owned(),
+            deadline: Duration::from_secs(self.deadline),
+        })
+    }
+}
+
+impl Common {
+    pub(crate) fn setup(&self, folder: &Path) -> Result<Setup> {
+        let setup = Setup {
+            replicas: self.replicas,
+            compare: self.compare.clone(),
+            on_fault: self.on_fault.clone(),
+            ..self.rcoe.setup(folder)?
+        };
+        ensure!(
+            self.replicas == 0 || setup.rcoe.exists(),
+            "{} does not exist: build it or give --rcoe",
+            setup.rcoe.display()
+        );
+        Ok(setup)
+    }
+
+    pub(crate) fn programs(&self) -> Result<Vec<Program>> {
+        program::select(&self.program)
+    }
+
+    fn targets(&self) -> Result<Targets> {
+        let targets: Targets = self.targets.parse().map_err(anyhow::Error::msg)?;
+        let targets = if self.replicas == 0 {
+            targets.without_agent()
+        } else {
+            targets
+        };
+        ensure!(!targets.is_empty(), "nothing to hit");
+        Ok(targets)
+    }
+
+    pub(crate) fn space(&self) -> Result<Space> {
+        Ok(Space {
+            seed: self.seed,
+            programs: self.programs().context("--program")?.len(),
+            replicas: self.replicas.max(1),
+            targets: self.targets()?,
+        })
+    }
+
+    pub(crate) fn campaign(&self) -> Result<Campaign> {
+        Ok(Campaign {
+            replicas: self.replicas,
+            compare: self.compare.clone(),
+            on_fault: self.on_fault.clone().unwrap_or_else(|| "default".into()),
+            timeout: self.rcoe.timeout.clone(),
+            programs: self.program.clone(),
+            targets: self.targets()?.to_string(),
+            seed: self.seed,
+        })
+    }
+}

@@ -1,0 +1,327 @@
+//! Runs injections: calibrates without faults, then draws, flips, observes and records.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::prctl;
+
+use crate::child::{Finished, Running, Setup};
+use crate::inject::{self, Hit, Miss};
+use crate::journal::{Journal, Record};
+use crate::plan::{Plan, Space};
+use crate::program::{self, Program};
+use crate::taxonomy::{Expected, Verdict, classify};
+
+/// How often an index is drawn anew when nothing could be flipped.
+const ATTEMPTS: u32 = 6;
+/// Fault-free runs per program before a campaign.
+const CALIBRATIONS: u64 = 5;
+
+/// A folder with the programs' inputs that vanishes with this value.
+#[derive(Debug)]
+pub struct WorkFolder(PathBuf);
+
+impl WorkFolder {
+    /// Makes the folder and writes the inputs.
+    ///
+    /// # Errors
+    ///
+    /// If the system's folder for temporary files is not writable.
+    pub fn create() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("rcoe-faultlab-{}", std::process::id()));
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot create {}", path.display()))?;
+        let folder = Self(path);
+        program::write_inputs(&folder.0)?;
+        Ok(folder)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for WorkFolder {
+    fn drop(&mut self) {
+        // A folder left in the place for temporary files does no harm.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A program with what it does when nothing is flipped.
+#[derive(Clone, Debug)]
+pub struct Calibrated {
+    /// The program.
+    pub program: Program,
+    /// Output and status, from a bare run.
+    pub expected: Expected,
+    /// Time from the moment the replicas are known to the end of the run, without a flip.
+    pub duration: Duration,
+}
+
+/// Everything needed to carry out any index of a campaign.
+#[derive(Debug)]
+pub struct Lab {
+    setup: Setup,
+    space: Space,
+    programs: Vec<Calibrated>,
+}
+
+impl Lab {
+    /// Calibrates the programs: a bare run each for the right output, then several runs as set up,
+    /// which must be right and raise no alarm.
+    ///
+    /// # Errors
+    ///
+    /// If a program cannot be run, or goes wrong without any fault.
+    pub fn prepare(setup: Setup, programs: &[Program], mut space: Space) -> Result<Self> {
+        // Processes orphaned by a killed supervisor come to us, so that none can hide.
+        prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
+        let calibrated = programs.iter().map(|program| calibrate(&setup, program));
+        let programs = calibrated.collect::<Result<Vec<_>>>()?;
+        space.programs = programs.len();
+        Ok(Self {
+            setup,
+            space,
+            programs,
+        })
+    }
+
+    /// The programs with what they do when nothing is flipped.
+    #[must_use]
+    pub fn programs(&self) -> &[Calibrated] {
+        &self.programs
+    }
+
+    /// Carries out one index; `worker` keeps concurrent ones apart.
+    ///
+    /// # Errors
+    ///
+    /// If a run cannot be started or waited for.
+    pub fn inject(&self, index: u64, worker: u64) -> Result<Record> {
+        let mut misses = 0;
+        loop {
+            let plan = Plan::derive(&self.space, index, misses);
+            let target = &self.programs[plan.program];
+            let (flipped, run) = self.attempt(&plan, target, worker)?;
+            let applied = flipped.is_ok();
+            let verdict = classify(self.setup.replicas, applied, &target.expected, &run);
+            if verdict == Verdict::NotApplied && misses + 1 < ATTEMPTS {
+                misses += 1;
+                continue;
+            }
+            return Ok(record(plan, target, flipped, verdict, &run, misses));
+        }
+    }
+
+    fn attempt(&self, plan: &Plan, target: &Calibrated, worker: u64) -> Result<(Strike, Finished)> {
+        let running = Running::start(&self.setup, &target.program, worker)?;
+        let flipped = strike(&running, plan, target);
+        let finished = running.finish()?;
+        Ok((flipped, finished))
+    }
+}
+
+/// What was hit and how long after the start, or why nothing was.
+type Strike = Result<(Hit, Duration), Miss>;
+
+/// Waits for the moment and flips.
+fn strike(running: &Running, plan: &Plan, target: &Calibrated) -> Strike {
+    let pid = running.replica(plan.replica).ok_or(Miss::Ended)?;
+    thread::sleep(target.duration.mul_f64(plan.moment));
+    let hit = inject::flip(pid, Path::new(target.program.path), plan)?;
+    Ok((hit, running.elapsed()))
+}
+
+fn record(
+    plan: Plan,
+    target: &Calibrated,
+    flipped: Strike,
+    verdict: Verdict,
+    run: &Finished,
+    misses: u32,
+) -> Record {
+    let divergence = run.events.divergences.first();
+    let mut detail = divergence.map_or_else(String::new, |d| d.detail.clone());
+    let (hit, at) = match flipped {
+        Ok((hit, at)) => (Some(hit), at),
+        Err(miss) => {
+            detail = format!("{miss}; {detail}");
+            (None, run.wall)
+        }
+    };
+    let evidence = if verdict.is_uncontrolled() {
+        evidence(run)
+    } else {
+        String::new()
+    };
+    Record {
+        plan,
+        name: target.program.name.to_owned(),
+        hit,
+        verdict,
+        exit: run.exit,
+        named: divergence.and_then(|divergence| divergence.replica),
+        detail,
+        after_us: micros(run.wall.saturating_sub(at)),
+        wall_us: micros(run.wall),
+        leftovers: run.leftovers,
+        misses,
+        evidence,
+    }
+}
+
+/// The beginning of what an uncontrolled run wrote.
+fn evidence(run: &Finished) -> String {
+    let head = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(400)]).into_owned();
+    let out = head(&run.stdout);
+    format!(
+        "{} bytes out: {out:?}; error output: {:?}",
+        run.stdout.len(),
+        head(run.stderr.as_bytes())
+    )
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn calibrate(setup: &Setup, program: &Program) -> Result<Calibrated> {
+    let bare = Setup {
+        replicas: 0,
+        ..setup.clone()
+    };
+    let run = Running::start(&bare, program, 0)?.finish()?;
+    let exit = run
+        .exit
+        .with_context(|| format!("{} hangs when run bare", program.name))?;
+    let expected = Expected {
+        exit,
+        stdout: run.stdout,
+    };
+    let mut times = Vec::new();
+    for _ in 0..CALIBRATIONS {
+        let running = Running::start(setup, program, 0)?;
+        let known = running.replica(0).map(|_| running.elapsed());
+        let run = running.finish()?;
+        let verdict = classify(setup.replicas, false, &expected, &run);
+        ensure!(
+            verdict == Verdict::NotApplied && run.leftovers == 0,
+            "{} with n = {} ends in '{}' without any flip: {} {}",
+            program.name,
+            setup.replicas,
+            verdict.label(),
+            evidence(&run),
+            run.events
+                .divergences
+                .first()
+                .map_or("", |divergence| &divergence.detail),
+        );
+        times.push(run.wall.saturating_sub(known.unwrap_or_default()));
+    }
+    times.sort_unstable();
+    Ok(Calibrated {
+        program: *program,
+        expected,
+        duration: times[times.len() / 2],
+    })
+}
+
+/// Which indices a campaign works on.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// First index.
+    pub start: u64,
+    /// Number of indices.
+    pub count: u64,
+    /// This part (from 0) of so many.
+    pub shard: (u64, u64),
+}
+
+impl Range {
+    /// The indices in order.
+    pub fn indices(self) -> impl Iterator<Item = u64> {
+        let (part, parts) = self.shard;
+        (self.start..self.start + self.count).filter(move |index| index % parts == part)
+    }
+}
+
+/// Carries out all indices of `range` that the journal lacks, on `jobs` threads; `tell` hears of
+/// every new result.
+///
+/// # Errors
+///
+/// The first failure of a run to start or of the journal to be written; other threads end after
+/// their current run.
+pub fn run(
+    lab: &Lab,
+    range: Range,
+    jobs: u64,
+    journal: &Mutex<Journal>,
+    tell: &(dyn Fn(&Record, &Journal) + Sync),
+) -> Result<()> {
+    let todo: Vec<u64> = {
+        let journal = journal
+            .lock()
+            .expect("no thread panics holding the journal");
+        range
+            .indices()
+            .filter(|index| !journal.has(*index))
+            .collect()
+    };
+    let next = AtomicU64::new(0);
+    let work = |worker: u64| -> Result<()> {
+        loop {
+            let place = usize::try_from(next.fetch_add(1, Ordering::Relaxed))?;
+            let Some(&index) = todo.get(place) else {
+                return Ok(());
+            };
+            let record = lab.inject(index, worker).inspect_err(|_| {
+                next.store(todo.len() as u64, Ordering::Relaxed);
+            })?;
+            let mut journal = journal
+                .lock()
+                .expect("no thread panics holding the journal");
+            journal.append(record.clone())?;
+            tell(&record, &journal);
+        }
+    };
+    thread::scope(|scope| {
+        let work = &work;
+        let workers: Vec<_> = (1..jobs).map(|id| scope.spawn(move || work(id))).collect();
+        let own = work(0);
+        let others = workers.into_iter().map(|worker| {
+            worker
+                .join()
+                .unwrap_or_else(|_| Err(anyhow::anyhow!("a worker panicked")))
+        });
+        others.fold(own, Result::and)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Range;
+
+    #[test]
+    fn shards_share_out_all_indices() {
+        let mut all: Vec<u64> = (0..3)
+            .flat_map(|part| {
+                Range {
+                    start: 10,
+                    count: 20,
+                    shard: (part, 3),
+                }
+                .indices()
+            })
+            .collect();
+        all.sort_unstable();
+        assert_eq!(all, (10..30).collect::<Vec<_>>());
+    }
+}

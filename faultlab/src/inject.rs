@@ -1,0 +1,397 @@
+//! Flips one bit of a running process from outside.
+//!
+//! The process is seized and interrupted by ptrace, changed, and let go: some tens of microseconds
+//! during which it is merely late. Its parent does not see the stop, since stops go to the tracer.
+//! A signal that was about to be delivered when the stop hit is passed on.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::libc::user_regs_struct;
+use nix::sys::ptrace::{self, regset};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+use crate::maps::{self, PAGE};
+use crate::plan::Plan;
+use crate::target::Target;
+
+/// What was really changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hit {
+    /// Process that was hit.
+    pub pid: i32,
+    /// CPU time the process had used, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Address of the instruction that was about to run.
+    pub ip: u64,
+    /// Register name, or memory address and what lies there.
+    pub place: String,
+    /// Number of the bit within the value.
+    pub bit: u32,
+    /// Value before; for memory, the byte.
+    pub before: u64,
+    /// Value after.
+    pub after: u64,
+}
+
+/// Why nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// The process had ended.
+    Ended,
+    /// The process has no present page of this class.
+    NoSuchMemory(Target),
+    /// The kernel did not take the change.
+    Refused(String),
+}
+
+impl std::fmt::Display for Miss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ended => write!(f, "the program had ended"),
+            Self::NoSuchMemory(target) => write!(f, "no {target} memory is present"),
+            Self::Refused(why) => write!(f, "the change was refused: {why}"),
+        }
+    }
+}
+
+impl From<Errno> for Miss {
+    fn from(errno: Errno) -> Self {
+        if errno == Errno::ESRCH {
+            Self::Ended
+        } else {
+            Self::Refused(errno.desc().to_owned())
+        }
+    }
+}
+
+impl From<io::Error> for Miss {
+    fn from(error: io::Error) -> Self {
+        let gone = [Errno::ESRCH as i32, Errno::ENOENT as i32];
+        match error.raw_os_error() {
+            Some(code) if gone.contains(&code) => Self::Ended,
+            _ => Self::Refused(error.to_string()),
+        }
+    }
+}
+
+/// CPU time a process has used so far, in nanoseconds; `None` once it is gone.
+///
+/// Exact for a stopped process; for a running one of the last scheduler tick, some milliseconds
+/// ago, which is why a moment cannot be waited for by it.
+#[must_use]
+pub fn cpu_time(pid: i32) -> Option<u64> {
+    let now = clock_getcpuclockid(Pid::from_raw(pid)).ok()?.now().ok()?;
+    u64::try_from(Duration::from(now).as_nanos()).ok()
+}
+
+/// True while the process runs, sleeps or is stopped; false for a zombie.
+#[must_use]
+pub fn alive(pid: i32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.trim_start().chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// Carries out the flip of `plan` in process `pid`, which runs `program`.
+///
+/// # Errors
+///
+/// If nothing was changed; the process then runs on as if nothing had happened.
+pub fn flip(pid: i32, program: &Path, plan: &Plan) -> Result<Hit, Miss> {
+    let seized = Seized::stop(pid)?;
+    let registers = ptrace::getregs(seized.pid)?;
+    let mut hit = Hit {
+        pid,
+        cpu_ns: cpu_time(pid).unwrap_or(0),
+        ip: registers.rip,
+        place: String::new(),
+        bit: 0,
+        before: 0,
+        after: 0,
+    };
+    match plan.target {
+        Target::Gpr => flip_gpr(&seized, registers, plan, &mut hit)?,
+        Target::Xmm => flip_xmm(&seized, plan, &mut hit)?,
+        _ => flip_memory(&seized, program, registers.rsp, plan, &mut hit)?,
+    }
+    Ok(hit)
+}
+
+/// A stopped tracee; dropping it lets it go.
+struct Seized {
+    pid: Pid,
+    /// Signal about to be delivered when the stop hit.
+    pending: Option<Signal>,
+}
+
+impl Seized {
+    fn stop(pid: i32) -> Result<Self, Miss> {
+        let pid = Pid::from_raw(pid);
+        ptrace::seize(pid, ptrace::Options::empty()).map_err(|errno| match errno {
+            // A zombie cannot be seized.
+            Errno::EPERM => Miss::Ended,
+            other => other.into(),
+        })?;
+        // From here on dropping detaches, whatever fails.
+        let mut seized = Self { pid, pending: None };
+        ptrace::interrupt(pid)?;
+        let peek = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT;
+        let ended = matches!(
+            waitid(Id::Pid(pid), peek)?,
+            WaitStatus::Exited(..) | WaitStatus::Signaled(..)
+        );
+        // A dead replica must be waited for by its tracer before its parent hears of the death,
+        // but a child of our own would lose its exit status that way.
+        if ended && parent(pid) == Some(Pid::this()) {
+            return Err(Miss::Ended);
+        }
+        match waitpid(pid, Some(WaitPidFlag::__WALL))? {
+            WaitStatus::PtraceEvent(..) => Ok(seized),
+            WaitStatus::Stopped(_, signal) => {
+                seized.pending = Some(signal);
+                Ok(seized)
+            }
+            _ => Err(Miss::Ended),
+        }
+    }
+}
+
+fn parent(pid: Pid) -> Option<Pid> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+        .map(Pid::from_raw)
+}
+
+impl Drop for Seized {
+    fn drop(&mut self) {
+        // Fails only if the tracee was killed meanwhile: then there is nothing to let go.
+        let _ = ptrace::detach(self.pid, self.pending);
+    }
+}
+
+/// Name of a register and how to reach it.
+type Register = (&'static str, fn(&mut user_regs_struct) -> &mut u64);
+
+const REGISTERS: [Register; 18] = [
+    ("rax", |r| &mut r.rax),
+    ("rbx", |r| &mut r.rbx),
+    ("rcx", |r| &mut r.rcx),
+    ("rdx", |r| &mut r.rdx),
+    ("rsi", |r| &mut r.rsi),
+    ("rdi", |r| &mut r.rdi),
+    ("rbp", |r| &mut r.rbp),
+    ("rsp", |r| &mut r.rsp),
+    ("r8", |r| &mut r.r8),
+    ("r9", |r| &mut r.r9),
+    ("r10", |r| &mut r.r10),
+    ("r11", |r| &mut r.r11),
+    ("r12", |r| &mut r.r12),
+    ("r13", |r| &mut r.r13),
+    ("r14", |r| &mut r.r14),
+    ("r15", |r| &mut r.r15),
+    ("rip", |r| &mut r.rip),
+    ("rflags", |r| &mut r.eflags),
+];
+
+/// Flags a program can change: CF PF AF ZF SF TF DF OF NT AC. The kernel refuses the others.
+const FLAG_BITS: [u32; 10] = [0, 2, 4, 6, 7, 8, 10, 11, 14, 18];
+
+fn flip_gpr(
+    seized: &Seized,
+    mut registers: user_regs_struct,
+    plan: &Plan,
+    hit: &mut Hit,
+) -> Result<(), Miss> {
+    let (name, access) = REGISTERS[choose(plan.place, REGISTERS.len())];
+    hit.bit = if name == "rflags" {
+        FLAG_BITS[choose(plan.bit, FLAG_BITS.len())]
+    } else {
+        bit_below(plan.bit, 64)
+    };
+    name.clone_into(&mut hit.place);
+    let register = access(&mut registers);
+    hit.before = *register;
+    hit.after = hit.before ^ (1 << hit.bit);
+    *register = hit.after;
+    ptrace::setregs(seized.pid, registers)?;
+    let mut seen = ptrace::getregs(seized.pid)?;
+    if *access(&mut seen) == hit.after {
+        Ok(())
+    } else {
+        Err(Miss::Refused(format!("{name} kept its value")))
+    }
+}
+
+fn flip_xmm(seized: &Seized, plan: &Plan, hit: &mut Hit) -> Result<(), Miss> {
+    let mut registers = ptrace::getregset::<regset::NT_PRFPREG>(seized.pid)?;
+    let register = choose(plan.place, 16);
+    let bit = bit_below(plan.bit, 128);
+    let word = &mut registers.xmm_space[register * 4 + choose(u64::from(bit / 32), 4)];
+    hit.place = format!("xmm{register}");
+    hit.bit = bit;
+    hit.before = u64::from(*word);
+    *word ^= 1 << (bit % 32);
+    hit.after = u64::from(*word);
+    ptrace::setregset::<regset::NT_PRFPREG>(seized.pid, registers)?;
+    Ok(())
+}
+
+fn flip_memory(
+    seized: &Seized,
+    program: &Path,
+    stack_pointer: u64,
+    plan: &Plan,
+    hit: &mut Hit,
+) -> Result<(), Miss> {
+    let pid = seized.pid.as_raw();
+    let regions = maps::read(pid)?;
+    let heap = maps::heap_start(program, &regions);
+    let regions = maps::split_at(regions, heap);
+    let classes = maps::classify(&regions, stack_pointer, heap);
+    let mut pages = Vec::new();
+    for (region, class) in regions.iter().zip(classes) {
+        if class == Some(plan.target) {
+            let present = maps::present_pages(pid, &region.range)?;
+            pages.extend(present.into_iter().map(|page| (page, region)));
+        }
+    }
+    if pages.is_empty() {
+        return Err(Miss::NoSuchMemory(plan.target));
+    }
+    let (page, region) = pages[choose(plan.place / PAGE, pages.len())];
+    let address = page + plan.place % PAGE;
+    let memory = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(format!("/proc/{pid}/mem"))?;
+    let mut byte = [0_u8];
+    memory.read_exact_at(&mut byte, address)?;
+    hit.bit = bit_below(plan.bit, 8);
+    hit.before = u64::from(byte[0]);
+    byte[0] ^= 1 << hit.bit;
+    hit.after = u64::from(byte[0]);
+    hit.place = format!("{address:#x} ({} {})", plan.target, file_name(&region.name));
+    memory.write_all_at(&byte, address)?;
+    Ok(())
+}
+
+/// Last part of a path, for reports that are the same on every machine.
+fn file_name(path: &str) -> &str {
+    path.rsplit('/')
+        .next()
+        .filter(|name| !name.is_empty())
+        .unwrap_or("anonymous")
+}
+
+fn choose(random: u64, limit: usize) -> usize {
+    usize::try_from(random % limit as u64).unwrap_or(0)
+}
+
+fn bit_below(random: u64, limit: u32) -> u32 {
+    u32::try_from(random % u64::from(limit)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::{Child, Command, Stdio};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::{Hit, Miss, alive, cpu_time, flip};
+    use crate::plan::{Plan, Space};
+    use crate::target::{Target, Targets};
+
+    struct Victim(Child);
+
+    impl Victim {
+        fn start() -> Self {
+            let mut command = Command::new("sh");
+            command
+                .args(["-c", "while :; do :; done"])
+                .stdin(Stdio::null());
+            let victim = Self(command.spawn().expect("sh starts"));
+            thread::sleep(Duration::from_millis(30));
+            victim
+        }
+
+        fn pid(&self) -> i32 {
+            i32::try_from(self.0.id()).expect("a pid")
+        }
+    }
+
+    impl Drop for Victim {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn hit(victim: &Victim, plan: &Plan) -> Result<Hit, Miss> {
+        flip(victim.pid(), Path::new("/bin/sh"), plan)
+    }
+
+    fn plan(targets: &str, index: u64) -> Plan {
+        let targets: Targets = targets.parse().expect("valid list");
+        let space = Space {
+            seed: 1,
+            programs: 1,
+            replicas: 1,
+            targets,
+        };
+        Plan::derive(&space, index, 0)
+    }
+
+    #[test]
+    fn each_class_of_a_live_process_can_be_hit() {
+        for class in ["gpr", "xmm", "text", "data", "heap", "stack", "mmap"] {
+            let victim = Victim::start();
+            let hit = hit(&victim, &plan(class, 3)).expect(class);
+            assert_eq!((hit.before ^ hit.after).count_ones(), 1, "{hit:?}");
+            assert!(hit.cpu_ns > 0 && hit.ip > 0);
+        }
+    }
+
+    #[test]
+    fn flipped_memory_stays_flipped() {
+        let victim = Victim::start();
+        let first = hit(&victim, &plan("text", 0)).expect("text is present");
+        let second = hit(&victim, &plan("text", 0)).expect("text is present");
+        assert_eq!((first.before, first.after), (second.after, second.before));
+    }
+
+    #[test]
+    fn classes_that_do_not_exist_are_named() {
+        let victim = Victim::start();
+        let miss = hit(&victim, &plan("agent", 0)).expect_err("no agent in sh");
+        assert_eq!(miss, Miss::NoSuchMemory(Target::Agent));
+        assert!(alive(victim.pid()));
+    }
+
+    #[test]
+    fn the_dead_are_noticed() {
+        let mut victim = Victim::start();
+        assert!(cpu_time(victim.pid()).is_some_and(|used| used > 0));
+        victim.0.kill().expect("own child");
+        assert_eq!(hit(&victim, &plan("gpr", 0)), Err(Miss::Ended));
+        victim.0.wait().expect("its status is still ours to read");
+        assert_eq!(cpu_time(victim.pid()), None);
+    }
+}

@@ -1,0 +1,205 @@
+//! `rcoe-faultlab`: injection campaigns on the command line.
+#![forbid(unsafe_code)]
+
+mod args;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use rcoe_faultlab::campaign::{self, Lab, Range, WorkFolder};
+use rcoe_faultlab::host::{commit, machine};
+use rcoe_faultlab::journal::{self, Header, Journal, Record};
+use rcoe_faultlab::report::{self, Tally};
+use rcoe_faultlab::steady::{CHUNK, Chunk};
+
+use crate::args::{Action, Arguments, CampaignArgs, Common, SteadyArgs};
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().action {
+        Action::Campaign(args) => run_campaign(&args),
+        Action::Inject(args) => run_one(&args.common, args.index, args.json),
+        Action::Report(args) => run_report(&args.journals),
+        Action::Steady(args) => run_steady(&args),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("rcoe-faultlab: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// True if no run ended as a protected one never may.
+fn run_campaign(args: &CampaignArgs) -> Result<bool> {
+    let folder = WorkFolder::create()?;
+    let header = header(&args.common)?;
+    let path = args
+        .journal
+        .clone()
+        .unwrap_or_else(|| folder.path().join("journal.ndjson"));
+    let journal = Mutex::new(Journal::open(&path, &header, args.resume)?);
+    let lab = prepare(&args.common, &folder)?;
+    let range = Range {
+        start: args.start,
+        count: args.count,
+        shard: args.shard,
+    };
+    let bar = progress(range.indices().count() as u64, "injections");
+    let told = Mutex::new(Instant::now());
+    let tell = |_: &Record, journal: &Journal| {
+        bar.set_position(journal.records().len() as u64);
+        bar.set_message(Tally::of(journal.records()).line());
+        let mut told = told.lock().expect("telling does not panic");
+        if bar.is_hidden() && told.elapsed() > Duration::from_secs(30) {
+            *told = Instant::now();
+            let line = Tally::of(journal.records()).line();
+            eprintln!("{} injections: {line}", journal.records().len());
+        }
+    };
+    campaign::run(&lab, range, args.jobs, &journal, &tell)?;
+    bar.finish_and_clear();
+    let journal = journal
+        .into_inner()
+        .expect("no thread panicked holding the journal");
+    let tally = Tally::of(journal.records());
+    if args.json {
+        println!("{}", summary(&header, &tally)?);
+    } else {
+        print!("{}", report::markdown(&header, journal.records()));
+    }
+    let left: usize = journal
+        .records()
+        .iter()
+        .map(|record| record.leftovers)
+        .sum();
+    Ok(args.common.replicas < 2 || (tally.uncontrolled() == 0 && left == 0))
+}
+
+fn summary(header: &Header, tally: &Tally) -> Result<String> {
+    Ok(serde_json::to_string(&serde_json::json!({
+        "header": header,
+        "applied": tally.applied(),
+        "errors": tally.errors(),
+        "uncontrolled": tally.uncontrolled(),
+        "outcomes": tally.line(),
+    }))?)
+}
+
+fn run_one(common: &Common, index: u64, json: bool) -> Result<bool> {
+    let folder = WorkFolder::create()?;
+    let lab = prepare(common, &folder)?;
+    let record = lab.inject(index, 0)?;
+    if json {
+        println!("{}", serde_json::to_string(&record)?);
+    } else {
+        tell_story(common, &record);
+    }
+    Ok(common.replicas < 2 || !record.verdict.is_uncontrolled())
+}
+
+fn tell_story(common: &Common, record: &Record) {
+    let whom = match common.replicas {
+        0 => "the bare program".to_owned(),
+        n => format!("replica {} of {n}", record.plan.replica),
+    };
+    println!("program   {} ({whom})", record.name);
+    match &record.hit {
+        Some(hit) => println!("flipped   {}", report::describe(hit)),
+        None => println!("flipped   nothing"),
+    }
+    let exit = record
+        .exit
+        .map_or_else(|| "killed at the deadline".to_owned(), |e| format!("{e:?}"));
+    println!("outcome   {} (exit: {exit})", record.verdict.label());
+    if !record.detail.is_empty() {
+        println!("rcoe says {}", record.detail);
+    }
+    println!(
+        "time      {:.1} ms from the flip to the end",
+        record.after_us as f64 / 1000.0
+    );
+    if !record.evidence.is_empty() {
+        println!("evidence  {}", record.evidence);
+    }
+}
+
+fn run_report(journals: &[std::path::PathBuf]) -> Result<bool> {
+    let mut groups: Vec<(Header, Vec<Record>)> = Vec::new();
+    for path in journals {
+        let (header, records) = journal::load(path)?;
+        match groups
+            .iter_mut()
+            .find(|(other, _)| other.campaign == header.campaign)
+        {
+            Some((_, all)) => all.extend(records),
+            None => groups.push((header, records)),
+        }
+    }
+    for (header, records) in &groups {
+        println!("{}", report::markdown(header, records));
+    }
+    Ok(true)
+}
+
+fn run_steady(args: &SteadyArgs) -> Result<bool> {
+    let folder = WorkFolder::create()?;
+    let setup = args.common.setup(folder.path())?;
+    nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
+    let bar = progress(args.calls, "voted calls");
+    let started = Instant::now();
+    let mut calls = 0;
+    for number in 0.. {
+        if calls >= args.calls {
+            break;
+        }
+        Chunk::number(number, &args.replicas, &args.compare).run(&setup)?;
+        calls += CHUNK;
+        bar.set_position(calls);
+    }
+    bar.finish_and_clear();
+    println!(
+        "{calls} voted calls without a fault in {:.0} s: 0 alarms \
+         (n {:?}, compare {}, commit {}, {})",
+        started.elapsed().as_secs_f64(),
+        args.replicas,
+        args.compare.join(" "),
+        commit(),
+        machine()
+    );
+    Ok(true)
+}
+
+fn prepare(common: &Common, folder: &WorkFolder) -> Result<Lab> {
+    Lab::prepare(
+        common.setup(folder.path())?,
+        &common.programs()?,
+        common.space()?,
+    )
+}
+
+fn header(common: &Common) -> Result<Header> {
+    Ok(Header {
+        journal: 1,
+        campaign: common.campaign()?,
+        commit: commit(),
+        machine: machine(),
+    })
+}
+
+/// A bar on a terminal; elsewhere nothing is drawn.
+fn progress(length: u64, unit: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = format!("{{bar:30}} {{pos}}/{{len}} {unit}, {{per_sec}}, ETA {{eta}}; {{msg}}");
+    let style =
+        ProgressStyle::with_template(&style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(length).with_style(style)
+}

@@ -1,0 +1,319 @@
+//! Tables of a campaign's outcomes, with both denominators and exact intervals.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::journal::{Header, Record};
+use crate::stats::{clopper_pearson, quantile, to_f64};
+use crate::taxonomy::Verdict;
+
+/// Counts of a set of results.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    counts: BTreeMap<Verdict, u64>,
+}
+
+impl Tally {
+    /// Counts the verdicts of these results.
+    pub fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
+        let mut tally = Self::default();
+        for record in records {
+            *tally.counts.entry(record.verdict.clone()).or_default() += 1;
+        }
+        tally
+    }
+
+    /// Injections carried out.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.sum(|verdict| !matches!(verdict, Verdict::NotApplied | Verdict::FalseAlarm))
+    }
+
+    /// Injections that showed.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.sum(Verdict::is_error)
+    }
+
+    /// Injections that ended as a protected run never may.
+    #[must_use]
+    pub fn uncontrolled(&self) -> u64 {
+        self.sum(Verdict::is_uncontrolled)
+    }
+
+    /// Sum over the verdicts chosen by `which`.
+    pub fn sum(&self, which: impl Fn(&Verdict) -> bool) -> u64 {
+        self.counts
+            .iter()
+            .filter(|(verdict, _)| which(verdict))
+            .map(|(_, count)| count)
+            .sum()
+    }
+
+    /// One short line: the outcomes so far.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let part = |name: &str, count: u64| format!("{name} {count}");
+        [
+            part("masked", self.sum(|v| *v == Verdict::Masked)),
+            part(
+                "corrected",
+                self.sum(|v| matches!(v, Verdict::Corrected(_))),
+            ),
+            part("fail-stop", self.sum(|v| matches!(v, Verdict::FailStop(_)))),
+            part("SDC", self.sum(|v| *v == Verdict::Sdc)),
+            part(
+                "other",
+                self.sum(|v| v.is_uncontrolled() && *v != Verdict::Sdc),
+            ),
+        ]
+        .join(", ")
+    }
+}
+
+/// The report on one campaign in markdown.
+#[must_use]
+pub fn markdown(header: &Header, records: &[Record]) -> String {
+    let mut out = String::new();
+    let c = &header.campaign;
+    let mode = match c.replicas {
+        0 => "bare, without rcoe".to_owned(),
+        n => format!("n = {n}, compare {}, timeout {}", c.compare, c.timeout),
+    };
+    let tally = Tally::of(records);
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "### {mode}: {}\n", c.programs);
+    let _ = writeln!(
+        out,
+        "Seed {}, targets {}, commit {}, {}.",
+        c.seed, c.targets, header.commit, header.machine
+    );
+    let misses: u64 = records.iter().map(|record| u64::from(record.misses)).sum();
+    let _ = writeln!(
+        out,
+        "{} injections applied, {} errors observed, {misses} further runs without a flip.\n",
+        tally.applied(),
+        tally.errors()
+    );
+    outcome_table(&mut out, &tally);
+    if c.replicas > 1 {
+        claims(&mut out, &tally, c.replicas);
+        blame(&mut out, records);
+    }
+    target_table(&mut out, records);
+    latency(&mut out, records);
+    culprits(&mut out, records, c.replicas);
+    out
+}
+
+/// `12 | 0.24 % [0.12, 0.42] | 1.1 % [0.6, 1.9]`.
+fn shares(count: u64, tally: &Tally, of_errors: bool) -> String {
+    let share = |total: u64| {
+        if count > total {
+            return "-".to_owned();
+        }
+        let p = clopper_pearson(count, total);
+        format!(
+            "{:.2} % [{:.2}, {:.2}]",
+            100.0 * p.value,
+            100.0 * p.low,
+            100.0 * p.high
+        )
+    };
+    let second = if of_errors {
+        share(tally.errors())
+    } else {
+        "-".to_owned()
+    };
+    format!("{count} | {} | {second}", share(tally.applied()))
+}
+
+fn outcome_table(out: &mut String, tally: &Tally) {
+    let _ = writeln!(
+        out,
+        "| outcome | count | of injections [95 %] | of observed errors [95 %] |"
+    );
+    let _ = writeln!(out, "|---|---|---|---|");
+    for (verdict, count) in &tally.counts {
+        let row = shares(*count, tally, verdict.is_error());
+        let _ = writeln!(out, "| {} | {row} |", verdict.label());
+    }
+}
+
+/// What must be zero, said even when it is.
+fn claims(out: &mut String, tally: &Tally, replicas: usize) {
+    let row = shares(tally.uncontrolled(), tally, true);
+    let _ = writeln!(out, "| **all uncontrolled** | {row} |");
+    if replicas > 2 {
+        let detected = |v: &Verdict| matches!(v, Verdict::Corrected(_));
+        let _ = writeln!(
+            out,
+            "| **all corrected** | {} |",
+            shares(tally.sum(detected), tally, true)
+        );
+    }
+    let stopped = |v: &Verdict| matches!(v, Verdict::FailStop(_));
+    let _ = writeln!(
+        out,
+        "| **all fail-stops** | {} |",
+        shares(tally.sum(stopped), tally, true)
+    );
+}
+
+/// How often the replica named as faulty is the one that was hit.
+fn blame(out: &mut String, records: &[Record]) {
+    let named: Vec<_> = records
+        .iter()
+        .filter(|r| r.hit.is_some() && r.named.is_some())
+        .collect();
+    if named.is_empty() {
+        return;
+    }
+    let right = named
+        .iter()
+        .filter(|r| r.named == Some(r.plan.replica as u64))
+        .count();
+    let _ = writeln!(
+        out,
+        "\nA culprit was named in {} runs, rightly in {right}.",
+        named.len()
+    );
+}
+
+fn target_table(out: &mut String, records: &[Record]) {
+    let mut targets: BTreeMap<_, Vec<&Record>> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.hit.is_some()) {
+        targets.entry(record.plan.target).or_default().push(record);
+    }
+    let _ = writeln!(
+        out,
+        "\n| target | injections | masked | corrected | fail-stop | SDC | other uncontrolled |"
+    );
+    let _ = writeln!(out, "|---|---|---|---|---|---|---|");
+    for (target, records) in targets {
+        let tally = Tally::of(records);
+        let _ = writeln!(
+            out,
+            "| {target} | {} | {} | {} | {} | {} | {} |",
+            tally.applied(),
+            tally.sum(|v| *v == Verdict::Masked),
+            tally.sum(|v| matches!(v, Verdict::Corrected(_))),
+            tally.sum(|v| matches!(v, Verdict::FailStop(_))),
+            tally.sum(|v| *v == Verdict::Sdc),
+            tally.sum(|v| v.is_uncontrolled() && *v != Verdict::Sdc),
+        );
+    }
+}
+
+/// Time from flip to the end of a stopped run: an upper bound of the detection latency.
+fn latency(out: &mut String, records: &[Record]) {
+    let mut kinds: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for record in records {
+        if let Verdict::FailStop(kind) = &record.verdict {
+            kinds
+                .entry(kind)
+                .or_default()
+                .push(to_f64(record.after_us) / 1000.0);
+        }
+    }
+    for (kind, sample) in kinds {
+        let at = |q| quantile(&sample, q).unwrap_or(0.0);
+        let _ = writeln!(
+            out,
+            "\nFlip to end of run, fail-stop by {kind}: median {:.1} ms, 99 % within {:.1} ms.",
+            at(0.5),
+            at(0.99)
+        );
+    }
+}
+
+/// Every uncontrolled run of a protected campaign, with what is needed to run it again.
+fn culprits(out: &mut String, records: &[Record], replicas: usize) {
+    if replicas < 2 {
+        return;
+    }
+    for record in records
+        .iter()
+        .filter(|record| record.verdict.is_uncontrolled())
+    {
+        let place = record.hit.as_ref().map_or_else(String::new, describe);
+        let _ = writeln!(
+            out,
+            "\n* index {}: {} in {}: replica {}, {place}{}",
+            record.plan.index,
+            record.verdict.label(),
+            record.name,
+            record.plan.replica,
+            if record.detail.is_empty() {
+                String::new()
+            } else {
+                format!("; {}", record.detail)
+            },
+        );
+    }
+    let left: usize = records.iter().map(|record| record.leftovers).sum();
+    if left > 0 {
+        let _ = writeln!(out, "\n* {left} runs left processes behind.");
+    }
+}
+
+/// A hit in words.
+#[must_use]
+pub fn describe(hit: &crate::inject::Hit) -> String {
+    format!(
+        "bit {} of {} ({:#x} -> {:#x}) at ip {:#x} after {:.3} ms of CPU time",
+        hit.bit,
+        hit.place,
+        hit.before,
+        hit.after,
+        hit.ip,
+        to_f64(hit.cpu_ns) / 1e6
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Tally, markdown};
+    use crate::journal::tests::{header, record};
+    use crate::taxonomy::Verdict;
+
+    fn records() -> Vec<crate::journal::Record> {
+        let stop = || Verdict::FailStop("mismatch".into());
+        let verdicts = [
+            Verdict::Masked,
+            stop(),
+            stop(),
+            Verdict::NotApplied,
+            Verdict::Sdc,
+            Verdict::Masked,
+        ];
+        (0..)
+            .zip(verdicts)
+            .map(|(index, verdict)| record(index, verdict))
+            .collect()
+    }
+
+    #[test]
+    fn both_denominators_leave_out_what_does_not_count() {
+        let tally = Tally::of(&records());
+        assert_eq!(
+            (tally.applied(), tally.errors(), tally.uncontrolled()),
+            (5, 3, 1)
+        );
+    }
+
+    #[test]
+    fn the_report_names_shares_and_culprits() {
+        let text = markdown(&header(9), &records());
+        assert!(
+            text.contains("| detected, fail-stop (mismatch) | 2 | 40.00 % ["),
+            "{text}"
+        );
+        assert!(text.contains("66.67 % ["), "{text}");
+        assert!(
+            text.contains("* index 4: silent data corruption in md5sum"),
+            "{text}"
+        );
+        assert!(text.contains("Seed 9"), "{text}");
+    }
+}
