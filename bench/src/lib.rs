@@ -1,0 +1,24 @@
+//! Cost measurements: what a program pays for being run as replicas.
+//!
+//! Principles:
+//!
+//! 1. *Ratios taken in one run.* Each repetition goes through all configurations, native first, in
+//!    an order that rotates, and every figure is compared with the native one of the *same*
+//!    repetition. Machine load and clock changes thus hit both sides.
+//! 2. *Spread.* A figure is a median with its 10 % and 90 % quantiles and the number of
+//!    repetitions.
+//! 3. *Goals beside measurements.* Each goal of the project is printed with what was measured, met
+//!    or not.
+//!
+//! Not covered: latency of fault detection (see `faultlab/`), and comparison of two revisions.
+#![forbid(unsafe_code)]
+
+pub mod calls;
+pub mod configuration;
+pub mod cpu;
+pub mod goals;
+pub mod memory;
+pub mod render;
+pub mod sample;
+pub mod startup;
+pub mod workshop;

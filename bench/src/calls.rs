@@ -1,0 +1,44 @@
+//! Cost of one system call, by kind, number of replicas and mode.
+
+use anyhow::{Context, Result};
+
+use crate::configuration::{Configuration, NATIVE, protected};
+use crate::sample::{Collector, Series};
+use crate::workshop::{Scale, Workshop, rotated, words};
+
+const ALL: [Configuration; 10] = [
+    NATIVE,
+    protected(1, "io"),
+    protected(1, "args"),
+    protected(1, "every"),
+    protected(2, "io"),
+    protected(2, "args"),
+    protected(2, "every"),
+    protected(3, "io"),
+    protected(3, "args"),
+    protected(3, "every"),
+];
+
+/// Nanoseconds per call of each kind that the probe knows.
+///
+/// # Errors
+///
+/// If a run fails.
+pub fn measure(workshop: &Workshop, scale: Scale) -> Result<Vec<Series>> {
+    let probe = workshop.path("probe");
+    let probe = probe
+        .to_str()
+        .context("the work folder's name is not UTF-8")?;
+    let count = scale.calls.to_string();
+    let command = words(&[probe, "calls", &count, "out"]);
+    let mut collector = Collector::default();
+    for repetition in 0..scale.long {
+        for configuration in rotated(&ALL, repetition) {
+            for line in workshop.output(configuration, &command)?.lines() {
+                let (kind, value) = line.split_once(' ').context("unexpected probe output")?;
+                collector.add(kind, configuration, "ns", value.parse()?);
+            }
+        }
+    }
+    Ok(collector.finish())
+}

@@ -1,0 +1,95 @@
+//! The ways a program is run.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// Bare, or under rcoe with so many replicas and this mode of comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Configuration {
+    /// Replicas; 0 is native.
+    pub replicas: usize,
+    /// `--compare`; meaningless for native.
+    pub compare: &'static str,
+}
+
+/// Without rcoe.
+pub const NATIVE: Configuration = Configuration {
+    replicas: 0,
+    compare: "",
+};
+
+/// Under rcoe.
+#[must_use]
+pub const fn protected(replicas: usize, compare: &'static str) -> Configuration {
+    Configuration { replicas, compare }
+}
+
+impl Configuration {
+    /// The words that run `command` this way; events go to `events` if given.
+    #[must_use]
+    pub fn words(self, rcoe: &Path, events: Option<&Path>, command: &[OsString]) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        if self.replicas > 0 {
+            words.extend([rcoe.as_os_str().to_owned(), "run".into(), "-n".into()]);
+            words.extend([
+                self.replicas.to_string().into(),
+                "--compare".into(),
+                self.compare.into(),
+            ]);
+            words.extend(
+                events
+                    .map(|path| ["--events".into(), path.as_os_str().to_owned()])
+                    .into_iter()
+                    .flatten(),
+            );
+            words.push("--".into());
+        }
+        words.extend_from_slice(command);
+        words
+    }
+
+    /// Whether replicas outnumber `cpus`.
+    #[must_use]
+    pub fn is_crowded(self, cpus: usize) -> bool {
+        self.replicas > cpus
+    }
+}
+
+impl fmt::Display for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.replicas {
+            0 => f.write_str("native"),
+            n => write!(f, "n={n} {}", self.compare),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{NATIVE, protected};
+
+    #[test]
+    fn words_of_both_kinds() {
+        let command = ["true".into()];
+        assert_eq!(NATIVE.words(Path::new("rcoe"), None, &command), ["true"]);
+        let words = protected(2, "io").words(Path::new("rcoe"), Some(Path::new("e")), &command);
+        let expected = [
+            "rcoe",
+            "run",
+            "-n",
+            "2",
+            "--compare",
+            "io",
+            "--events",
+            "e",
+            "--",
+            "true",
+        ];
+        assert_eq!(words, expected);
+    }
+}

@@ -1,0 +1,162 @@
+//! The project's goals for cost, each held against what was measured.
+
+use serde::Serialize;
+
+use crate::configuration::Configuration;
+use crate::sample::Series;
+
+/// A goal, what was measured for it, and whether it is met.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// The goal in words.
+    pub goal: String,
+    /// What was measured.
+    pub measured: String,
+    /// Whether the median reaches the goal.
+    pub met: bool,
+}
+
+/// Which derived value a goal limits.
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    /// What is added to native, in the unit of the series.
+    Over(f64),
+    /// Multiple of native.
+    Ratio(f64),
+}
+
+const CALLS: [(&str, &str, f64); 9] = [
+    ("write-1-null", "args", 600.0),
+    ("write-64-null", "args", 600.0),
+    ("write-64-file", "args", 600.0),
+    ("read-64-zero", "args", 200.0),
+    ("clock-libc", "args", 200.0),
+    ("clock-syscall", "args", 200.0),
+    ("write-64-null", "every", 1000.0),
+    ("read-64-zero", "every", 1000.0),
+    ("clock-syscall", "every", 1000.0),
+];
+
+/// Judges the calls suite.
+#[must_use]
+pub fn calls(series: &[Series]) -> Vec<Judgement> {
+    let judged = CALLS.iter().filter_map(|(what, mode, limit)| {
+        let found = series.iter().find(|series| {
+            let Configuration { replicas, compare } = series.configuration;
+            series.what == *what && replicas == 2 && compare == *mode
+        });
+        found.map(|series| judge(series, Limit::Over(*limit)))
+    });
+    judged.collect()
+}
+
+/// Judges the suite of CPU-bound programs.
+#[must_use]
+pub fn cpu(series: &[Series]) -> Vec<Judgement> {
+    two_replicas(series)
+        .map(|series| judge(series, Limit::Ratio(1.02)))
+        .collect()
+}
+
+/// Judges the start-up suite.
+#[must_use]
+pub fn startup(series: &[Series]) -> Vec<Judgement> {
+    two_replicas(series)
+        .map(|series| judge(series, Limit::Over(5.0)))
+        .collect()
+}
+
+fn two_replicas(series: &[Series]) -> impl Iterator<Item = &Series> {
+    series
+        .iter()
+        .filter(|series| series.configuration.replicas == 2)
+}
+
+fn judge(series: &Series, limit: Limit) -> Judgement {
+    let (name, unit) = (
+        format!("{}, {}", series.what, series.configuration),
+        series.unit,
+    );
+    let (spread, goal, sign, unit) = match limit {
+        Limit::Over(most) => (series.over(), most, "native +", unit),
+        Limit::Ratio(most) => (series.ratio(), most, "native x", ""),
+    };
+    let digits = if goal < 2.0 { 3 } else { 1 };
+    let (low, median, high) = (spread.low, spread.median, spread.high);
+    Judgement {
+        goal: format!("{name}: at most {sign} {goal} {unit}")
+            .trim_end()
+            .to_owned(),
+        measured: format!("{median:.digits$} ({low:.digits$} to {high:.digits$}) {unit}")
+            .trim_end()
+            .to_owned(),
+        met: median <= goal,
+    }
+}
+
+/// Judges the memory suite: all replicas against the bound.
+#[must_use]
+pub fn memory(series: &[Series]) -> Vec<Judgement> {
+    let all = series
+        .iter()
+        .filter(|series| series.configuration.replicas >= 2);
+    let sums = all
+        .clone()
+        .filter_map(|sum| Some((sum, sum.what.strip_suffix(": all replicas")?)));
+    let judged = sums.filter_map(|(sum, name)| {
+        let bound = all.clone().find(|bound| {
+            bound.configuration == sum.configuration && bound.what == format!("{name}: bound")
+        })?;
+        let (sum_kib, bound_kib) = (sum.value().median, bound.value().median);
+        Some(Judgement {
+            goal: format!(
+                "memory of {name}, {}: at most N x private + read-only = {bound_kib:.0} KiB",
+                sum.configuration
+            ),
+            measured: format!("{sum_kib:.0} KiB ({:+.0})", sum_kib - bound_kib),
+            met: sum_kib <= bound_kib,
+        })
+    });
+    judged.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{calls, cpu, memory};
+    use crate::configuration::protected;
+    use crate::sample::Series;
+
+    fn series(what: &str, value: f64, native: f64) -> Series {
+        Series {
+            what: what.into(),
+            configuration: protected(2, "args"),
+            unit: "ns",
+            values: vec![value],
+            natives: vec![native],
+        }
+    }
+
+    #[test]
+    fn goals_are_met_or_not() {
+        let judged = calls(&[
+            series("write-64-null", 800.0, 100.0),
+            series("getppid", 9.0, 1.0),
+        ]);
+        assert_eq!(judged.len(), 1, "getppid has no goal");
+        assert!(
+            !judged[0].met && judged[0].measured.starts_with("700.0"),
+            "{judged:?}"
+        );
+        assert!(cpu(&[series("loop", 1.01, 1.0)])[0].met);
+    }
+
+    #[test]
+    fn memory_is_held_against_its_own_bound() {
+        let judged = memory(&[
+            series("p: all replicas", 30.0, 9.0),
+            series("p: bound", 20.0, 9.0),
+        ]);
+        assert!(!judged[0].met);
+        assert_eq!(judged[0].measured, "30 KiB (+10)");
+    }
+}

@@ -1,0 +1,113 @@
+//! `rcoe-bench`: measures what replication costs.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use rcoe_bench::render::{Results, Suite, markdown};
+use rcoe_bench::workshop::{Scale, Workshop};
+use rcoe_bench::{calls, cpu, goals, memory, startup};
+use rcoe_faultlab::host::{commit, machine};
+
+/// Measures what replication costs, as ratios taken in one run.
+#[derive(Debug, Parser)]
+#[command(name = "rcoe-bench", version)]
+struct Arguments {
+    /// Few repetitions of little work: to see that everything works.
+    #[arg(long)]
+    quick: bool,
+    /// Also write all measured values to this file, as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Print markdown to standard output (the default and only format; kept for scripts).
+    #[arg(long)]
+    md: bool,
+    /// Suites to run: calls, cpu, startup, memory.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "calls,cpu,startup,memory"
+    )]
+    only: Vec<String>,
+    /// The rcoe binary; by default the one beside this program.
+    #[arg(long)]
+    rcoe: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rcoe-bench: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &Arguments) -> Result<()> {
+    let rcoe = match &args.rcoe {
+        Some(path) => path.clone(),
+        None => std::env::current_exe()?.with_file_name("rcoe"),
+    };
+    let workshop = Workshop::open(&rcoe)?;
+    let scale = if args.quick {
+        Scale::QUICK
+    } else {
+        Scale::FULL
+    };
+    let before = load();
+    let suites = args.only.iter().map(|name| {
+        eprintln!("measuring: {name}");
+        suite(name, &workshop, scale)
+    });
+    let suites = suites.collect::<Result<Vec<_>>>()?;
+    let cpus = std::thread::available_parallelism()?.get();
+    let load = [before, load()];
+    let results = Results {
+        commit: commit(),
+        machine: machine(),
+        cpus,
+        load,
+        suites,
+    };
+    if let Some(path) = &args.json {
+        std::fs::write(path, serde_json::to_string_pretty(&results)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    print!("{}", markdown(&results));
+    Ok(())
+}
+
+fn suite(name: &str, workshop: &Workshop, scale: Scale) -> Result<Suite> {
+    let (title, series, judge): (_, _, fn(&_) -> _) = match name {
+        "calls" => (
+            "Cost of one system call",
+            calls::measure(workshop, scale)?,
+            |s: &Vec<_>| goals::calls(s),
+        ),
+        "cpu" => ("CPU-bound programs", cpu::measure(workshop, scale)?, |s| {
+            goals::cpu(s)
+        }),
+        "startup" => ("Start-up", startup::measure(workshop, scale)?, |s| {
+            goals::startup(s)
+        }),
+        "memory" => ("Memory", memory::measure(workshop, scale)?, |s| {
+            goals::memory(s)
+        }),
+        _ => bail!("unknown suite '{name}'; known: calls, cpu, startup, memory"),
+    };
+    let goals = judge(&series);
+    Ok(Suite {
+        title,
+        series,
+        goals,
+    })
+}
+
+/// Load average of the last minute.
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or("unknown").to_owned()
+}

@@ -1,0 +1,204 @@
+//! A folder with the compiled probe and the input files, and how programs are run in it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use rcoe_faultlab::plan::Rng;
+
+use crate::configuration::Configuration;
+
+const PROBE: &str = include_str!("probe.c");
+
+/// The folder vanishes with this value.
+#[derive(Debug)]
+pub struct Workshop {
+    folder: PathBuf,
+    rcoe: PathBuf,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Repetitions of suites with long runs.
+    pub long: usize,
+    /// Repetitions of suites with short runs.
+    pub short: usize,
+    /// Calls per loop.
+    pub calls: u64,
+    /// Divides the work of CPU-bound programs.
+    pub divide: u64,
+}
+
+impl Scale {
+    /// For published figures.
+    pub const FULL: Self = Self {
+        long: 7,
+        short: 31,
+        calls: 200_000,
+        divide: 1,
+    };
+    /// To see that everything works.
+    pub const QUICK: Self = Self {
+        long: 3,
+        short: 5,
+        calls: 20_000,
+        divide: 10,
+    };
+}
+
+impl Workshop {
+    /// Makes the folder, compiles the probe, writes the inputs.
+    ///
+    /// # Errors
+    ///
+    /// If there is no C compiler, no rcoe, or no room.
+    pub fn open(rcoe: &Path) -> Result<Self> {
+        ensure!(
+            rcoe.exists(),
+            "{} does not exist: build it or give --rcoe",
+            rcoe.display()
+        );
+        let name = format!("rcoe-bench-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).context("cannot create the work folder")?;
+        let workshop = Self {
+            folder,
+            rcoe: std::path::absolute(rcoe)?,
+        };
+        workshop.compile_probe()?;
+        workshop.write_inputs()?;
+        Ok(workshop)
+    }
+
+    fn compile_probe(&self) -> Result<()> {
+        let source = self.path("probe.c");
+        fs::write(&source, PROBE)?;
+        let mut compiler = Command::new("cc");
+        compiler
+            .args(["-O2", "-static", "-o"])
+            .arg(self.path("probe"))
+            .arg(&source);
+        let status = compiler
+            .status()
+            .context("cannot run cc: apt-get install gcc libc6-dev")?;
+        ensure!(status.success(), "cc failed: {status}");
+        Ok(())
+    }
+
+    fn write_inputs(&self) -> Result<()> {
+        let mut rng = Rng::new(&[0x6265_6e63_6800]);
+        let random: Vec<u8> = (0..(32 << 20) / 8)
+            .flat_map(|_| rng.next().to_le_bytes())
+            .collect();
+        fs::write(self.path("random-32m"), &random)?;
+        let digits = random[..4 << 20]
+            .iter()
+            .map(|byte| b"0123456789 ,;\n-+"[usize::from(byte % 16)]);
+        fs::write(self.path("text-4m"), digits.collect::<Vec<_>>())?;
+        Ok(())
+    }
+
+    /// A file in the folder.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// A command that runs `words` as configured, in the folder, in a fixed environment, without
+    /// input and output.
+    #[must_use]
+    pub fn command(
+        &self,
+        configuration: Configuration,
+        events: Option<&Path>,
+        words: &[OsString],
+    ) -> Command {
+        let words = configuration.words(&self.rcoe, events, words);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).current_dir(&self.folder);
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("LC_ALL", "C");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit());
+        command
+    }
+
+    /// Seconds from start to end of a run, which must succeed.
+    ///
+    /// # Errors
+    ///
+    /// If the program cannot be started or fails.
+    pub fn seconds(&self, configuration: Configuration, words: &[OsString]) -> Result<f64> {
+        let mut command = self.command(configuration, None, words);
+        let started = Instant::now();
+        let status = command
+            .status()
+            .with_context(|| format!("cannot start {command:?}"))?;
+        let taken = started.elapsed().as_secs_f64();
+        ensure!(status.success(), "{command:?} ended with {status}");
+        Ok(taken)
+    }
+
+    /// Output of a run, which must succeed.
+    ///
+    /// # Errors
+    ///
+    /// If the program cannot be started or fails.
+    pub fn output(&self, configuration: Configuration, words: &[OsString]) -> Result<String> {
+        let mut command = self.command(configuration, None, words);
+        let done = command.stdout(Stdio::piped()).output();
+        let done = done.with_context(|| format!("cannot start {command:?}"))?;
+        ensure!(
+            done.status.success(),
+            "{command:?} ended with {}",
+            done.status
+        );
+        String::from_utf8(done.stdout).context("output is not text")
+    }
+}
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        // A folder left in the place for temporary files does no harm.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The configurations of repetition `repetition`: all of them, in an order that rotates.
+pub fn rotated(all: &[Configuration], repetition: usize) -> impl Iterator<Item = Configuration> {
+    all.iter()
+        .copied()
+        .cycle()
+        .skip(repetition % all.len().max(1))
+        .take(all.len())
+}
+
+/// Words of a command.
+#[must_use]
+pub fn words(line: &[&str]) -> Vec<OsString> {
+    line.iter().map(OsString::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rotated;
+    use crate::configuration::{NATIVE, protected};
+
+    #[test]
+    fn every_repetition_holds_all_configurations() {
+        let all = [NATIVE, protected(1, "args"), protected(2, "args")];
+        assert_eq!(rotated(&all, 0).collect::<Vec<_>>(), all);
+        assert_eq!(
+            rotated(&all, 4).collect::<Vec<_>>(),
+            [all[1], all[2], all[0]]
+        );
+    }
+}
