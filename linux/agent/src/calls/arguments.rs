@@ -1,0 +1,100 @@
+//! Folding a call's number, arguments, and what they point to into the trace.
+
+use rcoe_linux_syscalls::Arg;
+
+use super::Call;
+use crate::guest::{self, Fault};
+use crate::kernel::{Kernel, count, kind};
+
+/// Longest string the kernel takes as a path, with its NUL.
+const PATH_MAX: u64 = 4096;
+/// Most buffers in one vector.
+pub(super) const IOV_MAX: u64 = 1024;
+/// Largest socket address.
+const SOCKADDR_MAX: u64 = 128;
+
+/// Folds everything the call brings with it.
+///
+/// # Errors
+/// A pointer that cannot be read; the kernel would return EFAULT.
+#[inline]
+pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
+    kernel.event(kind::of(call.nr, kind::CALL), call.nr);
+    for i in 0..6 {
+        let arg = call.what.args[i];
+        if arg == Arg::None {
+            continue;
+        }
+        let value = call.arg(i);
+        kernel.event(kind::of(call.nr, kind::ARG + i as u32), value);
+        if value != 0 && arg.reads_memory() {
+            let digest = content(kernel, call, arg, value)?;
+            kernel.event(kind::of(call.nr, kind::CONTENT + i as u32), digest);
+        }
+    }
+    Ok(())
+}
+
+/// Digest of what an argument points to.
+fn content(kernel: &Kernel, call: &Call, arg: Arg, address: u64) -> Result<u64, Fault> {
+    let len = |index: u8| call.arg(usize::from(index));
+    let bytes = match arg {
+        Arg::Path => guest::string_len(address, PATH_MAX)?,
+        Arg::InBuf { len_arg } => len(len_arg),
+        Arg::SockaddrIn { len_arg } => len(len_arg).min(SOCKADDR_MAX),
+        Arg::InStruct { size } | Arg::InOutStruct { size } => u64::from(size),
+        Arg::InArray { count_arg, elem } | Arg::InOutArray { count_arg, elem } => {
+            len(count_arg).checked_mul(u64::from(elem)).ok_or(Fault)?
+        }
+        Arg::SockLenPtr => 4,
+        Arg::FdSet { nfds_arg } => Arg::fd_set_bytes(len(nfds_arg)),
+        Arg::IovIn { count_arg } => return vector(kernel, address, len(count_arg)),
+        Arg::IovOut { count_arg } => len(count_arg).min(IOV_MAX) * 16,
+        Arg::MsghdrIn => return message(kernel, address),
+        Arg::MsghdrOut => 56,
+        Arg::MmsghdrIn { count_arg } => return messages(kernel, address, len(count_arg)),
+        Arg::MmsghdrOut { count_arg } => len(count_arg).min(IOV_MAX) * 64,
+        _ => return Ok(0),
+    };
+    count(&kernel.report.bytes_voted, bytes);
+    guest::digest(address, bytes)
+}
+
+/// Mixes digests of parts, in order.
+fn mix(state: u64, digest: u64) -> u64 {
+    (state.rotate_left(23) ^ digest).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn vector(kernel: &Kernel, address: u64, parts: u64) -> Result<u64, Fault> {
+    let parts = parts.min(IOV_MAX);
+    let mut state = mix(parts, guest::digest(address, parts * 16)?);
+    for i in 0..parts {
+        let [base, len] = guest::read::<[u64; 2]>(address + 16 * i)?;
+        count(&kernel.report.bytes_voted, len);
+        state = mix(state, guest::digest(base, len)?);
+    }
+    Ok(state)
+}
+
+/// `struct msghdr`: name, namelen, iov, iovlen, control, controllen, flags.
+fn message(kernel: &Kernel, address: u64) -> Result<u64, Fault> {
+    let [name, name_len, iov, iov_len, control, control_len, flags] =
+        guest::read::<[u64; 7]>(address)?;
+    let mut state = mix(name, name_len & 0xffff_ffff);
+    state = mix(state, flags & 0xffff_ffff);
+    if name != 0 {
+        state = mix(state, guest::digest(name, (name_len & 0xffff_ffff).min(SOCKADDR_MAX))?);
+    }
+    if control != 0 {
+        state = mix(state, guest::digest(control, control_len.min(1 << 20))?);
+    }
+    Ok(mix(state, vector(kernel, iov, iov_len)?))
+}
+
+fn messages(kernel: &Kernel, address: u64, count: u64) -> Result<u64, Fault> {
+    let mut state = count;
+    for i in 0..count.min(IOV_MAX) {
+        state = mix(state, message(kernel, address + 64 * i)?);
+    }
+    Ok(state)
+}

@@ -1,0 +1,234 @@
+//! Calls that the agent answers itself or makes on this replica alone.
+
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::errno::{EAGAIN, EINVAL, ENOENT, ESRCH};
+use rcoe_linux_abi::Ending;
+use rcoe_linux_syscalls::{Class, Special};
+
+use super::memory::{self, local};
+use super::{Call, io, paths, refuse, signals};
+use crate::boot::exe_path;
+use crate::guest::{self, Fault};
+use crate::kernel::Kernel;
+use crate::sys;
+
+/// Is this the return from a signal handler, which replaces all registers?
+pub(super) fn is_sigreturn(call: &Call) -> bool {
+    call.what.special == Special::RtSigreturn
+}
+
+/// Calls of the classes local and emulated.
+pub(super) fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
+    match call.what.special {
+        Special::None if call.what.class == Class::Local => local(call.nr, call.raw),
+        Special::Brk => memory::brk(kernel, call),
+        Special::Mmap => memory::mmap(kernel, call),
+        Special::Munmap => memory::munmap(kernel, call),
+        Special::Mprotect => memory::mprotect(kernel, call),
+        Special::Mremap => memory::mremap(kernel, call),
+        Special::Madvise => memory::on_range(kernel, call),
+        Special::Mincore => memory::mincore(call),
+        Special::Msync => memory::msync(call),
+        Special::RtSigaction => signals::sigaction(kernel, call),
+        Special::RtSigprocmask => signals::sigprocmask(kernel, call),
+        Special::RtSigpending => signals::sigpending(kernel, call),
+        Special::Sigaltstack => signals::sigaltstack(kernel, call),
+        Special::RtSigsuspend | Special::Pause | Special::RtSigtimedwait => {
+            signals::wait(kernel, call)
+        }
+        Special::Exit => kernel.end(exit_status(call)),
+        Special::Alarm | Special::Setitimer | Special::Getitimer => io::input(kernel, call),
+        Special::Futex => futex(kernel, call),
+        _ => identity(kernel, call),
+    }
+}
+
+/// Futexes of a program with one thread: nobody sleeps, so nobody is woken, and a wait would be
+/// for ever unless the word has changed already.
+fn futex(kernel: &mut Kernel, call: &Call) -> i64 {
+    const COMMAND: u64 = 0x7f;
+    const WAIT: u64 = 0;
+    const WAKE: u64 = 1;
+    const REQUEUE: u64 = 3;
+    const CMP_REQUEUE: u64 = 4;
+    const WAKE_OP: u64 = 5;
+    const WAIT_BITSET: u64 = 9;
+    const WAKE_BITSET: u64 = 10;
+    match call.arg(1) & COMMAND {
+        WAKE | WAKE_BITSET | REQUEUE | CMP_REQUEUE | WAKE_OP => 0,
+        WAIT | WAIT_BITSET => match guest::read::<u32>(call.arg(0)) {
+            Ok(word) if u64::from(word) != call.arg(2) & 0xffff_ffff => sys::error(EAGAIN),
+            Ok(_) => refuse(kernel, call),
+            Err(Fault) => Fault::RESULT,
+        },
+        _ => refuse(kernel, call),
+    }
+}
+
+/// The ending that `exit` and `exit_group` ask for.
+pub(super) fn exit_status(call: &Call) -> Ending {
+    Ending::Exit((call.arg(0) & 0xff) as u8)
+}
+
+/// Who the program is, and how it is scheduled.
+fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
+    let pid = i64::from(own_pid(kernel));
+    match call.what.special {
+        Special::Getpid | Special::Gettid | Special::SetTidAddress => pid,
+        Special::Getppid => i64::from(kernel.control.ppid.load(Ordering::Relaxed)),
+        Special::Getpgrp | Special::Getpgid | Special::Getsid => group(kernel, call),
+        Special::SetRobustList | Special::SchedYield => 0,
+        Special::Getcpu => getcpu(call),
+        Special::SchedGetaffinity => get_affinity(kernel, call),
+        // The program may believe what it likes; replicas stay on their own cores.
+        Special::SchedSetaffinity => 0,
+        Special::ArchPrctl => arch_prctl(call),
+        Special::Prlimit64 => own_only(kernel, call, 0),
+        Special::Getpriority | Special::Setpriority => own_only(kernel, call, 1),
+        Special::SchedGetparam
+        | Special::SchedGetscheduler
+        | Special::SchedSetparam
+        | Special::SchedSetscheduler => own_only(kernel, call, 0),
+        Special::PrctlName => prctl_name(call),
+        Special::PrctlDumpable => i64::from(call.arg(0) == 3),
+        Special::PrctlSeccomp => 0,
+        Special::PrctlPdeathsig | Special::PrctlSubreaper | Special::PrctlTsc => {
+            prctl_word(call)
+        }
+        _ => refuse(kernel, call),
+    }
+}
+
+/// The program's process id.
+pub(super) fn own_pid(kernel: &Kernel) -> u32 {
+    kernel.control.pid.load(Ordering::Relaxed)
+}
+
+/// Process group or session: the supervisor's are those the program would have.
+fn group(kernel: &mut Kernel, call: &Call) -> i64 {
+    let mut own = *call;
+    own.raw[0] = match call.what.special {
+        Special::Getpgrp => u64::from(own_pid(kernel)),
+        _ if call.arg(0) == 0 => u64::from(own_pid(kernel)),
+        _ => call.raw[0],
+    };
+    if call.what.special == Special::Getpgrp {
+        own.nr = u64::from(linux_raw_sys::general::__NR_getpgid);
+    }
+    io::input(kernel, &own)
+}
+
+/// The program runs on a machine with one CPU.
+fn getcpu(call: &Call) -> i64 {
+    for pointer in [call.arg(0), call.arg(1)] {
+        if pointer != 0 && guest::write(pointer, &0_u32).is_err() {
+            return Fault::RESULT;
+        }
+    }
+    0
+}
+
+/// The mask rcoe was started with, not the replica's own core.
+fn get_affinity(kernel: &Kernel, call: &Call) -> i64 {
+    let mask: [u64; 16] =
+        core::array::from_fn(|i| kernel.control.affinity[i].load(Ordering::Relaxed));
+    // The kernel gives as many words as it supports CPUs; a mask without them is too short.
+    let used = mask.iter().rposition(|word| *word != 0).map_or(1, |last| last + 1);
+    let room = (call.arg(1) / 8) as usize;
+    if call.arg(1) % 8 != 0 || room < used {
+        return sys::error(EINVAL);
+    }
+    let given = room.min(mask.len());
+    for (i, word) in mask[..used.min(given)].iter().enumerate() {
+        if guest::write(call.arg(2) + 8 * i as u64, word).is_err() {
+            return Fault::RESULT;
+        }
+    }
+    (used * 8) as i64
+}
+
+/// Thread pointers; everything else of `arch_prctl` is not the program's business.
+fn arch_prctl(call: &Call) -> i64 {
+    const ARCH_SET_GS: u64 = 0x1001;
+    const ARCH_GET_GS: u64 = 0x1004;
+    const ARCH_GET_CPUID: u64 = 0x1011;
+    match call.arg(0) {
+        ARCH_SET_GS..=ARCH_GET_GS => local(call.nr, call.raw),
+        ARCH_GET_CPUID => 1,
+        _ => sys::error(EINVAL),
+    }
+}
+
+/// A call that is local if it concerns the program itself, which is the only process it has.
+fn own_only(kernel: &Kernel, call: &Call, pid_arg: usize) -> i64 {
+    let pid = call.arg(pid_arg);
+    if pid != 0 && pid != u64::from(own_pid(kernel)) {
+        return sys::error(ESRCH);
+    }
+    let mut args = call.raw;
+    args[pid_arg] = 0;
+    local(call.nr, args)
+}
+
+/// The process's name, kept by the kernel for each replica alike.
+fn prctl_name(call: &Call) -> i64 {
+    local(call.nr, call.raw)
+}
+
+/// Attributes that read as never set.
+fn prctl_word(call: &Call) -> i64 {
+    const PR_GET_PDEATHSIG: u64 = 2;
+    const PR_GET_TSC: u64 = 25;
+    const PR_GET_CHILD_SUBREAPER: u64 = 37;
+    let value: u32 = match call.arg(0) {
+        PR_GET_TSC => 1,
+        PR_GET_PDEATHSIG | PR_GET_CHILD_SUBREAPER => 0,
+        _ => return 0,
+    };
+    if guest::write(call.arg(1), &value).is_err() { Fault::RESULT } else { 0 }
+}
+
+/// Input calls of which the table does not tell enough; `None` to do as the table says.
+pub(super) fn special_input(kernel: &mut Kernel, call: &Call) -> Option<i64> {
+    signals::suspend_for(kernel, call);
+    let (path, buffer) = match call.what.call.nargs {
+        3 => (0, 1),
+        _ => (1, 2),
+    };
+    if call.what.special != Special::Readlink || !paths::is_own_exe(kernel.control, call.arg(path))
+    {
+        return None;
+    }
+    let exe = exe_path();
+    let text = &exe[..exe.len() - 1];
+    let len = text.len().min(call.arg(buffer + 1) as usize);
+    if text.is_empty() {
+        return Some(sys::error(ENOENT));
+    }
+    match guest::copy_out(call.arg(buffer), &text[..len]) {
+        Ok(()) => Some(len as i64),
+        Err(Fault) => Some(Fault::RESULT),
+    }
+}
+
+/// Output calls of which the table does not tell enough; `None` to do as the table says.
+pub(super) fn special_output(kernel: &mut Kernel, call: &Call) -> Option<i64> {
+    match call.what.special {
+        Special::ExitGroup => kernel.end(exit_status(call)),
+        Special::Kill
+        | Special::Tkill
+        | Special::Tgkill
+        | Special::RtSigqueueinfo
+        | Special::RtTgsigqueueinfo => signals::send(kernel, call),
+        Special::CloseRange => close_range(call),
+        Special::Tiocsctty | Special::Tiocnotty | Special::Tiocspgrp => Some(refuse(kernel, call)),
+        _ => None,
+    }
+}
+
+/// The replicas share one table of descriptors; parting with it is not for the program to do.
+fn close_range(call: &Call) -> Option<i64> {
+    const CLOSE_RANGE_UNSHARE: u64 = 2;
+    (call.arg(2) & CLOSE_RANGE_UNSHARE != 0).then(|| sys::error(EINVAL))
+}

@@ -1,0 +1,182 @@
+//! The program's address space.
+//!
+//! Every replica maps for itself; the kernel places alike where mappings are alike, and the result
+//! joins the signature, so a difference is found at once. The agent's own window is out of reach.
+//!
+//! Not covered: shared writable mappings of files, whose changes would leave the sphere of
+//! replication without a vote. They are refused.
+
+use linux_raw_sys::errno::{EINVAL, ENOMEM};
+use linux_raw_sys::general::{
+    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, MAP_SHARED, MAP_TYPE, PROT_EXEC,
+    PROT_READ, PROT_WRITE,
+};
+use rcoe_linux_abi::Note;
+
+use super::{Call, refuse_with};
+use crate::guest;
+use crate::kernel::Kernel;
+use crate::loader::{page_down, page_up};
+use crate::sys;
+
+/// The heap that `brk` moves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Brk {
+    start: u64,
+    end: u64,
+}
+
+impl Brk {
+    /// An empty heap from `start` on.
+    pub(crate) const fn new(start: u64) -> Self {
+        Self { start, end: start }
+    }
+}
+
+/// `brk`: moves the end of the heap; returns the new end, or the old one if that is impossible.
+pub(super) fn brk(kernel: &mut Kernel, call: &Call) -> i64 {
+    let wanted = call.arg(0);
+    let heap = &mut kernel.brk;
+    if wanted >= heap.start && move_end(page_up(heap.end), page_up(wanted)) {
+        heap.end = wanted;
+    }
+    heap.end.cast_signed()
+}
+
+fn move_end(old: u64, new: u64) -> bool {
+    /// The heap stays below where libraries are mapped.
+    const LIMIT: u64 = 0x7fff_0000_0000;
+    if new > LIMIT {
+        return false;
+    }
+    if new > old {
+        let prot = PROT_READ | PROT_WRITE;
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+        // SAFETY: a new mapping; it replaces nothing.
+        return unsafe { sys::mmap(old, new - old, prot, flags, -1, 0) } == Ok(old);
+    }
+    // SAFETY: the program gives up this part of its own heap.
+    new == old || unsafe { sys::munmap(new, old - new) }.is_ok()
+}
+
+/// `mmap` in all forms but shared writable files.
+pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
+    let (addr, len, prot) = (call.arg(0), call.arg(1), call.arg(2));
+    let flags = (call.arg(3) & 0xffff_ffff) as u32;
+    if guest::is_agent(addr, len) {
+        return agent_memory(kernel, addr);
+    }
+    let shared = flags & MAP_TYPE != MAP_PRIVATE;
+    let file = flags & MAP_ANONYMOUS == 0;
+    if shared && file && prot & u64::from(PROT_WRITE) != 0 {
+        return refuse_with(kernel, Note::UnsupportedMmap, flags.into());
+    }
+    let mut args = call.raw;
+    if shared && !file {
+        // Nobody else has it: there are no children to share it with.
+        args[3] = args[3] & !u64::from(MAP_TYPE) | u64::from(MAP_PRIVATE);
+    }
+    let result = local(call.nr, args);
+    if let Ok(start) = sys::check(result) {
+        if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
+            kernel.rewriter.forget_code(start, page_up(len));
+        }
+        if prot & u64::from(PROT_EXEC) != 0 {
+            adopt_code(kernel, start, page_up(len));
+        }
+    }
+    result
+}
+
+/// Code was mapped: its untrappable instructions are rewritten, its call sites may be.
+pub(crate) fn adopt_code(kernel: &mut Kernel, start: u64, len: u64) {
+    kernel.rewriter.add_code(start, len);
+    crate::instructions::rewrite(kernel, start, len);
+}
+
+/// `munmap`.
+pub(super) fn munmap(kernel: &mut Kernel, call: &Call) -> i64 {
+    let (addr, len) = (call.arg(0), call.arg(1));
+    if guest::is_agent(addr, len) {
+        return agent_memory(kernel, addr);
+    }
+    let result = local(call.nr, call.raw);
+    if result == 0 {
+        kernel.rewriter.forget_code(addr, page_up(len));
+    }
+    result
+}
+
+/// `mprotect` and `pkey_mprotect`.
+pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
+    let (addr, len, prot) = (call.arg(0), call.arg(1), call.arg(2));
+    if guest::is_agent(addr, len) {
+        return agent_memory(kernel, addr);
+    }
+    let result = local(call.nr, call.raw);
+    if result == 0 && len > 0 && prot & u64::from(PROT_EXEC) != 0 {
+        let writable = prot & u64::from(PROT_WRITE) != 0;
+        if writable {
+            // Generated code: it may change at any time, so its sites stay as they are.
+            kernel.rewriter.forget_code(page_down(addr), page_up(len));
+        } else {
+            adopt_code(kernel, page_down(addr), page_up(len));
+        }
+    }
+    result
+}
+
+/// `mremap`.
+pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
+    const MREMAP_FIXED: u64 = 2;
+    let (addr, old_len, new_len, flags, target) =
+        (call.arg(0), call.arg(1), call.arg(2), call.arg(3), call.arg(4));
+    let onto_agent = flags & MREMAP_FIXED != 0 && guest::is_agent(target, new_len);
+    if guest::is_agent(addr, old_len.max(1)) || onto_agent {
+        return agent_memory(kernel, addr);
+    }
+    let result = local(call.nr, call.raw);
+    if sys::check(result).is_ok() {
+        kernel.rewriter.forget_code(addr, page_up(old_len));
+    }
+    result
+}
+
+/// `madvise`, `mlock` and others that name a range.
+pub(super) fn on_range(kernel: &mut Kernel, call: &Call) -> i64 {
+    if guest::is_agent(call.arg(0), call.arg(1)) {
+        return agent_memory(kernel, call.arg(0));
+    }
+    local(call.nr, call.raw)
+}
+
+/// `mincore`: what is resident differs between replicas, so all of it is said to be.
+pub(super) fn mincore(call: &Call) -> i64 {
+    let pages = page_up(call.arg(1)) / 4096;
+    for i in 0..pages {
+        if guest::write(call.arg(2).wrapping_add(i), &1_u8).is_err() {
+            return guest::Fault::RESULT;
+        }
+    }
+    0
+}
+
+/// `msync`: nothing that is shared is ever written, so there is nothing to do.
+pub(super) fn msync(call: &Call) -> i64 {
+    if call.arg(0) % 4096 == 0 { 0 } else { sys::error(EINVAL) }
+}
+
+/// The agent's memory is not the program's.
+fn agent_memory(kernel: &Kernel, address: u64) -> i64 {
+    kernel.note(Note::AgentMemory, address >> 32);
+    sys::error(ENOMEM)
+}
+
+/// The same call on this replica's own memory.
+pub(super) fn local(nr: u64, args: [u64; 6]) -> i64 {
+    // SAFETY: the program's own call, which concerns only its own memory and attributes; ranges
+    // that touch the agent's were refused by the caller.
+    unsafe { rcoe_linux_sys::syscall6(nr, args) }
+}
+
+const _: () = assert!(MAP_SHARED != MAP_PRIVATE);

@@ -1,0 +1,135 @@
+//! What each system call of the program becomes.
+//!
+//! The table decides the class; this module folds the arguments into the trace, hands the call to
+//! the code of its class, folds the result, and delivers signals on the way out.
+
+pub(crate) mod arguments;
+mod emulated;
+mod io;
+pub(crate) mod memory;
+mod paths;
+pub(crate) mod segments;
+pub(crate) mod signals;
+pub(crate) mod transfer;
+
+use linux_raw_sys::errno::ENOSYS;
+use rcoe_linux_abi::{Note, StatClass};
+use rcoe_linux_syscalls::{Class, Resolved};
+
+use crate::entry::TrapFrame;
+use crate::guest::Fault;
+use crate::kernel::{self, Compare, Kernel, kind};
+use crate::sys;
+
+/// Exit status of the program under `--strict` after an unsupported call.
+const STRICT_STATUS: u8 = 125;
+
+/// A system call of the program, as its registers say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) nr: u64,
+    pub(crate) raw: [u64; 6],
+    pub(crate) what: Resolved,
+}
+
+impl Call {
+    /// Argument `i` in its true width.
+    pub(crate) fn arg(&self, i: usize) -> u64 {
+        self.what.canonical(i, &self.raw)
+    }
+}
+
+/// Entry from the assembly. Returns whether every register, rather than those a system call
+/// preserves, is to be loaded from the frame.
+#[unsafe(no_mangle)]
+extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> bool {
+    let kernel = kernel::kernel();
+    let regs = &frame.cpu.regs;
+    let nr = regs.rax;
+    let raw = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+    let entry = rcoe_linux_syscalls::entry(nr);
+    let Some(entry) = entry else {
+        frame.cpu.regs.rax = unknown(kernel, nr).cast_unsigned();
+        return false;
+    };
+    let call = Call { nr, raw, what: entry.resolve(&raw) };
+    if emulated::is_sigreturn(&call) {
+        signals::sigreturn(kernel, frame);
+    } else {
+        let result = perform(kernel, &call);
+        frame.cpu.regs.rax = result.cast_unsigned();
+    }
+    signals::deliver(kernel, frame, &call) || emulated::is_sigreturn(&call)
+}
+
+fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
+    kernel.count_call(stat_class(call.what.class));
+    let output = call.what.class == Class::Output;
+    if (output || kernel.compare >= Compare::Args)
+        && let Err(Fault) = arguments::fold(kernel, call)
+    {
+        kernel.event(kind::of(call.nr, kind::FAULTY_POINTER), 0);
+        return Fault::RESULT;
+    }
+    if kernel.compare == Compare::Every && !output {
+        kernel.rendezvous();
+    }
+    let result = match call.what.class {
+        Class::Local | Class::Emulated => emulated::perform(kernel, call),
+        Class::Input => match emulated::special_input(kernel, call) {
+            Some(result) => result,
+            None => io::input(kernel, call),
+        },
+        Class::Output => match emulated::special_output(kernel, call) {
+            Some(result) => result,
+            None => io::output(kernel, call),
+        },
+        Class::Process | Class::Unsupported => refuse(kernel, call),
+    };
+    if output || kernel.compare >= Compare::Args {
+        kernel.event(kind::of(call.nr, kind::RESULT), result.cast_unsigned());
+    }
+    result
+}
+
+fn stat_class(class: Class) -> StatClass {
+    match class {
+        Class::Local => StatClass::Local,
+        Class::Emulated => StatClass::Emulated,
+        Class::Input => StatClass::Input,
+        Class::Output => StatClass::Output,
+        Class::Process => StatClass::Process,
+        Class::Unsupported => StatClass::Unsupported,
+    }
+}
+
+/// A number that no kernel of this table knows.
+fn unknown(kernel: &mut Kernel, nr: u64) -> i64 {
+    kernel.count_call(StatClass::Unsupported);
+    kernel.event(kind::of(nr, kind::CALL), nr);
+    refuse_with(kernel, Note::UnsupportedCall, nr)
+}
+
+/// A call that is not supported: ENOSYS and one warning, or the end under `--strict`.
+pub(crate) fn refuse(kernel: &mut Kernel, call: &Call) -> i64 {
+    if call.what.quiet {
+        return -i64::from(call.what.errno);
+    }
+    let (note, argument) = match call.what.call.name {
+        "ioctl" => (Note::UnsupportedIoctl, call.arg(1)),
+        "fcntl" => (Note::UnsupportedFcntl, call.arg(1)),
+        "prctl" => (Note::UnsupportedPrctl, call.arg(0)),
+        _ => (Note::UnsupportedCall, call.nr),
+    };
+    refuse_with(kernel, note, argument);
+    -i64::from(call.what.errno)
+}
+
+/// ENOSYS with a note, or the end under `--strict`.
+pub(crate) fn refuse_with(kernel: &mut Kernel, note: Note, argument: u64) -> i64 {
+    kernel.note(note, argument);
+    if kernel.strict {
+        kernel.end(rcoe_linux_abi::Ending::Exit(STRICT_STATUS));
+    }
+    sys::error(ENOSYS)
+}

@@ -1,0 +1,229 @@
+//! Which of the program's memory a call may fill, noted before the call and judged after it.
+
+use rcoe_linux_syscalls::{Arg, Valid};
+
+use super::Call;
+use super::arguments::IOV_MAX;
+use crate::guest::{self, Fault};
+
+/// Most segments of one call; a longer vector is refused by the kernel as well.
+const SEGMENTS: usize = 2 * IOV_MAX as usize + 64;
+
+/// When, and how far, a segment is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// All of it, if the call succeeds.
+    Success,
+    /// All of it, whatever the call returns.
+    Always,
+    /// All of it, if the call was interrupted.
+    Interrupted,
+    /// The next part of as many elements of this size as the call returns.
+    Share(u64),
+    /// The least of a `u32` length before (kept here) and after the call.
+    Short { pointer: u64, before: u64 },
+    /// The same with a 64-bit length.
+    Long { pointer: u64, before: u64 },
+    /// The next part of a message whose length is at this address after the call.
+    Message { pointer: u64, first: bool },
+}
+
+/// One piece of memory.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    address: u64,
+    capacity: u64,
+    rule: Rule,
+}
+
+/// The pieces of the present call.
+pub(crate) struct Segments {
+    list: [Segment; SEGMENTS],
+    count: usize,
+}
+
+/// What is left to hand out while walking through shared segments.
+#[derive(Default)]
+pub(super) struct Walk {
+    next: usize,
+    shared: Option<u64>,
+    message: u64,
+}
+
+impl Segments {
+    pub(crate) const fn new() -> Self {
+        const NONE: Segment = Segment { address: 0, capacity: 0, rule: Rule::Always };
+        Self { list: [NONE; SEGMENTS], count: 0 }
+    }
+
+    fn push(&mut self, address: u64, capacity: u64, rule: Rule) {
+        if address == 0 || capacity == 0 {
+            return;
+        }
+        if let Some(slot) = self.list.get_mut(self.count) {
+            *slot = Segment { address, capacity, rule };
+            self.count += 1;
+        }
+    }
+
+    /// Notes what `call` may fill.
+    ///
+    /// # Errors
+    /// A structure of the program that cannot be read.
+    pub(super) fn prepare(&mut self, call: &Call) -> Result<(), Fault> {
+        self.count = 0;
+        for i in 0..6 {
+            let arg = call.what.args[i];
+            if arg != Arg::None && arg.writes_memory() {
+                self.add(call, arg, call.arg(i))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, call: &Call, arg: Arg, address: u64) -> Result<(), Fault> {
+        if address == 0 {
+            return Ok(());
+        }
+        let len = |index: u8| call.arg(usize::from(index));
+        match arg {
+            Arg::OutBuf { len_arg, valid } => self.push(address, len(len_arg), shared(valid, 1)),
+            Arg::OutStruct { size } => self.push(address, u64::from(size), Rule::Success),
+            Arg::OutStructOnError { size } => {
+                self.push(address, u64::from(size), Rule::Interrupted);
+            }
+            Arg::InOutStruct { size } => self.push(address, u64::from(size), Rule::Always),
+            Arg::OutArray { count_arg, elem, valid } => {
+                let elem = u64::from(elem);
+                self.push(address, len(count_arg).saturating_mul(elem), shared(valid, elem));
+            }
+            Arg::InOutArray { count_arg, elem } => {
+                self.push(address, len(count_arg).saturating_mul(u64::from(elem)), Rule::Always);
+            }
+            Arg::OutBufLenPtr { lenptr_arg } | Arg::SockaddrOut { lenptr_arg } => {
+                let pointer = len(lenptr_arg);
+                let before = if pointer == 0 { 0 } else { guest::read::<u32>(pointer)?.into() };
+                self.push(address, before, Rule::Short { pointer, before });
+            }
+            Arg::SockLenPtr => self.push(address, 4, Rule::Always),
+            Arg::FdSet { nfds_arg } => {
+                self.push(address, Arg::fd_set_bytes(len(nfds_arg)), Rule::Always);
+            }
+            Arg::IovOut { count_arg } => {
+                self.add_vector(address, len(count_arg), |_| Rule::Share(1))?;
+            }
+            Arg::MsghdrOut => self.add_message(address, None)?,
+            Arg::MmsghdrIn { count_arg } => {
+                self.push(address, len(count_arg).min(IOV_MAX) * 64, Rule::Share(64));
+            }
+            Arg::MmsghdrOut { count_arg } => {
+                for i in 0..len(count_arg).min(IOV_MAX) {
+                    self.add_message(address + 64 * i, Some(address + 64 * i + 56))?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn add_vector(
+        &mut self,
+        address: u64,
+        parts: u64,
+        rule: impl Fn(bool) -> Rule,
+    ) -> Result<(), Fault> {
+        for i in 0..parts.min(IOV_MAX) {
+            let [base, len] = guest::read::<[u64; 2]>(address + 16 * i)?;
+            self.push(base, len, rule(i == 0));
+        }
+        Ok(())
+    }
+
+    /// `struct msghdr`; with `length`, one of an array whose own length word is there.
+    fn add_message(&mut self, address: u64, length: Option<u64>) -> Result<(), Fault> {
+        let [name, name_len, iov, iov_len, control, control_len, _flags] =
+            guest::read::<[u64; 7]>(address)?;
+        let before = name_len & 0xffff_ffff;
+        self.push(name, before, Rule::Short { pointer: address + 8, before });
+        let rule = Rule::Long { pointer: address + 40, before: control_len };
+        self.push(control, control_len, rule);
+        match length {
+            None => {
+                self.add_vector(iov, iov_len, |_| Rule::Share(1))?;
+                self.push(address, 56, Rule::Success);
+            }
+            Some(pointer) => {
+                // The header first: whoever follows needs its length word for the buffers.
+                self.push(address, 64, Rule::Success);
+                self.add_vector(iov, iov_len, |first| Rule::Message { pointer, first })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Next segment with the number of its bytes that are valid, given the call's result.
+    ///
+    /// # Errors
+    /// A length word of the program that cannot be read.
+    pub(super) fn next_filled(
+        &self,
+        walk: &mut Walk,
+        result: i64,
+    ) -> Result<Option<(u64, u64)>, Fault> {
+        let Some(segment) = self.list[..self.count].get(walk.next) else { return Ok(None) };
+        walk.next += 1;
+        let filled = segment.filled(walk, result)?.min(segment.capacity);
+        Ok(Some((segment.address, filled)))
+    }
+
+    /// Next segment's address and capacity.
+    pub(super) fn next_room(&self, walk: &mut Walk) -> Option<(u64, u64)> {
+        let segment = self.list[..self.count].get(walk.next)?;
+        walk.next += 1;
+        Some((segment.address, segment.capacity))
+    }
+}
+
+fn shared(valid: Valid, elem: u64) -> Rule {
+    match valid {
+        Valid::Ret => Rule::Share(elem),
+        Valid::Arg => Rule::Success,
+    }
+}
+
+impl Segment {
+    fn filled(&self, walk: &mut Walk, result: i64) -> Result<u64, Fault> {
+        const EFAULT: i64 = Fault::RESULT;
+        const EINTR: i64 = -(linux_raw_sys::errno::EINTR as i64);
+        let success = |len| if result >= 0 { len } else { 0 };
+        Ok(match self.rule {
+            Rule::Success => success(self.capacity),
+            Rule::Always if result == EFAULT => 0,
+            Rule::Always => self.capacity,
+            Rule::Interrupted if result == EINTR => self.capacity,
+            Rule::Interrupted => 0,
+            Rule::Share(elem) => {
+                let total = success(result.cast_unsigned()).saturating_mul(elem);
+                let left = walk.shared.get_or_insert(total);
+                let part = self.capacity.min(*left);
+                *left -= part;
+                part
+            }
+            Rule::Short { pointer, before } if result >= 0 => {
+                before.min(guest::read::<u32>(pointer)?.into())
+            }
+            Rule::Long { pointer, before } if result >= 0 => {
+                before.min(guest::read::<u64>(pointer)?)
+            }
+            Rule::Message { pointer, first } if result >= 0 => {
+                if first {
+                    walk.message = guest::read::<u32>(pointer)?.into();
+                }
+                let part = self.capacity.min(walk.message);
+                walk.message -= part;
+                part
+            }
+            Rule::Short { .. } | Rule::Long { .. } | Rule::Message { .. } => 0,
+        })
+    }
+}

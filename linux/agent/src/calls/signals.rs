@@ -1,0 +1,460 @@
+//! The program's signals, all virtual: actions, masks, pending sets, delivery.
+//!
+//! A signal reaches the program only on its way out of a call, at the same point of the trace in
+//! every replica. Signals from outside are taken by the primary with the result of a call and
+//! travel to the siblings in the same record. Signals the program sends to itself, and those that
+//! follow from a result (SIGPIPE), need no word from anyone.
+//!
+//! Not covered: stopping (SIGTSTP and kin are ignored), `sigtimedwait`, queued real-time signals
+//! with values.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use linux_raw_sys::errno::{EINTR, EINVAL, ENOMEM};
+use linux_raw_sys::general::{
+    SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SIGCHLD, SIGCONT, SIGKILL, SIGSEGV, SIGSTOP,
+    SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH,
+};
+use rcoe_linux_abi::{Control, Ending, Report, SIGNAL_SLOTS};
+use rcoe_linux_syscalls::{Class, Special};
+
+use super::emulated::own_pid;
+use super::io::{self, NOT_BEGUN};
+use super::transfer::Outcome;
+use super::{Call, refuse};
+use crate::delivery::{self, ExtendedState};
+use crate::entry::{RCOE_INTERRUPT, TrapFrame};
+use crate::faults::bit;
+use crate::frames::{SigInfo, UContext};
+use crate::guest::{self, Fault};
+use crate::kernel::{Kernel, kind};
+use crate::sys;
+
+/// Timer signals that arrived at this replica and were not taken yet.
+pub(crate) static ARRIVED: AtomicU64 = AtomicU64::new(0);
+
+/// Highest signal number.
+const SIGNALS: usize = 64;
+const SIG_DFL: u64 = 0;
+const SIG_IGN: u64 = 1;
+const SS_DISABLE: u64 = 2;
+/// Signals that can be neither caught nor blocked.
+const UNSTOPPABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
+/// Signals whose default action is nothing.
+const HARMLESS: u64 = bit(SIGCHLD) | bit(SIGCONT) | bit(SIGURG) | bit(SIGWINCH);
+/// Signals whose default action is to stop.
+const STOPPING: u64 = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
+
+/// The kernel's `struct sigaction`.
+pub(crate) type Action = [u64; 4];
+const HANDLER: usize = 0;
+const FLAGS: usize = 1;
+const MASK: usize = 3;
+
+/// The program's signal state.
+pub(crate) struct Signals {
+    actions: [Action; SIGNALS + 1],
+    /// `si_code` to deliver each pending signal with.
+    codes: [i8; SIGNALS + 1],
+    pub(crate) mask: u64,
+    pending: u64,
+    /// Mask to return to after a call that came with its own.
+    saved: Option<u64>,
+    /// `stack_t` of the alternate stack: pointer, flags, size.
+    pub(crate) stack: [u64; 3],
+    /// Primary: arrived from outside, not published yet.
+    inbox: u64,
+    /// Entries of the supervisor's queue taken so far.
+    taken: u64,
+}
+
+impl Signals {
+    /// As inherited from whoever started rcoe.
+    pub(crate) fn new(control: &Control) -> Self {
+        let ignored = control.ignored.load(Ordering::Relaxed);
+        let mut actions = [[SIG_DFL, 0, 0, 0]; SIGNALS + 1];
+        for (signal, action) in actions.iter_mut().enumerate().skip(1) {
+            if ignored & bit(signal as u32) != 0 {
+                action[HANDLER] = SIG_IGN;
+            }
+        }
+        Self {
+            actions,
+            codes: [0; SIGNALS + 1],
+            mask: control.blocked.load(Ordering::Relaxed) & !UNSTOPPABLE,
+            pending: 0,
+            saved: None,
+            stack: [0, SS_DISABLE, 0],
+            inbox: 0,
+            taken: 0,
+        }
+    }
+
+    /// Makes a signal pending, with this `si_code`.
+    pub(crate) fn raise(&mut self, signal: u32, code: i8) {
+        if self.effect(signal) != Effect::Nothing {
+            self.codes[signal as usize] = code;
+            self.pending |= bit(signal);
+        }
+    }
+
+    /// Entries of the supervisor's queue taken so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Primary: what has arrived from outside since the last published record.
+    pub(crate) fn collect(&mut self, control: &Control) -> u64 {
+        self.look(control);
+        core::mem::take(&mut self.inbox)
+    }
+
+    fn look(&mut self, control: &Control) {
+        // First the flag, then the words: a later arrival sets the flag again.
+        RCOE_INTERRUPT.store(0, Ordering::SeqCst);
+        self.inbox |= ARRIVED.swap(0, Ordering::SeqCst);
+        let head = control.signal_head.load(Ordering::Acquire);
+        while self.taken < head {
+            let slot = self.taken as usize % SIGNAL_SLOTS;
+            let signal = control.signals[slot].load(Ordering::Relaxed) as u32;
+            if (1..=SIGNALS as u32).contains(&signal) {
+                self.inbox |= bit(signal);
+            }
+            self.taken += 1;
+        }
+    }
+
+    fn effect(&self, signal: u32) -> Effect {
+        match self.actions[signal as usize][HANDLER] {
+            SIG_IGN => Effect::Nothing,
+            SIG_DFL if bit(signal) & (HARMLESS | STOPPING) != 0 => Effect::Nothing,
+            SIG_DFL => Effect::End,
+            _ => Effect::Handler,
+        }
+    }
+
+    /// Signals whose arrival now would end the program.
+    fn fatal(&self) -> u64 {
+        (1..=SIGNALS as u32)
+            .filter(|signal| self.effect(*signal) == Effect::End)
+            .fold(0, |set, signal| set | bit(signal))
+            & !self.mask
+    }
+
+    /// Keeps the supervisor's copy of the fatal set.
+    pub(crate) fn publish(&self, report: &Report) {
+        report.fatal.store(self.fatal(), Ordering::Release);
+    }
+}
+
+/// What a signal does to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    Nothing,
+    End,
+    Handler,
+}
+
+/// Primary, before or after a call that may block: has something arrived that the program acts on?
+pub(crate) fn must_interrupt(kernel: &mut Kernel) -> bool {
+    let control = kernel.control;
+    let signals = &mut kernel.signals;
+    signals.look(control);
+    let open = (signals.inbox | signals.pending) & !signals.mask;
+    (1..=SIGNALS as u32)
+        .any(|signal| open & bit(signal) != 0 && signals.effect(signal) != Effect::Nothing)
+}
+
+/// All replicas, with the result of a call: these signals are pending now.
+pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
+    kernel.signals.taken = outcome.taken;
+    if outcome.signals != 0 {
+        kernel.event(kind::of(0, kind::SIGNALS), outcome.signals);
+        for signal in 1..=SIGNALS as u32 {
+            if outcome.signals & bit(signal) != 0 {
+                kernel.signals.raise(signal, 0);
+            }
+        }
+    }
+}
+
+/// On the way out of `call`: runs handlers and default actions. Returns whether all registers
+/// changed.
+pub(crate) fn deliver(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> bool {
+    if kernel.signals.pending & !kernel.signals.mask == 0 && kernel.signals.saved.is_none() {
+        return false;
+    }
+    let mut entered = false;
+    while let Some(signal) = next_pending(&mut kernel.signals) {
+        match kernel.signals.effect(signal) {
+            Effect::Nothing => {}
+            Effect::End => kernel.end(Ending::Signal(signal as u8)),
+            Effect::Handler => {
+                if !entered {
+                    restart_if_due(kernel, frame, call, signal);
+                }
+                entered = true;
+                let info = sent_info(kernel, signal);
+                enter_handler(kernel, frame, signal, &info);
+            }
+        }
+    }
+    if !entered && frame.cpu.regs.rax.cast_signed() == NOT_BEGUN {
+        restart(kernel, frame, call);
+    }
+    if let Some(mask) = kernel.signals.saved.take() {
+        kernel.signals.mask = mask;
+        kernel.signals.publish(kernel.report);
+    }
+    entered
+}
+
+fn next_pending(signals: &mut Signals) -> Option<u32> {
+    let open = signals.pending & !signals.mask;
+    if open == 0 {
+        return None;
+    }
+    let signal = open.trailing_zeros() + 1;
+    signals.pending &= !bit(signal);
+    Some(signal)
+}
+
+fn sent_info(kernel: &Kernel, signal: u32) -> SigInfo {
+    let code = i32::from(kernel.signals.codes[signal as usize]);
+    SigInfo::new(signal, code, u64::from(own_pid(kernel)))
+}
+
+/// An interrupted call is made again after the handler, if the handler or its never having begun
+/// says so.
+fn restart_if_due(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, signal: u32) {
+    let result = frame.cpu.regs.rax.cast_signed();
+    let wanted = kernel.signals.actions[signal as usize][FLAGS] & u64::from(SA_RESTART) != 0;
+    let restartable = matches!(call.what.class, Class::Input | Class::Output)
+        && call.what.blocking
+        && !call.what.repeatable;
+    if result == NOT_BEGUN || (result == sys::error(EINTR) && wanted && restartable) {
+        restart(kernel, frame, call);
+    }
+}
+
+fn restart(kernel: &Kernel, frame: &mut TrapFrame, call: &Call) {
+    frame.cpu.rip = kernel.rewriter.restart_address(frame.cpu.rip);
+    frame.cpu.regs.rax = call.nr;
+}
+
+fn enter_handler(kernel: &mut Kernel, frame: &mut TrapFrame, signal: u32, info: &SigInfo) {
+    let mut cpu = frame.cpu;
+    let state = ExtendedState::Live(frame);
+    let entered = prepare_handler(kernel, signal)
+        .and_then(|entry| delivery::push_frame(&mut cpu, &entry, info, &state));
+    match entered {
+        Ok(()) => frame.cpu = cpu,
+        // No room for the frame: the kernel, too, then ends the program.
+        Err(Fault) => kernel.end(Ending::Signal(SIGSEGV as u8)),
+    }
+}
+
+/// Applies what entering a handler changes; returns what its frame needs.
+fn prepare_handler(kernel: &mut Kernel, signal: u32) -> Result<delivery::Entry, Fault> {
+    let signals = &mut kernel.signals;
+    let action = signals.actions[signal as usize];
+    let return_mask = signals.saved.take().unwrap_or(signals.mask);
+    let own = if action[FLAGS] & u64::from(SA_NODEFER) == 0 { bit(signal) } else { 0 };
+    signals.mask = (signals.mask | action[MASK] | own) & !UNSTOPPABLE;
+    if action[FLAGS] & u64::from(SA_RESETHAND) != 0 {
+        signals.actions[signal as usize][HANDLER] = SIG_DFL;
+    }
+    signals.publish(kernel.report);
+    let wants_stack = action[FLAGS] & u64::from(SA_ONSTACK) != 0;
+    Ok(delivery::Entry {
+        signal,
+        handler: action[HANDLER],
+        restorer: action[2],
+        mask: return_mask,
+        stack: signals.stack,
+        on_stack: wants_stack && signals.stack[1] & SS_DISABLE == 0,
+    })
+}
+
+/// A synchronous fault of the program: an event with a rendezvous of its own, since either all
+/// replicas fault alike or one of them is faulty (the papers' exception-handler barrier).
+pub(crate) fn fault(kernel: &mut Kernel, signal: u32, info: &SigInfo, context: &mut UContext) {
+    let what = kind::of(u64::from(signal), kind::FAULT);
+    let mut cpu = context.machine.cpu();
+    cpu.rip = kernel.rewriter.translate(cpu.rip);
+    for value in [cpu.rip, info.first, info.code.cast_unsigned().into()] {
+        kernel.event(what, value);
+    }
+    kernel.rendezvous();
+    let blocked = kernel.signals.mask & bit(signal) != 0;
+    if blocked || kernel.signals.effect(signal) != Effect::Handler {
+        kernel.end(Ending::Signal(signal as u8));
+    }
+    let state = ExtendedState::Saved(&context.machine);
+    let entered = prepare_handler(kernel, signal)
+        .and_then(|entry| delivery::push_frame(&mut cpu, &entry, info, &state));
+    match entered {
+        Ok(()) => context.machine.set_cpu(&cpu),
+        Err(Fault) => kernel.end(Ending::Signal(SIGSEGV as u8)),
+    }
+}
+
+/// `rt_sigreturn`: back to where the handler interrupted the program.
+pub(crate) fn sigreturn(kernel: &mut Kernel, frame: &mut TrapFrame) {
+    match delivery::pop_frame(frame) {
+        Ok(context) => {
+            frame.cpu.rip = kernel.rewriter.translate(frame.cpu.rip);
+            kernel.signals.mask = context.mask & !UNSTOPPABLE;
+            kernel.signals.stack = context.stack;
+            kernel.signals.publish(kernel.report);
+        }
+        Err(Fault) => kernel.end(Ending::Signal(SIGSEGV as u8)),
+    }
+}
+
+fn valid_signal(number: u64) -> Option<u32> {
+    u32::try_from(number).ok().filter(|signal| (1..=SIGNALS as u32).contains(signal))
+}
+
+/// `rt_sigaction`.
+pub(super) fn sigaction(kernel: &mut Kernel, call: &Call) -> i64 {
+    let Some(signal) = valid_signal(call.arg(0)) else { return sys::error(EINVAL) };
+    if call.arg(3) != 8 || (call.arg(1) != 0 && bit(signal) & UNSTOPPABLE != 0) {
+        return sys::error(EINVAL);
+    }
+    let new = if call.arg(1) == 0 { None } else { Some(guest::read::<Action>(call.arg(1))) };
+    let old = kernel.signals.actions[signal as usize];
+    if call.arg(2) != 0 && guest::write(call.arg(2), &old).is_err() {
+        return Fault::RESULT;
+    }
+    match new {
+        Some(Ok(action)) => {
+            kernel.signals.actions[signal as usize] = action;
+            if kernel.signals.effect(signal) == Effect::Nothing {
+                kernel.signals.pending &= !bit(signal);
+            }
+            kernel.signals.publish(kernel.report);
+            0
+        }
+        Some(Err(Fault)) => Fault::RESULT,
+        None => 0,
+    }
+}
+
+/// `rt_sigprocmask`.
+pub(super) fn sigprocmask(kernel: &mut Kernel, call: &Call) -> i64 {
+    if call.arg(3) != 8 {
+        return sys::error(EINVAL);
+    }
+    let old = kernel.signals.mask;
+    if call.arg(1) != 0 {
+        let Ok(set) = guest::read::<u64>(call.arg(1)) else { return Fault::RESULT };
+        let new = match call.arg(0) {
+            0 => old | set,
+            1 => old & !set,
+            2 => set,
+            _ => return sys::error(EINVAL),
+        };
+        kernel.signals.mask = new & !UNSTOPPABLE;
+        kernel.signals.publish(kernel.report);
+    }
+    if call.arg(2) != 0 && guest::write(call.arg(2), &old).is_err() {
+        return Fault::RESULT;
+    }
+    0
+}
+
+/// `rt_sigpending`.
+pub(super) fn sigpending(kernel: &Kernel, call: &Call) -> i64 {
+    let set = kernel.signals.pending & kernel.signals.mask;
+    match guest::write(call.arg(0), &set) {
+        Ok(()) => 0,
+        Err(Fault) => Fault::RESULT,
+    }
+}
+
+/// `sigaltstack`.
+pub(super) fn sigaltstack(kernel: &mut Kernel, call: &Call) -> i64 {
+    /// The smallest stack the kernel accepts.
+    const MINSIGSTKSZ: u64 = 2048;
+    let old = kernel.signals.stack;
+    if call.arg(0) != 0 {
+        let Ok(new) = guest::read::<[u64; 3]>(call.arg(0)) else { return Fault::RESULT };
+        let flags = new[1] & 0xffff_ffff;
+        if flags & SS_DISABLE == 0 && new[2] < MINSIGSTKSZ {
+            return sys::error(ENOMEM);
+        }
+        kernel.signals.stack =
+            if flags & SS_DISABLE != 0 { [0, SS_DISABLE, 0] } else { [new[0], flags, new[2]] };
+    }
+    if call.arg(1) != 0 && guest::write(call.arg(1), &old).is_err() {
+        return Fault::RESULT;
+    }
+    0
+}
+
+/// `pause` and `rt_sigsuspend`: wait until a signal is acted upon.
+pub(super) fn wait(kernel: &mut Kernel, call: &Call) -> i64 {
+    if call.what.special == Special::RtSigtimedwait {
+        return refuse(kernel, call);
+    }
+    if call.what.special == Special::RtSigsuspend {
+        let Ok(mask) = guest::read::<u64>(call.arg(0)) else { return Fault::RESULT };
+        suspend(kernel, mask);
+    }
+    // A poll of nothing without a timeout ends by a signal only.
+    let nr = u64::from(linux_raw_sys::general::__NR_poll);
+    let raw = [0, 0, u64::from(u32::MAX), 0, 0, 0];
+    let entry = rcoe_linux_syscalls::entry(nr).expect("poll is in the table");
+    let poll = Call { nr, raw, what: entry.resolve(&raw) };
+    io::input(kernel, &poll);
+    sys::error(EINTR)
+}
+
+fn suspend(kernel: &mut Kernel, mask: u64) {
+    kernel.signals.saved = Some(kernel.signals.mask);
+    kernel.signals.mask = mask & !UNSTOPPABLE;
+    kernel.signals.publish(kernel.report);
+}
+
+/// Calls that bring a mask of their own for as long as they last.
+pub(super) fn suspend_for(kernel: &mut Kernel, call: &Call) {
+    let pointer = match call.what.special {
+        Special::Ppoll => call.arg(3),
+        Special::EpollPwait => call.arg(4),
+        Special::Pselect6 if call.arg(5) != 0 => guest::read(call.arg(5)).unwrap_or(0),
+        _ => 0,
+    };
+    if pointer != 0
+        && let Ok(mask) = guest::read::<u64>(pointer)
+    {
+        suspend(kernel, mask);
+    }
+}
+
+/// `kill` and its kin, if they concern the program itself; `None` if the host has to send.
+pub(super) fn send(kernel: &mut Kernel, call: &Call) -> Option<i64> {
+    const SI_TKILL: i8 = -6;
+    let own = u64::from(own_pid(kernel));
+    let (target, number, code) = match call.what.special {
+        Special::Kill => (call.arg(0), call.arg(1), 0),
+        Special::Tkill => (call.arg(0), call.arg(1), SI_TKILL),
+        Special::Tgkill => (call.arg(1), call.arg(2), SI_TKILL),
+        // The value that comes with these is not kept.
+        _ => return Some(refuse(kernel, call)),
+    };
+    if target != own {
+        return None;
+    }
+    match (number, valid_signal(number)) {
+        (0, _) => Some(0),
+        (_, Some(signal)) => {
+            if bit(signal) == bit(SIGKILL) {
+                kernel.end(Ending::Signal(SIGKILL as u8));
+            }
+            kernel.signals.raise(signal, code);
+            Some(0)
+        }
+        _ => Some(sys::error(EINVAL)),
+    }
+}

@@ -1,0 +1,115 @@
+//! The agent's signal handlers: dispatched system calls, synchronous faults, kicks.
+//!
+//! All other signals are blocked in a replica; the supervisor collects them. Handlers run on their
+//! own stack. The SIGSYS handler only redirects to the common entry; a fault of the program is
+//! handled right in its handler, since its registers are all taken.
+
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::general as nr;
+use rcoe_linux_abi::SIG_KICK;
+
+use crate::entry::{self, RCOE_INTERRUPT, SIGNAL_STACK, SIGNAL_STACK_BYTES};
+use crate::frames::{SigInfo, UContext};
+use crate::kernel::{self, count};
+use crate::{guest, sys};
+
+/// Faults of an instruction.
+pub(crate) const SYNCHRONOUS: [u32; 5] =
+    [nr::SIGSEGV, nr::SIGBUS, nr::SIGILL, nr::SIGFPE, nr::SIGTRAP];
+/// Signals of timers that the primary runs for the program.
+pub(crate) const TIMERS: [u32; 3] = [nr::SIGALRM, nr::SIGVTALRM, nr::SIGPROF];
+
+type Handler = extern "C" fn(u32, *const SigInfo, *mut UContext);
+
+/// Installs all handlers; the clones inherit them.
+pub(crate) fn install_handlers() {
+    install(nr::SIGSYS, on_dispatch);
+    for signal in SYNCHRONOUS {
+        install(signal, on_fault);
+    }
+    for signal in TIMERS {
+        install(signal, on_timer);
+    }
+    install(SIG_KICK, on_kick);
+    // The agent reports these from the failed call's result instead, in all replicas alike.
+    for signal in [nr::SIGPIPE, nr::SIGXFSZ] {
+        sys::ignore_signal(signal);
+    }
+}
+
+fn install(signal: u32, handler: Handler) {
+    sys::install_handler(signal, handler as *const () as u64, entry::restorer_address());
+}
+
+/// Arms what a clone does not inherit: signal stack, mask, trapped instructions, dispatch.
+pub(crate) fn arm() {
+    sys::set_signal_stack(SIGNAL_STACK.base(), SIGNAL_STACK_BYTES as u64);
+    let mut open = bit(nr::SIGSYS) | bit(SIG_KICK);
+    for signal in SYNCHRONOUS.into_iter().chain(TIMERS) {
+        open |= bit(signal);
+    }
+    sys::set_signal_mask(!open);
+    crate::instructions::arm();
+    let text = entry::text_range();
+    sys::dispatch_outside(text.start, text.end - text.start);
+}
+
+/// A signal's bit in a mask.
+pub(crate) const fn bit(signal: u32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Syscall User Dispatch caught a call: go on at the entry as if the site had been rewritten.
+extern "C" fn on_dispatch(_signal: u32, _info: *const SigInfo, context: *mut UContext) {
+    // SAFETY: the kernel's context on the handler's own stack.
+    let machine = unsafe { &mut (*context).machine };
+    let kernel = kernel::kernel();
+    count(&kernel.report.dispatched, 1);
+    machine.rcx = kernel.rewriter.hit(machine.rip);
+    machine.rip = entry::entry_address();
+}
+
+/// A fault of an instruction, in the program or in the agent.
+extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext) {
+    // SAFETY: the kernel's frame on the handler's own stack.
+    let (info, context) = unsafe { (&*info, &mut *context) };
+    let rip = context.machine.rip;
+    if guest::is_agent(rip, 1) {
+        match entry::guard_landing() {
+            Some((stack, landing)) => {
+                context.machine.rsp = stack;
+                context.machine.rip = landing;
+            }
+            None => crate::fail(&format_args!(
+                "signal {signal} in the agent at {rip:#x}, address {:#x}",
+                info.first
+            )),
+        }
+        return;
+    }
+    if info.code <= 0 {
+        // Sent by a process to this replica alone: its siblings know nothing of it.
+        return;
+    }
+    let kernel = kernel::kernel();
+    if !crate::instructions::emulate(kernel, signal, &mut context.machine) {
+        crate::calls::signals::fault(kernel, signal, info, context);
+    }
+}
+
+/// A timer of the program went off; it is delivered at the next published record.
+extern "C" fn on_timer(signal: u32, _info: *const SigInfo, context: *mut UContext) {
+    crate::calls::signals::ARRIVED.fetch_or(bit(signal), Ordering::Relaxed);
+    on_kick(signal, core::ptr::null(), context);
+}
+
+/// Something asynchronous waits for the program: leave a blocking call.
+extern "C" fn on_kick(_signal: u32, _info: *const SigInfo, context: *mut UContext) {
+    RCOE_INTERRUPT.store(1, Ordering::Relaxed);
+    // SAFETY: the kernel's context on the handler's own stack.
+    let machine = unsafe { &mut (*context).machine };
+    if let Some(landing) = entry::interrupted_landing(machine.rip) {
+        machine.rip = landing;
+    }
+}

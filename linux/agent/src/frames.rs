@@ -1,0 +1,143 @@
+//! The kernel's signal frame, as handlers of the agent receive it and as the agent builds it for
+//! the program's handlers.
+
+use crate::entry::{Cpu, Registers};
+
+/// Size of `siginfo_t`.
+pub(crate) const SIGINFO_BYTES: usize = 128;
+
+/// `siginfo_t`, as far as the agent looks into it.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SigInfo {
+    pub(crate) signo: i32,
+    pub(crate) errno: i32,
+    pub(crate) code: i32,
+    pad: i32,
+    /// `si_addr` of a fault; `si_pid` (low) and `si_uid` (high) of a sent signal.
+    pub(crate) first: u64,
+    rest: [u64; 13],
+}
+
+const _: () = assert!(size_of::<SigInfo>() == SIGINFO_BYTES);
+
+impl SigInfo {
+    /// A signal with one payload word.
+    pub(crate) const fn new(signo: u32, code: i32, first: u64) -> Self {
+        Self { signo: signo.cast_signed(), errno: 0, code, pad: 0, first, rest: [0; 13] }
+    }
+}
+
+/// `struct sigcontext` of x86-64.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SigContext {
+    r8: u64,
+    r9: u64,
+    r10: u64,
+    r11: u64,
+    r12: u64,
+    r13: u64,
+    r14: u64,
+    r15: u64,
+    rdi: u64,
+    rsi: u64,
+    rbp: u64,
+    rbx: u64,
+    rdx: u64,
+    pub(crate) rax: u64,
+    pub(crate) rcx: u64,
+    pub(crate) rsp: u64,
+    pub(crate) rip: u64,
+    eflags: u64,
+    /// Segments: cs, gs, fs, ss.
+    segments: [u16; 4],
+    err: u64,
+    trapno: u64,
+    oldmask: u64,
+    cr2: u64,
+    pub(crate) fpstate: u64,
+    reserved: [u64; 8],
+}
+
+/// `struct ucontext` of x86-64.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UContext {
+    pub(crate) flags: u64,
+    pub(crate) link: u64,
+    /// `stack_t`: pointer, flags, size.
+    pub(crate) stack: [u64; 3],
+    pub(crate) machine: SigContext,
+    pub(crate) mask: u64,
+}
+
+impl SigContext {
+    /// The registers in this context.
+    pub(crate) fn cpu(&self) -> Cpu {
+        Cpu {
+            regs: Registers {
+                r15: self.r15,
+                r14: self.r14,
+                r13: self.r13,
+                r12: self.r12,
+                r11: self.r11,
+                r10: self.r10,
+                r9: self.r9,
+                r8: self.r8,
+                rdi: self.rdi,
+                rsi: self.rsi,
+                rbp: self.rbp,
+                rbx: self.rbx,
+                rdx: self.rdx,
+                rcx: self.rcx,
+                rax: self.rax,
+            },
+            rip: self.rip,
+            cs: 0x33,
+            rflags: self.eflags,
+            rsp: self.rsp,
+            ss: 0x2b,
+        }
+    }
+
+    /// Replaces the registers; everything else stays.
+    pub(crate) fn set_cpu(&mut self, cpu: &Cpu) {
+        let Registers { r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx, rdx, rcx, rax } =
+            cpu.regs;
+        let kept = *self;
+        *self = Self {
+            r8,
+            r9,
+            r10,
+            r11,
+            r12,
+            r13,
+            r14,
+            r15,
+            rdi,
+            rsi,
+            rbp,
+            rbx,
+            rdx,
+            rax,
+            rcx,
+            rsp: cpu.rsp,
+            rip: cpu.rip,
+            eflags: cpu.rflags,
+            ..kept
+        };
+    }
+
+    /// Error code, trap number and address of the fault, which a program's handler may want.
+    pub(crate) fn set_fault(&mut self, from: &Self) {
+        self.err = from.err;
+        self.trapno = from.trapno;
+        self.cr2 = from.cr2;
+    }
+
+    /// Fills the segment registers of a fresh context.
+    pub(crate) fn set_segments(&mut self) {
+        self.segments = [0x33, 0, 0, 0x2b];
+    }
+}

@@ -1,0 +1,120 @@
+//! The program's memory: touched only here, and only under a guard.
+//!
+//! A pointer of the program may be anything. Each access runs guarded, so that a bad one becomes
+//! EFAULT, as the kernel would have it, instead of a fault of the agent.
+
+use linux_raw_sys::errno::EFAULT;
+
+use crate::entry::guarded;
+use crate::mem_functions::copy_forward;
+
+/// The program gave a pointer that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault;
+
+impl Fault {
+    /// The kernel's word for it.
+    pub(crate) const RESULT: i64 = -(EFAULT as i64);
+}
+
+/// Types every bit pattern of which is a value.
+///
+/// # Safety
+/// Implementors have no padding and no invalid patterns.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: integers.
+unsafe impl Plain for u8 {}
+// SAFETY: integers.
+unsafe impl Plain for u32 {}
+// SAFETY: integers.
+unsafe impl Plain for u64 {}
+// SAFETY: arrays of such.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+// SAFETY: integers without padding between them.
+unsafe impl Plain for crate::frames::SigInfo {}
+// SAFETY: integers without padding between them.
+unsafe impl Plain for crate::frames::UContext {}
+
+fn outcome(result: i64) -> Result<(), Fault> {
+    if result == 0 { Ok(()) } else { Err(Fault) }
+}
+
+/// Copies out of the program's memory.
+pub(crate) fn copy_in(to: &mut [u8], from: u64) -> Result<(), Fault> {
+    let (dest, len) = (to.as_mut_ptr(), to.len());
+    outcome(guarded(|| {
+        // SAFETY: the destination is ours; a bad source faults, which the guard catches.
+        unsafe { copy_forward(dest, from as *const u8, len) };
+        0
+    }))
+}
+
+/// Copies into the program's memory.
+pub(crate) fn copy_out(to: u64, from: &[u8]) -> Result<(), Fault> {
+    let (source, len) = (from.as_ptr(), from.len());
+    outcome(guarded(|| {
+        // SAFETY: the source is ours; a bad destination faults, which the guard catches. It lies
+        // outside of the agent's window, which `is_agent` keeps programs from naming.
+        unsafe { copy_forward(to as *mut u8, source, len) };
+        0
+    }))
+}
+
+/// Reads a value of the program.
+pub(crate) fn read<T: Plain>(from: u64) -> Result<T, Fault> {
+    let mut value = core::mem::MaybeUninit::<T>::uninit();
+    // SAFETY: the bytes are only written, and only read back below if all were.
+    let bytes = unsafe {
+        core::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>())
+    };
+    copy_in(bytes, from)?;
+    // SAFETY: filled just now, and every pattern is a value of a plain type.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Writes a value of the program.
+pub(crate) fn write<T: Plain>(to: u64, value: &T) -> Result<(), Fault> {
+    // SAFETY: a plain type is just its bytes.
+    let bytes =
+        unsafe { core::slice::from_raw_parts((&raw const *value).cast::<u8>(), size_of::<T>()) };
+    copy_out(to, bytes)
+}
+
+/// Digest of bytes of the program.
+pub(crate) fn digest(from: u64, len: u64) -> Result<u64, Fault> {
+    if len == 0 {
+        return Ok(0);
+    }
+    if len > i64::MAX.cast_unsigned() {
+        return Err(Fault);
+    }
+    let mut hash = 0;
+    outcome(guarded(|| {
+        // SAFETY: a slice of the program's memory that nothing changes while this replica's only
+        // thread is here; a bad pointer faults, which the guard catches.
+        let bytes = unsafe { core::slice::from_raw_parts(from as *const u8, len as usize) };
+        hash = xxhash_rust::xxh3::xxh3_64(bytes);
+        0
+    }))?;
+    Ok(hash)
+}
+
+/// Length of a terminated string, without its NUL; at most `limit`.
+pub(crate) fn string_len(from: u64, limit: u64) -> Result<u64, Fault> {
+    let len = guarded(|| {
+        let mut len = 0;
+        // SAFETY: a bad pointer faults, which the guard catches.
+        while len < limit && unsafe { ((from + len) as *const u8).read_volatile() } != 0 {
+            len += 1;
+        }
+        len.cast_signed()
+    });
+    if len < 0 { Err(Fault) } else { Ok(len.cast_unsigned()) }
+}
+
+/// Does this range touch the agent's own window?
+pub(crate) fn is_agent(start: u64, len: u64) -> bool {
+    let end = start.saturating_add(len);
+    start < rcoe_linux_abi::AGENT_END as u64 && end > rcoe_linux_abi::AGENT_BASE as u64
+}

@@ -1,0 +1,308 @@
+//! Instructions whose result is not the same everywhere: `rdtsc`, `cpuid`, `rdrand` and kin.
+//!
+//! * `rdtsc`, `rdtscp` trap by PR_SET_TSC. The primary reads the counter, the siblings get it.
+//! * `cpuid` traps by CPUID faulting where the machine has it. Where it has not, `cpuid` is
+//!   rewritten to `ud2` in all code that gets mapped executable, at instruction boundaries only.
+//!   What it answers has no per-core fields and does not offer RDRAND, RDSEED, RDPID or RTM.
+//! * `rdrand`, `rdseed` and `rdpid` in code that does not ask `cpuid` are rewritten likewise: the
+//!   random ones report failure (carry clear), which every correct user must handle.
+//!
+//! Not covered: code that is generated, or made executable, after it was looked at.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE, SIGILL, SIGSEGV};
+use linux_raw_sys::prctl::{PR_SET_TSC, PR_TSC_ENABLE, PR_TSC_SIGSEGV};
+use rcoe_linux_abi::StatClass;
+use yaxpeax_arch::LengthedInstruction as _;
+use yaxpeax_x86::long_mode::{InstDecoder, Opcode};
+
+use crate::calls::transfer;
+use crate::frames::SigContext;
+use crate::guest;
+use crate::kernel::{Kernel, kind};
+use crate::loader::{page_down, page_up};
+use crate::sys;
+
+/// Most rewritten instructions in one program.
+const SITES: usize = 512;
+
+/// What stood where there is an undefined instruction now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rewritten {
+    Cpuid,
+    /// `rdrand`, `rdseed` or `rdpid`; the length of the instruction, which reports no success.
+    Random(u8),
+}
+
+/// Does this machine make `cpuid` fault?
+static FAULTING: AtomicBool = AtomicBool::new(false);
+
+/// Rewritten instructions of this program.
+pub(crate) struct Traps {
+    sites: [(u64, Rewritten); SITES],
+    count: usize,
+}
+
+impl Traps {
+    pub(crate) const fn new() -> Self {
+        Self { sites: [(0, Rewritten::Cpuid); SITES], count: 0 }
+    }
+
+    fn find(&self, address: u64) -> Option<Rewritten> {
+        self.sites[..self.count].iter().find(|(at, _)| *at == address).map(|(_, what)| *what)
+    }
+
+    fn add(&mut self, address: u64, what: Rewritten) {
+        if let Some(known) = self.sites[..self.count].iter_mut().find(|(at, _)| *at == address) {
+            known.1 = what;
+            return;
+        }
+        assert!(self.count < SITES, "more than {SITES} instructions to rewrite");
+        self.sites[self.count] = (address, what);
+        self.count += 1;
+    }
+}
+
+/// Makes `rdtsc`, and `cpuid` where the machine can, trap in this replica.
+pub(crate) fn arm() {
+    sys::prctl(PR_SET_TSC, [u64::from(PR_TSC_SIGSEGV), 0, 0, 0])
+        .expect("every x86 kernel can trap rdtsc");
+    // Without CPUID faulting this fails, and the instruction is rewritten instead.
+    FAULTING.store(sys::set_cpuid(false).is_ok(), Ordering::Relaxed);
+}
+
+/// Emulates the instruction at the fault, if it is one of ours.
+pub(crate) fn emulate(kernel: &mut Kernel, signal: u32, machine: &mut SigContext) -> bool {
+    let Ok(code) = guest::read::<[u8; 2]>(machine.rip) else { return false };
+    let done = match (signal, code) {
+        (SIGSEGV, [0x0f, 0x31]) => Some(read_tsc(kernel, machine, 2)),
+        (SIGSEGV, [0x0f, 0x01]) => match guest::read::<[u8; 3]>(machine.rip) {
+            Ok([_, _, 0xf9]) => Some(read_tsc(kernel, machine, 3)),
+            _ => None,
+        },
+        (SIGSEGV, [0x0f, 0xa2]) => Some(cpuid(machine)),
+        (SIGILL, [0x0f, 0x0b]) => match kernel.traps.find(machine.rip) {
+            Some(Rewritten::Cpuid) => Some(cpuid(machine)),
+            Some(Rewritten::Random(len)) => Some(no_random(machine, len)),
+            None => None,
+        },
+        _ => None,
+    };
+    if done.is_some() {
+        kernel.count_call(StatClass::Instruction);
+        kernel.event(kind::of(0, kind::INSTRUCTION), machine.rip);
+    }
+    done.is_some()
+}
+
+/// The primary reads the counter, the siblings take its value.
+fn read_tsc(kernel: &mut Kernel, machine: &mut SigContext, len: u64) {
+    let value = transfer::agree(kernel, || {
+        // The counter is open to the agent only for this moment; both changes always succeed.
+        let _ = sys::prctl(PR_SET_TSC, [u64::from(PR_TSC_ENABLE), 0, 0, 0]);
+        // SAFETY: enabled just now.
+        let value = unsafe { core::arch::x86_64::_rdtsc() };
+        let _ = sys::prctl(PR_SET_TSC, [u64::from(PR_TSC_SIGSEGV), 0, 0, 0]);
+        value
+    });
+    let mut cpu = machine.cpu();
+    cpu.regs.rax = value & 0xffff_ffff;
+    cpu.regs.rdx = value >> 32;
+    if len == 3 {
+        // `rdtscp` also names the CPU; the program sees a single one.
+        cpu.regs.rcx = 0;
+    }
+    cpu.rip += len;
+    machine.set_cpu(&cpu);
+}
+
+fn no_random(machine: &mut SigContext, len: u8) {
+    const CARRY: u64 = 1;
+    let mut cpu = machine.cpu();
+    cpu.rflags &= !CARRY;
+    cpu.rip += u64::from(len);
+    machine.set_cpu(&cpu);
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "cpuid reads 32-bit registers")]
+fn cpuid(machine: &mut SigContext) {
+    let mut cpu = machine.cpu();
+    let (leaf, sub) = (cpu.regs.rax as u32, cpu.regs.rcx as u32);
+    let faulting = FAULTING.load(Ordering::Relaxed);
+    if faulting {
+        sys::set_cpuid(true).expect("what could be disabled can be enabled");
+    }
+    let raw = core::arch::x86_64::__cpuid_count(leaf, sub);
+    if faulting {
+        sys::set_cpuid(false).expect("what was disabled before can be again");
+    }
+    let [a, b, c, d] = same_everywhere(leaf, sub, [raw.eax, raw.ebx, raw.ecx, raw.edx]);
+    cpu.regs.rax = u64::from(a);
+    cpu.regs.rbx = u64::from(b);
+    cpu.regs.rcx = u64::from(c);
+    cpu.regs.rdx = u64::from(d);
+    cpu.rip += 2;
+    machine.set_cpu(&cpu);
+}
+
+/// A `cpuid` answer without what differs between cores and what offers untrappable randomness.
+fn same_everywhere(leaf: u32, sub: u32, [a, b, c, d]: [u32; 4]) -> [u32; 4] {
+    const RDRAND: u32 = 1 << 30;
+    const HLE_RTM: u32 = 1 << 4 | 1 << 11;
+    const RDSEED: u32 = 1 << 18;
+    const RDPID: u32 = 1 << 22;
+    match (leaf, sub) {
+        // The initial APIC id is the top byte.
+        (1, _) => [a, b & 0x00ff_ffff, c & !RDRAND, d],
+        (7, 0) => [a, b & !(HLE_RTM | RDSEED), c & !RDPID, d],
+        // The x2APIC id.
+        (0xb | 0x1f, _) => [a, b, c, 0],
+        // In-use state size of the moment.
+        (0xd, 1) => [a, 0, c, d],
+        // Extended APIC id, core and node.
+        (0x8000_001e, _) => [0, b & 0xffff_ff00, c & 0xffff_ff00, d],
+        _ => [a, b, c, d],
+    }
+}
+
+/// Rewrites the instructions above in `len` bytes of code that was just mapped at `start`.
+pub(crate) fn rewrite(kernel: &mut Kernel, start: u64, len: u64) {
+    let cpuid_traps = FAULTING.load(Ordering::Relaxed);
+    let mut from = start;
+    let end = start + len;
+    while let Some(at) = next_candidate(from, end) {
+        from = at + 1;
+        if let Some((begin, what)) = recognise(at, start, end, cpuid_traps) {
+            if plant(begin, len_of(what)) {
+                kernel.traps.add(begin, what);
+            }
+            from = begin + len_of(what);
+        }
+    }
+}
+
+const fn len_of(what: Rewritten) -> u64 {
+    match what {
+        Rewritten::Cpuid => 2,
+        Rewritten::Random(len) => len as u64,
+    }
+}
+
+/// Address of the next `0f a2` or `0f c7` at or after `from`; `None` also if memory ends early.
+fn next_candidate(from: u64, end: u64) -> Option<u64> {
+    let mut found = None;
+    crate::entry::guarded(|| {
+        let mut at = from;
+        while at + 2 <= end {
+            // SAFETY: mapped code; a hole faults, which the guard catches.
+            let pair = unsafe { (at as *const u16).read_unaligned() };
+            if pair == 0xa20f || pair == 0xc70f {
+                found = Some(at);
+                return 0;
+            }
+            at += 1;
+        }
+        0
+    });
+    found
+}
+
+/// How far before a candidate decoding starts.
+const LEAD: u64 = 48;
+/// Different starting points whose decoding must agree.
+const STARTS: u64 = 16;
+/// Bytes looked at behind a candidate.
+const TRAIL: u64 = 24;
+
+/// Is there really such an instruction at `at`, or one whose prefix is right before?
+fn recognise(at: u64, start: u64, end: u64, cpuid_traps: bool) -> Option<(u64, Rewritten)> {
+    let mut bytes = [0_u8; (LEAD + STARTS + TRAIL) as usize];
+    let low = at.saturating_sub(LEAD + STARTS).max(start);
+    let high = (at + TRAIL).min(end);
+    let code = &mut bytes[..(high - low) as usize];
+    guest::copy_in(code, low).ok()?;
+    // Prefixes (operand size, REX) belong to the instruction.
+    for prefix in [2, 1, 0] {
+        let Some(position) = ((at - low) as usize).checked_sub(prefix) else { continue };
+        let Some((opcode, len)) = decode(&code[position..]) else { continue };
+        let what = match opcode {
+            Opcode::CPUID if prefix == 0 && !cpuid_traps => Rewritten::Cpuid,
+            Opcode::RDRAND | Opcode::RDSEED | Opcode::RDPID => Rewritten::Random(len),
+            _ => continue,
+        };
+        if agreed_boundary(code, position) && plausible(&code[position..]) {
+            return Some((low + position as u64, what));
+        }
+    }
+    None
+}
+
+fn decode(code: &[u8]) -> Option<(Opcode, u8)> {
+    let instruction = InstDecoder::default().decode_slice(code).ok()?;
+    let len = u8::try_from(instruction.len().to_const()).ok()?;
+    Some((instruction.opcode(), len))
+}
+
+/// Do decodings from most starting points before `position` arrive exactly there?
+fn agreed_boundary(code: &[u8], position: usize) -> bool {
+    let lead = (LEAD as usize).min(position);
+    let starts = (position - lead + 1).min(STARTS as usize);
+    let arriving = (0..starts).filter(|start| arrives(code, *start, position)).count();
+    arriving * 4 >= starts * 3
+}
+
+fn arrives(code: &[u8], mut at: usize, position: usize) -> bool {
+    while at < position {
+        at += decode(&code[at..]).map_or(1, |(_, len)| usize::from(len));
+    }
+    at == position
+}
+
+/// Does what follows look like compiled code, rather than like data between functions?
+fn plausible(code: &[u8]) -> bool {
+    let mut at = 0;
+    while at + 16 < code.len() {
+        let Some((opcode, len)) = decode(&code[at..]) else { return false };
+        if is_rare(opcode) {
+            return false;
+        }
+        at += usize::from(len);
+    }
+    true
+}
+
+/// Instructions that no compiler emits into a program.
+fn is_rare(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::IN
+            | Opcode::OUT
+            | Opcode::INS
+            | Opcode::OUTS
+            | Opcode::HLT
+            | Opcode::CLI
+            | Opcode::STI
+            | Opcode::IRET
+            | Opcode::RETF
+            | Opcode::ENTER
+            | Opcode::XLAT
+            | Opcode::LOOP
+            | Opcode::LOOPZ
+            | Opcode::LOOPNZ
+            | Opcode::CALLF
+            | Opcode::JMPF
+    )
+}
+
+/// Replaces the first two bytes by `ud2`.
+fn plant(at: u64, len: u64) -> bool {
+    let page = page_down(at);
+    let span = page_up(at + len) - page;
+    // SAFETY: code of the program, which is not running; executable again below.
+    let opened = unsafe { sys::mprotect(page, span, PROT_READ | PROT_WRITE) };
+    let written = opened.is_ok() && guest::copy_out(at, &[0x0f, 0x0b]).is_ok();
+    // SAFETY: as above.
+    let closed = unsafe { sys::mprotect(page, span, PROT_READ | PROT_EXEC) };
+    written && closed.is_ok()
+}

@@ -1,0 +1,180 @@
+//! The one global state of a replica's agent, and what every part of it needs.
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use rcoe_core::{Halt, Kind, Replica};
+use rcoe_linux_abi::{
+    COMPARE_ARGS, COMPARE_EVERY, Control, Ending, Note, Phase, Report, SIG_NOTIFY, StatClass,
+};
+
+use crate::calls::memory::Brk;
+use crate::calls::segments::Segments;
+use crate::calls::signals::Signals;
+use crate::calls::transfer::Buffer;
+use crate::env::LinuxEnv;
+use crate::instructions::Traps;
+use crate::rewrite::Rewriter;
+use crate::sys;
+
+/// What joins the signature and when it is voted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Compare {
+    Io,
+    Args,
+    Every,
+}
+
+/// Event kinds: the low bits say what of a call the value is, the rest is the call's number.
+pub(crate) mod kind {
+    use rcoe_core::Kind;
+
+    /// Argument 0 to 5 of a call.
+    pub(crate) const ARG: u32 = 0;
+    /// Digest of what argument 0 to 5 points to.
+    pub(crate) const CONTENT: u32 = 8;
+    /// A call's number.
+    pub(crate) const CALL: u32 = 16;
+    /// A call's result.
+    pub(crate) const RESULT: u32 = 17;
+    /// A buffer of the program that is not readable.
+    pub(crate) const FAULTY_POINTER: u32 = 18;
+    /// A synchronous fault: the signal, then instruction and address.
+    pub(crate) const FAULT: u32 = 19;
+    /// The program's end.
+    pub(crate) const END: u32 = 20;
+    /// A trapped instruction.
+    pub(crate) const INSTRUCTION: u32 = 21;
+    /// Asynchronous signals taken at this point.
+    pub(crate) const SIGNALS: u32 = 22;
+    /// Where things lie when the program starts.
+    pub(crate) const LAYOUT: u32 = 23;
+
+    /// Event `what` of call `nr`.
+    #[inline]
+    pub(crate) fn of(nr: u64, what: u32) -> Kind {
+        #[expect(clippy::cast_possible_truncation, reason = "absurd numbers only label reports")]
+        let nr = (nr as u32).min(0xfffff);
+        Kind((nr << 5 | what) + 1)
+    }
+}
+
+/// The agent's state in this replica.
+pub(crate) struct Kernel {
+    pub(crate) replica: Replica<'static, LinuxEnv>,
+    pub(crate) control: &'static Control,
+    pub(crate) report: &'static Report,
+    pub(crate) compare: Compare,
+    /// Only one replica was started: nobody to publish to.
+    pub(crate) alone: bool,
+    pub(crate) strict: bool,
+    pub(crate) brk: Brk,
+    pub(crate) signals: Signals,
+    pub(crate) traps: Traps,
+    pub(crate) rewriter: Rewriter,
+    pub(crate) segments: Segments,
+    pub(crate) buffer: Buffer,
+}
+
+/// The cell of the global state.
+struct Cell(UnsafeCell<MaybeUninit<Kernel>>);
+
+// SAFETY: a replica is one kernel thread.
+unsafe impl Sync for Cell {}
+
+static KERNEL: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()));
+
+/// Sets the state; once per replica, before the program starts.
+pub(crate) fn install(kernel: Kernel) {
+    // SAFETY: a replica is one kernel thread, and nobody holds a reference yet.
+    unsafe { (*KERNEL.0.get()).write(kernel) };
+}
+
+/// The state of this replica.
+///
+/// Called once per entry into the agent. The entries never overlap: system calls come from the
+/// program, and so do the faults that use it (a fault inside the agent either resumes at a guard's
+/// landing or ends the replica, without touching this state).
+pub(crate) fn kernel() -> &'static mut Kernel {
+    // SAFETY: installed before the program starts; exclusive as argued above.
+    unsafe { (*KERNEL.0.get()).assume_init_mut() }
+}
+
+impl Compare {
+    /// From the word in [`Control`].
+    pub(crate) fn from_word(word: u32) -> Self {
+        match word {
+            COMPARE_EVERY => Self::Every,
+            COMPARE_ARGS => Self::Args,
+            _ => Self::Io,
+        }
+    }
+}
+
+/// Adds to a counter that this replica alone writes.
+pub(crate) fn count(cell: &AtomicU64, by: u64) {
+    cell.store(cell.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+}
+
+impl Kernel {
+    /// Adds an event.
+    #[inline]
+    pub(crate) fn event(&mut self, kind: Kind, value: u64) {
+        self.replica.add_event(kind, value);
+    }
+
+    /// Meets the siblings and compares.
+    #[inline]
+    pub(crate) fn rendezvous(&mut self) {
+        if !self.alone
+            && let Err(halt) = self.replica.rendezvous()
+        {
+            self.park(halt);
+        }
+    }
+
+    /// Counts a call for `--stats`.
+    #[inline]
+    pub(crate) fn count_call(&self, class: StatClass) {
+        count(&self.report.calls[class as usize], 1);
+    }
+
+    /// Leaves a note for the supervisor to tell the user.
+    pub(crate) fn note(&self, note: Note, argument: u64) {
+        let index = self.report.note_count.load(Ordering::Relaxed);
+        if let Some(slot) = self.report.notes.get(index as usize) {
+            slot.store(u64::from(note as u32) << 32 | (argument & 0xffff_ffff), Ordering::Relaxed);
+            self.report.note_count.store(index + 1, Ordering::Release);
+            self.notify();
+        }
+    }
+
+    /// Asks for the supervisor's attention.
+    pub(crate) fn notify(&self) {
+        sys::kill(self.control.pid.load(Ordering::Relaxed), SIG_NOTIFY);
+    }
+
+    /// Ends the program in all replicas alike: a vote, then each goes for itself.
+    pub(crate) fn end(&mut self, ending: Ending) -> ! {
+        self.event(kind::of(0, kind::END), u64::from(ending.pack()));
+        self.rendezvous();
+        self.report.ending.store(ending.pack(), Ordering::Relaxed);
+        self.report.phase.store(Phase::Ended as u32, Ordering::Release);
+        sys::exit_group(match ending {
+            Ending::Exit(status) => status,
+            Ending::Signal(signal) => 128 + signal,
+        })
+    }
+
+    /// Stops for good: the protocol has ended this replica or the whole run. The supervisor reads
+    /// the reason from the outbox and reaps.
+    #[cold]
+    pub(crate) fn park(&self, _halt: Halt) -> ! {
+        self.report.phase.store(Phase::Halted as u32, Ordering::Release);
+        self.notify();
+        loop {
+            sys::pause();
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Rewriting of hot system-call sites, so that they enter the agent without a signal.
+//!
+//! A dispatched call costs a signal, more than a microsecond. After a few hits its site is
+//! rewritten with a five-byte `jmp` to a stub nearby, in one of two shapes that compilers and
+//! assemblers emit:
+//!
+//! * *before*: `mov $nr,%eax` (5 bytes) `; syscall`. The `jmp` takes the place of the `mov`;
+//!   the `syscall` stays, and whoever jumps straight to it is dispatched as ever.
+//! * *after*: `syscall; cmp $-4095,%rax` (2 + 6 bytes). The `jmp` takes the place of the
+//!   `syscall`; the stub makes up for the `cmp`.
+//!
+//! Neither touches the red zone. A site stays dispatched if anything that looks like a branch into
+//! the replaced bytes is found: every four bytes of the mapping that could be the displacement of
+//! one count, whatever they really are.
+//!
+//! Not covered: indirect jumps into the middle of the replaced bytes. In *before* that would be
+//! the middle of an instruction; in *after* a jump to the `cmp` itself.
+
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::general::{
+    MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE,
+};
+
+use crate::entry::{entry_address, guarded};
+use crate::kernel::count;
+use crate::loader::{page_down, page_up};
+use crate::{guest, sys};
+
+/// Slots of the hit table (a power of two).
+const SITES: usize = 1024;
+/// Hits after which a site is rewritten.
+const HOT: u32 = 3;
+/// Bytes of one stub.
+const STUB: u64 = 64;
+/// Bytes of one stub area.
+const AREA: u64 = 16 * 1024;
+/// Most stub areas.
+const AREAS: usize = 32;
+/// Most code mappings that are known.
+const CODE: usize = 256;
+/// A displacement must reach the stub and back.
+const REACH: u64 = 0x7fff_0000;
+/// Offset within a stub of the address of the agent's entry.
+const ENTRY_SLOT: u64 = 48;
+/// Offset within a stub of the address to restart the call at.
+const RESTART_SLOT: u64 = 56;
+/// Where an *after* stub goes on when the call is done.
+const AFTER_RETURN: u64 = 13;
+
+/// A half-open range of addresses.
+type Range = core::ops::Range<u64>;
+
+/// One system-call site.
+#[derive(Clone, Copy, Default)]
+struct Site {
+    /// Address after the `syscall` instruction.
+    after: u64,
+    /// Dispatched calls so far; `u32::MAX` means leave alone.
+    hits: u32,
+    /// Where a call from here returns to if not to `after`, because that was overwritten; or 0.
+    resume: u64,
+}
+
+/// Sites, their hits, and where stubs go.
+pub(crate) struct Rewriter {
+    sites: [Site; SITES],
+    /// Known executable mappings.
+    code: [Range; CODE],
+    code_count: usize,
+    /// Start and next free stub of each area.
+    areas: [(u64, u64); AREAS],
+    area_count: usize,
+}
+
+impl Rewriter {
+    pub(crate) const fn new() -> Self {
+        Self {
+            sites: [const { Site { after: 0, hits: 0, resume: 0 } }; SITES],
+            code: [const { 0..0 }; CODE],
+            code_count: 0,
+            areas: [(0, 0); AREAS],
+            area_count: 0,
+        }
+    }
+
+    /// Executable memory was mapped here.
+    pub(crate) fn add_code(&mut self, start: u64, len: u64) {
+        self.forget_code(start, len);
+        if self.code_count < CODE {
+            self.code[self.code_count] = start..start + len;
+            self.code_count += 1;
+        }
+    }
+
+    /// Memory was unmapped, or mapped over, here. Sites in it start anew.
+    pub(crate) fn forget_code(&mut self, start: u64, len: u64) {
+        let gone = start..start.saturating_add(len);
+        let mut i = 0;
+        let mut touched = false;
+        while i < self.code_count {
+            if self.code[i].start < gone.end && gone.start < self.code[i].end {
+                self.code_count -= 1;
+                self.code.swap(i, self.code_count);
+                touched = true;
+            } else {
+                i += 1;
+            }
+        }
+        if touched {
+            for site in &mut self.sites {
+                if gone.contains(&site.after) {
+                    // The slot keeps its address, or later ones would not be found past it.
+                    *site = Site { after: site.after, ..Site::default() };
+                }
+            }
+        }
+    }
+
+    /// A call was dispatched; `after` is the address behind the `syscall` instruction. Returns
+    /// where the call must return to.
+    pub(crate) fn hit(&mut self, after: u64) -> u64 {
+        let Some(site) = self.site(after) else { return after };
+        if site.hits != u32::MAX {
+            site.hits += 1;
+            if site.hits >= HOT {
+                self.heat(after);
+            }
+        }
+        self.translate(after)
+    }
+
+    /// Where to go on instead of `rip`, if a rewritten site has overwritten that place.
+    pub(crate) fn translate(&mut self, rip: u64) -> u64 {
+        match self.find(rip) {
+            Some(slot) if self.sites[slot].after == rip && self.sites[slot].resume != 0 => {
+                self.sites[slot].resume
+            }
+            _ => rip,
+        }
+    }
+
+    /// The site is hot: rewrite it, once and for all.
+    fn heat(&mut self, after: u64) {
+        let resume = self.rewrite(after);
+        if resume.is_some() {
+            count(&crate::kernel::kernel().report.sites, 1);
+        }
+        if let Some(site) = self.site(after) {
+            site.hits = u32::MAX;
+            site.resume = resume.filter(|resume| *resume != after).unwrap_or(0);
+        }
+    }
+
+    /// The slot that holds this site or could.
+    fn find(&self, after: u64) -> Option<usize> {
+        const PROBES: usize = 16;
+        let hash = (after.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize;
+        (0..PROBES)
+            .map(|probe| (hash + probe) % SITES)
+            .find(|slot| self.sites[*slot].after == after || self.sites[*slot].after == 0)
+    }
+
+    /// The site's slot; `None` if the table is full of others.
+    fn site(&mut self, after: u64) -> Option<&mut Site> {
+        let slot = self.find(after)?;
+        self.sites[slot].after = after;
+        Some(&mut self.sites[slot])
+    }
+
+    /// Rewrites a site; returns where its calls return to from now on.
+    fn rewrite(&mut self, after: u64) -> Option<u64> {
+        let code = self.code[..self.code_count].iter().find(|code| code.contains(&after))?.clone();
+        if after < code.start + 16 || after + 16 > code.end {
+            return None;
+        }
+        let around = guest::read::<[u8; 24]>(after - 16).ok()?;
+        if is_before(&around) && !branches_into(&code, after - 6..after - 2) {
+            self.rewrite_before(after, &around)
+        } else if is_after(&around) && !branches_into(&code, after - 1..after + 6) {
+            self.rewrite_after(after, &around)
+        } else {
+            None
+        }
+    }
+
+    fn rewrite_before(&mut self, after: u64, around: &[u8; 24]) -> Option<u64> {
+        let stub = self.allocate(after)?;
+        let start = after - 7;
+        let mut code = Stub::new(stub, start);
+        code.bytes(&around[9..14]);
+        code.load_return(after);
+        code.enter();
+        code.store()?;
+        patch(start, &jump(start, stub))?;
+        Some(after)
+    }
+
+    fn rewrite_after(&mut self, after: u64, around: &[u8; 24]) -> Option<u64> {
+        let stub = self.allocate(after)?;
+        let start = after - 2;
+        let mut code = Stub::new(stub, start);
+        code.load_return(stub + AFTER_RETURN);
+        code.enter();
+        assert_eq!(code.at(), stub + AFTER_RETURN, "the return address of an after stub");
+        code.bytes(&around[16..22]);
+        let back = code.at();
+        code.bytes(&jump(back, after + 6));
+        code.store()?;
+        patch(start, &jump(start, stub))?;
+        Some(stub + AFTER_RETURN)
+    }
+
+    /// Room for a stub within reach of `site`.
+    fn allocate(&mut self, site: u64) -> Option<u64> {
+        for (start, next) in &mut self.areas[..self.area_count] {
+            if start.abs_diff(site) < REACH && *next + STUB <= *start + AREA {
+                *next += STUB;
+                return Some(*next - STUB);
+            }
+        }
+        if self.area_count == AREAS {
+            return None;
+        }
+        let start = map_area(site)?;
+        self.areas[self.area_count] = (start, start + STUB);
+        self.area_count += 1;
+        Some(start)
+    }
+
+    /// Where to resume so that the call which would return to `rip` is made again.
+    pub(crate) fn restart_address(&self, rip: u64) -> u64 {
+        let in_area = |(start, _): &&(u64, u64)| rip >= *start && rip < *start + AREA;
+        match self.areas[..self.area_count].iter().find(in_area) {
+            Some(_) => {
+                let slot = rip - AFTER_RETURN + RESTART_SLOT;
+                guest::read::<u64>(slot).expect("a stub of ours")
+            }
+            None => rip - 2,
+        }
+    }
+}
+
+/// `mov $nr,%eax; syscall` ends at offset 16?
+fn is_before(around: &[u8; 24]) -> bool {
+    let rex = |byte: u8| byte & 0xf0 == 0x40;
+    // `mov $imm32,%eax`, not the tail of a longer move, with a sensible number.
+    around[9] == 0xb8 && !rex(around[8]) && around[12] == 0 && around[13] == 0
+}
+
+/// `syscall; cmp $-4095,%rax` around offset 16?
+fn is_after(around: &[u8; 24]) -> bool {
+    around[16..22] == [0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff]
+}
+
+/// Could anything in `code` be a direct branch to an address in `window`?
+fn branches_into(code: &Range, window: Range) -> bool {
+    let verdict = guarded(|| {
+        let near = long_branch(code, &window) || short_branch(code, &window);
+        i64::from(near)
+    });
+    verdict != 0
+}
+
+/// Any four bytes that, as a displacement, lead into the window.
+fn long_branch(code: &Range, window: &Range) -> bool {
+    let width = (window.end - window.start) as u32;
+    // target = address of the displacement + 4 + displacement
+    let base = (window.start as u32).wrapping_sub(4);
+    (code.start..code.end - 4).any(|at| {
+        // SAFETY: mapped code; a hole faults, which the caller's guard catches.
+        let displacement = unsafe { (at as *const u32).read_unaligned() };
+        displacement.wrapping_add(at as u32).wrapping_sub(base) < width
+    })
+}
+
+/// Any two bytes nearby that, as a short branch, lead into the window.
+fn short_branch(code: &Range, window: &Range) -> bool {
+    let from = window.start.saturating_sub(130).max(code.start);
+    let to = (window.end + 130).min(code.end - 2);
+    (from..to).any(|at| {
+        // SAFETY: mapped code; a hole faults, which the caller's guard catches.
+        let [opcode, displacement] = unsafe { (at as *const [u8; 2]).read_unaligned() };
+        let target = (at + 2).wrapping_add_signed(i64::from(displacement.cast_signed()));
+        matches!(opcode, 0x70..=0x7f | 0xe0..=0xe3 | 0xeb) && window.contains(&target)
+    })
+}
+
+/// Maps a stub area within reach of `site`, below it if possible.
+fn map_area(site: u64) -> Option<u64> {
+    const STEP: u64 = 1 << 20;
+    const TRIES: u64 = 1024;
+    let base = page_down(site);
+    let below = (1..TRIES).filter_map(|i| base.checked_sub(i * STEP));
+    let above = (1..TRIES).filter_map(|i| base.checked_add(i * STEP));
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+    for hint in below.chain(above).filter(|hint| *hint >= STEP) {
+        // SAFETY: a new mapping; it replaces nothing.
+        match unsafe { sys::mmap(hint, AREA, PROT_READ | PROT_EXEC, flags, -1, 0) } {
+            Ok(start) if start == hint => return Some(start),
+            Ok(other) => {
+                // SAFETY: mapped just now: a kernel that took the address for a hint only.
+                let _ = unsafe { sys::munmap(other, AREA) };
+            }
+            Err(_) => {}
+        }
+    }
+    None
+}
+
+/// `jmp rel32` from `at` to `to`.
+fn jump(at: u64, to: u64) -> [u8; 5] {
+    let displacement = to.wrapping_sub(at + 5) as u32;
+    let [a, b, c, d] = displacement.to_le_bytes();
+    [0xe9, a, b, c, d]
+}
+
+/// Overwrites code of the program.
+fn patch(at: u64, bytes: &[u8]) -> Option<()> {
+    let page = page_down(at);
+    let span = page_up(at + bytes.len() as u64) - page;
+    // Executable throughout: the interrupted program's own page may be this one.
+    let open = PROT_READ | PROT_WRITE | PROT_EXEC;
+    // SAFETY: code of the program, which is not running; its protection is restored below.
+    unsafe { sys::mprotect(page, span, open) }.ok()?;
+    let written = guest::copy_out(at, bytes).ok();
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    // SAFETY: as above.
+    unsafe { sys::mprotect(page, span, PROT_READ | PROT_EXEC) }.ok()?;
+    written
+}
+
+/// A stub under construction.
+struct Stub {
+    address: u64,
+    code: [u8; STUB as usize],
+    len: usize,
+}
+
+impl Stub {
+    fn new(address: u64, restart: u64) -> Self {
+        let mut code = [0xcc; STUB as usize];
+        let slot = |offset: u64| offset as usize..offset as usize + 8;
+        code[slot(ENTRY_SLOT)].copy_from_slice(&entry_address().to_le_bytes());
+        code[slot(RESTART_SLOT)].copy_from_slice(&restart.to_le_bytes());
+        Self { address, code, len: 0 }
+    }
+
+    fn at(&self) -> u64 {
+        self.address + self.len as u64
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        assert!(self.len + bytes.len() <= ENTRY_SLOT as usize, "the stub is long enough");
+        self.code[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// `lea target(%rip),%rcx`
+    fn load_return(&mut self, target: u64) {
+        let displacement = (target.wrapping_sub(self.at() + 7) as u32).to_le_bytes();
+        self.bytes(&[0x48, 0x8d, 0x0d]);
+        self.bytes(&displacement);
+    }
+
+    /// `jmp *entry_slot(%rip)`
+    fn enter(&mut self) {
+        let slot = self.address + ENTRY_SLOT;
+        let displacement = (slot.wrapping_sub(self.at() + 6) as u32).to_le_bytes();
+        self.bytes(&[0xff, 0x25]);
+        self.bytes(&displacement);
+    }
+
+    fn store(&self) -> Option<()> {
+        patch(self.address, &self.code)
+    }
+}

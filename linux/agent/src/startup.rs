@@ -1,0 +1,132 @@
+//! The initial stack: what the kernel left for the agent, and what the program will find.
+//!
+//! The kernel lays out `argc`, `argv`, `envp` and the auxiliary vector, with the strings above
+//! them. The agent's own two arguments come first, so the program's strings are already in their
+//! place; only the vectors are built anew, just below.
+
+use linux_raw_sys::auxvec as at;
+
+use crate::loader::Image;
+
+/// The kernel's initial stack, parsed.
+#[derive(Debug)]
+pub(crate) struct InitialStack {
+    start: *const u64,
+    argc: usize,
+    envc: usize,
+    auxc: usize,
+}
+
+/// Number of arguments that are the agent's own: its name and the list of descriptors.
+const OWN_ARGS: usize = 2;
+
+impl InitialStack {
+    /// Parses the stack `exec` set up.
+    ///
+    /// # Safety
+    /// `start` must be the stack pointer at the process's entry point.
+    pub(crate) unsafe fn new(start: *const u64) -> Self {
+        // SAFETY: the kernel's layout: a count, that many pointers, NULL, environment, NULL,
+        // pairs up to AT_NULL.
+        let word = |i: usize| unsafe { start.add(i).read() };
+        let argc = usize::try_from(word(0)).expect("64-bit");
+        let env = argc + 2;
+        let envc = (0..).take_while(|i| word(env + i) != 0).count();
+        let aux = env + envc + 1;
+        let auxc = (0..).take_while(|i| word(aux + 2 * i) != 0).count();
+        assert!(argc > OWN_ARGS, "the supervisor passes descriptors and a program");
+        Self { start, argc, envc, auxc }
+    }
+
+    fn word(&self, index: usize) -> u64 {
+        assert!(index < self.argc + self.envc + 3 + 2 * (self.auxc + 1));
+        // SAFETY: within the vectors counted in `new`.
+        unsafe { self.start.add(index).read() }
+    }
+
+    /// The agent's own argument: the list of descriptors.
+    pub(crate) fn descriptors(&self) -> &'static [u8] {
+        let text = self.word(2) as *const u8;
+        // SAFETY: the kernel terminates argument strings; they stay for the process's life.
+        unsafe { core::ffi::CStr::from_ptr(text.cast()) }.to_bytes()
+    }
+
+    fn aux(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let base = self.argc + self.envc + 3;
+        (0..self.auxc).map(move |i| (self.word(base + 2 * i), self.word(base + 2 * i + 1)))
+    }
+
+    /// A value of the auxiliary vector.
+    pub(crate) fn aux_value(&self, key: u32) -> Option<u64> {
+        self.aux().find(|(k, _)| *k == u64::from(key)).map(|(_, value)| value)
+    }
+
+    /// First and last byte of the program's argument strings (as for `/proc/self/cmdline`).
+    pub(crate) fn argument_strings(&self) -> (u64, u64) {
+        let first = self.word(1 + OWN_ARGS);
+        let end = if self.envc > 0 { self.word(self.argc + 2) } else { first };
+        (first, end)
+    }
+
+    /// Builds the program's vectors below the kernel's and returns its stack pointer.
+    ///
+    /// `exe_string` is the address of the program's path, for `AT_EXECFN`.
+    pub(crate) fn build(&self, image: &Image, exe_string: u64) -> u64 {
+        let words = 1 + (self.argc - OWN_ARGS + 1) + (self.envc + 1) + 2 * (self.auxc + 8);
+        let bottom = (self.start as u64 - 8 * words as u64) & !15;
+        let mut writer = Writer { next: bottom as *mut u64, end: self.start };
+        writer.push((self.argc - OWN_ARGS) as u64);
+        for i in OWN_ARGS..self.argc {
+            writer.push(self.word(1 + i));
+        }
+        writer.push(0);
+        for i in 0..=self.envc {
+            writer.push(self.word(self.argc + 2 + i));
+        }
+        for (key, value) in self.aux() {
+            if let Some(value) = program_aux(key, value, image, exe_string) {
+                writer.push(key);
+                writer.push(value);
+            }
+        }
+        writer.push(0);
+        writer.push(0);
+        bottom
+    }
+}
+
+/// The program's value of one auxiliary entry; `None` to leave it out.
+fn program_aux(key: u64, value: u64, image: &Image, exe_string: u64) -> Option<u64> {
+    // AT_RSEQ_FEATURE_SIZE and AT_RSEQ_ALIGN: rseq is refused, see the system call table.
+    const RSEQ: [u64; 2] = [27, 28];
+    match u32::try_from(key).expect("small keys") {
+        // Without a vDSO the C library makes real calls for the clock, which the agent sees.
+        at::AT_SYSINFO_EHDR => None,
+        _ if RSEQ.contains(&key) => None,
+        at::AT_PHDR => Some(image.phdr),
+        at::AT_PHENT => Some(56),
+        at::AT_PHNUM => Some(image.phnum),
+        at::AT_BASE => Some(image.interpreter_base),
+        at::AT_ENTRY => Some(image.program_entry),
+        at::AT_EXECFN => Some(exe_string),
+        _ => Some(value),
+    }
+}
+
+/// Writes words upwards, never past `end`.
+struct Writer {
+    next: *mut u64,
+    end: *const u64,
+}
+
+impl Writer {
+    fn push(&mut self, word: u64) {
+        assert!(self.next.cast_const() < self.end, "the program's vectors fit");
+        // SAFETY: between the new stack pointer and the kernel's vectors; the stack grows on
+        // touch.
+        unsafe {
+            self.next.write(word);
+            self.next = self.next.add(1);
+        }
+    }
+}

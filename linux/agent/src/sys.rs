@@ -1,0 +1,364 @@
+//! The agent's own system calls, by meaning.
+
+use linux_raw_sys::general as nr;
+use rcoe_linux_sys::{syscall0, syscall1, syscall2, syscall3, syscall4, syscall6};
+
+/// A raw kernel error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) i32);
+
+/// Turns the kernel's word into a value or an error.
+pub(crate) fn check(ret: i64) -> Result<u64, Errno> {
+    match rcoe_linux_sys::errno_of(ret) {
+        Some(errno) => Err(Errno(errno)),
+        None => Ok(ret.cast_unsigned()),
+    }
+}
+
+/// `-errno` as a system call returns it.
+pub(crate) const fn error(errno: u32) -> i64 {
+    -(errno as i64)
+}
+
+/// Maps memory.
+///
+/// # Safety
+/// With `MAP_FIXED` whatever was there is gone; the caller must own that range.
+pub(crate) unsafe fn mmap(
+    addr: u64,
+    len: u64,
+    prot: u32,
+    flags: u32,
+    fd: i32,
+    offset: u64,
+) -> Result<u64, Errno> {
+    let args = [
+        addr,
+        len,
+        u64::from(prot),
+        u64::from(flags),
+        i64::from(fd).cast_unsigned(),
+        offset,
+    ];
+    // SAFETY: forwarded from the caller.
+    check(unsafe { syscall6(u64::from(nr::__NR_mmap), args) })
+}
+
+/// Unmaps memory.
+///
+/// # Safety
+/// Nothing may use the range any more.
+pub(crate) unsafe fn munmap(addr: u64, len: u64) -> Result<(), Errno> {
+    // SAFETY: forwarded from the caller.
+    check(unsafe { syscall2(u64::from(nr::__NR_munmap), addr, len) }).map(drop)
+}
+
+/// Changes the protection of memory.
+///
+/// # Safety
+/// Whoever uses the range must be content with the new protection.
+pub(crate) unsafe fn mprotect(addr: u64, len: u64, prot: u32) -> Result<(), Errno> {
+    // SAFETY: forwarded from the caller.
+    check(unsafe { syscall3(u64::from(nr::__NR_mprotect), addr, len, u64::from(prot)) }).map(drop)
+}
+
+/// Closes a descriptor.
+pub(crate) fn close(fd: i32) {
+    // SAFETY: closing touches no memory. An error leaves nothing to be done.
+    let _ = unsafe { syscall1(u64::from(nr::__NR_close), i64::from(fd).cast_unsigned()) };
+}
+
+/// Opens a file read-only, close-on-exec; `path` ends with NUL.
+pub(crate) fn open_read(path: &[u8]) -> Result<i32, Errno> {
+    assert_eq!(path.last(), Some(&0), "the kernel needs a terminated path");
+    let flags = u64::from(nr::O_RDONLY | nr::O_CLOEXEC);
+    let dir = i64::from(nr::AT_FDCWD).cast_unsigned();
+    // SAFETY: the path is valid and terminated.
+    let fd = unsafe { syscall4(u64::from(nr::__NR_openat), dir, path.as_ptr() as u64, flags, 0) };
+    check(fd).map(|fd| i32::try_from(fd).expect("descriptors are small"))
+}
+
+/// Reads at an offset; returns the bytes read.
+pub(crate) fn pread(fd: i32, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    // SAFETY: the buffer is valid for its length.
+    let read = unsafe {
+        syscall4(
+            u64::from(nr::__NR_pread64),
+            i64::from(fd).cast_unsigned(),
+            buffer.as_mut_ptr() as u64,
+            buffer.len() as u64,
+            offset,
+        )
+    };
+    check(read).map(|read| usize::try_from(read).expect("64-bit"))
+}
+
+/// This process's id in the host.
+pub(crate) fn getpid() -> u32 {
+    // SAFETY: no arguments.
+    let pid = unsafe { syscall0(u64::from(nr::__NR_getpid)) };
+    u32::try_from(pid).expect("process ids are positive")
+}
+
+/// The parent's id in the host.
+pub(crate) fn getppid() -> u32 {
+    // SAFETY: no arguments.
+    let pid = unsafe { syscall0(u64::from(nr::__NR_getppid)) };
+    u32::try_from(pid).expect("process ids are positive")
+}
+
+/// Sends a signal to a process.
+pub(crate) fn kill(pid: u32, signal: u32) {
+    // SAFETY: no memory involved. A vanished receiver is none of ours.
+    let _ = unsafe { syscall2(u64::from(nr::__NR_kill), u64::from(pid), u64::from(signal)) };
+}
+
+/// Ends the process.
+pub(crate) fn exit_group(status: u8) -> ! {
+    loop {
+        // SAFETY: ends everything.
+        unsafe { syscall1(u64::from(nr::__NR_exit_group), u64::from(status)) };
+    }
+}
+
+/// Pins this process to one CPU.
+pub(crate) fn pin(cpu: u32) {
+    let mut mask = [0_u64; 16];
+    if let Some(word) = mask.get_mut(cpu as usize / 64) {
+        *word = 1 << (cpu % 64);
+        let bytes = size_of_val(&mask) as u64;
+        // SAFETY: the mask is valid for `bytes`. Pinning is advice: it may be refused.
+        let _ = unsafe {
+            syscall3(u64::from(nr::__NR_sched_setaffinity), 0, bytes, mask.as_ptr() as u64)
+        };
+    }
+}
+
+/// Gives up the CPU.
+pub(crate) fn sched_yield() {
+    // SAFETY: no arguments.
+    unsafe { syscall0(u64::from(nr::__NR_sched_yield)) };
+}
+
+/// Nanoseconds on a clock.
+pub(crate) fn clock(id: i32) -> Option<u64> {
+    let mut time = [0_i64; 2];
+    let id = i64::from(id).cast_unsigned();
+    // SAFETY: the result buffer is a timespec.
+    let ret =
+        unsafe { syscall2(u64::from(nr::__NR_clock_gettime), id, time.as_mut_ptr() as u64) };
+    check(ret).ok()?;
+    Some(time[0].cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(time[1].cast_unsigned()))
+}
+
+/// CPU time of a process in nanoseconds; `None` if it is gone.
+pub(crate) fn cpu_time(pid: u32) -> Option<u64> {
+    // MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED) of the kernel's posix-timers interface.
+    clock((!pid.cast_signed() << 3) | 2)
+}
+
+/// Monotonic time in nanoseconds.
+pub(crate) fn monotonic() -> u64 {
+    clock(1).expect("CLOCK_MONOTONIC always works")
+}
+
+/// Sleeps while `*word == expected`, at most `timeout_ns`.
+pub(crate) fn futex_wait(word: *const u32, expected: u32, timeout_ns: u64) {
+    let timeout = [timeout_ns / 1_000_000_000, timeout_ns % 1_000_000_000];
+    // SAFETY: the word is in memory shared by the replicas, the timeout is a timespec. Shared
+    // futex: processes, not threads, meet here.
+    let _ = unsafe {
+        syscall4(
+            u64::from(nr::__NR_futex),
+            word as u64,
+            0,
+            u64::from(expected),
+            timeout.as_ptr() as u64,
+        )
+    };
+}
+
+/// Wakes all sleepers on `word`.
+pub(crate) fn futex_wake(word: *const u32) {
+    // SAFETY: waking touches no memory.
+    let _ = unsafe {
+        syscall3(u64::from(nr::__NR_futex), word as u64, 1, u64::from(i32::MAX.cast_unsigned()))
+    };
+}
+
+/// Sleeps until one of the words no longer has its expected value or is woken, at most
+/// `timeout_ns`.
+pub(crate) fn futex_wait_any(words: &[(*const u32, u32)], timeout_ns: u64) {
+    /// `struct futex_waitv` of the kernel.
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Waiter {
+        value: u64,
+        address: u64,
+        flags: u32,
+        reserved: u32,
+    }
+    const SIZE_U32: u32 = 2;
+    let mut waiters = [Waiter::default(); 2];
+    for (waiter, (word, expected)) in waiters.iter_mut().zip(words) {
+        *waiter = Waiter {
+            value: u64::from(*expected),
+            address: *word as u64,
+            flags: SIZE_U32,
+            reserved: 0,
+        };
+    }
+    let end = monotonic() + timeout_ns;
+    let end = [end / 1_000_000_000, end % 1_000_000_000];
+    // SAFETY: waiters and timeout are valid; the words lie in memory the replicas share.
+    let ret = unsafe {
+        rcoe_linux_sys::syscall5(
+            u64::from(nr::__NR_futex_waitv),
+            waiters.as_ptr() as u64,
+            words.len() as u64,
+            0,
+            end.as_ptr() as u64,
+            1,
+        )
+    };
+    if check(ret) == Err(Errno(linux_raw_sys::errno::ENOSYS.cast_signed())) {
+        // Kernels before 5.16: one word, and a short sleep for the other's sake.
+        futex_wait(words[0].0, words[0].1, timeout_ns.min(10_000_000));
+    }
+}
+
+/// Sleeps until a signal ends the process.
+pub(crate) fn pause() {
+    // SAFETY: no arguments.
+    unsafe { syscall0(u64::from(nr::__NR_pause)) };
+}
+
+/// Clones this process as a replica: separate memory, shared descriptors and file system state,
+/// and the same parent. Returns 0 in the new replica.
+pub(crate) fn clone_replica() -> u64 {
+    const SIGCHLD: u64 = 17;
+    let flags = u64::from(nr::CLONE_FILES | nr::CLONE_FS | nr::CLONE_PARENT) | SIGCHLD;
+    // SAFETY: as fork: no stack is given, so the child goes on with a copy of this one.
+    let ret = unsafe { rcoe_linux_sys::syscall5(u64::from(nr::__NR_clone), flags, 0, 0, 0, 0) };
+    check(ret).expect("the host has room for another process")
+}
+
+/// Makes this process die with its parent, which must be `supervisor`.
+pub(crate) fn die_with_supervisor(supervisor: u32) {
+    const SIGKILL: u64 = 9;
+    prctl(linux_raw_sys::prctl::PR_SET_PDEATHSIG, [SIGKILL, 0, 0, 0])
+        .expect("every kernel can do this");
+    if getppid() != supervisor {
+        exit_group(1);
+    }
+}
+
+/// `prctl` with up to four arguments.
+pub(crate) fn prctl(option: u32, args: [u64; 4]) -> Result<u64, Errno> {
+    // SAFETY: every use in the agent passes numbers or pointers that are valid for the option.
+    check(unsafe {
+        rcoe_linux_sys::syscall5(
+            u64::from(nr::__NR_prctl),
+            u64::from(option),
+            args[0],
+            args[1],
+            args[2],
+            args[3],
+        )
+    })
+}
+
+/// Sets the process's short name from a NUL-terminated string.
+pub(crate) fn set_name(name: &[u8]) {
+    assert_eq!(name.last(), Some(&0), "the kernel needs a terminated name");
+    // Only a label: failure does not matter.
+    let _ = prctl(linux_raw_sys::prctl::PR_SET_NAME, [name.as_ptr() as u64, 0, 0, 0]);
+}
+
+/// Tells the kernel where the program's argument strings are. Needs a capability on some kernels;
+/// without it `/proc/self/cmdline` shows the agent's two arguments as well.
+pub(crate) fn set_argument_range(start: u64, end: u64) {
+    use linux_raw_sys::prctl::{PR_SET_MM, PR_SET_MM_ARG_END, PR_SET_MM_ARG_START};
+    let _ = prctl(PR_SET_MM, [u64::from(PR_SET_MM_ARG_START), start, 0, 0]);
+    let _ = prctl(PR_SET_MM, [u64::from(PR_SET_MM_ARG_END), end, 0, 0]);
+}
+
+/// The kernel's `struct sigaction`.
+#[repr(C)]
+struct Action {
+    handler: u64,
+    flags: u64,
+    restorer: u64,
+    mask: u64,
+}
+
+fn set_action(signal: u32, action: &Action) {
+    // SAFETY: a handler of the agent (or SIG_IGN) with the kernel's layout.
+    let ret = unsafe {
+        syscall4(
+            u64::from(nr::__NR_rt_sigaction),
+            u64::from(signal),
+            (&raw const *action) as u64,
+            0,
+            8,
+        )
+    };
+    check(ret).expect("only SIGKILL and SIGSTOP refuse a handler");
+}
+
+/// Installs a handler of the agent, on its signal stack, re-entrant.
+pub(crate) fn install_handler(signal: u32, handler: u64, restorer: u64) {
+    let flags = nr::SA_SIGINFO | nr::SA_ONSTACK | nr::SA_NODEFER | nr::SA_RESTORER;
+    set_action(signal, &Action { handler, flags: u64::from(flags), restorer, mask: 0 });
+}
+
+/// Ignores a signal in this process.
+pub(crate) fn ignore_signal(signal: u32) {
+    set_action(signal, &Action { handler: 1, flags: 0, restorer: 0, mask: 0 });
+}
+
+/// Gives the agent's handlers their stack.
+pub(crate) fn set_signal_stack(base: u64, len: u64) {
+    let stack = [base, 0, len];
+    // SAFETY: memory of the agent's own, used for nothing else.
+    let ret =
+        unsafe { syscall2(u64::from(nr::__NR_sigaltstack), stack.as_ptr() as u64, 0) };
+    check(ret).expect("the stack is large enough");
+}
+
+/// Sets which signals are blocked for this process.
+pub(crate) fn set_signal_mask(blocked: u64) {
+    const SIG_SETMASK: u64 = 2;
+    // SAFETY: the mask is eight bytes.
+    let ret = unsafe {
+        syscall4(
+            u64::from(nr::__NR_rt_sigprocmask),
+            SIG_SETMASK,
+            (&raw const blocked) as u64,
+            0,
+            8,
+        )
+    };
+    check(ret).expect("a valid mask");
+}
+
+/// Turns every system call from outside of this range into SIGSYS.
+pub(crate) fn dispatch_outside(start: u64, len: u64) {
+    const PR_SET_SYSCALL_USER_DISPATCH: u32 = 59;
+    const ON: u64 = 1;
+    prctl(PR_SET_SYSCALL_USER_DISPATCH, [ON, start, len, 0])
+        .expect("Linux 5.11 or later; `rcoe doctor` tells");
+}
+
+/// Lets `cpuid` through, or makes it fault, in this process.
+///
+/// # Errors
+/// The machine cannot make it fault.
+pub(crate) fn set_cpuid(enabled: bool) -> Result<(), Errno> {
+    const ARCH_SET_CPUID: u64 = 0x1012;
+    // SAFETY: changes an attribute of this process only.
+    check(unsafe {
+        syscall2(u64::from(nr::__NR_arch_prctl), ARCH_SET_CPUID, u64::from(enabled))
+    })
+    .map(drop)
+}
