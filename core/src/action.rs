@@ -4,7 +4,8 @@
 //! `handle_action` at the same point of the trace and have seen a flag. The leader waits for the others; who is
 //! behind passes by. The wait is given up when somebody has passed that point: in `handle_action` further on, in a
 //! later rendezvous, or waiting for a record of the leader's. Once all were seen inside, all go through a *ready*
-//! phase from which nobody turns back, so that the first to leave leaves nobody behind.
+//! phase from which nobody turns back unless somebody never became ready, so that the first to leave after
+//! performing leaves nobody behind.
 
 use crate::ReplicaId;
 use crate::guards::Bug;
@@ -17,12 +18,24 @@ use crate::primitive::Ordering;
 pub(crate) struct ActionState {
     /// Actions triggered here and not yet performed.
     triggered: u64,
+    /// Those of them that readiness has taken off the list, until they are performed.
+    ready: u64,
     /// Times that actions were performed.
     performed: u64,
+    /// Events at the last time.
+    pub(crate) performed_at: u64,
     /// Copies of the published words, from which a vote restores them.
     word: u64,
     point: u64,
     seen: [u64; 2],
+}
+
+impl ActionState {
+    /// Times that actions were performed, modulo 2^16.
+    #[expect(clippy::cast_possible_truncation, reason = "that is what is asked for")]
+    pub(crate) const fn performed_low(&self) -> u16 {
+        self.performed as u16
+    }
 }
 
 /// How far a `handle_action` is.
@@ -141,7 +154,7 @@ impl Node {
             }
             Peer::Ahead | Peer::Performed => self.leave_action(ports),
             Peer::Behind if self.alarmed(ports) || Self::missing(call, ports, peer) => {
-                self.leave_or_vote(call, peer, ports)
+                self.leave_or_vote(call, ports)
             }
             Peer::Behind => Step::Pending(Await {
                 peer,
@@ -187,6 +200,7 @@ impl Node {
         };
         let own = port(ports, self.id).outbox;
         let seen = self.actions.seen[self.action_parity()];
+        self.actions.ready = self.actions.triggered & seen;
         self.actions.triggered &= !seen;
         own.triggered
             .store(self.actions.triggered, Ordering::Relaxed);
@@ -209,6 +223,8 @@ impl Node {
                 }
                 Step::Again
             }
+            // It left before it was ready, so nobody has performed: everybody leaves.
+            Peer::Ahead => self.leave_action(ports),
             _ if self.alarmed(ports) || Self::missing(call, ports, peer) => self.enter_vote(call),
             _ => Step::Pending(Await {
                 peer,
@@ -225,25 +241,28 @@ impl Node {
             set | port(ports, peer).outbox.action_seen[parity].load(Ordering::Relaxed)
         });
         self.actions.performed += 1;
+        self.actions.ready = 0;
+        self.actions.performed_at = self.trace.events();
         self.publish_action(OUTSIDE, ports);
         Step::Ready(Done::Actions(set))
     }
 
     fn leave_action(&mut self, ports: &Ports<'_>) -> Step {
+        self.actions.triggered |= core::mem::take(&mut self.actions.ready);
+        port(ports, self.id)
+            .outbox
+            .triggered
+            .store(self.actions.triggered, Ordering::Relaxed);
         self.publish_action(OUTSIDE, ports);
         Step::Ready(Done::Actions(0))
     }
 
-    /// Somebody is missing, or called for a vote. If a voter stands at this very point it is held here; if all
-    /// who stand somewhere stand further on, they are caught up with first.
-    fn leave_or_vote(&mut self, call: &mut Call, peer: ReplicaId, ports: &Ports<'_>) -> Step {
-        let here = |id: ReplicaId| {
-            let outbox = port(ports, id).outbox;
-            let inside = matches!(self.locate(id, ports), Peer::Here | Peer::Ready);
-            inside && outbox.alarm.load(Ordering::Acquire) > self.votes
-        };
-        let voters_here = self.members.without(self.id).iter().any(here);
-        if voters_here || call.overdue.contains(peer) && !self.alarmed(ports) {
+    /// Somebody is missing, or called for a vote. Who stands here for a while only stands anywhere in the others'
+    /// view, so the vote is left to the next rendezvous or record; but not if somebody is ready, for that one
+    /// cannot leave.
+    fn leave_or_vote(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
+        let ready = |id: ReplicaId| matches!(self.locate(id, ports), Peer::Ready);
+        if self.members.without(self.id).iter().any(ready) {
             return self.enter_vote(call);
         }
         self.leave_action(ports)
@@ -259,10 +278,15 @@ impl Node {
         }
     }
 
-    /// After a vote the action starts anew.
-    #[expect(clippy::unused_self, reason = "one shape for all calls")]
-    pub(crate) fn resume_action(&self, call: &mut Call) -> Step {
-        call.task = Task::Action(Stage::Enter);
+    /// After a vote a ready replica looks for readiness again; nobody has turned back from there.
+    pub(crate) fn resume_action(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
+        let Some(first) = self.members.without(self.id).lowest() else {
+            return self.perform(ports);
+        };
+        call.task = Task::Action(match call.task {
+            Task::Action(Stage::Ready(_)) => Stage::Ready(first),
+            _ => Stage::Enter,
+        });
         Step::Again
     }
 }

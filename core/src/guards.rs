@@ -43,6 +43,8 @@ pub enum Bug {
     NoScrub,
     /// The effect word does not say which record it belongs to.
     EffectUntagged,
+    /// Records of a lost primary that nobody took are forgotten.
+    ForgetUnread,
     /// The vote number is not part of what is waited for.
     IgnoreVoteNumber,
     /// An action is performed by the first that sees all inside, without the ready phase.

@@ -5,6 +5,8 @@
 //! ([`crate::Replica`]), the simulator and the model checker all drive the same code, each with its own idea of
 //! time.
 
+use core::fmt;
+
 use crate::action::ActionState;
 use crate::guards::Guards;
 use crate::halt;
@@ -114,6 +116,18 @@ impl Call {
     }
 }
 
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.task)?;
+        if !self.overdue.is_empty() {
+            write!(f, " overdue {:?}", self.overdue)?;
+        }
+        self.vote
+            .as_ref()
+            .map_or(Ok(()), |vote| write!(f, " {vote}"))
+    }
+}
+
 /// Private state of one replica: nothing here is shared.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Node {
@@ -136,6 +150,8 @@ pub struct Node {
     pub(crate) cursor: u64,
     /// The primary may publish up to this position without looking at the followers.
     pub(crate) limit: u64,
+    /// The last primary that was lost, and the position up to which its ring is still the stream.
+    pub(crate) former: Option<(ReplicaId, u64)>,
     pub(crate) effect: u64,
     pub(crate) actions: ActionState,
     pub(crate) halted: Option<Halt>,
@@ -177,6 +193,7 @@ impl Node {
             records: 0,
             cursor: 0,
             limit: own.ring.len() as u64,
+            former: None,
             effect: 0,
             actions: ActionState::default(),
             halted: None,
@@ -197,6 +214,29 @@ impl Node {
     #[inline]
     pub const fn members(&self) -> ReplicaSet {
         self.members
+    }
+
+    /// Is this replica the primary, and has it taken all that a lost primary before it left behind? Only then do
+    /// effects fall to it.
+    #[must_use]
+    #[inline]
+    pub fn is_primary(&self) -> bool {
+        self.primary == self.id && self.source() == self.id
+    }
+
+    /// Whose ring holds the next record.
+    #[inline]
+    pub(crate) fn source(&self) -> ReplicaId {
+        self.holder(self.cursor)
+    }
+
+    /// Whose ring holds the record at `position`, which is not far behind.
+    #[inline]
+    pub(crate) fn holder(&self, position: u64) -> ReplicaId {
+        match self.former {
+            Some((former, until)) if position < until => former,
+            _ => self.primary,
+        }
     }
 
     /// The member that alone has outside effects.

@@ -12,7 +12,7 @@ use crate::{ReplicaId, ReplicaSet, Signature};
 pub const FINGERPRINT: u32 = 0x5243_0001;
 
 /// Words of a [`Snapshot`].
-pub const SNAPSHOT_WORDS: usize = 31;
+pub const SNAPSHOT_WORDS: usize = 33;
 
 /// The protocol words of an outbox as plain numbers (without flight recorder and statistics): for model checkers
 /// and fault injectors. Word order is private but stable within a build.
@@ -28,8 +28,10 @@ pub(crate) struct Ballot {
     pub(crate) signature: SignatureWords,
     /// Stream position at entry.
     pub(crate) cursor: AtomicU64,
-    /// Round, kind of wait, accused members and counted votes: see [`crate::vote`].
+    /// Round, kind of wait, accused members and actions performed: see [`crate::vote`].
     pub(crate) context: AtomicU64,
+    /// Events at which actions were last performed.
+    pub(crate) performed_at: AtomicU64,
 }
 
 /// A signature in shared memory. Not atomic as a whole: readable only once its guard word says so.
@@ -85,9 +87,9 @@ pub struct Outbox {
     pub(crate) ballots: [Ballot; 2],
     pub(crate) effect: AtomicU64,
     pub(crate) membership: AtomicU64,
+    pub(crate) recorder: Recorder,
     pub(crate) records: AtomicU64,
     pub(crate) words: AtomicU64,
-    pub(crate) recorder: Recorder,
 }
 
 #[cfg(not(feature = "shuttle"))]
@@ -232,9 +234,9 @@ impl Outbox {
             13 => Word::Long(&self.action),
             14 => Word::Long(&self.action_point),
             15 | 16 => Word::Long(&self.action_seen[index - 15]),
-            17..=28 => self.ballots[(index - 17) / 6].word_at((index - 17) % 6),
-            29 => Word::Long(&self.effect),
-            30 => Word::Long(&self.membership),
+            17..=30 => self.ballots[(index - 17) / 7].word_at((index - 17) % 7),
+            31 => Word::Long(&self.effect),
+            32 => Word::Long(&self.membership),
             _ => panic!("snapshots have {SNAPSHOT_WORDS} words"),
         }
     }
@@ -247,6 +249,7 @@ impl Ballot {
             signature: SignatureWords::new(),
             cursor: AtomicU64::new(0),
             context: AtomicU64::new(0),
+            performed_at: AtomicU64::new(0),
         }
     }
 
@@ -255,7 +258,8 @@ impl Ballot {
             0 => &self.word,
             1..=3 => &self.signature.0[index - 1],
             4 => &self.cursor,
-            _ => &self.context,
+            5 => &self.context,
+            _ => &self.performed_at,
         })
     }
 }

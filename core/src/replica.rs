@@ -98,11 +98,11 @@ impl<'a, E: Env> Replica<'a, E> {
         self.node.primary()
     }
 
-    /// Is this replica the primary?
+    /// Do effects fall to this replica? A new primary first consumes what the lost one left behind.
     #[must_use]
     #[inline]
     pub fn is_primary(&self) -> bool {
-        self.node.primary() == self.node.id()
+        self.node.is_primary()
     }
 
     /// How often the membership changed.

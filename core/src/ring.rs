@@ -28,8 +28,21 @@ pub struct Port<'a> {
 pub(crate) struct Header {
     pub(crate) len: usize,
     pub(crate) index: u32,
+    /// The record is the result of an effect that must not happen twice.
+    pub(crate) once: bool,
     pub(crate) signature: Signature,
     check: u64,
+}
+
+/// In a header's first word, beside length and index: the effect is not repeatable.
+const ONCE: u64 = 1 << 31;
+
+impl Header {
+    #[inline]
+    fn first_word(&self) -> u64 {
+        let once = if self.once { ONCE } else { 0 };
+        self.len as u64 | once | u64::from(self.index) << 32
+    }
 }
 
 /// Fletcher sums modulo 2^64 over a record: any single flipped bit changes the first.
@@ -86,9 +99,17 @@ impl Port<'_> {
 
     /// Writes a record at `position`; the caller made sure of the room and publishes the new cursor after.
     #[inline]
-    pub(crate) fn write(&self, position: u64, index: u64, signature: Signature, payload: &[u64]) {
+    pub(crate) fn write(
+        &self,
+        position: u64,
+        index: u64,
+        once: bool,
+        signature: Signature,
+        payload: &[u64],
+    ) {
         assert!(payload.len() <= MAX_RECORD && payload.len() + HEADER <= self.ring.len());
-        let len_index = payload.len() as u64 | (index & 0xffff_ffff) << 32;
+        let once = if once { ONCE } else { 0 };
+        let len_index = payload.len() as u64 | once | (index & 0xffff_ffff) << 32;
         let mut check = Check::header(len_index, signature);
         let start = position.wrapping_add(HEADER as u64);
         for (&word, at) in payload.iter().zip(0u64..) {
@@ -114,7 +135,8 @@ impl Port<'_> {
     pub(crate) fn header(&self, position: u64) -> Option<Header> {
         let load = |at: u64| self.cell(position.wrapping_add(at)).load(Ordering::Relaxed);
         let len_index = load(0);
-        let len = usize::try_from(len_index & 0xffff_ffff).ok()?;
+        let len = usize::try_from(len_index & (ONCE - 1)).ok()?;
+        let once = len_index & ONCE != 0;
         let index = (len_index >> 32) as u32;
         let signature = Signature {
             events: load(1),
@@ -124,17 +146,27 @@ impl Port<'_> {
         (len <= MAX_RECORD).then_some(Header {
             len,
             index,
+            once,
             signature,
             check: load(4),
         })
+    }
+
+    /// Does the checksum of the record at `position` hold?
+    #[must_use]
+    pub(crate) fn is_sound(&self, position: u64, header: &Header) -> bool {
+        let mut check = Check::header(header.first_word(), header.signature);
+        for at in HEADER as u64..record_words(header.len) {
+            check = check.add(self.cell(position.wrapping_add(at)).load(Ordering::Relaxed));
+        }
+        check.finish() == header.check
     }
 
     /// Copies the payload of the record at `position` to `out` and says whether the checksum holds.
     #[inline]
     #[must_use]
     pub(crate) fn read(&self, position: u64, header: &Header, out: &mut [u64]) -> bool {
-        let len_index = header.len as u64 | u64::from(header.index) << 32;
-        let mut check = Check::header(len_index, header.signature);
+        let mut check = Check::header(header.first_word(), header.signature);
         let start = position.wrapping_add(HEADER as u64);
         for (slot, at) in out.iter_mut().zip(0u64..) {
             *slot = self.cell(start.wrapping_add(at)).load(Ordering::Relaxed);
@@ -170,7 +202,7 @@ mod tests {
             a: 4,
             b: 5,
         };
-        port.write(13, 7, signature, &[10, 20, 30]);
+        port.write(13, 7, true, signature, &[10, 20, 30]);
         let header = port.header(13).expect("a sane length");
         assert_eq!(
             (header.len, header.index, header.signature),

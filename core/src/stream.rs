@@ -16,7 +16,7 @@ impl Node {
     /// `repeatable`: doing it twice is as good as doing it once.
     #[inline]
     pub fn begin_effect(&mut self, ports: &Ports<'_>, repeatable: bool) {
-        assert!(self.id == self.primary, "only the primary has effects");
+        assert!(self.is_primary(), "only the primary has effects");
         self.effect = effect_word(self.records, repeatable);
         port(ports, self.id)
             .outbox
@@ -24,23 +24,67 @@ impl Node {
             .store(self.effect, Ordering::Release);
     }
 
-    /// Was the lost primary inside an effect, not repeatable, whose record the survivors do not have?
-    pub(crate) fn effect_is_lost(&self, ports: &Ports<'_>, primary: ReplicaId) -> bool {
-        let word = port(ports, primary).outbox.effect.load(Ordering::Acquire);
+    /// May the lost primary have had an effect, not repeatable, whose result the survivors do not have? They have
+    /// or can still take the stream up to `until`.
+    ///
+    /// Either it was inside one, or it published the result in a record that they refused or could not read.
+    pub(crate) fn effect_is_lost(&self, ports: &Ports<'_>, primary: ReplicaId, until: u64) -> bool {
         if self.guards.off(Bug::SkipEffectCheck) {
             return false;
         }
-        // Any other word, even a damaged one, leaves open what was done: but one that speaks of an earlier record
-        // is only the trace of a death between publication and clearing.
-        let before = |index: u64| word == effect_word(index, false);
-        let published = self.records.checked_sub(1).is_some_and(before);
-        let harmless = word == 0 || word == effect_word(self.records, true);
-        let repeatable = self
-            .records
-            .checked_sub(1)
-            .map(|index| effect_word(index, true));
+        let primary = port(ports, primary);
+        let word = primary.outbox.effect.load(Ordering::Acquire);
+        let Some(records) = self.records_until(primary, until) else {
+            return true;
+        };
+        self.inside_effect(word, records) || self.unread_effects(primary, until)
+    }
+
+    /// How many records there are up to position `until`, counted over those that this replica has yet to take.
+    fn records_until(&self, primary: &Port<'_>, until: u64) -> Option<u64> {
+        let mut position = self.cursor;
+        let mut records = self.records;
+        assert!(
+            until.wrapping_sub(position) <= primary.ring.len() as u64,
+            "survivors are close"
+        );
+        while position < until {
+            position += record_words(primary.header(position)?.len);
+            records += 1;
+        }
+        (position == until).then_some(records)
+    }
+
+    /// Any word but the known harmless ones, even a damaged one, leaves open what was done. One that speaks of a
+    /// record which the survivors have is only the trace of a death between publication and clearing.
+    fn inside_effect(&self, word: u64, records: u64) -> bool {
+        let repeatable = word == effect_word(records, true);
+        let published = records.checked_sub(1).is_some_and(|index| {
+            word == effect_word(index, false) || word == effect_word(index, true)
+        });
         let stale = published && !self.guards.off(Bug::EffectUntagged);
-        !(harmless || stale || repeatable == Some(word))
+        !(word == 0 || repeatable || stale)
+    }
+
+    /// Is there, among the records that no survivor took, one that must not be made again?
+    fn unread_effects(&self, primary: &Port<'_>, until: u64) -> bool {
+        let end = primary.outbox.cursor.load(Ordering::Acquire);
+        let mut left = end.wrapping_sub(until);
+        if left > primary.ring.len() as u64 || self.guards.off(Bug::ForgetUnread) {
+            // Never written by a healthy cursor: the stream itself is what is damaged, and the effect word
+            // decides.
+            return false;
+        }
+        while left > 0 {
+            let Some(header) = primary.header(end.wrapping_sub(left)) else {
+                return true;
+            };
+            if header.once || record_words(header.len) > left {
+                return true;
+            }
+            left -= record_words(header.len);
+        }
+        false
     }
 
     #[inline]
@@ -51,7 +95,7 @@ impl Node {
         next: Option<ReplicaId>,
         ports: &Ports<'_>,
     ) -> Step {
-        assert!(self.id == self.primary, "only the primary publishes");
+        assert!(self.is_primary(), "only the primary publishes");
         let len = port(ports, self.id).ring.len() as u64;
         assert!(words <= len, "a record fits into the ring");
         let end = self.cursor + words;
@@ -121,7 +165,14 @@ impl Node {
                 end <= self.limit || self.guards.off(Bug::NoRingCheck),
                 "room comes first"
             );
-            own.write(self.cursor, self.records, self.trace.signature(), payload);
+            let once = self.effect == effect_word(self.records, false);
+            own.write(
+                self.cursor,
+                self.records,
+                once,
+                self.trace.signature(),
+                payload,
+            );
             self.cursor = end;
             own.outbox.cursor.store(end, Ordering::Release);
             self.publish_bell(ports);
@@ -142,34 +193,44 @@ impl Node {
         ports: &Ports<'_>,
         out: &mut [u64],
     ) -> Step {
-        if self.id == self.primary {
+        let source = self.source();
+        if source == self.id {
             return Step::Ready(Done::TakeOver);
         }
-        let primary = port(ports, self.primary);
-        let bell = primary.outbox.bell();
+        let outbox = port(ports, source).outbox;
+        let bell = outbox.bell();
         // What the primary said of itself is read before how far it got, so that nothing is left behind.
-        let voting = primary.outbox.alarm.load(Ordering::Acquire) > self.votes;
-        let leaving = voting || Self::missing(call, ports, self.primary);
-        let available = primary
-            .outbox
-            .cursor
-            .load(Ordering::Acquire)
-            .wrapping_sub(self.cursor);
+        let voting = outbox.alarm.load(Ordering::Acquire) > self.votes;
+        let leaving = voting || Self::missing(call, ports, source);
+        let available = self.available(outbox.cursor.load(Ordering::Acquire));
         if self.guards.off(Bug::NoDrain) && self.alarmed(ports) {
             return self.enter_vote(call);
         }
         if available != 0 {
             return self.consume_record(call, ports, available, out);
         }
-        if leaving && !self.guards.off(Bug::SkipAlarmCheck) || call.overdue.contains(self.primary) {
+        if leaving && !self.guards.off(Bug::SkipAlarmCheck) || call.overdue.contains(source) {
             return self.enter_vote(call);
         }
-        self.release_leader(self.primary, ports);
+        self.release_leader(source, ports);
         Step::Pending(Await {
-            peer: self.primary,
+            peer: source,
             bell,
             reason: WaitFor::Record,
         })
+    }
+
+    /// Words of the stream that wait for this follower when its source has got to `position`. A new primary may
+    /// itself have yet to take what the lost one left, and so be behind.
+    #[inline]
+    fn available(&self, position: u64) -> u64 {
+        let available = position.wrapping_sub(self.cursor);
+        let behind = self.former.is_some_and(|(_, until)| position < until);
+        if behind && self.source() == self.primary {
+            0
+        } else {
+            available
+        }
     }
 
     #[inline]
@@ -180,8 +241,8 @@ impl Node {
         available: u64,
         out: &mut [u64],
     ) -> Step {
-        let primary = port(ports, self.primary);
-        match self.verified(primary, available, out) {
+        let source = self.source();
+        match self.verified(port(ports, source), available, out) {
             Verified::Record(len) => {
                 self.cursor += record_words(len);
                 self.records += 1;
@@ -192,7 +253,7 @@ impl Node {
             }
             Verified::Diverged => self.enter_vote(call),
             Verified::Damaged => {
-                call.accused = call.accused.with(self.primary);
+                call.accused = call.accused.with(source);
                 self.enter_vote(call)
             }
         }
@@ -240,17 +301,18 @@ impl Node {
         cursor: u64,
         signature: crate::Signature,
     ) -> bool {
-        let primary = port(ports, self.primary);
+        let primary = port(ports, self.holder(cursor));
         let available = primary
             .outbox
             .cursor
             .load(Ordering::Acquire)
             .wrapping_sub(cursor);
         let possible = available >= HEADER as u64 && available <= primary.ring.len() as u64;
+        // A damaged record vouches for nobody: who stands before it cannot catch up.
         possible
-            && primary
-                .header(cursor)
-                .is_some_and(|header| header.signature == signature)
+            && primary.header(cursor).is_some_and(|header| {
+                header.signature == signature && primary.is_sound(cursor, &header)
+            })
     }
 }
 

@@ -13,7 +13,10 @@
 //!    confirm is done. The membership is the rest; the lowest living id is the primary.
 //!
 //! A replica that voted at an earlier point of the same trace is *lagging*, not faulty: it gave up waiting for
-//! somebody who then came. Then nobody is removed, and all take up their waits again; the one behind catches up.
+//! somebody who then came. It counts with those ahead; afterwards all take up their waits again, and the one
+//! behind catches up, if need be from the ring of a primary that was removed.
+
+use core::fmt;
 
 use crate::guards::Bug;
 use crate::halt::{Cause, Halt};
@@ -68,6 +71,9 @@ struct Entry {
     round: u64,
     at: At,
     accused: ReplicaSet,
+    /// Times that actions were performed, modulo 2^16, and events at the last time.
+    performed: u16,
+    performed_at: u64,
     slots: [Signature; 2],
 }
 
@@ -99,9 +105,35 @@ impl BallotWord {
     }
 }
 
+impl fmt::Display for Vote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "vote {:?} absent {:?} faulty {:?}",
+            self.stage, self.absent, self.faulty
+        )?;
+        for (number, entry) in self.entries.iter().enumerate() {
+            if let Some(Entry {
+                signature,
+                cursor,
+                round,
+                at,
+                ..
+            }) = entry
+            {
+                let events = signature.events;
+                write!(f, " R{number}:{events}/{:04x}", signature.a & 0xffff)?;
+                write!(f, "@{cursor},{round},{at:?}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Entry {
     fn context(&self) -> u64 {
-        self.round << 16 | u64::from(self.accused.bits()) << 8 | self.at as u64
+        let low = u64::from(self.performed) << 16 | u64::from(self.accused.bits()) << 8;
+        self.round << 32 | low | self.at as u64
     }
 
     /// Reads a member's entry; `None` if it is none.
@@ -109,11 +141,11 @@ impl Entry {
         let outbox = port(ports, peer).outbox;
         let ballot = &outbox.ballots[parity];
         let context = ballot.context.load(Ordering::Relaxed);
-        let [at, accused, ..] = context.to_le_bytes();
+        let [at, accused, low, high, ..] = context.to_le_bytes();
         Some(Self {
             signature: ballot.signature.load(),
             cursor: ballot.cursor.load(Ordering::Relaxed),
-            round: context >> 16,
+            round: context >> 32,
             at: match at {
                 1 => At::Rendezvous,
                 2 => At::Stream,
@@ -121,6 +153,8 @@ impl Entry {
                 _ => return None,
             },
             accused: ReplicaSet::from_bits(accused),
+            performed: u16::from_le_bytes([low, high]),
+            performed_at: ballot.performed_at.load(Ordering::Relaxed),
             slots: [outbox.slots[0].load(), outbox.slots[1].load()],
         })
     }
@@ -180,15 +214,20 @@ impl Node {
         let entry = Entry {
             signature: self.trace.signature(),
             cursor: self.cursor,
-            round: self.round,
+            round: self.round & 0xffff_ffff,
             at,
             accused: call.accused,
+            performed: self.actions.performed_low(),
+            performed_at: self.actions.performed_at,
             slots: self.slots,
         };
         let ballot = &own.ballots[self.parity()];
         ballot.signature.store(entry.signature);
         ballot.cursor.store(entry.cursor, Ordering::Relaxed);
         ballot.context.store(entry.context(), Ordering::Relaxed);
+        ballot
+            .performed_at
+            .store(entry.performed_at, Ordering::Relaxed);
         vote.entries[self.id.index()] = Some(entry);
         call.overdue = ReplicaSet::empty();
         self.publish_phase(vote, 1, ports);
@@ -281,10 +320,6 @@ impl Node {
             );
         }
         vote.faulty = outside.union(self.condemned(vote));
-        if !vote.faulty.is_empty() && Self::lagging(vote, best) {
-            vote.faulty = ReplicaSet::empty();
-            vote.absent = ReplicaSet::empty();
-        }
         if vote.faulty.contains(self.id) {
             return self.halt(ports, Halt::Convicted, vote.faulty);
         }
@@ -312,7 +347,8 @@ impl Node {
 
     /// Did `behind` join at a point that `ahead` passed with the same signature?
     fn lags(&self, behind: &Entry, ahead: &Entry, ports: &Ports<'_>) -> bool {
-        if self.guards.off(Bug::NoLag) || ahead.signature.events < behind.signature.events {
+        let before = ahead.signature.events >= behind.signature.events;
+        if !before || self.guards.off(Bug::NoLag) {
             return false;
         }
         match behind.at {
@@ -324,17 +360,11 @@ impl Node {
             At::Stream => {
                 ahead.cursor > behind.cursor && self.vouched(ports, behind.cursor, behind.signature)
             }
-            At::Action => false,
+            At::Action => {
+                ahead.performed == behind.performed.wrapping_add(1)
+                    && ahead.performed_at == behind.signature.events
+            }
         }
-    }
-
-    /// Is a member of the majority behind another? Then it must catch up before anybody is removed.
-    fn lagging(vote: &Vote, group: ReplicaSet) -> bool {
-        let mut entries = group
-            .iter()
-            .filter_map(|peer| vote.entries[peer.index()].as_ref());
-        let first = entries.next();
-        entries.any(|entry| first.is_some_and(|first| !entry.equals(first)))
     }
 
     /// Members in whose outbox a majority found what no healthy replica writes.
@@ -519,13 +549,27 @@ impl Node {
         own.membership.store(self.membership(), Ordering::Release);
         let lost = self.primary;
         if vote.faulty.contains(lost) {
-            if self.effect_is_lost(ports, lost) {
+            let until = self.furthest(vote);
+            if self.effect_is_lost(ports, lost, until) {
                 return self.halt(ports, Halt::LostEffect, vote.faulty);
             }
+            self.former = Some((lost, until));
             self.primary = self.members.lowest().unwrap_or(self.id);
             self.limit = self.cursor;
         }
-        self.resume(call)
+        self.resume(call, ports)
+    }
+
+    /// The position in the stream that some survivor has reached, and to which all will follow it.
+    fn furthest(&self, vote: &Vote) -> u64 {
+        let entries = self
+            .members
+            .iter()
+            .filter_map(|peer| vote.entries[peer.index()].as_ref());
+        entries
+            .map(|entry| entry.cursor)
+            .max()
+            .unwrap_or(self.cursor)
     }
 
     /// A vote that found nobody: fine a few times, a livelock if it goes on.
@@ -540,10 +584,10 @@ impl Node {
         if self.spurious.0 > SPURIOUS_LIMIT {
             return self.halt(ports, Halt::FailStop(Cause::Livelock), ReplicaSet::empty());
         }
-        self.resume(call)
+        self.resume(call, ports)
     }
 
-    fn resume(&self, call: &mut Call) -> Step {
+    fn resume(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
         match call.task {
             Task::Rendezvous(_) => self.inspect_first(call),
             Task::Room { words, .. } => {
@@ -551,7 +595,7 @@ impl Node {
                 Step::Again
             }
             Task::Consume => Step::Again,
-            Task::Action(_) => self.resume_action(call),
+            Task::Action(_) => self.resume_action(call, ports),
         }
     }
 }

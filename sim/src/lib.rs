@@ -1,0 +1,20 @@
+//! Simulation and model checking of the replication protocol, over the very step machines that replicas run.
+//!
+//! * [`random`]: one seed gives program, schedule and fault of one run; checkers look after every step.
+//! * [`model`]: all schedules of a short program with one fault at any step, each state visited once.
+//! * `tests/schedules.rs`: the same code on shuttle's atomics, for what a step's granularity hides.
+//! * `tests/planted.rs`: each guard of the protocol taken away in turn; one of the above must notice.
+//!
+//! Not covered: two faults at once, memory orders weaker than sequential consistency, and everything a sphere adds.
+
+#![forbid(unsafe_code)]
+#![cfg(not(feature = "shuttle"))]
+
+pub mod check;
+pub mod fault;
+pub mod group;
+pub mod model;
+pub mod process;
+pub mod program;
+pub mod random;
+pub mod rng;

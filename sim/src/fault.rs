@@ -1,0 +1,131 @@
+//! Faults: what goes wrong in one replica, once.
+
+use rcoe_core::SNAPSHOT_WORDS;
+
+use crate::group::Group;
+use crate::process::Stage;
+use crate::program::Op;
+use crate::rng::Rng;
+
+/// One fault.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Fault {
+    /// One bit of the running signature flips.
+    FlipTrace(u32),
+    /// One bit of the program's data flips.
+    FlipData(u32),
+    /// The program skips an operation.
+    Skip,
+    /// One word of the replica's own outbox is overwritten.
+    Garble {
+        /// Which, in snapshot order.
+        word: usize,
+        /// By what.
+        value: u64,
+    },
+    /// One bit of the replica's own ring flips.
+    FlipRing {
+        /// Which word.
+        word: usize,
+        /// Which bit.
+        bit: u32,
+    },
+    /// It stops for ever.
+    Die,
+    /// It stops for a while.
+    Slow,
+}
+
+impl Fault {
+    /// A random fault.
+    #[must_use]
+    pub fn random(rng: &mut Rng) -> Self {
+        let bit = u32::try_from(rng.below(64)).expect("below 64");
+        match rng.below(16) {
+            0..=2 => Self::FlipTrace(bit),
+            3..=4 => Self::FlipData(bit),
+            5 => Self::Skip,
+            6..=8 => Self::Garble {
+                word: rng.index(SNAPSHOT_WORDS),
+                value: garbage(rng),
+            },
+            9 => Self::FlipRing {
+                word: rng.index(64),
+                bit,
+            },
+            10..=12 => Self::Die,
+            _ => Self::Slow,
+        }
+    }
+
+    /// Whether the last comparison is sure to find the fault. Data that is not used any more is not activated.
+    #[must_use]
+    pub const fn must_show(self) -> bool {
+        matches!(self, Self::FlipTrace(_) | Self::Skip)
+    }
+
+    /// Whether the fault hits only what the replica tells others.
+    #[must_use]
+    pub const fn garbles(self) -> bool {
+        matches!(self, Self::Garble { .. } | Self::FlipRing { .. })
+    }
+
+    /// Applies the fault; false if it makes no sense there, so that it is to be tried again later.
+    ///
+    /// Data that flips between the vote on an output and the effect goes out wrong: no protocol above the device
+    /// sees it. That window is left out here and named in the specification.
+    #[must_use]
+    pub fn strike(self, group: &mut Group, victim: usize) -> bool {
+        let program = group.program.clone();
+        let process = &mut group.processes[victim];
+        if !process.runs(program.len()) {
+            return false;
+        }
+        let op = program[process.at];
+        let voted = matches!(op, Op::Output { .. }) && process.stage != Stage::Start;
+        let compared = process.at + 1 == program.len() && process.stage != Stage::Start;
+        match self {
+            Self::FlipTrace(_) if compared => return false,
+            Self::FlipTrace(bit) => process.node.flip_trace(bit),
+            Self::FlipData(_) if voted => return false,
+            Self::FlipData(bit) => process.accumulator ^= 1 << bit,
+            Self::Skip => {
+                let last = process.at + 1 >= program.len();
+                if process.stage != Stage::Start || last || op == Op::Act {
+                    return false;
+                }
+                process.at += 1;
+            }
+            Self::Garble { word, value } => group.shared[victim].snapshot[word] = fit(word, value),
+            Self::FlipRing { word, bit } => {
+                let ring = &mut group.shared[victim].ring;
+                let at = word % ring.len();
+                ring[at] ^= 1 << bit;
+            }
+            Self::Die => process.alive = false,
+            Self::Slow => process.slow = true,
+        }
+        true
+    }
+}
+
+/// Alarm, doorbell and sleepers have half the width.
+const fn fit(word: usize, value: u64) -> u64 {
+    if matches!(word, 7 | 8 | 11) {
+        value & 0xffff_ffff
+    } else {
+        value
+    }
+}
+
+/// A word as wild stores and stuck bits leave it: any, or close to what belongs there.
+fn garbage(rng: &mut Rng) -> u64 {
+    match rng.below(6) {
+        0 => 0,
+        1 => u64::MAX,
+        2 => rng.below(16),
+        3 => 1 << rng.below(64),
+        4 => 1 << 32 | rng.below(4) << 16 | rng.below(1 << 16),
+        _ => rng.draw(),
+    }
+}

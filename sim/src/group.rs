@@ -1,0 +1,169 @@
+//! A whole group as a value: processes, their shared memory as plain words, and the world.
+//!
+//! Shared memory lives in real outboxes only while a step runs; see [`Arena`]. So a state can be cloned, hashed
+//! and compared.
+
+use rcoe_core::primitive::{AtomicU64, Ordering};
+use rcoe_core::{
+    Guards, MAX_REPLICAS, Node, Outbox, Port, Ports, ReplicaId, ReplicaSet, SNAPSHOT_WORDS,
+    Snapshot,
+};
+
+use crate::process::{Outcome, Process, World};
+use crate::program::Op;
+
+/// Words of each ring: two records of one word fit, so that runs meet the full ring.
+pub const RING: usize = 16;
+
+/// What a replica published, as plain words.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Shared {
+    /// The outbox.
+    pub snapshot: Snapshot,
+    /// The results ring.
+    pub ring: [u64; RING],
+}
+
+/// State of a group.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Group {
+    /// What all of them run.
+    pub program: std::rc::Rc<[Op]>,
+    /// Private states.
+    pub processes: Vec<Process>,
+    /// Published states.
+    pub shared: Vec<Shared>,
+    /// The surroundings.
+    pub world: World,
+    /// Actions that may still be triggered.
+    pub triggers: u8,
+}
+
+impl Group {
+    /// A group of `n` at the start of `program`.
+    #[must_use]
+    pub fn new(n: usize, program: &[Op], guards: Guards) -> Self {
+        let arena = Arena::new();
+        let fresh = Shared {
+            snapshot: [0; SNAPSHOT_WORDS],
+            ring: [0; RING],
+        };
+        let mut group = Self {
+            program: program.into(),
+            processes: Vec::new(),
+            shared: vec![fresh; n],
+            world: World::default(),
+            triggers: 0,
+        };
+        arena.load(&group);
+        let ports = arena.ports(n);
+        for id in ReplicaSet::all(n) {
+            let node = Node::new(id, ReplicaSet::all(n), &ports);
+            group.processes.push(Process::new(guarded(node, guards)));
+        }
+        for index in 0..n {
+            arena.save(&mut group, index);
+        }
+        group
+    }
+
+    /// Lets process `index` step.
+    pub fn step(&mut self, arena: &mut Arena, index: usize) -> Outcome {
+        arena.load(self);
+        let ports = arena.ports(self.processes.len());
+        let outcome = self.processes[index].step(&self.program, &ports, &mut self.world);
+        let _ = self.processes[index].node.take_wake();
+        arena.save(self, index);
+        for id in self.world.excluded {
+            self.processes[id.index()].alive = false;
+        }
+        outcome
+    }
+
+    /// Process `index` flags an action.
+    pub fn trigger(&mut self, arena: &mut Arena, index: usize) {
+        arena.load(self);
+        let ports = arena.ports(self.processes.len());
+        self.triggers -= 1;
+        self.processes[index].node.trigger_action(&ports, 1);
+        let _ = self.processes[index].node.take_wake();
+        arena.save(self, index);
+    }
+
+    /// Tells process `index` that `peer` is overdue.
+    pub fn overdue(&mut self, index: usize, peer: ReplicaId) {
+        if let Some(call) = &mut self.processes[index].call {
+            call.overdue(peer);
+        }
+    }
+
+    /// Can process `index` still step?
+    #[must_use]
+    pub fn runs(&self, index: usize) -> bool {
+        self.processes[index].runs(self.program.len())
+    }
+}
+
+#[cfg(feature = "planted")]
+const fn guarded(mut node: Node, guards: Guards) -> Node {
+    node.set_guards(guards);
+    node
+}
+
+#[cfg(not(feature = "planted"))]
+const fn guarded(node: Node, _guards: Guards) -> Node {
+    node
+}
+
+/// Real outboxes and rings, into which a state is loaded for a step.
+#[derive(Debug)]
+pub struct Arena {
+    outboxes: [Outbox; MAX_REPLICAS],
+    rings: [[AtomicU64; RING]; MAX_REPLICAS],
+}
+
+impl Arena {
+    /// An arena; one serves any number of groups in turn.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            outboxes: [const { Outbox::new() }; MAX_REPLICAS],
+            rings: [const { [const { AtomicU64::new(0) }; RING] }; MAX_REPLICAS],
+        }
+    }
+
+    fn load(&self, group: &Group) {
+        for (index, shared) in group.shared.iter().enumerate() {
+            self.outboxes[index].restore(&shared.snapshot);
+            for (cell, &word) in self.rings[index].iter().zip(&shared.ring) {
+                cell.store(word, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Only the process that stepped wrote, and only its own.
+    fn save(&self, group: &mut Group, index: usize) {
+        let shared = &mut group.shared[index];
+        shared.snapshot = self.outboxes[index].snapshot();
+        for (word, cell) in shared.ring.iter_mut().zip(&self.rings[index]) {
+            *word = cell.load(Ordering::Relaxed);
+        }
+    }
+
+    fn ports(&self, n: usize) -> Ports<'_> {
+        let mut ports = [None; MAX_REPLICAS];
+        for (index, port) in ports.iter_mut().enumerate().take(n) {
+            *port = Some(Port {
+                outbox: &self.outboxes[index],
+                ring: &self.rings[index],
+            });
+        }
+        ports
+    }
+}
+
+impl Default for Arena {
+    fn default() -> Self {
+        Self::new()
+    }
+}

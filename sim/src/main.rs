@@ -1,0 +1,81 @@
+//! `rcoe-sim`: runs seeds and prints those that fail with the command that replays them.
+
+#![forbid(unsafe_code)]
+
+#[cfg(not(feature = "shuttle"))]
+fn main() -> std::process::ExitCode {
+    cli::main()
+}
+
+#[cfg(feature = "shuttle")]
+fn main() {
+    println!("built for tests/schedules.rs; build without feature shuttle to simulate");
+}
+
+#[cfg(not(feature = "shuttle"))]
+mod cli {
+    use std::process::ExitCode;
+    use std::time::Instant;
+
+    use clap::Parser;
+    use rcoe_core::Guards;
+    use rcoe_sim::random::{Failure, simulate};
+
+    /// Simulates replicated runs, each a function of its seed.
+    #[derive(Parser, Debug)]
+    #[command(version)]
+    struct Args {
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// How many seeds to run from there.
+        #[arg(long, default_value_t = 1)]
+        count: u64,
+        /// Number of replicas; without it the seed decides.
+        #[arg(long, value_parser = clap::value_parser!(u64).range(2..=8))]
+        n: Option<u64>,
+        /// Print every step.
+        #[arg(long)]
+        trace: bool,
+    }
+
+    pub(crate) fn main() -> ExitCode {
+        let args = Args::parse();
+        let n = args.n.map(|n| usize::try_from(n).expect("at most 8"));
+        let start = Instant::now();
+        let (mut failures, mut steps, mut noticed) = (0u64, 0, 0u64);
+        for seed in args.seed..args.seed.saturating_add(args.count) {
+            match simulate(seed, n, Guards::ON, args.trace) {
+                Ok(summary) => {
+                    steps += summary.steps;
+                    noticed += u64::from(summary.noticed);
+                }
+                Err(failure) => {
+                    failures += 1;
+                    report(seed, n, &failure);
+                }
+            }
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        println!(
+            "seeds {}..{}: {failures} failed, {noticed} with a verdict or a stop, {steps} steps, {seconds:.2} s",
+            args.seed,
+            args.seed.saturating_add(args.count)
+        );
+        if failures == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+
+    fn report(seed: u64, n: Option<usize>, failure: &Failure) {
+        let n = n.map_or(String::new(), |n| format!(" --n {n}"));
+        println!(
+            "seed {seed} fails at step {}: {}",
+            failure.step, failure.what
+        );
+        println!("  fault: {:?}", failure.fault);
+        println!("  replay: cargo run -p rcoe-sim -- --seed {seed}{n} --trace");
+    }
+}

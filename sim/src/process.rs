@@ -1,0 +1,244 @@
+//! One replica that runs a program: private state only, advanced one shared access at a time.
+
+use rcoe_core::{Await, Call, Done, Halt, Kind, Node, Ports, ReplicaSet, Step};
+
+use crate::program::{Op, absorb, answer};
+
+const COMPUTE: Kind = Kind(1);
+const INPUT: Kind = Kind(2);
+const OUTPUT: Kind = Kind(3);
+const COMPARE: Kind = Kind(4);
+const RESULT: Kind = Kind(5);
+const ACTION: Kind = Kind(6);
+
+/// The surroundings of a group: what went out and who was shut out.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct World {
+    /// Outputs in the order in which they happened: operation and value.
+    pub outputs: Vec<(usize, u64)>,
+    /// Operations that read from the world, in order.
+    pub inputs: Vec<usize>,
+    /// Replicas that the group excluded.
+    pub excluded: ReplicaSet,
+}
+
+/// Where in an operation a process is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Stage {
+    /// At its start.
+    Start,
+    /// In a call of the protocol.
+    Called,
+    /// Primary: about to announce an effect.
+    Announce,
+    /// Primary: about to have it.
+    Perform,
+    /// Primary: about to publish the result.
+    Commit,
+}
+
+/// A replica and its program counter.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Process {
+    /// The protocol's private state.
+    pub node: Node,
+    /// Next operation.
+    pub at: usize,
+    /// How far in it.
+    pub stage: Stage,
+    /// The protocol call in progress.
+    pub call: Option<Call>,
+    /// The program's whole state.
+    pub accumulator: u64,
+    /// Result of an effect that is not yet published.
+    pub result: u64,
+    /// False once it died or was shut out.
+    pub alive: bool,
+    /// Stopped for the time being.
+    pub slow: bool,
+}
+
+/// What a step of a process was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It got on.
+    Progress,
+    /// It waits.
+    Waiting(Await),
+    /// It will never step again: finished, halted or dead.
+    Over,
+}
+
+impl Process {
+    /// A process at the start of its program.
+    #[must_use]
+    pub const fn new(node: Node) -> Self {
+        Self {
+            node,
+            at: 0,
+            stage: Stage::Start,
+            call: None,
+            accumulator: 0,
+            result: 0,
+            alive: true,
+            slow: false,
+        }
+    }
+
+    /// Why it stopped.
+    #[must_use]
+    pub const fn halt(&self) -> Option<Halt> {
+        self.node.halted()
+    }
+
+    /// Did it run to the end of a program of this length?
+    #[must_use]
+    pub const fn finished(&self, len: usize) -> bool {
+        self.at >= len
+    }
+
+    /// Can it still step?
+    #[must_use]
+    pub const fn runs(&self, len: usize) -> bool {
+        self.alive && self.halt().is_none() && !self.finished(len)
+    }
+
+    /// One step.
+    pub fn step(&mut self, program: &[Op], ports: &Ports<'_>, world: &mut World) -> Outcome {
+        if !self.runs(program.len()) {
+            return Outcome::Over;
+        }
+        match self.call.take() {
+            Some(call) => self.step_call(call, program, ports, world),
+            None => self.step_program(program, ports, world),
+        }
+    }
+
+    fn step_call(
+        &mut self,
+        mut call: Call,
+        program: &[Op],
+        ports: &Ports<'_>,
+        world: &mut World,
+    ) -> Outcome {
+        let mut out = [0];
+        let step = self.node.step(&mut call, ports, &mut out);
+        match step {
+            Step::Again => self.call = Some(call),
+            Step::Pending(what) => {
+                self.call = Some(call);
+                return Outcome::Waiting(what);
+            }
+            Step::Exclude(gone) => {
+                world.excluded = world.excluded.union(gone);
+                self.call = Some(call);
+            }
+            Step::Halted(_) => return Outcome::Over,
+            Step::Ready(done) => self.complete(done, out[0], program[self.at], ports),
+        }
+        Outcome::Progress
+    }
+
+    /// A protocol call is over: on with the operation.
+    fn complete(&mut self, done: Done, record: u64, op: Op, ports: &Ports<'_>) {
+        match done {
+            Done::Met if matches!(op, Op::Output { .. }) => self.fetch(),
+            Done::Met => self.next(),
+            Done::Room => self.stage = Stage::Commit,
+            Done::Record(_) => self.absorb(record, ports),
+            Done::TakeOver => self.stage = Stage::Announce,
+            Done::Actions(0) => self.next(),
+            Done::Actions(set) => {
+                self.event(ACTION, set, ports);
+                self.next();
+            }
+        }
+    }
+
+    fn step_program(&mut self, program: &[Op], ports: &Ports<'_>, world: &mut World) -> Outcome {
+        let op = program[self.at];
+        match self.stage {
+            Stage::Start => self.start(op, ports),
+            Stage::Called => unreachable!("a call is in progress"),
+            Stage::Announce => {
+                let (Op::Input { repeatable } | Op::Output { repeatable }) = op else {
+                    unreachable!("only inputs and outputs have effects")
+                };
+                self.node.begin_effect(ports, repeatable);
+                self.stage = Stage::Perform;
+            }
+            Stage::Perform => {
+                match op {
+                    Op::Output { .. } => world.outputs.push((self.at, self.accumulator)),
+                    _ => world.inputs.push(self.at),
+                }
+                self.result = answer(self.at);
+                self.called(self.node.begin_publish(1));
+            }
+            Stage::Commit => {
+                self.node.commit(ports, &[self.result]);
+                self.absorb(self.result, ports);
+            }
+        }
+        Outcome::Progress
+    }
+
+    fn start(&mut self, op: Op, ports: &Ports<'_>) {
+        match op {
+            Op::Compute(value) => {
+                self.event(COMPUTE, self.accumulator ^ self.label(), ports);
+                self.accumulator = absorb(self.accumulator, value);
+                self.next();
+            }
+            Op::Input { .. } => {
+                self.event(INPUT, self.accumulator ^ self.label(), ports);
+                self.fetch();
+            }
+            Op::Output { .. } | Op::Compare => {
+                let kind = if op == Op::Compare { COMPARE } else { OUTPUT };
+                self.event(kind, self.accumulator ^ self.label(), ports);
+                self.called(self.node.begin_rendezvous());
+            }
+            Op::Act => self.called(self.node.begin_action()),
+        }
+    }
+
+    /// Gets the answer to an input or output: by doing it or from the stream.
+    fn fetch(&mut self) {
+        if self.node.is_primary() {
+            self.stage = Stage::Announce;
+        } else {
+            self.called(self.node.begin_consume());
+        }
+    }
+
+    fn called(&mut self, call: Call) {
+        self.call = Some(call);
+        self.stage = Stage::Called;
+    }
+
+    fn absorb(&mut self, value: u64, ports: &Ports<'_>) {
+        self.event(RESULT, value, ports);
+        self.accumulator = absorb(self.accumulator, value);
+        self.next();
+    }
+
+    fn next(&mut self) {
+        self.at += 1;
+        self.stage = Stage::Start;
+        self.result = 0;
+    }
+
+    /// Tells operations apart in the trace, as call numbers and arguments do.
+    const fn label(&self) -> u64 {
+        (self.at as u64) << 48
+    }
+
+    fn event(&mut self, kind: Kind, value: u64, ports: &Ports<'_>) {
+        let own = ports[self.node.id().index()]
+            .as_ref()
+            .expect("an own port")
+            .outbox;
+        self.node.add_event(own, kind, value);
+    }
+}

@@ -1,0 +1,77 @@
+//! The replicated program: a straight line of operations over one accumulator.
+
+use rcoe_core::mix;
+
+use crate::rng::Rng;
+
+/// One operation of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// Changes the accumulator; one event.
+    Compute(u64),
+    /// Reads from the world: the primary does it, the followers get the record.
+    Input {
+        /// Whether a new primary may read again.
+        repeatable: bool,
+    },
+    /// Rendezvous over the accumulator, then the primary writes it to the world.
+    Output {
+        /// Whether a new primary may write again.
+        repeatable: bool,
+    },
+    /// Rendezvous over the accumulator.
+    Compare,
+    /// Handles actions.
+    Act,
+}
+
+/// What the world answers to operation `at`.
+#[must_use]
+pub fn answer(at: usize) -> u64 {
+    mix(at as u64 + 1)
+}
+
+/// The accumulator after an answer.
+#[must_use]
+pub fn absorb(accumulator: u64, value: u64) -> u64 {
+    mix(accumulator.rotate_left(1) ^ value)
+}
+
+/// The outside effects of a fault-free run: operation and value of each output.
+#[must_use]
+pub fn expected_outputs(program: &[Op]) -> Vec<(usize, u64)> {
+    let mut accumulator = 0;
+    let mut outputs = Vec::new();
+    for (at, &op) in program.iter().enumerate() {
+        match op {
+            Op::Compute(value) => accumulator = absorb(accumulator, value),
+            Op::Input { .. } => accumulator = absorb(accumulator, answer(at)),
+            Op::Output { .. } => {
+                outputs.push((at, accumulator));
+                accumulator = absorb(accumulator, answer(at));
+            }
+            Op::Compare | Op::Act => {}
+        }
+    }
+    outputs
+}
+
+/// A random program of `len` operations, which ends in a comparison so that no fault can hide behind its end.
+#[must_use]
+pub fn random(rng: &mut Rng, len: usize) -> Vec<Op> {
+    let mut program: Vec<Op> = (0..len)
+        .map(|_| match rng.below(10) {
+            0 | 1 => Op::Compute(rng.draw()),
+            2..=4 => Op::Input {
+                repeatable: rng.below(2) == 0,
+            },
+            5..=7 => Op::Output {
+                repeatable: rng.below(4) == 0,
+            },
+            8 => Op::Compare,
+            _ => Op::Act,
+        })
+        .collect();
+    program.push(Op::Compare);
+    program
+}
