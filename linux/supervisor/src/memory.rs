@@ -124,6 +124,11 @@ impl Memory {
         self.ring();
     }
 
+    /// Whether a replica was last told to be stopped.
+    pub(crate) fn is_stopped(&self, index: usize) -> bool {
+        self.control().state[index].load(Relaxed) == ReplicaState::Stopped as u32
+    }
+
     /// Appends a signal to the queue.
     pub(crate) fn push_signal(&self, signal: SignalInfo) {
         let control = self.control();

@@ -280,11 +280,13 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a late replica has had its time: its own CPU time, or much more on the wall.
+    /// Whether a late replica has had its time: its own CPU time, or much more on the
+    /// wall; a stopped one uses no CPU and is not excused by that.
     fn is_overdue(&self) -> bool {
         let Some(patience) = &self.patience else {
             return false;
         };
+        let waited = patience.since.elapsed();
         let used_up = patience
             .cpu_times
             .iter()
@@ -296,8 +298,9 @@ impl Run<'_> {
                     .unwrap_or(before)
                     .saturating_sub(before);
                 used >= self.settings.timeout
+                    || (self.memory.is_stopped(index) && waited >= self.settings.timeout)
             });
-        used_up || patience.since.elapsed() >= self.settings.wall_cap()
+        used_up || waited >= self.settings.wall_cap()
     }
 
     fn failure(&self, decision: Decision) -> RunError {
