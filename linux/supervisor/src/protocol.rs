@@ -72,22 +72,30 @@ impl Finding {
             .flatten()
             .map(|outbox| report(outbox))
             .collect::<Vec<_>>();
-        let absent = reports
+        let mut absent = reports
             .iter()
             .fold(ReplicaSet::empty(), |all, it| all.union(it.absent));
-        let cause = reports.iter().find_map(|it| match it.halt {
-            HaltState::Halted { halt, .. } if halt != CoreHalt::Convicted => Some(halt),
-            _ => None,
-        });
+        let mut cause = None;
+        for report in &reports {
+            match report.halt {
+                HaltState::Halted { halt, culprits } if halt != CoreHalt::Convicted => {
+                    cause = Some(halt);
+                    if halt == CoreHalt::FailStop(Cause::Timeout) {
+                        absent = absent.union(culprits);
+                    }
+                }
+                _ => {}
+            }
+        }
         let missing = match suspect {
             Some(index) => absent.iter().any(|id| id.index() == index),
             None => cause == Some(CoreHalt::FailStop(Cause::Timeout)),
         };
         let suspect = suspect.or_else(|| sole(absent).filter(|_| missing));
-        let kind = if missing {
-            DivergenceKind::Timeout
-        } else {
-            DivergenceKind::Mismatch
+        let kind = match (missing, cause) {
+            (true, _) => DivergenceKind::Timeout,
+            (_, Some(CoreHalt::LostEffect)) => DivergenceKind::Death,
+            _ => DivergenceKind::Mismatch,
         };
         let difference = match kind {
             DivergenceKind::Mismatch => first_divergence(&outboxes, latest_event(&outboxes)),

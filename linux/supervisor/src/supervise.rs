@@ -79,6 +79,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         notebook: Notebook::default(),
         announced: false,
         patience: None,
+        ended_by: None,
         divergences: 0,
     };
     let outcome = run.watch();
@@ -129,6 +130,8 @@ struct Run<'a> {
     notebook: Notebook,
     announced: bool,
     patience: Option<Patience>,
+    /// The signal that ended the program without its help.
+    ended_by: Option<u8>,
     divergences: u64,
 }
 
@@ -174,6 +177,7 @@ impl Run<'_> {
         match signal.number {
             SIGCHLD | SIG_NOTIFY => {}
             SIGTSTP | SIGTTIN | SIGTTOU => self.pause(),
+            number if self.is_fatal(number) => self.ended_by = u8::try_from(number).ok(),
             _ => {
                 self.memory.push_signal(signal);
                 if let Some(primary) = self.primary() {
@@ -181,6 +185,18 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the signal ends the program at once, by the account of all living members. A replica
+    /// that computes without system calls could not act on it; ending needs no agreement on where.
+    fn is_fatal(&self, number: u32) -> bool {
+        let members = (0..self.removed.len()).filter(|&index| !self.removed[index]);
+        let mut living = members
+            .filter(|&index| self.group.process(index) == Process::Alive)
+            .peekable();
+        let bit = 1_u64.checked_shl(number.wrapping_sub(1)).unwrap_or(0);
+        living.peek().is_some()
+            && living.all(|index| self.memory.report(index).fatal.load(Acquire) & bit != 0)
     }
 
     /// Job control: stops the replicas, then ourselves, until someone continues us.
@@ -245,6 +261,9 @@ impl Run<'_> {
 
     /// Carries out decisions until there is nothing more to do; `Some` ends the run.
     fn decide(&mut self) -> Result<Option<Outcome>, RunError> {
+        if let Some(signal) = self.ended_by {
+            return Ok(Some(Outcome::Ended(Ending::Signal(signal))));
+        }
         if self.group.lost_someone() {
             self.diverge(
                 DivergenceKind::Death,
