@@ -244,6 +244,14 @@ fn decode(code: &[u8]) -> Option<(Opcode, u8)> {
     Some((instruction.opcode(), len))
 }
 
+/// Length of the instruction at `at`, or 1 if there is none. To be called under a guard, with 16
+/// readable bytes.
+pub(crate) fn length_at(at: u64) -> u64 {
+    // SAFETY: the caller's guard catches a hole.
+    let code = unsafe { (at as *const [u8; 16]).read_unaligned() };
+    decode(&code).map_or(1, |(_, len)| u64::from(len))
+}
+
 /// Do decodings from most starting points before `position` arrive exactly there?
 fn agreed_boundary(code: &[u8], position: usize) -> bool {
     let lead = (LEAD as usize).min(position);

@@ -10,8 +10,8 @@
 //!   `syscall`; the stub makes up for the `cmp`.
 //!
 //! Neither touches the red zone. A site stays dispatched if anything that looks like a branch into
-//! the replaced bytes is found: every four bytes of the mapping that could be the displacement of
-//! one count, whatever they really are.
+//! the replaced bytes is found: every byte of the mapping counts that could be the opcode of one,
+//! whether or not an instruction begins there.
 //!
 //! Not covered: indirect jumps into the middle of the replaced bytes. In *before* that would be
 //! the middle of an instruction; in *after* a jump to the `cmp` itself.
@@ -30,7 +30,7 @@ use crate::{guest, sys};
 /// Slots of the hit table (a power of two).
 const SITES: usize = 1024;
 /// Hits after which a site is rewritten.
-const HOT: u32 = 3;
+const HOT: u32 = 8;
 /// Bytes of one stub.
 const STUB: u64 = 64;
 /// Bytes of one stub area.
@@ -262,28 +262,77 @@ fn branches_into(code: &Range, window: Range) -> bool {
     verdict != 0
 }
 
-/// Any four bytes that, as a displacement, lead into the window.
+/// Does a long branch lead into the window? Any four bytes that would, as a displacement, are a
+/// suspicion; what stands before them must be the opcode of a branch.
 fn long_branch(code: &Range, window: &Range) -> bool {
+    /// Bytes looked at without a decision in between, so that the loop becomes vector code.
+    const BLOCK: u64 = 1024;
+    let mut at = code.start;
+    while at + BLOCK + 4 <= code.end {
+        let suspicious = (0..4).any(|phase| displacement_in(at + phase, BLOCK / 4, window));
+        if suspicious && (at..at + BLOCK).any(|at| is_long_branch(at, code, window)) {
+            return true;
+        }
+        at += BLOCK;
+    }
+    (at..code.end - 4).any(|at| is_long_branch(at, code, window))
+}
+
+/// Is there the displacement at `at` of a `call`, `jmp` or `jcc` into the window?
+fn is_long_branch(at: u64, code: &Range, window: &Range) -> bool {
+    if at < code.start + 2 || !displacement_in(at, 1, window) {
+        return false;
+    }
+    // SAFETY: mapped code; a hole faults, which the caller's guard catches.
+    let [first, second] = unsafe { ((at - 2) as *const [u8; 2]).read_unaligned() };
+    matches!(second, 0xe8 | 0xe9) || (first == 0x0f && second & 0xf0 == 0x80)
+}
+
+/// Do any of `count` consecutive words from `at` on, as displacements, lead into the window?
+fn displacement_in(at: u64, count: u64, window: &Range) -> bool {
     let width = (window.end - window.start) as u32;
     // target = address of the displacement + 4 + displacement
     let base = (window.start as u32).wrapping_sub(4);
-    (code.start..code.end - 4).any(|at| {
+    let mut hit = false;
+    for i in 0..count {
+        let place = at + 4 * i;
         // SAFETY: mapped code; a hole faults, which the caller's guard catches.
-        let displacement = unsafe { (at as *const u32).read_unaligned() };
-        displacement.wrapping_add(at as u32).wrapping_sub(base) < width
+        let displacement = unsafe { (place as *const u32).read_unaligned() };
+        hit |= displacement.wrapping_add(place as u32).wrapping_sub(base) < width;
+    }
+    hit
+}
+
+/// Does a short branch nearby lead into the window?
+///
+/// Any two bytes that look like one are only a suspicion; instructions are then decoded from
+/// several starting points, which agree after a few.
+fn short_branch(code: &Range, window: &Range) -> bool {
+    /// Bytes within which decoding falls into step.
+    const LEAD: u64 = 64;
+    let from = window.start.saturating_sub(130).max(code.start);
+    let to = (window.end + 130).min(code.end - 16);
+    if !(from..to).any(|at| is_short_branch(at, window)) {
+        return false;
+    }
+    let low = from.saturating_sub(LEAD).max(code.start);
+    (0..4).any(|start| {
+        let mut at = low + start;
+        let mut found = false;
+        while at < to && !found {
+            found = at >= from && is_short_branch(at, window);
+            at += crate::instructions::length_at(at);
+        }
+        found
     })
 }
 
-/// Any two bytes nearby that, as a short branch, lead into the window.
-fn short_branch(code: &Range, window: &Range) -> bool {
-    let from = window.start.saturating_sub(130).max(code.start);
-    let to = (window.end + 130).min(code.end - 2);
-    (from..to).any(|at| {
-        // SAFETY: mapped code; a hole faults, which the caller's guard catches.
-        let [opcode, displacement] = unsafe { (at as *const [u8; 2]).read_unaligned() };
-        let target = (at + 2).wrapping_add_signed(i64::from(displacement.cast_signed()));
-        matches!(opcode, 0x70..=0x7f | 0xe0..=0xe3 | 0xeb) && window.contains(&target)
-    })
+/// Is there a short branch at `at` that leads into the window, if an instruction begins there?
+fn is_short_branch(at: u64, window: &Range) -> bool {
+    // SAFETY: mapped code; a hole faults, which the caller's guard catches.
+    let [opcode, displacement] = unsafe { (at as *const [u8; 2]).read_unaligned() };
+    let target = (at + 2).wrapping_add_signed(i64::from(displacement.cast_signed()));
+    matches!(opcode, 0x70..=0x7f | 0xe0..=0xe3 | 0xeb) && window.contains(&target)
 }
 
 /// Maps a stub area within reach of `site`, below it if possible.
