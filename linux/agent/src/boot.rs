@@ -56,7 +56,10 @@ fn port(index: usize) -> Port<'static> {
     let ring = (region_addr(index) + RING_OFFSET) as *const core::sync::atomic::AtomicU64;
     // SAFETY: as for `report`; the ring is that many atomic words.
     let ring = unsafe { core::slice::from_raw_parts(ring, RING_WORDS) };
-    Port { outbox: outbox(index), ring }
+    Port {
+        outbox: outbox(index),
+        ring,
+    }
 }
 
 /// Starts the replicas and the program in them.
@@ -75,8 +78,13 @@ pub unsafe fn boot(initial_stack: *const u64) -> ! {
     map_shared(stack.descriptors());
     drop_vdso(&stack);
     let count = control().replicas.load(Ordering::Relaxed) as usize;
-    assert!((1..=MAX_REPLICAS).contains(&count), "between one and eight replicas");
-    report(0).phase.store(Phase::Loading as u32, Ordering::Relaxed);
+    assert!(
+        (1..=MAX_REPLICAS).contains(&count),
+        "between one and eight replicas"
+    );
+    report(0)
+        .phase
+        .store(Phase::Loading as u32, Ordering::Relaxed);
     let (image, rsp) = load_program(&stack);
     faults::install_handlers();
     let index = clone_replicas(count);
@@ -107,7 +115,8 @@ fn map_shared(list: &[u8]) {
 }
 
 fn parse_number(text: &[u8]) -> i32 {
-    text.iter().fold(0, |number, digit| number * 10 + i32::from(digit - b'0'))
+    text.iter()
+        .fold(0, |number, digit| number * 10 + i32::from(digit - b'0'))
 }
 
 /// Unmaps the vDSO and its data pages, so that no clock is read behind the agent's back.
@@ -138,8 +147,12 @@ fn load_program(stack: &InitialStack) -> (Image, u64) {
             (image, rsp)
         }
         Err(errno) => {
-            report(0).load_error.store(errno.0.cast_unsigned(), Ordering::Relaxed);
-            report(0).phase.store(Phase::Failed as u32, Ordering::Release);
+            report(0)
+                .load_error
+                .store(errno.0.cast_unsigned(), Ordering::Relaxed);
+            report(0)
+                .phase
+                .store(Phase::Failed as u32, Ordering::Release);
             sys::exit_group(LOAD_FAILED)
         }
     }
@@ -185,7 +198,10 @@ fn start_replica(index: usize, count: usize, image: &Image, rsp: u64) -> ! {
     faults::arm();
     own.phase.store(Phase::Running as u32, Ordering::Release);
     first_meeting(image, rsp);
-    let frame = TrapFrame { xmm: [[0; 2]; 16], cpu: Cpu::at(image.entry, rsp) };
+    let frame = TrapFrame {
+        xmm: [[0; 2]; 16],
+        cpu: Cpu::at(image.entry, rsp),
+    };
     enter_program(&frame)
 }
 
@@ -195,7 +211,10 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
     let mut siblings = [None; MAX_REPLICAS];
     for i in 0..count {
         ports[i] = Some(port(i));
-        siblings[i] = Some(Sibling { report: report(i), outbox: outbox(i) });
+        siblings[i] = Some(Sibling {
+            report: report(i),
+            outbox: outbox(i),
+        });
     }
     let env = LinuxEnv::new(control, report(index), siblings);
     let id = ReplicaId::new(u8::try_from(index).expect("at most eight"));
@@ -223,7 +242,13 @@ fn first_meeting(image: &Image, rsp: u64) {
     for range in image.code() {
         crate::calls::memory::adopt_code(kernel, range.start, range.end - range.start);
     }
-    for value in [image.entry, image.phdr, image.interpreter_base, image.brk_start, rsp] {
+    for value in [
+        image.entry,
+        image.phdr,
+        image.interpreter_base,
+        image.brk_start,
+        rsp,
+    ] {
         kernel.event(kind::of(0, kind::LAYOUT), value);
     }
     kernel.rendezvous();

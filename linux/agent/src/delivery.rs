@@ -5,6 +5,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::convert;
 use crate::entry::{self, Cpu, TrapFrame, guarded};
 use crate::frames::{SIGINFO_BYTES, SigContext, SigInfo, UContext};
 use crate::guest::{self, Fault};
@@ -100,7 +101,11 @@ pub(crate) fn push_frame(
 fn stack_top(cpu: &Cpu, entry: &Entry) -> u64 {
     let [base, _, size] = entry.stack;
     let already = cpu.rsp > base && cpu.rsp <= base.saturating_add(size);
-    if entry.on_stack && !already { base + size } else { cpu.rsp - RED_ZONE }
+    if entry.on_stack && !already {
+        base + size
+    } else {
+        cpu.rsp - RED_ZONE
+    }
 }
 
 fn save_state(to: u64, bytes: u64, state: &ExtendedState<'_>) -> Result<(), Fault> {
@@ -114,7 +119,13 @@ fn save_state(to: u64, bytes: u64, state: &ExtendedState<'_>) -> Result<(), Faul
         }),
         ExtendedState::Saved(machine) => guarded(|| {
             // SAFETY: the kernel's own area of this size; a bad stack faults as above.
-            unsafe { copy_forward(to as *mut u8, machine.fpstate as *const u8, bytes as usize) };
+            unsafe {
+                copy_forward(
+                    to as *mut u8,
+                    machine.fpstate as *const u8,
+                    convert::size(bytes),
+                )
+            };
             0
         }),
     };
@@ -123,8 +134,11 @@ fn save_state(to: u64, bytes: u64, state: &ExtendedState<'_>) -> Result<(), Faul
     }
     let size = u32::try_from(bytes).map_err(|_| Fault)?;
     let features = EXTENDED_FEATURES.load(Ordering::Relaxed);
-    let [low, high] = [features as u32, (features >> 32) as u32];
-    guest::write(to + SOFTWARE_WORDS, &[MAGIC1, size + 4, low, high, size, 0, 0, 0])?;
+    let [low, high] = [convert::low32(features), convert::low32(features >> 32)];
+    guest::write(
+        to + SOFTWARE_WORDS,
+        &[MAGIC1, size + 4, low, high, size, 0, 0, 0],
+    )?;
     guest::write(to + bytes, &MAGIC2)
 }
 

@@ -49,7 +49,14 @@ pub(crate) struct Cpu {
 impl Cpu {
     /// A program's first registers.
     pub(crate) fn at(rip: u64, rsp: u64) -> Self {
-        Self { regs: Registers::default(), rip, cs: 0x33, rflags: 0x202, rsp, ss: 0x2b }
+        Self {
+            regs: Registers::default(),
+            rip,
+            cs: 0x33,
+            rflags: 0x202,
+            rsp,
+            ss: 0x2b,
+        }
     }
 }
 

@@ -59,8 +59,18 @@ impl LinuxEnv {
         siblings: [Option<Sibling>; MAX_REPLICAS],
     ) -> Self {
         let crowded = control.crowded.load(Ordering::Relaxed) != 0;
-        let spin_rounds = if crowded { CROWDED_SPIN_ROUNDS } else { SPIN_ROUNDS };
-        Self { control, siblings, own, spin_rounds, patience: Patience::default() }
+        let spin_rounds = if crowded {
+            CROWDED_SPIN_ROUNDS
+        } else {
+            SPIN_ROUNDS
+        };
+        Self {
+            control,
+            siblings,
+            own,
+            spin_rounds,
+            patience: Patience::default(),
+        }
     }
 
     fn sibling(&self, id: ReplicaId) -> Sibling {
@@ -154,7 +164,10 @@ impl Env for LinuxEnv {
     /// The supervisor kills whoever was voted out; a removed primary must be gone before its
     /// successor touches anything outside.
     fn exclude(&mut self, _own: &Outbox, gone: ReplicaSet) {
-        sys::kill(self.control.pid.load(Ordering::Relaxed), rcoe_linux_abi::SIG_NOTIFY);
+        sys::kill(
+            self.control.pid.load(Ordering::Relaxed),
+            rcoe_linux_abi::SIG_NOTIFY,
+        );
         for id in gone {
             loop {
                 let bell = self.control.bell.load(Ordering::Acquire);

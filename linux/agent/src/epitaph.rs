@@ -19,7 +19,9 @@ struct Epitaph<'a> {
 impl Write for Epitaph<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
-            let Some(word) = self.report.epitaph.get(self.len / 8) else { return Ok(()) };
+            let Some(word) = self.report.epitaph.get(self.len / 8) else {
+                return Ok(());
+            };
             let shift = (self.len % 8) * 8;
             let value = word.load(Ordering::Relaxed) | u64::from(byte) << shift;
             word.store(value, Ordering::Relaxed);

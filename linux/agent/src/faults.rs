@@ -39,7 +39,11 @@ pub(crate) fn install_handlers() {
 }
 
 fn install(signal: u32, handler: Handler) {
-    sys::install_handler(signal, handler as *const () as u64, entry::restorer_address());
+    sys::install_handler(
+        signal,
+        handler as *const () as u64,
+        entry::restorer_address(),
+    );
 }
 
 /// Arms what a clone does not inherit: signal stack, mask, trapped instructions, dispatch.

@@ -24,7 +24,14 @@ const _: () = assert!(size_of::<SigInfo>() == SIGINFO_BYTES);
 impl SigInfo {
     /// A signal with one payload word.
     pub(crate) const fn new(signo: u32, code: i32, first: u64) -> Self {
-        Self { signo: signo.cast_signed(), errno: 0, code, pad: 0, first, rest: [0; 13] }
+        Self {
+            signo: signo.cast_signed(),
+            errno: 0,
+            code,
+            pad: 0,
+            first,
+            rest: [0; 13],
+        }
     }
 }
 
@@ -103,8 +110,23 @@ impl SigContext {
 
     /// Replaces the registers; everything else stays.
     pub(crate) fn set_cpu(&mut self, cpu: &Cpu) {
-        let Registers { r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx, rdx, rcx, rax } =
-            cpu.regs;
+        let Registers {
+            r15,
+            r14,
+            r13,
+            r12,
+            r11,
+            r10,
+            r9,
+            r8,
+            rdi,
+            rsi,
+            rbp,
+            rbx,
+            rdx,
+            rcx,
+            rax,
+        } = cpu.regs;
         let kept = *self;
         *self = Self {
             r8,

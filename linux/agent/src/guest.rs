@@ -65,9 +65,8 @@ pub(crate) fn copy_out(to: u64, from: &[u8]) -> Result<(), Fault> {
 pub(crate) fn read<T: Plain>(from: u64) -> Result<T, Fault> {
     let mut value = core::mem::MaybeUninit::<T>::uninit();
     // SAFETY: the bytes are only written, and only read back below if all were.
-    let bytes = unsafe {
-        core::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>())
-    };
+    let bytes =
+        unsafe { core::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
     copy_in(bytes, from)?;
     // SAFETY: filled just now, and every pattern is a value of a plain type.
     Ok(unsafe { value.assume_init() })
@@ -93,7 +92,8 @@ pub(crate) fn digest(from: u64, len: u64) -> Result<u64, Fault> {
     outcome(guarded(|| {
         // SAFETY: a slice of the program's memory that nothing changes while this replica's only
         // thread is here; a bad pointer faults, which the guard catches.
-        let bytes = unsafe { core::slice::from_raw_parts(from as *const u8, len as usize) };
+        let bytes =
+            unsafe { core::slice::from_raw_parts(from as *const u8, crate::convert::size(len)) };
         hash = xxhash_rust::xxh3::xxh3_64(bytes);
         0
     }))?;
@@ -110,7 +110,11 @@ pub(crate) fn string_len(from: u64, limit: u64) -> Result<u64, Fault> {
         }
         len.cast_signed()
     });
-    if len < 0 { Err(Fault) } else { Ok(len.cast_unsigned()) }
+    if len < 0 {
+        Err(Fault)
+    } else {
+        Ok(len.cast_unsigned())
+    }
 }
 
 /// Does this range touch the agent's own window?

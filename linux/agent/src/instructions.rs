@@ -18,6 +18,7 @@ use yaxpeax_arch::LengthedInstruction as _;
 use yaxpeax_x86::long_mode::{InstDecoder, Opcode};
 
 use crate::calls::transfer;
+use crate::convert::{low32, size};
 use crate::frames::SigContext;
 use crate::guest;
 use crate::kernel::{Kernel, kind};
@@ -46,19 +47,31 @@ pub(crate) struct Traps {
 
 impl Traps {
     pub(crate) const fn new() -> Self {
-        Self { sites: [(0, Rewritten::Cpuid); SITES], count: 0 }
+        Self {
+            sites: [(0, Rewritten::Cpuid); SITES],
+            count: 0,
+        }
     }
 
     fn find(&self, address: u64) -> Option<Rewritten> {
-        self.sites[..self.count].iter().find(|(at, _)| *at == address).map(|(_, what)| *what)
+        self.sites[..self.count]
+            .iter()
+            .find(|(at, _)| *at == address)
+            .map(|(_, what)| *what)
     }
 
     fn add(&mut self, address: u64, what: Rewritten) {
-        if let Some(known) = self.sites[..self.count].iter_mut().find(|(at, _)| *at == address) {
+        if let Some(known) = self.sites[..self.count]
+            .iter_mut()
+            .find(|(at, _)| *at == address)
+        {
             known.1 = what;
             return;
         }
-        assert!(self.count < SITES, "more than {SITES} instructions to rewrite");
+        assert!(
+            self.count < SITES,
+            "more than {SITES} instructions to rewrite"
+        );
         self.sites[self.count] = (address, what);
         self.count += 1;
     }
@@ -74,26 +87,26 @@ pub(crate) fn arm() {
 
 /// Emulates the instruction at the fault, if it is one of ours.
 pub(crate) fn emulate(kernel: &mut Kernel, signal: u32, machine: &mut SigContext) -> bool {
-    let Ok(code) = guest::read::<[u8; 2]>(machine.rip) else { return false };
-    let done = match (signal, code) {
-        (SIGSEGV, [0x0f, 0x31]) => Some(read_tsc(kernel, machine, 2)),
-        (SIGSEGV, [0x0f, 0x01]) => match guest::read::<[u8; 3]>(machine.rip) {
-            Ok([_, _, 0xf9]) => Some(read_tsc(kernel, machine, 3)),
-            _ => None,
-        },
-        (SIGSEGV, [0x0f, 0xa2]) => Some(cpuid(machine)),
-        (SIGILL, [0x0f, 0x0b]) => match kernel.traps.find(machine.rip) {
-            Some(Rewritten::Cpuid) => Some(cpuid(machine)),
-            Some(Rewritten::Random(len)) => Some(no_random(machine, len)),
-            None => None,
-        },
-        _ => None,
+    let Ok(code) = guest::read::<[u8; 2]>(machine.rip) else {
+        return false;
     };
-    if done.is_some() {
-        kernel.count_call(StatClass::Instruction);
-        kernel.event(kind::of(0, kind::INSTRUCTION), machine.rip);
+    match (signal, code) {
+        (SIGSEGV, [0x0f, 0x31]) => read_tsc(kernel, machine, 2),
+        (SIGSEGV, [0x0f, 0x01]) => match guest::read::<[u8; 3]>(machine.rip) {
+            Ok([_, _, 0xf9]) => read_tsc(kernel, machine, 3),
+            _ => return false,
+        },
+        (SIGSEGV, [0x0f, 0xa2]) => cpuid(machine),
+        (SIGILL, [0x0f, 0x0b]) => match kernel.traps.find(machine.rip) {
+            Some(Rewritten::Cpuid) => cpuid(machine),
+            Some(Rewritten::Random(len)) => no_random(machine, len),
+            None => return false,
+        },
+        _ => return false,
     }
-    done.is_some()
+    kernel.count_call(StatClass::Instruction);
+    kernel.event(kind::of(0, kind::INSTRUCTION), machine.rip);
+    true
 }
 
 /// The primary reads the counter, the siblings take its value.
@@ -125,10 +138,9 @@ fn no_random(machine: &mut SigContext, len: u8) {
     machine.set_cpu(&cpu);
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "cpuid reads 32-bit registers")]
 fn cpuid(machine: &mut SigContext) {
     let mut cpu = machine.cpu();
-    let (leaf, sub) = (cpu.regs.rax as u32, cpu.regs.rcx as u32);
+    let (leaf, sub) = (low32(cpu.regs.rax), low32(cpu.regs.rcx));
     let faulting = FAULTING.load(Ordering::Relaxed);
     if faulting {
         sys::set_cpuid(true).expect("what could be disabled can be enabled");
@@ -217,15 +229,19 @@ const TRAIL: u64 = 24;
 
 /// Is there really such an instruction at `at`, or one whose prefix is right before?
 fn recognise(at: u64, start: u64, end: u64, cpuid_traps: bool) -> Option<(u64, Rewritten)> {
-    let mut bytes = [0_u8; (LEAD + STARTS + TRAIL) as usize];
+    let mut bytes = [0_u8; size(LEAD + STARTS + TRAIL)];
     let low = at.saturating_sub(LEAD + STARTS).max(start);
     let high = (at + TRAIL).min(end);
-    let code = &mut bytes[..(high - low) as usize];
+    let code = &mut bytes[..size(high - low)];
     guest::copy_in(code, low).ok()?;
     // Prefixes (operand size, REX) belong to the instruction.
     for prefix in [2, 1, 0] {
-        let Some(position) = ((at - low) as usize).checked_sub(prefix) else { continue };
-        let Some((opcode, len)) = decode(&code[position..]) else { continue };
+        let Some(position) = size(at - low).checked_sub(prefix) else {
+            continue;
+        };
+        let Some((opcode, len)) = decode(&code[position..]) else {
+            continue;
+        };
         let what = match opcode {
             Opcode::CPUID if prefix == 0 && !cpuid_traps => Rewritten::Cpuid,
             Opcode::RDRAND | Opcode::RDSEED | Opcode::RDPID => Rewritten::Random(len),
@@ -254,9 +270,11 @@ pub(crate) fn length_at(at: u64) -> u64 {
 
 /// Do decodings from most starting points before `position` arrive exactly there?
 fn agreed_boundary(code: &[u8], position: usize) -> bool {
-    let lead = (LEAD as usize).min(position);
-    let starts = (position - lead + 1).min(STARTS as usize);
-    let arriving = (0..starts).filter(|start| arrives(code, *start, position)).count();
+    let lead = size(LEAD).min(position);
+    let starts = (position - lead + 1).min(size(STARTS));
+    let arriving = (0..starts)
+        .filter(|start| arrives(code, *start, position))
+        .count();
     arriving * 4 >= starts * 3
 }
 
@@ -271,7 +289,9 @@ fn arrives(code: &[u8], mut at: usize, position: usize) -> bool {
 fn plausible(code: &[u8]) -> bool {
     let mut at = 0;
     while at + 16 < code.len() {
-        let Some((opcode, len)) = decode(&code[at..]) else { return false };
+        let Some((opcode, len)) = decode(&code[at..]) else {
+            return false;
+        };
         if is_rare(opcode) {
             return false;
         }

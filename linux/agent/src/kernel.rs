@@ -54,7 +54,10 @@ pub(crate) mod kind {
     /// Event `what` of call `nr`.
     #[inline]
     pub(crate) fn of(nr: u64, what: u32) -> Kind {
-        #[expect(clippy::cast_possible_truncation, reason = "absurd numbers only label reports")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "absurd numbers only label reports"
+        )]
         let nr = (nr as u32).min(0xfffff);
         Kind((nr << 5 | what) + 1)
     }
@@ -114,7 +117,10 @@ impl Compare {
 
 /// Adds to a counter that this replica alone writes.
 pub(crate) fn count(cell: &AtomicU64, by: u64) {
-    cell.store(cell.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+    cell.store(
+        cell.load(Ordering::Relaxed).wrapping_add(by),
+        Ordering::Relaxed,
+    );
 }
 
 impl Kernel {
@@ -144,7 +150,10 @@ impl Kernel {
     pub(crate) fn note(&self, note: Note, argument: u64) {
         let index = self.report.note_count.load(Ordering::Relaxed);
         if let Some(slot) = self.report.notes.get(index as usize) {
-            slot.store(u64::from(note as u32) << 32 | (argument & 0xffff_ffff), Ordering::Relaxed);
+            slot.store(
+                u64::from(note as u32) << 32 | (argument & 0xffff_ffff),
+                Ordering::Relaxed,
+            );
             self.report.note_count.store(index + 1, Ordering::Release);
             self.notify();
         }
@@ -160,18 +169,29 @@ impl Kernel {
         self.event(kind::of(0, kind::END), u64::from(ending.pack()));
         self.rendezvous();
         self.report.ending.store(ending.pack(), Ordering::Relaxed);
-        self.report.phase.store(Phase::Ended as u32, Ordering::Release);
+        self.report
+            .phase
+            .store(Phase::Ended as u32, Ordering::Release);
         sys::exit_group(match ending {
             Ending::Exit(status) => status,
             Ending::Signal(signal) => 128 + signal,
         })
     }
 
+    /// Ends the program by a signal's default action.
+    pub(crate) fn end_by(&mut self, signal: u32) -> ! {
+        self.end(Ending::Signal(
+            u8::try_from(signal).expect("signal numbers are small"),
+        ))
+    }
+
     /// Stops for good: the protocol has ended this replica or the whole run. The supervisor reads
     /// the reason from the outbox and reaps.
     #[cold]
     pub(crate) fn park(&self, _halt: Halt) -> ! {
-        self.report.phase.store(Phase::Halted as u32, Ordering::Release);
+        self.report
+            .phase
+            .store(Phase::Halted as u32, Ordering::Release);
         self.notify();
         loop {
             sys::pause();

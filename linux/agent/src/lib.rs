@@ -23,6 +23,7 @@
 
 mod boot;
 mod calls;
+mod convert;
 mod delivery;
 mod entry;
 mod env;
@@ -33,6 +34,10 @@ mod guest;
 mod instructions;
 mod kernel;
 mod loader;
+#[cfg_attr(
+    not(feature = "blob"),
+    expect(dead_code, reason = "a host has its own")
+)]
 mod mem_functions;
 mod rewrite;
 mod startup;

@@ -50,7 +50,10 @@ pub(crate) struct Image {
 impl Image {
     /// The executable mappings.
     pub(crate) fn code(&self) -> impl Iterator<Item = core::ops::Range<u64>> {
-        self.code.iter().filter(|(start, end)| end > start).map(|(start, end)| *start..*end)
+        self.code
+            .iter()
+            .filter(|(start, end)| end > start)
+            .map(|(start, end)| *start..*end)
     }
 }
 
@@ -130,7 +133,11 @@ fn parse_header(head: &[u8]) -> Result<FileHeader<LittleEndian>, Errno> {
         && header.e_machine == elf::abi::EM_X86_64
         && matches!(header.e_type, ET_EXEC | ET_DYN)
         && header.e_phentsize == 56;
-    if right { Ok(header) } else { Err(NOT_EXECUTABLE) }
+    if right {
+        Ok(header)
+    } else {
+        Err(NOT_EXECUTABLE)
+    }
 }
 
 fn segment_table<'d>(
@@ -138,7 +145,9 @@ fn segment_table<'d>(
     head: &'d [u8],
 ) -> Result<SegmentTable<'d, LittleEndian>, Errno> {
     let start = usize::try_from(header.e_phoff).map_err(|_| NOT_EXECUTABLE)?;
-    let end = start.checked_add(usize::from(header.e_phnum) * 56).ok_or(NOT_EXECUTABLE)?;
+    let end = start
+        .checked_add(usize::from(header.e_phnum) * 56)
+        .ok_or(NOT_EXECUTABLE)?;
     let bytes = head.get(start..end).ok_or(NOT_EXECUTABLE)?;
     Ok(SegmentTable::new(LittleEndian, header.class, bytes))
 }
@@ -147,7 +156,10 @@ fn segment_table<'d>(
 fn extent(segments: &SegmentTable<'_, LittleEndian>) -> Result<(u64, u64), Errno> {
     let mut range: Option<(u64, u64)> = None;
     for segment in segments.iter().filter(|s| s.p_type == PT_LOAD) {
-        let end = segment.p_vaddr.checked_add(segment.p_memsz).ok_or(NOT_EXECUTABLE)?;
+        let end = segment
+            .p_vaddr
+            .checked_add(segment.p_memsz)
+            .ok_or(NOT_EXECUTABLE)?;
         let low = page_down(segment.p_vaddr);
         range = Some(range.map_or((low, end), |(l, h)| (l.min(low), h.max(end))));
     }
@@ -162,11 +174,22 @@ fn place(
     pie_base: Option<u64>,
 ) -> Result<u64, Errno> {
     let len = page_up(high) - low;
-    let wanted = if header.e_type == ET_EXEC { low } else { pie_base.unwrap_or(0) };
+    let wanted = if header.e_type == ET_EXEC {
+        low
+    } else {
+        pie_base.unwrap_or(0)
+    };
     let fixed = if wanted == 0 { 0 } else { MAP_FIXED_NOREPLACE };
     // SAFETY: a new reservation; it replaces nothing.
     let base = unsafe {
-        sys::mmap(wanted, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0)?
+        sys::mmap(
+            wanted,
+            len,
+            PROT_NONE,
+            MAP_PRIVATE | MAP_ANONYMOUS | fixed,
+            -1,
+            0,
+        )?
     };
     if wanted != 0 && base != wanted {
         return Err(Errno(ENOMEM.cast_signed()));
@@ -185,7 +208,14 @@ fn map_segment(fd: i32, segment: &ProgramHeader, bias: u64) -> Result<(), Errno>
         // SAFETY: inside the reservation made by `place`.
         unsafe {
             let len = segment.p_filesz + lead;
-            sys::mmap(page_down(start), len, prot, MAP_PRIVATE | MAP_FIXED, fd, offset)?;
+            sys::mmap(
+                page_down(start),
+                len,
+                prot,
+                MAP_PRIVATE | MAP_FIXED,
+                fd,
+                offset,
+            )?;
         }
     }
     if memory_end > file_end {
@@ -196,12 +226,16 @@ fn map_segment(fd: i32, segment: &ProgramHeader, bias: u64) -> Result<(), Errno>
 
 /// Clears the rest of the last file page and maps zero pages behind it.
 fn zero_fill(file_end: u64, memory_end: u64, prot: u32, has_file: bool) -> Result<(), Errno> {
-    let fresh = if has_file { page_up(file_end) } else { page_down(file_end) };
+    let fresh = if has_file {
+        page_up(file_end)
+    } else {
+        page_down(file_end)
+    };
     if has_file && prot & PROT_WRITE != 0 {
         // To the end of the page, as the kernel does: the loader's own allocator counts on it.
         let tail = fresh - file_end;
         // SAFETY: the tail of a private, writable page of this segment.
-        unsafe { core::ptr::write_bytes(file_end as *mut u8, 0, tail as usize) };
+        unsafe { core::ptr::write_bytes(file_end as *mut u8, 0, crate::convert::size(tail)) };
     }
     if memory_end > fresh {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
@@ -216,10 +250,15 @@ fn code_ranges(
     bias: u64,
 ) -> [(u64, u64); CODE_SEGMENTS] {
     let mut ranges = [(0, 0); CODE_SEGMENTS];
-    let code = segments.iter().filter(|s| s.p_type == PT_LOAD && s.p_flags & PF_X != 0);
+    let code = segments
+        .iter()
+        .filter(|s| s.p_type == PT_LOAD && s.p_flags & PF_X != 0);
     for (range, segment) in ranges.iter_mut().zip(code) {
         let start = bias.wrapping_add(segment.p_vaddr);
-        *range = (page_down(start), page_up(start.wrapping_add(segment.p_filesz)));
+        *range = (
+            page_down(start),
+            page_up(start.wrapping_add(segment.p_filesz)),
+        );
     }
     ranges
 }
@@ -238,7 +277,9 @@ fn program_header_address(
         .iter()
         .filter(|s| s.p_type == PT_LOAD)
         .find(|s| header.e_phoff >= s.p_offset && header.e_phoff - s.p_offset < s.p_filesz)
-        .map_or(0, |s| bias.wrapping_add(header.e_phoff - s.p_offset + s.p_vaddr))
+        .map_or(0, |s| {
+            bias.wrapping_add(header.e_phoff - s.p_offset + s.p_vaddr)
+        })
 }
 
 fn interpreter_path(

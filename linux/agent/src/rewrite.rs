@@ -22,6 +22,7 @@ use linux_raw_sys::general::{
     MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE,
 };
 
+use crate::convert::{low32, size};
 use crate::entry::{entry_address, guarded};
 use crate::kernel::count;
 use crate::loader::{page_down, page_up};
@@ -76,7 +77,13 @@ pub(crate) struct Rewriter {
 impl Rewriter {
     pub(crate) const fn new() -> Self {
         Self {
-            sites: [const { Site { after: 0, hits: 0, resume: 0 } }; SITES],
+            sites: [const {
+                Site {
+                    after: 0,
+                    hits: 0,
+                    resume: 0,
+                }
+            }; SITES],
             code: [const { 0..0 }; CODE],
             code_count: 0,
             areas: [(0, 0); AREAS],
@@ -111,7 +118,10 @@ impl Rewriter {
             for site in &mut self.sites {
                 if gone.contains(&site.after) {
                     // The slot keeps its address, or later ones would not be found past it.
-                    *site = Site { after: site.after, ..Site::default() };
+                    *site = Site {
+                        after: site.after,
+                        ..Site::default()
+                    };
                 }
             }
         }
@@ -120,7 +130,9 @@ impl Rewriter {
     /// A call was dispatched; `after` is the address behind the `syscall` instruction. Returns
     /// where the call must return to.
     pub(crate) fn hit(&mut self, after: u64) -> u64 {
-        let Some(site) = self.site(after) else { return after };
+        let Some(site) = self.site(after) else {
+            return after;
+        };
         if site.hits != u32::MAX {
             site.hits += 1;
             if site.hits >= HOT {
@@ -155,7 +167,7 @@ impl Rewriter {
     /// The slot that holds this site or could.
     fn find(&self, after: u64) -> Option<usize> {
         const PROBES: usize = 16;
-        let hash = (after.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize;
+        let hash = size(after.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54);
         (0..PROBES)
             .map(|probe| (hash + probe) % SITES)
             .find(|slot| self.sites[*slot].after == after || self.sites[*slot].after == 0)
@@ -170,7 +182,10 @@ impl Rewriter {
 
     /// Rewrites a site; returns where its calls return to from now on.
     fn rewrite(&mut self, after: u64) -> Option<u64> {
-        let code = self.code[..self.code_count].iter().find(|code| code.contains(&after))?.clone();
+        let code = self.code[..self.code_count]
+            .iter()
+            .find(|code| code.contains(&after))?
+            .clone();
         if after < code.start + 16 || after + 16 > code.end {
             return None;
         }
@@ -202,7 +217,11 @@ impl Rewriter {
         let mut code = Stub::new(stub, start);
         code.load_return(stub + AFTER_RETURN);
         code.enter();
-        assert_eq!(code.at(), stub + AFTER_RETURN, "the return address of an after stub");
+        assert_eq!(
+            code.at(),
+            stub + AFTER_RETURN,
+            "the return address of an after stub"
+        );
         code.bytes(&around[16..22]);
         let back = code.at();
         code.bytes(&jump(back, after + 6));
@@ -290,15 +309,15 @@ fn is_long_branch(at: u64, code: &Range, window: &Range) -> bool {
 
 /// Do any of `count` consecutive words from `at` on, as displacements, lead into the window?
 fn displacement_in(at: u64, count: u64, window: &Range) -> bool {
-    let width = (window.end - window.start) as u32;
+    let width = low32(window.end - window.start);
     // target = address of the displacement + 4 + displacement
-    let base = (window.start as u32).wrapping_sub(4);
+    let base = low32(window.start).wrapping_sub(4);
     let mut hit = false;
     for i in 0..count {
         let place = at + 4 * i;
         // SAFETY: mapped code; a hole faults, which the caller's guard catches.
         let displacement = unsafe { (place as *const u32).read_unaligned() };
-        hit |= displacement.wrapping_add(place as u32).wrapping_sub(base) < width;
+        hit |= displacement.wrapping_add(low32(place)).wrapping_sub(base) < width;
     }
     hit
 }
@@ -359,7 +378,7 @@ fn map_area(site: u64) -> Option<u64> {
 
 /// `jmp rel32` from `at` to `to`.
 fn jump(at: u64, to: u64) -> [u8; 5] {
-    let displacement = to.wrapping_sub(at + 5) as u32;
+    let displacement = low32(to.wrapping_sub(at + 5));
     let [a, b, c, d] = displacement.to_le_bytes();
     [0xe9, a, b, c, d]
 }
@@ -382,17 +401,21 @@ fn patch(at: u64, bytes: &[u8]) -> Option<()> {
 /// A stub under construction.
 struct Stub {
     address: u64,
-    code: [u8; STUB as usize],
+    code: [u8; size(STUB)],
     len: usize,
 }
 
 impl Stub {
     fn new(address: u64, restart: u64) -> Self {
-        let mut code = [0xcc; STUB as usize];
-        let slot = |offset: u64| offset as usize..offset as usize + 8;
+        let mut code = [0xcc; size(STUB)];
+        let slot = |offset: u64| size(offset)..size(offset) + 8;
         code[slot(ENTRY_SLOT)].copy_from_slice(&entry_address().to_le_bytes());
         code[slot(RESTART_SLOT)].copy_from_slice(&restart.to_le_bytes());
-        Self { address, code, len: 0 }
+        Self {
+            address,
+            code,
+            len: 0,
+        }
     }
 
     fn at(&self) -> u64 {
@@ -400,14 +423,17 @@ impl Stub {
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        assert!(self.len + bytes.len() <= ENTRY_SLOT as usize, "the stub is long enough");
+        assert!(
+            self.len + bytes.len() <= size(ENTRY_SLOT),
+            "the stub is long enough"
+        );
         self.code[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
 
     /// `lea target(%rip),%rcx`
     fn load_return(&mut self, target: u64) {
-        let displacement = (target.wrapping_sub(self.at() + 7) as u32).to_le_bytes();
+        let displacement = low32(target.wrapping_sub(self.at() + 7)).to_le_bytes();
         self.bytes(&[0x48, 0x8d, 0x0d]);
         self.bytes(&displacement);
     }
@@ -415,7 +441,7 @@ impl Stub {
     /// `jmp *entry_slot(%rip)`
     fn enter(&mut self) {
         let slot = self.address + ENTRY_SLOT;
-        let displacement = (slot.wrapping_sub(self.at() + 6) as u32).to_le_bytes();
+        let displacement = low32(slot.wrapping_sub(self.at() + 6)).to_le_bytes();
         self.bytes(&[0xff, 0x25]);
         self.bytes(&displacement);
     }

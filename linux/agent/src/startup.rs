@@ -34,8 +34,16 @@ impl InitialStack {
         let envc = (0..).take_while(|i| word(env + i) != 0).count();
         let aux = env + envc + 1;
         let auxc = (0..).take_while(|i| word(aux + 2 * i) != 0).count();
-        assert!(argc > OWN_ARGS, "the supervisor passes descriptors and a program");
-        Self { start, argc, envc, auxc }
+        assert!(
+            argc > OWN_ARGS,
+            "the supervisor passes descriptors and a program"
+        );
+        Self {
+            start,
+            argc,
+            envc,
+            auxc,
+        }
     }
 
     fn word(&self, index: usize) -> u64 {
@@ -58,13 +66,19 @@ impl InitialStack {
 
     /// A value of the auxiliary vector.
     pub(crate) fn aux_value(&self, key: u32) -> Option<u64> {
-        self.aux().find(|(k, _)| *k == u64::from(key)).map(|(_, value)| value)
+        self.aux()
+            .find(|(k, _)| *k == u64::from(key))
+            .map(|(_, value)| value)
     }
 
     /// First and last byte of the program's argument strings (as for `/proc/self/cmdline`).
     pub(crate) fn argument_strings(&self) -> (u64, u64) {
         let first = self.word(1 + OWN_ARGS);
-        let end = if self.envc > 0 { self.word(self.argc + 2) } else { first };
+        let end = if self.envc > 0 {
+            self.word(self.argc + 2)
+        } else {
+            first
+        };
         (first, end)
     }
 
@@ -74,7 +88,10 @@ impl InitialStack {
     pub(crate) fn build(&self, image: &Image, exe_string: u64) -> u64 {
         let words = 1 + (self.argc - OWN_ARGS + 1) + (self.envc + 1) + 2 * (self.auxc + 8);
         let bottom = (self.start as u64 - 8 * words as u64) & !15;
-        let mut writer = Writer { next: bottom as *mut u64, end: self.start };
+        let mut writer = Writer {
+            next: bottom as *mut u64,
+            end: self.start,
+        };
         writer.push((self.argc - OWN_ARGS) as u64);
         for i in OWN_ARGS..self.argc {
             writer.push(self.word(1 + i));
@@ -121,7 +138,10 @@ struct Writer {
 
 impl Writer {
     fn push(&mut self, word: u64) {
-        assert!(self.next.cast_const() < self.end, "the program's vectors fit");
+        assert!(
+            self.next.cast_const() < self.end,
+            "the program's vectors fit"
+        );
         // SAFETY: between the new stack pointer and the kernel's vectors; the stack grows on
         // touch.
         unsafe {

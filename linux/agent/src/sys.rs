@@ -74,7 +74,15 @@ pub(crate) fn open_read(path: &[u8]) -> Result<i32, Errno> {
     let flags = u64::from(nr::O_RDONLY | nr::O_CLOEXEC);
     let dir = i64::from(nr::AT_FDCWD).cast_unsigned();
     // SAFETY: the path is valid and terminated.
-    let fd = unsafe { syscall4(u64::from(nr::__NR_openat), dir, path.as_ptr() as u64, flags, 0) };
+    let fd = unsafe {
+        syscall4(
+            u64::from(nr::__NR_openat),
+            dir,
+            path.as_ptr() as u64,
+            flags,
+            0,
+        )
+    };
     check(fd).map(|fd| i32::try_from(fd).expect("descriptors are small"))
 }
 
@@ -129,7 +137,12 @@ pub(crate) fn pin(cpu: u32) {
         let bytes = size_of_val(&mask) as u64;
         // SAFETY: the mask is valid for `bytes`. Pinning is advice: it may be refused.
         let _ = unsafe {
-            syscall3(u64::from(nr::__NR_sched_setaffinity), 0, bytes, mask.as_ptr() as u64)
+            syscall3(
+                u64::from(nr::__NR_sched_setaffinity),
+                0,
+                bytes,
+                mask.as_ptr() as u64,
+            )
         };
     }
 }
@@ -145,10 +158,20 @@ pub(crate) fn clock(id: i32) -> Option<u64> {
     let mut time = [0_i64; 2];
     let id = i64::from(id).cast_unsigned();
     // SAFETY: the result buffer is a timespec.
-    let ret =
-        unsafe { syscall2(u64::from(nr::__NR_clock_gettime), id, time.as_mut_ptr() as u64) };
+    let ret = unsafe {
+        syscall2(
+            u64::from(nr::__NR_clock_gettime),
+            id,
+            time.as_mut_ptr() as u64,
+        )
+    };
     check(ret).ok()?;
-    Some(time[0].cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(time[1].cast_unsigned()))
+    Some(
+        time[0]
+            .cast_unsigned()
+            .wrapping_mul(1_000_000_000)
+            .wrapping_add(time[1].cast_unsigned()),
+    )
 }
 
 /// CPU time of a process in nanoseconds; `None` if it is gone.
@@ -182,7 +205,12 @@ pub(crate) fn futex_wait(word: *const u32, expected: u32, timeout_ns: u64) {
 pub(crate) fn futex_wake(word: *const u32) {
     // SAFETY: waking touches no memory.
     let _ = unsafe {
-        syscall3(u64::from(nr::__NR_futex), word as u64, 1, u64::from(i32::MAX.cast_unsigned()))
+        syscall3(
+            u64::from(nr::__NR_futex),
+            word as u64,
+            1,
+            u64::from(i32::MAX.cast_unsigned()),
+        )
     };
 }
 
@@ -272,7 +300,10 @@ pub(crate) fn prctl(option: u32, args: [u64; 4]) -> Result<u64, Errno> {
 pub(crate) fn set_name(name: &[u8]) {
     assert_eq!(name.last(), Some(&0), "the kernel needs a terminated name");
     // Only a label: failure does not matter.
-    let _ = prctl(linux_raw_sys::prctl::PR_SET_NAME, [name.as_ptr() as u64, 0, 0, 0]);
+    let _ = prctl(
+        linux_raw_sys::prctl::PR_SET_NAME,
+        [name.as_ptr() as u64, 0, 0, 0],
+    );
 }
 
 /// Tells the kernel where the program's argument strings are. Needs a capability on some kernels;
@@ -309,20 +340,35 @@ fn set_action(signal: u32, action: &Action) {
 /// Installs a handler of the agent, on its signal stack, re-entrant.
 pub(crate) fn install_handler(signal: u32, handler: u64, restorer: u64) {
     let flags = nr::SA_SIGINFO | nr::SA_ONSTACK | nr::SA_NODEFER | nr::SA_RESTORER;
-    set_action(signal, &Action { handler, flags: u64::from(flags), restorer, mask: 0 });
+    set_action(
+        signal,
+        &Action {
+            handler,
+            flags: u64::from(flags),
+            restorer,
+            mask: 0,
+        },
+    );
 }
 
 /// Ignores a signal in this process.
 pub(crate) fn ignore_signal(signal: u32) {
-    set_action(signal, &Action { handler: 1, flags: 0, restorer: 0, mask: 0 });
+    set_action(
+        signal,
+        &Action {
+            handler: 1,
+            flags: 0,
+            restorer: 0,
+            mask: 0,
+        },
+    );
 }
 
 /// Gives the agent's handlers their stack.
 pub(crate) fn set_signal_stack(base: u64, len: u64) {
     let stack = [base, 0, len];
     // SAFETY: memory of the agent's own, used for nothing else.
-    let ret =
-        unsafe { syscall2(u64::from(nr::__NR_sigaltstack), stack.as_ptr() as u64, 0) };
+    let ret = unsafe { syscall2(u64::from(nr::__NR_sigaltstack), stack.as_ptr() as u64, 0) };
     check(ret).expect("the stack is large enough");
 }
 
@@ -358,7 +404,11 @@ pub(crate) fn set_cpuid(enabled: bool) -> Result<(), Errno> {
     const ARCH_SET_CPUID: u64 = 0x1012;
     // SAFETY: changes an attribute of this process only.
     check(unsafe {
-        syscall2(u64::from(nr::__NR_arch_prctl), ARCH_SET_CPUID, u64::from(enabled))
+        syscall2(
+            u64::from(nr::__NR_arch_prctl),
+            ARCH_SET_CPUID,
+            u64::from(enabled),
+        )
     })
     .map(drop)
 }

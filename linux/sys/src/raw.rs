@@ -23,7 +23,7 @@ pub unsafe fn syscall6(nr: u64, a: [u64; 6]) -> i64 {
     let ret: i64;
     // SAFETY: the caller vouches for the arguments; rcx and r11 are declared clobbered.
     unsafe {
-        asm!("syscall", inlateout("rax") nr as i64 => ret,
+        asm!("syscall", inlateout("rax") nr.cast_signed() => ret,
             in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
             in("r10") a[3], in("r8") a[4], in("r9") a[5],
             lateout("rcx") _, lateout("r11") _, options(nostack));

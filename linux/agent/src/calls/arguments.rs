@@ -20,16 +20,16 @@ const SOCKADDR_MAX: u64 = 128;
 #[inline]
 pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
     kernel.event(kind::of(call.nr, kind::CALL), call.nr);
-    for i in 0..6 {
+    for (i, place) in (0..6).zip(0_u32..) {
         let arg = call.what.args[i];
         if arg == Arg::None {
             continue;
         }
         let value = call.arg(i);
-        kernel.event(kind::of(call.nr, kind::ARG + i as u32), value);
+        kernel.event(kind::of(call.nr, kind::ARG + place), value);
         if value != 0 && arg.reads_memory() {
             let digest = content(kernel, call, arg, value)?;
-            kernel.event(kind::of(call.nr, kind::CONTENT + i as u32), digest);
+            kernel.event(kind::of(call.nr, kind::CONTENT + place), digest);
         }
     }
     Ok(())
@@ -83,7 +83,10 @@ fn message(kernel: &Kernel, address: u64) -> Result<u64, Fault> {
     let mut state = mix(name, name_len & 0xffff_ffff);
     state = mix(state, flags & 0xffff_ffff);
     if name != 0 {
-        state = mix(state, guest::digest(name, (name_len & 0xffff_ffff).min(SOCKADDR_MAX))?);
+        state = mix(
+            state,
+            guest::digest(name, (name_len & 0xffff_ffff).min(SOCKADDR_MAX))?,
+        );
     }
     if control != 0 {
         state = mix(state, guest::digest(control, control_len.min(1 << 20))?);

@@ -9,6 +9,7 @@ use rcoe_linux_syscalls::{Class, Special};
 use super::memory::{self, local};
 use super::{Call, io, paths, refuse, signals};
 use crate::boot::exe_path;
+use crate::convert;
 use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
 use crate::sys;
@@ -93,9 +94,7 @@ fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::PrctlName => prctl_name(call),
         Special::PrctlDumpable => i64::from(call.arg(0) == 3),
         Special::PrctlSeccomp => 0,
-        Special::PrctlPdeathsig | Special::PrctlSubreaper | Special::PrctlTsc => {
-            prctl_word(call)
-        }
+        Special::PrctlPdeathsig | Special::PrctlSubreaper | Special::PrctlTsc => prctl_word(call),
         _ => refuse(kernel, call),
     }
 }
@@ -134,9 +133,12 @@ fn get_affinity(kernel: &Kernel, call: &Call) -> i64 {
     let mask: [u64; 16] =
         core::array::from_fn(|i| kernel.control.affinity[i].load(Ordering::Relaxed));
     // The kernel gives as many words as it supports CPUs; a mask without them is too short.
-    let used = mask.iter().rposition(|word| *word != 0).map_or(1, |last| last + 1);
-    let room = (call.arg(1) / 8) as usize;
-    if call.arg(1) % 8 != 0 || room < used {
+    let used = mask
+        .iter()
+        .rposition(|word| *word != 0)
+        .map_or(1, |last| last + 1);
+    let room = convert::size(call.arg(1) / 8);
+    if !call.arg(1).is_multiple_of(8) || room < used {
         return sys::error(EINVAL);
     }
     let given = room.min(mask.len());
@@ -145,7 +147,7 @@ fn get_affinity(kernel: &Kernel, call: &Call) -> i64 {
             return Fault::RESULT;
         }
     }
-    (used * 8) as i64
+    i64::try_from(used * 8).expect("at most 128")
 }
 
 /// Thread pointers; everything else of `arch_prctl` is not the program's business.
@@ -186,7 +188,11 @@ fn prctl_word(call: &Call) -> i64 {
         PR_GET_PDEATHSIG | PR_GET_CHILD_SUBREAPER => 0,
         _ => return 0,
     };
-    if guest::write(call.arg(1), &value).is_err() { Fault::RESULT } else { 0 }
+    if guest::write(call.arg(1), &value).is_err() {
+        Fault::RESULT
+    } else {
+        0
+    }
 }
 
 /// Input calls of which the table does not tell enough; `None` to do as the table says.
@@ -202,12 +208,12 @@ pub(super) fn special_input(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     }
     let exe = exe_path();
     let text = &exe[..exe.len() - 1];
-    let len = text.len().min(call.arg(buffer + 1) as usize);
+    let len = text.len().min(convert::size(call.arg(buffer + 1)));
     if text.is_empty() {
         return Some(sys::error(ENOENT));
     }
     match guest::copy_out(call.arg(buffer), &text[..len]) {
-        Ok(()) => Some(len as i64),
+        Ok(()) => i64::try_from(len).ok(),
         Err(Fault) => Some(Fault::RESULT),
     }
 }

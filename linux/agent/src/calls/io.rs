@@ -68,7 +68,11 @@ fn as_primary(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Outcome {
     kernel.report.in_call.store(call.nr + 1, Ordering::Relaxed);
     let result = execute(kernel, call);
     let signals = kernel.signals.collect(kernel.control);
-    let outcome = Outcome { result, signals, taken: kernel.signals.taken() };
+    let outcome = Outcome {
+        result,
+        signals,
+        taken: kernel.signals.taken(),
+    };
     if !kernel.alone {
         transfer::publish(kernel, outcome);
     }

@@ -14,6 +14,7 @@ use linux_raw_sys::general::{
 use rcoe_linux_abi::Note;
 
 use super::{Call, refuse_with};
+use crate::convert;
 use crate::guest;
 use crate::kernel::Kernel;
 use crate::loader::{page_down, page_up};
@@ -62,7 +63,7 @@ fn move_end(old: u64, new: u64) -> bool {
 /// `mmap` in all forms but shared writable files.
 pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
     let (addr, len, prot) = (call.arg(0), call.arg(1), call.arg(2));
-    let flags = (call.arg(3) & 0xffff_ffff) as u32;
+    let flags = convert::low32(call.arg(3));
     if guest::is_agent(addr, len) {
         return agent_memory(kernel, addr);
     }
@@ -129,8 +130,13 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
 /// `mremap`.
 pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
     const MREMAP_FIXED: u64 = 2;
-    let (addr, old_len, new_len, flags, target) =
-        (call.arg(0), call.arg(1), call.arg(2), call.arg(3), call.arg(4));
+    let (addr, old_len, new_len, flags, target) = (
+        call.arg(0),
+        call.arg(1),
+        call.arg(2),
+        call.arg(3),
+        call.arg(4),
+    );
     let onto_agent = flags & MREMAP_FIXED != 0 && guest::is_agent(target, new_len);
     if guest::is_agent(addr, old_len.max(1)) || onto_agent {
         return agent_memory(kernel, addr);
@@ -163,7 +169,11 @@ pub(super) fn mincore(call: &Call) -> i64 {
 
 /// `msync`: nothing that is shared is ever written, so there is nothing to do.
 pub(super) fn msync(call: &Call) -> i64 {
-    if call.arg(0) % 4096 == 0 { 0 } else { sys::error(EINVAL) }
+    if call.arg(0).is_multiple_of(4096) {
+        0
+    } else {
+        sys::error(EINVAL)
+    }
 }
 
 /// The agent's memory is not the program's.

@@ -52,7 +52,11 @@ extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> bool {
         frame.cpu.regs.rax = unknown(kernel, nr).cast_unsigned();
         return false;
     };
-    let call = Call { nr, raw, what: entry.resolve(&raw) };
+    let call = Call {
+        nr,
+        raw,
+        what: entry.resolve(&raw),
+    };
     if emulated::is_sigreturn(&call) {
         signals::sigreturn(kernel, frame);
     } else {

@@ -11,6 +11,7 @@ use rcoe_linux_syscalls::Arg;
 
 use super::Call;
 use crate::boot::exe_path;
+use crate::convert;
 use crate::guest;
 
 /// Longest path that is looked at; those of interest are short.
@@ -26,11 +27,11 @@ static SCRATCH: Scratch = Scratch(core::cell::UnsafeCell::new([0; LOOK]));
 
 /// Replaces the first path argument that names the program's own process.
 pub(crate) fn substitute(control: &Control, call: &Call, args: &mut [u64; 6]) {
-    for i in 0..6 {
-        if call.what.args[i] == Arg::Path
-            && let Some(path) = replacement(control, args[i])
+    for (kind, arg) in call.what.args.iter().zip(args) {
+        if *kind == Arg::Path
+            && let Some(path) = replacement(control, *arg)
         {
-            args[i] = path;
+            *arg = path;
             return;
         }
     }
@@ -63,7 +64,7 @@ fn own_part<'b>(control: &Control, path: u64, buffer: &'b mut [u8; LOOK]) -> Opt
     if path == 0 || guest::read::<[u8; 6]>(path).ok()? != *b"/proc/" {
         return None;
     }
-    let len = guest::string_len(path, LOOK as u64).ok()? as usize;
+    let len = convert::size(guest::string_len(path, LOOK as u64).ok()?);
     let bytes = buffer.get_mut(..len)?;
     guest::copy_in(bytes, path).ok()?;
     let rest = bytes.get(6..)?;

@@ -7,7 +7,7 @@ use super::arguments::IOV_MAX;
 use crate::guest::{self, Fault};
 
 /// Most segments of one call; a longer vector is refused by the kernel as well.
-const SEGMENTS: usize = 2 * IOV_MAX as usize + 64;
+const SEGMENTS: usize = 2 * crate::convert::size(IOV_MAX) + 64;
 
 /// When, and how far, a segment is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +52,15 @@ pub(super) struct Walk {
 
 impl Segments {
     pub(crate) const fn new() -> Self {
-        const NONE: Segment = Segment { address: 0, capacity: 0, rule: Rule::Always };
-        Self { list: [NONE; SEGMENTS], count: 0 }
+        const NONE: Segment = Segment {
+            address: 0,
+            capacity: 0,
+            rule: Rule::Always,
+        };
+        Self {
+            list: [NONE; SEGMENTS],
+            count: 0,
+        }
     }
 
     fn push(&mut self, address: u64, capacity: u64, rule: Rule) {
@@ -61,7 +68,11 @@ impl Segments {
             return;
         }
         if let Some(slot) = self.list.get_mut(self.count) {
-            *slot = Segment { address, capacity, rule };
+            *slot = Segment {
+                address,
+                capacity,
+                rule,
+            };
             self.count += 1;
         }
     }
@@ -93,16 +104,32 @@ impl Segments {
                 self.push(address, u64::from(size), Rule::Interrupted);
             }
             Arg::InOutStruct { size } => self.push(address, u64::from(size), Rule::Always),
-            Arg::OutArray { count_arg, elem, valid } => {
+            Arg::OutArray {
+                count_arg,
+                elem,
+                valid,
+            } => {
                 let elem = u64::from(elem);
-                self.push(address, len(count_arg).saturating_mul(elem), shared(valid, elem));
+                self.push(
+                    address,
+                    len(count_arg).saturating_mul(elem),
+                    shared(valid, elem),
+                );
             }
             Arg::InOutArray { count_arg, elem } => {
-                self.push(address, len(count_arg).saturating_mul(u64::from(elem)), Rule::Always);
+                self.push(
+                    address,
+                    len(count_arg).saturating_mul(u64::from(elem)),
+                    Rule::Always,
+                );
             }
             Arg::OutBufLenPtr { lenptr_arg } | Arg::SockaddrOut { lenptr_arg } => {
                 let pointer = len(lenptr_arg);
-                let before = if pointer == 0 { 0 } else { guest::read::<u32>(pointer)?.into() };
+                let before = if pointer == 0 {
+                    0
+                } else {
+                    guest::read::<u32>(pointer)?.into()
+                };
                 self.push(address, before, Rule::Short { pointer, before });
             }
             Arg::SockLenPtr => self.push(address, 4, Rule::Always),
@@ -144,8 +171,18 @@ impl Segments {
         let [name, name_len, iov, iov_len, control, control_len, _flags] =
             guest::read::<[u64; 7]>(address)?;
         let before = name_len & 0xffff_ffff;
-        self.push(name, before, Rule::Short { pointer: address + 8, before });
-        let rule = Rule::Long { pointer: address + 40, before: control_len };
+        self.push(
+            name,
+            before,
+            Rule::Short {
+                pointer: address + 8,
+                before,
+            },
+        );
+        let rule = Rule::Long {
+            pointer: address + 40,
+            before: control_len,
+        };
         self.push(control, control_len, rule);
         match length {
             None => {
@@ -170,7 +207,9 @@ impl Segments {
         walk: &mut Walk,
         result: i64,
     ) -> Result<Option<(u64, u64)>, Fault> {
-        let Some(segment) = self.list[..self.count].get(walk.next) else { return Ok(None) };
+        let Some(segment) = self.list[..self.count].get(walk.next) else {
+            return Ok(None);
+        };
         walk.next += 1;
         let filled = segment.filled(walk, result)?.min(segment.capacity);
         Ok(Some((segment.address, filled)))

@@ -15,13 +15,14 @@ use linux_raw_sys::general::{
     SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SIGCHLD, SIGCONT, SIGKILL, SIGSEGV, SIGSTOP,
     SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH,
 };
-use rcoe_linux_abi::{Control, Ending, Report, SIGNAL_SLOTS};
+use rcoe_linux_abi::{Control, Report, SIGNAL_SLOTS};
 use rcoe_linux_syscalls::{Class, Special};
 
 use super::emulated::own_pid;
 use super::io::{self, NOT_BEGUN};
 use super::transfer::Outcome;
 use super::{Call, refuse};
+use crate::convert;
 use crate::delivery::{self, ExtendedState};
 use crate::entry::{RCOE_INTERRUPT, TrapFrame};
 use crate::faults::bit;
@@ -34,7 +35,9 @@ use crate::sys;
 pub(crate) static ARRIVED: AtomicU64 = AtomicU64::new(0);
 
 /// Highest signal number.
-const SIGNALS: usize = 64;
+const LAST: u32 = 64;
+/// Length of tables indexed by signal number.
+const SLOTS: usize = LAST as usize + 1;
 const SIG_DFL: u64 = 0;
 const SIG_IGN: u64 = 1;
 const SS_DISABLE: u64 = 2;
@@ -53,9 +56,9 @@ const MASK: usize = 3;
 
 /// The program's signal state.
 pub(crate) struct Signals {
-    actions: [Action; SIGNALS + 1],
+    actions: [Action; SLOTS],
     /// `si_code` to deliver each pending signal with.
-    codes: [i8; SIGNALS + 1],
+    codes: [i8; SLOTS],
     pub(crate) mask: u64,
     pending: u64,
     /// Mask to return to after a call that came with its own.
@@ -72,15 +75,15 @@ impl Signals {
     /// As inherited from whoever started rcoe.
     pub(crate) fn new(control: &Control) -> Self {
         let ignored = control.ignored.load(Ordering::Relaxed);
-        let mut actions = [[SIG_DFL, 0, 0, 0]; SIGNALS + 1];
-        for (signal, action) in actions.iter_mut().enumerate().skip(1) {
-            if ignored & bit(signal as u32) != 0 {
+        let mut actions = [[SIG_DFL, 0, 0, 0]; SLOTS];
+        for (action, signal) in actions.iter_mut().skip(1).zip(1..) {
+            if ignored & bit(signal) != 0 {
                 action[HANDLER] = SIG_IGN;
             }
         }
         Self {
             actions,
-            codes: [0; SIGNALS + 1],
+            codes: [0; SLOTS],
             mask: control.blocked.load(Ordering::Relaxed) & !UNSTOPPABLE,
             pending: 0,
             saved: None,
@@ -115,9 +118,9 @@ impl Signals {
         self.inbox |= ARRIVED.swap(0, Ordering::SeqCst);
         let head = control.signal_head.load(Ordering::Acquire);
         while self.taken < head {
-            let slot = self.taken as usize % SIGNAL_SLOTS;
-            let signal = control.signals[slot].load(Ordering::Relaxed) as u32;
-            if (1..=SIGNALS as u32).contains(&signal) {
+            let slot = convert::size(self.taken) % SIGNAL_SLOTS;
+            let signal = convert::low32(control.signals[slot].load(Ordering::Relaxed));
+            if (1..=LAST).contains(&signal) {
                 self.inbox |= bit(signal);
             }
             self.taken += 1;
@@ -135,7 +138,7 @@ impl Signals {
 
     /// Signals whose arrival now would end the program.
     fn fatal(&self) -> u64 {
-        (1..=SIGNALS as u32)
+        (1..=LAST)
             .filter(|signal| self.effect(*signal) == Effect::End)
             .fold(0, |set, signal| set | bit(signal))
             & !self.mask
@@ -161,8 +164,7 @@ pub(crate) fn must_interrupt(kernel: &mut Kernel) -> bool {
     let signals = &mut kernel.signals;
     signals.look(control);
     let open = (signals.inbox | signals.pending) & !signals.mask;
-    (1..=SIGNALS as u32)
-        .any(|signal| open & bit(signal) != 0 && signals.effect(signal) != Effect::Nothing)
+    (1..=LAST).any(|signal| open & bit(signal) != 0 && signals.effect(signal) != Effect::Nothing)
 }
 
 /// All replicas, with the result of a call: these signals are pending now.
@@ -170,7 +172,7 @@ pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
     kernel.signals.taken = outcome.taken;
     if outcome.signals != 0 {
         kernel.event(kind::of(0, kind::SIGNALS), outcome.signals);
-        for signal in 1..=SIGNALS as u32 {
+        for signal in 1..=LAST {
             if outcome.signals & bit(signal) != 0 {
                 kernel.signals.raise(signal, 0);
             }
@@ -188,7 +190,7 @@ pub(crate) fn deliver(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
     while let Some(signal) = next_pending(&mut kernel.signals) {
         match kernel.signals.effect(signal) {
             Effect::Nothing => {}
-            Effect::End => kernel.end(Ending::Signal(signal as u8)),
+            Effect::End => kernel.end_by(signal),
             Effect::Handler => {
                 if !entered {
                     restart_if_due(kernel, frame, call, signal);
@@ -250,7 +252,7 @@ fn enter_handler(kernel: &mut Kernel, frame: &mut TrapFrame, signal: u32, info: 
     match entered {
         Ok(()) => frame.cpu = cpu,
         // No room for the frame: the kernel, too, then ends the program.
-        Err(Fault) => kernel.end(Ending::Signal(SIGSEGV as u8)),
+        Err(Fault) => kernel.end_by(SIGSEGV),
     }
 }
 
@@ -259,7 +261,11 @@ fn prepare_handler(kernel: &mut Kernel, signal: u32) -> Result<delivery::Entry, 
     let signals = &mut kernel.signals;
     let action = signals.actions[signal as usize];
     let return_mask = signals.saved.take().unwrap_or(signals.mask);
-    let own = if action[FLAGS] & u64::from(SA_NODEFER) == 0 { bit(signal) } else { 0 };
+    let own = if action[FLAGS] & u64::from(SA_NODEFER) == 0 {
+        bit(signal)
+    } else {
+        0
+    };
     signals.mask = (signals.mask | action[MASK] | own) & !UNSTOPPABLE;
     if action[FLAGS] & u64::from(SA_RESETHAND) != 0 {
         signals.actions[signal as usize][HANDLER] = SIG_DFL;
@@ -288,14 +294,14 @@ pub(crate) fn fault(kernel: &mut Kernel, signal: u32, info: &SigInfo, context: &
     kernel.rendezvous();
     let blocked = kernel.signals.mask & bit(signal) != 0;
     if blocked || kernel.signals.effect(signal) != Effect::Handler {
-        kernel.end(Ending::Signal(signal as u8));
+        kernel.end_by(signal);
     }
     let state = ExtendedState::Saved(&context.machine);
     let entered = prepare_handler(kernel, signal)
         .and_then(|entry| delivery::push_frame(&mut cpu, &entry, info, &state));
     match entered {
         Ok(()) => context.machine.set_cpu(&cpu),
-        Err(Fault) => kernel.end(Ending::Signal(SIGSEGV as u8)),
+        Err(Fault) => kernel.end_by(SIGSEGV),
     }
 }
 
@@ -308,21 +314,29 @@ pub(crate) fn sigreturn(kernel: &mut Kernel, frame: &mut TrapFrame) {
             kernel.signals.stack = context.stack;
             kernel.signals.publish(kernel.report);
         }
-        Err(Fault) => kernel.end(Ending::Signal(SIGSEGV as u8)),
+        Err(Fault) => kernel.end_by(SIGSEGV),
     }
 }
 
 fn valid_signal(number: u64) -> Option<u32> {
-    u32::try_from(number).ok().filter(|signal| (1..=SIGNALS as u32).contains(signal))
+    u32::try_from(number)
+        .ok()
+        .filter(|signal| (1..=LAST).contains(signal))
 }
 
 /// `rt_sigaction`.
 pub(super) fn sigaction(kernel: &mut Kernel, call: &Call) -> i64 {
-    let Some(signal) = valid_signal(call.arg(0)) else { return sys::error(EINVAL) };
+    let Some(signal) = valid_signal(call.arg(0)) else {
+        return sys::error(EINVAL);
+    };
     if call.arg(3) != 8 || (call.arg(1) != 0 && bit(signal) & UNSTOPPABLE != 0) {
         return sys::error(EINVAL);
     }
-    let new = if call.arg(1) == 0 { None } else { Some(guest::read::<Action>(call.arg(1))) };
+    let new = if call.arg(1) == 0 {
+        None
+    } else {
+        Some(guest::read::<Action>(call.arg(1)))
+    };
     let old = kernel.signals.actions[signal as usize];
     if call.arg(2) != 0 && guest::write(call.arg(2), &old).is_err() {
         return Fault::RESULT;
@@ -348,7 +362,9 @@ pub(super) fn sigprocmask(kernel: &mut Kernel, call: &Call) -> i64 {
     }
     let old = kernel.signals.mask;
     if call.arg(1) != 0 {
-        let Ok(set) = guest::read::<u64>(call.arg(1)) else { return Fault::RESULT };
+        let Ok(set) = guest::read::<u64>(call.arg(1)) else {
+            return Fault::RESULT;
+        };
         let new = match call.arg(0) {
             0 => old | set,
             1 => old & !set,
@@ -379,13 +395,18 @@ pub(super) fn sigaltstack(kernel: &mut Kernel, call: &Call) -> i64 {
     const MINSIGSTKSZ: u64 = 2048;
     let old = kernel.signals.stack;
     if call.arg(0) != 0 {
-        let Ok(new) = guest::read::<[u64; 3]>(call.arg(0)) else { return Fault::RESULT };
+        let Ok(new) = guest::read::<[u64; 3]>(call.arg(0)) else {
+            return Fault::RESULT;
+        };
         let flags = new[1] & 0xffff_ffff;
         if flags & SS_DISABLE == 0 && new[2] < MINSIGSTKSZ {
             return sys::error(ENOMEM);
         }
-        kernel.signals.stack =
-            if flags & SS_DISABLE != 0 { [0, SS_DISABLE, 0] } else { [new[0], flags, new[2]] };
+        kernel.signals.stack = if flags & SS_DISABLE != 0 {
+            [0, SS_DISABLE, 0]
+        } else {
+            [new[0], flags, new[2]]
+        };
     }
     if call.arg(1) != 0 && guest::write(call.arg(1), &old).is_err() {
         return Fault::RESULT;
@@ -399,14 +420,20 @@ pub(super) fn wait(kernel: &mut Kernel, call: &Call) -> i64 {
         return refuse(kernel, call);
     }
     if call.what.special == Special::RtSigsuspend {
-        let Ok(mask) = guest::read::<u64>(call.arg(0)) else { return Fault::RESULT };
+        let Ok(mask) = guest::read::<u64>(call.arg(0)) else {
+            return Fault::RESULT;
+        };
         suspend(kernel, mask);
     }
     // A poll of nothing without a timeout ends by a signal only.
     let nr = u64::from(linux_raw_sys::general::__NR_poll);
     let raw = [0, 0, u64::from(u32::MAX), 0, 0, 0];
     let entry = rcoe_linux_syscalls::entry(nr).expect("poll is in the table");
-    let poll = Call { nr, raw, what: entry.resolve(&raw) };
+    let poll = Call {
+        nr,
+        raw,
+        what: entry.resolve(&raw),
+    };
     io::input(kernel, &poll);
     sys::error(EINTR)
 }
@@ -450,7 +477,7 @@ pub(super) fn send(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         (0, _) => Some(0),
         (_, Some(signal)) => {
             if bit(signal) == bit(SIGKILL) {
-                kernel.end(Ending::Signal(SIGKILL as u8));
+                kernel.end_by(SIGKILL);
             }
             kernel.signals.raise(signal, code);
             Some(0)

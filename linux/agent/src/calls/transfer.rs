@@ -7,6 +7,7 @@
 use rcoe_core::{Consumed, MAX_RECORD};
 
 use super::segments::Walk;
+use crate::convert;
 use crate::guest;
 use crate::kernel::Kernel;
 
@@ -21,16 +22,18 @@ pub(crate) struct Buffer {
 
 impl Buffer {
     pub(crate) const fn new() -> Self {
-        Self { words: [0; MAX_RECORD], next: 0, len: 0 }
+        Self {
+            words: [0; MAX_RECORD],
+            next: 0,
+            len: 0,
+        }
     }
 
     /// The words from `next` on as bytes.
     fn bytes(&mut self) -> &mut [u8] {
         let words = &mut self.words[self.next..];
         // SAFETY: words are eight bytes each, and any bytes make a word.
-        unsafe {
-            core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words))
-        }
+        unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
     }
 }
 
@@ -77,7 +80,7 @@ fn push_bytes(kernel: &mut Kernel, mut address: u64, len: u64) {
             flush(kernel);
         }
         let room = kernel.buffer.bytes();
-        let part = left.min(room.len() as u64) as usize;
+        let part = convert::size(left.min(room.len() as u64));
         guest::copy_in(&mut room[..part], address).expect("the kernel has just written here");
         kernel.buffer.next += part.div_ceil(8);
         address += part as u64;
@@ -111,8 +114,15 @@ pub(crate) fn receive(kernel: &mut Kernel) -> Option<Outcome> {
         assert!(len <= room, "the primary filled more than the call allows");
         pull_bytes(kernel, address, len);
     }
-    assert_eq!(kernel.buffer.next, kernel.buffer.len, "the record holds this call's result");
-    Some(Outcome { result, signals, taken })
+    assert_eq!(
+        kernel.buffer.next, kernel.buffer.len,
+        "the record holds this call's result"
+    );
+    Some(Outcome {
+        result,
+        signals,
+        taken,
+    })
 }
 
 /// Gets the next record; `false` if there is none because this replica is the primary now.
@@ -131,7 +141,10 @@ fn fill(kernel: &mut Kernel) -> bool {
 
 fn refill(kernel: &mut Kernel) {
     if kernel.buffer.next == kernel.buffer.len {
-        assert!(fill(kernel), "the primary was lost in the middle of a long result");
+        assert!(
+            fill(kernel),
+            "the primary was lost in the middle of a long result"
+        );
         assert!(kernel.buffer.len > 0, "no record is empty");
     }
 }
@@ -147,7 +160,7 @@ fn pull_bytes(kernel: &mut Kernel, mut address: u64, len: u64) {
     while left > 0 {
         refill(kernel);
         let available = (kernel.buffer.len - kernel.buffer.next) * 8;
-        let part = left.min(available as u64) as usize;
+        let part = convert::size(left.min(available as u64));
         let bytes = &kernel.buffer.bytes()[..part];
         guest::copy_out(address, bytes).expect("the primary could write here");
         kernel.buffer.next += part.div_ceil(8);
