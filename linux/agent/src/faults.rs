@@ -65,12 +65,17 @@ pub(crate) const fn bit(signal: u32) -> u64 {
 }
 
 /// Syscall User Dispatch caught a call: go on at the entry as if the site had been rewritten.
-extern "C" fn on_dispatch(_signal: u32, _info: *const SigInfo, context: *mut UContext) {
-    // SAFETY: the kernel's context on the handler's own stack.
-    let machine = unsafe { &mut (*context).machine };
+extern "C" fn on_dispatch(_signal: u32, info: *const SigInfo, context: *mut UContext) {
+    // SAFETY: the kernel's frame on the handler's own stack.
+    let (info, machine) = unsafe { (&*info, &mut (*context).machine) };
     let kernel = kernel::kernel();
     count(&kernel.report.dispatched, 1);
-    machine.rcx = kernel.rewriter.hit(machine.rip);
+    if info.architecture() != SigInfo::X86_64 {
+        // `int $0x80`: the numbers of 32-bit programs mean other calls.
+        machine.rax = crate::calls::refuse_foreign(kernel).cast_unsigned();
+        return;
+    }
+    machine.rcx = kernel.rewriter.hit(machine.rip, &kernel.report.sites);
     machine.rip = entry::entry_address();
 }
 

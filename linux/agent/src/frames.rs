@@ -22,6 +22,14 @@ pub(crate) struct SigInfo {
 const _: () = assert!(size_of::<SigInfo>() == SIGINFO_BYTES);
 
 impl SigInfo {
+    /// Value of [`SigInfo::architecture`] for 64-bit calls (AUDIT_ARCH_X86_64).
+    pub(crate) const X86_64: u32 = 0xc000_003e;
+
+    /// `si_arch` of a SIGSYS: which table the call's number belongs to.
+    pub(crate) const fn architecture(&self) -> u32 {
+        crate::convert::low32(self.rest[0] >> 32)
+    }
+
     /// A signal with one payload word.
     pub(crate) const fn new(signo: u32, code: i32, first: u64) -> Self {
         Self {

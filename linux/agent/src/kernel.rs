@@ -168,6 +168,14 @@ impl Kernel {
     pub(crate) fn end(&mut self, ending: Ending) -> ! {
         self.event(kind::of(0, kind::END), u64::from(ending.pack()));
         self.rendezvous();
+        let calls: u64 = self.report.calls[..StatClass::Instruction as usize]
+            .iter()
+            .map(|cell| cell.load(Ordering::Relaxed))
+            .sum();
+        let dispatched = self.report.dispatched.load(Ordering::Relaxed);
+        self.report
+            .rewritten
+            .store(calls.saturating_sub(dispatched), Ordering::Relaxed);
         self.report.ending.store(ending.pack(), Ordering::Relaxed);
         self.report
             .phase

@@ -6,7 +6,7 @@
 //!
 //! * *before*: `mov $nr,%eax` (5 bytes) `; syscall`. The `jmp` takes the place of the `mov`;
 //!   the `syscall` stays, and whoever jumps straight to it is dispatched as ever.
-//! * *after*: `syscall; cmp $-4095,%rax` (2 + 6 bytes). The `jmp` takes the place of the
+//! * *after*: `syscall; cmp $-4095,%rax` or `$-4096` (2 + 6 bytes). The `jmp` takes the place of the
 //!   `syscall`; the stub makes up for the `cmp`.
 //!
 //! Neither touches the red zone. A site stays dispatched if anything that looks like a branch into
@@ -16,7 +16,7 @@
 //! Not covered: indirect jumps into the middle of the replaced bytes. In *before* that would be
 //! the middle of an instruction; in *after* a jump to the `cmp` itself.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::general::{
     MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE,
@@ -128,15 +128,15 @@ impl Rewriter {
     }
 
     /// A call was dispatched; `after` is the address behind the `syscall` instruction. Returns
-    /// where the call must return to.
-    pub(crate) fn hit(&mut self, after: u64) -> u64 {
+    /// where the call must return to. `sites` counts rewritten sites.
+    pub(crate) fn hit(&mut self, after: u64, sites: &AtomicU64) -> u64 {
         let Some(site) = self.site(after) else {
             return after;
         };
         if site.hits != u32::MAX {
             site.hits += 1;
             if site.hits >= HOT {
-                self.heat(after);
+                self.heat(after, sites);
             }
         }
         self.translate(after)
@@ -153,10 +153,10 @@ impl Rewriter {
     }
 
     /// The site is hot: rewrite it, once and for all.
-    fn heat(&mut self, after: u64) {
+    fn heat(&mut self, after: u64, sites: &AtomicU64) {
         let resume = self.rewrite(after);
         if resume.is_some() {
-            count(&crate::kernel::kernel().report.sites, 1);
+            count(sites, 1);
         }
         if let Some(site) = self.site(after) {
             site.hits = u32::MAX;
@@ -267,9 +267,9 @@ fn is_before(around: &[u8; 24]) -> bool {
     around[9] == 0xb8 && !rex(around[8]) && around[12] == 0 && around[13] == 0
 }
 
-/// `syscall; cmp $-4095,%rax` around offset 16?
+/// `syscall; cmp $-4095,%rax` (or -4096) around offset 16?
 fn is_after(around: &[u8; 24]) -> bool {
-    around[16..22] == [0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff]
+    matches!(around[16..22], [0x48, 0x3d, 0x00 | 0x01, 0xf0, 0xff, 0xff])
 }
 
 /// Could anything in `code` be a direct branch to an address in `window`?

@@ -82,7 +82,7 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
         if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
             kernel.rewriter.forget_code(start, page_up(len));
         }
-        if prot & u64::from(PROT_EXEC) != 0 {
+        if is_fixed_code(prot) {
             adopt_code(kernel, start, page_up(len));
         }
     }
@@ -115,16 +115,18 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
         return agent_memory(kernel, addr);
     }
     let result = local(call.nr, call.raw);
-    if result == 0 && len > 0 && prot & u64::from(PROT_EXEC) != 0 {
-        let writable = prot & u64::from(PROT_WRITE) != 0;
-        if writable {
-            // Generated code: it may change at any time, so its sites stay as they are.
-            kernel.rewriter.forget_code(page_down(addr), page_up(len));
-        } else {
-            adopt_code(kernel, page_down(addr), page_up(len));
-        }
+    if result == 0 && is_fixed_code(prot) {
+        adopt_code(kernel, page_down(addr), page_up(len));
+    } else if result == 0 {
+        kernel.rewriter.forget_code(page_down(addr), page_up(len));
     }
     result
+}
+
+/// Executable and not writable: code that is generated in place may change at any time, so its
+/// sites stay as they are.
+fn is_fixed_code(prot: u64) -> bool {
+    prot & u64::from(PROT_EXEC) != 0 && prot & u64::from(PROT_WRITE) == 0
 }
 
 /// `mremap`.

@@ -114,6 +114,13 @@ fn unknown(kernel: &mut Kernel, nr: u64) -> i64 {
     refuse_with(kernel, Note::UnsupportedCall, nr)
 }
 
+/// A call in the manner of 32-bit programs.
+pub(crate) fn refuse_foreign(kernel: &mut Kernel) -> i64 {
+    /// No call has this number; reports show it as unknown.
+    const FOREIGN: u64 = 0xf_ffff;
+    unknown(kernel, FOREIGN)
+}
+
 /// A call that is not supported: ENOSYS and one warning, or the end under `--strict`.
 pub(crate) fn refuse(kernel: &mut Kernel, call: &Call) -> i64 {
     if call.what.quiet {
