@@ -114,6 +114,14 @@ impl Running {
         self.child.id()
     }
 
+    /// What it has written to standard output so far.
+    ///
+    /// # Errors
+    /// If the temporary file cannot be read.
+    pub fn stdout_so_far(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&content(&self.stdout)?).into_owned())
+    }
+
     /// What it has written to standard error so far.
     ///
     /// # Errors

@@ -134,6 +134,26 @@ impl Scene {
         outcome
     }
 
+    /// Runs a command plainly and as one, two and three replicas, each through a shell script that
+    /// starts it as `"$@"`; they must not differ in anything.
+    ///
+    /// # Panics
+    /// If they differ.
+    pub fn like_native(&self, script: &str, command: &[&str]) -> Outcome {
+        let mut argv = vec!["sh", "-c", script, "sh"];
+        argv.extend(command);
+        let native = self.run(&argv);
+        for replicas in ["1", "2", "3"] {
+            let arguments = [&["run", "-n", replicas, "--"], command].concat();
+            let outcome = self.rcoe_by(script, &arguments);
+            let what = format!("-n {replicas} {command:?} by {script}: {}", outcome.err());
+            assert_eq!(outcome.ended, native.ended, "{what}");
+            assert_eq!(outcome.out(), native.out(), "{what}");
+            assert_eq!(outcome.err(), native.err(), "{what}");
+        }
+        native
+    }
+
     /// Starts `rcoe` with these arguments.
     ///
     /// # Panics
@@ -152,6 +172,8 @@ impl Scene {
     #[must_use]
     pub fn start_group(&self, options: &[&str], command: &[&str]) -> Group {
         let events = self.path().join("events");
+        // An earlier group of this scene has left one.
+        let _ = std::fs::remove_file(&events);
         let events_text = events.display().to_string();
         let mut arguments = vec!["run", "--events", &events_text];
         arguments.extend(options);

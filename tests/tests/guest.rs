@@ -1,0 +1,293 @@
+//! What a program finds inside a replica: its own world, no more and no less.
+
+use rcoe_tests::launch::Ended;
+use rcoe_tests::rcoe::Scene;
+
+/// Runs a program as two and three replicas; it must exit with 0 and rcoe may only warn.
+#[track_caller]
+fn agrees(scene: &Scene, program: &str) -> [rcoe_tests::launch::Outcome; 2] {
+    ["2", "3"].map(|replicas| {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", program]);
+        let (out, errors) = (outcome.out(), outcome.err());
+        assert_eq!(
+            outcome.ended,
+            Ended::Exit(0),
+            "-n {replicas}: {out} {errors}"
+        );
+        outcome
+    })
+}
+
+#[test]
+fn name_arguments_environment_and_place_are_its_own() {
+    let scene = Scene::new();
+    let source = "#include <stdio.h>\n#include <unistd.h>\nextern char **environ;\n
+int main(int argc, char **argv) {
+  char exe[500] = {0}, cwd[500];
+  for (int i = 0; i < argc; i++) puts(argv[i]);
+  for (char **e = environ; *e; e++) puts(*e);
+  readlink(\"/proc/self/exe\", exe, 499);
+  printf(\"%s %s\\n\", exe, getcwd(cwd, 500));
+  return 0;
+}";
+    let program = scene.compile("self", source, &[]);
+    for script in [
+        "exec \"$@\"",
+        "A=1 B='x y' exec \"$@\"",
+        "exec env -i C=3 \"$@\"",
+    ] {
+        scene.like_native(script, &[&program, "a b", "", "--help"]);
+    }
+    scene.like_native("exec \"$@\"", &["./self"]);
+}
+
+#[test]
+fn process_ids_are_those_of_rcoe() {
+    let scene = Scene::new();
+    let source = "#include <stdio.h>\n#include <unistd.h>\n
+int main(void) { printf(\"%d %d\\n\", getpid(), getppid()); return 0; }";
+    let program = scene.compile("ids", source, &[]);
+    for replicas in ["1", "2", "3"] {
+        let script = "echo $$; exec \"$@\"";
+        let outcome = scene.rcoe_by(script, &["run", "-n", replicas, "--", &program]);
+        let own = std::process::id();
+        let expected = outcome.out().lines().next().unwrap_or_default().to_owned();
+        assert_eq!(
+            outcome.out(),
+            format!("{expected}\n{expected} {own}\n"),
+            "{}",
+            outcome.err()
+        );
+    }
+}
+
+#[test]
+fn raw_system_calls_are_caught() {
+    let source = "static long raw(long n, long a, long b, long c) {
+  long r;
+  __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"(n), \"D\"(a), \"S\"(b), \"d\"(c) : \"rcx\", \"r11\", \"memory\");
+  return r;
+}
+static void text(const char *s) { long n = 0; while (s[n]) n++; raw(1, 1, (long)s, n); }
+void _start(void) {
+  for (int i = 0; i < 100; i++) { text(\"raw\\n\"); raw(39, 0, 0, 0); }
+  text(raw(9999, 0, 0, 0) == -38 ? \"ENOSYS\\n\" : \"other\\n\");
+  raw(231, 9, 0, 0);
+  for (;;) {}
+}";
+    let scene = Scene::new();
+    let flags = [
+        "-static",
+        "-nostdlib",
+        "-ffreestanding",
+        "-fno-stack-protector",
+    ];
+    let program = scene.compile("raw", source, &flags);
+    let native = scene.run(&[&program]);
+    for replicas in ["1", "2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program]);
+        assert_eq!(outcome.out(), native.out(), "{}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(9), "{}", outcome.err());
+        assert_eq!(
+            outcome.err().matches("9999").count(),
+            1,
+            "{}",
+            outcome.err()
+        );
+    }
+}
+
+#[test]
+fn a_system_call_across_a_page_boundary_is_caught() {
+    let source =
+        "#define _GNU_SOURCE\n#include <stdio.h>\n#include <string.h>\n#include <sys/mman.h>\n
+int main(void) {
+  char *p = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char code[] = \"\\xb8\\x6e\\x00\\x00\\x00\\x0f\\x05\\x48\\x3d\\x01\\xf0\\xff\\xff\\xc3\";
+  memcpy(p + 4096 - 6, code, sizeof code);
+  if (mprotect(p, 8192, PROT_READ | PROT_EXEC)) return 1;
+  long first = ((long (*)(void))(p + 4096 - 6))(), sum = 0;
+  for (int i = 0; i < 1000; i++) sum += ((long (*)(void))(p + 4096 - 6))() == first;
+  printf(\"%ld\\n\", sum);
+  return first <= 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("straddle", source, &[]);
+    let native = scene.like_native("exec \"$@\"", &[&program]);
+    assert_eq!(native.out(), "1000\n");
+}
+
+#[test]
+fn the_agents_memory_is_out_of_reach_of_system_calls() {
+    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <stdio.h>\n\
+#include <sys/mman.h>\n#include <unistd.h>\n
+int main(void) {
+  void *agent = (void *)0x6f0000000000;
+  char *mine = mmap(0, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  int zero = open(\"/dev/zero\", O_RDONLY);
+  int got = 0;
+  got |= (mmap(agent, 4096, 3, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) << 0;
+  got |= (mmap(agent - 4096, 8192, 3, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) << 1;
+  got |= (munmap(agent, 4096) == -1) << 2;
+  got |= (mprotect(agent, 4096, PROT_NONE) == -1) << 3;
+  got |= (mremap(mine, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, agent) == MAP_FAILED) << 4;
+  got |= (madvise(agent, 4096, MADV_DONTNEED) == -1) << 5;
+  got |= (read(zero, agent, 4096) == -1) << 6;
+  printf(\"%x\\n\", got);
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("trespasser", source, &[]);
+    for outcome in agrees(&scene, &program) {
+        assert_eq!(outcome.out(), "7f\n", "{}", outcome.err());
+        assert!(outcome.err().contains("agent"), "{}", outcome.err());
+    }
+}
+
+#[test]
+fn a_fixed_mapping_elsewhere_is_granted() {
+    let source = "#define _GNU_SOURCE\n#include <stdio.h>\n#include <sys/mman.h>\n
+int main(void) {
+  void *wish = (void *)0x200000000000;
+  printf(\"%p\\n\", mmap(wish, 4096, 3, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  printf(\"%d\\n\", munmap(wish, 4096));
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("fixed", source, &[]);
+    scene.like_native("exec \"$@\"", &[&program]);
+}
+
+#[test]
+fn counters_and_processor_facts_are_equal_in_all_replicas() {
+    let source = "#include <cpuid.h>\n#include <stdio.h>\n#include <x86intrin.h>\n
+__attribute__((target(\"rdrnd,rdseed,rdpid\"))) int main(void) {
+  unsigned a, b, c, d, aux;
+  unsigned long long last = 0, seed = 0;
+  for (int i = 0; i < 200; i++) {
+    unsigned long long now = i % 2 ? __rdtsc() : __rdtscp(&aux);
+    if (now < last) return 1;
+    last = now;
+    if (i % 20 == 0) printf(\"%llu %u\\n\", now, aux);
+  }
+  for (unsigned leaf = 0; leaf < 0x20; leaf++) {
+    __cpuid_count(leaf, 0, a, b, c, d);
+    printf(\"%x %x %x %x %x\\n\", leaf, a, b, c, d);
+  }
+  __cpuid(1, a, b, c, d);
+  if (c & bit_RDRND) return 2;
+  for (int i = 0; i < 20; i++) {
+    int ok = _rdrand64_step(&seed);
+    printf(\"%d %llu\\n\", ok, ok ? seed : 0);
+  }
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("counters", source, &[]);
+    for outcome in agrees(&scene, &program) {
+        assert_eq!(outcome.err(), "");
+    }
+}
+
+#[test]
+fn clocks_and_random_bytes_are_equal_in_all_replicas() {
+    let source = "#include <stdio.h>\n#include <sys/auxv.h>\n#include <sys/random.h>\n\
+#include <sys/time.h>\n#include <time.h>\n#include <unistd.h>\n
+int main(void) {
+  struct timespec t; struct timeval v; unsigned long r[4];
+  for (int i = 0; i < 50; i++) {
+    clock_gettime(i % 2 ? CLOCK_MONOTONIC : CLOCK_REALTIME, &t);
+    gettimeofday(&v, 0);
+    if (getrandom(r, sizeof r, 0) != sizeof r) return 1;
+    printf(\"%ld.%ld %ld.%ld %ld %lx\\n\", t.tv_sec, t.tv_nsec, v.tv_sec, v.tv_usec, time(0), r[3]);
+  }
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  printf(\"%ld %lx\\n\", t.tv_nsec, *(unsigned long *)getauxval(AT_RANDOM));
+  printf(\"%p %p %p\\n\", (void *)&t, (void *)main, sbrk(0));
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("clocks", source, &[]);
+    for outcome in agrees(&scene, &program) {
+        assert_eq!(outcome.err(), "");
+    }
+}
+
+#[test]
+fn making_a_process_is_refused_with_one_warning() {
+    let source = "#include <errno.h>\n#include <stdio.h>\n#include <unistd.h>\n
+int main(void) {
+  for (int i = 0; i < 3; i++) if (fork() != -1) _exit(1); else printf(\"%d\\n\", errno == ENOSYS);
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("forker", source, &[]);
+    for outcome in agrees(&scene, &program) {
+        assert_eq!(outcome.out(), "1\n1\n1\n");
+        let errors = outcome.err();
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        assert!(
+            errors.starts_with("rcoe: ") && errors.contains("clone"),
+            "{errors}"
+        );
+    }
+}
+
+#[test]
+fn strict_ends_the_run_at_an_unsupported_call() {
+    let source = "#include <stdio.h>\n#include <unistd.h>\n
+int main(void) { write(1, \"before\\n\", 7); fork(); write(1, \"after\\n\", 6); return 0; }";
+    let scene = Scene::new();
+    let program = scene.compile("forker", source, &[]);
+    for replicas in ["1", "2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--strict", "--", &program]);
+        assert_eq!(outcome.out(), "before\n", "{}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(125), "{}", outcome.err());
+        assert!(outcome.err().contains("clone"), "{}", outcome.err());
+    }
+}
+
+#[test]
+fn bad_pointers_are_the_kernels_errors() {
+    let source =
+        "#include <errno.h>\n#include <fcntl.h>\n#include <stdio.h>\n#include <sys/stat.h>\n\
+#include <unistd.h>\n
+int main(void) {
+  struct stat s;
+  char *bad[] = { (char *)8, (char *)-8, (char *)0x7ffffffff000, (char *)0x123456789000 };
+  for (int i = 0; i < 4; i++) {
+    printf(\"%zd %d \", write(1, bad[i], 4), errno);
+    printf(\"%d %d \", open(bad[i], O_RDONLY), errno);
+    printf(\"%d %d \", stat(\"/\", (struct stat *)bad[i]), errno);
+    printf(\"%zd %d\\n\", read(open(\"/dev/zero\", 0), bad[i], 4), errno);
+  }
+  return stat(\"/\", &s);
+}";
+    let scene = Scene::new();
+    let program = scene.compile("pointers", source, &[]);
+    let native = scene.like_native("exec \"$@\"", &[&program]);
+    assert_eq!(native.ended, Ended::Exit(0));
+}
+
+#[test]
+fn faults_can_be_handled() {
+    let source = "#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n
+static sigjmp_buf back;
+static void on(int number, siginfo_t *info, void *context) { (void)context; siglongjmp(back, number); }
+int main(void) {
+  struct sigaction a = { .sa_sigaction = on, .sa_flags = SA_SIGINFO };
+  sigaction(SIGSEGV, &a, 0);
+  sigaction(SIGFPE, &a, 0);
+  volatile int zero = 0;
+  for (volatile int i = 0; i < 6; i++) {
+    int number = sigsetjmp(back, 1);
+    if (number) { printf(\"caught %d\\n\", number); continue; }
+    if (i % 2) *(volatile int *)(long)(16 * i) = 1; else zero = 7 / zero;
+  }
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("catcher", source, &[]);
+    let native = scene.like_native("exec \"$@\"", &[&program]);
+    assert_eq!(native.out().lines().count(), 6);
+}

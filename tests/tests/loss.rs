@@ -1,0 +1,262 @@
+//! A replica that is lost or goes wrong while it computes: detected by two, masked by three.
+//!
+//! The victim program looks at words of its own memory at every turn of its loop; the test writes
+//! them in one replica only, through the proc file system. So each kind of fault happens to a
+//! running program at a place where all replicas can be compared.
+
+use std::os::unix::fs::FileExt as _;
+use std::process::Command;
+
+use rcoe_tests::launch::{Ended, Outcome, signal};
+use rcoe_tests::proc;
+use rcoe_tests::rcoe::{Group, Scene, until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const VICTIM: &str = "#include <stdio.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n
+volatile unsigned long spin, wrong, crash, extra;
+int main(void) {
+  write(1, \"ready\\n\", 6);
+  unsigned long x = 88172645463325252UL;
+  for (unsigned long i = 0; i < 400000000UL; i++) {
+    x ^= x << 13; x ^= x >> 7; x ^= x << 17;
+    while (spin) {}
+    x += wrong;
+    if (crash) *(volatile int *)8 = 1;
+    if (extra) { extra = 0; syscall(SYS_getuid); }
+  }
+  char line[32];
+  write(1, line, snprintf(line, sizeof line, \"%016lx\\n\", x));
+  return 5;
+}";
+
+/// What is done to one replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Harm {
+    Kill,
+    Stop,
+    /// Sets this word of the victim to one.
+    Word(&'static str),
+}
+
+struct Victim {
+    scene: Scene,
+    program: String,
+    expected: String,
+}
+
+impl Victim {
+    fn new() -> Self {
+        let scene = Scene::new();
+        let program = scene.compile("victim", VICTIM, &["-static", "-no-pie"]);
+        let native = scene.run(&[&program]);
+        assert_eq!(native.ended, Ended::Exit(5));
+        Self {
+            scene,
+            program,
+            expected: native.out(),
+        }
+    }
+
+    fn address(&self, word: &str) -> u64 {
+        let output = Command::new("nm").arg(&self.program).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.ends_with(&format!(" {word}")))
+            .unwrap();
+        u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
+    }
+
+    /// Starts a group and waits until each replica computes.
+    fn start(&self, options: &[&str]) -> Group {
+        let group = self.scene.start_group(options, &[&self.program]);
+        until("the first line", || {
+            group
+                .running
+                .stdout_so_far()
+                .unwrap()
+                .starts_with("ready\n")
+                .then_some(())
+        });
+        let ticks = |pid: u32| proc::find(pid).map_or(u64::MAX, |process| process.ticks);
+        let before: Vec<u64> = group.replicas.iter().map(|&pid| ticks(pid)).collect();
+        until("computing replicas", || {
+            let mut pairs = group.replicas.iter().zip(&before);
+            pairs
+                .all(|(&pid, &before)| ticks(pid) > before + 1)
+                .then_some(())
+        });
+        group
+    }
+
+    /// Harms replica `id` of a computing group and tells what came of it.
+    fn harm(&self, options: &[&str], id: usize, harm: Harm) -> (Outcome, Vec<Value>) {
+        // Only what is awaited in vain needs the timeout: whoever is well must arrive within it.
+        let timeout = match harm {
+            Harm::Stop | Harm::Word("spin") => "500ms",
+            _ => "30s",
+        };
+        let group = self.start(&[&["--timeout", timeout], options].concat());
+        let pid = group.replicas[id];
+        match harm {
+            Harm::Kill => signal(pid, Signal::KILL).unwrap(),
+            Harm::Stop => signal(pid, Signal::STOP).unwrap(),
+            Harm::Word(word) => {
+                let path = format!("/proc/{pid}/mem");
+                let memory = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+                memory
+                    .write_all_at(&1_u64.to_le_bytes(), self.address(word))
+                    .unwrap();
+            }
+        }
+        group.finish()
+    }
+
+    #[track_caller]
+    fn must_stop(&self, options: &[&str], id: usize, harm: Harm) {
+        let (outcome, events) = self.harm(options, id, harm);
+        let what = format!("{options:?} {harm:?} of {id}: {} {events:?}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(86), "{what}");
+        assert_eq!(outcome.out(), "ready\n", "{what}");
+        assert!(outcome.err().starts_with("rcoe: "), "{what}");
+        let divergence = of_type(&events, "divergence").expect("a divergence");
+        assert!(fits(harm, divergence), "{what}");
+        assert_eq!(
+            of_type(&events, "stop").expect("a stop")["status"],
+            86,
+            "{what}"
+        );
+        assert!(of_type(&events, "downgrade").is_none(), "{what}");
+    }
+
+    #[track_caller]
+    fn must_mask(&self, options: &[&str], id: usize, harm: Harm) {
+        let (outcome, events) = self.harm(options, id, harm);
+        let what = format!("{options:?} {harm:?} of {id}: {} {events:?}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(5), "{what}");
+        assert_eq!(outcome.out(), self.expected, "{what}");
+        let divergence = of_type(&events, "divergence").expect("a divergence");
+        assert!(fits(harm, divergence), "{what}");
+        assert_eq!(divergence["replica"], id, "{what}");
+        assert!(divergence["core"].is_u64(), "{what}");
+        let downgrade = of_type(&events, "downgrade").expect("a downgrade");
+        assert_eq!(downgrade["removed"], id, "{what}");
+        assert_eq!(downgrade["primary"], usize::from(id == 0), "{what}");
+        assert_eq!(
+            of_type(&events, "stop").expect("a stop")["status"],
+            5,
+            "{what}"
+        );
+        assert!(outcome.err().contains(&format!("replica {id}")), "{what}");
+    }
+}
+
+fn of_type<'a>(events: &'a [Value], name: &str) -> Option<&'a Value> {
+    events.iter().find(|event| event["type"] == name)
+}
+
+/// Whether the divergence is told as what it was.
+fn fits(harm: Harm, divergence: &Value) -> bool {
+    let kind = divergence["kind"].as_str().unwrap_or_default();
+    match harm {
+        Harm::Kill => kind == "death",
+        Harm::Stop | Harm::Word("spin") => kind == "timeout",
+        Harm::Word("crash") => kind == "fault" || kind == "mismatch",
+        Harm::Word(_) => kind == "mismatch",
+    }
+}
+
+/// One kind of harm, to the primary and to a follower of two and of three.
+macro_rules! harm {
+    ($name:ident, $harm:expr) => {
+        mod $name {
+            use super::{Harm, Victim};
+
+            #[test]
+            fn to_the_primary_stops_two() {
+                Victim::new().must_stop(&["-n", "2"], 0, $harm);
+            }
+
+            #[test]
+            fn to_the_follower_stops_two() {
+                Victim::new().must_stop(&["-n", "2"], 1, $harm);
+            }
+
+            #[test]
+            fn to_the_primary_is_masked_by_three() {
+                Victim::new().must_mask(&["-n", "3"], 0, $harm);
+            }
+
+            #[test]
+            fn to_a_follower_is_masked_by_three() {
+                Victim::new().must_mask(&["-n", "3"], 2, $harm);
+            }
+
+            #[test]
+            fn stops_three_if_told_so() {
+                Victim::new().must_stop(&["-n", "3", "--on-fault", "stop"], 1, $harm);
+            }
+        }
+    };
+}
+
+harm!(killing, Harm::Kill);
+harm!(stopping, Harm::Stop);
+harm!(looping, Harm::Word("spin"));
+harm!(a_wrong_value, Harm::Word("wrong"));
+harm!(a_memory_fault, Harm::Word("crash"));
+harm!(an_extra_call, Harm::Word("extra"));
+
+#[test]
+fn every_mode_of_comparison_detects_a_wrong_output() {
+    let victim = Victim::new();
+    for compare in ["io", "args", "every"] {
+        victim.must_stop(&["-n", "2", "--compare", compare], 1, Harm::Word("wrong"));
+        victim.must_mask(&["-n", "3", "--compare", compare], 1, Harm::Word("wrong"));
+    }
+}
+
+#[test]
+fn after_a_downgrade_a_second_fault_stops_the_run() {
+    let victim = Victim::new();
+    let group = victim.start(&["-n", "3"]);
+    signal(group.replicas[2], Signal::KILL).unwrap();
+    until("the downgrade", || {
+        let events = rcoe_tests::rcoe::events_of(&group.events);
+        of_type(&events, "downgrade").map(|_| ())
+    });
+    signal(group.replicas[0], Signal::KILL).unwrap();
+    let (outcome, _) = group.finish();
+    assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
+    assert_eq!(outcome.out(), "ready\n");
+}
+
+#[test]
+fn a_terminating_signal_to_one_replica_does_no_harm() {
+    let victim = Victim::new();
+    for (options, id) in [
+        (["-n", "2"], 0),
+        (["-n", "2"], 1),
+        (["-n", "3"], 0),
+        (["-n", "3"], 2),
+    ] {
+        for sent in [Signal::TERM, Signal::INT] {
+            let group = victim.start(&options);
+            signal(group.replicas[id], sent).unwrap();
+            let (outcome, events) = group.finish();
+            let what = format!(
+                "{options:?} {id}: {:?} {} {events:?}",
+                outcome.ended,
+                outcome.err()
+            );
+            match outcome.ended {
+                Ended::Exit(5) => assert_eq!(outcome.out(), victim.expected, "{what}"),
+                Ended::Exit(86) | Ended::Signal(_) => {
+                    assert_eq!(outcome.out(), "ready\n", "{what}")
+                }
+                _ => panic!("{what}"),
+            }
+        }
+    }
+}
