@@ -286,6 +286,7 @@ impl Node {
         let bell = port(ports, peer).outbox.bell();
         if self.ballot(peer, ports).is_some() {
             vote.entries[peer.index()] = Entry::read(ports, peer, self.parity());
+            call.overdue = call.overdue.without(peer);
         } else if Self::missing(call, ports, peer) {
             vote.absent = vote.absent.with(peer);
         } else {
@@ -411,6 +412,8 @@ impl Node {
                 reason: WaitFor::Vote,
             });
         };
+        // It came after all; being late for one phase says nothing about the next.
+        call.overdue = call.overdue.without(peer);
         if theirs.faulty == vote.faulty {
             let rest = self.others().minus(vote.faulty);
             vote.stage = rest.after(peer).map_or(Stage::Confirm, Stage::Compare);

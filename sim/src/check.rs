@@ -119,8 +119,7 @@ fn memberships_agree(group: &Group, charge: &Charge) -> Result<(), String> {
 pub fn finally(group: &Group, charge: &Charge) -> Result<(), String> {
     let len = group.program.len();
     let complete = group.world.outputs.last() == charge.expected.last();
-    let finished =
-        |index: usize| group.processes[index].finished(len) && group.processes[index].alive;
+    let finished = |index: usize| group.processes[index].finished(len);
     let masked = complete && charge.healthy(group).any(finished);
     let halt = |index: usize| group.processes[index].halt();
     let lost = charge
