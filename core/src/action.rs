@@ -123,7 +123,7 @@ impl Node {
         self.actions.word = self.actions.performed << 2 | state;
         self.actions.point = self.trace.events();
         own.action_point
-            .store(self.actions.point, Ordering::Relaxed);
+            .store(self.actions.point, Ordering::Release);
         own.action.store(self.actions.word, Ordering::Release);
         self.publish_bell(ports);
     }
@@ -167,14 +167,19 @@ impl Node {
     /// Where `peer` is.
     fn locate(&self, peer: ReplicaId, ports: &Ports<'_>) -> Peer {
         let outbox = port(ports, peer).outbox;
+        // A peer arrives elsewhere only after it has said what it did here: so this is read first.
+        let further = outbox.arrived.load(Ordering::Acquire) > self.round;
         let word = outbox.action.load(Ordering::Acquire);
         let (performed, state) = (word >> 2, word & 3);
-        let point = outbox.action_point.load(Ordering::Relaxed);
+        let point = outbox.action_point.load(Ordering::Acquire);
+        if outbox.action.load(Ordering::Acquire) != word {
+            // It moves, so its bell rings: looked at again at once.
+            return Peer::Behind;
+        }
         let here = self.trace.events();
         if performed == self.actions.performed.wrapping_add(1) {
             return Peer::Performed;
         }
-        let further = outbox.arrived.load(Ordering::Acquire) > self.round;
         if further && !self.guards.off(Bug::ActionNoAbort) {
             return Peer::Ahead;
         }

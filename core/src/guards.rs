@@ -25,6 +25,10 @@ pub enum Bug {
     DoorbellFirst,
     /// The effect word of a lost primary is not read.
     SkipEffectCheck,
+    /// A publication does not ring the doorbell.
+    NoBell,
+    /// The publisher looks for sleepers before it rings.
+    SkipReread,
     /// The publisher has no fence between its store and its look at the sleepers.
     NoFence,
     /// A record is consumed without comparing its signature.

@@ -349,16 +349,32 @@ impl Node {
     #[inline]
     pub(crate) fn publish_bell(&mut self, ports: &Ports<'_>) {
         let own = port(ports, self.id).outbox;
-        if !self.guards.off(Bug::DoorbellFirst) {
+        let mut early = ReplicaSet::empty();
+        if self.guards.off(Bug::SkipReread) {
+            early = self.sleepers(ports);
+        }
+        if !self.guards.off(Bug::DoorbellFirst) && !self.guards.off(Bug::NoBell) {
             own.ring();
+        }
+        if self.guards.off(Bug::SkipReread) {
+            self.wake |= !early.is_empty();
+            return;
         }
         if !self.guards.off(Bug::NoFence) {
             // Pairs with the fence in `Outbox::begin_sleep`.
             fence(Ordering::SeqCst);
         }
-        for peer in self.members.without(self.id) {
-            self.wake |= port(ports, peer).outbox.sleeping_on().contains(self.id);
-        }
+        self.wake |= !self.sleepers(ports).is_empty();
+    }
+
+    /// The members that sleep on the own doorbell.
+    #[inline]
+    fn sleepers(&self, ports: &Ports<'_>) -> ReplicaSet {
+        let on_me = |peer: &ReplicaId| port(ports, *peer).outbox.sleeping_on().contains(self.id);
+        let others = self.members.without(self.id).iter();
+        others
+            .filter(on_me)
+            .fold(ReplicaSet::empty(), ReplicaSet::with)
     }
 
     /// Stops for good and says so.

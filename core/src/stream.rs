@@ -166,6 +166,9 @@ impl Node {
                 "room comes first"
             );
             let once = self.effect == effect_word(self.records, false);
+            if self.guards.off(Bug::DoorbellFirst) {
+                own.outbox.ring();
+            }
             own.write(
                 self.cursor,
                 self.records,

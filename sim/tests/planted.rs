@@ -1,0 +1,194 @@
+//! Takes each guard of the protocol away and demands that a checker notices: tests of the tests.
+//!
+//! Run with `cargo test --release -p rcoe-sim --features planted --test planted`. Three more bugs, of wake-ups, are
+//! planted in `schedules.rs`. The table in `docs/PLANTED-BUGS.md` is what this prints.
+
+#![cfg(not(feature = "shuttle"))]
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use rcoe_core::{Bug, Guards};
+    use rcoe_sim::fault::Fault;
+    use rcoe_sim::model::{Scope, explore};
+    use rcoe_sim::program::Op;
+    use rcoe_sim::random::simulate;
+
+    /// Seeds tried for each bug.
+    const SEEDS: u64 = 60_000;
+
+    const BUGS: &[Bug] = &[
+        Bug::SkipCompare,
+        Bug::SkipAlarmCheck,
+        Bug::SingleBuffer,
+        Bug::SkipPhase2,
+        Bug::SkipPhase3,
+        Bug::AcceptMinority,
+        Bug::NoDrain,
+        Bug::SkipEffectCheck,
+        Bug::SkipStreamCompare,
+        Bug::SkipStreamChecksum,
+        Bug::AbsentAgrees,
+        Bug::NoLag,
+        Bug::NoRingCheck,
+        Bug::NoAdopt,
+        Bug::NoScrub,
+        Bug::EffectUntagged,
+        Bug::ForgetUnread,
+        Bug::IgnoreVoteNumber,
+        Bug::ActionNoReady,
+        Bug::ActionNoAbort,
+    ];
+
+    const WRITE: Op = Op::Output { repeatable: false };
+    const READ: Op = Op::Input { repeatable: false };
+    const PEEK: Op = Op::Input { repeatable: true };
+
+    /// A panic in a replica is one detected fault too; here it counts as noticed.
+    fn quietly<T>(what: impl FnOnce() -> T) -> Option<T> {
+        catch_unwind(AssertUnwindSafe(what)).ok()
+    }
+
+    fn by_seed(bug: Bug) -> Option<String> {
+        (0..SEEDS).find_map(|seed| {
+            match quietly(|| simulate(seed, None, Guards::without(bug), false)) {
+                Some(Ok(_)) => None,
+                Some(Err(failure)) => Some(format!("seed {seed}: {}", failure.what)),
+                None => Some(format!("seed {seed}: an assertion")),
+            }
+        })
+    }
+
+    fn by_model(bug: Bug) -> Option<String> {
+        let crash = [Fault::FlipTrace(3), Fault::FlipData(5), Fault::Die];
+        let slow = [Fault::Slow, Fault::Die];
+        let scopes: [(&str, &[Op], &[Fault], u8); 4] = [
+            ("crash", &[READ, WRITE, PEEK, WRITE, Op::Compare], &crash, 0),
+            ("slow", &[READ, Op::Compare], &slow, 0),
+            ("slow output", &[WRITE, Op::Compare], &slow, 0),
+            ("actions", &[Op::Act, PEEK, Op::Act, Op::Compare], &slow, 1),
+        ];
+        [2usize, 3].into_iter().find_map(|n| {
+            scopes
+                .iter()
+                .find_map(|&(name, program, faults, triggers)| {
+                    let victims: Vec<usize> = (0..n).collect();
+                    let guards = Guards::without(bug);
+                    let (limit, paths) = (2_000_000, false);
+                    let victims = &victims[..];
+                    let scope = Scope {
+                        n,
+                        program,
+                        faults,
+                        victims,
+                        triggers,
+                        guards,
+                        limit,
+                        paths,
+                    };
+                    match quietly(|| explore(&scope)) {
+                        Some(Ok(_)) => None,
+                        Some(Err(flaw)) => Some(format!("{n} replicas, {name}: {}", flaw.what)),
+                        None => Some(format!("{n} replicas, {name}: an assertion")),
+                    }
+                })
+        })
+    }
+
+    #[test]
+    fn each_is_noticed() {
+        let mut unnoticed = Vec::new();
+        std::panic::set_hook(Box::new(|_| {}));
+        for &bug in BUGS {
+            let (seed, model) = (by_seed(bug), by_model(bug));
+            println!(
+                "| {bug:?} | {} | {} |",
+                seed.as_deref().unwrap_or("-"),
+                model.as_deref().unwrap_or("-")
+            );
+            if seed.is_none() && model.is_none() {
+                unnoticed.push(bug);
+            }
+        }
+        let _ = std::panic::take_hook();
+        assert!(unnoticed.is_empty(), "unnoticed: {unnoticed:?}");
+    }
+
+    /// Shuttle's memory is sequentially consistent; the missing fence needs a machine whose is not.
+    #[test]
+    fn a_missing_fence_is_noticed_on_this_machine() {
+        assert_eq!(fence::lost_wakes(Guards::ON, 300_000), 0);
+        if cfg!(target_arch = "x86_64") {
+            let lost = fence::lost_wakes(Guards::without(Bug::NoFence), 3_000_000);
+            println!("| NoFence | - | two threads: {lost} lost wake-ups |");
+            assert!(lost > 0, "no store was delayed past a load");
+        }
+    }
+
+    mod fence {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        use std::thread;
+
+        use rcoe_core::primitive::AtomicU64;
+        use rcoe_core::{Guards, Node, Outbox, Port, Ports, ReplicaId, ReplicaSet};
+
+        /// Lets a publisher ring while a sleeper lies down, so many times, and counts the rounds in which neither
+        /// saw the other. Stops at the first.
+        pub(super) fn lost_wakes(guards: Guards, rounds: u32) -> u32 {
+            let outboxes = [Outbox::new(), Outbox::new()];
+            let rings = [
+                [const { AtomicU64::new(0) }; 16],
+                [const { AtomicU64::new(0) }; 16],
+            ];
+            let mut ports: Ports<'_> = [None; 8];
+            for (port, (outbox, ring)) in ports.iter_mut().zip(outboxes.iter().zip(&rings)) {
+                *port = Some(Port { outbox, ring });
+            }
+            let (turn, asleep) = (AtomicU32::new(0), AtomicU32::new(0));
+            thread::scope(|scope| {
+                let sleeper = || {
+                    for round in 1..=rounds {
+                        let bell = outboxes[0].bell();
+                        turn.store(round, Ordering::SeqCst);
+                        let id = ReplicaId::new(0);
+                        let sleeps = outboxes[1].begin_sleep(id, &outboxes[0], bell);
+                        asleep.store(round * 2 + u32::from(sleeps), Ordering::SeqCst);
+                        while turn.load(Ordering::SeqCst) == round {
+                            std::hint::spin_loop();
+                        }
+                        outboxes[1].end_sleep();
+                    }
+                };
+                scope.spawn(sleeper);
+                publish(guards, rounds, &ports, &turn, &asleep)
+            })
+        }
+
+        fn publish(
+            guards: Guards,
+            rounds: u32,
+            ports: &Ports<'_>,
+            turn: &AtomicU32,
+            asleep: &AtomicU32,
+        ) -> u32 {
+            let mut node = Node::new(ReplicaId::new(0), ReplicaSet::all(2), ports);
+            node.set_guards(guards);
+            let mut lost = 0;
+            for round in 1..=rounds {
+                while turn.load(Ordering::SeqCst) != round {
+                    std::hint::spin_loop();
+                }
+                node.trigger_action(ports, 1);
+                let woke = node.take_wake();
+                while asleep.load(Ordering::SeqCst) / 2 != round {
+                    std::hint::spin_loop();
+                }
+                lost += u32::from(asleep.load(Ordering::SeqCst) & 1 == 1 && !woke);
+                turn.store(0, Ordering::SeqCst);
+                // The sleeper's next round starts when it sees the turn given back.
+            }
+            lost
+        }
+    }
+}
