@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use rcoe_faultlab::child::Setup;
+use rcoe_faultlab::inject::When;
 use rcoe_faultlab::journal::Campaign;
 use rcoe_faultlab::plan::Space;
 use rcoe_faultlab::program::{self, Program};
@@ -52,6 +53,10 @@ pub(crate) struct Common {
     /// State to hit: gpr, xmm, text, data, heap, stack, mmap, agent, shared, or regs, mem.
     #[arg(long, default_value = "regs,mem")]
     pub(crate) targets: String,
+    /// When to hit: user (while the replica runs its own instructions), return (at the end of a
+    /// system call, when input is in one replica only), or any.
+    #[arg(long, default_value = "user")]
+    pub(crate) when: When,
     #[command(flatten)]
     pub(crate) rcoe: RcoeArgs,
 }
@@ -207,6 +212,7 @@ impl Common {
             timeout: self.rcoe.timeout.clone(),
             programs: self.program.clone(),
             targets: self.targets()?.to_string(),
+            when: self.when,
             seed: self.seed,
         })
     }

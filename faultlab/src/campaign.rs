@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::prctl;
 
 use crate::child::{Finished, Running, Setup};
-use crate::inject::{self, Hit, Miss};
+use crate::inject::{self, Hit, Miss, When};
 use crate::journal::{Journal, Record};
 use crate::plan::{Plan, Space};
 use crate::program::{self, Program};
@@ -70,6 +70,7 @@ pub struct Calibrated {
 pub struct Lab {
     setup: Setup,
     space: Space,
+    when: When,
     programs: Vec<Calibrated>,
 }
 
@@ -80,13 +81,19 @@ impl Lab {
     /// # Errors
     ///
     /// If a program cannot be run, or goes wrong without any fault.
-    pub fn prepare(setup: Setup, programs: &[Program], mut space: Space) -> Result<Self> {
+    pub fn prepare(
+        setup: Setup,
+        programs: &[Program],
+        mut space: Space,
+        when: When,
+    ) -> Result<Self> {
         // Processes orphaned by a killed supervisor come to us, so that none can hide.
         prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
         let calibrated = programs.iter().map(|program| calibrate(&setup, program));
         let programs = calibrated.collect::<Result<Vec<_>>>()?;
         space.programs = programs.len();
         Ok(Self {
+            when,
             setup,
             space,
             programs,
@@ -122,7 +129,7 @@ impl Lab {
 
     fn attempt(&self, plan: &Plan, target: &Calibrated, worker: u64) -> Result<(Strike, Finished)> {
         let running = Running::start(&self.setup, &target.program, worker)?;
-        let flipped = strike(&running, plan, target);
+        let flipped = strike(&running, self.when, plan, target);
         let finished = running.finish()?;
         Ok((flipped, finished))
     }
@@ -132,10 +139,10 @@ impl Lab {
 type Strike = Result<(Hit, Duration), Miss>;
 
 /// Waits for the moment and flips.
-fn strike(running: &Running, plan: &Plan, target: &Calibrated) -> Strike {
+fn strike(running: &Running, when: When, plan: &Plan, target: &Calibrated) -> Strike {
     let pid = running.replica(plan.replica).ok_or(Miss::Ended)?;
     thread::sleep(target.duration.mul_f64(plan.moment));
-    let hit = inject::flip(pid, Path::new(target.program.path), plan)?;
+    let hit = inject::flip(pid, Path::new(target.program.path), when, plan)?;
     Ok((hit, running.elapsed()))
 }
 

@@ -8,6 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -20,7 +21,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::maps::{self, PAGE};
-use crate::plan::Plan;
+use crate::plan::{Plan, Rng};
 use crate::target::Target;
 
 /// What was really changed.
@@ -32,6 +33,9 @@ pub struct Hit {
     pub cpu_ns: u64,
     /// Address of the instruction that was about to run.
     pub ip: u64,
+    /// Whether the process was inside a system call, about to return from it.
+    #[serde(default)]
+    pub in_kernel: bool,
     /// Register name, or memory address and what lies there.
     pub place: String,
     /// Number of the bit within the value.
@@ -49,8 +53,40 @@ pub enum Miss {
     Ended,
     /// The process has no present page of this class.
     NoSuchMemory(Target),
+    /// The process was inside a system call whenever it was stopped.
+    InKernel,
     /// The kernel did not take the change.
     Refused(String),
+}
+
+/// In which state a process may be hit.
+///
+/// A stop request that meets a process inside a system call takes effect at the very end of the
+/// call. Every moment spent in the kernel is thus mapped to one instruction, the one at which
+/// results that only the kernel knows are in memory and registers of one replica alone; and the
+/// kernel is outside the sphere of replication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum When {
+    /// Only while it runs its own instructions.
+    User,
+    /// At any time.
+    Any,
+    /// Only at the end of a system call: the worst case for input.
+    Return,
+}
+
+impl std::str::FromStr for When {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "user" => Ok(Self::User),
+            "any" => Ok(Self::Any),
+            "return" => Ok(Self::Return),
+            _ => Err(format!("unknown moment '{word}'; known: user, any, return")),
+        }
+    }
 }
 
 impl std::fmt::Display for Miss {
@@ -58,6 +94,7 @@ impl std::fmt::Display for Miss {
         match self {
             Self::Ended => write!(f, "the program had ended"),
             Self::NoSuchMemory(target) => write!(f, "no {target} memory is present"),
+            Self::InKernel => write!(f, "it was not in the state asked for"),
             Self::Refused(why) => write!(f, "the change was refused: {why}"),
         }
     }
@@ -105,27 +142,52 @@ pub fn alive(pid: i32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
-/// Carries out the flip of `plan` in process `pid`, which runs `program`.
+/// How often a process is stopped in search of the state asked for.
+const STOPS: u32 = 40;
+
+/// Carries out the flip of `plan` in process `pid`, which runs `program`, as soon as it is in the
+/// state asked for.
 ///
 /// # Errors
 ///
 /// If nothing was changed; the process then runs on as if nothing had happened.
-pub fn flip(pid: i32, program: &Path, plan: &Plan) -> Result<Hit, Miss> {
-    let seized = Seized::stop(pid)?;
-    let registers = ptrace::getregs(seized.pid)?;
+pub fn flip(pid: i32, program: &Path, when: When, plan: &Plan) -> Result<Hit, Miss> {
+    let mut pauses = Rng::new(&[plan.place, plan.bit]);
+    for _ in 0..STOPS {
+        let seized = Seized::stop(pid)?;
+        let registers = ptrace::getregs(seized.pid)?;
+        // The number of the system call, or -1 when stopped elsewhere.
+        let in_kernel = registers.orig_rax.cast_signed() >= 0;
+        if when == When::Any || (when == When::Return) == in_kernel {
+            return flip_stopped(&seized, program, registers, plan);
+        }
+        drop(seized);
+        thread::sleep(Duration::from_micros(pauses.next() % 200));
+    }
+    Err(Miss::InKernel)
+}
+
+fn flip_stopped(
+    seized: &Seized,
+    program: &Path,
+    registers: user_regs_struct,
+    plan: &Plan,
+) -> Result<Hit, Miss> {
+    let pid = seized.pid.as_raw();
     let mut hit = Hit {
         pid,
         cpu_ns: cpu_time(pid).unwrap_or(0),
         ip: registers.rip,
+        in_kernel: registers.orig_rax.cast_signed() >= 0,
         place: String::new(),
         bit: 0,
         before: 0,
         after: 0,
     };
     match plan.target {
-        Target::Gpr => flip_gpr(&seized, registers, plan, &mut hit)?,
-        Target::Xmm => flip_xmm(&seized, plan, &mut hit)?,
-        _ => flip_memory(&seized, program, registers.rsp, plan, &mut hit)?,
+        Target::Gpr => flip_gpr(seized, registers, plan, &mut hit)?,
+        Target::Xmm => flip_xmm(seized, plan, &mut hit)?,
+        _ => flip_memory(seized, program, registers.rsp, plan, &mut hit)?,
     }
     Ok(hit)
 }
@@ -315,7 +377,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use super::{Hit, Miss, alive, cpu_time, flip};
+    use super::{Hit, Miss, When, alive, cpu_time, flip};
     use crate::plan::{Plan, Space};
     use crate::target::{Target, Targets};
 
@@ -345,7 +407,7 @@ mod tests {
     }
 
     fn hit(victim: &Victim, plan: &Plan) -> Result<Hit, Miss> {
-        flip(victim.pid(), Path::new("/bin/sh"), plan)
+        flip(victim.pid(), Path::new("/bin/sh"), When::User, plan)
     }
 
     fn plan(targets: &str, index: u64) -> Plan {
@@ -383,6 +445,14 @@ mod tests {
         let miss = hit(&victim, &plan("agent", 0)).expect_err("no agent in sh");
         assert_eq!(miss, Miss::NoSuchMemory(Target::Agent));
         assert!(alive(victim.pid()));
+    }
+
+    #[test]
+    fn the_state_asked_for_is_waited_for() {
+        let victim = Victim::start();
+        let stops = |when| flip(victim.pid(), Path::new("/bin/sh"), when, &plan("xmm", 1));
+        assert!(!stops(When::User).expect("a busy loop").in_kernel);
+        assert_eq!(stops(When::Return), Err(Miss::InKernel));
     }
 
     #[test]

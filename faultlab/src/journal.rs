@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::child::Exit;
-use crate::inject::Hit;
+use crate::inject::{Hit, When};
 use crate::plan::Plan;
 use crate::taxonomy::Verdict;
 
@@ -44,6 +44,8 @@ pub struct Campaign {
     pub programs: String,
     /// Targets, comma-separated.
     pub targets: String,
+    /// State in which replicas are hit.
+    pub when: When,
     /// Campaign seed.
     pub seed: u64,
 }
@@ -185,6 +187,7 @@ pub(crate) mod tests {
     use std::io::Write;
 
     use super::{Campaign, Header, Journal, Record, load};
+    use crate::inject::When;
     use crate::plan::{Plan, Space};
     use crate::target::Targets;
     use crate::taxonomy::Verdict;
@@ -199,6 +202,7 @@ pub(crate) mod tests {
                 timeout: "2s".into(),
                 programs: "md5sum".into(),
                 targets: Targets::default().to_string(),
+                when: When::User,
                 seed,
             },
             commit: "0000000".into(),

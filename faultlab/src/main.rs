@@ -181,6 +181,7 @@ fn prepare(common: &Common, folder: &WorkFolder) -> Result<Lab> {
         common.setup(folder.path())?,
         &common.programs()?,
         common.space()?,
+        common.when,
     )
 }
 

@@ -85,8 +85,8 @@ pub fn markdown(header: &Header, records: &[Record]) -> String {
     let _ = writeln!(out, "### {mode}: {}\n", c.programs);
     let _ = writeln!(
         out,
-        "Seed {}, targets {}, commit {}, {}.",
-        c.seed, c.targets, header.commit, header.machine
+        "Seed {}, targets {}, when {:?}, commit {}, {}.",
+        c.seed, c.targets, c.when, header.commit, header.machine
     );
     let misses: u64 = records.iter().map(|record| u64::from(record.misses)).sum();
     let _ = writeln!(
@@ -261,12 +261,17 @@ fn culprits(out: &mut String, records: &[Record], replicas: usize) {
 #[must_use]
 pub fn describe(hit: &crate::inject::Hit) -> String {
     format!(
-        "bit {} of {} ({:#x} -> {:#x}) at ip {:#x} after {:.3} ms of CPU time",
+        "bit {} of {} ({:#x} -> {:#x}) at ip {:#x}{} after {:.3} ms of CPU time",
         hit.bit,
         hit.place,
         hit.before,
         hit.after,
         hit.ip,
+        if hit.in_kernel {
+            " (returning from a system call)"
+        } else {
+            ""
+        },
         to_f64(hit.cpu_ns) / 1e6
     )
 }
