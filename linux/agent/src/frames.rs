@@ -171,3 +171,33 @@ impl SigContext {
         self.segments = [0x33, 0, 0, 0x2b];
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{SigContext, UContext};
+
+    #[test]
+    fn layouts_are_the_kernels() {
+        assert_eq!(size_of::<UContext>(), 304);
+        assert_eq!(core::mem::offset_of!(UContext, machine), 40);
+        assert_eq!(core::mem::offset_of!(SigContext, rsp), 15 * 8);
+        assert_eq!(core::mem::offset_of!(SigContext, rip), 16 * 8);
+        assert_eq!(core::mem::offset_of!(SigContext, fpstate), 184);
+    }
+
+    #[test]
+    fn registers_survive_a_round_trip() {
+        let mut machine = SigContext::default();
+        let mut cpu = machine.cpu();
+        cpu.regs.r8 = 8;
+        cpu.regs.rdi = 1;
+        cpu.regs.rax = 2;
+        cpu.rip = 3;
+        cpu.rsp = 4;
+        cpu.rflags = 5;
+        machine.set_cpu(&cpu);
+        let back = machine.cpu();
+        assert_eq!((back.regs.r8, back.regs.rdi, back.regs.rax), (8, 1, 2));
+        assert_eq!((back.rip, back.rsp, back.rflags), (3, 4, 5));
+    }
+}

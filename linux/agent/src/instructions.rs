@@ -334,3 +334,66 @@ fn plant(at: u64, len: u64) -> bool {
     let closed = unsafe { sys::mprotect(page, span, PROT_READ | PROT_EXEC) };
     written && closed.is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Rewritten, next_candidate, recognise, same_everywhere};
+
+    /// `body` among ordinary instructions: `mov %rsp,%rbp`, `add $1,%rax`.
+    fn code(body: &[u8]) -> (Vec<u8>, u64) {
+        let filler = [0x48, 0x89, 0xe5, 0x48, 0x83, 0xc0, 0x01];
+        let mut code = filler.repeat(20);
+        let at = code.len();
+        code.extend_from_slice(body);
+        code.extend_from_slice(&filler.repeat(20));
+        let address = code.as_ptr() as u64 + at as u64;
+        (code, address)
+    }
+
+    fn found(body: &[u8], cpuid_traps: bool) -> Option<(u64, Rewritten)> {
+        let (code, begin) = code(body);
+        let start = code.as_ptr() as u64;
+        let end = start + code.len() as u64;
+        let at = next_candidate(start, end)?;
+        recognise(at, start, end, cpuid_traps).map(|(at, what)| (at - begin, what))
+    }
+
+    #[test]
+    fn untrappable_instructions_are_found_with_their_prefixes() {
+        assert_eq!(found(&[0x0f, 0xa2], false), Some((0, Rewritten::Cpuid)));
+        assert_eq!(found(&[0x0f, 0xa2], true), None, "the machine traps it");
+        assert_eq!(
+            found(&[0x0f, 0xc7, 0xf0], false),
+            Some((0, Rewritten::Random(3))),
+            "rdrand"
+        );
+        let wide = &[0x48, 0x0f, 0xc7, 0xf8];
+        assert_eq!(
+            found(wide, true),
+            Some((0, Rewritten::Random(4))),
+            "rdseed %rax"
+        );
+        let pid = &[0xf3, 0x0f, 0xc7, 0xf8];
+        assert_eq!(found(pid, true), Some((0, Rewritten::Random(4))), "rdpid");
+    }
+
+    #[test]
+    fn look_alikes_are_left_alone() {
+        assert_eq!(
+            found(&[0xb8, 0x0f, 0xa2, 0x00, 0x00], false),
+            None,
+            "a constant"
+        );
+        assert_eq!(found(&[0x0f, 0xc7, 0x0f], false), None, "cmpxchg8b (%rdi)");
+    }
+
+    #[test]
+    fn answers_hide_the_core_and_the_dice() {
+        let all = u32::MAX;
+        assert_eq!(same_everywhere(1, 0, [all; 4])[1] >> 24, 0, "APIC id");
+        assert_eq!(same_everywhere(1, 0, [all; 4])[2] & 1 << 30, 0, "RDRAND");
+        assert_eq!(same_everywhere(7, 0, [all; 4])[1] & 1 << 18, 0, "RDSEED");
+        assert_eq!(same_everywhere(0xb, 1, [all; 4])[3], 0, "x2APIC id");
+        assert_eq!(same_everywhere(0, 0, [1, 2, 3, 4]), [1, 2, 3, 4]);
+    }
+}

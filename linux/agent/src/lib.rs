@@ -19,7 +19,7 @@
 //!
 //! No libc, no heap, no threads, no unwinding. It does not decide who is faulty: that is the
 //! protocol core's vote, done by every replica for itself.
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 
 mod boot;
 mod calls;

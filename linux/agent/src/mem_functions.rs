@@ -122,3 +122,25 @@ unsafe extern "C" fn strlen(s: *const u8) -> usize {
     }
     n
 }
+
+#[cfg(test)]
+mod tests {
+    use super::copy_forward;
+
+    #[test]
+    fn every_length_is_copied_and_nothing_else() {
+        let source: Vec<u8> = (0..=255).collect();
+        for len in 0..=200 {
+            let mut target = [0xee_u8; 256];
+            // SAFETY: both are longer than `len`.
+            unsafe { copy_forward(target.as_mut_ptr().add(8), source.as_ptr(), len) };
+            assert_eq!(target[8..8 + len], source[..len], "length {len}");
+            assert!(
+                target[..8]
+                    .iter()
+                    .chain(&target[8 + len..])
+                    .all(|byte| *byte == 0xee)
+            );
+        }
+    }
+}

@@ -299,12 +299,16 @@ fn long_branch(code: &Range, window: &Range) -> bool {
 
 /// Is there the displacement at `at` of a `call`, `jmp` or `jcc` into the window?
 fn is_long_branch(at: u64, code: &Range, window: &Range) -> bool {
-    if at < code.start + 2 || !displacement_in(at, 1, window) {
-        return false;
-    }
-    // SAFETY: mapped code; a hole faults, which the caller's guard catches.
-    let [first, second] = unsafe { ((at - 2) as *const [u8; 2]).read_unaligned() };
-    matches!(second, 0xe8 | 0xe9) || (first == 0x0f && second & 0xf0 == 0x80)
+    let byte_before = |distance: u64| {
+        let place = at
+            .checked_sub(distance)
+            .filter(|place| *place >= code.start);
+        // SAFETY: mapped code; a hole faults, which the caller's guard catches.
+        place.map_or(0, |place| unsafe { (place as *const u8).read() })
+    };
+    displacement_in(at, 1, window)
+        && (matches!(byte_before(1), 0xe8 | 0xe9)
+            || (byte_before(2) == 0x0f && byte_before(1) & 0xf0 == 0x80))
 }
 
 /// Do any of `count` consecutive words from `at` on, as displacements, lead into the window?
@@ -448,5 +452,95 @@ impl Stub {
 
     fn store(&self) -> Option<()> {
         patch(self.address, &self.code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{branches_into, is_after, is_before, jump};
+
+    /// Code around a call: `offset` is where the bytes go, the rest is `nop`.
+    fn code(len: usize, parts: &[(usize, &[u8])]) -> Vec<u8> {
+        let mut code = vec![0x90; len];
+        for (offset, bytes) in parts {
+            code[*offset..*offset + bytes.len()].copy_from_slice(bytes);
+        }
+        code
+    }
+
+    fn around(parts: &[(usize, &[u8])]) -> [u8; 24] {
+        code(24, parts).try_into().expect("24 bytes")
+    }
+
+    #[test]
+    fn shapes_are_told_apart() {
+        let mov: (usize, &[u8]) = (9, &[0xb8, 1, 0, 0, 0]);
+        let syscall: (usize, &[u8]) = (14, &[0x0f, 0x05]);
+        assert!(is_before(&around(&[mov, syscall])));
+        assert!(!is_after(&around(&[mov, syscall])));
+        for constant in [0x00, 0x01] {
+            let cmp: &[u8] = &[0x48, 0x3d, constant, 0xf0, 0xff, 0xff];
+            assert!(is_after(&around(&[syscall, (16, cmp)])));
+        }
+    }
+
+    #[test]
+    fn the_tail_of_a_longer_move_is_no_site() {
+        let wide: &[u8] = &[0x41, 0xb8, 1, 0, 0, 0];
+        assert!(!is_before(&around(&[(8, wide)])), "mov $1,%r8d");
+        assert!(
+            !is_before(&around(&[(9, &[0xb8, 0, 0, 1, 0])])),
+            "no such call"
+        );
+    }
+
+    #[test]
+    fn jumps_reach_both_ways() {
+        assert_eq!(jump(0x1000, 0x2000), [0xe9, 0xfb, 0x0f, 0, 0]);
+        assert_eq!(jump(0x2000, 0x1000), [0xe9, 0xfb, 0xef, 0xff, 0xff]);
+    }
+
+    /// Is a branch into bytes 4001 to 4004 of this code seen?
+    fn seen(parts: &[(usize, &[u8])]) -> bool {
+        let code = code(8192, parts);
+        let start = code.as_ptr() as u64;
+        branches_into(&(start..start + 8192), start + 4001..start + 4005)
+    }
+
+    #[test]
+    fn branches_are_seen() {
+        assert!(!seen(&[]));
+        for target in 4001..4005_u64 {
+            let near = u8::try_from(target - 3952).expect("near");
+            assert!(seen(&[(3950, &[0x74, near])]), "je to {target}");
+            for from in [0, 1001, 2002, 8000] {
+                let mut long = jump(from as u64, target);
+                assert!(seen(&[(from, &long)]), "jmp from {from} to {target}");
+                long[0] = 0xe8;
+                assert!(seen(&[(from, &long)]), "call from {from} to {target}");
+            }
+        }
+        for target in [4000, 4005] {
+            assert!(
+                !seen(&[(0, &jump(0, target))]),
+                "jmp to {target} is harmless"
+            );
+        }
+    }
+
+    #[test]
+    fn constants_are_no_branches() {
+        // mov $imm32,%edx, whose constant would lead into the window as a displacement.
+        let displacement = jump(2000, 4002);
+        let constant = [
+            0xba,
+            displacement[1],
+            displacement[2],
+            displacement[3],
+            displacement[4],
+        ];
+        assert!(!seen(&[(2000, &constant)]));
+        // mov $0x33740000,%eax, whose constant holds what would be a short branch.
+        assert!(!seen(&[(3947, &[0xb8, 0, 0, 0x74, 0x33])]));
     }
 }

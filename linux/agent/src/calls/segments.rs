@@ -266,3 +266,72 @@ impl Segment {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Call, Segments, Walk};
+
+    fn call(nr: u64, raw: [u64; 6]) -> Call {
+        let entry = rcoe_linux_syscalls::entry(nr).expect("a known call");
+        Call {
+            nr,
+            raw,
+            what: entry.resolve(&raw),
+        }
+    }
+
+    /// Filled lengths of all segments of a call that returns `result`.
+    fn filled(call: &Call, result: i64, effect: impl FnOnce()) -> Vec<u64> {
+        let mut segments = Box::new(Segments::new());
+        segments.prepare(call).expect("readable");
+        effect();
+        let mut walk = Walk::default();
+        let mut lengths = Vec::new();
+        while let Some((_, len)) = segments.next_filled(&mut walk, result).expect("readable") {
+            lengths.push(len);
+        }
+        lengths
+    }
+
+    #[test]
+    fn a_read_fills_what_it_returns() {
+        let buffer = [0_u8; 64];
+        let read = call(0, [3, buffer.as_ptr() as u64, 64, 0, 0, 0]);
+        assert_eq!(filled(&read, 10, || {}), [10]);
+        assert_eq!(filled(&read, 0, || {}), [0]);
+        assert_eq!(filled(&read, -11, || {}), [0]);
+    }
+
+    #[test]
+    fn a_vector_shares_out_the_result() {
+        let buffer = [0_u8; 64];
+        let base = buffer.as_ptr() as u64;
+        let vector = [base, 16, base + 16, 0, base + 16, 16, base + 32, 32];
+        let readv = call(19, [3, vector.as_ptr() as u64, 4, 0, 0, 0]);
+        assert_eq!(
+            filled(&readv, 20, || {}),
+            [16, 4, 0],
+            "empty parts are no segments"
+        );
+    }
+
+    #[test]
+    fn an_address_is_as_long_as_the_kernel_says_but_no_longer_than_its_room() {
+        let room = [0_u8; 16];
+        for (said, expected) in [(8, 8), (110, 16)] {
+            let len = std::sync::atomic::AtomicU32::new(16);
+            let raw = [3, room.as_ptr() as u64, len.as_ptr() as u64, 0, 0, 0];
+            let name = call(51, raw);
+            let got = filled(&name, 0, || {
+                len.store(said, std::sync::atomic::Ordering::Relaxed)
+            });
+            assert_eq!(got, [expected, 4], "getsockname, said {said}");
+        }
+    }
+
+    #[test]
+    fn a_null_pointer_is_no_segment() {
+        let clock = call(228, [1, 0, 0, 0, 0, 0]);
+        assert_eq!(filled(&clock, 0, || {}), [0_u64; 0]);
+    }
+}
