@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use rcoe_linux_abi::{NOTE_SLOTS, Note, Report};
-use rcoe_linux_syscalls::Request;
+use rcoe_linux_syscalls::{Class, Request};
 
 /// Remembers what has been told.
 #[derive(Debug, Default)]
@@ -41,13 +41,7 @@ fn text_of(word: u64) -> Option<String> {
     let low = u32::try_from(argument).unwrap_or(0);
     Some(match Note::from_code(code)? {
         Note::UnsupportedCall => {
-            let reason =
-                rcoe_linux_syscalls::entry(argument).map_or("unknown to rcoe", |it| it.reason);
-            let reason = if reason.is_empty() {
-                "not with these arguments"
-            } else {
-                reason
-            };
+            let reason = reason(argument);
             format!(
                 "system call {} is not supported and returned ENOSYS: {reason}",
                 call(argument)
@@ -73,6 +67,18 @@ fn text_of(word: u64) -> Option<String> {
         }
         Note::AgentFault => format!("fault inside rcoe's agent at {argument:#x}"),
     })
+}
+
+/// Why the call is refused, by the table.
+fn reason(number: u64) -> &'static str {
+    match rcoe_linux_syscalls::entry(number) {
+        None => "it is unknown to rcoe",
+        Some(call) if !call.reason.is_empty() => call.reason,
+        Some(call) if call.class == Class::Process => {
+            "programs with several processes or threads are not replicated yet"
+        }
+        Some(_) => "not with these arguments",
+    }
 }
 
 /// A system call by name and number.
