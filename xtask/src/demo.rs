@@ -12,7 +12,13 @@ use crate::{packages, shell};
 const PACKAGES: &[&str] = &["busybox-static", "bzip2", "python3-minimal"];
 
 /// How many flips are tried until one shows: many hit bits that nobody reads again.
-const FLIPS: u64 = 60;
+const FLIPS: u64 = 200;
+
+/// What is hit: a word for it, the fault lab's program, and the fault lab's targets.
+const AIMS: &[[&str; 3]] = &[
+    ["registers", "md5sum", "regs"],
+    ["memory", "bzip2", "heap,mmap,data,stack"],
+];
 
 const COUNT_BYTES: &str = "import sys, collections\n\
     data = open(sys.argv[1], 'rb').read()\n\
@@ -40,8 +46,8 @@ pub(crate) fn run() -> Result<bool> {
         lines.extend(compare_runs(&command)?);
     }
     for (replicas, expected) in [("2", "detected, fail-stop"), ("3", "detected, corrected")] {
-        for state in ["regs", "mem"] {
-            lines.push(flip(replicas, state, expected)?);
+        for aim in AIMS {
+            lines.push(flip(replicas, aim, expected)?);
         }
     }
     Ok(table(&lines))
@@ -113,22 +119,16 @@ fn observe(command: &mut Command) -> Result<(Option<i32>, Vec<u8>, Vec<u8>)> {
     Ok((output.status.code(), output.stdout, output.stderr))
 }
 
-/// Flips single bits in a replica of busybox md5sum until one of them shows.
-fn flip(replicas: &str, state: &str, expected: &str) -> Result<Line> {
-    println!("flipping single bits ({state}) in one of {replicas} replicas of busybox md5sum");
+/// Flips one bit in one replica, run after run, until a flip shows.
+fn flip(replicas: &str, aim: &[&str; 3], expected: &str) -> Result<Line> {
+    let [state, program, targets] = aim;
+    println!("flipping a bit of {state} in one of {replicas} replicas of {program}");
     let mut unread = 0;
     for index in 0..FLIPS {
         let index = index.to_string();
         let mut lab = Command::new(shell::built("rcoe-faultlab"));
-        lab.args([
-            "inject",
-            "-n",
-            replicas,
-            "--targets",
-            state,
-            "--index",
-            &index,
-        ]);
+        lab.args(["inject", "-n", replicas, "--index", &index]);
+        lab.args(["--program", program, "--targets", targets]);
         let (_, out, err) = observe(&mut lab)?;
         let story = String::from_utf8_lossy(&out).into_owned();
         let Some(outcome) = told(&story, "outcome") else {
@@ -139,9 +139,12 @@ fn flip(replicas: &str, state: &str, expected: &str) -> Result<Line> {
             continue;
         }
         return Ok(Line {
-            what: told(&story, "flipped").unwrap_or("one bit").to_owned(),
+            what: format!(
+                "{program}: {}",
+                told(&story, "flipped").unwrap_or("one bit")
+            ),
             replicas: replicas.to_owned(),
-            came: format!("{outcome}; {unread} earlier flips hit nothing that was read again"),
+            came: format!("{outcome}; {unread} flips before it hit what nobody read again"),
             good: outcome.starts_with(expected),
         });
     }
