@@ -15,6 +15,9 @@ use crate::judge::Halt;
 use crate::memory::Memory;
 use crate::notes::call;
 
+/// Phase of a ballot in which its verdict is final.
+const COMPLETE: u8 = 3;
+
 /// The published words that matter to the judge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Published {
@@ -39,8 +42,19 @@ impl Published {
             // A damaged word asks for attention as a fail-stop does; alone it is outvoted.
             HaltState::Halted { .. } | HaltState::Garbled(_) => Some(Halt::FailStop),
         };
-        // Before its first publication, a replica has no account of the group.
-        let members = Some(report.members.bits()).filter(|&bits| bits != 0);
+        // A replica publishes its new membership only after those voted out are gone, so the
+        // completed verdict of its last vote counts as well.
+        let accused = if report.phase == COMPLETE {
+            report.verdict.bits()
+        } else {
+            0
+        };
+        let known = if report.epoch == 0 {
+            u8::MAX
+        } else {
+            report.members.bits()
+        };
+        let members = Some(known & !accused);
         Self {
             halt,
             members,
