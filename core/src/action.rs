@@ -276,7 +276,8 @@ impl Node {
     /// Before a wait on the stream: if the awaited peer leads inside `handle_action`, tells it that this replica
     /// has passed there and is stuck. The peer rings its bell on entry, so none of its entries goes unseen.
     pub(crate) fn release_leader(&mut self, peer: ReplicaId, ports: &Ports<'_>) {
-        let leads = port(ports, peer).outbox.action.load(Ordering::Acquire) & 3 == INSIDE;
+        let word = port(ports, peer).outbox.action.load(Ordering::Acquire);
+        let leads = matches!(word & 3, INSIDE | READY);
         let said = self.actions.word & 3 == STREAM && self.actions.point == self.trace.events();
         if leads && !said {
             self.publish_action(STREAM, ports);

@@ -304,6 +304,14 @@ impl Node {
         Call::new(Task::Rendezvous(crate::rendezvous::Stage::Arrive))
     }
 
+    /// A vote without a cause to step through; all members start one at the same point.
+    #[must_use]
+    pub fn begin_alarm(&mut self) -> Call {
+        let mut call = self.begin_rendezvous();
+        self.enter_vote(&mut call);
+        call
+    }
+
     /// A consumption to step through.
     #[must_use]
     #[inline]

@@ -199,8 +199,7 @@ impl<'a, E: Env> Replica<'a, E> {
         if self.members().len() == 1 {
             return Ok(());
         }
-        let mut call = self.node.begin_rendezvous();
-        self.node.enter_vote(&mut call);
+        let call = self.node.begin_alarm();
         self.run(call, &mut []).map(|_| ())
     }
 

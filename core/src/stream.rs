@@ -158,6 +158,13 @@ impl Node {
     /// Publishes a record for which the room was awaited, and ends the effect whose result it is.
     #[inline]
     pub fn commit(&mut self, ports: &Ports<'_>, payload: &[u64]) {
+        self.commit_record(ports, payload);
+        self.end_effect(ports);
+    }
+
+    /// First half of [`Node::commit`]: the record becomes visible.
+    #[inline]
+    pub fn commit_record(&mut self, ports: &Ports<'_>, payload: &[u64]) {
         let own = port(ports, self.id);
         if self.members.len() > 1 {
             let end = self.cursor + record_words(payload.len());
@@ -181,12 +188,21 @@ impl Node {
             self.publish_bell(ports);
         }
         self.records += 1;
-        if self.effect != 0 {
-            self.effect = 0;
-            own.outbox.effect.store(0, Ordering::Release);
-        }
         own.outbox.records.store(self.records, Ordering::Relaxed);
         own.outbox.words.store(self.cursor, Ordering::Relaxed);
+    }
+
+    /// Second half of [`Node::commit`]: the effect is over. A primary that dies between the halves leaves an
+    /// effect word that speaks of a record which is there.
+    #[inline]
+    pub fn end_effect(&mut self, ports: &Ports<'_>) {
+        if self.effect != 0 {
+            self.effect = 0;
+            port(ports, self.id)
+                .outbox
+                .effect
+                .store(0, Ordering::Release);
+        }
     }
 
     #[inline]

@@ -4,6 +4,7 @@ use rcoe_core::{Halt, ReplicaSet};
 
 use crate::fault::Fault;
 use crate::group::Group;
+use crate::process::Stage;
 use crate::program::{Op, expected_outputs};
 
 /// What a run was meant to be: everything a verdict about it needs.
@@ -125,6 +126,12 @@ pub fn finally(group: &Group, charge: &Charge) -> Result<(), String> {
     let lost = charge
         .healthy(group)
         .all(|index| halt(index) == Some(Halt::LostEffect));
+    // A primary that died with its record published had no effect to lose.
+    let settled = charge.fault == Some(Fault::Die)
+        && charge
+            .victim
+            .is_some_and(|victim| group.processes[victim].stage == Stage::Settle);
+    let lost = lost && !settled;
     // Damage to what a replica says can leave its readers on different sides of it: then those in the right may
     // be outvoted, and with an even number there may be no majority. Wrong effects there are never.
     let even = group.processes.len().is_multiple_of(2);

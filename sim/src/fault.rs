@@ -91,7 +91,7 @@ impl Fault {
             Self::FlipData(bit) => process.accumulator ^= 1 << bit,
             Self::Skip => {
                 let last = process.at + 1 >= program.len();
-                if process.stage != Stage::Start || last || op == Op::Act {
+                if process.stage != Stage::Start || last || matches!(op, Op::Act | Op::Alarm) {
                     return false;
                 }
                 process.at += 1;

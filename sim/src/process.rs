@@ -35,6 +35,8 @@ pub enum Stage {
     Perform,
     /// Primary: about to publish the result.
     Commit,
+    /// Primary: about to end the effect.
+    Settle,
 }
 
 /// A replica and its program counter.
@@ -176,7 +178,11 @@ impl Process {
                 self.called(self.node.begin_publish(1));
             }
             Stage::Commit => {
-                self.node.commit(ports, &[self.result]);
+                self.node.commit_record(ports, &[self.result]);
+                self.stage = Stage::Settle;
+            }
+            Stage::Settle => {
+                self.node.end_effect(ports);
                 self.absorb(self.result, ports);
             }
         }
@@ -200,6 +206,10 @@ impl Process {
                 self.called(self.node.begin_rendezvous());
             }
             Op::Act => self.called(self.node.begin_action()),
+            Op::Alarm => {
+                let call = self.node.begin_alarm();
+                self.called(call);
+            }
         }
     }
 

@@ -23,6 +23,8 @@ pub enum Op {
     Compare,
     /// Handles actions.
     Act,
+    /// Votes without a cause. Not in random programs: a fault in the midst of a vote may stop the group.
+    Alarm,
 }
 
 /// What the world answers to operation `at`.
@@ -50,7 +52,7 @@ pub fn expected_outputs(program: &[Op]) -> Vec<(usize, u64)> {
                 outputs.push((at, accumulator));
                 accumulator = absorb(accumulator, answer(at));
             }
-            Op::Compare | Op::Act => {}
+            Op::Compare | Op::Act | Op::Alarm => {}
         }
     }
     outputs

@@ -105,6 +105,14 @@ mod tests {
     fn three_replicas_with_actions() {
         let program = [Op::Act, PEEK, Op::Act, Op::Compare];
         check("three, actions", 3, &program, &[Fault::Die], &[0, 1, 2], 1);
+        check(
+            "three, actions, slow",
+            3,
+            &program,
+            &[Fault::Slow],
+            &[0, 1, 2],
+            1,
+        );
     }
 
     #[test]
@@ -115,6 +123,36 @@ mod tests {
             &[READ, WRITE, Op::Compare],
             GARBLE,
             &[0, 1, 2],
+            0,
+        );
+    }
+
+    #[test]
+    fn three_replicas_in_votes() {
+        let program = [Op::Alarm, WRITE, Op::Alarm, Op::Alarm, Op::Compare];
+        check("two, votes", 2, &program, CRASH, &[0, 1], 0);
+        check(
+            "three, votes",
+            3,
+            &program,
+            &[Fault::FlipTrace(3)],
+            &[0, 1, 2],
+            0,
+        );
+    }
+
+    #[test]
+    fn three_replicas_with_a_damaged_ring() {
+        let ring = [
+            Fault::FlipRing { word: 5, bit: 3 },
+            Fault::FlipRing { word: 0, bit: 1 },
+        ];
+        check(
+            "three, damaged ring",
+            3,
+            &[READ, WRITE, Op::Compare],
+            &ring,
+            &[0],
             0,
         );
     }

@@ -149,6 +149,20 @@ mod tests {
         replica.rendezvous()
     }
 
+    /// Records so long that the ring holds one: the primary blocks with nothing more to say.
+    fn fills(replica: &mut Replica<'_, Sleeper<'_>>) -> Result<(), Halt> {
+        for index in 0..3 {
+            let mut out = [0; 8];
+            if replica.is_primary() {
+                replica.publish(&[index; 8])?;
+            } else {
+                assert_eq!(replica.consume(&mut out)?, Consumed::Record(8));
+                assert_eq!(out, [index; 8]);
+            }
+        }
+        replica.rendezvous()
+    }
+
     fn one_differs(replica: &mut Replica<'_, Sleeper<'_>>) -> Result<(), Halt> {
         let wrong = u64::from(replica.id() == ReplicaId::new(0));
         replica.add_compare_event(ANY, 7)?;
@@ -207,7 +221,9 @@ mod tests {
 
     #[cfg(not(feature = "planted"))]
     mod sound {
-        use super::{Halt, acts, all_well, both, group, meets, one_dies, one_differs, streams};
+        use super::{
+            Halt, acts, all_well, both, fills, group, meets, one_dies, one_differs, streams,
+        };
 
         #[test]
         fn rendezvous() {
@@ -219,6 +235,8 @@ mod tests {
         fn stream() {
             both(|| all_well(2, streams));
             both(|| all_well(3, streams));
+            both(|| all_well(2, fills));
+            both(|| all_well(3, fills));
         }
 
         #[test]
@@ -263,7 +281,7 @@ mod tests {
 
         use rcoe_core::{Bug, Guards};
 
-        use super::{all_well, both, meets, streams};
+        use super::{all_well, both, fills, meets};
 
         static BUG: AtomicU8 = AtomicU8::new(0);
         const BUGS: [Bug; 3] = [Bug::DoorbellFirst, Bug::SkipReread, Bug::NoBell];
@@ -277,7 +295,7 @@ mod tests {
             for (index, bug) in BUGS.into_iter().enumerate() {
                 BUG.store(u8::try_from(index).expect("few"), Ordering::Relaxed);
                 let rendezvous = catch_unwind(|| both(|| all_well(2, meets))).is_err();
-                let stream = catch_unwind(|| both(|| all_well(2, streams))).is_err();
+                let stream = catch_unwind(|| both(|| all_well(2, fills))).is_err();
                 println!("{bug:?}: rendezvous {rendezvous}, stream {stream}");
                 assert!(rendezvous || stream, "{bug:?} goes unnoticed");
             }

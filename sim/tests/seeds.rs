@@ -1,0 +1,29 @@
+//! A fixed range of seeds; the command line runs as many as one likes.
+
+#![cfg(not(feature = "shuttle"))]
+
+#[cfg(test)]
+mod tests {
+    use rcoe_core::Guards;
+    use rcoe_sim::random::simulate;
+
+    #[test]
+    fn seeds_pass() {
+        let mut noticed = 0;
+        for seed in 0..3000 {
+            match simulate(seed, None, Guards::ON, false) {
+                Ok(summary) => noticed += u32::from(summary.noticed),
+                Err(failure) => panic!("cargo run -p rcoe-sim -- --seed {seed}: {failure:?}"),
+            }
+        }
+        assert!(noticed > 300, "faults must matter: {noticed}");
+    }
+
+    #[test]
+    fn a_seed_replays() {
+        for seed in 0..100 {
+            let run = || format!("{:?}", simulate(seed, Some(3), Guards::ON, false));
+            assert_eq!(run(), run());
+        }
+    }
+}
