@@ -27,7 +27,7 @@ pub struct Report {
     pub members: ReplicaSet,
     /// Membership changes so far.
     pub epoch: u64,
-    /// Records published or consumed... by a primary: published.
+    /// Records that it published as primary.
     pub records: u64,
     /// Words of the stream published.
     pub words: u64,
