@@ -57,7 +57,8 @@ pub(crate) struct DoctorArgs {
 /// Arguments of `rcoe run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Number of replicas, 1 to 8 (1 intercepts without checking) [default: 3 where three CPUs are allowed, else 2]
+    /// Number of replicas, 1 to 8 (1 intercepts without checking) [default: 3 where three CPUs are
+    /// allowed, else 2]
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_replicas)]
     pub(crate) replicas: Option<usize>,
     /// What is compared, and when

@@ -61,7 +61,8 @@ const QUESTIONS: [(Probe, Texts); 7] = [
         (
             "syscall user dispatch",
             "system calls of unmodified programs are intercepted",
-            "programs cannot be run as replicas: use Linux 5.11 or later on x86-64 with CONFIG_GENERIC_ENTRY",
+            "programs cannot be run as replicas: use Linux 5.11 or later on \
+             x86-64 with CONFIG_GENERIC_ENTRY",
             "no",
             true,
         ),
@@ -71,7 +72,8 @@ const QUESTIONS: [(Probe, Texts); 7] = [
         (
             "CPUID faulting",
             "every cpuid instruction is trapped and answered alike",
-            "cpuid and rdrand instructions are rewritten when code is loaded; hidden ones are not caught",
+            "cpuid and rdrand instructions are rewritten when code is loaded; hidden ones \
+             are not caught",
             "limited",
             false,
         ),

@@ -1,11 +1,12 @@
-//! Actions: asynchronous events (an interrupt, a completed I/O, a signal) performed by all at one point of the trace.
+//! Actions: asynchronous events (an interrupt, a completed I/O, a signal) performed by all at one
+//! point of the trace.
 //!
-//! EDCC'15, `trigger_action` and `handle_action`. An action is performed when all members are inside
-//! `handle_action` at the same point of the trace and have seen a flag. The leader waits for the others; who is
-//! behind passes by. The wait is given up when somebody has passed that point: in `handle_action` further on, in a
-//! later rendezvous, or waiting for a record of the leader's. Once all were seen inside, all go through a *ready*
-//! phase from which nobody turns back unless somebody never became ready, so that the first to leave after
-//! performing leaves nobody behind.
+//! EDCC'15, `trigger_action` and `handle_action`. An action is performed when all members are
+//! inside `handle_action` at the same point of the trace and have seen a flag. The leader waits for
+//! the others; who is behind passes by. The wait is given up when somebody has passed that point:
+//! in `handle_action` further on, in a later rendezvous, or waiting for a record of the leader's.
+//! Once all were seen inside, all go through a *ready* phase from which nobody turns back unless
+//! somebody never became ready, so that the first to leave after performing leaves nobody behind.
 
 use crate::ReplicaId;
 use crate::guards::Bug;
@@ -70,7 +71,8 @@ enum Peer {
 }
 
 impl Node {
-    /// Flags actions, one bit each, for all replicas. Not folded into the trace; performing them is.
+    /// Flags actions, one bit each, for all replicas. Not folded into the trace; performing them
+    /// is.
     pub fn trigger_action(&mut self, ports: &Ports<'_>, actions: u64) {
         self.actions.triggered |= actions;
         let own = port(ports, self.id).outbox;
@@ -192,8 +194,9 @@ impl Node {
         }
     }
 
-    /// Is `peer`, which waits on the stream, stuck until this replica moves: a follower that has consumed all of
-    /// this primary's records, or the primary, for whose room this follower must consume?
+    /// Is `peer`, which waits on the stream, stuck until this replica moves: a follower that has
+    /// consumed all of this primary's records, or the primary, for whose room this follower must
+    /// consume?
     fn needs_me(&self, peer: ReplicaId, outbox: &Outbox) -> bool {
         let drained = outbox.cursor.load(Ordering::Acquire) == self.cursor;
         peer == self.primary || self.id == self.primary && drained
@@ -262,9 +265,9 @@ impl Node {
         Step::Ready(Done::Actions(0))
     }
 
-    /// Somebody is missing, or called for a vote. Who stands here for a while only stands anywhere in the others'
-    /// view, so the vote is left to the next rendezvous or record; but not if somebody is ready, for that one
-    /// cannot leave.
+    /// Somebody is missing, or called for a vote. Who stands here for a while only stands anywhere
+    /// in the others' view, so the vote is left to the next rendezvous or record; but not if
+    /// somebody is ready, for that one cannot leave.
     fn leave_or_vote(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
         let ready = |id: ReplicaId| matches!(self.locate(id, ports), Peer::Ready);
         if self.members.without(self.id).iter().any(ready) {
@@ -273,8 +276,9 @@ impl Node {
         self.leave_action(ports)
     }
 
-    /// Before a wait on the stream: if the awaited peer leads inside `handle_action`, tells it that this replica
-    /// has passed there and is stuck. The peer rings its bell on entry, so none of its entries goes unseen.
+    /// Before a wait on the stream: if the awaited peer leads inside `handle_action`, tells it that
+    /// this replica has passed there and is stuck. The peer rings its bell on entry, so none of its
+    /// entries goes unseen.
     pub(crate) fn release_leader(&mut self, peer: ReplicaId, ports: &Ports<'_>) {
         let word = port(ports, peer).outbox.action.load(Ordering::Acquire);
         let leads = matches!(word & 3, INSIDE | READY);

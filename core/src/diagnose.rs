@@ -1,7 +1,7 @@
 //! Diagnosis from outside: what the outboxes alone tell about a group that stopped or diverged.
 //!
-//! The reader is the supervisor. It has no replica's private state, and the replicas may be dead; nothing found
-//! here is trusted for anything but a report.
+//! The reader is the supervisor. It has no replica's private state, and the replicas may be dead;
+//! nothing found here is trusted for anything but a report.
 
 use crate::halt::{HaltState, decode};
 use crate::outbox::Outbox;
@@ -64,12 +64,14 @@ pub fn report(outbox: &Outbox) -> Report {
 pub struct Divergence {
     /// Number of the event, from 1.
     pub event: u64,
-    /// What each replica recorded under this number; `None` where it has not got so far, or has no outbox.
+    /// What each replica recorded under this number; `None` where it has not got so far, or has no
+    /// outbox.
     pub recorded: [Option<(Kind, u64)>; MAX_REPLICAS],
 }
 
-/// Finds the first event of which two recorders keep different versions. Searches the window that recorders still
-/// hold around `near`, an event number not far behind the divergence (for instance the largest in any signature).
+/// Finds the first event of which two recorders keep different versions. Searches the window that
+/// recorders still hold around `near`, an event number not far behind the divergence (for instance
+/// the largest in any signature).
 #[must_use]
 pub fn first_divergence(
     outboxes: &[Option<&Outbox>; MAX_REPLICAS],

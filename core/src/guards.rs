@@ -1,7 +1,8 @@
 //! Planted bugs: every check of the protocol that a test can take away.
 //!
-//! Without feature `planted` a [`Guards`] has no size and [`Guards::off`] is the constant `false`: nothing of this
-//! is in a normal build. The test that removes each guard and demands that a checker notices lives in `rcoe-sim`.
+//! Without feature `planted` a [`Guards`] has no size and [`Guards::off`] is the constant `false`:
+//! nothing of this is in a normal build. The test that removes each guard and demands that a
+//! checker notices lives in `rcoe-sim`.
 
 /// One removable check. The name says what is left out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -9,8 +9,8 @@ pub enum Halt {
     FailStop(Cause),
     /// The others outvoted this replica; they go on without it.
     Convicted,
-    /// The primary was lost inside an effect that cannot be repeated, and nobody knows whether it happened
-    /// (DSN'19, IV-A: no downgrade while a replica accesses a device).
+    /// The primary was lost inside an effect that cannot be repeated, and nobody knows whether it
+    /// happened (DSN'19, IV-A: no downgrade while a replica accesses a device).
     LostEffect,
 }
 

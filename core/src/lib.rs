@@ -1,16 +1,17 @@
 //! The replication protocol of rcoe: trace, rendezvous, results stream, vote, membership.
 //!
-//! 1. *Sans-I/O.* Shared memory is handed in as [`Port`]s; time, waiting and waking are the trait [`Env`]. Nothing
-//!    here knows Linux, QEMU or a page table.
-//! 2. *Single writer.* A replica writes its own [`Outbox`] and ring only. No shared read-modify-write, no lock.
-//! 3. *Distrust.* Whatever comes from a peer is checked before it is used; garbage is a divergence, never a panic,
-//!    an endless loop or an index out of bounds in a healthy replica.
-//! 4. *Explicit machines.* Every blocking call is a [`Call`] that [`Node::step`] advances, so that agent,
-//!    simulator and model checker run the same code.
+//! 1. *Sans-I/O.* Shared memory is handed in as [`Port`]s; time, waiting and waking are the trait
+//!    [`Env`]. Nothing here knows Linux, QEMU or a page table.
+//! 2. *Single writer.* A replica writes its own [`Outbox`] and ring only. No shared
+//!    read-modify-write, no lock.
+//! 3. *Distrust.* Whatever comes from a peer is checked before it is used; garbage is a divergence,
+//!    never a panic, an endless loop or an index out of bounds in a healthy replica.
+//! 4. *Explicit machines.* Every blocking call is a [`Call`] that [`Node::step`] advances, so that
+//!    agent, simulator and model checker run the same code.
 //! 5. *Bounded.* Every step, buffer and number of attempts has an upper bound.
 //!
-//! The papers are "RCoE" (DSN'19) and the replicated microkernel before it (EDCC'15). What this crate is not: it
-//! copies no memory, kills no process and measures no time.
+//! The papers are "RCoE" (DSN'19) and the replicated microkernel before it (EDCC'15). What this
+//! crate is not: it copies no memory, kills no process and measures no time.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,9 +1,9 @@
 //! The private state of one replica, and the calls it makes as explicit step machines.
 //!
-//! A [`Call`] is one blocking operation in progress. [`Node::step`] advances it by a bounded number of reads of
-//! one peer's outbox and at most one publication, then says what it waits for. The blocking API
-//! ([`crate::Replica`]), the simulator and the model checker all drive the same code, each with its own idea of
-//! time.
+//! A [`Call`] is one blocking operation in progress. [`Node::step`] advances it by a bounded number
+//! of reads of one peer's outbox and at most one publication, then says what it waits for. The
+//! blocking API ([`crate::Replica`]), the simulator and the model checker all drive the same code,
+//! each with its own idea of time.
 
 use core::fmt;
 
@@ -33,12 +33,14 @@ pub enum WaitFor {
     Action,
 }
 
-/// An unfulfilled condition: which peer can fulfil it, and its doorbell's value before the condition was tested.
+/// An unfulfilled condition: which peer can fulfil it, and its doorbell's value before the
+/// condition was tested.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Await {
     /// Who is awaited.
     pub peer: ReplicaId,
-    /// The peer's doorbell, read before the condition: if it still has this value, sleeping is right.
+    /// The peer's doorbell, read before the condition: if it still has this value, sleeping is
+    /// right.
     pub bell: u32,
     /// What is awaited.
     pub reason: WaitFor,
@@ -104,7 +106,8 @@ impl Call {
         }
     }
 
-    /// The environment's judgement that `peer` is dead, stopped or too late. Counts for the present wait.
+    /// The environment's judgement that `peer` is dead, stopped or too late. Counts for the present
+    /// wait.
     pub fn overdue(&mut self, peer: ReplicaId) {
         self.overdue = self.overdue.with(peer);
     }
@@ -216,8 +219,8 @@ impl Node {
         self.members
     }
 
-    /// Is this replica the primary, and has it taken all that a lost primary before it left behind? Only then do
-    /// effects fall to it.
+    /// Is this replica the primary, and has it taken all that a lost primary before it left behind?
+    /// Only then do effects fall to it.
     #[must_use]
     #[inline]
     pub fn is_primary(&self) -> bool {
@@ -283,7 +286,8 @@ impl Node {
         core::mem::replace(&mut self.wake, false)
     }
 
-    /// Folds an event into the trace and notes it in the flight recorder; see [`crate::Replica::add_event`].
+    /// Folds an event into the trace and notes it in the flight recorder; see
+    /// [`crate::Replica::add_event`].
     #[inline]
     pub fn add_event(&mut self, own: &Outbox, kind: Kind, value: u64) {
         self.trace.add(kind, value);
@@ -353,7 +357,8 @@ impl Node {
         }
     }
 
-    /// Rings the own doorbell and notes whether somebody sleeps on it (publisher's half of the handshake).
+    /// Rings the own doorbell and notes whether somebody sleeps on it (publisher's half of the
+    /// handshake).
     #[inline]
     pub(crate) fn publish_bell(&mut self, ports: &Ports<'_>) {
         let own = port(ports, self.id).outbox;
@@ -403,8 +408,8 @@ impl Node {
         self.votes.wrapping_add(1)
     }
 
-    /// Has any other member called for a vote that is not over? An absurd number counts as a call: the vote
-    /// makes its writer put it right.
+    /// Has any other member called for a vote that is not over? An absurd number counts as a call:
+    /// the vote makes its writer put it right.
     #[inline]
     pub(crate) fn alarmed(&self, ports: &Ports<'_>) -> bool {
         if self.guards.off(Bug::SkipAlarmCheck) {

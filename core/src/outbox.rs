@@ -1,8 +1,9 @@
 //! The outbox: all that a replica tells the others, in memory that it alone can write.
 //!
-//! The papers share writable words between replicas and name it as a hole (DSN'19, III-A): an error there hits
-//! several replicas. Here every word has one writer. There is no shared read-modify-write and no lock; a wild store
-//! of one replica cannot change what another relies on. An outbox of zero bytes is a valid fresh one.
+//! The papers share writable words between replicas and name it as a hole (DSN'19, III-A): an error
+//! there hits several replicas. Here every word has one writer. There is no shared
+//! read-modify-write and no lock; a wild store of one replica cannot change what another relies on.
+//! An outbox of zero bytes is a valid fresh one.
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::recorder::Recorder;
@@ -14,11 +15,12 @@ pub const FINGERPRINT: u32 = 0x5243_0001;
 /// Words of a [`Snapshot`].
 pub const SNAPSHOT_WORDS: usize = 33;
 
-/// The protocol words of an outbox as plain numbers (without flight recorder and statistics): for model checkers
-/// and fault injectors. Word order is private but stable within a build.
+/// The protocol words of an outbox as plain numbers (without flight recorder and statistics): for
+/// model checkers and fault injectors. Word order is private but stable within a build.
 pub type Snapshot = [u64; SNAPSHOT_WORDS];
 
-/// What one replica says in one vote. Two of them alternate, so that a vote stays readable during the next.
+/// What one replica says in one vote. Two of them alternate, so that a vote stays readable during
+/// the next.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Ballot {
@@ -65,7 +67,8 @@ impl SignatureWords {
 
 /// Everything a replica publishes, except its results ring.
 ///
-/// The first two cache lines are what waiting peers poll; votes, statistics and the flight recorder are apart.
+/// The first two cache lines are what waiting peers poll; votes, statistics and the flight recorder
+/// are apart.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Outbox {
@@ -161,14 +164,16 @@ impl Outbox {
         ReplicaSet::from_bits(self.sleeping.load(Ordering::Relaxed).to_le_bytes()[0])
     }
 
-    /// Sleeper's half of the handshake: announces sleep on `peer`'s doorbell and says whether sleeping is right,
-    /// that is whether the bell still is at `bell`. On `true` the caller waits on the futex word `peer.doorbell()`
-    /// with expected value `bell`, then calls [`Outbox::end_sleep`]; on `false` the announcement is withdrawn.
+    /// Sleeper's half of the handshake: announces sleep on `peer`'s doorbell and says whether
+    /// sleeping is right, that is whether the bell still is at `bell`. On `true` the caller waits
+    /// on the futex word `peer.doorbell()` with expected value `bell`, then calls
+    /// [`Outbox::end_sleep`]; on `false` the announcement is withdrawn.
     #[must_use]
     pub fn begin_sleep(&self, peer: ReplicaId, peer_outbox: &Self, bell: u32) -> bool {
         let bits = self.sleeping_on().with(peer).bits();
         self.sleeping.store(u32::from(bits), Ordering::Relaxed);
-        // Pairs with the fence in `ring`: either the publisher sees this bit or we see its new bell.
+        // Pairs with the fence in `ring`: either the publisher sees this bit or we see its new
+        // bell.
         fence(Ordering::SeqCst);
         if peer_outbox.bell() == bell {
             return true;

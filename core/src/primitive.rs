@@ -1,7 +1,8 @@
-//! The atomics of the protocol, exchangeable so that one source runs on the machine and under shuttle.
+//! The atomics of the protocol, exchangeable so that one source runs on the machine and under
+//! shuttle.
 //!
-//! With feature `shuttle` every access becomes a scheduling point of shuttle's explorer. Normal builds see
-//! `core::sync::atomic` and nothing else.
+//! With feature `shuttle` every access becomes a scheduling point of shuttle's explorer. Normal
+//! builds see `core::sync::atomic` and nothing else.
 
 #[cfg(not(feature = "shuttle"))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -18,8 +18,8 @@ impl Recorder {
         Self([const { [const { AtomicU64::new(0) }; 2] }; RECORDED])
     }
 
-    /// Notes event `number` (the first is 1). The kind word carries the number's low half, so that a reader can
-    /// tell entries of different laps apart.
+    /// Notes event `number` (the first is 1). The kind word carries the number's low half, so that
+    /// a reader can tell entries of different laps apart.
     #[inline]
     pub(crate) fn note(&self, number: u64, kind: Kind, value: u64) {
         let entry = &self.0[place(number)];

@@ -1,8 +1,10 @@
-//! The rendezvous: all members meet at one point of the trace and compare signatures (EDCC'15, `add_compare_event`).
+//! The rendezvous: all members meet at one point of the trace and compare signatures (EDCC'15,
+//! `add_compare_event`).
 //!
-//! Arrival is a counter in one's own outbox; the signature lies in one of two slots by the round's parity. A member
-//! enters round r + 2, and overwrites the slot of round r, only after all have arrived at r + 1, hence have
-//! finished comparing r. So each slot is stable as long as anybody may read it, with one barrier per rendezvous.
+//! Arrival is a counter in one's own outbox; the signature lies in one of two slots by the round's
+//! parity. A member enters round r + 2, and overwrites the slot of round r, only after all have
+//! arrived at r + 1, hence have finished comparing r. So each slot is stable as long as anybody may
+//! read it, with one barrier per rendezvous.
 
 use crate::ReplicaId;
 use crate::guards::Bug;
@@ -76,7 +78,8 @@ impl Node {
         let outbox = port(ports, peer).outbox;
         let bell = outbox.bell();
         let arrived = outbox.arrived.load(Ordering::Acquire);
-        // A peer one round ahead has found all signatures of this round equal, and keeps its own readable.
+        // A peer one round ahead has found all signatures of this round equal, and keeps its own
+        // readable.
         if arrived == self.round || arrived == self.round.wrapping_add(1) {
             let slot = self.slot_of(self.round);
             if outbox.slots[slot].load() == self.slots[slot] || self.guards.off(Bug::SkipCompare) {

@@ -18,7 +18,8 @@ pub enum Waited {
 pub struct Wait {
     /// Who is awaited.
     pub peer: ReplicaId,
-    /// The peer's doorbell, read before the condition was last tested: the expected value of a futex wait.
+    /// The peer's doorbell, read before the condition was last tested: the expected value of a
+    /// futex wait.
     pub bell: u32,
     /// How often this wait was already asked for in a row, from 0.
     pub round: u32,
@@ -28,15 +29,15 @@ pub struct Wait {
 
 /// Time, waiting, waking and stopping, which each sphere has in its own way.
 pub trait Env {
-    /// Passes time until the peer's doorbell may have moved off `w.bell`: spin, yield, sleep. A sleeper uses
-    /// [`Outbox::begin_sleep`] on `own`. Must return in bounded time.
+    /// Passes time until the peer's doorbell may have moved off `w.bell`: spin, yield, sleep. A
+    /// sleeper uses [`Outbox::begin_sleep`] on `own`. Must return in bounded time.
     fn wait(&mut self, own: &Outbox, w: &Wait) -> Waited;
 
     /// Somebody sleeps on `own.doorbell()`.
     fn wake(&mut self, own: &Outbox);
 
-    /// The members agreed that `gone` are faulty. When this returns, they have no outside effect any more; all
-    /// survivors call it.
+    /// The members agreed that `gone` are faulty. When this returns, they have no outside effect
+    /// any more; all survivors call it.
     fn exclude(&mut self, own: &Outbox, gone: ReplicaSet) {
         let _ = (own, gone);
     }
@@ -57,8 +58,8 @@ pub struct ActionSet(pub u64);
 
 /// One replica and its surroundings.
 ///
-/// After any [`Halt`] the caller parks for ever: the halt word is published, and every further call returns the
-/// same halt.
+/// After any [`Halt`] the caller parks for ever: the halt word is published, and every further call
+/// returns the same halt.
 #[derive(Debug)]
 pub struct Replica<'a, E: Env> {
     node: Node,
@@ -150,15 +151,16 @@ impl<'a, E: Env> Replica<'a, E> {
         port(&self.ports, self.node.id()).outbox
     }
 
-    /// Adds an event to the trace: local, no synchronisation. The same call must come in all replicas, in the
-    /// same order, with the same arguments (EDCC'15, `add_event`).
+    /// Adds an event to the trace: local, no synchronisation. The same call must come in all
+    /// replicas, in the same order, with the same arguments (EDCC'15, `add_event`).
     #[inline]
     pub fn add_event(&mut self, kind: Kind, value: u64) {
         let own = port(&self.ports, self.node.id()).outbox;
         self.node.add_event(own, kind, value);
     }
 
-    /// Meets all members at this point of the trace and compares signatures. May be called anywhere.
+    /// Meets all members at this point of the trace and compares signatures. May be called
+    /// anywhere.
     ///
     /// # Errors
     /// A [`Halt`] if the group cannot go on, or this replica is not to.
@@ -181,8 +183,8 @@ impl<'a, E: Env> Replica<'a, E> {
         self.rendezvous()
     }
 
-    /// A fault that this replica alone saw: its trace goes astray on purpose, and it calls for a vote in which
-    /// it will be the odd one out. Returns an error unless the group has one member.
+    /// A fault that this replica alone saw: its trace goes astray on purpose, and it calls for a
+    /// vote in which it will be the odd one out. Returns an error unless the group has one member.
     ///
     /// # Errors
     /// As [`Replica::rendezvous`].
@@ -203,8 +205,8 @@ impl<'a, E: Env> Replica<'a, E> {
         self.run(call, &mut []).map(|_| ())
     }
 
-    /// Primary: about to have the outside effect whose result is the next record. `repeatable`: twice is as good
-    /// as once, so that a new primary may do it again.
+    /// Primary: about to have the outside effect whose result is the next record. `repeatable`:
+    /// twice is as good as once, so that a new primary may do it again.
     ///
     /// # Panics
     /// If this replica is not the primary.
@@ -215,9 +217,9 @@ impl<'a, E: Env> Replica<'a, E> {
 
     /// Primary: publishes the result of a call as the next record and ends the effect.
     ///
-    /// The signature at this moment goes with it: the call's arguments are folded in, its result is not yet. That
-    /// is where the followers stand when they wait for this record. `payload` is at most [`crate::MAX_RECORD`]
-    /// words, and with its header no longer than the ring.
+    /// The signature at this moment goes with it: the call's arguments are folded in, its result is
+    /// not yet. That is where the followers stand when they wait for this record. `payload` is at
+    /// most [`crate::MAX_RECORD`] words, and with its header no longer than the ring.
     ///
     /// # Errors
     /// A [`Halt`] found while waiting for room.
@@ -234,8 +236,8 @@ impl<'a, E: Env> Replica<'a, E> {
         Ok(())
     }
 
-    /// Follower: the next record of the primary, copied to `out`. See [`Replica::publish`] for where in the trace
-    /// to call it. A record longer than `out` counts as a divergence.
+    /// Follower: the next record of the primary, copied to `out`. See [`Replica::publish`] for
+    /// where in the trace to call it. A record longer than `out` counts as a divergence.
     ///
     /// # Errors
     /// A [`Halt`] found while waiting.
@@ -255,8 +257,8 @@ impl<'a, E: Env> Replica<'a, E> {
         self.wake_sleepers();
     }
 
-    /// The actions to perform at this point of the trace; mostly none (EDCC'15, `handle_action`). The caller folds
-    /// them into the trace.
+    /// The actions to perform at this point of the trace; mostly none (EDCC'15, `handle_action`).
+    /// The caller folds them into the trace.
     ///
     /// # Errors
     /// A [`Halt`] found while waiting.

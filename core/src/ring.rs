@@ -1,8 +1,9 @@
 //! The results ring: records that the primary publishes and the followers consume in order.
 //!
-//! Positions count words since the start of the group and never go back; a takeover continues them in the new
-//! primary's ring. A record is a header, which carries the primary's signature and a checksum over everything, and
-//! its payload. Whatever a reader finds is checked before it is believed.
+//! Positions count words since the start of the group and never go back; a takeover continues them
+//! in the new primary's ring. A record is a header, which carries the primary's signature and a
+//! checksum over everything, and its payload. Whatever a reader finds is checked before it is
+//! believed.
 
 use crate::Signature;
 use crate::outbox::Outbox;
@@ -97,7 +98,8 @@ impl Port<'_> {
         &self.ring[at]
     }
 
-    /// Writes a record at `position`; the caller made sure of the room and publishes the new cursor after.
+    /// Writes a record at `position`; the caller made sure of the room and publishes the new cursor
+    /// after.
     #[inline]
     pub(crate) fn write(
         &self,

@@ -1,9 +1,11 @@
-//! The results stream: what the primary learnt from outside, published to the followers without a barrier.
+//! The results stream: what the primary learnt from outside, published to the followers without a
+//! barrier.
 //!
-//! Each record carries the primary's signature at publication, which a follower compares with its own before it
-//! consumes. A follower that meets a wrong record raises the alarm and votes where it stands. One that only waits
-//! first drains all that the primary published, even a dead one's, and joins a vote when nothing is left and the
-//! primary is in the vote or gone: so healthy replicas enter a vote at equal signatures.
+//! Each record carries the primary's signature at publication, which a follower compares with its
+//! own before it consumes. A follower that meets a wrong record raises the alarm and votes where it
+//! stands. One that only waits first drains all that the primary published, even a dead one's, and
+//! joins a vote when nothing is left and the primary is in the vote or gone: so healthy replicas
+//! enter a vote at equal signatures.
 
 use crate::guards::Bug;
 use crate::node::{Await, Call, Done, Node, Ports, Step, Task, WaitFor, port};
@@ -24,10 +26,11 @@ impl Node {
             .store(self.effect, Ordering::Release);
     }
 
-    /// May the lost primary have had an effect, not repeatable, whose result the survivors do not have? They have
-    /// or can still take the stream up to `until`.
+    /// May the lost primary have had an effect, not repeatable, whose result the survivors do not
+    /// have? They have or can still take the stream up to `until`.
     ///
-    /// Either it was inside one, or it published the result in a record that they refused or could not read.
+    /// Either it was inside one, or it published the result in a record that they refused or could
+    /// not read.
     pub(crate) fn effect_is_lost(&self, ports: &Ports<'_>, primary: ReplicaId, until: u64) -> bool {
         if self.guards.off(Bug::SkipEffectCheck) {
             return false;
@@ -40,7 +43,8 @@ impl Node {
         self.inside_effect(word, records) || self.unread_effects(primary, until)
     }
 
-    /// How many records there are up to position `until`, counted over those that this replica has yet to take.
+    /// How many records there are up to position `until`, counted over those that this replica has
+    /// yet to take.
     fn records_until(&self, primary: &Port<'_>, until: u64) -> Option<u64> {
         let mut position = self.cursor;
         let mut records = self.records;
@@ -55,8 +59,9 @@ impl Node {
         (position == until).then_some(records)
     }
 
-    /// Any word but the known harmless ones, even a damaged one, leaves open what was done. One that speaks of a
-    /// record which the survivors have is only the trace of a death between publication and clearing.
+    /// Any word but the known harmless ones, even a damaged one, leaves open what was done. One
+    /// that speaks of a record which the survivors have is only the trace of a death between
+    /// publication and clearing.
     fn inside_effect(&self, word: u64, records: u64) -> bool {
         let repeatable = word == effect_word(records, true);
         let published = records.checked_sub(1).is_some_and(|index| {
@@ -71,8 +76,8 @@ impl Node {
         let end = primary.outbox.cursor.load(Ordering::Acquire);
         let mut left = end.wrapping_sub(until);
         if left > primary.ring.len() as u64 || self.guards.off(Bug::ForgetUnread) {
-            // Never written by a healthy cursor: the stream itself is what is damaged, and the effect word
-            // decides.
+            // Never written by a healthy cursor: the stream itself is what is damaged, and the
+            // effect word decides.
             return false;
         }
         while left > 0 {
@@ -142,7 +147,8 @@ impl Node {
         })
     }
 
-    /// All followers were seen to leave room: remembers how far publishing may go without looking again.
+    /// All followers were seen to leave room: remembers how far publishing may go without looking
+    /// again.
     fn raise_limit(&mut self, ports: &Ports<'_>) {
         let len = port(ports, self.id).ring.len() as u64;
         let mut most = 0;
@@ -192,8 +198,8 @@ impl Node {
         own.outbox.words.store(self.cursor, Ordering::Relaxed);
     }
 
-    /// Second half of [`Node::commit`]: the effect is over. A primary that dies between the halves leaves an
-    /// effect word that speaks of a record which is there.
+    /// Second half of [`Node::commit`]: the effect is over. A primary that dies between the halves
+    /// leaves an effect word that speaks of a record which is there.
     #[inline]
     pub fn end_effect(&mut self, ports: &Ports<'_>) {
         if self.effect != 0 {
@@ -218,7 +224,8 @@ impl Node {
         }
         let outbox = port(ports, source).outbox;
         let bell = outbox.bell();
-        // What the primary said of itself is read before how far it got, so that nothing is left behind.
+        // What the primary said of itself is read before how far it got, so that nothing is left
+        // behind.
         let voting = outbox.alarm.load(Ordering::Acquire) > self.votes;
         let leaving = voting || Self::missing(call, ports, source);
         let available = self.available(outbox.cursor.load(Ordering::Acquire));
@@ -239,8 +246,8 @@ impl Node {
         })
     }
 
-    /// Words of the stream that wait for this follower when its source has got to `position`. A new primary may
-    /// itself have yet to take what the lost one left, and so be behind.
+    /// Words of the stream that wait for this follower when its source has got to `position`. A new
+    /// primary may itself have yet to take what the lost one left, and so be behind.
     #[inline]
     fn available(&self, position: u64) -> u64 {
         let available = position.wrapping_sub(self.cursor);
@@ -312,8 +319,8 @@ impl Node {
         header.index == self.records as u32
     }
 
-    /// Does the stream vouch that a follower which waits at `cursor` with `signature` stood there rightly: did
-    /// the primary publish a record at just this point?
+    /// Does the stream vouch that a follower which waits at `cursor` with `signature` stood there
+    /// rightly: did the primary publish a record at just this point?
     pub(crate) fn vouched(
         &self,
         ports: &Ports<'_>,

@@ -1,9 +1,11 @@
-//! The trace of a replica: an order-sensitive checksum of all that it did which must be the same in all.
+//! The trace of a replica: an order-sensitive checksum of all that it did which must be the same in
+//! all.
 //!
-//! Papers: "state signature" (DSN'19, III-B), `add_event` (EDCC'15). The checksum is Fletcher's over 64-bit words
-//! with two 64-bit sums modulo 2^64 - 1. That modulus cannot tell an all-zeros word from an all-ones word; values
-//! are therefore scrambled by a bijection, and the scrambled word's top bit also enters the kind word, so that two
-//! different events never enter as the same pair of words.
+//! Papers: "state signature" (DSN'19, III-B), `add_event` (EDCC'15). The checksum is Fletcher's
+//! over 64-bit words with two 64-bit sums modulo 2^64 - 1. That modulus cannot tell an all-zeros
+//! word from an all-ones word; values are therefore scrambled by a bijection, and the scrambled
+//! word's top bit also enters the kind word, so that two different events never enter as the same
+//! pair of words.
 
 /// What an event is. The sphere defines the codes; 0 is reserved for "no event".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -90,8 +92,8 @@ pub const fn words(kind: Kind, value: u64) -> [u64; 2] {
     [kind.0 as u64 | 1 << 32 | (mixed >> 63) << 33, mixed]
 }
 
-/// A bijection of 64-bit words that spreads each bit over the whole word and moves 0 and all-ones away from
-/// themselves.
+/// A bijection of 64-bit words that spreads each bit over the whole word and moves 0 and all-ones
+/// away from themselves.
 #[must_use]
 #[inline]
 pub const fn mix(value: u64) -> u64 {

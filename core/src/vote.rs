@@ -1,20 +1,23 @@
 //! The vote: every replica finds out independently who differs, and no agreement means fail-stop.
 //!
-//! Listing 5 of DSN'19 for any number of members of which some may be absent. Each phase is a word that every
-//! member publishes and all others wait for; a member that stays away is absent.
+//! Listing 5 of DSN'19 for any number of members of which some may be absent. Each phase is a word
+//! that every member publishes and all others wait for; a member that stays away is absent.
 //!
-//! 1. *Entry.* Signature and position. Each replica counts whom it agrees with. The largest group must be a strict
-//!    majority of the members, present or not; all others are faulty. So 3 and 4 members tolerate one faulty at a
-//!    time (2 : 2 is fail-stop), 5 tolerate two, and 2 tolerate none.
-//! 2. *Verdict.* The faulty and the absent. Verdicts must come out equal. One difference is resolved: a member that
-//!    some found absent and others not is absent for all, as long as a majority remains. Anything else is
-//!    fail-stop.
-//! 3. *Confirmation.* Who confirmed a verdict never takes it back unless somebody has not confirmed; who saw all
-//!    confirm is done. The membership is the rest; the lowest living id is the primary.
+//! 1. *Entry.* Signature and position. Each replica counts whom it agrees with. The largest group
+//!    must be a strict majority of the members, present or not; all others are faulty. So 3 and 4
+//!    members tolerate one faulty at a time (2 : 2 is fail-stop), 5 tolerate two, and 2 tolerate
+//!    none.
+//! 2. *Verdict.* The faulty and the absent. Verdicts must come out equal. One difference is
+//!    resolved: a member that some found absent and others not is absent for all, as long as a
+//!    majority remains. Anything else is fail-stop.
+//! 3. *Confirmation.* Who confirmed a verdict never takes it back unless somebody has not
+//!    confirmed; who saw all confirm is done. The membership is the rest; the lowest living id is
+//!    the primary.
 //!
-//! A replica that voted at an earlier point of the same trace is *lagging*, not faulty: it gave up waiting for
-//! somebody who then came. It counts with those ahead; afterwards all take up their waits again, and the one
-//! behind catches up, if need be from the ring of a primary that was removed.
+//! A replica that voted at an earlier point of the same trace is *lagging*, not faulty: it gave up
+//! waiting for somebody who then came. It counts with those ahead; afterwards all take up their
+//! waits again, and the one behind catches up, if need be from the ring of a primary that was
+//! removed.
 
 use core::fmt;
 
@@ -200,7 +203,8 @@ impl Node {
         step
     }
 
-    /// Phase 1: rewrites the outbox from private state, so that damage to it heals, and publishes the entry.
+    /// Phase 1: rewrites the outbox from private state, so that damage to it heals, and publishes
+    /// the entry.
     fn enter(&mut self, vote: &mut Vote, call: &mut Call, ports: &Ports<'_>) -> Step {
         let own = port(ports, self.id).outbox;
         if !self.guards.off(Bug::NoScrub) {
@@ -432,7 +436,8 @@ impl Node {
         )
     }
 
-    /// The verdict of a peer differs: takes over absences, waits for the peer to take over mine, or stops.
+    /// The verdict of a peer differs: takes over absences, waits for the peer to take over mine, or
+    /// stops.
     fn reconcile(
         &mut self,
         vote: &mut Vote,
@@ -485,8 +490,8 @@ impl Node {
         Step::Again
     }
 
-    /// Phase 3, the others. Here a missing member is no longer voted out: some may have seen all confirm and
-    /// have left, so that another verdict could split the group.
+    /// Phase 3, the others. Here a missing member is no longer voted out: some may have seen all
+    /// confirm and have left, so that another verdict could split the group.
     fn await_confirmation(
         &mut self,
         vote: &mut Vote,
@@ -533,7 +538,8 @@ impl Node {
         }
     }
 
-    /// The verdict holds and those in it are excluded: changes the membership and takes up the call again.
+    /// The verdict holds and those in it are excluded: changes the membership and takes up the call
+    /// again.
     fn adopt(&mut self, vote: &Vote, call: &mut Call, ports: &Ports<'_>) -> Step {
         self.votes = self.next_vote();
         call.overdue = ReplicaSet::empty();

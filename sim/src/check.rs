@@ -63,7 +63,8 @@ pub fn always(group: &Group, charge: &Charge) -> Result<(), String> {
     Ok(())
 }
 
-/// Outputs are those of the fault-free run, in order, once each; a repeatable one may come again at once.
+/// Outputs are those of the fault-free run, in order, once each; a repeatable one may come again at
+/// once.
 fn outputs_are_a_prefix(group: &Group, charge: &Charge) -> Result<(), String> {
     let mut expected = charge.expected.iter();
     let mut last = None;
@@ -132,8 +133,9 @@ pub fn finally(group: &Group, charge: &Charge) -> Result<(), String> {
             .victim
             .is_some_and(|victim| group.processes[victim].stage == Stage::Settle);
     let lost = lost && !settled;
-    // Damage to what a replica says can leave its readers on different sides of it: then those in the right may
-    // be outvoted, and with an even number there may be no majority. Wrong effects there are never.
+    // Damage to what a replica says can leave its readers on different sides of it: then those in
+    // the right may be outvoted, and with an even number there may be no majority. Wrong effects
+    // there are never.
     let even = group.processes.len().is_multiple_of(2);
     let split = charge.healthy(group).all(|index| match halt(index) {
         Some(Halt::LostEffect | Halt::Convicted) => true,

@@ -58,7 +58,8 @@ impl Fault {
         }
     }
 
-    /// Whether the last comparison is sure to find the fault. Data that is not used any more is not activated.
+    /// Whether the last comparison is sure to find the fault. Data that is not used any more is not
+    /// activated.
     #[must_use]
     pub const fn must_show(self) -> bool {
         matches!(self, Self::FlipTrace(_) | Self::Skip)
@@ -72,8 +73,8 @@ impl Fault {
 
     /// Applies the fault; false if it makes no sense there, so that it is to be tried again later.
     ///
-    /// Data that flips between the vote on an output and the effect goes out wrong: no protocol above the device
-    /// sees it. That window is left out here and named in the specification.
+    /// Data that flips between the vote on an output and the effect goes out wrong: no protocol
+    /// above the device sees it. That window is left out here and named in the specification.
     #[must_use]
     pub fn strike(self, group: &mut Group, victim: usize) -> bool {
         let program = group.program.clone();

@@ -1,7 +1,7 @@
 //! A whole group as a value: processes, their shared memory as plain words, and the world.
 //!
-//! Shared memory lives in real outboxes only while a step runs; see [`Arena`]. So a state can be cloned, hashed
-//! and compared.
+//! Shared memory lives in real outboxes only while a step runs; see [`Arena`]. So a state can be
+//! cloned, hashed and compared.
 
 use rcoe_core::primitive::{AtomicU64, Ordering};
 use rcoe_core::{

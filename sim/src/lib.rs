@@ -1,11 +1,16 @@
-//! Simulation and model checking of the replication protocol, over the very step machines that replicas run.
+//! Simulation and model checking of the replication protocol, over the very step machines that
+//! replicas run.
 //!
-//! * [`random`]: one seed gives program, schedule and fault of one run; checkers look after every step.
-//! * [`model`]: all schedules of a short program with one fault at any step, each state visited once.
+//! * [`random`]: one seed gives program, schedule and fault of one run; checkers look after every
+//!   step.
+//! * [`model`]: all schedules of a short program with one fault at any step, each state visited
+//!   once.
 //! * `tests/schedules.rs`: the same code on shuttle's atomics, for what a step's granularity hides.
-//! * `tests/planted.rs`: each guard of the protocol taken away in turn; one of the above must notice.
+//! * `tests/planted.rs`: each guard of the protocol taken away in turn; one of the above must
+//!   notice.
 //!
-//! Not covered: two faults at once, memory orders weaker than sequential consistency, and everything a sphere adds.
+//! Not covered: two faults at once, memory orders weaker than sequential consistency, and
+//! everything a sphere adds.
 
 #![forbid(unsafe_code)]
 #![cfg(not(feature = "shuttle"))]

@@ -58,7 +58,8 @@ mod cli {
         }
         let seconds = start.elapsed().as_secs_f64();
         println!(
-            "seeds {}..{}: {failures} failed, {noticed} with a verdict or a stop, {steps} steps, {seconds:.2} s",
+            "seeds {}..{}: {failures} failed, {noticed} with a verdict or a stop, \
+             {steps} steps, {seconds:.2} s",
             args.seed,
             args.seed.saturating_add(args.count)
         );

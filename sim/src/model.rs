@@ -1,8 +1,9 @@
 //! Exhaustive exploration: all interleavings of a short program, with one fault at any step.
 //!
-//! A state is a whole [`Group`]; its successors are one step of each process, each fault on each victim as long as
-//! none has struck, the awakening of a stopped replica, and the clock running out on a replica that is gone or
-//! stopped. Every state is checked once. Visited states are remembered by 128-bit fingerprints.
+//! A state is a whole [`Group`]; its successors are one step of each process, each fault on each
+//! victim as long as none has struck, the awakening of a stopped replica, and the clock running out
+//! on a replica that is gone or stopped. Every state is checked once. Visited states are remembered
+//! by 128-bit fingerprints.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
@@ -185,7 +186,8 @@ impl Explorer<'_> {
         check::finally(group, charge).map_err(|what| self.flaw(what, charge))
     }
 
-    /// Nobody gets on. Damaged words may leave replicas waiting for what has happened; then clocks run out.
+    /// Nobody gets on. Damaged words may leave replicas waiting for what has happened; then clocks
+    /// run out.
     fn expire(&mut self, group: &Group, charge: &Charge) -> Result<(), Flaw> {
         if !charge.fault.is_some_and(Fault::garbles) {
             return Err(self.flaw("deadlock".into(), charge));

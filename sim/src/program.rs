@@ -23,7 +23,8 @@ pub enum Op {
     Compare,
     /// Handles actions.
     Act,
-    /// Votes without a cause. Not in random programs: a fault in the midst of a vote may stop the group.
+    /// Votes without a cause. Not in random programs: a fault in the midst of a vote may stop the
+    /// group.
     Alarm,
 }
 
@@ -58,7 +59,8 @@ pub fn expected_outputs(program: &[Op]) -> Vec<(usize, u64)> {
     outputs
 }
 
-/// A random program of `len` operations, which ends in a comparison so that no fault can hide behind its end.
+/// A random program of `len` operations, which ends in a comparison so that no fault can hide
+/// behind its end.
 #[must_use]
 pub fn random(rng: &mut Rng, len: usize) -> Vec<Op> {
     let mut program: Vec<Op> = (0..len)

@@ -196,9 +196,9 @@ impl Run {
         self.stalled.iter().all(|&stalled| stalled)
     }
 
-    /// A process waits: the sphere's clock may find its peer overdue. That is so at random for peers that are
-    /// gone or stopped. If nobody gets on at all, the oldest wait runs out first; a wait for somebody who is gone
-    /// is never younger than the waits that hang on it.
+    /// A process waits: the sphere's clock may find its peer overdue. That is so at random for
+    /// peers that are gone or stopped. If nobody gets on at all, the oldest wait runs out first; a
+    /// wait for somebody who is gone is never younger than the waits that hang on it.
     fn wait(&mut self, index: usize, peer: usize) {
         let (began, _) = *self.since[index].get_or_insert((self.clock, peer));
         self.stalled[index] = true;

@@ -1,7 +1,8 @@
 //! Takes each guard of the protocol away and demands that a checker notices: tests of the tests.
 //!
-//! Run with `cargo test --release -p rcoe-sim --features planted --test planted`. Three more bugs, of wake-ups, are
-//! planted in `schedules.rs`. The table in `docs/PLANTED-BUGS.md` is what this prints.
+//! Run with `cargo test --release -p rcoe-sim --features planted --test planted`. Three more bugs,
+//! of wake-ups, are planted in `schedules.rs`. The table in `docs/PLANTED-BUGS.md` is what this
+//! prints.
 
 #![cfg(not(feature = "shuttle"))]
 
@@ -18,8 +19,8 @@ mod tests {
     /// Seeds tried for each bug.
     const SEEDS: u64 = 12_000;
 
-    /// Not among them: `SkipPhase3`. The third phase matters only if a second fault hits the vote itself; with
-    /// one fault the second phase is enough, and no checker here tells the difference.
+    /// Not among them: `SkipPhase3`. The third phase matters only if a second fault hits the vote
+    /// itself; with one fault the second phase is enough, and no checker here tells the difference.
     const BUGS: &[Bug] = &[
         Bug::SkipCompare,
         Bug::SkipAlarmCheck,
@@ -147,8 +148,8 @@ mod tests {
         use rcoe_core::primitive::AtomicU64;
         use rcoe_core::{Guards, Node, Outbox, Port, Ports, ReplicaId, ReplicaSet};
 
-        /// Lets a publisher ring while a sleeper lies down, so many times, and counts the rounds in which neither
-        /// saw the other. Stops at the first.
+        /// Lets a publisher ring while a sleeper lies down, so many times, and counts the rounds in
+        /// which neither saw the other. Stops at the first.
         pub(super) fn lost_wakes(guards: Guards, rounds: u32) -> u32 {
             let outboxes = [Outbox::new(), Outbox::new()];
             let rings = [

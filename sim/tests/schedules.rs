@@ -1,8 +1,8 @@
-//! The blocking API on shuttle's atomics: every atomic access is a scheduling point, and a replica whose wait is
-//! not woken deadlocks, which shuttle reports.
+//! The blocking API on shuttle's atomics: every atomic access is a scheduling point, and a replica
+//! whose wait is not woken deadlocks, which shuttle reports.
 //!
-//! Run with `cargo test -p rcoe-sim --features shuttle --test schedules`. A failure prints the schedule that
-//! replays it.
+//! Run with `cargo test -p rcoe-sim --features shuttle --test schedules`. A failure prints the
+//! schedule that replays it.
 
 #[cfg(test)]
 mod tests {

@@ -65,7 +65,8 @@ int main(void) { printf(\"%d %d\\n\", getpid(), getppid()); return 0; }";
 fn raw_system_calls_are_caught() {
     let source = "static long raw(long n, long a, long b, long c) {
   long r;
-  __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"(n), \"D\"(a), \"S\"(b), \"d\"(c) : \"rcx\", \"r11\", \"memory\");
+  __asm__ volatile(\"syscall\" : \"=a\"(r)
+    : \"a\"(n), \"D\"(a), \"S\"(b), \"d\"(c) : \"rcx\", \"r11\", \"memory\");
   return r;
 }
 static void text(const char *s) { long n = 0; while (s[n]) n++; raw(1, 1, (long)s, n); }
@@ -119,7 +120,8 @@ int main(void) {
 
 #[test]
 fn the_agents_memory_is_out_of_reach_of_system_calls() {
-    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <stdio.h>\n\
+    let source =
+        "#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <stdio.h>\n\
 #include <sys/mman.h>\n#include <unistd.h>\n
 int main(void) {
   void *agent = (void *)0x6f0000000000;
@@ -127,7 +129,8 @@ int main(void) {
   int zero = open(\"/dev/zero\", O_RDONLY);
   int got = 0;
   got |= (mmap(agent, 4096, 3, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) << 0;
-  got |= (mmap(agent - 4096, 8192, 3, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) << 1;
+  got |= (mmap(agent - 4096, 8192, 3, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+          == MAP_FAILED) << 1;
   got |= (munmap(agent, 4096) == -1) << 2;
   got |= (mprotect(agent, 4096, PROT_NONE) == -1) << 3;
   got |= (mremap(mine, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, agent) == MAP_FAILED) << 4;
@@ -273,7 +276,8 @@ int main(void) {
 fn faults_can_be_handled() {
     let source = "#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n
 static sigjmp_buf back;
-static void on(int number, siginfo_t *info, void *context) { (void)context; siglongjmp(back, number); }
+static void on(int number, siginfo_t *info, void *context) { (void)context;
+  siglongjmp(back, number); }
 int main(void) {
   struct sigaction a = { .sa_sigaction = on, .sa_flags = SA_SIGINFO };
   sigaction(SIGSEGV, &a, 0);

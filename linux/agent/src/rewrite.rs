@@ -6,8 +6,8 @@
 //!
 //! * *before*: `mov $nr,%eax` (5 bytes) `; syscall`. The `jmp` takes the place of the `mov`;
 //!   the `syscall` stays, and whoever jumps straight to it is dispatched as ever.
-//! * *after*: `syscall; cmp $-4095,%rax` or `$-4096` (2 + 6 bytes). The `jmp` takes the place of the
-//!   `syscall`; the stub makes up for the `cmp`.
+//! * *after*: `syscall; cmp $-4095,%rax` or `$-4096` (2 + 6 bytes). The `jmp` takes the place of
+//!   the `syscall`; the stub makes up for the `cmp`.
 //!
 //! Neither touches the red zone. A site stays dispatched if anything that looks like a branch into
 //! the replaced bytes is found: every byte of the mapping counts that could be the opcode of one,

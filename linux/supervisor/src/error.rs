@@ -13,14 +13,26 @@ pub const EXIT_NOT_EXECUTABLE: u8 = 126;
 /// Exit status for a program that does not exist.
 pub const EXIT_NOT_FOUND: u8 = 127;
 
+/// Where a name was looked for, as the end of a sentence.
+fn searched(name: &std::ffi::OsStr) -> &'static str {
+    if name.as_encoded_bytes().contains(&b'/') {
+        ""
+    } else {
+        " in any folder of PATH"
+    }
+}
+
 /// Why a program cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// No such file, directly or along `PATH`.
-    #[error("{}: not found{}", .0.display(), if .0.as_encoded_bytes().contains(&b'/') { "" } else { " in any folder of PATH" })]
+    #[error("{}: not found{}", .0.display(), searched(.0))]
     NotFound(OsString),
     /// The `#!` interpreter does not exist.
-    #[error("{}: its interpreter {} (named in its first line) does not exist", .script.display(), .interpreter.display())]
+    #[error(
+        "{}: its interpreter {} (named in its first line) does not exist",
+        .script.display(), .interpreter.display()
+    )]
     NoScriptInterpreter {
         /// The script.
         script: PathBuf,

@@ -141,7 +141,10 @@ mod tests {
         .expect("json");
         assert_eq!(
             line,
-            r#"{"t":0.5,"type":"divergence","kind":"mismatch","replica":1,"core":3,"event":17,"detail":"write"}"#
+            concat!(
+                r#"{"t":0.5,"type":"divergence","kind":"mismatch","#,
+                r#""replica":1,"core":3,"event":17,"detail":"write"}"#
+            )
         );
         let event = Event::Start {
             version: "1",
@@ -159,7 +162,10 @@ mod tests {
         .expect("json");
         assert_eq!(
             line,
-            r#"{"t":0.0,"type":"start","version":"1","program":"/bin/true","replicas":[{"id":0,"pid":2,"core":1}]}"#
+            concat!(
+                r#"{"t":0.0,"type":"start","version":"1","program":"/bin/true","#,
+                r#""replicas":[{"id":0,"pid":2,"core":1}]}"#
+            )
         );
         let event = Event::Downgrade {
             removed: 0,

@@ -1,8 +1,8 @@
 //! From the primary to its siblings: a call's result, the signals that came with it, and every
 //! byte the kernel wrote.
 //!
-//! One result is a stream of words: result, signals (two words), then for each segment its length and its
-//! bytes. The stream is cut into records of the protocol core wherever one is full.
+//! One result is a stream of words: result, signals (two words), then for each segment its length
+//! and its bytes. The stream is cut into records of the protocol core wherever one is full.
 
 use rcoe_core::{Consumed, MAX_RECORD};
 
