@@ -68,7 +68,7 @@ pub(crate) struct RcoeArgs {
     #[arg(long)]
     pub(crate) rcoe: Option<PathBuf>,
     /// rcoe's timeout for a late replica.
-    #[arg(long, default_value = "500ms")]
+    #[arg(long, default_value = "100ms")]
     pub(crate) timeout: String,
     /// Seconds after which a run counts as a hang and is ended.
     #[arg(long, default_value_t = 60)]
@@ -109,6 +109,9 @@ pub(crate) struct InjectArgs {
     /// Index of the injection in the campaign.
     #[arg(long, default_value_t = 0)]
     pub(crate) index: u64,
+    /// Attempt to begin with, as the journal names it.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) attempt: u32,
     /// Print the journal line instead of words.
     #[arg(long)]
     pub(crate) json: bool,

@@ -106,20 +106,20 @@ impl Lab {
         &self.programs
     }
 
-    /// Carries out one index; `worker` keeps concurrent ones apart.
+    /// Carries out one index, from attempt `first` on; `worker` keeps concurrent ones apart.
     ///
     /// # Errors
     ///
     /// If a run cannot be started or waited for.
-    pub fn inject(&self, index: u64, worker: u64) -> Result<Record> {
-        let mut misses = 0;
+    pub fn inject(&self, index: u64, first: u32, worker: u64) -> Result<Record> {
+        let mut misses = first;
         loop {
             let plan = Plan::derive(&self.space, index, misses);
             let target = &self.programs[plan.program];
             let (flipped, run) = self.attempt(&plan, target, worker)?;
             let applied = flipped.is_ok();
             let verdict = classify(self.setup.replicas, applied, &target.expected, &run);
-            if verdict == Verdict::NotApplied && misses + 1 < ATTEMPTS {
+            if verdict == Verdict::NotApplied && misses + 1 < first + ATTEMPTS {
                 misses += 1;
                 continue;
             }
@@ -289,7 +289,7 @@ pub fn run(
             let Some(&index) = todo.get(place) else {
                 return Ok(());
             };
-            let record = lab.inject(index, worker).inspect_err(|_| {
+            let record = lab.inject(index, 0, worker).inspect_err(|_| {
                 next.store(todo.len() as u64, Ordering::Relaxed);
             })?;
             let mut journal = journal

@@ -17,12 +17,12 @@ use rcoe_faultlab::journal::{self, Header, Journal, Record};
 use rcoe_faultlab::report::{self, Tally};
 use rcoe_faultlab::steady::{CHUNK, Chunk};
 
-use crate::args::{Action, Arguments, CampaignArgs, Common, SteadyArgs};
+use crate::args::{Action, Arguments, CampaignArgs, Common, InjectArgs, SteadyArgs};
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().action {
         Action::Campaign(args) => run_campaign(&args),
-        Action::Inject(args) => run_one(&args.common, args.index, args.json),
+        Action::Inject(args) => run_one(&args),
         Action::Report(args) => run_report(&args.journals),
         Action::Steady(args) => run_steady(&args),
     };
@@ -92,11 +92,12 @@ fn summary(header: &Header, tally: &Tally) -> Result<String> {
     }))?)
 }
 
-fn run_one(common: &Common, index: u64, json: bool) -> Result<bool> {
+fn run_one(args: &InjectArgs) -> Result<bool> {
+    let common = &args.common;
     let folder = WorkFolder::create()?;
     let lab = prepare(common, &folder)?;
-    let record = lab.inject(index, 0)?;
-    if json {
+    let record = lab.inject(args.index, args.attempt, 0)?;
+    if args.json {
         println!("{}", serde_json::to_string(&record)?);
     } else {
         tell_story(common, &record);

@@ -239,8 +239,9 @@ fn culprits(out: &mut String, records: &[Record], replicas: usize) {
         let place = record.hit.as_ref().map_or_else(String::new, describe);
         let _ = writeln!(
             out,
-            "\n* index {}: {} in {}: replica {}, {place}{}",
+            "\n* index {}, attempt {}: {} in {}: replica {}, {place}{}",
             record.plan.index,
+            record.plan.attempt,
             record.verdict.label(),
             record.name,
             record.plan.replica,
@@ -316,7 +317,7 @@ mod tests {
         );
         assert!(text.contains("66.67 % ["), "{text}");
         assert!(
-            text.contains("* index 4: silent data corruption in md5sum"),
+            text.contains("* index 4, attempt 0: silent data corruption in md5sum"),
             "{text}"
         );
         assert!(text.contains("Seed 9"), "{text}");
