@@ -2,6 +2,7 @@
 
 use crate::node::{Call, Done, Node, Ports, Step, WaitFor, port};
 use crate::outbox::Outbox;
+use crate::primitive::AtomicU64;
 use crate::{Halt, Kind, ReplicaId, ReplicaSet, Signature};
 
 /// What the environment says of an awaited peer.
@@ -126,6 +127,13 @@ impl<'a, E: Env> Replica<'a, E> {
         self.node.signature().events
     }
 
+    /// Records published or consumed so far.
+    #[must_use]
+    #[inline]
+    pub const fn records(&self) -> u64 {
+        self.node.records()
+    }
+
     /// The surroundings.
     #[must_use]
     pub const fn env(&self) -> &E {
@@ -236,6 +244,32 @@ impl<'a, E: Env> Replica<'a, E> {
         Ok(())
     }
 
+    /// As [`Replica::publish`], for a payload of `len` words that `fill` writes into the ring itself:
+    /// into one piece, or two where the ring wraps. Nobody reads them before `fill` is done.
+    ///
+    /// # Errors
+    /// As [`Replica::publish`].
+    ///
+    /// # Panics
+    /// As [`Replica::publish`].
+    #[inline]
+    pub fn publish_in_place(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce([&'a [AtomicU64]; 2]),
+    ) -> Result<(), Halt> {
+        assert!(len <= crate::MAX_RECORD);
+        let call = self.node.begin_publish(len);
+        self.run(call, &mut [])?;
+        if self.members().len() > 1 {
+            fill(self.node.payload_cells(&self.ports, len));
+        }
+        self.node.seal_record(&self.ports, len);
+        self.node.end_effect(&self.ports);
+        self.wake_sleepers();
+        Ok(())
+    }
+
     /// Follower: the next record of the primary, copied to `out`. See [`Replica::publish`] for
     /// where in the trace to call it. A record longer than `out` counts as a divergence.
     ///
@@ -269,6 +303,15 @@ impl<'a, E: Env> Replica<'a, E> {
             Done::Actions(set) => Ok(ActionSet(set)),
             other => unreachable!("handling actions ends in {other:?}"),
         }
+    }
+
+    /// New primary: what the lost one did in its last effect cannot be found out, so nobody may go
+    /// on. Publishes [`Halt::LostEffect`].
+    pub fn lose_effect(&mut self) -> Halt {
+        let halt = Halt::LostEffect;
+        self.node.halt(&self.ports, halt, ReplicaSet::empty());
+        self.wake_sleepers();
+        halt
     }
 
     #[inline]

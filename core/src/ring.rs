@@ -80,6 +80,13 @@ impl Check {
             .add(signature.b)
     }
 
+    /// Adds the words of a payload.
+    #[inline]
+    fn payload(self, [first, second]: [&[AtomicU64]; 2]) -> Self {
+        let add = |check: Self, cell: &AtomicU64| check.add(cell.load(Ordering::Relaxed));
+        second.iter().fold(first.iter().fold(self, add), add)
+    }
+
     /// Bijective in each sum for a fixed other one.
     #[inline]
     const fn finish(self) -> u64 {
@@ -87,7 +94,7 @@ impl Check {
     }
 }
 
-impl Port<'_> {
+impl<'a> Port<'a> {
     #[inline]
     fn cell(&self, position: u64) -> &AtomicU64 {
         #[expect(
@@ -98,27 +105,40 @@ impl Port<'_> {
         &self.ring[at]
     }
 
-    /// Writes a record at `position`; the caller made sure of the room and publishes the new cursor
-    /// after.
+    /// The cells of `len` words from `position` on: in one piece, or in two where the ring wraps.
     #[inline]
-    pub(crate) fn write(
+    pub(crate) fn cells(&self, position: u64, len: usize) -> [&'a [AtomicU64]; 2] {
+        assert!(len <= self.ring.len());
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "masked to the ring's length"
+        )]
+        let start = position as usize & (self.ring.len() - 1);
+        let first = len.min(self.ring.len() - start);
+        [&self.ring[start..start + first], &self.ring[..len - first]]
+    }
+
+    /// The cells for the payload of a record at `position`.
+    #[inline]
+    pub(crate) fn payload(&self, position: u64, len: usize) -> [&'a [AtomicU64]; 2] {
+        assert!(len <= MAX_RECORD && len + HEADER <= self.ring.len());
+        self.cells(position.wrapping_add(HEADER as u64), len)
+    }
+
+    /// Writes the header of the record at `position`, whose payload is in place; the caller made
+    /// sure of the room and publishes the new cursor after.
+    #[inline]
+    pub(crate) fn seal(
         &self,
         position: u64,
         index: u64,
         once: bool,
         signature: Signature,
-        payload: &[u64],
+        len: usize,
     ) {
-        assert!(payload.len() <= MAX_RECORD && payload.len() + HEADER <= self.ring.len());
         let once = if once { ONCE } else { 0 };
-        let len_index = payload.len() as u64 | once | (index & 0xffff_ffff) << 32;
-        let mut check = Check::header(len_index, signature);
-        let start = position.wrapping_add(HEADER as u64);
-        for (&word, at) in payload.iter().zip(0u64..) {
-            check = check.add(word);
-            self.cell(start.wrapping_add(at))
-                .store(word, Ordering::Relaxed);
-        }
+        let len_index = len as u64 | once | (index & 0xffff_ffff) << 32;
+        let check = Check::header(len_index, signature).payload(self.payload(position, len));
         let header = [
             len_index,
             signature.events,
@@ -126,10 +146,7 @@ impl Port<'_> {
             signature.b,
             check.finish(),
         ];
-        for (word, at) in header.into_iter().zip(0u64..) {
-            self.cell(position.wrapping_add(at))
-                .store(word, Ordering::Relaxed);
-        }
+        store(self.cells(position, HEADER), &header);
     }
 
     /// The header at `position`, or `None` if its length is impossible.
@@ -157,24 +174,38 @@ impl Port<'_> {
     /// Does the checksum of the record at `position` hold?
     #[must_use]
     pub(crate) fn is_sound(&self, position: u64, header: &Header) -> bool {
-        let mut check = Check::header(header.first_word(), header.signature);
-        for at in HEADER as u64..record_words(header.len) {
-            check = check.add(self.cell(position.wrapping_add(at)).load(Ordering::Relaxed));
-        }
-        check.finish() == header.check
+        let check = Check::header(header.first_word(), header.signature);
+        len_fits(header.len, self.ring)
+            && check.payload(self.payload(position, header.len)).finish() == header.check
     }
 
-    /// Copies the payload of the record at `position` to `out` and says whether the checksum holds.
+    /// Copies the payload of the record at `position` to `out` and says whether the checksum holds
+    /// for what was copied.
     #[inline]
     #[must_use]
     pub(crate) fn read(&self, position: u64, header: &Header, out: &mut [u64]) -> bool {
+        if out.len() != header.len || !len_fits(header.len, self.ring) {
+            return false;
+        }
         let mut check = Check::header(header.first_word(), header.signature);
-        let start = position.wrapping_add(HEADER as u64);
-        for (slot, at) in out.iter_mut().zip(0u64..) {
-            *slot = self.cell(start.wrapping_add(at)).load(Ordering::Relaxed);
+        let [first, second] = self.payload(position, header.len);
+        for (slot, cell) in out.iter_mut().zip(first.iter().chain(second)) {
+            *slot = cell.load(Ordering::Relaxed);
             check = check.add(*slot);
         }
-        out.len() == header.len && check.finish() == header.check
+        check.finish() == header.check
+    }
+}
+
+fn len_fits(len: usize, ring: &[AtomicU64]) -> bool {
+    len <= MAX_RECORD && len + HEADER <= ring.len()
+}
+
+/// Stores words in cells, as many as both have.
+#[inline]
+pub(crate) fn store([first, second]: [&[AtomicU64]; 2], words: &[u64]) {
+    for (cell, &word) in first.iter().chain(second).zip(words) {
+        cell.store(word, Ordering::Relaxed);
     }
 }
 
@@ -204,7 +235,8 @@ mod tests {
             a: 4,
             b: 5,
         };
-        port.write(13, 7, true, signature, &[10, 20, 30]);
+        store(port.payload(13, 3), &[10, 20, 30]);
+        port.seal(13, 7, true, signature, 3);
         let header = port.header(13).expect("a sane length");
         assert_eq!(
             (header.len, header.index, header.signature),

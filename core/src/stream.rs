@@ -9,8 +9,8 @@
 
 use crate::guards::Bug;
 use crate::node::{Await, Call, Done, Node, Ports, Step, Task, WaitFor, port};
-use crate::primitive::Ordering;
-use crate::ring::{HEADER, Header, record_words};
+use crate::primitive::{AtomicU64, Ordering};
+use crate::ring::{HEADER, Header, record_words, store};
 use crate::{Port, ReplicaId};
 
 impl Node {
@@ -124,6 +124,7 @@ impl Node {
         let len = port(ports, self.id).ring.len() as u64;
         let outbox = port(ports, peer).outbox;
         let bell = outbox.bell();
+        let elsewhere = self.went_on(ports, peer);
         let behind = self
             .cursor
             .wrapping_sub(outbox.cursor.load(Ordering::Acquire));
@@ -136,7 +137,7 @@ impl Node {
             return Step::Again;
         }
         let absurd = behind > len;
-        if absurd || self.alarmed(ports) || Self::missing(call, ports, peer) {
+        if absurd || elsewhere || self.alarmed(ports) || Self::missing(call, ports, peer) {
             return self.enter_vote(call);
         }
         self.release_leader(peer, ports);
@@ -168,12 +169,29 @@ impl Node {
         self.end_effect(ports);
     }
 
+    /// The cells for the payload of the record to publish next, for which the room was awaited.
+    /// Filled in place, it is published by [`Node::seal_record`].
+    #[inline]
+    #[must_use]
+    pub fn payload_cells<'a>(&self, ports: &Ports<'a>, len: usize) -> [&'a [AtomicU64]; 2] {
+        port(ports, self.id).payload(self.cursor, len)
+    }
+
     /// First half of [`Node::commit`]: the record becomes visible.
     #[inline]
     pub fn commit_record(&mut self, ports: &Ports<'_>, payload: &[u64]) {
+        if self.members.len() > 1 {
+            store(self.payload_cells(ports, payload.len()), payload);
+        }
+        self.seal_record(ports, payload.len());
+    }
+
+    /// As [`Node::commit_record`], for a payload of `len` words that is in place.
+    #[inline]
+    pub fn seal_record(&mut self, ports: &Ports<'_>, len: usize) {
         let own = port(ports, self.id);
         if self.members.len() > 1 {
-            let end = self.cursor + record_words(payload.len());
+            let end = self.cursor + record_words(len);
             assert!(
                 end <= self.limit || self.guards.off(Bug::NoRingCheck),
                 "room comes first"
@@ -182,13 +200,7 @@ impl Node {
             if self.guards.off(Bug::DoorbellFirst) {
                 own.outbox.ring();
             }
-            own.write(
-                self.cursor,
-                self.records,
-                once,
-                self.trace.signature(),
-                payload,
-            );
+            own.seal(self.cursor, self.records, once, self.trace.signature(), len);
             self.cursor = end;
             own.outbox.cursor.store(end, Ordering::Release);
             self.publish_bell(ports);
@@ -227,7 +239,7 @@ impl Node {
         // What the primary said of itself is read before how far it got, so that nothing is left
         // behind.
         let voting = outbox.alarm.load(Ordering::Acquire) > self.votes;
-        let leaving = voting || Self::missing(call, ports, source);
+        let leaving = voting || Self::missing(call, ports, source) || self.went_on(ports, source);
         let available = self.available(outbox.cursor.load(Ordering::Acquire));
         if self.guards.off(Bug::NoDrain) && self.alarmed(ports) {
             return self.enter_vote(call);
@@ -244,6 +256,14 @@ impl Node {
             bell,
             reason: WaitFor::Record,
         })
+    }
+
+    /// Has `peer`, at the other end of the stream, arrived at a rendezvous after this point of the
+    /// trace? It does nothing more for the stream before this replica arrives there too, so it is
+    /// no use to wait for it: the two took different ways. To be asked before the cursor is read.
+    #[inline]
+    fn went_on(&self, ports: &Ports<'_>, peer: ReplicaId) -> bool {
+        port(ports, peer).outbox.arrived.load(Ordering::Acquire) > self.round
     }
 
     /// Words of the stream that wait for this follower when its source has got to `position`. A new

@@ -35,6 +35,8 @@ mod tests {
         None,
         Flip(u8, u64),
         Die(u8, u64),
+        /// Leaves the input of this round out.
+        Skip(u8, u64),
     }
 
     fn input(index: u64) -> u64 {
@@ -57,7 +59,9 @@ mod tests {
             let flip = u64::from(fault == Fault::Flip(number, round));
             replica.add_event(IO, round ^ flip);
             let mut buffer = [0; 4];
-            let value = if replica.is_primary() {
+            let value = if fault == Fault::Skip(number, round) {
+                0
+            } else if replica.is_primary() {
                 replica.publish(&[input(round), round])?;
                 input(round)
             } else {
@@ -166,6 +170,29 @@ mod tests {
                     sum
                 };
                 assert_eq!(result, Ok(right), "replica {id}, victim {victim}");
+            }
+            assert_eq!(effects, total);
+        }
+    }
+
+    /// One waits for the stream, the other at a rendezvous: nobody is late, and yet it shows.
+    #[test]
+    fn different_ways_are_noticed_without_a_timeout() {
+        for id in 0..2 {
+            let (results, _) = run(2, 9, Fault::Skip(id, 4));
+            let mismatch = Err(Halt::FailStop(Cause::Mismatch));
+            assert_eq!(results, [mismatch; 2], "replica {id}");
+        }
+        for id in 0..3u8 {
+            let (results, effects) = run(3, 9, Fault::Skip(id, 4));
+            let (sum, total) = expected(9);
+            for (index, result) in results.into_iter().enumerate() {
+                let right = if index == usize::from(id) {
+                    Err(Halt::Convicted)
+                } else {
+                    Ok(sum)
+                };
+                assert_eq!(result, right, "replica {index} when {id} errs");
             }
             assert_eq!(effects, total);
         }

@@ -15,10 +15,12 @@
 
 mod control;
 pub mod event;
+mod journal;
 mod layout;
 mod report;
 
 pub use control::{COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO, Control, ReplicaState, SIGNAL_SLOTS};
+pub use journal::{EffectId, EffectNote, Journal, Noted};
 pub use layout::{
     AGENT_BASE, AGENT_END, CONTROL_ADDR, CONTROL_BYTES, LAYOUT_VERSION, MAX_REPLICAS,
     OUTBOX_OFFSET, REGION_ADDR, REGION_BYTES, REGION_STRIDE, RING_OFFSET, RING_WORDS, SIG_KICK,

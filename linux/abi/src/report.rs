@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::Journal;
+
 /// Number of notes a replica can leave; further ones are counted but lost.
 pub const NOTE_SLOTS: usize = 128;
 
@@ -145,6 +147,8 @@ pub struct Report {
     /// Signals that would end the program at once (bit `n - 1` for signal `n`): default action,
     /// not blocked. The supervisor ends all replicas itself when one of these arrives.
     pub fatal: AtomicU64,
+    /// What this replica, as primary, notes for its successor.
+    pub journal: Journal,
     /// Number of notes ever left.
     pub note_count: AtomicU32,
     /// Length of the epitaph in bytes.

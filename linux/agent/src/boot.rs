@@ -226,10 +226,13 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
         compare: Compare::from_word(control.compare.load(Ordering::Relaxed)),
         alone: count == 1,
         strict: control.strict.load(Ordering::Relaxed) != 0,
+        masks: count > 2 && control.mask.load(Ordering::Relaxed) != 0,
+        inherited: 0,
         brk: crate::calls::memory::Brk::new(image.brk_start),
         signals: crate::calls::signals::Signals::new(control),
         traps: crate::instructions::Traps::new(),
         rewriter: crate::rewrite::Rewriter::new(),
+        content: 0,
         segments: crate::calls::segments::Segments::new(),
         buffer: crate::calls::transfer::Buffer::new(),
     });

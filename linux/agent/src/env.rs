@@ -18,6 +18,8 @@ use crate::sys;
 const SPIN_ROUNDS: u32 = 20_000;
 /// Rounds of spinning where replicas share CPUs.
 const CROWDED_SPIN_ROUNDS: u32 = 20;
+/// Rounds after which a wait is longer than replicas in step need.
+const SHORT_ROUNDS: u32 = 16;
 /// Rounds of yielding after spinning.
 const YIELD_ROUNDS: u32 = 200;
 /// Longest sleep before looking at the clocks again.
@@ -37,6 +39,8 @@ pub(crate) struct LinuxEnv {
     own: &'static Report,
     spin_rounds: u32,
     patience: Patience,
+    /// The last wait was longer than a look or two.
+    long: bool,
 }
 
 /// State of the present wait's clocks.
@@ -70,11 +74,30 @@ impl LinuxEnv {
             own,
             spin_rounds,
             patience: Patience::default(),
+            long: false,
         }
     }
 
     fn sibling(&self, id: ReplicaId) -> Sibling {
         self.siblings[id.index()].expect("only members are awaited")
+    }
+
+    /// Starts to look out for a long wait.
+    pub(crate) fn watch(&mut self) {
+        self.long = false;
+    }
+
+    /// Was a wait since [`Self::watch`] long enough for memory to change meanwhile?
+    pub(crate) fn waited(&self) -> bool {
+        self.long
+    }
+
+    /// What a member, present or lost, has published beside its outbox.
+    ///
+    /// # Panics
+    /// If there never was such a member.
+    pub(crate) fn report_of(&self, id: ReplicaId) -> &'static Report {
+        self.sibling(id).report
     }
 
     fn state(&self, id: ReplicaId) -> u32 {
@@ -136,6 +159,7 @@ impl Env for LinuxEnv {
             if wait.round == 0 {
                 self.patience.since = 0;
             }
+            self.long |= wait.round == SHORT_ROUNDS;
             core::hint::spin_loop();
             return Waited::Retry;
         }

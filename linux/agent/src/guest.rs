@@ -3,6 +3,8 @@
 //! A pointer of the program may be anything. Each access runs guarded, so that a bad one becomes
 //! EFAULT, as the kernel would have it, instead of a fault of the agent.
 
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use linux_raw_sys::errno::EFAULT;
 
 use crate::entry::guarded;
@@ -59,6 +61,41 @@ pub(crate) fn copy_out(to: u64, from: &[u8]) -> Result<(), Fault> {
         unsafe { copy_forward(to as *mut u8, source, len) };
         0
     }))
+}
+
+/// Copies out of the program's memory into published cells that nobody reads yet.
+pub(crate) fn copy_to_cells(to: &[AtomicU64], from: u64, len: usize) -> Result<(), Fault> {
+    assert!(len <= size_of_val(to));
+    let dest = to.as_ptr().cast_mut().cast::<u8>();
+    outcome(guarded(|| {
+        // SAFETY: cells may be written through a shared reference, and only this replica writes
+        // them; a bad source faults, which the guard catches.
+        unsafe { copy_forward(dest, from as *const u8, len) };
+        0
+    }))
+}
+
+/// Do published cells begin with these bytes of the program?
+#[inline(never)]
+pub(crate) fn equals_cells(cells: &[AtomicU64], from: u64, len: usize) -> bool {
+    assert!(len <= size_of_val(cells));
+    let (words, rest) = (len / 8, len % 8);
+    let differs = guarded(|| {
+        let mut difference = 0;
+        let source = from as *const u64;
+        for (at, cell) in cells[..words].iter().enumerate() {
+            // SAFETY: a bad pointer faults, which the guard catches.
+            difference |= cell.load(Relaxed) ^ unsafe { source.add(at).read_unaligned() };
+        }
+        if rest != 0 {
+            let mut last = [0; 8];
+            // SAFETY: as above; `last` has eight bytes.
+            unsafe { copy_forward(last.as_mut_ptr(), source.add(words).cast(), rest) };
+            difference |= cells[words].load(Relaxed) ^ u64::from_le_bytes(last);
+        }
+        i64::from(difference != 0)
+    });
+    differs == 0
 }
 
 /// Reads a value of the program.

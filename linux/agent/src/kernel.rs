@@ -72,11 +72,17 @@ pub(crate) struct Kernel {
     /// Only one replica was started: nobody to publish to.
     pub(crate) alone: bool,
     pub(crate) strict: bool,
+    /// The group can lose a primary and go on: notes are kept for a successor.
+    pub(crate) masks: bool,
+    /// Membership changes after which this replica has looked at what a lost primary left.
+    pub(crate) inherited: u64,
     pub(crate) brk: Brk,
     pub(crate) signals: Signals,
     pub(crate) traps: Traps,
     pub(crate) rewriter: Rewriter,
     pub(crate) segments: Segments,
+    /// Digest of all that the present call reads from the program's memory.
+    pub(crate) content: u64,
     pub(crate) buffer: Buffer,
 }
 

@@ -1,5 +1,6 @@
 //! The agent's own system calls, by meaning.
 
+use core::mem::MaybeUninit;
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall0, syscall1, syscall2, syscall3, syscall4, syscall6};
 
@@ -99,6 +100,51 @@ pub(crate) fn pread(fd: i32, buffer: &mut [u8], offset: u64) -> Result<usize, Er
         )
     };
     check(read).map(|read| usize::try_from(read).expect("64-bit"))
+}
+
+/// What an offset is counted from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub(crate) enum Whence {
+    Start = 0,
+    Current = 1,
+}
+
+/// Moves, or only tells, the position of an open file; `None` if it has none.
+pub(crate) fn seek(fd: u64, offset: u64, whence: Whence) -> Option<u64> {
+    // SAFETY: no memory involved.
+    let at = unsafe { syscall3(u64::from(nr::__NR_lseek), fd, offset, whence as u64) };
+    u64::try_from(at).ok()
+}
+
+/// Does the open file have a position that reading and writing move? That is so for regular files,
+/// directories and block devices; others may answer `lseek` all the same.
+pub(crate) fn keeps_position(fd: u64) -> bool {
+    const TYPE: u32 = 0o170_000;
+    const KEEPING: [u32; 3] = [0o100_000, 0o040_000, 0o060_000];
+    let mut stat = MaybeUninit::<nr::stat>::uninit();
+    // SAFETY: the structure is the kernel's, and valid for writing.
+    let done = unsafe { syscall2(u64::from(nr::__NR_fstat), fd, stat.as_mut_ptr() as u64) };
+    if done != 0 {
+        return false;
+    }
+    // SAFETY: the kernel has filled it.
+    let mode = unsafe { stat.assume_init() }.st_mode;
+    KEEPING.contains(&(mode & TYPE))
+}
+
+/// Reads at an offset to any address; the caller finds out by comparing what came.
+pub(crate) fn pread_raw(fd: i32, to: u64, len: usize, offset: u64) {
+    // SAFETY: the kernel checks the address; callers name memory that this call may change.
+    let _ = unsafe {
+        syscall4(
+            u64::from(nr::__NR_pread64),
+            i64::from(fd).cast_unsigned(),
+            to,
+            len as u64,
+            offset,
+        )
+    };
 }
 
 /// This process's id in the host.

@@ -1,5 +1,7 @@
 //! Folding a call's number, arguments, and what they point to into the trace.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use rcoe_linux_syscalls::Arg;
 
 use super::Call;
@@ -20,6 +22,7 @@ const SOCKADDR_MAX: u64 = 128;
 #[inline]
 pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
     kernel.event(kind::of(call.nr, kind::CALL), call.nr);
+    kernel.content = 0;
     for (i, place) in (0..6).zip(0_u32..) {
         let arg = call.what.args[i];
         if arg == Arg::None {
@@ -29,10 +32,28 @@ pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
         kernel.event(kind::of(call.nr, kind::ARG + place), value);
         if value != 0 && arg.reads_memory() {
             let digest = content(kernel, call, arg, value)?;
+            kernel.content = mix(kernel.content, digest);
             kernel.event(kind::of(call.nr, kind::CONTENT + place), digest);
         }
     }
     Ok(())
+}
+
+/// The digests that [`fold`] left in [`Kernel::content`], taken anew.
+///
+/// # Errors
+/// A pointer that cannot be read.
+pub(crate) fn digest(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
+    let counted = kernel.report.bytes_voted.load(Relaxed);
+    let mut all = 0;
+    for i in 0..6 {
+        let (arg, value) = (call.what.args[i], call.arg(i));
+        if value != 0 && arg != Arg::None && arg.reads_memory() {
+            all = mix(all, content(kernel, call, arg, value)?);
+        }
+    }
+    kernel.report.bytes_voted.store(counted, Relaxed);
+    Ok(all)
 }
 
 /// Digest of what an argument points to.

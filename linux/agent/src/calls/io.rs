@@ -5,11 +5,12 @@ use core::sync::atomic::Ordering;
 use linux_raw_sys::errno::{EFBIG, EINTR, EPIPE};
 use linux_raw_sys::general::{SIGPIPE, SIGXFSZ};
 
-use super::transfer::{self, Outcome};
-use super::{Call, paths, signals};
+use super::takeover::{Course, Effect};
+use super::transfer::{self, Lost, Outcome};
+use super::{Call, arguments, paths, publish, signals};
 use crate::entry::interruptible_call;
 use crate::guest::Fault;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, kind};
 use crate::sys;
 
 /// Result of a call that was not begun because a signal came first: the program makes it again
@@ -23,7 +24,11 @@ pub(crate) fn input(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// An output call: voted first.
 pub(crate) fn output(kernel: &mut Kernel, call: &Call) -> i64 {
+    kernel.replica.env_mut().watch();
     kernel.rendezvous();
+    if kernel.replica.is_primary() && kernel.replica.env().waited() {
+        confirm(kernel, call);
+    }
     let result = through_primary(kernel, call, false);
     if result == sys::error(EPIPE) && !silent(call) {
         kernel.signals.raise(SIGPIPE, 0);
@@ -31,6 +36,20 @@ pub(crate) fn output(kernel: &mut Kernel, call: &Call) -> i64 {
         kernel.signals.raise(SIGXFSZ, 0);
     }
     result
+}
+
+/// Primary, after a long wait: what goes out is still what was voted.
+fn confirm(kernel: &mut Kernel, call: &Call) {
+    let voted = kernel.content;
+    let now = arguments::digest(kernel, call);
+    if now != Ok(voted) && !kernel.alone {
+        let accused = kernel
+            .replica
+            .accuse_self(kind::of(call.nr, kind::CONTENT), voted);
+        if let Err(halt) = accused {
+            kernel.park(halt);
+        }
+    }
 }
 
 /// Does the call ask for EPIPE without SIGPIPE?
@@ -49,24 +68,35 @@ fn through_primary(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i64 {
     if let Err(Fault) = kernel.segments.prepare(call) {
         return Fault::RESULT;
     }
-    let outcome = if kernel.replica.is_primary() {
-        as_primary(kernel, call, repeatable)
+    let effect = Effect::new(call, kernel.replica.records());
+    let received = if kernel.replica.is_primary() {
+        Err(Lost { torn: false })
     } else {
-        match transfer::receive(kernel) {
-            Some(outcome) => outcome,
-            None => as_primary(kernel, call, repeatable),
-        }
+        transfer::receive(kernel)
+    };
+    let outcome = match received {
+        Ok(outcome) => outcome,
+        Err(Lost { torn }) => as_primary(kernel, call, effect, repeatable, torn),
     };
     signals::take(kernel, outcome);
     outcome.result
 }
 
-fn as_primary(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Outcome {
-    if !kernel.alone {
-        kernel.replica.begin_effect(repeatable);
-    }
+fn as_primary(
+    kernel: &mut Kernel,
+    call: &Call,
+    mut effect: Effect,
+    repeatable: bool,
+    torn: bool,
+) -> Outcome {
     kernel.report.in_call.store(call.nr + 1, Ordering::Relaxed);
-    let result = execute(kernel, call);
+    let result = match course(kernel, call, &effect, torn) {
+        Course::Make => make(kernel, call, &mut effect, repeatable),
+        Course::Made(result) => {
+            kernel.replica.begin_effect(false);
+            result
+        }
+    };
     let signals = kernel.signals.collect(kernel.control);
     let outcome = Outcome {
         result,
@@ -74,10 +104,41 @@ fn as_primary(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Outcome {
         taken: kernel.signals.taken(),
     };
     if !kernel.alone {
-        transfer::publish(kernel, outcome);
+        publish::publish(kernel, call, outcome);
     }
     kernel.report.in_call.store(0, Ordering::Relaxed);
     outcome
+}
+
+/// What is left to do of this call: all of it, unless a lost primary had begun it.
+fn course(kernel: &mut Kernel, call: &Call, effect: &Effect, torn: bool) -> Course {
+    let epoch = kernel.replica.epoch();
+    if kernel.inherited == epoch && !torn {
+        return Course::Make;
+    }
+    kernel.inherited = epoch;
+    effect.inherit(kernel, call, torn).unwrap_or_else(|| {
+        let halt = kernel.replica.lose_effect();
+        kernel.park(halt)
+    })
+}
+
+/// Makes the call, with notes for a successor if there can be one.
+fn make(kernel: &mut Kernel, call: &Call, effect: &mut Effect, repeatable: bool) -> i64 {
+    if !kernel.masks {
+        if !kernel.alone {
+            kernel.replica.begin_effect(repeatable);
+        }
+        return execute(kernel, call);
+    }
+    effect.note_position(&kernel.report.journal, call);
+    kernel.replica.begin_effect(repeatable || effect.traceable);
+    let result = execute(kernel, call);
+    effect.note_result(&kernel.report.journal, call, result);
+    if effect.traceable {
+        kernel.replica.begin_effect(true);
+    }
+    result
 }
 
 /// Makes the call on the host.

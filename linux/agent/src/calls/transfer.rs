@@ -2,7 +2,9 @@
 //! byte the kernel wrote.
 //!
 //! One result is a stream of words: result, signals (two words), then for each segment its length
-//! and its bytes. The stream is cut into records of the protocol core wherever one is full.
+//! and its bytes. The stream is cut into records of the protocol core wherever one is full; each
+//! begins with its number within the result. If the primary is lost between two of them, its
+//! successor starts again with number 0.
 
 use rcoe_core::{Consumed, MAX_RECORD};
 
@@ -11,29 +13,57 @@ use crate::convert;
 use crate::guest;
 use crate::kernel::Kernel;
 
-/// Words of the record under construction or being read.
+/// Where the content of a record begins: its first word is its number within the result.
+pub(super) const FIRST: usize = 1;
+
+/// The record being read.
 pub(crate) struct Buffer {
     words: [u64; MAX_RECORD],
-    /// Next word to write or read.
+    /// Next word to read.
     next: usize,
     /// Words that can be read.
     len: usize,
+    /// Number of the next record within its result.
+    part: u64,
 }
 
 impl Buffer {
     pub(crate) const fn new() -> Self {
         Self {
             words: [0; MAX_RECORD],
-            next: 0,
-            len: 0,
+            next: FIRST,
+            len: FIRST,
+            part: 0,
+        }
+    }
+
+    /// The first record of a result comes next.
+    fn expect_first(&mut self) {
+        self.next = FIRST;
+        self.len = FIRST;
+        self.part = 0;
+    }
+
+    /// A record of so many words is there.
+    fn accept(&mut self, len: usize) -> Result<(), Broken> {
+        assert!(len > FIRST, "no record is empty");
+        let (part, expected) = (self.words[0], self.part);
+        assert!(part == expected || part == 0, "records come in order");
+        self.next = FIRST;
+        self.len = len;
+        self.part = part + 1;
+        if part == expected {
+            Ok(())
+        } else {
+            Err(Broken::Anew)
         }
     }
 
     /// The words from `next` on as bytes.
-    fn bytes(&mut self) -> &mut [u8] {
-        let words = &mut self.words[self.next..];
-        // SAFETY: words are eight bytes each, and any bytes make a word.
-        unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
+    fn bytes(&self) -> &[u8] {
+        let words = &self.words[self.next..];
+        // SAFETY: words are eight bytes each, and bytes have no alignment.
+        unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
     }
 }
 
@@ -47,118 +77,86 @@ pub(crate) struct Outcome {
     pub(crate) taken: u64,
 }
 
-/// Primary: publishes the outcome and what the call filled.
-pub(crate) fn publish(kernel: &mut Kernel, outcome: Outcome) {
-    kernel.buffer.next = 0;
-    push(kernel, outcome.result.cast_unsigned());
-    push(kernel, outcome.signals);
-    push(kernel, outcome.taken);
-    let mut walk = Walk::default();
+/// The primary is gone and this replica has to make the call itself. `torn`: part of its result
+/// had come.
+pub(crate) struct Lost {
+    pub(crate) torn: bool,
+}
+
+/// Why a result does not go on as it began.
+enum Broken {
+    /// No more records: the primary is gone and this replica is the primary now.
+    Lost,
+    /// The next record begins the result anew: another replica is the primary now.
+    Anew,
+}
+
+/// Follower: takes the outcome and fills the program's memory alike.
+///
+/// # Errors
+/// [`Lost`].
+pub(crate) fn receive(kernel: &mut Kernel) -> Result<Outcome, Lost> {
+    kernel.buffer.expect_first();
+    if fill(kernel).is_err() {
+        return Err(Lost { torn: false });
+    }
     loop {
-        match kernel.segments.next_filled(&mut walk, outcome.result) {
-            Ok(Some((address, len))) => push_bytes(kernel, address, len),
-            Ok(None) => break,
-            Err(guest::Fault) => panic!("the kernel wrote a length that cannot be read"),
+        match take(kernel) {
+            Ok(outcome) => return Ok(outcome),
+            Err(Broken::Lost) => return Err(Lost { torn: true }),
+            Err(Broken::Anew) => {}
         }
     }
-    flush(kernel);
 }
 
-fn push(kernel: &mut Kernel, word: u64) {
-    if kernel.buffer.next == MAX_RECORD {
-        flush(kernel);
-    }
-    kernel.buffer.words[kernel.buffer.next] = word;
-    kernel.buffer.next += 1;
-}
-
-fn push_bytes(kernel: &mut Kernel, mut address: u64, len: u64) {
-    push(kernel, len);
-    let mut left = len;
-    while left > 0 {
-        if kernel.buffer.next == MAX_RECORD {
-            flush(kernel);
-        }
-        let room = kernel.buffer.bytes();
-        let part = convert::size(left.min(room.len() as u64));
-        guest::copy_in(&mut room[..part], address).expect("the kernel has just written here");
-        kernel.buffer.next += part.div_ceil(8);
-        address += part as u64;
-        left -= part as u64;
-    }
-}
-
-fn flush(kernel: &mut Kernel) {
-    let words = &kernel.buffer.words[..kernel.buffer.next];
-    let published = kernel.replica.publish(words);
-    kernel.buffer.next = 0;
-    if let Err(halt) = published {
-        kernel.park(halt);
-    }
-}
-
-/// Follower: takes the outcome and fills the program's memory alike. `None` if the primary is gone
-/// and this replica has to make the call itself.
-pub(crate) fn receive(kernel: &mut Kernel) -> Option<Outcome> {
-    kernel.buffer.next = 0;
-    kernel.buffer.len = 0;
-    if !fill(kernel) {
-        return None;
-    }
-    let result = pull(kernel).cast_signed();
-    let signals = pull(kernel);
-    let taken = pull(kernel);
+/// Takes the outcome whose first record is in the buffer.
+fn take(kernel: &mut Kernel) -> Result<Outcome, Broken> {
+    let result = pull(kernel)?.cast_signed();
+    let signals = pull(kernel)?;
+    let taken = pull(kernel)?;
     let mut walk = Walk::default();
     while let Some((address, room)) = kernel.segments.next_room(&mut walk) {
-        let len = pull(kernel);
+        let len = pull(kernel)?;
         assert!(len <= room, "the primary filled more than the call allows");
-        pull_bytes(kernel, address, len);
+        pull_bytes(kernel, address, len)?;
     }
     assert_eq!(
         kernel.buffer.next, kernel.buffer.len,
         "the record holds this call's result"
     );
-    Some(Outcome {
+    Ok(Outcome {
         result,
         signals,
         taken,
     })
 }
 
-/// Gets the next record; `false` if there is none because this replica is the primary now.
-fn fill(kernel: &mut Kernel) -> bool {
-    let consumed = kernel.replica.consume(&mut kernel.buffer.words);
-    match consumed {
-        Ok(Consumed::Record(len)) => {
-            kernel.buffer.next = 0;
-            kernel.buffer.len = len;
-            true
-        }
-        Ok(Consumed::TakeOver) => false,
+/// Gets the next record.
+fn fill(kernel: &mut Kernel) -> Result<(), Broken> {
+    match kernel.replica.consume(&mut kernel.buffer.words) {
+        Ok(Consumed::Record(len)) => kernel.buffer.accept(len),
+        Ok(Consumed::TakeOver) => Err(Broken::Lost),
         Err(halt) => kernel.park(halt),
     }
 }
 
-fn refill(kernel: &mut Kernel) {
+fn refill(kernel: &mut Kernel) -> Result<(), Broken> {
     if kernel.buffer.next == kernel.buffer.len {
-        assert!(
-            fill(kernel),
-            "the primary was lost in the middle of a long result"
-        );
-        assert!(kernel.buffer.len > 0, "no record is empty");
+        fill(kernel)?;
     }
+    Ok(())
 }
 
-fn pull(kernel: &mut Kernel) -> u64 {
-    refill(kernel);
+fn pull(kernel: &mut Kernel) -> Result<u64, Broken> {
+    refill(kernel)?;
     kernel.buffer.next += 1;
-    kernel.buffer.words[kernel.buffer.next - 1]
+    Ok(kernel.buffer.words[kernel.buffer.next - 1])
 }
 
-fn pull_bytes(kernel: &mut Kernel, mut address: u64, len: u64) {
+fn pull_bytes(kernel: &mut Kernel, mut address: u64, len: u64) -> Result<(), Broken> {
     let mut left = len;
     while left > 0 {
-        refill(kernel);
+        refill(kernel)?;
         let available = (kernel.buffer.len - kernel.buffer.next) * 8;
         let part = convert::size(left.min(available as u64));
         let bytes = &kernel.buffer.bytes()[..part];
@@ -167,6 +165,7 @@ fn pull_bytes(kernel: &mut Kernel, mut address: u64, len: u64) {
         address += part as u64;
         left -= part as u64;
     }
+    Ok(())
 }
 
 /// A word that only the primary can know; all replicas get the same.
@@ -174,15 +173,17 @@ pub(crate) fn agree(kernel: &mut Kernel, mut source: impl FnMut() -> u64) -> u64
     if kernel.alone {
         return source();
     }
-    kernel.buffer.len = 0;
-    kernel.buffer.next = 0;
-    if !kernel.replica.is_primary() && fill(kernel) {
-        return pull(kernel);
+    kernel.buffer.expect_first();
+    if !kernel.replica.is_primary()
+        && fill(kernel).is_ok()
+        && let Ok(word) = pull(kernel)
+    {
+        return word;
     }
     kernel.replica.begin_effect(true);
     let value = source();
-    kernel.buffer.next = 0;
-    push(kernel, value);
-    flush(kernel);
+    if let Err(halt) = kernel.replica.publish(&[0, value]) {
+        kernel.park(halt);
+    }
     value
 }
