@@ -76,6 +76,14 @@ impl Observer for Reporter {
 pub(crate) fn say(color: AnsiColor, label: &str, text: &str) {
     let style = Style::new().fg_color(Some(color.into())).bold();
     let line = format!("{style}rcoe: {label}{style:#}{text}\n");
-    // A closed standard error leaves nobody to tell.
-    let _ = anstream::stderr().write_all(line.as_bytes());
+    let stderr = io::stderr();
+    let plain = anstream::AutoStream::choice(&stderr) == anstream::ColorChoice::Never;
+    let line = if plain {
+        anstream::adapter::strip_str(&line).to_string()
+    } else {
+        line
+    };
+    // One write, so that it does not mix with what the program writes there. A closed standard
+    // error leaves nobody to tell.
+    let _ = stderr.lock().write_all(line.as_bytes());
 }

@@ -5,7 +5,7 @@
 //! Then every replica, the starter being replica 0, arms its own traps, meets the others, and
 //! enters the program.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use linux_raw_sys::auxvec::AT_SYSINFO_EHDR;
 use linux_raw_sys::general::{MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_READ, PROT_WRITE};
@@ -53,7 +53,7 @@ fn outbox(index: usize) -> &'static Outbox {
 }
 
 fn port(index: usize) -> Port<'static> {
-    let ring = (region_addr(index) + RING_OFFSET) as *const core::sync::atomic::AtomicU64;
+    let ring = (region_addr(index) + RING_OFFSET) as *const AtomicU64;
     // SAFETY: as for `report`; the ring is that many atomic words.
     let ring = unsafe { core::slice::from_raw_parts(ring, RING_WORDS) };
     Port {
@@ -133,16 +133,26 @@ fn drop_vdso(stack: &InitialStack) {
 /// Bytes of the program's path with its terminating NUL, kept for `/proc/self/exe`.
 pub(crate) fn exe_path() -> &'static [u8] {
     let control = control();
-    let len = control.exe_len.load(Ordering::Relaxed) as usize;
-    assert!(len < size_of_val(&control.exe), "the path and its NUL fit");
+    path(&control.exe, &control.exe_len)
+}
+
+/// The path as `execve` would have got it, with its terminating NUL.
+fn execfn() -> &'static [u8] {
+    let control = control();
+    path(&control.execfn, &control.execfn_len)
+}
+
+fn path(words: &'static [AtomicU64], len: &AtomicU32) -> &'static [u8] {
+    let len = len.load(Ordering::Relaxed) as usize;
+    assert!(len < size_of_val(words), "the path and its NUL fit");
     // SAFETY: the words are written before the first replica starts and never after.
-    unsafe { core::slice::from_raw_parts(control.exe.as_ptr().cast(), len + 1) }
+    unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), len + 1) }
 }
 
 fn load_program(stack: &InitialStack) -> (Image, u64) {
     match loader::load(exe_path()) {
         Ok(image) => {
-            let rsp = stack.build(&image, exe_path().as_ptr() as u64);
+            let rsp = stack.build(&image, execfn().as_ptr() as u64);
             name_process(stack);
             (image, rsp)
         }

@@ -50,6 +50,8 @@ struct Patience {
     own_mark: u64,
     /// When the present slow wait began, or 0.
     since: u64,
+    /// For how long the group had been stopped on purpose then.
+    paused: u64,
     /// The awaited sibling's CPU time then.
     peer_cpu: u64,
     /// CPU time it may use from then on.
@@ -115,6 +117,7 @@ impl LinuxEnv {
         self.patience = Patience {
             own_mark: own_cpu,
             since: sys::monotonic(),
+            paused: self.control.paused_ns.load(Ordering::Acquire),
             peer_cpu: sys::cpu_time(peer.report.pid.load(Ordering::Relaxed)).unwrap_or(0),
             budget: used.saturating_add(self.control.timeout_ns.load(Ordering::Relaxed)),
         };
@@ -122,7 +125,8 @@ impl LinuxEnv {
 
     /// Has the awaited sibling used up its time?
     fn expired(&self, wait: &Wait, peer: Sibling) -> bool {
-        let waited = sys::monotonic().saturating_sub(self.patience.since);
+        let paused = self.control.paused_ns.load(Ordering::Acquire) - self.patience.paused;
+        let waited = sys::monotonic().saturating_sub(self.patience.since + paused);
         let timeout = self.control.timeout_ns.load(Ordering::Relaxed);
         if self.state(wait.peer) == ReplicaState::Stopped as u32 {
             return waited > timeout;

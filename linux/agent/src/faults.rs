@@ -84,6 +84,10 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
     // SAFETY: the kernel's frame on the handler's own stack.
     let (info, context) = unsafe { (&*info, &mut *context) };
     let rip = context.machine.rip;
+    if info.code <= 0 {
+        // Sent by a process to this replica alone: its siblings know nothing of it.
+        return;
+    }
     if guest::is_agent(rip, 1) {
         match entry::guard_landing() {
             Some((stack, landing)) => {
@@ -95,10 +99,6 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
                 info.first
             )),
         }
-        return;
-    }
-    if info.code <= 0 {
-        // Sent by a process to this replica alone: its siblings know nothing of it.
         return;
     }
     let kernel = kernel::kernel();

@@ -26,40 +26,17 @@ pub(crate) enum Compare {
     Every,
 }
 
-/// Event kinds: the low bits say what of a call the value is, the rest is the call's number.
+/// Event kinds, as the supervisor knows them.
 pub(crate) mod kind {
     use rcoe_core::Kind;
-
-    /// Argument 0 to 5 of a call.
-    pub(crate) const ARG: u32 = 0;
-    /// Digest of what argument 0 to 5 points to.
-    pub(crate) const CONTENT: u32 = 8;
-    /// A call's number.
-    pub(crate) const CALL: u32 = 16;
-    /// A call's result.
-    pub(crate) const RESULT: u32 = 17;
-    /// A buffer of the program that is not readable.
-    pub(crate) const FAULTY_POINTER: u32 = 18;
-    /// A synchronous fault: the signal, then instruction and address.
-    pub(crate) const FAULT: u32 = 19;
-    /// The program's end.
-    pub(crate) const END: u32 = 20;
-    /// A trapped instruction.
-    pub(crate) const INSTRUCTION: u32 = 21;
-    /// Asynchronous signals taken at this point.
-    pub(crate) const SIGNALS: u32 = 22;
-    /// Where things lie when the program starts.
-    pub(crate) const LAYOUT: u32 = 23;
+    pub(crate) use rcoe_linux_abi::event::{
+        ARG, CALL, CONTENT, END, FAULT, FAULTY_POINTER, INSTRUCTION, LAYOUT, RESULT, SIGNALS,
+    };
 
     /// Event `what` of call `nr`.
     #[inline]
-    pub(crate) fn of(nr: u64, what: u32) -> Kind {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "absurd numbers only label reports"
-        )]
-        let nr = (nr as u32).min(0xfffff);
-        Kind((nr << 5 | what) + 1)
+    pub(crate) const fn of(nr: u64, what: u32) -> Kind {
+        Kind(rcoe_linux_abi::event::code(nr, what))
     }
 }
 

@@ -43,7 +43,7 @@ fn text_of(word: u64) -> Option<String> {
         Note::UnsupportedCall => {
             let reason = reason(argument);
             format!(
-                "system call {} is not supported and returned ENOSYS: {reason}",
+                "system call {} is not supported (ENOSYS): {reason}",
                 call(argument)
             )
         }

@@ -240,7 +240,12 @@ impl Run<'_> {
     fn tell_notes(&mut self) {
         let teller = self.primary().unwrap_or(0);
         for text in self.notebook.news(self.memory.report(teller)) {
-            self.observer.warning(&text);
+            if self.settings.strict {
+                let text = format!("{text}; --strict: the program is ended");
+                self.observer.error(&text);
+            } else {
+                self.observer.warning(&text);
+            }
         }
     }
 

@@ -219,7 +219,7 @@ impl Record<'_> {
         }
         let skipped = (start - at) * 8;
         let len = (source.len - skipped).min((end - start) * 8);
-        if len % 8 != 0 && !matches!(self.purpose, Purpose::Compare) {
+        if !len.is_multiple_of(8) && !matches!(self.purpose, Purpose::Compare) {
             self.word(FIRST + end - 1 - self.range.start, 0);
         }
         self.bytes(FIRST + start - self.range.start, source.part(skipped, len));

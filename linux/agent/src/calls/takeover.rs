@@ -13,6 +13,7 @@
 //! when the primary was lost; the protocol core stops the group then. A position that somebody
 //! outside the group moves at the same moment is noticed only if it leaves the range of the call.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use rcoe_core::{MAX_REPLICAS, ReplicaId, ReplicaSet};
@@ -22,6 +23,10 @@ use rcoe_linux_syscalls::{Arg, Class};
 use super::Call;
 use crate::kernel::Kernel;
 use crate::sys::{self, Whence};
+
+/// Numbers of all replicas there can be.
+const NUMBERS: Range<u8> = 0..8;
+const _: () = assert!(NUMBERS.end as usize == MAX_REPLICAS);
 
 /// What a call does to the position of its file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,7 +95,7 @@ impl Effect {
         let members = kernel.replica.members();
         let started = kernel.control.replicas.load(Ordering::Relaxed);
         let all = ReplicaSet::all(crate::convert::size(u64::from(started)));
-        let lost = (0..MAX_REPLICAS as u8).rev().map(ReplicaId::new);
+        let lost = NUMBERS.rev().map(ReplicaId::new);
         for id in lost.filter(|id| all.contains(*id) && !members.contains(*id)) {
             let journal = &kernel.replica.env().report_of(id).journal;
             match journal.result.read(self.id) {
