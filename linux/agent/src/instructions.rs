@@ -201,12 +201,32 @@ const fn len_of(what: Rewritten) -> u64 {
     }
 }
 
+/// Bytes looked at without a decision in between, so that the loop becomes vector code.
+const BLOCK: u64 = 512;
+
+/// Is there a candidate that begins in the block at `at`? To be called under a guard.
+fn block_has_candidate(at: u64) -> bool {
+    [at, at + 1].into_iter().any(|at| {
+        // SAFETY: mapped code that nobody changes meanwhile; a hole faults, which the caller's
+        // guard catches.
+        let code = unsafe { core::slice::from_raw_parts(at as *const u8, size(BLOCK)) };
+        let hits = code.chunks_exact(2).fold(0, |hits: u16, pair| {
+            let pair = u16::from_le_bytes([pair[0], pair[1]]);
+            hits | u16::from(pair == 0xa20f) | u16::from(pair == 0xc70f)
+        });
+        hits != 0
+    })
+}
+
 /// Address of the next `0f a2` or `0f c7` at or after `from`; `None` also if memory ends early.
 fn next_candidate(from: u64, end: u64) -> Option<u64> {
     let mut found = None;
     crate::entry::guarded(|| {
         let mut at = from;
         while at + 2 <= end {
+            while at + BLOCK < end && !block_has_candidate(at) {
+                at += BLOCK;
+            }
             // SAFETY: mapped code; a hole faults, which the guard catches.
             let pair = unsafe { (at as *const u16).read_unaligned() };
             if pair == 0xa20f || pair == 0xc70f {

@@ -31,7 +31,9 @@ use crate::{guest, sys};
 /// Slots of the hit table (a power of two).
 const SITES: usize = 1024;
 /// Hits after which a site is rewritten.
-const HOT: u32 = 8;
+///
+/// Looking for branches costs about as much as a hundred dispatched calls.
+const HOT: u32 = 64;
 /// Bytes of one stub.
 const STUB: u64 = 64;
 /// Bytes of one stub area.
@@ -288,7 +290,7 @@ fn long_branch(code: &Range, window: &Range) -> bool {
     const BLOCK: u64 = 1024;
     let mut at = code.start;
     while at + BLOCK + 4 <= code.end {
-        let suspicious = (0..4).any(|phase| displacement_in(at + phase, BLOCK / 4, window));
+        let suspicious = (0..4).any(|phase| block_may_lead(at + phase, size(BLOCK), window));
         if suspicious && (at..at + BLOCK).any(|at| is_long_branch(at, code, window)) {
             return true;
         }
@@ -306,24 +308,35 @@ fn is_long_branch(at: u64, code: &Range, window: &Range) -> bool {
         // SAFETY: mapped code; a hole faults, which the caller's guard catches.
         place.map_or(0, |place| unsafe { (place as *const u8).read() })
     };
-    displacement_in(at, 1, window)
+    displacement_in(at, window)
         && (matches!(byte_before(1), 0xe8 | 0xe9)
             || (byte_before(2) == 0x0f && byte_before(1) & 0xf0 == 0x80))
 }
 
-/// Do any of `count` consecutive words from `at` on, as displacements, lead into the window?
-fn displacement_in(at: u64, count: u64, window: &Range) -> bool {
-    let width = low32(window.end - window.start);
-    // target = address of the displacement + 4 + displacement
-    let base = low32(window.start).wrapping_sub(4);
-    let mut hit = false;
-    for i in 0..count {
-        let place = at + 4 * i;
-        // SAFETY: mapped code; a hole faults, which the caller's guard catches.
-        let displacement = unsafe { (place as *const u32).read_unaligned() };
-        hit |= displacement.wrapping_add(low32(place)).wrapping_sub(base) < width;
+/// Does the word at `at`, as a displacement, lead into the window?
+fn displacement_in(at: u64, window: &Range) -> bool {
+    // SAFETY: mapped code; a hole faults, which the caller's guard catches.
+    let displacement = unsafe { (at as *const u32).read_unaligned() };
+    let target = displacement.wrapping_add(low32(at)).wrapping_add(4);
+    target.wrapping_sub(low32(window.start)) < low32(window.end - window.start)
+}
+
+/// Could any of the words in `len` bytes from `at` on, as displacements, lead to the window or
+/// right behind it? Simple enough to become vector code.
+fn block_may_lead(at: u64, len: usize, window: &Range) -> bool {
+    const WIDTH_BITS: u32 = 3;
+    debug_assert!(window.end - window.start <= 1 << WIDTH_BITS);
+    // SAFETY: mapped code that nobody changes meanwhile; a hole faults, which the caller's guard
+    // catches.
+    let code = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
+    let mut place = low32(at).wrapping_add(4).wrapping_sub(low32(window.start));
+    let mut hits = 0;
+    for word in code.chunks_exact(4) {
+        let displacement = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        hits |= u32::from(displacement.wrapping_add(place) >> WIDTH_BITS == 0);
+        place = place.wrapping_add(4);
     }
-    hit
+    hits != 0
 }
 
 /// Does a short branch nearby lead into the window?
