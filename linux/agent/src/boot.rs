@@ -245,6 +245,7 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
         content: 0,
         segments: crate::calls::segments::Segments::new(),
         buffer: crate::calls::transfer::Buffer::new(),
+        last_read: crate::calls::publish::LastRead::default(),
     });
 }
 

@@ -10,6 +10,7 @@ use rcoe_linux_abi::{
 };
 
 use crate::calls::memory::Brk;
+use crate::calls::publish::LastRead;
 use crate::calls::segments::Segments;
 use crate::calls::signals::Signals;
 use crate::calls::transfer::Buffer;
@@ -61,6 +62,7 @@ pub(crate) struct Kernel {
     /// Digest of all that the present call reads from the program's memory.
     pub(crate) content: u64,
     pub(crate) buffer: Buffer,
+    pub(crate) last_read: LastRead,
 }
 
 /// The cell of the global state.

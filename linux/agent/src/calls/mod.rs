@@ -8,7 +8,7 @@ mod emulated;
 mod io;
 pub(crate) mod memory;
 mod paths;
-mod publish;
+pub(crate) mod publish;
 pub(crate) mod segments;
 pub(crate) mod signals;
 mod takeover;

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use rcoe_core::MAX_RECORD;
 
 use super::Call;
-use super::segments::{Segments, Walk};
+use super::segments::Segments;
 use super::transfer::{FIRST, Outcome};
 use crate::convert;
 use crate::guest;
@@ -19,8 +19,11 @@ const CONTENT: usize = MAX_RECORD - FIRST;
 
 /// Primary: publishes the outcome and what the call filled.
 pub(crate) fn publish(kernel: &mut Kernel, call: &Call, outcome: Outcome) {
-    let file = File::of(call, outcome.result);
-    let words = total(&kernel.segments, &outcome);
+    let file = File::of(&mut kernel.last_read, call, outcome.result);
+    if kernel.segments.settle(outcome.result).is_err() {
+        panic!("the kernel wrote a length that cannot be read");
+    }
+    let words = total(&kernel.segments);
     for part in 0..words.div_ceil(CONTENT) {
         publish_part(kernel, &outcome, file, part, share(part, words));
     }
@@ -63,10 +66,11 @@ fn publish_part(
             fill(Purpose::Compare)
         };
         let copied = file.is_some_and(|file| {
-            write(Purpose::Reread(file)) || {
-                fill(Purpose::Restore(file));
-                write(Purpose::Reread(file))
-            }
+            write(Purpose::Reread(file))
+                || file.surely().is_some_and(|file| {
+                    fill(Purpose::Restore(file));
+                    write(Purpose::Reread(file))
+                })
         });
         let copied = copied || (0..ATTEMPTS).any(|_| write(Purpose::Copy));
         assert!(copied, "what is published is what the host gave");
@@ -77,27 +81,13 @@ fn publish_part(
 }
 
 /// Words of the whole result.
-fn total(segments: &Segments, outcome: &Outcome) -> usize {
-    let mut words = OUTCOME_WORDS;
-    for_each_filled(segments, outcome, |_, len| {
-        words += 1 + convert::size(len).div_ceil(8);
-    });
-    words
+fn total(segments: &Segments) -> usize {
+    let words = |(_, len)| 1 + convert::size(len).div_ceil(8);
+    OUTCOME_WORDS + segments.filled().map(words).sum::<usize>()
 }
 
 /// Result and two words of signals.
 const OUTCOME_WORDS: usize = 3;
-
-fn for_each_filled(segments: &Segments, outcome: &Outcome, mut each: impl FnMut(u64, u64)) {
-    let mut walk = Walk::default();
-    loop {
-        match segments.next_filled(&mut walk, outcome.result) {
-            Ok(Some((address, len))) => each(address, len),
-            Ok(None) => return,
-            Err(guest::Fault) => panic!("the kernel wrote a length that cannot be read"),
-        }
-    }
-}
 
 /// Goes through all words of the result, and says how many there are; the record picks its own.
 #[inline(never)]
@@ -112,7 +102,7 @@ fn lay_out(segments: &Segments, outcome: &Outcome, record: &mut Record<'_>) -> u
     }
     let mut at = OUTCOME_WORDS;
     let mut before = 0;
-    for_each_filled(segments, outcome, |address, bytes| {
+    for (address, bytes) in segments.filled() {
         let len = convert::size(bytes);
         record.content_word(at, bytes);
         record.content_bytes(
@@ -125,7 +115,7 @@ fn lay_out(segments: &Segments, outcome: &Outcome, record: &mut Record<'_>) -> u
         );
         at += 1 + len.div_ceil(8);
         before += bytes;
-    });
+    }
     at
 }
 
@@ -139,6 +129,16 @@ struct File {
     fd: i32,
     /// Where in it the result begins.
     offset: u64,
+    /// Bytes of the result, if the offset was only guessed.
+    guessed: Option<u64>,
+}
+
+/// The file read last and where it was left: most programs go on from there. A wrong guess costs
+/// time and nothing else, since only equal content is published.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LastRead {
+    fd: u64,
+    end: u64,
 }
 
 /// Results from so many bytes on are read twice. Shorter ones are copied in less time than a
@@ -148,19 +148,47 @@ const REREAD: i64 = 4096;
 impl File {
     /// The file that `call` has read, if it is long enough and has a position. A file that only
     /// seems to have one gives other content, and the result is copied after all.
-    fn of(call: &Call, result: i64) -> Option<Self> {
+    fn of(last: &mut LastRead, call: &Call, result: i64) -> Option<Self> {
         if result < REREAD {
             return None;
         }
         let length = result.cast_unsigned();
-        let offset = match call.what.call.name {
-            "pread64" | "preadv" => call.arg(3),
-            "read" | "readv" => sys::seek(call.arg(0), 0, Whence::Current)?.checked_sub(length)?,
+        let fd = call.arg(0);
+        let (offset, guessed) = match call.what.call.name {
+            "pread64" | "preadv" => (call.arg(3), None),
+            "read" | "readv" if last.fd == fd && last.end != 0 => (last.end, Some(length)),
+            "read" | "readv" => (start_of(fd, length)?, None),
             _ => return None,
         };
-        let fd = i32::try_from(call.arg(0)).ok()?;
-        Some(Self { fd, offset })
+        *last = LastRead {
+            fd,
+            end: offset + length,
+        };
+        let fd = i32::try_from(fd).ok()?;
+        Some(Self {
+            fd,
+            offset,
+            guessed,
+        })
     }
+
+    /// The same with an offset that is not guessed.
+    fn surely(self) -> Option<Self> {
+        let Some(length) = self.guessed else {
+            return Some(self);
+        };
+        let fd = i64::from(self.fd).cast_unsigned();
+        Some(Self {
+            offset: start_of(fd, length)?,
+            guessed: None,
+            ..self
+        })
+    }
+}
+
+/// Where `length` bytes that were read last begin.
+fn start_of(fd: u64, length: u64) -> Option<u64> {
+    sys::seek(fd, 0, Whence::Current)?.checked_sub(length)
 }
 
 /// What is done with the words of a record.

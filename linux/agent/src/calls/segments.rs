@@ -34,6 +34,8 @@ struct Segment {
     address: u64,
     capacity: u64,
     rule: Rule,
+    /// Bytes that the call filled, once [`Segments::settle`] has judged it.
+    filled: u64,
 }
 
 /// The pieces of the present call.
@@ -44,8 +46,7 @@ pub(crate) struct Segments {
 
 /// What is left to hand out while walking through shared segments.
 #[derive(Default)]
-pub(super) struct Walk {
-    next: usize,
+struct Walk {
     shared: Option<u64>,
     message: u64,
 }
@@ -56,6 +57,7 @@ impl Segments {
             address: 0,
             capacity: 0,
             rule: Rule::Always,
+            filled: 0,
         };
         Self {
             list: [NONE; SEGMENTS],
@@ -72,6 +74,7 @@ impl Segments {
                 address,
                 capacity,
                 rule,
+                filled: 0,
             };
             self.count += 1;
         }
@@ -198,27 +201,28 @@ impl Segments {
         Ok(())
     }
 
-    /// Next segment with the number of its bytes that are valid, given the call's result.
+    /// Judges how much of each segment a call with this result has filled.
     ///
     /// # Errors
     /// A length word of the program that cannot be read.
-    pub(super) fn next_filled(
-        &self,
-        walk: &mut Walk,
-        result: i64,
-    ) -> Result<Option<(u64, u64)>, Fault> {
-        let Some(segment) = self.list[..self.count].get(walk.next) else {
-            return Ok(None);
-        };
-        walk.next += 1;
-        let filled = segment.filled(walk, result)?.min(segment.capacity);
-        Ok(Some((segment.address, filled)))
+    pub(super) fn settle(&mut self, result: i64) -> Result<(), Fault> {
+        let mut walk = Walk::default();
+        for segment in &mut self.list[..self.count] {
+            segment.filled = segment.judge(&mut walk, result)?.min(segment.capacity);
+        }
+        Ok(())
     }
 
-    /// Next segment's address and capacity.
-    pub(super) fn next_room(&self, walk: &mut Walk) -> Option<(u64, u64)> {
-        let segment = self.list[..self.count].get(walk.next)?;
-        walk.next += 1;
+    /// Address and filled bytes of each segment, as last settled.
+    #[inline]
+    pub(super) fn filled(&self) -> impl Iterator<Item = (u64, u64)> {
+        let list = &self.list[..self.count];
+        list.iter().map(|segment| (segment.address, segment.filled))
+    }
+
+    /// Address and capacity of segment number `index`.
+    pub(super) fn room(&self, index: usize) -> Option<(u64, u64)> {
+        let segment = self.list[..self.count].get(index)?;
         Some((segment.address, segment.capacity))
     }
 }
@@ -231,7 +235,7 @@ fn shared(valid: Valid, elem: u64) -> Rule {
 }
 
 impl Segment {
-    fn filled(&self, walk: &mut Walk, result: i64) -> Result<u64, Fault> {
+    fn judge(&self, walk: &mut Walk, result: i64) -> Result<u64, Fault> {
         const EFAULT: i64 = Fault::RESULT;
         const EINTR: i64 = -(linux_raw_sys::errno::EINTR as i64);
         let success = |len| if result >= 0 { len } else { 0 };
@@ -269,7 +273,7 @@ impl Segment {
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, Segments, Walk};
+    use super::{Call, Segments};
 
     fn call(nr: u64, raw: [u64; 6]) -> Call {
         let entry = rcoe_linux_syscalls::entry(nr).expect("a known call");
@@ -285,12 +289,8 @@ mod tests {
         let mut segments = Box::new(Segments::new());
         segments.prepare(call).expect("readable");
         effect();
-        let mut walk = Walk::default();
-        let mut lengths = Vec::new();
-        while let Some((_, len)) = segments.next_filled(&mut walk, result).expect("readable") {
-            lengths.push(len);
-        }
-        lengths
+        segments.settle(result).expect("readable");
+        segments.filled().map(|(_, len)| len).collect()
     }
 
     #[test]

@@ -113,6 +113,13 @@ impl Signals {
     }
 
     fn look(&mut self, control: &Control) {
+        let head = control.signal_head.load(Ordering::Acquire);
+        let quiet = ARRIVED.load(Ordering::Relaxed) == 0
+            && RCOE_INTERRUPT.load(Ordering::Relaxed) == 0
+            && head == self.taken;
+        if quiet {
+            return;
+        }
         // First the flag, then the words: a later arrival sets the flag again.
         RCOE_INTERRUPT.store(0, Ordering::SeqCst);
         self.inbox |= ARRIVED.swap(0, Ordering::SeqCst);

@@ -8,7 +8,6 @@
 
 use rcoe_core::{Consumed, MAX_RECORD};
 
-use super::segments::Walk;
 use crate::convert;
 use crate::guest;
 use crate::kernel::Kernel;
@@ -114,8 +113,9 @@ fn take(kernel: &mut Kernel) -> Result<Outcome, Broken> {
     let result = pull(kernel)?.cast_signed();
     let signals = pull(kernel)?;
     let taken = pull(kernel)?;
-    let mut walk = Walk::default();
-    while let Some((address, room)) = kernel.segments.next_room(&mut walk) {
+    let mut index = 0;
+    while let Some((address, room)) = kernel.segments.room(index) {
+        index += 1;
         let len = pull(kernel)?;
         assert!(len <= room, "the primary filled more than the call allows");
         pull_bytes(kernel, address, len)?;
