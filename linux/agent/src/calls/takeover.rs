@@ -16,6 +16,7 @@
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 
+use linux_raw_sys::errno::{EBADF, EFAULT, EINVAL, EISDIR, ENOENT};
 use rcoe_core::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 use rcoe_linux_abi::{EffectId, Journal, Noted};
 use rcoe_linux_syscalls::{Arg, Class};
@@ -82,8 +83,12 @@ impl Effect {
     }
 
     /// Primary: notes the result. Of a call that fills memory the result alone is not enough.
+    ///
+    /// An input call that was refused did nothing, and may be made again without any note.
     pub(crate) fn note_result(&mut self, journal: &Journal, call: &Call, result: i64) {
-        if !fills_memory(call) {
+        if call.what.class == Class::Input && is_refusal(result) {
+            self.traceable = true;
+        } else if !fills_memory(call) {
             journal.result.write(self.id, result.cast_unsigned());
             self.traceable = true;
         }
@@ -155,6 +160,11 @@ fn moves(call: &Call) -> Moves {
         },
         _ => Moves::No,
     }
+}
+
+/// Did the host refuse a call at once?
+fn is_refusal(result: i64) -> bool {
+    [EBADF, EFAULT, EINVAL, EISDIR, ENOENT].contains(&u32::try_from(-result).unwrap_or(0))
 }
 
 fn fills_memory(call: &Call) -> bool {
