@@ -245,7 +245,8 @@ impl<'a, E: Env> Replica<'a, E> {
     }
 
     /// As [`Replica::publish`], for a payload of `len` words that `fill` writes into the ring
-    /// itself: into one piece, or two where the ring wraps. Nobody reads them before `fill` is done.
+    /// itself: into one piece, or two where the ring wraps. Nobody reads them before `fill` is
+    /// done.
     ///
     /// # Errors
     /// As [`Replica::publish`].
