@@ -24,6 +24,7 @@ pub mod diagnose;
 mod guards;
 mod halt;
 mod ids;
+mod laggards;
 mod node;
 mod outbox;
 pub mod primitive;

@@ -10,6 +10,7 @@ use core::fmt;
 use crate::action::ActionState;
 use crate::guards::Guards;
 use crate::halt;
+use crate::laggards::Laggards;
 use crate::outbox::{FINGERPRINT, Outbox};
 use crate::primitive::{Ordering, fence};
 use crate::vote::Vote;
@@ -147,6 +148,8 @@ pub struct Node {
     pub(crate) votes: u32,
     /// Votes in a row that removed nobody while this replica stood still, and where it stood.
     pub(crate) spurious: (u32, u64),
+    /// Who was behind in the last votes.
+    pub(crate) laggards: Laggards,
     /// Records published or consumed.
     pub(crate) records: u64,
     /// Words of the stream published or consumed.
@@ -193,6 +196,7 @@ impl Node {
             slots: [Signature::default(); 2],
             votes: 0,
             spurious: (0, 0),
+            laggards: Laggards::default(),
             records: 0,
             cursor: 0,
             limit: own.ring.len() as u64,

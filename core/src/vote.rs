@@ -324,12 +324,34 @@ impl Node {
                 outside,
             );
         }
-        vote.faulty = outside.union(self.condemned(vote));
+        let stuck = self.stuck(vote, best, ports);
+        if best.minus(stuck).len() * 2 <= self.members.len() && !stuck.is_empty() {
+            return self.halt(ports, Halt::FailStop(Cause::Livelock), stuck);
+        }
+        vote.faulty = outside.union(self.condemned(vote)).union(stuck);
         if vote.faulty.contains(self.id) {
             return self.halt(ports, Halt::Convicted, vote.faulty);
         }
         vote.stage = Stage::Propose;
         Step::Again
+    }
+
+    /// Members of `group` that are behind, and have been at the same place for too long.
+    fn stuck(&mut self, vote: &Vote, group: ReplicaSet, ports: &Ports<'_>) -> ReplicaSet {
+        let mut stuck = ReplicaSet::empty();
+        for peer in self.members {
+            let own = &vote.entries[peer.index()];
+            let place = own.as_ref().filter(|own| {
+                let others = group.without(peer).iter();
+                let mut ahead = others.filter_map(|other| vote.entries[other.index()].as_ref());
+                ahead.any(|other| !own.equals(other) && self.lags(own, other, ports))
+            });
+            let place = place.map(|entry| (entry.signature.events, entry.cursor));
+            if self.laggards.note(peer, place) {
+                stuck = stuck.with(peer);
+            }
+        }
+        stuck
     }
 
     /// All members that stand where `candidate` stands, or on the way there.
