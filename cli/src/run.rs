@@ -1,6 +1,7 @@
 //! `rcoe run`: from arguments to a validated run, and from its outcome to an exit status.
 
 use std::env;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -32,6 +33,19 @@ pub(crate) fn execute(args: RunArgs) -> Result<ExitCode, RunError> {
     Ok(outcome.status().into())
 }
 
+/// Variable that holds the seed of a run to be repeated.
+const SEED: &str = "RCOE_THREAD_SEED";
+
+/// The seed of the threads' slices: another one each time, unless the user asks for one.
+fn thread_seed() -> Result<u64, RunError> {
+    match env::var(SEED) {
+        Ok(text) => text
+            .parse()
+            .map_err(|error| RunError::Setting(format!("{SEED}={text}: {error}"))),
+        Err(_) => Ok(RandomState::new().hash_one(0_u8)),
+    }
+}
+
 /// Checks the arguments against the machine and the file system.
 fn validate(args: &RunArgs) -> Result<Settings, RunError> {
     let allowed = allowed_cores()?;
@@ -52,6 +66,7 @@ fn validate(args: &RunArgs) -> Result<Settings, RunError> {
         mask: replicas >= 3 && args.on_fault != Some(OnFault::Stop),
         strict: args.strict,
         timeout: args.timeout,
+        seed: thread_seed()?,
         cores: assign_cores(replicas, &cores),
     })
 }

@@ -71,6 +71,8 @@ pub struct Control {
     pub signal_head: AtomicU64,
     /// Queue of collected asynchronous signals: number in the low 32 bits, sender's pid above.
     pub signals: [AtomicU64; SIGNAL_SLOTS],
+    /// Where the lengths of the threads' slices come from; fixed for the run.
+    pub seed: AtomicU64,
     /// Nanoseconds for which job control kept the whole group stopped; no replica is late by them.
     pub paused_ns: AtomicU64,
     /// Length in bytes of [`Control::execfn`].

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use linux_raw_sys::auxvec::AT_SYSINFO_EHDR;
+use linux_raw_sys::auxvec::{AT_HWCAP2, AT_SYSINFO_EHDR};
 use linux_raw_sys::general::{MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_READ, PROT_WRITE};
 use rcoe_core::{MAX_REPLICAS, Outbox, Port, Replica, ReplicaId, ReplicaSet};
 use rcoe_linux_abi::{
@@ -77,6 +77,7 @@ pub unsafe fn boot(initial_stack: *const u64) -> ! {
     let stack = unsafe { InitialStack::new(initial_stack) };
     map_shared(stack.descriptors());
     drop_vdso(&stack);
+    crate::threads::context::set_capabilities(stack.aux_value(AT_HWCAP2).unwrap_or(0));
     let count = control().replicas.load(Ordering::Relaxed) as usize;
     assert!(
         (1..=MAX_REPLICAS).contains(&count),
@@ -240,6 +241,7 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
         inherited: 0,
         brk: crate::calls::memory::Brk::new(image.brk_start),
         signals: crate::calls::signals::Signals::new(control),
+        threads: crate::threads::Threads::of_replica(control),
         traps: crate::instructions::Traps::new(),
         rewriter: crate::rewrite::Rewriter::new(),
         content: 0,
@@ -252,7 +254,7 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
 /// All replicas are up and lie alike before the program's first instruction.
 fn first_meeting(image: &Image, rsp: u64) {
     let kernel = kernel::kernel();
-    kernel.signals.publish(kernel.report);
+    crate::calls::signals::publish(kernel);
     for range in image.code() {
         crate::calls::memory::adopt_code(kernel, range.start, range.end - range.start);
     }

@@ -36,6 +36,11 @@ pub(crate) fn measure() {
     EXTENDED_FEATURES.store(features, Ordering::Relaxed);
 }
 
+/// Size of the extended state.
+pub(crate) fn extended_bytes() -> u64 {
+    EXTENDED_BYTES.load(Ordering::Relaxed)
+}
+
 /// How a handler is entered.
 pub(crate) struct Entry {
     pub(crate) signal: u32,

@@ -20,12 +20,43 @@ use core::arch::global_asm;
 
 /// The program's registers while the agent works for it, in the order the entry pushes them.
 #[repr(C, align(16))]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct TrapFrame {
     /// `xmm0` to `xmm15`.
     pub xmm: [[u64; 2]; 16],
     /// Everything else.
     pub cpu: Cpu,
+}
+
+impl TrapFrame {
+    /// No registers at all, for a place where some will be put.
+    pub(crate) const ZERO: Self = Self {
+        xmm: [[0; 2]; 16],
+        cpu: Cpu {
+            regs: Registers {
+                r15: 0,
+                r14: 0,
+                r13: 0,
+                r12: 0,
+                r11: 0,
+                r10: 0,
+                r9: 0,
+                r8: 0,
+                rdi: 0,
+                rsi: 0,
+                rbp: 0,
+                rbx: 0,
+                rdx: 0,
+                rcx: 0,
+                rax: 0,
+            },
+            rip: 0,
+            cs: 0,
+            rflags: 0,
+            rsp: 0,
+            ss: 0,
+        },
+    };
 }
 
 /// Registers other than the extended state; the tail is what `iretq` takes.

@@ -18,6 +18,7 @@ use crate::env::LinuxEnv;
 use crate::instructions::Traps;
 use crate::rewrite::Rewriter;
 use crate::sys;
+use crate::threads::Threads;
 
 /// What joins the signature and when it is voted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +57,7 @@ pub(crate) struct Kernel {
     pub(crate) inherited: u64,
     pub(crate) brk: Brk,
     pub(crate) signals: Signals,
+    pub(crate) threads: Threads,
     pub(crate) traps: Traps,
     pub(crate) rewriter: Rewriter,
     pub(crate) segments: Segments,

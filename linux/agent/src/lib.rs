@@ -42,6 +42,7 @@ mod mem_functions;
 mod rewrite;
 mod startup;
 mod sys;
+mod threads;
 
 pub use boot::boot;
 pub use entry::AGENT_STACK_BYTES;

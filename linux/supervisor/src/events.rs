@@ -67,6 +67,8 @@ pub enum Event {
         version: &'static str,
         /// The file that is run.
         program: String,
+        /// What the interleaving of its threads follows from.
+        seed: u64,
         /// The replicas.
         replicas: Vec<ReplicaInfo>,
     },
@@ -149,6 +151,7 @@ mod tests {
         let event = Event::Start {
             version: "1",
             program: "/bin/true".into(),
+            seed: 7,
             replicas: vec![ReplicaInfo {
                 id: 0,
                 pid: 2,
@@ -163,7 +166,7 @@ mod tests {
         assert_eq!(
             line,
             concat!(
-                r#"{"t":0.0,"type":"start","version":"1","program":"/bin/true","#,
+                r#"{"t":0.0,"type":"start","version":"1","program":"/bin/true","seed":7,"#,
                 r#""replicas":[{"id":0,"pid":2,"core":1}]}"#
             )
         );

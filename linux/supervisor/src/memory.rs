@@ -50,6 +50,7 @@ impl Memory {
         control.compare.store(settings.compare.word(), Relaxed);
         control.strict.store(settings.strict.into(), Relaxed);
         control.mask.store(settings.mask.into(), Relaxed);
+        control.seed.store(settings.seed, Relaxed);
         control.crowded.store(settings.is_crowded().into(), Relaxed);
         control
             .timeout_ns

@@ -42,6 +42,8 @@ pub struct Settings {
     pub strict: bool,
     /// CPU time a late replica may use beyond its siblings.
     pub timeout: Duration,
+    /// Decides when the program's threads give way to each other: one seed, one interleaving.
+    pub seed: u64,
     /// CPU of each replica; its length is the number of replicas.
     pub cores: Vec<u32>,
 }

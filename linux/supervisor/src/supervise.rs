@@ -232,6 +232,7 @@ impl Run<'_> {
         let event = Event::Start {
             version: env!("CARGO_PKG_VERSION"),
             program: self.settings.program.exe.display().to_string(),
+            seed: self.settings.seed,
             replicas: replicas.collect(),
         };
         self.observer.event(&event);

@@ -2,17 +2,18 @@
 
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::errno::{EAGAIN, EINVAL, ENOENT, ESRCH};
+use linux_raw_sys::errno::{EINVAL, ENOENT, ESRCH};
 use rcoe_linux_abi::Ending;
 use rcoe_linux_syscalls::{Class, Special};
 
 use super::memory::{self, local};
-use super::{Call, io, paths, refuse, signals};
+use super::{Call, blocking, clone, futex, io, paths, refuse, schedule, signals};
 use crate::boot::exe_path;
 use crate::convert;
 use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
 use crate::sys;
+use crate::threads::LEADER;
 
 /// Is this the return from a signal handler, which replaces all registers?
 pub(super) fn is_sigreturn(call: &Call) -> bool {
@@ -38,32 +39,10 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::RtSigsuspend | Special::Pause | Special::RtSigtimedwait => {
             signals::wait(kernel, call)
         }
-        Special::Exit => kernel.end(exit_status(call)),
+        Special::Exit => clone::exit(kernel, call),
         Special::Alarm | Special::Setitimer | Special::Getitimer => io::input(kernel, call),
-        Special::Futex => futex(kernel, call),
+        Special::Futex => futex::futex(kernel, call),
         _ => identity(kernel, call),
-    }
-}
-
-/// Futexes of a program with one thread: nobody sleeps, so nobody is woken, and a wait would be
-/// for ever unless the word has changed already.
-fn futex(kernel: &mut Kernel, call: &Call) -> i64 {
-    const COMMAND: u64 = 0x7f;
-    const WAIT: u64 = 0;
-    const WAKE: u64 = 1;
-    const REQUEUE: u64 = 3;
-    const CMP_REQUEUE: u64 = 4;
-    const WAKE_OP: u64 = 5;
-    const WAIT_BITSET: u64 = 9;
-    const WAKE_BITSET: u64 = 10;
-    match call.arg(1) & COMMAND {
-        WAKE | WAKE_BITSET | REQUEUE | CMP_REQUEUE | WAKE_OP => 0,
-        WAIT | WAIT_BITSET => match guest::read::<u32>(call.arg(0)) {
-            Ok(word) if u64::from(word) != call.arg(2) & 0xffff_ffff => sys::error(EAGAIN),
-            Ok(_) => refuse(kernel, call),
-            Err(Fault) => Fault::RESULT,
-        },
-        _ => refuse(kernel, call),
     }
 }
 
@@ -76,10 +55,14 @@ pub(super) fn exit_status(call: &Call) -> Ending {
 fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
     let pid = i64::from(own_pid(kernel));
     match call.what.special {
-        Special::Getpid | Special::Gettid | Special::SetTidAddress => pid,
+        Special::Getpid => pid,
+        Special::Gettid => i64::from(kernel.threads.current().tid),
+        Special::SetTidAddress => clone::set_tid_address(kernel, call),
         Special::Getppid => i64::from(kernel.control.ppid.load(Ordering::Relaxed)),
         Special::Getpgrp | Special::Getpgid | Special::Getsid => group(kernel, call),
-        Special::SetRobustList | Special::SchedYield => 0,
+        Special::SetRobustList => clone::set_robust_list(kernel, call),
+        Special::GetRobustList => clone::get_robust_list(kernel, call),
+        Special::SchedYield => schedule::give_way(kernel),
         Special::Getcpu => getcpu(call),
         Special::SchedGetaffinity => get_affinity(kernel, call),
         // The program may believe what it likes; replicas stay on their own cores.
@@ -91,7 +74,7 @@ fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
         | Special::SchedGetscheduler
         | Special::SchedSetparam
         | Special::SchedSetscheduler => own_only(kernel, call, 0),
-        Special::PrctlName => prctl_name(call),
+        Special::PrctlName => prctl_name(kernel, call),
         Special::PrctlDumpable => i64::from(call.arg(0) == 3),
         Special::PrctlSeccomp => 0,
         Special::PrctlPdeathsig | Special::PrctlSubreaper | Special::PrctlTsc => prctl_word(call),
@@ -165,7 +148,7 @@ fn arch_prctl(call: &Call) -> i64 {
 /// A call that is local if it concerns the program itself, which is the only process it has.
 fn own_only(kernel: &Kernel, call: &Call, pid_arg: usize) -> i64 {
     let pid = call.arg(pid_arg);
-    if pid != 0 && pid != u64::from(own_pid(kernel)) {
+    if pid != 0 && kernel.threads.find(convert::low32(pid)).is_none() {
         return sys::error(ESRCH);
     }
     let mut args = call.raw;
@@ -173,9 +156,22 @@ fn own_only(kernel: &Kernel, call: &Call, pid_arg: usize) -> i64 {
     local(call.nr, args)
 }
 
-/// The process's name, kept by the kernel for each replica alike.
-fn prctl_name(call: &Call) -> i64 {
-    local(call.nr, call.raw)
+/// The thread's name. The host keeps the leader's, for each replica alike.
+fn prctl_name(kernel: &mut Kernel, call: &Call) -> i64 {
+    const PR_SET_NAME: u64 = 15;
+    if kernel.threads.current_slot() == LEADER {
+        return local(call.nr, call.raw);
+    }
+    let name = &mut kernel.threads.current_mut().name;
+    if call.arg(0) != PR_SET_NAME {
+        return guest::write(call.arg(1), name).map_or(Fault::RESULT, |()| 0);
+    }
+    let most = name.len() as u64 - 1;
+    let Ok(len) = guest::string_len(call.arg(1), most) else {
+        return Fault::RESULT;
+    };
+    *name = [0; 16];
+    guest::copy_in(&mut name[..convert::size(len)], call.arg(1)).map_or(Fault::RESULT, |()| 0)
 }
 
 /// Attributes that read as never set.
@@ -198,6 +194,11 @@ fn prctl_word(call: &Call) -> i64 {
 /// Input calls of which the table does not tell enough; `None` to do as the table says.
 pub(super) fn special_input(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     signals::suspend_for(kernel, call);
+    if kernel.threads.must_not_block()
+        && let Some(result) = blocking::sleep(kernel, call)
+    {
+        return Some(result);
+    }
     let (path, buffer) = match call.what.call.nargs {
         3 => (0, 1),
         _ => (1, 2),

@@ -7,7 +7,7 @@ use linux_raw_sys::general::{SIGPIPE, SIGXFSZ};
 
 use super::takeover::{Course, Effect};
 use super::transfer::{self, Lost, Outcome};
-use super::{Call, arguments, paths, publish, signals};
+use super::{Call, arguments, blocking, paths, publish, signals};
 use crate::entry::interruptible_call;
 use crate::guest::Fault;
 use crate::kernel::{Kernel, kind};
@@ -31,9 +31,9 @@ pub(crate) fn output(kernel: &mut Kernel, call: &Call) -> i64 {
     }
     let result = through_primary(kernel, call, false);
     if result == sys::error(EPIPE) && !silent(call) {
-        kernel.signals.raise(SIGPIPE, 0);
+        kernel.signals.raise(SIGPIPE);
     } else if result == sys::error(EFBIG) {
-        kernel.signals.raise(SIGXFSZ, 0);
+        kernel.signals.raise(SIGXFSZ);
     }
     result
 }
@@ -79,7 +79,7 @@ fn through_primary(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i64 {
         Err(Lost { torn }) => as_primary(kernel, call, effect, repeatable, torn),
     };
     signals::take(kernel, outcome);
-    outcome.result
+    blocking::settle(kernel, call, outcome.result)
 }
 
 fn as_primary(
@@ -150,9 +150,14 @@ fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
         // call through that changes mappings, signal handling or the agent's own state.
         return unsafe { rcoe_linux_sys::syscall6(call.nr, args) };
     }
+    if kernel.threads.must_not_block()
+        && let Some(result) = blocking::attempt(kernel, call, &args)
+    {
+        return result;
+    }
     loop {
         if signals::must_interrupt(kernel) {
-            return NOT_BEGUN;
+            return signals::before_begun(kernel);
         }
         // SAFETY: as above.
         let result = unsafe { interruptible_call(call.nr, &args) };

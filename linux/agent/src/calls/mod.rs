@@ -4,14 +4,21 @@
 //! the code of its class, folds the result, and delivers signals on the way out.
 
 pub(crate) mod arguments;
+mod blocking;
+mod clone;
+mod descriptors;
 mod emulated;
+mod futex;
 mod io;
 pub(crate) mod memory;
 mod paths;
+mod polled;
 pub(crate) mod publish;
+mod schedule;
 pub(crate) mod segments;
 pub(crate) mod signals;
 mod takeover;
+mod timeouts;
 pub(crate) mod transfer;
 
 use linux_raw_sys::errno::ENOSYS;
@@ -26,6 +33,9 @@ use crate::sys;
 /// Exit status of the program under `--strict` after an unsupported call.
 const STRICT_STATUS: u8 = 125;
 
+/// Result of a call whose thread has to wait, or has ended; no program ever sees it.
+pub(crate) const PARKED: i64 = -(1 << 20);
+
 /// A system call of the program, as its registers say.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
@@ -35,6 +45,12 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// The call with this number; `None` if the table does not know it.
+    pub(crate) fn new(nr: u64, raw: [u64; 6]) -> Option<Self> {
+        let what = rcoe_linux_syscalls::entry(nr)?.resolve(&raw);
+        Some(Self { nr, raw, what })
+    }
+
     /// Argument `i` in its true width.
     pub(crate) fn arg(&self, i: usize) -> u64 {
         self.what.canonical(i, &self.raw)
@@ -49,27 +65,25 @@ extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> bool {
     let regs = &frame.cpu.regs;
     let nr = regs.rax;
     let raw = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
-    let entry = rcoe_linux_syscalls::entry(nr);
-    let Some(entry) = entry else {
+    let Some(call) = Call::new(nr, raw) else {
         frame.cpu.regs.rax = unknown(kernel, nr).cast_unsigned();
         return false;
     };
-    let call = Call {
-        nr,
-        raw,
-        what: entry.resolve(&raw),
-    };
+    kernel.count_call(stat_class(call.what.class));
     if emulated::is_sigreturn(&call) {
         signals::sigreturn(kernel, frame);
-    } else {
-        let result = perform(kernel, &call);
-        frame.cpu.regs.rax = result.cast_unsigned();
+        signals::deliver(kernel, frame, &call);
+        return true;
     }
-    signals::deliver(kernel, frame, &call) || emulated::is_sigreturn(&call)
+    let result = perform(kernel, frame, &call);
+    if result == PARKED || kernel.threads.count_call() {
+        return schedule::leave(kernel, frame, &call, result);
+    }
+    frame.cpu.regs.rax = result.cast_unsigned();
+    signals::deliver(kernel, frame, &call)
 }
 
-fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
-    kernel.count_call(stat_class(call.what.class));
+fn perform(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> i64 {
     let output = call.what.class == Class::Output;
     if (output || kernel.compare >= Compare::Args)
         && let Err(Fault) = arguments::fold(kernel, call)
@@ -91,7 +105,11 @@ fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
             Some(result) => result,
             None => io::output(kernel, call),
         },
-        Class::Process | Class::Unsupported => refuse(kernel, call),
+        Class::Process => match clone::thread(kernel, frame, call) {
+            Some(result) => result,
+            None => refuse(kernel, call),
+        },
+        Class::Unsupported => refuse(kernel, call),
     };
     if output || kernel.compare >= Compare::Args {
         kernel.event(kind::of(call.nr, kind::RESULT), result.cast_unsigned());

@@ -10,19 +10,20 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use linux_raw_sys::errno::{EINTR, EINVAL, ENOMEM};
+use linux_raw_sys::errno::{EINTR, EINVAL, ENOMEM, ESRCH};
 use linux_raw_sys::general::{
     SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SIGCHLD, SIGCONT, SIGKILL, SIGSEGV, SIGSTOP,
     SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH,
 };
-use rcoe_linux_abi::{Control, Report, SIGNAL_SLOTS};
+use rcoe_linux_abi::{Control, SIGNAL_SLOTS};
 use rcoe_linux_syscalls::{Class, Special};
 
 use super::emulated::own_pid;
 use super::io::{self, NOT_BEGUN};
 use super::transfer::Outcome;
-use super::{Call, refuse};
+use super::{Call, PARKED, refuse};
 use crate::convert;
+use crate::convert::low32;
 use crate::delivery::{self, ExtendedState};
 use crate::entry::{RCOE_INTERRUPT, TrapFrame};
 use crate::faults::bit;
@@ -30,6 +31,7 @@ use crate::frames::{SigInfo, UContext};
 use crate::guest::{self, Fault};
 use crate::kernel::{Kernel, kind};
 use crate::sys;
+use crate::threads::{Cause, NEVER, Next};
 
 /// Timer signals that arrived at this replica and were not taken yet.
 pub(crate) static ARRIVED: AtomicU64 = AtomicU64::new(0);
@@ -54,17 +56,46 @@ const HANDLER: usize = 0;
 const FLAGS: usize = 1;
 const MASK: usize = 3;
 
+/// What of the signal state belongs to one thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own {
+    pub(crate) mask: u64,
+    /// Sent to this very thread.
+    pub(crate) pending: u64,
+    /// Mask to return to after a call that came with its own.
+    saved: Option<u64>,
+    /// `stack_t` of the alternate stack: pointer, flags, size.
+    stack: [u64; 3],
+}
+
+impl Own {
+    /// Zero bytes, for a slot that nobody uses.
+    pub(crate) const NONE: Self = Self {
+        mask: 0,
+        pending: 0,
+        saved: None,
+        stack: [0; 3],
+    };
+
+    /// What a new thread starts with: its maker's mask and nothing else.
+    pub(crate) const fn inherit(mask: u64) -> Self {
+        Self {
+            mask,
+            stack: [0, SS_DISABLE, 0],
+            ..Self::NONE
+        }
+    }
+}
+
 /// The program's signal state.
 pub(crate) struct Signals {
     actions: [Action; SLOTS],
     /// `si_code` to deliver each pending signal with.
     codes: [i8; SLOTS],
-    pub(crate) mask: u64,
-    pending: u64,
-    /// Mask to return to after a call that came with its own.
-    saved: Option<u64>,
-    /// `stack_t` of the alternate stack: pointer, flags, size.
-    pub(crate) stack: [u64; 3],
+    /// Sent to the program, for whichever thread takes them.
+    shared: u64,
+    /// The running thread's.
+    pub(crate) own: Own,
     /// Primary: arrived from outside, not published yet.
     inbox: u64,
     /// Entries of the supervisor's queue taken so far.
@@ -84,21 +115,25 @@ impl Signals {
         Self {
             actions,
             codes: [0; SLOTS],
-            mask: control.blocked.load(Ordering::Relaxed) & !UNSTOPPABLE,
-            pending: 0,
-            saved: None,
-            stack: [0, SS_DISABLE, 0],
+            shared: 0,
+            own: Own::inherit(control.blocked.load(Ordering::Relaxed) & !UNSTOPPABLE),
             inbox: 0,
             taken: 0,
         }
     }
 
-    /// Makes a signal pending, with this `si_code`.
-    pub(crate) fn raise(&mut self, signal: u32, code: i8) {
-        if self.effect(signal) != Effect::Nothing {
-            self.codes[signal as usize] = code;
-            self.pending |= bit(signal);
+    /// Makes a signal pending for the running thread.
+    pub(crate) fn raise(&mut self, signal: u32) {
+        self.own.pending |= self.accept(signal, 0);
+    }
+
+    /// The signal's bit, unless it does nothing; keeps the `si_code` to deliver it with.
+    fn accept(&mut self, signal: u32, code: i8) -> u64 {
+        if self.effect(signal) == Effect::Nothing {
+            return 0;
         }
+        self.codes[signal as usize] = code;
+        bit(signal)
     }
 
     /// Entries of the supervisor's queue taken so far.
@@ -126,7 +161,7 @@ impl Signals {
         let head = control.signal_head.load(Ordering::Acquire);
         while self.taken < head {
             let slot = convert::size(self.taken) % SIGNAL_SLOTS;
-            let signal = convert::low32(control.signals[slot].load(Ordering::Relaxed));
+            let signal = low32(control.signals[slot].load(Ordering::Relaxed));
             if (1..=LAST).contains(&signal) {
                 self.inbox |= bit(signal);
             }
@@ -143,18 +178,46 @@ impl Signals {
         }
     }
 
-    /// Signals whose arrival now would end the program.
-    fn fatal(&self) -> u64 {
+    /// Signals whose default action would end the program.
+    fn ending(&self) -> u64 {
         (1..=LAST)
             .filter(|signal| self.effect(*signal) == Effect::End)
             .fold(0, |set, signal| set | bit(signal))
-            & !self.mask
     }
 
-    /// Keeps the supervisor's copy of the fatal set.
-    pub(crate) fn publish(&self, report: &Report) {
-        report.fatal.store(self.fatal(), Ordering::Release);
+    /// Signals that a thread with this mask would act upon, of those pending for all and for it.
+    fn open(&self, own: &Own) -> u64 {
+        (self.shared | own.pending) & !own.mask
     }
+}
+
+/// Keeps the supervisor's copy of the set of signals that would end the program: those with that
+/// action that not all threads block.
+pub(crate) fn publish(kernel: &Kernel) {
+    let fatal = kernel.signals.ending() & !blocked_by_all(kernel);
+    kernel.report.fatal.store(fatal, Ordering::Release);
+}
+
+/// What of the signals belongs to the thread in this slot.
+fn own_of(kernel: &Kernel, slot: usize) -> &Own {
+    if slot == kernel.threads.loaded {
+        &kernel.signals.own
+    } else {
+        &kernel.threads.at(slot).signals
+    }
+}
+
+fn own_of_mut(kernel: &mut Kernel, slot: usize) -> &mut Own {
+    if slot == kernel.threads.loaded {
+        &mut kernel.signals.own
+    } else {
+        &mut kernel.threads.get(slot).signals
+    }
+}
+
+fn blocked_by_all(kernel: &Kernel) -> u64 {
+    let slots = kernel.threads.live_slots();
+    slots.fold(u64::MAX, |all, slot| all & own_of(kernel, slot).mask)
 }
 
 /// What a signal does to the program.
@@ -170,7 +233,24 @@ pub(crate) fn must_interrupt(kernel: &mut Kernel) -> bool {
     let control = kernel.control;
     let signals = &mut kernel.signals;
     signals.look(control);
-    let open = (signals.inbox | signals.pending) & !signals.mask;
+    let open = signals.inbox & !signals.own.mask | signals.open(&signals.own);
+    (1..=LAST).any(|signal| open & bit(signal) != 0 && signals.effect(signal) != Effect::Nothing)
+}
+
+/// Result of a call that a signal keeps from being begun. If it brought a mask of its own, the
+/// signal counts as coming while it waits: the program has let it in for just that.
+pub(super) fn before_begun(kernel: &Kernel) -> i64 {
+    match kernel.signals.own.saved {
+        Some(_) => sys::error(EINTR),
+        None => NOT_BEGUN,
+    }
+}
+
+/// Primary, while all threads wait: has something arrived that one of them acts on?
+pub(crate) fn must_wake(kernel: &mut Kernel) -> bool {
+    kernel.signals.look(kernel.control);
+    let signals = &kernel.signals;
+    let open = signals.inbox & !blocked_by_all(kernel);
     (1..=LAST).any(|signal| open & bit(signal) != 0 && signals.effect(signal) != Effect::Nothing)
 }
 
@@ -181,8 +261,36 @@ pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
         kernel.event(kind::of(0, kind::SIGNALS), outcome.signals);
         for signal in 1..=LAST {
             if outcome.signals & bit(signal) != 0 {
-                kernel.signals.raise(signal, 0);
+                kernel.signals.shared |= kernel.signals.accept(signal, 0);
             }
+        }
+        rouse(kernel);
+    }
+}
+
+/// Signals pending for all that the thread in this slot leaves to one before it: the first that
+/// does not block a signal takes it.
+fn left_to_others(kernel: &Kernel, slot: usize) -> u64 {
+    if kernel.signals.shared == 0 {
+        return 0;
+    }
+    let before = kernel.threads.live_slots().take_while(|it| *it < slot);
+    let taken = before.fold(0, |set, it| set | !own_of(kernel, it).mask);
+    kernel.signals.shared & taken
+}
+
+/// Signals that the thread in this slot would act upon.
+fn open_for(kernel: &Kernel, slot: usize) -> u64 {
+    let own = own_of(kernel, slot);
+    let shared = kernel.signals.shared & !left_to_others(kernel, slot);
+    (own.pending | shared) & !own.mask
+}
+
+/// Interrupts threads that wait and have a signal to act upon.
+pub(super) fn rouse(kernel: &mut Kernel) {
+    for slot in 0..kernel.threads.used() {
+        if kernel.threads.at(slot).is_waiting() && open_for(kernel, slot) != 0 {
+            kernel.threads.wake(slot, Next::Interrupted);
         }
     }
 }
@@ -190,11 +298,12 @@ pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
 /// On the way out of `call`: runs handlers and default actions. Returns whether all registers
 /// changed.
 pub(crate) fn deliver(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> bool {
-    if kernel.signals.pending & !kernel.signals.mask == 0 && kernel.signals.saved.is_none() {
+    let signals = &kernel.signals;
+    if signals.open(&signals.own) == 0 && signals.own.saved.is_none() {
         return false;
     }
     let mut entered = false;
-    while let Some(signal) = next_pending(&mut kernel.signals) {
+    while let Some(signal) = next_pending(kernel) {
         match kernel.signals.effect(signal) {
             Effect::Nothing => {}
             Effect::End => kernel.end_by(signal),
@@ -211,20 +320,26 @@ pub(crate) fn deliver(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
     if !entered && frame.cpu.regs.rax.cast_signed() == NOT_BEGUN {
         restart(kernel, frame, call);
     }
-    if let Some(mask) = kernel.signals.saved.take() {
-        kernel.signals.mask = mask;
-        kernel.signals.publish(kernel.report);
+    if let Some(mask) = kernel.signals.own.saved.take() {
+        kernel.signals.own.mask = mask;
+        publish(kernel);
     }
     entered
 }
 
-fn next_pending(signals: &mut Signals) -> Option<u32> {
-    let open = signals.pending & !signals.mask;
+/// Takes the next signal that the running thread acts upon.
+fn next_pending(kernel: &mut Kernel) -> Option<u32> {
+    let open = open_for(kernel, kernel.threads.current_slot());
     if open == 0 {
         return None;
     }
     let signal = open.trailing_zeros() + 1;
-    signals.pending &= !bit(signal);
+    let signals = &mut kernel.signals;
+    if signals.own.pending & bit(signal) != 0 {
+        signals.own.pending &= !bit(signal);
+    } else {
+        signals.shared &= !bit(signal);
+    }
     Some(signal)
 }
 
@@ -238,9 +353,12 @@ fn sent_info(kernel: &Kernel, signal: u32) -> SigInfo {
 fn restart_if_due(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, signal: u32) {
     let result = frame.cpu.regs.rax.cast_signed();
     let wanted = kernel.signals.actions[signal as usize][FLAGS] & u64::from(SA_RESTART) != 0;
-    let restartable = matches!(call.what.class, Class::Input | Class::Output)
-        && call.what.blocking
-        && !call.what.repeatable;
+    let restartable = call.what.blocking
+        && match call.what.class {
+            Class::Input | Class::Output => !call.what.repeatable,
+            // A wait without a timeout.
+            _ => call.what.special == Special::Futex && call.arg(3) == 0,
+        };
     if result == NOT_BEGUN || (result == sys::error(EINTR) && wanted && restartable) {
         restart(kernel, frame, call);
     }
@@ -267,25 +385,26 @@ fn enter_handler(kernel: &mut Kernel, frame: &mut TrapFrame, signal: u32, info: 
 fn prepare_handler(kernel: &mut Kernel, signal: u32) -> Result<delivery::Entry, Fault> {
     let signals = &mut kernel.signals;
     let action = signals.actions[signal as usize];
-    let return_mask = signals.saved.take().unwrap_or(signals.mask);
+    let return_mask = signals.own.saved.take().unwrap_or(signals.own.mask);
     let own = if action[FLAGS] & u64::from(SA_NODEFER) == 0 {
         bit(signal)
     } else {
         0
     };
-    signals.mask = (signals.mask | action[MASK] | own) & !UNSTOPPABLE;
+    signals.own.mask = (signals.own.mask | action[MASK] | own) & !UNSTOPPABLE;
     if action[FLAGS] & u64::from(SA_RESETHAND) != 0 {
         signals.actions[signal as usize][HANDLER] = SIG_DFL;
     }
-    signals.publish(kernel.report);
+    let stack = signals.own.stack;
+    publish(kernel);
     let wants_stack = action[FLAGS] & u64::from(SA_ONSTACK) != 0;
     Ok(delivery::Entry {
         signal,
         handler: action[HANDLER],
         restorer: action[2],
         mask: return_mask,
-        stack: signals.stack,
-        on_stack: wants_stack && signals.stack[1] & SS_DISABLE == 0,
+        stack,
+        on_stack: wants_stack && stack[1] & SS_DISABLE == 0,
     })
 }
 
@@ -299,7 +418,7 @@ pub(crate) fn fault(kernel: &mut Kernel, signal: u32, info: &SigInfo, context: &
         kernel.event(what, value);
     }
     kernel.rendezvous();
-    let blocked = kernel.signals.mask & bit(signal) != 0;
+    let blocked = kernel.signals.own.mask & bit(signal) != 0;
     if blocked || kernel.signals.effect(signal) != Effect::Handler {
         kernel.end_by(signal);
     }
@@ -317,9 +436,9 @@ pub(crate) fn sigreturn(kernel: &mut Kernel, frame: &mut TrapFrame) {
     match delivery::pop_frame(frame) {
         Ok(context) => {
             frame.cpu.rip = kernel.rewriter.translate(frame.cpu.rip);
-            kernel.signals.mask = context.mask & !UNSTOPPABLE;
-            kernel.signals.stack = context.stack;
-            kernel.signals.publish(kernel.report);
+            kernel.signals.own.mask = context.mask & !UNSTOPPABLE;
+            kernel.signals.own.stack = context.stack;
+            publish(kernel);
         }
         Err(Fault) => kernel.end_by(SIGSEGV),
     }
@@ -352,13 +471,21 @@ pub(super) fn sigaction(kernel: &mut Kernel, call: &Call) -> i64 {
         Some(Ok(action)) => {
             kernel.signals.actions[signal as usize] = action;
             if kernel.signals.effect(signal) == Effect::Nothing {
-                kernel.signals.pending &= !bit(signal);
+                discard(kernel, bit(signal));
             }
-            kernel.signals.publish(kernel.report);
+            publish(kernel);
             0
         }
         Some(Err(Fault)) => Fault::RESULT,
         None => 0,
+    }
+}
+
+/// Nobody acts on these any more.
+fn discard(kernel: &mut Kernel, set: u64) {
+    kernel.signals.shared &= !set;
+    for slot in 0..kernel.threads.used() {
+        own_of_mut(kernel, slot).pending &= !set;
     }
 }
 
@@ -367,7 +494,7 @@ pub(super) fn sigprocmask(kernel: &mut Kernel, call: &Call) -> i64 {
     if call.arg(3) != 8 {
         return sys::error(EINVAL);
     }
-    let old = kernel.signals.mask;
+    let old = kernel.signals.own.mask;
     if call.arg(1) != 0 {
         let Ok(set) = guest::read::<u64>(call.arg(1)) else {
             return Fault::RESULT;
@@ -378,8 +505,11 @@ pub(super) fn sigprocmask(kernel: &mut Kernel, call: &Call) -> i64 {
             2 => set,
             _ => return sys::error(EINVAL),
         };
-        kernel.signals.mask = new & !UNSTOPPABLE;
-        kernel.signals.publish(kernel.report);
+        kernel.signals.own.mask = new & !UNSTOPPABLE;
+        publish(kernel);
+        if kernel.signals.shared != 0 {
+            rouse(kernel);
+        }
     }
     if call.arg(2) != 0 && guest::write(call.arg(2), &old).is_err() {
         return Fault::RESULT;
@@ -389,7 +519,8 @@ pub(super) fn sigprocmask(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// `rt_sigpending`.
 pub(super) fn sigpending(kernel: &Kernel, call: &Call) -> i64 {
-    let set = kernel.signals.pending & kernel.signals.mask;
+    let signals = &kernel.signals;
+    let set = (signals.shared | signals.own.pending) & signals.own.mask;
     match guest::write(call.arg(0), &set) {
         Ok(()) => 0,
         Err(Fault) => Fault::RESULT,
@@ -400,7 +531,7 @@ pub(super) fn sigpending(kernel: &Kernel, call: &Call) -> i64 {
 pub(super) fn sigaltstack(kernel: &mut Kernel, call: &Call) -> i64 {
     /// The smallest stack the kernel accepts.
     const MINSIGSTKSZ: u64 = 2048;
-    let old = kernel.signals.stack;
+    let old = kernel.signals.own.stack;
     if call.arg(0) != 0 {
         let Ok(new) = guest::read::<[u64; 3]>(call.arg(0)) else {
             return Fault::RESULT;
@@ -409,7 +540,7 @@ pub(super) fn sigaltstack(kernel: &mut Kernel, call: &Call) -> i64 {
         if flags & SS_DISABLE == 0 && new[2] < MINSIGSTKSZ {
             return sys::error(ENOMEM);
         }
-        kernel.signals.stack = if flags & SS_DISABLE != 0 {
+        kernel.signals.own.stack = if flags & SS_DISABLE != 0 {
             [0, SS_DISABLE, 0]
         } else {
             [new[0], flags, new[2]]
@@ -432,6 +563,14 @@ pub(super) fn wait(kernel: &mut Kernel, call: &Call) -> i64 {
         };
         suspend(kernel, mask);
     }
+    if kernel.threads.must_not_block() {
+        let signals = &kernel.signals;
+        if signals.open(&signals.own) == 0 {
+            kernel.threads.park(Cause::Signal, NEVER);
+            return PARKED;
+        }
+        return sys::error(EINTR);
+    }
     // A poll of nothing without a timeout ends by a signal only.
     let nr = u64::from(linux_raw_sys::general::__NR_poll);
     let raw = [0, 0, u64::from(u32::MAX), 0, 0, 0];
@@ -446,9 +585,13 @@ pub(super) fn wait(kernel: &mut Kernel, call: &Call) -> i64 {
 }
 
 fn suspend(kernel: &mut Kernel, mask: u64) {
-    kernel.signals.saved = Some(kernel.signals.mask);
-    kernel.signals.mask = mask & !UNSTOPPABLE;
-    kernel.signals.publish(kernel.report);
+    if kernel.signals.own.saved.is_some() {
+        // The call was parked and is made again.
+        return;
+    }
+    kernel.signals.own.saved = Some(kernel.signals.own.mask);
+    kernel.signals.own.mask = mask & !UNSTOPPABLE;
+    publish(kernel);
 }
 
 /// Calls that bring a mask of their own for as long as they last.
@@ -470,23 +613,35 @@ pub(super) fn suspend_for(kernel: &mut Kernel, call: &Call) {
 pub(super) fn send(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     const SI_TKILL: i8 = -6;
     let own = u64::from(own_pid(kernel));
-    let (target, number, code) = match call.what.special {
-        Special::Kill => (call.arg(0), call.arg(1), 0),
-        Special::Tkill => (call.arg(0), call.arg(1), SI_TKILL),
-        Special::Tgkill => (call.arg(1), call.arg(2), SI_TKILL),
+    let (thread, number) = match call.what.special {
+        Special::Kill if call.arg(0) == own => (None, call.arg(1)),
+        Special::Tkill => (Some(call.arg(0)), call.arg(1)),
+        Special::Tgkill if call.arg(0) == own => (Some(call.arg(1)), call.arg(2)),
+        Special::Kill | Special::Tgkill => return None,
         // The value that comes with these is not kept.
         _ => return Some(refuse(kernel, call)),
     };
-    if target != own {
-        return None;
-    }
+    let slot = match thread {
+        None => None,
+        Some(tid) => match kernel.threads.find(low32(tid)) {
+            None if call.what.special == Special::Tkill => return None,
+            None => return Some(sys::error(ESRCH)),
+            found => found,
+        },
+    };
     match (number, valid_signal(number)) {
         (0, _) => Some(0),
         (_, Some(signal)) => {
             if bit(signal) == bit(SIGKILL) {
                 kernel.end_by(SIGKILL);
             }
-            kernel.signals.raise(signal, code);
+            let code = if thread.is_some() { SI_TKILL } else { 0 };
+            let set = kernel.signals.accept(signal, code);
+            match slot {
+                None => kernel.signals.shared |= set,
+                Some(slot) => own_of_mut(kernel, slot).pending |= set,
+            }
+            rouse(kernel);
             Some(0)
         }
         _ => Some(sys::error(EINVAL)),

@@ -6,6 +6,8 @@
 //! begins with its number within the result. If the primary is lost between two of them, its
 //! successor starts again with number 0.
 
+use core::sync::atomic::Ordering;
+
 use rcoe_core::{Consumed, MAX_RECORD};
 
 use crate::convert;
@@ -170,20 +172,40 @@ fn pull_bytes(kernel: &mut Kernel, mut address: u64, len: u64) -> Result<(), Bro
 
 /// A word that only the primary can know; all replicas get the same.
 pub(crate) fn agree(kernel: &mut Kernel, mut source: impl FnMut() -> u64) -> u64 {
+    let [word] = agree_all(kernel, true, |_| [source()]);
+    word
+}
+
+/// Words that only the primary can know; all replicas get the same. `repeatable`: a successor may
+/// ask for them again.
+pub(crate) fn agree_all<const N: usize>(
+    kernel: &mut Kernel,
+    repeatable: bool,
+    source: impl FnOnce(&mut Kernel) -> [u64; N],
+) -> [u64; N] {
+    const { assert!(FIRST + N <= MAX_RECORD) };
     if kernel.alone {
-        return source();
+        return source(kernel);
     }
     kernel.buffer.expect_first();
-    if !kernel.replica.is_primary()
-        && fill(kernel).is_ok()
-        && let Ok(word) = pull(kernel)
-    {
-        return word;
+    if !kernel.replica.is_primary() && fill(kernel).is_ok() {
+        let words = &kernel.buffer.words[FIRST..kernel.buffer.len];
+        return words
+            .try_into()
+            .expect("the record holds what was asked for");
     }
-    kernel.replica.begin_effect(true);
-    let value = source();
-    if let Err(halt) = kernel.replica.publish(&[0, value]) {
+    kernel.replica.begin_effect(repeatable);
+    let words = source(kernel);
+    let published = kernel
+        .replica
+        .publish_in_place(FIRST + N, |[first, second]| {
+            let cells = first.iter().chain(second);
+            for (cell, word) in cells.zip(core::iter::once(&0).chain(&words)) {
+                cell.store(*word, Ordering::Relaxed);
+            }
+        });
+    if let Err(halt) = published {
         kernel.park(halt);
     }
-    value
+    words
 }

@@ -1,0 +1,165 @@
+//! When a thread gives way, and what goes on until the next one runs.
+//!
+//! A thread gives way when its call cannot go on or its slice is over. Then the outside is looked
+//! at: the primary polls what the waiting threads wait for, and all replicas wake the same ones
+//! from what it publishes. While somebody is ready that look does not wait, and is taken only now
+//! and then; when nobody is, it lasts until something happens.
+
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::errno::EINTR;
+use linux_raw_sys::general as nr;
+use linux_raw_sys::general::{FUTEX_LOCK_PI, FUTEX_LOCK_PI2};
+
+use super::io::NOT_BEGUN;
+use super::polled::Polled;
+use super::transfer::{Outcome, agree_all};
+use super::{Call, PARKED, perform, signals};
+use crate::convert::low32;
+use crate::entry::TrapFrame;
+use crate::guest;
+use crate::kernel::Kernel;
+use crate::sys;
+use crate::threads::{NEVER, Next, SET_WORDS, Wait, context};
+
+/// `sched_yield`.
+pub(super) fn give_way(kernel: &mut Kernel) -> i64 {
+    kernel.threads.give_way();
+    0
+}
+
+/// The running thread gives way after `call`, which had this result. Returns once a thread goes on,
+/// and whether all its registers changed.
+pub(super) fn leave(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, result: i64) -> bool {
+    if kernel.threads.is_running() {
+        kernel.threads.current_mut().call = (call.nr, call.raw);
+    }
+    if result != PARKED {
+        kernel.threads.step_back(Next::Return(result));
+    }
+    loop {
+        look_outside(kernel);
+        kernel.threads.dispatch();
+        kernel
+            .report
+            .ready
+            .store(kernel.threads.ready() as u64, Ordering::Relaxed);
+        context::switch(kernel, frame);
+        if let Some(all_registers) = go_on(kernel, frame) {
+            return all_registers;
+        }
+    }
+}
+
+/// The running thread goes on with its call; `None` if it has to wait again.
+fn go_on(kernel: &mut Kernel, frame: &mut TrapFrame) -> Option<bool> {
+    let thread = kernel.threads.current();
+    let (nr, raw) = thread.call;
+    let call = Call::new(nr, raw).expect("the call has been made before");
+    let result = match thread.next {
+        Next::Return(result) => result,
+        Next::Again => perform(kernel, frame, &call),
+        Next::Interrupted => interrupted(kernel, &call),
+    };
+    if result == PARKED {
+        return None;
+    }
+    let thread = kernel.threads.current_mut();
+    thread.wait = Wait::NOTHING;
+    let full = core::mem::take(&mut thread.full);
+    frame.cpu.regs.rax = result.cast_unsigned();
+    Some(signals::deliver(kernel, frame, &call) || full)
+}
+
+/// Result of a call that a signal has interrupted while its thread waited.
+fn interrupted(kernel: &mut Kernel, call: &Call) -> i64 {
+    let wait = kernel.threads.current().wait;
+    if wait.progress > 0 {
+        return wait.progress.cast_signed();
+    }
+    match u32::try_from(call.nr).unwrap_or(u32::MAX) {
+        nr::__NR_futex if matches!(low32(call.arg(1)) & 0x7f, FUTEX_LOCK_PI | FUTEX_LOCK_PI2) => {
+            NOT_BEGUN
+        }
+        nr::__NR_nanosleep => write_rest(kernel, call.arg(1), wait.deadline),
+        // An absolute time needs no rest.
+        nr::__NR_clock_nanosleep if call.arg(1) & 1 == 0 => {
+            write_rest(kernel, call.arg(3), wait.deadline)
+        }
+        _ => sys::error(EINTR),
+    }
+}
+
+/// How long the interrupted sleep would still have lasted.
+fn write_rest(kernel: &mut Kernel, pointer: u64, deadline: u64) -> i64 {
+    const SECOND: u64 = 1_000_000_000;
+    if pointer != 0 {
+        let now = super::transfer::agree(kernel, sys::monotonic);
+        let left = deadline.saturating_sub(now);
+        if guest::write(pointer, &[left / SECOND, left % SECOND]).is_err() {
+            return guest::Fault::RESULT;
+        }
+    }
+    sys::error(EINTR)
+}
+
+/// Words of a look: time, signals (two), and the set of threads with something ready.
+const WORDS: usize = 3 + SET_WORDS;
+
+/// Wakes whoever the outside has something for; returns with somebody ready.
+fn look_outside(kernel: &mut Kernel) {
+    loop {
+        let idle = !kernel.threads.someone_ready();
+        let due = idle || kernel.threads.someone_waits_outside() && kernel.threads.look_is_due();
+        if !due {
+            return;
+        }
+        let words = agree_all::<WORDS>(kernel, true, |kernel| look(kernel, idle));
+        let [now, signals, taken, ref set @ ..] = words;
+        let set: &[u64; SET_WORDS] = set.try_into().expect("the rest is the set");
+        kernel.threads.wake_set(set);
+        kernel.threads.expire(now);
+        signals::take(
+            kernel,
+            Outcome {
+                result: 0,
+                signals,
+                taken,
+            },
+        );
+    }
+}
+
+/// Primary: what has happened outside; if `idle`, waits until something has.
+fn look(kernel: &mut Kernel, idle: bool) -> [u64; WORDS] {
+    let mut polled = Polled::gather(&kernel.threads);
+    if idle {
+        kernel
+            .report
+            .in_call
+            .store(u64::from(nr::__NR_ppoll) + 1, Ordering::Relaxed);
+        wait(kernel, &mut polled);
+        kernel.report.in_call.store(0, Ordering::Relaxed);
+    } else {
+        polled.now();
+    }
+    let mut words = [0; WORDS];
+    words[0] = sys::monotonic();
+    words[1] = kernel.signals.collect(kernel.control);
+    words[2] = kernel.signals.taken();
+    polled.ready(&kernel.threads, &mut words[3..]);
+    words
+}
+
+fn wait(kernel: &mut Kernel, polled: &mut Polled) {
+    loop {
+        if signals::must_wake(kernel) {
+            return;
+        }
+        let earliest = kernel.threads.earliest();
+        let timeout = (earliest != NEVER).then(|| earliest.saturating_sub(sys::monotonic()));
+        if !polled.wait(timeout) {
+            return;
+        }
+    }
+}
