@@ -144,8 +144,8 @@ pub struct Report {
     pub sleeps: AtomicU64,
     /// Number of the system call the replica is in, plus one; 0 in the program.
     pub in_call: AtomicU64,
-    /// Threads that could run but do not, because another one has the processor.
-    pub ready: AtomicU64,
+    /// Threads that run as soon as the one that has the processor gives way, or a little later.
+    pub held_up: AtomicU64,
     /// Signals that would end the program at once (bit `n - 1` for signal `n`): default action,
     /// not blocked. The supervisor ends all replicas itself when one of these arrives.
     pub fatal: AtomicU64,

@@ -352,6 +352,17 @@ pub(crate) fn set_name(name: &[u8]) {
     );
 }
 
+/// The process's short name, as it is in all replicas alike.
+pub(crate) fn name() -> [u8; 16] {
+    let mut name = [0; 16];
+    // SAFETY: the name has room for what the kernel writes.
+    let _ = prctl(
+        linux_raw_sys::prctl::PR_GET_NAME,
+        [name.as_mut_ptr() as u64, 0, 0, 0],
+    );
+    name
+}
+
 /// Tells the kernel where the program's argument strings are. Needs a capability on some kernels;
 /// without it `/proc/self/cmdline` shows the agent's two arguments as well.
 pub(crate) fn set_argument_range(start: u64, end: u64) {

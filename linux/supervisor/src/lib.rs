@@ -21,6 +21,7 @@ mod notes;
 mod program;
 mod protocol;
 mod settings;
+mod spinning;
 mod stats;
 mod supervise;
 

@@ -75,7 +75,7 @@ fn reason(number: u64) -> &'static str {
         None => "it is unknown to rcoe",
         Some(call) if !call.reason.is_empty() => call.reason,
         Some(call) if call.class == Class::Process => {
-            "programs with several processes or threads are not replicated yet"
+            "programs with several processes are not replicated yet"
         }
         Some(_) => "not with these arguments",
     }

@@ -19,6 +19,7 @@ use crate::memory::Memory;
 use crate::notes::{Notebook, epitaph};
 use crate::protocol::{Finding, Published};
 use crate::settings::Settings;
+use crate::spinning::{Seen, Spinning};
 use crate::stats::Stats;
 
 const SIGCHLD: u32 = 17;
@@ -77,6 +78,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         observer,
         removed,
         notebook: Notebook::default(),
+        spinning: Spinning::default(),
         announced: false,
         patience: None,
         ended_by: None,
@@ -128,6 +130,7 @@ struct Run<'a> {
     observer: &'a mut dyn Observer,
     removed: Vec<bool>,
     notebook: Notebook,
+    spinning: Spinning,
     announced: bool,
     patience: Option<Patience>,
     /// The signal that ended the program without its help.
@@ -141,6 +144,7 @@ impl Run<'_> {
             self.group.reap(&self.memory)?;
             self.announce();
             self.tell_notes();
+            self.watch_threads();
             if let Some(outcome) = self.decide()? {
                 return Ok(outcome);
             }
@@ -247,6 +251,22 @@ impl Run<'_> {
             } else {
                 self.observer.warning(&text);
             }
+        }
+    }
+
+    /// Warns of a thread that does not give way.
+    fn watch_threads(&mut self) {
+        let Some(primary) = self.primary() else {
+            return;
+        };
+        let report = self.memory.report(primary);
+        let seen = Seen {
+            calls: report.calls.iter().map(|cell| cell.load(Relaxed)).sum(),
+            held_up: report.held_up.load(Relaxed) != 0,
+            cpu_time: self.group.cpu_time(primary).unwrap_or_default(),
+        };
+        if let Some(text) = self.spinning.look(seen) {
+            self.observer.warning(text);
         }
     }
 

@@ -17,7 +17,7 @@ use rcoe_linux_syscalls::Special;
 
 use super::emulated::exit_status;
 use super::signals::{self, Own};
-use super::{Call, PARKED, futex};
+use super::{Call, PARKED, futex, schedule};
 use crate::convert::{low32, size};
 use crate::entry::TrapFrame;
 use crate::guest::{self, Fault};
@@ -113,7 +113,10 @@ fn make(kernel: &mut Kernel, frame: &TrapFrame, call: &Call, request: &Request) 
         return sys::error(EPERM);
     }
     let own = Own::inherit(kernel.signals.own.mask);
-    let leader = kernel.threads.at(LEADER).name;
+    let name = match kernel.threads.current_slot() {
+        LEADER => sys::name(),
+        _ => kernel.threads.current().name,
+    };
     let Some(thread) = kernel.threads.spawn() else {
         return sys::error(EAGAIN);
     };
@@ -129,12 +132,13 @@ fn make(kernel: &mut Kernel, frame: &TrapFrame, call: &Call, request: &Request) 
     thread.full = true;
     thread.call = (call.nr, call.raw);
     thread.signals = own;
-    thread.name = leader;
+    thread.name = name;
     if wants(CLONE_CHILD_CLEARTID) {
         thread.clear_tid = request.child_tid;
     }
     let tid = thread.tid;
     context::inherit(frame, kernel.threads.newest());
+    schedule::tell_held_up(kernel);
     // As on Linux, an address that cannot be written is no error.
     if wants(CLONE_CHILD_SETTID) {
         let _ = guest::write(request.child_tid, &tid);

@@ -40,15 +40,18 @@ pub(super) fn leave(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, res
     loop {
         look_outside(kernel);
         kernel.threads.dispatch();
-        kernel
-            .report
-            .ready
-            .store(kernel.threads.ready() as u64, Ordering::Relaxed);
+        tell_held_up(kernel);
         context::switch(kernel, frame);
         if let Some(all_registers) = go_on(kernel, frame) {
             return all_registers;
         }
     }
+}
+
+/// For the supervisor, which notices when nobody gives way.
+pub(super) fn tell_held_up(kernel: &Kernel) {
+    let held_up = kernel.threads.held_up();
+    kernel.report.held_up.store(held_up, Ordering::Relaxed);
 }
 
 /// The running thread goes on with its call; `None` if it has to wait again.

@@ -119,6 +119,8 @@ pub(crate) struct Threads {
     slices: Slices,
     /// Slices until the next look outside.
     until_look: u32,
+    /// Threads that wait until some time at most.
+    timed: u64,
     /// Waits begun, to wake the longest waiting first.
     waits: u64,
     /// Status of a leader that has ended before its threads.
@@ -142,6 +144,7 @@ impl Threads {
             slice: slices.next(),
             slices,
             until_look: 0,
+            timed: 0,
             waits: 0,
             leader_status: None,
         }
@@ -271,11 +274,6 @@ impl Threads {
     /// Is there a thread that can run?
     pub(crate) fn someone_ready(&self) -> bool {
         !self.queue.is_empty()
-    }
-
-    /// Threads that stand in the queue.
-    pub(crate) fn ready(&self) -> usize {
-        self.queue.len
     }
 
     /// The next thread in turn gets the processor and a fresh slice; returns its slot.

@@ -84,6 +84,7 @@ impl Threads {
         thread.wait.parked = true;
         thread.wait.deadline = deadline;
         thread.wait.order = order;
+        self.timed += u64::from(deadline != NEVER);
     }
 
     /// The running thread waits at a futex.
@@ -100,6 +101,7 @@ impl Threads {
         assert!(thread.is_waiting(), "only who waits is woken");
         thread.next = next;
         thread.state = State::Ready;
+        self.timed -= u64::from(thread.wait.deadline != NEVER);
         self.queue.push(slot);
     }
 
@@ -156,6 +158,11 @@ impl Threads {
         let all = self.slots[..self.used].iter().enumerate();
         all.filter(|(_, it)| it.is_waiting() && it.wait.cause == Cause::Files)
             .map(|(slot, _)| slot)
+    }
+
+    /// Threads that do not run though they could, or soon can: someone had better give way to them.
+    pub(crate) fn held_up(&self) -> u64 {
+        self.queue.len as u64 + self.timed
     }
 
     /// Does anyone wait for something that only the outside tells?
@@ -259,8 +266,13 @@ mod tests {
     fn deadlines_expire_in_their_order() {
         let mut all = waiters(3, 64);
         for (slot, deadline) in [(1, 300), (2, 100), (3, 200)] {
-            all.get(slot).wait.deadline = deadline;
+            all.wake(slot, Next::Again);
+            all.step_back(Next::Return(0));
+            assert_eq!(all.dispatch(), slot);
+            all.park_at(Cause::Futex, 64, u32::MAX, deadline);
+            assert_eq!(all.dispatch(), super::super::LEADER);
         }
+        assert_eq!(all.held_up(), 3);
         assert_eq!(all.earliest(), 100);
         assert!(all.someone_waits_outside());
         all.expire(99);
