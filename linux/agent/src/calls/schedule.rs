@@ -119,7 +119,6 @@ fn look_outside(kernel: &mut Kernel) {
         }
         let words = agree_all::<WORDS>(kernel, true, |kernel| look(kernel, idle));
         let [now, signals, taken, ref set @ ..] = words;
-        let set: &[u64; SET_WORDS] = set.try_into().expect("the rest is the set");
         kernel.threads.wake_set(set);
         kernel.threads.expire(now);
         signals::take(
