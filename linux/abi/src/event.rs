@@ -23,6 +23,9 @@ pub const SIGNALS: u32 = 22;
 /// Where things lie when the program starts.
 pub const LAYOUT: u32 = 23;
 
+/// Digest of data that the program adds to its trace.
+pub const TRACE: u32 = 24;
+
 /// The code of event `what` in call number `nr`; never 0.
 #[must_use]
 #[inline]

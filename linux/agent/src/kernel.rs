@@ -32,7 +32,7 @@ pub(crate) enum Compare {
 pub(crate) mod kind {
     use rcoe_core::Kind;
     pub(crate) use rcoe_linux_abi::event::{
-        ARG, CALL, CONTENT, END, FAULT, FAULTY_POINTER, INSTRUCTION, LAYOUT, RESULT, SIGNALS,
+        ARG, CALL, CONTENT, END, FAULT, FAULTY_POINTER, INSTRUCTION, LAYOUT, RESULT, SIGNALS, TRACE,
     };
 
     /// Event `what` of call `nr`.

@@ -66,7 +66,7 @@ extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> bool {
     let nr = regs.rax;
     let raw = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
     let Some(call) = Call::new(nr, raw) else {
-        frame.cpu.regs.rax = unknown(kernel, nr).cast_unsigned();
+        frame.cpu.regs.rax = beyond_table(kernel, nr, &raw).cast_unsigned();
         return false;
     };
     kernel.count_call(stat_class(call.what.class));
@@ -125,6 +125,24 @@ fn stat_class(class: Class) -> StatClass {
         Class::Output => StatClass::Output,
         Class::Process => StatClass::Process,
         Class::Unsupported => StatClass::Unsupported,
+    }
+}
+
+/// A number that is not in the table: rcoe's own call, or unknown.
+fn beyond_table(kernel: &mut Kernel, nr: u64, raw: &[u64; 6]) -> i64 {
+    if nr != rcoe_linux_sys::ADD_TRACE {
+        return unknown(kernel, nr);
+    }
+    kernel.count_call(StatClass::Emulated);
+    match crate::guest::digest(raw[0], raw[1]) {
+        Ok(digest) => {
+            kernel.event(kind::of(0, kind::TRACE), digest);
+            0
+        }
+        Err(Fault) => {
+            kernel.event(kind::of(0, kind::FAULTY_POINTER), 0);
+            Fault::RESULT
+        }
     }
 }
 
