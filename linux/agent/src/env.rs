@@ -21,7 +21,10 @@ const CROWDED_SPIN_ROUNDS: u32 = 20;
 /// Rounds after which a wait is longer than replicas in step need.
 const SHORT_ROUNDS: u32 = 16;
 /// Rounds of yielding after spinning.
-const YIELD_ROUNDS: u32 = 200;
+const YIELD_ROUNDS: u32 = 20;
+/// The same where replicas share CPUs: one that yields stays in the way of the one it waits for,
+/// one that sleeps is woken ahead of others.
+const CROWDED_YIELD_ROUNDS: u32 = 2;
 /// Longest sleep before looking at the clocks again.
 const SLEEP_NS: u64 = 100_000_000;
 
@@ -38,6 +41,7 @@ pub(crate) struct LinuxEnv {
     siblings: [Option<Sibling>; MAX_REPLICAS],
     own: &'static Report,
     spin_rounds: u32,
+    yield_rounds: u32,
     patience: Patience,
     /// The last wait was longer than a look or two.
     long: bool,
@@ -65,16 +69,17 @@ impl LinuxEnv {
         siblings: [Option<Sibling>; MAX_REPLICAS],
     ) -> Self {
         let crowded = control.crowded.load(Ordering::Relaxed) != 0;
-        let spin_rounds = if crowded {
-            CROWDED_SPIN_ROUNDS
+        let (spin_rounds, yield_rounds) = if crowded {
+            (CROWDED_SPIN_ROUNDS, CROWDED_YIELD_ROUNDS)
         } else {
-            SPIN_ROUNDS
+            (SPIN_ROUNDS, YIELD_ROUNDS)
         };
         Self {
             control,
             siblings,
             own,
             spin_rounds,
+            yield_rounds,
             patience: Patience::default(),
             long: false,
         }
@@ -170,7 +175,7 @@ impl Env for LinuxEnv {
         if self.state(wait.peer) == ReplicaState::Dead as u32 {
             return Waited::Overdue;
         }
-        if wait.round < self.spin_rounds + YIELD_ROUNDS {
+        if wait.round < self.spin_rounds + self.yield_rounds {
             Self::count(&self.own.yields);
             sys::sched_yield();
             return Waited::Retry;
