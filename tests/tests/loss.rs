@@ -1,29 +1,31 @@
 //! A replica that is lost or goes wrong while it computes: detected by two, masked by three.
 //!
-//! The victim program looks at words of its own memory at every turn of its loop; the test writes
-//! them in one replica only, through the proc file system. So each kind of fault happens to a
-//! running program at a place where all replicas can be compared.
+//! The victim program looks at words of its own memory at every turn of a loop that it leaves when
+//! it is told to; the test writes them, in one replica only, through the proc file system. So each
+//! kind of fault happens to a running program at a place where all replicas can be compared,
+//! however slow the machine is.
 
 use std::os::unix::fs::FileExt as _;
 use std::process::Command;
 
 use rcoe_tests::launch::{Ended, Outcome, signal};
-use rcoe_tests::proc;
 use rcoe_tests::rcoe::{Group, Scene, until};
 use rustix::process::Signal;
 use serde_json::Value;
 
 const VICTIM: &str = "#include <stdio.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n
-volatile unsigned long spin, wrong, crash, extra;
-int main(void) {
+volatile unsigned long go, spin, wrong, crash, extra;
+int main(int argc, char **argv) {
   write(1, \"ready\\n\", 6);
   unsigned long x = 88172645463325252UL;
-  for (unsigned long i = 0; i < 400000000UL; i++) {
-    x ^= x << 13; x ^= x >> 7; x ^= x << 17;
+  do {
     while (spin) {}
-    x += wrong;
+    if (wrong) x = 1;
     if (crash) *(volatile int *)8 = 1;
     if (extra) { extra = 0; syscall(SYS_getuid); }
+  } while (argc > 1 && !go);
+  for (unsigned long i = 0; i < 1000000UL; i++) {
+    x ^= x << 13; x ^= x >> 7; x ^= x << 17;
   }
   char line[32];
   write(1, line, snprintf(line, sizeof line, \"%016lx\\n\", x));
@@ -68,9 +70,9 @@ impl Victim {
         u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
     }
 
-    /// Starts a group and waits until each replica computes.
+    /// Starts a group whose replicas loop until they are released.
     fn start(&self, options: &[&str]) -> Group {
-        let group = self.scene.start_group(options, &[&self.program]);
+        let group = self.scene.start_group(options, &[&self.program, "wait"]);
         until("the first line", || {
             group
                 .running
@@ -79,15 +81,22 @@ impl Victim {
                 .starts_with("ready\n")
                 .then_some(())
         });
-        let ticks = |pid: u32| proc::find(pid).map_or(u64::MAX, |process| process.ticks);
-        let before: Vec<u64> = group.replicas.iter().map(|&pid| ticks(pid)).collect();
-        until("computing replicas", || {
-            let mut pairs = group.replicas.iter().zip(&before);
-            pairs
-                .all(|(&pid, &before)| ticks(pid) > before + 1)
-                .then_some(())
-        });
         group
+    }
+
+    /// Sets a word of one replica to one.
+    fn set(&self, pid: u32, word: &str) -> std::io::Result<()> {
+        let path = format!("/proc/{pid}/mem");
+        let memory = std::fs::OpenOptions::new().write(true).open(path)?;
+        memory.write_all_at(&1_u64.to_le_bytes(), self.address(word))
+    }
+
+    /// Lets all replicas that are still there leave their loop.
+    fn release(&self, group: &Group) {
+        for &pid in &group.replicas {
+            // Whoever is gone need not be told.
+            let _ = self.set(pid, "go");
+        }
     }
 
     /// Harms replica `id` of a computing group and tells what came of it.
@@ -102,14 +111,9 @@ impl Victim {
         match harm {
             Harm::Kill => signal(pid, Signal::KILL).unwrap(),
             Harm::Stop => signal(pid, Signal::STOP).unwrap(),
-            Harm::Word(word) => {
-                let path = format!("/proc/{pid}/mem");
-                let memory = std::fs::OpenOptions::new().write(true).open(path).unwrap();
-                memory
-                    .write_all_at(&1_u64.to_le_bytes(), self.address(word))
-                    .unwrap();
-            }
+            Harm::Word(word) => self.set(pid, word).unwrap(),
         }
+        self.release(&group);
         group.finish()
     }
 
@@ -227,6 +231,7 @@ fn after_a_downgrade_a_second_fault_stops_the_run() {
         of_type(&events, "downgrade").map(|_| ())
     });
     signal(group.replicas[0], Signal::KILL).unwrap();
+    victim.release(&group);
     let (outcome, _) = group.finish();
     assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
     assert_eq!(outcome.out(), "ready\n");
@@ -244,6 +249,7 @@ fn a_terminating_signal_to_one_replica_does_no_harm() {
         for sent in [Signal::TERM, Signal::INT] {
             let group = victim.start(&options);
             signal(group.replicas[id], sent).unwrap();
+            victim.release(&group);
             let (outcome, events) = group.finish();
             let what = format!(
                 "{options:?} {id}: {:?} {} {events:?}",

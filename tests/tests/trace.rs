@@ -4,18 +4,15 @@ use std::os::unix::fs::FileExt as _;
 use std::process::Command;
 
 use rcoe_tests::launch::Ended;
-use rcoe_tests::proc;
 use rcoe_tests::rcoe::{Scene, until};
 
-/// Computes for a while and adds the result to the trace; what it prints does not depend on it.
+/// Adds a word to the trace once it is told to go on; what it prints does not depend on the word.
 const SOURCE: &str = "#include <errno.h>\n#include <stdio.h>\n#include \"rcoe.h\"\n
-volatile unsigned long wrong;
-int main(void) {
-  unsigned long x = 88172645463325252UL;
+volatile unsigned long go, wrong;
+int main(int argc, char **argv) {
   write(1, \"ready\\n\", 6);
-  for (unsigned long i = 0; i < 300000000UL; i++) {
-    x ^= x << 13; x ^= x >> 7; x ^= x << 17; x += wrong;
-  }
+  while (argc > 1 && !go) {}
+  unsigned long x = wrong;
   int voted = rcoe_add_trace(&x, sizeof x) == 0;
   if (!voted && errno != ENOSYS) return 1;
   if (voted && (rcoe_add_trace((void *)8, 8) != -1 || errno != EFAULT)) return 2;
@@ -28,11 +25,16 @@ fn compile(scene: &Scene) -> String {
     scene.compile("tracer", SOURCE, &["-static", "-no-pie", include])
 }
 
-fn address_of_wrong(program: &str) -> u64 {
+/// Sets a word of one replica to one.
+fn set(program: &str, pid: u32, word: &str) {
     let output = Command::new("nm").arg(program).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let line = text.lines().find(|line| line.ends_with(" wrong")).unwrap();
-    u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
+    let ending = format!(" {word}");
+    let line = text.lines().find(|line| line.ends_with(&ending)).unwrap();
+    let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+    let path = format!("/proc/{pid}/mem");
+    let memory = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    memory.write_all_at(&1_u64.to_le_bytes(), address).unwrap();
 }
 
 #[test]
@@ -53,25 +55,15 @@ fn wrong_data_is_noticed_before_the_next_output() {
     let scene = Scene::new();
     let program = compile(&scene);
     let options = ["-n", "2", "--compare", "io", "--timeout", "30s"];
-    let group = scene.start_group(&options, &[&program]);
+    let group = scene.start_group(&options, &[&program, "wait"]);
     until("the first line", || {
         let out = group.running.stdout_so_far().unwrap();
         out.starts_with("ready\n").then_some(())
     });
-    let victim = group.replicas[1];
-    until("a computing replica", || {
-        proc::find(victim)
-            .filter(|process| process.ticks > 1)
-            .map(|_| ())
-    });
-    let memory = std::fs::OpenOptions::new()
-        .write(true)
-        .open(format!("/proc/{victim}/mem"))
-        .unwrap();
-    let one = 1_u64.to_le_bytes();
-    memory
-        .write_all_at(&one, address_of_wrong(&program))
-        .unwrap();
+    set(&program, group.replicas[1], "wrong");
+    for &pid in &group.replicas {
+        set(&program, pid, "go");
+    }
     let (outcome, _) = group.finish();
     assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
     assert_eq!(outcome.out(), "ready\n");
