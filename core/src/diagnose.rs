@@ -3,11 +3,11 @@
 //! The reader is the supervisor. It has no replica's private state, and the replicas may be dead;
 //! nothing found here is trusted for anything but a report.
 
+use crate::ballot::BallotWord;
 use crate::halt::{HaltState, decode};
 use crate::outbox::Outbox;
 use crate::primitive::Ordering;
 use crate::recorder::RECORDED;
-use crate::vote::BallotWord;
 use crate::{Kind, MAX_REPLICAS, ReplicaSet};
 
 /// What one replica's outbox says.

@@ -20,6 +20,7 @@
 extern crate std;
 
 mod action;
+mod ballot;
 pub mod diagnose;
 mod guards;
 mod halt;

@@ -24,13 +24,13 @@ pub type Snapshot = [u64; SNAPSHOT_WORDS];
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Ballot {
-    /// See [`crate::vote`]: vote number, phase, absent and faulty members in one word.
+    /// See [`crate::ballot`]: vote number, phase, absent and faulty members in one word.
     pub(crate) word: AtomicU64,
     /// Signature at entry.
     pub(crate) signature: SignatureWords,
     /// Stream position at entry.
     pub(crate) cursor: AtomicU64,
-    /// Round, kind of wait, accused members and actions performed: see [`crate::vote`].
+    /// Round, kind of wait, accused members and actions performed: see [`crate::ballot`].
     pub(crate) context: AtomicU64,
     /// Events at which actions were last performed.
     pub(crate) performed_at: AtomicU64,

@@ -21,11 +21,12 @@
 
 use core::fmt;
 
+use crate::ballot::{At, BallotWord, Entry};
 use crate::guards::Bug;
 use crate::halt::{Cause, Halt};
 use crate::node::{Await, Call, Node, Ports, Step, Task, WaitFor, port};
 use crate::primitive::Ordering;
-use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet, Signature};
+use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 
 /// Votes in a row without a verdict and without own progress before a replica gives up.
 pub const SPURIOUS_LIMIT: u32 = 64;
@@ -58,56 +59,6 @@ enum Stage {
     Adopt,
 }
 
-/// At what kind of wait a replica joined.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum At {
-    Rendezvous = 1,
-    Stream = 2,
-    Action = 3,
-}
-
-/// What a member said when it joined.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Entry {
-    signature: Signature,
-    cursor: u64,
-    round: u64,
-    at: At,
-    accused: ReplicaSet,
-    /// Times that actions were performed, modulo 2^16, and events at the last time.
-    performed: u16,
-    performed_at: u64,
-    slots: [Signature; 2],
-}
-
-/// A ballot word: number of the vote, its phase so far, and the verdict.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BallotWord {
-    pub(crate) vote: u32,
-    pub(crate) phase: u8,
-    pub(crate) absent: ReplicaSet,
-    pub(crate) faulty: ReplicaSet,
-}
-
-impl BallotWord {
-    pub(crate) fn encode(self) -> u64 {
-        u64::from(self.vote) << 32
-            | u64::from(self.phase) << 16
-            | u64::from(self.absent.bits()) << 8
-            | u64::from(self.faulty.bits())
-    }
-
-    pub(crate) fn decode(word: u64) -> Self {
-        let [faulty, absent, phase, _, vote @ ..] = word.to_le_bytes();
-        Self {
-            vote: u32::from_le_bytes(vote),
-            phase,
-            absent: ReplicaSet::from_bits(absent),
-            faulty: ReplicaSet::from_bits(faulty),
-        }
-    }
-}
-
 impl fmt::Display for Vote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -130,43 +81,6 @@ impl fmt::Display for Vote {
             }
         }
         Ok(())
-    }
-}
-
-impl Entry {
-    fn context(&self) -> u64 {
-        let low = u64::from(self.performed) << 16 | u64::from(self.accused.bits()) << 8;
-        self.round << 32 | low | self.at as u64
-    }
-
-    /// Reads a member's entry; `None` if it is none.
-    fn read(ports: &Ports<'_>, peer: ReplicaId, parity: usize) -> Option<Self> {
-        let outbox = port(ports, peer).outbox;
-        let ballot = &outbox.ballots[parity];
-        let context = ballot.context.load(Ordering::Relaxed);
-        let [at, accused, low, high, ..] = context.to_le_bytes();
-        Some(Self {
-            signature: ballot.signature.load(),
-            cursor: ballot.cursor.load(Ordering::Relaxed),
-            round: context >> 32,
-            at: match at {
-                1 => At::Rendezvous,
-                2 => At::Stream,
-                3 => At::Action,
-                _ => return None,
-            },
-            accused: ReplicaSet::from_bits(accused),
-            performed: u16::from_le_bytes([low, high]),
-            performed_at: ballot.performed_at.load(Ordering::Relaxed),
-            slots: [outbox.slots[0].load(), outbox.slots[1].load()],
-        })
-    }
-
-    /// Same point, same past.
-    fn equals(&self, other: &Self) -> bool {
-        self.signature == other.signature
-            && self.cursor == other.cursor
-            && self.round == other.round
     }
 }
 
