@@ -49,10 +49,26 @@ pub struct Control {
     pub wall_cap_ns: AtomicU64,
     /// CPU number for each replica, or `u32::MAX` for no pinning.
     pub cores: [AtomicU32; MAX_REPLICAS],
-    /// What the program sees as its process id: the supervisor's.
-    pub pid: AtomicU32,
-    /// What the program sees as its parent's process id: the supervisor's parent.
+    /// The supervisor's process id.
+    pub supervisor: AtomicU32,
+    /// What the program sees as its parent's process id; 1 once the parent is gone.
     pub ppid: AtomicU32,
+    /// What the program sees as its process group.
+    pub pgid: AtomicU32,
+    /// What the program sees as its session.
+    pub sid: AtomicU32,
+    /// Number of the birth for which this group was allotted; 0 while nobody has it.
+    pub serial: AtomicU32,
+    /// 1 if the parent's primary was lost before anyone learnt of this birth: it does not count.
+    pub abandoned: AtomicU32,
+    /// [`crate::Ending::pack`] once the group's processes are gone, else 0.
+    pub ending: AtomicU32,
+    /// Requests of this group's primary that were answered.
+    pub answered: AtomicU64,
+    /// Process id of the replica that the last answer is for.
+    pub answered_to: AtomicU32,
+    /// The last answer: a value or a negative errno, as a system call returns it.
+    pub answer: AtomicU64,
     /// Signals ignored when rcoe was started (bit `n - 1` for signal `n`); inherited as such.
     pub ignored: AtomicU64,
     /// Signals blocked when rcoe was started.

@@ -15,15 +15,21 @@ pub const AGENT_BASE: usize = 0x6f00_0000_0000;
 /// First address past the agent's window.
 pub const AGENT_END: usize = 0x6f40_0000_0000;
 
-/// Where every replica sees the supervisor's [`crate::Control`] object (read-only).
+/// Processes of the program that can exist at once, zombies included. Each is a group of replicas.
+pub const GROUPS: usize = 128;
+
+/// Where every replica sees the supervisor's [`crate::Control`] of group 0 (read-only); those of
+/// the other groups follow at [`CONTROL_BYTES`].
 pub const CONTROL_ADDR: usize = 0x6f20_0000_0000;
-/// Size of the control object in bytes.
+/// Size of one group's part of the control object in bytes.
 pub const CONTROL_BYTES: usize = 64 * 1024;
 
-/// Where every replica sees the region of replica 0; the others follow at [`REGION_STRIDE`].
-pub const REGION_ADDR: usize = 0x6f10_0000_0000;
-/// Distance of two replica regions in bytes.
-pub const REGION_STRIDE: usize = 4 << 20;
+/// Where every replica sees the object of replica 0; the others follow at [`OBJECT_BYTES`].
+const REGION_ADDR: usize = 0x6f10_0000_0000;
+/// Distance of the regions of two groups within a replica's object, in bytes.
+pub const REGION_STRIDE: usize = 2 << 20;
+/// Size of a replica's object: one region for every group. Untouched pages take no memory.
+pub const OBJECT_BYTES: usize = GROUPS * REGION_STRIDE;
 /// Offset of the protocol core's outbox within a replica region; the [`crate::Report`] is at 0.
 pub const OUTBOX_OFFSET: usize = 32 * 1024;
 /// Offset of the results ring within a replica region.
@@ -37,16 +43,31 @@ const _: () = assert!(REGION_BYTES <= REGION_STRIDE);
 const _: () = assert!(RING_WORDS.is_power_of_two());
 const _: () = assert!(size_of::<crate::Report>() <= OUTBOX_OFFSET);
 const _: () = assert!(size_of::<crate::Control>() <= CONTROL_BYTES);
-const _: () = assert!(REGION_ADDR + MAX_REPLICAS * REGION_STRIDE <= CONTROL_ADDR);
+const _: () = assert!(REGION_ADDR + MAX_REPLICAS * OBJECT_BYTES <= CONTROL_ADDR);
+const _: () = assert!(CONTROL_ADDR + GROUPS * CONTROL_BYTES <= AGENT_END);
 
 /// Sent by a replica to the supervisor: something in my region wants your attention.
 pub const SIG_NOTIFY: u32 = 35;
 /// Sent by the supervisor to the primary: leave a blocking system call, a signal is pending.
 pub const SIG_KICK: u32 = 64;
 
-/// Address of the region of replica `index` in every replica.
+/// Address of a group's region of replica `index` in every replica.
 #[must_use]
-pub const fn region_addr(index: usize) -> usize {
+pub const fn region_addr(group: usize, index: usize) -> usize {
+    assert!(group < GROUPS);
+    object_addr(index) + group * REGION_STRIDE
+}
+
+/// Address of the object of replica `index` in every replica.
+#[must_use]
+pub const fn object_addr(index: usize) -> usize {
     assert!(index < MAX_REPLICAS);
-    REGION_ADDR + index * REGION_STRIDE
+    REGION_ADDR + index * OBJECT_BYTES
+}
+
+/// Address of a group's control in every replica.
+#[must_use]
+pub const fn control_addr(group: usize) -> usize {
+    assert!(group < GROUPS);
+    CONTROL_ADDR + group * CONTROL_BYTES
 }

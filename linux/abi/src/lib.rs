@@ -2,9 +2,10 @@
 //!
 //! Intuition: every party owns exactly one memory object that it alone writes and all others map
 //! read-only. The supervisor's is [`Control`]; replica *i*'s is its *replica region*, which holds a
-//! [`Report`], the protocol core's outbox, and the results ring. Nobody ever takes a lock that
-//! another party holds, and a wild store of one replica cannot change what another relies on
-//! (`DESIGN.md`, section 3).
+//! [`Report`], the protocol core's outbox, and the results ring. Every process of the program is a
+//! group of replicas with controls and regions of its own, at fixed places in the same objects.
+//! Nobody ever takes a lock that another party holds, and a wild store of one replica cannot change
+//! what another relies on (`DESIGN.md`, section 3).
 //!
 //! Contract: all-zero memory is a valid initial state of each object. [`LAYOUT_VERSION`] is
 //! written by the supervisor and checked by the agent, so that a stale agent image refuses to run.
@@ -18,12 +19,14 @@ pub mod event;
 mod journal;
 mod layout;
 mod report;
+mod request;
 
 pub use control::{COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO, Control, ReplicaState, SIGNAL_SLOTS};
 pub use journal::{EffectId, EffectNote, Journal, Noted};
 pub use layout::{
-    AGENT_BASE, AGENT_END, CONTROL_ADDR, CONTROL_BYTES, LAYOUT_VERSION, MAX_REPLICAS,
-    OUTBOX_OFFSET, REGION_ADDR, REGION_BYTES, REGION_STRIDE, RING_OFFSET, RING_WORDS, SIG_KICK,
-    SIG_NOTIFY, region_addr,
+    AGENT_BASE, AGENT_END, CONTROL_ADDR, CONTROL_BYTES, GROUPS, LAYOUT_VERSION, MAX_REPLICAS,
+    OBJECT_BYTES, OUTBOX_OFFSET, REGION_BYTES, REGION_STRIDE, RING_OFFSET, RING_WORDS, SIG_KICK,
+    SIG_NOTIFY, control_addr, object_addr, region_addr,
 };
-pub use report::{Ending, NOTE_SLOTS, Note, Phase, Report, STAT_CLASSES, StatClass};
+pub use report::{Ending, LENT_WORDS, NOTE_SLOTS, Note, Phase, Report, STAT_CLASSES, StatClass};
+pub use request::{Ask, NOT_OURS, Request};

@@ -2,10 +2,13 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::Journal;
+use crate::{GROUPS, Journal};
 
 /// Number of notes a replica can leave; further ones are counted but lost.
 pub const NOTE_SLOTS: usize = 128;
+
+/// Words of its stack that a program gets back from a child made by `vfork`.
+pub const LENT_WORDS: usize = 512;
 
 /// Classes of system calls counted by `--stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +100,12 @@ pub enum Note {
     AgentMemory = 6,
     /// A fault inside the agent; the argument is the instruction address.
     AgentFault = 7,
+    /// No room for another process; the argument is how many there may be.
+    TooManyProcesses = 8,
+    /// A program that would change privileges was refused.
+    Privileged = 9,
+    /// A program that rcoe cannot load was refused; the argument is the errno.
+    NotLoadable = 10,
 }
 
 impl Note {
@@ -111,6 +120,9 @@ impl Note {
             5 => Some(Self::UnsupportedMmap),
             6 => Some(Self::AgentMemory),
             7 => Some(Self::AgentFault),
+            8 => Some(Self::TooManyProcesses),
+            9 => Some(Self::Privileged),
+            10 => Some(Self::NotLoadable),
             _ => None,
         }
     }
@@ -155,6 +167,14 @@ pub struct Report {
     pub note_count: AtomicU32,
     /// Length of the epitaph in bytes.
     pub epitaph_len: AtomicU32,
+    /// Children that exist for this replica, by group: number of the birth above, process id below.
+    pub launched: [AtomicU64; GROUPS],
+    /// Births whose end the program has awaited, by group.
+    pub reaped: [AtomicU64; GROUPS],
+    /// 1 as soon as the program has been replaced by another (`execve`).
+    pub replaced: AtomicU32,
+    /// Stack that the program lent its child by `vfork`, as the child leaves it at its end.
+    pub lent: [AtomicU64; LENT_WORDS],
     /// [`Note`] code in the upper half, argument in the lower.
     pub notes: [AtomicU64; NOTE_SLOTS],
     /// Last words of a failed agent (UTF-8, eight bytes a word).

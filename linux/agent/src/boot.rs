@@ -5,62 +5,23 @@
 //! Then every replica, the starter being replica 0, arms its own traps, meets the others, and
 //! enters the program.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::auxvec::{AT_HWCAP2, AT_SYSINFO_EHDR};
-use linux_raw_sys::general::{MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_READ, PROT_WRITE};
-use rcoe_core::{MAX_REPLICAS, Outbox, Port, Replica, ReplicaId, ReplicaSet};
-use rcoe_linux_abi::{
-    AGENT_BASE, CONTROL_ADDR, CONTROL_BYTES, Control, LAYOUT_VERSION, OUTBOX_OFFSET, Phase,
-    REGION_BYTES, RING_OFFSET, RING_WORDS, Report, region_addr,
-};
+use rcoe_core::{MAX_REPLICAS, Port, Replica, ReplicaId, ReplicaSet};
+use rcoe_linux_abi::{AGENT_BASE, Phase};
 
+use crate::calls::processes::{self, Processes};
 use crate::entry::{Cpu, TrapFrame, enter_program};
 use crate::env::{LinuxEnv, Sibling};
 use crate::kernel::{self, Compare, Kernel, kind};
 use crate::loader::{self, Image};
+use crate::regions::{self, control, report};
 use crate::startup::InitialStack;
 use crate::{faults, sys};
 
 /// Exit status if the program cannot be loaded; only the supervisor sees it.
 const LOAD_FAILED: u8 = 126;
-/// Exit status if the supervisor and this agent do not fit; only the supervisor sees it.
-const UNFIT: u8 = 125;
-
-/// This replica's number plus one; 0 until the shared objects are mapped.
-static OWN_NUMBER: AtomicUsize = AtomicUsize::new(0);
-
-/// This replica's report, once it is mapped.
-pub(crate) fn own_report() -> Option<&'static Report> {
-    let number = OWN_NUMBER.load(Ordering::Relaxed).checked_sub(1)?;
-    Some(report(number))
-}
-
-/// The supervisor's object.
-pub(crate) fn control() -> &'static Control {
-    // SAFETY: mapped at this address before anything else runs; all its fields are atomic.
-    unsafe { &*(CONTROL_ADDR as *const Control) }
-}
-
-fn report(index: usize) -> &'static Report {
-    // SAFETY: replica regions are mapped at these addresses for good; all fields are atomic.
-    unsafe { &*(region_addr(index) as *const Report) }
-}
-
-fn outbox(index: usize) -> &'static Outbox {
-    // SAFETY: as for `report`; all-zero memory is a fresh outbox.
-    unsafe { &*((region_addr(index) + OUTBOX_OFFSET) as *const Outbox) }
-}
-
-fn port(index: usize) -> Port<'static> {
-    let ring = (region_addr(index) + RING_OFFSET) as *const AtomicU64;
-    // SAFETY: as for `report`; the ring is that many atomic words.
-    let ring = unsafe { core::slice::from_raw_parts(ring, RING_WORDS) };
-    Port {
-        outbox: outbox(index),
-        ring,
-    }
-}
 
 /// Starts the replicas and the program in them.
 ///
@@ -75,49 +36,21 @@ pub unsafe fn boot(initial_stack: *const u64) -> ! {
     );
     // SAFETY: forwarded from the caller.
     let stack = unsafe { InitialStack::new(initial_stack) };
-    map_shared(stack.descriptors());
+    regions::map(stack.descriptors());
     drop_vdso(&stack);
     crate::threads::context::set_capabilities(stack.aux_value(AT_HWCAP2).unwrap_or(0));
-    let count = control().replicas.load(Ordering::Relaxed) as usize;
+    let count = control(0).replicas.load(Ordering::Relaxed) as usize;
     assert!(
         (1..=MAX_REPLICAS).contains(&count),
         "between one and eight replicas"
     );
-    report(0)
+    report(0, 0)
         .phase
         .store(Phase::Loading as u32, Ordering::Relaxed);
     let (image, rsp) = load_program(&stack);
     faults::install_handlers();
     let index = clone_replicas(count);
     start_replica(index, count, &image, rsp)
-}
-
-/// Maps control object and replica regions from the descriptors and closes these.
-fn map_shared(list: &[u8]) {
-    for (position, text) in list.split(|byte| *byte == b',').enumerate() {
-        let fd = parse_number(text);
-        let (addr, len, prot) = match position.checked_sub(1) {
-            None => (CONTROL_ADDR, CONTROL_BYTES, PROT_READ),
-            // Writable until the replicas part; each then keeps its own.
-            Some(index) => (region_addr(index), REGION_BYTES, PROT_READ | PROT_WRITE),
-        };
-        let flags = MAP_SHARED | MAP_FIXED_NOREPLACE;
-        // SAFETY: an address of the agent's window that nothing uses yet.
-        let mapped = unsafe { sys::mmap(addr as u64, len as u64, prot, flags, fd, 0) };
-        if mapped != Ok(addr as u64) {
-            sys::exit_group(UNFIT);
-        }
-        sys::close(fd);
-    }
-    if control().version.load(Ordering::Relaxed) != LAYOUT_VERSION {
-        sys::exit_group(UNFIT);
-    }
-    OWN_NUMBER.store(1, Ordering::Relaxed);
-}
-
-fn parse_number(text: &[u8]) -> i32 {
-    text.iter()
-        .fold(0, |number, digit| number * 10 + i32::from(digit - b'0'))
 }
 
 /// Unmaps the vDSO and its data pages, so that no clock is read behind the agent's back.
@@ -131,15 +64,15 @@ fn drop_vdso(stack: &InitialStack) {
     }
 }
 
-/// Bytes of the program's path with its terminating NUL, kept for `/proc/self/exe`.
-pub(crate) fn exe_path() -> &'static [u8] {
-    let control = control();
+/// The absolute path of the first program, with its terminating NUL.
+fn exe_path() -> &'static [u8] {
+    let control = control(0);
     path(&control.exe, &control.exe_len)
 }
 
 /// The path as `execve` would have got it, with its terminating NUL.
 fn execfn() -> &'static [u8] {
-    let control = control();
+    let control = control(0);
     path(&control.execfn, &control.execfn_len)
 }
 
@@ -155,13 +88,14 @@ fn load_program(stack: &InitialStack) -> (Image, u64) {
         Ok(image) => {
             let rsp = stack.build(&image, execfn().as_ptr() as u64);
             name_process(stack);
+            processes::save_start(exe_path(), stack.program_aux(&image));
             (image, rsp)
         }
         Err(errno) => {
-            report(0)
+            report(0, 0)
                 .load_error
                 .store(errno.0.cast_unsigned(), Ordering::Relaxed);
-            report(0)
+            report(0, 0)
                 .phase
                 .store(Phase::Failed as u32, Ordering::Release);
             sys::exit_group(LOAD_FAILED)
@@ -179,7 +113,7 @@ fn name_process(stack: &InitialStack) {
 }
 
 /// Clones replicas 1 to `count - 1`; returns this replica's number.
-fn clone_replicas(count: usize) -> usize {
+pub(crate) fn clone_replicas(count: usize) -> usize {
     for index in 1..count {
         if sys::clone_replica() == 0 {
             return index;
@@ -188,22 +122,24 @@ fn clone_replicas(count: usize) -> usize {
     0
 }
 
-/// The part every replica does for itself.
-fn start_replica(index: usize, count: usize, image: &Image, rsp: u64) -> ! {
-    OWN_NUMBER.store(index + 1, Ordering::Relaxed);
-    let control = control();
-    let own = report(index);
+/// What every replica does first, in whatever group: says who it is and takes what is its own.
+pub(crate) fn become_replica(group: usize, index: usize) {
+    regions::set_own(group, index);
+    regions::protect(group, index);
+    let control = control(group);
+    let own = report(group, index);
     own.pid.store(sys::getpid(), Ordering::Release);
-    sys::die_with_supervisor(control.pid.load(Ordering::Relaxed));
-    for other in (0..count).filter(|other| *other != index) {
-        // SAFETY: only its owner writes a region from here on.
-        unsafe { sys::mprotect(region_addr(other) as u64, REGION_BYTES as u64, PROT_READ) }
-            .expect("a mapping of ours");
-    }
+    sys::die_with_supervisor(control.supervisor.load(Ordering::Relaxed));
     let core = control.cores[index].load(Ordering::Relaxed);
     if core != u32::MAX {
         sys::pin(core);
     }
+}
+
+/// The part every replica of the first group does for itself.
+fn start_replica(index: usize, count: usize, image: &Image, rsp: u64) -> ! {
+    become_replica(0, index);
+    let own = report(0, index);
     crate::delivery::measure();
     install_kernel(index, count, image);
     faults::arm();
@@ -216,24 +152,33 @@ fn start_replica(index: usize, count: usize, image: &Image, rsp: u64) -> ! {
     enter_program(&frame)
 }
 
-fn install_kernel(index: usize, count: usize, image: &Image) {
-    let control = control();
+/// What the replicas of a group publish, as each of them sees it.
+pub(crate) fn neighbours(
+    group: usize,
+    count: usize,
+) -> (
+    [Option<Port<'static>>; MAX_REPLICAS],
+    [Option<Sibling>; MAX_REPLICAS],
+) {
     let mut ports = [None; MAX_REPLICAS];
     let mut siblings = [None; MAX_REPLICAS];
     for i in 0..count {
-        ports[i] = Some(port(i));
-        siblings[i] = Some(Sibling {
-            report: report(i),
-            outbox: outbox(i),
-        });
+        ports[i] = Some(regions::port(group, i));
+        siblings[i] = Some(regions::sibling(group, i));
     }
-    let env = LinuxEnv::new(control, report(index), siblings);
+    (ports, siblings)
+}
+
+fn install_kernel(index: usize, count: usize, image: &Image) {
+    let control = control(0);
+    let (ports, siblings) = neighbours(0, count);
+    let env = LinuxEnv::new(control, report(0, index), siblings);
     let id = ReplicaId::new(u8::try_from(index).expect("at most eight"));
     let members = ReplicaSet::all(count);
     kernel::install(Kernel {
         replica: Replica::new(id, members, ports, env),
         control,
-        report: report(index),
+        report: report(0, index),
         compare: Compare::from_word(control.compare.load(Ordering::Relaxed)),
         alone: count == 1,
         strict: control.strict.load(Ordering::Relaxed) != 0,
@@ -248,6 +193,7 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
         segments: crate::calls::segments::Segments::new(),
         buffer: crate::calls::transfer::Buffer::new(),
         last_read: crate::calls::publish::LastRead::default(),
+        processes: Processes::new(control.supervisor.load(Ordering::Relaxed)),
     });
 }
 

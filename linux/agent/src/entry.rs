@@ -407,3 +407,16 @@ pub(crate) unsafe fn load_extended(frame: &mut TrapFrame, area: *const u8) {
     // SAFETY: forwarded from the caller.
     unsafe { rcoe_load_extended(area, &raw mut frame.xmm) }
 }
+
+/// Puts the whole extended state into the state in which a program starts.
+pub(crate) fn reset_extended(frame: &mut TrapFrame) {
+    #[repr(C, align(64))]
+    struct Area([u32; 256]);
+    const CONTROL_WORD: u32 = 0x37f;
+    const MXCSR: u32 = 0x1f80;
+    let mut area = Area([0; 256]);
+    area.0[0] = CONTROL_WORD;
+    area.0[6] = MXCSR;
+    // SAFETY: an aligned image whose header says that every component is in its initial state.
+    unsafe { load_extended(frame, area.0.as_ptr().cast()) };
+}

@@ -198,7 +198,7 @@ impl Env for LinuxEnv {
     /// successor touches anything outside.
     fn exclude(&mut self, _own: &Outbox, gone: ReplicaSet) {
         sys::kill(
-            self.control.pid.load(Ordering::Relaxed),
+            self.control.supervisor.load(Ordering::Relaxed),
             rcoe_linux_abi::SIG_NOTIFY,
         );
         for id in gone {

@@ -33,7 +33,7 @@ impl Write for Epitaph<'_> {
 
 /// Leaves `message` and ends this replica as a detected faulty one.
 pub fn fail(message: &dyn fmt::Display) -> ! {
-    if let Some(report) = crate::boot::own_report() {
+    if let Some(report) = crate::regions::own_report() {
         let mut epitaph = Epitaph { report, len: 0 };
         // Writing into memory of our own cannot fail.
         let _ = write!(epitaph, "{message}");

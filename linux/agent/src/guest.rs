@@ -63,6 +63,15 @@ pub(crate) fn copy_out(to: u64, from: &[u8]) -> Result<(), Fault> {
     }))
 }
 
+/// Copies from one place to another, either of which may be the program's.
+pub(crate) fn copy_across(to: u64, from: u64, len: u64) -> Result<(), Fault> {
+    outcome(guarded(|| {
+        // SAFETY: callers own the destination; a bad source faults, which the guard catches.
+        unsafe { copy_forward(to as *mut u8, from as *const u8, crate::convert::size(len)) };
+        0
+    }))
+}
+
 /// Copies out of the program's memory into published cells that nobody reads yet.
 pub(crate) fn copy_to_cells(to: &[AtomicU64], from: u64, len: usize) -> Result<(), Fault> {
     assert!(len <= size_of_val(to));

@@ -10,6 +10,7 @@ use rcoe_linux_abi::{
 };
 
 use crate::calls::memory::Brk;
+use crate::calls::processes::{self, Processes};
 use crate::calls::publish::LastRead;
 use crate::calls::segments::Segments;
 use crate::calls::signals::Signals;
@@ -65,6 +66,7 @@ pub(crate) struct Kernel {
     pub(crate) content: u64,
     pub(crate) buffer: Buffer,
     pub(crate) last_read: LastRead,
+    pub(crate) processes: Processes,
 }
 
 /// The cell of the global state.
@@ -148,11 +150,12 @@ impl Kernel {
 
     /// Asks for the supervisor's attention.
     pub(crate) fn notify(&self) {
-        sys::kill(self.control.pid.load(Ordering::Relaxed), SIG_NOTIFY);
+        sys::kill(self.control.supervisor.load(Ordering::Relaxed), SIG_NOTIFY);
     }
 
     /// Ends the program in all replicas alike: a vote, then each goes for itself.
     pub(crate) fn end(&mut self, ending: Ending) -> ! {
+        processes::return_lent(self);
         self.event(kind::of(0, kind::END), u64::from(ending.pack()));
         self.rendezvous();
         let calls: u64 = self.report.calls[..StatClass::Instruction as usize]

@@ -39,6 +39,7 @@ mod loader;
     expect(dead_code, reason = "a host has its own")
 )]
 mod mem_functions;
+mod regions;
 mod rewrite;
 mod startup;
 mod sys;

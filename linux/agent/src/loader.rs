@@ -65,7 +65,6 @@ struct Loaded {
     phnum: u64,
     end: u64,
     code: [(u64, u64); CODE_SEGMENTS],
-    interpreter: Option<([u8; PATH_BYTES], usize)>,
 }
 
 /// Loads the program at `path` (NUL-terminated) and its interpreter.
@@ -73,7 +72,26 @@ struct Loaded {
 /// # Errors
 /// The kernel's error, or `ENOEXEC` for a malformed file.
 pub(crate) fn load(path: &[u8]) -> Result<Image, Errno> {
-    let program = load_file(path, Some(PIE_BASE))?;
+    let program = sys::open_read(path)?;
+    let loaded = inspect(program).and_then(|head| {
+        let interpreter = match head.interpreter {
+            Some((name, len)) => Some(sys::open_read(&name[..len])?),
+            None => None,
+        };
+        let image = load_open(program, interpreter);
+        interpreter.into_iter().for_each(sys::close);
+        image
+    });
+    sys::close(program);
+    loaded
+}
+
+/// Loads an open program and its interpreter.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn load_open(program: i32, interpreter: Option<i32>) -> Result<Image, Errno> {
+    let program = map_file(program, Some(PIE_BASE))?;
     let mut image = Image {
         entry: program.entry,
         program_entry: program.entry,
@@ -84,8 +102,8 @@ pub(crate) fn load(path: &[u8]) -> Result<Image, Errno> {
         code: [(0, 0); 2 * CODE_SEGMENTS],
     };
     image.code[..CODE_SEGMENTS].copy_from_slice(&program.code);
-    if let Some((name, len)) = program.interpreter {
-        let interpreter = load_file(&name[..len], None)?;
+    if let Some(fd) = interpreter {
+        let interpreter = map_file(fd, None)?;
         image.entry = interpreter.entry;
         image.interpreter_base = interpreter.bias;
         image.code[CODE_SEGMENTS..].copy_from_slice(&interpreter.code);
@@ -93,11 +111,52 @@ pub(crate) fn load(path: &[u8]) -> Result<Image, Errno> {
     Ok(image)
 }
 
-fn load_file(path: &[u8], pie_base: Option<u64>) -> Result<Loaded, Errno> {
-    let fd = sys::open_read(path)?;
-    let loaded = map_file(fd, pie_base);
-    sys::close(fd);
-    loaded
+/// What the head of a program's file says.
+#[derive(Debug)]
+pub(crate) struct Head {
+    interpreter: Option<([u8; PATH_BYTES], usize)>,
+}
+
+impl Head {
+    /// The path of its dynamic loader, without the NUL.
+    pub(crate) fn interpreter(&self) -> Option<&[u8]> {
+        let (name, len) = self.interpreter.as_ref()?;
+        Some(&name[..len - 1])
+    }
+}
+
+/// Looks whether an open file can be loaded.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn inspect(fd: i32) -> Result<Head, Errno> {
+    let mut head = [0_u8; HEADER_BYTES];
+    let read = sys::pread(fd, &mut head, 0)?;
+    let header = parse_header(&head[..read])?;
+    let segments = segment_table(&header, &head[..read])?;
+    extent(&segments)?;
+    let interpreter = interpreter_path(fd, &segments)?;
+    Ok(Head { interpreter })
+}
+
+/// What the kernel reads of a file to find out what it is.
+pub(crate) const LINE_BYTES: usize = 256;
+
+/// The interpreter and the one optional argument of a line that begins with `#!`.
+pub(crate) fn parse_script_line(head: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    let rest = head.strip_prefix(b"#!")?;
+    let end = rest.iter().position(|byte| *byte == b'\n');
+    let line = rest[..end.unwrap_or(rest.len())].trim_ascii();
+    let line = line.split(|byte| *byte == 0).next()?;
+    let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
+    let (interpreter, argument) = match line.iter().position(blank) {
+        Some(at) => (&line[..at], Some(line[at..].trim_ascii())),
+        None => (line, None),
+    };
+    // Without an end of line in what was read, a path may have been cut off.
+    let cut = end.is_none() && argument.is_none() && head.len() >= LINE_BYTES;
+    (!interpreter.is_empty() && !cut)
+        .then_some((interpreter, argument.filter(|text| !text.is_empty())))
 }
 
 fn map_file(fd: i32, pie_base: Option<u64>) -> Result<Loaded, Errno> {
@@ -118,7 +177,6 @@ fn map_file(fd: i32, pie_base: Option<u64>) -> Result<Loaded, Errno> {
         phnum: u64::from(header.e_phnum),
         end: bias.wrapping_add(high),
         code: code_ranges(&segments, bias),
-        interpreter: interpreter_path(fd, &segments)?,
     })
 }
 

@@ -82,6 +82,13 @@ impl InitialStack {
         (first, end)
     }
 
+    /// The auxiliary vector as a program finds it; its paths are those of this one.
+    pub(crate) fn program_aux(&self, image: &Image) -> impl Iterator<Item = (u64, u64)> {
+        self.aux().filter_map(move |(key, value)| {
+            program_aux(key, value, image, 0).map(|value| (key, value))
+        })
+    }
+
     /// Builds the program's vectors below the kernel's and returns its stack pointer.
     ///
     /// `exe_string` is the address of the program's path, for `AT_EXECFN`.

@@ -1,4 +1,4 @@
-//! The processes of a run: their birth, what the kernel says of them, and their end.
+//! The processes of one group: their birth, what the kernel says of them, and their end.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use rcoe_linux_abi::{Phase, ReplicaState};
 use rcoe_linux_sys::host::{Inherited, Starter, send_signal};
-use rustix::io::Errno;
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitStatus, waitid};
 
 use crate::agent;
 use crate::error::{Doing, RunError};
@@ -20,15 +19,11 @@ const SIGKILL: u32 = 9;
 const SIGCONT: u32 = 18;
 const SIGSTOP: u32 = 19;
 
-/// The replicas' processes. Dropping it kills and reaps them all.
+/// The processes of one group's replicas.
 #[derive(Debug)]
 pub(crate) struct Group {
     pids: Vec<Option<u32>>,
     processes: Vec<Process>,
-    /// Children that we had before the run; a shell that executes rcoe can leave some.
-    strays: Vec<u32>,
-    /// Children that ended before they could tell which replica they were.
-    nameless_deaths: usize,
     pausing: bool,
     /// Replicas that no longer count.
     expelled: Vec<bool>,
@@ -41,7 +36,6 @@ impl Group {
         memory: &Memory,
         inherited: Inherited,
     ) -> Result<Self, RunError> {
-        let strays = children();
         let image = agent::image()?;
         let mut args = vec![
             OsString::from("rcoe-agent"),
@@ -55,18 +49,20 @@ impl Group {
             inherited,
         };
         let pid = starter.spawn().doing("starting the first replica")?;
-        let mut pids = vec![None; settings.replicas()];
-        let mut processes = vec![Process::Unborn; settings.replicas()];
-        pids[0] = Some(pid);
-        processes[0] = Process::Alive;
-        Ok(Self {
-            pids,
-            processes,
-            strays,
-            nameless_deaths: 0,
+        let mut group = Self::unborn(settings.replicas());
+        group.pids[0] = Some(pid);
+        group.processes[0] = Process::Alive;
+        Ok(group)
+    }
+
+    /// A group of which no process is known yet.
+    pub(crate) fn unborn(replicas: usize) -> Self {
+        Self {
+            pids: vec![None; replicas],
+            processes: vec![Process::Unborn; replicas],
             pausing: false,
-            expelled: vec![false; settings.replicas()],
-        })
+            expelled: vec![false; replicas],
+        }
     }
 
     pub(crate) fn pid(&self, index: usize) -> Option<u32> {
@@ -82,9 +78,14 @@ impl Group {
         self.pids.iter().all(Option::is_some)
     }
 
-    /// Whether a replica ended before it could say who it was.
-    pub(crate) const fn lost_someone(&self) -> bool {
-        self.nameless_deaths > 0
+    /// Whether this is one of the group's processes, as far as they are known.
+    pub(crate) fn has(&self, pid: u32) -> bool {
+        self.pids.contains(&Some(pid))
+    }
+
+    /// Whether a known process of the group lives.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.processes.contains(&Process::Alive)
     }
 
     /// Learns the process ids that replicas have told, believing only our own children.
@@ -98,32 +99,19 @@ impl Group {
         }
     }
 
-    /// Takes in all that the kernel has to say, and publishes it.
-    pub(crate) fn reap(&mut self, memory: &Memory) -> Result<(), RunError> {
-        let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
-        loop {
-            // A child that has just told its number must be known before its death is heard of.
-            self.learn(memory);
-            match wait(options) {
-                Ok(Some((pid, status))) => self.note(pid, status, memory),
-                Ok(None) | Err(Errno::CHILD) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error).doing("waiting for the replicas"),
-            }
+    /// The parent's word on the first replica, which may not have told itself yet.
+    pub(crate) fn know_first(&mut self, pid: u32) {
+        if self.pids[0].is_none() {
+            self.pids[0] = Some(pid);
+            self.processes[0] = Process::Alive;
         }
     }
 
-    fn note(&mut self, pid: Pid, status: WaitStatus, memory: &Memory) {
-        let pid = pid.as_raw_nonzero().get().cast_unsigned();
+    /// Takes in what the kernel says of a child, and publishes it; false if it is not of this
+    /// group.
+    pub(crate) fn note(&mut self, pid: u32, status: WaitStatus, memory: &Memory) -> bool {
         let Some(index) = self.index_of(pid, memory) else {
-            let known = self.strays.iter().position(|&stray| stray == pid);
-            let gone = status.exited() || status.signaled();
-            match known {
-                Some(at) if gone => drop(self.strays.swap_remove(at)),
-                None if gone => self.nameless_deaths += 1,
-                _ => {}
-            }
-            return;
+            return false;
         };
         if status.stopped() && !self.pausing {
             memory.set_state(index, ReplicaState::Stopped);
@@ -136,6 +124,7 @@ impl Group {
                 memory.set_state(index, ReplicaState::Dead);
             }
         }
+        true
     }
 
     /// Which replica this child is, by what it told before or in its last moment.
@@ -195,42 +184,9 @@ impl Group {
         self.pausing = false;
     }
 
-    /// Kills and reaps every process of the run, also those that never said who they were.
-    pub(crate) fn end(&mut self) {
-        loop {
-            (0..self.pids.len()).for_each(|index| self.kill(index));
-            let nameless = children()
-                .into_iter()
-                .filter(|pid| !self.strays.contains(pid));
-            let nameless = nameless.collect::<Vec<_>>();
-            for &pid in &nameless {
-                let _ = send_signal(pid, SIGKILL);
-            }
-            if nameless.is_empty() && !self.processes.contains(&Process::Alive) {
-                return;
-            }
-            match wait(WaitOptions::empty()) {
-                Ok(Some((pid, status))) => self.note_end(pid, status),
-                Ok(None) | Err(Errno::INTR) => {}
-                // No child is left, whatever we believed.
-                Err(_) => return,
-            }
-        }
-    }
-
-    fn note_end(&mut self, pid: Pid, status: WaitStatus) {
-        let pid = pid.as_raw_nonzero().get().cast_unsigned();
-        self.strays.retain(|&stray| stray != pid);
-        let index = self.pids.iter().position(|&known| known == Some(pid));
-        if let (Some(index), Some(end)) = (index, end_of(status)) {
-            self.processes[index] = end;
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.end();
+    /// Kills all replicas; their ends are reaped later.
+    pub(crate) fn kill_all(&self) {
+        (0..self.pids.len()).for_each(|index| self.kill(index));
     }
 }
 
@@ -259,12 +215,4 @@ fn is_child(pid: u32) -> bool {
     };
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     waitid(WaitId::Pid(pid), options).is_ok()
-}
-
-/// Our children by the kernel's account; empty where `/proc` does not tell.
-fn children() -> Vec<u32> {
-    let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
-    text.split_ascii_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect()
 }

@@ -14,16 +14,19 @@ mod cores;
 mod elf;
 mod error;
 mod events;
+mod family;
 mod group;
 mod judge;
 mod memory;
 mod notes;
 mod program;
 mod protocol;
+mod reaper;
 mod settings;
 mod spinning;
 mod stats;
 mod supervise;
+mod team;
 
 pub use cores::{allowed_cores, assign_cores, choose_cores, format_core_list, parse_core_list};
 pub use error::{

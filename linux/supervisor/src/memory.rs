@@ -4,43 +4,107 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::time::Duration;
 
 use rcoe_core::Outbox;
 use rcoe_linux_abi::{
-    CONTROL_BYTES, Control, LAYOUT_VERSION, OUTBOX_OFFSET, REGION_BYTES, ReplicaState, Report,
-    SIGNAL_SLOTS,
+    CONTROL_BYTES, Control, GROUPS, LAYOUT_VERSION, OBJECT_BYTES, OUTBOX_OFFSET, REGION_STRIDE,
+    ReplicaState, Report, SIGNAL_SLOTS,
 };
 use rcoe_linux_sys::host::{Access, Inherited, SharedObject, SignalInfo};
+use rustix::process::{Pid, getpgid, getsid};
 use rustix::thread::{CpuSet, futex, sched_getaffinity};
 
 use crate::error::{Doing, ProgramError, RunError};
 use crate::program::refused;
 use crate::settings::Settings;
 
-/// The supervisor's own object and those of the replicas.
+/// The supervisor's own object and those of the replicas, with room for every group.
+#[derive(Debug)]
+struct Pool {
+    control: SharedObject,
+    objects: Vec<SharedObject>,
+}
+
+/// One group's part of the shared objects.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    control: SharedObject,
-    regions: Vec<SharedObject>,
+    pool: Rc<Pool>,
+    group: usize,
+    replicas: usize,
 }
 
 impl Memory {
     /// Makes all objects and fills in what is fixed for the run.
     pub(crate) fn create(settings: &Settings, inherited: Inherited) -> Result<Self, RunError> {
-        let control = SharedObject::create(c"rcoe-control", CONTROL_BYTES, Access::ReadWrite)
+        let bytes = GROUPS * CONTROL_BYTES;
+        let control = SharedObject::create(c"rcoe-control", bytes, Access::ReadWrite)
             .doing("making the control memory")?;
-        let mut regions = Vec::new();
+        let mut objects = Vec::new();
         for index in 0..settings.replicas() {
             let name = CString::new(format!("rcoe-replica-{index}")).unwrap_or_default();
-            let region = SharedObject::create(&name, REGION_BYTES, Access::ReadOnly)
+            let object = SharedObject::create(&name, OBJECT_BYTES, Access::ReadOnly)
                 .doing("making the memory of a replica")?;
-            regions.push(region);
+            objects.push(object);
         }
-        let memory = Self { control, regions };
+        let memory = Self {
+            pool: Rc::new(Pool { control, objects }),
+            group: 0,
+            replicas: settings.replicas(),
+        };
         memory.fill(settings, inherited)?;
         Ok(memory)
+    }
+
+    /// The part of a new group, with as many replicas as there are cores; all other settings are
+    /// those of this group.
+    pub(crate) fn for_child(&self, group: usize, serial: u32, cores: &[u32]) -> Self {
+        let child = Self {
+            pool: Rc::clone(&self.pool),
+            group,
+            replicas: cores.len(),
+        };
+        let (from, to) = (self.control(), child.control());
+        for (from, to) in [
+            (&from.version, &to.version),
+            (&from.compare, &to.compare),
+            (&from.strict, &to.strict),
+            (&from.mask, &to.mask),
+            (&from.crowded, &to.crowded),
+            (&from.supervisor, &to.supervisor),
+            (&from.pgid, &to.pgid),
+            (&from.sid, &to.sid),
+        ] {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        to.timeout_ns.store(from.timeout_ns.load(Relaxed), Relaxed);
+        to.wall_cap_ns
+            .store(from.wall_cap_ns.load(Relaxed), Relaxed);
+        for (from, to) in from.affinity.iter().zip(&to.affinity) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        for (at, cell) in to.cores.iter().enumerate() {
+            cell.store(cores.get(at).copied().unwrap_or(u32::MAX), Relaxed);
+        }
+        let replicas = u32::try_from(cores.len()).unwrap_or(u32::MAX);
+        to.replicas.store(replicas, Relaxed);
+        to.serial.store(serial, Release);
+        child
+    }
+
+    /// Gives the group's part back: it reads as zero, as a new group must find it.
+    pub(crate) fn clear(&self) -> Result<(), RunError> {
+        for object in &self.pool.objects {
+            object
+                .clear(self.group * REGION_STRIDE, REGION_STRIDE)
+                .doing("clearing the memory of a process")?;
+        }
+        self.pool
+            .control
+            .clear(self.group * CONTROL_BYTES, CONTROL_BYTES)
+            .doing("clearing the memory of a process")
     }
 
     fn fill(&self, settings: &Settings, inherited: Inherited) -> Result<(), RunError> {
@@ -64,7 +128,13 @@ impl Memory {
         for (cell, &core) in control.cores.iter().zip(&settings.cores) {
             cell.store(core, Relaxed);
         }
-        control.pid.store(std::process::id(), Relaxed);
+        control.supervisor.store(std::process::id(), Relaxed);
+        let own = |id: rustix::io::Result<Pid>| {
+            id.map_or(0, |id| id.as_raw_nonzero().get().cast_unsigned())
+        };
+        control.pgid.store(own(getpgid(None)), Relaxed);
+        control.sid.store(own(getsid(None)), Relaxed);
+        control.serial.store(1, Relaxed);
         control
             .ppid
             .store(std::os::unix::process::parent_id(), Relaxed);
@@ -82,29 +152,29 @@ impl Memory {
 
     /// The supervisor's words.
     pub(crate) fn control(&self) -> &Control {
-        self.control.view(0)
+        self.pool.control.view(self.group * CONTROL_BYTES)
     }
 
     /// The facts that replica `index` tells.
     pub(crate) fn report(&self, index: usize) -> &Report {
-        self.regions[index].view(0)
+        self.pool.objects[index].view(self.group * REGION_STRIDE)
     }
 
     /// What replica `index` publishes for the protocol.
     pub(crate) fn outbox(&self, index: usize) -> &Outbox {
-        self.regions[index].view(OUTBOX_OFFSET)
+        self.pool.objects[index].view(self.group * REGION_STRIDE + OUTBOX_OFFSET)
     }
 
     /// Number of replicas.
     pub(crate) const fn replicas(&self) -> usize {
-        self.regions.len()
+        self.replicas
     }
 
     /// The descriptors in the order of the agent's first argument.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        [&self.control]
+        [&self.pool.control]
             .into_iter()
-            .chain(&self.regions)
+            .chain(&self.pool.objects)
             .map(AsFd::as_fd)
             .collect()
     }
@@ -138,6 +208,21 @@ impl Memory {
         let word = u64::from(signal.sender) << 32 | u64::from(signal.number);
         control.signals[slot].store(word, Relaxed);
         control.signal_head.store(head.wrapping_add(1), Release);
+        self.ring();
+    }
+
+    /// Answers a request of the group's primary.
+    pub(crate) fn answer(&self, to: u32, number: u64, answer: i64) {
+        let control = self.control();
+        control.answer.store(answer.cast_unsigned(), Relaxed);
+        control.answered.store(number, Release);
+        control.answered_to.store(to, Release);
+        self.ring();
+    }
+
+    /// Changes a live word.
+    pub(crate) fn set(&self, word: impl Fn(&Control) -> &AtomicU32, value: u32) {
+        word(self.control()).store(value, Release);
         self.ring();
     }
 

@@ -66,6 +66,15 @@ fn text_of(word: u64) -> Option<String> {
             format!("the program touched the memory of rcoe's agent at {argument:#x}; refused")
         }
         Note::AgentFault => format!("fault inside rcoe's agent at {argument:#x}"),
+        Note::TooManyProcesses => {
+            format!("no more than {argument} processes can exist at once; fork failed with EAGAIN")
+        }
+        Note::Privileged => "a set-user-id or set-group-id program was refused with EPERM: \
+             rcoe does not change privileges"
+            .into(),
+        Note::NotLoadable => {
+            format!("a program that rcoe cannot load was refused with error {argument}")
+        }
     })
 }
 
@@ -75,7 +84,7 @@ fn reason(number: u64) -> &'static str {
         None => "it is unknown to rcoe",
         Some(call) if !call.reason.is_empty() => call.reason,
         Some(call) if call.class == Class::Process => {
-            "programs with several processes are not replicated yet"
+            "children that share memory with their parent are not replicated"
         }
         Some(_) => "not with these arguments",
     }

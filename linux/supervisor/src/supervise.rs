@@ -1,10 +1,9 @@
 //! The supervisor's loop: signals in, facts gathered, decisions carried out.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
-use rcoe_linux_abi::{Ending, Phase, SIG_KICK, SIG_NOTIFY};
+use rcoe_linux_abi::{Ending, SIG_NOTIFY};
 use rcoe_linux_sys::host::{
     Inherited, SignalFd, SignalInfo, block_all_signals, default_child_signal, stop_self,
 };
@@ -13,14 +12,16 @@ use rustix::io::Errno;
 
 use crate::error::{Doing, EXIT_FAIL_STOP, RunError};
 use crate::events::{Counts, DivergenceKind, Event, Observer, ReplicaInfo};
-use crate::group::{Group, phase};
-use crate::judge::{Decision, Facts, Fault, Process, judge};
+use crate::family::Family;
+use crate::group::Group;
+use crate::judge::{Decision, Fault, Process, judge};
 use crate::memory::Memory;
 use crate::notes::{Notebook, epitaph};
 use crate::protocol::{Finding, Published};
+use crate::reaper::Reaper;
 use crate::settings::Settings;
-use crate::spinning::{Seen, Spinning};
 use crate::stats::Stats;
+use crate::team::{Patience, State, Team};
 
 const SIGCHLD: u32 = 17;
 const SIGTSTP: u32 = 20;
@@ -68,24 +69,24 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     let inherited = Inherited::get();
     let memory = Memory::create(settings, inherited)?;
     let signals = SignalFd::all().doing("collecting signals")?;
+    let reaper = Reaper::new();
     let group = Group::start(settings, &memory, inherited)?;
-    let removed = vec![false; settings.replicas()];
+    let mut root = Team::new(memory, group, settings.cores.clone());
+    root.state = State::Living;
+    root.pid = std::process::id();
+    root.serial = 1;
     let mut run = Run {
         settings,
-        memory,
-        group,
+        family: Family::new(root),
+        reaper,
         signals,
         observer,
-        removed,
         notebook: Notebook::default(),
-        spinning: Spinning::default(),
         announced: false,
-        patience: None,
-        ended_by: None,
         divergences: 0,
     };
     let outcome = run.watch();
-    run.group.end();
+    run.end_all();
     run.tell_notes();
     let stats = run.stats();
     let (status, reason) = match &outcome {
@@ -106,65 +107,54 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     outcome.map(|outcome| (outcome, stats))
 }
 
-/// When waiting for a late replica began, and what each had used by then.
-struct Patience {
-    since: Instant,
-    cpu_times: Vec<Duration>,
-}
-
-impl Patience {
-    fn new(group: &Group, replicas: usize) -> Self {
-        let cpu_times = (0..replicas).map(|index| group.cpu_time(index).unwrap_or_default());
-        Self {
-            since: Instant::now(),
-            cpu_times: cpu_times.collect(),
-        }
-    }
-}
-
 struct Run<'a> {
     settings: &'a Settings,
-    memory: Memory,
-    group: Group,
+    family: Family,
+    reaper: Reaper,
     signals: SignalFd,
     observer: &'a mut dyn Observer,
-    removed: Vec<bool>,
     notebook: Notebook,
-    spinning: Spinning,
     announced: bool,
-    patience: Option<Patience>,
-    /// The signal that ended the program without its help.
-    ended_by: Option<u8>,
     divergences: u64,
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.end_all();
+    }
 }
 
 impl Run<'_> {
     fn watch(&mut self) -> Result<Outcome, RunError> {
         loop {
-            self.group.reap(&self.memory)?;
+            self.reaper.reap(&mut self.family.teams)?;
             self.announce();
             self.tell_notes();
+            self.family.settle()?;
             self.watch_threads();
-            if let Some(outcome) = self.decide()? {
+            if let Some(outcome) = self.decide_all()? {
                 return Ok(outcome);
             }
             self.sleep()?;
             while let Some(signal) = self.signals.next().doing("reading signals")? {
-                self.handle(signal);
+                self.handle(signal)?;
             }
         }
     }
 
+    /// Kills and reaps every process of the run.
+    fn end_all(&mut self) {
+        self.reaper.end(&mut self.family.teams);
+    }
+
     fn sleep(&self) -> Result<(), RunError> {
-        let regular = if self.group.is_complete() {
+        let teams = || self.family.teams.iter().flatten();
+        let regular = if teams().any(|team| team.patience.is_some()) {
+            LINGER_PATIENCE
+        } else if teams().all(|team| team.group.is_complete()) {
             PATIENCE
         } else {
             BIRTH_PATIENCE
-        };
-        let regular = if self.patience.is_some() {
-            LINGER_PATIENCE
-        } else {
-            regular
         };
         let timeout = Timespec::try_from(regular).ok();
         let mut fds = [PollFd::from_borrowed_fd(
@@ -177,49 +167,36 @@ impl Run<'_> {
         }
     }
 
-    fn handle(&mut self, signal: SignalInfo) {
+    fn handle(&mut self, signal: SignalInfo) -> Result<(), RunError> {
         match signal.number {
+            SIG_NOTIFY if signal.value != 0 => {
+                // The sender must be known, and who has died must not be asked for any more.
+                self.reaper.reap(&mut self.family.teams)?;
+                self.family.request(signal)?;
+            }
             SIGCHLD | SIG_NOTIFY => {}
             SIGTSTP | SIGTTIN | SIGTTOU => self.pause(),
-            number if self.is_fatal(number) => self.ended_by = u8::try_from(number).ok(),
-            _ => {
-                self.memory.push_signal(signal);
-                if let Some(primary) = self.primary() {
-                    self.group.signal(primary, SIG_KICK);
-                }
-            }
+            _ => self.family.deliver(signal),
         }
-    }
-
-    /// Whether the signal ends the program at once, by the account of all living members. A replica
-    /// that computes without system calls could not act on it; ending needs no agreement on where.
-    fn is_fatal(&self, number: u32) -> bool {
-        let members = (0..self.removed.len()).filter(|&index| !self.removed[index]);
-        let mut living = members
-            .filter(|&index| self.group.process(index) == Process::Alive)
-            .peekable();
-        let bit = 1_u64.checked_shl(number.wrapping_sub(1)).unwrap_or(0);
-        living.peek().is_some()
-            && living.all(|index| self.memory.report(index).fatal.load(Acquire) & bit != 0)
+        Ok(())
     }
 
     /// Job control: stops the replicas, then ourselves, until someone continues us.
     fn pause(&mut self) {
         let start = Instant::now();
-        self.group.pause();
+        for team in self.family.teams.iter_mut().flatten() {
+            team.group.pause();
+        }
         stop_self();
-        self.memory.add_pause(start.elapsed());
-        self.group.resume();
-    }
-
-    /// The member with the lowest number.
-    fn primary(&self) -> Option<usize> {
-        self.removed.iter().position(|removed| !removed)
+        for team in self.family.teams.iter_mut().flatten() {
+            team.memory.add_pause(start.elapsed());
+            team.group.resume();
+        }
     }
 
     /// Tells of the start as soon as all process ids are known.
     fn announce(&mut self) {
-        if self.announced || !self.group.is_complete() {
+        if self.announced || !self.family.root().group.is_complete() {
             return;
         }
         self.announced = true;
@@ -230,7 +207,7 @@ impl Run<'_> {
             .enumerate()
             .map(|(id, &core)| ReplicaInfo {
                 id,
-                pid: self.group.pid(id).unwrap_or(0),
+                pid: self.family.root().group.pid(id).unwrap_or(0),
                 core,
             });
         let event = Event::Start {
@@ -243,12 +220,9 @@ impl Run<'_> {
     }
 
     fn tell_notes(&mut self) {
-        let teller = self.primary().unwrap_or(0);
-        for text in self.notebook.news(self.memory.report(teller)) {
-            if self.settings.strict {
-                let text = format!("{text}; --strict: the program is ended");
-                self.observer.error(&text);
-            } else {
+        for team in self.family.teams.iter().flatten() {
+            let teller = team.primary().unwrap_or(0);
+            for text in self.notebook.news(team.memory.report(teller)) {
                 self.observer.warning(&text);
             }
         }
@@ -256,42 +230,24 @@ impl Run<'_> {
 
     /// Warns of a thread that does not give way.
     fn watch_threads(&mut self) {
-        let Some(primary) = self.primary() else {
-            return;
-        };
-        let report = self.memory.report(primary);
-        let seen = Seen {
-            calls: report.calls.iter().map(|cell| cell.load(Relaxed)).sum(),
-            held_up: report.held_up.load(Relaxed) != 0,
-            cpu_time: self.group.cpu_time(primary).unwrap_or_default(),
-        };
-        if let Some(text) = self.spinning.look(seen) {
-            self.observer.warning(text);
+        for team in self.family.teams.iter_mut().flatten() {
+            if let Some(text) = team.look_for_spinning() {
+                self.observer.warning(text);
+            }
         }
     }
 
-    fn facts(&self, index: usize) -> Facts {
-        let report = self.memory.report(index);
-        let published = Published::read(&self.memory, index);
-        Facts {
-            process: self.group.process(index),
-            // A word that is no phase tells nothing: it counts as running until something ends it.
-            phase: phase(&self.memory, index).unwrap_or(Phase::Running),
-            ending: Ending::unpack(report.ending.load(Acquire)),
-            load_error: report.load_error.load(Relaxed),
-            halt: published.halt,
-            members: published.members,
-            removed: self.removed[index],
-        }
+    fn team(&mut self, group: usize) -> &mut Team {
+        self.family.teams[group]
+            .as_mut()
+            .expect("an existing group")
     }
 
     /// Carries out decisions until there is nothing more to do; `Some` ends the run.
-    fn decide(&mut self) -> Result<Option<Outcome>, RunError> {
-        if let Some(signal) = self.ended_by {
-            return Ok(Some(Outcome::Ended(Ending::Signal(signal))));
-        }
-        if self.group.lost_someone() {
+    fn decide_all(&mut self) -> Result<Option<Outcome>, RunError> {
+        if self.reaper.lost_someone() {
             self.diverge(
+                0,
                 DivergenceKind::Death,
                 None,
                 None,
@@ -299,85 +255,98 @@ impl Run<'_> {
             );
             return Ok(Some(self.fail_stop()));
         }
-        loop {
-            let facts = (0..self.removed.len())
-                .map(|index| self.facts(index))
+        for group in self.family.groups() {
+            if let Some(outcome) = self.decide(group)? {
+                return Ok(Some(outcome));
+            }
+        }
+        if !self.family.is_over() {
+            return Ok(None);
+        }
+        match self.family.root().state {
+            State::Zombie(ending) => Ok(Some(Outcome::Ended(ending))),
+            _ => Ok(None),
+        }
+    }
+
+    fn decide(&mut self, group: usize) -> Result<Option<Outcome>, RunError> {
+        let (timeout, wall_cap) = (self.settings.timeout, self.settings.wall_cap());
+        let mask = self.settings.mask;
+        while self.team(group).state == State::Living {
+            let team = self.team(group);
+            let facts = (0..team.removed.len())
+                .map(|index| team.facts(index))
                 .collect::<Vec<_>>();
-            let decision = judge(&facts, self.settings.mask, self.is_overdue());
+            let decision = judge(&facts, mask, team.is_overdue(timeout, wall_cap));
             if decision != Decision::Linger {
-                self.patience = None;
+                team.patience = None;
             }
             match decision {
                 Decision::Wait => return Ok(None),
                 Decision::Linger => {
-                    let patience = Patience::new(&self.group, self.removed.len());
-                    self.patience.get_or_insert(patience);
+                    let patience = Patience::new(&team.group, team.removed.len());
+                    team.patience.get_or_insert(patience);
                     return Ok(None);
                 }
-                Decision::Remove(index, fault) => self.remove(index, fault, facts[index].process),
+                Decision::Remove(index, fault) => {
+                    self.remove(group, index, fault, facts[index].process);
+                }
                 Decision::FailStop(index, fault) => {
-                    self.blame(index, fault, index.map(|index| facts[index].process));
+                    self.blame(group, index, fault, index.map(|index| facts[index].process));
                     return Ok(Some(self.fail_stop()));
                 }
-                Decision::Finish(ending) => return Ok(Some(Outcome::Ended(ending))),
-                failure => return Err(self.failure(failure)),
+                Decision::Finish(ending) => team.finish(ending),
+                Decision::StartFailed if group != 0 => {
+                    self.blame(group, Some(0), Fault::Death, Some(facts[0].process));
+                    return Ok(Some(self.fail_stop()));
+                }
+                failure => return Err(self.failure(group, failure)),
             }
         }
+        Ok(None)
     }
 
-    /// Whether a late replica has had its time: its own CPU time, or much more on the
-    /// wall; a stopped one uses no CPU and is not excused by that.
-    fn is_overdue(&self) -> bool {
-        let Some(patience) = &self.patience else {
-            return false;
-        };
-        let waited = patience.since.elapsed();
-        let used_up = patience
-            .cpu_times
-            .iter()
-            .enumerate()
-            .any(|(index, &before)| {
-                let used = self
-                    .group
-                    .cpu_time(index)
-                    .unwrap_or(before)
-                    .saturating_sub(before);
-                used >= self.settings.timeout
-                    || (self.memory.is_stopped(index) && waited >= self.settings.timeout)
-            });
-        used_up || waited >= self.settings.wall_cap()
-    }
-
-    fn failure(&self, decision: Decision) -> RunError {
+    fn failure(&self, group: usize, decision: Decision) -> RunError {
+        let team = self.family.teams[group]
+            .as_ref()
+            .expect("an existing group");
         match decision {
             Decision::LoadFailed(errno) => RunError::Load {
                 program: self.settings.program.exe.clone(),
                 error: std::io::Error::from_raw_os_error(errno.cast_signed()),
             },
-            Decision::AgentFailed(index) => RunError::Agent(epitaph(self.memory.report(index))),
+            Decision::AgentFailed(index) => RunError::Agent(epitaph(team.memory.report(index))),
             _ => RunError::Agent(format!(
                 "a replica ended before all had started ({})",
-                describe(self.group.process(0))
+                describe(team.group.process(0))
             )),
         }
     }
 
-    fn remove(&mut self, index: usize, fault: Fault, process: Process) {
-        self.blame(Some(index), fault, Some(process));
-        self.removed[index] = true;
-        self.group.expel(index, &self.memory);
-        let primary = self.primary().unwrap_or(0);
+    fn remove(&mut self, group: usize, index: usize, fault: Fault, process: Process) {
+        self.blame(group, Some(index), fault, Some(process));
+        let team = self.team(group);
+        team.removed[index] = true;
+        team.group.expel(index, &team.memory);
+        let primary = team.primary().unwrap_or(0);
+        let left = team.members().count();
         self.observer.event(&Event::Downgrade {
             removed: index,
             primary,
         });
-        let left = self.removed.iter().filter(|&&removed| !removed).count();
         self.observer
             .warning(&format!("replica {index} removed; going on with {left}"));
     }
 
     /// Tells who is at fault and what differed.
-    fn blame(&mut self, index: Option<usize>, fault: Fault, process: Option<Process>) {
+    fn blame(
+        &mut self,
+        group: usize,
+        index: Option<usize>,
+        fault: Fault,
+        process: Option<Process>,
+    ) {
+        let memory = &self.team(group).memory;
         let (kind, what) = match fault {
             Fault::Death => {
                 let end = process.map_or_else(String::new, describe);
@@ -387,15 +356,16 @@ impl Run<'_> {
                 )
             }
             Fault::Agent => {
-                let words = index.map(|index| epitaph(self.memory.report(index)));
+                let words = index.map(|index| epitaph(memory.report(index)));
                 (
                     DivergenceKind::Fault,
                     format!("failed: {}", words.unwrap_or_default()),
                 )
             }
             Fault::Verdict => {
-                let finding = Finding::gather(&self.memory, index);
+                let finding = Finding::gather(memory, index);
                 return self.diverge(
+                    group,
                     finding.kind,
                     finding.suspect,
                     finding.event,
@@ -407,24 +377,31 @@ impl Run<'_> {
                 "its program did not end with the others".to_owned(),
             ),
         };
-        self.diverge(kind, index, None, &what);
+        self.diverge(group, kind, index, None, &what);
     }
 
     fn diverge(
         &mut self,
+        group: usize,
         kind: DivergenceKind,
         replica: Option<usize>,
         event: Option<u64>,
         detail: &str,
     ) {
         self.divergences += 1;
-        let core = replica.map(|index| self.settings.cores[index]);
+        let team = self.team(group);
+        let core = replica.map(|index| team.cores[index]);
+        let process = match group {
+            0 => String::new(),
+            _ => format!("process {}: ", team.pid),
+        };
+        let detail = format!("{process}{detail}");
         self.observer.event(&Event::Divergence {
             kind,
             replica,
             core,
             event,
-            detail: detail.to_owned(),
+            detail: detail.clone(),
         });
         let who = match (replica, core) {
             (Some(replica), Some(core)) => format!("replica {replica} (core {core}): "),
@@ -436,36 +413,36 @@ impl Run<'_> {
 
     /// Stops everything at once, so that nothing more goes out.
     fn fail_stop(&mut self) -> Outcome {
-        self.group.end();
+        self.end_all();
         self.observer
             .error("fail-stop: no safe way on; all replicas stopped, nothing unvoted was let out");
         Outcome::FailStop
     }
 
+    /// Counters of the first process's replicas.
     fn stats(&self) -> Stats {
+        let memory = &self.family.root().memory;
         let replicas = 0..self.settings.replicas();
         Stats::gather(replicas.map(|index| {
             (
-                self.memory.report(index),
-                Published::read(&self.memory, index).rendezvous,
+                memory.report(index),
+                Published::read(memory, index).rendezvous,
             )
         }))
     }
 
     fn counts(&self, stats: &Stats) -> Counts {
-        let first = self
-            .removed
-            .iter()
-            .position(|removed| !removed)
-            .unwrap_or(0);
-        let downgrades = self.removed.iter().filter(|&&removed| removed).count();
+        let root = self.family.root();
+        let first = root.primary().unwrap_or(0);
+        let replicas = root.members().count();
+        let downgrades = root.removed.len() - replicas;
         Counts {
             calls: stats.calls(first),
             rendezvous: stats.rendezvous(first),
             bytes_voted: stats.bytes_voted(first),
             divergences: self.divergences,
             downgrades: u64::try_from(downgrades).unwrap_or(u64::MAX),
-            replicas: self.removed.len() - downgrades,
+            replicas,
         }
     }
 }

@@ -55,6 +55,8 @@ pub(super) enum Manner {
     /// A lock; only trying again helps.
     Flock,
     FileLock,
+    /// A child; as a lock.
+    Child,
     /// Nothing that is known; it is made as it is.
     Plain,
 }
@@ -76,6 +78,7 @@ pub(super) fn manner(call: &Call) -> Manner {
         nr::__NR_epoll_wait | nr::__NR_epoll_pwait | nr::__NR_epoll_pwait2 => Manner::Epoll,
         nr::__NR_flock => Manner::Flock,
         nr::__NR_fcntl if matches!(low32(call.arg(1)), F_SETLKW | F_OFD_SETLKW) => Manner::FileLock,
+        nr::__NR_wait4 | nr::__NR_waitid => Manner::Child,
         _ => Manner::Plain,
     }
 }
@@ -91,7 +94,7 @@ pub(super) fn attempt(kernel: &Kernel, call: &Call, args: &[u64; 6]) -> Option<i
         asked: kernel.threads.current().wait.parked,
     };
     match manner(call) {
-        Manner::Plain => None,
+        Manner::Plain | Manner::Child => None,
         Manner::Read => try_now.read(),
         Manner::Write => try_now.write(),
         Manner::Receive(flags) => Some(try_now.receive(flags)?),
@@ -349,7 +352,8 @@ pub(super) fn settle(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
         kernel.threads.current_mut().wait.progress += sent;
     }
     let wait = kernel.threads.current().wait;
-    if matches!(manner(call), Manner::Flock | Manner::FileLock) {
+    let manner = manner(call);
+    if matches!(manner, Manner::Flock | Manner::FileLock | Manner::Child) {
         let deadline = timeouts::after(kernel, RETRY_NS);
         kernel.threads.park(Cause::Retry, deadline);
     } else {

@@ -7,8 +7,8 @@ use rcoe_linux_abi::Ending;
 use rcoe_linux_syscalls::{Class, Special};
 
 use super::memory::{self, local};
+use super::processes::{self, exe_path};
 use super::{Call, blocking, clone, futex, io, paths, refuse, schedule, signals};
-use crate::boot::exe_path;
 use crate::convert;
 use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
@@ -58,8 +58,9 @@ fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::Getpid => pid,
         Special::Gettid => i64::from(kernel.threads.current().tid),
         Special::SetTidAddress => clone::set_tid_address(kernel, call),
-        Special::Getppid => i64::from(kernel.control.ppid.load(Ordering::Relaxed)),
-        Special::Getpgrp | Special::Getpgid | Special::Getsid => group(kernel, call),
+        Special::Getppid => processes::parent(kernel),
+        Special::Getpgrp | Special::Getpgid | Special::Getsid => processes::get_group(kernel, call),
+        Special::Setpgid | Special::Setsid => processes::set_group(kernel, call),
         Special::SetRobustList => clone::set_robust_list(kernel, call),
         Special::GetRobustList => clone::get_robust_list(kernel, call),
         Special::SchedYield => schedule::give_way(kernel),
@@ -84,21 +85,7 @@ fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// The program's process id.
 pub(super) fn own_pid(kernel: &Kernel) -> u32 {
-    kernel.control.pid.load(Ordering::Relaxed)
-}
-
-/// Process group or session: the supervisor's are those the program would have.
-fn group(kernel: &mut Kernel, call: &Call) -> i64 {
-    let mut own = *call;
-    own.raw[0] = match call.what.special {
-        Special::Getpgrp => u64::from(own_pid(kernel)),
-        _ if call.arg(0) == 0 => u64::from(own_pid(kernel)),
-        _ => call.raw[0],
-    };
-    if call.what.special == Special::Getpgrp {
-        own.nr = u64::from(linux_raw_sys::general::__NR_getpgid);
-    }
-    io::input(kernel, &own)
+    kernel.processes.pid
 }
 
 /// The program runs on a machine with one CPU.
@@ -203,7 +190,8 @@ pub(super) fn special_input(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         3 => (0, 1),
         _ => (1, 2),
     };
-    if call.what.special != Special::Readlink || !paths::is_own_exe(kernel.control, call.arg(path))
+    if call.what.special != Special::Readlink
+        || !paths::is_own_exe(kernel.processes.pid, call.arg(path))
     {
         return None;
     }

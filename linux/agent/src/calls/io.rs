@@ -7,7 +7,7 @@ use linux_raw_sys::general::{SIGPIPE, SIGXFSZ};
 
 use super::takeover::{Course, Effect};
 use super::transfer::{self, Lost, Outcome};
-use super::{Call, arguments, blocking, paths, publish, signals};
+use super::{Call, arguments, blocking, paths, processes, publish, signals};
 use crate::entry::interruptible_call;
 use crate::guest::Fault;
 use crate::kernel::{Kernel, kind};
@@ -62,6 +62,11 @@ fn silent(call: &Call) -> bool {
         "write" | "writev" | "sendfile" | "splice" | "pwritev2" => false,
         _ => true,
     }
+}
+
+/// All replicas get what the primary gets for this call; see [`processes::execute`].
+pub(crate) fn exchange(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i64 {
+    through_primary(kernel, call, repeatable)
 }
 
 fn through_primary(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i64 {
@@ -143,8 +148,11 @@ fn make(kernel: &mut Kernel, call: &Call, effect: &mut Effect, repeatable: bool)
 
 /// Makes the call on the host.
 fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
+    if let Some(result) = processes::execute(kernel, call) {
+        return result;
+    }
     let mut args = host_arguments(call);
-    paths::substitute(kernel.control, call, &mut args);
+    paths::substitute(kernel.processes.pid, call, &mut args);
     if !call.what.blocking {
         // SAFETY: the program's own call. Its buffers are its own memory, and the table lets no
         // call through that changes mappings, signal handling or the agent's own state.

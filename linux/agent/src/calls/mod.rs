@@ -13,6 +13,7 @@ mod io;
 pub(crate) mod memory;
 mod paths;
 mod polled;
+pub(crate) mod processes;
 pub(crate) mod publish;
 mod schedule;
 pub(crate) mod segments;
@@ -80,10 +81,11 @@ extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> bool {
         return schedule::leave(kernel, frame, &call, result);
     }
     frame.cpu.regs.rax = result.cast_unsigned();
-    signals::deliver(kernel, frame, &call)
+    let replaced = kernel.processes.take_replaced();
+    signals::deliver(kernel, frame, &call) || replaced
 }
 
-fn perform(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> i64 {
+fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
     let output = call.what.class == Class::Output;
     if (output || kernel.compare >= Compare::Args)
         && let Err(Fault) = arguments::fold(kernel, call)
@@ -107,7 +109,7 @@ fn perform(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> i64 {
         },
         Class::Process => match clone::thread(kernel, frame, call) {
             Some(result) => result,
-            None => refuse(kernel, call),
+            None => processes::perform(kernel, call, frame),
         },
         Class::Unsupported => refuse(kernel, call),
     };

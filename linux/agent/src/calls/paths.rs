@@ -4,13 +4,10 @@
 //! one the program knows. `/proc/self/exe` therefore means the program's file, and
 //! `/proc/<own id>/...` means `/proc/self/...`.
 
-use core::sync::atomic::Ordering;
-
-use rcoe_linux_abi::Control;
 use rcoe_linux_syscalls::Arg;
 
 use super::Call;
-use crate::boot::exe_path;
+use super::processes::exe_path;
 use crate::convert;
 use crate::guest;
 
@@ -26,10 +23,10 @@ unsafe impl Sync for Scratch {}
 static SCRATCH: Scratch = Scratch(core::cell::UnsafeCell::new([0; LOOK]));
 
 /// Replaces the first path argument that names the program's own process.
-pub(crate) fn substitute(control: &Control, call: &Call, args: &mut [u64; 6]) {
+pub(crate) fn substitute(own: u32, call: &Call, args: &mut [u64; 6]) {
     for (kind, arg) in call.what.args.iter().zip(args) {
         if *kind == Arg::Path
-            && let Some(path) = replacement(control, *arg)
+            && let Some(path) = replacement(own, *arg)
         {
             *arg = path;
             return;
@@ -38,15 +35,15 @@ pub(crate) fn substitute(control: &Control, call: &Call, args: &mut [u64; 6]) {
 }
 
 /// Is this path the program's own executable?
-pub(crate) fn is_own_exe(control: &Control, path: u64) -> bool {
+pub(crate) fn is_own_exe(own: u32, path: u64) -> bool {
     let mut buffer = [0; LOOK];
-    own_part(control, path, &mut buffer) == Some(b"exe")
+    own_part(own, path, &mut buffer) == Some(b"exe")
 }
 
-fn replacement(control: &Control, path: u64) -> Option<u64> {
+fn replacement(own: u32, path: u64) -> Option<u64> {
     const SELF: &[u8] = b"/proc/self/";
     let mut buffer = [0; LOOK];
-    let part = own_part(control, path, &mut buffer)?;
+    let part = own_part(own, path, &mut buffer)?;
     if part == b"exe" {
         return Some(exe_path().as_ptr() as u64);
     }
@@ -60,7 +57,7 @@ fn replacement(control: &Control, path: u64) -> Option<u64> {
 }
 
 /// What follows `/proc/self/` or `/proc/<own id>/` in the path.
-fn own_part<'b>(control: &Control, path: u64, buffer: &'b mut [u8; LOOK]) -> Option<&'b [u8]> {
+fn own_part(own: u32, path: u64, buffer: &mut [u8; LOOK]) -> Option<&[u8]> {
     if path == 0 || guest::read::<[u8; 6]>(path).ok()? != *b"/proc/" {
         return None;
     }
@@ -70,12 +67,8 @@ fn own_part<'b>(control: &Control, path: u64, buffer: &'b mut [u8; LOOK]) -> Opt
     let rest = bytes.get(6..)?;
     let slash = rest.iter().position(|byte| *byte == b'/')?;
     let (who, part) = (&rest[..slash], &rest[slash + 1..]);
-    let own = who == b"self" || who == b"thread-self" || number(who) == Some(own_id(control));
+    let own = who == b"self" || who == b"thread-self" || number(who) == Some(own);
     own.then_some(part)
-}
-
-fn own_id(control: &Control) -> u32 {
-    control.pid.load(Ordering::Relaxed)
 }
 
 fn number(digits: &[u8]) -> Option<u32> {

@@ -122,6 +122,31 @@ impl Signals {
         }
     }
 
+    /// As `fork` leaves them to a child: nothing is pending.
+    pub(crate) fn forget_pending(&mut self) {
+        self.shared = 0;
+        self.own.pending = 0;
+        self.own.saved = None;
+        self.inbox = 0;
+        self.taken = 0;
+        ARRIVED.store(0, Ordering::Relaxed);
+        RCOE_INTERRUPT.store(0, Ordering::Relaxed);
+    }
+
+    /// As `execve` leaves them: what was handled is default again, what was ignored stays so.
+    pub(crate) fn reset_handlers(&mut self) {
+        for action in &mut self.actions {
+            let ignored = action[HANDLER] == SIG_IGN;
+            *action = [if ignored { SIG_IGN } else { SIG_DFL }, 0, 0, 0];
+        }
+    }
+
+    /// There is no alternate stack any more.
+    pub(crate) fn drop_stack(&mut self) {
+        self.own.stack = [0, SS_DISABLE, 0];
+        self.own.saved = None;
+    }
+
     /// Makes a signal pending for the running thread.
     pub(crate) fn raise(&mut self, signal: u32) {
         self.own.pending |= self.accept(signal, 0);
@@ -356,6 +381,8 @@ fn restart_if_due(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, signa
     let restartable = call.what.blocking
         && match call.what.class {
             Class::Input | Class::Output => !call.what.repeatable,
+            // A wait for a child.
+            Class::Process => true,
             // A wait without a timeout.
             _ => call.what.special == Special::Futex && call.arg(3) == 0,
         };
@@ -617,14 +644,15 @@ pub(super) fn send(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         Special::Kill if call.arg(0) == own => (None, call.arg(1)),
         Special::Tkill => (Some(call.arg(0)), call.arg(1)),
         Special::Tgkill if call.arg(0) == own => (Some(call.arg(1)), call.arg(2)),
-        Special::Kill | Special::Tgkill => return None,
+        Special::Kill => return elsewhere(kernel, call.arg(1)),
+        Special::Tgkill => return elsewhere(kernel, call.arg(2)),
         // The value that comes with these is not kept.
         _ => return Some(refuse(kernel, call)),
     };
     let slot = match thread {
         None => None,
         Some(tid) => match kernel.threads.find(low32(tid)) {
-            None if call.what.special == Special::Tkill => return None,
+            None if call.what.special == Special::Tkill => return elsewhere(kernel, number),
             None => return Some(sys::error(ESRCH)),
             found => found,
         },
@@ -646,4 +674,13 @@ pub(super) fn send(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         }
         _ => Some(sys::error(EINVAL)),
     }
+}
+
+/// A signal for another process, which the primary sends; or what the call returns instead.
+fn elsewhere(kernel: &mut Kernel, number: u64) -> Option<i64> {
+    if number > u64::from(LAST) {
+        return Some(sys::error(EINVAL));
+    }
+    kernel.processes.number_request();
+    None
 }

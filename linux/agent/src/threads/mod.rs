@@ -153,8 +153,32 @@ impl Threads {
     /// With the table of this replica and the seed of the run.
     pub(crate) fn of_replica(control: &Control) -> Self {
         use core::sync::atomic::Ordering::Relaxed;
-        let tid = control.pid.load(Relaxed);
+        let tid = control.supervisor.load(Relaxed);
         Self::new(context::table(), tid, control.seed.load(Relaxed))
+    }
+
+    /// The running thread is the only one from now on, and the leader of a process with this id:
+    /// as `fork` leaves it in the child, and `execve` in the program.
+    pub(crate) fn become_only(&mut self, tid: u32, clear_tid: u64) {
+        if self.current != LEADER {
+            crate::sys::set_name(&self.current().name);
+        }
+        for slot in &mut self.slots[..self.used] {
+            *slot = Thread::VACANT;
+        }
+        self.slots[LEADER] = Thread {
+            state: State::Running,
+            tid,
+            clear_tid,
+            ..Thread::VACANT
+        };
+        self.used = 1;
+        self.live = 1;
+        self.current = LEADER;
+        self.loaded = LEADER;
+        self.queue = Queue::new();
+        self.timed = 0;
+        self.leader_status = None;
     }
 
     /// Is there more than one thread?

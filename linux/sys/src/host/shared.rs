@@ -112,6 +112,24 @@ impl SharedObject {
         unsafe { self.base.add(offset).cast::<T>().as_ref() }
     }
 
+    /// Gives the pages of a range back; it reads as zero afterwards.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the kernel says.
+    pub fn clear(&self, offset: usize, len: usize) -> io::Result<()> {
+        let wrong = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let offset = libc::off_t::try_from(offset).map_err(wrong)?;
+        let len = libc::off_t::try_from(len).map_err(wrong)?;
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: the content may change at any time (SharedLayout); the size stays.
+        if unsafe { libc::fallocate(self.fd.as_raw_fd(), mode, offset, len) } == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
     /// Whether this process may store into the object.
     #[must_use]
     pub const fn access(&self) -> Access {

@@ -12,6 +12,8 @@ pub struct SignalInfo {
     pub number: u32,
     /// The sender's process id, or 0 if the kernel sent it.
     pub sender: u32,
+    /// The value queued with it, or 0.
+    pub value: u64,
 }
 
 /// A non-blocking descriptor from which blocked signals are read.
@@ -64,6 +66,7 @@ impl SignalFd {
         Ok(Some(SignalInfo {
             number: info.ssi_signo,
             sender: info.ssi_pid,
+            value: info.ssi_ptr,
         }))
     }
 }

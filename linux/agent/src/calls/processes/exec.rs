@@ -1,0 +1,488 @@
+//! `execve` and `execveat`: another program in the same process, by a userland exec.
+//!
+//! Everything that can fail is done first: the primary opens the files (program, `#!` interpreters,
+//! dynamic loader), all replicas read them through the shared descriptors and gather the strings.
+//! Then all vote, and from there on there is no way back: the old program's memory goes, the new
+//! one is mapped where the kernel would put it, and the primary closes what is close-on-exec, the
+//! files just opened among it.
+//!
+//! Not covered: programs that one may execute but not read, set-user-id programs (EPERM and a
+//! note), ETXTBSY, 32-bit programs (ENOEXEC and a note).
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::errno::{EACCES, EINVAL, ELOOP, ENAMETOOLONG, ENOENT, ENOEXEC, EPERM};
+use linux_raw_sys::general::{self as nr, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
+use rcoe_linux_abi::{AGENT_BASE, AGENT_END, Note};
+use rcoe_linux_syscalls::Special;
+
+use super::super::memory::{self, Brk};
+use super::super::{Call, io, paths, signals, transfer};
+use super::strings::Strings;
+use crate::convert;
+use crate::entry::{self, Cpu, TrapFrame};
+use crate::guest::{self, Fault};
+use crate::instructions::Traps;
+use crate::kernel::{Kernel, kind};
+use crate::loader::{self, Head, Image};
+use crate::rewrite::Rewriter;
+use crate::sys::{self, Errno};
+
+/// Longest path with its NUL.
+const PATH_MAX: usize = 4096;
+/// End of the address space for programs.
+const TASK_END: u64 = 0x7fff_ffff_f000;
+/// Largest stack that is mapped for a program without a limit.
+const MOST_STACK: u64 = 64 << 20;
+/// Scripts that may name scripts as their interpreters.
+const SCRIPT_DEPTH: usize = 5;
+/// Most auxiliary entries that are kept.
+const AUX: usize = 32;
+
+/// What the kernel told the first program, as far as it is true of every later one.
+pub(crate) struct SavedAux {
+    list: [(u64, u64); AUX],
+    len: usize,
+    exe: [u8; PATH_MAX],
+    exe_len: usize,
+}
+
+struct Cell(UnsafeCell<SavedAux>);
+
+// SAFETY: a replica is one kernel thread.
+unsafe impl Sync for Cell {}
+
+static SAVED: Cell = Cell(UnsafeCell::new(SavedAux {
+    list: [(0, 0); AUX],
+    len: 0,
+    exe: [0; PATH_MAX],
+    exe_len: 0,
+}));
+
+fn saved() -> &'static mut SavedAux {
+    // SAFETY: a replica is one kernel thread, and no caller keeps the reference over another call.
+    unsafe { &mut *SAVED.0.get() }
+}
+
+/// Bytes of the program's path with its terminating NUL, for `/proc/self/exe`.
+pub(crate) fn exe_path() -> &'static [u8] {
+    let saved = saved();
+    &saved.exe[..saved.exe_len]
+}
+
+fn set_exe(path: &[u8]) {
+    let saved = saved();
+    saved.exe[..path.len()].copy_from_slice(path);
+    saved.exe_len = path.len();
+}
+
+/// Keeps what the first program found, for its successors.
+pub(crate) fn save_start(exe: &[u8], aux: impl Iterator<Item = (u64, u64)>) {
+    set_exe(exe);
+    let saved = saved();
+    for entry in aux {
+        if let Some(slot) = saved.list.get_mut(saved.len) {
+            *slot = entry;
+            saved.len += 1;
+        }
+    }
+}
+
+/// What is to be opened next, and what was opened.
+#[derive(Clone, Copy)]
+pub(super) struct Plan {
+    path: [u8; PATH_MAX],
+    len: usize,
+    /// The path is relative to this.
+    dir: i64,
+    /// Nothing is to be opened any more, but all closed that is close-on-exec.
+    sweep: bool,
+    /// These are to be closed again.
+    drop: [i32; 2],
+}
+
+impl Plan {
+    pub(super) const NONE: Self = Self {
+        path: [0; PATH_MAX],
+        len: 0,
+        dir: 0,
+        sweep: false,
+        drop: [-1; 2],
+    };
+
+    /// The path with its NUL.
+    fn path(&self) -> &[u8] {
+        &self.path[..self.len]
+    }
+
+    fn set_path(&mut self, path: &[u8]) {
+        self.path[..path.len()].copy_from_slice(path);
+        self.path[path.len()] = 0;
+        self.len = path.len() + 1;
+    }
+}
+
+/// All replicas: replaces the program; returns only its errors.
+pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &mut TrapFrame) -> i64 {
+    let prepared = prepare(kernel, call);
+    let result = match prepared {
+        Ok((files, strings)) => {
+            commit(kernel, call, &files, &strings, frame);
+            0
+        }
+        Err(result) => result,
+    };
+    Strings::drop_block();
+    result
+}
+
+/// The files of the new program.
+struct Files {
+    /// The path that the old program gave.
+    given: Plan,
+    program: i32,
+    interpreter: Option<i32>,
+}
+
+/// Everything that can fail.
+fn prepare(kernel: &mut Kernel, call: &Call) -> Result<(Files, Strings), i64> {
+    let (argv, envp) = match call.what.special {
+        Special::Execveat => (call.arg(2), call.arg(3)),
+        _ => (call.arg(1), call.arg(2)),
+    };
+    first_path(kernel, call)?;
+    let given = kernel.processes.plan;
+    let mut prefix = Prefix::new();
+    let program = open_program(kernel, call, &mut prefix)?;
+    let mut strings = Strings::new();
+    let gathered = gather(&mut strings, &prefix, argv, envp, given.path());
+    if let Err(result) = gathered {
+        return Err(give_up(kernel, call, [program.0, -1], result));
+    }
+    let digest = strings.digest();
+    kernel.event(kind::of(call.nr, kind::CONTENT), digest);
+    let interpreter = match program.1.interpreter() {
+        None => None,
+        Some(path) => {
+            kernel.processes.plan.set_path(path);
+            kernel.processes.plan.dir = i64::from(nr::AT_FDCWD);
+            let fd = open(kernel, call)
+                .map_err(|result| give_up(kernel, call, [program.0, -1], result))?;
+            if let Err(Errno(errno)) = loader::inspect(fd) {
+                let files = [program.0, fd];
+                return Err(give_up(kernel, call, files, -i64::from(errno)));
+            }
+            Some(fd)
+        }
+    };
+    let program = program.0;
+    Ok((
+        Files {
+            given,
+            program,
+            interpreter,
+        },
+        strings,
+    ))
+}
+
+fn gather(
+    strings: &mut Strings,
+    prefix: &Prefix,
+    argv: u64,
+    envp: u64,
+    path: &[u8],
+) -> Result<(), i64> {
+    let mut skip = 0;
+    for text in prefix.strings() {
+        strings.push_argument(text)?;
+        skip = 1;
+    }
+    strings.push_arguments(argv, skip)?;
+    strings.push_environment(envp)?;
+    strings.push(path)
+}
+
+/// Takes the path from the call.
+fn first_path(kernel: &mut Kernel, call: &Call) -> Result<(), i64> {
+    const EMPTY_PATH: u64 = nr::AT_EMPTY_PATH as u64;
+    let at = call.what.special == Special::Execveat;
+    let (dir, pointer) = match at {
+        true => (call.arg(0).cast_signed(), call.arg(1)),
+        false => (i64::from(nr::AT_FDCWD), call.arg(0)),
+    };
+    let plan = &mut kernel.processes.plan;
+    *plan = Plan::NONE;
+    plan.dir = dir;
+    let len = guest::string_len(pointer, PATH_MAX as u64).map_err(|Fault| Fault::RESULT)?;
+    let len = convert::size(len);
+    if len >= PATH_MAX {
+        return Err(sys::error(ENAMETOOLONG));
+    }
+    guest::copy_in(&mut plan.path[..len], pointer).map_err(|Fault| Fault::RESULT)?;
+    plan.path[len] = 0;
+    plan.len = len + 1;
+    if at && call.arg(4) & !EMPTY_PATH != 0 {
+        return Err(sys::error(EINVAL));
+    }
+    if len == 0 {
+        if !at || call.arg(4) & EMPTY_PATH == 0 {
+            return Err(sys::error(ENOENT));
+        }
+        plan.len = descriptor_path(&mut plan.path, dir);
+    }
+    if paths::is_own_exe(kernel.processes.pid, pointer) {
+        let exe = exe_path();
+        plan.set_path(&exe[..exe.len() - 1]);
+    }
+    Ok(())
+}
+
+/// `/dev/fd/N`; returns its length with the NUL.
+fn descriptor_path(path: &mut [u8; PATH_MAX], fd: i64) -> usize {
+    use core::fmt::Write as _;
+    struct Out<'a>(&'a mut [u8; PATH_MAX], usize);
+    impl core::fmt::Write for Out<'_> {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            self.0[self.1..self.1 + text.len()].copy_from_slice(text.as_bytes());
+            self.1 += text.len();
+            Ok(())
+        }
+    }
+    let mut out = Out(path, 0);
+    write!(out, "/dev/fd/{fd}\0").expect("short");
+    out.1
+}
+
+/// Opens the program, following `#!` lines; returns its descriptor and what its head says.
+fn open_program(kernel: &mut Kernel, call: &Call, prefix: &mut Prefix) -> Result<(i32, Head), i64> {
+    for _ in 0..=SCRIPT_DEPTH {
+        let fd = open(kernel, call)?;
+        let mut line = [0; loader::LINE_BYTES];
+        let read = sys::pread(fd, &mut line, 0).unwrap_or(0);
+        let line = &line[..read];
+        kernel.event(
+            kind::of(call.nr, kind::CONTENT),
+            xxhash_rust::xxh3::xxh3_64(line),
+        );
+        if !line.starts_with(b"#!") {
+            return match loader::inspect(fd) {
+                Ok(head) => Ok((fd, head)),
+                Err(Errno(errno)) => {
+                    if line.starts_with(b"\x7fELF") {
+                        kernel.note(Note::NotLoadable, u64::from(errno.unsigned_abs()));
+                    }
+                    Err(give_up(kernel, call, [fd, -1], -i64::from(errno)))
+                }
+            };
+        }
+        let script = loader::parse_script_line(line);
+        let known = script.filter(|_| prefix.has_room());
+        give_up(kernel, call, [fd, -1], 0);
+        let Some((interpreter, argument)) = known else {
+            return Err(sys::error(ENOEXEC));
+        };
+        prefix.put_first(kernel.processes.plan.path());
+        if let Some(argument) = argument {
+            prefix.put_first_text(argument);
+        }
+        prefix.put_first_text(interpreter);
+        let plan = &mut kernel.processes.plan;
+        plan.dir = i64::from(nr::AT_FDCWD);
+        plan.set_path(interpreter);
+    }
+    Err(sys::error(ELOOP))
+}
+
+/// All replicas: the descriptor of the plan's path.
+fn open(kernel: &mut Kernel, call: &Call) -> Result<i32, i64> {
+    let result = io::exchange(kernel, call, true);
+    i32::try_from(result)
+        .ok()
+        .filter(|fd| *fd >= 0)
+        .ok_or(result)
+}
+
+/// All replicas: closes what was opened once all have read it, and passes on `result`.
+fn give_up(kernel: &mut Kernel, call: &Call, files: [i32; 2], result: i64) -> i64 {
+    kernel.rendezvous();
+    kernel.processes.plan.drop = files;
+    io::exchange(kernel, call, true);
+    kernel.processes.plan.drop = [-1; 2];
+    result
+}
+
+/// Primary: carries out the plan.
+pub(super) fn open_next(kernel: &Kernel, _call: &Call) -> i64 {
+    let plan = &kernel.processes.plan;
+    if plan.drop[0] >= 0 {
+        for fd in plan.drop.into_iter().filter(|fd| *fd >= 0) {
+            sys::close(fd);
+        }
+        return 0;
+    }
+    if plan.sweep {
+        sys::close_on_exec();
+        return 0;
+    }
+    match sys::open_executable(plan.dir, plan.path()) {
+        Ok(fd) => match refused(fd) {
+            None => i64::from(fd),
+            Some(errno) => {
+                sys::close(fd);
+                if errno == EPERM {
+                    kernel.note(Note::Privileged, 0);
+                }
+                sys::error(errno)
+            }
+        },
+        Err(Errno(errno)) => -i64::from(errno),
+    }
+}
+
+/// Why a file is not executed.
+fn refused(fd: i32) -> Option<u32> {
+    const TYPE: u32 = 0o170_000;
+    const REGULAR: u32 = 0o100_000;
+    let mode = sys::mode(fd)?;
+    if mode & TYPE != REGULAR || !sys::may_execute(fd) {
+        Some(EACCES)
+    } else if mode & 0o4000 != 0 || mode & 0o2010 == 0o2010 {
+        Some(EPERM)
+    } else {
+        None
+    }
+}
+
+/// No way back.
+fn commit(
+    kernel: &mut Kernel,
+    call: &Call,
+    files: &Files,
+    strings: &Strings,
+    frame: &mut TrapFrame,
+) {
+    kernel.rendezvous();
+    let random = [(); 2].map(|()| transfer::agree(kernel, sys::random));
+    kernel.report.replaced.store(1, Ordering::Release);
+    sys::futex_wake(kernel.report.replaced.as_ptr());
+    kernel.processes.lent = 0;
+    let mut name = [0; PATH_MAX];
+    let len = sys::descriptor_target(files.program, &mut name);
+    set_exe(&name[..=len]);
+    tear_down();
+    let Ok(image) = loader::load_open(files.program, files.interpreter) else {
+        kernel.end_by(nr::SIGKILL);
+    };
+    map_stack();
+    let saved = saved();
+    let stack = strings.build(TASK_END, &image, &saved.list[..saved.len], random);
+    kernel.processes.plan.sweep = true;
+    kernel.rendezvous();
+    io::exchange(kernel, call, true);
+    kernel.processes.plan.sweep = false;
+    renew(kernel, &image);
+    name_process(files.given.path(), stack.arguments, stack.environment);
+    for value in [image.entry, image.phdr, image.interpreter_base, stack.rsp] {
+        kernel.event(kind::of(call.nr, kind::LAYOUT), value);
+    }
+    *frame = TrapFrame {
+        xmm: [[0; 2]; 16],
+        cpu: Cpu::at(image.entry, stack.rsp),
+    };
+    entry::reset_extended(frame);
+    sys::set_thread_pointer(0);
+    kernel.processes.replaced = true;
+}
+
+/// Unmaps the old program; only the agent's window stays.
+fn tear_down() {
+    let (low, high) = (AGENT_BASE as u64, AGENT_END as u64);
+    // SAFETY: the old program never runs again, and nothing of the agent lies outside its window.
+    let done = unsafe { sys::munmap(0, low).and_then(|()| sys::munmap(high, TASK_END - high)) };
+    done.expect("the program's memory can be unmapped");
+}
+
+/// The new program's stack, of the size that the limit allows.
+fn map_stack() {
+    let len = loader::page_up(sys::stack_limit().clamp(1 << 20, MOST_STACK));
+    let prot = nr::PROT_READ | nr::PROT_WRITE;
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | nr::MAP_NORESERVE;
+    // SAFETY: all of the old program is unmapped, and the new one lies lower.
+    unsafe { sys::mmap(TASK_END - len, len, prot, flags, -1, 0) }.expect("room for a stack");
+}
+
+/// What a new program finds changed.
+fn renew(kernel: &mut Kernel, image: &Image) {
+    kernel.brk = Brk::new(image.brk_start);
+    kernel.traps = Traps::new();
+    kernel.rewriter = Rewriter::new();
+    kernel.signals.reset_handlers();
+    kernel.signals.drop_stack();
+    kernel.threads.become_only(kernel.processes.pid, 0);
+    signals::publish(kernel);
+    for range in image.code() {
+        memory::adopt_code(kernel, range.start, range.end - range.start);
+    }
+}
+
+/// Makes the kernel's labels read as the program's.
+fn name_process(path: &[u8], arguments: u64, environment: u64) {
+    let name = path[..path.len() - 1]
+        .iter()
+        .rposition(|byte| *byte == b'/');
+    sys::set_name(&path[name.map_or(0, |at| at + 1)..]);
+    sys::set_argument_range(arguments, environment);
+}
+
+/// Arguments that `#!` lines put before the program's own, in order.
+struct Prefix {
+    bytes: [u8; 2 * PATH_MAX],
+    len: usize,
+}
+
+impl Prefix {
+    const fn new() -> Self {
+        Self {
+            bytes: [0; 2 * PATH_MAX],
+            len: 0,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.len + PATH_MAX + 2 * loader::LINE_BYTES <= self.bytes.len()
+    }
+
+    /// Puts a string, with its NUL, before the others. What was first is the script's name that
+    /// the caller gave, which its path replaces.
+    fn put_first(&mut self, text: &[u8]) {
+        if self.len != 0 {
+            self.drop_first();
+        }
+        self.insert(text);
+    }
+
+    /// Puts a string before the others, with a NUL behind it.
+    fn put_first_text(&mut self, text: &[u8]) {
+        self.insert(&[0]);
+        self.insert(text);
+    }
+
+    fn insert(&mut self, text: &[u8]) {
+        self.bytes.copy_within(..self.len, text.len());
+        self.bytes[..text.len()].copy_from_slice(text);
+        self.len += text.len();
+    }
+
+    fn drop_first(&mut self) {
+        let end = self.bytes.iter().position(|byte| *byte == 0).unwrap_or(0) + 1;
+        self.bytes.copy_within(end..self.len, 0);
+        self.len -= end;
+    }
+
+    /// The strings, each with its NUL.
+    fn strings(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes[..self.len].split_inclusive(|byte| *byte == 0)
+    }
+}

@@ -1,0 +1,79 @@
+//! Process groups, sessions, parents, and signals to other processes of the program.
+//!
+//! All of it is the supervisor's to know; see [`rcoe_linux_abi::Ask`].
+//!
+//! Not covered: the terminal's foreground group, which stays what it was; `kill` of a whole process
+//! group reaches the program's own processes only.
+
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::errno::EINVAL;
+use rcoe_linux_abi::{Ask, NOT_OURS};
+use rcoe_linux_syscalls::Special;
+
+use super::super::{Call, io, transfer};
+use super::ask;
+use crate::convert;
+use crate::kernel::Kernel;
+use crate::sys;
+
+/// `getppid`: changes when the parent ends, so all take the primary's word.
+pub(crate) fn parent(kernel: &mut Kernel) -> i64 {
+    let control = kernel.control;
+    transfer::agree(kernel, || u64::from(control.ppid.load(Ordering::Relaxed))).cast_signed()
+}
+
+/// `getpgrp`, `getpgid` and `getsid`.
+pub(crate) fn get_group(kernel: &mut Kernel, call: &Call) -> i64 {
+    if call.arg(0) != 0 {
+        kernel.processes.number_request();
+    }
+    io::exchange(kernel, call, true)
+}
+
+/// `setpgid` and `setsid`.
+pub(crate) fn set_group(kernel: &mut Kernel, call: &Call) -> i64 {
+    kernel.processes.number_request();
+    kernel.rendezvous();
+    io::exchange(kernel, call, true)
+}
+
+/// Primary: what the supervisor says.
+pub(super) fn execute(kernel: &Kernel, call: &Call) -> i64 {
+    let pid = convert::low32(call.arg(0));
+    let own = pid == 0;
+    let control = kernel.control;
+    match call.what.special {
+        Special::Setpgid if call.arg(0).cast_signed() < 0 || call.arg(1).cast_signed() < 0 => {
+            sys::error(EINVAL)
+        }
+        Special::Setpgid => ask(
+            kernel,
+            Ask::SetGroup {
+                pid,
+                group: convert::low32(call.arg(1)),
+            },
+        ),
+        Special::Setsid => ask(kernel, Ask::NewSession),
+        Special::Getsid if own => i64::from(control.sid.load(Ordering::Relaxed)),
+        Special::Getsid => ask(kernel, Ask::GetSession { pid }),
+        Special::Getpgid if !own => ask(kernel, Ask::GetGroup { pid }),
+        _ => i64::from(control.pgid.load(Ordering::Relaxed)),
+    }
+}
+
+/// Primary: sends a signal; `None` if the host has to.
+pub(super) fn kill(kernel: &Kernel, call: &Call) -> Option<i64> {
+    let (target, signal) = match call.what.special {
+        Special::Tgkill => (call.arg(0), call.arg(2)),
+        _ => (call.arg(0), call.arg(1)),
+    };
+    let signal = u8::try_from(signal).ok().filter(|signal| *signal <= 64);
+    let (Ok(target), Some(signal)) = (i32::try_from(target.cast_signed()), signal) else {
+        return Some(sys::error(EINVAL));
+    };
+    match ask(kernel, Ask::Kill { target, signal }) {
+        NOT_OURS => None,
+        result => Some(result),
+    }
+}

@@ -1,0 +1,183 @@
+//! The program's processes: birth, replacement, end, and what they do to each other.
+//!
+//! Every process of the program is a group of replicas with a trace of its own. What concerns one
+//! group only is done in it, at a point of its trace; what concerns several (room for a child,
+//! `kill`, process groups, sessions) the group's primary asks of the supervisor, which alone writes
+//! what others rely on, and the answer reaches the siblings as the call's result.
+//!
+//! A process id is the host's id of the group's first replica, so it is like no other's; the first
+//! process has the supervisor's.
+//!
+//! Not covered: stopping and continuing (job control), `ptrace`, process descriptors, resource
+//! usage of children, and terminals' process groups.
+
+mod birth;
+mod exec;
+mod identity;
+mod strings;
+mod wait;
+
+use core::sync::atomic::Ordering;
+
+use rcoe_linux_abi::{Ask, GROUPS, LENT_WORDS, Request, SIG_NOTIFY};
+use rcoe_linux_syscalls::Special;
+
+pub(crate) use exec::{exe_path, save_start};
+pub(crate) use identity::{get_group, parent, set_group};
+
+use super::{Call, refuse};
+use crate::entry::TrapFrame;
+use crate::guest;
+use crate::kernel::{Kernel, kind};
+use crate::{regions, sys};
+
+/// Longest sleep before looking again whether an answer has come.
+const LOOK_NS: u64 = 100_000_000;
+
+/// A process that this one has made and not yet awaited.
+#[derive(Clone, Copy, Debug)]
+struct Child {
+    /// Number of its birth; 0 for an empty place.
+    serial: u64,
+    pid: u32,
+    /// Its place among all children, oldest first.
+    order: u32,
+}
+
+/// What a group knows of itself and its children. The same in all replicas.
+pub(crate) struct Processes {
+    pub(crate) pid: u32,
+    /// By group number.
+    children: [Child; GROUPS],
+    born: u32,
+    /// Requests made of the supervisor.
+    asked: u64,
+    /// Where the stack lies that the parent has lent (`vfork`), or 0.
+    lent: u64,
+    /// What a child being born starts with.
+    birth: birth::Birth,
+    /// A child made by `vfork` that is awaited.
+    awaited: Option<usize>,
+    /// The frame was replaced as a whole.
+    replaced: bool,
+    plan: exec::Plan,
+}
+
+impl Processes {
+    pub(crate) const fn new(pid: u32) -> Self {
+        const NONE: Child = Child {
+            serial: 0,
+            pid: 0,
+            order: 0,
+        };
+        Self {
+            pid,
+            children: [NONE; GROUPS],
+            born: 0,
+            asked: 0,
+            lent: 0,
+            birth: birth::Birth::NONE,
+            awaited: None,
+            replaced: false,
+            plan: exec::Plan::NONE,
+        }
+    }
+
+    /// Were all registers replaced since this was last asked?
+    pub(crate) fn take_replaced(&mut self) -> bool {
+        core::mem::take(&mut self.replaced)
+    }
+
+    /// The next request gets a number of its own.
+    pub(crate) fn number_request(&mut self) {
+        self.asked += 1;
+    }
+
+    fn child(&self, pid: u32) -> Option<usize> {
+        self.children
+            .iter()
+            .position(|child| child.serial != 0 && child.pid == pid)
+    }
+}
+
+/// Calls of the class process.
+pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &mut TrapFrame) -> i64 {
+    match call.what.special {
+        Special::Fork | Special::Vfork | Special::Clone | Special::Clone3 => {
+            birth::perform(kernel, call, frame)
+        }
+        Special::Execve | Special::Execveat => exec::perform(kernel, call, frame),
+        Special::Wait4 | Special::Waitid => wait::perform(kernel, call),
+        _ => refuse(kernel, call),
+    }
+}
+
+/// Primary: the part of a call that the host does for other calls; `None` if it shall.
+pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> Option<i64> {
+    match call.what.special {
+        Special::Fork | Special::Vfork | Special::Clone | Special::Clone3 => {
+            Some(match kernel.processes.awaited {
+                Some(group) => birth::await_release(kernel, group),
+                None => birth::make(kernel),
+            })
+        }
+        Special::Execve | Special::Execveat => Some(exec::open_next(kernel, call)),
+        Special::Wait4 | Special::Waitid => Some(wait::execute(kernel, call)),
+        Special::Kill | Special::Tkill | Special::Tgkill => identity::kill(kernel, call),
+        Special::Setpgid
+        | Special::Setsid
+        | Special::Getpgid
+        | Special::Getpgrp
+        | Special::Getsid => Some(identity::execute(kernel, call)),
+        _ => None,
+    }
+}
+
+/// Primary: the supervisor's answer.
+fn ask(kernel: &Kernel, ask: Ask) -> i64 {
+    let control = kernel.control;
+    let number = kernel.processes.asked;
+    let request = Request {
+        number: (number & 0xff) as u8,
+        ask,
+    };
+    let supervisor = control.supervisor.load(Ordering::Relaxed);
+    sys::queue_signal(supervisor, SIG_NOTIFY, request.pack());
+    let own = sys::getpid();
+    loop {
+        let bell = control.bell.load(Ordering::Acquire);
+        // An answer to a lost primary is none: what it was given may be gone.
+        if control.answered_to.load(Ordering::Acquire) == own
+            && control.answered.load(Ordering::Acquire) == number
+        {
+            return control.answer.load(Ordering::Relaxed).cast_signed();
+        }
+        let bells = [(control.bell.as_ptr().cast_const(), bell)];
+        sys::futex_wait_any(&bells, LOOK_NS);
+    }
+}
+
+/// At the end of the program: gives a lent stack back as it is now.
+pub(crate) fn return_lent(kernel: &mut Kernel) {
+    let address = kernel.processes.lent;
+    if address == 0 {
+        return;
+    }
+    for len in [LENT_WORDS * 8, LENT_WORDS, 64] {
+        if guest::copy_to_cells(&kernel.report.lent, address, len).is_ok() {
+            let digest = guest::digest(address, len as u64).unwrap_or(0);
+            kernel.event(kind::of(0, kind::LAYOUT), digest);
+            return;
+        }
+    }
+}
+
+/// The members of this group, one bit each.
+fn members(kernel: &Kernel) -> u8 {
+    kernel.replica.members().bits()
+}
+
+/// The number of this group.
+fn own_group() -> usize {
+    regions::own_group()
+}

@@ -1,0 +1,340 @@
+//! What concerns several processes of the program: births, ends, signals, process groups, sessions.
+//!
+//! The supervisor keeps these facts because no group of replicas may write what another relies on.
+//! It answers requests of the groups' primaries (see [`rcoe_linux_abi::Ask`]).
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use rcoe_linux_abi::{Ask, GROUPS, NOT_OURS, Request};
+use rcoe_linux_sys::host::SignalInfo;
+use rustix::process::{Pid, getpgid, getsid};
+
+use crate::error::RunError;
+use crate::group::Group;
+use crate::team::{State, Team};
+
+const SIGCHLD: u32 = 17;
+const EPERM: i64 = -1;
+const ESRCH: i64 = -3;
+const EAGAIN: i64 = -11;
+const EACCES: i64 = -13;
+const EINVAL: i64 = -22;
+
+/// All processes of the program, by group number.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) teams: Vec<Option<Team>>,
+    births: u32,
+}
+
+impl Family {
+    /// A family of one.
+    pub(crate) fn new(root: Team) -> Self {
+        let mut teams = Vec::new();
+        teams.resize_with(GROUPS, || None);
+        teams[0] = Some(root);
+        Self { teams, births: 1 }
+    }
+
+    /// The first process.
+    ///
+    /// # Panics
+    /// Never: its place is kept to the end of the run.
+    pub(crate) fn root(&self) -> &Team {
+        self.teams[0].as_ref().expect("kept to the end")
+    }
+
+    /// Groups that exist.
+    pub(crate) fn groups(&self) -> Vec<usize> {
+        let all = self.teams.iter().enumerate();
+        all.filter_map(|(at, team)| team.as_ref().map(|_| at))
+            .collect()
+    }
+
+    fn team(&self, group: usize) -> &Team {
+        self.teams[group].as_ref().expect("an existing group")
+    }
+
+    fn team_mut(&mut self, group: usize) -> &mut Team {
+        self.teams[group].as_mut().expect("an existing group")
+    }
+
+    /// Whether all is over: only the root is left, and it has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        let root = matches!(self.root().state, State::Zombie(_));
+        root && self.teams[1..].iter().all(Option::is_none)
+    }
+
+    /// Learns of births and ends, and gives away what nobody needs any more.
+    pub(crate) fn settle(&mut self) -> Result<(), RunError> {
+        for group in self.groups() {
+            match self.team(group).state {
+                State::Unborn => self.settle_birth(group)?,
+                State::Ending(ending) if !self.team(group).group.is_alive() => {
+                    self.bury(group, ending);
+                }
+                _ => {}
+            }
+        }
+        for group in self.groups() {
+            if group != 0 && self.is_forgotten(group) {
+                self.team(group).memory.clear()?;
+                self.teams[group] = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// A child counts as soon as one replica of its parent has told of it.
+    fn settle_birth(&mut self, group: usize) -> Result<(), RunError> {
+        let team = self.team(group);
+        let Some(parent) = team.parent else {
+            if !team.group.is_alive() {
+                team.memory.clear()?;
+                self.teams[group] = None;
+            }
+            return Ok(());
+        };
+        let serial = u64::from(team.serial);
+        let parent = self.team(parent);
+        let told = parent.members().find_map(|index| {
+            let word = parent.memory.report(index).launched[group].load(Acquire);
+            (word >> 32 == serial).then_some(word & u64::from(u32::MAX))
+        });
+        let team = self.team_mut(group);
+        if let Some(pid) = told.and_then(|pid| u32::try_from(pid).ok()) {
+            team.pid = pid;
+            team.group.know_first(pid);
+            team.state = State::Living;
+        }
+        Ok(())
+    }
+
+    /// The last process of a group is gone.
+    fn bury(&mut self, group: usize, ending: rcoe_linux_abi::Ending) {
+        let team = self.team_mut(group);
+        team.state = State::Zombie(ending);
+        team.memory.set(|control| &control.ending, ending.pack());
+        let (pid, parent) = (team.pid, team.parent);
+        for other in self.groups() {
+            let child = self.team_mut(other);
+            if child.parent == Some(group) {
+                child.parent = None;
+                child.memory.set(|control| &control.ppid, 1);
+                if child.state == State::Unborn {
+                    child.memory.set(|control| &control.abandoned, 1);
+                }
+            }
+        }
+        if let Some(parent) = parent {
+            let signal = SignalInfo {
+                number: SIGCHLD,
+                sender: pid,
+                value: 0,
+            };
+            self.team_mut(parent).deliver(signal);
+        }
+    }
+
+    /// Whether nobody asks for a zombie any more.
+    fn is_forgotten(&self, group: usize) -> bool {
+        let team = self.team(group);
+        if !matches!(team.state, State::Zombie(_)) {
+            return false;
+        }
+        let Some(parent) = team.parent else {
+            return true;
+        };
+        let parent = self.team(parent);
+        let serial = u64::from(team.serial);
+        parent
+            .members()
+            .all(|index| parent.memory.report(index).reaped[group].load(Acquire) == serial)
+    }
+
+    /// A signal from outside: those of the kernel are for the terminal's foreground group, others
+    /// for the first process; once that is gone, for whoever is left.
+    pub(crate) fn deliver(&mut self, signal: SignalInfo) {
+        let root = self.root();
+        let foreground = root.memory.control().pgid.load(Relaxed);
+        let alone = signal.sender != 0 && root.state == State::Living;
+        for (group, team) in self.teams.iter_mut().enumerate() {
+            let Some(team) = team else { continue };
+            let meant = if alone {
+                group == 0
+            } else {
+                signal.sender != 0 || team.memory.control().pgid.load(Relaxed) == foreground
+            };
+            if meant {
+                team.deliver(signal);
+            }
+        }
+    }
+
+    /// A request of some group's primary.
+    pub(crate) fn request(&mut self, signal: SignalInfo) -> Result<(), RunError> {
+        let Some(Request { number, ask }) = Request::unpack(signal.value) else {
+            return Ok(());
+        };
+        self.settle()?;
+        let sender = self.groups().into_iter().find(|&group| {
+            let team = self.team(group);
+            team.state == State::Living && team.group.has(signal.sender)
+        });
+        let Some(group) = sender else { return Ok(()) };
+        let last = self.team(group).answered;
+        let ahead = number.wrapping_sub((last & 0xff) as u8);
+        let again = ahead == 0;
+        if again && !matches!(ask, Ask::Birth { .. }) {
+            let control = self.team(group).memory.control();
+            let answer = control.answer.load(Relaxed).cast_signed();
+            self.team(group).memory.answer(signal.sender, last, answer);
+            return Ok(());
+        }
+        let answer = match ask {
+            Ask::Birth { members } => self.birth(group, members),
+            Ask::Kill { target, signal } => self.kill(group, target, signal),
+            Ask::SetGroup { pid, group: id } => self.set_group(group, pid, id),
+            Ask::NewSession => self.new_session(group),
+            Ask::GetGroup { pid } => self.id_of(pid, false),
+            Ask::GetSession { pid } => self.id_of(pid, true),
+        };
+        let team = self.team_mut(group);
+        team.answered = last + u64::from(ahead);
+        team.memory.answer(signal.sender, team.answered, answer);
+        Ok(())
+    }
+
+    /// Room for a child. An earlier one that nobody has told of does not count any more.
+    fn birth(&mut self, parent: usize, members: u8) -> i64 {
+        for group in self.groups() {
+            let team = self.team_mut(group);
+            if team.parent == Some(parent) && team.state == State::Unborn {
+                team.parent = None;
+                team.memory.set(|control| &control.abandoned, 1);
+            }
+        }
+        let Some(group) = self.teams.iter().position(Option::is_none) else {
+            return EAGAIN;
+        };
+        self.births += 1;
+        let serial = self.births;
+        let mother = self.team(parent);
+        let all = mother.cores.iter().enumerate();
+        let cores = all
+            .filter(|(index, _)| members & 1 << index != 0)
+            .map(|(_, &core)| core)
+            .collect::<Vec<_>>();
+        if cores.is_empty() {
+            return EINVAL;
+        }
+        let memory = mother.memory.for_child(group, serial, &cores);
+        memory.control().ppid.store(mother.pid, Relaxed);
+        let mut team = Team::new(memory, Group::unborn(cores.len()), cores);
+        team.parent = Some(parent);
+        team.serial = serial;
+        self.teams[group] = Some(team);
+        i64::try_from(group).unwrap_or(EAGAIN)
+    }
+
+    fn by_pid(&self, pid: u32) -> Option<usize> {
+        self.groups()
+            .into_iter()
+            .find(|&group| pid != 0 && self.team(group).pid == pid)
+    }
+
+    fn group_id(&self, group: usize) -> u32 {
+        self.team(group).memory.control().pgid.load(Relaxed)
+    }
+
+    fn session(&self, group: usize) -> u32 {
+        self.team(group).memory.control().sid.load(Relaxed)
+    }
+
+    fn kill(&mut self, sender: usize, target: i32, signal: u8) -> i64 {
+        let id = target.unsigned_abs();
+        let meant = |family: &Self, group: usize| match target {
+            1.. => family.team(group).pid == id,
+            -1 => group != sender,
+            0 => family.group_id(group) == family.group_id(sender),
+            _ => family.group_id(group) == id,
+        };
+        let mut groups = self.groups();
+        groups.retain(|&group| self.team(group).pid != 0 && meant(self, group));
+        if groups.is_empty() {
+            let gone = target == -1 || id == std::process::id();
+            return if gone { ESRCH } else { NOT_OURS };
+        }
+        if signal != 0 {
+            let sender = self.team(sender).pid;
+            for group in groups {
+                self.team_mut(group).deliver(SignalInfo {
+                    number: u32::from(signal),
+                    sender,
+                    value: 0,
+                });
+            }
+        }
+        0
+    }
+
+    fn set_group(&mut self, sender: usize, pid: u32, id: u32) -> i64 {
+        let target = if pid == 0 {
+            Some(sender)
+        } else {
+            self.by_pid(pid)
+        };
+        let target = target.filter(|&it| it == sender || self.team(it).parent == Some(sender));
+        let Some(target) = target else { return ESRCH };
+        let team = self.team(target);
+        let replaced = |index| team.memory.report(index).replaced.load(Acquire) != 0;
+        if target != sender && team.members().any(replaced) {
+            return EACCES;
+        }
+        let own = team.pid;
+        let id = if id == 0 { own } else { id };
+        let session = self.session(target);
+        let joins = |group: &usize| self.group_id(*group) == id && self.session(*group) == session;
+        let exists = id == own || self.groups().iter().any(joins);
+        if session == own || session != self.session(sender) || !exists {
+            return EPERM;
+        }
+        self.team(target).memory.set(|control| &control.pgid, id);
+        0
+    }
+
+    fn new_session(&mut self, sender: usize) -> i64 {
+        let own = self.team(sender).pid;
+        if self
+            .groups()
+            .iter()
+            .any(|&group| self.group_id(group) == own)
+        {
+            return EPERM;
+        }
+        let memory = &self.team(sender).memory;
+        memory.set(|control| &control.sid, own);
+        memory.set(|control| &control.pgid, own);
+        i64::from(own)
+    }
+
+    /// Process group or session of any process.
+    fn id_of(&self, pid: u32, session: bool) -> i64 {
+        if let Some(group) = self.by_pid(pid) {
+            return i64::from(if session {
+                self.session(group)
+            } else {
+                self.group_id(group)
+            });
+        }
+        let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+            return ESRCH;
+        };
+        let id = if session {
+            getsid(Some(pid))
+        } else {
+            getpgid(Some(pid))
+        };
+        id.map_or(ESRCH, |id| i64::from(id.as_raw_nonzero().get()))
+    }
+}

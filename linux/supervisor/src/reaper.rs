@@ -1,0 +1,102 @@
+//! All children of the supervisor, of whatever group: their ends reach the group they belong to.
+
+use rcoe_linux_sys::host::send_signal;
+use rustix::io::Errno;
+use rustix::process::{WaitOptions, wait};
+
+use crate::error::{Doing, RunError};
+use crate::team::Team;
+
+const SIGKILL: u32 = 9;
+
+/// Knows the children that belong to nobody.
+#[derive(Debug)]
+pub(crate) struct Reaper {
+    /// Children that we had before the run; a shell that executes rcoe can leave some.
+    strays: Vec<u32>,
+    /// Children that ended before they could tell which replica they were.
+    nameless_deaths: usize,
+}
+
+impl Reaper {
+    /// Before the first process of the run starts.
+    pub(crate) fn new() -> Self {
+        Self {
+            strays: children(),
+            nameless_deaths: 0,
+        }
+    }
+
+    /// Whether a replica ended before it could say who it was.
+    pub(crate) const fn lost_someone(&self) -> bool {
+        self.nameless_deaths > 0
+    }
+
+    /// Takes in all that the kernel has to say.
+    pub(crate) fn reap(&mut self, teams: &mut [Option<Team>]) -> Result<(), RunError> {
+        let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
+        loop {
+            // A child that has just told its number must be known before its death is heard of.
+            for team in teams.iter_mut().flatten() {
+                team.group.learn(&team.memory);
+            }
+            let (pid, status) = match wait(options) {
+                Ok(Some(news)) => news,
+                Ok(None) | Err(Errno::CHILD) => return Ok(()),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error).doing("waiting for the replicas"),
+            };
+            let pid = pid.as_raw_nonzero().get().cast_unsigned();
+            let mut all = teams.iter_mut().flatten();
+            let known = all.any(|team| team.group.note(pid, status, &team.memory));
+            if !known && (status.exited() || status.signaled()) {
+                match self.strays.iter().position(|&stray| stray == pid) {
+                    Some(at) => drop(self.strays.swap_remove(at)),
+                    None => self.nameless_deaths += 1,
+                }
+            }
+        }
+    }
+
+    /// Kills and reaps every process of the run, also those that never said who they were.
+    pub(crate) fn end(&mut self, teams: &mut [Option<Team>]) {
+        loop {
+            let mut alive = false;
+            for team in teams.iter_mut().flatten() {
+                team.group.learn(&team.memory);
+                team.group.kill_all();
+                alive |= team.group.is_alive();
+            }
+            let nameless = children()
+                .into_iter()
+                .filter(|pid| !self.strays.contains(pid));
+            let nameless = nameless.collect::<Vec<_>>();
+            for &pid in &nameless {
+                let _ = send_signal(pid, SIGKILL);
+            }
+            if nameless.is_empty() && !alive {
+                return;
+            }
+            match wait(WaitOptions::empty()) {
+                Ok(Some((pid, status))) => {
+                    let pid = pid.as_raw_nonzero().get().cast_unsigned();
+                    self.strays.retain(|&stray| stray != pid);
+                    for team in teams.iter_mut().flatten() {
+                        team.group.note(pid, status, &team.memory);
+                    }
+                }
+                Ok(None) | Err(Errno::INTR) => {}
+                // No child is left, whatever we believed.
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Our children by the kernel's account; empty where `/proc` does not tell.
+fn children() -> Vec<u32> {
+    let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    text.split_ascii_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect()
+}

@@ -1,0 +1,178 @@
+//! One process of the program: a group of replicas, from its birth to the moment when nobody asks
+//! for its status any more.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::{Duration, Instant};
+
+use rcoe_linux_abi::{Ending, Phase, SIG_KICK};
+use rcoe_linux_sys::host::SignalInfo;
+
+use crate::group::{Group, phase};
+use crate::judge::{Facts, Process};
+use crate::memory::Memory;
+use crate::protocol::Published;
+use crate::spinning::{Seen, Spinning};
+
+/// How far a process has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Its parent has not told of it yet.
+    Unborn,
+    /// It runs.
+    Living,
+    /// The program has ended so; some of its replicas' processes are still there.
+    Ending(Ending),
+    /// All gone; its parent has not asked yet.
+    Zombie(Ending),
+}
+
+/// One process of the program.
+#[derive(Debug)]
+pub(crate) struct Team {
+    pub(crate) memory: Memory,
+    pub(crate) group: Group,
+    pub(crate) removed: Vec<bool>,
+    pub(crate) cores: Vec<u32>,
+    pub(crate) patience: Option<Patience>,
+    pub(crate) state: State,
+    /// Its process id as the program knows it; 0 until the parent has told.
+    pub(crate) pid: u32,
+    /// The group of its parent, while that lives.
+    pub(crate) parent: Option<usize>,
+    /// Number of its birth.
+    pub(crate) serial: u32,
+    /// Requests answered so far.
+    pub(crate) answered: u64,
+    spinning: Spinning,
+}
+
+/// When waiting for a late replica began, and what each had used by then.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    since: Instant,
+    cpu_times: Vec<Duration>,
+}
+
+impl Patience {
+    pub(crate) fn new(group: &Group, replicas: usize) -> Self {
+        let cpu_times = (0..replicas).map(|index| group.cpu_time(index).unwrap_or_default());
+        Self {
+            since: Instant::now(),
+            cpu_times: cpu_times.collect(),
+        }
+    }
+}
+
+impl Team {
+    /// A process whose memory is there and whose replicas come.
+    pub(crate) fn new(memory: Memory, group: Group, cores: Vec<u32>) -> Self {
+        Self {
+            memory,
+            group,
+            removed: vec![false; cores.len()],
+            cores,
+            patience: None,
+            state: State::Unborn,
+            pid: 0,
+            parent: None,
+            serial: 0,
+            answered: 0,
+            spinning: Spinning::default(),
+        }
+    }
+
+    /// The member with the lowest number.
+    pub(crate) fn primary(&self) -> Option<usize> {
+        self.removed.iter().position(|removed| !removed)
+    }
+
+    /// A warning of a thread that does not give way, when it is time for one.
+    pub(crate) fn look_for_spinning(&mut self) -> Option<&'static str> {
+        let primary = self.primary().filter(|_| self.state == State::Living)?;
+        let report = self.memory.report(primary);
+        let seen = Seen {
+            calls: report.calls.iter().map(|cell| cell.load(Relaxed)).sum(),
+            held_up: report.held_up.load(Relaxed) != 0,
+            cpu_time: self.group.cpu_time(primary).unwrap_or_default(),
+        };
+        self.spinning.look(seen)
+    }
+
+    /// The members' numbers.
+    pub(crate) fn members(&self) -> impl Iterator<Item = usize> {
+        (0..self.removed.len()).filter(|&index| !self.removed[index])
+    }
+
+    /// What the judge needs to know of a replica.
+    pub(crate) fn facts(&self, index: usize) -> Facts {
+        let report = self.memory.report(index);
+        let published = Published::read(&self.memory, index);
+        Facts {
+            process: self.group.process(index),
+            // A word that is no phase tells nothing: it counts as running until something ends it.
+            phase: phase(&self.memory, index).unwrap_or(Phase::Running),
+            ending: Ending::unpack(report.ending.load(Acquire)),
+            load_error: report.load_error.load(Relaxed),
+            halt: published.halt,
+            members: published.members,
+            removed: self.removed[index],
+        }
+    }
+
+    /// Whether the signal ends the program at once, by the account of all living members. A replica
+    /// that computes without system calls could not act on it; ending needs no agreement on where.
+    fn is_fatal(&self, number: u32) -> bool {
+        let mut living = self
+            .members()
+            .filter(|&index| self.group.process(index) == Process::Alive)
+            .peekable();
+        let bit = 1_u64.checked_shl(number.wrapping_sub(1)).unwrap_or(0);
+        living.peek().is_some()
+            && living.all(|index| self.memory.report(index).fatal.load(Acquire) & bit != 0)
+    }
+
+    /// A signal for the program.
+    pub(crate) fn deliver(&mut self, signal: SignalInfo) {
+        const SIGKILL: u32 = 9;
+        if !matches!(self.state, State::Unborn | State::Living) {
+            return;
+        }
+        if signal.number == SIGKILL || self.is_fatal(signal.number) {
+            let number = u8::try_from(signal.number).unwrap_or(u8::MAX);
+            self.finish(Ending::Signal(number));
+            return;
+        }
+        self.memory.push_signal(signal);
+        if let Some(primary) = self.primary() {
+            self.group.signal(primary, SIG_KICK);
+        }
+    }
+
+    /// The program is over: what is left of its replicas goes.
+    pub(crate) fn finish(&mut self, ending: Ending) {
+        self.state = State::Ending(ending);
+        self.group.kill_all();
+    }
+
+    /// Whether a late replica has had its time: its own CPU time, or much more on the
+    /// wall; a stopped one uses no CPU and is not excused by that.
+    pub(crate) fn is_overdue(&self, timeout: Duration, wall_cap: Duration) -> bool {
+        let Some(patience) = &self.patience else {
+            return false;
+        };
+        let waited = patience.since.elapsed();
+        let used_up = patience
+            .cpu_times
+            .iter()
+            .enumerate()
+            .any(|(index, &before)| {
+                let used = self
+                    .group
+                    .cpu_time(index)
+                    .unwrap_or(before)
+                    .saturating_sub(before);
+                used >= timeout || (self.memory.is_stopped(index) && waited >= timeout)
+            });
+        used_up || waited >= wall_cap
+    }
+}
