@@ -217,20 +217,24 @@ int main(void) {
 }
 
 #[test]
-fn making_a_process_is_refused_with_one_warning() {
-    let source = "#include <errno.h>\n#include <stdio.h>\n#include <unistd.h>\n
+fn an_unsupported_call_is_refused_with_one_warning() {
+    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <stdio.h>\n\
+#include <sys/syscall.h>\n#include <unistd.h>\n
 int main(void) {
-  for (int i = 0; i < 3; i++) if (fork() != -1) _exit(1); else printf(\"%d\\n\", errno == ENOSYS);
+  for (int i = 0; i < 3; i++) {
+    if (syscall(SYS_vmsplice, 1, 0, 0, 0) != -1) _exit(1);
+    printf(\"%d\\n\", errno == ENOSYS);
+  }
   return 0;
 }";
     let scene = Scene::new();
-    let program = scene.compile("forker", source, &[]);
+    let program = scene.compile("splicer", source, &[]);
     for outcome in agrees(&scene, &program) {
         assert_eq!(outcome.out(), "1\n1\n1\n");
         let errors = outcome.err();
         assert_eq!(errors.lines().count(), 1, "{errors}");
         assert!(
-            errors.starts_with("rcoe: ") && errors.contains("clone"),
+            errors.starts_with("rcoe: ") && errors.contains("vmsplice"),
             "{errors}"
         );
     }
@@ -238,15 +242,20 @@ int main(void) {
 
 #[test]
 fn strict_ends_the_run_at_an_unsupported_call() {
-    let source = "#include <stdio.h>\n#include <unistd.h>\n
-int main(void) { write(1, \"before\\n\", 7); fork(); write(1, \"after\\n\", 6); return 0; }";
+    let source = "#define _GNU_SOURCE\n#include <sys/syscall.h>\n#include <unistd.h>\n
+int main(void) {
+  write(1, \"before\\n\", 7);
+  syscall(SYS_vmsplice, 1, 0, 0, 0);
+  write(1, \"after\\n\", 6);
+  return 0;
+}";
     let scene = Scene::new();
-    let program = scene.compile("forker", source, &[]);
+    let program = scene.compile("splicer", source, &[]);
     for replicas in ["1", "2", "3"] {
         let outcome = scene.rcoe(&["run", "-n", replicas, "--strict", "--", &program]);
         assert_eq!(outcome.out(), "before\n", "{}", outcome.err());
         assert_eq!(outcome.ended, Ended::Exit(125), "{}", outcome.err());
-        assert!(outcome.err().contains("clone"), "{}", outcome.err());
+        assert!(outcome.err().contains("vmsplice"), "{}", outcome.err());
     }
 }
 

@@ -1,0 +1,251 @@
+//! Programs with several processes: the same to the outside as without rcoe, and as safe.
+
+use rcoe_tests::launch::{Ended, signal};
+use rcoe_tests::proc;
+use rcoe_tests::rcoe::{Scene, until};
+use rustix::process::Signal;
+
+/// Runs a shell script natively and as one, two and three replicas; nothing may differ.
+#[track_caller]
+fn script(shell: &str, text: &str) {
+    Scene::new().like_native("exec \"$@\"", &[shell, "-c", text]);
+}
+
+#[test]
+fn pipelines_subshells_and_statuses() {
+    script("sh", "echo a; ls / | wc -l; (exit 3); echo $?");
+    script(
+        "bash",
+        "for i in 1 2 3 4 5; do (exit $i); echo $?; done; x=$(echo hi | tr a-z A-Z); echo $x; \
+         (kill -TERM $BASHPID); echo $?; exit 7",
+    );
+    script(
+        "bash",
+        "seq 2000 | sort -r | (head -3; cat >/dev/null); echo ${PIPESTATUS[@]}",
+    );
+}
+
+#[test]
+fn signals_between_processes() {
+    script("bash", "trap 'echo got' USR1; kill -USR1 $$; echo done");
+    script("bash", "sleep 100 & p=$!; kill $p; wait $p; echo $?");
+    script(
+        "bash",
+        "sleep 100 & p=$!; kill -9 $p; wait $p 2>/dev/null; echo $?",
+    );
+    script(
+        "bash",
+        "trap 'echo parent; exit 4' USR1; (kill -USR1 $PPID; kill -USR1 $$) & \
+         while :; do sleep 0.01; done",
+    );
+    script(
+        "bash",
+        "trap 'echo child ended' CHLD; /bin/true; echo after",
+    );
+}
+
+#[test]
+fn programs_are_found_or_refused_as_by_the_kernel() {
+    let scene = Scene::new();
+    let write = |name: &str, text: &str, mode: &str| {
+        let path = scene.write(name, text).display().to_string();
+        assert_eq!(scene.run(&["chmod", mode, &path]).ended, Ended::Exit(0));
+    };
+    write("inner", "#!/bin/sh -e\necho \"$0: $@\"\n", "755");
+    write("outer", "#! ./inner  two words \n", "755");
+    write("bare", "echo bare $1\n", "755");
+    write("closed", "#!/bin/sh\n", "644");
+    write("lost", "#!/nonexistent/sh\n", "755");
+    let text = "./inner a b; ./outer c; ./bare d; for p in ./closed ./lost ./none /; do \
+                $p 2>/dev/null; echo $?; done; exec ./inner last";
+    scene.like_native("exec \"$@\"", &["bash", "-c", text]);
+}
+
+#[test]
+fn what_a_process_is_survives_its_replacement() {
+    let source = "#include <fcntl.h>\n#include <signal.h>\n#include <stdio.h>\n\
+#include <stdlib.h>\n#include <unistd.h>\n
+int main(int argc, char **argv) {
+  if (argc > 1) {
+    struct sigaction ignored, handled;
+    sigset_t mask;
+    sigaction(SIGUSR1, 0, &ignored);
+    sigaction(SIGUSR2, 0, &handled);
+    sigprocmask(0, 0, &mask);
+    printf(\"%d %d %d\\n\", ignored.sa_handler == SIG_IGN, handled.sa_handler == SIG_DFL,
+           sigismember(&mask, SIGTERM));
+    printf(\"%d %d\\n\", fcntl(atoi(argv[1]), F_GETFD), fcntl(atoi(argv[2]), F_GETFD));
+    printf(\"%d %s\\n\", getpid() == atoi(argv[3]), getenv(\"X\"));
+    return 9;
+  }
+  char kept[9], closed[9], pid[20];
+  sigset_t mask;
+  signal(SIGUSR1, SIG_IGN);
+  signal(SIGUSR2, exit);
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGTERM);
+  sigprocmask(SIG_BLOCK, &mask, 0);
+  sprintf(kept, \"%d\", open(\"/dev/null\", O_RDONLY));
+  sprintf(closed, \"%d\", open(\"/dev/null\", O_RDONLY | O_CLOEXEC));
+  sprintf(pid, \"%d\", getpid());
+  execle(argv[0], argv[0], kept, closed, pid, (char *)0, (char *[]){ \"X=y\", 0 });
+  return 1;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("again", source, &[]);
+    let native = scene.like_native("exec \"$@\"", &[&program]);
+    assert_eq!(native.ended, Ended::Exit(9));
+    assert_eq!(native.out(), "1 1 1\n0 -1\n1 y\n");
+}
+
+#[test]
+fn spawning_tells_its_error_and_waiting_its_choice() {
+    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <spawn.h>\n\
+#include <stdio.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n
+extern char **environ;
+int main(void) {
+  pid_t pid;
+  char *none[] = { \"/nonexistent\", 0 }, *sh[] = { \"sh\", \"-c\", \"exit 5\", 0 };
+  printf(\"%d\\n\", posix_spawn(&pid, none[0], 0, 0, none, environ));
+  int status = -1;
+  printf(\"%d\\n\", posix_spawnp(&pid, \"sh\", 0, 0, sh, environ));
+  printf(\"%d\", waitpid(pid, &status, 0) == pid);
+  printf(\" %d\\n\", WEXITSTATUS(status));
+  printf(\"%d %d\\n\", system(\"exit 6\") >> 8, system(\"kill -9 $$\"));
+  printf(\"%d %d\\n\", waitpid(-1, 0, 0), errno == ECHILD);
+  pid_t first = fork();
+  if (!first) _exit(1);
+  siginfo_t info = { 0 };
+  waitid(P_PID, first, &info, WEXITED | WNOWAIT);
+  printf(\"%d %d %d\\n\", info.si_pid == first, info.si_code, info.si_status);
+  int gate[2];
+  pipe(gate);
+  pid_t second = fork();
+  if (!second) { char c; close(gate[1]); read(gate[0], &c, 1); _exit(2); }
+  printf(\"%d\\n\", waitpid(second, &status, WNOHANG));
+  printf(\"%d\", waitpid(-1, &status, 0) == first);
+  printf(\" %d\\n\", WEXITSTATUS(status));
+  close(gate[1]);
+  printf(\"%d\", wait(&status) == second);
+  printf(\" %d\\n\", WEXITSTATUS(status));
+  pid_t third = vfork();
+  if (!third) _exit(3);
+  waitpid(third, &status, 0);
+  printf(\"%d\\n\", WEXITSTATUS(status));
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("spawner", source, &[]);
+    scene.like_native("exec \"$@\"", &[&program]);
+}
+
+#[test]
+fn groups_and_sessions_are_its_own() {
+    let source = "#include <errno.h>\n#include <signal.h>\n#include <stdio.h>\n\
+#include <sys/wait.h>\n#include <unistd.h>\n
+int main(void) {
+  int ready[2], status;
+  char c;
+  pipe(ready);
+  pid_t child = fork();
+  if (!child) {
+    setpgid(0, 0);
+    write(ready[1], \"x\", 1);
+    for (;;) pause();
+  }
+  read(ready[0], &c, 1);
+  printf(\"%d %d\\n\", getpgid(child) == child, getpgrp() != child);
+  printf(\"%d\", kill(-child, SIGTERM));
+  waitpid(-child, &status, 0);
+  printf(\" %d\\n\", WTERMSIG(status));
+  printf(\"%d %d\\n\", kill(child, 0), errno == ESRCH);
+  child = fork();
+  if (!child) {
+    int own = setsid() == getpid() && getsid(0) == getpid() && getpgrp() == getpid();
+    _exit(own && setsid() == -1 && errno == EPERM ? 7 : 8);
+  }
+  waitpid(child, &status, 0);
+  printf(\"%d\\n\", WEXITSTATUS(status));
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("groups", source, &[]);
+    scene.like_native("exec \"$@\"", &[&program]);
+}
+
+#[test]
+fn tools_that_run_tools() {
+    script(
+        "bash",
+        "cd $(mktemp -d) && printf '#include <stdio.h>\\nint main(){puts(\"hello\");return 5;}' \
+         > h.c && cc h.c -o h && ./h; echo $?; printf 'all: a b\\na b:\\n\\t@echo make $@\\n' \
+         > Makefile; make; rm -rf $PWD",
+    );
+    script(
+        "bash",
+        "tar cf - -C /etc passwd group | gzip | gzip -d | tar tf -",
+    );
+    script(
+        "bash",
+        "find /etc -maxdepth 1 -name 'p*' | sort | xargs -n2 echo",
+    );
+}
+
+/// Computes for a while after saying that it does.
+const WORKER: &str = "#include <stdio.h>\n#include <unistd.h>\n
+int main(void) {
+  write(1, \"ready\\n\", 6);
+  unsigned long x = 88172645463325252UL;
+  for (unsigned long i = 0; i < 200000000UL; i++) { x ^= x << 13; x ^= x >> 7; x ^= x << 17; }
+  printf(\"%016lx\\n\", x);
+  return 5;
+}";
+
+/// Runs a worker as the child of a shell, kills one replica, and tells what came of it.
+fn lose(replicas: &str, of_child: bool, index: usize) -> (rcoe_tests::launch::Outcome, String) {
+    let scene = Scene::new();
+    let program = scene.compile("worker", WORKER, &[]);
+    let text = format!("{program}; echo $?");
+    let native = scene.run(&["sh", "-c", &text]).out();
+    let group = scene.start_group(&["-n", replicas, "--timeout", "30s"], &["sh", "-c", &text]);
+    let ready = || {
+        let out = group.running.stdout_so_far().unwrap();
+        out.starts_with("ready\n").then_some(())
+    };
+    until("the worker's first line", ready);
+    let victim = if of_child {
+        let root = proc::find(group.replicas[0]).unwrap();
+        let all = proc::session(root.session).into_iter();
+        let ours = all.filter(|process| process.parent == root.parent);
+        let mut others: Vec<u32> = ours.map(|process| process.pid).collect();
+        others.retain(|pid| !group.replicas.contains(pid));
+        others.sort_unstable();
+        others[index]
+    } else {
+        group.replicas[index]
+    };
+    signal(victim, Signal::KILL).unwrap();
+    (group.finish().0, native)
+}
+
+#[test]
+fn three_go_on_without_a_replica_of_any_process() {
+    for (of_child, index) in [(true, 0), (true, 2), (false, 0), (false, 1)] {
+        let (outcome, native) = lose("3", of_child, index);
+        assert_eq!(outcome.out(), native, "{}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        assert!(
+            outcome.err().contains("going on with 2"),
+            "{}",
+            outcome.err()
+        );
+    }
+}
+
+#[test]
+fn two_stop_at_the_loss_of_a_replica_of_any_process() {
+    for (of_child, index) in [(true, 0), (true, 1), (false, 0), (false, 1)] {
+        let (outcome, _) = lose("2", of_child, index);
+        assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
+    }
+}
