@@ -35,7 +35,7 @@ fn signals_between_processes() {
     );
     script(
         "bash",
-        "trap 'echo parent; exit 4' USR1; (kill -USR1 $PPID; kill -USR1 $$) & \
+        "trap 'echo parent; exit 4' USR1; (kill -USR1 $$) & \
          while :; do sleep 0.01; done",
     );
     script(
