@@ -260,6 +260,8 @@ impl Run<'_> {
                 return Ok(Some(outcome));
             }
         }
+        // What has just been judged may be over already.
+        self.family.settle()?;
         if !self.family.is_over() {
             return Ok(None);
         }
