@@ -106,6 +106,9 @@ pub enum Note {
     Privileged = 9,
     /// A program that rcoe cannot load was refused; the argument is the errno.
     NotLoadable = 10,
+    /// A fork while memory would be shared with the child; the argument is how many files are
+    /// mapped so.
+    SharedWithChild = 11,
 }
 
 impl Note {
@@ -123,6 +126,7 @@ impl Note {
             8 => Some(Self::TooManyProcesses),
             9 => Some(Self::Privileged),
             10 => Some(Self::NotLoadable),
+            11 => Some(Self::SharedWithChild),
             _ => None,
         }
     }

@@ -184,6 +184,7 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
         strict: control.strict.load(Ordering::Relaxed) != 0,
         masks: count > 2 && control.mask.load(Ordering::Relaxed) != 0,
         inherited: 0,
+        shared: crate::calls::shared::Shared::new(),
         brk: crate::calls::memory::Brk::new(image.brk_start),
         signals: crate::calls::signals::Signals::new(control),
         threads: crate::threads::Threads::of_replica(control),

@@ -119,6 +119,16 @@ pub(crate) fn equals_cells(cells: &[AtomicU64], from: u64, len: usize) -> bool {
     differs == 0
 }
 
+/// Does the program's memory hold these bytes? An unreadable one does not.
+pub(crate) fn equals(bytes: &[u8], from: u64) -> bool {
+    let differs = guarded(|| {
+        // SAFETY: a bad pointer faults, which the guard catches; nothing changes the bytes now.
+        let theirs = unsafe { core::slice::from_raw_parts(from as *const u8, bytes.len()) };
+        i64::from(theirs != bytes)
+    });
+    differs == 0
+}
+
 /// Reads a value of the program.
 pub(crate) fn read<T: Plain>(from: u64) -> Result<T, Fault> {
     let mut value = core::mem::MaybeUninit::<T>::uninit();

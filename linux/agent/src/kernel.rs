@@ -13,6 +13,7 @@ use crate::calls::memory::Brk;
 use crate::calls::processes::{self, Processes};
 use crate::calls::publish::LastRead;
 use crate::calls::segments::Segments;
+use crate::calls::shared::{self, Shared};
 use crate::calls::signals::Signals;
 use crate::calls::transfer::Buffer;
 use crate::env::LinuxEnv;
@@ -57,6 +58,7 @@ pub(crate) struct Kernel {
     /// Membership changes after which this replica has looked at what a lost primary left.
     pub(crate) inherited: u64,
     pub(crate) brk: Brk,
+    pub(crate) shared: Shared,
     pub(crate) signals: Signals,
     pub(crate) threads: Threads,
     pub(crate) traps: Traps,
@@ -155,6 +157,7 @@ impl Kernel {
 
     /// Ends the program in all replicas alike: a vote, then each goes for itself.
     pub(crate) fn end(&mut self, ending: Ending) -> ! {
+        shared::flush_all(self);
         processes::return_lent(self);
         self.event(kind::of(0, kind::END), u64::from(ending.pack()));
         self.rendezvous();

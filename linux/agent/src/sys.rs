@@ -129,15 +129,68 @@ pub(crate) fn seek(fd: u64, offset: u64, whence: Whence) -> Option<u64> {
 pub(crate) fn keeps_position(fd: u64) -> bool {
     const TYPE: u32 = 0o170_000;
     const KEEPING: [u32; 3] = [0o100_000, 0o040_000, 0o060_000];
+    file_status(fd).is_some_and(|stat| KEEPING.contains(&(stat.st_mode & TYPE)))
+}
+
+/// What identifies an open file, and its size.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct FileFacts {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) size: u64,
+}
+
+/// The facts of an open file; `None` if there is none.
+pub(crate) fn file_facts(fd: u64) -> Option<FileFacts> {
+    let stat = file_status(fd)?;
+    Some(FileFacts {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+    })
+}
+
+fn file_status(fd: u64) -> Option<nr::stat> {
     let mut stat = MaybeUninit::<nr::stat>::uninit();
     // SAFETY: the structure is the kernel's, and valid for writing.
     let done = unsafe { syscall2(u64::from(nr::__NR_fstat), fd, stat.as_mut_ptr() as u64) };
-    if done != 0 {
-        return false;
+    // SAFETY: the kernel has filled it if it says so.
+    (done == 0).then(|| unsafe { stat.assume_init() })
+}
+
+/// Was the file opened for reading and writing?
+pub(crate) fn is_open_for_both(fd: u64) -> bool {
+    let get = u64::from(nr::F_GETFL);
+    // SAFETY: no memory involved.
+    let flags = unsafe { syscall3(u64::from(nr::__NR_fcntl), fd, get, 0) };
+    flags >= 0 && flags.cast_unsigned() & u64::from(nr::O_ACCMODE) == u64::from(nr::O_RDWR)
+}
+
+/// Duplicates a descriptor to a free number from `least` on, to be closed at `execve`.
+pub(crate) fn duplicate(fd: u64, least: u64) -> i64 {
+    let command = u64::from(nr::F_DUPFD_CLOEXEC);
+    // SAFETY: no memory involved.
+    unsafe { syscall3(u64::from(nr::__NR_fcntl), fd, command, least) }
+}
+
+/// Writes the program's memory to a file; 0 or an error.
+pub(crate) fn pwrite_raw(fd: i32, from: u64, len: usize, offset: u64) -> i64 {
+    let fd = i64::from(fd).cast_unsigned();
+    // SAFETY: the kernel checks the address and only reads there.
+    let written = unsafe { syscall4(u64::from(nr::__NR_pwrite64), fd, from, len as u64, offset) };
+    match u64::try_from(written) {
+        Ok(all) if all == len as u64 => 0,
+        Ok(_) => error(linux_raw_sys::errno::ENOSPC),
+        Err(_) => written,
     }
-    // SAFETY: the kernel has filled it.
-    let mode = unsafe { stat.assume_init() }.st_mode;
-    KEEPING.contains(&(mode & TYPE))
+}
+
+/// Drops the private copies of a private file mapping, so that it shows the file again.
+pub(crate) fn forget_changes(start: u64, len: u64) {
+    let advice = u64::from(nr::MADV_DONTNEED);
+    // SAFETY: the caller has made the file hold what the pages hold. Locked pages stay, which does
+    // no harm: they hold the same.
+    let _ = unsafe { syscall3(u64::from(nr::__NR_madvise), start, len, advice) };
 }
 
 /// Reads at an offset to any address; the caller finds out by comparing what came.

@@ -59,8 +59,14 @@ fn text_of(word: u64) -> Option<String> {
             "prctl {} is not supported",
             named(rcoe_linux_syscalls::prctl(low))
         ),
+        Note::SharedWithChild => "the program forks while it has memory to share with its child \
+             (MAP_SHARED); the child gets a copy, and neither sees what the other writes"
+            .into(),
         Note::UnsupportedMmap => {
-            format!("mmap with flags {argument:#x} (memory shared with others) is not supported")
+            format!(
+                "mmap with flags {argument:#x} is not supported: one part of a file shared twice, \
+                 or a shared mapping moved"
+            )
         }
         Note::AgentMemory => {
             format!("the program touched the memory of rcoe's agent at {argument:#x}; refused")

@@ -31,7 +31,7 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::Mremap => memory::mremap(kernel, call),
         Special::Madvise => memory::on_range(kernel, call),
         Special::Mincore => memory::mincore(call),
-        Special::Msync => memory::msync(call),
+        Special::Msync => memory::msync(kernel, call),
         Special::RtSigaction => signals::sigaction(kernel, call),
         Special::RtSigprocmask => signals::sigprocmask(kernel, call),
         Special::RtSigpending => signals::sigpending(kernel, call),

@@ -3,8 +3,9 @@
 //! Every replica maps for itself; the kernel places alike where mappings are alike, and the result
 //! joins the signature, so a difference is found at once. The agent's own window is out of reach.
 //!
-//! Not covered: shared writable mappings of files, whose changes would leave the sphere of
-//! replication without a vote. They are refused.
+//! Shared writable mappings of files are the matter of [`super::shared`].
+//!
+//! Not covered: memory that processes share with each other; a child gets a copy.
 
 use linux_raw_sys::errno::{EINVAL, ENOMEM};
 use linux_raw_sys::general::{
@@ -13,7 +14,7 @@ use linux_raw_sys::general::{
 };
 use rcoe_linux_abi::Note;
 
-use super::{Call, refuse_with};
+use super::{Call, refuse_with, shared};
 use crate::convert;
 use crate::guest;
 use crate::kernel::Kernel;
@@ -67,17 +68,11 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
     if guest::is_agent(addr, len) {
         return agent_memory(kernel, addr);
     }
-    let shared = flags & MAP_TYPE != MAP_PRIVATE;
-    let file = flags & MAP_ANONYMOUS == 0;
-    if shared && file && prot & u64::from(PROT_WRITE) != 0 {
-        return refuse_with(kernel, Note::UnsupportedMmap, flags.into());
+    let replaces = flags & MAP_FIXED != 0;
+    if replaces {
+        shared::before_unmap(kernel, addr, len);
     }
-    let mut args = call.raw;
-    if shared && !file {
-        // Nobody else has it: there are no children to share it with.
-        args[3] = args[3] & !u64::from(MAP_TYPE) | u64::from(MAP_PRIVATE);
-    }
-    let result = local(call.nr, args);
+    let result = map(kernel, call, flags);
     if let Ok(start) = sys::check(result) {
         if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
             kernel.rewriter.forget_code(start, page_up(len));
@@ -87,6 +82,25 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
         }
     }
     result
+}
+
+/// The mapping itself.
+fn map(kernel: &mut Kernel, call: &Call, flags: u32) -> i64 {
+    let file = flags & MAP_ANONYMOUS == 0;
+    let mut args = call.raw;
+    if flags & MAP_FIXED != 0 {
+        shared::after_unmap(kernel, call.arg(0), call.arg(1));
+    }
+    if flags & MAP_TYPE != MAP_PRIVATE {
+        if file && let Some(result) = shared::map(kernel, call) {
+            return result;
+        }
+        if !file {
+            shared::note_anonymous(kernel);
+            args[3] = args[3] & !u64::from(MAP_TYPE) | u64::from(MAP_PRIVATE);
+        }
+    }
+    local(call.nr, args)
 }
 
 /// Code was mapped: its untrappable instructions are rewritten, its call sites may be.
@@ -101,9 +115,11 @@ pub(super) fn munmap(kernel: &mut Kernel, call: &Call) -> i64 {
     if guest::is_agent(addr, len) {
         return agent_memory(kernel, addr);
     }
+    shared::before_unmap(kernel, addr, len);
     let result = local(call.nr, call.raw);
     if result == 0 {
         kernel.rewriter.forget_code(addr, page_up(len));
+        shared::after_unmap(kernel, addr, len);
     }
     result
 }
@@ -143,11 +159,21 @@ pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
     if guest::is_agent(addr, old_len.max(1)) || onto_agent {
         return agent_memory(kernel, addr);
     }
+    if shared::holds(kernel, addr, old_len) || onto(kernel, flags & MREMAP_FIXED, target, new_len) {
+        return refuse_with(kernel, Note::UnsupportedMmap, MREMAP);
+    }
     let result = local(call.nr, call.raw);
     if sys::check(result).is_ok() {
         kernel.rewriter.forget_code(addr, page_up(old_len));
     }
     result
+}
+
+/// What the note about a refused `mremap` shows for flags.
+const MREMAP: u64 = 0xffff;
+
+fn onto(kernel: &Kernel, fixed: u64, target: u64, len: u64) -> bool {
+    fixed != 0 && shared::holds(kernel, target, len)
 }
 
 /// `madvise`, `mlock` and others that name a range.
@@ -169,10 +195,10 @@ pub(super) fn mincore(call: &Call) -> i64 {
     0
 }
 
-/// `msync`: nothing that is shared is ever written, so there is nothing to do.
-pub(super) fn msync(call: &Call) -> i64 {
+/// `msync`: what the program has changed in shared mappings of files goes out.
+pub(super) fn msync(kernel: &mut Kernel, call: &Call) -> i64 {
     if call.arg(0).is_multiple_of(4096) {
-        0
+        shared::flush(kernel, call.arg(0), call.arg(1))
     } else {
         sys::error(EINVAL)
     }

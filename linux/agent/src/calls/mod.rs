@@ -17,6 +17,7 @@ pub(crate) mod processes;
 pub(crate) mod publish;
 mod schedule;
 pub(crate) mod segments;
+pub(crate) mod shared;
 pub(crate) mod signals;
 mod takeover;
 mod timeouts;
@@ -97,6 +98,7 @@ fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
     if vote && !output {
         kernel.rendezvous();
     }
+    shared::before_call(kernel, call);
     let result = match call.what.class {
         Class::Local | Class::Emulated => emulated::perform(kernel, call),
         Class::Input => match emulated::special_input(kernel, call) {

@@ -124,6 +124,7 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
         Ok(birth) => birth,
         Err(result) => return result,
     };
+    super::super::shared::before_fork(kernel);
     birth.frame = Some(*frame);
     kernel.processes.birth = birth;
     kernel.processes.number_request();
@@ -229,6 +230,7 @@ fn enter(kernel: &mut Kernel, group: usize, index: usize, count: usize, pid: u32
     if birth.flags & nr::CLONE_CLEAR_SIGHAND != 0 {
         kernel.signals.reset_handlers();
     }
+    super::super::shared::in_child(kernel);
     kernel.threads.become_only(pid, clear_tid);
     signals::publish(kernel);
     if birth.flags & CHILD_TID != 0 {

@@ -18,6 +18,7 @@ use rcoe_linux_abi::{AGENT_BASE, AGENT_END, Note};
 use rcoe_linux_syscalls::Special;
 
 use super::super::memory::{self, Brk};
+use super::super::shared;
 use super::super::{Call, io, paths, signals, transfer};
 use super::strings::Strings;
 use crate::convert;
@@ -363,6 +364,7 @@ fn commit(
     strings: &Strings,
     frame: &mut TrapFrame,
 ) {
+    shared::flush_all(kernel);
     kernel.rendezvous();
     let random = [(); 2].map(|()| transfer::agree(kernel, sys::random));
     kernel.report.replaced.store(1, Ordering::Release);
@@ -416,6 +418,7 @@ fn map_stack() {
 /// What a new program finds changed.
 fn renew(kernel: &mut Kernel, image: &Image) {
     kernel.brk = Brk::new(image.brk_start);
+    shared::forget_all(kernel);
     kernel.traps = Traps::new();
     kernel.rewriter = Rewriter::new();
     kernel.signals.reset_handlers();
