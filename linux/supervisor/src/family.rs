@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use rcoe_linux_abi::{Ask, GROUPS, NOT_OURS, Request};
+use rcoe_linux_abi::{Ask, NOT_OURS, Request};
 use rcoe_linux_sys::host::SignalInfo;
 use rustix::process::{Pid, getpgid, getsid};
 
@@ -31,7 +31,7 @@ impl Family {
     /// A family of one.
     pub(crate) fn new(root: Team) -> Self {
         let mut teams = Vec::new();
-        teams.resize_with(GROUPS, || None);
+        teams.resize_with(root.memory.groups(), || None);
         teams[0] = Some(root);
         Self { teams, births: 1 }
     }

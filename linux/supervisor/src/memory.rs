@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use rcoe_core::Outbox;
 use rcoe_linux_abi::{
-    CONTROL_BYTES, Control, GROUPS, LAYOUT_VERSION, OBJECT_BYTES, OUTBOX_OFFSET, REGION_STRIDE,
-    ReplicaState, Report, SIGNAL_SLOTS,
+    CONTROL_BYTES, Control, GROUPS, LAYOUT_VERSION, OUTBOX_OFFSET, REGION_STRIDE, ReplicaState,
+    Report, SIGNAL_SLOTS,
 };
 use rcoe_linux_sys::host::{Access, Inherited, SharedObject, SignalInfo};
-use rustix::process::{Pid, getpgid, getsid};
+use rustix::process::{Pid, Resource, getpgid, getrlimit, getsid};
 use rustix::thread::{CpuSet, futex, sched_getaffinity};
 
 use crate::error::{Doing, ProgramError, RunError};
@@ -26,6 +26,16 @@ use crate::settings::Settings;
 struct Pool {
     control: SharedObject,
     objects: Vec<SharedObject>,
+    /// Groups that there is room for.
+    groups: usize,
+}
+
+/// How many groups fit under the limit on the size of files, against which shared memory counts.
+fn room_for_groups() -> usize {
+    let limit = getrlimit(Resource::Fsize).current;
+    let stride = REGION_STRIDE as u64;
+    let fitting = limit.map_or(GROUPS as u64, |bytes| bytes / stride);
+    usize::try_from(fitting).map_or(GROUPS, |groups| groups.clamp(1, GROUPS))
 }
 
 /// One group's part of the shared objects.
@@ -39,23 +49,33 @@ pub(crate) struct Memory {
 impl Memory {
     /// Makes all objects and fills in what is fixed for the run.
     pub(crate) fn create(settings: &Settings, inherited: Inherited) -> Result<Self, RunError> {
+        let groups = room_for_groups();
         let bytes = GROUPS * CONTROL_BYTES;
         let control = SharedObject::create(c"rcoe-control", bytes, Access::ReadWrite)
             .doing("making the control memory")?;
         let mut objects = Vec::new();
         for index in 0..settings.replicas() {
             let name = CString::new(format!("rcoe-replica-{index}")).unwrap_or_default();
-            let object = SharedObject::create(&name, OBJECT_BYTES, Access::ReadOnly)
+            let object = SharedObject::create(&name, groups * REGION_STRIDE, Access::ReadOnly)
                 .doing("making the memory of a replica")?;
             objects.push(object);
         }
         let memory = Self {
-            pool: Rc::new(Pool { control, objects }),
+            pool: Rc::new(Pool {
+                control,
+                objects,
+                groups,
+            }),
             group: 0,
             replicas: settings.replicas(),
         };
         memory.fill(settings, inherited)?;
         Ok(memory)
+    }
+
+    /// Groups that there is room for, the first included.
+    pub(crate) fn groups(&self) -> usize {
+        self.pool.groups
     }
 
     /// The part of a new group, with as many replicas as there are cores; all other settings are
