@@ -68,6 +68,7 @@ impl Family {
     /// Learns of births and ends, and gives away what nobody needs any more.
     pub(crate) fn settle(&mut self) -> Result<(), RunError> {
         for group in self.groups() {
+            self.team_mut(group).end_stragglers();
             match self.team(group).state {
                 State::Unborn => self.settle_birth(group)?,
                 State::Ending(ending) if !self.team(group).group.is_alive() => {
@@ -139,7 +140,7 @@ impl Family {
     /// Whether nobody asks for a zombie any more.
     fn is_forgotten(&self, group: usize) -> bool {
         let team = self.team(group);
-        if !matches!(team.state, State::Zombie(_)) {
+        if !matches!(team.state, State::Zombie(_)) || team.group.is_alive() {
             return false;
         }
         let Some(parent) = team.parent else {

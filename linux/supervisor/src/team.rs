@@ -154,6 +154,15 @@ impl Team {
         self.group.kill_all();
     }
 
+    /// Kills replicas of a program that is over which were made, or told their number, only after
+    /// it had ended.
+    pub(crate) fn end_stragglers(&mut self) {
+        if matches!(self.state, State::Ending(_) | State::Zombie(_)) {
+            self.group.learn(&self.memory);
+            self.group.kill_all();
+        }
+    }
+
     /// Whether a late replica has had its time: its own CPU time, or much more on the
     /// wall; a stopped one uses no CPU and is not excused by that.
     pub(crate) fn is_overdue(&self, timeout: Duration, wall_cap: Duration) -> bool {
