@@ -201,7 +201,7 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
 /// All replicas are up and lie alike before the program's first instruction.
 fn first_meeting(image: &Image, rsp: u64) {
     let kernel = kernel::kernel();
-    crate::calls::signals::publish(kernel);
+    crate::calls::targets::publish(kernel);
     for range in image.code() {
         crate::calls::memory::adopt_code(kernel, range.start, range.end - range.start);
     }

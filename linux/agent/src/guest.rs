@@ -141,7 +141,13 @@ pub(crate) fn read<T: Plain>(from: u64) -> Result<T, Fault> {
 }
 
 /// Writes a value of the program.
+///
+/// # Errors
+/// Not to be written, or the agent's own.
 pub(crate) fn write<T: Plain>(to: u64, value: &T) -> Result<(), Fault> {
+    if is_agent(to, size_of::<T>() as u64) {
+        return Err(Fault);
+    }
     // SAFETY: a plain type is just its bytes.
     let bytes =
         unsafe { core::slice::from_raw_parts((&raw const *value).cast::<u8>(), size_of::<T>()) };

@@ -114,6 +114,43 @@ static void *masks(void *unused) {
   return (void *)(long)(sigismember(&set, SIGUSR2) + 2 * sigismember(&old, SIGUSR2));
 }
 
+static sem_t taken;
+static void *collects(void *argument) {
+  int number;
+  for (int i = 0; i < 3; i++) {
+    sigwait(argument, &number);
+    printf("%d ", number);
+    sem_post(&taken);
+  }
+  return 0;
+}
+
+/// A thread that waits for signals which all block.
+static void awaited(void) {
+  int numbers[] = {SIGUSR2, SIGCHLD, SIGUSR2};
+  struct timespec soon = {0, 10000000}, now = {0, 0};
+  pthread_t thread;
+  siginfo_t info;
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR2);
+  sigaddset(&set, SIGCHLD);
+  pthread_sigmask(SIG_BLOCK, &set, 0);
+  printf("%d", sigtimedwait(&set, 0, &soon));
+  printf(" %d", errno == EAGAIN);
+  printf(" %d\n", sigtimedwait(&set, 0, &now));
+  sem_init(&taken, 0, 0);
+  pthread_create(&thread, 0, collects, &set);
+  for (int i = 0; i < 3; i++) {
+    kill(getpid(), numbers[i]);
+    sem_wait(&taken);
+  }
+  pthread_join(thread, 0);
+  raise(SIGUSR2);
+  printf("%d", sigwaitinfo(&set, &info));
+  printf(" %d %d\n", info.si_signo, info.si_pid == getpid());
+}
+
 int main(void) {
   pthread_t thread;
   void *result;
@@ -134,6 +171,7 @@ int main(void) {
   sigset_t set;
   pthread_sigmask(SIG_BLOCK, 0, &set);
   printf("%ld %d\n", (long)result, sigismember(&set, SIGUSR2));
+  awaited();
   printf("%d", pthread_kill(pthread_self(), 0));
   printf(" %ld", syscall(SYS_tgkill, getpid(), 1, 0));
   printf(" %d\n", errno == ESRCH);

@@ -364,7 +364,7 @@ pub(super) fn settle(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
         };
         kernel.threads.park(Cause::Files, deadline);
     }
-    super::signals::rouse(kernel);
+    super::targets::rouse(kernel);
     PARKED
 }
 

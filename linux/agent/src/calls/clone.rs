@@ -16,7 +16,7 @@ use rcoe_linux_abi::Ending;
 use rcoe_linux_syscalls::Special;
 
 use super::emulated::exit_status;
-use super::signals::{self, Own};
+use super::targets::{self, Own};
 use super::{Call, PARKED, futex, schedule};
 use crate::convert::{low32, size};
 use crate::entry::TrapFrame;
@@ -167,9 +167,9 @@ pub(super) fn exit(kernel: &mut Kernel, call: &Call) -> i64 {
         kernel.threads.wake_futex(word, 1, u32::MAX);
     }
     kernel.threads.vacate();
-    signals::publish(kernel);
+    targets::publish(kernel);
     // A signal that the ended thread would have taken falls to another.
-    signals::rouse(kernel);
+    targets::rouse(kernel);
     PARKED
 }
 

@@ -8,7 +8,7 @@ use rcoe_linux_syscalls::{Class, Special};
 
 use super::memory::{self, local};
 use super::processes::{self, exe_path};
-use super::{Call, blocking, clone, futex, io, paths, refuse, schedule, signals};
+use super::{Call, blocking, clone, futex, io, paths, refuse, schedule, signals, targets};
 use crate::convert;
 use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
@@ -36,9 +36,8 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::RtSigprocmask => signals::sigprocmask(kernel, call),
         Special::RtSigpending => signals::sigpending(kernel, call),
         Special::Sigaltstack => signals::sigaltstack(kernel, call),
-        Special::RtSigsuspend | Special::Pause | Special::RtSigtimedwait => {
-            signals::wait(kernel, call)
-        }
+        Special::RtSigtimedwait => targets::wait_for(kernel, call),
+        Special::RtSigsuspend | Special::Pause => signals::wait(kernel, call),
         Special::Exit => clone::exit(kernel, call),
         Special::Alarm | Special::Setitimer | Special::Getitimer => io::input(kernel, call),
         Special::Futex => futex::futex(kernel, call),

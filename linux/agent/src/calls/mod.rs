@@ -20,6 +20,7 @@ pub(crate) mod segments;
 pub(crate) mod shared;
 pub(crate) mod signals;
 mod takeover;
+pub(crate) mod targets;
 mod timeouts;
 pub(crate) mod transfer;
 

@@ -14,7 +14,7 @@ use linux_raw_sys::general::{FUTEX_LOCK_PI, FUTEX_LOCK_PI2};
 use super::io::NOT_BEGUN;
 use super::polled::Polled;
 use super::transfer::{Outcome, agree_all};
-use super::{Call, PARKED, perform, signals};
+use super::{Call, PARKED, perform, signals, targets};
 use crate::convert::low32;
 use crate::entry::TrapFrame;
 use crate::guest;
@@ -155,7 +155,7 @@ fn look(kernel: &mut Kernel, idle: bool) -> [u64; WORDS] {
 
 fn wait(kernel: &mut Kernel, polled: &mut Polled) {
     loop {
-        if signals::must_wake(kernel) {
+        if targets::must_wake(kernel) {
             return;
         }
         let earliest = kernel.threads.earliest();

@@ -5,8 +5,9 @@
 //! travel to the siblings in the same record. Signals the program sends to itself, and those that
 //! follow from a result (SIGPIPE), need no word from anyone.
 //!
-//! Not covered: stopping (SIGTSTP and kin are ignored), `sigtimedwait`, queued real-time signals
-//! with values.
+//! Which thread gets a signal is decided in [`super::targets`].
+//!
+//! Not covered: stopping (SIGTSTP and kin are ignored), queued real-time signals with values.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,10 +21,10 @@ use rcoe_linux_syscalls::{Class, Special};
 
 use super::emulated::own_pid;
 use super::io::{self, NOT_BEGUN};
+use super::targets::{self, Own, next_pending, open_for, own_of_mut, publish, rouse};
 use super::transfer::Outcome;
 use super::{Call, PARKED, refuse};
-use crate::convert;
-use crate::convert::low32;
+use crate::convert::{self, low32};
 use crate::delivery::{self, ExtendedState};
 use crate::entry::{RCOE_INTERRUPT, TrapFrame};
 use crate::faults::bit;
@@ -31,20 +32,20 @@ use crate::frames::{SigInfo, UContext};
 use crate::guest::{self, Fault};
 use crate::kernel::{Kernel, kind};
 use crate::sys;
-use crate::threads::{Cause, NEVER, Next};
+use crate::threads::{Cause, NEVER};
 
 /// Timer signals that arrived at this replica and were not taken yet.
 pub(crate) static ARRIVED: AtomicU64 = AtomicU64::new(0);
 
 /// Highest signal number.
-const LAST: u32 = 64;
+pub(super) const LAST: u32 = 64;
 /// Length of tables indexed by signal number.
 const SLOTS: usize = LAST as usize + 1;
 const SIG_DFL: u64 = 0;
 const SIG_IGN: u64 = 1;
-const SS_DISABLE: u64 = 2;
+pub(super) const SS_DISABLE: u64 = 2;
 /// Signals that can be neither caught nor blocked.
-const UNSTOPPABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
+pub(super) const UNSTOPPABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
 /// Signals whose default action is nothing.
 const HARMLESS: u64 = bit(SIGCHLD) | bit(SIGCONT) | bit(SIGURG) | bit(SIGWINCH);
 /// Signals whose default action is to stop.
@@ -56,48 +57,17 @@ const HANDLER: usize = 0;
 const FLAGS: usize = 1;
 const MASK: usize = 3;
 
-/// What of the signal state belongs to one thread.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Own {
-    pub(crate) mask: u64,
-    /// Sent to this very thread.
-    pub(crate) pending: u64,
-    /// Mask to return to after a call that came with its own.
-    saved: Option<u64>,
-    /// `stack_t` of the alternate stack: pointer, flags, size.
-    stack: [u64; 3],
-}
-
-impl Own {
-    /// Zero bytes, for a slot that nobody uses.
-    pub(crate) const NONE: Self = Self {
-        mask: 0,
-        pending: 0,
-        saved: None,
-        stack: [0; 3],
-    };
-
-    /// What a new thread starts with: its maker's mask and nothing else.
-    pub(crate) const fn inherit(mask: u64) -> Self {
-        Self {
-            mask,
-            stack: [0, SS_DISABLE, 0],
-            ..Self::NONE
-        }
-    }
-}
-
 /// The program's signal state.
 pub(crate) struct Signals {
     actions: [Action; SLOTS],
     /// `si_code` to deliver each pending signal with.
     codes: [i8; SLOTS],
     /// Sent to the program, for whichever thread takes them.
-    shared: u64,
+    pub(super) shared: u64,
     /// The running thread's.
     pub(crate) own: Own,
     /// Primary: arrived from outside, not published yet.
-    inbox: u64,
+    pub(super) inbox: u64,
     /// Entries of the supervisor's queue taken so far.
     taken: u64,
 }
@@ -149,12 +119,13 @@ impl Signals {
 
     /// Makes a signal pending for the running thread.
     pub(crate) fn raise(&mut self, signal: u32) {
-        self.own.pending |= self.accept(signal, 0);
+        self.own.pending |= self.accept(signal, 0, self.own.mask);
     }
 
-    /// The signal's bit, unless it does nothing; keeps the `si_code` to deliver it with.
-    fn accept(&mut self, signal: u32, code: i8) -> u64 {
-        if self.effect(signal) == Effect::Nothing {
+    /// The signal's bit, unless it does nothing and nobody can wait for it because not all block it;
+    /// keeps the `si_code` to deliver it with.
+    fn accept(&mut self, signal: u32, code: i8, blocked: u64) -> u64 {
+        if self.effect(signal) == Effect::Nothing && blocked & bit(signal) == 0 {
             return 0;
         }
         self.codes[signal as usize] = code;
@@ -172,7 +143,7 @@ impl Signals {
         core::mem::take(&mut self.inbox)
     }
 
-    fn look(&mut self, control: &Control) {
+    pub(super) fn look(&mut self, control: &Control) {
         let head = control.signal_head.load(Ordering::Acquire);
         let quiet = ARRIVED.load(Ordering::Relaxed) == 0
             && RCOE_INTERRUPT.load(Ordering::Relaxed) == 0
@@ -194,7 +165,7 @@ impl Signals {
         }
     }
 
-    fn effect(&self, signal: u32) -> Effect {
+    pub(super) fn effect(&self, signal: u32) -> Effect {
         match self.actions[signal as usize][HANDLER] {
             SIG_IGN => Effect::Nothing,
             SIG_DFL if bit(signal) & (HARMLESS | STOPPING) != 0 => Effect::Nothing,
@@ -204,50 +175,21 @@ impl Signals {
     }
 
     /// Signals whose default action would end the program.
-    fn ending(&self) -> u64 {
+    pub(super) fn ending(&self) -> u64 {
         (1..=LAST)
             .filter(|signal| self.effect(*signal) == Effect::End)
             .fold(0, |set, signal| set | bit(signal))
     }
 
     /// Signals that a thread with this mask would act upon, of those pending for all and for it.
-    fn open(&self, own: &Own) -> u64 {
+    pub(super) fn open(&self, own: &Own) -> u64 {
         (self.shared | own.pending) & !own.mask
     }
 }
 
-/// Keeps the supervisor's copy of the set of signals that would end the program: those with that
-/// action that not all threads block.
-pub(crate) fn publish(kernel: &Kernel) {
-    let fatal = kernel.signals.ending() & !blocked_by_all(kernel);
-    kernel.report.fatal.store(fatal, Ordering::Release);
-}
-
-/// What of the signals belongs to the thread in this slot.
-fn own_of(kernel: &Kernel, slot: usize) -> &Own {
-    if slot == kernel.threads.loaded {
-        &kernel.signals.own
-    } else {
-        &kernel.threads.at(slot).signals
-    }
-}
-
-fn own_of_mut(kernel: &mut Kernel, slot: usize) -> &mut Own {
-    if slot == kernel.threads.loaded {
-        &mut kernel.signals.own
-    } else {
-        &mut kernel.threads.get(slot).signals
-    }
-}
-
-fn blocked_by_all(kernel: &Kernel) -> u64 {
-    let slots = kernel.threads.live_slots();
-    slots.fold(u64::MAX, |all, slot| all & own_of(kernel, slot).mask)
-}
-
 /// What a signal does to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effect {
+pub(super) enum Effect {
     Nothing,
     End,
     Handler,
@@ -271,52 +213,18 @@ pub(super) fn before_begun(kernel: &Kernel) -> i64 {
     }
 }
 
-/// Primary, while all threads wait: has something arrived that one of them acts on?
-pub(crate) fn must_wake(kernel: &mut Kernel) -> bool {
-    kernel.signals.look(kernel.control);
-    let signals = &kernel.signals;
-    let open = signals.inbox & !blocked_by_all(kernel);
-    (1..=LAST).any(|signal| open & bit(signal) != 0 && signals.effect(signal) != Effect::Nothing)
-}
-
 /// All replicas, with the result of a call: these signals are pending now.
 pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
     kernel.signals.taken = outcome.taken;
     if outcome.signals != 0 {
         kernel.event(kind::of(0, kind::SIGNALS), outcome.signals);
+        let blocked = targets::blocked_by_all(kernel);
         for signal in 1..=LAST {
             if outcome.signals & bit(signal) != 0 {
-                kernel.signals.shared |= kernel.signals.accept(signal, 0);
+                kernel.signals.shared |= kernel.signals.accept(signal, 0, blocked);
             }
         }
         rouse(kernel);
-    }
-}
-
-/// Signals pending for all that the thread in this slot leaves to one before it: the first that
-/// does not block a signal takes it.
-fn left_to_others(kernel: &Kernel, slot: usize) -> u64 {
-    if kernel.signals.shared == 0 {
-        return 0;
-    }
-    let before = kernel.threads.live_slots().take_while(|it| *it < slot);
-    let taken = before.fold(0, |set, it| set | !own_of(kernel, it).mask);
-    kernel.signals.shared & taken
-}
-
-/// Signals that the thread in this slot would act upon.
-fn open_for(kernel: &Kernel, slot: usize) -> u64 {
-    let own = own_of(kernel, slot);
-    let shared = kernel.signals.shared & !left_to_others(kernel, slot);
-    (own.pending | shared) & !own.mask
-}
-
-/// Interrupts threads that wait and have a signal to act upon.
-pub(super) fn rouse(kernel: &mut Kernel) {
-    for slot in 0..kernel.threads.used() {
-        if kernel.threads.at(slot).is_waiting() && open_for(kernel, slot) != 0 {
-            kernel.threads.wake(slot, Next::Interrupted);
-        }
     }
 }
 
@@ -352,23 +260,7 @@ pub(crate) fn deliver(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
     entered
 }
 
-/// Takes the next signal that the running thread acts upon.
-fn next_pending(kernel: &mut Kernel) -> Option<u32> {
-    let open = open_for(kernel, kernel.threads.current_slot());
-    if open == 0 {
-        return None;
-    }
-    let signal = open.trailing_zeros() + 1;
-    let signals = &mut kernel.signals;
-    if signals.own.pending & bit(signal) != 0 {
-        signals.own.pending &= !bit(signal);
-    } else {
-        signals.shared &= !bit(signal);
-    }
-    Some(signal)
-}
-
-fn sent_info(kernel: &Kernel, signal: u32) -> SigInfo {
+pub(super) fn sent_info(kernel: &Kernel, signal: u32) -> SigInfo {
     let code = i32::from(kernel.signals.codes[signal as usize]);
     SigInfo::new(signal, code, u64::from(own_pid(kernel)))
 }
@@ -581,9 +473,6 @@ pub(super) fn sigaltstack(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// `pause` and `rt_sigsuspend`: wait until a signal is acted upon.
 pub(super) fn wait(kernel: &mut Kernel, call: &Call) -> i64 {
-    if call.what.special == Special::RtSigtimedwait {
-        return refuse(kernel, call);
-    }
     if call.what.special == Special::RtSigsuspend {
         let Ok(mask) = guest::read::<u64>(call.arg(0)) else {
             return Fault::RESULT;
@@ -591,8 +480,7 @@ pub(super) fn wait(kernel: &mut Kernel, call: &Call) -> i64 {
         suspend(kernel, mask);
     }
     if kernel.threads.must_not_block() {
-        let signals = &kernel.signals;
-        if signals.open(&signals.own) == 0 {
+        if open_for(kernel, kernel.threads.current_slot()) == 0 {
             kernel.threads.park(Cause::Signal, NEVER);
             return PARKED;
         }
@@ -664,7 +552,11 @@ pub(super) fn send(kernel: &mut Kernel, call: &Call) -> Option<i64> {
                 kernel.end_by(SIGKILL);
             }
             let code = if thread.is_some() { SI_TKILL } else { 0 };
-            let set = kernel.signals.accept(signal, code);
+            let blocked = match slot {
+                None => targets::blocked_by_all(kernel),
+                Some(slot) => own_of_mut(kernel, slot).mask,
+            };
+            let set = kernel.signals.accept(signal, code, blocked);
             match slot {
                 None => kernel.signals.shared |= set,
                 Some(slot) => own_of_mut(kernel, slot).pending |= set,

@@ -20,7 +20,7 @@ mod waiting;
 
 use rcoe_linux_abi::Control;
 
-use crate::calls::signals::Own;
+use crate::calls::targets::Own;
 use crate::entry::TrapFrame;
 
 pub(crate) use waiting::{Cause, NEVER, Next, Wait};

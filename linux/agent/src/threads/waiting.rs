@@ -17,6 +17,8 @@ pub(crate) const NEVER: u64 = u64::MAX;
 pub(crate) enum Cause {
     /// Only a signal ends it.
     Signal,
+    /// One of the signals in [`Wait::address`]; the call is then made again, as at the deadline.
+    SignalSet,
     /// Nothing but the deadline; the call then succeeds.
     Time,
     /// Nothing but the deadline; the call is then made again.
@@ -37,7 +39,7 @@ pub(crate) struct Wait {
     pub(crate) parked: bool,
     /// The deadline has passed; the call must not be parked any more.
     pub(crate) expired: bool,
-    /// The futex.
+    /// The futex, or a set of signals.
     pub(crate) address: u64,
     /// Which wakers are meant.
     pub(crate) bits: u32,
@@ -203,7 +205,7 @@ impl Threads {
             let next = match wait.cause {
                 Cause::Futex | Cause::Lock => Next::Return(sys::error(ETIMEDOUT)),
                 Cause::Time => Next::Return(0),
-                Cause::Files | Cause::Retry | Cause::Signal => Next::Again,
+                Cause::Files | Cause::Retry | Cause::Signal | Cause::SignalSet => Next::Again,
             };
             self.wake(slot, next);
         }
