@@ -80,7 +80,7 @@ static void *others(void *argument) {
   return 0;
 }
 
-/// As the first, but the waiting is restarted, and then ended.
+/// As before, but the waiting is restarted, and then ended.
 static void restarted(void) {
   int ends[2];
   pthread_t thread, killer;

@@ -5,8 +5,8 @@
 //! A descriptor that the program itself has made non-blocking is left to the kernel.
 //!
 //! Not covered: between poll and call somebody outside may take away what was ready; the call then
-//! holds up all threads until there is more. So do opening a FIFO, `sendfile`, `splice` and `tee`
-//! on a descriptor that is full, terminal requests that drain output, and MSG_WAITALL.
+//! holds up all threads until there is more. So do opening a FIFO, terminal requests that drain
+//! output, and MSG_WAITALL.
 
 use linux_raw_sys::errno::{EAGAIN, EALREADY, EINPROGRESS};
 use linux_raw_sys::general as nr;
@@ -33,6 +33,8 @@ const PARTIAL: i64 = -(1 << 48);
 const PIPE_BUF: u64 = 4096;
 /// How often a lock that cannot be polled is tried again.
 const RETRY_NS: u64 = 2_000_000;
+/// Bytes that a socket or pipe takes at once when it is writable, mostly.
+const MOST_SENT: u64 = 32 * 1024;
 const MSG_DONTWAIT: u64 = 0x40;
 /// Bytes of the largest set of descriptors that `select` is tried with.
 const SET_BYTES: usize = 8192;
@@ -44,6 +46,11 @@ pub(super) enum Manner {
     Read,
     /// Writable, and perhaps in several parts.
     Write,
+    /// From one descriptor, the argument of this number, to another.
+    Move {
+        from: usize,
+        to: usize,
+    },
     /// A socket's own flag says not to wait. The flags are in this argument.
     Receive(usize),
     Send(usize),
@@ -67,7 +74,9 @@ pub(super) fn manner(call: &Call) -> Manner {
             Manner::Read
         }
         nr::__NR_write | nr::__NR_writev | nr::__NR_pwritev2 => Manner::Write,
-        nr::__NR_sendfile | nr::__NR_splice | nr::__NR_tee => Manner::Write,
+        nr::__NR_sendfile => Manner::Move { from: 1, to: 0 },
+        nr::__NR_splice => Manner::Move { from: 0, to: 2 },
+        nr::__NR_tee => Manner::Move { from: 0, to: 1 },
         nr::__NR_recvfrom | nr::__NR_recvmmsg => Manner::Receive(3),
         nr::__NR_recvmsg => Manner::Receive(2),
         nr::__NR_sendto | nr::__NR_sendmmsg => Manner::Send(3),
@@ -97,7 +106,8 @@ pub(super) fn attempt(kernel: &Kernel, call: &Call, args: &[u64; 6]) -> Option<i
         Manner::Plain | Manner::Child => None,
         Manner::Read => try_now.read(),
         Manner::Write => try_now.write(),
-        Manner::Receive(flags) => Some(try_now.receive(flags)?),
+        Manner::Move { from, to } => try_now.transfer(from, to),
+        Manner::Receive(flags) => try_now.receive(flags),
         Manner::Send(flags) => try_now.send(flags),
         Manner::Connect => try_now.connect(),
         Manner::Poll => try_now.poll(),
@@ -241,6 +251,21 @@ impl Try<'_> {
             }
             _ => None,
         }
+    }
+
+    fn transfer(&self, from: usize, to: usize) -> Option<i64> {
+        let (from, to) = (self.args[from], self.args[to]);
+        if never_waits(from) || never_waits(to) {
+            return None;
+        }
+        if !is_ready(from, POLLIN) || !is_ready(to, POLLOUT) {
+            return Some(self.later(sys::error(EAGAIN)));
+        }
+        // `sendfile` may always send less, but goes on until all is sent if it is let.
+        let mut args = *self.args;
+        let all = self.call.nr != u64::from(nr::__NR_sendfile) || args[3] <= MOST_SENT;
+        args[3] = args[3].min(MOST_SENT);
+        (!all).then(|| self.make(args))
     }
 
     fn connect(&self) -> Option<i64> {

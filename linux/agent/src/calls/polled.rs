@@ -7,7 +7,7 @@ use linux_raw_sys::general::{__NR_ppoll, POLLIN, POLLOUT, POLLPRI};
 
 use super::Call;
 use super::blocking::{Manner, manner};
-use super::descriptors::{NOW, PollFd, condition, descriptor, raw};
+use super::descriptors::{NOW, PollFd, condition, descriptor, is_ready, raw};
 use crate::entry::interruptible_call;
 use crate::guest;
 use crate::sys;
@@ -69,10 +69,11 @@ impl Polled {
         let fd = descriptor(call.arg(0));
         match manner(call) {
             Manner::Read | Manner::Receive(_) | Manner::Epoll => self.add(slot, fd, POLLIN),
-            Manner::Write if call.what.call.name == "splice" || call.what.call.name == "tee" => {
-                let to = if call.what.call.name == "tee" { 1 } else { 2 };
-                self.add(slot, descriptor(call.arg(to)), POLLOUT)
+            // Whichever is missing; both are looked at when the call is made again.
+            Manner::Move { from, .. } if !is_ready(call.arg(from), POLLIN) => {
+                self.add(slot, descriptor(call.arg(from)), POLLIN)
             }
+            Manner::Move { to, .. } => self.add(slot, descriptor(call.arg(to)), POLLOUT),
             Manner::Write | Manner::Send(_) | Manner::Connect => self.add(slot, fd, POLLOUT),
             Manner::Poll => self.add_array(slot, call.arg(0), call.arg(1)),
             Manner::Select => self.add_sets(slot, call),

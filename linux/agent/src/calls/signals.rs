@@ -122,8 +122,8 @@ impl Signals {
         self.own.pending |= self.accept(signal, 0, self.own.mask);
     }
 
-    /// The signal's bit, unless it does nothing and nobody can wait for it because not all block it;
-    /// keeps the `si_code` to deliver it with.
+    /// The signal's bit, unless it does nothing and cannot be waited for either, not being blocked
+    /// by all; keeps the `si_code` to deliver it with.
     fn accept(&mut self, signal: u32, code: i8, blocked: u64) -> u64 {
         if self.effect(signal) == Effect::Nothing && blocked & bit(signal) == 0 {
             return 0;
