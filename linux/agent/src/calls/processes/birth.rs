@@ -24,7 +24,7 @@ use rcoe_core::{Replica, ReplicaId, ReplicaSet};
 use rcoe_linux_abi::{Ask, LENT_WORDS, Note, Phase};
 use rcoe_linux_syscalls::Special;
 
-use super::super::{Call, io, refuse, signals};
+use super::super::{Call, io, refuse, targets};
 use super::{Child, Processes, ask, members, own_group};
 use crate::convert;
 use crate::entry::{TrapFrame, enter_program};
@@ -232,7 +232,7 @@ fn enter(kernel: &mut Kernel, group: usize, index: usize, count: usize, pid: u32
     }
     super::super::shared::in_child(kernel);
     kernel.threads.become_only(pid, clear_tid);
-    signals::publish(kernel);
+    targets::publish(kernel);
     if birth.flags & CHILD_TID != 0 {
         let _ = guest::write(birth.child_tid, &pid);
     }

@@ -19,7 +19,7 @@ use rcoe_linux_syscalls::Special;
 
 use super::super::memory::{self, Brk};
 use super::super::shared;
-use super::super::{Call, io, paths, signals, transfer};
+use super::super::{Call, io, paths, targets, transfer};
 use super::strings::Strings;
 use crate::convert;
 use crate::entry::{self, Cpu, TrapFrame};
@@ -424,7 +424,7 @@ fn renew(kernel: &mut Kernel, image: &Image) {
     kernel.signals.reset_handlers();
     kernel.signals.drop_stack();
     kernel.threads.become_only(kernel.processes.pid, 0);
-    signals::publish(kernel);
+    targets::publish(kernel);
     for range in image.code() {
         memory::adopt_code(kernel, range.start, range.end - range.start);
     }
