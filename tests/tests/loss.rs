@@ -18,12 +18,14 @@ volatile unsigned long go, spin, wrong, crash, extra;
 int main(int argc, char **argv) {
   write(1, \"ready\\n\", 6);
   unsigned long x = 88172645463325252UL;
+  unsigned long released;
   do {
+    released = go;
     while (spin) {}
     if (wrong) x = 1;
     if (crash) *(volatile int *)8 = 1;
     if (extra) { extra = 0; syscall(SYS_getuid); }
-  } while (argc > 1 && !go);
+  } while (argc > 1 && !released);
   for (unsigned long i = 0; i < 1000000UL; i++) {
     x ^= x << 13; x ^= x >> 7; x ^= x << 17;
   }
