@@ -94,7 +94,6 @@ fn as_primary(
     repeatable: bool,
     torn: bool,
 ) -> Outcome {
-    kernel.report.in_call.store(call.nr + 1, Ordering::Relaxed);
     let result = match course(kernel, call, &effect, torn) {
         Course::Make => make(kernel, call, &mut effect, repeatable),
         Course::Made(result) => {
@@ -111,7 +110,6 @@ fn as_primary(
     if !kernel.alone {
         publish::publish(kernel, call, outcome);
     }
-    kernel.report.in_call.store(0, Ordering::Relaxed);
     outcome
 }
 
@@ -146,9 +144,19 @@ fn make(kernel: &mut Kernel, call: &Call, effect: &mut Effect, repeatable: bool)
     result
 }
 
+/// Says that this replica is inside the host's part of a call, which may take for ever. Only then:
+/// a primary that gets lost in the agent itself must be missed like any other.
+fn in_host<T>(kernel: &mut Kernel, call: &Call, work: impl FnOnce(&mut Kernel) -> T) -> T {
+    let report = kernel.report;
+    report.in_call.store(call.nr + 1, Ordering::Relaxed);
+    let result = work(kernel);
+    report.in_call.store(0, Ordering::Relaxed);
+    result
+}
+
 /// Makes the call on the host.
 fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
-    if let Some(result) = processes::execute(kernel, call) {
+    if let Some(result) = in_host(kernel, call, |kernel| processes::execute(kernel, call)) {
         return result;
     }
     let mut args = host_arguments(call);
@@ -156,19 +164,22 @@ fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
     if !call.what.blocking {
         // SAFETY: the program's own call. Its buffers are its own memory, and the table lets no
         // call through that changes mappings, signal handling or the agent's own state.
-        return unsafe { rcoe_linux_sys::syscall6(call.nr, args) };
+        let make = |_: &mut Kernel| unsafe { rcoe_linux_sys::syscall6(call.nr, args) };
+        return in_host(kernel, call, make);
     }
-    if kernel.threads.must_not_block()
-        && let Some(result) = blocking::attempt(kernel, call, &args)
-    {
-        return result;
+    if kernel.threads.must_not_block() {
+        let attempt = |kernel: &mut Kernel| blocking::attempt(kernel, call, &args);
+        if let Some(result) = in_host(kernel, call, attempt) {
+            return result;
+        }
     }
     loop {
         if signals::must_interrupt(kernel) {
             return signals::before_begun(kernel);
         }
         // SAFETY: as above.
-        let result = unsafe { interruptible_call(call.nr, &args) };
+        let make = |_: &mut Kernel| unsafe { interruptible_call(call.nr, &args) };
+        let result = in_host(kernel, call, make);
         if result != sys::error(EINTR) || signals::must_interrupt(kernel) {
             return result;
         }
