@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 pub struct EffectId {
     /// Records published before it.
     pub records: u64,
-    /// Hash-free label of the call: its number and descriptor.
+    /// The call: its number and descriptor in one word.
     pub call: u32,
 }
 

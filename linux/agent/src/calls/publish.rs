@@ -236,8 +236,7 @@ impl Record<'_> {
         }
     }
 
-    /// Bytes of the program, from word `at` of the result on; `before` bytes of others came before
-    /// them.
+    /// Bytes of the program, from word `at` of the result on.
     fn content_bytes(&mut self, at: usize, source: Source) {
         let words = at..at + source.len.div_ceil(8);
         let start = words.start.max(self.range.start);
