@@ -30,6 +30,10 @@ pub(crate) enum Action {
     Report(ReportArgs),
     /// Make many voted calls without any fault: nothing may be reported.
     Steady(SteadyArgs),
+    /// Run the papers' data race with many seeds: all replicas must agree, and the values vary.
+    Race(RaceArgs),
+    /// Run programs with threads and children for some time: nothing may be reported.
+    Hours(HoursArgs),
 }
 
 /// What decides the meaning of an index.
@@ -47,7 +51,8 @@ pub(crate) struct Common {
     /// What rcoe does about a fault: mask or stop; its own default if left out.
     #[arg(long)]
     pub(crate) on_fault: Option<String>,
-    /// Programs to hit: md5sum, bzip2, sha256, awk, sqlite3, python.
+    /// Programs to hit: md5sum, bzip2, sha256, awk, sqlite3, python; with threads: pigz, mutex;
+    /// with children: workers, pipeline, shell, make.
     #[arg(long, default_value = "md5sum")]
     pub(crate) program: String,
     /// State to hit: gpr, xmm, text, data, heap, stack, mmap, agent, shared, or regs, mem.
@@ -139,6 +144,30 @@ pub(crate) struct SteadyArgs {
     pub(crate) common: RcoeArgs,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct RaceArgs {
+    /// Number of seeds, each run as two or three replicas and as one.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) runs: u64,
+    /// First seed.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) common: RcoeArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct HoursArgs {
+    /// For how many minutes.
+    #[arg(long, default_value_t = 60.0)]
+    pub(crate) minutes: f64,
+    /// Numbers of replicas, in turn.
+    #[arg(short = 'n', long, value_delimiter = ',', default_value = "2,3")]
+    pub(crate) replicas: Vec<usize>,
+    #[command(flatten)]
+    pub(crate) common: RcoeArgs,
+}
+
 fn parse_shard(text: &str) -> Result<(u64, u64), String> {
     let parsed = text
         .split_once('/')
@@ -163,6 +192,7 @@ impl RcoeArgs {
             timeout: self.timeout.clone(),
             folder: folder.to_owned(),
             deadline: Duration::from_secs(self.deadline),
+            seed: None,
         })
     }
 }

@@ -10,14 +10,16 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::prctl;
 
 use crate::child::{Finished, Running, Setup};
-use crate::inject::{self, Hit, Miss, When};
+use crate::inject::{self, Hit, Miss, STOPS, When};
 use crate::journal::{Journal, Record};
-use crate::plan::{Plan, Space};
+use crate::plan::{Plan, Rng, Space};
 use crate::program::{self, Program};
 use crate::taxonomy::{Expected, Verdict, classify};
 
 /// How often an index is drawn anew when nothing could be flipped.
 const ATTEMPTS: u32 = 6;
+/// How many replicas of a program's processes are looked at in search of one to hit.
+const TRIES: u32 = 200;
 /// Fault-free runs per program before a campaign.
 const CALIBRATIONS: u64 = 5;
 
@@ -37,6 +39,7 @@ impl WorkFolder {
             .with_context(|| format!("cannot create {}", path.display()))?;
         let folder = Self(path);
         program::write_inputs(&folder.0)?;
+        program::compile(&folder.0)?;
         Ok(folder)
     }
 
@@ -142,8 +145,28 @@ type Strike = Result<(Hit, Duration), Miss>;
 fn strike(running: &Running, when: When, plan: &Plan, target: &Calibrated) -> Strike {
     let pid = running.replica(plan.replica).ok_or(Miss::Ended)?;
     thread::sleep(target.duration.mul_f64(plan.moment));
-    let hit = inject::flip(pid, Path::new(target.program.path), when, plan)?;
+    let hit = if target.program.children && !running.is_bare() {
+        strike_any(running, when, plan)?
+    } else {
+        inject::flip(pid, when, plan, STOPS)?
+    };
     Ok((hit, running.elapsed()))
+}
+
+/// Flips in a replica of any process of the program that can be found in the state asked for.
+fn strike_any(running: &Running, when: When, plan: &Plan) -> Result<Hit, Miss> {
+    let mut miss = Miss::Ended;
+    let mut random = Rng::new(&[plan.process]);
+    for _ in 0..TRIES {
+        let pid = running.any_replica(random.next()).ok_or(miss.clone())?;
+        match inject::flip(pid, when, plan, 1) {
+            Ok(hit) => return Ok(hit),
+            // It waits, or ended at this moment; others may not.
+            Err(Miss::InKernel | Miss::Ended) => miss = Miss::InKernel,
+            Err(other) => miss = other,
+        }
+    }
+    Err(miss)
 }
 
 fn record(

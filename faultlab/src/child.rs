@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::events::Events;
-use crate::inject::alive;
+use crate::inject::{alive, is_running};
 use crate::program::Program;
 
 /// More output than any program of the lab writes; a corrupted one may write for ever.
@@ -41,6 +41,8 @@ pub struct Setup {
     pub folder: PathBuf,
     /// Time after which a run is a hang.
     pub deadline: Duration,
+    /// `RCOE_THREAD_SEED`, which decides how threads take turns.
+    pub seed: Option<u64>,
 }
 
 /// How a process ended.
@@ -110,6 +112,9 @@ impl Running {
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("LC_ALL", "C");
+        if let Some(seed) = setup.seed {
+            command.env("RCOE_THREAD_SEED", seed.to_string());
+        }
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -137,6 +142,12 @@ impl Running {
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// Whether the program runs without rcoe.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        self.bare
     }
 
     /// Time since the start.
@@ -172,6 +183,25 @@ impl Running {
             }
             thread::sleep(Duration::from_micros(100));
         }
+    }
+
+    /// Process id of some replica of some process of the program, chosen by a random word among
+    /// those that live; all of them are children of the supervisor. `None` if there is none.
+    #[must_use]
+    pub fn any_replica(&self, random: u64) -> Option<i32> {
+        let supervisor = self.pid();
+        let list = format!("/proc/{supervisor}/task/{supervisor}/children");
+        let text = fs::read_to_string(list).ok()?;
+        let pids = text.split_ascii_whitespace();
+        let mut pids: Vec<i32> = pids.filter_map(|word| word.parse().ok()).collect();
+        pids.retain(|pid| alive(*pid));
+        // Most processes of a job wait for others.
+        if pids.iter().any(|pid| is_running(*pid)) {
+            pids.retain(|pid| is_running(*pid));
+        }
+        pids.sort_unstable();
+        let index = random.checked_rem(pids.len() as u64)?;
+        pids.get(usize::try_from(index).ok()?).copied()
     }
 
     /// Waits for the end, at most until the deadline, and sees to it that nothing is left over.
@@ -320,6 +350,7 @@ mod tests {
             timeout: "1s".into(),
             folder: folder.path().to_owned(),
             deadline,
+            seed: None,
         };
         (folder, setup)
     }
@@ -330,6 +361,7 @@ mod tests {
             path: "/bin/sh",
             args: script,
             package: "dash",
+            children: false,
         }
     }
 

@@ -7,7 +7,6 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -29,6 +28,12 @@ use crate::target::Target;
 pub struct Hit {
     /// Process that was hit.
     pub pid: i32,
+    /// The program that it ran.
+    #[serde(default)]
+    pub program: String,
+    /// Which replica of its process it was, as far as its memory tells.
+    #[serde(default)]
+    pub replica: Option<u64>,
     /// CPU time the process had used, in nanoseconds.
     pub cpu_ns: u64,
     /// Address of the instruction that was about to run.
@@ -133,33 +138,39 @@ pub fn cpu_time(pid: i32) -> Option<u64> {
 /// True while the process runs, sleeps or is stopped; false for a zombie.
 #[must_use]
 pub fn alive(pid: i32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return false;
-    };
-    let state = stat
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.trim_start().chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
+    !matches!(state(pid), None | Some('Z' | 'X'))
+}
+
+/// True if the process has, or could have, a processor.
+#[must_use]
+pub fn is_running(pid: i32) -> bool {
+    state(pid) == Some('R')
+}
+
+fn state(pid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.trim_start().chars().next()
 }
 
 /// How often a process is stopped in search of the state asked for.
-const STOPS: u32 = 40;
+pub const STOPS: u32 = 40;
 
-/// Carries out the flip of `plan` in process `pid`, which runs `program`, as soon as it is in the
-/// state asked for.
+/// Carries out the flip of `plan` in process `pid` as soon as it is in the state asked for; gives
+/// up after so many stops.
 ///
 /// # Errors
 ///
 /// If nothing was changed; the process then runs on as if nothing had happened.
-pub fn flip(pid: i32, program: &Path, when: When, plan: &Plan) -> Result<Hit, Miss> {
+pub fn flip(pid: i32, when: When, plan: &Plan, stops: u32) -> Result<Hit, Miss> {
     let mut pauses = Rng::new(&[plan.place, plan.bit]);
-    for _ in 0..STOPS {
+    for _ in 0..stops {
         let seized = Seized::stop(pid)?;
         let registers = ptrace::getregs(seized.pid)?;
         // The number of the system call, or -1 when stopped elsewhere.
         let in_kernel = registers.orig_rax.cast_signed() >= 0;
         if when == When::Any || (when == When::Return) == in_kernel {
-            return flip_stopped(&seized, program, registers, plan);
+            return flip_stopped(&seized, registers, plan);
         }
         drop(seized);
         thread::sleep(Duration::from_micros(pauses.next() % 200));
@@ -167,15 +178,13 @@ pub fn flip(pid: i32, program: &Path, when: When, plan: &Plan) -> Result<Hit, Mi
     Err(Miss::InKernel)
 }
 
-fn flip_stopped(
-    seized: &Seized,
-    program: &Path,
-    registers: user_regs_struct,
-    plan: &Plan,
-) -> Result<Hit, Miss> {
+fn flip_stopped(seized: &Seized, registers: user_regs_struct, plan: &Plan) -> Result<Hit, Miss> {
     let pid = seized.pid.as_raw();
+    let regions = maps::read(pid)?;
     let mut hit = Hit {
         pid,
+        program: maps::program(&regions).map_or_else(String::new, |path| file_name(path).into()),
+        replica: maps::replica(&regions),
         cpu_ns: cpu_time(pid).unwrap_or(0),
         ip: registers.rip,
         in_kernel: registers.orig_rax.cast_signed() >= 0,
@@ -187,7 +196,7 @@ fn flip_stopped(
     match plan.target {
         Target::Gpr => flip_gpr(seized, registers, plan, &mut hit)?,
         Target::Xmm => flip_xmm(seized, plan, &mut hit)?,
-        _ => flip_memory(seized, program, registers.rsp, plan, &mut hit)?,
+        _ => flip_memory(seized, regions, registers.rsp, plan, &mut hit)?,
     }
     Ok(hit)
 }
@@ -317,14 +326,13 @@ fn flip_xmm(seized: &Seized, plan: &Plan, hit: &mut Hit) -> Result<(), Miss> {
 
 fn flip_memory(
     seized: &Seized,
-    program: &Path,
+    regions: Vec<maps::Region>,
     stack_pointer: u64,
     plan: &Plan,
     hit: &mut Hit,
 ) -> Result<(), Miss> {
     let pid = seized.pid.as_raw();
-    let regions = maps::read(pid)?;
-    let heap = maps::heap_start(program, &regions);
+    let heap = maps::heap_start(&regions);
     let regions = maps::split_at(regions, heap);
     let classes = maps::classify(&regions, stack_pointer, heap);
     let mut pages = Vec::new();
@@ -372,12 +380,11 @@ fn bit_below(random: u64, limit: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::process::{Child, Command, Stdio};
     use std::thread;
     use std::time::Duration;
 
-    use super::{Hit, Miss, When, alive, cpu_time, flip};
+    use super::{Hit, Miss, STOPS, When, alive, cpu_time, flip};
     use crate::plan::{Plan, Space};
     use crate::target::{Target, Targets};
 
@@ -407,7 +414,7 @@ mod tests {
     }
 
     fn hit(victim: &Victim, plan: &Plan) -> Result<Hit, Miss> {
-        flip(victim.pid(), Path::new("/bin/sh"), When::User, plan)
+        flip(victim.pid(), When::User, plan, STOPS)
     }
 
     fn plan(targets: &str, index: u64) -> Plan {
@@ -450,7 +457,7 @@ mod tests {
     #[test]
     fn the_state_asked_for_is_waited_for() {
         let victim = Victim::start();
-        let stops = |when| flip(victim.pid(), Path::new("/bin/sh"), when, &plan("xmm", 1));
+        let stops = |when| flip(victim.pid(), when, &plan("xmm", 1), STOPS);
         assert!(!stops(When::User).expect("a busy loop").in_kernel);
         assert_eq!(stops(When::Return), Err(Miss::InKernel));
     }

@@ -13,11 +13,15 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use rcoe_faultlab::campaign::{self, Lab, Range, WorkFolder};
 use rcoe_faultlab::host::{commit, machine};
+use rcoe_faultlab::hours;
 use rcoe_faultlab::journal::{self, Header, Journal, Record};
+use rcoe_faultlab::race::{self, Values};
 use rcoe_faultlab::report::{self, Tally};
 use rcoe_faultlab::steady::{CHUNK, Chunk};
 
-use crate::args::{Action, Arguments, CampaignArgs, Common, InjectArgs, SteadyArgs};
+use crate::args::{
+    Action, Arguments, CampaignArgs, Common, HoursArgs, InjectArgs, RaceArgs, SteadyArgs,
+};
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().action {
@@ -25,6 +29,8 @@ fn main() -> ExitCode {
         Action::Inject(args) => run_one(&args),
         Action::Report(args) => run_report(&args.journals),
         Action::Steady(args) => run_steady(&args),
+        Action::Race(args) => run_race(&args),
+        Action::Hours(args) => run_hours(&args),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -175,6 +181,56 @@ fn run_steady(args: &SteadyArgs) -> Result<bool> {
         machine()
     );
     Ok(true)
+}
+
+/// True if the replicas always agree and the values vary.
+fn run_race(args: &RaceArgs) -> Result<bool> {
+    let folder = WorkFolder::create()?;
+    let setup = args.common.setup(folder.path())?;
+    nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
+    let bar = progress(args.runs, "races");
+    let mut values = Values::default();
+    for seed in args.seed..args.seed + args.runs {
+        values.add(race::run(&setup, seed)?);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    println!(
+        "{} races without a divergence, alike in all replicas: {} (commit {}, {})",
+        args.runs,
+        values.describe(),
+        commit(),
+        machine()
+    );
+    if !values.vary() {
+        println!("the race does not vary: this proves nothing");
+    }
+    Ok(values.vary())
+}
+
+/// True if nothing was reported.
+fn run_hours(args: &HoursArgs) -> Result<bool> {
+    let folder = WorkFolder::create()?;
+    let setup = args.common.setup(folder.path())?;
+    nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
+    let length = Duration::from_secs_f64(args.minutes * 60.0);
+    let mut told = 0;
+    let hours = hours::run(&setup, &args.replicas, length, |hours| {
+        for alarm in &hours.alarms[told..] {
+            println!("{alarm}");
+        }
+        told = hours.alarms.len();
+    })?;
+    println!(
+        "{} runs, {:.2} hours as replicas without a fault: {} alarms (n {:?}, commit {}, {})",
+        hours.runs,
+        hours.time.as_secs_f64() / 3600.0,
+        hours.alarms.len(),
+        args.replicas,
+        commit(),
+        machine()
+    );
+    Ok(hours.alarms.is_empty())
 }
 
 fn prepare(common: &Common, folder: &WorkFolder) -> Result<Lab> {

@@ -9,7 +9,6 @@ use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use rcoe_linux_abi::{AGENT_BASE, AGENT_END};
 
@@ -96,14 +95,31 @@ pub fn split_at(regions: Vec<Region>, heap: Option<u64>) -> Vec<Region> {
     regions.into_iter().flat_map(split).collect()
 }
 
+/// The program that a process runs: of all files it lies lowest.
+#[must_use]
+pub fn program(regions: &[Region]) -> Option<&str> {
+    let is_file = |region: &&Region| region.name.starts_with('/') && !region.agent();
+    regions.iter().find(is_file).map(|region| &region.name[..])
+}
+
+/// Which replica of its process this is: that whose object it may write. Bare programs have none.
+#[must_use]
+pub fn replica(regions: &[Region]) -> Option<u64> {
+    let own = regions
+        .iter()
+        .find(|region| region.agent() && region.writable() && !region.private())?;
+    let (_, rest) = own.name.split_once("rcoe-replica-")?;
+    rest.split(' ').next()?.parse().ok()
+}
+
 /// Where the heap of a running program starts if nothing lies between it and the zeroed data:
 /// the first page past the program's image. `None` if the file is not understood.
 #[must_use]
-pub fn heap_start(program: &Path, regions: &[Region]) -> Option<u64> {
+pub fn heap_start(regions: &[Region]) -> Option<u64> {
     const SHARED_OBJECT: u16 = 3;
     const LOAD: u32 = 1;
-    let program = fs::canonicalize(program).ok()?;
-    let file = File::open(&program).ok()?;
+    let name = program(regions)?;
+    let file = File::open(name).ok()?;
     let mut header = [0; 64];
     file.read_exact_at(&mut header, 0).ok()?;
     let word = |bytes: &[u8], at: usize| -> Option<u64> {
@@ -120,9 +136,7 @@ pub fn heap_start(program: &Path, regions: &[Region]) -> Option<u64> {
         }
     }
     let movable = u16::from_le_bytes([header[16], header[17]]) == SHARED_OBJECT;
-    let mapped = regions
-        .iter()
-        .find(|region| Path::new(&region.name) == program)?;
+    let mapped = regions.iter().find(|region| region.name == name)?;
     let base = if movable { mapped.range.start } else { 0 };
     Some((base + end).next_multiple_of(PAGE))
 }
@@ -206,6 +220,8 @@ pub fn present_pages(pid: i32, range: &Range<u64>) -> io::Result<Vec<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::{PAGE, classify, heap_start, parse, present_pages, read, split_at};
     use crate::target::Target;
 
@@ -243,8 +259,8 @@ mod tests {
     fn agent_window_and_unnamed_stack_are_recognised() {
         let text = "\
 6f0000000000-6f0000010000 r-xp 00000000 00:00 0
-6f1000000000-6f1000110000 rw-s 00000000 00:01 5 /memfd:region (deleted)
-6f1000400000-6f1000510000 r--s 00000000 00:01 6 /memfd:region (deleted)
+6f1000000000-6f1000110000 r--s 00000000 00:01 5 /memfd:rcoe-replica-0 (deleted)
+6f1000400000-6f1000510000 rw-s 00000000 00:01 6 /memfd:rcoe-replica-1 (deleted)
 7fff00000000-7fff00021000 rw-p 00000000 00:00 0
 ";
         let classes = classify(&parse(text), 0x7fff_0000_0010, None);
@@ -252,11 +268,13 @@ mod tests {
             classes,
             [
                 Some(Target::Agent),
-                Some(Target::Shared),
                 None,
+                Some(Target::Shared),
                 Some(Target::Stack)
             ]
         );
+        assert_eq!(super::replica(&parse(text)), Some(1));
+        assert_eq!(super::replica(&parse(NATIVE)), None);
     }
 
     #[test]
@@ -280,7 +298,8 @@ mod tests {
         let own = std::env::current_exe().expect("own path");
         let pid = i32::try_from(std::process::id()).expect("a pid");
         let regions = read(pid).expect("own map");
-        let heap = heap_start(&own, &regions).expect("own file is understood");
+        assert_eq!(super::program(&regions).map(Path::new), Some(own.as_path()));
+        let heap = heap_start(&regions).expect("own file is understood");
         let image = regions
             .iter()
             .rfind(|region| own.as_os_str() == &region.name[..]);

@@ -39,6 +39,9 @@ pub struct Plan {
     pub bit: u64,
     /// When: share of the replica's fault-free life time, `0.0..1.0`.
     pub moment: f64,
+    /// Uniformly random word that selects the process, of a program that has several.
+    #[serde(default)]
+    pub process: u64,
 }
 
 impl Plan {
@@ -61,6 +64,7 @@ impl Plan {
             place: rng.next(),
             bit: rng.next(),
             moment: rng.unit(),
+            process: rng.next(),
         }
     }
 }

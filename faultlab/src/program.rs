@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::plan::Rng;
 
@@ -12,13 +13,32 @@ use crate::plan::Rng;
 pub struct Program {
     /// The word used on the command line.
     pub name: &'static str,
-    /// Absolute path of the executable.
+    /// Path of the executable: absolute, or of one of [`SOURCES`] in the work folder.
     pub path: &'static str,
     /// Its arguments.
     pub args: &'static [&'static str],
-    /// Debian package that holds it.
+    /// Debian package that holds it, or the compiler that makes it.
     pub package: &'static str,
+    /// Whether it makes children: then the replicas of any of its processes are hit.
+    pub children: bool,
 }
+
+/// Our own programs: name, and source text of C.
+pub const SOURCES: [(&str, &str); 3] = [
+    ("mutex", include_str!("../programs/mutex.c")),
+    ("workers", include_str!("../programs/workers.c")),
+    ("race", include_str!("../../tests/tests/threads/race.c")),
+];
+/// Rules of the program `make`.
+const RULES: &str = include_str!("../programs/jobs.mk");
+const PIPELINE: &str = "gzip -c text-300k | gzip -dc | tr ' ' '\\n' | sort -n | uniq -c | md5sum; \
+                        for i in 1 2 3; do (echo $i; expr $i \\* 7) | cat; done";
+const SHELL: &str = "declare -A n; for i in {1..400}; do n[$((i * i % 17))]+=$i; done; \
+                     for k in 0 1 2 4; do x=$(echo ${n[$k]} | cut -c1-40); (echo $k $x); done; \
+                     while read -r w; do s=$((s + ${#w})); done < <(head -n 200 text-300k); \
+                     echo $s";
+const MAKE: &str = "d=$(mktemp -d ./make-XXXXXX); make -s -j2 -f jobs.mk OUT=$d; s=$?; \
+                    rm -r $d; exit $s";
 
 const AWK: &str = "{ for (i = 1; i <= NF; i++) n[$i % 997] += $i; s += NF } \
                    END { for (k = 0; k < 997; k++) print k, n[k]; print s }";
@@ -28,42 +48,97 @@ const PYTHON: &str = "import zlib\nd = {i: str(i * i) for i in range(9000)}\n\
                       print(zlib.crc32(''.join(d.values()).encode()), sum(map(len, d.values())))";
 
 /// Every program the lab knows. The first is the papers' and the default.
-pub const PROGRAMS: [Program; 6] = [
+pub const PROGRAMS: [Program; 13] = [
     Program {
         name: "md5sum",
         path: "/bin/busybox",
         args: &["md5sum", "random-4m"],
         package: "busybox-static",
+        children: false,
     },
     Program {
         name: "bzip2",
         path: "/usr/bin/bzip2",
         args: &["-c", "text-300k"],
         package: "bzip2",
+        children: false,
     },
     Program {
         name: "sha256",
         path: "/usr/bin/openssl",
         args: &["dgst", "-sha256", "random-4m"],
         package: "openssl",
+        children: false,
     },
     Program {
         name: "awk",
         path: "/usr/bin/gawk",
         args: &[AWK, "text-300k"],
         package: "gawk",
+        children: false,
     },
     Program {
         name: "sqlite3",
         path: "/usr/bin/sqlite3",
         args: &[":memory:", SQL],
         package: "sqlite3",
+        children: false,
     },
     Program {
         name: "python",
         path: "/usr/bin/python3",
         args: &["-S", "-E", "-c", PYTHON],
         package: "python3",
+        children: false,
+    },
+    Program {
+        name: "pigz",
+        path: "/usr/bin/pigz",
+        args: &["-c", "-p2", "-b32", "text-300k"],
+        package: "pigz",
+        children: false,
+    },
+    Program {
+        name: "mutex",
+        path: "./mutex",
+        args: &[],
+        package: "gcc",
+        children: false,
+    },
+    Program {
+        name: "race",
+        path: "./race",
+        args: &[],
+        package: "gcc",
+        children: false,
+    },
+    Program {
+        name: "workers",
+        path: "./workers",
+        args: &[],
+        package: "gcc",
+        children: true,
+    },
+    Program {
+        name: "pipeline",
+        path: "/bin/sh",
+        args: &["-c", PIPELINE],
+        package: "dash",
+        children: true,
+    },
+    Program {
+        name: "shell",
+        path: "/usr/bin/bash",
+        args: &["-c", SHELL],
+        package: "bash",
+        children: true,
+    },
+    Program {
+        name: "make",
+        path: "/bin/sh",
+        args: &["-c", MAKE],
+        package: "make",
+        children: true,
     },
 ];
 
@@ -81,7 +156,7 @@ fn find(name: &str) -> Result<Program> {
         let known: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
         bail!("unknown program '{name}'; known: {}", known.join(", "));
     };
-    if !Path::new(program.path).exists() {
+    if program.path.starts_with('/') && !Path::new(program.path).exists() {
         bail!(
             "{} is missing: apt-get install {}",
             program.path,
@@ -89,6 +164,26 @@ fn find(name: &str) -> Result<Program> {
         );
     }
     Ok(*program)
+}
+
+/// Compiles our own programs into `folder`.
+///
+/// # Errors
+///
+/// If there is no C compiler, or the folder cannot be written.
+pub fn compile(folder: &Path) -> Result<()> {
+    for (name, source) in SOURCES {
+        let file = folder.join(format!("{name}.c"));
+        fs::write(&file, source).with_context(|| format!("cannot write {}", file.display()))?;
+        let done = Command::new("cc")
+            .args(["-O1", "-pthread", "-o", name])
+            .arg(&file)
+            .current_dir(folder)
+            .status()
+            .context("cannot run cc: apt-get install gcc")?;
+        ensure!(done.success(), "cc does not take {name}.c");
+    }
+    Ok(())
 }
 
 /// Writes the input files into `folder`.
@@ -111,6 +206,7 @@ pub fn write_inputs(folder: &Path) -> Result<()> {
     for (name, content) in [
         ("random-4m", random.as_slice()),
         ("text-300k", text.as_bytes()),
+        ("jobs.mk", RULES.as_bytes()),
     ] {
         let path = folder.join(name);
         fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;

@@ -169,15 +169,18 @@ fn blame(out: &mut String, records: &[Record]) {
     if named.is_empty() {
         return;
     }
-    let right = named
-        .iter()
-        .filter(|r| r.named == Some(r.plan.replica as u64))
-        .count();
+    let right = named.iter().filter(|r| r.named == hit_replica(r)).count();
     let _ = writeln!(
         out,
         "\nA culprit was named in {} runs, rightly in {right}.",
         named.len()
     );
+}
+
+/// The replica that was hit: by its own memory, or else as planned.
+fn hit_replica(record: &Record) -> Option<u64> {
+    let seen = record.hit.as_ref().and_then(|hit| hit.replica);
+    seen.or(Some(record.plan.replica as u64))
 }
 
 fn target_table(out: &mut String, records: &[Record]) {
@@ -244,7 +247,7 @@ fn culprits(out: &mut String, records: &[Record], replicas: usize) {
             record.plan.attempt,
             record.verdict.label(),
             record.name,
-            record.plan.replica,
+            hit_replica(record).unwrap_or_default(),
             if record.detail.is_empty() {
                 String::new()
             } else {
@@ -262,9 +265,10 @@ fn culprits(out: &mut String, records: &[Record], replicas: usize) {
 #[must_use]
 pub fn describe(hit: &crate::inject::Hit) -> String {
     format!(
-        "bit {} of {} ({:#x} -> {:#x}) at ip {:#x}{} after {:.3} ms of CPU time",
+        "bit {} of {} of {} ({:#x} -> {:#x}) at ip {:#x}{} after {:.3} ms of CPU time",
         hit.bit,
         hit.place,
+        hit.program,
         hit.before,
         hit.after,
         hit.ip,

@@ -18,6 +18,7 @@ const WRITERS: [Program; 3] = [
         path: "/bin/busybox",
         args: &["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=200000"],
         package: "busybox-static",
+        children: false,
     },
     Program {
         name: "perl",
@@ -27,6 +28,7 @@ const WRITERS: [Program; 3] = [
             "open F, '>', '/dev/null'; syswrite F, $_ x 3 for 1 .. 200000",
         ],
         package: "perl",
+        children: false,
     },
     Program {
         name: "python",
@@ -38,6 +40,7 @@ const WRITERS: [Program; 3] = [
             "import os\nfor i in range(200000): os.write(1, b'%08d' % i)",
         ],
         package: "python3",
+        children: false,
     },
 ];
 

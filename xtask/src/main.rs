@@ -41,6 +41,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Run the papers' data race with many seeds; further arguments go to rcoe-faultlab.
+    Race {
+        /// Arguments for rcoe-faultlab.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run the compatibility matrix and write docs/COMPATIBILITY.md.
     Compat(compat::Options),
     /// Check the house rules.
@@ -82,6 +88,23 @@ fn perform(task: Task) -> Result<bool> {
         Task::Bench { arguments } => {
             let command = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-bench", "--"]);
             shell::succeeds(shell::with(command, &arguments))
+        }
+        Task::Race { arguments } => {
+            let packages = [
+                "build",
+                "--release",
+                "--quiet",
+                "-p",
+                "rcoe",
+                "-p",
+                "rcoe-faultlab",
+            ];
+            if !shell::succeeds(shell::cargo(packages))? {
+                return Ok(false);
+            }
+            let mut command = std::process::Command::new(shell::built("rcoe-faultlab"));
+            command.arg("race").args(arguments);
+            shell::succeeds(command)
         }
         Task::Compat(options) => compat::run(&options),
         Task::Tidy => tidy::run().map(|counts| counts.failed == 0),

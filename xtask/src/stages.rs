@@ -59,6 +59,8 @@ const CAMPAIGNS: &[&[&str]] = &[
     ],
     &["campaign", "-n", "3", "--count", "100"],
     &["steady", "--calls", "300000"],
+    &["race", "--runs", "20"],
+    &["hours", "--minutes", "0.2"],
 ];
 
 /// What came of one stage.
