@@ -109,7 +109,25 @@ static void descriptors(void) {
   printf("timerfd %zd %d\n", read(timer, &count, 8), (int)count);
 }
 
+static volatile int slept;
+static void *sleep_a_little(void *unused) {
+  struct timespec t = {0, 20000000};
+  nanosleep(&t, 0);
+  slept = 1;
+  return unused;
+}
+
+// The only thread that can run makes calls that wait for nothing.
+static void busy(void) {
+  pthread_t thread;
+  pthread_create(&thread, 0, sleep_a_little, 0);
+  while (!slept) getppid();
+  pthread_join(thread, 0);
+  printf("busy %d\n", slept);
+}
+
 int main(void) {
+  busy();
   pthread_t thread;
   pthread_create(&thread, 0, forever, 0);
   locks();

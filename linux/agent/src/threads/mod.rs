@@ -121,6 +121,8 @@ pub(crate) struct Threads {
     until_look: u32,
     /// Threads that wait until some time at most.
     timed: u64,
+    /// Threads that wait for something that only the outside tells, a time included.
+    outside: u64,
     /// Waits begun, to wake the longest waiting first.
     waits: u64,
     /// Status of a leader that has ended before its threads.
@@ -145,6 +147,7 @@ impl Threads {
             slices,
             until_look: 0,
             timed: 0,
+            outside: 0,
             waits: 0,
             leader_status: None,
         }
@@ -178,6 +181,7 @@ impl Threads {
         self.loaded = LEADER;
         self.queue = Queue::new();
         self.timed = 0;
+        self.outside = 0;
         self.leader_status = None;
     }
 
@@ -272,10 +276,11 @@ impl Threads {
         self.loaded = NOBODY;
     }
 
-    /// Counts a call of the running thread: is its slice over, with another one ready?
+    /// Counts a call of the running thread: is its slice over, with another one ready, or one that
+    /// a look outside may make so?
     #[inline]
     pub(crate) fn count_call(&mut self) -> bool {
-        if self.queue.is_empty() {
+        if self.queue.is_empty() && self.outside == 0 {
             return false;
         }
         self.slice = self.slice.saturating_sub(1);
@@ -450,5 +455,20 @@ mod tests {
         assert!((0..1000).all(|_| !all.count_call()));
         all.spawn().expect("room");
         assert!((0..129).any(|_| all.count_call()));
+    }
+
+    #[test]
+    fn who_waits_for_the_outside_is_looked_after() {
+        for (deadline, looked_after) in [(NEVER, false), (5, true)] {
+            let mut all = threads(3);
+            all.spawn().expect("room");
+            all.step_back(Next::Return(0));
+            all.dispatch();
+            all.park_at(Cause::Futex, 64, u32::MAX, deadline);
+            all.dispatch();
+            assert_eq!((0..129).any(|_| all.count_call()), looked_after);
+            all.expire(5);
+            assert_eq!(all.someone_ready(), looked_after);
+        }
     }
 }

@@ -61,6 +61,11 @@ impl Wait {
         progress: 0,
         order: 0,
     };
+
+    /// Does only the outside tell when it ends, or may?
+    fn is_for_outside(&self) -> bool {
+        self.cause == Cause::Files || self.deadline != NEVER
+    }
 }
 
 /// How a thread goes on.
@@ -86,7 +91,9 @@ impl Threads {
         thread.wait.parked = true;
         thread.wait.deadline = deadline;
         thread.wait.order = order;
+        let outside = thread.wait.is_for_outside();
         self.timed += u64::from(deadline != NEVER);
+        self.outside += u64::from(outside);
     }
 
     /// The running thread waits at a futex.
@@ -104,6 +111,7 @@ impl Threads {
         thread.next = next;
         thread.state = State::Ready;
         self.timed -= u64::from(thread.wait.deadline != NEVER);
+        self.outside -= u64::from(thread.wait.is_for_outside());
         self.queue.push(slot);
     }
 
@@ -169,9 +177,7 @@ impl Threads {
 
     /// Does anyone wait for something that only the outside tells?
     pub(crate) fn someone_waits_outside(&self) -> bool {
-        self.slots[..self.used].iter().any(|it| {
-            it.is_waiting() && (it.wait.cause == Cause::Files || it.wait.deadline != NEVER)
-        })
+        self.outside > 0
     }
 
     /// The earliest deadline, or [`NEVER`].
