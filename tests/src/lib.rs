@@ -1,4 +1,4 @@
-//! End-to-end tests of the `rcoe` command, and the compatibility matrix.
+//! End-to-end tests of the `rcoe` command, the compatibility matrix, and CPython's own tests.
 //!
 //! Everything here looks at rcoe from outside: it starts the built binary as a user would and
 //! compares what comes out (standard output and error, exit status, files) with a run of the same
@@ -6,6 +6,7 @@
 //!
 //! * [`cases`] reads the declarative list of programs, `tests/compat.toml`; [`data`] makes their
 //!   inputs; [`matrix`] runs them and [`report`] prints what came of it.
+//! * [`cpython`] does the like with CPython's own test suite, `tests/cpython.toml`.
 //! * [`launch`] starts one command in a session of its own with a deadline, and [`proc`] tells
 //!   which processes of that session still live.
 //! * [`rcoe`] is what the behaviour tests in `tests/tests/` share.
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cases;
+pub mod cpython;
 pub mod data;
 pub mod launch;
 pub mod matrix;

@@ -37,6 +37,8 @@ impl Counts {
 pub(crate) const CARGO: &str = "test result: ";
 /// Begins the closing line of the compatibility matrix.
 pub(crate) const COMPAT: &str = "compat: ";
+/// Begins the closing line of CPython's tests.
+pub(crate) const CPYTHON: &str = "cpython: ";
 
 /// The counts in a closing line that begins with `key`, either cargo's
 /// (`test result: ok. 3 passed; 0 failed; …`) or ours (`compat: 3 passed, 0 failed`); nothing for

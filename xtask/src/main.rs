@@ -7,6 +7,7 @@
 
 mod compat;
 mod count;
+mod cpython;
 mod demo;
 mod docs;
 mod packages;
@@ -49,6 +50,8 @@ enum Task {
     },
     /// Run the compatibility matrix and write docs/COMPATIBILITY.md.
     Compat(compat::Options),
+    /// Run CPython's own tests as replicas and write docs/CPYTHON.md.
+    Cpython(cpython::Options),
     /// Check the house rules.
     Tidy,
     /// Format all sources.
@@ -107,6 +110,7 @@ fn perform(task: Task) -> Result<bool> {
             shell::succeeds(command)
         }
         Task::Compat(options) => compat::run(&options),
+        Task::Cpython(options) => cpython::run(&options),
         Task::Tidy => tidy::run().map(|counts| counts.failed == 0),
         Task::Fmt { check } => {
             let flags: &[&str] = if check { &["--check"] } else { &[] };

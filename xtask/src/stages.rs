@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::count::{self, Counts};
-use crate::{compat, docs, packages, shell, tidy};
+use crate::{compat, cpython, docs, packages, shell, tidy};
 
 /// Which stages to run.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -39,6 +39,7 @@ const STAGES: &[Stage] = &[
     ("unit", unit_tests),
     ("model", model),
     ("compat", compat_matrix),
+    ("cpython", cpython::quick),
     ("faults", faults),
 ];
 
@@ -117,7 +118,7 @@ fn summarise(finished: &[Finished]) -> bool {
 }
 
 fn install() -> Result<Counts> {
-    packages::ensure(&compat::packages()?)?;
+    packages::ensure(&[compat::packages()?, cpython::packages()?].concat())?;
     Ok(Counts::one(true))
 }
 
