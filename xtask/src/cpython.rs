@@ -88,8 +88,8 @@ fn write_page(tables: &Path, n: u32, counts: Counts) -> Result<()> {
          Made by `cargo xtask cpython{flag}`. Each module of CPython's test suite (Debian's\n\
          `libpython3.11-testsuite`) was run once without rcoe and once under `rcoe run -n {n}`;\n\
          what each case came to was read from the report that the suite writes. A case that\n\
-         passes natively and not under rcoe is a failure, unless `tests/cpython.toml` explains it;\n\
-         an explanation of a case that passes is a failure too.\n\n\
+         passes natively and not under rcoe is a failure, unless `tests/cpython.toml` explains\n\
+         it; an explanation of a case that passes is a failure too.\n\n\
          {passed} cases pass under rcoe; {failed} are not as they should be.\n\n{tables}"
     );
     std::fs::write(shell::root().join(PAGE), page).context(PAGE)
