@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use rcoe_supervisor::{Compare, parse_core_list};
+use rcoe_supervisor::{Compare, SUSPECT_AFTER, parse_core_list};
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -17,6 +17,21 @@ Examples:
 Exit status: the program's own; 86 after a detected fault that could not be masked;
 125 if rcoe itself failed; 126 if PROGRAM cannot be executed; 127 if it is not found.
 A program killed by a signal kills rcoe by the same signal.";
+
+const CORES_EXAMPLES: &str = "\
+Examples:
+  rcoe cores                     which cores were at fault, and how often
+  rcoe cores --json | jq '.cores[] | select(.suspect)'
+  rcoe cores clear 3             core 3 has been mended: forget its faults
+  rcoe cores export --csv        every fault, for a spreadsheet
+
+A core is suspect after three faults of its own within 90 days (--suspect-after). rcoe run then
+places replicas elsewhere, as long as there are enough other cores. Of two replicas that differ
+nobody knows which is wrong: that counts half for the core of each. A replica that was killed or
+stopped from outside counts for none.
+
+The ledger is $XDG_STATE_HOME/rcoe/cores.ndjson; without that variable it is
+~/.local/state/rcoe/cores.ndjson.";
 
 /// Runs ordinary software as redundant replicas: a bit flipped in one of them is caught before
 /// wrong output leaves the machine, and masked where there are three or more.
@@ -39,6 +54,9 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Tell what this machine offers and what follows from it
     Doctor(DoctorArgs),
+    /// Show the ledger of cores: which were at fault, and which are avoided
+    #[command(args_conflicts_with_subcommands = true, after_help = CORES_EXAMPLES)]
+    Cores(CoresArgs),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -52,6 +70,36 @@ pub(crate) struct DoctorArgs {
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `rcoe cores`.
+#[derive(Debug, Args)]
+pub(crate) struct CoresArgs {
+    /// What to do instead of showing the table.
+    #[command(subcommand)]
+    pub(crate) action: Option<CoresAction>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Faults after which a core is suspect; 0 suspects none
+    #[arg(long, value_name = "FAULTS", default_value_t = SUSPECT_AFTER)]
+    pub(crate) suspect_after: u32,
+}
+
+/// What can be done with the ledger of cores.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CoresAction {
+    /// Forget the faults of a core, or of all; what was written stays in the file
+    Clear {
+        /// The core [default: all]
+        core: Option<u32>,
+    },
+    /// Print every entry of the ledger, one JSON object a line
+    Export {
+        /// Print faults as comma-separated values
+        #[arg(long)]
+        csv: bool,
+    },
 }
 
 /// Arguments of `rcoe run`.
@@ -76,6 +124,12 @@ pub(crate) struct RunArgs {
     /// Write what happens to FILE, one JSON object a line
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
+    /// Faults after which the ledger suspects a core and it is avoided; 0 suspects none
+    #[arg(long, value_name = "FAULTS", default_value_t = SUSPECT_AFTER)]
+    pub(crate) suspect_after: u32,
+    /// Neither read nor write the ledger of cores, as for experiments with faults
+    #[arg(long)]
+    pub(crate) no_ledger: bool,
     /// Print counters to standard error at the end
     #[arg(long)]
     pub(crate) stats: bool,

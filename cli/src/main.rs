@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod cores;
 mod doctor;
 mod reporter;
 mod run;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
             }
         },
         Command::Doctor(args) => (doctor::execute(&args), EXIT_OWN_FAILURE),
+        Command::Cores(args) => (cores::execute(&args), EXIT_OWN_FAILURE),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "rcoe", &mut script);

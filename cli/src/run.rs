@@ -7,10 +7,12 @@ use std::process::ExitCode;
 
 use rcoe_linux_sys::host::die_by_signal;
 use rcoe_supervisor::{
-    Ending, Outcome, Program, RunError, Settings, allowed_cores, assign_cores, choose_cores, run,
+    Ending, Ledger, Observer as _, Outcome, Program, RunError, Settings, allowed_cores,
+    assign_cores, avoid, choose_cores, run,
 };
 
 use crate::args::{OnFault, RunArgs};
+use crate::cores::suspected;
 use crate::reporter::Reporter;
 
 /// Runs the program and ends as it did.
@@ -19,8 +21,11 @@ use crate::reporter::Reporter;
 ///
 /// [`RunError`] if it could not be run.
 pub(crate) fn execute(args: RunArgs) -> Result<ExitCode, RunError> {
-    let settings = validate(&args)?;
+    let (settings, warnings) = validate(&args)?;
     let mut reporter = Reporter::new(args.events.as_deref())?;
+    for text in warnings {
+        reporter.warning(&text);
+    }
     let (outcome, stats) = run(&settings, &mut reporter)?;
     if args.stats {
         // A closed standard error leaves nobody to tell.
@@ -46,8 +51,25 @@ fn thread_seed() -> Result<u64, RunError> {
     }
 }
 
-/// Checks the arguments against the machine and the file system.
-fn validate(args: &RunArgs) -> Result<Settings, RunError> {
+/// Where faults are charged, and the cores suspected so far. Trouble with the ledger is a warning
+/// and never stops a run.
+fn consult_ledger(args: &RunArgs, warnings: &mut Vec<String>) -> (Option<Ledger>, Vec<u32>) {
+    if args.no_ledger {
+        return (None, Vec::new());
+    }
+    let Some(ledger) = Ledger::of_user(|name| env::var_os(name)) else {
+        return (None, Vec::new());
+    };
+    let suspects = suspected(&ledger, args.suspect_after).unwrap_or_else(|error| {
+        warnings.push(error);
+        Vec::new()
+    });
+    (Some(ledger), suspects)
+}
+
+/// Checks the arguments against the machine and the file system; also tells what the user should
+/// know before the start.
+fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
     let allowed = allowed_cores()?;
     let wanted = args.cores.as_ref().map(|list| list.0.as_slice());
     let cores = choose_cores(wanted, &allowed)
@@ -60,13 +82,29 @@ fn validate(args: &RunArgs) -> Result<Settings, RunError> {
         return Err(RunError::Setting(why.into()));
     }
     let program = Program::resolve(&args.command, env::var_os("PATH").as_deref())?;
-    Ok(Settings {
+    let mut warnings = Vec::new();
+    let (ledger, suspects) = consult_ledger(args, &mut warnings);
+    let assigned = assign_cores(replicas, &avoid(replicas, &cores, &suspects));
+    let (used, avoided): (Vec<u32>, Vec<u32>) = suspects
+        .into_iter()
+        .filter(|core| cores.contains(core))
+        .partition(|core| assigned.contains(core));
+    for core in used {
+        warnings.push(format!(
+            "core {core} is suspect and is used all the same: there are too few others \
+             (see rcoe cores)"
+        ));
+    }
+    let settings = Settings {
         program,
         compare: args.compare.into(),
         mask: replicas >= 3 && args.on_fault != Some(OnFault::Stop),
         strict: args.strict,
         timeout: args.timeout,
         seed: thread_seed()?,
-        cores: assign_cores(replicas, &cores),
-    })
+        cores: assigned,
+        avoided,
+        ledger,
+    };
+    Ok((settings, warnings))
 }

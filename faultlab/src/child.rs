@@ -300,6 +300,7 @@ fn command_line(setup: &Setup, program: &Program, events: &Path) -> Vec<OsString
         words.extend([
             setup.rcoe.clone().into_os_string(),
             "run".into(),
+            "--no-ledger".into(),
             "-n".into(),
             count.into(),
         ]);
@@ -409,8 +410,8 @@ mod tests {
         let (_folder, setup) = setup(2, Duration::from_secs(1));
         let words = command_line(&setup, &shell(&["-c", ":"]), "events".as_ref());
         let line: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-        let expected = "rcoe run -n 2 --compare args --on-fault stop --timeout 1s --events events \
-                        -- /bin/sh -c :";
+        let expected = "rcoe run --no-ledger -n 2 --compare args --on-fault stop --timeout 1s \
+                        --events events -- /bin/sh -c :";
         assert_eq!(line.join(" "), expected);
     }
 }

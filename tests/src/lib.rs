@@ -9,7 +9,7 @@
 //! * [`cpython`] does the like with CPython's own test suite, `tests/cpython.toml`.
 //! * [`launch`] starts one command in a session of its own with a deadline, and [`proc`] tells
 //!   which processes of that session still live.
-//! * [`rcoe`] is what the behaviour tests in `tests/tests/` share.
+//! * [`rcoe`] is what the behaviour tests in `tests/tests/` share; [`victim`] is a program to harm.
 //!
 //! Not covered: the inside of the agent and the protocol (unit tests and the simulator), faults in
 //! memory and registers (the fault lab), and cost (the bench).
@@ -24,3 +24,4 @@ pub mod proc;
 pub mod rcoe;
 pub mod report;
 pub mod snapshot;
+pub mod victim;

@@ -55,6 +55,8 @@ fn every_option_is_explained_in_the_help() {
         "--events",
         "--stats",
         "--strict",
+        "--suspect-after",
+        "--no-ledger",
     ] {
         assert!(help.contains(option), "no {option} in {help}");
     }

@@ -1,38 +1,12 @@
 //! A replica that is lost or goes wrong while it computes: detected by two, masked by three.
 //!
-//! The victim program looks at words of its own memory at every turn of a loop that it leaves when
-//! it is told to; the test writes them, in one replica only, through the proc file system. So each
-//! kind of fault happens to a running program at a place where all replicas can be compared,
-//! however slow the machine is.
-
-use std::os::unix::fs::FileExt as _;
-use std::process::Command;
+//! The program is that of [`rcoe_tests::victim`].
 
 use rcoe_tests::launch::{Ended, Outcome, signal};
-use rcoe_tests::rcoe::{Group, Scene, until};
+use rcoe_tests::rcoe::until;
+use rcoe_tests::victim::Victim;
 use rustix::process::Signal;
 use serde_json::Value;
-
-const VICTIM: &str = "#include <stdio.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n
-volatile unsigned long go, spin, wrong, crash, extra;
-int main(int argc, char **argv) {
-  write(1, \"ready\\n\", 6);
-  unsigned long x = 88172645463325252UL;
-  unsigned long released;
-  do {
-    released = go;
-    while (spin) {}
-    if (wrong) x = 1;
-    if (crash) *(volatile int *)8 = 1;
-    if (extra) { extra = 0; syscall(SYS_getuid); }
-  } while (argc > 1 && !released);
-  for (unsigned long i = 0; i < 1000000UL; i++) {
-    x ^= x << 13; x ^= x >> 7; x ^= x << 17;
-  }
-  char line[32];
-  write(1, line, snprintf(line, sizeof line, \"%016lx\\n\", x));
-  return 5;
-}";
 
 /// What is done to one replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,65 +17,17 @@ enum Harm {
     Word(&'static str),
 }
 
-struct Victim {
-    scene: Scene,
-    program: String,
-    expected: String,
+/// Trials of the victim.
+trait Trials {
+    /// Harms replica `id` of a computing group and tells what came of it.
+    fn harm(&self, options: &[&str], id: usize, harm: Harm) -> (Outcome, Vec<Value>);
+    /// The harm must end the run, with nothing wrong let out.
+    fn must_stop(&self, options: &[&str], id: usize, harm: Harm);
+    /// The harm must cost a replica and nothing else.
+    fn must_mask(&self, options: &[&str], id: usize, harm: Harm);
 }
 
-impl Victim {
-    fn new() -> Self {
-        let scene = Scene::new();
-        let program = scene.compile("victim", VICTIM, &["-static", "-no-pie"]);
-        let native = scene.run(&[&program]);
-        assert_eq!(native.ended, Ended::Exit(5));
-        Self {
-            scene,
-            program,
-            expected: native.out(),
-        }
-    }
-
-    fn address(&self, word: &str) -> u64 {
-        let output = Command::new("nm").arg(&self.program).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let line = text
-            .lines()
-            .find(|line| line.ends_with(&format!(" {word}")))
-            .unwrap();
-        u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
-    }
-
-    /// Starts a group whose replicas loop until they are released.
-    fn start(&self, options: &[&str]) -> Group {
-        let group = self.scene.start_group(options, &[&self.program, "wait"]);
-        until("the first line", || {
-            group
-                .running
-                .stdout_so_far()
-                .unwrap()
-                .starts_with("ready\n")
-                .then_some(())
-        });
-        group
-    }
-
-    /// Sets a word of one replica to one.
-    fn set(&self, pid: u32, word: &str) -> std::io::Result<()> {
-        let path = format!("/proc/{pid}/mem");
-        let memory = std::fs::OpenOptions::new().write(true).open(path)?;
-        memory.write_all_at(&1_u64.to_le_bytes(), self.address(word))
-    }
-
-    /// Lets all replicas that are still there leave their loop.
-    fn release(&self, group: &Group) {
-        for &pid in &group.replicas {
-            // Whoever is gone need not be told.
-            let _ = self.set(pid, "go");
-        }
-    }
-
-    /// Harms replica `id` of a computing group and tells what came of it.
+impl Trials for Victim {
     fn harm(&self, options: &[&str], id: usize, harm: Harm) -> (Outcome, Vec<Value>) {
         // Only what is awaited in vain needs the timeout: whoever is well must arrive within it.
         let timeout = match harm {
@@ -177,7 +103,7 @@ fn fits(harm: Harm, divergence: &Value) -> bool {
 macro_rules! harm {
     ($name:ident, $harm:expr) => {
         mod $name {
-            use super::{Harm, Victim};
+            use super::{Harm, Trials as _, Victim};
 
             #[test]
             fn to_the_primary_stops_two() {

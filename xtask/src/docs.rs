@@ -14,6 +14,16 @@ type Page = (&'static str, fn() -> Result<String>);
 
 const PAGES: &[Page] = &[("docs/CLI.md", cli), ("docs/SYSCALLS.md", syscalls)];
 
+/// Commands whose help is shown.
+const COMMANDS: &[&[&str]] = &[
+    &[],
+    &["run"],
+    &["doctor"],
+    &["cores"],
+    &["cores", "clear"],
+    &["cores", "export"],
+];
+
 /// Writes every page, or with `check` only tells which ones are stale.
 pub(crate) fn run(check: bool) -> Result<Counts> {
     let mut counts = Counts::default();
@@ -37,11 +47,11 @@ pub(crate) fn run(check: bool) -> Result<Counts> {
 fn cli() -> Result<String> {
     anyhow::ensure!(compat::build_rcoe()?, "rcoe does not build");
     let mut page = String::from("# The command line\n\nMade by `cargo xtask docs`.\n");
-    for words in [&[][..], &["run"], &["doctor"]] {
+    for words in COMMANDS {
         let mut command = Command::new(shell::built("rcoe"));
-        command.args(words).arg("--help");
+        command.args(*words).arg("--help");
         let help = shell::output(command)?;
-        let name = [&["rcoe"], words].concat().join(" ");
+        let name = [&["rcoe"], *words].concat().join(" ");
         let _ = write!(page, "\n## {name}\n\n```text\n{}\n```\n", help.trim_end());
     }
     Ok(page)

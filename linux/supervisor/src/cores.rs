@@ -72,6 +72,20 @@ pub fn assign_cores(replicas: usize, cores: &[u32]) -> Vec<u32> {
     cores.iter().copied().cycle().take(replicas).collect()
 }
 
+/// The CPUs to place replicas on, in order: those that nobody suspects, and only if they are fewer
+/// than the replicas also the `suspects`, those with the shortest record first. Without suspects
+/// the order stays.
+#[must_use]
+pub fn avoid(replicas: usize, cores: &[u32], suspects: &[u32]) -> Vec<u32> {
+    let good = cores.iter().filter(|core| !suspects.contains(core));
+    let mut chosen = good.copied().collect::<Vec<_>>();
+    if chosen.len() < replicas {
+        let rest = suspects.iter().filter(|core| cores.contains(core));
+        chosen.extend(rest);
+    }
+    chosen
+}
+
 /// Writes ascending CPU numbers as a list with ranges.
 #[must_use]
 pub fn format_core_list(cores: &[u32]) -> String {
@@ -127,6 +141,22 @@ mod tests {
         assert_eq!(choose_cores(Some(&[1]), &[0, 1]), Ok(vec![1]));
         let error = choose_cores(Some(&[5]), &[0, 1]).expect_err("not allowed");
         assert!(error.contains("CPU 5") && error.contains("0-1"), "{error}");
+    }
+
+    #[test]
+    fn suspects_are_avoided_as_long_as_there_are_enough_others() {
+        let cores = [0, 1, 2, 3];
+        assert_eq!(avoid(3, &cores, &[]), cores);
+        assert_eq!(avoid(3, &cores, &[1]), [0, 2, 3]);
+        assert_eq!(avoid(3, &cores, &[9]), cores, "not here");
+        assert_eq!(
+            avoid(3, &cores, &[2, 1]),
+            [0, 3, 2, 1],
+            "the lesser one first"
+        );
+        assert_eq!(avoid(2, &cores, &[2, 1]), [0, 3]);
+        assert_eq!(avoid(1, &[5, 4], &[4, 5]), [4, 5], "all are suspect");
+        assert_eq!(assign_cores(3, &avoid(3, &[0, 1], &[0])), [1, 0, 1]);
     }
 
     #[test]

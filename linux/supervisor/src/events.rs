@@ -1,6 +1,6 @@
 //! What is told of a run, one JSON object a line.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One replica, as told at the start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -14,7 +14,7 @@ pub struct ReplicaInfo {
 }
 
 /// How a divergence was noticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DivergenceKind {
     /// Signatures differ.
@@ -71,6 +71,8 @@ pub enum Event {
         seed: u64,
         /// The replicas.
         replicas: Vec<ReplicaInfo>,
+        /// CPUs that were not used because the ledger of cores suspects them.
+        avoided: Vec<u32>,
     },
     /// The replicas differ.
     Divergence {
@@ -157,6 +159,7 @@ mod tests {
                 pid: 2,
                 core: 1,
             }],
+            avoided: vec![3],
         };
         let line = serde_json::to_string(&Stamped {
             t: 0.0,
@@ -167,7 +170,7 @@ mod tests {
             line,
             concat!(
                 r#"{"t":0.0,"type":"start","version":"1","program":"/bin/true","seed":7,"#,
-                r#""replicas":[{"id":0,"pid":2,"core":1}]}"#
+                r#""replicas":[{"id":0,"pid":2,"core":1}],"avoided":[3]}"#
             )
         );
         let event = Event::Downgrade {

@@ -9,6 +9,7 @@
 //! Not covered here: the command line (`cli/`), and everything inside a replica (`linux/agent/`).
 #![forbid(unsafe_code)]
 
+mod accuse;
 mod agent;
 mod cores;
 mod elf;
@@ -17,6 +18,7 @@ mod events;
 mod family;
 mod group;
 mod judge;
+mod ledger;
 mod memory;
 mod notes;
 mod program;
@@ -28,11 +30,17 @@ mod stats;
 mod supervise;
 mod team;
 
-pub use cores::{allowed_cores, assign_cores, choose_cores, format_core_list, parse_core_list};
+pub use cores::{
+    allowed_cores, assign_cores, avoid, choose_cores, format_core_list, parse_core_list,
+};
 pub use error::{
     EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, ProgramError, RunError,
 };
 pub use events::{Counts, DivergenceKind, Event, Observer, ReplicaInfo, Stamped};
+pub use ledger::{
+    Blame, Charge, Clearing, Content, CoreRecord, Entry, Ledger, SUSPECT_AFTER, WINDOW_DAYS,
+    host_name, seconds_of, suspects, tally,
+};
 pub use program::Program;
 pub use rcoe_linux_abi::{Ending, MAX_REPLICAS};
 pub use settings::{Compare, Settings};

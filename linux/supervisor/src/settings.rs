@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rcoe_linux_abi::{COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO};
 
+use crate::ledger::Ledger;
 use crate::program::Program;
 
 /// What joins the signature, and when it is voted.
@@ -46,6 +47,10 @@ pub struct Settings {
     pub seed: u64,
     /// CPU of each replica; its length is the number of replicas.
     pub cores: Vec<u32>,
+    /// CPUs that are not used because they are suspect.
+    pub avoided: Vec<u32>,
+    /// Where faults are charged to cores.
+    pub ledger: Option<Ledger>,
 }
 
 impl Settings {

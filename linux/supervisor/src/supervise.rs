@@ -10,11 +10,13 @@ use rcoe_linux_sys::host::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::accuse::accuse;
 use crate::error::{Doing, EXIT_FAIL_STOP, RunError};
 use crate::events::{Counts, DivergenceKind, Event, Observer, ReplicaInfo};
 use crate::family::Family;
 use crate::group::Group;
 use crate::judge::{Decision, Fault, Process, judge};
+use crate::ledger::Clerk;
 use crate::memory::Memory;
 use crate::notes::{Notebook, epitaph};
 use crate::protocol::{Finding, Published};
@@ -84,10 +86,14 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         notebook: Notebook::default(),
         announced: false,
         divergences: 0,
+        clerk: Clerk::new(settings.ledger.clone()),
     };
     let outcome = run.watch();
     run.end_all();
     run.tell_notes();
+    if let Some(text) = run.clerk.finish() {
+        run.observer.warning(&text);
+    }
     let stats = run.stats();
     let (status, reason) = match &outcome {
         Ok(Outcome::Ended(Ending::Exit(_))) => (None, "exit".to_owned()),
@@ -116,6 +122,7 @@ struct Run<'a> {
     notebook: Notebook,
     announced: bool,
     divergences: u64,
+    clerk: Clerk,
 }
 
 impl Drop for Run<'_> {
@@ -132,6 +139,9 @@ impl Run<'_> {
             self.tell_notes();
             self.family.settle()?;
             self.watch_threads();
+            if let Some(text) = self.clerk.complaint() {
+                self.observer.warning(&text);
+            }
             if let Some(outcome) = self.decide_all()? {
                 return Ok(outcome);
             }
@@ -215,6 +225,7 @@ impl Run<'_> {
             program: self.settings.program.exe.display().to_string(),
             seed: self.settings.seed,
             replicas: replicas.collect(),
+            avoided: self.settings.avoided.clone(),
         };
         self.observer.event(&event);
     }
@@ -391,6 +402,10 @@ impl Run<'_> {
         detail: &str,
     ) {
         self.divergences += 1;
+        let entry = accuse(self.settings, self.team(group), kind, replica, detail);
+        if let Some(text) = self.clerk.write(entry) {
+            self.observer.warning(&text);
+        }
         let team = self.team(group);
         let core = replica.map(|index| team.cores[index]);
         let process = match group {
