@@ -1,9 +1,14 @@
-// Locks that the kernel knows about: priority inheritance, robust ones, and many waiters.
+// Locks that the kernel knows about: priority inheritance, robust ones, and many waiters; and calls
+// that are asked not to wait.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/file.h>
+#include <sys/uio.h>
 #include <time.h>
+#include <unistd.h>
 
 static pthread_mutex_t lock;
 static long value;
@@ -58,7 +63,35 @@ static void *meets(void *unused) {
   return (void *)serial;
 }
 
+static void *forever(void *unused) {
+  for (;;) pause();
+  return unused;
+}
+
+// Who asks not to wait is told, though another thread could run.
+static void at_once(void) {
+  pthread_t thread;
+  int one = open("locked", O_RDWR | O_CREAT, 0600), other = open("locked", O_RDWR);
+  int from[2], to[2];
+  struct iovec part = {(char[8]){0}, 8};
+  pipe(from);
+  pipe(to);
+  pthread_create(&thread, 0, forever, 0);
+  flock(one, LOCK_EX);
+  int result = flock(other, LOCK_EX | LOCK_NB);
+  printf("flock %d %d\n", result, errno == EWOULDBLOCK);
+  result = splice(from[0], 0, to[1], 0, 8, SPLICE_F_NONBLOCK);
+  printf("splice %d %d\n", result, errno == EAGAIN);
+  result = tee(from[0], to[1], 8, SPLICE_F_NONBLOCK);
+  printf("tee %d %d\n", result, errno == EAGAIN);
+  result = preadv2(from[0], &part, 1, -1, RWF_NOWAIT);
+  printf("preadv2 %d %d\n", result, errno == EAGAIN);
+  pthread_cancel(thread);
+  pthread_join(thread, 0);
+}
+
 int main(void) {
+  at_once();
   kind(PTHREAD_PRIO_NONE);
   kind(PTHREAD_PRIO_INHERIT);
   pthread_t threads[9];

@@ -12,7 +12,7 @@ use linux_raw_sys::errno::{EAGAIN, EALREADY, EINPROGRESS};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     F_GETFL, F_OFD_SETLK, F_OFD_SETLKW, F_SETFL, F_SETLK, F_SETLKW, LOCK_NB, O_NONBLOCK, POLLIN,
-    POLLOUT,
+    POLLOUT, RWF_NOWAIT, SPLICE_F_NONBLOCK,
 };
 
 use super::descriptors::{
@@ -69,6 +69,9 @@ pub(super) enum Manner {
 }
 
 pub(super) fn manner(call: &Call) -> Manner {
+    if asks_not_to_wait(call) {
+        return Manner::Plain;
+    }
     match u32::try_from(call.nr).unwrap_or(u32::MAX) {
         nr::__NR_read | nr::__NR_readv | nr::__NR_preadv2 | nr::__NR_accept | nr::__NR_accept4 => {
             Manner::Read
@@ -90,6 +93,18 @@ pub(super) fn manner(call: &Call) -> Manner {
         nr::__NR_wait4 | nr::__NR_waitid => Manner::Child,
         _ => Manner::Plain,
     }
+}
+
+/// Does a flag of the call itself say that it does not wait?
+fn asks_not_to_wait(call: &Call) -> bool {
+    let (arg, flag) = match u32::try_from(call.nr).unwrap_or(u32::MAX) {
+        nr::__NR_flock => (1, LOCK_NB),
+        nr::__NR_splice => (5, SPLICE_F_NONBLOCK),
+        nr::__NR_tee => (3, SPLICE_F_NONBLOCK),
+        nr::__NR_preadv2 | nr::__NR_pwritev2 => (5, RWF_NOWAIT),
+        _ => return false,
+    };
+    low32(call.arg(arg)) & flag != 0
 }
 
 /// Primary: tries the call. `None` to make it as it is; [`PARKED`], or less than [`PARTIAL`], if
