@@ -65,14 +65,19 @@ fn move_end(old: u64, new: u64) -> bool {
 pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
     let (addr, len, prot) = (call.arg(0), call.arg(1), call.arg(2));
     let flags = convert::low32(call.arg(3));
+    let mut call = *call;
     if guest::is_agent(addr, len) {
-        return agent_memory(kernel, addr);
+        if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
+            return agent_memory(kernel, addr);
+        }
+        // A mere wish, or a length that fits nowhere.
+        call.raw[0] = 0;
     }
     let replaces = flags & MAP_FIXED != 0;
     if replaces {
         shared::before_unmap(kernel, addr, len);
     }
-    let result = map(kernel, call, flags);
+    let result = map(kernel, &call, flags);
     if let Ok(start) = sys::check(result) {
         if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
             kernel.rewriter.forget_code(start, page_up(len));
