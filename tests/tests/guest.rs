@@ -148,6 +148,23 @@ int main(void) {
 }
 
 #[test]
+fn a_mapping_that_fits_nowhere_is_refused_in_silence() {
+    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <stdio.h>\n\
+#include <sys/mman.h>\n
+int main(void) {
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void *at = mmap(0, 0x7f0000000000, 3, flags, -1, 0);
+  printf(\"%d %d\\n\", at == MAP_FAILED, errno == ENOMEM);
+  char *wished = mmap((void *)0x6f0000000000, 8192, 3, flags, -1, 0);
+  printf(\"%d\\n\", wished[4096]);
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("huge", source, &[]);
+    scene.like_native("exec \"$@\"", &[&program]);
+}
+
+#[test]
 fn a_fixed_mapping_elsewhere_is_granted() {
     let source = "#define _GNU_SOURCE\n#include <stdio.h>\n#include <sys/mman.h>\n
 int main(void) {
@@ -303,4 +320,53 @@ int main(void) {
     let program = scene.compile("catcher", source, &[]);
     let native = scene.like_native("exec \"$@\"", &[&program]);
     assert_eq!(native.out().lines().count(), 6);
+}
+
+#[test]
+fn scheduling_is_shown_as_the_program_has_set_it() {
+    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <pthread.h>\n\
+#include <sched.h>\n#include <stdio.h>\n#include <sys/resource.h>\n#include <sys/wait.h>\n\
+#include <time.h>\n#include <unistd.h>\n
+static int count(void) { cpu_set_t s; sched_getaffinity(0, sizeof s, &s); return CPU_COUNT(&s); }
+static int may_use(int cpu) {
+  cpu_set_t s;
+  return sched_getaffinity(0, sizeof s, &s) == 0 && CPU_ISSET(cpu, &s);
+}
+static int last;
+static void *other(void *unused) {
+  printf(\"thread %d %d\\n\", count(), may_use(last));
+  return unused;
+}
+int main(void) {
+  cpu_set_t set;
+  struct timespec t, u;
+  pthread_t thread;
+  clockid_t clock;
+  sched_getaffinity(0, sizeof set, &set);
+  for (int i = 0; i < CPU_SETSIZE; i++) if (CPU_ISSET(i, &set)) last = i;
+  CPU_ZERO(&set);
+  printf(\"none %d %d\\n\", sched_setaffinity(0, sizeof set, &set), errno == EINVAL);
+  CPU_SET(last, &set);
+  printf(\"one %d %d %d\\n\", sched_setaffinity(0, sizeof set, &set), count(), may_use(last));
+  printf(\"cpu %d\\n\", sched_getcpu() == last);
+  printf(\"nobody %d %d\\n\", sched_setaffinity(-1, sizeof set, &set), errno == ESRCH);
+  printf(\"nobody %d %d\\n\", sched_getaffinity(-1, sizeof set, &set), errno == ESRCH);
+  pthread_create(&thread, 0, other, 0);
+  pthread_join(thread, 0);
+  fflush(stdout);
+  if (fork() == 0) { printf(\"child %d %d\\n\", count(), may_use(last)); return 0; }
+  wait(0);
+  printf(\"own %d %d\\n\", sched_getscheduler(getpid()), sched_getscheduler(getppid()));
+  printf(\"priority %d %d\\n\", getpriority(0, getpid()), getpriority(0, getppid()));
+  printf(\"interval %d\\n\", sched_rr_get_interval(getpid(), &t));
+  printf(\"clock %d\\n\", pthread_getcpuclockid(pthread_self(), &clock));
+  printf(\"read %d %d\\n\", clock_gettime(clock, &t), clock_getres(clock, &u));
+  printf(\"clock %d \", clock_getcpuclockid(getpid(), &clock));
+  printf(\"%d\\n\", clock_gettime(clock, &u));
+  printf(\"later %d\\n\", u.tv_sec > t.tv_sec || u.tv_nsec >= t.tv_nsec);
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("scheduling", source, &["-pthread"]);
+    scene.like_native("exec \"$@\"", &[&program]);
 }

@@ -1,14 +1,14 @@
 //! Calls that the agent answers itself or makes on this replica alone.
 
-use core::sync::atomic::Ordering;
-
-use linux_raw_sys::errno::{EINVAL, ENOENT, ESRCH};
+use linux_raw_sys::errno::{EINVAL, ENOENT};
 use rcoe_linux_abi::Ending;
 use rcoe_linux_syscalls::{Class, Special};
 
 use super::memory::{self, local};
 use super::processes::{self, exe_path};
-use super::{Call, blocking, clone, futex, io, paths, refuse, schedule, signals, targets};
+use super::{
+    Call, blocking, clone, futex, io, paths, refuse, schedule, scheduling, signals, targets,
+};
 use crate::convert;
 use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
@@ -63,17 +63,16 @@ fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::SetRobustList => clone::set_robust_list(kernel, call),
         Special::GetRobustList => clone::get_robust_list(kernel, call),
         Special::SchedYield => schedule::give_way(kernel),
-        Special::Getcpu => getcpu(call),
-        Special::SchedGetaffinity => get_affinity(kernel, call),
-        // The program may believe what it likes; replicas stay on their own cores.
-        Special::SchedSetaffinity => 0,
+        Special::Getcpu => scheduling::getcpu(kernel, call),
+        Special::SchedGetaffinity => scheduling::get_affinity(kernel, call),
+        Special::SchedSetaffinity => scheduling::set_affinity(kernel, call),
         Special::ArchPrctl => arch_prctl(call),
-        Special::Prlimit64 => own_only(kernel, call, 0),
-        Special::Getpriority | Special::Setpriority => own_only(kernel, call, 1),
-        Special::SchedGetparam
-        | Special::SchedGetscheduler
-        | Special::SchedSetparam
-        | Special::SchedSetscheduler => own_only(kernel, call, 0),
+        Special::Getpriority => scheduling::ask(kernel, call, 1),
+        Special::Setpriority => scheduling::change(kernel, call, 1),
+        Special::SchedGetparam | Special::SchedGetscheduler => scheduling::ask(kernel, call, 0),
+        Special::Prlimit64 | Special::SchedSetparam | Special::SchedSetscheduler => {
+            scheduling::change(kernel, call, 0)
+        }
         Special::PrctlName => prctl_name(kernel, call),
         Special::PrctlDumpable => i64::from(call.arg(0) == 3),
         Special::PrctlSeccomp => 0,
@@ -87,38 +86,6 @@ pub(super) fn own_pid(kernel: &Kernel) -> u32 {
     kernel.processes.pid
 }
 
-/// The program runs on a machine with one CPU.
-fn getcpu(call: &Call) -> i64 {
-    for pointer in [call.arg(0), call.arg(1)] {
-        if pointer != 0 && guest::write(pointer, &0_u32).is_err() {
-            return Fault::RESULT;
-        }
-    }
-    0
-}
-
-/// The mask rcoe was started with, not the replica's own core.
-fn get_affinity(kernel: &Kernel, call: &Call) -> i64 {
-    let mask: [u64; 16] =
-        core::array::from_fn(|i| kernel.control.affinity[i].load(Ordering::Relaxed));
-    // The kernel gives as many words as it supports CPUs; a mask without them is too short.
-    let used = mask
-        .iter()
-        .rposition(|word| *word != 0)
-        .map_or(1, |last| last + 1);
-    let room = convert::size(call.arg(1) / 8);
-    if !call.arg(1).is_multiple_of(8) || room < used {
-        return sys::error(EINVAL);
-    }
-    let given = room.min(mask.len());
-    for (i, word) in mask[..used.min(given)].iter().enumerate() {
-        if guest::write(call.arg(2) + 8 * i as u64, word).is_err() {
-            return Fault::RESULT;
-        }
-    }
-    i64::try_from(used * 8).expect("at most 128")
-}
-
 /// Thread pointers; everything else of `arch_prctl` is not the program's business.
 fn arch_prctl(call: &Call) -> i64 {
     const ARCH_SET_GS: u64 = 0x1001;
@@ -129,17 +96,6 @@ fn arch_prctl(call: &Call) -> i64 {
         ARCH_GET_CPUID => 1,
         _ => sys::error(EINVAL),
     }
-}
-
-/// A call that is local if it concerns the program itself, which is the only process it has.
-fn own_only(kernel: &Kernel, call: &Call, pid_arg: usize) -> i64 {
-    let pid = call.arg(pid_arg);
-    if pid != 0 && kernel.threads.find(convert::low32(pid)).is_none() {
-        return sys::error(ESRCH);
-    }
-    let mut args = call.raw;
-    args[pid_arg] = 0;
-    local(call.nr, args)
 }
 
 /// The thread's name. The host keeps the leader's, for each replica alike.
@@ -184,6 +140,9 @@ pub(super) fn special_input(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         && let Some(result) = blocking::sleep(kernel, call)
     {
         return Some(result);
+    }
+    if let Some(translated) = scheduling::translate(kernel, call) {
+        return Some(io::input(kernel, &translated));
     }
     let (path, buffer) = match call.what.call.nargs {
         3 => (0, 1),

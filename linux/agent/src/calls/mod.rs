@@ -16,6 +16,7 @@ mod polled;
 pub(crate) mod processes;
 pub(crate) mod publish;
 mod schedule;
+mod scheduling;
 pub(crate) mod segments;
 pub(crate) mod shared;
 pub(crate) mod signals;

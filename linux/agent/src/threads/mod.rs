@@ -33,6 +33,8 @@ pub(crate) const SET_WORDS: usize = MAX_THREADS / 64;
 const FIRST_TID: u32 = 1 << 24;
 /// Slices between two looks at what others wait for outside, while there is work to do.
 const LOOK_EVERY: u32 = 8;
+/// Words of a set of CPUs.
+pub(crate) const MASK_WORDS: usize = 16;
 /// The first thread of the program.
 pub(crate) const LEADER: usize = 0;
 /// No thread.
@@ -76,6 +78,8 @@ pub(crate) struct Thread {
     pub(crate) robust: u64,
     /// Its name; of the leader the host keeps it.
     pub(crate) name: [u8; 16],
+    /// The CPUs it has asked for, or none.
+    pub(crate) affinity: [u64; MASK_WORDS],
 }
 
 impl Thread {
@@ -92,6 +96,7 @@ impl Thread {
         clear_tid: 0,
         robust: 0,
         name: [0; 16],
+        affinity: [0; MASK_WORDS],
     };
 
     pub(crate) fn is_live(&self) -> bool {
@@ -166,6 +171,7 @@ impl Threads {
         if self.current != LEADER {
             crate::sys::set_name(&self.current().name);
         }
+        let affinity = self.current().affinity;
         for slot in &mut self.slots[..self.used] {
             *slot = Thread::VACANT;
         }
@@ -173,6 +179,7 @@ impl Threads {
             state: State::Running,
             tid,
             clear_tid,
+            affinity,
             ..Thread::VACANT
         };
         self.used = 1;
@@ -250,6 +257,8 @@ impl Threads {
         let slot = self.slots.iter().position(|thread| !thread.is_live())?;
         self.used = self.used.max(slot + 1);
         self.live += 1;
+        let maker = self.slots.get(self.current);
+        let affinity = maker.map_or([0; MASK_WORDS], |maker| maker.affinity);
         let tid = self.next_tid;
         // Enough ids that none comes back while a thread lives; all stay below the bits that
         // futex words keep for other purposes.
@@ -257,6 +266,7 @@ impl Threads {
         self.slots[slot] = Thread {
             state: State::Ready,
             tid,
+            affinity,
             ..Thread::VACANT
         };
         self.queue.push(slot);
