@@ -2,7 +2,7 @@
 
 use rcoe_tests::launch::{Ended, signal};
 use rcoe_tests::proc;
-use rcoe_tests::rcoe::{Scene, until};
+use rcoe_tests::rcoe::{LIMIT, Scene, until};
 use rustix::process::Signal;
 
 /// Runs a shell script natively and as one, two and three replicas; nothing may differ.
@@ -247,5 +247,90 @@ fn two_stop_at_the_loss_of_a_replica_of_any_process() {
     for (of_child, index) in [(true, 0), (true, 1), (false, 0), (false, 1)] {
         let (outcome, _) = lose("2", of_child, index);
         assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
+    }
+}
+
+/// Forks when told to; the child computes until it is told to stop. Much memory makes a birth slow.
+const FORKER: &str = "#include <sys/wait.h>\n#include <unistd.h>\n
+enum { BYTES = 96 << 20 };
+volatile unsigned long fork_now, end_now;
+char memory[BYTES];
+int main(void) {
+  int status;
+  for (int i = 0; i < BYTES; i += 4096) memory[i] = 1;
+  write(1, \"ready\\n\", 6);
+  while (!fork_now) {}
+  if (!fork()) {
+    while (!end_now) {}
+    write(1, \"child\\n\", 6);
+    _exit(3);
+  }
+  wait(&status);
+  return WEXITSTATUS(status);
+}";
+
+/// Kills the first process that appears for a child, at whatever it is doing by then.
+fn lose_at_birth(scene: &Scene, program: &str) -> rcoe_tests::launch::Outcome {
+    use std::os::unix::fs::FileExt as _;
+    let output = std::process::Command::new("nm")
+        .arg(program)
+        .output()
+        .unwrap();
+    let symbols = String::from_utf8(output.stdout).unwrap();
+    let address = |name: &str| {
+        let line = symbols.lines().find(|line| line.ends_with(name)).unwrap();
+        u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
+    };
+    let set = |pid: u32, name: &str| {
+        let memory = std::fs::OpenOptions::new()
+            .write(true)
+            .open(format!("/proc/{pid}/mem"));
+        // Whoever is gone need not be told.
+        let _ = memory.and_then(|memory| memory.write_all_at(&[1], address(name)));
+    };
+    let group = scene.start_group(&["-n", "3", "--timeout", "30s"], &[program]);
+    until("the first line", || {
+        let out = group.running.stdout_so_far().unwrap();
+        out.starts_with("ready\n").then_some(())
+    });
+    let rcoe = group.running.pid();
+    let others = || {
+        let list = std::fs::read_to_string(format!("/proc/{rcoe}/task/{rcoe}/children"));
+        let list = list.unwrap_or_default();
+        let pids = list
+            .split_ascii_whitespace()
+            .map(|pid| pid.parse::<u32>().unwrap());
+        pids.filter(|pid| !group.replicas.contains(pid))
+            .collect::<Vec<_>>()
+    };
+    for &pid in &group.replicas {
+        set(pid, "fork_now");
+    }
+    // As early as can be: no pause between two looks.
+    let deadline = std::time::Instant::now() + LIMIT;
+    let first = loop {
+        assert!(std::time::Instant::now() < deadline, "no child comes");
+        if let Some(&first) = others().first() {
+            break first;
+        }
+    };
+    signal(first, Signal::KILL).unwrap();
+    until("the child's line or the end", || {
+        others().iter().for_each(|&pid| set(pid, "end_now"));
+        let told = group.running.stdout_so_far().unwrap().ends_with("child\n");
+        let over = proc::find(rcoe).is_none_or(|process| process.state == 'Z');
+        (told || over).then_some(())
+    });
+    group.finish().0
+}
+
+#[test]
+fn three_go_on_without_the_first_replica_of_a_child_however_early_it_is_lost() {
+    let scene = Scene::new();
+    let program = scene.compile("forker", FORKER, &["-static", "-no-pie"]);
+    for _ in 0..8 {
+        let outcome = lose_at_birth(&scene, &program);
+        assert_eq!(outcome.out(), "ready\nchild\n", "{}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(3), "{}", outcome.err());
     }
 }

@@ -28,5 +28,7 @@ pub use layout::{
     OBJECT_BYTES, OUTBOX_OFFSET, REGION_BYTES, REGION_STRIDE, RING_OFFSET, RING_WORDS, SIG_KICK,
     SIG_NOTIFY, control_addr, object_addr, region_addr,
 };
-pub use report::{Ending, LENT_WORDS, NOTE_SLOTS, Note, Phase, Report, STAT_CLASSES, StatClass};
+pub use report::{
+    Ending, LENT_WORDS, NOTE_SLOTS, Note, Phase, Report, STAT_CLASSES, StatClass, TWIN,
+};
 pub use request::{Ask, NOT_OURS, Request};

@@ -10,6 +10,9 @@ pub const NOTE_SLOTS: usize = 128;
 /// Words of its stack that a program gets back from a child made by `vfork`.
 pub const LENT_WORDS: usize = 512;
 
+/// Marks a process id in [`Report::births`] as that of a twin; no process id has this bit.
+pub const TWIN: u32 = 1 << 31;
+
 /// Classes of system calls counted by `--stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -109,6 +112,8 @@ pub enum Note {
     /// A fork while memory would be shared with the child; the argument is how many files are
     /// mapped so.
     SharedWithChild = 11,
+    /// A child whose memory the host does not let the replicas compare with the parent's.
+    Unverified = 12,
 }
 
 impl Note {
@@ -127,6 +132,7 @@ impl Note {
             9 => Some(Self::Privileged),
             10 => Some(Self::NotLoadable),
             11 => Some(Self::SharedWithChild),
+            12 => Some(Self::Unverified),
             _ => None,
         }
     }
@@ -173,6 +179,15 @@ pub struct Report {
     pub epitaph_len: AtomicU32,
     /// Children that exist for this replica, by group: number of the birth above, process id below.
     pub launched: [AtomicU64; GROUPS],
+    /// Processes made for the birth of a child, by group: by the primary its first replica, by the
+    /// others a twin of their own ([`TWIN`]). Number of the birth above, process id below.
+    pub births: [AtomicU64; GROUPS],
+    /// The twin of which this replica takes over the memory, or 0.
+    pub adopts: AtomicU32,
+    /// 1 as soon as nothing more is needed of the twin.
+    pub adopted: AtomicU32,
+    /// 1 if the host did not let this replica see its twin.
+    pub unverified: AtomicU32,
     /// Births whose end the program has awaited, by group.
     pub reaped: [AtomicU64; GROUPS],
     /// 1 as soon as the program has been replaced by another (`execve`).

@@ -137,6 +137,18 @@ impl<const N: usize> Stack<N> {
 static RCOE_AGENT_STACK: Stack<AGENT_STACK_BYTES> =
     Stack(core::cell::UnsafeCell::new([0; AGENT_STACK_BYTES]));
 
+/// Where the agent's stack lies.
+pub(crate) fn stack_range() -> (u64, u64) {
+    let base = RCOE_AGENT_STACK.base();
+    (base, base + AGENT_STACK_BYTES as u64)
+}
+
+/// Where the stack of the agent's signal handlers lies.
+pub(crate) fn signal_stack_range() -> (u64, u64) {
+    let base = SIGNAL_STACK.base();
+    (base, base + SIGNAL_STACK_BYTES as u64)
+}
+
 /// Stack of the agent's signal handlers.
 pub(crate) static SIGNAL_STACK: Stack<SIGNAL_STACK_BYTES> =
     Stack(core::cell::UnsafeCell::new([0; SIGNAL_STACK_BYTES]));

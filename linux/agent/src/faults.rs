@@ -12,7 +12,7 @@ use rcoe_linux_abi::SIG_KICK;
 use crate::entry::{self, RCOE_INTERRUPT, SIGNAL_STACK, SIGNAL_STACK_BYTES};
 use crate::frames::{SigInfo, UContext};
 use crate::kernel::{self, count};
-use crate::{guest, sys};
+use crate::{deferred, guest, sys};
 
 /// Faults of an instruction.
 pub(crate) const SYNCHRONOUS: [u32; 5] =
@@ -86,6 +86,9 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
     let rip = context.machine.rip;
     if info.code <= 0 {
         // Sent by a process to this replica alone: its siblings know nothing of it.
+        return;
+    }
+    if signal == nr::SIGSEGV && deferred::is_active() && deferred::on_fault(info.first) {
         return;
     }
     if guest::is_agent(rip, 1) {

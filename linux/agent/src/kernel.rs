@@ -159,6 +159,7 @@ impl Kernel {
     pub(crate) fn end(&mut self, ending: Ending) -> ! {
         shared::flush_all(self);
         processes::return_lent(self);
+        processes::release_twin(self);
         self.event(kind::of(0, kind::END), u64::from(ending.pack()));
         self.rendezvous();
         let calls: u64 = self.report.calls[..StatClass::Instruction as usize]

@@ -24,6 +24,7 @@
 mod boot;
 mod calls;
 mod convert;
+mod deferred;
 mod delivery;
 mod entry;
 mod env;

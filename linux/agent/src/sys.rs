@@ -1,11 +1,16 @@
 //! The agent's own system calls, by meaning.
 
+mod memory;
 mod process;
 
 use core::mem::MaybeUninit;
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall0, syscall1, syscall2, syscall3, syscall4, syscall6};
 
+pub(crate) use memory::{
+    open_memory, open_proc, read, read_process, read_words, resident, with_most_descriptors,
+    with_own_memory,
+};
 pub(crate) use process::{
     close_on_exec, descriptor_target, fork_replica, getuid, may_execute, mode, open_executable,
     queue_signal, random, set_thread_pointer, stack_limit,

@@ -209,7 +209,8 @@ fn end_of(status: WaitStatus) -> Option<Process> {
     killed.or_else(|| status.exit_status().map(Process::Exited))
 }
 
-fn is_child(pid: u32) -> bool {
+/// Is this a child of ours, ended but not reaped included?
+pub(crate) fn is_child(pid: u32) -> bool {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return false;
     };

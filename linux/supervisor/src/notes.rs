@@ -78,6 +78,9 @@ fn text_of(word: u64) -> Option<String> {
         Note::Privileged => "a set-user-id or set-group-id program was refused with EPERM: \
              rcoe does not change privileges"
             .into(),
+        Note::Unverified => "the host does not let replicas read each other's memory, or has no \
+             descriptor left: a child starts as a copy of its parent's primary"
+            .into(),
         Note::NotLoadable => {
             format!("a program that rcoe cannot load was refused with error {argument}")
         }

@@ -1,11 +1,15 @@
 //! All children of the supervisor, of whatever group: their ends reach the group they belong to.
 
+use std::sync::atomic::Ordering::Acquire;
+
+use rcoe_linux_abi::TWIN;
 use rcoe_linux_sys::host::send_signal;
 use rustix::io::Errno;
 use rustix::process::{WaitOptions, wait};
 
 use crate::error::{Doing, RunError};
-use crate::team::Team;
+use crate::group::is_child;
+use crate::team::{State, Team};
 
 const SIGKILL: u32 = 9;
 
@@ -14,6 +18,8 @@ const SIGKILL: u32 = 9;
 pub(crate) struct Reaper {
     /// Children that we had before the run; a shell that executes rcoe can leave some.
     strays: Vec<u32>,
+    /// Twins of replicas, which do nothing but hold memory for a while.
+    twins: Vec<u32>,
     /// Children that ended before they could tell which replica they were.
     nameless_deaths: usize,
 }
@@ -23,6 +29,7 @@ impl Reaper {
     pub(crate) fn new() -> Self {
         Self {
             strays: children(),
+            twins: Vec::new(),
             nameless_deaths: 0,
         }
     }
@@ -40,6 +47,7 @@ impl Reaper {
             for team in teams.iter_mut().flatten() {
                 team.group.learn(&team.memory);
             }
+            self.learn_births(teams);
             let (pid, status) = match wait(options) {
                 Ok(Some(news)) => news,
                 Ok(None) | Err(Errno::CHILD) => return Ok(()),
@@ -50,10 +58,42 @@ impl Reaper {
             let mut all = teams.iter_mut().flatten();
             let known = all.any(|team| team.group.note(pid, status, &team.memory));
             if !known && (status.exited() || status.signaled()) {
-                match self.strays.iter().position(|&stray| stray == pid) {
-                    Some(at) => drop(self.strays.swap_remove(at)),
-                    None => self.nameless_deaths += 1,
+                let expected = [&mut self.strays, &mut self.twins]
+                    .into_iter()
+                    .any(|list| forget(list, pid));
+                if !expected {
+                    self.nameless_deaths += 1;
                 }
+            }
+        }
+    }
+
+    /// What replicas say of the processes that they have made for a child: the primary of the first
+    /// replica of a new group, the others of twins.
+    fn learn_births(&mut self, teams: &mut [Option<Team>]) {
+        let mut firsts = Vec::new();
+        for team in teams.iter().flatten() {
+            for index in team.members() {
+                for (group, cell) in team.memory.report(index).births.iter().enumerate() {
+                    let word = cell.load(Acquire);
+                    let Ok(pid) = u32::try_from(word & u64::from(u32::MAX)) else {
+                        continue;
+                    };
+                    let twin = pid & !TWIN;
+                    if pid == twin && pid != 0 {
+                        firsts.push((group, word >> 32, pid));
+                    } else if pid != 0 && !self.twins.contains(&twin) && is_child(twin) {
+                        self.twins.push(twin);
+                    }
+                }
+            }
+        }
+        for (group, serial, pid) in firsts {
+            if let Some(team) = teams.get_mut(group).and_then(Option::as_mut)
+                && team.state == State::Unborn
+                && u64::from(team.serial) == serial
+            {
+                team.group.know_first(pid);
             }
         }
     }
@@ -91,6 +131,12 @@ impl Reaper {
             }
         }
     }
+}
+
+/// Takes a number off a list, if it is there.
+fn forget(list: &mut Vec<u32>, pid: u32) -> bool {
+    let at = list.iter().position(|&known| known == pid);
+    at.map(|at| list.swap_remove(at)).is_some()
 }
 
 /// Our children by the kernel's account; empty where `/proc` does not tell.

@@ -8,6 +8,7 @@ use linux_raw_sys::general::{SIGPIPE, SIGXFSZ};
 use super::takeover::{Course, Effect};
 use super::transfer::{self, Lost, Outcome};
 use super::{Call, arguments, blocking, paths, processes, publish, signals};
+use crate::deferred;
 use crate::entry::interruptible_call;
 use crate::guest::Fault;
 use crate::kernel::{Kernel, kind};
@@ -156,6 +157,11 @@ fn in_host<T>(kernel: &mut Kernel, call: &Call, work: impl FnOnce(&mut Kernel) -
 
 /// Makes the call on the host.
 fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
+    if deferred::is_active() {
+        // It has taken over from a lost primary: from here on the host touches its memory.
+        deferred::settle_all();
+        processes::release_twin(kernel);
+    }
     if let Some(result) = in_host(kernel, call, |kernel| processes::execute(kernel, call)) {
         return result;
     }

@@ -29,6 +29,7 @@ use linux_raw_sys::errno::ENOSYS;
 use rcoe_linux_abi::{Note, StatClass};
 use rcoe_linux_syscalls::{Class, Resolved};
 
+use crate::deferred;
 use crate::entry::TrapFrame;
 use crate::guest::Fault;
 use crate::kernel::{self, Compare, Kernel, kind};
@@ -90,6 +91,9 @@ extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> bool {
 
 fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
     let output = call.what.class == Class::Output;
+    if deferred::is_active() && deferred::before(call) {
+        processes::release_twin(kernel);
+    }
     if (output || kernel.compare >= Compare::Args)
         && let Err(Fault) = arguments::fold(kernel, call)
     {

@@ -22,6 +22,9 @@ use crate::sys;
 /// Where the extended states of threads lie.
 const AREAS: u64 = 0x6f30_0000_0000;
 
+/// The area behind those of the threads: what a child starts with.
+const FORKING: usize = MAX_THREADS;
+
 struct Table(UnsafeCell<[Thread; MAX_THREADS]>);
 
 // SAFETY: a replica is one kernel thread.
@@ -55,7 +58,7 @@ fn map_areas() {
     if MAPPED.swap(true, Ordering::Relaxed) {
         return;
     }
-    let len = area(MAX_THREADS) as u64 - AREAS;
+    let len = area(FORKING + 1) as u64 - AREAS;
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE;
     // SAFETY: a place in the agent's own window that nothing else uses.
     let mapped = unsafe { sys::mmap(AREAS, len, PROT_READ | PROT_WRITE, flags, -1, 0) };
@@ -67,6 +70,18 @@ pub(crate) fn inherit(frame: &TrapFrame, slot: usize) {
     map_areas();
     // SAFETY: mapped, aligned, of the CPU's size; its header is zero or an earlier image's.
     unsafe { entry::save_extended(frame, area(slot)) };
+}
+
+/// Keeps the extended state for a child that is about to be made.
+pub(crate) fn keep_for_child(frame: &TrapFrame) {
+    inherit(frame, FORKING);
+}
+
+/// A child: loads what was kept for it.
+pub(crate) fn load_kept(frame: &mut TrapFrame, bases: [u64; 2]) {
+    set_bases(bases);
+    // SAFETY: saved just before the fork, by this replica's own replica of the parent.
+    unsafe { entry::load_extended(frame, area(FORKING)) };
 }
 
 /// Gives the processor to the thread whose turn it is.

@@ -3,10 +3,13 @@
 //! Intuition: all vote; the primary asks the supervisor for a group and forks once, with a copy of
 //! the table of descriptors; its child clones the other replicas of the new group, which share that
 //! table. No process can join another's table later, so the new group's replicas must descend from
-//! one process.
+//! one process. Each then makes its memory equal to that of its own replica of the parent: see
+//! [`super::twin`].
 //!
 //! A lost primary: its child waits until some replica of the parent has learnt of it, so a birth
-//! that nobody heard of leaves nothing behind, and the successor makes another.
+//! that nobody heard of leaves nothing behind, and the successor makes another. A lost first
+//! replica of the child: where losses are masked, the primary waits until all are there, and makes
+//! another child if they do not come.
 //!
 //! `vfork` and `CLONE_VM | CLONE_VFORK` copy memory as `fork` does, and the parent waits until its
 //! child has been replaced or has ended. If it has ended, what it wrote above the parent's stack
@@ -21,17 +24,18 @@ use core::sync::atomic::Ordering;
 use linux_raw_sys::errno::{EAGAIN, EINVAL};
 use linux_raw_sys::general as nr;
 use rcoe_core::{Replica, ReplicaId, ReplicaSet};
-use rcoe_linux_abi::{Ask, LENT_WORDS, Note, Phase};
+use rcoe_linux_abi::{Ask, LENT_WORDS, Note, Phase, ReplicaState};
 use rcoe_linux_syscalls::Special;
 
-use super::super::{Call, io, refuse, targets};
-use super::{Child, Processes, ask, members, own_group};
+use super::super::{Call, io, refuse, refuse_with, targets};
+use super::{Child, Processes, adopt, ask, ask_anew, members, own_group, twin};
 use crate::convert;
 use crate::entry::{TrapFrame, enter_program};
 use crate::env::LinuxEnv;
 use crate::guest::{self, Fault};
 use crate::kernel::{Kernel, kind};
-use crate::{boot, faults, regions, sys};
+use crate::threads::context;
+use crate::{boot, deferred, faults, regions, sys};
 
 const VM: u64 = nr::CLONE_VM as u64;
 const VFORK: u64 = nr::CLONE_VFORK as u64;
@@ -50,6 +54,13 @@ const KNOWN: u64 = VM
     | nr::CLONE_SYSVSEM as u64
     | nr::CLONE_DETACHED as u64;
 
+/// How often a birth is tried whose first replica gets lost.
+const ATTEMPTS: u32 = 3;
+/// Rounds of yielding before a new group sleeps until its birth counts.
+const LAUNCH_YIELDS: u32 = 200;
+/// Longest sleep before looking again whether a child is whole.
+const BIRTH_LOOK_NS: u64 = 20_000_000;
+
 /// How a child begins.
 #[derive(Clone, Copy)]
 pub(super) struct Birth {
@@ -60,6 +71,8 @@ pub(super) struct Birth {
     child_tid: u64,
     parent_tid: u64,
     frame: Option<TrapFrame>,
+    /// Bases of the segments.
+    bases: [u64; 2],
 }
 
 impl Birth {
@@ -70,6 +83,7 @@ impl Birth {
         child_tid: 0,
         parent_tid: 0,
         frame: None,
+        bases: [0; 2],
     };
 
     /// What the call asks for.
@@ -89,7 +103,7 @@ impl Birth {
                 parent_tid: call.arg(2),
                 child_tid: call.arg(3),
                 tls: call.arg(4),
-                frame: None,
+                ..Self::NONE
             },
             Special::Clone3 => Self::of_clone3(call)?,
             _ => Self::NONE,
@@ -113,7 +127,7 @@ impl Birth {
             tls: args[7],
             child_tid: args[2],
             parent_tid: args[3],
-            frame: None,
+            ..Self::NONE
         })
     }
 }
@@ -125,7 +139,13 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
         Err(result) => return result,
     };
     super::super::shared::before_fork(kernel);
+    if deferred::is_active() {
+        deferred::settle_all();
+        twin::release(kernel);
+    }
     birth.frame = Some(*frame);
+    birth.bases = context::bases();
+    context::keep_for_child(frame);
     kernel.processes.birth = birth;
     kernel.processes.number_request();
     kernel.rendezvous();
@@ -153,6 +173,9 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
 /// All replicas have learnt of the child: it may go on.
 fn launch(kernel: &mut Kernel, group: usize, pid: u32) {
     let serial = u64::from(regions::control(group).serial.load(Ordering::Relaxed));
+    if !kernel.replica.is_primary() {
+        twin::leave(kernel, group, serial);
+    }
     let processes = &mut kernel.processes;
     processes.born += 1;
     processes.children[group] = Child {
@@ -160,59 +183,141 @@ fn launch(kernel: &mut Kernel, group: usize, pid: u32) {
         pid,
         order: processes.born,
     };
-    kernel.report.launched[group].store(serial << 32 | u64::from(pid), Ordering::Release);
+    let cell = &kernel.report.launched[group];
+    cell.store(twin::note(serial, pid), Ordering::Release);
+    sys::futex_wake(cell.as_ptr().cast());
 }
 
 /// Primary: the child's group in the upper half and its process id in the lower, or an errno.
+///
+/// Where a loss can be masked it waits until all replicas of the child are there: if the first one
+/// is lost before it has made the others, the birth does not count, and another is made.
 pub(super) fn make(kernel: &mut Kernel) -> i64 {
-    let parents = kernel.replica.members();
-    let group = ask(
-        kernel,
-        Ask::Birth {
-            members: members(kernel),
-        },
-    );
+    let members = members(kernel);
+    let mut group = ask(kernel, Ask::Birth { members });
+    for _ in 0..ATTEMPTS {
+        let made = make_in(kernel, group);
+        if made < 0 || !kernel.masks || is_whole(kernel, group) {
+            return made;
+        }
+        group = ask_anew(kernel, Ask::Birth { members }, group);
+    }
+    sys::error(EAGAIN)
+}
+
+/// Primary: makes the first replica of the group that the supervisor has allotted.
+fn make_in(kernel: &mut Kernel, group: i64) -> i64 {
     let Ok(place) = u32::try_from(group) else {
         return group;
     };
     let group = place as usize;
-    let parent = own_group();
     match sys::fork_replica() {
-        Ok(0) => start(kernel, group, parent, parents),
-        Ok(pid) => (u64::from(place) << 32 | pid).cast_signed(),
+        Ok(0) => start(kernel, group),
+        Ok(pid) => {
+            let pid = convert::low32(pid);
+            let serial = u64::from(regions::control(group).serial.load(Ordering::Relaxed));
+            kernel.report.births[group].store(twin::note(serial, pid), Ordering::Release);
+            (u64::from(place) << 32 | u64::from(pid)).cast_signed()
+        }
         Err(errno) => -i64::from(errno.0),
     }
 }
 
-/// The first replica of a new group: waits until it counts, and makes the others.
-fn start(kernel: &mut Kernel, group: usize, parent: usize, parents: ReplicaSet) -> ! {
+/// Primary: waits until all replicas of the child are there; false if the first was lost before.
+fn is_whole(kernel: &Kernel, group: i64) -> bool {
+    let group = convert::size(group.cast_unsigned());
     let control = regions::control(group);
+    let count = kernel.replica.members().len();
+    loop {
+        let bell = control.bell.load(Ordering::Acquire);
+        let told = |index| regions::report(group, index).pid.load(Ordering::Acquire) != 0;
+        if (0..count).all(told) {
+            return true;
+        }
+        if control.state[0].load(Ordering::Acquire) == ReplicaState::Dead as u32 {
+            return false;
+        }
+        let last = &regions::report(group, count - 1).pid;
+        let words = [
+            (last.as_ptr().cast_const(), 0),
+            (control.bell.as_ptr().cast_const(), bell),
+        ];
+        sys::futex_wait_any(&words, BIRTH_LOOK_NS);
+    }
+}
+
+/// The first replica of a new group: makes the others, and all wait until the birth counts.
+fn start(kernel: &mut Kernel, group: usize) -> ! {
+    let parents = kernel.replica.members();
+    let parent = own_group();
+    let pid = sys::getpid();
     regions::set_own(group, 0);
     regions::protect(group, 0);
     let own = regions::report(group, 0);
-    let pid = sys::getpid();
     own.phase.store(Phase::Loading as u32, Ordering::Relaxed);
     own.pid.store(pid, Ordering::Release);
-    sys::die_with_supervisor(control.supervisor.load(Ordering::Relaxed));
+    let count = parents.len();
+    let index = boot::clone_replicas(count);
+    boot::become_replica(group, index);
+    sys::futex_wake(regions::report(group, index).pid.as_ptr());
+    await_launch(group, parent, parents, pid);
+    if index > 0 {
+        take_over(kernel, group, index, parent, parents);
+    }
+    enter(kernel, group, index, count, pid)
+}
+
+/// Waits until some replica of the parent has learnt of the birth.
+fn await_launch(group: usize, parent: usize, parents: ReplicaSet, pid: u32) {
+    let control = regions::control(group);
     let serial = u64::from(control.serial.load(Ordering::Relaxed));
-    let known = serial << 32 | u64::from(pid);
-    while !parents.iter().any(|id| {
-        let parent = regions::report(parent, id.index());
-        parent.launched[group].load(Ordering::Acquire) == known
-    }) {
+    let known = twin::note(serial, pid);
+    let cells = || {
+        parents
+            .iter()
+            .map(|id| &regions::report(parent, id.index()).launched[group])
+    };
+    for round in 0_u32.. {
+        let seen = cells()
+            .next()
+            .map_or(0, |cell| cell.load(Ordering::Acquire));
+        if cells().any(|cell| cell.load(Ordering::Acquire) == known) {
+            return;
+        }
         if control.abandoned.load(Ordering::Acquire) != 0 {
             sys::exit_group(0);
         }
-        sys::sched_yield();
+        match cells().next() {
+            Some(cell) if round > LAUNCH_YIELDS => twin::wait_for(cell, seen),
+            _ => sys::sched_yield(),
+        }
     }
-    let count = parents.len();
-    let index = boot::clone_replicas(count);
-    enter(kernel, group, index, count, pid)
+}
+
+/// A replica of a new group that is a copy of its parent's primary: becomes one of its own replica
+/// of the parent. If that is lost there is nothing to compare with.
+#[inline(never)]
+fn take_over(_: &mut Kernel, group: usize, index: usize, parent: usize, parents: ReplicaSet) {
+    let id = parents
+        .iter()
+        .nth(index)
+        .expect("as many as the parent has");
+    let serial = u64::from(regions::control(group).serial.load(Ordering::Relaxed));
+    let own = regions::report(group, index);
+    let Some(source) = twin::await_twin(parent, id, group, serial) else {
+        return;
+    };
+    own.adopts.store(source, Ordering::Release);
+    let done = sys::with_own_memory(|| adopt::adopt(source));
+    // Who this is was overwritten with who the parent was.
+    regions::set_own(group, index);
+    if done.is_err() {
+        own.unverified.store(1, Ordering::Release);
+    }
 }
 
 /// Every replica of a new group: becomes a replica of it, and returns 0 from the call.
 fn enter(kernel: &mut Kernel, group: usize, index: usize, count: usize, pid: u32) -> ! {
-    boot::become_replica(group, index);
     let birth = kernel.processes.birth;
     let clear_tid = match birth.flags & CLEAR_TID {
         0 => 0,
@@ -220,6 +325,9 @@ fn enter(kernel: &mut Kernel, group: usize, index: usize, count: usize, pid: u32
     };
     let lent = birth.frame.as_ref().map_or(0, |frame| frame.cpu.rsp);
     renew(kernel, group, index, count);
+    if deferred::is_settled() {
+        twin::release(kernel);
+    }
     kernel.processes = Processes {
         lent: if birth.flags & VFORK != 0 { lent } else { 0 },
         ..Processes::new(pid)
@@ -236,12 +344,22 @@ fn enter(kernel: &mut Kernel, group: usize, index: usize, count: usize, pid: u32
     if birth.flags & CHILD_TID != 0 {
         let _ = guest::write(birth.child_tid, &pid);
     }
+    let mut frame = birth.frame.expect("the parent was in a call");
+    context::load_kept(&mut frame, birth.bases);
     if birth.flags & SET_TLS != 0 {
         sys::set_thread_pointer(birth.tls);
     }
     kernel.event(kind::of(0, kind::LAYOUT), u64::from(pid));
     kernel.rendezvous();
-    let mut frame = birth.frame.expect("the parent was in a call");
+    let unverified = |index| {
+        regions::report(group, index)
+            .unverified
+            .load(Ordering::Acquire)
+            != 0
+    };
+    if (0..count).any(unverified) {
+        refuse_with(kernel, Note::Unverified, 0);
+    }
     frame.cpu.regs.rax = 0;
     if birth.stack != 0 {
         frame.cpu.rsp = birth.stack;

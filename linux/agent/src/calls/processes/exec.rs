@@ -21,6 +21,7 @@ use super::super::memory::{self, Brk};
 use super::super::shared;
 use super::super::{Call, io, paths, targets, transfer};
 use super::strings::Strings;
+use super::twin;
 use crate::convert;
 use crate::entry::{self, Cpu, TrapFrame};
 use crate::guest::{self, Fault};
@@ -373,6 +374,7 @@ fn commit(
     let mut name = [0; PATH_MAX];
     let len = sys::descriptor_target(files.program, &mut name);
     set_exe(&name[..=len]);
+    twin::release(kernel);
     tear_down();
     let Ok(image) = loader::load_open(files.program, files.interpreter) else {
         kernel.end_by(nr::SIGKILL);

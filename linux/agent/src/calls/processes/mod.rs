@@ -11,10 +11,12 @@
 //! Not covered: stopping and continuing (job control), `ptrace`, process descriptors, resource
 //! usage of children, and terminals' process groups.
 
+mod adopt;
 mod birth;
 mod exec;
 mod identity;
 mod strings;
+mod twin;
 mod wait;
 
 use core::sync::atomic::Ordering;
@@ -24,6 +26,7 @@ use rcoe_linux_syscalls::Special;
 
 pub(crate) use exec::{exe_path, save_start};
 pub(crate) use identity::{get_group, parent, set_group};
+pub(crate) use twin::release as release_twin;
 
 use super::{Call, refuse};
 use crate::entry::TrapFrame;
@@ -135,6 +138,15 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> Option<i64> {
 
 /// Primary: the supervisor's answer.
 fn ask(kernel: &Kernel, ask: Ask) -> i64 {
+    answer(kernel, ask, None)
+}
+
+/// Primary: the supervisor's answer to the same request once more, which is another one.
+fn ask_anew(kernel: &Kernel, ask: Ask, old: i64) -> i64 {
+    answer(kernel, ask, Some(old))
+}
+
+fn answer(kernel: &Kernel, ask: Ask, old: Option<i64>) -> i64 {
     let control = kernel.control;
     let number = kernel.processes.asked;
     let request = Request {
@@ -147,8 +159,10 @@ fn ask(kernel: &Kernel, ask: Ask) -> i64 {
     loop {
         let bell = control.bell.load(Ordering::Acquire);
         // An answer to a lost primary is none: what it was given may be gone.
+        let answer = control.answer.load(Ordering::Acquire).cast_signed();
         if control.answered_to.load(Ordering::Acquire) == own
             && control.answered.load(Ordering::Acquire) == number
+            && old != Some(answer)
         {
             return control.answer.load(Ordering::Relaxed).cast_signed();
         }

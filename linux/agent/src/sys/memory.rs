@@ -1,0 +1,132 @@
+//! System calls with which a replica looks at memory, its own or another process's, from outside.
+
+use linux_raw_sys::errno::EINTR;
+use linux_raw_sys::general as nr;
+use linux_raw_sys::prctl::{PR_GET_DUMPABLE, PR_SET_DUMPABLE, PR_SET_PTRACER};
+use rcoe_linux_sys::{syscall3, syscall4, syscall6};
+
+use super::{Errno, check, prctl};
+
+/// Opens a file of `/proc`, close-on-exec; `path` ends with NUL.
+pub(crate) fn open_proc(path: &[u8], write: bool) -> Result<i32, Errno> {
+    assert_eq!(path.last(), Some(&0), "the kernel needs a terminated path");
+    let access = if write { nr::O_RDWR } else { nr::O_RDONLY };
+    let dir = i64::from(nr::AT_FDCWD).cast_unsigned();
+    // SAFETY: the path is valid and terminated.
+    let fd = unsafe {
+        syscall4(
+            u64::from(nr::__NR_openat),
+            dir,
+            path.as_ptr() as u64,
+            u64::from(access | nr::O_CLOEXEC),
+            0,
+        )
+    };
+    check(fd).map(|fd| i32::try_from(fd).expect("descriptors are small"))
+}
+
+/// Reads on; returns the bytes read, 0 at the end.
+pub(crate) fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        // SAFETY: the buffer is valid for its length.
+        let read = unsafe {
+            syscall3(
+                u64::from(nr::__NR_read),
+                i64::from(fd).cast_unsigned(),
+                buffer.as_mut_ptr() as u64,
+                buffer.len() as u64,
+            )
+        };
+        match check(read) {
+            Err(Errno(errno)) if errno == EINTR.cast_signed() => {}
+            done => return done.map(crate::convert::size),
+        }
+    }
+}
+
+/// Reads whole words at an offset; what the file does not hold reads as 0.
+pub(crate) fn read_words(fd: i32, words: &mut [u64], offset: u64) {
+    words.fill(0);
+    // SAFETY: the buffer is valid for its length, and any bytes are words.
+    let _ = unsafe {
+        syscall4(
+            u64::from(nr::__NR_pread64),
+            i64::from(fd).cast_unsigned(),
+            words.as_mut_ptr() as u64,
+            size_of_val(words) as u64,
+            offset,
+        )
+    };
+}
+
+/// Runs `body` with as many descriptors as the hard limit allows.
+pub(crate) fn with_most_descriptors<T>(body: impl FnOnce() -> T) -> T {
+    let limit = |new: *const [u64; 2], old: *mut [u64; 2]| {
+        // SAFETY: each is null or a struct rlimit64.
+        let _ = unsafe {
+            syscall4(
+                u64::from(nr::__NR_prlimit64),
+                0,
+                u64::from(nr::RLIMIT_NOFILE),
+                new as u64,
+                old as u64,
+            )
+        };
+    };
+    let mut old = [0; 2];
+    limit(core::ptr::null(), &raw mut old);
+    limit(&[old[1]; 2], core::ptr::null_mut());
+    let result = body();
+    limit(&raw const old, core::ptr::null_mut());
+    result
+}
+
+/// Which pages of a mapping are in memory, one byte each.
+pub(crate) fn resident(start: u64, len: u64, pages: &mut [u8]) {
+    assert!(crate::convert::size(len.div_ceil(4096)) <= pages.len());
+    let pages = pages.as_mut_ptr() as u64;
+    // SAFETY: the vector has a byte for every page.
+    let done = unsafe { syscall3(u64::from(nr::__NR_mincore), start, len, pages) };
+    assert_eq!(done, 0, "a mapping of ours");
+}
+
+/// Copies memory of another process; returns how many bytes could be read.
+pub(crate) fn read_process(pid: u32, from: u64, buffer: &mut [u8]) -> usize {
+    let local = [buffer.as_mut_ptr() as u64, buffer.len() as u64];
+    let remote = [from, buffer.len() as u64];
+    // SAFETY: both are one struct iovec, and the local one names the buffer.
+    let read = unsafe {
+        syscall6(
+            u64::from(nr::__NR_process_vm_readv),
+            [
+                u64::from(pid),
+                local.as_ptr() as u64,
+                1,
+                remote.as_ptr() as u64,
+                1,
+                0,
+            ],
+        )
+    };
+    usize::try_from(read).unwrap_or(0)
+}
+
+/// Lets the supervisor's other processes read this one's memory, where the host restricts that to
+/// ancestors, or a change of user has closed it.
+pub(crate) fn open_memory(supervisor: u32) {
+    // A host without such restrictions does not know the call.
+    let _ = prctl(PR_SET_PTRACER, [u64::from(supervisor), 0, 0, 0]);
+    let _ = prctl(PR_SET_DUMPABLE, [1, 0, 0, 0]);
+}
+
+/// Runs `body` while this process may look at its own memory through `/proc`.
+pub(crate) fn with_own_memory<T>(body: impl FnOnce() -> T) -> T {
+    let dumpable = prctl(PR_GET_DUMPABLE, [0; 4]).unwrap_or(1);
+    if dumpable == 1 {
+        return body();
+    }
+    let _ = prctl(PR_SET_DUMPABLE, [1, 0, 0, 0]);
+    let result = body();
+    let _ = prctl(PR_SET_DUMPABLE, [0; 4]);
+    result
+}
