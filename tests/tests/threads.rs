@@ -38,6 +38,11 @@ fn signals_find_their_thread() {
 }
 
 #[test]
+fn a_call_that_a_signal_keeps_from_being_begun_is_made_again() {
+    like_native("restart", include_str!("threads/restart.c"));
+}
+
+#[test]
 fn locks_of_all_kinds_exclude() {
     like_native("locks", include_str!("threads/locks.c"));
 }

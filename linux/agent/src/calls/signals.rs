@@ -233,6 +233,7 @@ pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
 pub(crate) fn deliver(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> bool {
     let signals = &kernel.signals;
     if signals.open(&signals.own) == 0 && signals.own.saved.is_none() {
+        restart_if_undisturbed(kernel, frame, call);
         return false;
     }
     let mut entered = false;
@@ -250,8 +251,8 @@ pub(crate) fn deliver(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
             }
         }
     }
-    if !entered && frame.cpu.regs.rax.cast_signed() == NOT_BEGUN {
-        restart(kernel, frame, call);
+    if !entered {
+        restart_if_undisturbed(kernel, frame, call);
     }
     if let Some(mask) = kernel.signals.own.saved.take() {
         kernel.signals.own.mask = mask;
@@ -279,6 +280,16 @@ fn restart_if_due(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, signa
             _ => call.what.special == Special::Futex && call.arg(3) == 0,
         };
     if result == NOT_BEGUN || (result == sys::error(EINTR) && wanted && restartable) {
+        restart(kernel, frame, call);
+    }
+}
+
+/// A call that a signal has come in the way of which is not this thread's business, but perhaps
+/// another's: it is made again, as the kernel would.
+fn restart_if_undisturbed(kernel: &Kernel, frame: &mut TrapFrame, call: &Call) {
+    let result = frame.cpu.regs.rax.cast_signed();
+    let waited = call.what.blocking && kernel.signals.own.saved.is_none();
+    if result == NOT_BEGUN || (result == sys::error(EINTR) && waited) {
         restart(kernel, frame, call);
     }
 }
