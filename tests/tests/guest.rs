@@ -42,6 +42,37 @@ int main(int argc, char **argv) {
 }
 
 #[test]
+fn capabilities_are_read_and_dropped_by_every_name_of_oneself() {
+    let scene = Scene::new();
+    let source = "#include <errno.h>\n#include <linux/capability.h>\n#include <stdio.h>\n
+#include <sys/syscall.h>\n#include <unistd.h>\n
+static struct __user_cap_data_struct data[2];
+static void get(const char *name, unsigned version, int pid) {
+  struct __user_cap_header_struct header = {version, pid};
+  data[0].permitted = 7;
+  long result = syscall(SYS_capget, &header, data);
+  printf(\"%s %ld %d %x\", name, result, result ? errno : 0, header.version);
+  printf(\" %x\\n\", data[0].permitted);
+}
+int main(void) {
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, getpid()};
+  get(\"nobody\", _LINUX_CAPABILITY_VERSION_3, 0);
+  get(\"own\", _LINUX_CAPABILITY_VERSION_3, getpid());
+  get(\"thread\", _LINUX_CAPABILITY_VERSION_3, syscall(SYS_gettid));
+  get(\"version\", 7, 0);
+  get(\"other\", _LINUX_CAPABILITY_VERSION_3, 0x3fffff);
+  syscall(SYS_capget, &header, data);
+  data[0].permitted = data[0].effective = data[0].inheritable = 0;
+  header.pid = 0;
+  printf(\"set %ld\\n\", syscall(SYS_capset, &header, data));
+  get(\"dropped\", _LINUX_CAPABILITY_VERSION_3, 0);
+  return 0;
+}";
+    let program = scene.compile("caps", source, &[]);
+    scene.like_native("exec \"$@\"", &[&program]);
+}
+
+#[test]
 fn process_ids_are_those_of_rcoe() {
     let scene = Scene::new();
     let source = "#include <stdio.h>\n#include <unistd.h>\n

@@ -1,6 +1,6 @@
 //! Calls that the agent answers itself or makes on this replica alone.
 
-use linux_raw_sys::errno::{EINVAL, ENOENT};
+use linux_raw_sys::errno::{EINVAL, ENOENT, ESRCH};
 use rcoe_linux_abi::Ending;
 use rcoe_linux_syscalls::{Class, Special};
 
@@ -73,6 +73,7 @@ fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::Prlimit64 | Special::SchedSetparam | Special::SchedSetscheduler => {
             scheduling::change(kernel, call, 0)
         }
+        Special::Capget | Special::Capset => capabilities(kernel, call),
         Special::PrctlName => prctl_name(kernel, call),
         Special::PrctlDumpable => i64::from(call.arg(0) == 3),
         Special::PrctlSeccomp => 0,
@@ -95,6 +96,26 @@ fn arch_prctl(call: &Call) -> i64 {
         ARCH_SET_GS..=ARCH_GET_GS => local(call.nr, call.raw),
         ARCH_GET_CPUID => 1,
         _ => sys::error(EINVAL),
+    }
+}
+
+/// Capabilities, of the program itself only: each replica has them, under a number of its own.
+fn capabilities(kernel: &Kernel, call: &Call) -> i64 {
+    let Ok([version, pid]) = guest::read::<[u32; 2]>(call.arg(0)) else {
+        return Fault::RESULT;
+    };
+    if pid != 0 && kernel.threads.find(pid).is_none() {
+        return sys::error(ESRCH);
+    }
+    let mut header = [version, 0];
+    let result = local(
+        call.nr,
+        [header.as_mut_ptr() as u64, call.arg(1), 0, 0, 0, 0],
+    );
+    // A version that the kernel does not know comes back as the one it prefers.
+    match guest::write(call.arg(0), &[header[0], pid]) {
+        Ok(()) => result,
+        Err(Fault) => Fault::RESULT,
     }
 }
 
