@@ -1,6 +1,9 @@
 //! How a replica waits for its siblings, and when it gives one up.
 //!
-//! Waiting spins, then yields, then sleeps on the sibling's doorbell. A sibling is overdue when it
+//! Waiting spins, then yields, then sleeps on the sibling's doorbell. How long it spins follows
+//! from how the waits before it ended: where siblings are in step a wait is over before a sleep
+//! could begin, and where they are not (the primary itself waits for input, or another process has
+//! the sibling's CPU) spinning takes the CPU from those it waits for. A sibling is overdue when it
 //! is dead, when it is stopped for longer than the timeout, or when it has burnt more CPU time
 //! than this replica needed since its last such wait, plus the timeout. Counting the late one's
 //! CPU time means that a loaded machine raises no alarm; a larger wall-clock cap catches a sibling
@@ -14,17 +17,16 @@ use rcoe_linux_abi::{Control, ReplicaState, Report};
 
 use crate::sys;
 
-/// Rounds of pure spinning where every replica has a CPU of its own.
-const SPIN_ROUNDS: u32 = 20_000;
-/// Rounds of spinning where replicas share CPUs.
-const CROWDED_SPIN_ROUNDS: u32 = 20;
+/// Most rounds of pure spinning where every replica has a CPU of its own: about as long as it takes
+/// to fall asleep and be woken.
+const MOST_SPIN_ROUNDS: u32 = 1024;
+/// Fewest rounds, and all of them where replicas share CPUs.
+const LEAST_SPIN_ROUNDS: u32 = 16;
 /// Rounds after which a wait is longer than replicas in step need.
 const SHORT_ROUNDS: u32 = 16;
-/// Rounds of yielding after spinning.
-const YIELD_ROUNDS: u32 = 20;
-/// The same where replicas share CPUs: one that yields stays in the way of the one it waits for,
-/// one that sleeps is woken ahead of others.
-const CROWDED_YIELD_ROUNDS: u32 = 2;
+/// Rounds of yielding after spinning. Few: one that yields stays in the way of the one it waits
+/// for, one that sleeps is woken ahead of others.
+const YIELD_ROUNDS: u32 = 2;
 /// Longest sleep before looking at the clocks again.
 const SLEEP_NS: u64 = 100_000_000;
 
@@ -40,11 +42,43 @@ pub(crate) struct LinuxEnv {
     control: &'static Control,
     siblings: [Option<Sibling>; MAX_REPLICAS],
     own: &'static Report,
-    spin_rounds: u32,
-    yield_rounds: u32,
+    spins: Spins,
     patience: Patience,
     /// The last wait was longer than a look or two.
     long: bool,
+}
+
+/// How many rounds a wait spins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Spins {
+    rounds: u32,
+    most: u32,
+    /// The wait before this one ended in sleep.
+    slept: bool,
+}
+
+impl Spins {
+    const fn new(crowded: bool) -> Self {
+        let most = if crowded {
+            LEAST_SPIN_ROUNDS
+        } else {
+            MOST_SPIN_ROUNDS
+        };
+        Self {
+            rounds: most,
+            most,
+            slept: false,
+        }
+    }
+
+    /// A wait begins: half as long as before if that was in vain, else twice as long.
+    fn begin(&mut self) {
+        self.rounds = if core::mem::take(&mut self.slept) {
+            (self.rounds / 2).max(LEAST_SPIN_ROUNDS)
+        } else {
+            (self.rounds * 2).min(self.most)
+        };
+    }
 }
 
 /// State of the present wait's clocks.
@@ -69,17 +103,11 @@ impl LinuxEnv {
         siblings: [Option<Sibling>; MAX_REPLICAS],
     ) -> Self {
         let crowded = control.crowded.load(Ordering::Relaxed) != 0;
-        let (spin_rounds, yield_rounds) = if crowded {
-            (CROWDED_SPIN_ROUNDS, CROWDED_YIELD_ROUNDS)
-        } else {
-            (SPIN_ROUNDS, YIELD_ROUNDS)
-        };
         Self {
             control,
             siblings,
             own,
-            spin_rounds,
-            yield_rounds,
+            spins: Spins::new(crowded),
             patience: Patience::default(),
             long: false,
         }
@@ -164,10 +192,11 @@ impl LinuxEnv {
 
 impl Env for LinuxEnv {
     fn wait(&mut self, own: &Outbox, wait: &Wait) -> Waited {
-        if wait.round < self.spin_rounds {
-            if wait.round == 0 {
-                self.patience.since = 0;
-            }
+        if wait.round == 0 {
+            self.patience.since = 0;
+            self.spins.begin();
+        }
+        if wait.round < self.spins.rounds {
             self.long |= wait.round == SHORT_ROUNDS;
             core::hint::spin_loop();
             return Waited::Retry;
@@ -175,7 +204,8 @@ impl Env for LinuxEnv {
         if self.state(wait.peer) == ReplicaState::Dead as u32 {
             return Waited::Overdue;
         }
-        if wait.round < self.spin_rounds + self.yield_rounds {
+        self.spins.slept = true;
+        if wait.round < self.spins.rounds + YIELD_ROUNDS {
             Self::count(&self.own.yields);
             sys::sched_yield();
             return Waited::Retry;
@@ -211,5 +241,33 @@ impl Env for LinuxEnv {
                 sys::futex_wait_any(&bells, SLEEP_NS);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spinning_in_vain_gets_shorter_and_useful_spinning_longer() {
+        let mut spins = Spins::new(false);
+        for _ in 0..20 {
+            spins.slept = true;
+            spins.begin();
+        }
+        assert_eq!(spins.rounds, LEAST_SPIN_ROUNDS);
+        spins.begin();
+        assert_eq!(spins.rounds, 2 * LEAST_SPIN_ROUNDS);
+        for _ in 0..20 {
+            spins.begin();
+        }
+        assert_eq!(spins.rounds, MOST_SPIN_ROUNDS);
+    }
+
+    #[test]
+    fn replicas_that_share_a_cpu_hardly_spin() {
+        let mut spins = Spins::new(true);
+        spins.begin();
+        assert_eq!(spins.rounds, LEAST_SPIN_ROUNDS);
     }
 }
