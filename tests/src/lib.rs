@@ -7,6 +7,7 @@
 //! * [`cases`] reads the declarative list of programs, `tests/compat.toml`; [`data`] makes their
 //!   inputs; [`matrix`] runs them and [`report`] prints what came of it.
 //! * [`cpython`] does the like with CPython's own test suite, `tests/cpython.toml`.
+//! * [`scenes`] plays whole programs, listed in `tests/programs.toml`: servers, tools, runtimes.
 //! * [`launch`] starts one command in a session of its own with a deadline, and [`proc`] tells
 //!   which processes of that session still live.
 //! * [`rcoe`] is what the behaviour tests in `tests/tests/` share; [`victim`] is a program to harm.
@@ -23,5 +24,6 @@ pub mod matrix;
 pub mod proc;
 pub mod rcoe;
 pub mod report;
+pub mod scenes;
 pub mod snapshot;
 pub mod victim;

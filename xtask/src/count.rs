@@ -39,6 +39,8 @@ pub(crate) const CARGO: &str = "test result: ";
 pub(crate) const COMPAT: &str = "compat: ";
 /// Begins the closing line of CPython's tests.
 pub(crate) const CPYTHON: &str = "cpython: ";
+/// Begins the closing line of the scenes of whole programs.
+pub(crate) const PROGRAMS: &str = "programs: ";
 
 /// The counts in a closing line that begins with `key`, either cargo's
 /// (`test result: ok. 3 passed; 0 failed; …`) or ours (`compat: 3 passed, 0 failed`); nothing for

@@ -11,6 +11,7 @@ mod cpython;
 mod demo;
 mod docs;
 mod packages;
+mod programs;
 mod shell;
 mod stages;
 mod tidy;
@@ -52,6 +53,8 @@ enum Task {
     Compat(compat::Options),
     /// Run CPython's own tests as replicas and write docs/CPYTHON.md.
     Cpython(cpython::Options),
+    /// Run whole programs in scenes and write docs/PROGRAMS.md.
+    Programs(programs::Options),
     /// Check the house rules.
     Tidy,
     /// Format all sources.
@@ -111,6 +114,7 @@ fn perform(task: Task) -> Result<bool> {
         }
         Task::Compat(options) => compat::run(&options),
         Task::Cpython(options) => cpython::run(&options),
+        Task::Programs(options) => programs::run(&options),
         Task::Tidy => tidy::run().map(|counts| counts.failed == 0),
         Task::Fmt { check } => {
             let flags: &[&str] = if check { &["--check"] } else { &[] };

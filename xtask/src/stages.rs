@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::count::{self, Counts};
-use crate::{compat, cpython, docs, packages, shell, tidy};
+use crate::{compat, cpython, docs, packages, programs, shell, tidy};
 
 /// Which stages to run.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -40,6 +40,7 @@ const STAGES: &[Stage] = &[
     ("model", model),
     ("compat", compat_matrix),
     ("cpython", cpython::quick),
+    ("programs", whole_programs),
     ("faults", faults),
 ];
 
@@ -164,6 +165,13 @@ fn model() -> Result<Counts> {
 fn compat_matrix() -> Result<Counts> {
     let mut counts = Counts::default();
     let succeeded = compat::matrix(&["--scale", "ci"], &mut counts)?;
+    Ok(counts.judged(succeeded))
+}
+
+/// The quick scenes of whole programs, as two replicas.
+fn whole_programs() -> Result<Counts> {
+    let mut counts = Counts::default();
+    let succeeded = programs::play(&["--quick", "--n", "2"], &mut counts)?;
     Ok(counts.judged(succeeded))
 }
 
