@@ -13,18 +13,25 @@ pub struct Configuration {
     pub replicas: usize,
     /// `--compare`; meaningless for native.
     pub compare: &'static str,
+    /// So many at once, if more than one: the floor that native copies set.
+    pub copies: usize,
 }
 
 /// Without rcoe.
 pub const NATIVE: Configuration = Configuration {
     replicas: 0,
     compare: "",
+    copies: 1,
 };
 
 /// Under rcoe.
 #[must_use]
 pub const fn protected(replicas: usize, compare: &'static str) -> Configuration {
-    Configuration { replicas, compare }
+    Configuration {
+        replicas,
+        compare,
+        copies: 1,
+    }
 }
 
 impl Configuration {
@@ -51,16 +58,29 @@ impl Configuration {
         words
     }
 
+    /// The same, so many times at once.
+    #[must_use]
+    pub const fn copies(self, copies: usize) -> Self {
+        Self { copies, ..self }
+    }
+
+    /// Whether this is the plain program, once.
+    #[must_use]
+    pub fn is_native(self) -> bool {
+        self == NATIVE
+    }
+
     /// Whether replicas outnumber `cpus`.
     #[must_use]
     pub fn is_crowded(self, cpus: usize) -> bool {
-        self.replicas > cpus
+        self.replicas.max(self.copies) > cpus
     }
 }
 
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.replicas {
+            0 if self.copies > 1 => write!(f, "floor: {} native", self.copies),
             0 => f.write_str("native"),
             n => write!(f, "n={n} {}", self.compare),
         }

@@ -42,7 +42,9 @@ const CALLS: [(&str, &str, f64); 9] = [
 pub fn calls(series: &[Series]) -> Vec<Judgement> {
     let judged = CALLS.iter().filter_map(|(what, mode, limit)| {
         let found = series.iter().find(|series| {
-            let Configuration { replicas, compare } = series.configuration;
+            let Configuration {
+                replicas, compare, ..
+            } = series.configuration;
             series.what == *what && replicas == 2 && compare == *mode
         });
         found.map(|series| judge(series, Limit::Over(*limit)))

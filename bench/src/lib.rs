@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calls;
+pub mod client;
 pub mod configuration;
 pub mod cpu;
 pub mod goals;
@@ -22,3 +23,4 @@ pub mod render;
 pub mod sample;
 pub mod startup;
 pub mod workshop;
+pub mod ycsb;

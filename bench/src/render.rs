@@ -77,7 +77,7 @@ fn series_table(out: &mut String, suite: &Suite, cpus: usize) {
         } else {
             ""
         };
-        let native = series.configuration.replicas == 0;
+        let native = series.configuration.is_native();
         let [over, ratio] = if native {
             ["", ""].map(str::to_owned)
         } else {

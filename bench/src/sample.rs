@@ -112,7 +112,7 @@ impl Collector {
         let natives: Vec<_> = self
             .series
             .iter()
-            .filter(|series| series.configuration.replicas == 0)
+            .filter(|series| series.configuration.is_native())
             .cloned()
             .collect();
         for series in &mut self.series {

@@ -27,6 +27,8 @@ pub struct Scale {
     pub long: usize,
     /// Repetitions of suites with short runs.
     pub short: usize,
+    /// Repetitions of suites that take minutes.
+    pub rare: usize,
     /// Calls per loop.
     pub calls: u64,
     /// Divides the work of CPU-bound programs.
@@ -38,6 +40,7 @@ impl Scale {
     pub const FULL: Self = Self {
         long: 7,
         short: 31,
+        rare: 3,
         calls: 200_000,
         divide: 1,
     };
@@ -45,6 +48,7 @@ impl Scale {
     pub const QUICK: Self = Self {
         long: 3,
         short: 5,
+        rare: 1,
         calls: 20_000,
         divide: 10,
     };
