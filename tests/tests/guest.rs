@@ -401,3 +401,54 @@ int main(void) {
     let program = scene.compile("scheduling", source, &["-pthread"]);
     scene.like_native("exec \"$@\"", &[&program]);
 }
+
+#[test]
+fn its_status_file_speaks_of_the_program() {
+    let source = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <sched.h>\n\
+#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+#include <unistd.h>\n
+static void on(int number) { (void)number; }
+static void *waits(void *unused) { for (;;) pause(); return unused; }
+static void look(const char *path) {
+  char line[4096];
+  FILE *file = fopen(path, \"r\");
+  while (fgets(line, sizeof line, file)) {
+    if (!strncmp(line, \"Pid:\", 4)) printf(\"pid %d\\n\", atoi(line + 4) == getpid());
+    if (!strncmp(line, \"Tgid:\", 5)) printf(\"tgid %d\\n\", atoi(line + 5) == getpid());
+    if (!strncmp(line, \"PPid:\", 5)) printf(\"ppid %d\\n\", atoi(line + 5) == getppid());
+    if (!strncmp(line, \"NSsid:\", 6)) printf(\"sid %d\\n\", atoi(line + 6) == getsid(0));
+    if (!strncmp(line, \"NSpgid:\", 7)) printf(\"pgid %d\\n\", atoi(line + 7) == getpgrp());
+    if (!strncmp(line, \"Threads\", 7) || !strncmp(line, \"Cpus\", 4)) fputs(line, stdout);
+    if (strncmp(line, \"SigQ\", 4) && (!strncmp(line, \"Sig\", 3) || !strncmp(line, \"Shd\", 3)))
+      fputs(line, stdout);
+  }
+  fclose(file);
+}
+int main(void) {
+  char path[64];
+  cpu_set_t all, one;
+  sigset_t set;
+  pthread_t thread;
+  look(\"/proc/self/status\");
+  signal(SIGUSR1, on);
+  signal(SIGUSR2, SIG_IGN);
+  signal(SIGTERM, on);
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &set, 0);
+  raise(SIGTERM);
+  sched_getaffinity(0, sizeof all, &all);
+  CPU_ZERO(&one);
+  for (int i = CPU_SETSIZE - 1; i >= 0; i--)
+    if (CPU_ISSET(i, &all) && !CPU_COUNT(&one)) CPU_SET(i, &one);
+  sched_setaffinity(0, sizeof one, &one);
+  pthread_create(&thread, 0, waits, 0);
+  sprintf(path, \"/proc/%d/status\", getpid());
+  look(path);
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("looker", source, &["-pthread"]);
+    scene.like_native("exec \"$@\"", &[&program]);
+}

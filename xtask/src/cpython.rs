@@ -17,6 +17,9 @@ pub(crate) struct Options {
     /// Replicas.
     #[arg(long, default_value_t = 2)]
     n: u32,
+    /// Modules run at the same time.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
     /// Only these modules; the page is then left alone.
     modules: Vec<String>,
 }
@@ -32,8 +35,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     packages::ensure(&packages()?)?;
     let tables = tempfile::NamedTempFile::new()?;
     let path = tables.path().display().to_string();
-    let n = options.n.to_string();
-    let mut words = vec!["--n", &n, "--markdown", &path];
+    let (n, jobs) = (options.n.to_string(), options.jobs.to_string());
+    let mut words = vec!["--n", &n, "--jobs", &jobs, "--markdown", &path];
     words.extend(options.modules.iter().map(String::as_str));
     let mut counts = Counts::default();
     let succeeded = tests(&words, &mut counts)?;

@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -22,6 +24,9 @@ struct Options {
     /// Only the short modules that CI runs.
     #[arg(long)]
     quick: bool,
+    /// Modules run at the same time.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
     /// Longest time of one native run, in seconds.
     #[arg(long, default_value_t = 300)]
     limit: u64,
@@ -40,11 +45,7 @@ fn main() -> Result<ExitCode> {
         println!("{}", plan.packages.join(" "));
         return Ok(ExitCode::SUCCESS);
     }
-    let settings = Settings {
-        replicas: options.n,
-        limit: Duration::from_secs(options.limit),
-    };
-    let rows = run_all(&plan, &chosen(&plan, &options), &settings)?;
+    let rows = run_all(&plan, &chosen(&plan, &options), &options)?;
     if let Some(path) = &options.markdown {
         let table = page::markdown(&plan, &rows);
         std::fs::write(path, table).with_context(|| path.display().to_string())?;
@@ -67,12 +68,33 @@ fn chosen(plan: &Plan, options: &Options) -> Vec<String> {
     }
 }
 
-fn run_all(plan: &Plan, modules: &[String], settings: &Settings) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    for (index, name) in modules.iter().enumerate() {
-        let row = module(plan, name, settings).with_context(|| name.clone())?;
-        println!("{}", page::progress(index + 1, modules.len(), &row));
-        rows.push(row);
-    }
-    Ok(rows)
+fn run_all(plan: &Plan, modules: &[String], options: &Options) -> Result<Vec<Row>> {
+    let settings = Settings {
+        replicas: options.n,
+        limit: Duration::from_secs(options.limit),
+    };
+    let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || -> Result<()> {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(name) = modules.get(index) else {
+                return Ok(());
+            };
+            let row = module(plan, name, &settings).with_context(|| name.clone())?;
+            let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+            println!("{}", page::progress(rows.len() + 1, modules.len(), &row));
+            rows.push((index, row));
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..options.jobs.max(1))
+            .map(|_| scope.spawn(work))
+            .collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().expect("a worker that ends"))
+    })?;
+    let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    rows.sort_by_key(|(index, _)| *index);
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
 }

@@ -7,7 +7,7 @@ use linux_raw_sys::general::{SIGPIPE, SIGXFSZ};
 
 use super::takeover::{Course, Effect};
 use super::transfer::{self, Lost, Outcome};
-use super::{Call, arguments, blocking, paths, processes, publish, signals};
+use super::{Call, arguments, blocking, paths, processes, publish, signals, status};
 use crate::deferred;
 use crate::entry::interruptible_call;
 use crate::guest::Fault;
@@ -163,6 +163,9 @@ fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
         processes::release_twin(kernel);
     }
     if let Some(result) = in_host(kernel, call, |kernel| processes::execute(kernel, call)) {
+        return result;
+    }
+    if let Some(result) = status::open(kernel, call) {
         return result;
     }
     let mut args = host_arguments(call);

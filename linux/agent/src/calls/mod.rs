@@ -20,6 +20,7 @@ mod scheduling;
 pub(crate) mod segments;
 pub(crate) mod shared;
 pub(crate) mod signals;
+mod status;
 mod takeover;
 pub(crate) mod targets;
 mod timeouts;

@@ -36,8 +36,13 @@ pub(crate) fn substitute(own: u32, call: &Call, args: &mut [u64; 6]) {
 
 /// Is this path the program's own executable?
 pub(crate) fn is_own_exe(own: u32, path: u64) -> bool {
+    is_own(own, path, b"exe")
+}
+
+/// Is this path that of the program's own file with this name?
+pub(super) fn is_own(own: u32, path: u64, name: &[u8]) -> bool {
     let mut buffer = [0; LOOK];
-    own_part(own, path, &mut buffer) == Some(b"exe")
+    own_part(own, path, &mut buffer) == Some(name)
 }
 
 fn replacement(own: u32, path: u64) -> Option<u64> {

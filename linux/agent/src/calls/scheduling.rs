@@ -74,7 +74,7 @@ fn given(kernel: &Kernel) -> Mask {
 }
 
 /// The mask that the thread in this slot sees.
-fn mask(kernel: &Kernel, slot: usize) -> Mask {
+pub(super) fn mask(kernel: &Kernel, slot: usize) -> Mask {
     let own = kernel.threads.at(slot).affinity;
     if own == [0; MASK_WORDS] {
         given(kernel)

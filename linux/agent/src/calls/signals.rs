@@ -111,6 +111,19 @@ impl Signals {
         }
     }
 
+    /// The signals that are ignored, and those that have a handler.
+    pub(super) fn dispositions(&self) -> [u64; 2] {
+        let mut sets = [0; 2];
+        for (action, signal) in self.actions.iter().zip(0..).skip(1) {
+            match action[HANDLER] {
+                SIG_DFL => {}
+                SIG_IGN => sets[0] |= bit(signal),
+                _ => sets[1] |= bit(signal),
+            }
+        }
+        sets
+    }
+
     /// There is no alternate stack any more.
     pub(crate) fn drop_stack(&mut self) {
         self.own.stack = [0, SS_DISABLE, 0];

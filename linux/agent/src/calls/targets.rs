@@ -55,7 +55,7 @@ pub(crate) fn publish(kernel: &Kernel) {
 }
 
 /// What of the signals belongs to the thread in this slot.
-fn own_of(kernel: &Kernel, slot: usize) -> &Own {
+pub(super) fn own_of(kernel: &Kernel, slot: usize) -> &Own {
     if slot == kernel.threads.loaded {
         &kernel.signals.own
     } else {
