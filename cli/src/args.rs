@@ -6,17 +6,32 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use rcoe_supervisor::{Compare, SUSPECT_AFTER, parse_core_list};
+use rcoe_supervisor::{Compare, MetricsAddress, SUSPECT_AFTER, parse_core_list};
 
 const RUN_EXAMPLES: &str = "\
 Examples:
   rcoe run -- md5sum big.iso                two or three replicas, output voted
   rcoe run -n 2 --cores 0,1 -- ./server     detect and stop, on CPUs 0 and 1
   rcoe run -n 3 --events log.json -- make   mask single faults, tell what happened
+  rcoe run --metrics 9464 -- ./server       let Prometheus look at it (127.0.0.1:9464)
 
 Exit status: the program's own; 86 after a detected fault that could not be masked;
 125 if rcoe itself failed; 126 if PROGRAM cannot be executed; 127 if it is not found.
 A program killed by a signal kills rcoe by the same signal.";
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  rcoe top                  the only job, each second; all jobs if there are several
+  rcoe top 4711             the job of this rcoe, or the one that this replica belongs to
+  rcoe top --all --once     a line for each job
+  rcoe top 4711 --json      everything there is, for scripts
+
+Jobs of this user are found by their sockets in $XDG_RUNTIME_DIR/rcoe, or without that variable in
+rcoe-UID of the folder for temporary files. Each also answers others:
+curl --unix-socket SOCKET http://rcoe/status (or /metrics).
+
+Lag is what a replica is behind the first of its siblings: rendezvous, and bytes of results that it
+has yet to take. A follower that waits for the primary shows no lag.";
 
 const CORES_EXAMPLES: &str = "\
 Examples:
@@ -54,6 +69,9 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Tell what this machine offers and what follows from it
     Doctor(DoctorArgs),
+    /// Show running jobs: replicas, cores, lag, votes and faults
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(TopArgs),
     /// Show the ledger of cores: which were at fault, and which are avoided
     #[command(args_conflicts_with_subcommands = true, after_help = CORES_EXAMPLES)]
     Cores(CoresArgs),
@@ -68,6 +86,23 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `rcoe top`.
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// Process id of rcoe, or of one of its replicas [default: the only job, else all]
+    #[arg(conflicts_with = "all")]
+    pub(crate) pid: Option<u32>,
+    /// Show all jobs, one line each
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Show once and end, as when standard output is no terminal
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print one JSON snapshot: an object for PID, else a list
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -124,6 +159,12 @@ pub(crate) struct RunArgs {
     /// Write what happens to FILE, one JSON object a line
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
+    /// Serve metrics for Prometheus at ADDRESS:PORT, at a PORT of the loopback, or at unix:PATH
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<MetricsAddress>,
+    /// Do not let rcoe top find this run
+    #[arg(long)]
+    pub(crate) no_status: bool,
     /// Faults after which the ledger suspects a core and it is avoided; 0 suspects none
     #[arg(long, value_name = "FAULTS", default_value_t = SUSPECT_AFTER)]
     pub(crate) suspect_after: u32,

@@ -6,6 +6,7 @@ mod cores;
 mod doctor;
 mod reporter;
 mod run;
+mod top;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         },
         Command::Doctor(args) => (doctor::execute(&args), EXIT_OWN_FAILURE),
         Command::Cores(args) => (cores::execute(&args), EXIT_OWN_FAILURE),
+        Command::Top(args) => (top::execute(&args), EXIT_OWN_FAILURE),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "rcoe", &mut script);

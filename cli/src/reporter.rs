@@ -6,13 +6,15 @@ use std::path::Path;
 use std::time::Instant;
 
 use anstyle::{AnsiColor, Style};
-use rcoe_supervisor::{Event, Observer, RunError, Stamped};
+use rcoe_supervisor::{Event, MetricsAddress, Observer, RunError, Stamped};
 
 /// The observer of `rcoe run`.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     start: Instant,
     events: Option<File>,
+    /// Whether the user cannot know where metrics are.
+    tell_address: bool,
 }
 
 impl Reporter {
@@ -21,7 +23,10 @@ impl Reporter {
     /// # Errors
     ///
     /// [`RunError::Setting`] names the file if it cannot be written.
-    pub(crate) fn new(events: Option<&Path>) -> Result<Self, RunError> {
+    pub(crate) fn new(
+        events: Option<&Path>,
+        metrics: Option<&MetricsAddress>,
+    ) -> Result<Self, RunError> {
         let open = |path: &Path| {
             File::create(path).map_err(|error| {
                 RunError::Setting(format!(
@@ -33,6 +38,7 @@ impl Reporter {
         Ok(Self {
             start: Instant::now(),
             events: events.map(open).transpose()?,
+            tell_address: matches!(metrics, Some(MetricsAddress::Tcp(it)) if it.port() == 0),
         })
     }
 
@@ -53,6 +59,11 @@ impl Reporter {
 
 impl Observer for Reporter {
     fn event(&mut self, event: &Event) {
+        if let Event::Metrics { address } = event
+            && self.tell_address
+        {
+            say(AnsiColor::Green, "", &format!("metrics at {address}"));
+        }
         if let Err(error) = self.write(event) {
             self.events = None;
             say(

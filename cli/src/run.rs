@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use rcoe_linux_sys::host::die_by_signal;
 use rcoe_supervisor::{
     Ending, Ledger, Observer as _, Outcome, Program, RunError, Settings, allowed_cores,
-    assign_cores, avoid, choose_cores, run,
+    assign_cores, avoid, choose_cores, jobs_folder, run,
 };
 
 use crate::args::{OnFault, RunArgs};
@@ -22,7 +22,7 @@ use crate::reporter::Reporter;
 /// [`RunError`] if it could not be run.
 pub(crate) fn execute(args: RunArgs) -> Result<ExitCode, RunError> {
     let (settings, warnings) = validate(&args)?;
-    let mut reporter = Reporter::new(args.events.as_deref())?;
+    let mut reporter = Reporter::new(args.events.as_deref(), args.metrics.as_ref())?;
     for text in warnings {
         reporter.warning(&text);
     }
@@ -105,6 +105,8 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         cores: assigned,
         avoided,
         ledger,
+        metrics: args.metrics.clone(),
+        jobs: (!args.no_status).then(|| jobs_folder(|name| env::var_os(name))),
     };
     Ok((settings, warnings))
 }

@@ -31,6 +31,8 @@ pub struct Report {
     pub records: u64,
     /// Words of the stream published.
     pub words: u64,
+    /// Words of the stream published or taken: where it stands in the stream.
+    pub cursor: u64,
     /// Halted, and why.
     pub halt: HaltState,
     /// Is it inside an effect whose record is not published?
@@ -54,6 +56,7 @@ pub fn report(outbox: &Outbox) -> Report {
         epoch: membership >> 8,
         records: outbox.records.load(Ordering::Relaxed),
         words: outbox.words.load(Ordering::Relaxed),
+        cursor: outbox.cursor.load(Ordering::Relaxed),
         halt: decode(outbox.halt.load(Ordering::Acquire)),
         in_effect: outbox.effect.load(Ordering::Acquire) != 0,
     }

@@ -57,6 +57,8 @@ fn every_option_is_explained_in_the_help() {
         "--strict",
         "--suspect-after",
         "--no-ledger",
+        "--metrics",
+        "--no-status",
     ] {
         assert!(help.contains(option), "no {option} in {help}");
     }

@@ -19,6 +19,7 @@ const COMMANDS: &[&[&str]] = &[
     &[],
     &["run"],
     &["doctor"],
+    &["top"],
     &["cores"],
     &["cores", "clear"],
     &["cores", "export"],

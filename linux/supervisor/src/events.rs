@@ -76,6 +76,8 @@ pub enum Event {
     },
     /// The replicas differ.
     Divergence {
+        /// The process, as the program knows it.
+        process: u32,
         /// How that was noticed.
         kind: DivergenceKind,
         /// The faulty replica, if it is known.
@@ -89,10 +91,37 @@ pub enum Event {
     },
     /// The group goes on without a replica.
     Downgrade {
+        /// The process, as the program knows it.
+        process: u32,
         /// The replica that was removed.
         removed: usize,
         /// The primary from now on.
         primary: usize,
+        /// Replicas that are left.
+        left: usize,
+    },
+    /// The replica that was removed was the primary: another one carries out the effects.
+    Takeover {
+        /// The process, as the program knows it.
+        process: u32,
+        /// The primary until now.
+        from: usize,
+        /// The primary from now on.
+        to: usize,
+    },
+    /// A removed replica is gone, and the others are told.
+    Recovery {
+        /// The process, as the program knows it.
+        process: u32,
+        /// The replica that was removed.
+        removed: usize,
+        /// Microseconds from the moment when the supervisor was woken by the fault.
+        us: u64,
+    },
+    /// Metrics can be had.
+    Metrics {
+        /// Where: `http://ADDRESS:PORT/metrics` or `unix:PATH`.
+        address: String,
     },
     /// The run is over.
     Stop {
@@ -132,6 +161,7 @@ mod tests {
     #[test]
     fn events_have_a_stable_shape() {
         let event = Event::Divergence {
+            process: 9,
             kind: DivergenceKind::Mismatch,
             replica: Some(1),
             core: Some(3),
@@ -146,10 +176,14 @@ mod tests {
         assert_eq!(
             line,
             concat!(
-                r#"{"t":0.5,"type":"divergence","kind":"mismatch","#,
+                r#"{"t":0.5,"type":"divergence","process":9,"kind":"mismatch","#,
                 r#""replica":1,"core":3,"event":17,"detail":"write"}"#
             )
         );
+    }
+
+    #[test]
+    fn start_and_end_have_a_stable_shape() {
         let event = Event::Start {
             version: "1",
             program: "/bin/true".into(),
@@ -174,8 +208,10 @@ mod tests {
             )
         );
         let event = Event::Downgrade {
+            process: 9,
             removed: 0,
             primary: 1,
+            left: 2,
         };
         let line = serde_json::to_string(&Stamped {
             t: 1.0,
@@ -184,7 +220,7 @@ mod tests {
         .expect("json");
         assert_eq!(
             line,
-            r#"{"t":1.0,"type":"downgrade","removed":0,"primary":1}"#
+            r#"{"t":1.0,"type":"downgrade","process":9,"removed":0,"primary":1,"left":2}"#
         );
         let event = Event::Stop {
             status: 86,

@@ -11,6 +11,7 @@ use rustix::process::{Pid, getpgid, getsid};
 
 use crate::error::RunError;
 use crate::group::Group;
+use crate::status::Past;
 use crate::team::{State, Team};
 
 const SIGCHLD: u32 = 17;
@@ -24,6 +25,8 @@ const EINVAL: i64 = -22;
 #[derive(Debug)]
 pub(crate) struct Family {
     pub(crate) teams: Vec<Option<Team>>,
+    /// Counters of processes that are gone.
+    pub(crate) past: Past,
     births: u32,
 }
 
@@ -33,7 +36,11 @@ impl Family {
         let mut teams = Vec::new();
         teams.resize_with(root.memory.groups(), || None);
         teams[0] = Some(root);
-        Self { teams, births: 1 }
+        Self {
+            teams,
+            past: Past::default(),
+            births: 1,
+        }
     }
 
     /// The first process.
@@ -79,9 +86,17 @@ impl Family {
         }
         for group in self.groups() {
             if group != 0 && self.is_forgotten(group) {
-                self.team(group).memory.clear()?;
-                self.teams[group] = None;
+                self.discard(group)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Keeps a group's counters and gives its place away.
+    fn discard(&mut self, group: usize) -> Result<(), RunError> {
+        if let Some(team) = self.teams[group].take() {
+            self.past.add(&team);
+            team.memory.clear()?;
         }
         Ok(())
     }
@@ -91,8 +106,7 @@ impl Family {
         let team = self.team(group);
         let Some(parent) = team.parent else {
             if !team.group.is_alive() {
-                team.memory.clear()?;
-                self.teams[group] = None;
+                self.discard(group)?;
             }
             return Ok(());
         };

@@ -14,6 +14,7 @@ use crate::error::{Doing, RunError};
 use crate::judge::Process;
 use crate::memory::Memory;
 use crate::settings::Settings;
+use crate::status::cpu_time;
 
 const SIGKILL: u32 = 9;
 const SIGCONT: u32 = 18;
@@ -27,6 +28,8 @@ pub(crate) struct Group {
     pausing: bool,
     /// Replicas that no longer count.
     expelled: Vec<bool>,
+    /// CPU time of processes that have ended, by replica.
+    spent: Vec<Duration>,
 }
 
 impl Group {
@@ -62,6 +65,7 @@ impl Group {
             processes: vec![Process::Unborn; replicas],
             pausing: false,
             expelled: vec![false; replicas],
+            spent: vec![Duration::ZERO; replicas],
         }
     }
 
@@ -156,15 +160,22 @@ impl Group {
         self.kill(index);
     }
 
+    /// CPU time that ended processes of a replica have used.
+    pub(crate) fn spent(&self, index: usize) -> Duration {
+        self.spent[index]
+    }
+
+    /// A process that was just reaped used so much CPU time.
+    pub(crate) fn add_spent(&mut self, pid: u32, time: Duration) {
+        if let Some(index) = self.pids.iter().position(|&known| known == Some(pid)) {
+            self.spent[index] += time;
+        }
+    }
+
     /// CPU time that a living replica has used, where the kernel tells.
     pub(crate) fn cpu_time(&self, index: usize) -> Option<Duration> {
         let pid = self.pids[index].filter(|_| self.processes[index] == Process::Alive)?;
-        let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-        text.split_ascii_whitespace()
-            .next()?
-            .parse()
-            .ok()
-            .map(Duration::from_nanos)
+        cpu_time(pid)
     }
 
     /// Kills one replica; its end is reaped later.

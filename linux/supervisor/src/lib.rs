@@ -24,9 +24,11 @@ mod notes;
 mod program;
 mod protocol;
 mod reaper;
+mod recovery;
 mod settings;
 mod spinning;
 mod stats;
+mod status;
 mod supervise;
 mod team;
 
@@ -45,4 +47,8 @@ pub use program::Program;
 pub use rcoe_linux_abi::{Ending, MAX_REPLICAS};
 pub use settings::{Compare, Settings};
 pub use stats::Stats;
+pub use status::{
+    CpuView, FaultCounts, MetricsAddress, ProcessView, ReplicaView, Snapshot, Totals, find_job,
+    find_jobs, jobs_folder,
+};
 pub use supervise::{Outcome, run};

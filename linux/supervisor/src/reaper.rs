@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use rcoe_linux_abi::TWIN;
-use rcoe_linux_sys::host::send_signal;
+use rcoe_linux_sys::host::{children_cpu_time, send_signal};
 use rustix::io::Errno;
 use rustix::process::{WaitOptions, wait};
 
@@ -48,6 +48,7 @@ impl Reaper {
                 team.group.learn(&team.memory);
             }
             self.learn_births(teams);
+            let before = children_cpu_time();
             let (pid, status) = match wait(options) {
                 Ok(Some(news)) => news,
                 Ok(None) | Err(Errno::CHILD) => return Ok(()),
@@ -57,6 +58,10 @@ impl Reaper {
             let pid = pid.as_raw_nonzero().get().cast_unsigned();
             let mut all = teams.iter_mut().flatten();
             let known = all.any(|team| team.group.note(pid, status, &team.memory));
+            let spent = children_cpu_time().saturating_sub(before);
+            for team in teams.iter_mut().flatten() {
+                team.group.add_spent(pid, spent);
+            }
             if !known && (status.exited() || status.signaled()) {
                 let expected = [&mut self.strays, &mut self.twins]
                     .into_iter()

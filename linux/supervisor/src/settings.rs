@@ -1,11 +1,13 @@
 //! What the user asked for, validated.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rcoe_linux_abi::{COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO};
 
 use crate::ledger::Ledger;
 use crate::program::Program;
+use crate::status::MetricsAddress;
 
 /// What joins the signature, and when it is voted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,10 @@ pub struct Settings {
     pub avoided: Vec<u32>,
     /// Where faults are charged to cores.
     pub ledger: Option<Ledger>,
+    /// Where scrapers find metrics.
+    pub metrics: Option<MetricsAddress>,
+    /// The folder in which `rcoe top` finds this run.
+    pub jobs: Option<PathBuf>,
 }
 
 impl Settings {

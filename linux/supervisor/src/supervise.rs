@@ -21,8 +21,10 @@ use crate::memory::Memory;
 use crate::notes::{Notebook, epitaph};
 use crate::protocol::{Finding, Published};
 use crate::reaper::Reaper;
+use crate::recovery::Recoveries;
 use crate::settings::Settings;
 use crate::stats::Stats;
+use crate::status::{Happened, Window};
 use crate::team::{Patience, State, Team};
 
 const SIGCHLD: u32 = 17;
@@ -69,6 +71,15 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     block_all_signals();
     default_child_signal();
     let inherited = Inherited::get();
+    let (window, metrics, warning) = Window::open(settings)?;
+    if let Some(text) = warning {
+        observer.warning(&text);
+    }
+    if let Some(address) = metrics {
+        observer.event(&Event::Metrics {
+            address: address.to_string(),
+        });
+    }
     let memory = Memory::create(settings, inherited)?;
     let signals = SignalFd::all().doing("collecting signals")?;
     let reaper = Reaper::new();
@@ -85,11 +96,15 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         observer,
         notebook: Notebook::default(),
         announced: false,
-        divergences: 0,
+        happened: Happened::default(),
+        woken: Instant::now(),
+        recoveries: Recoveries::default(),
+        window,
         clerk: Clerk::new(settings.ledger.clone()),
     };
     let outcome = run.watch();
     run.end_all();
+    run.tell_recoveries();
     run.tell_notes();
     if let Some(text) = run.clerk.finish() {
         run.observer.warning(&text);
@@ -121,13 +136,18 @@ struct Run<'a> {
     observer: &'a mut dyn Observer,
     notebook: Notebook,
     announced: bool,
-    divergences: u64,
+    happened: Happened,
+    /// When the loop was last woken.
+    woken: Instant,
+    recoveries: Recoveries,
+    window: Window,
     clerk: Clerk,
 }
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
         self.end_all();
+        self.window.close();
     }
 }
 
@@ -135,6 +155,7 @@ impl Run<'_> {
     fn watch(&mut self) -> Result<Outcome, RunError> {
         loop {
             self.reaper.reap(&mut self.family.teams)?;
+            self.tell_recoveries();
             self.announce();
             self.tell_notes();
             self.family.settle()?;
@@ -157,7 +178,8 @@ impl Run<'_> {
         self.reaper.end(&mut self.family.teams);
     }
 
-    fn sleep(&self) -> Result<(), RunError> {
+    /// Waits for signals and for those who ask, until it is time to look again.
+    fn sleep(&mut self) -> Result<(), RunError> {
         let teams = || self.family.teams.iter().flatten();
         let regular = if teams().any(|team| team.patience.is_some()) {
             LINGER_PATIENCE
@@ -167,14 +189,26 @@ impl Run<'_> {
             BIRTH_PATIENCE
         };
         let timeout = Timespec::try_from(regular).ok();
-        let mut fds = [PollFd::from_borrowed_fd(
-            self.signals.as_fd(),
-            PollFlags::IN,
-        )];
+        let all = [self.signals.as_fd()]
+            .into_iter()
+            .chain(self.window.descriptors());
+        let mut fds = all
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect::<Vec<_>>();
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error).doing("waiting for signals"),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error).doing("waiting for signals"),
         }
+        let asked = fds.iter().skip(1).any(|fd| !fd.revents().is_empty());
+        self.woken = Instant::now();
+        if asked
+            && let Some(text) = self
+                .window
+                .attend(self.settings, &self.family, &self.happened)
+        {
+            self.observer.warning(&text);
+        }
+        Ok(())
     }
 
     fn handle(&mut self, signal: SignalInfo) -> Result<(), RunError> {
@@ -228,6 +262,12 @@ impl Run<'_> {
             avoided: self.settings.avoided.clone(),
         };
         self.observer.event(&event);
+    }
+
+    fn tell_recoveries(&mut self) {
+        for event in self.recoveries.finished(&self.family) {
+            self.observer.event(&event);
+        }
     }
 
     fn tell_notes(&mut self) {
@@ -338,15 +378,30 @@ impl Run<'_> {
 
     fn remove(&mut self, group: usize, index: usize, fault: Fault, process: Process) {
         self.blame(group, Some(index), fault, Some(process));
+        self.recoveries
+            .begin(&self.family, group, index, self.woken);
         let team = self.team(group);
+        let led = team.primary() == Some(index);
         team.removed[index] = true;
         team.group.expel(index, &team.memory);
         let primary = team.primary().unwrap_or(0);
         let left = team.members().count();
+        let process = team.pid;
+        self.happened.removals += 1;
         self.observer.event(&Event::Downgrade {
+            process,
             removed: index,
             primary,
+            left,
         });
+        if led {
+            self.happened.takeovers += 1;
+            self.observer.event(&Event::Takeover {
+                process,
+                from: index,
+                to: primary,
+            });
+        }
         self.observer
             .warning(&format!("replica {index} removed; going on with {left}"));
     }
@@ -401,7 +456,7 @@ impl Run<'_> {
         event: Option<u64>,
         detail: &str,
     ) {
-        self.divergences += 1;
+        self.happened.count(kind);
         let entry = accuse(self.settings, self.team(group), kind, replica, detail);
         if let Some(text) = self.clerk.write(entry) {
             self.observer.warning(&text);
@@ -413,7 +468,9 @@ impl Run<'_> {
             _ => format!("process {}: ", team.pid),
         };
         let detail = format!("{process}{detail}");
+        let process = team.pid;
         self.observer.event(&Event::Divergence {
+            process,
             kind,
             replica,
             core,
@@ -452,13 +509,12 @@ impl Run<'_> {
         let root = self.family.root();
         let first = root.primary().unwrap_or(0);
         let replicas = root.members().count();
-        let downgrades = root.removed.len() - replicas;
         Counts {
             calls: stats.calls(first),
             rendezvous: stats.rendezvous(first),
             bytes_voted: stats.bytes_voted(first),
-            divergences: self.divergences,
-            downgrades: u64::try_from(downgrades).unwrap_or(u64::MAX),
+            divergences: self.happened.faults.total(),
+            downgrades: self.happened.removals,
             replicas,
         }
     }

@@ -10,6 +10,7 @@ mod probe;
 mod shared;
 mod signals;
 mod starter;
+mod usage;
 
 pub use birth::Inherited;
 pub use probe::{Answer, Probe, in_child, probe};
@@ -19,3 +20,4 @@ pub use signals::{
     stop_self,
 };
 pub use starter::{Starter, image_from_bytes};
+pub use usage::children_cpu_time;
