@@ -334,3 +334,28 @@ fn three_go_on_without_the_first_replica_of_a_child_however_early_it_is_lost() {
         assert_eq!(outcome.ended, Ended::Exit(3), "{}", outcome.err());
     }
 }
+
+#[test]
+fn a_child_that_becomes_another_user_keeps_its_memory() {
+    let source = "#include <stdio.h>\n#include <string.h>\n#include <sys/mman.h>\n\
+#include <sys/wait.h>\n#include <unistd.h>\n
+int main(void) {
+  size_t size = 8 << 20;
+  long sum = 0;
+  int status;
+  char *at = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(at, 7, size);
+  if (fork() == 0) {
+    int changed = setregid(65534, 65534) | setreuid(65534, 65534);
+    for (size_t i = 0; i < size; i += 4096) { sum += at[i]; at[i] = 1; }
+    printf(\"%d %d %ld\\n\", changed, getuid() == 65534, sum);
+    return 3;
+  }
+  wait(&status);
+  printf(\"%x\\n\", status);
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("dropper", source, &[]);
+    scene.like_native("exec \"$@\"", &[&program]);
+}

@@ -13,6 +13,7 @@
 
 use core::cell::UnsafeCell;
 
+use linux_raw_sys::general as nr;
 use rcoe_linux_syscalls::{Class, Special};
 
 use crate::calls::Call;
@@ -283,9 +284,30 @@ pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     pairs.fold(0, |all, (a, b)| all | word(a) ^ word(b)) == 0
 }
 
+/// May the twin be out of reach after this call, which makes this process another user's?
+fn changes_credentials(call: &Call) -> bool {
+    let nr = u32::try_from(call.nr).unwrap_or(u32::MAX);
+    matches!(
+        nr,
+        nr::__NR_setuid
+            | nr::__NR_setreuid
+            | nr::__NR_setresuid
+            | nr::__NR_setfsuid
+            | nr::__NR_setgid
+            | nr::__NR_setregid
+            | nr::__NR_setresgid
+            | nr::__NR_setfsgid
+            | nr::__NR_capset
+    )
+}
+
 /// A call of the program comes: settles what the kernel may touch for it, and on the way out to
 /// the world a portion of the rest. Tells whether everything is settled.
 pub(crate) fn before(call: &Call) -> bool {
+    if changes_credentials(call) {
+        settle_all();
+        return true;
+    }
     match call.what.special {
         Special::Munmap | Special::Mprotect | Special::Madvise | Special::Mmap => {
             settle(call.arg(0), call.arg(1));
