@@ -47,6 +47,9 @@ const STAGES: &[Stage] = &[
 /// Seeds of the protocol's simulation.
 const SEEDS: &str = "5000";
 
+/// What the fault lab runs beside the programs of the matrix.
+const LAB_PACKAGES: [&str; 2] = ["pigz", "make"];
+
 /// Fault campaigns of CI size.
 const CAMPAIGNS: &[&[&str]] = &[
     &["campaign", "-n", "2", "--count", "150"],
@@ -60,6 +63,33 @@ const CAMPAIGNS: &[&[&str]] = &[
         "bzip2,sqlite3",
     ],
     &["campaign", "-n", "3", "--count", "100"],
+    &[
+        "campaign",
+        "-n",
+        "2",
+        "--count",
+        "30",
+        "--program",
+        "pigz,mutex",
+    ],
+    &[
+        "campaign",
+        "-n",
+        "2",
+        "--count",
+        "40",
+        "--program",
+        "workers,pipeline,shell,make",
+    ],
+    &[
+        "campaign",
+        "-n",
+        "3",
+        "--count",
+        "30",
+        "--program",
+        "mutex,workers,shell",
+    ],
     &["steady", "--calls", "300000"],
     &["race", "--runs", "20"],
     &["hours", "--minutes", "0.2"],
@@ -119,7 +149,8 @@ fn summarise(finished: &[Finished]) -> bool {
 }
 
 fn install() -> Result<Counts> {
-    packages::ensure(&[compat::packages()?, cpython::packages()?].concat())?;
+    let lab = LAB_PACKAGES.map(str::to_owned).to_vec();
+    packages::ensure(&[compat::packages()?, cpython::packages()?, lab].concat())?;
     Ok(Counts::one(true))
 }
 
