@@ -14,6 +14,46 @@ pub const COMPARE_ARGS: u32 = 1;
 /// `Control::compare`: as [`COMPARE_ARGS`], with a vote at every system call.
 pub const COMPARE_EVERY: u32 = 2;
 
+/// A signal that has arrived from outside, as `siginfo_t` tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// Its number.
+    pub signal: u32,
+    /// `si_code`.
+    pub code: i32,
+    /// The sender, or the child of which it tells.
+    pub pid: u32,
+    /// The sender's user.
+    pub uid: u32,
+    /// The value sent with it, or the child's status.
+    pub value: u64,
+}
+
+impl Queued {
+    /// As words of the queue.
+    #[must_use]
+    pub const fn pack(self) -> [u64; 3] {
+        [
+            (self.code.cast_unsigned() as u64) << 32 | self.signal as u64,
+            (self.uid as u64) << 32 | self.pid as u64,
+            self.value,
+        ]
+    }
+
+    /// Reads the words of the queue.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "halves of words")]
+    pub const fn unpack(words: [u64; 3]) -> Self {
+        Self {
+            signal: words[0] as u32,
+            code: ((words[0] >> 32) as u32).cast_signed(),
+            pid: words[1] as u32,
+            uid: (words[1] >> 32) as u32,
+            value: words[2],
+        }
+    }
+}
+
 /// What the supervisor knows of a replica's process, as stored in `Control::state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -85,8 +125,9 @@ pub struct Control {
     pub bell: AtomicU32,
     /// Number of signals ever put into [`Control::signals`].
     pub signal_head: AtomicU64,
-    /// Queue of collected asynchronous signals: number in the low 32 bits, sender's pid above.
-    pub signals: [AtomicU64; SIGNAL_SLOTS],
+    /// Queue of collected asynchronous signals, each as [`Queued::pack`] gives it. None is
+    /// overwritten before all replicas have taken it.
+    pub signals: [[AtomicU64; 3]; SIGNAL_SLOTS],
     /// Where the lengths of the threads' slices come from; fixed for the run.
     pub seed: AtomicU64,
     /// Nanoseconds for which job control kept the whole group stopped; no replica is late by them.

@@ -21,7 +21,9 @@ mod layout;
 mod report;
 mod request;
 
-pub use control::{COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO, Control, ReplicaState, SIGNAL_SLOTS};
+pub use control::{
+    COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO, Control, Queued, ReplicaState, SIGNAL_SLOTS,
+};
 pub use journal::{EffectId, EffectNote, Journal, Noted};
 pub use layout::{
     AGENT_BASE, AGENT_END, CONTROL_ADDR, CONTROL_BYTES, GROUPS, LAYOUT_VERSION, MAX_REPLICAS,

@@ -171,6 +171,8 @@ pub struct Report {
     /// Signals that would end the program at once (bit `n - 1` for signal `n`): default action,
     /// not blocked. The supervisor ends all replicas itself when one of these arrives.
     pub fatal: AtomicU64,
+    /// Signals of the supervisor's queue that this replica has taken.
+    pub taken: AtomicU64,
     /// What this replica, as primary, notes for its successor.
     pub journal: Journal,
     /// Number of notes ever left.

@@ -45,6 +45,12 @@ pub enum Ask {
         /// As in the call.
         pid: u32,
     },
+    /// A timer of the program is due whose signal ends it, and the program computes. Not numbered,
+    /// and not answered.
+    Expired {
+        /// The signal.
+        signal: u8,
+    },
 }
 
 /// Answer to [`Ask::Kill`]: the target is none of the program's processes.
@@ -74,6 +80,7 @@ impl Request {
             Ask::NewSession => (4, 0, 0),
             Ask::GetGroup { pid } => (5, pid, 0),
             Ask::GetSession { pid } => (6, pid, 0),
+            Ask::Expired { signal } => (8, signal as u32, 0),
         };
         kind << 56
             | (self.number as u64) << 48
@@ -105,6 +112,9 @@ impl Request {
             7 => Ask::Kill {
                 target: -first.cast_signed(),
                 signal: second as u8,
+            },
+            8 => Ask::Expired {
+                signal: first as u8,
             },
             _ => return None,
         };
@@ -138,6 +148,7 @@ mod tests {
             Ask::NewSession,
             Ask::GetGroup { pid: 7 },
             Ask::GetSession { pid: 8 },
+            Ask::Expired { signal: 64 },
         ] {
             let request = Request { number: 255, ask };
             assert_eq!(Request::unpack(request.pack()), Some(request));

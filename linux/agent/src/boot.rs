@@ -187,6 +187,8 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
         shared: crate::calls::shared::Shared::new(),
         brk: crate::calls::memory::Brk::new(image.brk_start),
         signals: crate::calls::signals::Signals::new(control),
+        timers: crate::calls::timers::Timers::new(),
+        begun: None,
         threads: crate::threads::Threads::of_replica(control),
         traps: crate::instructions::Traps::new(),
         rewriter: crate::rewrite::Rewriter::new(),

@@ -17,7 +17,7 @@ use crate::{deferred, guest, sys};
 /// Faults of an instruction.
 pub(crate) const SYNCHRONOUS: [u32; 5] =
     [nr::SIGSEGV, nr::SIGBUS, nr::SIGILL, nr::SIGFPE, nr::SIGTRAP];
-/// Signals of timers that the primary runs for the program.
+/// Signals of the host's timers that call the primary when one of the program's is due.
 pub(crate) const TIMERS: [u32; 3] = [nr::SIGALRM, nr::SIGVTALRM, nr::SIGPROF];
 
 type Handler = extern "C" fn(u32, *const SigInfo, *mut UContext);
@@ -110,10 +110,14 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
     }
 }
 
-/// A timer of the program went off; it is delivered at the next published record.
-extern "C" fn on_timer(signal: u32, _info: *const SigInfo, context: *mut UContext) {
-    crate::calls::signals::ARRIVED.fetch_or(bit(signal), Ordering::Relaxed);
-    on_kick(signal, core::ptr::null(), context);
+/// The host says that a timer of the program is due; the primary says so with its next record.
+extern "C" fn on_timer(signal: u32, info: *const SigInfo, context: *mut UContext) {
+    on_kick(signal, info, context);
+    // SAFETY: the kernel's context on the handler's own stack.
+    let rip = unsafe { (*context).machine.rip };
+    if !guest::is_agent(rip, 1) {
+        crate::calls::timers::end_if_fatal(kernel::kernel());
+    }
 }
 
 /// Something asynchronous waits for the program: leave a blocking call.

@@ -30,16 +30,23 @@ impl SigInfo {
         crate::convert::low32(self.rest[0] >> 32)
     }
 
-    /// A signal with one payload word.
-    pub(crate) const fn new(signo: u32, code: i32, first: u64) -> Self {
+    /// A signal with these words after the first sixteen bytes.
+    pub(crate) fn with(signo: u32, errno: i32, code: i32, words: [u64; 3]) -> Self {
+        let mut rest = [0; 13];
+        rest[..2].copy_from_slice(&words[1..]);
         Self {
             signo: signo.cast_signed(),
-            errno: 0,
+            errno,
             code,
             pad: 0,
-            first,
-            rest: [0; 13],
+            first: words[0],
+            rest,
         }
+    }
+
+    /// The second and third word after the first sixteen bytes.
+    pub(crate) const fn rest(&self) -> [u64; 2] {
+        [self.rest[0], self.rest[1]]
     }
 }
 

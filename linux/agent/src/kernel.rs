@@ -15,6 +15,7 @@ use crate::calls::publish::LastRead;
 use crate::calls::segments::Segments;
 use crate::calls::shared::{self, Shared};
 use crate::calls::signals::Signals;
+use crate::calls::timers::Timers;
 use crate::calls::transfer::Buffer;
 use crate::env::LinuxEnv;
 use crate::instructions::Traps;
@@ -60,6 +61,9 @@ pub(crate) struct Kernel {
     pub(crate) brk: Brk,
     pub(crate) shared: Shared,
     pub(crate) signals: Signals,
+    pub(crate) timers: Timers,
+    /// Primary: when it began a call that waits for some time at most.
+    pub(crate) begun: Option<u64>,
     pub(crate) threads: Threads,
     pub(crate) traps: Traps,
     pub(crate) rewriter: Rewriter,

@@ -515,6 +515,33 @@ pub(crate) fn set_signal_mask(blocked: u64) {
     check(ret).expect("a valid mask");
 }
 
+/// One of the timers that every process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum HostTimer {
+    Real = 0,
+    Virtual = 1,
+    Prof = 2,
+}
+
+/// Sets a timer of this process to so many nanoseconds, and then again and again; 0 stops it.
+pub(crate) fn set_timer(timer: HostTimer, nanoseconds: u64, again: u64) {
+    let part = |time: u64| [time / 1_000_000_000, time % 1_000_000_000 / 1000];
+    let again = if nanoseconds == 0 { 0 } else { again };
+    let [[a, b], [c, d]] = [part(again), part(nanoseconds)];
+    let setting = [a, b, c, d];
+    // SAFETY: the setting is a whole itimerval.
+    let done = unsafe {
+        syscall3(
+            u64::from(nr::__NR_setitimer),
+            timer as u64,
+            setting.as_ptr() as u64,
+            0,
+        )
+    };
+    check(done).expect("a valid time");
+}
+
 /// Turns every system call from outside of this range into SIGSYS.
 pub(crate) fn dispatch_outside(start: u64, len: u64) {
     const PR_SET_SYSCALL_USER_DISPATCH: u32 = 59;

@@ -5,9 +5,9 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use rcoe_linux_abi::{Ask, NOT_OURS, Request};
+use rcoe_linux_abi::{Ask, Ending, NOT_OURS, Request};
 use rcoe_linux_sys::host::SignalInfo;
-use rustix::process::{Pid, getpgid, getsid};
+use rustix::process::{Pid, getpgid, getsid, getuid};
 
 use crate::error::RunError;
 use crate::group::Group;
@@ -20,6 +20,23 @@ const ESRCH: i64 = -3;
 const EAGAIN: i64 = -11;
 const EACCES: i64 = -13;
 const EINVAL: i64 = -22;
+
+/// What a parent is told when a child has ended.
+fn child_signal(pid: u32, ending: Ending) -> SignalInfo {
+    const CLD_EXITED: i32 = 1;
+    const CLD_KILLED: i32 = 2;
+    let (code, status) = match ending {
+        Ending::Exit(status) => (CLD_EXITED, status),
+        Ending::Signal(signal) => (CLD_KILLED, signal),
+    };
+    SignalInfo {
+        number: SIGCHLD,
+        code,
+        sender: pid,
+        user: getuid().as_raw(),
+        value: u64::from(status),
+    }
+}
 
 /// All processes of the program, by group number.
 #[derive(Debug)]
@@ -76,6 +93,7 @@ impl Family {
     pub(crate) fn settle(&mut self) -> Result<(), RunError> {
         for group in self.groups() {
             self.team_mut(group).end_stragglers();
+            self.team_mut(group).hand_over();
             match self.team(group).state {
                 State::Unborn => self.settle_birth(group)?,
                 State::Ending(ending) if !self.team(group).group.is_alive() => {
@@ -126,7 +144,7 @@ impl Family {
     }
 
     /// The last process of a group is gone.
-    fn bury(&mut self, group: usize, ending: rcoe_linux_abi::Ending) {
+    fn bury(&mut self, group: usize, ending: Ending) {
         let team = self.team_mut(group);
         team.state = State::Zombie(ending);
         team.memory.set(|control| &control.ending, ending.pack());
@@ -142,11 +160,7 @@ impl Family {
             }
         }
         if let Some(parent) = parent {
-            let signal = SignalInfo {
-                number: SIGCHLD,
-                sender: pid,
-                value: 0,
-            };
+            let signal = child_signal(pid, ending);
             self.team_mut(parent).deliver(signal);
         }
     }
@@ -197,6 +211,10 @@ impl Family {
             team.state == State::Living && team.group.has(signal.sender)
         });
         let Some(group) = sender else { return Ok(()) };
+        if let Ask::Expired { signal } = ask {
+            self.team_mut(group).expire(signal);
+            return Ok(());
+        }
         let last = self.team(group).answered;
         let ahead = number.wrapping_sub((last & 0xff) as u8);
         let again = ahead == 0;
@@ -213,6 +231,7 @@ impl Family {
             Ask::NewSession => self.new_session(group),
             Ask::GetGroup { pid } => self.id_of(pid, false),
             Ask::GetSession { pid } => self.id_of(pid, true),
+            Ask::Expired { .. } => return Ok(()),
         };
         let team = self.team_mut(group);
         team.answered = last + u64::from(ahead);
@@ -285,7 +304,9 @@ impl Family {
             for group in groups {
                 self.team_mut(group).deliver(SignalInfo {
                     number: u32::from(signal),
+                    code: 0,
                     sender,
+                    user: getuid().as_raw(),
                     value: 0,
                 });
             }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rcoe_core::Outbox;
 use rcoe_linux_abi::{
-    CONTROL_BYTES, Control, GROUPS, LAYOUT_VERSION, OUTBOX_OFFSET, REGION_STRIDE, ReplicaState,
-    Report, SIGNAL_SLOTS,
+    CONTROL_BYTES, Control, GROUPS, LAYOUT_VERSION, OUTBOX_OFFSET, Queued, REGION_STRIDE,
+    ReplicaState, Report, SIGNAL_SLOTS,
 };
 use rcoe_linux_sys::host::{Access, Inherited, SharedObject, SignalInfo};
 use rustix::process::{Pid, Resource, getpgid, getrlimit, getsid};
@@ -220,15 +220,27 @@ impl Memory {
         self.control().state[index].load(Relaxed) == ReplicaState::Stopped as u32
     }
 
-    /// Appends a signal to the queue.
-    pub(crate) fn push_signal(&self, signal: SignalInfo) {
+    /// Appends a signal to the queue; false if it has no room before `taken` entries are more.
+    pub(crate) fn push_signal(&self, signal: SignalInfo, taken: u64) -> bool {
         let control = self.control();
         let head = control.signal_head.load(Relaxed);
+        if head.saturating_sub(taken) >= SIGNAL_SLOTS as u64 {
+            return false;
+        }
         let slot = usize::try_from(head).unwrap_or(0) % SIGNAL_SLOTS;
-        let word = u64::from(signal.sender) << 32 | u64::from(signal.number);
-        control.signals[slot].store(word, Relaxed);
+        let queued = Queued {
+            signal: signal.number,
+            code: signal.code,
+            pid: signal.sender,
+            uid: signal.user,
+            value: signal.value,
+        };
+        for (cell, word) in control.signals[slot].iter().zip(queued.pack()) {
+            cell.store(word, Relaxed);
+        }
         control.signal_head.store(head.wrapping_add(1), Release);
         self.ring();
+        true
     }
 
     /// Answers a request of the group's primary.

@@ -1,6 +1,7 @@
 //! One process of the program: a group of replicas, from its birth to the moment when nobody asks
 //! for its status any more.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,8 @@ pub(crate) struct Team {
     /// Requests answered so far.
     pub(crate) answered: u64,
     spinning: Spinning,
+    /// Signals that the queue has no room for.
+    waiting: VecDeque<SignalInfo>,
 }
 
 /// When waiting for a late replica began, and what each had used by then.
@@ -78,6 +81,7 @@ impl Team {
             serial: 0,
             answered: 0,
             spinning: Spinning::default(),
+            waiting: VecDeque::new(),
         }
     }
 
@@ -142,9 +146,30 @@ impl Team {
             self.finish(Ending::Signal(number));
             return;
         }
-        self.memory.push_signal(signal);
-        if let Some(primary) = self.primary() {
+        self.waiting.push_back(signal);
+        self.hand_over();
+    }
+
+    /// Puts waiting signals into the queue, as far as all members have taken earlier ones.
+    pub(crate) fn hand_over(&mut self) {
+        let taken = |index| self.memory.report(index).taken.load(Acquire);
+        let taken = self.members().map(taken).min().unwrap_or(0);
+        let mut any = false;
+        while let Some(&signal) = self.waiting.front()
+            && self.memory.push_signal(signal, taken)
+        {
+            self.waiting.pop_front();
+            any = true;
+        }
+        if any && let Some(primary) = self.primary() {
             self.group.signal(primary, SIG_KICK);
+        }
+    }
+
+    /// A signal that ends the program, as a member says; it ends if all say so.
+    pub(crate) fn expire(&mut self, number: u8) {
+        if self.state == State::Living && self.is_fatal(u32::from(number)) {
+            self.finish(Ending::Signal(number));
         }
     }
 

@@ -385,6 +385,7 @@ fn as_bytes(words: &mut [u64; SET_BYTES / 8]) -> &mut [u8; SET_BYTES] {
 /// All replicas: parks the thread if that is what the attempt came to.
 pub(super) fn settle(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
     if result != PARKED && result > PARTIAL {
+        tell_rest(kernel, call);
         return result;
     }
     if result <= PARTIAL {
@@ -411,7 +412,13 @@ pub(super) fn settle(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
 fn deadline(kernel: &mut Kernel, call: &Call) -> u64 {
     match manner(call) {
         Manner::Poll | Manner::Select | Manner::Epoll => match duration(call) {
-            Ok(Some(duration)) => timeouts::after(kernel, duration),
+            Ok(Some(duration)) => {
+                let begun = kernel.begun.take();
+                transfer::agree(kernel, || {
+                    let begun = begun.unwrap_or_else(sys::monotonic);
+                    begun.saturating_add(duration).min(NEVER - 1)
+                })
+            }
             _ => NEVER,
         },
         manner => {
@@ -423,6 +430,53 @@ fn deadline(kernel: &mut Kernel, call: &Call) -> u64 {
             })
         }
     }
+}
+
+/// Where a call is told what is left of its time.
+#[derive(Clone, Copy)]
+pub(super) struct Rest {
+    pub(super) argument: usize,
+    pub(super) address: u64,
+    /// Nanoseconds in the smaller part of the structure.
+    unit: u64,
+}
+
+/// Where the call, if it says so, is told what is left of its time.
+pub(super) fn rest_of_time(call: &Call) -> Option<Rest> {
+    let (argument, unit) = match u32::try_from(call.nr).unwrap_or(0) {
+        nr::__NR_select => (4, 1000),
+        nr::__NR_pselect6 => (4, 1),
+        nr::__NR_ppoll => (2, 1),
+        _ => return None,
+    };
+    let address = call.arg(argument);
+    (address != 0).then_some(Rest {
+        argument,
+        address,
+        unit,
+    })
+}
+
+/// All replicas, at the end of a call that was parked: writes what is left of its time.
+pub(super) fn tell_rest(kernel: &mut Kernel, call: &Call) {
+    const SECOND: u64 = 1_000_000_000;
+    let wait = kernel.threads.current().wait;
+    if wait.parked
+        && wait.deadline != NEVER
+        && let Some(rest) = rest_of_time(call)
+    {
+        let now = transfer::agree(kernel, sys::monotonic);
+        let left = wait.deadline.saturating_sub(now);
+        let time = [left / SECOND, left % SECOND / rest.unit];
+        // As in the kernel, a place that cannot be written is no error.
+        let _ = guest::write(rest.address, &time);
+    }
+}
+
+/// Does the call wait for many, and not for ever?
+pub(super) fn is_timed(call: &Call) -> bool {
+    let waits = matches!(manner(call), Manner::Poll | Manner::Select | Manner::Epoll);
+    waits && matches!(duration(call), Ok(Some(1..)))
 }
 
 /// How long a call that waits for many waits at most; `None` for ever. An error if its own time is

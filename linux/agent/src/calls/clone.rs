@@ -166,6 +166,7 @@ pub(super) fn exit(kernel: &mut Kernel, call: &Call) -> i64 {
     if word != 0 && guest::write(word, &0_u32).is_ok() {
         kernel.threads.wake_futex(word, 1, u32::MAX);
     }
+    kernel.signals.forget_thread(kernel.threads.current_slot());
     kernel.threads.vacate();
     targets::publish(kernel);
     // A signal that the ended thread would have taken falls to another.

@@ -7,9 +7,10 @@ use rcoe_linux_syscalls::{Class, Special};
 use super::memory::{self, local};
 use super::processes::{self, exe_path};
 use super::{
-    Call, blocking, clone, futex, io, paths, refuse, schedule, scheduling, signals, targets,
+    Call, blocking, clone, futex, io, paths, refuse, schedule, scheduling, signals, timers,
 };
 use crate::convert;
+use crate::entry::TrapFrame;
 use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
 use crate::sys;
@@ -21,7 +22,7 @@ pub(super) fn is_sigreturn(call: &Call) -> bool {
 }
 
 /// Calls of the classes local and emulated.
-pub(super) fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
+pub(super) fn perform(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> i64 {
     match call.what.special {
         Special::None if call.what.class == Class::Local => local(call.nr, call.raw),
         Special::Brk => memory::brk(kernel, call),
@@ -35,11 +36,18 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::RtSigaction => signals::sigaction(kernel, call),
         Special::RtSigprocmask => signals::sigprocmask(kernel, call),
         Special::RtSigpending => signals::sigpending(kernel, call),
-        Special::Sigaltstack => signals::sigaltstack(kernel, call),
-        Special::RtSigtimedwait => targets::wait_for(kernel, call),
+        Special::Sigaltstack => signals::sigaltstack(kernel, call, frame.cpu.rsp),
+        Special::RtSigtimedwait => signals::wait_for(kernel, call),
         Special::RtSigsuspend | Special::Pause => signals::wait(kernel, call),
         Special::Exit => clone::exit(kernel, call),
-        Special::Alarm | Special::Setitimer | Special::Getitimer => io::input(kernel, call),
+        Special::Alarm
+        | Special::Setitimer
+        | Special::Getitimer
+        | Special::TimerCreate
+        | Special::TimerSettime
+        | Special::TimerGettime
+        | Special::TimerGetoverrun
+        | Special::TimerDelete => timers::perform(kernel, call),
         Special::Futex => futex::futex(kernel, call),
         _ => identity(kernel, call),
     }
@@ -157,13 +165,17 @@ fn prctl_word(call: &Call) -> i64 {
 /// Input calls of which the table does not tell enough; `None` to do as the table says.
 pub(super) fn special_input(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     signals::suspend_for(kernel, call);
-    if kernel.threads.must_not_block()
-        && let Some(result) = blocking::sleep(kernel, call)
-    {
+    if let Some(result) = blocking::sleep(kernel, call) {
         return Some(result);
     }
     if let Some(translated) = scheduling::translate(kernel, call) {
         return Some(io::input(kernel, &translated));
+    }
+    if let Some(result) = signals::signalfd::read(kernel, call) {
+        return Some(result);
+    }
+    if matches!(call.what.special, Special::Signalfd | Special::Signalfd4) {
+        return Some(signals::signalfd::create(kernel, call));
     }
     let (path, buffer) = match call.what.call.nargs {
         3 => (0, 1),

@@ -7,10 +7,10 @@ use linux_raw_sys::general::{SIGPIPE, SIGXFSZ};
 
 use super::takeover::{Course, Effect};
 use super::transfer::{self, Lost, Outcome};
-use super::{Call, arguments, blocking, paths, processes, publish, signals, status};
+use super::{Call, NEWS, PARKED, arguments, blocking, paths, processes, publish, signals, status};
 use crate::deferred;
 use crate::entry::interruptible_call;
-use crate::guest::Fault;
+use crate::guest::{self, Fault};
 use crate::kernel::{Kernel, kind};
 use crate::sys;
 
@@ -32,9 +32,9 @@ pub(crate) fn output(kernel: &mut Kernel, call: &Call) -> i64 {
     }
     let result = through_primary(kernel, call, false);
     if result == sys::error(EPIPE) && !silent(call) {
-        kernel.signals.raise(SIGPIPE);
+        signals::raise(kernel, SIGPIPE);
     } else if result == sys::error(EFBIG) {
-        kernel.signals.raise(SIGXFSZ);
+        signals::raise(kernel, SIGXFSZ);
     }
     result
 }
@@ -71,6 +71,16 @@ pub(crate) fn exchange(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i6
 }
 
 fn through_primary(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i64 {
+    loop {
+        let result = once(kernel, call, repeatable);
+        if result != NEWS {
+            return blocking::settle(kernel, call, result);
+        }
+    }
+}
+
+/// What the primary gets for the call, or [`NEWS`].
+fn once(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i64 {
     if let Err(Fault) = kernel.segments.prepare(call) {
         return Fault::RESULT;
     }
@@ -85,7 +95,7 @@ fn through_primary(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i64 {
         Err(Lost { torn }) => as_primary(kernel, call, effect, repeatable, torn),
     };
     signals::take(kernel, outcome);
-    blocking::settle(kernel, call, outcome.result)
+    outcome.result
 }
 
 fn as_primary(
@@ -95,6 +105,7 @@ fn as_primary(
     repeatable: bool,
     torn: bool,
 ) -> Outcome {
+    signals::signalfd::refresh(kernel);
     let result = match course(kernel, call, &effect, torn) {
         Course::Make => make(kernel, call, &mut effect, repeatable),
         Course::Made(result) => {
@@ -102,12 +113,8 @@ fn as_primary(
             result
         }
     };
-    let signals = kernel.signals.collect(kernel.control);
-    let outcome = Outcome {
-        result,
-        signals,
-        taken: kernel.signals.taken(),
-    };
+    let [due, taken] = signals::collect(kernel);
+    let outcome = Outcome { result, due, taken };
     if !kernel.alone {
         publish::publish(kernel, call, outcome);
     }
@@ -176,23 +183,51 @@ fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
         let make = |_: &mut Kernel| unsafe { rcoe_linux_sys::syscall6(call.nr, args) };
         return in_host(kernel, call, make);
     }
+    kernel.begun = blocking::is_timed(call).then(sys::monotonic);
     if kernel.threads.must_not_block() {
         let attempt = |kernel: &mut Kernel| blocking::attempt(kernel, call, &args);
         if let Some(result) = in_host(kernel, call, attempt) {
             return result;
         }
     }
-    loop {
-        if signals::must_interrupt(kernel) {
-            return signals::before_begun(kernel);
+    wait_in_host(kernel, call, args)
+}
+
+/// Makes a call that may wait, until a signal comes that the program acts on.
+fn wait_in_host(kernel: &mut Kernel, call: &Call, mut args: [u64; 6]) -> i64 {
+    // The host writes what is left of a time, also if the call then goes on elsewhere.
+    let rest = blocking::rest_of_time(call);
+    let mut time = [0_u64; 2];
+    if let Some(rest) = rest {
+        match guest::read(rest.address) {
+            Ok(asked) => time = asked,
+            Err(Fault) => return Fault::RESULT,
         }
-        // SAFETY: as above.
+        args[rest.argument] = (&raw mut time) as u64;
+    }
+    let result = loop {
+        if signals::must_interrupt(kernel) {
+            break signals::before_begun(kernel);
+        }
+        // What has come before the call, unheeded, may still be what it waits for.
+        if signals::has_arrived(kernel) {
+            return NEWS;
+        }
+        // SAFETY: the program's own call; its time is a copy of the program's.
         let make = |_: &mut Kernel| unsafe { interruptible_call(call.nr, &args) };
         let result = in_host(kernel, call, make);
         if result != sys::error(EINTR) || signals::must_interrupt(kernel) {
-            return result;
+            break result;
         }
+        // Called away for nothing that the program acts on. A time must not begin anew.
+        if kernel.begun.is_some() {
+            return PARKED;
+        }
+    };
+    if let Some(rest) = rest {
+        let _ = guest::write(rest.address, &time);
     }
+    result
 }
 
 /// Arguments as the host must see them: in their true width, without the virtual signal mask.

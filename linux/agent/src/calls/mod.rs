@@ -22,13 +22,15 @@ pub(crate) mod shared;
 pub(crate) mod signals;
 mod status;
 mod takeover;
-pub(crate) mod targets;
 mod timeouts;
+pub(crate) mod timers;
 pub(crate) mod transfer;
 
 use linux_raw_sys::errno::ENOSYS;
 use rcoe_linux_abi::{Note, StatClass};
 use rcoe_linux_syscalls::{Class, Resolved};
+
+pub(crate) use signals::targets;
 
 use crate::deferred;
 use crate::entry::TrapFrame;
@@ -41,6 +43,9 @@ const STRICT_STATUS: u8 = 125;
 
 /// Result of a call whose thread has to wait, or has ended; no program ever sees it.
 pub(crate) const PARKED: i64 = -(1 << 20);
+/// Result of a call that the primary left for news that all replicas take first; it is then made
+/// again. No program ever sees it either.
+const NEWS: i64 = PARKED - 1;
 
 /// A system call of the program, as its registers say.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +112,7 @@ fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
     }
     shared::before_call(kernel, call);
     let result = match call.what.class {
-        Class::Local | Class::Emulated => emulated::perform(kernel, call),
+        Class::Local | Class::Emulated => emulated::perform(kernel, frame, call),
         Class::Input => match emulated::special_input(kernel, call) {
             Some(result) => result,
             None => io::input(kernel, call),
@@ -122,6 +127,7 @@ fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
         },
         Class::Unsupported => refuse(kernel, call),
     };
+    signals::signalfd::after(kernel, call, result);
     if output || kernel.compare >= Compare::Args {
         kernel.event(kind::of(call.nr, kind::RESULT), result.cast_unsigned());
     }

@@ -14,7 +14,7 @@ use linux_raw_sys::general::{FUTEX_LOCK_PI, FUTEX_LOCK_PI2};
 use super::io::NOT_BEGUN;
 use super::polled::Polled;
 use super::transfer::{Outcome, agree_all};
-use super::{Call, PARKED, perform, signals, targets};
+use super::{Call, PARKED, blocking, perform, signals, targets};
 use crate::convert::low32;
 use crate::entry::TrapFrame;
 use crate::guest;
@@ -89,7 +89,10 @@ fn interrupted(kernel: &mut Kernel, call: &Call) -> i64 {
         nr::__NR_clock_nanosleep if call.arg(1) & 1 == 0 => {
             write_rest(kernel, call.arg(3), wait.deadline)
         }
-        _ => sys::error(EINTR),
+        _ => {
+            blocking::tell_rest(kernel, call);
+            sys::error(EINTR)
+        }
     }
 }
 
@@ -106,7 +109,7 @@ fn write_rest(kernel: &mut Kernel, pointer: u64, deadline: u64) -> i64 {
     sys::error(EINTR)
 }
 
-/// Words of a look: time, signals (two), and the set of threads with something ready.
+/// Words of a look: time, what has arrived (two), and the set of threads with something ready.
 const WORDS: usize = 3 + SET_WORDS;
 
 /// Wakes whoever the outside has something for; returns with somebody ready.
@@ -118,14 +121,14 @@ fn look_outside(kernel: &mut Kernel) {
             return;
         }
         let words = agree_all::<WORDS>(kernel, true, |kernel| look(kernel, idle));
-        let [now, signals, taken, ref set @ ..] = words;
+        let [now, due, taken, ref set @ ..] = words;
         kernel.threads.wake_set(set);
         kernel.threads.expire(now);
         signals::take(
             kernel,
             Outcome {
                 result: 0,
-                signals,
+                due,
                 taken,
             },
         );
@@ -147,8 +150,7 @@ fn look(kernel: &mut Kernel, idle: bool) -> [u64; WORDS] {
     }
     let mut words = [0; WORDS];
     words[0] = sys::monotonic();
-    words[1] = kernel.signals.collect(kernel.control);
-    words[2] = kernel.signals.taken();
+    [words[1], words[2]] = signals::collect(kernel);
     polled.ready(&kernel.threads, &mut words[3..]);
     words
 }

@@ -1,9 +1,9 @@
 //! From the primary to its siblings: a call's result, the signals that came with it, and every
 //! byte the kernel wrote.
 //!
-//! One result is a stream of words: result, signals (two words), then for each segment its length
-//! and its bytes. The stream is cut into records of the protocol core wherever one is full; each
-//! begins with its number within the result. If the primary is lost between two of them, its
+//! One result is a stream of words: result, what has arrived (two words), then for each segment its
+//! length and its bytes. The stream is cut into records of the protocol core wherever one is full;
+//! each begins with its number within the result. If the primary is lost between two of them, its
 //! successor starts again with number 0.
 
 use core::sync::atomic::Ordering;
@@ -72,8 +72,8 @@ impl Buffer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) result: i64,
-    /// Signals that arrived at the primary, as a mask.
-    pub(crate) signals: u64,
+    /// 1 if a timer of the program is due.
+    pub(crate) due: u64,
     /// How many of the supervisor's queue have been taken in all.
     pub(crate) taken: u64,
 }
@@ -113,7 +113,7 @@ pub(crate) fn receive(kernel: &mut Kernel) -> Result<Outcome, Lost> {
 /// Takes the outcome whose first record is in the buffer.
 fn take(kernel: &mut Kernel) -> Result<Outcome, Broken> {
     let result = pull(kernel)?.cast_signed();
-    let signals = pull(kernel)?;
+    let due = pull(kernel)?;
     let taken = pull(kernel)?;
     let mut index = 0;
     while let Some((address, room)) = kernel.segments.room(index) {
@@ -126,11 +126,7 @@ fn take(kernel: &mut Kernel) -> Result<Outcome, Broken> {
         kernel.buffer.next, kernel.buffer.len,
         "the record holds this call's result"
     );
-    Ok(Outcome {
-        result,
-        signals,
-        taken,
-    })
+    Ok(Outcome { result, due, taken })
 }
 
 /// Gets the next record.

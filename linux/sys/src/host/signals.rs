@@ -10,8 +10,12 @@ use super::birth::{KernelAction, SIGSET_BYTES};
 pub struct SignalInfo {
     /// Its number.
     pub number: u32,
+    /// `si_code`: how it was sent.
+    pub code: i32,
     /// The sender's process id, or 0 if the kernel sent it.
     pub sender: u32,
+    /// The sender's user.
+    pub user: u32,
     /// The value queued with it, or 0.
     pub value: u64,
 }
@@ -65,7 +69,9 @@ impl SignalFd {
             unsafe { core::ptr::read_unaligned(buffer.as_ptr().cast()) };
         Ok(Some(SignalInfo {
             number: info.ssi_signo,
+            code: info.ssi_code,
             sender: info.ssi_pid,
+            user: info.ssi_uid,
             value: info.ssi_ptr,
         }))
     }

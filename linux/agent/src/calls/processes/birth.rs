@@ -27,7 +27,7 @@ use rcoe_core::{Replica, ReplicaId, ReplicaSet};
 use rcoe_linux_abi::{Ask, LENT_WORDS, Note, Phase, ReplicaState};
 use rcoe_linux_syscalls::Special;
 
-use super::super::{Call, io, refuse, refuse_with, targets};
+use super::super::{Call, io, refuse, refuse_with, signals, targets};
 use super::{Child, Processes, adopt, ask, ask_anew, members, own_group, twin};
 use crate::convert;
 use crate::entry::{TrapFrame, enter_program};
@@ -256,6 +256,7 @@ fn start(kernel: &mut Kernel, group: usize) -> ! {
     let own = regions::report(group, 0);
     own.phase.store(Phase::Loading as u32, Ordering::Relaxed);
     own.pid.store(pid, Ordering::Release);
+    signals::signalfd::part(kernel);
     let count = parents.len();
     let index = boot::clone_replicas(count);
     boot::become_replica(group, index);
@@ -379,6 +380,8 @@ fn renew(kernel: &mut Kernel, group: usize, index: usize, count: usize) {
     kernel.masks = count > 2 && kernel.control.mask.load(Ordering::Relaxed) != 0;
     kernel.inherited = 0;
     kernel.signals.forget_pending();
+    kernel.timers = super::super::timers::Timers::new();
+    kernel.begun = None;
     kernel.buffer = super::super::transfer::Buffer::new();
 }
 

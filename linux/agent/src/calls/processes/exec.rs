@@ -19,7 +19,7 @@ use rcoe_linux_syscalls::Special;
 
 use super::super::memory::{self, Brk};
 use super::super::shared;
-use super::super::{Call, io, paths, targets, transfer};
+use super::super::{Call, io, paths, signals, targets, transfer};
 use super::strings::Strings;
 use super::twin;
 use crate::convert;
@@ -386,6 +386,7 @@ fn commit(
     kernel.rendezvous();
     io::exchange(kernel, call, true);
     kernel.processes.plan.sweep = false;
+    signals::signalfd::after_exec(kernel);
     renew(kernel, &image);
     name_process(files.given.path(), stack.arguments, stack.environment);
     for value in [image.entry, image.phdr, image.interpreter_base, stack.rsp] {
@@ -425,6 +426,7 @@ fn renew(kernel: &mut Kernel, image: &Image) {
     kernel.rewriter = Rewriter::new();
     kernel.signals.reset_handlers();
     kernel.signals.drop_stack();
+    kernel.timers.in_new_program();
     kernel.threads.become_only(kernel.processes.pid, 0);
     targets::publish(kernel);
     for range in image.code() {

@@ -28,7 +28,7 @@ pub(crate) use exec::{exe_path, save_start};
 pub(crate) use identity::{get_group, parent, set_group};
 pub(crate) use twin::release as release_twin;
 
-use super::{Call, refuse};
+use super::{Call, refuse, signals};
 use crate::entry::TrapFrame;
 use crate::guest;
 use crate::kernel::{Kernel, kind};
@@ -124,6 +124,7 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> Option<i64> {
                 None => birth::make(kernel),
             })
         }
+        Special::Signalfd | Special::Signalfd4 => Some(signals::signalfd::make(call)),
         Special::Execve | Special::Execveat => Some(exec::open_next(kernel, call)),
         Special::Wait4 | Special::Waitid => Some(wait::execute(kernel, call)),
         Special::Kill | Special::Tkill | Special::Tgkill => identity::kill(kernel, call),

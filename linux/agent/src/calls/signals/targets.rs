@@ -6,15 +6,12 @@
 
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::errno::{EAGAIN, EINTR, EINVAL};
-
-use super::signals::{Effect, LAST, SS_DISABLE, UNSTOPPABLE, sent_info};
-use super::{Call, PARKED, timeouts};
+use super::pending::SI_TIMER;
+use super::{Effect, Info, LAST, SS_DISABLE, Target, look};
+use crate::calls::timers;
 use crate::faults::bit;
-use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
-use crate::sys;
-use crate::threads::{Cause, NEVER, Next};
+use crate::threads::{Cause, Next};
 
 /// What of the signal state belongs to one thread.
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +20,9 @@ pub(crate) struct Own {
     /// Sent to this very thread.
     pub(crate) pending: u64,
     /// Mask to return to after a call that came with its own.
-    pub(super) saved: Option<u64>,
+    pub(in crate::calls) saved: Option<u64>,
     /// `stack_t` of the alternate stack: pointer, flags, size.
-    pub(super) stack: [u64; 3],
+    pub(in crate::calls) stack: [u64; 3],
 }
 
 impl Own {
@@ -55,7 +52,7 @@ pub(crate) fn publish(kernel: &Kernel) {
 }
 
 /// What of the signals belongs to the thread in this slot.
-pub(super) fn own_of(kernel: &Kernel, slot: usize) -> &Own {
+pub(in crate::calls) fn own_of(kernel: &Kernel, slot: usize) -> &Own {
     if slot == kernel.threads.loaded {
         &kernel.signals.own
     } else {
@@ -78,18 +75,22 @@ pub(super) fn blocked_by_all(kernel: &Kernel) -> u64 {
 
 /// Primary, while all threads wait: has something arrived that one of them acts on or waits for?
 pub(crate) fn must_wake(kernel: &mut Kernel) -> bool {
-    kernel.signals.look(kernel.control);
-    let inbox = kernel.signals.inbox;
+    look(kernel);
+    if kernel.signals.inbox.due {
+        return true;
+    }
+    let inbox = kernel.signals.inbox.set;
     if inbox == 0 {
         return false;
     }
     let mut slots = kernel.threads.live_slots();
-    let awaited = slots.any(|slot| inbox & awaited_by(kernel, slot) != 0);
+    let awaited = inbox & kernel.signals.files.taken() != 0
+        || slots.any(|slot| inbox & awaited_by(kernel, slot) != 0);
     awaited || acted_upon(kernel, inbox & !blocked_by_all(kernel)) != 0
 }
 
 /// Those of the signals that do something.
-fn acted_upon(kernel: &Kernel, set: u64) -> u64 {
+pub(super) fn acted_upon(kernel: &Kernel, set: u64) -> u64 {
     let signals = (1..=LAST).filter(|signal| set & bit(*signal) != 0);
     signals
         .filter(|signal| kernel.signals.effect(*signal) != Effect::Nothing)
@@ -118,14 +119,14 @@ fn left_to_others(kernel: &Kernel, slot: usize) -> u64 {
 }
 
 /// Signals that the thread in this slot would act upon.
-pub(super) fn open_for(kernel: &Kernel, slot: usize) -> u64 {
+pub(in crate::calls) fn open_for(kernel: &Kernel, slot: usize) -> u64 {
     let own = own_of(kernel, slot);
     let shared = kernel.signals.shared & !left_to_others(kernel, slot);
     (own.pending | shared) & !own.mask
 }
 
 /// Interrupts threads that wait and have a signal to act upon.
-pub(super) fn rouse(kernel: &mut Kernel) {
+pub(in crate::calls) fn rouse(kernel: &mut Kernel) {
     for slot in 0..kernel.threads.used() {
         if !kernel.threads.at(slot).is_waiting() {
             continue;
@@ -140,7 +141,7 @@ pub(super) fn rouse(kernel: &mut Kernel) {
 }
 
 /// Takes the next signal that the running thread acts upon.
-pub(super) fn next_pending(kernel: &mut Kernel) -> Option<u32> {
+pub(super) fn next_pending(kernel: &mut Kernel) -> Option<Info> {
     let open = open_for(kernel, kernel.threads.current_slot());
     if open == 0 {
         return None;
@@ -148,52 +149,22 @@ pub(super) fn next_pending(kernel: &mut Kernel) -> Option<u32> {
     Some(remove_first(kernel, open))
 }
 
-/// Takes the first of these pending signals.
-fn remove_first(kernel: &mut Kernel, open: u64) -> u32 {
-    let signal = open.trailing_zeros() + 1;
+/// Takes the first of these pending signals; those of the thread itself come before the others.
+pub(super) fn remove_first(kernel: &mut Kernel, open: u64) -> Info {
+    let slot = u16::try_from(kernel.threads.current_slot()).expect("slots are few");
     let signals = &mut kernel.signals;
-    if signals.own.pending & bit(signal) != 0 {
-        signals.own.pending &= !bit(signal);
-    } else {
-        signals.shared &= !bit(signal);
-    }
-    signal
-}
-
-/// `rt_sigtimedwait`: takes a pending signal of the set, or waits for one.
-pub(super) fn wait_for(kernel: &mut Kernel, call: &Call) -> i64 {
-    let Ok(set) = guest::read::<u64>(call.arg(0)) else {
-        return Fault::RESULT;
+    let own = signals.own.pending & open;
+    let (set, from, to) = match own {
+        0 => (&mut signals.shared, open, Target::Program),
+        _ => (&mut signals.own.pending, own, Target::Thread(slot)),
     };
-    let set = set & !UNSTOPPABLE;
-    let pending = (kernel.signals.shared | kernel.signals.own.pending) & set;
-    if pending != 0 {
-        let signal = remove_first(kernel, pending);
-        let info = sent_info(kernel, signal);
-        let wants_info = call.arg(1) != 0;
-        return match guest::write(call.arg(1), &info) {
-            Err(Fault) if wants_info => Fault::RESULT,
-            _ => i64::from(signal),
-        };
+    let signal = from.trailing_zeros() + 1;
+    let (mut info, again) = signals.pending.pop(signal, to);
+    if !again {
+        *set &= !bit(signal);
     }
-    let wait = kernel.threads.current().wait;
-    let deadline = match (wait.parked, call.arg(2)) {
-        (true, _) => wait.deadline,
-        (false, 0) => NEVER,
-        (false, time) => match timeouts::timespec(time) {
-            Err(Fault) => return Fault::RESULT,
-            Ok(None) => return sys::error(EINVAL),
-            Ok(Some(0)) => return sys::error(EAGAIN),
-            Ok(Some(time)) => timeouts::after(kernel, time),
-        },
-    };
-    if wait.expired {
-        return sys::error(EAGAIN);
+    if info.code == SI_TIMER {
+        timers::delivered(kernel, &mut info);
     }
-    if acted_upon(kernel, open_for(kernel, kernel.threads.current_slot())) != 0 {
-        return sys::error(EINTR);
-    }
-    kernel.threads.park(Cause::SignalSet, deadline);
-    kernel.threads.current_mut().wait.address = set;
-    PARKED
+    info
 }

@@ -1,0 +1,162 @@
+//! Running the program's handlers, and the default actions in their stead.
+//!
+//! A handler is entered on the way out of a call, or of a fault, and left by `rt_sigreturn`.
+
+use linux_raw_sys::errno::EINTR;
+use linux_raw_sys::general::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SIGSEGV};
+use rcoe_linux_syscalls::{Class, Special};
+
+use super::targets::{next_pending, publish};
+use super::{Effect, FLAGS, HANDLER, MASK, SIG_DFL, SS_DISABLE, UNSTOPPABLE};
+use crate::calls::Call;
+use crate::calls::io::NOT_BEGUN;
+use crate::delivery::{self, ExtendedState};
+use crate::entry::TrapFrame;
+use crate::faults::bit;
+use crate::frames::{SigInfo, UContext};
+use crate::guest::Fault;
+use crate::kernel::{Kernel, kind};
+use crate::sys;
+
+/// On the way out of `call`: runs handlers and default actions. Returns whether all registers
+/// changed.
+pub(crate) fn deliver(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> bool {
+    let signals = &kernel.signals;
+    if signals.open(&signals.own) == 0 && signals.own.saved.is_none() {
+        restart_if_undisturbed(kernel, frame, call);
+        return false;
+    }
+    let mut entered = false;
+    while let Some(info) = next_pending(kernel) {
+        let signal = info.signal;
+        match kernel.signals.effect(signal) {
+            Effect::Nothing => {}
+            Effect::End => kernel.end_by(signal),
+            Effect::Handler => {
+                if !entered {
+                    restart_if_due(kernel, frame, call, signal);
+                }
+                entered = true;
+                enter_handler(kernel, frame, signal, &info.raw());
+            }
+        }
+    }
+    if !entered {
+        restart_if_undisturbed(kernel, frame, call);
+    }
+    if let Some(mask) = kernel.signals.own.saved.take() {
+        kernel.signals.own.mask = mask;
+        publish(kernel);
+    }
+    entered
+}
+
+/// An interrupted call is made again after the handler, if the handler or its never having begun
+/// says so.
+fn restart_if_due(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, signal: u32) {
+    let result = frame.cpu.regs.rax.cast_signed();
+    let wanted = kernel.signals.actions[signal as usize][FLAGS] & u64::from(SA_RESTART) != 0;
+    let restartable = call.what.blocking
+        && match call.what.class {
+            Class::Input | Class::Output => !call.what.repeatable,
+            // A wait for a child.
+            Class::Process => true,
+            // A wait without a timeout.
+            _ => call.what.special == Special::Futex && call.arg(3) == 0,
+        };
+    if result == NOT_BEGUN || (result == sys::error(EINTR) && wanted && restartable) {
+        restart(kernel, frame, call);
+    }
+}
+
+/// A call that a signal has come in the way of which is not this thread's business, but perhaps
+/// another's: it is made again, as the kernel would.
+fn restart_if_undisturbed(kernel: &Kernel, frame: &mut TrapFrame, call: &Call) {
+    let result = frame.cpu.regs.rax.cast_signed();
+    let waited = call.what.blocking && kernel.signals.own.saved.is_none();
+    if result == NOT_BEGUN || (result == sys::error(EINTR) && waited) {
+        restart(kernel, frame, call);
+    }
+}
+
+fn restart(kernel: &Kernel, frame: &mut TrapFrame, call: &Call) {
+    frame.cpu.rip = kernel.rewriter.restart_address(frame.cpu.rip);
+    frame.cpu.regs.rax = call.nr;
+}
+
+fn enter_handler(kernel: &mut Kernel, frame: &mut TrapFrame, signal: u32, info: &SigInfo) {
+    let mut cpu = frame.cpu;
+    let state = ExtendedState::Live(frame);
+    let entry = prepare_handler(kernel, signal);
+    match delivery::push_frame(&mut cpu, &entry, info, &state) {
+        Ok(()) => frame.cpu = cpu,
+        // No room for the frame: the kernel, too, then ends the program.
+        Err(Fault) => kernel.end_by(SIGSEGV),
+    }
+}
+
+/// Applies what entering a handler changes; returns what its frame needs.
+fn prepare_handler(kernel: &mut Kernel, signal: u32) -> delivery::Entry {
+    const SS_AUTODISARM: u64 = 1 << 31;
+    let signals = &mut kernel.signals;
+    let action = signals.actions[signal as usize];
+    let return_mask = signals.own.saved.take().unwrap_or(signals.own.mask);
+    let own = if action[FLAGS] & u64::from(SA_NODEFER) == 0 {
+        bit(signal)
+    } else {
+        0
+    };
+    signals.own.mask = (signals.own.mask | action[MASK] | own) & !UNSTOPPABLE;
+    if action[FLAGS] & u64::from(SA_RESETHAND) != 0 {
+        signals.actions[signal as usize][HANDLER] = SIG_DFL;
+    }
+    let stack = signals.own.stack;
+    if stack[1] & SS_AUTODISARM != 0 {
+        signals.own.stack = [0, SS_DISABLE, 0];
+    }
+    publish(kernel);
+    let wants_stack = action[FLAGS] & u64::from(SA_ONSTACK) != 0;
+    delivery::Entry {
+        signal,
+        handler: action[HANDLER],
+        restorer: action[2],
+        mask: return_mask,
+        stack,
+        on_stack: wants_stack && stack[1] & SS_DISABLE == 0,
+    }
+}
+
+/// A synchronous fault of the program: an event with a rendezvous of its own, since either all
+/// replicas fault alike or one of them is faulty (the papers' exception-handler barrier).
+pub(crate) fn fault(kernel: &mut Kernel, signal: u32, info: &SigInfo, context: &mut UContext) {
+    let what = kind::of(u64::from(signal), kind::FAULT);
+    let mut cpu = context.machine.cpu();
+    cpu.rip = kernel.rewriter.translate(cpu.rip);
+    for value in [cpu.rip, info.first, info.code.cast_unsigned().into()] {
+        kernel.event(what, value);
+    }
+    kernel.rendezvous();
+    let blocked = kernel.signals.own.mask & bit(signal) != 0;
+    if blocked || kernel.signals.effect(signal) != Effect::Handler {
+        kernel.end_by(signal);
+    }
+    let state = ExtendedState::Saved(&context.machine);
+    let entry = prepare_handler(kernel, signal);
+    match delivery::push_frame(&mut cpu, &entry, info, &state) {
+        Ok(()) => context.machine.set_cpu(&cpu),
+        Err(Fault) => kernel.end_by(SIGSEGV),
+    }
+}
+
+/// `rt_sigreturn`: back to where the handler interrupted the program.
+pub(crate) fn sigreturn(kernel: &mut Kernel, frame: &mut TrapFrame) {
+    match delivery::pop_frame(frame) {
+        Ok(context) => {
+            frame.cpu.rip = kernel.rewriter.translate(frame.cpu.rip);
+            kernel.signals.own.mask = context.mask & !UNSTOPPABLE;
+            kernel.signals.own.stack = context.stack;
+            publish(kernel);
+        }
+        Err(Fault) => kernel.end_by(SIGSEGV),
+    }
+}

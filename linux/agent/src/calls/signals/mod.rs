@@ -1,0 +1,333 @@
+//! The program's signals, all virtual: actions, masks, pending sets, delivery.
+//!
+//! A signal reaches the program only on its way out of a call, at the same point of the trace in
+//! every replica. What has arrived from outside lies in the supervisor's queue, where all replicas
+//! read it; how much of it counts at a point of the trace is the primary's word, which travels with
+//! the result of a call. So does the word that a timer is due. Signals the program sends to itself,
+//! and those that follow from a result (SIGPIPE), need no word from anyone.
+//!
+//! By concept: what waits ([`pending`]), which thread gets it ([`targets`]), what the program asked
+//! for ([`actions`]), how it is run ([`handlers`]), calls that send ([`sending`]) and calls that
+//! wait ([`waiting`]), and descriptors that signals are read from ([`signalfd`]).
+//!
+//! Not covered: stopping (SIGTSTP and kin are ignored).
+
+mod actions;
+mod handlers;
+pub(crate) mod pending;
+mod sending;
+pub(super) mod signalfd;
+pub(crate) mod targets;
+mod waiting;
+
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::errno::EINTR;
+use linux_raw_sys::general::{
+    SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH,
+};
+use rcoe_linux_abi::{Control, Queued, SIGNAL_SLOTS};
+
+pub(super) use actions::{sigaction, sigaltstack, sigpending, sigprocmask};
+pub(crate) use handlers::{deliver, fault, sigreturn};
+pub(crate) use pending::{Info, Pending, Target};
+pub(super) use sending::send;
+pub(super) use waiting::{suspend_for, wait, wait_for};
+
+use super::io::NOT_BEGUN;
+use super::timers;
+use super::transfer::{self, Outcome};
+use crate::convert;
+use crate::entry::RCOE_INTERRUPT;
+use crate::faults::bit;
+use crate::kernel::{Kernel, kind};
+use crate::sys;
+use pending::SI_USER;
+use signalfd::SignalFiles;
+use targets::{Own, blocked_by_all, own_of_mut, rouse};
+
+/// Highest signal number.
+pub(super) const LAST: u32 = 64;
+/// Length of tables indexed by signal number.
+const SLOTS: usize = LAST as usize + 1;
+const SIG_DFL: u64 = 0;
+const SIG_IGN: u64 = 1;
+const SS_DISABLE: u64 = 2;
+/// Signals that can be neither caught nor blocked.
+const UNSTOPPABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
+/// Signals whose default action is nothing.
+const HARMLESS: u64 = bit(SIGCHLD) | bit(SIGCONT) | bit(SIGURG) | bit(SIGWINCH);
+/// Signals whose default action is to stop.
+const STOPPING: u64 = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
+
+/// The kernel's `struct sigaction`.
+pub(crate) type Action = [u64; 4];
+const HANDLER: usize = 0;
+const FLAGS: usize = 1;
+const MASK: usize = 3;
+
+/// The program's signal state.
+pub(crate) struct Signals {
+    actions: [Action; SLOTS],
+    pub(super) pending: Pending,
+    files: SignalFiles,
+    /// Sent to the program, for whichever thread takes them.
+    pub(super) shared: u64,
+    /// The running thread's.
+    pub(crate) own: Own,
+    /// Entries of the supervisor's queue taken so far.
+    taken: u64,
+    /// Primary: what has arrived and is not published yet.
+    inbox: Inbox,
+}
+
+/// What only the primary has seen.
+#[derive(Clone, Copy, Default)]
+struct Inbox {
+    /// Signals that have come, or would come from the timers that are due.
+    set: u64,
+    /// Entries of the supervisor's queue looked at.
+    head: u64,
+    /// A timer is due.
+    due: bool,
+}
+
+impl Signals {
+    /// As inherited from whoever started rcoe.
+    pub(crate) fn new(control: &Control) -> Self {
+        let ignored = control.ignored.load(Ordering::Relaxed);
+        let mut actions = [[SIG_DFL, 0, 0, 0]; SLOTS];
+        for (action, signal) in actions.iter_mut().skip(1).zip(1..) {
+            if ignored & bit(signal) != 0 {
+                action[HANDLER] = SIG_IGN;
+            }
+        }
+        Self {
+            actions,
+            pending: Pending::new(),
+            files: SignalFiles::new(),
+            shared: 0,
+            own: Own::inherit(control.blocked.load(Ordering::Relaxed) & !UNSTOPPABLE),
+            taken: 0,
+            inbox: Inbox::default(),
+        }
+    }
+
+    /// As `fork` leaves them to a child: nothing is pending.
+    pub(crate) fn forget_pending(&mut self) {
+        self.pending.clear();
+        self.files.forget_told();
+        self.shared = 0;
+        self.own.pending = 0;
+        self.own.saved = None;
+        self.taken = 0;
+        self.inbox = Inbox::default();
+        RCOE_INTERRUPT.store(0, Ordering::Relaxed);
+    }
+
+    /// As `execve` leaves them: what was handled is default again, what was ignored stays so.
+    pub(crate) fn reset_handlers(&mut self) {
+        for action in &mut self.actions {
+            let ignored = action[HANDLER] == SIG_IGN;
+            *action = [if ignored { SIG_IGN } else { SIG_DFL }, 0, 0, 0];
+        }
+    }
+
+    /// The signals that are ignored, and those that have a handler.
+    pub(super) fn dispositions(&self) -> [u64; 2] {
+        let mut sets = [0; 2];
+        for (action, signal) in self.actions.iter().zip(0..).skip(1) {
+            match action[HANDLER] {
+                SIG_DFL => {}
+                SIG_IGN => sets[0] |= bit(signal),
+                _ => sets[1] |= bit(signal),
+            }
+        }
+        sets
+    }
+
+    /// There is no alternate stack any more.
+    pub(crate) fn drop_stack(&mut self) {
+        self.own.stack = [0, SS_DISABLE, 0];
+        self.own.saved = None;
+    }
+
+    /// The thread in this slot has ended.
+    pub(crate) fn forget_thread(&mut self, slot: usize) {
+        self.pending
+            .forget_thread(u16::try_from(slot).expect("slots are few"));
+    }
+
+    fn effect(&self, signal: u32) -> Effect {
+        match self.actions[signal as usize][HANDLER] {
+            SIG_IGN => Effect::Nothing,
+            SIG_DFL if bit(signal) & (HARMLESS | STOPPING) != 0 => Effect::Nothing,
+            SIG_DFL => Effect::End,
+            _ => Effect::Handler,
+        }
+    }
+
+    /// Signals whose default action would end the program.
+    fn ending(&self) -> u64 {
+        (1..=LAST)
+            .filter(|signal| self.effect(*signal) == Effect::End)
+            .fold(0, |set, signal| set | bit(signal))
+    }
+
+    /// Signals that a thread with this mask would act upon, of those pending for all and for it.
+    fn open(&self, own: &Own) -> u64 {
+        (self.shared | own.pending) & !own.mask
+    }
+}
+
+/// What a signal does to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    Nothing,
+    End,
+    Handler,
+}
+
+/// Primary: looks at what has arrived from outside.
+fn look(kernel: &mut Kernel) {
+    timers::arm(kernel);
+    let (control, signals) = (kernel.control, &mut kernel.signals);
+    let head = control.signal_head.load(Ordering::Acquire);
+    let inbox = &mut signals.inbox;
+    if RCOE_INTERRUPT.load(Ordering::Relaxed) == 0 && head == inbox.head {
+        return;
+    }
+    // First the flag, then the words: a later arrival sets the flag again.
+    RCOE_INTERRUPT.store(0, Ordering::SeqCst);
+    let head = control.signal_head.load(Ordering::Acquire);
+    for at in inbox.head.max(signals.taken)..head {
+        inbox.set |= entry(control, at).map_or(0, |info| bit(info.signal));
+    }
+    inbox.head = head;
+    let due = timers::due(kernel);
+    let inbox = &mut kernel.signals.inbox;
+    inbox.due |= due.is_some();
+    inbox.set |= due.unwrap_or(0);
+}
+
+/// An entry of the supervisor's queue; `None` if it is no signal.
+fn entry(control: &Control, at: u64) -> Option<Info> {
+    let slot = &control.signals[convert::size(at) % SIGNAL_SLOTS];
+    let queued = Queued::unpack(slot.each_ref().map(|cell| cell.load(Ordering::Relaxed)));
+    let Queued {
+        signal,
+        code,
+        pid,
+        uid,
+        value,
+    } = queued;
+    let valid = (1..=LAST).contains(&signal);
+    valid.then(|| Info::sent(signal, code, pid, uid, value))
+}
+
+/// Primary: has anything arrived that is not published yet?
+pub(super) fn has_arrived(kernel: &mut Kernel) -> bool {
+    look(kernel);
+    let signals = &kernel.signals;
+    signals.inbox.due || signals.inbox.head != signals.taken
+}
+
+/// Primary: what has arrived from outside since the last published record, for [`Outcome`].
+pub(super) fn collect(kernel: &mut Kernel) -> [u64; 2] {
+    look(kernel);
+    let inbox = &kernel.signals.inbox;
+    [u64::from(inbox.due), inbox.head.max(kernel.signals.taken)]
+}
+
+/// Primary, before or after a call that may block: has something arrived that the program acts on?
+pub(crate) fn must_interrupt(kernel: &mut Kernel) -> bool {
+    look(kernel);
+    let signals = &kernel.signals;
+    let open = signals.inbox.set & !signals.own.mask | signals.open(&signals.own);
+    targets::acted_upon(kernel, open) != 0
+}
+
+/// Result of a call that a signal keeps from being begun. If it brought a mask of its own, the
+/// signal counts as coming while it waits: the program has let it in for just that.
+pub(super) fn before_begun(kernel: &Kernel) -> i64 {
+    match kernel.signals.own.saved {
+        Some(_) => sys::error(EINTR),
+        None => NOT_BEGUN,
+    }
+}
+
+/// All replicas, with the result of a call: what has arrived counts from here on.
+pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
+    let news = kernel.signals.taken..outcome.taken;
+    if news.is_empty() && outcome.due == 0 {
+        return;
+    }
+    assert!(
+        outcome.taken - news.start <= SIGNAL_SLOTS as u64,
+        "the supervisor keeps what was not taken"
+    );
+    kernel.signals.taken = outcome.taken;
+    kernel.signals.inbox = Inbox {
+        head: kernel.signals.inbox.head.max(outcome.taken),
+        ..Inbox::default()
+    };
+    for at in news {
+        let Some(info) = entry(kernel.control, at) else {
+            continue;
+        };
+        kernel.event(kind::of(0, kind::SIGNALS), bit(info.signal));
+        arrive(kernel, info, Target::Program);
+    }
+    kernel.report.taken.store(outcome.taken, Ordering::Release);
+    if outcome.due != 0 {
+        timers::expire(kernel);
+    }
+    rouse(kernel);
+    signalfd::refresh(kernel);
+}
+
+/// Takes what has arrived, in a call that has no other word from the primary.
+pub(super) fn look_outside(kernel: &mut Kernel) {
+    let [due, taken] = transfer::agree_all(kernel, true, collect);
+    take(
+        kernel,
+        Outcome {
+            result: 0,
+            due,
+            taken,
+        },
+    );
+}
+
+/// A signal for the program or one thread becomes pending, unless it does nothing and cannot be
+/// waited for either, not being blocked. Returns false if there was no room for what comes with it.
+pub(crate) fn arrive(kernel: &mut Kernel, info: Info, to: Target) -> bool {
+    let signal = bit(info.signal);
+    let blocked = match to {
+        Target::Program => blocked_by_all(kernel),
+        Target::Thread(slot) => own_of_mut(kernel, usize::from(slot)).mask,
+    };
+    if kernel.signals.effect(info.signal) == Effect::Nothing && blocked & signal == 0 {
+        return true;
+    }
+    let set = match to {
+        Target::Program => &mut kernel.signals.shared,
+        Target::Thread(slot) => &mut own_of_mut(kernel, usize::from(slot)).pending,
+    };
+    let waits = *set & signal != 0;
+    *set |= signal;
+    kernel.signals.pending.push(info, to, waits)
+}
+
+/// Makes a signal pending for the running thread, as the kernel does on a failed call.
+pub(crate) fn raise(kernel: &mut Kernel, signal: u32) {
+    let slot = u16::try_from(kernel.threads.current_slot()).expect("slots are few");
+    let info = Info::sent(signal, SI_USER, kernel.processes.pid, sys::getuid(), 0);
+    arrive(kernel, info, Target::Thread(slot));
+}
+
+fn valid_signal(number: u64) -> Option<u32> {
+    u32::try_from(number)
+        .ok()
+        .filter(|signal| (1..=LAST).contains(signal))
+}

@@ -1,0 +1,209 @@
+//! Signals that wait to be taken, each with what its receiver is told of its sender.
+//!
+//! Intuition: the kernel's two queues, one of the process and one of each thread, as one list in
+//! the order of arrival. A signal of the old kind waits at most once, one of the real-time kind as
+//! often as it was sent.
+//!
+//! Contract: a function of the trace alone. The masks beside the list say what is in it; they also
+//! hold signals for which it had no room, which come without their sender then, as in the kernel.
+
+use crate::faults::bit;
+use crate::frames::SigInfo;
+
+/// Signals with information that can wait at a time.
+const PLACES: usize = 512;
+/// Lowest signal that waits as often as it was sent.
+const FIRST_QUEUED: u32 = 32;
+
+/// `si_code`s.
+pub(super) const SI_TKILL: i32 = -6;
+pub(crate) const SI_TIMER: i32 = -2;
+pub(super) const SI_USER: i32 = 0;
+
+/// Whom a signal was sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Whichever thread takes it.
+    Program,
+    /// The thread in this slot.
+    Thread(u16),
+}
+
+/// What a receiver is told: the words of `siginfo_t` that mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Info {
+    pub(crate) signal: u32,
+    pub(crate) errno: i32,
+    pub(crate) code: i32,
+    /// What follows the first sixteen bytes; its meaning is the code's.
+    pub(crate) words: [u64; 3],
+}
+
+impl Info {
+    /// From a process or thread with this id and user, with a value.
+    pub(crate) fn sent(signal: u32, code: i32, pid: u32, uid: u32, value: u64) -> Self {
+        Self {
+            signal,
+            errno: 0,
+            code,
+            words: [u64::from(uid) << 32 | u64::from(pid), value, 0],
+        }
+    }
+
+    /// As the program's own structure says.
+    pub(super) fn of(signal: u32, raw: &SigInfo) -> Self {
+        let rest = raw.rest();
+        Self {
+            signal,
+            errno: raw.errno,
+            code: raw.code,
+            words: [raw.first, rest[0], rest[1]],
+        }
+    }
+
+    pub(super) fn raw(&self) -> SigInfo {
+        SigInfo::with(self.signal, self.errno, self.code, self.words)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    info: Info,
+    to: Target,
+}
+
+/// The list.
+pub(crate) struct Pending {
+    entries: [Entry; PLACES],
+    used: usize,
+}
+
+impl Pending {
+    pub(super) const fn new() -> Self {
+        const NONE: Entry = Entry {
+            info: Info {
+                signal: 0,
+                errno: 0,
+                code: 0,
+                words: [0; 3],
+            },
+            to: Target::Program,
+        };
+        Self {
+            entries: [NONE; PLACES],
+            used: 0,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    /// Adds a signal. `waits` tells whether it waits already for the same target. Returns false if
+    /// there was no room for what comes with it.
+    pub(super) fn push(&mut self, info: Info, to: Target, waits: bool) -> bool {
+        if waits && info.signal < FIRST_QUEUED {
+            return true;
+        }
+        if self.used == PLACES {
+            return false;
+        }
+        self.entries[self.used] = Entry { info, to };
+        self.used += 1;
+        true
+    }
+
+    /// Takes the first such signal; tells what came with it, and whether the same waits again.
+    pub(super) fn pop(&mut self, signal: u32, to: Target) -> (Info, bool) {
+        let is_it = |entry: &Entry| entry.info.signal == signal && entry.to == to;
+        let Some(at) = self.entries[..self.used].iter().position(is_it) else {
+            return (Info::sent(signal, SI_USER, 0, 0, 0), false);
+        };
+        let info = self.entries[at].info;
+        self.entries.copy_within(at + 1..self.used, at);
+        self.used -= 1;
+        let again = self.entries[at..self.used].iter().any(is_it);
+        (info, again)
+    }
+
+    /// The timer's signal that waits, if one does.
+    pub(crate) fn has_timer(&self, id: u64) -> bool {
+        self.entries[..self.used]
+            .iter()
+            .any(|it| it.info.code == SI_TIMER && it.info.words[0] & 0xffff_ffff == id)
+    }
+
+    /// Drops what is not wanted.
+    fn retain(&mut self, wanted: impl Fn(&Entry) -> bool) {
+        let mut kept = 0;
+        for at in 0..self.used {
+            if wanted(&self.entries[at]) {
+                self.entries[kept] = self.entries[at];
+                kept += 1;
+            }
+        }
+        self.used = kept;
+    }
+
+    /// These signals wait no more.
+    pub(super) fn discard(&mut self, set: u64) {
+        self.retain(|entry| set & bit(entry.info.signal) == 0);
+    }
+
+    /// The thread in this slot has ended.
+    pub(super) fn forget_thread(&mut self, slot: u16) {
+        self.retain(|entry| entry.to != Target::Thread(slot));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(signal: u32, value: u64) -> Info {
+        Info::sent(signal, -1, 7, 8, value)
+    }
+
+    #[test]
+    fn real_time_signals_wait_each_in_turn() {
+        let mut all = Pending::new();
+        for value in 1..=3 {
+            assert!(all.push(sent(40, value), Target::Program, value > 1));
+        }
+        assert!(all.push(sent(40, 9), Target::Thread(2), false));
+        let (first, again) = all.pop(40, Target::Program);
+        assert_eq!((first.words[1], again), (1, true));
+        assert_eq!(all.pop(40, Target::Thread(2)), (sent(40, 9), false));
+        assert_eq!(all.pop(40, Target::Program), (sent(40, 2), true));
+        assert_eq!(all.pop(40, Target::Program), (sent(40, 3), false));
+    }
+
+    #[test]
+    fn old_signals_wait_once() {
+        let mut all = Pending::new();
+        assert!(all.push(sent(10, 1), Target::Program, false));
+        assert!(all.push(sent(10, 2), Target::Program, true));
+        assert_eq!(all.pop(10, Target::Program), (sent(10, 1), false));
+        let (unknown, again) = all.pop(10, Target::Program);
+        assert_eq!((unknown.code, again), (SI_USER, false));
+    }
+
+    #[test]
+    fn what_nobody_wants_is_dropped() {
+        let mut all = Pending::new();
+        all.push(sent(40, 1), Target::Thread(1), false);
+        all.push(sent(41, 2), Target::Program, false);
+        all.push(sent(42, 3), Target::Program, false);
+        all.discard(bit(41));
+        all.forget_thread(1);
+        assert_eq!(all.used, 1);
+        assert_eq!(all.pop(42, Target::Program).0, sent(42, 3));
+    }
+
+    #[test]
+    fn there_is_an_end_to_waiting_signals() {
+        let mut all = Pending::new();
+        assert!((0..PLACES).all(|_| all.push(sent(40, 0), Target::Program, true)));
+        assert!(!all.push(sent(40, 0), Target::Program, true));
+    }
+}

@@ -1,0 +1,391 @@
+//! `signalfd`: signals that are read.
+//!
+//! Intuition: the signals are virtual, so the kernel's own signalfd would never see them. The
+//! program gets an eventfd instead, which can be polled, watched, duplicated and closed like any
+//! other descriptor; the primary keeps it readable as long as one of its signals waits, and reading
+//! it is answered by the agent. Which descriptors are such is known from the results of the calls
+//! that make, duplicate and close descriptors, so all replicas know it alike.
+//!
+//! A child has eventfds of its own, since it has pending signals of its own.
+//!
+//! Not covered: a descriptor that was sent to another process, `readv` of one, and a child's set of
+//! `epoll` that it shares with its parent, which goes on to tell of the parent's.
+
+use linux_raw_sys::errno::{EAGAIN, EBADF, EINTR, EINVAL};
+use linux_raw_sys::general as nr;
+use linux_raw_sys::general::{
+    EFD_CLOEXEC, EFD_NONBLOCK, F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, POLLIN,
+};
+
+use super::pending::{Info, SI_TIMER, SI_TKILL};
+use super::targets::{acted_upon, open_for, remove_first};
+use super::{SI_USER, UNSTOPPABLE};
+use crate::calls::descriptors::{descriptor, fcntl, is_ready, never_waits, raw};
+use crate::calls::{Call, PARKED, io, refuse, transfer};
+use crate::convert::low32;
+use crate::guest::{self, Fault};
+use crate::kernel::Kernel;
+use crate::sys;
+use crate::threads::{Cause, NEVER};
+
+/// Such files at a time.
+const FILES: usize = 16;
+/// Descriptors of such files at a time; a bit each in one word.
+const NUMBERS: usize = 64;
+/// Bytes of `struct signalfd_siginfo`.
+const RECORD: u64 = 128;
+const CLOEXEC: u64 = 1;
+const CLOSE_RANGE_CLOEXEC: u64 = 4;
+
+/// One file.
+#[derive(Clone, Copy)]
+struct File {
+    mask: u64,
+    /// What this replica, as primary, has made of the eventfd: readable or not.
+    readable: Option<bool>,
+}
+
+/// All such files and their descriptors.
+pub(crate) struct SignalFiles {
+    files: [Option<File>; FILES],
+    /// Descriptor and file.
+    numbers: [Option<(i32, usize)>; NUMBERS],
+}
+
+impl SignalFiles {
+    pub(crate) const fn new() -> Self {
+        Self {
+            files: [None; FILES],
+            numbers: [None; NUMBERS],
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.files.iter().all(Option::is_none)
+    }
+
+    fn file(&self, fd: u64) -> Option<usize> {
+        let fd = descriptor(fd);
+        let mut all = self.numbers.iter().flatten();
+        all.find(|(number, _)| *number == fd).map(|(_, file)| *file)
+    }
+
+    fn first_number(&self, file: usize) -> Option<i32> {
+        let mut all = self.numbers.iter().flatten();
+        all.find(|(_, it)| *it == file).map(|(fd, _)| *fd)
+    }
+
+    /// Forgets these descriptors, and files without any.
+    fn forget(&mut self, which: impl Fn(i32) -> bool) {
+        for place in &mut self.numbers {
+            if place.is_some_and(|(fd, _)| which(fd)) {
+                *place = None;
+            }
+        }
+        for file in 0..FILES {
+            if self.first_number(file).is_none() {
+                self.files[file] = None;
+            }
+        }
+    }
+
+    /// The descriptor is one of the file from now on; false if there is no room.
+    fn add(&mut self, fd: u64, file: usize) -> bool {
+        let place = self.numbers.iter_mut().find(|place| place.is_none());
+        place.is_some_and(|place| {
+            *place = Some((descriptor(fd), file));
+            true
+        })
+    }
+
+    /// What this replica knows of the host's descriptors may be another's.
+    pub(super) fn forget_told(&mut self) {
+        for file in self.files.iter_mut().flatten() {
+            file.readable = None;
+        }
+    }
+
+    /// Signals that any of the files takes.
+    pub(super) fn taken(&self) -> u64 {
+        self.files
+            .iter()
+            .flatten()
+            .fold(0, |set, file| set | file.mask)
+    }
+}
+
+/// `signalfd` and `signalfd4`.
+pub(in crate::calls) fn create(kernel: &mut Kernel, call: &Call) -> i64 {
+    const SIZE: u64 = 8;
+    let flags = call.arg(3);
+    if call.arg(2) != SIZE || flags & !u64::from(EFD_CLOEXEC | EFD_NONBLOCK) != 0 {
+        return sys::error(EINVAL);
+    }
+    let Ok(mask) = guest::read::<u64>(call.arg(1)) else {
+        return Fault::RESULT;
+    };
+    let mask = mask & !UNSTOPPABLE;
+    if descriptor(call.arg(0)) != -1 {
+        let fd = descriptor(call.arg(0));
+        let Some(file) = kernel.signals.files.file(call.arg(0)) else {
+            let other = transfer::agree(kernel, || u64::from(is_open(fd))) != 0;
+            return sys::error(if other { EINVAL } else { EBADF });
+        };
+        if let Some(file) = &mut kernel.signals.files.files[file] {
+            file.mask = mask;
+        }
+        return i64::from(descriptor(call.arg(0)));
+    }
+    let files = &kernel.signals.files;
+    let free = files.files.iter().position(Option::is_none);
+    let full = files.numbers.iter().all(Option::is_some);
+    let Some(file) = free.filter(|_| !full) else {
+        return refuse(kernel, call);
+    };
+    let fd = io::exchange(kernel, call, false);
+    if fd >= 0 {
+        let files = &mut kernel.signals.files;
+        files.files[file] = Some(File {
+            mask,
+            readable: None,
+        });
+        files.add(fd.cast_unsigned(), file);
+    }
+    fd
+}
+
+/// Primary: the descriptor that stands for the file.
+pub(in crate::calls) fn make(call: &Call) -> i64 {
+    // SAFETY: numbers only.
+    unsafe { raw(nr::__NR_eventfd2, [0, call.arg(3), 0, 0, 0, 0]) }
+}
+
+/// All replicas, after any call: descriptors come and go, and signals too.
+pub(in crate::calls) fn after(kernel: &mut Kernel, call: &Call, result: i64) {
+    if kernel.signals.files.is_empty() {
+        return;
+    }
+    if result >= 0 {
+        follow(kernel, call, result.cast_unsigned());
+    }
+    refresh(kernel);
+}
+
+fn follow(kernel: &mut Kernel, call: &Call, result: u64) {
+    let first = call.arg(0);
+    let files = &mut kernel.signals.files;
+    let copied = match u32::try_from(call.nr).unwrap_or(0) {
+        nr::__NR_close => {
+            files.forget(|fd| fd == descriptor(first));
+            false
+        }
+        nr::__NR_close_range if call.arg(2) & CLOSE_RANGE_CLOEXEC == 0 => {
+            let last = low32(call.arg(1));
+            files.forget(|fd| (low32(first)..=last).contains(&fd.cast_unsigned()));
+            false
+        }
+        nr::__NR_dup | nr::__NR_dup2 | nr::__NR_dup3 => true,
+        nr::__NR_fcntl => [F_DUPFD, F_DUPFD_CLOEXEC].contains(&low32(call.arg(1))),
+        _ => false,
+    };
+    if !copied || descriptor(first) == descriptor(result) {
+        return;
+    }
+    let file = files.file(first);
+    files.forget(|fd| fd == descriptor(result));
+    if let Some(file) = file
+        && !files.add(result, file)
+    {
+        panic!("at most {NUMBERS} descriptors of signalfd");
+    }
+}
+
+/// Primary: makes the descriptors readable of which a signal waits, and only those.
+pub(in crate::calls) fn refresh(kernel: &mut Kernel) {
+    if kernel.signals.files.is_empty() || !kernel.replica.is_primary() {
+        return;
+    }
+    let waiting = kernel.signals.shared | kernel.signals.own.pending;
+    let files = &mut kernel.signals.files;
+    for at in 0..FILES {
+        let number = files.first_number(at);
+        let (Some(file), Some(fd)) = (&mut files.files[at], number) else {
+            continue;
+        };
+        let readable = file.mask & waiting != 0;
+        if file.readable != Some(readable) {
+            file.readable = Some(readable);
+            tell(i64::from(fd).cast_unsigned(), readable);
+        }
+    }
+}
+
+fn tell(fd: u64, readable: bool) {
+    let mut word = 1_u64;
+    let is_readable = is_ready(fd, POLLIN);
+    let call = match (is_readable, readable) {
+        (true, false) => nr::__NR_read,
+        (false, true) => nr::__NR_write,
+        _ => return,
+    };
+    // SAFETY: eight bytes either way. It does not wait: readable means that there is a count, and
+    // the count is nowhere near its end.
+    let _ = unsafe { raw(call, [fd, (&raw mut word) as u64, 8, 0, 0, 0]) };
+}
+
+/// `read`, if it is of such a descriptor.
+pub(in crate::calls) fn read(kernel: &mut Kernel, call: &Call) -> Option<i64> {
+    if kernel.signals.files.is_empty() {
+        return None;
+    }
+    let number = u32::try_from(call.nr).unwrap_or(0);
+    if ![nr::__NR_read, nr::__NR_readv].contains(&number) {
+        return None;
+    }
+    let file = kernel.signals.files.file(call.arg(0))?;
+    if number == nr::__NR_readv {
+        return Some(refuse(kernel, call));
+    }
+    let mask = kernel.signals.files.files[file].map_or(0, |file| file.mask);
+    if call.arg(2) < RECORD {
+        return Some(sys::error(EINVAL));
+    }
+    super::look_outside(kernel);
+    let records = take(kernel, mask, call.arg(1), call.arg(2) / RECORD);
+    Some(match records {
+        Ok(0) => wait(kernel, call, mask),
+        Ok(records) => (records * RECORD).cast_signed(),
+        Err(Fault) => Fault::RESULT,
+    })
+}
+
+/// Takes up to so many signals; returns how many.
+fn take(kernel: &mut Kernel, mask: u64, address: u64, most: u64) -> Result<u64, Fault> {
+    for done in 0..most {
+        let waiting = (kernel.signals.shared | kernel.signals.own.pending) & mask;
+        if waiting == 0 {
+            return Ok(done);
+        }
+        let info = remove_first(kernel, waiting);
+        guest::write(address + done * RECORD, &record(&info))?;
+    }
+    Ok(most)
+}
+
+fn wait(kernel: &mut Kernel, call: &Call, mask: u64) -> i64 {
+    let fd = call.arg(0);
+    if transfer::agree(kernel, || u64::from(never_waits(fd))) != 0 {
+        return sys::error(EAGAIN);
+    }
+    if acted_upon(kernel, open_for(kernel, kernel.threads.current_slot())) != 0 {
+        return sys::error(EINTR);
+    }
+    kernel.threads.park(Cause::SignalSet, NEVER);
+    kernel.threads.current_mut().wait.address = mask;
+    PARKED
+}
+
+/// `struct signalfd_siginfo`, in words.
+fn record(info: &Info) -> [u64; 16] {
+    let [first, second, third] = info.words;
+    let pair = |low: u64, high: u64| low & 0xffff_ffff | high << 32;
+    let errno = u64::from(info.errno.cast_unsigned());
+    let code = u64::from(info.code.cast_unsigned());
+    let mut words = [0; 16];
+    words[0] = pair(u64::from(info.signal), errno);
+    // The sender's process follows the code, its user starts the next word.
+    match info.code {
+        SI_TIMER => {
+            words[1] = pair(code, 0);
+            words[3] = pair(first, 0);
+            words[4] = pair(first >> 32, 0);
+            words[5] = pair(0, second);
+            words[6] = second;
+        }
+        code_of_kernel if code_of_kernel > 0 => {
+            words[1] = pair(code, first);
+            words[2] = first >> 32;
+            words[5] = pair(second, 0);
+            words[7] = third;
+        }
+        SI_USER | SI_TKILL => {
+            words[1] = pair(code, first);
+            words[2] = first >> 32;
+        }
+        _ => {
+            words[1] = pair(code, first);
+            words[2] = first >> 32;
+            words[5] = pair(0, second);
+            words[6] = second;
+        }
+    }
+    words
+}
+
+/// All replicas, when descriptors have been closed for a new program.
+pub(in crate::calls) fn after_exec(kernel: &mut Kernel) {
+    if kernel.signals.files.is_empty() {
+        return;
+    }
+    let numbers = kernel.signals.files.numbers;
+    let open = transfer::agree(kernel, || {
+        let mut open = 0;
+        for (at, place) in numbers.iter().enumerate() {
+            if let Some((fd, _)) = place
+                && is_open(*fd)
+            {
+                open |= 1 << at;
+            }
+        }
+        open
+    });
+    let is_closed = |fd| {
+        let at = numbers
+            .iter()
+            .position(|it| it.is_some_and(|it| it.0 == fd));
+        at.is_some_and(|at| open >> at & 1 == 0)
+    };
+    kernel.signals.files.forget(is_closed);
+}
+
+fn is_open(fd: i32) -> bool {
+    let fd = i64::from(fd).cast_unsigned();
+    // SAFETY: numbers only.
+    unsafe { raw(nr::__NR_fcntl, [fd, u64::from(F_GETFD), 0, 0, 0, 0]) >= 0 }
+}
+
+/// First replica of a child, alone yet: gives the child's files descriptors that its parent's
+/// signals do not touch.
+pub(in crate::calls) fn part(kernel: &Kernel) {
+    let files = &kernel.signals.files;
+    for at in 0..FILES {
+        if files.files[at].is_none() {
+            continue;
+        }
+        let mut numbers = files.numbers.iter().flatten().filter(|it| it.1 == at);
+        let Some((first, _)) = numbers.next() else {
+            continue;
+        };
+        let flags = fcntl(i64::from(*first).cast_unsigned(), F_GETFL, 0);
+        let flags = flags & u64::from(EFD_NONBLOCK);
+        // SAFETY: numbers only.
+        let fresh = unsafe { raw(nr::__NR_eventfd2, [0, flags, 0, 0, 0, 0]) };
+        let Ok(fresh) = u64::try_from(fresh) else {
+            panic!("room for the descriptor of a signalfd");
+        };
+        for (fd, _) in core::iter::once(&(*first, at)).chain(numbers) {
+            replace(fresh, i64::from(*fd).cast_unsigned());
+        }
+        sys::close(descriptor(fresh));
+    }
+}
+
+/// Makes `fd` a copy of `fresh`, with its own flag.
+fn replace(fresh: u64, fd: u64) {
+    let flags = match fcntl(fd, F_GETFD, 0) & CLOEXEC {
+        0 => 0,
+        _ => u64::from(nr::O_CLOEXEC),
+    };
+    // SAFETY: numbers only; the descriptor is the child's own copy.
+    let _ = unsafe { raw(nr::__NR_dup3, [fresh, fd, flags, 0, 0, 0]) };
+}
