@@ -24,9 +24,9 @@ impl Work {
     #[must_use]
     pub fn scaled(scale: Scale) -> Self {
         Self {
-            records: 2_000,
-            operations: 20_000 / scale.divide,
-            scans: 1_000 / scale.divide,
+            records: 1_000,
+            operations: 5_000 / scale.divide,
+            scans: 250 / scale.divide,
         }
     }
 

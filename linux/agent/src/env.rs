@@ -17,9 +17,9 @@ use rcoe_linux_abi::{Control, ReplicaState, Report};
 
 use crate::sys;
 
-/// Most rounds of pure spinning where every replica has a CPU of its own: about as long as it takes
-/// to fall asleep and be woken.
-const MOST_SPIN_ROUNDS: u32 = 1024;
+/// Most rounds of pure spinning where every replica has a CPU of its own: less than it takes to
+/// fall asleep and be woken, since others may need that CPU.
+const MOST_SPIN_ROUNDS: u32 = 128;
 /// Fewest rounds, and all of them where replicas share CPUs.
 const LEAST_SPIN_ROUNDS: u32 = 16;
 /// Rounds after which a wait is longer than replicas in step need.
@@ -27,6 +27,8 @@ const SHORT_ROUNDS: u32 = 16;
 /// Rounds of yielding after spinning. Few: one that yields stays in the way of the one it waits
 /// for, one that sleeps is woken ahead of others.
 const YIELD_ROUNDS: u32 = 2;
+/// So many calls are told apart, by the last bits of their numbers.
+const CALLS: usize = 64;
 /// Longest sleep before looking at the clocks again.
 const SLEEP_NS: u64 = 100_000_000;
 
@@ -42,13 +44,17 @@ pub(crate) struct LinuxEnv {
     control: &'static Control,
     siblings: [Option<Sibling>; MAX_REPLICAS],
     own: &'static Report,
-    spins: Spins,
+    /// By [`Self::kind_of`].
+    spins: [Spins; 2 * CALLS],
+    /// The program's present call, as far as kinds of waits tell calls apart.
+    call: usize,
     patience: Patience,
     /// The last wait was longer than a look or two.
     long: bool,
 }
 
-/// How many rounds a wait spins.
+/// How many rounds waits of one kind spin: those at one call, for a record or for something else.
+/// Where a call ends soon the wait for its record is short, and after `epoll_wait` it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Spins {
     rounds: u32,
@@ -107,7 +113,8 @@ impl LinuxEnv {
             control,
             siblings,
             own,
-            spins: Spins::new(crowded),
+            spins: [Spins::new(crowded); 2 * CALLS],
+            call: 0,
             patience: Patience::default(),
             long: false,
         }
@@ -115,6 +122,16 @@ impl LinuxEnv {
 
     fn sibling(&self, id: ReplicaId) -> Sibling {
         self.siblings[id.index()].expect("only members are awaited")
+    }
+
+    /// The waits to come are at the call of this number.
+    pub(crate) fn enter(&mut self, nr: u64) {
+        self.call = crate::convert::size(nr) % CALLS;
+    }
+
+    /// Which of [`Self::spins`] a wait goes by.
+    fn kind_of(&self, wait: &Wait) -> usize {
+        2 * self.call + usize::from(wait.reason == WaitFor::Record)
     }
 
     /// Starts to look out for a long wait.
@@ -192,11 +209,13 @@ impl LinuxEnv {
 
 impl Env for LinuxEnv {
     fn wait(&mut self, own: &Outbox, wait: &Wait) -> Waited {
+        let kind = self.kind_of(wait);
         if wait.round == 0 {
             self.patience.since = 0;
-            self.spins.begin();
+            self.spins[kind].begin();
         }
-        if wait.round < self.spins.rounds {
+        let spin_rounds = self.spins[kind].rounds;
+        if wait.round < spin_rounds {
             self.long |= wait.round == SHORT_ROUNDS;
             core::hint::spin_loop();
             return Waited::Retry;
@@ -204,8 +223,8 @@ impl Env for LinuxEnv {
         if self.state(wait.peer) == ReplicaState::Dead as u32 {
             return Waited::Overdue;
         }
-        self.spins.slept = true;
-        if wait.round < self.spins.rounds + YIELD_ROUNDS {
+        self.spins[kind].slept = true;
+        if wait.round < spin_rounds + YIELD_ROUNDS {
             Self::count(&self.own.yields);
             sys::sched_yield();
             return Waited::Retry;

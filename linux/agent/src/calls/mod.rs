@@ -96,6 +96,7 @@ extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> bool {
 }
 
 fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
+    kernel.replica.env_mut().enter(call.nr);
     let output = call.what.class == Class::Output;
     if deferred::is_active() && deferred::before(call) {
         processes::release_twin(kernel);

@@ -120,6 +120,7 @@ fn look_outside(kernel: &mut Kernel) {
         if !due {
             return;
         }
+        kernel.replica.env_mut().enter(nr::__NR_ppoll.into());
         let words = agree_all::<WORDS>(kernel, true, |kernel| look(kernel, idle));
         let [now, due, taken, ref set @ ..] = words;
         kernel.threads.wake_set(set);
