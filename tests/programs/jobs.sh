@@ -19,7 +19,6 @@ stopped
 bg %%; wait %%; echo "fourth: $?"
 trap 'echo chld' CHLD; (exit 0); trap - CHLD
 set +m
-timeout 0.2 sleep 50; echo "timeout: $?"
 echo done
 B
 status=0

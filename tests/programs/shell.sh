@@ -18,6 +18,7 @@ eval "exec ${COPROC[1]}>&-"; wait
 mkfifo pipe; (seq 5 >pipe) & sum=0; while read -r n; do ((sum += n)); done <pipe; echo "sum $sum"
 diff <(seq 5) <(seq 2 6); echo "diff: $?"
 (ulimit -c 0; kill -SEGV $BASHPID); echo "crash: $?"
+timeout 0.2 sleep 50; echo "timeout: $?"
 cat <<T | tr a-z A-Z | { read -r first; echo "$first"; cat; }
 here is
 text
