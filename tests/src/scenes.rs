@@ -273,9 +273,13 @@ fn difference(plain: &Observed, seen: &Observed) -> Option<String> {
     if b.survivors > 0 {
         return Some(format!("{} processes were left behind", b.survivors));
     }
+    // One that was masked shows in nothing else.
+    let fault = remarks(b)
+        .into_iter()
+        .find(|line| line.starts_with("rcoe: fault"));
     let output = content_difference(&a.stdout, &b.stdout);
-    output
-        .map(|text| format!("standard output: {text}"))
+    fault
+        .or_else(|| output.map(|text| format!("standard output: {text}")))
         .or_else(|| plain.files.difference(&seen.files))
 }
 
@@ -324,7 +328,8 @@ mod tests {
         };
         let plain = outcome("echo a");
         assert_eq!(difference(&plain, &outcome("echo a; echo b >&2")), None);
-        for other in ["echo b", "echo a; exit 86", "echo a; sleep 1000 &"] {
+        let masked = "echo a; echo rcoe: fault: replica 1 >&2";
+        for other in ["echo b", "echo a; exit 86", "echo a; sleep 1000 &", masked] {
             assert!(difference(&plain, &outcome(other)).is_some(), "{other}");
         }
         assert!(unfit(&outcome("exit 1").outcome).is_some());
