@@ -162,6 +162,9 @@ pub(crate) struct RunArgs {
     /// Serve metrics for Prometheus at ADDRESS:PORT, at a PORT of the loopback, or at unix:PATH
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<MetricsAddress>,
+    /// Who tells systemd (NOTIFY_SOCKET) that the service is ready
+    #[arg(long, value_enum, value_name = "WHO", default_value = "rcoe")]
+    pub(crate) notify: NotifyArg,
     /// Do not let rcoe top find this run
     #[arg(long)]
     pub(crate) no_status: bool,
@@ -201,6 +204,15 @@ impl From<CompareArg> for Compare {
             CompareArg::Every => Self::Every,
         }
     }
+}
+
+/// `--notify`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NotifyArg {
+    /// rcoe, once the replicas run, and it feeds the watchdog; the program does not see the socket
+    Rcoe,
+    /// The program itself; the unit then needs NotifyAccess=all
+    Program,
 }
 
 /// `--on-fault`.

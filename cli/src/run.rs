@@ -4,14 +4,15 @@ use std::env;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use rcoe_linux_sys::host::die_by_signal;
 use rcoe_supervisor::{
-    Ending, Ledger, Observer as _, Outcome, Program, RunError, Settings, allowed_cores,
-    assign_cores, avoid, choose_cores, jobs_folder, run,
+    Ending, Ledger, NotifySettings, Observer as _, Outcome, Program, RunError, Settings,
+    allowed_cores, assign_cores, avoid, choose_cores, jobs_folder, run,
 };
 
-use crate::args::{OnFault, RunArgs};
+use crate::args::{NotifyArg, OnFault, RunArgs};
 use crate::cores::suspected;
 use crate::reporter::Reporter;
 
@@ -49,6 +50,18 @@ fn thread_seed() -> Result<u64, RunError> {
             .map_err(|error| RunError::Setting(format!("{SEED}={text}: {error}"))),
         Err(_) => Ok(RandomState::new().hash_one(0_u8)),
     }
+}
+
+/// What systemd has told us about whom to tell.
+fn notify(who: NotifyArg) -> Option<NotifySettings> {
+    let socket = env::var_os("NOTIFY_SOCKET").filter(|_| who == NotifyArg::Rcoe)?;
+    let number = |name| env::var(name).ok()?.parse::<u64>().ok();
+    let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
+    let period = number("WATCHDOG_USEC").filter(|&period| ours && period > 0);
+    Some(NotifySettings {
+        socket,
+        watchdog: period.map(Duration::from_micros),
+    })
 }
 
 /// Where faults are charged, and the cores suspected so far. Trouble with the ledger is a warning
@@ -105,6 +118,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         cores: assigned,
         avoided,
         ledger,
+        notify: notify(args.notify),
         metrics: args.metrics.clone(),
         jobs: (!args.no_status).then(|| jobs_folder(|name| env::var_os(name))),
     };

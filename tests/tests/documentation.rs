@@ -59,6 +59,7 @@ fn every_option_is_explained_in_the_help() {
         "--no-ledger",
         "--metrics",
         "--no-status",
+        "--notify",
     ] {
         assert!(help.contains(option), "no {option} in {help}");
     }

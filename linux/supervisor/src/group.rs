@@ -13,6 +13,7 @@ use crate::agent;
 use crate::error::{Doing, RunError};
 use crate::judge::Process;
 use crate::memory::Memory;
+use crate::notify::VARIABLES;
 use crate::settings::Settings;
 use crate::status::cpu_time;
 
@@ -50,6 +51,11 @@ impl Group {
             args,
             keep: memory.descriptors(),
             inherited,
+            hidden: if settings.notify.is_some() {
+                &VARIABLES
+            } else {
+                &[]
+            },
         };
         let pid = starter.spawn().doing("starting the first replica")?;
         let mut group = Self::unborn(settings.replicas());

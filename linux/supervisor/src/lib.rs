@@ -21,6 +21,7 @@ mod judge;
 mod ledger;
 mod memory;
 mod notes;
+mod notify;
 mod program;
 mod protocol;
 mod reaper;
@@ -43,6 +44,7 @@ pub use ledger::{
     Blame, Charge, Clearing, Content, CoreRecord, Entry, Ledger, SUSPECT_AFTER, WINDOW_DAYS,
     host_name, seconds_of, suspects, tally,
 };
+pub use notify::NotifySettings;
 pub use program::Program;
 pub use rcoe_linux_abi::{Ending, MAX_REPLICAS};
 pub use settings::{Compare, Settings};

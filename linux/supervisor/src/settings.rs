@@ -6,6 +6,7 @@ use std::time::Duration;
 use rcoe_linux_abi::{COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO};
 
 use crate::ledger::Ledger;
+use crate::notify::NotifySettings;
 use crate::program::Program;
 use crate::status::MetricsAddress;
 
@@ -55,6 +56,8 @@ pub struct Settings {
     pub ledger: Option<Ledger>,
     /// Where scrapers find metrics.
     pub metrics: Option<MetricsAddress>,
+    /// Who is told that the run has started and gets on.
+    pub notify: Option<NotifySettings>,
     /// The folder in which `rcoe top` finds this run.
     pub jobs: Option<PathBuf>,
 }

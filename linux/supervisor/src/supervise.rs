@@ -19,6 +19,7 @@ use crate::judge::{Decision, Fault, Process, judge};
 use crate::ledger::Clerk;
 use crate::memory::Memory;
 use crate::notes::{Notebook, epitaph};
+use crate::notify::Notifier;
 use crate::protocol::{Finding, Published};
 use crate::reaper::Reaper;
 use crate::recovery::Recoveries;
@@ -80,6 +81,10 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
             address: address.to_string(),
         });
     }
+    let (notifier, warning) = Notifier::open(settings.notify.as_ref(), settings.wall_cap());
+    if let Some(text) = warning {
+        observer.warning(&text);
+    }
     let memory = Memory::create(settings, inherited)?;
     let signals = SignalFd::all().doing("collecting signals")?;
     let reaper = Reaper::new();
@@ -100,9 +105,11 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         woken: Instant::now(),
         recoveries: Recoveries::default(),
         window,
+        notifier,
         clerk: Clerk::new(settings.ledger.clone()),
     };
     let outcome = run.watch();
+    run.notifier.stopping();
     run.end_all();
     run.tell_recoveries();
     run.tell_notes();
@@ -141,6 +148,7 @@ struct Run<'a> {
     woken: Instant,
     recoveries: Recoveries,
     window: Window,
+    notifier: Notifier,
     clerk: Clerk,
 }
 
@@ -157,6 +165,8 @@ impl Run<'_> {
             self.reaper.reap(&mut self.family.teams)?;
             self.tell_recoveries();
             self.announce();
+            self.notifier
+                .tick(&self.family, &self.happened, self.settings.replicas());
             self.tell_notes();
             self.family.settle()?;
             self.watch_threads();
@@ -166,6 +176,8 @@ impl Run<'_> {
             if let Some(outcome) = self.decide_all()? {
                 return Ok(outcome);
             }
+            // One that was dead already is no work: the time is not that of the next round.
+            self.tell_recoveries();
             self.sleep()?;
             while let Some(signal) = self.signals.next().doing("reading signals")? {
                 self.handle(signal)?;
@@ -188,6 +200,7 @@ impl Run<'_> {
         } else {
             BIRTH_PATIENCE
         };
+        let regular = self.notifier.due().map_or(regular, |due| regular.min(due));
         let timeout = Timespec::try_from(regular).ok();
         let all = [self.signals.as_fd()]
             .into_iter()
@@ -244,6 +257,7 @@ impl Run<'_> {
             return;
         }
         self.announced = true;
+        self.notifier.ready();
         let replicas = self
             .settings
             .cores

@@ -39,12 +39,15 @@ pub struct Starter<'a> {
     pub keep: Vec<BorrowedFd<'a>>,
     /// What the program shall find as we found it.
     pub inherited: Inherited,
+    /// Variables of the environment that it does not get.
+    pub hidden: &'a [&'a str],
 }
 
 impl Starter<'_> {
     /// Forks and executes the image: address-space randomisation off, every signal blocked,
-    /// `SIGPIPE` and descriptors 0 to 2 as they were inherited, killed when this process dies.
-    /// The environment is passed on as it is. Returns the process id; the caller reaps it.
+    /// `SIGPIPE` and descriptors 0 to 2 as they were inherited, killed when this process dies. The
+    /// environment is passed on, but for what is hidden. Returns the process id; the caller reaps
+    /// it.
     ///
     /// # Errors
     ///
@@ -62,6 +65,7 @@ impl Starter<'_> {
                 .map(|arg| arg.as_ptr())
                 .chain([core::ptr::null()])
                 .collect(),
+            envp: environment(self.hidden),
             keep: self.keep.iter().map(AsRawFd::as_raw_fd).collect(),
             inherited: self.inherited,
             // SAFETY: getpid cannot fail and touches no memory.
@@ -77,17 +81,44 @@ impl Starter<'_> {
     }
 }
 
+/// The process's own environment without these variables, ended by a null pointer.
+fn environment(hidden: &[&str]) -> Vec<*const libc::c_char> {
+    let is_hidden = |entry: &CStr| {
+        let entry = entry.to_bytes();
+        hidden.iter().any(|name| {
+            entry
+                .strip_prefix(name.as_bytes())
+                .is_some_and(|rest| rest.starts_with(b"="))
+        })
+    };
+    let mut found = Vec::new();
+    // SAFETY: environ is null or an array of strings that ends with a null pointer; nothing in this
+    // program changes it.
+    unsafe {
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            if !is_hidden(CStr::from_ptr(*at)) {
+                found.push(*at);
+            }
+            at = at.add(1);
+        }
+    }
+    found.push(core::ptr::null());
+    found
+}
+
 /// All the child needs between fork and exec, prepared so that it allocates nothing.
 struct Birth {
     image: RawFd,
     argv: Vec<*const libc::c_char>,
+    envp: Vec<*const libc::c_char>,
     keep: Vec<RawFd>,
     inherited: Inherited,
     parent: libc::pid_t,
 }
 
-// SAFETY: the pointers lead into strings that `spawn` keeps alive until the child has executed;
-// nobody writes them.
+// SAFETY: the pointers lead into strings that `spawn` keeps alive until the child has executed, or
+// into the environment; nobody writes them.
 unsafe impl Send for Birth {}
 // SAFETY: as above; shared access only reads.
 unsafe impl Sync for Birth {}
@@ -125,15 +156,15 @@ impl Birth {
             // SAFETY: closes what the runtime had opened; nothing in this child uses it.
             unsafe { libc::close(fd) };
         }
-        // SAFETY: argv ends with a null pointer and its strings are alive (see Send); environ is
-        // the process's own, as inherited; the empty path means the image itself.
+        // SAFETY: argv and envp end with a null pointer and their strings are alive (see Send); the
+        // empty path means the image itself.
         unsafe {
             libc::syscall(
                 libc::SYS_execveat,
                 self.image,
                 c"".as_ptr(),
                 self.argv.as_ptr(),
-                environ,
+                self.envp.as_ptr(),
                 libc::AT_EMPTY_PATH,
             );
         }
@@ -167,6 +198,7 @@ mod tests {
                 .to_vec(),
             keep: vec![],
             inherited: Inherited::get(),
+            hidden: &[],
         };
         let status = status_of(starter.spawn().expect("spawned"));
         assert!(libc::WIFEXITED(status));
@@ -181,6 +213,7 @@ mod tests {
             args: vec![OsString::from("x")],
             keep: vec![],
             inherited: Inherited::get(),
+            hidden: &[],
         };
         let error = starter.spawn().expect_err("must fail");
         assert_eq!(error.raw_os_error(), Some(libc::ENOEXEC));
