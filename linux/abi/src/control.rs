@@ -87,6 +87,8 @@ pub struct Control {
     pub timeout_ns: AtomicU64,
     /// Wall-clock time after which a late replica is given up whatever its CPU time, nanoseconds.
     pub wall_cap_ns: AtomicU64,
+    /// Bytes of each slice of memory that processes share; 0 if there is no room for any.
+    pub slice_bytes: AtomicU64,
     /// CPU number for each replica, or `u32::MAX` for no pinning.
     pub cores: [AtomicU32; MAX_REPLICAS],
     /// The supervisor's process id.
@@ -101,6 +103,8 @@ pub struct Control {
     pub serial: AtomicU32,
     /// 1 if the parent's primary was lost before anyone learnt of this birth: it does not count.
     pub abandoned: AtomicU32,
+    /// 1 while a deadly signal is being judged: no replica may begin to share memory then.
+    pub doomed: AtomicU32,
     /// [`crate::Ending::pack`] once the group's processes are gone, else 0.
     pub ending: AtomicU32,
     /// Requests of this group's primary that were answered.

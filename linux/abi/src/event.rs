@@ -26,6 +26,9 @@ pub const LAYOUT: u32 = 23;
 /// Digest of data that the program adds to its trace.
 pub const TRACE: u32 = 24;
 
+/// A turn taken among the processes that share memory.
+pub const TURN: u32 = 25;
+
 /// The code of event `what` in call number `nr`; never 0.
 #[must_use]
 #[inline]

@@ -5,7 +5,7 @@
 //! (0x7fff_f7ff_f000 without address-space randomisation).
 
 /// Bumped whenever [`crate::Control`], [`crate::Report`] or an offset changes.
-pub const LAYOUT_VERSION: u32 = 3;
+pub const LAYOUT_VERSION: u32 = 4;
 
 /// Largest number of replicas (`-n`).
 pub const MAX_REPLICAS: usize = 8;
@@ -44,7 +44,7 @@ const _: () = assert!(RING_WORDS.is_power_of_two());
 const _: () = assert!(size_of::<crate::Report>() <= OUTBOX_OFFSET);
 const _: () = assert!(size_of::<crate::Control>() <= CONTROL_BYTES);
 const _: () = assert!(REGION_ADDR + MAX_REPLICAS * OBJECT_BYTES <= CONTROL_ADDR);
-const _: () = assert!(CONTROL_ADDR + GROUPS * CONTROL_BYTES <= AGENT_END);
+const _: () = assert!(CONTROL_ADDR + GROUPS * CONTROL_BYTES <= crate::arena::CLAIMS_ADDR);
 
 /// Sent by a replica to the supervisor: something in my region wants your attention.
 pub const SIG_NOTIFY: u32 = 35;

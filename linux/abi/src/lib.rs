@@ -14,6 +14,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod arena;
 mod control;
 pub mod event;
 mod journal;

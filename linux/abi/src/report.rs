@@ -114,6 +114,8 @@ pub enum Note {
     SharedWithChild = 11,
     /// A child whose memory the host does not let the replicas compare with the parent's.
     Unverified = 12,
+    /// No room for memory that processes share; the argument is how many MiB there are.
+    NoSharedMemory = 13,
 }
 
 impl Note {
@@ -133,6 +135,7 @@ impl Note {
             10 => Some(Self::NotLoadable),
             11 => Some(Self::SharedWithChild),
             12 => Some(Self::Unverified),
+            13 => Some(Self::NoSharedMemory),
             _ => None,
         }
     }
@@ -192,6 +195,9 @@ pub struct Report {
     pub unverified: AtomicU32,
     /// Births whose end the program has awaited, by group.
     pub reaped: [AtomicU64; GROUPS],
+    /// The slice of memory that this replica shares with replicas of other processes, plus one; 0
+    /// while it shares none. Such a process ends only at a point of its trace.
+    pub sharing: AtomicU32,
     /// 1 as soon as the program has been replaced by another (`execve`).
     pub replaced: AtomicU32,
     /// Stack that the program lent its child by `vfork`, as the child leaves it at its end.

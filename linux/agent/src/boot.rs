@@ -142,6 +142,7 @@ fn start_replica(index: usize, count: usize, image: &Image, rsp: u64) -> ! {
     let own = report(0, index);
     crate::delivery::measure();
     install_kernel(index, count, image);
+    kernel::kernel().turns.take_slice();
     faults::arm();
     own.phase.store(Phase::Running as u32, Ordering::Release);
     first_meeting(image, rsp);
@@ -190,6 +191,7 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
         timers: crate::calls::timers::Timers::new(),
         begun: None,
         threads: crate::threads::Threads::of_replica(control),
+        turns: crate::turns::Turns::new(control, index),
         traps: crate::instructions::Traps::new(),
         rewriter: crate::rewrite::Rewriter::new(),
         content: 0,

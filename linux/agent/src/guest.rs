@@ -63,6 +63,18 @@ pub(crate) fn copy_out(to: u64, from: &[u8]) -> Result<(), Fault> {
     }))
 }
 
+/// Writes zeroes.
+pub(crate) fn fill_zero(mut to: u64, mut len: u64) -> Result<(), Fault> {
+    const ZEROES: [u8; 256] = [0; 256];
+    while len > 0 {
+        let part = len.min(ZEROES.len() as u64);
+        copy_out(to, &ZEROES[..crate::convert::size(part)])?;
+        to += part;
+        len -= part;
+    }
+    Ok(())
+}
+
 /// Copies from one place to another, either of which may be the program's.
 pub(crate) fn copy_across(to: u64, from: u64, len: u64) -> Result<(), Fault> {
     outcome(guarded(|| {

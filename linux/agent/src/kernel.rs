@@ -9,11 +9,12 @@ use rcoe_linux_abi::{
     COMPARE_ARGS, COMPARE_EVERY, Control, Ending, Note, Phase, Report, SIG_NOTIFY, StatClass,
 };
 
+use crate::calls::clone;
 use crate::calls::memory::Brk;
 use crate::calls::processes::{self, Processes};
 use crate::calls::publish::LastRead;
 use crate::calls::segments::Segments;
-use crate::calls::shared::{self, Shared};
+use crate::calls::shared::{Shared, arena, files};
 use crate::calls::signals::Signals;
 use crate::calls::timers::Timers;
 use crate::calls::transfer::Buffer;
@@ -22,6 +23,7 @@ use crate::instructions::Traps;
 use crate::rewrite::Rewriter;
 use crate::sys;
 use crate::threads::Threads;
+use crate::turns::{self, Turns};
 
 /// What joins the signature and when it is voted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +37,8 @@ pub(crate) enum Compare {
 pub(crate) mod kind {
     use rcoe_core::Kind;
     pub(crate) use rcoe_linux_abi::event::{
-        ARG, CALL, CONTENT, END, FAULT, FAULTY_POINTER, INSTRUCTION, LAYOUT, RESULT, SIGNALS, TRACE,
+        ARG, CALL, CONTENT, END, FAULT, FAULTY_POINTER, INSTRUCTION, LAYOUT, RESULT, SIGNALS,
+        TRACE, TURN,
     };
 
     /// Event `what` of call `nr`.
@@ -65,6 +68,7 @@ pub(crate) struct Kernel {
     /// Primary: when it began a call that waits for some time at most.
     pub(crate) begun: Option<u64>,
     pub(crate) threads: Threads,
+    pub(crate) turns: Turns,
     pub(crate) traps: Traps,
     pub(crate) rewriter: Rewriter,
     pub(crate) segments: Segments,
@@ -161,11 +165,14 @@ impl Kernel {
 
     /// Ends the program in all replicas alike: a vote, then each goes for itself.
     pub(crate) fn end(&mut self, ending: Ending) -> ! {
-        shared::flush_all(self);
+        clone::give_up_all_robust(self);
+        files::flush_all(self);
+        arena::forget_all(self);
         processes::return_lent(self);
         processes::release_twin(self);
         self.event(kind::of(0, kind::END), u64::from(ending.pack()));
         self.rendezvous();
+        turns::leave(self);
         let calls: u64 = self.report.calls[..StatClass::Instruction as usize]
             .iter()
             .map(|cell| cell.load(Ordering::Relaxed))

@@ -45,6 +45,7 @@ mod rewrite;
 mod startup;
 mod sys;
 mod threads;
+mod turns;
 
 pub use boot::boot;
 pub use entry::AGENT_STACK_BYTES;

@@ -13,7 +13,7 @@ use rcoe_linux_abi::{
 };
 
 use crate::env::Sibling;
-use crate::sys;
+use crate::{sys, turns};
 
 /// Exit status if the supervisor and this agent do not fit; only the supervisor sees it.
 const UNFIT: u8 = 125;
@@ -76,11 +76,16 @@ pub(crate) fn sibling(group: usize, index: usize) -> Sibling {
     }
 }
 
-/// Maps control object and replica objects from the descriptors and closes these.
+/// Maps control object, the memory that processes share, and replica objects from the descriptors
+/// and closes these.
 pub(crate) fn map(list: &[u8]) {
     for (position, text) in list.split(|byte| *byte == b',').enumerate() {
         let fd = parse_number(text);
-        let (addr, len, prot) = match position.checked_sub(1) {
+        if position == 1 {
+            map_arena(fd);
+            continue;
+        }
+        let (addr, len, prot) = match position.checked_sub(2) {
             None => (CONTROL_ADDR, GROUPS * CONTROL_BYTES, PROT_READ),
             // Writable until the replicas part; each then keeps its own.
             Some(index) => (object_addr(index), OBJECT_BYTES, PROT_READ | PROT_WRITE),
@@ -97,6 +102,16 @@ pub(crate) fn map(list: &[u8]) {
         sys::exit_group(UNFIT);
     }
     set_own(0, 0);
+}
+
+fn map_arena(fd: i32) {
+    let control = control(0);
+    let replicas = control.replicas.load(Ordering::Relaxed) as usize;
+    let bytes = control.slice_bytes.load(Ordering::Relaxed);
+    if turns::slice::map(fd, replicas.min(MAX_REPLICAS), bytes).is_err() {
+        sys::exit_group(UNFIT);
+    }
+    sys::close(fd);
 }
 
 fn parse_number(text: &[u8]) -> i32 {

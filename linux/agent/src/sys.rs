@@ -2,6 +2,7 @@
 
 mod memory;
 mod process;
+mod sharing;
 
 use core::mem::MaybeUninit;
 use linux_raw_sys::general as nr;
@@ -12,8 +13,11 @@ pub(crate) use memory::{
     with_own_memory,
 };
 pub(crate) use process::{
-    close_on_exec, descriptor_target, fork_replica, getuid, may_execute, mode, open_executable,
-    queue_signal, random, set_thread_pointer, stack_limit,
+    close_on_exec, descriptor_target, fork_replica, getgid, getuid, may_execute, mode,
+    open_executable, queue_signal, random, set_thread_pointer, stack_limit,
+};
+pub(crate) use sharing::{
+    futex_wait_bit, futex_wake_bit, give_back, is_in_memory, is_unmapped, map_again,
 };
 
 /// A raw kernel error.

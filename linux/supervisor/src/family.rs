@@ -4,6 +4,7 @@
 //! It answers requests of the groups' primaries (see [`rcoe_linux_abi::Ask`]).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
 
 use rcoe_linux_abi::{Ask, Ending, NOT_OURS, Request};
 use rcoe_linux_sys::host::SignalInfo;
@@ -15,6 +16,8 @@ use crate::status::Past;
 use crate::team::{State, Team};
 
 const SIGCHLD: u32 = 17;
+/// How long a process that shares memory may take to act upon a deadly signal.
+const OBSTINATE: Duration = Duration::from_secs(10);
 const EPERM: i64 = -1;
 const ESRCH: i64 = -3;
 const EAGAIN: i64 = -11;
@@ -91,6 +94,7 @@ impl Family {
 
     /// Learns of births and ends, and gives away what nobody needs any more.
     pub(crate) fn settle(&mut self) -> Result<(), RunError> {
+        self.end_the_obstinate();
         for group in self.groups() {
             self.team_mut(group).end_stragglers();
             self.team_mut(group).hand_over();
@@ -117,6 +121,20 @@ impl Family {
             team.memory.clear()?;
         }
         Ok(())
+    }
+
+    /// A process that shares memory and computes on after a deadly signal holds up all others that
+    /// do. It cannot end alone without leaving their memory unlike, so all of them end.
+    fn end_the_obstinate(&mut self) {
+        let mut living = self.teams.iter().flatten();
+        let Some(ending) = living.find_map(|team| team.ignores_its_end(OBSTINATE)) else {
+            return;
+        };
+        for team in self.teams.iter_mut().flatten() {
+            if team.state == State::Living && team.shares() {
+                team.finish(ending);
+            }
+        }
     }
 
     /// A child counts as soon as one replica of its parent has told of it.

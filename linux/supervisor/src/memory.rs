@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Relea
 use std::time::Duration;
 
 use rcoe_core::Outbox;
+use rcoe_linux_abi::arena::{CLAIMS_BYTES, LEAST_SLICE, SLICE_STRIDE};
 use rcoe_linux_abi::{
     CONTROL_BYTES, Control, GROUPS, LAYOUT_VERSION, OUTBOX_OFFSET, Queued, REGION_STRIDE,
     ReplicaState, Report, SIGNAL_SLOTS,
@@ -25,6 +26,8 @@ use crate::settings::Settings;
 #[derive(Debug)]
 struct Pool {
     control: SharedObject,
+    /// What processes of the program share with each other: a slice for each replica.
+    arena: SharedObject,
     objects: Vec<SharedObject>,
     /// Groups that there is room for.
     groups: usize,
@@ -36,6 +39,18 @@ fn room_for_groups() -> usize {
     let stride = REGION_STRIDE as u64;
     let fitting = limit.map_or(GROUPS as u64, |bytes| bytes / stride);
     usize::try_from(fitting).map_or(GROUPS, |groups| groups.clamp(1, GROUPS))
+}
+
+/// Bytes of each slice of memory that processes share, so that all fit under the limits on files
+/// and on address space with much to spare; 0 if none is worth having.
+fn room_for_slice(replicas: usize) -> usize {
+    let fitting = [(Resource::Fsize, 1), (Resource::As, 4)].map(|(resource, share)| {
+        let limit = getrlimit(resource).current.unwrap_or(u64::MAX) / share;
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    });
+    let all = fitting[0].min(fitting[1]).saturating_sub(CLAIMS_BYTES);
+    let slice = (all / replicas).min(SLICE_STRIDE) & !0xfff;
+    if slice < LEAST_SLICE { 0 } else { slice }
 }
 
 /// One group's part of the shared objects.
@@ -53,6 +68,10 @@ impl Memory {
         let bytes = GROUPS * CONTROL_BYTES;
         let control = SharedObject::create(c"rcoe-control", bytes, Access::ReadWrite)
             .doing("making the control memory")?;
+        let slice = room_for_slice(settings.replicas());
+        let bytes = CLAIMS_BYTES + settings.replicas() * slice;
+        let arena = SharedObject::create(c"rcoe-arena", bytes, Access::ReadOnly)
+            .doing("making the memory that processes share")?;
         let mut objects = Vec::new();
         for index in 0..settings.replicas() {
             let name = CString::new(format!("rcoe-replica-{index}")).unwrap_or_default();
@@ -63,12 +82,17 @@ impl Memory {
         let memory = Self {
             pool: Rc::new(Pool {
                 control,
+                arena,
                 objects,
                 groups,
             }),
             group: 0,
             replicas: settings.replicas(),
         };
+        memory
+            .control()
+            .slice_bytes
+            .store(u64::try_from(slice).unwrap_or(0), Relaxed);
         memory.fill(settings, inherited)?;
         Ok(memory)
     }
@@ -100,6 +124,8 @@ impl Memory {
             to.store(from.load(Relaxed), Relaxed);
         }
         to.timeout_ns.store(from.timeout_ns.load(Relaxed), Relaxed);
+        to.slice_bytes
+            .store(from.slice_bytes.load(Relaxed), Relaxed);
         to.wall_cap_ns
             .store(from.wall_cap_ns.load(Relaxed), Relaxed);
         for (from, to) in from.affinity.iter().zip(&to.affinity) {
@@ -192,7 +218,7 @@ impl Memory {
 
     /// The descriptors in the order of the agent's first argument.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        [&self.pool.control]
+        [&self.pool.control, &self.pool.arena]
             .into_iter()
             .chain(&self.pool.objects)
             .map(AsFd::as_fd)

@@ -62,6 +62,9 @@ fn text_of(word: u64) -> Option<String> {
         Note::SharedWithChild => "the program forks while it has memory to share with its child \
              (MAP_SHARED); the child gets a copy, and neither sees what the other writes"
             .into(),
+        Note::NoSharedMemory => {
+            format!("no room for memory that processes share: rcoe has {argument} MiB for it")
+        }
         Note::UnsupportedMmap => {
             format!(
                 "mmap with flags {argument:#x} is not supported: one part of a file shared twice, \

@@ -199,6 +199,7 @@ fn describe(code: u32, value: u64) -> String {
         }
         event::CALL => format!("system call {}", call(value)),
         event::RESULT => format!("{name} result {}", value.cast_signed()),
+        event::TURN => format!("turn {value} among the processes that share memory"),
         event::TRACE => format!("data given to rcoe_add_trace (digest {value:#x})"),
         event::FAULTY_POINTER => format!("{name} with an unreadable buffer at {value:#x}"),
         event::FAULT => format!("a fault ({value:#x})"),

@@ -107,6 +107,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         window,
         notifier,
         clerk: Clerk::new(settings.ledger.clone()),
+        lost_slices: 0,
     };
     let outcome = run.watch();
     run.notifier.stopping();
@@ -150,6 +151,8 @@ struct Run<'a> {
     window: Window,
     notifier: Notifier,
     clerk: Clerk,
+    /// Slices of shared memory that belonged to removed replicas, one bit each.
+    lost_slices: u64,
 }
 
 impl Drop for Run<'_> {
@@ -325,6 +328,11 @@ impl Run<'_> {
                 return Ok(Some(outcome));
             }
         }
+        if let Err((group, index)) = self.expel_sharers() {
+            let what = "it shares memory with a replica that was removed";
+            self.diverge(group, DivergenceKind::Death, Some(index), None, what);
+            return Ok(Some(self.fail_stop()));
+        }
         // What has just been judged may be over already.
         self.family.settle()?;
         if !self.family.is_over() {
@@ -392,6 +400,14 @@ impl Run<'_> {
 
     fn remove(&mut self, group: usize, index: usize, fault: Fault, process: Process) {
         self.blame(group, Some(index), fault, Some(process));
+        if let Some(slice) = self.team(group).slice(index) {
+            self.lost_slices |= 1 << slice;
+        }
+        self.expel(group, index);
+    }
+
+    /// Removes a replica from a group that can go on without it.
+    fn expel(&mut self, group: usize, index: usize) {
         self.recoveries
             .begin(&self.family, group, index, self.woken);
         let team = self.team(group);
@@ -418,6 +434,30 @@ impl Run<'_> {
         }
         self.observer
             .warning(&format!("replica {index} removed; going on with {left}"));
+    }
+
+    /// Replicas that share memory with one that was removed: it may have written anything there,
+    /// and its turn never ends. They go as well, with the group where that is no longer possible.
+    fn expel_sharers(&mut self) -> Result<(), (usize, usize)> {
+        if self.lost_slices == 0 {
+            return Ok(());
+        }
+        for group in self.family.groups() {
+            let team = self.team(group);
+            let living = team.state == State::Living;
+            let members = team.members().collect::<Vec<_>>();
+            for index in members {
+                let slice = self.team(group).slice(index);
+                if !living || slice.is_none_or(|slice| self.lost_slices & 1 << slice == 0) {
+                    continue;
+                }
+                if self.team(group).members().count() < 3 {
+                    return Err((group, index));
+                }
+                self.expel(group, index);
+            }
+        }
+        Ok(())
     }
 
     /// Tells who is at fault and what differed.

@@ -2,7 +2,7 @@
 //! for its status any more.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 use rcoe_linux_abi::{Ending, Phase, SIG_KICK};
@@ -47,6 +47,8 @@ pub(crate) struct Team {
     spinning: Spinning,
     /// Signals that the queue has no room for.
     waiting: VecDeque<SignalInfo>,
+    /// A deadly signal that it has to act upon itself, and since when.
+    doomed: Option<(Instant, Ending)>,
 }
 
 /// When waiting for a late replica began, and what each had used by then.
@@ -82,6 +84,7 @@ impl Team {
             answered: 0,
             spinning: Spinning::default(),
             waiting: VecDeque::new(),
+            doomed: None,
         }
     }
 
@@ -143,8 +146,15 @@ impl Team {
         }
         if signal.number == SIGKILL || self.is_fatal(signal.number) {
             let number = u8::try_from(signal.number).unwrap_or(u8::MAX);
-            self.finish(Ending::Signal(number));
-            return;
+            // From here on no replica begins to share memory before it knows whether it lives on.
+            self.memory.set(|control| &control.doomed, 1);
+            if !self.shares() {
+                self.finish(Ending::Signal(number));
+                return;
+            }
+            self.memory.set(|control| &control.doomed, 0);
+            let since = Instant::now();
+            self.doomed.get_or_insert((since, Ending::Signal(number)));
         }
         self.waiting.push_back(signal);
         self.hand_over();
@@ -168,9 +178,27 @@ impl Team {
 
     /// A signal that ends the program, as a member says; it ends if all say so.
     pub(crate) fn expire(&mut self, number: u8) {
-        if self.state == State::Living && self.is_fatal(u32::from(number)) {
+        if self.state == State::Living && self.is_fatal(u32::from(number)) && !self.shares() {
             self.finish(Ending::Signal(number));
         }
+    }
+
+    /// Whether the process shares memory with others: it may then end only at a point of its trace,
+    /// because the others' replicas must find that memory alike.
+    pub(crate) fn shares(&self) -> bool {
+        self.members().any(|index| self.slice(index).is_some())
+    }
+
+    /// The slice of shared memory that a replica uses, if it shares any.
+    pub(crate) fn slice(&self, index: usize) -> Option<u32> {
+        let word = self.memory.report(index).sharing.load(SeqCst);
+        word.checked_sub(1).filter(|slice| *slice < u64::BITS)
+    }
+
+    /// How it is to end if it has not acted upon a deadly signal for so long.
+    pub(crate) fn ignores_its_end(&self, patience: Duration) -> Option<Ending> {
+        let (since, ending) = self.doomed?;
+        (self.state == State::Living && since.elapsed() > patience).then_some(ending)
     }
 
     /// The program is over: what is left of its replicas goes.

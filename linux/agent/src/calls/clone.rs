@@ -161,7 +161,7 @@ pub(super) fn exit(kernel: &mut Kernel, call: &Call) -> i64 {
     {
         kernel.threads.leader_status = Some(status);
     }
-    give_up_robust(kernel);
+    give_up_robust(kernel, kernel.threads.current_slot());
     let word = kernel.threads.current().clear_tid;
     if word != 0 && guest::write(word, &0_u32).is_ok() {
         kernel.threads.wake_futex(word, 1, u32::MAX);
@@ -174,11 +174,24 @@ pub(super) fn exit(kernel: &mut Kernel, call: &Call) -> i64 {
     PARKED
 }
 
+/// The process ends or is replaced: the same for all its threads, if anyone else can mind.
+pub(crate) fn give_up_all_robust(kernel: &mut Kernel) {
+    if !kernel.turns.is_member() {
+        return;
+    }
+    for slot in 0..kernel.threads.used() {
+        if kernel.threads.at(slot).is_live() {
+            give_up_robust(kernel, slot);
+        }
+    }
+}
+
 /// Marks the futexes that the thread still holds, in the order of its list.
-fn give_up_robust(kernel: &mut Kernel) {
+fn give_up_robust(kernel: &mut Kernel, slot: usize) {
     /// As many as Linux looks at.
     const MOST: usize = 2048;
-    let head = kernel.threads.current().robust;
+    let thread = kernel.threads.at(slot);
+    let (head, tid) = (thread.robust, thread.tid);
     if head == 0 {
         return;
     }
@@ -193,7 +206,7 @@ fn give_up_robust(kernel: &mut Kernel) {
         }
         let next = guest::read::<u64>(entry & !1);
         if entry != pending {
-            mark_dead(kernel, entry, offset);
+            mark_dead(kernel, tid, entry, offset);
         }
         match next {
             Ok(next) => entry = next,
@@ -201,25 +214,27 @@ fn give_up_robust(kernel: &mut Kernel) {
         }
     }
     if pending & !1 != 0 {
-        mark_dead(kernel, pending, offset);
+        mark_dead(kernel, tid, pending, offset);
     }
 }
 
 /// The owner of this futex is dead: the next one learns it.
-fn mark_dead(kernel: &mut Kernel, entry: u64, offset: u64) {
+fn mark_dead(kernel: &mut Kernel, tid: u32, entry: u64, offset: u64) {
     let address = (entry & !1).wrapping_add(offset);
     let Ok(word) = guest::read::<u32>(address) else {
         return;
     };
-    if word & FUTEX_TID_MASK != kernel.threads.current().tid {
+    if word & FUTEX_TID_MASK != tid {
         return;
     }
     if entry & 1 != 0 {
-        futex::hand_over(kernel, address, FUTEX_OWNER_DIED);
+        let place = futex::Place::at(kernel, address);
+        futex::hand_over(kernel, place, address, FUTEX_OWNER_DIED);
     } else if guest::write(address, &(word & FUTEX_WAITERS | FUTEX_OWNER_DIED)).is_ok()
         && word & FUTEX_WAITERS != 0
     {
-        kernel.threads.wake_futex(address, 1, u32::MAX);
+        let place = futex::Place::at(kernel, address);
+        futex::wake(kernel, place, 1, u32::MAX);
     }
 }
 

@@ -6,6 +6,7 @@ use rcoe_linux_syscalls::{Class, Special};
 
 use super::memory::{self, local};
 use super::processes::{self, exe_path};
+use super::shared::segments;
 use super::{
     Call, blocking, clone, futex, io, paths, refuse, schedule, scheduling, signals, timers,
 };
@@ -49,6 +50,10 @@ pub(super) fn perform(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> i6
         | Special::TimerGetoverrun
         | Special::TimerDelete => timers::perform(kernel, call),
         Special::Futex => futex::futex(kernel, call),
+        Special::Shmget => segments::get(kernel, call),
+        Special::Shmat => segments::attach(kernel, call),
+        Special::Shmdt => segments::detach(kernel, call),
+        Special::Shmctl => segments::control(kernel, call),
         _ => identity(kernel, call),
     }
 }

@@ -1,21 +1,24 @@
 //! Futexes: all within the agent, since all threads of a program are.
 //!
-//! A futex is its address; private and shared ones are the same. Only a wait with a timeout asks
-//! the outside, namely what time it is.
+//! A futex is its address, or its place in memory that processes share ([`futexes`]). Only a wait
+//! with a timeout asks the outside, namely what time it is.
 //!
-//! Not covered: one futex at two addresses (the same memory mapped twice), futexes shared with
-//! another process, and condition variables with priority inheritance (`FUTEX_WAIT_REQUEUE_PI`),
+//! Not covered: a futex waited for as private in one place and as shared in another, and condition
+//! variables with priority inheritance (`FUTEX_WAIT_REQUEUE_PI`),
 //! which the C libraries no longer use.
 
-use linux_raw_sys::errno::{EAGAIN, EDEADLK, EINVAL, EPERM, ESRCH, ETIMEDOUT};
+use linux_raw_sys::errno::{EAGAIN, EDEADLK, EINVAL, ENOMEM, EPERM, ESRCH, ETIMEDOUT};
 use linux_raw_sys::general::{
     FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_OWNER_DIED,
     FUTEX_PRIVATE_FLAG, FUTEX_REQUEUE, FUTEX_TID_MASK, FUTEX_TRYLOCK_PI, FUTEX_UNLOCK_PI,
     FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAITERS, FUTEX_WAKE, FUTEX_WAKE_BITSET, FUTEX_WAKE_OP,
 };
 
+use super::shared::futexes;
 use super::timeouts::{self, Clock};
 use super::{Call, PARKED, refuse};
+use rcoe_linux_abi::arena::WaiterKind;
+
 use crate::convert::low32;
 use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
@@ -32,20 +35,75 @@ pub(super) fn futex(kernel: &mut Kernel, call: &Call) -> i64 {
     let result = match operation & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME) {
         FUTEX_WAIT => wait(kernel, call, u32::MAX),
         FUTEX_WAIT_BITSET => wait(kernel, call, low32(call.arg(5))),
-        FUTEX_WAKE => Ok(wake(kernel, address, call.arg(2), u32::MAX)),
+        FUTEX_WAKE => Ok(wake(
+            kernel,
+            Place::of(kernel, call, 0),
+            call.arg(2),
+            u32::MAX,
+        )),
         FUTEX_WAKE_BITSET => match low32(call.arg(5)) {
             0 => Ok(sys::error(EINVAL)),
-            bits => Ok(wake(kernel, address, call.arg(2), bits)),
+            bits => Ok(wake(kernel, Place::of(kernel, call, 0), call.arg(2), bits)),
         },
         FUTEX_REQUEUE => Ok(requeue(kernel, call)),
         FUTEX_CMP_REQUEUE => compare_and_requeue(kernel, call),
         FUTEX_WAKE_OP => wake_op(kernel, call),
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => lock(kernel, call),
-        FUTEX_TRYLOCK_PI => try_lock(kernel, address),
-        FUTEX_UNLOCK_PI => unlock(kernel, address),
+        FUTEX_TRYLOCK_PI => try_lock(kernel, call),
+        FUTEX_UNLOCK_PI => unlock(kernel, call),
         _ => Ok(refuse(kernel, call)),
     };
     result.unwrap_or(Fault::RESULT)
+}
+
+/// What a futex is: where its waiters are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// At this address, among the threads of the process.
+    Own(u64),
+    /// At this place of the memory that processes share.
+    Shared(u64),
+}
+
+impl Place {
+    /// The futex whose address is in this argument.
+    fn of(kernel: &Kernel, call: &Call, argument: usize) -> Self {
+        if low32(call.arg(1)) & FUTEX_PRIVATE_FLAG != 0 {
+            Self::Own(call.arg(argument))
+        } else {
+            Self::at(kernel, call.arg(argument))
+        }
+    }
+
+    /// The futex at an address that may be shared.
+    pub(super) fn at(kernel: &Kernel, address: u64) -> Self {
+        match kernel.shared.key(address) {
+            Some(key) => Self::Shared(key),
+            None => Self::Own(address),
+        }
+    }
+}
+
+/// The running thread waits at a futex or for a lock.
+fn park(kernel: &mut Kernel, place: Place, lock: bool, bits: u32, deadline: u64) -> i64 {
+    match place {
+        Place::Own(address) => {
+            let cause = if lock { Cause::Lock } else { Cause::Futex };
+            kernel.threads.park_at(cause, address, bits, deadline);
+        }
+        Place::Shared(key) => {
+            let kind = if lock {
+                WaiterKind::Lock
+            } else {
+                WaiterKind::Futex
+            };
+            if !futexes::enlist(kernel, kind, key, bits) {
+                return sys::error(ENOMEM);
+            }
+            kernel.threads.park_at(Cause::Shared, key, bits, deadline);
+        }
+    }
+    PARKED
 }
 
 /// The word at a futex.
@@ -64,10 +122,8 @@ fn wait(kernel: &mut Kernel, call: &Call, bits: u32) -> Result<i64, Fault> {
         Ok(deadline) => deadline,
         Err(error) => return Ok(error),
     };
-    kernel
-        .threads
-        .park_at(Cause::Futex, call.arg(0), bits, deadline);
-    Ok(PARKED)
+    let place = Place::of(kernel, call, 0);
+    Ok(park(kernel, place, false, bits, deadline))
 }
 
 /// When the wait ends by itself, or the error to return at once.
@@ -89,14 +145,21 @@ fn deadline(kernel: &mut Kernel, call: &Call) -> Result<Result<u64, i64>, Fault>
     })
 }
 
-fn wake(kernel: &mut Kernel, address: u64, most: u64, bits: u32) -> i64 {
+pub(super) fn wake(kernel: &mut Kernel, place: Place, most: u64, bits: u32) -> i64 {
     // The kernel wakes one even if asked for none, and takes the number as signed.
     let most = if low32(most).cast_signed() < 1 {
         1
     } else {
         most
     };
-    kernel.threads.wake_futex(address, most, bits).cast_signed()
+    wake_most(kernel, place, most, bits).cast_signed()
+}
+
+fn wake_most(kernel: &mut Kernel, place: Place, most: u64, bits: u32) -> u64 {
+    match place {
+        Place::Own(address) => kernel.threads.wake_futex(address, most, bits),
+        Place::Shared(key) => futexes::wake(kernel, key, most, bits),
+    }
 }
 
 fn compare_and_requeue(kernel: &mut Kernel, call: &Call) -> Result<i64, Fault> {
@@ -108,13 +171,18 @@ fn compare_and_requeue(kernel: &mut Kernel, call: &Call) -> Result<i64, Fault> {
 
 /// Wakes some waiters and moves others to the second futex.
 fn requeue(kernel: &mut Kernel, call: &Call) -> i64 {
-    let (from, to) = (call.arg(0), call.arg(4));
+    let [from, to] = [0, 4].map(|argument| Place::of(kernel, call, argument));
     let [wakes, moves] = [call.arg(2), call.arg(3)].map(|most| low32(most).cast_signed());
     let (Ok(wakes), Ok(moves)) = (u64::try_from(wakes), u64::try_from(moves)) else {
         return sys::error(EINVAL);
     };
-    let woken = kernel.threads.wake_futex(from, wakes, u32::MAX);
-    let moved = kernel.threads.move_waiters(from, to, moves);
+    let woken = wake_most(kernel, from, wakes, u32::MAX);
+    let moved = match (from, to) {
+        (Place::Own(from), Place::Own(to)) => kernel.threads.move_waiters(from, to, moves),
+        (Place::Shared(from), Place::Shared(to)) => futexes::requeue(kernel, from, to, moves),
+        // They look again at what they wait for, which every waiter must be ready to do.
+        _ => wake_most(kernel, from, moves, u32::MAX),
+    };
     (woken + moved).cast_signed()
 }
 
@@ -127,9 +195,10 @@ fn wake_op(kernel: &mut Kernel, call: &Call) -> Result<i64, Fault> {
         return Ok(sys::error(linux_raw_sys::errno::ENOSYS));
     };
     guest::write(second, &new)?;
-    let mut woken = wake(kernel, call.arg(0), call.arg(2), u32::MAX);
+    let [first, other] = [0, 4].map(|argument| Place::of(kernel, call, argument));
+    let mut woken = wake(kernel, first, call.arg(2), u32::MAX);
     if due {
-        woken += wake(kernel, second, call.arg(3), u32::MAX);
+        woken += wake(kernel, other, call.arg(3), u32::MAX);
     }
     Ok(woken)
 }
@@ -172,7 +241,8 @@ fn compared(code: u32, old: u32) -> Option<bool> {
 }
 
 /// Takes a lock that nobody holds; `None` if somebody does.
-fn take(kernel: &Kernel, address: u64) -> Result<Option<i64>, Fault> {
+fn take(kernel: &Kernel, place: Place, address: u64) -> Result<Option<i64>, Fault> {
+    let alone = matches!(place, Place::Own(_));
     let own = kernel.threads.current().tid;
     let now = word(address)?;
     match now & FUTEX_TID_MASK {
@@ -181,14 +251,15 @@ fn take(kernel: &Kernel, address: u64) -> Result<Option<i64>, Fault> {
             Ok(Some(0))
         }
         owner if owner == own => Ok(Some(sys::error(EDEADLK))),
-        owner if kernel.threads.find(owner).is_none() => Ok(Some(sys::error(ESRCH))),
+        owner if alone && kernel.threads.find(owner).is_none() => Ok(Some(sys::error(ESRCH))),
         _ => Ok(None),
     }
 }
 
 fn lock(kernel: &mut Kernel, call: &Call) -> Result<i64, Fault> {
     let address = call.arg(0);
-    if let Some(result) = take(kernel, address)? {
+    let place = Place::of(kernel, call, 0);
+    if let Some(result) = take(kernel, place, address)? {
         return Ok(result);
     }
     let deadline = match deadline(kernel, call)? {
@@ -196,31 +267,38 @@ fn lock(kernel: &mut Kernel, call: &Call) -> Result<i64, Fault> {
         Err(error) => return Ok(error),
     };
     guest::write(address, &(word(address)? | FUTEX_WAITERS))?;
-    kernel
-        .threads
-        .park_at(Cause::Lock, address, u32::MAX, deadline);
-    Ok(PARKED)
+    Ok(park(kernel, place, true, u32::MAX, deadline))
 }
 
-fn try_lock(kernel: &Kernel, address: u64) -> Result<i64, Fault> {
-    Ok(take(kernel, address)?.unwrap_or(sys::error(EAGAIN)))
+fn try_lock(kernel: &Kernel, call: &Call) -> Result<i64, Fault> {
+    let place = Place::of(kernel, call, 0);
+    Ok(take(kernel, place, call.arg(0))?.unwrap_or(sys::error(EAGAIN)))
 }
 
-fn unlock(kernel: &mut Kernel, address: u64) -> Result<i64, Fault> {
+fn unlock(kernel: &mut Kernel, call: &Call) -> Result<i64, Fault> {
+    let address = call.arg(0);
     if word(address)? & FUTEX_TID_MASK != kernel.threads.current().tid {
         return Ok(sys::error(EPERM));
     }
-    hand_over(kernel, address, 0);
+    let place = Place::of(kernel, call, 0);
+    hand_over(kernel, place, address, 0);
     Ok(0)
 }
 
 /// Gives a lock to whoever waits for it, or frees it; `mark` tells the next owner something.
-pub(super) fn hand_over(kernel: &mut Kernel, address: u64, mark: u32) {
-    let new = match kernel.threads.next_owner(address) {
+pub(super) fn hand_over(kernel: &mut Kernel, place: Place, address: u64, mark: u32) {
+    let next = match place {
+        Place::Own(address) => {
+            let next = kernel.threads.next_owner(address);
+            next.map(|(slot, more)| (kernel.threads.at(slot).tid, more))
+        }
+        Place::Shared(key) => futexes::next_owner(kernel, key),
+    };
+    let new = match next {
         None => mark,
-        Some((slot, more)) => {
+        Some((tid, more)) => {
             let waiters = if more { FUTEX_WAITERS } else { 0 };
-            kernel.threads.at(slot).tid | waiters | mark
+            tid | waiters | mark
         }
     };
     // It was read just now, or belongs to a thread that is gone and cannot mind.

@@ -3,9 +3,7 @@
 //! Every replica maps for itself; the kernel places alike where mappings are alike, and the result
 //! joins the signature, so a difference is found at once. The agent's own window is out of reach.
 //!
-//! Shared writable mappings of files are the matter of [`super::shared`].
-//!
-//! Not covered: memory that processes share with each other; a child gets a copy.
+//! Shared mappings are the matter of [`super::shared`].
 
 use linux_raw_sys::errno::{EINVAL, ENOMEM};
 use linux_raw_sys::general::{
@@ -14,7 +12,8 @@ use linux_raw_sys::general::{
 };
 use rcoe_linux_abi::Note;
 
-use super::{Call, refuse_with, shared};
+use super::shared::{arena, files};
+use super::{Call, refuse_with};
 use crate::convert;
 use crate::guest;
 use crate::kernel::Kernel;
@@ -75,7 +74,7 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
     }
     let replaces = flags & MAP_FIXED != 0;
     if replaces {
-        shared::before_unmap(kernel, addr, len);
+        files::before_unmap(kernel, addr, len);
     }
     let result = map(kernel, &call, flags);
     if let Ok(start) = sys::check(result) {
@@ -92,20 +91,18 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
 /// The mapping itself.
 fn map(kernel: &mut Kernel, call: &Call, flags: u32) -> i64 {
     let file = flags & MAP_ANONYMOUS == 0;
-    let mut args = call.raw;
     if flags & MAP_FIXED != 0 {
-        shared::after_unmap(kernel, call.arg(0), call.arg(1));
+        files::after_unmap(kernel, call.arg(0), call.arg(1));
     }
     if flags & MAP_TYPE != MAP_PRIVATE {
-        if file && let Some(result) = shared::map(kernel, call) {
+        if !file {
+            return arena::map_anonymous(kernel, call);
+        }
+        if let Some(result) = files::map(kernel, call) {
             return result;
         }
-        if !file {
-            shared::note_anonymous(kernel);
-            args[3] = args[3] & !u64::from(MAP_TYPE) | u64::from(MAP_PRIVATE);
-        }
     }
-    local(call.nr, args)
+    local(call.nr, call.raw)
 }
 
 /// Code was mapped: its untrappable instructions are rewritten, its call sites may be.
@@ -120,11 +117,11 @@ pub(super) fn munmap(kernel: &mut Kernel, call: &Call) -> i64 {
     if guest::is_agent(addr, len) {
         return agent_memory(kernel, addr);
     }
-    shared::before_unmap(kernel, addr, len);
+    files::before_unmap(kernel, addr, len);
     let result = local(call.nr, call.raw);
     if result == 0 {
         kernel.rewriter.forget_code(addr, page_up(len));
-        shared::after_unmap(kernel, addr, len);
+        files::after_unmap(kernel, addr, len);
     }
     result
 }
@@ -136,6 +133,11 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
         return agent_memory(kernel, addr);
     }
     let result = local(call.nr, call.raw);
+    if result == 0 {
+        kernel
+            .shared
+            .protect(page_down(addr), len, convert::low32(prot));
+    }
     if result == 0 && is_fixed_code(prot) {
         adopt_code(kernel, page_down(addr), page_up(len));
     } else if result == 0 {
@@ -164,7 +166,7 @@ pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
     if guest::is_agent(addr, old_len.max(1)) || onto_agent {
         return agent_memory(kernel, addr);
     }
-    if shared::holds(kernel, addr, old_len) || onto(kernel, flags & MREMAP_FIXED, target, new_len) {
+    if kernel.shared.holds(addr, old_len) || onto(kernel, flags & MREMAP_FIXED, target, new_len) {
         return refuse_with(kernel, Note::UnsupportedMmap, MREMAP);
     }
     let result = local(call.nr, call.raw);
@@ -178,7 +180,7 @@ pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
 const MREMAP: u64 = 0xffff;
 
 fn onto(kernel: &Kernel, fixed: u64, target: u64, len: u64) -> bool {
-    fixed != 0 && shared::holds(kernel, target, len)
+    fixed != 0 && kernel.shared.holds(target, len)
 }
 
 /// `madvise`, `mlock` and others that name a range.
@@ -203,7 +205,7 @@ pub(super) fn mincore(call: &Call) -> i64 {
 /// `msync`: what the program has changed in shared mappings of files goes out.
 pub(super) fn msync(kernel: &mut Kernel, call: &Call) -> i64 {
     if call.arg(0).is_multiple_of(4096) {
-        shared::flush(kernel, call.arg(0), call.arg(1))
+        files::flush(kernel, call.arg(0), call.arg(1))
     } else {
         sys::error(EINVAL)
     }

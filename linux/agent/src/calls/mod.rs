@@ -5,7 +5,7 @@
 
 pub(crate) mod arguments;
 mod blocking;
-mod clone;
+pub(crate) mod clone;
 mod descriptors;
 mod emulated;
 mod futex;
@@ -36,7 +36,7 @@ use crate::deferred;
 use crate::entry::TrapFrame;
 use crate::guest::Fault;
 use crate::kernel::{self, Compare, Kernel, kind};
-use crate::sys;
+use crate::{sys, turns};
 
 /// Exit status of the program under `--strict` after an unsupported call.
 const STRICT_STATUS: u8 = 125;
@@ -87,6 +87,9 @@ extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> bool {
         return true;
     }
     let result = perform(kernel, frame, &call);
+    if result != PARKED && kernel.turns.count_call() {
+        turns::pass(kernel);
+    }
     if result == PARKED || kernel.threads.count_call() {
         return schedule::leave(kernel, frame, &call, result);
     }
@@ -111,7 +114,7 @@ fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
     if vote && !output {
         kernel.rendezvous();
     }
-    shared::before_call(kernel, call);
+    shared::files::before_call(kernel, call);
     let result = match call.what.class {
         Class::Local | Class::Emulated => emulated::perform(kernel, frame, call),
         Class::Input => match emulated::special_input(kernel, call) {
@@ -129,6 +132,7 @@ fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
         Class::Unsupported => refuse(kernel, call),
     };
     signals::signalfd::after(kernel, call, result);
+    shared::files::after_call(kernel, call, result);
     if output || kernel.compare >= Compare::Args {
         kernel.event(kind::of(call.nr, kind::RESULT), result.cast_unsigned());
     }

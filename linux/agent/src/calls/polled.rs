@@ -123,6 +123,11 @@ impl Polled {
         Some(())
     }
 
+    /// Is there nothing to poll for?
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0 && self.crowded_from.is_none()
+    }
+
     /// Looks without waiting.
     pub(super) fn now(&mut self) {
         if self.count == 0 {

@@ -21,10 +21,12 @@ use crate::guest;
 use crate::kernel::Kernel;
 use crate::sys;
 use crate::threads::{NEVER, Next, SET_WORDS, Wait, context};
+use crate::turns;
 
 /// `sched_yield`.
 pub(super) fn give_way(kernel: &mut Kernel) -> i64 {
     kernel.threads.give_way();
+    kernel.turns.give_way();
     0
 }
 
@@ -109,10 +111,11 @@ fn write_rest(kernel: &mut Kernel, pointer: u64, deadline: u64) -> i64 {
     sys::error(EINTR)
 }
 
-/// Words of a look: time, what has arrived (two), and the set of threads with something ready.
-const WORDS: usize = 3 + SET_WORDS;
+/// Words of a look: time, signals (two), the next turn, and the set of threads with news.
+const WORDS: usize = 4 + SET_WORDS;
 
-/// Wakes whoever the outside has something for; returns with somebody ready.
+/// Wakes whoever the outside has something for; returns with somebody ready. While nobody is, other
+/// processes that share memory have their turns.
 fn look_outside(kernel: &mut Kernel) {
     loop {
         let idle = !kernel.threads.someone_ready();
@@ -120,9 +123,16 @@ fn look_outside(kernel: &mut Kernel) {
         if !due {
             return;
         }
+        let away = idle && kernel.turns.is_member();
+        if away {
+            turns::release(kernel);
+        }
         kernel.replica.env_mut().enter(nr::__NR_ppoll.into());
         let words = agree_all::<WORDS>(kernel, true, |kernel| look(kernel, idle));
-        let [now, due, taken, ref set @ ..] = words;
+        let [now, due, taken, turn, ref set @ ..] = words;
+        if away {
+            turns::begin(kernel, turn);
+        }
         kernel.threads.wake_set(set);
         kernel.threads.expire(now);
         signals::take(
@@ -152,7 +162,10 @@ fn look(kernel: &mut Kernel, idle: bool) -> [u64; WORDS] {
     let mut words = [0; WORDS];
     words[0] = sys::monotonic();
     [words[1], words[2]] = signals::collect(kernel);
-    polled.ready(&kernel.threads, &mut words[3..]);
+    if idle && kernel.turns.is_member() {
+        words[3] = turns::claim(kernel);
+    }
+    polled.ready(&kernel.threads, &mut words[4..]);
     words
 }
 
@@ -163,7 +176,14 @@ fn wait(kernel: &mut Kernel, polled: &mut Polled) {
         }
         let earliest = kernel.threads.earliest();
         let timeout = (earliest != NEVER).then(|| earliest.saturating_sub(sys::monotonic()));
-        if !polled.wait(timeout) {
+        let interrupted = if !kernel.turns.is_member() {
+            polled.wait(timeout)
+        } else if polled.is_empty() {
+            turns::idle(kernel, timeout, None::<fn() -> bool>)
+        } else {
+            turns::idle(kernel, timeout, Some(|| polled.wait(timeout)))
+        };
+        if !interrupted {
             return;
         }
     }

@@ -39,6 +39,12 @@ pub(crate) fn getuid() -> u32 {
     crate::convert::low32(unsafe { syscall0(u64::from(nr::__NR_getuid)) }.cast_unsigned())
 }
 
+/// The real group id.
+pub(crate) fn getgid() -> u32 {
+    // SAFETY: no arguments.
+    crate::convert::low32(unsafe { syscall0(u64::from(nr::__NR_getgid)) }.cast_unsigned())
+}
+
 /// Forks this process: separate memory, a copy of the table of descriptors and of the file system
 /// state, the same parent. Returns 0 in the child.
 ///

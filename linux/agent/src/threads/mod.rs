@@ -31,6 +31,10 @@ pub(crate) const MAX_THREADS: usize = 1024;
 pub(crate) const SET_WORDS: usize = MAX_THREADS / 64;
 /// First thread id that is not a process id: above all that Linux gives to processes.
 const FIRST_TID: u32 = 1 << 24;
+/// Thread ids of each group: as locks that processes share name threads by them, no two processes
+/// have the same. All stay below the bits that futex words keep for other purposes.
+const GROUP_TIDS: u32 = 1 << 22;
+const _: () = assert!(FIRST_TID as usize + rcoe_linux_abi::GROUPS * GROUP_TIDS as usize <= 1 << 30);
 /// Slices between two looks at what others wait for outside, while there is work to do.
 const LOOK_EVERY: u32 = 8;
 /// Words of a set of CPUs.
@@ -118,6 +122,8 @@ pub(crate) struct Threads {
     /// Whose registers the processor holds.
     pub(crate) loaded: usize,
     queue: Queue,
+    /// Thread ids of this process begin here, and the next one is so much higher.
+    first_tid: u32,
     next_tid: u32,
     /// Calls left in the present slice.
     slice: u32,
@@ -132,6 +138,8 @@ pub(crate) struct Threads {
     waits: u64,
     /// Status of a leader that has ended before its threads.
     pub(crate) leader_status: Option<u8>,
+    /// Other processes wait while this one runs, so its calls must not block.
+    pub(crate) shares: bool,
 }
 
 impl Threads {
@@ -147,7 +155,8 @@ impl Threads {
             current: LEADER,
             loaded: LEADER,
             queue: Queue::new(),
-            next_tid: FIRST_TID,
+            first_tid: FIRST_TID,
+            next_tid: 0,
             slice: slices.next(),
             slices,
             until_look: 0,
@@ -155,6 +164,7 @@ impl Threads {
             outside: 0,
             waits: 0,
             leader_status: None,
+            shares: false,
         }
     }
 
@@ -192,16 +202,24 @@ impl Threads {
         self.leader_status = None;
     }
 
+    /// In the process of this group; before it has made threads.
+    pub(crate) fn number_by_group(&mut self, group: usize) {
+        let group = crate::convert::low32(group as u64);
+        self.first_tid = FIRST_TID + group * GROUP_TIDS;
+        self.next_tid = 0;
+        self.shares = false;
+    }
+
     /// Is there more than one thread?
     #[inline]
     pub(crate) fn many(&self) -> bool {
         self.live > 1
     }
 
-    /// Must the present call not hold up the replica: are there other threads, or was it parked
-    /// before?
+    /// Must the present call not hold up the replica: are there other threads, or processes that
+    /// wait for this one's turn to end, or was it parked before?
     pub(crate) fn must_not_block(&self) -> bool {
-        self.many() || self.current().wait.parked
+        self.many() || self.shares || self.current().wait.parked
     }
 
     /// Has the thread that entered the agent not ended meanwhile?
@@ -259,10 +277,9 @@ impl Threads {
         self.live += 1;
         let maker = self.slots.get(self.current);
         let affinity = maker.map_or([0; MASK_WORDS], |maker| maker.affinity);
-        let tid = self.next_tid;
-        // Enough ids that none comes back while a thread lives; all stay below the bits that
-        // futex words keep for other purposes.
-        self.next_tid = FIRST_TID + (self.next_tid - FIRST_TID + 1) % (FIRST_TID * 32);
+        let tid = self.first_tid + self.next_tid;
+        // Enough ids that none comes back while a thread lives.
+        self.next_tid = (self.next_tid + 1) % GROUP_TIDS;
         self.slots[slot] = Thread {
             state: State::Ready,
             tid,
@@ -382,12 +399,16 @@ impl Queue {
 }
 
 /// Lengths of slices: a sequence that looks random and follows from its seed (splitmix64).
-struct Slices(u64);
+pub(crate) struct Slices(u64);
 
 impl Slices {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// Calls in the next slice. Short and long ones are about equally likely, so that races of
     /// few and of many calls both come out in different ways.
-    fn next(&mut self) -> u32 {
+    pub(crate) fn next(&mut self) -> u32 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
         word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -29,6 +29,8 @@ pub(crate) enum Cause {
     Futex,
     /// As [`Self::Futex`], for a lock that is handed over (priority inheritance).
     Lock,
+    /// A thread of any process wakes it, at a futex or a lock in memory that processes share.
+    Shared,
 }
 
 /// A wait, present or past.
@@ -209,7 +211,7 @@ impl Threads {
             let wait = &mut self.slots[slot].wait;
             wait.expired = wait.cause != Cause::Retry;
             let next = match wait.cause {
-                Cause::Futex | Cause::Lock => Next::Return(sys::error(ETIMEDOUT)),
+                Cause::Futex | Cause::Lock | Cause::Shared => Next::Return(sys::error(ETIMEDOUT)),
                 Cause::Time => Next::Return(0),
                 Cause::Files | Cause::Retry | Cause::Signal | Cause::SignalSet => Next::Again,
             };

@@ -27,6 +27,7 @@ use rcoe_core::{Replica, ReplicaId, ReplicaSet};
 use rcoe_linux_abi::{Ask, LENT_WORDS, Note, Phase, ReplicaState};
 use rcoe_linux_syscalls::Special;
 
+use super::super::shared::arena;
 use super::super::{Call, io, refuse, refuse_with, signals, targets};
 use super::{Child, Processes, adopt, ask, ask_anew, members, own_group, twin};
 use crate::convert;
@@ -35,7 +36,7 @@ use crate::env::LinuxEnv;
 use crate::guest::{self, Fault};
 use crate::kernel::{Kernel, kind};
 use crate::threads::context;
-use crate::{boot, deferred, faults, regions, sys};
+use crate::{boot, deferred, faults, regions, sys, turns};
 
 const VM: u64 = nr::CLONE_VM as u64;
 const VFORK: u64 = nr::CLONE_VFORK as u64;
@@ -138,7 +139,7 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
         Ok(birth) => birth,
         Err(result) => return result,
     };
-    super::super::shared::before_fork(kernel);
+    arena::before_fork(kernel);
     if deferred::is_active() {
         deferred::settle_all();
         twin::release(kernel);
@@ -160,12 +161,15 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
     let made = made.cast_unsigned();
     let (group, pid) = (convert::size(made >> 32), convert::low32(made));
     launch(kernel, group, pid);
+    arena::after_fork(kernel);
     if birth.flags & PARENT_TID != 0 {
         // As in the kernel, a bad pointer is the program's own affair.
         let _ = guest::write(birth.parent_tid, &pid);
     }
     if birth.flags & VFORK != 0 {
-        await_child(kernel, call, group, frame.cpu.rsp);
+        turns::outside(kernel, |kernel| {
+            await_child(kernel, call, group, frame.cpu.rsp);
+        });
     }
     i64::from(pid)
 }
@@ -265,7 +269,7 @@ fn start(kernel: &mut Kernel, group: usize) -> ! {
     if index > 0 {
         take_over(kernel, group, index, parent, parents);
     }
-    enter(kernel, group, index, count, pid)
+    enter(kernel, group, index, parents, pid)
 }
 
 /// Waits until some replica of the parent has learnt of the birth.
@@ -318,7 +322,9 @@ fn take_over(_: &mut Kernel, group: usize, index: usize, parent: usize, parents:
 }
 
 /// Every replica of a new group: becomes a replica of it, and returns 0 from the call.
-fn enter(kernel: &mut Kernel, group: usize, index: usize, count: usize, pid: u32) -> ! {
+fn enter(kernel: &mut Kernel, group: usize, index: usize, parents: ReplicaSet, pid: u32) -> ! {
+    let count = parents.len();
+    kernel.turns.become_child(parents, index);
     let birth = kernel.processes.birth;
     let clear_tid = match birth.flags & CLEAR_TID {
         0 => 0,
@@ -326,6 +332,7 @@ fn enter(kernel: &mut Kernel, group: usize, index: usize, count: usize, pid: u32
     };
     let lent = birth.frame.as_ref().map_or(0, |frame| frame.cpu.rsp);
     renew(kernel, group, index, count);
+    arena::in_child(kernel);
     if deferred::is_settled() {
         twin::release(kernel);
     }
@@ -339,9 +346,12 @@ fn enter(kernel: &mut Kernel, group: usize, index: usize, count: usize, pid: u32
     if birth.flags & nr::CLONE_CLEAR_SIGHAND != 0 {
         kernel.signals.reset_handlers();
     }
-    super::super::shared::in_child(kernel);
     kernel.threads.become_only(pid, clear_tid);
+    kernel.threads.number_by_group(group);
     targets::publish(kernel);
+    kernel.event(kind::of(0, kind::LAYOUT), u64::from(pid));
+    kernel.rendezvous();
+    arena::start_child(kernel);
     if birth.flags & CHILD_TID != 0 {
         let _ = guest::write(birth.child_tid, &pid);
     }
@@ -350,8 +360,6 @@ fn enter(kernel: &mut Kernel, group: usize, index: usize, count: usize, pid: u32
     if birth.flags & SET_TLS != 0 {
         sys::set_thread_pointer(birth.tls);
     }
-    kernel.event(kind::of(0, kind::LAYOUT), u64::from(pid));
-    kernel.rendezvous();
     let unverified = |index| {
         regions::report(group, index)
             .unverified

@@ -18,8 +18,8 @@ use rcoe_linux_abi::{AGENT_BASE, AGENT_END, Note};
 use rcoe_linux_syscalls::Special;
 
 use super::super::memory::{self, Brk};
-use super::super::shared;
-use super::super::{Call, io, paths, signals, targets, transfer};
+use super::super::shared::{arena, files};
+use super::super::{Call, clone, io, paths, signals, targets, transfer};
 use super::strings::Strings;
 use super::twin;
 use crate::convert;
@@ -30,6 +30,7 @@ use crate::kernel::{Kernel, kind};
 use crate::loader::{self, Head, Image};
 use crate::rewrite::Rewriter;
 use crate::sys::{self, Errno};
+use crate::turns;
 
 /// Longest path with its NUL.
 const PATH_MAX: usize = 4096;
@@ -365,7 +366,8 @@ fn commit(
     strings: &Strings,
     frame: &mut TrapFrame,
 ) {
-    shared::flush_all(kernel);
+    clone::give_up_all_robust(kernel);
+    files::flush_all(kernel);
     kernel.rendezvous();
     let random = [(); 2].map(|()| transfer::agree(kernel, sys::random));
     kernel.report.replaced.store(1, Ordering::Release);
@@ -375,6 +377,7 @@ fn commit(
     let len = sys::descriptor_target(files.program, &mut name);
     set_exe(&name[..=len]);
     twin::release(kernel);
+    arena::forget_all(kernel);
     tear_down();
     let Ok(image) = loader::load_open(files.program, files.interpreter) else {
         kernel.end_by(nr::SIGKILL);
@@ -399,6 +402,7 @@ fn commit(
     entry::reset_extended(frame);
     sys::set_thread_pointer(0);
     kernel.processes.replaced = true;
+    turns::leave(kernel);
 }
 
 /// Unmaps the old program; only the agent's window stays.
@@ -421,7 +425,6 @@ fn map_stack() {
 /// What a new program finds changed.
 fn renew(kernel: &mut Kernel, image: &Image) {
     kernel.brk = Brk::new(image.brk_start);
-    shared::forget_all(kernel);
     kernel.traps = Traps::new();
     kernel.rewriter = Rewriter::new();
     kernel.signals.reset_handlers();

@@ -233,7 +233,7 @@ pub(super) fn has_arrived(kernel: &mut Kernel) -> bool {
 }
 
 /// Primary: what has arrived from outside since the last published record, for [`Outcome`].
-pub(super) fn collect(kernel: &mut Kernel) -> [u64; 2] {
+pub(crate) fn collect(kernel: &mut Kernel) -> [u64; 2] {
     look(kernel);
     let inbox = &kernel.signals.inbox;
     [u64::from(inbox.due), inbox.head.max(kernel.signals.taken)]

@@ -1,0 +1,140 @@
+//! System V shared memory segments, private to the run.
+//!
+//! Identifiers are numbers counted up, so none comes back.
+
+/// Most segments at a time.
+const MOST: usize = 512;
+
+/// One segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Segment {
+    /// Where its piece begins.
+    pub piece: u64,
+    /// Its size as asked for.
+    pub size: u64,
+    /// Seconds since 1970 of the last attach, detach and change.
+    pub times: [u64; 3],
+    /// Its identifier; 0 for an empty place.
+    pub id: u32,
+    /// Its key; 0 if it is private.
+    pub key: u32,
+    /// Permissions; [`Segment::REMOVED`] if it is to go with its last user.
+    pub mode: u32,
+    /// User and group id of the owner, then of the creator.
+    pub owners: [u32; 4],
+    /// Process ids of the creator and of the last that attached or detached it.
+    pub pids: [u32; 2],
+    /// How often it is attached.
+    pub attached: u32,
+}
+
+impl Segment {
+    /// The kernel's `SHM_DEST`.
+    pub const REMOVED: u32 = 0o1000;
+
+    /// Is it to go with its last user?
+    #[must_use]
+    pub const fn is_removed(&self) -> bool {
+        self.mode & Self::REMOVED != 0
+    }
+}
+
+/// All segments.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Segments {
+    last_id: u32,
+    padding: u32,
+    list: [Segment; MOST],
+}
+
+impl Segments {
+    /// The segment with this identifier.
+    pub fn by_id(&mut self, id: u32) -> Option<&mut Segment> {
+        self.list.iter_mut().find(|it| id != 0 && it.id == id)
+    }
+
+    /// The segment with this key, if it can still be found by it.
+    #[must_use]
+    pub fn by_key(&self, key: u32) -> Option<Segment> {
+        let mut found = self.list.iter().filter(|it| it.id != 0 && key != 0);
+        found.find(|it| it.key == key && !it.is_removed()).copied()
+    }
+
+    /// The segment whose memory this is.
+    pub fn by_piece(&mut self, piece: u64) -> Option<&mut Segment> {
+        self.list
+            .iter_mut()
+            .find(|it| it.id != 0 && it.piece == piece)
+    }
+
+    /// Is there room for one more?
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.list.iter().any(|it| it.id == 0)
+    }
+
+    /// Adds a segment and gives it its identifier; `None` if there is no room.
+    pub fn add(&mut self, segment: Segment) -> Option<u32> {
+        let place = self.list.iter_mut().find(|it| it.id == 0)?;
+        self.last_id += 1;
+        *place = Segment {
+            id: self.last_id,
+            ..segment
+        };
+        Some(self.last_id)
+    }
+
+    /// Forgets a segment.
+    pub fn remove(&mut self, id: u32) {
+        if let Some(segment) = self.by_id(id) {
+            *segment = Segment::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::boxed::Box;
+
+    use super::*;
+
+    fn none() -> Box<Segments> {
+        Box::new(Segments {
+            last_id: 0,
+            padding: 0,
+            list: [Segment::default(); MOST],
+        })
+    }
+
+    #[test]
+    fn segments_are_found_by_key_until_removed() {
+        let mut all = none();
+        let segment = Segment {
+            key: 9,
+            piece: 4096,
+            ..Segment::default()
+        };
+        let id = all.add(segment).expect("room");
+        assert_eq!(all.by_key(9).map(|it| it.id), Some(id));
+        assert_eq!(all.by_key(0), None);
+        all.by_id(id).expect("there").mode |= Segment::REMOVED;
+        assert_eq!(all.by_key(9), None);
+        assert_eq!(all.by_piece(4096).map(|it| it.id), Some(id));
+        all.remove(id);
+        assert!(all.by_id(id).is_none());
+    }
+
+    #[test]
+    fn identifiers_do_not_come_back() {
+        let mut all = none();
+        let first = all.add(Segment::default());
+        all.remove(first.expect("room"));
+        assert_ne!(all.add(Segment::default()), first);
+        let made = (0..2 * MOST).take_while(|_| all.add(Segment::default()).is_some());
+        assert_eq!(made.count(), MOST - 1);
+        assert!(!all.has_room());
+    }
+}

@@ -1,0 +1,261 @@
+//! System V shared memory: `shmget`, `shmat`, `shmdt`, `shmctl`.
+//!
+//! The segments are those of this run; nobody outside sees them, and they end with it. They stand
+//! in the books of the slice and live in its memory.
+//!
+//! Not covered: segments of other programs of the machine, huge pages, attaching for reading only
+//! what may not be written (permissions are kept, not enforced), the lists of `SHM_INFO` and kin.
+
+use linux_raw_sys::errno::{EEXIST, EIDRM, EINVAL, ENOENT, ENOMEM, ENOSPC};
+use linux_raw_sys::general::{MAP_FIXED, PROT_EXEC, PROT_READ, PROT_WRITE};
+use rcoe_linux_abi::arena::{Books, Kind, Segment};
+
+use super::super::{Call, refuse, transfer};
+use super::arena::{self, Wish};
+use super::{Backing, files};
+use crate::convert::low32;
+use crate::guest::{self, Fault};
+use crate::kernel::Kernel;
+use crate::loader::{page_down, page_up};
+use crate::{sys, turns};
+
+const IPC_CREAT: u32 = 0o1000;
+const IPC_EXCL: u32 = 0o2000;
+const SHM_HUGETLB: u32 = 0o4000;
+const SHM_RDONLY: u32 = 0o10_000;
+const SHM_RND: u32 = 0o20_000;
+const SHM_REMAP: u32 = 0o40_000;
+const SHM_EXEC: u32 = 0o100_000;
+const PERMISSIONS: u32 = 0o777;
+
+/// Seconds since 1970, the same to all.
+fn now(kernel: &mut Kernel) -> u64 {
+    transfer::agree(kernel, || {
+        const REALTIME: i32 = 0;
+        sys::clock(REALTIME).unwrap_or(0) / 1_000_000_000
+    })
+}
+
+/// `shmget`.
+pub(crate) fn get(kernel: &mut Kernel, call: &Call) -> i64 {
+    let (key, size, flags) = (low32(call.arg(0)), call.arg(1), low32(call.arg(2)));
+    let [time, user, group] = transfer::agree_all(kernel, true, |_| {
+        let time = sys::clock(0).unwrap_or(0) / 1_000_000_000;
+        [time, sys::getuid().into(), sys::getgid().into()]
+    });
+    turns::with_books(kernel, |kernel, books| {
+        if let Some(found) = books.segments.by_key(key) {
+            return match flags {
+                _ if flags & IPC_CREAT != 0 && flags & IPC_EXCL != 0 => sys::error(EEXIST),
+                _ if size > found.size => sys::error(EINVAL),
+                _ => i64::from(found.id),
+            };
+        }
+        if key != 0 && flags & IPC_CREAT == 0 {
+            return sys::error(ENOENT);
+        }
+        if size == 0 {
+            return sys::error(EINVAL);
+        }
+        if flags & SHM_HUGETLB != 0 {
+            return sys::error(ENOMEM);
+        }
+        let owner = [low32(user), low32(group)];
+        create(
+            kernel,
+            books,
+            Segment {
+                size,
+                key,
+                mode: flags & PERMISSIONS,
+                times: [0, 0, time],
+                owners: [owner[0], owner[1], owner[0], owner[1]],
+                pids: [kernel.processes.pid, 0],
+                ..Segment::default()
+            },
+        )
+    })
+}
+
+fn create(kernel: &Kernel, books: &mut Books, segment: Segment) -> i64 {
+    if !books.segments.has_room() {
+        return sys::error(ENOSPC);
+    }
+    let len = page_up(segment.size);
+    let Some(piece) = arena::allocate(kernel, books, Kind::Segment, len, (0, 0)) else {
+        return sys::error(ENOMEM);
+    };
+    books.pieces.hold(piece.start);
+    let id = books.segments.add(Segment {
+        piece: piece.start,
+        ..segment
+    });
+    id.map_or(sys::error(ENOSPC), i64::from)
+}
+
+/// `shmat`.
+pub(crate) fn attach(kernel: &mut Kernel, call: &Call) -> i64 {
+    const BOUNDARY: u64 = 4096;
+    let (id, mut address, flags) = (low32(call.arg(0)), call.arg(1), low32(call.arg(2)));
+    if flags & SHM_RND != 0 {
+        address = page_down(address);
+    }
+    if !address.is_multiple_of(BOUNDARY) || flags & SHM_REMAP != 0 && address == 0 {
+        return sys::error(EINVAL);
+    }
+    let time = now(kernel);
+    turns::with_books(kernel, |kernel, books| {
+        let Some(segment) = books.segments.by_id(id).copied() else {
+            return sys::error(EINVAL);
+        };
+        let len = page_up(segment.size);
+        if guest::is_agent(address, len) {
+            return sys::error(EINVAL);
+        }
+        let fixed = if address == 0 { 0 } else { MAP_FIXED };
+        if address != 0 {
+            if flags & SHM_REMAP == 0 && !sys::is_unmapped(address, len) {
+                return sys::error(EINVAL);
+            }
+            files::before_unmap(kernel, address, len);
+            files::after_unmap(kernel, address, len);
+        }
+        let write = if flags & SHM_RDONLY == 0 {
+            PROT_WRITE
+        } else {
+            0
+        };
+        let execute = if flags & SHM_EXEC != 0 { PROT_EXEC } else { 0 };
+        let wish = Wish {
+            address,
+            len,
+            prot: PROT_READ | write | execute,
+            flags: fixed,
+        };
+        let Some(piece) = books.pieces.at(segment.piece).copied() else {
+            return sys::error(EIDRM);
+        };
+        let result = arena::map(kernel, books, &wish, piece, 0, None);
+        if result >= 0
+            && let Some(segment) = books.segments.by_id(id)
+        {
+            segment.attached += 1;
+            segment.times[0] = time;
+            segment.pids[1] = kernel.processes.pid;
+        }
+        result
+    })
+}
+
+/// `shmdt`.
+pub(crate) fn detach(kernel: &mut Kernel, call: &Call) -> i64 {
+    let address = call.arg(0);
+    let time = now(kernel);
+    turns::with_books(kernel, |kernel, books| {
+        let mut live = kernel.shared.live().iter();
+        let piece = live.find_map(|it| match it.backing {
+            Backing::Arena { at, piece } if it.start == address && at == piece => Some(piece),
+            _ => None,
+        });
+        let segment = piece.and_then(|piece| books.segments.by_piece(piece));
+        let Some(segment) = segment else {
+            return sys::error(EINVAL);
+        };
+        segment.times[1] = time;
+        segment.pids[1] = kernel.processes.pid;
+        let len = page_up(segment.size);
+        // SAFETY: the program gives up this mapping of its own.
+        let _ = unsafe { sys::munmap(address, len) };
+        arena::unmapped(kernel, address, address + len);
+        0
+    })
+}
+
+/// `shmctl`.
+pub(crate) fn control(kernel: &mut Kernel, call: &Call) -> i64 {
+    const IPC_RMID: u32 = 0;
+    const IPC_SET: u32 = 1;
+    const IPC_STAT: u32 = 2;
+    const SHM_LOCK: u32 = 11;
+    const SHM_UNLOCK: u32 = 12;
+    let (id, buffer) = (low32(call.arg(0)), call.arg(2));
+    match low32(call.arg(1)) {
+        IPC_RMID => remove(kernel, id),
+        IPC_SET => set(kernel, id, buffer),
+        IPC_STAT => turns::with_books(kernel, |_, books| {
+            let Some(segment) = books.segments.by_id(id) else {
+                return sys::error(EINVAL);
+            };
+            let facts = facts(segment);
+            guest::write(buffer, &facts).map_or(Fault::RESULT, |()| 0)
+        }),
+        SHM_LOCK | SHM_UNLOCK => turns::with_books(kernel, |_, books| {
+            let known = books.segments.by_id(id).is_some();
+            if known { 0 } else { sys::error(EINVAL) }
+        }),
+        _ => refuse(kernel, call),
+    }
+}
+
+fn remove(kernel: &mut Kernel, id: u32) -> i64 {
+    turns::with_books(kernel, |kernel, books| {
+        let Some(segment) = books.segments.by_id(id) else {
+            return sys::error(EINVAL);
+        };
+        if !segment.is_removed() {
+            segment.mode |= Segment::REMOVED;
+            let piece = segment.piece;
+            if let Some(gone) = books.pieces.release(piece) {
+                arena::forget(kernel, books, &gone);
+            }
+        }
+        0
+    })
+}
+
+fn set(kernel: &mut Kernel, id: u32, buffer: u64) -> i64 {
+    /// Where uid, gid and mode lie in `struct ipc_perm`, as words of four bytes.
+    const UID: usize = 1;
+    const GID: usize = 2;
+    const MODE: usize = 5;
+    let Ok(words) = guest::read::<[u32; 6]>(buffer) else {
+        return Fault::RESULT;
+    };
+    let time = now(kernel);
+    turns::with_books(kernel, |_, books| {
+        let Some(segment) = books.segments.by_id(id) else {
+            return sys::error(EINVAL);
+        };
+        segment.owners[0] = words[UID];
+        segment.owners[1] = words[GID];
+        segment.mode = segment.mode & !PERMISSIONS | words[MODE] & PERMISSIONS;
+        segment.times[2] = time;
+        0
+    })
+}
+
+/// `struct shmid64_ds` as 64-bit words.
+fn facts(segment: &Segment) -> [u64; 14] {
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let [uid, gid, cuid, cgid] = segment.owners;
+    let key = match segment.is_removed() {
+        true => 0,
+        false => segment.key,
+    };
+    [
+        pair(key, uid),
+        pair(gid, cuid),
+        pair(cgid, segment.mode),
+        0,
+        0,
+        0,
+        segment.size,
+        segment.times[0],
+        segment.times[1],
+        segment.times[2],
+        pair(segment.pids[0], segment.pids[1]),
+        segment.attached.into(),
+        0,
+        0,
+    ]
+}

@@ -1,0 +1,77 @@
+//! System calls for memory that processes share.
+
+use linux_raw_sys::general as nr;
+use rcoe_linux_sys::{syscall2, syscall3, syscall6};
+
+use super::{Errno, check, mmap, monotonic, munmap};
+
+/// Maps a shared mapping of ours a second time, over whatever is at `target`.
+///
+/// # Safety
+/// The caller must own the range at `target`.
+pub(crate) unsafe fn map_again(source: u64, target: u64, len: u64) -> Result<(), Errno> {
+    let flags = u64::from(nr::MREMAP_MAYMOVE | nr::MREMAP_FIXED);
+    let args = [source, 0, len, flags, target, 0];
+    // SAFETY: of a shared mapping, nothing is moved if its old length is said to be 0; the rest is
+    // the caller's promise.
+    check(unsafe { syscall6(u64::from(nr::__NR_mremap), args) }).map(drop)
+}
+
+/// Gives pages of a shared mapping of ours back to the host; they read as zero from then on.
+pub(crate) fn give_back(start: u64, len: u64) {
+    if len == 0 {
+        return;
+    }
+    let advice = u64::from(nr::MADV_REMOVE);
+    // SAFETY: memory that nobody uses any more.
+    let done = unsafe { syscall3(u64::from(nr::__NR_madvise), start, len, advice) };
+    check(done).expect("holes can be made in memory of ours");
+}
+
+/// Is nothing mapped in this range?
+pub(crate) fn is_unmapped(start: u64, len: u64) -> bool {
+    let flags = nr::MAP_PRIVATE | nr::MAP_ANONYMOUS | nr::MAP_FIXED_NOREPLACE | nr::MAP_NORESERVE;
+    // SAFETY: replaces nothing, and is taken away at once.
+    let mapped = unsafe { mmap(start, len, nr::PROT_NONE, flags, -1, 0) };
+    if mapped == Ok(start) {
+        // SAFETY: as above.
+        let _ = unsafe { munmap(start, len) };
+        return true;
+    }
+    false
+}
+
+/// Does the open file lie in memory, as those of `/dev/shm` and `memfd_create` do?
+pub(crate) fn is_in_memory(fd: u64) -> bool {
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    let mut status = [0_u64; 16];
+    // SAFETY: the buffer is longer than a struct statfs.
+    let done = unsafe { syscall2(u64::from(nr::__NR_fstatfs), fd, status.as_mut_ptr() as u64) };
+    done == 0 && status[0] == TMPFS_MAGIC
+}
+
+/// Sleeps while `*word == expected`, at most `timeout_ns`, until a waker means this bit.
+pub(crate) fn futex_wait_bit(word: *const u32, expected: u32, bit: u32, timeout_ns: u64) {
+    const FUTEX_WAIT_BITSET: u64 = 9;
+    let end = monotonic() + timeout_ns;
+    let end = [end / 1_000_000_000, end % 1_000_000_000];
+    let args = [
+        word as u64,
+        FUTEX_WAIT_BITSET,
+        u64::from(expected),
+        end.as_ptr() as u64,
+        0,
+        u64::from(bit),
+    ];
+    // SAFETY: the word is mapped for good, the time is a timespec.
+    let _ = unsafe { syscall6(u64::from(nr::__NR_futex), args) };
+}
+
+/// Wakes all sleepers on `word` that wait for this bit.
+pub(crate) fn futex_wake_bit(word: *const u32, bit: u32) {
+    const FUTEX_WAKE_BITSET: u64 = 10;
+    let all = u64::from(i32::MAX.cast_unsigned());
+    let args = [word as u64, FUTEX_WAKE_BITSET, all, 0, 0, u64::from(bit)];
+    // SAFETY: waking touches no memory.
+    let _ = unsafe { syscall6(u64::from(nr::__NR_futex), args) };
+}

@@ -1,0 +1,123 @@
+//! Processes that share memory: as without rcoe where that is determined, and alike in all replicas
+//! where it is not.
+
+use std::collections::BTreeSet;
+
+use rcoe_tests::launch::{Ended, Outcome, signal};
+use rcoe_tests::proc;
+use rcoe_tests::rcoe::{Scene, until};
+use rustix::process::Signal;
+
+/// Compiles a program of `sharing/` and demands that replicas do what a plain run does.
+#[track_caller]
+fn like_native(name: &str, source: &str) {
+    let scene = Scene::new();
+    let program = scene.compile(name, source, &["-pthread", "-w"]);
+    let native = scene.like_native("exec \"$@\"", &[&program]);
+    assert_eq!(native.ended, Ended::Exit(0), "{}", native.err());
+    assert!(!native.out().is_empty());
+}
+
+#[test]
+fn locks_of_all_kinds_exclude_other_processes() {
+    like_native("locks", include_str!("sharing/locks.c"));
+}
+
+#[test]
+fn memory_is_found_by_its_name() {
+    like_native("named", include_str!("sharing/named.c"));
+}
+
+#[test]
+fn segments_live_until_they_are_removed() {
+    like_native("segments", include_str!("sharing/segments.c"));
+}
+
+#[test]
+fn python_shares_by_fork_and_by_spawn() {
+    let scene = Scene::new();
+    let script = scene.write("pool.py", include_str!("sharing/pool.py"));
+    let script = script.display().to_string();
+    for method in ["fork", "spawn"] {
+        let native = scene.like_native("exec \"$@\"", &["/usr/bin/python3", &script, method]);
+        assert_eq!(native.ended, Ended::Exit(0), "{}", native.err());
+        assert!(native.out().ends_with("terminated -15\n"));
+    }
+}
+
+#[test]
+fn a_race_between_processes_varies_but_not_between_replicas() {
+    let scene = Scene::new();
+    let program = scene.compile("race", include_str!("sharing/race.c"), &[]);
+    let mut values = BTreeSet::new();
+    for replicas in ["1", "2", "3"] {
+        for compare in ["io", "args", "every"] {
+            for _ in 0..4 {
+                let options = ["run", "-n", replicas, "--compare", compare, "--", &program];
+                let outcome = scene.rcoe(&options);
+                assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+                assert_eq!(outcome.err(), "");
+                values.insert(outcome.out());
+            }
+        }
+    }
+    assert!(values.len() > 5, "the race does not vary: {values:?}");
+}
+
+/// Kills one replica of the first process or of one of its children while they share memory, and
+/// tells what came of it.
+fn lose(replicas: &str, of_child: bool, index: usize) -> (Outcome, String) {
+    let scene = Scene::new();
+    let program = scene.compile("loss", include_str!("sharing/loss.c"), &["-pthread", "-w"]);
+    let go = scene.write("go", "");
+    let native = scene.run(&[&program]).out();
+    std::fs::remove_file(&go).unwrap();
+    let group = scene.start_group(&["-n", replicas, "--timeout", "30s"], &[&program]);
+    let begun = || {
+        let out = group.running.stdout_so_far().unwrap();
+        (out == "xx").then_some(())
+    };
+    until("the processes' first steps", begun);
+    let victim = if of_child {
+        let root = proc::find(group.replicas[0]).unwrap();
+        let of_two = || {
+            let all = proc::session(root.session).into_iter();
+            let ours = all.filter(|process| process.parent == root.parent);
+            let mut others: Vec<u32> = ours.map(|process| process.pid).collect();
+            others.retain(|pid| !group.replicas.contains(pid));
+            others.sort_unstable();
+            (others.len() == 2 * group.replicas.len()).then_some(others)
+        };
+        until("the replicas of both children, and nobody else", of_two)[index]
+    } else {
+        group.replicas[index]
+    };
+    signal(victim, Signal::KILL).unwrap();
+    let all_know = || {
+        let told = group.running.stderr_so_far().unwrap();
+        let removals = told.matches("going on with 2").count();
+        (removals == 3 || told.contains("fail-stop")).then_some(())
+    };
+    until("all processes' loss of a replica, or the end", all_know);
+    scene.write("go", "");
+    (group.finish().0, native)
+}
+
+#[test]
+fn three_go_on_without_one_replica_of_all_that_share() {
+    for (of_child, index) in [(false, 0), (false, 2), (true, 0), (true, 1)] {
+        let (outcome, native) = lose("3", of_child, index);
+        assert_eq!(outcome.out(), native, "{}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        let err = outcome.err();
+        assert_eq!(err.matches("going on with 2").count(), 3, "{err}");
+    }
+}
+
+#[test]
+fn two_stop_at_the_loss_of_one_that_shares() {
+    for (of_child, index) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
+        let (outcome, _) = lose("2", of_child, index);
+        assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
+    }
+}
