@@ -37,6 +37,14 @@ impl ActionState {
     pub(crate) const fn performed_low(&self) -> u16 {
         self.performed as u16
     }
+
+    /// For a copy: what its original had triggered is its original's.
+    pub(crate) const fn forget_own(&mut self) {
+        self.triggered = 0;
+        self.ready = 0;
+        self.seen = [0; 2];
+        self.word = self.performed << 2 | OUTSIDE;
+    }
 }
 
 /// How far a `handle_action` is.
@@ -101,7 +109,7 @@ impl Node {
 
     fn enter_action(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
         let seen = self.flagged(ports);
-        if seen == 0 {
+        if seen == 0 || self.is_newcomer() {
             return Step::Ready(Done::Actions(0));
         }
         let Some(first) = self.members.without(self.id).lowest() else {

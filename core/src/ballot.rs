@@ -23,6 +23,8 @@ pub(crate) struct Entry {
     pub(crate) round: u64,
     pub(crate) at: At,
     pub(crate) accused: ReplicaSet,
+    /// Whom it wants to take in.
+    pub(crate) invites: Option<ReplicaId>,
     /// Times that actions were performed, modulo 2^16, and events at the last time.
     pub(crate) performed: u16,
     pub(crate) performed_at: u64,
@@ -60,7 +62,8 @@ impl BallotWord {
 impl Entry {
     pub(crate) fn context(&self) -> u64 {
         let low = u64::from(self.performed) << 16 | u64::from(self.accused.bits()) << 8;
-        self.round << 32 | low | self.at as u64
+        let invites = self.invites.map_or(0, |id| id.index() as u64 + 1);
+        self.round << 32 | low | invites << 4 | self.at as u64
     }
 
     /// Reads a member's entry; `None` if it is none.
@@ -73,13 +76,18 @@ impl Entry {
             signature: ballot.signature.load(),
             cursor: ballot.cursor.load(Ordering::Relaxed),
             round: context >> 32,
-            at: match at {
+            at: match at & 0xf {
                 1 => At::Rendezvous,
                 2 => At::Stream,
                 3 => At::Action,
                 _ => return None,
             },
             accused: ReplicaSet::from_bits(accused),
+            invites: match at >> 4 {
+                0 => None,
+                number @ 1..=8 => Some(ReplicaId::new(number - 1)),
+                _ => return None,
+            },
             performed: u16::from_le_bytes([low, high]),
             performed_at: ballot.performed_at.load(Ordering::Relaxed),
             slots: [outbox.slots[0].load(), outbox.slots[1].load()],

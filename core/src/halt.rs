@@ -12,6 +12,8 @@ pub enum Halt {
     /// The primary was lost inside an effect that cannot be repeated, and nobody knows whether it
     /// happened (DSN'19, IV-A: no downgrade while a replica accesses a device).
     LostEffect,
+    /// A newcomer that the group does not take in, or that cannot follow it.
+    NotAdmitted,
 }
 
 /// What made a fail-stop necessary.
@@ -46,7 +48,7 @@ pub enum HaltState {
 }
 
 const MAGIC: u64 = 0x4841_4c54 << 32;
-const TABLE: [Halt; 7] = [
+const TABLE: [Halt; 8] = [
     Halt::Convicted,
     Halt::LostEffect,
     Halt::FailStop(Cause::Mismatch),
@@ -54,6 +56,7 @@ const TABLE: [Halt; 7] = [
     Halt::FailStop(Cause::Disagreement),
     Halt::FailStop(Cause::NoMajority),
     Halt::FailStop(Cause::Livelock),
+    Halt::NotAdmitted,
 ];
 
 /// The halt word for `halt`; never 0.

@@ -20,6 +20,7 @@
 extern crate std;
 
 mod action;
+mod admission;
 mod ballot;
 pub mod diagnose;
 mod guards;

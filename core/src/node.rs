@@ -8,6 +8,7 @@
 use core::fmt;
 
 use crate::action::ActionState;
+use crate::admission::Admission;
 use crate::guards::Guards;
 use crate::halt;
 use crate::laggards::Laggards;
@@ -75,6 +76,10 @@ pub enum Done {
     TakeOver,
     /// These actions are to be performed now.
     Actions(u64),
+    /// The newcomer is a member.
+    Admitted,
+    /// Nothing came of the admission.
+    Refused,
 }
 
 /// Which operation, and how far.
@@ -84,6 +89,7 @@ pub(crate) enum Task {
     Room { words: u64, next: Option<ReplicaId> },
     Consume,
     Action(crate::action::Stage),
+    Admit(crate::admission::Stage),
 }
 
 /// One blocking operation in progress.
@@ -98,7 +104,7 @@ pub struct Call {
 }
 
 impl Call {
-    const fn new(task: Task) -> Self {
+    pub(crate) const fn new(task: Task) -> Self {
         Self {
             task,
             vote: None,
@@ -160,6 +166,8 @@ pub struct Node {
     pub(crate) former: Option<(ReplicaId, u64)>,
     pub(crate) effect: u64,
     pub(crate) actions: ActionState,
+    /// A newcomer that is to be taken in.
+    pub(crate) admission: Option<Admission>,
     pub(crate) halted: Option<Halt>,
     /// A peer sleeps on this replica's doorbell and is to be woken.
     pub(crate) wake: bool,
@@ -203,6 +211,7 @@ impl Node {
             former: None,
             effect: 0,
             actions: ActionState::default(),
+            admission: None,
             halted: None,
             wake: false,
             guards: Guards::ON,
@@ -351,6 +360,9 @@ impl Node {
             return Step::Halted(halt);
         }
         if call.vote.is_some() {
+            if self.is_newcomer() {
+                return self.give_up(ports);
+            }
             return self.step_vote(call, ports);
         }
         match call.task {
@@ -358,6 +370,7 @@ impl Node {
             Task::Room { words, next } => self.step_room(call, words, next, ports),
             Task::Consume => self.step_consume(call, ports, out),
             Task::Action(stage) => self.step_action(call, stage, ports),
+            Task::Admit(stage) => self.step_admit(call, stage, ports),
         }
     }
 
@@ -384,11 +397,15 @@ impl Node {
         self.wake |= !self.sleepers(ports).is_empty();
     }
 
-    /// The members that sleep on the own doorbell.
+    /// The members that sleep on the own doorbell, or a newcomer that does.
     #[inline]
     fn sleepers(&self, ports: &Ports<'_>) -> ReplicaSet {
         let on_me = |peer: &ReplicaId| port(ports, *peer).outbox.sleeping_on().contains(self.id);
-        let others = self.members.without(self.id).iter();
+        let audience = match self.admission {
+            Some(admission) => self.members.with(admission.newcomer),
+            None => self.members,
+        };
+        let others = audience.without(self.id).iter();
         others
             .filter(on_me)
             .fold(ReplicaSet::empty(), ReplicaSet::with)

@@ -31,6 +31,10 @@ impl Node {
         match stage {
             Stage::Arrive => {
                 self.arrive(ports);
+                if self.is_newcomer() {
+                    // It has no vote, and its signature is compared in the stream.
+                    return Step::Ready(Done::Met);
+                }
                 self.inspect_first(call)
             }
             Stage::Inspect(peer) => self.inspect(call, peer, ports),

@@ -306,6 +306,49 @@ impl<'a, E: Env> Replica<'a, E> {
         }
     }
 
+    /// All members, at one point of the trace at which they have just met: one of them is about to
+    /// be copied, and the copy will be `newcomer`.
+    ///
+    /// # Panics
+    /// As [`Node::expect_newcomer`].
+    pub fn expect_newcomer(&mut self, newcomer: ReplicaId) {
+        self.node.expect_newcomer(newcomer);
+    }
+
+    /// The copy: it is the newcomer from here on, with these surroundings.
+    ///
+    /// # Panics
+    /// As [`Node::become_newcomer`].
+    pub fn become_newcomer(&mut self, env: E) {
+        self.env = env;
+        self.node.become_newcomer(&self.ports);
+    }
+
+    /// Nothing comes of the admission.
+    pub const fn forget_newcomer(&mut self) {
+        self.node.forget_newcomer();
+    }
+
+    /// Is this a copy that has not been taken in?
+    #[must_use]
+    pub const fn is_newcomer(&self) -> bool {
+        self.node.is_newcomer()
+    }
+
+    /// Meets the members and takes the newcomer in, or not, in all of them alike.
+    ///
+    /// # Errors
+    /// A [`Halt`] found while waiting; [`Halt::NotAdmitted`] in a newcomer that is refused.
+    pub fn admit(&mut self) -> Result<bool, Halt> {
+        self.rendezvous()?;
+        let call = self.node.begin_admission();
+        match self.run(call, &mut [])? {
+            Done::Admitted => Ok(true),
+            Done::Refused => Ok(false),
+            other => unreachable!("an admission ends in {other:?}"),
+        }
+    }
+
     /// New primary: what the lost one did in its last effect cannot be found out, so nobody may go
     /// on. Publishes [`Halt::LostEffect`].
     pub fn lose_effect(&mut self) -> Halt {

@@ -319,6 +319,9 @@ impl Node {
         }
         let fits = header.len <= out.len();
         let sound = fits && primary.read(self.cursor, &header, &mut out[..header.len]);
+        if self.is_newcomer() && self.is_overrun(primary) {
+            return Verified::Damaged;
+        }
         let same = header.signature == self.trace.signature();
         if !(same || self.guards.off(Bug::SkipStreamCompare)) || !fits {
             return Verified::Diverged;
@@ -328,6 +331,14 @@ impl Node {
         } else {
             Verified::Damaged
         }
+    }
+
+    /// Newcomer, for which the primary does not wait: may it have written over what was just read?
+    fn is_overrun(&self, primary: &Port<'_>) -> bool {
+        // A record that is still being written has not moved the cursor; its words do not fit the
+        // checksum.
+        let ahead = primary.outbox.cursor.load(Ordering::Acquire);
+        ahead.wrapping_sub(self.cursor) > primary.ring.len() as u64
     }
 
     #[inline]

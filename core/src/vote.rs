@@ -59,6 +59,13 @@ enum Stage {
     Adopt,
 }
 
+impl Vote {
+    /// What `peer` said when it joined.
+    pub(crate) const fn entry(&self, peer: ReplicaId) -> Option<&Entry> {
+        self.entries[peer.index()].as_ref()
+    }
+}
+
 impl fmt::Display for Vote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -125,7 +132,8 @@ impl Node {
             self.scrub(ports);
         }
         let at = match call.task {
-            Task::Rendezvous(_) => At::Rendezvous,
+            // An admission follows on a rendezvous, whose signature is still there to be seen.
+            Task::Rendezvous(_) | Task::Admit(_) => At::Rendezvous,
             Task::Room { .. } | Task::Consume => At::Stream,
             Task::Action(_) => At::Action,
         };
@@ -135,6 +143,7 @@ impl Node {
             round: self.round & 0xffff_ffff,
             at,
             accused: call.accused,
+            invites: self.invites(call),
             performed: self.actions.performed_low(),
             performed_at: self.actions.performed_at,
             slots: self.slots,
@@ -155,7 +164,7 @@ impl Node {
         Step::Again
     }
 
-    fn scrub(&self, ports: &Ports<'_>) {
+    pub(crate) fn scrub(&self, ports: &Ports<'_>) {
         let own = port(ports, self.id).outbox;
         for (slot, &signature) in own.slots.iter().zip(&self.slots) {
             slot.store(signature);
@@ -168,7 +177,7 @@ impl Node {
         own.arrived.store(self.round, Ordering::Release);
     }
 
-    fn membership(&self) -> u64 {
+    pub(crate) fn membership(&self) -> u64 {
         self.epoch << 8 | u64::from(self.members.bits())
     }
 
@@ -176,7 +185,7 @@ impl Node {
         self.members.without(self.id)
     }
 
-    const fn parity(&self) -> usize {
+    pub(crate) const fn parity(&self) -> usize {
         (self.next_vote() & 1) as usize
     }
 
@@ -192,7 +201,7 @@ impl Node {
     }
 
     /// The ballot of `peer` in this vote, if it has joined it.
-    fn ballot(&self, peer: ReplicaId, ports: &Ports<'_>) -> Option<BallotWord> {
+    pub(crate) fn ballot(&self, peer: ReplicaId, ports: &Ports<'_>) -> Option<BallotWord> {
         let ballot = &port(ports, peer).outbox.ballots[self.parity()];
         let word = BallotWord::decode(ballot.word.load(Ordering::Acquire));
         let same = word.vote == self.next_vote() || self.guards.off(Bug::IgnoreVoteNumber);
@@ -481,7 +490,10 @@ impl Node {
         call.overdue = ReplicaSet::empty();
         call.accused = ReplicaSet::empty();
         if vote.faulty.is_empty() {
-            return self.nobody(call, ports);
+            return match self.invited(vote) {
+                Some(newcomer) => self.take_in(newcomer, ports),
+                None => self.nobody(call, ports),
+            };
         }
         self.spurious = (0, 0);
         self.members = self.members.minus(vote.faulty);
@@ -541,6 +553,8 @@ impl Node {
             }
             Task::Consume => Step::Again,
             Task::Action(_) => self.resume_action(call, ports),
+            // Another vote than the one that was asked for, or one that took nobody in.
+            Task::Admit(_) => Step::Again,
         }
     }
 }

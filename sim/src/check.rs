@@ -1,11 +1,12 @@
 //! Checkers: what must hold after every step, and at the end.
 
-use rcoe_core::{Halt, ReplicaSet};
+use rcoe_core::{Call, Halt, ReplicaSet};
 
 use crate::fault::Fault;
 use crate::group::Group;
-use crate::process::Stage;
+use crate::process::{Process, Stage};
 use crate::program::{Op, expected_outputs};
+use crate::supervisor::Supervisor;
 
 /// What a run was meant to be: everything a verdict about it needs.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct Charge {
     pub victim: Option<usize>,
     /// By what.
     pub fault: Option<Fault>,
+    /// Whether that happened in the midst of a vote.
+    pub in_vote: bool,
 }
 
 impl Charge {
@@ -26,11 +29,21 @@ impl Charge {
             expected: expected_outputs(program),
             victim: None,
             fault: None,
+            in_vote: false,
         }
     }
 
+    /// The fault has struck.
+    pub fn strike(&mut self, group: &Group, victim: usize, fault: Fault) {
+        let voting = |process: &Process| process.call.as_ref().is_some_and(Call::in_vote);
+        self.victim = Some(victim);
+        self.fault = Some(fault);
+        self.in_vote = group.processes.iter().any(voting);
+    }
+
     fn healthy<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = usize> + 'a {
-        (0..group.processes.len()).filter(|&index| Some(index) != self.victim)
+        (0..group.processes.len())
+            .filter(|&index| Some(index) != self.victim && group.processes[index].born)
     }
 }
 
@@ -48,8 +61,15 @@ pub fn always(group: &Group, charge: &Charge) -> Result<(), String> {
             // It left after the last comparison; whoever still votes there finds it absent.
             continue;
         }
+        if process.node.is_newcomer() {
+            // It has no vote yet and may give up at any time.
+            continue;
+        }
+        // One that has stopped for good is excluded rightly.
+        let stopped = matches!(process.halt(), Some(Halt::FailStop(_)));
+        let excluded = group.world.excluded.contains(process.node.id()) && !stopped;
         let convicted = process.halt() == Some(Halt::Convicted);
-        if (convicted || group.world.excluded.contains(process.node.id())) && !garbled {
+        if (convicted || excluded) && !garbled {
             return Err(format!("healthy R{index} is convicted"));
         }
         let stopped = process.halt().is_some();
@@ -119,50 +139,77 @@ fn memberships_agree(group: &Group, charge: &Charge) -> Result<(), String> {
 /// # Errors
 /// Says what is wrong.
 pub fn finally(group: &Group, charge: &Charge) -> Result<(), String> {
-    let len = group.program.len();
-    let complete = group.world.outputs.last() == charge.expected.last();
-    let finished = |index: usize| group.processes[index].finished(len);
-    let masked = complete && charge.healthy(group).any(finished);
-    let halt = |index: usize| group.processes[index].halt();
-    let lost = charge
-        .healthy(group)
-        .all(|index| halt(index) == Some(Halt::LostEffect));
-    // A primary that died with its record published had no effect to lose.
-    let settled = charge.fault == Some(Fault::Die)
-        && charge
-            .victim
-            .is_some_and(|victim| group.processes[victim].stage == Stage::Settle);
-    let lost = lost && !settled;
-    // Damage to what a replica says can leave its readers on different sides of it: then those in
-    // the right may be outvoted, and with an even number there may be no majority. Wrong effects
-    // there are never.
-    let even = group.processes.len().is_multiple_of(2);
-    let split = charge.healthy(group).all(|index| match halt(index) {
-        Some(Halt::LostEffect | Halt::Convicted) => true,
-        Some(Halt::FailStop(_)) => even,
-        None => false,
-    });
-    let stopped = charge.healthy(group).all(|index| {
-        matches!(
-            group.processes[index].halt(),
-            Some(Halt::FailStop(_) | Halt::LostEffect)
-        )
-    });
-    let halts: Vec<_> = group
-        .processes
-        .iter()
-        .map(|process| process.halt())
-        .collect();
-    let verdict = match (group.processes.len(), charge.fault) {
-        (_, None) => masked,
-        (2, Some(fault)) if fault.must_show() => stopped,
-        (2, Some(Fault::Die)) => stopped || masked,
-        (2, Some(_)) => stopped || masked,
-        (_, Some(fault)) => masked || lost || fault.garbles() && split,
+    let end = End::of(group, charge);
+    let verdict = match (end.started, charge.fault) {
+        (_, None) => end.masked,
+        // A copy that was not taken in yet, or the third of three.
+        (2, Some(fault)) if end.newcomer_hit => end.masked || fault.garbles() && end.stopped,
+        (2, Some(fault)) if fault.must_show() && !end.reduced => end.stopped,
+        (2, Some(_)) => end.stopped || end.masked,
+        // A fault in the midst of the vote that admits may stop the group.
+        (_, Some(_)) if end.reduced && charge.in_vote => end.masked || end.stopped,
+        (_, Some(fault)) => end.masked || end.lost || fault.garbles() && end.split,
     };
     if verdict {
-        Ok(())
-    } else {
-        Err(format!("ends in {halts:?}, complete: {complete}"))
+        return Ok(());
+    }
+    let halts = group.processes.iter().map(Process::halt);
+    let halts: Vec<_> = halts.collect();
+    Err(format!("ends in {halts:?}, complete: {}", end.complete))
+}
+
+/// How a run came to its end.
+struct End {
+    /// Members at the start.
+    started: usize,
+    /// One was missing then.
+    reduced: bool,
+    /// The fault has struck the one that was to be taken in.
+    newcomer_hit: bool,
+    complete: bool,
+    masked: bool,
+    stopped: bool,
+    lost: bool,
+    split: bool,
+}
+
+impl End {
+    fn of(group: &Group, charge: &Charge) -> Self {
+        let len = group.program.len();
+        // Who was not taken in has given up, or goes on unheard.
+        let members = || {
+            let healthy = charge.healthy(group).map(|index| &group.processes[index]);
+            healthy.filter(|process| !process.node.is_newcomer())
+        };
+        let all = |test: fn(Option<Halt>) -> bool| members().all(|process| test(process.halt()));
+        let complete = group.world.outputs.last() == charge.expected.last();
+        // A primary that died with its record published had no effect to lose.
+        let settled = charge.fault == Some(Fault::Die)
+            && charge
+                .victim
+                .is_some_and(|victim| group.processes[victim].stage == Stage::Settle);
+        // Damage to what a replica says can leave its readers on different sides of it: then those
+        // in the right may be outvoted, and with an even number there may be no majority. Wrong
+        // effects there are never.
+        let fallen = all(|halt| {
+            matches!(
+                halt,
+                Some(Halt::LostEffect | Halt::Convicted | Halt::FailStop(_))
+            )
+        });
+        let even = group.processes.len().is_multiple_of(2);
+        let reduced = group.world.supervisor != Supervisor::Content;
+        Self {
+            started: group.processes.len() - usize::from(reduced),
+            reduced,
+            newcomer_hit: charge
+                .victim
+                .is_some_and(|victim| Some(victim) == group.lost),
+            complete,
+            masked: complete && members().any(|process| process.finished(len)),
+            stopped: all(|halt| matches!(halt, Some(Halt::FailStop(_) | Halt::LostEffect))),
+            lost: all(|halt| halt == Some(Halt::LostEffect)) && !settled,
+            split: fallen && (even || all(|halt| !matches!(halt, Some(Halt::FailStop(_))))),
+        }
     }
 }

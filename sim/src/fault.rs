@@ -14,6 +14,8 @@ pub enum Fault {
     FlipTrace(u32),
     /// One bit of the program's data flips.
     FlipData(u32),
+    /// One bit of the program's data at rest flips.
+    FlipAtRest(u32),
     /// The program skips an operation.
     Skip,
     /// One word of the replica's own outbox is overwritten.
@@ -90,9 +92,13 @@ impl Fault {
             Self::FlipTrace(bit) => process.node.flip_trace(bit),
             Self::FlipData(_) if voted => return false,
             Self::FlipData(bit) => process.accumulator ^= 1 << bit,
+            Self::FlipAtRest(bit) => process.at_rest ^= 1 << bit,
             Self::Skip => {
                 let last = process.at + 1 >= program.len();
-                if process.stage != Stage::Start || last || matches!(op, Op::Act | Op::Alarm) {
+                if process.stage != Stage::Start
+                    || last
+                    || matches!(op, Op::Act | Op::Alarm | Op::Orders)
+                {
                     return false;
                 }
                 process.at += 1;

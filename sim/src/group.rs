@@ -5,15 +5,19 @@
 
 use rcoe_core::primitive::{AtomicU64, Ordering};
 use rcoe_core::{
-    Guards, MAX_REPLICAS, Node, Outbox, Port, Ports, ReplicaId, ReplicaSet, SNAPSHOT_WORDS,
+    Bug, Guards, MAX_REPLICAS, Node, Outbox, Port, Ports, ReplicaId, ReplicaSet, SNAPSHOT_WORDS,
     Snapshot,
 };
 
 use crate::process::{Outcome, Process, World};
 use crate::program::Op;
+use crate::supervisor::Supervisor;
 
 /// Words of each ring: two records of one word fit, so that runs meet the full ring.
 pub const RING: usize = 16;
+
+/// What somebody who was lost has left: a vote far ahead, which all confirm.
+const GARBAGE: Snapshot = [0x0000_0001_0003_0000; SNAPSHOT_WORDS];
 
 /// What a replica published, as plain words.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -37,6 +41,10 @@ pub struct Group {
     pub world: World,
     /// Actions that may still be triggered.
     pub triggers: u8,
+    /// Checks in force.
+    pub guards: Guards,
+    /// The number that was lost before the start.
+    pub lost: Option<usize>,
 }
 
 impl Group {
@@ -54,17 +62,82 @@ impl Group {
             shared: vec![fresh; n],
             world: World::default(),
             triggers: 0,
+            guards,
+            lost: None,
         };
-        arena.load(&group);
-        let ports = arena.ports(n);
-        for id in ReplicaSet::all(n) {
-            let node = Node::new(id, ReplicaSet::all(n), &ports);
-            group.processes.push(Process::new(guarded(node, guards)));
-        }
-        for index in 0..n {
-            arena.save(&mut group, index);
-        }
+        group.populate(&arena, ReplicaSet::all(n), guards);
         group
+    }
+
+    /// A group of `n` that has lost one, whose outbox is full of garbage, and is to get it back as
+    /// a copy of `donor`.
+    #[must_use]
+    pub fn reduced(
+        n: usize,
+        lost: ReplicaId,
+        donor: ReplicaId,
+        program: &[Op],
+        guards: Guards,
+    ) -> Self {
+        let arena = Arena::new();
+        let mut group = Self::new(n, program, guards);
+        let byte = |id: ReplicaId| u8::try_from(id.index()).expect("below eight");
+        group.world.supervisor = Supervisor::Wants {
+            newcomer: byte(lost),
+            donor: byte(donor),
+        };
+        group.processes.clear();
+        group.lost = Some(lost.index());
+        group.shared[lost.index()].snapshot = GARBAGE;
+        group.populate(&arena, ReplicaSet::all(n).without(lost), guards);
+        group
+    }
+
+    /// The processes of these members; other numbers are nobody's.
+    fn populate(&mut self, arena: &Arena, members: ReplicaSet, guards: Guards) {
+        let n = self.shared.len();
+        arena.load(self);
+        let ports = arena.ports(n);
+        let first = members.lowest().expect("a group has members");
+        for id in ReplicaSet::all(n) {
+            let born = members.contains(id);
+            let node = Node::new(if born { id } else { first }, members, &ports);
+            let mut process = Process::new(guarded(node, guards));
+            process.alive = born;
+            process.born = born;
+            self.processes.push(process);
+        }
+        for id in members {
+            arena.save(self, id.index());
+        }
+    }
+
+    /// The donor has met the others: its copy begins.
+    fn copy(&mut self, arena: &Arena, donor: usize) {
+        let mut copy = self.processes[donor].clone();
+        let Some(id) = copy.node.newcomer() else {
+            return;
+        };
+        arena.load(self);
+        let ports = arena.ports(self.processes.len());
+        copy.become_newcomer(&ports);
+        self.processes[id.index()] = copy;
+        arena.save(self, id.index());
+    }
+
+    /// Can the supervisor find that what was copied is what the others have?
+    #[must_use]
+    pub fn is_verifiable(&self) -> bool {
+        let members = || self.processes.iter().filter(|process| process.born);
+        let first = members().find_map(|process| process.frozen);
+        let all = || members().all(|process| process.frozen == first);
+        let unverified = self.guards.off(Bug::AdmitUnverified);
+        self.world.supervisor == Supervisor::Copied && first.is_some() && (unverified || all())
+    }
+
+    /// The supervisor has compared, and is content.
+    pub const fn verify(&mut self) {
+        self.world.supervisor = Supervisor::Verified;
     }
 
     /// Lets process `index` step.
@@ -76,6 +149,9 @@ impl Group {
         arena.save(self, index);
         for id in self.world.excluded {
             self.processes[id.index()].alive = false;
+        }
+        if let Some(donor) = self.world.donor.take() {
+            self.copy(arena, donor);
         }
         outcome
     }

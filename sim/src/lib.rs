@@ -23,3 +23,4 @@ pub mod process;
 pub mod program;
 pub mod random;
 pub mod rng;
+pub mod supervisor;

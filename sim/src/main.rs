@@ -19,7 +19,7 @@ mod cli {
 
     use clap::Parser;
     use rcoe_core::Guards;
-    use rcoe_sim::random::{Failure, simulate};
+    use rcoe_sim::random::{Failure, simulate, simulate_reduced};
 
     /// Simulates replicated runs, each a function of its seed.
     #[derive(Parser, Debug)]
@@ -34,6 +34,9 @@ mod cli {
         /// Number of replicas; without it the seed decides.
         #[arg(long, value_parser = clap::value_parser!(u64).range(2..=8))]
         n: Option<u64>,
+        /// Groups that have lost a replica and get it back, with one fault more.
+        #[arg(long)]
+        reduced: bool,
         /// Print every step.
         #[arg(long)]
         trace: bool,
@@ -45,14 +48,19 @@ mod cli {
         let start = Instant::now();
         let (mut failures, mut steps, mut noticed) = (0u64, 0, 0u64);
         for seed in args.seed..args.seed.saturating_add(args.count) {
-            match simulate(seed, n, Guards::ON, args.trace) {
+            let simulated = if args.reduced {
+                simulate_reduced(seed, n, Guards::ON, args.trace)
+            } else {
+                simulate(seed, n, Guards::ON, args.trace)
+            };
+            match simulated {
                 Ok(summary) => {
                     steps += summary.steps;
                     noticed += u64::from(summary.noticed);
                 }
                 Err(failure) => {
                     failures += 1;
-                    report(seed, n, &failure);
+                    report(&args, seed, &failure);
                 }
             }
         }
@@ -70,13 +78,14 @@ mod cli {
         }
     }
 
-    fn report(seed: u64, n: Option<usize>, failure: &Failure) {
-        let n = n.map_or(String::new(), |n| format!(" --n {n}"));
+    fn report(args: &Args, seed: u64, failure: &Failure) {
+        let n = args.n.map_or(String::new(), |n| format!(" --n {n}"));
+        let reduced = if args.reduced { " --reduced" } else { "" };
         println!(
             "seed {seed} fails at step {}: {}",
             failure.step, failure.what
         );
         println!("  fault: {:?}", failure.fault);
-        println!("  replay: cargo run -p rcoe-sim -- --seed {seed}{n} --trace");
+        println!("  replay: cargo run -p rcoe-sim -- --seed {seed}{n}{reduced} --trace");
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-use rcoe_core::Guards;
+use rcoe_core::{Guards, ReplicaId};
 
 use crate::check::{self, Charge};
 use crate::fault::Fault;
@@ -28,6 +28,8 @@ pub struct Scope<'a> {
     pub faults: &'a [Fault],
     /// Whom it may strike.
     pub victims: &'a [usize],
+    /// Who was lost before the start, and of whom a copy is to replace it.
+    pub reduced: Option<(usize, usize)>,
     /// Actions that the primary may trigger, at any time.
     pub triggers: u8,
     /// Checks in force.
@@ -47,6 +49,8 @@ pub struct Explored {
     pub steps: usize,
     /// Different ends of runs.
     pub ends: usize,
+    /// Those of them in which a newcomer was taken in.
+    pub admitted: usize,
 }
 
 /// A state in which a checker found something.
@@ -85,7 +89,13 @@ struct Explorer<'a> {
 /// # Errors
 /// The first flaw found, or that there are more states than the limit.
 pub fn explore(scope: &Scope<'_>) -> Result<Explored, Flaw> {
-    let mut group = Group::new(scope.n, scope.program, scope.guards);
+    let id = |index| ReplicaId::new(u8::try_from(index).expect("below eight"));
+    let mut group = match scope.reduced {
+        None => Group::new(scope.n, scope.program, scope.guards),
+        Some((lost, donor)) => {
+            Group::reduced(scope.n, id(lost), id(donor), scope.program, scope.guards)
+        }
+    };
     group.triggers = scope.triggers;
     let mut explorer = Explorer {
         scope,
@@ -98,6 +108,7 @@ pub fn explore(scope: &Scope<'_>) -> Result<Explored, Flaw> {
             states: 0,
             steps: 0,
             ends: 0,
+            admitted: 0,
         },
     };
     let charge = Charge::new(scope.program);
@@ -152,10 +163,12 @@ impl Explorer<'_> {
             shared.snapshot[8] = 0;
         }
         self.counts.steps += 1;
-        if !self
-            .seen
-            .insert(fingerprint(&(&group, charge.victim, charge.fault)))
-        {
+        if !self.seen.insert(fingerprint(&(
+            &group,
+            charge.victim,
+            charge.fault,
+            charge.in_vote,
+        ))) {
             return Ok(false);
         }
         self.counts.states += 1;
@@ -172,6 +185,11 @@ impl Explorer<'_> {
         if charge.fault.is_none() {
             self.strike(group, charge)?;
         }
+        if group.is_verifiable() {
+            let mut next = group.clone();
+            next.verify();
+            self.visit(next, charge.clone(), 0)?;
+        }
         let mut stuck = true;
         for index in 0..self.scope.n {
             stuck &= !self.advance(group, charge, index)?;
@@ -183,6 +201,9 @@ impl Explorer<'_> {
             return self.expire(group, charge);
         }
         self.counts.ends += 1;
+        let taken_in = |index: usize| !group.processes[index].node.is_newcomer();
+        let process = group.lost.filter(|&index| group.processes[index].born);
+        self.counts.admitted += usize::from(process.is_some_and(taken_in));
         check::finally(group, charge).map_err(|what| self.flaw(what, charge))
     }
 
@@ -209,8 +230,7 @@ impl Explorer<'_> {
                 let mut next = group.clone();
                 if fault.strike(&mut next, victim) {
                     let mut charge = charge.clone();
-                    charge.victim = Some(victim);
-                    charge.fault = Some(fault);
+                    charge.strike(group, victim, fault);
                     self.visit(next, charge, victim)?;
                 }
             }

@@ -1,8 +1,9 @@
 //! One replica that runs a program: private state only, advanced one shared access at a time.
 
-use rcoe_core::{Await, Call, Done, Halt, Kind, Node, Ports, ReplicaSet, Step};
+use rcoe_core::{Await, Call, Done, Halt, Kind, Node, Ports, ReplicaId, ReplicaSet, Step};
 
-use crate::program::{Op, absorb, answer};
+use crate::program::{AT_REST, Op, absorb, answer};
+use crate::supervisor::{Order, Supervisor};
 
 const COMPUTE: Kind = Kind(1);
 const INPUT: Kind = Kind(2);
@@ -10,6 +11,8 @@ const OUTPUT: Kind = Kind(3);
 const COMPARE: Kind = Kind(4);
 const RESULT: Kind = Kind(5);
 const ACTION: Kind = Kind(6);
+const ORDER: Kind = Kind(7);
+const RECALL: Kind = Kind(8);
 
 /// The surroundings of a group: what went out and who was shut out.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -20,6 +23,10 @@ pub struct World {
     pub inputs: Vec<usize>,
     /// Replicas that the group excluded.
     pub excluded: ReplicaSet,
+    /// Who copies replicas and has the copies admitted.
+    pub supervisor: Supervisor,
+    /// A donor that has met the others and is to be copied.
+    pub donor: Option<usize>,
 }
 
 /// Where in an operation a process is.
@@ -29,6 +36,10 @@ pub enum Stage {
     Start,
     /// In a call of the protocol.
     Called,
+    /// Meeting the others to carry out an order.
+    Ordered(Order),
+    /// In the admission of a newcomer.
+    Admitting,
     /// Primary: about to announce an effect.
     Announce,
     /// Primary: about to have it.
@@ -50,8 +61,14 @@ pub struct Process {
     pub stage: Stage,
     /// The protocol call in progress.
     pub call: Option<Call>,
-    /// The program's whole state.
+    /// The program's state in use.
     pub accumulator: u64,
+    /// The program's data at rest.
+    pub at_rest: u64,
+    /// Both as they were when a replica was copied: what the supervisor compares.
+    pub frozen: Option<[u64; 2]>,
+    /// False for a number that nobody has had so far.
+    pub born: bool,
     /// Result of an effect that is not yet published.
     pub result: u64,
     /// False once it died or was shut out.
@@ -81,6 +98,9 @@ impl Process {
             stage: Stage::Start,
             call: None,
             accumulator: 0,
+            at_rest: AT_REST,
+            frozen: None,
+            born: true,
             result: 0,
             alive: true,
             slow: false,
@@ -136,18 +156,47 @@ impl Process {
                 self.call = Some(call);
             }
             Step::Halted(_) => return Outcome::Over,
-            Step::Ready(done) => self.complete(done, out[0], program[self.at], ports),
+            Step::Ready(done) => match self.stage {
+                Stage::Ordered(order) => self.carry_out(order, world),
+                Stage::Admitting => self.next(),
+                _ => self.complete(done, out[0], program[self.at], ports),
+            },
         }
         Outcome::Progress
+    }
+
+    /// All have met to carry out an order.
+    fn carry_out(&mut self, order: Order, world: &mut World) {
+        match order {
+            Order::Copy { newcomer, donor } => {
+                self.node.expect_newcomer(number(newcomer));
+                self.frozen = Some([self.accumulator, self.at_rest]);
+                self.next();
+                if self.node.id().index() == usize::from(donor) {
+                    world.donor = Some(usize::from(donor));
+                }
+            }
+            Order::Admit => {
+                self.call = Some(self.node.begin_admission());
+                self.stage = Stage::Admitting;
+            }
+        }
+    }
+
+    /// The copy of a donor begins as the newcomer.
+    pub fn become_newcomer(&mut self, ports: &Ports<'_>) {
+        self.node.become_newcomer(ports);
+        self.slow = false;
     }
 
     /// A protocol call is over: on with the operation.
     fn complete(&mut self, done: Done, record: u64, op: Op, ports: &Ports<'_>) {
         match done {
+            Done::Admitted | Done::Refused => unreachable!("no admission is under way"),
             Done::Met if matches!(op, Op::Output { .. }) => self.fetch(),
             Done::Met => self.next(),
             Done::Room => self.stage = Stage::Commit,
-            Done::Record(_) => self.absorb(record, ports),
+            Done::Record(_) => self.take(record, op, ports),
             Done::TakeOver => self.stage = Stage::Announce,
             Done::Actions(0) => self.next(),
             Done::Actions(set) => {
@@ -161,10 +210,14 @@ impl Process {
         let op = program[self.at];
         match self.stage {
             Stage::Start => self.start(op, ports),
-            Stage::Called => unreachable!("a call is in progress"),
+            Stage::Called | Stage::Ordered(_) | Stage::Admitting => {
+                unreachable!("a call is in progress")
+            }
             Stage::Announce => {
-                let (Op::Input { repeatable } | Op::Output { repeatable }) = op else {
-                    unreachable!("only inputs and outputs have effects")
+                let repeatable = match op {
+                    Op::Input { repeatable } | Op::Output { repeatable } => repeatable,
+                    Op::Orders => true,
+                    _ => unreachable!("only inputs and outputs have effects"),
                 };
                 self.node.begin_effect(ports, repeatable);
                 self.stage = Stage::Perform;
@@ -172,9 +225,13 @@ impl Process {
             Stage::Perform => {
                 match op {
                     Op::Output { .. } => world.outputs.push((self.at, self.accumulator)),
+                    Op::Orders => {}
                     _ => world.inputs.push(self.at),
                 }
-                self.result = answer(self.at);
+                self.result = match op {
+                    Op::Orders => Order::encode(world.supervisor.order(self.node.members())),
+                    _ => answer(self.at),
+                };
                 self.called(self.node.begin_publish(1));
             }
             Stage::Commit => {
@@ -183,7 +240,7 @@ impl Process {
             }
             Stage::Settle => {
                 self.node.end_effect(ports);
-                self.absorb(self.result, ports);
+                self.take(self.result, op, ports);
             }
         }
         Outcome::Progress
@@ -196,7 +253,12 @@ impl Process {
                 self.accumulator = absorb(self.accumulator, value);
                 self.next();
             }
-            Op::Input { .. } => {
+            Op::Recall => {
+                self.accumulator = absorb(self.accumulator, self.at_rest);
+                self.event(RECALL, self.accumulator ^ self.label(), ports);
+                self.next();
+            }
+            Op::Input { .. } | Op::Orders => {
                 self.event(INPUT, self.accumulator ^ self.label(), ports);
                 self.fetch();
             }
@@ -227,6 +289,22 @@ impl Process {
         self.stage = Stage::Called;
     }
 
+    /// The answer to an input, an output or a question for orders.
+    fn take(&mut self, value: u64, op: Op, ports: &Ports<'_>) {
+        if op != Op::Orders {
+            return self.absorb(value, ports);
+        }
+        self.event(ORDER, value, ports);
+        self.result = 0;
+        match Order::decode(value) {
+            None => self.next(),
+            Some(order) => {
+                self.call = Some(self.node.begin_rendezvous());
+                self.stage = Stage::Ordered(order);
+            }
+        }
+    }
+
     fn absorb(&mut self, value: u64, ports: &Ports<'_>) {
         self.event(RESULT, value, ports);
         self.accumulator = absorb(self.accumulator, value);
@@ -251,4 +329,9 @@ impl Process {
             .outbox;
         self.node.add_event(own, kind, value);
     }
+}
+
+/// The replica with this number.
+fn number(index: u8) -> ReplicaId {
+    ReplicaId::new(index)
 }

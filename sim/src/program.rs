@@ -23,10 +23,18 @@ pub enum Op {
     Compare,
     /// Handles actions.
     Act,
+    /// Asks the supervisor for orders: the primary does and publishes the answer. To copy a member
+    /// and to admit the copy are such orders.
+    Orders,
+    /// Folds the data at rest into the accumulator.
+    Recall,
     /// Votes without a cause. Not in random programs: a fault in the midst of a vote may stop the
     /// group.
     Alarm,
 }
+
+/// The program's data that it does not look at before [`Op::Recall`].
+pub const AT_REST: u64 = 0x5151;
 
 /// What the world answers to operation `at`.
 #[must_use]
@@ -53,7 +61,8 @@ pub fn expected_outputs(program: &[Op]) -> Vec<(usize, u64)> {
                 outputs.push((at, accumulator));
                 accumulator = absorb(accumulator, answer(at));
             }
-            Op::Compare | Op::Act | Op::Alarm => {}
+            Op::Recall => accumulator = absorb(accumulator, AT_REST),
+            Op::Compare | Op::Act | Op::Alarm | Op::Orders => {}
         }
     }
     outputs

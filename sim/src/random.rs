@@ -1,12 +1,12 @@
 //! The seeded simulator: random program, schedule and fault, all a function of one seed.
 
-use rcoe_core::Guards;
+use rcoe_core::{Guards, ReplicaId};
 
 use crate::check::{self, Charge};
 use crate::fault::Fault;
 use crate::group::{Arena, Group};
 use crate::process::Outcome;
-use crate::program;
+use crate::program::{self, Op};
 use crate::rng::Rng;
 
 /// Steps after which a run counts as hung.
@@ -34,6 +34,8 @@ pub struct Summary {
     pub steps: u64,
     /// Who was hit by what.
     pub fault: Option<(usize, Fault)>,
+    /// Whether a copy was taken in.
+    pub admitted: bool,
     /// Whether the fault struck, and a replica was removed or all stopped.
     pub noticed: bool,
 }
@@ -72,20 +74,59 @@ pub fn simulate(
     if trace {
         println!("{n} replicas, plan {plan:?}, program {program:?}");
     }
-    let run = Run {
-        charge: Charge::new(&program),
-        group,
-        rng,
-        plan,
-        since: vec![None; n],
-        stalled: vec![false; n],
-        clock: 0,
-        trace,
-    };
-    run.go()
+    Run::new(group, rng, plan, trace).go()
+}
+
+/// The same with a group that has lost a replica and gets a copy of another in its place.
+///
+/// # Errors
+/// What a checker found.
+pub fn simulate_reduced(
+    seed: u64,
+    n: Option<usize>,
+    guards: Guards,
+    trace: bool,
+) -> Result<Summary, Failure> {
+    let mut rng = Rng::new(seed ^ 0x7265_6475_6365);
+    let n = n.unwrap_or(3 + rng.index(3));
+    let len = 3 + rng.index(10);
+    let mut program = program::random(&mut rng, len);
+    for op in [Op::Orders, Op::Orders, Op::Orders, Op::Recall] {
+        program.insert(rng.index(program.len()), op);
+    }
+    let id = |index| ReplicaId::new(u8::try_from(index).expect("below eight"));
+    let lost = rng.index(n);
+    let donor = (lost + 1 + rng.index(n - 1)) % n;
+    let group = Group::reduced(n, id(lost), id(donor), &program, guards);
+    let plan = (!rng.one_in(4)).then(|| {
+        let at = rng.below(24 * (program.len() * n) as u64);
+        let fault = match rng.below(6) {
+            0 => Fault::FlipAtRest(9),
+            _ => Fault::random(&mut rng),
+        };
+        (fault, rng.index(n), at)
+    });
+    if trace {
+        println!("{n} replicas, R{lost} from R{donor}, plan {plan:?}, program {program:?}");
+    }
+    Run::new(group, rng, plan, trace).go()
 }
 
 impl Run {
+    fn new(group: Group, rng: Rng, plan: Option<(Fault, usize, u64)>, trace: bool) -> Self {
+        let n = group.processes.len();
+        Self {
+            charge: Charge::new(&group.program),
+            group,
+            rng,
+            plan,
+            since: vec![None; n],
+            stalled: vec![false; n],
+            clock: 0,
+            trace,
+        }
+    }
+
     fn go(mut self) -> Result<Summary, Failure> {
         let mut arena = Arena::new();
         while (0..self.group.processes.len()).any(|index| self.group.runs(index)) {
@@ -94,6 +135,9 @@ impl Run {
             }
             self.clock += 1;
             self.strike();
+            if self.group.is_verifiable() && self.rng.one_in(8) {
+                self.group.verify();
+            }
             self.turn(&mut arena);
             if let Err(what) = check::always(&self.group, &self.charge) {
                 return Err(self.failure(what));
@@ -124,7 +168,12 @@ impl Run {
             .iter()
             .any(|process| process.halt().is_some());
         let noticed = stopped || !self.group.world.excluded.is_empty();
+        let taken_in = |index: usize| {
+            let process = &self.group.processes[index];
+            process.born && !process.node.is_newcomer()
+        };
         Summary {
+            admitted: self.group.lost.is_some_and(taken_in),
             steps: self.clock,
             fault: self.struck(),
             noticed,
@@ -137,8 +186,7 @@ impl Run {
             return;
         };
         if self.clock >= at && fault.strike(&mut self.group, victim) {
-            self.charge.victim = Some(victim);
-            self.charge.fault = Some(fault);
+            self.charge.strike(&self.group, victim, fault);
             self.plan = None;
             self.stalled.fill(false);
             if self.trace {

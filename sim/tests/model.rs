@@ -45,6 +45,7 @@ mod tests {
             faults,
             victims,
             triggers,
+            reduced: None,
             guards: Guards::ON,
             limit: 8_000_000,
             paths: std::env::var_os("RCOE_MODEL_PATHS").is_some(),

@@ -14,7 +14,7 @@ mod tests {
     use rcoe_sim::fault::Fault;
     use rcoe_sim::model::{Scope, explore};
     use rcoe_sim::program::Op;
-    use rcoe_sim::random::simulate;
+    use rcoe_sim::random::{simulate, simulate_reduced};
 
     /// Seeds tried for each bug.
     const SEEDS: u64 = 12_000;
@@ -41,6 +41,14 @@ mod tests {
         Bug::IgnoreVoteNumber,
         Bug::ActionNoReady,
         Bug::ActionNoAbort,
+        Bug::AdmitUnvoted,
+        Bug::AdmitPartly,
+        Bug::AdmitStale,
+        Bug::AdmitUnseen,
+        Bug::AdmitUnverified,
+        Bug::NewcomerLeads,
+        Bug::NoRelimit,
+        Bug::StaleOutbox,
     ];
 
     const WRITE: Op = Op::Output { repeatable: false };
@@ -54,7 +62,12 @@ mod tests {
 
     fn by_seed(bug: Bug) -> Option<String> {
         (0..SEEDS).find_map(|seed| {
-            match quietly(|| simulate(seed, None, Guards::without(bug), false)) {
+            let guards = Guards::without(bug);
+            let both = || {
+                simulate(seed, None, guards, false)?;
+                simulate_reduced(seed, None, guards, false)
+            };
+            match quietly(both) {
                 Some(Ok(_)) => None,
                 Some(Err(failure)) => Some(format!("seed {seed}: {}", failure.what)),
                 None => Some(format!("seed {seed}: an assertion")),
@@ -89,6 +102,7 @@ mod tests {
                     let victims = &victims[..];
                     let scope = Scope {
                         n,
+                        reduced: None,
                         program,
                         faults,
                         victims,
@@ -106,6 +120,51 @@ mod tests {
         })
     }
 
+    /// Groups that get a lost replica back.
+    fn by_reduced_model(guards: Guards) -> Option<String> {
+        let long: &[Op] = &[
+            READ,
+            Op::Orders,
+            WRITE,
+            Op::Orders,
+            PEEK,
+            WRITE,
+            Op::Compare,
+        ];
+        let recall: &[Op] = &[Op::Orders, Op::Orders, Op::Recall, WRITE, Op::Compare];
+        let inputs: &[Op] = &[Op::Orders, Op::Orders, PEEK, PEEK, READ, PEEK, Op::Compare];
+        let die = [Fault::Die];
+        let slow = [Fault::Slow];
+        let rest = [Fault::FlipAtRest(5)];
+        let scopes: [(&str, &[Op], &[Fault]); 4] = [
+            ("latent", recall, &rest),
+            ("crash", long, &die),
+            ("slow", recall, &slow),
+            ("inputs", inputs, &[]),
+        ];
+        scopes.iter().find_map(|&(name, program, faults)| {
+            let reduced = [(2, 1), (0, 2)];
+            reduced.into_iter().find_map(|reduced| {
+                let scope = Scope {
+                    n: 3,
+                    program,
+                    faults,
+                    victims: &[0, 1, 2],
+                    reduced: Some(reduced),
+                    triggers: 0,
+                    guards,
+                    limit: 2_000_000,
+                    paths: false,
+                };
+                match quietly(|| explore(&scope)) {
+                    Some(Ok(_)) => None,
+                    Some(Err(flaw)) => Some(format!("re-integration, {name}: {}", flaw.what)),
+                    None => Some(format!("re-integration, {name}: an assertion")),
+                }
+            })
+        })
+    }
+
     #[test]
     fn each_is_noticed() {
         assert_eq!(
@@ -113,10 +172,13 @@ mod tests {
             None,
             "a scope must pass with all guards on"
         );
+        assert_eq!(by_reduced_model(Guards::ON), None, "and so must these");
         let mut unnoticed = Vec::new();
         std::panic::set_hook(Box::new(|_| {}));
         for &bug in BUGS {
-            let (seed, model) = (by_seed(bug), by_model(Guards::without(bug)));
+            let guards = Guards::without(bug);
+            let model = by_model(guards).or_else(|| by_reduced_model(guards));
+            let seed = by_seed(bug);
             println!(
                 "| {bug:?} | {} | {} |",
                 seed.as_deref().unwrap_or("-"),

@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests {
     use rcoe_core::Guards;
-    use rcoe_sim::random::simulate;
+    use rcoe_sim::random::{simulate, simulate_reduced};
 
     #[test]
     fn seeds_pass() {
@@ -17,6 +17,24 @@ mod tests {
             }
         }
         assert!(noticed > 300, "faults must matter: {noticed}");
+    }
+
+    #[test]
+    fn seeds_of_reduced_groups_pass() {
+        let (mut noticed, mut admitted) = (0, 0);
+        for seed in 0..3000 {
+            match simulate_reduced(seed, None, Guards::ON, false) {
+                Ok(summary) => {
+                    noticed += u32::from(summary.noticed);
+                    admitted += u32::from(summary.admitted);
+                }
+                Err(failure) => {
+                    panic!("cargo run -p rcoe-sim -- --reduced --seed {seed}: {failure:?}")
+                }
+            }
+        }
+        assert!(noticed > 300, "faults must matter: {noticed}");
+        assert!(admitted > 300, "copies must be taken in: {admitted}");
     }
 
     #[test]
