@@ -150,6 +150,9 @@ pub(crate) struct RunArgs {
     /// What a detected fault leads to [default: mask with three or more replicas, else stop]
     #[arg(long, value_enum, value_name = "ACTION")]
     pub(crate) on_fault: Option<OnFault>,
+    /// Do not replace a lost replica by a copy of another
+    #[arg(long)]
+    pub(crate) no_reintegrate: bool,
     /// CPUs to use, like 0,2-3 [default: all allowed]
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     pub(crate) cores: Option<CoreList>,

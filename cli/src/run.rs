@@ -112,6 +112,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         program,
         compare: args.compare.into(),
         mask: replicas >= 3 && args.on_fault != Some(OnFault::Stop),
+        reintegrate: !args.no_reintegrate,
         strict: args.strict,
         timeout: args.timeout,
         seed: thread_seed()?,

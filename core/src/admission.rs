@@ -139,8 +139,8 @@ impl Node {
             call.task = Task::Admit(Stage::Observe(first));
             return Step::Again;
         }
-        let stale = self.votes != admission.votes;
-        if stale && !self.guards.off(Bug::AdmitStale) {
+        if self.votes != admission.votes {
+            // The newcomer has given up, or will.
             return self.refuse();
         }
         call.task = Task::Admit(Stage::Vote);
@@ -184,9 +184,8 @@ impl Node {
         self.admission = None;
         self.laggards = Laggards::default();
         self.spurious = (0, 0);
-        if !self.guards.off(Bug::NoRelimit) {
-            self.limit = self.cursor;
-        }
+        // A newcomer that is still behind is waited for from here on.
+        self.limit = self.cursor;
         if self.guards.off(Bug::NewcomerLeads) {
             self.primary = self.members.lowest().unwrap_or(self.primary);
         }

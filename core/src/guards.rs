@@ -60,16 +60,12 @@ pub enum Bug {
     AdmitUnvoted,
     /// A newcomer is taken in although not all members ask for it.
     AdmitPartly,
-    /// A newcomer is taken in although there was a vote since it was copied.
-    AdmitStale,
     /// A newcomer takes itself in without looking whether the members do.
     AdmitUnseen,
     /// A newcomer is taken in before its copy was verified. For the sphere to leave out.
     AdmitUnverified,
     /// A newcomer with the lowest number leads at once.
     NewcomerLeads,
-    /// The primary does not look how far a newcomer has read before it publishes.
-    NoRelimit,
     /// A newcomer keeps what somebody who was lost left in its outbox.
     StaleOutbox,
 }

@@ -329,6 +329,14 @@ impl<'a, E: Env> Replica<'a, E> {
         self.node.forget_newcomer();
     }
 
+    /// Newcomer: it cannot follow the group. Publishes [`Halt::NotAdmitted`].
+    pub fn give_up(&mut self) -> Halt {
+        let halt = Halt::NotAdmitted;
+        self.node.halt(&self.ports, halt, ReplicaSet::empty());
+        self.wake_sleepers();
+        halt
+    }
+
     /// Is this a copy that has not been taken in?
     #[must_use]
     pub const fn is_newcomer(&self) -> bool {

@@ -8,8 +8,10 @@
 //! * `tests/schedules.rs`: the same code on shuttle's atomics, for what a step's granularity hides.
 //! * `tests/planted.rs`: each guard of the protocol taken away in turn; one of the above must
 //!   notice.
+//! * `tests/reintegration.rs`: the model check of groups that have lost a replica and get it back,
+//!   with one fault more.
 //!
-//! Not covered: two faults at once, memory orders weaker than sequential consistency, and
+//! Not covered: two faults at once otherwise, memory orders weaker than sequential consistency, and
 //! everything a sphere adds.
 
 #![forbid(unsafe_code)]

@@ -43,11 +43,9 @@ mod tests {
         Bug::ActionNoAbort,
         Bug::AdmitUnvoted,
         Bug::AdmitPartly,
-        Bug::AdmitStale,
         Bug::AdmitUnseen,
         Bug::AdmitUnverified,
         Bug::NewcomerLeads,
-        Bug::NoRelimit,
         Bug::StaleOutbox,
     ];
 

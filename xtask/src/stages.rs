@@ -186,6 +186,9 @@ fn model() -> Result<Counts> {
     let simulation = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-sim", "--"]);
     let simulation = shell::with(simulation, &["--seed", "0", "--count", SEEDS]);
     let mut counts = Counts::one(shell::succeeds(simulation)?);
+    let reduced = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-sim", "--"]);
+    let reduced = shell::with(reduced, &["--reduced", "--seed", "0", "--count", SEEDS]);
+    counts.add(Counts::one(shell::succeeds(reduced)?));
     for feature in ["planted", "shuttle"] {
         let tests = shell::cargo(["test", "--release", "-p", "rcoe-sim", "--no-fail-fast"]);
         counts.add(counted(shell::with(tests, &["--features", feature]))?);

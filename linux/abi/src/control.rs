@@ -127,6 +127,8 @@ pub struct Control {
     pub state: [AtomicU32; MAX_REPLICAS],
     /// Bumped, and futex-woken, after every change of a live word.
     pub bell: AtomicU32,
+    /// The last order to the group ([`crate::SerialOrder::pack`]), or 0.
+    pub order: AtomicU64,
     /// Number of signals ever put into [`Control::signals`].
     pub signal_head: AtomicU64,
     /// Queue of collected asynchronous signals, each as [`Queued::pack`] gives it. None is

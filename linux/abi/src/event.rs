@@ -25,6 +25,8 @@ pub const LAYOUT: u32 = 23;
 
 /// Digest of data that the program adds to its trace.
 pub const TRACE: u32 = 24;
+/// An order of the supervisor, carried out at this point.
+pub const ORDER: u32 = 26;
 
 /// A turn taken among the processes that share memory.
 pub const TURN: u32 = 25;

@@ -19,6 +19,7 @@ mod control;
 pub mod event;
 mod journal;
 mod layout;
+mod order;
 mod report;
 mod request;
 
@@ -31,7 +32,9 @@ pub use layout::{
     OBJECT_BYTES, OUTBOX_OFFSET, REGION_BYTES, REGION_STRIDE, RING_OFFSET, RING_WORDS, SIG_KICK,
     SIG_NOTIFY, control_addr, object_addr, region_addr,
 };
+pub use order::{Order, SerialOrder};
 pub use report::{
-    Ending, LENT_WORDS, NOTE_SLOTS, Note, Phase, Report, STAT_CLASSES, StatClass, TWIN,
+    Ending, LENT_WORDS, NOT_COPYABLE, NOTE_SLOTS, Note, PRIVATE_RANGES, Phase, Report,
+    STAT_CLASSES, StatClass, TWIN,
 };
 pub use request::{Ask, NOT_OURS, Request};

@@ -141,6 +141,12 @@ impl Note {
     }
 }
 
+/// Instead of a process id in [`Report::copy`]: the program has memory that cannot be copied.
+pub const NOT_COPYABLE: u32 = u32::MAX;
+
+/// Most ranges of the agent's memory in which replicas differ.
+pub const PRIVATE_RANGES: usize = 32;
+
 /// A replica's own page of facts.
 #[repr(C, align(64))]
 #[derive(Debug)]
@@ -200,6 +206,16 @@ pub struct Report {
     pub sharing: AtomicU32,
     /// 1 as soon as the program has been replaced by another (`execve`).
     pub replaced: AtomicU32,
+    /// The copy that this replica has made for a re-integration, the newcomer or a twin to compare
+    /// with: its serial number above, the process id below, which is 0 if that failed.
+    pub copy: AtomicU64,
+    /// The same of the twin that a newcomer has made of itself.
+    pub twin: AtomicU64,
+    /// Nanoseconds for which the last re-integration has kept this replica from the program.
+    pub pause_ns: AtomicU64,
+    /// Where in the agent's memory a replica differs from its siblings: start and end of each
+    /// range.
+    pub private: [[AtomicU64; 2]; PRIVATE_RANGES],
     /// Stack that the program lent its child by `vfork`, as the child leaves it at its end.
     pub lent: [AtomicU64; LENT_WORDS],
     /// [`Note`] code in the upper half, argument in the lower.

@@ -115,7 +115,8 @@ fn name_process(stack: &InitialStack) {
 /// Clones replicas 1 to `count - 1`; returns this replica's number.
 pub(crate) fn clone_replicas(count: usize) -> usize {
     for index in 1..count {
-        if sys::clone_replica() == 0 {
+        let cloned = sys::clone_replica().expect("the host has room for another process");
+        if cloned == 0 {
             return index;
         }
     }
@@ -199,6 +200,7 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
         buffer: crate::calls::transfer::Buffer::new(),
         last_read: crate::calls::publish::LastRead::default(),
         processes: Processes::new(control.supervisor.load(Ordering::Relaxed)),
+        orders: crate::reintegration::Orders::NONE,
     });
 }
 

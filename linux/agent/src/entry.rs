@@ -341,6 +341,13 @@ RCOE_GUARD_STACK:   .zero 8
 pub(crate) static RCOE_INTERRUPT: core::sync::atomic::AtomicU32 =
     core::sync::atomic::AtomicU32::new(0);
 
+/// Start and length of the agent's stack below the program's registers. Nothing of it outlives a
+/// call.
+pub(crate) fn dead_stack() -> (u64, u64) {
+    let len = AGENT_STACK_BYTES - size_of::<TrapFrame>();
+    (RCOE_AGENT_STACK.base(), len as u64)
+}
+
 /// Address of the system call entry, for stubs and the SIGSYS handler.
 pub(crate) fn entry_address() -> u64 {
     rcoe_entry as *const () as u64

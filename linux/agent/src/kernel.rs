@@ -20,6 +20,7 @@ use crate::calls::timers::Timers;
 use crate::calls::transfer::Buffer;
 use crate::env::LinuxEnv;
 use crate::instructions::Traps;
+use crate::reintegration::Orders;
 use crate::rewrite::Rewriter;
 use crate::sys;
 use crate::threads::Threads;
@@ -37,8 +38,8 @@ pub(crate) enum Compare {
 pub(crate) mod kind {
     use rcoe_core::Kind;
     pub(crate) use rcoe_linux_abi::event::{
-        ARG, CALL, CONTENT, END, FAULT, FAULTY_POINTER, INSTRUCTION, LAYOUT, RESULT, SIGNALS,
-        TRACE, TURN,
+        ARG, CALL, CONTENT, END, FAULT, FAULTY_POINTER, INSTRUCTION, LAYOUT, ORDER, RESULT,
+        SIGNALS, TRACE, TURN,
     };
 
     /// Event `what` of call `nr`.
@@ -77,6 +78,7 @@ pub(crate) struct Kernel {
     pub(crate) buffer: Buffer,
     pub(crate) last_read: LastRead,
     pub(crate) processes: Processes,
+    pub(crate) orders: Orders,
 }
 
 /// The cell of the global state.

@@ -41,6 +41,7 @@ mod loader;
 )]
 mod mem_functions;
 mod regions;
+mod reintegration;
 mod rewrite;
 mod startup;
 mod sys;

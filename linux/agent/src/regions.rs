@@ -29,6 +29,11 @@ pub(crate) fn own_report() -> Option<&'static Report> {
     Some(report(own_group(), number))
 }
 
+/// Where this replica's number is kept.
+pub(crate) fn own_number() -> (u64, u64) {
+    (OWN_NUMBER.as_ptr() as u64, size_of::<usize>() as u64)
+}
+
 /// This replica's group.
 pub(crate) fn own_group() -> usize {
     OWN_GROUP.load(Ordering::Relaxed)

@@ -383,12 +383,15 @@ pub(crate) fn pause() {
 
 /// Clones this process as a replica: separate memory, shared descriptors and file system state,
 /// and the same parent. Returns 0 in the new replica.
-pub(crate) fn clone_replica() -> u64 {
+///
+/// # Errors
+/// The host has no room for another process.
+pub(crate) fn clone_replica() -> Result<u64, Errno> {
     const SIGCHLD: u64 = 17;
     let flags = u64::from(nr::CLONE_FILES | nr::CLONE_FS | nr::CLONE_PARENT) | SIGCHLD;
     // SAFETY: as fork: no stack is given, so the child goes on with a copy of this one.
     let ret = unsafe { rcoe_linux_sys::syscall5(u64::from(nr::__NR_clone), flags, 0, 0, 0, 0) };
-    check(ret).expect("the host has room for another process")
+    check(ret)
 }
 
 /// Makes this process die with its parent, which must be `supervisor`.

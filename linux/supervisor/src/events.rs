@@ -53,6 +53,8 @@ pub struct Counts {
     pub divergences: u64,
     /// Replicas removed.
     pub downgrades: u64,
+    /// Replicas brought back.
+    pub reintegrations: u64,
     /// Replicas alive at the end.
     pub replicas: usize,
 }
@@ -123,6 +125,18 @@ pub enum Event {
         /// Where: `http://ADDRESS:PORT/metrics` or `unix:PATH`.
         address: String,
     },
+    /// A lost replica is being brought back.
+    Reintegration {
+        /// Which one.
+        replica: usize,
+        /// The member that is copied.
+        donor: usize,
+        /// The process of the program, as the program knows it.
+        process: u32,
+        /// How far it is.
+        #[serde(flatten)]
+        what: Reintegrated,
+    },
     /// The run is over.
     Stop {
         /// Exit status of rcoe.
@@ -131,6 +145,65 @@ pub enum Event {
         reason: String,
         /// Totals.
         counts: Counts,
+    },
+}
+
+impl Event {
+    /// What of it the user is told.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let Self::Reintegration { replica, what, .. } = self else {
+            return None;
+        };
+        match what {
+            Reintegrated::Done { .. } => Some(format!("replica {replica} is back")),
+            Reintegrated::Abandoned {
+                reason,
+                again: false,
+            } => Some(format!(
+                "replica {replica} cannot be brought back: {reason}"
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// How far a re-integration is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "stage", rename_all = "lowercase")]
+pub enum Reintegrated {
+    /// A copy was ordered.
+    Begun,
+    /// The copy is there, and follows the group.
+    Copied {
+        /// Its process.
+        pid: u32,
+    },
+    /// The copy is what the other members have.
+    Verified {
+        /// Pages compared.
+        pages: u64,
+        /// Microseconds that the comparison took, while the program went on.
+        us: u64,
+    },
+    /// The copy is a member.
+    Done {
+        /// Its process.
+        pid: u32,
+        /// The CPU it is bound to.
+        core: u32,
+        /// Microseconds for which the primary was kept from the program, copy and admission
+        /// together.
+        pause_us: u64,
+        /// Microseconds from beginning to end.
+        us: u64,
+    },
+    /// Nothing came of it.
+    Abandoned {
+        /// Why.
+        reason: String,
+        /// Whether it will be tried again.
+        again: bool,
     },
 }
 

@@ -100,7 +100,7 @@ impl Family {
             self.team_mut(group).hand_over();
             match self.team(group).state {
                 State::Unborn => self.settle_birth(group)?,
-                State::Ending(ending) if !self.team(group).group.is_alive() => {
+                State::Ending(ending) if !self.team(group).is_alive() => {
                     self.bury(group, ending);
                 }
                 _ => {}

@@ -117,6 +117,13 @@ impl Group {
         }
     }
 
+    /// Another process is this replica from here on.
+    pub(crate) fn adopt(&mut self, index: usize, pid: u32) {
+        self.pids[index] = Some(pid);
+        self.processes[index] = Process::Alive;
+        self.expelled[index] = false;
+    }
+
     /// Takes in what the kernel says of a child, and publishes it; false if it is not of this
     /// group.
     pub(crate) fn note(&mut self, pid: u32, status: WaitStatus, memory: &Memory) -> bool {

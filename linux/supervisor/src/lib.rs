@@ -26,12 +26,14 @@ mod program;
 mod protocol;
 mod reaper;
 mod recovery;
+mod reintegration;
 mod settings;
 mod spinning;
 mod stats;
 mod status;
 mod supervise;
 mod team;
+mod twins;
 
 pub use cores::{
     allowed_cores, assign_cores, avoid, choose_cores, format_core_list, parse_core_list,
@@ -39,7 +41,7 @@ pub use cores::{
 pub use error::{
     EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, ProgramError, RunError,
 };
-pub use events::{Counts, DivergenceKind, Event, Observer, ReplicaInfo, Stamped};
+pub use events::{Counts, DivergenceKind, Event, Observer, Reintegrated, ReplicaInfo, Stamped};
 pub use ledger::{
     Blame, Charge, Clearing, Content, CoreRecord, Entry, Ledger, SUSPECT_AFTER, WINDOW_DAYS,
     host_name, seconds_of, suspects, tally,

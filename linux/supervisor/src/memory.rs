@@ -211,6 +211,17 @@ impl Memory {
         self.pool.objects[index].view(self.group * REGION_STRIDE + OUTBOX_OFFSET)
     }
 
+    /// What replica `index` says of the protocol's state.
+    pub(crate) fn protocol(&self, index: usize) -> rcoe_core::diagnose::Report {
+        rcoe_core::diagnose::report(self.outbox(index))
+    }
+
+    /// Orders something for the group to carry out at a point of its trace.
+    pub(crate) fn order(&self, order: u64) {
+        self.control().order.store(order, Release);
+        self.ring();
+    }
+
     /// Number of replicas.
     pub(crate) const fn replicas(&self) -> usize {
         self.replicas

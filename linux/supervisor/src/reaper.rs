@@ -20,6 +20,8 @@ pub(crate) struct Reaper {
     strays: Vec<u32>,
     /// Twins of replicas, which do nothing but hold memory for a while.
     twins: Vec<u32>,
+    /// Replicas were copied: a copy of a process that has ended since can end unnamed.
+    copies: bool,
     /// Children that ended before they could tell which replica they were.
     nameless_deaths: usize,
 }
@@ -30,6 +32,7 @@ impl Reaper {
         Self {
             strays: children(),
             twins: Vec::new(),
+            copies: false,
             nameless_deaths: 0,
         }
     }
@@ -48,6 +51,8 @@ impl Reaper {
                 team.group.learn(&team.memory);
             }
             self.learn_births(teams);
+            let mut all = teams.iter().flatten();
+            self.copies |= all.any(|team| team.reintegration.has_begun());
             let before = children_cpu_time();
             let (pid, status) = match wait(options) {
                 Ok(Some(news)) => news,
@@ -57,16 +62,18 @@ impl Reaper {
             };
             let pid = pid.as_raw_nonzero().get().cast_unsigned();
             let mut all = teams.iter_mut().flatten();
-            let known = all.any(|team| team.group.note(pid, status, &team.memory));
+            let known = all.any(|team| team.note(pid, status));
             let spent = children_cpu_time().saturating_sub(before);
             for team in teams.iter_mut().flatten() {
                 team.group.add_spent(pid, spent);
             }
             if !known && (status.exited() || status.signaled()) {
+                let mut all = teams.iter_mut().flatten();
                 let expected = [&mut self.strays, &mut self.twins]
                     .into_iter()
                     .any(|list| forget(list, pid));
-                if !expected {
+                let copy = all.any(|team| team.reintegration.reaped(pid));
+                if !expected && !copy && !self.copies {
                     self.nameless_deaths += 1;
                 }
             }
@@ -127,7 +134,7 @@ impl Reaper {
                     let pid = pid.as_raw_nonzero().get().cast_unsigned();
                     self.strays.retain(|&stray| stray != pid);
                     for team in teams.iter_mut().flatten() {
-                        team.group.note(pid, status, &team.memory);
+                        team.note(pid, status);
                     }
                 }
                 Ok(None) | Err(Errno::INTR) => {}

@@ -42,6 +42,8 @@ pub struct Settings {
     pub compare: Compare,
     /// Whether a faulty replica may be removed and the run go on.
     pub mask: bool,
+    /// Whether a lost replica is replaced by a copy of another.
+    pub reintegrate: bool,
     /// Whether an unsupported system call ends the run.
     pub strict: bool,
     /// CPU time a late replica may use beyond its siblings.

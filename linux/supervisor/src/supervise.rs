@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::accuse::accuse;
 use crate::error::{Doing, EXIT_FAIL_STOP, RunError};
-use crate::events::{Counts, DivergenceKind, Event, Observer, ReplicaInfo};
+use crate::events::{Counts, DivergenceKind, Event, Observer, Reintegrated, ReplicaInfo};
 use crate::family::Family;
 use crate::group::Group;
 use crate::judge::{Decision, Fault, Process, judge};
@@ -23,6 +23,7 @@ use crate::notify::Notifier;
 use crate::protocol::{Finding, Published};
 use crate::reaper::Reaper;
 use crate::recovery::Recoveries;
+use crate::reintegration;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::status::{Happened, Window};
@@ -181,6 +182,7 @@ impl Run<'_> {
             }
             // One that was dead already is no work: the time is not that of the next round.
             self.tell_recoveries();
+            self.reintegrate();
             self.sleep()?;
             while let Some(signal) = self.signals.next().doing("reading signals")? {
                 self.handle(signal)?;
@@ -204,6 +206,14 @@ impl Run<'_> {
             BIRTH_PATIENCE
         };
         let regular = self.notifier.due().map_or(regular, |due| regular.min(due));
+        let soon = teams()
+            .filter(|team| self.reintegrates() && team.lacks_someone())
+            .filter_map(|team| team.reintegration.alarm())
+            .min();
+        let mut regular = soon.map_or(regular, |soon| regular.min(soon));
+        if teams().any(|team| team.reintegration.is_busy()) {
+            regular = Duration::ZERO;
+        }
         let timeout = Timespec::try_from(regular).ok();
         let all = [self.signals.as_fd()]
             .into_iter()
@@ -293,6 +303,37 @@ impl Run<'_> {
             for text in self.notebook.news(team.memory.report(teller)) {
                 self.observer.warning(&text);
             }
+        }
+    }
+
+    const fn reintegrates(&self) -> bool {
+        self.settings.reintegrate && self.settings.mask
+    }
+
+    /// Brings lost replicas back.
+    fn reintegrate(&mut self) {
+        if !self.reintegrates() {
+            return;
+        }
+        for team in self.family.teams.iter_mut().flatten() {
+            if team.state != State::Living {
+                continue;
+            }
+            let Some(event) = reintegration::step(team) else {
+                continue;
+            };
+            let back = matches!(
+                event,
+                Event::Reintegration {
+                    what: Reintegrated::Done { .. },
+                    ..
+                }
+            );
+            self.happened.reintegrations += u64::from(back);
+            if let Some(text) = event.warning() {
+                self.observer.warning(&text);
+            }
+            self.observer.event(&event);
         }
     }
 
@@ -412,8 +453,7 @@ impl Run<'_> {
             .begin(&self.family, group, index, self.woken);
         let team = self.team(group);
         let led = team.primary() == Some(index);
-        team.removed[index] = true;
-        team.group.expel(index, &team.memory);
+        team.remove(index);
         let primary = team.primary().unwrap_or(0);
         let left = team.members().count();
         let process = team.pid;
@@ -569,6 +609,7 @@ impl Run<'_> {
             bytes_voted: stats.bytes_voted(first),
             divergences: self.happened.faults.total(),
             downgrades: self.happened.removals,
+            reintegrations: self.happened.reintegrations,
             replicas,
         }
     }

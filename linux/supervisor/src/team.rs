@@ -6,13 +6,17 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 use rcoe_linux_abi::{Ending, Phase, SIG_KICK};
-use rcoe_linux_sys::host::SignalInfo;
+use rcoe_linux_sys::host::{SignalInfo, send_signal};
+use rustix::process::WaitStatus;
 
 use crate::group::{Group, phase};
 use crate::judge::{Facts, Process};
 use crate::memory::Memory;
 use crate::protocol::Published;
+use crate::reintegration::Reintegration;
 use crate::spinning::{Seen, Spinning};
+
+const SIGKILL: u32 = 9;
 
 /// How far a process has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,9 @@ pub(crate) struct Team {
     pub(crate) memory: Memory,
     pub(crate) group: Group,
     pub(crate) removed: Vec<bool>,
+    /// The primary, or the last one.
+    primary: usize,
+    pub(crate) reintegration: Reintegration,
     pub(crate) cores: Vec<u32>,
     pub(crate) patience: Option<Patience>,
     pub(crate) state: State,
@@ -75,6 +82,8 @@ impl Team {
             memory,
             group,
             removed: vec![false; cores.len()],
+            primary: 0,
+            reintegration: Reintegration::default(),
             cores,
             patience: None,
             state: State::Unborn,
@@ -88,9 +97,24 @@ impl Team {
         }
     }
 
-    /// The member with the lowest number.
+    /// The member that leads: it does so until it is lost, and then the lowest one does.
     pub(crate) fn primary(&self) -> Option<usize> {
-        self.removed.iter().position(|removed| !removed)
+        (!self.removed[self.primary]).then_some(self.primary)
+    }
+
+    /// A member is no member any more.
+    pub(crate) fn remove(&mut self, index: usize) {
+        self.removed[index] = true;
+        self.group.expel(index, &self.memory);
+        if index == self.primary {
+            let lowest = self.removed.iter().position(|removed| !removed);
+            self.primary = lowest.unwrap_or(index);
+        }
+    }
+
+    /// Takes in what the kernel says of a child; false if it is not of this process.
+    pub(crate) fn note(&mut self, pid: u32, status: WaitStatus) -> bool {
+        self.group.note(pid, status, &self.memory)
     }
 
     /// A warning of a thread that does not give way, when it is time for one.
@@ -103,6 +127,16 @@ impl Team {
             cpu_time: self.group.cpu_time(primary).unwrap_or_default(),
         };
         self.spinning.look(seen)
+    }
+
+    /// Runs with fewer replicas than it has places for.
+    pub(crate) fn lacks_someone(&self) -> bool {
+        self.state == State::Living && self.removed.contains(&true)
+    }
+
+    /// Whether a process of it is left, copies that were to become replicas included.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.group.is_alive() || !self.reintegration.copies(&self.memory).is_empty()
     }
 
     /// The members' numbers.
@@ -140,7 +174,6 @@ impl Team {
 
     /// A signal for the program.
     pub(crate) fn deliver(&mut self, signal: SignalInfo) {
-        const SIGKILL: u32 = 9;
         if !matches!(self.state, State::Unborn | State::Living) {
             return;
         }
@@ -205,6 +238,7 @@ impl Team {
     pub(crate) fn finish(&mut self, ending: Ending) {
         self.state = State::Ending(ending);
         self.group.kill_all();
+        self.reintegration.stop();
     }
 
     /// Kills replicas of a program that is over which were made, or told their number, only after
@@ -213,6 +247,10 @@ impl Team {
         if matches!(self.state, State::Ending(_) | State::Zombie(_)) {
             self.group.learn(&self.memory);
             self.group.kill_all();
+            for copy in self.reintegration.copies(&self.memory) {
+                // Already gone is no error.
+                let _ = send_signal(copy, SIGKILL);
+            }
         }
     }
 

@@ -124,6 +124,11 @@ unsafe impl Sync for Parts {}
 
 static PARTS: Parts = Parts(core::cell::UnsafeCell::new([[0; 2]; size(IOV_MAX)]));
 
+/// Where a primary puts together what is sent.
+pub(super) fn scratch() -> (u64, u64) {
+    crate::reintegration::range(&PARTS)
+}
+
 /// What is left of the buffers that a call sends.
 pub(super) struct Vector {
     parts: u64,

@@ -12,6 +12,7 @@ use crate::deferred;
 use crate::entry::interruptible_call;
 use crate::guest::{self, Fault};
 use crate::kernel::{Kernel, kind};
+use crate::reintegration;
 use crate::sys;
 
 /// Result of a call that was not begun because a signal came first: the program makes it again
@@ -73,6 +74,7 @@ pub(crate) fn exchange(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i6
 fn through_primary(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i64 {
     loop {
         let result = once(kernel, call, repeatable);
+        reintegration::carry_out(kernel);
         if result != NEWS {
             return blocking::settle(kernel, call, result);
         }
@@ -114,7 +116,12 @@ fn as_primary(
         }
     };
     let [due, taken] = signals::collect(kernel);
-    let outcome = Outcome { result, due, taken };
+    let outcome = Outcome {
+        result,
+        due,
+        taken,
+        order: kernel.orders.next(kernel.control),
+    };
     if !kernel.alone {
         publish::publish(kernel, call, outcome);
     }
@@ -210,7 +217,7 @@ fn wait_in_host(kernel: &mut Kernel, call: &Call, mut args: [u64; 6]) -> i64 {
             break signals::before_begun(kernel);
         }
         // What has come before the call, unheeded, may still be what it waits for.
-        if signals::has_arrived(kernel) {
+        if signals::has_arrived(kernel) || kernel.orders.is_due(kernel.control) {
             return NEWS;
         }
         // SAFETY: the program's own call; its time is a copy of the program's.

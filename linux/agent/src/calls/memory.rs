@@ -7,8 +7,8 @@
 
 use linux_raw_sys::errno::{EINVAL, ENOMEM};
 use linux_raw_sys::general::{
-    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, MAP_SHARED, MAP_TYPE, PROT_EXEC,
-    PROT_READ, PROT_WRITE,
+    MADV_DONTFORK, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE,
+    MAP_SHARED, MAP_TYPE, PROT_EXEC, PROT_READ, PROT_WRITE,
 };
 use rcoe_linux_abi::Note;
 
@@ -18,6 +18,7 @@ use crate::convert;
 use crate::guest;
 use crate::kernel::Kernel;
 use crate::loader::{page_down, page_up};
+use crate::reintegration;
 use crate::sys;
 
 /// The heap that `brk` moves.
@@ -91,6 +92,9 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
 /// The mapping itself.
 fn map(kernel: &mut Kernel, call: &Call, flags: u32) -> i64 {
     let file = flags & MAP_ANONYMOUS == 0;
+    if file {
+        reintegration::needs_step(kernel);
+    }
     if flags & MAP_FIXED != 0 {
         files::after_unmap(kernel, call.arg(0), call.arg(1));
     }
@@ -187,6 +191,10 @@ fn onto(kernel: &Kernel, fixed: u64, target: u64, len: u64) -> bool {
 pub(super) fn on_range(kernel: &mut Kernel, call: &Call) -> i64 {
     if guest::is_agent(call.arg(0), call.arg(1)) {
         return agent_memory(kernel, call.arg(0));
+    }
+    let advice = call.what.call.name == "madvise";
+    if advice && [MADV_DONTFORK, MADV_WIPEONFORK].contains(&convert::low32(call.arg(2))) {
+        kernel.orders.forbid_copies();
     }
     local(call.nr, call.raw)
 }

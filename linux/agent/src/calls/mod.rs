@@ -36,7 +36,7 @@ use crate::deferred;
 use crate::entry::TrapFrame;
 use crate::guest::Fault;
 use crate::kernel::{self, Compare, Kernel, kind};
-use crate::{sys, turns};
+use crate::{reintegration, sys, turns};
 
 /// Exit status of the program under `--strict` after an unsupported call.
 const STRICT_STATUS: u8 = 125;
@@ -68,11 +68,22 @@ impl Call {
     }
 }
 
+/// Start and length of memory in which only a primary leaves anything, and nothing that lasts.
+pub(crate) fn scratch() -> [(u64, u64); 3] {
+    [descriptors::scratch(), paths::scratch(), polled::scratch()]
+}
+
 /// Entry from the assembly. Returns whether every register, rather than those a system call
 /// preserves, is to be loaded from the frame.
 #[unsafe(no_mangle)]
 extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> bool {
     let kernel = kernel::kernel();
+    let all_registers = handle(kernel, frame);
+    reintegration::carry_out(kernel);
+    all_registers
+}
+
+fn handle(kernel: &mut Kernel, frame: &mut TrapFrame) -> bool {
     let regs = &frame.cpu.regs;
     let nr = regs.rax;
     let raw = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];

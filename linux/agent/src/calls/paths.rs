@@ -22,6 +22,11 @@ unsafe impl Sync for Scratch {}
 
 static SCRATCH: Scratch = Scratch(core::cell::UnsafeCell::new([0; LOOK]));
 
+/// Where a primary writes another path than the program's.
+pub(super) fn scratch() -> (u64, u64) {
+    crate::reintegration::range(&SCRATCH)
+}
+
 /// Replaces the first path argument that names the program's own process.
 pub(crate) fn substitute(own: u32, call: &Call, args: &mut [u64; 6]) {
     for (kind, arg) in call.what.args.iter().zip(args) {

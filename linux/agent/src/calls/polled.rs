@@ -33,6 +33,11 @@ static ARRAYS: Arrays = Arrays(UnsafeCell::new((
     [0; MOST],
 )));
 
+/// Where a primary keeps what it polls.
+pub(super) fn scratch() -> (u64, u64) {
+    crate::reintegration::range(&ARRAYS)
+}
+
 /// What is being polled for, and for whom.
 pub(super) struct Polled {
     fds: &'static mut [PollFd; MOST],

@@ -86,13 +86,18 @@ fn total(segments: &Segments) -> usize {
     OUTCOME_WORDS + segments.filled().map(words).sum::<usize>()
 }
 
-/// Result and two words on what has arrived.
-const OUTCOME_WORDS: usize = 3;
+/// Result, two words on what has arrived, order.
+const OUTCOME_WORDS: usize = 4;
 
 /// Goes through all words of the result, and says how many there are; the record picks its own.
 #[inline(never)]
 fn lay_out(segments: &Segments, outcome: &Outcome, record: &mut Record<'_>) -> usize {
-    let head = [outcome.result.cast_unsigned(), outcome.due, outcome.taken];
+    let head = [
+        outcome.result.cast_unsigned(),
+        outcome.due,
+        outcome.taken,
+        outcome.order,
+    ];
     for (at, word) in head.into_iter().enumerate() {
         record.content_word(at, word);
     }

@@ -19,6 +19,7 @@ use crate::convert::low32;
 use crate::entry::TrapFrame;
 use crate::guest;
 use crate::kernel::Kernel;
+use crate::reintegration;
 use crate::sys;
 use crate::threads::{NEVER, Next, SET_WORDS, Wait, context};
 use crate::turns;
@@ -111,8 +112,9 @@ fn write_rest(kernel: &mut Kernel, pointer: u64, deadline: u64) -> i64 {
     sys::error(EINTR)
 }
 
-/// Words of a look: time, signals (two), the next turn, and the set of threads with news.
-const WORDS: usize = 4 + SET_WORDS;
+/// Words of a look: time, what has arrived (two), the next turn, an order, and the set of threads
+/// with news.
+const WORDS: usize = 5 + SET_WORDS;
 
 /// Wakes whoever the outside has something for; returns with somebody ready. While nobody is, other
 /// processes that share memory have their turns.
@@ -129,7 +131,7 @@ fn look_outside(kernel: &mut Kernel) {
         }
         kernel.replica.env_mut().enter(nr::__NR_ppoll.into());
         let words = agree_all::<WORDS>(kernel, true, |kernel| look(kernel, idle));
-        let [now, due, taken, turn, ref set @ ..] = words;
+        let [now, due, taken, turn, order, ref set @ ..] = words;
         if away {
             turns::begin(kernel, turn);
         }
@@ -141,8 +143,10 @@ fn look_outside(kernel: &mut Kernel) {
                 result: 0,
                 due,
                 taken,
+                order,
             },
         );
+        reintegration::carry_out(kernel);
     }
 }
 
@@ -165,7 +169,8 @@ fn look(kernel: &mut Kernel, idle: bool) -> [u64; WORDS] {
     if idle && kernel.turns.is_member() {
         words[3] = turns::claim(kernel);
     }
-    polled.ready(&kernel.threads, &mut words[4..]);
+    words[4] = kernel.orders.next(kernel.control);
+    polled.ready(&kernel.threads, &mut words[5..]);
     words
 }
 

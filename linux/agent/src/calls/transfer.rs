@@ -1,9 +1,10 @@
 //! From the primary to its siblings: a call's result, the signals that came with it, and every
 //! byte the kernel wrote.
 //!
-//! One result is a stream of words: result, what has arrived (two words), then for each segment its
-//! length and its bytes. The stream is cut into records of the protocol core wherever one is full;
-//! each begins with its number within the result. If the primary is lost between two of them, its
+//! One result is a stream of words: result, what has arrived (two words), an order of the
+//! supervisor, then for each segment its length and its bytes. The stream is cut into records of
+//! the protocol core wherever one is full; each begins with its number within the result. If the
+//! primary is lost between two of them, its
 //! successor starts again with number 0.
 
 use core::sync::atomic::Ordering;
@@ -76,6 +77,8 @@ pub(crate) struct Outcome {
     pub(crate) due: u64,
     /// How many of the supervisor's queue have been taken in all.
     pub(crate) taken: u64,
+    /// An order of the supervisor to carry out after the call, or 0.
+    pub(crate) order: u64,
 }
 
 /// The primary is gone and this replica has to make the call itself. `torn`: part of its result
@@ -115,6 +118,7 @@ fn take(kernel: &mut Kernel) -> Result<Outcome, Broken> {
     let result = pull(kernel)?.cast_signed();
     let due = pull(kernel)?;
     let taken = pull(kernel)?;
+    let order = pull(kernel)?;
     let mut index = 0;
     while let Some((address, room)) = kernel.segments.room(index) {
         index += 1;
@@ -126,7 +130,12 @@ fn take(kernel: &mut Kernel) -> Result<Outcome, Broken> {
         kernel.buffer.next, kernel.buffer.len,
         "the record holds this call's result"
     );
-    Ok(Outcome { result, due, taken })
+    Ok(Outcome {
+        result,
+        due,
+        taken,
+        order,
+    })
 }
 
 /// Gets the next record.

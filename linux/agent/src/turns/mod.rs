@@ -95,6 +95,17 @@ impl Turns {
         self.own.take(self.started, self.bytes);
     }
 
+    /// A copy of another replica has this one's place. No turn was ever held.
+    pub(crate) fn become_copy(&mut self, index: usize) {
+        self.own = self.slices[index];
+        self.take_slice();
+    }
+
+    /// Where it is kept which slice is this replica's.
+    pub(crate) fn own_range(&self) -> (u64, u64) {
+        crate::reintegration::range(&self.own)
+    }
+
     /// Does the program run in turns only?
     pub(crate) fn is_member(&self) -> bool {
         self.member
@@ -198,6 +209,7 @@ fn take_signals(kernel: &mut Kernel, due: u64, taken: u64) {
         result: 0,
         due,
         taken,
+        order: 0,
     };
     signals::take(kernel, outcome);
 }

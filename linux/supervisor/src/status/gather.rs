@@ -24,6 +24,7 @@ pub(crate) struct Happened {
     pub(crate) faults: FaultCounts,
     pub(crate) removals: u64,
     pub(crate) takeovers: u64,
+    pub(crate) reintegrations: u64,
 }
 
 impl Happened {
@@ -105,6 +106,7 @@ pub(super) fn gather(settings: &Settings, family: &Family, happened: &Happened) 
             bytes_voted: sums.bytes_voted,
             faults: happened.faults,
             removals: happened.removals,
+            reintegrations: happened.reintegrations,
             takeovers: happened.takeovers,
             cpu: sums
                 .cpu

@@ -70,7 +70,7 @@ fn gauges(snapshot: &Snapshot) -> [Row<f64>; 5] {
     ]
 }
 
-const fn counters(totals: &Totals) -> [Row<u64>; 7] {
+const fn counters(totals: &Totals) -> [Row<u64>; 8] {
     [
         (
             "rcoe_processes_started_total",
@@ -98,6 +98,11 @@ const fn counters(totals: &Totals) -> [Row<u64>; 7] {
             totals.bytes_voted,
         ),
         ("rcoe_removals_total", "Replicas removed.", totals.removals),
+        (
+            "rcoe_reintegrations_total",
+            "Replicas brought back.",
+            totals.reintegrations,
+        ),
         (
             "rcoe_takeovers_total",
             "Removed replicas that were the primary.",

@@ -89,6 +89,8 @@ pub struct Totals {
     pub faults: FaultCounts,
     /// Replicas removed.
     pub removals: u64,
+    /// Replicas brought back.
+    pub reintegrations: u64,
     /// Removed replicas that were the primary.
     pub takeovers: u64,
     /// CPU time.

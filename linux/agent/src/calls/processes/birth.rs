@@ -177,7 +177,8 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
 /// All replicas have learnt of the child: it may go on.
 fn launch(kernel: &mut Kernel, group: usize, pid: u32) {
     let serial = u64::from(regions::control(group).serial.load(Ordering::Relaxed));
-    if !kernel.replica.is_primary() {
+    // No replica of the child is a newcomer's.
+    if !kernel.replica.is_primary() && !kernel.replica.is_newcomer() {
         twin::leave(kernel, group, serial);
     }
     let processes = &mut kernel.processes;
@@ -387,6 +388,7 @@ fn renew(kernel: &mut Kernel, group: usize, index: usize, count: usize) {
     kernel.alone = count == 1;
     kernel.masks = count > 2 && kernel.control.mask.load(Ordering::Relaxed) != 0;
     kernel.inherited = 0;
+    kernel.orders = kernel.orders.for_child();
     kernel.signals.forget_pending();
     kernel.timers = super::super::timers::Timers::new();
     kernel.begun = None;

@@ -32,7 +32,7 @@ use super::{Call, refuse, signals};
 use crate::entry::TrapFrame;
 use crate::guest;
 use crate::kernel::{Kernel, kind};
-use crate::{regions, sys};
+use crate::{regions, reintegration, sys};
 
 /// Longest sleep before looking again whether an answer has come.
 const LOOK_NS: u64 = 100_000_000;
@@ -109,7 +109,10 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &mut TrapFrame) -
         Special::Fork | Special::Vfork | Special::Clone | Special::Clone3 => {
             birth::perform(kernel, call, frame)
         }
-        Special::Execve | Special::Execveat => exec::perform(kernel, call, frame),
+        Special::Execve | Special::Execveat => {
+            reintegration::needs_step(kernel);
+            exec::perform(kernel, call, frame)
+        }
         Special::Wait4 | Special::Waitid => wait::perform(kernel, call),
         _ => refuse(kernel, call),
     }

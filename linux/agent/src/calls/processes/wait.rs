@@ -14,7 +14,7 @@ use linux_raw_sys::general as nr;
 use rcoe_linux_abi::Ending;
 use rcoe_linux_syscalls::Special;
 
-use super::super::{Call, PARKED, io, signals};
+use super::super::{Call, NEWS, PARKED, io, signals};
 use super::{LOOK_NS, Processes};
 use crate::convert;
 use crate::entry::interruptible_call;
@@ -122,6 +122,9 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
         }
         if signals::must_interrupt(kernel) {
             return sys::error(EINTR);
+        }
+        if kernel.orders.is_due(kernel.control) {
+            return NEWS;
         }
         doze(kernel, bell);
     }

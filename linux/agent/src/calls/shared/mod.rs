@@ -115,6 +115,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Is there no mapping of shared memory or of a file that is written to?
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     pub(crate) const fn new() -> Self {
         Self {
             list: [Mapping::NONE; MAPPINGS],

@@ -125,6 +125,17 @@ impl Signals {
         RCOE_INTERRUPT.store(0, Ordering::Relaxed);
     }
 
+    /// Where a primary keeps what has arrived and is not published yet.
+    pub(crate) fn seen(&self) -> (u64, u64) {
+        crate::reintegration::range(&self.inbox)
+    }
+
+    /// What only a primary keeps; it will look and tell again.
+    pub(crate) fn forget_seen(&mut self) {
+        self.files.forget_told();
+        self.inbox = Inbox::default();
+    }
+
     /// As `execve` leaves them: what was handled is default again, what was ignored stays so.
     pub(crate) fn reset_handlers(&mut self) {
         for action in &mut self.actions {
@@ -258,6 +269,7 @@ pub(super) fn before_begun(kernel: &Kernel) -> i64 {
 
 /// All replicas, with the result of a call: what has arrived counts from here on.
 pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
+    kernel.orders.take(outcome.order);
     let news = kernel.signals.taken..outcome.taken;
     if news.is_empty() && outcome.due == 0 {
         return;
@@ -295,6 +307,7 @@ pub(super) fn look_outside(kernel: &mut Kernel) {
             result: 0,
             due,
             taken,
+            order: 0,
         },
     );
 }

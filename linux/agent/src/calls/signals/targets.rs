@@ -76,7 +76,7 @@ pub(super) fn blocked_by_all(kernel: &Kernel) -> u64 {
 /// Primary, while all threads wait: has something arrived that one of them acts on or waits for?
 pub(crate) fn must_wake(kernel: &mut Kernel) -> bool {
     look(kernel);
-    if kernel.signals.inbox.due {
+    if kernel.signals.inbox.due || kernel.orders.is_due(kernel.control) {
         return true;
     }
     let inbox = kernel.signals.inbox.set;

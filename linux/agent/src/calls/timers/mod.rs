@@ -170,6 +170,11 @@ impl Timers {
         }
     }
 
+    /// The host's timers may be set otherwise, or not at all.
+    pub(crate) const fn forget_armed(&mut self) {
+        self.armed = [NEVER; 3];
+    }
+
     /// As `execve` leaves them.
     pub(crate) fn in_new_program(&mut self) {
         self.all[OLD..].fill(Timer::UNUSED);

@@ -1,0 +1,92 @@
+//! What the supervisor has a group do at a point of its trace that the group chooses: the steps of
+//! a re-integration.
+//!
+//! An order is one word in the group's [`crate::Control`]. The primary publishes it with the next
+//! record, so that all replicas carry it out at the same point. Orders of one re-integration carry
+//! its serial number; one that speaks of another than the last copy means nothing.
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Copy a member, and keep a twin of every other one for comparison.
+    Copy {
+        /// Number of the copy.
+        newcomer: u8,
+        /// Whom to copy.
+        donor: u8,
+        /// The members by the supervisor's account, one bit each.
+        members: u8,
+    },
+    /// Take the copy in.
+    Admit,
+    /// Nothing comes of it.
+    Forget,
+}
+
+/// An order and which re-integration it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SerialOrder {
+    /// Number of the re-integration within its group, from 1.
+    pub serial: u32,
+    /// What is to be done.
+    pub order: Order,
+}
+
+impl SerialOrder {
+    /// As a word; never 0.
+    #[must_use]
+    pub const fn pack(self) -> u64 {
+        let kind = match self.order {
+            Order::Copy {
+                newcomer,
+                donor,
+                members,
+            } => 1 << 24 | (members as u64) << 16 | (newcomer as u64) << 8 | donor as u64,
+            Order::Admit => 2 << 24,
+            Order::Forget => 3 << 24,
+        };
+        (self.serial as u64) << 32 | kind
+    }
+
+    /// Reads a word; `None` if it is no order.
+    #[must_use]
+    pub const fn unpack(word: u64) -> Option<Self> {
+        let [donor, newcomer, members, kind, rest @ ..] = word.to_le_bytes();
+        let order = match kind {
+            1 => Order::Copy {
+                newcomer,
+                donor,
+                members,
+            },
+            2 => Order::Admit,
+            3 => Order::Forget,
+            _ => return None,
+        };
+        Some(Self {
+            serial: u32::from_le_bytes(rest),
+            order,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_round_trip() {
+        let copy = Order::Copy {
+            newcomer: 2,
+            donor: 7,
+            members: 0b1011,
+        };
+        for order in [copy, Order::Admit, Order::Forget] {
+            let serial = SerialOrder {
+                serial: 0x8000_0001,
+                order,
+            };
+            assert_eq!(SerialOrder::unpack(serial.pack()), Some(serial));
+        }
+        assert_eq!(SerialOrder::unpack(0), None);
+    }
+}

@@ -1,0 +1,275 @@
+//! Re-integration: a replica is copied, and the copy becomes a replica, while the program goes on.
+//!
+//! The supervisor orders the steps, the primary publishes each order with its next record, and all
+//! replicas carry it out at the end of the call or the look at the outside with which it came:
+//!
+//! * *Copy.* All meet. The donor clones itself, as the starter does; the copy takes its own number,
+//!   region and traps, and follows the stream as a newcomer without a vote
+//!   ([`rcoe_core::Replica::become_newcomer`]). Threads, signals, children and whatever else the
+//!   program has are in the memory that was copied, or in the table of descriptors that all share.
+//! * *Comparison.* At the same point every other member, and the newcomer before it goes on, clones
+//!   a *twin*: a process that never runs. The supervisor compares the twins at its leisure, so a
+//!   flip that lies unused in the donor is not spread. Of the agent's own memory only what belongs
+//!   to one replica alone is left out: see [`private_ranges`].
+//! * *Admit.* All vote, and the newcomer is a member.
+//!
+//! Contract: nothing here is decided by one replica. What only the newcomer cannot do is its end:
+//! it is not waited for, so it gives up where it would use a descriptor that the primary may have
+//! closed meanwhile.
+//!
+//! Not covered: programs with memory shared with other processes or shared writable mappings of
+//! files, which the primary refuses to have copied; the upper halves of vector registers are copied
+//! without having been compared.
+
+use core::sync::atomic::Ordering;
+
+use rcoe_core::ReplicaId;
+use rcoe_linux_abi::{Control, NOT_COPYABLE, Order, PRIVATE_RANGES, Phase, Report, SerialOrder};
+
+use crate::calls::processes::release_twin;
+use crate::entry;
+use crate::env::LinuxEnv;
+use crate::kernel::{Kernel, kind};
+use crate::{boot, deferred, faults, mem_functions, regions, sys};
+
+/// Orders of the supervisor. The same in all replicas.
+pub(crate) struct Orders {
+    /// The last one published.
+    taken: u64,
+    /// Not carried out yet, or 0.
+    pending: u64,
+    /// Number of the re-integration for which the last copy was made.
+    copied: u32,
+    /// The program has memory that a clone would not get as it is.
+    uncopyable: bool,
+}
+
+impl Orders {
+    pub(crate) const NONE: Self = Self {
+        taken: 0,
+        pending: 0,
+        copied: 0,
+        uncopyable: false,
+    };
+
+    /// A child has what its parent has.
+    pub(crate) const fn for_child(&self) -> Self {
+        Self {
+            uncopyable: self.uncopyable,
+            ..Self::NONE
+        }
+    }
+
+    /// The program has memory that a clone does not get as it is.
+    pub(crate) const fn forbid_copies(&mut self) {
+        self.uncopyable = true;
+    }
+
+    /// Primary: is there an order to publish?
+    pub(crate) fn is_due(&self, control: &Control) -> bool {
+        control.order.load(Ordering::Acquire) != self.taken
+    }
+
+    /// Primary: the order to publish with a record, or 0.
+    #[inline]
+    pub(crate) fn next(&self, control: &Control) -> u64 {
+        let order = control.order.load(Ordering::Acquire);
+        if order == self.taken { 0 } else { order }
+    }
+
+    /// All replicas, with a record.
+    #[inline]
+    pub(crate) const fn take(&mut self, order: u64) {
+        if order != 0 {
+            self.taken = order;
+            self.pending = order;
+        }
+    }
+}
+
+/// All replicas, where nothing else is under way: carries out what has come with a record.
+#[inline]
+pub(crate) fn carry_out(kernel: &mut Kernel) {
+    if kernel.orders.pending != 0 {
+        carry_out_now(kernel);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn carry_out_now(kernel: &mut Kernel) {
+    let word = core::mem::take(&mut kernel.orders.pending);
+    let Some(SerialOrder { serial, order }) = SerialOrder::unpack(word) else {
+        return;
+    };
+    let began = sys::monotonic();
+    kernel.event(kind::of(0, kind::ORDER), word);
+    match order {
+        Order::Copy {
+            newcomer, donor, ..
+        } => {
+            kernel.orders.copied = serial;
+            kernel.report.pause_ns.store(0, Ordering::Relaxed);
+            copy(kernel, serial, newcomer, donor);
+        }
+        _ if kernel.orders.copied != serial => return,
+        Order::Admit => admit(kernel),
+        Order::Forget => forget(kernel),
+    }
+    let pause = sys::monotonic().saturating_sub(began);
+    crate::kernel::count(&kernel.report.pause_ns, pause);
+    kernel.notify();
+}
+
+fn copy(kernel: &mut Kernel, serial: u32, newcomer: u8, donor: u8) {
+    kernel.rendezvous();
+    let (newcomer, donor) = (ReplicaId::new(newcomer & 7), ReplicaId::new(donor & 7));
+    let members = kernel.replica.members();
+    if members.contains(newcomer) || !members.contains(donor) {
+        return;
+    }
+    if kernel.orders.uncopyable || kernel.turns.is_member() || !kernel.shared.is_empty() {
+        let refused = u64::from(serial) << 32 | u64::from(NOT_COPYABLE);
+        kernel.report.copy.store(refused, Ordering::Release);
+        return;
+    }
+    if deferred::is_active() {
+        deferred::settle_all();
+        release_twin(kernel);
+    }
+    kernel.signals.forget_seen();
+    kernel.timers.forget_armed();
+    tell_private_ranges(kernel);
+    kernel.replica.expect_newcomer(newcomer);
+    let donates = kernel.replica.id() == donor;
+    let made = match sys::clone_replica() {
+        Ok(0) if donates => return become_newcomer(kernel, serial, newcomer),
+        Ok(0) => hibernate(kernel.control),
+        Ok(pid) => pid,
+        // No room for another process: the supervisor is told so.
+        Err(_) => 0,
+    };
+    let made = u64::from(serial) << 32 | made;
+    kernel.report.copy.store(made, Ordering::Release);
+}
+
+/// A twin: lies still until the supervisor has read its memory and kills it.
+fn hibernate(control: &Control) -> ! {
+    sys::set_signal_mask(u64::MAX);
+    sys::die_with_supervisor(control.supervisor.load(Ordering::Relaxed));
+    loop {
+        sys::pause();
+    }
+}
+
+/// The copy of the donor: makes its own twin first, and is another replica from then on.
+fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId) {
+    let twin = match sys::clone_replica() {
+        Ok(0) => hibernate(kernel.control),
+        made => made.unwrap_or(0),
+    };
+    let (group, index) = (regions::own_group(), id.index());
+    regions::set_own(group, index);
+    regions::protect(group, index);
+    let original = core::mem::replace(&mut kernel.report, regions::report(group, index));
+    inherit_report(original, kernel.report);
+    boot::become_replica(group, index);
+    kernel.turns.become_copy(index);
+    faults::arm();
+    entry::RCOE_INTERRUPT.store(0, Ordering::Relaxed);
+    let started = kernel.control.replicas.load(Ordering::Relaxed);
+    let count = crate::convert::size(u64::from(started));
+    let (_, siblings) = boot::neighbours(group, count);
+    let env = LinuxEnv::new(kernel.control, kernel.report, siblings);
+    kernel.replica.become_newcomer(env);
+    let twin = u64::from(serial) << 32 | twin;
+    kernel.report.twin.store(twin, Ordering::Release);
+    kernel
+        .report
+        .phase
+        .store(Phase::Running as u32, Ordering::Release);
+}
+
+/// The newcomer has done what its original did, children among it.
+fn inherit_report(original: &Report, own: &Report) {
+    let (from, to) = ((&raw const *original).cast(), (&raw const *own).cast_mut());
+    // SAFETY: both are mapped reports, and the replica's own is writable for it alone; its fields
+    // are atomic, so that it may change behind a shared reference.
+    unsafe { mem_functions::copy_forward(to.cast(), from, size_of::<Report>()) };
+    own.pid.store(0, Ordering::Relaxed);
+    own.copy.store(0, Ordering::Relaxed);
+    own.twin.store(0, Ordering::Relaxed);
+    own.phase.store(Phase::Loading as u32, Ordering::Relaxed);
+}
+
+fn admit(kernel: &mut Kernel) {
+    if let Err(halt) = kernel.replica.admit() {
+        kernel.park(halt);
+    }
+}
+
+fn forget(kernel: &mut Kernel) {
+    give_up(kernel);
+    kernel.replica.forget_newcomer();
+}
+
+/// Before something that a replica does with a descriptor by itself: members are in step there, but
+/// nobody waits for a newcomer, and the descriptor may be another file by now.
+pub(crate) fn needs_step(kernel: &mut Kernel) {
+    give_up(kernel);
+}
+
+/// A newcomer ends here; members go on.
+fn give_up(kernel: &mut Kernel) {
+    if kernel.replica.is_newcomer() {
+        let halt = kernel.replica.give_up();
+        kernel.park(halt);
+    }
+}
+
+/// Publishes where the supervisor must not compare.
+fn tell_private_ranges(kernel: &Kernel) {
+    let ranges = private_ranges(kernel);
+    for (cells, (start, len)) in kernel.report.private.iter().zip(ranges) {
+        cells[0].store(start, Ordering::Relaxed);
+        cells[1].store(start + len, Ordering::Relaxed);
+    }
+}
+
+/// Start and length of a value.
+pub(crate) fn range<T>(value: &T) -> (u64, u64) {
+    (&raw const *value as u64, size_of::<T>() as u64)
+}
+
+const fn between((start, end): (u64, u64)) -> (u64, u64) {
+    (start, end - start)
+}
+
+/// What of the agent's memory differs between healthy replicas: the protocol's private state, whose
+/// parts that matter are compared in every vote; the buffer of a record, read to its end; what only
+/// a primary keeps; dead stack.
+fn private_ranges(kernel: &Kernel) -> [(u64, u64); PRIVATE_RANGES] {
+    let mut ranges = [(0, 0); PRIVATE_RANGES];
+    let [parts, path, polled] = crate::calls::scratch();
+    let known = [
+        parts,
+        path,
+        polled,
+        range(&kernel.replica),
+        range(&kernel.report),
+        range(&kernel.inherited),
+        kernel.turns.own_range(),
+        range(&kernel.buffer),
+        range(&kernel.last_read),
+        range(&kernel.begun),
+        kernel.signals.seen(),
+        range(&kernel.segments),
+        entry::dead_stack(),
+        between(entry::signal_stack_range()),
+        range(&entry::RCOE_INTERRUPT),
+        regions::own_number(),
+        between(deferred::own_memory()),
+    ];
+    ranges[..known.len()].copy_from_slice(&known);
+    ranges
+}

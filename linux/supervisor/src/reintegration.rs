@@ -1,0 +1,423 @@
+//! Brings a group that has lost a replica back to its number.
+//!
+//! The supervisor orders a copy, compares what was copied, and orders the admission; when and
+//! whether an order is carried out is the replicas' affair, and it decides nothing that they can
+//! decide. Whatever comes in between (another loss, a copy that dies or cannot follow, memory that
+//! differs) ends the attempt: the copy is killed, nothing of it has reached the group, and another
+//! attempt follows after a while.
+//!
+//! Contract: [`Reintegration::step`] is asked in each round of the supervisor's loop and does a
+//! bounded amount of work.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::{Duration, Instant};
+
+use rcoe_linux_abi::{NOT_COPYABLE, Order, ReplicaState, Report, SIG_KICK, SerialOrder};
+use rcoe_linux_sys::host::send_signal;
+
+use crate::events::{Event, Reintegrated};
+use crate::group::is_child;
+use crate::judge::Halt;
+use crate::memory::Memory;
+use crate::protocol::Published;
+use crate::team::Team;
+use crate::twins::{Compared, Comparison};
+
+const SIGKILL: u32 = 9;
+/// How long to wait after the first attempt of which nothing came; doubled after each further one.
+const BACKOFF: Duration = Duration::from_millis(100);
+/// How often to look whether all members know of a loss.
+const PATIENCE: Duration = Duration::from_millis(1);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+
+/// All attempts of one group.
+#[derive(Debug, Default)]
+pub(crate) struct Reintegration {
+    serial: u32,
+    attempt: Option<Attempt>,
+    /// Attempts in a row of which nothing came.
+    failures: u32,
+    not_before: Option<Instant>,
+    /// Members whose memory is not what most have.
+    flawed: Vec<usize>,
+    /// A flip lies in somebody's memory and nobody can tell whose.
+    hopeless: bool,
+    /// The program is over.
+    stopped: bool,
+    /// Twins that are not reaped yet.
+    twins: Vec<u32>,
+    /// How often each replica was brought back.
+    pub(crate) brought_back: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    newcomer: usize,
+    donor: usize,
+    /// Members when it began.
+    members: Vec<usize>,
+    began: Instant,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The copy was ordered.
+    Ordered,
+    /// What was copied is compared.
+    Verifying(Box<Comparison>, Instant),
+    /// The admission was ordered.
+    Admitting,
+}
+
+/// What a step came to.
+enum Next {
+    Stay,
+    Go(Stage, Option<Reintegrated>),
+    Done,
+    Abandon(String),
+}
+
+impl Reintegration {
+    /// Was a copy ever ordered?
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.serial > 0
+    }
+
+    /// Is there work that does not wait for anybody?
+    pub(crate) fn is_busy(&self) -> bool {
+        let stage = self.attempt.as_ref().map(|attempt| &attempt.stage);
+        matches!(stage, Some(Stage::Verifying(..))) && !self.stopped
+    }
+
+    /// Whether this child, of which nobody knows, is a twin, or may be one that was just made.
+    pub(crate) fn reaped(&mut self, pid: u32) -> bool {
+        match self.twins.iter().position(|&twin| twin == pid) {
+            Some(at) => {
+                self.twins.swap_remove(at);
+                true
+            }
+            None => self.attempt.is_some(),
+        }
+    }
+
+    /// When to look again at a group that lacks somebody, if nothing happens before.
+    pub(crate) fn alarm(&self) -> Option<Duration> {
+        if self.hopeless {
+            return None;
+        }
+        if self.attempt.is_some() {
+            return Some(PATIENCE.saturating_mul(10));
+        }
+        let now = Instant::now();
+        let due = self
+            .not_before
+            .map(|due| due.saturating_duration_since(now));
+        Some(due.unwrap_or_default().max(PATIENCE))
+    }
+
+    /// The program is over.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+        self.hopeless = true;
+        self.kill_twins();
+    }
+
+    /// Processes of an unfinished attempt that are not reaped yet, by the word of who made them.
+    pub(crate) fn copies(&self, memory: &Memory) -> Vec<u32> {
+        if self.attempt.is_none() {
+            return Vec::new();
+        }
+        let words = (0..memory.replicas()).flat_map(|index| {
+            let report = memory.report(index);
+            [&report.copy, &report.twin]
+        });
+        let made = words.filter_map(|word| self.made(word));
+        made.filter(|&pid| is_child(pid)).collect()
+    }
+
+    fn kill_twins(&self) {
+        for &twin in &self.twins {
+            // Already gone is no error.
+            let _ = send_signal(twin, SIGKILL);
+        }
+    }
+
+    fn order(&self, team: &Team, order: Order) {
+        let order = SerialOrder {
+            serial: self.serial,
+            order,
+        };
+        team.memory.order(order.pack());
+        kick(team);
+    }
+}
+
+/// The primary leaves a call that it is blocked in, and publishes the order.
+fn kick(team: &Team) {
+    if let Some(primary) = team.primary() {
+        team.group.signal(primary, SIG_KICK);
+    }
+}
+
+/// Does what there is to do for `team`, and says what is to be told.
+pub(crate) fn step(team: &mut Team) -> Option<Event> {
+    let mut own = std::mem::take(&mut team.reintegration);
+    let event = own.step(team);
+    team.reintegration = own;
+    event
+}
+
+impl Reintegration {
+    fn step(&mut self, team: &mut Team) -> Option<Event> {
+        let Some(mut attempt) = self.attempt.take() else {
+            return self.begin(team);
+        };
+        let next = attempt
+            .obstacle(team)
+            .map_or_else(|| self.advance(&mut attempt, team), Next::Abandon);
+        let (newcomer, donor) = (attempt.newcomer, attempt.donor);
+        let told = match next {
+            Next::Stay => {
+                self.attempt = Some(attempt);
+                return None;
+            }
+            Next::Go(stage, told) => {
+                attempt.stage = stage;
+                self.attempt = Some(attempt);
+                told?
+            }
+            Next::Done => self.finish(&attempt, team),
+            Next::Abandon(reason) => self.abandon(&attempt, team, reason),
+        };
+        Some(Event::Reintegration {
+            replica: newcomer,
+            donor,
+            process: team.pid,
+            what: told,
+        })
+    }
+
+    /// Orders a copy if somebody is missing. Those that are left meet before they carry it out, and
+    /// find that out at the latest then, even if they had no cause to meet before.
+    fn begin(&mut self, team: &mut Team) -> Option<Event> {
+        if self.hopeless || self.not_before.is_some_and(|due| Instant::now() < due) {
+            return None;
+        }
+        let gone = |&index: &usize| team.removed[index] && team.group.process(index).is_gone();
+        let newcomer = (0..team.removed.len()).find(gone)?;
+        let members = team.members().collect::<Vec<_>>();
+        let primary = team.primary()?;
+        // The primary goes on meanwhile, if anybody else can be copied.
+        let mut sound = members.clone();
+        sound.retain(|index| !self.flawed.contains(index));
+        let follower = sound.iter().rev().find(|&&index| index != primary);
+        let donor = *follower.or(sound.first())?;
+        self.serial += 1;
+        let byte = |index: usize| u8::try_from(index).unwrap_or(u8::MAX);
+        let order = Order::Copy {
+            newcomer: byte(newcomer),
+            donor: byte(donor),
+            members: members.iter().fold(0, |set, index| set | 1 << index),
+        };
+        self.order(team, order);
+        self.attempt = Some(Attempt {
+            newcomer,
+            donor,
+            members,
+            began: Instant::now(),
+            stage: Stage::Ordered,
+        });
+        Some(Event::Reintegration {
+            replica: newcomer,
+            donor,
+            process: team.pid,
+            what: Reintegrated::Begun,
+        })
+    }
+
+    fn advance(&mut self, attempt: &mut Attempt, team: &mut Team) -> Next {
+        match &mut attempt.stage {
+            Stage::Ordered => self.meet(attempt, team),
+            Stage::Verifying(comparison, since) => match comparison.step() {
+                Ok(Compared::Going) => Next::Stay,
+                Ok(Compared::Same { pages }) => {
+                    let verified = Reintegrated::Verified {
+                        pages,
+                        us: micros(since.elapsed()),
+                    };
+                    self.kill_twins();
+                    self.order(team, Order::Admit);
+                    Next::Go(Stage::Admitting, Some(verified))
+                }
+                Ok(Compared::Different { what }) => {
+                    // Of two nobody knows which one is right.
+                    self.hopeless = attempt.members.len() == 2;
+                    self.flawed.push(attempt.donor);
+                    Next::Abandon(format!("the copy may be wrong: {what}"))
+                }
+                Err(error) => Next::Abandon(format!("a twin cannot be read: {error}")),
+            },
+            Stage::Admitting => {
+                let bit = 1 << attempt.newcomer;
+                let knows = |&index: &usize| {
+                    let report = team.memory.protocol(index);
+                    report.epoch > 0 && report.members.bits() & bit != 0
+                };
+                let mut all = attempt.members.iter().chain([&attempt.newcomer]);
+                if all.all(knows) {
+                    Next::Done
+                } else {
+                    Next::Stay
+                }
+            }
+        }
+    }
+
+    /// Learns who was made; once all twins are there, they are compared.
+    fn meet(&mut self, attempt: &Attempt, team: &mut Team) -> Next {
+        // Whoever has yet to see the lost one dead must not see its successor alive.
+        let knows = |&index: &usize| {
+            let report = team.memory.protocol(index);
+            report.epoch > 0 && report.members.bits() & 1 << attempt.newcomer == 0
+        };
+        if !attempt.members.iter().all(knows) {
+            return Next::Stay;
+        }
+        let mut twins = Vec::new();
+        let mut complete = true;
+        for &index in &attempt.members {
+            let Some(made) = self.made(&team.memory.report(index).copy) else {
+                complete = false;
+                continue;
+            };
+            match made {
+                0 => return Next::Abandon("there is no room for another process".into()),
+                NOT_COPYABLE => return Next::Abandon("the program shares memory".into()),
+                pid if index != attempt.donor => twins.push(pid),
+                pid if team.group.pid(attempt.newcomer) == Some(pid) => {
+                    if team.group.process(attempt.newcomer).is_gone() {
+                        return Next::Abandon("the copy has died".into());
+                    }
+                }
+                pid if is_child(pid) => {
+                    team.group.adopt(attempt.newcomer, pid);
+                    let alive = ReplicaState::Alive;
+                    team.memory.set_state(attempt.newcomer, alive);
+                }
+                _ => return Next::Abandon("the copy has died".into()),
+            }
+        }
+        let newcomer = team.memory.report(attempt.newcomer);
+        match self.made(&newcomer.twin) {
+            Some(0) => return Next::Abandon("there is no room for another process".into()),
+            Some(pid) => twins.insert(0, pid),
+            None => complete = false,
+        }
+        for &pid in &twins {
+            if !self.twins.contains(&pid) && is_child(pid) {
+                self.twins.push(pid);
+            }
+        }
+        if !complete {
+            return Next::Stay;
+        }
+        let private = attempt
+            .members
+            .iter()
+            .map(|&index| private(team.memory.report(index)));
+        let private = private.collect::<Vec<_>>();
+        if private.iter().any(|ranges| *ranges != private[0]) {
+            return Next::Abandon("the replicas disagree on what is their own".into());
+        }
+        match Comparison::new(&twins, private.into_iter().next().unwrap_or_default()) {
+            Ok(comparison) => {
+                let stage = Stage::Verifying(Box::new(comparison), Instant::now());
+                let pid = team.group.pid(attempt.newcomer).unwrap_or(0);
+                Next::Go(stage, Some(Reintegrated::Copied { pid }))
+            }
+            Err(error) => Next::Abandon(format!("a twin cannot be read: {error}")),
+        }
+    }
+
+    /// The process id in a word of this re-integration.
+    fn made(&self, word: &std::sync::atomic::AtomicU64) -> Option<u32> {
+        let word = word.load(Acquire);
+        let [low, high] = [word & u64::from(u32::MAX), word >> 32];
+        (high == u64::from(self.serial)).then(|| u32::try_from(low).unwrap_or(0))
+    }
+
+    fn finish(&mut self, attempt: &Attempt, team: &mut Team) -> Reintegrated {
+        let newcomer = attempt.newcomer;
+        team.removed[newcomer] = false;
+        self.flawed.retain(|&index| index != newcomer);
+        self.failures = 0;
+        self.not_before = None;
+        self.brought_back.resize(team.removed.len(), 0);
+        self.brought_back[newcomer] += 1;
+        let primary = team.primary().unwrap_or(attempt.donor);
+        let pause = team.memory.report(primary).pause_ns.load(Relaxed);
+        Reintegrated::Done {
+            pid: team.group.pid(newcomer).unwrap_or(0),
+            core: team.cores[newcomer],
+            pause_us: pause / 1000,
+            us: micros(attempt.began.elapsed()),
+        }
+    }
+
+    fn abandon(&mut self, attempt: &Attempt, team: &mut Team, reason: String) -> Reintegrated {
+        self.kill_twins();
+        team.group.expel(attempt.newcomer, &team.memory);
+        self.order(team, Order::Forget);
+        let wait = BACKOFF.saturating_mul(1 << self.failures.min(10));
+        self.failures += 1;
+        self.not_before = Some(Instant::now() + wait.min(LONGEST_BACKOFF));
+        Reintegrated::Abandoned {
+            reason,
+            again: !self.hopeless,
+        }
+    }
+}
+
+impl Attempt {
+    /// What keeps this attempt from going on.
+    fn obstacle(&self, team: &Team) -> Option<String> {
+        let lost = |&&index: &&usize| team.removed[index] || team.group.process(index).is_gone();
+        if let Some(index) = self.members.iter().find(lost) {
+            return Some(format!("replica {index} was lost meanwhile"));
+        }
+        let known = !matches!(self.stage, Stage::Ordered);
+        if known && team.group.process(self.newcomer).is_gone() {
+            return Some("the copy has died".into());
+        }
+        if known && Published::read(&team.memory, self.newcomer).halt.is_some() {
+            return Some("the copy could not follow, or was not taken in".into());
+        }
+        // Taken in, and voted out again before this was seen.
+        let accuses = |&&index: &&usize| {
+            let halted = Published::read(&team.memory, index).halt;
+            let report = team.memory.protocol(index);
+            let bit = 1 << self.newcomer;
+            let verdict = report.phase == 3 && report.verdict.bits() & bit != 0;
+            let includes = report.members.bits() & bit != 0;
+            halted != Some(Halt::FailStop) && verdict && includes
+        };
+        let admitting = matches!(self.stage, Stage::Admitting);
+        if admitting && self.members.iter().any(|index| accuses(&index)) {
+            return Some("the copy was voted out at once".into());
+        }
+        None
+    }
+}
+
+/// Where the agent of a replica keeps what is its own.
+fn private(report: &Report) -> Vec<Range<u64>> {
+    let ranges = report.private.iter();
+    let ranges = ranges.map(|cells| cells[0].load(Relaxed)..cells[1].load(Relaxed));
+    ranges.filter(|range| !range.is_empty()).collect()
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

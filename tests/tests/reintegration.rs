@@ -1,0 +1,416 @@
+//! A lost replica is replaced by a copy of another one while the program goes on.
+//!
+//! The programs write numbered lines to a pipe and to a file until they are told to stop, so a line
+//! that is lost or doubled shows, whenever a replica is lost or copied.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rcoe_tests::launch::{Ended, Outcome, signal};
+use rcoe_tests::rcoe::{Group, Scene, events_of, until};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// Writes lines until there is a file `stop`; `wrong` changes what it writes, `unused` does not.
+const LINES: &str = "#include <fcntl.h>\n#include <stdio.h>\n#include <unistd.h>\n
+volatile unsigned long wrong, unused;
+static int fifo;
+static void both(int file, const char *line, int len) {
+  write(1, line, len); write(file, line, len); write(fifo, line, len);
+}
+int main(void) {
+  int file = open(\"lines\", O_WRONLY | O_CREAT | O_APPEND, 0644);
+  char line[32];
+  long i = 0;
+  fifo = open(\"pipe\", O_WRONLY);
+  do {
+    both(file, line, snprintf(line, sizeof line, \"%ld\\n\", i++ + (long)wrong));
+    usleep(300);
+  } while (access(\"stop\", F_OK) != 0);
+  both(file, line, snprintf(line, sizeof line, \"end %ld\\n\", i));
+  return 7;
+}";
+
+/// The same by four threads in turn, with a lock, a condition and storage of their own.
+const THREADS: &str = "#include <fcntl.h>\n#include <pthread.h>\n#include <stdio.h>\n
+#include <unistd.h>\n
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t turn = PTHREAD_COND_INITIALIZER;
+static long next;
+static int file, over;
+static __thread long own;
+static void both(const char *line, int len) { write(1, line, len); write(file, line, len); }
+static void *work(void *argument) {
+  long id = (long)argument;
+  char line[32];
+  own = id;
+  for (;;) {
+    pthread_mutex_lock(&lock);
+    while (!over && next % 4 != id) pthread_cond_wait(&turn, &lock);
+    if (over) break;
+    both(line, snprintf(line, sizeof line, \"%ld\\n\", next));
+    if (own % 4 != id || own != next) both(\"wrong\\n\", 6);
+    own += 4;
+    next++;
+    over = access(\"stop\", F_OK) == 0;
+    pthread_cond_broadcast(&turn);
+    pthread_mutex_unlock(&lock);
+    usleep(200);
+  }
+  pthread_mutex_unlock(&lock);
+  return 0;
+}
+int main(void) {
+  pthread_t threads[4];
+  char line[32];
+  file = open(\"lines\", O_WRONLY | O_CREAT | O_APPEND, 0644);
+  for (long i = 0; i < 4; i++) pthread_create(&threads[i], 0, work, (void *)i);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+  both(line, snprintf(line, sizeof line, \"end %ld\\n\", next));
+  return 7;
+}";
+
+/// A process that only waits for its child, which writes.
+const FAMILY: &str = "#include <fcntl.h>\n#include <stdio.h>\n#include <sys/wait.h>\n
+#include <unistd.h>\n
+int main(void) {
+  int file = open(\"lines\", O_WRONLY | O_CREAT | O_APPEND, 0644);
+  char line[32];
+  if (fork() == 0) {
+    long i = 0;
+    do {
+      int len = snprintf(line, sizeof line, \"%ld\\n\", i++);
+      write(1, line, len); write(file, line, len);
+      usleep(300);
+    } while (access(\"stop\", F_OK) != 0);
+    int len = snprintf(line, sizeof line, \"end %ld\\n\", i);
+    write(1, line, len); write(file, line, len);
+    _exit(3);
+  }
+  int status;
+  wait(&status);
+  return WEXITSTATUS(status) + 4;
+}";
+
+/// Waits in a read for ever, and then for a second one.
+const READER: &str = "#include <unistd.h>\n
+int main(void) {
+  char c[8];
+  write(1, \"0\\n\", 2);
+  if (read(0, c, 1) != 1) return 1;
+  write(1, c, 1);
+  return 7;
+}";
+
+struct Run {
+    scene: Scene,
+    group: Group,
+    program: String,
+    /// Process ids by replica, as far as they are known to live.
+    replicas: Vec<u32>,
+    /// Re-integrations seen so far.
+    seen: usize,
+}
+
+impl Run {
+    fn start(source: &str, options: &[&str]) -> Self {
+        Self::start_in(Scene::new(), source, options)
+    }
+
+    fn start_in(scene: Scene, source: &str, options: &[&str]) -> Self {
+        let program = scene.compile("program", source, &["-static", "-no-pie", "-pthread"]);
+        let group = scene.start_group(options, &[&program]);
+        let run = Self {
+            replicas: group.replicas.clone(),
+            scene,
+            group,
+            program,
+            seen: 0,
+        };
+        run.lines_after(0);
+        run
+    }
+
+    /// Waits until more is written than so many bytes; says how much.
+    fn lines_after(&self, before: usize) -> usize {
+        until("more lines", || {
+            let len = self.group.running.stdout_so_far().unwrap().len();
+            (len > before).then_some(len)
+        })
+    }
+
+    fn stages(&self, stage: &str) -> Vec<Value> {
+        let mut events = events_of(&self.group.events);
+        events.retain(|event| event["type"] == "reintegration" && event["stage"] == stage);
+        events
+    }
+
+    fn kill(&self, replica: usize) {
+        signal(self.replicas[replica], Signal::KILL).unwrap();
+    }
+
+    /// Waits for the next re-integration to be done.
+    fn until_back(&mut self) -> usize {
+        let done = until("the replica to be back", || {
+            self.stages("done").get(self.seen).cloned()
+        });
+        self.seen += 1;
+        let replica = usize::try_from(done["replica"].as_u64().unwrap()).unwrap();
+        self.replicas[replica] = u32::try_from(done["pid"].as_u64().unwrap()).unwrap();
+        replica
+    }
+
+    /// Sets a word of the program in one replica.
+    fn set(&self, replica: usize, word: &str) {
+        let output = Command::new("nm").arg(&self.program).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.ends_with(&format!(" {word}")))
+            .unwrap();
+        let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+        let path = format!("/proc/{}/mem", self.replicas[replica]);
+        let memory = OpenOptions::new().write(true).open(path).unwrap();
+        memory.write_all_at(&1_u64.to_le_bytes(), address).unwrap();
+    }
+
+    /// Lets the program end, which must have written every line once.
+    #[track_caller]
+    fn finish(self) -> (Outcome, Vec<Value>) {
+        self.scene.write("stop", "");
+        let (outcome, events) = self.group.finish();
+        let what = format!("{} {events:?}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(7), "{what}");
+        let written = std::fs::read_to_string(self.scene.path().join("lines")).unwrap();
+        assert_eq!(outcome.out(), written, "{what}");
+        let count = written.lines().count() - 1;
+        let mut expected: Vec<String> = (0..count).map(|line| line.to_string()).collect();
+        expected.push(format!("end {count}"));
+        assert!(written.lines().eq(expected), "{written} {what}");
+        (outcome, events)
+    }
+}
+
+/// A pipe with a name.
+fn make_pipe(scene: &Scene, name: &str) -> PathBuf {
+    let path = scene.path().join(name);
+    mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    path
+}
+
+fn stop(events: &[Value]) -> &Value {
+    let last = events.last().expect("events");
+    assert_eq!(last["type"], "stop");
+    last
+}
+
+#[test]
+fn replicas_killed_in_turn_come_back_fifty_times() {
+    let scene = Scene::new();
+    let pipe = make_pipe(&scene, "pipe");
+    let reader = std::thread::spawn(move || std::fs::read_to_string(pipe).unwrap());
+    let mut run = Run::start_in(scene, LINES, &["-n", "3"]);
+    for round in 0..50 {
+        let victim = round % 3;
+        run.kill(victim);
+        assert_eq!(run.until_back(), victim);
+    }
+    let (outcome, events) = run.finish();
+    assert_eq!(reader.join().unwrap(), outcome.out());
+    let counts = &stop(&events)["counts"];
+    assert_eq!(counts["downgrades"], 50);
+    assert_eq!(counts["reintegrations"], 50);
+    assert_eq!(counts["replicas"], 3);
+}
+
+#[test]
+fn replicas_that_go_wrong_come_back() {
+    let mut run = Run::start(LINES, &["-n", "3"]);
+    for victim in [0, 2, 1, 0, 1, 2] {
+        run.set(victim, "wrong");
+        assert_eq!(run.until_back(), victim);
+    }
+    let (_, events) = run.finish();
+    let mismatches = events.iter().filter(|event| event["kind"] == "mismatch");
+    assert_eq!(mismatches.count(), 6);
+}
+
+#[test]
+fn threads_come_along() {
+    let mut run = Run::start(THREADS, &["-n", "3"]);
+    for victim in [1, 0, 2, 1, 2, 0] {
+        let before = run.lines_after(0);
+        run.kill(victim);
+        assert_eq!(run.until_back(), victim);
+        run.lines_after(before);
+    }
+    run.finish();
+}
+
+/// The replicas of processes other than the first.
+fn children_of(group: &Group, first: &[u32]) -> Vec<u32> {
+    let path = format!("/proc/{0}/task/{0}/children", group.running.pid());
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut pids: Vec<u32> = text
+        .split_ascii_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect();
+    pids.retain(|pid| !first.contains(pid));
+    pids
+}
+
+#[test]
+fn a_process_that_waits_and_its_child_both_come_back() {
+    let mut run = Run::start(FAMILY, &["-n", "3"]);
+    for victim in [0, 1, 2] {
+        run.kill(victim);
+        assert_eq!(run.until_back(), victim);
+    }
+    let children = until("three replicas of the child", || {
+        let children = children_of(&run.group, &run.replicas);
+        (children.len() == 3).then_some(children)
+    });
+    for victim in children {
+        signal(victim, Signal::KILL).unwrap();
+        let done = until("the child's replica to be back", || {
+            run.stages("done").get(run.seen).cloned()
+        });
+        run.seen += 1;
+        assert_ne!(done["process"], run.group.running.pid());
+    }
+    run.finish();
+}
+
+#[test]
+fn followers_come_back_while_the_primary_is_blocked() {
+    let scene = Scene::new();
+    let program = scene.compile("reader", READER, &[]);
+    let outcome = scene.run(&["sh", "-c", "echo x | ./reader"]);
+    assert_eq!(outcome.out(), "0\nx");
+    let fifo = make_pipe(&scene, "input");
+    // Open for both, so that nobody waits for the other end.
+    let end = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&fifo)
+        .unwrap();
+    let script = "exec \"$0\" <input";
+    let group = scene.start_group(&["-n", "3"], &["/bin/sh", "-c", script, &program]);
+    let mut run = Run {
+        replicas: group.replicas.clone(),
+        scene,
+        group,
+        program,
+        seen: 0,
+    };
+    run.lines_after(0);
+    // Of a primary that is lost in a read of a pipe nobody knows what it has read.
+    for victim in [2, 1, 2] {
+        run.kill(victim);
+        assert_eq!(run.until_back(), victim);
+    }
+    (&end).write_all(b"y").unwrap();
+    let (outcome, events) = run.group.finish();
+    assert_eq!(outcome.ended, Ended::Exit(7), "{events:?}");
+    assert_eq!(outcome.out(), "0\ny");
+}
+
+#[test]
+fn a_flip_that_lies_unused_in_the_copied_replica_is_not_spread() {
+    // After the loss of 2 the follower 1 is copied, whose memory only 0 can vouch for.
+    for flipped in [0, 1] {
+        let run = Run::start(LINES, &["-n", "3"]);
+        run.set(flipped, "unused");
+        run.kill(2);
+        until("the refusal", || run.stages("abandoned").pop());
+        let (outcome, events) = run.finish();
+        assert!(
+            outcome.err().contains("cannot be brought back"),
+            "{}",
+            outcome.err()
+        );
+        assert_eq!(stop(&events)["counts"]["replicas"], 2, "{events:?}");
+    }
+}
+
+#[test]
+fn four_replicas_know_whose_memory_is_wrong() {
+    // 3 is lost and 2 would be copied.
+    let mut run = Run::start(LINES, &["-n", "4"]);
+    run.set(2, "unused");
+    run.kill(3);
+    assert_eq!(run.until_back(), 3);
+    assert_ne!(run.stages("done")[0]["donor"], 2);
+    // A wrong one among those that are not copied changes nothing.
+    run.kill(3);
+    assert_eq!(run.until_back(), 3);
+    run.finish();
+}
+
+#[test]
+fn a_copy_that_dies_is_made_again() {
+    let mut run = Run::start(LINES, &["-n", "3"]);
+    run.kill(2);
+    let copied = until("a copy", || run.stages("copied").pop());
+    let pid = u32::try_from(copied["pid"].as_u64().unwrap()).unwrap();
+    signal(pid, Signal::KILL).unwrap();
+    // If it was a member already, it is brought back once more.
+    until("another copy", || {
+        let back = run.stages("done").last()?["pid"] != copied["pid"];
+        back.then_some(())
+    });
+    run.until_back();
+    let (_, events) = run.finish();
+    assert_eq!(stop(&events)["counts"]["replicas"], 3, "{events:?}");
+}
+
+#[test]
+fn with_four_a_member_lost_meanwhile_is_masked() {
+    for victim in [0, 1, 2] {
+        let mut run = Run::start(LINES, &["-n", "4"]);
+        run.kill(3);
+        until("a copy", || run.stages("copied").pop());
+        run.kill(victim);
+        run.until_back();
+        run.until_back();
+        let (_, events) = run.finish();
+        assert_eq!(stop(&events)["counts"]["replicas"], 4, "{events:?}");
+    }
+}
+
+#[test]
+fn with_three_a_member_lost_meanwhile_stops_the_run_or_is_masked() {
+    for victim in [0, 1] {
+        let run = Run::start(LINES, &["-n", "3"]);
+        run.kill(2);
+        until("a copy", || run.stages("copied").pop());
+        run.kill(victim);
+        run.scene.write("stop", "");
+        let (outcome, events) = run.group.finish();
+        let expected = [Ended::Exit(86), Ended::Exit(7)];
+        assert!(expected.contains(&outcome.ended), "{events:?}");
+        let text = outcome.out();
+        let numbers = text.lines().filter(|line| !line.starts_with("end"));
+        let numbers = numbers.map(|line| line.parse::<usize>().unwrap());
+        assert!(numbers.enumerate().all(|(at, number)| at == number));
+    }
+}
+
+#[test]
+fn it_can_be_turned_off() {
+    let run = Run::start(LINES, &["-n", "3", "--no-reintegrate"]);
+    run.kill(1);
+    let before = until("the downgrade", || {
+        let events = events_of(&run.group.events);
+        let gone = events.iter().any(|event| event["type"] == "downgrade");
+        gone.then(|| run.lines_after(0))
+    });
+    run.lines_after(before);
+    let (_, events) = run.finish();
+    assert!(!events.iter().any(|event| event["type"] == "reintegration"));
+    assert_eq!(stop(&events)["counts"]["replicas"], 2);
+}
