@@ -215,12 +215,18 @@ fn lose(replicas: &str, of_child: bool, index: usize) -> (rcoe_tests::launch::Ou
     until("the worker's first line", ready);
     let victim = if of_child {
         let root = proc::find(group.replicas[0]).unwrap();
-        let all = proc::session(root.session).into_iter();
-        let ours = all.filter(|process| process.parent == root.parent);
-        let mut others: Vec<u32> = ours.map(|process| process.pid).collect();
-        others.retain(|pid| !group.replicas.contains(pid));
-        others.sort_unstable();
-        others[index]
+        until("all replicas of the worker", || {
+            let all = proc::session(root.session).into_iter();
+            let ours = all.filter(|process| process.parent == root.parent);
+            // The shell's twins keep the shell's name.
+            let is_worker = |pid: &u32| {
+                let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+                name.is_ok_and(|name| name == "worker\n")
+            };
+            let mut workers: Vec<u32> = ours.map(|process| process.pid).filter(is_worker).collect();
+            workers.sort_unstable();
+            (workers.len() == group.replicas.len()).then(|| workers[index])
+        })
     } else {
         group.replicas[index]
     };

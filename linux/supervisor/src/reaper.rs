@@ -1,17 +1,28 @@
 //! All children of the supervisor, of whatever group: their ends reach the group they belong to.
 
 use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant};
 
 use rcoe_linux_abi::TWIN;
 use rcoe_linux_sys::host::{children_cpu_time, send_signal};
 use rustix::io::Errno;
-use rustix::process::{WaitOptions, wait};
+use rustix::process::{WaitOptions, WaitStatus, wait};
 
 use crate::error::{Doing, RunError};
 use crate::group::is_child;
 use crate::team::{State, Team};
 
 const SIGKILL: u32 = 9;
+/// How long the maker of a process that ended before it told who it was may take to tell.
+const NAMING_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A child that ended before anybody told who it was. Its maker may be about to.
+#[derive(Debug)]
+struct Nameless {
+    pid: u32,
+    status: WaitStatus,
+    since: Instant,
+}
 
 /// Knows the children that belong to nobody.
 #[derive(Debug)]
@@ -22,8 +33,8 @@ pub(crate) struct Reaper {
     twins: Vec<u32>,
     /// Replicas were copied: a copy of a process that has ended since can end unnamed.
     copies: bool,
-    /// Children that ended before they could tell which replica they were.
-    nameless_deaths: usize,
+    /// Ends that nobody is known to have met.
+    nameless: Vec<Nameless>,
 }
 
 impl Reaper {
@@ -33,13 +44,14 @@ impl Reaper {
             strays: children(),
             twins: Vec::new(),
             copies: false,
-            nameless_deaths: 0,
+            nameless: Vec::new(),
         }
     }
 
-    /// Whether a replica ended before it could say who it was.
-    pub(crate) const fn lost_someone(&self) -> bool {
-        self.nameless_deaths > 0
+    /// Whether a replica ended before it could say who it was, and nobody else has said it.
+    pub(crate) fn lost_someone(&self) -> bool {
+        let overdue = |dead: &Nameless| dead.since.elapsed() > NAMING_PATIENCE;
+        !self.copies && self.nameless.iter().any(overdue)
     }
 
     /// Takes in all that the kernel has to say.
@@ -53,6 +65,8 @@ impl Reaper {
             self.learn_births(teams);
             let mut all = teams.iter().flatten();
             self.copies |= all.any(|team| team.reintegration.has_begun());
+            self.nameless
+                .retain(|dead| !is_of(teams, dead.pid, dead.status));
             let before = children_cpu_time();
             let (pid, status) = match wait(options) {
                 Ok(Some(news)) => news,
@@ -61,8 +75,7 @@ impl Reaper {
                 Err(error) => return Err(error).doing("waiting for the replicas"),
             };
             let pid = pid.as_raw_nonzero().get().cast_unsigned();
-            let mut all = teams.iter_mut().flatten();
-            let known = all.any(|team| team.note(pid, status));
+            let known = is_of(teams, pid, status);
             let spent = children_cpu_time().saturating_sub(before);
             for team in teams.iter_mut().flatten() {
                 team.group.add_spent(pid, spent);
@@ -73,8 +86,9 @@ impl Reaper {
                     .into_iter()
                     .any(|list| forget(list, pid));
                 let copy = all.any(|team| team.reintegration.reaped(pid));
-                if !expected && !copy && !self.copies {
-                    self.nameless_deaths += 1;
+                if !expected && !copy {
+                    let since = Instant::now();
+                    self.nameless.push(Nameless { pid, status, since });
                 }
             }
         }
@@ -94,8 +108,8 @@ impl Reaper {
                     let twin = pid & !TWIN;
                     if pid == twin && pid != 0 {
                         firsts.push((group, word >> 32, pid));
-                    } else if pid != 0 && !self.twins.contains(&twin) && is_child(twin) {
-                        self.twins.push(twin);
+                    } else if pid != 0 {
+                        know_twin(&mut self.twins, &mut self.nameless, twin);
                     }
                 }
             }
@@ -142,6 +156,21 @@ impl Reaper {
                 Err(_) => return,
             }
         }
+    }
+}
+
+/// Tells the group that a process belongs to what has become of it; false if it is of none.
+fn is_of(teams: &mut [Option<Team>], pid: u32, status: WaitStatus) -> bool {
+    let mut all = teams.iter_mut().flatten();
+    all.any(|team| team.note(pid, status))
+}
+
+/// Keeps a twin in mind until it ends, unless it has.
+fn know_twin(twins: &mut Vec<u32>, nameless: &mut Vec<Nameless>, twin: u32) {
+    if let Some(at) = nameless.iter().position(|dead| dead.pid == twin) {
+        nameless.swap_remove(at);
+    } else if !twins.contains(&twin) && is_child(twin) {
+        twins.push(twin);
     }
 }
 
