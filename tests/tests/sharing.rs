@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use rcoe_tests::launch::{Ended, Outcome, signal};
 use rcoe_tests::proc;
-use rcoe_tests::rcoe::{Scene, until};
+use rcoe_tests::rcoe::{LIMIT, Scene, until};
 use rustix::process::Signal;
 
 /// Compiles a program of `sharing/` and demands that replicas do what a plain run does.
@@ -43,6 +43,21 @@ fn python_shares_by_fork_and_by_spawn() {
         assert_eq!(native.ended, Ended::Exit(0), "{}", native.err());
         assert!(native.out().ends_with("terminated -15\n"));
     }
+}
+
+#[test]
+fn a_process_that_keeps_the_others_waiting_is_told_of() {
+    let scene = Scene::new();
+    let program = scene.compile("spin", include_str!("sharing/spin.c"), &[]);
+    let running = scene.start(&["run", "-n", "2", "--", &program]);
+    until("the warning", || {
+        let errors = running.stderr_so_far().ok()?;
+        errors.contains("without a system call").then_some(())
+    });
+    signal(running.pid(), Signal::TERM).expect("rcoe runs");
+    let outcome = running.finish(LIMIT).expect("an end");
+    assert_eq!(outcome.err().lines().count(), 1, "{}", outcome.err());
+    assert_eq!(outcome.out(), "");
 }
 
 #[test]

@@ -204,6 +204,8 @@ pub struct Report {
     /// The slice of memory that this replica shares with replicas of other processes, plus one; 0
     /// while it shares none. Such a process ends only at a point of its trace.
     pub sharing: AtomicU32,
+    /// 1 while this replica waits for its turn among the processes that share memory.
+    pub awaits_turn: AtomicU32,
     /// 1 as soon as the program has been replaced by another (`execve`).
     pub replaced: AtomicU32,
     /// The copy that this replica has made for a re-integration, the newcomer or a twin to compare

@@ -1,8 +1,9 @@
 //! Finds threads that compute and never give way, while others could run.
 //!
-//! Threads of a replicated program take turns at system calls only. One that loops until another
-//! thread has done something, without a call in the loop, keeps that one from ever doing it. From
-//! outside this looks like a long computation, so the user is told, once, and nothing is ended.
+//! Threads of a replicated program, and processes that share memory, take turns at system calls
+//! only. One that loops until another has done something, without a call in the loop, keeps that
+//! one from ever doing it. From outside this looks like a long computation, so the user is told,
+//! once, and nothing is ended.
 
 use std::time::Duration;
 
@@ -10,15 +11,15 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_secs(5);
 
 const WARNING: &str = "a thread has computed for long without a system call while others could \
-    run; threads take turns at system calls only, so if it waits for one of them in a loop, it \
-    waits for ever";
+    run; threads, and processes that share memory, take turns at system calls only, so if it \
+    waits for one of them in a loop, it waits for ever";
 
 /// What the primary looks like from outside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     /// System calls and trapped instructions so far.
     pub(crate) calls: u64,
-    /// Other threads could run.
+    /// Other threads could run, or other processes that share memory.
     pub(crate) held_up: bool,
     pub(crate) cpu_time: Duration,
 }

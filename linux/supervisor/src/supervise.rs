@@ -339,8 +339,9 @@ impl Run<'_> {
 
     /// Warns of a thread that does not give way.
     fn watch_threads(&mut self) {
+        let awaited = self.family.teams.iter().flatten().any(Team::awaits_turn);
         for team in self.family.teams.iter_mut().flatten() {
-            if let Some(text) = team.look_for_spinning() {
+            if let Some(text) = team.look_for_spinning(awaited) {
                 self.observer.warning(text);
             }
         }

@@ -117,13 +117,20 @@ impl Team {
         self.group.note(pid, status, &self.memory)
     }
 
-    /// A warning of a thread that does not give way, when it is time for one.
-    pub(crate) fn look_for_spinning(&mut self) -> Option<&'static str> {
+    /// Whether the primary waits for a turn that another process has.
+    pub(crate) fn awaits_turn(&self) -> bool {
+        let primary = self.primary().filter(|_| self.state == State::Living);
+        primary.is_some_and(|it| self.memory.report(it).awaits_turn.load(Relaxed) != 0)
+    }
+
+    /// A warning of a thread that does not give way, when it is time for one. `awaited`: whether
+    /// some process waits for its turn.
+    pub(crate) fn look_for_spinning(&mut self, awaited: bool) -> Option<&'static str> {
         let primary = self.primary().filter(|_| self.state == State::Living)?;
         let report = self.memory.report(primary);
         let seen = Seen {
             calls: report.calls.iter().map(|cell| cell.load(Relaxed)).sum(),
-            held_up: report.held_up.load(Relaxed) != 0,
+            held_up: report.held_up.load(Relaxed) != 0 || awaited && self.shares(),
             cpu_time: self.group.cpu_time(primary).unwrap_or_default(),
         };
         self.spinning.look(seen)

@@ -52,7 +52,8 @@ def main():
     print("memory", block.buf[0], child.exitcode)
     block.close()
     block.unlink()
-    child = make.Process(target=add, args=(value, lock, 10**9))
+    # It waits in calls: one that computes would keep its parent from ending it.
+    child = make.Process(target=answer, args=(make.Event(), queue))
     child.start()
     child.terminate()
     child.join()

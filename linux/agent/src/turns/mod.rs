@@ -164,7 +164,9 @@ pub(crate) fn claim(kernel: &Kernel) -> u64 {
 pub(crate) fn begin(kernel: &mut Kernel, turn: u64) {
     assert!(kernel.turns.held.is_none(), "one turn at a time");
     kernel.event(kind::of(0, kind::TURN), turn);
+    kernel.report.awaits_turn.store(1, Ordering::Relaxed);
     wait_for(gate(kernel), turn);
+    kernel.report.awaits_turn.store(0, Ordering::Relaxed);
     kernel.turns.held = Some(turn);
     kernel.turns.least = turn + 1;
     kernel.turns.calls = kernel.turns.lengths.next();
