@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::launch::{self, Outcome, Running};
+use crate::launch::{self, Ended, Outcome, Running};
 
 /// Longest time any single command of a test may take; far more than it needs.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -152,6 +152,19 @@ impl Scene {
             assert_eq!(outcome.err(), native.err(), "{what}");
         }
         native
+    }
+
+    /// Compiles a program with `options`, and demands that replicas do what a plain run does:
+    /// tell something, and end well.
+    ///
+    /// # Panics
+    /// If they do not.
+    #[track_caller]
+    pub fn program_like_native(&self, name: &str, source: &str, options: &[&str]) {
+        let program = self.compile(name, source, options);
+        let native = self.like_native("exec \"$@\"", &[&program]);
+        assert_eq!(native.ended, Ended::Exit(0), "{}", native.err());
+        assert!(!native.out().is_empty());
     }
 
     /// Starts `rcoe` with these arguments.

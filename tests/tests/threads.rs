@@ -10,11 +10,7 @@ use rustix::process::Signal;
 /// Compiles a program of `threads/` and demands that replicas do what a plain run does.
 #[track_caller]
 fn like_native(name: &str, source: &str) {
-    let scene = Scene::new();
-    let program = scene.compile(name, source, &["-pthread"]);
-    let native = scene.like_native("exec \"$@\"", &[&program]);
-    assert_eq!(native.ended, Ended::Exit(0), "{}", native.err());
-    assert!(!native.out().is_empty());
+    Scene::new().program_like_native(name, source, &["-pthread"]);
 }
 
 #[test]
