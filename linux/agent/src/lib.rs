@@ -45,6 +45,7 @@ mod reintegration;
 mod rewrite;
 mod startup;
 mod sys;
+mod text;
 mod threads;
 mod turns;
 

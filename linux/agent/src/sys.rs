@@ -9,7 +9,7 @@ use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall0, syscall1, syscall2, syscall3, syscall4, syscall6};
 
 pub(crate) use memory::{
-    open_memory, open_proc, read, read_process, read_words, resident, with_most_descriptors,
+    open_file, open_memory, read, read_process, read_words, resident, with_most_descriptors,
     with_own_memory,
 };
 pub(crate) use process::{
@@ -87,20 +87,7 @@ pub(crate) fn close(fd: i32) {
 
 /// Opens a file read-only, close-on-exec; `path` ends with NUL.
 pub(crate) fn open_read(path: &[u8]) -> Result<i32, Errno> {
-    assert_eq!(path.last(), Some(&0), "the kernel needs a terminated path");
-    let flags = u64::from(nr::O_RDONLY | nr::O_CLOEXEC);
-    let dir = i64::from(nr::AT_FDCWD).cast_unsigned();
-    // SAFETY: the path is valid and terminated.
-    let fd = unsafe {
-        syscall4(
-            u64::from(nr::__NR_openat),
-            dir,
-            path.as_ptr() as u64,
-            flags,
-            0,
-        )
-    };
-    check(fd).map(|fd| i32::try_from(fd).expect("descriptors are small"))
+    open_file(path, false)
 }
 
 /// Reads at an offset; returns the bytes read.

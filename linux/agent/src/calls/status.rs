@@ -19,6 +19,7 @@ use super::{Call, paths, scheduling};
 use crate::convert::low32;
 use crate::kernel::Kernel;
 use crate::sys;
+use crate::text::Text;
 use crate::threads::{LEADER, MASK_WORDS};
 
 /// More than the text is long.
@@ -38,10 +39,7 @@ pub(super) fn open(kernel: &Kernel, call: &Call) -> Option<i64> {
     }
     let mut host = [0; ROOM];
     let text = host_text(&mut host)?;
-    let mut page = Page {
-        bytes: [0; ROOM],
-        len: 0,
-    };
+    let mut page = Page::new();
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         let line = core::str::from_utf8(line).ok()?;
         translated(kernel, line, &mut page).ok()?;
@@ -89,19 +87,7 @@ fn translated(kernel: &Kernel, line: &str, page: &mut Page) -> fmt::Result {
 }
 
 /// The program's text.
-struct Page {
-    bytes: [u8; ROOM],
-    len: usize,
-}
-
-impl fmt::Write for Page {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.bytes.get_mut(self.len..self.len + text.len());
-        room.ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
-        self.len += text.len();
-        Ok(())
-    }
-}
+type Page = Text<ROOM>;
 
 impl Page {
     /// A mask with as many digits as the host shows, in its groups.
@@ -146,7 +132,8 @@ impl Page {
         if let Ok(fd) = i32::try_from(result)
             && fd >= 0
         {
-            sys::pwrite_raw(fd, self.bytes.as_ptr() as u64, self.len, 0);
+            let text = self.as_bytes();
+            sys::pwrite_raw(fd, text.as_ptr() as u64, text.len(), 0);
         }
         result
     }
@@ -157,12 +144,9 @@ mod tests {
     use super::*;
 
     fn written(write: impl FnOnce(&mut Page) -> fmt::Result) -> String {
-        let mut page = Page {
-            bytes: [0; ROOM],
-            len: 0,
-        };
+        let mut page = Page::new();
         write(&mut page).expect("room");
-        String::from_utf8(page.bytes[..page.len].to_vec()).expect("text")
+        String::from_utf8(page.as_bytes().to_vec()).expect("text")
     }
 
     #[test]
@@ -182,10 +166,8 @@ mod tests {
 
     #[test]
     fn too_much_is_an_error() {
-        let mut page = Page {
-            bytes: [0; ROOM],
-            len: ROOM - 1,
-        };
+        let mut page = Page::new();
+        page.write_str(&"a".repeat(ROOM - 1)).expect("room");
         assert!(page.write_str("ab").is_err());
         assert!(page.write_str("a").is_ok());
     }

@@ -7,8 +7,8 @@ use rcoe_linux_sys::{syscall3, syscall4, syscall6};
 
 use super::{Errno, check, prctl};
 
-/// Opens a file of `/proc`, close-on-exec; `path` ends with NUL.
-pub(crate) fn open_proc(path: &[u8], write: bool) -> Result<i32, Errno> {
+/// Opens a file for reading or for both, close-on-exec; `path` ends with NUL.
+pub(crate) fn open_file(path: &[u8], write: bool) -> Result<i32, Errno> {
     assert_eq!(path.last(), Some(&0), "the kernel needs a terminated path");
     let access = if write { nr::O_RDWR } else { nr::O_RDONLY };
     let dir = i64::from(nr::AT_FDCWD).cast_unsigned();

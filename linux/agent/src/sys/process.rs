@@ -6,6 +6,7 @@ use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall0, syscall2, syscall3, syscall4};
 
 use super::{Errno, check, close};
+use crate::text::Text;
 
 /// A signal with a value, queued to a process. If the queue is full it is tried again.
 pub(crate) fn queue_signal(pid: u32, signal: u32, value: u64) {
@@ -142,23 +143,13 @@ pub(crate) fn may_execute(fd: i32) -> bool {
 /// Reads where the descriptor leads to; returns the length, and the buffer ends with NUL there.
 pub(crate) fn descriptor_target(fd: i32, buffer: &mut [u8]) -> usize {
     use core::fmt::Write as _;
-    struct Name([u8; 32], usize);
-    impl core::fmt::Write for Name {
-        fn write_str(&mut self, text: &str) -> core::fmt::Result {
-            let end = self.1 + text.len();
-            let room = self.0.get_mut(self.1..end).ok_or(core::fmt::Error)?;
-            room.copy_from_slice(text.as_bytes());
-            self.1 = end;
-            Ok(())
-        }
-    }
-    let mut name = Name([0; 32], 0);
+    let mut name = Text::<32>::new();
     write!(name, "/proc/self/fd/{fd}\0").expect("short");
     // SAFETY: path and buffer are valid.
     let read = unsafe {
         syscall3(
             u64::from(nr::__NR_readlink),
-            name.0.as_ptr() as u64,
+            name.as_bytes().as_ptr() as u64,
             buffer.as_mut_ptr() as u64,
             buffer.len() as u64 - 1,
         )

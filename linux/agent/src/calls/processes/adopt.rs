@@ -20,6 +20,7 @@ use crate::deferred::{self, PAGE, WINDOW};
 use crate::entry;
 use crate::guest;
 use crate::sys::{self, Errno};
+use crate::text::Text;
 
 /// Mappings up to this size are taken over at once.
 const SMALL: u64 = 1 << 20;
@@ -113,26 +114,14 @@ pub(super) fn adopt(twin: u32) -> Result<(), Errno> {
 }
 
 fn open(path: core::fmt::Arguments, write: bool) -> Result<i32, Errno> {
-    let mut name = Name([0; 40], 0);
+    let mut name = Text::<40>::new();
     name.write_fmt(path).expect("short");
-    let path = &name.0[..name.1];
-    match sys::open_proc(path, write) {
+    let path = name.as_bytes();
+    match sys::open_file(path, write) {
         Err(Errno(errno)) if errno == EMFILE.cast_signed() => {
-            sys::with_most_descriptors(|| sys::open_proc(path, write))
+            sys::with_most_descriptors(|| sys::open_file(path, write))
         }
         done => done,
-    }
-}
-
-struct Name([u8; 40], usize);
-
-impl core::fmt::Write for Name {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let end = self.1 + text.len();
-        let room = self.0.get_mut(self.1..end).ok_or(core::fmt::Error)?;
-        room.copy_from_slice(text.as_bytes());
-        self.1 = end;
-        Ok(())
     }
 }
 

@@ -30,6 +30,7 @@ use crate::kernel::{Kernel, kind};
 use crate::loader::{self, Head, Image};
 use crate::rewrite::Rewriter;
 use crate::sys::{self, Errno};
+use crate::text::Text;
 use crate::turns;
 
 /// Longest path with its NUL.
@@ -245,17 +246,11 @@ fn first_path(kernel: &mut Kernel, call: &Call) -> Result<(), i64> {
 /// `/dev/fd/N`; returns its length with the NUL.
 fn descriptor_path(path: &mut [u8; PATH_MAX], fd: i64) -> usize {
     use core::fmt::Write as _;
-    struct Out<'a>(&'a mut [u8; PATH_MAX], usize);
-    impl core::fmt::Write for Out<'_> {
-        fn write_str(&mut self, text: &str) -> core::fmt::Result {
-            self.0[self.1..self.1 + text.len()].copy_from_slice(text.as_bytes());
-            self.1 += text.len();
-            Ok(())
-        }
-    }
-    let mut out = Out(path, 0);
-    write!(out, "/dev/fd/{fd}\0").expect("short");
-    out.1
+    let mut text = Text::<32>::new();
+    write!(text, "/dev/fd/{fd}\0").expect("short");
+    let text = text.as_bytes();
+    path[..text.len()].copy_from_slice(text);
+    text.len()
 }
 
 /// Opens the program, following `#!` lines; returns its descriptor and what its head says.
