@@ -1,14 +1,11 @@
 //! How a replica waits for its siblings, and when it gives one up.
 //!
-//! Waiting spins, then yields, then sleeps on the sibling's doorbell. How long it spins follows
-//! from how the waits before it ended: where siblings are in step a wait is over before a sleep
-//! could begin, and where they are not (the primary itself waits for input, or another process has
-//! the sibling's CPU) spinning takes the CPU from those it waits for. A sibling is overdue when it
-//! is dead, when it is stopped for longer than the timeout, or when it has burnt more CPU time
-//! than this replica needed since its last such wait, plus the timeout. Counting the late one's
-//! CPU time means that a loaded machine raises no alarm; a larger wall-clock cap catches a sibling
-//! that gets nowhere at all. While the primary is inside a call that may block, only death and
-//! being stopped count.
+//! Waiting spins, then yields, then sleeps on the sibling's doorbell ([`crate::waiting`] tells for
+//! how long). A sibling is overdue when it is dead, when it is stopped for longer than the timeout,
+//! or when it has burnt more CPU time than this replica needed since its last such wait, plus the
+//! timeout. Counting the late one's CPU time means that a loaded machine raises no alarm; a larger
+//! wall-clock cap catches a sibling that gets nowhere at all. While the primary is inside a call
+//! that may block, only death and being stopped count.
 
 use core::sync::atomic::Ordering;
 
@@ -16,17 +13,10 @@ use rcoe_core::{Env, MAX_REPLICAS, Outbox, ReplicaId, ReplicaSet, Wait, WaitFor,
 use rcoe_linux_abi::{Control, ReplicaState, Report};
 
 use crate::sys;
+use crate::waiting::{Habit, Neighbours, Pass};
 
-/// Most rounds of pure spinning where every replica has a CPU of its own: less than it takes to
-/// fall asleep and be woken, since others may need that CPU.
-const MOST_SPIN_ROUNDS: u32 = 128;
-/// Fewest rounds, and all of them where replicas share CPUs.
-const LEAST_SPIN_ROUNDS: u32 = 16;
 /// Rounds after which a wait is longer than replicas in step need.
 const SHORT_ROUNDS: u32 = 16;
-/// Rounds of yielding after spinning. Few: one that yields stays in the way of the one it waits
-/// for, one that sleeps is woken ahead of others.
-const YIELD_ROUNDS: u32 = 2;
 /// So many calls are told apart, by the last bits of their numbers.
 const CALLS: usize = 64;
 /// Longest sleep before looking at the clocks again.
@@ -45,46 +35,13 @@ pub(crate) struct LinuxEnv {
     siblings: [Option<Sibling>; MAX_REPLICAS],
     own: &'static Report,
     /// By [`Self::kind_of`].
-    spins: [Spins; 2 * CALLS],
+    habits: [Habit; 2 * CALLS],
+    neighbours: Neighbours,
     /// The program's present call, as far as kinds of waits tell calls apart.
     call: usize,
     patience: Patience,
     /// The last wait was longer than a look or two.
     long: bool,
-}
-
-/// How many rounds waits of one kind spin: those at one call, for a record or for something else.
-/// Where a call ends soon the wait for its record is short, and after `epoll_wait` it is not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Spins {
-    rounds: u32,
-    most: u32,
-    /// The wait before this one ended in sleep.
-    slept: bool,
-}
-
-impl Spins {
-    const fn new(crowded: bool) -> Self {
-        let most = if crowded {
-            LEAST_SPIN_ROUNDS
-        } else {
-            MOST_SPIN_ROUNDS
-        };
-        Self {
-            rounds: most,
-            most,
-            slept: false,
-        }
-    }
-
-    /// A wait begins: half as long as before if that was in vain, else twice as long.
-    fn begin(&mut self) {
-        self.rounds = if core::mem::take(&mut self.slept) {
-            (self.rounds / 2).max(LEAST_SPIN_ROUNDS)
-        } else {
-            (self.rounds * 2).min(self.most)
-        };
-    }
 }
 
 /// State of the present wait's clocks.
@@ -113,7 +70,8 @@ impl LinuxEnv {
             control,
             siblings,
             own,
-            spins: [Spins::new(crowded); 2 * CALLS],
+            habits: [Habit::new(crowded); 2 * CALLS],
+            neighbours: Neighbours::default(),
             call: 0,
             patience: Patience::default(),
             long: false,
@@ -129,7 +87,9 @@ impl LinuxEnv {
         self.call = crate::convert::size(nr) % CALLS;
     }
 
-    /// Which of [`Self::spins`] a wait goes by.
+    /// Which of [`Self::habits`] a wait goes by: those at one call, for a record or for something
+    /// else. Where a call ends soon the wait for its record is short, and after `epoll_wait` it is
+    /// not.
     fn kind_of(&self, wait: &Wait) -> usize {
         2 * self.call + usize::from(wait.reason == WaitFor::Record)
     }
@@ -159,6 +119,21 @@ impl LinuxEnv {
     /// Counts a wait in the report; single writer, so a plain load and store do.
     fn count(cell: &core::sync::atomic::AtomicU64) {
         cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// A wait begins.
+    fn begin(&mut self, wait: &Wait) {
+        self.habits[self.kind_of(wait)].begin();
+        self.neighbours.begin();
+    }
+
+    /// Lets others use this CPU, and notes for how long they did.
+    fn give_way(&mut self) {
+        Self::count(&self.own.yields);
+        let before = sys::monotonic();
+        sys::sched_yield();
+        self.neighbours
+            .yielded(sys::monotonic().saturating_sub(before));
     }
 
     fn start_patience(&mut self, peer: Sibling) {
@@ -209,13 +184,13 @@ impl LinuxEnv {
 
 impl Env for LinuxEnv {
     fn wait(&mut self, own: &Outbox, wait: &Wait) -> Waited {
-        let kind = self.kind_of(wait);
         if wait.round == 0 {
             self.patience.since = 0;
-            self.spins[kind].begin();
+            self.begin(wait);
         }
-        let spin_rounds = self.spins[kind].rounds;
-        if wait.round < spin_rounds {
+        let kind = self.kind_of(wait);
+        let pass = self.habits[kind].pass(wait.round, self.neighbours.contested());
+        if pass == Pass::Spin {
             self.long |= wait.round == SHORT_ROUNDS;
             core::hint::spin_loop();
             return Waited::Retry;
@@ -223,10 +198,8 @@ impl Env for LinuxEnv {
         if self.state(wait.peer) == ReplicaState::Dead as u32 {
             return Waited::Overdue;
         }
-        self.spins[kind].slept = true;
-        if wait.round < spin_rounds + YIELD_ROUNDS {
-            Self::count(&self.own.yields);
-            sys::sched_yield();
+        if pass == Pass::Yield {
+            self.give_way();
             return Waited::Retry;
         }
         let peer = self.sibling(wait.peer);
@@ -260,33 +233,5 @@ impl Env for LinuxEnv {
                 sys::futex_wait_any(&bells, SLEEP_NS);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spinning_in_vain_gets_shorter_and_useful_spinning_longer() {
-        let mut spins = Spins::new(false);
-        for _ in 0..20 {
-            spins.slept = true;
-            spins.begin();
-        }
-        assert_eq!(spins.rounds, LEAST_SPIN_ROUNDS);
-        spins.begin();
-        assert_eq!(spins.rounds, 2 * LEAST_SPIN_ROUNDS);
-        for _ in 0..20 {
-            spins.begin();
-        }
-        assert_eq!(spins.rounds, MOST_SPIN_ROUNDS);
-    }
-
-    #[test]
-    fn replicas_that_share_a_cpu_hardly_spin() {
-        let mut spins = Spins::new(true);
-        spins.begin();
-        assert_eq!(spins.rounds, LEAST_SPIN_ROUNDS);
     }
 }

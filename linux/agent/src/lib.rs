@@ -48,6 +48,7 @@ mod sys;
 mod text;
 mod threads;
 mod turns;
+mod waiting;
 
 pub use boot::boot;
 pub use entry::AGENT_STACK_BYTES;

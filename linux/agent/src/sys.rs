@@ -2,6 +2,7 @@
 
 mod memory;
 mod process;
+mod scheduling;
 mod sharing;
 
 use core::mem::MaybeUninit;
@@ -16,6 +17,7 @@ pub(crate) use process::{
     close_on_exec, descriptor_target, fork_replica, getgid, getuid, may_execute, mode,
     open_executable, queue_signal, random, set_thread_pointer, stack_limit,
 };
+pub(crate) use scheduling::{pin, prefer_short_turns, sched_yield};
 pub(crate) use sharing::{
     futex_wait_bit, futex_wake_bit, give_back, is_in_memory, is_unmapped, map_again,
 };
@@ -234,30 +236,6 @@ pub(crate) fn exit_group(status: u8) -> ! {
         // SAFETY: ends everything.
         unsafe { syscall1(u64::from(nr::__NR_exit_group), u64::from(status)) };
     }
-}
-
-/// Pins this process to one CPU.
-pub(crate) fn pin(cpu: u32) {
-    let mut mask = [0_u64; 16];
-    if let Some(word) = mask.get_mut(cpu as usize / 64) {
-        *word = 1 << (cpu % 64);
-        let bytes = size_of_val(&mask) as u64;
-        // SAFETY: the mask is valid for `bytes`. Pinning is advice: it may be refused.
-        let _ = unsafe {
-            syscall3(
-                u64::from(nr::__NR_sched_setaffinity),
-                0,
-                bytes,
-                mask.as_ptr() as u64,
-            )
-        };
-    }
-}
-
-/// Gives up the CPU.
-pub(crate) fn sched_yield() {
-    // SAFETY: no arguments.
-    unsafe { syscall0(u64::from(nr::__NR_sched_yield)) };
 }
 
 /// Nanoseconds on a clock.
