@@ -45,6 +45,18 @@ fn signals_between_processes() {
 }
 
 #[test]
+fn processes_have_descriptors() {
+    let source = include_str!("children/pidfd.c");
+    Scene::new().program_like_native("pidfd", source, &["-pthread"]);
+}
+
+#[test]
+fn children_are_not_awaited_or_counted() {
+    let source = include_str!("children/unawaited.c");
+    Scene::new().program_like_native("unawaited", source, &[]);
+}
+
+#[test]
 fn programs_are_found_or_refused_as_by_the_kernel() {
     let scene = Scene::new();
     let write = |name: &str, text: &str, mode: &str| {

@@ -21,6 +21,11 @@ fn signals_are_read_with_all_that_comes_with_them() {
 }
 
 #[test]
+fn values_reach_other_processes_than_the_first() {
+    like_native("queued", include_str!("signals/queued.c"));
+}
+
+#[test]
 fn a_time_limit_is_kept_and_not_kept() {
     let scene = Scene::new();
     let native = scene.like_native("exec \"$@\"", &["timeout", "0.2", "sleep", "100"]);

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::USAGE_WORDS;
 use crate::layout::MAX_REPLICAS;
 
 /// Length of the queue of collected signals.
@@ -107,6 +108,12 @@ pub struct Control {
     pub doomed: AtomicU32,
     /// [`crate::Ending::pack`] once the group's processes are gone, else 0.
     pub ending: AtomicU32,
+    /// What the process has used, its awaited children included; fixed when `ending` is set.
+    pub usage: [AtomicU64; USAGE_WORDS],
+    /// Its process id, as the program knows it; 0 until its parent has told.
+    pub pid: AtomicU32,
+    /// Process id of the host's process that stands in for this one, or 0.
+    pub stand_in: AtomicU32,
     /// Requests of this group's primary that were answered.
     pub answered: AtomicU64,
     /// Process id of the replica that the last answer is for.

@@ -22,6 +22,7 @@ mod layout;
 mod order;
 mod report;
 mod request;
+mod usage;
 
 pub use control::{
     COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO, Control, Queued, ReplicaState, SIGNAL_SLOTS,
@@ -38,3 +39,4 @@ pub use report::{
     STAT_CLASSES, StatClass, TWIN,
 };
 pub use request::{Ask, NOT_OURS, Request};
+pub use usage::{USAGE_WORDS, Usage};

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::{GROUPS, Journal};
+use crate::{GROUPS, Journal, USAGE_WORDS};
 
 /// Number of notes a replica can leave; further ones are counted but lost.
 pub const NOTE_SLOTS: usize = 128;
@@ -201,6 +201,11 @@ pub struct Report {
     pub unverified: AtomicU32,
     /// Births whose end the program has awaited, by group.
     pub reaped: [AtomicU64; GROUPS],
+    /// What the children that the program has awaited have used.
+    pub children: [AtomicU64; USAGE_WORDS],
+    /// What comes with a signal that this replica asks the supervisor to send: `si_code`, the
+    /// sender's user above and its process below, the value.
+    pub enclosed: [AtomicU64; 3],
     /// The slice of memory that this replica shares with replicas of other processes, plus one; 0
     /// while it shares none. Such a process ends only at a point of its trace.
     pub sharing: AtomicU32,

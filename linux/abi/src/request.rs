@@ -17,6 +17,8 @@ pub enum Ask {
     Birth {
         /// Members of the parent.
         members: u8,
+        /// A process is to stand in for the child, as for [`Ask::StandIn`].
+        stand_in: bool,
     },
     /// `kill`, if the target is within the program: the answer is the call's result, or
     /// [`NOT_OURS`].
@@ -25,6 +27,19 @@ pub enum Ask {
         target: i32,
         /// As in the call.
         signal: u8,
+    },
+    /// The same for one process, with what [`crate::Report::enclosed`] says.
+    Queue {
+        /// As in the call.
+        pid: u32,
+        /// As in the call.
+        signal: u8,
+    },
+    /// The process of the host that stands in for a process of the program: it ends when that one
+    /// does. The answer is its process id, or [`NOT_OURS`].
+    StandIn {
+        /// The process of the program.
+        pid: u32,
     },
     /// `setpgid`.
     SetGroup {
@@ -53,7 +68,7 @@ pub enum Ask {
     },
 }
 
-/// Answer to [`Ask::Kill`]: the target is none of the program's processes.
+/// Answer to [`Ask::Kill`] and [`Ask::StandIn`]: the target is none of the program's processes.
 pub const NOT_OURS: i64 = -1000;
 
 /// A request with its number.
@@ -70,7 +85,7 @@ impl Request {
     #[must_use]
     pub const fn pack(self) -> u64 {
         let (kind, first, second) = match self.ask {
-            Ask::Birth { members } => (1, members as u32, 0),
+            Ask::Birth { members, stand_in } => (1, members as u32, stand_in as u32),
             Ask::Kill { target, signal } => (
                 if target < 0 { 7 } else { 2 },
                 target.unsigned_abs(),
@@ -81,6 +96,8 @@ impl Request {
             Ask::GetGroup { pid } => (5, pid, 0),
             Ask::GetSession { pid } => (6, pid, 0),
             Ask::Expired { signal } => (8, signal as u32, 0),
+            Ask::Queue { pid, signal } => (9, pid, signal as u32),
+            Ask::StandIn { pid } => (10, pid, 0),
         };
         kind << 56
             | (self.number as u64) << 48
@@ -97,6 +114,7 @@ impl Request {
         let ask = match word >> 56 {
             1 => Ask::Birth {
                 members: first as u8,
+                stand_in: second != 0,
             },
             2 => Ask::Kill {
                 target: first.cast_signed(),
@@ -116,6 +134,11 @@ impl Request {
             8 => Ask::Expired {
                 signal: first as u8,
             },
+            9 => Ask::Queue {
+                pid: first,
+                signal: second as u8,
+            },
+            10 => Ask::StandIn { pid: first },
             _ => return None,
         };
         Some(Self {
@@ -132,7 +155,15 @@ mod tests {
     #[test]
     fn requests_survive_a_round_trip() {
         for ask in [
-            Ask::Birth { members: 0b101 },
+            Ask::Birth {
+                members: 0b101,
+                stand_in: true,
+            },
+            Ask::Queue {
+                pid: 4_194_303,
+                signal: 64,
+            },
+            Ask::StandIn { pid: 9 },
             Ask::Kill {
                 target: 4_194_303,
                 signal: 64,

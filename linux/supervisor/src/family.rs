@@ -116,8 +116,9 @@ impl Family {
 
     /// Keeps a group's counters and gives its place away.
     fn discard(&mut self, group: usize) -> Result<(), RunError> {
-        if let Some(team) = self.teams[group].take() {
+        if let Some(mut team) = self.teams[group].take() {
             self.past.add(&team);
+            team.dismiss_stand_in();
             team.memory.clear()?;
         }
         Ok(())
@@ -155,6 +156,7 @@ impl Family {
         let team = self.team_mut(group);
         if let Some(pid) = told.and_then(|pid| u32::try_from(pid).ok()) {
             team.pid = pid;
+            team.memory.set(|control| &control.pid, pid);
             team.group.know_first(pid);
             team.state = State::Living;
         }
@@ -165,7 +167,9 @@ impl Family {
     fn bury(&mut self, group: usize, ending: Ending) {
         let team = self.team_mut(group);
         team.state = State::Zombie(ending);
+        team.tell_usage();
         team.memory.set(|control| &control.ending, ending.pack());
+        team.end_stand_in();
         let (pid, parent) = (team.pid, team.parent);
         for other in self.groups() {
             let child = self.team_mut(other);
@@ -243,8 +247,19 @@ impl Family {
             return Ok(());
         }
         let answer = match ask {
-            Ask::Birth { members } => self.birth(group, members),
-            Ask::Kill { target, signal } => self.kill(group, target, signal),
+            Ask::Birth { members, stand_in } => self.birth(group, members, stand_in),
+            Ask::Kill { target, signal } => self.kill(group, target, signal, None),
+            Ask::Queue {
+                pid,
+                signal: number,
+            } => {
+                let enclosed = self.team(group).enclosed(signal.sender);
+                self.kill(group, pid.cast_signed(), number, Some(enclosed))
+            }
+            Ask::StandIn { pid } => match self.by_pid(pid) {
+                Some(group) => self.team_mut(group).stand_in(),
+                None => NOT_OURS,
+            },
             Ask::SetGroup { pid, group: id } => self.set_group(group, pid, id),
             Ask::NewSession => self.new_session(group),
             Ask::GetGroup { pid } => self.id_of(pid, false),
@@ -258,7 +273,7 @@ impl Family {
     }
 
     /// Room for a child. An earlier one that nobody has told of does not count any more.
-    fn birth(&mut self, parent: usize, members: u8) -> i64 {
+    fn birth(&mut self, parent: usize, members: u8, stand_in: bool) -> i64 {
         for group in self.groups() {
             let team = self.team_mut(group);
             if team.parent == Some(parent) && team.state == State::Unborn {
@@ -285,6 +300,13 @@ impl Family {
         let mut team = Team::new(memory, Group::unborn(cores.len()), cores);
         team.parent = Some(parent);
         team.serial = serial;
+        if stand_in && team.stand_in() < 0 {
+            return if team.memory.clear().is_ok() {
+                EAGAIN
+            } else {
+                EINVAL
+            };
+        }
         self.teams[group] = Some(team);
         i64::try_from(group).unwrap_or(EAGAIN)
     }
@@ -303,7 +325,13 @@ impl Family {
         self.team(group).memory.control().sid.load(Relaxed)
     }
 
-    fn kill(&mut self, sender: usize, target: i32, signal: u8) -> i64 {
+    fn kill(
+        &mut self,
+        sender: usize,
+        target: i32,
+        signal: u8,
+        enclosed: Option<SignalInfo>,
+    ) -> i64 {
         let id = target.unsigned_abs();
         let meant = |family: &Self, group: usize| match target {
             1.. => family.team(group).pid == id,
@@ -318,14 +346,17 @@ impl Family {
             return if gone { ESRCH } else { NOT_OURS };
         }
         if signal != 0 {
-            let sender = self.team(sender).pid;
+            let plain = SignalInfo {
+                number: 0,
+                code: 0,
+                sender: self.team(sender).pid,
+                user: getuid().as_raw(),
+                value: 0,
+            };
             for group in groups {
                 self.team_mut(group).deliver(SignalInfo {
                     number: u32::from(signal),
-                    code: 0,
-                    sender,
-                    user: getuid().as_raw(),
-                    value: 0,
+                    ..enclosed.unwrap_or(plain)
                 });
             }
         }

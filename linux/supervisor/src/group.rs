@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
-use rcoe_linux_abi::{Phase, ReplicaState};
+use rcoe_linux_abi::{Phase, ReplicaState, Usage};
 use rcoe_linux_sys::host::{Inherited, Starter, send_signal};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitStatus, waitid};
 
@@ -31,6 +31,8 @@ pub(crate) struct Group {
     expelled: Vec<bool>,
     /// CPU time of processes that have ended, by replica.
     spent: Vec<Duration>,
+    /// All that they have used, by replica.
+    usage: Vec<Usage>,
 }
 
 impl Group {
@@ -72,6 +74,7 @@ impl Group {
             pausing: false,
             expelled: vec![false; replicas],
             spent: vec![Duration::ZERO; replicas],
+            usage: vec![Usage::NONE; replicas],
         }
     }
 
@@ -178,11 +181,22 @@ impl Group {
         self.spent[index]
     }
 
-    /// A process that was just reaped used so much CPU time.
-    pub(crate) fn add_spent(&mut self, pid: u32, time: Duration) {
-        if let Some(index) = self.pids.iter().position(|&known| known == Some(pid)) {
+    /// What ended processes of a replica have used.
+    pub(crate) fn usage(&self, index: usize) -> Usage {
+        self.usage[index]
+    }
+
+    /// A process that was just reaped used so much.
+    pub(crate) fn add_usage(&mut self, pid: u32, time: Duration, usage: &Usage) {
+        if let Some(index) = self.index(pid) {
             self.spent[index] += time;
+            self.usage[index] = self.usage[index].plus(usage);
         }
+    }
+
+    /// The replica that has this process id.
+    pub(crate) fn index(&self, pid: u32) -> Option<usize> {
+        self.pids.iter().position(|&known| known == Some(pid))
     }
 
     /// CPU time that a living replica has used, where the kernel tells.

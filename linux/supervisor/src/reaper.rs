@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
-use rcoe_linux_abi::TWIN;
-use rcoe_linux_sys::host::{children_cpu_time, send_signal};
+use rcoe_linux_abi::{TWIN, Usage};
+use rcoe_linux_sys::host::{children_cpu_time, next_usage, send_signal};
 use rustix::io::Errno;
-use rustix::process::{WaitOptions, WaitStatus, wait};
+use rustix::process::{Pid, WaitOptions, WaitStatus, wait, waitpid};
 
 use crate::error::{Doing, RunError};
 use crate::group::is_child;
@@ -68,7 +68,11 @@ impl Reaper {
             self.nameless
                 .retain(|dead| !is_of(teams, dead.pid, dead.status));
             let before = children_cpu_time();
-            let (pid, status) = match wait(options) {
+            let Some((next, usage)) = next_usage() else {
+                return Ok(());
+            };
+            let next = Pid::from_raw(next.cast_signed());
+            let (pid, status) = match waitpid(next, options) {
                 Ok(Some(news)) => news,
                 Ok(None) | Err(Errno::CHILD) => return Ok(()),
                 Err(Errno::INTR) => continue,
@@ -77,10 +81,13 @@ impl Reaper {
             let pid = pid.as_raw_nonzero().get().cast_unsigned();
             let known = is_of(teams, pid, status);
             let spent = children_cpu_time().saturating_sub(before);
-            for team in teams.iter_mut().flatten() {
-                team.group.add_spent(pid, spent);
+            let ended = status.exited() || status.signaled();
+            if ended {
+                for team in teams.iter_mut().flatten() {
+                    team.group.add_usage(pid, spent, &Usage(usage));
+                }
             }
-            if !known && (status.exited() || status.signaled()) {
+            if !known && ended {
                 let mut all = teams.iter_mut().flatten();
                 let expected = [&mut self.strays, &mut self.twins]
                     .into_iter()

@@ -93,6 +93,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     let mut root = Team::new(memory, group, settings.cores.clone());
     root.state = State::Living;
     root.pid = std::process::id();
+    root.memory.set(|control| &control.pid, root.pid);
     root.serial = 1;
     let mut run = Run {
         settings,

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-use rcoe_linux_abi::{Ending, Phase, SIG_KICK};
-use rcoe_linux_sys::host::{SignalInfo, send_signal};
+use rcoe_linux_abi::{Ending, Phase, SIG_KICK, Usage};
+use rcoe_linux_sys::host::{SignalInfo, StandIn, send_signal};
 use rustix::process::WaitStatus;
 
 use crate::group::{Group, phase};
@@ -56,6 +56,8 @@ pub(crate) struct Team {
     waiting: VecDeque<SignalInfo>,
     /// A deadly signal that it has to act upon itself, and since when.
     doomed: Option<(Instant, Ending)>,
+    /// The process of which the program's descriptors of this one are.
+    stand_in: Option<StandIn>,
 }
 
 /// When waiting for a late replica began, and what each had used by then.
@@ -94,7 +96,68 @@ impl Team {
             spinning: Spinning::default(),
             waiting: VecDeque::new(),
             doomed: None,
+            stand_in: None,
         }
+    }
+
+    /// Process id of the process that stands in for this one, made when first asked for; an errno
+    /// if the host has no room for it.
+    pub(crate) fn stand_in(&mut self) -> i64 {
+        const EAGAIN: i64 = -11;
+        if self.stand_in.is_none() {
+            let Ok(made) = StandIn::new() else {
+                return EAGAIN;
+            };
+            self.memory.set(|control| &control.stand_in, made.pid());
+            self.stand_in = Some(made);
+            if matches!(self.state, State::Zombie(_)) {
+                self.end_stand_in();
+            }
+        }
+        self.stand_in
+            .as_ref()
+            .map_or(EAGAIN, |it| i64::from(it.pid()))
+    }
+
+    /// The process has ended, and all that told of it says so.
+    pub(crate) fn end_stand_in(&self) {
+        if let Some(stand_in) = &self.stand_in {
+            stand_in.end();
+        }
+    }
+
+    /// Nobody asks for the process any more.
+    pub(crate) fn dismiss_stand_in(&mut self) {
+        self.stand_in = None;
+    }
+
+    /// What the replica with this process id encloses with a signal.
+    pub(crate) fn enclosed(&self, pid: u32) -> SignalInfo {
+        let cells = self
+            .group
+            .index(pid)
+            .map(|index| &self.memory.report(index).enclosed);
+        let [code, sender, value] = cells.map_or([0; 3], |cells| {
+            cells.each_ref().map(|cell| cell.load(Acquire))
+        });
+        let low = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0);
+        SignalInfo {
+            number: 0,
+            code: low(code).cast_signed(),
+            sender: low(sender),
+            user: low(sender >> 32),
+            value,
+        }
+    }
+
+    /// Publishes what the process has used: its primary, and the children that it has awaited.
+    pub(crate) fn tell_usage(&self) {
+        let control = self.memory.control();
+        let children = Usage::load(&self.memory.report(self.primary).children);
+        self.group
+            .usage(self.primary)
+            .plus(&children)
+            .store(&control.usage);
     }
 
     /// The member that leads: it does so until it is lost, and then the lowest one does.

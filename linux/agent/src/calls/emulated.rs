@@ -179,8 +179,13 @@ pub(super) fn special_input(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     if let Some(result) = signals::signalfd::read(kernel, call) {
         return Some(result);
     }
-    if matches!(call.what.special, Special::Signalfd | Special::Signalfd4) {
-        return Some(signals::signalfd::create(kernel, call));
+    match call.what.special {
+        Special::Signalfd | Special::Signalfd4 => {
+            return Some(signals::signalfd::create(kernel, call));
+        }
+        Special::PidfdOpen => return Some(processes::pidfd::open(kernel, call)),
+        Special::Getrusage => return processes::usage::of_children(kernel, call),
+        _ => {}
     }
     let (path, buffer) = match call.what.call.nargs {
         3 => (0, 1),
@@ -211,7 +216,8 @@ pub(super) fn special_output(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         | Special::Tkill
         | Special::Tgkill
         | Special::RtSigqueueinfo
-        | Special::RtTgsigqueueinfo => signals::send(kernel, call),
+        | Special::RtTgsigqueueinfo
+        | Special::PidfdSendSignal => signals::send(kernel, call),
         Special::CloseRange => close_range(call),
         Special::Tiocsctty | Special::Tiocnotty | Special::Tiocspgrp => Some(refuse(kernel, call)),
         _ => None,

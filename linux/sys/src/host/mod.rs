@@ -9,6 +9,7 @@ mod birth;
 mod probe;
 mod shared;
 mod signals;
+mod stand_in;
 mod starter;
 mod usage;
 
@@ -19,5 +20,6 @@ pub use signals::{
     SignalFd, SignalInfo, block_all_signals, default_child_signal, die_by_signal, send_signal,
     stop_self,
 };
+pub use stand_in::StandIn;
 pub use starter::{Starter, image_from_bytes};
-pub use usage::children_cpu_time;
+pub use usage::{children_cpu_time, next_usage};

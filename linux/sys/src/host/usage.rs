@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// Words of `struct rusage`.
+const RUSAGE_WORDS: usize = 18;
+const _: () = assert!(size_of::<libc::rusage>() == 8 * RUSAGE_WORDS);
+
 /// CPU time of all children that were reaped so far, their own children included.
 #[must_use]
 pub fn children_cpu_time() -> Duration {
@@ -16,6 +20,36 @@ pub fn children_cpu_time() -> Duration {
         Duration::from_secs(seconds) + Duration::from_micros(u64::try_from(it.tv_usec).unwrap_or(0))
     };
     time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// The child that waiting for any would tell of next, and the words of its `struct rusage`; it is
+/// not reaped. `None` if there is nothing to tell.
+#[must_use]
+pub fn next_usage() -> Option<(u32, [u64; RUSAGE_WORDS])> {
+    let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    let mut usage = [0_u64; RUSAGE_WORDS];
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: both places are writable and as large as their structures; zeros are a valid siginfo.
+    let info = unsafe {
+        let result = libc::syscall(
+            libc::SYS_waitid,
+            libc::P_ALL,
+            0,
+            info.as_mut_ptr(),
+            options,
+            usage.as_mut_ptr(),
+        );
+        if result != 0 {
+            return None;
+        }
+        info.assume_init()
+    };
+    // SAFETY: the kernel has filled it in for a child, or it is still zero.
+    let pid = unsafe { info.si_pid() };
+    u32::try_from(pid)
+        .ok()
+        .filter(|&pid| pid != 0)
+        .map(|pid| (pid, usage))
 }
 
 #[cfg(test)]

@@ -16,8 +16,7 @@
 //! pointer (4 KiB) reaches the parent: there glibc's `posix_spawn` keeps its error word.
 //!
 //! Not covered: sharing memory, descriptors or signal handlers with a child (`CLONE_VM` without
-//! `CLONE_VFORK`, `CLONE_FILES`, `CLONE_SIGHAND`), namespaces, process descriptors. They are
-//! refused.
+//! `CLONE_VFORK`, `CLONE_FILES`, `CLONE_SIGHAND`), and namespaces. They are refused.
 
 use core::sync::atomic::Ordering;
 
@@ -29,7 +28,7 @@ use rcoe_linux_syscalls::Special;
 
 use super::super::shared::arena;
 use super::super::{Call, io, refuse, refuse_with, signals, targets};
-use super::{Child, Processes, adopt, ask, ask_anew, members, own_group, twin};
+use super::{Child, Processes, adopt, ask, ask_anew, members, own_group, pidfd, twin, wait};
 use crate::convert;
 use crate::entry::{TrapFrame, enter_program};
 use crate::env::LinuxEnv;
@@ -44,6 +43,7 @@ const SET_TLS: u64 = nr::CLONE_SETTLS as u64;
 const PARENT_TID: u64 = nr::CLONE_PARENT_SETTID as u64;
 const CHILD_TID: u64 = nr::CLONE_CHILD_SETTID as u64;
 const CLEAR_TID: u64 = nr::CLONE_CHILD_CLEARTID as u64;
+const PIDFD: u64 = nr::CLONE_PIDFD as u64;
 /// What a child may differ in, or what means nothing for a child with memory of its own.
 const KNOWN: u64 = VM
     | VFORK
@@ -51,6 +51,7 @@ const KNOWN: u64 = VM
     | PARENT_TID
     | CHILD_TID
     | CLEAR_TID
+    | PIDFD
     | nr::CLONE_CLEAR_SIGHAND
     | nr::CLONE_SYSVSEM as u64
     | nr::CLONE_DETACHED as u64;
@@ -71,6 +72,10 @@ pub(super) struct Birth {
     tls: u64,
     child_tid: u64,
     parent_tid: u64,
+    /// Where the parent wants the number of a descriptor of the child.
+    pidfd: u64,
+    /// Primary, while the child is made: that descriptor, or -1.
+    descriptor: i32,
     frame: Option<TrapFrame>,
     /// Bases of the segments.
     bases: [u64; 2],
@@ -83,6 +88,8 @@ impl Birth {
         tls: 0,
         child_tid: 0,
         parent_tid: 0,
+        pidfd: 0,
+        descriptor: -1,
         frame: None,
         bases: [0; 2],
     };
@@ -102,6 +109,7 @@ impl Birth {
                 flags: call.arg(0) & !0xff,
                 stack: call.arg(1),
                 parent_tid: call.arg(2),
+                pidfd: call.arg(2),
                 child_tid: call.arg(3),
                 tls: call.arg(4),
                 ..Self::NONE
@@ -109,11 +117,21 @@ impl Birth {
             Special::Clone3 => Self::of_clone3(call)?,
             _ => Self::NONE,
         };
+        if birth.flags & PIDFD != 0 && !birth.has_room_for_pidfd(call) {
+            return Err(sys::error(EINVAL));
+        }
         let shares = birth.flags & (VM | VFORK) == VM;
         if birth.flags & !KNOWN != 0 || shares {
             return Err(refuse(kernel, call));
         }
         Ok(birth)
+    }
+
+    /// The old call has one place for both.
+    fn has_room_for_pidfd(&self, call: &Call) -> bool {
+        let apart = call.what.special == Special::Clone3;
+        let both = self.flags & PARENT_TID != 0 && (!apart || self.pidfd == self.parent_tid);
+        !both && self.flags & u64::from(nr::CLONE_DETACHED) == 0
     }
 
     /// `struct clone_args`: flags, pidfd, child_tid, parent_tid, exit_signal, stack, size, tls.
@@ -128,6 +146,7 @@ impl Birth {
             tls: args[7],
             child_tid: args[2],
             parent_tid: args[3],
+            pidfd: args[1],
             ..Self::NONE
         })
     }
@@ -152,19 +171,27 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
     kernel.rendezvous();
     let made = io::exchange(kernel, call, true);
     if made < 0 {
+        kernel.processes.birth.descriptor = -1;
         if made == sys::error(EAGAIN) {
             let limit = rcoe_linux_abi::GROUPS as u64;
             kernel.note(Note::TooManyProcesses, limit);
         }
         return made;
     }
-    let made = made.cast_unsigned();
-    let (group, pid) = (convert::size(made >> 32), convert::low32(made));
+    kernel.processes.birth.descriptor = -1;
+    let Made {
+        group,
+        pid,
+        descriptor,
+    } = Made::unpack(made.cast_unsigned());
     launch(kernel, group, pid);
     arena::after_fork(kernel);
     if birth.flags & PARENT_TID != 0 {
         // As in the kernel, a bad pointer is the program's own affair.
         let _ = guest::write(birth.parent_tid, &pid);
+    }
+    if birth.flags & PIDFD != 0 {
+        let _ = guest::write(birth.pidfd, &descriptor);
     }
     if birth.flags & VFORK != 0 {
         turns::outside(kernel, |kernel| {
@@ -172,6 +199,34 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
         });
     }
     i64::from(pid)
+}
+
+/// What the primary has made, as it tells its siblings.
+struct Made {
+    group: usize,
+    pid: u32,
+    /// Of the child, if one was asked for.
+    descriptor: u32,
+}
+
+impl Made {
+    const PID_BITS: u32 = 22;
+    const DESCRIPTOR_BITS: u32 = 31;
+
+    fn pack(&self) -> i64 {
+        let group = (self.group as u64) << (Self::PID_BITS + Self::DESCRIPTOR_BITS);
+        let descriptor = u64::from(self.descriptor) << Self::PID_BITS;
+        (group | descriptor | u64::from(self.pid)).cast_signed()
+    }
+
+    fn unpack(word: u64) -> Self {
+        let descriptor = word >> Self::PID_BITS & ((1 << Self::DESCRIPTOR_BITS) - 1);
+        Self {
+            group: convert::size(word >> (Self::PID_BITS + Self::DESCRIPTOR_BITS)),
+            pid: convert::low32(word & ((1 << Self::PID_BITS) - 1)),
+            descriptor: convert::low32(descriptor),
+        }
+    }
 }
 
 /// All replicas have learnt of the child: it may go on.
@@ -193,19 +248,23 @@ fn launch(kernel: &mut Kernel, group: usize, pid: u32) {
     sys::futex_wake(cell.as_ptr().cast());
 }
 
-/// Primary: the child's group in the upper half and its process id in the lower, or an errno.
+/// Primary: the child as [`Made`], or an errno.
 ///
 /// Where a loss can be masked it waits until all replicas of the child are there: if the first one
 /// is lost before it has made the others, the birth does not count, and another is made.
 pub(super) fn make(kernel: &mut Kernel) -> i64 {
-    let members = members(kernel);
-    let mut group = ask(kernel, Ask::Birth { members });
+    let wish = Ask::Birth {
+        members: members(kernel),
+        stand_in: kernel.processes.birth.flags & PIDFD != 0,
+    };
+    let mut group = ask(kernel, wish);
     for _ in 0..ATTEMPTS {
         let made = make_in(kernel, group);
         if made < 0 || !kernel.masks || is_whole(kernel, group) {
             return made;
         }
-        group = ask_anew(kernel, Ask::Birth { members }, group);
+        close_descriptor(kernel);
+        group = ask_anew(kernel, wish, group);
     }
     sys::error(EAGAIN)
 }
@@ -216,15 +275,49 @@ fn make_in(kernel: &mut Kernel, group: i64) -> i64 {
         return group;
     };
     let group = place as usize;
+    if let Err(errno) = open_descriptor(kernel, group) {
+        return errno;
+    }
     match sys::fork_replica() {
         Ok(0) => start(kernel, group),
         Ok(pid) => {
             let pid = convert::low32(pid);
             let serial = u64::from(regions::control(group).serial.load(Ordering::Relaxed));
             kernel.report.births[group].store(twin::note(serial, pid), Ordering::Release);
-            (u64::from(place) << 32 | u64::from(pid)).cast_signed()
+            let descriptor = kernel.processes.birth.descriptor;
+            let descriptor = u32::try_from(descriptor).unwrap_or(0);
+            let made = Made {
+                group,
+                pid,
+                descriptor,
+            };
+            made.pack()
         }
-        Err(errno) => -i64::from(errno.0),
+        Err(errno) => {
+            close_descriptor(kernel);
+            -i64::from(errno.0)
+        }
+    }
+}
+
+/// Primary: opens a descriptor of the child to be, if one is wanted: there may be no room for it.
+fn open_descriptor(kernel: &mut Kernel, group: usize) -> Result<(), i64> {
+    let birth = &mut kernel.processes.birth;
+    if birth.flags & PIDFD == 0 {
+        return Ok(());
+    }
+    let stand_in = regions::control(group).stand_in.load(Ordering::Acquire);
+    let opened = pidfd::of(u64::from(stand_in), 0);
+    birth.descriptor = i32::try_from(opened).unwrap_or(-1);
+    if opened < 0 { Err(opened) } else { Ok(()) }
+}
+
+/// Closes it again; the child does so, too, for its own table.
+fn close_descriptor(kernel: &mut Kernel) {
+    let birth = &mut kernel.processes.birth;
+    if birth.descriptor >= 0 {
+        sys::close(birth.descriptor);
+        birth.descriptor = -1;
     }
 }
 
@@ -262,6 +355,7 @@ fn start(kernel: &mut Kernel, group: usize) -> ! {
     own.phase.store(Phase::Loading as u32, Ordering::Relaxed);
     own.pid.store(pid, Ordering::Release);
     signals::signalfd::part(kernel);
+    close_descriptor(kernel);
     let count = parents.len();
     let index = boot::clone_replicas(count);
     boot::become_replica(group, index);
@@ -399,10 +493,14 @@ fn renew(kernel: &mut Kernel, group: usize, index: usize, count: usize) {
 fn await_child(kernel: &mut Kernel, call: &Call, group: usize, stack: u64) {
     kernel.processes.awaited = Some(group);
     let ended = io::exchange(kernel, call, true);
-    kernel.processes.awaited = None;
-    if ended != 1 {
-        return;
+    if ended == 1 {
+        take_back(kernel, group, stack);
     }
+    wait::released(kernel, group);
+}
+
+/// Takes what a child made by `vfork` that has ended has left on the stack.
+fn take_back(kernel: &Kernel, group: usize, stack: u64) {
     let members = kernel.replica.members();
     let own = members.iter().position(|id| id == kernel.replica.id());
     let whole = |index: usize| {

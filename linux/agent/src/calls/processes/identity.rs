@@ -7,13 +7,16 @@
 
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::errno::EINVAL;
+use linux_raw_sys::errno::{EINVAL, ESRCH};
 use rcoe_linux_abi::{Ask, NOT_OURS};
 use rcoe_linux_syscalls::Special;
 
 use super::super::{Call, io, transfer};
 use super::ask;
+use super::pidfd::{self, Process};
 use crate::convert;
+use crate::frames::SigInfo;
+use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
 use crate::sys;
 
@@ -64,16 +67,49 @@ pub(super) fn execute(kernel: &Kernel, call: &Call) -> i64 {
 
 /// Primary: sends a signal; `None` if the host has to.
 pub(super) fn kill(kernel: &Kernel, call: &Call) -> Option<i64> {
-    let (target, signal) = match call.what.special {
-        Special::Tgkill => (call.arg(0), call.arg(2)),
-        _ => (call.arg(0), call.arg(1)),
+    let (mut target, signal, info) = match call.what.special {
+        Special::Tgkill => (call.arg(0), call.arg(2), 0),
+        Special::RtSigqueueinfo | Special::PidfdSendSignal => {
+            (call.arg(0), call.arg(1), call.arg(2))
+        }
+        Special::RtTgsigqueueinfo => (call.arg(0), call.arg(2), call.arg(3)),
+        _ => (call.arg(0), call.arg(1), 0),
     };
+    if call.what.special == Special::PidfdSendSignal {
+        target = match pidfd::process(kernel, target) {
+            Process::Own(pid) => u64::from(pid),
+            // The host finds the same, and says what is wrong.
+            _ => return None,
+        };
+    }
     let signal = u8::try_from(signal).ok().filter(|signal| *signal <= 64);
     let (Ok(target), Some(signal)) = (i32::try_from(target.cast_signed()), signal) else {
         return Some(sys::error(EINVAL));
     };
-    match ask(kernel, Ask::Kill { target, signal }) {
+    let wish = match (info, u32::try_from(target)) {
+        (0, _) => Ask::Kill { target, signal },
+        (info, Ok(pid)) if enclose(kernel, info).is_ok() => Ask::Queue { pid, signal },
+        (_, Ok(_)) => return Some(Fault::RESULT),
+        // What is sent to a group has no number of a process to begin with.
+        (_, Err(_)) => return Some(sys::error(ESRCH)),
+    };
+    match ask(kernel, wish) {
         NOT_OURS => None,
         result => Some(result),
     }
+}
+
+/// Primary: leaves what comes with a signal for the supervisor.
+fn enclose(kernel: &Kernel, info: u64) -> Result<(), Fault> {
+    let info = guest::read::<SigInfo>(info)?;
+    let code = u64::from(info.code.cast_unsigned());
+    for (cell, word) in kernel
+        .report
+        .enclosed
+        .iter()
+        .zip([code, info.first, info.rest()[0]])
+    {
+        cell.store(word, Ordering::Release);
+    }
+    Ok(())
 }

@@ -8,25 +8,27 @@
 //! A process id is the host's id of the group's first replica, so it is like no other's; the first
 //! process has the supervisor's.
 //!
-//! Not covered: stopping and continuing (job control), `ptrace`, process descriptors, resource
-//! usage of children, and terminals' process groups.
+//! Not covered: stopping and continuing (job control), `ptrace`, and terminals' process groups.
 
 mod adopt;
 mod birth;
 mod exec;
 mod identity;
+pub(super) mod pidfd;
 mod strings;
 mod twin;
+pub(super) mod usage;
 mod wait;
 
 use core::sync::atomic::Ordering;
 
-use rcoe_linux_abi::{Ask, GROUPS, LENT_WORDS, Request, SIG_NOTIFY};
+use rcoe_linux_abi::{Ask, GROUPS, LENT_WORDS, Request, SIG_NOTIFY, Usage};
 use rcoe_linux_syscalls::Special;
 
 pub(crate) use exec::{exe_path, save_start};
 pub(crate) use identity::{get_group, parent, set_group};
 pub(crate) use twin::release as release_twin;
+pub(super) use wait::ended;
 
 use super::{Call, refuse, signals};
 use crate::entry::TrapFrame;
@@ -53,6 +55,8 @@ pub(crate) struct Processes {
     /// By group number.
     children: [Child; GROUPS],
     born: u32,
+    /// What awaited children have used.
+    used: Usage,
     /// Requests made of the supervisor.
     asked: u64,
     /// Where the stack lies that the parent has lent (`vfork`), or 0.
@@ -61,6 +65,8 @@ pub(crate) struct Processes {
     birth: birth::Birth,
     /// A child made by `vfork` that is awaited.
     awaited: Option<usize>,
+    /// Its end was told meanwhile, and nobody is to await it.
+    unwanted: bool,
     /// The frame was replaced as a whole.
     replaced: bool,
     plan: exec::Plan,
@@ -77,10 +83,12 @@ impl Processes {
             pid,
             children: [NONE; GROUPS],
             born: 0,
+            used: Usage::NONE,
             asked: 0,
             lent: 0,
             birth: birth::Birth::NONE,
             awaited: None,
+            unwanted: false,
             replaced: false,
             plan: exec::Plan::NONE,
         }
@@ -130,7 +138,14 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         Special::Signalfd | Special::Signalfd4 => Some(signals::signalfd::make(call)),
         Special::Execve | Special::Execveat => Some(exec::open_next(kernel, call)),
         Special::Wait4 | Special::Waitid => Some(wait::execute(kernel, call)),
-        Special::Kill | Special::Tkill | Special::Tgkill => identity::kill(kernel, call),
+        Special::Kill
+        | Special::Tkill
+        | Special::Tgkill
+        | Special::RtSigqueueinfo
+        | Special::RtTgsigqueueinfo
+        | Special::PidfdSendSignal => identity::kill(kernel, call),
+        Special::PidfdOpen => pidfd::execute(kernel, call),
+        Special::Times => Some(usage::times(kernel, call)),
         Special::Setpgid
         | Special::Setsid
         | Special::Getpgid

@@ -24,7 +24,7 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::EINTR;
 use linux_raw_sys::general::{
-    SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH,
+    SA_NOCLDWAIT, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH,
 };
 use rcoe_linux_abi::{Control, Queued, SIGNAL_SLOTS};
 
@@ -35,9 +35,9 @@ pub(super) use sending::send;
 pub(super) use waiting::{suspend_for, wait, wait_for};
 
 use super::io::NOT_BEGUN;
-use super::timers;
 use super::transfer::{self, Outcome};
-use crate::convert;
+use super::{processes, timers};
+use crate::convert::{self, low32};
 use crate::entry::RCOE_INTERRUPT;
 use crate::faults::bit;
 use crate::kernel::{Kernel, kind};
@@ -169,6 +169,12 @@ impl Signals {
             .forget_thread(u16::try_from(slot).expect("slots are few"));
     }
 
+    /// Children are not awaited: they are forgotten when they end.
+    pub(super) fn awaits_no_children(&self) -> bool {
+        let action = &self.actions[SIGCHLD as usize];
+        action[HANDLER] == SIG_IGN || action[FLAGS] & u64::from(SA_NOCLDWAIT) != 0
+    }
+
     fn effect(&self, signal: u32) -> Effect {
         match self.actions[signal as usize][HANDLER] {
             SIG_IGN => Effect::Nothing,
@@ -288,6 +294,9 @@ pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
             continue;
         };
         kernel.event(kind::of(0, kind::SIGNALS), bit(info.signal));
+        if info.signal == SIGCHLD && info.code > 0 {
+            processes::ended(kernel, low32(info.words[0]));
+        }
         arrive(kernel, info, Target::Program);
     }
     kernel.report.taken.store(outcome.taken, Ordering::Release);

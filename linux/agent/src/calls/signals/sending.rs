@@ -9,6 +9,7 @@ use super::targets::rouse;
 use super::{LAST, arrive, valid_signal};
 use crate::calls::Call;
 use crate::calls::emulated::own_pid;
+use crate::calls::processes::pidfd;
 use crate::convert::low32;
 use crate::faults::bit;
 use crate::frames::SigInfo;
@@ -31,6 +32,7 @@ impl Wish {
             Special::Tkill => (None, Some(first), second, None),
             Special::Tgkill => (Some(first), Some(second), third, None),
             Special::RtSigqueueinfo => (Some(first), None, second, Some(third)),
+            Special::PidfdSendSignal => (None, None, second, (third != 0).then_some(third)),
             Special::RtTgsigqueueinfo => (Some(first), Some(second), third, Some(fourth)),
             _ => (Some(first), None, second, None),
         };
@@ -45,7 +47,17 @@ impl Wish {
 
 /// `kill` and its kin, if they concern the program itself; `None` if the host has to send.
 pub(in crate::calls) fn send(kernel: &mut Kernel, call: &Call) -> Option<i64> {
-    let wish = Wish::of(call);
+    let mut wish = Wish::of(call);
+    if call.what.special == Special::PidfdSendSignal {
+        if call.arg(3) != 0 {
+            return Some(sys::error(EINVAL));
+        }
+        wish.process = match pidfd::agreed(kernel, call.arg(0)) {
+            pidfd::Process::Own(pid) => Some(u64::from(pid)),
+            // None that the program has: the host knows whose it is, and says what is wrong.
+            _ => Some(u64::MAX),
+        };
+    }
     let own = u64::from(own_pid(kernel));
     let found = wish.thread.map(|thread| kernel.threads.find(low32(thread)));
     let ours = match wish.process {
@@ -57,6 +69,10 @@ pub(in crate::calls) fn send(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         Some(Ok(raw)) => Some(raw),
         None => None,
     };
+    let contradicts = |raw: &SigInfo| i64::from(raw.signo) != wish.number.cast_signed();
+    if call.what.special == Special::PidfdSendSignal && raw.as_ref().is_some_and(contradicts) {
+        return Some(sys::error(EINVAL));
+    }
     if !ours {
         // A code of the kernel's, or of `kill`, would be a lie.
         return match raw {
