@@ -105,6 +105,15 @@ static void signals(void) {
   printf("value %d\n", sent(own, SIGUSR1, &info, 0));
   printf("contradiction %d\n", failed(sent(own, SIGUSR2, &info, 0)) == EINVAL);
   close(own);
+  own = open("/proc/self", O_DIRECTORY);
+  printf("folder %d\n", sent(own, SIGUSR1, 0, 0));
+  printf("%d\n", failed(waitid(P_PIDFD, own, &info, WEXITED)) == EBADF);
+  close(own);
+  char path[30];
+  sprintf(path, "/proc/%d", getpid());
+  own = open(path, O_DIRECTORY);
+  printf("folder %d\n", sent(own, SIGUSR1, 0, 0));
+  close(own);
   int hold[2];
   pid_t pid = waiting(hold, 0);
   int fd = opened(pid, 0);

@@ -76,7 +76,7 @@ pub(super) fn kill(kernel: &Kernel, call: &Call) -> Option<i64> {
         _ => (call.arg(0), call.arg(1), 0),
     };
     if call.what.special == Special::PidfdSendSignal {
-        target = match pidfd::process(kernel, target) {
+        target = match pidfd::addressee(kernel, target) {
             Process::Own(pid) => u64::from(pid),
             // The host finds the same, and says what is wrong.
             _ => return None,

@@ -73,13 +73,13 @@ pub(super) fn of(pid: u64, flags: u64) -> i64 {
     unsafe { raw(nr::__NR_pidfd_open, [pid, flags, 0, 0, 0, 0]) }
 }
 
-/// All replicas: of which process the descriptor is.
+/// All replicas: to which process a signal goes that is sent through the descriptor.
 pub(crate) fn agreed(kernel: &mut Kernel, fd: u64) -> Process {
     const FOREIGN: u64 = 1 << 32;
     const GONE: u64 = 2 << 32;
     const NONE: u64 = 3 << 32;
     let [word] = transfer::agree_all(kernel, true, |kernel| {
-        [match process(kernel, fd) {
+        [match addressee(kernel, fd) {
             Process::Own(pid) => u64::from(pid),
             Process::Foreign => FOREIGN,
             Process::Gone => GONE,
@@ -92,6 +92,29 @@ pub(crate) fn agreed(kernel: &mut Kernel, fd: u64) -> Process {
         NONE => Process::None,
         pid => Process::Own(low32(pid)),
     }
+}
+
+/// Primary: to which process a signal goes that is sent through the descriptor. That of the
+/// process's folder in `/proc` will do, too.
+pub(super) fn addressee(kernel: &Kernel, fd: u64) -> Process {
+    match process(kernel, fd) {
+        Process::None => of_folder(kernel, fd).unwrap_or(Process::None),
+        found => found,
+    }
+}
+
+fn of_folder(kernel: &Kernel, fd: u64) -> Option<Process> {
+    let mut path = [0; ROOM];
+    let len = sys::descriptor_target(descriptor(fd), &mut path);
+    let path = core::str::from_utf8(path.get(..len)?).ok()?;
+    let pid = path.strip_prefix("/proc/")?.parse().ok()?;
+    // `/proc/self` is the primary's own.
+    if pid == sys::getpid() {
+        return Some(Process::Own(kernel.processes.pid));
+    }
+    let has_pid = |group| regions::control(group).pid.load(Ordering::Acquire) == pid;
+    let found = (0..GROUPS).any(has_pid);
+    Some(if found { Process::Own(pid) } else { Process::Foreign })
 }
 
 /// Primary: of which process the descriptor is.
