@@ -114,7 +114,11 @@ fn of_folder(kernel: &Kernel, fd: u64) -> Option<Process> {
     }
     let has_pid = |group| regions::control(group).pid.load(Ordering::Acquire) == pid;
     let found = (0..GROUPS).any(has_pid);
-    Some(if found { Process::Own(pid) } else { Process::Foreign })
+    Some(if found {
+        Process::Own(pid)
+    } else {
+        Process::Foreign
+    })
 }
 
 /// Primary: of which process the descriptor is.
