@@ -26,7 +26,7 @@ use crate::matrix::Mode;
 use crate::rcoe;
 use crate::snapshot::{Snapshot, content_difference};
 
-/// Where programs are looked for; the same folders as the scenes' prelude adds.
+/// Where programs are looked for beside the search path; what the scenes' prelude adds to it.
 const FOLDERS: &[&str] = &[
     "/usr/bin",
     "/bin",
@@ -134,8 +134,13 @@ fn folder() -> PathBuf {
 fn is_there(tool: &str) -> bool {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let versions = versions.flatten().map(|version| version.path().join("bin"));
-    let folders = FOLDERS.iter().map(PathBuf::from).chain(versions);
-    folders.into_iter().any(|folder| folder.join(tool).exists())
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = FOLDERS
+        .iter()
+        .map(PathBuf::from)
+        .chain(versions)
+        .chain(std::env::split_paths(&path));
+    folders.any(|folder| folder.join(tool).exists())
 }
 
 /// What came of one run under rcoe.
@@ -227,14 +232,16 @@ fn observe(scene: &Scene, mode: Option<Mode>, root: &Path) -> Result<Observed> {
             format!("{program} run -n {replicas} --compare {compare} --")
         }
     };
-    let argv = [
+    let mut argv = vec![
         "env".to_owned(),
         format!("RCOE_RUN={launcher}"),
         format!("SCENES={}", folder().display()),
         format!("CACHE={}", root.join("cache").display()),
-        "bash".to_owned(),
-        scene.script().display().to_string(),
     ];
+    if scene.tools.contains_key("cargo") {
+        argv.extend(toolchain());
+    }
+    argv.extend(["bash".to_owned(), scene.script().display().to_string()]);
     let limit = Duration::from_secs(scene.limit);
     let outcome = launch::run(&argv, &directory, None, limit)?;
     let out = directory.join("out");
@@ -245,6 +252,20 @@ fn observe(scene: &Scene, mode: Option<Mode>, root: &Path) -> Result<Observed> {
     };
     fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())?;
     Ok(Observed { outcome, files })
+}
+
+/// The toolchain that has built this program, and where it keeps what it has fetched.
+fn toolchain() -> impl Iterator<Item = String> {
+    let home = || Some(Path::new(&std::env::var_os("HOME")?).join(".cargo"));
+    let cargo = std::env::var_os("CARGO").map(|path| ("CARGO", PathBuf::from(path)));
+    let fetched = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(home);
+    let fetched = fetched.map(|path| ("CARGO_HOME", path));
+    [cargo, fetched]
+        .into_iter()
+        .flatten()
+        .map(|(name, path)| format!("{name}={}", path.display()))
 }
 
 /// Why a plain run cannot be compared with, if so.
