@@ -13,6 +13,7 @@ Examples:
   rcoe run -- md5sum big.iso                two or three replicas, output voted
   rcoe run -n 2 --cores 0,1 -- ./server     detect and stop, on CPUs 0 and 1
   rcoe run -n 3 --events log.json -- make   mask single faults, tell what happened
+  rcoe run --sphere system -n 3 -- hash     a whole system three times over, in QEMU
   rcoe run --metrics 9464 -- ./server       let Prometheus look at it (127.0.0.1:9464)
 
 Exit status: the program's own; 86 after a detected fault that could not be masked;
@@ -144,6 +145,9 @@ pub(crate) struct RunArgs {
     /// allowed, else 2]
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_replicas)]
     pub(crate) replicas: Option<usize>,
+    /// What is replicated
+    #[arg(long, value_enum, value_name = "SPHERE", default_value = "process")]
+    pub(crate) sphere: SphereArg,
     /// What is compared, and when
     #[arg(long, value_enum, default_value = "args")]
     pub(crate) compare: CompareArg,
@@ -183,9 +187,38 @@ pub(crate) struct RunArgs {
     /// End the run at an unsupported system call instead of returning ENOSYS to the program
     #[arg(long)]
     pub(crate) strict: bool,
+    /// System sphere: time between the ticks that preempt programs and bound detection latency
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
+    pub(crate) tick: Duration,
+    /// System sphere: whether the emulated cores take turns on one thread of the host or have one
+    /// each
+    #[arg(long, value_enum, value_name = "HOW", default_value = "single")]
+    pub(crate) core_threads: CoreThreads,
+    /// System sphere: keep the machine's memory in FILE, where a fault injector can reach it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) memory_file: Option<PathBuf>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) command: Vec<OsString>,
+}
+
+/// `--sphere`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SphereArg {
+    /// A Linux program
+    Process,
+    /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
+    /// pingpong, sleep, or an ELF file made for it
+    System,
+}
+
+/// `--core-threads`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CoreThreads {
+    /// In turns
+    Single,
+    /// One each; needs a CPU of the host for each replica
+    Multi,
 }
 
 /// `--compare`.

@@ -6,6 +6,7 @@ mod cores;
 mod doctor;
 mod reporter;
 mod run;
+mod system;
 mod top;
 
 use std::io::Write;
@@ -16,7 +17,7 @@ use anyhow::Context;
 use clap::{CommandFactory, Parser};
 use rcoe_supervisor::EXIT_OWN_FAILURE;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, SphereArg};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -24,6 +25,13 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let (result, status) = match cli.command {
+        Command::Run(args) if args.sphere == SphereArg::System => match system::execute(&args) {
+            Ok(code) => (Ok(code), 0),
+            Err(error) => {
+                let status = system::exit_status(&error);
+                (Err(error.into()), status)
+            }
+        },
         Command::Run(args) => match run::execute(args) {
             Ok(code) => (Ok(code), 0),
             Err(error) => {

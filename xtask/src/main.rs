@@ -10,6 +10,7 @@ mod count;
 mod cpython;
 mod demo;
 mod docs;
+mod image;
 mod packages;
 mod programs;
 mod shell;
@@ -55,6 +56,8 @@ enum Task {
     Cpython(cpython::Options),
     /// Run whole programs in scenes and write docs/PROGRAMS.md.
     Programs(programs::Options),
+    /// Build the kernel and the programs of the system sphere.
+    Image,
     /// Check the house rules.
     Tidy,
     /// Format all sources.
@@ -115,6 +118,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Compat(options) => compat::run(&options),
         Task::Cpython(options) => cpython::run(&options),
         Task::Programs(options) => programs::run(&options),
+        Task::Image => image::run(),
         Task::Tidy => tidy::run().map(|counts| counts.failed == 0),
         Task::Fmt { check } => {
             let flags: &[&str] = if check { &["--check"] } else { &[] };

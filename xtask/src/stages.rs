@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::count::{self, Counts};
-use crate::{compat, cpython, docs, packages, programs, shell, tidy};
+use crate::{compat, cpython, docs, image, packages, programs, shell, tidy};
 
 /// Which stages to run.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -151,6 +151,7 @@ fn summarise(finished: &[Finished]) -> bool {
 fn install() -> Result<Counts> {
     let lab = LAB_PACKAGES.map(str::to_owned).to_vec();
     packages::ensure(&[compat::packages()?, cpython::packages()?, lab].concat())?;
+    image::prepare()?;
     Ok(Counts::one(true))
 }
 
@@ -167,17 +168,23 @@ fn clippy() -> Result<Counts> {
         "--",
         "-Dwarnings",
     ]);
-    shell::succeeds(command).map(Counts::one)
+    let mut counts = Counts::one(shell::succeeds(command)?);
+    counts.add(Counts::one(image::clippy()?));
+    Ok(counts)
 }
 
 fn build() -> Result<Counts> {
-    shell::succeeds(shell::cargo(["build", "--release", "--workspace"])).map(Counts::one)
+    let workspace = shell::cargo(["build", "--release", "--workspace"]);
+    let mut counts = Counts::one(shell::succeeds(workspace)?);
+    counts.add(Counts::one(image::run()?));
+    Ok(counts)
 }
 
 /// All `#[test]`s of the workspace; end-to-end ones use the release binary.
 fn unit_tests() -> Result<Counts> {
     let mut command = shell::cargo(["test", "--workspace", "--no-fail-fast"]);
     command.env("RCOE_BIN", shell::built("rcoe"));
+    command.env("RCOE_SYSTEM_IMAGE", image::folder());
     counted(command)
 }
 

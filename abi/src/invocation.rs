@@ -1,0 +1,107 @@
+//! Invocations: what can be asked of a kernel object, by [`crate::Syscall::Call`] on a capability
+//! to it with one of these labels. Arguments are message words, in the order given; a *pointer* is
+//! looked up in the caller's capability space. The reply's label is 0 or a [`crate::Error`].
+
+/// Label of an invocation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Label {
+    /// Makes objects: type, size bits, pointer to a capability table, first slot, number.
+    UntypedRetype = 16,
+    /// Copies a capability: destination slot, pointer to the source, rights.
+    CNodeCopy = 17,
+    /// As copy, with a badge (or for I/O ports a narrower range) too: slot, pointer, rights, badge.
+    CNodeMint = 18,
+    /// Moves a capability: destination slot, pointer to the source.
+    CNodeMove = 19,
+    /// Deletes a capability: slot.
+    CNodeDelete = 20,
+    /// Deletes all that was derived from a capability: slot.
+    CNodeRevoke = 21,
+    /// Sets a thread's spaces: pointer to a capability table, pointer to an address space, pointer
+    /// to the frame of its IPC buffer, the fault handler's pointer in the thread's own space, the
+    /// guard of its capability table.
+    TcbConfigure = 24,
+    /// Sets the priority: 0 to 63, and at most the caller's own.
+    TcbSetPriority = 25,
+    /// Sets where it runs: instruction pointer, stack pointer, first and second argument.
+    TcbWriteRegisters = 26,
+    /// Reads instruction and stack pointer.
+    TcbReadRegisters = 27,
+    /// Lets it run.
+    TcbResume = 28,
+    /// Stops it.
+    TcbSuspend = 29,
+    /// Binds a notification: what is signalled there also ends a receive on an endpoint. Pointer.
+    TcbBindNotification = 30,
+    /// Maps a frame: pointer to an address space, address, rights.
+    FrameMap = 32,
+    /// Unmaps it.
+    FrameUnmap = 33,
+    /// Makes a page table part of an address space: pointer to the space, address.
+    TableMap = 34,
+    /// Takes it out again, with all that is mapped in it.
+    TableUnmap = 35,
+    /// Makes the handler of an interrupt: line, destination slot in the caller's root table.
+    IrqControlGet = 40,
+    /// Says where the interrupt is signalled: pointer to a notification.
+    IrqSetNotification = 41,
+    /// The interrupt has been handled, the next one may come.
+    IrqAck = 42,
+    /// It is signalled nowhere any more.
+    IrqClear = 43,
+    /// Reads a port: port, width in bytes. The value is the first word of the reply.
+    PortIn = 48,
+    /// Writes a port: port, width in bytes, value.
+    PortOut = 49,
+    /// Writes bytes to one port, one after the other: port, number of bytes, then eight a word.
+    PortOutBytes = 50,
+}
+
+impl Label {
+    /// The invocation with this label.
+    #[must_use]
+    pub const fn from_label(label: u64) -> Option<Self> {
+        Some(match label {
+            16 => Self::UntypedRetype,
+            17 => Self::CNodeCopy,
+            18 => Self::CNodeMint,
+            19 => Self::CNodeMove,
+            20 => Self::CNodeDelete,
+            21 => Self::CNodeRevoke,
+            24 => Self::TcbConfigure,
+            25 => Self::TcbSetPriority,
+            26 => Self::TcbWriteRegisters,
+            27 => Self::TcbReadRegisters,
+            28 => Self::TcbResume,
+            29 => Self::TcbSuspend,
+            30 => Self::TcbBindNotification,
+            32 => Self::FrameMap,
+            33 => Self::FrameUnmap,
+            34 => Self::TableMap,
+            35 => Self::TableUnmap,
+            40 => Self::IrqControlGet,
+            41 => Self::IrqSetNotification,
+            42 => Self::IrqAck,
+            43 => Self::IrqClear,
+            48 => Self::PortIn,
+            49 => Self::PortOut,
+            50 => Self::PortOutBytes,
+            _ => return None,
+        })
+    }
+}
+
+/// Label of a message that the kernel sends on behalf of a thread that cannot go on. Labels of
+/// faults are below those of invocations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum FaultLabel {
+    /// A page fault: instruction pointer, address, error code of the processor.
+    Page = 1,
+    /// A system call that is not the kernel's: its number, then all registers of the thread in the
+    /// order of the kernel's context. A reply with label 0 sets the registers to what it holds.
+    UnknownSyscall = 2,
+    /// An exception: instruction pointer, vector, error code.
+    Exception = 3,
+}

@@ -1,0 +1,38 @@
+//! What a program that the root task starts is given, and what it can ask.
+
+/// Slot of the endpoint to the root task, badged with the program's number.
+pub const SLOT_ROOT: u64 = 1;
+/// Slot of the endpoint to the console.
+pub const SLOT_CONSOLE: u64 = 2;
+/// Slot of the program's own thread.
+pub const SLOT_TCB: u64 = 3;
+/// Slot of an endpoint that it shares with the other programs of its group.
+pub const SLOT_PEER: u64 = 4;
+/// Slot of the program's own capability table.
+pub const SLOT_CNODE: u64 = 5;
+/// Slot of the program's own address space.
+pub const SLOT_VSPACE: u64 = 6;
+/// Slot of I/O ports, in drivers.
+pub const SLOT_PORTS: u64 = 7;
+/// Slot of the notification of a driver's interrupts.
+pub const SLOT_NOTIFICATION: u64 = 8;
+/// Slot of a driver's interrupt handler.
+pub const SLOT_IRQ: u64 = 9;
+/// Slot of the endpoint to the timer.
+pub const SLOT_TIMER: u64 = 10;
+/// First slot of frames that the program may map: its heap.
+pub const SLOT_HEAP: u64 = 16;
+/// Logarithm of the slots of a program's table.
+pub const CNODE_BITS: u32 = 8;
+
+/// Ask the root task: the program ends. Word: exit status.
+pub const ROOT_EXIT: u64 = 32;
+/// Ask the root task: start another program with the same peer endpoint. Words: name, eight bytes a
+/// word. The reply's first word is 0 if there is none.
+pub const ROOT_SPAWN: u64 = 33;
+/// Ask the root task: map zeroed pages. Words: address, number.
+pub const ROOT_MAP: u64 = 34;
+/// Ask the console: write. Words: number of bytes, then eight a word.
+pub const CONSOLE_WRITE: u64 = 32;
+/// Ask the timer: wait. Word: ticks of a hundredth of a second.
+pub const TIMER_SLEEP: u64 = 32;

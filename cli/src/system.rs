@@ -1,0 +1,248 @@
+//! `rcoe run --sphere system`: from arguments to a machine, and from its ending to an exit status.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use anstyle::AnsiColor;
+use rcoe_abi::layout::MAX_CORES;
+use rcoe_supervisor::{EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE};
+use rcoe_system::{Ending, Entry, IMAGE_VARIABLE, Settings, SystemError, Threads, folder, run};
+use serde_json::{Value, json};
+
+use crate::args::{CompareArg, CoreThreads, OnFault, RunArgs};
+use crate::reporter::say;
+
+/// Status of rcoe after an error.
+pub(crate) const fn exit_status(error: &SystemError) -> u8 {
+    match error {
+        SystemError::NotFound(..) => EXIT_NOT_FOUND,
+        SystemError::Program { .. } => EXIT_NOT_EXECUTABLE,
+        _ => EXIT_OWN_FAILURE,
+    }
+}
+
+/// Runs the program in a machine of its own and ends as it did.
+///
+/// # Errors
+/// If there is no machine to be had, or no such program.
+pub(crate) fn execute(args: &RunArgs) -> Result<ExitCode, SystemError> {
+    let settings = validate(args)?;
+    let mut events = Events::open(args.events.as_deref())?;
+    let folder = image()?;
+    let mut witness = Witness::new(&settings, &mut events);
+    let ending = run(
+        &settings,
+        &folder,
+        &mut io::stdout(),
+        &mut |replica, entry| {
+            witness.hear(replica, entry);
+        },
+    )?;
+    Ok(witness.end(&ending).into())
+}
+
+fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
+    let refused = [
+        (args.cores.is_some(), "--cores"),
+        (args.metrics.is_some(), "--metrics"),
+        (args.stats, "--stats"),
+        (args.strict, "--strict"),
+    ];
+    if let Some((_, option)) = refused.iter().find(|(given, _)| *given) {
+        let why = format!("{option} has no meaning with --sphere system");
+        return Err(SystemError::Setting(why));
+    }
+    let replicas = args.replicas.unwrap_or(3);
+    if replicas > MAX_CORES {
+        let why = format!("the system sphere has at most {MAX_CORES} replicas");
+        return Err(SystemError::Setting(why));
+    }
+    if args.on_fault == Some(OnFault::Mask) && replicas < 3 {
+        let why = "--on-fault mask needs at least three replicas to know who is faulty; use -n 3";
+        return Err(SystemError::Setting(why.into()));
+    }
+    let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
+    let mut words = args.command.iter().map(text);
+    let program = words.next().unwrap_or_default();
+    let argument = words.next().map(|word| {
+        word.parse().map_err(|_| {
+            SystemError::Setting(format!("a program's argument is one number, not '{word}'"))
+        })
+    });
+    if words.next().is_some() || program.contains(' ') {
+        let why = "a program of the system sphere has at most one argument, a number";
+        return Err(SystemError::Setting(why.into()));
+    }
+    Ok(Settings {
+        replicas,
+        compare: match args.compare {
+            CompareArg::Io => "io",
+            CompareArg::Args => "args",
+            CompareArg::Every => "every",
+        }
+        .into(),
+        timeout: args.timeout,
+        tick: args.tick,
+        mask: replicas >= 3 && args.on_fault != Some(OnFault::Stop),
+        threads: match args.core_threads {
+            CoreThreads::Single => Threads::Single,
+            CoreThreads::Multi => Threads::Multi,
+        },
+        memory_file: args.memory_file.clone(),
+        program,
+        argument: argument.transpose()?,
+    })
+}
+
+/// The folder of the system image, which is built first if this rcoe lies in a build folder that
+/// has none.
+fn image() -> Result<PathBuf, SystemError> {
+    let found = folder();
+    if found.is_ok() || std::env::var_os(IMAGE_VARIABLE).is_some() {
+        return found;
+    }
+    let own = std::env::current_exe().unwrap_or_default();
+    let Some(root) = own
+        .ancestors()
+        .nth(3)
+        .filter(|root| root.join("xtask/Cargo.toml").is_file())
+    else {
+        return found;
+    };
+    say(AnsiColor::Green, "", "building the system image");
+    let mut command = Command::new("cargo");
+    command.args(["xtask", "image"]).current_dir(root);
+    // Its output is not the program's.
+    let status = command.stdin(Stdio::null()).stdout(io::stderr()).status();
+    match status {
+        Ok(status) if status.success() => folder(),
+        _ => found,
+    }
+}
+
+/// The events file.
+struct Events {
+    start: Instant,
+    file: Option<File>,
+}
+
+impl Events {
+    fn open(path: Option<&Path>) -> Result<Self, SystemError> {
+        let file = path.map(|path| {
+            File::create(path).map_err(|error| {
+                let path = path.display();
+                SystemError::Setting(format!("--events {path}: cannot be written: {error}"))
+            })
+        });
+        Ok(Self {
+            start: Instant::now(),
+            file: file.transpose()?,
+        })
+    }
+
+    /// Writes one event, with one write.
+    fn write(&mut self, kind: &str, mut event: Value) {
+        event["t"] = json!(self.start.elapsed().as_secs_f64());
+        event["type"] = json!(kind);
+        if let Some(file) = &mut self.file
+            && let Err(error) = file.write_all(format!("{event}\n").as_bytes())
+        {
+            self.file = None;
+            let text = format!("--events: writing failed, no more events: {error}");
+            say(AnsiColor::Yellow, "warning: ", &text);
+        }
+    }
+}
+
+/// Makes one story of what the replicas tell: each survivor tells of a removal.
+struct Witness<'a> {
+    settings: &'a Settings,
+    events: &'a mut Events,
+    /// Replicas that live, by number.
+    living: Vec<usize>,
+    divergences: usize,
+}
+
+impl<'a> Witness<'a> {
+    fn new(settings: &'a Settings, events: &'a mut Events) -> Self {
+        Self {
+            settings,
+            events,
+            living: (0..settings.replicas).collect(),
+            divergences: 0,
+        }
+    }
+
+    fn hear(&mut self, replica: usize, entry: &Entry) {
+        match entry {
+            Entry::Start(_) => self.started(),
+            Entry::Removed(who, why) => self.removed(*who, why),
+            Entry::Broken(text) => {
+                let text = format!("replica {replica} failed: {text}");
+                say(AnsiColor::Yellow, "", &text);
+            }
+            _ => {}
+        }
+    }
+
+    fn started(&mut self) {
+        let replicas: Vec<Value> = self
+            .living
+            .iter()
+            .map(|id| json!({"id": id, "core": id}))
+            .collect();
+        let event = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "program": self.settings.program,
+            "sphere": "system",
+            "replicas": replicas,
+        });
+        self.events.write("start", event);
+    }
+
+    fn removed(&mut self, who: u64, why: &str) {
+        let Some(at) = self.living.iter().position(|&id| id as u64 == who) else {
+            return;
+        };
+        let first = self.living[0];
+        self.living.remove(at);
+        self.divergences += 1;
+        let event = json!({"replica": who, "core": who, "kind": why});
+        self.events.write("divergence", event);
+        let Some(&primary) = self.living.first() else {
+            return;
+        };
+        let left = self.living.len();
+        let event = json!({"removed": who, "primary": primary, "left": left});
+        self.events.write("downgrade", event);
+        if primary != first {
+            let event = json!({"from": first, "to": primary});
+            self.events.write("takeover", event);
+        }
+        let text = format!("replica {who} is faulty ({why}): going on with {left}");
+        say(AnsiColor::Yellow, "", &text);
+    }
+
+    /// Tells how it ended; the exit status.
+    fn end(self, ending: &Ending) -> u8 {
+        let (status, reason) = match ending {
+            Ending::Exit(status) => (*status, "exit".to_owned()),
+            Ending::FailStop(why) => {
+                let text = format!("a fault was detected and cannot be masked: {why}");
+                say(AnsiColor::Red, "", &text);
+                (EXIT_FAIL_STOP, "fail-stop".to_owned())
+            }
+            Ending::Lost(why) => {
+                say(AnsiColor::Red, "", why);
+                (EXIT_OWN_FAILURE, why.clone())
+            }
+        };
+        let counts = json!({"divergences": self.divergences, "replicas": self.living.len()});
+        let event = json!({"status": status, "reason": reason, "counts": counts});
+        self.events.write("stop", event);
+        status
+    }
+}

@@ -1,0 +1,76 @@
+//! What replicas write into their diaries: lines of a word and its arguments.
+
+/// A line of a replica's diary.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// All replicas run; so many.
+    Start(u64),
+    /// A replica was removed, for this reason: `mismatch` or `timeout`.
+    Removed(u64, String),
+    /// This replica is the primary from here on.
+    Primary(u64),
+    /// The machine stops because of a fault that cannot be masked.
+    FailStop(String),
+    /// The others outvoted this replica.
+    Convicted,
+    /// This replica found itself broken.
+    Broken(String),
+    /// A thread without a fault handler faulted.
+    Unhandled(String),
+    /// The kernel cannot start.
+    Refused(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl Entry {
+    /// Reads a line. Whatever a faulty replica wrote is an entry.
+    #[must_use]
+    pub fn parse(line: &str) -> Self {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let number = |text: &str| text.parse::<u64>().ok();
+        let known = match word {
+            "start" => number(rest).map(Self::Start),
+            "primary" => number(rest).map(Self::Primary),
+            "removed" => rest
+                .split_once(' ')
+                .and_then(|(who, why)| Some(Self::Removed(number(who)?, why.to_owned()))),
+            "fail-stop" => Some(Self::FailStop(rest.to_owned())),
+            "convicted" => Some(Self::Convicted),
+            "panic" | "exception" => Some(Self::Broken(line.to_owned())),
+            "unhandled" => Some(Self::Unhandled(line.to_owned())),
+            "refused" => Some(Self::Refused(rest.to_owned())),
+            _ => None,
+        };
+        known.unwrap_or_else(|| Self::Other(line.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_understood_and_garbage_is_kept() {
+        assert_eq!(Entry::parse("start 3"), Entry::Start(3));
+        assert_eq!(
+            Entry::parse("removed 2 timeout"),
+            Entry::Removed(2, "timeout".into())
+        );
+        assert_eq!(Entry::parse("primary 1"), Entry::Primary(1));
+        assert_eq!(
+            Entry::parse("fail-stop mismatch"),
+            Entry::FailStop("mismatch".into())
+        );
+        for garbage in [
+            "",
+            "start",
+            "start x",
+            "removed 1",
+            "removed x y",
+            "\u{fffd}\u{fffd} 7",
+        ] {
+            assert_eq!(Entry::parse(garbage), Entry::Other(garbage.into()));
+        }
+    }
+}

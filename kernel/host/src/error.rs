@@ -1,0 +1,50 @@
+//! What keeps a machine from being started or watched.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why the system sphere cannot be used.
+#[derive(Debug, Error)]
+pub enum SystemError {
+    /// No emulator.
+    #[error(
+        "qemu-system-x86_64 is not installed; run this, then try again:\n  \
+         sudo apt-get install -y --no-install-recommends qemu-system-x86"
+    )]
+    NoEmulator,
+    /// No kernel.
+    #[error("there is no system image at {0}; build it with: cargo xtask image")]
+    NoImage(PathBuf),
+    /// A program that cannot be started.
+    #[error("{path}: {why}")]
+    Program {
+        /// Which.
+        path: String,
+        /// Why not.
+        why: String,
+    },
+    /// A program that is not there.
+    #[error("{0}: neither a program of the system image nor a file ({1})")]
+    NotFound(String, String),
+    /// A setting that the machine cannot have.
+    #[error("{0}")]
+    Setting(String),
+    /// The host failed us.
+    #[error("{what}: {source}")]
+    Host {
+        /// What was to be done.
+        what: String,
+        /// What came of it.
+        source: io::Error,
+    },
+}
+
+impl SystemError {
+    /// Wraps a failure of the host.
+    pub(crate) fn host(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        |source| Self::Host { what, source }
+    }
+}

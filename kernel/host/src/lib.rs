@@ -1,0 +1,25 @@
+//! The host's side of the system sphere: packs boot images, starts a machine in QEMU, and passes on
+//! what it says.
+//!
+//! All of this is outside the sphere of replication. The machine's console is the program's output;
+//! its replicas' diaries tell what happened to them; its end and the program's exit status come
+//! through ports. Nothing here is trusted by the replicas, and nothing that a replica says is
+//! believed beyond a report.
+//!
+//! Not covered: any machine but QEMU's q35.
+
+#![forbid(unsafe_code)]
+
+mod diary;
+mod error;
+mod find;
+mod machine;
+mod pack;
+mod run;
+
+pub use diary::Entry;
+pub use error::SystemError;
+pub use find::{IMAGE_VARIABLE, folder};
+pub use machine::Threads;
+pub use pack::pack;
+pub use run::{Ending, Settings, run};

@@ -1,0 +1,123 @@
+//! The emulated machine: its command line, and its pipes.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rcoe_abi::layout::{MAX_CORES, PORT_DIARY, PORT_OFF, PORT_STATUS};
+use rustix::fs::{FileType, Mode, OFlags};
+
+use crate::SystemError;
+use crate::run::Settings;
+
+/// The emulator.
+const EMULATOR: &str = "qemu-system-x86_64";
+
+/// How the emulator runs the machine's cores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Threads {
+    /// All on one thread of the host, in turns: right where there are fewer cores than replicas.
+    #[default]
+    Single,
+    /// Each on a thread of its own.
+    Multi,
+}
+
+/// A running machine.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) child: Child,
+    /// The console, the exit status, and the replicas' diaries.
+    pub(crate) console: File,
+    pub(crate) status: File,
+    pub(crate) diaries: Vec<File>,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // It has ended, or is to: a machine does not outlive who watches it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A named pipe that is open for reading here, and that the emulator will write.
+fn pipe(folder: &Path, name: &str) -> Result<(PathBuf, File), SystemError> {
+    let path = folder.join(name);
+    let fail = |error: rustix::io::Errno| SystemError::Host {
+        what: format!("a pipe at {}", path.display()),
+        source: io::Error::from(error),
+    };
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0).map_err(fail)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let reader = rustix::fs::open(&path, flags, Mode::empty()).map_err(fail)?;
+    Ok((path, File::from(reader)))
+}
+
+/// Starts a machine in `folder`, which holds the boot image.
+pub(crate) fn start(
+    settings: &Settings,
+    kernel: &Path,
+    image: &Path,
+    folder: &Path,
+) -> Result<Machine, SystemError> {
+    let mut command = Command::new(EMULATOR);
+    command.args(["-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot"]);
+    command.args(["-display", "none", "-monitor", "none"]);
+    // Neither random numbers nor any other instruction whose result differs between cores.
+    command.args(["-cpu", "qemu64,+smep,+smap,+umip,-rdrand,-rdseed"]);
+    let threads = match settings.threads {
+        Threads::Single => "tcg,thread=single",
+        Threads::Multi => "tcg,thread=multi",
+    };
+    command.args(["-accel", threads]);
+    command.args(["-smp", &settings.replicas.to_string()]);
+    let memory = settings.memory();
+    command.args(["-m", &format!("{memory}M")]);
+    if let Some(path) = &settings.memory_file {
+        let path = path.display();
+        let backend = format!("memory-backend-file,id=ram,size={memory}M,mem-path={path},share=on");
+        command.args(["-object", &backend]);
+        command.args(["-machine", "memory-backend=ram"]);
+    }
+    command.arg("-kernel").arg(kernel).arg("-initrd").arg(image);
+    command.args(["-append", &settings.command_line()]);
+    let off = format!("isa-debug-exit,iobase={PORT_OFF:#x},iosize=4");
+    command.args(["-device", &off]);
+    let (path, console) = pipe(folder, "console")?;
+    let path = path.display();
+    command.args(["-chardev", &format!("file,id=console,path={path}")]);
+    command.args(["-serial", "chardev:console"]);
+    let status = port(&mut command, folder, "status", PORT_STATUS)?;
+    let mut diaries = Vec::new();
+    for (replica, place) in (PORT_DIARY..).take(MAX_CORES).enumerate() {
+        let name = format!("diary{replica}");
+        diaries.push(port(&mut command, folder, &name, place)?);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let child = command.spawn().map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => SystemError::NoEmulator,
+        _ => SystemError::Host {
+            what: format!("starting {EMULATOR}"),
+            source,
+        },
+    })?;
+    Ok(Machine {
+        child,
+        console,
+        status,
+        diaries,
+    })
+}
+
+/// A port of the machine that writes into a pipe.
+fn port(command: &mut Command, folder: &Path, name: &str, place: u16) -> Result<File, SystemError> {
+    let (path, reader) = pipe(folder, name)?;
+    let path = path.display();
+    command.args(["-chardev", &format!("file,id={name},path={path}")]);
+    let device = format!("isa-debugcon,iobase={place:#x},chardev={name}");
+    command.args(["-device", &device]);
+    Ok(reader)
+}

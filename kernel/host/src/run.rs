@@ -1,0 +1,319 @@
+//! Running a program in a machine: from settings to an ending.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::find::{self, KERNEL};
+use crate::machine::{self, Machine, Threads};
+use crate::{Entry, SystemError, pack};
+
+/// What is to be run, and how.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Replicas: 1 to 4.
+    pub replicas: usize,
+    /// `io`, `args` or `every`.
+    pub compare: String,
+    /// How late a replica may be.
+    pub timeout: Duration,
+    /// Time between preemption ticks; none if zero.
+    pub tick: Duration,
+    /// Are faults masked, where there are three replicas or more?
+    pub mask: bool,
+    /// How the emulator runs the cores.
+    pub threads: Threads,
+    /// A file that holds the machine's memory, for whoever wants to look at it or change it.
+    pub memory_file: Option<PathBuf>,
+    /// Name of a program of the image, or an ELF file; and its argument.
+    pub program: String,
+    /// The program's argument.
+    pub argument: Option<u64>,
+}
+
+/// Megabytes of a partition, and of what lies below the first one.
+const PARTITION: usize = 32;
+const BELOW: usize = 20;
+
+impl Settings {
+    /// Megabytes of the machine.
+    pub(crate) const fn memory(&self) -> usize {
+        BELOW + PARTITION * self.replicas
+    }
+
+    fn name(&self) -> &str {
+        let path = Path::new(&self.program);
+        path.file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or("program")
+    }
+
+    pub(crate) fn command_line(&self) -> String {
+        let Self {
+            replicas, compare, ..
+        } = self;
+        let mask = if self.mask { "yes" } else { "no" };
+        let (timeout, tick) = (self.timeout.as_millis(), self.tick.as_micros());
+        let argument = self
+            .argument
+            .map_or(String::new(), |number| format!(" {number}"));
+        let name = self.name();
+        format!(
+            "n={replicas} compare={compare} timeout={timeout} tick={tick} mask={mask} \
+             -- {name}{argument}"
+        )
+    }
+}
+
+/// How it ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// The program ended with this status, and the replicas agreed.
+    Exit(u8),
+    /// A fault that could not be masked.
+    FailStop(String),
+    /// The machine could not start, or ended without a word.
+    Lost(String),
+}
+
+/// The files to be packed: all of the image's, and the program if it is none of them.
+fn files(settings: &Settings, folder: &Path) -> Result<Vec<(String, PathBuf)>, SystemError> {
+    let mut programs = find::programs(folder)?;
+    if programs.iter().any(|(name, _)| *name == settings.program) {
+        return Ok(programs);
+    }
+    let path = PathBuf::from(&settings.program);
+    if !path.is_file() {
+        let names: Vec<&str> = programs.iter().map(|(name, _)| name.as_str()).collect();
+        let names = names.join(", ");
+        return Err(SystemError::NotFound(settings.program.clone(), names));
+    }
+    programs.retain(|(name, _)| name != settings.name());
+    programs.push((settings.name().to_owned(), path));
+    Ok(programs)
+}
+
+/// Runs a program to its end. Its output goes to `out`; what replicas tell goes to `tell`, with the
+/// number of the one that wrote it.
+///
+/// # Errors
+/// If the machine cannot be started or watched.
+pub fn run(
+    settings: &Settings,
+    folder: &Path,
+    out: &mut dyn Write,
+    tell: &mut dyn FnMut(usize, &Entry),
+) -> Result<Ending, SystemError> {
+    let files = files(settings, folder)?;
+    let programs: Vec<(String, &Path)> = files
+        .iter()
+        .map(|(name, path)| (name.clone(), path.as_path()))
+        .collect();
+    let image = pack(&programs)?;
+    let own = tempfile::tempdir().map_err(SystemError::host("a folder for the machine"))?;
+    let path = own.path().join("image");
+    std::fs::write(&path, image).map_err(SystemError::host("the boot image"))?;
+    let machine = machine::start(settings, &folder.join(KERNEL), &path, own.path())?;
+    watch(machine, out, tell)
+}
+
+/// A diary that is being read.
+struct Reader {
+    file: File,
+    rest: Vec<u8>,
+}
+
+/// Longest line of a diary; a faulty replica may write without end.
+const LINE_MAX: usize = 4096;
+
+impl Reader {
+    /// Reads what is there, line by line.
+    fn lines(&mut self, mut each: impl FnMut(&str)) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.file.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(len) => self.rest.extend(&buffer[..len]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            while let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                each(&String::from_utf8_lossy(&line[..end]));
+            }
+            self.rest.truncate(LINE_MAX);
+        }
+    }
+}
+
+/// What was learnt of how it ends.
+#[derive(Default)]
+struct Learnt {
+    status: Option<u8>,
+    fail_stop: Option<String>,
+    trouble: Option<String>,
+}
+
+impl Learnt {
+    fn note(&mut self, replica: usize, entry: &Entry) {
+        match entry {
+            Entry::FailStop(why) => self.fail_stop = Some(why.clone()),
+            Entry::Refused(why) | Entry::Unhandled(why) => self.trouble = Some(why.clone()),
+            Entry::Broken(why) if self.trouble.is_none() => {
+                self.trouble = Some(format!("replica {replica}: {why}"));
+            }
+            _ => {}
+        }
+    }
+
+    fn ending(self, code: Option<i32>) -> Ending {
+        // A fail-stop is the machine's last word, whatever was written before.
+        if let Some(why) = self.fail_stop {
+            return Ending::FailStop(why);
+        }
+        match (self.status, self.trouble) {
+            (Some(status), _) if code == Some(POWERED_OFF) => Ending::Exit(status),
+            (_, Some(why)) => Ending::Lost(why),
+            (_, None) => Ending::Lost(format!(
+                "the machine ended without telling why ({})",
+                code.map_or("killed".to_owned(), |code| format!("qemu status {code}"))
+            )),
+        }
+    }
+}
+
+/// The emulator's status after the machine switched itself off.
+const POWERED_OFF: i32 = 1;
+
+/// How often the emulator is looked at while it says nothing.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+fn watch(
+    mut machine: Machine,
+    out: &mut dyn Write,
+    tell: &mut dyn FnMut(usize, &Entry),
+) -> Result<Ending, SystemError> {
+    let mut learnt = Learnt::default();
+    let mut readers: Vec<Reader> = std::mem::take(&mut machine.diaries)
+        .into_iter()
+        .map(|file| Reader {
+            file,
+            rest: Vec::new(),
+        })
+        .collect();
+    let mut ended = None;
+    loop {
+        // Looked at first, so that the last round reads what was written before the end.
+        let over = ended.is_some();
+        if !over {
+            wait(&machine, &readers);
+            let state = machine.child.try_wait();
+            ended = state.map_err(SystemError::host("waiting for qemu"))?;
+        }
+        copy_console(&mut machine.console, out)?;
+        read_status(&mut machine.status, &mut learnt)?;
+        for (replica, reader) in readers.iter_mut().enumerate() {
+            let read = reader.lines(|line| {
+                let entry = Entry::parse(line);
+                learnt.note(replica, &entry);
+                tell(replica, &entry);
+            });
+            read.map_err(SystemError::host("reading a diary"))?;
+        }
+        if over {
+            break;
+        }
+    }
+    Ok(learnt.ending(ended.and_then(|status| status.code())))
+}
+
+/// Waits until something can be read, or for a moment.
+fn wait(machine: &Machine, readers: &[Reader]) {
+    let begun = Instant::now();
+    let mut files: Vec<PollFd<'_>> = [&machine.console, &machine.status]
+        .into_iter()
+        .chain(readers.iter().map(|reader| &reader.file))
+        .map(|file| PollFd::new(file, PollFlags::IN))
+        .collect();
+    // Interrupted or not, the caller looks at everything.
+    let _ = poll(&mut files, Some(&LOOK));
+    let hung_up = files
+        .iter()
+        .any(|file| file.revents().contains(PollFlags::HUP));
+    let pause = Duration::from_millis(1);
+    if hung_up && begun.elapsed() < pause {
+        // Pipes that nobody writes yet, or any more, are always ready.
+        std::thread::sleep(pause);
+    }
+}
+
+fn copy_console(console: &mut File, out: &mut dyn Write) -> Result<(), SystemError> {
+    let mut buffer = [0; 4096];
+    loop {
+        match console.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(len) => {
+                let written = out.write_all(&buffer[..len]).and_then(|()| out.flush());
+                written.map_err(SystemError::host("writing the output"))?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(SystemError::host("reading the console")(error)),
+        }
+    }
+}
+
+fn read_status(file: &mut File, learnt: &mut Learnt) -> Result<(), SystemError> {
+    let mut buffer = [0; 16];
+    match file.read(&mut buffer) {
+        Ok(len) => {
+            if let Some(&last) = buffer[..len].last() {
+                learnt.status = Some(last);
+            }
+            Ok(())
+        }
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+            ) =>
+        {
+            Ok(())
+        }
+        Err(error) => Err(SystemError::host("reading the status")(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ending(status: Option<u8>, entries: &[&str], code: Option<i32>) -> Ending {
+        let mut learnt = Learnt {
+            status,
+            ..Learnt::default()
+        };
+        for entry in entries {
+            learnt.note(0, &Entry::parse(entry));
+        }
+        learnt.ending(code)
+    }
+
+    #[test]
+    fn only_a_machine_that_switched_itself_off_has_a_status() {
+        assert_eq!(ending(Some(7), &["start 2"], Some(1)), Ending::Exit(7));
+        for code in [Some(0), None] {
+            assert!(matches!(ending(Some(7), &[], code), Ending::Lost(_)));
+        }
+        assert!(matches!(ending(None, &[], Some(1)), Ending::Lost(_)));
+        let stop = Ending::FailStop("mismatch".into());
+        assert_eq!(ending(Some(7), &["fail-stop mismatch"], Some(1)), stop);
+    }
+}

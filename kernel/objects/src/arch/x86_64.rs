@@ -1,0 +1,115 @@
+//! x86-64: contexts and page table entries.
+
+use rcoe_abi::Rights;
+
+/// Words of a thread's registers: general ones in the order rax, rbx, rcx, rdx, rsi, rdi, rbp, r8
+/// to r15, then rip, rflags and rsp.
+pub const CONTEXT_WORDS: usize = 18;
+/// Words of the floating-point state (`fxsave`).
+pub const FPU_WORDS: usize = 64;
+
+/// Register that holds a system call's number.
+pub const NUMBER: usize = 0;
+/// Register for a capability pointer or a badge.
+pub const CAP: usize = 5;
+/// Register for a message's label and length.
+pub const INFO: usize = 4;
+/// Registers for the first words of a message: r10, r8, r9, r12.
+pub const MESSAGE: [usize; 4] = [9, 7, 8, 11];
+/// Registers for the arguments of a thread's first function: rdi, rsi.
+pub const ARGUMENTS: [usize; 2] = [5, 4];
+/// Instruction pointer.
+pub const IP: usize = 15;
+/// Stack pointer.
+pub const SP: usize = 17;
+
+const FLAGS: usize = 16;
+/// Interrupts enabled, and the bit that is always set.
+const START_FLAGS: u64 = 0x202;
+/// Flags that a thread may set for itself: carry to overflow without traps and privileges.
+const OWN_FLAGS: u64 = 0xcd5;
+
+/// Words of the floating-point state that are not zero at a thread's start: all exceptions masked.
+pub const FPU_START: [(usize, u64); 2] = [(0, 0x037f), (3, 0x1f80)];
+
+/// Levels of page tables.
+pub const LEVELS: usize = 4;
+/// Entries of a table.
+pub const ENTRIES: usize = 512;
+/// The entry of a root table that maps the kernel.
+pub const KERNEL_ENTRY: usize = 511;
+
+const PRESENT: u64 = 1;
+const WRITABLE: u64 = 1 << 1;
+const USER: u64 = 1 << 2;
+const NO_EXECUTE: u64 = 1 << 63;
+const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+
+/// Makes a context harmless: a thread runs with interrupts on and no privileges, whatever somebody
+/// wrote there.
+pub fn start(context: &mut [u64; CONTEXT_WORDS]) {
+    context[FLAGS] = context[FLAGS] & OWN_FLAGS | START_FLAGS;
+}
+
+/// Which entry of a table of `level` (0 maps pages) leads to `address`.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "nine bits")]
+pub const fn index(address: u64, level: usize) -> usize {
+    (address >> (12 + 9 * level)) as usize & (ENTRIES - 1)
+}
+
+/// The entry that leads to another table.
+#[must_use]
+pub const fn table(physical: u64) -> u64 {
+    physical & ADDRESS | PRESENT | WRITABLE | USER
+}
+
+/// The entry that maps a page.
+#[must_use]
+pub const fn leaf(physical: u64, rights: Rights) -> u64 {
+    let mut entry = physical & ADDRESS | PRESENT | USER;
+    if rights.contains(Rights::WRITE) {
+        entry |= WRITABLE;
+    }
+    if !rights.contains(Rights::EXECUTE) {
+        entry |= NO_EXECUTE;
+    }
+    entry
+}
+
+/// Does the entry lead anywhere?
+#[must_use]
+pub const fn is_present(entry: u64) -> bool {
+    entry & PRESENT != 0
+}
+
+/// Where it leads.
+#[must_use]
+pub const fn physical(entry: u64) -> u64 {
+    entry & ADDRESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_hold_address_and_rights() {
+        let entry = leaf(0x12_3000, Rights::READ);
+        assert_eq!((physical(entry), is_present(entry)), (0x12_3000, true));
+        assert_eq!(entry & (WRITABLE | NO_EXECUTE), NO_EXECUTE);
+        let code = leaf(0x1000, Rights::READ.or(Rights::EXECUTE));
+        assert_eq!(code & (WRITABLE | NO_EXECUTE), 0);
+        assert_eq!(index(0x7fff_f000, 0), 511);
+        assert_eq!(index(0x1_0000_0000, 2), 4);
+    }
+
+    #[test]
+    fn nobody_gives_himself_privileges() {
+        let mut context = [u64::MAX; CONTEXT_WORDS];
+        start(&mut context);
+        // Neither I/O privilege nor trap, nor interrupts off.
+        assert_eq!(context[FLAGS] & 0x3100, 0);
+        assert_eq!(context[FLAGS] & 0x200, 0x200);
+    }
+}

@@ -1,0 +1,110 @@
+//! Faults and unknown system calls become messages to the thread's fault handler.
+
+use rcoe_abi::invocation::FaultLabel;
+use rcoe_abi::{Rights, Syscall};
+use rcoe_core::mix;
+
+use crate::arch::{CONTEXT_WORDS, IP, NUMBER, SP};
+use crate::kernel::Kernel;
+use crate::sphere::{Sphere, kind};
+use crate::tcb::{State, field};
+use crate::{Cap, Ref};
+
+/// Why a thread cannot go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// No access to this address; the processor's error code.
+    Page { address: u64, code: u64 },
+    /// Exception by this vector, with error code.
+    Exception { vector: u64, code: u64 },
+    /// Not a system call of this kernel.
+    UnknownSyscall,
+}
+
+impl Fault {
+    const fn words(self) -> (FaultLabel, u64, u64) {
+        match self {
+            Self::Page { address, code } => (FaultLabel::Page, address, code),
+            Self::Exception { vector, code } => (FaultLabel::Exception, vector, code),
+            Self::UnknownSyscall => (FaultLabel::UnknownSyscall, 0, 0),
+        }
+    }
+}
+
+impl<S: Sphere> Kernel<'_, S> {
+    /// The running thread faults. All replicas fault alike, or one is faulty: so this is voted
+    /// (EDCC'15, the exception-handler barrier).
+    pub fn fault(&mut self, fault: Fault) {
+        let Some(tcb) = self.current.some() else {
+            return;
+        };
+        let (label, first, second) = fault.words();
+        let ip = self.register(tcb, IP);
+        let digest = mix(mix(mix(label as u64 ^ first.rotate_left(8)) ^ second) ^ ip);
+        self.sphere.event(kind::FAULT, digest);
+        if fault != Fault::UnknownSyscall {
+            self.sphere.vote();
+        }
+        self.mem.set(tcb, field::FAULT, label as u64);
+        self.mem.set(tcb, field::FAULT_WORDS, first);
+        self.mem.set(tcb, field::FAULT_WORDS + 1, second);
+        self.send_fault(tcb);
+    }
+
+    fn send_fault(&mut self, tcb: Ref) {
+        self.unready(tcb);
+        self.set_state(tcb, State::Inactive);
+        let pointer = self.mem.get(tcb, field::HANDLER);
+        let handler = self.lookup_cap(tcb, pointer);
+        if let Ok((_, Cap::Endpoint { obj, rights, badge })) = handler
+            && rights.contains(Rights::WRITE)
+        {
+            self.send(tcb, obj, badge, true, true);
+        } else {
+            self.sphere.unhandled(tcb);
+        }
+    }
+
+    /// What the handler gets to know.
+    pub(crate) fn transfer_fault(&mut self, from: Ref, to: Ref, badge: u64) {
+        let label = self.mem.get(from, field::FAULT);
+        let (first, second) = (
+            self.mem.get(from, field::FAULT_WORDS),
+            self.mem.get(from, field::FAULT_WORDS + 1),
+        );
+        if label == FaultLabel::UnknownSyscall as u64 {
+            let mut words = [0; CONTEXT_WORDS + 1];
+            words[0] = self.register(from, NUMBER);
+            words[1..].copy_from_slice(self.mem.words(from, 0, CONTEXT_WORDS));
+            self.deliver(to, badge, label, &words);
+        } else {
+            let ip = self.register(from, IP);
+            let sp = self.register(from, SP);
+            self.deliver(to, badge, label, &[ip, first, second, sp]);
+        }
+    }
+
+    /// The handler answers: label 0 lets the thread go on, after an unknown system call with the
+    /// registers of the reply. Anything else leaves it stopped.
+    pub(crate) fn reply_to_fault(&mut self, handler: Ref, tcb: Ref) {
+        let fault = self.mem.get(tcb, field::FAULT);
+        let info = self.info(handler);
+        if info.label() != 0 {
+            self.set_state(tcb, State::Inactive);
+            return;
+        }
+        if fault == FaultLabel::UnknownSyscall as u64 {
+            for index in 0..CONTEXT_WORDS.min(info.len()) {
+                let word = self.word(handler, index);
+                self.set_register(tcb, index, word);
+            }
+        }
+        self.mem.set(tcb, field::FAULT, 0);
+        self.make_ready(tcb);
+    }
+
+    /// Is this number a system call?
+    pub(crate) fn number(&self, tcb: Ref) -> Option<Syscall> {
+        Syscall::from_number(self.register(tcb, NUMBER))
+    }
+}

@@ -1,0 +1,201 @@
+//! Invoking: what decoding found right is done, and cannot fail.
+
+use rcoe_abi::{FIRST_BUFFER_WORD, IN_REGISTERS, ObjectType};
+
+use crate::arch::{ARGUMENTS, IP, SP};
+use crate::cap::Mapping;
+use crate::decode::{Invocation, OUTPUT_MAX};
+use crate::kernel::Kernel;
+use crate::sphere::Sphere;
+use crate::tcb::field;
+use crate::{Cap, Ref};
+
+const _: () = assert!(FIRST_BUFFER_WORD + IN_REGISTERS < 512 && ObjectType::Frame as u64 == 6);
+
+/// Words that an invocation answers with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Answer {
+    words: [u64; 2],
+    len: usize,
+}
+
+impl Answer {
+    const NOTHING: Self = Self {
+        words: [0; 2],
+        len: 0,
+    };
+
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words[..self.len]
+    }
+}
+
+impl<S: Sphere> Kernel<'_, S> {
+    /// Does it, for `caller`.
+    pub(crate) fn invoke(&mut self, caller: Ref, invocation: Invocation) -> Answer {
+        match invocation {
+            Invocation::Retype(retype) => self.retype(retype),
+            Invocation::Derive { from, to, cap } => self.insert_derived(to, cap, from),
+            Invocation::Move { from, to } => self.move_cap(from, to),
+            Invocation::Delete { slot } => self.delete(slot),
+            Invocation::Revoke { slot } => self.revoke(slot),
+            Invocation::MapFrame {
+                slot,
+                root,
+                rights,
+                cap,
+            } => {
+                if let Cap::Frame { obj, mapping, .. } = cap {
+                    self.map_frame(root, mapping.address, obj, rights);
+                    self.set_cap(slot, cap);
+                }
+            }
+            Invocation::UnmapFrame { slot } => self.invoke_unmap(slot),
+            Invocation::MapTable {
+                slot,
+                root,
+                level,
+                cap,
+            } => {
+                if let Cap::Table { obj, mapping, .. } = cap {
+                    self.map_table(root, mapping.address, level, obj);
+                    self.set_cap(slot, cap);
+                }
+            }
+            Invocation::UnmapTable { slot } => self.invoke_unmap(slot),
+            Invocation::MakeIrq { control, line, to } => {
+                self.insert_derived(to, Cap::Irq { line }, control);
+            }
+            Invocation::SetIrq { line, source } => self.set_irq(line, source),
+            Invocation::AckIrq { line } => self.sphere.irq_enable(line, true),
+            Invocation::ClearIrq { line } => self.clear_irq(line),
+            other => return self.invoke_rest(caller, other),
+        }
+        Answer::NOTHING
+    }
+
+    fn invoke_rest(&mut self, caller: Ref, invocation: Invocation) -> Answer {
+        match invocation {
+            Invocation::Configure {
+                tcb,
+                cspace,
+                vspace,
+                buffer,
+                handler,
+            } => {
+                self.configure(tcb, [cspace, vspace, buffer]);
+                self.mem.set(tcb, field::HANDLER, handler);
+            }
+            Invocation::SetPriority { tcb, priority } => self.set_priority(tcb, priority),
+            Invocation::WriteRegisters { tcb, words } => {
+                let [ip, sp, first, second] = words;
+                let registers = [IP, SP, ARGUMENTS[0], ARGUMENTS[1]];
+                for (index, value) in registers.into_iter().zip([ip, sp, first, second]) {
+                    self.set_register(tcb, index, value);
+                }
+            }
+            Invocation::Resume { tcb } => self.resume(tcb),
+            Invocation::Suspend { tcb } => self.suspend(tcb),
+            Invocation::Bind { tcb, notification } => self.bind(tcb, notification),
+            other => return self.invoke_device(caller, other),
+        }
+        Answer::NOTHING
+    }
+
+    fn invoke_device(&mut self, caller: Ref, invocation: Invocation) -> Answer {
+        match invocation {
+            Invocation::ReadRegisters { tcb } => Answer {
+                words: [self.register(tcb, IP), self.register(tcb, SP)],
+                len: 2,
+            },
+            Invocation::PortIn { port, width } => Answer {
+                words: [u64::from(self.sphere.port_in(port, width)), 0],
+                len: 1,
+            },
+            Invocation::PortOut { port, width, value } => {
+                self.sphere.port_out(port, width, value);
+                Answer::NOTHING
+            }
+            Invocation::PortOutBytes { port, len } => {
+                let mut bytes = [0; OUTPUT_MAX];
+                for (index, chunk) in bytes[..len].chunks_mut(8).enumerate() {
+                    let word = self.word(caller, index + 2).to_le_bytes();
+                    chunk.copy_from_slice(&word[..chunk.len()]);
+                }
+                self.sphere.port_out_bytes(port, &bytes[..len]);
+                Answer::NOTHING
+            }
+            other => unreachable!("{other:?} is done elsewhere"),
+        }
+    }
+
+    /// Replaces what a thread holds in its slots. New ones are derived from their sources before
+    /// the old ones go, so that nothing which is in both ends in between.
+    fn configure(&mut self, tcb: Ref, sources: [(Ref, Cap); 3]) {
+        for (slot, (source, cap)) in Self::slots_of(tcb).into_iter().zip(sources) {
+            if self.cap(slot) == cap {
+                continue;
+            }
+            self.delete(slot);
+            // Deleting may have ended the source with all that hung on the thread's old space.
+            if !self.is_empty(source) {
+                self.insert_derived(slot, cap, source);
+            }
+        }
+    }
+
+    fn invoke_unmap(&mut self, slot: Ref) {
+        let unmapped = Mapping::default();
+        match self.cap(slot) {
+            Cap::Frame {
+                obj,
+                rights,
+                mapping,
+            } => {
+                self.unmap_frame(obj, mapping);
+                let mapping = unmapped;
+                self.set_cap(
+                    slot,
+                    Cap::Frame {
+                        obj,
+                        rights,
+                        mapping,
+                    },
+                );
+            }
+            Cap::Table {
+                obj,
+                level,
+                mapping,
+            } => {
+                self.unmap_table(obj, level, mapping);
+                let mapping = unmapped;
+                self.set_cap(
+                    slot,
+                    Cap::Table {
+                        obj,
+                        level: 0,
+                        mapping,
+                    },
+                );
+            }
+            other => unreachable!("decoding found {other:?} mapped"),
+        }
+    }
+
+    fn set_irq(&mut self, line: u32, source: Ref) {
+        self.clear_irq(line);
+        if let cap @ Cap::Notification { .. } = self.cap(source) {
+            self.insert_derived(self.irqs.slot(line), cap, source);
+            self.sphere.irq_enable(line, true);
+        }
+    }
+
+    fn clear_irq(&mut self, line: u32) {
+        self.sphere.irq_enable(line, false);
+        let slot = self.irqs.slot(line);
+        if !self.is_empty(slot) {
+            self.delete(slot);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The state of one replica's kernel: object memory, and the little that lies outside it.
+
+use crate::sched::Ready;
+use crate::sphere::Sphere;
+use crate::{Memory, Ref};
+
+/// Address spaces at a time; number 0 is none.
+pub(crate) const SPACES: usize = 1024;
+
+/// One replica's kernel.
+#[derive(Debug)]
+pub struct Kernel<'m, S: Sphere> {
+    pub(crate) mem: Memory<'m>,
+    /// The replication part.
+    pub sphere: S,
+    pub(crate) ready: Ready,
+    /// Who runs, or nobody.
+    pub(crate) current: Ref,
+    /// Whose floating-point state the processor holds.
+    pub(crate) fpu: Ref,
+    /// Root tables by number of the address space.
+    pub(crate) spaces: [Ref; SPACES],
+    /// Where the search for a free number begins.
+    pub(crate) next_space: u16,
+    /// Slots with the notification of each interrupt line.
+    pub(crate) irqs: Ref,
+    /// Tables that are being emptied.
+    pub(crate) dying: Ref,
+    /// System calls since the last vote.
+    pub(crate) unchecked: u32,
+}
+
+impl<'m, S: Sphere> Kernel<'m, S> {
+    /// A kernel without threads.
+    #[must_use]
+    pub const fn new(mem: Memory<'m>, sphere: S) -> Self {
+        Self {
+            mem,
+            sphere,
+            ready: Ready::new(),
+            current: Ref::NONE,
+            fpu: Ref::NONE,
+            spaces: [Ref::NONE; SPACES],
+            next_space: 1,
+            irqs: Ref::NONE,
+            dying: Ref::NONE,
+            unchecked: 0,
+        }
+    }
+
+    /// Object memory, for the replication part.
+    pub const fn memory(&mut self) -> &mut Memory<'m> {
+        &mut self.mem
+    }
+
+    /// The running thread, if any.
+    #[must_use]
+    pub const fn current(&self) -> Option<Ref> {
+        self.current.some()
+    }
+}

@@ -1,0 +1,56 @@
+//! The microkernel without its hardware: objects, capabilities, scheduling, IPC, system calls.
+//!
+//! 1. *All state in one slice of words.* Objects lie in the replica's own memory, which is handed
+//!    in as `&mut [u64]`; a reference to an object is an offset into it. So there is no heap and no
+//!    pointer, state is the same in all replicas word by word (but for page table entries), and the
+//!    whole kernel runs in a test on the host.
+//! 2. *Uniprocessor and event-based.* One call for each kernel entry, which runs to its end. No
+//!    locks, nothing waits.
+//! 3. *Decode, then invoke.* Decoding checks everything and changes nothing; invoking cannot fail.
+//! 4. *The sphere is a trait.* Trace, vote and device access are [`Sphere`]'s, which the
+//!    replication part of the kernel implements and a test records.
+//! 5. *Broken invariants are assertions*, on in release builds: in a replica a fired one makes one
+//!    detected faulty replica.
+//!
+//! What this crate is not: it knows no processor but the two tables in `arch`, and loads no program
+//! but the root task.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod arch;
+mod boot;
+mod cap;
+mod decode;
+mod delete;
+mod fault;
+mod invoke;
+mod ipc;
+mod kernel;
+mod lookup;
+mod memory;
+mod message;
+mod notification;
+mod port;
+mod retype;
+mod sched;
+mod slot;
+mod space;
+mod sphere;
+mod syscall;
+mod tcb;
+
+#[cfg(test)]
+mod tests;
+
+pub use boot::BootInput;
+pub use cap::{Cap, Mapping};
+pub use fault::Fault;
+pub use kernel::Kernel;
+pub use memory::{Memory, Ref};
+pub use port::digest;
+pub use sphere::{Compare, IRQ_LINES, Sphere, kind};
+pub use tcb::fpu_words;

@@ -1,0 +1,170 @@
+//! Making objects out of untyped memory.
+//!
+//! Untyped memory is used from its beginning to its end. What was made of it is derived from its
+//! capability; when all of that is gone, it is used anew. Objects begin with all words zero.
+
+use rcoe_abi::{Error, ObjectType, Rights};
+
+use crate::arch::FPU_START;
+use crate::cap::Mapping;
+use crate::kernel::Kernel;
+use crate::memory::UNIT;
+use crate::sphere::Sphere;
+use crate::tcb::field;
+use crate::{Cap, Ref};
+
+/// Most objects of one invocation.
+const MOST: u64 = 256;
+
+/// Objects to be made: checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Retype {
+    untyped: Ref,
+    kind: ObjectType,
+    size_bits: u32,
+    /// Logarithm of one object's bytes.
+    bits: u32,
+    /// Offset of the first one in the untyped memory.
+    start: u64,
+    /// First slot.
+    slots: Ref,
+    count: u32,
+}
+
+impl<S: Sphere> Kernel<'_, S> {
+    pub(crate) fn decode_retype(
+        &self,
+        slot: Ref,
+        tcb: Ref,
+        words: [u64; 5],
+    ) -> Result<Retype, Error> {
+        let [kind, size_bits, table, first, count] = words;
+        let kind = ObjectType::from_number(kind).ok_or(Error::InvalidArgument)?;
+        let size_bits = u32::try_from(size_bits).map_err(|_| Error::RangeError)?;
+        let bits = kind.bits(size_bits).ok_or(Error::RangeError)?;
+        if count == 0 || count > MOST {
+            return Err(Error::RangeError);
+        }
+        let slots = self.vacant_slots(tcb, table, first, count)?;
+        if kind == ObjectType::VSpace && (count > 1 || self.free_space().is_none()) {
+            return Err(Error::RangeError);
+        }
+        let start = self.room(slot, bits, count)?;
+        let count = u32::try_from(count).map_err(|_| Error::RangeError)?;
+        Ok(Retype {
+            untyped: slot,
+            kind,
+            size_bits,
+            bits,
+            start,
+            slots,
+            count,
+        })
+    }
+
+    fn vacant_slots(&self, tcb: Ref, table: u64, first: u64, count: u64) -> Result<Ref, Error> {
+        let (_, Cap::CNode { obj, bits, .. }) = self.lookup_cap(tcb, table)? else {
+            return Err(Error::InvalidCapability);
+        };
+        let end = first.checked_add(count).ok_or(Error::RangeError)?;
+        if end > 1 << bits {
+            return Err(Error::RangeError);
+        }
+        let first = obj.slot(u32::try_from(first).map_err(|_| Error::RangeError)?);
+        let count = u32::try_from(count).map_err(|_| Error::RangeError)?;
+        if (0..count).all(|index| self.is_empty(first.slot(index))) {
+            Ok(first)
+        } else {
+            Err(Error::DeleteFirst)
+        }
+    }
+
+    /// Where in the untyped memory `count` objects fit.
+    fn room(&self, slot: Ref, bits: u32, count: u64) -> Result<u64, Error> {
+        let Cap::Untyped {
+            bits: whole, used, ..
+        } = self.cap(slot)
+        else {
+            return Err(Error::InvalidCapability);
+        };
+        if bits > whole {
+            return Err(Error::NotEnoughMemory);
+        }
+        let used = if self.has_children(slot) { used } else { 0 };
+        let start = used.next_multiple_of(1 << bits);
+        let end = start + (count << bits);
+        if end > 1 << whole {
+            return Err(Error::NotEnoughMemory);
+        }
+        Ok(start)
+    }
+
+    pub(crate) fn retype(&mut self, retype: Retype) {
+        let Cap::Untyped { obj, bits, .. } = self.cap(retype.untyped) else {
+            panic!("decoding found untyped memory");
+        };
+        let used = retype.start + (u64::from(retype.count) << retype.bits);
+        self.set_cap(retype.untyped, Cap::Untyped { obj, bits, used });
+        for index in 0..retype.count {
+            let offset = retype.start + (u64::from(index) << retype.bits);
+            let place = Ref::from_bytes(obj.bytes() + offset);
+            self.zero(place, retype.bits);
+            let cap = self.begin(retype.kind, retype.size_bits, place);
+            self.insert_new(retype.slots.slot(index), cap, retype.untyped);
+        }
+    }
+
+    pub(crate) fn zero(&mut self, place: Ref, bits: u32) {
+        let words = usize::try_from((1_u64 << bits) / 8).expect("memory is addressable");
+        assert!(1 << bits >= UNIT, "objects fill units");
+        self.mem.words_mut(place, 0, words).fill(0);
+    }
+
+    /// The first capability to an object in zeroed memory.
+    pub(crate) fn begin(&mut self, kind: ObjectType, size_bits: u32, obj: Ref) -> Cap {
+        match kind {
+            ObjectType::Untyped => Cap::Untyped {
+                obj,
+                bits: size_bits,
+                used: 0,
+            },
+            ObjectType::CNode => Cap::CNode {
+                obj,
+                bits: size_bits,
+                guard_bits: 0,
+                guard: 0,
+            },
+            ObjectType::Tcb => {
+                for (word, value) in FPU_START {
+                    self.mem.set(obj, field::FPU + word, value);
+                }
+                Cap::Tcb { obj }
+            }
+            ObjectType::Endpoint => Cap::Endpoint {
+                obj,
+                rights: Rights::ALL,
+                badge: 0,
+            },
+            ObjectType::Notification => Cap::Notification {
+                obj,
+                rights: Rights::ALL,
+                badge: 0,
+            },
+            ObjectType::Frame => Cap::Frame {
+                obj,
+                rights: Rights::ALL,
+                mapping: Mapping::default(),
+            },
+            ObjectType::PageTable => Cap::Table {
+                obj,
+                level: 0,
+                mapping: Mapping::default(),
+            },
+            ObjectType::VSpace => {
+                let asid = self.free_space().expect("decoding found a number");
+                self.begin_space(obj, asid);
+                Cap::VSpace { obj, asid }
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Address spaces: page tables, frames in them, and numbers for spaces.
+//!
+//! A capability to a mapped frame remembers the space's number and the address, not the space
+//! itself: when the space has ended, the number leads nowhere, or to another space in which the
+//! frame is not at that address. An entry of a page table is the one thing in object memory that
+//! holds a physical address, so it is the one thing that differs between replicas.
+
+use rcoe_abi::{Error, Rights};
+use rcoe_core::mix;
+
+use crate::Ref;
+use crate::arch::{self, ENTRIES, LEVELS};
+use crate::cap::Mapping;
+use crate::kernel::{Kernel, SPACES};
+use crate::sphere::{Sphere, kind};
+
+/// The root's level.
+const TOP: usize = LEVELS - 1;
+
+impl<S: Sphere> Kernel<'_, S> {
+    /// A number for a new space.
+    pub(crate) fn free_space(&self) -> Option<u16> {
+        let count = u16::try_from(SPACES).ok()?;
+        (0..count)
+            .map(|offset| (self.next_space + offset) % count)
+            .find(|&asid| asid != 0 && self.spaces[usize::from(asid)].is_none())
+    }
+
+    /// A root table in zeroed memory becomes a space.
+    pub(crate) fn begin_space(&mut self, root: Ref, asid: u16) {
+        self.spaces[usize::from(asid)] = root;
+        self.next_space = asid + 1;
+        let entry = self.sphere.kernel_entry();
+        self.mem.set(root, arch::KERNEL_ENTRY, entry);
+    }
+
+    pub(crate) fn end_space(&mut self, root: Ref, asid: u16) {
+        let number = usize::from(asid);
+        assert!(self.spaces[number] == root, "a space ends once");
+        self.spaces[number] = Ref::NONE;
+        self.sphere.leave_space();
+    }
+
+    fn physical(&self, place: Ref) -> u64 {
+        self.sphere.base() + place.bytes()
+    }
+
+    fn place(&self, entry: u64) -> Ref {
+        Ref::from_bytes(arch::physical(entry) - self.sphere.base())
+    }
+
+    /// The table of `level` on the way to `address`, or the level at which the way ends.
+    fn walk(&self, root: Ref, address: u64, level: usize) -> Result<Ref, usize> {
+        let mut table = root;
+        for above in (level + 1..=TOP).rev() {
+            let entry = self.mem.get(table, arch::index(address, above));
+            if !arch::is_present(entry) {
+                return Err(above - 1);
+            }
+            table = self.place(entry);
+        }
+        Ok(table)
+    }
+
+    /// Writes an entry of a table that lies at `address` in a space.
+    fn set_entry(&mut self, table: Ref, address: u64, level: usize, entry: u64, what: u64) {
+        self.mem.set(table, arch::index(address, level), entry);
+        let digest = mix(mix(u64::from(table.units()) ^ address) ^ what);
+        self.sphere.event(kind::PAGE, digest);
+    }
+
+    /// Where a new table would go: the level at which the way to `address` ends.
+    pub(crate) fn missing_level(&self, root: Ref, address: u64) -> Result<usize, Error> {
+        match self.walk(root, address, 0) {
+            Ok(_) => Err(Error::DeleteFirst),
+            Err(level) => Ok(level),
+        }
+    }
+
+    pub(crate) fn map_table(&mut self, root: Ref, address: u64, level: usize, table: Ref) {
+        let above = self
+            .walk(root, address, level + 1)
+            .expect("decoding found the level");
+        let entry = arch::table(self.physical(table));
+        let what = u64::from(table.units()) << 8 | level as u64;
+        self.set_entry(above, address, level + 1, entry, what);
+    }
+
+    /// May a frame be mapped at `address`?
+    pub(crate) fn check_vacant(&self, root: Ref, address: u64) -> Result<(), Error> {
+        let table = self
+            .walk(root, address, 0)
+            .map_err(|_| Error::MissingTable)?;
+        if arch::is_present(self.mem.get(table, arch::index(address, 0))) {
+            return Err(Error::DeleteFirst);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn map_frame(&mut self, root: Ref, address: u64, frame: Ref, rights: Rights) {
+        let table = self.walk(root, address, 0).expect("decoding found it");
+        let entry = arch::leaf(self.physical(frame), rights);
+        let what = u64::from(frame.units()) << 8 | rights.word();
+        self.set_entry(table, address, 0, entry, what);
+    }
+
+    fn root_of(&self, mapping: Mapping) -> Option<Ref> {
+        self.spaces[usize::from(mapping.asid) % SPACES].some()
+    }
+
+    /// Takes a frame out of the space that a capability remembers, if it is still there.
+    pub(crate) fn unmap_frame(&mut self, frame: Ref, mapping: Mapping) {
+        let Some(root) = self.root_of(mapping) else {
+            return;
+        };
+        let Ok(table) = self.walk(root, mapping.address, 0) else {
+            return;
+        };
+        let entry = self.mem.get(table, arch::index(mapping.address, 0));
+        if arch::is_present(entry) && arch::physical(entry) == self.physical(frame) {
+            self.set_entry(table, mapping.address, 0, 0, 0);
+            self.sphere.flush();
+        }
+    }
+
+    /// Takes a table out, with all that is mapped in it.
+    pub(crate) fn unmap_table(&mut self, table: Ref, level: u32, mapping: Mapping) {
+        let Some(root) = self.root_of(mapping) else {
+            return;
+        };
+        let level = level as usize + 1;
+        let Ok(above) = self.walk(root, mapping.address, level) else {
+            return;
+        };
+        let entry = self.mem.get(above, arch::index(mapping.address, level));
+        if arch::is_present(entry) && arch::physical(entry) == self.physical(table) {
+            self.set_entry(above, mapping.address, level, 0, 0);
+            self.sphere.flush();
+        }
+    }
+
+    /// Every page table moves by the difference between two partitions: for a copy of all this in
+    /// another one.
+    pub fn rebase(&mut self, from: u64, to: u64, kernel_entry: u64) {
+        for number in 0..SPACES {
+            if let Some(root) = self.spaces[number].some() {
+                self.rebase_table(root, TOP, from, to);
+                self.mem.set(root, arch::KERNEL_ENTRY, kernel_entry);
+            }
+        }
+    }
+
+    /// As deep as there are levels.
+    fn rebase_table(&mut self, table: Ref, level: usize, from: u64, to: u64) {
+        for index in 0..ENTRIES {
+            let kernel = level == TOP && index == arch::KERNEL_ENTRY;
+            let entry = self.mem.get(table, index);
+            if kernel || !arch::is_present(entry) {
+                continue;
+            }
+            let offset = arch::physical(entry) - from;
+            let moved = entry & !arch::physical(entry) | (to + offset);
+            self.mem.set(table, index, moved);
+            if level > 0 {
+                self.rebase_table(Ref::from_bytes(offset), level - 1, from, to);
+            }
+        }
+    }
+}

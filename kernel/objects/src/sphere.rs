@@ -1,0 +1,82 @@
+//! What the objects need of the replication part: the trace, votes and devices.
+
+use rcoe_abi::Rights;
+
+use crate::Ref;
+
+/// What joins the signature, and when it is voted (DSN'19: N, A, S).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Compare {
+    /// Outputs, context switches, and updates of capabilities and page tables.
+    Io,
+    /// Also the arguments of every system call.
+    Args,
+    /// As args, with a vote at every system call.
+    Every,
+}
+
+/// Interrupt lines.
+pub const IRQ_LINES: u32 = 24;
+
+/// Kinds of events.
+pub mod kind {
+    /// The start; the value is what the run was configured to.
+    pub const START: u32 = 1;
+    /// A system call; the value is a digest of its arguments.
+    pub const SYSCALL: u32 = 2;
+    /// Another thread runs.
+    pub const SWITCH: u32 = 3;
+    /// A slot has another capability.
+    pub const CAPABILITY: u32 = 4;
+    /// A page table entry changed.
+    pub const PAGE: u32 = 5;
+    /// A program's own data (`FT_Add_Trace`).
+    pub const DATA: u32 = 6;
+    /// Something goes out.
+    pub const OUTPUT: u32 = 7;
+    /// Something came in.
+    pub const INPUT: u32 = 8;
+    /// Asynchronous actions are performed.
+    pub const ACTION: u32 = 9;
+    /// A thread faults.
+    pub const FAULT: u32 = 10;
+    /// A bounded number of system calls went by without a vote.
+    pub const CHECK: u32 = 11;
+}
+
+/// The replication part, as the objects see it. No call fails: a replica that cannot go on does not
+/// return.
+pub trait Sphere {
+    /// What is compared.
+    fn compare(&self) -> Compare;
+    /// Folds an event into the trace.
+    fn event(&mut self, kind: u32, value: u64);
+    /// Meets the others and compares.
+    fn vote(&mut self);
+    /// The primary reads a port; all get its value.
+    fn port_in(&mut self, port: u16, width: u8) -> u32;
+    /// The primary writes a port, after a vote on the value.
+    fn port_out(&mut self, port: u16, width: u8, value: u32);
+    /// As `port_out`, for bytes one after the other.
+    fn port_out_bytes(&mut self, port: u16, bytes: &[u8]);
+    /// Lets an interrupt line through, or not.
+    fn irq_enable(&mut self, line: u32, enabled: bool);
+    /// Page table entries changed: what the processor remembers of them is void.
+    fn flush(&mut self);
+    /// An address space ends: leave it, if the processor is still in it.
+    fn leave_space(&mut self);
+    /// The entry of every root table that maps the kernel.
+    fn kernel_entry(&self) -> u64;
+    /// Where object memory begins. Only page table entries hold it.
+    fn base(&self) -> u64;
+    /// The processor's floating-point state is this thread's from here on: saves it for `from` and
+    /// loads that of `to`.
+    fn switch_fpu(&mut self, memory: &mut crate::Memory<'_>, from: Option<Ref>, to: Ref);
+    /// A thread faulted that has nobody to handle that: the root task, as a rule.
+    fn unhandled(&mut self, thread: Ref);
+    /// Does a mapping with these rights keep to the rule that nothing is both writable and
+    /// executable?
+    fn allows(&self, rights: Rights) -> bool {
+        !rights.contains(Rights::WRITE.or(Rights::EXECUTE))
+    }
+}

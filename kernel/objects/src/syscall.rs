@@ -1,0 +1,123 @@
+//! System calls: the kernel's entry from a thread.
+
+use rcoe_abi::{Error, MessageInfo, Rights, Syscall};
+use rcoe_core::mix;
+
+use crate::arch::{CAP, INFO, NUMBER};
+use crate::fault::Fault;
+use crate::kernel::Kernel;
+use crate::sphere::{Compare, Sphere, kind};
+use crate::{Cap, Ref};
+
+/// System calls after which there is a vote even if nothing goes out.
+const CHECK_EVERY: u32 = 1024;
+
+impl<S: Sphere> Kernel<'_, S> {
+    /// The running thread makes the system call that its registers describe.
+    pub fn syscall(&mut self) {
+        let Some(tcb) = self.current.some() else {
+            return;
+        };
+        self.trace_call(tcb);
+        match self.number(tcb) {
+            None => self.fault(Fault::UnknownSyscall),
+            Some(Syscall::Yield) => self.give_way(),
+            Some(Syscall::AddTrace) => self.add_trace(tcb),
+            Some(Syscall::Reply) => self.reply(tcb),
+            Some(Syscall::ReplyRecv) => {
+                self.reply(tcb);
+                self.receive_at(tcb, true);
+            }
+            Some(Syscall::Recv) => self.receive_at(tcb, true),
+            Some(Syscall::NbRecv) => self.receive_at(tcb, false),
+            Some(Syscall::Call) => self.send_to(tcb, true, true),
+            Some(Syscall::Send) => self.send_to(tcb, true, false),
+            Some(Syscall::NbSend) => self.send_to(tcb, false, false),
+        }
+    }
+
+    /// Folds the call into the trace as far as the mode asks for it.
+    fn trace_call(&mut self, tcb: Ref) {
+        let compare = self.sphere.compare();
+        if compare >= Compare::Args {
+            let info = self.info(tcb);
+            let head = [NUMBER, CAP, INFO].map(|index| self.register(tcb, index));
+            let digest = head.iter().fold(0, |digest, &word| mix(digest ^ word));
+            let words = (0..info.len()).map(|index| self.word(tcb, index));
+            let digest = words.fold(digest, |digest, word| mix(digest ^ word));
+            self.sphere.event(kind::SYSCALL, digest);
+        }
+        if compare == Compare::Every {
+            self.sphere.vote();
+            return;
+        }
+        self.unchecked += 1;
+        if self.unchecked >= CHECK_EVERY {
+            self.unchecked = 0;
+            self.sphere.event(kind::CHECK, 0);
+            self.sphere.vote();
+        }
+    }
+
+    /// `FT_Add_Trace`: the message's words join the signature, in every mode.
+    fn add_trace(&mut self, tcb: Ref) {
+        let words = (0..self.info(tcb).len()).map(|index| self.word(tcb, index));
+        let digest = words.fold(0, |digest, word| mix(digest ^ word));
+        self.sphere.event(kind::DATA, digest);
+    }
+
+    fn fail(&mut self, tcb: Ref, error: Error) {
+        self.set_register(tcb, INFO, MessageInfo::new(error as u64, 0).word());
+        self.set_register(tcb, CAP, 0);
+    }
+
+    fn receive_at(&mut self, tcb: Ref, blocking: bool) {
+        let pointer = self.register(tcb, CAP);
+        match self.lookup_cap(tcb, pointer) {
+            Ok((_, Cap::Endpoint { obj, rights, .. })) if rights.contains(Rights::READ) => {
+                self.receive(tcb, obj, blocking);
+            }
+            Ok((_, Cap::Notification { obj, rights, .. })) if rights.contains(Rights::READ) => {
+                self.wait(tcb, obj, blocking);
+            }
+            Ok(_) => self.fail(tcb, Error::AccessDenied),
+            Err(error) => self.fail(tcb, error),
+        }
+    }
+
+    fn send_to(&mut self, tcb: Ref, blocking: bool, call: bool) {
+        let pointer = self.register(tcb, CAP);
+        let (slot, cap) = match self.lookup_cap(tcb, pointer) {
+            Ok(found) => found,
+            Err(error) => return self.fail(tcb, error),
+        };
+        match cap {
+            Cap::Endpoint { obj, rights, badge } if rights.contains(Rights::WRITE) => {
+                self.send(tcb, obj, badge, blocking, call);
+            }
+            Cap::Notification { obj, rights, badge } if rights.contains(Rights::WRITE) => {
+                self.signal(obj, badge);
+                self.succeed(tcb);
+            }
+            Cap::Endpoint { .. } | Cap::Notification { .. } => {
+                self.fail(tcb, Error::AccessDenied);
+            }
+            _ => self.invoke_message(tcb, slot),
+        }
+    }
+
+    /// A signal has no answer, but a call of it wants one.
+    fn succeed(&mut self, tcb: Ref) {
+        self.set_register(tcb, INFO, 0);
+    }
+
+    fn invoke_message(&mut self, tcb: Ref, slot: Ref) {
+        match self.decode(tcb, slot) {
+            Ok(invocation) => {
+                let answer = self.invoke(tcb, invocation);
+                self.deliver(tcb, 0, 0, answer.words());
+            }
+            Err(error) => self.fail(tcb, error),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Threads: where their words lie, and their states.
+
+use crate::arch::{CONTEXT_WORDS, FPU_WORDS, start};
+use crate::kernel::Kernel;
+use crate::sphere::Sphere;
+use crate::{Cap, Ref};
+
+/// Words of a thread, by place.
+pub(crate) mod field {
+    /// See [`super::State`].
+    pub(crate) const STATE: usize = 24;
+    pub(crate) const PRIORITY: usize = 25;
+    /// Neighbours in the one queue it is in: previous and next.
+    pub(crate) const QUEUE: usize = 26;
+    /// The endpoint or notification it waits at.
+    pub(crate) const WAITS_AT: usize = 27;
+    /// The badge of the message it sends.
+    pub(crate) const BADGE: usize = 28;
+    /// Who waits for its reply.
+    pub(crate) const CALLER: usize = 29;
+    /// Whose reply it waits for.
+    pub(crate) const CALLED: usize = 30;
+    /// Pointer to its fault handler, in its own space.
+    pub(crate) const HANDLER: usize = 31;
+    /// The fault it is in: label, or 0.
+    pub(crate) const FAULT: usize = 32;
+    /// Further words of the fault.
+    pub(crate) const FAULT_WORDS: usize = 33;
+    /// The notification that is bound to it.
+    pub(crate) const BOUND: usize = 37;
+    /// Does the message it sends want a reply?
+    pub(crate) const CALLS: usize = 38;
+    /// Floating-point state.
+    pub(crate) const FPU: usize = 64;
+}
+
+const _: () = assert!(CONTEXT_WORDS <= field::STATE, "registers come first");
+const _: () = assert!(field::FPU + FPU_WORDS <= 256, "a thread has 256 words");
+
+/// Slots of a thread, in units from its beginning.
+const SLOT_CSPACE: u32 = 10;
+const SLOT_VSPACE: u32 = 11;
+const SLOT_BUFFER: u32 = 12;
+const SLOTS: [u32; 3] = [SLOT_CSPACE, SLOT_VSPACE, SLOT_BUFFER];
+
+/// What a thread does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum State {
+    /// Not started, stopped, or lost to a fault that nobody handles.
+    Inactive = 0,
+    /// Runs or could.
+    Ready = 1,
+    /// Waits for a receiver.
+    Sending = 2,
+    /// Waits for a message.
+    Receiving = 3,
+    /// Waits for a signal.
+    Waiting = 4,
+    /// Waits for a reply.
+    Calling = 5,
+}
+
+/// A thread's floating-point state.
+pub fn fpu_words<'a>(memory: &'a mut crate::Memory<'_>, tcb: Ref) -> &'a mut [u64] {
+    memory.words_mut(tcb, field::FPU, FPU_WORDS)
+}
+
+impl<S: Sphere> Kernel<'_, S> {
+    /// What a thread does.
+    ///
+    /// # Panics
+    /// If the thread is damaged.
+    #[must_use]
+    pub fn state(&self, tcb: Ref) -> State {
+        match self.mem.get(tcb, field::STATE) {
+            0 => State::Inactive,
+            1 => State::Ready,
+            2 => State::Sending,
+            3 => State::Receiving,
+            4 => State::Waiting,
+            5 => State::Calling,
+            other => panic!("no thread has state {other}"),
+        }
+    }
+
+    pub(crate) fn set_state(&mut self, tcb: Ref, state: State) {
+        self.mem.set(tcb, field::STATE, state as u64);
+    }
+
+    /// A reference that a thread holds.
+    pub(crate) fn held(&self, tcb: Ref, field: usize) -> Ref {
+        let units = self.mem.get(tcb, field);
+        Ref::from_units(u32::try_from(units).expect("a reference"))
+    }
+
+    pub(crate) fn hold(&mut self, tcb: Ref, field: usize, place: Ref) {
+        self.mem.set(tcb, field, u64::from(place.units()));
+    }
+
+    /// A register of a thread.
+    #[must_use]
+    pub fn register(&self, tcb: Ref, index: usize) -> u64 {
+        assert!(index < CONTEXT_WORDS);
+        self.mem.get(tcb, index)
+    }
+
+    /// Sets a register of a thread.
+    pub fn set_register(&mut self, tcb: Ref, index: usize, value: u64) {
+        assert!(index < CONTEXT_WORDS);
+        self.mem.set(tcb, index, value);
+    }
+
+    /// All registers of the running thread, as they were at kernel entry.
+    pub fn save(&mut self, context: &[u64; CONTEXT_WORDS]) {
+        if let Some(tcb) = self.current.some() {
+            self.mem
+                .words_mut(tcb, 0, CONTEXT_WORDS)
+                .copy_from_slice(context);
+        }
+    }
+
+    /// All registers of the thread that is to run, and its address space.
+    pub fn restore(&self, context: &mut [u64; CONTEXT_WORDS]) -> Option<Ref> {
+        let tcb = self.current.some()?;
+        context.copy_from_slice(self.mem.words(tcb, 0, CONTEXT_WORDS));
+        start(context);
+        self.vspace_of(tcb)
+    }
+
+    pub(crate) fn slots_of(tcb: Ref) -> [Ref; 3] {
+        SLOTS.map(|index| tcb.slot(index))
+    }
+
+    pub(crate) fn cspace_slot(tcb: Ref) -> Ref {
+        tcb.slot(SLOT_CSPACE)
+    }
+
+    pub(crate) fn vspace_slot(tcb: Ref) -> Ref {
+        tcb.slot(SLOT_VSPACE)
+    }
+
+    pub(crate) fn buffer_slot(tcb: Ref) -> Ref {
+        tcb.slot(SLOT_BUFFER)
+    }
+
+    fn vspace_of(&self, tcb: Ref) -> Option<Ref> {
+        match self.cap(Self::vspace_slot(tcb)) {
+            Cap::VSpace { obj, .. } => Some(obj),
+            _ => None,
+        }
+    }
+
+    /// Can it run: has it an address space?
+    pub(crate) fn has_space(&self, tcb: Ref) -> bool {
+        self.vspace_of(tcb).is_some()
+    }
+}

@@ -1,0 +1,32 @@
+//! x86-64: boot, page tables, kernel entries, interrupt controllers, and single instructions. All
+//! unsafe code of the kernel is here.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "an address is as wide as a word on this processor"
+)]
+
+pub(crate) mod apic;
+mod apic_boot;
+mod cpu;
+mod layout;
+mod loader;
+mod machine;
+mod paging;
+mod segments;
+mod start;
+mod trap;
+
+use rcoe_abi::layout::PORT_OFF;
+
+pub(crate) use cpu::{cycles, park, port_in, port_out, relax, wait_for_interrupt};
+pub(crate) use loader::Parameters;
+pub(crate) use machine::{
+    core, enter_kernel_space, enter_space, flush, kernel_entry, noted, objects_base, switch_fpu,
+};
+
+/// Switches the machine off.
+pub(crate) fn power_off() -> ! {
+    port_out(PORT_OFF, 4, 0);
+    park()
+}

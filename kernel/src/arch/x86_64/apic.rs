@@ -1,0 +1,109 @@
+//! Interrupt controllers: each core's local APIC, and the one I/O APIC that the primary alone
+//! programs.
+
+use super::layout::{IO_APIC, LOCAL_APIC};
+
+/// Vector of the local timer.
+pub(crate) const VECTOR_TIMER: u64 = 0x20;
+/// Vector by which a replica calls the others into their kernels.
+pub(crate) const VECTOR_CALL: u64 = 0x28;
+/// Vector of interrupt line 0; those of the others follow.
+pub(crate) const VECTOR_LINES: u64 = 0x30;
+/// Vector of an interrupt that went away before it was taken.
+pub(crate) const VECTOR_SPURIOUS: u64 = 0xff;
+
+const ID: u64 = 0x20;
+const END: u64 = 0xb0;
+const SPURIOUS: u64 = 0xf0;
+const COMMAND_LOW: u64 = 0x300;
+const COMMAND_HIGH: u64 = 0x310;
+const TIMER: u64 = 0x320;
+const INITIAL: u64 = 0x380;
+const DIVIDE: u64 = 0x3e0;
+
+const PERIODIC: u32 = 1 << 17;
+const MASKED: u32 = 1 << 16;
+const BUSY: u32 = 1 << 12;
+const DELIVER_NMI: u32 = 4 << 8;
+const DELIVER_INIT: u32 = 5 << 8;
+const ASSERT: u32 = 1 << 14;
+
+fn read(register: u64) -> u32 {
+    // SAFETY: the page of the local APIC is mapped here in every partition.
+    unsafe { ((LOCAL_APIC + register) as *const u32).read_volatile() }
+}
+
+fn write(register: u64, value: u32) {
+    // SAFETY: as for reading; the kernel writes registers that raise interrupts only on vectors
+    // which it handles.
+    unsafe { ((LOCAL_APIC + register) as *mut u32).write_volatile(value) }
+}
+
+/// This core's id.
+#[must_use]
+pub(crate) fn id() -> u32 {
+    read(ID) >> 24
+}
+
+/// Lets interrupts through; with `period` in timer units, a periodic one of its own.
+pub(crate) fn enable(period: u32) {
+    write(SPURIOUS, 0x100 | low(VECTOR_SPURIOUS));
+    write(DIVIDE, 0b1011);
+    if period == 0 {
+        write(TIMER, MASKED);
+    } else {
+        write(TIMER, PERIODIC | low(VECTOR_TIMER));
+        write(INITIAL, period);
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "vectors are bytes")]
+const fn low(vector: u64) -> u32 {
+    vector as u32
+}
+
+/// The interrupt was taken note of.
+pub(crate) fn end_of_interrupt() {
+    write(END, 0);
+}
+
+fn command(core: u32, what: u32) {
+    // Bounded: a command is accepted within microseconds, or the controller is broken and the
+    // command lost, which a timeout finds.
+    for _ in 0..100_000 {
+        if read(COMMAND_LOW) & BUSY == 0 {
+            break;
+        }
+        super::cpu::relax();
+    }
+    write(COMMAND_HIGH, core << 24);
+    write(COMMAND_LOW, what);
+}
+
+/// Calls another core into its kernel.
+pub(crate) fn call(core: u32) {
+    command(core, ASSERT | low(VECTOR_CALL));
+}
+
+/// Stops another core: core 0 by NMI, because resetting it would start the firmware; others by
+/// INIT, which stops them whatever they do.
+pub(crate) fn stop(core: u32) {
+    let how = if core == 0 { DELIVER_NMI } else { DELIVER_INIT };
+    command(core, ASSERT | how);
+}
+
+fn io_write(register: u32, value: u32) {
+    // SAFETY: the page of the I/O APIC is mapped here in every partition; only the primary comes
+    // here.
+    unsafe {
+        (IO_APIC as *mut u32).write_volatile(register);
+        ((IO_APIC + 0x10) as *mut u32).write_volatile(value);
+    }
+}
+
+/// Routes an interrupt line to this core, open or masked.
+pub(crate) fn route(line: u32, open: bool) {
+    let masked = if open { 0 } else { MASKED };
+    io_write(0x11 + 2 * line, id() << 24);
+    io_write(0x10 + 2 * line, masked | (low(VECTOR_LINES) + line));
+}

@@ -1,0 +1,40 @@
+//! Where things are: physical memory by partition, and the kernel's half of the address space.
+
+use rcoe_abi::layout::MAX_CORES;
+
+/// Pages of 2 MiB.
+pub(super) const LARGE: u64 = 2 << 20;
+
+/// The shared region: a slice for each replica.
+pub(super) const SHARED_PHYSICAL: u64 = 8 << 20;
+/// Bytes of a slice.
+pub(super) const SLICE: u64 = 64 << 10;
+/// The first partition.
+pub(super) const PARTITIONS: u64 = 16 << 20;
+/// In a partition: the kernel's page tables, behind its image.
+pub(super) const TABLES: u64 = LARGE;
+/// In a partition: object memory, to the end.
+pub(super) const OBJECTS: u64 = 2 * LARGE;
+
+/// Where the kernel is linked, above its load address.
+pub(super) const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
+/// Object memory.
+pub(super) const WINDOW: u64 = 0xffff_ff80_0000_0000;
+/// The shared region.
+pub(super) const SHARED: u64 = 0xffff_fff0_0000_0000;
+/// The local APIC.
+pub(super) const LOCAL_APIC: u64 = 0xffff_fff8_0000_0000;
+/// The I/O APIC.
+pub(super) const IO_APIC: u64 = 0xffff_fff8_0000_1000;
+/// Where both really are.
+pub(super) const LOCAL_APIC_PHYSICAL: u64 = 0xfee0_0000;
+pub(super) const IO_APIC_PHYSICAL: u64 = 0xfec0_0000;
+
+const _: () = assert!(
+    SHARED_PHYSICAL + SLICE * MAX_CORES as u64 <= PARTITIONS,
+    "slices end before partitions begin"
+);
+const _: () = assert!(
+    WINDOW >> 39 == KERNEL_BASE >> 39,
+    "one entry of a root table maps the kernel"
+);

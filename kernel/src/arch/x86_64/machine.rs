@@ -1,0 +1,163 @@
+//! The replica's statics: its kernel, and the interrupts that came while it was idle.
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rcoe_core::primitive::AtomicU64 as Word;
+use rcoe_core::{MAX_REPLICAS, Outbox, Port, Ports};
+use rcoe_kernel_objects::{Memory, Ref, fpu_words};
+
+use super::layout::{OBJECTS, SHARED, SLICE, WINDOW};
+use super::loader::{COMMAND_MAX, MAGIC, Parameters};
+use super::{apic, cpu, segments, trap};
+use crate::machine::Machine;
+
+/// The one machine of this partition.
+struct Cell(UnsafeCell<MaybeUninit<Machine>>);
+
+// SAFETY: one core runs in a partition, and the kernel is not entered while it runs.
+unsafe impl Sync for Cell {}
+
+static MACHINE: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()));
+/// Is there a machine, and is nobody in it?
+static FREE: AtomicBool = AtomicBool::new(false);
+/// Interrupts that came while the kernel was idle, one bit each, by vector less 32.
+static NOTED: AtomicU64 = AtomicU64::new(0);
+
+/// Runs the kernel. Entering it while it runs is a broken invariant.
+pub(super) fn with_machine(run: impl FnOnce(&mut Machine)) {
+    assert!(
+        FREE.swap(false, Ordering::Relaxed),
+        "the kernel is not re-entered"
+    );
+    // SAFETY: it was initialised before it became free, and nobody else is in it.
+    run(unsafe { (*MACHINE.0.get()).assume_init_mut() });
+    FREE.store(true, Ordering::Relaxed);
+}
+
+/// An interrupt came while the kernel was idle.
+pub(super) fn note_interrupt(vector: u64) {
+    let bit = vector.wrapping_sub(32);
+    if bit < 64 {
+        NOTED.fetch_or(1 << bit, Ordering::Relaxed);
+    }
+}
+
+/// Vectors noted since last asked.
+pub(crate) fn noted() -> impl Iterator<Item = u64> {
+    let noted = NOTED.swap(0, Ordering::Relaxed);
+    (0..64)
+        .filter(move |bit| noted & 1 << bit != 0)
+        .map(|bit| bit + 32)
+}
+
+/// What the loader told this replica, and its command line.
+fn parameters() -> (Parameters, [u8; COMMAND_MAX as usize]) {
+    // SAFETY: the loader wrote them at the beginning of object memory, which no object uses.
+    let parameters = unsafe { (WINDOW as *const Parameters).read_volatile() };
+    assert!(parameters.magic == MAGIC, "this is a partition");
+    let text = WINDOW + size_of::<Parameters>() as u64;
+    // SAFETY: the command line follows, and has this much room in the page.
+    let command = unsafe { (text as *const [u8; COMMAND_MAX as usize]).read() };
+    (parameters, command)
+}
+
+/// All object memory. The first page belongs to the loader's parameters.
+fn objects(parameters: &Parameters) -> Memory<'static> {
+    // SAFETY: this partition's object memory, mapped for as long as the kernel runs; taken once.
+    // Nobody refers to its first page through the slice, because nowhere has no words.
+    Memory::new(unsafe {
+        core::slice::from_raw_parts_mut(WINDOW as *mut u64, (parameters.objects / 8) as usize)
+    })
+}
+
+/// Words of a results ring: half a slice.
+const RING_WORDS: usize = (SLICE / 16) as usize;
+const _: () = assert!(size_of::<Outbox>() as u64 <= SLICE / 2);
+
+/// The published memory of all replicas.
+fn ports(replicas: u64) -> Ports<'static> {
+    let mut ports: Ports<'static> = [None; MAX_REPLICAS];
+    for (replica, port) in ports.iter_mut().enumerate().take(replicas as usize) {
+        let slice = SHARED + replica as u64 * SLICE;
+        // SAFETY: slices are mapped for as long as the kernel runs; an outbox and a ring of atomics
+        // are valid whatever bytes they hold. Of others' slices nothing is written.
+        let (outbox, ring) = unsafe {
+            (
+                &*(slice as *const Outbox),
+                core::slice::from_raw_parts((slice + SLICE / 2) as *const Word, RING_WORDS),
+            )
+        };
+        *port = Some(Port { outbox, ring });
+    }
+    ports
+}
+
+/// A core's first Rust function in its partition.
+#[unsafe(no_mangle)]
+extern "C" fn partition_main() -> ! {
+    let (parameters, command) = parameters();
+    // SAFETY: once, in a fresh partition, with interrupts off.
+    unsafe {
+        segments::install();
+        cpu::protect();
+    }
+    let memory = objects(&parameters);
+    let command = &command[..(parameters.command as usize).min(command.len())];
+    let machine = Machine::new(&parameters, command, memory, ports(parameters.replicas));
+    // SAFETY: nobody is in the machine before it is free.
+    let machine = unsafe { (*MACHINE.0.get()).write(machine) };
+    let context = machine.start();
+    FREE.store(true, Ordering::Relaxed);
+    trap::first_leave(&context)
+}
+
+/// Enters the address space with this root table, in object memory.
+pub(crate) fn enter_space(base: u64, root: Ref) {
+    let physical = base + root.bytes();
+    if cpu::root_table() != physical {
+        // SAFETY: every root table maps the kernel by the entry that it was made with.
+        unsafe { cpu::set_root_table(physical) };
+    }
+}
+
+/// Enters the kernel's own address space.
+pub(crate) fn enter_kernel_space(root: u64) {
+    // SAFETY: these are the tables that the partition began with.
+    unsafe { cpu::set_root_table(root) };
+}
+
+/// Forgets what the processor remembers of the present address space.
+pub(crate) fn flush() {
+    // SAFETY: it stays the same space.
+    unsafe { cpu::set_root_table(cpu::root_table()) };
+}
+
+/// The entry of root tables that maps the kernel.
+#[must_use]
+pub(crate) fn kernel_entry(parameters: &Parameters) -> u64 {
+    // The table that it leads to follows the root, because it is the first that was needed.
+    (parameters.root + 4096) | 3
+}
+
+/// Where object memory begins, physically.
+#[must_use]
+pub(crate) const fn objects_base(parameters: &Parameters) -> u64 {
+    parameters.base + OBJECTS
+}
+
+/// Exchanges the floating-point state of two threads.
+pub(crate) fn switch_fpu(memory: &mut Memory<'_>, from: Option<Ref>, to: Ref) {
+    let from = from.map(|tcb| fpu_words(memory, tcb).as_mut_ptr());
+    let to = fpu_words(memory, to).as_ptr();
+    // SAFETY: both lie in their threads at a multiple of 512 bytes, and hold what a thread is made
+    // with or what was saved there.
+    unsafe { cpu::exchange_fpu(from, to) };
+}
+
+/// This core's number.
+#[must_use]
+pub(crate) fn core() -> u32 {
+    apic::id()
+}

@@ -1,0 +1,160 @@
+//! The kernel's own page tables, one set for each partition, made before the partition is entered.
+//!
+//! They map the kernel's image (text for execution, constants for reading, the rest for writing),
+//! object memory, the replica's own slice of the shared region for writing and the others' for
+//! reading, and the interrupt controllers: nothing else. They do not map themselves, so no replica
+//! can change what its kernel may touch. [`audit`] reads them back and checks that.
+
+use super::layout::{
+    IO_APIC, IO_APIC_PHYSICAL, KERNEL_BASE, LARGE, LOCAL_APIC, LOCAL_APIC_PHYSICAL, OBJECTS,
+    SHARED, SHARED_PHYSICAL, SLICE, TABLES, WINDOW,
+};
+use super::loader::{Image, read_physical, write_physical, zero_physical};
+
+const PAGE: u64 = 4096;
+const PRESENT: u64 = 1;
+const WRITABLE: u64 = 2;
+const UNCACHED: u64 = 0b11000;
+const BIG: u64 = 1 << 7;
+const NO_EXECUTE: u64 = 1 << 63;
+const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+
+/// What a replica's kernel may touch.
+#[derive(Clone, Copy)]
+pub(super) struct Partition {
+    /// First byte.
+    pub(super) base: u64,
+    /// Length.
+    pub(super) size: u64,
+    /// Whose it is.
+    pub(super) replica: u64,
+    /// Replicas in all.
+    pub(super) replicas: u64,
+}
+
+struct Builder {
+    root: u64,
+    next: u64,
+    end: u64,
+}
+
+impl Builder {
+    fn table(&mut self) -> u64 {
+        let table = self.next;
+        self.next += PAGE;
+        assert!(self.next <= self.end, "the kernel's tables fit");
+        zero_physical(table, PAGE);
+        table
+    }
+
+    /// The table of `level` for an address, made if it is missing.
+    fn way(&mut self, address: u64, level: u32) -> u64 {
+        let mut table = self.root;
+        for above in (level + 1..4).rev() {
+            let slot = table + (address >> (12 + 9 * above) & 511) * 8;
+            let mut entry = read_physical(slot);
+            if entry & PRESENT == 0 {
+                entry = self.table() | PRESENT | WRITABLE;
+                write_physical(slot, entry);
+            }
+            table = entry & ADDRESS;
+        }
+        table
+    }
+
+    fn map(&mut self, address: u64, physical: u64, bytes: u64, flags: u64) {
+        for offset in (0..bytes).step_by(PAGE as usize) {
+            let table = self.way(address + offset, 0);
+            let slot = table + ((address + offset) >> 12 & 511) * 8;
+            write_physical(slot, (physical + offset) | flags | PRESENT);
+        }
+    }
+
+    fn map_large(&mut self, address: u64, physical: u64, bytes: u64, flags: u64) {
+        for offset in (0..bytes).step_by(LARGE as usize) {
+            let table = self.way(address + offset, 1);
+            let slot = table + ((address + offset) >> 21 & 511) * 8;
+            write_physical(slot, (physical + offset) | flags | PRESENT | BIG);
+        }
+    }
+}
+
+/// Makes a partition's tables; returns the root table's address.
+pub(super) fn build(image: &Image, partition: Partition) -> u64 {
+    let root = partition.base + TABLES;
+    zero_physical(root, PAGE);
+    let mut builder = Builder {
+        root,
+        next: root + PAGE,
+        end: partition.base + OBJECTS,
+    };
+    let data = WRITABLE | NO_EXECUTE;
+    let parts = [
+        (image.start, image.text_end, 0),
+        (image.text_end, image.rodata_end, NO_EXECUTE),
+        (image.rodata_end, image.bss_end, data),
+        (image.stack_start, image.end, data),
+    ];
+    for (from, to, flags) in parts {
+        assert!(from >= KERNEL_BASE, "the kernel is linked high");
+        builder.map(
+            from,
+            partition.base + (from - image.start),
+            to - from,
+            flags,
+        );
+    }
+    let objects = partition.size - OBJECTS;
+    builder.map_large(WINDOW, partition.base + OBJECTS, objects, data);
+    for replica in 0..partition.replicas {
+        let own = replica == partition.replica;
+        let flags = if own { data } else { NO_EXECUTE };
+        let offset = replica * SLICE;
+        builder.map(SHARED + offset, SHARED_PHYSICAL + offset, SLICE, flags);
+    }
+    let device = data | UNCACHED;
+    builder.map(LOCAL_APIC, LOCAL_APIC_PHYSICAL, PAGE, device);
+    builder.map(IO_APIC, IO_APIC_PHYSICAL, PAGE, device);
+    root
+}
+
+/// Reads a partition's tables back: is everything that they map this replica's to touch, and
+/// nothing both writable and executable? Returns the number of pages, or the first wrong entry.
+pub(super) fn audit(root: u64, partition: Partition) -> Result<u64, u64> {
+    audit_table(root, 3, partition)
+}
+
+fn audit_table(table: u64, level: u32, partition: Partition) -> Result<u64, u64> {
+    let mut pages = 0;
+    for index in 0..512 {
+        let entry = read_physical(table + index * 8);
+        if entry & PRESENT == 0 {
+            continue;
+        }
+        if level > 0 && entry & BIG == 0 {
+            pages += audit_table(entry & ADDRESS, level - 1, partition)?;
+        } else if is_proper(entry, level, partition) {
+            pages += 1;
+        } else {
+            return Err(entry);
+        }
+    }
+    Ok(pages)
+}
+
+fn is_proper(entry: u64, level: u32, partition: Partition) -> bool {
+    let start = entry & ADDRESS;
+    let end = start + (PAGE << (9 * level));
+    let writable = entry & WRITABLE != 0;
+    let within = |from: u64, size: u64| from <= start && end <= from + size;
+    let tables = partition.base + TABLES;
+    let own = within(partition.base, TABLES)
+        || within(partition.base + OBJECTS, partition.size - OBJECTS);
+    let slice = SHARED_PHYSICAL + partition.replica * SLICE;
+    let shared =
+        within(SHARED_PHYSICAL, SLICE * partition.replicas) && (!writable || within(slice, SLICE));
+    let device = start == LOCAL_APIC_PHYSICAL || start == IO_APIC_PHYSICAL;
+    let itself = start < tables + LARGE && end > tables;
+    let exclusive = !writable || entry & NO_EXECUTE != 0;
+    (own || shared || device) && !itself && exclusive
+}

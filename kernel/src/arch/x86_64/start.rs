@@ -1,0 +1,170 @@
+//! The first instructions: PVH entry of the boot core, trampoline of the others, and the step into
+//! a partition.
+//!
+//! The boot part runs below 4 GiB with everything mapped at its physical address; the kernel proper
+//! is mapped high besides. `enter_partition` is where a core leaves that world for good: the same
+//! code is mapped at the same address on both sides, so only the page tables change.
+
+use core::arch::global_asm;
+
+/// Where the trampoline lies; a core is started at a page below 1 MiB.
+pub(super) const TRAMPOLINE: u64 = 0x8000;
+/// Where in the trampoline's page the boot page tables' address stands.
+pub(super) const TRAMPOLINE_TABLES: u64 = 0xf00;
+/// Where in it a core finds its partition's page tables, by its local APIC's id.
+pub(super) const TRAMPOLINE_CORES: u64 = 0xf20;
+
+global_asm!(
+    r#"
+    .section .note.pvh, "a", @note
+    .align 4
+    .long 4, 4, 18
+    .asciz "Xen"
+    .long pvh_start
+
+    .section .boot.bss, "aw", @nobits
+    .align 4096
+boot_pml4: .skip 4096
+boot_pdpt: .skip 4096
+boot_pdpt_high: .skip 4096
+boot_pd: .skip 4096 * 4
+boot_stack: .skip 16384
+boot_stack_top:
+
+    .section .boot.data, "aw"
+    .align 8
+boot_gdt:
+    .quad 0
+    .quad 0x00af9b000000ffff
+    .quad 0x00cf93000000ffff
+boot_gdt_pointer:
+    .word 23
+    .quad boot_gdt
+
+    .section .boot.text, "awx"
+    .code32
+    .globl pvh_start
+pvh_start:
+    cli
+    cld
+    mov $boot_stack_top, %esp
+    mov %ebx, %ebp
+    # All below 4 GiB at its own address, in pages of 2 MiB.
+    movl $(boot_pdpt + 3), boot_pml4
+    movl $(boot_pdpt_high + 3), boot_pml4 + 511 * 8
+    movl $(boot_pd + 3), boot_pdpt
+    movl $(boot_pd + 4096 + 3), boot_pdpt + 8
+    movl $(boot_pd + 8192 + 3), boot_pdpt + 16
+    movl $(boot_pd + 12288 + 3), boot_pdpt + 24
+    # The first of it also where the kernel is linked.
+    movl $(boot_pd + 3), boot_pdpt_high + 510 * 8
+    mov $boot_pd, %edi
+    mov $0x83, %eax
+1:  mov %eax, (%edi)
+    movl $0, 4(%edi)
+    add $0x200000, %eax
+    add $8, %edi
+    cmp $(boot_pd + 16384), %edi
+    jne 1b
+    mov $boot_pml4, %eax
+    call long_mode
+    lgdt boot_gdt_pointer
+    ljmp $8, $boot_long
+
+    # Long mode with the page tables at eax: PAE, NXE, LME, SCE, paging with write protection.
+long_mode:
+    mov %eax, %cr3
+    mov %cr4, %eax
+    or $0x620, %eax
+    mov %eax, %cr4
+    mov $0xc0000080, %ecx
+    rdmsr
+    or $0x901, %eax
+    wrmsr
+    mov %cr0, %eax
+    and $0xfffffff3, %eax
+    or $0x80010003, %eax
+    mov %eax, %cr0
+    ret
+
+    .code64
+boot_long:
+    xor %eax, %eax
+    mov %eax, %ds
+    mov %eax, %es
+    mov %eax, %ss
+    mov %ebp, %edi
+    xor %ebp, %ebp
+    movabs $boot_main, %rax
+    call *%rax
+    ud2
+
+    # Copied to TRAMPOLINE; every address in it is written for that place.
+    .section .boot.data, "aw"
+    .globl trampoline_start, trampoline_end
+    .code16
+trampoline_start:
+    cli
+    cld
+    xor %ax, %ax
+    mov %ax, %ds
+    lgdtl ({base} + trampoline_gdt_pointer - trampoline_start)
+    mov %cr0, %eax
+    or $1, %eax
+    mov %eax, %cr0
+    ljmpl $24, $({base} + trampoline_32 - trampoline_start)
+    .code32
+trampoline_32:
+    mov $16, %ax
+    mov %ax, %ds
+    mov ({base} + {tables}), %eax
+    mov %eax, %cr3
+    mov %cr4, %eax
+    or $0x620, %eax
+    mov %eax, %cr4
+    mov $0xc0000080, %ecx
+    rdmsr
+    or $0x901, %eax
+    wrmsr
+    mov %cr0, %eax
+    and $0xfffffff3, %eax
+    or $0x80010003, %eax
+    mov %eax, %cr0
+    ljmpl $8, $({base} + trampoline_64 - trampoline_start)
+    .code64
+trampoline_64:
+    xor %eax, %eax
+    mov %eax, %ds
+    mov %eax, %es
+    mov %eax, %ss
+    mov $1, %eax
+    cpuid
+    shr $24, %ebx
+    mov ({base} + {cores})(, %rbx, 8), %rdi
+    movabs $enter_partition, %rax
+    jmp *%rax
+    .align 8
+trampoline_gdt:
+    .quad 0
+    .quad 0x00af9b000000ffff
+    .quad 0x00cf93000000ffff
+    .quad 0x00cf9b000000ffff
+trampoline_gdt_pointer:
+    .word 31
+    .long {base} + trampoline_gdt - trampoline_start
+trampoline_end:
+
+    .text
+    .globl enter_partition
+enter_partition:
+    mov %rdi, %cr3
+    lea __stack_top(%rip), %rsp
+    xor %ebp, %ebp
+    call partition_main
+    ud2
+    "#,
+    base = const TRAMPOLINE,
+    tables = const TRAMPOLINE_TABLES,
+    cores = const TRAMPOLINE_CORES,
+    options(att_syntax)
+);

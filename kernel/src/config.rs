@@ -1,0 +1,61 @@
+//! The machine's command line: words like `n=3`, up to `--`, behind which the root task's begins.
+
+use rcoe_kernel_objects::Compare;
+
+/// What the command line asks of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Config {
+    /// What is compared.
+    pub(crate) compare: Compare,
+    /// Milliseconds for which a replica may be late.
+    pub(crate) timeout: u64,
+    /// Microseconds between ticks; 0 for none.
+    pub(crate) tick: u64,
+    /// Are faults masked where there are enough replicas?
+    pub(crate) mask: bool,
+}
+
+/// The kernel's words and the root task's part of a command line.
+fn parts(command: &[u8]) -> (&[u8], &[u8]) {
+    let end = command.windows(4).position(|part| part == b" -- ");
+    end.map_or((command, &[]), |at| (&command[..at], &command[at + 4..]))
+}
+
+/// The root task's part.
+pub(crate) fn of_root_task(command: &[u8]) -> &[u8] {
+    parts(command).1
+}
+
+fn value<'a>(command: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let mut words = parts(command).0.split(|&byte| byte == b' ');
+    words.find_map(|word| word.strip_prefix(key)?.strip_prefix(b"="))
+}
+
+fn number(command: &[u8], key: &[u8]) -> Option<u64> {
+    let digits = value(command, key)?;
+    digits.iter().try_fold(0_u64, |number, &digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// How many replicas are asked for; 0 if that is no number.
+pub(crate) fn replicas(command: &[u8]) -> u64 {
+    number(command, b"n").unwrap_or(0)
+}
+
+impl Config {
+    /// Reads a command line; what it does not say has its usual value.
+    pub(crate) fn read(command: &[u8]) -> Self {
+        Self {
+            compare: match value(command, b"compare") {
+                Some(b"io") => Compare::Io,
+                Some(b"every") => Compare::Every,
+                _ => Compare::Args,
+            },
+            timeout: number(command, b"timeout").unwrap_or(2_000).max(1),
+            tick: number(command, b"tick").unwrap_or(10_000),
+            mask: value(command, b"mask") != Some(b"no"),
+        }
+    }
+}

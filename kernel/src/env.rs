@@ -1,0 +1,104 @@
+//! Waiting for other replicas: how long, and what happens to those that are removed.
+//!
+//! A wait spins, because it is short where replicas are healthy. Its length is counted in processor
+//! cycles. Between two looks no more than a part of the limit counts: a machine that stood still as
+//! a whole (an emulator that was stopped or starved) makes one long gap, not a replica that is
+//! late.
+
+use rcoe_core::{Outbox, ReplicaId, ReplicaSet, Wait, WaitFor, Waited, diagnose};
+
+use crate::arch;
+use crate::diary::Diary;
+
+/// The part of the limit that one gap may count for.
+const GAP: u64 = 16;
+
+/// Looks at a replica that was late before, until it is taken to be late again.
+const SUSPECT_LOOKS: u32 = 1_000;
+
+/// The surroundings of one replica.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    diary: Diary,
+    /// Cycles for which a replica may be late.
+    limit: u64,
+    /// Cycles spent in this wait.
+    spent: u64,
+    last: u64,
+    /// Replicas that were late for an action, and have performed none since.
+    suspects: ReplicaSet,
+    /// Are faults masked? If not, removing somebody ends the machine.
+    mask: bool,
+}
+
+impl Surroundings {
+    pub(crate) const fn new(diary: Diary, limit: u64, mask: bool) -> Self {
+        Self {
+            diary,
+            limit,
+            spent: 0,
+            last: 0,
+            suspects: ReplicaSet::empty(),
+            mask,
+        }
+    }
+
+    /// All were there to perform an action: nobody is late.
+    pub(crate) const fn clear_suspects(&mut self) {
+        self.suspects = ReplicaSet::empty();
+    }
+
+    fn is_suspect(&self, wait: &Wait) -> bool {
+        wait.reason == WaitFor::Action
+            && self.suspects.contains(wait.peer)
+            && wait.round > SUSPECT_LOOKS
+    }
+}
+
+/// The core that a replica runs on.
+pub(crate) fn core_of(replica: ReplicaId) -> u32 {
+    u32::try_from(replica.index()).expect("replicas are few")
+}
+
+impl rcoe_core::Env for Surroundings {
+    fn wait(&mut self, _own: &Outbox, wait: &Wait) -> Waited {
+        arch::relax();
+        let present = arch::cycles();
+        if wait.round == 0 {
+            self.spent = 0;
+        } else {
+            self.spent += present.saturating_sub(self.last).min(self.limit / GAP);
+        }
+        self.last = present;
+        if self.spent < self.limit && !self.is_suspect(wait) {
+            return Waited::Retry;
+        }
+        if wait.reason == WaitFor::Action {
+            self.suspects = self.suspects.with(wait.peer);
+        }
+        Waited::Overdue
+    }
+
+    fn wake(&mut self, _own: &Outbox) {
+        // Nobody sleeps on a doorbell: waits spin.
+    }
+
+    fn exclude(&mut self, own: &Outbox, gone: ReplicaSet) {
+        let absent = diagnose::report(own).absent;
+        for replica in gone {
+            let cause = if absent.contains(replica) {
+                "timeout"
+            } else {
+                "mismatch"
+            };
+            self.diary
+                .line(format_args!("removed {} {cause}", replica.index()));
+            if self.mask {
+                arch::apic::stop(core_of(replica));
+            } else {
+                self.diary.line(format_args!("fail-stop {cause}"));
+                arch::power_off();
+            }
+        }
+    }
+}

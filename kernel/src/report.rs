@@ -1,0 +1,54 @@
+//! The end of a replica: what it leaves in its diary, and whether the machine goes on.
+
+use core::panic::PanicInfo;
+
+use rcoe_core::{Cause, Halt};
+
+use crate::arch;
+use crate::diary::Diary;
+
+#[expect(clippy::cast_possible_truncation, reason = "cores are few")]
+fn own_diary() -> Diary {
+    Diary::of(arch::core() as u16)
+}
+
+/// A broken invariant: this replica is faulty. The others find it missing.
+#[panic_handler]
+fn on_panic(info: &PanicInfo<'_>) -> ! {
+    own_diary().line(format_args!("panic {info}"));
+    arch::park()
+}
+
+/// An exception in the kernel itself: this replica is faulty. The others find it missing.
+pub(crate) fn exception(vector: u64, code: u64, ip: u64, address: u64) -> ! {
+    own_diary().line(format_args!(
+        "exception vector={vector} code={code:#x} ip={ip:#x} address={address:#x}"
+    ));
+    arch::park()
+}
+
+/// The protocol's last word for this replica.
+pub(crate) fn halt(halt: Halt) -> ! {
+    let diary = own_diary();
+    let why = match halt {
+        Halt::Convicted => {
+            diary.line(format_args!("convicted"));
+            arch::park();
+        }
+        Halt::FailStop(Cause::Mismatch) => "mismatch",
+        Halt::FailStop(Cause::Timeout) => "timeout",
+        Halt::FailStop(Cause::Disagreement) => "disagreement",
+        Halt::FailStop(Cause::NoMajority) => "no-majority",
+        Halt::FailStop(Cause::Livelock) => "livelock",
+        Halt::LostEffect => "lost-effect",
+        Halt::NotAdmitted => "not-admitted",
+    };
+    diary.line(format_args!("fail-stop {why}"));
+    arch::power_off()
+}
+
+/// The machine cannot start.
+pub(crate) fn refuse(why: &str) -> ! {
+    own_diary().line(format_args!("refused {why}"));
+    arch::power_off()
+}

@@ -1,0 +1,223 @@
+//! The replication part: what the objects ask of the trace, of votes and of devices, done by the
+//! protocol core.
+//!
+//! Device access is the papers' pattern (EDCC'15, IV-D; DSN'19, `FT_Mem_Access`): what is written
+//! is voted first; the primary alone touches the device; its result reaches the others through the
+//! results stream and joins every trace.
+
+use rcoe_core::{Consumed, Halt, Kind, Ports, Replica, ReplicaId, ReplicaSet, mix};
+use rcoe_kernel_objects::{Compare, IRQ_LINES, Memory, Ref, Sphere, kind};
+
+use crate::arch::{self, Parameters, apic};
+use crate::config::Config;
+use crate::diary::Diary;
+use crate::env::{Surroundings, core_of};
+use crate::report;
+
+/// Action: the tick. The bits above are interrupt lines.
+pub(crate) const TICK: u64 = 1;
+
+/// The action of an interrupt line.
+pub(crate) const fn action_of(line: u32) -> u64 {
+    2 << line
+}
+
+/// Replication of one replica.
+#[derive(Debug)]
+pub(crate) struct Replicated {
+    replica: Replica<'static, Surroundings>,
+    diary: Diary,
+    compare: Compare,
+    /// Lines that are to let interrupts through, one bit each.
+    enabled: u32,
+    /// Does this replica program the I/O APIC?
+    routes: bool,
+    base: u64,
+    root: u64,
+    kernel_entry: u64,
+}
+
+impl Replicated {
+    pub(crate) fn new(parameters: &Parameters, config: &Config, ports: Ports<'static>) -> Self {
+        let number = u8::try_from(parameters.replica).expect("a small number");
+        let members = ReplicaSet::all(usize::try_from(parameters.replicas).expect("few"));
+        let diary = Diary::of(u16::from(number));
+        let surroundings =
+            Surroundings::new(diary, config.timeout * parameters.cycles, config.mask);
+        let replica = Replica::new(ReplicaId::new(number), members, ports, surroundings);
+        Self {
+            replica,
+            diary,
+            compare: config.compare,
+            enabled: 0,
+            routes: false,
+            base: arch::objects_base(parameters),
+            root: parameters.root,
+            kernel_entry: arch::kernel_entry(parameters),
+        }
+    }
+
+    pub(crate) const fn diary(&self) -> Diary {
+        self.diary
+    }
+
+    pub(crate) const fn members(&self) -> usize {
+        self.replica.members().len()
+    }
+
+    pub(crate) fn is_primary(&self) -> bool {
+        self.replica.is_primary()
+    }
+
+    /// A new primary takes the interrupts over. Each line that is on is flagged once: one that its
+    /// predecessor took and told nobody of must not be lost.
+    pub(crate) fn settle(&mut self) {
+        if self.routes || !self.replica.is_primary() {
+            return;
+        }
+        self.routes = true;
+        let first = self.replica.epoch() == 0;
+        if !first {
+            self.diary()
+                .line(format_args!("primary {}", self.replica.id().index()));
+        }
+        for line in 0..IRQ_LINES {
+            let on = self.enabled & 1 << line != 0;
+            apic::route(line, on);
+            if on && !first {
+                self.trigger(action_of(line));
+            }
+        }
+    }
+
+    /// Flags actions for all and calls the others into their kernels (EDCC'15, `trigger_action`).
+    pub(crate) fn trigger(&mut self, actions: u64) {
+        self.replica.trigger_action(actions);
+        for peer in self.replica.members().without(self.replica.id()) {
+            apic::call(core_of(peer));
+        }
+    }
+
+    /// An interrupt line of the primary's: off until the handler acknowledges.
+    pub(crate) fn line_came(&mut self, line: u32) {
+        apic::route(line, false);
+        self.trigger(action_of(line));
+    }
+
+    /// The actions to be performed at this point of the trace: voted, because a tick bounds how
+    /// long a divergence goes unnoticed.
+    pub(crate) fn actions(&mut self) -> u64 {
+        let set = Self::go_on(self.replica.handle_action()).0;
+        if set != 0 {
+            self.replica.env_mut().clear_suspects();
+            self.event(kind::ACTION, set);
+            self.vote();
+        }
+        set
+    }
+
+    /// A result of the protocol; without one this replica does not go on.
+    fn go_on<T>(result: Result<T, Halt>) -> T {
+        result.unwrap_or_else(|why| report::halt(why))
+    }
+
+    /// The primary does it and tells what came of it; all get that.
+    fn effect(&mut self, perform: impl Fn() -> u32) -> u32 {
+        loop {
+            if self.replica.is_primary() {
+                self.replica.begin_effect(false);
+                let value = perform();
+                Self::go_on(self.replica.publish(&[u64::from(value)]));
+                return value;
+            }
+            let mut record = [0];
+            match Self::go_on(self.replica.consume(&mut record)) {
+                #[expect(clippy::cast_possible_truncation, reason = "as it was published")]
+                Consumed::Record(_) => return record[0] as u32,
+                Consumed::TakeOver => {}
+            }
+        }
+    }
+
+    fn output(&mut self, digest: u64, perform: impl Fn()) {
+        self.event(kind::OUTPUT, digest);
+        self.vote();
+        self.effect(|| {
+            perform();
+            0
+        });
+    }
+}
+
+impl Sphere for Replicated {
+    fn compare(&self) -> Compare {
+        self.compare
+    }
+
+    fn event(&mut self, kind: u32, value: u64) {
+        self.replica.add_event(Kind(kind), value);
+    }
+
+    fn vote(&mut self) {
+        Self::go_on(self.replica.rendezvous());
+    }
+
+    fn port_in(&mut self, port: u16, width: u8) -> u32 {
+        self.event(kind::OUTPUT, u64::from(port) << 8 | u64::from(width));
+        let value = self.effect(|| arch::port_in(port, width));
+        self.event(kind::INPUT, u64::from(value));
+        value
+    }
+
+    fn port_out(&mut self, port: u16, width: u8, value: u32) {
+        let place = u64::from(port) << 8 | u64::from(width);
+        self.output(mix(place) ^ u64::from(value), || {
+            arch::port_out(port, width, value);
+        });
+    }
+
+    fn port_out_bytes(&mut self, port: u16, bytes: &[u8]) {
+        let digest = mix(u64::from(port)) ^ rcoe_kernel_objects::digest(bytes);
+        self.output(digest, || {
+            for &byte in bytes {
+                arch::port_out(port, 1, u32::from(byte));
+            }
+        });
+    }
+
+    fn irq_enable(&mut self, line: u32, enabled: bool) {
+        self.enabled = self.enabled & !(1 << line) | u32::from(enabled) << line;
+        if self.routes {
+            apic::route(line, enabled);
+        }
+    }
+
+    fn flush(&mut self) {
+        arch::flush();
+    }
+
+    fn leave_space(&mut self) {
+        arch::enter_kernel_space(self.root);
+    }
+
+    fn kernel_entry(&self) -> u64 {
+        self.kernel_entry
+    }
+
+    fn base(&self) -> u64 {
+        self.base
+    }
+
+    fn unhandled(&mut self, thread: Ref) {
+        self.vote();
+        if self.is_primary() {
+            self.diary()
+                .line(format_args!("unhandled fault of thread {thread:?}"));
+            arch::power_off();
+        }
+    }
+
+    fn switch_fpu(&mut self, memory: &mut Memory<'_>, from: Option<Ref>, to: Ref) {
+        arch::switch_fpu(memory, from, to);
+    }
+}

@@ -1,0 +1,169 @@
+//! The system sphere: whole systems in QEMU, with one to four replicas.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use rcoe_tests::launch::{Ended, Outcome};
+use rcoe_tests::rcoe::{Scene, events_of};
+
+/// The folder of the system image: that of the environment, else built here.
+static IMAGE: LazyLock<PathBuf> = LazyLock::new(|| {
+    if let Some(folder) = std::env::var_os("RCOE_SYSTEM_IMAGE") {
+        return folder.into();
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["xtask", "image"]).current_dir(root);
+    assert!(command.status().unwrap().success(), "the image builds");
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.map_or_else(|| root.join("target"), PathBuf::from);
+    target.join("system/image")
+});
+
+/// Runs a program in a system of its own.
+fn system(scene: &Scene, options: &[&str], command: &[&str]) -> Outcome {
+    let image = format!("RCOE_SYSTEM_IMAGE={}", IMAGE.display());
+    let binary = rcoe_tests::rcoe::binary().unwrap();
+    let mut words = vec![
+        "env",
+        &image,
+        binary.to_str().unwrap(),
+        "run",
+        "--sphere",
+        "system",
+    ];
+    // Far more than any wait takes on a loaded machine.
+    words.extend(["--timeout", "20s"]);
+    words.extend(options);
+    words.push("--");
+    words.extend(command);
+    scene.run(&words)
+}
+
+#[test]
+fn one_to_four_replicas_print_the_same_once() {
+    for replicas in ["1", "2", "3", "4"] {
+        let scene = Scene::new();
+        let outcome = system(&scene, &["-n", replicas, "--events", "e"], &["hello", "7"]);
+        assert_eq!(outcome.ended, Ended::Exit(7), "{}", outcome.err());
+        assert_eq!(outcome.out(), "hello from a replicated system\n");
+        assert_eq!(outcome.err(), "");
+        let events = events_of(&scene.path().join("e"));
+        let kinds: Vec<&str> = events
+            .iter()
+            .filter_map(|event| event["type"].as_str())
+            .collect();
+        assert_eq!(kinds, ["start", "stop"], "{events:?}");
+        let listed = events[0]["replicas"].as_array().unwrap().len();
+        assert_eq!(listed.to_string(), replicas);
+        assert_eq!(events[1]["status"], 7);
+    }
+}
+
+#[test]
+fn cores_may_have_threads_of_their_own() {
+    let scene = Scene::new();
+    let outcome = system(&scene, &["-n", "2", "--core-threads", "multi"], &["hello"]);
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    assert_eq!(outcome.out(), "hello from a replicated system\n");
+}
+
+#[test]
+fn every_program_computes_the_same_replicated_or_not() {
+    let scene = Scene::new();
+    for program in [
+        ["hash", "1"],
+        ["float", "20"],
+        ["copy", "1"],
+        ["pingpong", "100"],
+        ["sleep", "20"],
+    ] {
+        let base = system(&scene, &["-n", "1"], &program);
+        assert_eq!(base.ended, Ended::Exit(0), "{program:?}: {}", base.err());
+        assert!(!base.out().is_empty(), "{program:?}");
+        let replicated = system(&scene, &["-n", "3"], &program);
+        assert_eq!(
+            replicated.ended,
+            Ended::Exit(0),
+            "{program:?}: {}",
+            replicated.err()
+        );
+        assert_eq!(replicated.out(), base.out(), "{program:?}");
+    }
+}
+
+#[test]
+fn all_modes_of_comparison_run() {
+    let scene = Scene::new();
+    for mode in ["io", "args", "every"] {
+        let outcome = system(&scene, &["-n", "2", "--compare", mode], &["pingpong", "50"]);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{mode}: {}", outcome.err());
+    }
+}
+
+#[test]
+fn faults_of_a_program_are_messages_to_the_root_task() {
+    let scene = Scene::new();
+    let cases = [
+        ("0", 139, "no access to 0x10"),
+        ("1", 139, "exception 0"),
+        ("2", 139, "unknown system call 4711"),
+        ("3", 139, "exception 13"),
+        ("4", 101, "as asked"),
+    ];
+    for (argument, status, text) in cases {
+        let outcome = system(&scene, &["-n", "2"], &["crash", argument]);
+        assert_eq!(
+            outcome.ended,
+            Ended::Exit(status),
+            "{argument}: {}",
+            outcome.err()
+        );
+        assert!(
+            outcome.out().contains(text),
+            "{argument}: {}",
+            outcome.out()
+        );
+    }
+}
+
+#[test]
+fn what_cannot_run_is_named() {
+    let scene = Scene::new();
+    let missing = system(&scene, &["-n", "1"], &["nonesuch"]);
+    assert_eq!(missing.ended, Ended::Exit(127));
+    assert!(missing.err().contains("nonesuch"), "{}", missing.err());
+    scene.write("text", "no program");
+    let text = system(&scene, &["-n", "1"], &["./text"]);
+    assert_eq!(text.ended, Ended::Exit(126));
+    assert!(text.err().contains("not a static"), "{}", text.err());
+    let many = system(&scene, &["-n", "5"], &["hello"]);
+    assert_eq!(many.ended, Ended::Exit(125));
+    assert!(many.err().contains("at most 4"), "{}", many.err());
+    let binary = rcoe_tests::rcoe::binary().unwrap();
+    let binary = binary.to_str().unwrap();
+    let run = ["run", "--sphere", "system", "--", "hello"];
+    let nowhere = [&["env", "RCOE_SYSTEM_IMAGE=/nonexistent", binary], &run[..]].concat();
+    let outcome = scene.run(&nowhere);
+    assert_eq!(outcome.ended, Ended::Exit(125));
+    assert!(
+        outcome.err().contains("cargo xtask image"),
+        "{}",
+        outcome.err()
+    );
+    let image = format!("RCOE_SYSTEM_IMAGE={}", IMAGE.display());
+    let bare = [&["env", "PATH=/nonexistent", &image, binary], &run[..]].concat();
+    let bare: Vec<&str> = ["/usr/bin/env"]
+        .into_iter()
+        .chain(bare[1..].iter().copied())
+        .collect();
+    let outcome = scene.run(&bare);
+    assert_eq!(outcome.ended, Ended::Exit(125));
+    assert!(
+        outcome.err().contains("apt-get install"),
+        "{}",
+        outcome.err()
+    );
+}

@@ -1,0 +1,75 @@
+//! What programs on the microkernel are made with: system calls, invocations, memory, the console.
+//!
+//! A program is a binary that names its main function by [`program!`]. It gets one number, and
+//! begins with the capabilities listed in [`rcoe_abi::service`]. Programs have no heap and no
+//! threads unless they make them.
+//!
+//! Programs must be free of data races that preemption would show: replicas are preempted at the
+//! same event, not at the same instruction.
+
+#![no_std]
+
+pub mod console;
+pub mod fault;
+#[cfg(feature = "bare")]
+mod mem_functions;
+pub mod object;
+#[cfg(feature = "bare")]
+mod start;
+mod sys;
+
+pub use sys::{
+    Received, add_trace, boot_image, boot_page, call, fill_scratch, now_message, recv, reply_recv,
+    send, yield_now,
+};
+
+use rcoe_abi::{MessageInfo, service};
+
+/// Ends the program with this exit status.
+pub fn exit(status: u64) -> ! {
+    call(service::SLOT_ROOT, service::ROOT_EXIT, &[status]);
+    // Nobody answers that, unless this is the root task.
+    fault::undefined()
+}
+
+/// Starts another program of the boot image, which shares [`service::SLOT_PEER`] with this one.
+/// Tells whether there is one of that name.
+#[must_use]
+pub fn spawn(name: &str, argument: u64) -> bool {
+    let Some(words) = rcoe_abi::image::name_words(name.as_bytes()) else {
+        return false;
+    };
+    let [a, b, c, d] = words;
+    let answer = call(
+        service::SLOT_ROOT,
+        service::ROOT_SPAWN,
+        &[a, b, c, d, argument],
+    );
+    answer.label == 0
+}
+
+/// Zeroed memory of so many words that nobody else has; `None` if there is not enough.
+#[must_use]
+pub fn memory(words: usize) -> Option<&'static mut [u64]> {
+    let pages = words.div_ceil(512) as u64;
+    let answer = call(service::SLOT_ROOT, service::ROOT_MAP, &[pages]);
+    (answer.label == 0).then(|| sys::fresh(answer.words[0], words))
+}
+
+/// A message's label and length, for the register.
+#[must_use]
+pub const fn info(label: u64, len: usize) -> MessageInfo {
+    MessageInfo::new(label, len)
+}
+
+/// Names a program's main function.
+#[macro_export]
+macro_rules! program {
+    ($main:path) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn rcoe_program(argument: u64) -> ! {
+            let main: fn(u64) -> u64 = $main;
+            $crate::exit(main(argument))
+        }
+    };
+}

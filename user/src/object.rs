@@ -1,0 +1,211 @@
+//! Invocations of kernel objects, as functions. A pointer is a slot number in the own table.
+
+use rcoe_abi::{Error, Label, ObjectType, Rights};
+
+use crate::sys::{Received, call};
+
+/// What an invocation came to.
+pub type Outcome = Result<(), Error>;
+
+fn invoke(pointer: u64, label: Label, words: &[u64]) -> Result<Received, Error> {
+    let answer = call(pointer, label as u64, words);
+    match answer.label {
+        0 => Ok(answer),
+        label => Err(Error::from_label(label).unwrap_or(Error::IllegalOperation)),
+    }
+}
+
+fn done(result: Result<Received, Error>) -> Outcome {
+    result.map(|_| ())
+}
+
+/// Makes `count` objects from untyped memory, into the slots of `table` from `first` on.
+///
+/// # Errors
+/// The kernel's.
+pub fn retype(
+    untyped: u64,
+    kind: ObjectType,
+    bits: u32,
+    table: u64,
+    first: u64,
+    count: u64,
+) -> Outcome {
+    let words = [kind as u64, u64::from(bits), table, first, count];
+    done(invoke(untyped, Label::UntypedRetype, &words))
+}
+
+/// Copies a capability into slot `to` of `table`.
+///
+/// # Errors
+/// The kernel's.
+pub fn copy(table: u64, to: u64, from: u64, rights: Rights) -> Outcome {
+    done(invoke(table, Label::CNodeCopy, &[to, from, rights.word()]))
+}
+
+/// As [`copy`], with a badge.
+///
+/// # Errors
+/// The kernel's.
+pub fn mint(table: u64, to: u64, from: u64, rights: Rights, badge: u64) -> Outcome {
+    let words = [to, from, rights.word(), badge];
+    done(invoke(table, Label::CNodeMint, &words))
+}
+
+/// Moves a capability.
+///
+/// # Errors
+/// The kernel's.
+pub fn move_to(table: u64, to: u64, from: u64) -> Outcome {
+    done(invoke(table, Label::CNodeMove, &[to, from]))
+}
+
+/// Deletes the capability in a slot of `table`.
+///
+/// # Errors
+/// The kernel's.
+pub fn delete(table: u64, slot: u64) -> Outcome {
+    done(invoke(table, Label::CNodeDelete, &[slot]))
+}
+
+/// Deletes all that was derived from the capability in a slot of `table`.
+///
+/// # Errors
+/// The kernel's.
+pub fn revoke(table: u64, slot: u64) -> Outcome {
+    done(invoke(table, Label::CNodeRevoke, &[slot]))
+}
+
+/// Sets a thread's capability table, address space, IPC buffer and fault handler.
+///
+/// # Errors
+/// The kernel's.
+pub fn configure(tcb: u64, table: u64, space: u64, buffer: u64, handler: u64) -> Outcome {
+    let words = [table, space, buffer, handler];
+    done(invoke(tcb, Label::TcbConfigure, &words))
+}
+
+/// Sets a thread's priority.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_priority(tcb: u64, priority: u64) -> Outcome {
+    done(invoke(tcb, Label::TcbSetPriority, &[priority]))
+}
+
+/// Says where a thread runs, with which arguments.
+///
+/// # Errors
+/// The kernel's.
+pub fn write_registers(tcb: u64, ip: u64, sp: u64, arguments: [u64; 2]) -> Outcome {
+    let words = [ip, sp, arguments[0], arguments[1]];
+    done(invoke(tcb, Label::TcbWriteRegisters, &words))
+}
+
+/// Lets a thread run.
+///
+/// # Errors
+/// The kernel's.
+pub fn resume(tcb: u64) -> Outcome {
+    done(invoke(tcb, Label::TcbResume, &[]))
+}
+
+/// Stops a thread.
+///
+/// # Errors
+/// The kernel's.
+pub fn suspend(tcb: u64) -> Outcome {
+    done(invoke(tcb, Label::TcbSuspend, &[]))
+}
+
+/// Binds a notification to a thread.
+///
+/// # Errors
+/// The kernel's.
+pub fn bind(tcb: u64, notification: u64) -> Outcome {
+    done(invoke(tcb, Label::TcbBindNotification, &[notification]))
+}
+
+/// Maps a frame.
+///
+/// # Errors
+/// The kernel's.
+pub fn map_frame(frame: u64, space: u64, address: u64, rights: Rights) -> Outcome {
+    let words = [space, address, rights.word()];
+    done(invoke(frame, Label::FrameMap, &words))
+}
+
+/// Unmaps a frame.
+///
+/// # Errors
+/// The kernel's.
+pub fn unmap_frame(frame: u64) -> Outcome {
+    done(invoke(frame, Label::FrameUnmap, &[]))
+}
+
+/// Makes a page table part of an address space.
+///
+/// # Errors
+/// The kernel's.
+pub fn map_table(table: u64, space: u64, address: u64) -> Outcome {
+    done(invoke(table, Label::TableMap, &[space, address]))
+}
+
+/// Makes the handler of an interrupt line in slot `to` of the own table.
+///
+/// # Errors
+/// The kernel's.
+pub fn irq_handler(control: u64, line: u64, to: u64) -> Outcome {
+    done(invoke(control, Label::IrqControlGet, &[line, to]))
+}
+
+/// Says where an interrupt is signalled, and lets it through.
+///
+/// # Errors
+/// The kernel's.
+pub fn irq_notification(irq: u64, notification: u64) -> Outcome {
+    done(invoke(irq, Label::IrqSetNotification, &[notification]))
+}
+
+/// Lets the next interrupt through.
+///
+/// # Errors
+/// The kernel's.
+pub fn irq_ack(irq: u64) -> Outcome {
+    done(invoke(irq, Label::IrqAck, &[]))
+}
+
+/// Reads a port of `width` bytes.
+///
+/// # Errors
+/// The kernel's.
+pub fn port_in(ports: u64, port: u16, width: u64) -> Result<u64, Error> {
+    let answer = invoke(ports, Label::PortIn, &[u64::from(port), width])?;
+    Ok(answer.words[0])
+}
+
+/// Writes a port of `width` bytes.
+///
+/// # Errors
+/// The kernel's.
+pub fn port_out(ports: u64, port: u16, width: u64, value: u64) -> Outcome {
+    done(invoke(
+        ports,
+        Label::PortOut,
+        &[u64::from(port), width, value],
+    ))
+}
+
+/// Writes up to sixteen bytes to one port.
+///
+/// # Errors
+/// The kernel's.
+pub fn port_out_bytes(ports: u64, port: u16, bytes: &[u8]) -> Outcome {
+    let mut words = [u64::from(port), bytes.len() as u64, 0, 0];
+    for (word, chunk) in words[2..].iter_mut().zip(bytes.chunks(8)) {
+        let mut whole = [0; 8];
+        whole[..chunk.len()].copy_from_slice(chunk);
+        *word = u64::from_le_bytes(whole);
+    }
+    done(invoke(ports, Label::PortOutBytes, &words))
+}

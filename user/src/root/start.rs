@@ -1,0 +1,232 @@
+//! Starting programs of the boot image.
+
+use rcoe_abi::image::{self, Program};
+use rcoe_abi::object::PAGE;
+use rcoe_abi::{Error, ObjectType, Rights, boot as slots, layout, service};
+use rcoe_user::{fill_scratch, object};
+
+use crate::SENDER;
+use crate::boot::Boot;
+use crate::memory::Memory;
+
+/// Most programs.
+const PROGRAMS: usize = 32;
+
+/// What a program is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The driver of the serial line.
+    Serial,
+    /// The driver of the timer.
+    Timer,
+    /// Any other.
+    Program,
+}
+
+impl Role {
+    const fn priority(self) -> u64 {
+        match self {
+            Self::Serial => 50,
+            Self::Timer => 51,
+            Self::Program => 20,
+        }
+    }
+}
+
+/// A program that was started.
+#[derive(Clone, Copy, Default)]
+struct Started {
+    space: u64,
+    heap: u64,
+}
+
+/// What starts programs.
+pub(crate) struct Starter<'a> {
+    boot: &'a Boot,
+    memory: Memory,
+    requests: u64,
+    console: u64,
+    timer: u64,
+    peer: u64,
+    started: [Started; PROGRAMS],
+    count: u64,
+}
+
+impl<'a> Starter<'a> {
+    pub(crate) fn new(boot: &'a Boot) -> Result<Self, Error> {
+        let mut memory = Memory::new(boot.untyped());
+        let mut endpoint = || memory.make(ObjectType::Endpoint, 0);
+        let [requests, console, timer, peer] = [endpoint()?, endpoint()?, endpoint()?, endpoint()?];
+        // The root task is a client of the console too, and finds it where all do.
+        object::copy(slots::SLOT_CNODE, service::SLOT_CONSOLE, console, SENDER)?;
+        for _ in 0..3 {
+            let table = memory.make(ObjectType::PageTable, 0)?;
+            match object::map_table(table, slots::SLOT_VSPACE, layout::SCRATCH) {
+                // All that were missing are there.
+                Err(Error::DeleteFirst) => break,
+                other => other?,
+            }
+        }
+        Ok(Self {
+            boot,
+            memory,
+            requests,
+            console,
+            timer,
+            peer,
+            started: [Started::default(); PROGRAMS],
+            count: 0,
+        })
+    }
+
+    /// Where programs ask the root task.
+    pub(crate) const fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Starts a program; its number, from 1.
+    pub(crate) fn start(
+        &mut self,
+        name: &[u64; image::NAME_WORDS],
+        argument: u64,
+        role: Role,
+    ) -> Option<u64> {
+        let program = image::find(self.boot.image, name)?;
+        let number = usize::try_from(self.count).ok()?;
+        if number >= PROGRAMS {
+            return None;
+        }
+        let number = self.count + 1;
+        self.build(&program, argument, role, number).ok()?;
+        Some(number)
+    }
+
+    fn build(
+        &mut self,
+        program: &Program,
+        argument: u64,
+        role: Role,
+        number: u64,
+    ) -> Result<(), Error> {
+        let space = self.memory.make(ObjectType::VSpace, 0)?;
+        let table = self.memory.make(ObjectType::CNode, service::CNODE_BITS)?;
+        let tcb = self.memory.make(ObjectType::Tcb, 0)?;
+        self.load(program, space)?;
+        let data = Rights::READ_WRITE;
+        for page in 1..=layout::STACK_PAGES {
+            self.page(space, layout::STACK_TOP - page * PAGE, data, &[])?;
+        }
+        let buffer = self.page(space, layout::IPC_BUFFER, data, &[])?;
+        self.grant(table, space, tcb, role, number)?;
+        object::configure(tcb, table, space, buffer, service::SLOT_ROOT)?;
+        object::set_priority(tcb, role.priority())?;
+        let stack = layout::STACK_TOP - 16;
+        object::write_registers(tcb, program.entry, stack, [argument, 0])?;
+        self.started[usize::try_from(number - 1).unwrap_or_default()] = Started {
+            space,
+            heap: layout::HEAP,
+        };
+        self.count = number;
+        object::resume(tcb)
+    }
+
+    fn load(&mut self, program: &Program, space: u64) -> Result<(), Error> {
+        for segment in program.segments {
+            for page in 0..segment.pages {
+                let first = usize::try_from((segment.first + page) * PAGE / 8);
+                let first = first.map_err(|_| Error::RangeError)?;
+                let content = self.boot.image.get(first..first + 512);
+                let content = content.ok_or(Error::RangeError)?;
+                let rights = Rights::from_word(segment.rights);
+                let address = segment.address + page * PAGE;
+                self.page(space, address, rights, content)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps a new page with this content; the slot of its frame.
+    fn page(
+        &mut self,
+        space: u64,
+        address: u64,
+        rights: Rights,
+        content: &[u64],
+    ) -> Result<u64, Error> {
+        let frame = self.memory.make(ObjectType::Frame, 0)?;
+        if !content.is_empty() {
+            let own = slots::SLOT_VSPACE;
+            object::map_frame(frame, own, layout::SCRATCH, Rights::READ_WRITE)?;
+            fill_scratch(content);
+            object::unmap_frame(frame)?;
+        }
+        // One table of each level at most is missing.
+        for _ in 0..4 {
+            match object::map_frame(frame, space, address, rights) {
+                Err(Error::MissingTable) => {
+                    let table = self.memory.make(ObjectType::PageTable, 0)?;
+                    object::map_table(table, space, address)?;
+                }
+                other => return other.map(|()| frame),
+            }
+        }
+        Err(Error::MissingTable)
+    }
+
+    /// Gives a program what it begins with.
+    fn grant(
+        &mut self,
+        table: u64,
+        space: u64,
+        tcb: u64,
+        role: Role,
+        number: u64,
+    ) -> Result<(), Error> {
+        let all = Rights::ALL;
+        object::mint(table, service::SLOT_ROOT, self.requests, SENDER, number)?;
+        object::copy(table, service::SLOT_TCB, tcb, all)?;
+        object::copy(table, service::SLOT_CNODE, table, all)?;
+        object::copy(table, service::SLOT_VSPACE, space, all)?;
+        object::copy(table, service::SLOT_PEER, self.peer, all)?;
+        let console = if role == Role::Serial { all } else { SENDER };
+        object::copy(table, service::SLOT_CONSOLE, self.console, console)?;
+        let timer = if role == Role::Timer { all } else { SENDER };
+        object::copy(table, service::SLOT_TIMER, self.timer, timer)?;
+        match role {
+            Role::Serial => self.grant_ports(table, layout::PORT_CONSOLE, 8),
+            Role::Timer => {
+                self.grant_ports(table, layout::PORT_TIMER, 4)?;
+                self.grant_interrupt(table, layout::TIMER_LINE)
+            }
+            Role::Program => Ok(()),
+        }
+    }
+
+    fn grant_ports(&self, table: u64, first: u16, count: u16) -> Result<(), Error> {
+        let range = u64::from(first) | u64::from(first + count - 1) << 16;
+        let ports = slots::SLOT_PORTS;
+        object::mint(table, service::SLOT_PORTS, ports, Rights::ALL, range)
+    }
+
+    fn grant_interrupt(&mut self, table: u64, line: u64) -> Result<(), Error> {
+        let notification = self.memory.make(ObjectType::Notification, 0)?;
+        let to = service::SLOT_NOTIFICATION;
+        object::mint(table, to, notification, Rights::ALL, 1)?;
+        let irq = self.memory.slot();
+        object::irq_handler(slots::SLOT_IRQ_CONTROL, line, irq)?;
+        object::move_to(table, service::SLOT_IRQ, irq)
+    }
+
+    /// Maps zeroed pages for a program; where they begin.
+    pub(crate) fn give_memory(&mut self, program: u64, pages: u64) -> Option<u64> {
+        let index = usize::try_from(program.checked_sub(1)?).ok()?;
+        let Started { space, heap } = *self.started.get(index)?;
+        for page in 0..pages {
+            let address = heap + page * PAGE;
+            let mapped = self.page(space, address, Rights::READ_WRITE, &[]);
+            mapped.ok()?;
+        }
+        self.started[index].heap = heap + pages * PAGE;
+        Some(heap)
+    }
+}

@@ -1,0 +1,102 @@
+//! `cargo xtask image`: the kernel and the programs of the system sphere.
+//!
+//! The kernel is built for a target without an operating system, programs for the host's but
+//! without its library. Both are linked to fixed addresses.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{packages, shell};
+
+/// The kernel's target.
+const BARE: &str = "x86_64-unknown-none";
+/// The programs' target.
+const PROGRAMS: &str = "x86_64-unknown-linux-gnu";
+/// What runs the machine.
+const EMULATOR: &str = "qemu-system-x86";
+
+/// The folder that the image's files are put into.
+pub(crate) fn folder() -> PathBuf {
+    shell::target().join("system/image")
+}
+
+/// Installs what is missing to build and run the system sphere, or says how.
+pub(crate) fn prepare() -> Result<()> {
+    packages::ensure(&[EMULATOR.to_owned()])?;
+    let libraries = Command::new("rustc")
+        .args(["--print", "target-libdir", "--target", BARE])
+        .output()
+        .context("starting rustc")?;
+    let path = PathBuf::from(String::from_utf8_lossy(&libraries.stdout).trim());
+    if path.is_dir() {
+        return Ok(());
+    }
+    println!("adding the target {BARE}");
+    let added = Command::new("rustup")
+        .args(["target", "add", BARE])
+        .status();
+    ensure!(
+        added.is_ok_and(|status| status.success()),
+        "the target {BARE} is missing; run this, then try again:\n  rustup target add {BARE}"
+    );
+    Ok(())
+}
+
+/// Builds everything; tells whether that went well.
+pub(crate) fn run() -> Result<bool> {
+    prepare()?;
+    if !build("rcoe-kernel", BARE)? || !build("rcoe-user", PROGRAMS)? {
+        return Ok(false);
+    }
+    let target = shell::target().join("system");
+    let image = folder();
+    std::fs::create_dir_all(&image)?;
+    for old in std::fs::read_dir(&image)? {
+        std::fs::remove_file(old?.path())?;
+    }
+    let kernel = target.join(BARE).join("blob/rcoe-kernel");
+    std::fs::copy(&kernel, image.join("rcoe-kernel")).context("the kernel")?;
+    for entry in std::fs::read_dir(target.join(PROGRAMS).join("blob"))? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.filter(|name| name.starts_with("system-")) else {
+            continue;
+        };
+        if path.extension().is_none() {
+            std::fs::copy(&path, image.join(name)).with_context(|| name.to_owned())?;
+        }
+    }
+    Ok(true)
+}
+
+/// A cargo command for a package of the system sphere. It uses another target folder, hence another
+/// lock, than the build it may run in.
+fn command(action: &str, package: &str, target: &str) -> Command {
+    let mut command = shell::cargo([action, "--quiet", "--package", package, "--features=bare"]);
+    command.arg("--target").arg(target);
+    command
+        .arg("--target-dir")
+        .arg(shell::target().join("system"));
+    command.env("RUSTFLAGS", "-Crelocation-model=static");
+    command
+}
+
+fn build(package: &str, target: &str) -> Result<bool> {
+    let mut command = command("build", package, target);
+    command.arg("--profile=blob");
+    shell::succeeds(command)
+}
+
+/// Clippy for the parts that a build of the workspace leaves out.
+pub(crate) fn clippy() -> Result<bool> {
+    prepare()?;
+    let mut good = true;
+    for (package, target) in [("rcoe-kernel", BARE), ("rcoe-user", PROGRAMS)] {
+        let mut command = command("clippy", package, target);
+        command.args(["--", "-Dwarnings"]);
+        good &= shell::succeeds(command)?;
+    }
+    Ok(good)
+}
