@@ -30,6 +30,42 @@ fn segments_live_until_they_are_removed() {
 }
 
 #[test]
+fn semaphores_and_queues_of_system_v() {
+    like_native("ipc", include_str!("sharing/ipc.c"));
+}
+
+#[test]
+fn a_lost_primary_gives_no_semaphore_back() {
+    let source = "#include <stdio.h>\n#include <sys/sem.h>\n#include <unistd.h>\n
+int main(void) {
+  int id = semget(IPC_PRIVATE, 1, 0600);
+  semctl(id, 0, SETVAL, 1);
+  semop(id, &(struct sembuf){ 0, -1, SEM_UNDO }, 1);
+  printf(\"taken\\n\");
+  fflush(stdout);
+  while (access(\"go\", F_OK)) usleep(1000);
+  printf(\"%d\\n\", semctl(id, 0, GETVAL));
+  semctl(id, 0, IPC_RMID);
+}";
+    let scene = Scene::new();
+    let program = scene.compile("holder", source, &[]);
+    let group = scene.start_group(&["-n", "3"], &[&program]);
+    until("the semaphore", || {
+        let text = group.running.stdout_so_far().expect("readable output");
+        text.contains("taken").then_some(())
+    });
+    signal(group.replicas[0], Signal::KILL).expect("a living primary");
+    until("the downgrade", || {
+        let told = group.running.stderr_so_far().expect("readable output");
+        told.contains("going on with 2").then_some(())
+    });
+    scene.write("go", "");
+    let (outcome, _) = group.finish();
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    assert_eq!(outcome.out(), "taken\n0\n");
+}
+
+#[test]
 fn python_shares_by_fork_and_by_spawn() {
     let scene = Scene::new();
     let script = scene.write("pool.py", include_str!("sharing/pool.py"));

@@ -164,7 +164,7 @@ fn hibernate(control: &Control) -> ! {
 
 /// The copy of the donor: makes its own twin first, and is another replica from then on.
 fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId) {
-    let twin = match sys::clone_replica() {
+    let twin = match sys::clone_twin() {
         Ok(0) => hibernate(kernel.control),
         made => made.unwrap_or(0),
     };

@@ -346,14 +346,28 @@ pub(crate) fn pause() {
     unsafe { syscall0(u64::from(nr::__NR_pause)) };
 }
 
-/// Clones this process as a replica: separate memory, shared descriptors and file system state,
-/// and the same parent. Returns 0 in the new replica.
+/// Clones this process as a replica: separate memory, the same parent, and shared what the host
+/// keeps for the program: descriptors, file system state, what semaphores get back at its end.
+/// Returns 0 in the new replica.
 ///
 /// # Errors
 /// The host has no room for another process.
 pub(crate) fn clone_replica() -> Result<u64, Errno> {
+    clone_with(nr::CLONE_SYSVSEM)
+}
+
+/// The same of a twin, whose end is none of the program's business.
+///
+/// # Errors
+/// The host has no room for another process.
+pub(crate) fn clone_twin() -> Result<u64, Errno> {
+    clone_with(0)
+}
+
+fn clone_with(more: u32) -> Result<u64, Errno> {
     const SIGCHLD: u64 = 17;
-    let flags = u64::from(nr::CLONE_FILES | nr::CLONE_FS | nr::CLONE_PARENT) | SIGCHLD;
+    let flags = nr::CLONE_FILES | nr::CLONE_FS | nr::CLONE_PARENT | more;
+    let flags = u64::from(flags) | SIGCHLD;
     // SAFETY: as fork: no stack is given, so the child goes on with a copy of this one.
     let ret = unsafe { rcoe_linux_sys::syscall5(u64::from(nr::__NR_clone), flags, 0, 0, 0, 0) };
     check(ret)

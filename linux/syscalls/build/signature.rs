@@ -31,6 +31,8 @@ const SIZED: &[(&str, &str)] = &[
 /// Kinds that name one other argument: word, variant, field, and the words that argument may be.
 const NAMING: &[(&str, &str, &str, &[&str])] = &[
     ("in_buf", "InBuf", "len_arg", LENGTHS),
+    ("in_msg", "InMsg", "len_arg", LENGTHS),
+    ("out_msg", "OutMsg", "len_arg", LENGTHS),
     ("out_buf_lenptr", "OutBufLenPtr", "lenptr_arg", LEN_PTR),
     ("iov_in", "IovIn", "count_arg", LENGTHS),
     ("iov_out", "IovOut", "count_arg", LENGTHS),

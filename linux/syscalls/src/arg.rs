@@ -45,6 +45,16 @@ pub enum Arg {
         /// Argument with the length.
         len_arg: u8,
     },
+    /// A message of a System V queue that the call reads: a word and then so many bytes.
+    InMsg {
+        /// Argument with the length.
+        len_arg: u8,
+    },
+    /// The same that the call writes: a word and then as many bytes as it returns.
+    OutMsg {
+        /// Argument with the length of the room for bytes.
+        len_arg: u8,
+    },
     /// A structure that the call reads.
     InStruct {
         /// Bytes in it.
@@ -168,6 +178,7 @@ impl Arg {
             && !matches!(
                 self,
                 Arg::OutBuf { .. }
+                    | Arg::OutMsg { .. }
                     | Arg::OutBufLenPtr { .. }
                     | Arg::OutStruct { .. }
                     | Arg::OutStructOnError { .. }
@@ -186,6 +197,7 @@ impl Arg {
                 Arg::Path
                     | Arg::StrVec
                     | Arg::InBuf { .. }
+                    | Arg::InMsg { .. }
                     | Arg::InStruct { .. }
                     | Arg::InArray { .. }
                     | Arg::IovIn { .. }

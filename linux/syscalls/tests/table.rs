@@ -38,9 +38,11 @@ fn the_index_leads_to_each_call_and_nowhere_else() {
 /// The argument that holds the length of `arg`, if any.
 fn length_of(arg: Arg) -> Option<u8> {
     match arg {
-        Arg::InBuf { len_arg } | Arg::OutBuf { len_arg, .. } | Arg::SockaddrIn { len_arg } => {
-            Some(len_arg)
-        }
+        Arg::InBuf { len_arg }
+        | Arg::InMsg { len_arg }
+        | Arg::OutMsg { len_arg }
+        | Arg::OutBuf { len_arg, .. }
+        | Arg::SockaddrIn { len_arg } => Some(len_arg),
         Arg::InArray { count_arg, .. }
         | Arg::OutArray { count_arg, .. }
         | Arg::InOutArray { count_arg, .. }

@@ -12,6 +12,8 @@ use crate::kernel::{Kernel, count, kind};
 const PATH_MAX: u64 = 4096;
 /// Most buffers in one vector.
 pub(super) const IOV_MAX: u64 = 1024;
+/// Longest message of a System V queue that any kernel takes.
+const MSG_MAX: u64 = i32::MAX as u64;
 /// Largest socket address.
 const SOCKADDR_MAX: u64 = 128;
 
@@ -62,6 +64,9 @@ fn content(kernel: &Kernel, call: &Call, arg: Arg, address: u64) -> Result<u64, 
     let bytes = match arg {
         Arg::Path => guest::string_len(address, PATH_MAX)?,
         Arg::InBuf { len_arg } => len(len_arg),
+        // A length that is out of bounds the kernel refuses before it reads.
+        Arg::InMsg { len_arg } if len(len_arg) > MSG_MAX => 0,
+        Arg::InMsg { len_arg } => 8 + len(len_arg),
         Arg::SockaddrIn { len_arg } => len(len_arg).min(SOCKADDR_MAX),
         Arg::InStruct { size } | Arg::InOutStruct { size } => u64::from(size),
         Arg::InArray { count_arg, elem } | Arg::InOutArray { count_arg, elem } => {

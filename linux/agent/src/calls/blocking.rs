@@ -8,7 +8,7 @@
 //! holds up all threads until there is more. So do opening a FIFO, terminal requests that drain
 //! output, and MSG_WAITALL.
 
-use linux_raw_sys::errno::{EAGAIN, EALREADY, EINPROGRESS};
+use linux_raw_sys::errno::{EAGAIN, EALREADY, EIDRM, EINPROGRESS, EINVAL, ENOMSG};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     F_GETFL, F_OFD_SETLK, F_OFD_SETLKW, F_SETFL, F_SETLK, F_SETLKW, LOCK_NB, O_NONBLOCK, POLLIN,
@@ -25,7 +25,7 @@ use crate::convert::{low32, size};
 use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
 use crate::sys;
-use crate::threads::{Cause, NEVER};
+use crate::threads::{Cause, NEVER, Wait};
 
 /// Below this a result says how many bytes a part of the call has sent: `PARTIAL - bytes`.
 const PARTIAL: i64 = -(1 << 48);
@@ -36,6 +36,9 @@ const RETRY_NS: u64 = 2_000_000;
 /// Bytes that a socket or pipe takes at once when it is writable, mostly.
 const MOST_SENT: u64 = 32 * 1024;
 const MSG_DONTWAIT: u64 = 0x40;
+const IPC_NOWAIT: u32 = 0o4000;
+/// Most operations on semaphores at once.
+const SEMOPM: u64 = 500;
 /// Bytes of the largest set of descriptors that `select` is tried with.
 const SET_BYTES: usize = 8192;
 
@@ -64,6 +67,10 @@ pub(super) enum Manner {
     FileLock,
     /// A child; as a lock.
     Child,
+    /// Semaphores; as a lock, but for a time at most.
+    Semaphores,
+    /// A message queue; as a lock. The flags are in this argument.
+    Queue(usize),
     /// Nothing that is known; it is made as it is.
     Plain,
 }
@@ -91,6 +98,9 @@ pub(super) fn manner(call: &Call) -> Manner {
         nr::__NR_flock => Manner::Flock,
         nr::__NR_fcntl if matches!(low32(call.arg(1)), F_SETLKW | F_OFD_SETLKW) => Manner::FileLock,
         nr::__NR_wait4 | nr::__NR_waitid => Manner::Child,
+        nr::__NR_semop | nr::__NR_semtimedop => Manner::Semaphores,
+        nr::__NR_msgsnd => Manner::Queue(3),
+        nr::__NR_msgrcv => Manner::Queue(4),
         _ => Manner::Plain,
     }
 }
@@ -99,6 +109,8 @@ pub(super) fn manner(call: &Call) -> Manner {
 fn asks_not_to_wait(call: &Call) -> bool {
     let (arg, flag) = match u32::try_from(call.nr).unwrap_or(u32::MAX) {
         nr::__NR_flock => (1, LOCK_NB),
+        nr::__NR_msgsnd => (3, IPC_NOWAIT),
+        nr::__NR_msgrcv => (4, IPC_NOWAIT),
         nr::__NR_splice => (5, SPLICE_F_NONBLOCK),
         nr::__NR_tee => (3, SPLICE_F_NONBLOCK),
         nr::__NR_preadv2 | nr::__NR_pwritev2 => (5, RWF_NOWAIT),
@@ -113,7 +125,7 @@ pub(super) fn attempt(kernel: &Kernel, call: &Call, args: &[u64; 6]) -> Option<i
     let try_now = Try {
         call,
         args,
-        expired: kernel.threads.current().wait.expired,
+        expired: is_over(&kernel.threads.current().wait, call),
         progress: kernel.threads.current().wait.progress,
         asked: kernel.threads.current().wait.parked,
     };
@@ -130,7 +142,16 @@ pub(super) fn attempt(kernel: &Kernel, call: &Call, args: &[u64; 6]) -> Option<i
         Manner::Epoll => try_now.epoll(),
         Manner::Flock => Some(try_now.with(1, args[1] | u64::from(LOCK_NB))),
         Manner::FileLock => Some(try_now.file_lock()),
+        Manner::Semaphores => Some(try_now.semaphores()),
+        Manner::Queue(flags) => Some(try_now.queue(flags)),
     }
+}
+
+/// Primary: has the time of the call passed? One that is tried again and again keeps it beside the
+/// time until the next attempt.
+fn is_over(wait: &Wait, call: &Call) -> bool {
+    let apart = wait.parked && manner(call) == Manner::Semaphores;
+    wait.expired || apart && wait.address != NEVER && sys::monotonic() >= wait.address
 }
 
 /// One attempt of the primary.
@@ -366,6 +387,46 @@ impl Try<'_> {
         Some(judged)
     }
 
+    /// Without any time of its own the call does not wait.
+    fn semaphores(&self) -> i64 {
+        let now = NOW;
+        let [id, operations, count, ..] = *self.args;
+        let args = [id, operations, count, now.as_ptr() as u64, 0, 0];
+        // SAFETY: the program's own array; the kernel checks its address.
+        let result = self.unless_removed(unsafe { raw(nr::__NR_semtimedop, args) });
+        if result == sys::error(EAGAIN) && !self.has_impatient() {
+            return self.later(result);
+        }
+        result
+    }
+
+    /// Does an operation itself say that it does not wait?
+    fn has_impatient(&self) -> bool {
+        // Number, change and flags, two bytes each.
+        let flags = |i| guest::read::<[u8; 2]>(self.args[1] + 6 * i + 4).map(u16::from_le_bytes);
+        (0..self.args[2].min(SEMOPM))
+            .any(|i| flags(i).is_ok_and(|flags| u32::from(flags) & IPC_NOWAIT != 0))
+    }
+
+    fn queue(&self, flags: usize) -> i64 {
+        let mut args = *self.args;
+        args[flags] |= u64::from(IPC_NOWAIT);
+        let result = self.unless_removed(self.make(args));
+        if [EAGAIN, ENOMSG].map(sys::error).contains(&result) {
+            return self.later(result);
+        }
+        result
+    }
+
+    /// What was there when the wait began, and is not any more, was removed.
+    fn unless_removed(&self, result: i64) -> i64 {
+        if self.asked && result == sys::error(EINVAL) {
+            sys::error(EIDRM)
+        } else {
+            result
+        }
+    }
+
     fn file_lock(&self) -> i64 {
         let now = if low32(self.args[1]) == F_SETLKW {
             F_SETLK
@@ -394,7 +455,14 @@ pub(super) fn settle(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
     }
     let wait = kernel.threads.current().wait;
     let manner = manner(call);
-    if matches!(manner, Manner::Flock | Manner::FileLock | Manner::Child) {
+    let again = matches!(
+        manner,
+        Manner::Flock | Manner::FileLock | Manner::Child | Manner::Semaphores | Manner::Queue(_)
+    );
+    if again {
+        if manner == Manner::Semaphores && !wait.parked {
+            kernel.threads.current_mut().wait.address = deadline(kernel, call);
+        }
         let deadline = timeouts::after(kernel, RETRY_NS);
         kernel.threads.park(Cause::Retry, deadline);
     } else {
@@ -411,16 +479,18 @@ pub(super) fn settle(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
 
 fn deadline(kernel: &mut Kernel, call: &Call) -> u64 {
     match manner(call) {
-        Manner::Poll | Manner::Select | Manner::Epoll => match duration(call) {
-            Ok(Some(duration)) => {
-                let begun = kernel.begun.take();
-                transfer::agree(kernel, || {
-                    let begun = begun.unwrap_or_else(sys::monotonic);
-                    begun.saturating_add(duration).min(NEVER - 1)
-                })
+        Manner::Poll | Manner::Select | Manner::Epoll | Manner::Semaphores => {
+            match duration(call) {
+                Ok(Some(duration)) => {
+                    let begun = kernel.begun.take();
+                    transfer::agree(kernel, || {
+                        let begun = begun.unwrap_or_else(sys::monotonic);
+                        begun.saturating_add(duration).min(NEVER - 1)
+                    })
+                }
+                _ => NEVER,
             }
-            _ => NEVER,
-        },
+        }
         manner => {
             let sends = matches!(manner, Manner::Write | Manner::Send(_) | Manner::Connect);
             let fd = call.arg(0);
@@ -475,7 +545,10 @@ pub(super) fn tell_rest(kernel: &mut Kernel, call: &Call) {
 
 /// Does the call wait for many, and not for ever?
 pub(super) fn is_timed(call: &Call) -> bool {
-    let waits = matches!(manner(call), Manner::Poll | Manner::Select | Manner::Epoll);
+    let waits = matches!(
+        manner(call),
+        Manner::Poll | Manner::Select | Manner::Epoll | Manner::Semaphores
+    );
     waits && matches!(duration(call), Ok(Some(1..)))
 }
 
@@ -492,7 +565,7 @@ fn duration(call: &Call) -> Result<Option<u64>, Fault> {
         nr::__NR_ppoll => (call.arg(2), false),
         nr::__NR_select => (call.arg(4), true),
         nr::__NR_pselect6 => (call.arg(4), false),
-        nr::__NR_epoll_pwait2 => (call.arg(3), false),
+        nr::__NR_epoll_pwait2 | nr::__NR_semtimedop => (call.arg(3), false),
         _ => return Ok(None),
     };
     let read = match time {

@@ -8,7 +8,7 @@ use super::memory::{self, local};
 use super::processes::{self, exe_path};
 use super::shared::segments;
 use super::{
-    Call, blocking, clone, futex, io, paths, refuse, schedule, scheduling, signals, timers,
+    Call, blocking, clone, futex, io, ipc, paths, refuse, schedule, scheduling, signals, timers,
 };
 use crate::convert;
 use crate::entry::TrapFrame;
@@ -218,6 +218,7 @@ pub(super) fn special_output(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         | Special::RtSigqueueinfo
         | Special::RtTgsigqueueinfo
         | Special::PidfdSendSignal => signals::send(kernel, call),
+        Special::Semctl | Special::Msgctl => Some(ipc::control(kernel, call)),
         Special::CloseRange => close_range(call),
         Special::Tiocsctty | Special::Tiocnotty | Special::Tiocspgrp => Some(refuse(kernel, call)),
         _ => None,

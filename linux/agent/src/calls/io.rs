@@ -34,7 +34,7 @@ pub(crate) fn output(kernel: &mut Kernel, call: &Call) -> i64 {
     let result = through_primary(kernel, call, false);
     if result == sys::error(EPIPE) && !silent(call) {
         signals::raise(kernel, SIGPIPE);
-    } else if result == sys::error(EFBIG) {
+    } else if result == sys::error(EFBIG) && !is_about_semaphores(call) {
         signals::raise(kernel, SIGXFSZ);
     }
     result
@@ -52,6 +52,11 @@ fn confirm(kernel: &mut Kernel, call: &Call) {
             kernel.park(halt);
         }
     }
+}
+
+/// Means EFBIG that there are not so many semaphores?
+fn is_about_semaphores(call: &Call) -> bool {
+    ["semop", "semtimedop"].contains(&call.what.call.name)
 }
 
 /// Does the call ask for EPIPE without SIGPIPE?

@@ -10,6 +10,7 @@ mod descriptors;
 mod emulated;
 mod futex;
 mod io;
+mod ipc;
 pub(crate) mod memory;
 mod paths;
 mod polled;

@@ -82,7 +82,12 @@ impl Polled {
             Manner::Write | Manner::Send(_) | Manner::Connect => self.add(slot, fd, POLLOUT),
             Manner::Poll => self.add_array(slot, call.arg(0), call.arg(1)),
             Manner::Select => self.add_sets(slot, call),
-            Manner::Flock | Manner::FileLock | Manner::Child | Manner::Plain => Some(()),
+            Manner::Flock
+            | Manner::FileLock
+            | Manner::Child
+            | Manner::Semaphores
+            | Manner::Queue(_)
+            | Manner::Plain => Some(()),
         }
     }
 

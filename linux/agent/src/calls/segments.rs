@@ -102,6 +102,10 @@ impl Segments {
         let len = |index: u8| call.arg(usize::from(index));
         match arg {
             Arg::OutBuf { len_arg, valid } => self.push(address, len(len_arg), shared(valid, 1)),
+            Arg::OutMsg { len_arg } => {
+                self.push(address, 8, Rule::Success);
+                self.push(address.wrapping_add(8), len(len_arg), Rule::Share(1));
+            }
             Arg::OutStruct { size } => self.push(address, u64::from(size), Rule::Success),
             Arg::OutStructOnError { size } => {
                 self.push(address, u64::from(size), Rule::Interrupted);

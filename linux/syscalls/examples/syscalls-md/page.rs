@@ -161,6 +161,8 @@ fn kind(arg: Arg, params: &[&str; 6]) -> String {
     let of = |i: u8| params[usize::from(i)];
     match arg {
         Arg::InBuf { len_arg } => format!("in_buf({})", of(len_arg)),
+        Arg::InMsg { len_arg } => format!("in_msg({})", of(len_arg)),
+        Arg::OutMsg { len_arg } => format!("out_msg({})", of(len_arg)),
         Arg::OutBuf { len_arg, valid } => format!("out_buf({}{})", of(len_arg), all(valid)),
         Arg::OutBufLenPtr { lenptr_arg } => format!("out_buf_lenptr({})", of(lenptr_arg)),
         Arg::InArray { count_arg, elem } => format!("in_array({}, {elem})", of(count_arg)),

@@ -30,7 +30,7 @@ pub(crate) use identity::{get_group, parent, set_group};
 pub(crate) use twin::release as release_twin;
 pub(super) use wait::ended;
 
-use super::{Call, refuse, signals};
+use super::{Call, ipc, refuse, signals};
 use crate::entry::TrapFrame;
 use crate::guest;
 use crate::kernel::{Kernel, kind};
@@ -145,6 +145,7 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         | Special::RtTgsigqueueinfo
         | Special::PidfdSendSignal => identity::kill(kernel, call),
         Special::PidfdOpen => pidfd::execute(kernel, call),
+        Special::Semctl | Special::Msgctl => Some(ipc::execute(call)),
         Special::Times => Some(usage::times(kernel, call)),
         Special::Setpgid
         | Special::Setsid

@@ -35,7 +35,7 @@ pub(super) fn note(serial: u64, pid: u32) -> u64 {
 /// Parent, not the primary: leaves a twin for the child in `group`.
 pub(super) fn leave(kernel: &Kernel, group: usize, serial: u64) {
     let cell = &kernel.report.births[group];
-    let twin = sys::clone_replica().expect("the host has room for another process");
+    let twin = sys::clone_twin().expect("the host has room for another process");
     if twin == 0 {
         let own = sys::getpid();
         cell.store(note(serial, own | TWIN), Ordering::Release);

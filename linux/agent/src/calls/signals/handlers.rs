@@ -3,6 +3,7 @@
 //! A handler is entered on the way out of a call, or of a fault, and left by `rt_sigreturn`.
 
 use linux_raw_sys::errno::EINTR;
+use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SIGSEGV};
 use rcoe_linux_syscalls::{Class, Special};
 
@@ -58,7 +59,7 @@ fn restart_if_due(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, signa
     let wanted = kernel.signals.actions[signal as usize][FLAGS] & u64::from(SA_RESTART) != 0;
     let restartable = call.what.blocking
         && match call.what.class {
-            Class::Input | Class::Output => !call.what.repeatable,
+            Class::Input | Class::Output => !call.what.repeatable && !is_never_restarted(call),
             // A wait for a child.
             Class::Process => true,
             // A wait without a timeout.
@@ -67,6 +68,14 @@ fn restart_if_due(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, signa
     if result == NOT_BEGUN || (result == sys::error(EINTR) && wanted && restartable) {
         restart(kernel, frame, call);
     }
+}
+
+/// Calls that the kernel ends with EINTR whatever the handler says.
+fn is_never_restarted(call: &Call) -> bool {
+    matches!(
+        u32::try_from(call.nr).unwrap_or(0),
+        nr::__NR_semop | nr::__NR_semtimedop | nr::__NR_msgsnd | nr::__NR_msgrcv
+    )
 }
 
 /// A call that a signal has come in the way of which is not this thread's business, but perhaps
