@@ -22,6 +22,11 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("PYTHONDONTWRITEBYTECODE", "1"),
 ];
 
+/// The environment of a launched program, but for its home.
+pub(crate) fn environment() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ENVIRONMENT.iter().copied()
+}
+
 /// How a command ended, as a shell would show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -92,7 +97,7 @@ pub fn start(argv: &[String], directory: &Path, stdin: Option<&Path>) -> Result<
         .args(argv)
         .current_dir(directory)
         .env_clear()
-        .envs(ENVIRONMENT.iter().copied())
+        .envs(environment())
         .env("HOME", directory)
         .stdin(input)
         .stdout(Stdio::from(stdout.try_clone()?))
@@ -218,7 +223,8 @@ fn survivors_after_grace(session: u32) -> usize {
     }
 }
 
-fn kill_session(session: u32) {
+/// Kills all processes of a session.
+pub(crate) fn kill_session(session: u32) {
     for process in proc::session(session) {
         // It may have ended since it was listed: then there is nothing left to kill.
         let _ = signal(process.pid, Signal::KILL);

@@ -10,6 +10,7 @@
 //! * [`scenes`] plays whole programs, listed in `tests/programs.toml`: servers, tools, runtimes.
 //! * [`launch`] starts one command in a session of its own with a deadline, and [`proc`] tells
 //!   which processes of that session still live.
+//! * [`terminal`] runs one on a terminal, for those who type.
 //! * [`rcoe`] is what the behaviour tests in `tests/tests/` share; [`victim`] is a program to harm.
 //!
 //! Not covered: the inside of the agent and the protocol (unit tests and the simulator), faults in
@@ -26,4 +27,5 @@ pub mod rcoe;
 pub mod report;
 pub mod scenes;
 pub mod snapshot;
+pub mod terminal;
 pub mod victim;

@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::USAGE_WORDS;
+use crate::jobs::{Job, Terminals};
 use crate::layout::MAX_REPLICAS;
 
 /// Length of the queue of collected signals.
@@ -114,6 +115,10 @@ pub struct Control {
     pub pid: AtomicU32,
     /// Process id of the host's process that stands in for this one, or 0.
     pub stand_in: AtomicU32,
+    /// Stops, and the terminal.
+    pub job: Job,
+    /// Of group 0 only: the terminals of the program's sessions.
+    pub terminals: Terminals,
     /// Requests of this group's primary that were answered.
     pub answered: AtomicU64,
     /// Process id of the replica that the last answer is for.

@@ -17,6 +17,7 @@
 pub mod arena;
 mod control;
 pub mod event;
+mod jobs;
 mod journal;
 mod layout;
 mod order;
@@ -27,6 +28,7 @@ mod usage;
 pub use control::{
     COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO, Control, Queued, ReplicaState, SIGNAL_SLOTS,
 };
+pub use jobs::{Job, JobState, Terminal, Terminals};
 pub use journal::{EffectId, EffectNote, Journal, Noted};
 pub use layout::{
     AGENT_BASE, AGENT_END, CONTROL_ADDR, CONTROL_BYTES, GROUPS, LAYOUT_VERSION, MAX_REPLICAS,

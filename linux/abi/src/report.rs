@@ -37,7 +37,7 @@ pub enum StatClass {
 pub const STAT_CLASSES: usize = 7;
 
 /// How far a replica has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Phase {
     /// Nothing written yet.
@@ -180,6 +180,8 @@ pub struct Report {
     /// Signals that would end the program at once (bit `n - 1` for signal `n`): default action,
     /// not blocked. The supervisor ends all replicas itself when one of these arrives.
     pub fatal: AtomicU64,
+    /// Signals that would stop the program, as [`Report::fatal`].
+    pub stops: AtomicU64,
     /// Signals of the supervisor's queue that this replica has taken.
     pub taken: AtomicU64,
     /// What this replica, as primary, notes for its successor.

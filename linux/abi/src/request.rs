@@ -60,6 +60,22 @@ pub enum Ask {
         /// As in the call.
         pid: u32,
     },
+    /// A signal's default action stops the program; answered when it goes on.
+    Stop {
+        /// The signal.
+        signal: u8,
+    },
+    /// `tcsetpgrp` of the session's terminal.
+    SetForeground {
+        /// As in the call.
+        group: u32,
+    },
+    /// The program has used its terminal from the background. Not numbered; answered by
+    /// [`crate::Job::rebukes`].
+    Background {
+        /// The signal that its process group gets for it.
+        signal: u8,
+    },
     /// A timer of the program is due whose signal ends it, and the program computes. Not numbered,
     /// and not answered.
     Expired {
@@ -98,6 +114,9 @@ impl Request {
             Ask::Expired { signal } => (8, signal as u32, 0),
             Ask::Queue { pid, signal } => (9, pid, signal as u32),
             Ask::StandIn { pid } => (10, pid, 0),
+            Ask::Stop { signal } => (11, signal as u32, 0),
+            Ask::SetForeground { group } => (12, group, 0),
+            Ask::Background { signal } => (13, signal as u32, 0),
         };
         kind << 56
             | (self.number as u64) << 48
@@ -139,6 +158,13 @@ impl Request {
                 signal: second as u8,
             },
             10 => Ask::StandIn { pid: first },
+            11 => Ask::Stop {
+                signal: first as u8,
+            },
+            12 => Ask::SetForeground { group: first },
+            13 => Ask::Background {
+                signal: first as u8,
+            },
             _ => return None,
         };
         Some(Self {
@@ -180,6 +206,9 @@ mod tests {
             Ask::GetGroup { pid: 7 },
             Ask::GetSession { pid: 8 },
             Ask::Expired { signal: 64 },
+            Ask::Stop { signal: 20 },
+            Ask::SetForeground { group: 4_194_303 },
+            Ask::Background { signal: 21 },
         ] {
             let request = Request { number: 255, ask };
             assert_eq!(Request::unpack(request.pack()), Some(request));

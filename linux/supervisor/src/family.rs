@@ -15,6 +15,10 @@ use crate::group::Group;
 use crate::status::Past;
 use crate::team::{State, Team};
 
+mod jobs;
+
+pub(crate) use jobs::Standstill;
+
 const SIGCHLD: u32 = 17;
 /// How long a process that shares memory may take to act upon a deadly signal.
 const OBSTINATE: Duration = Duration::from_secs(10);
@@ -48,6 +52,7 @@ pub(crate) struct Family {
     /// Counters of processes that are gone.
     pub(crate) past: Past,
     births: u32,
+    standstill: Standstill,
 }
 
 impl Family {
@@ -60,6 +65,7 @@ impl Family {
             teams,
             past: Past::default(),
             births: 1,
+            standstill: Standstill::new(),
         }
     }
 
@@ -95,23 +101,38 @@ impl Family {
     /// Learns of births and ends, and gives away what nobody needs any more.
     pub(crate) fn settle(&mut self) -> Result<(), RunError> {
         self.end_the_obstinate();
+        // A parent may have told of a birth and ended: the child counts.
+        for group in self.groups() {
+            if self.team(group).state == State::Unborn {
+                self.settle_birth(group)?;
+            }
+        }
         for group in self.groups() {
             self.team_mut(group).end_stragglers();
             self.team_mut(group).hand_over();
             match self.team(group).state {
-                State::Unborn => self.settle_birth(group)?,
                 State::Ending(ending) if !self.team(group).is_alive() => {
                     self.bury(group, ending);
                 }
                 _ => {}
             }
         }
+        self.hand_over_early();
+        for team in self.teams.iter_mut().flatten() {
+            team.leave_mother();
+        }
         for group in self.groups() {
-            if group != 0 && self.is_forgotten(group) {
+            if group != 0 && self.is_forgotten(group) && !self.is_needed(group) {
                 self.discard(group)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether a child still looks at what the replicas of this group have left for it.
+    fn is_needed(&self, group: usize) -> bool {
+        let mut all = self.teams.iter().flatten();
+        all.any(|team| team.mother == Some(group))
     }
 
     /// Keeps a group's counters and gives its place away.
@@ -159,12 +180,14 @@ impl Family {
             team.memory.set(|control| &control.pid, pid);
             team.group.know_first(pid);
             team.state = State::Living;
+            self.mark_orphans();
         }
         Ok(())
     }
 
     /// The last process of a group is gone.
     fn bury(&mut self, group: usize, ending: Ending) {
+        let wards = self.wards();
         let team = self.team_mut(group);
         team.state = State::Zombie(ending);
         team.tell_usage();
@@ -185,6 +208,7 @@ impl Family {
             let signal = child_signal(pid, ending);
             self.team_mut(parent).deliver(signal);
         }
+        self.wake_orphans(&wards);
     }
 
     /// Whether nobody asks for a zombie any more.
@@ -203,25 +227,6 @@ impl Family {
             .all(|index| parent.memory.report(index).reaped[group].load(Acquire) == serial)
     }
 
-    /// A signal from outside: those of the kernel are for the terminal's foreground group, others
-    /// for the first process; once that is gone, for whoever is left.
-    pub(crate) fn deliver(&mut self, signal: SignalInfo) {
-        let root = self.root();
-        let foreground = root.memory.control().pgid.load(Relaxed);
-        let alone = signal.sender != 0 && root.state == State::Living;
-        for (group, team) in self.teams.iter_mut().enumerate() {
-            let Some(team) = team else { continue };
-            let meant = if alone {
-                group == 0
-            } else {
-                signal.sender != 0 || team.memory.control().pgid.load(Relaxed) == foreground
-            };
-            if meant {
-                team.deliver(signal);
-            }
-        }
-    }
-
     /// A request of some group's primary.
     pub(crate) fn request(&mut self, signal: SignalInfo) -> Result<(), RunError> {
         let Some(Request { number, ask }) = Request::unpack(signal.value) else {
@@ -233,9 +238,16 @@ impl Family {
             team.state == State::Living && team.group.has(signal.sender)
         });
         let Some(group) = sender else { return Ok(()) };
-        if let Ask::Expired { signal } = ask {
-            self.team_mut(group).expire(signal);
-            return Ok(());
+        match ask {
+            Ask::Expired { signal } => {
+                self.team_mut(group).expire(signal);
+                return Ok(());
+            }
+            Ask::Background { signal } => {
+                self.rebuke(group, signal);
+                return Ok(());
+            }
+            _ => {}
         }
         let last = self.team(group).answered;
         let ahead = number.wrapping_sub((last & 0xff) as u8);
@@ -264,7 +276,15 @@ impl Family {
             Ask::NewSession => self.new_session(group),
             Ask::GetGroup { pid } => self.id_of(pid, false),
             Ask::GetSession { pid } => self.id_of(pid, true),
-            Ask::Expired { .. } => return Ok(()),
+            Ask::SetForeground { group: id } => self.set_foreground(group, id),
+            Ask::Stop { signal: number } => {
+                let asked = (signal.sender, last + u64::from(ahead));
+                if self.stop_as_asked(group, number, asked) {
+                    return Ok(());
+                }
+                0
+            }
+            Ask::Expired { .. } | Ask::Background { .. } => return Ok(()),
         };
         let team = self.team_mut(group);
         team.answered = last + u64::from(ahead);
@@ -299,6 +319,7 @@ impl Family {
         memory.control().ppid.store(mother.pid, Relaxed);
         let mut team = Team::new(memory, Group::unborn(cores.len()), cores);
         team.parent = Some(parent);
+        team.mother = Some(parent);
         team.serial = serial;
         if stand_in && team.stand_in() < 0 {
             return if team.memory.clear().is_ok() {
@@ -354,10 +375,11 @@ impl Family {
                 value: 0,
             };
             for group in groups {
-                self.team_mut(group).deliver(SignalInfo {
+                let signal = SignalInfo {
                     number: u32::from(signal),
                     ..enclosed.unwrap_or(plain)
-                });
+                };
+                self.hand_to(group, signal);
             }
         }
         0
@@ -385,6 +407,7 @@ impl Family {
             return EPERM;
         }
         self.team(target).memory.set(|control| &control.pgid, id);
+        self.mark_orphans();
         0
     }
 
@@ -400,6 +423,8 @@ impl Family {
         let memory = &self.team(sender).memory;
         memory.set(|control| &control.sid, own);
         memory.set(|control| &control.pgid, own);
+        memory.set(|control| &control.job.terminal, 0);
+        self.mark_orphans();
         i64::from(own)
     }
 

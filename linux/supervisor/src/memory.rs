@@ -11,7 +11,7 @@ use std::time::Duration;
 use rcoe_core::Outbox;
 use rcoe_linux_abi::arena::{CLAIMS_BYTES, LEAST_SLICE, SLICE_STRIDE};
 use rcoe_linux_abi::{
-    CONTROL_BYTES, Control, GROUPS, LAYOUT_VERSION, OUTBOX_OFFSET, Queued, REGION_STRIDE,
+    CONTROL_BYTES, Control, GROUPS, JobState, LAYOUT_VERSION, OUTBOX_OFFSET, Queued, REGION_STRIDE,
     ReplicaState, Report, SIGNAL_SLOTS,
 };
 use rcoe_linux_sys::host::{Access, Inherited, SharedObject, SignalInfo};
@@ -120,6 +120,7 @@ impl Memory {
             (&from.supervisor, &to.supervisor),
             (&from.pgid, &to.pgid),
             (&from.sid, &to.sid),
+            (&from.job.terminal, &to.job.terminal),
         ] {
             to.store(from.load(Relaxed), Relaxed);
         }
@@ -180,6 +181,14 @@ impl Memory {
         };
         control.pgid.store(own(getpgid(None)), Relaxed);
         control.sid.store(own(getsid(None)), Relaxed);
+        let (group, session) = (control.pgid.load(Relaxed), control.sid.load(Relaxed));
+        let terminal = &control.terminals[0];
+        terminal.foreground.store(group, Relaxed);
+        if let Some(device) = controlling_terminal() {
+            terminal.device.store(device, Relaxed);
+            terminal.session.store(session, Relaxed);
+            control.job.terminal.store(1, Relaxed);
+        }
         control.serial.store(1, Relaxed);
         control
             .ppid
@@ -280,6 +289,12 @@ impl Memory {
         true
     }
 
+    /// Publishes that the process was stopped or continued.
+    pub(crate) fn set_job(&self, state: JobState) {
+        self.control().job.state.store(state.pack(), Release);
+        self.ring();
+    }
+
     /// Answers a request of the group's primary.
     pub(crate) fn answer(&self, to: u32, number: u64, answer: i64) {
         let control = self.control();
@@ -310,6 +325,15 @@ impl Memory {
         // Nobody waiting is no error, and nothing else can fail for a mapped word.
         let _ = futex::wake(bell, futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
+}
+
+/// The device number of the terminal that rcoe has, as `TIOCGDEV` would tell it.
+fn controlling_terminal() -> Option<u32> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // State, parent, group and session come before it, after the name in parentheses.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let device = rest.split_ascii_whitespace().nth(4)?.parse::<i32>().ok()?;
+    Some(device.cast_unsigned()).filter(|&device| device != 0)
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

@@ -129,7 +129,8 @@ impl Notifier {
         self.marks.resize(family.teams.len(), None);
         let mut all = true;
         for (team, mark) in family.teams.iter().zip(&mut self.marks) {
-            let Some(team) = team.as_ref().filter(|team| team.state == State::Living) else {
+            let running = |team: &&Team| team.state == State::Living && !team.is_stopped();
+            let Some(team) = team.as_ref().filter(running) else {
                 *mark = None;
                 continue;
             };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rcoe_linux_abi::{Ending, SIG_NOTIFY};
 use rcoe_linux_sys::host::{
-    Inherited, SignalFd, SignalInfo, block_all_signals, default_child_signal, stop_self,
+    Inherited, SignalFd, SignalInfo, block_all_signals, default_child_signal,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -30,9 +30,6 @@ use crate::status::{Happened, Window};
 use crate::team::{Patience, State, Team};
 
 const SIGCHLD: u32 = 17;
-const SIGTSTP: u32 = 20;
-const SIGTTIN: u32 = 21;
-const SIGTTOU: u32 = 22;
 
 /// How often to look without being called, in case a replica died before it could call.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -174,6 +171,7 @@ impl Run<'_> {
                 .tick(&self.family, &self.happened, self.settings.replicas());
             self.tell_notes();
             self.family.settle()?;
+            self.family.stand_still();
             self.watch_threads();
             if let Some(text) = self.clerk.complaint() {
                 self.observer.warning(&text);
@@ -187,6 +185,7 @@ impl Run<'_> {
             self.sleep()?;
             while let Some(signal) = self.signals.next().doing("reading signals")? {
                 self.handle(signal)?;
+                self.family.stand_still();
             }
         }
     }
@@ -246,23 +245,9 @@ impl Run<'_> {
                 self.family.request(signal)?;
             }
             SIGCHLD | SIG_NOTIFY => {}
-            SIGTSTP | SIGTTIN | SIGTTOU => self.pause(),
             _ => self.family.deliver(signal),
         }
         Ok(())
-    }
-
-    /// Job control: stops the replicas, then ourselves, until someone continues us.
-    fn pause(&mut self) {
-        let start = Instant::now();
-        for team in self.family.teams.iter_mut().flatten() {
-            team.group.pause();
-        }
-        stop_self();
-        for team in self.family.teams.iter_mut().flatten() {
-            team.memory.add_pause(start.elapsed());
-            team.group.resume();
-        }
     }
 
     /// Tells of the start as soon as all process ids are known.
@@ -317,7 +302,7 @@ impl Run<'_> {
             return;
         }
         for team in self.family.teams.iter_mut().flatten() {
-            if team.state != State::Living {
+            if team.state != State::Living || team.is_stopped() {
                 continue;
             }
             let Some(event) = reintegration::step(team) else {
@@ -390,7 +375,7 @@ impl Run<'_> {
     fn decide(&mut self, group: usize) -> Result<Option<Outcome>, RunError> {
         let (timeout, wall_cap) = (self.settings.timeout, self.settings.wall_cap());
         let mask = self.settings.mask;
-        while self.team(group).state == State::Living {
+        while self.team(group).state == State::Living && !self.team(group).is_stopped() {
             let team = self.team(group);
             let facts = (0..team.removed.len())
                 .map(|index| team.facts(index))

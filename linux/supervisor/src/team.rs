@@ -2,10 +2,11 @@
 //! for its status any more.
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-use rcoe_linux_abi::{Ending, Phase, SIG_KICK, Usage};
+use rcoe_linux_abi::{Ending, Phase, Report, SIG_KICK, Usage};
 use rcoe_linux_sys::host::{SignalInfo, StandIn, send_signal};
 use rustix::process::WaitStatus;
 
@@ -16,7 +17,12 @@ use crate::protocol::Published;
 use crate::reintegration::Reintegration;
 use crate::spinning::{Seen, Spinning};
 
+mod job;
+
+use job::Job;
+
 const SIGKILL: u32 = 9;
+const SIGCONT: u32 = 18;
 
 /// How far a process has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +53,8 @@ pub(crate) struct Team {
     pub(crate) pid: u32,
     /// The group of its parent, while that lives.
     pub(crate) parent: Option<usize>,
+    /// The group it was born of, until all its replicas run: till then they need its words.
+    pub(crate) mother: Option<usize>,
     /// Number of its birth.
     pub(crate) serial: u32,
     /// Requests answered so far.
@@ -54,6 +62,7 @@ pub(crate) struct Team {
     spinning: Spinning,
     /// Signals that the queue has no room for.
     waiting: VecDeque<SignalInfo>,
+    job: Job,
     /// A deadly signal that it has to act upon itself, and since when.
     doomed: Option<(Instant, Ending)>,
     /// The process of which the program's descriptors of this one are.
@@ -91,10 +100,12 @@ impl Team {
             state: State::Unborn,
             pid: 0,
             parent: None,
+            mother: None,
             serial: 0,
             answered: 0,
             spinning: Spinning::default(),
             waiting: VecDeque::new(),
+            job: Job::default(),
             doomed: None,
             stand_in: None,
         }
@@ -209,6 +220,22 @@ impl Team {
         self.group.is_alive() || !self.reintegration.copies(&self.memory).is_empty()
     }
 
+    /// Notices when nothing is needed any more of the group it was born of.
+    pub(crate) fn leave_mother(&mut self) {
+        let starts = |index: usize| {
+            let begun = phase(&self.memory, index).is_some_and(|phase| phase >= Phase::Running);
+            !begun && !self.group.process(index).is_gone()
+        };
+        let starting = match self.state {
+            State::Unborn => self.parent.is_some(),
+            State::Living => self.members().any(starts),
+            State::Ending(_) | State::Zombie(_) => false,
+        };
+        if !starting {
+            self.mother = None;
+        }
+    }
+
     /// The members' numbers.
     pub(crate) fn members(&self) -> impl Iterator<Item = usize> {
         (0..self.removed.len()).filter(|&index| !self.removed[index])
@@ -233,18 +260,27 @@ impl Team {
     /// Whether the signal ends the program at once, by the account of all living members. A replica
     /// that computes without system calls could not act on it; ending needs no agreement on where.
     fn is_fatal(&self, number: u32) -> bool {
+        self.all_say(number, |report| &report.fatal)
+    }
+
+    /// Whether all living members have the signal in this set.
+    fn all_say(&self, number: u32, set: impl Fn(&Report) -> &AtomicU64) -> bool {
         let mut living = self
             .members()
             .filter(|&index| self.group.process(index) == Process::Alive)
             .peekable();
         let bit = 1_u64.checked_shl(number.wrapping_sub(1)).unwrap_or(0);
         living.peek().is_some()
-            && living.all(|index| self.memory.report(index).fatal.load(Acquire) & bit != 0)
+            && living.all(|index| set(self.memory.report(index)).load(Acquire) & bit != 0)
     }
 
     /// A signal for the program.
     pub(crate) fn deliver(&mut self, signal: SignalInfo) {
         if !matches!(self.state, State::Unborn | State::Living) {
+            return;
+        }
+        if self.is_stopped() && signal.number != SIGKILL {
+            self.job.held.push(signal);
             return;
         }
         if signal.number == SIGKILL || self.is_fatal(signal.number) {
@@ -256,11 +292,21 @@ impl Team {
                 return;
             }
             self.memory.set(|control| &control.doomed, 0);
+            self.go_on(None);
             let since = Instant::now();
             self.doomed.get_or_insert((since, Ending::Signal(number)));
         }
         self.waiting.push_back(signal);
+        if signal.number == SIGCONT {
+            self.job.continued = self.queue_end();
+        }
         self.hand_over();
+    }
+
+    /// How many signals will have been in the queue with those that wait for room in it.
+    fn queue_end(&self) -> u64 {
+        let head = self.memory.control().signal_head.load(Relaxed);
+        head + u64::try_from(self.waiting.len()).unwrap_or(0)
     }
 
     /// Puts waiting signals into the queue, as far as all members have taken earlier ones.
@@ -307,6 +353,7 @@ impl Team {
     /// The program is over: what is left of its replicas goes.
     pub(crate) fn finish(&mut self, ending: Ending) {
         self.state = State::Ending(ending);
+        self.job.end();
         self.group.kill_all();
         self.reintegration.stop();
     }

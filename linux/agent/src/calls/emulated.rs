@@ -220,7 +220,8 @@ pub(super) fn special_output(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         | Special::PidfdSendSignal => signals::send(kernel, call),
         Special::Semctl | Special::Msgctl => Some(ipc::control(kernel, call)),
         Special::CloseRange => close_range(call),
-        Special::Tiocsctty | Special::Tiocnotty | Special::Tiocspgrp => Some(refuse(kernel, call)),
+        Special::Tiocspgrp => Some(processes::jobs::set_foreground(kernel, call)),
+        Special::Tiocsctty | Special::Tiocnotty => Some(refuse(kernel, call)),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::errno::{EFBIG, EINTR, EPIPE};
+use linux_raw_sys::errno::{EFBIG, EINTR, EIO, EPIPE};
 use linux_raw_sys::general::{SIGPIPE, SIGXFSZ};
 
 use super::takeover::{Course, Effect};
@@ -18,6 +18,11 @@ use crate::sys;
 /// Result of a call that was not begun because a signal came first: the program makes it again
 /// after its handler. The kernel's own ERESTARTNOINTR, which no program ever sees.
 pub(crate) const NOT_BEGUN: i64 = -513;
+
+/// Result of a call that was given up for a signal before it did anything: the program makes it
+/// again, unless a handler that does not want that has run; then it is EINTR. The kernel's own
+/// ERESTARTSYS, which no program ever sees either.
+pub(crate) const GIVEN_UP: i64 = -512;
 
 /// An input call: no barrier, the followers check and consume.
 pub(crate) fn input(kernel: &mut Kernel, call: &Call) -> i64 {
@@ -184,6 +189,9 @@ fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
     if let Some(result) = in_host(kernel, call, |kernel| processes::execute(kernel, call)) {
         return result;
     }
+    if let Some(result) = processes::jobs::background(kernel, call) {
+        return result;
+    }
     if let Some(result) = status::open(kernel, call) {
         return result;
     }
@@ -202,7 +210,13 @@ fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
             return result;
         }
     }
-    wait_in_host(kernel, call, args)
+    let result = wait_in_host(kernel, call, args);
+    if result == sys::error(EIO)
+        && let Some(result) = processes::jobs::refused(kernel, call)
+    {
+        return result;
+    }
+    result
 }
 
 /// Makes a call that may wait, until a signal comes that the program acts on.

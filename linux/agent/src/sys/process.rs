@@ -40,6 +40,12 @@ pub(crate) fn getuid() -> u32 {
     crate::convert::low32(unsafe { syscall0(u64::from(nr::__NR_getuid)) }.cast_unsigned())
 }
 
+/// This process's group in the host.
+pub(crate) fn getpgrp() -> u32 {
+    // SAFETY: no arguments.
+    crate::convert::low32(unsafe { syscall0(u64::from(nr::__NR_getpgrp)) }.cast_unsigned())
+}
+
 /// The real group id.
 pub(crate) fn getgid() -> u32 {
     // SAFETY: no arguments.

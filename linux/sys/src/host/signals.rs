@@ -149,10 +149,22 @@ pub fn send_signal(pid: u32, signal: u32) -> io::Result<()> {
     }
 }
 
-/// Stops this process until someone continues it, as job control asks.
-pub fn stop_self() {
-    // SAFETY: raise touches no memory; SIGSTOP cannot be blocked.
-    unsafe { libc::raise(libc::SIGSTOP) };
+/// Stops this process by a signal until someone continues it, as job control asks; all signals of
+/// the calling thread are blocked. Returns false if it does not stop because nobody could continue
+/// it: its process group is orphaned.
+pub fn stop_self(signal: u32) -> bool {
+    let number = i32::try_from(signal).unwrap_or(libc::SIGSTOP);
+    if number != libc::SIGSTOP {
+        set_disposition(number, false);
+    }
+    // SAFETY: raise touches no memory of ours.
+    unsafe { libc::raise(number) };
+    set_mask(!(1 << (number - 1)));
+    set_mask(u64::MAX);
+    let mut pending = 0_u64;
+    // SAFETY: the set is 8 writable bytes, as the size says.
+    unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut pending, SIGSET_BYTES) };
+    pending & 1 << (libc::SIGCONT - 1) != 0
 }
 
 /// Ends this process by a signal's default action, without a core file, so that whoever waits

@@ -242,6 +242,7 @@ fn launch(kernel: &mut Kernel, group: usize, pid: u32) {
         serial,
         pid,
         order: processes.born,
+        told: 0,
     };
     let cell = &kernel.report.launched[group];
     cell.store(twin::note(serial, pid), Ordering::Release);

@@ -2,8 +2,7 @@
 //!
 //! All of it is the supervisor's to know; see [`rcoe_linux_abi::Ask`].
 //!
-//! Not covered: the terminal's foreground group, which stays what it was; `kill` of a whole process
-//! group reaches the program's own processes only.
+//! Not covered: `kill` of a whole process group reaches the program's own processes only.
 
 use core::sync::atomic::Ordering;
 

@@ -8,12 +8,13 @@
 //! A process id is the host's id of the group's first replica, so it is like no other's; the first
 //! process has the supervisor's.
 //!
-//! Not covered: stopping and continuing (job control), `ptrace`, and terminals' process groups.
+//! Not covered: `ptrace`.
 
 mod adopt;
 mod birth;
 mod exec;
 mod identity;
+pub(super) mod jobs;
 pub(super) mod pidfd;
 mod strings;
 mod twin;
@@ -47,6 +48,8 @@ struct Child {
     pid: u32,
     /// Its place among all children, oldest first.
     order: u32,
+    /// The stop or continuation of it that was told last.
+    told: u32,
 }
 
 /// What a group knows of itself and its children. The same in all replicas.
@@ -78,6 +81,7 @@ impl Processes {
             serial: 0,
             pid: 0,
             order: 0,
+            told: 0,
         };
         Self {
             pid,
@@ -135,6 +139,9 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> Option<i64> {
                 None => birth::make(kernel),
             })
         }
+        Special::Tiocgpgrp => jobs::foreground(kernel, call),
+        Special::Tiocspgrp => Some(jobs::bring_to_foreground(kernel, call)),
+        Special::Tiocgsid => jobs::session(kernel, call),
         Special::Signalfd | Special::Signalfd4 => Some(signals::signalfd::make(call)),
         Special::Execve | Special::Execveat => Some(exec::open_next(kernel, call)),
         Special::Wait4 | Special::Waitid => Some(wait::execute(kernel, call)),

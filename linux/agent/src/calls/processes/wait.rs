@@ -1,8 +1,9 @@
-//! `wait4` and `waitid`: answered from what the supervisor says of the children's ends.
+//! `wait4` and `waitid`: answered from what the supervisor says of the children's ends, stops and
+//! continuations.
 //!
-//! The primary picks the oldest child that has ended and writes its status; the siblings get both
-//! with the call's result. Only then does every replica forget the child, and the supervisor gives
-//! its group away again.
+//! The primary picks the oldest child of which there is news and writes its status; the siblings
+//! get both with the call's result. Only then does every replica forget a child that has ended, and
+//! the supervisor gives its group away again.
 //!
 //! If the program ignores SIGCHLD, or says that it does not await its children (`SA_NOCLDWAIT`),
 //! every replica forgets a child when it takes that signal: at the same point of the trace. Until
@@ -10,20 +11,18 @@
 //!
 //! What a child has used is the supervisor's word, which stands before the end does. Every replica
 //! adds it up for itself.
-//!
-//! Not covered: children that stop or continue, which are never reported.
 
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::{EAGAIN, EBADF, ECHILD, EINTR, EINVAL};
 use linux_raw_sys::general as nr;
-use rcoe_linux_abi::{Ending, Usage};
+use rcoe_linux_abi::{Ending, JobState, Usage};
 use rcoe_linux_syscalls::Special;
 
 use super::super::descriptors::never_waits;
 use super::super::{Call, NEWS, PARKED, io, signals};
 use super::pidfd::{self, Process};
-use super::{LOOK_NS, Processes, usage};
+use super::{Child, LOOK_NS, Processes, usage};
 use crate::convert;
 use crate::entry::interruptible_call;
 use crate::guest::{self, Fault};
@@ -33,6 +32,9 @@ use crate::{regions, sys};
 const WNOHANG: u64 = nr::WNOHANG as u64;
 const WNOWAIT: u64 = nr::WNOWAIT as u64;
 const WEXITED: u64 = nr::WEXITED as u64;
+/// Also WUNTRACED of `wait4`.
+const WSTOPPED: u64 = nr::WSTOPPED as u64;
+const WCONTINUED: u64 = nr::WCONTINUED as u64;
 
 /// Which children are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,21 +52,27 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
         return sys::error(EINVAL);
     }
     let result = io::exchange(kernel, call, true);
-    let Ok(pid) = u32::try_from(result) else {
+    let Ok(found) = u64::try_from(result) else {
         return result;
     };
+    // Above the process id: which stop or continuation it was, or 0 for its end.
+    let (pid, change) = (convert::low32(found), convert::low32(found >> 32));
     if pid != 0
         && options(call) & WNOWAIT == 0
         && let Some(group) = kernel.processes.child(pid)
     {
-        let used = Usage::load(&regions::control(group).usage);
-        usage::add(kernel, &used);
-        forget(kernel, group);
+        if change == 0 {
+            let used = Usage::load(&regions::control(group).usage);
+            usage::add(kernel, &used);
+            forget(kernel, group);
+        } else {
+            kernel.processes.children[group].told = change;
+        }
     }
     if call.what.special == Special::Waitid {
         0
     } else {
-        result
+        i64::from(pid)
     }
 }
 
@@ -122,7 +130,7 @@ fn which(kernel: &Kernel, call: &Call) -> Option<Which> {
         });
     }
     let id = convert::low32(call.arg(1));
-    let kinds = WEXITED | u64::from(nr::WSTOPPED | nr::WCONTINUED);
+    let kinds = WEXITED | WSTOPPED | WCONTINUED;
     if options(call) & kinds == 0 {
         return None;
     }
@@ -136,8 +144,8 @@ fn which(kernel: &Kernel, call: &Call) -> Option<Which> {
     }
 }
 
-/// Primary: the process id of a child that has ended, its status written; 0 if none has and the
-/// call does not wait.
+/// Primary: the process id of a child of which there is news, its status written, and above it
+/// which news; 0 if there is none and the call does not wait.
 pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
     let Some(mut which) = which(kernel, call) else {
         return sys::error(EINVAL);
@@ -153,16 +161,19 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
             not_now = sys::error(EAGAIN);
         }
     }
-    let ends = call.what.special == Special::Wait4 || options(call) & WEXITED != 0;
+    let wanted = match call.what.special {
+        Special::Wait4 => options(call) | WEXITED,
+        _ => options(call),
+    };
     loop {
         let bell = kernel.control.bell.load(Ordering::Acquire);
-        let Some(found) = look(&kernel.processes, which) else {
+        let Some(found) = look(&kernel.processes, which, wanted) else {
             return sys::error(ECHILD);
         };
-        if let Some(found) = found.filter(|_| ends) {
-            if !kernel.signals.awaits_no_children() {
+        if let Some(found) = found {
+            if !found.news.is_end() || !kernel.signals.awaits_no_children() {
                 return match tell(call, &found) {
-                    Ok(()) => i64::from(found.pid),
+                    Ok(()) => found.word(),
                     Err(Fault) => Fault::RESULT,
                 };
             }
@@ -189,16 +200,69 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
     }
 }
 
-/// A child that has ended.
+/// A child of which there is something to tell.
 struct Found {
     pid: u32,
     order: u32,
-    ending: Ending,
+    news: News,
     used: Usage,
 }
 
-/// The oldest of these children that has ended; `None` if there are no such children.
-fn look(processes: &Processes, which: Which) -> Option<Option<Found>> {
+impl Found {
+    /// The process id, and above it which stop or continuation it is; 0 for the end.
+    fn word(&self) -> i64 {
+        let change = match self.news {
+            News::End(_) => 0,
+            News::Job(state) => u64::from(state.count),
+        };
+        (change << 32 | u64::from(self.pid)).cast_signed()
+    }
+}
+
+/// What there is to tell of a child.
+#[derive(Clone, Copy)]
+enum News {
+    End(Ending),
+    Job(JobState),
+}
+
+impl News {
+    const fn is_end(self) -> bool {
+        matches!(self, Self::End(_))
+    }
+
+    /// `si_code` and `si_status`.
+    fn code(self) -> (u32, u32) {
+        const CLD_EXITED: u32 = 1;
+        const CLD_KILLED: u32 = 2;
+        const CLD_STOPPED: u32 = 5;
+        const CLD_CONTINUED: u32 = 6;
+        match self {
+            Self::End(Ending::Exit(status)) => (CLD_EXITED, status.into()),
+            Self::End(Ending::Signal(signal)) => (CLD_KILLED, signal.into()),
+            Self::Job(state) => match state.stopped_by {
+                Some(signal) => (CLD_STOPPED, signal.into()),
+                None => (CLD_CONTINUED, nr::SIGCONT),
+            },
+        }
+    }
+
+    /// The status that `wait4` tells.
+    fn status(self) -> u32 {
+        match self {
+            Self::End(Ending::Exit(status)) => u32::from(status) << 8,
+            Self::End(Ending::Signal(signal)) => signal.into(),
+            Self::Job(state) => match state.stopped_by {
+                Some(signal) => u32::from(signal) << 8 | 0x7f,
+                None => 0xffff,
+            },
+        }
+    }
+}
+
+/// The oldest of these children of which there is wanted news; `None` if there are no such
+/// children.
+fn look(processes: &Processes, which: Which, wanted: u64) -> Option<Option<Found>> {
     let meant = processes.children.iter().enumerate().filter(|(at, child)| {
         child.serial != 0
             && match which {
@@ -213,20 +277,31 @@ fn look(processes: &Processes, which: Which) -> Option<Option<Found>> {
     let mut best: Option<Found> = None;
     for (at, child) in meant {
         any = true;
-        let control = regions::control(at);
-        let ending = Ending::unpack(control.ending.load(Ordering::Acquire));
-        if let Some(ending) = ending
+        if let Some(news) = news_of(at, child, wanted)
             && best.as_ref().is_none_or(|best| child.order < best.order)
         {
             best = Some(Found {
                 pid: child.pid,
                 order: child.order,
-                ending,
-                used: Usage::load(&control.usage),
+                news,
+                used: Usage::load(&regions::control(at).usage),
             });
         }
     }
     any.then_some(best)
+}
+
+fn news_of(group: usize, child: &Child, wanted: u64) -> Option<News> {
+    let control = regions::control(group);
+    if let Some(ending) = Ending::unpack(control.ending.load(Ordering::Acquire)) {
+        return (wanted & WEXITED != 0).then_some(News::End(ending));
+    }
+    let state = JobState::unpack(control.job.state.load(Ordering::Acquire))?;
+    let kind = match state.stopped_by {
+        Some(_) => WSTOPPED,
+        None => WCONTINUED,
+    };
+    (state.count != child.told && wanted & kind != 0).then_some(News::Job(state))
 }
 
 /// Sleeps until something may have changed, or a signal comes.
@@ -238,25 +313,16 @@ fn doze(kernel: &Kernel, bell: u32) {
     let _ = unsafe { interruptible_call(u64::from(nr::__NR_futex), &args) };
 }
 
-/// Writes what `wait4` and `waitid` tell of an ended child.
+/// Writes what `wait4` and `waitid` tell of a child.
 fn tell(call: &Call, found: &Found) -> Result<(), Fault> {
-    let (pid, ending) = (found.pid, found.ending);
+    let (pid, news) = (found.pid, found.news);
     if call.what.special == Special::Wait4 {
-        let status = match ending {
-            Ending::Exit(status) => u32::from(status) << 8,
-            Ending::Signal(signal) => u32::from(signal),
-        };
         if call.arg(1) != 0 {
-            guest::write(call.arg(1), &status)?;
+            guest::write(call.arg(1), &news.status())?;
         }
         return tell_usage(call.arg(3), &found.used);
     }
-    const CLD_EXITED: u32 = 1;
-    const CLD_KILLED: u32 = 2;
-    let (code, status) = match ending {
-        Ending::Exit(status) => (CLD_EXITED, u32::from(status)),
-        Ending::Signal(signal) => (CLD_KILLED, u32::from(signal)),
-    };
+    let (code, status) = news.code();
     if call.arg(2) != 0 {
         // signo, errno, code, padding, pid, uid, status.
         let info = [nr::SIGCHLD, 0, code, 0, pid, sys::getuid(), status, 0];

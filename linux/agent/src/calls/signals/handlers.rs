@@ -10,7 +10,8 @@ use rcoe_linux_syscalls::{Class, Special};
 use super::targets::{next_pending, publish};
 use super::{Effect, FLAGS, HANDLER, MASK, SIG_DFL, SS_DISABLE, UNSTOPPABLE};
 use crate::calls::Call;
-use crate::calls::io::NOT_BEGUN;
+use crate::calls::io::{GIVEN_UP, NOT_BEGUN};
+use crate::calls::processes::jobs;
 use crate::delivery::{self, ExtendedState};
 use crate::entry::TrapFrame;
 use crate::faults::bit;
@@ -27,11 +28,15 @@ pub(crate) fn deliver(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
         restart_if_undisturbed(kernel, frame, call);
         return false;
     }
-    let mut entered = false;
+    let [mut entered, mut stopped] = [false; 2];
     while let Some(info) = next_pending(kernel) {
         let signal = info.signal;
         match kernel.signals.effect(signal) {
             Effect::Nothing => {}
+            Effect::Stop => {
+                jobs::stop(kernel, signal);
+                stopped = true;
+            }
             Effect::End => kernel.end_by(signal),
             Effect::Handler => {
                 if !entered {
@@ -42,7 +47,9 @@ pub(crate) fn deliver(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
             }
         }
     }
-    if !entered {
+    if !entered && stopped && call.what.blocking && is_interrupted(frame) {
+        restart(kernel, frame, call);
+    } else if !entered {
         restart_if_undisturbed(kernel, frame, call);
     }
     if let Some(mask) = kernel.signals.own.saved.take() {
@@ -65,8 +72,15 @@ fn restart_if_due(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, signa
             // A wait without a timeout.
             _ => call.what.special == Special::Futex && call.arg(3) == 0,
         };
-    if result == NOT_BEGUN || (result == sys::error(EINTR) && wanted && restartable) {
+    let again = match result {
+        NOT_BEGUN => true,
+        GIVEN_UP => wanted,
+        _ => result == sys::error(EINTR) && wanted && restartable,
+    };
+    if again {
         restart(kernel, frame, call);
+    } else if result == GIVEN_UP {
+        frame.cpu.regs.rax = sys::error(EINTR).cast_unsigned();
     }
 }
 
@@ -83,9 +97,14 @@ fn is_never_restarted(call: &Call) -> bool {
 fn restart_if_undisturbed(kernel: &Kernel, frame: &mut TrapFrame, call: &Call) {
     let result = frame.cpu.regs.rax.cast_signed();
     let waited = call.what.blocking && kernel.signals.own.saved.is_none();
-    if result == NOT_BEGUN || (result == sys::error(EINTR) && waited) {
+    let not_made = result == NOT_BEGUN || result == GIVEN_UP;
+    if not_made || (result == sys::error(EINTR) && waited) {
         restart(kernel, frame, call);
     }
+}
+
+fn is_interrupted(frame: &TrapFrame) -> bool {
+    frame.cpu.regs.rax.cast_signed() == sys::error(EINTR)
 }
 
 fn restart(kernel: &Kernel, frame: &mut TrapFrame, call: &Call) {

@@ -10,7 +10,8 @@
 //! for ([`actions`]), how it is run ([`handlers`]), calls that send ([`sending`]) and calls that
 //! wait ([`waiting`]), and descriptors that signals are read from ([`signalfd`]).
 //!
-//! Not covered: stopping (SIGTSTP and kin are ignored).
+//! Stopping is mostly the supervisor's part, see [`super::processes::jobs`]. What comes here is a
+//! stop signal that was blocked or handled when it was sent, or of a process that shares memory.
 
 mod actions;
 mod handlers;
@@ -24,7 +25,8 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::EINTR;
 use linux_raw_sys::general::{
-    SA_NOCLDWAIT, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH,
+    SA_NOCLDSTOP, SA_NOCLDWAIT, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
+    SIGURG, SIGWINCH,
 };
 use rcoe_linux_abi::{Control, Queued, SIGNAL_SLOTS};
 
@@ -59,6 +61,9 @@ const UNSTOPPABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
 const HARMLESS: u64 = bit(SIGCHLD) | bit(SIGCONT) | bit(SIGURG) | bit(SIGWINCH);
 /// Signals whose default action is to stop.
 const STOPPING: u64 = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
+
+/// The `si_code`s of SIGCHLD for a child that has ended: CLD_EXITED, CLD_KILLED, CLD_DUMPED.
+const ENDS: core::ops::RangeInclusive<i32> = 1..=3;
 
 /// The kernel's `struct sigaction`.
 pub(crate) type Action = [u64; 4];
@@ -178,17 +183,26 @@ impl Signals {
     fn effect(&self, signal: u32) -> Effect {
         match self.actions[signal as usize][HANDLER] {
             SIG_IGN => Effect::Nothing,
-            SIG_DFL if bit(signal) & (HARMLESS | STOPPING) != 0 => Effect::Nothing,
+            SIG_DFL if bit(signal) & HARMLESS != 0 => Effect::Nothing,
+            SIG_DFL if bit(signal) & STOPPING != 0 => Effect::Stop,
             SIG_DFL => Effect::End,
             _ => Effect::Handler,
         }
     }
 
-    /// Signals whose default action would end the program.
-    fn ending(&self) -> u64 {
+    /// Signals that would do this to the program.
+    fn that(&self, effect: Effect) -> u64 {
         (1..=LAST)
-            .filter(|signal| self.effect(*signal) == Effect::End)
+            .filter(|signal| self.effect(*signal) == effect)
             .fold(0, |set, signal| set | bit(signal))
+    }
+
+    /// Does the program not want to hear of children that stop or go on, and is this such news?
+    fn is_unwanted(&self, code: i32) -> bool {
+        const CLD_STOPPED: i32 = 5;
+        const CLD_CONTINUED: i32 = 6;
+        let flags = self.actions[SIGCHLD as usize][FLAGS];
+        [CLD_STOPPED, CLD_CONTINUED].contains(&code) && flags & u64::from(SA_NOCLDSTOP) != 0
     }
 
     /// Signals that a thread with this mask would act upon, of those pending for all and for it.
@@ -201,6 +215,7 @@ impl Signals {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     Nothing,
+    Stop,
     End,
     Handler,
 }
@@ -249,6 +264,12 @@ pub(super) fn has_arrived(kernel: &mut Kernel) -> bool {
     signals.inbox.due || signals.inbox.head != signals.taken
 }
 
+/// Is this signal neither ignored nor blocked by the running thread?
+pub(super) fn is_heeded(kernel: &Kernel, signal: u32) -> bool {
+    let signals = &kernel.signals;
+    signals.actions[signal as usize][HANDLER] != SIG_IGN && signals.own.mask & bit(signal) == 0
+}
+
 /// Primary: what has arrived from outside since the last published record, for [`Outcome`].
 pub(crate) fn collect(kernel: &mut Kernel) -> [u64; 2] {
     look(kernel);
@@ -294,7 +315,7 @@ pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
             continue;
         };
         kernel.event(kind::of(0, kind::SIGNALS), bit(info.signal));
-        if info.signal == SIGCHLD && info.code > 0 {
+        if info.signal == SIGCHLD && ENDS.contains(&info.code) {
             processes::ended(kernel, low32(info.words[0]));
         }
         arrive(kernel, info, Target::Program);
@@ -325,6 +346,14 @@ pub(super) fn look_outside(kernel: &mut Kernel) {
 /// waited for either, not being blocked. Returns false if there was no room for what comes with it.
 pub(crate) fn arrive(kernel: &mut Kernel, info: Info, to: Target) -> bool {
     let signal = bit(info.signal);
+    if signal == bit(SIGCONT) {
+        actions::discard(kernel, STOPPING);
+    } else if signal & STOPPING != 0 {
+        actions::discard(kernel, bit(SIGCONT));
+    }
+    if signal == bit(SIGCHLD) && kernel.signals.is_unwanted(info.code) {
+        return true;
+    }
     let blocked = match to {
         Target::Program => blocked_by_all(kernel),
         Target::Thread(slot) => own_of_mut(kernel, usize::from(slot)).mask,

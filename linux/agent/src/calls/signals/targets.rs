@@ -44,11 +44,14 @@ impl Own {
     }
 }
 
-/// Keeps the supervisor's copy of the set of signals that would end the program: those with that
-/// action that not all threads block.
+/// Keeps the supervisor's copy of the sets of signals that would end or stop the program: those
+/// with that action that not all threads block.
 pub(crate) fn publish(kernel: &Kernel) {
-    let fatal = kernel.signals.ending() & !blocked_by_all(kernel);
+    let open = !blocked_by_all(kernel);
+    let fatal = kernel.signals.that(Effect::End) & open;
+    let stops = kernel.signals.that(Effect::Stop) & open;
     kernel.report.fatal.store(fatal, Ordering::Release);
+    kernel.report.stops.store(stops, Ordering::Release);
 }
 
 /// What of the signals belongs to the thread in this slot.

@@ -1,0 +1,255 @@
+//! Job control: stopping, and the foreground group of a session's terminal.
+//!
+//! Intuition: to the host all replicas and the supervisor are one job of the terminal that rcoe
+//! has. Which of the program's process groups is in the foreground is the supervisor's to know; it
+//! hands the terminal's signals to that one. A process of another group that reads from the
+//! terminal, or sets it, gets SIGTTIN or SIGTTOU here, as from the host.
+//!
+//! A stop is carried out by the supervisor, which stops the host's processes wherever they are:
+//! that changes nothing in them, so it needs no agreement. Here only those stops come to pass that
+//! the program comes to at a point of its trace. A process that shares memory stops in no other
+//! way, and gives its turn back first, in all replicas.
+
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::errno::{EINVAL, EIO, ENOTTY};
+use linux_raw_sys::general as nr;
+use linux_raw_sys::general::{SIGTTIN, SIGTTOU};
+use linux_raw_sys::ioctl as request;
+use rcoe_linux_abi::{Ask, Request, SIG_NOTIFY, Terminal};
+
+use super::super::descriptors::raw;
+use super::super::io::GIVEN_UP;
+use super::super::{Call, io, signals, transfer};
+use super::{LOOK_NS, ask};
+use crate::convert::low32;
+use crate::guest::{self, Fault};
+use crate::kernel::Kernel;
+use crate::{regions, sys, turns};
+
+/// All replicas: the default action of a signal stops the program; returns when it goes on.
+pub(in crate::calls) fn stop(kernel: &mut Kernel, signal: u32) {
+    let signal = u8::try_from(signal).expect("signal numbers are small");
+    kernel.processes.number_request();
+    turns::outside(kernel, |kernel| {
+        // No replica may be stopped before it has given its turn back.
+        kernel.rendezvous();
+        transfer::agree_all(kernel, true, |kernel| {
+            let in_call = &kernel.report.in_call;
+            in_call.store(u64::from(nr::__NR_pause) + 1, Ordering::Relaxed);
+            let answer = ask(kernel, Ask::Stop { signal });
+            in_call.store(0, Ordering::Relaxed);
+            [answer.cast_unsigned()]
+        });
+    });
+    // The signal that continues it comes before anything that the program does.
+    signals::look_outside(kernel);
+}
+
+/// Asks a terminal for a number.
+fn number_of(fd: u64, request: u32) -> Result<u32, i64> {
+    let mut number = 0_u32;
+    let args = [fd, request.into(), (&raw mut number) as u64, 0, 0, 0];
+    // SAFETY: requests that write one number, for which there is room.
+    match unsafe { raw(nr::__NR_ioctl, args) } {
+        0 => Ok(number),
+        error => Err(error),
+    }
+}
+
+/// Of a pseudo-terminal's two ends, is it the one that commands?
+fn is_master(fd: u64) -> bool {
+    number_of(fd, request::TIOCGPTN).is_ok()
+}
+
+fn terminals() -> &'static [Terminal] {
+    &regions::control(0).terminals
+}
+
+/// The terminal of the program's session.
+fn own_terminal(kernel: &Kernel) -> Option<&'static Terminal> {
+    terminals().get(kernel.control.job.terminal()?)
+}
+
+/// The session's terminal that is open here, if it is one.
+fn terminal_at(fd: u64) -> Result<Option<&'static Terminal>, i64> {
+    let device = number_of(fd, request::TIOCGDEV)?;
+    let is_it = |it: &&Terminal| it.device.load(Ordering::Acquire) == device;
+    Ok(terminals().iter().find(is_it))
+}
+
+/// The terminal that is open here, if the program may ask for its job control.
+fn asked_of(kernel: &Kernel, fd: u64) -> Result<Option<&'static Terminal>, i64> {
+    let found = terminal_at(fd)?;
+    let own = own_terminal(kernel);
+    let is_own = found.is_some_and(|it| own.is_some_and(|own| core::ptr::eq(it, own)));
+    if is_own || is_master(fd) {
+        Ok(found)
+    } else {
+        Err(sys::error(ENOTTY))
+    }
+}
+
+/// The host's own foreground group, while another job than rcoe's is in the foreground of the
+/// terminal that rcoe has.
+fn in_host_background(fd: u64) -> Option<u32> {
+    let group = number_of(fd, request::TIOCGPGRP).ok()?;
+    (group != 0 && group != sys::getpgrp()).then_some(group)
+}
+
+/// Primary: `tcgetpgrp`; `None` to ask the host.
+pub(super) fn foreground(kernel: &Kernel, call: &Call) -> Option<i64> {
+    let terminal = match asked_of(kernel, call.arg(0)) {
+        Err(error) => return Some(error),
+        Ok(found) => found?,
+    };
+    let group = in_host_background(call.arg(0))
+        .filter(|_| core::ptr::eq(terminal, &raw const terminals()[0]))
+        .unwrap_or_else(|| terminal.foreground.load(Ordering::Acquire));
+    Some(guest::write(call.arg(2), &group).map_or(Fault::RESULT, |()| 0))
+}
+
+/// Primary: `tcgetsid`; `None` to ask the host.
+pub(super) fn session(kernel: &Kernel, call: &Call) -> Option<i64> {
+    let terminal = match asked_of(kernel, call.arg(0)) {
+        Err(error) => return Some(error),
+        Ok(found) => found?,
+    };
+    let session = terminal.session.load(Ordering::Acquire);
+    Some(guest::write(call.arg(2), &session).map_or(Fault::RESULT, |()| 0))
+}
+
+/// All replicas: `tcsetpgrp`.
+pub(in crate::calls) fn set_foreground(kernel: &mut Kernel, call: &Call) -> i64 {
+    kernel.processes.number_request();
+    kernel.rendezvous();
+    io::exchange(kernel, call, true)
+}
+
+/// Primary: what the supervisor says.
+pub(super) fn bring_to_foreground(kernel: &Kernel, call: &Call) -> i64 {
+    let own = own_terminal(kernel);
+    match terminal_at(call.arg(0)) {
+        Err(error) => return error,
+        Ok(Some(found)) if own.is_some_and(|own| core::ptr::eq(found, own)) => {}
+        Ok(_) => return sys::error(ENOTTY),
+    }
+    let Ok(group) = guest::read::<u32>(call.arg(2)) else {
+        return Fault::RESULT;
+    };
+    if let Some(result) = background(kernel, call) {
+        return result;
+    }
+    if group.cast_signed() < 0 {
+        return sys::error(EINVAL);
+    }
+    ask(kernel, Ask::SetForeground { group })
+}
+
+/// Primary: the result of using the session's terminal from the background; `None` if that is not
+/// so, or allowed.
+pub(in crate::calls) fn background(kernel: &Kernel, call: &Call) -> Option<i64> {
+    let terminal = own_terminal(kernel)?;
+    let group = kernel.control.pgid.load(Ordering::Relaxed);
+    if group == terminal.foreground.load(Ordering::Acquire) {
+        return None;
+    }
+    let signal = signal_for(call)?;
+    let here = terminal_at(call.arg(0)).ok()??;
+    if !core::ptr::eq(here, terminal) || is_master(call.arg(0)) {
+        return None;
+    }
+    if signal == SIGTTOU && writes(call) && !stops_writers(call.arg(0)) {
+        return None;
+    }
+    rebuke(kernel, signal)
+}
+
+/// Primary: the result of reading from rcoe's terminal, which the host has refused; `None` if not
+/// because rcoe is in the background.
+pub(in crate::calls) fn refused(kernel: &Kernel, call: &Call) -> Option<i64> {
+    if signal_for(call) != Some(SIGTTIN) {
+        return None;
+    }
+    in_host_background(call.arg(0))?;
+    rebuke(kernel, SIGTTIN)
+}
+
+fn writes(call: &Call) -> bool {
+    [nr::__NR_write, nr::__NR_writev]
+        .map(u64::from)
+        .contains(&call.nr)
+}
+
+/// What a process gets for this call in the background.
+fn signal_for(call: &Call) -> Option<u32> {
+    const TCSETS2: u32 = 0x402c_542b;
+    const TCSETSF2: u32 = 0x402c_542d;
+    match u32::try_from(call.nr).ok()? {
+        nr::__NR_read | nr::__NR_readv => Some(SIGTTIN),
+        nr::__NR_write | nr::__NR_writev => Some(SIGTTOU),
+        nr::__NR_ioctl => match low32(call.arg(1)) {
+            request::TCSETS
+            | request::TCSETSW
+            | request::TCSETSF
+            | request::TCSETA
+            | request::TCSETAW
+            | request::TCSETAF
+            | request::TCSBRK
+            | request::TCSBRKP
+            | request::TCXONC
+            | request::TCFLSH
+            | request::TIOCSPGRP
+            | TCSETS2..=TCSETSF2 => Some(SIGTTOU),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Is the terminal set so that background processes may not write to it?
+fn stops_writers(fd: u64) -> bool {
+    const LOCAL_FLAGS: usize = 3;
+    let mut settings = [0_u32; 9];
+    let args = [
+        fd,
+        request::TCGETS.into(),
+        settings.as_mut_ptr() as u64,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel's structure is 36 bytes.
+    let result = unsafe { raw(nr::__NR_ioctl, args) };
+    result == 0 && settings[LOCAL_FLAGS] & nr::TOSTOP != 0
+}
+
+/// Has the program's process group signalled, and waits until it is. `None` if the program may go
+/// on: it does not heed the signal.
+fn rebuke(kernel: &Kernel, signal: u32) -> Option<i64> {
+    let reads = signal == SIGTTIN;
+    if !signals::is_heeded(kernel, signal) {
+        return reads.then(|| sys::error(EIO));
+    }
+    let control = kernel.control;
+    if control.job.orphaned.load(Ordering::Acquire) != 0 {
+        return Some(sys::error(EIO));
+    }
+    let request = Request {
+        number: 0,
+        ask: Ask::Background {
+            signal: u8::try_from(signal).expect("signal numbers are small"),
+        },
+    };
+    let supervisor = control.supervisor.load(Ordering::Relaxed);
+    let heard = || control.job.rebukes.load(Ordering::Acquire);
+    let before = heard();
+    sys::queue_signal(supervisor, SIG_NOTIFY, request.pack());
+    loop {
+        let bell = control.bell.load(Ordering::Acquire);
+        if heard() != before {
+            return Some(GIVEN_UP);
+        }
+        sys::futex_wait_any(&[(control.bell.as_ptr().cast_const(), bell)], LOOK_NS);
+    }
+}
