@@ -40,6 +40,12 @@ impl Queue {
         self.head as u64 | (self.tail as u64) << 32
     }
 
+    /// The last; of a thread's links, who comes behind it.
+    #[cfg(test)]
+    pub(crate) const fn last(self) -> Option<Ref> {
+        Ref::from_units(self.tail).some()
+    }
+
     pub(crate) const fn first(self) -> Option<Ref> {
         Ref::from_units(self.head).some()
     }

@@ -1,0 +1,165 @@
+//! A kernel in a vector of words, with a sphere that only counts, and calls as a program would make
+//! them.
+
+use std::vec;
+use std::vec::Vec;
+
+use rcoe_abi::image::{self, ENTRY_WORDS, HEADER_WORDS};
+use rcoe_abi::{Label, MessageInfo, ObjectType, Rights, Syscall, boot, layout};
+
+use crate::arch::{CAP, INFO, MESSAGE, NUMBER};
+use crate::kernel::Kernel;
+use crate::sphere::{Compare, Sphere};
+use crate::{BootInput, Cap, Memory, Ref};
+
+/// Where object memory is said to lie.
+pub(super) const BASE: u64 = 0x4000_0000;
+
+/// A sphere of one.
+#[derive(Debug, Default)]
+pub(super) struct Alone {
+    pub(super) digest: u64,
+    pub(super) events: u64,
+    pub(super) votes: u64,
+    pub(super) output: Vec<u8>,
+    pub(super) unhandled: u64,
+    pub(super) every: bool,
+}
+
+impl Sphere for Alone {
+    fn compare(&self) -> Compare {
+        if self.every {
+            Compare::Every
+        } else {
+            Compare::Args
+        }
+    }
+    fn event(&mut self, kind: u32, value: u64) {
+        self.events += 1;
+        self.digest = rcoe_core::mix(self.digest ^ value ^ u64::from(kind) << 56);
+    }
+    fn vote(&mut self) {
+        self.votes += 1;
+    }
+    fn port_in(&mut self, port: u16, _width: u8) -> u32 {
+        u32::from(port)
+    }
+    fn port_out(&mut self, _port: u16, _width: u8, value: u32) {
+        self.output.push(value.to_le_bytes()[0]);
+    }
+    fn port_out_bytes(&mut self, _port: u16, bytes: &[u8]) {
+        self.output.extend(bytes);
+    }
+    fn irq_enable(&mut self, _line: u32, _enabled: bool) {}
+    fn flush(&mut self) {}
+    fn leave_space(&mut self) {}
+    fn kernel_entry(&self) -> u64 {
+        0x1003
+    }
+    fn base(&self) -> u64 {
+        BASE
+    }
+    fn switch_fpu(&mut self, _memory: &mut Memory<'_>, _from: Option<Ref>, _to: Ref) {}
+    fn unhandled(&mut self, _thread: Ref) {
+        self.unhandled += 1;
+    }
+}
+
+/// A boot image with a root task of one page.
+fn boot_image() -> Vec<u64> {
+    let mut words = vec![0; 1024];
+    words[..3].copy_from_slice(&[image::MAGIC, 1, 2]);
+    let at = HEADER_WORDS;
+    words[at..at + 4].copy_from_slice(&image::name_words(b"root").unwrap());
+    words[at + 4] = layout::PROGRAM_BASE;
+    words[at + 5..at + 9].copy_from_slice(&[layout::PROGRAM_BASE, 1, 5, 1]);
+    assert!(at + 9 < HEADER_WORDS + ENTRY_WORDS);
+    words
+}
+
+/// Words of memory for a world: 8 MiB.
+pub(super) fn memory() -> Vec<u64> {
+    vec![0; 1 << 20]
+}
+
+/// A booted kernel in this memory.
+pub(super) fn world(words: &mut [u64]) -> Kernel<'_, Alone> {
+    let image = boot_image();
+    words[512..512 + image.len()].copy_from_slice(&image);
+    let mut kernel = Kernel::new(Memory::new(words), Alone::default());
+    let input = BootInput {
+        image_bytes: image.len() as u64 * 8,
+        command: b"hello 7",
+        replica: 0,
+    };
+    kernel.boot(&input).expect("a root task");
+    kernel
+}
+
+/// First slot that tests may fill.
+pub(super) const FREE: u64 = boot::SLOT_FREE;
+
+impl Kernel<'_, Alone> {
+    /// The running thread makes a system call; label and first word of what it learns.
+    pub(super) fn act(&mut self, number: Syscall, pointer: u64, label: u64, words: &[u64]) -> Ref {
+        let tcb = self.current().expect("somebody runs");
+        self.set_register(tcb, NUMBER, number as u64);
+        self.set_register(tcb, CAP, pointer);
+        self.set_register(tcb, INFO, MessageInfo::new(label, words.len()).word());
+        for (index, &word) in words.iter().enumerate() {
+            self.set_word(tcb, index, word);
+        }
+        self.syscall();
+        self.schedule();
+        tcb
+    }
+
+    /// An invocation by the running thread: label of the answer and its first word.
+    pub(super) fn ask(&mut self, pointer: u64, label: Label, words: &[u64]) -> (u64, u64) {
+        let tcb = self.act(Syscall::Call, pointer, label as u64, words);
+        self.heard(tcb)
+    }
+
+    /// What a thread's registers say: label and first word.
+    pub(super) fn heard(&self, tcb: Ref) -> (u64, u64) {
+        (self.info(tcb).label(), self.register(tcb, MESSAGE[0]))
+    }
+
+    /// Makes objects in slots of the root task.
+    pub(super) fn make(&mut self, kind: ObjectType, bits: u64, slot: u64, count: u64) -> u64 {
+        // The largest untyped memory comes last but for scraps.
+        for untyped in (boot::SLOT_UNTYPED..boot::SLOT_FREE).rev() {
+            let words = [kind as u64, bits, boot::SLOT_CNODE, slot, count];
+            let (label, _) = self.ask(untyped, Label::UntypedRetype, &words);
+            if label == 0 {
+                return untyped;
+            }
+        }
+        panic!("no memory for {kind:?}");
+    }
+
+    /// The capability in a slot of the root task.
+    pub(super) fn root_cap(&self, slot: u64) -> Cap {
+        let tcb = self.current().expect("the root task runs");
+        self.cap(self.lookup(tcb, slot).expect("a slot"))
+    }
+
+    /// A second thread in the root task's own spaces, with its buffer, at `slot` and the next one.
+    pub(super) fn thread(&mut self, slot: u64, priority: u64) -> Ref {
+        self.make(ObjectType::Tcb, 0, slot, 1);
+        self.make(ObjectType::Frame, 0, slot + 1, 1);
+        let words = [boot::SLOT_CNODE, boot::SLOT_VSPACE, slot + 1, FREE + 900];
+        assert_eq!(self.ask(slot, Label::TcbConfigure, &words).0, 0);
+        assert_eq!(self.ask(slot, Label::TcbSetPriority, &[priority]).0, 0);
+        match self.root_cap(slot) {
+            Cap::Tcb { obj } => obj,
+            other => panic!("{other:?} is no thread"),
+        }
+    }
+
+    /// An endpoint copy with rights and badge.
+    pub(super) fn mint(&mut self, to: u64, from: u64, rights: Rights, badge: u64) -> u64 {
+        let words = [to, from, rights.word(), badge];
+        self.ask(boot::SLOT_CNODE, Label::CNodeMint, &words).0
+    }
+}
