@@ -50,7 +50,8 @@ pub enum Label {
     IrqAck = 42,
     /// It is signalled nowhere any more.
     IrqClear = 43,
-    /// Reads a port: port, width in bytes. The value is the first word of the reply.
+    /// Reads a port: port, width in bytes, and 1 if reading twice is as good as once, so that it
+    /// can be done again should the primary be lost. The value is the first word of the reply.
     PortIn = 48,
     /// Writes a port: port, width in bytes, value.
     PortOut = 49,

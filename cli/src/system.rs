@@ -163,6 +163,8 @@ struct Witness<'a> {
     events: &'a mut Events,
     /// Replicas that live, by number.
     living: Vec<usize>,
+    /// Those that told that they are broken.
+    broken: Vec<usize>,
     divergences: usize,
 }
 
@@ -172,6 +174,7 @@ impl<'a> Witness<'a> {
             settings,
             events,
             living: (0..settings.replicas).collect(),
+            broken: Vec::new(),
             divergences: 0,
         }
     }
@@ -181,6 +184,7 @@ impl<'a> Witness<'a> {
             Entry::Start(_) => self.started(),
             Entry::Removed(who, why) => self.removed(*who, why),
             Entry::Broken(text) => {
+                self.broken.push(replica);
                 let text = format!("replica {replica} failed: {text}");
                 say(AnsiColor::Yellow, "", &text);
             }
@@ -206,6 +210,12 @@ impl<'a> Witness<'a> {
     fn removed(&mut self, who: u64, why: &str) {
         let Some(at) = self.living.iter().position(|&id| id as u64 == who) else {
             return;
+        };
+        // Nobody waited for one that said it is broken, whatever the vote calls it.
+        let why = if self.broken.contains(&self.living[at]) {
+            "fault"
+        } else {
+            why
         };
         let first = self.living[0];
         self.living.remove(at);

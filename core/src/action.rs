@@ -91,7 +91,7 @@ impl Node {
 
     /// All actions flagged by any member.
     #[inline]
-    fn flagged(&self, ports: &Ports<'_>) -> u64 {
+    pub(crate) fn flagged(&self, ports: &Ports<'_>) -> u64 {
         let others = self.members.without(self.id);
         others.iter().fold(self.actions.triggered, |flags, peer| {
             flags | port(ports, peer).outbox.triggered.load(Ordering::Acquire)

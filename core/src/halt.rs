@@ -12,6 +12,8 @@ pub enum Halt {
     /// The primary was lost inside an effect that cannot be repeated, and nobody knows whether it
     /// happened (DSN'19, IV-A: no downgrade while a replica accesses a device).
     LostEffect,
+    /// This replica found an invariant of its own broken, and goes no further.
+    Broken,
     /// A newcomer that the group does not take in, or that cannot follow it.
     NotAdmitted,
 }
@@ -48,7 +50,7 @@ pub enum HaltState {
 }
 
 const MAGIC: u64 = 0x4841_4c54 << 32;
-const TABLE: [Halt; 8] = [
+const TABLE: [Halt; 9] = [
     Halt::Convicted,
     Halt::LostEffect,
     Halt::FailStop(Cause::Mismatch),
@@ -57,6 +59,7 @@ const TABLE: [Halt; 8] = [
     Halt::FailStop(Cause::NoMajority),
     Halt::FailStop(Cause::Livelock),
     Halt::NotAdmitted,
+    Halt::Broken,
 ];
 
 /// The halt word for `halt`; never 0.

@@ -7,7 +7,7 @@
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::recorder::Recorder;
-use crate::{ReplicaId, ReplicaSet, Signature};
+use crate::{Halt, ReplicaId, ReplicaSet, Signature, halt};
 
 /// Layout version. The sphere compares it before replicas of two builds talk to each other.
 pub const FINGERPRINT: u32 = 0x5243_0001;
@@ -187,6 +187,14 @@ impl Outbox {
         self.sleeping.store(0, Ordering::Release);
     }
 
+    /// The owner has found an invariant of its own broken and will do nothing more: says so,
+    /// outside of any call, so that nobody waits for it.
+    pub fn declare_broken(&self) {
+        let word = halt::encode(Halt::Broken, ReplicaSet::empty());
+        self.halt.store(word, Ordering::Release);
+        self.ring();
+    }
+
     /// Rings the doorbell after a publication.
     #[inline]
     pub(crate) fn ring(&self) {
@@ -295,6 +303,36 @@ mod tests {
         outbox.restore(&snapshot);
         assert_eq!(outbox.snapshot(), snapshot);
         assert_eq!(outbox.bell(), 9);
+    }
+
+    #[test]
+    fn who_declares_itself_broken_is_not_waited_for() {
+        use crate::{MAX_REPLICAS, Node, Port, Step};
+        let outboxes = [Outbox::new(), Outbox::new(), Outbox::new()];
+        let rings = [const { [const { AtomicU64::new(0) }; 64] }; 3];
+        let mut ports = [None; MAX_REPLICAS];
+        for (port, (outbox, ring)) in ports.iter_mut().zip(outboxes.iter().zip(&rings)) {
+            *port = Some(Port { outbox, ring });
+        }
+        let members = ReplicaSet::all(3);
+        let mut nodes = [0, 1].map(|id| Node::new(ReplicaId::new(id), members, &ports));
+        outboxes[2].declare_broken();
+        let mut calls = nodes.each_ref().map(Node::begin_rendezvous);
+        let mut done = [false; 2];
+        for _ in 0..1000 {
+            for at in 0..2 {
+                if !done[at] {
+                    let step = nodes[at].step(&mut calls[at], &ports, &mut []);
+                    done[at] = matches!(step, Step::Ready(_));
+                }
+            }
+        }
+        assert_eq!(done, [true; 2], "nobody was called overdue");
+        assert!(
+            nodes
+                .iter()
+                .all(|node| node.members() == ReplicaSet::all(2))
+        );
     }
 
     #[test]

@@ -292,6 +292,14 @@ impl<'a, E: Env> Replica<'a, E> {
         self.wake_sleepers();
     }
 
+    /// Does any member want actions performed? If [`Replica::handle_action`] gives none although
+    /// this said so before, somebody has passed this point, is missing, or calls for a vote.
+    #[must_use]
+    #[inline]
+    pub fn is_flagged(&self) -> bool {
+        self.node.flagged(&self.ports) != 0
+    }
+
     /// The actions to perform at this point of the trace; mostly none (EDCC'15, `handle_action`).
     /// The caller folds them into the trace.
     ///

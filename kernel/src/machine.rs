@@ -112,11 +112,18 @@ impl Machine {
     pub(crate) fn leave(&mut self) -> [u64; CONTEXT_WORDS] {
         loop {
             self.kernel.sphere.settle();
+            let flagged = self.kernel.sphere.is_flagged();
             let actions = self.kernel.sphere.actions();
             self.perform(actions);
             self.kernel.schedule();
             if self.kernel.current().is_some() {
                 break;
+            }
+            if flagged && actions == 0 {
+                // Somebody is missing or calls for a vote. Whoever is idle is so at this very point
+                // of the trace, and stays until all perform an action: so here all can meet.
+                self.kernel.sphere.vote();
+                continue;
             }
             arch::wait_for_interrupt();
             for vector in arch::noted() {

@@ -15,7 +15,12 @@ fn own_diary() -> Diary {
 /// A broken invariant: this replica is faulty. The others find it missing.
 #[panic_handler]
 fn on_panic(info: &PanicInfo<'_>) -> ! {
-    own_diary().line(format_args!("panic {info}"));
+    let (file, line) = info
+        .location()
+        .map_or(("", 0), |place| (place.file(), place.line()));
+    let why = info.message();
+    own_diary().line(format_args!("panic {why} at {file}:{line}"));
+    arch::declare_broken();
     arch::park()
 }
 
@@ -24,6 +29,7 @@ pub(crate) fn exception(vector: u64, code: u64, ip: u64, address: u64) -> ! {
     own_diary().line(format_args!(
         "exception vector={vector} code={code:#x} ip={ip:#x} address={address:#x}"
     ));
+    arch::declare_broken();
     arch::park()
 }
 
@@ -42,6 +48,7 @@ pub(crate) fn halt(halt: Halt) -> ! {
         Halt::FailStop(Cause::Livelock) => "livelock",
         Halt::LostEffect => "lost-effect",
         Halt::NotAdmitted => "not-admitted",
+        Halt::Broken => "broken",
     };
     diary.line(format_args!("fail-stop {why}"));
     arch::power_off()

@@ -104,6 +104,11 @@ impl Replicated {
         self.trigger(action_of(line));
     }
 
+    /// Does any replica want actions performed?
+    pub(crate) fn is_flagged(&self) -> bool {
+        self.replica.is_flagged()
+    }
+
     /// The actions to be performed at this point of the trace: voted, because a tick bounds how
     /// long a divergence goes unnoticed.
     pub(crate) fn actions(&mut self) -> u64 {
@@ -122,10 +127,10 @@ impl Replicated {
     }
 
     /// The primary does it and tells what came of it; all get that.
-    fn effect(&mut self, perform: impl Fn() -> u32) -> u32 {
+    fn effect(&mut self, repeatable: bool, perform: impl Fn() -> u32) -> u32 {
         loop {
             if self.replica.is_primary() {
-                self.replica.begin_effect(false);
+                self.replica.begin_effect(repeatable);
                 let value = perform();
                 Self::go_on(self.replica.publish(&[u64::from(value)]));
                 return value;
@@ -142,7 +147,7 @@ impl Replicated {
     fn output(&mut self, digest: u64, perform: impl Fn()) {
         self.event(kind::OUTPUT, digest);
         self.vote();
-        self.effect(|| {
+        self.effect(false, || {
             perform();
             0
         });
@@ -162,9 +167,13 @@ impl Sphere for Replicated {
         Self::go_on(self.replica.rendezvous());
     }
 
-    fn port_in(&mut self, port: u16, width: u8) -> u32 {
+    fn port_in(&mut self, port: u16, width: u8, repeatable: bool) -> u32 {
         self.event(kind::OUTPUT, u64::from(port) << 8 | u64::from(width));
-        let value = self.effect(|| arch::port_in(port, width));
+        if !repeatable {
+            // A primary that went astray is found before it reads what cannot be read again.
+            self.vote();
+        }
+        let value = self.effect(repeatable, || arch::port_in(port, width));
         self.event(kind::INPUT, u64::from(value));
         value
     }

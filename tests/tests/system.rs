@@ -1,11 +1,15 @@
 //! The system sphere: whole systems in QEMU, with one to four replicas.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use rcoe_tests::launch::{Ended, Outcome};
-use rcoe_tests::rcoe::{Scene, events_of};
+use rcoe_tests::launch::{self, Ended, Outcome};
+use rcoe_tests::rcoe::{Scene, events_of, until};
+use rustix::process::Signal;
+use serde_json::Value;
 
 /// The folder of the system image: that of the environment, else built here.
 static IMAGE: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -22,23 +26,21 @@ static IMAGE: LazyLock<PathBuf> = LazyLock::new(|| {
     target.join("system/image")
 });
 
-/// Runs a program in a system of its own.
-fn system(scene: &Scene, options: &[&str], command: &[&str]) -> Outcome {
+/// A command that runs a program in a system of its own.
+fn words(options: &[&str], command: &[&str]) -> Vec<String> {
     let image = format!("RCOE_SYSTEM_IMAGE={}", IMAGE.display());
     let binary = rcoe_tests::rcoe::binary().unwrap();
-    let mut words = vec![
-        "env",
-        &image,
-        binary.to_str().unwrap(),
-        "run",
-        "--sphere",
-        "system",
-    ];
-    // Far more than any wait takes on a loaded machine.
-    words.extend(["--timeout", "20s"]);
-    words.extend(options);
-    words.push("--");
-    words.extend(command);
+    // Counted while the emulator runs: a loaded machine is not late.
+    let run = ["run", "--sphere", "system", "--timeout", "3s"];
+    let mut words = vec!["env", &image, binary.to_str().unwrap()];
+    words.extend(run.iter().chain(options).chain(&["--"]).chain(command));
+    words.into_iter().map(str::to_owned).collect()
+}
+
+/// Runs a program in a system of its own.
+fn system(scene: &Scene, options: &[&str], command: &[&str]) -> Outcome {
+    let words = words(options, command);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     scene.run(&words)
 }
 
@@ -166,4 +168,222 @@ fn what_cannot_run_is_named() {
         "{}",
         outcome.err()
     );
+}
+
+/// Bytes of a partition of the machine, and where the first one begins.
+const PARTITION: usize = 32 << 20;
+const FIRST: usize = 16 << 20;
+/// Where in a partition object memory begins, and in it the root task's capabilities.
+const OBJECTS: usize = 4 << 20;
+const CAPABILITIES: usize = 512 << 10;
+
+/// A running system whose memory can be reached.
+struct Reached {
+    scene: Scene,
+    running: launch::Running,
+}
+
+impl Reached {
+    /// Starts a program and waits for its first output.
+    fn start(options: &[&str], command: &[&str]) -> Self {
+        let scene = Scene::new();
+        let memory = ["--memory-file", "memory", "--events", "e"];
+        let words = words(&[&memory, options].concat(), command);
+        let running = launch::start(&words, scene.path(), None).unwrap();
+        until("the first output", || {
+            running
+                .stdout_so_far()
+                .unwrap()
+                .contains('\n')
+                .then_some(())
+        });
+        Self { scene, running }
+    }
+
+    /// Stops the emulator, or lets it go on.
+    fn signal(&self, signal: Signal) {
+        let rcoe = self.running.pid();
+        let children = format!("/proc/{rcoe}/task/{rcoe}/children");
+        let children = std::fs::read_to_string(children).unwrap_or_default();
+        for pid in children.split_whitespace() {
+            let _ = launch::signal(pid.parse().unwrap(), signal);
+        }
+    }
+
+    /// Changes bytes of a replica's partition, from `offset` on, by `change`, while the machine
+    /// stands still.
+    fn change(&self, replica: usize, offset: usize, len: usize, change: impl Fn(&mut [u8])) {
+        self.signal(Signal::STOP);
+        self.change_live(replica, offset, len, change);
+        self.signal(Signal::CONT);
+    }
+
+    fn change_live(&self, replica: usize, offset: usize, len: usize, change: impl Fn(&mut [u8])) {
+        let path = self.scene.path().join("memory");
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let at = u64::try_from(FIRST + replica * PARTITION + offset).unwrap();
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, at).unwrap();
+        change(&mut bytes);
+        file.write_all_at(&bytes, at).unwrap();
+    }
+
+    fn finish(self) -> (Outcome, Vec<Value>) {
+        let outcome = self.running.finish(rcoe_tests::rcoe::LIMIT).unwrap();
+        assert_eq!(outcome.survivors, 0, "nothing outlives rcoe");
+        (outcome, events_of(&self.scene.path().join("e")))
+    }
+}
+
+/// Flips a bit of every copy of a text in memory.
+fn flip_text(bytes: &mut [u8], text: &[u8]) {
+    let found: Vec<usize> = bytes
+        .windows(text.len())
+        .enumerate()
+        .filter_map(|(at, window)| (window == text).then_some(at))
+        .collect();
+    assert!(!found.is_empty(), "the text is in memory");
+    for at in found {
+        bytes[at] ^= 1;
+    }
+}
+
+/// What `sleep` prints in a hundred ticks, a second.
+fn slept() -> String {
+    (1..=10)
+        .map(|tens| format!("slept {tens}0 ticks\n"))
+        .collect()
+}
+
+/// Types of events, with the replica that was removed.
+fn story(events: &[Value]) -> Vec<(String, Option<u64>)> {
+    let told = |event: &Value| {
+        let kind = event["type"].as_str().unwrap_or_default().to_owned();
+        (kind, event["removed"].as_u64())
+    };
+    events.iter().map(told).collect()
+}
+
+#[test]
+fn three_replicas_mask_the_divergence_of_any_one() {
+    for victim in 0..3_usize {
+        let reached = Reached::start(&["-n", "3"], &["sleep", "100"]);
+        reached.change(victim, OBJECTS, 4 << 20, |bytes| {
+            flip_text(bytes, b"slept ");
+        });
+        let (outcome, events) = reached.finish();
+        assert_eq!(outcome.ended, Ended::Exit(0), "{victim}: {}", outcome.err());
+        assert_eq!(outcome.out(), slept(), "{victim}");
+        let divergence = events
+            .iter()
+            .find(|event| event["type"] == "divergence")
+            .unwrap();
+        assert_eq!(divergence["replica"], victim);
+        assert_eq!(divergence["kind"], "mismatch");
+        let removed = u64::try_from(victim).unwrap();
+        assert!(story(&events).contains(&("downgrade".to_owned(), Some(removed))));
+        let takeover = events.iter().find(|event| event["type"] == "takeover");
+        assert_eq!(
+            takeover.map(|event| event["to"].clone()),
+            (victim == 0).then(|| 1.into())
+        );
+        assert!(outcome.err().contains("is faulty"), "{}", outcome.err());
+    }
+}
+
+#[test]
+fn three_replicas_mask_a_kernel_that_breaks() {
+    for victim in 0..3_usize {
+        let reached = Reached::start(&["-n", "3"], &["sleep", "100"]);
+        let capabilities = OBJECTS + CAPABILITIES;
+        reached.change(victim, capabilities, 64 << 10, |bytes| bytes.fill(0xff));
+        let (outcome, events) = reached.finish();
+        assert_eq!(outcome.ended, Ended::Exit(0), "{victim}: {}", outcome.err());
+        assert_eq!(outcome.out(), slept(), "{victim}");
+        let divergence = events
+            .iter()
+            .find(|event| event["type"] == "divergence")
+            .unwrap();
+        assert_eq!(divergence["replica"], victim);
+        assert_eq!(divergence["kind"], "fault");
+        assert!(
+            outcome.err().contains("no capability has type 255"),
+            "{}",
+            outcome.err()
+        );
+    }
+}
+
+#[test]
+fn two_replicas_stop_at_a_divergence() {
+    for (victim, options) in [
+        (0, ["-n", "2"]),
+        (1, ["-n", "2"]),
+        (1, ["-n3", "--on-fault=stop"]),
+    ] {
+        let reached = Reached::start(&options, &["sleep", "100"]);
+        reached.change(victim, OBJECTS, 4 << 20, |bytes| {
+            flip_text(bytes, b"slept ");
+        });
+        let (outcome, events) = reached.finish();
+        assert_eq!(
+            outcome.ended,
+            Ended::Exit(86),
+            "{victim}: {}",
+            outcome.err()
+        );
+        assert!(slept().starts_with(&outcome.out()), "{}", outcome.out());
+        assert_eq!(events.last().unwrap()["reason"], "fail-stop");
+        assert!(
+            outcome.err().contains("cannot be masked"),
+            "{}",
+            outcome.err()
+        );
+    }
+}
+
+/// Numbers from a seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % limit
+    }
+}
+
+#[test]
+fn flipped_bits_never_lead_to_wrong_output() {
+    // Enough for a look; campaigns belong into the fault lab.
+    let seed = 0x5eed;
+    let mut numbers = Numbers(seed);
+    let right = slept();
+    for index in 0..12 {
+        let replicas = 2 + index % 2;
+        let count = replicas.to_string();
+        let victim = numbers.below(replicas);
+        let reached = Reached::start(&["-n", &count], &["sleep", "100"]);
+        // Kernel text and data, then objects and programs: what is in use, for the most part.
+        let (from, len) = if numbers.below(3) == 0 {
+            (0, 256 << 10)
+        } else {
+            (OBJECTS, 3 << 20)
+        };
+        reached.signal(Signal::STOP);
+        for _ in 0..64 {
+            let (at, bit) = (from + numbers.below(len), numbers.below(8));
+            reached.change_live(victim, at, 1, |bytes| bytes[0] ^= 1 << bit);
+        }
+        reached.signal(Signal::CONT);
+        let (outcome, events) = reached.finish();
+        let what = format!("seed {seed:#x} index {index}: {} {events:?}", outcome.err());
+        match outcome.ended {
+            Ended::Exit(0) => assert_eq!(outcome.out(), right, "{what}"),
+            Ended::Exit(86 | 125) => assert!(right.starts_with(&outcome.out()), "{what}"),
+            other => panic!("{what}: {other:?}"),
+        }
+    }
 }

@@ -175,6 +175,15 @@ pub fn irq_ack(irq: u64) -> Outcome {
     done(invoke(irq, Label::IrqAck, &[]))
 }
 
+/// Reads a port of `width` bytes that holds a status: reading it twice is as good as once.
+///
+/// # Errors
+/// The kernel's.
+pub fn port_status(ports: u64, port: u16, width: u64) -> Result<u64, Error> {
+    let answer = invoke(ports, Label::PortIn, &[u64::from(port), width, 1])?;
+    Ok(answer.words[0])
+}
+
 /// Reads a port of `width` bytes.
 ///
 /// # Errors

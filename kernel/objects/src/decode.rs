@@ -98,6 +98,7 @@ pub(crate) enum Invocation {
     PortIn {
         port: u16,
         width: u8,
+        repeatable: bool,
     },
     PortOut {
         port: u16,
@@ -446,7 +447,11 @@ impl<S: Sphere> Kernel<'_, S> {
             return Err(Error::RangeError);
         }
         match label {
-            Label::PortIn => Ok(Invocation::PortIn { port, width }),
+            Label::PortIn => Ok(Invocation::PortIn {
+                port,
+                width,
+                repeatable: message.len > 2 && self.word(message.tcb, 2) == 1,
+            }),
             Label::PortOut => {
                 let [_, _, value] = self.arguments(message)?;
                 let value = u32::try_from(value).map_err(|_| Error::RangeError)?;

@@ -108,8 +108,12 @@ impl<S: Sphere> Kernel<'_, S> {
                 words: [self.register(tcb, IP), self.register(tcb, SP)],
                 len: 2,
             },
-            Invocation::PortIn { port, width } => Answer {
-                words: [u64::from(self.sphere.port_in(port, width)), 0],
+            Invocation::PortIn {
+                port,
+                width,
+                repeatable,
+            } => Answer {
+                words: [u64::from(self.sphere.port_in(port, width, repeatable)), 0],
                 len: 1,
             },
             Invocation::PortOut { port, width, value } => {

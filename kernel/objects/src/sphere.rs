@@ -53,8 +53,8 @@ pub trait Sphere {
     fn event(&mut self, kind: u32, value: u64);
     /// Meets the others and compares.
     fn vote(&mut self);
-    /// The primary reads a port; all get its value.
-    fn port_in(&mut self, port: u16, width: u8) -> u32;
+    /// The primary reads a port; all get its value. `repeatable`: twice is as good as once.
+    fn port_in(&mut self, port: u16, width: u8, repeatable: bool) -> u32;
     /// The primary writes a port, after a vote on the value.
     fn port_out(&mut self, port: u16, width: u8, value: u32);
     /// As `port_out`, for bytes one after the other.

@@ -22,7 +22,8 @@ use rcoe_abi::layout::PORT_OFF;
 pub(crate) use cpu::{cycles, park, port_in, port_out, relax, wait_for_interrupt};
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{
-    core, enter_kernel_space, enter_space, flush, kernel_entry, noted, objects_base, switch_fpu,
+    core, declare_broken, enter_kernel_space, enter_space, flush, kernel_entry, noted,
+    objects_base, switch_fpu,
 };
 
 /// Switches the machine off.

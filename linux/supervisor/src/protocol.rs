@@ -152,6 +152,7 @@ const fn reason(halt: CoreHalt) -> &'static str {
             "the primary was lost inside an outside effect, which may have happened or not"
         }
         CoreHalt::Convicted => "it was outvoted",
+        CoreHalt::Broken => "it found itself broken",
         CoreHalt::NotAdmitted => "it was not taken in",
     }
 }

@@ -62,7 +62,7 @@ fn write(message: &Received) -> u64 {
 
 fn wait_until_empty() -> bool {
     (0..PATIENCE).any(|_| {
-        let status = object::port_in(service::SLOT_PORTS, PORT_CONSOLE + LINE_STATUS, 1);
+        let status = object::port_status(service::SLOT_PORTS, PORT_CONSOLE + LINE_STATUS, 1);
         status.is_ok_and(|status| status & EMPTY != 0)
     })
 }

@@ -41,7 +41,7 @@ impl Sphere for Alone {
     fn vote(&mut self) {
         self.votes += 1;
     }
-    fn port_in(&mut self, port: u16, _width: u8) -> u32 {
+    fn port_in(&mut self, port: u16, _width: u8, _repeatable: bool) -> u32 {
         u32::from(port)
     }
     fn port_out(&mut self, _port: u16, _width: u8, value: u32) {

@@ -156,6 +156,14 @@ pub(crate) fn switch_fpu(memory: &mut Memory<'_>, from: Option<Ref>, to: Ref) {
     unsafe { cpu::exchange_fpu(from, to) };
 }
 
+/// Tells the others that this replica is broken, whatever it was doing.
+pub(crate) fn declare_broken() {
+    let slice = SHARED + u64::from(apic::id()) * SLICE;
+    // SAFETY: the own slice is mapped for as long as the kernel runs, and an outbox is made of
+    // atomics.
+    unsafe { &*(slice as *const Outbox) }.declare_broken();
+}
+
 /// This core's number.
 #[must_use]
 pub(crate) fn core() -> u32 {
