@@ -1,6 +1,6 @@
 //! The events file and the counters.
 
-use rcoe_tests::launch::Ended;
+use rcoe_tests::launch::{Ended, Outcome};
 use rcoe_tests::rcoe::{Scene, events_of};
 
 #[test]
@@ -61,6 +61,36 @@ fn stats_are_printed_on_standard_error() {
             "no {word} in {}",
             outcome.err()
         );
+    }
+}
+
+/// A row of `--stats`.
+fn row(outcome: &Outcome, name: &str) -> Vec<u64> {
+    let err = outcome.err();
+    let line = err.lines().find_map(|line| line.strip_prefix(name));
+    let words = line.expect(name).split_whitespace();
+    words.map(|word| word.parse().expect("a number")).collect()
+}
+
+#[test]
+fn stats_count_all_processes() {
+    let scene = Scene::new();
+    // Five children, all gone before the end, write a line each; the first process writes nothing.
+    let text = "for i in 1 2 3 4 5; do /bin/echo line; done";
+    for (replicas, count) in [("1", 1), ("2", 2), ("3", 3)] {
+        let options = ["run", "-n", replicas, "--stats", "--events", "e", "--"];
+        let outcome = scene.rcoe(&[&options[..], &["sh", "-c", text]].concat());
+        assert_eq!(outcome.out(), "line\n".repeat(5));
+        let voted = row(&outcome, "bytes voted");
+        assert_eq!(voted.len(), count);
+        assert!(voted.iter().all(|&bytes| bytes >= 25), "{voted:?}");
+        assert!(
+            row(&outcome, "calls: process")
+                .iter()
+                .all(|&calls| calls >= 15)
+        );
+        let events = events_of(&scene.path().join("e"));
+        assert_eq!(events.last().unwrap()["counts"]["bytes_voted"], voted[0]);
     }
 }
 

@@ -12,6 +12,7 @@ use rustix::process::{Pid, getpgid, getsid, getuid};
 
 use crate::error::RunError;
 use crate::group::Group;
+use crate::stats::Stats;
 use crate::status::Past;
 use crate::team::{State, Team};
 
@@ -51,6 +52,8 @@ pub(crate) struct Family {
     pub(crate) teams: Vec<Option<Team>>,
     /// Counters of processes that are gone.
     pub(crate) past: Past,
+    /// The same counters by replica.
+    gone: Stats,
     births: u32,
     standstill: Standstill,
 }
@@ -64,6 +67,7 @@ impl Family {
         Self {
             teams,
             past: Past::default(),
+            gone: Stats::default(),
             births: 1,
             standstill: Standstill::new(),
         }
@@ -82,6 +86,15 @@ impl Family {
         let all = self.teams.iter().enumerate();
         all.filter_map(|(at, team)| team.as_ref().map(|_| at))
             .collect()
+    }
+
+    /// Counters of all processes, those that are gone included.
+    pub(crate) fn stats(&self) -> Stats {
+        let mut all = self.gone.clone();
+        for team in self.teams.iter().flatten() {
+            all.add(team);
+        }
+        all
     }
 
     fn team(&self, group: usize) -> &Team {
@@ -139,6 +152,7 @@ impl Family {
     fn discard(&mut self, group: usize) -> Result<(), RunError> {
         if let Some(mut team) = self.teams[group].take() {
             self.past.add(&team);
+            self.gone.add(&team);
             team.dismiss_stand_in();
             team.memory.clear()?;
         }

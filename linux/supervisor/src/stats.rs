@@ -1,9 +1,15 @@
-//! Counters of the replicas, for `--stats`.
+//! Counters of the replicas, for `--stats`: of all processes of the program together.
+//!
+//! Replicas are told apart by their number, and a child has as many as its parent had when it was
+//! made. Not counted is what a replica did that another has replaced.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rcoe_linux_abi::{Report, STAT_CLASSES, StatClass};
+
+use crate::protocol::Published;
+use crate::team::Team;
 
 const CLASSES: [(StatClass, &str); STAT_CLASSES] = [
     (StatClass::Local, "calls: local"),
@@ -16,7 +22,7 @@ const CLASSES: [(StatClass, &str); STAT_CLASSES] = [
 ];
 
 /// Counters of all replicas at the end of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     rows: Vec<(&'static str, Vec<u64>)>,
 }
@@ -25,8 +31,28 @@ const RENDEZVOUS: &str = "rendezvous";
 const BYTES_VOTED: &str = "bytes voted";
 
 impl Stats {
+    /// Adds a process.
+    pub(crate) fn add(&mut self, team: &Team) {
+        let memory = &team.memory;
+        let replicas = 0..memory.replicas();
+        let counted = Self::gather(replicas.map(|index| {
+            let rendezvous = Published::read(memory, index).rendezvous;
+            (memory.report(index), rendezvous)
+        }));
+        for (at, (name, values)) in counted.rows.into_iter().enumerate() {
+            if self.rows.len() == at {
+                self.rows.push((name, Vec::new()));
+            }
+            let sums = &mut self.rows[at].1;
+            sums.resize(sums.len().max(values.len()), 0);
+            for (sum, value) in sums.iter_mut().zip(values) {
+                *sum = sum.wrapping_add(value);
+            }
+        }
+    }
+
     /// Reads the counters of each replica's report, given with its number of rendezvous.
-    pub(crate) fn gather<'a>(replicas: impl Iterator<Item = (&'a Report, u64)>) -> Self {
+    fn gather<'a>(replicas: impl Iterator<Item = (&'a Report, u64)>) -> Self {
         let replicas = replicas.collect::<Vec<_>>();
         let column = |counter: &dyn Fn(&Report) -> &AtomicU64| {
             replicas

@@ -20,7 +20,7 @@ use crate::ledger::Clerk;
 use crate::memory::Memory;
 use crate::notes::{Notebook, epitaph};
 use crate::notify::Notifier;
-use crate::protocol::{Finding, Published};
+use crate::protocol::Finding;
 use crate::reaper::Reaper;
 use crate::recovery::Recoveries;
 use crate::reintegration;
@@ -116,7 +116,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     if let Some(text) = run.clerk.finish() {
         run.observer.warning(&text);
     }
-    let stats = run.stats();
+    let stats = run.family.stats();
     let (status, reason) = match &outcome {
         Ok(Outcome::Ended(Ending::Exit(_))) => (None, "exit".to_owned()),
         Ok(Outcome::Ended(Ending::Signal(signal))) => (None, format!("signal {signal}")),
@@ -572,18 +572,6 @@ impl Run<'_> {
         self.observer
             .error("fail-stop: no safe way on; all replicas stopped, nothing unvoted was let out");
         Outcome::FailStop
-    }
-
-    /// Counters of the first process's replicas.
-    fn stats(&self) -> Stats {
-        let memory = &self.family.root().memory;
-        let replicas = 0..self.settings.replicas();
-        Stats::gather(replicas.map(|index| {
-            (
-                memory.report(index),
-                Published::read(memory, index).rendezvous,
-            )
-        }))
     }
 
     fn counts(&self, stats: &Stats) -> Counts {
