@@ -57,6 +57,12 @@ fn children_are_not_awaited_or_counted() {
 }
 
 #[test]
+fn processes_find_out_about_each_other() {
+    let source = include_str!("children/others.c");
+    Scene::new().program_like_native("others", source, &[]);
+}
+
+#[test]
 fn programs_are_found_or_refused_as_by_the_kernel() {
     let scene = Scene::new();
     let write = |name: &str, text: &str, mode: &str| {

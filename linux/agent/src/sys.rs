@@ -1,5 +1,6 @@
 //! The agent's own system calls, by meaning.
 
+mod labels;
 mod memory;
 mod process;
 mod scheduling;
@@ -9,6 +10,7 @@ use core::mem::MaybeUninit;
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall0, syscall1, syscall2, syscall3, syscall4, syscall6};
 
+pub(crate) use labels::set_argument_range;
 pub(crate) use memory::{
     open_file, open_memory, read, read_process, read_words, resident, with_most_descriptors,
     with_own_memory,
@@ -417,14 +419,6 @@ pub(crate) fn name() -> [u8; 16] {
         [name.as_mut_ptr() as u64, 0, 0, 0],
     );
     name
-}
-
-/// Tells the kernel where the program's argument strings are. Needs a capability on some kernels;
-/// without it `/proc/self/cmdline` shows the agent's two arguments as well.
-pub(crate) fn set_argument_range(start: u64, end: u64) {
-    use linux_raw_sys::prctl::{PR_SET_MM, PR_SET_MM_ARG_END, PR_SET_MM_ARG_START};
-    let _ = prctl(PR_SET_MM, [u64::from(PR_SET_MM_ARG_START), start, 0, 0]);
-    let _ = prctl(PR_SET_MM, [u64::from(PR_SET_MM_ARG_END), end, 0, 0]);
 }
 
 /// The kernel's `struct sigaction`.

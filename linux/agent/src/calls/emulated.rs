@@ -83,9 +83,8 @@ fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::Getpriority => scheduling::ask(kernel, call, 1),
         Special::Setpriority => scheduling::change(kernel, call, 1),
         Special::SchedGetparam | Special::SchedGetscheduler => scheduling::ask(kernel, call, 0),
-        Special::Prlimit64 | Special::SchedSetparam | Special::SchedSetscheduler => {
-            scheduling::change(kernel, call, 0)
-        }
+        Special::Prlimit64 => scheduling::limits(kernel, call),
+        Special::SchedSetparam | Special::SchedSetscheduler => scheduling::change(kernel, call, 0),
         Special::Capget | Special::Capset => capabilities(kernel, call),
         Special::PrctlName => prctl_name(kernel, call),
         Special::PrctlDumpable => i64::from(call.arg(0) == 3),

@@ -2,14 +2,20 @@
 //!
 //! The process that makes a call is the primary, whose image is the agent and whose id is not the
 //! one the program knows. `/proc/self/exe` therefore means the program's file, and
-//! `/proc/<own id>/...` means `/proc/self/...`.
+//! `/proc/<own id>/...` means `/proc/self/...`. `/proc/<id>/...` of another process of the program
+//! means that of one of its replicas: the first process has the supervisor's id.
+//!
+//! Not covered: the executable of another process, and the ids in its files, which are the host's.
+
+use core::fmt::Write as _;
 
 use rcoe_linux_syscalls::Arg;
 
 use super::Call;
-use super::processes::exe_path;
+use super::processes::{exe_path, replica_of};
 use crate::convert;
 use crate::guest;
+use crate::text::Text;
 
 /// Longest path that is looked at; those of interest are short.
 const LOOK: usize = 256;
@@ -27,7 +33,7 @@ pub(super) fn scratch() -> (u64, u64) {
     crate::reintegration::range(&SCRATCH)
 }
 
-/// Replaces the first path argument that names the program's own process.
+/// Replaces the first path argument that names a process of the program.
 pub(crate) fn substitute(own: u32, call: &Call, args: &mut [u64; 6]) {
     for (kind, arg) in call.what.args.iter().zip(args) {
         if *kind == Arg::Path
@@ -51,16 +57,23 @@ pub(super) fn is_own(own: u32, path: u64, name: &[u8]) -> bool {
 }
 
 fn replacement(own: u32, path: u64) -> Option<u64> {
-    const SELF: &[u8] = b"/proc/self/";
     let mut buffer = [0; LOOK];
-    let part = own_part(own, path, &mut buffer)?;
-    if part == b"exe" {
-        return Some(exe_path().as_ptr() as u64);
+    let mut folder = Text::<32>::new();
+    let (who, part) = parts(path, &mut buffer)?;
+    if is_self(own, who) {
+        if part == b"exe" {
+            return Some(exe_path().as_ptr() as u64);
+        }
+        folder.write_str("/proc/self/").ok()?;
+    } else {
+        let replica = replica_of(number(who)?)?;
+        write!(folder, "/proc/{replica}/").ok()?;
     }
+    let folder = folder.as_bytes();
     // SAFETY: a replica is one kernel thread, and the path is used up before the next call.
     let scratch = unsafe { &mut *SCRATCH.0.get() };
-    scratch[..SELF.len()].copy_from_slice(SELF);
-    let room = scratch.get_mut(SELF.len()..SELF.len() + part.len() + 1)?;
+    scratch[..folder.len()].copy_from_slice(folder);
+    let room = scratch.get_mut(folder.len()..folder.len() + part.len() + 1)?;
     room[..part.len()].copy_from_slice(part);
     room[part.len()] = 0;
     Some(scratch.as_ptr() as u64)
@@ -68,6 +81,16 @@ fn replacement(own: u32, path: u64) -> Option<u64> {
 
 /// What follows `/proc/self/` or `/proc/<own id>/` in the path.
 fn own_part(own: u32, path: u64, buffer: &mut [u8; LOOK]) -> Option<&[u8]> {
+    let (who, part) = parts(path, buffer)?;
+    is_self(own, who).then_some(part)
+}
+
+fn is_self(own: u32, who: &[u8]) -> bool {
+    who == b"self" || who == b"thread-self" || number(who) == Some(own)
+}
+
+/// What follows `/proc/` in the path, up to the next slash and after it.
+fn parts(path: u64, buffer: &mut [u8; LOOK]) -> Option<(&[u8], &[u8])> {
     if path == 0 || guest::read::<[u8; 6]>(path).ok()? != *b"/proc/" {
         return None;
     }
@@ -76,9 +99,7 @@ fn own_part(own: u32, path: u64, buffer: &mut [u8; LOOK]) -> Option<&[u8]> {
     guest::copy_in(bytes, path).ok()?;
     let rest = bytes.get(6..)?;
     let slash = rest.iter().position(|byte| *byte == b'/')?;
-    let (who, part) = (&rest[..slash], &rest[slash + 1..]);
-    let own = who == b"self" || who == b"thread-self" || number(who) == Some(own);
-    own.then_some(part)
+    Some((&rest[..slash], &rest[slash + 1..]))
 }
 
 fn number(digits: &[u8]) -> Option<u32> {

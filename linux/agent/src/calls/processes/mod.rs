@@ -23,7 +23,9 @@ mod wait;
 
 use core::sync::atomic::Ordering;
 
-use rcoe_linux_abi::{Ask, GROUPS, LENT_WORDS, Request, SIG_NOTIFY, Usage};
+use rcoe_linux_abi::{
+    Ask, GROUPS, LENT_WORDS, MAX_REPLICAS, ReplicaState, Request, SIG_NOTIFY, Usage,
+};
 use rcoe_linux_syscalls::Special;
 
 pub(crate) use exec::{exe_path, save_start};
@@ -31,7 +33,7 @@ pub(crate) use identity::{get_group, parent, set_group};
 pub(crate) use twin::release as release_twin;
 pub(super) use wait::ended;
 
-use super::{Call, ipc, refuse, signals};
+use super::{Call, ipc, refuse, scheduling, signals};
 use crate::entry::TrapFrame;
 use crate::guest;
 use crate::kernel::{Kernel, kind};
@@ -152,6 +154,7 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         | Special::RtTgsigqueueinfo
         | Special::PidfdSendSignal => identity::kill(kernel, call),
         Special::PidfdOpen => pidfd::execute(kernel, call),
+        Special::Prlimit64 => Some(scheduling::limits_of_other(call)),
         Special::Semctl | Special::Msgctl => Some(ipc::execute(call)),
         Special::Times => Some(usage::times(kernel, call)),
         Special::Setpgid
@@ -216,6 +219,22 @@ pub(crate) fn return_lent(kernel: &mut Kernel) {
 /// The members of this group, one bit each.
 fn members(kernel: &Kernel) -> u8 {
     kernel.replica.members().bits()
+}
+
+/// Primary: the process of the host that a process of the program is to others, one of its living
+/// replicas; `None` if it is none of the program's.
+pub(crate) fn replica_of(pid: u32) -> Option<u32> {
+    let is_it = |group: &usize| regions::control(*group).pid.load(Ordering::Acquire) == pid;
+    let group = (0..GROUPS).find(|group| pid != 0 && is_it(group))?;
+    let control = regions::control(group);
+    let replicas = control.replicas.load(Ordering::Relaxed) as usize;
+    let lives =
+        |index: &usize| control.state[*index].load(Ordering::Acquire) != ReplicaState::Dead as u32;
+    let mut living = (0..replicas.min(MAX_REPLICAS)).filter(lives);
+    living.find_map(|index| {
+        let host = regions::report(group, index).pid.load(Ordering::Acquire);
+        (host != 0).then_some(host)
+    })
 }
 
 /// The number of this group.

@@ -1,0 +1,100 @@
+//! What the host shows of a process to whoever looks at it: where its arguments are.
+
+use linux_raw_sys::general as nr;
+use linux_raw_sys::prctl::{PR_SET_MM, PR_SET_MM_ARG_END, PR_SET_MM_ARG_START, PR_SET_MM_MAP};
+
+use super::{close, open_read, prctl, pread};
+
+/// Bytes of `/proc/self/stat`, which is much shorter.
+const ROOM: usize = 2048;
+/// Numbers in that file up to the last one of interest, from the third on.
+const FIELDS: usize = 49;
+
+/// The kernel's `struct prctl_mm_map`.
+#[repr(C)]
+struct Layout {
+    code: [u64; 2],
+    data: [u64; 2],
+    heap: [u64; 2],
+    stack: u64,
+    arguments: [u64; 2],
+    environment: [u64; 2],
+    auxiliary: u64,
+    auxiliary_bytes: u32,
+    executable: u32,
+}
+
+/// Tells the kernel where the program's argument strings are. On kernels that can only do so for
+/// those with a capability, and do not for this process, `/proc/self/cmdline` shows what lies where
+/// the agent's arguments were.
+pub(crate) fn set_argument_range(start: u64, end: u64) {
+    if set_whole(start, end).is_some() {
+        return;
+    }
+    // The kernel takes no start beyond the present end: that must move first, or after it.
+    for (what, place) in [
+        (PR_SET_MM_ARG_START, start),
+        (PR_SET_MM_ARG_END, end),
+        (PR_SET_MM_ARG_START, start),
+    ] {
+        let _ = prctl(PR_SET_MM, [u64::from(what), place, 0, 0]);
+    }
+}
+
+/// Needs no capability, but all of the layout at once.
+fn set_whole(start: u64, end: u64) -> Option<()> {
+    let mut buffer = [0; ROOM];
+    let fields = fields(&mut buffer)?;
+    let field = |number: usize| fields[number - 3];
+    // SAFETY: asks for the present end.
+    let heap = unsafe { rcoe_linux_sys::syscall1(u64::from(nr::__NR_brk), 0) };
+    let layout = Layout {
+        code: [field(26), field(27)],
+        data: [field(45), field(46)],
+        heap: [field(47), heap.cast_unsigned()],
+        stack: field(28),
+        arguments: [start, end],
+        environment: [field(50), field(51)],
+        auxiliary: 0,
+        auxiliary_bytes: 0,
+        executable: u32::MAX,
+    };
+    let args = [
+        u64::from(PR_SET_MM_MAP),
+        (&raw const layout) as u64,
+        size_of::<Layout>() as u64,
+        0,
+    ];
+    prctl(PR_SET_MM, args).ok().map(drop)
+}
+
+/// The numbers that the host tells of this process, from the third on; what is none reads as zero.
+fn fields(buffer: &mut [u8; ROOM]) -> Option<[u64; FIELDS]> {
+    let file = open_read(b"/proc/self/stat\0").ok()?;
+    let len = pread(file, buffer, 0);
+    close(file);
+    let text = core::str::from_utf8(buffer.get(..len.ok()?)?).ok()?;
+    // The name may hold anything, also parentheses.
+    let rest = &text[text.rfind(')')? + 1..];
+    let mut fields = [0; FIELDS];
+    let mut words = rest.split_ascii_whitespace();
+    for field in &mut fields {
+        *field = words.next()?.parse().unwrap_or(0);
+    }
+    Some(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stack_lies_where_the_host_says() {
+        let mut buffer = [0; ROOM];
+        let fields = fields(&mut buffer).expect("a host that tells");
+        let own = core::hint::black_box(&buffer).as_ptr() as u64;
+        // Tests run in threads, whose stacks lie below the first one's.
+        assert!(fields[28 - 3] > own, "{fields:x?}");
+        assert!(fields[26 - 3] < fields[27 - 3]);
+    }
+}
