@@ -87,6 +87,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         timeout: args.timeout,
         tick: args.tick,
         mask: replicas >= 3 && args.on_fault != Some(OnFault::Stop),
+        reintegrate: !args.no_reintegrate,
         threads: match args.core_threads {
             CoreThreads::Single => Threads::Single,
             CoreThreads::Multi => Threads::Multi,
@@ -163,6 +164,7 @@ struct Witness<'a> {
     events: &'a mut Events,
     /// Replicas that live, by number.
     living: Vec<usize>,
+    primary: usize,
     /// Those that told that they are broken.
     broken: Vec<usize>,
     divergences: usize,
@@ -174,6 +176,7 @@ impl<'a> Witness<'a> {
             settings,
             events,
             living: (0..settings.replicas).collect(),
+            primary: 0,
             broken: Vec::new(),
             divergences: 0,
         }
@@ -183,6 +186,11 @@ impl<'a> Witness<'a> {
         match entry {
             Entry::Start(_) => self.started(),
             Entry::Removed(who, why) => self.removed(*who, why),
+            Entry::Joined(who) => self.joined(*who),
+            Entry::Abandoned(who) => {
+                let event = json!({"replica": who, "stage": "abandoned", "again": true});
+                self.events.write("reintegration", event);
+            }
             Entry::Broken(text) => {
                 self.broken.push(replica);
                 let text = format!("replica {replica} failed: {text}");
@@ -207,6 +215,18 @@ impl<'a> Witness<'a> {
         self.events.write("start", event);
     }
 
+    fn joined(&mut self, who: u64) {
+        let Ok(id) = usize::try_from(who) else { return };
+        if id < self.settings.replicas && !self.living.contains(&id) {
+            self.living.push(id);
+            self.broken.retain(|&broken| broken != id);
+            let event = json!({"replica": who, "stage": "done", "core": who});
+            self.events.write("reintegration", event);
+            let text = format!("replica {who} is back as a copy of another");
+            say(AnsiColor::Green, "", &text);
+        }
+    }
+
     fn removed(&mut self, who: u64, why: &str) {
         let Some(at) = self.living.iter().position(|&id| id as u64 == who) else {
             return;
@@ -217,14 +237,17 @@ impl<'a> Witness<'a> {
         } else {
             why
         };
-        let first = self.living[0];
+        let first = self.primary;
         self.living.remove(at);
         self.divergences += 1;
         let event = json!({"replica": who, "core": who, "kind": why});
         self.events.write("divergence", event);
-        let Some(&primary) = self.living.first() else {
+        let Some(&lowest) = self.living.iter().min() else {
             return;
         };
+        let gone = first as u64 == who;
+        self.primary = if gone { lowest } else { first };
+        let primary = self.primary;
         let left = self.living.len();
         let event = json!({"removed": who, "primary": primary, "left": left});
         self.events.write("downgrade", event);

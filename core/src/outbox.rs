@@ -195,6 +195,12 @@ impl Outbox {
         self.ring();
     }
 
+    /// Has the owner said so?
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.halt.load(Ordering::Acquire) == halt::encode(Halt::Broken, ReplicaSet::empty())
+    }
+
     /// Rings the doorbell after a publication.
     #[inline]
     pub(crate) fn ring(&self) {

@@ -13,6 +13,8 @@ pub(crate) struct Config {
     pub(crate) tick: u64,
     /// Are faults masked where there are enough replicas?
     pub(crate) mask: bool,
+    /// Are lost replicas replaced?
+    pub(crate) reintegrate: bool,
 }
 
 /// The kernel's words and the root task's part of a command line.
@@ -56,6 +58,7 @@ impl Config {
             timeout: number(command, b"timeout").unwrap_or(2_000).max(1),
             tick: number(command, b"tick").unwrap_or(10_000),
             mask: value(command, b"mask") != Some(b"no"),
+            reintegrate: value(command, b"reintegrate") != Some(b"no"),
         }
     }
 }

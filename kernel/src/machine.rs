@@ -1,6 +1,6 @@
 //! One replica as a whole: its kernel, entered and left.
 
-use rcoe_core::Ports;
+use rcoe_core::{Ports, ReplicaId};
 use rcoe_kernel_objects::arch::CONTEXT_WORDS;
 use rcoe_kernel_objects::{BootInput, Fault, IRQ_LINES, Kernel, Memory, Sphere, kind};
 
@@ -12,6 +12,10 @@ use crate::sphere::{Replicated, TICK};
 /// Ticks of its own after which a follower asks for the one that the primary did not.
 const PATIENCE: u32 = 8;
 
+/// Ticks between the loss of a replica and the first try to replace it, and between later ones.
+const PAUSE: u32 = 10;
+const AGAIN: u32 = 100;
+
 /// One replica.
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -21,6 +25,10 @@ pub(crate) struct Machine {
     period: u32,
     /// Own ticks since the last that all performed.
     waited: u32,
+    /// Ticks until a lost replica is replaced, if one is lost.
+    patience: u32,
+    reintegrate: bool,
+    parameters: Parameters,
 }
 
 impl Machine {
@@ -50,6 +58,9 @@ impl Machine {
             base: arch::objects_base(parameters),
             period: u32::try_from(period).unwrap_or(u32::MAX),
             waited: 0,
+            patience: PAUSE,
+            reintegrate: config.reintegrate,
+            parameters: *parameters,
         }
     }
 
@@ -83,12 +94,6 @@ impl Machine {
         self.kernel.fault(Fault::Exception { vector, code });
     }
 
-    /// The others have removed this replica.
-    pub(crate) fn stopped_by_others(&self) -> ! {
-        self.kernel.sphere.diary().line(format_args!("stopped"));
-        arch::park()
-    }
-
     /// An interrupt: flagged here, performed when all are at one point.
     pub(crate) fn interrupt(&mut self, vector: u64) {
         let sphere = &mut self.kernel.sphere;
@@ -115,6 +120,12 @@ impl Machine {
             let flagged = self.kernel.sphere.is_flagged();
             let actions = self.kernel.sphere.actions();
             self.perform(actions);
+            if actions & TICK != 0
+                && let Some(lost) = self.due()
+            {
+                self.replace(lost);
+                continue;
+            }
             self.kernel.schedule();
             if self.kernel.current().is_some() {
                 break;
@@ -135,6 +146,57 @@ impl Machine {
         let root = root.expect("who was chosen has an address space");
         arch::enter_space(self.base, root);
         context
+    }
+
+    /// The replica to be replaced at this tick, if any. All members count alike.
+    fn due(&mut self) -> Option<ReplicaId> {
+        let lost = self.kernel.sphere.lost().filter(|_| self.reintegrate);
+        if lost.is_none() {
+            self.patience = PAUSE;
+            return None;
+        }
+        self.patience -= 1;
+        if self.patience > 0 {
+            return None;
+        }
+        self.patience = AGAIN;
+        lost
+    }
+
+    /// Brings a lost replica back as a copy of a member. All members are here, at one point of the
+    /// trace at which they have just met.
+    fn replace(&mut self, lost: ReplicaId) {
+        self.kernel.sphere.expect(lost);
+        self.kernel.save_fpu(arch::save_fpu);
+        if self.kernel.sphere.is_donor() {
+            let parameters = self.parameters;
+            arch::donate(self, &parameters, lost.index() as u64);
+        }
+        let admitted = self.kernel.sphere.admit();
+        if self.kernel.sphere.is_primary() {
+            let word = if admitted { "joined" } else { "abandoned" };
+            self.kernel
+                .sphere
+                .diary()
+                .line(format_args!("{word} {}", lost.index()));
+        }
+    }
+
+    /// The copy, on its own core: goes on from the point at which it was made.
+    pub(crate) fn revive(&mut self, parameters: &Parameters) -> [u64; CONTEXT_WORDS] {
+        let from = arch::objects_base(&self.parameters);
+        self.parameters = *parameters;
+        self.base = arch::objects_base(parameters);
+        self.waited = 0;
+        self.kernel.sphere.become_copy(parameters);
+        let entry = arch::kernel_entry(parameters);
+        self.kernel.rebase(from, self.base, entry);
+        self.kernel.save_fpu(arch::load_fpu);
+        if !self.kernel.sphere.admit() {
+            arch::retire();
+        }
+        apic::enable(self.period);
+        self.leave()
     }
 
     fn perform(&mut self, actions: u64) {

@@ -20,8 +20,7 @@ fn on_panic(info: &PanicInfo<'_>) -> ! {
         .map_or(("", 0), |place| (place.file(), place.line()));
     let why = info.message();
     own_diary().line(format_args!("panic {why} at {file}:{line}"));
-    arch::declare_broken();
-    arch::park()
+    arch::retire()
 }
 
 /// An exception in the kernel itself: this replica is faulty. The others find it missing.
@@ -29,8 +28,12 @@ pub(crate) fn exception(vector: u64, code: u64, ip: u64, address: u64) -> ! {
     own_diary().line(format_args!(
         "exception vector={vector} code={code:#x} ip={ip:#x} address={address:#x}"
     ));
-    arch::declare_broken();
-    arch::park()
+    arch::retire()
+}
+
+/// The others have removed this replica.
+pub(crate) fn stopped() {
+    own_diary().line(format_args!("stopped"));
 }
 
 /// The protocol's last word for this replica.
@@ -39,7 +42,7 @@ pub(crate) fn halt(halt: Halt) -> ! {
     let why = match halt {
         Halt::Convicted => {
             diary.line(format_args!("convicted"));
-            arch::park();
+            arch::retire();
         }
         Halt::FailStop(Cause::Mismatch) => "mismatch",
         Halt::FailStop(Cause::Timeout) => "timeout",
@@ -47,7 +50,10 @@ pub(crate) fn halt(halt: Halt) -> ! {
         Halt::FailStop(Cause::NoMajority) => "no-majority",
         Halt::FailStop(Cause::Livelock) => "livelock",
         Halt::LostEffect => "lost-effect",
-        Halt::NotAdmitted => "not-admitted",
+        Halt::NotAdmitted => {
+            diary.line(format_args!("not admitted"));
+            arch::retire();
+        }
         Halt::Broken => "broken",
     };
     diary.line(format_args!("fail-stop {why}"));

@@ -28,6 +28,10 @@ pub(crate) struct Replicated {
     replica: Replica<'static, Surroundings>,
     diary: Diary,
     compare: Compare,
+    limit: u64,
+    mask: bool,
+    /// Replicas at the start.
+    wanted: usize,
     /// Lines that are to let interrupts through, one bit each.
     enabled: u32,
     /// Does this replica program the I/O APIC?
@@ -49,6 +53,9 @@ impl Replicated {
             replica,
             diary,
             compare: config.compare,
+            limit: config.timeout * parameters.cycles,
+            mask: config.mask,
+            wanted: members.len(),
             enabled: 0,
             routes: false,
             base: arch::objects_base(parameters),
@@ -59,6 +66,45 @@ impl Replicated {
 
     pub(crate) const fn diary(&self) -> Diary {
         self.diary
+    }
+
+    /// The lowest replica that was lost, if there are at least two left that agree.
+    pub(crate) fn lost(&self) -> Option<ReplicaId> {
+        let members = self.replica.members();
+        let lost = ReplicaSet::all(self.wanted).minus(members).lowest();
+        lost.filter(|_| members.len() >= 2)
+    }
+
+    /// Who is copied: the last that does not have effects. All members say the same.
+    pub(crate) fn is_donor(&self) -> bool {
+        let followers = self.replica.members().without(self.replica.primary());
+        followers.iter().last() == Some(self.replica.id())
+    }
+
+    /// All members: one of them is about to be copied.
+    pub(crate) fn expect(&mut self, lost: ReplicaId) {
+        self.replica.expect_newcomer(lost);
+    }
+
+    /// The copy: it is somebody else from here on.
+    pub(crate) fn become_copy(&mut self, parameters: &Parameters) {
+        let number = u16::try_from(parameters.replica).expect("a small number");
+        self.diary = Diary::of(number);
+        self.routes = false;
+        self.base = arch::objects_base(parameters);
+        self.root = parameters.root;
+        self.kernel_entry = arch::kernel_entry(parameters);
+        let surroundings = Surroundings::new(self.diary, self.limit, self.mask);
+        self.replica.become_newcomer(surroundings);
+    }
+
+    /// Members and copy: the copy is taken in, or not.
+    pub(crate) fn admit(&mut self) -> bool {
+        let admitted = Self::go_on(self.replica.admit());
+        if !admitted {
+            self.replica.forget_newcomer();
+        }
+        admitted
     }
 
     pub(crate) const fn members(&self) -> usize {
@@ -100,6 +146,11 @@ impl Replicated {
 
     /// An interrupt line of the primary's: off until the handler acknowledges.
     pub(crate) fn line_came(&mut self, line: u32) {
+        if !self.routes {
+            // Meant for a primary that this core was before it was lost; its successor has flagged
+            // it.
+            return;
+        }
         apic::route(line, false);
         self.trigger(action_of(line));
     }

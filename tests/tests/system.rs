@@ -282,6 +282,14 @@ fn three_replicas_mask_the_divergence_of_any_one() {
         assert_eq!(divergence["kind"], "mismatch");
         let removed = u64::try_from(victim).unwrap();
         assert!(story(&events).contains(&("downgrade".to_owned(), Some(removed))));
+        let back = events
+            .iter()
+            .find(|event| event["type"] == "reintegration")
+            .unwrap();
+        assert_eq!(
+            (&back["replica"], &back["stage"]),
+            (&victim.into(), &"done".into())
+        );
         let takeover = events.iter().find(|event| event["type"] == "takeover");
         assert_eq!(
             takeover.map(|event| event["to"].clone()),
@@ -361,7 +369,7 @@ fn flipped_bits_never_lead_to_wrong_output() {
     let seed = 0x5eed;
     let mut numbers = Numbers(seed);
     let right = slept();
-    for index in 0..12 {
+    for index in 0..8 {
         let replicas = 2 + index % 2;
         let count = replicas.to_string();
         let victim = numbers.below(replicas);
@@ -386,4 +394,57 @@ fn flipped_bits_never_lead_to_wrong_output() {
             other => panic!("{what}: {other:?}"),
         }
     }
+}
+
+/// How many replicas have been brought back so far.
+fn brought_back(reached: &Reached) -> usize {
+    let events = events_of(&reached.scene.path().join("e"));
+    let back = events.iter().filter(|event| event["stage"] == "done");
+    back.count()
+}
+
+#[test]
+fn each_replica_in_turn_is_lost_and_brought_back() {
+    let reached = Reached::start(&["-n", "3"], &["sleep", "5000"]);
+    for (cycle, victim) in [0, 1, 2, 0].into_iter().enumerate() {
+        reached.change(victim, OBJECTS, 4 << 20, |bytes| {
+            flip_text(bytes, b"slept ")
+        });
+        until("the replica to be back", || {
+            (brought_back(&reached) == cycle + 1).then_some(())
+        });
+    }
+    // Ended from outside, so that the test takes no longer than that took.
+    let lines = reached.running.stdout_so_far().unwrap().lines().count();
+    until("more output", || {
+        (reached.running.stdout_so_far().unwrap().lines().count() > lines + 1).then_some(())
+    });
+    launch::signal(reached.running.pid(), Signal::TERM).unwrap();
+    let (outcome, events) = reached.finish();
+    assert_eq!(outcome.ended, Ended::Signal(15), "{}", outcome.err());
+    let right: String = (1..=500)
+        .map(|tens| format!("slept {tens}0 ticks\n"))
+        .collect();
+    assert!(right.starts_with(&outcome.out()), "{}", outcome.out());
+    let removed = story(&events)
+        .into_iter()
+        .filter_map(|(_, removed)| removed);
+    assert_eq!(removed.collect::<Vec<_>>(), [0, 1, 2, 0]);
+    let leads = |event: &Value| (event["type"] == "takeover").then(|| event["to"].as_u64());
+    let leaders: Vec<Option<u64>> = events.iter().filter_map(leads).collect();
+    assert_eq!(
+        leaders,
+        [Some(1), Some(0), Some(1)],
+        "the lowest that lives leads"
+    );
+}
+
+#[test]
+fn a_lost_replica_stays_away_if_told() {
+    let reached = Reached::start(&["-n", "3", "--no-reintegrate"], &["sleep", "100"]);
+    reached.change(2, OBJECTS, 4 << 20, |bytes| flip_text(bytes, b"slept "));
+    let (outcome, events) = reached.finish();
+    assert_eq!((outcome.ended, outcome.out()), (Ended::Exit(0), slept()));
+    assert!(events.iter().all(|event| event["type"] != "reintegration"));
+    assert_eq!(events.last().unwrap()["counts"]["replicas"], 2);
 }

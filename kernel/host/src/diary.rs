@@ -7,6 +7,10 @@ pub enum Entry {
     Start(u64),
     /// A replica was removed, for this reason: `mismatch` or `timeout`.
     Removed(u64, String),
+    /// A lost replica is a member again, as a copy of another.
+    Joined(u64),
+    /// It could not be brought back; it will be tried again.
+    Abandoned(u64),
     /// This replica is the primary from here on.
     Primary(u64),
     /// The machine stops because of a fault that cannot be masked.
@@ -32,6 +36,8 @@ impl Entry {
         let known = match word {
             "start" => number(rest).map(Self::Start),
             "primary" => number(rest).map(Self::Primary),
+            "joined" => number(rest).map(Self::Joined),
+            "abandoned" => number(rest).map(Self::Abandoned),
             "removed" => rest
                 .split_once(' ')
                 .and_then(|(who, why)| Some(Self::Removed(number(who)?, why.to_owned()))),

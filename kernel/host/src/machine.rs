@@ -63,7 +63,13 @@ pub(crate) fn start(
     image: &Path,
     folder: &Path,
 ) -> Result<Machine, SystemError> {
-    let mut command = Command::new(EMULATOR);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&path).any(|folder| folder.join(EMULATOR).is_file()) {
+        return Err(SystemError::NoEmulator);
+    }
+    // The machine ends with us, however we end.
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", EMULATOR]);
     command.args(["-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot"]);
     command.args(["-display", "none", "-monitor", "none"]);
     // Neither random numbers nor any other instruction whose result differs between cores.
@@ -97,13 +103,8 @@ pub(crate) fn start(
         diaries.push(port(&mut command, folder, &name, place)?);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    let child = command.spawn().map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => SystemError::NoEmulator,
-        _ => SystemError::Host {
-            what: format!("starting {EMULATOR}"),
-            source,
-        },
-    })?;
+    let starting = SystemError::host(format!("starting {EMULATOR} by setpriv"));
+    let child = command.spawn().map_err(starting)?;
     Ok(Machine {
         child,
         console,

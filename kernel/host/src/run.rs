@@ -24,6 +24,8 @@ pub struct Settings {
     pub tick: Duration,
     /// Are faults masked, where there are three replicas or more?
     pub mask: bool,
+    /// Are lost replicas replaced?
+    pub reintegrate: bool,
     /// How the emulator runs the cores.
     pub threads: Threads,
     /// A file that holds the machine's memory, for whoever wants to look at it or change it.
@@ -55,7 +57,8 @@ impl Settings {
         let Self {
             replicas, compare, ..
         } = self;
-        let mask = if self.mask { "yes" } else { "no" };
+        let word = |yes: bool| if yes { "yes" } else { "no" };
+        let (mask, again) = (word(self.mask), word(self.reintegrate));
         let (timeout, tick) = (self.timeout.as_millis(), self.tick.as_micros());
         let argument = self
             .argument
@@ -63,7 +66,7 @@ impl Settings {
         let name = self.name();
         format!(
             "n={replicas} compare={compare} timeout={timeout} tick={tick} mask={mask} \
-             -- {name}{argument}"
+             reintegrate={again} -- {name}{argument}"
         )
     }
 }
@@ -117,7 +120,12 @@ pub fn run(
     let path = own.path().join("image");
     std::fs::write(&path, image).map_err(SystemError::host("the boot image"))?;
     let machine = machine::start(settings, &folder.join(KERNEL), &path, own.path())?;
-    watch(machine, out, tell)
+    let mut folder = Some(own);
+    watch(machine, out, &mut |replica, entry| {
+        // Once a replica speaks, the machine has opened all that is there.
+        folder = None;
+        tell(replica, entry);
+    })
 }
 
 /// A diary that is being read.

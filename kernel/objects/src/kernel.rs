@@ -53,6 +53,14 @@ impl<'m, S: Sphere> Kernel<'m, S> {
         &mut self.mem
     }
 
+    /// Has `exchange` save or load the floating-point state that the processor holds, if it holds
+    /// any.
+    pub fn save_fpu(&mut self, exchange: impl FnOnce(&mut Memory<'_>, Ref)) {
+        if let Some(tcb) = self.fpu.some() {
+            exchange(&mut self.mem, tcb);
+        }
+    }
+
     /// The running thread, if any.
     #[must_use]
     pub const fn current(&self) -> Option<Ref> {

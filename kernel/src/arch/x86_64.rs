@@ -9,6 +9,7 @@
 pub(crate) mod apic;
 mod apic_boot;
 mod cpu;
+mod donate;
 mod layout;
 mod loader;
 mod machine;
@@ -19,15 +20,16 @@ mod trap;
 
 use rcoe_abi::layout::PORT_OFF;
 
-pub(crate) use cpu::{cycles, park, port_in, port_out, relax, wait_for_interrupt};
+pub(crate) use cpu::{cycles, port_in, port_out, relax, wait_for_interrupt};
+pub(crate) use donate::donate;
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{
-    core, declare_broken, enter_kernel_space, enter_space, flush, kernel_entry, noted,
-    objects_base, switch_fpu,
+    core, declare_broken, enter_kernel_space, enter_space, flush, kernel_entry, load_fpu, noted,
+    objects_base, retire, save_fpu, switch_fpu,
 };
 
 /// Switches the machine off.
 pub(crate) fn power_off() -> ! {
     port_out(PORT_OFF, 4, 0);
-    park()
+    cpu::park()
 }

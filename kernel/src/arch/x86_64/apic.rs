@@ -92,6 +92,12 @@ pub(crate) fn stop(core: u32) {
     command(core, ASSERT | how);
 }
 
+/// Starts a core that was stopped by INIT at a page below 1 MiB.
+pub(super) fn start(core: u32, page: u64) {
+    const DELIVER_STARTUP: u32 = 6 << 8;
+    command(core, ASSERT | DELIVER_STARTUP | low(page >> 12));
+}
+
 fn io_write(register: u32, value: u32) {
     // SAFETY: the page of the I/O APIC is mapped here in every partition; only the primary comes
     // here.

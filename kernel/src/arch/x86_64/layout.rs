@@ -26,7 +26,12 @@ pub(super) const SHARED: u64 = 0xffff_fff0_0000_0000;
 pub(super) const LOCAL_APIC: u64 = 0xffff_fff8_0000_0000;
 /// The I/O APIC.
 pub(super) const IO_APIC: u64 = 0xffff_fff8_0000_1000;
-/// Where both really are.
+/// The table of the window through which a donor fills another partition; all of it is empty but
+/// then.
+pub(super) const COPY_TABLE: u64 = 0xffff_fff8_0000_2000;
+/// That window.
+pub(super) const COPY: u64 = 0xffff_ffe0_0000_0000;
+/// Where the controllers really are.
 pub(super) const LOCAL_APIC_PHYSICAL: u64 = 0xfee0_0000;
 pub(super) const IO_APIC_PHYSICAL: u64 = 0xfec0_0000;
 

@@ -41,7 +41,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let address = |symbol: *const u8| symbol as u64;
         Self {
             start: address(&raw const __image_start),

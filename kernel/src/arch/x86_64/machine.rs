@@ -10,7 +10,7 @@ use rcoe_kernel_objects::{Memory, Ref, fpu_words};
 
 use super::layout::{OBJECTS, SHARED, SLICE, WINDOW};
 use super::loader::{COMMAND_MAX, MAGIC, Parameters};
-use super::{apic, cpu, segments, trap};
+use super::{apic, cpu, donate, segments, trap};
 use crate::machine::Machine;
 
 /// The one machine of this partition.
@@ -103,6 +103,13 @@ extern "C" fn partition_main() -> ! {
         segments::install();
         cpu::protect();
     }
+    if donate::is_copy() {
+        // SAFETY: the copy holds the donor's machine, complete, and nobody is in it.
+        let machine = unsafe { (*MACHINE.0.get()).assume_init_mut() };
+        let context = machine.revive(&parameters);
+        FREE.store(true, Ordering::Relaxed);
+        trap::first_leave(&context)
+    }
     let memory = objects(&parameters);
     let command = &command[..(parameters.command as usize).min(command.len())];
     let machine = Machine::new(&parameters, command, memory, ports(parameters.replicas));
@@ -113,6 +120,18 @@ extern "C" fn partition_main() -> ! {
     trap::first_leave(&context)
 }
 
+unsafe extern "C" {
+    fn enter_partition(root: u64) -> !;
+}
+
+/// Begins anew in this partition, from the top of the stack.
+pub(super) fn enter_own_partition() -> ! {
+    let (parameters, _) = parameters();
+    // SAFETY: these are the tables that the partition began with, and nothing on the present stack
+    // is used again.
+    unsafe { enter_partition(parameters.root) }
+}
+
 /// Enters the address space with this root table, in object memory.
 pub(crate) fn enter_space(base: u64, root: Ref) {
     let physical = base + root.bytes();
@@ -120,6 +139,33 @@ pub(crate) fn enter_space(base: u64, root: Ref) {
         // SAFETY: every root table maps the kernel by the entry that it was made with.
         unsafe { cpu::set_root_table(physical) };
     }
+}
+
+/// Leaves whatever address space this core is in for the kernel's own: that of a replica that stops
+/// may be overwritten by a copy of another.
+pub(super) fn leave_objects() {
+    // SAFETY: the loader's parameters stay where they are; they are checked before they are used.
+    let parameters = unsafe { (WINDOW as *const Parameters).read_volatile() };
+    if parameters.magic == MAGIC {
+        // SAFETY: these are the tables that the partition began with.
+        unsafe { cpu::set_root_table(parameters.root) };
+    }
+}
+
+/// Stops this core for good, where it can be called again once its memory holds a copy of another
+/// replica.
+pub(crate) fn retire() -> ! {
+    leave_objects();
+    declare_broken();
+    cpu::park()
+}
+
+/// Has this replica's core come to a halt?
+pub(super) fn is_retired(replica: u64) -> bool {
+    let slice = SHARED + replica * SLICE;
+    // SAFETY: slices are mapped for as long as the kernel runs, and an outbox is made of atomics.
+    let outbox = unsafe { &*(slice as *const Outbox) };
+    outbox.is_broken()
 }
 
 /// Enters the kernel's own address space.
@@ -145,6 +191,20 @@ pub(crate) fn kernel_entry(parameters: &Parameters) -> u64 {
 #[must_use]
 pub(crate) const fn objects_base(parameters: &Parameters) -> u64 {
     parameters.base + OBJECTS
+}
+
+/// Saves the floating-point state of the thread that the processor holds it for.
+pub(crate) fn save_fpu(memory: &mut Memory<'_>, of: Ref) {
+    let words = fpu_words(memory, of).as_mut_ptr();
+    // SAFETY: saving and loading the same state changes nothing but its copy in memory.
+    unsafe { cpu::exchange_fpu(Some(words), words) };
+}
+
+/// Loads the floating-point state of a thread.
+pub(crate) fn load_fpu(memory: &mut Memory<'_>, of: Ref) {
+    let words = fpu_words(memory, of).as_ptr();
+    // SAFETY: it was saved there.
+    unsafe { cpu::exchange_fpu(None, words) };
 }
 
 /// Exchanges the floating-point state of two threads.

@@ -2,12 +2,13 @@
 //!
 //! They map the kernel's image (text for execution, constants for reading, the rest for writing),
 //! object memory, the replica's own slice of the shared region for writing and the others' for
-//! reading, and the interrupt controllers: nothing else. They do not map themselves, so no replica
+//! reading, and the interrupt controllers: nothing else. Of themselves they map only
+//! the table of a window that is empty but for a copy (see `donate`), so no replica
 //! can change what its kernel may touch. [`audit`] reads them back and checks that.
 
 use super::layout::{
-    IO_APIC, IO_APIC_PHYSICAL, KERNEL_BASE, LARGE, LOCAL_APIC, LOCAL_APIC_PHYSICAL, OBJECTS,
-    SHARED, SHARED_PHYSICAL, SLICE, TABLES, WINDOW,
+    COPY, COPY_TABLE, IO_APIC, IO_APIC_PHYSICAL, KERNEL_BASE, LARGE, LOCAL_APIC,
+    LOCAL_APIC_PHYSICAL, OBJECTS, SHARED, SHARED_PHYSICAL, SLICE, TABLES, WINDOW,
 };
 use super::loader::{Image, read_physical, write_physical, zero_physical};
 
@@ -115,6 +116,8 @@ pub(super) fn build(image: &Image, partition: Partition) -> u64 {
     let device = data | UNCACHED;
     builder.map(LOCAL_APIC, LOCAL_APIC_PHYSICAL, PAGE, device);
     builder.map(IO_APIC, IO_APIC_PHYSICAL, PAGE, device);
+    let window = builder.way(COPY, 1);
+    builder.map(COPY_TABLE, window, PAGE, data);
     root
 }
 
@@ -154,7 +157,18 @@ fn is_proper(entry: u64, level: u32, partition: Partition) -> bool {
     let shared =
         within(SHARED_PHYSICAL, SLICE * partition.replicas) && (!writable || within(slice, SLICE));
     let device = start == LOCAL_APIC_PHYSICAL || start == IO_APIC_PHYSICAL;
-    let itself = start < tables + LARGE && end > tables;
+    let itself = start < tables + LARGE && end > tables && start != copy_table(tables);
     let exclusive = !writable || entry & NO_EXECUTE != 0;
-    (own || shared || device) && !itself && exclusive
+    let window = start == copy_table(tables) && level == 0;
+    (own || shared || device || window) && !itself && exclusive
+}
+
+/// The one table that a replica's kernel can write: that of the window for copies. Empty at the
+/// start, so what it leads to is nothing.
+fn copy_table(root: u64) -> u64 {
+    let entry = |table: u64, level: u32| {
+        let slot = table + (COPY >> (12 + 9 * level) & 511) * 8;
+        read_physical(slot) & ADDRESS
+    };
+    entry(entry(root, 3), 2)
 }

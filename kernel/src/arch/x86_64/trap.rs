@@ -57,6 +57,7 @@ unsafe extern "C" {
     #[link_name = "trap_handlers"]
     pub(super) static HANDLERS: [*const (); VECTORS];
     fn leave_kernel(frame: *const Frame) -> !;
+    static __stack_top: u8;
 }
 
 global_asm!(
@@ -165,6 +166,9 @@ syscall_stack:
 /// Every kernel entry but the first.
 #[unsafe(no_mangle)]
 extern "C" fn on_trap(frame: &mut Frame) {
+    if frame.vector == 2 {
+        return stopped(frame);
+    }
     if !frame.is_from_user() {
         return in_kernel(frame);
     }
@@ -173,12 +177,27 @@ extern "C" fn on_trap(frame: &mut Frame) {
         match frame.vector {
             SYSCALL => machine.syscall(),
             14 => machine.page_fault(cpu::fault_address(), frame.code),
-            2 => machine.stopped_by_others(),
             vector @ 0..32 => machine.exception(vector, frame.code),
             vector => interrupt(machine, vector),
         }
         frame.set_context(&machine.leave());
     });
+}
+
+/// The others have removed this replica, or have made a copy of one of them here, whose core this
+/// is to be. A removed one leaves the handler for a halt, so that it can be called again.
+fn stopped(frame: &mut Frame) {
+    if super::donate::is_copied() {
+        super::machine::enter_own_partition();
+    }
+    crate::report::stopped();
+    super::machine::leave_objects();
+    super::declare_broken();
+    frame.ip = cpu::park as *const () as u64;
+    frame.segment = super::segments::KERNEL_CODE;
+    frame.flags = 2;
+    frame.sp = &raw const __stack_top as u64;
+    frame.stack_segment = 0x10;
 }
 
 fn interrupt(machine: &mut crate::machine::Machine, vector: u64) {
@@ -192,7 +211,6 @@ fn interrupt(machine: &mut crate::machine::Machine, vector: u64) {
 /// Everything else is a fault of this replica.
 fn in_kernel(frame: &Frame) {
     match frame.vector {
-        2 => cpu::park(),
         vector @ 0..32 => crate::report::exception(
             vector,
             frame.code,
