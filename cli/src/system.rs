@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 use crate::args::{CompareArg, CoreThreads, OnFault, RunArgs};
 use crate::reporter::say;
 
+/// Variable with further words for the kernel's command line, for tests.
+const KERNEL_WORDS: &str = "RCOE_SYSTEM_WORDS";
+
 /// Status of rcoe after an error.
 pub(crate) const fn exit_status(error: &SystemError) -> u8 {
     match error {
@@ -92,6 +95,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
             CoreThreads::Single => Threads::Single,
             CoreThreads::Multi => Threads::Multi,
         },
+        kernel_words: std::env::var(KERNEL_WORDS).unwrap_or_default(),
         memory_file: args.memory_file.clone(),
         program,
         argument: argument.transpose()?,

@@ -15,6 +15,32 @@ pub(crate) struct Config {
     pub(crate) mask: bool,
     /// Are lost replicas replaced?
     pub(crate) reintegrate: bool,
+    /// For tests: which replica is to make a wild store at its first tick, and where.
+    pub(crate) probe: Option<(u64, Probe)>,
+}
+
+/// Where a test has a replica's kernel store what it must not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Probe {
+    /// Into what another replica publishes.
+    Sibling,
+    /// Into its own code.
+    Code,
+    /// Through the window for copies, which leads nowhere.
+    Window,
+    /// Into memory of programs, by their addresses.
+    Program,
+}
+
+fn probe(command: &[u8]) -> Option<(u64, Probe)> {
+    let probe = match value(command, b"probe")? {
+        b"sibling" => Probe::Sibling,
+        b"code" => Probe::Code,
+        b"window" => Probe::Window,
+        b"program" => Probe::Program,
+        _ => return None,
+    };
+    Some((number(command, b"victim")?, probe))
 }
 
 /// The kernel's words and the root task's part of a command line.
@@ -58,6 +84,7 @@ impl Config {
             timeout: number(command, b"timeout").unwrap_or(2_000).max(1),
             tick: number(command, b"tick").unwrap_or(10_000),
             mask: value(command, b"mask") != Some(b"no"),
+            probe: probe(command),
             reintegrate: value(command, b"reintegrate") != Some(b"no"),
         }
     }

@@ -5,7 +5,7 @@ use rcoe_kernel_objects::arch::CONTEXT_WORDS;
 use rcoe_kernel_objects::{BootInput, Fault, IRQ_LINES, Kernel, Memory, Sphere, kind};
 
 use crate::arch::{self, Parameters, apic};
-use crate::config::{self, Config};
+use crate::config::{self, Config, Probe};
 use crate::report;
 use crate::sphere::{Replicated, TICK};
 
@@ -28,6 +28,7 @@ pub(crate) struct Machine {
     /// Ticks until a lost replica is replaced, if one is lost.
     patience: u32,
     reintegrate: bool,
+    probe: Option<(u64, Probe)>,
     parameters: Parameters,
 }
 
@@ -60,6 +61,7 @@ impl Machine {
             waited: 0,
             patience: PAUSE,
             reintegrate: config.reintegrate,
+            probe: config.probe,
             parameters: *parameters,
         }
     }
@@ -202,6 +204,11 @@ impl Machine {
     fn perform(&mut self, actions: u64) {
         if actions & TICK != 0 {
             self.waited = 0;
+            if let Some((victim, probe)) = self.probe.take()
+                && victim == self.parameters.replica
+            {
+                arch::wild_store(&self.parameters, probe);
+            }
             self.kernel.give_way();
         }
         for line in 0..IRQ_LINES {

@@ -448,3 +448,32 @@ fn a_lost_replica_stays_away_if_told() {
     assert!(events.iter().all(|event| event["type"] != "reintegration"));
     assert_eq!(events.last().unwrap()["counts"]["replicas"], 2);
 }
+
+#[test]
+fn a_wild_store_of_a_kernel_reaches_no_other_replica() {
+    for probe in ["sibling", "code", "window", "program"] {
+        let scene = Scene::new();
+        let mut words = words(&["-n", "3", "--events", "e"], &["sleep", "30"]);
+        words.insert(1, format!("RCOE_SYSTEM_WORDS=probe={probe} victim=1"));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let outcome = scene.run(&words);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{probe}: {}", outcome.err());
+        assert!(
+            slept().starts_with(&outcome.out()),
+            "{probe}: {}",
+            outcome.out()
+        );
+        assert!(
+            outcome.err().contains("exception vector=14"),
+            "{probe}: {}",
+            outcome.err()
+        );
+        let events = events_of(&scene.path().join("e"));
+        let divergence = events.iter().find(|event| event["type"] == "divergence");
+        let divergence = divergence.unwrap_or_else(|| panic!("{probe}: {events:?}"));
+        assert_eq!(
+            (&divergence["replica"], &divergence["kind"]),
+            (&1.into(), &"fault".into())
+        );
+    }
+}

@@ -30,6 +30,8 @@ pub struct Settings {
     pub threads: Threads,
     /// A file that holds the machine's memory, for whoever wants to look at it or change it.
     pub memory_file: Option<PathBuf>,
+    /// Further words for the kernel, for tests.
+    pub kernel_words: String,
     /// Name of a program of the image, or an ELF file; and its argument.
     pub program: String,
     /// The program's argument.
@@ -63,10 +65,10 @@ impl Settings {
         let argument = self
             .argument
             .map_or(String::new(), |number| format!(" {number}"));
-        let name = self.name();
+        let (name, words) = (self.name(), &self.kernel_words);
         format!(
             "n={replicas} compare={compare} timeout={timeout} tick={tick} mask={mask} \
-             reintegrate={again} -- {name}{argument}"
+             reintegrate={again} {words} -- {name}{argument}"
         )
     }
 }

@@ -25,7 +25,7 @@ pub(crate) use donate::donate;
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{
     core, declare_broken, enter_kernel_space, enter_space, flush, kernel_entry, load_fpu, noted,
-    objects_base, retire, save_fpu, switch_fpu,
+    objects_base, retire, save_fpu, switch_fpu, wild_store,
 };
 
 /// Switches the machine off.

@@ -48,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Objects of every kind in the first slots, and a second thread.
-fn furnished(words: &mut [u64]) -> crate::Kernel<'_, super::world::Alone> {
+pub(super) fn furnished(words: &mut [u64]) -> crate::Kernel<'_, super::world::Alone> {
     let mut kernel = world(words);
     kernel.make(ObjectType::Untyped, 18, FREE, 2);
     kernel.make(ObjectType::CNode, 3, FREE + 2, 2);

@@ -8,9 +8,10 @@ use rcoe_core::primitive::AtomicU64 as Word;
 use rcoe_core::{MAX_REPLICAS, Outbox, Port, Ports};
 use rcoe_kernel_objects::{Memory, Ref, fpu_words};
 
-use super::layout::{OBJECTS, SHARED, SLICE, WINDOW};
+use super::layout::{COPY, OBJECTS, SHARED, SLICE, WINDOW};
 use super::loader::{COMMAND_MAX, MAGIC, Parameters};
 use super::{apic, cpu, donate, segments, trap};
+use crate::config::Probe;
 use crate::machine::Machine;
 
 /// The one machine of this partition.
@@ -158,6 +159,20 @@ pub(crate) fn retire() -> ! {
     leave_objects();
     declare_broken();
     cpu::park()
+}
+
+/// Stores where a test says that no store may succeed.
+pub(crate) fn wild_store(parameters: &Parameters, probe: Probe) {
+    let sibling = (parameters.replica + 1) % parameters.replicas;
+    let address = match probe {
+        Probe::Sibling => SHARED + sibling * SLICE,
+        Probe::Code => trap::syscall_entry as *const () as u64,
+        Probe::Window => COPY,
+        Probe::Program => rcoe_abi::layout::STACK_TOP - 8,
+    };
+    // SAFETY: none of these is writable for the kernel, so nothing is stored: the processor faults,
+    // which ends this replica.
+    unsafe { (address as *mut u64).write_volatile(0) };
 }
 
 /// Has this replica's core come to a halt?
