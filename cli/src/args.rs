@@ -219,6 +219,8 @@ pub(crate) enum CoreThreads {
     Single,
     /// One each; needs a CPU of the host for each replica
     Multi,
+    /// In turns, with a clock that counts instructions, so that cycles do not depend on the host
+    Counted,
 }
 
 /// `--compare`.

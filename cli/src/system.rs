@@ -44,6 +44,13 @@ pub(crate) fn execute(args: &RunArgs) -> Result<ExitCode, SystemError> {
             witness.hear(replica, entry);
         },
     )?;
+    if args.stats
+        && let Some([cycles, events, votes]) = witness.stats
+    {
+        // A closed standard error leaves nobody to tell.
+        let text = format!("cycles {cycles}, events {events}, rendezvous {votes}");
+        let _ = writeln!(anstream::stderr(), "{text}");
+    }
     Ok(witness.end(&ending).into())
 }
 
@@ -51,7 +58,6 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
     let refused = [
         (args.cores.is_some(), "--cores"),
         (args.metrics.is_some(), "--metrics"),
-        (args.stats, "--stats"),
         (args.strict, "--strict"),
     ];
     if let Some((_, option)) = refused.iter().find(|(given, _)| *given) {
@@ -94,6 +100,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         threads: match args.core_threads {
             CoreThreads::Single => Threads::Single,
             CoreThreads::Multi => Threads::Multi,
+            CoreThreads::Counted => Threads::Counted,
         },
         kernel_words: std::env::var(KERNEL_WORDS).unwrap_or_default(),
         memory_file: args.memory_file.clone(),
@@ -169,6 +176,8 @@ struct Witness<'a> {
     /// Replicas that live, by number.
     living: Vec<usize>,
     primary: usize,
+    /// Cycles, events and rendezvous at the end.
+    stats: Option<[u64; 3]>,
     /// Those that told that they are broken.
     broken: Vec<usize>,
     divergences: usize,
@@ -181,6 +190,7 @@ impl<'a> Witness<'a> {
             events,
             living: (0..settings.replicas).collect(),
             primary: 0,
+            stats: None,
             broken: Vec::new(),
             divergences: 0,
         }
@@ -200,6 +210,7 @@ impl<'a> Witness<'a> {
                 let text = format!("replica {replica} failed: {text}");
                 say(AnsiColor::Yellow, "", &text);
             }
+            Entry::Stats(stats) => self.stats = Some(*stats),
             _ => {}
         }
     }

@@ -193,6 +193,7 @@ impl Machine {
         self.kernel.sphere.become_copy(parameters);
         let entry = arch::kernel_entry(parameters);
         self.kernel.rebase(from, self.base, entry);
+        self.kernel.set_replica(parameters.replica);
         self.kernel.save_fpu(arch::load_fpu);
         if !self.kernel.sphere.admit() {
             arch::retire();

@@ -5,6 +5,7 @@
 //! is voted first; the primary alone touches the device; its result reaches the others through the
 //! results stream and joins every trace.
 
+use rcoe_abi::layout::PORT_OFF;
 use rcoe_core::{Consumed, Halt, Kind, Ports, Replica, ReplicaId, ReplicaSet, mix};
 use rcoe_kernel_objects::{Compare, IRQ_LINES, Memory, Ref, Sphere, kind};
 
@@ -32,6 +33,10 @@ pub(crate) struct Replicated {
     mask: bool,
     /// Replicas at the start.
     wanted: usize,
+    /// Processor cycles at the start.
+    began: u64,
+    /// Rendezvous so far.
+    votes: u64,
     /// Lines that are to let interrupts through, one bit each.
     enabled: u32,
     /// Does this replica program the I/O APIC?
@@ -56,6 +61,8 @@ impl Replicated {
             limit: config.timeout * parameters.cycles,
             mask: config.mask,
             wanted: members.len(),
+            began: arch::cycles(),
+            votes: 0,
             enabled: 0,
             routes: false,
             base: arch::objects_base(parameters),
@@ -215,6 +222,7 @@ impl Sphere for Replicated {
     }
 
     fn vote(&mut self) {
+        self.votes += 1;
         Self::go_on(self.replica.rendezvous());
     }
 
@@ -230,6 +238,12 @@ impl Sphere for Replicated {
     }
 
     fn port_out(&mut self, port: u16, width: u8, value: u32) {
+        if port == PORT_OFF && self.is_primary() {
+            let spent = arch::cycles() - self.began;
+            let (events, votes) = (self.replica.events(), self.votes);
+            self.diary
+                .line(format_args!("stats {spent} {events} {votes}"));
+        }
         let place = u64::from(port) << 8 | u64::from(width);
         self.output(mix(place) ^ u64::from(value), || {
             arch::port_out(port, width, value);

@@ -477,3 +477,25 @@ fn a_wild_store_of_a_kernel_reaches_no_other_replica() {
         );
     }
 }
+
+#[test]
+fn a_counted_clock_and_counters_of_the_run_are_to_be_had() {
+    let scene = Scene::new();
+    let mut seen = Vec::new();
+    for rounds in ["100", "200"] {
+        let options = ["-n", "2", "--core-threads", "counted", "--stats"];
+        let outcome = system(&scene, &options, &["pingpong", rounds]);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        let err = outcome.err();
+        let (cycles, rest) = err
+            .strip_prefix("cycles ")
+            .unwrap()
+            .split_once(", events ")
+            .unwrap();
+        let (events, _) = rest.split_once(", rendezvous ").unwrap();
+        assert!(cycles.parse::<u64>().is_ok(), "{err}");
+        seen.push(events.parse::<u64>().unwrap());
+    }
+    // A call and its reply are two system calls and two switches of threads at least.
+    assert!(seen[1] >= seen[0] + 400, "{seen:?}");
+}

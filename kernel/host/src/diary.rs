@@ -23,6 +23,8 @@ pub enum Entry {
     Unhandled(String),
     /// The kernel cannot start.
     Refused(String),
+    /// At the end: processor cycles since the start, events, rendezvous.
+    Stats([u64; 3]),
     /// Anything else.
     Other(String),
 }
@@ -45,11 +47,18 @@ impl Entry {
             "convicted" => Some(Self::Convicted),
             "panic" | "exception" => Some(Self::Broken(line.to_owned())),
             "unhandled" => Some(Self::Unhandled(line.to_owned())),
+            "stats" => stats(rest),
             "refused" => Some(Self::Refused(rest.to_owned())),
             _ => None,
         };
         known.unwrap_or_else(|| Self::Other(line.to_owned()))
     }
+}
+
+fn stats(text: &str) -> Option<Entry> {
+    let mut numbers = text.split(' ').map(str::parse::<u64>);
+    let mut next = || numbers.next()?.ok();
+    Some(Entry::Stats([next()?, next()?, next()?]))
 }
 
 #[cfg(test)]
@@ -68,12 +77,14 @@ mod tests {
             Entry::parse("fail-stop mismatch"),
             Entry::FailStop("mismatch".into())
         );
+        assert_eq!(Entry::parse("stats 1 2 3"), Entry::Stats([1, 2, 3]));
         for garbage in [
             "",
             "start",
             "start x",
             "removed 1",
             "removed x y",
+            "stats 1 2",
             "\u{fffd}\u{fffd} 7",
         ] {
             assert_eq!(Entry::parse(garbage), Entry::Other(garbage.into()));

@@ -22,6 +22,8 @@ pub enum Threads {
     Single,
     /// Each on a thread of its own.
     Multi,
+    /// In turns, with a clock that counts instructions.
+    Counted,
 }
 
 /// A running machine.
@@ -75,10 +77,13 @@ pub(crate) fn start(
     // Neither random numbers nor any other instruction whose result differs between cores.
     command.args(["-cpu", "qemu64,+smep,+smap,+umip,-rdrand,-rdseed"]);
     let threads = match settings.threads {
-        Threads::Single => "tcg,thread=single",
+        Threads::Single | Threads::Counted => "tcg,thread=single",
         Threads::Multi => "tcg,thread=multi",
     };
     command.args(["-accel", threads]);
+    if settings.threads == Threads::Counted {
+        command.args(["-icount", "shift=0,sleep=off"]);
+    }
     command.args(["-smp", &settings.replicas.to_string()]);
     let memory = settings.memory();
     command.args(["-m", &format!("{memory}M")]);

@@ -106,6 +106,7 @@ impl<S: Sphere> Kernel<'_, S> {
         let info = self.allot(&mut bump, PAGE_BITS);
         self.place_page(&mut bump, root, layout::BOOT_INFO, info, Rights::READ);
         self.root_caps(cnode, tcb, Cap::VSpace { obj, asid }, buffer);
+        self.info = info;
         self.write_info(info, input);
         self.untyped(&bump, cnode, info);
         self.set_register(tcb, IP, program.entry);
@@ -157,6 +158,11 @@ impl<S: Sphere> Kernel<'_, S> {
             mapping: Mapping::default(),
         };
         self.insert_first(Self::buffer_slot(tcb), frame);
+    }
+
+    /// The root task of a copy is told whose copy it is.
+    pub fn set_replica(&mut self, replica: u64) {
+        self.mem.set(self.info, Word::ReplicaId as usize, replica);
     }
 
     fn write_info(&mut self, info: Ref, input: &BootInput<'_>) {

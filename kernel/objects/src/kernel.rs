@@ -24,6 +24,8 @@ pub struct Kernel<'m, S: Sphere> {
     pub(crate) next_space: u16,
     /// Slots with the notification of each interrupt line.
     pub(crate) irqs: Ref,
+    /// The root task's boot page.
+    pub(crate) info: Ref,
     /// Tables that are being emptied.
     pub(crate) dying: Ref,
     /// System calls since the last vote.
@@ -43,6 +45,7 @@ impl<'m, S: Sphere> Kernel<'m, S> {
             spaces: [Ref::NONE; SPACES],
             next_space: 1,
             irqs: Ref::NONE,
+            info: Ref::NONE,
             dying: Ref::NONE,
             unchecked: 0,
         }
