@@ -5,10 +5,13 @@
 //! value, and a check word over both. A successor thus tells a note about the effect it has to
 //! take over from an older one, and either from a damaged one.
 //!
+//! Of calls that it makes through an io_uring the kernel itself keeps the result; the primary only
+//! notes where that lies.
+//!
 //! Not covered: a primary that notes a wrong value with the right check word, its registers having
 //! been hit in between. The successor compares what it can with the kernel's own state.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Names one effect: how many records the primary had published, and what the call was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +25,9 @@ pub struct EffectId {
 impl EffectId {
     const CALL_BITS: u32 = 24;
 
-    const fn word(self) -> u64 {
+    /// Both in one word, which is 0 for no effect at all.
+    #[must_use]
+    pub const fn word(self) -> u64 {
         self.records << Self::CALL_BITS | self.call as u64 & ((1 << Self::CALL_BITS) - 1)
     }
 }
@@ -85,14 +90,31 @@ const fn check(effect: u64, value: u64) -> u64 {
     !(mixed ^ mixed >> 29 ^ effect)
 }
 
+/// Where a replica's completion queue lies within its region's queues. Written before the first
+/// effect that goes through it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RingNote {
+    /// Rings made so far by replicas of this number: each has a place of its own.
+    pub made: AtomicU32,
+    /// How many entries the queue has; 0 while there is none.
+    pub count: AtomicU32,
+    /// Offset of its tail.
+    pub tail: AtomicU32,
+    /// Offset of its entries.
+    pub entries: AtomicU32,
+}
+
 /// The notes of one replica.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Journal {
-    /// The file position before the effect, for calls that move it.
+    /// What the effect changes, as it was before: a file position, a free descriptor and so on.
     pub position: EffectNote,
     /// The effect's result, once the host has given it.
     pub result: EffectNote,
+    /// Where the kernel keeps the results of effects that went through a ring.
+    pub ring: RingNote,
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! (0x7fff_f7ff_f000 without address-space randomisation).
 
 /// Bumped whenever [`crate::Control`], [`crate::Report`] or an offset changes.
-pub const LAYOUT_VERSION: u32 = 5;
+pub const LAYOUT_VERSION: u32 = 6;
 
 /// Largest number of replicas (`-n`).
 pub const MAX_REPLICAS: usize = 8;
@@ -36,11 +36,26 @@ pub const OUTBOX_OFFSET: usize = 32 * 1024;
 pub const RING_OFFSET: usize = 64 * 1024;
 /// Length of the results ring in 64-bit words (a power of two).
 pub const RING_WORDS: usize = 1 << 17;
+/// Offset of the queues of an io_uring within a replica region: the kernel notes the results of a
+/// primary's effects there.
+pub const QUEUES_OFFSET: usize = RING_OFFSET + RING_WORDS * 8;
+/// Size of the queues, and of the entries submitted that follow them: a page each, as the kernel
+/// wants it.
+pub const QUEUES_BYTES: usize = 4096;
+/// Places for queues, used in turn: the kernel may still write to those of a ring whose process has
+/// been gone for a while.
+pub const QUEUES_SLOTS: usize = 16;
+/// Offset of the intake within a replica region: where the host puts what a primary receives from
+/// a stream, so that its successor finds it.
+pub const INTAKE_OFFSET: usize = QUEUES_OFFSET + QUEUES_SLOTS * 2 * QUEUES_BYTES;
+/// Size of the intake in bytes.
+pub const INTAKE_BYTES: usize = 528 * 1024;
 /// Size of a replica region in bytes.
-pub const REGION_BYTES: usize = RING_OFFSET + RING_WORDS * 8;
+pub const REGION_BYTES: usize = INTAKE_OFFSET + INTAKE_BYTES;
 
 const _: () = assert!(REGION_BYTES <= REGION_STRIDE);
 const _: () = assert!(RING_WORDS.is_power_of_two());
+const _: () = assert!(QUEUES_OFFSET.is_multiple_of(QUEUES_BYTES));
 const _: () = assert!(size_of::<crate::Report>() <= OUTBOX_OFFSET);
 const _: () = assert!(size_of::<crate::Control>() <= CONTROL_BYTES);
 const _: () = assert!(REGION_ADDR + MAX_REPLICAS * OBJECT_BYTES <= CONTROL_ADDR);

@@ -29,11 +29,12 @@ pub use control::{
     COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO, Control, Queued, ReplicaState, SIGNAL_SLOTS,
 };
 pub use jobs::{Job, JobState, Terminal, Terminals};
-pub use journal::{EffectId, EffectNote, Journal, Noted};
+pub use journal::{EffectId, EffectNote, Journal, Noted, RingNote};
 pub use layout::{
-    AGENT_BASE, AGENT_END, CONTROL_ADDR, CONTROL_BYTES, GROUPS, LAYOUT_VERSION, MAX_REPLICAS,
-    OBJECT_BYTES, OUTBOX_OFFSET, REGION_BYTES, REGION_STRIDE, RING_OFFSET, RING_WORDS, SIG_KICK,
-    SIG_NOTIFY, control_addr, object_addr, region_addr,
+    AGENT_BASE, AGENT_END, CONTROL_ADDR, CONTROL_BYTES, GROUPS, INTAKE_BYTES, INTAKE_OFFSET,
+    LAYOUT_VERSION, MAX_REPLICAS, OBJECT_BYTES, OUTBOX_OFFSET, QUEUES_BYTES, QUEUES_OFFSET,
+    QUEUES_SLOTS, REGION_BYTES, REGION_STRIDE, RING_OFFSET, RING_WORDS, SIG_KICK, SIG_NOTIFY,
+    control_addr, object_addr, region_addr,
 };
 pub use order::{Order, SerialOrder};
 pub use report::{

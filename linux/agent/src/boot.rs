@@ -206,6 +206,7 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
         last_read: crate::calls::publish::LastRead::default(),
         processes: Processes::new(control.supervisor.load(Ordering::Relaxed)),
         orders: crate::reintegration::Orders::NONE,
+        ring: crate::uring::Ring::NONE,
     });
 }
 

@@ -25,6 +25,7 @@ use crate::rewrite::Rewriter;
 use crate::sys;
 use crate::threads::Threads;
 use crate::turns::{self, Turns};
+use crate::uring::Ring;
 
 /// What joins the signature and when it is voted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +80,7 @@ pub(crate) struct Kernel {
     pub(crate) last_read: LastRead,
     pub(crate) processes: Processes,
     pub(crate) orders: Orders,
+    pub(crate) ring: Ring,
 }
 
 /// The cell of the global state.

@@ -48,6 +48,7 @@ mod sys;
 mod text;
 mod threads;
 mod turns;
+mod uring;
 mod waiting;
 
 pub use boot::boot;

@@ -8,8 +8,9 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use linux_raw_sys::general::{MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_READ, PROT_WRITE};
 use rcoe_core::{MAX_REPLICAS, Outbox, Port};
 use rcoe_linux_abi::{
-    CONTROL_ADDR, CONTROL_BYTES, Control, GROUPS, LAYOUT_VERSION, OBJECT_BYTES, OUTBOX_OFFSET,
-    REGION_BYTES, RING_OFFSET, RING_WORDS, Report, control_addr, object_addr, region_addr,
+    CONTROL_ADDR, CONTROL_BYTES, Control, GROUPS, INTAKE_OFFSET, LAYOUT_VERSION, OBJECT_BYTES,
+    OUTBOX_OFFSET, QUEUES_BYTES, QUEUES_OFFSET, QUEUES_SLOTS, REGION_BYTES, RING_OFFSET,
+    RING_WORDS, Report, control_addr, object_addr, region_addr,
 };
 
 use crate::env::Sibling;
@@ -71,6 +72,17 @@ pub(crate) fn port(group: usize, index: usize) -> Port<'static> {
         outbox: outbox(group, index),
         ring,
     }
+}
+
+/// Where the host puts what a replica receives from a stream.
+pub(crate) const fn intake(group: usize, index: usize) -> u64 {
+    (region_addr(group, index) + INTAKE_OFFSET) as u64
+}
+
+/// Where the queues of a replica's io_uring lie, by how many it has made.
+pub(crate) const fn queues(group: usize, index: usize, made: u32) -> u64 {
+    let slot = made as usize % QUEUES_SLOTS;
+    (region_addr(group, index) + QUEUES_OFFSET + slot * 2 * QUEUES_BYTES) as u64
 }
 
 /// The same as the waiting code needs it.

@@ -30,6 +30,7 @@ use crate::calls::processes::release_twin;
 use crate::entry;
 use crate::env::LinuxEnv;
 use crate::kernel::{Kernel, kind};
+use crate::uring::Ring;
 use crate::{boot, deferred, faults, mem_functions, regions, sys};
 
 /// Orders of the supervisor. The same in all replicas.
@@ -173,6 +174,7 @@ fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId) {
     regions::protect(group, index);
     let original = core::mem::replace(&mut kernel.report, regions::report(group, index));
     inherit_report(original, kernel.report);
+    kernel.ring = Ring::NONE;
     boot::become_replica(group, index);
     kernel.turns.become_copy(index);
     faults::arm();
@@ -193,12 +195,15 @@ fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId) {
 /// The newcomer has done what its original did, children among it.
 fn inherit_report(original: &Report, own: &Report) {
     let (from, to) = ((&raw const *original).cast(), (&raw const *own).cast_mut());
+    let rings = own.journal.ring.made.load(Ordering::Relaxed);
     // SAFETY: both are mapped reports, and the replica's own is writable for it alone; its fields
     // are atomic, so that it may change behind a shared reference.
     unsafe { mem_functions::copy_forward(to.cast(), from, size_of::<Report>()) };
     own.pid.store(0, Ordering::Relaxed);
     own.copy.store(0, Ordering::Relaxed);
     own.twin.store(0, Ordering::Relaxed);
+    own.journal.ring.count.store(0, Ordering::Relaxed);
+    own.journal.ring.made.store(rings, Ordering::Relaxed);
     own.phase.store(Phase::Loading as u32, Ordering::Relaxed);
 }
 
@@ -250,7 +255,7 @@ const fn between((start, end): (u64, u64)) -> (u64, u64) {
 /// a primary keeps; dead stack.
 fn private_ranges(kernel: &Kernel) -> [(u64, u64); PRIVATE_RANGES] {
     let mut ranges = [(0, 0); PRIVATE_RANGES];
-    let [parts, path, polled] = crate::calls::scratch();
+    let [parts, path, polled, kinds] = crate::calls::scratch();
     let known = [
         parts,
         path,
@@ -262,6 +267,8 @@ fn private_ranges(kernel: &Kernel) -> [(u64, u64); PRIVATE_RANGES] {
         range(&kernel.buffer),
         range(&kernel.last_read),
         range(&kernel.begun),
+        range(&kernel.ring),
+        kinds,
         kernel.signals.seen(),
         range(&kernel.segments),
         entry::dead_stack(),

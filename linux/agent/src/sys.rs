@@ -132,6 +132,11 @@ pub(crate) fn keeps_position(fd: u64) -> bool {
     file_status(fd).is_some_and(|stat| KEEPING.contains(&(stat.st_mode & TYPE)))
 }
 
+/// Mode and device number of an open file; `None` if there is none.
+pub(crate) fn file_type(fd: u64) -> Option<(u32, u64)> {
+    file_status(fd).map(|stat| (stat.st_mode, stat.st_rdev))
+}
+
 /// What identifies an open file, and its size.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct FileFacts {
@@ -171,6 +176,13 @@ pub(crate) fn duplicate(fd: u64, least: u64) -> i64 {
     let command = u64::from(nr::F_DUPFD_CLOEXEC);
     // SAFETY: no memory involved.
     unsafe { syscall3(u64::from(nr::__NR_fcntl), fd, command, least) }
+}
+
+/// Is there such a descriptor?
+pub(crate) fn is_open(fd: i32) -> bool {
+    let fd = i64::from(fd).cast_unsigned();
+    // SAFETY: no memory involved.
+    unsafe { syscall3(u64::from(nr::__NR_fcntl), fd, u64::from(nr::F_GETFD), 0) >= 0 }
 }
 
 /// Writes the program's memory to a file; 0 or an error.

@@ -122,13 +122,7 @@ fn asks_not_to_wait(call: &Call) -> bool {
 /// Primary: tries the call. `None` to make it as it is; [`PARKED`], or less than [`PARTIAL`], if
 /// the thread has to wait.
 pub(super) fn attempt(kernel: &Kernel, call: &Call, args: &[u64; 6]) -> Option<i64> {
-    let try_now = Try {
-        call,
-        args,
-        expired: is_over(&kernel.threads.current().wait, call),
-        progress: kernel.threads.current().wait.progress,
-        asked: kernel.threads.current().wait.parked,
-    };
+    let try_now = Try::new(kernel, call, args);
     match manner(call) {
         Manner::Plain | Manner::Child => None,
         Manner::Read => try_now.read(),
@@ -155,18 +149,30 @@ fn is_over(wait: &Wait, call: &Call) -> bool {
 }
 
 /// One attempt of the primary.
-struct Try<'a> {
+pub(super) struct Try<'a> {
     call: &'a Call,
     args: &'a [u64; 6],
     /// The deadline has passed.
     expired: bool,
     /// Bytes sent by earlier parts.
-    progress: u64,
+    pub(super) progress: u64,
     /// The call was parked before.
     asked: bool,
 }
 
-impl Try<'_> {
+impl<'a> Try<'a> {
+    /// An attempt of the running thread.
+    pub(super) fn new(kernel: &Kernel, call: &'a Call, args: &'a [u64; 6]) -> Self {
+        let wait = &kernel.threads.current().wait;
+        Self {
+            call,
+            args,
+            expired: is_over(wait, call),
+            progress: wait.progress,
+            asked: wait.parked,
+        }
+    }
+
     fn fd(&self) -> u64 {
         self.args[0]
     }
@@ -193,7 +199,7 @@ impl Try<'_> {
     }
 
     /// Waiting is due, unless the time for that is over.
-    fn later(&self, over: i64) -> i64 {
+    pub(super) fn later(&self, over: i64) -> i64 {
         match (self.expired, self.progress) {
             (false, _) => PARKED,
             (true, 0) => over,
@@ -239,21 +245,29 @@ impl Try<'_> {
         Some(self.send_rest(self.args[flags], total))
     }
 
+    /// An error counts only if nothing was sent before.
+    pub(super) const fn failed(&self, error: i64) -> i64 {
+        if self.progress > 0 {
+            self.progress.cast_signed()
+        } else {
+            error
+        }
+    }
+
     /// Judges what a part has sent of `left` bytes.
-    fn sent(&self, result: i64, left: u64) -> i64 {
+    pub(super) fn sent(&self, result: i64, left: u64) -> i64 {
         if result == sys::error(EAGAIN) {
             return self.later(result);
         }
         match u64::try_from(result) {
-            Err(_) if self.progress > 0 => self.progress.cast_signed(),
             Ok(sent) if sent < left => PARTIAL - result,
             Ok(sent) => (self.progress + sent).cast_signed(),
-            Err(_) => result,
+            Err(_) => self.failed(result),
         }
     }
 
     /// All bytes that the call sends, or `None` if that is not to be known.
-    fn total(&self) -> Option<u64> {
+    pub(super) fn total(&self) -> Option<u64> {
         let Ok(vector) = Vector::of(self.call, 0, u64::MAX) else {
             return None;
         };

@@ -129,7 +129,7 @@ pub(super) fn scratch() -> (u64, u64) {
     crate::reintegration::range(&PARTS)
 }
 
-/// What is left of the buffers that a call sends.
+/// What is left of the buffers of a call that sends or receives.
 pub(super) struct Vector {
     parts: u64,
     pub(super) bytes: u64,
@@ -146,12 +146,14 @@ impl Vector {
             vector.push(base + skipped, (len - skipped).min(most - vector.bytes));
         };
         let (list, count) = match u32::try_from(call.nr).unwrap_or(0) {
-            nr::__NR_write | nr::__NR_sendto => {
+            nr::__NR_write | nr::__NR_sendto | nr::__NR_read | nr::__NR_recvfrom => {
                 add(call.arg(1), call.arg(2));
                 return Ok(vector);
             }
-            nr::__NR_writev | nr::__NR_pwritev2 => (call.arg(1), call.arg(2)),
-            nr::__NR_sendmsg => {
+            nr::__NR_writev | nr::__NR_pwritev2 | nr::__NR_readv | nr::__NR_preadv2 => {
+                (call.arg(1), call.arg(2))
+            }
+            nr::__NR_sendmsg | nr::__NR_recvmsg => {
                 let [_, _, list, count] = guest::read::<[u64; 4]>(call.arg(1))?;
                 (list, count)
             }
@@ -175,6 +177,35 @@ impl Vector {
             self.parts += 1;
             self.bytes += len;
         }
+    }
+
+    /// Where the kernel finds the buffers.
+    pub(super) fn address(&self) -> u64 {
+        PARTS.0.get() as u64
+    }
+
+    /// How many buffers there are.
+    pub(super) fn count(&self) -> u32 {
+        low32(self.parts)
+    }
+
+    /// Fills the buffers with so many bytes from one place.
+    ///
+    /// # Errors
+    /// A buffer that cannot be written.
+    pub(super) fn scatter(&self, mut from: u64, mut len: u64) -> Result<(), Fault> {
+        // SAFETY: a replica is one kernel thread, and only one vector is in use at a time.
+        let parts = unsafe { &*PARTS.0.get() };
+        for [base, room] in &parts[..size(self.parts)] {
+            let part = len.min(*room);
+            if part > 0 && guest::is_agent(*base, part) {
+                return Err(Fault);
+            }
+            guest::copy_across(*base, from, part)?;
+            from += part;
+            len -= part;
+        }
+        Ok(())
     }
 
     /// Writes it.

@@ -118,7 +118,7 @@ fn as_primary(
     torn: bool,
 ) -> Outcome {
     signals::signalfd::refresh(kernel);
-    let result = match course(kernel, call, &effect, torn) {
+    let result = match course(kernel, call, &mut effect, torn) {
         Course::Make => make(kernel, call, &mut effect, repeatable),
         Course::Made(result) => {
             kernel.replica.begin_effect(false);
@@ -139,7 +139,7 @@ fn as_primary(
 }
 
 /// What is left to do of this call: all of it, unless a lost primary had begun it.
-fn course(kernel: &mut Kernel, call: &Call, effect: &Effect, torn: bool) -> Course {
+fn course(kernel: &mut Kernel, call: &Call, effect: &mut Effect, torn: bool) -> Course {
     let epoch = kernel.replica.epoch();
     if kernel.inherited == epoch && !torn {
         return Course::Make;
@@ -157,11 +157,11 @@ fn make(kernel: &mut Kernel, call: &Call, effect: &mut Effect, repeatable: bool)
         if !kernel.alone {
             kernel.replica.begin_effect(repeatable);
         }
-        return execute(kernel, call);
+        return execute(kernel, call, effect);
     }
-    effect.note_position(&kernel.report.journal, call);
+    effect.prepare(kernel, call);
     kernel.replica.begin_effect(repeatable || effect.traceable);
-    let result = execute(kernel, call);
+    let result = execute(kernel, call, effect);
     effect.note_result(&kernel.report.journal, call, result);
     if effect.traceable {
         kernel.replica.begin_effect(true);
@@ -180,7 +180,7 @@ fn in_host<T>(kernel: &mut Kernel, call: &Call, work: impl FnOnce(&mut Kernel) -
 }
 
 /// Makes the call on the host.
-fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
+fn execute(kernel: &mut Kernel, call: &Call, effect: &mut Effect) -> i64 {
     if deferred::is_active() {
         // It has taken over from a lost primary: from here on the host touches its memory.
         deferred::settle_all();
@@ -195,8 +195,23 @@ fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
     if let Some(result) = status::open(kernel, call) {
         return result;
     }
+    let recorded = |kernel: &mut Kernel| effect.record(kernel, call);
+    if let Some(result) = in_host(kernel, call, recorded) {
+        return result;
+    }
     let mut args = host_arguments(call);
     paths::substitute(kernel.processes.pid, call, &mut args);
+    match effect.redirect(kernel, call, &mut args) {
+        Ok(()) => {
+            let result = on_host(kernel, call, args);
+            effect.complete(kernel, call, result)
+        }
+        Err(Fault) => Fault::RESULT,
+    }
+}
+
+/// Makes the call on the host with these arguments.
+fn on_host(kernel: &mut Kernel, call: &Call, args: [u64; 6]) -> i64 {
     if !call.what.blocking {
         // SAFETY: the program's own call. Its buffers are its own memory, and the table lets no
         // call through that changes mappings, signal handling or the agent's own state.

@@ -70,8 +70,13 @@ impl Call {
 }
 
 /// Start and length of memory in which only a primary leaves anything, and nothing that lasts.
-pub(crate) fn scratch() -> [(u64, u64); 3] {
-    [descriptors::scratch(), paths::scratch(), polled::scratch()]
+pub(crate) fn scratch() -> [(u64, u64); 4] {
+    [
+        descriptors::scratch(),
+        paths::scratch(),
+        polled::scratch(),
+        takeover::kinds::scratch(),
+    ]
 }
 
 /// Entry from the assembly. Returns whether every register, rather than those a system call
@@ -144,6 +149,7 @@ fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
         Class::Unsupported => refuse(kernel, call),
     };
     signals::signalfd::after(kernel, call, result);
+    takeover::kinds::after(call);
     shared::files::after_call(kernel, call, result);
     if output || kernel.compare >= Compare::Args {
         kernel.event(kind::of(call.nr, kind::RESULT), result.cast_unsigned());

@@ -188,7 +188,8 @@ fn wait(kernel: &mut Kernel, polled: &mut Polled) {
         } else {
             turns::idle(kernel, timeout, Some(|| polled.wait(timeout)))
         };
-        if !interrupted {
+        // What the program does not act upon is taken, too: the supervisor's queue has an end.
+        if !interrupted || signals::has_arrived(kernel) {
             return;
         }
     }

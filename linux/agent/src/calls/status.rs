@@ -25,18 +25,27 @@ use crate::threads::{LEADER, MASK_WORDS};
 /// More than the text is long.
 const ROOM: usize = 8192;
 
-/// Primary: opens the file if this call asks for it; `None` if it asks for something else, or the
-/// host has no such file.
-pub(super) fn open(kernel: &Kernel, call: &Call) -> Option<i64> {
+/// Does this call ask for the file? Then what it opens is made by the primary.
+fn flags_of(pid: u32, call: &Call) -> Option<u32> {
     let (path, flags) = match u32::try_from(call.nr).ok()? {
         nr::__NR_open => (call.arg(0), call.arg(1)),
         nr::__NR_openat => (call.arg(1), call.arg(2)),
         _ => return None,
     };
     let flags = low32(flags);
-    if flags & O_ACCMODE != O_RDONLY || !paths::is_own(kernel.processes.pid, path, b"status") {
-        return None;
-    }
+    let wanted = flags & O_ACCMODE == O_RDONLY && paths::is_own(pid, path, b"status");
+    wanted.then_some(flags)
+}
+
+/// Is the file that the call opens made by the primary?
+pub(super) fn is_opened_by(kernel: &Kernel, call: &Call) -> bool {
+    flags_of(kernel.processes.pid, call).is_some()
+}
+
+/// Primary: opens the file if this call asks for it; `None` if it asks for something else, or the
+/// host has no such file.
+pub(super) fn open(kernel: &Kernel, call: &Call) -> Option<i64> {
+    let flags = flags_of(kernel.processes.pid, call)?;
     let mut host = [0; ROOM];
     let text = host_text(&mut host)?;
     let mut page = Page::new();

@@ -27,6 +27,7 @@ use rcoe_linux_abi::{Ask, LENT_WORDS, Note, Phase, ReplicaState};
 use rcoe_linux_syscalls::Special;
 
 use super::super::shared::arena;
+use super::super::takeover::kinds;
 use super::super::{Call, io, refuse, refuse_with, signals, targets};
 use super::{Child, Processes, adopt, ask, ask_anew, members, own_group, pidfd, twin, wait};
 use crate::convert;
@@ -35,6 +36,7 @@ use crate::env::LinuxEnv;
 use crate::guest::{self, Fault};
 use crate::kernel::{Kernel, kind};
 use crate::threads::context;
+use crate::uring::Ring;
 use crate::{boot, deferred, faults, regions, sys, turns};
 
 const VM: u64 = nr::CLONE_VM as u64;
@@ -483,6 +485,8 @@ fn renew(kernel: &mut Kernel, group: usize, index: usize, count: usize) {
     kernel.alone = count == 1;
     kernel.masks = count > 2 && kernel.control.mask.load(Ordering::Relaxed) != 0;
     kernel.inherited = 0;
+    kernel.ring = Ring::NONE;
+    kinds::forget_all();
     kernel.orders = kernel.orders.for_child();
     kernel.signals.forget_pending();
     kernel.timers = super::super::timers::Timers::new();

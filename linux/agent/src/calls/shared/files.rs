@@ -33,7 +33,7 @@ use crate::sys::{self, FileFacts};
 use crate::turns;
 
 /// Descriptors of mappings are not below this number, out of the way of the program's.
-const FIRST_FD: u64 = 768;
+pub(crate) const FIRST_FD: u64 = 768;
 const PAGE: usize = 4096;
 
 /// Which part of the file a call maps.

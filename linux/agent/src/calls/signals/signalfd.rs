@@ -128,7 +128,7 @@ pub(in crate::calls) fn create(kernel: &mut Kernel, call: &Call) -> i64 {
     if descriptor(call.arg(0)) != -1 {
         let fd = descriptor(call.arg(0));
         let Some(file) = kernel.signals.files.file(call.arg(0)) else {
-            let other = transfer::agree(kernel, || u64::from(is_open(fd))) != 0;
+            let other = transfer::agree(kernel, || u64::from(sys::is_open(fd))) != 0;
             return sys::error(if other { EINVAL } else { EBADF });
         };
         if let Some(file) = &mut kernel.signals.files.files[file] {
@@ -332,7 +332,7 @@ pub(in crate::calls) fn after_exec(kernel: &mut Kernel) {
         let mut open = 0;
         for (at, place) in numbers.iter().enumerate() {
             if let Some((fd, _)) = place
-                && is_open(*fd)
+                && sys::is_open(*fd)
             {
                 open |= 1 << at;
             }
@@ -346,12 +346,6 @@ pub(in crate::calls) fn after_exec(kernel: &mut Kernel) {
         at.is_some_and(|at| open >> at & 1 == 0)
     };
     kernel.signals.files.forget(is_closed);
-}
-
-fn is_open(fd: i32) -> bool {
-    let fd = i64::from(fd).cast_unsigned();
-    // SAFETY: numbers only.
-    unsafe { raw(nr::__NR_fcntl, [fd, u64::from(F_GETFD), 0, 0, 0, 0]) >= 0 }
 }
 
 /// First replica of a child, alone yet: gives the child's files descriptors that its parent's
