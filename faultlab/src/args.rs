@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use rcoe_faultlab::child::Setup;
 use rcoe_faultlab::inject::When;
 use rcoe_faultlab::journal::Campaign;
+use rcoe_faultlab::kills::{self, Workload};
 use rcoe_faultlab::plan::Space;
 use rcoe_faultlab::program::{self, Program};
 use rcoe_faultlab::target::Targets;
@@ -34,6 +35,8 @@ pub(crate) enum Action {
     Race(RaceArgs),
     /// Run programs with threads and children for some time: nothing may be reported.
     Hours(HoursArgs),
+    /// Kill or stop replicas at random moments: no effect may be lost or doubled.
+    Kills(KillsArgs),
 }
 
 /// What decides the meaning of an index.
@@ -166,6 +169,57 @@ pub(crate) struct HoursArgs {
     pub(crate) replicas: Vec<usize>,
     #[command(flatten)]
     pub(crate) common: RcoeArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct KillsArgs {
+    /// Number of replicas to be killed.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) count: u64,
+    /// Stop replicas (SIGSTOP) instead of killing them (SIGKILL).
+    #[arg(long)]
+    pub(crate) stop: bool,
+    /// What the replicas do: pipe, socket, edge, datagram, file, names, numbers.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "pipe,socket,edge,datagram,file,names,numbers"
+    )]
+    pub(crate) workload: Vec<Workload>,
+    /// Most kills in one run.
+    #[arg(long, default_value_t = 50)]
+    pub(crate) per_run: u64,
+    /// Number of replicas.
+    #[arg(short = 'n', long, default_value_t = 3)]
+    pub(crate) replicas: usize,
+    /// What rcoe compares: io, args or every.
+    #[arg(long, default_value = "args")]
+    pub(crate) compare: String,
+    /// Campaign seed.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Where runs are appended, one JSON line each; a campaign of the same settings goes on there.
+    #[arg(long)]
+    pub(crate) journal: Option<PathBuf>,
+    /// Print a summary as JSON instead of a table.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) common: RcoeArgs,
+}
+
+impl KillsArgs {
+    pub(crate) fn campaign(&self) -> kills::Campaign {
+        kills::Campaign {
+            seed: self.seed,
+            replicas: self.replicas,
+            compare: self.compare.clone(),
+            timeout: self.common.timeout.clone(),
+            stop: self.stop,
+            per_run: self.per_run,
+            workloads: self.workload.clone(),
+        }
+    }
 }
 
 fn parse_shard(text: &str) -> Result<(u64, u64), String> {

@@ -25,6 +25,7 @@ pub mod host;
 pub mod hours;
 pub mod inject;
 pub mod journal;
+pub mod kills;
 pub mod maps;
 pub mod plan;
 pub mod program;

@@ -15,12 +15,13 @@ use rcoe_faultlab::campaign::{self, Lab, Range, WorkFolder};
 use rcoe_faultlab::host::{commit, machine};
 use rcoe_faultlab::hours;
 use rcoe_faultlab::journal::{self, Header, Journal, Record};
+use rcoe_faultlab::kills;
 use rcoe_faultlab::race::{self, Values};
 use rcoe_faultlab::report::{self, Tally};
 use rcoe_faultlab::steady::{CHUNK, Chunk};
 
 use crate::args::{
-    Action, Arguments, CampaignArgs, Common, HoursArgs, InjectArgs, RaceArgs, SteadyArgs,
+    Action, Arguments, CampaignArgs, Common, HoursArgs, InjectArgs, KillsArgs, RaceArgs, SteadyArgs,
 };
 
 fn main() -> ExitCode {
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Action::Steady(args) => run_steady(&args),
         Action::Race(args) => run_race(&args),
         Action::Hours(args) => run_hours(&args),
+        Action::Kills(args) => run_kills(&args),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -231,6 +233,50 @@ fn run_hours(args: &HoursArgs) -> Result<bool> {
         machine()
     );
     Ok(hours.alarms.is_empty())
+}
+
+/// A campaign of kills that has found so much is not worth going on with.
+const ENOUGH_WRONG: usize = 100;
+
+/// True if nothing was lost or doubled.
+fn run_kills(args: &KillsArgs) -> Result<bool> {
+    let folder = WorkFolder::create()?;
+    let setup = args.common.setup(folder.path())?;
+    let campaign = args.campaign();
+    kills::prepare(folder.path())?;
+    nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
+    let mut runs = kills::Runs::open(args.journal.as_deref(), &campaign)?;
+    let bar = progress(args.count, "kills");
+    let mut told = Instant::now();
+    while runs.kills() < args.count && runs.wrong() < ENOUGH_WRONG {
+        let run = campaign.run(&setup, runs.next(), args.count - runs.kills())?;
+        if !run.wrong.is_empty() {
+            bar.suspend(|| eprintln!("run {}, {}: {}", run.index, run.workload.name(), run.wrong));
+        }
+        runs.add(run)?;
+        bar.set_position(runs.kills());
+        bar.set_message(format!("{} runs wrong", runs.wrong()));
+        if bar.is_hidden() && told.elapsed() > Duration::from_secs(30) {
+            told = Instant::now();
+            eprintln!("{} kills: {} runs wrong", runs.kills(), runs.wrong());
+        }
+    }
+    bar.finish_and_clear();
+    if args.json {
+        println!("{}", serde_json::to_string(&runs.runs)?);
+    } else {
+        let signal = if args.stop { "SIGSTOP" } else { "SIGKILL" };
+        println!(
+            "{} replicas, {} times {signal} (compare {}, commit {}, {})\n\n{}",
+            args.replicas,
+            runs.kills(),
+            args.compare,
+            commit(),
+            machine(),
+            runs.table()
+        );
+    }
+    Ok(runs.wrong() == 0)
 }
 
 fn prepare(common: &Common, folder: &WorkFolder) -> Result<Lab> {

@@ -93,6 +93,8 @@ const CAMPAIGNS: &[&[&str]] = &[
     &["steady", "--calls", "300000"],
     &["race", "--runs", "20"],
     &["hours", "--minutes", "0.2"],
+    &["kills", "--count", "210", "--per-run", "30"],
+    &["kills", "--stop", "--count", "28", "--per-run", "4"],
 ];
 
 /// What came of one stage.

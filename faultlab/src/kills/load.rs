@@ -1,0 +1,364 @@
+//! The other side of a workload: sends, receives, and keeps the ledger.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Rng;
+
+/// A workload by the effects that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Workload {
+    /// Reads from a pipe and writes to one.
+    Pipe,
+    /// Accepts connections, receives and sends.
+    Socket,
+    /// The same, driven by edge-triggered events.
+    Edge,
+    /// Receives and sends datagrams.
+    Datagram,
+    /// Appends to files, writes and reads them.
+    File,
+    /// Makes, renames and removes files, links and directories.
+    Names,
+    /// Makes and closes descriptors of all kinds.
+    Numbers,
+}
+
+impl Workload {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Pipe,
+        Self::Socket,
+        Self::Edge,
+        Self::Datagram,
+        Self::File,
+        Self::Names,
+        Self::Numbers,
+    ];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pipe => "pipe",
+            Self::Socket => "socket",
+            Self::Edge => "edge",
+            Self::Datagram => "datagram",
+            Self::File => "file",
+            Self::Names => "names",
+            Self::Numbers => "numbers",
+        }
+    }
+}
+
+impl FromStr for Workload {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|it| it.name() == word);
+        found.ok_or_else(|| format!("there is no workload `{word}`"))
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// Effects counted: bytes, connections, datagrams, lines.
+    pub(super) effects: u64,
+    /// What was lost, doubled or wrong.
+    pub(super) wrong: Option<String>,
+}
+
+/// A peer at work.
+pub(super) struct Peer {
+    over: Arc<AtomicBool>,
+    work: JoinHandle<Result<u64>>,
+}
+
+/// What a peer has to do with.
+struct Ends {
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    folder: PathBuf,
+    rng: Rng,
+    over: Arc<AtomicBool>,
+}
+
+/// A peer that hears nothing for so long gives up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Peer {
+    pub(super) fn start(
+        workload: Workload,
+        folder: &Path,
+        input: ChildStdin,
+        output: ChildStdout,
+        seed: u64,
+    ) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = Ends {
+            input,
+            output: BufReader::new(output),
+            folder: folder.to_owned(),
+            rng: Rng::new(&[seed]),
+            over: Arc::clone(&over),
+        };
+        let work = thread::spawn(move || match workload {
+            Workload::Pipe => pipe(ends),
+            Workload::Socket => connections(ends, 1),
+            Workload::Edge => connections(ends, 4),
+            Workload::Datagram => datagrams(ends),
+            Workload::File => files(ends),
+            Workload::Names | Workload::Numbers => by_itself(ends),
+        });
+        Self { over, work }
+    }
+
+    /// Ends the traffic and closes the books.
+    pub(super) fn close(self) -> Ledger {
+        self.over.store(true, Ordering::Relaxed);
+        match self.work.join() {
+            Ok(Ok(effects)) => Ledger {
+                effects,
+                wrong: None,
+            },
+            Ok(Err(error)) => Ledger {
+                effects: 0,
+                wrong: Some(format!("{error:#}")),
+            },
+            Err(_) => Ledger {
+                effects: 0,
+                wrong: Some("the peer panicked".into()),
+            },
+        }
+    }
+}
+
+impl Ends {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Sometimes lets the workload wait for more.
+    fn pause(&mut self) {
+        if self.rng.next().is_multiple_of(4) {
+            thread::sleep(Duration::from_micros(self.rng.next() % 2000));
+        }
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        Ok(line.trim().to_owned())
+    }
+
+    /// Closes the workload's input; it says nothing more.
+    fn finish(self) -> Result<()> {
+        let Self {
+            input, mut output, ..
+        } = self;
+        drop(input);
+        let mut rest = String::new();
+        output.read_to_string(&mut rest)?;
+        ensure!(rest.is_empty(), "the workload says {rest:?}");
+        Ok(())
+    }
+}
+
+/// Byte number `at` of the stream: eight bytes each tell where they belong.
+fn stream(at: u64, len: usize) -> Vec<u8> {
+    let first = at / 8;
+    let words = first..first + len as u64 / 8 + 2;
+    let bytes = words.flat_map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    let skip = usize::try_from(at % 8).unwrap_or(0);
+    bytes.skip(skip).take(len).collect()
+}
+
+fn below(rng: &mut Rng, most: u64) -> usize {
+    usize::try_from(rng.next() % most).unwrap_or(0)
+}
+
+/// What goes in comes out, in order and once.
+fn pipe(mut ends: Ends) -> Result<u64> {
+    let mut output = ends.output;
+    let reader = thread::spawn(move || -> Result<u64> {
+        let mut got = 0;
+        let mut bytes = vec![0; 1 << 16];
+        loop {
+            let len = output.read(&mut bytes)?;
+            if len == 0 {
+                return Ok(got);
+            }
+            let expected = stream(got, len);
+            if let Some(at) = (0..len).find(|&at| bytes[at] != expected[at]) {
+                bail!("byte {} is not the one that was sent", got + at as u64);
+            }
+            got += len as u64;
+        }
+    });
+    let mut sent = 0;
+    let mut broken = None;
+    while !ends.over.load(Ordering::Relaxed) && broken.is_none() {
+        let len = match ends.rng.next() % 4 {
+            0 => 1 + below(&mut ends.rng, 100_000),
+            _ => 1 + below(&mut ends.rng, 3000),
+        };
+        broken = ends.input.write_all(&stream(sent, len)).err();
+        sent += len as u64;
+        if ends.rng.next().is_multiple_of(4) {
+            thread::sleep(Duration::from_micros(ends.rng.next() % 2000));
+        }
+    }
+    drop(ends.input);
+    let got = match reader.join() {
+        Ok(got) => got?,
+        Err(_) => bail!("the reader panicked"),
+    };
+    ensure!(broken.is_none(), "the input was closed: {broken:?}");
+    ensure!(got == sent, "{sent} bytes were sent, {got} came back");
+    Ok(got)
+}
+
+/// So many connections at a time; each is greeted with its number.
+fn connections(mut ends: Ends, at_once: u64) -> Result<u64> {
+    let port = ends.line()?.parse().context("no port")?;
+    let mut number = 0;
+    while !ends.is_over() {
+        let mut clients = Vec::new();
+        for _ in 0..at_once {
+            let client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).context("connecting")?;
+            client.set_read_timeout(Some(PATIENCE))?;
+            client.set_nodelay(true)?;
+            clients.push(client);
+        }
+        for client in &mut clients {
+            let mut greeting = [0; 8];
+            client.read_exact(&mut greeting).context("the greeting")?;
+            let told = u64::from_le_bytes(greeting);
+            ensure!(told == number, "connection {number} is greeted as {told}");
+            number += 1;
+        }
+        for _ in 0..1 + ends.rng.next() % 4 {
+            let most = if at_once > 1 { 4000 } else { 60_000 };
+            for (client, at) in clients.iter_mut().zip((0..).step_by(8)) {
+                let sent = stream(number * 8 + at, 1 + below(&mut ends.rng, most));
+                let mut got = vec![0; sent.len()];
+                client.write_all(&sent).context("sending")?;
+                client.read_exact(&mut got).context("receiving")?;
+                ensure!(got == sent, "connection {number}: other bytes came back");
+            }
+            ends.pause();
+        }
+        for mut client in clients {
+            client.shutdown(std::net::Shutdown::Write)?;
+            let mut rest = Vec::new();
+            client.read_to_end(&mut rest).context("the end")?;
+            ensure!(rest.is_empty(), "{} bytes too many came back", rest.len());
+        }
+    }
+    ends.finish()?;
+    Ok(number)
+}
+
+/// Each datagram comes back once.
+fn datagrams(mut ends: Ends) -> Result<u64> {
+    let port: u16 = ends.line()?.parse().context("no port")?;
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.connect((Ipv4Addr::LOCALHOST, port))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut number: u64 = 0;
+    let mut got = vec![0; 1 << 16];
+    while !ends.is_over() {
+        // Few enough that no buffer overflows.
+        let burst = 1 + ends.rng.next() % 4;
+        let sent: Vec<Vec<u8>> = (number..number + burst)
+            .map(|at| {
+                let len = 8 + below(&mut ends.rng, 8000);
+                let mut datagram = at.to_le_bytes().to_vec();
+                datagram.extend(stream(at, len));
+                datagram
+            })
+            .collect();
+        for datagram in &sent {
+            socket.send(datagram)?;
+        }
+        for datagram in &sent {
+            let len = socket
+                .recv(&mut got)
+                .with_context(|| format!("datagram {number} was lost"))?;
+            ensure!(
+                got[..len] == **datagram,
+                "datagram {number} was doubled, or is another one"
+            );
+            number += 1;
+        }
+        ends.pause();
+    }
+    socket.set_read_timeout(Some(Duration::from_millis(20)))?;
+    ensure!(socket.recv(&mut got).is_err(), "a datagram too many");
+    ends.finish()?;
+    Ok(number)
+}
+
+/// Waits until the traffic is to end.
+fn idle(ends: &Ends) {
+    while !ends.is_over() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Files hold all lines once; the workload says how many.
+fn files(ends: Ends) -> Result<u64> {
+    idle(&ends);
+    let Ends {
+        input,
+        mut output,
+        folder,
+        ..
+    } = ends;
+    drop(input);
+    let mut told = String::new();
+    output.read_to_string(&mut told)?;
+    let count: u64 = told
+        .trim()
+        .parse()
+        .with_context(|| format!("the workload says {told:?}"))?;
+    let mut expected = String::new();
+    for line in 0..count {
+        writeln!(expected, "{line:08}")?;
+    }
+    for name in ["appended", "written", "placed"] {
+        let got = std::fs::read_to_string(folder.join(name))?;
+        if got != expected {
+            let same = got
+                .lines()
+                .zip(expected.lines())
+                .take_while(|(a, b)| a == b);
+            bail!(
+                "file `{name}` differs at line {} of {count}; it has {}",
+                same.count(),
+                got.lines().count()
+            );
+        }
+    }
+    Ok(3 * count)
+}
+
+/// The workload checks itself.
+fn by_itself(ends: Ends) -> Result<u64> {
+    idle(&ends);
+    ends.finish()?;
+    Ok(0)
+}

@@ -1,0 +1,356 @@
+//! Replicas killed or stopped at random moments, again and again: no effect may be lost or doubled.
+//!
+//! A workload (`programs/ledger.c`) runs as three or more replicas while a peer sends it bytes,
+//! connections and datagrams and keeps a ledger of what comes back. Meanwhile one replica after the
+//! other gets SIGKILL or SIGSTOP, the primary more often than the others, and the next one as soon
+//! as rcoe has brought the lost one back. So one run takes many kills, at moments that follow from
+//! nothing but chance and load.
+//!
+//! Contract: the ledger decides. A run is well if the workload ends with status 0, the peer got
+//! everything once and in order, and rcoe leaves no process behind. The seed decides workload,
+//! victims and pauses, but not the moment that a signal takes effect.
+//!
+//! Not covered: two losses at a time, and losses while a replica is being brought back.
+
+mod load;
+mod watch;
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+use crate::child::Setup;
+use crate::plan::Rng;
+
+pub use load::Workload;
+use watch::Watch;
+
+/// What a campaign of kills does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Campaign {
+    /// Seed.
+    pub seed: u64,
+    /// Replicas.
+    pub replicas: usize,
+    /// `--compare`.
+    pub compare: String,
+    /// `--timeout`.
+    pub timeout: String,
+    /// SIGSTOP instead of SIGKILL.
+    pub stop: bool,
+    /// Most kills in one run.
+    pub per_run: u64,
+    /// Workloads in turn.
+    pub workloads: Vec<Workload>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// Its number in the campaign.
+    pub index: u64,
+    /// What ran.
+    pub workload: Workload,
+    /// Replicas that were killed or stopped.
+    pub kills: u64,
+    /// Primaries among them.
+    pub primaries: u64,
+    /// Effects that the ledger counted.
+    pub effects: u64,
+    /// Duration in milliseconds.
+    pub ms: u64,
+    /// What was wrong; empty if nothing was.
+    pub wrong: String,
+}
+
+/// A workload under rcoe.
+struct Job {
+    child: Child,
+    errors: thread::JoinHandle<String>,
+}
+
+impl Campaign {
+    /// Run number `index`, with at most `kills` kills.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started.
+    pub fn run(&self, setup: &Setup, index: u64, kills: u64) -> Result<Run> {
+        let workload = self.workloads[usize::try_from(index)? % self.workloads.len()];
+        let folder = setup.folder.join(format!("run-{index}"));
+        fs::create_dir(&folder).context("cannot make the folder of a run")?;
+        let began = Instant::now();
+        let mut run = Run {
+            index,
+            workload,
+            kills: 0,
+            primaries: 0,
+            effects: 0,
+            ms: 0,
+            wrong: String::new(),
+        };
+        let mut rng = Rng::new(&[self.seed, index]);
+        let (mut job, peer) = self.start(setup, workload, &folder, rng.next())?;
+        let harm = self.harm(setup, &folder, &mut rng, &mut run, kills.min(self.per_run));
+        let ledger = peer.close();
+        let status = job.wait(setup.deadline);
+        let told = job.errors.join().unwrap_or_default();
+        run.effects = ledger.effects;
+        run.ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let checks = [
+            harm.err().map(|error| format!("{error:#}")),
+            ledger.wrong,
+            (status != "exit status: 0").then_some(status),
+        ];
+        let wrong: Vec<String> = checks.into_iter().flatten().collect();
+        if !wrong.is_empty() {
+            run.wrong = format!("{}; rcoe: {}", wrong.join("; "), told.trim());
+        } else {
+            fs::remove_dir_all(&folder).context("cannot remove the folder of a run")?;
+        }
+        Ok(run)
+    }
+
+    fn start(
+        &self,
+        setup: &Setup,
+        workload: Workload,
+        folder: &Path,
+        seed: u64,
+    ) -> Result<(Job, load::Peer)> {
+        let mut command = Command::new(&setup.rcoe);
+        command
+            .args(["run", "--no-ledger", "-n", &self.replicas.to_string()])
+            .args(["--compare", &self.compare, "--timeout", &self.timeout])
+            .args(["--events", "events", "--"])
+            .arg(setup.folder.join("ledger"))
+            .arg(workload.name())
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().context("cannot start rcoe")?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let mut errors = child.stderr.take().context("no stderr")?;
+        let errors = thread::spawn(move || {
+            let mut text = String::new();
+            // What cannot be read is not shown.
+            let _ = errors.read_to_string(&mut text);
+            text
+        });
+        let input = input.context("no stdin")?;
+        let output = output.context("no stdout")?;
+        let peer = load::Peer::start(workload, folder, input, output, seed);
+        Ok((Job { child, errors }, peer))
+    }
+
+    /// Kills until it is enough.
+    fn harm(
+        &self,
+        setup: &Setup,
+        folder: &Path,
+        rng: &mut Rng,
+        run: &mut Run,
+        kills: u64,
+    ) -> Result<()> {
+        let signal = if self.stop {
+            Signal::SIGSTOP
+        } else {
+            Signal::SIGKILL
+        };
+        let mut watch = Watch::new(&folder.join("events"), Instant::now() + setup.deadline);
+        watch.until("the start", |seen| seen.pids.len() == self.replicas)?;
+        while run.kills < kills {
+            thread::sleep(Duration::from_micros(rng.next() % 20_000));
+            watch.refresh();
+            let primary = watch.seen.primary;
+            let count = u64::try_from(self.replicas)?;
+            let victim = if rng.next() % 3 < 2 {
+                primary
+            } else {
+                rng.next() % count
+            };
+            let Some(&pid) = watch.seen.pids.get(&victim) else {
+                bail!("replica {victim} has no process");
+            };
+            kill(Pid::from_raw(pid), signal).context("cannot signal a replica")?;
+            run.kills += 1;
+            run.primaries += u64::from(victim == primary);
+            watch.deadline = Instant::now() + setup.deadline;
+            let back = run.kills;
+            watch.until("the lost replica's return", |seen| seen.returns >= back)?;
+        }
+        Ok(())
+    }
+}
+
+impl Job {
+    /// How it ended.
+    fn wait(&mut self, patience: Duration) -> String {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return status.to_string(),
+                Err(error) => return error.to_string(),
+                Ok(None) if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                Ok(None) => {
+                    // Its replicas die with it.
+                    let _ = self.child.kill();
+                    let _ = self.child.wait();
+                    return "hangs".into();
+                }
+            }
+        }
+    }
+}
+
+/// Compiles the workloads.
+///
+/// # Errors
+///
+/// If there is no compiler.
+pub fn prepare(folder: &Path) -> Result<()> {
+    let source = folder.join("ledger.c");
+    fs::write(&source, include_str!("../../programs/ledger.c"))?;
+    let status = Command::new("cc")
+        .args(["-O1", "-o"])
+        .arg(folder.join("ledger"))
+        .arg(&source)
+        .status()
+        .context("cannot start the C compiler")?;
+    ensure!(status.success(), "the workloads do not compile");
+    Ok(())
+}
+
+/// The runs of a campaign, each appended to a file as it ends.
+#[derive(Debug, Default)]
+pub struct Runs {
+    /// In the order of their ends.
+    pub runs: Vec<Run>,
+    path: Option<std::path::PathBuf>,
+}
+
+/// First line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    kills: u32,
+    campaign: Campaign,
+    commit: String,
+    machine: String,
+}
+
+impl Runs {
+    /// Goes on with the file if it exists.
+    ///
+    /// # Errors
+    ///
+    /// If it is of another campaign, or cannot be written.
+    pub fn open(path: Option<&Path>, campaign: &Campaign) -> Result<Self> {
+        let Some(path) = path else {
+            return Ok(Self::default());
+        };
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let mut lines = text.lines();
+        let mut all = Self {
+            runs: Vec::new(),
+            path: Some(path.to_owned()),
+        };
+        match lines.next() {
+            None => all.append(&Header {
+                kills: 1,
+                campaign: campaign.clone(),
+                commit: crate::host::commit(),
+                machine: crate::host::machine(),
+            })?,
+            Some(line) => {
+                let header: Header = serde_json::from_str(line).context("not a file of kills")?;
+                ensure!(header.campaign == *campaign, "it is of another campaign");
+            }
+        }
+        // A last line that is torn is a run to be made again.
+        all.runs = lines
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        Ok(all)
+    }
+
+    fn append(&self, line: &impl Serialize) -> Result<()> {
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        let mut text = serde_json::to_string(line)?;
+        text.push('\n');
+        file.write_all(text.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// One more.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn add(&mut self, run: Run) -> Result<()> {
+        self.append(&run)?;
+        self.runs.push(run);
+        Ok(())
+    }
+
+    /// Kills so far.
+    #[must_use]
+    pub fn kills(&self) -> u64 {
+        self.runs.iter().map(|run| run.kills).sum()
+    }
+
+    /// Runs in which something was wrong.
+    #[must_use]
+    pub fn wrong(&self) -> usize {
+        self.runs.iter().filter(|run| !run.wrong.is_empty()).count()
+    }
+
+    /// The number of the next run.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.runs.iter().map(|run| run.index + 1).max().unwrap_or(0)
+    }
+
+    /// A table in markdown, a row for each workload.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text = String::from(
+            "| workload | runs | kills | of the primary | effects | runs with a lost, doubled or \
+             wrong effect |\n|---|---|---|---|---|---|\n",
+        );
+        for workload in Workload::ALL {
+            let runs: Vec<&Run> = self
+                .runs
+                .iter()
+                .filter(|run| run.workload == workload)
+                .collect();
+            if runs.is_empty() {
+                continue;
+            }
+            let sum = |field: fn(&Run) -> u64| runs.iter().map(|run| field(run)).sum::<u64>();
+            let wrong = runs.iter().filter(|run| !run.wrong.is_empty()).count();
+            text.push_str(&format!(
+                "| {} | {} | {} | {} | {} | {wrong} |\n",
+                workload.name(),
+                runs.len(),
+                sum(|run| run.kills),
+                sum(|run| run.primaries),
+                sum(|run| run.effects),
+            ));
+        }
+        text
+    }
+}
