@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::workshop::Scale;
 use crate::ycsb::throughput;
+
+const JAVA: &str = "java: apt-get install default-jdk-headless";
 
 /// How much the client does.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +84,34 @@ impl Client {
     ///
     /// If there is no Java.
     pub fn start(&self, work: Work, workload: &str, port: u16) -> Result<Child> {
+        self.command(work, workload, port)
+            .stderr(Stdio::null())
+            .spawn()
+            .context(JAVA)
+    }
+
+    /// Starts one workload for so long at most; its standard error tells every second what was
+    /// done.
+    ///
+    /// # Errors
+    ///
+    /// If there is no Java.
+    pub fn start_timed(
+        &self,
+        work: Work,
+        workload: &str,
+        port: u16,
+        length: Duration,
+    ) -> Result<Child> {
+        let limit = format!("maxexecutiontime={}", length.as_secs().max(1));
+        self.command(work, workload, port)
+            .args(["-s", "-p", "status.interval=1", "-p", &limit])
+            .stderr(Stdio::piped())
+            .spawn()
+            .context(JAVA)
+    }
+
+    fn command(&self, work: Work, workload: &str, port: u16) -> Command {
         let task = if workload == "load" { "-load" } else { "-t" };
         let mut java = Command::new("java");
         java.args(["-XX:+UseSerialGC", "-cp", &self.class_path]);
@@ -106,11 +137,8 @@ impl Client {
         for property in numbers.iter().map(String::as_str).chain(fixed.copied()) {
             java.args(["-p", property]);
         }
-        java.stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("java: apt-get install default-jdk-headless")
+        java.stdin(Stdio::null()).stdout(Stdio::piped());
+        java
     }
 
     /// Waits for the end; tells the throughput.

@@ -21,6 +21,7 @@ pub mod goals;
 pub mod memory;
 pub mod render;
 pub mod sample;
+pub mod service;
 pub mod startup;
 pub mod workshop;
 pub mod ycsb;

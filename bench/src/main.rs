@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use rcoe_bench::render::{Results, Suite, markdown};
 use rcoe_bench::workshop::{Scale, Workshop};
-use rcoe_bench::{calls, cpu, goals, memory, startup, ycsb};
+use rcoe_bench::{calls, cpu, goals, memory, service, startup, ycsb};
 use rcoe_faultlab::host::{commit, machine};
 
 /// Measures what replication costs, as ratios taken in one run.
@@ -33,13 +33,27 @@ struct Arguments {
     )]
     only: Vec<String>,
     /// The rcoe binary; by default the one beside this program.
-    #[arg(long)]
+    #[arg(long, global = true)]
     rcoe: Option<PathBuf>,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Flip bits in replicas of Redis while clients check every answer.
+    #[command(
+        after_help = "Needs what the suite ycsb needs. Ends with 1 if a client saw an error, a \
+        wrong value or a wrong count, or if not all replicas were back at the end.\n\nExample:\n  \
+        rcoe-bench service --minutes 30 --every 5 --plot redis.svg --json redis.json"
+    )]
+    Service(service::Order),
 }
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("rcoe-bench: {error:#}");
             ExitCode::from(2)
@@ -47,12 +61,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Arguments) -> Result<()> {
+/// False if something that was checked was not right.
+fn run(args: &Arguments) -> Result<bool> {
     let rcoe = match &args.rcoe {
         Some(path) => path.clone(),
         None => std::env::current_exe()?.with_file_name("rcoe"),
     };
     let workshop = Workshop::open(&rcoe)?;
+    if let Some(Action::Service(order)) = &args.action {
+        return serve(&workshop, order);
+    }
     let scale = if args.quick {
         Scale::QUICK
     } else {
@@ -78,7 +96,27 @@ fn run(args: &Arguments) -> Result<()> {
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     print!("{}", markdown(&results));
-    Ok(())
+    Ok(true)
+}
+
+fn serve(workshop: &Workshop, order: &service::Order) -> Result<bool> {
+    let before = load();
+    let outcome = service::run(workshop, order)?;
+    if let Some(path) = &order.json {
+        std::fs::write(path, serde_json::to_string_pretty(&outcome)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &order.plot {
+        service::draw(path, &outcome)?;
+    }
+    let on = format!(
+        "{}, commit {}, load {before} to {}",
+        machine(),
+        commit(),
+        load()
+    );
+    print!("{}", service::markdown(order, &outcome, &on));
+    Ok(outcome.is_right())
 }
 
 fn suite(name: &str, workshop: &Workshop, scale: Scale) -> Result<Suite> {

@@ -116,14 +116,19 @@ impl Run<'_> {
 }
 
 /// A running server, killed with everything in its process group if dropped before its end.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     port: u16,
     events: Option<PathBuf>,
 }
 
 impl Server {
-    fn start(workshop: &Workshop, configuration: Configuration, index: usize) -> Result<Self> {
+    /// Starts it and waits until it answers; `index` tells servers of one folder apart.
+    pub(crate) fn start(
+        workshop: &Workshop,
+        configuration: Configuration,
+        index: usize,
+    ) -> Result<Self> {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let number = port.to_string();
         let mut line: Vec<OsString> = words(&["redis-server", "--bind", "127.0.0.1", "--port"]);
@@ -148,8 +153,17 @@ impl Server {
         Ok(server)
     }
 
-    /// Ends the server; it must have run without a fault.
-    fn stop(mut self) -> Result<()> {
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What rcoe tells; only of a protected server.
+    pub(crate) fn events(&self) -> &Path {
+        self.events.as_deref().unwrap_or_else(|| Path::new(""))
+    }
+
+    /// Tells the server to end, and waits until it has.
+    pub(crate) fn end(&mut self) -> Result<()> {
         let number = self.port.to_string();
         let mut end = Command::new("redis-cli");
         end.args(["-p", &number, "shutdown", "nosave"])
@@ -158,6 +172,12 @@ impl Server {
             .context("redis-cli: apt-get install redis-tools")?;
         let status = self.child.wait()?;
         ensure!(status.success(), "the server ended with {status}");
+        Ok(())
+    }
+
+    /// Ends the server; it must have run without a fault.
+    fn stop(mut self) -> Result<()> {
+        self.end()?;
         let Some(events) = &self.events else {
             return Ok(());
         };
