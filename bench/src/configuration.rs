@@ -15,6 +15,8 @@ pub struct Configuration {
     pub compare: &'static str,
     /// So many at once, if more than one: the floor that native copies set.
     pub copies: usize,
+    /// `--scrub`, if not 0.
+    pub scrub: u16,
 }
 
 /// Without rcoe.
@@ -22,6 +24,7 @@ pub const NATIVE: Configuration = Configuration {
     replicas: 0,
     compare: "",
     copies: 1,
+    scrub: 0,
 };
 
 /// Under rcoe.
@@ -31,6 +34,7 @@ pub const fn protected(replicas: usize, compare: &'static str) -> Configuration 
         replicas,
         compare,
         copies: 1,
+        scrub: 0,
     }
 }
 
@@ -52,6 +56,9 @@ impl Configuration {
                     .into_iter()
                     .flatten(),
             );
+            if self.scrub > 0 {
+                words.extend(["--scrub".into(), self.scrub.to_string().into()]);
+            }
             words.push("--".into());
         }
         words.extend_from_slice(command);

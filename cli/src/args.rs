@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use rcoe_supervisor::{Compare, MetricsAddress, SUSPECT_AFTER, parse_core_list};
+use rcoe_supervisor::{Compare, MetricsAddress, SUSPECT_AFTER, ScrubRate, parse_core_list};
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -157,6 +157,10 @@ pub(crate) struct RunArgs {
     /// Do not replace a lost replica by a copy of another
     #[arg(long)]
     pub(crate) no_reintegrate: bool,
+    /// Have replicas compare so many MiB of their memory a second, and repair the one that differs;
+    /// needs three replicas [default: not at all]
+    #[arg(long, value_name = "MIB", value_parser = parse_scrub)]
+    pub(crate) scrub: Option<ScrubRate>,
     /// CPUs to use, like 0,2-3 [default: all allowed]
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     pub(crate) cores: Option<CoreList>,
@@ -283,6 +287,11 @@ fn parse_replicas(text: &str) -> Result<usize, String> {
 }
 
 /// A time like `500ms`, `2s` or `1m`: a positive number and a unit.
+fn parse_scrub(text: &str) -> Result<ScrubRate, String> {
+    let mib = text.parse().ok().and_then(ScrubRate::mib);
+    mib.ok_or_else(|| "a whole number of MiB a second, from 1 to 4096".into())
+}
+
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

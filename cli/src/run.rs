@@ -94,6 +94,10 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         let why = "--on-fault mask needs at least three replicas to know who is faulty; use -n 3";
         return Err(RunError::Setting(why.into()));
     }
+    if args.scrub.is_some() && replicas < 3 {
+        let why = "--scrub needs at least three replicas to know whose memory is right; use -n 3";
+        return Err(RunError::Setting(why.into()));
+    }
     let program = Program::resolve(&args.command, env::var_os("PATH").as_deref())?;
     let mut warnings = Vec::new();
     let (ledger, suspects) = consult_ledger(args, &mut warnings);
@@ -113,6 +117,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         compare: args.compare.into(),
         mask: replicas >= 3 && args.on_fault != Some(OnFault::Stop),
         reintegrate: !args.no_reintegrate,
+        scrub: args.scrub,
         strict: args.strict,
         timeout: args.timeout,
         seed: thread_seed()?,

@@ -22,6 +22,7 @@ pub mod cpython;
 pub mod data;
 pub mod launch;
 pub mod matrix;
+pub mod memory;
 pub mod proc;
 pub mod rcoe;
 pub mod report;

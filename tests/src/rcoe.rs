@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -106,6 +107,17 @@ impl Scene {
     pub fn run(&self, argv: &[&str]) -> Outcome {
         let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
         launch::run(&argv, self.path(), None, LIMIT).expect("a command that starts")
+    }
+
+    /// A pipe with a name in the directory.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn make_pipe(&self, name: &str) -> PathBuf {
+        let path = self.path().join(name);
+        mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+        path
     }
 
     /// Runs `rcoe` with these arguments to its end; no process may be left behind.

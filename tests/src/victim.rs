@@ -5,10 +5,8 @@
 //! happens to a running program at a place where all replicas can be compared, however slow the
 //! machine is.
 
-use std::os::unix::fs::FileExt as _;
-use std::process::Command;
-
 use crate::launch::Ended;
+use crate::memory::{poke, symbol};
 use crate::rcoe::{Group, Scene, until};
 
 const VICTIM: &str = "#include <stdio.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n
@@ -67,16 +65,6 @@ impl Victim {
         }
     }
 
-    fn address(&self, word: &str) -> u64 {
-        let output = Command::new("nm").arg(&self.program).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let line = text
-            .lines()
-            .find(|line| line.ends_with(&format!(" {word}")))
-            .unwrap();
-        u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
-    }
-
     /// Starts a group whose replicas loop until they are released.
     ///
     /// # Panics
@@ -100,9 +88,8 @@ impl Victim {
     /// # Errors
     /// If the replica is gone.
     pub fn set(&self, pid: u32, word: &str) -> std::io::Result<()> {
-        let path = format!("/proc/{pid}/mem");
-        let memory = std::fs::OpenOptions::new().write(true).open(path)?;
-        memory.write_all_at(&1_u64.to_le_bytes(), self.address(word))
+        let address = symbol(&self.program, word);
+        poke(pid, address, &1_u64.to_le_bytes())
     }
 
     /// Lets all replicas that are still there leave their loop.

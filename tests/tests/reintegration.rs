@@ -5,13 +5,10 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
-use std::process::Command;
 
 use rcoe_tests::launch::{Ended, Outcome, signal};
+use rcoe_tests::memory::{poke, symbol};
 use rcoe_tests::rcoe::{Group, Scene, events_of, until};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -166,16 +163,8 @@ impl Run {
 
     /// Sets a word of the program in one replica.
     fn set(&self, replica: usize, word: &str) {
-        let output = Command::new("nm").arg(&self.program).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let line = text
-            .lines()
-            .find(|line| line.ends_with(&format!(" {word}")))
-            .unwrap();
-        let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
-        let path = format!("/proc/{}/mem", self.replicas[replica]);
-        let memory = OpenOptions::new().write(true).open(path).unwrap();
-        memory.write_all_at(&1_u64.to_le_bytes(), address).unwrap();
+        let address = symbol(&self.program, word);
+        poke(self.replicas[replica], address, &1_u64.to_le_bytes()).unwrap();
     }
 
     /// Lets the program end, which must have written every line once.
@@ -195,13 +184,6 @@ impl Run {
     }
 }
 
-/// A pipe with a name.
-fn make_pipe(scene: &Scene, name: &str) -> PathBuf {
-    let path = scene.path().join(name);
-    mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
-    path
-}
-
 fn stop(events: &[Value]) -> &Value {
     let last = events.last().expect("events");
     assert_eq!(last["type"], "stop");
@@ -211,7 +193,7 @@ fn stop(events: &[Value]) -> &Value {
 #[test]
 fn replicas_killed_in_turn_come_back_fifty_times() {
     let scene = Scene::new();
-    let pipe = make_pipe(&scene, "pipe");
+    let pipe = scene.make_pipe("pipe");
     let reader = std::thread::spawn(move || std::fs::read_to_string(pipe).unwrap());
     let mut run = Run::start_in(scene, LINES, &["-n", "3"]);
     for round in 0..50 {
@@ -291,7 +273,7 @@ fn followers_come_back_while_the_primary_is_blocked() {
     let program = scene.compile("reader", READER, &[]);
     let outcome = scene.run(&["sh", "-c", "echo x | ./reader"]);
     assert_eq!(outcome.out(), "0\nx");
-    let fifo = make_pipe(&scene, "input");
+    let fifo = scene.make_pipe("input");
     // Open for both, so that nobody waits for the other end.
     let end = OpenOptions::new()
         .read(true)

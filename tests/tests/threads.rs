@@ -136,9 +136,7 @@ int main(void) {
     for victim in [0, 2] {
         let scene = Scene::new();
         let program = scene.compile("echo", source, &["-pthread"]);
-        let fifo = scene.path().join("fifo");
-        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
-        rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).expect("a fifo");
+        let fifo = scene.make_pipe("fifo");
         let group = scene.start_group(&["-n", "3"], &[&program]);
         until("the first line", || {
             let so_far = group.running.stdout_so_far().ok()?;

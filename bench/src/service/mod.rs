@@ -30,7 +30,7 @@ use rcoe_faultlab::target::Targets;
 use serde::Serialize;
 
 use crate::client::{Client, Work};
-use crate::configuration::protected;
+use crate::configuration::{Configuration, protected};
 use crate::workshop::Workshop;
 use crate::ycsb::{Server, throughput};
 
@@ -63,6 +63,9 @@ pub struct Order {
     /// Decides what is flipped.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// MiB of memory that replicas compare a second (`rcoe run --scrub`); 0 for none.
+    #[arg(long, default_value_t = 16)]
+    pub scrub: u16,
     /// What is flipped: gpr, xmm, text, data, heap, stack, mmap, agent, or regs and mem.
     #[arg(long, default_value = "regs,mem")]
     pub targets: String,
@@ -132,7 +135,11 @@ impl Outcome {
 pub fn run(workshop: &Workshop, order: &Order) -> Result<Outcome> {
     let client = Client::build().context("the YCSB client cannot be built")?;
     let replicas = usize::from(order.replicas);
-    let mut server = Server::start(workshop, protected(replicas, "args"), 0)?;
+    let configuration = Configuration {
+        scrub: order.scrub,
+        ..protected(replicas, "args")
+    };
+    let mut server = Server::start(workshop, configuration, 0)?;
     let work = Work {
         records: 1_000,
         operations: ENDLESS,

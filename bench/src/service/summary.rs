@@ -22,6 +22,7 @@ pub fn markdown(order: &Order, outcome: &Outcome, on: &str) -> String {
         ("replicas removed", What::Removed),
         ("of these the primary", What::Takeover),
         ("replicas brought back", What::Back),
+        ("pages repaired by scrubbing", What::Repaired),
     ] {
         row(name, outcome.count(what).to_string());
     }

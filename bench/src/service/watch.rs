@@ -24,6 +24,8 @@ pub enum What {
     Takeover,
     /// A replica is back.
     Back,
+    /// A page that a replica had other than most was repaired.
+    Repaired,
     /// The run ended.
     Stop,
 }
@@ -36,6 +38,7 @@ impl fmt::Display for What {
             Self::Removed => "removed",
             Self::Takeover => "takeover",
             Self::Back => "back",
+            Self::Repaired => "repaired",
             Self::Stop => "stop",
         })
     }
@@ -123,6 +126,7 @@ impl Watch {
                 self.enter(&event["replica"], &event["pid"]);
                 (What::Back, &event["replica"])
             }
+            "scrub" if event["repaired"] == true => (What::Repaired, &event["replica"]),
             "stop" => {
                 self.over = true;
                 (What::Stop, &event["none"])

@@ -36,7 +36,7 @@ pub use layout::{
     QUEUES_SLOTS, REGION_BYTES, REGION_STRIDE, RING_OFFSET, RING_WORDS, SIG_KICK, SIG_NOTIFY,
     control_addr, object_addr, region_addr,
 };
-pub use order::{Order, SerialOrder};
+pub use order::{Order, SCRUB_PAGES, SerialOrder};
 pub use report::{
     Ending, LENT_WORDS, NOT_COPYABLE, NOTE_SLOTS, Note, PRIVATE_RANGES, Phase, Report,
     STAT_CLASSES, StatClass, TWIN,

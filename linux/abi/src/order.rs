@@ -1,9 +1,13 @@
 //! What the supervisor has a group do at a point of its trace that the group chooses: the steps of
-//! a re-integration.
+//! a re-integration, and scrubbing.
 //!
 //! An order is one word in the group's [`crate::Control`]. The primary publishes it with the next
 //! record, so that all replicas carry it out at the same point. Orders of one re-integration carry
-//! its serial number; one that speaks of another than the last copy means nothing.
+//! its serial number; one that speaks of another than the last copy means nothing. Orders to scrub
+//! have short numbers of their own, so that each differs from the one before.
+
+/// Most pages of one [`Order::Scrub`].
+pub const SCRUB_PAGES: usize = 64;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +25,19 @@ pub enum Order {
     Admit,
     /// Nothing comes of it.
     Forget,
+    /// Compare memory, and give whoever differs what most have.
+    Scrub {
+        /// Number of the first page: its address divided by the size of a page; below 2^36.
+        page: u64,
+        /// How many pages, at most [`SCRUB_PAGES`].
+        count: u8,
+    },
 }
 
 /// An order and which re-integration it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SerialOrder {
-    /// Number of the re-integration within its group, from 1.
+    /// Number of the re-integration within its group, from 1; of a scrub only the last 13 bits.
     pub serial: u32,
     /// What is to be done.
     pub order: Order,
@@ -44,8 +55,26 @@ impl SerialOrder {
             } => 1 << 24 | (members as u64) << 16 | (newcomer as u64) << 8 | donor as u64,
             Order::Admit => 2 << 24,
             Order::Forget => 3 << 24,
+            Order::Scrub { page, count } => return self.pack_scrub(page, count),
         };
         (self.serial as u64) << 32 | kind
+    }
+
+    /// From the lowest bit: 24 of the page, the kind, 12 more of the page, 7 of the count, the
+    /// number.
+    const fn pack_scrub(self, page: u64, count: u8) -> u64 {
+        let (low, high) = (page & 0xff_ffff, (page >> 24) & 0xfff);
+        let count = (count & 0x7f) as u64;
+        ((self.serial & 0x1fff) as u64) << 51 | count << 44 | high << 32 | 4 << 24 | low
+    }
+
+    const fn unpack_scrub(word: u64) -> Self {
+        let page = (word >> 32 & 0xfff) << 24 | word & 0xff_ffff;
+        let count = (word >> 44 & 0x7f) as u8;
+        Self {
+            serial: (word >> 51) as u32,
+            order: Order::Scrub { page, count },
+        }
     }
 
     /// Reads a word; `None` if it is no order.
@@ -60,6 +89,7 @@ impl SerialOrder {
             },
             2 => Order::Admit,
             3 => Order::Forget,
+            4 => return Some(Self::unpack_scrub(word)),
             _ => return None,
         };
         Some(Self {
@@ -88,5 +118,10 @@ mod tests {
             assert_eq!(SerialOrder::unpack(serial.pack()), Some(serial));
         }
         assert_eq!(SerialOrder::unpack(0), None);
+        for (page, count, serial) in [(0x7_ffff_ffff, 64, 0x1fff), (0x400, 1, 1)] {
+            let order = Order::Scrub { page, count };
+            let scrub = SerialOrder { serial, order };
+            assert_eq!(SerialOrder::unpack(scrub.pack()), Some(scrub));
+        }
     }
 }

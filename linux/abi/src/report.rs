@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::{GROUPS, Journal, USAGE_WORDS};
+use crate::{GROUPS, Journal, SCRUB_PAGES, USAGE_WORDS};
 
 /// Number of notes a replica can leave; further ones are counted but lost.
 pub const NOTE_SLOTS: usize = 128;
@@ -225,6 +225,16 @@ pub struct Report {
     /// Where in the agent's memory a replica differs from its siblings: start and end of each
     /// range.
     pub private: [[AtomicU64; 2]; PRIVATE_RANGES],
+    /// The last [`crate::Order::Scrub`] that was carried out, as a word.
+    pub scrubbed: AtomicU64,
+    /// Digests of the pages it named.
+    pub digests: [AtomicU64; SCRUB_PAGES],
+    /// Which of them were odd here and are now what most members have, one bit each.
+    pub repaired: AtomicU64,
+    /// Address of the first byte of each of these that was odd.
+    pub odd: [AtomicU64; SCRUB_PAGES],
+    /// Which of them differ in such a way that nobody knows what is right.
+    pub undecided: AtomicU64,
     /// Stack that the program lent its child by `vfork`, as the child leaves it at its end.
     pub lent: [AtomicU64; LENT_WORDS],
     /// [`Note`] code in the upper half, argument in the lower.

@@ -43,6 +43,7 @@ mod mem_functions;
 mod regions;
 mod reintegration;
 mod rewrite;
+mod scrub;
 mod startup;
 mod sys;
 mod text;

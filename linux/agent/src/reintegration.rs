@@ -31,7 +31,7 @@ use crate::entry;
 use crate::env::LinuxEnv;
 use crate::kernel::{Kernel, kind};
 use crate::uring::Ring;
-use crate::{boot, deferred, faults, mem_functions, regions, sys};
+use crate::{boot, deferred, faults, mem_functions, regions, scrub, sys};
 
 /// Orders of the supervisor. The same in all replicas.
 pub(crate) struct Orders {
@@ -113,6 +113,7 @@ fn carry_out_now(kernel: &mut Kernel) {
             kernel.report.pause_ns.store(0, Ordering::Relaxed);
             copy(kernel, serial, newcomer, donor);
         }
+        Order::Scrub { page, count } => return scrub::scrub(kernel, word, page, count),
         _ if kernel.orders.copied != serial => return,
         Order::Admit => admit(kernel),
         Order::Forget => forget(kernel),

@@ -13,7 +13,7 @@ use rcoe_linux_sys::{syscall0, syscall1, syscall2, syscall3, syscall4, syscall6}
 pub(crate) use labels::set_argument_range;
 pub(crate) use memory::{
     open_file, open_memory, read, read_process, read_words, resident, with_most_descriptors,
-    with_own_memory,
+    with_open_memory, with_own_memory,
 };
 pub(crate) use process::{
     close_on_exec, descriptor_target, fork_replica, getgid, getpgrp, getuid, may_execute, mode,

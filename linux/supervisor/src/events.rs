@@ -55,6 +55,8 @@ pub struct Counts {
     pub downgrades: u64,
     /// Replicas brought back.
     pub reintegrations: u64,
+    /// Pages repaired.
+    pub repairs: u64,
     /// Replicas alive at the end.
     pub replicas: usize,
 }
@@ -136,6 +138,17 @@ pub enum Event {
         /// How far it is.
         #[serde(flatten)]
         what: Reintegrated,
+    },
+    /// A page of a replica is not what most have.
+    Scrub {
+        /// The process, as the program knows it.
+        process: u32,
+        /// Whose page it is.
+        replica: usize,
+        /// The first byte that was not; of a page that nobody could repair its first byte.
+        address: u64,
+        /// Whether it is right again.
+        repaired: bool,
     },
     /// The run is over.
     Stop {

@@ -27,6 +27,7 @@ mod protocol;
 mod reaper;
 mod recovery;
 mod reintegration;
+mod scrub;
 mod settings;
 mod spinning;
 mod stats;
@@ -49,6 +50,7 @@ pub use ledger::{
 pub use notify::NotifySettings;
 pub use program::Program;
 pub use rcoe_linux_abi::{Ending, MAX_REPLICAS};
+pub use scrub::ScrubRate;
 pub use settings::{Compare, Settings};
 pub use stats::Stats;
 pub use status::{

@@ -8,6 +8,7 @@ use rcoe_linux_abi::{COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO};
 use crate::ledger::Ledger;
 use crate::notify::NotifySettings;
 use crate::program::Program;
+use crate::scrub::ScrubRate;
 use crate::status::MetricsAddress;
 
 /// What joins the signature, and when it is voted.
@@ -44,6 +45,8 @@ pub struct Settings {
     pub mask: bool,
     /// Whether a lost replica is replaced by a copy of another.
     pub reintegrate: bool,
+    /// How much memory replicas compare while nothing else makes them; `None` for none.
+    pub scrub: Option<ScrubRate>,
     /// Whether an unsupported system call ends the run.
     pub strict: bool,
     /// CPU time a late replica may use beyond its siblings.

@@ -1,5 +1,7 @@
 //! The supervisor's loop: signals in, facts gathered, decisions carried out.
 
+mod upkeep;
+
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -12,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::accuse::accuse;
 use crate::error::{Doing, EXIT_FAIL_STOP, RunError};
-use crate::events::{Counts, DivergenceKind, Event, Observer, Reintegrated, ReplicaInfo};
+use crate::events::{Counts, DivergenceKind, Event, Observer, ReplicaInfo};
 use crate::family::Family;
 use crate::group::Group;
 use crate::judge::{Decision, Fault, Process, judge};
@@ -23,7 +25,6 @@ use crate::notify::Notifier;
 use crate::protocol::Finding;
 use crate::reaper::Reaper;
 use crate::recovery::Recoveries;
-use crate::reintegration;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::status::{Happened, Window};
@@ -182,6 +183,7 @@ impl Run<'_> {
             // One that was dead already is no work: the time is not that of the next round.
             self.tell_recoveries();
             self.reintegrate();
+            self.scrub();
             self.sleep()?;
             while let Some(signal) = self.signals.next().doing("reading signals")? {
                 self.handle(signal)?;
@@ -206,14 +208,8 @@ impl Run<'_> {
             BIRTH_PATIENCE
         };
         let regular = self.notifier.due().map_or(regular, |due| regular.min(due));
-        let soon = teams()
-            .filter(|team| self.reintegrates() && team.lacks_someone())
-            .filter_map(|team| team.reintegration.alarm())
-            .min();
-        let mut regular = soon.map_or(regular, |soon| regular.min(soon));
-        if teams().any(|team| team.reintegration.is_busy()) {
-            regular = Duration::ZERO;
-        }
+        let soon = self.upkeep_due();
+        let regular = soon.map_or(regular, |soon| regular.min(soon));
         let timeout = Timespec::try_from(regular).ok();
         let all = [self.signals.as_fd()]
             .into_iter()
@@ -289,37 +285,6 @@ impl Run<'_> {
             for text in self.notebook.news(team.memory.report(teller)) {
                 self.observer.warning(&text);
             }
-        }
-    }
-
-    const fn reintegrates(&self) -> bool {
-        self.settings.reintegrate && self.settings.mask
-    }
-
-    /// Brings lost replicas back.
-    fn reintegrate(&mut self) {
-        if !self.reintegrates() {
-            return;
-        }
-        for team in self.family.teams.iter_mut().flatten() {
-            if team.state != State::Living || team.is_stopped() {
-                continue;
-            }
-            let Some(event) = reintegration::step(team) else {
-                continue;
-            };
-            let back = matches!(
-                event,
-                Event::Reintegration {
-                    what: Reintegrated::Done { .. },
-                    ..
-                }
-            );
-            self.happened.reintegrations += u64::from(back);
-            if let Some(text) = event.warning() {
-                self.observer.warning(&text);
-            }
-            self.observer.event(&event);
         }
     }
 
@@ -585,6 +550,7 @@ impl Run<'_> {
             divergences: self.happened.faults.total(),
             downgrades: self.happened.removals,
             reintegrations: self.happened.reintegrations,
+            repairs: self.happened.repairs,
             replicas,
         }
     }

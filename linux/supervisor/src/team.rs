@@ -15,6 +15,7 @@ use crate::judge::{Facts, Process};
 use crate::memory::Memory;
 use crate::protocol::Published;
 use crate::reintegration::Reintegration;
+use crate::scrub::Scrub;
 use crate::spinning::{Seen, Spinning};
 
 mod job;
@@ -46,6 +47,7 @@ pub(crate) struct Team {
     /// The primary, or the last one.
     primary: usize,
     pub(crate) reintegration: Reintegration,
+    pub(crate) scrub: Scrub,
     pub(crate) cores: Vec<u32>,
     pub(crate) patience: Option<Patience>,
     pub(crate) state: State,
@@ -95,6 +97,7 @@ impl Team {
             removed: vec![false; cores.len()],
             primary: 0,
             reintegration: Reintegration::default(),
+            scrub: Scrub::default(),
             cores,
             patience: None,
             state: State::Unborn,

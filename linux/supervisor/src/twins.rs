@@ -16,9 +16,10 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
-use rcoe_linux_abi::{AGENT_END, object_addr};
+use rcoe_linux_abi::{AGENT_BASE, AGENT_END, object_addr};
 
-const PAGE: u64 = 4096;
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = 4096;
 /// Pages looked at in one step.
 const STEP: u64 = 1024;
 /// Bits of an entry of `pagemap`: present, swapped out, of a file or shared.
@@ -66,6 +67,11 @@ impl Area {
             && (self.file.is_empty() || next.offset == offset)
     }
 
+    fn is_agents_data(&self) -> bool {
+        let agent = AGENT_BASE as u64..AGENT_END as u64;
+        agent.contains(&self.range.start) && self.permissions.contains('w')
+    }
+
     /// The shared objects of the replicas, of which each has its own part writable.
     fn is_own(&self) -> bool {
         let objects = object_addr(0) as u64..AGENT_END as u64;
@@ -85,6 +91,21 @@ fn areas(maps: &str) -> Vec<Area> {
         }
     }
     areas
+}
+
+/// The areas that belong to the process alone, and whether each is of a file. What the agent writes
+/// is left out: gaps between the fields of its structures hold whatever the compiler left there.
+pub(crate) fn private_areas(maps: &str) -> Vec<(Range<u64>, bool)> {
+    let own = areas(maps).into_iter();
+    let own = own.filter(|area| area.permissions.ends_with('p') && !area.is_agents_data());
+    own.map(|area| (area.range, !area.file.is_empty()))
+        .collect()
+}
+
+/// Does this entry of `pagemap` say that the process has a page of its own there?
+pub(crate) const fn has_own_page(entry: u64, of_file: bool) -> bool {
+    let there = entry & (PRESENT | SWAPPED) != 0;
+    there && !(of_file && entry & OF_FILE != 0)
 }
 
 /// One twin.
@@ -229,11 +250,9 @@ impl Comparison {
 
     /// Has any twin a page of its own there?
     fn counts(&self, index: usize, of_file: bool) -> bool {
-        self.twins.iter().any(|twin| {
-            let entry = twin.entry(index);
-            let there = entry & (PRESENT | SWAPPED) != 0;
-            there && !(of_file && entry & OF_FILE != 0)
-        })
+        self.twins
+            .iter()
+            .any(|twin| has_own_page(twin.entry(index), of_file))
     }
 
     /// The first address at which the copy has what most have not.

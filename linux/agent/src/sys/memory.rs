@@ -119,6 +119,17 @@ pub(crate) fn open_memory(supervisor: u32) {
     let _ = prctl(PR_SET_DUMPABLE, [1, 0, 0, 0]);
 }
 
+/// Runs `body` while siblings may read this process's memory.
+pub(crate) fn with_open_memory<T>(supervisor: u32, body: impl FnOnce() -> T) -> T {
+    let dumpable = prctl(PR_GET_DUMPABLE, [0; 4]).unwrap_or(1);
+    open_memory(supervisor);
+    let result = body();
+    if dumpable != 1 {
+        let _ = prctl(PR_SET_DUMPABLE, [0; 4]);
+    }
+    result
+}
+
 /// Runs `body` while this process may look at its own memory through `/proc`.
 pub(crate) fn with_own_memory<T>(body: impl FnOnce() -> T) -> T {
     let dumpable = prctl(PR_GET_DUMPABLE, [0; 4]).unwrap_or(1);

@@ -25,6 +25,8 @@ pub(crate) struct Happened {
     pub(crate) removals: u64,
     pub(crate) takeovers: u64,
     pub(crate) reintegrations: u64,
+    /// Pages repaired.
+    pub(crate) repairs: u64,
 }
 
 impl Happened {
@@ -107,6 +109,7 @@ pub(super) fn gather(settings: &Settings, family: &Family, happened: &Happened) 
             faults: happened.faults,
             removals: happened.removals,
             reintegrations: happened.reintegrations,
+            repairs: happened.repairs,
             takeovers: happened.takeovers,
             cpu: sums
                 .cpu

@@ -70,7 +70,7 @@ fn gauges(snapshot: &Snapshot) -> [Row<f64>; 5] {
     ]
 }
 
-const fn counters(totals: &Totals) -> [Row<u64>; 8] {
+const fn counters(totals: &Totals) -> [Row<u64>; 9] {
     [
         (
             "rcoe_processes_started_total",
@@ -102,6 +102,11 @@ const fn counters(totals: &Totals) -> [Row<u64>; 8] {
             "rcoe_reintegrations_total",
             "Replicas brought back.",
             totals.reintegrations,
+        ),
+        (
+            "rcoe_repairs_total",
+            "Pages of memory that one replica had other than most, repaired.",
+            totals.repairs,
         ),
         (
             "rcoe_takeovers_total",

@@ -91,6 +91,9 @@ pub struct Totals {
     pub removals: u64,
     /// Replicas brought back.
     pub reintegrations: u64,
+    /// Pages of memory repaired.
+    #[serde(default)]
+    pub repairs: u64,
     /// Removed replicas that were the primary.
     pub takeovers: u64,
     /// CPU time.

@@ -1,0 +1,73 @@
+//! What keeps the groups whole while the program runs: lost replicas brought back, memory scrubbed.
+
+use std::time::Duration;
+
+use super::Run;
+use crate::events::{Event, Reintegrated};
+use crate::reintegration;
+use crate::team::State;
+
+impl Run<'_> {
+    /// When there is something to do here, if nothing happens before.
+    pub(super) fn upkeep_due(&self) -> Option<Duration> {
+        let teams = || self.family.teams.iter().flatten();
+        if teams().any(|team| team.reintegration.is_busy()) {
+            return Some(Duration::ZERO);
+        }
+        let lacking = teams().filter(|team| self.reintegrates() && team.lacks_someone());
+        let copies = lacking.filter_map(|team| team.reintegration.alarm());
+        let scrubs = teams().filter(|_| self.settings.scrub.is_some());
+        copies.chain(scrubs.map(|team| team.scrub.alarm())).min()
+    }
+
+    const fn reintegrates(&self) -> bool {
+        self.settings.reintegrate && self.settings.mask
+    }
+
+    /// Brings lost replicas back.
+    pub(super) fn reintegrate(&mut self) {
+        if !self.reintegrates() {
+            return;
+        }
+        for team in self.family.teams.iter_mut().flatten() {
+            if team.state != State::Living || team.is_stopped() {
+                continue;
+            }
+            let Some(event) = reintegration::step(team) else {
+                continue;
+            };
+            let back = matches!(
+                event,
+                Event::Reintegration {
+                    what: Reintegrated::Done { .. },
+                    ..
+                }
+            );
+            self.happened.reintegrations += u64::from(back);
+            if let Some(text) = event.warning() {
+                self.observer.warning(&text);
+            }
+            self.observer.event(&event);
+        }
+    }
+
+    /// Has replicas compare their memory.
+    pub(super) fn scrub(&mut self) {
+        let Some(rate) = self.settings.scrub else {
+            return;
+        };
+        for team in self.family.teams.iter_mut().flatten() {
+            if team.state != State::Living || team.is_stopped() {
+                continue;
+            }
+            let mut scrub = std::mem::take(&mut team.scrub);
+            let events = scrub.step(team, rate);
+            team.scrub = scrub;
+            for event in events {
+                let repaired = matches!(event, Event::Scrub { repaired: true, .. });
+                self.happened.repairs += u64::from(repaired);
+                self.observer.event(&event);
+            }
+        }
+    }
+}
