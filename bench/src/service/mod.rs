@@ -58,7 +58,8 @@ pub struct Order {
     #[arg(long, default_value_t = 5.0)]
     pub every: f64,
     /// Number of replicas.
-    #[arg(short = 'n', long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=8))]
+    #[arg(short = 'n', long, default_value_t = 3,
+        value_parser = clap::value_parser!(u8).range(3..9))]
     pub replicas: u8,
     /// Decides what is flipped.
     #[arg(long, default_value_t = 1)]

@@ -65,6 +65,8 @@ pub(super) struct Watch {
     /// Process ids of the replicas that are present.
     pids: BTreeMap<u64, i32>,
     moments: Vec<Moment>,
+    /// What to add to rcoe's times to get ours: rcoe tells the time, and is read a little later.
+    ahead: Option<f64>,
     over: bool,
 }
 
@@ -100,15 +102,18 @@ impl Watch {
         };
         self.read += end as u64 + 1;
         let values = text[..end].lines().map(serde_json::from_str::<Value>);
-        let at = started.elapsed().as_secs_f64();
+        let now = started.elapsed().as_secs_f64();
         let new: Vec<Moment> = values
-            .filter_map(|value| self.take(&value.ok()?, at))
+            .filter_map(|value| self.take(&value.ok()?, now))
             .collect();
         self.moments.extend(new.iter().cloned());
         new
     }
 
-    fn take(&mut self, event: &Value, at: f64) -> Option<Moment> {
+    fn take(&mut self, event: &Value, now: f64) -> Option<Moment> {
+        let told = event["t"].as_f64().unwrap_or(now);
+        let ahead = self.ahead.unwrap_or(f64::MAX).min(now - told);
+        self.ahead = Some(ahead);
         let (what, replica) = match event["type"].as_str()? {
             "start" => {
                 for replica in event["replicas"].as_array()? {
@@ -134,7 +139,7 @@ impl Watch {
             _ => return None,
         };
         Some(Moment {
-            at,
+            at: told + ahead,
             what,
             replica: replica.as_u64(),
             detail: event.to_string(),

@@ -2,15 +2,15 @@
 //!
 //! Healthy replicas have the same in the program's memory at the same point of the trace, byte for
 //! byte. The supervisor orders a look at some pages; all meet, publish a digest of each page, meet
-//! again, and see alike what most members have. Whoever differs takes the bytes that are not as they
-//! should be from a member that has them, while all wait.
+//! again, and see alike what most members have. Whoever differs takes the bytes that are not as
+//! they should be from a member that has them, while all wait.
 //!
 //! Contract: nothing is changed unless more than half of the members agree on it. Pages on which no
 //! such majority agrees stay as they are, and the supervisor is told.
 //!
-//! Not covered: what the agent itself writes, of which a part belongs to one replica alone; programs
-//! that share memory between processes, where pages are compared by nobody;
-//! registers; memory that the replicas share.
+//! Not covered: what the agent itself writes, of which a part belongs to one replica alone;
+//! programs that share memory between processes, where pages are compared by nobody; registers;
+//! memory that the replicas share.
 
 use core::sync::atomic::Ordering;
 

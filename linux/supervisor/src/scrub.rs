@@ -9,7 +9,8 @@
 //! and who is right, the replicas decide. Pages of which no replica has a copy of its own come from
 //! one file, or are empty, and are left out.
 //!
-//! Not covered: what the agent itself writes, memory mapped as shared, and programs whose processes share memory.
+//! Not covered: what the agent itself writes, memory mapped as shared, and programs whose
+//! processes share memory.
 
 use std::fs::{File, read_to_string};
 use std::os::unix::fs::FileExt as _;
