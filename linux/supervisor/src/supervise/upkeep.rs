@@ -5,12 +5,18 @@ use std::time::Duration;
 use super::Run;
 use crate::events::{Event, Reintegrated};
 use crate::reintegration;
-use crate::team::State;
+use crate::team::{State, Team};
+
+/// Is anything done for this process? Not once it ends, nor while it is stopped.
+fn is_kept(team: &Team) -> bool {
+    team.state == State::Living && !team.is_stopped()
+}
 
 impl Run<'_> {
     /// When there is something to do here, if nothing happens before.
     pub(super) fn upkeep_due(&self) -> Option<Duration> {
-        let teams = || self.family.teams.iter().flatten();
+        let all = self.family.teams.iter().flatten();
+        let teams = || all.clone().filter(|team| is_kept(team));
         if teams().any(|team| team.reintegration.is_busy()) {
             return Some(Duration::ZERO);
         }
@@ -30,7 +36,7 @@ impl Run<'_> {
             return;
         }
         for team in self.family.teams.iter_mut().flatten() {
-            if team.state != State::Living || team.is_stopped() {
+            if !is_kept(team) {
                 continue;
             }
             let Some(event) = reintegration::step(team) else {
@@ -57,7 +63,7 @@ impl Run<'_> {
             return;
         };
         for team in self.family.teams.iter_mut().flatten() {
-            if team.state != State::Living || team.is_stopped() {
+            if !is_kept(team) {
                 continue;
             }
             let mut scrub = std::mem::take(&mut team.scrub);
