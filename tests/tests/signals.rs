@@ -16,6 +16,11 @@ fn timers_of_all_kinds_signal() {
 }
 
 #[test]
+fn a_signal_that_comes_while_computing_ends_the_wait_after_it() {
+    like_native("before", include_str!("signals/before.c"));
+}
+
+#[test]
 fn signals_are_read_with_all_that_comes_with_them() {
     like_native("read", include_str!("signals/read.c"));
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Acquire;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rcoe_linux_abi::{Phase, ReplicaState, Usage};
 use rcoe_linux_sys::host::{Inherited, Starter, send_signal};
@@ -20,6 +20,11 @@ use crate::status::cpu_time;
 const SIGKILL: u32 = 9;
 const SIGCONT: u32 = 18;
 const SIGSTOP: u32 = 19;
+/// How long replicas that are told to stop may take; one that the kernel keeps for longer does
+/// nothing by itself.
+const STOPPING: Duration = Duration::from_secs(2);
+/// Between two looks at them.
+const LOOK: Duration = Duration::from_micros(100);
 
 /// The processes of one group's replicas.
 #[derive(Debug)]
@@ -210,10 +215,18 @@ impl Group {
         self.signal(index, SIGKILL);
     }
 
-    /// Stops all replicas on purpose.
+    /// Stops all replicas on purpose, and waits until they are: one that is still on its way out of
+    /// a read of a terminal takes what is meant for whoever has the terminal next.
     pub(crate) fn pause(&mut self) {
         self.pausing = true;
         (0..self.pids.len()).for_each(|index| self.signal(index, SIGSTOP));
+        let deadline = Instant::now() + STOPPING;
+        let living = (0..self.pids.len()).filter(|&index| !self.processes[index].is_gone());
+        for pid in living.filter_map(|index| self.pids[index]) {
+            while !stands_still(pid) && Instant::now() < deadline {
+                std::thread::sleep(LOOK);
+            }
+        }
     }
 
     /// Lets all replicas go on.
@@ -226,6 +239,16 @@ impl Group {
     pub(crate) fn kill_all(&self) {
         (0..self.pids.len()).for_each(|index| self.kill(index));
     }
+}
+
+/// Is this process stopped, or gone?
+fn stands_still(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    let state = stat.as_deref().map(|stat| stat.rsplit_once(") "));
+    let Ok(Some((_, rest))) = state else {
+        return true;
+    };
+    rest.starts_with(['T', 't', 'Z', 'X'])
 }
 
 /// The phase a replica says it is in; `None` if its word is none.

@@ -19,9 +19,9 @@ use crate::sys;
 /// after its handler. The kernel's own ERESTARTNOINTR, which no program ever sees.
 pub(crate) const NOT_BEGUN: i64 = -513;
 
-/// Result of a call that was given up for a signal before it did anything: the program makes it
-/// again, unless a handler that does not want that has run; then it is EINTR. The kernel's own
-/// ERESTARTSYS, which no program ever sees either.
+/// Result of a call that was given up for a signal before it did anything, or was not begun for
+/// one: the program makes it again, unless a handler that does not want that has run; then it is
+/// EINTR. The kernel's own ERESTARTSYS, which no program ever sees either.
 pub(crate) const GIVEN_UP: i64 = -512;
 
 /// An input call: no barrier, the followers check and consume.

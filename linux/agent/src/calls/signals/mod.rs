@@ -36,7 +36,7 @@ pub(crate) use pending::{Info, Pending, Target};
 pub(super) use sending::send;
 pub(super) use waiting::{suspend_for, wait, wait_for};
 
-use super::io::NOT_BEGUN;
+use super::io::GIVEN_UP;
 use super::transfer::{self, Outcome};
 use super::{processes, timers};
 use crate::convert::{self, low32};
@@ -285,12 +285,14 @@ pub(crate) fn must_interrupt(kernel: &mut Kernel) -> bool {
     targets::acted_upon(kernel, open) != 0
 }
 
-/// Result of a call that a signal keeps from being begun. If it brought a mask of its own, the
-/// signal counts as coming while it waits: the program has let it in for just that.
+/// Result of a call that a signal keeps from being begun. The signal may have come at any time
+/// since the call before: without replicas its handler would have run then, and the program might
+/// not have come to wait. So it must not wait now, unless the handler says that calls go on. If the
+/// call brought a mask of its own, the program has let the signal in for just that.
 pub(super) fn before_begun(kernel: &Kernel) -> i64 {
     match kernel.signals.own.saved {
         Some(_) => sys::error(EINTR),
-        None => NOT_BEGUN,
+        None => GIVEN_UP,
     }
 }
 
