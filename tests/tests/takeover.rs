@@ -9,14 +9,13 @@ use rcoe_tests::launch::{Ended, signal};
 use rcoe_tests::rcoe::{Scene, until};
 use rustix::process::Signal;
 
-/// Bytes of the file.
-const SIZE: usize = 6 << 20;
 /// Runs, each with its mark.
 const RUNS: u64 = 12;
 
-fn copy_with_a_lost_primary(compare: &str, chunk: &str) {
+/// The marks lie in the first half, so that the copy is not done before the signal is sent.
+fn copy_with_a_lost_primary(compare: &str, chunk: &str, size: usize) {
     let scene = Scene::new();
-    let original = generate("original.bin", SIZE).unwrap();
+    let original = generate("original.bin", size).unwrap();
     scene.write("original.bin", &original);
     let copy = scene.path().join("copy");
     for run in 1..=RUNS {
@@ -24,7 +23,7 @@ fn copy_with_a_lost_primary(compare: &str, chunk: &str) {
         let command = ["dd", "if=original.bin", "of=copy", "status=none", chunk];
         let options = ["-n", "3", "--compare", compare, "--timeout", "30s"];
         let group = scene.start_group(&options, &command);
-        let mark = run * SIZE as u64 / (RUNS + 2);
+        let mark = run * size as u64 / (2 * RUNS);
         until("a growing copy", || {
             let len = std::fs::metadata(&copy).map_or(0, |data| data.len());
             (len >= mark).then_some(())
@@ -41,10 +40,10 @@ fn copy_with_a_lost_primary(compare: &str, chunk: &str) {
 
 #[test]
 fn small_reads_and_writes_are_finished_once() {
-    copy_with_a_lost_primary("args", "bs=512");
+    copy_with_a_lost_primary("args", "bs=512", 6 << 20);
 }
 
 #[test]
 fn results_of_several_records_are_finished_once() {
-    copy_with_a_lost_primary("io", "bs=96K");
+    copy_with_a_lost_primary("io", "bs=96K", 64 << 20);
 }
