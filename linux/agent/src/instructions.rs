@@ -39,16 +39,33 @@ enum Rewritten {
 /// Does this machine make `cpuid` fault?
 static FAULTING: AtomicBool = AtomicBool::new(false);
 
-/// Rewritten instructions of this program.
+impl Rewritten {
+    const fn pack(self) -> u64 {
+        match self {
+            Self::Cpuid => 0,
+            Self::Random(len) => len as u64,
+        }
+    }
+
+    fn unpack(word: u64) -> Self {
+        match u8::try_from(word).unwrap_or(0) {
+            0 => Self::Cpuid,
+            len => Self::Random(len),
+        }
+    }
+}
+
+/// Rewritten instructions of this program: address and [`Rewritten::pack`], without gaps, since
+/// replicas are compared byte by byte.
 pub(crate) struct Traps {
-    sites: [(u64, Rewritten); SITES],
+    sites: [[u64; 2]; SITES],
     count: usize,
 }
 
 impl Traps {
     pub(crate) const fn new() -> Self {
         Self {
-            sites: [(0, Rewritten::Cpuid); SITES],
+            sites: [[0; 2]; SITES],
             count: 0,
         }
     }
@@ -56,23 +73,23 @@ impl Traps {
     fn find(&self, address: u64) -> Option<Rewritten> {
         self.sites[..self.count]
             .iter()
-            .find(|(at, _)| *at == address)
-            .map(|(_, what)| *what)
+            .find(|[at, _]| *at == address)
+            .map(|[_, what]| Rewritten::unpack(*what))
     }
 
     fn add(&mut self, address: u64, what: Rewritten) {
         if let Some(known) = self.sites[..self.count]
             .iter_mut()
-            .find(|(at, _)| *at == address)
+            .find(|[at, _]| *at == address)
         {
-            known.1 = what;
+            known[1] = what.pack();
             return;
         }
         assert!(
             self.count < SITES,
             "more than {SITES} instructions to rewrite"
         );
-        self.sites[self.count] = (address, what);
+        self.sites[self.count] = [address, what.pack()];
         self.count += 1;
     }
 }

@@ -7,6 +7,7 @@
 //! Contract: a function of the trace alone. The masks beside the list say what is in it; they also
 //! hold signals for which it had no room, which come without their sender then, as in the kernel.
 
+use crate::convert::low32;
 use crate::faults::bit;
 use crate::frames::SigInfo;
 
@@ -66,10 +67,41 @@ impl Info {
     }
 }
 
+/// A signal and its target, in words without gaps: replicas are compared byte by byte, and a gap
+/// holds whatever lay there before.
 #[derive(Clone, Copy)]
-struct Entry {
-    info: Info,
-    to: Target,
+struct Entry([u64; 5]);
+
+impl Entry {
+    const NONE: Self = Self([0; 5]);
+
+    fn new(info: Info, to: Target) -> Self {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let to = match to {
+            Target::Program => 0,
+            Target::Thread(slot) => u32::from(slot) + 1,
+        };
+        let [first, second, third] = info.words;
+        let numbers = pair(info.errno.cast_unsigned(), info.code.cast_unsigned());
+        Self([pair(info.signal, to), numbers, first, second, third])
+    }
+
+    fn info(&self) -> Info {
+        let [head, numbers, words @ ..] = self.0;
+        Info {
+            signal: low32(head),
+            errno: low32(numbers).cast_signed(),
+            code: low32(numbers >> 32).cast_signed(),
+            words,
+        }
+    }
+
+    fn to(&self) -> Target {
+        match u16::try_from(self.0[0] >> 32).unwrap_or(0) {
+            0 => Target::Program,
+            after => Target::Thread(after - 1),
+        }
+    }
 }
 
 /// The list.
@@ -80,17 +112,8 @@ pub(crate) struct Pending {
 
 impl Pending {
     pub(super) const fn new() -> Self {
-        const NONE: Entry = Entry {
-            info: Info {
-                signal: 0,
-                errno: 0,
-                code: 0,
-                words: [0; 3],
-            },
-            to: Target::Program,
-        };
         Self {
-            entries: [NONE; PLACES],
+            entries: [Entry::NONE; PLACES],
             used: 0,
         }
     }
@@ -108,18 +131,18 @@ impl Pending {
         if self.used == PLACES {
             return false;
         }
-        self.entries[self.used] = Entry { info, to };
+        self.entries[self.used] = Entry::new(info, to);
         self.used += 1;
         true
     }
 
     /// Takes the first such signal; tells what came with it, and whether the same waits again.
     pub(super) fn pop(&mut self, signal: u32, to: Target) -> (Info, bool) {
-        let is_it = |entry: &Entry| entry.info.signal == signal && entry.to == to;
+        let is_it = |entry: &Entry| entry.info().signal == signal && entry.to() == to;
         let Some(at) = self.entries[..self.used].iter().position(is_it) else {
             return (Info::sent(signal, SI_USER, 0, 0, 0), false);
         };
-        let info = self.entries[at].info;
+        let info = self.entries[at].info();
         self.entries.copy_within(at + 1..self.used, at);
         self.used -= 1;
         let again = self.entries[at..self.used].iter().any(is_it);
@@ -130,7 +153,8 @@ impl Pending {
     pub(crate) fn has_timer(&self, id: u64) -> bool {
         self.entries[..self.used]
             .iter()
-            .any(|it| it.info.code == SI_TIMER && it.info.words[0] & 0xffff_ffff == id)
+            .map(Entry::info)
+            .any(|info| info.code == SI_TIMER && info.words[0] & 0xffff_ffff == id)
     }
 
     /// Drops what is not wanted.
@@ -147,12 +171,12 @@ impl Pending {
 
     /// These signals wait no more.
     pub(super) fn discard(&mut self, set: u64) {
-        self.retain(|entry| set & bit(entry.info.signal) == 0);
+        self.retain(|entry| set & bit(entry.info().signal) == 0);
     }
 
     /// The thread in this slot has ended.
     pub(super) fn forget_thread(&mut self, slot: u16) {
-        self.retain(|entry| entry.to != Target::Thread(slot));
+        self.retain(|entry| entry.to() != Target::Thread(slot));
     }
 }
 
@@ -176,6 +200,20 @@ mod tests {
         assert_eq!(all.pop(40, Target::Thread(2)), (sent(40, 9), false));
         assert_eq!(all.pop(40, Target::Program), (sent(40, 2), true));
         assert_eq!(all.pop(40, Target::Program), (sent(40, 3), false));
+    }
+
+    #[test]
+    fn all_that_comes_with_a_signal_is_kept() {
+        let info = Info {
+            signal: 64,
+            errno: -5,
+            code: SI_TKILL,
+            words: [u64::MAX, 1, 1 << 63],
+        };
+        for to in [Target::Program, Target::Thread(0), Target::Thread(511)] {
+            let entry = Entry::new(info, to);
+            assert_eq!((entry.info(), entry.to()), (info, to));
+        }
     }
 
     #[test]
