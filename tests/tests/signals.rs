@@ -21,6 +21,11 @@ fn a_signal_that_comes_while_computing_ends_the_wait_after_it() {
 }
 
 #[test]
+fn handlers_nest_jump_and_repair() {
+    like_native("handlers", include_str!("signals/handlers.c"));
+}
+
+#[test]
 fn signals_are_read_with_all_that_comes_with_them() {
     like_native("read", include_str!("signals/read.c"));
 }

@@ -23,6 +23,7 @@ mod layout;
 mod order;
 mod report;
 mod request;
+mod starvation;
 mod usage;
 
 pub use control::{
@@ -42,4 +43,5 @@ pub use report::{
     STAT_CLASSES, StatClass, TWIN,
 };
 pub use request::{Ask, NOT_OURS, Request};
+pub use starvation::{Look, Starvation};
 pub use usage::{USAGE_WORDS, Usage};

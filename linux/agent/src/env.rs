@@ -2,16 +2,15 @@
 //!
 //! Waiting spins, then yields, then sleeps on the sibling's doorbell ([`crate::waiting`] tells for
 //! how long). A sibling is overdue when it is dead, when it is stopped for longer than the timeout,
-//! or when it has burnt more CPU time than this replica needed since its last such wait, plus the
-//! timeout. Counting the late one's CPU time means that a loaded machine raises no alarm; a larger
-//! wall-clock cap catches a sibling that gets nowhere at all. While the primary is inside a call
-//! that may block, only death and being stopped count.
+//! or when it has had its time ([`crate::patience`]). While the primary is inside a call that may
+//! block, only death and being stopped count.
 
 use core::sync::atomic::Ordering;
 
-use rcoe_core::{Env, MAX_REPLICAS, Outbox, ReplicaId, ReplicaSet, Wait, WaitFor, Waited};
+use rcoe_core::{Env, Outbox, ReplicaId, ReplicaSet, Wait, WaitFor, Waited};
 use rcoe_linux_abi::{Control, ReplicaState, Report};
 
+use crate::patience::{Patience, Siblings};
 use crate::sys;
 use crate::waiting::{Habit, Neighbours, Pass};
 
@@ -32,7 +31,7 @@ pub(crate) struct Sibling {
 /// The Linux side of the protocol core.
 pub(crate) struct LinuxEnv {
     control: &'static Control,
-    siblings: [Option<Sibling>; MAX_REPLICAS],
+    siblings: Siblings,
     own: &'static Report,
     /// By [`Self::kind_of`].
     habits: [Habit; 2 * CALLS],
@@ -44,27 +43,8 @@ pub(crate) struct LinuxEnv {
     long: bool,
 }
 
-/// State of the present wait's clocks.
-#[derive(Clone, Copy, Default)]
-struct Patience {
-    /// Own CPU time when a slow wait last looked.
-    own_mark: u64,
-    /// When the present slow wait began, or 0.
-    since: u64,
-    /// For how long the group had been stopped on purpose then.
-    paused: u64,
-    /// The awaited sibling's CPU time then.
-    peer_cpu: u64,
-    /// CPU time it may use from then on.
-    budget: u64,
-}
-
 impl LinuxEnv {
-    pub(crate) fn new(
-        control: &'static Control,
-        own: &'static Report,
-        siblings: [Option<Sibling>; MAX_REPLICAS],
-    ) -> Self {
+    pub(crate) fn new(control: &'static Control, own: &'static Report, siblings: Siblings) -> Self {
         let crowded = control.crowded.load(Ordering::Relaxed) != 0;
         Self {
             control,
@@ -136,33 +116,16 @@ impl LinuxEnv {
             .yielded(sys::monotonic().saturating_sub(before));
     }
 
-    fn start_patience(&mut self, peer: Sibling) {
-        let own_cpu = sys::cpu_time(0).unwrap_or(0);
-        let used = own_cpu.saturating_sub(self.patience.own_mark);
-        self.patience = Patience {
-            own_mark: own_cpu,
-            since: sys::monotonic(),
-            paused: self.control.paused_ns.load(Ordering::Acquire),
-            peer_cpu: sys::cpu_time(peer.report.pid.load(Ordering::Relaxed)).unwrap_or(0),
-            budget: used.saturating_add(self.control.timeout_ns.load(Ordering::Relaxed)),
-        };
-    }
-
     /// Has the awaited sibling used up its time?
-    fn expired(&self, wait: &Wait, peer: Sibling) -> bool {
-        let paused = self.control.paused_ns.load(Ordering::Acquire) - self.patience.paused;
-        let waited = sys::monotonic().saturating_sub(self.patience.since + paused);
-        let timeout = self.control.timeout_ns.load(Ordering::Relaxed);
+    fn expired(&mut self, wait: &Wait, peer: Sibling) -> bool {
         if self.state(wait.peer) == ReplicaState::Stopped as u32 {
-            return waited > timeout;
+            let timeout = self.control.timeout_ns.load(Ordering::Relaxed);
+            return self.patience.waited(self.control) > timeout;
         }
         if wait.reason == WaitFor::Record && peer.report.in_call.load(Ordering::Relaxed) != 0 {
             return false;
         }
-        let cpu = sys::cpu_time(peer.report.pid.load(Ordering::Relaxed)).unwrap_or(0);
-        let ratio = self.control.wall_cap_ns.load(Ordering::Relaxed) / timeout.max(1);
-        cpu.saturating_sub(self.patience.peer_cpu) > self.patience.budget
-            || waited / ratio.max(1) > self.patience.budget
+        self.patience.is_over(self.control, &self.siblings, peer)
     }
 
     fn sleep(&mut self, own: &Outbox, wait: &Wait, peer: Sibling) {
@@ -185,7 +148,7 @@ impl LinuxEnv {
 impl Env for LinuxEnv {
     fn wait(&mut self, own: &Outbox, wait: &Wait) -> Waited {
         if wait.round == 0 {
-            self.patience.since = 0;
+            self.patience.begin();
             self.begin(wait);
         }
         let kind = self.kind_of(wait);
@@ -203,8 +166,8 @@ impl Env for LinuxEnv {
             return Waited::Retry;
         }
         let peer = self.sibling(wait.peer);
-        if self.patience.since == 0 {
-            self.start_patience(peer);
+        if !self.patience.has_started() {
+            self.patience.start(self.control, peer);
         } else if self.expired(wait, peer) {
             return Waited::Overdue;
         }

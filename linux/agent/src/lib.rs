@@ -40,6 +40,7 @@ mod loader;
     expect(dead_code, reason = "a host has its own")
 )]
 mod mem_functions;
+mod patience;
 mod regions;
 mod reintegration;
 mod rewrite;

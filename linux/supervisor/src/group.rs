@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
-use rcoe_linux_abi::{Phase, ReplicaState, Usage};
+use rcoe_linux_abi::{Look, Phase, ReplicaState, Usage};
 use rcoe_linux_sys::host::{Inherited, Starter, send_signal};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitStatus, waitid};
 
@@ -15,7 +15,7 @@ use crate::judge::Process;
 use crate::memory::Memory;
 use crate::notify::VARIABLES;
 use crate::settings::Settings;
-use crate::status::cpu_time;
+use crate::times;
 
 const SIGKILL: u32 = 9;
 const SIGCONT: u32 = 18;
@@ -204,10 +204,15 @@ impl Group {
         self.pids.iter().position(|&known| known == Some(pid))
     }
 
+    /// What the scheduler tells of a living replica.
+    pub(crate) fn look(&self, index: usize) -> Option<Look> {
+        let pid = self.pids[index].filter(|_| self.processes[index] == Process::Alive)?;
+        times::look(pid)
+    }
+
     /// CPU time that a living replica has used, where the kernel tells.
     pub(crate) fn cpu_time(&self, index: usize) -> Option<Duration> {
-        let pid = self.pids[index].filter(|_| self.processes[index] == Process::Alive)?;
-        cpu_time(pid)
+        self.look(index).map(|look| Duration::from_nanos(look.used))
     }
 
     /// Kills one replica; its end is reaped later.

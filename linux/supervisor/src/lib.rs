@@ -34,6 +34,7 @@ mod stats;
 mod status;
 mod supervise;
 mod team;
+mod times;
 mod twins;
 
 pub use cores::{

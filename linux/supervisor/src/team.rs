@@ -19,8 +19,10 @@ use crate::scrub::Scrub;
 use crate::spinning::{Seen, Spinning};
 
 mod job;
+mod patience;
 
 use job::Job;
+pub(crate) use patience::Patience;
 
 const SIGKILL: u32 = 9;
 const SIGCONT: u32 = 18;
@@ -69,23 +71,6 @@ pub(crate) struct Team {
     doomed: Option<(Instant, Ending)>,
     /// The process of which the program's descriptors of this one are.
     stand_in: Option<StandIn>,
-}
-
-/// When waiting for a late replica began, and what each had used by then.
-#[derive(Debug)]
-pub(crate) struct Patience {
-    since: Instant,
-    cpu_times: Vec<Duration>,
-}
-
-impl Patience {
-    pub(crate) fn new(group: &Group, replicas: usize) -> Self {
-        let cpu_times = (0..replicas).map(|index| group.cpu_time(index).unwrap_or_default());
-        Self {
-            since: Instant::now(),
-            cpu_times: cpu_times.collect(),
-        }
-    }
 }
 
 impl Team {
@@ -374,25 +359,10 @@ impl Team {
         }
     }
 
-    /// Whether a late replica has had its time: its own CPU time, or much more on the
-    /// wall; a stopped one uses no CPU and is not excused by that.
-    pub(crate) fn is_overdue(&self, timeout: Duration, wall_cap: Duration) -> bool {
-        let Some(patience) = &self.patience else {
-            return false;
-        };
-        let waited = patience.since.elapsed();
-        let used_up = patience
-            .cpu_times
-            .iter()
-            .enumerate()
-            .any(|(index, &before)| {
-                let used = self
-                    .group
-                    .cpu_time(index)
-                    .unwrap_or(before)
-                    .saturating_sub(before);
-                used >= timeout || (self.memory.is_stopped(index) && waited >= timeout)
-            });
-        used_up || waited >= wall_cap
+    /// Whether a late replica has had its time.
+    pub(crate) fn is_overdue(&mut self, timeout: Duration, wall_cap: Duration) -> bool {
+        let is_stopped = |index| self.memory.is_stopped(index);
+        let over = |it: &mut Patience| it.is_over(&self.group, is_stopped, timeout, wall_cap);
+        self.patience.as_mut().is_some_and(over)
     }
 }

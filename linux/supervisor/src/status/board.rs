@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::times::cpu_time;
+
 use super::serve::FRESH;
 use super::snapshot::{CpuView, Snapshot, Totals};
 
@@ -114,13 +116,6 @@ fn complete(snapshot: &mut Snapshot) {
             seconds,
         })
         .collect();
-}
-
-/// CPU time of a process, where the kernel tells.
-pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-    let nanoseconds = text.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(Duration::from_nanos(nanoseconds))
 }
 
 /// A counter must not go down, or it is taken for a new one: a successor can be a little behind the

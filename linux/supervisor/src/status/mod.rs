@@ -26,7 +26,6 @@ use crate::ledger::seconds_of;
 use crate::settings::Settings;
 
 use board::Board;
-pub(crate) use board::cpu_time;
 pub(crate) use gather::{Happened, Past};
 pub use jobs::{find_job, find_jobs, jobs_folder};
 use listen::Listener;
