@@ -1,8 +1,8 @@
 //! How long a process could have run and was given no CPU.
 //!
 //! The host's scheduler tells in `/proc/PID/schedstat` how long a process ran and how long it
-//! waited for a CPU, but adds the latter only when the process gets one: of a process that gets none
-//! at all it says nothing for seconds. Such a one is recognised by what cannot change without
+//! waited for a CPU, but adds the latter only when the process gets one: of a process that gets
+//! none at all it says nothing for seconds. Such a one is recognised by what cannot change without
 //! running: it is runnable at two looks and has used no time in between, so it waited all along.
 //!
 //! Not covered: what passes between the last look at which a process slept and the next one.

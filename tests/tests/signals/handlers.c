@@ -1,4 +1,4 @@
-/* Handlers: nested, left by a jump, on a stack of their own, with what the kernel tells and takes back. */
+/* Handlers: nested, left by a jump, on a stack of their own, with what the kernel tells. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <setjmp.h>
@@ -34,8 +34,8 @@ static int blocked(int number) {
 static void nests(int number, siginfo_t *info, void *context) {
   (void)context;
   if (++depth > deepest) deepest = depth;
-  printf("in %d depth %d code %d own %d other %d\n", number, (int)depth, info->si_code, blocked(number),
-         blocked(SIGUSR1 + SIGUSR2 - number));
+  printf("in %d depth %d code %d own %d other %d\n", number, (int)depth, info->si_code,
+         blocked(number), blocked(SIGUSR1 + SIGUSR2 - number));
   if (number == SIGUSR1) raise(SIGUSR2);
   depth--;
 }
