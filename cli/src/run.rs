@@ -122,6 +122,8 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         timeout: args.timeout,
         seed: thread_seed()?,
         cores: assigned,
+        allowed: cores,
+        suspect_after: args.suspect_after,
         avoided,
         ledger,
         notify: notify(args.notify),

@@ -4,10 +4,23 @@
 use std::fs;
 
 use rcoe_tests::launch::{Ended, signal};
-use rcoe_tests::rcoe::{Scene, events_of};
+use rcoe_tests::memory::{poke, symbol};
+use rcoe_tests::rcoe::{Scene, events_of, until};
 use rcoe_tests::victim::Victim;
 use rustix::process::Signal;
 use serde_json::Value;
+
+/// Writes lines until there is a file `stop`; `wrong` changes what it writes.
+const LINES: &str = "#include <stdio.h>\n#include <unistd.h>\n
+volatile unsigned long wrong;
+int main(void) {
+  do {
+    printf(\"%lu\\n\", wrong);
+    fflush(stdout);
+    usleep(1000);
+  } while (access(\"stop\", F_OK) != 0);
+  return 7;
+}";
 
 /// Below a test's home.
 const LEDGER: &str = ".local/state/rcoe/cores.ndjson";
@@ -90,6 +103,62 @@ fn a_sticky_core_is_found_and_left_within_three_faults() {
     }
     let (used, ..) = placed(&["--no-ledger"]);
     assert_eq!(used, Some(core));
+}
+
+/// The CPUs that a process may run on, as the host lists them.
+fn allowed(pid: u64) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a living process");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.expect("a list").trim().to_owned()
+}
+
+#[test]
+fn a_run_in_progress_leaves_a_sticky_core() {
+    let scene = Scene::new();
+    let program = scene.compile("lines", LINES, &["-static", "-no-pie"]);
+    let options = ["-n", "3", "--suspect-after", "1", "--timeout", "30s"];
+    let group = scene.start_group(&options, &[&program]);
+    until("a line", || {
+        let text = group.running.stdout_so_far().expect("readable output");
+        (!text.is_empty()).then_some(())
+    });
+    let address = symbol(&program, "wrong");
+    poke(group.replicas[0], address, &1_u64.to_le_bytes()).expect("a living replica");
+    let events = until("three replicas again", || {
+        let events = events_of(&group.events);
+        events
+            .iter()
+            .any(|event| event["stage"] == "done")
+            .then_some(events)
+    });
+    let suspect = &events[0]["replicas"][0]["core"];
+    let back = events.iter().find(|event| event["stage"] == "done");
+    let back = back.expect("just seen");
+    if std::thread::available_parallelism().unwrap().get() > 1 {
+        let moved = until("a relocation", || {
+            let events = events_of(&group.events);
+            events.into_iter().find(|it| it["type"] == "relocation")
+        });
+        assert_eq!(&moved["from"], suspect, "{moved}");
+        assert_ne!(&moved["to"], suspect, "{moved}");
+        let pid = if moved["replica"] == back["replica"] {
+            &back["pid"]
+        } else {
+            let id = moved["replica"].as_u64().expect("a number");
+            &events[0]["replicas"][usize::try_from(id).expect("a small one")]["pid"]
+        };
+        let pid = pid.as_u64().expect("a process id");
+        assert_eq!(allowed(pid), moved["to"].to_string());
+    }
+    scene.write("stop", "");
+    let (outcome, _) = group.finish();
+    assert_eq!(outcome.ended, Ended::Exit(7), "{}", outcome.err());
+    assert!(
+        outcome.out().lines().all(|line| line == "0"),
+        "nothing wrong got out"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Which replica runs on which CPU.
 
-use rustix::thread::{CpuSet, sched_getaffinity};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{Doing, RunError};
 
@@ -86,6 +87,31 @@ pub fn avoid(replicas: usize, cores: &[u32], suspects: &[u32]) -> Vec<u32> {
     chosen
 }
 
+/// Binds a process to a CPU. That is a wish: one that has just ended needs none.
+pub(crate) fn bind(pid: u32, core: u32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let (Some(_), Ok(core)) = (pid, usize::try_from(core)) {
+        let mut set = CpuSet::new();
+        set.set(core);
+        let _ = sched_setaffinity(pid, &set);
+    }
+}
+
+/// Which replicas change their CPU, and to which, so that those of `present` use the `wanted` ones:
+/// as few as can be.
+#[must_use]
+pub(crate) fn moves(present: &[u32], wanted: &[u32]) -> Vec<(usize, u32)> {
+    let mut free = wanted.to_vec();
+    let mut movers = Vec::new();
+    for (replica, core) in present.iter().enumerate() {
+        match free.iter().position(|it| it == core) {
+            Some(at) => drop(free.remove(at)),
+            None => movers.push(replica),
+        }
+    }
+    movers.into_iter().zip(free).collect()
+}
+
 /// Writes ascending CPU numbers as a list with ranges.
 #[must_use]
 pub fn format_core_list(cores: &[u32]) -> String {
@@ -141,6 +167,14 @@ mod tests {
         assert_eq!(choose_cores(Some(&[1]), &[0, 1]), Ok(vec![1]));
         let error = choose_cores(Some(&[5]), &[0, 1]).expect_err("not allowed");
         assert!(error.contains("CPU 5") && error.contains("0-1"), "{error}");
+    }
+
+    #[test]
+    fn as_few_replicas_move_as_can_be() {
+        assert_eq!(moves(&[0, 1, 2], &[2, 1, 0]), []);
+        assert_eq!(moves(&[0, 1, 2], &[3, 1, 2]), [(0, 3)]);
+        assert_eq!(moves(&[0, 1, 0], &[1, 0, 1]), [(2, 1)]);
+        assert_eq!(moves(&[], &[]), []);
     }
 
     #[test]

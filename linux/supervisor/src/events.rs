@@ -150,6 +150,17 @@ pub enum Event {
         /// Whether it is right again.
         repaired: bool,
     },
+    /// A replica leaves a CPU that the ledger of cores has come to suspect.
+    Relocation {
+        /// The process, as the program knows it.
+        process: u32,
+        /// The replica that moves.
+        replica: usize,
+        /// The CPU it was bound to.
+        from: u32,
+        /// The CPU it is bound to from now on.
+        to: u32,
+    },
     /// The run is over.
     Stop {
         /// Exit status of rcoe.

@@ -210,6 +210,11 @@ impl Memory {
         self.pool.control.view(self.group * CONTROL_BYTES)
     }
 
+    /// Binds replica `index` to another CPU from its birth, or its rebirth, on.
+    pub(crate) fn set_core(&self, index: usize, core: u32) {
+        self.control().cores[index].store(core, Relaxed);
+    }
+
     /// The facts that replica `index` tells.
     pub(crate) fn report(&self, index: usize) -> &Report {
         self.pool.objects[index].view(self.group * REGION_STRIDE)

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use rcoe_linux_abi::{NOT_COPYABLE, Order, ReplicaState, Report, SIG_KICK, SerialOrder};
 use rcoe_linux_sys::host::send_signal;
 
+use crate::cores::bind;
 use crate::events::{Event, Reintegrated};
 use crate::group::is_child;
 use crate::judge::Halt;
@@ -356,10 +357,13 @@ impl Reintegration {
         self.not_before = None;
         self.brought_back.resize(team.removed.len(), 0);
         self.brought_back[newcomer] += 1;
+        let pid = team.group.pid(newcomer).unwrap_or(0);
+        // Its place may have moved after it bound itself to a core.
+        bind(pid, team.cores[newcomer]);
         let primary = team.primary().unwrap_or(attempt.donor);
         let pause = team.memory.report(primary).pause_ns.load(Relaxed);
         Reintegrated::Done {
-            pid: team.group.pid(newcomer).unwrap_or(0),
+            pid,
             core: team.cores[newcomer],
             pause_us: pause / 1000,
             us: micros(attempt.began.elapsed()),

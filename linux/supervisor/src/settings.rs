@@ -55,6 +55,10 @@ pub struct Settings {
     pub seed: u64,
     /// CPU of each replica; its length is the number of replicas.
     pub cores: Vec<u32>,
+    /// CPUs that replicas may be moved to, those in use among them.
+    pub allowed: Vec<u32>,
+    /// Faults after which the ledger suspects a core; 0 for never.
+    pub suspect_after: u32,
     /// CPUs that are not used because they are suspect.
     pub avoided: Vec<u32>,
     /// Where faults are charged to cores.

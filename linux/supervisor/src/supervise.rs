@@ -1,5 +1,6 @@
 //! The supervisor's loop: signals in, facts gathered, decisions carried out.
 
+mod relocation;
 mod upkeep;
 
 use std::os::fd::AsFd;
@@ -106,7 +107,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         recoveries: Recoveries::default(),
         window,
         notifier,
-        clerk: Clerk::new(settings.ledger.clone()),
+        clerk: Clerk::new(settings.ledger.clone(), settings.suspect_after),
         lost_slices: 0,
     };
     let outcome = run.watch();
@@ -174,9 +175,7 @@ impl Run<'_> {
             self.family.settle()?;
             self.family.stand_still();
             self.watch_threads();
-            if let Some(text) = self.clerk.complaint() {
-                self.observer.warning(&text);
-            }
+            self.hear_clerk();
             if let Some(outcome) = self.decide_all()? {
                 return Ok(outcome);
             }

@@ -1,14 +1,15 @@
 //! Writes into the ledger while a run goes on, without holding it up.
 //!
 //! A disk can be slow or hang, and a faulty replica must be removed at once: a thread of its own
-//! writes, from the first fault on.
+//! writes, from the first fault on. It also reads what the ledger says after each fault, so that a
+//! run in progress can leave a core that has become suspect.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use super::{Entry, Ledger};
+use super::{Entry, Ledger, host_name, seconds_of, suspects, tally};
 
 /// Longest time that the end of a run waits for the disk.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
@@ -17,22 +18,36 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Clerk {
     ledger: Option<Ledger>,
+    suspect_after: u32,
     desk: Option<Desk>,
     pending: usize,
     complained: bool,
 }
 
+/// The suspect cores, once an entry is written.
+type Written = io::Result<Vec<u32>>;
+
+/// What comes of writing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// What the user should know, once a run.
+    Complaint(String),
+    /// The cores that are suspect, those with the shortest record first.
+    Suspects(Vec<u32>),
+}
+
 #[derive(Debug)]
 struct Desk {
     orders: Sender<Entry>,
-    results: Receiver<io::Result<()>>,
+    results: Receiver<Written>,
 }
 
 impl Clerk {
     /// A clerk of this ledger, or one that has nothing to write to.
-    pub(crate) const fn new(ledger: Option<Ledger>) -> Self {
+    pub(crate) const fn new(ledger: Option<Ledger>, suspect_after: u32) -> Self {
         Self {
             ledger,
+            suspect_after,
             desk: None,
             pending: 0,
             complained: false,
@@ -43,7 +58,7 @@ impl Clerk {
     pub(crate) fn write(&mut self, entry: Entry) -> Option<String> {
         let ledger = self.ledger.as_ref()?;
         if self.desk.is_none() {
-            match open(ledger.clone()) {
+            match open(ledger.clone(), self.suspect_after) {
                 Ok(desk) => self.desk = Some(desk),
                 Err(error) => return self.complain(&error),
             }
@@ -55,11 +70,19 @@ impl Clerk {
         None
     }
 
-    /// What the user should know, once a run.
-    pub(crate) fn complaint(&mut self) -> Option<String> {
+    /// Does the clerk still write?
+    pub(crate) const fn is_busy(&self) -> bool {
+        self.pending > 0
+    }
+
+    /// What has come of writing, if there is news.
+    pub(crate) fn news(&mut self) -> Option<News> {
         let result = self.desk.as_ref()?.results.try_recv().ok()?;
         self.pending = self.pending.saturating_sub(1);
-        self.complain(&result.err()?)
+        match result {
+            Ok(suspects) => Some(News::Suspects(suspects)),
+            Err(error) => self.complain(&error).map(News::Complaint),
+        }
     }
 
     /// Waits for what is still to be written, but not for ever.
@@ -71,7 +94,7 @@ impl Clerk {
         for _ in 0..self.pending {
             let left = deadline.saturating_duration_since(Instant::now());
             let error = match desk.results.recv_timeout(left) {
-                Ok(Ok(())) => continue,
+                Ok(Ok(_)) => continue,
                 Ok(Err(error)) => error,
                 Err(RecvTimeoutError::Timeout) => io::ErrorKind::TimedOut.into(),
                 Err(RecvTimeoutError::Disconnected) => io::ErrorKind::BrokenPipe.into(),
@@ -95,18 +118,28 @@ impl Clerk {
     }
 }
 
-fn open(ledger: Ledger) -> io::Result<Desk> {
+fn open(ledger: Ledger, suspect_after: u32) -> io::Result<Desk> {
     let (orders, incoming) = channel::<Entry>();
     let (outgoing, results) = channel();
     let work = move || {
         for entry in incoming {
-            if outgoing.send(ledger.append(&entry)).is_err() {
+            let written = ledger
+                .append(&entry)
+                .and_then(|()| suspected(&ledger, suspect_after));
+            if outgoing.send(written).is_err() {
                 return;
             }
         }
     };
     thread::Builder::new().name("ledger".into()).spawn(work)?;
     Ok(Desk { orders, results })
+}
+
+fn suspected(ledger: &Ledger, suspect_after: u32) -> Written {
+    let now = seconds_of(SystemTime::now());
+    let content = ledger.read()?;
+    let records = tally(&content.entries, &host_name(), now, suspect_after);
+    Ok(suspects(&records))
 }
 
 #[cfg(test)]
@@ -128,7 +161,7 @@ mod tests {
     fn all_is_written_when_the_clerk_has_finished() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let ledger = Ledger::new(folder.path().join("rcoe"));
-        let mut clerk = Clerk::new(Some(ledger.clone()));
+        let mut clerk = Clerk::new(Some(ledger.clone()), 3);
         for core in 0..20 {
             assert_eq!(clerk.write(entry(core)), None);
         }
@@ -139,7 +172,7 @@ mod tests {
 
     #[test]
     fn one_complaint_about_a_ledger_that_cannot_be_written() {
-        let mut clerk = Clerk::new(Some(Ledger::new(PathBuf::from("/dev/null/rcoe"))));
+        let mut clerk = Clerk::new(Some(Ledger::new(PathBuf::from("/dev/null/rcoe"))), 3);
         for core in 0..3 {
             assert_eq!(clerk.write(entry(core)), None);
         }
@@ -151,8 +184,8 @@ mod tests {
 
     #[test]
     fn without_a_ledger_nothing_is_written_or_told() {
-        let mut clerk = Clerk::new(None);
+        let mut clerk = Clerk::new(None, 3);
         assert_eq!(clerk.write(entry(0)), None);
-        assert_eq!((clerk.complaint(), clerk.finish()), (None, None));
+        assert_eq!((clerk.news(), clerk.finish()), (None, None));
     }
 }

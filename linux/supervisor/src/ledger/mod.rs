@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 pub(crate) use blame::{Circumstances, judge_core};
-pub(crate) use clerk::Clerk;
+pub(crate) use clerk::{Clerk, News};
 pub(crate) use entry::shortened;
 pub use entry::{Blame, Charge, Clearing, Entry, host_name, seconds_of};
 pub use tally::{CoreRecord, SUSPECT_AFTER, WINDOW_DAYS, suspects, tally};

@@ -7,6 +7,9 @@ use crate::events::{Event, Reintegrated};
 use crate::reintegration;
 use crate::team::{State, Team};
 
+/// How often to look whether the ledger of cores has been written.
+const WRITING: Duration = Duration::from_millis(20);
+
 /// Is anything done for this process? Not once it ends, nor while it is stopped.
 fn is_kept(team: &Team) -> bool {
     team.state == State::Living && !team.is_stopped()
@@ -23,7 +26,9 @@ impl Run<'_> {
         let lacking = teams().filter(|team| self.reintegrates() && team.lacks_someone());
         let copies = lacking.filter_map(|team| team.reintegration.alarm());
         let scrubs = teams().filter(|_| self.settings.scrub.is_some());
-        copies.chain(scrubs.map(|team| team.scrub.alarm())).min()
+        let writes = self.clerk.is_busy().then_some(WRITING);
+        let alarms = copies.chain(scrubs.map(|team| team.scrub.alarm()));
+        alarms.chain(writes).min()
     }
 
     const fn reintegrates(&self) -> bool {
