@@ -51,6 +51,9 @@ pub struct Terminal {
     pub session: AtomicU32,
     /// The process group in its foreground.
     pub foreground: AtomicU32,
+    /// Process id of the host's process that leads a session on this terminal for the program's;
+    /// 0 for the one that rcoe has.
+    pub deputy: AtomicU32,
 }
 
 /// What job control needs to know of a process. The supervisor alone writes it.

@@ -70,6 +70,17 @@ pub enum Ask {
         /// As in the call.
         group: u32,
     },
+    /// The terminal that this descriptor leads to becomes the controlling one of the sender's
+    /// session (`TIOCSCTTY`). The answer is the call's result, or [`NOT_OURS`] if the host does not
+    /// let the supervisor have the descriptor.
+    TakeTerminal {
+        /// As in the call; in the table of the replica that sends this.
+        fd: u32,
+        /// It may be another session's.
+        steal: bool,
+    },
+    /// The sender gives up its controlling terminal (`TIOCNOTTY`).
+    LeaveTerminal,
     /// The program has used its terminal from the background. Not numbered; answered by
     /// [`crate::Job::rebukes`].
     Background {
@@ -84,7 +95,8 @@ pub enum Ask {
     },
 }
 
-/// Answer to [`Ask::Kill`] and [`Ask::StandIn`]: the target is none of the program's processes.
+/// Answer to [`Ask::Kill`] and [`Ask::StandIn`]: the target is none of the program's processes; see
+/// also [`Ask::TakeTerminal`].
 pub const NOT_OURS: i64 = -1000;
 
 /// A request with its number.
@@ -117,6 +129,8 @@ impl Request {
             Ask::Stop { signal } => (11, signal as u32, 0),
             Ask::SetForeground { group } => (12, group, 0),
             Ask::Background { signal } => (13, signal as u32, 0),
+            Ask::TakeTerminal { fd, steal } => (14, fd, steal as u32),
+            Ask::LeaveTerminal => (15, 0, 0),
         };
         kind << 56
             | (self.number as u64) << 48
@@ -165,6 +179,11 @@ impl Request {
             13 => Ask::Background {
                 signal: first as u8,
             },
+            14 => Ask::TakeTerminal {
+                fd: first,
+                steal: second != 0,
+            },
+            15 => Ask::LeaveTerminal,
             _ => return None,
         };
         Some(Self {
@@ -209,6 +228,11 @@ mod tests {
             Ask::Stop { signal: 20 },
             Ask::SetForeground { group: 4_194_303 },
             Ask::Background { signal: 21 },
+            Ask::TakeTerminal {
+                fd: 4_194_303,
+                steal: true,
+            },
+            Ask::LeaveTerminal,
         ] {
             let request = Request { number: 255, ask };
             assert_eq!(Request::unpack(request.pack()), Some(request));

@@ -204,7 +204,10 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
         segments: crate::calls::segments::Segments::new(),
         buffer: crate::calls::transfer::Buffer::new(),
         last_read: crate::calls::publish::LastRead::default(),
-        processes: Processes::new(control.supervisor.load(Ordering::Relaxed)),
+        processes: Processes::first(
+            control.supervisor.load(Ordering::Relaxed),
+            control.sid.load(Ordering::Relaxed),
+        ),
         orders: crate::reintegration::Orders::NONE,
         ring: crate::uring::Ring::NONE,
     });

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use rcoe_linux_abi::{Ask, Ending, NOT_OURS, Request};
+use rcoe_linux_abi::{Ask, Ending, GROUPS, NOT_OURS, Request};
 use rcoe_linux_sys::host::SignalInfo;
 use rustix::process::{Pid, getpgid, getsid, getuid};
 
@@ -17,8 +17,10 @@ use crate::status::Past;
 use crate::team::{State, Team};
 
 mod jobs;
+mod terminals;
 
 pub(crate) use jobs::Standstill;
+use terminals::Deputies;
 
 const SIGCHLD: u32 = 17;
 /// How long a process that shares memory may take to act upon a deadly signal.
@@ -56,6 +58,7 @@ pub(crate) struct Family {
     gone: Stats,
     births: u32,
     standstill: Standstill,
+    deputies: Deputies,
 }
 
 impl Family {
@@ -63,6 +66,8 @@ impl Family {
     pub(crate) fn new(root: Team) -> Self {
         let mut teams = Vec::new();
         teams.resize_with(root.memory.groups(), || None);
+        let mut deputies = Vec::new();
+        deputies.resize_with(GROUPS, || None);
         teams[0] = Some(root);
         Self {
             teams,
@@ -70,6 +75,7 @@ impl Family {
             gone: Stats::default(),
             births: 1,
             standstill: Standstill::new(),
+            deputies,
         }
     }
 
@@ -218,6 +224,7 @@ impl Family {
                 }
             }
         }
+        self.end_session(group);
         if let Some(parent) = parent {
             let signal = child_signal(pid, ending);
             self.team_mut(parent).deliver(signal);
@@ -291,6 +298,8 @@ impl Family {
             Ask::GetGroup { pid } => self.id_of(pid, false),
             Ask::GetSession { pid } => self.id_of(pid, true),
             Ask::SetForeground { group: id } => self.set_foreground(group, id),
+            Ask::TakeTerminal { fd, steal } => self.take_terminal(group, signal.sender, fd, steal),
+            Ask::LeaveTerminal => self.leave_terminal(group),
             Ask::Stop { signal: number } => {
                 let asked = (signal.sender, last + u64::from(ahead));
                 if self.stop_as_asked(group, number, asked) {

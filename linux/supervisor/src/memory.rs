@@ -184,7 +184,8 @@ impl Memory {
         let (group, session) = (control.pgid.load(Relaxed), control.sid.load(Relaxed));
         let terminal = &control.terminals[0];
         terminal.foreground.store(group, Relaxed);
-        if let Some(device) = controlling_terminal() {
+        let device = controlling_terminal(std::process::id());
+        if let Some(device) = device.filter(|&device| device != 0) {
             terminal.device.store(device, Relaxed);
             terminal.session.store(session, Relaxed);
             control.job.terminal.store(1, Relaxed);
@@ -332,13 +333,14 @@ impl Memory {
     }
 }
 
-/// The device number of the terminal that rcoe has, as `TIOCGDEV` would tell it.
-fn controlling_terminal() -> Option<u32> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+/// The device number of the controlling terminal of a process of the host, as `TIOCGDEV` would tell
+/// it; 0 if it has none.
+pub(crate) fn controlling_terminal(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // State, parent, group and session come before it, after the name in parentheses.
     let (_, rest) = stat.rsplit_once(')')?;
     let device = rest.split_ascii_whitespace().nth(4)?.parse::<i32>().ok()?;
-    Some(device.cast_unsigned()).filter(|&device| device != 0)
+    Some(device.cast_unsigned())
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

@@ -234,6 +234,7 @@ impl Run<'_> {
 
     fn handle(&mut self, signal: SignalInfo) -> Result<(), RunError> {
         match signal.number {
+            SIG_NOTIFY if self.family.hear_deputy(signal) => {}
             SIG_NOTIFY if signal.value != 0 => {
                 // The sender must be known, and who has died must not be asked for any more.
                 self.reaper.reap(&mut self.family.teams)?;

@@ -69,6 +69,8 @@ pub(crate) struct Team {
     job: Job,
     /// A deadly signal that it has to act upon itself, and since when.
     doomed: Option<(Instant, Ending)>,
+    /// The process group that was in the foreground when the line of its session was lost.
+    pub(crate) hung_up: Option<u32>,
     /// The process of which the program's descriptors of this one are.
     stand_in: Option<StandIn>,
 }
@@ -95,6 +97,7 @@ impl Team {
             waiting: VecDeque::new(),
             job: Job::default(),
             doomed: None,
+            hung_up: None,
             stand_in: None,
         }
     }

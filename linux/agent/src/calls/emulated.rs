@@ -220,7 +220,7 @@ pub(super) fn special_output(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         Special::Semctl | Special::Msgctl => Some(ipc::control(kernel, call)),
         Special::CloseRange => close_range(call),
         Special::Tiocspgrp => Some(processes::jobs::set_foreground(kernel, call)),
-        Special::Tiocsctty | Special::Tiocnotty => Some(refuse(kernel, call)),
+        Special::Tiocsctty | Special::Tiocnotty => Some(processes::terminals::change(kernel, call)),
         _ => None,
     }
 }

@@ -195,6 +195,9 @@ fn execute(kernel: &mut Kernel, call: &Call, effect: &mut Effect) -> i64 {
     if let Some(result) = status::open(kernel, call) {
         return result;
     }
+    if let Some(result) = processes::terminals::open_own(kernel, call) {
+        return result;
+    }
     let recorded = |kernel: &mut Kernel| effect.record(kernel, call);
     if let Some(result) = in_host(kernel, call, recorded) {
         return result;

@@ -151,6 +151,7 @@ fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
     signals::signalfd::after(kernel, call, result);
     takeover::kinds::after(call);
     shared::files::after_call(kernel, call, result);
+    processes::terminals::after_call(kernel, call, result);
     if output || kernel.compare >= Compare::Args {
         kernel.event(kind::of(call.nr, kind::RESULT), result.cast_unsigned());
     }

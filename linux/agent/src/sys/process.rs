@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall0, syscall2, syscall3, syscall4};
 
-use super::{Errno, check, close};
+use super::{Errno, check, close, open_read, pread};
 use crate::text::Text;
 
 /// A signal with a value, queued to a process. If the queue is full it is tried again.
@@ -144,6 +144,24 @@ pub(crate) fn may_execute(fd: i32) -> bool {
         )
     };
     ret == 0
+}
+
+/// Has this process of the host a controlling terminal?
+pub(crate) fn has_terminal(pid: u32) -> bool {
+    use core::fmt::Write as _;
+    let mut name = Text::<32>::new();
+    write!(name, "/proc/{pid}/stat\0").expect("short");
+    let Ok(file) = open_read(name.as_bytes()) else {
+        return false;
+    };
+    let mut buffer = [0; 512];
+    let len = pread(file, &mut buffer, 0).unwrap_or(0);
+    close(file);
+    // State, parent, group and session come before its number, after the name in parentheses.
+    let text = core::str::from_utf8(&buffer[..len]).unwrap_or_default();
+    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let device = rest.split_ascii_whitespace().nth(4);
+    device.is_some_and(|device| device != "0")
 }
 
 /// Reads where the descriptor leads to; returns the length, and the buffer ends with NUL there.

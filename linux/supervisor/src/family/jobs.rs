@@ -19,9 +19,9 @@ use rustix::termios::tcgetpgrp;
 use super::{EPERM, ESRCH, Family, SIGCHLD};
 use crate::team::State;
 
-const SIGHUP: u32 = 1;
+pub(super) const SIGHUP: u32 = 1;
 const SIGALRM: u32 = 14;
-const SIGCONT: u32 = 18;
+pub(super) const SIGCONT: u32 = 18;
 const SIGSTOP: u32 = 19;
 const SIGTSTP: u32 = 20;
 const SIGTTIN: u32 = 21;
@@ -75,7 +75,7 @@ fn parent_of(process: Pid) -> Option<Pid> {
     Pid::from_raw(rest.split_ascii_whitespace().nth(1)?.parse().ok()?)
 }
 
-fn from_kernel(number: u32) -> SignalInfo {
+pub(super) fn from_kernel(number: u32) -> SignalInfo {
     const SI_KERNEL: i32 = 0x80;
     SignalInfo {
         number,
@@ -246,8 +246,15 @@ impl Family {
             Some(parent) => {
                 self.group_id(parent) != id && self.session(parent) == self.session(group)
             }
-            None => group == 0 && self.standstill.has_shell,
+            // In a session of its own it has left the shell behind.
+            None => group == 0 && self.standstill.has_shell && !self.is_apart(),
         })
+    }
+
+    /// Whether the first process has left the session that rcoe is in.
+    fn is_apart(&self) -> bool {
+        let own = getsid(None).map_or(0, |id| id.as_raw_nonzero().get().cast_unsigned());
+        self.session(0) != own
     }
 
     /// Tells every process whether its group is orphaned.
@@ -286,7 +293,7 @@ impl Family {
         }
     }
 
-    fn members_of(&self, id: u32) -> Vec<usize> {
+    pub(super) fn members_of(&self, id: u32) -> Vec<usize> {
         let mut groups = self.groups();
         groups.retain(|&group| self.group_id(group) == id);
         groups

@@ -6,6 +6,7 @@
 //! is for the agent, which has neither.
 
 mod birth;
+mod deputy;
 mod probe;
 mod shared;
 mod signals;
@@ -14,6 +15,7 @@ mod starter;
 mod usage;
 
 pub use birth::Inherited;
+pub use deputy::{Deputy, terminal_device};
 pub use probe::{Answer, Probe, in_child, probe};
 pub use shared::{Access, SharedLayout, SharedObject};
 pub use signals::{

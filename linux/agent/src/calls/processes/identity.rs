@@ -37,7 +37,9 @@ pub(crate) fn get_group(kernel: &mut Kernel, call: &Call) -> i64 {
 pub(crate) fn set_group(kernel: &mut Kernel, call: &Call) -> i64 {
     kernel.processes.number_request();
     kernel.rendezvous();
-    io::exchange(kernel, call, true)
+    let result = io::exchange(kernel, call, true);
+    kernel.processes.leads |= call.what.special == Special::Setsid && result >= 0;
+    result
 }
 
 /// Primary: what the supervisor says.

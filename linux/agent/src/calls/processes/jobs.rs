@@ -47,7 +47,7 @@ pub(in crate::calls) fn stop(kernel: &mut Kernel, signal: u32) {
 }
 
 /// Asks a terminal for a number.
-fn number_of(fd: u64, request: u32) -> Result<u32, i64> {
+pub(super) fn number_of(fd: u64, request: u32) -> Result<u32, i64> {
     let mut number = 0_u32;
     let args = [fd, request.into(), (&raw mut number) as u64, 0, 0, 0];
     // SAFETY: requests that write one number, for which there is room.
@@ -58,16 +58,16 @@ fn number_of(fd: u64, request: u32) -> Result<u32, i64> {
 }
 
 /// Of a pseudo-terminal's two ends, is it the one that commands?
-fn is_master(fd: u64) -> bool {
+pub(super) fn is_master(fd: u64) -> bool {
     number_of(fd, request::TIOCGPTN).is_ok()
 }
 
-fn terminals() -> &'static [Terminal] {
+pub(super) fn terminals() -> &'static [Terminal] {
     &regions::control(0).terminals
 }
 
 /// The terminal of the program's session.
-fn own_terminal(kernel: &Kernel) -> Option<&'static Terminal> {
+pub(super) fn own_terminal(kernel: &Kernel) -> Option<&'static Terminal> {
     terminals().get(kernel.control.job.terminal()?)
 }
 
@@ -168,10 +168,11 @@ pub(in crate::calls) fn background(kernel: &Kernel, call: &Call) -> Option<i64> 
 /// Primary: the result of reading from rcoe's terminal, which the host has refused; `None` if not
 /// because rcoe is in the background.
 pub(in crate::calls) fn refused(kernel: &Kernel, call: &Call) -> Option<i64> {
-    if signal_for(call) != Some(SIGTTIN) {
+    let own = own_terminal(kernel)?;
+    if signal_for(call) != Some(SIGTTIN) || !core::ptr::eq(own, &raw const terminals()[0]) {
         return None;
     }
-    in_host_background(call.arg(0))?;
+    in_host_background(call.arg(0)).filter(|_| !is_master(call.arg(0)))?;
     rebuke(kernel, SIGTTIN)
 }
 

@@ -17,6 +17,7 @@ mod identity;
 pub(super) mod jobs;
 pub(super) mod pidfd;
 mod strings;
+pub(super) mod terminals;
 mod twin;
 pub(super) mod usage;
 mod wait;
@@ -68,6 +69,8 @@ pub(crate) struct Processes {
     lent: u64,
     /// What a child being born starts with.
     birth: birth::Birth,
+    /// It leads a session.
+    leads: bool,
     /// A child made by `vfork` that is awaited.
     awaited: Option<usize>,
     /// Its end was told meanwhile, and nobody is to await it.
@@ -93,11 +96,19 @@ impl Processes {
             asked: 0,
             lent: 0,
             birth: birth::Birth::NONE,
+            leads: false,
             awaited: None,
             unwanted: false,
             replaced: false,
             plan: exec::Plan::NONE,
         }
+    }
+
+    /// The first process, in this session.
+    pub(crate) const fn first(pid: u32, session: u32) -> Self {
+        let mut first = Self::new(pid);
+        first.leads = pid == session;
+        first
     }
 
     /// Were all registers replaced since this was last asked?
@@ -143,6 +154,7 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         }
         Special::Tiocgpgrp => jobs::foreground(kernel, call),
         Special::Tiocspgrp => Some(jobs::bring_to_foreground(kernel, call)),
+        Special::Tiocsctty | Special::Tiocnotty => Some(terminals::execute(kernel, call)),
         Special::Tiocgsid => jobs::session(kernel, call),
         Special::Signalfd | Special::Signalfd4 => Some(signals::signalfd::make(call)),
         Special::Execve | Special::Execveat => Some(exec::open_next(kernel, call)),
