@@ -33,7 +33,7 @@ const SITES: usize = 1024;
 /// Hits after which a site is rewritten.
 ///
 /// Looking for branches costs about as much as a hundred dispatched calls.
-const HOT: u32 = 64;
+const HOT: u64 = 64;
 /// Bytes of one stub.
 const STUB: u64 = 64;
 /// Bytes of one stub area.
@@ -59,8 +59,8 @@ type Range = core::ops::Range<u64>;
 struct Site {
     /// Address after the `syscall` instruction.
     after: u64,
-    /// Dispatched calls so far; `u32::MAX` means leave alone.
-    hits: u32,
+    /// Dispatched calls so far; `u64::MAX` means leave alone.
+    hits: u64,
     /// Where a call from here returns to if not to `after`, because that was overwritten; or 0.
     resume: u64,
 }
@@ -135,7 +135,7 @@ impl Rewriter {
         let Some(site) = self.site(after) else {
             return after;
         };
-        if site.hits != u32::MAX {
+        if site.hits != u64::MAX {
             site.hits += 1;
             if site.hits >= HOT {
                 self.heat(after, sites);
@@ -161,7 +161,7 @@ impl Rewriter {
             count(sites, 1);
         }
         if let Some(site) = self.site(after) {
-            site.hits = u32::MAX;
+            site.hits = u64::MAX;
             site.resume = resume.filter(|resume| *resume != after).unwrap_or(0);
         }
     }

@@ -24,7 +24,7 @@ use crate::sys;
 /// changed.
 pub(crate) fn deliver(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> bool {
     let signals = &kernel.signals;
-    if signals.open(&signals.own) == 0 && signals.own.saved.is_none() {
+    if signals.open(&signals.own) == 0 && signals.own.saved.get().is_none() {
         restart_if_undisturbed(kernel, frame, call);
         return false;
     }
@@ -96,7 +96,7 @@ fn is_never_restarted(call: &Call) -> bool {
 /// another's: it is made again, as the kernel would.
 fn restart_if_undisturbed(kernel: &Kernel, frame: &mut TrapFrame, call: &Call) {
     let result = frame.cpu.regs.rax.cast_signed();
-    let waited = call.what.blocking && kernel.signals.own.saved.is_none();
+    let waited = call.what.blocking && kernel.signals.own.saved.get().is_none();
     let not_made = result == NOT_BEGUN || result == GIVEN_UP;
     if not_made || (result == sys::error(EINTR) && waited) {
         restart(kernel, frame, call);

@@ -39,7 +39,7 @@ pub(super) use waiting::{suspend_for, wait, wait_for};
 use super::io::GIVEN_UP;
 use super::transfer::{self, Outcome};
 use super::{processes, timers};
-use crate::convert::{self, low32};
+use crate::convert::{self, Maybe, low32};
 use crate::entry::RCOE_INTERRUPT;
 use crate::faults::bit;
 use crate::kernel::{Kernel, kind};
@@ -124,7 +124,7 @@ impl Signals {
         self.files.forget_told();
         self.shared = 0;
         self.own.pending = 0;
-        self.own.saved = None;
+        self.own.saved = Maybe::NONE;
         self.taken = 0;
         self.inbox = Inbox::default();
         RCOE_INTERRUPT.store(0, Ordering::Relaxed);
@@ -137,8 +137,13 @@ impl Signals {
 
     /// What only a primary keeps; it will look and tell again.
     pub(crate) fn forget_seen(&mut self) {
-        self.files.forget_told();
+        self.forget_told();
         self.inbox = Inbox::default();
+    }
+
+    /// A primary will tell again which of the descriptors for signals are readable.
+    pub(crate) fn forget_told(&mut self) {
+        self.files.forget_told();
     }
 
     /// As `execve` leaves them: what was handled is default again, what was ignored stays so.
@@ -165,7 +170,7 @@ impl Signals {
     /// There is no alternate stack any more.
     pub(crate) fn drop_stack(&mut self) {
         self.own.stack = [0, SS_DISABLE, 0];
-        self.own.saved = None;
+        self.own.saved = Maybe::NONE;
     }
 
     /// The thread in this slot has ended.
@@ -290,7 +295,7 @@ pub(crate) fn must_interrupt(kernel: &mut Kernel) -> bool {
 /// not have come to wait. So it must not wait now, unless the handler says that calls go on. If the
 /// call brought a mask of its own, the program has let the signal in for just that.
 pub(super) fn before_begun(kernel: &Kernel) -> i64 {
-    match kernel.signals.own.saved {
+    match kernel.signals.own.saved.get() {
         Some(_) => sys::error(EINTR),
         None => GIVEN_UP,
     }

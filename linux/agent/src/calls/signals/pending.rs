@@ -119,7 +119,15 @@ impl Pending {
     }
 
     pub(super) fn clear(&mut self) {
-        self.used = 0;
+        self.shrink(0);
+    }
+
+    /// Only the first so many are left. Nothing stays of the others, because replicas may have
+    /// taken them at different times: a child's primary is copied before the call that made it has
+    /// its result, with which signals come.
+    fn shrink(&mut self, used: usize) {
+        self.entries[used..self.used].fill(Entry::NONE);
+        self.used = used;
     }
 
     /// Adds a signal. `waits` tells whether it waits already for the same target. Returns false if
@@ -144,7 +152,7 @@ impl Pending {
         };
         let info = self.entries[at].info();
         self.entries.copy_within(at + 1..self.used, at);
-        self.used -= 1;
+        self.shrink(self.used - 1);
         let again = self.entries[at..self.used].iter().any(is_it);
         (info, again)
     }
@@ -166,7 +174,7 @@ impl Pending {
                 kept += 1;
             }
         }
-        self.used = kept;
+        self.shrink(kept);
     }
 
     /// These signals wait no more.
@@ -236,6 +244,20 @@ mod tests {
         all.forget_thread(1);
         assert_eq!(all.used, 1);
         assert_eq!(all.pop(42, Target::Program).0, sent(42, 3));
+    }
+
+    #[test]
+    fn nothing_stays_of_what_was_taken() {
+        let mut all = Pending::new();
+        for value in 1..5 {
+            all.push(sent(40, value), Target::Program, false);
+        }
+        all.pop(40, Target::Program);
+        let is_none = |entry: &Entry| entry.0 == Entry::NONE.0;
+        assert!(is_none(&all.entries[3]) && !is_none(&all.entries[2]));
+        all.discard(bit(41));
+        all.clear();
+        assert!(all.entries.iter().all(is_none));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::targets::{acted_upon, open_for, remove_first};
 use super::{SI_USER, UNSTOPPABLE};
 use crate::calls::descriptors::{descriptor, fcntl, is_ready, never_waits, raw};
 use crate::calls::{Call, PARKED, io, refuse, transfer};
-use crate::convert::low32;
+use crate::convert::{Maybe, low32, size};
 use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
 use crate::sys;
@@ -37,80 +37,105 @@ const RECORD: u64 = 128;
 const CLOEXEC: u64 = 1;
 const CLOSE_RANGE_CLOEXEC: u64 = 4;
 
-/// One file.
+/// One file, which is in use while it has a descriptor.
 #[derive(Clone, Copy)]
 struct File {
     mask: u64,
-    /// What this replica, as primary, has made of the eventfd: readable or not.
-    readable: Option<bool>,
+    /// What this replica, as primary, has made of the eventfd: readable (1) or not (0).
+    readable: Maybe,
+}
+
+impl File {
+    const NONE: Self = Self {
+        mask: 0,
+        readable: Maybe::NONE,
+    };
 }
 
 /// All such files and their descriptors.
 pub(crate) struct SignalFiles {
-    files: [Option<File>; FILES],
-    /// Descriptor and file.
-    numbers: [Option<(i32, usize)>; NUMBERS],
+    files: [File; FILES],
+    numbers: [Number; NUMBERS],
+}
+
+/// A descriptor, and one more than its file, in a word without gaps; 0 for none.
+#[derive(Clone, Copy)]
+struct Number(u64);
+
+impl Number {
+    const NONE: Self = Self(0);
+
+    fn new(fd: i32, file: usize) -> Self {
+        Self(u64::from(fd.cast_unsigned()) | (file as u64 + 1) << 32)
+    }
+
+    fn get(self) -> Option<(i32, usize)> {
+        let file = size(self.0 >> 32).checked_sub(1)?;
+        Some((low32(self.0).cast_signed(), file))
+    }
 }
 
 impl SignalFiles {
     pub(crate) const fn new() -> Self {
         Self {
-            files: [None; FILES],
-            numbers: [None; NUMBERS],
+            files: [File::NONE; FILES],
+            numbers: [Number::NONE; NUMBERS],
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.files.iter().all(Option::is_none)
+        self.numbers().next().is_none()
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = (i32, usize)> {
+        self.numbers.iter().filter_map(|number| number.get())
     }
 
     fn file(&self, fd: u64) -> Option<usize> {
         let fd = descriptor(fd);
-        let mut all = self.numbers.iter().flatten();
-        all.find(|(number, _)| *number == fd).map(|(_, file)| *file)
+        let mut all = self.numbers();
+        all.find(|(number, _)| *number == fd).map(|(_, file)| file)
     }
 
     fn first_number(&self, file: usize) -> Option<i32> {
-        let mut all = self.numbers.iter().flatten();
-        all.find(|(_, it)| *it == file).map(|(fd, _)| *fd)
+        let mut all = self.numbers();
+        all.find(|(_, it)| *it == file).map(|(fd, _)| fd)
     }
 
     /// Forgets these descriptors, and files without any.
     fn forget(&mut self, which: impl Fn(i32) -> bool) {
         for place in &mut self.numbers {
-            if place.is_some_and(|(fd, _)| which(fd)) {
-                *place = None;
+            if place.get().is_some_and(|(fd, _)| which(fd)) {
+                *place = Number::NONE;
             }
         }
         for file in 0..FILES {
             if self.first_number(file).is_none() {
-                self.files[file] = None;
+                self.files[file] = File::NONE;
             }
         }
     }
 
     /// The descriptor is one of the file from now on; false if there is no room.
     fn add(&mut self, fd: u64, file: usize) -> bool {
-        let place = self.numbers.iter_mut().find(|place| place.is_none());
+        let mut places = self.numbers.iter_mut();
+        let place = places.find(|place| place.get().is_none());
         place.is_some_and(|place| {
-            *place = Some((descriptor(fd), file));
+            *place = Number::new(descriptor(fd), file);
             true
         })
     }
 
     /// What this replica knows of the host's descriptors may be another's.
     pub(super) fn forget_told(&mut self) {
-        for file in self.files.iter_mut().flatten() {
-            file.readable = None;
+        for file in &mut self.files {
+            file.readable = Maybe::NONE;
         }
     }
 
     /// Signals that any of the files takes.
     pub(super) fn taken(&self) -> u64 {
-        self.files
-            .iter()
-            .flatten()
-            .fold(0, |set, file| set | file.mask)
+        self.files.iter().fold(0, |set, file| set | file.mask)
     }
 }
 
@@ -131,24 +156,22 @@ pub(in crate::calls) fn create(kernel: &mut Kernel, call: &Call) -> i64 {
             let other = transfer::agree(kernel, || u64::from(sys::is_open(fd))) != 0;
             return sys::error(if other { EINVAL } else { EBADF });
         };
-        if let Some(file) = &mut kernel.signals.files.files[file] {
-            file.mask = mask;
-        }
+        kernel.signals.files.files[file].mask = mask;
         return i64::from(descriptor(call.arg(0)));
     }
     let files = &kernel.signals.files;
-    let free = files.files.iter().position(Option::is_none);
-    let full = files.numbers.iter().all(Option::is_some);
+    let free = (0..FILES).find(|&file| files.first_number(file).is_none());
+    let full = files.numbers().count() == NUMBERS;
     let Some(file) = free.filter(|_| !full) else {
         return refuse(kernel, call);
     };
     let fd = io::exchange(kernel, call, false);
     if fd >= 0 {
         let files = &mut kernel.signals.files;
-        files.files[file] = Some(File {
+        files.files[file] = File {
             mask,
-            readable: None,
-        });
+            readable: Maybe::NONE,
+        };
         files.add(fd.cast_unsigned(), file);
     }
     fd
@@ -208,13 +231,13 @@ pub(in crate::calls) fn refresh(kernel: &mut Kernel) {
     let waiting = kernel.signals.shared | kernel.signals.own.pending;
     let files = &mut kernel.signals.files;
     for at in 0..FILES {
-        let number = files.first_number(at);
-        let (Some(file), Some(fd)) = (&mut files.files[at], number) else {
+        let Some(fd) = files.first_number(at) else {
             continue;
         };
+        let file = &mut files.files[at];
         let readable = file.mask & waiting != 0;
-        if file.readable != Some(readable) {
-            file.readable = Some(readable);
+        if file.readable.get() != Some(readable.into()) {
+            file.readable = Maybe::some(readable.into());
             tell(i64::from(fd).cast_unsigned(), readable);
         }
     }
@@ -246,7 +269,7 @@ pub(in crate::calls) fn read(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     if number == nr::__NR_readv {
         return Some(refuse(kernel, call));
     }
-    let mask = kernel.signals.files.files[file].map_or(0, |file| file.mask);
+    let mask = kernel.signals.files.files[file].mask;
     if call.arg(2) < RECORD {
         return Some(sys::error(EINVAL));
     }
@@ -331,8 +354,8 @@ pub(in crate::calls) fn after_exec(kernel: &mut Kernel) {
     let open = transfer::agree(kernel, || {
         let mut open = 0;
         for (at, place) in numbers.iter().enumerate() {
-            if let Some((fd, _)) = place
-                && sys::is_open(*fd)
+            if let Some((fd, _)) = place.get()
+                && sys::is_open(fd)
             {
                 open |= 1 << at;
             }
@@ -340,9 +363,8 @@ pub(in crate::calls) fn after_exec(kernel: &mut Kernel) {
         open
     });
     let is_closed = |fd| {
-        let at = numbers
-            .iter()
-            .position(|it| it.is_some_and(|it| it.0 == fd));
+        let is_it = |it: &Number| it.get().is_some_and(|it| it.0 == fd);
+        let at = numbers.iter().position(is_it);
         at.is_some_and(|at| open >> at & 1 == 0)
     };
     kernel.signals.files.forget(is_closed);
@@ -353,22 +375,19 @@ pub(in crate::calls) fn after_exec(kernel: &mut Kernel) {
 pub(in crate::calls) fn part(kernel: &Kernel) {
     let files = &kernel.signals.files;
     for at in 0..FILES {
-        if files.files[at].is_none() {
-            continue;
-        }
-        let mut numbers = files.numbers.iter().flatten().filter(|it| it.1 == at);
+        let mut numbers = files.numbers().filter(|it| it.1 == at);
         let Some((first, _)) = numbers.next() else {
             continue;
         };
-        let flags = fcntl(i64::from(*first).cast_unsigned(), F_GETFL, 0);
+        let flags = fcntl(i64::from(first).cast_unsigned(), F_GETFL, 0);
         let flags = flags & u64::from(EFD_NONBLOCK);
         // SAFETY: numbers only.
         let fresh = unsafe { raw(nr::__NR_eventfd2, [0, flags, 0, 0, 0, 0]) };
         let Ok(fresh) = u64::try_from(fresh) else {
             panic!("room for the descriptor of a signalfd");
         };
-        for (fd, _) in core::iter::once(&(*first, at)).chain(numbers) {
-            replace(fresh, i64::from(*fd).cast_unsigned());
+        for (fd, _) in core::iter::once((first, at)).chain(numbers) {
+            replace(fresh, i64::from(fd).cast_unsigned());
         }
         sys::close(descriptor(fresh));
     }

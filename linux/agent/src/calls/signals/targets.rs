@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering;
 use super::pending::SI_TIMER;
 use super::{Effect, Info, LAST, SS_DISABLE, Target, look};
 use crate::calls::timers;
+use crate::convert::Maybe;
 use crate::faults::bit;
 use crate::kernel::Kernel;
 use crate::threads::{Cause, Next};
@@ -20,7 +21,7 @@ pub(crate) struct Own {
     /// Sent to this very thread.
     pub(crate) pending: u64,
     /// Mask to return to after a call that came with its own.
-    pub(in crate::calls) saved: Option<u64>,
+    pub(in crate::calls) saved: Maybe,
     /// `stack_t` of the alternate stack: pointer, flags, size.
     pub(in crate::calls) stack: [u64; 3],
 }
@@ -30,7 +31,7 @@ impl Own {
     pub(crate) const NONE: Self = Self {
         mask: 0,
         pending: 0,
-        saved: None,
+        saved: Maybe::NONE,
         stack: [0; 3],
     };
 

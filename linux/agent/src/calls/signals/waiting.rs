@@ -6,6 +6,7 @@ use rcoe_linux_syscalls::Special;
 use super::UNSTOPPABLE;
 use super::targets::{acted_upon, open_for, publish, remove_first};
 use crate::calls::{Call, PARKED, io, timeouts};
+use crate::convert::Maybe;
 use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
 use crate::sys;
@@ -40,11 +41,11 @@ pub(in crate::calls) fn wait(kernel: &mut Kernel, call: &Call) -> i64 {
 }
 
 fn suspend(kernel: &mut Kernel, mask: u64) {
-    if kernel.signals.own.saved.is_some() {
+    if kernel.signals.own.saved.get().is_some() {
         // The call was parked and is made again.
         return;
     }
-    kernel.signals.own.saved = Some(kernel.signals.own.mask);
+    kernel.signals.own.saved = Maybe::some(kernel.signals.own.mask);
     kernel.signals.own.mask = mask & !UNSTOPPABLE;
     publish(kernel);
 }

@@ -157,9 +157,7 @@ fn create(kernel: &mut Kernel, call: &Call) -> i64 {
     let notify = match manner {
         SIGEV_NONE => Notify::Nobody,
         SIGEV_SIGNAL => Notify::Program,
-        SIGEV_THREAD_ID if kernel.threads.find(low32(thread)).is_some() => {
-            Notify::Thread(low32(thread))
-        }
+        SIGEV_THREAD_ID if kernel.threads.find(low32(thread)).is_some() => Notify::Thread,
         _ => return sys::error(EINVAL),
     };
     if notify != Notify::Nobody && !(1..=signals::LAST).contains(&signal) {
@@ -173,6 +171,7 @@ fn create(kernel: &mut Kernel, call: &Call) -> i64 {
         domain,
         clock,
         notify,
+        thread: low32(thread),
         signal,
         value,
         ..Timer::UNUSED

@@ -72,10 +72,11 @@ impl Domain {
 
 /// Who hears of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 enum Notify {
     Nobody,
     Program,
-    Thread(u32),
+    Thread,
 }
 
 /// One timer.
@@ -88,13 +89,19 @@ struct Timer {
     deadline: u64,
     interval: u64,
     notify: Notify,
+    /// Id of that thread.
+    thread: u32,
     signal: u32,
     value: u64,
     /// Expirations since its signal was queued, beyond the first.
     missed: u32,
     /// The same of the signal delivered last.
     told: u32,
+    /// Replicas are compared byte by byte, so there are no gaps.
+    _rest: [u8; 6],
 }
+
+const _: () = assert!(size_of::<Timer>() == 56);
 
 impl Timer {
     const UNUSED: Self = Self {
@@ -104,10 +111,12 @@ impl Timer {
         deadline: NEVER,
         interval: 0,
         notify: Notify::Nobody,
+        thread: 0,
         signal: 0,
         value: 0,
         missed: 0,
         told: 0,
+        _rest: [0; 6],
     };
 
     const fn old(domain: Domain, signal: u32) -> Self {
@@ -266,7 +275,7 @@ fn fire(kernel: &mut Kernel, at: usize, now: [u64; 3]) {
     }
     timer.missed = more;
     let to = match timer.notify {
-        Notify::Thread(tid) => match kernel.threads.find(tid) {
+        Notify::Thread => match kernel.threads.find(timer.thread) {
             Some(slot) => Target::Thread(u16::try_from(slot).expect("slots are few")),
             None => return,
         },
