@@ -11,14 +11,52 @@ use std::process::Command;
 /// If it has none of that name.
 #[must_use]
 pub fn symbol(program: &str, name: &str) -> u64 {
-    let output = Command::new("nm").arg(program).output().expect("binutils");
-    let text = String::from_utf8(output.stdout).expect("names");
-    let line = text
-        .lines()
-        .find(|line| line.ends_with(&format!(" {name}")))
-        .expect("the symbol");
-    let digits = line.split(' ').next().unwrap_or_default();
+    let is_named = |line: &str| line.ends_with(&format!(" {name}"));
+    let line = symbols(program, &[]).into_iter().find(|it| is_named(it));
+    hex(line.expect("the symbol").split(' ').next())
+}
+
+/// Start and end of what the agent of a replica calls so: a part of the symbol's mangled name.
+///
+/// # Panics
+/// If there is no such symbol, or more than one.
+#[must_use]
+pub fn of_agent(pid: u32, part: &str) -> (u64, u64) {
+    let mut lines = symbols(&format!("/proc/{pid}/exe"), &["--print-size"]);
+    lines.retain(|line| line.contains(part));
+    assert_eq!(lines.len(), 1, "{part}: {lines:?}");
+    let mut words = lines[0].split(' ');
+    let (start, len) = (hex(words.next()), hex(words.next()));
+    (start, start + len)
+}
+
+fn symbols(program: &str, options: &[&str]) -> Vec<String> {
+    let mut command = Command::new("nm");
+    let output = command.args(options).arg(program).output();
+    let text = String::from_utf8(output.expect("binutils").stdout);
+    text.expect("names").lines().map(str::to_owned).collect()
+}
+
+fn hex(digits: Option<&str>) -> u64 {
+    let digits = digits.expect("a number");
     u64::from_str_radix(digits, 16).expect("an address")
+}
+
+/// Addresses of the aligned words of a process in this range that hold this value.
+///
+/// # Panics
+/// If the range cannot be read.
+#[must_use]
+pub fn find(pid: u32, (start, end): (u64, u64), value: u64) -> Vec<u64> {
+    let start = start.next_multiple_of(8);
+    let words = usize::try_from((end - start) / 8).expect("a size");
+    let mut bytes = vec![0; words * 8];
+    let read = memory(pid).and_then(|memory| memory.read_exact_at(&mut bytes, start));
+    read.expect("mapped memory");
+    let (words, _) = bytes.as_chunks();
+    let found = words.iter().zip((start..).step_by(8));
+    let found = found.filter(|(word, _)| u64::from_le_bytes(**word) == value);
+    found.map(|(_, address)| address).collect()
 }
 
 fn memory(pid: u32) -> io::Result<File> {

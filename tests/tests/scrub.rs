@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 
 use rcoe_tests::launch::{Ended, signal};
-use rcoe_tests::memory::{area, peek, poke, symbol};
+use rcoe_tests::memory::{area, find, of_agent, peek, poke, symbol};
 use rcoe_tests::rcoe::{Group, Scene, events_of, until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -35,9 +35,46 @@ int main(void) {
   return read(0, &c, 1) == 1 ? 3 : 4;
 }";
 
+/// Has a handler for a signal, a thread that waits with odd arguments, and a timer.
+const KEEPER: &str = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <signal.h>\n
+#include <stdio.h>\n#include <sys/signalfd.h>\n#include <sys/time.h>\n#include <unistd.h>\n
+volatile sig_atomic_t caught, ticks;
+void catch(int signal) { caught = signal; }
+void tick(int signal) { ticks++; }
+int wait_here[2];
+void *wait(void *none) {
+  char byte[4096];
+  read(wait_here[0], byte, 0xabc);
+  return none;
+}
+int main(void) {
+  pthread_t thread;
+  sigset_t set;
+  char byte = 1;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR2);
+  sigprocmask(SIG_BLOCK, &set, NULL);
+  signalfd(-1, &set, 0);
+  signal(SIGUSR1, catch);
+  signal(SIGALRM, tick);
+  struct itimerval often = { { 0, 3000 }, { 0, 3000 } };
+  setitimer(ITIMER_REAL, &often, NULL);
+  pipe(wait_here);
+  pthread_create(&thread, NULL, wait, NULL);
+  for (long i = 0; !caught; i++) {
+    printf(\"%ld\\n\", i);
+    fflush(stdout);
+    usleep(300);
+  }
+  write(wait_here[1], &byte, 1);
+  pthread_join(thread, NULL);
+  return ticks ? caught : 0;
+}";
+
 /// Starts a program that reads from the pipe `input`.
 fn start(scene: &Scene, source: &str) -> (Group, String) {
-    let program = scene.compile("program", source, &["-static", "-no-pie"]);
+    let options = ["-static", "-no-pie", "-pthread"];
+    let program = scene.compile("program", source, &options);
     let script = ["/bin/sh", "-c", "exec \"$0\" <input", &program];
     let group = scene.start_group(&["-n", "3", "--scrub", "64"], &script);
     until("output", || {
@@ -99,6 +136,120 @@ fn memory_of_every_kind_is_repaired_in_every_replica() {
     let counts = &events.last().unwrap()["counts"];
     assert_eq!(counts["repairs"], 12);
     assert_eq!(counts["divergences"], 0);
+}
+
+/// The same place twice: in between all memory was looked at.
+fn pass(group: &Group, address: u64) {
+    flip(group, 2, address);
+    flip(group, 2, address);
+}
+
+#[test]
+fn what_the_agent_knows_of_the_program_is_repaired() {
+    let scene = Scene::new();
+    scene.write("input", "");
+    let (group, program) = start(&scene, KEEPER);
+    let pid = group.replicas[0];
+    let state = of_agent(pid, "6kernel6KERNEL17h");
+    let threads = of_agent(pid, "7context5TABLE17h");
+    let handler = symbol(&program, "catch");
+    let arguments = || find(pid, threads, 0xabc);
+    until("the thread to wait", || {
+        (arguments().len() > 1).then_some(())
+    });
+    let mut places = arguments();
+    places.extend(find(pid, state, handler));
+    for replica in 0..3 {
+        for &address in &places {
+            flip(&group, replica, address);
+        }
+    }
+    signal(group.running.pid(), Signal::USR1).unwrap();
+    let (outcome, events) = group.finish();
+    assert_eq!(outcome.ended, Ended::Exit(10), "{events:?}");
+    let counts = &events.last().unwrap()["counts"];
+    assert_eq!(counts["repairs"], 3 * places.len(), "nothing else differs");
+    assert_eq!(counts["divergences"], 0);
+}
+
+/// Children and threads come and go, with signals and timers.
+const BUSY: &str = "import queue, select, signal, subprocess, threading, time
+ticks = []
+signal.signal(signal.SIGALRM, lambda *_: ticks.append(1))
+signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+def work():
+    while tasks.get() is not None:
+        time.sleep(0.001)
+tasks = queue.Queue()
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+poll = select.epoll()
+for i in range(300):
+    tasks.put(i)
+    poll.poll(0.002)
+    if i % 20 == 0:
+        subprocess.run(['/bin/sh', '-c', 'for i in 1 2 3; do echo $i | cat; done'])
+signal.setitimer(signal.ITIMER_REAL, 0)
+for thread in threads:
+    tasks.put(None)
+for thread in threads:
+    thread.join()
+print(len(ticks) > 0)
+";
+
+#[test]
+fn nothing_differs_in_healthy_replicas() {
+    let scene = Scene::new();
+    let busy = scene.write("busy.py", BUSY).display().to_string();
+    let shell = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo $i | cat | tr 1 2; done";
+    let python = ["/usr/bin/python3", &busy];
+    for command in [&["/bin/bash", "-c", shell][..], &python] {
+        let group = scene.start_group(&["-n", "3", "--scrub", "1024"], command);
+        let (outcome, events) = group.finish();
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        let repairs = events.iter().filter(|event| event["type"] == "scrub");
+        assert_eq!(repairs.collect::<Vec<_>>(), Vec::<&Value>::new());
+    }
+}
+
+#[test]
+fn a_page_of_which_nobody_knows_is_told_once() {
+    let scene = Scene::new();
+    scene.write("input", "");
+    let (group, program) = start(&scene, LINES);
+    let (data, other) = (
+        symbol(&program, "data"),
+        symbol(&program, "constant") + 4096,
+    );
+    let supervisor = group.running.pid();
+    signal(supervisor, Signal::STOP).unwrap();
+    let lines = || group.running.stdout_so_far().unwrap().len();
+    let before = lines();
+    until("an order under way to be over", || {
+        (lines() > before + 64).then_some(())
+    });
+    for (replica, byte) in [(0, 1), (1, 2)] {
+        poke(group.replicas[replica], data, &[byte]).unwrap();
+    }
+    signal(supervisor, Signal::CONT).unwrap();
+    let event = until("the page to be told", || repairs(&group).into_iter().next());
+    assert_eq!(event["repaired"], false, "{event}");
+    assert_eq!(event["replica"], Value::Null, "{event}");
+    assert_eq!(event["address"], data & !4095, "{event}");
+    pass(&group, other);
+    let told = repairs(&group)
+        .into_iter()
+        .filter(|it| it["repaired"] == false);
+    assert_eq!(told.count(), 1);
+    scene.write("stop", "");
+    let (outcome, events) = group.finish();
+    assert_eq!(outcome.ended, Ended::Exit(3), "{events:?}");
+    assert!(
+        outcome.err().contains("cannot be repaired"),
+        "{}",
+        outcome.err()
+    );
 }
 
 #[test]

@@ -254,7 +254,7 @@ const fn between((start, end): (u64, u64)) -> (u64, u64) {
 /// What of the agent's memory differs between healthy replicas: the protocol's private state, whose
 /// parts that matter are compared in every vote; the buffer of a record, read to its end; what only
 /// a primary keeps; dead stack.
-fn private_ranges(kernel: &Kernel) -> [(u64, u64); PRIVATE_RANGES] {
+pub(crate) fn private_ranges(kernel: &Kernel) -> [(u64, u64); PRIVATE_RANGES] {
     let mut ranges = [(0, 0); PRIVATE_RANGES];
     let [parts, path, polled, kinds] = crate::calls::scratch();
     let known = [

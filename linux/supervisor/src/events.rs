@@ -143,8 +143,8 @@ pub enum Event {
     Scrub {
         /// The process, as the program knows it.
         process: u32,
-        /// Whose page it is.
-        replica: usize,
+        /// Whose page it is; `None` if no majority has the same.
+        replica: Option<usize>,
         /// The first byte that was not; of a page that nobody could repair its first byte.
         address: u64,
         /// Whether it is right again.
@@ -176,8 +176,18 @@ impl Event {
     /// What of it the user is told.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
-        let Self::Reintegration { replica, what, .. } = self else {
-            return None;
+        let (replica, what) = match self {
+            Self::Reintegration { replica, what, .. } => (replica, what),
+            Self::Scrub {
+                process,
+                address,
+                repaired: false,
+                ..
+            } => {
+                let what = "the replicas' memory differs and cannot be repaired";
+                return Some(format!("process {process}: {what}, at {address:#x}"));
+            }
+            _ => return None,
         };
         match what {
             Reintegrated::Done { .. } => Some(format!("replica {replica} is back")),

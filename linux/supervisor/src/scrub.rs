@@ -7,12 +7,13 @@
 //! Contract: [`Scrub::step`] orders at most one look at a time, none while the group lacks somebody
 //! or has fewer than three members, and no more bytes a second than it was told. What is compared,
 //! and who is right, the replicas decide. Pages of which no replica has a copy of its own come from
-//! one file, or are empty, and are left out.
+//! one file, or are empty, and are left out. What nobody can repair is told once, until it changes.
 //!
-//! Not covered: what the agent itself writes, memory mapped as shared, and programs whose
-//! processes share memory.
+//! Not covered: memory mapped as shared, and programs whose processes share memory.
 
+use std::collections::BTreeSet;
 use std::fs::{File, read_to_string};
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
@@ -65,13 +66,26 @@ pub(crate) struct Scrub {
     /// The address to go on at.
     next: u64,
     not_before: Option<Instant>,
+    /// What nobody could repair, and has been told.
+    told: BTreeSet<Flaw>,
 }
 
+/// A page that is not repaired, by number, and whose it is, if anybody knows.
+type Flaw = (u64, Option<usize>);
+
 /// An order under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Pending {
     word: u64,
-    page: u64,
+    pages: Range<u64>,
+}
+
+/// What a member says of the pages of an order, one bit each.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    replica: usize,
+    repaired: u64,
+    undecided: u64,
 }
 
 impl Scrub {
@@ -94,14 +108,14 @@ impl Scrub {
             self.not_before = Some(Instant::now() + IDLE);
             return Vec::new();
         }
-        if let Some(pending) = self.pending {
+        if let Some(pending) = self.pending.take() {
             let done =
                 |&index: &usize| team.memory.report(index).scrubbed.load(Acquire) == pending.word;
             if !members.iter().all(done) {
+                self.pending = Some(pending);
                 return Vec::new();
             }
-            self.pending = None;
-            return found(team, pending.page, &members);
+            return self.found(team, pending.pages, &members);
         }
         if self.not_before.is_some_and(|due| Instant::now() < due) {
             return Vec::new();
@@ -124,7 +138,8 @@ impl Scrub {
             order,
         }
         .pack();
-        self.pending = Some(Pending { word, page });
+        let pages = page..page + count;
+        self.pending = Some(Pending { word, pages });
         team.memory.order(word);
         team.group.signal(team.primary()?, SIG_KICK);
         Some(count)
@@ -153,6 +168,44 @@ impl Scrub {
         }
         None
     }
+
+    /// What the members have found in these pages.
+    fn found(&mut self, team: &Team, pages: Range<u64>, members: &[usize]) -> Vec<Event> {
+        let answer = |&replica: &usize| Answer {
+            replica,
+            repaired: team.memory.report(replica).repaired.load(Relaxed),
+            undecided: team.memory.report(replica).undecided.load(Relaxed),
+        };
+        let answers: Vec<Answer> = members.iter().map(answer).collect();
+        let event = |replica, address, repaired| Event::Scrub {
+            process: team.pid,
+            replica,
+            address,
+            repaired,
+        };
+        let mut events = Vec::new();
+        for answer in &answers {
+            let odd = &team.memory.report(answer.replica).odd;
+            let repaired = (0..)
+                .zip(odd)
+                .filter(|(bit, _)| answer.repaired >> bit & 1 != 0);
+            let places = repaired.map(|(_, odd)| odd.load(Relaxed));
+            events.extend(places.map(|place| event(Some(answer.replica), place, true)));
+        }
+        let flaws = flaws(pages.start, &answers);
+        let new = self.tell_once(&pages, flaws);
+        let new = new.into_iter();
+        events.extend(new.map(|(page, replica)| event(replica, page * PAGE, false)));
+        events
+    }
+
+    /// Those of the flaws in these pages that were not there before.
+    fn tell_once(&mut self, pages: &Range<u64>, flaws: BTreeSet<Flaw>) -> Vec<Flaw> {
+        let known = &mut self.told;
+        known.retain(|flaw| !pages.contains(&flaw.0) || flaws.contains(flaw));
+        let new = flaws.into_iter().filter(|&flaw| known.insert(flaw));
+        new.collect()
+    }
 }
 
 /// Has a process a page of its own among these?
@@ -169,27 +222,19 @@ fn has_any(pagemap: &File, start: u64, count: u64, of_file: bool) -> bool {
         .any(|entry| has_own_page(u64::from_le_bytes(*entry), of_file))
 }
 
-/// What the members have found in the pages from `first` on.
-fn found(team: &Team, first: u64, members: &[usize]) -> Vec<Event> {
-    let mut events = Vec::new();
-    for &index in members {
-        let report = team.memory.report(index);
-        let (repaired, undecided) = (&report.repaired, &report.undecided);
-        let (repaired, undecided) = (repaired.load(Relaxed), undecided.load(Relaxed));
-        for (bit, odd) in report.odd.iter().enumerate() {
-            let is_repaired = repaired >> bit & 1 != 0;
-            let page = (first + bit as u64) * PAGE;
-            if is_repaired || undecided >> bit & 1 != 0 {
-                events.push(Event::Scrub {
-                    process: team.pid,
-                    replica: index,
-                    address: if is_repaired { odd.load(Relaxed) } else { page },
-                    repaired: is_repaired,
-                });
-            }
-        }
+/// What is flawed of the pages from `first` on, according to the members.
+fn flaws(first: u64, answers: &[Answer]) -> BTreeSet<Flaw> {
+    let nobody_knows = answers.iter().fold(u64::MAX, |all, it| all & it.undecided);
+    let mut flaws = BTreeSet::new();
+    let mut note = |pages: u64, replica| {
+        let pages = (0..WINDOW).filter(|bit| pages >> bit & 1 != 0);
+        flaws.extend(pages.map(|bit| (first + bit, replica)));
+    };
+    note(nobody_knows, None);
+    for answer in answers {
+        note(answer.undecided & !nobody_knows, Some(answer.replica));
     }
-    events
+    flaws
 }
 
 #[cfg(test)]
@@ -202,6 +247,39 @@ mod tests {
         assert_eq!(ScrubRate::mib(1 << 20), None);
         let rate = ScrubRate::mib(1).expect("a rate");
         assert_eq!(rate.time_of(256), Duration::from_secs(1));
+    }
+
+    fn answer(replica: usize, undecided: u64) -> Answer {
+        Answer {
+            replica,
+            repaired: 0,
+            undecided,
+        }
+    }
+
+    #[test]
+    fn what_nobody_knows_is_nobodys() {
+        let answers = [answer(0, 0b101), answer(1, 0b001), answer(2, 0b001)];
+        assert_eq!(
+            flaws(64, &answers).into_iter().collect::<Vec<_>>(),
+            [(64, None), (66, Some(0))]
+        );
+    }
+
+    #[test]
+    fn a_flaw_is_told_once_until_it_is_gone() {
+        let mut scrub = Scrub::default();
+        let flaw = (65, None);
+        let mut tell = |first, flaws: &[Flaw]| {
+            let flaws = flaws.iter().copied().collect();
+            scrub.tell_once(&(first..first + 2), flaws)
+        };
+        assert_eq!(tell(64, &[flaw]), [flaw]);
+        assert_eq!(tell(64, &[flaw]), []);
+        assert_eq!(tell(1024, &[]), [], "other pages");
+        assert_eq!(tell(64, &[flaw]), []);
+        assert_eq!(tell(64, &[]), []);
+        assert_eq!(tell(64, &[flaw]), [flaw]);
     }
 
     #[test]

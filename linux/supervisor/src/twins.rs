@@ -16,7 +16,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
-use rcoe_linux_abi::{AGENT_BASE, AGENT_END, object_addr};
+use rcoe_linux_abi::{AGENT_END, object_addr};
 
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
@@ -67,11 +67,6 @@ impl Area {
             && (self.file.is_empty() || next.offset == offset)
     }
 
-    fn is_agents_data(&self) -> bool {
-        let agent = AGENT_BASE as u64..AGENT_END as u64;
-        agent.contains(&self.range.start) && self.permissions.contains('w')
-    }
-
     /// The shared objects of the replicas, of which each has its own part writable.
     fn is_own(&self) -> bool {
         let objects = object_addr(0) as u64..AGENT_END as u64;
@@ -79,12 +74,16 @@ impl Area {
     }
 }
 
+/// The kernel's own page lies outside all processes.
+fn lines(maps: &str) -> impl Iterator<Item = &str> {
+    maps.lines().filter(|line| !line.ends_with("[vsyscall]"))
+}
+
 /// The areas of a process that count.
 fn areas(maps: &str) -> Vec<Area> {
     let mut areas: Vec<Area> = Vec::new();
-    // The kernel's own page lies outside all processes.
-    let lines = maps.lines().filter(|line| !line.ends_with("[vsyscall]"));
-    for area in lines.filter_map(Area::parse).filter(|area| !area.is_own()) {
+    let all = lines(maps).filter_map(Area::parse);
+    for area in all.filter(|area| !area.is_own()) {
         match areas.last_mut() {
             Some(last) if last.goes_on(&area) => last.range.end = area.range.end,
             _ => areas.push(area),
@@ -93,11 +92,11 @@ fn areas(maps: &str) -> Vec<Area> {
     areas
 }
 
-/// The areas that belong to the process alone, and whether each is of a file. What the agent writes
-/// is left out: gaps between the fields of its structures hold whatever the compiler left there.
+/// The areas that belong to the process alone, the agent's among them, and whether each is of a
+/// file.
 pub(crate) fn private_areas(maps: &str) -> Vec<(Range<u64>, bool)> {
-    let own = areas(maps).into_iter();
-    let own = own.filter(|area| area.permissions.ends_with('p') && !area.is_agents_data());
+    let all = lines(maps).filter_map(Area::parse);
+    let own = all.filter(|area| area.permissions.ends_with('p'));
     own.map(|area| (area.range, !area.file.is_empty()))
         .collect()
 }

@@ -77,6 +77,9 @@ impl Run<'_> {
             for event in events {
                 let repaired = matches!(event, Event::Scrub { repaired: true, .. });
                 self.happened.repairs += u64::from(repaired);
+                if let Some(text) = event.warning() {
+                    self.observer.warning(&text);
+                }
                 self.observer.event(&event);
             }
         }
