@@ -17,6 +17,8 @@ pub fn markdown(order: &Order, outcome: &Outcome, on: &str) -> String {
     row("what", "seen".into());
     row("---", "---".into());
     row("bits flipped", outcome.flips.len().to_string());
+    row("of these in", places(&outcome.flips));
+    row("and in the primary", in_primary(outcome).to_string());
     for (name, what) in [
         ("faults noticed", What::Fault),
         ("replicas removed", What::Removed),
@@ -39,6 +41,34 @@ pub fn markdown(order: &Order, outcome: &Outcome, on: &str) -> String {
     let server = outcome.server.as_deref().unwrap_or("ended as told");
     row("server", server.into());
     text
+}
+
+/// How many flips hit what.
+fn places(flips: &[Moment]) -> String {
+    let [mut registers, mut program, mut agent] = [0; 3];
+    for flip in flips {
+        let place = match &flip.detail {
+            text if text.contains("(agent ") => &mut agent,
+            text if text.starts_with("0x") => &mut program,
+            _ => &mut registers,
+        };
+        *place += 1;
+    }
+    format!("registers {registers}, the program's memory {program}, the agent's {agent}")
+}
+
+/// How many flips hit the replica that was the primary then.
+fn in_primary(outcome: &Outcome) -> usize {
+    let takeovers = || outcome.events.iter().filter(|it| it.what == What::Takeover);
+    let primary = |at| {
+        takeovers()
+            .rfind(|it| it.at < at)
+            .map_or(Some(0), |it| it.replica)
+    };
+    let flips = outcome.flips.iter();
+    flips
+        .filter(|flip| flip.replica == primary(flip.at))
+        .count()
 }
 
 fn counts(outcome: &Outcome) -> String {
@@ -86,8 +116,47 @@ fn back(events: &[Moment]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::back;
-    use crate::service::{Moment, What};
+    use super::{back, in_primary, places};
+    use crate::service::{Ledger, Moment, Outcome, What};
+
+    fn flip(at: f64, replica: u64, detail: &str) -> Moment {
+        Moment {
+            at,
+            what: What::Flip,
+            replica: Some(replica),
+            detail: detail.into(),
+        }
+    }
+
+    #[test]
+    fn flips_are_told_apart() {
+        let flips = vec![
+            flip(1.0, 0, "rax bit 3"),
+            flip(2.0, 1, "0x7f0000 (heap [heap]) bit 3"),
+            flip(4.0, 0, "0x6f0000 (agent anonymous) bit 3"),
+            flip(5.0, 2, "xmm1 bit 3"),
+        ];
+        assert_eq!(
+            places(&flips),
+            "registers 2, the program's memory 1, the agent's 1"
+        );
+        let mut outcome = Outcome {
+            flips,
+            events: Vec::new(),
+            seconds: Vec::new(),
+            ledger: Ledger::default(),
+            ycsb: Ok(1.0),
+            server: None,
+            replicas: 3,
+            wanted: 3,
+        };
+        assert_eq!(in_primary(&outcome), 2);
+        outcome.events.push(Moment {
+            what: What::Takeover,
+            ..flip(3.0, 2, "to")
+        });
+        assert_eq!(in_primary(&outcome), 2, "the first and the last");
+    }
 
     #[test]
     fn the_way_back_is_timed_for_each_replica() {
