@@ -320,6 +320,21 @@ fn a_flip_that_lies_unused_in_the_copied_replica_is_not_spread() {
 }
 
 #[test]
+fn two_that_differ_are_asked_again_until_that_is_overwritten() {
+    let mut run = Run::start(LINES, &["-n", "3"]);
+    run.set(1, "unused");
+    run.kill(2);
+    until("two refusals", || {
+        run.stages("abandoned").into_iter().nth(1)
+    });
+    run.set(0, "unused");
+    assert_eq!(run.until_back(), 2);
+    let (outcome, _) = run.finish();
+    let told = outcome.err().matches("cannot be brought back").count();
+    assert_eq!(told, 1, "{}", outcome.err());
+}
+
+#[test]
 fn four_replicas_know_whose_memory_is_wrong() {
     // 3 is lost and 2 would be copied.
     let mut run = Run::start(LINES, &["-n", "4"]);

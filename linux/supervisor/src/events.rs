@@ -192,10 +192,9 @@ impl Event {
         match what {
             Reintegrated::Done { .. } => Some(format!("replica {replica} is back")),
             Reintegrated::Abandoned {
-                reason,
-                again: false,
+                reason, news: true, ..
             } => Some(format!(
-                "replica {replica} cannot be brought back: {reason}"
+                "replica {replica} cannot be brought back yet: {reason}"
             )),
             _ => None,
         }
@@ -238,6 +237,9 @@ pub enum Reintegrated {
         reason: String,
         /// Whether it will be tried again.
         again: bool,
+        /// Whether the user has to know.
+        #[serde(skip)]
+        news: bool,
     },
 }
 

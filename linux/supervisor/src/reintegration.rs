@@ -42,8 +42,8 @@ pub(crate) struct Reintegration {
     not_before: Option<Instant>,
     /// Members whose memory is not what most have.
     flawed: Vec<usize>,
-    /// A flip lies in somebody's memory and nobody can tell whose.
-    hopeless: bool,
+    /// A flip lies in the memory of one of two and nobody can tell whose; the user was told.
+    undecided: bool,
     /// The program is over.
     stopped: bool,
     /// Twins that are not reaped yet.
@@ -105,7 +105,7 @@ impl Reintegration {
 
     /// When to look again at a group that lacks somebody, if nothing happens before.
     pub(crate) fn alarm(&self) -> Option<Duration> {
-        if self.hopeless {
+        if self.stopped {
             return None;
         }
         if self.attempt.is_some() {
@@ -121,7 +121,6 @@ impl Reintegration {
     /// The program is over.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
-        self.hopeless = true;
         self.kill_twins();
     }
 
@@ -175,6 +174,7 @@ impl Reintegration {
         let Some(mut attempt) = self.attempt.take() else {
             return self.begin(team);
         };
+        let was_undecided = self.undecided;
         let next = attempt
             .obstacle(team)
             .map_or_else(|| self.advance(&mut attempt, team), Next::Abandon);
@@ -190,7 +190,10 @@ impl Reintegration {
                 told?
             }
             Next::Done => self.finish(&attempt, team),
-            Next::Abandon(reason) => self.abandon(&attempt, team, reason),
+            Next::Abandon(reason) => {
+                let news = self.undecided && !was_undecided;
+                self.abandon(&attempt, team, reason, news)
+            }
         };
         Some(Event::Reintegration {
             replica: newcomer,
@@ -203,7 +206,7 @@ impl Reintegration {
     /// Orders a copy if somebody is missing. Those that are left meet before they carry it out, and
     /// find that out at the latest then, even if they had no cause to meet before.
     fn begin(&mut self, team: &mut Team) -> Option<Event> {
-        if self.hopeless || self.not_before.is_some_and(|due| Instant::now() < due) {
+        if self.stopped || self.not_before.is_some_and(|due| Instant::now() < due) {
             return None;
         }
         let gone = |&index: &usize| team.removed[index] && team.group.process(index).is_gone();
@@ -253,9 +256,7 @@ impl Reintegration {
                     Next::Go(Stage::Admitting, Some(verified))
                 }
                 Ok(Compared::Different { what }) => {
-                    // Of two nobody knows which one is right.
-                    self.hopeless = attempt.members.len() == 2;
-                    self.flawed.push(attempt.donor);
+                    self.differ(attempt);
                     Next::Abandon(format!("the copy may be wrong: {what}"))
                 }
                 Err(error) => Next::Abandon(format!("a twin cannot be read: {error}")),
@@ -273,6 +274,16 @@ impl Reintegration {
                     Next::Stay
                 }
             }
+        }
+    }
+
+    /// The donor has what most have not. Of two nobody knows which one is right, until the program
+    /// has overwritten what differs.
+    fn differ(&mut self, attempt: &Attempt) {
+        if attempt.members.len() == 2 {
+            self.undecided = true;
+        } else {
+            self.flawed.push(attempt.donor);
         }
     }
 
@@ -354,6 +365,7 @@ impl Reintegration {
         team.removed[newcomer] = false;
         self.flawed.retain(|&index| index != newcomer);
         self.failures = 0;
+        self.undecided = false;
         self.not_before = None;
         self.brought_back.resize(team.removed.len(), 0);
         self.brought_back[newcomer] += 1;
@@ -370,7 +382,14 @@ impl Reintegration {
         }
     }
 
-    fn abandon(&mut self, attempt: &Attempt, team: &mut Team, reason: String) -> Reintegrated {
+    /// With `news` the user is told.
+    fn abandon(
+        &mut self,
+        attempt: &Attempt,
+        team: &mut Team,
+        reason: String,
+        news: bool,
+    ) -> Reintegrated {
         self.kill_twins();
         team.group.expel(attempt.newcomer, &team.memory);
         self.order(team, Order::Forget);
@@ -379,7 +398,8 @@ impl Reintegration {
         self.not_before = Some(Instant::now() + wait.min(LONGEST_BACKOFF));
         Reintegrated::Abandoned {
             reason,
-            again: !self.hopeless,
+            again: !self.stopped,
+            news,
         }
     }
 }
