@@ -10,8 +10,9 @@
 //!
 //! The agent's own memory is the same in all replicas too, but for what is one replica's own
 //! ([`private_ranges`]): that is neither compared nor changed. What runs here while it is repaired
-//! keeps to those ranges: the protocol's state, which every vote compares, and the stack. Between
-//! a repair and the return to the program nothing is used that was read from elsewhere before it.
+//! keeps to those ranges: the protocol's state, which every vote compares, and the stack. Of what
+//! was read from elsewhere before a repair only the present call and its result are used after it,
+//! and votes compare these.
 //!
 //! Not covered: what is private to a replica; programs that share memory between processes, where
 //! pages are compared by nobody; registers; memory that the replicas share.
