@@ -85,3 +85,38 @@ fn a_file_mapped_twice_is_the_same_memory_also_in_a_child() {
         native.out()
     );
 }
+
+#[test]
+fn shared_mappings_grow_shrink_and_move() {
+    let scene = Scene::new();
+    let program = scene.compile("resize", include_str!("mappings/resize.c"), &[]);
+    let native = scene.like_native("\"$@\" && cat alone mapped", &[&program]);
+    assert!(
+        native.out().contains("grown elsewhere: 1"),
+        "{}",
+        native.out()
+    );
+}
+
+const BEYOND: &str = "#define _GNU_SOURCE\n#include <errno.h>\n#include <stdio.h>\n
+#include <sys/mman.h>\n
+int main(void) {
+  char *at = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  printf(\"%d\\n\", mremap(at, 4096, 1 << 20, MREMAP_MAYMOVE) == MAP_FAILED ? errno : 0);
+  at[0] = 1;
+  return 0;
+}";
+
+#[test]
+fn growing_beyond_what_there_is_to_show_is_refused() {
+    let scene = Scene::new();
+    let program = scene.compile("beyond", BEYOND, &[]);
+    let outcome = scene.rcoe(&["run", "-n", "2", "--", &program]);
+    assert_eq!(outcome.ended, Ended::Exit(0));
+    assert_eq!(outcome.out(), "38\n");
+    assert!(
+        outcome.err().contains("mremap of a shared mapping"),
+        "{}",
+        outcome.err()
+    );
+}

@@ -39,7 +39,7 @@ pub use layout::{
 };
 pub use order::{Order, SCRUB_PAGES, SerialOrder};
 pub use report::{
-    Ending, LENT_WORDS, NOT_COPYABLE, NOTE_SLOTS, Note, PRIVATE_RANGES, Phase, Report,
+    Ending, LENT_WORDS, NOT_COPYABLE, NOTE_SLOTS, Note, PRIVATE_RANGES, Phase, REMAP, Report,
     STAT_CLASSES, StatClass, TWIN,
 };
 pub use request::{Ask, NOT_OURS, Request};

@@ -85,6 +85,9 @@ impl Ending {
     }
 }
 
+/// Argument of [`Note::UnsupportedMmap`] for an `mremap`.
+pub const REMAP: u64 = 0xffff;
+
 /// Something the user should be told; see the constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -97,7 +100,8 @@ pub enum Note {
     UnsupportedFcntl = 3,
     /// Unsupported prctl operation.
     UnsupportedPrctl = 4,
-    /// Unsupported mmap (shared and writable file mapping); the argument is the flags word.
+    /// Unsupported mmap (shared and writable file mapping); the argument is the flags word, or
+    /// [`REMAP`].
     UnsupportedMmap = 5,
     /// The program tried to map, unmap or protect the agent's memory; the argument is the address.
     AgentMemory = 6,

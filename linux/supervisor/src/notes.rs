@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use rcoe_linux_abi::{NOTE_SLOTS, Note, Report};
+use rcoe_linux_abi::{NOTE_SLOTS, Note, REMAP, Report};
 use rcoe_linux_syscalls::{Class, Request};
 
 /// Remembers what has been told.
@@ -65,10 +65,15 @@ fn text_of(word: u64) -> Option<String> {
         Note::NoSharedMemory => {
             format!("no room for memory that processes share: rcoe has {argument} MiB for it")
         }
+        Note::UnsupportedMmap if argument == REMAP => {
+            "mremap of a shared mapping is only supported for one mapping as a whole or in part, \
+             as far as the memory behind it goes"
+                .to_owned()
+        }
         Note::UnsupportedMmap => {
             format!(
-                "mmap with flags {argument:#x} is not supported: one part of a file shared twice, \
-                 or a shared mapping moved"
+                "mmap with flags {argument:#x} is not supported: far beyond the end that the file \
+                 had when it was mapped first"
             )
         }
         Note::AgentMemory => {

@@ -12,8 +12,8 @@ use linux_raw_sys::general::{
 };
 use rcoe_linux_abi::Note;
 
-use super::shared::{arena, files};
-use super::{Call, refuse_with};
+use super::Call;
+use super::shared::{arena, files, resize};
 use crate::convert;
 use crate::guest;
 use crate::kernel::Kernel;
@@ -170,21 +170,14 @@ pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
     if guest::is_agent(addr, old_len.max(1)) || onto_agent {
         return agent_memory(kernel, addr);
     }
-    if kernel.shared.holds(addr, old_len) || onto(kernel, flags & MREMAP_FIXED, target, new_len) {
-        return refuse_with(kernel, Note::UnsupportedMmap, MREMAP);
+    if let Some(result) = resize::remap(kernel, call) {
+        return result;
     }
     let result = local(call.nr, call.raw);
     if sys::check(result).is_ok() {
         kernel.rewriter.forget_code(addr, page_up(old_len));
     }
     result
-}
-
-/// What the note about a refused `mremap` shows for flags.
-const MREMAP: u64 = 0xffff;
-
-fn onto(kernel: &Kernel, fixed: u64, target: u64, len: u64) -> bool {
-    fixed != 0 && kernel.shared.holds(target, len)
 }
 
 /// `madvise`, `mlock` and others that name a range.

@@ -130,7 +130,7 @@ pub(super) fn map(
 }
 
 /// Maps memory of the slice where the program wants it, or where the kernel would put it.
-fn place(kernel: &Kernel, wish: &Wish, at: u64) -> i64 {
+pub(super) fn place(kernel: &Kernel, wish: &Wish, at: u64) -> i64 {
     let kept = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT;
     let flags = wish.flags & kept | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     // SAFETY: the program's own call; that it is not the agent's memory was seen to by the caller.

@@ -13,6 +13,7 @@ pub(crate) mod arena;
 pub(crate) mod copies;
 pub(crate) mod files;
 pub(crate) mod futexes;
+pub(crate) mod resize;
 pub(crate) mod segments;
 
 use crate::loader::page_up;
@@ -225,7 +226,7 @@ impl Shared {
         }
     }
 
-    /// The mappings in the range cannot be moved or resized as they are.
+    /// Is there a mapping in the range?
     pub(crate) fn holds(&self, start: u64, len: u64) -> bool {
         let end = start.saturating_add(page_up(len.max(1)));
         self.first_in(start, end).is_some()
