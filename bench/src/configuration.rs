@@ -17,6 +17,8 @@ pub struct Configuration {
     pub copies: usize,
     /// `--scrub`, if not 0.
     pub scrub: u16,
+    /// Unless `--no-reintegrate`.
+    pub reintegrate: bool,
 }
 
 /// Without rcoe.
@@ -25,6 +27,7 @@ pub const NATIVE: Configuration = Configuration {
     compare: "",
     copies: 1,
     scrub: 0,
+    reintegrate: true,
 };
 
 /// Under rcoe.
@@ -35,6 +38,7 @@ pub const fn protected(replicas: usize, compare: &'static str) -> Configuration 
         compare,
         copies: 1,
         scrub: 0,
+        reintegrate: true,
     }
 }
 
@@ -58,6 +62,9 @@ impl Configuration {
             );
             if self.scrub > 0 {
                 words.extend(["--scrub".into(), self.scrub.to_string().into()]);
+            }
+            if !self.reintegrate {
+                words.push("--no-reintegrate".into());
             }
             words.push("--".into());
         }

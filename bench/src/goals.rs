@@ -96,6 +96,53 @@ fn judge(series: &Series, limit: Limit) -> Judgement {
     }
 }
 
+/// Begin and end of a series' name, and the most microseconds of the papers' figures or ours.
+const RECOVERY: [(&str, &str, f64); 10] = [
+    ("follower killed, ", "duration", 20.0),
+    ("follower killed, ", ": pause", 20.0),
+    ("follower wrong, ", "duration", 20.0),
+    ("follower wrong, ", ": pause", 20.0),
+    ("primary killed, ", "duration", 200.0),
+    ("primary killed, ", ": pause", 200.0),
+    ("primary wrong, ", "duration", 200.0),
+    ("primary wrong, ", ": pause", 200.0),
+    ("re-integration, 200 MiB", "primary's pause", 5000.0),
+    ("re-integration, 200 MiB", ": pause", 5000.0),
+];
+
+/// Judges the suite of recoveries.
+#[must_use]
+pub fn recovery(series: &[Series]) -> Vec<Judgement> {
+    let judged = series.iter().filter_map(|series| {
+        let matches = |(begin, end): (&str, &str)| {
+            series.what.starts_with(begin) && series.what.ends_with(end)
+        };
+        let (.., limit) = RECOVERY
+            .iter()
+            .find(|(begin, end, _)| matches((begin, end)))?;
+        let spread = series.value();
+        Some(Judgement {
+            goal: format!("{}: at most {limit} us", series.what),
+            measured: format!(
+                "{:.0} ({:.0} to {:.0}) us",
+                spread.median, spread.low, spread.high
+            ),
+            met: spread.median <= *limit,
+        })
+    });
+    judged.collect()
+}
+
+/// What the papers report for such a removal: `DSN'19`, on hardware of its own.
+#[must_use]
+pub fn of_papers(what: &str) -> &'static str {
+    match what.split(' ').next() {
+        Some("follower") => "8 us",
+        Some("primary") => "532 us",
+        _ => "none",
+    }
+}
+
 /// Judges the memory suite: all replicas against the bound.
 #[must_use]
 pub fn memory(series: &[Series]) -> Vec<Judgement> {
@@ -124,7 +171,7 @@ pub fn memory(series: &[Series]) -> Vec<Judgement> {
 
 #[cfg(test)]
 mod tests {
-    use super::{calls, cpu, memory};
+    use super::{calls, cpu, memory, recovery};
     use crate::configuration::protected;
     use crate::sample::Series;
 
@@ -150,6 +197,18 @@ mod tests {
             "{judged:?}"
         );
         assert!(cpu(&[series("loop", 1.01, 1.0)])[0].met);
+    }
+
+    #[test]
+    fn only_the_pause_at_200_mib_has_a_goal() {
+        let judged = recovery(&[
+            series("re-integration, 200 MiB: pause", 5001.0, 0.0),
+            series("re-integration, 200 MiB: duration", 9.0, 0.0),
+            series("re-integration, 10 MiB: pause", 9.0, 0.0),
+            series("primary wrong, 10 MiB: duration", 199.0, 0.0),
+        ]);
+        let met: Vec<bool> = judged.iter().map(|judgement| judgement.met).collect();
+        assert_eq!(met, [false, true]);
     }
 
     #[test]

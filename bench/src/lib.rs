@@ -19,6 +19,7 @@ pub mod configuration;
 pub mod cpu;
 pub mod goals;
 pub mod memory;
+pub mod recovery;
 pub mod render;
 pub mod sample;
 pub mod service;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use rcoe_bench::render::{Results, Suite, markdown};
 use rcoe_bench::workshop::{Scale, Workshop};
-use rcoe_bench::{calls, cpu, goals, memory, service, startup, ycsb};
+use rcoe_bench::{calls, cpu, goals, memory, recovery, service, startup, ycsb};
 use rcoe_faultlab::host::{commit, machine};
 
 /// Measures what replication costs, as ratios taken in one run.
@@ -24,8 +24,8 @@ struct Arguments {
     /// Print markdown to standard output (the default and only format; kept for scripts).
     #[arg(long)]
     md: bool,
-    /// Suites to run: calls, cpu, startup, memory; and ycsb, which takes minutes and needs a JDK,
-    /// Maven with its registry, and redis-server.
+    /// Suites to run: calls, cpu, startup, memory; recovery, which takes minutes; and ycsb, which
+    /// takes minutes and needs a JDK, Maven with its registry, and redis-server.
     #[arg(
         long,
         value_delimiter = ',',
@@ -138,7 +138,10 @@ fn suite(name: &str, workshop: &Workshop, scale: Scale) -> Result<Suite> {
         "ycsb" => ("Redis under YCSB", ycsb::measure(workshop, scale)?, |_| {
             Vec::new()
         }),
-        _ => bail!("unknown suite '{name}'; known: calls, cpu, startup, memory, ycsb"),
+        "recovery" => ("Recovery", recovery::measure(workshop, scale)?, |s| {
+            goals::recovery(s)
+        }),
+        _ => bail!("unknown suite '{name}'; known: calls, cpu, startup, memory, recovery, ycsb"),
     };
     let goals = judge(&series);
     Ok(Suite {

@@ -3,6 +3,8 @@
  *   probe calls K FILE   one line "name nanoseconds-per-call" for each kind of call
  *   probe integer N      a loop over integers and a small table
  *   probe float N        a loop over doubles
+ *   probe serve MIB      holds so much memory, tells where a word lies that is added to each answer,
+ *                        and answers eight bytes with eight bytes until its input ends
  *
  * Before each reading of the clock one byte is written to /dev/null: a voted call, at which
  * replicas that run ahead wait for the others, so that the time of all of them is counted. */
@@ -77,10 +79,27 @@ static int floats(long count) {
     return 0;
 }
 
+static volatile uint64_t salt;
+
+static int serve(long mib) {
+    uint64_t pages = (uint64_t)mib << 8, *memory = malloc(pages << 12), number;
+    if (!memory) return 2;
+    for (uint64_t page = 0; page < pages; page++) memory[page << 9] = ~page;
+    printf("%p\n", (void *)&salt);
+    fflush(stdout);
+    while (read(0, &number, 8) == 8) {
+        for (uint64_t k = 1; k < 3; k++) memory[(number * 40503 * k % pages) << 9] += number;
+        number += salt;
+        if (write(1, &number, 8) != 8) return 2;
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     long count = argc > 2 ? atol(argv[2]) : 0;
     if (argc == 4 && strcmp(argv[1], "calls") == 0) return calls(count, argv[3]);
     if (argc == 3 && strcmp(argv[1], "integer") == 0) return integers(count);
     if (argc == 3 && strcmp(argv[1], "float") == 0) return floats(count);
+    if (argc == 3 && strcmp(argv[1], "serve") == 0) return serve(count);
     return 2;
 }

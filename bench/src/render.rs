@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use rcoe_faultlab::stats::quantile;
 use serde::Serialize;
 
-use crate::goals::Judgement;
+use crate::goals::{Judgement, of_papers};
 use crate::sample::{Series, Spread};
 
 /// One suite's results.
@@ -46,7 +47,11 @@ pub fn markdown(results: &Results) -> String {
     goal_table(&mut out, &results.suites);
     for suite in &results.suites {
         let _ = writeln!(out, "\n## {}\n", suite.title);
-        series_table(&mut out, suite, results.cpus);
+        if suite.series.iter().any(|series| !series.natives.is_empty()) {
+            series_table(&mut out, suite, results.cpus);
+        } else {
+            percentile_table(&mut out, suite);
+        }
     }
     out
 }
@@ -91,6 +96,24 @@ fn series_table(out: &mut String, suite: &Suite, cpus: usize) {
             out,
             "| {} | {}{crowded} | {value} | {over} | {ratio} |",
             series.what, series.configuration
+        );
+    }
+}
+
+/// Of what has no native counterpart.
+fn percentile_table(out: &mut String, suite: &Suite) {
+    let _ = writeln!(
+        out,
+        "| what | n | median | p90 | p99 | max | papers |\n|---|---|---|---|---|---|---|"
+    );
+    for series in &suite.series {
+        let at = |q| quantile(&series.values, q).unwrap_or(0.0);
+        let [median, p90, p99, max] = [0.5, 0.9, 0.99, 1.0].map(at);
+        let (what, n, unit) = (&series.what, series.values.len(), series.unit);
+        let papers = of_papers(what);
+        let _ = writeln!(
+            out,
+            "| {what} | {n} | {median:.0} {unit} | {p90:.0} | {p99:.0} | {max:.0} | {papers} |"
         );
     }
 }
