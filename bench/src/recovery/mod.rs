@@ -87,7 +87,7 @@ fn removal(workshop: &Workshop, mib: u64, victim: u64, fault: Fault) -> Result<(
     Ok((told["us"].as_f64().context("no duration")?, pause))
 }
 
-/// Kills a follower and waits for its return, again and again.
+/// Makes a follower wrong and waits for its return, again and again.
 fn returns(workshop: &Workshop, mib: u64, count: usize, collector: &mut Collector) -> Result<()> {
     let mut session = Session::start(workshop, protected(3, "args"), mib)?;
     let mut window = QUIET;
@@ -97,7 +97,7 @@ fn returns(workshop: &Workshop, mib: u64, count: usize, collector: &mut Collecto
         let quiet = session.longest_gap();
         session.restart_clock();
         let began = Instant::now();
-        session.harm(2, Fault::Killed)?;
+        session.harm(2, Fault::Wrong)?;
         let done = session.until(|event| event["stage"] == "done")?;
         std::thread::sleep(AFTER);
         let pause = session.longest_gap();

@@ -26,6 +26,12 @@ const STOPPING: Duration = Duration::from_secs(2);
 /// Between two looks at them.
 const LOOK: Duration = Duration::from_micros(100);
 
+/// For how long a replica that was killed is watched closely; one that the kernel keeps for longer
+/// is waited for as any other child.
+const LEAVING: Duration = Duration::from_millis(2);
+/// Between two looks at it.
+const GLANCE: Duration = Duration::from_micros(10);
+
 /// The processes of one group's replicas.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -34,6 +40,8 @@ pub(crate) struct Group {
     pausing: bool,
     /// Replicas that no longer count.
     expelled: Vec<bool>,
+    /// Of these, who makes no step any more, though its process may still be there.
+    departed: Vec<bool>,
     /// CPU time of processes that have ended, by replica.
     spent: Vec<Duration>,
     /// All that they have used, by replica.
@@ -78,6 +86,7 @@ impl Group {
             processes: vec![Process::Unborn; replicas],
             pausing: false,
             expelled: vec![false; replicas],
+            departed: vec![false; replicas],
             spent: vec![Duration::ZERO; replicas],
             usage: vec![Usage::NONE; replicas],
         }
@@ -130,6 +139,7 @@ impl Group {
         self.pids[index] = Some(pid);
         self.processes[index] = Process::Alive;
         self.expelled[index] = false;
+        self.departed[index] = false;
     }
 
     /// Takes in what the kernel says of a child, and publishes it; false if it is not of this
@@ -172,13 +182,26 @@ impl Group {
         }
     }
 
-    /// Kills a replica that no longer counts; its siblings learn of its death in any case.
+    /// Kills a replica that no longer counts; its siblings learn of its death in any case, and do
+    /// not wait until its memory is given back, which takes long where there is much of it.
     pub(crate) fn expel(&mut self, index: usize, memory: &Memory) {
         self.expelled[index] = true;
-        if self.processes[index].is_gone() {
+        self.kill(index);
+        let deadline = Instant::now() + LEAVING;
+        while !self.has_left(index) && Instant::now() < deadline {
+            self.departed[index] = self.pids[index].is_some_and(is_leaving);
+            if !self.departed[index] {
+                std::thread::sleep(GLANCE);
+            }
+        }
+        if self.has_left(index) {
             memory.set_state(index, ReplicaState::Dead);
         }
-        self.kill(index);
+    }
+
+    /// Whether this replica does nothing any more.
+    pub(crate) fn has_left(&self, index: usize) -> bool {
+        self.departed[index] || self.processes[index].is_gone()
     }
 
     /// CPU time that ended processes of a replica have used.
@@ -248,12 +271,29 @@ impl Group {
 
 /// Is this process stopped, or gone?
 fn stands_still(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    let state = stat.as_deref().map(|stat| stat.rsplit_once(") "));
-    let Ok(Some((_, rest))) = state else {
-        return true;
-    };
-    rest.starts_with(['T', 't', 'Z', 'X'])
+    let state = state_of(pid);
+    state.is_none_or(|state| state.starts_with(['T', 't', 'Z', 'X']))
+}
+
+/// Has this process of ours, which has a single thread, begun to end? From then on it makes no
+/// call and executes nothing of the program: the kernel marks it only after the last call has come
+/// to its end, and its requests to an io_uring are cancelled or done.
+fn is_leaving(pid: u32) -> bool {
+    state_of(pid).is_some_and(|state| is_marked(&state))
+}
+
+/// The same of its `stat` from the state on: the flags are the seventh word.
+fn is_marked(state: &str) -> bool {
+    const PF_EXITING: u32 = 4;
+    let flags = state.split_ascii_whitespace().nth(6);
+    let flags = flags.and_then(|word| word.parse::<u32>().ok());
+    flags.is_some_and(|flags| flags & PF_EXITING != 0)
+}
+
+/// What `/proc` tells of a process, from its state on.
+fn state_of(pid: u32) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(stat.rsplit_once(") ")?.1.to_owned())
 }
 
 /// The phase a replica says it is in; `None` if its word is none.
@@ -282,4 +322,26 @@ pub(crate) fn is_child(pid: u32) -> bool {
     };
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     waitid(WaitId::Pid(pid), options).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_runs_is_not_leaving_and_one_that_has_ended_is() {
+        assert!(!is_leaving(std::process::id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid), ended).unwrap();
+        assert!(is_leaving(child.id()), "{:?}", state_of(child.id()));
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_mark_is_one_bit_of_the_flags() {
+        assert!(is_marked("R 1 2 3 4 5 4194308 0"));
+        assert!(!is_marked("R 1 2 3 4 5 4194304 0"));
+    }
 }

@@ -1,5 +1,5 @@
 //! Times how long a removal takes: from the moment when the supervisor is woken by it to the one
-//! when the lost replica is gone and the others are told, so that they can go on.
+//! when the lost replica does nothing any more and the others are told, so that they can go on.
 //!
 //! Not covered: what the replicas need to find out who is faulty, before they call the supervisor.
 
@@ -51,8 +51,7 @@ impl Recoveries {
             .into_iter()
             .partition(|open: &Open| match &family.teams[open.group] {
                 Some(team) if team.pid == open.process => {
-                    team.group.pid(open.replica) == open.pid
-                        && !team.group.process(open.replica).is_gone()
+                    team.group.pid(open.replica) == open.pid && !team.group.has_left(open.replica)
                 }
                 _ => false,
             });
