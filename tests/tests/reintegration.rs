@@ -103,6 +103,31 @@ int main(void) {
   return 7;
 }";
 
+/// Fills 64 MiB and then writes lines, changing a page before each and checking all at the end.
+const FILLED: &str = "#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n
+#include <unistd.h>\n
+#define PAGES 16384l
+static long visits[PAGES];
+static int file;
+static void both(const char *line, int len) { write(1, line, len); write(file, line, len); }
+int main(void) {
+  long *all = malloc(PAGES << 12), i = 0;
+  char line[32];
+  for (long page = 0; page < PAGES; page++) all[page << 9] = ~page;
+  file = open(\"lines\", O_WRONLY | O_CREAT | O_APPEND, 0644);
+  do {
+    long page = i * 40503 % PAGES;
+    all[page << 9] += 3;
+    visits[page] += 3;
+    both(line, snprintf(line, sizeof line, \"%ld\\n\", i++));
+    usleep(300);
+  } while (access(\"stop\", F_OK) != 0);
+  for (long page = 0; page < PAGES; page++)
+    if (all[page << 9] != ~page + visits[page]) both(\"wrong\\n\", 6);
+  both(line, snprintf(line, sizeof line, \"end %ld\\n\", i));
+  return 7;
+}";
+
 struct Run {
     scene: Scene,
     group: Group,
@@ -395,6 +420,41 @@ fn with_three_a_member_lost_meanwhile_stops_the_run_or_is_masked() {
         let numbers = numbers.map(|line| line.parse::<usize>().unwrap());
         assert!(numbers.enumerate().all(|(at, number)| at == number));
     }
+}
+
+#[test]
+fn much_memory_comes_along_and_the_end_tells_what_it_took() {
+    let mut run = Run::start(FILLED, &["-n", "3", "--stats"]);
+    for victim in [2, 0, 1] {
+        let before = run.lines_after(0);
+        run.kill(victim);
+        assert_eq!(run.until_back(), victim);
+        run.lines_after(before);
+    }
+    let (outcome, events) = run.finish();
+    let counts = &stop(&events)["counts"];
+    assert_eq!(counts["reintegrations"], 3);
+    let longest = |name: &str, stage: &str, field: &str| {
+        let all = events.iter().filter(|it| it["type"] == name);
+        let all = all.filter(|it| stage.is_empty() || it["stage"] == stage);
+        all.filter_map(|it| it[field].as_u64()).max()
+    };
+    let removal = counts["longest_removal_us"].as_u64();
+    assert_eq!(removal, longest("recovery", "", "us"));
+    let whole = counts["longest_reintegration_us"].as_u64();
+    assert_eq!(whole, longest("reintegration", "done", "us"));
+    let pause = counts["longest_pause_us"].as_u64();
+    assert_eq!(pause, longest("reintegration", "done", "pause_us"));
+    let row = |name: &str| {
+        let err = outcome.err();
+        let line = err.lines().find_map(|line| line.strip_prefix(name));
+        let word = line.expect(name).split_whitespace().next();
+        word.expect(name).parse::<u64>().expect("a number")
+    };
+    assert_eq!(counts["takeovers"], 2);
+    assert_eq!(row("primaries removed"), 2);
+    assert_eq!(row("followers removed"), 1);
+    assert_eq!(row("re-integrations"), 3);
 }
 
 #[test]

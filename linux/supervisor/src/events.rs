@@ -59,6 +59,14 @@ pub struct Counts {
     pub repairs: u64,
     /// Replicas alive at the end.
     pub replicas: usize,
+    /// Removed replicas that were the primary.
+    pub takeovers: u64,
+    /// Microseconds of the longest removal, as `recovery` tells them.
+    pub longest_removal_us: u64,
+    /// Microseconds of the longest re-integration from beginning to end.
+    pub longest_reintegration_us: u64,
+    /// Most microseconds for which a re-integration has kept a primary from the program.
+    pub longest_pause_us: u64,
 }
 
 /// Something that happened.

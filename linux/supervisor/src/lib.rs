@@ -33,6 +33,7 @@ mod spinning;
 mod stats;
 mod status;
 mod supervise;
+mod tally;
 mod team;
 mod times;
 mod twins;

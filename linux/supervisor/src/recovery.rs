@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::events::Event;
 use crate::family::Family;
+use crate::tally::Tally;
 
 /// Removals that are under way.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ struct Open {
     replica: usize,
     /// Its process then: the number can have another one later.
     pid: Option<u32>,
+    /// Was it the primary?
+    led: bool,
     noticed: Instant,
 }
 
@@ -41,12 +44,13 @@ impl Recoveries {
             process: team.pid,
             replica,
             pid: team.group.pid(replica),
+            led: team.primary() == Some(replica),
             noticed,
         });
     }
 
-    /// What is over since the last look.
-    pub(crate) fn finished(&mut self, family: &Family) -> Vec<Event> {
+    /// What is over since the last look; it is also added to the tally.
+    pub(crate) fn finished(&mut self, family: &Family, tally: &mut Tally) -> Vec<Event> {
         let (open, over) = std::mem::take(&mut self.open)
             .into_iter()
             .partition(|open: &Open| match &family.teams[open.group] {
@@ -56,10 +60,14 @@ impl Recoveries {
                 _ => false,
             });
         self.open = open;
-        let event = |open: Open| Event::Recovery {
-            process: open.process,
-            removed: open.replica,
-            us: u64::try_from(open.noticed.elapsed().as_micros()).unwrap_or(u64::MAX),
+        let event = |open: Open| {
+            let us = u64::try_from(open.noticed.elapsed().as_micros()).unwrap_or(u64::MAX);
+            tally.removed(open.led, us);
+            Event::Recovery {
+                process: open.process,
+                removed: open.replica,
+                us,
+            }
         };
         over.into_iter().map(event).collect()
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rcoe_linux_abi::{Report, STAT_CLASSES, StatClass};
 
 use crate::protocol::Published;
+use crate::tally::Tally;
 use crate::team::Team;
 
 const CLASSES: [(StatClass, &str); STAT_CLASSES] = [
@@ -25,6 +26,7 @@ const CLASSES: [(StatClass, &str); STAT_CLASSES] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     rows: Vec<(&'static str, Vec<u64>)>,
+    recoveries: Tally,
 }
 
 const RENDEZVOUS: &str = "rendezvous";
@@ -77,7 +79,15 @@ impl Stats {
         rows.push((BYTES_VOTED, column(&|report| &report.bytes_voted)));
         rows.push(("waits: yielded", column(&|report| &report.yields)));
         rows.push(("waits: slept", column(&|report| &report.sleeps)));
-        Self { rows }
+        Self {
+            rows,
+            recoveries: Tally::default(),
+        }
+    }
+
+    /// Adds what recoveries took.
+    pub(crate) const fn set_recoveries(&mut self, recoveries: Tally) {
+        self.recoveries = recoveries;
     }
 
     fn value(&self, row: &str, replica: usize) -> u64 {
@@ -119,6 +129,6 @@ impl fmt::Display for Stats {
                 write!(f, " {value:>14}")?;
             }
         }
-        Ok(())
+        write!(f, "{}", self.recoveries)
     }
 }

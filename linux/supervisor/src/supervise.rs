@@ -29,6 +29,7 @@ use crate::recovery::Recoveries;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::status::{Happened, Window};
+use crate::tally::Tally;
 use crate::team::{Patience, State, Team};
 
 const SIGCHLD: u32 = 17;
@@ -105,6 +106,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         happened: Happened::default(),
         woken: Instant::now(),
         recoveries: Recoveries::default(),
+        tally: Tally::default(),
         window,
         notifier,
         clerk: Clerk::new(settings.ledger.clone(), settings.suspect_after),
@@ -118,7 +120,8 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     if let Some(text) = run.clerk.finish() {
         run.observer.warning(&text);
     }
-    let stats = run.family.stats();
+    let mut stats = run.family.stats();
+    stats.set_recoveries(run.tally);
     let (status, reason) = match &outcome {
         Ok(Outcome::Ended(Ending::Exit(_))) => (None, "exit".to_owned()),
         Ok(Outcome::Ended(Ending::Signal(signal))) => (None, format!("signal {signal}")),
@@ -149,6 +152,7 @@ struct Run<'a> {
     /// When the loop was last woken.
     woken: Instant,
     recoveries: Recoveries,
+    tally: Tally,
     window: Window,
     notifier: Notifier,
     clerk: Clerk,
@@ -274,7 +278,8 @@ impl Run<'_> {
     }
 
     fn tell_recoveries(&mut self) {
-        for event in self.recoveries.finished(&self.family) {
+        let over = self.recoveries.finished(&self.family, &mut self.tally);
+        for event in over {
             self.observer.event(&event);
         }
     }
@@ -543,7 +548,7 @@ impl Run<'_> {
         let root = self.family.root();
         let first = root.primary().unwrap_or(0);
         let replicas = root.members().count();
-        Counts {
+        let mut counts = Counts {
             calls: stats.calls(first),
             rendezvous: stats.rendezvous(first),
             bytes_voted: stats.bytes_voted(first),
@@ -552,7 +557,10 @@ impl Run<'_> {
             reintegrations: self.happened.reintegrations,
             repairs: self.happened.repairs,
             replicas,
-        }
+            ..Counts::default()
+        };
+        self.tally.tell(&mut counts);
+        counts
     }
 }
 

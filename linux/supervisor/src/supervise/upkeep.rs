@@ -47,14 +47,14 @@ impl Run<'_> {
             let Some(event) = reintegration::step(team) else {
                 continue;
             };
-            let back = matches!(
-                event,
-                Event::Reintegration {
-                    what: Reintegrated::Done { .. },
-                    ..
-                }
-            );
-            self.happened.reintegrations += u64::from(back);
+            if let Event::Reintegration {
+                what: Reintegrated::Done { us, pause_us, .. },
+                ..
+            } = event
+            {
+                self.happened.reintegrations += 1;
+                self.tally.returned(us, pause_us);
+            }
             if let Some(text) = event.warning() {
                 self.observer.warning(&text);
             }
