@@ -179,7 +179,8 @@ pub(crate) struct KillsArgs {
     /// Stop replicas (SIGSTOP) instead of killing them (SIGKILL).
     #[arg(long)]
     pub(crate) stop: bool,
-    /// What the replicas do: pipe, socket, edge, datagram, file, names, numbers.
+    /// What the replicas do: pipe, socket, edge, datagram, file, names, numbers; or whole programs:
+    /// shell (a pipeline), python (threads), nginx (which must be installed).
     #[arg(
         long,
         value_delimiter = ',',

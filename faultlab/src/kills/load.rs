@@ -9,11 +9,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use super::programs;
 use crate::plan::Rng;
 
 /// A workload by the effects that it has.
@@ -34,11 +36,17 @@ pub enum Workload {
     Names,
     /// Makes and closes descriptors of all kinds.
     Numbers,
+    /// A pipeline of three programs, made by a shell.
+    Shell,
+    /// A Python program with threads.
+    Python,
+    /// A web server in one process.
+    Nginx,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Pipe,
         Self::Socket,
         Self::Edge,
@@ -46,7 +54,15 @@ impl Workload {
         Self::File,
         Self::Names,
         Self::Numbers,
+        Self::Shell,
+        Self::Python,
+        Self::Nginx,
     ];
+
+    /// Is it somebody else's program?
+    pub(super) const fn is_program(self) -> bool {
+        matches!(self, Self::Shell | Self::Python | Self::Nginx)
+    }
 
     /// The word for it.
     #[must_use]
@@ -59,6 +75,9 @@ impl Workload {
             Self::File => "file",
             Self::Names => "names",
             Self::Numbers => "numbers",
+            Self::Shell => "shell",
+            Self::Python => "python",
+            Self::Nginx => "nginx",
         }
     }
 }
@@ -84,36 +103,45 @@ pub(super) struct Ledger {
 /// A peer at work.
 pub(super) struct Peer {
     over: Arc<AtomicBool>,
+    ready: Arc<AtomicBool>,
     work: JoinHandle<Result<u64>>,
 }
 
 /// What a peer has to do with.
-struct Ends {
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    folder: PathBuf,
-    rng: Rng,
-    over: Arc<AtomicBool>,
+pub(super) struct Ends {
+    pub(super) input: ChildStdin,
+    pub(super) output: BufReader<ChildStdout>,
+    pub(super) folder: PathBuf,
+    pub(super) rng: Rng,
+    pub(super) over: Arc<AtomicBool>,
+    /// All processes of the workload are at work.
+    pub(super) ready: Arc<AtomicBool>,
+    /// Who runs the workload, and hands signals on to it.
+    pub(super) server: Pid,
 }
 
 /// A peer that hears nothing for so long gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Peer {
     pub(super) fn start(
         workload: Workload,
         folder: &Path,
-        input: ChildStdin,
-        output: ChildStdout,
+        (input, output): (ChildStdin, ChildStdout),
+        server: Pid,
         seed: u64,
     ) -> Self {
         let over = Arc::new(AtomicBool::new(false));
+        let of_itself = !workload.is_program();
+        let ready = Arc::new(AtomicBool::new(of_itself));
         let ends = Ends {
             input,
             output: BufReader::new(output),
             folder: folder.to_owned(),
             rng: Rng::new(&[seed]),
             over: Arc::clone(&over),
+            ready: Arc::clone(&ready),
+            server,
         };
         let work = thread::spawn(move || match workload {
             Workload::Pipe => pipe(ends),
@@ -122,13 +150,41 @@ impl Peer {
             Workload::Datagram => datagrams(ends),
             Workload::File => files(ends),
             Workload::Names | Workload::Numbers => by_itself(ends),
+            Workload::Shell | Workload::Python => programs::lines(ends),
+            Workload::Nginx => programs::pages(ends),
         });
-        Self { over, work }
+        Self { over, ready, work }
     }
 
-    /// Ends the traffic and closes the books.
-    pub(super) fn close(self) -> Ledger {
+    /// Waits until the workload is at work, or the peer has given up.
+    pub(super) fn wait_until_ready(&self, deadline: Instant) -> Result<()> {
+        while !self.ready.load(Ordering::Relaxed) && !self.work.is_finished() {
+            ensure!(Instant::now() < deadline, "the workload does not begin");
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Ends the traffic and closes the books. A workload that does not come to its end is ended by
+    /// force when the time is over, and the books then are not in order.
+    pub(super) fn close(self, deadline: Instant, force: impl FnOnce()) -> Ledger {
         self.over.store(true, Ordering::Relaxed);
+        while !self.work.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        if !self.work.is_finished() {
+            force();
+            let late = self.work.join().is_ok_and(|result| result.is_ok());
+            let ended = if late {
+                "all was right by then"
+            } else {
+                "it has lost its peer"
+            };
+            return Ledger {
+                effects: 0,
+                wrong: Some(format!("the workload did not end in time; {ended}")),
+            };
+        }
         match self.work.join() {
             Ok(Ok(effects)) => Ledger {
                 effects,
@@ -147,12 +203,12 @@ impl Peer {
 }
 
 impl Ends {
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
     /// Sometimes lets the workload wait for more.
-    fn pause(&mut self) {
+    pub(super) fn pause(&mut self) {
         if self.rng.next().is_multiple_of(4) {
             thread::sleep(Duration::from_micros(self.rng.next() % 2000));
         }
@@ -165,7 +221,7 @@ impl Ends {
     }
 
     /// Closes the workload's input; it says nothing more.
-    fn finish(self) -> Result<()> {
+    pub(super) fn finish(self) -> Result<()> {
         let Self {
             input, mut output, ..
         } = self;

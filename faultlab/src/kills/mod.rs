@@ -1,10 +1,10 @@
 //! Replicas killed or stopped at random moments, again and again: no effect may be lost or doubled.
 //!
-//! A workload (`programs/ledger.c`) runs as three or more replicas while a peer sends it bytes,
-//! connections and datagrams and keeps a ledger of what comes back. Meanwhile one replica after the
-//! other gets SIGKILL or SIGSTOP, the primary more often than the others, and the next one as soon
-//! as rcoe has brought the lost one back. So one run takes many kills, at moments that follow from
-//! nothing but chance and load.
+//! A workload (`programs/ledger.c`, or a whole program) runs as three or more replicas while a peer
+//! sends it bytes, connections and datagrams and keeps a ledger of what comes back. Meanwhile one
+//! replica after the other gets SIGKILL or SIGSTOP, the primary more often than the others, and the
+//! next one as soon as rcoe has brought the lost one back. So one run takes many kills, at moments
+//! that follow from nothing but chance and load.
 //!
 //! Contract: the ledger decides. A run is well if the workload ends with status 0, the peer got
 //! everything once and in order, and rcoe leaves no process behind. The seed decides workload,
@@ -13,6 +13,8 @@
 //! Not covered: two losses at a time, and losses while a replica is being brought back.
 
 mod load;
+mod programs;
+mod victims;
 mod watch;
 
 use std::fs::{self, OpenOptions};
@@ -22,7 +24,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -31,6 +34,7 @@ use crate::child::Setup;
 use crate::plan::Rng;
 
 pub use load::Workload;
+use victims::Place;
 use watch::Watch;
 
 /// What a campaign of kills does.
@@ -99,8 +103,13 @@ impl Campaign {
         };
         let mut rng = Rng::new(&[self.seed, index]);
         let (mut job, peer) = self.start(setup, workload, &folder, rng.next())?;
-        let harm = self.harm(setup, &folder, &mut rng, &mut run, kills.min(self.per_run));
-        let ledger = peer.close();
+        let begun = peer.wait_until_ready(Instant::now() + setup.deadline);
+        let most = kills.min(self.per_run);
+        let harm = begun.and_then(|()| {
+            let place = Place::new(setup, &folder, workload, job.child.id());
+            self.harm(&place, &mut rng, &mut run, most)
+        });
+        let ledger = peer.close(Instant::now() + setup.deadline, || job.end());
         let status = job.wait(setup.deadline);
         let told = job.errors.join().unwrap_or_default();
         run.effects = ledger.effects;
@@ -130,9 +139,15 @@ impl Campaign {
         command
             .args(["run", "--no-ledger", "-n", &self.replicas.to_string()])
             .args(["--compare", &self.compare, "--timeout", &self.timeout])
-            .args(["--events", "events", "--"])
-            .arg(setup.folder.join("ledger"))
-            .arg(workload.name())
+            .args(["--events", "events", "--"]);
+        match programs::command(workload, folder)? {
+            Some(words) => command.args(words),
+            None => command
+                .arg(setup.folder.join("ledger"))
+                .arg(workload.name()),
+        };
+        command
+            .env("XDG_RUNTIME_DIR", folder)
             .current_dir(folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -148,43 +163,33 @@ impl Campaign {
         });
         let input = input.context("no stdin")?;
         let output = output.context("no stdout")?;
-        let peer = load::Peer::start(workload, folder, input, output, seed);
+        let server = Pid::from_raw(i32::try_from(child.id())?);
+        let peer = load::Peer::start(workload, folder, (input, output), server, seed);
         Ok((Job { child, errors }, peer))
     }
 
     /// Kills until it is enough.
-    fn harm(
-        &self,
-        setup: &Setup,
-        folder: &Path,
-        rng: &mut Rng,
-        run: &mut Run,
-        kills: u64,
-    ) -> Result<()> {
+    fn harm(&self, place: &Place<'_>, rng: &mut Rng, run: &mut Run, kills: u64) -> Result<()> {
         let signal = if self.stop {
             Signal::SIGSTOP
         } else {
             Signal::SIGKILL
         };
-        let mut watch = Watch::new(&folder.join("events"), Instant::now() + setup.deadline);
+        let patience = place.setup.deadline;
+        let mut watch = Watch::new(&place.folder.join("events"), Instant::now() + patience);
         watch.until("the start", |seen| seen.pids.len() == self.replicas)?;
         while run.kills < kills {
             thread::sleep(Duration::from_micros(rng.next() % 20_000));
             watch.refresh();
-            let primary = watch.seen.primary;
-            let count = u64::try_from(self.replicas)?;
-            let victim = if rng.next() % 3 < 2 {
-                primary
-            } else {
-                rng.next() % count
-            };
-            let Some(&pid) = watch.seen.pids.get(&victim) else {
-                bail!("replica {victim} has no process");
-            };
-            kill(Pid::from_raw(pid), signal).context("cannot signal a replica")?;
+            let victim = place.choose(&watch, rng)?;
+            match kill(Pid::from_raw(victim.pid), signal) {
+                // What rcoe shows can be a moment old.
+                Err(Errno::ESRCH) if Instant::now() < watch.deadline => continue,
+                done => done.context("cannot signal a replica")?,
+            }
             run.kills += 1;
-            run.primaries += u64::from(victim == primary);
-            watch.deadline = Instant::now() + setup.deadline;
+            run.primaries += u64::from(victim.leads);
+            watch.deadline = Instant::now() + patience;
             let back = run.kills;
             watch.until("the lost replica's return", |seen| seen.returns >= back)?;
         }
@@ -193,6 +198,12 @@ impl Campaign {
 }
 
 impl Job {
+    /// Ends it by force; its replicas die with it.
+    fn end(&mut self) {
+        // One that is gone needs no force.
+        let _ = self.child.kill();
+    }
+
     /// How it ended.
     fn wait(&mut self, patience: Duration) -> String {
         let deadline = Instant::now() + patience;
@@ -204,8 +215,7 @@ impl Job {
                     thread::sleep(Duration::from_millis(1));
                 }
                 Ok(None) => {
-                    // Its replicas die with it.
-                    let _ = self.child.kill();
+                    self.end();
                     let _ = self.child.wait();
                     return "hangs".into();
                 }
