@@ -21,6 +21,11 @@ fn a_signal_that_comes_while_computing_ends_the_wait_after_it() {
 }
 
 #[test]
+fn a_signal_does_not_interrupt_what_does_not_wait() {
+    like_native("busy", include_str!("signals/busy.c"));
+}
+
+#[test]
 fn handlers_nest_jump_and_repair() {
     like_native("handlers", include_str!("signals/handlers.c"));
 }

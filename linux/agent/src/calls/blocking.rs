@@ -10,13 +10,16 @@
 
 use linux_raw_sys::errno::EAGAIN;
 use linux_raw_sys::general as nr;
-use linux_raw_sys::general::{F_OFD_SETLKW, F_SETLKW, LOCK_NB, RWF_NOWAIT, SPLICE_F_NONBLOCK};
+use linux_raw_sys::general::{
+    F_OFD_SETLKW, F_SETLKW, LOCK_NB, POLLIN, POLLOUT, RWF_NOWAIT, SPLICE_F_NONBLOCK,
+};
 
 mod deadlines;
 mod ipc;
 mod sets;
 mod streams;
 
+use super::descriptors::is_ready;
 use super::timeouts;
 use super::{Call, PARKED};
 use crate::convert::low32;
@@ -107,6 +110,26 @@ fn asks_not_to_wait(call: &Call) -> bool {
         _ => return false,
     };
     low32(call.arg(arg)) & flag != 0
+}
+
+/// Primary: is the call one that waits, and not ready at once? A lock or a connection counts as not
+/// ready, as only making the call would tell.
+pub(super) fn would_wait(call: &Call) -> bool {
+    let ready = |argument, events| is_ready(call.arg(argument), events);
+    match manner(call) {
+        Manner::Plain => false,
+        Manner::Read | Manner::Receive(_) | Manner::Epoll => !ready(0, POLLIN),
+        Manner::Write | Manner::Send(_) => !ready(0, POLLOUT),
+        Manner::Move { from, to } => !ready(from, POLLIN) || !ready(to, POLLOUT),
+        Manner::Poll
+        | Manner::Select
+        | Manner::Connect
+        | Manner::Flock
+        | Manner::FileLock
+        | Manner::Child
+        | Manner::Semaphores
+        | Manner::Queue(_) => true,
+    }
 }
 
 /// Primary: tries the call. `None` to make it as it is; [`PARKED`], or less than [`PARTIAL`], if

@@ -251,7 +251,11 @@ fn wait_in_host(kernel: &mut Kernel, call: &Call, mut args: [u64; 6]) -> i64 {
     }
     let result = loop {
         if signals::must_interrupt(kernel) {
-            break signals::before_begun(kernel);
+            break if blocking::would_wait(call) {
+                signals::before_begun(kernel)
+            } else {
+                NOT_BEGUN
+            };
         }
         // What has come before the call, unheeded, may still be what it waits for.
         if signals::has_arrived(kernel) || kernel.orders.is_due(kernel.control) {
