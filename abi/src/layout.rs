@@ -34,5 +34,7 @@ pub const PORT_OFF: u16 = 0xf4;
 /// Port of replica 0's diary, in which its kernel tells the host what happened; those of the others
 /// follow.
 pub const PORT_DIARY: u16 = 0x500;
+/// Port at which a kernel has the machine stand still, for whoever watches it from outside.
+pub const PORT_PAUSE: u16 = 0x505;
 /// Most replicas of one machine.
 pub const MAX_CORES: usize = 4;

@@ -201,6 +201,9 @@ pub(crate) struct RunArgs {
     /// System sphere: keep the machine's memory in FILE, where a fault injector can reach it
     #[arg(long, value_name = "FILE")]
     pub(crate) memory_file: Option<PathBuf>,
+    /// System sphere: wait for a debugger or fault injector at this unix socket
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) debugger: Option<PathBuf>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) command: Vec<OsString>,

@@ -44,12 +44,8 @@ pub(crate) fn execute(args: &RunArgs) -> Result<ExitCode, SystemError> {
             witness.hear(replica, entry);
         },
     )?;
-    if args.stats
-        && let Some([cycles, events, votes]) = witness.stats
-    {
-        // A closed standard error leaves nobody to tell.
-        let text = format!("cycles {cycles}, events {events}, rendezvous {votes}");
-        let _ = writeln!(anstream::stderr(), "{text}");
+    if args.stats {
+        witness.tell_stats();
     }
     Ok(witness.end(&ending).into())
 }
@@ -104,6 +100,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         },
         kernel_words: std::env::var(KERNEL_WORDS).unwrap_or_default(),
         memory_file: args.memory_file.clone(),
+        debugger: args.debugger.clone(),
         program,
         argument: argument.transpose()?,
     })
@@ -178,6 +175,8 @@ struct Witness<'a> {
     primary: usize,
     /// Cycles, events and rendezvous at the end.
     stats: Option<[u64; 3]>,
+    /// Interrupts and removals, each with its cycles.
+    meter: [u64; 4],
     /// Those that told that they are broken.
     broken: Vec<usize>,
     divergences: usize,
@@ -191,6 +190,7 @@ impl<'a> Witness<'a> {
             living: (0..settings.replicas).collect(),
             primary: 0,
             stats: None,
+            meter: [0; 4],
             broken: Vec::new(),
             divergences: 0,
         }
@@ -211,7 +211,26 @@ impl<'a> Witness<'a> {
                 say(AnsiColor::Yellow, "", &text);
             }
             Entry::Stats(stats) => self.stats = Some(*stats),
+            Entry::Meter(meter) => self.meter = *meter,
             _ => {}
+        }
+    }
+
+    fn tell_stats(&self) {
+        // A closed standard error leaves nobody to tell.
+        if let Some([cycles, events, votes]) = self.stats {
+            let text = format!("cycles {cycles}, events {events}, rendezvous {votes}");
+            let _ = writeln!(anstream::stderr(), "{text}");
+        }
+        let [delivered, delivery, removed, removal] = self.meter;
+        for (what, count, cycles) in [
+            ("interrupts", delivered, delivery),
+            ("removals", removed, removal),
+        ] {
+            if let Some(each) = cycles.checked_div(count) {
+                let text = format!("{what} {count}, cycles each {each}");
+                let _ = writeln!(anstream::stderr(), "{text}");
+            }
         }
     }
 
@@ -274,8 +293,22 @@ impl<'a> Witness<'a> {
         say(AnsiColor::Yellow, "", &text);
     }
 
+    /// A fault of which nobody was removed. One that told that it is broken is the culprit.
+    fn diverged(&mut self, why: &str) {
+        if self.divergences > 0 {
+            return;
+        }
+        let broken = self.broken.first();
+        let kind = if broken.is_some() { "fault" } else { why };
+        let event = json!({"replica": broken, "core": broken, "kind": kind});
+        self.events.write("divergence", event);
+    }
+
     /// Tells how it ended; the exit status.
-    fn end(self, ending: &Ending) -> u8 {
+    fn end(mut self, ending: &Ending) -> u8 {
+        if let Ending::FailStop(why) = ending {
+            self.diverged(why);
+        }
         let (status, reason) = match ending {
             Ending::Exit(status) => (*status, "exit".to_owned()),
             Ending::FailStop(why) => {

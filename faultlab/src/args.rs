@@ -12,6 +12,7 @@ use rcoe_faultlab::kills::{self, Workload};
 use rcoe_faultlab::plan::Space;
 use rcoe_faultlab::program::{self, Program};
 use rcoe_faultlab::target::Targets;
+use rcoe_faultlab::{host, system};
 
 /// Flips bits in running replicas and finds out what became of them.
 #[derive(Debug, Parser)]
@@ -37,6 +38,8 @@ pub(crate) enum Action {
     Hours(HoursArgs),
     /// Kill or stop replicas at random moments: no effect may be lost or doubled.
     Kills(KillsArgs),
+    /// Flip bits in machines of the system sphere: kernel, programs, registers.
+    System(SystemArgs),
 }
 
 /// What decides the meaning of an index.
@@ -219,6 +222,74 @@ impl KillsArgs {
             stop: self.stop,
             per_run: self.per_run,
             workloads: self.workload.clone(),
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SystemArgs {
+    /// Number of replicas, 1 to 4.
+    #[arg(short = 'n', long, default_value_t = 2)]
+    pub(crate) replicas: usize,
+    /// What rcoe compares: io, args or every.
+    #[arg(long, default_value = "args")]
+    pub(crate) compare: String,
+    /// Campaign seed; with the index it decides everything.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Number of machines.
+    #[arg(long, default_value_t = 50)]
+    pub(crate) count: u64,
+    /// Flips in each machine, until an error shows.
+    #[arg(long, default_value_t = 16)]
+    pub(crate) flips: usize,
+    /// Only this index, told as a story.
+    #[arg(long)]
+    pub(crate) index: Option<u64>,
+    /// Machines at a time.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) jobs: usize,
+    /// Where results are appended, one JSON line each; indices it holds are left out.
+    #[arg(long)]
+    pub(crate) journal: Option<PathBuf>,
+    /// Print the tables of these journals instead.
+    #[arg(long, num_args = 1..)]
+    pub(crate) report: Vec<PathBuf>,
+    /// The rcoe binary; by default the one beside this program.
+    #[arg(long)]
+    pub(crate) rcoe: Option<PathBuf>,
+    /// rcoe's timeout for a late replica, in the machine's time.
+    #[arg(long, default_value = "50ms")]
+    pub(crate) timeout: String,
+    /// Seconds after which a run counts as a hang and is ended.
+    #[arg(long, default_value_t = 30)]
+    pub(crate) deadline: u64,
+}
+
+impl SystemArgs {
+    pub(crate) fn setup(&self) -> Result<system::Setup> {
+        let rcoe = match &self.rcoe {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()?.with_file_name("rcoe"),
+        };
+        Ok(system::Setup {
+            rcoe: std::path::absolute(rcoe)?,
+            replicas: self.replicas,
+            compare: self.compare.clone(),
+            timeout: self.timeout.clone(),
+            deadline: Duration::from_secs(self.deadline),
+        })
+    }
+
+    pub(crate) fn header(&self) -> system::Header {
+        system::Header {
+            replicas: self.replicas,
+            compare: self.compare.clone(),
+            timeout: self.timeout.clone(),
+            seed: self.seed,
+            flips: self.flips,
+            commit: host::commit(),
+            machine: host::machine(),
         }
     }
 }

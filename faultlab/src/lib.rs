@@ -33,5 +33,6 @@ pub mod race;
 pub mod report;
 pub mod stats;
 pub mod steady;
+pub mod system;
 pub mod target;
 pub mod taxonomy;

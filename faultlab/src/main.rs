@@ -19,9 +19,11 @@ use rcoe_faultlab::kills;
 use rcoe_faultlab::race::{self, Values};
 use rcoe_faultlab::report::{self, Tally};
 use rcoe_faultlab::steady::{CHUNK, Chunk};
+use rcoe_faultlab::system;
 
 use crate::args::{
-    Action, Arguments, CampaignArgs, Common, HoursArgs, InjectArgs, KillsArgs, RaceArgs, SteadyArgs,
+    Action, Arguments, CampaignArgs, Common, HoursArgs, InjectArgs, KillsArgs, RaceArgs,
+    SteadyArgs, SystemArgs,
 };
 
 fn main() -> ExitCode {
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Action::Race(args) => run_race(&args),
         Action::Hours(args) => run_hours(&args),
         Action::Kills(args) => run_kills(&args),
+        Action::System(args) => run_system(&args),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -277,6 +280,33 @@ fn run_kills(args: &KillsArgs) -> Result<bool> {
         );
     }
     Ok(runs.wrong() == 0)
+}
+
+/// True if no protected run ended as it never may.
+fn run_system(args: &SystemArgs) -> Result<bool> {
+    for path in &args.report {
+        let (header, records) = system::load(path)?;
+        println!("{}", system::markdown(&header, &records));
+    }
+    if !args.report.is_empty() {
+        return Ok(true);
+    }
+    let folder = system::Folder::create()?;
+    let lab = system::Lab::prepare(args.setup()?, args.seed, args.flips, folder.path())?;
+    if let Some(index) = args.index {
+        let record = lab.inject(index)?;
+        println!("{}", system::describe(&record));
+        return Ok(args.replicas < 2 || !record.verdict.is_uncontrolled());
+    }
+    let own = folder.path().join("journal.ndjson");
+    let path = args.journal.as_ref().unwrap_or(&own);
+    let header = args.header();
+    let journal = Mutex::new(system::Journal::open(path, &header)?);
+    lab.run(args.count, args.jobs, &journal)?;
+    let journal = journal.into_inner().expect("no thread panicked");
+    print!("{}", system::markdown(&header, journal.records()));
+    let wrong = |record: &system::Record| record.verdict.is_uncontrolled();
+    Ok(args.replicas < 2 || !journal.records().iter().any(wrong))
 }
 
 fn prepare(common: &Common, folder: &WorkFolder) -> Result<Lab> {

@@ -16,9 +16,14 @@ pub struct Tally {
 impl Tally {
     /// Counts the verdicts of these results.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
+        Self::of_verdicts(records.into_iter().map(|record| &record.verdict))
+    }
+
+    /// Counts verdicts.
+    pub fn of_verdicts<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Self {
         let mut tally = Self::default();
-        for record in records {
-            *tally.counts.entry(record.verdict.clone()).or_default() += 1;
+        for verdict in verdicts {
+            *tally.counts.entry(verdict.clone()).or_default() += 1;
         }
         tally
     }
@@ -128,7 +133,7 @@ fn shares(count: u64, tally: &Tally, of_errors: bool) -> String {
     format!("{count} | {} | {second}", share(tally.applied()))
 }
 
-fn outcome_table(out: &mut String, tally: &Tally) {
+pub(crate) fn outcome_table(out: &mut String, tally: &Tally) {
     let _ = writeln!(
         out,
         "| outcome | count | of injections [95 %] | of observed errors [95 %] |"
@@ -141,7 +146,7 @@ fn outcome_table(out: &mut String, tally: &Tally) {
 }
 
 /// What must be zero, said even when it is.
-fn claims(out: &mut String, tally: &Tally, replicas: usize) {
+pub(crate) fn claims(out: &mut String, tally: &Tally, replicas: usize) {
     let row = shares(tally.uncontrolled(), tally, true);
     let _ = writeln!(out, "| **all uncontrolled** | {row} |");
     if replicas > 2 {

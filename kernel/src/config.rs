@@ -17,9 +17,31 @@ pub(crate) struct Config {
     pub(crate) reintegrate: bool,
     /// For tests: which replica is to make a wild store at its first tick, and where.
     pub(crate) probe: Option<(u64, Probe)>,
+    /// For fault injection: when the machine is to stand still.
+    pub(crate) pause: Option<Pause>,
 }
 
-/// Where a test has a replica's kernel store what it must not.
+/// When one replica has the machine stand still: at its first event after so many cycles, and again
+/// and again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pause {
+    /// Who does it.
+    pub(crate) replica: u64,
+    /// Cycles since the start.
+    pub(crate) at: u64,
+    /// Cycles between pauses.
+    pub(crate) every: u64,
+}
+
+fn pause(command: &[u8]) -> Option<Pause> {
+    Some(Pause {
+        at: number(command, b"pause")?,
+        replica: number(command, b"pauser")?,
+        every: number(command, b"every")?,
+    })
+}
+
+/// What a test has a replica's kernel do: store where it must not, or something else that is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Probe {
     /// Into what another replica publishes.
@@ -30,6 +52,8 @@ pub(crate) enum Probe {
     Window,
     /// Into memory of programs, by their addresses.
     Program,
+    /// Nowhere: the replica's trace goes astray.
+    Astray,
 }
 
 fn probe(command: &[u8]) -> Option<(u64, Probe)> {
@@ -38,6 +62,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"code" => Probe::Code,
         b"window" => Probe::Window,
         b"program" => Probe::Program,
+        b"astray" => Probe::Astray,
         _ => return None,
     };
     Some((number(command, b"victim")?, probe))
@@ -72,6 +97,13 @@ pub(crate) fn replicas(command: &[u8]) -> u64 {
     number(command, b"n").unwrap_or(0)
 }
 
+/// Cycles and units of the local timer in a millisecond, if the machine is known to have such
+/// clocks.
+pub(crate) fn clocks(command: &[u8]) -> Option<(u64, u64)> {
+    let speeds = (number(command, b"cycles")?, number(command, b"units")?);
+    (speeds.0 > 0 && speeds.1 > 0).then_some(speeds)
+}
+
 impl Config {
     /// Reads a command line; what it does not say has its usual value.
     pub(crate) fn read(command: &[u8]) -> Self {
@@ -85,6 +117,7 @@ impl Config {
             tick: number(command, b"tick").unwrap_or(10_000),
             mask: value(command, b"mask") != Some(b"no"),
             probe: probe(command),
+            pause: pause(command),
             reintegrate: value(command, b"reintegrate") != Some(b"no"),
         }
     }

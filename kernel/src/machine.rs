@@ -143,6 +143,7 @@ impl Machine {
                 self.interrupt(vector);
             }
         }
+        self.kernel.sphere.leaves();
         let mut context = [0; CONTEXT_WORDS];
         let root = self.kernel.restore(&mut context);
         let root = root.expect("who was chosen has an address space");
@@ -202,13 +203,20 @@ impl Machine {
         self.leave()
     }
 
+    fn probe(&mut self, probe: Probe) {
+        match probe {
+            Probe::Astray => self.kernel.sphere.event(kind::DATA, 1),
+            _ => arch::wild_store(&self.parameters, probe),
+        }
+    }
+
     fn perform(&mut self, actions: u64) {
         if actions & TICK != 0 {
             self.waited = 0;
             if let Some((victim, probe)) = self.probe.take()
                 && victim == self.parameters.replica
             {
-                arch::wild_store(&self.parameters, probe);
+                self.probe(probe);
             }
             self.kernel.give_way();
         }

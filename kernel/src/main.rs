@@ -22,5 +22,6 @@ mod config;
 mod diary;
 mod env;
 mod machine;
+mod meter;
 mod report;
 mod sphere;

@@ -1,6 +1,7 @@
 //! The end of a replica: what it leaves in its diary, and whether the machine goes on.
 
 use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use rcoe_core::{Cause, Halt};
 
@@ -8,6 +9,23 @@ use crate::arch;
 use crate::diary::Diary;
 
 #[expect(clippy::cast_possible_truncation, reason = "cores are few")]
+/// Is there nobody left who would miss this replica?
+static ALONE: AtomicBool = AtomicBool::new(false);
+
+/// Whether this replica is the only one.
+pub(crate) fn set_alone(alone: bool) {
+    ALONE.store(alone, Ordering::Relaxed);
+}
+
+/// The end of a replica that found itself broken. The others find it missing; without others the
+/// machine ends.
+fn give_up() -> ! {
+    if ALONE.load(Ordering::Relaxed) {
+        arch::power_off();
+    }
+    arch::retire()
+}
+
 fn own_diary() -> Diary {
     Diary::of(arch::core() as u16)
 }
@@ -20,7 +38,7 @@ fn on_panic(info: &PanicInfo<'_>) -> ! {
         .map_or(("", 0), |place| (place.file(), place.line()));
     let why = info.message();
     own_diary().line(format_args!("panic {why} at {file}:{line}"));
-    arch::retire()
+    give_up()
 }
 
 /// An exception in the kernel itself: this replica is faulty. The others find it missing.
@@ -28,7 +46,7 @@ pub(crate) fn exception(vector: u64, code: u64, ip: u64, address: u64) -> ! {
     own_diary().line(format_args!(
         "exception vector={vector} code={code:#x} ip={ip:#x} address={address:#x}"
     ));
-    arch::retire()
+    give_up()
 }
 
 /// The others have removed this replica.

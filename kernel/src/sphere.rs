@@ -5,14 +5,15 @@
 //! is voted first; the primary alone touches the device; its result reaches the others through the
 //! results stream and joins every trace.
 
-use rcoe_abi::layout::PORT_OFF;
+use rcoe_abi::layout::{PORT_OFF, PORT_PAUSE};
 use rcoe_core::{Consumed, Halt, Kind, Ports, Replica, ReplicaId, ReplicaSet, mix};
 use rcoe_kernel_objects::{Compare, IRQ_LINES, Memory, Ref, Sphere, kind};
 
 use crate::arch::{self, Parameters, apic};
-use crate::config::Config;
+use crate::config::{Config, Pause};
 use crate::diary::Diary;
 use crate::env::{Surroundings, core_of};
+use crate::meter::Meter;
 use crate::report;
 
 /// Action: the tick. The bits above are interrupt lines.
@@ -37,6 +38,8 @@ pub(crate) struct Replicated {
     began: u64,
     /// Rendezvous so far.
     votes: u64,
+    meter: Meter,
+    pause: Option<Pause>,
     /// Lines that are to let interrupts through, one bit each.
     enabled: u32,
     /// Does this replica program the I/O APIC?
@@ -53,6 +56,7 @@ impl Replicated {
         let diary = Diary::of(u16::from(number));
         let surroundings =
             Surroundings::new(diary, config.timeout * parameters.cycles, config.mask);
+        report::set_alone(members.len() == 1);
         let replica = Replica::new(ReplicaId::new(number), members, ports, surroundings);
         Self {
             replica,
@@ -63,6 +67,10 @@ impl Replicated {
             wanted: members.len(),
             began: arch::cycles(),
             votes: 0,
+            meter: Meter::default(),
+            pause: config
+                .pause
+                .filter(|pause| pause.replica == parameters.replica),
             enabled: 0,
             routes: false,
             base: arch::objects_base(parameters),
@@ -97,6 +105,8 @@ impl Replicated {
     pub(crate) fn become_copy(&mut self, parameters: &Parameters) {
         let number = u16::try_from(parameters.replica).expect("a small number");
         self.diary = Diary::of(number);
+        self.pause = None;
+        self.meter = Meter::default();
         self.routes = false;
         self.base = arch::objects_base(parameters);
         self.root = parameters.root;
@@ -108,6 +118,7 @@ impl Replicated {
     /// Members and copy: the copy is taken in, or not.
     pub(crate) fn admit(&mut self) -> bool {
         let admitted = Self::go_on(self.replica.admit());
+        report::set_alone(self.members() == 1);
         if !admitted {
             self.replica.forget_newcomer();
         }
@@ -158,8 +169,14 @@ impl Replicated {
             // it.
             return;
         }
+        self.meter.interrupt_came(arch::cycles());
         apic::route(line, false);
         self.trigger(action_of(line));
+    }
+
+    /// The kernel is left for a program.
+    pub(crate) fn leaves(&mut self) {
+        self.meter.left();
     }
 
     /// Does any replica want actions performed?
@@ -175,6 +192,9 @@ impl Replicated {
             self.replica.env_mut().clear_suspects();
             self.event(kind::ACTION, set);
             self.vote();
+            if set & !TICK != 0 {
+                self.meter.delivers();
+            }
         }
         set
     }
@@ -202,6 +222,26 @@ impl Replicated {
         }
     }
 
+    /// The machine stands still here, if it is time.
+    fn stand_still(&mut self) {
+        let spent = arch::cycles() - self.began;
+        if let Some(pause) = &mut self.pause
+            && spent >= pause.at
+        {
+            pause.at = spent + pause.every;
+            arch::port_out(PORT_PAUSE, 1, 1);
+        }
+    }
+
+    /// What the host is told at the end.
+    fn tell_figures(&self) {
+        let spent = arch::cycles() - self.began;
+        let (events, votes) = (self.replica.events(), self.votes);
+        self.diary
+            .line(format_args!("stats {spent} {events} {votes}"));
+        self.diary.line(format_args!("meter {}", self.meter));
+    }
+
     fn output(&mut self, digest: u64, perform: impl Fn()) {
         self.event(kind::OUTPUT, digest);
         self.vote();
@@ -219,11 +259,21 @@ impl Sphere for Replicated {
 
     fn event(&mut self, kind: u32, value: u64) {
         self.replica.add_event(Kind(kind), value);
+        if self.pause.is_some() {
+            self.stand_still();
+        }
     }
 
     fn vote(&mut self) {
         self.votes += 1;
+        let (members, began) = (self.replica.members(), arch::cycles());
         Self::go_on(self.replica.rendezvous());
+        if self.replica.members() != members {
+            // A new primary is one only when the interrupts are its own.
+            self.settle();
+            report::set_alone(self.members() == 1);
+            self.meter.downgraded(arch::cycles() - began);
+        }
     }
 
     fn port_in(&mut self, port: u16, width: u8, repeatable: bool) -> u32 {
@@ -239,10 +289,7 @@ impl Sphere for Replicated {
 
     fn port_out(&mut self, port: u16, width: u8, value: u32) {
         if port == PORT_OFF && self.is_primary() {
-            let spent = arch::cycles() - self.began;
-            let (events, votes) = (self.replica.events(), self.votes);
-            self.diary
-                .line(format_args!("stats {spent} {events} {votes}"));
+            self.tell_figures();
         }
         let place = u64::from(port) << 8 | u64::from(width);
         self.output(mix(place) ^ u64::from(value), || {

@@ -25,6 +25,8 @@ pub enum Entry {
     Refused(String),
     /// At the end: processor cycles since the start, events, rendezvous.
     Stats([u64; 3]),
+    /// At the end: interrupts delivered and their cycles, replicas removed and the cycles of that.
+    Meter([u64; 4]),
     /// Anything else.
     Other(String),
 }
@@ -47,7 +49,8 @@ impl Entry {
             "convicted" => Some(Self::Convicted),
             "panic" | "exception" => Some(Self::Broken(line.to_owned())),
             "unhandled" => Some(Self::Unhandled(line.to_owned())),
-            "stats" => stats(rest),
+            "stats" => numbers(rest).map(Self::Stats),
+            "meter" => numbers(rest).map(Self::Meter),
             "refused" => Some(Self::Refused(rest.to_owned())),
             _ => None,
         };
@@ -55,10 +58,12 @@ impl Entry {
     }
 }
 
-fn stats(text: &str) -> Option<Entry> {
-    let mut numbers = text.split(' ').map(str::parse::<u64>);
-    let mut next = || numbers.next()?.ok();
-    Some(Entry::Stats([next()?, next()?, next()?]))
+fn numbers<const COUNT: usize>(text: &str) -> Option<[u64; COUNT]> {
+    let numbers: Vec<u64> = text
+        .split(' ')
+        .map_while(|word| word.parse().ok())
+        .collect();
+    numbers.try_into().ok()
 }
 
 #[cfg(test)]
@@ -78,6 +83,7 @@ mod tests {
             Entry::FailStop("mismatch".into())
         );
         assert_eq!(Entry::parse("stats 1 2 3"), Entry::Stats([1, 2, 3]));
+        assert_eq!(Entry::parse("meter 1 2 3 4"), Entry::Meter([1, 2, 3, 4]));
         for garbage in [
             "",
             "start",

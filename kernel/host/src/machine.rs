@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rcoe_abi::layout::{MAX_CORES, PORT_DIARY, PORT_OFF, PORT_STATUS};
+use rcoe_abi::layout::{MAX_CORES, PORT_DIARY, PORT_OFF, PORT_PAUSE, PORT_STATUS};
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::SystemError;
@@ -74,6 +74,8 @@ pub(crate) fn start(
     command.args(["--pdeathsig", "KILL", EMULATOR]);
     command.args(["-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot"]);
     command.args(["-display", "none", "-monitor", "none"]);
+    // Firmware that does nothing but start the kernel.
+    command.args(["-bios", "qboot.rom"]);
     // Neither random numbers nor any other instruction whose result differs between cores.
     command.args(["-cpu", "qemu64,+smep,+smap,+umip,-rdrand,-rdseed"]);
     let threads = match settings.threads {
@@ -92,6 +94,9 @@ pub(crate) fn start(
         let backend = format!("memory-backend-file,id=ram,size={memory}M,mem-path={path},share=on");
         command.args(["-object", &backend]);
         command.args(["-machine", "memory-backend=ram"]);
+    }
+    if let Some(path) = &settings.debugger {
+        debugger(&mut command, path);
     }
     command.arg("-kernel").arg(kernel).arg("-initrd").arg(image);
     command.args(["-append", &settings.command_line()]);
@@ -116,6 +121,15 @@ pub(crate) fn start(
         status,
         diaries,
     })
+}
+
+/// Lets a debugger reach the machine at a socket. The machine waits for it at the start, and stands
+/// still whenever a kernel says so.
+fn debugger(command: &mut Command, path: &Path) {
+    let path = path.display();
+    command.args(["-S", "-gdb", &format!("unix:{path},server=on,wait=off")]);
+    let device = format!("pvpanic,ioport={PORT_PAUSE:#x}");
+    command.args(["-device", &device, "-action", "panic=pause"]);
 }
 
 /// A port of the machine that writes into a pipe.

@@ -30,6 +30,8 @@ pub struct Settings {
     pub threads: Threads,
     /// A file that holds the machine's memory, for whoever wants to look at it or change it.
     pub memory_file: Option<PathBuf>,
+    /// A socket at which a debugger or fault injector reaches the machine, which waits for it.
+    pub debugger: Option<PathBuf>,
     /// Further words for the kernel, for tests.
     pub kernel_words: String,
     /// Name of a program of the image, or an ELF file; and its argument.
@@ -66,9 +68,14 @@ impl Settings {
             .argument
             .map_or(String::new(), |number| format!(" {number}"));
         let (name, words) = (self.name(), &self.kernel_words);
+        // Where an instruction takes a nanosecond, there is nothing to measure.
+        let clocks = match self.threads {
+            Threads::Counted => "cycles=1000000 units=1000000",
+            Threads::Single | Threads::Multi => "",
+        };
         format!(
             "n={replicas} compare={compare} timeout={timeout} tick={tick} mask={mask} \
-             reintegrate={again} {words} -- {name}{argument}"
+             reintegrate={again} {clocks} {words} -- {name}{argument}"
         )
     }
 }

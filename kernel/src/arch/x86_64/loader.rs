@@ -190,7 +190,7 @@ extern "C" fn boot_main(info: u64) -> ! {
     }
     let image = Image::new();
     zero_physical(SHARED_PHYSICAL, SLICE * MAX_CORES as u64);
-    let clocks = apic_boot::calibrate();
+    let clocks = apic_boot::calibrate(text);
     zero_physical(TRAMPOLINE, 4096);
     let code = &raw const trampoline_start as u64;
     copy_physical(code, TRAMPOLINE, &raw const trampoline_end as u64 - code);
@@ -210,9 +210,7 @@ extern "C" fn boot_main(info: u64) -> ! {
         }
     }
     apic_boot::quiet_old_controllers();
-    for core in 1..replicas {
-        apic_boot::start_core(core, TRAMPOLINE, &clocks);
-    }
+    apic_boot::start_cores(replicas, TRAMPOLINE, &clocks);
     // SAFETY: the partition's tables map the kernel's text, data and stack at the same addresses.
     unsafe { enter_partition(first) }
 }

@@ -1,0 +1,207 @@
+//! A client of the emulator's debugger protocol: as much of it as flipping bits needs.
+//!
+//! The machine stands still whenever this client has heard that it does. Memory is reached by
+//! physical addresses, so that a flip in code counts even where the emulator has translated it.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+/// Why the machine stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// A kernel asked for it, or a step is done.
+    Standing,
+    /// It has ended.
+    Ended,
+    /// It neither stood still nor ended within the limit.
+    Silent,
+}
+
+/// A connection to a machine.
+#[derive(Debug)]
+pub(super) struct Debugger {
+    stream: UnixStream,
+    pending: Vec<u8>,
+}
+
+/// Time between looks for the socket.
+const LOOK: Duration = Duration::from_millis(1);
+
+impl Debugger {
+    /// Connects as soon as the socket is there. `Ok(None)` if `over` says first that there is no
+    /// use in waiting.
+    ///
+    /// # Errors
+    /// If the machine speaks another protocol.
+    pub(super) fn connect(
+        path: &Path,
+        limit: Duration,
+        mut over: impl FnMut() -> bool,
+    ) -> Result<Option<Self>> {
+        let begun = Instant::now();
+        let stream = loop {
+            match UnixStream::connect(path) {
+                Ok(stream) => break stream,
+                Err(_) if over() || begun.elapsed() > limit => return Ok(None),
+                Err(_) => std::thread::sleep(LOOK),
+            }
+        };
+        stream.set_read_timeout(Some(limit))?;
+        let mut debugger = Self {
+            stream,
+            pending: Vec::new(),
+        };
+        debugger.ask("qSupported")?;
+        // Registers can be written only by who has asked for their description.
+        debugger.ask("qXfer:features:read:target.xml:0,ff")?;
+        debugger.wants("Qqemu.PhyMemMode:1", "OK")?;
+        Ok(Some(debugger))
+    }
+
+    fn send(&mut self, body: &str) -> Result<()> {
+        let sum = body.bytes().fold(0_u8, u8::wrapping_add);
+        let packet = format!("${body}#{sum:02x}");
+        self.stream
+            .write_all(packet.as_bytes())
+            .context("the machine does not listen")
+    }
+
+    /// The next packet; nothing if the machine has ended.
+    fn receive(&mut self) -> Result<Option<String>> {
+        loop {
+            if let Some(body) = self.take_packet()? {
+                return Ok(Some(body));
+            }
+            let mut buffer = [0; 4096];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Ok(None),
+                Ok(len) => self.pending.extend(&buffer[..len]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error).context("the machine does not answer"),
+            }
+        }
+    }
+
+    fn take_packet(&mut self) -> Result<Option<String>> {
+        let Some(start) = self.pending.iter().position(|&byte| byte == b'$') else {
+            return Ok(None);
+        };
+        let Some(len) = self.pending[start..].iter().position(|&byte| byte == b'#') else {
+            return Ok(None);
+        };
+        let end = start + len;
+        if self.pending.len() < end + 3 {
+            return Ok(None);
+        }
+        let body = String::from_utf8(self.pending[start + 1..end].to_vec());
+        self.pending.drain(..end + 3);
+        // The machine wants that. If it is gone, the next packet tells.
+        self.stream.write_all(b"+").ok();
+        Ok(Some(body?))
+    }
+
+    fn ask(&mut self, body: &str) -> Result<String> {
+        self.send(body)?;
+        self.receive()?
+            .with_context(|| format!("the machine ended at {body}"))
+    }
+
+    fn wants(&mut self, body: &str, answer: &str) -> Result<()> {
+        let got = self.ask(body)?;
+        ensure!(got == answer, "{body} was answered by {got}");
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<Stop> {
+        let body = match self.receive() {
+            Ok(body) => body,
+            Err(error) if is_timeout(&error) => return Ok(Stop::Silent),
+            Err(error) => return Err(error),
+        };
+        match body {
+            None => Ok(Stop::Ended),
+            Some(body) if body.starts_with('T') || body.starts_with('S') => Ok(Stop::Standing),
+            Some(body) if body.starts_with('W') || body.starts_with('X') => Ok(Stop::Ended),
+            Some(body) => bail!("{body} is no reason to stand still"),
+        }
+    }
+
+    /// Lets the machine run until it stands still again.
+    ///
+    /// # Errors
+    /// If it cannot be reached.
+    pub(super) fn go(&mut self) -> Result<Stop> {
+        self.send("c")?;
+        self.stop()
+    }
+
+    /// One instruction of one core, while the others stand still.
+    ///
+    /// # Errors
+    /// As for [`Debugger::go`].
+    pub(super) fn step(&mut self, core: usize) -> Result<Stop> {
+        self.send(&format!("vCont;s:{:x}", core + 1))?;
+        self.stop()
+    }
+
+    fn bytes(&mut self, body: &str) -> Result<Vec<u8>> {
+        let answer = self.ask(body)?;
+        ensure!(
+            !answer.is_empty() && answer.len() % 2 == 0,
+            "{body} was answered by {answer}"
+        );
+        (0..answer.len())
+            .step_by(2)
+            .map(|at| Ok(u8::from_str_radix(&answer[at..at + 2], 16)?))
+            .collect()
+    }
+
+    /// A register of a core, by the number that the emulator gives it.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(super) fn register(&mut self, core: usize, number: usize) -> Result<Vec<u8>> {
+        self.wants(&format!("Hg{:x}", core + 1), "OK")?;
+        self.bytes(&format!("p{number:x}"))
+    }
+
+    /// Writes a register of the core that was asked last.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn set_register(&mut self, number: usize, value: &[u8]) -> Result<()> {
+        self.wants(&format!("P{number:x}={}", hex(value)), "OK")
+    }
+
+    /// A byte of memory.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub(super) fn byte(&mut self, address: u64) -> Result<u8> {
+        Ok(self.bytes(&format!("m{address:x},1"))?[0])
+    }
+
+    /// Writes a byte of memory.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub(super) fn set_byte(&mut self, address: u64, value: u8) -> Result<()> {
+        self.wants(&format!("M{address:x},1:{value:02x}"), "OK")
+    }
+}
+
+fn is_timeout(error: &anyhow::Error) -> bool {
+    use std::io::ErrorKind::{TimedOut, WouldBlock};
+    let cause = error.downcast_ref::<std::io::Error>();
+    cause.is_some_and(|cause| matches!(cause.kind(), TimedOut | WouldBlock))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

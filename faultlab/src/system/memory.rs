@@ -1,0 +1,193 @@
+//! Where in a machine's memory a replica's state lies, read from its own page tables.
+//!
+//! Only pages that the machine has ever written are considered: flips in the rest of a partition
+//! would meet nothing.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use nix::errno::Errno;
+use nix::unistd::{Whence, lseek};
+
+use super::plan::Target;
+
+const PAGE: u64 = 4096;
+/// As the loader lays partitions out.
+const FIRST: u64 = 16 << 20;
+const PARTITION: u64 = 32 << 20;
+const TABLES: u64 = 2 << 20;
+const OBJECTS: u64 = 4 << 20;
+const SHARED: u64 = 8 << 20;
+const SLICE: u64 = 64 << 10;
+/// First word of object memory: what the loader tells the replica.
+const MAGIC: u64 = u64::from_le_bytes(*b"rcoepart");
+
+const PRESENT: u64 = 1;
+const WRITABLE: u64 = 2;
+const LARGE: u64 = 1 << 7;
+const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+
+/// A replica's pages by class.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    kernel_code: BTreeSet<u64>,
+    kernel_data: BTreeSet<u64>,
+    kernel_tables: BTreeSet<u64>,
+    objects: BTreeSet<u64>,
+    user_tables: BTreeSet<u64>,
+    user: BTreeSet<u64>,
+    shared: BTreeSet<u64>,
+}
+
+struct Reader {
+    file: File,
+    base: u64,
+}
+
+impl Reader {
+    fn page(&self, address: u64) -> Result<Vec<u64>> {
+        let mut bytes = [0; PAGE as usize];
+        self.file
+            .read_exact_at(&mut bytes, address)
+            .context("the machine's memory")?;
+        let words = bytes.chunks_exact(8);
+        Ok(words
+            .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+            .collect())
+    }
+
+    /// Pages of object memory that were ever written.
+    fn written(&self) -> Result<Vec<u64>> {
+        let end = self.base + PARTITION;
+        let mut found = Vec::new();
+        let mut at = self.base + OBJECTS;
+        while at < end {
+            let start = match lseek(&self.file, at.cast_signed(), Whence::SeekData) {
+                Err(Errno::ENXIO) => break,
+                start => start.context("looking for written memory")?.cast_unsigned(),
+            };
+            let hole = lseek(&self.file, start.cast_signed(), Whence::SeekHole)?;
+            let stop = hole.cast_unsigned().min(end);
+            found.extend((start / PAGE * PAGE..stop).step_by(PAGE as usize));
+            at = hole.cast_unsigned();
+        }
+        Ok(found)
+    }
+
+    fn is_own(&self, address: u64) -> bool {
+        (self.base..self.base + PARTITION).contains(&address)
+    }
+
+    /// Visits the tables below `table`; `leaf` gets what they map.
+    fn walk(
+        &self,
+        table: u64,
+        level: u32,
+        entries: std::ops::Range<usize>,
+        tables: &mut BTreeSet<u64>,
+        leaf: &mut impl FnMut(u64, u64),
+    ) -> Result<()> {
+        if !self.is_own(table) || !tables.insert(table) {
+            return Ok(());
+        }
+        for &entry in &self.page(table)?[entries] {
+            if entry & PRESENT == 0 {
+                continue;
+            }
+            if level == 0 {
+                leaf(entry & ADDRESS, entry);
+            } else if entry & LARGE == 0 {
+                self.walk(entry & ADDRESS, level - 1, 0..512, tables, leaf)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pages {
+    /// Finds the pages of a replica in a machine's memory, which stands still.
+    ///
+    /// # Errors
+    /// If that is not the memory of such a machine.
+    pub(super) fn find(memory: &Path, replica: usize) -> Result<Self> {
+        let base = FIRST + replica as u64 * PARTITION;
+        let reader = Reader {
+            file: File::open(memory)?,
+            base,
+        };
+        let magic = reader.page(base + OBJECTS)?[0];
+        ensure!(magic == MAGIC, "no partition of a replica at {base:#x}");
+        let mut pages = Self::default();
+        pages.kernel(&reader)?;
+        pages.programs(&reader)?;
+        let slice = SHARED + replica as u64 * SLICE;
+        // The outbox, and the ring's first page.
+        pages.shared = BTreeSet::from([slice, slice + SLICE / 2]);
+        Ok(pages)
+    }
+
+    fn kernel(&mut self, reader: &Reader) -> Result<()> {
+        let image = reader.base..reader.base + TABLES;
+        let (code, data) = (&mut self.kernel_code, &mut self.kernel_data);
+        let root = reader.base + TABLES;
+        reader.walk(
+            root,
+            3,
+            0..512,
+            &mut self.kernel_tables,
+            &mut |page, entry| {
+                if image.contains(&page) {
+                    let class = if entry & WRITABLE == 0 {
+                        &mut *code
+                    } else {
+                        &mut *data
+                    };
+                    class.insert(page);
+                }
+            },
+        )
+    }
+
+    fn programs(&mut self, reader: &Reader) -> Result<()> {
+        // Every root table maps the kernel by this entry.
+        let kernel = reader.base + TABLES + PAGE;
+        let written = reader.written()?;
+        for &page in &written {
+            let last = reader.page(page)?[511];
+            if last & ADDRESS == kernel && last & PRESENT != 0 {
+                let user = &mut self.user;
+                reader.walk(page, 3, 0..511, &mut self.user_tables, &mut |page, _| {
+                    user.insert(page);
+                })?;
+            }
+        }
+        let known = |page: &u64| self.user.contains(page) || self.user_tables.contains(page);
+        self.objects = written
+            .iter()
+            .copied()
+            .filter(|page| !known(page))
+            .collect();
+        Ok(())
+    }
+
+    /// The byte that a random word selects in a class, if the class has any.
+    #[must_use]
+    pub(super) fn pick(&self, target: Target, place: u64) -> Option<u64> {
+        let pages = match target {
+            Target::KernelCode => &self.kernel_code,
+            Target::KernelData => &self.kernel_data,
+            Target::KernelTables => &self.kernel_tables,
+            Target::Objects => &self.objects,
+            Target::UserTables => &self.user_tables,
+            Target::User => &self.user,
+            Target::Shared => &self.shared,
+            Target::Gpr | Target::Xmm => return None,
+        };
+        let count = pages.len() as u64;
+        let index = usize::try_from((place >> 12).checked_rem(count)?).ok()?;
+        pages.iter().nth(index).map(|page| page + place % PAGE)
+    }
+}

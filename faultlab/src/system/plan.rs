@@ -1,0 +1,181 @@
+//! What is done to one machine: a pure function of (campaign seed, index).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Rng;
+
+/// Classes of state of a replica.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// General-purpose registers, instruction pointer, flags: of program or kernel, wherever the
+    /// replica is.
+    Gpr,
+    /// Vector registers.
+    Xmm,
+    /// The kernel's code and constants.
+    KernelCode,
+    /// The kernel's data and stack.
+    KernelData,
+    /// The kernel's page tables.
+    KernelTables,
+    /// Object memory that is neither a program's page nor a page table: capabilities, threads.
+    Objects,
+    /// Page tables of programs.
+    UserTables,
+    /// Memory of programs: root task, drivers, programs.
+    User,
+    /// The replica's own slice of the shared region.
+    Shared,
+}
+
+/// Classes with their weights.
+pub(super) const TARGETS: [(Target, u64); 9] = [
+    (Target::Gpr, 8),
+    (Target::Xmm, 1),
+    (Target::KernelCode, 2),
+    (Target::KernelData, 2),
+    (Target::KernelTables, 1),
+    (Target::Objects, 3),
+    (Target::UserTables, 2),
+    (Target::User, 4),
+    (Target::Shared, 1),
+];
+
+impl Target {
+    fn pick(random: u64) -> Self {
+        let total: u64 = TARGETS.iter().map(|(_, weight)| weight).sum();
+        let mut left = random % total;
+        for (target, weight) in TARGETS {
+            if left < weight {
+                return target;
+            }
+            left -= weight;
+        }
+        unreachable!("the weights add up")
+    }
+
+    /// Is it a register?
+    #[must_use]
+    pub const fn is_register(self) -> bool {
+        matches!(self, Self::Gpr | Self::Xmm)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gpr => "gpr",
+            Self::Xmm => "xmm",
+            Self::KernelCode => "kernel code",
+            Self::KernelData => "kernel data",
+            Self::KernelTables => "kernel page tables",
+            Self::Objects => "kernel objects",
+            Self::UserTables => "user page tables",
+            Self::User => "user memory",
+            Self::Shared => "shared region",
+        })
+    }
+}
+
+/// Instructions that a replica is at most stepped on from the event at which it stands still.
+const STEPS: u64 = 400;
+
+/// One flip as drawn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flip {
+    /// Which class of state is hit.
+    pub target: Target,
+    /// Selects the register, or the page and byte.
+    pub place: u64,
+    /// Selects the bit.
+    pub bit: u64,
+    /// Instructions that the victim goes on by itself from where it stands.
+    pub steps: u64,
+}
+
+/// What is done to one machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Index in the campaign.
+    pub index: u64,
+    /// Which program runs.
+    pub program: usize,
+    /// Which replica is hit: one only, because one is what can be masked.
+    pub victim: usize,
+    /// Which replica has the machine stand still at events of its own.
+    pub pauser: usize,
+    /// When first: share of the interval between flips.
+    pub moment: f64,
+    /// The flips, until one shows.
+    pub flips: Vec<Flip>,
+}
+
+impl Plan {
+    /// Draws what is done to machine `index`.
+    #[must_use]
+    pub fn derive(seed: u64, index: u64, space: [usize; 3]) -> Self {
+        let [programs, replicas, flips] = space;
+        let mut rng = Rng::new(&[seed, index]);
+        let mut below = |limit: usize| {
+            usize::try_from(rng.next() % limit as u64).expect("below a small number")
+        };
+        let (program, victim, pauser) = (below(programs), below(replicas), below(replicas));
+        let moment = rng.unit();
+        let alone = victim == pauser;
+        let flips = (0..flips).map(|_| Flip::draw(&mut rng, alone)).collect();
+        Self {
+            index,
+            program,
+            victim,
+            pauser,
+            moment,
+            flips,
+        }
+    }
+}
+
+impl Flip {
+    /// A victim that pauses by itself stands in its kernel, so it is led on from there.
+    fn draw(rng: &mut Rng, alone: bool) -> Self {
+        let target = Target::pick(rng.next());
+        let (place, bit, steps) = (rng.next(), rng.next(), rng.next() % STEPS);
+        let led = alone && target.is_register();
+        Self {
+            target,
+            place,
+            bit,
+            steps: if led { steps } else { 0 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_plan_is_a_function_of_seed_and_index() {
+        let draw = |seed, index| Plan::derive(seed, index, [5, 3, 2]);
+        assert_eq!(draw(7, 3), draw(7, 3));
+        assert_ne!(draw(7, 3).flips, draw(8, 3).flips);
+        assert_ne!(draw(7, 3).flips, draw(7, 4).flips);
+    }
+
+    #[test]
+    fn everything_is_drawn() {
+        let plans: Vec<Plan> = (0..2000)
+            .map(|index| Plan::derive(1, index, [2, 3, 1]))
+            .collect();
+        let seen: BTreeSet<_> = plans
+            .iter()
+            .map(|plan| (plan.victim, plan.pauser, plan.flips[0].target))
+            .collect();
+        assert_eq!(seen.len(), 81);
+        assert!(plans.iter().all(|plan| plan.flips[0].steps < STEPS));
+        assert!(plans.iter().any(|plan| plan.flips[0].steps > 0));
+    }
+}

@@ -1,0 +1,242 @@
+//! One run of a machine, with or without a flip.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::gdb::{Debugger, Stop};
+use super::memory::Pages;
+use super::plan::{Flip, Plan, Target};
+use super::{Hit, Setup};
+use crate::child::{Exit, Finished};
+use crate::events::Events;
+
+/// Registers as the emulator numbers them: the general ones, instruction pointer, flags.
+const GENERAL: [&str; 18] = [
+    "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13",
+    "r14", "r15", "rip", "eflags",
+];
+const IP: usize = 16;
+const FLAGS: usize = 17;
+/// Flags that the processor has.
+const FLAG_BITS: u64 = 22;
+const FIRST_XMM: usize = 49;
+const XMM_BITS: u64 = 128;
+
+/// A machine that runs.
+struct Running {
+    child: Child,
+    folder: PathBuf,
+    started: Instant,
+    deadline: Duration,
+}
+
+impl Running {
+    fn start(
+        setup: &Setup,
+        program: &[&str],
+        words: &str,
+        debugged: bool,
+        folder: &Path,
+    ) -> Result<Self> {
+        fs::create_dir_all(folder)?;
+        let file = |name: &str| File::create(folder.join(name));
+        let mut command = Command::new(&setup.rcoe);
+        command
+            .current_dir(folder)
+            .args(["run", "--sphere", "system", "--stats"]);
+        command.args([
+            "-n",
+            &setup.replicas.to_string(),
+            "--compare",
+            &setup.compare,
+        ]);
+        command.args(["--core-threads", "counted", "--tick", "1ms"]);
+        command.args(["--timeout", &setup.timeout, "--events", "events"]);
+        if debugged {
+            command.args(["--debugger", "debugger", "--memory-file", "memory"]);
+        }
+        command
+            .arg("--")
+            .args(program)
+            .env("RCOE_SYSTEM_WORDS", words);
+        command
+            .stdin(Stdio::null())
+            .stdout(file("out")?)
+            .stderr(file("err")?);
+        let child = command.spawn().context("starting rcoe")?;
+        Ok(Self {
+            child,
+            folder: folder.to_owned(),
+            started: Instant::now(),
+            deadline: setup.deadline,
+        })
+    }
+
+    fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    fn finish(mut self) -> Result<Finished> {
+        let mut exit = None;
+        while exit.is_none() && self.started.elapsed() < self.deadline {
+            exit = self.child.try_wait()?.map(Exit::from);
+            if exit.is_none() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        if exit.is_none() {
+            self.child.kill()?;
+            self.child.wait()?;
+        }
+        let text = |name: &str| fs::read(self.folder.join(name)).unwrap_or_default();
+        Ok(Finished {
+            exit,
+            stdout: text("out"),
+            stderr: String::from_utf8_lossy(&text("err")).into_owned(),
+            events: Events::read(&self.folder.join("events")),
+            wall: self.started.elapsed(),
+            leftovers: 0,
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Ended or not, nothing of it stays.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A run without a flip.
+///
+/// # Errors
+/// If it cannot be started.
+pub(super) fn plain(setup: &Setup, program: &[&str], folder: &Path) -> Result<Finished> {
+    Running::start(setup, program, "", false, folder)?.finish()
+}
+
+/// A run with the planned flips, as long as none shows.
+///
+/// # Errors
+/// If the machine cannot be reached.
+pub(super) fn inject(
+    setup: &Setup,
+    program: &[&str],
+    cycles: u64,
+    plan: &Plan,
+    folder: &Path,
+) -> Result<(Finished, Vec<Hit>)> {
+    let every = cycles / plan.flips.len().max(1) as u64;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        reason = "cycles of a short run, in whole numbers"
+    )]
+    let at = (every as f64 * plan.moment) as u64;
+    let words = format!("pauser={} pause={at} every={every}", plan.pauser);
+    let mut running = Running::start(setup, program, &words, true, folder)?;
+    let socket = folder.join("debugger");
+    let debugger = Debugger::connect(&socket, setup.deadline, || running.has_ended())?;
+    let mut hits = Vec::new();
+    if let Some(mut debugger) = debugger {
+        let mut goes_on = true;
+        for flip in &plan.flips {
+            goes_on = debugger.go()? == Stop::Standing;
+            let noticed = || !Events::read(&folder.join("events")).divergences.is_empty();
+            if !goes_on || noticed() {
+                break;
+            }
+            goes_on = apply(&mut debugger, plan.victim, flip, folder, &mut hits)?;
+        }
+        // There are more pauses than flips.
+        while goes_on && running.started.elapsed() < setup.deadline {
+            goes_on = debugger.go()? == Stop::Standing;
+        }
+    }
+    Ok((running.finish()?, hits))
+}
+
+/// Makes one flip; false if the machine ends before.
+fn apply(
+    debugger: &mut Debugger,
+    victim: usize,
+    flip: &Flip,
+    folder: &Path,
+    hits: &mut Vec<Hit>,
+) -> Result<bool> {
+    for _ in 0..flip.steps {
+        if debugger.step(victim)? != Stop::Standing {
+            return Ok(false);
+        }
+    }
+    let ip = number(&debugger.register(victim, IP)?);
+    if flip.target.is_register() {
+        hits.push(flip_register(debugger, victim, flip, ip)?);
+    } else {
+        let pages = Pages::find(&folder.join("memory"), victim)?;
+        if let Some(byte) = pages.pick(flip.target, flip.place) {
+            hits.push(flip_byte(debugger, flip, byte, ip)?);
+        }
+    }
+    Ok(true)
+}
+
+/// The low 64 bits of a register.
+fn number(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    let len = bytes.len().min(8);
+    word[..len].copy_from_slice(&bytes[..len]);
+    u64::from_le_bytes(word)
+}
+
+fn flip_register(debugger: &mut Debugger, victim: usize, flip: &Flip, ip: u64) -> Result<Hit> {
+    let select = |limit: usize| usize::try_from(flip.place % limit as u64).expect("a small number");
+    let (index, name, bits) = match flip.target {
+        Target::Xmm => {
+            let index = select(16);
+            (FIRST_XMM + index, format!("xmm{index}"), XMM_BITS)
+        }
+        _ => {
+            let index = select(GENERAL.len());
+            let bits = if index == FLAGS { FLAG_BITS } else { 64 };
+            (index, GENERAL[index].to_owned(), bits)
+        }
+    };
+    let bit = flip.bit % bits;
+    let mut value = debugger.register(victim, index)?;
+    let (byte, mask) = (usize::try_from(bit / 8)?, 1 << (bit % 8));
+    ensure!(byte < value.len(), "{name} has {} bytes", value.len());
+    let before = value[byte];
+    value[byte] ^= mask;
+    debugger.set_register(index, &value)?;
+    Ok(Hit {
+        target: flip.target,
+        place: name,
+        bit,
+        before,
+        after: value[byte],
+        ip,
+    })
+}
+
+fn flip_byte(debugger: &mut Debugger, flip: &Flip, address: u64, ip: u64) -> Result<Hit> {
+    let bit = flip.bit % 8;
+    let before = debugger.byte(address)?;
+    let after = before ^ 1 << bit;
+    debugger.set_byte(address, after)?;
+    Ok(Hit {
+        target: flip.target,
+        place: format!("{address:#x}"),
+        bit,
+        before,
+        after,
+        ip,
+    })
+}

@@ -1,0 +1,64 @@
+//! Cycles of what happens too seldom for a program to measure it: the delivery of an interrupt, and
+//! the removal of a replica.
+//!
+//! For reports only: cycles differ between replicas, so nothing that is done may depend on them.
+
+use core::fmt;
+
+/// How often something happened, and how many cycles it took in all.
+#[derive(Clone, Copy, Default, Debug)]
+struct Figure {
+    count: u64,
+    cycles: u64,
+}
+
+impl Figure {
+    const fn add(&mut self, cycles: u64) {
+        self.count += 1;
+        self.cycles += cycles;
+    }
+}
+
+/// The figures of one replica.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Meter {
+    deliveries: Figure,
+    downgrades: Figure,
+    /// When the interrupt came that is on its way.
+    came: Option<u64>,
+    /// It has reached the point of the trace at which it is delivered.
+    delivered: bool,
+}
+
+impl Meter {
+    /// An interrupt has entered the primary's kernel.
+    pub(crate) const fn interrupt_came(&mut self, cycles: u64) {
+        self.came = Some(cycles);
+    }
+
+    /// All perform it.
+    pub(crate) const fn delivers(&mut self) {
+        self.delivered = true;
+    }
+
+    /// A program runs: the driver, if an interrupt was delivered.
+    pub(crate) fn left(&mut self) {
+        if core::mem::take(&mut self.delivered)
+            && let Some(came) = self.came.take()
+        {
+            self.deliveries.add(crate::arch::cycles() - came);
+        }
+    }
+
+    /// A vote removed somebody and took so long.
+    pub(crate) const fn downgraded(&mut self, cycles: u64) {
+        self.downgrades.add(cycles);
+    }
+}
+
+impl fmt::Display for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (a, b) = (&self.deliveries, &self.downgrades);
+        write!(f, "{} {} {} {}", a.count, a.cycles, b.count, b.cycles)
+    }
+}
