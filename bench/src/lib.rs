@@ -24,5 +24,6 @@ pub mod render;
 pub mod sample;
 pub mod service;
 pub mod startup;
+pub mod system;
 pub mod workshop;
 pub mod ycsb;

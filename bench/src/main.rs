@@ -1,14 +1,14 @@
 //! `rcoe-bench`: measures what replication costs.
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use rcoe_bench::render::{Results, Suite, markdown};
 use rcoe_bench::workshop::{Scale, Workshop};
-use rcoe_bench::{calls, cpu, goals, memory, recovery, service, startup, ycsb};
+use rcoe_bench::{calls, cpu, goals, memory, recovery, service, startup, system, ycsb};
 use rcoe_faultlab::host::{commit, machine};
 
 /// Measures what replication costs, as ratios taken in one run.
@@ -48,6 +48,8 @@ enum Action {
         rcoe-bench service --minutes 30 --every 5 --plot redis.svg --json redis.json"
     )]
     Service(service::Order),
+    /// Measure the system sphere in processor cycles, beside the papers' figures.
+    System(system::Order),
 }
 
 fn main() -> ExitCode {
@@ -67,6 +69,9 @@ fn run(args: &Arguments) -> Result<bool> {
         Some(path) => path.clone(),
         None => std::env::current_exe()?.with_file_name("rcoe"),
     };
+    if let Some(Action::System(order)) = &args.action {
+        return machines(&rcoe, order);
+    }
     let workshop = Workshop::open(&rcoe)?;
     if let Some(Action::Service(order)) = &args.action {
         return serve(&workshop, order);
@@ -96,6 +101,18 @@ fn run(args: &Arguments) -> Result<bool> {
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     print!("{}", markdown(&results));
+    Ok(true)
+}
+
+fn machines(rcoe: &Path, order: &system::Order) -> Result<bool> {
+    let before = load();
+    let tables = system::measure(rcoe, order)?;
+    println!(
+        "Commit {}, {}; load average {before} before, {} after.\n{tables}",
+        commit(),
+        machine(),
+        load()
+    );
     Ok(true)
 }
 

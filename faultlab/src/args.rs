@@ -261,8 +261,8 @@ pub(crate) struct SystemArgs {
     /// rcoe's timeout for a late replica, in the machine's time.
     #[arg(long, default_value = "50ms")]
     pub(crate) timeout: String,
-    /// Seconds after which a run counts as a hang and is ended.
-    #[arg(long, default_value_t = 30)]
+    /// Seconds of CPU time after which a machine counts as a hang and is ended.
+    #[arg(long, default_value_t = 10)]
     pub(crate) deadline: u64,
 }
 

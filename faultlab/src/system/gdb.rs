@@ -6,7 +6,7 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -17,7 +17,7 @@ pub(super) enum Stop {
     Standing,
     /// It has ended.
     Ended,
-    /// It neither stood still nor ended within the limit.
+    /// It neither stands still nor ends.
     Silent,
 }
 
@@ -28,6 +28,11 @@ pub(super) struct Debugger {
     pending: Vec<u8>,
 }
 
+/// Time between questions whether there is any use in waiting.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// Such times until an answer, which a machine that stands still gives at once.
+const ROUNDS: u32 = 600;
+
 /// Time between looks for the socket.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -37,20 +42,15 @@ impl Debugger {
     ///
     /// # Errors
     /// If the machine speaks another protocol.
-    pub(super) fn connect(
-        path: &Path,
-        limit: Duration,
-        mut over: impl FnMut() -> bool,
-    ) -> Result<Option<Self>> {
-        let begun = Instant::now();
+    pub(super) fn connect(path: &Path, mut over: impl FnMut() -> bool) -> Result<Option<Self>> {
         let stream = loop {
             match UnixStream::connect(path) {
                 Ok(stream) => break stream,
-                Err(_) if over() || begun.elapsed() > limit => return Ok(None),
+                Err(_) if over() => return Ok(None),
                 Err(_) => std::thread::sleep(LOOK),
             }
         };
-        stream.set_read_timeout(Some(limit))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         let mut debugger = Self {
             stream,
             pending: Vec::new(),
@@ -108,8 +108,13 @@ impl Debugger {
 
     fn ask(&mut self, body: &str) -> Result<String> {
         self.send(body)?;
-        self.receive()?
-            .with_context(|| format!("the machine ended at {body}"))
+        for _ in 0..ROUNDS {
+            match self.receive() {
+                Err(error) if is_timeout(&error) => {}
+                answer => return answer?.with_context(|| format!("the machine ended at {body}")),
+            }
+        }
+        bail!("the machine does not answer {body}")
     }
 
     fn wants(&mut self, body: &str, answer: &str) -> Result<()> {
@@ -118,11 +123,13 @@ impl Debugger {
         Ok(())
     }
 
-    fn stop(&mut self) -> Result<Stop> {
-        let body = match self.receive() {
-            Ok(body) => body,
-            Err(error) if is_timeout(&error) => return Ok(Stop::Silent),
-            Err(error) => return Err(error),
+    fn stop(&mut self, stuck: &mut impl FnMut() -> bool) -> Result<Stop> {
+        let body = loop {
+            match self.receive() {
+                Err(error) if is_timeout(&error) && !stuck() => {}
+                Err(error) if is_timeout(&error) => return Ok(Stop::Silent),
+                body => break body?,
+            }
         };
         match body {
             None => Ok(Stop::Ended),
@@ -132,22 +139,22 @@ impl Debugger {
         }
     }
 
-    /// Lets the machine run until it stands still again.
+    /// Lets the machine run until it stands still again, or `stuck` says that it will not.
     ///
     /// # Errors
     /// If it cannot be reached.
-    pub(super) fn go(&mut self) -> Result<Stop> {
+    pub(super) fn go(&mut self, stuck: &mut impl FnMut() -> bool) -> Result<Stop> {
         self.send("c")?;
-        self.stop()
+        self.stop(stuck)
     }
 
     /// One instruction of one core, while the others stand still.
     ///
     /// # Errors
     /// As for [`Debugger::go`].
-    pub(super) fn step(&mut self, core: usize) -> Result<Stop> {
+    pub(super) fn step(&mut self, core: usize, stuck: &mut impl FnMut() -> bool) -> Result<Stop> {
         self.send(&format!("vCont;s:{:x}", core + 1))?;
-        self.stop()
+        self.stop(stuck)
     }
 
     fn bytes(&mut self, body: &str) -> Result<Vec<u8>> {

@@ -17,6 +17,7 @@ mod memory;
 mod plan;
 mod report;
 mod run;
+mod stuck;
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -54,7 +55,7 @@ pub struct Setup {
     pub compare: String,
     /// `--timeout`, in the machine's time.
     pub timeout: String,
-    /// Time after which a run is a hang.
+    /// CPU time of the emulator after which a run is a hang.
     pub deadline: Duration,
 }
 

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::gdb::{Debugger, Stop};
 use super::memory::Pages;
 use super::plan::{Flip, Plan, Target};
+use super::stuck::Stuck;
 use super::{Hit, Setup};
 use crate::child::{Exit, Finished};
 use crate::events::Events;
@@ -31,7 +32,7 @@ struct Running {
     child: Child,
     folder: PathBuf,
     started: Instant,
-    deadline: Duration,
+    stuck: Stuck,
 }
 
 impl Running {
@@ -59,30 +60,24 @@ impl Running {
         if debugged {
             command.args(["--debugger", "debugger", "--memory-file", "memory"]);
         }
-        command
-            .arg("--")
-            .args(program)
-            .env("RCOE_SYSTEM_WORDS", words);
+        command.arg("--").args(program);
+        command.env("RCOE_SYSTEM_WORDS", words);
         command
             .stdin(Stdio::null())
             .stdout(file("out")?)
             .stderr(file("err")?);
         let child = command.spawn().context("starting rcoe")?;
         Ok(Self {
+            stuck: Stuck::new(child.id(), setup.deadline),
             child,
             folder: folder.to_owned(),
             started: Instant::now(),
-            deadline: setup.deadline,
         })
-    }
-
-    fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
     }
 
     fn finish(mut self) -> Result<Finished> {
         let mut exit = None;
-        while exit.is_none() && self.started.elapsed() < self.deadline {
+        while exit.is_none() && !self.stuck.look() {
             exit = self.child.try_wait()?.map(Exit::from);
             if exit.is_none() {
                 std::thread::sleep(Duration::from_millis(2));
@@ -143,49 +138,50 @@ pub(super) fn inject(
     let words = format!("pauser={} pause={at} every={every}", plan.pauser);
     let mut running = Running::start(setup, program, &words, true, folder)?;
     let socket = folder.join("debugger");
-    let debugger = Debugger::connect(&socket, setup.deadline, || running.has_ended())?;
+    let over = || !matches!(running.child.try_wait(), Ok(None));
+    let debugger = Debugger::connect(&socket, over)?;
     let mut hits = Vec::new();
     if let Some(mut debugger) = debugger {
+        let mut stuck = || running.stuck.look();
         let mut goes_on = true;
         for flip in &plan.flips {
-            goes_on = debugger.go()? == Stop::Standing;
+            goes_on = debugger.go(&mut stuck)? == Stop::Standing;
             let noticed = || !Events::read(&folder.join("events")).divergences.is_empty();
             if !goes_on || noticed() {
                 break;
             }
-            goes_on = apply(&mut debugger, plan.victim, flip, folder, &mut hits)?;
+            for _ in 0..flip.steps {
+                goes_on &= debugger.step(plan.victim, &mut stuck)? == Stop::Standing;
+            }
+            if !goes_on {
+                break;
+            }
+            hits.extend(apply(&mut debugger, plan.victim, flip, folder)?);
         }
         // There are more pauses than flips.
-        while goes_on && running.started.elapsed() < setup.deadline {
-            goes_on = debugger.go()? == Stop::Standing;
+        while goes_on {
+            goes_on = debugger.go(&mut stuck)? == Stop::Standing;
         }
     }
     Ok((running.finish()?, hits))
 }
 
-/// Makes one flip; false if the machine ends before.
+/// Makes one flip, unless there is nothing of its class.
 fn apply(
     debugger: &mut Debugger,
     victim: usize,
     flip: &Flip,
     folder: &Path,
-    hits: &mut Vec<Hit>,
-) -> Result<bool> {
-    for _ in 0..flip.steps {
-        if debugger.step(victim)? != Stop::Standing {
-            return Ok(false);
-        }
-    }
+) -> Result<Option<Hit>> {
     let ip = number(&debugger.register(victim, IP)?);
     if flip.target.is_register() {
-        hits.push(flip_register(debugger, victim, flip, ip)?);
-    } else {
-        let pages = Pages::find(&folder.join("memory"), victim)?;
-        if let Some(byte) = pages.pick(flip.target, flip.place) {
-            hits.push(flip_byte(debugger, flip, byte, ip)?);
-        }
+        return flip_register(debugger, victim, flip, ip).map(Some);
     }
-    Ok(true)
+    let pages = Pages::find(&folder.join("memory"), victim)?;
+    pages
+        .pick(flip.target, flip.place)
+        .map(|byte| flip_byte(debugger, flip, byte, ip))
+        .transpose()
 }
 
 /// The low 64 bits of a register.

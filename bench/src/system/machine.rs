@@ -1,0 +1,137 @@
+//! Runs of a whole machine, and the cycles that its kernel tells at the end.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+/// What time is in a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clock {
+    /// Instructions of all cores together: exact, and the same each time.
+    Counted,
+    /// The host's, all cores in turns on one thread.
+    Host,
+    /// The host's, a thread for each core.
+    Threads,
+}
+
+impl Clock {
+    const fn option(self) -> &'static str {
+        match self {
+            Self::Counted => "counted",
+            Self::Host => "single",
+            Self::Threads => "multi",
+        }
+    }
+
+    /// Do all cores share one clock, so that a replica's own part is an n-th?
+    pub(super) const fn is_shared(self) -> bool {
+        !matches!(self, Self::Threads)
+    }
+}
+
+/// How a program is run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    pub(super) replicas: usize,
+    pub(super) compare: &'a str,
+    pub(super) clock: Clock,
+    /// `--tick`: seldom, where single calls are measured.
+    pub(super) tick: &'a str,
+    /// Words for the kernel.
+    pub(super) words: &'a str,
+}
+
+/// What a run told.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Told {
+    pub(super) cycles: f64,
+    /// Cycles of one delivery of an interrupt.
+    pub(super) interrupt: Option<f64>,
+    /// Cycles of one removal of a replica.
+    pub(super) removal: Option<f64>,
+}
+
+impl Told {
+    fn parse(text: &str) -> Option<Self> {
+        let mut told = Self::default();
+        let mut found = false;
+        for line in text.lines() {
+            let mut words = line.split([' ', ',']).filter(|word| !word.is_empty());
+            let first = words.next();
+            let last = words.last().and_then(|word| word.parse().ok());
+            match first {
+                Some("cycles") => {
+                    let cycles = line.strip_prefix("cycles ")?.split(',').next()?;
+                    told.cycles = cycles.parse().ok()?;
+                    found = true;
+                }
+                Some("interrupts") => told.interrupt = last,
+                Some("removals") => told.removal = last,
+                _ => {}
+            }
+        }
+        found.then_some(told)
+    }
+}
+
+/// Where machines are run.
+#[derive(Debug)]
+pub(super) struct Bench {
+    rcoe: PathBuf,
+}
+
+impl Bench {
+    pub(super) fn new(rcoe: &Path) -> Self {
+        Self {
+            rcoe: rcoe.to_owned(),
+        }
+    }
+
+    /// Runs a program with its argument. Late replicas are given all the time there is: it is
+    /// costs that are measured.
+    pub(super) fn run(&self, run: Run<'_>, program: &str, argument: u64) -> Result<Told> {
+        let mut command = Command::new(&self.rcoe);
+        command.args(["run", "--sphere", "system", "--stats", "--timeout", "60s"]);
+        command.args(["-n", &run.replicas.to_string(), "--compare", run.compare]);
+        command.args(["--core-threads", run.clock.option(), "--tick", run.tick]);
+        command.args(["--no-reintegrate", "--", program, &argument.to_string()]);
+        command.env("RCOE_SYSTEM_WORDS", run.words);
+        let done = command.stdin(Stdio::null()).output();
+        let done = done.with_context(|| format!("cannot start {command:?}"))?;
+        let text = String::from_utf8_lossy(&done.stderr);
+        ensure!(done.status.success(), "{command:?}: {text}");
+        Told::parse(&text).with_context(|| format!("{command:?} told nothing: {text}"))
+    }
+
+    /// Cycles of one more round, for each replica: the difference of a long and a short run.
+    pub(super) fn per_round(&self, run: Run<'_>, program: &str, rounds: [u64; 2]) -> Result<f64> {
+        let [short, long] = rounds;
+        let base = self.run(run, program, short)?.cycles;
+        let whole = self.run(run, program, long)?.cycles;
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let (count, shares) = ((long - short) as f64, run.replicas as f64);
+        let own = if run.clock.is_shared() { shares } else { 1.0 };
+        Ok((whole - base) / count / own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Told;
+
+    #[test]
+    fn figures_are_read() {
+        let text = "cycles 12, events 3, rendezvous 4\ninterrupts 10, cycles each 99\n\
+                    removals 1, cycles each 7\n";
+        let told = Told::parse(text);
+        let expected = Told {
+            cycles: 12.0,
+            interrupt: Some(99.0),
+            removal: Some(7.0),
+        };
+        assert_eq!(told, Some(expected));
+        assert_eq!(Told::parse("nothing"), None);
+    }
+}
