@@ -7,6 +7,9 @@
 //! in `handle_action` further on, in a later rendezvous, or waiting for a record of the leader's.
 //! Once all were seen inside, all go through a *ready* phase from which nobody turns back unless
 //! somebody never became ready, so that the first to leave after performing leaves nobody behind.
+//!
+//! Where an interrupt brings all members here however they compute ([`Node::set_punctual`]), one
+//! that stays away while all others are here is voted out.
 
 use crate::ReplicaId;
 use crate::guards::Bug;
@@ -196,8 +199,8 @@ impl Node {
         match state {
             INSIDE if point == here => Peer::Here,
             READY if point == here => Peer::Ready,
-            STREAM if point >= here && self.needs_me(peer, outbox) => Peer::Ahead,
-            INSIDE | READY if point > here => Peer::Ahead,
+            STREAM if point == here && self.needs_me(peer, outbox) => Peer::Ahead,
+            INSIDE | READY | STREAM if point > here => Peer::Ahead,
             _ => Peer::Behind,
         }
     }
@@ -275,13 +278,27 @@ impl Node {
 
     /// Somebody is missing, or called for a vote. Who stands here for a while only stands anywhere
     /// in the others' view, so the vote is left to the next rendezvous or record; but not if
-    /// somebody is ready, for that one cannot leave.
+    /// somebody is ready, for that one cannot leave, nor if members come here whatever they do.
     fn leave_or_vote(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
         let ready = |id: ReplicaId| matches!(self.locate(id, ports), Peer::Ready);
-        if self.members.without(self.id).iter().any(ready) {
+        if self.members.without(self.id).iter().any(ready) || self.votes_here(call, ports) {
             return self.enter_vote(call);
         }
         self.leave_action(ports)
+    }
+
+    /// Where members are punctual: is everybody here but those who do not come, or does somebody
+    /// call for a vote from here?
+    fn votes_here(&self, call: &Call, ports: &Ports<'_>) -> bool {
+        if !self.punctual {
+            return false;
+        }
+        let here = |id| matches!(self.locate(id, ports), Peer::Here | Peer::Ready);
+        let calls = |id| port(ports, id).outbox.alarm.load(Ordering::Acquire) > self.votes;
+        let mut others = self.members.without(self.id).iter();
+        let called = others.any(|id| here(id) && calls(id));
+        let mut others = self.members.without(self.id).iter();
+        called || others.all(|id| here(id) || Self::missing(call, ports, id))
     }
 
     /// Before a wait on the stream: if the awaited peer leads inside `handle_action`, tells it that

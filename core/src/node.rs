@@ -171,6 +171,8 @@ pub struct Node {
     pub(crate) halted: Option<Halt>,
     /// A peer sleeps on this replica's doorbell and is to be woken.
     pub(crate) wake: bool,
+    /// Do members come to `handle_action` whatever they compute?
+    pub(crate) punctual: bool,
     pub(crate) guards: Guards,
 }
 
@@ -214,6 +216,7 @@ impl Node {
             admission: None,
             halted: None,
             wake: false,
+            punctual: false,
             guards: Guards::ON,
         }
     }
@@ -285,6 +288,13 @@ impl Node {
     #[must_use]
     pub const fn halted(&self) -> Option<Halt> {
         self.halted
+    }
+
+    /// Says whether members come to `handle_action` whatever they compute, because an interrupt
+    /// brings them there. Then one that stays away is missing, and is voted out there. All members
+    /// say the same.
+    pub const fn set_punctual(&mut self, punctual: bool) {
+        self.punctual = punctual;
     }
 
     /// Takes guards away, for tests of the tests.

@@ -146,6 +146,12 @@ impl<'a, E: Env> Replica<'a, E> {
         &mut self.env
     }
 
+    /// Do members come to [`Replica::handle_action`] whatever they compute? See
+    /// [`Node::set_punctual`].
+    pub const fn set_punctual(&mut self, punctual: bool) {
+        self.node.set_punctual(punctual);
+    }
+
     /// The private state, for tests and fault injection.
     #[must_use]
     pub const fn node_mut(&mut self) -> &mut Node {

@@ -57,7 +57,9 @@ impl Replicated {
         let surroundings =
             Surroundings::new(diary, config.timeout * parameters.cycles, config.mask);
         report::set_alone(members.len() == 1);
-        let replica = Replica::new(ReplicaId::new(number), members, ports, surroundings);
+        let mut replica = Replica::new(ReplicaId::new(number), members, ports, surroundings);
+        // The tick brings all into their kernels.
+        replica.set_punctual(config.tick > 0);
         Self {
             replica,
             diary,

@@ -67,6 +67,9 @@ pub fn simulate(
     let program = program::random(&mut rng, len);
     let mut group = Group::new(n, &program, guards);
     group.triggers = u8::try_from(rng.below(3)).expect("below 3");
+    for process in &mut group.processes {
+        process.node.set_punctual(seed & 1 != 0);
+    }
     let plan = (!rng.one_in(8)).then(|| {
         let at = rng.below(20 * (len * n) as u64);
         (Fault::random(&mut rng), rng.index(n), at)

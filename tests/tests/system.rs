@@ -32,6 +32,7 @@ fn words(options: &[&str], command: &[&str]) -> Vec<String> {
     let binary = rcoe_tests::rcoe::binary().unwrap();
     // Counted while the emulator runs: a loaded machine is not late.
     let run = ["run", "--sphere", "system", "--timeout", "3s"];
+    let run = &run[..if options.contains(&"--timeout") { 3 } else { 5 }];
     let mut words = vec!["env", &image, binary.to_str().unwrap()];
     words.extend(run.iter().chain(options).chain(&["--"]).chain(command));
     words.into_iter().map(str::to_owned).collect()
@@ -475,6 +476,63 @@ fn a_wild_store_of_a_kernel_reaches_no_other_replica() {
             (&divergence["replica"], &divergence["kind"]),
             (&1.into(), &"fault".into())
         );
+    }
+}
+
+#[test]
+fn a_lone_kernel_that_breaks_ends_the_machine() {
+    let scene = Scene::new();
+    let mut words = words(&["-n", "1"], &["sleep", "30"]);
+    words.insert(1, "RCOE_SYSTEM_WORDS=probe=code victim=0".to_owned());
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let outcome = scene.run(&words);
+    assert_eq!(outcome.ended, Ended::Exit(125), "{}", outcome.err());
+    assert!(
+        outcome.err().contains("exception vector=14"),
+        "{}",
+        outcome.err()
+    );
+}
+
+#[test]
+fn a_loss_is_noticed_while_the_others_compute() {
+    let scene = Scene::new();
+    for (replicas, victim, status) in [("3", "1", 0), ("3", "0", 0), ("2", "1", 86)] {
+        let counted = ["--core-threads", "counted", "--tick", "1ms"];
+        let options = ["-n", replicas, "--timeout", "50ms", "--events", "e"];
+        // Computes for longer than all that takes, without a system call.
+        let mut words = words(&[&options[..], &counted].concat(), &["float", "2000"]);
+        words.insert(1, format!("RCOE_SYSTEM_WORDS=probe=code victim={victim}"));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let outcome = scene.run(&words);
+        assert_eq!(outcome.ended, Ended::Exit(status), "{}", outcome.err());
+        let events = events_of(&scene.path().join("e"));
+        let back = events.iter().any(|event| event["stage"] == "done");
+        assert_eq!(
+            back,
+            status == 0,
+            "brought back before the program ends: {events:?}"
+        );
+    }
+}
+
+#[test]
+fn the_removal_of_a_replica_is_measured() {
+    let scene = Scene::new();
+    for victim in ["0", "2"] {
+        let options = ["-n", "3", "--core-threads", "counted", "--stats"];
+        let mut words = words(&options, &["sleep", "30"]);
+        words.insert(1, format!("RCOE_SYSTEM_WORDS=probe=astray victim={victim}"));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let outcome = scene.run(&words);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        let err = outcome.err();
+        assert!(
+            err.contains(&format!("replica {victim} is faulty (mismatch)")),
+            "{err}"
+        );
+        assert!(err.contains("removals 1, cycles each "), "{err}");
+        assert!(err.contains("interrupts "), "{err}");
     }
 }
 

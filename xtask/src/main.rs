@@ -11,6 +11,7 @@ mod cpython;
 mod demo;
 mod docs;
 mod image;
+mod lines;
 mod packages;
 mod programs;
 mod shell;
@@ -58,6 +59,8 @@ enum Task {
     Programs(programs::Options),
     /// Build the kernel and the programs of the system sphere.
     Image,
+    /// Count the lines of the system sphere.
+    Lines,
     /// Check the house rules.
     Tidy,
     /// Format all sources.
@@ -119,6 +122,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Cpython(options) => cpython::run(&options),
         Task::Programs(options) => programs::run(&options),
         Task::Image => image::run(),
+        Task::Lines => lines::run(),
         Task::Tidy => tidy::run().map(|counts| counts.failed == 0),
         Task::Fmt { check } => {
             let flags: &[&str] = if check { &["--check"] } else { &[] };

@@ -90,6 +90,8 @@ const CAMPAIGNS: &[&[&str]] = &[
         "--program",
         "mutex,workers,shell",
     ],
+    &["system", "-n", "2", "--count", "12"],
+    &["system", "-n", "3", "--count", "12"],
     &["steady", "--calls", "300000"],
     &["race", "--runs", "20"],
     &["hours", "--minutes", "0.2"],

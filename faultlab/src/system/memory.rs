@@ -15,6 +15,7 @@ use nix::unistd::{Whence, lseek};
 use super::plan::Target;
 
 const PAGE: u64 = 4096;
+const PAGE_BYTES: usize = 4096;
 /// As the loader lays partitions out.
 const FIRST: u64 = 16 << 20;
 const PARTITION: u64 = 32 << 20;
@@ -49,7 +50,7 @@ struct Reader {
 
 impl Reader {
     fn page(&self, address: u64) -> Result<Vec<u64>> {
-        let mut bytes = [0; PAGE as usize];
+        let mut bytes = [0; PAGE_BYTES];
         self.file
             .read_exact_at(&mut bytes, address)
             .context("the machine's memory")?;
@@ -71,7 +72,7 @@ impl Reader {
             };
             let hole = lseek(&self.file, start.cast_signed(), Whence::SeekHole)?;
             let stop = hole.cast_unsigned().min(end);
-            found.extend((start / PAGE * PAGE..stop).step_by(PAGE as usize));
+            found.extend((start / PAGE * PAGE..stop).step_by(PAGE_BYTES));
             at = hole.cast_unsigned();
         }
         Ok(found)

@@ -1,0 +1,121 @@
+//! Who waits for whom inside `handle_action`.
+
+#![cfg(not(feature = "shuttle"))]
+
+#[cfg(test)]
+mod tests {
+    use rcoe_core::primitive::AtomicU64;
+    use rcoe_core::{
+        Call, Done, Kind, MAX_REPLICAS, Node, Outbox, Port, Ports, ReplicaId, ReplicaSet, Step,
+    };
+
+    const RING: usize = 1024;
+
+    struct Memory {
+        outboxes: Vec<Outbox>,
+        rings: Vec<Vec<AtomicU64>>,
+    }
+
+    impl Memory {
+        fn new() -> Self {
+            let ring = || (0..RING).map(|_| AtomicU64::new(0)).collect();
+            Self {
+                outboxes: (0..3).map(|_| Outbox::new()).collect(),
+                rings: (0..3).map(|_| ring()).collect(),
+            }
+        }
+
+        fn ports(&self) -> Ports<'_> {
+            let mut ports = [None; MAX_REPLICAS];
+            for (index, port) in ports.iter_mut().enumerate().take(3) {
+                *port = Some(Port {
+                    outbox: &self.outboxes[index],
+                    ring: &self.rings[index],
+                });
+            }
+            ports
+        }
+    }
+
+    /// Steps until the call waits or is over.
+    fn run(node: &mut Node, call: &mut Call, ports: &Ports<'_>) -> Step {
+        for _ in 0..100 {
+            match node.step(call, ports, &mut [0; 8]) {
+                Step::Again => {}
+                other => return other,
+            }
+        }
+        panic!("a call goes on for ever: {call}");
+    }
+
+    fn nodes(ports: &Ports<'_>) -> [Node; 3] {
+        let node = |id| Node::new(ReplicaId::new(id), ReplicaSet::all(3), ports);
+        [node(0), node(1), node(2)]
+    }
+
+    fn events(node: &mut Node, memory: &Memory, count: u64) {
+        for event in 0..count {
+            let own = &memory.outboxes[node.id().index()];
+            node.add_event(own, Kind(1), event);
+        }
+    }
+
+    fn is_waiting_for(step: Step, peer: u8) -> bool {
+        matches!(step, Step::Pending(what) if what.peer == ReplicaId::new(peer))
+    }
+
+    /// The primary waits for a follower behind it, that one for a follower ahead of both, and that
+    /// one for the primary's next record: whoever sees another one ahead does not wait.
+    #[test]
+    fn nobody_waits_for_one_that_is_ahead_and_waits_for_a_record() {
+        let memory = Memory::new();
+        let ports = memory.ports();
+        let [mut first, mut second, mut third] = nodes(&ports);
+        events(&mut first, &memory, 1);
+        events(&mut second, &memory, 1);
+        first.trigger_action(&ports, 1);
+        let mut lead = first.begin_action();
+        assert!(is_waiting_for(run(&mut first, &mut lead, &ports), 1));
+        let mut behind = second.begin_action();
+        assert!(is_waiting_for(run(&mut second, &mut behind, &ports), 2));
+        // The primary gives up there, and waits again further on.
+        assert!(is_waiting_for(run(&mut first, &mut lead, &ports), 2));
+        lead.overdue(ReplicaId::new(2));
+        let left = run(&mut first, &mut lead, &ports);
+        assert_eq!(left, Step::Ready(Done::Actions(0)));
+        events(&mut first, &memory, 1);
+        let mut lead = first.begin_action();
+        assert!(is_waiting_for(run(&mut first, &mut lead, &ports), 1));
+        events(&mut third, &memory, 3);
+        let mut ahead = third.begin_consume();
+        assert!(is_waiting_for(run(&mut third, &mut ahead, &ports), 0));
+        let left = run(&mut second, &mut behind, &ports);
+        assert_eq!(left, Step::Ready(Done::Actions(0)));
+    }
+
+    /// Where members are punctual, those who are here vote out the one that is not.
+    #[test]
+    fn punctual_members_vote_where_they_stand() {
+        for punctual in [false, true] {
+            let memory = Memory::new();
+            let ports = memory.ports();
+            let [mut first, mut second, _] = nodes(&ports);
+            first.set_punctual(punctual);
+            second.set_punctual(punctual);
+            first.trigger_action(&ports, 1);
+            let mut calls = [first.begin_action(), second.begin_action()];
+            run(&mut first, &mut calls[0], &ports);
+            assert!(is_waiting_for(run(&mut second, &mut calls[1], &ports), 2));
+            assert!(is_waiting_for(run(&mut first, &mut calls[0], &ports), 2));
+            calls[0].overdue(ReplicaId::new(2));
+            let step = run(&mut first, &mut calls[0], &ports);
+            if !punctual {
+                assert_eq!(step, Step::Ready(Done::Actions(0)));
+                continue;
+            }
+            assert!(calls[0].in_vote());
+            run(&mut second, &mut calls[1], &ports);
+            assert!(calls[1].in_vote(), "whoever is called from here joins");
+        }
+    }
+}

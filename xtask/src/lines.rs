@@ -1,0 +1,111 @@
+//! `cargo xtask lines`: how large the system sphere is, beside what the papers changed.
+//!
+//! Lines of code: what is left without blank lines, comments and tests.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use crate::shell;
+
+/// A part of the system: its name, and the files and folders that it consists of.
+type Part = (&'static str, &'static [&'static str]);
+
+/// Files of the kernel that exist because of replication; the rest of it is the kernel proper.
+const REPLICATION: &[&str] = &[
+    "kernel/src/diary.rs",
+    "kernel/src/env.rs",
+    "kernel/src/machine.rs",
+    "kernel/src/meter.rs",
+    "kernel/src/sphere.rs",
+    "kernel/src/arch/x86_64/donate.rs",
+];
+
+const PARTS: &[Part] = &[
+    (
+        "kernel proper: objects, system calls",
+        &["kernel/objects/src"],
+    ),
+    (
+        "kernel proper: boot, processor, interrupt controllers",
+        &["kernel/src"],
+    ),
+    ("replication in the kernel", REPLICATION),
+    (
+        "the protocol, shared with the process sphere",
+        &["core/src"],
+    ),
+    (
+        "user level: root task, drivers, library, programs",
+        &["user/src"],
+    ),
+    ("agreed between kernel, programs and host", &["abi/src"]),
+];
+
+/// What the papers name.
+const PAPERS: &str = "EDCC'15 changed or added 1,098 lines of seL4 for x86-64 (1,016 for ARM); \
+                      Romain (EMSOFT'12) has 2,518.";
+
+/// Prints the table.
+pub(crate) fn run() -> Result<bool> {
+    let root = shell::root();
+    println!("| part | lines of code |\n|---|---|");
+    for (name, paths) in PARTS {
+        let mut sum = 0;
+        for path in *paths {
+            sum += count_below(&root, &root.join(path), paths == &REPLICATION)?;
+        }
+        println!("| {name} | {sum} |");
+    }
+    println!("\n{PAPERS}");
+    Ok(true)
+}
+
+fn count_below(root: &Path, path: &Path, listed: bool) -> Result<usize> {
+    if path.is_dir() {
+        let entries = std::fs::read_dir(path).with_context(|| path.display().to_string())?;
+        let mut paths: Vec<PathBuf> = entries
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<_>>()?;
+        paths.sort();
+        return paths
+            .iter()
+            .map(|path| count_below(root, path, listed))
+            .sum();
+    }
+    let name = path.strip_prefix(root).unwrap_or(path);
+    let elsewhere = REPLICATION.iter().any(|part| Path::new(part) == name);
+    let test = name.components().any(|part| part.as_os_str() == "tests");
+    let is_code = path.extension().is_some_and(|extension| extension == "rs");
+    if !is_code || test || (elsewhere && !listed) {
+        return Ok(0);
+    }
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Ok(code_lines(&text))
+}
+
+/// Lines of code of a file. Tests come last in it.
+fn code_lines(text: &str) -> usize {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let is_tests = |at: usize| {
+        lines[at] == "#[cfg(test)]" && lines.get(at + 1).is_some_and(|next| next.ends_with('{'))
+    };
+    let end = (0..lines.len()).find(|&at| is_tests(at));
+    let code = &lines[..end.unwrap_or(lines.len())];
+    code.iter()
+        .filter(|line| !line.is_empty() && !line.starts_with("//"))
+        .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::code_lines;
+
+    #[test]
+    fn comments_blank_lines_and_tests_are_no_code() {
+        let text = "//! Purpose.\n\nuse a;\n/// Says.\nfn f() {\n    // why\n    g();\n}\n\n\
+                    #[cfg(test)]\nmod tests {\n    fn t() {}\n}\n";
+        assert_eq!(code_lines(text), 4);
+        assert_eq!(code_lines("#[cfg(test)]\nmod tests;\nfn f() {}\n"), 3);
+    }
+}
