@@ -67,7 +67,7 @@ pub(crate) enum Command {
         override_usage = "rcoe run [OPTIONS] -- PROGRAM [ARGS]...",
         after_help = RUN_EXAMPLES
     )]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Tell what this machine offers and what follows from it
     Doctor(DoctorArgs),
     /// Show running jobs: replicas, cores, lag, votes and faults

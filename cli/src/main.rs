@@ -32,7 +32,7 @@ fn main() -> ExitCode {
                 (Err(error.into()), status)
             }
         },
-        Command::Run(args) => match run::execute(args) {
+        Command::Run(args) => match run::execute(*args) {
             Ok(code) => (Ok(code), 0),
             Err(error) => {
                 let status = error.exit_status();

@@ -60,7 +60,7 @@ impl Told {
         for line in text.lines() {
             let mut words = line.split([' ', ',']).filter(|word| !word.is_empty());
             let first = words.next();
-            let last = words.last().and_then(|word| word.parse().ok());
+            let last = words.next_back().and_then(|word| word.parse().ok());
             match first {
                 Some("cycles") => {
                     let cycles = line.strip_prefix("cycles ")?.split(',').next()?;

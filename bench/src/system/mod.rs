@@ -22,6 +22,10 @@ pub struct Order {
     /// Repetitions of what is measured by the host's clock.
     #[arg(long, default_value_t = 7)]
     pub repetitions: usize,
+    /// Also copy memory with a thread of the host for each core: worth something where nothing
+    /// else runs.
+    #[arg(long)]
+    pub copy: bool,
 }
 
 const NS: [usize; 3] = [1, 2, 3];
@@ -53,8 +57,9 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<String> {
         calls(&bench, clock, repetitions, &mut out)?;
         seldom(&bench, clock, repetitions, &mut out)?;
     }
-    eprintln!("measuring: copying memory");
-    copying(&bench, order.repetitions, &mut out)?;
+    if order.copy {
+        copying(&bench, order.repetitions, &mut out)?;
+    }
     Ok(out)
 }
 

@@ -33,6 +33,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// Such times until an answer, which a machine that stands still gives at once.
 const ROUNDS: u32 = 600;
 
+/// How often a machine that seems stuck is told to go on.
+const NUDGES: u32 = 3;
+
 /// Time between looks for the socket.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -124,9 +127,15 @@ impl Debugger {
     }
 
     fn stop(&mut self, stuck: &mut impl FnMut() -> bool) -> Result<Stop> {
+        let mut nudges = 0;
         let body = loop {
             match self.receive() {
                 Err(error) if is_timeout(&error) && !stuck() => {}
+                Err(error) if is_timeout(&error) && nudges < NUDGES => {
+                    // A pause that met a step is told once and stops twice.
+                    nudges += 1;
+                    self.send("c")?;
+                }
                 Err(error) if is_timeout(&error) => return Ok(Stop::Silent),
                 body => break body?,
             }

@@ -1,9 +1,11 @@
 //! Injection into whole machines: the system sphere.
 //!
-//! A machine runs with a clock that counts instructions, so that everything in it happens at the
-//! same instruction each time. Now and then one replica's kernel has it stand still at an event;
-//! the injector changes one bit of a replica (the same or another, which then stands wherever it
-//! is, program or kernel) and lets the machine go on. Running an index again does exactly the same.
+//! A machine runs with a clock that counts instructions. Now and then one replica's kernel has it
+//! stand still at an event; the injector changes one bit of a replica (the same or another, which
+//! then stands wherever it is, program or kernel) and lets the machine go on. Running an index
+//! again flips the same bits, as a rule at the same instruction; but a machine that stood still may
+//! let its cores run in another order, so that later flips can come at another moment. The journal
+//! says what was hit.
 //!
 //! As in the papers several bits are flipped in one machine, one after the other, until an error
 //! shows; all of them in one replica, because one faulty replica is what can be masked. What shows
