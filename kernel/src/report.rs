@@ -8,7 +8,6 @@ use rcoe_core::{Cause, Halt};
 use crate::arch;
 use crate::diary::Diary;
 
-#[expect(clippy::cast_possible_truncation, reason = "cores are few")]
 /// Is there nobody left who would miss this replica?
 static ALONE: AtomicBool = AtomicBool::new(false);
 
@@ -26,6 +25,7 @@ fn give_up() -> ! {
     arch::retire()
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "cores are few")]
 fn own_diary() -> Diary {
     Diary::of(arch::core() as u16)
 }
