@@ -314,7 +314,7 @@ fn three_replicas_mask_a_kernel_that_breaks() {
             .find(|event| event["type"] == "divergence")
             .unwrap();
         assert_eq!(divergence["replica"], victim);
-        assert_eq!(divergence["kind"], "fault");
+        assert_eq!(divergence["kind"], "fault", "{victim}: {}", outcome.err());
         assert!(
             outcome.err().contains("no capability has type 255"),
             "{}",

@@ -236,19 +236,32 @@ fn watch(
         }
         copy_console(&mut machine.console, out)?;
         read_status(&mut machine.status, &mut learnt)?;
-        for (replica, reader) in readers.iter_mut().enumerate() {
-            let read = reader.lines(|line| {
-                let entry = Entry::parse(line);
-                learnt.note(replica, &entry);
-                tell(replica, &entry);
-            });
-            read.map_err(SystemError::host("reading a diary"))?;
+        for (replica, entry) in causes_first(read_diaries(&mut readers)?) {
+            learnt.note(replica, &entry);
+            tell(replica, &entry);
         }
         if over {
             break;
         }
     }
     Ok(learnt.ending(ended.and_then(|status| status.code())))
+}
+
+/// What is there in the diaries, with the number of the replica that wrote it.
+fn read_diaries(readers: &mut [Reader]) -> Result<Vec<(usize, Entry)>, SystemError> {
+    let mut entries = Vec::new();
+    for (replica, reader) in readers.iter_mut().enumerate() {
+        let read = reader.lines(|line| entries.push((replica, Entry::parse(line))));
+        read.map_err(SystemError::host("reading a diary"))?;
+    }
+    Ok(entries)
+}
+
+/// What was read in one round, breakdowns first: a replica tells that it is broken before the others
+/// miss it, but its diary may be read after theirs.
+fn causes_first(mut entries: Vec<(usize, Entry)>) -> Vec<(usize, Entry)> {
+    entries.sort_by_key(|(_, entry)| !matches!(entry, Entry::Broken(_)));
+    entries
 }
 
 /// Waits until something can be read, or for a moment.
@@ -321,6 +334,21 @@ mod tests {
             learnt.note(0, &Entry::parse(entry));
         }
         learnt.ending(code)
+    }
+
+    #[test]
+    fn a_breakdown_is_told_before_the_removal_that_it_causes() {
+        let read = [
+            (0, "removed 1 timeout"),
+            (0, "joined 1"),
+            (1, "exception vector=14"),
+            (2, "removed 1 timeout"),
+        ];
+        let entries = read.map(|(replica, line)| (replica, Entry::parse(line)));
+        let told = causes_first(entries.to_vec());
+        let order: Vec<usize> = told.iter().map(|(replica, _)| *replica).collect();
+        assert_eq!(order, [1, 0, 0, 2]);
+        assert_eq!(told[1].1, Entry::parse("removed 1 timeout"));
     }
 
     #[test]
