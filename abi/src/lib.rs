@@ -22,6 +22,8 @@ pub mod syscall;
 
 pub use error::Error;
 pub use invocation::Label;
-pub use message::{FIRST_BUFFER_WORD, IN_REGISTERS, MAX_MESSAGE, MessageInfo};
+pub use message::{
+    CAPS_WORD, FIRST_BUFFER_WORD, IN_REGISTERS, MAX_CAPS, MAX_MESSAGE, MessageInfo, RECEIVE_WORD,
+};
 pub use object::{ObjectType, Rights};
 pub use syscall::Syscall;

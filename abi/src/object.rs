@@ -86,13 +86,15 @@ impl Rights {
     pub const EXECUTE: Self = Self(4);
     /// Read and write.
     pub const READ_WRITE: Self = Self(3);
+    /// Send capabilities along (endpoints only).
+    pub const GRANT: Self = Self(8);
     /// Everything.
-    pub const ALL: Self = Self(7);
+    pub const ALL: Self = Self(15);
 
     /// From a message word; unknown bits are dropped.
     #[must_use]
     pub const fn from_word(word: u64) -> Self {
-        Self((word & 7) as u8)
+        Self((word & 15) as u8)
     }
 
     /// For a message word.

@@ -191,7 +191,13 @@ impl<S: Sphere> Kernel<'_, S> {
     }
 
     /// The capability that copying or minting makes of `cap`.
-    fn derive(&self, slot: Ref, cap: Cap, rights: u64, badge: Option<u64>) -> Result<Cap, Error> {
+    pub(crate) fn derive(
+        &self,
+        slot: Ref,
+        cap: Cap,
+        rights: u64,
+        badge: Option<u64>,
+    ) -> Result<Cap, Error> {
         let mask = Rights::from_word(rights);
         match cap {
             Cap::Untyped { .. } if self.has_children(slot) => Err(Error::RevokeFirst),

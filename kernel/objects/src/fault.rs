@@ -59,6 +59,7 @@ impl<S: Sphere> Kernel<'_, S> {
         if let Ok((_, Cap::Endpoint { obj, rights, badge })) = handler
             && rights.contains(Rights::WRITE)
         {
+            self.mem.set(tcb, field::GRANTS, 0);
             self.send(tcb, obj, badge, true, true);
         } else {
             self.sphere.unhandled(tcb);

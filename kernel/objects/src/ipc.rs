@@ -4,6 +4,7 @@
 //! receiver remember its caller; a reply goes to whom it remembers. A caller whose receiver forgets
 //! it by receiving again waits for ever, as in seL4.
 
+use crate::grant::Grant;
 use crate::kernel::Kernel;
 use crate::sched::Queue;
 use crate::sphere::Sphere;
@@ -49,12 +50,12 @@ impl<S: Sphere> Kernel<'_, S> {
         self.set_waiters(place, queue);
     }
 
-    /// Sends the message of `tcb`.
+    /// Sends the message of `tcb`, whose right to grant has been noted.
     pub(crate) fn send(&mut self, tcb: Ref, endpoint: Ref, badge: u64, blocking: bool, call: bool) {
         match self.first_waiter(endpoint, State::Receiving) {
             Some(receiver) => {
                 self.leave_queue(receiver);
-                self.hand_over(tcb, receiver, badge, call);
+                self.hand_over(tcb, receiver, (endpoint, badge), call);
                 self.make_ready(receiver);
             }
             None if blocking => {
@@ -67,9 +68,12 @@ impl<S: Sphere> Kernel<'_, S> {
     }
 
     /// The message itself; a caller waits for the reply.
-    fn hand_over(&mut self, sender: Ref, receiver: Ref, badge: u64, call: bool) {
+    fn hand_over(&mut self, sender: Ref, receiver: Ref, through: (Ref, u64), call: bool) {
+        let (endpoint, badge) = through;
         if self.mem.get(sender, field::FAULT) == 0 {
-            self.transfer(sender, receiver, badge);
+            let grants = self.mem.get(sender, field::GRANTS) != 0;
+            let grant = grants.then_some(Grant::Through(endpoint));
+            self.transfer(sender, receiver, badge, grant);
         } else {
             self.transfer_fault(sender, receiver, badge);
         }
@@ -94,7 +98,7 @@ impl<S: Sphere> Kernel<'_, S> {
                 self.leave_queue(sender);
                 let badge = self.mem.get(sender, field::BADGE);
                 let call = self.mem.get(sender, field::CALLS) != 0;
-                self.hand_over(sender, tcb, badge, call);
+                self.hand_over(sender, tcb, (endpoint, badge), call);
                 if !call {
                     self.make_ready(sender);
                 }
@@ -114,7 +118,8 @@ impl<S: Sphere> Kernel<'_, S> {
         if self.mem.get(caller, field::FAULT) != 0 {
             self.reply_to_fault(tcb, caller);
         } else {
-            self.transfer(tcb, caller, 0);
+            let granted = self.mem.get(caller, field::GRANTS) != 0;
+            self.transfer(tcb, caller, 0, granted.then_some(Grant::Reply));
             self.make_ready(caller);
         }
     }

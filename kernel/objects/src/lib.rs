@@ -27,6 +27,7 @@ mod cap;
 mod decode;
 mod delete;
 mod fault;
+mod grant;
 mod invoke;
 mod ipc;
 mod kernel;

@@ -3,6 +3,7 @@
 use rcoe_abi::{FIRST_BUFFER_WORD, IN_REGISTERS, MAX_MESSAGE, MessageInfo};
 
 use crate::arch::{CAP, INFO, MESSAGE};
+use crate::grant::{Grant, Taken};
 use crate::kernel::Kernel;
 use crate::sphere::Sphere;
 use crate::{Cap, Ref};
@@ -13,7 +14,7 @@ impl<S: Sphere> Kernel<'_, S> {
         MessageInfo::from_word(self.register(tcb, INFO))
     }
 
-    fn buffer(&self, tcb: Ref) -> Option<Ref> {
+    pub(crate) fn buffer(&self, tcb: Ref) -> Option<Ref> {
         match self.cap(Self::buffer_slot(tcb)) {
             Cap::Frame { obj, .. } => Some(obj),
             _ => None,
@@ -53,8 +54,8 @@ impl<S: Sphere> Kernel<'_, S> {
         self.set_register(tcb, INFO, info.word());
     }
 
-    /// Copies a message from one thread to another.
-    pub(crate) fn transfer(&mut self, from: Ref, to: Ref, badge: u64) {
+    /// Copies a message from one thread to another, with its capabilities if they are granted.
+    pub(crate) fn transfer(&mut self, from: Ref, to: Ref, badge: u64, grant: Option<Grant>) {
         let info = self.info(from);
         let len = info.len();
         for index in 0..len.min(IN_REGISTERS) {
@@ -64,8 +65,9 @@ impl<S: Sphere> Kernel<'_, S> {
         if len > IN_REGISTERS {
             self.transfer_buffer(from, to, len);
         }
+        let taken = grant.map_or(Taken::default(), |grant| self.grant(from, to, grant));
         self.set_register(to, CAP, badge);
-        let info = MessageInfo::new(info.label(), len);
+        let info = MessageInfo::new(info.label(), len).with_caps(taken.caps, taken.unwrapped);
         self.set_register(to, INFO, info.word());
     }
 

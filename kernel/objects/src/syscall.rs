@@ -7,6 +7,7 @@ use crate::arch::{CAP, INFO, NUMBER};
 use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::sphere::{Compare, Sphere, kind};
+use crate::tcb::field;
 use crate::{Cap, Ref};
 
 /// System calls after which there is a vote even if nothing goes out.
@@ -45,6 +46,8 @@ impl<S: Sphere> Kernel<'_, S> {
             let digest = head.iter().fold(0, |digest, &word| mix(digest ^ word));
             let words = (0..info.len()).map(|index| self.word(tcb, index));
             let digest = words.fold(digest, |digest, word| mix(digest ^ word));
+            let caps = (0..info.caps()).map(|index| self.caps_word(tcb, index));
+            let digest = caps.fold(digest, |digest, word| mix(digest ^ word));
             self.sphere.event(kind::SYSCALL, digest);
         }
         if compare == Compare::Every {
@@ -93,6 +96,11 @@ impl<S: Sphere> Kernel<'_, S> {
         };
         match cap {
             Cap::Endpoint { obj, rights, badge } if rights.contains(Rights::WRITE) => {
+                let grants = rights.contains(Rights::GRANT);
+                if let Err(error) = self.check_caps(tcb, grants) {
+                    return self.fail(tcb, error);
+                }
+                self.mem.set(tcb, field::GRANTS, u64::from(grants));
                 self.send(tcb, obj, badge, blocking, call);
             }
             Cap::Notification { obj, rights, badge } if rights.contains(Rights::WRITE) => {

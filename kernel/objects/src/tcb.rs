@@ -30,6 +30,8 @@ pub(crate) mod field {
     pub(crate) const BOUND: usize = 37;
     /// Does the message it sends want a reply?
     pub(crate) const CALLS: usize = 38;
+    /// May capabilities travel with the message it sends, and with the reply to it?
+    pub(crate) const GRANTS: usize = 39;
     /// Floating-point state.
     pub(crate) const FPU: usize = 64;
 }

@@ -2,6 +2,7 @@
 //! whatever they ask for.
 
 mod fuzz;
+mod grants;
 mod invariants;
 mod random;
 mod scenes;

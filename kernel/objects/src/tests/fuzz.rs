@@ -5,7 +5,7 @@
 
 use std::vec::Vec;
 
-use rcoe_abi::{MessageInfo, Syscall, boot};
+use rcoe_abi::{CAPS_WORD, MessageInfo, RECEIVE_WORD, Syscall, boot};
 use rcoe_core::mix;
 
 use super::random::furnished;
@@ -68,7 +68,15 @@ fn fuzz_decode_of_any_message_panics_never() {
             let pointer = numbers.word();
             kernel.set_register(tcb, CAP, pointer);
             let len = usize::try_from(numbers.next() % 8).unwrap();
-            kernel.set_register(tcb, INFO, MessageInfo::new(label, len).word());
+            let caps = usize::try_from(numbers.next() % 4).unwrap();
+            let info = MessageInfo::new(label, len).with_caps(caps, 0);
+            kernel.set_register(tcb, INFO, info.word());
+            if let Some(buffer) = kernel.buffer(tcb) {
+                for index in CAPS_WORD..RECEIVE_WORD + 3 {
+                    let word = numbers.word();
+                    kernel.mem.set(buffer, index, word);
+                }
+            }
             for register in MESSAGE {
                 let word = numbers.word();
                 kernel.set_register(tcb, register, word);
