@@ -18,6 +18,10 @@ pub const IMAGE: u64 = 0x1_0000_0000;
 pub const SCRATCH: u64 = 0x2_0000_0000;
 /// Where memory that programs ask for is mapped.
 pub const HEAP: u64 = 0x10_0000_0000;
+/// Where programs map frames that they share with others, [`WINDOW_PAGES`] of them.
+pub const WINDOW: u64 = 0x20_0000_0000;
+/// Pages of that window: as many as one page table maps.
+pub const WINDOW_PAGES: u64 = 512;
 /// End of what user programs may map.
 pub const USER_END: u64 = 0x7fff_0000_0000;
 

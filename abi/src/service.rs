@@ -20,8 +20,8 @@ pub const SLOT_NOTIFICATION: u64 = 8;
 pub const SLOT_IRQ: u64 = 9;
 /// Slot of the endpoint to the timer.
 pub const SLOT_TIMER: u64 = 10;
-/// First slot of frames that the program may map: its heap.
-pub const SLOT_HEAP: u64 = 16;
+/// First slot that is free for the program itself.
+pub const SLOT_FREE: u64 = 32;
 /// Logarithm of the slots of a program's table.
 pub const CNODE_BITS: u32 = 8;
 
@@ -32,7 +32,19 @@ pub const ROOT_EXIT: u64 = 32;
 pub const ROOT_SPAWN: u64 = 33;
 /// Ask the root task: map zeroed pages. Words: address, number.
 pub const ROOT_MAP: u64 = 34;
+/// Ask the root task: make an object, of which the reply brings a capability. Word: type, which is
+/// that of an endpoint, a notification or a frame.
+pub const ROOT_MAKE: u64 = 35;
+/// Ask the root task: make the page tables of the window for shared frames.
+pub const ROOT_WINDOW: u64 = 36;
 /// Ask the console: write. Words: number of bytes, then eight a word.
 pub const CONSOLE_WRITE: u64 = 32;
 /// Ask the timer: wait. Word: ticks of a hundredth of a second.
 pub const TIMER_SLEEP: u64 = 32;
+
+/// Tell the pipeline: this stage is ready. Word: its number. The reply brings its endpoints: where
+/// it takes blocks from, and where it hands them on.
+pub const PIPE_READY: u64 = 40;
+/// Hand a block to the next stage: a frame, as a capability to be read. Words: its number, bytes,
+/// and the digest of the original. The last one has no bytes and no frame.
+pub const PIPE_BLOCK: u64 = 41;

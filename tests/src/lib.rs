@@ -11,7 +11,8 @@
 //! * [`launch`] starts one command in a session of its own with a deadline, and [`proc`] tells
 //!   which processes of that session still live.
 //! * [`terminal`] runs one on a terminal, for those who type.
-//! * [`rcoe`] is what the behaviour tests in `tests/tests/` share; [`victim`] is a program to harm.
+//! * [`rcoe`] is what the behaviour tests in `tests/tests/` share; [`victim`] is a program to harm;
+//!   [`system`] starts whole systems in QEMU.
 //!
 //! Not covered: the inside of the agent and the protocol (unit tests and the simulator), faults in
 //! memory and registers (the fault lab), and cost (the bench).
@@ -28,5 +29,6 @@ pub mod rcoe;
 pub mod report;
 pub mod scenes;
 pub mod snapshot;
+pub mod system;
 pub mod terminal;
 pub mod victim;

@@ -2,48 +2,12 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::LazyLock;
 
 use rcoe_tests::launch::{self, Ended, Outcome};
 use rcoe_tests::rcoe::{Scene, events_of, until};
+use rcoe_tests::system::{image, system, words};
 use rustix::process::Signal;
 use serde_json::Value;
-
-/// The folder of the system image: that of the environment, else built here.
-static IMAGE: LazyLock<PathBuf> = LazyLock::new(|| {
-    if let Some(folder) = std::env::var_os("RCOE_SYSTEM_IMAGE") {
-        return folder.into();
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["xtask", "image"]).current_dir(root);
-    assert!(command.status().unwrap().success(), "the image builds");
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| root.join("target"), PathBuf::from);
-    target.join("system/image")
-});
-
-/// A command that runs a program in a system of its own.
-fn words(options: &[&str], command: &[&str]) -> Vec<String> {
-    let image = format!("RCOE_SYSTEM_IMAGE={}", IMAGE.display());
-    let binary = rcoe_tests::rcoe::binary().unwrap();
-    // Counted while the emulator runs: a loaded machine is not late.
-    let run = ["run", "--sphere", "system", "--timeout", "3s"];
-    let run = &run[..if options.contains(&"--timeout") { 3 } else { 5 }];
-    let mut words = vec!["env", &image, binary.to_str().unwrap()];
-    words.extend(run.iter().chain(options).chain(&["--"]).chain(command));
-    words.into_iter().map(str::to_owned).collect()
-}
-
-/// Runs a program in a system of its own.
-fn system(scene: &Scene, options: &[&str], command: &[&str]) -> Outcome {
-    let words = words(options, command);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    scene.run(&words)
-}
 
 #[test]
 fn one_to_four_replicas_print_the_same_once() {
@@ -156,7 +120,7 @@ fn what_cannot_run_is_named() {
         "{}",
         outcome.err()
     );
-    let image = format!("RCOE_SYSTEM_IMAGE={}", IMAGE.display());
+    let image = format!("RCOE_SYSTEM_IMAGE={}", image().display());
     let bare = [&["env", "PATH=/nonexistent", &image, binary], &run[..]].concat();
     let bare: Vec<&str> = ["/usr/bin/env"]
         .into_iter()

@@ -9,21 +9,26 @@
 
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod console;
 pub mod fault;
 #[cfg(feature = "bare")]
 mod mem_functions;
 pub mod object;
+pub mod share;
+pub mod squeeze;
 #[cfg(feature = "bare")]
 mod start;
 mod sys;
 
 pub use sys::{
-    Received, add_trace, boot_image, boot_page, call, fill_scratch, now_message, recv, reply_recv,
-    send, yield_now,
+    Received, accept, add_trace, boot_image, boot_page, call, call_with, fill_scratch, now_message,
+    recv, reply_recv, reply_recv_with, send, set_window_word, window_word, yield_now,
 };
 
-use rcoe_abi::{MessageInfo, service};
+use rcoe_abi::{MessageInfo, ObjectType, service};
 
 /// Ends the program with this exit status.
 pub fn exit(status: u64) -> ! {
@@ -54,6 +59,15 @@ pub fn memory(words: usize) -> Option<&'static mut [u64]> {
     let pages = words.div_ceil(512) as u64;
     let answer = call(service::SLOT_ROOT, service::ROOT_MAP, &[pages]);
     (answer.label == 0).then(|| sys::fresh(answer.words[0], words))
+}
+
+/// A new endpoint, notification or frame in `slot` of the own table. Tells whether there is one.
+#[must_use]
+pub fn make(kind: ObjectType, slot: u64) -> bool {
+    accept(service::SLOT_CNODE, slot, 1);
+    let answer = call(service::SLOT_ROOT, service::ROOT_MAKE, &[kind as u64]);
+    accept(service::SLOT_CNODE, slot, 0);
+    answer.label == 0 && answer.caps == 1
 }
 
 /// A message's label and length, for the register.

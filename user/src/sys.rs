@@ -3,8 +3,11 @@
 use core::arch::asm;
 
 use rcoe_abi::boot::Word;
-use rcoe_abi::layout::{BOOT_INFO, IMAGE, IPC_BUFFER, SCRATCH};
-use rcoe_abi::{FIRST_BUFFER_WORD, IN_REGISTERS, MAX_MESSAGE, MessageInfo, Syscall};
+use rcoe_abi::layout::{BOOT_INFO, IMAGE, IPC_BUFFER, SCRATCH, WINDOW, WINDOW_PAGES};
+use rcoe_abi::{
+    CAPS_WORD, FIRST_BUFFER_WORD, IN_REGISTERS, MAX_CAPS, MAX_MESSAGE, MessageInfo, RECEIVE_WORD,
+    Syscall,
+};
 
 /// Words of a page.
 const PAGE_WORDS: usize = 512;
@@ -18,6 +21,10 @@ pub struct Received {
     pub label: u64,
     /// Its length.
     pub len: usize,
+    /// Capabilities that came with it, into the slots given to [`accept`].
+    pub caps: usize,
+    /// Those of which only the badge came, one bit each.
+    pub unwrapped: u64,
     /// The words that came in registers.
     pub words: [u64; IN_REGISTERS],
 }
@@ -32,31 +39,77 @@ impl Received {
             None => 0,
         }
     }
+
+    /// The badge of capability `index`, if it was unwrapped: until the next message.
+    #[must_use]
+    pub fn unwrapped_badge(&self, index: usize) -> Option<u64> {
+        let badge_only = index < MAX_CAPS && self.unwrapped & 1 << index != 0;
+        badge_only.then(|| page_word(CAPS_WORD + index))
+    }
+}
+
+/// Word `index` of the page that is the IPC buffer.
+fn page_word(index: usize) -> u64 {
+    assert!(index < PAGE_WORDS);
+    // SAFETY: the buffer is a page that is mapped for as long as the thread lives.
+    unsafe { (IPC_BUFFER as *const u64).add(index).read_volatile() }
+}
+
+fn set_page_word(index: usize, word: u64) {
+    assert!(index < PAGE_WORDS);
+    // SAFETY: as for reading; nothing else refers to the buffer.
+    unsafe { (IPC_BUFFER as *mut u64).add(index).write_volatile(word) }
 }
 
 fn buffer_word(index: usize) -> u64 {
     assert!(index < MAX_MESSAGE);
-    // SAFETY: the buffer is a page that is mapped for as long as the thread lives.
-    unsafe {
-        (IPC_BUFFER as *const u64)
-            .add(FIRST_BUFFER_WORD + index)
-            .read_volatile()
-    }
+    page_word(FIRST_BUFFER_WORD + index)
 }
 
 fn set_buffer_word(index: usize, word: u64) {
     assert!(index < MAX_MESSAGE);
-    // SAFETY: as for reading; nothing else refers to the buffer.
+    set_page_word(FIRST_BUFFER_WORD + index, word);
+}
+
+/// Says which slots of `table` are to take capabilities that messages bring: `count` from `first`
+/// on. It holds until said otherwise; a slot that is not empty takes none.
+pub fn accept(table: u64, first: u64, count: u64) {
+    for (index, word) in [table, first, count].into_iter().enumerate() {
+        set_page_word(RECEIVE_WORD + index, word);
+    }
+}
+
+/// Word `index` of a page of the window in which shared frames are mapped. Without a frame there
+/// this is a fault of the program.
+#[must_use]
+pub fn window_word(page: u64, index: usize) -> u64 {
+    assert!(page < WINDOW_PAGES && index < PAGE_WORDS);
+    // SAFETY: nothing of this program lies in the window, so a read there faults or reads a frame;
+    // whatever another program writes meanwhile, a word is a word.
     unsafe {
-        (IPC_BUFFER as *mut u64)
-            .add(FIRST_BUFFER_WORD + index)
+        ((WINDOW + page * 4096) as *const u64)
+            .add(index)
+            .read_volatile()
+    }
+}
+
+/// Writes such a word.
+pub fn set_window_word(page: u64, index: usize, word: u64) {
+    assert!(page < WINDOW_PAGES && index < PAGE_WORDS);
+    // SAFETY: as for reading: nothing of this program lies there.
+    unsafe {
+        ((WINDOW + page * 4096) as *mut u64)
+            .add(index)
             .write_volatile(word)
     }
 }
 
 /// Any system call with a message.
-fn enter(number: Syscall, pointer: u64, label: u64, words: &[u64]) -> Received {
-    let info = MessageInfo::new(label, words.len());
+fn enter(number: Syscall, pointer: u64, label: u64, words: &[u64], caps: &[u64]) -> Received {
+    let info = MessageInfo::new(label, words.len()).with_caps(caps.len(), 0);
+    for (index, &cap) in caps.iter().enumerate().take(MAX_CAPS) {
+        set_page_word(CAPS_WORD + index, cap);
+    }
     let mut first = [0; IN_REGISTERS];
     for (index, &word) in words.iter().enumerate().take(MAX_MESSAGE) {
         match first.get_mut(index) {
@@ -91,47 +144,60 @@ fn raw(number: Syscall, pointer: u64, info: MessageInfo, first: [u64; IN_REGISTE
         badge,
         label: answer.label(),
         len: answer.len(),
+        caps: answer.caps(),
+        unwrapped: answer.unwrapped(),
         words: [a, b, c, d],
     }
 }
 
 /// Sends and waits for the answer; or invokes a kernel object.
 pub fn call(pointer: u64, label: u64, words: &[u64]) -> Received {
-    enter(Syscall::Call, pointer, label, words)
+    enter(Syscall::Call, pointer, label, words, &[])
+}
+
+/// As [`call`], with capabilities. The endpoint must allow that.
+pub fn call_with(pointer: u64, label: u64, words: &[u64], caps: &[u64]) -> Received {
+    enter(Syscall::Call, pointer, label, words, caps)
+}
+
+/// As [`reply_recv`], with capabilities for a caller that could have sent some.
+#[must_use]
+pub fn reply_recv_with(pointer: u64, label: u64, words: &[u64], caps: &[u64]) -> Received {
+    enter(Syscall::ReplyRecv, pointer, label, words, caps)
 }
 
 /// Sends, waiting for a receiver; or signals.
 pub fn send(pointer: u64, label: u64, words: &[u64]) -> Received {
-    enter(Syscall::Send, pointer, label, words)
+    enter(Syscall::Send, pointer, label, words, &[])
 }
 
 /// Waits for a message or a signal.
 #[must_use]
 pub fn recv(pointer: u64) -> Received {
-    enter(Syscall::Recv, pointer, 0, &[])
+    enter(Syscall::Recv, pointer, 0, &[], &[])
 }
 
 /// A message or a signal, if there is one now; else the badge is 0.
 #[must_use]
 pub fn now_message(pointer: u64) -> Received {
-    enter(Syscall::NbRecv, pointer, 0, &[])
+    enter(Syscall::NbRecv, pointer, 0, &[], &[])
 }
 
 /// Answers the last caller and waits for the next message.
 #[must_use]
 pub fn reply_recv(pointer: u64, label: u64, words: &[u64]) -> Received {
-    enter(Syscall::ReplyRecv, pointer, label, words)
+    enter(Syscall::ReplyRecv, pointer, label, words, &[])
 }
 
 /// Lets others of the same priority run.
 pub fn yield_now() {
-    enter(Syscall::Yield, 0, 0, &[]);
+    enter(Syscall::Yield, 0, 0, &[], &[]);
 }
 
 /// Has these words compared between replicas before anything goes out (`FT_Add_Trace`).
 pub fn add_trace(words: &[u64]) {
     for chunk in words.chunks(MAX_MESSAGE) {
-        enter(Syscall::AddTrace, 0, 0, chunk);
+        enter(Syscall::AddTrace, 0, 0, chunk, &[]);
     }
 }
 

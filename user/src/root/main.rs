@@ -11,7 +11,7 @@ mod start;
 use rcoe_abi::image::name_words;
 use rcoe_abi::invocation::FaultLabel;
 use rcoe_abi::{Rights, boot as slots, layout, service};
-use rcoe_user::{Received, object, println, recv, reply_recv};
+use rcoe_user::{Received, object, println, recv, reply_recv, reply_recv_with};
 
 use crate::boot::Boot;
 use crate::start::{Role, Starter};
@@ -52,7 +52,9 @@ fn serve(starter: &mut Starter<'_>, program: u64) -> u64 {
     loop {
         let status = match message.label {
             service::ROOT_EXIT => Some(message.words[0]),
-            service::ROOT_SPAWN | service::ROOT_MAP => None,
+            service::ROOT_SPAWN | service::ROOT_MAP | service::ROOT_MAKE | service::ROOT_WINDOW => {
+                None
+            }
             _ => Some(report(&message)),
         };
         if let Some(status) = status {
@@ -64,19 +66,38 @@ fn serve(starter: &mut Starter<'_>, program: u64) -> u64 {
             continue;
         }
         let answer = request(starter, &message);
+        let requests = starter.requests();
         message = match answer {
-            Some(word) => reply_recv(starter.requests(), 0, &[word]),
-            None => reply_recv(starter.requests(), REFUSED, &[]),
+            Some(Answer::Word(word)) => reply_recv(requests, 0, &[word]),
+            Some(Answer::Capability(slot)) => reply_recv_with(requests, 0, &[], &[slot]),
+            None => reply_recv(requests, REFUSED, &[]),
         };
     }
 }
 
-fn request(starter: &mut Starter<'_>, message: &Received) -> Option<u64> {
-    if message.label == service::ROOT_MAP {
-        return starter.give_memory(message.badge, message.words[0]);
+/// What a request is answered with.
+enum Answer {
+    Word(u64),
+    /// The capability in this slot.
+    Capability(u64),
+}
+
+fn request(starter: &mut Starter<'_>, message: &Received) -> Option<Answer> {
+    match message.label {
+        service::ROOT_MAP => {
+            let address = starter.give_memory(message.badge, message.words[0]);
+            address.map(Answer::Word)
+        }
+        service::ROOT_MAKE => starter
+            .give_object(message.words[0])
+            .map(Answer::Capability),
+        service::ROOT_WINDOW => starter.make_window(message.badge).map(Answer::Word),
+        _ => {
+            let name = message.words;
+            let started = starter.start(&name, message.word(4), Role::Program);
+            started.map(Answer::Word)
+        }
     }
-    let name = message.words;
-    starter.start(&name, message.word(4), Role::Program)
 }
 
 /// Tells of a fault; returns the status of the program that had it.

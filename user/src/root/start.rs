@@ -48,6 +48,8 @@ pub(crate) struct Starter<'a> {
     console: u64,
     timer: u64,
     peer: u64,
+    /// A page table that is in no space yet.
+    spare: Option<u64>,
     started: [Started; PROGRAMS],
     count: u64,
 }
@@ -59,24 +61,19 @@ impl<'a> Starter<'a> {
         let [requests, console, timer, peer] = [endpoint()?, endpoint()?, endpoint()?, endpoint()?];
         // The root task is a client of the console too, and finds it where all do.
         object::copy(slots::SLOT_CNODE, service::SLOT_CONSOLE, console, SENDER)?;
-        for _ in 0..3 {
-            let table = memory.make(ObjectType::PageTable, 0)?;
-            match object::map_table(table, slots::SLOT_VSPACE, layout::SCRATCH) {
-                // All that were missing are there.
-                Err(Error::DeleteFirst) => break,
-                other => other?,
-            }
-        }
-        Ok(Self {
+        let mut starter = Self {
             boot,
             memory,
             requests,
             console,
             timer,
             peer,
+            spare: None,
             started: [Started::default(); PROGRAMS],
             count: 0,
-        })
+        };
+        starter.tables(slots::SLOT_VSPACE, layout::SCRATCH)?;
+        Ok(starter)
     }
 
     /// Where programs ask the root task.
@@ -160,17 +157,31 @@ impl<'a> Starter<'a> {
             fill_scratch(content);
             object::unmap_frame(frame)?;
         }
-        // One table of each level at most is missing.
-        for _ in 0..4 {
-            match object::map_frame(frame, space, address, rights) {
-                Err(Error::MissingTable) => {
-                    let table = self.memory.make(ObjectType::PageTable, 0)?;
-                    object::map_table(table, space, address)?;
+        match object::map_frame(frame, space, address, rights) {
+            Err(Error::MissingTable) => {
+                self.tables(space, address)?;
+                object::map_frame(frame, space, address, rights)?;
+            }
+            other => other?,
+        }
+        Ok(frame)
+    }
+
+    /// Makes the page tables that are missing on the way to an address.
+    fn tables(&mut self, space: u64, address: u64) -> Result<(), Error> {
+        loop {
+            let table = match self.spare.take() {
+                Some(table) => table,
+                None => self.memory.make(ObjectType::PageTable, 0)?,
+            };
+            match object::map_table(table, space, address) {
+                Err(Error::DeleteFirst) => {
+                    self.spare = Some(table);
+                    return Ok(());
                 }
-                other => return other.map(|()| frame),
+                other => other?,
             }
         }
-        Err(Error::MissingTable)
     }
 
     /// Gives a program what it begins with.
@@ -183,7 +194,9 @@ impl<'a> Starter<'a> {
         number: u64,
     ) -> Result<(), Error> {
         let all = Rights::ALL;
-        object::mint(table, service::SLOT_ROOT, self.requests, SENDER, number)?;
+        // Replies bring capabilities only to those who may grant.
+        let asker = SENDER.or(Rights::GRANT);
+        object::mint(table, service::SLOT_ROOT, self.requests, asker, number)?;
         object::copy(table, service::SLOT_TCB, tcb, all)?;
         object::copy(table, service::SLOT_CNODE, table, all)?;
         object::copy(table, service::SLOT_VSPACE, space, all)?;
@@ -217,10 +230,34 @@ impl<'a> Starter<'a> {
         object::move_to(table, service::SLOT_IRQ, irq)
     }
 
+    /// The space of a program, and where its heap ends.
+    fn of(&self, program: u64) -> Option<(usize, Started)> {
+        let index = usize::try_from(program.checked_sub(1)?).ok()?;
+        Some((index, *self.started.get(index)?))
+    }
+
+    /// A new object for a program; the slot of its capability.
+    pub(crate) fn give_object(&mut self, kind: u64) -> Option<u64> {
+        let kind = ObjectType::from_number(kind)?;
+        let given = [
+            ObjectType::Endpoint,
+            ObjectType::Notification,
+            ObjectType::Frame,
+        ];
+        let made = given.contains(&kind).then(|| self.memory.make(kind, 0))?;
+        made.ok()
+    }
+
+    /// Makes the page tables of a program's window for shared frames; where it begins.
+    pub(crate) fn make_window(&mut self, program: u64) -> Option<u64> {
+        let (_, Started { space, .. }) = self.of(program)?;
+        let made = self.tables(space, layout::WINDOW);
+        made.ok().map(|()| layout::WINDOW)
+    }
+
     /// Maps zeroed pages for a program; where they begin.
     pub(crate) fn give_memory(&mut self, program: u64, pages: u64) -> Option<u64> {
-        let index = usize::try_from(program.checked_sub(1)?).ok()?;
-        let Started { space, heap } = *self.started.get(index)?;
+        let (index, Started { space, heap }) = self.of(program)?;
         for page in 0..pages {
             let address = heap + page * PAGE;
             let mapped = self.page(space, address, Rights::READ_WRITE, &[]);

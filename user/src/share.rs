@@ -1,0 +1,57 @@
+//! Frames that programs share: mapped in a window of their own, read and written word by word.
+//!
+//! A frame travels as a capability in a message ([`crate::call_with`]); its receiver maps it here.
+//! There are no references into the window, because somebody else may write the frame meanwhile;
+//! who may do so when is for the programs to agree on, by messages.
+
+use rcoe_abi::object::PAGE;
+use rcoe_abi::{Error, Rights, layout, service};
+
+use crate::object::{self, Outcome};
+use crate::{call, set_window_word, window_word};
+
+/// Bytes of a frame.
+pub const BYTES: usize = 4096;
+
+/// A page of the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Page(pub u64);
+
+impl Page {
+    /// Maps the frame in `slot` here, for reading or for both.
+    ///
+    /// # Errors
+    /// The kernel's, and `NotEnoughMemory` if there are no page tables for the window.
+    pub fn map(self, slot: u64, rights: Rights) -> Outcome {
+        let address = layout::WINDOW + self.0 * PAGE;
+        match object::map_frame(slot, service::SLOT_VSPACE, address, rights) {
+            Err(Error::MissingTable) => {
+                let answer = call(service::SLOT_ROOT, service::ROOT_WINDOW, &[]);
+                if answer.label != 0 {
+                    return Err(Error::NotEnoughMemory);
+                }
+                object::map_frame(slot, service::SLOT_VSPACE, address, rights)
+            }
+            other => other,
+        }
+    }
+
+    /// Copies bytes from the beginning of the page.
+    pub fn read(self, bytes: &mut [u8]) {
+        assert!(bytes.len() <= BYTES, "a frame has no more");
+        for (index, chunk) in bytes.chunks_mut(8).enumerate() {
+            let word = window_word(self.0, index).to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+    }
+
+    /// Copies bytes to the beginning of the page; the rest of the last word becomes zero.
+    pub fn write(self, bytes: &[u8]) {
+        assert!(bytes.len() <= BYTES, "a frame has no more");
+        for (index, chunk) in bytes.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            set_window_word(self.0, index, u64::from_le_bytes(word));
+        }
+    }
+}
