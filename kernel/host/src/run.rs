@@ -257,8 +257,8 @@ fn read_diaries(readers: &mut [Reader]) -> Result<Vec<(usize, Entry)>, SystemErr
     Ok(entries)
 }
 
-/// What was read in one round, breakdowns first: a replica tells that it is broken before the others
-/// miss it, but its diary may be read after theirs.
+/// What was read in one round, breakdowns first: a replica tells that it is broken before the
+/// others miss it, but its diary may be read after theirs.
 fn causes_first(mut entries: Vec<(usize, Entry)>) -> Vec<(usize, Entry)> {
     entries.sort_by_key(|(_, entry)| !matches!(entry, Entry::Broken(_)));
     entries
