@@ -86,6 +86,15 @@ pub struct Running {
     started: Instant,
 }
 
+/// Begins a command that runs in a session of its own. A shell without job control starts what it
+/// puts into the background with the terminal's signals ignored, which programs inherit; here they
+/// have their usual effect however the tests were started.
+pub(crate) fn in_new_session() -> Command {
+    let mut command = Command::new("/usr/bin/env");
+    command.args(["--default-signal=INT,QUIT", "/usr/bin/setsid"]);
+    command
+}
+
 /// Starts `argv` in `directory`, reading from `stdin` or from an empty file.
 ///
 /// # Errors
@@ -93,7 +102,7 @@ pub struct Running {
 pub fn start(argv: &[String], directory: &Path, stdin: Option<&Path>) -> Result<Running> {
     let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let input = File::open(stdin.unwrap_or(Path::new("/dev/null")))?;
-    let child = Command::new("/usr/bin/setsid")
+    let child = in_new_session()
         .args(argv)
         .current_dir(directory)
         .env_clear()

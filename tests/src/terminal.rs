@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::launch::{Ended, environment, kill_session};
+use crate::launch::{Ended, environment, in_new_session, kill_session};
 
 /// Ctrl-C.
 pub const INTERRUPT: &str = "\x03";
@@ -48,7 +48,7 @@ impl Terminal {
         let name = ptsname(&master, Vec::new())?;
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let slave = File::from(open(&name, flags, Mode::empty())?);
-        let child = Command::new("/usr/bin/setsid")
+        let child = in_new_session()
             .arg("--ctty")
             .args(argv)
             .current_dir(directory)
