@@ -26,6 +26,11 @@ fn a_signal_does_not_interrupt_what_does_not_wait() {
 }
 
 #[test]
+fn a_signal_reaches_calls_that_need_nothing_from_outside() {
+    like_native("quiet", include_str!("signals/quiet.c"));
+}
+
+#[test]
 fn handlers_nest_jump_and_repair() {
     like_native("handlers", include_str!("signals/handlers.c"));
 }

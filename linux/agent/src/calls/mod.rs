@@ -110,6 +110,9 @@ fn handle(kernel: &mut Kernel, frame: &mut TrapFrame) -> bool {
     if result == PARKED || kernel.threads.count_call() {
         return schedule::leave(kernel, frame, &call, result);
     }
+    if signals::is_due(kernel) {
+        signals::look_outside(kernel);
+    }
     frame.cpu.regs.rax = result.cast_unsigned();
     let replaced = kernel.processes.take_replaced();
     signals::deliver(kernel, frame, &call) || replaced
@@ -117,6 +120,7 @@ fn handle(kernel: &mut Kernel, frame: &mut TrapFrame) -> bool {
 
 fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
     kernel.replica.env_mut().enter(call.nr);
+    signals::count_call(kernel);
     let output = call.what.class == Class::Output;
     if deferred::is_active() && deferred::before(call) {
         processes::release_twin(kernel);

@@ -121,7 +121,9 @@ const WORDS: usize = 5 + SET_WORDS;
 fn look_outside(kernel: &mut Kernel) {
     loop {
         let idle = !kernel.threads.someone_ready();
-        let due = idle || kernel.threads.someone_waits_outside() && kernel.threads.look_is_due();
+        let due = idle
+            || kernel.threads.someone_waits_outside() && kernel.threads.look_is_due()
+            || signals::is_due(kernel);
         if !due {
             return;
         }

@@ -3,8 +3,10 @@
 //! A signal reaches the program only on its way out of a call, at the same point of the trace in
 //! every replica. What has arrived from outside lies in the supervisor's queue, where all replicas
 //! read it; how much of it counts at a point of the trace is the primary's word, which travels with
-//! the result of a call. So does the word that a timer is due. Signals the program sends to itself,
-//! and those that follow from a result (SIGPIPE), need no word from anyone.
+//! the result of a call. So does the word that a timer is due. Calls that each replica answers by
+//! itself bring no word; after [`QUIET_CALLS`] of them the replicas ask for one. Signals the
+//! program sends to itself, and those that follow from a result (SIGPIPE), need no word from
+//! anyone.
 //!
 //! By concept: what waits ([`pending`]), which thread gets it ([`targets`]), what the program asked
 //! for ([`actions`]), how it is run ([`handlers`]), calls that send ([`sending`]) and calls that
@@ -62,6 +64,10 @@ const HARMLESS: u64 = bit(SIGCHLD) | bit(SIGCONT) | bit(SIGURG) | bit(SIGWINCH);
 /// Signals whose default action is to stop.
 const STOPPING: u64 = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
 
+/// Calls without a word from the primary until the replicas ask for one. They take some ten
+/// microseconds, so the word costs a small part of that, and a signal does not wait long.
+const QUIET_CALLS: u32 = 128;
+
 /// The `si_code`s of SIGCHLD for a child that has ended: CLD_EXITED, CLD_KILLED, CLD_DUMPED.
 const ENDS: core::ops::RangeInclusive<i32> = 1..=3;
 
@@ -82,6 +88,8 @@ pub(crate) struct Signals {
     pub(crate) own: Own,
     /// Entries of the supervisor's queue taken so far.
     taken: u64,
+    /// Calls since the primary's last word.
+    quiet: u32,
     /// Primary: what has arrived and is not published yet.
     inbox: Inbox,
 }
@@ -114,6 +122,7 @@ impl Signals {
             shared: 0,
             own: Own::inherit(control.blocked.load(Ordering::Relaxed) & !UNSTOPPABLE),
             taken: 0,
+            quiet: 0,
             inbox: Inbox::default(),
         }
     }
@@ -126,6 +135,7 @@ impl Signals {
         self.own.pending = 0;
         self.own.saved = Maybe::NONE;
         self.taken = 0;
+        self.quiet = 0;
         self.inbox = Inbox::default();
         RCOE_INTERRUPT.store(0, Ordering::Relaxed);
     }
@@ -303,6 +313,7 @@ pub(super) fn before_begun(kernel: &Kernel) -> i64 {
 
 /// All replicas, with the result of a call: what has arrived counts from here on.
 pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
+    kernel.signals.quiet = 0;
     kernel.orders.take(outcome.order);
     let news = kernel.signals.taken..outcome.taken;
     if news.is_empty() && outcome.due == 0 {
@@ -335,16 +346,34 @@ pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
     signalfd::refresh(kernel);
 }
 
+/// Counts a call, which may or may not bring a word from the primary.
+#[inline]
+pub(super) const fn count_call(kernel: &mut Kernel) {
+    kernel.signals.quiet += 1;
+}
+
+/// Has the program made only calls for long that bring no word from the primary? All replicas say
+/// the same.
+#[inline]
+pub(super) const fn is_due(kernel: &Kernel) -> bool {
+    kernel.signals.quiet >= QUIET_CALLS
+}
+
 /// Takes what has arrived, in a call that has no other word from the primary.
+#[cold]
 pub(super) fn look_outside(kernel: &mut Kernel) {
-    let [due, taken] = transfer::agree_all(kernel, true, collect);
+    let [due, taken, order] = transfer::agree_all(kernel, true, |kernel| {
+        let [due, taken] = collect(kernel);
+        [due, taken, kernel.orders.next(kernel.control)]
+    });
+    let result = 0;
     take(
         kernel,
         Outcome {
-            result: 0,
+            result,
             due,
             taken,
-            order: 0,
+            order,
         },
     );
 }
