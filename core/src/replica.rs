@@ -343,6 +343,12 @@ impl<'a, E: Env> Replica<'a, E> {
         self.node.forget_newcomer();
     }
 
+    /// Whom the members have in mind to take in, or who this newcomer is.
+    #[must_use]
+    pub fn newcomer(&self) -> Option<ReplicaId> {
+        self.node.newcomer()
+    }
+
     /// Newcomer: it cannot follow the group. Publishes [`Halt::NotAdmitted`].
     pub fn give_up(&mut self) -> Halt {
         let halt = Halt::NotAdmitted;

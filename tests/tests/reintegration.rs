@@ -128,6 +128,75 @@ int main(void) {
   return 7;
 }";
 
+/// Writes lines from memory that its children do not get, or find empty, and tells at the end
+/// whether a child still finds it so.
+const WITHHELD: &str =
+    "#include <errno.h>\n#include <fcntl.h>\n#include <stdio.h>\n#include <sys/mman.h>\n
+#include <sys/wait.h>\n#include <unistd.h>\n
+static long *page(int advice) {
+  long *at = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  madvise(at, 8192, advice);
+  return at;
+}
+int main(void) {
+  long *dropped = page(MADV_DONTFORK), *wiped = page(MADV_WIPEONFORK), *kept;
+  kept = mmap(dropped, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+              -1, 0);
+  dropped += 512;
+  int file = open(\"lines\", O_WRONLY | O_CREAT | O_APPEND, 0644), status;
+  char line[32];
+  do {
+    int len = snprintf(line, sizeof line, \"%ld\\n\", *dropped);
+    if (*dropped != *wiped || *dropped != *kept) len = sprintf(line, \"wrong\\n\");
+    ++*dropped; ++*wiped; ++*kept;
+    write(1, line, len); write(file, line, len);
+    usleep(300);
+  } while (access(\"stop\", F_OK) != 0);
+  if (fork() == 0) {
+    int gone = access((char *)dropped, F_OK) == -1 && errno == EFAULT;
+    _exit(gone && *wiped == 0 && *kept != 0 ? 7 : 1);
+  }
+  wait(&status);
+  int len = snprintf(line, sizeof line, \"end %ld\\n\", *dropped);
+  write(1, line, len); write(file, line, len);
+  return WEXITSTATUS(status);
+}";
+
+/// Counts in a file that it has mapped, brings that out now and then, and reads it by other calls.
+const MAPPED: &str = "#include <fcntl.h>\n#include <stdio.h>\n#include <sys/mman.h>\n
+#include <unistd.h>\n
+#define PAGES 64
+int main(void) {
+  int fd = open(\"mapped\", O_RDWR | O_CREAT | O_TRUNC, 0644);
+  ftruncate(fd, PAGES * 4096);
+  long *all = mmap(0, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), i = 0, seen;
+  int file = open(\"lines\", O_WRONLY | O_CREAT | O_APPEND, 0644);
+  char line[32];
+  do {
+    long *own = all + i % PAGES * 512, *other = all + i * 7 % PAGES * 512;
+    int len = snprintf(line, sizeof line, \"%ld\\n\", i);
+    if (own[1] != i / PAGES) len = sprintf(line, \"wrong\\n\");
+    own[1]++;
+    own[2] += i;
+    if (i % 3 == 0) msync(own, 4096, MS_SYNC);
+    if (i % 5 == 0) {
+      pread(fd, &seen, 8, (char *)(other + 1) - (char *)all);
+      if (seen != other[1]) len = sprintf(line, \"wrong\\n\");
+    }
+    if (i % 7 == 0) {
+      seen = i;
+      pwrite(fd, &seen, 8, (char *)(other + 3) - (char *)all);
+      if (other[3] != i) len = sprintf(line, \"wrong\\n\");
+    }
+    write(1, line, len); write(file, line, len);
+    i++;
+    usleep(300);
+  } while (access(\"stop\", F_OK) != 0);
+  int len = snprintf(line, sizeof line, \"end %ld\\n\", i);
+  write(1, line, len); write(file, line, len);
+  return 7;
+}";
+
 struct Run {
     scene: Scene,
     group: Group,
@@ -455,6 +524,102 @@ fn much_memory_comes_along_and_the_end_tells_what_it_took() {
     assert_eq!(row("primaries removed"), 2);
     assert_eq!(row("followers removed"), 1);
     assert_eq!(row("re-integrations"), 3);
+}
+
+#[test]
+fn memory_withheld_from_children_comes_along() {
+    let mut run = Run::start(WITHHELD, &["-n", "3"]);
+    for victim in [1, 0, 2, 0] {
+        let before = run.lines_after(0);
+        run.kill(victim);
+        assert_eq!(run.until_back(), victim);
+        run.lines_after(before);
+    }
+    run.finish();
+}
+
+/// What the counters of [`MAPPED`] are after so many lines.
+fn counted(lines: i64) -> Vec<u8> {
+    const PAGES: i64 = 64;
+    let mut file = vec![0; 64 * 4096];
+    let mut add = |page: i64, word: usize, value: &dyn Fn(i64) -> i64| {
+        let at = usize::try_from(page).unwrap() * 4096 + word * 8;
+        let cell = &mut file[at..at + 8];
+        let old = i64::from_le_bytes(cell.try_into().unwrap());
+        cell.copy_from_slice(&value(old).to_le_bytes());
+    };
+    for line in 0..lines {
+        add(line % PAGES, 1, &|old| old + 1);
+        add(line % PAGES, 2, &|old| old + line);
+        if line % 7 == 0 {
+            add(line * 7 % PAGES, 3, &|_| line);
+        }
+    }
+    file
+}
+
+#[test]
+fn files_that_are_mapped_come_along() {
+    let mut run = Run::start(MAPPED, &["-n", "3"]);
+    for victim in [1, 0, 2, 0, 1, 2] {
+        let before = run.lines_after(0);
+        run.kill(victim);
+        assert_eq!(run.until_back(), victim);
+        run.lines_after(before);
+    }
+    let file = run.scene.path().join("mapped");
+    run.scene.write("stop", "");
+    let (outcome, events) = run.group.finish();
+    assert_eq!(outcome.ended, Ended::Exit(7), "{events:?}");
+    let lines = i64::try_from(outcome.out().lines().count()).unwrap() - 1;
+    assert!(outcome.out().ends_with(&format!("\nend {lines}\n")));
+    assert!(!outcome.out().contains("wrong"), "{}", outcome.out());
+    assert!(std::fs::read(file).unwrap() == counted(lines));
+    assert_eq!(stop(&events)["counts"]["replicas"], 3, "{events:?}");
+}
+
+/// Writes rows through the write-ahead log, whose index is mapped, until there is a file `stop`.
+const ROWS: &str = "
+import os, sqlite3
+base = sqlite3.connect('base')
+base.execute('pragma journal_mode=wal')
+base.execute('create table t (a integer primary key, b text)')
+i = 0
+while not os.path.exists('stop'):
+    with base:
+        base.execute('insert into t values (?, ?)', (i, str(i) * 20))
+    print(base.execute('select count(*) from t').fetchone()[0], flush=True)
+    i += 1
+print('end', base.execute('pragma integrity_check').fetchone()[0])
+";
+
+#[test]
+fn a_database_with_a_write_ahead_log_gets_its_replicas_back() {
+    let scene = Scene::new();
+    let script = scene.write("rows.py", ROWS).display().to_string();
+    let group = scene.start_group(&["-n", "3"], &["/usr/bin/python3", &script]);
+    let mut run = Run {
+        replicas: group.replicas.clone(),
+        scene,
+        group,
+        program: script,
+        seen: 0,
+    };
+    run.lines_after(0);
+    for victim in [2, 0, 1] {
+        let before = run.lines_after(0);
+        run.kill(victim);
+        assert_eq!(run.until_back(), victim);
+        run.lines_after(before);
+    }
+    run.scene.write("stop", "");
+    let (outcome, events) = run.group.finish();
+    assert_eq!(outcome.ended, Ended::Exit(0), "{events:?}");
+    let text = outcome.out();
+    let rows = text.lines().count() - 1;
+    let mut expected: Vec<String> = (1..=rows).map(|row| row.to_string()).collect();
+    expected.push("end ok".to_owned());
+    assert!(text.lines().eq(expected), "{text}");
 }
 
 #[test]

@@ -224,6 +224,8 @@ pub struct Report {
     pub copy: AtomicU64,
     /// The same of the twin that a newcomer has made of itself.
     pub twin: AtomicU64,
+    /// Newcomer: how far it is, in records, at the last point where members wait for it.
+    pub step: AtomicU64,
     /// Nanoseconds for which the last re-integration has kept this replica from the program.
     pub pause_ns: AtomicU64,
     /// Where in the agent's memory a replica differs from its siblings: start and end of each

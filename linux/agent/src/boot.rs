@@ -193,6 +193,7 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
         inherited: 0,
         shared: crate::calls::shared::Shared::new(),
         brk: crate::calls::memory::Brk::new(image.brk_start),
+        withheld: crate::withheld::Withheld::NONE,
         signals: crate::calls::signals::Signals::new(control),
         timers: crate::calls::timers::Timers::new(),
         begun: None,

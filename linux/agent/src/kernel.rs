@@ -26,6 +26,7 @@ use crate::sys;
 use crate::threads::Threads;
 use crate::turns::{self, Turns};
 use crate::uring::Ring;
+use crate::withheld::Withheld;
 
 /// What joins the signature and when it is voted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +65,7 @@ pub(crate) struct Kernel {
     /// Membership changes after which this replica has looked at what a lost primary left.
     pub(crate) inherited: u64,
     pub(crate) brk: Brk,
+    pub(crate) withheld: Withheld,
     pub(crate) shared: Shared,
     pub(crate) signals: Signals,
     pub(crate) timers: Timers,

@@ -52,6 +52,7 @@ mod threads;
 mod turns;
 mod uring;
 mod waiting;
+mod withheld;
 
 pub use boot::boot;
 pub use entry::AGENT_STACK_BYTES;

@@ -13,13 +13,11 @@
 //!   to one replica alone is left out: see [`private_ranges`].
 //! * *Admit.* All vote, and the newcomer is a member.
 //!
-//! Contract: nothing here is decided by one replica. What only the newcomer cannot do is its end:
-//! it is not waited for, so it gives up where it would use a descriptor that the primary may have
-//! closed meanwhile.
+//! Contract: nothing here is decided by one replica. Nobody waits for the newcomer, but where each
+//! replica does something with an open file by itself ([`newcomer`]).
 //!
-//! Not covered: programs with memory shared with other processes or shared writable mappings of
-//! files, which the primary refuses to have copied; the upper halves of vector registers are copied
-//! without having been compared.
+//! Not covered: programs with memory shared with other processes, which the primary refuses to have
+//! copied; the upper halves of vector registers are copied without having been compared.
 
 use core::sync::atomic::Ordering;
 
@@ -33,6 +31,8 @@ use crate::kernel::{Kernel, kind};
 use crate::uring::Ring;
 use crate::{boot, deferred, faults, mem_functions, regions, scrub, sys};
 
+pub(crate) mod newcomer;
+
 /// Orders of the supervisor. The same in all replicas.
 pub(crate) struct Orders {
     /// The last one published.
@@ -41,8 +41,6 @@ pub(crate) struct Orders {
     pending: u64,
     /// Number of the re-integration for which the last copy was made.
     copied: u32,
-    /// The program has memory that a clone would not get as it is.
-    uncopyable: bool,
 }
 
 impl Orders {
@@ -50,21 +48,7 @@ impl Orders {
         taken: 0,
         pending: 0,
         copied: 0,
-        uncopyable: false,
     };
-
-    /// A child has what its parent has.
-    pub(crate) const fn for_child(&self) -> Self {
-        Self {
-            uncopyable: self.uncopyable,
-            ..Self::NONE
-        }
-    }
-
-    /// The program has memory that a clone does not get as it is.
-    pub(crate) const fn forbid_copies(&mut self) {
-        self.uncopyable = true;
-    }
 
     /// Primary: is there an order to publish?
     pub(crate) fn is_due(&self, control: &Control) -> bool {
@@ -130,7 +114,8 @@ fn copy(kernel: &mut Kernel, serial: u32, newcomer: u8, donor: u8) {
     if members.contains(newcomer) || !members.contains(donor) {
         return;
     }
-    if kernel.orders.uncopyable || kernel.turns.is_member() || !kernel.shared.is_empty() {
+    let shares = kernel.turns.is_member() || kernel.shared.shows_slice();
+    if shares || !kernel.withheld.is_known() {
         let refused = u64::from(serial) << 32 | u64::from(NOT_COPYABLE);
         kernel.report.copy.store(refused, Ordering::Release);
         return;
@@ -144,7 +129,12 @@ fn copy(kernel: &mut Kernel, serial: u32, newcomer: u8, donor: u8) {
     tell_private_ranges(kernel);
     kernel.replica.expect_newcomer(newcomer);
     let donates = kernel.replica.id() == donor;
-    let made = match sys::clone_replica() {
+    kernel.withheld.lift();
+    let made = sys::clone_replica();
+    if made != Ok(0) {
+        kernel.withheld.restore();
+    }
+    let made = match made {
         Ok(0) if donates => return become_newcomer(kernel, serial, newcomer),
         Ok(0) => hibernate(kernel.control),
         Ok(pid) => pid,
@@ -166,10 +156,12 @@ fn hibernate(control: &Control) -> ! {
 
 /// The copy of the donor: makes its own twin first, and is another replica from then on.
 fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId) {
+    kernel.withheld.lift();
     let twin = match sys::clone_twin() {
         Ok(0) => hibernate(kernel.control),
         made => made.unwrap_or(0),
     };
+    kernel.withheld.restore();
     let (group, index) = (regions::own_group(), id.index());
     regions::set_own(group, index);
     regions::protect(group, index);
@@ -203,6 +195,7 @@ fn inherit_report(original: &Report, own: &Report) {
     own.pid.store(0, Ordering::Relaxed);
     own.copy.store(0, Ordering::Relaxed);
     own.twin.store(0, Ordering::Relaxed);
+    own.step.store(0, Ordering::Relaxed);
     own.journal.ring.count.store(0, Ordering::Relaxed);
     own.journal.ring.made.store(rings, Ordering::Relaxed);
     own.phase.store(Phase::Loading as u32, Ordering::Relaxed);
@@ -215,22 +208,8 @@ fn admit(kernel: &mut Kernel) {
 }
 
 fn forget(kernel: &mut Kernel) {
-    give_up(kernel);
+    newcomer::give_up(kernel);
     kernel.replica.forget_newcomer();
-}
-
-/// Before something that a replica does with a descriptor by itself: members are in step there, but
-/// nobody waits for a newcomer, and the descriptor may be another file by now.
-pub(crate) fn needs_step(kernel: &mut Kernel) {
-    give_up(kernel);
-}
-
-/// A newcomer ends here; members go on.
-fn give_up(kernel: &mut Kernel) {
-    if kernel.replica.is_newcomer() {
-        let halt = kernel.replica.give_up();
-        kernel.park(halt);
-    }
 }
 
 /// Publishes where the supervisor must not compare.

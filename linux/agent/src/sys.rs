@@ -16,8 +16,9 @@ pub(crate) use memory::{
     with_open_memory, with_own_memory,
 };
 pub(crate) use process::{
-    close_on_exec, descriptor_target, fork_replica, getgid, getpgrp, getuid, has_terminal,
-    may_execute, mode, open_executable, queue_signal, random, set_thread_pointer, stack_limit,
+    advise_clones, close_on_exec, descriptor_target, fork_replica, getgid, getpgrp, getuid,
+    has_terminal, may_execute, mode, open_executable, queue_signal, random, set_thread_pointer,
+    stack_limit,
 };
 pub(crate) use scheduling::{pin, prefer_short_turns, sched_yield};
 pub(crate) use sharing::{

@@ -7,8 +7,8 @@
 
 use linux_raw_sys::errno::{EINVAL, ENOMEM};
 use linux_raw_sys::general::{
-    MADV_DONTFORK, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE,
-    MAP_SHARED, MAP_TYPE, PROT_EXEC, PROT_READ, PROT_WRITE,
+    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, MAP_SHARED, MAP_TYPE,
+    MREMAP_DONTUNMAP, PROT_EXEC, PROT_READ, PROT_WRITE,
 };
 use rcoe_linux_abi::Note;
 
@@ -18,7 +18,7 @@ use crate::convert;
 use crate::guest;
 use crate::kernel::Kernel;
 use crate::loader::{page_down, page_up};
-use crate::reintegration;
+use crate::reintegration::newcomer;
 use crate::sys;
 
 /// The heap that `brk` moves.
@@ -39,8 +39,10 @@ impl Brk {
 pub(super) fn brk(kernel: &mut Kernel, call: &Call) -> i64 {
     let wanted = call.arg(0);
     let heap = &mut kernel.brk;
-    if wanted >= heap.start && move_end(page_up(heap.end), page_up(wanted)) {
+    let (old, new) = (page_up(heap.end), page_up(wanted));
+    if wanted >= heap.start && move_end(old, new) {
         heap.end = wanted;
+        kernel.withheld.forget(old.min(new), old.abs_diff(new));
     }
     heap.end.cast_signed()
 }
@@ -78,7 +80,12 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
         files::before_unmap(kernel, addr, len);
     }
     let result = map(kernel, &call, flags);
+    if flags & MAP_ANONYMOUS == 0 {
+        // The program may close the descriptor next.
+        newcomer::wait_for(kernel);
+    }
     if let Ok(start) = sys::check(result) {
+        kernel.withheld.forget(start, len);
         if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
             kernel.rewriter.forget_code(start, page_up(len));
         }
@@ -92,9 +99,6 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
 /// The mapping itself.
 fn map(kernel: &mut Kernel, call: &Call, flags: u32) -> i64 {
     let file = flags & MAP_ANONYMOUS == 0;
-    if file {
-        reintegration::needs_step(kernel);
-    }
     if flags & MAP_FIXED != 0 {
         files::after_unmap(kernel, call.arg(0), call.arg(1));
     }
@@ -125,6 +129,7 @@ pub(super) fn munmap(kernel: &mut Kernel, call: &Call) -> i64 {
     let result = local(call.nr, call.raw);
     if result == 0 {
         kernel.rewriter.forget_code(addr, page_up(len));
+        kernel.withheld.forget(addr, len);
         files::after_unmap(kernel, addr, len);
     }
     result
@@ -170,12 +175,15 @@ pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
     if guest::is_agent(addr, old_len.max(1)) || onto_agent {
         return agent_memory(kernel, addr);
     }
-    if let Some(result) = resize::remap(kernel, call) {
-        return result;
-    }
-    let result = local(call.nr, call.raw);
-    if sys::check(result).is_ok() {
-        kernel.rewriter.forget_code(addr, page_up(old_len));
+    let shared = resize::remap(kernel, call);
+    let result = shared.unwrap_or_else(|| local(call.nr, call.raw));
+    if let Ok(start) = sys::check(result) {
+        let stays = old_len == 0 || flags & u64::from(MREMAP_DONTUNMAP) != 0;
+        let (old, new) = ((addr, old_len), (start, new_len));
+        kernel.withheld.moved(old, new, stays);
+        if shared.is_none() {
+            kernel.rewriter.forget_code(addr, page_up(old_len));
+        }
     }
     result
 }
@@ -185,11 +193,14 @@ pub(super) fn on_range(kernel: &mut Kernel, call: &Call) -> i64 {
     if guest::is_agent(call.arg(0), call.arg(1)) {
         return agent_memory(kernel, call.arg(0));
     }
-    let advice = call.what.call.name == "madvise";
-    if advice && [MADV_DONTFORK, MADV_WIPEONFORK].contains(&convert::low32(call.arg(2))) {
-        kernel.orders.forbid_copies();
+    let result = local(call.nr, call.raw);
+    // Where there is a hole in the range, the rest of it follows the advice.
+    let followed = result == 0 || result == sys::error(ENOMEM);
+    if followed && call.what.call.name == "madvise" {
+        let advice = convert::low32(call.arg(2));
+        kernel.withheld.advised(call.arg(0), call.arg(1), advice);
     }
-    local(call.nr, call.raw)
+    result
 }
 
 /// `mincore`: what is resident differs between replicas, so all of it is said to be.

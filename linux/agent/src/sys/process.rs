@@ -64,6 +64,13 @@ pub(crate) fn fork_replica() -> Result<u64, Errno> {
     check(unsafe { rcoe_linux_sys::syscall5(u64::from(nr::__NR_clone), flags, 0, 0, 0, 0) })
 }
 
+/// Advises the host on what clones get of a range of the program's memory. What is not mapped any
+/// more needs no advice.
+pub(crate) fn advise_clones(start: u64, len: u64, advice: u32) {
+    // SAFETY: the content stays as it is.
+    let _ = unsafe { syscall3(u64::from(nr::__NR_madvise), start, len, u64::from(advice)) };
+}
+
 /// Sets the base of the `fs` segment.
 pub(crate) fn set_thread_pointer(address: u64) {
     const ARCH_SET_FS: u64 = 0x1002;

@@ -35,6 +35,7 @@ use crate::entry::{TrapFrame, enter_program};
 use crate::env::LinuxEnv;
 use crate::guest::{self, Fault};
 use crate::kernel::{Kernel, kind};
+use crate::reintegration::Orders;
 use crate::threads::context;
 use crate::uring::Ring;
 use crate::{boot, deferred, faults, regions, sys, turns};
@@ -487,7 +488,8 @@ fn renew(kernel: &mut Kernel, group: usize, index: usize, count: usize) {
     kernel.inherited = 0;
     kernel.ring = Ring::NONE;
     kinds::forget_all();
-    kernel.orders = kernel.orders.for_child();
+    kernel.orders = Orders::NONE;
+    kernel.withheld = kernel.withheld.for_child();
     kernel.signals.forget_pending();
     kernel.timers = super::super::timers::Timers::new();
     kernel.begun = None;

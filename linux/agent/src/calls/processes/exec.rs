@@ -32,6 +32,7 @@ use crate::rewrite::Rewriter;
 use crate::sys::{self, Errno};
 use crate::text::Text;
 use crate::turns;
+use crate::withheld::Withheld;
 
 /// Longest path with its NUL.
 const PATH_MAX: usize = 4096;
@@ -422,6 +423,7 @@ fn renew(kernel: &mut Kernel, image: &Image) {
     kernel.brk = Brk::new(image.brk_start);
     kernel.traps = Traps::new();
     kernel.rewriter = Rewriter::new();
+    kernel.withheld = Withheld::NONE;
     kernel.signals.reset_handlers();
     kernel.signals.drop_stack();
     kernel.timers.in_new_program();

@@ -38,7 +38,8 @@ use super::{Call, ipc, refuse, scheduling, signals};
 use crate::entry::TrapFrame;
 use crate::guest;
 use crate::kernel::{Kernel, kind};
-use crate::{regions, reintegration, sys};
+use crate::reintegration::newcomer;
+use crate::{regions, sys};
 
 /// Longest sleep before looking again whether an answer has come.
 const LOOK_NS: u64 = 100_000_000;
@@ -135,7 +136,7 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &mut TrapFrame) -
             birth::perform(kernel, call, frame)
         }
         Special::Execve | Special::Execveat => {
-            reintegration::needs_step(kernel);
+            newcomer::give_up(kernel);
             exec::perform(kernel, call, frame)
         }
         Special::Wait4 | Special::Waitid => wait::perform(kernel, call),

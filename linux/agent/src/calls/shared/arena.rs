@@ -205,7 +205,7 @@ pub(super) fn unmapped(kernel: &mut Kernel, start: u64, end: u64) {
 pub(crate) fn before_fork(kernel: &mut Kernel) {
     kernel.shared.related = true;
     files::adopt_copies(kernel);
-    if kernel.shared.live().iter().any(|it| it.piece().is_some()) {
+    if kernel.shared.shows_slice() {
         turns::join(kernel);
     }
 }
@@ -234,7 +234,7 @@ pub(crate) fn after_fork(kernel: &mut Kernel) {
 /// In a child, which has another slice than the replica that made it: shows that one.
 pub(crate) fn in_child(kernel: &mut Kernel) {
     kernel.shared.waiting = false;
-    if kernel.shared.live().iter().any(|it| it.piece().is_some()) {
+    if kernel.shared.shows_slice() {
         turns::announce(kernel);
     }
     for mapping in kernel.shared.live() {
@@ -247,7 +247,7 @@ pub(crate) fn in_child(kernel: &mut Kernel) {
 
 /// In a child that shares memory: its first turn.
 pub(crate) fn start_child(kernel: &mut Kernel) {
-    if kernel.shared.live().iter().any(|it| it.piece().is_some()) {
+    if kernel.shared.shows_slice() {
         turns::join(kernel);
     }
 }

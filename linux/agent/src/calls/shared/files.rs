@@ -29,6 +29,7 @@ use crate::convert::{low32, size};
 use crate::guest;
 use crate::kernel::{Kernel, kind};
 use crate::loader::page_up;
+use crate::reintegration::newcomer;
 use crate::sys::{self, FileFacts};
 use crate::turns;
 
@@ -187,6 +188,7 @@ fn load(kernel: &mut Kernel, piece: &Piece, fd: i32, size: u64) {
     let digest = guest::digest(to, len).unwrap_or(u64::MAX);
     kernel.event(kind::of(0, kind::CONTENT), digest);
     kernel.rendezvous();
+    newcomer::wait_for(kernel);
 }
 
 /// Private copies become memory that other processes can share.
@@ -308,7 +310,11 @@ pub(crate) fn before_call(kernel: &mut Kernel, call: &Call) {
 
 /// After a call that may have written to a file: memory that shows it is loaded again.
 pub(crate) fn after_call(kernel: &mut Kernel, call: &Call, result: i64) {
-    if result < 0 || kernel.shared.count == 0 && !kernel.turns.is_member() {
+    // A program that has always been alone has private copies, but of files that it has mapped
+    // twice.
+    let in_slice = kernel.shared.related || kernel.shared.shows_slice();
+    let mapped = kernel.shared.count > 0 && in_slice || kernel.turns.is_member();
+    if result < 0 || !mapped {
         return;
     }
     for (fd, opened) in mapped_files(kernel, call, true).into_iter().flatten() {
@@ -370,6 +376,10 @@ fn bring_out(kernel: &mut Kernel, mapping: Mapping) -> i64 {
     let digest = guest::digest(source, len).unwrap_or(u64::MAX);
     kernel.event(kind::of(0, kind::CONTENT), digest);
     kernel.rendezvous();
+    if mapping.backing == Backing::Copy {
+        // Where the program has written nothing, a copy shows the file, which may change next.
+        newcomer::wait_for(kernel);
+    }
     let result = transfer::agree(kernel, || {
         if !opened.writable {
             return 0;

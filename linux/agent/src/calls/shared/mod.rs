@@ -116,9 +116,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Is there no mapping of shared memory or of a file that is written to?
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.count == 0
+    /// Does any mapping show this replica's slice?
+    pub(crate) fn shows_slice(&self) -> bool {
+        self.live().iter().any(|it| it.piece().is_some())
     }
 
     pub(crate) const fn new() -> Self {

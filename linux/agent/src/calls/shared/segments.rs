@@ -140,6 +140,7 @@ pub(crate) fn attach(kernel: &mut Kernel, call: &Call) -> i64 {
             && let Some(segment) = books.segments.by_id(id)
         {
             segment.attached += 1;
+            kernel.withheld.forget(result.cast_unsigned(), len);
             segment.times[0] = time;
             segment.pids[1] = kernel.processes.pid;
         }
@@ -167,6 +168,7 @@ pub(crate) fn detach(kernel: &mut Kernel, call: &Call) -> i64 {
         // SAFETY: the program gives up this mapping of its own.
         let _ = unsafe { sys::munmap(address, len) };
         arena::unmapped(kernel, address, address + len);
+        kernel.withheld.forget(address, len);
         0
     })
 }
