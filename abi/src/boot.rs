@@ -11,6 +11,8 @@ pub const SLOT_TCB: u64 = 35;
 pub const SLOT_IRQ_CONTROL: u64 = 36;
 /// Slot of the capability to all I/O ports.
 pub const SLOT_PORTS: u64 = 37;
+/// Slot of the capability to all device memory.
+pub const SLOT_DEVICES: u64 = 38;
 /// First slot of untyped memory; [`Word::UntypedCount`] says how many there are.
 pub const SLOT_UNTYPED: u64 = 64;
 /// First slot that is free for the root task.

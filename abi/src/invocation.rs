@@ -42,6 +42,11 @@ pub enum Label {
     TableMap = 34,
     /// Takes it out again, with all that is mapped in it.
     TableUnmap = 35,
+    /// A device wrote into a frame of the primary's (DSN'19, `FT_Mem_Rep`): all replicas
+    /// get what is there. First byte, number of bytes, and the generation that
+    /// [`Self::DeviceWriteAddress`] answered with. The reply's first word is 1, or 0 if another
+    /// replica is the primary by now, into whose memory the device did not write.
+    FrameReplicate = 36,
     /// Makes the handler of an interrupt: line, destination slot in the caller's root table.
     IrqControlGet = 40,
     /// Says where the interrupt is signalled: pointer to a notification.
@@ -57,6 +62,16 @@ pub enum Label {
     PortOut = 49,
     /// Writes bytes to one port, one after the other: port, number of bytes, then eight a word.
     PortOutBytes = 50,
+    /// Reads device memory (DSN'19, `FT_Mem_Access`): the primary does, all get the value. Place,
+    /// counted from the capability's first page, width in bytes (1, 2, 4, 8), and 1 if reading
+    /// twice is as good as once. The value is the first word of the reply.
+    DeviceRead = 52,
+    /// Writes device memory, once, after a vote: place, width, value.
+    DeviceWrite = 53,
+    /// Tells a device where a frame of the primary's is: place, width (4 or 8), pointer to the
+    /// frame, byte in it, and how many bytes from there on the device is going to read, which are
+    /// voted. The reply's first word is the generation: which primary's frame that is.
+    DeviceWriteAddress = 54,
 }
 
 impl Label {
@@ -81,6 +96,7 @@ impl Label {
             33 => Self::FrameUnmap,
             34 => Self::TableMap,
             35 => Self::TableUnmap,
+            36 => Self::FrameReplicate,
             40 => Self::IrqControlGet,
             41 => Self::IrqSetNotification,
             42 => Self::IrqAck,
@@ -88,6 +104,9 @@ impl Label {
             48 => Self::PortIn,
             49 => Self::PortOut,
             50 => Self::PortOutBytes,
+            52 => Self::DeviceRead,
+            53 => Self::DeviceWrite,
+            54 => Self::DeviceWriteAddress,
             _ => return None,
         })
     }

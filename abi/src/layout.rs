@@ -31,6 +31,20 @@ pub const PORT_CONSOLE: u16 = 0x3f8;
 pub const PORT_TIMER: u16 = 0x40;
 /// Its interrupt line at the I/O APIC.
 pub const TIMER_LINE: u64 = 2;
+/// First port of the access to the configuration of PCI devices: eight in all.
+pub const PORT_PCI: u16 = 0xcf8;
+/// Device memory begins with a window for the memory of PCI devices, of so many pages.
+pub const PCI_PAGES: u64 = 256;
+/// Where that window is on the bus: what a driver writes into a device's base address register.
+pub const PCI_WINDOW: u32 = 0xfea0_0000;
+/// The page of device memory that is the high precision event timer.
+pub const HPET_PAGE: u64 = PCI_PAGES;
+/// Pages of device memory.
+pub const DEVICE_PAGES: u64 = HPET_PAGE + 1;
+/// Slot on the PCI bus of QEMU's device for exercises, `edu`, and its interrupt line.
+pub const EDU_SLOT: u64 = 5;
+/// Line 20 and the three that follow take turns among slots.
+pub const EDU_LINE: u64 = 21;
 /// Port that takes the program's exit status, before the machine is switched off.
 pub const PORT_STATUS: u16 = 0x508;
 /// Port that switches the machine off.

@@ -20,6 +20,8 @@ pub const SLOT_NOTIFICATION: u64 = 8;
 pub const SLOT_IRQ: u64 = 9;
 /// Slot of the endpoint to the timer.
 pub const SLOT_TIMER: u64 = 10;
+/// Slot of a driver's device memory.
+pub const SLOT_DEVICE: u64 = 11;
 /// First slot that is free for the program itself.
 pub const SLOT_FREE: u64 = 32;
 /// Logarithm of the slots of a program's table.
@@ -48,3 +50,11 @@ pub const PIPE_READY: u64 = 40;
 /// Hand a block to the next stage: a frame, as a capability to be read. Words: its number, bytes,
 /// and the digest of the original. The last one has no bytes and no frame.
 pub const PIPE_BLOCK: u64 = 41;
+
+/// Ask the driver `edu`: the factorial of a word.
+pub const EDU_FACTORIAL: u64 = 44;
+/// Ask the driver `edu`: have the device fetch bytes from a frame and store them into another one.
+/// Word: bytes, at most [`EDU_BYTES`]. Capabilities: the first frame, to be read, and the second.
+pub const EDU_COPY: u64 = 45;
+/// Most bytes of a copy.
+pub const EDU_BYTES: usize = 2048;

@@ -16,6 +16,12 @@ use crate::env::{Surroundings, core_of};
 use crate::meter::Meter;
 use crate::report;
 
+/// In the place of an access: it is device memory, not a port.
+const DEVICE: u64 = 1 << 63;
+
+/// Words of the longest replicated input: a page.
+const PAGE_WORDS: usize = 512;
+
 /// Action: the tick. The bits above are interrupt lines.
 pub(crate) const TICK: u64 = 1;
 
@@ -207,21 +213,46 @@ impl Replicated {
     }
 
     /// The primary does it and tells what came of it; all get that.
-    fn effect(&mut self, repeatable: bool, perform: impl Fn() -> u32) -> u32 {
+    fn effect(&mut self, repeatable: bool, perform: impl Fn() -> u64) -> u64 {
         loop {
             if self.replica.is_primary() {
                 self.replica.begin_effect(repeatable);
                 let value = perform();
-                Self::go_on(self.replica.publish(&[u64::from(value)]));
+                Self::go_on(self.replica.publish(&[value]));
                 return value;
             }
             let mut record = [0];
             match Self::go_on(self.replica.consume(&mut record)) {
-                #[expect(clippy::cast_possible_truncation, reason = "as it was published")]
-                Consumed::Record(_) => return record[0] as u32,
+                Consumed::Record(_) => return record[0],
                 Consumed::TakeOver => {}
             }
         }
+    }
+
+    /// All get the primary's words, unless it is not the one that is meant: nothing of the device's
+    /// is in a successor's memory. That can be told twice, so a primary that is lost here harms
+    /// nobody.
+    fn exchange(&mut self, words: &mut [u64], generation: u64) -> bool {
+        let mut record = [0; 1 + PAGE_WORDS];
+        let record = &mut record[..=words.len()];
+        loop {
+            if self.replica.is_primary() {
+                self.replica.begin_effect(true);
+                record[0] = u64::from(self.generation() == generation);
+                record[1..].copy_from_slice(words);
+                Self::go_on(self.replica.publish(record));
+                return record[0] == 1;
+            }
+            match Self::go_on(self.replica.consume(record)) {
+                Consumed::Record(_) => break,
+                Consumed::TakeOver => {}
+            }
+        }
+        let good = record[0] == 1;
+        if good {
+            words.copy_from_slice(&record[1..]);
+        }
+        good
     }
 
     /// The machine stands still here, if it is time.
@@ -242,6 +273,18 @@ impl Replicated {
         self.diary
             .line(format_args!("stats {spent} {events} {votes}"));
         self.diary.line(format_args!("meter {}", self.meter));
+    }
+
+    /// What the primary alone reads, by a number that stands for where.
+    fn input(&mut self, place: u64, repeatable: bool, perform: impl Fn() -> u64) -> u64 {
+        self.event(kind::OUTPUT, place);
+        if !repeatable {
+            // A primary that went astray is found before it reads what cannot be read again.
+            self.vote();
+        }
+        let value = self.effect(repeatable, perform);
+        self.event(kind::INPUT, value);
+        value
     }
 
     fn output(&mut self, digest: u64, perform: impl Fn()) {
@@ -279,14 +322,9 @@ impl Sphere for Replicated {
     }
 
     fn port_in(&mut self, port: u16, width: u8, repeatable: bool) -> u32 {
-        self.event(kind::OUTPUT, u64::from(port) << 8 | u64::from(width));
-        if !repeatable {
-            // A primary that went astray is found before it reads what cannot be read again.
-            self.vote();
-        }
-        let value = self.effect(repeatable, || arch::port_in(port, width));
-        self.event(kind::INPUT, u64::from(value));
-        value
+        let place = u64::from(port) << 8 | u64::from(width);
+        let value = self.input(place, repeatable, || u64::from(arch::port_in(port, width)));
+        u32::try_from(value).expect("as wide as a port")
     }
 
     fn port_out(&mut self, port: u16, width: u8, value: u32) {
@@ -306,6 +344,43 @@ impl Sphere for Replicated {
                 arch::port_out(port, 1, u32::from(byte));
             }
         });
+    }
+
+    fn device_read(&mut self, place: u64, width: u8, repeatable: bool) -> u64 {
+        let where_from = DEVICE | place << 8 | u64::from(width);
+        self.input(where_from, repeatable, || arch::device_read(place, width))
+    }
+
+    fn device_write(&mut self, place: u64, width: u8, value: u64) {
+        let where_to = DEVICE | place << 8 | u64::from(width);
+        self.output(mix(mix(where_to) ^ value), || {
+            arch::device_write(place, width, value);
+        });
+    }
+
+    fn device_write_address(&mut self, place: u64, width: u8, offset: u64, digest: u64) {
+        let where_to = DEVICE | place << 8 | u64::from(width);
+        // The address itself is another one in each replica.
+        let address = self.base + offset;
+        self.output(mix(mix(where_to) ^ digest), || {
+            arch::device_write(place, width, address);
+        });
+    }
+
+    fn generation(&self) -> u64 {
+        self.replica.epoch()
+    }
+
+    fn replicate(&mut self, words: &mut [u64], generation: u64) -> bool {
+        self.event(kind::OUTPUT, mix(generation) ^ words.len() as u64);
+        // A primary that went astray is found before anybody takes over what it has.
+        self.vote();
+        let good = self.exchange(words, generation);
+        let digest = words.iter().fold(u64::from(good), |digest, &word| {
+            mix(digest.rotate_left(9) ^ word)
+        });
+        self.event(kind::INPUT, if good { digest } else { 0 });
+        good
     }
 
     fn irq_enable(&mut self, line: u32, enabled: bool) {

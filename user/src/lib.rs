@@ -17,6 +17,7 @@ pub mod fault;
 #[cfg(feature = "bare")]
 mod mem_functions;
 pub mod object;
+pub mod pci;
 pub mod share;
 pub mod squeeze;
 #[cfg(feature = "bare")]

@@ -218,3 +218,59 @@ pub fn port_out_bytes(ports: u64, port: u16, bytes: &[u8]) -> Outcome {
     }
     done(invoke(ports, Label::PortOutBytes, &words))
 }
+
+/// Reads a register of `width` bytes of a device. The answer is the same in all replicas.
+///
+/// # Errors
+/// The kernel's.
+pub fn device_read(device: u64, offset: u64, width: u64) -> Result<u64, Error> {
+    let answer = invoke(device, Label::DeviceRead, &[offset, width])?;
+    Ok(answer.words[0])
+}
+
+/// Reads a register that holds a status: reading it twice is as good as once.
+///
+/// # Errors
+/// The kernel's.
+pub fn device_status(device: u64, offset: u64, width: u64) -> Result<u64, Error> {
+    let answer = invoke(device, Label::DeviceRead, &[offset, width, 1])?;
+    Ok(answer.words[0])
+}
+
+/// Writes a register of `width` bytes of a device, once, after a vote.
+///
+/// # Errors
+/// The kernel's.
+pub fn device_write(device: u64, offset: u64, width: u64, value: u64) -> Outcome {
+    let words = [offset, width, value];
+    done(invoke(device, Label::DeviceWrite, &words))
+}
+
+/// Tells a device, by a register of eight bytes, where byte `at` of a frame is. `bytes` from there
+/// on are what it is going to read; they are voted. The generation that is the answer tells which
+/// primary's frame that is.
+///
+/// # Errors
+/// The kernel's.
+pub fn device_address(
+    device: u64,
+    offset: u64,
+    frame: u64,
+    at: u64,
+    bytes: u64,
+) -> Result<u64, Error> {
+    let words = [offset, 8, frame, at, bytes];
+    let answer = invoke(device, Label::DeviceWriteAddress, &words)?;
+    Ok(answer.words[0])
+}
+
+/// Gives all replicas what a device has written into `bytes` of a frame from `at` on. Tells whether
+/// the device was told of the present primary's frame: if not, it has to be told again.
+///
+/// # Errors
+/// The kernel's.
+pub fn replicate(frame: u64, at: u64, bytes: u64, generation: u64) -> Result<bool, Error> {
+    let words = [at, bytes, generation];
+    let answer = invoke(frame, Label::FrameReplicate, &words)?;
+    Ok(answer.words[0] == 1)
+}

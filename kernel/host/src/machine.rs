@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rcoe_abi::layout::{MAX_CORES, PORT_DIARY, PORT_OFF, PORT_PAUSE, PORT_STATUS};
+use rcoe_abi::layout::{EDU_SLOT, MAX_CORES, PORT_DIARY, PORT_OFF, PORT_PAUSE, PORT_STATUS};
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::SystemError;
@@ -100,6 +100,8 @@ pub(crate) fn start(
     }
     command.arg("-kernel").arg(kernel).arg("-initrd").arg(image);
     command.args(["-append", &settings.command_line()]);
+    // A device with registers, interrupts and memory access of its own, for drivers.
+    command.args(["-device", &format!("edu,bus=pcie.0,addr={EDU_SLOT:#x}")]);
     let off = format!("isa-debug-exit,iobase={PORT_OFF:#x},iosize=4");
     command.args(["-device", &off]);
     let (path, console) = pipe(folder, "console")?;

@@ -149,7 +149,12 @@ impl<S: Sphere> Kernel<'_, S> {
         self.insert_first(slot(boot::SLOT_VSPACE), vspace);
         self.insert_first(slot(boot::SLOT_TCB), Cap::Tcb { obj: tcb });
         self.insert_first(slot(boot::SLOT_IRQ_CONTROL), Cap::IrqControl);
+        let devices = Cap::Devices {
+            first: 0,
+            last: u32::try_from(layout::DEVICE_PAGES - 1).expect("few pages"),
+        };
         self.insert_first(slot(boot::SLOT_PORTS), ports);
+        self.insert_first(slot(boot::SLOT_DEVICES), devices);
         self.insert_derived(Self::cspace_slot(tcb), table, slot(boot::SLOT_CNODE));
         self.insert_derived(Self::vspace_slot(tcb), vspace, slot(boot::SLOT_VSPACE));
         let frame = Cap::Frame {

@@ -63,6 +63,8 @@ pub enum Cap {
     Irq { line: u32 },
     /// I/O ports.
     Ports { first: u16, last: u16 },
+    /// Pages of device memory.
+    Devices { first: u32, last: u32 },
     /// Internal: a table that is being emptied. `next` in line, and the first slot not yet empty.
     Zombie { next: Ref, bits: u32, cursor: u64 },
 }
@@ -117,6 +119,7 @@ impl Cap {
             Self::IrqControl => [9, 0],
             Self::Irq { line } => [10, line as u64],
             Self::Ports { first, last } => [11, first as u64 | (last as u64) << 16],
+            Self::Devices { first, last } => [13, first as u64 | (last as u64) << 32],
             Self::Zombie { next, bits, cursor } => [pack(12, bits as u64, 0, next), cursor],
         }
     }
@@ -185,6 +188,10 @@ impl Cap {
                 bits: byte,
                 cursor: tail,
             },
+            13 => Self::Devices {
+                first: tail as u32,
+                last: (tail >> 32) as u32,
+            },
             other => panic!("no capability has type {other}"),
         }
     }
@@ -217,6 +224,13 @@ impl Cap {
             (
                 Self::Ports { first, last },
                 Self::Ports {
+                    first: from,
+                    last: to,
+                },
+            ) => first <= from && to <= last,
+            (
+                Self::Devices { first, last },
+                Self::Devices {
                     first: from,
                     last: to,
                 },
@@ -256,7 +270,7 @@ impl Cap {
             Self::Endpoint { .. } | Self::Notification { .. } => self.badge() != source.badge(),
             Self::Untyped { .. } => true,
             Self::Irq { .. } => matches!(source, Self::IrqControl),
-            Self::Ports { .. } => self != source,
+            Self::Ports { .. } | Self::Devices { .. } => self != source,
             _ => false,
         }
     }
@@ -307,6 +321,10 @@ mod tests {
             Cap::Ports {
                 first: 0x3f8,
                 last: 0xffff,
+            },
+            Cap::Devices {
+                first: 256,
+                last: u32::MAX,
             },
             Cap::Zombie {
                 next: obj,

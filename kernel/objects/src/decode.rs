@@ -4,6 +4,7 @@ use rcoe_abi::object::PAGE;
 use rcoe_abi::{Error, Label, Rights, layout};
 
 use crate::cap::Mapping;
+use crate::device::Access;
 use crate::kernel::Kernel;
 use crate::retype::Retype;
 use crate::sched::PRIORITIES;
@@ -95,6 +96,7 @@ pub(crate) enum Invocation {
     ClearIrq {
         line: u32,
     },
+    Device(Access),
     PortIn {
         port: u16,
         width: u8,
@@ -113,10 +115,10 @@ pub(crate) enum Invocation {
 
 /// A message under inspection.
 #[derive(Clone, Copy)]
-struct Arguments {
-    tcb: Ref,
+pub(crate) struct Arguments {
+    pub(crate) tcb: Ref,
     slot: Ref,
-    len: usize,
+    pub(crate) len: usize,
 }
 
 impl<S: Sphere> Kernel<'_, S> {
@@ -140,13 +142,16 @@ impl<S: Sphere> Kernel<'_, S> {
             Cap::Table { .. } => self.decode_table(message, label),
             Cap::IrqControl if label == Label::IrqControlGet => self.decode_irq_control(message),
             Cap::Irq { line } => self.decode_irq(message, label, line),
+            Cap::Devices { first, last } => self
+                .decode_device(message, label, (first, last))
+                .map(Invocation::Device),
             Cap::Ports { first, last } => self.decode_ports(message, label, first..=last),
             _ => Err(Error::IllegalOperation),
         }
     }
 
     /// The first `N` words of a message that must have as many.
-    fn arguments<const N: usize>(&self, message: Arguments) -> Result<[u64; N], Error> {
+    pub(crate) fn arguments<const N: usize>(&self, message: Arguments) -> Result<[u64; N], Error> {
         if message.len < N {
             return Err(Error::IllegalOperation);
         }
@@ -228,6 +233,7 @@ impl<S: Sphere> Kernel<'_, S> {
             }),
             Cap::CNode { obj, bits, .. } if badge.is_some() => guarded(obj, bits, badge),
             Cap::Ports { first, last } if badge.is_some() => narrowed(first, last, badge),
+            Cap::Devices { first, last } => crate::device::narrowed(first, last, badge),
             other => Ok(other),
         }
     }
@@ -334,6 +340,10 @@ impl<S: Sphere> Kernel<'_, S> {
         };
         match label {
             Label::FrameUnmap => return Ok(Invocation::UnmapFrame { slot }),
+            Label::FrameReplicate => {
+                let access = self.decode_replicate(message, obj, rights)?;
+                return Ok(Invocation::Device(access));
+            }
             Label::FrameMap => {}
             _ => return Err(Error::IllegalOperation),
         }

@@ -25,6 +25,13 @@ impl Answer {
         len: 0,
     };
 
+    const fn one(word: u64) -> Self {
+        Self {
+            words: [word, 0],
+            len: 1,
+        }
+    }
+
     pub(crate) fn words(&self) -> &[u64] {
         &self.words[..self.len]
     }
@@ -112,10 +119,11 @@ impl<S: Sphere> Kernel<'_, S> {
                 port,
                 width,
                 repeatable,
-            } => Answer {
-                words: [u64::from(self.sphere.port_in(port, width, repeatable)), 0],
-                len: 1,
-            },
+            } => Answer::one(u64::from(self.sphere.port_in(port, width, repeatable))),
+            Invocation::Device(access) => {
+                let word = self.access(access);
+                word.map_or(Answer::NOTHING, Answer::one)
+            }
             Invocation::PortOut { port, width, value } => {
                 self.sphere.port_out(port, width, value);
                 Answer::NOTHING

@@ -26,6 +26,7 @@ mod boot;
 mod cap;
 mod decode;
 mod delete;
+mod device;
 mod fault;
 mod grant;
 mod invoke;

@@ -59,6 +59,17 @@ pub trait Sphere {
     fn port_out(&mut self, port: u16, width: u8, value: u32);
     /// As `port_out`, for bytes one after the other.
     fn port_out_bytes(&mut self, port: u16, bytes: &[u8]);
+    /// The primary reads device memory; all get its value. `repeatable`: twice is as good as once.
+    fn device_read(&mut self, place: u64, width: u8, repeatable: bool) -> u64;
+    /// The primary writes device memory, after a vote on the value.
+    fn device_write(&mut self, place: u64, width: u8, value: u64);
+    /// The primary writes where in its own memory object memory's byte `offset` is, after a vote on
+    /// `digest`, which stands for that and for what the device is going to read there.
+    fn device_write_address(&mut self, place: u64, width: u8, offset: u64, digest: u64);
+    /// Which primary this is: another number after each change.
+    fn generation(&self) -> u64;
+    /// All get the primary's words, if it is the primary of that generation; tells whether.
+    fn replicate(&mut self, words: &mut [u64], generation: u64) -> bool;
     /// Lets an interrupt line through, or not.
     fn irq_enable(&mut self, line: u32, enabled: bool);
     /// Page table entries changed: what the processor remembers of them is void.

@@ -9,6 +9,7 @@
 pub(crate) mod apic;
 mod apic_boot;
 mod cpu;
+mod device;
 mod donate;
 mod layout;
 mod loader;
@@ -21,6 +22,7 @@ mod trap;
 use rcoe_abi::layout::PORT_OFF;
 
 pub(crate) use cpu::{cycles, port_in, port_out, relax, wait_for_interrupt};
+pub(crate) use device::{device_read, device_write};
 pub(crate) use donate::donate;
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{

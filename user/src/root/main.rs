@@ -36,7 +36,7 @@ fn main(_argument: u64) -> u64 {
     }
     let (name, len, argument) = boot.command();
     let words = name_words(&name[..len]);
-    let program = words.and_then(|words| starter.start(&words, argument, Role::Program));
+    let program = words.and_then(|words| starter.start(&words, argument, Role::of(&words)));
     let Some(program) = program else {
         let name = core::str::from_utf8(&name[..len]).unwrap_or("of that name");
         println!("rcoe: cannot start {name}: it is not in the boot image, or too large");
@@ -94,7 +94,7 @@ fn request(starter: &mut Starter<'_>, message: &Received) -> Option<Answer> {
         service::ROOT_WINDOW => starter.make_window(message.badge).map(Answer::Word),
         _ => {
             let name = message.words;
-            let started = starter.start(&name, message.word(4), Role::Program);
+            let started = starter.start(&name, message.word(4), Role::of(&name));
             started.map(Answer::Word)
         }
     }

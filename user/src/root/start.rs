@@ -19,6 +19,10 @@ pub(crate) enum Role {
     Serial,
     /// The driver of the timer.
     Timer,
+    /// The driver of the device for exercises.
+    Edu,
+    /// A program that reads the event timer.
+    Hpet,
     /// Any other.
     Program,
 }
@@ -28,7 +32,20 @@ impl Role {
         match self {
             Self::Serial => 50,
             Self::Timer => 51,
-            Self::Program => 20,
+            Self::Edu => 30,
+            Self::Hpet | Self::Program => 20,
+        }
+    }
+
+    /// What a program that somebody asks for is: drivers are known by name.
+    pub(crate) fn of(name: &[u64; image::NAME_WORDS]) -> Self {
+        let is = |known: &[u8]| image::name_words(known).as_ref() == Some(name);
+        if is(b"edu") {
+            Self::Edu
+        } else if is(b"hpet") {
+            Self::Hpet
+        } else {
+            Self::Program
         }
     }
 }
@@ -211,8 +228,19 @@ impl<'a> Starter<'a> {
                 self.grant_ports(table, layout::PORT_TIMER, 4)?;
                 self.grant_interrupt(table, layout::TIMER_LINE)
             }
+            Role::Edu => {
+                self.grant_ports(table, layout::PORT_PCI, 8)?;
+                self.grant_device(table, 0, layout::PCI_PAGES - 1)?;
+                self.grant_interrupt(table, layout::EDU_LINE)
+            }
+            Role::Hpet => self.grant_device(table, layout::HPET_PAGE, layout::HPET_PAGE),
             Role::Program => Ok(()),
         }
+    }
+
+    fn grant_device(&self, table: u64, first: u64, last: u64) -> Result<(), Error> {
+        let (devices, pages) = (slots::SLOT_DEVICES, first | last << 32);
+        object::mint(table, service::SLOT_DEVICE, devices, Rights::ALL, pages)
     }
 
     fn grant_ports(&self, table: u64, first: u16, count: u16) -> Result<(), Error> {

@@ -32,7 +32,7 @@ impl Numbers {
         match word >> 60 {
             0..8 => FREE + word % 24,
             8 | 9 => word % 64,
-            10 => boot::SLOT_CNODE + word % 5,
+            10 => boot::SLOT_CNODE + word % 6,
             11 => boot::SLOT_UNTYPED + word % 24,
             12 | 13 => (word % 64) << 12,
             _ => word,
@@ -63,7 +63,7 @@ fn fuzz_decode_of_any_message_panics_never() {
                 0 => numbers.next() % 11,
                 _ => Syscall::Call as u64,
             };
-            let label = 14 + numbers.next() % 40;
+            let label = 14 + numbers.next() % 44;
             kernel.set_register(tcb, NUMBER, number);
             let pointer = numbers.word();
             kernel.set_register(tcb, CAP, pointer);

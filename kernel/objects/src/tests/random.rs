@@ -24,7 +24,7 @@ fn word() -> impl Strategy<Value = u64> {
     prop_oneof![
         8 => FREE..FREE + 24,
         3 => 0_u64..64,
-        2 => boot::SLOT_CNODE..boot::SLOT_PORTS + 1,
+        2 => boot::SLOT_CNODE..boot::SLOT_DEVICES + 1,
         2 => boot::SLOT_UNTYPED..boot::SLOT_UNTYPED + 24,
         2 => (0_u64..64).prop_map(|page| page << 12),
         1 => any::<u64>(),
@@ -37,7 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => 1_u64..10,
         1 => any::<u64>(),
     ];
-    let label = prop_oneof![12 => 16_u64..52, 1 => any::<u64>()];
+    let label = prop_oneof![12 => 16_u64..56, 1 => any::<u64>()];
     let words = prop::collection::vec(word(), 0..6);
     (call, word(), label, words).prop_map(|(call, pointer, label, words)| Step {
         call,

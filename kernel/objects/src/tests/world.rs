@@ -15,6 +15,9 @@ use crate::{BootInput, Cap, Memory, Ref};
 /// Where object memory is said to lie.
 pub(super) const BASE: u64 = 0x4000_0000;
 
+/// What the primary of this world has in every frame.
+pub(super) const FROM_PRIMARY: u64 = 0x5ca1_ab1e;
+
 /// A sphere of one.
 #[derive(Debug, Default)]
 pub(super) struct Alone {
@@ -23,6 +26,9 @@ pub(super) struct Alone {
     pub(super) votes: u64,
     pub(super) output: Vec<u8>,
     pub(super) unhandled: u64,
+    /// What was written into device memory.
+    pub(super) written: Vec<(u64, u64)>,
+    pub(super) generation: u64,
     pub(super) every: bool,
 }
 
@@ -49,6 +55,25 @@ impl Sphere for Alone {
     }
     fn port_out_bytes(&mut self, _port: u16, bytes: &[u8]) {
         self.output.extend(bytes);
+    }
+    fn device_read(&mut self, place: u64, _width: u8, _repeatable: bool) -> u64 {
+        place
+    }
+    fn device_write(&mut self, place: u64, _width: u8, value: u64) {
+        self.written.push((place, value));
+    }
+    fn device_write_address(&mut self, place: u64, _width: u8, offset: u64, digest: u64) {
+        self.event(0, digest);
+        self.written.push((place, BASE + offset));
+    }
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+    fn replicate(&mut self, words: &mut [u64], generation: u64) -> bool {
+        if generation == self.generation {
+            words.fill(FROM_PRIMARY);
+        }
+        generation == self.generation
     }
     fn irq_enable(&mut self, _line: u32, _enabled: bool) {}
     fn flush(&mut self) {}

@@ -106,7 +106,8 @@ pub(crate) fn port_in(port: u16, width: u8) -> u32 {
 /// Writes a port of 1, 2 or 4 bytes.
 #[expect(clippy::cast_possible_truncation, reason = "as wide as the port")]
 pub(crate) fn port_out(port: u16, width: u8, value: u32) {
-    // SAFETY: as for reading. Devices that write memory by themselves are given to nobody.
+    // SAFETY: as for reading. What a device does by itself that a driver configured is the driver's
+    // to get right.
     unsafe {
         match width {
             1 => asm!("out dx, al", in("dx") port, in("al") value as u8,

@@ -2,13 +2,14 @@
 //!
 //! They map the kernel's image (text for execution, constants for reading, the rest for writing),
 //! object memory, the replica's own slice of the shared region for writing and the others' for
-//! reading, and the interrupt controllers: nothing else. Of themselves they map only
+//! reading, the interrupt controllers, and device memory: nothing else. Of themselves they map only
 //! the table of a window that is empty but for a copy (see `donate`), so no replica
 //! can change what its kernel may touch. [`audit`] reads them back and checks that.
 
 use super::layout::{
-    COPY, COPY_TABLE, IO_APIC, IO_APIC_PHYSICAL, KERNEL_BASE, LARGE, LOCAL_APIC,
-    LOCAL_APIC_PHYSICAL, OBJECTS, SHARED, SHARED_PHYSICAL, SLICE, TABLES, WINDOW,
+    COPY, COPY_TABLE, DEVICES, HPET_PHYSICAL, IO_APIC, IO_APIC_PHYSICAL, KERNEL_BASE, LARGE,
+    LOCAL_APIC, LOCAL_APIC_PHYSICAL, OBJECTS, PCI_BYTES, PCI_PHYSICAL, SHARED, SHARED_PHYSICAL,
+    SLICE, TABLES, WINDOW,
 };
 use super::loader::{Image, read_physical, write_physical, zero_physical};
 
@@ -116,6 +117,8 @@ pub(super) fn build(image: &Image, partition: Partition) -> u64 {
     let device = data | UNCACHED;
     builder.map(LOCAL_APIC, LOCAL_APIC_PHYSICAL, PAGE, device);
     builder.map(IO_APIC, IO_APIC_PHYSICAL, PAGE, device);
+    builder.map(DEVICES, PCI_PHYSICAL, PCI_BYTES, device);
+    builder.map(DEVICES + PCI_BYTES, HPET_PHYSICAL, PAGE, device);
     let window = builder.way(COPY, 1);
     builder.map(COPY_TABLE, window, PAGE, data);
     root
@@ -156,7 +159,8 @@ fn is_proper(entry: u64, level: u32, partition: Partition) -> bool {
     let slice = SHARED_PHYSICAL + partition.replica * SLICE;
     let shared =
         within(SHARED_PHYSICAL, SLICE * partition.replicas) && (!writable || within(slice, SLICE));
-    let device = start == LOCAL_APIC_PHYSICAL || start == IO_APIC_PHYSICAL;
+    let controllers = [LOCAL_APIC_PHYSICAL, IO_APIC_PHYSICAL, HPET_PHYSICAL];
+    let device = level == 0 && controllers.contains(&start) || within(PCI_PHYSICAL, PCI_BYTES);
     let itself = start < tables + LARGE && end > tables && start != copy_table(tables);
     let exclusive = !writable || entry & NO_EXECUTE != 0;
     let window = start == copy_table(tables) && level == 0;
