@@ -261,8 +261,9 @@ pub(crate) struct SystemArgs {
     /// rcoe's timeout for a late replica, in the machine's time.
     #[arg(long, default_value = "50ms")]
     pub(crate) timeout: String,
-    /// Seconds of CPU time after which a machine counts as a hang and is ended.
-    #[arg(long, default_value_t = 10)]
+    /// Seconds of CPU time after which a machine counts as a hang and is ended. One in which a
+    /// kernel does nothing but access devices takes some twenty until its siblings' time is over.
+    #[arg(long, default_value_t = 60)]
     pub(crate) deadline: u64,
 }
 

@@ -54,6 +54,10 @@ pub(crate) enum Probe {
     Program,
     /// Nowhere: the replica's trace goes astray.
     Astray,
+    /// Nowhere: the kernel goes round for ever, interrupts off.
+    Loop,
+    /// Nowhere: the core halts, interrupts off.
+    Halt,
 }
 
 fn probe(command: &[u8]) -> Option<(u64, Probe)> {
@@ -63,6 +67,8 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"window" => Probe::Window,
         b"program" => Probe::Program,
         b"astray" => Probe::Astray,
+        b"loop" => Probe::Loop,
+        b"halt" => Probe::Halt,
         _ => return None,
     };
     Some((number(command, b"victim")?, probe))

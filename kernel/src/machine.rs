@@ -206,6 +206,10 @@ impl Machine {
     fn probe(&mut self, probe: Probe) {
         match probe {
             Probe::Astray => self.kernel.sphere.event(kind::DATA, 1),
+            Probe::Loop => loop {
+                core::hint::black_box(());
+            },
+            Probe::Halt => arch::park(),
             _ => arch::wild_store(&self.parameters, probe),
         }
     }

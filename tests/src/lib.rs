@@ -12,7 +12,7 @@
 //!   which processes of that session still live.
 //! * [`terminal`] runs one on a terminal, for those who type.
 //! * [`rcoe`] is what the behaviour tests in `tests/tests/` share; [`victim`] is a program to harm;
-//!   [`system`] starts whole systems in QEMU.
+//!   [`system`] starts whole systems in QEMU, and [`machine`] reaches into their memory.
 //!
 //! Not covered: the inside of the agent and the protocol (unit tests and the simulator), faults in
 //! memory and registers (the fault lab), and cost (the bench).
@@ -22,6 +22,7 @@ pub mod cases;
 pub mod cpython;
 pub mod data;
 pub mod launch;
+pub mod machine;
 pub mod matrix;
 pub mod memory;
 pub mod proc;

@@ -15,6 +15,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 pub(super) enum Stop {
     /// A kernel asked for it, or a step is done.
     Standing,
+    /// It went on and on, and was told to stand still.
+    Stuck,
     /// It has ended.
     Ended,
     /// It neither stands still nor ends.
@@ -142,6 +144,8 @@ impl Debugger {
         };
         match body {
             None => Ok(Stop::Ended),
+            // What a machine that runs says when it hears anything.
+            Some(body) if body.starts_with("T02") => Ok(Stop::Stuck),
             Some(body) if body.starts_with('T') || body.starts_with('S') => Ok(Stop::Standing),
             Some(body) if body.starts_with('W') || body.starts_with('X') => Ok(Stop::Ended),
             Some(body) => bail!("{body} is no reason to stand still"),

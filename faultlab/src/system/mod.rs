@@ -232,9 +232,12 @@ impl Lab {
         );
         let program = &self.programs[plan.program];
         let folder = self.folder.join(index.to_string());
-        let (finished, hits) =
-            run::inject(&self.setup, &program.words, program.cycles, &plan, &folder)
-                .with_context(|| format!("index {index}"))?;
+        let run::Injected {
+            finished,
+            hits,
+            standstill,
+        } = run::inject(&self.setup, &program.words, program.cycles, &plan, &folder)
+            .with_context(|| format!("index {index}"))?;
         let verdict = match classify(replicas, !hits.is_empty(), &program.expected, &finished) {
             // The machine ended without a status: whatever it was, it was not noticed.
             Verdict::RcoeFailure => Verdict::Crash,
@@ -242,6 +245,7 @@ impl Lab {
         };
         let divergence = finished.events.divergences.first();
         let mut detail = finished.stderr.replace('\n', "; ");
+        detail += &standstill.unwrap_or_default();
         if verdict.is_uncontrolled() {
             detail += &format!(" output: {:?}", String::from_utf8_lossy(&finished.stdout));
         }

@@ -1,5 +1,6 @@
 //! One run of a machine, with or without a flip.
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -116,6 +117,15 @@ pub(super) fn plain(setup: &Setup, program: &[&str], folder: &Path) -> Result<Fi
     Running::start(setup, program, "", false, folder)?.finish()
 }
 
+/// What became of a machine with flips.
+pub(super) struct Injected {
+    pub(super) finished: Finished,
+    /// What was changed, in this order.
+    pub(super) hits: Vec<Hit>,
+    /// Where its cores were, if it was stuck.
+    pub(super) standstill: Option<String>,
+}
+
 /// A run with the planned flips, as long as none shows.
 ///
 /// # Errors
@@ -126,7 +136,7 @@ pub(super) fn inject(
     cycles: u64,
     plan: &Plan,
     folder: &Path,
-) -> Result<(Finished, Vec<Hit>)> {
+) -> Result<Injected> {
     let every = cycles / plan.flips.len().max(1) as u64;
     #[expect(
         clippy::cast_possible_truncation,
@@ -141,29 +151,51 @@ pub(super) fn inject(
     let over = || !matches!(running.child.try_wait(), Ok(None));
     let debugger = Debugger::connect(&socket, over)?;
     let mut hits = Vec::new();
+    let mut standstill = None;
     if let Some(mut debugger) = debugger {
         let mut stuck = || running.stuck.look();
-        let mut goes_on = true;
+        let mut last = Stop::Standing;
         for flip in &plan.flips {
-            goes_on = debugger.go(&mut stuck)? == Stop::Standing;
+            last = debugger.go(&mut stuck)?;
             let noticed = || !Events::read(&folder.join("events")).divergences.is_empty();
-            if !goes_on || noticed() {
+            if last != Stop::Standing || noticed() {
                 break;
             }
             for _ in 0..flip.steps {
-                goes_on &= debugger.step(plan.victim, &mut stuck)? == Stop::Standing;
+                last = debugger.step(plan.victim, &mut stuck)?;
+                if last != Stop::Standing {
+                    break;
+                }
             }
-            if !goes_on {
+            if last != Stop::Standing {
                 break;
             }
             hits.extend(apply(&mut debugger, plan.victim, flip, folder)?);
         }
         // There are more pauses than flips.
-        while goes_on {
-            goes_on = debugger.go(&mut stuck)? == Stop::Standing;
+        while last == Stop::Standing {
+            last = debugger.go(&mut stuck)?;
+        }
+        if last == Stop::Stuck {
+            standstill = Some(places(&mut debugger, setup.replicas)?);
         }
     }
-    Ok((running.finish()?, hits))
+    Ok(Injected {
+        finished: running.finish()?,
+        hits,
+        standstill,
+    })
+}
+
+/// Where the cores of a machine are.
+fn places(debugger: &mut Debugger, cores: usize) -> Result<String> {
+    let mut text = String::new();
+    for core in 0..cores {
+        let ip = number(&debugger.register(core, IP)?);
+        let flags = number(&debugger.register(core, FLAGS)?);
+        let _ = write!(text, "core {core} at {ip:#x}, flags {flags:#x}; ");
+    }
+    Ok(text)
 }
 
 /// Makes one flip, unless there is nothing of its class.

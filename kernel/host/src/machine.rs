@@ -14,6 +14,9 @@ use crate::run::Settings;
 /// The emulator.
 const EMULATOR: &str = "qemu-system-x86_64";
 
+/// The model of its processors.
+const PROCESSOR: &str = "qemu64";
+
 /// How the emulator runs the machine's cores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Threads {
@@ -77,7 +80,8 @@ pub(crate) fn start(
     // Firmware that does nothing but start the kernel.
     command.args(["-bios", "qboot.rom"]);
     // Neither random numbers nor any other instruction whose result differs between cores.
-    command.args(["-cpu", "qemu64,+smep,+smap,+umip,-rdrand,-rdseed"]);
+    let features = format!("{PROCESSOR},+smep,+smap,+umip,-rdrand,-rdseed");
+    command.args(["-cpu", &features]);
     let threads = match settings.threads {
         Threads::Single | Threads::Counted => "tcg,thread=single",
         Threads::Multi => "tcg,thread=multi",
@@ -86,7 +90,7 @@ pub(crate) fn start(
     if settings.threads == Threads::Counted {
         command.args(["-icount", "shift=0,sleep=off"]);
     }
-    command.args(["-smp", &settings.replicas.to_string()]);
+    cores(&mut command, settings);
     let memory = settings.memory();
     command.args(["-m", &format!("{memory}M")]);
     if let Some(path) = &settings.memory_file {
@@ -123,6 +127,30 @@ pub(crate) fn start(
         status,
         diaries,
     })
+}
+
+/// The machine's cores, one for each replica, whose numbers are those of the replicas.
+///
+/// Where instructions are counted, the emulator gives each core in turn all of the time up to the
+/// next event of any clock, and the core after one that used it all nothing. A core that goes round
+/// for ever would starve its neighbour, and no replica could find out that another is stuck. So
+/// behind each replica's core stands one that is never started, to come away empty-handed.
+fn cores(command: &mut Command, settings: &Settings) {
+    if settings.threads != Threads::Counted {
+        command.args(["-smp", &settings.replicas.to_string()]);
+        return;
+    }
+    let all = 2 * settings.replicas;
+    command.args([
+        "-smp",
+        &format!("1,maxcpus={all},sockets={all},cores=1,threads=1"),
+    ]);
+    let idle = |replica: usize| settings.replicas + replica;
+    let rest = (1..settings.replicas).flat_map(|replica| [replica, idle(replica)]);
+    for core in [idle(0)].into_iter().chain(rest) {
+        let core = format!("{PROCESSOR}-x86_64-cpu,socket-id={core},core-id=0,thread-id=0");
+        command.args(["-device", &core]);
+    }
 }
 
 /// Lets a debugger reach the machine at a socket. The machine waits for it at the start, and stands

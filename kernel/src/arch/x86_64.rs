@@ -21,7 +21,7 @@ mod trap;
 
 use rcoe_abi::layout::PORT_OFF;
 
-pub(crate) use cpu::{cycles, port_in, port_out, relax, wait_for_interrupt};
+pub(crate) use cpu::{cycles, park, port_in, port_out, relax, wait_for_interrupt};
 pub(crate) use device::{device_read, device_write};
 pub(crate) use donate::donate;
 pub(crate) use loader::Parameters;
@@ -33,5 +33,5 @@ pub(crate) use machine::{
 /// Switches the machine off.
 pub(crate) fn power_off() -> ! {
     port_out(PORT_OFF, 4, 0);
-    cpu::park()
+    park()
 }

@@ -169,7 +169,7 @@ pub(crate) fn wild_store(parameters: &Parameters, probe: Probe) {
         Probe::Code => trap::syscall_entry as *const () as u64,
         Probe::Window => COPY,
         Probe::Program => rcoe_abi::layout::STACK_TOP - 8,
-        Probe::Astray => return,
+        Probe::Astray | Probe::Loop | Probe::Halt => return,
     };
     // SAFETY: none of these is writable for the kernel, so nothing is stored: the processor faults,
     // which ends this replica.

@@ -1,0 +1,118 @@
+//! The memory of whole systems in QEMU, reached from outside while they run, and what is expected
+//! of the program `sleep`.
+//!
+//! Not covered: registers and exact moments, which the fault lab reaches by a debugger.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::launch::{self, Outcome};
+use crate::rcoe::{LIMIT, Scene, events_of, until};
+use crate::system::words;
+
+/// Bytes of a partition of the machine, and where the first one begins.
+const PARTITION: usize = 32 << 20;
+const FIRST: usize = 16 << 20;
+/// Where in a partition object memory begins.
+pub const OBJECTS: usize = 4 << 20;
+/// Where in object memory the root task's capabilities begin.
+pub const CAPABILITIES: usize = 512 << 10;
+
+/// A running system whose memory can be reached.
+#[derive(Debug)]
+pub struct Reached {
+    /// Its folder.
+    pub scene: Scene,
+    /// Its rcoe.
+    pub running: launch::Running,
+}
+
+impl Reached {
+    /// Starts a program and waits for its first output.
+    pub fn start(options: &[&str], command: &[&str]) -> Self {
+        let scene = Scene::new();
+        let memory = ["--memory-file", "memory", "--events", "e"];
+        let words = words(&[&memory, options].concat(), command);
+        let running = launch::start(&words, scene.path(), None).unwrap();
+        until("the first output", || {
+            running
+                .stdout_so_far()
+                .unwrap()
+                .contains('\n')
+                .then_some(())
+        });
+        Self { scene, running }
+    }
+
+    /// Stops the emulator, or lets it go on.
+    pub fn signal(&self, signal: Signal) {
+        let rcoe = self.running.pid();
+        let children = format!("/proc/{rcoe}/task/{rcoe}/children");
+        let children = std::fs::read_to_string(children).unwrap_or_default();
+        for pid in children.split_whitespace() {
+            let _ = launch::signal(pid.parse().unwrap(), signal);
+        }
+    }
+
+    /// Changes bytes of a replica's partition, from `offset` on, by `change`, while the machine
+    /// stands still.
+    pub fn change(&self, replica: usize, offset: usize, len: usize, change: impl Fn(&mut [u8])) {
+        self.signal(Signal::STOP);
+        self.change_live(replica, offset, len, change);
+        self.signal(Signal::CONT);
+    }
+
+    pub fn change_live(
+        &self,
+        replica: usize,
+        offset: usize,
+        len: usize,
+        change: impl Fn(&mut [u8]),
+    ) {
+        let path = self.scene.path().join("memory");
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let at = u64::try_from(FIRST + replica * PARTITION + offset).unwrap();
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, at).unwrap();
+        change(&mut bytes);
+        file.write_all_at(&bytes, at).unwrap();
+    }
+
+    pub fn finish(self) -> (Outcome, Vec<Value>) {
+        let outcome = self.running.finish(LIMIT).unwrap();
+        assert_eq!(outcome.survivors, 0, "nothing outlives rcoe");
+        (outcome, events_of(&self.scene.path().join("e")))
+    }
+}
+
+/// Flips a bit of every copy of a text in memory.
+pub fn flip_text(bytes: &mut [u8], text: &[u8]) {
+    let found: Vec<usize> = bytes
+        .windows(text.len())
+        .enumerate()
+        .filter_map(|(at, window)| (window == text).then_some(at))
+        .collect();
+    assert!(!found.is_empty(), "the text is in memory");
+    for at in found {
+        bytes[at] ^= 1;
+    }
+}
+
+/// What `sleep` prints in a hundred ticks, a second.
+pub fn slept() -> String {
+    (1..=10)
+        .map(|tens| format!("slept {tens}0 ticks\n"))
+        .collect()
+}
+
+/// Types of events, with the replica that was removed.
+pub fn story(events: &[Value]) -> Vec<(String, Option<u64>)> {
+    let told = |event: &Value| {
+        let kind = event["type"].as_str().unwrap_or_default().to_owned();
+        (kind, event["removed"].as_u64())
+    };
+    events.iter().map(told).collect()
+}
