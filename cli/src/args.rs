@@ -215,7 +215,7 @@ pub(crate) enum SphereArg {
     /// A Linux program
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
-    /// pingpong, pipeline, device, hpet, sleep, or an ELF file made for it
+    /// pingpong, pipeline, device, hpet, sieve, sleep, or an ELF file made for it
     System,
 }
 

@@ -3,7 +3,7 @@
 //! The kernel is built for a target without an operating system, programs for the host's but
 //! without its library. Both are linked to fixed addresses.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,6 +16,24 @@ const BARE: &str = "x86_64-unknown-none";
 const PROGRAMS: &str = "x86_64-unknown-linux-gnu";
 /// What runs the machine.
 const EMULATOR: &str = "qemu-system-x86";
+
+/// What a program in C is built with; `user/include/rcoe-system.h` tells users the same.
+const C_FLAGS: &[&str] = &[
+    "-std=gnu11",
+    "-O2",
+    "-ffreestanding",
+    "-fno-pie",
+    "-fno-stack-protector",
+    "-fcf-protection=none",
+    "-nostdlib",
+    "-static",
+    "-no-pie",
+    "-Wl,-Ttext-segment=0x400000",
+    "-Wl,-z,max-page-size=4096",
+    "-Wl,-z,separate-code",
+    "-Wl,-z,noexecstack",
+    "-Wl,--build-id=none",
+];
 
 /// The folder that the image's files are put into.
 pub(crate) fn folder() -> PathBuf {
@@ -58,6 +76,9 @@ pub(crate) fn run() -> Result<bool> {
     }
     let kernel = target.join(BARE).join("blob/rcoe-kernel");
     std::fs::copy(&kernel, image.join("rcoe-kernel")).context("the kernel")?;
+    if !c_programs(&image)? {
+        return Ok(false);
+    }
     for entry in std::fs::read_dir(target.join(PROGRAMS).join("blob"))? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str());
@@ -66,6 +87,26 @@ pub(crate) fn run() -> Result<bool> {
         };
         if path.extension().is_none() {
             std::fs::copy(&path, image.join(name)).with_context(|| name.to_owned())?;
+        }
+    }
+    Ok(true)
+}
+
+/// Builds the programs in C. What links the others is a C compiler, so there is one.
+fn c_programs(image: &Path) -> Result<bool> {
+    let folder = shell::root().join("user/c");
+    for entry in std::fs::read_dir(&folder)? {
+        let path = entry?.path();
+        let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
+            continue;
+        };
+        let mut command = Command::new("cc");
+        command.args(["-Wall", "-Wextra", "-Werror"]).args(C_FLAGS);
+        command.arg("-I").arg(shell::root().join("user/include"));
+        command.arg(&path).arg("-o");
+        command.arg(image.join(format!("system-{name}")));
+        if !shell::succeeds(command)? {
+            return Ok(false);
         }
     }
     Ok(true)
@@ -99,4 +140,21 @@ pub(crate) fn clippy() -> Result<bool> {
         good &= shell::succeeds(command)?;
     }
     Ok(good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_told_what_programs_in_c_are_built_with() {
+        let header = include_str!("../../user/include/rcoe-system.h");
+        let start = header.find("gcc -std").expect("a command");
+        let command = &header[start..header[start..].find("-I ").expect("its end") + start];
+        let told: Vec<&str> = command
+            .split_whitespace()
+            .filter(|word| !["gcc", "*", "\\"].contains(word))
+            .collect();
+        assert_eq!(told, C_FLAGS);
+    }
 }

@@ -1,0 +1,348 @@
+/* Programs in C for the system sphere: `rcoe run --sphere system -- ./program`.
+ *
+ * A program names its main function by RCOE_PROGRAM(main), which gets the one number of the command
+ * line (0 if there is none) and returns the exit status. It begins with the capabilities of the
+ * RCOE_SLOT_ constants. Of the C library there are memcpy, memmove, memset and memcmp only, here.
+ * Build it so, from the folder of the sources:
+ *
+ *     gcc -std=gnu11 -O2 -ffreestanding -fno-pie -fno-stack-protector -fcf-protection=none \
+ *         -nostdlib -static -no-pie -Wl,-Ttext-segment=0x400000 -Wl,-z,max-page-size=4096 \
+ *         -Wl,-z,separate-code -Wl,-z,noexecstack -Wl,--build-id=none \
+ *         -I user/include program.c -o program
+ *
+ * Programs must be free of data races that preemption would show: replicas are preempted at the
+ * same event, not at the same instruction. The time stamp counter faults.
+ */
+#ifndef RCOE_SYSTEM_H
+#define RCOE_SYSTEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* System calls. */
+#define RCOE_CALL 1
+#define RCOE_REPLY_RECV 2
+#define RCOE_SEND 3
+#define RCOE_NB_SEND 4
+#define RCOE_RECV 5
+#define RCOE_NB_RECV 6
+#define RCOE_REPLY 7
+#define RCOE_YIELD 8
+#define RCOE_ADD_TRACE 9
+
+/* What a program finds in its capability table, and the first slot that is free. */
+#define RCOE_SLOT_ROOT 1
+#define RCOE_SLOT_CONSOLE 2
+#define RCOE_SLOT_TCB 3
+#define RCOE_SLOT_PEER 4
+#define RCOE_SLOT_CNODE 5
+#define RCOE_SLOT_VSPACE 6
+#define RCOE_SLOT_TIMER 10
+#define RCOE_SLOT_FREE 32
+
+/* Requests to the root task, the console, the timer, and the driver `edu`. */
+#define RCOE_ROOT_EXIT 32
+#define RCOE_ROOT_SPAWN 33
+#define RCOE_ROOT_MAP 34
+#define RCOE_ROOT_MAKE 35
+#define RCOE_ROOT_WINDOW 36
+#define RCOE_CONSOLE_WRITE 32
+#define RCOE_TIMER_SLEEP 32
+#define RCOE_EDU_FACTORIAL 44
+#define RCOE_EDU_COPY 45
+
+/* Types of objects that the root task makes, and rights. */
+#define RCOE_ENDPOINT 4
+#define RCOE_NOTIFICATION 5
+#define RCOE_FRAME 6
+#define RCOE_READ 1
+#define RCOE_WRITE 2
+#define RCOE_GRANT 8
+
+/* Invocations of a capability table and of a frame. */
+#define RCOE_CNODE_COPY 17
+#define RCOE_CNODE_MINT 18
+#define RCOE_CNODE_MOVE 19
+#define RCOE_CNODE_DELETE 20
+#define RCOE_CNODE_REVOKE 21
+#define RCOE_FRAME_MAP 32
+#define RCOE_FRAME_UNMAP 33
+
+/* An error: a page table is missing. */
+#define RCOE_MISSING_TABLE 11
+
+/* Messages, and where their parts are in the IPC buffer. */
+#define RCOE_MAX_MESSAGE 120
+#define RCOE_MAX_CAPS 3
+#define RCOE_IN_REGISTERS 4
+#define RCOE_FIRST_BUFFER_WORD 1
+#define RCOE_CAPS_WORD 121
+#define RCOE_RECEIVE_WORD 124
+
+/* The IPC buffer, and where shared frames are mapped. */
+#define RCOE_IPC_BUFFER 0x80000000
+#define RCOE_WINDOW 0x2000000000
+
+/* A message as it was received. */
+struct rcoe_message {
+    uint64_t badge;     /* of the capability it was sent by; of a notification, its signals */
+    uint64_t label;     /* in an answer of the kernel 0 or an error */
+    size_t length;      /* words; those beyond the first four are at rcoe_word() until the next */
+    size_t capabilities; /* that came with it, into the slots given to rcoe_accept() */
+    uint64_t unwrapped; /* those of which only the badge came, one bit each */
+    uint64_t words[RCOE_IN_REGISTERS];
+};
+
+static inline volatile uint64_t *rcoe_buffer_(void)
+{
+    return (volatile uint64_t *)RCOE_IPC_BUFFER;
+}
+
+/* Any system call, with `length` words and `capabilities` pointers. */
+static inline struct rcoe_message rcoe_enter(uint64_t number, uint64_t pointer, uint64_t label,
+                                             const uint64_t *words, size_t length,
+                                             const uint64_t *capabilities, size_t count)
+{
+    uint64_t first[RCOE_IN_REGISTERS] = {0, 0, 0, 0};
+    if (length > RCOE_MAX_MESSAGE)
+        length = RCOE_MAX_MESSAGE;
+    if (count > RCOE_MAX_CAPS)
+        count = RCOE_MAX_CAPS;
+    for (size_t i = 0; i < length; i++) {
+        if (i < RCOE_IN_REGISTERS)
+            first[i] = words[i];
+        else
+            rcoe_buffer_()[RCOE_FIRST_BUFFER_WORD + i] = words[i];
+    }
+    for (size_t i = 0; i < count; i++)
+        rcoe_buffer_()[RCOE_CAPS_WORD + i] = capabilities[i];
+    uint64_t badge = pointer, info = label << 12 | (uint64_t)count << 7 | length;
+    register uint64_t a __asm__("r10") = first[0];
+    register uint64_t b __asm__("r8") = first[1];
+    register uint64_t c __asm__("r9") = first[2];
+    register uint64_t d __asm__("r12") = first[3];
+    __asm__ volatile("syscall"
+                     : "+D"(badge), "+S"(info), "+r"(a), "+r"(b), "+r"(c), "+r"(d)
+                     : "a"(number)
+                     : "rcx", "r11", "memory");
+    struct rcoe_message answer = {badge, info >> 12, info & 127, info >> 7 & 3, info >> 9 & 7,
+                                  {a, b, c, d}};
+    return answer;
+}
+
+/* Sends and waits for the answer; or invokes a kernel object. */
+static inline struct rcoe_message rcoe_call(uint64_t pointer, uint64_t label,
+                                            const uint64_t *words, size_t length)
+{
+    return rcoe_enter(RCOE_CALL, pointer, label, words, length, NULL, 0);
+}
+
+/* As rcoe_call(), with capabilities. The endpoint must allow that. */
+static inline struct rcoe_message rcoe_call_with(uint64_t pointer, uint64_t label,
+                                                 const uint64_t *words, size_t length,
+                                                 const uint64_t *capabilities, size_t count)
+{
+    return rcoe_enter(RCOE_CALL, pointer, label, words, length, capabilities, count);
+}
+
+/* Waits for a message or a signal. */
+static inline struct rcoe_message rcoe_recv(uint64_t pointer)
+{
+    return rcoe_enter(RCOE_RECV, pointer, 0, NULL, 0, NULL, 0);
+}
+
+/* Answers the last caller and waits for the next message. */
+static inline struct rcoe_message rcoe_reply_recv(uint64_t pointer, uint64_t label,
+                                                  const uint64_t *words, size_t length)
+{
+    return rcoe_enter(RCOE_REPLY_RECV, pointer, label, words, length, NULL, 0);
+}
+
+/* Lets others of the same priority run. */
+static inline void rcoe_yield(void)
+{
+    rcoe_enter(RCOE_YIELD, 0, 0, NULL, 0, NULL, 0);
+}
+
+/* Word `index` of the last message received. */
+static inline uint64_t rcoe_word(const struct rcoe_message *message, size_t index)
+{
+    if (index < RCOE_IN_REGISTERS)
+        return message->words[index];
+    return index < message->length ? rcoe_buffer_()[RCOE_FIRST_BUFFER_WORD + index] : 0;
+}
+
+/* Says which slots of `table` take capabilities that messages bring: `count` from `first` on. */
+static inline void rcoe_accept(uint64_t table, uint64_t first, uint64_t count)
+{
+    rcoe_buffer_()[RCOE_RECEIVE_WORD] = table;
+    rcoe_buffer_()[RCOE_RECEIVE_WORD + 1] = first;
+    rcoe_buffer_()[RCOE_RECEIVE_WORD + 2] = count;
+}
+
+/* Has these words compared between replicas before anything goes out. */
+static inline void rcoe_add_trace(const uint64_t *words, size_t length)
+{
+    while (length > 0) {
+        size_t part = length < RCOE_MAX_MESSAGE ? length : RCOE_MAX_MESSAGE;
+        rcoe_enter(RCOE_ADD_TRACE, 0, 0, words, part, NULL, 0);
+        words += part;
+        length -= part;
+    }
+}
+
+/* Ends the program. */
+__attribute__((noreturn)) static inline void rcoe_exit(uint64_t status)
+{
+    rcoe_call(RCOE_SLOT_ROOT, RCOE_ROOT_EXIT, &status, 1);
+    __builtin_trap();
+}
+
+/* Writes to the console. */
+static inline void rcoe_write(const char *text, size_t length)
+{
+    uint64_t words[RCOE_MAX_MESSAGE];
+    while (length > 0) {
+        size_t room = 8 * (RCOE_MAX_MESSAGE - 1);
+        size_t part = length < room ? length : room, used = 1 + (part + 7) / 8;
+        words[0] = part;
+        for (size_t i = 1; i < used; i++)
+            words[i] = 0;
+        for (size_t i = 0; i < part; i++)
+            words[1 + i / 8] |= (uint64_t)(unsigned char)text[i] << (i % 8 * 8);
+        rcoe_call(RCOE_SLOT_CONSOLE, RCOE_CONSOLE_WRITE, words, used);
+        text += part;
+        length -= part;
+    }
+}
+
+/* Writes a text to the console. */
+static inline void rcoe_print(const char *text)
+{
+    size_t length = 0;
+    while (text[length] != 0)
+        length++;
+    rcoe_write(text, length);
+}
+
+/* Writes a number to the console. */
+static inline void rcoe_print_number(uint64_t number)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    rcoe_write(digits + at, sizeof digits - at);
+}
+
+/* Zeroed memory, a multiple of 4096 bytes, or NULL if there is not enough. */
+static inline void *rcoe_memory(size_t bytes)
+{
+    uint64_t pages = (bytes + 4095) / 4096;
+    struct rcoe_message answer = rcoe_call(RCOE_SLOT_ROOT, RCOE_ROOT_MAP, &pages, 1);
+    return answer.label == 0 ? (void *)answer.words[0] : NULL;
+}
+
+/* Starts another program of the boot image, which shares RCOE_SLOT_PEER; tells whether there is
+ * one. Names have at most 32 bytes. */
+static inline int rcoe_spawn(const char *name, uint64_t argument)
+{
+    uint64_t words[5] = {0, 0, 0, 0, argument};
+    for (size_t i = 0; name[i] != 0; i++) {
+        if (i == 32)
+            return 0;
+        words[i / 8] |= (uint64_t)(unsigned char)name[i] << (i % 8 * 8);
+    }
+    return rcoe_call(RCOE_SLOT_ROOT, RCOE_ROOT_SPAWN, words, 5).label == 0;
+}
+
+/* A new endpoint, notification or frame in `slot` of the own table; tells whether there is one. */
+static inline int rcoe_make(uint64_t type, uint64_t slot)
+{
+    rcoe_accept(RCOE_SLOT_CNODE, slot, 1);
+    struct rcoe_message answer = rcoe_call(RCOE_SLOT_ROOT, RCOE_ROOT_MAKE, &type, 1);
+    rcoe_accept(RCOE_SLOT_CNODE, slot, 0);
+    return answer.label == 0 && answer.capabilities == 1;
+}
+
+/* Maps the frame in `slot` in the window for shared frames, as its page `page`; NULL if it cannot.
+ * What others write there meanwhile is for programs to agree on by messages. */
+static inline volatile void *rcoe_map(uint64_t slot, uint64_t page, uint64_t rights)
+{
+    uint64_t words[3] = {RCOE_SLOT_VSPACE, RCOE_WINDOW + page * 4096, rights};
+    struct rcoe_message answer = rcoe_call(slot, RCOE_FRAME_MAP, words, 3);
+    if (answer.label == RCOE_MISSING_TABLE) {
+        rcoe_call(RCOE_SLOT_ROOT, RCOE_ROOT_WINDOW, NULL, 0);
+        answer = rcoe_call(slot, RCOE_FRAME_MAP, words, 3);
+    }
+    return answer.label == 0 ? (volatile void *)words[1] : NULL;
+}
+
+/* Copies a capability of the own table to slot `to`, with these rights at most; 0 or an error. */
+static inline uint64_t rcoe_copy(uint64_t to, uint64_t from, uint64_t rights)
+{
+    uint64_t words[3] = {to, from, rights};
+    return rcoe_call(RCOE_SLOT_CNODE, RCOE_CNODE_COPY, words, 3).label;
+}
+
+/* Deletes a capability of the own table; 0 or an error. */
+static inline uint64_t rcoe_delete(uint64_t slot)
+{
+    return rcoe_call(RCOE_SLOT_CNODE, RCOE_CNODE_DELETE, &slot, 1).label;
+}
+
+/* Waits for so many hundredths of a second. */
+static inline void rcoe_sleep(uint64_t ticks)
+{
+    rcoe_call(RCOE_SLOT_TIMER, RCOE_TIMER_SLEEP, &ticks, 1);
+}
+
+/* Names the main function: uint64_t main(uint64_t argument). */
+#define RCOE_PROGRAM(main_function)                                                                \
+    __attribute__((noreturn, used)) static void rcoe_begin_(uint64_t argument)                     \
+    {                                                                                              \
+        rcoe_exit(main_function(argument));                                                        \
+    }                                                                                              \
+    __asm__(".text\n.globl _start\n_start:\n\txor %ebp, %ebp\n\tand $-16, %rsp\n"                  \
+            "\tcall rcoe_begin_\n\tud2\n")
+
+/* What the compiler may call. */
+__attribute__((weak)) void *memcpy(void *to, const void *from, size_t length)
+{
+    void *result = to;
+    __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
+    return result;
+}
+
+__attribute__((weak)) void *memmove(void *to, const void *from, size_t length)
+{
+    if ((uintptr_t)to - (uintptr_t)from >= length)
+        return memcpy(to, from, length);
+    unsigned char *last = (unsigned char *)to + length - 1;
+    const unsigned char *source = (const unsigned char *)from + length - 1;
+    __asm__ volatile("std\n\trep movsb\n\tcld"
+                     : "+D"(last), "+S"(source), "+c"(length)
+                     :
+                     : "memory");
+    return to;
+}
+
+__attribute__((weak)) void *memset(void *to, int value, size_t length)
+{
+    void *result = to;
+    __asm__ volatile("rep stosb" : "+D"(to), "+c"(length) : "a"(value) : "memory");
+    return result;
+}
+
+__attribute__((weak)) int memcmp(const void *first, const void *second, size_t length)
+{
+    const volatile unsigned char *a = first, *b = second;
+    for (size_t i = 0; i < length; i++)
+        if (a[i] != b[i])
+            return a[i] - b[i];
+    return 0;
+}
+
+#endif
