@@ -54,6 +54,8 @@ pub(crate) enum Probe {
     Program,
     /// Nowhere: the replica's trace goes astray.
     Astray,
+    /// Into the root tables of programs, where they map the kernel.
+    Spaces,
     /// Nowhere: the kernel goes round for ever, interrupts off.
     Loop,
     /// Nowhere: the core halts, interrupts off.
@@ -67,6 +69,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"window" => Probe::Window,
         b"program" => Probe::Program,
         b"astray" => Probe::Astray,
+        b"spaces" => Probe::Spaces,
         b"loop" => Probe::Loop,
         b"halt" => Probe::Halt,
         _ => return None,

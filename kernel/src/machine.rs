@@ -147,7 +147,7 @@ impl Machine {
         let mut context = [0; CONTEXT_WORDS];
         let root = self.kernel.restore(&mut context);
         let root = root.expect("who was chosen has an address space");
-        arch::enter_space(self.base, root);
+        arch::enter_space(self.base, root, self.kernel.sphere.kernel_entry());
         context
     }
 
@@ -210,6 +210,12 @@ impl Machine {
                 core::hint::black_box(());
             },
             Probe::Halt => arch::park(),
+            Probe::Spaces => {
+                if !arch::damage_spaces(&self.parameters) {
+                    // There is but one as yet.
+                    self.probe = Some((self.parameters.replica, probe));
+                }
+            }
             _ => arch::wild_store(&self.parameters, probe),
         }
     }

@@ -395,7 +395,7 @@ impl Sphere for Replicated {
     }
 
     fn leave_space(&mut self) {
-        arch::enter_kernel_space(self.root);
+        arch::enter_kernel_space(self.root, self.kernel_entry);
     }
 
     fn kernel_entry(&self) -> u64 {

@@ -294,6 +294,24 @@ fn a_kernel_that_is_stuck_with_interrupts_off_is_missed() {
 }
 
 #[test]
+fn an_address_space_without_a_kernel_is_not_entered() {
+    for (replicas, victim, status) in [("2", 1, 86), ("3", 0, 0), ("3", 2, 0)] {
+        let scene = Scene::new();
+        let options = ["-n", replicas, "--events", "e"];
+        let outcome = probed(&scene, ("spaces", victim), &options, &["sleep", "30"]);
+        let what = format!("{replicas} {victim}: {}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(status), "{what}");
+        assert!(slept().starts_with(&outcome.out()), "{what}");
+        let events = events_of(&scene.path().join("e"));
+        let divergence = events.iter().find(|event| event["type"] == "divergence");
+        let divergence = divergence.unwrap_or_else(|| panic!("{what}: {events:?}"));
+        let (replica, kind) = (&divergence["replica"], &divergence["kind"]);
+        assert_eq!((replica, kind), (&victim.into(), &"fault".into()), "{what}");
+        assert!(what.contains("does not map the kernel"), "{what}");
+    }
+}
+
+#[test]
 fn the_removal_of_a_replica_is_measured() {
     let scene = Scene::new();
     for victim in [0, 2] {

@@ -195,16 +195,19 @@ impl Learnt {
         match (self.status, self.trouble) {
             (Some(status), _) if code == Some(POWERED_OFF) => Ending::Exit(status),
             (_, Some(why)) => Ending::Lost(why),
-            (_, None) => Ending::Lost(format!(
-                "the machine ended without telling why ({})",
-                code.map_or("killed".to_owned(), |code| format!("qemu status {code}"))
-            )),
+            (_, None) => Ending::Lost(match code {
+                Some(RESET) => "a processor faulted so deeply that it reset the machine".to_owned(),
+                Some(code) => format!("the machine ended without telling why (qemu status {code})"),
+                None => "the machine ended without telling why (killed)".to_owned(),
+            }),
         }
     }
 }
 
 /// The emulator's status after the machine switched itself off.
 const POWERED_OFF: i32 = 1;
+/// Its status after a processor reset the machine.
+const RESET: i32 = 0;
 
 /// How often the emulator is looked at while it says nothing.
 const LOOK: Timespec = Timespec {

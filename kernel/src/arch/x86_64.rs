@@ -26,8 +26,8 @@ pub(crate) use device::{device_read, device_write};
 pub(crate) use donate::donate;
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{
-    core, declare_broken, enter_kernel_space, enter_space, flush, kernel_entry, load_fpu, noted,
-    objects_base, retire, save_fpu, switch_fpu, wild_store,
+    core, damage_spaces, declare_broken, enter_kernel_space, enter_space, flush, kernel_entry,
+    load_fpu, noted, objects_base, retire, save_fpu, switch_fpu, wild_store,
 };
 
 /// Switches the machine off.

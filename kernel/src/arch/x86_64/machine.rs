@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rcoe_core::primitive::AtomicU64 as Word;
 use rcoe_core::{MAX_REPLICAS, Outbox, Port, Ports};
+use rcoe_kernel_objects::arch::KERNEL_ENTRY;
 use rcoe_kernel_objects::{Memory, Ref, fpu_words};
 
-use super::layout::{COPY, OBJECTS, SHARED, SLICE, WINDOW};
+use super::layout::{COPY, OBJECTS, SHARED, SLICE, TABLES, WINDOW};
 use super::loader::{COMMAND_MAX, MAGIC, Parameters};
 use super::{apic, cpu, donate, segments, trap};
 use crate::config::Probe;
@@ -57,11 +58,17 @@ pub(crate) fn noted() -> impl Iterator<Item = u64> {
 fn parameters() -> (Parameters, [u8; COMMAND_MAX as usize]) {
     // SAFETY: the loader wrote them at the beginning of object memory, which no object uses.
     let parameters = unsafe { (WINDOW as *const Parameters).read_volatile() };
-    assert!(parameters.magic == MAGIC, "this is a partition");
+    assert!(is_sound(&parameters), "this is a partition");
     let text = WINDOW + size_of::<Parameters>() as u64;
     // SAFETY: the command line follows, and has this much room in the page.
     let command = unsafe { (text as *const [u8; COMMAND_MAX as usize]).read() };
     (parameters, command)
+}
+
+/// Are these a loader's, and do they lead to the page tables that it made?
+fn is_sound(parameters: &Parameters) -> bool {
+    let root = parameters.base.wrapping_add(TABLES);
+    parameters.magic == MAGIC && parameters.root == root
 }
 
 /// All object memory. The first page belongs to the loader's parameters.
@@ -133,13 +140,53 @@ pub(super) fn enter_own_partition() -> ! {
     unsafe { enter_partition(parameters.root) }
 }
 
+/// The bit that the processor sets in an entry that it has used.
+const ACCESSED: u64 = 1 << 5;
+
+/// The entry of a root table in object memory that maps the kernel.
+fn entry_of(root: u64) -> *mut u64 {
+    (WINDOW + root + KERNEL_ENTRY as u64 * 8) as *mut u64
+}
+
+/// Does the root table at this place in object memory map the kernel?
+fn maps_kernel(root: u64, kernel_entry: u64) -> bool {
+    // SAFETY: object memory is mapped for as long as the kernel runs; a place outside of it, which
+    // only a broken kernel comes to, faults.
+    let entry = unsafe { entry_of(root).read_volatile() };
+    entry & !ACCESSED == kernel_entry
+}
+
 /// Enters the address space with this root table, in object memory.
-pub(crate) fn enter_space(base: u64, root: Ref) {
+///
+/// # Panics
+/// If it does not map the kernel, or the kernel forgot how it is mapped: entered all the same, the
+/// processor would reset, and with it the machine.
+pub(crate) fn enter_space(base: u64, root: Ref, kernel_entry: u64) {
     let physical = base + root.bytes();
-    if cpu::root_table() != physical {
-        // SAFETY: every root table maps the kernel by the entry that it was made with.
-        unsafe { cpu::set_root_table(physical) };
+    if cpu::root_table() == physical {
+        return;
     }
+    if !maps_kernel(root.bytes(), kernel_entry) {
+        // The present one may be no better.
+        leave_objects();
+        panic!("address space {root:?} does not map the kernel");
+    }
+    // SAFETY: it maps the kernel as all root tables do.
+    unsafe { cpu::set_root_table(physical) };
+}
+
+/// Damages all root tables but the present one, where a test says so. Is there any?
+pub(crate) fn damage_spaces(parameters: &Parameters) -> bool {
+    let mut damaged = false;
+    let present = cpu::root_table().wrapping_sub(objects_base(parameters));
+    for root in (4096..parameters.objects).step_by(4096) {
+        if root != present && maps_kernel(root, kernel_entry(parameters)) {
+            // SAFETY: a page of object memory, whose entries nobody refers to meanwhile.
+            unsafe { *entry_of(root) ^= 1 << 20 };
+            damaged = true;
+        }
+    }
+    damaged
 }
 
 /// Leaves whatever address space this core is in for the kernel's own: that of a replica that stops
@@ -147,7 +194,7 @@ pub(crate) fn enter_space(base: u64, root: Ref) {
 pub(super) fn leave_objects() {
     // SAFETY: the loader's parameters stay where they are; they are checked before they are used.
     let parameters = unsafe { (WINDOW as *const Parameters).read_volatile() };
-    if parameters.magic == MAGIC {
+    if is_sound(&parameters) {
         // SAFETY: these are the tables that the partition began with.
         unsafe { cpu::set_root_table(parameters.root) };
     }
@@ -169,7 +216,7 @@ pub(crate) fn wild_store(parameters: &Parameters, probe: Probe) {
         Probe::Code => trap::syscall_entry as *const () as u64,
         Probe::Window => COPY,
         Probe::Program => rcoe_abi::layout::STACK_TOP - 8,
-        Probe::Astray | Probe::Loop | Probe::Halt => return,
+        Probe::Astray | Probe::Spaces | Probe::Loop | Probe::Halt => return,
     };
     // SAFETY: none of these is writable for the kernel, so nothing is stored: the processor faults,
     // which ends this replica.
@@ -185,7 +232,11 @@ pub(super) fn is_retired(replica: u64) -> bool {
 }
 
 /// Enters the kernel's own address space.
-pub(crate) fn enter_kernel_space(root: u64) {
+///
+/// # Panics
+/// If this is not how the kernel is mapped.
+pub(crate) fn enter_kernel_space(root: u64, kernel_entry: u64) {
+    assert!(entry_to(root) == kernel_entry, "the kernel's root table");
     // SAFETY: these are the tables that the partition began with.
     unsafe { cpu::set_root_table(root) };
 }
@@ -198,9 +249,14 @@ pub(crate) fn flush() {
 
 /// The entry of root tables that maps the kernel.
 #[must_use]
-pub(crate) fn kernel_entry(parameters: &Parameters) -> u64 {
+pub(crate) const fn kernel_entry(parameters: &Parameters) -> u64 {
+    entry_to(parameters.root)
+}
+
+/// As `kernel_entry`, with the kernel's own root table.
+const fn entry_to(root: u64) -> u64 {
     // The table that it leads to follows the root, because it is the first that was needed.
-    (parameters.root + 4096) | 3
+    root.wrapping_add(4096) | 3
 }
 
 /// Where object memory begins, physically.
