@@ -37,10 +37,11 @@ pub trait Env {
     /// Somebody sleeps on `own.doorbell()`.
     fn wake(&mut self, own: &Outbox);
 
-    /// The members agreed that `gone` are faulty. When this returns, they have no outside effect
-    /// any more; all survivors call it.
-    fn exclude(&mut self, own: &Outbox, gone: ReplicaSet) {
-        let _ = (own, gone);
+    /// The members agreed that `gone` are faulty; all survivors call it. If `primary` is one of
+    /// them, it has no outside effect any more when this returns. Followers have none anyway:
+    /// nobody need wait for their end.
+    fn exclude(&mut self, own: &Outbox, gone: ReplicaSet, primary: ReplicaId) {
+        let _ = (own, gone, primary);
     }
 }
 
@@ -396,7 +397,10 @@ impl<'a, E: Env> Replica<'a, E> {
                 Step::Again => round = 0,
                 Step::Ready(done) => return Ok(done),
                 Step::Halted(halt) => return Err(halt),
-                Step::Exclude(gone) => self.env.exclude(self.outbox(), gone),
+                Step::Exclude(gone) => {
+                    let primary = self.node.primary();
+                    self.env.exclude(self.outbox(), gone, primary);
+                }
                 Step::Pending(what) => {
                     let w = Wait {
                         peer: what.peer,

@@ -83,7 +83,7 @@ impl rcoe_core::Env for Surroundings {
         // Nobody sleeps on a doorbell: waits spin.
     }
 
-    fn exclude(&mut self, own: &Outbox, gone: ReplicaSet) {
+    fn exclude(&mut self, own: &Outbox, gone: ReplicaSet, _primary: ReplicaId) {
         let absent = diagnose::report(own).absent;
         for replica in gone {
             let cause = if absent.contains(replica) {

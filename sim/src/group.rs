@@ -147,7 +147,7 @@ impl Group {
         let outcome = self.processes[index].step(&self.program, &ports, &mut self.world);
         let _ = self.processes[index].node.take_wake();
         arena.save(self, index);
-        for id in self.world.excluded {
+        for id in self.world.stopped {
             self.processes[id.index()].alive = false;
         }
         if let Some(donor) = self.world.donor.take() {

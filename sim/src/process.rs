@@ -23,6 +23,9 @@ pub struct World {
     pub inputs: Vec<usize>,
     /// Replicas that the group excluded.
     pub excluded: ReplicaSet,
+    /// Those of them that were the primary: they are gone before anybody goes on. A follower has no
+    /// effects and may run on for a while.
+    pub stopped: ReplicaSet,
     /// Who copies replicas and has the copies admitted.
     pub supervisor: Supervisor,
     /// A donor that has met the others and is to be copied.
@@ -153,6 +156,9 @@ impl Process {
             }
             Step::Exclude(gone) => {
                 world.excluded = world.excluded.union(gone);
+                if gone.contains(self.node.primary()) {
+                    world.stopped = world.stopped.with(self.node.primary());
+                }
                 self.call = Some(call);
             }
             Step::Halted(_) => return Outcome::Over,

@@ -13,8 +13,10 @@
 //!
 //! Contract: a wrong answer, a fault that is not masked, or a service that ends fails the suite.
 //!
-//! Not covered: what the replicas need to find out who is faulty, apart from the client's pause;
-//! `duration` of a removal is what `rcoe run --events` tells as `recovery`.
+//! *Gone* is what `rcoe run --events` tells as `recovery`: from the supervisor's waking to the end
+//! of the removed replica. *Held up* is what it tells at the end: for how long the removal kept the
+//! remaining primary, from the beginning of the vote until it went on. Nobody waits for the end of
+//! a follower.
 
 mod session;
 
@@ -54,13 +56,14 @@ pub fn measure(workshop: &Workshop, scale: Scale) -> Result<Vec<Series>> {
         for _ in 0..count {
             for (name, victim, fault) in REMOVALS {
                 let done = removal(workshop, mib, victim, fault);
-                let (took, pause) = done.with_context(|| format!("{name}, {mib} MiB"))?;
+                let removal = done.with_context(|| format!("{name}, {mib} MiB"))?;
                 let mut add = |what: &str, value| {
                     let what = format!("{name}, {mib} MiB: {what}");
                     collector.add(&what, protected(3, "args"), "us", value);
                 };
-                add("duration", took);
-                add("pause", pause);
+                add("gone", removal.gone);
+                add("held up", removal.held_up);
+                add("pause", removal.pause);
             }
         }
         returns(workshop, mib, count, &mut collector)
@@ -70,8 +73,18 @@ pub fn measure(workshop: &Workshop, scale: Scale) -> Result<Vec<Series>> {
     Ok(collector.finish())
 }
 
-/// Removes one replica of a new service; what rcoe tells and the client's pause, in microseconds.
-fn removal(workshop: &Workshop, mib: u64, victim: u64, fault: Fault) -> Result<(f64, f64)> {
+/// What one removal took, in microseconds.
+struct Removal {
+    /// Until the removed replica did nothing any more, as `recovery` tells.
+    gone: f64,
+    /// For which the primary was held up, as the counts at the end tell.
+    held_up: f64,
+    /// The client's pause.
+    pause: f64,
+}
+
+/// Removes one replica of a new service.
+fn removal(workshop: &Workshop, mib: u64, victim: u64, fault: Fault) -> Result<Removal> {
     let configuration = Configuration {
         reintegrate: false,
         ..protected(3, "args")
@@ -83,8 +96,12 @@ fn removal(workshop: &Workshop, mib: u64, victim: u64, fault: Fault) -> Result<(
     let told = session.until(|event| event["type"] == "recovery")?;
     std::thread::sleep(AFTER);
     let pause = session.longest_gap();
-    session.end()?;
-    Ok((told["us"].as_f64().context("no duration")?, pause))
+    let held_up = session.end()?["counts"]["removals_ns"].as_f64();
+    Ok(Removal {
+        gone: told["us"].as_f64().context("no duration")?,
+        held_up: held_up.context("no time")? / 1e3,
+        pause,
+    })
 }
 
 /// Makes a follower wrong and waits for its return, again and again.
@@ -112,5 +129,5 @@ fn returns(workshop: &Workshop, mib: u64, count: usize, collector: &mut Collecto
         add("pause", pause);
         add("undisturbed", quiet);
     }
-    session.end()
+    session.end().map(drop)
 }

@@ -188,15 +188,19 @@ impl Session {
         Ok(())
     }
 
-    /// The client goes, and the service ends as it should.
-    pub(super) fn end(mut self) -> Result<()> {
+    /// The client goes, and the service ends as it should; the last event.
+    pub(super) fn end(mut self) -> Result<Value> {
         self.shared.over.store(true, Ordering::Relaxed);
         if let Some(client) = self.client.take() {
             client.join().expect("the client does not panic")?;
         }
         let status = self.child.wait()?;
         ensure!(status.success(), "the service ended with {status}");
-        Ok(())
+        let stop = self
+            .news()
+            .into_iter()
+            .find(|event| event["type"] == "stop");
+        stop.context("the end is not told")
     }
 }
 

@@ -177,6 +177,8 @@ pub struct Report {
     pub yields: AtomicU64,
     /// Waits for a sibling that slept on a futex.
     pub sleeps: AtomicU64,
+    /// Nanoseconds that votes took in which members were removed, until this replica went on.
+    pub removals_ns: AtomicU64,
     /// Number of the system call the replica is in, plus one; 0 in the program.
     pub in_call: AtomicU64,
     /// Threads that run as soon as the one that has the processor gives way, or a little later.

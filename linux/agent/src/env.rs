@@ -39,6 +39,8 @@ pub(crate) struct LinuxEnv {
     /// The program's present call, as far as kinds of waits tell calls apart.
     call: usize,
     patience: Patience,
+    /// When the vote began that is under way, or 0.
+    voting_since: u64,
     /// The last wait was longer than a look or two.
     long: bool,
 }
@@ -54,6 +56,7 @@ impl LinuxEnv {
             neighbours: Neighbours::default(),
             call: 0,
             patience: Patience::default(),
+            voting_since: 0,
             long: false,
         }
     }
@@ -103,6 +106,11 @@ impl LinuxEnv {
 
     /// A wait begins.
     fn begin(&mut self, wait: &Wait) {
+        if wait.reason != WaitFor::Vote {
+            self.voting_since = 0;
+        } else if self.voting_since == 0 {
+            self.voting_since = sys::monotonic();
+        }
         self.habits[self.kind_of(wait)].begin();
         self.neighbours.begin();
     }
@@ -126,6 +134,18 @@ impl LinuxEnv {
             return false;
         }
         self.patience.is_over(self.control, &self.siblings, peer)
+    }
+
+    /// Waits until the supervisor says that a member is gone.
+    fn await_end(&self, id: ReplicaId) {
+        loop {
+            let bell = self.control.bell.load(Ordering::Acquire);
+            if self.state(id) == ReplicaState::Dead as u32 {
+                return;
+            }
+            let bells = [(self.control.bell.as_ptr().cast_const(), bell)];
+            sys::futex_wait_any(&bells, SLEEP_NS);
+        }
     }
 
     fn sleep(&mut self, own: &Outbox, wait: &Wait, peer: Sibling) {
@@ -181,20 +201,26 @@ impl Env for LinuxEnv {
 
     /// The supervisor kills whoever was voted out; a removed primary must be gone before its
     /// successor touches anything outside.
-    fn exclude(&mut self, _own: &Outbox, gone: ReplicaSet) {
+    fn exclude(&mut self, _own: &Outbox, gone: ReplicaSet, primary: ReplicaId) {
+        let since = match core::mem::take(&mut self.voting_since) {
+            0 => sys::monotonic(),
+            since => since,
+        };
         sys::kill(
             self.control.supervisor.load(Ordering::Relaxed),
             rcoe_linux_abi::SIG_NOTIFY,
         );
+        // Where faults are not masked, the supervisor ends everybody instead.
+        let masks = self.control.mask.load(Ordering::Relaxed) != 0;
         for id in gone {
-            loop {
-                let bell = self.control.bell.load(Ordering::Acquire);
-                if self.state(id) == ReplicaState::Dead as u32 {
-                    break;
-                }
-                let bells = [(self.control.bell.as_ptr().cast_const(), bell)];
-                sys::futex_wait_any(&bells, SLEEP_NS);
+            if id == primary || !masks {
+                self.await_end(id);
             }
         }
+        let took = sys::monotonic().saturating_sub(since);
+        let sum = self.own.removals_ns.load(Ordering::Relaxed);
+        self.own
+            .removals_ns
+            .store(sum.saturating_add(took), Ordering::Relaxed);
     }
 }

@@ -59,6 +59,9 @@ pub struct Counts {
     pub repairs: u64,
     /// Replicas alive at the end.
     pub replicas: usize,
+    /// Nanoseconds for which votes that removed replicas held up the primary, in all, their waits
+    /// for those that did not come included.
+    pub removals_ns: u64,
     /// Removed replicas that were the primary.
     pub takeovers: u64,
     /// Microseconds of the longest removal, as `recovery` tells them.

@@ -31,6 +31,7 @@ pub struct Stats {
 
 const RENDEZVOUS: &str = "rendezvous";
 const BYTES_VOTED: &str = "bytes voted";
+const REMOVALS: &str = "removing replicas: ns";
 
 impl Stats {
     /// Adds a process.
@@ -79,6 +80,7 @@ impl Stats {
         rows.push((BYTES_VOTED, column(&|report| &report.bytes_voted)));
         rows.push(("waits: yielded", column(&|report| &report.yields)));
         rows.push(("waits: slept", column(&|report| &report.sleeps)));
+        rows.push((REMOVALS, column(&|report| &report.removals_ns)));
         Self {
             rows,
             recoveries: Tally::default(),
@@ -108,6 +110,11 @@ impl Stats {
     /// Rendezvous of a replica.
     pub(crate) fn rendezvous(&self, replica: usize) -> u64 {
         self.value(RENDEZVOUS, replica)
+    }
+
+    /// Nanoseconds for which removals of other replicas have held up a replica.
+    pub(crate) fn removals_ns(&self, replica: usize) -> u64 {
+        self.value(REMOVALS, replica)
     }
 
     /// Bytes of output content voted by a replica.

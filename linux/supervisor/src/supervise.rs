@@ -552,6 +552,7 @@ impl Run<'_> {
             calls: stats.calls(first),
             rendezvous: stats.rendezvous(first),
             bytes_voted: stats.bytes_voted(first),
+            removals_ns: stats.removals_ns(first),
             divergences: self.happened.faults.total(),
             downgrades: self.happened.removals,
             reintegrations: self.happened.reintegrations,
