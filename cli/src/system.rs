@@ -180,6 +180,8 @@ struct Witness<'a> {
     /// Those that told that they are broken.
     broken: Vec<usize>,
     divergences: usize,
+    /// Why a replica could not be brought back, as last told.
+    reason: Option<String>,
 }
 
 impl<'a> Witness<'a> {
@@ -193,6 +195,7 @@ impl<'a> Witness<'a> {
             meter: [0; 4],
             broken: Vec::new(),
             divergences: 0,
+            reason: None,
         }
     }
 
@@ -201,9 +204,12 @@ impl<'a> Witness<'a> {
             Entry::Start(_) => self.started(),
             Entry::Removed(who, why) => self.removed(*who, why),
             Entry::Joined(who) => self.joined(*who),
-            Entry::Abandoned(who) => {
-                let event = json!({"replica": who, "stage": "abandoned", "again": true});
+            Entry::Abandoned(who, why) => self.abandoned(*who, why),
+            Entry::Differs(who) => {
+                let event = json!({"replica": who, "stage": "differs"});
                 self.events.write("reintegration", event);
+                let text = format!("replica {who} has other memory than most: it is not copied");
+                say(AnsiColor::Yellow, "warning: ", &text);
             }
             Entry::Broken(text) => {
                 self.broken.push(replica);
@@ -253,11 +259,22 @@ impl<'a> Witness<'a> {
         let Ok(id) = usize::try_from(who) else { return };
         if id < self.settings.replicas && !self.living.contains(&id) {
             self.living.push(id);
+            self.reason = None;
             self.broken.retain(|&broken| broken != id);
             let event = json!({"replica": who, "stage": "done", "core": who});
             self.events.write("reintegration", event);
             let text = format!("replica {who} is back as a copy of another");
             say(AnsiColor::Green, "", &text);
+        }
+    }
+
+    fn abandoned(&mut self, who: u64, why: &str) {
+        let event = json!({"replica": who, "stage": "abandoned", "again": true, "reason": why});
+        self.events.write("reintegration", event);
+        if self.reason.as_deref() != Some(why) {
+            self.reason = Some(why.to_owned());
+            let text = format!("replica {who} cannot be brought back yet: {why}");
+            say(AnsiColor::Yellow, "warning: ", &text);
         }
     }
 

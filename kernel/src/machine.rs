@@ -2,7 +2,7 @@
 
 use rcoe_core::{Ports, ReplicaId};
 use rcoe_kernel_objects::arch::CONTEXT_WORDS;
-use rcoe_kernel_objects::{BootInput, Fault, IRQ_LINES, Kernel, Memory, Sphere, kind};
+use rcoe_kernel_objects::{BootInput, Checksum, Fault, IRQ_LINES, Kernel, Memory, Sphere, kind};
 
 use crate::arch::{self, Parameters, apic};
 use crate::config::{self, Config, Probe};
@@ -169,20 +169,40 @@ impl Machine {
     /// Brings a lost replica back as a copy of a member. All members are here, at one point of the
     /// trace at which they have just met.
     fn replace(&mut self, lost: ReplicaId) {
-        self.kernel.sphere.expect(lost);
         self.kernel.save_fpu(arch::save_fpu);
-        if self.kernel.sphere.is_donor() {
+        let digest = self.digest();
+        let donor = match self.kernel.sphere.donor(digest) {
+            Ok(donor) => donor,
+            Err(why) => return self.tell_abandoned(lost, why),
+        };
+        self.kernel.sphere.expect(lost);
+        if self.kernel.sphere.is(donor) {
             let parameters = self.parameters;
             arch::donate(self, &parameters, lost.index() as u64);
         }
-        let admitted = self.kernel.sphere.admit();
-        if self.kernel.sphere.is_primary() {
-            let word = if admitted { "joined" } else { "abandoned" };
-            self.kernel
-                .sphere
-                .diary()
-                .line(format_args!("{word} {}", lost.index()));
+        if !self.kernel.sphere.admit() {
+            return self.tell_abandoned(lost, "the copy was not admitted");
         }
+        if self.kernel.sphere.is_primary() {
+            let diary = self.kernel.sphere.diary();
+            diary.line(format_args!("joined {}", lost.index()));
+        }
+    }
+
+    fn tell_abandoned(&self, lost: ReplicaId, why: &str) {
+        if self.kernel.sphere.is_primary() {
+            let diary = self.kernel.sphere.diary();
+            diary.line(format_args!("abandoned {} {why}", lost.index()));
+        }
+    }
+
+    /// A digest of what is to be copied, alike in all members unless one of them is faulty.
+    fn digest(&self) -> u64 {
+        let mut sum = Checksum::default();
+        sum.words(&[self.kernel.alike(), arch::image_digest()]);
+        sum.words(&[u64::from(self.period), u64::from(self.patience)]);
+        sum.word(self.reintegrate.into());
+        sum.digest()
     }
 
     /// The copy, on its own core: goes on from the point at which it was made.

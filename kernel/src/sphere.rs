@@ -98,10 +98,36 @@ impl Replicated {
         lost.filter(|_| members.len() >= 2)
     }
 
-    /// Who is copied: the last that does not have effects. All members say the same.
-    pub(crate) fn is_donor(&self) -> bool {
-        let followers = self.replica.members().without(self.replica.primary());
-        followers.iter().last() == Some(self.replica.id())
+    /// Who is copied, given a digest of what this replica would give: the last that does not have
+    /// effects, of those that hold what most members hold. All members say the same. Nobody, and
+    /// why, if there is no majority or a member is lost meanwhile.
+    pub(crate) fn donor(&mut self, digest: u64) -> Result<ReplicaId, &'static str> {
+        let members = self.replica.members();
+        arch::publish_digest(self.replica.id(), digest);
+        // All have told theirs when they have met.
+        self.vote();
+        let alike = largest_group(members, arch::digest_of);
+        // What was read is compared before anything is done about it.
+        self.event(kind::ALIKE, u64::from(alike.bits()));
+        self.vote();
+        if self.replica.members() != members {
+            return Err("another replica was lost");
+        }
+        if alike.len() * 2 <= members.len() {
+            return Err("the replicas left differ in memory");
+        }
+        if self.is_primary() {
+            for odd in members.minus(alike) {
+                self.diary.line(format_args!("differs {}", odd.index()));
+            }
+        }
+        let donor = alike.without(self.replica.primary()).iter().last();
+        Ok(donor.expect("a majority of two or more has followers"))
+    }
+
+    /// Is this replica that one?
+    pub(crate) fn is(&self, replica: ReplicaId) -> bool {
+        self.replica.id() == replica
     }
 
     /// All members: one of them is about to be copied.
@@ -295,6 +321,20 @@ impl Replicated {
             0
         });
     }
+}
+
+/// The largest group of members of which all say the same; of two that are as large the one with
+/// the lowest member.
+fn largest_group(members: ReplicaSet, says: impl Fn(ReplicaId) -> u64) -> ReplicaSet {
+    let group = |of: ReplicaId| {
+        let said = says(of);
+        let same = members.iter().filter(|&member| says(member) == said);
+        same.fold(ReplicaSet::empty(), ReplicaSet::with)
+    };
+    let larger = |best: ReplicaSet, next: ReplicaSet| {
+        if next.len() > best.len() { next } else { best }
+    };
+    members.iter().map(group).fold(ReplicaSet::empty(), larger)
 }
 
 impl Sphere for Replicated {

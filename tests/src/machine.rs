@@ -81,6 +81,20 @@ impl Reached {
         file.write_all_at(&bytes, at).unwrap();
     }
 
+    /// A byte of a replica's partition.
+    ///
+    /// # Panics
+    /// If the memory cannot be read.
+    #[must_use]
+    pub fn byte(&self, replica: usize, offset: usize) -> u8 {
+        let path = self.scene.path().join("memory");
+        let file = File::open(path).unwrap();
+        let at = u64::try_from(FIRST + replica * PARTITION + offset).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        byte[0]
+    }
+
     pub fn finish(self) -> (Outcome, Vec<Value>) {
         let outcome = self.running.finish(LIMIT).unwrap();
         assert_eq!(outcome.survivors, 0, "nothing outlives rcoe");

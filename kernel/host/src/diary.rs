@@ -9,8 +9,10 @@ pub enum Entry {
     Removed(u64, String),
     /// A lost replica is a member again, as a copy of another.
     Joined(u64),
-    /// It could not be brought back; it will be tried again.
-    Abandoned(u64),
+    /// It could not be brought back, for this reason; it will be tried again.
+    Abandoned(u64, String),
+    /// This member's memory is other than that of most, so it is not copied.
+    Differs(u64),
     /// This replica is the primary from here on.
     Primary(u64),
     /// The machine stops because of a fault that cannot be masked.
@@ -41,10 +43,9 @@ impl Entry {
             "start" => number(rest).map(Self::Start),
             "primary" => number(rest).map(Self::Primary),
             "joined" => number(rest).map(Self::Joined),
-            "abandoned" => number(rest).map(Self::Abandoned),
-            "removed" => rest
-                .split_once(' ')
-                .and_then(|(who, why)| Some(Self::Removed(number(who)?, why.to_owned()))),
+            "differs" => number(rest).map(Self::Differs),
+            "abandoned" => reason(rest).map(|(who, why)| Self::Abandoned(who, why)),
+            "removed" => reason(rest).map(|(who, why)| Self::Removed(who, why)),
             "fail-stop" => Some(Self::FailStop(rest.to_owned())),
             "convicted" => Some(Self::Convicted),
             "panic" | "exception" => Some(Self::Broken(line.to_owned())),
@@ -56,6 +57,12 @@ impl Entry {
         };
         known.unwrap_or_else(|| Self::Other(line.to_owned()))
     }
+}
+
+/// A number and a reason.
+fn reason(text: &str) -> Option<(u64, String)> {
+    let (who, why) = text.split_once(' ')?;
+    Some((who.parse().ok()?, why.to_owned()))
 }
 
 fn numbers<const COUNT: usize>(text: &str) -> Option<[u64; COUNT]> {
@@ -77,6 +84,11 @@ mod tests {
             Entry::parse("removed 2 timeout"),
             Entry::Removed(2, "timeout".into())
         );
+        assert_eq!(
+            Entry::parse("abandoned 1 they differ"),
+            Entry::Abandoned(1, "they differ".into())
+        );
+        assert_eq!(Entry::parse("differs 1"), Entry::Differs(1));
         assert_eq!(Entry::parse("primary 1"), Entry::Primary(1));
         assert_eq!(
             Entry::parse("fail-stop mismatch"),

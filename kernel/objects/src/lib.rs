@@ -21,6 +21,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod alike;
 pub mod arch;
 mod boot;
 mod cap;
@@ -48,6 +49,7 @@ mod tcb;
 #[cfg(test)]
 mod tests;
 
+pub use alike::{ALIKE_MAX, Checksum};
 pub use boot::BootInput;
 pub use cap::{Cap, Mapping};
 pub use fault::Fault;

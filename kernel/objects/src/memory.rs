@@ -125,6 +125,11 @@ impl<'m> Memory<'m> {
         self.words.copy_within(from..from + len, to);
     }
 
+    /// All of it, to be read.
+    pub(crate) const fn everything(&self) -> &[u64] {
+        self.words
+    }
+
     /// All of it.
     #[must_use]
     pub const fn all(&mut self) -> &mut [u64] {

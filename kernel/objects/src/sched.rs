@@ -5,6 +5,7 @@
 //! constant time. Endpoints and notifications keep their waiting threads in queues of the same
 //! make.
 
+use crate::alike::Checksum;
 use crate::arch::INFO;
 use crate::kernel::Kernel;
 use crate::sphere::{Sphere, kind};
@@ -67,6 +68,19 @@ impl Ready {
         }
     }
 
+    /// The first thread of each queue.
+    pub(crate) fn firsts(&self) -> impl Iterator<Item = Ref> {
+        self.queues.iter().filter_map(|queue| queue.first())
+    }
+
+    /// Adds all of it to a checksum.
+    pub(crate) fn sum(&self, sum: &mut Checksum) {
+        for queue in &self.queues {
+            sum.word(queue.word());
+        }
+        sum.word(self.occupied);
+    }
+
     fn first(&self) -> Option<Ref> {
         let highest = self.occupied.checked_ilog2()?;
         self.queues[highest as usize].first()
@@ -76,6 +90,11 @@ impl Ready {
 impl<S: Sphere> Kernel<'_, S> {
     fn neighbours(&self, tcb: Ref) -> Queue {
         Queue::from_word(self.mem.get(tcb, field::QUEUE))
+    }
+
+    /// Who comes behind a thread in its queue.
+    pub(crate) fn behind(&self, tcb: Ref) -> Option<Ref> {
+        Ref::from_units(self.neighbours(tcb).tail).some()
     }
 
     fn set_neighbours(&mut self, tcb: Ref, neighbours: Queue) {

@@ -42,6 +42,8 @@ pub mod kind {
     pub const FAULT: u32 = 10;
     /// A bounded number of system calls went by without a vote.
     pub const CHECK: u32 = 11;
+    /// Which members hold the same, found before one of them is copied.
+    pub const ALIKE: u32 = 12;
 }
 
 /// The replication part, as the objects see it. No call fails: a replica that cannot go on does not

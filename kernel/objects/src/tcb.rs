@@ -127,7 +127,7 @@ impl<S: Sphere> Kernel<'_, S> {
         let tcb = self.current.some()?;
         context.copy_from_slice(self.mem.words(tcb, 0, CONTEXT_WORDS));
         start(context);
-        self.vspace_of(tcb)
+        self.space_of(tcb)
     }
 
     pub(crate) fn slots_of(tcb: Ref) -> [Ref; 3] {
@@ -146,7 +146,8 @@ impl<S: Sphere> Kernel<'_, S> {
         tcb.slot(SLOT_BUFFER)
     }
 
-    fn vspace_of(&self, tcb: Ref) -> Option<Ref> {
+    /// The root table of its address space.
+    pub(crate) fn space_of(&self, tcb: Ref) -> Option<Ref> {
         match self.cap(Self::vspace_slot(tcb)) {
             Cap::VSpace { obj, .. } => Some(obj),
             _ => None,
@@ -155,6 +156,6 @@ impl<S: Sphere> Kernel<'_, S> {
 
     /// Can it run: has it an address space?
     pub(crate) fn has_space(&self, tcb: Ref) -> bool {
-        self.vspace_of(tcb).is_some()
+        self.space_of(tcb).is_some()
     }
 }

@@ -1,6 +1,7 @@
 //! The kernel as programs see it, on the host: a world with a few threads, and what must hold in it
 //! whatever they ask for.
 
+mod alike;
 mod devices;
 mod fuzz;
 mod grants;

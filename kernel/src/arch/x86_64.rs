@@ -6,6 +6,7 @@
     reason = "an address is as wide as a word on this processor"
 )]
 
+mod alike;
 pub(crate) mod apic;
 mod apic_boot;
 mod cpu;
@@ -21,6 +22,7 @@ mod trap;
 
 use rcoe_abi::layout::PORT_OFF;
 
+pub(crate) use alike::{digest_of, image_digest, publish_digest};
 pub(crate) use cpu::{cycles, park, port_in, port_out, relax, wait_for_interrupt};
 pub(crate) use device::{device_read, device_write};
 pub(crate) use donate::donate;

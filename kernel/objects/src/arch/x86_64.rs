@@ -42,6 +42,8 @@ pub const KERNEL_ENTRY: usize = 511;
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
+/// Bits that the processor sets: the entry was used, the page was written.
+const USED: u64 = 1 << 5 | 1 << 6;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
@@ -81,6 +83,18 @@ pub const fn leaf(physical: u64, rights: Rights) -> u64 {
 #[must_use]
 pub const fn is_present(entry: u64) -> bool {
     entry & PRESENT != 0
+}
+
+/// Does it let programs write?
+#[must_use]
+pub const fn is_writable(entry: u64) -> bool {
+    entry & WRITABLE != 0
+}
+
+/// The entry as it was written, without what the processor has set in it.
+#[must_use]
+pub const fn unused(entry: u64) -> u64 {
+    entry & !USED
 }
 
 /// Where it leads.

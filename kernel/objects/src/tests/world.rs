@@ -30,6 +30,8 @@ pub(super) struct Alone {
     pub(super) written: Vec<(u64, u64)>,
     pub(super) generation: u64,
     pub(super) every: bool,
+    /// How far behind [`BASE`] object memory lies.
+    pub(super) shift: u64,
 }
 
 impl Sphere for Alone {
@@ -79,10 +81,10 @@ impl Sphere for Alone {
     fn flush(&mut self) {}
     fn leave_space(&mut self) {}
     fn kernel_entry(&self) -> u64 {
-        0x1003
+        0x1003 + self.shift
     }
     fn base(&self) -> u64 {
-        BASE
+        BASE + self.shift
     }
     fn switch_fpu(&mut self, _memory: &mut Memory<'_>, _from: Option<Ref>, _to: Ref) {}
     fn unhandled(&mut self, _thread: Ref) {
@@ -109,13 +111,19 @@ pub(super) fn memory() -> Vec<u64> {
 
 /// A booted kernel in this memory.
 pub(super) fn world(words: &mut [u64]) -> Kernel<'_, Alone> {
+    world_at(words, 0)
+}
+
+/// A booted kernel of replica `replica`, whose memory lies elsewhere.
+pub(super) fn world_at(words: &mut [u64], replica: u64) -> Kernel<'_, Alone> {
     let image = boot_image();
     words[512..512 + image.len()].copy_from_slice(&image);
     let mut kernel = Kernel::new(Memory::new(words), Alone::default());
+    kernel.sphere.shift = replica << 25;
     let input = BootInput {
         image_bytes: image.len() as u64 * 8,
         command: b"hello 7",
-        replica: 0,
+        replica,
     };
     kernel.boot(&input).expect("a root task");
     kernel

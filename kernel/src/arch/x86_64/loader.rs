@@ -15,6 +15,7 @@ use super::start::{TRAMPOLINE, TRAMPOLINE_CORES, TRAMPOLINE_TABLES};
 use crate::config;
 use crate::diary::Diary;
 use rcoe_abi::layout::MAX_CORES;
+use rcoe_kernel_objects::ALIKE_MAX;
 
 unsafe extern "C" {
     static __image_start: u8;
@@ -183,6 +184,11 @@ extern "C" fn boot_main(info: u64) -> ! {
         ));
     }
     let size = (machine.end - PARTITIONS) / replicas / LARGE * LARGE;
+    if size.saturating_sub(OBJECTS) > ALIKE_MAX {
+        give_up(format_args!(
+            "memory is too large for {replicas} partitions"
+        ));
+    }
     if size < 2 * OBJECTS + machine.image.1 {
         give_up(format_args!(
             "memory is too small for {replicas} partitions"

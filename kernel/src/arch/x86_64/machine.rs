@@ -2,6 +2,7 @@
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rcoe_core::primitive::AtomicU64 as Word;
@@ -26,6 +27,15 @@ static MACHINE: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()));
 static FREE: AtomicBool = AtomicBool::new(false);
 /// Interrupts that came while the kernel was idle, one bit each, by vector less 32.
 static NOTED: AtomicU64 = AtomicU64::new(0);
+
+/// Where the statics are that each replica has its own of.
+pub(super) fn own_statics() -> [Range<u64>; 2] {
+    let range = |start: u64, bytes: usize| start..start + bytes as u64;
+    [
+        range(&raw const MACHINE as u64, size_of_val(&MACHINE)),
+        range(&raw const NOTED as u64, size_of_val(&NOTED)),
+    ]
+}
 
 /// Runs the kernel. Entering it while it runs is a broken invariant.
 pub(super) fn with_machine(run: impl FnOnce(&mut Machine)) {

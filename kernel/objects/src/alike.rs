@@ -1,0 +1,233 @@
+//! What all replicas hold alike: a digest of a kernel and its object memory, compared before one of
+//! them is copied.
+//!
+//! Replicas are at one point of the trace when they compare, and there a blocked thread has
+//! executed the same instructions everywhere. So everything is the same word by word, but for
+//!
+//! * *page tables*, whose entries say where the partition is: they count from its beginning, and
+//!   without the bits that the processor sets;
+//! * *threads that can run*: they may have been preempted at another instruction in each replica.
+//!   Their registers are left out, and all that they could have written since, which is what is
+//!   writable in their address spaces;
+//! * the replica's number in the root task's boot page, and the loader's page.
+//!
+//! Not covered: a thread that another stopped or deleted in the midst of a computation. What it
+//! leaves behind can differ between replicas that are all right.
+
+use rcoe_core::mix;
+
+use crate::Ref;
+use crate::arch::{self, CONTEXT_WORDS, ENTRIES, FPU_WORDS, LEVELS};
+use crate::kernel::{Kernel, SPACES};
+use crate::sphere::Sphere;
+use crate::tcb::field;
+
+/// Bytes of a block, by which memory is left out or taken in another way: those of a thread.
+const BLOCK: u64 = 2048;
+const BLOCK_WORDS: usize = 256;
+const BLOCK_UNITS: u32 = 64;
+/// Blocks of all memory at most.
+const BLOCKS: usize = 1 << 15;
+const PAGE: u64 = 4096;
+
+/// Most bytes of object memory of which a digest can be made.
+pub const ALIKE_MAX: u64 = BLOCKS as u64 * BLOCK;
+
+/// A set of blocks.
+struct Blocks([u64; BLOCKS / 64]);
+
+impl Blocks {
+    const fn empty() -> Self {
+        Self([0; BLOCKS / 64])
+    }
+
+    const fn number(place: Ref) -> usize {
+        (place.bytes() / BLOCK) as usize % BLOCKS
+    }
+
+    const fn contains(&self, number: usize) -> bool {
+        self.0[number / 64] & 1 << (number % 64) != 0
+    }
+
+    /// Adds a block. Is it new?
+    const fn add(&mut self, place: Ref) -> bool {
+        let number = Self::number(place);
+        let new = !self.contains(number);
+        self.0[number / 64] |= 1 << (number % 64);
+        new
+    }
+
+    /// Adds a page. Is its first block new?
+    const fn add_page(&mut self, page: Ref) -> bool {
+        self.add(page.slot(BLOCK_UNITS));
+        self.add(page)
+    }
+}
+
+/// A checksum of words in which their order counts (Fletcher).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Checksum {
+    sum: u64,
+    sums: u64,
+}
+
+impl Checksum {
+    /// Adds a word.
+    #[inline]
+    pub const fn word(&mut self, word: u64) {
+        self.sum = self.sum.wrapping_add(word);
+        self.sums = self.sums.wrapping_add(self.sum);
+    }
+
+    /// Adds words, one after the other.
+    #[inline]
+    pub fn words(&mut self, words: &[u64]) {
+        for &word in words {
+            self.word(word);
+        }
+    }
+
+    /// The digest.
+    #[must_use]
+    pub const fn digest(&self) -> u64 {
+        mix(self.sum ^ mix(self.sums))
+    }
+}
+
+impl<S: Sphere> Kernel<'_, S> {
+    /// A digest of all that is the same in all replicas at this point of the trace.
+    ///
+    /// # Panics
+    /// If memory is larger than [`ALIKE_MAX`].
+    #[must_use]
+    pub fn alike(&self) -> u64 {
+        assert!(self.mem.bytes() <= ALIKE_MAX, "memory has so many blocks");
+        let mut sum = Checksum::default();
+        let mut apart = Blocks::empty();
+        self.sum_state(&mut sum);
+        apart.add_page(Ref::NONE);
+        self.sum_info(&mut sum, &mut apart);
+        self.sum_runnable(&mut sum, &mut apart);
+        for root in self
+            .spaces
+            .iter()
+            .take(SPACES)
+            .filter_map(|root| root.some())
+        {
+            self.sum_table(root, LEVELS - 1, &mut sum, &mut apart);
+        }
+        for number in 0..usize::try_from(self.mem.bytes() / BLOCK).expect("few blocks") {
+            if !apart.contains(number) {
+                sum.words(self.block(number));
+            }
+        }
+        sum.digest()
+    }
+
+    fn block(&self, number: usize) -> &[u64] {
+        &self.mem.everything()[number * BLOCK_WORDS..][..BLOCK_WORDS]
+    }
+
+    /// What lies outside of object memory.
+    fn sum_state(&self, sum: &mut Checksum) {
+        self.ready.sum(sum);
+        for place in [self.current, self.fpu, self.irqs, self.info, self.dying] {
+            sum.word(u64::from(place.units()));
+        }
+        for (number, root) in self.spaces.iter().enumerate() {
+            sum.word(u64::from(root.units()) << 16 | number as u64);
+        }
+        sum.word(u64::from(self.next_space) << 32 | u64::from(self.unchecked));
+    }
+
+    /// The root task's boot page without the replica's number.
+    fn sum_info(&self, sum: &mut Checksum, apart: &mut Blocks) {
+        let number = rcoe_abi::boot::Word::ReplicaId as usize;
+        apart.add(self.info);
+        sum.words(self.mem.words(self.info, 0, number));
+        sum.words(
+            self.mem
+                .words(self.info, number + 1, BLOCK_WORDS - number - 1),
+        );
+    }
+
+    /// Threads that can run, without their registers; what they can write is left out.
+    fn sum_runnable(&self, sum: &mut Checksum, apart: &mut Blocks) {
+        let mut seen = Blocks::empty();
+        for first in self.ready.firsts() {
+            let mut next = Some(first);
+            while let Some(tcb) = next {
+                if !apart.add(tcb) {
+                    // A queue that a fault has made a ring.
+                    break;
+                }
+                sum.words(
+                    self.mem
+                        .words(tcb, CONTEXT_WORDS, field::FPU - CONTEXT_WORDS),
+                );
+                let behind = field::FPU + FPU_WORDS;
+                sum.words(self.mem.words(tcb, behind, BLOCK_WORDS - behind));
+                if let Some(root) = self.space_of(tcb) {
+                    self.leave_out(root, LEVELS - 1, &mut seen, apart);
+                }
+                next = self.behind(tcb);
+            }
+        }
+    }
+
+    /// Leaves out all that is writable in a space.
+    fn leave_out(&self, table: Ref, level: usize, seen: &mut Blocks, apart: &mut Blocks) {
+        if !seen.add(table) {
+            return;
+        }
+        for index in 0..ENTRIES {
+            let entry = self.mem.get(table, index);
+            let Some(place) = self.inside(level, index, entry) else {
+                continue;
+            };
+            if level > 0 {
+                self.leave_out(place, level - 1, seen, apart);
+            } else if arch::is_writable(entry) {
+                apart.add_page(place);
+            }
+        }
+    }
+
+    /// Where in object memory an entry leads: a page of it.
+    fn inside(&self, level: usize, index: usize, entry: u64) -> Option<Ref> {
+        let kernel = level == LEVELS - 1 && index == arch::KERNEL_ENTRY;
+        if kernel || !arch::is_present(entry) {
+            return None;
+        }
+        let offset = arch::physical(entry).wrapping_sub(self.sphere.base());
+        let within = offset > 0 && offset <= self.mem.bytes() - PAGE;
+        within.then(|| Ref::from_bytes(offset))
+    }
+
+    /// A page table and all below it.
+    fn sum_table(&self, table: Ref, level: usize, sum: &mut Checksum, apart: &mut Blocks) {
+        if !apart.add_page(table) {
+            return;
+        }
+        for index in 0..ENTRIES {
+            let entry = self.mem.get(table, index);
+            sum.word(self.relative(entry));
+            if let (Some(place), 1..) = (self.inside(level, index, entry), level) {
+                self.sum_table(place, level - 1, sum, apart);
+            }
+        }
+    }
+
+    /// An entry as it would be in a partition at 0.
+    fn relative(&self, entry: u64) -> u64 {
+        let entry = arch::unused(entry);
+        if entry == self.sphere.kernel_entry() {
+            return 1;
+        }
+        if !arch::is_present(entry) {
+            return entry;
+        }
+        let place = arch::physical(entry);
+        entry ^ place ^ place.wrapping_sub(self.sphere.base())
+    }
+}
