@@ -42,11 +42,6 @@ pub enum Label {
     TableMap = 34,
     /// Takes it out again, with all that is mapped in it.
     TableUnmap = 35,
-    /// A device wrote into a frame of the primary's (DSN'19, `FT_Mem_Rep`): all replicas
-    /// get what is there. First byte, number of bytes, and the generation that
-    /// [`Self::DeviceWriteAddress`] answered with. The reply's first word is 1, or 0 if another
-    /// replica is the primary by now, into whose memory the device did not write.
-    FrameReplicate = 36,
     /// Makes the handler of an interrupt: line, destination slot in the caller's root table.
     IrqControlGet = 40,
     /// Says where the interrupt is signalled: pointer to a notification.
@@ -68,10 +63,17 @@ pub enum Label {
     DeviceRead = 52,
     /// Writes device memory, once, after a vote: place, width, value.
     DeviceWrite = 53,
-    /// Tells a device where a frame of the primary's is: place, width (4 or 8), pointer to the
-    /// frame, byte in it, and how many bytes from there on the device is going to read, which are
-    /// voted. The reply's first word is the generation: which primary's frame that is.
+    /// Tells a device where transfer memory is, that of the primary: place of the register, width
+    /// (4 or 8), and the place to be told. The reply's first word is the generation: which
+    /// primary's that is.
     DeviceWriteAddress = 54,
+    /// Copies from a frame into transfer memory, for a device to fetch: place, pointer to the
+    /// frame, byte in it, number of bytes.
+    DeviceCopyOut = 55,
+    /// What a device stored into the primary's transfer memory goes into a frame of all replicas
+    /// (DSN'19, `FT_Mem_Rep`): as for copying out, and the generation. The reply's first word is 1,
+    /// or 0 if another replica is the primary by now, into whose memory the device did not store.
+    DeviceCopyIn = 56,
 }
 
 impl Label {
@@ -96,7 +98,6 @@ impl Label {
             33 => Self::FrameUnmap,
             34 => Self::TableMap,
             35 => Self::TableUnmap,
-            36 => Self::FrameReplicate,
             40 => Self::IrqControlGet,
             41 => Self::IrqSetNotification,
             42 => Self::IrqAck,
@@ -107,6 +108,8 @@ impl Label {
             52 => Self::DeviceRead,
             53 => Self::DeviceWrite,
             54 => Self::DeviceWriteAddress,
+            55 => Self::DeviceCopyOut,
+            56 => Self::DeviceCopyIn,
             _ => return None,
         })
     }

@@ -37,8 +37,12 @@ pub const PORT_PCI: u16 = 0xcf8;
 pub const PCI_PAGES: u64 = 256;
 /// Where that window is on the bus: what a driver writes into a device's base address register.
 pub const PCI_WINDOW: u32 = 0xfea0_0000;
+/// Then memory that devices move data to and from, which every replica has one of.
+pub const DMA_PAGE: u64 = PCI_PAGES;
+/// Pages of that.
+pub const DMA_PAGES: u64 = 8;
 /// The page of device memory that is the high precision event timer.
-pub const HPET_PAGE: u64 = PCI_PAGES;
+pub const HPET_PAGE: u64 = DMA_PAGE + DMA_PAGES;
 /// Pages of device memory.
 pub const DEVICE_PAGES: u64 = HPET_PAGE + 1;
 /// Slot on the PCI bus of QEMU's device for exercises, `edu`, and its interrupt line.

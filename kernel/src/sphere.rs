@@ -19,7 +19,7 @@ use crate::report;
 /// In the place of an access: it is device memory, not a port.
 const DEVICE: u64 = 1 << 63;
 
-/// Words of the longest replicated input: a page.
+/// Words of the longest input that is copied: a page.
 const PAGE_WORDS: usize = 512;
 
 /// Action: the tick. The bits above are interrupt lines.
@@ -51,6 +51,8 @@ pub(crate) struct Replicated {
     /// Does this replica program the I/O APIC?
     routes: bool,
     base: u64,
+    /// What a place of transfer memory is away from its address on the bus.
+    transfer: u64,
     root: u64,
     kernel_entry: u64,
 }
@@ -82,6 +84,7 @@ impl Replicated {
             enabled: 0,
             routes: false,
             base: arch::objects_base(parameters),
+            transfer: arch::transfer_offset(parameters),
             root: parameters.root,
             kernel_entry: arch::kernel_entry(parameters),
         }
@@ -143,6 +146,7 @@ impl Replicated {
         self.meter = Meter::default();
         self.routes = false;
         self.base = arch::objects_base(parameters);
+        self.transfer = arch::transfer_offset(parameters);
         self.root = parameters.root;
         self.kernel_entry = arch::kernel_entry(parameters);
         let surroundings = Surroundings::new(self.diary, self.limit, self.mask);
@@ -255,19 +259,21 @@ impl Replicated {
         }
     }
 
-    /// All get the primary's words, unless it is not the one that is meant: nothing of the device's
-    /// is in a successor's memory. That can be told twice, so a primary that is lost here harms
-    /// nobody.
-    fn exchange(&mut self, words: &mut [u64], generation: u64) -> bool {
+    /// All get what is in the primary's transfer memory, unless it is not the primary that is
+    /// meant: a device stored nothing into a successor's. That can be told twice, so a primary that
+    /// is lost here harms nobody.
+    fn exchange(&mut self, place: u64, words: &mut [u64], generation: u64) -> bool {
         let mut record = [0; 1 + PAGE_WORDS];
         let record = &mut record[..=words.len()];
         loop {
             if self.replica.is_primary() {
                 self.replica.begin_effect(true);
                 record[0] = u64::from(self.generation() == generation);
-                record[1..].copy_from_slice(words);
+                for (word, at) in record[1..].iter_mut().zip((place..).step_by(8)) {
+                    *word = arch::device_read(at, 8);
+                }
                 Self::go_on(self.replica.publish(record));
-                return record[0] == 1;
+                break;
             }
             match Self::go_on(self.replica.consume(record)) {
                 Consumed::Record(_) => break,
@@ -337,6 +343,14 @@ fn largest_group(members: ReplicaSet, says: impl Fn(ReplicaId) -> u64) -> Replic
     members.iter().map(group).fold(ReplicaSet::empty(), larger)
 }
 
+/// A digest of words in which every word and its place count.
+fn digest_of(place: u64, words: &[u64]) -> u64 {
+    words.iter().fold(
+        mix(place),
+        |digest, &word| mix(digest.rotate_left(9) ^ word),
+    )
+}
+
 impl Sphere for Replicated {
     fn compare(&self) -> Compare {
         self.compare
@@ -398,11 +412,11 @@ impl Sphere for Replicated {
         });
     }
 
-    fn device_write_address(&mut self, place: u64, width: u8, offset: u64, digest: u64) {
+    fn device_write_address(&mut self, place: u64, width: u8, target: u64) {
         let where_to = DEVICE | place << 8 | u64::from(width);
         // The address itself is another one in each replica.
-        let address = self.base + offset;
-        self.output(mix(mix(where_to) ^ digest), || {
+        let address = self.transfer + target;
+        self.output(mix(mix(where_to) ^ target), || {
             arch::device_write(place, width, address);
         });
     }
@@ -411,15 +425,24 @@ impl Sphere for Replicated {
         self.replica.epoch()
     }
 
-    fn replicate(&mut self, words: &mut [u64], generation: u64) -> bool {
-        self.event(kind::OUTPUT, mix(generation) ^ words.len() as u64);
+    fn copy_out(&mut self, place: u64, words: &[u64]) {
+        // Nothing goes out before the device is told to fetch it, and that is voted.
+        self.event(kind::OUTPUT, digest_of(place, words));
+        for (&word, at) in words.iter().zip((place..).step_by(8)) {
+            arch::device_write(at, 8, word);
+        }
+    }
+
+    fn copy_in(&mut self, place: u64, words: &mut [u64], generation: u64) -> bool {
+        self.event(
+            kind::OUTPUT,
+            mix(mix(place) ^ generation) ^ words.len() as u64,
+        );
         // A primary that went astray is found before anybody takes over what it has.
         self.vote();
-        let good = self.exchange(words, generation);
-        let digest = words.iter().fold(u64::from(good), |digest, &word| {
-            mix(digest.rotate_left(9) ^ word)
-        });
-        self.event(kind::INPUT, if good { digest } else { 0 });
+        let good = self.exchange(place, words, generation);
+        let value = if good { digest_of(place, words) } else { 0 };
+        self.event(kind::INPUT, value);
         good
     }
 

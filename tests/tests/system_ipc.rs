@@ -86,6 +86,21 @@ fn a_pipeline_of_programs_prints_the_same_replicated_or_not() {
 }
 
 #[test]
+fn threads_of_one_priority_are_preempted_alike_in_every_mode() {
+    let scene = Scene::new();
+    let right = alone(&scene, "60");
+    // Where cores run at once, they are preempted at different instructions.
+    for mode in ["io", "io", "io", "args", "every"] {
+        let cores = ["--core-threads", "multi", "--tick", "1ms"];
+        let options = [&["-n", "2", "--compare", mode], &cores[..]].concat();
+        let outcome = system(&scene, &options, &["pipeline", "60"]);
+        let what = format!("{mode}: {}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(outcome.out(), right, "{what}");
+    }
+}
+
+#[test]
 fn a_pipeline_outlives_the_loss_of_any_replica() {
     let scene = Scene::new();
     let right = alone(&scene, "100");

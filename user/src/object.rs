@@ -246,31 +246,40 @@ pub fn device_write(device: u64, offset: u64, width: u64, value: u64) -> Outcome
     done(invoke(device, Label::DeviceWrite, &words))
 }
 
-/// Tells a device, by a register of eight bytes, where byte `at` of a frame is. `bytes` from there
-/// on are what it is going to read; they are voted. The generation that is the answer tells which
-/// primary's frame that is.
+/// Tells a device, by a register of eight bytes, where transfer memory is: `target`, counted as
+/// `offset` is. The generation that is the answer tells which primary's that is.
 ///
 /// # Errors
 /// The kernel's.
-pub fn device_address(
-    device: u64,
-    offset: u64,
-    frame: u64,
-    at: u64,
-    bytes: u64,
-) -> Result<u64, Error> {
-    let words = [offset, 8, frame, at, bytes];
+pub fn device_address(device: u64, offset: u64, target: u64) -> Result<u64, Error> {
+    let words = [offset, 8, target];
     let answer = invoke(device, Label::DeviceWriteAddress, &words)?;
     Ok(answer.words[0])
 }
 
-/// Gives all replicas what a device has written into `bytes` of a frame from `at` on. Tells whether
-/// the device was told of the present primary's frame: if not, it has to be told again.
+/// Copies bytes from `at` in a frame into transfer memory, for a device to fetch.
 ///
 /// # Errors
 /// The kernel's.
-pub fn replicate(frame: u64, at: u64, bytes: u64, generation: u64) -> Result<bool, Error> {
-    let words = [at, bytes, generation];
-    let answer = invoke(frame, Label::FrameReplicate, &words)?;
+pub fn copy_out(device: u64, offset: u64, frame: u64, at: u64, bytes: u64) -> Outcome {
+    let words = [offset, frame, at, bytes];
+    done(invoke(device, Label::DeviceCopyOut, &words))
+}
+
+/// Copies what a device stored into transfer memory into a frame of all replicas, from its
+/// beginning on. Tells whether the device was told of the present primary's transfer memory: if
+/// not, it has to be told again.
+///
+/// # Errors
+/// The kernel's.
+pub fn copy_in(
+    device: u64,
+    offset: u64,
+    frame: u64,
+    bytes: u64,
+    generation: u64,
+) -> Result<bool, Error> {
+    let words = [offset, frame, 0, bytes, generation];
+    let answer = invoke(device, Label::DeviceCopyIn, &words)?;
     Ok(answer.words[0] == 1)
 }

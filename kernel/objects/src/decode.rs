@@ -340,10 +340,6 @@ impl<S: Sphere> Kernel<'_, S> {
         };
         match label {
             Label::FrameUnmap => return Ok(Invocation::UnmapFrame { slot }),
-            Label::FrameReplicate => {
-                let access = self.decode_replicate(message, obj, rights)?;
-                return Ok(Invocation::Device(access));
-            }
             Label::FrameMap => {}
             _ => return Err(Error::IllegalOperation),
         }

@@ -1,18 +1,25 @@
-//! Device memory: registers of memory-mapped devices, and frames that devices write into.
+//! Device memory: registers of memory-mapped devices, and memory that devices move data to and
+//! from.
 //!
 //! A device is outside the sphere and there is one of it, so the primary alone touches it (DSN'19,
 //! III-E). What is read reaches all replicas as one value (`FT_Mem_Access`); what is written is
-//! voted first. A device that moves data itself writes into the *primary's* frame, from where a
-//! replication gives it to all (`FT_Mem_Rep`). Programs see no physical address, so the kernel
-//! writes that of a frame into the device's register, each primary its own; which primary's it was
-//! is the *generation*, by which a driver learns that it must begin again with a new primary.
+//! voted first.
+//!
+//! A device that moves data itself reaches *transfer memory* only, which no partition contains and
+//! every replica has for itself. What it is to fetch is copied there from a frame, in every
+//! replica, and joins the trace. What it stored into the primary's goes from there into a frame of
+//! all (`FT_Mem_Rep`). Programs see no physical address: the kernel writes that of the primary's
+//! transfer memory into the device's register. Which primary's it was is the *generation*, by which
+//! a driver learns that it must begin again with a new primary.
 //!
 //! Not covered: there is no unit that would keep a device to the memory it was told of. A driver
-//! that writes numbers of its own into an address register harms the primary, as in the papers.
+//! that writes numbers of its own into an address register harms the machine, as in the papers.
 
+use core::ops::Range;
+
+use rcoe_abi::layout::{DMA_PAGE, DMA_PAGES};
 use rcoe_abi::object::PAGE;
 use rcoe_abi::{Error, Label, Rights};
-use rcoe_core::mix;
 
 use crate::decode::Arguments;
 use crate::kernel::Kernel;
@@ -32,21 +39,29 @@ pub(crate) enum Access {
         width: u8,
         value: u64,
     },
-    /// Of the device's going to read `words`, first and number.
     WriteAddress {
         place: u64,
         width: u8,
-        frame: Ref,
-        at: u64,
-        words: (usize, usize),
+        target: u64,
     },
-    /// Words of a frame, first and number.
-    Replicate {
-        frame: Ref,
-        words: (usize, usize),
+    CopyOut(Block),
+    CopyIn {
+        block: Block,
         generation: u64,
     },
 }
+
+/// Transfer memory, and words of a frame: first and number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Block {
+    place: u64,
+    frame: Ref,
+    first: usize,
+    len: usize,
+}
+
+/// Transfer memory, in bytes of device memory.
+const TRANSFER: Range<u64> = DMA_PAGE * PAGE..(DMA_PAGE + DMA_PAGES) * PAGE;
 
 /// Fewer pages: first and last in the halves of the badge.
 pub(crate) fn narrowed(first: u32, last: u32, badge: Option<u64>) -> Result<Cap, Error> {
@@ -67,32 +82,23 @@ pub(crate) fn narrowed(first: u32, last: u32, badge: Option<u64>) -> Result<Cap,
     })
 }
 
-/// Where in device memory `offset` from page `first` on is, for an access of `width` bytes.
-fn place_of((first, last): (u32, u32), offset: u64, width: u64) -> Result<(u64, u8), Error> {
+/// Where in device memory `offset` from the first of these pages on is.
+fn place_of((first, last): (u32, u32), offset: u64) -> Result<u64, Error> {
+    if offset >= (u64::from(last - first) + 1) * PAGE {
+        return Err(Error::RangeError);
+    }
+    Ok(u64::from(first) * PAGE + offset)
+}
+
+/// A register's width, if there is such a register at `offset`.
+fn width_of(offset: u64, width: u64) -> Result<u8, Error> {
     let (1 | 2 | 4 | 8) = width else {
         return Err(Error::InvalidArgument);
     };
     if !offset.is_multiple_of(width) {
         return Err(Error::AlignmentError);
     }
-    if offset >= (u64::from(last - first) + 1) * PAGE {
-        return Err(Error::RangeError);
-    }
-    let width = u8::try_from(width).map_err(|_| Error::RangeError)?;
-    Ok((u64::from(first) * PAGE + offset, width))
-}
-
-/// Words of a frame, first and number, from bytes.
-fn words_of(at: u64, bytes: u64) -> Result<(usize, usize), Error> {
-    if !at.is_multiple_of(8) || !bytes.is_multiple_of(8) {
-        return Err(Error::AlignmentError);
-    }
-    let end = at.checked_add(bytes).ok_or(Error::RangeError)?;
-    if at >= PAGE || end > PAGE {
-        return Err(Error::RangeError);
-    }
-    let number = |bytes: u64| usize::try_from(bytes / 8).map_err(|_| Error::RangeError);
-    Ok((number(at)?, number(bytes)?))
+    u8::try_from(width).map_err(|_| Error::RangeError)
 }
 
 impl<S: Sphere> Kernel<'_, S> {
@@ -104,15 +110,16 @@ impl<S: Sphere> Kernel<'_, S> {
         pages: (u32, u32),
     ) -> Result<Access, Error> {
         let [offset, width] = self.arguments(message)?;
-        let (place, width) = place_of(pages, offset, width)?;
+        let place = place_of(pages, offset)?;
         match label {
             Label::DeviceRead => Ok(Access::Read {
                 place,
-                width,
+                width: width_of(offset, width)?,
                 repeatable: message.len > 2 && self.word(message.tcb, 2) == 1,
             }),
             Label::DeviceWrite => {
                 let [_, _, value] = self.arguments(message)?;
+                let width = width_of(offset, width)?;
                 if width < 8 && value >> (8 * width) != 0 {
                     return Err(Error::RangeError);
                 }
@@ -122,51 +129,59 @@ impl<S: Sphere> Kernel<'_, S> {
                     value,
                 })
             }
-            Label::DeviceWriteAddress => self.decode_address(message, place, width),
+            Label::DeviceWriteAddress => {
+                let [_, _, target] = self.arguments(message)?;
+                let (width, target) = (width_of(offset, width)?, place_of(pages, target)?);
+                if width < 4 {
+                    return Err(Error::InvalidArgument);
+                }
+                if TRANSFER.contains(&place) || !TRANSFER.contains(&target) {
+                    return Err(Error::RangeError);
+                }
+                Ok(Access::WriteAddress {
+                    place,
+                    width,
+                    target,
+                })
+            }
+            Label::DeviceCopyOut => {
+                let block = self.decode_block(message, place, Rights::READ)?;
+                Ok(Access::CopyOut(block))
+            }
+            Label::DeviceCopyIn => {
+                let [_, _, _, _, generation] = self.arguments(message)?;
+                let block = self.decode_block(message, place, Rights::READ_WRITE)?;
+                Ok(Access::CopyIn { block, generation })
+            }
             _ => Err(Error::IllegalOperation),
         }
     }
 
-    fn decode_address(&self, message: Arguments, place: u64, width: u8) -> Result<Access, Error> {
-        let [_, _, pointer, at, bytes] = self.arguments(message)?;
-        if width < 4 {
-            return Err(Error::InvalidArgument);
-        }
+    /// Transfer memory from `place` on, and part of a frame; both lie in one page.
+    fn decode_block(&self, message: Arguments, place: u64, needed: Rights) -> Result<Block, Error> {
+        let [_, pointer, at, bytes] = self.arguments(message)?;
         let (_, Cap::Frame { obj, rights, .. }) = self.lookup_cap(message.tcb, pointer)? else {
             return Err(Error::InvalidCapability);
         };
-        // Nothing keeps a device from writing where it was to read.
-        if !rights.contains(Rights::READ_WRITE) {
+        if !rights.contains(needed) {
             return Err(Error::AccessDenied);
         }
-        Ok(Access::WriteAddress {
-            place,
-            width,
-            frame: obj,
-            at,
-            words: words_of(at, bytes)?,
-        })
-    }
-
-    /// What a message asks of the frame `obj`.
-    pub(crate) fn decode_replicate(
-        &self,
-        message: Arguments,
-        obj: Ref,
-        rights: Rights,
-    ) -> Result<Access, Error> {
-        let [at, bytes, generation] = self.arguments(message)?;
-        if !rights.contains(Rights::READ_WRITE) {
-            return Err(Error::AccessDenied);
+        if [place, at, bytes]
+            .iter()
+            .any(|part| !part.is_multiple_of(8))
+        {
+            return Err(Error::AlignmentError);
         }
-        let words = words_of(at, bytes)?;
-        if words.1 == 0 {
+        let fits = |from: u64| from.checked_add(bytes).is_some_and(|end| end <= PAGE);
+        if bytes == 0 || !TRANSFER.contains(&place) || !fits(at) || !fits(place % PAGE) {
             return Err(Error::RangeError);
         }
-        Ok(Access::Replicate {
+        let words = |bytes: u64| usize::try_from(bytes / 8).map_err(|_| Error::RangeError);
+        Ok(Block {
+            place,
             frame: obj,
-            words,
-            generation,
+            first: words(at)?,
+            len: words(bytes)?,
         })
     }
 
@@ -189,25 +204,20 @@ impl<S: Sphere> Kernel<'_, S> {
             Access::WriteAddress {
                 place,
                 width,
-                frame,
-                at,
-                words: (first, len),
+                target,
             } => {
-                let words = self.mem.words(frame, first, len).iter();
-                let content = words.fold(len as u64, |digest, &word| mix(digest ^ word));
-                let digest = mix(content ^ u64::from(frame.units()).rotate_left(16) ^ at);
-                let offset = frame.bytes() + at;
-                self.sphere
-                    .device_write_address(place, width, offset, digest);
+                self.sphere.device_write_address(place, width, target);
                 Some(self.sphere.generation())
             }
-            Access::Replicate {
-                frame,
-                words: (first, len),
-                generation,
-            } => {
-                let words = self.mem.words_mut(frame, first, len);
-                Some(u64::from(self.sphere.replicate(words, generation)))
+            Access::CopyOut(block) => {
+                let words = self.mem.words(block.frame, block.first, block.len);
+                self.sphere.copy_out(block.place, words);
+                None
+            }
+            Access::CopyIn { block, generation } => {
+                let words = self.mem.words_mut(block.frame, block.first, block.len);
+                let good = self.sphere.copy_in(block.place, words, generation);
+                Some(u64::from(good))
             }
         }
     }

@@ -7,7 +7,8 @@ use crate::Ref;
 /// What joins the signature, and when it is voted (DSN'19: N, A, S).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Compare {
-    /// Outputs, context switches, and updates of capabilities and page tables.
+    /// Outputs, context switches, updates of capabilities and page tables, and the number of
+    /// system calls.
     Io,
     /// Also the arguments of every system call.
     Args,
@@ -22,7 +23,7 @@ pub const IRQ_LINES: u32 = 24;
 pub mod kind {
     /// The start; the value is what the run was configured to.
     pub const START: u32 = 1;
-    /// A system call; the value is a digest of its arguments.
+    /// A system call; the value is a digest of its arguments, if they are compared.
     pub const SYSCALL: u32 = 2;
     /// Another thread runs.
     pub const SWITCH: u32 = 3;
@@ -65,13 +66,16 @@ pub trait Sphere {
     fn device_read(&mut self, place: u64, width: u8, repeatable: bool) -> u64;
     /// The primary writes device memory, after a vote on the value.
     fn device_write(&mut self, place: u64, width: u8, value: u64);
-    /// The primary writes where in its own memory object memory's byte `offset` is, after a vote on
-    /// `digest`, which stands for that and for what the device is going to read there.
-    fn device_write_address(&mut self, place: u64, width: u8, offset: u64, digest: u64);
+    /// The primary writes where its own transfer memory, at byte `target` of device memory, is on
+    /// the bus, after a vote.
+    fn device_write_address(&mut self, place: u64, width: u8, target: u64);
     /// Which primary this is: another number after each change.
     fn generation(&self) -> u64;
-    /// All get the primary's words, if it is the primary of that generation; tells whether.
-    fn replicate(&mut self, words: &mut [u64], generation: u64) -> bool;
+    /// Words go into the transfer memory of each, and into the trace.
+    fn copy_out(&mut self, place: u64, words: &[u64]);
+    /// All get the words in the primary's transfer memory, if it is the primary of that generation;
+    /// tells whether.
+    fn copy_in(&mut self, place: u64, words: &mut [u64], generation: u64) -> bool;
     /// Lets an interrupt line through, or not.
     fn irq_enable(&mut self, line: u32, enabled: bool);
     /// Page table entries changed: what the processor remembers of them is void.

@@ -37,19 +37,17 @@ impl<S: Sphere> Kernel<'_, S> {
         }
     }
 
-    /// Folds the call into the trace as far as the mode asks for it.
+    /// Folds the call into the trace, with its arguments as far as the mode asks for them. The call
+    /// itself is an event in every mode: a call that lets another thread run is a step of the
+    /// logical clock, or replicas would be preempted at different sides of it.
     fn trace_call(&mut self, tcb: Ref) {
         let compare = self.sphere.compare();
-        if compare >= Compare::Args {
-            let info = self.info(tcb);
-            let head = [NUMBER, CAP, INFO].map(|index| self.register(tcb, index));
-            let digest = head.iter().fold(0, |digest, &word| mix(digest ^ word));
-            let words = (0..info.len()).map(|index| self.word(tcb, index));
-            let digest = words.fold(digest, |digest, word| mix(digest ^ word));
-            let caps = (0..info.caps()).map(|index| self.caps_word(tcb, index));
-            let digest = caps.fold(digest, |digest, word| mix(digest ^ word));
-            self.sphere.event(kind::SYSCALL, digest);
-        }
+        let digest = if compare >= Compare::Args {
+            self.digest_call(tcb)
+        } else {
+            0
+        };
+        self.sphere.event(kind::SYSCALL, digest);
         if compare == Compare::Every {
             self.sphere.vote();
             return;
@@ -60,6 +58,16 @@ impl<S: Sphere> Kernel<'_, S> {
             self.sphere.event(kind::CHECK, 0);
             self.sphere.vote();
         }
+    }
+
+    /// A digest of a call's arguments.
+    fn digest_call(&self, tcb: Ref) -> u64 {
+        let info = self.info(tcb);
+        let head = [NUMBER, CAP, INFO].map(|index| self.register(tcb, index));
+        let words = (0..info.len()).map(|index| self.word(tcb, index));
+        let caps = (0..info.caps()).map(|index| self.caps_word(tcb, index));
+        let all = head.into_iter().chain(words).chain(caps);
+        all.fold(0, |digest, word| mix(digest ^ word))
     }
 
     /// `FT_Add_Trace`: the message's words join the signature, in every mode.

@@ -24,7 +24,7 @@ use rcoe_abi::layout::PORT_OFF;
 
 pub(crate) use alike::{digest_of, image_digest, publish_digest};
 pub(crate) use cpu::{cycles, park, port_in, port_out, relax, wait_for_interrupt};
-pub(crate) use device::{device_read, device_write};
+pub(crate) use device::{device_read, device_write, transfer_offset};
 pub(crate) use donate::donate;
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{

@@ -2,31 +2,28 @@
 //! its own. Serves [`service::EDU_FACTORIAL`] and [`service::EDU_COPY`] at the endpoint of its
 //! group.
 //!
-//! All replicas run it. What it writes to registers is voted, and the primary writes it; the device
-//! fetches data from the primary's memory, which was voted too, and stores data there, which the
-//! kernel then gives to all. With a new primary a transfer begins again.
+//! All replicas run it. What it writes to registers is voted, and the primary writes it. Data goes
+//! from a client's frame to transfer memory, where the device fetches it, and what the device
+//! stored goes from the primary's transfer memory into a frame of all: the driver maps neither.
+//! With a new primary a transfer begins again.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
 
-use rcoe_abi::{Error, ObjectType, Rights, layout, service};
-use rcoe_user::share::Page;
-use rcoe_user::{Received, accept, make, object, pci, println, recv, reply_recv};
+use rcoe_abi::object::PAGE;
+use rcoe_abi::{Error, layout, service};
+use rcoe_user::{Received, accept, object, pci, println, recv, reply_recv};
 
 rcoe_user::program!(main);
 
 const DEVICE: u64 = service::SLOT_DEVICE;
 
-/// Own slots: the frames that the device fetches from and stores into, then those of a client.
-const FETCHED: u64 = service::SLOT_FREE;
-const STORED: u64 = FETCHED + 1;
-const CLIENT: u64 = FETCHED + 2;
+/// Own slots: the frames of a client.
+const CLIENT: u64 = service::SLOT_FREE;
 
-/// Where they are mapped.
-const OUT: Page = Page(0);
-const IN: Page = Page(1);
-const SOURCE: Page = Page(2);
-const TARGET: Page = Page(3);
+/// In device memory: what the device fetches, and what it stores.
+const OUT: u64 = layout::DMA_PAGE * PAGE;
+const IN: u64 = OUT + PAGE;
 
 /// Vendor and device on the bus, and what the device says of itself.
 const IDENTITY: u64 = 0x11e8_1234;
@@ -97,12 +94,6 @@ fn begin() -> Result<(), Error> {
     }
     object::device_write(DEVICE, register::STATUS, 4, INTERRUPT)?;
     object::irq_notification(service::SLOT_IRQ, service::SLOT_NOTIFICATION)?;
-    for (slot, page) in [(FETCHED, OUT), (STORED, IN)] {
-        if !make(ObjectType::Frame, slot) {
-            return Err(Error::NotEnoughMemory);
-        }
-        page.map(slot, Rights::READ_WRITE)?;
-    }
     accept(service::SLOT_CNODE, CLIENT, 2);
     Ok(())
 }
@@ -144,40 +135,34 @@ fn copy(message: &Received) -> Result<u64, Error> {
 }
 
 fn copy_frames(bytes: u64) -> Result<u64, Error> {
-    let mut data = [0; service::EDU_BYTES];
-    let len = usize::try_from(bytes).map_err(|_| Error::RangeError)?;
-    let data = data.get_mut(..len).ok_or(Error::RangeError)?;
-    SOURCE.map(CLIENT, Rights::READ)?;
-    TARGET.map(CLIENT + 1, Rights::READ_WRITE)?;
-    SOURCE.read(data);
-    // The device may write whatever it knows the address of: its frames are none of the clients'.
-    OUT.write(data);
     let whole = bytes.next_multiple_of(8);
+    if whole > service::EDU_BYTES as u64 {
+        return Err(Error::RangeError);
+    }
+    object::copy_out(DEVICE, OUT, CLIENT, 0, whole)?;
     for _ in 0..ATTEMPTS {
         let fetched = fetch(whole)?;
         let stored = store(whole)?;
-        // What it fetched last from a primary that was lost was not voted.
-        if fetched == stored && object::replicate(STORED, 0, whole, stored)? {
-            IN.read(data);
-            TARGET.write(data);
+        // What it fetched from a primary that was lost may be anything.
+        if fetched == stored && object::copy_in(DEVICE, IN, CLIENT + 1, whole, stored)? {
             return Ok(bytes);
         }
     }
     Err(Error::IllegalOperation)
 }
 
-/// Has the device fetch from the one frame; the generation of the primary whose frame that was.
+/// Has the device fetch; the generation of the primary from whose memory.
 fn fetch(bytes: u64) -> Result<u64, Error> {
-    let generation = object::device_address(DEVICE, register::SOURCE, FETCHED, 0, bytes)?;
+    let generation = object::device_address(DEVICE, register::SOURCE, OUT)?;
     object::device_write(DEVICE, register::TARGET, 8, BUFFER)?;
     run(bytes, MOVE | TELL)?;
     Ok(generation)
 }
 
-/// Has the device store into the other frame; the generation as above.
+/// Has the device store; the generation of the primary into whose memory.
 fn store(bytes: u64) -> Result<u64, Error> {
     object::device_write(DEVICE, register::SOURCE, 8, BUFFER)?;
-    let generation = object::device_address(DEVICE, register::TARGET, STORED, 0, 0)?;
+    let generation = object::device_address(DEVICE, register::TARGET, IN)?;
     run(bytes, MOVE | STORE | TELL)?;
     Ok(generation)
 }

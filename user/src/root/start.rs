@@ -230,7 +230,8 @@ impl<'a> Starter<'a> {
             }
             Role::Edu => {
                 self.grant_ports(table, layout::PORT_PCI, 8)?;
-                self.grant_device(table, 0, layout::PCI_PAGES - 1)?;
+                // The last two are transfer memory.
+                self.grant_device(table, 0, layout::DMA_PAGE + 1)?;
                 self.grant_interrupt(table, layout::EDU_LINE)
             }
             Role::Hpet => self.grant_device(table, layout::HPET_PAGE, layout::HPET_PAGE),

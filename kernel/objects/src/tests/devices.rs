@@ -1,11 +1,14 @@
-//! Device memory: ranges, widths, and frames that devices write into.
+//! Device memory: ranges, widths, and memory that devices move data to and from.
 
-use rcoe_abi::layout::DEVICE_PAGES;
+use rcoe_abi::layout::{DEVICE_PAGES, DMA_PAGE, DMA_PAGES};
 use rcoe_abi::{Error, Label, ObjectType, Rights, boot};
 
 use super::invariants::check;
-use super::world::{BASE, FREE, FROM_PRIMARY, memory, world};
+use super::world::{FREE, memory, world};
 use crate::Cap;
+
+/// Where transfer memory begins.
+const DMA: u64 = DMA_PAGE << 12;
 
 const SOME: u64 = FREE;
 const FRAME: u64 = FREE + 1;
@@ -59,57 +62,66 @@ fn device_memory_is_reached_within_its_pages_and_by_whole_registers() {
 }
 
 #[test]
-fn a_device_is_told_of_frames_and_programs_of_generations() {
+fn a_device_is_told_of_transfer_memory_and_programs_of_generations() {
+    let mut words = memory();
+    let mut kernel = world(&mut words);
+    let devices = boot::SLOT_DEVICES;
+    kernel.sphere.generation = 7;
+    let told = kernel.ask(devices, Label::DeviceWriteAddress, &[0x80, 8, DMA + 64]);
+    assert_eq!(told, (0, 7), "the generation, and no address");
+    assert_eq!(kernel.sphere.written, [(0x80, DMA + 64)]);
+    let end = (DMA_PAGE + DMA_PAGES) << 12;
+    for (words, error) in [
+        ([0x80, 2, DMA], Error::InvalidArgument),
+        ([0x80, 8, 0], Error::RangeError),
+        ([0x80, 8, DMA - 1], Error::RangeError),
+        ([0x80, 8, end], Error::RangeError),
+        ([DMA, 8, DMA], Error::RangeError),
+        ([0x84, 8, DMA], Error::AlignmentError),
+    ] {
+        let refused = kernel.ask(devices, Label::DeviceWriteAddress, &words).0;
+        assert_eq!(refused, error as u64, "{words:x?}");
+    }
+    // Nor of what its driver has no capability to.
+    assert_eq!(kernel.mint(SOME, devices, Rights::ALL, DMA_PAGE << 32), 0);
+    let own = kernel.ask(SOME, Label::DeviceWriteAddress, &[0x80, 8, DMA]);
+    assert_eq!(own.0, 0);
+    let other = kernel.ask(SOME, Label::DeviceWriteAddress, &[0x80, 8, DMA + 4096]);
+    assert_eq!(other.0, Error::RangeError as u64);
+}
+
+#[test]
+fn data_goes_from_frames_to_transfer_memory_and_back() {
     let mut words = memory();
     let mut kernel = world(&mut words);
     kernel.make(ObjectType::Frame, 0, FRAME, 1);
-    let devices = boot::SLOT_DEVICES;
-    kernel.sphere.generation = 7;
-    let told = kernel.ask(
-        devices,
-        Label::DeviceWriteAddress,
-        &[0x80, 8, FRAME, 64, 128],
-    );
-    assert_eq!(told, (0, 7), "the generation, and no address");
     let Cap::Frame { obj, .. } = kernel.root_cap(FRAME) else {
         panic!("a frame");
     };
-    let address = BASE + obj.bytes() + 64;
-    assert_eq!(kernel.sphere.written, [(0x80, address)]);
-    let replicated = kernel.ask(FRAME, Label::FrameReplicate, &[64, 128, 7]);
-    assert_eq!(replicated, (0, 1));
+    kernel.mem.set(obj, 8, 11);
+    kernel.mem.set(obj, 9, 12);
+    kernel.sphere.generation = 7;
+    let devices = boot::SLOT_DEVICES;
+    let out = kernel.ask(devices, Label::DeviceCopyOut, &[DMA + 4080, FRAME, 64, 16]);
+    assert_eq!(out.0, 0);
+    let written = [(DMA + 4080, 11), (DMA + 4088, 12)];
+    assert_eq!(kernel.sphere.written, written);
+    let place = DMA + 128;
+    let came = kernel.ask(devices, Label::DeviceCopyIn, &[place, FRAME, 64, 16, 7]);
+    assert_eq!(came, (0, 1));
     let words = kernel.mem.words(obj, 0, 512);
-    assert!(words[..8].iter().chain(&words[24..]).all(|&word| word == 0));
-    assert!(words[8..24].iter().all(|&word| word == FROM_PRIMARY));
-    // Another primary's memory is not where the device wrote.
+    assert_eq!(words[8..10], [place, place]);
+    assert!(words[..8].iter().chain(&words[10..]).all(|&word| word == 0));
+    // Another primary's memory is not where the device stored.
     kernel.sphere.generation = 8;
-    let late = kernel.ask(FRAME, Label::FrameReplicate, &[0, 4096, 7]);
+    let late = kernel.ask(devices, Label::DeviceCopyIn, &[DMA, FRAME, 0, 4096, 7]);
     assert_eq!(late, (0, 0));
     assert_eq!(kernel.mem.get(obj, 0), 0);
     check(&mut kernel);
 }
 
 #[test]
-fn what_the_device_is_to_read_is_in_the_trace() {
-    let digest = |content: u64, bytes: u64| {
-        let mut words = memory();
-        let mut kernel = world(&mut words);
-        kernel.make(ObjectType::Frame, 0, FRAME, 1);
-        let Cap::Frame { obj, .. } = kernel.root_cap(FRAME) else {
-            panic!("a frame");
-        };
-        kernel.mem.set(obj, 3, content);
-        let message = [0x80, 8, FRAME, 0, bytes];
-        let asked = kernel.ask(boot::SLOT_DEVICES, Label::DeviceWriteAddress, &message);
-        assert_eq!(asked.0, 0);
-        kernel.sphere.digest
-    };
-    assert_ne!(digest(1, 32), digest(2, 32));
-    assert_eq!(digest(1, 24), digest(2, 24), "beyond it nothing counts");
-}
-
-#[test]
-fn frames_for_devices_are_checked() {
+fn what_is_copied_is_checked() {
     let mut words = memory();
     let mut kernel = world(&mut words);
     kernel.make(ObjectType::Frame, 0, FRAME, 1);
@@ -117,25 +129,26 @@ fn frames_for_devices_are_checked() {
     assert_eq!(kernel.ask(boot::SLOT_CNODE, Label::CNodeCopy, &copy).0, 0);
     let devices = boot::SLOT_DEVICES;
     for (words, error) in [
-        ([0x80, 8, READ_ONLY, 0, 8], Error::AccessDenied),
-        ([0x80, 8, boot::SLOT_CNODE, 0, 8], Error::InvalidCapability),
-        ([0x80, 2, FRAME, 0, 8], Error::InvalidArgument),
-        ([0x80, 8, FRAME, 4096, 0], Error::RangeError),
-        ([0x80, 8, FRAME, 4088, 16], Error::RangeError),
-        ([0x80, 8, FRAME, 8, u64::MAX - 7], Error::RangeError),
-        ([0x80, 8, FRAME, 4, 8], Error::AlignmentError),
+        ([DMA, boot::SLOT_CNODE, 0, 8, 0], Error::InvalidCapability),
+        ([DMA, FRAME, 4096, 8, 0], Error::RangeError),
+        ([DMA, FRAME, 4088, 16, 0], Error::RangeError),
+        ([DMA + 4088, FRAME, 0, 16, 0], Error::RangeError),
+        ([DMA, FRAME, 8, u64::MAX - 7, 0], Error::RangeError),
+        ([DMA, FRAME, 0, 0, 0], Error::RangeError),
+        ([0, FRAME, 0, 8, 0], Error::RangeError),
+        ([DMA, FRAME, 4, 8, 0], Error::AlignmentError),
+        ([DMA, FRAME, 0, 4, 0], Error::AlignmentError),
+        ([DMA + 4, FRAME, 0, 8, 0], Error::AlignmentError),
     ] {
-        let refused = kernel.ask(devices, Label::DeviceWriteAddress, &words).0;
-        assert_eq!(refused, error as u64, "{words:x?}");
+        for label in [Label::DeviceCopyOut, Label::DeviceCopyIn] {
+            let refused = kernel.ask(devices, label, &words).0;
+            assert_eq!(refused, error as u64, "{words:x?}");
+        }
     }
     assert_eq!(kernel.sphere.written, []);
-    for (frame, words, error) in [
-        (READ_ONLY, [0, 8, 0], Error::AccessDenied),
-        (FRAME, [0, 0, 0], Error::RangeError),
-        (FRAME, [0, 4104, 0], Error::RangeError),
-        (FRAME, [4, 8, 0], Error::AlignmentError),
-    ] {
-        let refused = kernel.ask(frame, Label::FrameReplicate, &words).0;
-        assert_eq!(refused, error as u64, "{words:x?}");
-    }
+    // What may be read only can be sent, but not filled.
+    let words = [DMA, READ_ONLY, 0, 8, 0];
+    let into = kernel.ask(devices, Label::DeviceCopyIn, &words).0;
+    assert_eq!(into, Error::AccessDenied as u64);
+    assert_eq!(kernel.ask(devices, Label::DeviceCopyOut, &words).0, 0);
 }

@@ -37,7 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => 1_u64..10,
         1 => any::<u64>(),
     ];
-    let label = prop_oneof![12 => 16_u64..56, 1 => any::<u64>()];
+    let label = prop_oneof![12 => 16_u64..58, 1 => any::<u64>()];
     let words = prop::collection::vec(word(), 0..6);
     (call, word(), label, words).prop_map(|(call, pointer, label, words)| Step {
         call,

@@ -7,7 +7,7 @@ use super::invariants::check;
 use super::world::{BASE, FREE, memory, world};
 use crate::arch::{CAP, MESSAGE, NUMBER};
 use crate::tcb::State;
-use crate::{Cap, Fault};
+use crate::{Cap, Compare, Fault};
 
 #[test]
 fn the_root_task_boots_and_can_make_every_object() {
@@ -417,5 +417,20 @@ fn a_copy_moves_to_another_partition_by_its_page_tables_alone() {
     for (old, new) in moved {
         assert_eq!(new - old, 0x1000_0000);
         assert_eq!(old & 1, 1, "only entries that are present move");
+    }
+}
+
+#[test]
+fn a_call_that_lets_another_thread_run_is_an_event_in_every_mode() {
+    for compare in [Compare::Io, Compare::Args, Compare::Every] {
+        let mut words = memory();
+        let mut kernel = world(&mut words);
+        let peer = kernel.thread(FREE + 20, 63);
+        kernel.sphere.compare = Some(compare);
+        // No switch, no capability, no page: but where a preemption leads differs from here on.
+        let before = kernel.sphere.events;
+        assert_eq!(kernel.ask(FREE + 20, Label::TcbResume, &[]).0, 0);
+        assert_eq!(kernel.state(peer), State::Ready);
+        assert_eq!(kernel.sphere.events, before + 1, "{compare:?}");
     }
 }

@@ -15,9 +15,6 @@ use crate::{BootInput, Cap, Memory, Ref};
 /// Where object memory is said to lie.
 pub(super) const BASE: u64 = 0x4000_0000;
 
-/// What the primary of this world has in every frame.
-pub(super) const FROM_PRIMARY: u64 = 0x5ca1_ab1e;
-
 /// A sphere of one.
 #[derive(Debug, Default)]
 pub(super) struct Alone {
@@ -29,18 +26,14 @@ pub(super) struct Alone {
     /// What was written into device memory.
     pub(super) written: Vec<(u64, u64)>,
     pub(super) generation: u64,
-    pub(super) every: bool,
+    pub(super) compare: Option<Compare>,
     /// How far behind [`BASE`] object memory lies.
     pub(super) shift: u64,
 }
 
 impl Sphere for Alone {
     fn compare(&self) -> Compare {
-        if self.every {
-            Compare::Every
-        } else {
-            Compare::Args
-        }
+        self.compare.unwrap_or(Compare::Args)
     }
     fn event(&mut self, kind: u32, value: u64) {
         self.events += 1;
@@ -64,16 +57,20 @@ impl Sphere for Alone {
     fn device_write(&mut self, place: u64, _width: u8, value: u64) {
         self.written.push((place, value));
     }
-    fn device_write_address(&mut self, place: u64, _width: u8, offset: u64, digest: u64) {
-        self.event(0, digest);
-        self.written.push((place, BASE + offset));
+    fn device_write_address(&mut self, place: u64, _width: u8, target: u64) {
+        self.written.push((place, target));
     }
     fn generation(&self) -> u64 {
         self.generation
     }
-    fn replicate(&mut self, words: &mut [u64], generation: u64) -> bool {
+    fn copy_out(&mut self, place: u64, words: &[u64]) {
+        let pairs = (place..).step_by(8).zip(words);
+        self.written
+            .extend(pairs.map(|(place, &word)| (place, word)));
+    }
+    fn copy_in(&mut self, place: u64, words: &mut [u64], generation: u64) -> bool {
         if generation == self.generation {
-            words.fill(FROM_PRIMARY);
+            words.fill(place);
         }
         generation == self.generation
     }

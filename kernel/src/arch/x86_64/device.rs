@@ -1,8 +1,16 @@
-//! Registers of memory-mapped devices, in one run of pages whatever device is where on the bus.
+//! Device memory, in one run of pages whatever device is where on the bus: registers, and transfer
+//! memory, which is ordinary memory that devices reach too.
 
-use rcoe_abi::layout::DEVICE_PAGES;
+use rcoe_abi::layout::{DEVICE_PAGES, DMA_PAGE};
 
-use super::layout::DEVICES;
+use super::Parameters;
+use super::layout::{DEVICES, DMA_BYTES, DMA_PHYSICAL};
+
+/// What a byte of device memory that is transfer memory is away from this replica's address of it
+/// on the bus.
+pub(crate) const fn transfer_offset(parameters: &Parameters) -> u64 {
+    DMA_PHYSICAL + parameters.replica * DMA_BYTES - DMA_PAGE * 4096
+}
 
 /// The address of a register.
 fn register(place: u64, width: u8) -> u64 {

@@ -1,6 +1,8 @@
 //! Where things are: physical memory by partition, and the kernel's half of the address space.
 
-use rcoe_abi::layout::{DEVICE_PAGES, MAX_CORES, PCI_PAGES, PCI_WINDOW};
+use rcoe_abi::layout::{
+    DEVICE_PAGES, DMA_PAGE, DMA_PAGES, HPET_PAGE, MAX_CORES, PCI_PAGES, PCI_WINDOW,
+};
 
 /// Pages of 2 MiB.
 pub(super) const LARGE: u64 = 2 << 20;
@@ -31,23 +33,27 @@ pub(super) const IO_APIC: u64 = 0xffff_fff8_0000_1000;
 pub(super) const COPY_TABLE: u64 = 0xffff_fff8_0000_2000;
 /// That window.
 pub(super) const COPY: u64 = 0xffff_ffe0_0000_0000;
-/// Memory of devices: the window for PCI devices, then the event timer.
+/// Memory of devices: the window for PCI devices, transfer memory, then the event timer.
 pub(super) const DEVICES: u64 = 0xffff_fff8_0010_0000;
 /// Where that is on the bus.
 pub(super) const PCI_PHYSICAL: u64 = PCI_WINDOW as u64;
 pub(super) const PCI_BYTES: u64 = PCI_PAGES * 4096;
+/// Transfer memory, that of one replica behind that of another.
+pub(super) const DMA_PHYSICAL: u64 = 9 << 20;
+pub(super) const DMA_BYTES: u64 = DMA_PAGES * 4096;
 pub(super) const HPET_PHYSICAL: u64 = 0xfed0_0000;
 /// Where the controllers really are.
 pub(super) const LOCAL_APIC_PHYSICAL: u64 = 0xfee0_0000;
 pub(super) const IO_APIC_PHYSICAL: u64 = 0xfec0_0000;
 
 const _: () = assert!(
-    SHARED_PHYSICAL + SLICE * MAX_CORES as u64 <= PARTITIONS,
-    "slices end before partitions begin"
+    SHARED_PHYSICAL + SLICE * MAX_CORES as u64 <= DMA_PHYSICAL
+        && DMA_PHYSICAL + DMA_BYTES * MAX_CORES as u64 <= PARTITIONS,
+    "slices and transfer memory end before partitions begin"
 );
 const _: () = assert!(
-    DEVICE_PAGES == PCI_PAGES + 1,
-    "the event timer is the last page of device memory"
+    DMA_PAGE == PCI_PAGES && HPET_PAGE == DMA_PAGE + DMA_PAGES && DEVICE_PAGES == HPET_PAGE + 1,
+    "device memory is in this order"
 );
 const _: () = assert!(
     WINDOW >> 39 == KERNEL_BASE >> 39,

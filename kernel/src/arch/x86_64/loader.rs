@@ -9,7 +9,10 @@ use core::ptr;
 
 use super::apic_boot::{self, Clocks};
 use super::cpu;
-use super::layout::{KERNEL_BASE, LARGE, OBJECTS, PARTITIONS, SHARED_PHYSICAL, SLICE, TABLES};
+use super::layout::{
+    DMA_BYTES, DMA_PHYSICAL, KERNEL_BASE, LARGE, OBJECTS, PARTITIONS, SHARED_PHYSICAL, SLICE,
+    TABLES,
+};
 use super::paging::{self, Partition};
 use super::start::{TRAMPOLINE, TRAMPOLINE_CORES, TRAMPOLINE_TABLES};
 use crate::config;
@@ -196,6 +199,7 @@ extern "C" fn boot_main(info: u64) -> ! {
     }
     let image = Image::new();
     zero_physical(SHARED_PHYSICAL, SLICE * MAX_CORES as u64);
+    zero_physical(DMA_PHYSICAL, DMA_BYTES * MAX_CORES as u64);
     let clocks = apic_boot::calibrate(text);
     zero_physical(TRAMPOLINE, 4096);
     let code = &raw const trampoline_start as u64;

@@ -2,14 +2,14 @@
 //!
 //! They map the kernel's image (text for execution, constants for reading, the rest for writing),
 //! object memory, the replica's own slice of the shared region for writing and the others' for
-//! reading, the interrupt controllers, and device memory: nothing else. Of themselves they map only
-//! the table of a window that is empty but for a copy (see `donate`), so no replica
-//! can change what its kernel may touch. [`audit`] reads them back and checks that.
+//! reading, the interrupt controllers, device memory, and its own transfer memory: nothing else. Of
+//! themselves they map only the table of a window that is empty but for a copy (see `donate`), so
+//! no replica can change what its kernel may touch. [`audit`] reads them back and checks that.
 
 use super::layout::{
-    COPY, COPY_TABLE, DEVICES, HPET_PHYSICAL, IO_APIC, IO_APIC_PHYSICAL, KERNEL_BASE, LARGE,
-    LOCAL_APIC, LOCAL_APIC_PHYSICAL, OBJECTS, PCI_BYTES, PCI_PHYSICAL, SHARED, SHARED_PHYSICAL,
-    SLICE, TABLES, WINDOW,
+    COPY, COPY_TABLE, DEVICES, DMA_BYTES, DMA_PHYSICAL, HPET_PHYSICAL, IO_APIC, IO_APIC_PHYSICAL,
+    KERNEL_BASE, LARGE, LOCAL_APIC, LOCAL_APIC_PHYSICAL, OBJECTS, PCI_BYTES, PCI_PHYSICAL, SHARED,
+    SHARED_PHYSICAL, SLICE, TABLES, WINDOW,
 };
 use super::loader::{Image, read_physical, write_physical, zero_physical};
 
@@ -118,7 +118,10 @@ pub(super) fn build(image: &Image, partition: Partition) -> u64 {
     builder.map(LOCAL_APIC, LOCAL_APIC_PHYSICAL, PAGE, device);
     builder.map(IO_APIC, IO_APIC_PHYSICAL, PAGE, device);
     builder.map(DEVICES, PCI_PHYSICAL, PCI_BYTES, device);
-    builder.map(DEVICES + PCI_BYTES, HPET_PHYSICAL, PAGE, device);
+    let transfer = DMA_PHYSICAL + partition.replica * DMA_BYTES;
+    builder.map(DEVICES + PCI_BYTES, transfer, DMA_BYTES, data);
+    let timer = DEVICES + PCI_BYTES + DMA_BYTES;
+    builder.map(timer, HPET_PHYSICAL, PAGE, device);
     let window = builder.way(COPY, 1);
     builder.map(COPY_TABLE, window, PAGE, data);
     root
@@ -161,10 +164,11 @@ fn is_proper(entry: u64, level: u32, partition: Partition) -> bool {
         within(SHARED_PHYSICAL, SLICE * partition.replicas) && (!writable || within(slice, SLICE));
     let controllers = [LOCAL_APIC_PHYSICAL, IO_APIC_PHYSICAL, HPET_PHYSICAL];
     let device = level == 0 && controllers.contains(&start) || within(PCI_PHYSICAL, PCI_BYTES);
+    let transfer = within(DMA_PHYSICAL + partition.replica * DMA_BYTES, DMA_BYTES);
     let itself = start < tables + LARGE && end > tables && start != copy_table(tables);
     let exclusive = !writable || entry & NO_EXECUTE != 0;
     let window = start == copy_table(tables) && level == 0;
-    (own || shared || device || window) && !itself && exclusive
+    (own || shared || device || transfer || window) && !itself && exclusive
 }
 
 /// The one table that a replica's kernel can write: that of the window for copies. Empty at the
