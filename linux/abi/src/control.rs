@@ -141,6 +141,8 @@ pub struct Control {
     pub bell: AtomicU32,
     /// The last order to the group ([`crate::SerialOrder::pack`]), or 0.
     pub order: AtomicU64,
+    /// With [`crate::Order::CopySharer`]: the supervisor's turn has this number or a higher one.
+    pub rest: AtomicU64,
     /// Number of signals ever put into [`Control::signals`].
     pub signal_head: AtomicU64,
     /// Queue of collected asynchronous signals, each as [`Queued::pack`] gives it. None is

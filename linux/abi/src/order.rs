@@ -21,6 +21,16 @@ pub enum Order {
         /// The members by the supervisor's account, one bit each.
         members: u8,
     },
+    /// The same of a group that shares memory with others, at its first turn after one that the
+    /// supervisor has claimed ([`crate::arena::Claims::REST`]).
+    CopySharer {
+        /// Number of the copy.
+        newcomer: u8,
+        /// Whom to copy.
+        donor: u8,
+        /// The members by the supervisor's account, one bit each.
+        members: u8,
+    },
     /// Take the copy in.
     Admit,
     /// Nothing comes of it.
@@ -53,6 +63,11 @@ impl SerialOrder {
                 donor,
                 members,
             } => 1 << 24 | (members as u64) << 16 | (newcomer as u64) << 8 | donor as u64,
+            Order::CopySharer {
+                newcomer,
+                donor,
+                members,
+            } => 5 << 24 | (members as u64) << 16 | (newcomer as u64) << 8 | donor as u64,
             Order::Admit => 2 << 24,
             Order::Forget => 3 << 24,
             Order::Scrub { page, count } => return self.pack_scrub(page, count),
@@ -90,6 +105,11 @@ impl SerialOrder {
             2 => Order::Admit,
             3 => Order::Forget,
             4 => return Some(Self::unpack_scrub(word)),
+            5 => Order::CopySharer {
+                newcomer,
+                donor,
+                members,
+            },
             _ => return None,
         };
         Some(Self {
@@ -110,7 +130,12 @@ mod tests {
             donor: 7,
             members: 0b1011,
         };
-        for order in [copy, Order::Admit, Order::Forget] {
+        let sharer = Order::CopySharer {
+            newcomer: 1,
+            donor: 2,
+            members: 0b101,
+        };
+        for order in [copy, sharer, Order::Admit, Order::Forget] {
             let serial = SerialOrder {
                 serial: 0x8000_0001,
                 order,

@@ -13,11 +13,14 @@
 //!   to one replica alone is left out: see [`private_ranges`].
 //! * *Admit.* All vote, and the newcomer is a member.
 //!
+//! A group that shares memory is copied, with all others that share, at its first turn after one
+//! that the supervisor has claimed: while that turn lasts the slices are at rest, the supervisor
+//! makes the lost one anew, and the newcomers map that.
+//!
 //! Contract: nothing here is decided by one replica. Nobody waits for the newcomer, but where each
 //! replica does something with an open file by itself ([`newcomer`]).
 //!
-//! Not covered: programs with memory shared with other processes, which the primary refuses to have
-//! copied; the upper halves of vector registers are copied without having been compared.
+//! Not covered: the upper halves of vector registers are copied without having been compared.
 
 use core::sync::atomic::Ordering;
 
@@ -29,7 +32,7 @@ use crate::entry;
 use crate::env::LinuxEnv;
 use crate::kernel::{Kernel, kind};
 use crate::uring::Ring;
-use crate::{boot, deferred, faults, mem_functions, regions, scrub, sys};
+use crate::{boot, deferred, faults, mem_functions, regions, scrub, sys, turns};
 
 pub(crate) mod newcomer;
 
@@ -50,16 +53,16 @@ impl Orders {
         copied: 0,
     };
 
-    /// Primary: is there an order to publish?
-    pub(crate) fn is_due(&self, control: &Control) -> bool {
-        control.order.load(Ordering::Acquire) != self.taken
-    }
-
-    /// Primary: the order to publish with a record, or 0.
+    /// Primary: the order to publish with a record, or 0. One that waits for a turn is left for
+    /// [`next_at_turn`].
     #[inline]
     pub(crate) fn next(&self, control: &Control) -> u64 {
         let order = control.order.load(Ordering::Acquire);
-        if order == self.taken { 0 } else { order }
+        if order == self.taken || waits_for_turn(order) {
+            0
+        } else {
+            order
+        }
     }
 
     /// All replicas, with a record.
@@ -70,6 +73,49 @@ impl Orders {
             self.pending = order;
         }
     }
+}
+
+fn waits_for_turn(order: u64) -> bool {
+    let order = SerialOrder::unpack(order).map(|it| it.order);
+    matches!(order, Some(Order::CopySharer { .. }))
+}
+
+/// Primary: is there an order to publish with a record?
+pub(crate) fn is_due(kernel: &Kernel) -> bool {
+    kernel.orders.next(kernel.control) != 0
+}
+
+/// Primary, before a turn: is there an order to publish with a record or with the turn?
+pub(crate) fn is_due_at_turn(kernel: &Kernel) -> bool {
+    let order = kernel.control.order.load(Ordering::Acquire);
+    order != kernel.orders.taken && (!waits_for_turn(order) || turns::rest(kernel).is_some())
+}
+
+/// Primary, having claimed a turn: the order to publish with it, or 0.
+pub(crate) fn next_at_turn(kernel: &Kernel, turn: u64) -> u64 {
+    let order = kernel.control.order.load(Ordering::Acquire);
+    let comes = || turns::rest(kernel).is_some_and(|rest| rest < turn);
+    if order == kernel.orders.taken || waits_for_turn(order) && !comes() {
+        0
+    } else {
+        order
+    }
+}
+
+/// All replicas, before a turn, whose number has come with a record: carries out what waits for
+/// that. Returns when it began if it did.
+pub(crate) fn before_turn(kernel: &mut Kernel) -> Option<u64> {
+    waits_for_turn(kernel.orders.pending).then(|| {
+        let began = sys::monotonic();
+        carry_out_now(kernel);
+        began
+    })
+}
+
+/// Newcomer, while it waits for a turn: does the supervisor still want it?
+pub(crate) fn is_wanted(kernel: &Kernel) -> bool {
+    let order = SerialOrder::unpack(kernel.control.order.load(Ordering::Acquire));
+    order.is_some_and(|it| it.serial == kernel.orders.copied && it.order != Order::Forget)
 }
 
 /// All replicas, where nothing else is under way: carries out what has come with a record.
@@ -95,7 +141,16 @@ fn carry_out_now(kernel: &mut Kernel) {
         } => {
             kernel.orders.copied = serial;
             kernel.report.pause_ns.store(0, Ordering::Relaxed);
-            copy(kernel, serial, newcomer, donor);
+            copy(kernel, serial, newcomer, donor, false);
+        }
+        Order::CopySharer {
+            newcomer, donor, ..
+        } => {
+            kernel.orders.copied = serial;
+            kernel.report.pause_ns.store(0, Ordering::Relaxed);
+            copy(kernel, serial, newcomer, donor, true);
+            // The pause lasts until the turn begins.
+            return kernel.notify();
         }
         Order::Scrub { page, count } => return scrub::scrub(kernel, word, page, count),
         _ if kernel.orders.copied != serial => return,
@@ -107,15 +162,15 @@ fn carry_out_now(kernel: &mut Kernel) {
     kernel.notify();
 }
 
-fn copy(kernel: &mut Kernel, serial: u32, newcomer: u8, donor: u8) {
+fn copy(kernel: &mut Kernel, serial: u32, newcomer: u8, donor: u8, sharer: bool) {
     kernel.rendezvous();
     let (newcomer, donor) = (ReplicaId::new(newcomer & 7), ReplicaId::new(donor & 7));
     let members = kernel.replica.members();
     if members.contains(newcomer) || !members.contains(donor) {
         return;
     }
-    let shares = kernel.turns.is_member() || kernel.shared.shows_slice();
-    if shares || !kernel.withheld.is_known() {
+    let fits = kernel.turns.is_member() == sharer;
+    if !fits || !kernel.withheld.is_known() {
         let refused = u64::from(serial) << 32 | u64::from(NOT_COPYABLE);
         kernel.report.copy.store(refused, Ordering::Release);
         return;
@@ -161,7 +216,6 @@ fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId) {
         Ok(0) => hibernate(kernel.control),
         made => made.unwrap_or(0),
     };
-    kernel.withheld.restore();
     let (group, index) = (regions::own_group(), id.index());
     regions::set_own(group, index);
     regions::protect(group, index);
@@ -169,7 +223,8 @@ fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId) {
     inherit_report(original, kernel.report);
     kernel.ring = Ring::NONE;
     boot::become_replica(group, index);
-    kernel.turns.become_copy(index);
+    turns::become_copy(kernel, index);
+    kernel.withheld.restore();
     faults::arm();
     entry::RCOE_INTERRUPT.store(0, Ordering::Relaxed);
     let started = kernel.control.replicas.load(Ordering::Relaxed);

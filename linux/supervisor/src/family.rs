@@ -338,9 +338,13 @@ impl Family {
         if cores.is_empty() {
             return EINVAL;
         }
+        let slices = mother.slices.iter().enumerate();
+        let slices = slices.filter(|(index, _)| members & 1 << index != 0);
+        let slices = slices.map(|(_, &slice)| slice).collect();
         let memory = mother.memory.for_child(group, serial, &cores);
         memory.control().ppid.store(mother.pid, Relaxed);
         let mut team = Team::new(memory, Group::unborn(cores.len()), cores);
+        team.slices = slices;
         team.parent = Some(parent);
         team.mother = Some(parent);
         team.serial = serial;

@@ -1,6 +1,7 @@
 //! The shared memory objects of a run.
 
 use std::ffi::CString;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Relea
 use std::time::Duration;
 
 use rcoe_core::Outbox;
-use rcoe_linux_abi::arena::{CLAIMS_BYTES, LEAST_SLICE, SLICE_STRIDE};
+use rcoe_linux_abi::arena::{BOOKS_OFFSET, CLAIMS_BYTES, Claims, Gate, LEAST_SLICE, SLICE_STRIDE};
 use rcoe_linux_abi::{
     CONTROL_BYTES, Control, GROUPS, JobState, LAYOUT_VERSION, OUTBOX_OFFSET, Queued, REGION_STRIDE,
     ReplicaState, Report, SIGNAL_SLOTS,
@@ -21,6 +22,7 @@ use rustix::thread::{CpuSet, futex, sched_getaffinity};
 use crate::error::{Doing, ProgramError, RunError};
 use crate::program::refused;
 use crate::settings::Settings;
+use crate::slices::{self, Arena};
 
 /// The supervisor's own object and those of the replicas, with room for every group.
 #[derive(Debug)]
@@ -70,7 +72,7 @@ impl Memory {
             .doing("making the control memory")?;
         let slice = room_for_slice(settings.replicas());
         let bytes = CLAIMS_BYTES + settings.replicas() * slice;
-        let arena = SharedObject::create(c"rcoe-arena", bytes, Access::ReadOnly)
+        let arena = SharedObject::create(c"rcoe-arena", bytes, Access::ReadWrite)
             .doing("making the memory that processes share")?;
         let mut objects = Vec::new();
         for index in 0..settings.replicas() {
@@ -206,6 +208,11 @@ impl Memory {
         Ok(())
     }
 
+    /// The group's number.
+    pub(crate) const fn group(&self) -> usize {
+        self.group
+    }
+
     /// The supervisor's words.
     pub(crate) fn control(&self) -> &Control {
         self.pool.control.view(self.group * CONTROL_BYTES)
@@ -229,6 +236,44 @@ impl Memory {
     /// What replica `index` says of the protocol's state.
     pub(crate) fn protocol(&self, index: usize) -> rcoe_core::diagnose::Report {
         rcoe_core::diagnose::report(self.outbox(index))
+    }
+
+    /// Bytes of a slice of the memory that processes share; 0 if there is none.
+    fn slice_bytes(&self) -> u64 {
+        self.control().slice_bytes.load(Relaxed)
+    }
+
+    /// The ring of claims of turns.
+    pub(crate) fn claims(&self) -> &Claims {
+        self.pool.arena.view(0)
+    }
+
+    /// Slices that there are.
+    pub(crate) fn slices(&self) -> usize {
+        if self.slice_bytes() == 0 {
+            0
+        } else {
+            self.pool.objects.len()
+        }
+    }
+
+    /// Whose turn it is in a slice.
+    pub(crate) fn gate(&self, slice: usize) -> &Gate {
+        self.pool
+            .arena
+            .view(slice_offset(slice, self.slice_bytes()))
+    }
+
+    /// The object in which the slices lie.
+    pub(crate) fn arena(&self) -> io::Result<Arena> {
+        Arena::new(self.pool.arena.as_fd(), self.slice_bytes())
+    }
+
+    /// Empties a slice that nobody uses, all but its gate.
+    pub(crate) fn clear_slice(&self, slice: usize) -> io::Result<()> {
+        let start = slice_offset(slice, self.slice_bytes()) + BOOKS_OFFSET;
+        let end = slice_offset(slice + 1, self.slice_bytes());
+        self.pool.arena.clear(start, end - start)
     }
 
     /// Orders something for the group to carry out at a point of its trace.
@@ -341,6 +386,10 @@ pub(crate) fn controlling_terminal(pid: u32) -> Option<u32> {
     let (_, rest) = stat.rsplit_once(')')?;
     let device = rest.split_ascii_whitespace().nth(4)?.parse::<i32>().ok()?;
     Some(device.cast_unsigned())
+}
+
+fn slice_offset(slice: usize, bytes: u64) -> usize {
+    usize::try_from(slices::start(slice, bytes)).unwrap_or(usize::MAX)
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

@@ -59,6 +59,8 @@ struct Attempt {
     /// Members when it began.
     members: Vec<usize>,
     began: Instant,
+    /// Together with other processes, which share memory with this one.
+    together: bool,
     stage: Stage,
 }
 
@@ -68,6 +70,8 @@ enum Stage {
     Ordered,
     /// What was copied is compared.
     Verifying(Box<Comparison>, Instant),
+    /// The copy was found right, and those of the other processes are not yet.
+    Verified,
     /// The admission was ordered.
     Admitting,
 }
@@ -90,6 +94,29 @@ impl Reintegration {
     pub(crate) fn is_busy(&self) -> bool {
         let stage = self.attempt.as_ref().map(|attempt| &attempt.stage);
         matches!(stage, Some(Stage::Verifying(..))) && !self.stopped
+    }
+
+    /// Is no attempt under way?
+    pub(crate) const fn is_over(&self) -> bool {
+        self.attempt.is_none()
+    }
+
+    /// Is the copy made, and all that it is to be compared with?
+    pub(crate) fn is_copied(&self) -> bool {
+        let stage = self.attempt.as_ref().map(|attempt| &attempt.stage);
+        stage.is_some_and(|stage| !matches!(stage, Stage::Ordered))
+    }
+
+    /// Is the copy about to be taken in, or has it been?
+    pub(crate) fn is_admitting(&self) -> bool {
+        let stage = self.attempt.as_ref().map(|attempt| &attempt.stage);
+        matches!(stage, Some(Stage::Admitting))
+    }
+
+    /// Was the copy found right?
+    pub(crate) fn is_verified(&self) -> bool {
+        let stage = self.attempt.as_ref().map(|attempt| &attempt.stage);
+        matches!(stage, Some(Stage::Verified | Stage::Admitting))
     }
 
     /// Whether this child, of which nobody knows, is a twin, or may be one that was just made.
@@ -155,29 +182,65 @@ impl Reintegration {
 }
 
 /// The primary leaves a call that it is blocked in, and publishes the order.
-fn kick(team: &Team) {
+pub(crate) fn kick(team: &Team) {
     if let Some(primary) = team.primary() {
         team.group.signal(primary, SIG_KICK);
     }
 }
 
-/// Does what there is to do for `team`, and says what is to be told.
-pub(crate) fn step(team: &mut Team) -> Option<Event> {
+/// Does what there is to do for `team`, and says what is to be told. `awaited`: slices that are
+/// about to be made anew.
+pub(crate) fn step(team: &mut Team, awaited: u64) -> Option<Event> {
+    with_own(team, |own, team| own.step(team, awaited))
+}
+
+fn with_own<T>(team: &mut Team, work: impl FnOnce(&mut Reintegration, &mut Team) -> T) -> T {
     let mut own = std::mem::take(&mut team.reintegration);
-    let event = own.step(team);
+    let result = work(&mut own, team);
     team.reintegration = own;
-    event
+    result
+}
+
+/// Orders a copy in the place of the lost replica that used this slice, of a process that shares
+/// memory with others.
+pub(crate) fn begin_with_others(team: &mut Team, slice: usize) -> Option<Event> {
+    let newcomer = team.slices.iter().position(|&its| its == slice)?;
+    with_own(team, |own, team| own.order_copy(team, newcomer, true))
+}
+
+/// Orders the admission of a copy that was found right.
+pub(crate) fn admit(team: &mut Team) {
+    with_own(team, |own, team| {
+        own.order(team, Order::Admit);
+        if let Some(attempt) = &mut own.attempt {
+            attempt.stage = Stage::Admitting;
+        }
+    });
+}
+
+/// Nothing comes of it in some other process, so nothing does here. With `news` the user is told.
+pub(crate) fn abandon_with_others(team: &mut Team, reason: &str, news: bool) -> Option<Event> {
+    with_own(team, |own, team| {
+        let attempt = own.attempt.take()?;
+        let what = own.abandon(&attempt, team, reason.into(), news);
+        Some(Event::Reintegration {
+            replica: attempt.newcomer,
+            donor: attempt.donor,
+            process: team.pid,
+            what,
+        })
+    })
 }
 
 impl Reintegration {
-    fn step(&mut self, team: &mut Team) -> Option<Event> {
+    fn step(&mut self, team: &mut Team, awaited: u64) -> Option<Event> {
         let Some(mut attempt) = self.attempt.take() else {
-            return self.begin(team);
+            return self.begin(team, awaited);
         };
         let was_undecided = self.undecided;
         let next = attempt
             .obstacle(team)
-            .map_or_else(|| self.advance(&mut attempt, team), Next::Abandon);
+            .map_or_else(|| self.advance(&mut attempt, team, awaited), Next::Abandon);
         let (newcomer, donor) = (attempt.newcomer, attempt.donor);
         let told = match next {
             Next::Stay => {
@@ -203,14 +266,23 @@ impl Reintegration {
         })
     }
 
-    /// Orders a copy if somebody is missing. Those that are left meet before they carry it out, and
-    /// find that out at the latest then, even if they had no cause to meet before.
-    fn begin(&mut self, team: &mut Team) -> Option<Event> {
-        if self.stopped || self.not_before.is_some_and(|due| Instant::now() < due) {
+    /// Orders a copy if somebody is missing. A process that shares memory waits for the others.
+    fn begin(&mut self, team: &mut Team, awaited: u64) -> Option<Event> {
+        let early = self.not_before.is_some_and(|due| Instant::now() < due);
+        if self.stopped || early || team.shares() {
             return None;
         }
         let gone = |&index: &usize| team.removed[index] && team.group.process(index).is_gone();
         let newcomer = (0..team.removed.len()).find(gone)?;
+        if awaited & 1 << team.slices[newcomer] != 0 {
+            return None;
+        }
+        self.order_copy(team, newcomer, false)
+    }
+
+    /// Those that are left meet before they carry the order out, and find out that somebody is
+    /// missing at the latest then, even if they had no cause to meet before.
+    fn order_copy(&mut self, team: &Team, newcomer: usize, together: bool) -> Option<Event> {
         let members = team.members().collect::<Vec<_>>();
         let primary = team.primary()?;
         // The primary goes on meanwhile, if anybody else can be copied.
@@ -220,17 +292,15 @@ impl Reintegration {
         let donor = *follower.or(sound.first())?;
         self.serial += 1;
         let byte = |index: usize| u8::try_from(index).unwrap_or(u8::MAX);
-        let order = Order::Copy {
-            newcomer: byte(newcomer),
-            donor: byte(donor),
-            members: members.iter().fold(0, |set, index| set | 1 << index),
-        };
-        self.order(team, order);
+        let set = members.iter().fold(0, |set, index| set | 1 << index);
+        let (newcomer_byte, donor_byte) = (byte(newcomer), byte(donor));
+        self.order(team, copy_of(newcomer_byte, donor_byte, set, together));
         self.attempt = Some(Attempt {
             newcomer,
             donor,
             members,
             began: Instant::now(),
+            together,
             stage: Stage::Ordered,
         });
         Some(Event::Reintegration {
@@ -241,7 +311,7 @@ impl Reintegration {
         })
     }
 
-    fn advance(&mut self, attempt: &mut Attempt, team: &mut Team) -> Next {
+    fn advance(&mut self, attempt: &mut Attempt, team: &mut Team, awaited: u64) -> Next {
         match &mut attempt.stage {
             Stage::Ordered => self.meet(attempt, team),
             Stage::Verifying(comparison, since) => match comparison.step() {
@@ -252,6 +322,12 @@ impl Reintegration {
                         us: micros(since.elapsed()),
                     };
                     self.kill_twins();
+                    if attempt.together {
+                        return Next::Go(Stage::Verified, Some(verified));
+                    }
+                    if awaited & 1 << team.slices[attempt.newcomer] != 0 {
+                        return Next::Abandon("its slice of shared memory has missed turns".into());
+                    }
                     self.order(team, Order::Admit);
                     Next::Go(Stage::Admitting, Some(verified))
                 }
@@ -261,6 +337,7 @@ impl Reintegration {
                 }
                 Err(error) => Next::Abandon(format!("a twin cannot be read: {error}")),
             },
+            Stage::Verified => Next::Stay,
             Stage::Admitting => {
                 let bit = 1 << attempt.newcomer;
                 let knows = |&index: &usize| {
@@ -307,7 +384,7 @@ impl Reintegration {
             match made {
                 0 => return Next::Abandon("there is no room for another process".into()),
                 NOT_COPYABLE => return Next::Abandon("the program shares memory".into()),
-                pid if index != attempt.donor => twins.push(pid),
+                pid if index != attempt.donor => twins.push((pid, team.slices[index])),
                 pid if team.group.pid(attempt.newcomer) == Some(pid) => {
                     if team.group.process(attempt.newcomer).is_gone() {
                         return Next::Abandon("the copy has died".into());
@@ -324,10 +401,11 @@ impl Reintegration {
         let newcomer = team.memory.report(attempt.newcomer);
         match self.made(&newcomer.twin) {
             Some(0) => return Next::Abandon("there is no room for another process".into()),
-            Some(pid) => twins.insert(0, pid),
+            // It still shows the donor's slice.
+            Some(pid) => twins.insert(0, (pid, team.slices[attempt.donor])),
             None => complete = false,
         }
-        for &pid in &twins {
+        for &(pid, _) in &twins {
             if !self.twins.contains(&pid) && is_child(pid) {
                 self.twins.push(pid);
             }
@@ -343,7 +421,9 @@ impl Reintegration {
         if private.iter().any(|ranges| *ranges != private[0]) {
             return Next::Abandon("the replicas disagree on what is their own".into());
         }
-        match Comparison::new(&twins, private.into_iter().next().unwrap_or_default()) {
+        let private = private.into_iter().next().unwrap_or_default();
+        let comparison = team.memory.arena();
+        match comparison.and_then(|arena| Comparison::new(&twins, private, &arena)) {
             Ok(comparison) => {
                 let stage = Stage::Verifying(Box::new(comparison), Instant::now());
                 let pid = team.group.pid(attempt.newcomer).unwrap_or(0);
@@ -432,6 +512,22 @@ impl Attempt {
             return Some("the copy was voted out at once".into());
         }
         None
+    }
+}
+
+const fn copy_of(newcomer: u8, donor: u8, members: u8, together: bool) -> Order {
+    if together {
+        Order::CopySharer {
+            newcomer,
+            donor,
+            members,
+        }
+    } else {
+        Order::Copy {
+            newcomer,
+            donor,
+            members,
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use crate::notify::Notifier;
 use crate::protocol::Finding;
 use crate::reaper::Reaper;
 use crate::recovery::Recoveries;
+use crate::reunion::Reunions;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::status::{Happened, Window};
@@ -110,7 +111,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         window,
         notifier,
         clerk: Clerk::new(settings.ledger.clone(), settings.suspect_after),
-        lost_slices: 0,
+        reunions: Reunions::default(),
     };
     let outcome = run.watch();
     run.notifier.stopping();
@@ -156,8 +157,7 @@ struct Run<'a> {
     window: Window,
     notifier: Notifier,
     clerk: Clerk,
-    /// Slices of shared memory that belonged to removed replicas, one bit each.
-    lost_slices: u64,
+    reunions: Reunions,
 }
 
 impl Drop for Run<'_> {
@@ -398,8 +398,9 @@ impl Run<'_> {
 
     fn remove(&mut self, group: usize, index: usize, fault: Fault, process: Process) {
         self.blame(group, Some(index), fault, Some(process));
-        if let Some(slice) = self.team(group).slice(index) {
-            self.lost_slices |= 1 << slice;
+        if self.team(group).slice(index).is_some() {
+            let slice = self.team(group).slices[index];
+            self.reunions.lose(slice);
         }
         self.expel(group, index);
     }
@@ -436,16 +437,15 @@ impl Run<'_> {
     /// Replicas that share memory with one that was removed: it may have written anything there,
     /// and its turn never ends. They go as well, with the group where that is no longer possible.
     fn expel_sharers(&mut self) -> Result<(), (usize, usize)> {
-        if self.lost_slices == 0 {
-            return Ok(());
-        }
+        self.reunions.look(&self.family);
         for group in self.family.groups() {
             let team = self.team(group);
             let living = team.state == State::Living;
             let members = team.members().collect::<Vec<_>>();
             for index in members {
-                let slice = self.team(group).slice(index);
-                if !living || slice.is_none_or(|slice| self.lost_slices & 1 << slice == 0) {
+                let shares = self.team(group).slice(index).is_some();
+                let slice = self.team(group).slices[index];
+                if !living || !shares || !self.reunions.is_lost(group, slice) {
                     continue;
                 }
                 if self.team(group).members().count() < 3 {

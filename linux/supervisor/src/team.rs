@@ -51,6 +51,8 @@ pub(crate) struct Team {
     pub(crate) reintegration: Reintegration,
     pub(crate) scrub: Scrub,
     pub(crate) cores: Vec<u32>,
+    /// The slice of shared memory that each replica uses, if it shares any.
+    pub(crate) slices: Vec<usize>,
     pub(crate) patience: Option<Patience>,
     pub(crate) state: State,
     /// Its process id as the program knows it; 0 until the parent has told.
@@ -85,6 +87,7 @@ impl Team {
             primary: 0,
             reintegration: Reintegration::default(),
             scrub: Scrub::default(),
+            slices: (0..cores.len()).collect(),
             cores,
             patience: None,
             state: State::Unborn,

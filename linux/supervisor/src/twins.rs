@@ -18,6 +18,8 @@ use std::os::unix::fs::FileExt as _;
 
 use rcoe_linux_abi::{AGENT_END, object_addr};
 
+use crate::slices::Arena;
+
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
 /// Pages looked at in one step.
@@ -183,15 +185,23 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Of the copy's twin with the others'.
+    /// Of the copy's twin with the others', each with the slice of shared memory that it shows.
+    /// The content of the slices is not compared: it goes on.
     ///
     /// # Errors
     /// A twin cannot be read.
-    pub(crate) fn new(pids: &[u32], private: Vec<Range<u64>>) -> io::Result<Self> {
+    pub(crate) fn new(
+        all: &[(u32, usize)],
+        private: Vec<Range<u64>>,
+        arena: &Arena,
+    ) -> io::Result<Self> {
         let mut twins = Vec::new();
         let mut layouts = Vec::new();
-        for &pid in pids {
-            let (twin, areas) = Twin::open(pid)?;
+        for &(pid, slice) in all {
+            let (twin, mut areas) = Twin::open(pid)?;
+            for area in areas.iter_mut().filter(|it| it.file == arena.name) {
+                area.offset = area.offset.wrapping_sub(arena.start(slice));
+            }
             twins.push(twin);
             layouts.push(areas);
         }

@@ -5,6 +5,8 @@
 //! trace. A claim names its group, so that the successor of a primary that was lost between the
 //! claim and the word to its siblings finds it and takes the turn that is its group's.
 //!
+//! The supervisor claims one when it wants all slices at rest.
+//!
 //! Turns are claimed only by groups that have none, so no more are open than there are groups, and
 //! a place of the ring is never claimed again before its turn is over everywhere.
 
@@ -16,7 +18,7 @@ use crate::layout::GROUPS;
 const PLACES: usize = 4 * GROUPS;
 /// Bits of a claim that name the group.
 const GROUP_BITS: u32 = 8;
-const _: () = assert!(GROUPS <= 1 << GROUP_BITS);
+const _: () = assert!(GROUPS <= Claims::REST);
 
 /// The ring.
 #[repr(C)]
@@ -33,6 +35,9 @@ const fn pack(turn: u64, group: usize) -> u64 {
 }
 
 impl Claims {
+    /// Claims a turn in place of a group: the supervisor, which has all slices at rest then.
+    pub const REST: usize = (1 << GROUP_BITS) - 1;
+
     /// An empty ring, as zeroed memory is one.
     #[must_use]
     pub const fn new() -> Self {

@@ -258,7 +258,7 @@ fn wait_in_host(kernel: &mut Kernel, call: &Call, mut args: [u64; 6]) -> i64 {
             };
         }
         // What has come before the call, unheeded, may still be what it waits for.
-        if signals::has_arrived(kernel) || kernel.orders.is_due(kernel.control) {
+        if signals::has_arrived(kernel) || reintegration::is_due(kernel) {
             return NEWS;
         }
         // SAFETY: the program's own call; its time is a copy of the program's.

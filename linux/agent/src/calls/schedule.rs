@@ -134,6 +134,7 @@ fn look_outside(kernel: &mut Kernel) {
         kernel.replica.env_mut().enter(nr::__NR_ppoll.into());
         let words = agree_all::<WORDS>(kernel, true, |kernel| look(kernel, idle));
         let [now, due, taken, turn, order, ref set @ ..] = words;
+        kernel.orders.take(order);
         if away {
             turns::begin(kernel, turn);
         }
@@ -145,7 +146,7 @@ fn look_outside(kernel: &mut Kernel) {
                 result: 0,
                 due,
                 taken,
-                order,
+                order: 0,
             },
         );
         reintegration::carry_out(kernel);
@@ -168,10 +169,11 @@ fn look(kernel: &mut Kernel, idle: bool) -> [u64; WORDS] {
     let mut words = [0; WORDS];
     words[0] = sys::monotonic();
     [words[1], words[2]] = signals::collect(kernel);
+    words[4] = kernel.orders.next(kernel.control);
     if idle && kernel.turns.is_member() {
         words[3] = turns::claim(kernel);
+        words[4] = reintegration::next_at_turn(kernel, words[3]);
     }
-    words[4] = kernel.orders.next(kernel.control);
     polled.ready(&kernel.threads, &mut words[5..]);
     words
 }

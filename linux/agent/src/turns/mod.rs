@@ -27,7 +27,7 @@ pub(crate) mod slice;
 use core::sync::atomic::Ordering;
 
 use rcoe_core::{MAX_REPLICAS, ReplicaSet};
-use rcoe_linux_abi::arena::{BOOKS_BYTES, Books, Gate, Place};
+use rcoe_linux_abi::arena::{BOOKS_BYTES, Books, Claims, Gate, Place};
 use rcoe_linux_abi::{Control, SIG_KICK};
 
 use crate::calls::transfer::{Outcome, agree_all};
@@ -35,8 +35,9 @@ use crate::calls::{shared, signals};
 use crate::convert::low32;
 use crate::entry::interruptible_call;
 use crate::kernel::{Kernel, kind};
+use crate::reintegration::newcomer;
 use crate::threads::Slices;
-use crate::{regions, sys};
+use crate::{regions, reintegration, sys};
 use slice::{Slice, claims};
 
 /// Longest sleep before looking again.
@@ -95,15 +96,9 @@ impl Turns {
         self.own.take(self.started, self.bytes);
     }
 
-    /// A copy of another replica has this one's place. No turn was ever held.
-    pub(crate) fn become_copy(&mut self, index: usize) {
-        self.own = self.slices[index];
-        self.take_slice();
-    }
-
     /// Where it is kept which slice is this replica's.
     pub(crate) fn own_range(&self) -> (u64, u64) {
-        crate::reintegration::range(&self.own)
+        reintegration::range(&self.own)
     }
 
     /// Does the program run in turns only?
@@ -140,6 +135,33 @@ impl Turns {
     }
 }
 
+/// Primary: the turn that the supervisor has claimed for the present order, if this group runs in
+/// turns and has not passed that one.
+pub(crate) fn rest(kernel: &Kernel) -> Option<u64> {
+    let least = kernel.control.rest.load(Ordering::Acquire);
+    let least = least.max(kernel.turns.least);
+    let member = kernel.turns.member;
+    member.then(|| claims().find(Claims::REST, least)).flatten()
+}
+
+/// A copy of another replica has this one's place, between two turns.
+pub(crate) fn become_copy(kernel: &mut Kernel, index: usize) {
+    kernel.turns.own = kernel.turns.slices[index];
+    kernel.turns.take_slice();
+    if kernel.turns.member {
+        shared::arena::show_all(kernel);
+        let slice = low32(kernel.turns.own.index() as u64);
+        kernel.report.sharing.store(slice + 1, Ordering::SeqCst);
+        settle_in(own_place(kernel));
+    }
+}
+
+/// From here on this process is the one to be called.
+fn settle_in(place: &Place) {
+    place.idle.store(Place::NOT_IDLE, Ordering::Relaxed);
+    place.pid.store(sys::getpid(), Ordering::Release);
+}
+
 fn gate(kernel: &Kernel) -> &'static Gate {
     kernel.turns.own.gate()
 }
@@ -164,9 +186,14 @@ pub(crate) fn claim(kernel: &Kernel) -> u64 {
 pub(crate) fn begin(kernel: &mut Kernel, turn: u64) {
     assert!(kernel.turns.held.is_none(), "one turn at a time");
     kernel.event(kind::of(0, kind::TURN), turn);
+    let copied = reintegration::before_turn(kernel);
     kernel.report.awaits_turn.store(1, Ordering::Relaxed);
-    wait_for(gate(kernel), turn);
+    wait_for(kernel, turn);
     kernel.report.awaits_turn.store(0, Ordering::Relaxed);
+    if let Some(began) = copied {
+        let pause = sys::monotonic().saturating_sub(began);
+        crate::kernel::count(&kernel.report.pause_ns, pause);
+    }
     kernel.turns.held = Some(turn);
     kernel.turns.least = turn + 1;
     kernel.turns.calls = kernel.turns.lengths.next();
@@ -176,12 +203,16 @@ pub(crate) fn begin(kernel: &mut Kernel, turn: u64) {
 }
 
 /// Waits until the slice has come to this turn.
-fn wait_for(gate: &Gate, turn: u64) {
+fn wait_for(kernel: &mut Kernel, turn: u64) {
     let wanted = low32(turn);
+    let gate = gate(kernel);
     loop {
         let now = gate.turn.load(Ordering::Acquire);
         if now == wanted {
             return;
+        }
+        if kernel.replica.is_newcomer() && !reintegration::is_wanted(kernel) {
+            newcomer::give_up(kernel);
         }
         gate.sleepers.fetch_add(1, Ordering::SeqCst);
         if gate.turn.load(Ordering::SeqCst) == now {
@@ -197,11 +228,12 @@ const fn bit_of(turn: u32) -> u32 {
 
 /// All replicas: take the next turn.
 pub(crate) fn take(kernel: &mut Kernel) {
-    let [turn, due, taken] = agree_all(kernel, true, |kernel| {
+    let [turn, due, taken, order] = agree_all(kernel, true, |kernel| {
         let turn = claim(kernel);
         let [due, taken] = signals::collect(kernel);
-        [turn, due, taken]
+        [turn, due, taken, reintegration::next_at_turn(kernel, turn)]
     });
+    kernel.orders.take(order);
     begin(kernel, turn);
     take_signals(kernel, due, taken);
 }
@@ -232,15 +264,17 @@ pub(crate) fn release(kernel: &mut Kernel) {
 /// All replicas: give the turn back and take another, if somebody waits for one.
 pub(crate) fn pass(kernel: &mut Kernel) {
     let held = kernel.turns.held.expect("a member runs in its turn");
-    let [next, due, taken] = agree_all(kernel, true, |kernel| {
+    let [next, due, taken, order] = agree_all(kernel, true, |kernel| {
         let next = match left_behind(kernel) {
             Some(turn) => turn + 1,
             None if claims().next() > held + 1 => claim(kernel) + 1,
             None => 0,
         };
         let [due, taken] = signals::collect(kernel);
-        [next, due, taken]
+        let turn = next.saturating_sub(1);
+        [next, due, taken, reintegration::next_at_turn(kernel, turn)]
     });
+    kernel.orders.take(order);
     if let Some(turn) = next.checked_sub(1) {
         release(kernel);
         begin(kernel, turn);
@@ -257,6 +291,8 @@ pub(crate) fn with_books<R>(
 ) -> R {
     let borrowed = kernel.turns.held.is_none();
     if borrowed {
+        // The slice of a copy has perhaps missed turns.
+        newcomer::give_up(kernel);
         announce(kernel);
         take(kernel);
     }
@@ -274,15 +310,14 @@ pub(crate) fn join(kernel: &mut Kernel) {
     if kernel.turns.member {
         return;
     }
+    newcomer::give_up(kernel);
     announce(kernel);
     if kernel.turns.held.is_none() {
         take(kernel);
     }
     kernel.turns.member = true;
     kernel.threads.shares = true;
-    let place = own_place(kernel);
-    place.idle.store(Place::NOT_IDLE, Ordering::Relaxed);
-    place.pid.store(sys::getpid(), Ordering::Release);
+    settle_in(own_place(kernel));
 }
 
 /// Before a turn: the supervisor does not end this process at any other place than a point of its

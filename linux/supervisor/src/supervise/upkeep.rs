@@ -24,7 +24,11 @@ impl Run<'_> {
             return Some(Duration::ZERO);
         }
         let lacking = teams().filter(|team| self.reintegrates() && team.lacks_someone());
+        // Those that share memory wait for each other.
+        let lacking = lacking.filter(|team| !team.shares() || !team.reintegration.is_over());
         let copies = lacking.filter_map(|team| team.reintegration.alarm());
+        let reunion = self.reunions.alarm().filter(|_| self.reintegrates());
+        let copies = copies.chain(reunion);
         let scrubs = teams().filter(|_| self.settings.scrub.is_some());
         let writes = self.clerk.is_busy().then_some(WRITING);
         let alarms = copies.chain(scrubs.map(|team| team.scrub.alarm()));
@@ -40,26 +44,32 @@ impl Run<'_> {
         if !self.reintegrates() {
             return;
         }
+        let mut events = self.reunions.step(&mut self.family);
+        let awaited = self.reunions.awaited(&self.family);
         for team in self.family.teams.iter_mut().flatten() {
-            if !is_kept(team) {
-                continue;
+            if is_kept(team) {
+                events.extend(reintegration::step(team, awaited));
             }
-            let Some(event) = reintegration::step(team) else {
-                continue;
-            };
-            if let Event::Reintegration {
-                what: Reintegrated::Done { us, pause_us, .. },
-                ..
-            } = event
-            {
-                self.happened.reintegrations += 1;
-                self.tally.returned(us, pause_us);
-            }
-            if let Some(text) = event.warning() {
-                self.observer.warning(&text);
-            }
-            self.observer.event(&event);
         }
+        self.reunions.conclude(&self.family);
+        for event in &events {
+            self.tell_reintegration(event);
+        }
+    }
+
+    fn tell_reintegration(&mut self, event: &Event) {
+        if let Event::Reintegration {
+            what: Reintegrated::Done { us, pause_us, .. },
+            ..
+        } = event
+        {
+            self.happened.reintegrations += 1;
+            self.tally.returned(*us, *pause_us);
+        }
+        if let Some(text) = event.warning() {
+            self.observer.warning(&text);
+        }
+        self.observer.event(event);
     }
 
     /// Has replicas compare their memory.

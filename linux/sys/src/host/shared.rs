@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rcoe_core::Outbox;
+use rcoe_linux_abi::arena::{Claims, Gate};
 use rcoe_linux_abi::{Control, Report};
 
 /// Descriptors of ours live at or above this number, away from the program's.
@@ -26,6 +27,10 @@ unsafe impl SharedLayout for Control {}
 unsafe impl SharedLayout for Report {}
 // SAFETY: all fields are atomics or structures of them; bytes of zero are a fresh outbox.
 unsafe impl SharedLayout for Outbox {}
+// SAFETY: all fields are atomics or structures of them.
+unsafe impl SharedLayout for Claims {}
+// SAFETY: all fields are atomics or structures of them.
+unsafe impl SharedLayout for Gate {}
 // SAFETY: an atomic word.
 unsafe impl SharedLayout for AtomicU64 {}
 

@@ -27,7 +27,7 @@ use crate::convert;
 use crate::entry::interruptible_call;
 use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
-use crate::{regions, sys};
+use crate::{regions, reintegration, sys};
 
 const WNOHANG: u64 = nr::WNOHANG as u64;
 const WNOWAIT: u64 = nr::WNOWAIT as u64;
@@ -193,7 +193,7 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
         if signals::must_interrupt(kernel) {
             return sys::error(EINTR);
         }
-        if kernel.orders.is_due(kernel.control) {
+        if reintegration::is_due(kernel) {
             return NEWS;
         }
         doze(kernel, bell);

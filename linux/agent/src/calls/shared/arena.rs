@@ -119,7 +119,8 @@ pub(super) fn map(
                 facts: behind.facts,
                 offset: behind.offset,
             });
-            if kernel.shared.related {
+            // Where a lost replica can come back all slices must have had the same turns.
+            if kernel.shared.related || kernel.masks {
                 turns::join(kernel);
             }
         }
@@ -237,10 +238,15 @@ pub(crate) fn in_child(kernel: &mut Kernel) {
     if kernel.shared.shows_slice() {
         turns::announce(kernel);
     }
+    show_all(kernel);
+}
+
+/// This replica has another slice than before: all mappings show that one.
+pub(crate) fn show_all(kernel: &Kernel) {
     for mapping in kernel.shared.live() {
         if let Backing::Arena { at, .. } = mapping.backing {
             show(kernel, mapping.start, mapping.len, at, mapping.prot)
-                .expect("what the parent could map");
+                .expect("what another replica could map");
         }
     }
 }

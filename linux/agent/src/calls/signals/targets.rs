@@ -12,6 +12,7 @@ use crate::calls::timers;
 use crate::convert::Maybe;
 use crate::faults::bit;
 use crate::kernel::Kernel;
+use crate::reintegration;
 use crate::threads::{Cause, Next};
 
 /// What of the signal state belongs to one thread.
@@ -80,7 +81,7 @@ pub(super) fn blocked_by_all(kernel: &Kernel) -> u64 {
 /// Primary, while all threads wait: has something arrived that one of them acts on or waits for?
 pub(crate) fn must_wake(kernel: &mut Kernel) -> bool {
     look(kernel);
-    if kernel.signals.inbox.due || kernel.orders.is_due(kernel.control) {
+    if kernel.signals.inbox.due || reintegration::is_due_at_turn(kernel) {
         return true;
     }
     let inbox = kernel.signals.inbox.set;
