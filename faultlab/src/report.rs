@@ -1,7 +1,7 @@
 //! Tables of a campaign's outcomes, with both denominators and exact intervals.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use crate::journal::{Header, Record};
 use crate::stats::{clopper_pearson, quantile, to_f64};
@@ -105,7 +105,8 @@ pub fn markdown(header: &Header, records: &[Record]) -> String {
         claims(&mut out, &tally, c.replicas);
         blame(&mut out, records);
     }
-    target_table(&mut out, records);
+    let hit = records.iter().filter(|record| record.hit.is_some());
+    target_table(&mut out, hit.map(|it| (it.plan.target, &it.verdict)));
     latency(&mut out, records);
     culprits(&mut out, records, c.replicas);
     out
@@ -188,18 +189,22 @@ fn hit_replica(record: &Record) -> Option<u64> {
     seen.or(Some(record.plan.replica as u64))
 }
 
-fn target_table(out: &mut String, records: &[Record]) {
-    let mut targets: BTreeMap<_, Vec<&Record>> = BTreeMap::new();
-    for record in records.iter().filter(|record| record.hit.is_some()) {
-        targets.entry(record.plan.target).or_default().push(record);
+/// What became of the injections, by what was hit.
+pub(crate) fn target_table<'a, T: Ord + Display>(
+    out: &mut String,
+    verdicts: impl IntoIterator<Item = (T, &'a Verdict)>,
+) {
+    let mut targets: BTreeMap<T, Vec<&Verdict>> = BTreeMap::new();
+    for (target, verdict) in verdicts {
+        targets.entry(target).or_default().push(verdict);
     }
     let _ = writeln!(
         out,
         "\n| target | injections | masked | corrected | fail-stop | SDC | other uncontrolled |"
     );
     let _ = writeln!(out, "|---|---|---|---|---|---|---|");
-    for (target, records) in targets {
-        let tally = Tally::of(records);
+    for (target, verdicts) in targets {
+        let tally = Tally::of_verdicts(verdicts);
         let _ = writeln!(
             out,
             "| {target} | {} | {} | {} | {} | {} | {} |",

@@ -1,10 +1,9 @@
 //! Tables of a campaign against machines.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{Header, Record, Target};
-use crate::report::{Tally, claims, outcome_table};
+use crate::report::{Tally, claims, outcome_table, target_table};
 use crate::taxonomy::Verdict;
 
 /// The report on one campaign in markdown.
@@ -35,7 +34,10 @@ pub fn markdown(header: &Header, records: &[Record]) -> String {
     outcome_table(&mut out, &tally);
     claims(&mut out, &tally, *replicas);
     blame(&mut out, records);
-    targets(&mut out, &all);
+    target_table(
+        &mut out,
+        all.iter().map(|(target, verdict)| (*target, verdict)),
+    );
     if *replicas > 1 {
         culprits(&mut out, records);
     }
@@ -78,31 +80,6 @@ pub fn verdicts(record: &Record) -> Vec<Verdict> {
         .into_iter()
         .map(|(_, verdict)| verdict)
         .collect()
-}
-
-fn targets(out: &mut String, all: &[(Target, Verdict)]) {
-    let mut targets: BTreeMap<_, Vec<&Verdict>> = BTreeMap::new();
-    for (target, verdict) in all {
-        targets.entry(*target).or_default().push(verdict);
-    }
-    let _ = writeln!(
-        out,
-        "\n| target | injections | masked | corrected | fail-stop | SDC | other uncontrolled |\n\
-         |---|---|---|---|---|---|---|"
-    );
-    for (target, verdicts) in targets {
-        let tally = Tally::of_verdicts(verdicts);
-        let _ = writeln!(
-            out,
-            "| {target} | {} | {} | {} | {} | {} | {} |",
-            tally.applied(),
-            tally.sum(|v| *v == Verdict::Masked),
-            tally.sum(|v| matches!(v, Verdict::Corrected(_))),
-            tally.sum(|v| matches!(v, Verdict::FailStop(_))),
-            tally.sum(|v| *v == Verdict::Sdc),
-            tally.sum(|v| v.is_uncontrolled() && *v != Verdict::Sdc),
-        );
-    }
 }
 
 /// A machine's story in words.
