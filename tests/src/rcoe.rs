@@ -246,6 +246,27 @@ impl Group {
         let outcome = finish(self.running);
         (outcome, events_of(&self.events))
     }
+
+    /// Lets a program end that numbers lines in the file `lines` and on standard output until
+    /// there is a file `stop`: it must have written every number once, to both.
+    ///
+    /// # Panics
+    /// If it has not.
+    #[track_caller]
+    #[must_use]
+    pub fn finish_counting(self, scene: &Scene) -> (Outcome, Vec<Value>) {
+        scene.write("stop", "");
+        let (outcome, events) = self.finish();
+        let what = format!("{} {events:?}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(7), "{what}");
+        let written = std::fs::read_to_string(scene.path().join("lines")).expect("the lines");
+        assert_eq!(outcome.out(), written, "{what}");
+        let count = written.lines().count() - 1;
+        let mut expected: Vec<String> = (0..count).map(|line| line.to_string()).collect();
+        expected.push(format!("end {count}"));
+        assert!(written.lines().eq(expected), "{written} {what}");
+        (outcome, events)
+    }
 }
 
 fn finish(running: Running) -> Outcome {
