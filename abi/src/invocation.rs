@@ -74,6 +74,17 @@ pub enum Label {
     /// (DSN'19, `FT_Mem_Rep`): as for copying out, and the generation. The reply's first word is 1,
     /// or 0 if another replica is the primary by now, into whose memory the device did not store.
     DeviceCopyIn = 56,
+    /// Makes a capability to one page of device memory that can be mapped (EDCC'15, IV-D): page,
+    /// counted from the capability's first, and destination slot in the caller's root table.
+    /// [`Self::FrameMap`] and [`Self::FrameUnmap`] are its invocations too. Of transfer memory the
+    /// primary's page is mapped in all replicas, writable in the primary only; of registers the
+    /// primary sees the page, for reading, and the others one that is blank.
+    DeviceFrame = 57,
+    /// On such a capability: all replicas meet and compare. What the primary wrote before is there
+    /// for all behind it, and the pages mapped in the caller's address space are from here on those
+    /// of the present primary. The reply's first word is the generation, the second 1 in the
+    /// primary: the one answer that differs between replicas, for drivers only.
+    SharedMeet = 58,
 }
 
 impl Label {
@@ -110,6 +121,8 @@ impl Label {
             54 => Self::DeviceWriteAddress,
             55 => Self::DeviceCopyOut,
             56 => Self::DeviceCopyIn,
+            57 => Self::DeviceFrame,
+            58 => Self::SharedMeet,
             _ => return None,
         })
     }

@@ -60,6 +60,8 @@ pub(crate) enum Probe {
     Loop,
     /// Nowhere: the core halts, interrupts off.
     Halt,
+    /// Nowhere: the kernel breaks at its own timer's interrupt, whatever the others are doing.
+    Sudden,
 }
 
 fn probe(command: &[u8]) -> Option<(u64, Probe)> {
@@ -72,6 +74,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"spaces" => Probe::Spaces,
         b"loop" => Probe::Loop,
         b"halt" => Probe::Halt,
+        b"sudden" => Probe::Sudden,
         _ => return None,
     };
     Some((number(command, b"victim")?, probe))

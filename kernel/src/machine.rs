@@ -98,9 +98,10 @@ impl Machine {
 
     /// An interrupt: flagged here, performed when all are at one point.
     pub(crate) fn interrupt(&mut self, vector: u64) {
-        let sphere = &mut self.kernel.sphere;
         if vector == apic::VECTOR_TIMER {
+            assert!(!self.breaks(), "a test has this replica break");
             self.waited += 1;
+            let sphere = &mut self.kernel.sphere;
             if sphere.is_primary() || self.waited >= PATIENCE {
                 self.waited = 0;
                 sphere.trigger(TICK);
@@ -110,8 +111,13 @@ impl Machine {
         let line = vector.wrapping_sub(apic::VECTOR_LINES);
         if line < u64::from(IRQ_LINES) {
             let line = u32::try_from(line).expect("a small number");
-            sphere.line_came(line);
+            self.kernel.sphere.line_came(line);
         }
+    }
+
+    /// Does a test have this replica break now?
+    fn breaks(&self) -> bool {
+        self.probe == Some((self.parameters.replica, Probe::Sudden))
     }
 
     /// Chooses who runs; waits while nobody can. Every kernel exit goes through here (EDCC'15,
@@ -230,6 +236,7 @@ impl Machine {
                 core::hint::black_box(());
             },
             Probe::Halt => arch::park(),
+            Probe::Sudden => panic!("a test has this replica break"),
             Probe::Spaces => {
                 if !arch::damage_spaces(&self.parameters) {
                     // There is but one as yet.

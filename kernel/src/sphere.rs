@@ -446,6 +446,22 @@ impl Sphere for Replicated {
         good
     }
 
+    fn primary(&self) -> u64 {
+        self.replica.primary().index() as u64
+    }
+
+    fn own(&self) -> u64 {
+        self.replica.id().index() as u64
+    }
+
+    fn device_page(&self, page: u32, owner: u64) -> u64 {
+        arch::device_page(page, owner)
+    }
+
+    fn blank_page(&self) -> u64 {
+        arch::BLANK_PAGE
+    }
+
     fn irq_enable(&mut self, line: u32, enabled: bool) {
         self.enabled = self.enabled & !(1 << line) | u32::from(enabled) << line;
         if self.routes {

@@ -38,6 +38,7 @@
 #define RCOE_SLOT_CNODE 5
 #define RCOE_SLOT_VSPACE 6
 #define RCOE_SLOT_TIMER 10
+#define RCOE_SLOT_DEVICE 11
 #define RCOE_SLOT_FREE 32
 
 /* Requests to the root task, the console, the timer, and the driver `edu`. */
@@ -67,6 +68,8 @@
 #define RCOE_CNODE_REVOKE 21
 #define RCOE_FRAME_MAP 32
 #define RCOE_FRAME_UNMAP 33
+#define RCOE_DEVICE_FRAME 57
+#define RCOE_SHARED_MEET 58
 
 /* An error: a page table is missing. */
 #define RCOE_MISSING_TABLE 11
@@ -291,6 +294,22 @@ static inline uint64_t rcoe_copy(uint64_t to, uint64_t from, uint64_t rights)
 static inline uint64_t rcoe_delete(uint64_t slot)
 {
     return rcoe_call(RCOE_SLOT_CNODE, RCOE_CNODE_DELETE, &slot, 1).label;
+}
+
+/* Makes a capability to a page of device memory (those of RCOE_SLOT_DEVICE), for rcoe_map, in slot
+ * `to`; 0 or an error. */
+static inline uint64_t rcoe_device_frame(uint64_t device, uint64_t page, uint64_t to)
+{
+    uint64_t words[2] = { page, to };
+    return rcoe_call(device, RCOE_DEVICE_FRAME, words, 2).label;
+}
+
+/* Drivers: meets the other replicas, by such a capability. Shared pages are the present primary's
+ * from here on. The first word of the answer is another one after each change among the replicas;
+ * the second is 1 in the primary, which alone writes. Nothing but the pages may depend on that. */
+static inline struct rcoe_message rcoe_meet(uint64_t shared)
+{
+    return rcoe_call(shared, RCOE_SHARED_MEET, NULL, 0);
 }
 
 /* Waits for so many hundredths of a second. */

@@ -257,6 +257,39 @@ pub fn device_address(device: u64, offset: u64, target: u64) -> Result<u64, Erro
     Ok(answer.words[0])
 }
 
+/// Makes a capability to page `page` of device memory, counted from the capability's first, that
+/// can be mapped, in slot `to` of the own table.
+///
+/// # Errors
+/// The kernel's.
+pub fn device_frame(device: u64, page: u64, to: u64) -> Outcome {
+    done(invoke(device, Label::DeviceFrame, &[page, to]))
+}
+
+/// What replicas are told where they meet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Meeting {
+    /// Another number after each change among the replicas.
+    pub generation: u64,
+    /// Is this replica the primary, which alone writes shared pages and sees registers? It is told
+    /// each time, because it may be another one the next time. Nothing but what is in shared pages
+    /// may depend on it: no system call, no output.
+    pub writes: bool,
+}
+
+/// Meets the other replicas. The shared pages in the own address space are the present primary's
+/// from here on, and hold all that it wrote before.
+///
+/// # Errors
+/// The kernel's.
+pub fn meet(shared: u64) -> Result<Meeting, Error> {
+    let answer = invoke(shared, Label::SharedMeet, &[])?;
+    Ok(Meeting {
+        generation: answer.words[0],
+        writes: answer.words[1] == 1,
+    })
+}
+
 /// Copies bytes from `at` in a frame into transfer memory, for a device to fetch.
 ///
 /// # Errors

@@ -10,6 +10,32 @@ use rcoe_abi::{Error, Rights, layout, service};
 use crate::object::{self, Outcome};
 use crate::{call, set_window_word, window_word};
 
+/// Times that input is fetched anew because replicas were lost or came back meanwhile.
+const ATTEMPTS: u64 = 16;
+
+/// Input of a driver, replicated by the driver itself (EDCC'15, IV-D): the primary's replica
+/// fetches it with `fill`, which writes it into pages that replicas share and makes no system call;
+/// then all are at the same point and can read it. A primary that is lost in the midst of it leaves
+/// half of it: then the next one begins anew. Tells how often that was.
+///
+/// What was read is to be copied, and the copy given to [`crate::add_trace`], before anything
+/// depends on it: then replicas that read it differently are found.
+///
+/// # Errors
+/// The kernel's, and `IllegalOperation` if it came to nothing again and again.
+pub fn input(shared: u64, fill: impl Fn()) -> Result<u64, Error> {
+    for attempt in 0..ATTEMPTS {
+        let begun = object::meet(shared)?;
+        if begun.writes {
+            fill();
+        }
+        if object::meet(shared)?.generation == begun.generation {
+            return Ok(attempt);
+        }
+    }
+    Err(Error::IllegalOperation)
+}
+
 /// Bytes of a frame.
 pub const BYTES: usize = 4096;
 

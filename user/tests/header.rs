@@ -29,6 +29,8 @@ fn expected() -> Vec<(&'static str, u64)> {
         ("CNODE_REVOKE", Label::CNodeRevoke),
         ("FRAME_MAP", Label::FrameMap),
         ("FRAME_UNMAP", Label::FrameUnmap),
+        ("DEVICE_FRAME", Label::DeviceFrame),
+        ("SHARED_MEET", Label::SharedMeet),
     ];
     let mut all = vec![
         ("SLOT_ROOT", service::SLOT_ROOT),
@@ -38,6 +40,7 @@ fn expected() -> Vec<(&'static str, u64)> {
         ("SLOT_CNODE", service::SLOT_CNODE),
         ("SLOT_VSPACE", service::SLOT_VSPACE),
         ("SLOT_TIMER", service::SLOT_TIMER),
+        ("SLOT_DEVICE", service::SLOT_DEVICE),
         ("SLOT_FREE", service::SLOT_FREE),
         ("ROOT_EXIT", service::ROOT_EXIT),
         ("ROOT_SPAWN", service::ROOT_SPAWN),

@@ -9,6 +9,8 @@
 //! * *threads that can run*: they may have been preempted at another instruction in each replica.
 //!   Their registers are left out, and all that they could have written since, which is what is
 //!   writable in their address spaces;
+//! * *drivers that were told* whether theirs is the primary ([`crate::shared`]): they may remember,
+//!   so the same is left out of theirs; and entries that map device memory count by page;
 //! * the replica's number in the root task's boot page, and the loader's page.
 //!
 //! Not covered: a thread that another stopped or deleted in the midst of a computation. What it
@@ -108,6 +110,7 @@ impl<S: Sphere> Kernel<'_, S> {
         apart.add_page(Ref::NONE);
         self.sum_info(&mut sum, &mut apart);
         self.sum_runnable(&mut sum, &mut apart);
+        self.sum_drivers(&mut sum, &mut apart);
         for root in self
             .spaces
             .iter()
@@ -138,6 +141,7 @@ impl<S: Sphere> Kernel<'_, S> {
             sum.word(u64::from(root.units()) << 16 | number as u64);
         }
         sum.word(u64::from(self.next_space) << 32 | u64::from(self.unchecked));
+        self.shares.sum(sum);
     }
 
     /// The root task's boot page without the replica's number.
@@ -161,18 +165,34 @@ impl<S: Sphere> Kernel<'_, S> {
                     // A queue that a fault has made a ring.
                     break;
                 }
-                sum.words(
-                    self.mem
-                        .words(tcb, CONTEXT_WORDS, field::FPU - CONTEXT_WORDS),
-                );
-                let behind = field::FPU + FPU_WORDS;
-                sum.words(self.mem.words(tcb, behind, BLOCK_WORDS - behind));
+                self.sum_thread(tcb, sum);
                 if let Some(root) = self.space_of(tcb) {
                     self.leave_out(root, LEVELS - 1, &mut seen, apart);
                 }
                 next = self.behind(tcb);
             }
         }
+    }
+
+    /// The same for threads that were told whether theirs is the primary, whatever they wait for.
+    fn sum_drivers(&self, sum: &mut Checksum, apart: &mut Blocks) {
+        let mut seen = Blocks::empty();
+        for tcb in self.shares.drivers() {
+            if apart.add(tcb) {
+                self.sum_thread(tcb, sum);
+            }
+            if let Some(root) = self.space_of(tcb) {
+                self.leave_out(root, LEVELS - 1, &mut seen, apart);
+            }
+        }
+    }
+
+    /// A thread without its registers.
+    fn sum_thread(&self, tcb: Ref, sum: &mut Checksum) {
+        let before_fpu = field::FPU - CONTEXT_WORDS;
+        sum.words(self.mem.words(tcb, CONTEXT_WORDS, before_fpu));
+        let behind = field::FPU + FPU_WORDS;
+        sum.words(self.mem.words(tcb, behind, BLOCK_WORDS - behind));
     }
 
     /// Leaves out all that is writable in a space.
@@ -226,6 +246,9 @@ impl<S: Sphere> Kernel<'_, S> {
         }
         if !arch::is_present(entry) {
             return entry;
+        }
+        if let Some(page) = self.shared_page(entry) {
+            return page;
         }
         let place = arch::physical(entry);
         entry ^ place ^ place.wrapping_sub(self.sphere.base())

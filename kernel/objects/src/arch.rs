@@ -5,5 +5,6 @@ mod x86_64;
 
 pub use x86_64::{
     ARGUMENTS, CAP, CONTEXT_WORDS, ENTRIES, FPU_START, FPU_WORDS, INFO, IP, KERNEL_ENTRY, LEVELS,
-    MESSAGE, NUMBER, SP, index, is_present, is_writable, leaf, physical, start, table, unused,
+    MESSAGE, NUMBER, SP, index, is_present, is_writable, leaf, physical, register_leaf, start,
+    table, unused,
 };

@@ -65,6 +65,12 @@ pub enum Cap {
     Ports { first: u16, last: u16 },
     /// Pages of device memory.
     Devices { first: u32, last: u32 },
+    /// One page of device memory, to be mapped by drivers.
+    Shared {
+        page: u32,
+        rights: Rights,
+        mapping: Mapping,
+    },
     /// Internal: a table that is being emptied. `next` in line, and the first slot not yet empty.
     Zombie { next: Ref, bits: u32, cursor: u64 },
 }
@@ -120,6 +126,14 @@ impl Cap {
             Self::Irq { line } => [10, line as u64],
             Self::Ports { first, last } => [11, first as u64 | (last as u64) << 16],
             Self::Devices { first, last } => [13, first as u64 | (last as u64) << 32],
+            Self::Shared {
+                page,
+                rights,
+                mapping,
+            } => [
+                pack(14, rights.word(), 0, Ref::from_units(page)),
+                mapping.word(),
+            ],
             Self::Zombie { next, bits, cursor } => [pack(12, bits as u64, 0, next), cursor],
         }
     }
@@ -192,6 +206,11 @@ impl Cap {
                 first: tail as u32,
                 last: (tail >> 32) as u32,
             },
+            14 => Self::Shared {
+                page: obj.units(),
+                rights,
+                mapping,
+            },
             other => panic!("no capability has type {other}"),
         }
     }
@@ -235,6 +254,10 @@ impl Cap {
                     last: to,
                 },
             ) => first <= from && to <= last,
+            (Self::Devices { first, last }, Self::Shared { page, .. }) => {
+                first <= page && page <= last
+            }
+            (Self::Shared { page, .. }, Self::Shared { page: its, .. }) => page == its,
             _ => {
                 self.same_type(other) && self.region().is_some() && self.region() == other.region()
             }
@@ -270,6 +293,7 @@ impl Cap {
             Self::Endpoint { .. } | Self::Notification { .. } => self.badge() != source.badge(),
             Self::Untyped { .. } => true,
             Self::Irq { .. } => matches!(source, Self::IrqControl),
+            Self::Shared { .. } => matches!(source, Self::Devices { .. }),
             Self::Ports { .. } | Self::Devices { .. } => self != source,
             _ => false,
         }
@@ -325,6 +349,11 @@ mod tests {
             Cap::Devices {
                 first: 256,
                 last: u32::MAX,
+            },
+            Cap::Shared {
+                page: 263,
+                rights,
+                mapping,
             },
             Cap::Zombie {
                 next: obj,

@@ -8,6 +8,7 @@ use crate::device::Access;
 use crate::kernel::Kernel;
 use crate::retype::Retype;
 use crate::sched::PRIORITIES;
+use crate::shared::Share;
 use crate::sphere::{IRQ_LINES, Sphere};
 use crate::tcb::field;
 use crate::{Cap, Ref};
@@ -97,6 +98,18 @@ pub(crate) enum Invocation {
         line: u32,
     },
     Device(Access),
+    MakeShared {
+        source: Ref,
+        to: Ref,
+        cap: Cap,
+    },
+    MapShared {
+        slot: Ref,
+        share: Share,
+    },
+    Meet {
+        place: usize,
+    },
     PortIn {
         port: u16,
         width: u8,
@@ -117,7 +130,7 @@ pub(crate) enum Invocation {
 #[derive(Clone, Copy)]
 pub(crate) struct Arguments {
     pub(crate) tcb: Ref,
-    slot: Ref,
+    pub(crate) slot: Ref,
     pub(crate) len: usize,
 }
 
@@ -142,6 +155,10 @@ impl<S: Sphere> Kernel<'_, S> {
             Cap::Table { .. } => self.decode_table(message, label),
             Cap::IrqControl if label == Label::IrqControlGet => self.decode_irq_control(message),
             Cap::Irq { line } => self.decode_irq(message, label, line),
+            Cap::Devices { first, last } if label == Label::DeviceFrame => {
+                self.decode_device_frame(message, (first, last))
+            }
+            Cap::Shared { .. } => self.decode_shared(message, label),
             Cap::Devices { first, last } => self
                 .decode_device(message, label, (first, last))
                 .map(Invocation::Device),
@@ -231,6 +248,11 @@ impl<S: Sphere> Kernel<'_, S> {
                 rights: rights.and(mask),
                 mapping: Mapping::default(),
             }),
+            Cap::Shared { page, rights, .. } => Ok(Cap::Shared {
+                page,
+                rights: rights.and(mask),
+                mapping: Mapping::default(),
+            }),
             Cap::CNode { obj, bits, .. } if badge.is_some() => guarded(obj, bits, badge),
             Cap::Ports { first, last } if badge.is_some() => narrowed(first, last, badge),
             Cap::Devices { first, last } => crate::device::narrowed(first, last, badge),
@@ -315,7 +337,7 @@ impl<S: Sphere> Kernel<'_, S> {
     }
 
     /// The root table and number of a space, for mapping at `address`.
-    fn space(&self, tcb: Ref, pointer: u64, address: u64) -> Result<(Ref, u16), Error> {
+    pub(crate) fn space(&self, tcb: Ref, pointer: u64, address: u64) -> Result<(Ref, u16), Error> {
         let (_, Cap::VSpace { obj, asid }) = self.lookup_cap(tcb, pointer)? else {
             return Err(Error::InvalidCapability);
         };

@@ -76,6 +76,7 @@ impl<S: Sphere> Kernel<'_, S> {
     fn finalise(&mut self, cap: Cap, last: bool) {
         match cap {
             Cap::Frame { obj, mapping, .. } => self.unmap_frame(obj, mapping),
+            Cap::Shared { page, mapping, .. } => self.unmap_shared(page, mapping),
             Cap::Endpoint { obj, .. } if last => self.cancel_all(obj),
             Cap::Notification { obj, .. } if last => {
                 self.cancel_all(obj);

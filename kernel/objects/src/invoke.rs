@@ -120,6 +120,18 @@ impl<S: Sphere> Kernel<'_, S> {
                 width,
                 repeatable,
             } => Answer::one(u64::from(self.sphere.port_in(port, width, repeatable))),
+            Invocation::MakeShared { source, to, cap } => {
+                self.insert_derived(to, cap, source);
+                Answer::NOTHING
+            }
+            Invocation::MapShared { slot, share } => {
+                self.map_shared(slot, share);
+                Answer::NOTHING
+            }
+            Invocation::Meet { place } => Answer {
+                words: self.meet(caller, place),
+                len: 2,
+            },
             Invocation::Device(access) => {
                 let word = self.access(access);
                 word.map_or(Answer::NOTHING, Answer::one)
@@ -170,6 +182,22 @@ impl<S: Sphere> Kernel<'_, S> {
                     slot,
                     Cap::Frame {
                         obj,
+                        rights,
+                        mapping,
+                    },
+                );
+            }
+            Cap::Shared {
+                page,
+                rights,
+                mapping,
+            } => {
+                self.unmap_shared(page, mapping);
+                let mapping = unmapped;
+                self.set_cap(
+                    slot,
+                    Cap::Shared {
+                        page,
                         rights,
                         mapping,
                     },

@@ -1,6 +1,7 @@
 //! The state of one replica's kernel: object memory, and the little that lies outside it.
 
 use crate::sched::Ready;
+use crate::shared::Shares;
 use crate::sphere::Sphere;
 use crate::{Memory, Ref};
 
@@ -30,6 +31,8 @@ pub struct Kernel<'m, S: Sphere> {
     pub(crate) dying: Ref,
     /// System calls since the last vote.
     pub(crate) unchecked: u32,
+    /// Pages of device memory in address spaces.
+    pub(crate) shares: Shares,
 }
 
 impl<'m, S: Sphere> Kernel<'m, S> {
@@ -48,6 +51,7 @@ impl<'m, S: Sphere> Kernel<'m, S> {
             info: Ref::NONE,
             dying: Ref::NONE,
             unchecked: 0,
+            shares: Shares::new(),
         }
     }
 

@@ -40,6 +40,7 @@ mod notification;
 mod port;
 mod retype;
 mod sched;
+mod shared;
 mod slot;
 mod space;
 mod sphere;

@@ -263,6 +263,7 @@ impl<S: Sphere> Kernel<'_, S> {
     pub(crate) fn end_thread(&mut self, tcb: Ref) {
         self.suspend(tcb);
         self.forget_caller(tcb);
+        self.shares.forget_driver(tcb);
         let bound = self.held(tcb, field::BOUND);
         if !bound.is_none() {
             self.unbind(bound);

@@ -65,7 +65,7 @@ impl<S: Sphere> Kernel<'_, S> {
     }
 
     /// The table of `level` on the way to `address`, or the level at which the way ends.
-    fn walk(&self, root: Ref, address: u64, level: usize) -> Result<Ref, usize> {
+    pub(crate) fn walk(&self, root: Ref, address: u64, level: usize) -> Result<Ref, usize> {
         let mut table = root;
         for above in (level + 1..=TOP).rev() {
             let entry = self.mem.get(table, arch::index(address, above));
@@ -78,7 +78,14 @@ impl<S: Sphere> Kernel<'_, S> {
     }
 
     /// Writes an entry of a table that lies at `address` in a space.
-    fn set_entry(&mut self, table: Ref, address: u64, level: usize, entry: u64, what: u64) {
+    pub(crate) fn set_entry(
+        &mut self,
+        table: Ref,
+        address: u64,
+        level: usize,
+        entry: u64,
+        what: u64,
+    ) {
         self.mem.set(table, arch::index(address, level), entry);
         let digest = mix(mix(u64::from(table.units()) ^ address) ^ what);
         self.sphere.event(kind::PAGE, digest);
@@ -119,7 +126,7 @@ impl<S: Sphere> Kernel<'_, S> {
         self.set_entry(table, address, 0, entry, what);
     }
 
-    fn root_of(&self, mapping: Mapping) -> Option<Ref> {
+    pub(crate) fn root_of(&self, mapping: Mapping) -> Option<Ref> {
         self.spaces[usize::from(mapping.asid) % SPACES].some()
     }
 
@@ -164,6 +171,7 @@ impl<S: Sphere> Kernel<'_, S> {
                 self.mem.set(root, arch::KERNEL_ENTRY, kernel_entry);
             }
         }
+        self.aim_all();
     }
 
     /// As deep as there are levels.
@@ -174,7 +182,11 @@ impl<S: Sphere> Kernel<'_, S> {
             if kernel || !arch::is_present(entry) {
                 continue;
             }
-            let offset = arch::physical(entry) - from;
+            let offset = arch::physical(entry).wrapping_sub(from);
+            if level == 0 && offset >= self.mem.bytes() {
+                // A page of device memory, which is where it was.
+                continue;
+            }
             let moved = entry & !arch::physical(entry) | (to + offset);
             self.mem.set(table, index, moved);
             if level > 0 {

@@ -76,6 +76,14 @@ pub trait Sphere {
     /// All get the words in the primary's transfer memory, if it is the primary of that generation;
     /// tells whether.
     fn copy_in(&mut self, place: u64, words: &mut [u64], generation: u64) -> bool;
+    /// The number of the primary: what all replicas say alike.
+    fn primary(&self) -> u64;
+    /// The number of this replica.
+    fn own(&self) -> u64;
+    /// Where a page of device memory is on the bus; of transfer memory, that of replica `owner`.
+    fn device_page(&self, page: u32, owner: u64) -> u64;
+    /// Where a page is that holds zeros for ever.
+    fn blank_page(&self) -> u64;
     /// Lets an interrupt line through, or not.
     fn irq_enable(&mut self, line: u32, enabled: bool);
     /// Page table entries changed: what the processor remembers of them is void.

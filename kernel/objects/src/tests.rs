@@ -8,4 +8,5 @@ mod grants;
 mod invariants;
 mod random;
 mod scenes;
+mod shared;
 mod world;

@@ -24,8 +24,9 @@ use rcoe_abi::layout::PORT_OFF;
 
 pub(crate) use alike::{digest_of, image_digest, publish_digest};
 pub(crate) use cpu::{cycles, park, port_in, port_out, relax, wait_for_interrupt};
-pub(crate) use device::{device_read, device_write, transfer_offset};
+pub(crate) use device::{device_page, device_read, device_write, transfer_offset};
 pub(crate) use donate::donate;
+pub(crate) use layout::BLANK_PAGE;
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{
     core, damage_spaces, declare_broken, enter_kernel_space, enter_space, flush, kernel_entry,

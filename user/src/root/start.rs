@@ -23,6 +23,8 @@ pub(crate) enum Role {
     Edu,
     /// A program that reads the event timer.
     Hpet,
+    /// A program that has its primary read the event timer.
+    Clock,
     /// Any other.
     Program,
 }
@@ -33,7 +35,7 @@ impl Role {
             Self::Serial => 50,
             Self::Timer => 51,
             Self::Edu => 30,
-            Self::Hpet | Self::Program => 20,
+            Self::Hpet | Self::Clock | Self::Program => 20,
         }
     }
 
@@ -44,6 +46,8 @@ impl Role {
             Self::Edu
         } else if is(b"hpet") {
             Self::Hpet
+        } else if is(b"clock") {
+            Self::Clock
         } else {
             Self::Program
         }
@@ -235,6 +239,8 @@ impl<'a> Starter<'a> {
                 self.grant_interrupt(table, layout::EDU_LINE)
             }
             Role::Hpet => self.grant_device(table, layout::HPET_PAGE, layout::HPET_PAGE),
+            // The last page of transfer memory, and the timer behind it.
+            Role::Clock => self.grant_device(table, layout::HPET_PAGE - 1, layout::HPET_PAGE),
             Role::Program => Ok(()),
         }
     }

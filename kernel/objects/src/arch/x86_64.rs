@@ -42,6 +42,8 @@ pub const KERNEL_ENTRY: usize = 511;
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
+/// Neither cached nor written late.
+const UNCACHED: u64 = 1 << 3 | 1 << 4;
 /// Bits that the processor sets: the entry was used, the page was written.
 const USED: u64 = 1 << 5 | 1 << 6;
 const NO_EXECUTE: u64 = 1 << 63;
@@ -77,6 +79,12 @@ pub const fn leaf(physical: u64, rights: Rights) -> u64 {
         entry |= NO_EXECUTE;
     }
     entry
+}
+
+/// As [`leaf`], of a page of registers, for reading.
+#[must_use]
+pub const fn register_leaf(physical: u64) -> u64 {
+    leaf(physical, Rights::READ) | UNCACHED
 }
 
 /// Does the entry lead anywhere?

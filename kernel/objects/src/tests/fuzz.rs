@@ -63,7 +63,7 @@ fn fuzz_decode_of_any_message_panics_never() {
                 0 => numbers.next() % 11,
                 _ => Syscall::Call as u64,
             };
-            let label = 14 + numbers.next() % 44;
+            let label = 14 + numbers.next() % 46;
             kernel.set_register(tcb, NUMBER, number);
             let pointer = numbers.word();
             kernel.set_register(tcb, CAP, pointer);

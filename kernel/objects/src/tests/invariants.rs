@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
-use super::world::{Alone, BASE};
+use rcoe_abi::Rights;
+
+use super::world::Alone;
 use crate::arch;
 use crate::kernel::Kernel;
+use crate::sphere::Sphere as _;
 use crate::tcb::{State, field};
 use crate::{Cap, Ref};
 
@@ -127,6 +130,7 @@ fn tables_lead_to_pages(kernel: &Kernel<'_, Alone>) {
 }
 
 fn walk(kernel: &Kernel<'_, Alone>, table: Ref, level: usize) {
+    let base = kernel.sphere.base();
     for index in 0..arch::ENTRIES {
         let entry = kernel.mem.get(table, index);
         let kernels = level == arch::LEVELS - 1 && index == arch::KERNEL_ENTRY;
@@ -134,12 +138,18 @@ fn walk(kernel: &Kernel<'_, Alone>, table: Ref, level: usize) {
             continue;
         }
         let place = arch::physical(entry);
+        if level == 0 && kernel.shared_page(entry).is_some() {
+            let own = place >> 24 == 1 + kernel.sphere.own;
+            assert!(own || !arch::is_writable(entry), "{entry:#x} is another's");
+            assert_eq!(arch::leaf(0, Rights::READ) & !entry, 0, "it is no code");
+            continue;
+        }
         assert!(
-            place >= BASE && place < BASE + kernel.mem.bytes(),
+            place >= base && place < base + kernel.mem.bytes(),
             "{entry:#x} leads astray"
         );
         if level > 0 {
-            walk(kernel, Ref::from_bytes(place - BASE), level - 1);
+            walk(kernel, Ref::from_bytes(place - base), level - 1);
         }
     }
 }

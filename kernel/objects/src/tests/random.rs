@@ -3,10 +3,11 @@
 use std::vec::Vec;
 
 use proptest::prelude::*;
-use rcoe_abi::{ObjectType, Syscall, boot};
+use rcoe_abi::layout::{DMA_PAGE, HPET_PAGE};
+use rcoe_abi::{Label, ObjectType, Syscall, boot};
 
 use super::invariants::check;
-use super::world::{FREE, memory, world};
+use super::world::{FREE, memory, world_at};
 use crate::Fault;
 use crate::arch::NUMBER;
 
@@ -37,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => 1_u64..10,
         1 => any::<u64>(),
     ];
-    let label = prop_oneof![12 => 16_u64..58, 1 => any::<u64>()];
+    let label = prop_oneof![12 => 16_u64..60, 1 => any::<u64>()];
     let words = prop::collection::vec(word(), 0..6);
     (call, word(), label, words).prop_map(|(call, pointer, label, words)| Step {
         call,
@@ -47,9 +48,34 @@ fn step() -> impl Strategy<Value = Step> {
     })
 }
 
+/// As [`step`], more often about pages that replicas share.
+fn shared_step() -> impl Strategy<Value = Step> {
+    let label = prop_oneof![
+        3 => Just(Label::SharedMeet as u64),
+        3 => Just(Label::FrameMap as u64),
+        1 => Just(Label::FrameUnmap as u64),
+        1 => Just(Label::TableMap as u64),
+    ];
+    let page = (0_u64..4).prop_map(|page| page << 12);
+    let pointer = FREE + 9..FREE + 18;
+    let space = prop_oneof![Just(boot::SLOT_VSPACE), Just(FREE + 12)];
+    let about = (label, pointer, space, page).prop_map(|(label, pointer, space, page)| Step {
+        call: Syscall::Call as u64,
+        pointer,
+        label,
+        words: [space, page, 3].into(),
+    });
+    prop_oneof![3 => about, 1 => step()]
+}
+
 /// Objects of every kind in the first slots, and a second thread.
 pub(super) fn furnished(words: &mut [u64]) -> crate::Kernel<'_, super::world::Alone> {
-    let mut kernel = world(words);
+    furnished_at(words, 0)
+}
+
+/// The same in replica `replica`, of which number 0 is the primary.
+fn furnished_at(words: &mut [u64], replica: u64) -> crate::Kernel<'_, super::world::Alone> {
+    let mut kernel = world_at(words, replica);
     kernel.make(ObjectType::Untyped, 18, FREE, 2);
     kernel.make(ObjectType::CNode, 3, FREE + 2, 2);
     kernel.make(ObjectType::Endpoint, 0, FREE + 4, 2);
@@ -58,12 +84,21 @@ pub(super) fn furnished(words: &mut [u64]) -> crate::Kernel<'_, super::world::Al
     kernel.make(ObjectType::PageTable, 0, FREE + 9, 3);
     kernel.make(ObjectType::VSpace, 0, FREE + 12, 1);
     kernel.thread(FREE + 14, 63);
+    for (page, slot) in [(DMA_PAGE, FREE + 16), (HPET_PAGE, FREE + 17)] {
+        let made = kernel.ask(boot::SLOT_DEVICES, Label::DeviceFrame, &[page, slot]);
+        assert_eq!(made.0, 0);
+    }
     kernel
 }
 
 /// Performs the steps; digest of all events, and whether somebody still runs.
 fn perform(words: &mut [u64], steps: &[Step], checked: bool) -> (u64, u64) {
     let mut kernel = furnished(words);
+    advance(&mut kernel, steps, checked);
+    (kernel.sphere.digest, kernel.sphere.events)
+}
+
+fn advance(kernel: &mut crate::Kernel<'_, super::world::Alone>, steps: &[Step], checked: bool) {
     for (index, step) in steps.iter().enumerate() {
         let Some(tcb) = kernel.current() else { break };
         if index % 7 == 6 {
@@ -78,10 +113,9 @@ fn perform(words: &mut [u64], steps: &[Step], checked: bool) -> (u64, u64) {
         };
         kernel.act(call, step.pointer, step.label, &step.words);
         if checked && kernel.current().is_some() {
-            check(&mut kernel);
+            check(kernel);
         }
     }
-    (kernel.sphere.digest, kernel.sphere.events)
 }
 
 proptest! {
@@ -104,5 +138,24 @@ proptest! {
         let two = perform(&mut second, &steps, false);
         prop_assert_eq!(one, two);
         prop_assert!(first == second, "all words are equal");
+    }
+
+    #[test]
+    fn primary_and_follower_keep_alike_through_a_change_of_the_primary(
+        steps in prop::collection::vec(shared_step(), 1..60),
+        change in 0_usize..60,
+    ) {
+        let (mut first, mut second) = (memory(), memory());
+        let mut first = furnished_at(&mut first, 1);
+        let mut second = furnished_at(&mut second, 2);
+        let (before, after) = steps.split_at(change.min(steps.len()));
+        for kernel in [&mut first, &mut second] {
+            advance(kernel, before, true);
+            kernel.sphere.primary = 1;
+            kernel.sphere.generation += 1;
+            advance(kernel, after, true);
+        }
+        prop_assert_eq!(first.sphere.digest, second.sphere.digest);
+        prop_assert_eq!(first.alike(), second.alike());
     }
 }

@@ -15,6 +15,20 @@ use crate::{BootInput, Cap, Memory, Ref};
 /// Where object memory is said to lie.
 pub(super) const BASE: u64 = 0x4000_0000;
 
+/// Where a page is that holds zeros.
+pub(super) const BLANK: u64 = 0x7000;
+
+/// Where a page of device memory is said to lie: registers are the same for all.
+pub(super) fn device_page(page: u32, owner: u64) -> u64 {
+    let page = u64::from(page);
+    let transfer = (layout::DMA_PAGE..layout::DMA_PAGE + layout::DMA_PAGES).contains(&page);
+    if transfer {
+        (1 + owner) << 24 | page << 12
+    } else {
+        1 << 36 | page << 12
+    }
+}
+
 /// A sphere of one.
 #[derive(Debug, Default)]
 pub(super) struct Alone {
@@ -26,6 +40,9 @@ pub(super) struct Alone {
     /// What was written into device memory.
     pub(super) written: Vec<(u64, u64)>,
     pub(super) generation: u64,
+    pub(super) primary: u64,
+    pub(super) own: u64,
+    pub(super) flushes: u64,
     pub(super) compare: Option<Compare>,
     /// How far behind [`BASE`] object memory lies.
     pub(super) shift: u64,
@@ -74,8 +91,22 @@ impl Sphere for Alone {
         }
         generation == self.generation
     }
+    fn primary(&self) -> u64 {
+        self.primary
+    }
+    fn own(&self) -> u64 {
+        self.own
+    }
+    fn device_page(&self, page: u32, owner: u64) -> u64 {
+        device_page(page, owner)
+    }
+    fn blank_page(&self) -> u64 {
+        BLANK
+    }
     fn irq_enable(&mut self, _line: u32, _enabled: bool) {}
-    fn flush(&mut self) {}
+    fn flush(&mut self) {
+        self.flushes += 1;
+    }
     fn leave_space(&mut self) {}
     fn kernel_entry(&self) -> u64 {
         0x1003 + self.shift
@@ -117,6 +148,7 @@ pub(super) fn world_at(words: &mut [u64], replica: u64) -> Kernel<'_, Alone> {
     words[512..512 + image.len()].copy_from_slice(&image);
     let mut kernel = Kernel::new(Memory::new(words), Alone::default());
     kernel.sphere.shift = replica << 25;
+    kernel.sphere.own = replica;
     let input = BootInput {
         image_bytes: image.len() as u64 * 8,
         command: b"hello 7",

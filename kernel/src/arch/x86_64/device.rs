@@ -1,15 +1,28 @@
 //! Device memory, in one run of pages whatever device is where on the bus: registers, and transfer
 //! memory, which is ordinary memory that devices reach too.
 
-use rcoe_abi::layout::{DEVICE_PAGES, DMA_PAGE};
+use rcoe_abi::layout::{DEVICE_PAGES, DMA_PAGE, DMA_PAGES, HPET_PAGE};
 
 use super::Parameters;
-use super::layout::{DEVICES, DMA_BYTES, DMA_PHYSICAL};
+use super::layout::{DEVICES, DMA_BYTES, DMA_PHYSICAL, HPET_PHYSICAL, PCI_PHYSICAL};
 
 /// What a byte of device memory that is transfer memory is away from this replica's address of it
 /// on the bus.
 pub(crate) const fn transfer_offset(parameters: &Parameters) -> u64 {
     DMA_PHYSICAL + parameters.replica * DMA_BYTES - DMA_PAGE * 4096
+}
+
+/// Where a page of device memory is on the bus; of transfer memory, that of replica `owner`.
+pub(crate) fn device_page(page: u32, owner: u64) -> u64 {
+    let page = u64::from(page);
+    assert!(page < DEVICE_PAGES, "decoding checked the page");
+    if page == HPET_PAGE {
+        return HPET_PHYSICAL;
+    }
+    match page.checked_sub(DMA_PAGE) {
+        Some(own) if own < DMA_PAGES => DMA_PHYSICAL + owner * DMA_BYTES + own * 4096,
+        _ => PCI_PHYSICAL + page * 4096,
+    }
 }
 
 /// The address of a register.

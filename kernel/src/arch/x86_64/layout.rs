@@ -41,14 +41,15 @@ pub(super) const PCI_BYTES: u64 = PCI_PAGES * 4096;
 /// Transfer memory, that of one replica behind that of another.
 pub(super) const DMA_PHYSICAL: u64 = 9 << 20;
 pub(super) const DMA_BYTES: u64 = DMA_PAGES * 4096;
+/// A page behind that which no kernel maps: zeros for ever.
+pub(crate) const BLANK_PAGE: u64 = DMA_PHYSICAL + DMA_BYTES * MAX_CORES as u64;
 pub(super) const HPET_PHYSICAL: u64 = 0xfed0_0000;
 /// Where the controllers really are.
 pub(super) const LOCAL_APIC_PHYSICAL: u64 = 0xfee0_0000;
 pub(super) const IO_APIC_PHYSICAL: u64 = 0xfec0_0000;
 
 const _: () = assert!(
-    SHARED_PHYSICAL + SLICE * MAX_CORES as u64 <= DMA_PHYSICAL
-        && DMA_PHYSICAL + DMA_BYTES * MAX_CORES as u64 <= PARTITIONS,
+    SHARED_PHYSICAL + SLICE * MAX_CORES as u64 <= DMA_PHYSICAL && BLANK_PAGE + 4096 <= PARTITIONS,
     "slices and transfer memory end before partitions begin"
 );
 const _: () = assert!(

@@ -10,8 +10,8 @@ use core::ptr;
 use super::apic_boot::{self, Clocks};
 use super::cpu;
 use super::layout::{
-    DMA_BYTES, DMA_PHYSICAL, KERNEL_BASE, LARGE, OBJECTS, PARTITIONS, SHARED_PHYSICAL, SLICE,
-    TABLES,
+    BLANK_PAGE, DMA_BYTES, DMA_PHYSICAL, KERNEL_BASE, LARGE, OBJECTS, PARTITIONS, SHARED_PHYSICAL,
+    SLICE, TABLES,
 };
 use super::paging::{self, Partition};
 use super::start::{TRAMPOLINE, TRAMPOLINE_CORES, TRAMPOLINE_TABLES};
@@ -200,6 +200,7 @@ extern "C" fn boot_main(info: u64) -> ! {
     let image = Image::new();
     zero_physical(SHARED_PHYSICAL, SLICE * MAX_CORES as u64);
     zero_physical(DMA_PHYSICAL, DMA_BYTES * MAX_CORES as u64);
+    zero_physical(BLANK_PAGE, 4096);
     let clocks = apic_boot::calibrate(text);
     zero_physical(TRAMPOLINE, 4096);
     let code = &raw const trampoline_start as u64;

@@ -1,0 +1,333 @@
+//! Mappings shared between replicas (EDCC'15, IV-D; DSN'19, III-E): pages of device memory in the
+//! address spaces of drivers.
+//!
+//! A page of transfer memory is mapped at the same address in all replicas, and it is one page: the
+//! primary's, which the primary alone can write. So a driver can have its primary's replica put
+//! input there, or a device store it there, and all read it without a copy by the kernel. A page of
+//! registers is seen, for reading, by the primary alone; for the others it is blank.
+//!
+//! Every replica has transfer memory of its own and nobody writes another's, so neither a faulty
+//! follower nor a primary that was removed can spoil what the present one gives.
+//!
+//! *Whose* page it is changes where a driver says, not when the primary is lost: at
+//! [`rcoe_abi::Label::SharedMeet`], where all replicas are at one point of the trace. In between
+//! they read what they were reading, though its writer may be gone. A driver meets before its
+//! primary writes and again before all read; if the generation changed in between, what was written
+//! may be half of it, and they begin again.
+//!
+//! The second word of a meeting's answer says whether this replica is the primary. It is the one
+//! answer that differs between replicas, so the capability is for drivers, which are trusted to let
+//! nothing but the content of the page depend on it. What is in the page is outside the sphere
+//! until a driver adds it to the trace, as in the papers: followers that read it differently are
+//! found, a primary that wrote something wrong is not.
+
+use rcoe_abi::{Error, Label, Rights, layout};
+use rcoe_core::mix;
+
+use crate::alike::Checksum;
+use crate::arch;
+use crate::cap::Mapping;
+use crate::decode::{Arguments, Invocation};
+use crate::kernel::Kernel;
+use crate::sphere::{Sphere, kind};
+use crate::{Cap, Ref};
+
+/// Most mappings at a time.
+const SHARES: usize = 16;
+/// Most threads that are told whether theirs is the primary.
+const DRIVERS: usize = 8;
+
+/// A mapping of a page of device memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Share {
+    page: u32,
+    rights: Rights,
+    mapping: Mapping,
+    /// Whose page it is: that of the primary when it was mapped, or when its driver last met.
+    primary: u64,
+}
+
+impl Share {
+    const NONE: Self = Self {
+        page: 0,
+        rights: Rights::NONE,
+        mapping: Mapping {
+            asid: 0,
+            address: 0,
+        },
+        primary: 0,
+    };
+
+    const fn is_none(&self) -> bool {
+        self.mapping.asid == 0
+    }
+}
+
+/// All mappings of device memory, and the threads that know.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    all: [Share; SHARES],
+    /// Threads that were told whether theirs is the primary.
+    drivers: [Ref; DRIVERS],
+}
+
+impl Shares {
+    pub(crate) const fn new() -> Self {
+        Self {
+            all: [Share::NONE; SHARES],
+            drivers: [Ref::NONE; DRIVERS],
+        }
+    }
+
+    /// A thread ends.
+    pub(crate) fn forget_driver(&mut self, tcb: Ref) {
+        for driver in &mut self.drivers {
+            if *driver == tcb {
+                *driver = Ref::NONE;
+            }
+        }
+    }
+
+    /// The place of a thread among those that know, or one that is free.
+    fn place_of(&self, tcb: Ref) -> Option<usize> {
+        let find = |sought: Ref| self.drivers.iter().position(|&driver| driver == sought);
+        find(tcb).or_else(|| find(Ref::NONE))
+    }
+
+    /// Threads that were told whether theirs is the primary.
+    pub(crate) fn drivers(&self) -> impl Iterator<Item = Ref> {
+        self.drivers.iter().filter_map(|driver| driver.some())
+    }
+
+    pub(crate) fn sum(&self, sum: &mut Checksum) {
+        for share in &self.all {
+            let mapping = share.mapping;
+            sum.words(&[u64::from(mapping.asid), mapping.address, share.primary]);
+            sum.word(u64::from(share.page) << 8 | share.rights.word());
+        }
+        for driver in &self.drivers {
+            sum.word(u64::from(driver.units()));
+        }
+    }
+
+    fn of(&self, page: u32, mapping: Mapping) -> Option<usize> {
+        let is = |share: &Share| share.page == page && share.mapping == mapping;
+        self.all.iter().position(is)
+    }
+}
+
+/// Is this page of device memory transfer memory?
+const fn is_transfer(page: u32) -> bool {
+    let page = page as u64;
+    layout::DMA_PAGE <= page && page < layout::DMA_PAGE + layout::DMA_PAGES
+}
+
+impl<S: Sphere> Kernel<'_, S> {
+    /// What making a capability to one of these pages asks.
+    pub(crate) fn decode_device_frame(
+        &self,
+        message: Arguments,
+        (first, last): (u32, u32),
+    ) -> Result<Invocation, Error> {
+        let [page, pointer] = self.arguments(message)?;
+        let page = u32::try_from(page).map_err(|_| Error::RangeError)?;
+        if page > last - first {
+            return Err(Error::RangeError);
+        }
+        let to = self.lookup(message.tcb, pointer)?;
+        if !self.is_empty(to) {
+            return Err(Error::DeleteFirst);
+        }
+        let page = first + page;
+        let rights = if is_transfer(page) {
+            Rights::READ_WRITE
+        } else {
+            Rights::READ
+        };
+        let cap = Cap::Shared {
+            page,
+            rights,
+            mapping: Mapping::default(),
+        };
+        Ok(Invocation::MakeShared {
+            source: message.slot,
+            to,
+            cap,
+        })
+    }
+
+    /// What a message asks of such a page.
+    pub(crate) fn decode_shared(
+        &self,
+        message: Arguments,
+        label: Label,
+    ) -> Result<Invocation, Error> {
+        let slot = message.slot;
+        let Cap::Shared {
+            page,
+            rights,
+            mapping,
+        } = self.cap(slot)
+        else {
+            return Err(Error::InvalidCapability);
+        };
+        match label {
+            Label::SharedMeet => {
+                let place = self.shares.place_of(message.tcb);
+                let place = place.ok_or(Error::NotEnoughMemory)?;
+                return Ok(Invocation::Meet { place });
+            }
+            Label::FrameUnmap => return Ok(Invocation::UnmapFrame { slot }),
+            Label::FrameMap => {}
+            _ => return Err(Error::IllegalOperation),
+        }
+        let [space, address, wanted] = self.arguments(message)?;
+        let (root, asid) = self.space(message.tcb, space, address)?;
+        let rights = rights.and(Rights::from_word(wanted));
+        if !rights.contains(Rights::READ) {
+            return Err(Error::AccessDenied);
+        }
+        if mapping.asid != 0 {
+            return Err(Error::DeleteFirst);
+        }
+        self.check_vacant(root, address)?;
+        if !self.shares.all.iter().any(Share::is_none) {
+            return Err(Error::NotEnoughMemory);
+        }
+        let share = Share {
+            page,
+            rights,
+            mapping: Mapping { asid, address },
+            primary: self.sphere.primary(),
+        };
+        Ok(Invocation::MapShared { slot, share })
+    }
+
+    pub(crate) fn map_shared(&mut self, slot: Ref, share: Share) {
+        let Cap::Shared { page, rights, .. } = self.cap(slot) else {
+            panic!("decoding found such a page");
+        };
+        let mapping = share.mapping;
+        let root = self.root_of(mapping).expect("decoding found the space");
+        let table = self.walk(root, mapping.address, 0);
+        let table = table.expect("decoding found the table");
+        if let Some(number) = self.shares.of(page, mapping) {
+            // One whose table or space was taken away since.
+            self.shares.all[number] = Share::NONE;
+        }
+        let place = self.shares.all.iter_mut().find(|place| place.is_none());
+        *place.expect("decoding found a place") = share;
+        // What joins the trace is the page: where it is may differ.
+        let what = u64::from(page) << 8 | share.rights.word() | 1 << 48;
+        let entry = self.entry(&share, self.leads(&share));
+        self.set_entry(table, mapping.address, 0, entry, what);
+        let cap = Cap::Shared {
+            page,
+            rights,
+            mapping,
+        };
+        self.set_cap(slot, cap);
+    }
+
+    /// Is this replica the one that writes it?
+    fn leads(&self, share: &Share) -> bool {
+        let own = self.sphere.own();
+        share.primary == own && self.sphere.primary() == own
+    }
+
+    /// The entry that maps it in the primary, or in another replica. It is never executable.
+    fn entry(&self, share: &Share, leads: bool) -> u64 {
+        let place = self.sphere.device_page(share.page, share.primary);
+        match (is_transfer(share.page), leads) {
+            (true, true) => arch::leaf(place, share.rights.and(Rights::READ_WRITE)),
+            (true, false) => arch::leaf(place, Rights::READ),
+            (false, true) => arch::register_leaf(place),
+            (false, false) => arch::register_leaf(self.sphere.blank_page()),
+        }
+    }
+
+    /// The table entry that maps it, if it is still there: table and entry.
+    fn entry_place(&self, share: &Share) -> Option<(Ref, usize)> {
+        let root = self.root_of(share.mapping)?;
+        let table = self.walk(root, share.mapping.address, 0).ok()?;
+        let index = arch::index(share.mapping.address, 0);
+        let entry = self.mem.get(table, index);
+        let known = [false, true].map(|leads| self.entry(share, leads));
+        let there = !share.is_none() && known.contains(&arch::unused(entry));
+        there.then_some((table, index))
+    }
+
+    /// Takes a page out of the space that a capability remembers, if it is still there.
+    pub(crate) fn unmap_shared(&mut self, page: u32, mapping: Mapping) {
+        if mapping.asid == 0 {
+            return;
+        }
+        let Some(number) = self.shares.of(page, mapping) else {
+            return;
+        };
+        let share = self.shares.all[number];
+        self.shares.all[number] = Share::NONE;
+        if let Some((table, _)) = self.entry_place(&share) {
+            self.set_entry(table, mapping.address, 0, 0, 0);
+            self.sphere.flush();
+        }
+    }
+
+    /// All replicas meet: generation, and whether this one is the primary. The pages in the
+    /// caller's space are those of the present primary from here on.
+    pub(crate) fn meet(&mut self, caller: Ref, place: usize) -> [u64; 2] {
+        self.shares.drivers[place] = caller;
+        self.sphere.vote();
+        let (primary, generation) = (self.sphere.primary(), self.sphere.generation());
+        self.sphere.event(kind::INPUT, mix(generation) ^ primary);
+        if let Cap::VSpace { asid, .. } = self.cap(Self::vspace_slot(caller)) {
+            self.aim(asid, primary);
+        }
+        [generation, u64::from(primary == self.sphere.own())]
+    }
+
+    fn aim(&mut self, asid: u16, primary: u64) {
+        for number in 0..SHARES {
+            let share = self.shares.all[number];
+            if share.mapping.asid != asid {
+                continue;
+            }
+            let place = self.entry_place(&share);
+            let share = Share { primary, ..share };
+            self.shares.all[number] = share;
+            self.renew(place, &share);
+        }
+    }
+
+    fn renew(&mut self, place: Option<(Ref, usize)>, share: &Share) {
+        let entry = self.entry(share, self.leads(share));
+        if let Some((table, index)) = place
+            && arch::unused(self.mem.get(table, index)) != entry
+        {
+            self.mem.set(table, index, entry);
+            self.sphere.flush();
+        }
+    }
+
+    /// A copy: its entries are those of another replica.
+    pub(crate) fn aim_all(&mut self) {
+        for number in 0..SHARES {
+            let share = self.shares.all[number];
+            let place = self.entry_place(&share);
+            self.renew(place, &share);
+        }
+    }
+
+    /// What an entry counts as that maps device memory: the same in all replicas.
+    pub(crate) fn shared_page(&self, entry: u64) -> Option<u64> {
+        let entry = arch::unused(entry);
+        let share = self.shares.all.iter().find(|share| {
+            // One that was lost and is back does not write before its driver meets.
+            let known = [false, self.leads(share)].map(|leads| self.entry(share, leads));
+            !share.is_none() && known.contains(&entry)
+        })?;
+        // For followers all registers are one page.
+        let page = is_transfer(share.page).then_some(share.page);
+        Some(u64::from(page.unwrap_or(u32::MAX)) << 8 | 2)
+    }
+}
