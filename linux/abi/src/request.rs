@@ -12,8 +12,8 @@ const PID_MASK: u64 = (1 << PID_BITS) - 1;
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// A group for a child of as many replicas as these members (one bit each); the answer is the
-    /// group's number.
+    /// A group for a child of which these members (one bit each) have a replica, the first of them
+    /// the sender; the answer is the group's number.
     Birth {
         /// Members of the parent.
         members: u8,

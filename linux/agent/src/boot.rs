@@ -49,8 +49,8 @@ pub unsafe fn boot(initial_stack: *const u64) -> ! {
         .store(Phase::Loading as u32, Ordering::Relaxed);
     let (image, rsp) = load_program(&stack);
     faults::install_handlers();
-    let index = clone_replicas(count);
-    start_replica(index, count, &image, rsp)
+    let id = clone_replicas(ReplicaId::new(0), ReplicaSet::all(count));
+    start_replica(id.index(), count, &image, rsp)
 }
 
 /// Unmaps the vDSO and its data pages, so that no clock is read behind the agent's back.
@@ -112,15 +112,15 @@ fn name_process(stack: &InitialStack) {
     sys::set_argument_range(start, end);
 }
 
-/// Clones replicas 1 to `count - 1`; returns this replica's number.
-pub(crate) fn clone_replicas(count: usize) -> usize {
-    for index in 1..count {
+/// In the first of these replicas: clones the others; returns this one's number.
+pub(crate) fn clone_replicas(first: ReplicaId, all: ReplicaSet) -> ReplicaId {
+    for id in all.iter().filter(|id| *id != first) {
         let cloned = sys::clone_replica().expect("the host has room for another process");
         if cloned == 0 {
-            return index;
+            return id;
         }
     }
-    0
+    first
 }
 
 /// How long a replica's turns on its CPU are, in nanoseconds, where others want it too: the least

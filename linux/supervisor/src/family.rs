@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use rcoe_linux_abi::{Ask, Ending, GROUPS, NOT_OURS, Request};
+use rcoe_linux_abi::{Ask, Ending, GROUPS, NOT_OURS, ReplicaState, Request};
 use rcoe_linux_sys::host::SignalInfo;
 use rustix::process::{Pid, getpgid, getsid, getuid};
 
@@ -198,7 +198,7 @@ impl Family {
         if let Some(pid) = told.and_then(|pid| u32::try_from(pid).ok()) {
             team.pid = pid;
             team.memory.set(|control| &control.pid, pid);
-            team.group.know_first(pid);
+            team.group.know_first(team.first, pid);
             team.state = State::Living;
             self.mark_orphans();
         }
@@ -280,7 +280,7 @@ impl Family {
             return Ok(());
         }
         let answer = match ask {
-            Ask::Birth { members, stand_in } => self.birth(group, members, stand_in),
+            Ask::Birth { members, stand_in } => self.birth(group, signal.sender, members, stand_in),
             Ask::Kill { target, signal } => self.kill(group, target, signal, None),
             Ask::Queue {
                 pid,
@@ -315,8 +315,9 @@ impl Family {
         Ok(())
     }
 
-    /// Room for a child. An earlier one that nobody has told of does not count any more.
-    fn birth(&mut self, parent: usize, members: u8, stand_in: bool) -> i64 {
+    /// Room for a child, of which these members of its parent have replicas and the process `maker`
+    /// makes the first one. An earlier child that nobody has told of does not count any more.
+    fn birth(&mut self, parent: usize, maker: u32, members: u8, stand_in: bool) -> i64 {
         for group in self.groups() {
             let team = self.team_mut(group);
             if team.parent == Some(parent) && team.state == State::Unborn {
@@ -327,27 +328,25 @@ impl Family {
         let Some(group) = self.teams.iter().position(Option::is_none) else {
             return EAGAIN;
         };
-        self.births += 1;
-        let serial = self.births;
         let mother = self.team(parent);
-        let all = mother.cores.iter().enumerate();
-        let cores = all
-            .filter(|(index, _)| members & 1 << index != 0)
-            .map(|(_, &core)| core)
-            .collect::<Vec<_>>();
-        if cores.is_empty() {
+        let places = 0..mother.cores.len();
+        let comes = places.map(|index| members & 1 << index != 0);
+        let comes = comes.collect::<Vec<_>>();
+        let Some(first) = mother.group.index(maker).filter(|&first| comes[first]) else {
             return EINVAL;
-        }
-        let slices = mother.slices.iter().enumerate();
-        let slices = slices.filter(|(index, _)| members & 1 << index != 0);
-        let slices = slices.map(|(_, &slice)| slice).collect();
-        let memory = mother.memory.for_child(group, serial, &cores);
+        };
+        let serial = self.births + 1;
+        let memory = mother.memory.for_child(group, serial, &mother.cores);
         memory.control().ppid.store(mother.pid, Relaxed);
-        let mut team = Team::new(memory, Group::unborn(cores.len()), cores);
-        team.slices = slices;
+        for index in (0..comes.len()).filter(|&index| !comes[index]) {
+            memory.set_state(index, ReplicaState::Dead);
+        }
+        let cores = mother.cores.clone();
+        let mut team = Team::new(memory, Group::unborn(&comes), cores, first);
         team.parent = Some(parent);
         team.mother = Some(parent);
         team.serial = serial;
+        self.births = serial;
         if stand_in && team.stand_in() < 0 {
             return if team.memory.clear().is_ok() {
                 EAGAIN

@@ -73,17 +73,26 @@ impl Group {
             },
         };
         let pid = starter.spawn().doing("starting the first replica")?;
-        let mut group = Self::unborn(settings.replicas());
+        let mut group = Self::unborn(&vec![true; settings.replicas()]);
         group.pids[0] = Some(pid);
         group.processes[0] = Process::Alive;
         Ok(group)
     }
 
-    /// A group of which no process is known yet.
-    pub(crate) fn unborn(replicas: usize) -> Self {
+    /// A group of which no process is known yet; `comes` tells of each place whether a replica is
+    /// born to it.
+    pub(crate) fn unborn(comes: &[bool]) -> Self {
+        let replicas = comes.len();
+        let process = |&comes: &bool| {
+            if comes {
+                Process::Unborn
+            } else {
+                Process::Absent
+            }
+        };
         Self {
             pids: vec![None; replicas],
-            processes: vec![Process::Unborn; replicas],
+            processes: comes.iter().map(process).collect(),
             pausing: false,
             expelled: vec![false; replicas],
             departed: vec![false; replicas],
@@ -100,9 +109,9 @@ impl Group {
         self.processes[index]
     }
 
-    /// Whether every replica has been seen.
+    /// Whether every replica that was born has been seen.
     pub(crate) fn is_complete(&self) -> bool {
-        self.pids.iter().all(Option::is_some)
+        !self.processes.contains(&Process::Unborn)
     }
 
     /// Whether this is one of the group's processes, as far as they are known.
@@ -119,7 +128,8 @@ impl Group {
     pub(crate) fn learn(&mut self, memory: &Memory) {
         for index in 0..self.pids.len() {
             let told = memory.report(index).pid.load(Acquire);
-            if self.pids[index].is_none() && !self.pids.contains(&Some(told)) && is_child(told) {
+            let unborn = self.processes[index] == Process::Unborn;
+            if unborn && !self.pids.contains(&Some(told)) && is_child(told) {
                 self.pids[index] = Some(told);
                 self.processes[index] = Process::Alive;
             }
@@ -127,10 +137,10 @@ impl Group {
     }
 
     /// The parent's word on the first replica, which may not have told itself yet.
-    pub(crate) fn know_first(&mut self, pid: u32) {
-        if self.pids[0].is_none() {
-            self.pids[0] = Some(pid);
-            self.processes[0] = Process::Alive;
+    pub(crate) fn know_first(&mut self, first: usize, pid: u32) {
+        if self.processes[first] == Process::Unborn {
+            self.pids[first] = Some(pid);
+            self.processes[first] = Process::Alive;
         }
     }
 
@@ -168,7 +178,8 @@ impl Group {
             return Some(index);
         }
         let index = (0..self.pids.len()).find(|&index| {
-            self.pids[index].is_none() && memory.report(index).pid.load(Acquire) == pid
+            let unborn = self.processes[index] == Process::Unborn;
+            unborn && memory.report(index).pid.load(Acquire) == pid
         })?;
         self.pids[index] = Some(pid);
         Some(index)

@@ -13,6 +13,8 @@ use rcoe_linux_abi::{Ending, Phase};
 pub(crate) enum Process {
     /// Not seen yet.
     Unborn,
+    /// Its group was born without it.
+    Absent,
     /// Alive, running or stopped.
     Alive,
     /// Ended by itself with this status.
@@ -24,7 +26,7 @@ pub(crate) enum Process {
 impl Process {
     /// Whether it is gone.
     pub(crate) const fn is_gone(self) -> bool {
-        matches!(self, Self::Exited(_) | Self::Killed(_))
+        matches!(self, Self::Absent | Self::Exited(_) | Self::Killed(_))
     }
 }
 
@@ -81,8 +83,8 @@ pub(crate) enum Decision {
     LoadFailed(u32),
     /// The agent failed in all replicas alike; the last words are this replica's.
     AgentFailed(usize),
-    /// The starter died before all replicas lived.
-    StartFailed,
+    /// This one died before all replicas lived.
+    StartFailed(usize),
 }
 
 /// Decides; `overdue` says that the patience of a previous [`Decision::Linger`] has ended.
@@ -150,14 +152,10 @@ impl Court<'_> {
             return Some(Decision::LoadFailed(error));
         }
         let unborn = self.find(|facts| facts.process == Process::Unborn)?;
-        assert!(
-            unborn > 0,
-            "the starter is replica 0 and known from the start"
-        );
         let gone = self.find(|facts| facts.process.is_gone())?;
         Some(match self.facts[gone].phase {
             Phase::Failed => Decision::AgentFailed(gone),
-            Phase::None | Phase::Loading => Decision::StartFailed,
+            Phase::None | Phase::Loading => Decision::StartFailed(gone),
             // The others exist and are about to be seen.
             _ if !self.overdue => Decision::Linger,
             _ => Decision::FailStop(Some(unborn), Fault::NoEnd),

@@ -114,19 +114,19 @@ impl Reaper {
                     };
                     let twin = pid & !TWIN;
                     if pid == twin && pid != 0 {
-                        firsts.push((group, word >> 32, pid));
+                        firsts.push((group, word >> 32, index, pid));
                     } else if pid != 0 {
                         know_twin(&mut self.twins, &mut self.nameless, twin);
                     }
                 }
             }
         }
-        for (group, serial, pid) in firsts {
+        for (group, serial, index, pid) in firsts {
             if let Some(team) = teams.get_mut(group).and_then(Option::as_mut)
                 && team.state == State::Unborn
                 && u64::from(team.serial) == serial
             {
-                team.group.know_first(pid);
+                team.group.know_first(index, pid);
             }
         }
     }

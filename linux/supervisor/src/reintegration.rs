@@ -204,8 +204,7 @@ fn with_own<T>(team: &mut Team, work: impl FnOnce(&mut Reintegration, &mut Team)
 /// Orders a copy in the place of the lost replica that used this slice, of a process that shares
 /// memory with others.
 pub(crate) fn begin_with_others(team: &mut Team, slice: usize) -> Option<Event> {
-    let newcomer = team.slices.iter().position(|&its| its == slice)?;
-    with_own(team, |own, team| own.order_copy(team, newcomer, true))
+    with_own(team, |own, team| own.order_copy(team, slice, true))
 }
 
 /// Orders the admission of a copy that was found right.
@@ -274,7 +273,7 @@ impl Reintegration {
         }
         let gone = |&index: &usize| team.removed[index] && team.group.process(index).is_gone();
         let newcomer = (0..team.removed.len()).find(gone)?;
-        if awaited & 1 << team.slices[newcomer] != 0 {
+        if awaited & 1 << newcomer != 0 {
             return None;
         }
         self.order_copy(team, newcomer, false)
@@ -325,7 +324,7 @@ impl Reintegration {
                     if attempt.together {
                         return Next::Go(Stage::Verified, Some(verified));
                     }
-                    if awaited & 1 << team.slices[attempt.newcomer] != 0 {
+                    if awaited & 1 << attempt.newcomer != 0 {
                         return Next::Abandon("its slice of shared memory has missed turns".into());
                     }
                     self.order(team, Order::Admit);
@@ -368,8 +367,8 @@ impl Reintegration {
     fn meet(&mut self, attempt: &Attempt, team: &mut Team) -> Next {
         // Whoever has yet to see the lost one dead must not see its successor alive.
         let knows = |&index: &usize| {
-            let report = team.memory.protocol(index);
-            report.epoch > 0 && report.members.bits() & 1 << attempt.newcomer == 0
+            let members = team.memory.protocol(index).members;
+            !members.is_empty() && members.bits() & 1 << attempt.newcomer == 0
         };
         if !attempt.members.iter().all(knows) {
             return Next::Stay;
@@ -384,7 +383,7 @@ impl Reintegration {
             match made {
                 0 => return Next::Abandon("there is no room for another process".into()),
                 NOT_COPYABLE => return Next::Abandon("the program shares memory".into()),
-                pid if index != attempt.donor => twins.push((pid, team.slices[index])),
+                pid if index != attempt.donor => twins.push((pid, index)),
                 pid if team.group.pid(attempt.newcomer) == Some(pid) => {
                     if team.group.process(attempt.newcomer).is_gone() {
                         return Next::Abandon("the copy has died".into());
@@ -402,7 +401,7 @@ impl Reintegration {
         match self.made(&newcomer.twin) {
             Some(0) => return Next::Abandon("there is no room for another process".into()),
             // It still shows the donor's slice.
-            Some(pid) => twins.insert(0, (pid, team.slices[attempt.donor])),
+            Some(pid) => twins.insert(0, (pid, attempt.donor)),
             None => complete = false,
         }
         for &(pid, _) in &twins {

@@ -17,9 +17,6 @@
 //!
 //! Contract: [`Reunions::step`] is asked in each round of the supervisor's loop and does a bounded
 //! amount of work. A slice that is lost is used by nobody: see `Run::expel_sharers`.
-//!
-//! Not covered: a process that was born without this replica. While it shares memory nobody comes
-//! back.
 
 use std::sync::atomic::Ordering::{Release, SeqCst};
 use std::time::{Duration, Instant};
@@ -378,31 +375,20 @@ fn any_shares(family: &Family) -> bool {
 
 /// Whether no process has a replica of this index, nor is about to have one.
 fn is_deserted(family: &Family, slice: usize) -> bool {
-    let has = |team: &Team, index: usize| {
-        let comes = !team.removed[index] || team.reintegration.is_admitting();
-        team.slices[index] == slice && comes
-    };
     let mut teams = family.teams.iter().flatten();
-    !teams.any(|team| (0..team.slices.len()).any(|index| has(team, index)))
+    !teams.any(|team| !team.removed[slice] || team.reintegration.is_admitting())
 }
 
 /// Whether no process is left that uses this slice.
 fn is_left(family: &Family, slice: usize) -> bool {
-    let uses = |team: &Team, index: usize| {
-        let alive = !team.group.process(index).is_gone();
-        team.slices[index] == slice && alive && team.slice(index).is_some()
-    };
     let mut teams = family.teams.iter().flatten();
-    !teams.any(|team| (0..team.slices.len()).any(|index| uses(team, index)))
+    !teams.any(|team| !team.group.process(slice).is_gone() && team.uses_slice(slice))
 }
 
 /// Whether the group lacks the replica of this slice, and another can have its place.
 fn can_return(team: &Team, slice: usize) -> bool {
-    let place = team.slices.iter().position(|&its| its == slice);
-    place.is_some_and(|index| {
-        let gone = team.removed[index] && team.group.process(index).is_gone();
-        gone && team.reintegration.is_over()
-    })
+    let gone = team.removed[slice] && team.group.process(slice).is_gone();
+    gone && team.reintegration.is_over()
 }
 
 fn same(family: &mut Family, group: usize, serial: u32) -> Option<&mut Team> {
@@ -442,5 +428,5 @@ fn obstacle(attempt: &Attempt, family: &Family) -> Option<&'static str> {
 
 /// Whether a member of this process uses this slice, if it shares any memory.
 fn has(team: &Team, slice: usize) -> bool {
-    team.members().any(|index| team.slices[index] == slice)
+    !team.removed[slice]
 }

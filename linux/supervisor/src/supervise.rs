@@ -91,7 +91,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     let signals = SignalFd::all().doing("collecting signals")?;
     let reaper = Reaper::new();
     let group = Group::start(settings, &memory, inherited)?;
-    let mut root = Team::new(memory, group, settings.cores.clone());
+    let mut root = Team::new(memory, group, settings.cores.clone(), 0);
     root.state = State::Living;
     root.pid = std::process::id();
     root.memory.set(|control| &control.pid, root.pid);
@@ -369,8 +369,9 @@ impl Run<'_> {
                     return Ok(Some(self.fail_stop()));
                 }
                 Decision::Finish(ending) => team.finish(ending),
-                Decision::StartFailed if group != 0 => {
-                    self.blame(group, Some(0), Fault::Death, Some(facts[0].process));
+                Decision::StartFailed(index) if group != 0 => {
+                    let process = facts[index].process;
+                    self.blame(group, Some(index), Fault::Death, Some(process));
                     return Ok(Some(self.fail_stop()));
                 }
                 failure => return Err(self.failure(group, failure)),
@@ -398,9 +399,8 @@ impl Run<'_> {
 
     fn remove(&mut self, group: usize, index: usize, fault: Fault, process: Process) {
         self.blame(group, Some(index), fault, Some(process));
-        if self.team(group).slice(index).is_some() {
-            let slice = self.team(group).slices[index];
-            self.reunions.lose(slice);
+        if self.team(group).uses_slice(index) {
+            self.reunions.lose(index);
         }
         self.expel(group, index);
     }
@@ -443,9 +443,8 @@ impl Run<'_> {
             let living = team.state == State::Living;
             let members = team.members().collect::<Vec<_>>();
             for index in members {
-                let shares = self.team(group).slice(index).is_some();
-                let slice = self.team(group).slices[index];
-                if !living || !shares || !self.reunions.is_lost(group, slice) {
+                let shares = self.team(group).uses_slice(index);
+                if !living || !shares || !self.reunions.is_lost(group, index) {
                     continue;
                 }
                 if self.team(group).members().count() < 3 {
@@ -568,6 +567,7 @@ impl Run<'_> {
 fn describe(process: Process) -> String {
     match process {
         Process::Unborn => "never seen".into(),
+        Process::Absent => "never there".into(),
         Process::Alive => "alive".into(),
         Process::Exited(status) => format!("exit status {status}"),
         Process::Killed(signal) => format!("signal {signal}"),

@@ -48,11 +48,11 @@ pub(crate) struct Team {
     pub(crate) removed: Vec<bool>,
     /// The primary, or the last one.
     primary: usize,
+    /// The replica of which the others were made.
+    pub(crate) first: usize,
     pub(crate) reintegration: Reintegration,
     pub(crate) scrub: Scrub,
     pub(crate) cores: Vec<u32>,
-    /// The slice of shared memory that each replica uses, if it shares any.
-    pub(crate) slices: Vec<usize>,
     pub(crate) patience: Option<Patience>,
     pub(crate) state: State,
     /// Its process id as the program knows it; 0 until the parent has told.
@@ -78,16 +78,19 @@ pub(crate) struct Team {
 }
 
 impl Team {
-    /// A process whose memory is there and whose replicas come.
-    pub(crate) fn new(memory: Memory, group: Group, cores: Vec<u32>) -> Self {
+    /// A process whose memory is there and whose replicas come, each on its core. Who does not come
+    /// counts as removed, and `first` is made before the others.
+    pub(crate) fn new(memory: Memory, group: Group, cores: Vec<u32>, first: usize) -> Self {
+        let absent = |index| group.process(index) == Process::Absent;
+        let removed = (0..cores.len()).map(absent).collect::<Vec<_>>();
         Self {
             memory,
             group,
-            removed: vec![false; cores.len()],
-            primary: 0,
+            primary: removed.iter().position(|absent| !absent).unwrap_or(first),
+            removed,
+            first,
             reintegration: Reintegration::default(),
             scrub: Scrub::default(),
-            slices: (0..cores.len()).collect(),
             cores,
             patience: None,
             state: State::Unborn,
@@ -329,13 +332,12 @@ impl Team {
     /// Whether the process shares memory with others: it may then end only at a point of its trace,
     /// because the others' replicas must find that memory alike.
     pub(crate) fn shares(&self) -> bool {
-        self.members().any(|index| self.slice(index).is_some())
+        self.members().any(|index| self.uses_slice(index))
     }
 
-    /// The slice of shared memory that a replica uses, if it shares any.
-    pub(crate) fn slice(&self, index: usize) -> Option<u32> {
-        let word = self.memory.report(index).sharing.load(SeqCst);
-        word.checked_sub(1).filter(|slice| *slice < u64::BITS)
+    /// Whether a replica uses its slice of shared memory, which has its number.
+    pub(crate) fn uses_slice(&self, index: usize) -> bool {
+        self.memory.report(index).sharing.load(SeqCst) != 0
     }
 
     /// How it is to end if it has not acted upon a deadly signal for so long.

@@ -26,7 +26,6 @@ pub(crate) mod slice;
 
 use core::sync::atomic::Ordering;
 
-use rcoe_core::{MAX_REPLICAS, ReplicaSet};
 use rcoe_linux_abi::arena::{BOOKS_BYTES, Books, Claims, Gate, Place};
 use rcoe_linux_abi::{Control, SIG_KICK};
 
@@ -45,8 +44,7 @@ const LOOK_NS: u64 = 100_000_000;
 
 /// What a replica knows of turns.
 pub(crate) struct Turns {
-    /// The slice of each replica of this group, by its number.
-    slices: [Slice; MAX_REPLICAS],
+    /// The slice of this replica's number.
     own: Slice,
     /// Slices there are, and their bytes.
     started: usize,
@@ -64,12 +62,7 @@ pub(crate) struct Turns {
 
 impl Turns {
     pub(crate) fn new(control: &Control, index: usize) -> Self {
-        let mut slices = [Slice::new(0); MAX_REPLICAS];
-        for (at, slice) in slices.iter_mut().enumerate() {
-            *slice = Slice::new(at);
-        }
         Self {
-            slices,
             own: Slice::new(index),
             started: control.replicas.load(Ordering::Relaxed) as usize,
             bytes: control.slice_bytes.load(Ordering::Relaxed),
@@ -121,13 +114,9 @@ impl Turns {
         self.calls = 0;
     }
 
-    /// In a child of a group with these members: takes the slice of the one it stands for.
-    pub(crate) fn become_child(&mut self, parents: ReplicaSet, index: usize) {
-        let old = self.slices;
-        for (slice, parent) in self.slices.iter_mut().zip(parents.iter()) {
-            *slice = old[parent.index()];
-        }
-        self.own = self.slices[index];
+    /// In a child, in the replica of this number.
+    pub(crate) fn become_child(&mut self, index: usize) {
+        self.own = Slice::new(index);
         self.member = false;
         self.held = None;
         self.least = claims().next();
@@ -146,7 +135,7 @@ pub(crate) fn rest(kernel: &Kernel) -> Option<u64> {
 
 /// A copy of another replica has this one's place, between two turns.
 pub(crate) fn become_copy(kernel: &mut Kernel, index: usize) {
-    kernel.turns.own = kernel.turns.slices[index];
+    kernel.turns.own = Slice::new(index);
     kernel.turns.take_slice();
     if kernel.turns.member {
         shared::arena::show_all(kernel);

@@ -142,7 +142,7 @@ fn a_failed_start_is_told_apart() {
     };
     assert_eq!(
         judge(&[early, UNBORN, UNBORN], true, false),
-        Decision::StartFailed
+        Decision::StartFailed(0)
     );
     assert_eq!(
         judge(&[FAILED, UNBORN], true, false),

@@ -174,7 +174,7 @@ fn state(team: &Team, index: usize) -> &'static str {
     match team.group.process(index) {
         _ if team.removed[index] => "removed",
         Process::Unborn => "starting",
-        Process::Exited(_) | Process::Killed(_) => "ended",
+        Process::Absent | Process::Exited(_) | Process::Killed(_) => "ended",
         Process::Alive if team.memory.is_stopped(index) => "stopped",
         Process::Alive if phase(&team.memory, index) == Some(Phase::Loading) => "starting",
         Process::Alive => "running",

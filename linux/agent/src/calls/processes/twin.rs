@@ -4,11 +4,11 @@
 //! the parent's primary, and with them a flip that lies unnoticed in that one's memory would reach
 //! all of them alike: nobody would be left to differ. So every other replica of the parent leaves a
 //! twin at the fork: a process that does nothing but hold, copy-on-write, the memory of that
-//! moment. The child's replica of the same rank makes its own memory equal to the twin's, and so is
-//! the copy of its own replica of the parent in all but descent. From there on the vote does the
+//! moment. The child's replica of the same number makes its own memory equal to the twin's, and so
+//! is the copy of its own replica of the parent in all but descent. From there on the vote does the
 //! rest.
 //!
-//! The child's first replica is a true copy of the parent's primary and needs no twin.
+//! The child's first replica, which has the primary's number, is a true copy and needs no twin.
 //!
 //! A lost replica of the parent leaves no twin. Its counterpart in the child then goes on as a copy
 //! of the primary: under one fault at a time, that one was right.
@@ -68,7 +68,7 @@ fn hold(group: usize, serial: u64, own: u32) {
         if !same || control.ending.load(Ordering::Acquire) != 0 {
             return;
         }
-        let counterpart = (1..count).find(|&index| {
+        let counterpart = (0..count).find(|&index| {
             let report = regions::report(group, index);
             report.adopts.load(Ordering::Acquire) == own
         });

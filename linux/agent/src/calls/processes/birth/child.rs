@@ -1,0 +1,168 @@
+//! What a child does from its first instruction until it is back in the program.
+
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::general as nr;
+use rcoe_core::{Replica, ReplicaId, ReplicaSet};
+use rcoe_linux_abi::{Note, Phase};
+
+use super::super::super::shared::arena;
+use super::super::super::takeover::kinds;
+use super::super::super::{refuse_with, signals, targets};
+use super::super::{Processes, adopt, own_group, twin};
+use super::close_descriptor;
+use super::wish::{CHILD_TID, CLEAR_TID, SET_TLS, VFORK};
+use crate::convert;
+use crate::entry::enter_program;
+use crate::env::LinuxEnv;
+use crate::guest;
+use crate::kernel::{Kernel, kind};
+use crate::reintegration::Orders;
+use crate::threads::context;
+use crate::uring::Ring;
+use crate::{boot, deferred, faults, regions, sys};
+
+/// Rounds of yielding before a new group sleeps until its birth counts.
+const LAUNCH_YIELDS: u32 = 200;
+
+/// The first replica of a new group: makes the others, and all wait until the birth counts.
+pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
+    let parents = kernel.replica.members();
+    let parent = own_group();
+    let first = kernel.replica.id();
+    let pid = sys::getpid();
+    regions::set_own(group, first.index());
+    regions::protect(group, first.index());
+    let own = regions::report(group, first.index());
+    own.phase.store(Phase::Loading as u32, Ordering::Relaxed);
+    own.pid.store(pid, Ordering::Release);
+    signals::signalfd::part(kernel);
+    close_descriptor(kernel);
+    let id = boot::clone_replicas(first, parents);
+    boot::become_replica(group, id.index());
+    sys::futex_wake(regions::report(group, id.index()).pid.as_ptr());
+    await_launch(group, parent, parents, pid);
+    if id != first {
+        take_over(kernel, group, parent, id);
+    }
+    enter(kernel, group, id, parents, pid)
+}
+
+/// Waits until some replica of the parent has learnt of the birth.
+fn await_launch(group: usize, parent: usize, parents: ReplicaSet, pid: u32) {
+    let control = regions::control(group);
+    let serial = u64::from(control.serial.load(Ordering::Relaxed));
+    let known = twin::note(serial, pid);
+    let cells = || {
+        parents
+            .iter()
+            .map(|id| &regions::report(parent, id.index()).launched[group])
+    };
+    for round in 0_u32.. {
+        let seen = cells()
+            .next()
+            .map_or(0, |cell| cell.load(Ordering::Acquire));
+        if cells().any(|cell| cell.load(Ordering::Acquire) == known) {
+            return;
+        }
+        if control.abandoned.load(Ordering::Acquire) != 0 {
+            sys::exit_group(0);
+        }
+        match cells().next() {
+            Some(cell) if round > LAUNCH_YIELDS => twin::wait_for(cell, seen),
+            _ => sys::sched_yield(),
+        }
+    }
+}
+
+/// A replica of a new group that is a copy of its parent's primary: becomes one of its own replica
+/// of the parent. If that is lost there is nothing to compare with.
+#[inline(never)]
+fn take_over(_: &mut Kernel, group: usize, parent: usize, id: ReplicaId) {
+    let index = id.index();
+    let serial = u64::from(regions::control(group).serial.load(Ordering::Relaxed));
+    let own = regions::report(group, index);
+    let Some(source) = twin::await_twin(parent, id, group, serial) else {
+        return;
+    };
+    own.adopts.store(source, Ordering::Release);
+    let done = sys::with_own_memory(|| adopt::adopt(source));
+    // Who this is was overwritten with who the parent was.
+    regions::set_own(group, index);
+    if done.is_err() {
+        own.unverified.store(1, Ordering::Release);
+    }
+}
+
+/// Every replica of a new group: becomes a replica of it, and returns 0 from the call.
+fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, pid: u32) -> ! {
+    kernel.turns.become_child(id.index());
+    let birth = kernel.processes.birth;
+    let clear_tid = match birth.flags & CLEAR_TID {
+        0 => 0,
+        _ => birth.child_tid,
+    };
+    let lent = birth.frame.as_ref().map_or(0, |frame| frame.cpu.rsp);
+    renew(kernel, group, id, parents);
+    arena::in_child(kernel);
+    if deferred::is_settled() {
+        twin::release(kernel);
+    }
+    kernel.processes = Processes {
+        lent: if birth.flags & VFORK != 0 { lent } else { 0 },
+        ..Processes::new(pid)
+    };
+    faults::arm();
+    let report = kernel.report;
+    report.phase.store(Phase::Running as u32, Ordering::Release);
+    if birth.flags & nr::CLONE_CLEAR_SIGHAND != 0 {
+        kernel.signals.reset_handlers();
+    }
+    kernel.threads.become_only(pid, clear_tid);
+    kernel.threads.number_by_group(group);
+    targets::publish(kernel);
+    kernel.event(kind::of(0, kind::LAYOUT), u64::from(pid));
+    kernel.rendezvous();
+    arena::start_child(kernel);
+    if birth.flags & CHILD_TID != 0 {
+        let _ = guest::write(birth.child_tid, &pid);
+    }
+    let mut frame = birth.frame.expect("the parent was in a call");
+    context::load_kept(&mut frame, birth.bases);
+    if birth.flags & SET_TLS != 0 {
+        sys::set_thread_pointer(birth.tls);
+    }
+    let unverified = |id: ReplicaId| {
+        let report = regions::report(group, id.index());
+        report.unverified.load(Ordering::Acquire) != 0
+    };
+    if parents.iter().any(unverified) {
+        refuse_with(kernel, Note::Unverified, 0);
+    }
+    frame.cpu.regs.rax = 0;
+    if birth.stack != 0 {
+        frame.cpu.rsp = birth.stack;
+    }
+    enter_program(&frame)
+}
+
+/// Replaces all that belonged to the parent's group.
+fn renew(kernel: &mut Kernel, group: usize, id: ReplicaId, members: ReplicaSet) {
+    kernel.control = regions::control(group);
+    kernel.report = regions::report(group, id.index());
+    let places = convert::size(kernel.control.replicas.load(Ordering::Relaxed).into());
+    let (ports, siblings) = boot::neighbours(group, places);
+    let env = LinuxEnv::new(kernel.control, kernel.report, siblings);
+    kernel.replica = Replica::new(id, members, ports, env);
+    kernel.alone = places == 1;
+    kernel.masks = places > 2 && kernel.control.mask.load(Ordering::Relaxed) != 0;
+    kernel.inherited = 0;
+    kernel.ring = Ring::NONE;
+    kinds::forget_all();
+    kernel.orders = Orders::NONE;
+    kernel.withheld = kernel.withheld.for_child();
+    kernel.signals.forget_pending();
+    kernel.timers = super::super::super::timers::Timers::new();
+    kernel.begun = None;
+    kernel.buffer = super::super::super::transfer::Buffer::new();
+}

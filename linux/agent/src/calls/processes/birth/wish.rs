@@ -1,0 +1,122 @@
+//! What `fork`, `vfork`, `clone` and `clone3` may ask for.
+//!
+//! Not covered: sharing memory, descriptors or signal handlers with a child (`CLONE_VM` without
+//! `CLONE_VFORK`, `CLONE_FILES`, `CLONE_SIGHAND`), and namespaces. They are refused.
+
+use linux_raw_sys::errno::EINVAL;
+use linux_raw_sys::general as nr;
+use rcoe_linux_syscalls::Special;
+
+use super::super::super::{Call, refuse};
+use crate::entry::TrapFrame;
+use crate::guest::{self, Fault};
+use crate::kernel::Kernel;
+use crate::sys;
+
+const VM: u64 = nr::CLONE_VM as u64;
+pub(super) const VFORK: u64 = nr::CLONE_VFORK as u64;
+pub(super) const SET_TLS: u64 = nr::CLONE_SETTLS as u64;
+pub(super) const PARENT_TID: u64 = nr::CLONE_PARENT_SETTID as u64;
+pub(super) const CHILD_TID: u64 = nr::CLONE_CHILD_SETTID as u64;
+pub(super) const CLEAR_TID: u64 = nr::CLONE_CHILD_CLEARTID as u64;
+pub(super) const PIDFD: u64 = nr::CLONE_PIDFD as u64;
+/// What a child may differ in, or what means nothing for a child with memory of its own.
+const KNOWN: u64 = VM
+    | VFORK
+    | SET_TLS
+    | PARENT_TID
+    | CHILD_TID
+    | CLEAR_TID
+    | PIDFD
+    | nr::CLONE_CLEAR_SIGHAND
+    | nr::CLONE_SYSVSEM as u64
+    | nr::CLONE_DETACHED as u64;
+
+/// How a child begins.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Birth {
+    pub(super) flags: u64,
+    /// Its stack pointer, or 0 to go on with the parent's.
+    pub(super) stack: u64,
+    pub(super) tls: u64,
+    pub(super) child_tid: u64,
+    pub(super) parent_tid: u64,
+    /// Where the parent wants the number of a descriptor of the child.
+    pub(super) pidfd: u64,
+    /// Primary, while the child is made: that descriptor, or -1.
+    pub(super) descriptor: i32,
+    pub(super) frame: Option<TrapFrame>,
+    /// Bases of the segments.
+    pub(super) bases: [u64; 2],
+}
+
+impl Birth {
+    pub(in super::super) const NONE: Self = Self {
+        flags: 0,
+        stack: 0,
+        tls: 0,
+        child_tid: 0,
+        parent_tid: 0,
+        pidfd: 0,
+        descriptor: -1,
+        frame: None,
+        bases: [0; 2],
+    };
+
+    /// What the call asks for.
+    ///
+    /// # Errors
+    /// What the call returns instead.
+    pub(super) fn of(kernel: &mut Kernel, call: &Call) -> Result<Self, i64> {
+        let vfork = Self {
+            flags: VM | VFORK,
+            ..Self::NONE
+        };
+        let birth = match call.what.special {
+            Special::Vfork => vfork,
+            Special::Clone => Self {
+                flags: call.arg(0) & !0xff,
+                stack: call.arg(1),
+                parent_tid: call.arg(2),
+                pidfd: call.arg(2),
+                child_tid: call.arg(3),
+                tls: call.arg(4),
+                ..Self::NONE
+            },
+            Special::Clone3 => Self::of_clone3(call)?,
+            _ => Self::NONE,
+        };
+        if birth.flags & PIDFD != 0 && !birth.has_room_for_pidfd(call) {
+            return Err(sys::error(EINVAL));
+        }
+        let shares = birth.flags & (VM | VFORK) == VM;
+        if birth.flags & !KNOWN != 0 || shares {
+            return Err(refuse(kernel, call));
+        }
+        Ok(birth)
+    }
+
+    /// The old call has one place for both.
+    fn has_room_for_pidfd(&self, call: &Call) -> bool {
+        let apart = call.what.special == Special::Clone3;
+        let both = self.flags & PARENT_TID != 0 && (!apart || self.pidfd == self.parent_tid);
+        !both && self.flags & u64::from(nr::CLONE_DETACHED) == 0
+    }
+
+    /// `struct clone_args`: flags, pidfd, child_tid, parent_tid, exit_signal, stack, size, tls.
+    fn of_clone3(call: &Call) -> Result<Self, i64> {
+        if call.arg(1) < 64 {
+            return Err(sys::error(EINVAL));
+        }
+        let args = guest::read::<[u64; 8]>(call.arg(0)).map_err(|Fault| Fault::RESULT)?;
+        Ok(Self {
+            flags: args[0],
+            stack: args[5].wrapping_add(args[6]),
+            tls: args[7],
+            child_tid: args[2],
+            parent_tid: args[3],
+            pidfd: args[1],
+            ..Self::NONE
+        })
+    }
+}
