@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod diaries;
 mod diary;
 mod error;
 mod find;

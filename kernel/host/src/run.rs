@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::diaries::Diaries;
 use crate::find::{self, KERNEL};
 use crate::machine::{self, Machine, Threads};
 use crate::{Entry, SystemError, pack};
@@ -137,36 +138,6 @@ pub fn run(
     })
 }
 
-/// A diary that is being read.
-struct Reader {
-    file: File,
-    rest: Vec<u8>,
-}
-
-/// Longest line of a diary; a faulty replica may write without end.
-const LINE_MAX: usize = 4096;
-
-impl Reader {
-    /// Reads what is there, line by line.
-    fn lines(&mut self, mut each: impl FnMut(&str)) -> io::Result<()> {
-        let mut buffer = [0; 4096];
-        loop {
-            match self.file.read(&mut buffer) {
-                Ok(0) => return Ok(()),
-                Ok(len) => self.rest.extend(&buffer[..len]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-            while let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') {
-                let line: Vec<u8> = self.rest.drain(..=end).collect();
-                each(&String::from_utf8_lossy(&line[..end]));
-            }
-            self.rest.truncate(LINE_MAX);
-        }
-    }
-}
-
 /// What was learnt of how it ends.
 #[derive(Default)]
 struct Learnt {
@@ -221,59 +192,36 @@ fn watch(
     tell: &mut dyn FnMut(usize, &Entry),
 ) -> Result<Ending, SystemError> {
     let mut learnt = Learnt::default();
-    let mut readers: Vec<Reader> = std::mem::take(&mut machine.diaries)
-        .into_iter()
-        .map(|file| Reader {
-            file,
-            rest: Vec::new(),
-        })
-        .collect();
+    let mut diaries = Diaries::new(std::mem::take(&mut machine.diaries));
     let mut ended = None;
     loop {
         // Looked at first, so that the last round reads what was written before the end.
         let over = ended.is_some();
         if !over {
-            wait(&machine, &readers);
+            wait(&machine, &diaries);
             let state = machine.child.try_wait();
             ended = state.map_err(SystemError::host("waiting for qemu"))?;
         }
         copy_console(&mut machine.console, out)?;
         read_status(&mut machine.status, &mut learnt)?;
-        for (replica, entry) in causes_first(read_diaries(&mut readers)?) {
+        for (replica, entry) in diaries.round()? {
             learnt.note(replica, &entry);
             tell(replica, &entry);
         }
-        if over {
+        if over && diaries.told_all() {
             break;
         }
     }
     Ok(learnt.ending(ended.and_then(|status| status.code())))
 }
 
-/// What is there in the diaries, with the number of the replica that wrote it.
-fn read_diaries(readers: &mut [Reader]) -> Result<Vec<(usize, Entry)>, SystemError> {
-    let mut entries = Vec::new();
-    for (replica, reader) in readers.iter_mut().enumerate() {
-        let read = reader.lines(|line| entries.push((replica, Entry::parse(line))));
-        read.map_err(SystemError::host("reading a diary"))?;
-    }
-    Ok(entries)
-}
-
-/// What was read in one round, breakdowns first: a replica tells that it is broken before the
-/// others miss it, but its diary may be read after theirs.
-fn causes_first(mut entries: Vec<(usize, Entry)>) -> Vec<(usize, Entry)> {
-    entries.sort_by_key(|(_, entry)| !matches!(entry, Entry::Broken(_)));
-    entries
-}
-
 /// Waits until something can be read, or for a moment.
-fn wait(machine: &Machine, readers: &[Reader]) {
+fn wait(machine: &Machine, diaries: &Diaries) {
     let begun = Instant::now();
     let mut files: Vec<PollFd<'_>> = [&machine.console, &machine.status]
-        .into_iter()
-        .chain(readers.iter().map(|reader| &reader.file))
         .map(|file| PollFd::new(file, PollFlags::IN))
+        .into_iter()
+        .chain(diaries.polled())
         .collect();
     // Interrupted or not, the caller looks at everything.
     let _ = poll(&mut files, Some(&LOOK));
@@ -337,21 +285,6 @@ mod tests {
             learnt.note(0, &Entry::parse(entry));
         }
         learnt.ending(code)
-    }
-
-    #[test]
-    fn a_breakdown_is_told_before_the_removal_that_it_causes() {
-        let read = [
-            (0, "removed 1 timeout"),
-            (0, "joined 1"),
-            (1, "exception vector=14"),
-            (2, "removed 1 timeout"),
-        ];
-        let entries = read.map(|(replica, line)| (replica, Entry::parse(line)));
-        let told = causes_first(entries.to_vec());
-        let order: Vec<usize> = told.iter().map(|(replica, _)| *replica).collect();
-        assert_eq!(order, [1, 0, 0, 2]);
-        assert_eq!(told[1].1, Entry::parse("removed 1 timeout"));
     }
 
     #[test]
