@@ -44,14 +44,18 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 /// Plays scenes and gathers their counts.
 pub(crate) fn play(words: &[&str], counts: &mut Counts) -> Result<bool> {
     anyhow::ensure!(compat::build_rcoe()?, "rcoe does not build");
-    let missing = shell::output(shell::with(runner(&["--packages"]), words))?;
-    let missing: Vec<String> = missing.split_whitespace().map(str::to_owned).collect();
-    packages::ensure(&missing)?;
+    packages::ensure(&packages(words)?)?;
     shell::stream(runner(words), |line| {
         if let Some(found) = count::parse(line, count::PROGRAMS) {
             counts.add(found);
         }
     })
+}
+
+/// The Debian packages that the scenes chosen by `words` miss.
+pub(crate) fn packages(words: &[&str]) -> Result<Vec<String>> {
+    let missing = shell::output(shell::with(runner(&["--packages"]), words))?;
+    Ok(missing.split_whitespace().map(str::to_owned).collect())
 }
 
 fn runner(words: &[&str]) -> Command {

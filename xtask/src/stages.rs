@@ -154,7 +154,9 @@ fn summarise(finished: &[Finished]) -> bool {
 
 fn install() -> Result<Counts> {
     let lab = LAB_PACKAGES.map(str::to_owned).to_vec();
-    packages::ensure(&[compat::packages()?, cpython::packages()?, lab].concat())?;
+    // Tests of the unit stage use programs of the scenes too.
+    let scenes = programs::packages(&["--quick"])?;
+    packages::ensure(&[compat::packages()?, cpython::packages()?, scenes, lab].concat())?;
     image::prepare()?;
     Ok(Counts::one(true))
 }
