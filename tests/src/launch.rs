@@ -87,11 +87,11 @@ pub struct Running {
 }
 
 /// Begins a command that runs in a session of its own. A shell without job control starts what it
-/// puts into the background with the terminal's signals ignored, which programs inherit; here they
-/// have their usual effect however the tests were started.
+/// puts into the background with the terminal's signals ignored, and `nohup` ignores its loss, which
+/// programs inherit; here all signals have their usual effect however the tests were started.
 pub(crate) fn in_new_session() -> Command {
     let mut command = Command::new("/usr/bin/env");
-    command.args(["--default-signal=INT,QUIT", "/usr/bin/setsid"]);
+    command.args(["--default-signal", "/usr/bin/setsid"]);
     command
 }
 
@@ -126,6 +126,13 @@ impl Running {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Has the started process ended?
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        // One that cannot be found any more has.
+        wait_for(self.pid(), Duration::ZERO).unwrap_or(true)
     }
 
     /// What it has written to standard output so far.
@@ -165,6 +172,17 @@ impl Running {
             survivors,
             took,
         })
+    }
+}
+
+/// A test that fails leaves nothing behind.
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            kill_session(self.pid());
+            // It is gone or was never there: nobody is left to be told.
+            let _ = self.child.wait();
+        }
     }
 }
 

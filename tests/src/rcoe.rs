@@ -206,10 +206,13 @@ impl Scene {
         arguments.extend(command);
         let running = self.start(&arguments);
         let replicas = until("the start event", || {
-            let event = events_of(&events)
-                .into_iter()
-                .find(|event| event["type"] == "start")?;
-            replica_pids(&event)
+            // Looked at first: whoever has ended writes no event any more.
+            let ended = running.has_ended();
+            let mut told = events_of(&events).into_iter();
+            let start = told.find(|event| event["type"] == "start");
+            let errors = || running.stderr_so_far().unwrap_or_default();
+            assert!(start.is_some() || !ended, "ended at once: {}", errors());
+            replica_pids(&start?)
         });
         Group {
             running,
