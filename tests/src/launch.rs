@@ -87,8 +87,8 @@ pub struct Running {
 }
 
 /// Begins a command that runs in a session of its own. A shell without job control starts what it
-/// puts into the background with the terminal's signals ignored, and `nohup` ignores its loss, which
-/// programs inherit; here all signals have their usual effect, however the tests were started.
+/// puts into the background with the terminal's signals ignored, and `nohup` ignores its loss; both
+/// are inherited. Here all signals have their usual effect, however the tests were started.
 pub(crate) fn in_new_session() -> Command {
     let mut command = Command::new("/usr/bin/env");
     command.args(["--default-signal", "/usr/bin/setsid"]);
