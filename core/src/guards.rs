@@ -68,6 +68,10 @@ pub enum Bug {
     NewcomerLeads,
     /// A newcomer keeps what somebody who was lost left in its outbox.
     StaleOutbox,
+    /// A replica removes others, or stops, without evidence.
+    ActUnchecked,
+    /// A replica that halts ends all of the group without looking whether others go on.
+    EndAlone,
 }
 
 /// Which guards are off.

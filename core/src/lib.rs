@@ -23,6 +23,7 @@ mod action;
 mod admission;
 mod ballot;
 pub mod diagnose;
+mod evidence;
 mod guards;
 mod halt;
 mod ids;

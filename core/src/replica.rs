@@ -387,11 +387,19 @@ impl<'a, E: Env> Replica<'a, E> {
         halt
     }
 
+    /// After a [`Halt`]: do enough others go on without this replica? If not, a sphere in which one
+    /// replica can end all of the group does so.
+    #[must_use]
+    pub fn others_go_on(&self) -> bool {
+        self.node.others_go_on(&self.ports)
+    }
+
     #[inline]
     fn run(&mut self, mut call: Call, out: &mut [u64]) -> Result<Done, Halt> {
         let mut round = 0;
         loop {
             let step = self.node.step(&mut call, &self.ports, out);
+            let step = self.node.checked(step, &self.ports);
             self.wake_sleepers();
             match step {
                 Step::Again => round = 0,

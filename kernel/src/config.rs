@@ -62,6 +62,8 @@ pub(crate) enum Probe {
     Halt,
     /// Nowhere: the kernel breaks at its own timer's interrupt, whatever the others are doing.
     Sudden,
+    /// Nowhere: the replica takes it that the group cannot go on.
+    Stop,
 }
 
 fn probe(command: &[u8]) -> Option<(u64, Probe)> {
@@ -75,6 +77,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"loop" => Probe::Loop,
         b"halt" => Probe::Halt,
         b"sudden" => Probe::Sudden,
+        b"stop" => Probe::Stop,
         _ => return None,
     };
     Some((number(command, b"victim")?, probe))

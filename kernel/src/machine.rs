@@ -7,7 +7,7 @@ use rcoe_kernel_objects::{BootInput, Checksum, Fault, IRQ_LINES, Kernel, Memory,
 use crate::arch::{self, Parameters, apic};
 use crate::config::{self, Config, Probe};
 use crate::report;
-use crate::sphere::{Replicated, TICK};
+use crate::sphere::{REPLACE, Replicated, TICK};
 
 /// Ticks of its own after which a follower asks for the one that the primary did not.
 const PATIENCE: u32 = 8;
@@ -25,7 +25,7 @@ pub(crate) struct Machine {
     period: u32,
     /// Own ticks since the last that all performed.
     waited: u32,
-    /// Ticks until a lost replica is replaced, if one is lost.
+    /// Primary: ticks until a lost replica is replaced, if one is lost.
     patience: u32,
     reintegrate: bool,
     probe: Option<(u64, Probe)>,
@@ -128,8 +128,11 @@ impl Machine {
             let flagged = self.kernel.sphere.is_flagged();
             let actions = self.kernel.sphere.actions();
             self.perform(actions);
-            if actions & TICK != 0
-                && let Some(lost) = self.due()
+            if actions & TICK != 0 {
+                self.look_for_lost();
+            }
+            if actions & REPLACE != 0
+                && let Some(lost) = self.kernel.sphere.lost()
             {
                 self.replace(lost);
                 continue;
@@ -157,19 +160,21 @@ impl Machine {
         context
     }
 
-    /// The replica to be replaced at this tick, if any. All members count alike.
-    fn due(&mut self) -> Option<ReplicaId> {
-        let lost = self.kernel.sphere.lost().filter(|_| self.reintegrate);
-        if lost.is_none() {
+    /// Flags the replacement of a lost replica, when its time has come. The primary alone counts:
+    /// a member that was behind in the vote which removed somebody knows of the loss at an earlier
+    /// point of the trace than the others do.
+    fn look_for_lost(&mut self) {
+        let sphere = &mut self.kernel.sphere;
+        let counts = self.reintegrate && sphere.is_primary() && sphere.lost().is_some();
+        if !counts {
             self.patience = PAUSE;
-            return None;
+            return;
         }
         self.patience -= 1;
-        if self.patience > 0 {
-            return None;
+        if self.patience == 0 {
+            self.patience = AGAIN;
+            sphere.trigger(REPLACE);
         }
-        self.patience = AGAIN;
-        lost
     }
 
     /// Brings a lost replica back as a copy of a member. All members are here, at one point of the
@@ -206,7 +211,7 @@ impl Machine {
     fn digest(&self) -> u64 {
         let mut sum = Checksum::default();
         sum.words(&[self.kernel.alike(), arch::image_digest()]);
-        sum.words(&[u64::from(self.period), u64::from(self.patience)]);
+        sum.word(self.period.into());
         sum.word(self.reintegrate.into());
         sum.digest()
     }
@@ -217,6 +222,7 @@ impl Machine {
         self.parameters = *parameters;
         self.base = arch::objects_base(parameters);
         self.waited = 0;
+        self.patience = PAUSE;
         self.kernel.sphere.become_copy(parameters);
         let entry = arch::kernel_entry(parameters);
         self.kernel.rebase(from, self.base, entry);
@@ -237,6 +243,7 @@ impl Machine {
             },
             Probe::Halt => arch::park(),
             Probe::Sudden => panic!("a test has this replica break"),
+            Probe::Stop => self.kernel.sphere.stop(),
             Probe::Spaces => {
                 if !arch::damage_spaces(&self.parameters) {
                     // There is but one as yet.

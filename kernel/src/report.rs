@@ -54,8 +54,8 @@ pub(crate) fn stopped() {
     own_diary().line(format_args!("stopped"));
 }
 
-/// The protocol's last word for this replica.
-pub(crate) fn halt(halt: Halt) -> ! {
+/// The protocol's last word for this replica: where others go on without it, it ends alone.
+pub(crate) fn halt(halt: Halt, others_go_on: bool) -> ! {
     let diary = own_diary();
     let why = match halt {
         Halt::Convicted => {
@@ -74,6 +74,10 @@ pub(crate) fn halt(halt: Halt) -> ! {
         }
         Halt::Broken => "broken",
     };
+    if others_go_on {
+        diary.line(format_args!("withdraws {why}"));
+        arch::retire();
+    }
     diary.line(format_args!("fail-stop {why}"));
     arch::power_off()
 }

@@ -6,7 +6,7 @@
 //! results stream and joins every trace.
 
 use rcoe_abi::layout::{PORT_OFF, PORT_PAUSE};
-use rcoe_core::{Consumed, Halt, Kind, Ports, Replica, ReplicaId, ReplicaSet, mix};
+use rcoe_core::{Cause, Consumed, Halt, Kind, Ports, Replica, ReplicaId, ReplicaSet, mix};
 use rcoe_kernel_objects::{Compare, IRQ_LINES, Memory, Ref, Sphere, kind};
 
 use crate::arch::{self, Parameters, apic};
@@ -24,6 +24,9 @@ const PAGE_WORDS: usize = 512;
 
 /// Action: the tick. The bits above are interrupt lines.
 pub(crate) const TICK: u64 = 1;
+
+/// Action: a lost replica is to be replaced.
+pub(crate) const REPLACE: u64 = 1 << 63;
 
 /// The action of an interrupt line.
 pub(crate) const fn action_of(line: u32) -> u64 {
@@ -155,7 +158,8 @@ impl Replicated {
 
     /// Members and copy: the copy is taken in, or not.
     pub(crate) fn admit(&mut self) -> bool {
-        let admitted = Self::go_on(self.replica.admit());
+        let result = self.replica.admit();
+        let admitted = self.go_on(result);
         report::set_alone(self.members() == 1);
         if !admitted {
             self.replica.forget_newcomer();
@@ -225,12 +229,13 @@ impl Replicated {
     /// The actions to be performed at this point of the trace: voted, because a tick bounds how
     /// long a divergence goes unnoticed.
     pub(crate) fn actions(&mut self) -> u64 {
-        let set = Self::go_on(self.replica.handle_action()).0;
+        let result = self.replica.handle_action();
+        let set = self.go_on(result).0;
         if set != 0 {
             self.replica.env_mut().clear_suspects();
             self.event(kind::ACTION, set);
             self.vote();
-            if set & !TICK != 0 {
+            if set & !(TICK | REPLACE) != 0 {
                 self.meter.delivers();
             }
         }
@@ -238,8 +243,13 @@ impl Replicated {
     }
 
     /// A result of the protocol; without one this replica does not go on.
-    fn go_on<T>(result: Result<T, Halt>) -> T {
-        result.unwrap_or_else(|why| report::halt(why))
+    fn go_on<T>(&self, result: Result<T, Halt>) -> T {
+        result.unwrap_or_else(|why| report::halt(why, self.replica.others_go_on()))
+    }
+
+    /// Stops as where the group cannot go on.
+    pub(crate) fn stop(&self) -> ! {
+        report::halt(Halt::FailStop(Cause::Timeout), self.replica.others_go_on())
     }
 
     /// The primary does it and tells what came of it; all get that.
@@ -248,11 +258,13 @@ impl Replicated {
             if self.replica.is_primary() {
                 self.replica.begin_effect(repeatable);
                 let value = perform();
-                Self::go_on(self.replica.publish(&[value]));
+                let result = self.replica.publish(&[value]);
+                self.go_on(result);
                 return value;
             }
             let mut record = [0];
-            match Self::go_on(self.replica.consume(&mut record)) {
+            let result = self.replica.consume(&mut record);
+            match self.go_on(result) {
                 Consumed::Record(_) => return record[0],
                 Consumed::TakeOver => {}
             }
@@ -272,10 +284,12 @@ impl Replicated {
                 for (word, at) in record[1..].iter_mut().zip((place..).step_by(8)) {
                     *word = arch::device_read(at, 8);
                 }
-                Self::go_on(self.replica.publish(record));
+                let result = self.replica.publish(record);
+                self.go_on(result);
                 break;
             }
-            match Self::go_on(self.replica.consume(record)) {
+            let result = self.replica.consume(record);
+            match self.go_on(result) {
                 Consumed::Record(_) => break,
                 Consumed::TakeOver => {}
             }
@@ -287,8 +301,12 @@ impl Replicated {
         good
     }
 
-    /// The machine stands still here, if it is time.
+    /// The machine stands still here, if it is time. Before all have met, other cores may not have
+    /// begun.
     fn stand_still(&mut self) {
+        if self.votes == 0 {
+            return;
+        }
         let spent = arch::cycles() - self.began;
         if let Some(pause) = &mut self.pause
             && spent >= pause.at
@@ -366,7 +384,8 @@ impl Sphere for Replicated {
     fn vote(&mut self) {
         self.votes += 1;
         let (members, began) = (self.replica.members(), arch::cycles());
-        Self::go_on(self.replica.rendezvous());
+        let result = self.replica.rendezvous();
+        self.go_on(result);
         if self.replica.members() != members {
             // A new primary is one only when the interrupts are its own.
             self.settle();

@@ -54,6 +54,7 @@ impl Charge {
 pub fn always(group: &Group, charge: &Charge) -> Result<(), String> {
     outputs_are_a_prefix(group, charge)?;
     memberships_agree(group, charge)?;
+    the_end_is_justified(group, charge)?;
     let garbled = charge.fault.is_some_and(Fault::garbles);
     for index in charge.healthy(group) {
         let process = &group.processes[index];
@@ -118,6 +119,25 @@ fn inputs_are_read_once(group: &Group) -> Result<(), String> {
     }
 }
 
+/// Nobody ends all while healthy replicas go on that are a majority of the members; but who halts
+/// in the midst of the vote that admits cannot know with whom the others will go on.
+fn the_end_is_justified(group: &Group, charge: &Charge) -> Result<(), String> {
+    if charge.in_vote && group.world.supervisor != Supervisor::Content {
+        return Ok(());
+    }
+    let goes_on = |&index: &usize| {
+        let process = &group.processes[index];
+        process.alive && process.halt().is_none() && !process.node.is_newcomer()
+    };
+    let going: Vec<usize> = charge.healthy(group).filter(goes_on).collect();
+    let members = |index: &usize| group.processes[*index].node.members().len();
+    let most = going.len() > 1 && going.iter().all(|index| going.len() * 2 > members(index));
+    if group.world.ended && most {
+        return Err(format!("all is ended although {going:?} go on"));
+    }
+    Ok(())
+}
+
 /// Healthy replicas of one epoch have the same members and the same primary.
 fn memberships_agree(group: &Group, charge: &Charge) -> Result<(), String> {
     let mut seen: Vec<(u64, ReplicaSet, usize)> = Vec::new();
@@ -140,6 +160,9 @@ fn memberships_agree(group: &Group, charge: &Charge) -> Result<(), String> {
 /// Says what is wrong.
 pub fn finally(group: &Group, charge: &Charge) -> Result<(), String> {
     let end = End::of(group, charge);
+    if end.stopped && !group.world.ended {
+        return Err("nobody ends what has stopped".into());
+    }
     let verdict = match (end.started, charge.fault) {
         (_, None) => end.masked,
         // A copy that was not taken in yet, or the third of three.

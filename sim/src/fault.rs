@@ -1,9 +1,9 @@
 //! Faults: what goes wrong in one replica, once.
 
-use rcoe_core::SNAPSHOT_WORDS;
+use rcoe_core::{ReplicaSet, SNAPSHOT_WORDS};
 
 use crate::group::Group;
-use crate::process::Stage;
+use crate::process::{Misstep, Stage};
 use crate::program::Op;
 use crate::rng::Rng;
 
@@ -36,6 +36,8 @@ pub enum Fault {
     Die,
     /// It stops for a while.
     Slow,
+    /// It breaks within the protocol.
+    Misstep(Misstep),
 }
 
 impl Fault {
@@ -56,6 +58,8 @@ impl Fault {
                 bit,
             },
             10..=12 => Self::Die,
+            13 if bit & 1 == 0 => Self::Misstep(Misstep::Stop),
+            13 => Self::Misstep(Misstep::Exclude(ReplicaSet::from_bits(1 << (bit / 2 % 8)))),
             _ => Self::Slow,
         }
     }
@@ -111,6 +115,8 @@ impl Fault {
             }
             Self::Die => process.alive = false,
             Self::Slow => process.slow = true,
+            Self::Misstep(_) if process.call.is_none() => return false,
+            Self::Misstep(misstep) => process.misstep = Some(misstep),
         }
         true
     }

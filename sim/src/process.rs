@@ -1,6 +1,6 @@
 //! One replica that runs a program: private state only, advanced one shared access at a time.
 
-use rcoe_core::{Await, Call, Done, Halt, Kind, Node, Ports, ReplicaId, ReplicaSet, Step};
+use rcoe_core::{Await, Call, Cause, Done, Halt, Kind, Node, Ports, ReplicaId, ReplicaSet, Step};
 
 use crate::program::{AT_REST, Op, absorb, answer};
 use crate::supervisor::{Order, Supervisor};
@@ -30,6 +30,27 @@ pub struct World {
     pub supervisor: Supervisor,
     /// A donor that has met the others and is to be copied.
     pub donor: Option<usize>,
+    /// Somebody who halted ended all, as one core ends a machine. The others run on here, so that
+    /// what they would have done can be seen.
+    pub ended: bool,
+}
+
+/// What a broken replica takes the next step of the protocol for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Misstep {
+    /// A vote has removed these.
+    Exclude(ReplicaSet),
+    /// The group cannot go on.
+    Stop,
+}
+
+impl Misstep {
+    const fn step(self) -> Step {
+        match self {
+            Self::Exclude(gone) => Step::Exclude(gone),
+            Self::Stop => Step::Halted(Halt::FailStop(Cause::Timeout)),
+        }
+    }
 }
 
 /// Where in an operation a process is.
@@ -78,6 +99,8 @@ pub struct Process {
     pub alive: bool,
     /// Stopped for the time being.
     pub slow: bool,
+    /// It takes the next step of the protocol for this.
+    pub misstep: Option<Misstep>,
 }
 
 /// What a step of a process was.
@@ -107,6 +130,7 @@ impl Process {
             result: 0,
             alive: true,
             slow: false,
+            misstep: None,
         }
     }
 
@@ -148,7 +172,8 @@ impl Process {
     ) -> Outcome {
         let mut out = [0];
         let step = self.node.step(&mut call, ports, &mut out);
-        match step {
+        let step = self.misstep.take().map_or(step, Misstep::step);
+        match self.node.checked(step, ports) {
             Step::Again => self.call = Some(call),
             Step::Pending(what) => {
                 self.call = Some(call);
@@ -161,7 +186,13 @@ impl Process {
                 }
                 self.call = Some(call);
             }
-            Step::Halted(_) => return Outcome::Over,
+            Step::Halted(halt) => {
+                let ends = !matches!(halt, Halt::Convicted | Halt::NotAdmitted);
+                world.ended |= ends && !self.node.others_go_on(ports);
+                // Who only believes that it has halted does nothing more either.
+                self.alive &= self.halt().is_some();
+                return Outcome::Over;
+            }
             Step::Ready(done) => match self.stage {
                 Stage::Ordered(order) => self.carry_out(order, world),
                 Stage::Admitting => self.next(),
@@ -193,6 +224,7 @@ impl Process {
     pub fn become_newcomer(&mut self, ports: &Ports<'_>) {
         self.node.become_newcomer(ports);
         self.slow = false;
+        self.misstep = None;
     }
 
     /// A protocol call is over: on with the operation.

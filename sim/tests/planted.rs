@@ -47,6 +47,8 @@ mod tests {
         Bug::AdmitUnverified,
         Bug::NewcomerLeads,
         Bug::StaleOutbox,
+        Bug::ActUnchecked,
+        Bug::EndAlone,
     ];
 
     const WRITE: Op = Op::Output { repeatable: false };

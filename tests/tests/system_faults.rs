@@ -105,6 +105,24 @@ fn two_replicas_stop_at_a_divergence() {
     }
 }
 
+/// A core can end all of the machine. One that wants that for no reason ends alone.
+#[test]
+fn a_kernel_that_calls_for_the_end_is_not_obeyed_where_others_go_on() {
+    for victim in 0..3 {
+        let scene = Scene::new();
+        let options = ["-n", "3", "--events", "events"];
+        let outcome = probed(&scene, ("stop", victim), &options, &["sleep", "100"]);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{victim}: {}", outcome.err());
+        assert_eq!(outcome.out(), slept(), "{victim}");
+        let err = outcome.err();
+        assert!(err.contains("withdraws timeout"), "{err}");
+        assert!(err.contains("is back as a copy"), "{err}");
+    }
+    let scene = Scene::new();
+    let outcome = probed(&scene, ("stop", 1), &["-n", "2"], &["sleep", "100"]);
+    assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
+}
+
 /// Numbers from a seed.
 struct Numbers(u64);
 

@@ -48,7 +48,7 @@ impl Entry {
             "removed" => reason(rest).map(|(who, why)| Self::Removed(who, why)),
             "fail-stop" => Some(Self::FailStop(rest.to_owned())),
             "convicted" => Some(Self::Convicted),
-            "panic" | "exception" => Some(Self::Broken(line.to_owned())),
+            "panic" | "exception" | "withdraws" => Some(Self::Broken(line.to_owned())),
             "unhandled" => Some(Self::Unhandled(line.to_owned())),
             "stats" => numbers(rest).map(Self::Stats),
             "meter" => numbers(rest).map(Self::Meter),
@@ -93,6 +93,10 @@ mod tests {
         assert_eq!(
             Entry::parse("fail-stop mismatch"),
             Entry::FailStop("mismatch".into())
+        );
+        assert_eq!(
+            Entry::parse("withdraws timeout"),
+            Entry::Broken("withdraws timeout".into())
         );
         assert_eq!(Entry::parse("stats 1 2 3"), Entry::Stats([1, 2, 3]));
         assert_eq!(Entry::parse("meter 1 2 3 4"), Entry::Meter([1, 2, 3, 4]));

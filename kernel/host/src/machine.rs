@@ -79,8 +79,10 @@ pub(crate) fn start(
     command.args(["-display", "none", "-monitor", "none"]);
     // Firmware that does nothing but start the kernel.
     command.args(["-bios", "qboot.rom"]);
-    // Neither random numbers nor any other instruction whose result differs between cores.
-    let features = format!("{PROCESSOR},+smep,+smap,+umip,-rdrand,-rdseed");
+    // Neither random numbers nor any other instruction whose result differs between cores. And
+    // physical addresses no wider than those of memory and devices: a wider one in a damaged page
+    // table is a page fault, where the emulator would give up fetching code from nowhere.
+    let features = format!("{PROCESSOR},+smep,+smap,+umip,-rdrand,-rdseed,phys-bits=32");
     command.args(["-cpu", &features]);
     let threads = match settings.threads {
         Threads::Single | Threads::Counted => "tcg,thread=single",

@@ -226,7 +226,9 @@ pub(crate) fn wild_store(parameters: &Parameters, probe: Probe) {
         Probe::Code => trap::syscall_entry as *const () as u64,
         Probe::Window => COPY,
         Probe::Program => rcoe_abi::layout::STACK_TOP - 8,
-        Probe::Astray | Probe::Spaces | Probe::Loop | Probe::Halt | Probe::Sudden => return,
+        Probe::Astray | Probe::Spaces | Probe::Loop | Probe::Halt | Probe::Sudden | Probe::Stop => {
+            return;
+        }
     };
     // SAFETY: none of these is writable for the kernel, so nothing is stored: the processor faults,
     // which ends this replica.
