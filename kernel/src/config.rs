@@ -62,6 +62,8 @@ pub(crate) enum Probe {
     Halt,
     /// Nowhere: the kernel breaks at its own timer's interrupt, whatever the others are doing.
     Sudden,
+    /// Nowhere: the kernel forgets where its object memory is.
+    Base,
     /// Nowhere: the replica takes it that the group cannot go on.
     Stop,
 }
@@ -77,6 +79,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"loop" => Probe::Loop,
         b"halt" => Probe::Halt,
         b"sudden" => Probe::Sudden,
+        b"base" => Probe::Base,
         b"stop" => Probe::Stop,
         _ => return None,
     };

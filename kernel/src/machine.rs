@@ -243,6 +243,7 @@ impl Machine {
             },
             Probe::Halt => arch::park(),
             Probe::Sudden => panic!("a test has this replica break"),
+            Probe::Base => self.base += 1 << 20,
             Probe::Stop => self.kernel.sphere.stop(),
             Probe::Spaces => {
                 if !arch::damage_spaces(&self.parameters) {

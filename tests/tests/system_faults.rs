@@ -313,11 +313,15 @@ fn a_kernel_that_is_stuck_with_interrupts_off_is_missed() {
 
 #[test]
 fn an_address_space_without_a_kernel_is_not_entered() {
-    for (replicas, victim, status) in [("2", 1, 86), ("3", 0, 0), ("3", 2, 0)] {
+    for (replicas, victim, status, probe) in [
+        ("2", 1, 86, "spaces"),
+        ("3", 0, 0, "spaces"),
+        ("3", 2, 0, "base"),
+    ] {
         let scene = Scene::new();
         let options = ["-n", replicas, "--events", "e"];
-        let outcome = probed(&scene, ("spaces", victim), &options, &["sleep", "30"]);
-        let what = format!("{replicas} {victim}: {}", outcome.err());
+        let outcome = probed(&scene, (probe, victim), &options, &["sleep", "30"]);
+        let what = format!("{replicas} {victim} {probe}: {}", outcome.err());
         assert_eq!(outcome.ended, Ended::Exit(status), "{what}");
         assert!(slept().starts_with(&outcome.out()), "{what}");
         let events = events_of(&scene.path().join("e"));

@@ -166,17 +166,27 @@ fn maps_kernel(root: u64, kernel_entry: u64) -> bool {
     entry & !ACCESSED == kernel_entry
 }
 
+/// Where object memory begins physically, as the loader told.
+fn told_base() -> u64 {
+    let parameters = WINDOW as *const Parameters;
+    // SAFETY: the loader's parameters stay where they are, in memory that no object uses.
+    let base = unsafe { (&raw const (*parameters).base).read_volatile() };
+    base.wrapping_add(OBJECTS)
+}
+
 /// Enters the address space with this root table, in object memory.
 ///
 /// # Panics
-/// If it does not map the kernel, or the kernel forgot how it is mapped: entered all the same, the
-/// processor would reset, and with it the machine.
+/// If it does not map the kernel, or the kernel forgot how it is mapped or where object memory is:
+/// entered all the same, the processor would reset, and with it the machine.
 pub(crate) fn enter_space(base: u64, root: Ref, kernel_entry: u64) {
-    let physical = base + root.bytes();
+    // What is checked is the very number that is entered: it may have come out wrong.
+    let physical = core::hint::black_box(base + root.bytes());
     if cpu::root_table() == physical {
         return;
     }
-    if !maps_kernel(root.bytes(), kernel_entry) {
+    let place = physical.wrapping_sub(told_base());
+    if !place.is_multiple_of(4096) || !maps_kernel(place, kernel_entry) {
         // The present one may be no better.
         leave_objects();
         panic!("address space {root:?} does not map the kernel");
@@ -226,9 +236,8 @@ pub(crate) fn wild_store(parameters: &Parameters, probe: Probe) {
         Probe::Code => trap::syscall_entry as *const () as u64,
         Probe::Window => COPY,
         Probe::Program => rcoe_abi::layout::STACK_TOP - 8,
-        Probe::Astray | Probe::Spaces | Probe::Loop | Probe::Halt | Probe::Sudden | Probe::Stop => {
-            return;
-        }
+        Probe::Astray | Probe::Spaces | Probe::Base => return,
+        Probe::Loop | Probe::Halt | Probe::Sudden | Probe::Stop => return,
     };
     // SAFETY: none of these is writable for the kernel, so nothing is stored: the processor faults,
     // which ends this replica.
