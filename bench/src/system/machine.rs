@@ -6,13 +6,15 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 
 /// What time is in a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Clock {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Clock {
     /// Instructions of all cores together: exact, and the same each time.
     Counted,
     /// The host's, all cores in turns on one thread.
+    #[value(name = "single")]
     Host,
     /// The host's, a thread for each core.
+    #[value(name = "multi")]
     Threads,
 }
 

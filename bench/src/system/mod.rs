@@ -10,11 +10,13 @@ mod machine;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
 use crate::sample::Spread;
-use machine::{Bench, Clock, Run};
+use machine::{Bench, Run};
+
+pub use machine::Clock;
 
 /// What to measure.
 #[derive(Args, Clone, Debug)]
@@ -22,11 +24,24 @@ pub struct Order {
     /// Repetitions of what is measured by the host's clock.
     #[arg(long, default_value_t = 7)]
     pub repetitions: usize,
-    /// Also copy memory with a thread of the host for each core: worth something where nothing
-    /// else runs.
-    #[arg(long)]
-    pub copy: bool,
+    /// Parts: computing, calls, seldom (interrupts, and removals of replicas), and copy (memory).
+    #[arg(
+        long = "part",
+        value_delimiter = ',',
+        default_value = "computing,calls,seldom,copy"
+    )]
+    pub parts: Vec<String>,
+    /// Clocks by which calls, interrupts, removals and copies are measured. A thread of the host
+    /// for each core (multi) is worth something where nothing else runs.
+    #[arg(
+        long = "clock",
+        value_delimiter = ',',
+        default_value = "counted,single"
+    )]
+    pub clocks: Vec<Clock>,
 }
+
+const PARTS: [&str; 4] = ["computing", "calls", "seldom", "copy"];
 
 const NS: [usize; 3] = [1, 2, 3];
 const MODES: [&str; 3] = ["io", "args", "every"];
@@ -40,27 +55,53 @@ type Row = [Vec<f64>; 3];
 /// All tables in markdown.
 ///
 /// # Errors
-/// If a machine does not run.
+/// If a part is unknown, or a machine does not run.
 pub fn measure(rcoe: &Path, order: &Order) -> Result<String> {
+    for part in &order.parts {
+        ensure!(
+            PARTS.contains(&part.as_str()),
+            "unknown part '{part}'; known: {}",
+            PARTS.join(", ")
+        );
+    }
+    let wants = |part: &str| order.parts.iter().any(|wanted| wanted == part);
     let bench = Bench::new(rcoe);
     let mut out = String::new();
-    eprintln!("measuring: programs that compute");
-    computing(&bench, &mut out)?;
-    for (clock, repetitions) in [(Clock::Counted, 1), (Clock::Host, order.repetitions)] {
-        let title = match clock {
-            Clock::Counted => "Instructions, exact".to_owned(),
-            _ => format!("Cycles of the host, median (10 % to 90 %) of {repetitions}"),
-        };
-        eprintln!("measuring: {title}");
-        let _ = writeln!(out, "\n### {title}\n");
-        head(&mut out);
-        calls(&bench, clock, repetitions, &mut out)?;
-        seldom(&bench, clock, repetitions, &mut out)?;
+    if wants("computing") {
+        eprintln!("measuring: programs that compute");
+        computing(&bench, &mut out)?;
     }
-    if order.copy {
-        copying(&bench, order.repetitions, &mut out)?;
+    for &clock in &order.clocks {
+        let repetitions = match clock {
+            Clock::Counted => 1,
+            Clock::Host | Clock::Threads => order.repetitions,
+        };
+        if wants("calls") || wants("seldom") {
+            eprintln!("measuring: {}", title(clock, repetitions));
+            let _ = writeln!(out, "\n### {}\n", title(clock, repetitions));
+            head(&mut out);
+        }
+        if wants("calls") {
+            calls(&bench, clock, repetitions, &mut out)?;
+        }
+        if wants("seldom") {
+            seldom(&bench, clock, repetitions, &mut out)?;
+        }
+    }
+    if wants("copy") {
+        eprintln!("measuring: copying memory");
+        copying(&bench, order, &mut out)?;
     }
     Ok(out)
+}
+
+fn title(clock: Clock, repetitions: usize) -> String {
+    let spread = format!("median (10 % to 90 %) of {repetitions}");
+    match clock {
+        Clock::Counted => "Instructions, exact".to_owned(),
+        Clock::Host => format!("Cycles of the host, all cores on one thread, {spread}"),
+        Clock::Threads => format!("Cycles of the host, a thread for each core, {spread}"),
+    }
 }
 
 fn head(out: &mut String) {
@@ -95,13 +136,23 @@ fn row(out: &mut String, what: &str, compare: &str, row: &Row, digits: usize) {
     );
 }
 
-/// Each repetition goes through all numbers of replicas.
-fn collect(repetitions: usize, mut measure: impl FnMut(usize) -> Result<f64>) -> Result<Row> {
+/// Each repetition goes through these numbers of replicas; but where each core is a thread of the
+/// host, only through those that have a CPU each: those that wait spin.
+fn collect(
+    clock: Clock,
+    repetitions: usize,
+    among: &[usize],
+    mut measure: impl FnMut(usize) -> Result<f64>,
+) -> Result<Row> {
+    let cpus = std::thread::available_parallelism()?.get();
     let mut row = Row::default();
     for repetition in 0..repetitions {
         for at in 0..NS.len() {
             let at = (at + repetition) % NS.len();
-            row[at].push(measure(NS[at])?);
+            let replicas = NS[at];
+            if among.contains(&replicas) && (clock != Clock::Threads || replicas <= cpus) {
+                row[at].push(measure(replicas)?);
+            }
         }
     }
     Ok(row)
@@ -115,7 +166,7 @@ fn calls(bench: &Bench, clock: Clock, repetitions: usize, out: &mut String) -> R
         ("IPC call and reply", "pingpong", [500, 2_500]),
     ] {
         for compare in MODES {
-            let figures = collect(repetitions, |replicas| {
+            let figures = collect(clock, repetitions, &NS, |replicas| {
                 let run = Run {
                     replicas,
                     compare,
@@ -142,27 +193,28 @@ fn calls(bench: &Bench, clock: Clock, repetitions: usize, out: &mut String) -> R
 
 /// Interrupts, and the removal of replicas: elapsed cycles, as the primary's kernel counts them.
 fn seldom(bench: &Bench, clock: Clock, repetitions: usize, out: &mut String) -> Result<()> {
-    let run = |replicas, words| Run {
+    let run = |replicas, compare, words| Run {
         replicas,
-        compare: "args",
+        compare,
         clock,
         tick: USUAL,
         words,
     };
-    let figures = collect(repetitions, |replicas| {
-        let told = bench.run(run(replicas, ""), "sleep", 100)?;
-        told.interrupt.context("no interrupt was counted")
-    })?;
-    row(out, "interrupt to driver (elapsed)", "args", &figures, 2);
+    for compare in MODES {
+        let figures = collect(clock, repetitions, &NS, |replicas| {
+            let told = bench.run(run(replicas, compare, ""), "sleep", 100)?;
+            told.interrupt.context("no interrupt was counted")
+        })?;
+        row(out, "interrupt to driver (elapsed)", compare, &figures, 2);
+    }
     for (what, words) in [
         ("removal of a follower (elapsed)", "probe=astray victim=2"),
         ("removal of the primary (elapsed)", "probe=astray victim=0"),
     ] {
-        let mut figures = Row::default();
-        for _ in 0..repetitions {
-            let told = bench.run(run(3, words), "float", 1_000)?;
-            figures[2].push(told.removal.context("no removal was counted")?);
-        }
+        let figures = collect(clock, repetitions, &[3], |replicas| {
+            let told = bench.run(run(replicas, "args", words), "float", 1_000)?;
+            told.removal.context("no removal was counted")
+        })?;
         row(out, what, "args", &figures, 2);
     }
     Ok(())
@@ -176,7 +228,7 @@ fn computing(bench: &Bench, out: &mut String) -> Result<()> {
     head(out);
     let mut worst = 0.0_f64;
     for (program, rounds) in [("float", [200, 400]), ("hash", [2, 6]), ("copy", [2, 6])] {
-        let figures = collect(1, |replicas| {
+        let figures = collect(Clock::Counted, 1, &NS, |replicas| {
             let run = Run {
                 replicas,
                 compare: "args",
@@ -198,38 +250,46 @@ fn computing(bench: &Bench, out: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// What remains of the bandwidth of copying memory (DSN'19, table V), where each replica has a CPU.
-fn copying(bench: &Bench, repetitions: usize, out: &mut String) -> Result<()> {
+/// What remains to each replica of the bandwidth of copying memory, as a share of that of n = 1 in
+/// the same repetition (DSN'19, table V; EDCC'15, figure 4). Where cores take turns on one thread,
+/// that is while it is a replica's turn.
+fn copying(bench: &Bench, order: &Order, out: &mut String) -> Result<()> {
     let _ = writeln!(
         out,
-        "\n### Copying memory, each core a thread of the host, median of {repetitions}\n\n\
-         | n | share of the bandwidth of n = 1 |\n|---|---|"
+        "\n### Copying memory: share of the bandwidth of n = 1\n\n\
+         | clock | n = 2 | n = 3 |\n|---|---|---|"
     );
-    let cpus = std::thread::available_parallelism()?.get();
-    let mut figures = Row::default();
-    for _ in 0..repetitions {
-        for (row, replicas) in figures.iter_mut().zip(NS) {
-            if replicas > cpus {
-                continue;
-            }
+    for &clock in &order.clocks {
+        let repetitions = match clock {
+            Clock::Counted => 1,
+            Clock::Host | Clock::Threads => order.repetitions,
+        };
+        let figures = collect(clock, repetitions, &NS, |replicas| {
             let run = Run {
                 replicas,
                 compare: "args",
-                clock: Clock::Threads,
+                clock,
                 tick: USUAL,
                 words: "",
             };
-            row.push(bench.per_round(run, "copy", [4, 24])?);
-        }
-    }
-    let base = Spread::of(&figures[0]).median;
-    for (values, replicas) in figures.iter().zip(NS) {
-        let share = if values.is_empty() {
-            format!("not measured: {cpus} CPUs")
-        } else {
-            format!("{:.0} %", 100.0 * base / Spread::of(values).median)
+            bench.per_round(run, "copy", [4, 24])
+        })?;
+        let share = |values: &[f64]| {
+            if values.is_empty() {
+                return "no CPU for each".to_owned();
+            }
+            let shares = values.iter().zip(&figures[0]);
+            let shares: Vec<f64> = shares.map(|(own, one)| 100.0 * one / own).collect();
+            format!("{} %", cell(&shares))
         };
-        let _ = writeln!(out, "| {replicas} | {share} |");
+        let (two, three) = (share(&figures[1]), share(&figures[2]));
+        let what = title(clock, repetitions);
+        let _ = writeln!(out, "| {what} | {two} | {three} |");
     }
+    let _ = writeln!(
+        out,
+        "| papers, x86 (closely coupled; loosely coupled roughly 50 and 33) | 49 % | 31 % |\n\
+         | papers, Arm (closely coupled) | 64 % | 32 % |"
+    );
     Ok(())
 }
