@@ -39,6 +39,7 @@ const GLANCE: Duration = Duration::from_millis(10);
 const BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 const DIFFERS: &str = "the shared memory differs";
+const CHANGED: &str = "another process began or ceased to share memory";
 
 /// All attempts of the run.
 #[derive(Debug, Default)]
@@ -345,8 +346,9 @@ impl Reunions {
                 news = false;
             }
         }
-        let wait = BACKOFF.saturating_mul(1 << self.failures.min(10));
-        self.failures += 1;
+        // Processes that come and go must not make it ever rarer.
+        self.failures += u32::from(reason != CHANGED);
+        let wait = BACKOFF.saturating_mul(1 << self.failures.saturating_sub(1).min(10));
         self.not_before = Some(Instant::now() + wait.min(LONGEST_BACKOFF));
         self.pass_on(family);
         told
@@ -415,7 +417,7 @@ fn obstacle(attempt: &Attempt, family: &Family) -> Option<&'static str> {
         !found && !is_back(group)
     };
     if sharers(family).any(strange) || attempt.groups.iter().any(gone) {
-        return Some("another process began or ceased to share memory");
+        return Some(CHANGED);
     }
     let failed = |team: &Team| {
         let waits = attempt.groups.contains(&id(team)) && !is_back(team.memory.group());
