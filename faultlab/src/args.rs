@@ -183,7 +183,9 @@ pub(crate) struct KillsArgs {
     #[arg(long)]
     pub(crate) stop: bool,
     /// What the replicas do: pipe, socket, edge, datagram, file, names, numbers; or whole programs:
-    /// shell (a pipeline), python (threads), nginx (which must be installed).
+    /// shell (a pipeline), python (threads), nginx; and programs whose processes share memory: pool
+    /// (Python's multiprocessing), postgres (with pgbench; root runs it as user postgres). nginx
+    /// and PostgreSQL must be installed.
     #[arg(
         long,
         value_delimiter = ',',

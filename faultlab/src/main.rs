@@ -144,7 +144,18 @@ fn tell_story(common: &Common, record: &Record) {
 
 fn run_report(journals: &[std::path::PathBuf]) -> Result<bool> {
     let mut groups: Vec<(Header, Vec<Record>)> = Vec::new();
+    let mut kills: Vec<(kills::Header, kills::Runs)> = Vec::new();
     for path in journals {
+        if let Some((header, more)) = kills::Runs::load(path)? {
+            match kills
+                .iter_mut()
+                .find(|(old, _)| old.campaign == header.campaign)
+            {
+                Some((_, all)) => all.runs.extend(more.runs),
+                None => kills.push((header, more)),
+            }
+            continue;
+        }
         let (header, records) = journal::load(path)?;
         match groups
             .iter_mut()
@@ -153,6 +164,9 @@ fn run_report(journals: &[std::path::PathBuf]) -> Result<bool> {
             Some((_, all)) => all.extend(records),
             None => groups.push((header, records)),
         }
+    }
+    for (header, runs) in &kills {
+        println!("{}", kills::markdown(header, runs));
     }
     for (header, records) in &groups {
         println!("{}", report::markdown(header, records));
@@ -248,10 +262,12 @@ fn run_kills(args: &KillsArgs) -> Result<bool> {
     let campaign = args.campaign();
     kills::prepare(folder.path())?;
     nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
+    kills::interrupt::listen()?;
     let mut runs = kills::Runs::open(args.journal.as_deref(), &campaign)?;
     let bar = progress(args.count, "kills");
     let mut told = Instant::now();
-    while runs.kills() < args.count && runs.wrong() < ENOUGH_WRONG {
+    let due = kills::interrupt::is_due;
+    while runs.kills() < args.count && runs.wrong() < ENOUGH_WRONG && !due() {
         let run = campaign.run(&setup, runs.next(), args.count - runs.kills())?;
         if !run.wrong.is_empty() {
             bar.suspend(|| eprintln!("run {}, {}: {}", run.index, run.workload.name(), run.wrong));
@@ -268,16 +284,7 @@ fn run_kills(args: &KillsArgs) -> Result<bool> {
     if args.json {
         println!("{}", serde_json::to_string(&runs.runs)?);
     } else {
-        let signal = if args.stop { "SIGSTOP" } else { "SIGKILL" };
-        println!(
-            "{} replicas, {} times {signal} (compare {}, commit {}, {})\n\n{}",
-            args.replicas,
-            runs.kills(),
-            args.compare,
-            commit(),
-            machine(),
-            runs.table()
-        );
+        println!("{}", kills::markdown(&kills::Header::new(&campaign), &runs));
     }
     Ok(runs.wrong() == 0)
 }

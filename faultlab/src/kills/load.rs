@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::programs;
+use super::{database, programs};
 use crate::plan::Rng;
 
 /// A workload by the effects that it has.
@@ -42,11 +42,15 @@ pub enum Workload {
     Python,
     /// A web server in one process.
     Nginx,
+    /// Python processes that share memory.
+    Pool,
+    /// A database whose processes share memory.
+    Postgres,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Pipe,
         Self::Socket,
         Self::Edge,
@@ -57,11 +61,18 @@ impl Workload {
         Self::Shell,
         Self::Python,
         Self::Nginx,
+        Self::Pool,
+        Self::Postgres,
     ];
 
     /// Is it somebody else's program?
     pub(super) const fn is_program(self) -> bool {
-        matches!(self, Self::Shell | Self::Python | Self::Nginx)
+        matches!(self, Self::Python | Self::Nginx) || self.is_family()
+    }
+
+    /// Has it several processes?
+    pub(super) const fn is_family(self) -> bool {
+        matches!(self, Self::Shell | Self::Pool | Self::Postgres)
     }
 
     /// The word for it.
@@ -78,6 +89,8 @@ impl Workload {
             Self::Shell => "shell",
             Self::Python => "python",
             Self::Nginx => "nginx",
+            Self::Pool => "pool",
+            Self::Postgres => "postgres",
         }
     }
 }
@@ -150,8 +163,9 @@ impl Peer {
             Workload::Datagram => datagrams(ends),
             Workload::File => files(ends),
             Workload::Names | Workload::Numbers => by_itself(ends),
-            Workload::Shell | Workload::Python => programs::lines(ends),
+            Workload::Shell | Workload::Python | Workload::Pool => programs::lines(ends),
             Workload::Nginx => programs::pages(ends),
+            Workload::Postgres => database::transactions(ends),
         });
         Self { over, ready, work }
     }

@@ -12,13 +12,17 @@
 //!
 //! Not covered: two losses at a time, and losses while a replica is being brought back.
 
+mod database;
+pub mod interrupt;
 mod load;
 mod programs;
+mod runs;
 mod victims;
 mod watch;
 
-use std::fs::{self, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -34,6 +38,7 @@ use crate::child::Setup;
 use crate::plan::Rng;
 
 pub use load::Workload;
+pub use runs::{Header, Runs, markdown};
 use victims::Place;
 use watch::Watch;
 
@@ -135,12 +140,13 @@ impl Campaign {
         folder: &Path,
         seed: u64,
     ) -> Result<(Job, load::Peer)> {
-        let mut command = Command::new(&setup.rcoe);
+        let program = programs::command(workload, folder)?;
+        let mut command = start_as(workload, &setup.rcoe);
         command
             .args(["run", "--no-ledger", "-n", &self.replicas.to_string()])
             .args(["--compare", &self.compare, "--timeout", &self.timeout])
             .args(["--events", "events", "--"]);
-        match programs::command(workload, folder)? {
+        match program {
             Some(words) => command.args(words),
             None => command
                 .arg(setup.folder.join("ledger"))
@@ -151,8 +157,11 @@ impl Campaign {
             .current_dir(folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().context("cannot start rcoe")?;
+            .stderr(Stdio::piped())
+            // What ends the campaign in a terminal is not for the workload.
+            .process_group(0);
+        let child = interrupt::let_through(|| command.spawn());
+        let mut child = child.context("cannot start rcoe")?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let mut errors = child.stderr.take().context("no stderr")?;
         let errors = thread::spawn(move || {
@@ -178,7 +187,7 @@ impl Campaign {
         let patience = place.setup.deadline;
         let mut watch = Watch::new(&place.folder.join("events"), Instant::now() + patience);
         watch.until("the start", |seen| seen.pids.len() == self.replicas)?;
-        while run.kills < kills {
+        while run.kills < kills && !interrupt::is_due() {
             thread::sleep(Duration::from_micros(rng.next() % 20_000));
             watch.refresh();
             let victim = place.choose(&watch, rng)?;
@@ -191,9 +200,29 @@ impl Campaign {
             run.primaries += u64::from(victim.leads);
             watch.deadline = Instant::now() + patience;
             let back = run.kills;
-            watch.until("the lost replica's return", |seen| seen.returns >= back)?;
+            if place.is_family() {
+                place.until_whole(&mut watch, victim.pid)?;
+            } else {
+                watch.until("the lost replica's return", |seen| seen.returns >= back)?;
+            }
         }
         Ok(())
+    }
+}
+
+/// A command that is run as the workload is.
+fn start_as(workload: Workload, program: &Path) -> Command {
+    let user = match workload {
+        Workload::Postgres => database::user(),
+        _ => Vec::new(),
+    };
+    match user.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+        None => Command::new(program),
     }
 }
 
@@ -240,127 +269,4 @@ pub fn prepare(folder: &Path) -> Result<()> {
         .context("cannot start the C compiler")?;
     ensure!(status.success(), "the workloads do not compile");
     Ok(())
-}
-
-/// The runs of a campaign, each appended to a file as it ends.
-#[derive(Debug, Default)]
-pub struct Runs {
-    /// In the order of their ends.
-    pub runs: Vec<Run>,
-    path: Option<std::path::PathBuf>,
-}
-
-/// First line of the file.
-#[derive(Debug, Serialize, Deserialize)]
-struct Header {
-    kills: u32,
-    campaign: Campaign,
-    commit: String,
-    machine: String,
-}
-
-impl Runs {
-    /// Goes on with the file if it exists.
-    ///
-    /// # Errors
-    ///
-    /// If it is of another campaign, or cannot be written.
-    pub fn open(path: Option<&Path>, campaign: &Campaign) -> Result<Self> {
-        let Some(path) = path else {
-            return Ok(Self::default());
-        };
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let mut lines = text.lines();
-        let mut all = Self {
-            runs: Vec::new(),
-            path: Some(path.to_owned()),
-        };
-        match lines.next() {
-            None => all.append(&Header {
-                kills: 1,
-                campaign: campaign.clone(),
-                commit: crate::host::commit(),
-                machine: crate::host::machine(),
-            })?,
-            Some(line) => {
-                let header: Header = serde_json::from_str(line).context("not a file of kills")?;
-                ensure!(header.campaign == *campaign, "it is of another campaign");
-            }
-        }
-        // A last line that is torn is a run to be made again.
-        all.runs = lines
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect();
-        Ok(all)
-    }
-
-    fn append(&self, line: &impl Serialize) -> Result<()> {
-        let Some(path) = &self.path else {
-            return Ok(());
-        };
-        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-        let mut text = serde_json::to_string(line)?;
-        text.push('\n');
-        file.write_all(text.as_bytes())
-            .with_context(|| format!("cannot write {}", path.display()))
-    }
-
-    /// One more.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be written.
-    pub fn add(&mut self, run: Run) -> Result<()> {
-        self.append(&run)?;
-        self.runs.push(run);
-        Ok(())
-    }
-
-    /// Kills so far.
-    #[must_use]
-    pub fn kills(&self) -> u64 {
-        self.runs.iter().map(|run| run.kills).sum()
-    }
-
-    /// Runs in which something was wrong.
-    #[must_use]
-    pub fn wrong(&self) -> usize {
-        self.runs.iter().filter(|run| !run.wrong.is_empty()).count()
-    }
-
-    /// The number of the next run.
-    #[must_use]
-    pub fn next(&self) -> u64 {
-        self.runs.iter().map(|run| run.index + 1).max().unwrap_or(0)
-    }
-
-    /// A table in markdown, a row for each workload.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let mut text = String::from(
-            "| workload | runs | kills | of the primary | effects | runs with a lost, doubled or \
-             wrong effect |\n|---|---|---|---|---|---|\n",
-        );
-        for workload in Workload::ALL {
-            let runs: Vec<&Run> = self
-                .runs
-                .iter()
-                .filter(|run| run.workload == workload)
-                .collect();
-            if runs.is_empty() {
-                continue;
-            }
-            let sum = |field: fn(&Run) -> u64| runs.iter().map(|run| field(run)).sum::<u64>();
-            let wrong = runs.iter().filter(|run| !run.wrong.is_empty()).count();
-            text.push_str(&format!(
-                "| {} | {} | {} | {} | {} | {wrong} |\n",
-                workload.name(),
-                runs.len(),
-                sum(|run| run.kills),
-                sum(|run| run.primaries),
-                sum(|run| run.effects),
-            ));
-        }
-        text
-    }
 }

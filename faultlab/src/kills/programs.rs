@@ -1,4 +1,5 @@
-//! Whole programs as workloads: nginx, a shell pipeline, and a Python program with threads.
+//! Whole programs as workloads: nginx, a shell pipeline, and Python programs with threads and with
+//! processes. Of databases: [`super::database`].
 //!
 //! They are what people run, so nothing in them helps to count. The peer asks nginx for numbered
 //! pages and finds each number once, in order, in nginx's own log; pipeline and Python get numbered
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 
+use super::database;
 use super::load::{Ends, PATIENCE, Workload};
 
 /// Numbered lines come out with a bracket and in capitals, whatever the pipes hold back.
@@ -59,11 +61,38 @@ with changed:
 teller.join()
 ";
 
+/// Three processes change lines and count them in memory that they share.
+const POOL: &str = "
+import multiprocessing, sys, threading
+room = threading.Semaphore(64)
+counter = multiprocessing.Value('q')
+def work(line):
+    with counter.get_lock():
+        counter.value += 1
+    return '[' + line.upper()
+def lines():
+    for line in sys.stdin:
+        room.acquire()
+        yield line
+count = 0
+with multiprocessing.Pool(3) as pool:
+    for line in pool.imap(work, lines()):
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        count += 1
+        room.release()
+    pool.close()
+    pool.join()
+sys.exit(counter.value != count)
+";
+
 /// The words of a program's command, its files put into the folder; `None` for other workloads.
 pub(super) fn command(workload: Workload, folder: &Path) -> Result<Option<Vec<String>>> {
     let words: &[&str] = match workload {
         Workload::Shell => &["sh", "-c", PIPELINE],
         Workload::Python => &["python3", "-S", "-c", PYTHON],
+        Workload::Pool => &["python3", "-S", "-c", POOL],
+        Workload::Postgres => return database::prepare(folder).map(Some),
         Workload::Nginx => {
             configure(folder)?;
             &["nginx", "-p", ".", "-e", "errors", "-c", "nginx.conf"]

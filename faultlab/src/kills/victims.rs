@@ -1,22 +1,25 @@
 //! Chooses whom to kill: two times of three a primary, else any replica, of any process.
 
 use std::path::Path;
-use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::load::Workload;
+use super::start_as;
 use super::watch::Watch;
 use crate::child::Setup;
 use crate::plan::Rng;
+
+/// How often rcoe is asked while it tells nothing.
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// Where a workload runs.
 pub(super) struct Place<'a> {
     pub(super) setup: &'a Setup,
     pub(super) folder: &'a Path,
-    /// The workload has several processes.
-    family: bool,
+    workload: Workload,
     /// The process of rcoe.
     job: u32,
 }
@@ -34,15 +37,20 @@ impl<'a> Place<'a> {
         Self {
             setup,
             folder,
-            family: workload == Workload::Shell,
+            workload,
             job,
         }
     }
 
+    /// Has the workload several processes?
+    pub(super) const fn is_family(&self) -> bool {
+        self.workload.is_family()
+    }
+
     /// One of the replicas that are there.
     pub(super) fn choose(&self, watch: &Watch, rng: &mut Rng) -> Result<Victim> {
-        let mut all = if self.family {
-            self.family()?
+        let mut all = if self.is_family() {
+            running(&self.snapshot()?)
         } else {
             let seen = &watch.seen;
             let known = seen.pids.iter().map(|(&id, &pid)| Victim {
@@ -59,23 +67,49 @@ impl<'a> Place<'a> {
         all.get(at).copied().context("there is no replica to kill")
     }
 
+    /// Waits until a replica that was signalled is gone, and all processes have all replicas again.
+    /// Of those that share memory others go with it, and of those that end none comes back.
+    pub(super) fn until_whole(&self, watch: &mut Watch, lost: i32) -> Result<()> {
+        let mut told = None;
+        watch.until("the lost replicas' return", |seen| {
+            // Only what was told changes anything, but for processes that end.
+            let (news, now) = (seen.news, Instant::now());
+            let same = |(old, at): (u64, Instant)| old == news && at + GLANCE > now;
+            if told.is_some_and(same) {
+                return false;
+            }
+            told = Some((news, now));
+            self.snapshot().is_ok_and(|shown| is_whole(&shown, lost))
+        })
+    }
+
     /// All replicas of all processes, as rcoe shows them to its user.
-    fn family(&self) -> Result<Vec<Victim>> {
-        let shown = Command::new(&self.setup.rcoe)
+    fn snapshot(&self) -> Result<Value> {
+        let shown = start_as(self.workload, &self.setup.rcoe)
             .args(["top", &self.job.to_string(), "--json"])
             .env("XDG_RUNTIME_DIR", self.folder)
             .output()
             .context("cannot start rcoe top")?;
-        let shown = serde_json::from_slice(&shown.stdout).context("rcoe top shows nothing")?;
-        Ok(running(&shown))
+        serde_json::from_slice(&shown.stdout).context("rcoe top shows nothing")
     }
+}
+
+/// All replicas of a snapshot.
+fn replicas(snapshot: &Value) -> impl Iterator<Item = &Value> {
+    let processes = snapshot["processes"].as_array().into_iter().flatten();
+    processes.flat_map(|it| it["replicas"].as_array().into_iter().flatten())
+}
+
+/// Does every process have all replicas, and is this one none of them?
+fn is_whole(snapshot: &Value, lost: i32) -> bool {
+    let mut all = replicas(snapshot).peekable();
+    let there = |it: &Value| it["state"] == "running" && it["pid"] != lost;
+    all.peek().is_some() && all.all(there)
 }
 
 /// The replicas that run, by a snapshot.
 fn running(snapshot: &Value) -> Vec<Victim> {
-    let processes = snapshot["processes"].as_array().into_iter().flatten();
-    let replicas = processes.flat_map(|it| it["replicas"].as_array().into_iter().flatten());
-    let running = replicas.filter(|replica| replica["state"] == "running");
+    let running = replicas(snapshot).filter(|replica| replica["state"] == "running");
     let victim = |replica: &Value| {
         let pid = i32::try_from(replica["pid"].as_i64()?).ok()?;
         let leads = replica["primary"] == true;
@@ -100,5 +134,17 @@ mod tests {
         ]});
         let expected = [(5, true), (7, false)].map(|(pid, leads)| Victim { pid, leads });
         assert_eq!(running(&snapshot), expected);
+    }
+
+    #[test]
+    fn a_program_is_whole_if_all_its_replicas_run_but_the_lost_one() {
+        let shown = |pid: i32, state: &str| {
+            let replica = serde_json::json!({"pid": pid, "state": state});
+            serde_json::json!({"processes": [{"replicas": [replica]}]})
+        };
+        assert!(is_whole(&shown(5, "running"), 6));
+        assert!(!is_whole(&shown(5, "removed"), 6));
+        assert!(!is_whole(&shown(6, "running"), 6));
+        assert!(!is_whole(&serde_json::json!({"processes": []}), 6));
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Seen {
     pub(super) primary: u64,
     /// Replicas brought back.
     pub(super) returns: u64,
+    /// Events.
+    pub(super) news: u64,
     /// The run is over.
     over: Option<String>,
     /// Why a replica is not brought back.
@@ -27,6 +29,7 @@ pub(super) struct Seen {
 
 impl Seen {
     fn add(&mut self, event: &Value) {
+        self.news += 1;
         let pid = |value: &Value| i32::try_from(value["pid"].as_i64()?).ok();
         match event["type"].as_str().unwrap_or_default() {
             "start" => {
@@ -94,7 +97,7 @@ impl Watch {
     }
 
     /// Waits for something to be told.
-    pub(super) fn until(&mut self, what: &str, test: impl Fn(&Seen) -> bool) -> Result<()> {
+    pub(super) fn until(&mut self, what: &str, mut test: impl FnMut(&Seen) -> bool) -> Result<()> {
         loop {
             self.refresh();
             if test(&self.seen) {
