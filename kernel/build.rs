@@ -1,10 +1,12 @@
 //! Link arguments of the freestanding kernel.
 
 fn main() {
-    println!("cargo:rerun-if-changed=kernel.ld");
-    println!("cargo:rerun-if-changed=build.rs");
     let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    println!("cargo:rustc-link-arg-bins=-T{folder}/kernel.ld");
+    let processor = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    let script = format!("{folder}/src/arch/{processor}/kernel.ld");
+    println!("cargo:rerun-if-changed={script}");
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-link-arg-bins=-T{script}");
     println!("cargo:rustc-link-arg-bins=--gc-sections");
     println!("cargo:rustc-link-arg-bins=--no-dynamic-linker");
 }

@@ -1,23 +1,34 @@
 //! Link arguments of the freestanding programs: one segment for code, one for constants, one for
 //! data, each beginning on a page.
 
+/// For the linker itself.
+const LINKER: [&str; 10] = [
+    "-static",
+    "--no-pie",
+    "--image-base=0x400000",
+    "--build-id=none",
+    "-znorelro",
+    "-znoexecstack",
+    "-zseparate-code",
+    "-zmax-page-size=4096",
+    "--gc-sections",
+    "--no-eh-frame-hdr",
+];
+
+/// For a compiler that calls it.
+const COMPILER: [&str; 4] = ["-nostartfiles", "-nostdlib", "-static", "-no-pie"];
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    let args = [
-        "-nostartfiles",
-        "-nostdlib",
-        "-static",
-        "-no-pie",
-        "-Wl,--image-base=0x400000",
-        "-Wl,--build-id=none",
-        "-Wl,-z,norelro",
-        "-Wl,-z,noexecstack",
-        "-Wl,-z,separate-code",
-        "-Wl,-z,max-page-size=4096",
-        "-Wl,--gc-sections",
-        "-Wl,--no-eh-frame-hdr",
-    ];
-    for arg in args {
-        println!("cargo:rustc-link-arg-bins={arg}");
+    let system = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
+    let compiler = system != "none";
+    if compiler {
+        for arg in COMPILER {
+            println!("cargo:rustc-link-arg-bins={arg}");
+        }
+    }
+    for arg in LINKER.iter().skip(if compiler { 2 } else { 0 }) {
+        let prefix = if compiler { "-Wl," } else { "" };
+        println!("cargo:rustc-link-arg-bins={prefix}{arg}");
     }
 }

@@ -10,6 +10,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod arch;
 pub mod boot;
 pub mod error;
 pub mod image;

@@ -1,5 +1,25 @@
 //! What a program that the root task starts is given, and what it can ask.
 
+/// What a driver is given besides what every program has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// I/O ports: the first, and how many.
+    pub ports: Option<(u16, u16)>,
+    /// Pages of device memory: first and last.
+    pub pages: Option<(u64, u64)>,
+    /// An interrupt line.
+    pub line: Option<u64>,
+}
+
+impl Device {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        ports: None,
+        pages: None,
+        line: None,
+    };
+}
+
 /// Slot of the endpoint to the root task, badged with the program's number.
 pub const SLOT_ROOT: u64 = 1;
 /// Slot of the endpoint to the console.

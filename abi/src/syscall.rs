@@ -3,8 +3,13 @@
 //!
 //! Registers on x86-64, at entry: `rax` number, `rdi` capability pointer, `rsi` message info,
 //! `r10`, `r8`, `r9`, `r12` the first message words. At exit: `rdi` badge, `rsi` message info, and
-//! the first message words where they were. `rcx` and `r11` are lost. Further words, and
-//! capabilities that a message brings or takes, are in the IPC buffer ([`crate::message`]).
+//! the first message words where they were. `rcx` and `r11` are lost.
+//!
+//! On AArch64, by `svc`: `x8` number, `x0` capability pointer and badge, `x1` message info, `x2` to
+//! `x5` the first message words. No register is lost.
+//!
+//! Further words, and capabilities that a message brings or takes, are in the IPC buffer
+//! ([`crate::message`]).
 
 /// Number of a system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -198,6 +198,9 @@ pub(crate) struct RunArgs {
     /// each
     #[arg(long, value_enum, value_name = "HOW", default_value = "single")]
     pub(crate) core_threads: CoreThreads,
+    /// System sphere: the machine
+    #[arg(long, value_enum, value_name = "ARCH", default_value = "x86_64")]
+    pub(crate) arch: ArchArg,
     /// System sphere: keep the machine's memory in FILE, where a fault injector can reach it
     #[arg(long, value_name = "FILE")]
     pub(crate) memory_file: Option<PathBuf>,
@@ -217,6 +220,16 @@ pub(crate) enum SphereArg {
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
     /// pingpong, pipeline, device, hpet, sieve, sleep, or an ELF file made for it
     System,
+}
+
+/// `--arch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ArchArg {
+    /// A PC, QEMU's q35
+    #[value(name = "x86_64")]
+    X86_64,
+    /// QEMU's virt with AArch64; no fault injection, no --core-threads counted
+    Aarch64,
 }
 
 /// `--core-threads`.

@@ -9,10 +9,12 @@ use std::time::Instant;
 use anstyle::AnsiColor;
 use rcoe_abi::layout::MAX_CORES;
 use rcoe_supervisor::{EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE};
-use rcoe_system::{Ending, Entry, IMAGE_VARIABLE, Settings, SystemError, Threads, folder, run};
+use rcoe_system::{
+    Arch, Ending, Entry, IMAGE_VARIABLE, Settings, SystemError, Threads, folder, run,
+};
 use serde_json::{Value, json};
 
-use crate::args::{CompareArg, CoreThreads, OnFault, RunArgs};
+use crate::args::{ArchArg, CompareArg, CoreThreads, OnFault, RunArgs};
 use crate::reporter::say;
 
 /// Variable with further words for the kernel's command line, for tests.
@@ -34,7 +36,7 @@ pub(crate) const fn exit_status(error: &SystemError) -> u8 {
 pub(crate) fn execute(args: &RunArgs) -> Result<ExitCode, SystemError> {
     let settings = validate(args)?;
     let mut events = Events::open(args.events.as_deref())?;
-    let folder = image()?;
+    let folder = image(settings.arch)?;
     let mut witness = Witness::new(&settings, &mut events);
     let ending = run(
         &settings,
@@ -82,6 +84,10 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         return Err(SystemError::Setting(why.into()));
     }
     Ok(Settings {
+        arch: match args.arch {
+            ArchArg::X86_64 => Arch::X86_64,
+            ArchArg::Aarch64 => Arch::Aarch64,
+        },
         replicas,
         compare: match args.compare {
             CompareArg::Io => "io",
@@ -108,8 +114,8 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
 
 /// The folder of the system image, which is built first if this rcoe lies in a build folder that
 /// has none.
-fn image() -> Result<PathBuf, SystemError> {
-    let found = folder();
+fn image(arch: Arch) -> Result<PathBuf, SystemError> {
+    let found = folder(arch);
     if found.is_ok() || std::env::var_os(IMAGE_VARIABLE).is_some() {
         return found;
     }
@@ -127,7 +133,7 @@ fn image() -> Result<PathBuf, SystemError> {
     // Its output is not the program's.
     let status = command.stdin(Stdio::null()).stdout(io::stderr()).status();
     match status {
-        Ok(status) if status.success() => folder(),
+        Ok(status) if status.success() => folder(arch),
         _ => found,
     }
 }

@@ -1,5 +1,38 @@
-//! The processor. Everything that differs between processors, and all unsafe code, is below here.
+//! The processor. Everything that differs between processors, and all unsafe code, is below here:
+//! what the kernel does with memory and statics on any of them in this folder, the rest in one
+//! folder for each processor, with the same files and the same names in them.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "an address is as wide as a word on these processors"
+)]
+
+mod alike;
+mod donate;
+mod loader;
+mod machine;
+mod memory;
+mod paging;
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-pub(crate) use x86_64::*;
+#[cfg(target_arch = "aarch64")]
+use aarch64 as processor;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as processor;
+
+pub(crate) use alike::{digest_of, image_digest, publish_digest};
+pub(crate) use donate::donate;
+pub(crate) use loader::Parameters;
+pub(crate) use machine::{
+    core, damage_spaces, enter_kernel_space, enter_space, kernel_entry, load_fpu, objects_base,
+    retire, save_fpu, switch_fpu, wild_store,
+};
+pub(crate) use processor::cpu::{cycles, flush, park, port_in, port_out, power_off, relax};
+pub(crate) use processor::device::{device_page, device_read, device_write, transfer_offset};
+pub(crate) use processor::interrupts;
+pub(crate) use processor::interrupts::{noted, wait_for_interrupt};
+pub(crate) use processor::layout::BLANK_PAGE;

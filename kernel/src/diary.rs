@@ -5,7 +5,7 @@
 
 use core::fmt::{self, Write as _};
 
-use rcoe_abi::layout::PORT_DIARY;
+use rcoe_abi::layout::{DIARY_PORTS, PORT_DIARY};
 
 use crate::arch::port_out;
 
@@ -16,7 +16,7 @@ pub(crate) struct Diary(u16);
 impl Diary {
     /// The diary of this replica.
     pub(crate) const fn of(replica: u16) -> Self {
-        Self(PORT_DIARY + replica)
+        Self(PORT_DIARY + replica * DIARY_PORTS)
     }
 
     /// Writes a line.

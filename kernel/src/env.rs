@@ -94,7 +94,7 @@ impl rcoe_core::Env for Surroundings {
             self.diary
                 .line(format_args!("removed {} {cause}", replica.index()));
             if self.mask {
-                arch::apic::stop(core_of(replica));
+                arch::interrupts::stop(core_of(replica));
             } else {
                 self.diary.line(format_args!("fail-stop {cause}"));
                 arch::power_off();

@@ -4,7 +4,7 @@ use rcoe_core::{Ports, ReplicaId};
 use rcoe_kernel_objects::arch::CONTEXT_WORDS;
 use rcoe_kernel_objects::{BootInput, Checksum, Fault, IRQ_LINES, Kernel, Memory, Sphere, kind};
 
-use crate::arch::{self, Parameters, apic};
+use crate::arch::{self, Parameters, interrupts};
 use crate::config::{self, Config, Probe};
 use crate::report;
 use crate::sphere::{REPLACE, Replicated, TICK};
@@ -75,7 +75,7 @@ impl Machine {
                 .diary()
                 .line(format_args!("start {}", sphere.members()));
         }
-        apic::enable(self.period);
+        interrupts::enable(self.period);
         self.leave()
     }
 
@@ -98,7 +98,7 @@ impl Machine {
 
     /// An interrupt: flagged here, performed when all are at one point.
     pub(crate) fn interrupt(&mut self, vector: u64) {
-        if vector == apic::VECTOR_TIMER {
+        if vector == interrupts::VECTOR_TIMER {
             assert!(!self.breaks(), "a test has this replica break");
             self.waited += 1;
             let sphere = &mut self.kernel.sphere;
@@ -108,7 +108,7 @@ impl Machine {
             }
             return;
         }
-        let line = vector.wrapping_sub(apic::VECTOR_LINES);
+        let line = vector.wrapping_sub(interrupts::VECTOR_LINES);
         if line < u64::from(IRQ_LINES) {
             let line = u32::try_from(line).expect("a small number");
             self.kernel.sphere.line_came(line);
@@ -231,7 +231,7 @@ impl Machine {
         if !self.kernel.sphere.admit() {
             arch::retire();
         }
-        apic::enable(self.period);
+        interrupts::enable(self.period);
         self.leave()
     }
 

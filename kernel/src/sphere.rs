@@ -9,7 +9,7 @@ use rcoe_abi::layout::{PORT_OFF, PORT_PAUSE};
 use rcoe_core::{Cause, Consumed, Halt, Kind, Ports, Replica, ReplicaId, ReplicaSet, mix};
 use rcoe_kernel_objects::{Compare, IRQ_LINES, Memory, Ref, Sphere, kind};
 
-use crate::arch::{self, Parameters, apic};
+use crate::arch::{self, Parameters, interrupts};
 use crate::config::{Config, Pause};
 use crate::diary::Diary;
 use crate::env::{Surroundings, core_of};
@@ -189,7 +189,7 @@ impl Replicated {
         }
         for line in 0..IRQ_LINES {
             let on = self.enabled & 1 << line != 0;
-            apic::route(line, on);
+            interrupts::route(line, on);
             if on && !first {
                 self.trigger(action_of(line));
             }
@@ -200,7 +200,7 @@ impl Replicated {
     pub(crate) fn trigger(&mut self, actions: u64) {
         self.replica.trigger_action(actions);
         for peer in self.replica.members().without(self.replica.id()) {
-            apic::call(core_of(peer));
+            interrupts::call(core_of(peer));
         }
     }
 
@@ -212,7 +212,7 @@ impl Replicated {
             return;
         }
         self.meter.interrupt_came(arch::cycles());
-        apic::route(line, false);
+        interrupts::route(line, false);
         self.trigger(action_of(line));
     }
 
@@ -484,7 +484,7 @@ impl Sphere for Replicated {
     fn irq_enable(&mut self, line: u32, enabled: bool) {
         self.enabled = self.enabled & !(1 << line) | u32::from(enabled) << line;
         if self.routes {
-            apic::route(line, enabled);
+            interrupts::route(line, enabled);
         }
     }
 

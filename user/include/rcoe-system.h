@@ -16,6 +16,10 @@
 #ifndef RCOE_SYSTEM_H
 #define RCOE_SYSTEM_H
 
+#ifndef __x86_64__
+#error "Programs in C are for x86-64 only."
+#endif
+
 #include <stddef.h>
 #include <stdint.h>
 

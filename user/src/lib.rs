@@ -12,18 +12,18 @@
 #[cfg(test)]
 extern crate std;
 
+mod arch;
 pub mod console;
-pub mod fault;
-#[cfg(feature = "bare")]
-mod mem_functions;
 pub mod object;
+#[cfg(feature = "bare")]
+mod panic;
+#[cfg(feature = "pc")]
 pub mod pci;
 pub mod share;
 pub mod squeeze;
-#[cfg(feature = "bare")]
-mod start;
 mod sys;
 
+pub use arch::{fault, serial, timer};
 pub use sys::{
     Received, accept, add_trace, boot_image, boot_page, call, call_with, fill_scratch, now_message,
     recv, reply_recv, reply_recv_with, send, set_window_word, window_word, yield_now,

@@ -1,6 +1,4 @@
-//! The system calls themselves, and the IPC buffer: all unsafe code of programs.
-
-use core::arch::asm;
+//! The system calls themselves, and the memory that the kernel maps.
 
 use rcoe_abi::boot::Word;
 use rcoe_abi::layout::{BOOT_INFO, IMAGE, IPC_BUFFER, SCRATCH, WINDOW, WINDOW_PAGES};
@@ -8,6 +6,8 @@ use rcoe_abi::{
     CAPS_WORD, FIRST_BUFFER_WORD, IN_REGISTERS, MAX_CAPS, MAX_MESSAGE, MessageInfo, RECEIVE_WORD,
     Syscall,
 };
+
+use crate::arch;
 
 /// Words of a page.
 const PAGE_WORDS: usize = 512;
@@ -121,24 +121,16 @@ fn enter(number: Syscall, pointer: u64, label: u64, words: &[u64], caps: &[u64])
 }
 
 fn raw(number: Syscall, pointer: u64, info: MessageInfo, first: [u64; IN_REGISTERS]) -> Received {
-    let [mut a, mut b, mut c, mut d] = first;
-    let (mut badge, mut answer) = (pointer, info.word());
-    // SAFETY: the kernel changes the registers named here only; what it does for the call was
-    // allowed by capabilities to this thread's own memory at most.
-    unsafe {
-        asm!("syscall",
-            in("rax") number as u64,
-            inlateout("rdi") badge,
-            inlateout("rsi") answer,
-            inlateout("r10") a,
-            inlateout("r8") b,
-            inlateout("r9") c,
-            inlateout("r12") d,
-            out("rcx") _,
-            out("r11") _,
-            options(nostack),
-        );
-    }
+    let registers = arch::Registers {
+        pointer,
+        info: info.word(),
+        words: first,
+    };
+    let arch::Registers {
+        pointer: badge,
+        info: answer,
+        words,
+    } = arch::enter(number, registers);
     let answer = MessageInfo::from_word(answer);
     Received {
         badge,
@@ -146,7 +138,7 @@ fn raw(number: Syscall, pointer: u64, info: MessageInfo, first: [u64; IN_REGISTE
         len: answer.len(),
         caps: answer.caps(),
         unwrapped: answer.unwrapped(),
-        words: [a, b, c, d],
+        words,
     }
 }
 

@@ -10,12 +10,41 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{packages, shell};
 
-/// The kernel's target.
-const BARE: &str = "x86_64-unknown-none";
-/// The programs' target.
-const PROGRAMS: &str = "x86_64-unknown-linux-gnu";
-/// What runs the machine.
-const EMULATOR: &str = "qemu-system-x86";
+/// What is built for one machine.
+struct Machine {
+    /// Where it goes, in the folder of the image.
+    folder: &'static str,
+    /// The kernel's target.
+    kernel: &'static str,
+    /// The programs' target.
+    programs: &'static str,
+    /// Features of the programs.
+    features: &'static str,
+    /// The package with what runs the machine.
+    emulator: &'static str,
+    /// Are there programs in C?
+    c: bool,
+}
+
+const MACHINES: [Machine; 2] = [
+    Machine {
+        folder: "",
+        kernel: "x86_64-unknown-none",
+        programs: "x86_64-unknown-linux-gnu",
+        features: "bare,pc",
+        emulator: "qemu-system-x86",
+        c: true,
+    },
+    // The kernel must not touch the registers of floating point, which are the programs'.
+    Machine {
+        folder: "aarch64",
+        kernel: "aarch64-unknown-none-softfloat",
+        programs: "aarch64-unknown-none",
+        features: "bare",
+        emulator: "qemu-system-arm",
+        c: false,
+    },
+];
 
 /// What a program in C is built with; `user/include/rcoe-system.h` tells users the same.
 const C_FLAGS: &[&str] = &[
@@ -42,22 +71,33 @@ pub(crate) fn folder() -> PathBuf {
 
 /// Installs what is missing to build and run the system sphere, or says how.
 pub(crate) fn prepare() -> Result<()> {
-    packages::ensure(&[EMULATOR.to_owned()])?;
+    packages::ensure(&MACHINES.map(|machine| machine.emulator.to_owned()))?;
+    for Machine {
+        kernel, programs, ..
+    } in MACHINES
+    {
+        add_target(kernel)?;
+        add_target(programs)?;
+    }
+    Ok(())
+}
+
+fn add_target(target: &str) -> Result<()> {
     let libraries = Command::new("rustc")
-        .args(["--print", "target-libdir", "--target", BARE])
+        .args(["--print", "target-libdir", "--target", target])
         .output()
         .context("starting rustc")?;
     let path = PathBuf::from(String::from_utf8_lossy(&libraries.stdout).trim());
     if path.is_dir() {
         return Ok(());
     }
-    println!("adding the target {BARE}");
+    println!("adding the target {target}");
     let added = Command::new("rustup")
-        .args(["target", "add", BARE])
+        .args(["target", "add", target])
         .status();
     ensure!(
         added.is_ok_and(|status| status.success()),
-        "the target {BARE} is missing; run this, then try again:\n  rustup target add {BARE}"
+        "the target {target} is missing; run this, then try again:\n  rustup target add {target}"
     );
     Ok(())
 }
@@ -65,21 +105,36 @@ pub(crate) fn prepare() -> Result<()> {
 /// Builds everything; tells whether that went well.
 pub(crate) fn run() -> Result<bool> {
     prepare()?;
-    if !build("rcoe-kernel", BARE)? || !build("rcoe-user", PROGRAMS)? {
+    for machine in &MACHINES {
+        if !build_for(machine)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Builds what one machine runs.
+fn build_for(machine: &Machine) -> Result<bool> {
+    if !build("rcoe-kernel", machine.kernel, "bare")?
+        || !build("rcoe-user", machine.programs, machine.features)?
+    {
         return Ok(false);
     }
     let target = shell::target().join("system");
-    let image = folder();
+    let image = folder().join(machine.folder);
     std::fs::create_dir_all(&image)?;
     for old in std::fs::read_dir(&image)? {
-        std::fs::remove_file(old?.path())?;
+        let old = old?.path();
+        if old.is_file() {
+            std::fs::remove_file(old)?;
+        }
     }
-    let kernel = target.join(BARE).join("blob/rcoe-kernel");
+    let kernel = target.join(machine.kernel).join("blob/rcoe-kernel");
     std::fs::copy(&kernel, image.join("rcoe-kernel")).context("the kernel")?;
-    if !c_programs(&image)? {
+    if machine.c && !c_programs(&image)? {
         return Ok(false);
     }
-    for entry in std::fs::read_dir(target.join(PROGRAMS).join("blob"))? {
+    for entry in std::fs::read_dir(target.join(machine.programs).join("blob"))? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         let Some(name) = name.filter(|name| name.starts_with("system-")) else {
@@ -114,9 +169,9 @@ fn c_programs(image: &Path) -> Result<bool> {
 
 /// A cargo command for a package of the system sphere. It uses another target folder, hence another
 /// lock, than the build it may run in.
-fn command(action: &str, package: &str, target: &str) -> Command {
-    let mut command = shell::cargo([action, "--quiet", "--package", package, "--features=bare"]);
-    command.arg("--target").arg(target);
+fn command(action: &str, package: &str, target: &str, features: &str) -> Command {
+    let mut command = shell::cargo([action, "--quiet", "--package", package, "--features"]);
+    command.arg(features).arg("--target").arg(target);
     command
         .arg("--target-dir")
         .arg(shell::target().join("system"));
@@ -124,8 +179,8 @@ fn command(action: &str, package: &str, target: &str) -> Command {
     command
 }
 
-fn build(package: &str, target: &str) -> Result<bool> {
-    let mut command = command("build", package, target);
+fn build(package: &str, target: &str, features: &str) -> Result<bool> {
+    let mut command = command("build", package, target, features);
     command.arg("--profile=blob");
     shell::succeeds(command)
 }
@@ -134,10 +189,15 @@ fn build(package: &str, target: &str) -> Result<bool> {
 pub(crate) fn clippy() -> Result<bool> {
     prepare()?;
     let mut good = true;
-    for (package, target) in [("rcoe-kernel", BARE), ("rcoe-user", PROGRAMS)] {
-        let mut command = command("clippy", package, target);
-        command.args(["--", "-Dwarnings"]);
-        good &= shell::succeeds(command)?;
+    for machine in MACHINES {
+        for (package, target, features) in [
+            ("rcoe-kernel", machine.kernel, "bare"),
+            ("rcoe-user", machine.programs, machine.features),
+        ] {
+            let mut command = command("clippy", package, target, features);
+            command.args(["--", "-Dwarnings"]);
+            good &= shell::succeeds(command)?;
+        }
     }
     Ok(good)
 }

@@ -18,7 +18,7 @@ const REPLICATION: &[&str] = &[
     "kernel/src/machine.rs",
     "kernel/src/meter.rs",
     "kernel/src/sphere.rs",
-    "kernel/src/arch/x86_64/donate.rs",
+    "kernel/src/arch/donate.rs",
 ];
 
 const PARTS: &[Part] = &[

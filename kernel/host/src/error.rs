@@ -5,15 +5,19 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::Arch;
+
 /// Why the system sphere cannot be used.
 #[derive(Debug, Error)]
 pub enum SystemError {
     /// No emulator.
     #[error(
-        "qemu-system-x86_64 is not installed; run this, then try again:\n  \
-         sudo apt-get install -y --no-install-recommends qemu-system-x86"
+        "{} is not installed; run this, then try again:\n  \
+         sudo apt-get install -y --no-install-recommends {}",
+        .0.emulator(),
+        .0.package()
     )]
-    NoEmulator,
+    NoEmulator(Arch),
     /// No kernel.
     #[error("there is no system image at {0}; build it with: cargo xtask image")]
     NoImage(PathBuf),

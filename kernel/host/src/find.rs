@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::SystemError;
+use crate::{Arch, SystemError};
 
 /// Variable that names the folder of the system image.
 pub const IMAGE_VARIABLE: &str = "RCOE_SYSTEM_IMAGE";
@@ -12,12 +12,12 @@ pub(crate) const KERNEL: &str = "rcoe-kernel";
 /// What the file names of programs begin with.
 pub(crate) const PREFIX: &str = "system-";
 
-/// The folder with the system image: what the environment names, else the one beside this
-/// executable, or that of the build folder the executable lies in.
+/// The folder with the system image for a machine: what the environment names, else the one beside
+/// this executable, or that of the build folder the executable lies in.
 ///
 /// # Errors
 /// If no kernel is there.
-pub fn folder() -> Result<PathBuf, SystemError> {
+pub fn folder(arch: Arch) -> Result<PathBuf, SystemError> {
     let named = std::env::var_os(IMAGE_VARIABLE).map(PathBuf::from);
     let own = std::env::current_exe().unwrap_or_default();
     let beside = own.parent().unwrap_or(Path::new(".")).join("rcoe-system");
@@ -30,6 +30,10 @@ pub fn folder() -> Result<PathBuf, SystemError> {
         Some(folder) => vec![folder],
         None => vec![beside, built],
     };
+    let candidates: Vec<PathBuf> = candidates
+        .iter()
+        .map(|folder| folder.join(arch.subfolder()))
+        .collect();
     let found = candidates
         .iter()
         .find(|folder| folder.join(KERNEL).is_file());

@@ -6,10 +6,11 @@
 //! through ports. Nothing here is trusted by the replicas, and nothing that a replica says is
 //! believed beyond a report.
 //!
-//! Not covered: any machine but QEMU's q35.
+//! Not covered: any machine but QEMU's q35 and virt.
 
 #![forbid(unsafe_code)]
 
+mod arch;
 mod diaries;
 mod diary;
 mod error;
@@ -18,6 +19,7 @@ mod machine;
 mod pack;
 mod run;
 
+pub use arch::Arch;
 pub use diary::Entry;
 pub use error::SystemError;
 pub use find::{IMAGE_VARIABLE, folder};

@@ -10,7 +10,7 @@ use rcoe_abi::image::{
 use rcoe_abi::layout::{PROGRAM_BASE, PROGRAM_END};
 use rcoe_abi::object::PAGE;
 
-use crate::SystemError;
+use crate::{Arch, SystemError};
 
 /// One segment of a program, with its content.
 struct Part {
@@ -33,14 +33,24 @@ fn refuse(path: &Path, why: &str) -> SystemError {
     }
 }
 
+const fn machine(arch: Arch) -> elf::Machine {
+    match arch {
+        Arch::X86_64 => elf::EM_X86_64,
+        Arch::Aarch64 => elf::EM_AARCH64,
+    }
+}
+
 /// Reads an ELF file into pages.
-fn lay_out(name: &str, path: &Path) -> Result<Laid, SystemError> {
+fn lay_out(arch: Arch, name: &str, path: &Path) -> Result<Laid, SystemError> {
     let content = std::fs::read(path).map_err(SystemError::host(path.display().to_string()))?;
     let data = content.as_slice();
-    let wrong = || refuse(path, "not a static 64-bit ELF program for x86-64");
+    let wrong = || {
+        let name = arch.name();
+        refuse(path, &format!("not a static 64-bit ELF program for {name}"))
+    };
     let header = elf::FileHeader64::<Endianness>::parse(data).map_err(|_| wrong())?;
     let endian = header.endian().map_err(|_| wrong())?;
-    if header.e_machine(endian) != elf::EM_X86_64 || header.e_type(endian) != elf::ET_EXEC {
+    if header.e_machine(endian) != machine(arch) || header.e_type(endian) != elf::ET_EXEC {
         return Err(wrong());
     }
     let mut parts: Vec<Part> = Vec::new();
@@ -90,11 +100,11 @@ fn part(start: u64, size: u64, flags: u32, bytes: &[u8]) -> Result<Part, &'stati
     })
 }
 
-/// Packs programs, given as name and ELF file, into a boot image.
+/// Packs programs for a machine, given as name and ELF file, into a boot image.
 ///
 /// # Errors
 /// If one is no program for this system.
-pub fn pack(programs: &[(String, &Path)]) -> Result<Vec<u8>, SystemError> {
+pub fn pack(arch: Arch, programs: &[(String, &Path)]) -> Result<Vec<u8>, SystemError> {
     if programs.len() > MAX_PROGRAMS {
         return Err(SystemError::Setting("too many programs".into()));
     }
@@ -103,7 +113,7 @@ pub fn pack(programs: &[(String, &Path)]) -> Result<Vec<u8>, SystemError> {
     let mut next = (directory as u64 * 8).div_ceil(PAGE);
     let mut contents = Vec::new();
     for (name, path) in programs {
-        let laid = lay_out(name, path)?;
+        let laid = lay_out(arch, name, path)?;
         let name = name_words(laid.name.as_bytes());
         words.extend(name.ok_or_else(|| refuse(path, "a name has 1 to 32 bytes"))?);
         words.push(laid.entry);
@@ -145,10 +155,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("text");
         std::fs::write(&path, "no program").unwrap();
-        let error = pack(&[("text".to_owned(), &path)]).unwrap_err();
+        let error = pack(Arch::X86_64, &[("text".to_owned(), &path)]).unwrap_err();
         assert!(error.to_string().contains("text"), "{error}");
         let own = std::env::current_exe().unwrap();
-        let error = pack(&[("own".to_owned(), &own)]).unwrap_err();
+        let error = pack(Arch::X86_64, &[("own".to_owned(), &own)]).unwrap_err();
         assert!(error.to_string().contains("static"), "{error}");
     }
 

@@ -10,11 +10,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::diaries::Diaries;
 use crate::find::{self, KERNEL};
 use crate::machine::{self, Machine, Threads};
-use crate::{Entry, SystemError, pack};
+use crate::{Arch, Entry, SystemError, pack};
 
 /// What is to be run, and how.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The machine.
+    pub arch: Arch,
     /// Replicas: 1 to 4.
     pub replicas: usize,
     /// `io`, `args` or `every`.
@@ -125,13 +127,11 @@ pub fn run(
         .iter()
         .map(|(name, path)| (name.clone(), path.as_path()))
         .collect();
-    let image = pack(&programs)?;
+    let image = pack(settings.arch, &programs)?;
     let own = tempfile::tempdir().map_err(SystemError::host("a folder for the machine"))?;
-    let path = own.path().join("image");
-    std::fs::write(&path, image).map_err(SystemError::host("the boot image"))?;
-    let machine = machine::start(settings, &folder.join(KERNEL), &path, own.path())?;
+    let machine = machine::start(settings, &folder.join(KERNEL), &image, own.path())?;
     let mut folder = Some(own);
-    watch(machine, out, &mut |replica, entry| {
+    watch(settings.arch, machine, out, &mut |replica, entry| {
         // Once a replica speaks, the machine has opened all that is there.
         folder = None;
         tell(replica, entry);
@@ -158,27 +158,24 @@ impl Learnt {
         }
     }
 
-    fn ending(self, code: Option<i32>) -> Ending {
+    fn ending(self, arch: Arch, code: Option<i32>) -> Ending {
         // A fail-stop is the machine's last word, whatever was written before.
         if let Some(why) = self.fail_stop {
             return Ending::FailStop(why);
         }
         match (self.status, self.trouble) {
-            (Some(status), _) if code == Some(POWERED_OFF) => Ending::Exit(status),
+            (Some(status), _) if code == Some(arch.switched_off()) => Ending::Exit(status),
             (_, Some(why)) => Ending::Lost(why),
             (_, None) => Ending::Lost(match code {
-                Some(RESET) => "a processor faulted so deeply that it reset the machine".to_owned(),
+                Some(code) if arch.reset() == Some(code) => {
+                    "a processor faulted so deeply that it reset the machine".to_owned()
+                }
                 Some(code) => format!("the machine ended without telling why (qemu status {code})"),
                 None => "the machine ended without telling why (killed)".to_owned(),
             }),
         }
     }
 }
-
-/// The emulator's status after the machine switched itself off.
-const POWERED_OFF: i32 = 1;
-/// Its status after a processor reset the machine.
-const RESET: i32 = 0;
 
 /// How often the emulator is looked at while it says nothing.
 const LOOK: Timespec = Timespec {
@@ -187,6 +184,7 @@ const LOOK: Timespec = Timespec {
 };
 
 fn watch(
+    arch: Arch,
     mut machine: Machine,
     out: &mut dyn Write,
     tell: &mut dyn FnMut(usize, &Entry),
@@ -212,7 +210,7 @@ fn watch(
             break;
         }
     }
-    Ok(learnt.ending(ended.and_then(|status| status.code())))
+    Ok(learnt.ending(arch, ended.and_then(|status| status.code())))
 }
 
 /// Waits until something can be read, or for a moment.
@@ -284,7 +282,7 @@ mod tests {
         for entry in entries {
             learnt.note(0, &Entry::parse(entry));
         }
-        learnt.ending(code)
+        learnt.ending(Arch::X86_64, code)
     }
 
     #[test]

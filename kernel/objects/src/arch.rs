@@ -1,9 +1,16 @@
 //! The two tables that differ between processors: where a context keeps which register, and how a
-//! page table entry is written. Each module has the same names.
+//! page table entry is written. Each module has the same names, and both are built and tested
+//! everywhere.
 
-mod x86_64;
+pub mod aarch64;
+pub mod x86_64;
 
-pub use x86_64::{
+#[cfg(target_arch = "aarch64")]
+use aarch64 as own;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as own;
+
+pub use own::{
     ARGUMENTS, CAP, CONTEXT_WORDS, ENTRIES, FPU_START, FPU_WORDS, INFO, IP, KERNEL_ENTRY, LEVELS,
     MESSAGE, NUMBER, SP, index, is_present, is_writable, leaf, physical, register_leaf, start,
     table, unused,

@@ -8,30 +8,30 @@ use crate::{Cap, Ref};
 /// Words of a thread, by place.
 pub(crate) mod field {
     /// See [`super::State`].
-    pub(crate) const STATE: usize = 24;
-    pub(crate) const PRIORITY: usize = 25;
+    pub(crate) const STATE: usize = 36;
+    pub(crate) const PRIORITY: usize = 37;
     /// Neighbours in the one queue it is in: previous and next.
-    pub(crate) const QUEUE: usize = 26;
+    pub(crate) const QUEUE: usize = 38;
     /// The endpoint or notification it waits at.
-    pub(crate) const WAITS_AT: usize = 27;
+    pub(crate) const WAITS_AT: usize = 39;
     /// The badge of the message it sends.
-    pub(crate) const BADGE: usize = 28;
+    pub(crate) const BADGE: usize = 40;
     /// Who waits for its reply.
-    pub(crate) const CALLER: usize = 29;
+    pub(crate) const CALLER: usize = 41;
     /// Whose reply it waits for.
-    pub(crate) const CALLED: usize = 30;
+    pub(crate) const CALLED: usize = 42;
     /// Pointer to its fault handler, in its own space.
-    pub(crate) const HANDLER: usize = 31;
+    pub(crate) const HANDLER: usize = 43;
     /// The fault it is in: label, or 0.
-    pub(crate) const FAULT: usize = 32;
+    pub(crate) const FAULT: usize = 44;
     /// Further words of the fault.
-    pub(crate) const FAULT_WORDS: usize = 33;
+    pub(crate) const FAULT_WORDS: usize = 45;
     /// The notification that is bound to it.
-    pub(crate) const BOUND: usize = 37;
+    pub(crate) const BOUND: usize = 49;
     /// Does the message it sends want a reply?
-    pub(crate) const CALLS: usize = 38;
+    pub(crate) const CALLS: usize = 50;
     /// May capabilities travel with the message it sends, and with the reply to it?
-    pub(crate) const GRANTS: usize = 39;
+    pub(crate) const GRANTS: usize = 51;
     /// Floating-point state.
     pub(crate) const FPU: usize = 64;
 }
@@ -40,9 +40,9 @@ const _: () = assert!(CONTEXT_WORDS <= field::STATE, "registers come first");
 const _: () = assert!(field::FPU + FPU_WORDS <= 256, "a thread has 256 words");
 
 /// Slots of a thread, in units from its beginning.
-const SLOT_CSPACE: u32 = 10;
-const SLOT_VSPACE: u32 = 11;
-const SLOT_BUFFER: u32 = 12;
+const SLOT_CSPACE: u32 = 13;
+const SLOT_VSPACE: u32 = 14;
+const SLOT_BUFFER: u32 = 15;
 const SLOTS: [u32; 3] = [SLOT_CSPACE, SLOT_VSPACE, SLOT_BUFFER];
 
 /// What a thread does.

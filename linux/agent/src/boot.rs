@@ -133,10 +133,7 @@ pub(crate) fn become_replica(group: usize, index: usize) {
     regions::protect(group, index);
     let control = control(group);
     let own = report(group, index);
-    let pid = sys::getpid();
-    own.will.write(pid);
-    sys::set_robust_list(&own.will);
-    own.pid.store(pid, Ordering::Release);
+    own.pid.store(sys::getpid(), Ordering::Release);
     sys::die_with_supervisor(control.supervisor.load(Ordering::Relaxed));
     let core = control.cores[index].load(Ordering::Relaxed);
     if core != u32::MAX {

@@ -5,26 +5,17 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use rcoe_abi::{layout::PORT_CONSOLE, service};
-use rcoe_user::{Received, object, recv, reply_recv};
+use rcoe_abi::service;
+use rcoe_user::{Received, recv, reply_recv, serial};
 
 rcoe_user::program!(main);
 
-/// Ports of the line, from its first.
-const LINE_STATUS: u16 = 5;
-/// In the status: the transmitter's queue is empty.
-const EMPTY: u64 = 0x20;
-/// Bytes that the queue holds.
-const QUEUE: usize = 16;
 /// Looks at the status before the line counts as broken and bytes are dropped.
 const PATIENCE: u32 = 100_000;
 
 fn main(_argument: u64) -> u64 {
-    // Interrupts off, 115,200 baud, eight bits, queues on.
-    for (port, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 7), (4, 3)] {
-        if object::port_out(service::SLOT_PORTS, PORT_CONSOLE + port, 1, value).is_err() {
-            return 1;
-        }
+    if serial::prepare().is_err() {
+        return 1;
     }
     let mut message = recv(service::SLOT_CONSOLE);
     loop {
@@ -49,11 +40,11 @@ fn write(message: &Received) -> u64 {
         let word = message.word(index + 1).to_le_bytes();
         chunk.copy_from_slice(&word[..chunk.len()]);
     }
-    for chunk in bytes[..len].chunks(QUEUE) {
+    for chunk in bytes[..len].chunks(serial::QUEUE) {
         if !wait_until_empty() {
             break;
         }
-        if object::port_out_bytes(service::SLOT_PORTS, PORT_CONSOLE, chunk).is_err() {
+        if serial::write(chunk).is_err() {
             break;
         }
     }
@@ -61,8 +52,5 @@ fn write(message: &Received) -> u64 {
 }
 
 fn wait_until_empty() -> bool {
-    (0..PATIENCE).any(|_| {
-        let status = object::port_status(service::SLOT_PORTS, PORT_CONSOLE + LINE_STATUS, 1);
-        status.is_ok_and(|status| status & EMPTY != 0)
-    })
+    (0..PATIENCE).any(|_| serial::is_empty())
 }

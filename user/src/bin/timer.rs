@@ -7,13 +7,10 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use rcoe_abi::{layout::PORT_TIMER, service};
-use rcoe_user::{object, recv, reply_recv};
+use rcoe_abi::service;
+use rcoe_user::{object, recv, reply_recv, timer};
 
 rcoe_user::program!(main);
-
-/// Of 1.193182 MHz: a hundredth of a second.
-const COUNT: u64 = 11_932;
 
 fn main(_argument: u64) -> u64 {
     let irq = service::SLOT_IRQ;
@@ -31,16 +28,10 @@ fn main(_argument: u64) -> u64 {
     }
 }
 
-/// Counts down once (mode 0) and waits for the interrupt. A primary that was lost in between may
+/// Has the timer count down and waits for the interrupt. A primary that was lost in between may
 /// have taken it, then its successor raises it again: a tick is never waited for in vain.
 fn one_tick() {
-    let port = |offset, value| {
-        let written = object::port_out(service::SLOT_PORTS, PORT_TIMER + offset, 1, value);
-        assert!(written.is_ok(), "the driver has the timer's ports");
-    };
-    port(3, 0x30);
-    port(0, COUNT & 0xff);
-    port(0, COUNT >> 8);
+    assert!(timer::start().is_ok(), "the driver has the timer");
     let _ = recv(service::SLOT_NOTIFICATION);
     assert!(
         object::irq_ack(service::SLOT_IRQ).is_ok(),

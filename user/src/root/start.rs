@@ -2,6 +2,7 @@
 
 use rcoe_abi::image::{self, Program};
 use rcoe_abi::object::PAGE;
+use rcoe_abi::service::Device;
 use rcoe_abi::{Error, ObjectType, Rights, boot as slots, layout, service};
 use rcoe_user::{fill_scratch, object};
 
@@ -36,6 +37,17 @@ impl Role {
             Self::Timer => 51,
             Self::Edu => 30,
             Self::Hpet | Self::Clock | Self::Program => 20,
+        }
+    }
+
+    const fn device(self) -> Device {
+        match self {
+            Self::Serial => layout::CONSOLE,
+            Self::Timer => layout::TIMER,
+            Self::Edu => layout::EDU,
+            Self::Hpet => layout::HPET,
+            Self::Clock => layout::CLOCK,
+            Self::Program => Device::NONE,
         }
     }
 
@@ -226,34 +238,22 @@ impl<'a> Starter<'a> {
         object::copy(table, service::SLOT_CONSOLE, self.console, console)?;
         let timer = if role == Role::Timer { all } else { SENDER };
         object::copy(table, service::SLOT_TIMER, self.timer, timer)?;
-        match role {
-            Role::Serial => self.grant_ports(table, layout::PORT_CONSOLE, 8),
-            Role::Timer => {
-                self.grant_ports(table, layout::PORT_TIMER, 4)?;
-                self.grant_interrupt(table, layout::TIMER_LINE)
-            }
-            Role::Edu => {
-                self.grant_ports(table, layout::PORT_PCI, 8)?;
-                // The last two are transfer memory.
-                self.grant_device(table, 0, layout::DMA_PAGE + 1)?;
-                self.grant_interrupt(table, layout::EDU_LINE)
-            }
-            Role::Hpet => self.grant_device(table, layout::HPET_PAGE, layout::HPET_PAGE),
-            // The last page of transfer memory, and the timer behind it.
-            Role::Clock => self.grant_device(table, layout::HPET_PAGE - 1, layout::HPET_PAGE),
-            Role::Program => Ok(()),
+        self.grant_device(table, role.device())
+    }
+
+    /// Gives a driver its device.
+    fn grant_device(&mut self, table: u64, device: Device) -> Result<(), Error> {
+        let Device { ports, pages, line } = device;
+        let all = Rights::ALL;
+        if let Some((first, count)) = ports {
+            let range = u64::from(first) | u64::from(first + count - 1) << 16;
+            object::mint(table, service::SLOT_PORTS, slots::SLOT_PORTS, all, range)?;
         }
-    }
-
-    fn grant_device(&self, table: u64, first: u64, last: u64) -> Result<(), Error> {
-        let (devices, pages) = (slots::SLOT_DEVICES, first | last << 32);
-        object::mint(table, service::SLOT_DEVICE, devices, Rights::ALL, pages)
-    }
-
-    fn grant_ports(&self, table: u64, first: u16, count: u16) -> Result<(), Error> {
-        let range = u64::from(first) | u64::from(first + count - 1) << 16;
-        let ports = slots::SLOT_PORTS;
-        object::mint(table, service::SLOT_PORTS, ports, Rights::ALL, range)
+        if let Some((first, last)) = pages {
+            let range = first | last << 32;
+            object::mint(table, service::SLOT_DEVICE, slots::SLOT_DEVICES, all, range)?;
+        }
+        line.map_or(Ok(()), |line| self.grant_interrupt(table, line))
     }
 
     fn grant_interrupt(&mut self, table: u64, line: u64) -> Result<(), Error> {

@@ -2,8 +2,10 @@
 
 use core::arch::asm;
 
+use rcoe_abi::layout::PORT_OFF;
+
 /// Reads a model-specific register.
-pub(super) fn read_msr(register: u32) -> u64 {
+pub(in crate::arch) fn read_msr(register: u32) -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: the kernel names registers that exist on every x86-64 processor.
     unsafe {
@@ -18,7 +20,7 @@ pub(super) fn read_msr(register: u32) -> u64 {
 /// # Safety
 /// The value must keep the kernel's own execution sound.
 #[expect(clippy::cast_possible_truncation, reason = "halves")]
-pub(super) unsafe fn write_msr(register: u32, value: u64) {
+pub(in crate::arch) unsafe fn write_msr(register: u32, value: u64) {
     // SAFETY: the caller's.
     unsafe {
         asm!("wrmsr", in("ecx") register, in("eax") value as u32, in("edx") (value >> 32) as u32,
@@ -27,7 +29,7 @@ pub(super) unsafe fn write_msr(register: u32, value: u64) {
 }
 
 /// The address whose access faulted.
-pub(super) fn fault_address() -> u64 {
+pub(in crate::arch) fn fault_address() -> u64 {
     let address;
     // SAFETY: reading CR2 changes nothing.
     unsafe { asm!("mov {}, cr2", out(reg) address, options(nomem, nostack, preserves_flags)) };
@@ -35,7 +37,7 @@ pub(super) fn fault_address() -> u64 {
 }
 
 /// Root table of the present address space.
-pub(super) fn root_table() -> u64 {
+pub(in crate::arch) fn root_table() -> u64 {
     let root;
     // SAFETY: reading CR3 changes nothing.
     unsafe { asm!("mov {}, cr3", out(reg) root, options(nomem, nostack, preserves_flags)) };
@@ -46,9 +48,24 @@ pub(super) fn root_table() -> u64 {
 ///
 /// # Safety
 /// It must map the kernel as the present one does.
-pub(super) unsafe fn set_root_table(root: u64) {
+pub(in crate::arch) unsafe fn set_root_table(root: u64) {
     // SAFETY: the caller's.
     unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack, preserves_flags)) };
+}
+
+/// Leaves all programs' address spaces for the kernel's own, with this root table.
+///
+/// # Safety
+/// It must be the one that the partition began with.
+pub(in crate::arch) unsafe fn leave_space(root: u64) {
+    // SAFETY: the kernel's own root table maps what every other one maps of it.
+    unsafe { set_root_table(root) };
+}
+
+/// Forgets what the processor remembers of the present address space.
+pub(crate) fn flush() {
+    // SAFETY: it stays the same space.
+    unsafe { set_root_table(root_table()) };
 }
 
 /// Processor cycles.
@@ -68,13 +85,6 @@ pub(crate) fn relax() {
     core::hint::spin_loop();
 }
 
-/// Waits for an interrupt, with interrupts on for just that long.
-pub(crate) fn wait_for_interrupt() {
-    // SAFETY: an interrupt that comes here finds the kernel idle: its handler takes a note and
-    // returns.
-    unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
-}
-
 /// Stops this core for good.
 pub(crate) fn park() -> ! {
     loop {
@@ -82,6 +92,18 @@ pub(crate) fn park() -> ! {
         // again.
         unsafe { asm!("cli", "hlt", options(nomem, nostack)) };
     }
+}
+
+/// Stops this core for good, where it can be started again once its memory holds a copy of another
+/// replica.
+pub(in crate::arch) fn retire() -> ! {
+    park()
+}
+
+/// Switches the machine off.
+pub(crate) fn power_off() -> ! {
+    port_out(PORT_OFF, 4, 0);
+    park()
 }
 
 /// Reads a port of 1, 2 or 4 bytes.
@@ -120,46 +142,12 @@ pub(crate) fn port_out(port: u16, width: u8, value: u32) {
     }
 }
 
-/// Sets control bits: protection of the kernel from user memory, no time stamps in programs.
-///
-/// # Safety
-/// Once, by a kernel that never touches memory that programs can.
-pub(super) unsafe fn protect() {
-    const UMIP: u64 = 1 << 11;
-    const TSD: u64 = 1 << 2;
-    const SMEP: u64 = 1 << 20;
-    const SMAP: u64 = 1 << 21;
-    let features: u32;
-    let more: u32;
-    // SAFETY: CPUID changes nothing but its registers; rbx is kept.
-    unsafe {
-        asm!("push rbx", "cpuid", "mov {0:e}, ebx", "pop rbx", out(reg) features,
-            inout("eax") 7 => _, inout("ecx") 0 => more, out("edx") _);
-    }
-    let mut bits = TSD;
-    if features & 1 << 7 != 0 {
-        bits |= SMEP;
-    }
-    if features & 1 << 20 != 0 {
-        bits |= SMAP;
-    }
-    if more & 1 << 2 != 0 {
-        bits |= UMIP;
-    }
-    // SAFETY: the kernel executes its own text only and touches no user page, so none of these bits
-    // changes what it does.
-    unsafe {
-        asm!("mov {0}, cr4", "or {0}, {1}", "mov cr4, {0}", out(reg) _, in(reg) bits,
-            options(nostack));
-    }
-}
-
 /// Exchanges the floating-point state.
 ///
 /// # Safety
 /// Both are 512 bytes at a multiple of 16, and `to` holds a state that was saved or made by this
 /// kernel.
-pub(super) unsafe fn exchange_fpu(from: Option<*mut u64>, to: *const u64) {
+pub(in crate::arch) unsafe fn exchange_fpu(from: Option<*mut u64>, to: *const u64) {
     // SAFETY: the caller's.
     unsafe {
         if let Some(from) = from {

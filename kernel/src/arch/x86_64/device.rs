@@ -3,7 +3,8 @@
 
 use rcoe_abi::layout::{DEVICE_PAGES, DMA_PAGE, DMA_PAGES, HPET_PAGE};
 
-use super::Parameters;
+use super::super::Parameters;
+use super::super::memory::{read_register, write_register};
 use super::layout::{DEVICES, DMA_BYTES, DMA_PHYSICAL, HPET_PHYSICAL, PCI_PHYSICAL};
 
 /// What a byte of device memory that is transfer memory is away from this replica's address of it
@@ -37,31 +38,15 @@ fn register(place: u64, width: u8) -> u64 {
 
 /// Reads a register of 1, 2, 4 or 8 bytes.
 pub(crate) fn device_read(place: u64, width: u8) -> u64 {
-    let address = register(place, width);
     // SAFETY: all device memory is mapped here in every partition, and no Rust object lies in it.
     // A register within its page is read as a whole; which ones a program may use is decided by
     // capability.
-    unsafe {
-        match width {
-            1 => u64::from((address as *const u8).read_volatile()),
-            2 => u64::from((address as *const u16).read_volatile()),
-            4 => u64::from((address as *const u32).read_volatile()),
-            _ => (address as *const u64).read_volatile(),
-        }
-    }
+    unsafe { read_register(register(place, width), width) }
 }
 
 /// Writes a register of 1, 2, 4 or 8 bytes.
 pub(crate) fn device_write(place: u64, width: u8, value: u64) {
-    let address = register(place, width);
     // SAFETY: as for reading. A device that moves data by itself moves it where a driver says: that
     // is for drivers to get right, which are part of what is trusted.
-    unsafe {
-        match width {
-            1 => (address as *mut u8).write_volatile(value as u8),
-            2 => (address as *mut u16).write_volatile(value as u16),
-            4 => (address as *mut u32).write_volatile(value as u32),
-            _ => (address as *mut u64).write_volatile(value),
-        }
-    }
+    unsafe { write_register(register(place, width), width, value) }
 }

@@ -8,11 +8,11 @@
 use core::arch::global_asm;
 
 /// Where the trampoline lies; a core is started at a page below 1 MiB.
-pub(super) const TRAMPOLINE: u64 = 0x8000;
+pub(in crate::arch) const TRAMPOLINE: u64 = 0x8000;
 /// Where in the trampoline's page the boot page tables' address stands.
-pub(super) const TRAMPOLINE_TABLES: u64 = 0xf00;
+pub(in crate::arch) const TRAMPOLINE_TABLES: u64 = 0xf00;
 /// Where in it a core finds its partition's page tables, by its local APIC's id.
-pub(super) const TRAMPOLINE_CORES: u64 = 0xf20;
+pub(in crate::arch) const TRAMPOLINE_CORES: u64 = 0xf20;
 
 global_asm!(
     r#"

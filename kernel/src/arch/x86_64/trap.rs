@@ -2,14 +2,16 @@
 //! one stack, and all go through [`on_trap`].
 
 use core::arch::global_asm;
+use core::sync::atomic::Ordering;
 
 use rcoe_kernel_objects::arch::CONTEXT_WORDS;
 
-use super::machine::with_machine;
-use super::{apic, cpu};
+use super::super::machine::{self, with_machine};
+use super::super::{donate, loader};
+use super::{cpu, interrupts};
 
 /// Vectors with a handler.
-pub(super) const VECTORS: usize = 256;
+pub(in crate::arch) const VECTORS: usize = 256;
 
 /// What an entry leaves: general registers, why, and what the processor pushed.
 #[derive(Debug)]
@@ -41,8 +43,8 @@ impl Frame {
     fn set_context(&mut self, context: &[u64; CONTEXT_WORDS]) {
         self.general.copy_from_slice(&context[..15]);
         [self.ip, self.flags, self.sp] = [context[15], context[16], context[17]];
-        self.segment = super::segments::USER_CODE;
-        self.stack_segment = super::segments::USER_DATA;
+        self.segment = super::install::USER_CODE;
+        self.stack_segment = super::install::USER_DATA;
     }
 
     const fn is_from_user(&self) -> bool {
@@ -52,10 +54,10 @@ impl Frame {
 
 unsafe extern "C" {
     /// Entry of the `syscall` instruction.
-    pub(super) fn syscall_entry();
+    pub(in crate::arch) fn syscall_entry();
     /// Addresses of the handlers, by vector.
     #[link_name = "trap_handlers"]
-    pub(super) static HANDLERS: [*const (); VECTORS];
+    pub(in crate::arch) static HANDLERS: [*const (); VECTORS];
     fn leave_kernel(frame: *const Frame) -> !;
     static __stack_top: u8;
 }
@@ -158,8 +160,8 @@ syscall_stack:
     .skip 8
     .text
     "#,
-    user_data = const super::segments::USER_DATA,
-    user_code = const super::segments::USER_CODE,
+    user_data = const super::install::USER_DATA,
+    user_code = const super::install::USER_CODE,
     syscall = const SYSCALL,
 );
 
@@ -187,23 +189,31 @@ extern "C" fn on_trap(frame: &mut Frame) {
 /// The others have removed this replica, or have made a copy of one of them here, whose core this
 /// is to be. A removed one leaves the handler for a halt, so that it can be called again.
 fn stopped(frame: &mut Frame) {
-    if super::donate::is_copied() {
-        super::machine::enter_own_partition();
+    if donate::COPIED.load(Ordering::Relaxed) {
+        enter_own_partition();
     }
     crate::report::stopped();
-    super::machine::leave_objects();
-    super::declare_broken();
+    machine::leave_objects();
+    machine::declare_broken();
     frame.ip = cpu::park as *const () as u64;
-    frame.segment = super::segments::KERNEL_CODE;
+    frame.segment = super::install::KERNEL_CODE;
     frame.flags = 2;
     frame.sp = &raw const __stack_top as u64;
     frame.stack_segment = 0x10;
 }
 
+/// Begins anew in this partition, from the top of the stack.
+fn enter_own_partition() -> ! {
+    let (parameters, _) = machine::parameters();
+    // SAFETY: these are the tables that the partition began with, and nothing on the present stack
+    // is used again.
+    unsafe { loader::enter_partition(parameters.root) }
+}
+
 fn interrupt(machine: &mut crate::machine::Machine, vector: u64) {
-    if vector != apic::VECTOR_SPURIOUS {
+    if vector != interrupts::VECTOR_SPURIOUS {
         machine.interrupt(vector);
-        apic::end_of_interrupt();
+        interrupts::end_of_interrupt();
     }
 }
 
@@ -222,16 +232,16 @@ fn in_kernel(frame: &Frame) {
             },
         ),
         vector => {
-            if vector != apic::VECTOR_SPURIOUS {
-                super::machine::note_interrupt(vector);
-                apic::end_of_interrupt();
+            if vector != interrupts::VECTOR_SPURIOUS {
+                interrupts::note_interrupt(vector);
+                interrupts::end_of_interrupt();
             }
         }
     }
 }
 
 /// Leaves the kernel for the first time, to a thread with these registers.
-pub(super) fn first_leave(context: &[u64; CONTEXT_WORDS]) -> ! {
+pub(in crate::arch) fn first_leave(context: &[u64; CONTEXT_WORDS]) -> ! {
     let mut frame = Frame {
         general: [0; 15],
         vector: 0,

@@ -1,5 +1,6 @@
-//! Segments, task state and interrupt descriptors. Every replica has its own, at the same
-//! addresses, because they are statics of its copy of the kernel.
+//! What a core is set to once: segments, task state and interrupt descriptors, and protection.
+//! Every replica has its own, at the same addresses, because they are statics of its copy of the
+//! kernel.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -8,11 +9,11 @@ use super::cpu::{read_msr, write_msr};
 use super::trap::{HANDLERS, VECTORS, syscall_entry};
 
 /// Selector of the kernel's code.
-pub(super) const KERNEL_CODE: u64 = 0x08;
+pub(in crate::arch) const KERNEL_CODE: u64 = 0x08;
 /// Selector of programs' data.
-pub(super) const USER_DATA: u64 = 0x1b;
+pub(in crate::arch) const USER_DATA: u64 = 0x1b;
 /// Selector of programs' code.
-pub(super) const USER_CODE: u64 = 0x23;
+pub(in crate::arch) const USER_CODE: u64 = 0x23;
 const TASK: u16 = 0x28;
 
 /// A static that only boot code writes, before anything reads it.
@@ -59,7 +60,7 @@ const ON_FAULT_STACK: [usize; 3] = [2, 8, 18];
     clippy::cast_possible_truncation,
     reason = "descriptors are put together from parts"
 )]
-pub(super) unsafe fn install() {
+pub(in crate::arch) unsafe fn install() {
     let (gdt, task, idt) = (GDT.0.get(), TASK_STATE.0.get(), IDT.0.get());
     let stack = &raw const __stack_top as u64;
     let fault_stack = &raw const __fault_stack_top as u64;
@@ -88,6 +89,7 @@ pub(super) unsafe fn install() {
         }
         load(gdt as u64, idt as u64);
         enable_syscalls();
+        protect();
     }
 }
 
@@ -139,5 +141,39 @@ unsafe fn enable_syscalls() {
         write_msr(STAR, selectors);
         write_msr(LSTAR, syscall_entry as *const () as u64);
         write_msr(FMASK, mask);
+    }
+}
+
+/// Sets control bits: protection of the kernel from user memory, no time stamps in programs.
+///
+/// # Safety
+/// Once, by a kernel that never touches memory that programs can.
+unsafe fn protect() {
+    const UMIP: u64 = 1 << 11;
+    const TSD: u64 = 1 << 2;
+    const SMEP: u64 = 1 << 20;
+    const SMAP: u64 = 1 << 21;
+    let features: u32;
+    let more: u32;
+    // SAFETY: CPUID changes nothing but its registers; rbx is kept.
+    unsafe {
+        asm!("push rbx", "cpuid", "mov {0:e}, ebx", "pop rbx", out(reg) features,
+            inout("eax") 7 => _, inout("ecx") 0 => more, out("edx") _);
+    }
+    let mut bits = TSD;
+    if features & 1 << 7 != 0 {
+        bits |= SMEP;
+    }
+    if features & 1 << 20 != 0 {
+        bits |= SMAP;
+    }
+    if more & 1 << 2 != 0 {
+        bits |= UMIP;
+    }
+    // SAFETY: the kernel executes its own text only and touches no user page, so none of these bits
+    // changes what it does.
+    unsafe {
+        asm!("mov {0}, cr4", "or {0}, {1}", "mov cr4, {0}", out(reg) _, in(reg) bits,
+            options(nostack));
     }
 }

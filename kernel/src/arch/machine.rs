@@ -1,18 +1,19 @@
-//! The replica's statics: its kernel, and the interrupts that came while it was idle.
+//! The replica's kernel: where it lies, how it is entered, and its address spaces.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use rcoe_core::primitive::AtomicU64 as Word;
 use rcoe_core::{MAX_REPLICAS, Outbox, Port, Ports};
 use rcoe_kernel_objects::arch::KERNEL_ENTRY;
 use rcoe_kernel_objects::{Memory, Ref, fpu_words};
 
-use super::layout::{COPY, OBJECTS, SHARED, SLICE, TABLES, WINDOW};
+use super::donate;
 use super::loader::{COMMAND_MAX, MAGIC, Parameters};
-use super::{apic, cpu, donate, segments, trap};
+use super::processor::layout::{COPY, OBJECTS, SHARED, SLICE, TABLES, WINDOW};
+use super::processor::{cpu, install, interrupts, tables, trap};
 use crate::config::Probe;
 use crate::machine::Machine;
 
@@ -25,16 +26,12 @@ unsafe impl Sync for Cell {}
 static MACHINE: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()));
 /// Is there a machine, and is nobody in it?
 static FREE: AtomicBool = AtomicBool::new(false);
-/// Interrupts that came while the kernel was idle, one bit each, by vector less 32.
-static NOTED: AtomicU64 = AtomicU64::new(0);
 
 /// Where the statics are that each replica has its own of.
 pub(super) fn own_statics() -> [Range<u64>; 2] {
-    let range = |start: u64, bytes: usize| start..start + bytes as u64;
-    [
-        range(&raw const MACHINE as u64, size_of_val(&MACHINE)),
-        range(&raw const NOTED as u64, size_of_val(&NOTED)),
-    ]
+    let start = &raw const MACHINE as u64;
+    let machine = start..start + size_of_val(&MACHINE) as u64;
+    [machine, interrupts::own_statics()]
 }
 
 /// Runs the kernel. Entering it while it runs is a broken invariant.
@@ -48,24 +45,8 @@ pub(super) fn with_machine(run: impl FnOnce(&mut Machine)) {
     FREE.store(true, Ordering::Relaxed);
 }
 
-/// An interrupt came while the kernel was idle.
-pub(super) fn note_interrupt(vector: u64) {
-    let bit = vector.wrapping_sub(32);
-    if bit < 64 {
-        NOTED.fetch_or(1 << bit, Ordering::Relaxed);
-    }
-}
-
-/// Vectors noted since last asked.
-pub(crate) fn noted() -> impl Iterator<Item = u64> {
-    let noted = NOTED.swap(0, Ordering::Relaxed);
-    (0..64)
-        .filter(move |bit| noted & 1 << bit != 0)
-        .map(|bit| bit + 32)
-}
-
 /// What the loader told this replica, and its command line.
-fn parameters() -> (Parameters, [u8; COMMAND_MAX as usize]) {
+pub(super) fn parameters() -> (Parameters, [u8; COMMAND_MAX as usize]) {
     // SAFETY: the loader wrote them at the beginning of object memory, which no object uses.
     let parameters = unsafe { (WINDOW as *const Parameters).read_volatile() };
     assert!(is_sound(&parameters), "this is a partition");
@@ -117,10 +98,7 @@ fn ports(replicas: u64) -> Ports<'static> {
 extern "C" fn partition_main() -> ! {
     let (parameters, command) = parameters();
     // SAFETY: once, in a fresh partition, with interrupts off.
-    unsafe {
-        segments::install();
-        cpu::protect();
-    }
+    unsafe { install::install() };
     if donate::is_copy() {
         // SAFETY: the copy holds the donor's machine, complete, and nobody is in it.
         let machine = unsafe { (*MACHINE.0.get()).assume_init_mut() };
@@ -138,21 +116,6 @@ extern "C" fn partition_main() -> ! {
     trap::first_leave(&context)
 }
 
-unsafe extern "C" {
-    fn enter_partition(root: u64) -> !;
-}
-
-/// Begins anew in this partition, from the top of the stack.
-pub(super) fn enter_own_partition() -> ! {
-    let (parameters, _) = parameters();
-    // SAFETY: these are the tables that the partition began with, and nothing on the present stack
-    // is used again.
-    unsafe { enter_partition(parameters.root) }
-}
-
-/// The bit that the processor sets in an entry that it has used.
-const ACCESSED: u64 = 1 << 5;
-
 /// The entry of a root table in object memory that maps the kernel.
 fn entry_of(root: u64) -> *mut u64 {
     (WINDOW + root + KERNEL_ENTRY as u64 * 8) as *mut u64
@@ -163,7 +126,7 @@ fn maps_kernel(root: u64, kernel_entry: u64) -> bool {
     // SAFETY: object memory is mapped for as long as the kernel runs; a place outside of it, which
     // only a broken kernel comes to, faults.
     let entry = unsafe { entry_of(root).read_volatile() };
-    entry & !ACCESSED == kernel_entry
+    entry & !tables::ACCESSED == kernel_entry
 }
 
 /// Where object memory begins physically, as the loader told.
@@ -216,7 +179,7 @@ pub(super) fn leave_objects() {
     let parameters = unsafe { (WINDOW as *const Parameters).read_volatile() };
     if is_sound(&parameters) {
         // SAFETY: these are the tables that the partition began with.
-        unsafe { cpu::set_root_table(parameters.root) };
+        unsafe { cpu::leave_space(parameters.root) };
     }
 }
 
@@ -225,7 +188,7 @@ pub(super) fn leave_objects() {
 pub(crate) fn retire() -> ! {
     leave_objects();
     declare_broken();
-    cpu::park()
+    cpu::retire()
 }
 
 /// Stores where a test says that no store may succeed.
@@ -233,7 +196,7 @@ pub(crate) fn wild_store(parameters: &Parameters, probe: Probe) {
     let sibling = (parameters.replica + 1) % parameters.replicas;
     let address = match probe {
         Probe::Sibling => SHARED + sibling * SLICE,
-        Probe::Code => trap::syscall_entry as *const () as u64,
+        Probe::Code => partition_main as *const () as u64,
         Probe::Window => COPY,
         Probe::Program => rcoe_abi::layout::STACK_TOP - 8,
         Probe::Astray | Probe::Spaces | Probe::Base => return,
@@ -257,27 +220,18 @@ pub(super) fn is_retired(replica: u64) -> bool {
 /// # Panics
 /// If this is not how the kernel is mapped.
 pub(crate) fn enter_kernel_space(root: u64, kernel_entry: u64) {
-    assert!(entry_to(root) == kernel_entry, "the kernel's root table");
+    assert!(
+        tables::kernel_entry(root) == kernel_entry,
+        "the kernel's root table"
+    );
     // SAFETY: these are the tables that the partition began with.
-    unsafe { cpu::set_root_table(root) };
-}
-
-/// Forgets what the processor remembers of the present address space.
-pub(crate) fn flush() {
-    // SAFETY: it stays the same space.
-    unsafe { cpu::set_root_table(cpu::root_table()) };
+    unsafe { cpu::leave_space(root) };
 }
 
 /// The entry of root tables that maps the kernel.
 #[must_use]
 pub(crate) const fn kernel_entry(parameters: &Parameters) -> u64 {
-    entry_to(parameters.root)
-}
-
-/// As `kernel_entry`, with the kernel's own root table.
-const fn entry_to(root: u64) -> u64 {
-    // The table that it leads to follows the root, because it is the first that was needed.
-    root.wrapping_add(4096) | 3
+    tables::kernel_entry(parameters.root)
 }
 
 /// Where object memory begins, physically.
@@ -311,7 +265,7 @@ pub(crate) fn switch_fpu(memory: &mut Memory<'_>, from: Option<Ref>, to: Ref) {
 
 /// Tells the others that this replica is broken, whatever it was doing.
 pub(crate) fn declare_broken() {
-    let slice = SHARED + u64::from(apic::id()) * SLICE;
+    let slice = SHARED + u64::from(interrupts::id()) * SLICE;
     // SAFETY: the own slice is mapped for as long as the kernel runs, and an outbox is made of
     // atomics.
     unsafe { &*(slice as *const Outbox) }.declare_broken();
@@ -320,5 +274,5 @@ pub(crate) fn declare_broken() {
 /// This core's number.
 #[must_use]
 pub(crate) fn core() -> u32 {
-    apic::id()
+    interrupts::id()
 }

@@ -1,21 +1,8 @@
-//! A program's first instruction, and its last: a panic.
+//! A program's last act if it is wrong: a panic.
 
-use core::arch::global_asm;
 use core::panic::PanicInfo;
 
 use crate::println;
-
-global_asm!(
-    r#"
-    .section .text._start, "ax", @progbits
-    .globl _start
-_start:
-    xor ebp, ebp
-    and rsp, -16
-    call rcoe_program
-    ud2
-    "#
-);
 
 /// Status of a program that panicked, as of Rust programs elsewhere.
 const PANICKED: u64 = 101;

@@ -6,20 +6,15 @@
 //! themselves they map only the table of a window that is empty but for a copy (see `donate`), so
 //! no replica can change what its kernel may touch. [`audit`] reads them back and checks that.
 
-use super::layout::{
-    COPY, COPY_TABLE, DEVICES, DMA_BYTES, DMA_PHYSICAL, HPET_PHYSICAL, IO_APIC, IO_APIC_PHYSICAL,
-    KERNEL_BASE, LARGE, LOCAL_APIC, LOCAL_APIC_PHYSICAL, OBJECTS, PCI_BYTES, PCI_PHYSICAL, SHARED,
-    SHARED_PHYSICAL, SLICE, TABLES, WINDOW,
+use super::loader::Image;
+use super::memory::{read_physical, write_physical, zero_physical};
+use super::processor::layout::{
+    COPY, COPY_TABLE, DMA_BYTES, DMA_PHYSICAL, KERNEL_BASE, LARGE, OBJECTS, SHARED,
+    SHARED_PHYSICAL, SLICE, TABLES, TRANSFER, WINDOW, devices,
 };
-use super::loader::{Image, read_physical, write_physical, zero_physical};
+use super::processor::tables::{self, address_of, is_present};
 
 const PAGE: u64 = 4096;
-const PRESENT: u64 = 1;
-const WRITABLE: u64 = 2;
-const UNCACHED: u64 = 0b11000;
-const BIG: u64 = 1 << 7;
-const NO_EXECUTE: u64 = 1 << 63;
-const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// What a replica's kernel may touch.
 #[derive(Clone, Copy)]
@@ -55,11 +50,11 @@ impl Builder {
         for above in (level + 1..4).rev() {
             let slot = table + (address >> (12 + 9 * above) & 511) * 8;
             let mut entry = read_physical(slot);
-            if entry & PRESENT == 0 {
-                entry = self.table() | PRESENT | WRITABLE;
+            if !is_present(entry) {
+                entry = tables::table(self.table());
                 write_physical(slot, entry);
             }
-            table = entry & ADDRESS;
+            table = address_of(entry);
         }
         table
     }
@@ -68,7 +63,7 @@ impl Builder {
         for offset in (0..bytes).step_by(PAGE as usize) {
             let table = self.way(address + offset, 0);
             let slot = table + ((address + offset) >> 12 & 511) * 8;
-            write_physical(slot, (physical + offset) | flags | PRESENT);
+            write_physical(slot, tables::page(physical + offset, flags));
         }
     }
 
@@ -76,7 +71,7 @@ impl Builder {
         for offset in (0..bytes).step_by(LARGE as usize) {
             let table = self.way(address + offset, 1);
             let slot = table + ((address + offset) >> 21 & 511) * 8;
-            write_physical(slot, (physical + offset) | flags | PRESENT | BIG);
+            write_physical(slot, tables::large(physical + offset, flags));
         }
     }
 }
@@ -88,12 +83,12 @@ pub(super) fn build(image: &Image, partition: Partition) -> u64 {
     let mut builder = Builder {
         root,
         next: root + PAGE,
-        end: partition.base + OBJECTS,
+        end: partition.base + TABLES + tables::ROOM,
     };
-    let data = WRITABLE | NO_EXECUTE;
+    let data = tables::DATA;
     let parts = [
-        (image.start, image.text_end, 0),
-        (image.text_end, image.rodata_end, NO_EXECUTE),
+        (image.start, image.text_end, tables::TEXT),
+        (image.text_end, image.rodata_end, tables::CONSTANTS),
         (image.rodata_end, image.bss_end, data),
         (image.stack_start, image.end, data),
     ];
@@ -110,18 +105,15 @@ pub(super) fn build(image: &Image, partition: Partition) -> u64 {
     builder.map_large(WINDOW, partition.base + OBJECTS, objects, data);
     for replica in 0..partition.replicas {
         let own = replica == partition.replica;
-        let flags = if own { data } else { NO_EXECUTE };
+        let flags = if own { data } else { tables::CONSTANTS };
         let offset = replica * SLICE;
         builder.map(SHARED + offset, SHARED_PHYSICAL + offset, SLICE, flags);
     }
-    let device = data | UNCACHED;
-    builder.map(LOCAL_APIC, LOCAL_APIC_PHYSICAL, PAGE, device);
-    builder.map(IO_APIC, IO_APIC_PHYSICAL, PAGE, device);
-    builder.map(DEVICES, PCI_PHYSICAL, PCI_BYTES, device);
+    for (address, physical, bytes) in devices(partition.replica) {
+        builder.map(address, physical, bytes, tables::DEVICE);
+    }
     let transfer = DMA_PHYSICAL + partition.replica * DMA_BYTES;
-    builder.map(DEVICES + PCI_BYTES, transfer, DMA_BYTES, data);
-    let timer = DEVICES + PCI_BYTES + DMA_BYTES;
-    builder.map(timer, HPET_PHYSICAL, PAGE, device);
+    builder.map(TRANSFER, transfer, DMA_BYTES, data);
     let window = builder.way(COPY, 1);
     builder.map(COPY_TABLE, window, PAGE, data);
     root
@@ -137,11 +129,11 @@ fn audit_table(table: u64, level: u32, partition: Partition) -> Result<u64, u64>
     let mut pages = 0;
     for index in 0..512 {
         let entry = read_physical(table + index * 8);
-        if entry & PRESENT == 0 {
+        if !is_present(entry) {
             continue;
         }
-        if level > 0 && entry & BIG == 0 {
-            pages += audit_table(entry & ADDRESS, level - 1, partition)?;
+        if level > 0 && !tables::is_large(entry) {
+            pages += audit_table(address_of(entry), level - 1, partition)?;
         } else if is_proper(entry, level, partition) {
             pages += 1;
         } else {
@@ -152,9 +144,9 @@ fn audit_table(table: u64, level: u32, partition: Partition) -> Result<u64, u64>
 }
 
 fn is_proper(entry: u64, level: u32, partition: Partition) -> bool {
-    let start = entry & ADDRESS;
+    let start = address_of(entry);
     let end = start + (PAGE << (9 * level));
-    let writable = entry & WRITABLE != 0;
+    let writable = tables::is_writable(entry);
     let within = |from: u64, size: u64| from <= start && end <= from + size;
     let tables = partition.base + TABLES;
     let own = within(partition.base, TABLES)
@@ -162,11 +154,12 @@ fn is_proper(entry: u64, level: u32, partition: Partition) -> bool {
     let slice = SHARED_PHYSICAL + partition.replica * SLICE;
     let shared =
         within(SHARED_PHYSICAL, SLICE * partition.replicas) && (!writable || within(slice, SLICE));
-    let controllers = [LOCAL_APIC_PHYSICAL, IO_APIC_PHYSICAL, HPET_PHYSICAL];
-    let device = level == 0 && controllers.contains(&start) || within(PCI_PHYSICAL, PCI_BYTES);
+    let device = devices(partition.replica)
+        .into_iter()
+        .any(|(_, physical, bytes)| within(physical, bytes));
     let transfer = within(DMA_PHYSICAL + partition.replica * DMA_BYTES, DMA_BYTES);
     let itself = start < tables + LARGE && end > tables && start != copy_table(tables);
-    let exclusive = !writable || entry & NO_EXECUTE != 0;
+    let exclusive = !writable || !tables::is_executable(entry);
     let window = start == copy_table(tables) && level == 0;
     (own || shared || device || transfer || window) && !itself && exclusive
 }
@@ -176,7 +169,7 @@ fn is_proper(entry: u64, level: u32, partition: Partition) -> bool {
 fn copy_table(root: u64) -> u64 {
     let entry = |table: u64, level: u32| {
         let slot = table + (COPY >> (12 + 9 * level) & 511) * 8;
-        read_physical(slot) & ADDRESS
+        address_of(read_physical(slot))
     };
     entry(entry(root, 3), 2)
 }

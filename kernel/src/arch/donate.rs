@@ -8,25 +8,17 @@
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::layout::{COPY, COPY_TABLE, LARGE, OBJECTS, WINDOW};
 use super::loader::{Image, Parameters};
-use super::{apic, cpu};
+use super::processor::layout::{COPY, COPY_TABLE, LARGE, OBJECTS, TABLES, WINDOW};
+use super::processor::{boot, cpu, tables};
 use crate::machine::Machine;
 
 /// Is this a copy whose core has yet to start in it?
-static COPIED: AtomicBool = AtomicBool::new(false);
-
-/// Present, writable, large, never executed.
-const ENTRY: u64 = 1 | 2 | 1 << 7 | 1 << 63;
+pub(super) static COPIED: AtomicBool = AtomicBool::new(false);
 
 /// Is this a fresh copy? Asked once.
 pub(super) fn is_copy() -> bool {
     COPIED.swap(false, Ordering::Relaxed)
-}
-
-/// Is this a fresh copy? For the handler that a core may be woken by.
-pub(super) fn is_copied() -> bool {
-    COPIED.load(Ordering::Relaxed)
 }
 
 fn set_window(from: u64, bytes: u64) {
@@ -34,7 +26,7 @@ fn set_window(from: u64, bytes: u64) {
         let entry = if from == 0 {
             0
         } else {
-            (from + index * LARGE) | ENTRY
+            tables::large(from + index * LARGE, tables::DATA)
         };
         // SAFETY: the table is mapped here and only ever leads to a partition of a replica that was
         // removed, through a window that nothing else uses.
@@ -44,7 +36,7 @@ fn set_window(from: u64, bytes: u64) {
                 .write_volatile(entry)
         };
     }
-    super::machine::flush();
+    cpu::flush();
 }
 
 /// Copies this partition into that of `replica`, and starts its core there. `machine` is what the
@@ -55,7 +47,8 @@ pub(crate) fn donate(machine: &mut Machine, parameters: &Parameters, replica: u6
     let target = parameters.base - parameters.replica * size + replica * size;
     let image = Image::new();
     core::hint::black_box(machine);
-    if replica == 0 && !super::machine::is_retired(replica) {
+    let core = replica as u32;
+    if !boot::may_restart(core, super::machine::is_retired(replica)) {
         // A core that cannot be reset and has not come to a halt may run in that memory. It will
         // not follow the group, and is removed again.
         return;
@@ -73,26 +66,5 @@ pub(crate) fn donate(machine: &mut Machine, parameters: &Parameters, replica: u6
         (mark as *mut bool).write_volatile(true);
     }
     set_window(0, size);
-    start(replica, parameters);
-}
-
-/// Starts a core: by the trampoline, or the first one, which has no such start, out of its halt.
-fn start(replica: u64, parameters: &Parameters) {
-    let core = replica as u32;
-    if core == 0 {
-        apic::stop(core);
-        return;
-    }
-    let pause = |milliseconds: u64| {
-        let start = cpu::cycles();
-        while cpu::cycles() - start < milliseconds * parameters.cycles {
-            cpu::relax();
-        }
-    };
-    apic::stop(core);
-    pause(10);
-    for _ in 0..2 {
-        apic::start(core, super::start::TRAMPOLINE);
-        pause(1);
-    }
+    boot::restart(core, target + TABLES, parameters.cycles);
 }

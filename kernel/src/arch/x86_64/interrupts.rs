@@ -1,6 +1,10 @@
 //! Interrupt controllers: each core's local APIC, and the one I/O APIC that the primary alone
 //! programs.
 
+use core::arch::asm;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use super::layout::{IO_APIC, LOCAL_APIC};
 
 /// Vector of the local timer.
@@ -27,6 +31,38 @@ const BUSY: u32 = 1 << 12;
 const DELIVER_NMI: u32 = 4 << 8;
 const DELIVER_INIT: u32 = 5 << 8;
 const ASSERT: u32 = 1 << 14;
+
+/// Interrupts that came while the kernel was idle, one bit each, by vector less 32.
+static NOTED: AtomicU64 = AtomicU64::new(0);
+
+/// The static that each replica has its own of.
+pub(in crate::arch) fn own_statics() -> Range<u64> {
+    let start = &raw const NOTED as u64;
+    start..start + size_of_val(&NOTED) as u64
+}
+
+/// An interrupt came while the kernel was idle.
+pub(in crate::arch) fn note_interrupt(vector: u64) {
+    let bit = vector.wrapping_sub(32);
+    if bit < 64 {
+        NOTED.fetch_or(1 << bit, Ordering::Relaxed);
+    }
+}
+
+/// Vectors noted since last asked.
+pub(crate) fn noted() -> impl Iterator<Item = u64> {
+    let noted = NOTED.swap(0, Ordering::Relaxed);
+    (0..64)
+        .filter(move |bit| noted & 1 << bit != 0)
+        .map(|bit| bit + 32)
+}
+
+/// Waits for an interrupt, with interrupts on for just that long.
+pub(crate) fn wait_for_interrupt() {
+    // SAFETY: an interrupt that comes here finds the kernel idle: its handler takes a note and
+    // returns.
+    unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
+}
 
 fn read(register: u64) -> u32 {
     // SAFETY: the page of the local APIC is mapped here in every partition.
@@ -93,7 +129,7 @@ pub(crate) fn stop(core: u32) {
 }
 
 /// Starts a core that was stopped by INIT at a page below 1 MiB.
-pub(super) fn start(core: u32, page: u64) {
+pub(in crate::arch) fn start(core: u32, page: u64) {
     const DELIVER_STARTUP: u32 = 6 << 8;
     command(core, ASSERT | DELIVER_STARTUP | low(page >> 12));
 }

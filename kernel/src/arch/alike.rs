@@ -12,8 +12,8 @@ use rcoe_core::primitive::{AtomicU64 as Word, Ordering};
 use rcoe_core::{Outbox, ReplicaId};
 use rcoe_kernel_objects::Checksum;
 
-use super::layout::{SHARED, SLICE};
 use super::loader::Image;
+use super::processor::layout::{SHARED, SLICE};
 
 /// Where in a slice a digest is published: between the outbox and the ring.
 const PLACE: u64 = SLICE / 4;

@@ -1,0 +1,68 @@
+//! QEMU's q35, an x86-64 PC: I/O ports, device memory, and who needs what of it.
+
+use crate::service::Device;
+
+/// Data port of the console's serial line.
+pub const PORT_CONSOLE: u16 = 0x3f8;
+/// First port of the interval timer.
+pub const PORT_TIMER: u16 = 0x40;
+/// Its interrupt line at the I/O APIC.
+pub const TIMER_LINE: u64 = 2;
+/// First port of the access to the configuration of PCI devices: eight in all.
+pub const PORT_PCI: u16 = 0xcf8;
+/// Device memory begins with a window for the memory of PCI devices, of so many pages.
+pub const PCI_PAGES: u64 = 256;
+/// Where that window is on the bus: what a driver writes into a device's base address register.
+pub const PCI_WINDOW: u32 = 0xfea0_0000;
+/// Then memory that devices move data to and from, which every replica has one of.
+pub const DMA_PAGE: u64 = PCI_PAGES;
+/// Pages of that.
+pub const DMA_PAGES: u64 = 8;
+/// The page of device memory that is the high precision event timer.
+pub const HPET_PAGE: u64 = DMA_PAGE + DMA_PAGES;
+/// Pages of device memory.
+pub const DEVICE_PAGES: u64 = HPET_PAGE + 1;
+/// Slot on the PCI bus of QEMU's device for exercises, `edu`, and its interrupt line.
+pub const EDU_SLOT: u64 = 5;
+/// Line 20 and the three that follow take turns among slots.
+pub const EDU_LINE: u64 = 21;
+/// Port that takes the program's exit status, before the machine is switched off.
+pub const PORT_STATUS: u16 = 0x508;
+/// Port that switches the machine off.
+pub const PORT_OFF: u16 = 0xf4;
+/// Port of replica 0's diary, in which its kernel tells the host what happened; those of the others
+/// follow.
+pub const PORT_DIARY: u16 = 0x500;
+/// Ports from one diary to the next.
+pub const DIARY_PORTS: u16 = 1;
+/// Port at which a kernel has the machine stand still, for whoever watches it from outside.
+pub const PORT_PAUSE: u16 = 0x505;
+
+/// What the driver of the console needs.
+pub const CONSOLE: Device = Device {
+    ports: Some((PORT_CONSOLE, 8)),
+    ..Device::NONE
+};
+/// What the driver of the timer needs.
+pub const TIMER: Device = Device {
+    ports: Some((PORT_TIMER, 4)),
+    line: Some(TIMER_LINE),
+    ..Device::NONE
+};
+/// What the driver of the device for exercises needs; the last two pages are transfer memory.
+pub const EDU: Device = Device {
+    ports: Some((PORT_PCI, 8)),
+    pages: Some((0, DMA_PAGE + 1)),
+    line: Some(EDU_LINE),
+};
+/// What a program needs that has its primary read the event timer: the last page of transfer
+/// memory, and the timer behind it.
+pub const CLOCK: Device = Device {
+    pages: Some((HPET_PAGE - 1, HPET_PAGE)),
+    ..Device::NONE
+};
+/// What a program that reads the event timer needs.
+pub const HPET: Device = Device {
+    pages: Some((HPET_PAGE, HPET_PAGE)),
+    ..Device::NONE
+};

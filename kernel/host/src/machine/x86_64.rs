@@ -1,0 +1,92 @@
+//! The PC: QEMU's q35.
+
+use std::path::Path;
+use std::process::Command;
+
+use rcoe_abi::arch::x86_64::{
+    DIARY_PORTS, EDU_SLOT, PORT_DIARY, PORT_OFF, PORT_PAUSE, PORT_STATUS,
+};
+use rcoe_abi::layout::MAX_CORES;
+
+use super::{Threads, diary};
+use crate::SystemError;
+use crate::run::Settings;
+
+/// The model of its processors.
+const PROCESSOR: &str = "qemu64";
+
+/// What the emulator is told of it.
+pub(super) fn machine(
+    command: &mut Command,
+    settings: &Settings,
+    image: &[u8],
+    folder: &Path,
+) -> Result<(), SystemError> {
+    command.args(["-M", "q35"]);
+    // Firmware that does nothing but start the kernel.
+    command.args(["-bios", "qboot.rom"]);
+    // Neither random numbers nor any other instruction whose result differs between cores. And
+    // physical addresses no wider than those of memory and devices: a wider one in a damaged page
+    // table is a page fault, where the emulator would give up fetching code from nowhere.
+    let features = format!("{PROCESSOR},+smep,+smap,+umip,-rdrand,-rdseed,phys-bits=32");
+    command.args(["-cpu", &features]);
+    if settings.threads == Threads::Counted {
+        command.args(["-icount", "shift=0,sleep=off"]);
+    }
+    cores(command, settings);
+    if let Some(path) = &settings.debugger {
+        debugger(command, path);
+    }
+    let path = folder.join("image");
+    std::fs::write(&path, image).map_err(SystemError::host("the boot image"))?;
+    command.arg("-initrd").arg(path);
+    command.args(["-append", &settings.command_line()]);
+    // A device with registers, interrupts and memory access of its own, for drivers.
+    command.args(["-device", &format!("edu,bus=pcie.0,addr={EDU_SLOT:#x}")]);
+    let off = format!("isa-debug-exit,iobase={PORT_OFF:#x},iosize=4");
+    command.args(["-device", &off]);
+    port(command, "status", PORT_STATUS);
+    for (replica, place) in (0..MAX_CORES).zip((PORT_DIARY..).step_by(DIARY_PORTS.into())) {
+        port(command, &diary(replica), place);
+    }
+    Ok(())
+}
+
+/// The machine's cores, one for each replica, whose numbers are those of the replicas.
+///
+/// Where instructions are counted, the emulator gives each core in turn all of the time up to the
+/// next event of any clock, and the core after one that used it all nothing. A core that goes round
+/// for ever would starve its neighbour, and no replica could find out that another is stuck. So
+/// behind each replica's core stands one that is never started, to come away empty-handed.
+fn cores(command: &mut Command, settings: &Settings) {
+    if settings.threads != Threads::Counted {
+        command.args(["-smp", &settings.replicas.to_string()]);
+        return;
+    }
+    let all = 2 * settings.replicas;
+    command.args([
+        "-smp",
+        &format!("1,maxcpus={all},sockets={all},cores=1,threads=1"),
+    ]);
+    let idle = |replica: usize| settings.replicas + replica;
+    let rest = (1..settings.replicas).flat_map(|replica| [replica, idle(replica)]);
+    for core in [idle(0)].into_iter().chain(rest) {
+        let core = format!("{PROCESSOR}-x86_64-cpu,socket-id={core},core-id=0,thread-id=0");
+        command.args(["-device", &core]);
+    }
+}
+
+/// Lets a debugger reach the machine at a socket. The machine waits for it at the start, and stands
+/// still whenever a kernel says so.
+fn debugger(command: &mut Command, path: &Path) {
+    let path = path.display();
+    command.args(["-S", "-gdb", &format!("unix:{path},server=on,wait=off")]);
+    let device = format!("pvpanic,ioport={PORT_PAUSE:#x}");
+    command.args(["-device", &device, "-action", "panic=pause"]);
+}
+
+/// A port of the machine that writes into a pipe.
+fn port(command: &mut Command, name: &str, place: u16) {
+    let device = format!("isa-debugcon,iobase={place:#x},chardev={name}");
+    command.args(["-device", &device]);
+}

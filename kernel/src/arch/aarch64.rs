@@ -1,0 +1,13 @@
+//! AArch64: boot, page table entries, kernel entries, the interrupt controller, and single
+//! instructions.
+
+pub(super) mod boot;
+pub(super) mod cpu;
+pub(super) mod device;
+pub(super) mod install;
+pub(crate) mod interrupts;
+pub(super) mod layout;
+mod psci;
+pub(super) mod start;
+pub(super) mod tables;
+pub(super) mod trap;

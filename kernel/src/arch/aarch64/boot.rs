@@ -1,0 +1,107 @@
+//! What the loader does on this machine: learning what there is, devices, clocks, and the start of
+//! cores, with the interrupt controller at its physical addresses.
+
+use core::arch::asm;
+
+use rcoe_abi::layout::{
+    DIARY_SLOT, PORT_DIARY, PORT_STATUS, START, START_MAGIC, STATUS_SLOT, Start,
+};
+
+use super::super::loader::{COMMAND_MAX, Given, give_up};
+use super::super::memory::{read_physical, write_register};
+use super::layout::{DISTRIBUTOR_PHYSICAL, PARTITIONS, PCI_PHYSICAL};
+use super::psci;
+use super::start::CORE_START;
+use crate::config;
+
+/// Speeds, by the millisecond.
+pub(in crate::arch) struct Clocks {
+    /// The generic timer's count, which is what this kernel takes for cycles.
+    pub(in crate::arch) cycles: u64,
+    /// Units of the local timer.
+    pub(in crate::arch) timer: u64,
+}
+
+/// Reads what the host left us.
+pub(in crate::arch) fn given(_info: u64) -> Given {
+    prepare_ports();
+    let blob = read_physical(START);
+    let word = |word: Start| read_physical(blob + word as u64 * 8);
+    if blob < PARTITIONS || !blob.is_multiple_of(4096) || word(Start::Magic) != START_MAGIC {
+        give_up(format_args!("the host gave no boot image"));
+    }
+    Given {
+        image: (blob + 4096, word(Start::ImageBytes)),
+        command: (
+            blob + Start::Command as u64 * 8,
+            word(Start::CommandBytes).min(COMMAND_MAX),
+        ),
+        end: blob,
+    }
+}
+
+/// Gives the devices that take diaries and status their ports.
+fn prepare_ports() {
+    for (slot, port) in [(DIARY_SLOT, PORT_DIARY), (STATUS_SLOT, PORT_STATUS)] {
+        let place = PCI_PHYSICAL + (slot << 15);
+        // SAFETY: the loader runs with the bus's configuration mapped at its physical address. The
+        // devices do nothing by themselves.
+        unsafe {
+            write_register(place + 0x10, 4, u64::from(port) | 1);
+            write_register(place + 4, 2, 1);
+        }
+    }
+}
+
+/// Both clocks are one, whose speed the processor knows, unless the command line says it.
+pub(in crate::arch) fn calibrate(command: &[u8]) -> Clocks {
+    if let Some((cycles, timer)) = config::clocks(command) {
+        return Clocks { cycles, timer };
+    }
+    let frequency: u64;
+    // SAFETY: reading the register changes nothing.
+    unsafe {
+        asm!("mrs {}, cntfrq_el0", out(reg) frequency, options(nomem, nostack, preserves_flags));
+    }
+    let speed = (frequency / 1_000).max(1);
+    Clocks {
+        cycles: speed,
+        timer: speed,
+    }
+}
+
+/// Starts all cores but this one, each to enter the partition with its root table.
+pub(in crate::arch) fn start_cores(roots: &[u64], _clocks: &Clocks) {
+    // SAFETY: the loader runs with the controller mapped at its physical address. Nothing comes
+    // through before a core opens it.
+    let set = |register, value| unsafe {
+        write_register(DISTRIBUTOR_PHYSICAL + register, 4, value);
+    };
+    // The first shared lines: of group 1, and with the priority of all but one interrupt.
+    set(0x84, 0xffff_ffff);
+    for lines in (0x420..0x440).step_by(4) {
+        set(lines, 0x8080_8080);
+    }
+    // Both groups are on, and cores are known by their numbers.
+    set(0, 0x13);
+    for (core, &root) in (0..).zip(roots).skip(1) {
+        start(core, root);
+    }
+}
+
+/// Can a core be started again? Each can that is off; one that is not may run in the memory that a
+/// copy would go to.
+pub(in crate::arch) fn may_restart(core: u32, _retired: bool) -> bool {
+    psci::is_off(core.into())
+}
+
+/// Starts a core whose replica was lost, in the copy that its partition holds, with its root table.
+pub(in crate::arch) fn restart(core: u32, root: u64, _cycles: u64) {
+    start(core, root);
+}
+
+fn start(core: u32, root: u64) {
+    // SAFETY: a constant.
+    let place = unsafe { CORE_START };
+    psci::core_on(core.into(), place, root);
+}

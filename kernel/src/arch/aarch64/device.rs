@@ -1,0 +1,60 @@
+//! Device memory, in one run of pages: the console's registers, a page that stands for registers of
+//! the processor itself, and transfer memory, which is ordinary memory that devices reach too.
+
+use rcoe_abi::layout::{CONSOLE_PAGE, DEVICE_PAGES, DMA_PAGE, TIMER_LINE, TIMER_PAGE, TIMER_START};
+
+use super::super::Parameters;
+use super::super::memory::{read_register, write_register};
+use super::interrupts;
+use super::layout::{BLANK_PAGE, CONSOLE_PHYSICAL, DEVICES, DMA_BYTES, DMA_PHYSICAL};
+
+const _: () = assert!(CONSOLE_PAGE == 0 && TIMER_PAGE == 1 && TIMER_LINE == 0);
+
+/// What a byte of device memory that is transfer memory is away from this replica's address of it
+/// on the bus.
+pub(crate) const fn transfer_offset(parameters: &Parameters) -> u64 {
+    DMA_PHYSICAL + parameters.replica * DMA_BYTES - DMA_PAGE * 4096
+}
+
+/// Where a page of device memory is on the bus; of transfer memory, that of replica `owner`. The
+/// timer's page is nowhere on it, and reads as zeros.
+pub(crate) fn device_page(page: u32, owner: u64) -> u64 {
+    let page = u64::from(page);
+    assert!(page < DEVICE_PAGES, "decoding checked the page");
+    match page.checked_sub(DMA_PAGE) {
+        Some(own) => DMA_PHYSICAL + owner * DMA_BYTES + own * 4096,
+        None if page == CONSOLE_PAGE => CONSOLE_PHYSICAL,
+        None => BLANK_PAGE,
+    }
+}
+
+/// The address of a register, or `None` for one of the timer's page.
+fn register(place: u64, width: u8) -> Option<u64> {
+    let whole = place.is_multiple_of(u64::from(width));
+    assert!(
+        whole && place < DEVICE_PAGES * 4096,
+        "decoding checked the register"
+    );
+    (place / 4096 != TIMER_PAGE).then_some(DEVICES + place)
+}
+
+/// Reads a register of 1, 2, 4 or 8 bytes. Those of the timer read as zero.
+pub(crate) fn device_read(place: u64, width: u8) -> u64 {
+    // SAFETY: all device memory but the timer's page is mapped here in every partition, and no Rust
+    // object lies in it. A register within its page is read as a whole; which ones a program may
+    // use is decided by capability.
+    let read = |address| unsafe { read_register(address, width) };
+    register(place, width).map_or(0, read)
+}
+
+/// Writes a register of 1, 2, 4 or 8 bytes.
+pub(crate) fn device_write(place: u64, width: u8, value: u64) {
+    match register(place, width) {
+        // SAFETY: as for reading. What a device does by itself that a driver configured is the
+        // driver's to get right.
+        Some(address) => unsafe { write_register(address, width, value) },
+        None if place % 4096 == TIMER_START => interrupts::start_timer(value),
+        // Nothing is there.
+        None => {}
+    }
+}

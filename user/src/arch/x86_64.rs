@@ -1,0 +1,10 @@
+//! x86-64.
+
+pub(crate) mod call;
+pub mod fault;
+#[cfg(feature = "bare")]
+mod mem_functions;
+pub mod serial;
+#[cfg(feature = "bare")]
+mod start;
+pub mod timer;
