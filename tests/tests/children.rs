@@ -383,3 +383,17 @@ int main(void) {
     let program = scene.compile("dropper", source, &[]);
     scene.like_native("exec \"$@\"", &[&program]);
 }
+
+#[test]
+fn the_host_shows_the_environment_of_a_program_that_was_executed() {
+    let command = [
+        "env",
+        "-i",
+        "FIRST=1",
+        "SECOND=two words",
+        "cat",
+        "/proc/self/environ",
+    ];
+    let native = Scene::new().like_native("exec \"$@\"", &command);
+    assert_eq!(native.out(), "FIRST=1\0SECOND=two words\0");
+}

@@ -109,7 +109,7 @@ fn name_process(stack: &InitialStack) {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let (start, end) = stack.argument_strings();
     sys::set_name(name);
-    sys::set_argument_range(start, end);
+    sys::set_string_ranges(start, end, stack.end_of_environment());
 }
 
 /// In the first of these replicas: clones the others; returns this one's number.

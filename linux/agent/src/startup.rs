@@ -82,6 +82,17 @@ impl InitialStack {
         (first, end)
     }
 
+    /// First byte past the environment's strings.
+    pub(crate) fn end_of_environment(&self) -> u64 {
+        let Some(last) = self.envc.checked_sub(1) else {
+            return self.argument_strings().1;
+        };
+        let last = self.word(self.argc + 2 + last);
+        // SAFETY: the kernel has put a string there that ends with NUL.
+        let text = unsafe { core::ffi::CStr::from_ptr(last as *const core::ffi::c_char) };
+        last + text.to_bytes_with_nul().len() as u64
+    }
+
     /// The auxiliary vector as a program finds it; its paths are those of this one.
     pub(crate) fn program_aux(&self, image: &Image) -> impl Iterator<Item = (u64, u64)> {
         self.aux().filter_map(move |(key, value)| {

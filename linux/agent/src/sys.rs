@@ -10,7 +10,7 @@ use core::mem::MaybeUninit;
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall0, syscall1, syscall2, syscall3, syscall4, syscall6};
 
-pub(crate) use labels::set_argument_range;
+pub(crate) use labels::set_string_ranges;
 pub(crate) use memory::{
     open_file, open_memory, read, read_process, read_words, resident, with_most_descriptors,
     with_open_memory, with_own_memory,

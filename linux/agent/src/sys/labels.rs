@@ -1,7 +1,10 @@
-//! What the host shows of a process to whoever looks at it: where its arguments are.
+//! What the host shows of a process to whoever looks at it: where its arguments and environment are.
 
 use linux_raw_sys::general as nr;
-use linux_raw_sys::prctl::{PR_SET_MM, PR_SET_MM_ARG_END, PR_SET_MM_ARG_START, PR_SET_MM_MAP};
+use linux_raw_sys::prctl::{
+    PR_SET_MM, PR_SET_MM_ARG_END, PR_SET_MM_ARG_START, PR_SET_MM_ENV_END, PR_SET_MM_ENV_START,
+    PR_SET_MM_MAP,
+};
 
 use super::{close, open_read, prctl, pread};
 
@@ -24,11 +27,12 @@ struct Layout {
     executable: u32,
 }
 
-/// Tells the kernel where the program's argument strings are. On kernels that can only do so for
+/// Tells the kernel where the program's strings are: arguments, and from their end on the
+/// environment. On kernels that can only do so for
 /// those with a capability, and do not for this process, `/proc/self/cmdline` shows what lies where
 /// the agent's arguments were.
-pub(crate) fn set_argument_range(start: u64, end: u64) {
-    if set_whole(start, end).is_some() {
+pub(crate) fn set_string_ranges(start: u64, end: u64, environment_end: u64) {
+    if set_whole(start, end, environment_end).is_some() {
         return;
     }
     // The kernel takes no start beyond the present end: that must move first, or after it.
@@ -36,13 +40,16 @@ pub(crate) fn set_argument_range(start: u64, end: u64) {
         (PR_SET_MM_ARG_START, start),
         (PR_SET_MM_ARG_END, end),
         (PR_SET_MM_ARG_START, start),
+        (PR_SET_MM_ENV_START, end),
+        (PR_SET_MM_ENV_END, environment_end),
+        (PR_SET_MM_ENV_START, end),
     ] {
         let _ = prctl(PR_SET_MM, [u64::from(what), place, 0, 0]);
     }
 }
 
 /// Needs no capability, but all of the layout at once.
-fn set_whole(start: u64, end: u64) -> Option<()> {
+fn set_whole(start: u64, end: u64, environment_end: u64) -> Option<()> {
     let mut buffer = [0; ROOM];
     let fields = fields(&mut buffer)?;
     let field = |number: usize| fields[number - 3];
@@ -54,7 +61,7 @@ fn set_whole(start: u64, end: u64) -> Option<()> {
         heap: [field(47), heap.cast_unsigned()],
         stack: field(28),
         arguments: [start, end],
-        environment: [field(50), field(51)],
+        environment: [end, environment_end],
         auxiliary: 0,
         auxiliary_bytes: 0,
         executable: u32::MAX,

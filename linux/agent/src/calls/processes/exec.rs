@@ -20,7 +20,7 @@ use rcoe_linux_syscalls::Special;
 use super::super::memory::{self, Brk};
 use super::super::shared::{arena, files};
 use super::super::{Call, clone, io, paths, signals, targets, transfer};
-use super::strings::Strings;
+use super::strings::{Stack, Strings};
 use super::twin;
 use crate::convert;
 use crate::entry::{self, Cpu, TrapFrame};
@@ -387,7 +387,7 @@ fn commit(
     kernel.processes.plan.sweep = false;
     signals::signalfd::after_exec(kernel);
     renew(kernel, &image);
-    name_process(files.given.path(), stack.arguments, stack.environment);
+    name_process(files.given.path(), &stack);
     for value in [image.entry, image.phdr, image.interpreter_base, stack.rsp] {
         kernel.event(kind::of(call.nr, kind::LAYOUT), value);
     }
@@ -435,12 +435,12 @@ fn renew(kernel: &mut Kernel, image: &Image) {
 }
 
 /// Makes the kernel's labels read as the program's.
-fn name_process(path: &[u8], arguments: u64, environment: u64) {
+fn name_process(path: &[u8], stack: &Stack) {
     let name = path[..path.len() - 1]
         .iter()
         .rposition(|byte| *byte == b'/');
     sys::set_name(&path[name.map_or(0, |at| at + 1)..]);
-    sys::set_argument_range(arguments, environment);
+    sys::set_string_ranges(stack.arguments, stack.environment, stack.path);
 }
 
 /// Arguments that `#!` lines put before the program's own, in order.

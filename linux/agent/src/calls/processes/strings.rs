@@ -153,6 +153,7 @@ impl Strings {
             writer.push_string(&mut string);
         }
         writer.push(0);
+        let path = string;
         for (key, value) in aux {
             let value = match u32::try_from(*key).expect("small keys") {
                 at::AT_PHDR => image.phdr,
@@ -173,6 +174,7 @@ impl Strings {
             rsp,
             arguments: block,
             environment,
+            path,
         }
     }
 }
@@ -182,8 +184,10 @@ pub(super) struct Stack {
     pub(super) rsp: u64,
     /// First byte of the arguments' strings.
     pub(super) arguments: u64,
-    /// First byte past them.
+    /// First byte past them, and of the environment's.
     pub(super) environment: u64,
+    /// First byte past these.
+    pub(super) path: u64,
 }
 
 fn put_block(to: u64, len: u64) {
