@@ -1,4 +1,4 @@
-//! What the host shows of a process to whoever looks at it: where its arguments and environment are.
+//! What the host shows of a process to others: where its arguments and its environment are.
 
 use linux_raw_sys::general as nr;
 use linux_raw_sys::prctl::{
