@@ -88,13 +88,15 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         observer.warning(&text);
     }
     let memory = Memory::create(settings, inherited)?;
+    // The program may ask who it is as soon as it runs.
+    let pid = std::process::id();
+    memory.set(|control| &control.pid, pid);
     let signals = SignalFd::all().doing("collecting signals")?;
     let reaper = Reaper::new();
     let group = Group::start(settings, &memory, inherited)?;
     let mut root = Team::new(memory, group, settings.cores.clone(), 0);
     root.state = State::Living;
-    root.pid = std::process::id();
-    root.memory.set(|control| &control.pid, root.pid);
+    root.pid = pid;
     root.serial = 1;
     let mut run = Run {
         settings,

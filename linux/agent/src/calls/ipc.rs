@@ -141,7 +141,12 @@ fn of_program(host: u32) -> u32 {
         let replicas = control.replicas.load(Ordering::Acquire) as usize;
         let is_replica = |index| regions::report(group, index).pid.load(Ordering::Acquire) == host;
         if host != 0 && (0..replicas.min(rcoe_linux_abi::MAX_REPLICAS)).any(is_replica) {
-            return control.pid.load(Ordering::Acquire);
+            return match control.pid.load(Ordering::Acquire) {
+                // A child that rcoe has not taken note of yet: it is named after its first replica,
+                // which makes its calls until then.
+                0 => host,
+                pid => pid,
+            };
         }
     }
     host
