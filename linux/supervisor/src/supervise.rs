@@ -63,6 +63,15 @@ impl Outcome {
     }
 }
 
+/// The program's first process.
+fn root_team(settings: &Settings, memory: Memory, group: Group, pid: u32) -> Team {
+    let mut root = Team::new(memory, group, settings.cores.clone(), 0);
+    root.state = State::Living;
+    root.pid = pid;
+    root.serial = 1;
+    root
+}
+
 /// Runs the program to its end. Every process of the run is reaped when this returns.
 ///
 /// All signals stay blocked in the calling thread.
@@ -94,10 +103,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     let signals = SignalFd::all().doing("collecting signals")?;
     let reaper = Reaper::new();
     let group = Group::start(settings, &memory, inherited)?;
-    let mut root = Team::new(memory, group, settings.cores.clone(), 0);
-    root.state = State::Living;
-    root.pid = pid;
-    root.serial = 1;
+    let root = root_team(settings, memory, group, pid);
     let mut run = Run {
         settings,
         family: Family::new(root),
