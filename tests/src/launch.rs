@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-use crate::proc;
+use crate::{postmortem, proc};
 
 /// The only environment a launched program sees.
 const ENVIRONMENT: &[(&str, &str)] = &[
@@ -175,9 +175,14 @@ impl Running {
     }
 }
 
-/// A test that fails leaves nothing behind.
+/// A test that fails tells what it can of the command, and leaves nothing behind.
 impl Drop for Running {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let errors = self.stderr_so_far().unwrap_or_default();
+            eprintln!("{}", postmortem::processes(self.pid()));
+            eprintln!("standard error:\n{}", postmortem::tail(&errors));
+        }
         if matches!(self.child.try_wait(), Ok(None)) {
             kill_session(self.pid());
             // It is gone or was never there: nobody is left to be told.

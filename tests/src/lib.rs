@@ -9,7 +9,7 @@
 //! * [`cpython`] does the like with CPython's own test suite, `tests/cpython.toml`.
 //! * [`scenes`] plays whole programs, listed in `tests/programs.toml`: servers, tools, runtimes.
 //! * [`launch`] starts one command in a session of its own with a deadline, and [`proc`] tells
-//!   which processes of that session still live.
+//!   which processes of that session still live; [`postmortem`] tells of them when a test fails.
 //! * [`terminal`] runs one on a terminal, for those who type.
 //! * [`rcoe`] is what the behaviour tests in `tests/tests/` share; [`victim`] is a program to harm;
 //!   [`system`] starts whole systems in QEMU, and [`machine`] reaches into their memory.
@@ -25,6 +25,7 @@ pub mod launch;
 pub mod machine;
 pub mod matrix;
 pub mod memory;
+pub mod postmortem;
 pub mod proc;
 pub mod rcoe;
 pub mod report;

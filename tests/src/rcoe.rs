@@ -11,6 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::launch::{self, Ended, Outcome, Running};
+use crate::postmortem;
 
 /// Longest time any single command of a test may take; far more than it needs.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -69,6 +70,11 @@ impl Scene {
     #[must_use]
     pub fn path(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// Where a group of this scene tells its events.
+    fn events(&self) -> PathBuf {
+        self.path().join("events")
     }
 
     /// Writes a file.
@@ -196,7 +202,7 @@ impl Scene {
     /// If it does not come so far in time.
     #[must_use]
     pub fn start_group(&self, options: &[&str], command: &[&str]) -> Group {
-        let events = self.path().join("events");
+        let events = self.events();
         // An earlier group of this scene has left one.
         let _ = std::fs::remove_file(&events);
         let events_text = events.display().to_string();
@@ -218,6 +224,15 @@ impl Scene {
             running,
             replicas,
             events,
+        }
+    }
+}
+
+/// A test that fails shows the events of its group.
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("events:\n{}", postmortem::tail_of(&self.events()));
         }
     }
 }
