@@ -13,189 +13,26 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 /// Writes lines until there is a file `stop`; `wrong` changes what it writes, `unused` does not.
-const LINES: &str = "#include <fcntl.h>\n#include <stdio.h>\n#include <unistd.h>\n
-volatile unsigned long wrong, unused;
-static int fifo;
-static void both(int file, const char *line, int len) {
-  write(1, line, len); write(file, line, len); write(fifo, line, len);
-}
-int main(void) {
-  int file = open(\"lines\", O_WRONLY | O_CREAT | O_APPEND, 0644);
-  char line[32];
-  long i = 0;
-  fifo = open(\"pipe\", O_WRONLY);
-  do {
-    both(file, line, snprintf(line, sizeof line, \"%ld\\n\", i++ + (long)wrong));
-    usleep(300);
-  } while (access(\"stop\", F_OK) != 0);
-  both(file, line, snprintf(line, sizeof line, \"end %ld\\n\", i));
-  return 7;
-}";
+const LINES: &str = include_str!("reintegration/lines.c");
 
 /// The same by four threads in turn, with a lock, a condition and storage of their own.
-const THREADS: &str = "#include <fcntl.h>\n#include <pthread.h>\n#include <stdio.h>\n
-#include <unistd.h>\n
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t turn = PTHREAD_COND_INITIALIZER;
-static long next;
-static int file, over;
-static __thread long own;
-static void both(const char *line, int len) { write(1, line, len); write(file, line, len); }
-static void *work(void *argument) {
-  long id = (long)argument;
-  char line[32];
-  own = id;
-  for (;;) {
-    pthread_mutex_lock(&lock);
-    while (!over && next % 4 != id) pthread_cond_wait(&turn, &lock);
-    if (over) break;
-    both(line, snprintf(line, sizeof line, \"%ld\\n\", next));
-    if (own % 4 != id || own != next) both(\"wrong\\n\", 6);
-    own += 4;
-    next++;
-    over = access(\"stop\", F_OK) == 0;
-    pthread_cond_broadcast(&turn);
-    pthread_mutex_unlock(&lock);
-    usleep(200);
-  }
-  pthread_mutex_unlock(&lock);
-  return 0;
-}
-int main(void) {
-  pthread_t threads[4];
-  char line[32];
-  file = open(\"lines\", O_WRONLY | O_CREAT | O_APPEND, 0644);
-  for (long i = 0; i < 4; i++) pthread_create(&threads[i], 0, work, (void *)i);
-  for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
-  both(line, snprintf(line, sizeof line, \"end %ld\\n\", next));
-  return 7;
-}";
+const THREADS: &str = include_str!("reintegration/threads.c");
 
 /// A process that only waits for its child, which writes.
-const FAMILY: &str = "#include <fcntl.h>\n#include <stdio.h>\n#include <sys/wait.h>\n
-#include <unistd.h>\n
-int main(void) {
-  int file = open(\"lines\", O_WRONLY | O_CREAT | O_APPEND, 0644);
-  char line[32];
-  if (fork() == 0) {
-    long i = 0;
-    do {
-      int len = snprintf(line, sizeof line, \"%ld\\n\", i++);
-      write(1, line, len); write(file, line, len);
-      usleep(300);
-    } while (access(\"stop\", F_OK) != 0);
-    int len = snprintf(line, sizeof line, \"end %ld\\n\", i);
-    write(1, line, len); write(file, line, len);
-    _exit(3);
-  }
-  int status;
-  wait(&status);
-  return WEXITSTATUS(status) + 4;
-}";
+const FAMILY: &str = include_str!("reintegration/family.c");
 
 /// Waits in a read for ever, and then for a second one.
-const READER: &str = "#include <unistd.h>\n
-int main(void) {
-  char c[8];
-  write(1, \"0\\n\", 2);
-  if (read(0, c, 1) != 1) return 1;
-  write(1, c, 1);
-  return 7;
-}";
+const READER: &str = include_str!("reintegration/reader.c");
 
 /// Fills 64 MiB and then writes lines, changing a page before each and checking all at the end.
-const FILLED: &str = "#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n
-#include <unistd.h>\n
-#define PAGES 16384l
-static long visits[PAGES];
-static int file;
-static void both(const char *line, int len) { write(1, line, len); write(file, line, len); }
-int main(void) {
-  long *all = malloc(PAGES << 12), i = 0;
-  char line[32];
-  for (long page = 0; page < PAGES; page++) all[page << 9] = ~page;
-  file = open(\"lines\", O_WRONLY | O_CREAT | O_APPEND, 0644);
-  do {
-    long page = i * 40503 % PAGES;
-    all[page << 9] += 3;
-    visits[page] += 3;
-    both(line, snprintf(line, sizeof line, \"%ld\\n\", i++));
-    usleep(300);
-  } while (access(\"stop\", F_OK) != 0);
-  for (long page = 0; page < PAGES; page++)
-    if (all[page << 9] != ~page + visits[page]) both(\"wrong\\n\", 6);
-  both(line, snprintf(line, sizeof line, \"end %ld\\n\", i));
-  return 7;
-}";
+const FILLED: &str = include_str!("reintegration/filled.c");
 
 /// Writes lines from memory that its children do not get, or find empty, and tells at the end
 /// whether a child still finds it so.
-const WITHHELD: &str =
-    "#include <errno.h>\n#include <fcntl.h>\n#include <stdio.h>\n#include <sys/mman.h>\n
-#include <sys/wait.h>\n#include <unistd.h>\n
-static long *page(int advice) {
-  long *at = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  madvise(at, 8192, advice);
-  return at;
-}
-int main(void) {
-  long *dropped = page(MADV_DONTFORK), *wiped = page(MADV_WIPEONFORK), *kept;
-  kept = mmap(dropped, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-              -1, 0);
-  dropped += 512;
-  int file = open(\"lines\", O_WRONLY | O_CREAT | O_APPEND, 0644), status;
-  char line[32];
-  do {
-    int len = snprintf(line, sizeof line, \"%ld\\n\", *dropped);
-    if (*dropped != *wiped || *dropped != *kept) len = sprintf(line, \"wrong\\n\");
-    ++*dropped; ++*wiped; ++*kept;
-    write(1, line, len); write(file, line, len);
-    usleep(300);
-  } while (access(\"stop\", F_OK) != 0);
-  if (fork() == 0) {
-    int gone = access((char *)dropped, F_OK) == -1 && errno == EFAULT;
-    _exit(gone && *wiped == 0 && *kept != 0 ? 7 : 1);
-  }
-  wait(&status);
-  int len = snprintf(line, sizeof line, \"end %ld\\n\", *dropped);
-  write(1, line, len); write(file, line, len);
-  return WEXITSTATUS(status);
-}";
+const WITHHELD: &str = include_str!("reintegration/withheld.c");
 
 /// Counts in a file that it has mapped, brings that out now and then, and reads it by other calls.
-const MAPPED: &str = "#include <fcntl.h>\n#include <stdio.h>\n#include <sys/mman.h>\n
-#include <unistd.h>\n
-#define PAGES 64
-int main(void) {
-  int fd = open(\"mapped\", O_RDWR | O_CREAT | O_TRUNC, 0644);
-  ftruncate(fd, PAGES * 4096);
-  long *all = mmap(0, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), i = 0, seen;
-  int file = open(\"lines\", O_WRONLY | O_CREAT | O_APPEND, 0644);
-  char line[32];
-  do {
-    long *own = all + i % PAGES * 512, *other = all + i * 7 % PAGES * 512;
-    int len = snprintf(line, sizeof line, \"%ld\\n\", i);
-    if (own[1] != i / PAGES) len = sprintf(line, \"wrong\\n\");
-    own[1]++;
-    own[2] += i;
-    if (i % 3 == 0) msync(own, 4096, MS_SYNC);
-    if (i % 5 == 0) {
-      pread(fd, &seen, 8, (char *)(other + 1) - (char *)all);
-      if (seen != other[1]) len = sprintf(line, \"wrong\\n\");
-    }
-    if (i % 7 == 0) {
-      seen = i;
-      pwrite(fd, &seen, 8, (char *)(other + 3) - (char *)all);
-      if (other[3] != i) len = sprintf(line, \"wrong\\n\");
-    }
-    write(1, line, len); write(file, line, len);
-    i++;
-    usleep(300);
-  } while (access(\"stop\", F_OK) != 0);
-  int len = snprintf(line, sizeof line, \"end %ld\\n\", i);
-  write(1, line, len); write(file, line, len);
-  return 7;
-}";
+const MAPPED: &str = include_str!("reintegration/mapped.c");
 
 struct Run {
     scene: Scene,
