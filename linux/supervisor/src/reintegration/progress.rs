@@ -1,0 +1,345 @@
+//! The stages of one attempt, and what ends it.
+//!
+//! Contract: as of the module above; each step does a bounded amount of work.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::{Duration, Instant};
+
+use rcoe_linux_abi::{NOT_COPYABLE, Order, ReplicaState, Report};
+
+use super::{Attempt, Reintegration, Stage};
+use crate::cores::bind;
+use crate::events::{Event, Reintegrated};
+use crate::group::is_child;
+use crate::judge::Halt;
+use crate::protocol::Published;
+use crate::team::Team;
+use crate::twins::{Compared, Comparison};
+
+/// How long to wait after the first attempt of which nothing came; doubled after each further one.
+const BACKOFF: Duration = Duration::from_millis(100);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+
+/// What a step came to.
+enum Next {
+    Stay,
+    Go(Stage, Option<Reintegrated>),
+    Done,
+    Abandon(String),
+}
+
+impl Reintegration {
+    pub(super) fn step(&mut self, team: &mut Team, awaited: u64) -> Option<Event> {
+        let Some(mut attempt) = self.attempt.take() else {
+            return self.begin(team, awaited);
+        };
+        let was_undecided = self.undecided;
+        let next = attempt
+            .obstacle(team)
+            .map_or_else(|| self.advance(&mut attempt, team, awaited), Next::Abandon);
+        let (newcomer, donor) = (attempt.newcomer, attempt.donor);
+        let told = match next {
+            Next::Stay => {
+                self.attempt = Some(attempt);
+                return None;
+            }
+            Next::Go(stage, told) => {
+                attempt.stage = stage;
+                self.attempt = Some(attempt);
+                told?
+            }
+            Next::Done => self.finish(&attempt, team),
+            Next::Abandon(reason) => {
+                let news = self.undecided && !was_undecided;
+                self.abandon(&attempt, team, reason, news)
+            }
+        };
+        Some(Event::Reintegration {
+            replica: newcomer,
+            donor,
+            process: team.pid,
+            what: told,
+        })
+    }
+
+    /// Orders a copy if somebody is missing. A process that shares memory waits for the others.
+    fn begin(&mut self, team: &mut Team, awaited: u64) -> Option<Event> {
+        let early = self.not_before.is_some_and(|due| Instant::now() < due);
+        if self.stopped || early || team.shares() {
+            return None;
+        }
+        let gone = |&index: &usize| team.removed[index] && team.group.process(index).is_gone();
+        let newcomer = (0..team.removed.len()).find(gone)?;
+        if awaited & 1 << newcomer != 0 {
+            return None;
+        }
+        self.order_copy(team, newcomer, false)
+    }
+
+    /// Those that are left meet before they carry the order out, and find out that somebody is
+    /// missing at the latest then, even if they had no cause to meet before.
+    pub(super) fn order_copy(
+        &mut self,
+        team: &Team,
+        newcomer: usize,
+        together: bool,
+    ) -> Option<Event> {
+        let members = team.members().collect::<Vec<_>>();
+        let primary = team.primary()?;
+        // The primary goes on meanwhile, if anybody else can be copied.
+        let mut sound = members.clone();
+        sound.retain(|index| !self.flawed.contains(index));
+        let follower = sound.iter().rev().find(|&&index| index != primary);
+        let donor = *follower.or(sound.first())?;
+        self.serial += 1;
+        let byte = |index: usize| u8::try_from(index).unwrap_or(u8::MAX);
+        let set = members.iter().fold(0, |set, index| set | 1 << index);
+        let (newcomer_byte, donor_byte) = (byte(newcomer), byte(donor));
+        self.order(team, copy_of(newcomer_byte, donor_byte, set, together));
+        self.attempt = Some(Attempt {
+            newcomer,
+            donor,
+            members,
+            began: Instant::now(),
+            together,
+            stage: Stage::Ordered,
+        });
+        Some(Event::Reintegration {
+            replica: newcomer,
+            donor,
+            process: team.pid,
+            what: Reintegrated::Begun,
+        })
+    }
+
+    fn advance(&mut self, attempt: &mut Attempt, team: &mut Team, awaited: u64) -> Next {
+        match &mut attempt.stage {
+            Stage::Ordered => self.meet(attempt, team),
+            Stage::Verifying(comparison, since) => match comparison.step() {
+                Ok(Compared::Going) => Next::Stay,
+                Ok(Compared::Same { pages }) => {
+                    let verified = Reintegrated::Verified {
+                        pages,
+                        us: micros(since.elapsed()),
+                    };
+                    self.kill_twins();
+                    if attempt.together {
+                        return Next::Go(Stage::Verified, Some(verified));
+                    }
+                    if awaited & 1 << attempt.newcomer != 0 {
+                        return Next::Abandon("its slice of shared memory has missed turns".into());
+                    }
+                    self.order(team, Order::Admit);
+                    Next::Go(Stage::Admitting, Some(verified))
+                }
+                Ok(Compared::Different { what }) => {
+                    self.differ(attempt);
+                    Next::Abandon(format!("the copy may be wrong: {what}"))
+                }
+                Err(error) => Next::Abandon(format!("a twin cannot be read: {error}")),
+            },
+            Stage::Verified => Next::Stay,
+            Stage::Admitting => {
+                let bit = 1 << attempt.newcomer;
+                let knows = |&index: &usize| {
+                    let report = team.memory.protocol(index);
+                    report.epoch > 0 && report.members.bits() & bit != 0
+                };
+                let mut all = attempt.members.iter().chain([&attempt.newcomer]);
+                if all.all(knows) {
+                    Next::Done
+                } else {
+                    Next::Stay
+                }
+            }
+        }
+    }
+
+    /// The donor has what most have not. Of two nobody knows which one is right, until the program
+    /// has overwritten what differs.
+    fn differ(&mut self, attempt: &Attempt) {
+        if attempt.members.len() == 2 {
+            self.undecided = true;
+        } else {
+            self.flawed.push(attempt.donor);
+        }
+    }
+
+    /// Learns who was made; once all twins are there, they are compared.
+    fn meet(&mut self, attempt: &Attempt, team: &mut Team) -> Next {
+        // Whoever has yet to see the lost one dead must not see its successor alive.
+        let knows = |&index: &usize| {
+            let members = team.memory.protocol(index).members;
+            !members.is_empty() && members.bits() & 1 << attempt.newcomer == 0
+        };
+        if !attempt.members.iter().all(knows) {
+            return Next::Stay;
+        }
+        let mut twins = Vec::new();
+        let mut complete = true;
+        for &index in &attempt.members {
+            let Some(made) = self.made(&team.memory.report(index).copy) else {
+                complete = false;
+                continue;
+            };
+            match made {
+                0 => return Next::Abandon("there is no room for another process".into()),
+                NOT_COPYABLE => return Next::Abandon("the program shares memory".into()),
+                pid if index != attempt.donor => twins.push((pid, index)),
+                pid if team.group.pid(attempt.newcomer) == Some(pid) => {
+                    if team.group.process(attempt.newcomer).is_gone() {
+                        return Next::Abandon("the copy has died".into());
+                    }
+                }
+                pid if is_child(pid) => {
+                    team.group.adopt(attempt.newcomer, pid);
+                    let alive = ReplicaState::Alive;
+                    team.memory.set_state(attempt.newcomer, alive);
+                }
+                _ => return Next::Abandon("the copy has died".into()),
+            }
+        }
+        let newcomer = team.memory.report(attempt.newcomer);
+        match self.made(&newcomer.twin) {
+            Some(0) => return Next::Abandon("there is no room for another process".into()),
+            // It still shows the donor's slice.
+            Some(pid) => twins.insert(0, (pid, attempt.donor)),
+            None => complete = false,
+        }
+        for &(pid, _) in &twins {
+            if !self.twins.contains(&pid) && is_child(pid) {
+                self.twins.push(pid);
+            }
+        }
+        if !complete {
+            return Next::Stay;
+        }
+        let private = attempt
+            .members
+            .iter()
+            .map(|&index| private(team.memory.report(index)));
+        let private = private.collect::<Vec<_>>();
+        if private.iter().any(|ranges| *ranges != private[0]) {
+            return Next::Abandon("the replicas disagree on what is their own".into());
+        }
+        let private = private.into_iter().next().unwrap_or_default();
+        let comparison = team.memory.arena();
+        match comparison.and_then(|arena| Comparison::new(&twins, private, &arena)) {
+            Ok(comparison) => {
+                let stage = Stage::Verifying(Box::new(comparison), Instant::now());
+                let pid = team.group.pid(attempt.newcomer).unwrap_or(0);
+                Next::Go(stage, Some(Reintegrated::Copied { pid }))
+            }
+            Err(error) => Next::Abandon(format!("a twin cannot be read: {error}")),
+        }
+    }
+
+    /// The process id in a word of this re-integration.
+    pub(super) fn made(&self, word: &std::sync::atomic::AtomicU64) -> Option<u32> {
+        let word = word.load(Acquire);
+        let [low, high] = [word & u64::from(u32::MAX), word >> 32];
+        (high == u64::from(self.serial)).then(|| u32::try_from(low).unwrap_or(0))
+    }
+
+    fn finish(&mut self, attempt: &Attempt, team: &mut Team) -> Reintegrated {
+        let newcomer = attempt.newcomer;
+        team.removed[newcomer] = false;
+        self.flawed.retain(|&index| index != newcomer);
+        self.failures = 0;
+        self.undecided = false;
+        self.not_before = None;
+        self.brought_back.resize(team.removed.len(), 0);
+        self.brought_back[newcomer] += 1;
+        let pid = team.group.pid(newcomer).unwrap_or(0);
+        // Its place may have moved after it bound itself to a core.
+        bind(pid, team.cores[newcomer]);
+        let primary = team.primary().unwrap_or(attempt.donor);
+        let pause = team.memory.report(primary).pause_ns.load(Relaxed);
+        Reintegrated::Done {
+            pid,
+            core: team.cores[newcomer],
+            pause_us: pause / 1000,
+            us: micros(attempt.began.elapsed()),
+        }
+    }
+
+    /// With `news` the user is told.
+    pub(super) fn abandon(
+        &mut self,
+        attempt: &Attempt,
+        team: &mut Team,
+        reason: String,
+        news: bool,
+    ) -> Reintegrated {
+        self.kill_twins();
+        team.group.expel(attempt.newcomer, &team.memory);
+        self.order(team, Order::Forget);
+        let wait = BACKOFF.saturating_mul(1 << self.failures.min(10));
+        self.failures += 1;
+        self.not_before = Some(Instant::now() + wait.min(LONGEST_BACKOFF));
+        Reintegrated::Abandoned {
+            reason,
+            again: !self.stopped,
+            news,
+        }
+    }
+}
+
+impl Attempt {
+    /// What keeps this attempt from going on.
+    fn obstacle(&self, team: &Team) -> Option<String> {
+        let lost = |&&index: &&usize| team.removed[index] || team.group.process(index).is_gone();
+        if let Some(index) = self.members.iter().find(lost) {
+            return Some(format!("replica {index} was lost meanwhile"));
+        }
+        let known = !matches!(self.stage, Stage::Ordered);
+        if known && team.group.process(self.newcomer).is_gone() {
+            return Some("the copy has died".into());
+        }
+        if known && Published::read(&team.memory, self.newcomer).halt.is_some() {
+            return Some("the copy could not follow, or was not taken in".into());
+        }
+        // Taken in, and voted out again before this was seen.
+        let accuses = |&&index: &&usize| {
+            let halted = Published::read(&team.memory, index).halt;
+            let report = team.memory.protocol(index);
+            let bit = 1 << self.newcomer;
+            let verdict = report.phase == 3 && report.verdict.bits() & bit != 0;
+            let includes = report.members.bits() & bit != 0;
+            halted != Some(Halt::FailStop) && verdict && includes
+        };
+        let admitting = matches!(self.stage, Stage::Admitting);
+        if admitting && self.members.iter().any(|index| accuses(&index)) {
+            return Some("the copy was voted out at once".into());
+        }
+        None
+    }
+}
+
+const fn copy_of(newcomer: u8, donor: u8, members: u8, together: bool) -> Order {
+    if together {
+        Order::CopySharer {
+            newcomer,
+            donor,
+            members,
+        }
+    } else {
+        Order::Copy {
+            newcomer,
+            donor,
+            members,
+        }
+    }
+}
+
+/// Where the agent of a replica keeps what is its own.
+fn private(report: &Report) -> Vec<Range<u64>> {
+    let ranges = report.private.iter();
+    let ranges = ranges.map(|cells| cells[0].load(Relaxed)..cells[1].load(Relaxed));
+    ranges.filter(|range| !range.is_empty()).collect()
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
