@@ -25,6 +25,7 @@ mod report;
 mod request;
 mod starvation;
 mod usage;
+mod will;
 
 pub use control::{
     COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO, Control, Queued, ReplicaState, SIGNAL_SLOTS,
@@ -45,3 +46,4 @@ pub use report::{
 pub use request::{Ask, NOT_OURS, Request};
 pub use starvation::{Look, Starvation};
 pub use usage::{USAGE_WORDS, Usage};
+pub use will::LastWill;

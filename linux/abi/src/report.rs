@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::{GROUPS, Journal, SCRUB_PAGES, USAGE_WORDS};
+use crate::{GROUPS, Journal, LastWill, SCRUB_PAGES, USAGE_WORDS};
 
 /// Number of notes a replica can leave; further ones are counted but lost.
 pub const NOTE_SLOTS: usize = 128;
@@ -159,6 +159,8 @@ pub struct Report {
     pub phase: AtomicU32,
     /// Process id of the replica.
     pub pid: AtomicU32,
+    /// Tells of its end.
+    pub will: LastWill,
     /// [`Ending::pack`] of how the program ended, or 0.
     pub ending: AtomicU32,
     /// Errno with which loading failed, or 0.

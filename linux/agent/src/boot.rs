@@ -133,7 +133,10 @@ pub(crate) fn become_replica(group: usize, index: usize) {
     regions::protect(group, index);
     let control = control(group);
     let own = report(group, index);
-    own.pid.store(sys::getpid(), Ordering::Release);
+    let pid = sys::getpid();
+    own.will.write(pid);
+    sys::set_robust_list(&own.will);
+    own.pid.store(pid, Ordering::Release);
     sys::die_with_supervisor(control.supervisor.load(Ordering::Relaxed));
     let core = control.cores[index].load(Ordering::Relaxed);
     if core != u32::MAX {

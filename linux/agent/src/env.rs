@@ -43,6 +43,8 @@ pub(crate) struct LinuxEnv {
     voting_since: u64,
     /// The last wait was longer than a look or two.
     long: bool,
+    /// Of which process's end the supervisor was last told.
+    told: u32,
 }
 
 impl LinuxEnv {
@@ -58,6 +60,7 @@ impl LinuxEnv {
             patience: Patience::default(),
             voting_since: 0,
             long: false,
+            told: 0,
         }
     }
 
@@ -148,16 +151,30 @@ impl LinuxEnv {
         }
     }
 
+    /// Has the supervisor look after a sibling that has begun to end, once.
+    fn tell_of_end(&mut self, peer: Sibling) {
+        let pid = peer.report.pid.load(Ordering::Relaxed);
+        if peer.report.will.is_opened() && self.told != pid {
+            self.told = pid;
+            let supervisor = self.control.supervisor.load(Ordering::Relaxed);
+            sys::kill(supervisor, rcoe_linux_abi::SIG_NOTIFY);
+        }
+    }
+
     fn sleep(&mut self, own: &Outbox, wait: &Wait, peer: Sibling) {
         let control_bell = self.control.bell.load(Ordering::Acquire);
         if self.state(wait.peer) == ReplicaState::Dead as u32 {
             return;
         }
+        let life = &peer.report.will.life;
+        let alive = life.load(Ordering::Acquire);
+        self.tell_of_end(peer);
         if own.begin_sleep(wait.peer, peer.outbox, wait.bell) {
             Self::count(&self.own.sleeps);
             let bells = [
                 (peer.outbox.doorbell().as_ptr().cast_const(), wait.bell),
                 (self.control.bell.as_ptr().cast_const(), control_bell),
+                (life.as_ptr().cast_const(), alive),
             ];
             sys::futex_wait_any(&bells, SLEEP_NS);
             own.end_sleep();
@@ -181,11 +198,12 @@ impl Env for LinuxEnv {
         if self.state(wait.peer) == ReplicaState::Dead as u32 {
             return Waited::Overdue;
         }
+        let peer = self.sibling(wait.peer);
         if pass == Pass::Yield {
+            self.tell_of_end(peer);
             self.give_way();
             return Waited::Retry;
         }
-        let peer = self.sibling(wait.peer);
         if !self.patience.has_started() {
             self.patience.start(self.control, peer);
         } else if self.expired(wait, peer) {

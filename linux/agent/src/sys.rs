@@ -327,7 +327,7 @@ pub(crate) fn futex_wait_any(words: &[(*const u32, u32)], timeout_ns: u64) {
         reserved: u32,
     }
     const SIZE_U32: u32 = 2;
-    let mut waiters = [Waiter::default(); 2];
+    let mut waiters = [Waiter::default(); 3];
     for (waiter, (word, expected)) in waiters.iter_mut().zip(words) {
         *waiter = Waiter {
             value: u64::from(*expected),
@@ -411,6 +411,20 @@ pub(crate) fn prctl(option: u32, args: [u64; 4]) -> Result<u64, Errno> {
             args[3],
         )
     })
+}
+
+/// Has the kernel go through this list when the process begins to end.
+pub(crate) fn set_robust_list(will: &rcoe_linux_abi::LastWill) {
+    let head = &raw const will.head;
+    // SAFETY: the list lies in this replica's region, which stays mapped and writable for it. On a
+    // kernel without such lists its end is heard of later.
+    unsafe {
+        syscall2(
+            u64::from(nr::__NR_set_robust_list),
+            head as u64,
+            size_of_val(&will.head) as u64,
+        )
+    };
 }
 
 /// Sets the process's short name from a NUL-terminated string.

@@ -40,8 +40,10 @@ pub(crate) struct Group {
     pausing: bool,
     /// Replicas that no longer count.
     expelled: Vec<bool>,
-    /// Of these, who makes no step any more, though its process may still be there.
+    /// Who makes no step any more, though its process may still be there.
     departed: Vec<bool>,
+    /// How these end, where it was not we who ended them.
+    fates: Vec<Option<Process>>,
     /// CPU time of processes that have ended, by replica.
     spent: Vec<Duration>,
     /// All that they have used, by replica.
@@ -96,6 +98,7 @@ impl Group {
             pausing: false,
             expelled: vec![false; replicas],
             departed: vec![false; replicas],
+            fates: vec![None; replicas],
             spent: vec![Duration::ZERO; replicas],
             usage: vec![Usage::NONE; replicas],
         }
@@ -107,6 +110,35 @@ impl Group {
 
     pub(crate) fn process(&self, index: usize) -> Process {
         self.processes[index]
+    }
+
+    /// The same, but for a process that is about to end: what will be said of it.
+    pub(crate) fn fate(&self, index: usize) -> Process {
+        self.fates[index].unwrap_or(self.processes[index])
+    }
+
+    /// Hears of replicas that have begun to end, and publishes it, before the kernel has given back
+    /// their memory and tells of their end.
+    pub(crate) fn hear_of_ends(&mut self, memory: &Memory) {
+        for index in 0..self.pids.len() {
+            let lives = self.processes[index] == Process::Alive && self.fates[index].is_none();
+            if !lives || !memory.report(index).will.is_opened() {
+                continue;
+            }
+            self.fates[index] = self.pids[index].and_then(fate_of);
+            if self.fates[index].is_some() {
+                self.departed[index] = true;
+                self.mourn(index, memory);
+            }
+        }
+    }
+
+    /// Publishes that a replica is gone. One that ended as it should is not missed by siblings that
+    /// are about to.
+    fn mourn(&self, index: usize, memory: &Memory) {
+        if self.expelled[index] || phase(memory, index) != Some(Phase::Ended) {
+            memory.set_state(index, ReplicaState::Dead);
+        }
     }
 
     /// Whether every replica that was born has been seen.
@@ -150,6 +182,7 @@ impl Group {
         self.processes[index] = Process::Alive;
         self.expelled[index] = false;
         self.departed[index] = false;
+        self.fates[index] = None;
     }
 
     /// Takes in what the kernel says of a child, and publishes it; false if it is not of this
@@ -164,10 +197,7 @@ impl Group {
             memory.set_state(index, ReplicaState::Alive);
         } else if let Some(end) = end_of(status) {
             self.processes[index] = end;
-            // One that ended as it should is not missed by siblings that are about to.
-            if self.expelled[index] || phase(memory, index) != Some(Phase::Ended) {
-                memory.set_state(index, ReplicaState::Dead);
-            }
+            self.mourn(index, memory);
         }
         true
     }
@@ -293,7 +323,25 @@ fn is_leaving(pid: u32) -> bool {
     state_of(pid).is_some_and(|state| is_marked(&state))
 }
 
-/// The same of its `stat` from the state on: the flags are the seventh word.
+/// How this process of ours ends, if it has begun to: as [`is_leaving`], by its status. A status of
+/// 0 can also mean that we may not see it.
+fn fate_of(pid: u32) -> Option<Process> {
+    fate_in(&state_of(pid)?)
+}
+
+/// The same of its `stat` from the state on: the status is the fiftieth word.
+fn fate_in(state: &str) -> Option<Process> {
+    let status = state.split_ascii_whitespace().nth(49)?.parse::<i32>();
+    let status = status
+        .ok()
+        .filter(|&status| status != 0 && is_marked(state))?;
+    Some(match status & 0x7f {
+        0 => Process::Exited(status >> 8 & 0xff),
+        signal => Process::Killed(signal),
+    })
+}
+
+/// Whether it has begun to end, by its `stat` from the state on: the flags are the seventh word.
 fn is_marked(state: &str) -> bool {
     const PF_EXITING: u32 = 4;
     let flags = state.split_ascii_whitespace().nth(6);
@@ -348,6 +396,22 @@ mod tests {
         waitid(WaitId::Pid(pid), ended).unwrap();
         assert!(is_leaving(child.id()), "{:?}", state_of(child.id()));
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn how_a_process_ends_is_seen_before_it_is_reaped() {
+        assert_eq!(fate_of(std::process::id()), None);
+        for (script, fate) in [
+            ("kill -9 $$", Process::Killed(9)),
+            ("exit 3", Process::Exited(3)),
+        ] {
+            let mut shell = std::process::Command::new("sh");
+            let mut child = shell.args(["-c", script]).spawn().unwrap();
+            let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            waitid(WaitId::Pid(Pid::from_child(&child)), ended).unwrap();
+            assert_eq!(fate_of(child.id()), Some(fate), "{script}");
+            child.wait().unwrap();
+        }
     }
 
     #[test]

@@ -179,6 +179,9 @@ impl Run<'_> {
     fn watch(&mut self) -> Result<Outcome, RunError> {
         loop {
             self.reaper.reap(&mut self.family.teams)?;
+            for team in self.family.teams.iter_mut().flatten() {
+                team.group.hear_of_ends(&team.memory);
+            }
             self.tell_recoveries();
             self.announce();
             self.notifier

@@ -243,7 +243,7 @@ impl Team {
         let report = self.memory.report(index);
         let published = Published::read(&self.memory, index);
         Facts {
-            process: self.group.process(index),
+            process: self.group.fate(index),
             // A word that is no phase tells nothing: it counts as running until something ends it.
             phase: phase(&self.memory, index).unwrap_or(Phase::Running),
             ending: Ending::unpack(report.ending.load(Acquire)),
