@@ -178,9 +178,14 @@ fn two_that_differ_are_charged_by_halves() {
 #[test]
 fn killing_and_stopping_from_outside_is_charged_to_nobody() {
     let victim = Victim::new();
-    for (sent, timeout, kind) in [
-        (Signal::KILL, "30s", "death"),
-        (Signal::STOP, "500ms", "timeout"),
+    for (sent, timeout, kind, reason) in [
+        (Signal::KILL, "30s", "death", "it was killed from outside"),
+        (
+            Signal::STOP,
+            "500ms",
+            "timeout",
+            "it was stopped from outside",
+        ),
     ] {
         let group = victim.start(&["-n", "3", "--timeout", timeout]);
         signal(group.replicas[1], sent).unwrap();
@@ -193,11 +198,39 @@ fn killing_and_stopping_from_outside_is_charged_to_nobody() {
             (&kind.into(), &"nobody".into()),
             "{entry}"
         );
+        assert_eq!(entry["reason"], reason, "{entry}");
     }
     let table = cores(&victim.scene, &["--suspect-after", "1"]);
     assert_eq!(table["cores"].as_array().map(Vec::len), Some(1), "{table}");
     assert_eq!(table["cores"][0]["uncounted"], 2, "{table}");
     assert_eq!(table["cores"][0]["suspect"], false, "{table}");
+}
+
+#[test]
+fn one_killed_while_its_siblings_wait_for_it_is_charged_to_nobody() {
+    let scene = Scene::new();
+    // So much memory that its end is heard of before the kernel tells.
+    let heavy = LINES.replace(
+        "int main(void) {",
+        "#include <string.h>\nchar much[1 << 26];\n
+int main(void) {\n  memset(much, 1, sizeof much);",
+    );
+    let program = scene.compile("heavy", &heavy, &["-static", "-no-pie"]);
+    let group = scene.start_group(&["-n", "3", "--timeout", "30s"], &[&program]);
+    until("a line", || {
+        let text = group.running.stdout_so_far().expect("readable output");
+        (!text.is_empty()).then_some(())
+    });
+    signal(group.replicas[1], Signal::KILL).unwrap();
+    let entry = until("an entry", || entries(&scene).pop());
+    assert_eq!(
+        (&entry["blame"], &entry["reason"]),
+        (&"nobody".into(), &"it was killed from outside".into()),
+        "{entry}"
+    );
+    scene.write("stop", "");
+    let (outcome, _) = group.finish();
+    assert_eq!(outcome.ended, Ended::Exit(7), "{}", outcome.err());
 }
 
 #[test]

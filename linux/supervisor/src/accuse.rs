@@ -64,7 +64,7 @@ fn circumstances(
     let pid = team.group.pid(index);
     Circumstances {
         kind,
-        process: team.group.process(index),
+        process: team.group.fate(index),
         stopped: team.memory.is_stopped(index),
         ran_on: kind == DivergenceKind::Timeout && ran_on(team, index, settings.timeout),
         bound: pid.is_none_or(|pid| is_bound(pid, team.cores[index])),
