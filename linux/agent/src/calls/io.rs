@@ -189,6 +189,7 @@ fn execute(kernel: &mut Kernel, call: &Call, effect: &mut Effect) -> i64 {
     if let Some(result) = in_host(kernel, call, |kernel| processes::execute(kernel, call)) {
         return result;
     }
+    effect.leave_to_host(kernel);
     if let Some(result) = processes::jobs::background(kernel, call) {
         return result;
     }

@@ -12,7 +12,6 @@ use rcoe_linux_syscalls::Special;
 
 use super::super::{Call, io, transfer};
 use super::ask;
-use super::pidfd::{self, Process};
 use crate::convert;
 use crate::frames::SigInfo;
 use crate::guest::{self, Fault};
@@ -77,10 +76,10 @@ pub(super) fn kill(kernel: &Kernel, call: &Call) -> Option<i64> {
         _ => (call.arg(0), call.arg(1), 0),
     };
     if call.what.special == Special::PidfdSendSignal {
-        target = match pidfd::addressee(kernel, target) {
-            Process::Own(pid) => u64::from(pid),
+        target = match kernel.processes.addressee {
             // The host finds the same, and says what is wrong.
-            _ => return None,
+            0 => return None,
+            pid => u64::from(pid),
         };
     }
     let signal = u8::try_from(signal).ok().filter(|signal| *signal <= 64);

@@ -66,6 +66,8 @@ pub(crate) struct Processes {
     used: Usage,
     /// Requests made of the supervisor.
     asked: u64,
+    /// To which process of the program a signal goes that is sent through a descriptor, or 0.
+    addressee: u32,
     /// Where the stack lies that the parent has lent (`vfork`), or 0.
     lent: u64,
     /// What a child being born starts with.
@@ -95,6 +97,7 @@ impl Processes {
             born: 0,
             used: Usage::NONE,
             asked: 0,
+            addressee: 0,
             lent: 0,
             birth: birth::Birth::NONE,
             leads: false,
@@ -120,6 +123,15 @@ impl Processes {
     /// The next request gets a number of its own.
     pub(crate) fn number_request(&mut self) {
         self.asked += 1;
+    }
+
+    /// A signal is sent through a descriptor of this process, which may be gone when a successor
+    /// comes to ask whether it was sent.
+    pub(crate) fn address(&mut self, process: pidfd::Process) {
+        self.addressee = match process {
+            pidfd::Process::Own(pid) => pid,
+            _ => 0,
+        };
     }
 
     fn child(&self, pid: u32) -> Option<usize> {

@@ -96,7 +96,7 @@ pub(crate) fn agreed(kernel: &mut Kernel, fd: u64) -> Process {
 
 /// Primary: to which process a signal goes that is sent through the descriptor. That of the
 /// process's folder in `/proc` will do, too.
-pub(super) fn addressee(kernel: &Kernel, fd: u64) -> Process {
+fn addressee(kernel: &Kernel, fd: u64) -> Process {
     match process(kernel, fd) {
         Process::None => of_folder(kernel, fd).unwrap_or(Process::None),
         found => found,

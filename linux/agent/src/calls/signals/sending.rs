@@ -52,7 +52,9 @@ pub(in crate::calls) fn send(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         if call.arg(3) != 0 {
             return Some(sys::error(EINVAL));
         }
-        wish.process = match pidfd::agreed(kernel, call.arg(0)) {
+        let process = pidfd::agreed(kernel, call.arg(0));
+        kernel.processes.address(process);
+        wish.process = match process {
             pidfd::Process::Own(pid) => Some(u64::from(pid)),
             // None that the program has: the host knows whose it is, and says what is wrong.
             _ => Some(u64::MAX),

@@ -67,6 +67,8 @@ enum Trace {
     None,
     /// It may be made again.
     Again,
+    /// So may a request to the supervisor; what the host does for it may not.
+    Asked,
     /// By what was noted before it.
     Before,
     /// The kernel keeps the result of moving bytes.
@@ -135,6 +137,7 @@ impl Effect {
         match self.state_before(call) {
             State::Unknown => Trace::None,
             State::Irrelevant => Trace::Again,
+            State::Asked => Trace::Asked,
             State::Known(state) => {
                 journal.position.write(self.id, state);
                 Trace::Before
@@ -152,6 +155,7 @@ impl Effect {
         match witness::kind_of(call) {
             witness::Kind::None => State::Unknown,
             witness::Kind::Again | witness::Kind::Events => State::Irrelevant,
+            witness::Kind::Asked => State::Asked,
             witness::Kind::Closed => State::Known(witness::is_open(fd).into()),
             witness::Kind::Directory => State::Known(witness::directory()),
             witness::Kind::Bound => State::Known(witness::address(fd, false)),
@@ -162,6 +166,14 @@ impl Effect {
             witness::Kind::Descriptors { count, least } => {
                 State::Known(witness::free_descriptors(least, count))
             }
+        }
+    }
+
+    /// Primary: the supervisor has left the call to the host.
+    pub(crate) fn leave_to_host(&mut self, kernel: &mut Kernel) {
+        if matches!(self.trace, Trace::Asked) {
+            self.traceable = false;
+            kernel.replica.begin_effect(false);
         }
     }
 
@@ -275,7 +287,8 @@ impl Effect {
         let made_if = |made: bool| if made { Course::Made(0) } else { Course::Make };
         match witness::kind_of(call) {
             _ if self.moves != Moves::No => self.resume_at_position(call, before),
-            witness::Kind::None | witness::Kind::Again | witness::Kind::Events => None,
+            witness::Kind::None | witness::Kind::Again => None,
+            witness::Kind::Events | witness::Kind::Asked => None,
             witness::Kind::Closed => Some(made_if(before != 0 && !witness::is_open(fd))),
             witness::Kind::Directory => Some(made_if(witness::directory() != before)),
             witness::Kind::Bound => Some(made_if(witness::address(fd, false) != before)),
@@ -332,6 +345,8 @@ enum State {
     Unknown,
     /// It may be made again, whatever it was.
     Irrelevant,
+    /// The supervisor knows it.
+    Asked,
     Known(u64),
 }
 

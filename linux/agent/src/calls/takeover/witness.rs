@@ -8,6 +8,9 @@
 //!   what they were, or have changed.
 //! * *Names*, sets of `epoll` and ends of connections are changed through the ring, as streams are.
 //! * *Events* that are told once are armed again: a program has to expect that they come twice.
+//! * *Asked.* A signal to another process is a request to the supervisor. Requests are numbered,
+//!   and one that comes again is answered again and not carried out twice. Only if the answer is
+//!   that the process is none of the program's, the host sends it, and of that nothing is kept.
 //!
 //! Not covered: everything else; the group stops if the primary is lost inside it.
 
@@ -43,6 +46,8 @@ pub(super) enum Kind {
     Bound,
     Connected,
     Events,
+    /// Nothing, as long as the supervisor does it.
+    Asked,
 }
 
 /// What shows whether `call` was made.
@@ -62,8 +67,19 @@ pub(super) fn kind_of(call: &Call) -> Kind {
         nr::__NR_bind => Kind::Bound,
         nr::__NR_connect => Kind::Connected,
         nr::__NR_epoll_wait | nr::__NR_epoll_pwait | nr::__NR_epoll_pwait2 => Kind::Events,
+        nr::__NR_tgkill | nr::__NR_rt_tgsigqueueinfo => of_signal(call.arg(2)),
+        nr::__NR_kill | nr::__NR_tkill | nr::__NR_rt_sigqueueinfo => of_signal(call.arg(1)),
+        nr::__NR_pidfd_send_signal => of_signal(call.arg(1)),
         number if may_be_made_again(number, call) => Kind::Again,
         _ => Kind::None,
+    }
+}
+
+/// Signal 0 only asks whether there is somebody to be signalled.
+const fn of_signal(number: u64) -> Kind {
+    match number {
+        0 => Kind::Again,
+        _ => Kind::Asked,
     }
 }
 
