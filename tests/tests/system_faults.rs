@@ -146,7 +146,9 @@ fn flipped_bits_never_lead_to_wrong_output() {
         let replicas = 2 + index % 2;
         let count = replicas.to_string();
         let victim = numbers.below(replicas);
-        let reached = Reached::start(&["-n", &count], &["sleep", "100"]);
+        // One that is stuck may be waited for twice. A healthy one that is late ends well, too.
+        let options = ["-n", &count, "--timeout", "5s"];
+        let reached = Reached::start(&options, &["sleep", "100"]);
         // Kernel text and data, then objects and programs: what is in use, for the most part.
         let (from, len) = if numbers.below(3) == 0 {
             (0, 256 << 10)
