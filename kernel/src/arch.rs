@@ -13,6 +13,7 @@ mod loader;
 mod machine;
 mod memory;
 mod paging;
+mod permit;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -31,6 +32,7 @@ pub(crate) use machine::{
     core, damage_spaces, enter_kernel_space, enter_space, kernel_entry, load_fpu, objects_base,
     retire, save_fpu, switch_fpu, wild_store,
 };
+pub(crate) use permit::permit;
 pub(crate) use processor::cpu::{cycles, flush, park, port_in, port_out, power_off, relax};
 pub(crate) use processor::device::{device_page, device_read, device_write, transfer_offset};
 pub(crate) use processor::interrupts;

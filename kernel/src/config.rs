@@ -66,6 +66,8 @@ pub(crate) enum Probe {
     Base,
     /// Nowhere: the replica takes it that the group cannot go on.
     Stop,
+    /// Nowhere: the kernel comes to the command that stops the core of another replica.
+    Command,
 }
 
 fn probe(command: &[u8]) -> Option<(u64, Probe)> {
@@ -81,6 +83,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"sudden" => Probe::Sudden,
         b"base" => Probe::Base,
         b"stop" => Probe::Stop,
+        b"command" => Probe::Command,
         _ => return None,
     };
     Some((number(command, b"victim")?, probe))

@@ -86,6 +86,7 @@ impl rcoe_core::Env for Surroundings {
     fn exclude(&mut self, own: &Outbox, gone: ReplicaSet, _primary: ReplicaId) {
         let absent = diagnose::report(own).absent;
         for replica in gone {
+            arch::permit(core_of(replica));
             let cause = if absent.contains(replica) {
                 "timeout"
             } else {

@@ -245,6 +245,10 @@ impl Machine {
             Probe::Sudden => panic!("a test has this replica break"),
             Probe::Base => self.base += 1 << 20,
             Probe::Stop => self.kernel.sphere.stop(),
+            Probe::Command => {
+                let sibling = (self.parameters.replica + 1) % self.parameters.replicas;
+                interrupts::stop(u32::try_from(sibling).expect("replicas are few"));
+            }
             Probe::Spaces => {
                 if !arch::damage_spaces(&self.parameters) {
                     // There is but one as yet.

@@ -129,6 +129,11 @@ fn a_kernel_that_is_stuck_or_entered_a_bad_space_is_removed() {
 }
 
 #[test]
+fn a_kernel_that_commands_another_core_for_no_reason_is_the_one_that_is_removed() {
+    probed("command", 1, "commanded for no reason", "fault");
+}
+
+#[test]
 fn what_is_not_there_is_refused_by_name() {
     let scene = Scene::new();
     let own = std::env::current_exe().unwrap();

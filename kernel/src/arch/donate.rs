@@ -9,6 +9,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::loader::{Image, Parameters};
+use super::permit::permit;
 use super::processor::layout::{COPY, COPY_TABLE, LARGE, OBJECTS, TABLES, WINDOW};
 use super::processor::{boot, cpu, tables};
 use crate::machine::Machine;
@@ -66,5 +67,6 @@ pub(crate) fn donate(machine: &mut Machine, parameters: &Parameters, replica: u6
         (mark as *mut bool).write_volatile(true);
     }
     set_window(0, size);
+    permit(core);
     boot::restart(core, target + TABLES, parameters.cycles);
 }

@@ -200,7 +200,8 @@ pub(crate) fn wild_store(parameters: &Parameters, probe: Probe) {
         Probe::Window => COPY,
         Probe::Program => rcoe_abi::layout::STACK_TOP - 8,
         Probe::Astray | Probe::Spaces | Probe::Base => return,
-        Probe::Loop | Probe::Halt | Probe::Sudden | Probe::Stop => return,
+        Probe::Loop | Probe::Halt | Probe::Sudden => return,
+        Probe::Stop | Probe::Command => return,
     };
     // SAFETY: none of these is writable for the kernel, so nothing is stored: the processor faults,
     // which ends this replica.

@@ -12,6 +12,7 @@ use super::super::memory::{read_physical, write_register};
 use super::layout::{DISTRIBUTOR_PHYSICAL, PARTITIONS, PCI_PHYSICAL};
 use super::psci;
 use super::start::CORE_START;
+use crate::arch::permit::spend;
 use crate::config;
 
 /// Speeds, by the millisecond.
@@ -96,7 +97,11 @@ pub(in crate::arch) fn may_restart(core: u32, _retired: bool) -> bool {
 }
 
 /// Starts a core whose replica was lost, in the copy that its partition holds, with its root table.
+///
+/// # Panics
+/// If there is no permit for it.
 pub(in crate::arch) fn restart(core: u32, root: u64, _cycles: u64) {
+    spend(core);
     start(core, root);
 }
 

@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::cpu;
 use super::layout::{DISTRIBUTOR, REDISTRIBUTOR};
+use crate::arch::permit::spend;
 
 /// Vector of the local timer.
 pub(crate) const VECTOR_TIMER: u64 = 0x20;
@@ -193,7 +194,12 @@ pub(crate) fn call(core: u32) {
 }
 
 /// Stops another core, unless it masks even that.
+///
+/// # Panics
+/// If there is no permit for it.
+#[inline(never)]
 pub(crate) fn stop(core: u32) {
+    spend(core);
     let what = u64::from(STOP) << 24 | 1 << core;
     // SAFETY: the other core was removed.
     unsafe { asm!("dsb ish", "msr s3_0_c12_c11_7, {}", "isb", in(reg) what, options(nostack)) };

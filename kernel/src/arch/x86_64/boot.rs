@@ -177,6 +177,9 @@ pub(in crate::arch) const fn may_restart(core: u32, retired: bool) -> bool {
 
 /// Starts a core whose replica was lost, in the copy that its partition holds: by the trampoline,
 /// or the first one, which has no such start, out of its halt. `cycles`: those of a millisecond.
+///
+/// # Panics
+/// If there is no permit for it.
 pub(in crate::arch) fn restart(core: u32, _root: u64, cycles: u64) {
     interrupts::stop(core);
     if core == 0 {

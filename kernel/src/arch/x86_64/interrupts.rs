@@ -6,6 +6,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::layout::{IO_APIC, LOCAL_APIC};
+use crate::arch::permit::spend;
 
 /// Vector of the local timer.
 pub(crate) const VECTOR_TIMER: u64 = 0x20;
@@ -103,7 +104,7 @@ pub(crate) fn end_of_interrupt() {
     write(END, 0);
 }
 
-fn command(core: u32, what: u32) {
+fn wait_until_free() {
     // Bounded: a command is accepted within microseconds, or the controller is broken and the
     // command lost, which a timeout finds.
     for _ in 0..100_000 {
@@ -112,18 +113,30 @@ fn command(core: u32, what: u32) {
         }
         super::cpu::relax();
     }
+}
+
+/// Inlined, so that a kernel that comes to one command astray does not give another.
+#[inline(always)]
+fn command(core: u32, what: u32) {
     write(COMMAND_HIGH, core << 24);
     write(COMMAND_LOW, what);
 }
 
 /// Calls another core into its kernel.
 pub(crate) fn call(core: u32) {
+    wait_until_free();
     command(core, ASSERT | low(VECTOR_CALL));
 }
 
 /// Stops another core: core 0 by NMI, because resetting it would start the firmware; others by
 /// INIT, which stops them whatever they do.
+///
+/// # Panics
+/// If there is no permit for it.
+#[inline(never)]
 pub(crate) fn stop(core: u32) {
+    wait_until_free();
+    spend(core);
     let how = if core == 0 { DELIVER_NMI } else { DELIVER_INIT };
     command(core, ASSERT | how);
 }
@@ -131,6 +144,7 @@ pub(crate) fn stop(core: u32) {
 /// Starts a core that was stopped by INIT at a page below 1 MiB.
 pub(in crate::arch) fn start(core: u32, page: u64) {
     const DELIVER_STARTUP: u32 = 6 << 8;
+    wait_until_free();
     command(core, ASSERT | DELIVER_STARTUP | low(page >> 12));
 }
 
