@@ -63,6 +63,12 @@ fn processes_find_out_about_each_other() {
 }
 
 #[test]
+fn requests_come_to_nothing_again_and_again() {
+    let source = include_str!("children/vain.c");
+    Scene::new().program_like_native("vain", source, &["-w"]);
+}
+
+#[test]
 fn programs_are_found_or_refused_as_by_the_kernel() {
     let scene = Scene::new();
     let write = |name: &str, text: &str, mode: &str| {

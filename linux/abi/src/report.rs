@@ -216,6 +216,8 @@ pub struct Report {
     /// What comes with a signal that this replica asks the supervisor to send: `si_code`, the
     /// sender's user above and its process below, the value.
     pub enclosed: [AtomicU64; 3],
+    /// Number of the last request of which it is the author; see [`crate::Request`].
+    pub asked: AtomicU64,
     /// The slice of memory that this replica shares with replicas of other processes, plus one; 0
     /// while it shares none. Such a process ends only at a point of its trace.
     pub sharing: AtomicU32,

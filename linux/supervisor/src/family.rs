@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use rcoe_linux_abi::{Ask, Ending, GROUPS, NOT_OURS, ReplicaState, Request};
-use rcoe_linux_sys::host::SignalInfo;
-use rustix::process::{Pid, getpgid, getsid, getuid};
+use rcoe_linux_sys::host::{self, SignalInfo};
+use rustix::process::getuid;
 
 use crate::error::RunError;
 use crate::group::Group;
@@ -271,8 +271,8 @@ impl Family {
             _ => {}
         }
         let last = self.team(group).answered;
-        let ahead = number.wrapping_sub((last & 0xff) as u8);
-        let again = ahead == 0;
+        let number = self.team(group).whole(number, signal.sender);
+        let again = number == last;
         if again && !matches!(ask, Ask::Birth { .. }) {
             let control = self.team(group).memory.control();
             let answer = control.answer.load(Relaxed).cast_signed();
@@ -300,9 +300,9 @@ impl Family {
             Ask::SetForeground { group: id } => self.set_foreground(group, id),
             Ask::TakeTerminal { fd, steal } => self.take_terminal(group, signal.sender, fd, steal),
             Ask::LeaveTerminal => self.leave_terminal(group),
-            Ask::Stop { signal: number } => {
-                let asked = (signal.sender, last + u64::from(ahead));
-                if self.stop_as_asked(group, number, asked) {
+            Ask::Stop { signal: stop } => {
+                let asked = (signal.sender, number);
+                if self.stop_as_asked(group, stop, asked) {
                     return Ok(());
                 }
                 0
@@ -310,7 +310,7 @@ impl Family {
             Ask::Expired { .. } | Ask::Background { .. } => return Ok(()),
         };
         let team = self.team_mut(group);
-        team.answered = last + u64::from(ahead);
+        team.answered = number;
         team.memory.answer(signal.sender, team.answered, answer);
         Ok(())
     }
@@ -463,14 +463,11 @@ impl Family {
                 self.group_id(group)
             });
         }
-        let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
-            return ESRCH;
-        };
         let id = if session {
-            getsid(Some(pid))
+            host::session(pid)
         } else {
-            getpgid(Some(pid))
+            host::process_group(pid)
         };
-        id.map_or(ESRCH, |id| i64::from(id.as_raw_nonzero().get()))
+        id.map_or(ESRCH, i64::from)
     }
 }

@@ -15,8 +15,8 @@ use rcoe_linux_abi::{
     CONTROL_BYTES, Control, GROUPS, JobState, LAYOUT_VERSION, OUTBOX_OFFSET, Queued, REGION_STRIDE,
     ReplicaState, Report, SIGNAL_SLOTS,
 };
-use rcoe_linux_sys::host::{Access, Inherited, SharedObject, SignalInfo};
-use rustix::process::{Pid, Resource, getpgid, getrlimit, getsid};
+use rcoe_linux_sys::host::{self, Access, Inherited, SharedObject, SignalInfo};
+use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CpuSet, futex, sched_getaffinity};
 
 use crate::error::{Doing, ProgramError, RunError};
@@ -178,11 +178,9 @@ impl Memory {
             cell.store(core, Relaxed);
         }
         control.supervisor.store(std::process::id(), Relaxed);
-        let own = |id: rustix::io::Result<Pid>| {
-            id.map_or(0, |id| id.as_raw_nonzero().get().cast_unsigned())
-        };
-        control.pgid.store(own(getpgid(None)), Relaxed);
-        control.sid.store(own(getsid(None)), Relaxed);
+        let own = [host::process_group(0), host::session(0)].map(Option::unwrap_or_default);
+        control.pgid.store(own[0], Relaxed);
+        control.sid.store(own[1], Relaxed);
         let (group, session) = (control.pgid.load(Relaxed), control.sid.load(Relaxed));
         let terminal = &control.terminals[0];
         terminal.foreground.store(group, Relaxed);

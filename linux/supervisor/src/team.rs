@@ -158,6 +158,22 @@ impl Team {
         }
     }
 
+    /// The whole number of a request of this process, of which `low` are the low bits. Calls that
+    /// come to nothing take numbers, too, so that any count may lie between two requests.
+    pub(crate) fn whole(&self, low: u8, pid: u32) -> u64 {
+        let told = self
+            .group
+            .index(pid)
+            .map(|index| &self.memory.report(index).asked);
+        let told = told.map_or(0, |cell| cell.load(Acquire));
+        if told >= self.answered && (told & 0xff) as u8 == low {
+            return told;
+        }
+        // Its word is damaged: the next one that ends so.
+        let ahead = low.wrapping_sub((self.answered & 0xff) as u8);
+        self.answered + u64::from(ahead)
+    }
+
     /// Publishes what the process has used: its primary, and the children that it has awaited.
     pub(crate) fn tell_usage(&self) {
         let control = self.memory.control();

@@ -12,8 +12,8 @@
 use std::fs::File;
 use std::sync::atomic::Ordering::Relaxed;
 
-use rcoe_linux_sys::host::{SignalInfo, stop_self};
-use rustix::process::{Pid, getpgid, getpgrp, getsid, getuid};
+use rcoe_linux_sys::host::{self, SignalInfo, stop_self};
+use rustix::process::{Pid, getuid};
 use rustix::termios::tcgetpgrp;
 
 use super::{EPERM, ESRCH, Family, SIGCHLD};
@@ -54,14 +54,16 @@ impl Standstill {
 /// seen from rcoe itself. The kernel knows it better when rcoe stops.
 fn has_shell() -> bool {
     const FARTHEST: usize = 64;
-    let session = getsid(None).ok();
+    let own = [host::process_group(0), host::session(0)];
     let mut process = Pid::from_raw(std::process::id().cast_signed());
     for _ in 0..FARTHEST {
         let Some(parent) = process.and_then(parent_of) else {
             return false;
         };
-        if getpgid(Some(parent)).is_ok_and(|group| group != getpgrp()) {
-            return getsid(Some(parent)).ok() == session;
+        let id = parent.as_raw_nonzero().get().cast_unsigned();
+        let group = host::process_group(id);
+        if group.is_some() && group != own[0] {
+            return host::session(id) == own[1];
         }
         process = Some(parent);
     }
@@ -94,7 +96,7 @@ impl Family {
         let root = self.root();
         let own_timer = [SIGALRM, SIGVTALRM, SIGPROF].contains(&signal.number);
         let alone = (signal.sender != 0 || own_timer) && root.state == State::Living;
-        let initial = getpgrp().as_raw_nonzero().get().cast_unsigned();
+        let initial = host::process_group(0).unwrap_or_default();
         let foreground = root.memory.control().terminals[0].foreground.load(Relaxed);
         let hung_up = signal.number == SIGHUP && leads_session();
         for group in self.groups() {
@@ -253,8 +255,7 @@ impl Family {
 
     /// Whether the first process has left the session that rcoe is in.
     fn is_apart(&self) -> bool {
-        let own = getsid(None).map_or(0, |id| id.as_raw_nonzero().get().cast_unsigned());
-        self.session(0) != own
+        host::session(0).is_some_and(|own| self.session(0) != own)
     }
 
     /// Tells every process whether its group is orphaned.
@@ -320,7 +321,9 @@ impl Family {
         };
         let terminal = &self.root().memory.control().terminals[place];
         let behind = terminal.foreground.load(Relaxed) != self.group_id(group);
-        behind || place == 0 && host_foreground().is_some_and(|group| group != getpgrp())
+        behind
+            || place == 0
+                && host_foreground().is_some_and(|group| Some(group) != host::process_group(0))
     }
 
     /// `tcsetpgrp` of the terminal of the sender's session.
@@ -346,12 +349,12 @@ impl Family {
 }
 
 /// The process group in the foreground of the terminal that rcoe has.
-fn host_foreground() -> Option<Pid> {
+fn host_foreground() -> Option<u32> {
     let terminal = File::open("/dev/tty").ok()?;
-    tcgetpgrp(terminal).ok()
+    let group = tcgetpgrp(terminal).ok()?;
+    Some(group.as_raw_nonzero().get().cast_unsigned())
 }
 
 fn leads_session() -> bool {
-    let own = Pid::from_raw(std::process::id().cast_signed());
-    getsid(None).ok() == own
+    host::session(0) == Some(std::process::id())
 }

@@ -7,6 +7,7 @@
 
 mod birth;
 mod deputy;
+mod identity;
 mod probe;
 mod shared;
 mod signals;
@@ -16,6 +17,7 @@ mod usage;
 
 pub use birth::Inherited;
 pub use deputy::{Deputy, terminal_device};
+pub use identity::{process_group, session};
 pub use probe::{Answer, Probe, in_child, probe};
 pub use shared::{Access, SharedLayout, SharedObject};
 pub use signals::{

@@ -208,6 +208,7 @@ fn answer(kernel: &Kernel, ask: Ask, old: Option<i64>) -> i64 {
         number: (number & 0xff) as u8,
         ask,
     };
+    kernel.report.asked.store(number, Ordering::Release);
     let supervisor = control.supervisor.load(Ordering::Relaxed);
     sys::queue_signal(supervisor, SIG_NOTIFY, request.pack());
     let own = sys::getpid();
