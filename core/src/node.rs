@@ -99,6 +99,8 @@ pub struct Call {
     pub(crate) vote: Option<Vote>,
     /// Peers that the environment called overdue since the last vote.
     pub(crate) overdue: ReplicaSet,
+    /// Those of them that it knows to be dead.
+    pub(crate) gone: ReplicaSet,
     /// Peers in whose outbox this replica found what no healthy one writes.
     pub(crate) accused: ReplicaSet,
 }
@@ -109,14 +111,27 @@ impl Call {
             task,
             vote: None,
             overdue: ReplicaSet::empty(),
+            gone: ReplicaSet::empty(),
             accused: ReplicaSet::empty(),
         }
     }
 
-    /// The environment's judgement that `peer` is dead, stopped or too late. Counts for the present
+    /// The environment's judgement that `peer` is stopped or too late. Counts for the present
     /// wait.
     pub fn overdue(&mut self, peer: ReplicaId) {
         self.overdue = self.overdue.with(peer);
+    }
+
+    /// The environment's knowledge that `peer` is dead and publishes nothing any more.
+    pub fn gone(&mut self, peer: ReplicaId) {
+        self.overdue(peer);
+        self.gone = self.gone.with(peer);
+    }
+
+    /// A vote begins, or is over: whoever is missing is to be found missing anew.
+    pub(crate) fn forget_missing(&mut self) {
+        self.overdue = ReplicaSet::empty();
+        self.gone = ReplicaSet::empty();
     }
 
     /// Does the call take part in a vote?

@@ -10,8 +10,11 @@ use crate::{Halt, Kind, ReplicaId, ReplicaSet, Signature};
 pub enum Waited {
     /// Test the condition again.
     Retry,
-    /// The peer is dead, stopped or too late by the sphere's judgement.
+    /// The peer is stopped or too late by the sphere's judgement.
     Overdue,
+    /// The peer is dead: what it has not published by now it never will. Only for a sphere that
+    /// knows this for certain.
+    Gone,
 }
 
 /// One wait of a replica.
@@ -416,8 +419,10 @@ impl<'a, E: Env> Replica<'a, E> {
                         round,
                         reason: what.reason,
                     };
-                    if self.env.wait(self.outbox(), &w) == Waited::Overdue {
-                        call.overdue(what.peer);
+                    match self.env.wait(self.outbox(), &w) {
+                        Waited::Retry => {}
+                        Waited::Overdue => call.overdue(what.peer),
+                        Waited::Gone => call.gone(what.peer),
                     }
                     round = round.saturating_add(1);
                 }

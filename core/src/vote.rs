@@ -11,7 +11,8 @@
 //!    resolved: a member that some found absent and others not is absent for all, as long as a
 //!    majority remains. Anything else is fail-stop.
 //! 3. *Confirmation.* Who confirmed a verdict never takes it back unless somebody has not
-//!    confirmed; who saw all confirm is done. The membership is the rest; the lowest living id is
+//!    confirmed; who saw all confirm is done. A member that died unconfirmed joins the faulty; one
+//!    that is merely missing means fail-stop. The membership is the rest; the lowest living id is
 //!    the primary.
 //!
 //! A replica that voted at an earlier point of the same trace is *lagging*, not faulty: it gave up
@@ -156,7 +157,7 @@ impl Node {
             .performed_at
             .store(entry.performed_at, Ordering::Relaxed);
         vote.entries[self.id.index()] = Some(entry);
-        call.overdue = ReplicaSet::empty();
+        call.forget_missing();
         self.publish_phase(vote, 1, ports);
         own.alarm.store(self.next_vote(), Ordering::Release);
         self.publish_bell(ports);
@@ -435,8 +436,10 @@ impl Node {
         Step::Again
     }
 
-    /// Phase 3, the others. Here a missing member is no longer voted out: some may have seen all
-    /// confirm and have left, so that another verdict could split the group.
+    /// Phase 3, the others. Here a member that is late is no longer voted out: it may confirm yet,
+    /// and some may have seen all confirm and have left, so that another verdict could split the
+    /// group. One that died before it confirmed never will: nobody has left, nor can, and it is
+    /// added to the verdict. Its word is read after its death is known.
     fn await_confirmation(
         &mut self,
         vote: &mut Vote,
@@ -464,6 +467,9 @@ impl Node {
             vote.stage = rest.after(peer).map_or(Stage::Finish, Stage::Await);
             return Step::Again;
         }
+        if call.gone.contains(peer) {
+            return self.grow(vote, ReplicaSet::empty().with(peer), ports);
+        }
         if Self::missing(call, ports, peer) {
             return self.halt(
                 ports,
@@ -487,7 +493,7 @@ impl Node {
     /// again.
     fn adopt(&mut self, vote: &Vote, call: &mut Call, ports: &Ports<'_>) -> Step {
         self.votes = self.next_vote();
-        call.overdue = ReplicaSet::empty();
+        call.forget_missing();
         call.accused = ReplicaSet::empty();
         if vote.faulty.is_empty() {
             return match self.invited(vote) {

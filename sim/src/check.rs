@@ -169,8 +169,10 @@ pub fn finally(group: &Group, charge: &Charge) -> Result<(), String> {
         (2, Some(fault)) if end.newcomer_hit => end.masked || fault.garbles() && end.stopped,
         (2, Some(fault)) if fault.must_show() && !end.reduced => end.stopped,
         (2, Some(_)) => end.stopped || end.masked,
-        // A fault in the midst of the vote that admits may stop the group.
-        (_, Some(_)) if end.reduced && charge.in_vote => end.masked || end.stopped,
+        // A fault in the midst of the vote that admits may stop the group, but no death does.
+        (_, Some(fault)) if end.reduced && charge.in_vote && fault != Fault::Die => {
+            end.masked || end.stopped
+        }
         (_, Some(fault)) => end.masked || end.lost || fault.garbles() && end.split,
     };
     if verdict {

@@ -166,10 +166,13 @@ impl Group {
         arena.save(self, index);
     }
 
-    /// Tells process `index` that `peer` is overdue.
-    pub fn overdue(&mut self, index: usize, peer: ReplicaId) {
-        if let Some(call) = &mut self.processes[index].call {
-            call.overdue(peer);
+    /// Process `index` learns that it waits in vain for `peer`: that it is dead, if it is.
+    pub fn miss(&mut self, index: usize, peer: ReplicaId) {
+        let dead = !self.processes[peer.index()].alive;
+        match &mut self.processes[index].call {
+            Some(call) if dead => call.gone(peer),
+            Some(call) => call.overdue(peer),
+            None => {}
         }
     }
 

@@ -216,7 +216,7 @@ impl Explorer<'_> {
         for index in 0..self.scope.n {
             let mut next = group.clone();
             if let Outcome::Waiting(what) = next.step(&mut self.arena, index) {
-                next.overdue(index, what.peer);
+                next.miss(index, what.peer);
                 self.visit(next, charge.clone(), index)?;
             }
         }
@@ -268,7 +268,7 @@ impl Explorer<'_> {
         if group.runs(peer) && !group.processes[peer].slow {
             return Ok(told);
         }
-        next.overdue(index, what.peer);
+        next.miss(index, what.peer);
         self.visit(next, charge.clone(), index)?;
         Ok(true)
     }

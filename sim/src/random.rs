@@ -264,7 +264,7 @@ impl Run {
         let expired = self.all_stalled() && first && !late;
         if gone && self.rng.one_in(4) || late && self.rng.one_in(16) || expired {
             let peer = self.group.processes[peer].node.id();
-            self.group.overdue(index, peer);
+            self.group.miss(index, peer);
             self.progress(index);
         }
     }

@@ -196,7 +196,7 @@ impl Env for LinuxEnv {
             return Waited::Retry;
         }
         if self.state(wait.peer) == ReplicaState::Dead as u32 {
-            return Waited::Overdue;
+            return Waited::Gone;
         }
         let peer = self.sibling(wait.peer);
         if pass == Pass::Yield {
