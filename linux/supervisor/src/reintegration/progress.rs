@@ -146,8 +146,8 @@ impl Reintegration {
                     let report = team.memory.protocol(index);
                     report.epoch > 0 && report.members.bits() & bit != 0
                 };
-                let mut all = attempt.members.iter().chain([&attempt.newcomer]);
-                if all.all(knows) {
+                let left = attempt.members.iter().filter(|&&it| !is_lost(team, it));
+                if left.chain([&attempt.newcomer]).all(knows) {
                     Next::Done
                 } else {
                     Next::Stay
@@ -289,8 +289,11 @@ impl Reintegration {
 impl Attempt {
     /// What keeps this attempt from going on.
     fn obstacle(&self, team: &Team) -> Option<String> {
-        let lost = |&&index: &&usize| team.removed[index] || team.group.process(index).is_gone();
-        if let Some(index) = self.members.iter().find(lost) {
+        let admitting = matches!(self.stage, Stage::Admitting);
+        let lost = self.members.iter().find(|&&index| is_lost(team, index));
+        if let Some(index) = lost
+            && (!admitting || self.is_refused(team))
+        {
             return Some(format!("replica {index} was lost meanwhile"));
         }
         let known = !matches!(self.stage, Stage::Ordered);
@@ -309,12 +312,29 @@ impl Attempt {
             let includes = report.members.bits() & bit != 0;
             halted != Some(Halt::FailStop) && verdict && includes
         };
-        let admitting = matches!(self.stage, Stage::Admitting);
         if admitting && self.members.iter().any(|index| accuses(&index)) {
             return Some("the copy was voted out at once".into());
         }
         None
     }
+
+    /// Some member was lost when the admission had been ordered. Have those that are left voted
+    /// on that, and not taken the copy in? Until then it may be one of them, or become one.
+    fn is_refused(&self, team: &Team) -> bool {
+        let (lost, left): (Vec<usize>, _) = self
+            .members
+            .iter()
+            .partition(|&&index| is_lost(team, index));
+        let absent = lost
+            .iter()
+            .fold(1 << self.newcomer, |set, &index| set | 1 << index);
+        left.iter()
+            .all(|&index: &usize| team.memory.protocol(index).members.bits() & absent == 0)
+    }
+}
+
+fn is_lost(team: &Team, index: usize) -> bool {
+    team.removed[index] || team.group.process(index).is_gone()
 }
 
 const fn copy_of(newcomer: u8, donor: u8, members: u8, together: bool) -> Order {
