@@ -1,0 +1,163 @@
+//! Removes replicas from groups that go on without them, and tells whose fault it was.
+//!
+//! Contract: who has to go is decided already, by the judge or because the memory that it shares is
+//! lost. A group that a removal would leave without a majority is not touched here.
+
+use super::Run;
+use crate::accuse::accuse;
+use crate::events::{DivergenceKind, Event};
+use crate::judge::{Fault, Process};
+use crate::notes::epitaph;
+use crate::protocol::Finding;
+use crate::team::State;
+
+impl Run<'_> {
+    pub(super) fn remove(&mut self, group: usize, index: usize, fault: Fault, process: Process) {
+        self.blame(group, Some(index), fault, Some(process));
+        if self.team(group).uses_slice(index) {
+            self.reunions.lose(index);
+        }
+        self.expel(group, index);
+    }
+
+    /// Removes a replica from a group that can go on without it.
+    fn expel(&mut self, group: usize, index: usize) {
+        self.recoveries
+            .begin(&self.family, group, index, self.woken);
+        let team = self.team(group);
+        let led = team.primary() == Some(index);
+        team.remove(index);
+        let primary = team.primary().unwrap_or(0);
+        let left = team.members().count();
+        let process = team.pid;
+        self.happened.removals += 1;
+        self.observer.event(&Event::Downgrade {
+            process,
+            removed: index,
+            primary,
+            left,
+        });
+        if led {
+            self.happened.takeovers += 1;
+            self.observer.event(&Event::Takeover {
+                process,
+                from: index,
+                to: primary,
+            });
+        }
+        self.observer
+            .warning(&format!("replica {index} removed; going on with {left}"));
+    }
+
+    /// Replicas that share memory with one that was removed: it may have written anything there,
+    /// and its turn never ends. They go as well, with the group where that is no longer possible.
+    pub(super) fn expel_sharers(&mut self) -> Result<(), (usize, usize)> {
+        self.reunions.look(&self.family);
+        for group in self.family.groups() {
+            let team = self.team(group);
+            let living = team.state == State::Living;
+            let members = team.members().collect::<Vec<_>>();
+            for index in members {
+                let shares = self.team(group).uses_slice(index);
+                if !living || !shares || !self.reunions.is_lost(group, index) {
+                    continue;
+                }
+                if self.team(group).members().count() < 3 {
+                    return Err((group, index));
+                }
+                self.expel(group, index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells who is at fault and what differed.
+    pub(super) fn blame(
+        &mut self,
+        group: usize,
+        index: Option<usize>,
+        fault: Fault,
+        process: Option<Process>,
+    ) {
+        let memory = &self.team(group).memory;
+        let (kind, what) = match fault {
+            Fault::Death => {
+                let end = process.map_or_else(String::new, describe);
+                (
+                    DivergenceKind::Death,
+                    format!("its process ended unexpectedly ({end})"),
+                )
+            }
+            Fault::Agent => {
+                let words = index.map(|index| epitaph(memory.report(index)));
+                (
+                    DivergenceKind::Fault,
+                    format!("failed: {}", words.unwrap_or_default()),
+                )
+            }
+            Fault::Verdict => {
+                let finding = Finding::gather(memory, index);
+                return self.diverge(
+                    group,
+                    finding.kind,
+                    finding.suspect,
+                    finding.event,
+                    &finding.detail,
+                );
+            }
+            Fault::NoEnd => (
+                DivergenceKind::Timeout,
+                "its program did not end with the others".to_owned(),
+            ),
+        };
+        self.diverge(group, kind, index, None, &what);
+    }
+
+    pub(super) fn diverge(
+        &mut self,
+        group: usize,
+        kind: DivergenceKind,
+        replica: Option<usize>,
+        event: Option<u64>,
+        detail: &str,
+    ) {
+        self.happened.count(kind);
+        let entry = accuse(self.settings, self.team(group), kind, replica, detail);
+        if let Some(text) = self.clerk.write(entry) {
+            self.observer.warning(&text);
+        }
+        let team = self.team(group);
+        let core = replica.map(|index| team.cores[index]);
+        let process = match group {
+            0 => String::new(),
+            _ => format!("process {}: ", team.pid),
+        };
+        let detail = format!("{process}{detail}");
+        let process = team.pid;
+        self.observer.event(&Event::Divergence {
+            process,
+            kind,
+            replica,
+            core,
+            event,
+            detail: detail.clone(),
+        });
+        let who = match (replica, core) {
+            (Some(replica), Some(core)) => format!("replica {replica} (core {core}): "),
+            _ => String::new(),
+        };
+        self.observer
+            .error(&format!("{}: {who}{detail}", kind.name()));
+    }
+}
+
+/// How a process ended, in words.
+pub(super) fn describe(process: Process) -> String {
+    match process {
+        Process::Unborn => "never seen".into(),
+        Process::Absent => "never there".into(),
+        Process::Alive => "alive".into(),
+        Process::Exited(status) => format!("exit status {status}"),
+        Process::Killed(signal) => format!("signal {signal}"),
+    }
+}
