@@ -182,7 +182,7 @@ fn killing_and_stopping_from_outside_is_charged_to_nobody() {
         (Signal::KILL, "30s", "death", "it was killed from outside"),
         (
             Signal::STOP,
-            "500ms",
+            "3s",
             "timeout",
             "it was stopped from outside",
         ),
@@ -236,7 +236,7 @@ int main(void) {\n  memset(much, 1, sizeof much);",
 #[test]
 fn a_loop_is_charged_to_the_core_that_ran_it() {
     let victim = Victim::new();
-    let group = victim.start(&["-n", "3", "--timeout", "500ms"]);
+    let group = victim.start(&["-n", "3", "--timeout", "3s"]);
     victim.set(group.replicas[1], "spin").unwrap();
     victim.release(&group);
     let (outcome, _) = group.finish();
