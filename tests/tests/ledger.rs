@@ -180,12 +180,7 @@ fn killing_and_stopping_from_outside_is_charged_to_nobody() {
     let victim = Victim::new();
     for (sent, timeout, kind, reason) in [
         (Signal::KILL, "30s", "death", "it was killed from outside"),
-        (
-            Signal::STOP,
-            "3s",
-            "timeout",
-            "it was stopped from outside",
-        ),
+        (Signal::STOP, "3s", "timeout", "it was stopped from outside"),
     ] {
         let group = victim.start(&["-n", "3", "--timeout", timeout]);
         signal(group.replicas[1], sent).unwrap();

@@ -119,7 +119,9 @@ fn lose(replicas: &str, of_child: bool, index: usize) -> (Outcome, String) {
     let go = scene.write("go", "");
     let native = scene.run(&[&program]).out();
     std::fs::remove_file(&go).unwrap();
-    let group = scene.start_group(&["-n", replicas, "--timeout", "30s"], &[&program]);
+    // Nobody comes back, so that each loss is one of those that are counted.
+    let options = ["-n", replicas, "--timeout", "30s", "--no-reintegrate"];
+    let group = scene.start_group(&options, &[&program]);
     let begun = || {
         let out = group.running.stdout_so_far().unwrap();
         (out == "xx").then_some(())
