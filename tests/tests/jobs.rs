@@ -120,6 +120,16 @@ fn a_shell_in_a_terminal_controls_its_jobs() {
     }
 }
 
+/// Continues the job that was stopped. The empty line is for a program that handles the signal just
+/// before it reads, and tells of it when it has read: see CAVEATS.
+fn take_up(terminal: &mut Terminal, command: &str) -> anyhow::Result<()> {
+    terminal.send("fg\n")?;
+    terminal.expect(command)?;
+    terminal.send("\n")?;
+    terminal.expect("continued")?;
+    Ok(())
+}
+
 /// What a person does with rcoe as a job of a shell.
 fn use_rcoe_as_job(terminal: &mut Terminal, command: &str) -> anyhow::Result<()> {
     terminal.expect("prompt> ")?;
@@ -129,8 +139,7 @@ fn use_rcoe_as_job(terminal: &mut Terminal, command: &str) -> anyhow::Result<()>
         terminal.send(SUSPEND)?;
         terminal.expect("Stopped")?;
         terminal.expect("prompt> ")?;
-        terminal.send("fg\n")?;
-        terminal.expect("continued")?;
+        take_up(terminal, command)?;
     }
     terminal.send("over\n")?;
     terminal.expect("prompt> ")?;
@@ -141,8 +150,7 @@ fn use_rcoe_as_job(terminal: &mut Terminal, command: &str) -> anyhow::Result<()>
     terminal.send(&format!("{command} & wait $!; echo \"sta\"tus $?\n"))?;
     terminal.expect("status 149")?;
     terminal.expect("prompt> ")?;
-    terminal.send("fg\n")?;
-    terminal.expect("continued")?;
+    take_up(terminal, command)?;
     terminal.send(INTERRUPT)?;
     terminal.expect("prompt> ")?;
     terminal.send("echo \"sta\"tus $?\n")?;
