@@ -30,6 +30,7 @@ enum Next {
 }
 
 impl Reintegration {
+    /// Gets on with the present attempt, or begins one.
     pub(super) fn step(&mut self, team: &mut Team, awaited: u64) -> Option<Event> {
         let Some(mut attempt) = self.attempt.take() else {
             return self.begin(team, awaited);

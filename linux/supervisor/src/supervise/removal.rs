@@ -12,6 +12,7 @@ use crate::protocol::Finding;
 use crate::team::State;
 
 impl Run<'_> {
+    /// Removes a replica that is at fault, and tells so.
     pub(super) fn remove(&mut self, group: usize, index: usize, fault: Fault, process: Process) {
         self.blame(group, Some(index), fault, Some(process));
         if self.team(group).uses_slice(index) {
@@ -113,6 +114,7 @@ impl Run<'_> {
         self.diverge(group, kind, index, None, &what);
     }
 
+    /// Counts, charges and tells one divergence.
     pub(super) fn diverge(
         &mut self,
         group: usize,
