@@ -15,10 +15,12 @@ pub struct Configuration {
     pub compare: &'static str,
     /// So many at once, if more than one: the floor that native copies set.
     pub copies: usize,
-    /// `--scrub`, if not 0.
-    pub scrub: u16,
+    /// `--scrub`, if not as by default; 0 for none.
+    pub scrub: Option<u16>,
     /// Unless `--no-reintegrate`.
     pub reintegrate: bool,
+    /// `--timeout`, if not as by default.
+    pub timeout: Option<&'static str>,
 }
 
 /// Without rcoe.
@@ -26,8 +28,9 @@ pub const NATIVE: Configuration = Configuration {
     replicas: 0,
     compare: "",
     copies: 1,
-    scrub: 0,
+    scrub: None,
     reintegrate: true,
+    timeout: None,
 };
 
 /// Under rcoe.
@@ -37,8 +40,9 @@ pub const fn protected(replicas: usize, compare: &'static str) -> Configuration 
         replicas,
         compare,
         copies: 1,
-        scrub: 0,
+        scrub: None,
         reintegrate: true,
+        timeout: None,
     }
 }
 
@@ -60,8 +64,11 @@ impl Configuration {
                     .into_iter()
                     .flatten(),
             );
-            if self.scrub > 0 {
-                words.extend(["--scrub".into(), self.scrub.to_string().into()]);
+            if let Some(mib) = self.scrub {
+                words.extend(["--scrub".into(), mib.to_string().into()]);
+            }
+            if let Some(time) = self.timeout {
+                words.extend(["--timeout".into(), time.into()]);
             }
             if !self.reintegrate {
                 words.push("--no-reintegrate".into());
@@ -96,7 +103,11 @@ impl fmt::Display for Configuration {
         match self.replicas {
             0 if self.copies > 1 => write!(f, "floor: {} native", self.copies),
             0 => f.write_str("native"),
-            n => write!(f, "n={n} {}", self.compare),
+            n => match self.scrub {
+                None => write!(f, "n={n} {}", self.compare),
+                Some(0) => write!(f, "n={n} {}, scrub off", self.compare),
+                Some(mib) => write!(f, "n={n} {}, scrub {mib}", self.compare),
+            },
         }
     }
 }

@@ -52,6 +52,14 @@ pub fn calls(series: &[Series]) -> Vec<Judgement> {
     judged.collect()
 }
 
+/// Judges the suite about scrubbing.
+#[must_use]
+pub fn scrub(series: &[Series]) -> Vec<Judgement> {
+    let on = |series: &&Series| series.configuration.scrub != Some(0);
+    let judged = series.iter().filter(on);
+    judged.map(|it| judge(it, Limit::Ratio(1.02))).collect()
+}
+
 /// Judges the suite of CPU-bound programs.
 #[must_use]
 pub fn cpu(series: &[Series]) -> Vec<Judgement> {

@@ -8,7 +8,9 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use rcoe_bench::render::{Results, Suite, markdown};
 use rcoe_bench::workshop::{Scale, Workshop};
-use rcoe_bench::{calls, cpu, goals, memory, recovery, service, startup, system, ycsb};
+use rcoe_bench::{
+    calls, cpu, goals, instructions, memory, recovery, scrub, service, startup, system, ycsb,
+};
 use rcoe_faultlab::host::{commit, machine};
 
 /// Measures what replication costs, as ratios taken in one run.
@@ -24,14 +26,24 @@ struct Arguments {
     /// Print markdown to standard output (the default and only format; kept for scripts).
     #[arg(long)]
     md: bool,
-    /// Suites to run: calls, cpu, startup, memory; recovery, which takes minutes; and ycsb, which
-    /// takes minutes and needs a JDK, Maven with its registry, and redis-server.
+    /// Suites to run: calls, cpu, startup, memory; instructions, which single-steps and is exact
+    /// on any machine; recovery, which takes minutes; scrub, which does so, too, and needs
+    /// redis-server; and ycsb, which needs a JDK and Maven with its registry besides.
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "calls,cpu,startup,memory"
     )]
     only: Vec<String>,
+    /// Fail if a call takes more instructions than its bound; with the suite instructions.
+    #[arg(long)]
+    check_bounds: bool,
+    /// Write the bounds anew, from what the suite instructions counts.
+    #[arg(long, conflicts_with = "check_bounds")]
+    update_bounds: bool,
+    /// The table of bounds.
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.tsv"))]
+    bounds: PathBuf,
     /// The rcoe binary; by default the one beside this program.
     #[arg(long, global = true)]
     rcoe: Option<PathBuf>,
@@ -101,7 +113,29 @@ fn run(args: &Arguments) -> Result<bool> {
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     print!("{}", markdown(&results));
-    Ok(true)
+    keep_bounds(args, &results)
+}
+
+/// Writes bounds, or holds what was counted against them; false if there is too much.
+fn keep_bounds(args: &Arguments, results: &Results) -> Result<bool> {
+    let name = "instructions";
+    let suite = args.only.iter().position(|only| only == name);
+    let counted = suite.map(|at| results.suites[at].series.as_slice());
+    if !args.check_bounds && !args.update_bounds {
+        return Ok(true);
+    }
+    let counted = counted.context("bounds are those of --only instructions")?;
+    if args.update_bounds {
+        instructions::Bounds::of(counted).write(&args.bounds)?;
+        return Ok(true);
+    }
+    let verdict = instructions::Bounds::read(&args.bounds)?.judge(counted);
+    for failure in &verdict.failures {
+        println!("FAILED {failure}");
+    }
+    let failed = verdict.failures.len();
+    println!("{name}: {} passed, {failed} failed", verdict.passed);
+    Ok(failed == 0)
 }
 
 fn machines(rcoe: &Path, order: &system::Order) -> Result<bool> {
@@ -158,13 +192,28 @@ fn suite(name: &str, workshop: &Workshop, scale: Scale) -> Result<Suite> {
         "recovery" => ("Recovery", recovery::measure(workshop, scale)?, |s| {
             goals::recovery(s)
         }),
-        _ => bail!("unknown suite '{name}'; known: calls, cpu, startup, memory, recovery, ycsb"),
+        "scrub" => (
+            "Scrubbing, beside a server without it in place of native",
+            scrub::measure(workshop, scale)?,
+            |s| goals::scrub(s),
+        ),
+        "instructions" => (
+            "Instructions of one call",
+            instructions::measure(workshop, scale)?,
+            |s| instructions::judge(s),
+        ),
+        _ => bail!(
+            "unknown suite '{name}'; known: calls, cpu, startup, memory, instructions, recovery, \
+             scrub, ycsb"
+        ),
     };
     let goals = judge(&series);
+    let table = (name == "instructions").then(|| instructions::table(&series));
     Ok(Suite {
         title,
         series,
         goals,
+        table,
     })
 }
 

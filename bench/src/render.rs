@@ -17,6 +17,9 @@ pub struct Suite {
     pub series: Vec<Series>,
     /// Goals and what came of them.
     pub goals: Vec<Judgement>,
+    /// The table to be printed, where a suite has one of its own.
+    #[serde(skip)]
+    pub table: Option<String>,
 }
 
 /// A whole run.
@@ -47,7 +50,9 @@ pub fn markdown(results: &Results) -> String {
     goal_table(&mut out, &results.suites);
     for suite in &results.suites {
         let _ = writeln!(out, "\n## {}\n", suite.title);
-        if suite.series.iter().any(|series| !series.natives.is_empty()) {
+        if let Some(table) = &suite.table {
+            out.push_str(table);
+        } else if suite.series.iter().any(|series| !series.natives.is_empty()) {
             series_table(&mut out, suite, results.cpus);
         } else {
             percentile_table(&mut out, suite);
@@ -149,6 +154,7 @@ mod tests {
             title: "Calls",
             series: collector.finish(),
             goals,
+            table: None,
         };
         let text = markdown(&Results {
             commit: "c".into(),

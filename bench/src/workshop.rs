@@ -33,6 +33,8 @@ pub struct Scale {
     pub calls: u64,
     /// Divides the work of CPU-bound programs.
     pub divide: u64,
+    /// Iterations that are counted instruction by instruction.
+    pub iterations: usize,
 }
 
 impl Scale {
@@ -43,6 +45,7 @@ impl Scale {
         rare: 3,
         calls: 200_000,
         divide: 1,
+        iterations: 9,
     };
     /// To see that everything works.
     pub const QUICK: Self = Self {
@@ -51,6 +54,7 @@ impl Scale {
         rare: 1,
         calls: 20_000,
         divide: 10,
+        iterations: 3,
     };
 }
 
@@ -73,18 +77,25 @@ impl Workshop {
             folder,
             rcoe: std::path::absolute(rcoe)?,
         };
-        workshop.compile_probe()?;
+        workshop.compile("probe", PROBE, &[])?;
         workshop.write_inputs()?;
         Ok(workshop)
     }
 
-    fn compile_probe(&self) -> Result<()> {
-        let source = self.path("probe.c");
-        fs::write(&source, PROBE)?;
+    /// Compiles a static program from C, into the folder.
+    ///
+    /// # Errors
+    ///
+    /// If there is no C compiler, or it refuses.
+    pub fn compile(&self, name: &str, text: &str, flags: &[&str]) -> Result<()> {
+        let source = self.path(&format!("{name}.c"));
+        fs::write(&source, text)?;
         let mut compiler = Command::new("cc");
         compiler
-            .args(["-O2", "-static", "-o"])
-            .arg(self.path("probe"))
+            .args(["-O2", "-static"])
+            .args(flags)
+            .arg("-o")
+            .arg(self.path(name))
             .arg(&source);
         let status = compiler
             .status()

@@ -176,7 +176,7 @@ impl Server {
     }
 
     /// Ends the server; it must have run without a fault.
-    fn stop(mut self) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         self.end()?;
         let Some(events) = &self.events else {
             return Ok(());
@@ -202,7 +202,7 @@ impl Drop for Server {
 }
 
 /// CPU time used so far by all threads of the servers' process groups.
-fn cpu_time(servers: &[Server]) -> Result<Duration> {
+pub(crate) fn cpu_time(servers: &[Server]) -> Result<Duration> {
     let groups: Vec<u32> = servers.iter().map(|server| server.child.id()).collect();
     let mut sum = 0;
     for entry in std::fs::read_dir("/proc")? {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use rcoe_supervisor::{Compare, MetricsAddress, SUSPECT_AFTER, ScrubRate, parse_core_list};
+use rcoe_supervisor::{Clock, Compare, MetricsAddress, SUSPECT_AFTER, ScrubRate, parse_core_list};
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -151,6 +151,9 @@ pub(crate) struct RunArgs {
     /// What is compared, and when
     #[arg(long, value_enum, default_value = "args")]
     pub(crate) compare: CompareArg,
+    /// How the program reads clocks
+    #[arg(long, value_enum, default_value = "vdso")]
+    pub(crate) clock: ClockArg,
     /// What a detected fault leads to [default: mask with three or more replicas, else stop]
     #[arg(long, value_enum, value_name = "ACTION")]
     pub(crate) on_fault: Option<OnFault>,
@@ -158,9 +161,9 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) no_reintegrate: bool,
     /// Have replicas compare so many MiB of their memory a second, and repair the one that differs;
-    /// needs three replicas [default: not at all]
+    /// needs three replicas; `off` or 0 for none [default: 1 where faults are masked]
     #[arg(long, value_name = "MIB", value_parser = parse_scrub)]
-    pub(crate) scrub: Option<ScrubRate>,
+    pub(crate) scrub: Option<Scrubbing>,
     /// CPUs to use, like 0,2-3 [default: all allowed]
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     pub(crate) cores: Option<CoreList>,
@@ -243,6 +246,24 @@ pub(crate) enum CoreThreads {
     Counted,
 }
 
+/// `--clock`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClockArg {
+    /// By functions that it finds in its memory, as without rcoe
+    Vdso,
+    /// By system calls only
+    Calls,
+}
+
+impl From<ClockArg> for Clock {
+    fn from(arg: ClockArg) -> Self {
+        match arg {
+            ClockArg::Vdso => Self::Vdso,
+            ClockArg::Calls => Self::Calls,
+        }
+    }
+}
+
 /// `--compare`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompareArg {
@@ -302,12 +323,25 @@ fn parse_replicas(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A time like `500ms`, `2s` or `1m`: a positive number and a unit.
-fn parse_scrub(text: &str) -> Result<ScrubRate, String> {
-    let mib = text.parse().ok().and_then(ScrubRate::mib);
-    mib.ok_or_else(|| "a whole number of MiB a second, from 1 to 4096".into())
+/// Whether memory is compared though nothing else makes replicas do so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Scrubbing {
+    /// It is not.
+    Off,
+    /// So fast.
+    At(ScrubRate),
 }
 
+fn parse_scrub(text: &str) -> Result<Scrubbing, String> {
+    if text == "off" || text == "0" {
+        return Ok(Scrubbing::Off);
+    }
+    let mib = text.parse().ok().and_then(ScrubRate::mib);
+    let rate = mib.ok_or("`off`, or a whole number of MiB a second, from 1 to 4096")?;
+    Ok(Scrubbing::At(rate))
+}
+
+/// A time like `500ms`, `2s` or `1m`: a positive number and a unit.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

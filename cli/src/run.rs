@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use rcoe_linux_sys::host::die_by_signal;
 use rcoe_supervisor::{
-    Ending, Ledger, NotifySettings, Observer as _, Outcome, Program, RunError, Settings,
+    Ending, Ledger, NotifySettings, Observer as _, Outcome, Program, RunError, ScrubRate, Settings,
     allowed_cores, assign_cores, avoid, choose_cores, jobs_folder, run,
 };
 
-use crate::args::{NotifyArg, OnFault, RunArgs};
+use crate::args::{NotifyArg, OnFault, RunArgs, Scrubbing};
 use crate::cores::suspected;
 use crate::reporter::Reporter;
 
@@ -94,7 +94,13 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         let why = "--on-fault mask needs at least three replicas to know who is faulty; use -n 3";
         return Err(RunError::Setting(why.into()));
     }
-    if args.scrub.is_some() && replicas < 3 {
+    let mask = replicas >= 3 && args.on_fault != Some(OnFault::Stop);
+    let scrub = match args.scrub {
+        Some(Scrubbing::At(rate)) => Some(rate),
+        Some(Scrubbing::Off) => None,
+        None => mask.then_some(ScrubRate::DEFAULT),
+    };
+    if scrub.is_some() && replicas < 3 {
         let why = "--scrub needs at least three replicas to know whose memory is right; use -n 3";
         return Err(RunError::Setting(why.into()));
     }
@@ -115,9 +121,10 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
     let settings = Settings {
         program,
         compare: args.compare.into(),
-        mask: replicas >= 3 && args.on_fault != Some(OnFault::Stop),
+        clock: args.clock.into(),
+        mask,
         reintegrate: !args.no_reintegrate,
-        scrub: args.scrub,
+        scrub,
         strict: args.strict,
         timeout: args.timeout,
         seed: thread_seed()?,

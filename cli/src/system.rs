@@ -14,7 +14,7 @@ use rcoe_system::{
 };
 use serde_json::{Value, json};
 
-use crate::args::{ArchArg, CompareArg, CoreThreads, OnFault, RunArgs};
+use crate::args::{ArchArg, ClockArg, CompareArg, CoreThreads, OnFault, RunArgs};
 use crate::reporter::say;
 
 /// Variable with further words for the kernel's command line, for tests.
@@ -57,6 +57,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         (args.cores.is_some(), "--cores"),
         (args.metrics.is_some(), "--metrics"),
         (args.strict, "--strict"),
+        (args.clock == ClockArg::Calls, "--clock"),
     ];
     if let Some((_, option)) = refused.iter().find(|(given, _)| *given) {
         let why = format!("{option} has no meaning with --sphere system");

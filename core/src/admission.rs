@@ -104,6 +104,18 @@ impl Node {
         !self.members.contains(self.id)
     }
 
+    /// Members, after a rendezvous that the copy is to come to as well: has it? Until it has, its
+    /// outbox holds what somebody who was lost left there. A member with that is found missing at
+    /// once, so who cannot be sure that the copy runs asks this before the admission.
+    #[must_use]
+    pub fn newcomer_came(&self, ports: &Ports<'_>) -> bool {
+        self.admission.is_some_and(|admission| {
+            let outbox = port(ports, admission.newcomer).outbox;
+            let arrived = outbox.arrived.load(Ordering::Acquire);
+            arrived == self.round && outbox.halt.load(Ordering::Acquire) == 0
+        })
+    }
+
     /// Members: nothing comes of the admission.
     pub const fn forget_newcomer(&mut self) {
         self.admission = None;

@@ -52,8 +52,9 @@ impl Node {
     }
 
     /// This replica has halted: do others go on? They do if some of them, none halted, are a
-    /// majority of the members as each of them knows these. For a sphere in which one replica can
-    /// end all: the last of those that halt may, and has to.
+    /// majority of the members as each of them knows these. A newcomer that the others have taken
+    /// in, but that has not seen so yet, will know what they know. For a sphere in which one
+    /// replica can end all: the last of those that halt may, and has to.
     #[must_use]
     pub fn others_go_on(&self, ports: &Ports<'_>) -> bool {
         if self.guards.off(Bug::EndAlone) {
@@ -71,7 +72,7 @@ impl Node {
             .fold(ReplicaSet::empty(), ReplicaSet::with);
         let known = |peer: ReplicaId| {
             let word = port(ports, peer).outbox.membership.load(Ordering::Acquire);
-            ReplicaSet::from_bits(word.to_le_bytes()[0])
+            ReplicaSet::from_bits(word.to_le_bytes()[0]).with(peer)
         };
         (1..=u8::MAX)
             .map(ReplicaSet::from_bits)
@@ -131,6 +132,24 @@ mod tests {
             }
             nodes[0].halt(ports, STOP, ReplicaSet::empty());
             assert!(!nodes[0].others_go_on(ports), "two cannot mask");
+        });
+    }
+
+    #[test]
+    fn a_newcomer_that_was_taken_in_goes_on_with_the_others() {
+        with_nodes(4, |nodes, ports| {
+            let before = u64::from(ReplicaSet::all(3).bits());
+            let own = port(ports, nodes[3].id).outbox;
+            own.membership.store(before, Ordering::Release);
+            nodes[0].halt(ports, STOP, ReplicaSet::empty());
+            assert!(nodes[0].others_go_on(ports), "it sees it yet");
+            for node in &nodes[1..3] {
+                let own = port(ports, node.id).outbox;
+                own.membership.store(before, Ordering::Release);
+            }
+            assert!(nodes[0].others_go_on(ports), "two of three do");
+            nodes[1].halt(ports, STOP, ReplicaSet::empty());
+            assert!(!nodes[1].others_go_on(ports), "they have not taken it in");
         });
     }
 

@@ -40,6 +40,8 @@ pub enum Bug {
     AbsentAgrees,
     /// A late replica is not told apart from a faulty one.
     NoLag,
+    /// Who passed an action before it was flagged is not told apart either.
+    NoPassing,
     /// The publisher never asks whether the ring has room.
     NoRingCheck,
     /// An absence that another replica saw is not adopted.

@@ -22,6 +22,7 @@ extern crate std;
 mod action;
 mod admission;
 mod ballot;
+mod behind;
 pub mod diagnose;
 mod evidence;
 mod guards;
@@ -38,6 +39,7 @@ mod ring;
 mod stream;
 mod trace;
 mod vote;
+mod word;
 
 pub use guards::{Bug, Guards};
 pub use halt::{Cause, Halt, HaltState};

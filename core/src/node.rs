@@ -15,6 +15,7 @@ use crate::laggards::Laggards;
 use crate::outbox::{FINGERPRINT, Outbox};
 use crate::primitive::{Ordering, fence};
 use crate::vote::Vote;
+use crate::word::Seen;
 use crate::{Bug, Halt, Kind, MAX_REPLICAS, Port, ReplicaId, ReplicaSet, Signature, Trace};
 
 /// The published memory of all replicas of a group, indexed by id.
@@ -188,6 +189,8 @@ pub struct Node {
     pub(crate) wake: bool,
     /// Do members come to `handle_action` whatever they compute?
     pub(crate) punctual: bool,
+    /// How far the primary's ring is known to be filled; see [`crate::word`].
+    pub(crate) seen: Seen,
     pub(crate) guards: Guards,
 }
 
@@ -232,6 +235,7 @@ impl Node {
             halted: None,
             wake: false,
             punctual: false,
+            seen: Seen::default(),
             guards: Guards::ON,
         }
     }

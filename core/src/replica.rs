@@ -296,6 +296,31 @@ impl<'a, E: Env> Replica<'a, E> {
         }
     }
 
+    /// Primary: as [`Replica::publish`] of one word that is no effect's result, by a shorter way.
+    ///
+    /// # Errors
+    /// As [`Replica::publish`].
+    ///
+    /// # Panics
+    /// As [`Replica::publish`].
+    #[inline]
+    pub fn publish_word(&mut self, word: u64) -> Result<(), Halt> {
+        if self.node.try_publish_word(&self.ports, word) {
+            self.wake_sleepers();
+            return Ok(());
+        }
+        self.publish(&[word])
+    }
+
+    /// Follower: the next record if it is there already and is one word; else nothing has happened,
+    /// and [`Replica::consume`] waits for it.
+    #[inline]
+    pub fn try_consume_word(&mut self) -> Option<u64> {
+        let word = self.node.try_consume_word(&self.ports);
+        self.wake_sleepers();
+        word
+    }
+
     /// Flags asynchronous actions, one bit each, for all replicas (EDCC'15, `trigger_action`).
     pub fn trigger_action(&mut self, actions: u64) {
         self.node.trigger_action(&self.ports, actions);
@@ -340,6 +365,12 @@ impl<'a, E: Env> Replica<'a, E> {
     pub fn become_newcomer(&mut self, env: E) {
         self.env = env;
         self.node.become_newcomer(&self.ports);
+    }
+
+    /// Members, after a rendezvous: has the copy come to it as well? See [`Node::newcomer_came`].
+    #[must_use]
+    pub fn newcomer_came(&self) -> bool {
+        self.node.newcomer_came(&self.ports)
     }
 
     /// Nothing comes of the admission.
@@ -400,6 +431,7 @@ impl<'a, E: Env> Replica<'a, E> {
     #[inline]
     fn run(&mut self, mut call: Call, out: &mut [u64]) -> Result<Done, Halt> {
         let mut round = 0;
+        self.node.settle(&self.ports);
         loop {
             let step = self.node.step(&mut call, &self.ports, out);
             let step = self.node.checked(step, &self.ports);

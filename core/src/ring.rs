@@ -118,6 +118,17 @@ impl<'a> Port<'a> {
         [&self.ring[start..start + first], &self.ring[..len - first]]
     }
 
+    /// `N` cells from `position` on, if the ring holds them in one piece.
+    #[inline]
+    pub(crate) fn piece<const N: usize>(&self, position: u64) -> Option<&'a [AtomicU64; N]> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "masked to the ring's length"
+        )]
+        let start = position as usize & (self.ring.len() - 1);
+        self.ring.get(start..)?.first_chunk()
+    }
+
     /// The cells for the payload of a record at `position`.
     #[inline]
     pub(crate) fn payload(&self, position: u64, len: usize) -> [&'a [AtomicU64]; 2] {
@@ -207,6 +218,15 @@ pub(crate) fn store([first, second]: [&[AtomicU64]; 2], words: &[u64]) {
     for (cell, &word) in first.iter().chain(second).zip(words) {
         cell.store(word, Ordering::Relaxed);
     }
+}
+
+/// A record whose payload is one word and whose effect, if any, is repeatable.
+#[inline]
+pub(crate) const fn word_record(index: u64, signature: Signature, word: u64) -> [u64; HEADER + 1] {
+    let len_index = 1 | (index & 0xffff_ffff) << 32;
+    let check = Check::header(len_index, signature).add(word).finish();
+    let Signature { events, a, b } = signature;
+    [len_index, events, a, b, check, word]
 }
 
 /// Words that a record of `payload` words takes.

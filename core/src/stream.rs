@@ -128,7 +128,8 @@ impl Node {
         let behind = self
             .cursor
             .wrapping_sub(outbox.cursor.load(Ordering::Acquire));
-        if behind + words <= len {
+        let absurd = behind > len;
+        if !absurd && behind + words <= len {
             let next = self.members.without(self.id).after(peer);
             call.task = Task::Room { words, next };
             if next.is_none() {
@@ -136,7 +137,6 @@ impl Node {
             }
             return Step::Again;
         }
-        let absurd = behind > len;
         if absurd || elsewhere || self.alarmed(ports) || Self::missing(call, ports, peer) {
             return self.enter_vote(call);
         }

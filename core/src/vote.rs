@@ -212,8 +212,11 @@ impl Node {
     /// Phase 1, the others: reads one member's entry or finds it absent.
     fn gather(&self, vote: &mut Vote, call: &mut Call, peer: ReplicaId, ports: &Ports<'_>) -> Step {
         let bell = port(ports, peer).outbox.bell();
-        if self.ballot(peer, ports).is_some() {
-            vote.entries[peer.index()] = Entry::read(ports, peer, self.parity());
+        // A ballot without a sound entry is damage: its writer, when it joins, puts both right.
+        let joined = self.ballot(peer, ports).is_some();
+        let entry = Entry::read(ports, peer, self.parity()).filter(|_| joined);
+        if entry.is_some() {
+            vote.entries[peer.index()] = entry;
             call.overdue = call.overdue.without(peer);
         } else if Self::missing(call, ports, peer) {
             vote.absent = vote.absent.with(peer);
@@ -258,64 +261,6 @@ impl Node {
         }
         vote.stage = Stage::Propose;
         Step::Again
-    }
-
-    /// Members of `group` that are behind, and have been at the same place for too long.
-    fn stuck(&mut self, vote: &Vote, group: ReplicaSet, ports: &Ports<'_>) -> ReplicaSet {
-        let mut stuck = ReplicaSet::empty();
-        for peer in self.members {
-            let own = &vote.entries[peer.index()];
-            let place = own.as_ref().filter(|own| {
-                let others = group.without(peer).iter();
-                let mut ahead = others.filter_map(|other| vote.entries[other.index()].as_ref());
-                ahead.any(|other| !own.equals(other) && self.lags(own, other, ports))
-            });
-            let place = place.map(|entry| (entry.signature.events, entry.cursor));
-            if self.laggards.note(peer, place) {
-                stuck = stuck.with(peer);
-            }
-        }
-        stuck
-    }
-
-    /// All members that stand where `candidate` stands, or on the way there.
-    fn group_of(&self, vote: &Vote, candidate: ReplicaId, ports: &Ports<'_>) -> ReplicaSet {
-        let Some(entry) = &vote.entries[candidate.index()] else {
-            return ReplicaSet::empty();
-        };
-        self.members
-            .iter()
-            .filter(|peer| match &vote.entries[peer.index()] {
-                Some(other) => {
-                    entry.equals(other)
-                        || self.lags(entry, other, ports)
-                        || self.lags(other, entry, ports)
-                }
-                None => self.guards.off(Bug::AbsentAgrees),
-            })
-            .fold(ReplicaSet::empty(), ReplicaSet::with)
-    }
-
-    /// Did `behind` join at a point that `ahead` passed with the same signature?
-    fn lags(&self, behind: &Entry, ahead: &Entry, ports: &Ports<'_>) -> bool {
-        let before = ahead.signature.events >= behind.signature.events;
-        if !before || self.guards.off(Bug::NoLag) {
-            return false;
-        }
-        match behind.at {
-            At::Rendezvous => {
-                let later = ahead.round == behind.round && ahead.at != At::Rendezvous
-                    || ahead.round == behind.round + 1;
-                later && ahead.slots[self.slot_of(behind.round)] == behind.signature
-            }
-            At::Stream => {
-                ahead.cursor > behind.cursor && self.vouched(ports, behind.cursor, behind.signature)
-            }
-            At::Action => {
-                ahead.performed == behind.performed.wrapping_add(1)
-                    && ahead.performed_at == behind.signature.events
-            }
-        }
     }
 
     /// Members in whose outbox a majority found what no healthy replica writes.

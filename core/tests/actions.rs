@@ -118,4 +118,101 @@ mod tests {
             assert!(calls[1].in_vote(), "whoever is called from here joins");
         }
     }
+
+    /// Three punctual members at one point, of which the first two wait for the third in an action
+    /// that was flagged after it had passed.
+    fn passed_by_the_third(memory: &Memory, ports: &Ports<'_>) -> ([Node; 3], [Call; 3]) {
+        let mut nodes = nodes(ports);
+        for node in &mut nodes {
+            node.set_punctual(true);
+            events(node, memory, 1);
+        }
+        let mut early = nodes[2].begin_action();
+        let passed = run(&mut nodes[2], &mut early, ports);
+        assert_eq!(passed, Step::Ready(Done::Actions(0)), "nothing is flagged");
+        nodes[0].trigger_action(ports, 1);
+        events(&mut nodes[2], memory, 2);
+        let calls = [
+            nodes[0].begin_action(),
+            nodes[1].begin_action(),
+            nodes[2].begin_rendezvous(),
+        ];
+        (nodes, calls)
+    }
+
+    /// Lets the first two step; whom they miss if it is the third. Says who was removed, if so.
+    fn step_and_miss(
+        nodes: &mut [Node; 3],
+        calls: &mut [Call; 3],
+        ports: &Ports<'_>,
+    ) -> Option<ReplicaSet> {
+        for at in 0..2 {
+            match nodes[at].step(&mut calls[at], ports, &mut [0; 8]) {
+                Step::Exclude(gone) => return Some(gone),
+                Step::Pending(what) if !calls[at].in_vote() && what.peer.index() == 2 => {
+                    calls[at].overdue(what.peer);
+                }
+                Step::Again | Step::Pending(_) => {}
+                other => panic!("R{at}: {other:?}"),
+            }
+        }
+        None
+    }
+
+    /// One that passed an action before it was flagged, and is late, is ahead of those who wait:
+    /// it is not taken for one that differs, and they meet further on.
+    #[test]
+    fn who_passed_an_action_before_it_was_flagged_is_ahead() {
+        let memory = Memory::new();
+        let ports = memory.ports();
+        let (mut nodes, mut calls) = passed_by_the_third(&memory, &ports);
+        while !calls[0].in_vote() || !calls[1].in_vote() {
+            assert_eq!(step_and_miss(&mut nodes, &mut calls, &ports), None);
+        }
+        let mut met = [false; 3];
+        for _ in 0..1000 {
+            for at in 0..3 {
+                let step = nodes[at].step(&mut calls[at], &ports, &mut [0; 8]);
+                match step {
+                    Step::Ready(Done::Actions(0)) => {
+                        events(&mut nodes[at], &memory, 2);
+                        calls[at] = nodes[at].begin_rendezvous();
+                    }
+                    Step::Ready(Done::Met) => met[at] = true,
+                    Step::Again | Step::Pending(_) => {}
+                    other => panic!("R{at}: {other:?}"),
+                }
+            }
+            if met == [true; 3] {
+                return;
+            }
+        }
+        panic!("met: {met:?}: {}", calls[0]);
+    }
+
+    /// One that claims to be ahead vote after vote, but is never seen there, is voted out.
+    #[test]
+    fn who_only_claims_to_be_ahead_is_stuck() {
+        let memory = Memory::new();
+        let ports = memory.ports();
+        let (mut nodes, mut calls) = passed_by_the_third(&memory, &ports);
+        let mut joined = false;
+        for _ in 0..10_000 {
+            if let Some(gone) = step_and_miss(&mut nodes, &mut calls, &ports) {
+                assert_eq!(gone, ReplicaSet::empty().with(ReplicaId::new(2)));
+                return;
+            }
+            let voting = calls[..2].iter().filter(|call| call.in_vote()).count();
+            if voting == 2 && !joined {
+                calls[2] = nodes[2].begin_alarm();
+                joined = true;
+            }
+            joined &= voting > 0;
+            // Outside of votes it is nowhere.
+            if calls[2].in_vote() {
+                nodes[2].step(&mut calls[2], &ports, &mut [0; 8]);
+            }
+        }
+        panic!("nobody is voted out: {}", calls[0]);
+    }
 }

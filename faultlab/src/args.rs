@@ -1,5 +1,7 @@
 //! The command line, and what it means.
 
+mod kills;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,11 +10,12 @@ use clap::{Args, Parser, Subcommand};
 use rcoe_faultlab::child::Setup;
 use rcoe_faultlab::inject::When;
 use rcoe_faultlab::journal::Campaign;
-use rcoe_faultlab::kills::{self, Workload};
 use rcoe_faultlab::plan::Space;
 use rcoe_faultlab::program::{self, Program};
 use rcoe_faultlab::target::Targets;
 use rcoe_faultlab::{host, system};
+
+pub(crate) use kills::{KillsArgs, ServiceArgs};
 
 /// Flips bits in running replicas and finds out what became of them.
 #[derive(Debug, Parser)]
@@ -38,6 +41,11 @@ pub(crate) enum Action {
     Hours(HoursArgs),
     /// Kill or stop replicas at random moments: no effect may be lost or doubled.
     Kills(KillsArgs),
+    /// Serve clients while a fault comes every second: every answer right, and all replicas back.
+    #[command(after_help = "Example:\n  rcoe-faultlab service --program redis --faults 1000")]
+    Service(ServiceArgs),
+    /// Make random system calls in a sandbox: nothing may hang, differ or fail in rcoe.
+    Fuzz(FuzzArgs),
     /// Flip bits in machines of the system sphere: kernel, programs, registers.
     System(SystemArgs),
 }
@@ -175,56 +183,48 @@ pub(crate) struct HoursArgs {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct KillsArgs {
-    /// Number of replicas to be killed.
-    #[arg(long, default_value_t = 1000)]
-    pub(crate) count: u64,
-    /// Stop replicas (SIGSTOP) instead of killing them (SIGKILL).
-    #[arg(long)]
-    pub(crate) stop: bool,
-    /// What the replicas do: pipe, socket, edge, datagram, file, names, numbers; or whole programs:
-    /// shell (a pipeline), python (threads), nginx; and programs whose processes share memory: pool
-    /// (Python's multiprocessing), postgres (with pgbench; root runs it as user postgres). nginx
-    /// and PostgreSQL must be installed.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "pipe,socket,edge,datagram,file,names,numbers"
-    )]
-    pub(crate) workload: Vec<Workload>,
-    /// Most kills in one run.
-    #[arg(long, default_value_t = 50)]
+pub(crate) struct FuzzArgs {
+    /// Number of calls.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) calls: u64,
+    /// Calls in one run.
+    #[arg(long, default_value_t = 40_000)]
     pub(crate) per_run: u64,
-    /// Number of replicas.
-    #[arg(short = 'n', long, default_value_t = 3)]
+    /// Seed of the first run; the next one has the next.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// First episode, as a finding names it.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) episode: u64,
+    /// Number of replicas; 0 runs the program plainly.
+    #[arg(short = 'n', long, default_value_t = 2)]
     pub(crate) replicas: usize,
     /// What rcoe compares: io, args or every.
     #[arg(long, default_value = "args")]
     pub(crate) compare: String,
-    /// Campaign seed.
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Where runs are appended, one JSON line each; a campaign of the same settings goes on there.
+    /// The rcoe binary; by default the one beside this program.
     #[arg(long)]
-    pub(crate) journal: Option<PathBuf>,
-    /// Print a summary as JSON instead of a table.
+    pub(crate) rcoe: Option<PathBuf>,
+    /// Seconds after which a run counts as a hang and is ended.
+    #[arg(long, default_value_t = 600)]
+    pub(crate) deadline: u64,
+    /// Where the machine allows no sandbox, say so and end well.
     #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) common: RcoeArgs,
+    pub(crate) optional: bool,
 }
 
-impl KillsArgs {
-    pub(crate) fn campaign(&self) -> kills::Campaign {
-        kills::Campaign {
-            seed: self.seed,
+impl FuzzArgs {
+    pub(crate) fn setup(&self, folder: &Path) -> Result<Setup> {
+        let common = RcoeArgs {
+            rcoe: self.rcoe.clone(),
+            timeout: "default".into(),
+            deadline: self.deadline,
+        };
+        Ok(Setup {
             replicas: self.replicas,
             compare: self.compare.clone(),
-            timeout: self.common.timeout.clone(),
-            stop: self.stop,
-            per_run: self.per_run,
-            workloads: self.workload.clone(),
-        }
+            ..common.setup(folder)?
+        })
     }
 }
 

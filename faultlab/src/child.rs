@@ -189,11 +189,7 @@ impl Running {
     /// those that live; all of them are children of the supervisor. `None` if there is none.
     #[must_use]
     pub fn any_replica(&self, random: u64) -> Option<i32> {
-        let supervisor = self.pid();
-        let list = format!("/proc/{supervisor}/task/{supervisor}/children");
-        let text = fs::read_to_string(list).ok()?;
-        let pids = text.split_ascii_whitespace();
-        let mut pids: Vec<i32> = pids.filter_map(|word| word.parse().ok()).collect();
+        let mut pids = made_by(self.pid());
         pids.retain(|pid| alive(*pid));
         // Most processes of a job wait for others.
         if pids.iter().any(|pid| is_running(*pid)) {
@@ -334,6 +330,20 @@ fn drain(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     receiver
 }
 
+/// What a supervisor has made for the program: its children but for those of its own kind, such as
+/// the guardian, which execute what it executes itself.
+#[must_use]
+pub fn made_by(supervisor: i32) -> Vec<i32> {
+    let list = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"));
+    let image = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let own = image(supervisor);
+    let list = list.unwrap_or_default();
+    let pids = list.split_ascii_whitespace();
+    pids.filter_map(|word| word.parse().ok())
+        .filter(|&pid| own.is_none() || image(pid) != own)
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -384,7 +394,8 @@ mod tests {
 
     #[test]
     fn a_hang_is_ended_at_the_deadline() {
-        let (_folder, setup) = setup(0, Duration::from_millis(100));
+        // Time enough to speak first.
+        let (_folder, setup) = setup(0, Duration::from_secs(3));
         let program = shell(&["-c", "echo early; exec sleep 1000"]);
         let done = Running::start(&setup, &program, 0)
             .expect("starts")

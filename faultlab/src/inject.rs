@@ -380,9 +380,8 @@ fn bit_below(random: u64, limit: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
     use std::process::{Child, Command, Stdio};
-    use std::thread;
-    use std::time::Duration;
 
     use super::{Hit, Miss, STOPS, When, alive, cpu_time, flip};
     use crate::plan::{Plan, Space};
@@ -394,10 +393,12 @@ mod tests {
         fn start() -> Self {
             let mut command = Command::new("sh");
             command
-                .args(["-c", "while :; do :; done"])
-                .stdin(Stdio::null());
-            let victim = Self(command.spawn().expect("sh starts"));
-            thread::sleep(Duration::from_millis(30));
+                .args(["-c", "echo; while :; do :; done"])
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped());
+            let mut victim = Self(command.spawn().expect("sh starts"));
+            let mut output = victim.0.stdout.take().expect("a pipe");
+            output.read_exact(&mut [0]).expect("its first word");
             victim
         }
 
@@ -465,7 +466,10 @@ mod tests {
     #[test]
     fn the_dead_are_noticed() {
         let mut victim = Victim::start();
-        assert!(cpu_time(victim.pid()).is_some_and(|used| used > 0));
+        // The kernel accounts for what a process has used now and then only.
+        while cpu_time(victim.pid()).expect("a process that lives") == 0 {
+            std::thread::yield_now();
+        }
         victim.0.kill().expect("own child");
         assert_eq!(hit(&victim, &plan("gpr", 0)), Err(Miss::Ended));
         victim.0.wait().expect("its status is still ours to read");

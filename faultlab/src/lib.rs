@@ -21,6 +21,7 @@
 pub mod campaign;
 pub mod child;
 pub mod events;
+pub mod fuzz;
 pub mod host;
 pub mod hours;
 pub mod inject;

@@ -4,6 +4,7 @@
 mod args;
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use rcoe_faultlab::campaign::{self, Lab, Range, WorkFolder};
+use rcoe_faultlab::fuzz;
 use rcoe_faultlab::host::{commit, machine};
 use rcoe_faultlab::hours;
 use rcoe_faultlab::journal::{self, Header, Journal, Record};
@@ -22,7 +24,7 @@ use rcoe_faultlab::steady::{CHUNK, Chunk};
 use rcoe_faultlab::system;
 
 use crate::args::{
-    Action, Arguments, CampaignArgs, Common, HoursArgs, InjectArgs, KillsArgs, RaceArgs,
+    Action, Arguments, CampaignArgs, Common, FuzzArgs, HoursArgs, InjectArgs, RaceArgs, RcoeArgs,
     SteadyArgs, SystemArgs,
 };
 
@@ -34,7 +36,11 @@ fn main() -> ExitCode {
         Action::Steady(args) => run_steady(&args),
         Action::Race(args) => run_race(&args),
         Action::Hours(args) => run_hours(&args),
-        Action::Kills(args) => run_kills(&args),
+        Action::Kills(args) => run_kills(args.campaign(), args.count, &args.common, args.output()),
+        Action::Service(args) => {
+            run_kills(args.campaign(), args.faults, &args.common(), args.output())
+        }
+        Action::Fuzz(args) => run_fuzz(&args),
         Action::System(args) => run_system(&args),
     };
     match done {
@@ -142,7 +148,7 @@ fn tell_story(common: &Common, record: &Record) {
     }
 }
 
-fn run_report(journals: &[std::path::PathBuf]) -> Result<bool> {
+fn run_report(journals: &[PathBuf]) -> Result<bool> {
     let mut groups: Vec<(Header, Vec<Record>)> = Vec::new();
     let mut kills: Vec<(kills::Header, kills::Runs)> = Vec::new();
     for path in journals {
@@ -256,19 +262,23 @@ fn run_hours(args: &HoursArgs) -> Result<bool> {
 const ENOUGH_WRONG: usize = 100;
 
 /// True if nothing was lost or doubled.
-fn run_kills(args: &KillsArgs) -> Result<bool> {
+fn run_kills(
+    campaign: kills::Campaign,
+    count: u64,
+    common: &RcoeArgs,
+    (journal, json): (Option<&PathBuf>, bool),
+) -> Result<bool> {
     let folder = WorkFolder::create()?;
-    let setup = args.common.setup(folder.path())?;
-    let campaign = args.campaign();
+    let setup = common.setup(folder.path())?;
     kills::prepare(folder.path())?;
     nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
     kills::interrupt::listen()?;
-    let mut runs = kills::Runs::open(args.journal.as_deref(), &campaign)?;
-    let bar = progress(args.count, "kills");
+    let mut runs = kills::Runs::open(journal.map(PathBuf::as_path), &campaign)?;
+    let bar = progress(count, "faults");
     let mut told = Instant::now();
     let due = kills::interrupt::is_due;
-    while runs.kills() < args.count && runs.wrong() < ENOUGH_WRONG && !due() {
-        let run = campaign.run(&setup, runs.next(), args.count - runs.kills())?;
+    while runs.kills() < count && runs.wrong() < ENOUGH_WRONG && !due() {
+        let run = campaign.run(&setup, runs.next(), count - runs.kills())?;
         if !run.wrong.is_empty() {
             bar.suspend(|| eprintln!("run {}, {}: {}", run.index, run.workload.name(), run.wrong));
         }
@@ -277,16 +287,56 @@ fn run_kills(args: &KillsArgs) -> Result<bool> {
         bar.set_message(format!("{} runs wrong", runs.wrong()));
         if bar.is_hidden() && told.elapsed() > Duration::from_secs(30) {
             told = Instant::now();
-            eprintln!("{} kills: {} runs wrong", runs.kills(), runs.wrong());
+            eprintln!("{} faults: {} runs wrong", runs.kills(), runs.wrong());
         }
     }
     bar.finish_and_clear();
-    if args.json {
+    if json {
         println!("{}", serde_json::to_string(&runs.runs)?);
     } else {
         println!("{}", kills::markdown(&kills::Header::new(&campaign), &runs));
     }
     Ok(runs.wrong() == 0)
+}
+
+/// True if every run came to its end.
+fn run_fuzz(args: &FuzzArgs) -> Result<bool> {
+    let folder = WorkFolder::create()?;
+    let setup = args.setup(folder.path())?;
+    fuzz::prepare(folder.path())?;
+    if let Err(error) = fuzz::probe(folder.path()) {
+        if args.optional {
+            println!("no system calls were made by chance: {error:#}");
+            return Ok(true);
+        }
+        return Err(error);
+    }
+    let bar = progress(args.calls, "calls");
+    let (mut calls, mut wrong, mut seed) = (0, 0, args.seed);
+    while calls < args.calls {
+        let count = args.per_run.max(1).min(args.calls - calls);
+        let run = fuzz::run(&setup, seed, count, args.episode)?;
+        match run.wrong {
+            None => bar.suspend(|| eprintln!("seed {seed}: {}", run.last)),
+            Some(what) => {
+                wrong += 1;
+                bar.suspend(|| println!("seed {seed}, episode {}: {what}", run.last));
+            }
+        }
+        calls += count;
+        seed += 1;
+        bar.set_position(calls);
+    }
+    bar.finish_and_clear();
+    println!(
+        "{calls} random system calls, n {}: {wrong} of {} runs wrong (from seed {}, commit {}, {})",
+        args.replicas,
+        seed - args.seed,
+        args.seed,
+        commit(),
+        machine()
+    );
+    Ok(wrong == 0)
 }
 
 /// True if no protected run ended as it never may.

@@ -54,6 +54,8 @@ pub(crate) enum Probe {
     Program,
     /// Nowhere: the replica's trace goes astray.
     Astray,
+    /// Nowhere: the replica's trace goes astray, and copies of replicas begin late.
+    Late,
     /// Into the root tables of programs, where they map the kernel.
     Spaces,
     /// Nowhere: the kernel goes round for ever, interrupts off.
@@ -77,6 +79,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"window" => Probe::Window,
         b"program" => Probe::Program,
         b"astray" => Probe::Astray,
+        b"late" => Probe::Late,
         b"spaces" => Probe::Spaces,
         b"loop" => Probe::Loop,
         b"halt" => Probe::Halt,

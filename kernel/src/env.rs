@@ -16,15 +16,63 @@ const GAP: u64 = 16;
 /// Looks at a replica that was late before, until it is taken to be late again.
 const SUSPECT_LOOKS: u32 = 1_000;
 
-/// The surroundings of one replica.
-#[derive(Debug)]
-pub(crate) struct Surroundings {
-    diary: Diary,
+/// How long a wait has taken.
+#[derive(Debug, Clone, Copy)]
+struct Spent {
     /// Cycles for which a replica may be late.
     limit: u64,
     /// Cycles spent in this wait.
     spent: u64,
     last: u64,
+}
+
+impl Spent {
+    const fn new(limit: u64) -> Self {
+        let (spent, last) = (0, 0);
+        Self { limit, spent, last }
+    }
+
+    fn start(&mut self) {
+        self.spent = 0;
+        self.last = arch::cycles();
+    }
+
+    /// Another look.
+    fn look(&mut self) {
+        let present = arch::cycles();
+        self.spent += present.saturating_sub(self.last).min(self.limit / GAP);
+        self.last = present;
+    }
+}
+
+/// Lets time pass.
+pub(crate) fn pass(cycles: u64) {
+    let start = arch::cycles();
+    while arch::cycles() - start < cycles {
+        arch::relax();
+    }
+}
+
+/// Waits until something is so, for at most half of the time for which a replica may be late: those
+/// who wait for this one meanwhile wait for all of it. Returns whether it is so.
+pub(crate) fn wait_until(limit: u64, is_so: impl Fn() -> bool) -> bool {
+    let mut spent = Spent::new(limit);
+    spent.start();
+    while !is_so() {
+        arch::relax();
+        spent.look();
+        if spent.spent >= limit / 2 {
+            return false;
+        }
+    }
+    true
+}
+
+/// The surroundings of one replica.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    diary: Diary,
+    spent: Spent,
     /// Replicas that were late for an action, and have performed none since.
     suspects: ReplicaSet,
     /// Are faults masked? If not, removing somebody ends the machine.
@@ -35,9 +83,7 @@ impl Surroundings {
     pub(crate) const fn new(diary: Diary, limit: u64, mask: bool) -> Self {
         Self {
             diary,
-            limit,
-            spent: 0,
-            last: 0,
+            spent: Spent::new(limit),
             suspects: ReplicaSet::empty(),
             mask,
         }
@@ -63,14 +109,12 @@ pub(crate) fn core_of(replica: ReplicaId) -> u32 {
 impl rcoe_core::Env for Surroundings {
     fn wait(&mut self, _own: &Outbox, wait: &Wait) -> Waited {
         arch::relax();
-        let present = arch::cycles();
         if wait.round == 0 {
-            self.spent = 0;
+            self.spent.start();
         } else {
-            self.spent += present.saturating_sub(self.last).min(self.limit / GAP);
+            self.spent.look();
         }
-        self.last = present;
-        if self.spent < self.limit && !self.is_suspect(wait) {
+        if self.spent.spent < self.spent.limit && !self.is_suspect(wait) {
             return Waited::Retry;
         }
         if wait.reason == WaitFor::Action {

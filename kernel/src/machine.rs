@@ -6,6 +6,7 @@ use rcoe_kernel_objects::{BootInput, Checksum, Fault, IRQ_LINES, Kernel, Memory,
 
 use crate::arch::{self, Parameters, interrupts};
 use crate::config::{self, Config, Probe};
+use crate::env::pass;
 use crate::report;
 use crate::sphere::{REPLACE, Replicated, TICK};
 
@@ -15,6 +16,9 @@ const PATIENCE: u32 = 8;
 /// Ticks between the loss of a replica and the first try to replace it, and between later ones.
 const PAUSE: u32 = 10;
 const AGAIN: u32 = 100;
+
+/// Milliseconds by which a test has a copy begin late.
+const LATE: u64 = 200;
 
 /// One replica.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(crate) struct Machine {
     patience: u32,
     reintegrate: bool,
     probe: Option<(u64, Probe)>,
+    /// Does a test have copies begin late?
+    late: bool,
     parameters: Parameters,
 }
 
@@ -62,6 +68,7 @@ impl Machine {
             patience: PAUSE,
             reintegrate: config.reintegrate,
             probe: config.probe,
+            late: matches!(config.probe, Some((_, Probe::Late))),
             parameters: *parameters,
         }
     }
@@ -191,6 +198,9 @@ impl Machine {
             let parameters = self.parameters;
             arch::donate(self, &parameters, lost.index() as u64);
         }
+        if !self.kernel.sphere.has_begun() {
+            return self.tell_abandoned(lost, "no core began in the copy");
+        }
         if !self.kernel.sphere.admit() {
             return self.tell_abandoned(lost, "the copy was not admitted");
         }
@@ -223,7 +233,13 @@ impl Machine {
         self.base = arch::objects_base(parameters);
         self.waited = 0;
         self.patience = PAUSE;
+        if self.late {
+            pass(LATE * parameters.cycles);
+        }
         self.kernel.sphere.become_copy(parameters);
+        if !self.kernel.sphere.has_begun() {
+            arch::retire();
+        }
         let entry = arch::kernel_entry(parameters);
         self.kernel.rebase(from, self.base, entry);
         self.kernel.set_replica(parameters.replica);
@@ -237,7 +253,7 @@ impl Machine {
 
     fn probe(&mut self, probe: Probe) {
         match probe {
-            Probe::Astray => self.kernel.sphere.event(kind::DATA, 1),
+            Probe::Astray | Probe::Late => self.kernel.sphere.event(kind::DATA, 1),
             Probe::Loop => loop {
                 core::hint::black_box(());
             },

@@ -12,7 +12,7 @@ use rcoe_kernel_objects::{Compare, IRQ_LINES, Memory, Ref, Sphere, kind};
 use crate::arch::{self, Parameters, interrupts};
 use crate::config::{Config, Pause};
 use crate::diary::Diary;
-use crate::env::{Surroundings, core_of};
+use crate::env::{Surroundings, core_of, wait_until};
 use crate::meter::Meter;
 use crate::report;
 
@@ -156,6 +156,20 @@ impl Replicated {
         self.replica.become_newcomer(surroundings);
     }
 
+    /// Members and copy, once the copy is made: has a core begun in it? All say the same.
+    pub(crate) fn has_begun(&mut self) -> bool {
+        // Copying takes its time: before all have met, nobody is waited for.
+        self.vote();
+        let limit = self.limit;
+        let came = self.effect_of(true, |sphere| {
+            u64::from(wait_until(limit, || sphere.replica.newcomer_came()))
+        });
+        if came == 0 {
+            self.replica.forget_newcomer();
+        }
+        came != 0
+    }
+
     /// Members and copy: the copy is taken in, or not.
     pub(crate) fn admit(&mut self) -> bool {
         let result = self.replica.admit();
@@ -254,10 +268,15 @@ impl Replicated {
 
     /// The primary does it and tells what came of it; all get that.
     fn effect(&mut self, repeatable: bool, perform: impl Fn() -> u64) -> u64 {
+        self.effect_of(repeatable, |_| perform())
+    }
+
+    /// As [`Self::effect`], of something that concerns the replica itself.
+    fn effect_of(&mut self, repeatable: bool, perform: impl Fn(&Self) -> u64) -> u64 {
         loop {
             if self.replica.is_primary() {
                 self.replica.begin_effect(repeatable);
-                let value = perform();
+                let value = perform(self);
                 let result = self.replica.publish(&[value]);
                 self.go_on(result);
                 return value;

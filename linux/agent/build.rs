@@ -2,23 +2,74 @@
 //!
 //! Position-independent code linked without `-pie` at a fixed high address: every reference is
 //! relative to the instruction pointer, and nothing needs to be relocated at start.
+//!
+//! And the image that programs get as their vDSO, assembled and linked from `vdso/` by the C
+//! compiler's driver, which Rust needs as its linker anyway; `CC` names another one.
+
+use std::path::Path;
+use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    // `AGENT_BASE` of rcoe-linux-abi; checked against it at run time in `boot`.
+    let folder = std::env::var("CARGO_MANIFEST_DIR").expect("run by cargo");
+    build_vdso(Path::new(&folder));
+    // `AGENT_TEXT` of rcoe-linux-abi; checked against it at run time in `boot`.
     let args = [
         "-nostartfiles",
         "-nostdlib",
         "-static",
         "-no-pie",
-        "-Wl,--image-base=0x6f0000000000",
+        "-Wl,--image-base=0x6f0000020000",
         "-Wl,--build-id=none",
         "-Wl,-z,norelro",
         "-Wl,-z,noexecstack",
         "-Wl,-z,max-page-size=4096",
         "-Wl,--gc-sections",
     ];
+    println!("cargo:rerun-if-changed=own.ld");
+    println!("cargo:rustc-link-arg-bins=-Wl,-T,{folder}/own.ld");
     for arg in args {
         println!("cargo:rustc-link-arg-bins={arg}");
     }
+}
+
+/// The word in the image that is to name the agent's entry: "rceo", 0 and "sdv" in memory.
+const MARK: u64 = 0x7664_7300_6f65_6372;
+
+/// Builds the image and finds that word in it.
+fn build_vdso(folder: &Path) {
+    let source = folder.join("vdso/vdso.S");
+    let script = folder.join("vdso/vdso.lds");
+    for file in [&source, &script] {
+        println!("cargo:rerun-if-changed={}", file.display());
+    }
+    println!("cargo:rerun-if-env-changed=CC");
+    let out = std::env::var("OUT_DIR").expect("run by cargo");
+    let image = Path::new(&out).join("vdso.so");
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut command = Command::new(&compiler);
+    command.args(["-m64", "-shared", "-nostdlib", "-fPIC"]);
+    command.arg("-o").arg(&image).arg(&source);
+    command.arg(format!("-Wl,-T,{}", script.display()));
+    command.args([
+        "-Wl,-soname=linux-vdso.so.1",
+        "-Wl,--hash-style=both",
+        "-Wl,--eh-frame-hdr",
+        "-Wl,-Bsymbolic",
+        "-Wl,-z,max-page-size=4096",
+        "-Wl,-z,noexecstack",
+        "-Wl,--build-id=none",
+        "-Wl,-s",
+    ]);
+    let status = command.status();
+    let built = status.as_ref().is_ok_and(std::process::ExitStatus::success);
+    assert!(
+        built,
+        "{compiler:?} cannot build the vDSO ({status:?}); set CC to a C compiler for x86-64"
+    );
+    let bytes = std::fs::read(&image).expect("the image was written just now");
+    let found = bytes.windows(8).position(|word| word == MARK.to_le_bytes());
+    let slot = found.expect("the image has a word for the agent's entry");
+    let code = format!("{slot}\n");
+    std::fs::write(Path::new(&out).join("vdso_slot.rs"), code).expect("the folder is writable");
 }

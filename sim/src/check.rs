@@ -1,6 +1,6 @@
 //! Checkers: what must hold after every step, and at the end.
 
-use rcoe_core::{Call, Halt, ReplicaSet};
+use rcoe_core::{Call, Cause, Halt, ReplicaSet};
 
 use crate::fault::Fault;
 use crate::group::Group;
@@ -55,6 +55,7 @@ pub fn always(group: &Group, charge: &Charge) -> Result<(), String> {
     outputs_are_a_prefix(group, charge)?;
     memberships_agree(group, charge)?;
     the_end_is_justified(group, charge)?;
+    the_late_do_not_differ(group, charge)?;
     let garbled = charge.fault.is_some_and(Fault::garbles);
     for index in charge.healthy(group) {
         let process = &group.processes[index];
@@ -138,6 +139,32 @@ fn the_end_is_justified(group: &Group, charge: &Charge) -> Result<(), String> {
     Ok(())
 }
 
+/// A replica that is only late may be missed, but nobody finds that it differs.
+fn the_late_do_not_differ(group: &Group, charge: &Charge) -> Result<(), String> {
+    /// Of the ballot words in a snapshot.
+    const BALLOTS: [usize; 2] = [17, 24];
+    let (Some(Fault::Slow), Some(victim)) = (charge.fault, charge.victim) else {
+        return Ok(());
+    };
+    for index in charge.healthy(group) {
+        let halt = group.processes[index].halt();
+        if halt == Some(Halt::FailStop(Cause::Mismatch)) {
+            return Err(format!(
+                "R{index} takes a late replica for one that differs"
+            ));
+        }
+        for word in BALLOTS {
+            let [faulty, absent, ..] = group.shared[index].snapshot[word].to_le_bytes();
+            if faulty & !absent & 1 << victim != 0 {
+                return Err(format!(
+                    "R{index} finds that R{victim} differs, which is late"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Healthy replicas of one epoch have the same members and the same primary.
 fn memberships_agree(group: &Group, charge: &Charge) -> Result<(), String> {
     let mut seen: Vec<(u64, ReplicaSet, usize)> = Vec::new();
@@ -169,7 +196,13 @@ pub fn finally(group: &Group, charge: &Charge) -> Result<(), String> {
         (2, Some(fault)) if end.newcomer_hit => end.masked || fault.garbles() && end.stopped,
         (2, Some(fault)) if fault.must_show() && !end.reduced => end.stopped,
         (2, Some(_)) => end.stopped || end.masked,
-        // A fault in the midst of the vote that admits may stop the group, but no death does.
+        // Damage in the midst of a vote may divide its readers; one that is late or halts there
+        // cannot be told from one that is about to confirm.
+        (_, Some(fault)) if charge.in_vote && fault.garbles() => {
+            end.masked || end.stopped || end.fallen
+        }
+        (_, Some(Fault::Slow | Fault::Misstep(_))) if charge.in_vote => end.masked || end.stopped,
+        // A wrong value in the midst of the vote that admits may stop the group, but no death does.
         (_, Some(fault)) if end.reduced && charge.in_vote && fault != Fault::Die => {
             end.masked || end.stopped
         }
@@ -195,6 +228,8 @@ struct End {
     masked: bool,
     stopped: bool,
     lost: bool,
+    /// Nobody healthy goes on.
+    fallen: bool,
     split: bool,
 }
 
@@ -222,7 +257,9 @@ impl End {
                 Some(Halt::LostEffect | Halt::Convicted | Halt::FailStop(_))
             )
         });
-        let even = group.processes.len().is_multiple_of(2);
+        // A record that some have taken cannot be vouched for to those who find it damaged, nor
+        // can these ever take it: it is in no other ring.
+        let even = members().all(|process| process.node.members().len().is_multiple_of(2));
         let reduced = group.world.supervisor != Supervisor::Content;
         Self {
             started: group.processes.len() - usize::from(reduced),
@@ -234,6 +271,7 @@ impl End {
             masked: complete && members().any(|process| process.finished(len)),
             stopped: all(|halt| matches!(halt, Some(Halt::FailStop(_) | Halt::LostEffect))),
             lost: all(|halt| halt == Some(Halt::LostEffect)) && !settled,
+            fallen,
             split: fallen && (even || all(|halt| !matches!(halt, Some(Halt::FailStop(_))))),
         }
     }

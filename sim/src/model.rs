@@ -32,6 +32,8 @@ pub struct Scope<'a> {
     pub reduced: Option<(usize, usize)>,
     /// Actions that the primary may trigger, at any time.
     pub triggers: u8,
+    /// Whether members come to actions whatever they compute.
+    pub punctual: bool,
     /// Checks in force.
     pub guards: Guards,
     /// States after which to give up.
@@ -97,6 +99,9 @@ pub fn explore(scope: &Scope<'_>) -> Result<Explored, Flaw> {
         }
     };
     group.triggers = scope.triggers;
+    for process in &mut group.processes {
+        process.node.set_punctual(scope.punctual);
+    }
     let mut explorer = Explorer {
         scope,
         arena: Arena::new(),

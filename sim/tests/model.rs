@@ -45,6 +45,7 @@ mod tests {
             faults,
             victims,
             triggers,
+            punctual: name.contains("punctual"),
             reduced: None,
             guards: Guards::ON,
             limit: 8_000_000,
@@ -117,6 +118,21 @@ mod tests {
     }
 
     #[test]
+    fn replicas_with_punctual_actions() {
+        let slow = [Fault::Slow];
+        for program in [
+            [Op::Act, Op::Compute(3), WRITE, Op::Compare],
+            [Op::Act, Op::Compute(3), Op::Act, Op::Compare],
+        ] {
+            check("two, punctual", 2, &program, &slow, &[0, 1], 1);
+            check("three, punctual", 3, &program, &slow, &[0, 1, 2], 1);
+        }
+        let program = [Op::Act, PEEK, Op::Act, Op::Compare];
+        check("three, punctual", 3, &program, &slow, &[0, 1, 2], 1);
+        check("three, punctual", 3, &program, &[Fault::Die], &[0, 1, 2], 1);
+    }
+
+    #[test]
     fn three_replicas_one_garbled() {
         check(
             "three, garbled",
@@ -137,6 +153,15 @@ mod tests {
             3,
             &program,
             &[Fault::FlipTrace(3)],
+            &[0, 1, 2],
+            0,
+        );
+        let program = [Op::Alarm, WRITE, Op::Compare];
+        check(
+            "three, in votes",
+            3,
+            &program,
+            &[Fault::Slow],
             &[0, 1, 2],
             0,
         );

@@ -19,13 +19,12 @@ mod tests {
     /// Seeds tried for each bug.
     const SEEDS: u64 = 12_000;
 
-    /// Not among them: `SkipPhase3`. The third phase matters only if a second fault hits the vote
-    /// itself; with one fault the second phase is enough, and no checker here tells the difference.
     const BUGS: &[Bug] = &[
         Bug::SkipCompare,
         Bug::SkipAlarmCheck,
         Bug::SingleBuffer,
         Bug::SkipPhase2,
+        Bug::SkipPhase3,
         Bug::AcceptMinority,
         Bug::NoDrain,
         Bug::SkipEffectCheck,
@@ -33,6 +32,7 @@ mod tests {
         Bug::SkipStreamChecksum,
         Bug::AbsentAgrees,
         Bug::NoLag,
+        Bug::NoPassing,
         Bug::NoRingCheck,
         Bug::NoAdopt,
         Bug::NoScrub,
@@ -80,7 +80,8 @@ mod tests {
         let slow = [Fault::Slow, Fault::Die];
         let flip = [Fault::FlipTrace(3)];
         let ring = [Fault::FlipRing { word: 5, bit: 3 }];
-        let scopes: [(&str, &[Op], &[Fault], u8); 6] = [
+        let in_vote = [Fault::Slow];
+        let scopes: [(&str, &[Op], &[Fault], u8); 8] = [
             (
                 "votes",
                 &[Op::Alarm, WRITE, Op::Alarm, Op::Alarm, Op::Compare],
@@ -92,6 +93,13 @@ mod tests {
             ("slow", &[READ, Op::Compare], &slow, 0),
             ("slow output", &[WRITE, Op::Compare], &slow, 0),
             ("actions", &[Op::Act, PEEK, Op::Act, Op::Compare], &slow, 1),
+            ("in votes", &[Op::Alarm, WRITE, Op::Compare], &in_vote, 0),
+            (
+                "punctual",
+                &[Op::Act, Op::Compute(3), Op::Act, Op::Compare],
+                &slow,
+                1,
+            ),
         ];
         [2usize, 3].into_iter().find_map(|n| {
             scopes
@@ -99,6 +107,7 @@ mod tests {
                 .find_map(|&(name, program, faults, triggers)| {
                     let victims: Vec<usize> = (0..n).collect();
                     let (limit, paths) = (2_000_000, false);
+                    let punctual = name == "punctual";
                     let victims = &victims[..];
                     let scope = Scope {
                         n,
@@ -107,6 +116,7 @@ mod tests {
                         faults,
                         victims,
                         triggers,
+                        punctual,
                         guards,
                         limit,
                         paths,
@@ -152,6 +162,7 @@ mod tests {
                     victims: &[0, 1, 2],
                     reduced: Some(reduced),
                     triggers: 0,
+                    punctual: false,
                     guards,
                     limit: 2_000_000,
                     paths: false,

@@ -43,6 +43,7 @@ mod tests {
             victims: &victims,
             reduced: Some((lost, donor)),
             triggers: 0,
+            punctual: false,
             guards: Guards::ON,
             limit: 12_000_000,
             paths: std::env::var_os("RCOE_MODEL_PATHS").is_some(),

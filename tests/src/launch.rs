@@ -13,6 +13,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::{postmortem, proc};
 
+/// How long a dying process of a session may take to go after the session's leader: it has to give
+/// back its memory, on a machine that is busy.
+const GRACE: Duration = Duration::from_secs(10);
+
 /// The only environment a launched program sees.
 const ENVIRONMENT: &[(&str, &str)] = &[
     ("PATH", "/usr/bin:/bin:/usr/sbin:/sbin:/usr/games"),
@@ -155,11 +159,15 @@ impl Running {
     ///
     /// # Errors
     /// If waiting fails or the output cannot be read.
-    pub fn finish(mut self, limit: Duration) -> Result<Outcome> {
+    pub fn finish(self, limit: Duration) -> Result<Outcome> {
+        self.finish_with_grace(limit, GRACE)
+    }
+
+    fn finish_with_grace(mut self, limit: Duration, grace: Duration) -> Result<Outcome> {
         let in_time = wait_for(self.pid(), limit)?;
         let took = self.started.elapsed();
         let survivors = if in_time {
-            survivors_after_grace(self.pid())
+            survivors_after(self.pid(), grace)
         } else {
             0
         };
@@ -240,9 +248,9 @@ fn wait_for(pid: u32, limit: Duration) -> Result<bool> {
     }
 }
 
-/// How many processes of the session outlive its leader; a dying one gets a moment to go.
-fn survivors_after_grace(session: u32) -> usize {
-    let deadline = Instant::now() + Duration::from_secs(2);
+/// How many processes of the session outlive its leader by so long.
+fn survivors_after(session: u32, grace: Duration) -> usize {
+    let deadline = Instant::now() + grace;
     loop {
         let left = proc::session(session)
             .iter()
@@ -251,7 +259,7 @@ fn survivors_after_grace(session: u32) -> usize {
         if left == 0 || Instant::now() > deadline {
             return left;
         }
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -298,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_late_command_is_killed_with_its_children() {
-        let outcome = sh("sleep 1000 & echo $!; wait", Duration::from_millis(300));
+        let outcome = sh("sleep 1000 & echo $!; wait", Duration::from_secs(3));
         assert_eq!(outcome.ended, Ended::Late);
         let child: u32 = outcome.out().trim().parse().unwrap();
         assert!(proc::find(child).is_none_or(|process| process.session != child));
@@ -306,7 +314,12 @@ mod tests {
 
     #[test]
     fn a_survivor_is_counted_and_killed() {
-        let outcome = sh("sleep 1000 & exit 0", Duration::from_secs(60));
+        let argv = ["sh", "-c", "sleep 1000 & exit 0"].map(str::to_owned);
+        let running = start(&argv, Path::new("/"), None).unwrap();
+        let soon = Duration::from_millis(50);
+        let outcome = running
+            .finish_with_grace(Duration::from_secs(60), soon)
+            .unwrap();
         assert_eq!((outcome.ended, outcome.survivors), (Ended::Exit(0), 1));
     }
 }

@@ -30,6 +30,19 @@ pub fn of_agent(pid: u32, part: &str) -> (u64, u64) {
     (start, start + len)
 }
 
+/// Names and addresses of all that the agent of a replica can write and has a name for.
+///
+/// # Panics
+/// If its file cannot be read.
+#[must_use]
+pub fn statics_of_agent(pid: u32) -> Vec<(String, u64)> {
+    let lines = symbols(&format!("/proc/{pid}/exe"), &[]);
+    let parts = lines.iter().map(|line| line.split(' ').collect::<Vec<_>>());
+    let written = parts.filter(|words| matches!(words[..], [_, "b" | "B" | "d" | "D", _]));
+    let named = written.map(|words| (words[2].to_owned(), hex(words.first().copied())));
+    named.collect()
+}
+
 fn symbols(program: &str, options: &[&str]) -> Vec<String> {
     let mut command = Command::new("nm");
     let output = command.args(options).arg(program).output();

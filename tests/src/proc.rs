@@ -34,6 +34,20 @@ pub fn parse(line: &str) -> Option<Process> {
     })
 }
 
+/// What a supervisor has made for the program: its children but for those of its own kind, such as
+/// the guardian, which execute what it executes itself.
+#[must_use]
+pub fn made_by(supervisor: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"));
+    let image = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let own = image(supervisor);
+    let list = list.unwrap_or_default();
+    let pids = list.split_ascii_whitespace();
+    pids.filter_map(|word| word.parse().ok())
+        .filter(|&pid| own.is_none() || image(pid) != own)
+        .collect()
+}
+
 /// The process with this id, if there is one.
 #[must_use]
 pub fn find(pid: u32) -> Option<Process> {

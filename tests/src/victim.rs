@@ -71,7 +71,10 @@ impl Victim {
     /// If it does not come so far.
     #[must_use]
     pub fn start(&self, options: &[&str]) -> Group {
-        let group = self.scene.start_group(options, &[&self.program, "wait"]);
+        // What is changed in a replica is to be found by what it does.
+        let options = [options, &["--scrub", "off"]].concat();
+        let command = [self.program.as_str(), "wait"];
+        let group = self.scene.start_group(&options, &command);
         until("the first line", || {
             group
                 .running

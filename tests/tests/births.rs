@@ -12,6 +12,9 @@ use serde_json::Value;
 /// Numbers lines in turn with a child, which it has when there is a file `fork`.
 const TOKEN: &str = include_str!("births/token.c");
 
+/// What is changed in a replica stays so.
+const UNSCRUBBED: [&str; 4] = ["-n", "3", "--scrub", "off"];
+
 struct Run {
     scene: Scene,
     group: Group,
@@ -96,7 +99,7 @@ fn replicas_of(events: &[Value], kind: &str) -> Vec<u64> {
 /// child.
 #[track_caller]
 fn comes_back_in_a_child(lost: usize, arguments: &[&str]) {
-    let run = Run::start(&["-n", "3"], arguments);
+    let run = Run::start(&UNSCRUBBED, arguments);
     let odd = (lost + 1) % 3;
     run.set(odd, "unused");
     run.kill(lost);
@@ -141,7 +144,7 @@ fn so_does_one_that_shares_memory() {
 #[test]
 fn what_is_wrong_in_one_replica_is_wrong_in_one_of_the_child_whoever_leads() {
     for odd in [0, 1, 2] {
-        let mut run = Run::start(&["-n", "3"], &[]);
+        let mut run = Run::start(&UNSCRUBBED, &[]);
         run.replace(0);
         run.set(odd, "wrong");
         run.fork();

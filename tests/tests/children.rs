@@ -57,6 +57,12 @@ fn children_are_not_awaited_or_counted() {
 }
 
 #[test]
+fn orphans_get_the_signal_that_they_want() {
+    let source = include_str!("children/orphans.c");
+    Scene::new().program_like_native("orphans", source, &["-w"]);
+}
+
+#[test]
 fn processes_find_out_about_each_other() {
     let source = include_str!("children/others.c");
     Scene::new().program_like_native("others", source, &[]);
@@ -215,12 +221,15 @@ fn tools_that_run_tools() {
     );
 }
 
-/// Computes for a while after saying that it does.
+/// Computes after saying that it does, until there is a file `go` at the end of a round.
 const WORKER: &str = "#include <stdio.h>\n#include <unistd.h>\n
 int main(void) {
   write(1, \"ready\\n\", 6);
-  unsigned long x = 88172645463325252UL;
-  for (unsigned long i = 0; i < 200000000UL; i++) { x ^= x << 13; x ^= x >> 7; x ^= x << 17; }
+  unsigned long x;
+  do {
+    x = 88172645463325252UL;
+    for (int i = 0; i < 20000000; i++) { x ^= x << 13; x ^= x >> 7; x ^= x << 17; }
+  } while (access(\"go\", F_OK));
   printf(\"%016lx\\n\", x);
   return 5;
 }";
@@ -230,7 +239,9 @@ fn lose(replicas: &str, of_child: bool, index: usize) -> (rcoe_tests::launch::Ou
     let scene = Scene::new();
     let program = scene.compile("worker", WORKER, &[]);
     let text = format!("{program}; echo $?");
+    let go = scene.write("go", "");
     let native = scene.run(&["sh", "-c", &text]).out();
+    std::fs::remove_file(&go).unwrap();
     let group = scene.start_group(&["-n", replicas, "--timeout", "30s"], &["sh", "-c", &text]);
     let ready = || {
         let out = group.running.stdout_so_far().unwrap();
@@ -255,6 +266,7 @@ fn lose(replicas: &str, of_child: bool, index: usize) -> (rcoe_tests::launch::Ou
         group.replicas[index]
     };
     signal(victim, Signal::KILL).unwrap();
+    scene.write("go", "");
     (group.finish().0, native)
 }
 
@@ -325,13 +337,9 @@ fn lose_at_birth(scene: &Scene, program: &str) -> rcoe_tests::launch::Outcome {
     });
     let rcoe = group.running.pid();
     let others = || {
-        let list = std::fs::read_to_string(format!("/proc/{rcoe}/task/{rcoe}/children"));
-        let list = list.unwrap_or_default();
-        let pids = list
-            .split_ascii_whitespace()
-            .map(|pid| pid.parse::<u32>().unwrap());
-        pids.filter(|pid| !group.replicas.contains(pid))
-            .collect::<Vec<_>>()
+        let mut pids = proc::made_by(rcoe);
+        pids.retain(|pid| !group.replicas.contains(pid));
+        pids
     };
     for &pid in &group.replicas {
         set(pid, "fork_now");

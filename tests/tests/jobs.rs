@@ -120,14 +120,22 @@ fn a_shell_in_a_terminal_controls_its_jobs() {
     }
 }
 
-/// Continues the job that was stopped. The empty line is for a program that handles the signal just
-/// before it reads, and tells of it when it has read: see CAVEATS.
+/// Lines that a program may read before rcoe, which was continued with it, gets to hand the signal
+/// on: see CAVEATS.
+const EARLY_LINES: usize = 500;
+
+/// Continues the job that was stopped. The empty lines are for a program that goes on before the
+/// signal is there, and tells of it only afterwards.
 fn take_up(terminal: &mut Terminal, command: &str) -> anyhow::Result<()> {
     terminal.send("fg\n")?;
     terminal.expect(command)?;
-    terminal.send("\n")?;
-    terminal.expect("continued")?;
-    Ok(())
+    for _ in 0..EARLY_LINES {
+        terminal.send("\n")?;
+        if terminal.expect("got ")?.contains("continued") {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("it does not tell that it was continued")
 }
 
 /// What a person does with rcoe as a job of a shell.

@@ -118,7 +118,8 @@ fn allowed(pid: u64) -> String {
 fn a_run_in_progress_leaves_a_sticky_core() {
     let scene = Scene::new();
     let program = scene.compile("lines", LINES, &["-static", "-no-pie"]);
-    let options = ["-n", "3", "--suspect-after", "1", "--timeout", "30s"];
+    let options = "-n 3 --suspect-after 1 --timeout 30s --scrub off";
+    let options: Vec<&str> = options.split(' ').collect();
     let group = scene.start_group(&options, &[&program]);
     until("a line", || {
         let text = group.running.stdout_so_far().expect("readable output");
@@ -211,7 +212,10 @@ fn one_killed_while_its_siblings_wait_for_it_is_charged_to_nobody() {
 int main(void) {\n  memset(much, 1, sizeof much);",
     );
     let program = scene.compile("heavy", &heavy, &["-static", "-no-pie"]);
-    let group = scene.start_group(&["-n", "3", "--timeout", "30s"], &[&program]);
+    let group = scene.start_group(
+        &["-n", "3", "--timeout", "30s", "--scrub", "off"],
+        &[&program],
+    );
     until("a line", || {
         let text = group.running.stdout_so_far().expect("readable output");
         (!text.is_empty()).then_some(())

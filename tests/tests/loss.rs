@@ -31,7 +31,7 @@ impl Trials for Victim {
     fn harm(&self, options: &[&str], id: usize, harm: Harm) -> (Outcome, Vec<Value>) {
         // Only what is awaited in vain needs the timeout: whoever is well must arrive within it.
         let timeout = match harm {
-            Harm::Stop | Harm::Word("spin") => "500ms",
+            Harm::Stop | Harm::Word("spin") => "2s",
             _ => "30s",
         };
         let group = self.start(&[&["--timeout", timeout], options].concat());

@@ -8,6 +8,7 @@ use std::io::Write as _;
 
 use rcoe_tests::launch::{Ended, Outcome, signal};
 use rcoe_tests::memory::{poke, symbol};
+use rcoe_tests::proc;
 use rcoe_tests::rcoe::{Group, Scene, events_of, until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -33,6 +34,9 @@ const WITHHELD: &str = include_str!("reintegration/withheld.c");
 
 /// Counts in a file that it has mapped, brings that out now and then, and reads it by other calls.
 const MAPPED: &str = include_str!("reintegration/mapped.c");
+
+/// Writes each line by a child that it awaits.
+const AWAITS: &str = include_str!("reintegration/awaits.c");
 
 struct Run {
     scene: Scene,
@@ -77,14 +81,21 @@ impl Run {
         events
     }
 
+    /// The same of the first process alone, not of its children.
+    fn of_the_first(&self, stage: &str) -> Vec<Value> {
+        let mut events = self.stages(stage);
+        events.retain(|event| event["process"] == self.group.running.pid());
+        events
+    }
+
     fn kill(&self, replica: usize) {
         signal(self.replicas[replica], Signal::KILL).unwrap();
     }
 
-    /// Waits for the next re-integration to be done.
+    /// Waits for the next re-integration of the first process to be done.
     fn until_back(&mut self) -> usize {
         let done = until("the replica to be back", || {
-            self.stages("done").get(self.seen).cloned()
+            self.of_the_first("done").get(self.seen).cloned()
         });
         self.seen += 1;
         let replica = usize::try_from(done["replica"].as_u64().unwrap()).unwrap();
@@ -132,7 +143,7 @@ fn replicas_killed_in_turn_come_back_fifty_times() {
 
 #[test]
 fn replicas_that_go_wrong_come_back() {
-    let mut run = Run::start(LINES, &["-n", "3"]);
+    let mut run = Run::start(LINES, &["-n", "3", "--scrub", "off"]);
     for victim in [0, 2, 1, 0, 1, 2] {
         run.set(victim, "wrong");
         assert_eq!(run.until_back(), victim);
@@ -156,12 +167,7 @@ fn threads_come_along() {
 
 /// The replicas of processes other than the first.
 fn children_of(group: &Group, first: &[u32]) -> Vec<u32> {
-    let path = format!("/proc/{0}/task/{0}/children", group.running.pid());
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut pids: Vec<u32> = text
-        .split_ascii_whitespace()
-        .map(|pid| pid.parse().unwrap())
-        .collect();
+    let mut pids = proc::made_by(group.running.pid());
     pids.retain(|pid| !first.contains(pid));
     pids
 }
@@ -177,15 +183,64 @@ fn a_process_that_waits_and_its_child_both_come_back() {
         let children = children_of(&run.group, &run.replicas);
         (children.len() == 3).then_some(children)
     });
-    for victim in children {
+    for (round, victim) in children.into_iter().enumerate() {
         signal(victim, Signal::KILL).unwrap();
-        let done = until("the child's replica to be back", || {
-            run.stages("done").get(run.seen).cloned()
+        until("the child's replica to be back", || {
+            let mut done = run.stages("done");
+            done.retain(|event| event["process"] != run.group.running.pid());
+            done.get(round).cloned()
         });
-        run.seen += 1;
-        assert_ne!(done["process"], run.group.running.pid());
     }
     run.finish();
+}
+
+/// Kills replica 2 of the first process and stops its copy before that is a member; none if it was
+/// too late. Copies of its children may have ended when they are heard of.
+fn hold_up_copy(run: &Run) -> Option<u32> {
+    let known = run.of_the_first("copied").len();
+    let members = run.of_the_first("verified").len();
+    run.kill(2);
+    let copied = until("a copy", || run.of_the_first("copied").get(known).cloned());
+    let pid = u32::try_from(copied["pid"].as_u64().unwrap()).unwrap();
+    signal(pid, Signal::STOP).unwrap();
+    if run.of_the_first("verified").len() == members {
+        return Some(pid);
+    }
+    signal(pid, Signal::CONT).unwrap();
+    None
+}
+
+/// What children have used, and who they were, stands where the supervisor keeps it until all have
+/// read it; a copy that is late reads it too, or it differs from the others ever after.
+#[test]
+fn a_copy_that_is_late_learns_the_same_of_children_that_are_gone() {
+    let mut run = Run::start(AWAITS, &["-n", "3"]);
+    let mut held = false;
+    for _ in 0..20 {
+        if let Some(copy) = hold_up_copy(&run) {
+            for _ in 0..3 {
+                run.lines_after(run.lines_after(0));
+            }
+            // One that was a member already has been voted out meanwhile.
+            held = signal(copy, Signal::CONT).is_ok();
+        }
+        assert_eq!(run.until_back(), 2);
+        if held {
+            break;
+        }
+    }
+    assert!(held, "no copy was stopped before it was a member");
+    for victim in [0, 1] {
+        run.kill(victim);
+        assert_eq!(run.until_back(), victim);
+    }
+    let (_, events) = run.finish();
+    let refused = |event: &&Value| {
+        let reason = event["reason"].as_str();
+        reason.is_some_and(|reason| reason.contains("may be wrong"))
+    };
+    assert_eq!(events.iter().find(refused), None);
+    assert_eq!(stop(&events)["counts"]["replicas"], 3);
 }
 
 #[test]
@@ -226,7 +281,7 @@ fn followers_come_back_while_the_primary_is_blocked() {
 fn a_flip_that_lies_unused_in_the_copied_replica_is_not_spread() {
     // After the loss of 2 the follower 1 is copied, whose memory only 0 can vouch for.
     for flipped in [0, 1] {
-        let run = Run::start(LINES, &["-n", "3"]);
+        let run = Run::start(LINES, &["-n", "3", "--scrub", "off"]);
         run.set(flipped, "unused");
         run.kill(2);
         until("the refusal", || run.stages("abandoned").pop());
@@ -242,7 +297,7 @@ fn a_flip_that_lies_unused_in_the_copied_replica_is_not_spread() {
 
 #[test]
 fn two_that_differ_are_asked_again_until_that_is_overwritten() {
-    let mut run = Run::start(LINES, &["-n", "3"]);
+    let mut run = Run::start(LINES, &["-n", "3", "--scrub", "off"]);
     run.set(1, "unused");
     run.kill(2);
     until("two refusals", || {
@@ -258,7 +313,7 @@ fn two_that_differ_are_asked_again_until_that_is_overwritten() {
 #[test]
 fn four_replicas_know_whose_memory_is_wrong() {
     // 3 is lost and 2 would be copied.
-    let mut run = Run::start(LINES, &["-n", "4"]);
+    let mut run = Run::start(LINES, &["-n", "4", "--scrub", "off"]);
     run.set(2, "unused");
     run.kill(3);
     assert_eq!(run.until_back(), 3);

@@ -158,7 +158,9 @@ const SHARED: u64 = 0x1_0000_0000;
 /// A word that the first process does not use is other in replica 1 when 2 is lost.
 #[track_caller]
 fn not_spread(word: impl Fn(&Run) -> u64, reason: &str) {
-    let mut run = Run::start("exchange", EXCHANGE, &["-n", "3"], 3);
+    // What differs is to be found by the comparison of the copies.
+    let options = ["-n", "3", "--scrub", "off"];
+    let mut run = Run::start("exchange", EXCHANGE, &options, 3);
     run.until_more_lines();
     let set = |run: &Run, replica: usize| {
         let pid = run.pids[&(run.root(), replica)];
@@ -220,6 +222,40 @@ fn a_process_that_could_share_comes_back_alone() {
         run.until_more_lines();
     }
     run.finish();
+}
+
+/// A process that shares memory waits for its child, and makes no call meanwhile.
+const IDLE: &str = "#include <fcntl.h>\n#include <stdio.h>\n#include <sys/mman.h>\n
+#include <sys/wait.h>\n#include <unistd.h>\n
+int main(void) {
+  long *all = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  int file = open(\"lines\", O_WRONLY | O_CREAT | O_APPEND, 0644), over, status;
+  char line[32];
+  if (fork() > 0) return wait(&status) > 0 ? WEXITSTATUS(status) : 1;
+  do {
+    over = access(\"stop\", F_OK) == 0;
+    int len = snprintf(line, sizeof line, over ? \"end %ld\\n\" : \"%ld\\n\", (*all)++);
+    write(1, line, len); write(file, line, len);
+    usleep(300);
+  } while (!over);
+  return 7;
+}";
+
+/// None of its siblings waits for it, but replicas of other processes wait for its turns.
+#[test]
+fn a_stopped_replica_of_a_process_that_waits_comes_back() {
+    for scrub in ["off", "64"] {
+        let options = ["-n", "3", "--timeout", "500ms", "--scrub", scrub];
+        let mut run = Run::start("idle", IDLE, &options, 2);
+        run.until_more_lines();
+        for replica in [1, 0, 2] {
+            let pid = run.pids[&(run.root(), replica)];
+            signal(pid, Signal::STOP).expect("a living replica");
+            run.until_back(replica);
+            run.until_more_lines();
+        }
+        run.finish();
+    }
 }
 
 /// A segment that no process has attached for most of the time.

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 
 use rcoe_tests::launch::{Ended, signal};
-use rcoe_tests::memory::{area, find, of_agent, peek, poke, symbol};
+use rcoe_tests::memory::{area, find, of_agent, peek, poke, statics_of_agent, symbol};
 use rcoe_tests::rcoe::{Group, Scene, events_of, until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -14,11 +14,13 @@ const LINES: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h
 volatile long data = 7;
 const volatile long constant[1024] = { 7 };
 volatile char *heap;
+volatile long hot[512] __attribute__((aligned(4096)));
 int main(void) {
   long i = 0;
   heap = malloc(100000);
   for (int at = 0; at < 100000; at++) heap[at] = 7;
   do {
+    hot[0] = i;
     printf(\"%ld\\n\", i++);
     fflush(stdout);
     usleep(300);
@@ -73,10 +75,14 @@ int main(void) {
 
 /// Starts a program that reads from the pipe `input`.
 fn start(scene: &Scene, source: &str) -> (Group, String) {
-    let options = ["-static", "-no-pie", "-pthread"];
-    let program = scene.compile("program", source, &options);
+    start_with(scene, source, &["-n", "3", "--scrub", "64"])
+}
+
+fn start_with(scene: &Scene, source: &str, options: &[&str]) -> (Group, String) {
+    let build = ["-static", "-no-pie", "-pthread"];
+    let program = scene.compile("program", source, &build);
     let script = ["/bin/sh", "-c", "exec \"$0\" <input", &program];
-    let group = scene.start_group(&["-n", "3", "--scrub", "64"], &script);
+    let group = scene.start_group(options, &script);
     until("output", || {
         let len = group.running.stdout_so_far().unwrap().len();
         (len > 0).then_some(())
@@ -213,6 +219,18 @@ fn nothing_differs_in_healthy_replicas() {
     }
 }
 
+/// Stops the supervisor, with no order under way; returns its process id.
+fn hold(group: &Group) -> u32 {
+    let supervisor = group.running.pid();
+    signal(supervisor, Signal::STOP).unwrap();
+    let lines = || group.running.stdout_so_far().unwrap().len();
+    let before = lines();
+    until("an order under way to be over", || {
+        (lines() > before + 64).then_some(())
+    });
+    supervisor
+}
+
 #[test]
 fn a_page_of_which_nobody_knows_is_told_once() {
     let scene = Scene::new();
@@ -222,13 +240,7 @@ fn a_page_of_which_nobody_knows_is_told_once() {
         symbol(&program, "data"),
         symbol(&program, "constant") + 4096,
     );
-    let supervisor = group.running.pid();
-    signal(supervisor, Signal::STOP).unwrap();
-    let lines = || group.running.stdout_so_far().unwrap().len();
-    let before = lines();
-    until("an order under way to be over", || {
-        (lines() > before + 64).then_some(())
-    });
+    let supervisor = hold(&group);
     for (replica, byte) in [(0, 1), (1, 2)] {
         poke(group.replicas[replica], data, &[byte]).unwrap();
     }
@@ -288,13 +300,166 @@ fn a_replica_can_be_brought_back_after_a_repair() {
     assert_eq!(events.last().unwrap()["counts"]["replicas"], 3);
 }
 
+/// A flip that comes to nothing in one of three, and the loss of another one before memory is
+/// looked at again: what all three had there before tells which of the two is right.
+#[test]
+fn of_two_the_one_that_is_as_all_were_is_right() {
+    for flipped in [0, 1] {
+        let scene = Scene::new();
+        scene.write("input", "");
+        let (group, program) = start(&scene, LINES);
+        let data = symbol(&program, "constant") + 4096;
+        // One replica has the page for itself from then on, so it is looked at.
+        flip(&group, 2, data);
+        pass(&group, symbol(&program, "data"));
+        let supervisor = hold(&group);
+        let before = peek(group.replicas[flipped], data);
+        poke(group.replicas[flipped], data, &[0x55]).unwrap();
+        signal(group.replicas[2], Signal::KILL).unwrap();
+        signal(supervisor, Signal::CONT).unwrap();
+        until("the replica to be back", || {
+            let events = events_of(&group.events);
+            let mut events = events.into_iter();
+            events.find(|event| event["type"] == "reintegration" && event["stage"] == "done")
+        });
+        assert_eq!(peek(group.replicas[flipped], data), before);
+        let repair = repairs(&group).pop().unwrap();
+        assert_eq!(repair["replica"], flipped, "{repair}");
+        assert_eq!(repair["repaired"], true, "{repair}");
+        assert_eq!(repair["address"], data, "{repair}");
+        scene.write("stop", "");
+        let (outcome, events) = group.finish();
+        assert_eq!(outcome.ended, Ended::Exit(3), "{events:?}");
+        assert_eq!(events.last().unwrap()["counts"]["replicas"], 3);
+        let told = outcome.err();
+        assert!(!told.contains("cannot be brought back"), "{told}");
+    }
+}
+
+/// A flip in a page that the program has never written, and the loss of another replica before
+/// anybody has looked there.
+#[test]
+fn of_two_the_one_that_has_never_written_is_right() {
+    for (flipped, scrub) in [(0, "off"), (1, "off"), (0, "1")] {
+        let scene = Scene::new();
+        scene.write("input", "");
+        let (group, program) = start_with(&scene, LINES, &["-n", "3", "--scrub", scrub]);
+        let constant = symbol(&program, "constant") + 4096;
+        let supervisor = hold(&group);
+        let before = peek(group.replicas[flipped], constant);
+        poke(group.replicas[flipped], constant, &[0x55]).unwrap();
+        signal(group.replicas[2], Signal::KILL).unwrap();
+        signal(supervisor, Signal::CONT).unwrap();
+        until("the replica to be back", || {
+            let events = events_of(&group.events);
+            let mut events = events.into_iter();
+            events.find(|event| event["type"] == "reintegration" && event["stage"] == "done")
+        });
+        assert_eq!(peek(group.replicas[flipped], constant), before);
+        let repair = repairs(&group).pop().unwrap();
+        assert_eq!(repair["replica"], flipped, "{repair}");
+        assert_eq!(repair["address"], constant, "{repair}");
+        scene.write("stop", "");
+        let (outcome, events) = group.finish();
+        assert_eq!(outcome.ended, Ended::Exit(3), "{events:?}");
+        assert_eq!(events.last().unwrap()["counts"]["replicas"], 3);
+    }
+}
+
+/// What all had when a copy was compared tells of each part of a page, so also in a page that the
+/// program writes all the time.
+#[test]
+fn of_two_the_one_whose_part_of_a_page_is_as_all_had_it_is_right() {
+    for flipped in [0, 1] {
+        let scene = Scene::new();
+        scene.write("input", "");
+        let (group, program) = start_with(&scene, LINES, &["-n", "3", "--scrub", "off"]);
+        let place = symbol(&program, "hot") + 8 * 300;
+        let back = |count: usize| {
+            until("the replica to be back", || {
+                let mut events = events_of(&group.events);
+                events.retain(|it| it["type"] == "reintegration" && it["stage"] == "done");
+                (events.len() == count).then(|| events.pop().unwrap())
+            })
+        };
+        signal(group.replicas[2], Signal::KILL).unwrap();
+        let copy = u32::try_from(back(1)["pid"].as_u64().unwrap()).unwrap();
+        let supervisor = hold(&group);
+        poke(group.replicas[flipped], place, &[0x55]).unwrap();
+        signal(copy, Signal::KILL).unwrap();
+        signal(supervisor, Signal::CONT).unwrap();
+        back(2);
+        assert_eq!(peek(group.replicas[flipped], place), 0);
+        let repair = repairs(&group).pop().unwrap();
+        assert_eq!(repair["replica"], flipped, "{repair}");
+        assert_eq!(repair["address"], place, "{repair}");
+        scene.write("stop", "");
+        let (outcome, events) = group.finish();
+        assert_eq!(outcome.ended, Ended::Exit(3), "{events:?}");
+    }
+}
+
+#[test]
+fn memory_is_looked_at_without_being_asked_for() {
+    let scene = Scene::new();
+    scene.write("input", "");
+    let (group, program) = start_with(&scene, LINES, &["-n", "3"]);
+    flip(&group, 1, symbol(&program, "data"));
+    scene.write("stop", "");
+    let (outcome, events) = group.finish();
+    assert_eq!(outcome.ended, Ended::Exit(3), "{events:?}");
+}
+
+/// Statics of the agent that are alike in all replicas, by a part of their names. What is not named
+/// here has to stand where replicas keep what is their own.
+const ALIKE: [&str; 12] = [
+    "context5TABLE17h",
+    "exec5SAVED17h",
+    "space5SPACE17h",
+    "cpuid8FAULTING17h",
+    "cpuid7ANSWERS17h",
+    "context12DIRECT_BASES17h",
+    "context6MAPPED17h",
+    "delivery14EXTENDED_BYTES17h",
+    "delivery17EXTENDED_FEATURES17h",
+    "RCOE_GUARD_STACK",
+    "RCOE_PROGRAM_STACK",
+    // Constants with pointers in them.
+    "rcoe_linux_syscalls5table",
+];
+
+#[test]
+fn every_static_of_the_agent_is_alike_or_stands_with_what_is_ones_own() {
+    let scene = Scene::new();
+    scene.write("input", "");
+    let (group, _) = start_with(&scene, LINES, &["-n", "3"]);
+    let pid = group.replicas[0];
+    let (state, _) = of_agent(pid, "6kernel6KERNEL17h");
+    let (_, top) = of_agent(pid, "RCOE_AGENT_STACK");
+    let written = statics_of_agent(pid);
+    assert!(written.len() > ALIKE.len(), "{written:?}");
+    let strange = |(name, address): &&(String, u64)| {
+        let own = (state..top).contains(address);
+        own == ALIKE.iter().any(|known| name.contains(known))
+    };
+    let strange: Vec<_> = written.iter().filter(strange).collect();
+    assert!(strange.is_empty(), "{strange:?}");
+    scene.write("stop", "");
+    let (outcome, events) = group.finish();
+    assert_eq!(outcome.ended, Ended::Exit(3), "{events:?}");
+}
+
 #[test]
 fn two_replicas_cannot_tell_who_is_right() {
     let scene = Scene::new();
     let outcome = scene.rcoe(&["run", "-n", "2", "--scrub", "8", "--", "true"]);
     assert_eq!(outcome.ended, Ended::Exit(125));
     assert!(outcome.err().contains("use -n 3"), "{}", outcome.err());
-    for wrong in ["0", "x", "5000"] {
+    for off in ["off", "0"] {
+        let outcome = scene.rcoe(&["run", "-n", "2", "--scrub", off, "--", "true"]);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{off}");
+    }
+    for wrong in ["x", "-1", "5000"] {
         let outcome = scene.rcoe(&["run", "-n", "3", "--scrub", wrong, "--", "true"]);
         assert_eq!(outcome.ended, Ended::Exit(125), "{wrong}");
     }

@@ -25,15 +25,15 @@ fn until_state(pid: u32, state: char) {
     });
 }
 
-/// Waits until a request is queued for the supervisor, which is stopped.
-fn until_asked(supervisor: u32) {
-    /// Of the signal that comes with requests.
-    const BIT: u64 = 1 << 34;
+/// Waits until the primary has asked the supervisor, which is stopped, for something: it sleeps on
+/// one word, where a replica that waits for another has three.
+fn until_asked(primary: u32) {
+    const FUTEX_WAITV: &str = "449";
     until("a request", || {
-        let status = std::fs::read_to_string(format!("/proc/{supervisor}/status")).ok()?;
-        let pending = status.lines().find_map(|it| it.strip_prefix("ShdPnd:"))?;
-        let pending = u64::from_str_radix(pending.trim(), 16).ok()?;
-        (pending & BIT != 0).then_some(())
+        let call = std::fs::read_to_string(format!("/proc/{primary}/syscall")).ok()?;
+        let mut words = call.split_ascii_whitespace();
+        let waits = words.next() == Some(FUTEX_WAITV) && words.nth(1) == Some("0x1");
+        waits.then_some(())
     });
 }
 
@@ -58,7 +58,7 @@ fn lose_the_sender(
     signal(supervisor, Signal::STOP).unwrap();
     until_state(supervisor, 'T');
     std::fs::write(scene.path().join("go"), "x").unwrap();
-    until_asked(supervisor);
+    until_asked(primary);
     match moment {
         Moment::Asked => {
             signal(primary, Signal::KILL).unwrap();

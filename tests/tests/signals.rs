@@ -26,6 +26,11 @@ fn a_signal_does_not_interrupt_what_does_not_wait() {
 }
 
 #[test]
+fn a_poll_ends_by_a_signal_after_which_reading_goes_on() {
+    like_native("restart", include_str!("signals/restart.c"));
+}
+
+#[test]
 fn a_signal_reaches_calls_that_need_nothing_from_outside() {
     like_native("quiet", include_str!("signals/quiet.c"));
 }
@@ -52,7 +57,8 @@ fn a_time_limit_is_kept_and_not_kept() {
     assert_eq!(native.ended, Ended::Exit(124));
     let native = scene.like_native("exec \"$@\"", &["timeout", "100", "echo", "soon"]);
     assert_eq!(native.out(), "soon\n");
-    let text = "exec 2>/dev/null; timeout -s KILL 0.2 sh -c 'echo a; sleep 100'; echo $?; \
+    // Time enough for the shell to speak first.
+    let text = "exec 2>/dev/null; timeout -s KILL 2 sh -c 'echo a; sleep 100'; echo $?; \
                 timeout 100 false; echo $?";
     scene.like_native("exec \"$@\"", &["bash", "-c", text]);
 }

@@ -231,6 +231,25 @@ fn each_replica_in_turn_is_lost_and_brought_back() {
     );
 }
 
+/// What the lost replica left in its place is not taken for the copy's: that it has ended.
+#[test]
+fn a_copy_whose_core_begins_late_is_waited_for() {
+    for victim in 0..3 {
+        let scene = Scene::new();
+        let options = ["-n", "3", "--events", "e"];
+        let outcome = probed(&scene, ("late", victim), &options, &["sleep", "100"]);
+        let what = format!("{victim}: {}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(outcome.out(), slept(), "{what}");
+        let events = events_of(&scene.path().join("e"));
+        let story = story(&events);
+        let removed: Vec<_> = story.iter().filter_map(|(_, removed)| *removed).collect();
+        assert_eq!(removed, [u64::try_from(victim).unwrap()], "{what}");
+        let back = events.iter().any(|event| event["stage"] == "done");
+        assert!(back, "{what}: {events:?}");
+    }
+}
+
 #[test]
 fn a_lost_replica_stays_away_if_told() {
     let reached = Reached::start(&["-n", "3", "--no-reintegrate"], &["sleep", "100"]);

@@ -39,6 +39,8 @@ pub(crate) const CARGO: &str = "test result: ";
 pub(crate) const COMPAT: &str = "compat: ";
 /// Begins the closing line of CPython's tests.
 pub(crate) const CPYTHON: &str = "cpython: ";
+/// Begins the closing line of the bounds of instructions.
+pub(crate) const INSTRUCTIONS: &str = "instructions: ";
 /// Begins the closing line of the scenes of whole programs.
 pub(crate) const PROGRAMS: &str = "programs: ";
 

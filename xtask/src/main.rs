@@ -17,6 +17,7 @@ mod programs;
 mod shell;
 mod stages;
 mod tidy;
+mod users;
 
 use std::process::ExitCode;
 

@@ -6,9 +6,12 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-/// The top folder of the repository.
+/// The top folder of the repository: that of the checkout whose `cargo xtask` runs, which is not
+/// always the one that this program was compiled in, because build folders are copied too.
 pub(crate) fn root() -> PathBuf {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let compiled = || env!("CARGO_MANIFEST_DIR").into();
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(compiled);
+    let own = Path::new(&own);
     own.parent().unwrap_or(own).to_path_buf()
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::count::{self, Counts};
-use crate::{compat, cpython, docs, image, packages, programs, shell, tidy};
+use crate::{compat, cpython, docs, image, packages, programs, shell, tidy, users};
 
 /// Which stages to run.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -37,10 +37,12 @@ const STAGES: &[Stage] = &[
     ("build", build),
     ("docs", || docs::run(true)),
     ("unit", unit_tests),
+    ("users", users::run),
     ("model", model),
     ("compat", compat_matrix),
     ("cpython", cpython::quick),
     ("programs", whole_programs),
+    ("instructions", instructions),
     ("faults", faults),
 ];
 
@@ -97,6 +99,33 @@ const CAMPAIGNS: &[&[&str]] = &[
     &["hours", "--minutes", "0.2"],
     &["kills", "--count", "210", "--per-run", "30"],
     &["kills", "--stop", "--count", "28", "--per-run", "4"],
+    &[
+        "fuzz",
+        "--calls",
+        "12000",
+        "--per-run",
+        "6000",
+        "--optional",
+    ],
+    &[
+        "fuzz",
+        "-n",
+        "3",
+        "--calls",
+        "12000",
+        "--per-run",
+        "6000",
+        "--optional",
+    ],
+    &[
+        "service",
+        "--faults",
+        "8",
+        "--kinds",
+        "kill,stop",
+        "--every",
+        "0.1",
+    ],
 ];
 
 /// What came of one stage.
@@ -222,6 +251,22 @@ fn whole_programs() -> Result<Counts> {
     Ok(counts.judged(succeeded))
 }
 
+/// Instructions and host calls of single calls, against their bounds.
+fn instructions() -> Result<Counts> {
+    let mut counts = Counts::default();
+    let words = ["--quick", "--only", "instructions", "--check-bounds"];
+    let command = shell::with(
+        std::process::Command::new(shell::built("rcoe-bench")),
+        &words,
+    );
+    let succeeded = shell::stream(command, |line| {
+        if let Some(found) = count::parse(line, count::INSTRUCTIONS) {
+            counts.add(found);
+        }
+    })?;
+    Ok(counts.judged(succeeded))
+}
+
 /// Fault campaigns: each must end without a single uncontrolled outcome.
 fn faults() -> Result<Counts> {
     let lab = shell::built("rcoe-faultlab");
@@ -235,7 +280,7 @@ fn faults() -> Result<Counts> {
 }
 
 /// Runs cargo's test programs and sums their closing lines.
-fn counted(command: std::process::Command) -> Result<Counts> {
+pub(crate) fn counted(command: std::process::Command) -> Result<Counts> {
     let mut counts = Counts::default();
     let succeeded = shell::stream(command, |line| {
         if let Some(found) = count::parse(line, count::CARGO) {

@@ -137,7 +137,7 @@ pub fn run(workshop: &Workshop, order: &Order) -> Result<Outcome> {
     let client = Client::build().context("the YCSB client cannot be built")?;
     let replicas = usize::from(order.replicas);
     let configuration = Configuration {
-        scrub: order.scrub,
+        scrub: Some(order.scrub),
         ..protected(replicas, "args")
     };
     let mut server = Server::start(workshop, configuration, 0)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::{database, programs};
+use super::{database, programs, redis};
 use crate::plan::Rng;
 
 /// A workload by the effects that it has.
@@ -38,10 +38,16 @@ pub enum Workload {
     Numbers,
     /// A pipeline of three programs, made by a shell.
     Shell,
+    /// A pipeline of programs of three users, of which one starts others all the time.
+    Users,
     /// A Python program with threads.
     Python,
     /// A web server in one process.
     Nginx,
+    /// The same with a master and two workers, as it usually runs.
+    Web,
+    /// A store in memory, with threads.
+    Redis,
     /// Python processes that share memory.
     Pool,
     /// A database whose processes share memory.
@@ -50,7 +56,7 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Pipe,
         Self::Socket,
         Self::Edge,
@@ -59,20 +65,26 @@ impl Workload {
         Self::Names,
         Self::Numbers,
         Self::Shell,
+        Self::Users,
         Self::Python,
         Self::Nginx,
+        Self::Web,
+        Self::Redis,
         Self::Pool,
         Self::Postgres,
     ];
 
     /// Is it somebody else's program?
     pub(super) const fn is_program(self) -> bool {
-        matches!(self, Self::Python | Self::Nginx) || self.is_family()
+        matches!(self, Self::Python | Self::Nginx | Self::Redis) || self.is_family()
     }
 
     /// Has it several processes?
     pub(super) const fn is_family(self) -> bool {
-        matches!(self, Self::Shell | Self::Pool | Self::Postgres)
+        matches!(
+            self,
+            Self::Shell | Self::Users | Self::Web | Self::Pool | Self::Postgres
+        )
     }
 
     /// The word for it.
@@ -87,8 +99,11 @@ impl Workload {
             Self::Names => "names",
             Self::Numbers => "numbers",
             Self::Shell => "shell",
+            Self::Users => "users",
             Self::Python => "python",
             Self::Nginx => "nginx",
+            Self::Web => "web",
+            Self::Redis => "redis",
             Self::Pool => "pool",
             Self::Postgres => "postgres",
         }
@@ -113,8 +128,25 @@ pub(super) struct Ledger {
     pub(super) wrong: Option<String>,
 }
 
+/// The longest wait for an answer, in microseconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slowest(Arc<AtomicU64>);
+
+impl Slowest {
+    /// An answer came to what was asked then.
+    pub(super) fn note(&self, asked: Instant) {
+        let us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.0.fetch_max(us, Ordering::Relaxed);
+    }
+
+    pub(super) fn us(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A peer at work.
 pub(super) struct Peer {
+    pub(super) slowest: Slowest,
     over: Arc<AtomicBool>,
     ready: Arc<AtomicBool>,
     work: JoinHandle<Result<u64>>,
@@ -131,6 +163,7 @@ pub(super) struct Ends {
     pub(super) ready: Arc<AtomicBool>,
     /// Who runs the workload, and hands signals on to it.
     pub(super) server: Pid,
+    pub(super) slowest: Slowest,
 }
 
 /// A peer that hears nothing for so long gives up.
@@ -147,6 +180,7 @@ impl Peer {
         let over = Arc::new(AtomicBool::new(false));
         let of_itself = !workload.is_program();
         let ready = Arc::new(AtomicBool::new(of_itself));
+        let slowest = Slowest::default();
         let ends = Ends {
             input,
             output: BufReader::new(output),
@@ -155,6 +189,7 @@ impl Peer {
             over: Arc::clone(&over),
             ready: Arc::clone(&ready),
             server,
+            slowest: slowest.clone(),
         };
         let work = thread::spawn(move || match workload {
             Workload::Pipe => pipe(ends),
@@ -163,11 +198,24 @@ impl Peer {
             Workload::Datagram => datagrams(ends),
             Workload::File => files(ends),
             Workload::Names | Workload::Numbers => by_itself(ends),
-            Workload::Shell | Workload::Python | Workload::Pool => programs::lines(ends),
-            Workload::Nginx => programs::pages(ends),
+            Workload::Shell | Workload::Users | Workload::Python | Workload::Pool => {
+                programs::lines(ends)
+            }
+            Workload::Nginx | Workload::Web => programs::pages(ends),
+            Workload::Redis => redis::commands(ends),
             Workload::Postgres => database::transactions(ends),
         });
-        Self { over, ready, work }
+        Self {
+            slowest,
+            over,
+            ready,
+            work,
+        }
+    }
+
+    /// It has given up, or seen what is wrong.
+    pub(super) fn is_finished(&self) -> bool {
+        self.work.is_finished()
     }
 
     /// Waits until the workload is at work, or the peer has given up.

@@ -1,25 +1,34 @@
-//! Replicas killed or stopped at random moments, again and again: no effect may be lost or doubled.
+//! Replicas killed, stopped or with a flipped bit at random moments, again and again: no effect may
+//! be lost or doubled.
 //!
 //! A workload (`programs/ledger.c`, or a whole program) runs as three or more replicas while a peer
 //! sends it bytes, connections and datagrams and keeps a ledger of what comes back. Meanwhile one
-//! replica after the other gets SIGKILL or SIGSTOP, the primary more often than the others, and the
-//! next one as soon as rcoe has brought the lost one back. So one run takes many kills, at moments
-//! that follow from nothing but chance and load.
+//! replica after the other gets SIGKILL or SIGSTOP, or has a bit flipped, the primary more often
+//! than the others, and the next one as soon as rcoe has brought the lost one back, or at a steady
+//! pace if that takes longer. So one run takes many faults, at moments that follow from nothing but
+//! chance and load. A flip in memory is over when that byte is another, one in a register when the
+//! replica has gone on; one that lies unused for ten seconds (in a register, of a replica that
+//! sleeps, for 15) is counted, and the next fault is due. So is a stopped replica of a process that
+//! only waits for others, which may need none of its replicas for that long; it is then let go on.
 //!
 //! Contract: the ledger decides. A run is well if the workload ends with status 0, the peer got
-//! everything once and in order, and rcoe leaves no process behind. The seed decides workload,
-//! victims and pauses, but not the moment that a signal takes effect.
+//! everything once and in order, all replicas are there before the end, and rcoe leaves no process
+//! behind. The seed decides workload, victims and pauses, but not the moment that a fault takes
+//! effect.
 //!
-//! Not covered: two losses at a time, and losses while a replica is being brought back.
+//! Not covered: two losses of one process at a time, and losses while a replica is brought back.
 
 mod database;
+mod faults;
 pub mod interrupt;
 mod load;
 mod programs;
+mod redis;
 mod runs;
 mod victims;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -29,17 +38,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::child::Setup;
 use crate::plan::Rng;
 
+use faults::Done;
+pub use faults::Fault;
 pub use load::Workload;
 pub use runs::{Header, Runs, markdown};
-use victims::Place;
+use victims::{Place, Victim};
 use watch::Watch;
 
 /// What a campaign of kills does.
@@ -53,12 +62,21 @@ pub struct Campaign {
     pub compare: String,
     /// `--timeout`.
     pub timeout: String,
-    /// SIGSTOP instead of SIGKILL.
-    pub stop: bool,
-    /// Most kills in one run.
+    /// What is done to replicas, drawn alike.
+    pub faults: Vec<Fault>,
+    /// Processes that are harmed at once.
+    #[serde(default = "one")]
+    pub at_once: u64,
+    /// Milliseconds from one fault to the next, at least; 0 for pauses by chance.
+    pub every_ms: u64,
+    /// Most faults in one run.
     pub per_run: u64,
     /// Workloads in turn.
     pub workloads: Vec<Workload>,
+}
+
+const fn one() -> u64 {
+    1
 }
 
 /// One run.
@@ -68,8 +86,18 @@ pub struct Run {
     pub index: u64,
     /// What ran.
     pub workload: Workload,
-    /// Replicas that were killed or stopped.
+    /// Faults.
     pub kills: u64,
+    /// Of each kind.
+    #[serde(default)]
+    pub kinds: BTreeMap<Fault, u64>,
+    /// Flips that lay unused, and stopped replicas that nobody had missed, when the next fault was
+    /// due.
+    #[serde(default)]
+    pub latent: u64,
+    /// Microseconds of the longest wait for an answer, where the peer measures that.
+    #[serde(default)]
+    pub slowest_us: u64,
     /// Primaries among them.
     pub primaries: u64,
     /// Effects that the ledger counted.
@@ -101,6 +129,9 @@ impl Campaign {
             index,
             workload,
             kills: 0,
+            kinds: BTreeMap::new(),
+            latent: 0,
+            slowest_us: 0,
             primaries: 0,
             effects: 0,
             ms: 0,
@@ -112,8 +143,9 @@ impl Campaign {
         let most = kills.min(self.per_run);
         let harm = begun.and_then(|()| {
             let place = Place::new(setup, &folder, workload, job.child.id());
-            self.harm(&place, &mut rng, &mut run, most)
+            self.harm(&place, &mut rng, &mut run, (most, &peer))
         });
+        run.slowest_us = peer.slowest.us();
         let ledger = peer.close(Instant::now() + setup.deadline, || job.end());
         let status = job.wait(setup.deadline);
         let told = job.errors.join().unwrap_or_default();
@@ -144,7 +176,7 @@ impl Campaign {
         let mut command = start_as(workload, &setup.rcoe);
         command
             .args(["run", "--no-ledger", "-n", &self.replicas.to_string()])
-            .args(["--compare", &self.compare, "--timeout", &self.timeout])
+            .args(self.options())
             .args(["--events", "events", "--"]);
         match program {
             Some(words) => command.args(words),
@@ -177,36 +209,111 @@ impl Campaign {
         Ok((Job { child, errors }, peer))
     }
 
-    /// Kills until it is enough.
-    fn harm(&self, place: &Place<'_>, rng: &mut Rng, run: &mut Run, kills: u64) -> Result<()> {
-        let signal = if self.stop {
-            Signal::SIGSTOP
-        } else {
-            Signal::SIGKILL
-        };
+    /// Harms replicas until it is enough, or the peer has seen what is wrong.
+    fn harm(
+        &self,
+        place: &Place<'_>,
+        rng: &mut Rng,
+        run: &mut Run,
+        (faults, peer): (u64, &load::Peer),
+    ) -> Result<()> {
         let patience = place.setup.deadline;
         let mut watch = Watch::new(&place.folder.join("events"), Instant::now() + patience);
         watch.until("the start", |seen| seen.pids.len() == self.replicas)?;
-        while run.kills < kills && !interrupt::is_due() {
-            thread::sleep(Duration::from_micros(rng.next() % 20_000));
-            watch.refresh();
-            let victim = place.choose(&watch, rng)?;
-            match kill(Pid::from_raw(victim.pid), signal) {
-                // What rcoe shows can be a moment old.
-                Err(Errno::ESRCH) if Instant::now() < watch.deadline => continue,
-                done => done.context("cannot signal a replica")?,
-            }
-            run.kills += 1;
-            run.primaries += u64::from(victim.leads);
+        let mut last = Instant::now();
+        while run.kills < faults && !interrupt::is_due() && !peer.is_finished() {
+            self.pause(rng, last);
+            // What a flip did may show late.
             watch.deadline = Instant::now() + patience;
-            let back = run.kills;
-            if place.is_family() {
-                place.until_whole(&mut watch, victim.pid)?;
-            } else {
-                watch.until("the lost replica's return", |seen| seen.returns >= back)?;
+            if self.flips() {
+                place.until_whole(&mut watch, &[])?;
             }
+            watch.refresh();
+            last = Instant::now();
+            let done = self.inflict(&place.choose(&watch, rng, self.at_once)?, rng, run)?;
+            watch.deadline = Instant::now() + patience;
+            self.until_over(place, &mut watch, &done, run)?;
+        }
+        watch.deadline = Instant::now() + patience;
+        if self.flips() && !peer.is_finished() {
+            place.until_whole(&mut watch, &[])?;
         }
         Ok(())
+    }
+
+    /// Does something to each of them; what, and to which process.
+    fn inflict(
+        &self,
+        victims: &[Victim],
+        rng: &mut Rng,
+        run: &mut Run,
+    ) -> Result<Vec<(Done, i32)>> {
+        let mut all = Vec::new();
+        for victim in victims {
+            let fault = self.faults[usize::try_from(rng.next())? % self.faults.len()];
+            let Some(done) = fault.inflict(victim.pid, rng)? else {
+                continue;
+            };
+            run.kills += 1;
+            *run.kinds.entry(fault).or_default() += 1;
+            run.primaries += u64::from(victim.leads);
+            all.push((done, victim.pid));
+        }
+        Ok(all)
+    }
+
+    /// Options of rcoe that are not its defaults.
+    fn options(&self) -> Vec<&str> {
+        let all = [("--compare", &self.compare), ("--timeout", &self.timeout)];
+        let chosen = all.iter().filter(|(_, value)| *value != "default");
+        chosen
+            .flat_map(|(name, value)| [*name, value.as_str()])
+            .collect()
+    }
+
+    /// Does it flip bits?
+    fn flips(&self) -> bool {
+        let flip = |it: &Fault| matches!(it, Fault::Register | Fault::Memory);
+        self.faults.iter().any(flip)
+    }
+
+    /// Until the next fault.
+    fn pause(&self, rng: &mut Rng, last: Instant) {
+        let random = Duration::from_micros(rng.next() % 20_000);
+        let every = Duration::from_millis(self.every_ms);
+        thread::sleep(every.saturating_sub(last.elapsed()).max(random));
+    }
+
+    /// Waits until the lost replicas are back, or the flipped bits are as before.
+    fn until_over(
+        &self,
+        place: &Place<'_>,
+        watch: &mut Watch,
+        done: &[(Done, i32)],
+        run: &mut Run,
+    ) -> Result<()> {
+        let began = Instant::now();
+        let mut lost = Vec::new();
+        for (done, pid) in done {
+            if done.is_loss() && !(done.is_stop() && place.may_idle()) {
+                lost.push(*pid);
+                continue;
+            }
+            let due = began + done.patience();
+            let over = |latent: bool| !latent || Instant::now() > due;
+            watch.until("a fault's end", |_| over(done.is_latent()))?;
+            if done.is_latent() {
+                run.latent += 1;
+                done.relieve()?;
+            } else if done.is_loss() {
+                lost.push(*pid);
+            }
+        }
+        if place.is_family() || self.flips() {
+            return place.until_whole(watch, &lost);
+        }
+        let back = run.kills - run.latent;
+        watch.until("the lost replica's return", |seen| seen.returns >= back)
     }
 }
 

@@ -1,13 +1,15 @@
 //! Whole programs as workloads: nginx, a shell pipeline, and Python programs with threads and with
-//! processes. Of databases: [`super::database`].
+//! processes. Of databases: [`super::database`] and [`super::redis`].
 //!
 //! They are what people run, so nothing in them helps to count. The peer asks nginx for numbered
 //! pages and finds each number once, in order, in nginx's own log; pipeline and Python get numbered
 //! lines and must give each back once, changed, in order.
 
 use std::fmt::Write as _;
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,11 +17,28 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 
-use super::database;
 use super::load::{Ends, PATIENCE, Workload};
+use super::{database, redis};
 
 /// Numbered lines come out with a bracket and in capitals, whatever the pipes hold back.
 const PIPELINE: &str = "tr a-z A-Z | sed 's/^/[/' | cat";
+
+/// The same by root and two other users. The last one has each 64 lines put out by a program that
+/// it starts for them, so that processes of another user begin and end all the time.
+const USERS: &str = r#"
+as() { user=$1; shift; setpriv --reuid="$user" --regid="$user" --clear-groups "$@"; }
+tr a-z A-Z | as 1000 sed -u 's/^/[/' | as 2000 sh -c '
+some() {
+    count=0
+    set --
+    while [ $count -lt 64 ] && IFS= read -r line; do
+        set -- "$@" "$line"
+        count=$((count + 1))
+    done
+    [ $count -gt 0 ] && /usr/bin/printf "%s\\n" "$@"
+}
+while some; do :; done'
+"#;
 
 /// Four threads take lines from a queue, a fifth puts them out in order.
 const PYTHON: &str = "
@@ -90,11 +109,16 @@ sys.exit(counter.value != count)
 pub(super) fn command(workload: Workload, folder: &Path) -> Result<Option<Vec<String>>> {
     let words: &[&str] = match workload {
         Workload::Shell => &["sh", "-c", PIPELINE],
+        Workload::Users => {
+            ensure!(nix::unistd::geteuid().is_root(), "`users` needs root");
+            &["sh", "-c", USERS]
+        }
         Workload::Python => &["python3", "-S", "-c", PYTHON],
         Workload::Pool => &["python3", "-S", "-c", POOL],
         Workload::Postgres => return database::prepare(folder).map(Some),
-        Workload::Nginx => {
-            configure(folder)?;
+        Workload::Redis => return redis::prepare(folder).map(Some),
+        Workload::Nginx | Workload::Web => {
+            configure(folder, workload == Workload::Web)?;
             &["nginx", "-p", ".", "-e", "errors", "-c", "nginx.conf"]
         }
         _ => return Ok(None),
@@ -102,12 +126,21 @@ pub(super) fn command(workload: Workload, folder: &Path) -> Result<Option<Vec<St
     Ok(Some(words.iter().map(|&word| word.to_owned()).collect()))
 }
 
-fn configure(folder: &Path) -> Result<()> {
+fn configure(folder: &Path, with_workers: bool) -> Result<()> {
+    let processes = if with_workers {
+        // Root's workers are another user.
+        for place in folder.ancestors().take(2) {
+            std::fs::set_permissions(place, Permissions::from_mode(0o755))?;
+        }
+        "worker_processes 2"
+    } else {
+        "master_process off"
+    };
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()?
         .port();
     let text = format!(
-        "daemon off; master_process off; pid nginx.pid;
+        "daemon off; {processes}; pid nginx.pid;
 events {{ worker_connections 64; }}
 http {{
   log_format plain $request_uri;
@@ -184,8 +217,10 @@ pub(super) fn pages(mut ends: Ends) -> Result<u64> {
         let mut client = BufReader::new(connect(port)?);
         for _ in 0..1 + ends.rng.next() % 50 {
             let request = format!("GET /{number} HTTP/1.1\r\nHost: x\r\n\r\n");
+            let asked = Instant::now();
             client.get_mut().write_all(request.as_bytes())?;
             let body = response(&mut client).with_context(|| format!("page {number}"))?;
+            ends.slowest.note(asked);
             ensure!(body == page.as_bytes(), "page {number} is another one");
             number += 1;
             ends.ready.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -196,13 +231,16 @@ pub(super) fn pages(mut ends: Ends) -> Result<u64> {
     let folder = ends.folder.clone();
     ends.finish()?;
     let log = std::fs::read_to_string(folder.join("log"))?;
-    let expected: String = (0..number).map(|number| format!("/{number}\n")).collect();
+    // Of two workers each writes its line when it has answered.
+    let mut log: Vec<&str> = log.lines().collect();
+    log.sort_by_key(|line| (line.len(), *line));
+    let expected: Vec<String> = (0..number).map(|number| format!("/{number}")).collect();
     ensure!(log == expected, "{number} pages, but the log is another");
     Ok(number)
 }
 
 /// A connection as soon as the server listens.
-fn connect(port: u16) -> Result<TcpStream> {
+pub(super) fn connect(port: u16) -> Result<TcpStream> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::{Campaign, Run, Workload};
+use super::{Campaign, Fault, Run, Workload};
 
 /// The runs of a campaign, each appended to a file as it ends.
 #[derive(Debug, Default)]
@@ -48,14 +48,13 @@ pub fn markdown(header: &Header, runs: &Runs) -> String {
         replicas,
         compare,
         timeout,
-        stop,
         ..
     } = &header.campaign;
-    let signal = if *stop { "SIGSTOP" } else { "SIGKILL" };
     format!(
-        "{replicas} replicas, {} times {signal}, {} runs wrong (seed {seed}, compare {compare}, \
+        "{replicas} replicas, {} faults ({}), {} runs wrong (seed {seed}, compare {compare}, \
          timeout {timeout}, commit {}, {})\n\n{}",
         runs.kills(),
+        runs.kinds(),
         runs.wrong(),
         header.commit,
         header.machine,
@@ -143,6 +142,27 @@ impl Runs {
         self.runs.iter().map(|run| run.kills).sum()
     }
 
+    /// How many faults of each kind, and what was seen of them.
+    fn kinds(&self) -> String {
+        let mut parts = Vec::new();
+        for fault in Fault::ALL {
+            let count = self.runs.iter().filter_map(|run| run.kinds.get(&fault));
+            let count: u64 = count.sum();
+            if count > 0 {
+                parts.push(format!("{} {count}", fault.name()));
+            }
+        }
+        let latent: u64 = self.runs.iter().map(|run| run.latent).sum();
+        if latent > 0 {
+            parts.push(format!("without effect after 10 s {latent}"));
+        }
+        let slowest = self.runs.iter().map(|run| run.slowest_us).max();
+        if let Some(slowest @ 1..) = slowest {
+            parts.push(format!("slowest answer {} ms", slowest / 1000));
+        }
+        parts.join(", ")
+    }
+
     /// Runs in which something was wrong.
     #[must_use]
     pub fn wrong(&self) -> usize {
@@ -159,7 +179,7 @@ impl Runs {
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = String::from(
-            "| workload | runs | kills | of the primary | effects | runs with a lost, doubled or \
+            "| workload | runs | faults | of the primary | effects | runs with a lost, doubled or \
              wrong effect |\n|---|---|---|---|---|---|\n",
         );
         for workload in Workload::ALL {
@@ -199,7 +219,9 @@ mod tests {
             replicas: 3,
             compare: "args".into(),
             timeout: "100ms".into(),
-            stop: false,
+            faults: vec![Fault::Kill],
+            at_once: 1,
+            every_ms: 0,
             per_run: 10,
             workloads: vec![Workload::Pipe],
         };
@@ -208,6 +230,9 @@ mod tests {
             index: 0,
             workload: Workload::Pipe,
             kills: 10,
+            kinds: [(Fault::Kill, 10)].into(),
+            latent: 1,
+            slowest_us: 5000,
             primaries: 6,
             effects: 99,
             ms: 1,
@@ -220,7 +245,9 @@ mod tests {
         let (header, read) = Runs::load(&path).unwrap().expect("a file of kills");
         let told = markdown(&header, &read);
         assert!(
-            told.starts_with("3 replicas, 10 times SIGKILL, 0 runs wrong"),
+            told.starts_with(
+                "3 replicas, 10 faults (kill 10, without effect after 10 s 1, slowest answer"
+            ),
             "{told}"
         );
         assert!(told.contains("| pipe | 1 | 10 | 6 | 99 | 0 |"), "{told}");

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::load::Workload;
@@ -27,6 +27,8 @@ pub(super) struct Place<'a> {
 /// A replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Victim {
+    /// Number of its process of the program, among those that are shown.
+    process: usize,
     pub(super) pid: i32,
     /// Is it a primary?
     pub(super) leads: bool,
@@ -47,29 +49,40 @@ impl<'a> Place<'a> {
         self.workload.is_family()
     }
 
-    /// One of the replicas that are there.
-    pub(super) fn choose(&self, watch: &Watch, rng: &mut Rng) -> Result<Victim> {
+    /// Has the workload processes that only wait for others?
+    pub(super) const fn may_idle(&self) -> bool {
+        matches!(self.workload, Workload::Shell | Workload::Users)
+    }
+
+    /// So many of the replicas that are there, each of another process; fewer if there are fewer.
+    pub(super) fn choose(&self, watch: &Watch, rng: &mut Rng, count: u64) -> Result<Vec<Victim>> {
         let mut all = if self.is_family() {
             running(&self.snapshot()?)
         } else {
             let seen = &watch.seen;
             let known = seen.pids.iter().map(|(&id, &pid)| Victim {
+                process: 0,
                 pid,
                 leads: id == seen.primary,
             });
             known.collect()
         };
-        if rng.next() % 3 < 2 {
-            all.retain(|victim| victim.leads);
+        let mut chosen = Vec::new();
+        for _ in 0..count {
+            let Some(victim) = one_of(&all, rng) else {
+                break;
+            };
+            all.retain(|other| other.process != victim.process);
+            chosen.push(victim);
         }
-        let count = u64::try_from(all.len())?.max(1);
-        let at = usize::try_from(rng.next() % count)?;
-        all.get(at).copied().context("there is no replica to kill")
+        ensure!(!chosen.is_empty(), "there is no replica to kill");
+        Ok(chosen)
     }
 
-    /// Waits until a replica that was signalled is gone, and all processes have all replicas again.
-    /// Of those that share memory others go with it, and of those that end none comes back.
-    pub(super) fn until_whole(&self, watch: &mut Watch, lost: i32) -> Result<()> {
+    /// Waits until replicas that were signalled are gone, and all processes have all replicas
+    /// again. Of those that share memory others go with them, and of those that end none comes
+    /// back.
+    pub(super) fn until_whole(&self, watch: &mut Watch, lost: &[i32]) -> Result<()> {
         let mut told = None;
         watch.until("the lost replicas' return", |seen| {
             // Only what was told changes anything, but for processes that end.
@@ -94,26 +107,46 @@ impl<'a> Place<'a> {
     }
 }
 
-/// All replicas of a snapshot.
-fn replicas(snapshot: &Value) -> impl Iterator<Item = &Value> {
+/// All replicas of a snapshot, with the numbers of their processes.
+fn replicas(snapshot: &Value) -> impl Iterator<Item = (usize, &Value)> {
     let processes = snapshot["processes"].as_array().into_iter().flatten();
-    processes.flat_map(|it| it["replicas"].as_array().into_iter().flatten())
+    processes.enumerate().flat_map(|(process, it)| {
+        let replicas = it["replicas"].as_array().into_iter().flatten();
+        replicas.map(move |replica| (process, replica))
+    })
 }
 
-/// Does every process have all replicas, and is this one none of them?
-fn is_whole(snapshot: &Value, lost: i32) -> bool {
-    let mut all = replicas(snapshot).peekable();
-    let there = |it: &Value| it["state"] == "running" && it["pid"] != lost;
+/// A primary two times of three, if one is there.
+fn one_of(all: &[Victim], rng: &mut Rng) -> Option<Victim> {
+    let leading: Vec<Victim> = all.iter().copied().filter(|it| it.leads).collect();
+    let from = if rng.next() % 3 < 2 && !leading.is_empty() {
+        &leading
+    } else {
+        all
+    };
+    let count = u64::try_from(from.len()).ok().filter(|&count| count > 0)?;
+    from.get(usize::try_from(rng.next() % count).ok()?).copied()
+}
+
+/// Does every process have all replicas, and is none of these one of them?
+fn is_whole(snapshot: &Value, lost: &[i32]) -> bool {
+    let mut all = replicas(snapshot).map(|(_, replica)| replica).peekable();
+    let is_lost = |it: &Value| lost.iter().any(|&pid| it["pid"] == pid);
+    let there = |it: &Value| it["state"] == "running" && !is_lost(it);
     all.peek().is_some() && all.all(there)
 }
 
 /// The replicas that run, by a snapshot.
 fn running(snapshot: &Value) -> Vec<Victim> {
-    let running = replicas(snapshot).filter(|replica| replica["state"] == "running");
-    let victim = |replica: &Value| {
+    let running = replicas(snapshot).filter(|(_, replica)| replica["state"] == "running");
+    let victim = |(process, replica): (usize, &Value)| {
         let pid = i32::try_from(replica["pid"].as_i64()?).ok()?;
         let leads = replica["primary"] == true;
-        (pid > 0).then_some(Victim { pid, leads })
+        (pid > 0).then_some(Victim {
+            process,
+            pid,
+            leads,
+        })
     };
     running.filter_map(victim).collect()
 }
@@ -132,8 +165,19 @@ mod tests {
                 {"pid": 0, "state": "running", "primary": false},
             ]},
         ]});
-        let expected = [(5, true), (7, false)].map(|(pid, leads)| Victim { pid, leads });
+        let expected = [(0, 5, true), (1, 7, false)];
+        let expected = expected.map(|(process, pid, leads)| Victim {
+            process,
+            pid,
+            leads,
+        });
         assert_eq!(running(&snapshot), expected);
+        let mut rng = Rng::new(&[1]);
+        for _ in 0..20 {
+            let first = one_of(&expected, &mut rng).expect("a victim");
+            assert!(expected.contains(&first));
+        }
+        assert_eq!(one_of(&[], &mut rng), None);
     }
 
     #[test]
@@ -142,9 +186,9 @@ mod tests {
             let replica = serde_json::json!({"pid": pid, "state": state});
             serde_json::json!({"processes": [{"replicas": [replica]}]})
         };
-        assert!(is_whole(&shown(5, "running"), 6));
-        assert!(!is_whole(&shown(5, "removed"), 6));
-        assert!(!is_whole(&shown(6, "running"), 6));
-        assert!(!is_whole(&serde_json::json!({"processes": []}), 6));
+        assert!(is_whole(&shown(5, "running"), &[6]));
+        assert!(!is_whole(&shown(5, "removed"), &[6]));
+        assert!(!is_whole(&shown(6, "running"), &[6]));
+        assert!(!is_whole(&serde_json::json!({"processes": []}), &[6]));
     }
 }

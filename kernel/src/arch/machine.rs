@@ -199,7 +199,7 @@ pub(crate) fn wild_store(parameters: &Parameters, probe: Probe) {
         Probe::Code => partition_main as *const () as u64,
         Probe::Window => COPY,
         Probe::Program => rcoe_abi::layout::STACK_TOP - 8,
-        Probe::Astray | Probe::Spaces | Probe::Base => return,
+        Probe::Astray | Probe::Late | Probe::Spaces | Probe::Base => return,
         Probe::Loop | Probe::Halt | Probe::Sudden => return,
         Probe::Stop | Probe::Command => return,
     };

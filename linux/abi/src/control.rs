@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::USAGE_WORDS;
 use crate::jobs::{Job, Terminals};
 use crate::layout::MAX_REPLICAS;
+use crate::limits::LimitCells;
 
 /// Length of the queue of collected signals.
 pub const SIGNAL_SLOTS: usize = 64;
@@ -15,6 +16,12 @@ pub const COMPARE_IO: u32 = 0;
 pub const COMPARE_ARGS: u32 = 1;
 /// `Control::compare`: as [`COMPARE_ARGS`], with a vote at every system call.
 pub const COMPARE_EVERY: u32 = 2;
+
+/// `Control::clock`: the program gets a vDSO, which reads clocks without a system call (the
+/// default).
+pub const CLOCK_VDSO: u32 = 0;
+/// `Control::clock`: the program gets no vDSO and reads clocks by system calls.
+pub const CLOCK_CALLS: u32 = 1;
 
 /// A signal that has arrived from outside, as `siginfo_t` tells of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +86,8 @@ pub struct Control {
     pub replicas: AtomicU32,
     /// [`COMPARE_IO`], [`COMPARE_ARGS`] or [`COMPARE_EVERY`].
     pub compare: AtomicU32,
+    /// [`CLOCK_VDSO`] or [`CLOCK_CALLS`].
+    pub clock: AtomicU32,
     /// 1 if an unsupported system call ends the run instead of returning ENOSYS.
     pub strict: AtomicU32,
     /// 1 if a faulty replica may be removed and the run go on; 0 stops at the first fault.
@@ -121,6 +130,8 @@ pub struct Control {
     pub terminals: Terminals,
     /// Requests of this group's primary that were answered.
     pub answered: AtomicU64,
+    /// Which attempt at the last one was answered.
+    pub answered_attempt: AtomicU32,
     /// Process id of the replica that the last answer is for.
     pub answered_to: AtomicU32,
     /// The last answer: a value or a negative errno, as a system call returns it.
@@ -131,6 +142,8 @@ pub struct Control {
     pub blocked: AtomicU64,
     /// CPU affinity mask rcoe was started with; the program sees this one.
     pub affinity: [AtomicU64; 16],
+    /// Limits of resources rcoe was started with; the program starts with these.
+    pub limits: LimitCells,
     /// Length in bytes of [`Control::exe`].
     pub exe_len: AtomicU32,
     /// Absolute path of the program, eight bytes a word, for `/proc/self/exe`.

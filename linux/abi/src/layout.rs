@@ -5,13 +5,15 @@
 //! (0x7fff_f7ff_f000 without address-space randomisation).
 
 /// Bumped whenever [`crate::Control`], [`crate::Report`] or an offset changes.
-pub const LAYOUT_VERSION: u32 = 11;
+pub const LAYOUT_VERSION: u32 = 15;
 
 /// Largest number of replicas (`-n`).
 pub const MAX_REPLICAS: usize = 8;
 
-/// First address of the window that belongs to the agent; the agent image is linked here.
+/// First address of the window that belongs to the agent. The host's vDSO is moved there.
 pub const AGENT_BASE: usize = 0x6f00_0000_0000;
+/// Where the agent image is linked.
+pub const AGENT_TEXT: usize = AGENT_BASE + 0x2_0000;
 /// First address past the agent's window.
 pub const AGENT_END: usize = 0x6f40_0000_0000;
 
@@ -61,10 +63,10 @@ const _: () = assert!(size_of::<crate::Control>() <= CONTROL_BYTES);
 const _: () = assert!(REGION_ADDR + MAX_REPLICAS * OBJECT_BYTES <= CONTROL_ADDR);
 const _: () = assert!(CONTROL_ADDR + GROUPS * CONTROL_BYTES <= crate::arena::CLAIMS_ADDR);
 
-/// Sent by a replica to the supervisor: something in my region wants your attention.
-pub const SIG_NOTIFY: u32 = 35;
-/// Sent by the supervisor to the primary: leave a blocking system call, a signal is pending.
-pub const SIG_KICK: u32 = 64;
+/// Sent by the supervisor to a replica: leave a blocking system call, something is to be looked at.
+/// Nothing else in Linux sends this one (`SIGSTKFLT`), and it is no real-time signal, so that one
+/// more is never refused for the limit on pending ones.
+pub const SIG_KICK: u32 = 16;
 
 /// Address of a group's region of replica `index` in every replica.
 #[must_use]

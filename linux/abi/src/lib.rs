@@ -20,6 +20,7 @@ pub mod event;
 mod jobs;
 mod journal;
 mod layout;
+pub mod limits;
 mod order;
 mod report;
 mod request;
@@ -28,22 +29,23 @@ mod usage;
 mod will;
 
 pub use control::{
-    COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO, Control, Queued, ReplicaState, SIGNAL_SLOTS,
+    CLOCK_CALLS, CLOCK_VDSO, COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO, Control, Queued,
+    ReplicaState, SIGNAL_SLOTS,
 };
 pub use jobs::{Job, JobState, Terminal, Terminals};
 pub use journal::{EffectId, EffectNote, Journal, Noted, RingNote};
 pub use layout::{
-    AGENT_BASE, AGENT_END, CONTROL_ADDR, CONTROL_BYTES, GROUPS, INTAKE_BYTES, INTAKE_OFFSET,
-    LAYOUT_VERSION, MAX_REPLICAS, OBJECT_BYTES, OUTBOX_OFFSET, QUEUES_BYTES, QUEUES_OFFSET,
-    QUEUES_SLOTS, REGION_BYTES, REGION_STRIDE, RING_OFFSET, RING_WORDS, SIG_KICK, SIG_NOTIFY,
+    AGENT_BASE, AGENT_END, AGENT_TEXT, CONTROL_ADDR, CONTROL_BYTES, GROUPS, INTAKE_BYTES,
+    INTAKE_OFFSET, LAYOUT_VERSION, MAX_REPLICAS, OBJECT_BYTES, OUTBOX_OFFSET, QUEUES_BYTES,
+    QUEUES_OFFSET, QUEUES_SLOTS, REGION_BYTES, REGION_STRIDE, RING_OFFSET, RING_WORDS, SIG_KICK,
     control_addr, object_addr, region_addr,
 };
-pub use order::{Order, SCRUB_PAGES, SerialOrder};
+pub use order::{BLOCKS, Blocks, Order, SCRUB_PAGES, SerialOrder, blocks};
 pub use report::{
-    Ending, LENT_WORDS, NOT_COPYABLE, NOTE_SLOTS, Note, PRIVATE_RANGES, Phase, REMAP, Report,
+    Ending, LENT_WORDS, NOT_COPYABLE, NOTE_SLOTS, Note, OF_OTHER, Phase, REMAP, Report,
     STAT_CLASSES, StatClass, TWIN,
 };
-pub use request::{Ask, NOT_OURS, Request};
+pub use request::{Ask, Doorbell, Letter, NOT_AGREED, NOT_OURS, Record, Request};
 pub use starvation::{Look, Starvation};
 pub use usage::{USAGE_WORDS, Usage};
 pub use will::LastWill;

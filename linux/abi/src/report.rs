@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::{GROUPS, Journal, LastWill, SCRUB_PAGES, USAGE_WORDS};
+use crate::limits::LimitCells;
+use crate::{BLOCKS, GROUPS, Journal, LastWill, Letter, SCRUB_PAGES, USAGE_WORDS};
 
 /// Number of notes a replica can leave; further ones are counted but lost.
 pub const NOTE_SLOTS: usize = 128;
@@ -120,7 +121,19 @@ pub enum Note {
     Unverified = 12,
     /// No room for memory that processes share; the argument is how many MiB there are.
     NoSharedMemory = 13,
+    /// A program was executed without capabilities that the host's own `execve` would have added.
+    FewerCapabilities = 14,
+    /// `execve` was refused because the flag that keeps capabilities is locked.
+    CapabilitiesLocked = 15,
+    /// More instructions that tell replicas apart than are kept; the argument is how many are.
+    TooManyInstructions = 20,
+    /// Writing to a file that acts on a process was refused; the argument is its row in the table,
+    /// or the number of rows, and [`OF_OTHER`] if it is another process's of the program.
+    ActingFile = 30,
 }
+
+/// Part of the argument of [`Note::ActingFile`].
+pub const OF_OTHER: u32 = 1 << 16;
 
 impl Note {
     /// The note with this code.
@@ -140,6 +153,10 @@ impl Note {
             11 => Some(Self::SharedWithChild),
             12 => Some(Self::Unverified),
             13 => Some(Self::NoSharedMemory),
+            14 => Some(Self::FewerCapabilities),
+            15 => Some(Self::CapabilitiesLocked),
+            20 => Some(Self::TooManyInstructions),
+            30 => Some(Self::ActingFile),
             _ => None,
         }
     }
@@ -147,9 +164,6 @@ impl Note {
 
 /// Instead of a process id in [`Report::copy`]: the program has memory that cannot be copied.
 pub const NOT_COPYABLE: u32 = u32::MAX;
-
-/// Most ranges of the agent's memory in which replicas differ.
-pub const PRIVATE_RANGES: usize = 32;
 
 /// A replica's own page of facts.
 #[repr(C, align(64))]
@@ -190,6 +204,14 @@ pub struct Report {
     pub fatal: AtomicU64,
     /// Signals that would stop the program, as [`Report::fatal`].
     pub stops: AtomicU64,
+    /// Threads of the process, and their user.
+    pub threads: AtomicU32,
+    /// See [`Report::threads`].
+    pub user: AtomicU32,
+    /// The signal that the process wants when its parent ends, or 0.
+    pub death_signal: AtomicU32,
+    /// The program's limits of resources.
+    pub limits: LimitCells,
     /// Signals of the supervisor's queue that this replica has taken.
     pub taken: AtomicU64,
     /// What this replica, as primary, notes for its successor.
@@ -213,11 +235,16 @@ pub struct Report {
     pub reaped: [AtomicU64; GROUPS],
     /// What the children that the program has awaited have used.
     pub children: [AtomicU64; USAGE_WORDS],
-    /// What comes with a signal that this replica asks the supervisor to send: `si_code`, the
-    /// sender's user above and its process below, the value.
-    pub enclosed: [AtomicU64; 3],
-    /// Number of the last request of which it is the author; see [`crate::Request`].
-    pub asked: AtomicU64,
+    /// 1 as soon as this process, or one that it descends from, has changed its credentials.
+    pub changed: AtomicU32,
+    /// The last request that is answered.
+    pub wish: Letter,
+    /// The request that this replica would make as the primary, left before the vote on it.
+    pub plan: Letter,
+    /// The last [`crate::Ask::Background`].
+    pub background: Letter,
+    /// The last [`crate::Ask::Expired`].
+    pub expired: Letter,
     /// The slice of memory that this replica shares with replicas of other processes, plus one; 0
     /// while it shares none. Such a process ends only at a point of its trace.
     pub sharing: AtomicU32,
@@ -234,13 +261,17 @@ pub struct Report {
     pub step: AtomicU64,
     /// Nanoseconds for which the last re-integration has kept this replica from the program.
     pub pause_ns: AtomicU64,
-    /// Where in the agent's memory a replica differs from its siblings: start and end of each
-    /// range.
-    pub private: [[AtomicU64; 2]; PRIVATE_RANGES],
-    /// The last [`crate::Order::Scrub`] that was carried out, as a word.
+    /// Where in the agent's memory a replica may differ from its siblings: start and end.
+    pub own: [AtomicU64; 2],
+    /// The last [`crate::Order::Digest`] or [`crate::Order::Scrub`] that was carried out, as a
+    /// word.
     pub scrubbed: AtomicU64,
+    /// 1 if it was left out, because the memory is not this replica's own yet, or not its alone.
+    pub skipped: AtomicU32,
     /// Digests of the pages it named.
     pub digests: [AtomicU64; SCRUB_PAGES],
+    /// The same of the blocks of each, as far as the page could be read.
+    pub blocks: [[AtomicU32; BLOCKS]; SCRUB_PAGES],
     /// Which of them were odd here and are now what most members have, one bit each.
     pub repaired: AtomicU64,
     /// Address of the first byte of each of these that was odd.

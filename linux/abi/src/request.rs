@@ -1,13 +1,46 @@
-//! What a group's primary asks of the supervisor: matters of more than one group.
+//! What a replica asks of the supervisor: matters of more than one group.
 //!
-//! A request travels as the value of a queued [`crate::SIG_NOTIFY`]. The answer comes back in the
-//! group's [`crate::Control`]. Requests of a group are numbered; one that comes again, from the
-//! successor of a lost primary, is answered again and not carried out twice. Only a birth is made
-//! again, because the first may have had no issue.
+//! Intuition: a request is a record in the region of the replica that asks, in a [`Letter`] that it
+//! alone writes, and the supervisor is called by the [`crate::Doorbell`]. Who asks is known from
+//! where the record lies. So asking depends on nothing of the host that the program can change:
+//! neither on whom it may signal, nor on its limits, filters and descriptors; and nobody else can
+//! ask in its name.
+//!
+//! The answer comes back in the group's [`crate::Control`]. Requests of a group are numbered; one
+//! that comes again, from the successor of a lost primary, is answered again and not carried out
+//! twice. Only a birth is made again, because the first may have had no issue.
+//!
+//! Contract: a record whose words do not fit together is none. That is also what the supervisor
+//! sees while one is being written.
+//!
+//! # What the primary asks is what all would ask
+//!
+//! Before the vote that every numbered request comes after, each replica leaves the request that it
+//! would make itself, with its number, in [`crate::Report::plan`]. The supervisor acts only if what
+//! is asked is what most living members have left; otherwise the answer is [`NOT_AGREED`]. Nobody
+//! has to be waited for: a member leaves the vote only after all have come to it, so all have left
+//! their records, and none leaves another before it has the answer, as the call's result.
+//!
+//! | request | what is compared |
+//! |---|---|
+//! | [`Ask::Kill`], [`Ask::Queue`] | all: target, signal, what is enclosed |
+//! | [`Ask::Birth`] | whether it wants a stand-in |
+//! | [`Ask::StandIn`], [`Ask::Stop`] | all |
+//! | [`Ask::SetGroup`], [`Ask::NewSession`], [`Ask::GetGroup`], [`Ask::GetSession`] | all |
+//! | [`Ask::SetForeground`], [`Ask::TakeTerminal`], [`Ask::LeaveTerminal`] | all |
+//! | [`Ask::Background`], [`Ask::Expired`] | nothing |
+//!
+//! Of a birth the members are not compared, which the vote may change, nor the attempt, which only
+//! the primary counts. The last two only the primary finds out, and they do little: a rebuke gives
+//! the sender's own process group SIGTTIN or SIGTTOU, no other signal, and only if that group is in
+//! the background by the supervisor's books; a timer ends the sender's own process, by a signal
+//! that all living members say is deadly.
 
-/// Highest process id that Linux gives.
-const PID_BITS: u32 = 22;
-const PID_MASK: u64 = (1 << PID_BITS) - 1;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Bits of each argument: enough for every process id that Linux gives.
+const FIELD_BITS: u32 = 22;
+const FIELD_MASK: u64 = (1 << FIELD_BITS) - 1;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +61,7 @@ pub enum Ask {
         /// As in the call.
         signal: u8,
     },
-    /// The same for one process, with what [`crate::Report::enclosed`] says.
+    /// The same for one process, with what the request encloses.
     Queue {
         /// As in the call.
         pid: u32,
@@ -81,14 +114,14 @@ pub enum Ask {
     },
     /// The sender gives up its controlling terminal (`TIOCNOTTY`).
     LeaveTerminal,
-    /// The program has used its terminal from the background. Not numbered; answered by
+    /// The program has used its terminal from the background. Numbered by itself; answered by
     /// [`crate::Job::rebukes`].
     Background {
         /// The signal that its process group gets for it.
         signal: u8,
     },
-    /// A timer of the program is due whose signal ends it, and the program computes. Not numbered,
-    /// and not answered.
+    /// A timer of the program is due whose signal ends it, and the program computes.
+    /// Numbered by itself, and not answered.
     Expired {
         /// The signal.
         signal: u8,
@@ -99,103 +132,226 @@ pub enum Ask {
 /// also [`Ask::TakeTerminal`].
 pub const NOT_OURS: i64 = -1000;
 
+/// Answer to a request that is not the one which most members have left: nothing was done.
+pub const NOT_AGREED: i64 = -1001;
+
 /// A request with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Low bits of its number within its group.
-    pub number: u8,
+    /// Its number among those that are answered of its group; of the others, which one it is of
+    /// this replica. Never 0.
+    pub number: u64,
+    /// Tells a request from the same one made anew, since its first issue came to nothing.
+    pub attempt: u8,
     /// What it asks for.
     pub ask: Ask,
+    /// What comes with a signal ([`Ask::Queue`]): `si_code`, the sender's user above and its
+    /// process below, the value.
+    pub enclosed: [u64; 3],
 }
 
-impl Request {
-    /// As the value of a signal; never 0.
-    #[must_use]
-    pub const fn pack(self) -> u64 {
-        let (kind, first, second) = match self.ask {
-            Ask::Birth { members, stand_in } => (1, members as u32, stand_in as u32),
-            Ask::Kill { target, signal } => (
+/// Words of a record.
+const WORDS: usize = 6;
+
+/// A record as it lies in memory: number, request, what is enclosed, and a check of all.
+pub type Record = [u64; WORDS];
+
+/// Of no words that are all zero.
+fn check(words: &[u64]) -> u64 {
+    let mixed = words.iter().fold(0x5bd1_e995_9d1b_58d5_u64, |sum, word| {
+        (sum ^ word)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+    });
+    mixed | 1
+}
+
+impl Ask {
+    const fn pack(self) -> (u64, u32, u32) {
+        match self {
+            Self::Birth { members, stand_in } => (1, members as u32, stand_in as u32),
+            Self::Kill { target, signal } => (
                 if target < 0 { 7 } else { 2 },
                 target.unsigned_abs(),
                 signal as u32,
             ),
-            Ask::SetGroup { pid, group } => (3, pid, group),
-            Ask::NewSession => (4, 0, 0),
-            Ask::GetGroup { pid } => (5, pid, 0),
-            Ask::GetSession { pid } => (6, pid, 0),
-            Ask::Expired { signal } => (8, signal as u32, 0),
-            Ask::Queue { pid, signal } => (9, pid, signal as u32),
-            Ask::StandIn { pid } => (10, pid, 0),
-            Ask::Stop { signal } => (11, signal as u32, 0),
-            Ask::SetForeground { group } => (12, group, 0),
-            Ask::Background { signal } => (13, signal as u32, 0),
-            Ask::TakeTerminal { fd, steal } => (14, fd, steal as u32),
-            Ask::LeaveTerminal => (15, 0, 0),
-        };
-        kind << 56
-            | (self.number as u64) << 48
-            | (first as u64 & PID_MASK) << PID_BITS
-            | second as u64 & PID_MASK
+            Self::SetGroup { pid, group } => (3, pid, group),
+            Self::NewSession => (4, 0, 0),
+            Self::GetGroup { pid } => (5, pid, 0),
+            Self::GetSession { pid } => (6, pid, 0),
+            Self::Expired { signal } => (8, signal as u32, 0),
+            Self::Queue { pid, signal } => (9, pid, signal as u32),
+            Self::StandIn { pid } => (10, pid, 0),
+            Self::Stop { signal } => (11, signal as u32, 0),
+            Self::SetForeground { group } => (12, group, 0),
+            Self::Background { signal } => (13, signal as u32, 0),
+            Self::TakeTerminal { fd, steal } => (14, fd, steal as u32),
+            Self::LeaveTerminal => (15, 0, 0),
+        }
     }
 
-    /// Reads the value of a signal; `None` if it is no request.
-    #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "fields of that many bits")]
-    pub const fn unpack(word: u64) -> Option<Self> {
-        let first = (word >> PID_BITS & PID_MASK) as u32;
-        let second = (word & PID_MASK) as u32;
-        let ask = match word >> 56 {
-            1 => Ask::Birth {
+    #[expect(clippy::cast_possible_truncation, reason = "packed again to compare")]
+    const fn unpack(kind: u64, first: u32, second: u32) -> Option<Self> {
+        Some(match kind {
+            1 => Self::Birth {
                 members: first as u8,
                 stand_in: second != 0,
             },
-            2 => Ask::Kill {
+            2 => Self::Kill {
                 target: first.cast_signed(),
                 signal: second as u8,
             },
-            3 => Ask::SetGroup {
+            3 => Self::SetGroup {
                 pid: first,
                 group: second,
             },
-            4 => Ask::NewSession,
-            5 => Ask::GetGroup { pid: first },
-            6 => Ask::GetSession { pid: first },
-            7 => Ask::Kill {
-                target: -first.cast_signed(),
+            4 => Self::NewSession,
+            5 => Self::GetGroup { pid: first },
+            6 => Self::GetSession { pid: first },
+            7 => Self::Kill {
+                target: first.cast_signed().wrapping_neg(),
                 signal: second as u8,
             },
-            8 => Ask::Expired {
+            8 => Self::Expired {
                 signal: first as u8,
             },
-            9 => Ask::Queue {
+            9 => Self::Queue {
                 pid: first,
                 signal: second as u8,
             },
-            10 => Ask::StandIn { pid: first },
-            11 => Ask::Stop {
+            10 => Self::StandIn { pid: first },
+            11 => Self::Stop {
                 signal: first as u8,
             },
-            12 => Ask::SetForeground { group: first },
-            13 => Ask::Background {
+            12 => Self::SetForeground { group: first },
+            13 => Self::Background {
                 signal: first as u8,
             },
-            14 => Ask::TakeTerminal {
+            14 => Self::TakeTerminal {
                 fd: first,
                 steal: second != 0,
             },
-            15 => Ask::LeaveTerminal,
+            15 => Self::LeaveTerminal,
             _ => return None,
-        };
-        Some(Self {
-            number: (word >> 48) as u8,
-            ask,
         })
     }
 }
 
+impl Request {
+    /// As a record.
+    #[must_use]
+    pub fn pack(self) -> Record {
+        let (kind, first, second) = self.ask.pack();
+        let tag = kind << 56
+            | u64::from(self.attempt) << 48
+            | (u64::from(first) & FIELD_MASK) << FIELD_BITS
+            | u64::from(second) & FIELD_MASK;
+        let [code, sender, value] = self.enclosed;
+        let mut words = [self.number, tag, code, sender, value, 0];
+        words[WORDS - 1] = check(&words[..WORDS - 1]);
+        words
+    }
+
+    /// Reads a record; `None` if it is none.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "fields of that many bits")]
+    pub fn unpack(words: Record) -> Option<Self> {
+        let [number, tag, code, sender, value, _] = words;
+        let first = (tag >> FIELD_BITS & FIELD_MASK) as u32;
+        let second = (tag & FIELD_MASK) as u32;
+        let request = Self {
+            number,
+            attempt: (tag >> 48) as u8,
+            ask: Ask::unpack(tag >> 56, first, second)?,
+            enclosed: [code, sender, value],
+        };
+        (number != 0 && request.pack() == words).then_some(request)
+    }
+}
+
+impl Ask {
+    /// What all members can know of it before they vote.
+    const fn common(self) -> Self {
+        match self {
+            Self::Birth { stand_in, .. } => Self::Birth {
+                members: 0,
+                stand_in,
+            },
+            other => other,
+        }
+    }
+}
+
+impl Request {
+    /// Whether a replica that left this record would ask the same.
+    #[must_use]
+    pub fn is_planned(self, plan: Record) -> bool {
+        let is_first = self.attempt == 0 || matches!(self.ask, Ask::Birth { .. });
+        is_first && self.planned().pack() == plan
+    }
+
+    /// As it is left before the vote.
+    #[must_use]
+    pub const fn planned(self) -> Self {
+        Self {
+            attempt: 0,
+            ask: self.ask.common(),
+            ..self
+        }
+    }
+}
+
+/// A place for one request, which one replica writes: the last one that it has made.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Letter([AtomicU64; WORDS]);
+
+impl Letter {
+    /// Writes the request; the supervisor is to be called then.
+    pub fn post(&self, request: Request) {
+        for (cell, word) in self.0.iter().zip(request.pack()) {
+            cell.store(word, Ordering::Release);
+        }
+    }
+
+    /// Takes it back.
+    pub fn clear(&self) {
+        for cell in &self.0 {
+            cell.store(0, Ordering::Release);
+        }
+    }
+
+    /// The words, which may be changing.
+    #[must_use]
+    pub fn words(&self) -> Record {
+        core::array::from_fn(|at| self.0[at].load(Ordering::Acquire))
+    }
+
+    /// Number of the last request.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.0[0].load(Ordering::Acquire)
+    }
+}
+
+/// A futex by which replicas call the supervisor: all of them may write it, and only that it
+/// changes means something.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Doorbell(pub AtomicU32);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn request(ask: Ask) -> Request {
+        Request {
+            number: 255,
+            attempt: 3,
+            ask,
+            enclosed: [1, 2, u64::MAX],
+        }
+    }
 
     #[test]
     fn requests_survive_a_round_trip() {
@@ -234,10 +390,88 @@ mod tests {
             },
             Ask::LeaveTerminal,
         ] {
-            let request = Request { number: 255, ask };
+            let request = request(ask);
             assert_eq!(Request::unpack(request.pack()), Some(request));
         }
-        assert_eq!(Request::unpack(0), None);
-        assert_eq!(Request::unpack(u64::MAX), None);
+        assert_eq!(Request::unpack([0; WORDS]), None);
+        assert_eq!(Request::unpack([u64::MAX; WORDS]), None);
+    }
+
+    #[test]
+    fn a_record_with_one_wrong_bit_is_none() {
+        let ask = Ask::Kill {
+            target: -77,
+            signal: 15,
+        };
+        let record = request(ask).pack();
+        for bit in 0..WORDS * 64 {
+            let mut words = record;
+            words[bit / 64] ^= 1 << (bit % 64);
+            assert_eq!(Request::unpack(words), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_record_half_written_is_none() {
+        let [old, new] = [Ask::NewSession, Ask::GetGroup { pid: 7 }].map(request);
+        let new = Request { number: 256, ..new };
+        for written in 1..WORDS {
+            let mut words = old.pack();
+            words[..written].copy_from_slice(&new.pack()[..written]);
+            assert_eq!(Request::unpack(words), None, "{written} words");
+        }
+    }
+
+    #[test]
+    fn only_the_same_request_is_planned() {
+        let kill = |target, signal| Request {
+            attempt: 0,
+            ..request(Ask::Kill { target, signal })
+        };
+        let plan = kill(77, 10).planned().pack();
+        assert!(kill(77, 10).is_planned(plan));
+        let other = Request {
+            number: 256,
+            ..kill(77, 10)
+        };
+        let again = Request {
+            attempt: 1,
+            ..kill(77, 10)
+        };
+        let more = Request {
+            enclosed: [1, 2, 3],
+            ..kill(77, 10)
+        };
+        for wrong in [
+            kill(76, 10),
+            kill(-77, 10),
+            kill(77, 12),
+            other,
+            again,
+            more,
+        ] {
+            assert!(!wrong.is_planned(plan), "{wrong:?}");
+        }
+        assert!(!kill(77, 10).is_planned([0; WORDS]));
+    }
+
+    #[test]
+    fn a_birth_is_planned_whatever_the_vote_made_of_the_members() {
+        let birth = |members, stand_in| request(Ask::Birth { members, stand_in });
+        let plan = birth(0b111, true).planned().pack();
+        assert!(birth(0b110, true).is_planned(plan));
+        assert!(!birth(0b111, false).is_planned(plan));
+    }
+
+    #[test]
+    fn a_letter_holds_the_last_request() {
+        let letter = Letter(core::array::from_fn(|_| AtomicU64::new(0)));
+        assert_eq!(Request::unpack(letter.words()), None);
+        let request = request(Ask::NewSession);
+        letter.post(request);
+        assert_eq!(Request::unpack(letter.words()), Some(request));
+        assert_eq!(letter.number(), 255);
+        letter.clear();
+        assert_eq!(Request::unpack(letter.words()), None);
     }
 }

@@ -9,16 +9,22 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::auxvec::{AT_HWCAP2, AT_SYSINFO_EHDR};
 use rcoe_core::{MAX_REPLICAS, Port, Replica, ReplicaId, ReplicaSet};
-use rcoe_linux_abi::{AGENT_BASE, Phase};
+use rcoe_linux_abi::{AGENT_TEXT, Phase};
 
+use crate::arch::entry::{Cpu, TrapFrame, enter_program};
+use crate::arch::faults;
+use crate::arch::vdso::Clock;
+use crate::arch::vdso::host::{self, Reader};
+use crate::calls::acting::Acting;
 use crate::calls::processes::{self, Processes};
-use crate::entry::{Cpu, TrapFrame, enter_program};
-use crate::env::{LinuxEnv, Sibling};
 use crate::kernel::{self, Compare, Kernel, kind};
-use crate::loader::{self, Image};
-use crate::regions::{self, control, report};
+use crate::memory::loader::{self, Image};
+use crate::memory::regions::{self, control, report};
+use crate::memory::space::space;
+use crate::protocol::env::{LinuxEnv, Sibling};
 use crate::startup::InitialStack;
-use crate::{faults, sys};
+use crate::sys;
+use crate::sys::Errno;
 
 /// Exit status if the program cannot be loaded; only the supervisor sees it.
 const LOAD_FAILED: u8 = 126;
@@ -30,15 +36,16 @@ const LOAD_FAILED: u8 = 126;
 /// have run in this process.
 pub unsafe fn boot(initial_stack: *const u64) -> ! {
     assert_eq!(
-        crate::entry::text_range().start,
-        AGENT_BASE as u64,
+        crate::arch::entry::text_range().start,
+        AGENT_TEXT as u64,
         "the agent is linked at its place"
     );
     // SAFETY: forwarded from the caller.
     let stack = unsafe { InitialStack::new(initial_stack) };
     regions::map(stack.descriptors());
-    drop_vdso(&stack);
-    crate::threads::context::set_capabilities(stack.aux_value(AT_HWCAP2).unwrap_or(0));
+    let vdso = stack.aux_value(AT_SYSINFO_EHDR);
+    let reader = vdso.map_or(Reader::CALLS, host::adopt);
+    crate::arch::context::set_capabilities(stack.aux_value(AT_HWCAP2).unwrap_or(0));
     let count = control(0).replicas.load(Ordering::Relaxed) as usize;
     assert!(
         (1..=MAX_REPLICAS).contains(&count),
@@ -47,21 +54,17 @@ pub unsafe fn boot(initial_stack: *const u64) -> ! {
     report(0, 0)
         .phase
         .store(Phase::Loading as u32, Ordering::Relaxed);
+    // While nobody shares the descriptors.
+    let acting = Acting::inherited();
     let (image, rsp) = load_program(&stack);
     faults::install_handlers();
-    let id = clone_replicas(ReplicaId::new(0), ReplicaSet::all(count));
-    start_replica(id.index(), count, &image, rsp)
-}
-
-/// Unmaps the vDSO and its data pages, so that no clock is read behind the agent's back.
-fn drop_vdso(stack: &InitialStack) {
-    /// Room for the data pages before and the code pages behind the ELF header.
-    const AROUND: u64 = 16 * 4096;
-    if let Some(vdso) = stack.aux_value(AT_SYSINFO_EHDR) {
-        // SAFETY: besides the vDSO and its data nothing is mapped there: the agent lies elsewhere
-        // and the program is not loaded yet. Unmapping holes is no error.
-        let _ = unsafe { sys::munmap(vdso - AROUND, 2 * AROUND) };
-    }
+    let id = clone_replicas(ReplicaId::new(0), ReplicaSet::all(count)).unwrap_or_else(|errno| {
+        crate::fail(&format_args!(
+            "the host has no room for {count} processes of this user (error {}): see `ulimit -u`",
+            errno.0
+        ))
+    });
+    start_replica(id.index(), count, (&image, rsp), acting, reader)
 }
 
 /// The absolute path of the first program, with its terminating NUL.
@@ -87,6 +90,7 @@ fn load_program(stack: &InitialStack) -> (Image, u64) {
     match loader::load(exe_path()) {
         Ok(image) => {
             let rsp = stack.build(&image, execfn().as_ptr() as u64);
+            space().add_new_stack();
             name_process(stack);
             processes::save_start(exe_path(), stack.program_aux(&image));
             (image, rsp)
@@ -113,14 +117,16 @@ fn name_process(stack: &InitialStack) {
 }
 
 /// In the first of these replicas: clones the others; returns this one's number.
-pub(crate) fn clone_replicas(first: ReplicaId, all: ReplicaSet) -> ReplicaId {
+///
+/// # Errors
+/// The host has no room for another process.
+pub(crate) fn clone_replicas(first: ReplicaId, all: ReplicaSet) -> Result<ReplicaId, Errno> {
     for id in all.iter().filter(|id| *id != first) {
-        let cloned = sys::clone_replica().expect("the host has room for another process");
-        if cloned == 0 {
-            return id;
+        if sys::clone_replica()? == 0 {
+            return Ok(id);
         }
     }
-    first
+    Ok(first)
 }
 
 /// How long a replica's turns on its CPU are, in nanoseconds, where others want it too: the least
@@ -146,12 +152,19 @@ pub(crate) fn become_replica(group: usize, index: usize) {
 }
 
 /// The part every replica of the first group does for itself.
-fn start_replica(index: usize, count: usize, image: &Image, rsp: u64) -> ! {
+fn start_replica(
+    index: usize,
+    count: usize,
+    (image, rsp): (&Image, u64),
+    acting: Acting,
+    reader: Reader,
+) -> ! {
     become_replica(0, index);
     let own = report(0, index);
-    crate::delivery::measure();
-    install_kernel(index, count, image);
-    kernel::kernel().turns.take_slice();
+    crate::arch::delivery::measure();
+    install_kernel(index, count, image, acting, reader);
+    crate::sched::turns::take_slice(kernel::kernel());
+    kernel::kernel().limits.hand_to_host();
     faults::arm();
     own.phase.store(Phase::Running as u32, Ordering::Release);
     first_meeting(image, rsp);
@@ -179,7 +192,7 @@ pub(crate) fn neighbours(
     (ports, siblings)
 }
 
-fn install_kernel(index: usize, count: usize, image: &Image) {
+fn install_kernel(index: usize, count: usize, image: &Image, acting: Acting, reader: Reader) {
     let control = control(0);
     let (ports, siblings) = neighbours(0, count);
     let env = LinuxEnv::new(control, report(0, index), siblings);
@@ -187,33 +200,39 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
     let members = ReplicaSet::all(count);
     kernel::install(Kernel {
         replica: Replica::new(id, members, ports, env),
+        calm: false,
         control,
         report: report(0, index),
         compare: Compare::from_word(control.compare.load(Ordering::Relaxed)),
         alone: count == 1,
+        clock: Clock::new(control, reader),
         strict: control.strict.load(Ordering::Relaxed) != 0,
         masks: count > 2 && control.mask.load(Ordering::Relaxed) != 0,
         inherited: 0,
         shared: crate::calls::shared::Shared::new(),
         brk: crate::calls::memory::Brk::new(image.brk_start),
-        withheld: crate::withheld::Withheld::NONE,
+        limits: crate::calls::limits::Limits::given(control),
+        withheld: crate::memory::withheld::Withheld::NONE,
         signals: crate::calls::signals::Signals::new(control),
         timers: crate::calls::timers::Timers::new(),
         begun: None,
-        threads: crate::threads::Threads::of_replica(control),
-        turns: crate::turns::Turns::new(control, index),
-        traps: crate::instructions::Traps::new(),
-        rewriter: crate::rewrite::Rewriter::new(),
+        threads: crate::sched::threads::Threads::of_replica(control),
+        turns: crate::sched::turns::Turns::new(control),
+        slice: crate::sched::turns::slice::Slice::new(index),
+        inbox: crate::calls::signals::Inbox::default(),
+        traps: crate::arch::instructions::Traps::new(),
+        rewriter: crate::arch::rewrite::Rewriter::new(),
         content: 0,
-        segments: crate::calls::segments::Segments::new(),
-        buffer: crate::calls::transfer::Buffer::new(),
-        last_read: crate::calls::publish::LastRead::default(),
+        segments: crate::protocol::segments::Segments::new(),
+        buffer: crate::protocol::transfer::Buffer::new(),
+        last_read: crate::protocol::publish::LastRead::default(),
         processes: Processes::first(
             control.supervisor.load(Ordering::Relaxed),
             control.sid.load(Ordering::Relaxed),
         ),
-        orders: crate::reintegration::Orders::NONE,
-        ring: crate::uring::Ring::NONE,
+        acting,
+        orders: crate::recover::reintegration::Orders::NONE,
+        ring: crate::protocol::uring::Ring::NONE,
     });
 }
 
@@ -221,6 +240,7 @@ fn install_kernel(index: usize, count: usize, image: &Image) {
 fn first_meeting(image: &Image, rsp: u64) {
     let kernel = kernel::kernel();
     crate::calls::targets::publish(kernel);
+    crate::calls::limits::publish(kernel);
     for range in image.code() {
         crate::calls::memory::adopt_code(kernel, range.start, range.end - range.start);
     }
@@ -234,4 +254,5 @@ fn first_meeting(image: &Image, rsp: u64) {
         kernel.event(kind::of(0, kind::LAYOUT), value);
     }
     kernel.rendezvous();
+    crate::calls::limits::check_new_program(kernel);
 }

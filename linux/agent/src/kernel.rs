@@ -6,27 +6,32 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use rcoe_core::{Halt, Kind, Replica};
 use rcoe_linux_abi::{
-    COMPARE_ARGS, COMPARE_EVERY, Control, Ending, Note, Phase, Report, SIG_NOTIFY, StatClass,
+    COMPARE_ARGS, COMPARE_EVERY, Control, Ending, Note, Phase, Report, StatClass,
 };
 
+use crate::arch::instructions::Traps;
+use crate::arch::rewrite::Rewriter;
+use crate::arch::vdso::Clock;
+use crate::calls::acting::Acting;
 use crate::calls::clone;
+use crate::calls::limits::Limits;
 use crate::calls::memory::Brk;
 use crate::calls::processes::{self, Processes};
-use crate::calls::publish::LastRead;
-use crate::calls::segments::Segments;
 use crate::calls::shared::{Shared, arena, files};
-use crate::calls::signals::Signals;
+use crate::calls::signals::{Inbox, Signals};
 use crate::calls::timers::Timers;
-use crate::calls::transfer::Buffer;
-use crate::env::LinuxEnv;
-use crate::instructions::Traps;
-use crate::reintegration::Orders;
-use crate::rewrite::Rewriter;
+use crate::memory::withheld::Withheld;
+use crate::protocol::env::LinuxEnv;
+use crate::protocol::publish::LastRead;
+use crate::protocol::requests;
+use crate::protocol::segments::Segments;
+use crate::protocol::transfer::Buffer;
+use crate::protocol::uring::Ring;
+use crate::recover::reintegration::Orders;
+use crate::sched::threads::Threads;
+use crate::sched::turns::slice::Slice;
+use crate::sched::turns::{self, Turns};
 use crate::sys;
-use crate::threads::Threads;
-use crate::turns::{self, Turns};
-use crate::uring::Ring;
-use crate::withheld::Withheld;
 
 /// What joins the signature and when it is voted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,37 +56,49 @@ pub(crate) mod kind {
     }
 }
 
-/// The agent's state in this replica.
+/// The agent's state in this replica: first what is alike in all, then what is its own. The order
+/// is that of the memory, see [`crate::memory::own`].
+#[repr(C)]
 pub(crate) struct Kernel {
-    pub(crate) replica: Replica<'static, LinuxEnv>,
     pub(crate) control: &'static Control,
-    pub(crate) report: &'static Report,
+    pub(crate) clock: Clock,
     pub(crate) compare: Compare,
     /// Only one replica was started: nobody to publish to.
     pub(crate) alone: bool,
     pub(crate) strict: bool,
     /// The group can lose a primary and go on: notes are kept for a successor.
     pub(crate) masks: bool,
-    /// Membership changes after which this replica has looked at what a lost primary left.
-    pub(crate) inherited: u64,
     pub(crate) brk: Brk,
+    pub(crate) limits: Limits,
     pub(crate) withheld: Withheld,
     pub(crate) shared: Shared,
     pub(crate) signals: Signals,
     pub(crate) timers: Timers,
-    /// Primary: when it began a call that waits for some time at most.
-    pub(crate) begun: Option<u64>,
     pub(crate) threads: Threads,
     pub(crate) turns: Turns,
     pub(crate) traps: Traps,
     pub(crate) rewriter: Rewriter,
-    pub(crate) segments: Segments,
     /// Digest of all that the present call reads from the program's memory.
     pub(crate) content: u64,
+    pub(crate) processes: Processes,
+    pub(crate) acting: Acting,
+    pub(crate) orders: Orders,
+    /// What is this replica's own begins here.
+    pub(crate) replica: Replica<'static, LinuxEnv>,
+    /// Nothing rare is under way: see [`crate::calls`]'s straight way.
+    pub(crate) calm: bool,
+    pub(crate) report: &'static Report,
+    /// The slice of shared memory of this replica's number.
+    pub(crate) slice: Slice,
+    /// Membership changes after which this replica has looked at what a lost primary left.
+    pub(crate) inherited: u64,
+    /// Primary: when it began a call that waits for some time at most.
+    pub(crate) begun: Option<u64>,
+    /// Primary: what has arrived and is not published yet.
+    pub(crate) inbox: Inbox,
+    pub(crate) segments: Segments,
     pub(crate) buffer: Buffer,
     pub(crate) last_read: LastRead,
-    pub(crate) processes: Processes,
-    pub(crate) orders: Orders,
     pub(crate) ring: Ring,
 }
 
@@ -91,6 +108,7 @@ struct Cell(UnsafeCell<MaybeUninit<Kernel>>);
 // SAFETY: a replica is one kernel thread.
 unsafe impl Sync for Cell {}
 
+#[unsafe(link_section = ".bss.own.0")]
 static KERNEL: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()));
 
 /// Sets the state; once per replica, before the program starts.
@@ -129,6 +147,11 @@ pub(crate) fn count(cell: &AtomicU64, by: u64) {
 }
 
 impl Kernel {
+    /// Where in memory this replica's own part of the state begins.
+    pub(crate) fn own_begins(&self) -> u64 {
+        (&raw const self.replica) as u64
+    }
+
     /// Adds an event.
     #[inline]
     pub(crate) fn event(&mut self, kind: Kind, value: u64) {
@@ -166,7 +189,7 @@ impl Kernel {
 
     /// Asks for the supervisor's attention.
     pub(crate) fn notify(&self) {
-        sys::kill(self.control.supervisor.load(Ordering::Relaxed), SIG_NOTIFY);
+        requests::call();
     }
 
     /// Ends the program in all replicas alike: a vote, then each goes for itself.
@@ -213,7 +236,8 @@ impl Kernel {
             .store(Phase::Halted as u32, Ordering::Release);
         self.notify();
         loop {
-            sys::pause();
+            let bell = self.control.bell.load(Ordering::Acquire);
+            requests::wait(self.control, bell);
         }
     }
 }

@@ -21,39 +21,20 @@
 //! protocol core's vote, done by every replica for itself.
 #![cfg_attr(not(test), no_std)]
 
+mod arch;
+mod aside;
 mod boot;
 mod calls;
 mod convert;
-mod deferred;
-mod delivery;
-mod entry;
-mod env;
-mod epitaph;
-mod faults;
-mod frames;
-mod guest;
-mod instructions;
 mod kernel;
-mod loader;
-#[cfg_attr(
-    not(feature = "blob"),
-    expect(dead_code, reason = "a host has its own")
-)]
-mod mem_functions;
-mod patience;
-mod regions;
-mod reintegration;
-mod rewrite;
-mod scrub;
+mod memory;
+mod protocol;
+mod recover;
+mod sched;
 mod startup;
 mod sys;
 mod text;
-mod threads;
-mod turns;
-mod uring;
-mod waiting;
-mod withheld;
 
+pub use arch::entry::AGENT_STACK_BYTES;
 pub use boot::boot;
-pub use entry::AGENT_STACK_BYTES;
-pub use epitaph::fail;
+pub use recover::epitaph::fail;

@@ -6,7 +6,7 @@
 
 use linux_raw_sys::auxvec as at;
 
-use crate::loader::Image;
+use crate::memory::loader::Image;
 
 /// The kernel's initial stack, parsed.
 #[derive(Debug)]
@@ -135,8 +135,8 @@ fn program_aux(key: u64, value: u64, image: &Image, exe_string: u64) -> Option<u
     // AT_RSEQ_FEATURE_SIZE and AT_RSEQ_ALIGN: rseq is refused, see the system call table.
     const RSEQ: [u64; 2] = [27, 28];
     match u32::try_from(key).expect("small keys") {
-        // Without a vDSO the C library makes real calls for the clock, which the agent sees.
-        at::AT_SYSINFO_EHDR => None,
+        // The host's would read the clock behind the agent's back.
+        at::AT_SYSINFO_EHDR => (image.vdso.0 != 0).then_some(image.vdso.0),
         _ if RSEQ.contains(&key) => None,
         at::AT_PHDR => Some(image.phdr),
         at::AT_PHENT => Some(56),

@@ -1,6 +1,8 @@
 //! The agent's own system calls, by meaning.
 
+pub(crate) mod credentials;
 mod labels;
+mod limits;
 mod memory;
 mod process;
 mod scheduling;
@@ -11,18 +13,19 @@ use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall0, syscall1, syscall2, syscall3, syscall4, syscall6};
 
 pub(crate) use labels::set_string_ranges;
+pub(crate) use limits::{TASK_END, file_size_limit, locked_memory_limit, may_lock_all, unlock_all};
 pub(crate) use memory::{
-    open_file, open_memory, read, read_process, read_words, resident, with_most_descriptors,
-    with_open_memory, with_own_memory,
+    open_file, open_memory, read, read_process, read_words, resident, set_dumpable,
+    with_most_descriptors, with_open_memory, with_own_memory,
 };
 pub(crate) use process::{
-    advise_clones, close_on_exec, descriptor_target, fork_replica, getgid, getpgrp, getuid,
-    has_terminal, may_execute, mode, open_executable, queue_signal, random, set_thread_pointer,
-    stack_limit,
+    advise_clones, clear_personality, close_on_exec, descriptor_target, each_descriptor,
+    fork_replica, getgid, getpgrp, getuid, has_terminal, is_open_for_writing, may_execute, mode,
+    open_executable, random, set_limit, set_thread_pointer, stack_limit, unlock_all_memory,
 };
 pub(crate) use scheduling::{pin, prefer_short_turns, sched_yield};
 pub(crate) use sharing::{
-    futex_wait_bit, futex_wake_bit, give_back, is_in_memory, is_unmapped, map_again,
+    futex_wait_bit, futex_wake_bit, give_back, is_in_memory, is_unmapped, map_again, seals,
 };
 
 /// A raw kernel error.
@@ -166,10 +169,20 @@ fn file_status(fd: u64) -> Option<nr::stat> {
 
 /// Was the file opened for reading and writing?
 pub(crate) fn is_open_for_both(fd: u64) -> bool {
+    access_mode(fd) == Some(nr::O_RDWR)
+}
+
+/// Was the file opened for writing?
+pub(crate) fn can_be_written(fd: u64) -> bool {
+    matches!(access_mode(fd), Some(nr::O_WRONLY | nr::O_RDWR))
+}
+
+fn access_mode(fd: u64) -> Option<u32> {
     let get = u64::from(nr::F_GETFL);
     // SAFETY: no memory involved.
     let flags = unsafe { syscall3(u64::from(nr::__NR_fcntl), fd, get, 0) };
-    flags >= 0 && flags.cast_unsigned() & u64::from(nr::O_ACCMODE) == u64::from(nr::O_RDWR)
+    let flags = u64::try_from(flags).ok()?;
+    u32::try_from(flags & u64::from(nr::O_ACCMODE)).ok()
 }
 
 /// Duplicates a descriptor to a free number from `least` on, to be closed at `execve`.
@@ -232,17 +245,6 @@ pub(crate) fn getppid() -> u32 {
     // SAFETY: no arguments.
     let pid = unsafe { syscall0(u64::from(nr::__NR_getppid)) };
     u32::try_from(pid).expect("process ids are positive")
-}
-
-/// Sends a signal to a process.
-pub(crate) fn kill(pid: u32, signal: u32) {
-    if pid == 0 {
-        // To the kernel this is the whole process group. Only a replica whose group is given up
-        // can meet it, and nobody waits for its word.
-        return;
-    }
-    // SAFETY: no memory involved. A vanished receiver is none of ours.
-    let _ = unsafe { syscall2(u64::from(nr::__NR_kill), u64::from(pid), u64::from(signal)) };
 }
 
 /// Ends the process.
@@ -355,12 +357,6 @@ pub(crate) fn futex_wait_any(words: &[(*const u32, u32)], timeout_ns: u64) {
     }
 }
 
-/// Sleeps until a signal ends the process.
-pub(crate) fn pause() {
-    // SAFETY: no arguments.
-    unsafe { syscall0(u64::from(nr::__NR_pause)) };
-}
-
 /// Clones this process as a replica: separate memory, the same parent, and shared what the host
 /// keeps for the program: descriptors, file system state, what semaphores get back at its end.
 /// Returns 0 in the new replica.
@@ -393,6 +389,11 @@ pub(crate) fn die_with_supervisor(supervisor: u32) {
     const SIGKILL: u64 = 9;
     prctl(linux_raw_sys::prctl::PR_SET_PDEATHSIG, [SIGKILL, 0, 0, 0])
         .expect("every kernel can do this");
+    leave_if_orphaned(supervisor);
+}
+
+/// Ends this process if its parent, which was `supervisor`, is gone.
+pub(crate) fn leave_if_orphaned(supervisor: u32) {
     if getppid() != supervisor {
         exit_group(1);
     }
@@ -506,20 +507,27 @@ pub(crate) fn set_signal_stack(base: u64, len: u64) {
     check(ret).expect("the stack is large enough");
 }
 
-/// Sets which signals are blocked for this process.
-pub(crate) fn set_signal_mask(blocked: u64) {
+/// Sets which signals are blocked; returns which were.
+pub(crate) fn exchange_signal_mask(blocked: u64) -> u64 {
     const SIG_SETMASK: u64 = 2;
-    // SAFETY: the mask is eight bytes.
+    let mut before = 0_u64;
+    // SAFETY: both masks are eight bytes.
     let ret = unsafe {
         syscall4(
             u64::from(nr::__NR_rt_sigprocmask),
             SIG_SETMASK,
             (&raw const blocked) as u64,
-            0,
+            (&raw mut before) as u64,
             8,
         )
     };
     check(ret).expect("a valid mask");
+    before
+}
+
+/// Sets which signals are blocked for this process.
+pub(crate) fn set_signal_mask(blocked: u64) {
+    exchange_signal_mask(blocked);
 }
 
 /// One of the timers that every process has.

@@ -3,11 +3,13 @@
 //! The supervisor keeps these facts because no group of replicas may write what another relies on.
 //! It answers requests of the groups' primaries (see [`rcoe_linux_abi::Ask`]).
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::fence;
 use std::time::Duration;
 
-use rcoe_linux_abi::{Ask, Ending, GROUPS, NOT_OURS, ReplicaState, Request};
-use rcoe_linux_sys::host::{self, SignalInfo};
+use rcoe_linux_abi::{Ending, GROUPS, ReplicaState};
+use rcoe_linux_sys::host::{self, Bell, SignalInfo};
 use rustix::process::getuid;
 
 use crate::error::RunError;
@@ -17,6 +19,8 @@ use crate::status::Past;
 use crate::team::{State, Team};
 
 mod jobs;
+mod permission;
+mod requests;
 mod terminals;
 
 pub(crate) use jobs::Standstill;
@@ -59,11 +63,15 @@ pub(crate) struct Family {
     births: u32,
     standstill: Standstill,
     deputies: Deputies,
+    /// Some process has changed its credentials.
+    mixed: bool,
+    /// By which deputies call.
+    bell: Arc<Bell>,
 }
 
 impl Family {
     /// A family of one.
-    pub(crate) fn new(root: Team) -> Self {
+    pub(crate) fn new(root: Team, bell: Arc<Bell>) -> Self {
         let mut teams = Vec::new();
         teams.resize_with(root.memory.groups(), || None);
         let mut deputies = Vec::new();
@@ -76,6 +84,8 @@ impl Family {
             births: 1,
             standstill: Standstill::new(),
             deputies,
+            mixed: false,
+            bell,
         }
     }
 
@@ -214,16 +224,7 @@ impl Family {
         team.memory.set(|control| &control.ending, ending.pack());
         team.end_stand_in();
         let (pid, parent) = (team.pid, team.parent);
-        for other in self.groups() {
-            let child = self.team_mut(other);
-            if child.parent == Some(group) {
-                child.parent = None;
-                child.memory.set(|control| &control.ppid, 1);
-                if child.state == State::Unborn {
-                    child.memory.set(|control| &control.abandoned, 1);
-                }
-            }
-        }
+        self.orphan_children(group);
         self.end_session(group);
         if let Some(parent) = parent {
             let signal = child_signal(pid, ending);
@@ -232,8 +233,60 @@ impl Family {
         self.wake_orphans(&wards);
     }
 
+    /// The children of a group that has ended belong to nobody, and get the signal that they want
+    /// then.
+    fn orphan_children(&mut self, group: usize) {
+        for other in self.groups() {
+            let child = self.team_mut(other);
+            if child.parent != Some(group) {
+                continue;
+            }
+            child.parent = None;
+            child.memory.set(|control| &control.ppid, 1);
+            if child.state == State::Unborn {
+                child.memory.set(|control| &control.abandoned, 1);
+            }
+            // A child that asks for the signal later finds that its parent is gone.
+            fence(SeqCst);
+            let told = child.members().next();
+            let wanted = told.map(|index| child.memory.report(index).death_signal.load(Relaxed));
+            if let Some(number @ 1..=64) = wanted {
+                let signal = self.parting_signal(group, number);
+                self.hand_to(other, signal);
+            }
+        }
+    }
+
+    /// A signal that a group sends with its end.
+    fn parting_signal(&self, group: usize, number: u32) -> SignalInfo {
+        const SI_USER: i32 = 0;
+        let team = self.team(group);
+        let user = team.members().next().map_or(0, |index| {
+            let report = team.memory.report(index);
+            report.user.load(Relaxed)
+        });
+        SignalInfo {
+            number,
+            code: SI_USER,
+            sender: team.pid,
+            user,
+            value: 0,
+        }
+    }
+
     /// Whether nobody asks for a zombie any more.
     fn is_forgotten(&self, group: usize) -> bool {
+        let team = self.team(group);
+        let serial = u64::from(team.serial);
+        let copy = team.parent.is_some_and(|parent| {
+            let parent = self.team(parent);
+            parent.reintegration.needs(&parent.memory, group, serial)
+        });
+        self.is_awaited_by_members(group) && !copy
+    }
+
+    /// Whether no member of a zombie's parent asks for it any more.
+    fn is_awaited_by_members(&self, group: usize) -> bool {
         let team = self.team(group);
         if !matches!(team.state, State::Zombie(_)) || team.group.is_alive() {
             return false;
@@ -248,71 +301,18 @@ impl Family {
             .all(|index| parent.memory.report(index).reaped[group].load(Acquire) == serial)
     }
 
-    /// A request of some group's primary.
-    pub(crate) fn request(&mut self, signal: SignalInfo) -> Result<(), RunError> {
-        let Some(Request { number, ask }) = Request::unpack(signal.value) else {
-            return Ok(());
-        };
-        self.settle()?;
-        let sender = self.groups().into_iter().find(|&group| {
-            let team = self.team(group);
-            team.state == State::Living && team.group.has(signal.sender)
-        });
-        let Some(group) = sender else { return Ok(()) };
-        match ask {
-            Ask::Expired { signal } => {
-                self.team_mut(group).expire(signal);
-                return Ok(());
-            }
-            Ask::Background { signal } => {
-                self.rebuke(group, signal);
-                return Ok(());
-            }
-            _ => {}
-        }
-        let last = self.team(group).answered;
-        let number = self.team(group).whole(number, signal.sender);
-        let again = number == last;
-        if again && !matches!(ask, Ask::Birth { .. }) {
-            let control = self.team(group).memory.control();
-            let answer = control.answer.load(Relaxed).cast_signed();
-            self.team(group).memory.answer(signal.sender, last, answer);
+    /// If there is no room left, what is kept for copies only is given away.
+    fn make_room(&mut self) -> Result<(), RunError> {
+        if self.teams.iter().any(Option::is_none) {
             return Ok(());
         }
-        let answer = match ask {
-            Ask::Birth { members, stand_in } => self.birth(group, signal.sender, members, stand_in),
-            Ask::Kill { target, signal } => self.kill(group, target, signal, None),
-            Ask::Queue {
-                pid,
-                signal: number,
-            } => {
-                let enclosed = self.team(group).enclosed(signal.sender);
-                self.kill(group, pid.cast_signed(), number, Some(enclosed))
-            }
-            Ask::StandIn { pid } => match self.by_pid(pid) {
-                Some(group) => self.team_mut(group).stand_in(),
-                None => NOT_OURS,
-            },
-            Ask::SetGroup { pid, group: id } => self.set_group(group, pid, id),
-            Ask::NewSession => self.new_session(group),
-            Ask::GetGroup { pid } => self.id_of(pid, false),
-            Ask::GetSession { pid } => self.id_of(pid, true),
-            Ask::SetForeground { group: id } => self.set_foreground(group, id),
-            Ask::TakeTerminal { fd, steal } => self.take_terminal(group, signal.sender, fd, steal),
-            Ask::LeaveTerminal => self.leave_terminal(group),
-            Ask::Stop { signal: stop } => {
-                let asked = (signal.sender, number);
-                if self.stop_as_asked(group, stop, asked) {
-                    return Ok(());
-                }
-                0
-            }
-            Ask::Expired { .. } | Ask::Background { .. } => return Ok(()),
-        };
-        let team = self.team_mut(group);
-        team.answered = number;
-        team.memory.answer(signal.sender, team.answered, answer);
-        Ok(())
+        let groups = self.groups().into_iter();
+        let held = groups.filter(|&group| self.is_awaited_by_members(group));
+        let parents: Vec<usize> = held.filter_map(|group| self.team(group).parent).collect();
+        for parent in parents {
+            self.team_mut(parent).reintegration.make_way();
+        }
+        self.settle()
     }
 
     /// Room for a child, of which these members of its parent have replicas and the process `maker`
@@ -372,43 +372,9 @@ impl Family {
         self.team(group).memory.control().sid.load(Relaxed)
     }
 
-    fn kill(
-        &mut self,
-        sender: usize,
-        target: i32,
-        signal: u8,
-        enclosed: Option<SignalInfo>,
-    ) -> i64 {
-        let id = target.unsigned_abs();
-        let meant = |family: &Self, group: usize| match target {
-            1.. => family.team(group).pid == id,
-            -1 => group != sender,
-            0 => family.group_id(group) == family.group_id(sender),
-            _ => family.group_id(group) == id,
-        };
-        let mut groups = self.groups();
-        groups.retain(|&group| self.team(group).pid != 0 && meant(self, group));
-        if groups.is_empty() {
-            let gone = target == -1 || id == std::process::id();
-            return if gone { ESRCH } else { NOT_OURS };
-        }
-        if signal != 0 {
-            let plain = SignalInfo {
-                number: 0,
-                code: 0,
-                sender: self.team(sender).pid,
-                user: getuid().as_raw(),
-                value: 0,
-            };
-            for group in groups {
-                let signal = SignalInfo {
-                    number: u32::from(signal),
-                    ..enclosed.unwrap_or(plain)
-                };
-                self.hand_to(group, signal);
-            }
-        }
-        0
+    /// A signal of the kernel's own for one process.
+    pub(crate) fn signal_from_kernel(&mut self, group: usize, number: u32) {
+        self.hand_to(group, jobs::from_kernel(number));
     }
 
     fn set_group(&mut self, sender: usize, pid: u32, id: u32) -> i64 {

@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
-use rcoe_linux_abi::{Look, Phase, ReplicaState, Usage};
-use rcoe_linux_sys::host::{Inherited, Starter, send_signal};
+use rcoe_linux_abi::{Ask, Look, Phase, Record, ReplicaState, Request, Usage};
+use rcoe_linux_sys::host::{Held, Inherited, Starter};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitStatus, waitid};
 
 use crate::agent;
@@ -36,6 +36,10 @@ const GLANCE: Duration = Duration::from_micros(10);
 #[derive(Debug)]
 pub(crate) struct Group {
     pids: Vec<Option<u32>>,
+    /// Those of them that have not been reaped.
+    held: Vec<Option<Held>>,
+    /// Records of requests that were dealt with, by replica and place.
+    heard: Vec<[Record; LETTERS]>,
     processes: Vec<Process>,
     pausing: bool,
     /// Replicas that no longer count.
@@ -76,8 +80,7 @@ impl Group {
         };
         let pid = starter.spawn().doing("starting the first replica")?;
         let mut group = Self::unborn(&vec![true; settings.replicas()]);
-        group.pids[0] = Some(pid);
-        group.processes[0] = Process::Alive;
+        group.meet(0, pid);
         Ok(group)
     }
 
@@ -94,6 +97,8 @@ impl Group {
         };
         Self {
             pids: vec![None; replicas],
+            held: (0..replicas).map(|_| None).collect(),
+            heard: vec![Default::default(); replicas],
             processes: comes.iter().map(process).collect(),
             pausing: false,
             expelled: vec![false; replicas],
@@ -146,11 +151,6 @@ impl Group {
         !self.processes.contains(&Process::Unborn)
     }
 
-    /// Whether this is one of the group's processes, as far as they are known.
-    pub(crate) fn has(&self, pid: u32) -> bool {
-        self.pids.contains(&Some(pid))
-    }
-
     /// Whether a known process of the group lives.
     pub(crate) fn is_alive(&self) -> bool {
         self.processes.contains(&Process::Alive)
@@ -162,8 +162,7 @@ impl Group {
             let told = memory.report(index).pid.load(Acquire);
             let unborn = self.processes[index] == Process::Unborn;
             if unborn && !self.pids.contains(&Some(told)) && is_child(told) {
-                self.pids[index] = Some(told);
-                self.processes[index] = Process::Alive;
+                self.meet(index, told);
             }
         }
     }
@@ -171,15 +170,21 @@ impl Group {
     /// The parent's word on the first replica, which may not have told itself yet.
     pub(crate) fn know_first(&mut self, first: usize, pid: u32) {
         if self.processes[first] == Process::Unborn {
-            self.pids[first] = Some(pid);
-            self.processes[first] = Process::Alive;
+            self.meet(first, pid);
         }
+    }
+
+    /// This process of ours is this replica.
+    fn meet(&mut self, index: usize, pid: u32) {
+        self.pids[index] = Some(pid);
+        self.held[index] = Held::child(pid);
+        self.processes[index] = Process::Alive;
     }
 
     /// Another process is this replica from here on.
     pub(crate) fn adopt(&mut self, index: usize, pid: u32) {
-        self.pids[index] = Some(pid);
-        self.processes[index] = Process::Alive;
+        self.meet(index, pid);
+        self.heard[index] = Default::default();
         self.expelled[index] = false;
         self.departed[index] = false;
         self.fates[index] = None;
@@ -197,6 +202,7 @@ impl Group {
             memory.set_state(index, ReplicaState::Alive);
         } else if let Some(end) = end_of(status) {
             self.processes[index] = end;
+            self.held[index] = None;
             self.mourn(index, memory);
         }
         true
@@ -217,10 +223,31 @@ impl Group {
 
     /// Sends a signal to one replica, if it lives.
     pub(crate) fn signal(&self, index: usize, signal: u32) {
-        if let (Some(pid), Process::Alive) = (self.pids[index], self.processes[index]) {
-            // Already gone is no error: its end will be reaped.
-            let _ = send_signal(pid, signal);
+        if let (Some(child), Process::Alive) = (&self.held[index], self.processes[index]) {
+            child.signal(signal);
         }
+    }
+
+    /// Whether the replica has made requests that were not dealt with; not by its word alone that
+    /// it is one of ours.
+    pub(crate) fn has_request(&self, index: usize, memory: &Memory) -> bool {
+        let alive = self.processes[index] == Process::Alive;
+        let letters = letters(memory, index);
+        let mut news = letters.iter().zip(&self.heard[index]);
+        alive && news.any(|(words, heard)| words != heard && Request::unpack(*words).is_some())
+    }
+
+    /// The requests that this replica has made since this was last asked.
+    pub(crate) fn take_requests(&mut self, index: usize, memory: &Memory) -> Vec<Request> {
+        let mut taken = Vec::new();
+        for (place, words) in letters(memory, index).into_iter().enumerate() {
+            let request = Request::unpack(words).filter(|_| words != self.heard[index][place]);
+            if let Some(request) = request.filter(|it| belongs(it.ask, place)) {
+                self.heard[index][place] = words;
+                taken.push(request);
+            }
+        }
+        taken
     }
 
     /// Kills a replica that no longer counts; its siblings learn of its death in any case, and do
@@ -308,6 +335,26 @@ impl Group {
     pub(crate) fn kill_all(&self) {
         (0..self.pids.len()).for_each(|index| self.kill(index));
     }
+}
+
+/// Places for requests of a replica.
+const LETTERS: usize = 3;
+
+/// What lies in a replica's places for requests: those that are answered, and two kinds that are
+/// not.
+fn letters(memory: &Memory, index: usize) -> [Record; LETTERS] {
+    let report = memory.report(index);
+    [&report.wish, &report.background, &report.expired].map(rcoe_linux_abi::Letter::words)
+}
+
+/// Whether such a request may lie in this place.
+fn belongs(ask: Ask, place: usize) -> bool {
+    let own = match ask {
+        Ask::Background { .. } => 1,
+        Ask::Expired { .. } => 2,
+        _ => 0,
+    };
+    own == place
 }
 
 /// Is this process stopped, or gone?

@@ -51,6 +51,12 @@ pub(crate) struct Facts {
     pub(crate) members: Option<u8>,
     /// Already removed from the group.
     pub(crate) removed: bool,
+    /// Stopped from outside, by the kernel's last word.
+    pub(crate) stopped: bool,
+    /// It shares memory with replicas of other processes, which wait for the ends of its turns.
+    pub(crate) shares: bool,
+    /// Nothing shows that it got on since the supervisor began to wait.
+    pub(crate) still: bool,
 }
 
 /// Why a replica was removed, or the group stopped.
@@ -64,6 +70,10 @@ pub(crate) enum Fault {
     Verdict,
     /// The program ended in it and not in others, or in others and not in it.
     NoEnd,
+    /// So many are stopped from outside that those left are no majority.
+    Stopped,
+    /// It sleeps in a turn for which replicas of other processes wait.
+    Asleep,
 }
 
 /// What to do next.
@@ -101,6 +111,7 @@ pub(crate) fn judge(facts: &[Facts], mask: bool, overdue: bool) -> Decision {
         .or_else(|| court.convictions())
         .or_else(|| court.failures())
         .or_else(|| court.halts())
+        .or_else(|| court.standstill())
         .or_else(|| court.endings())
         .unwrap_or(Decision::Wait)
 }
@@ -210,15 +221,49 @@ impl Court<'_> {
         })
     }
 
-    /// Replicas that ask for a fail-stop: believed if they are no minority.
+    /// Replicas that ask for a fail-stop: overruled only by a majority of others that get on
+    /// without them. Whoever is stopped, or stands still, does not: then those that halted are
+    /// right.
     fn halts(&self) -> Option<Decision> {
         let halted = |facts: &Facts| facts.halt == Some(Halt::FailStop);
+        let able = |facts: &Facts| facts.halt.is_none() && !facts.stopped;
         let first = self.find(halted)?;
-        if 2 * self.count(halted) >= self.count(|_| true) {
-            return Some(Decision::FailStop(None, Fault::Verdict));
+        let stop = Decision::FailStop(None, Fault::Verdict);
+        if 2 * self.count(able) <= self.count(|_| true) {
+            return Some(stop);
         }
-        Some(if self.overdue {
+        if !self.overdue {
+            return Some(Decision::Linger);
+        }
+        let gets_on = self.find(|facts| able(facts) && !facts.still).is_some();
+        Some(if gets_on {
             self.remove(first, Fault::Verdict)
+        } else {
+            stop
+        })
+    }
+
+    /// Replicas that are stopped while those left are no majority: nobody could vote them out, and
+    /// perhaps nobody is left to wait for them. One that is the only one of its program is not
+    /// missed. One that shares memory is missed by replicas of other processes, which its own
+    /// siblings need not know.
+    fn standstill(&self) -> Option<Decision> {
+        let stopped = |facts: &Facts| facts.stopped && facts.phase != Phase::Ended;
+        let all = self.count(|_| true);
+        if all < 2 {
+            return None;
+        }
+        if 2 * self.count(stopped) < all {
+            let missed = self.find(|facts| stopped(facts) && facts.shares)?;
+            return Some(if self.overdue {
+                self.remove(missed, Fault::Stopped)
+            } else {
+                Decision::Linger
+            });
+        }
+        let culprit = self.find(stopped).filter(|_| self.count(stopped) == 1);
+        Some(if self.overdue {
+            Decision::FailStop(culprit, Fault::Stopped)
         } else {
             Decision::Linger
         })

@@ -12,6 +12,8 @@
 mod accuse;
 mod agent;
 mod cores;
+mod cpu_limit;
+mod doorman;
 mod elf;
 mod error;
 mod events;
@@ -19,6 +21,7 @@ mod family;
 mod group;
 mod judge;
 mod ledger;
+mod limits;
 mod memory;
 mod notes;
 mod notify;
@@ -34,6 +37,7 @@ mod slices;
 mod spinning;
 mod stats;
 mod status;
+mod stuck;
 mod supervise;
 mod tally;
 mod team;
@@ -55,7 +59,7 @@ pub use notify::NotifySettings;
 pub use program::Program;
 pub use rcoe_linux_abi::{Ending, MAX_REPLICAS};
 pub use scrub::ScrubRate;
-pub use settings::{Compare, Settings};
+pub use settings::{Clock, Compare, Settings};
 pub use stats::Stats;
 pub use status::{
     CpuView, FaultCounts, MetricsAddress, ProcessView, ReplicaView, Snapshot, Totals, find_job,

@@ -10,16 +10,19 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Relea
 use std::time::Duration;
 
 use rcoe_core::Outbox;
-use rcoe_linux_abi::arena::{BOOKS_OFFSET, CLAIMS_BYTES, Claims, Gate, LEAST_SLICE, SLICE_STRIDE};
+use rcoe_linux_abi::arena::{
+    BOOKS_OFFSET, CLAIMS_BYTES, Claims, DOORBELL_OFFSET, Gate, LEAST_SLICE, SLICE_STRIDE,
+};
 use rcoe_linux_abi::{
     CONTROL_BYTES, Control, GROUPS, JobState, LAYOUT_VERSION, OUTBOX_OFFSET, Queued, REGION_STRIDE,
     ReplicaState, Report, SIGNAL_SLOTS,
 };
-use rcoe_linux_sys::host::{self, Access, Inherited, SharedObject, SignalInfo};
+use rcoe_linux_sys::host::{self, Access, Bell, Inherited, SharedObject, SignalInfo};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CpuSet, futex, sched_getaffinity};
 
 use crate::error::{Doing, ProgramError, RunError};
+use crate::limits::{Given, SHARES, space_for};
 use crate::program::refused;
 use crate::settings::Settings;
 use crate::slices::{self, Arena};
@@ -46,13 +49,19 @@ fn room_for_groups() -> usize {
 /// Bytes of each slice of memory that processes share, so that all fit under the limits on files
 /// and on address space with much to spare; 0 if none is worth having.
 fn room_for_slice(replicas: usize) -> usize {
-    let fitting = [(Resource::Fsize, 1), (Resource::As, 4)].map(|(resource, share)| {
-        let limit = getrlimit(resource).current.unwrap_or(u64::MAX) / share;
-        usize::try_from(limit).unwrap_or(usize::MAX)
-    });
-    let all = fitting[0].min(fitting[1]).saturating_sub(CLAIMS_BYTES);
+    let limit = |resource| getrlimit(resource).current.unwrap_or(u64::MAX);
+    let space = limit(Resource::As).saturating_sub(space_for(replicas)) / SHARES;
+    let fitting = usize::try_from(limit(Resource::Fsize).min(space)).unwrap_or(usize::MAX);
+    let all = fitting.saturating_sub(CLAIMS_BYTES);
     let slice = (all / replicas).min(SLICE_STRIDE) & !0xfff;
     if slice < LEAST_SLICE { 0 } else { slice }
+}
+
+/// Which request an answer is to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Numbered {
+    pub(crate) number: u64,
+    pub(crate) attempt: u8,
 }
 
 /// One group's part of the shared objects.
@@ -66,6 +75,7 @@ pub(crate) struct Memory {
 impl Memory {
     /// Makes all objects and fills in what is fixed for the run.
     pub(crate) fn create(settings: &Settings, inherited: Inherited) -> Result<Self, RunError> {
+        let given = Given::take(settings.replicas())?;
         let groups = room_for_groups();
         let bytes = GROUPS * CONTROL_BYTES;
         let control = SharedObject::create(c"rcoe-control", bytes, Access::ReadWrite)
@@ -96,6 +106,10 @@ impl Memory {
             .slice_bytes
             .store(u64::try_from(slice).unwrap_or(0), Relaxed);
         memory.fill(settings, inherited)?;
+        for (cells, limit) in memory.control().limits.iter().zip(given.pairs()) {
+            cells[0].store(limit[0], Relaxed);
+            cells[1].store(limit[1], Relaxed);
+        }
         Ok(memory)
     }
 
@@ -161,6 +175,7 @@ impl Memory {
         let replicas = u32::try_from(settings.replicas()).unwrap_or(u32::MAX);
         control.replicas.store(replicas, Relaxed);
         control.compare.store(settings.compare.word(), Relaxed);
+        control.clock.store(settings.clock.word(), Relaxed);
         control.strict.store(settings.strict.into(), Relaxed);
         control.mask.store(settings.mask.into(), Relaxed);
         control.seed.store(settings.seed, Relaxed);
@@ -255,6 +270,11 @@ impl Memory {
         }
     }
 
+    /// The word by which replicas call the supervisor.
+    pub(crate) fn doorbell(&self) -> io::Result<Bell> {
+        Bell::map(self.pool.arena.as_fd(), DOORBELL_OFFSET)
+    }
+
     /// Whose turn it is in a slice.
     pub(crate) fn gate(&self, slice: usize) -> &Gate {
         self.pool
@@ -278,6 +298,11 @@ impl Memory {
     pub(crate) fn order(&self, order: u64) {
         self.control().order.store(order, Release);
         self.ring();
+    }
+
+    /// The same of an order that comes with whatever the group publishes next: nobody is woken.
+    pub(crate) fn order_quietly(&self, order: u64) {
+        self.control().order.store(order, Release);
     }
 
     /// Number of replicas.
@@ -345,9 +370,11 @@ impl Memory {
     }
 
     /// Answers a request of the group's primary.
-    pub(crate) fn answer(&self, to: u32, number: u64, answer: i64) {
+    pub(crate) fn answer(&self, to: u32, request: Numbered, answer: i64) {
         let control = self.control();
+        let Numbered { number, attempt } = request;
         control.answer.store(answer.cast_unsigned(), Relaxed);
+        control.answered_attempt.store(attempt.into(), Release);
         control.answered.store(number, Release);
         control.answered_to.store(to, Release);
         self.ring();

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use rcoe_linux_abi::{NOTE_SLOTS, Note, REMAP, Report};
-use rcoe_linux_syscalls::{Class, Request};
+use rcoe_linux_abi::{NOTE_SLOTS, Note, OF_OTHER, REMAP, Report};
+use rcoe_linux_syscalls::{Class, FILES, Place, Request, Treatment};
 
 /// Remembers what has been told.
 #[derive(Debug, Default)]
@@ -65,6 +65,10 @@ fn text_of(word: u64) -> Option<String> {
         Note::NoSharedMemory => {
             format!("no room for memory that processes share: rcoe has {argument} MiB for it")
         }
+        Note::TooManyInstructions => format!(
+            "more than {argument} instructions such as rdrand, whose results replicas do not \
+             share: the rest may make replicas differ"
+        ),
         Note::UnsupportedMmap if argument == REMAP => {
             "mremap of a shared mapping is only supported for one mapping as a whole or in part, \
              as far as the memory behind it goes"
@@ -76,6 +80,13 @@ fn text_of(word: u64) -> Option<String> {
                  had when it was mapped first"
             )
         }
+        other => refusal(other, argument),
+    })
+}
+
+/// The sentence for a note that is about memory, or about making and executing processes.
+fn refusal(note: Note, argument: u64) -> String {
+    match note {
         Note::AgentMemory => {
             format!("the program touched the memory of rcoe's agent at {argument:#x}; refused")
         }
@@ -83,16 +94,43 @@ fn text_of(word: u64) -> Option<String> {
         Note::TooManyProcesses => {
             format!("no more than {argument} processes can exist at once; fork failed with EAGAIN")
         }
-        Note::Privileged => "a set-user-id or set-group-id program was refused with EPERM: \
-             rcoe does not change privileges"
+        Note::Privileged => "a program with a set-user-id or set-group-id bit or with file \
+             capabilities was refused with EPERM: rcoe does not change privileges"
+            .into(),
+        Note::FewerCapabilities => "a program was executed without capabilities that it would \
+             get back without rcoe: its process had given them up"
+            .into(),
+        Note::CapabilitiesLocked => "a program was refused with EPERM: SECBIT_KEEP_CAPS is \
+             locked, and only the host's own execve can clear it"
             .into(),
         Note::Unverified => "the host does not let replicas read each other's memory, or has no \
              descriptor left: a child starts as a copy of its parent's primary"
             .into(),
+        Note::ActingFile => acting(u32::try_from(argument).unwrap_or(0)),
         Note::NotLoadable => {
             format!("a program that rcoe cannot load was refused with error {argument}")
         }
-    })
+        _ => format!("note {note:?} ({argument:#x})"),
+    }
+}
+
+/// Why writing to a file that acts on a process was refused.
+fn acting(argument: u32) -> String {
+    let row = FILES.get(usize::try_from(argument & !OF_OTHER).unwrap_or(usize::MAX));
+    let name = row.map_or(
+        "a file of a process that rcoe does not know".into(),
+        |file| match file.place {
+            Place::Process => format!("/proc/PID/{}", file.name),
+            Place::Cgroup => format!("{} of a control group", file.name),
+        },
+    );
+    let reason = match row {
+        _ if argument & OF_OTHER != 0 => "it acts on another process of the program",
+        Some(file) if file.treatment == Treatment::Refused => file.doc,
+        Some(_) => "it acts on another thread of the program",
+        None => "it may act on one replica only",
+    };
+    format!("writing to {name} is not supported (EACCES): {reason}")
 }
 
 /// Why the call is refused, by the table.

@@ -15,7 +15,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::family::Family;
-use crate::protocol::Published;
 use crate::status::Happened;
 use crate::team::{State, Team};
 
@@ -153,14 +152,11 @@ fn done(team: &Team) -> u64 {
         return 0;
     };
     let report = team.memory.report(primary);
-    let calls = report.calls.iter().map(|cell| cell.load(Relaxed));
-    let sum = calls.fold(0_u64, u64::wrapping_add);
     // CPU time inside a call may be that of waiting.
     let in_program = report.in_call.load(Relaxed) == 0;
     let computing = team.group.cpu_time(primary).filter(|_| in_program);
     let computed = computing.map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(0));
-    sum.wrapping_add(Published::read(&team.memory, primary).rendezvous)
-        .wrapping_add(computed)
+    team.done(primary).wrapping_add(computed)
 }
 
 /// Whether the primary is in the host's part of a call.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
 use rcoe_linux_abi::{TWIN, Usage};
-use rcoe_linux_sys::host::{children_cpu_time, next_usage, send_signal};
+use rcoe_linux_sys::host::{children_cpu_time, next_usage, signal_child};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus, wait, waitpid};
 
@@ -145,7 +145,7 @@ impl Reaper {
                 .filter(|pid| !self.strays.contains(pid));
             let nameless = nameless.collect::<Vec<_>>();
             for &pid in &nameless {
-                let _ = send_signal(pid, SIGKILL);
+                signal_child(pid, SIGKILL);
             }
             if nameless.is_empty() && !alive {
                 return;

@@ -9,10 +9,11 @@
 //! Contract: [`Reintegration::step`] is asked in each round of the supervisor's loop and does a
 //! bounded amount of work.
 
+use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
 use rcoe_linux_abi::{Order, SIG_KICK, SerialOrder};
-use rcoe_linux_sys::host::send_signal;
+use rcoe_linux_sys::host::signal_child;
 
 use crate::events::Event;
 use crate::group::is_child;
@@ -56,6 +57,8 @@ struct Attempt {
     /// Together with other processes, which share memory with this one.
     together: bool,
     stage: Stage,
+    /// Something that the copy has yet to read is needed for something else.
+    in_the_way: bool,
 }
 
 #[derive(Debug)]
@@ -105,6 +108,32 @@ impl Reintegration {
         matches!(stage, Some(Stage::Verified | Stage::Admitting))
     }
 
+    /// Whether a copy may still read what the supervisor has published about the process in this
+    /// group, of this birth, and nothing may take its place before. A copy is behind the members,
+    /// and what it read there instead would make it another than they are, for good.
+    pub(crate) fn needs(&self, memory: &Memory, group: usize, serial: u64) -> bool {
+        let Some(attempt) = self.attempt.as_ref().filter(|it| !it.is_given_up()) else {
+            return false;
+        };
+        let report = memory.report(attempt.newcomer);
+        self.made(&report.twin).is_none() || report.reaped[group].load(Acquire) != serial
+    }
+
+    /// How many signals a copy has taken of those that are kept for it.
+    pub(crate) fn taken(&self, memory: &Memory) -> Option<u64> {
+        let attempt = self.attempt.as_ref().filter(|it| !it.is_given_up())?;
+        let report = memory.report(attempt.newcomer);
+        self.made(&report.twin)?;
+        Some(report.taken.load(Acquire))
+    }
+
+    /// Nothing more is kept for a copy: it has to go, unless it is about to be a member.
+    pub(crate) fn make_way(&mut self) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.in_the_way = true;
+        }
+    }
+
     /// Whether this child, of which nobody knows, is a twin, or may be one that was just made.
     pub(crate) fn reaped(&mut self, pid: u32) -> bool {
         match self.twins.iter().position(|&twin| twin == pid) {
@@ -152,8 +181,7 @@ impl Reintegration {
 
     fn kill_twins(&self) {
         for &twin in &self.twins {
-            // Already gone is no error.
-            let _ = send_signal(twin, SIGKILL);
+            signal_child(twin, SIGKILL);
         }
     }
 

@@ -7,7 +7,9 @@
 //! 1. Each process is ordered a copy of one of its replicas, to be made at its first turn after one
 //!    that the supervisor claims.
 //! 2. When that turn has come in all slices, they are at rest. They are compared, and the lost one
-//!    is made anew as what most of them are. Meanwhile the copies are made, and wait in it.
+//!    is made anew as what most of them are, or of two that differ, as the one that is as all were
+//!    when they were last scrubbed; those that are not so are repaired. Meanwhile the copies are
+//!    made, and wait in it.
 //! 3. The turn is passed on, the copies follow their groups, their private memory is compared as
 //!    that of any copy ([`crate::reintegration`]).
 //! 4. When all copies are found right they are taken in.
@@ -26,7 +28,7 @@ use rcoe_linux_abi::arena::{Claims, Gate};
 use crate::events::Event;
 use crate::family::Family;
 use crate::reintegration::{self, Reintegration};
-use crate::slices::{Copied, SliceCopy, low, open, turn_of};
+use crate::slices::{Copied, Mended, SliceCopy, low, open, turn_of};
 use crate::team::{State, Team};
 
 /// How long all may take to come to rest, and to be copied then.
@@ -79,6 +81,26 @@ enum Stage {
     Verifying,
     /// Until all copies are taken in.
     Admitting,
+}
+
+impl Attempt {
+    /// Tells of pages that were repaired on the way.
+    fn tell_mended(&mut self, family: &Family) -> Vec<Event> {
+        let Stage::Copying(copy) = &mut self.stage else {
+            return Vec::new();
+        };
+        let process = family.root().pid;
+        let event = |Mended { slice, address }| Event::Scrub {
+            process,
+            replica: Some(slice),
+            address,
+            repaired: true,
+        };
+        std::mem::take(&mut copy.mended)
+            .into_iter()
+            .map(event)
+            .collect()
+    }
 }
 
 /// What a step came to.
@@ -157,6 +179,7 @@ impl Reunions {
         };
         let next = obstacle(&attempt, family)
             .map_or_else(|| self.advance(&mut attempt, family), Next::Abandon);
+        let mut told = attempt.tell_mended(family);
         match next {
             Next::Stay => self.attempt = Some(attempt),
             Next::Go(stage) => {
@@ -170,10 +193,10 @@ impl Reunions {
             Next::Abandon(reason) => {
                 let news = reason == DIFFERS && !self.undecided;
                 self.undecided |= news;
-                return self.abandon(&attempt, family, (reason, news));
+                told.extend(self.abandon(&attempt, family, (reason, news)));
             }
         }
-        Vec::new()
+        told
     }
 
     /// All are back.
@@ -287,7 +310,7 @@ impl Reunions {
         // While it matters there is one.
         let turn = self.turn.unwrap_or(0);
         if let Stage::Copying(copy) = &mut attempt.stage {
-            return match copy.step() {
+            return match copy.step(&|page, digests| unchanged(family, page, digests)) {
                 Ok(Copied::Going) => Next::Stay,
                 Ok(Copied::Done) => Next::Go(Stage::Making),
                 Ok(Copied::Different(_)) => Next::Abandon(DIFFERS),
@@ -390,7 +413,16 @@ fn is_left(family: &Family, slice: usize) -> bool {
 /// Whether the group lacks the replica of this slice, and another can have its place.
 fn can_return(team: &Team, slice: usize) -> bool {
     let gone = team.removed[slice] && team.group.process(slice).is_gone();
-    gone && team.reintegration.is_over()
+    gone && team.reintegration.is_over() && !team.scrub.is_repairing()
+}
+
+/// Which of several slices that differ in a page has what all had when it was last scrubbed, if any
+/// process knows and all that know say the same.
+fn unchanged(family: &Family, page: u64, digests: &[u64]) -> Option<usize> {
+    let teams = family.teams.iter().flatten();
+    let mut answers = teams.filter_map(|team| team.scrub.unchanged(page, digests));
+    let first = answers.next()?;
+    answers.all(|it| it == first).then_some(first)
 }
 
 fn same(family: &mut Family, group: usize, serial: u32) -> Option<&mut Team> {

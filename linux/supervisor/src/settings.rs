@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rcoe_linux_abi::{COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO};
+use rcoe_linux_abi::{CLOCK_CALLS, CLOCK_VDSO, COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO};
 
 use crate::ledger::Ledger;
 use crate::notify::NotifySettings;
@@ -34,6 +34,26 @@ impl Compare {
     }
 }
 
+/// How the program reads clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// By a vDSO, without system calls.
+    Vdso,
+    /// By system calls only.
+    Calls,
+}
+
+impl Clock {
+    /// The word of the shared layout.
+    #[must_use]
+    pub const fn word(self) -> u32 {
+        match self {
+            Self::Vdso => CLOCK_VDSO,
+            Self::Calls => CLOCK_CALLS,
+        }
+    }
+}
+
 /// A run, validated: nothing in it can be wrong any more.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -41,6 +61,8 @@ pub struct Settings {
     pub program: Program,
     /// What is compared.
     pub compare: Compare,
+    /// How the program reads clocks.
+    pub clock: Clock,
     /// Whether a faulty replica may be removed and the run go on.
     pub mask: bool,
     /// Whether a lost replica is replaced by a copy of another.

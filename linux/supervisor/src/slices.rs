@@ -1,20 +1,27 @@
 //! The slices of memory that processes share, as the supervisor sees them: whose turn it is in
 //! each, and one made anew as a copy of the others.
 //!
+//! A page of which most of the others have the same is copied from them. Of two that differ that
+//! one is right that alone still has what all had when it was last scrubbed, if anybody knows. At
+//! rest a slice can be changed without anybody's noticing, so those that are not right are repaired
+//! on the way.
+//!
 //! Contract: [`SliceCopy`] is stepped while all slices that it reads are at rest, and nobody uses
 //! the one that it writes. What of a slice is not memory of the program or kept about it (the gate)
 //! it leaves alone.
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
-use rcoe_linux_abi::arena::{BOOKS_OFFSET, CLAIMS_BYTES, Gate};
+use rcoe_linux_abi::arena::{BOOKS_OFFSET, CLAIMS_BYTES, Gate, slice_addr};
 use rustix::fs::{SeekFrom, major, minor, seek};
 use rustix::io::Errno;
 use rustix::thread::futex;
+use xxhash_rust::xxh3::xxh3_64;
 
 const PAGE: usize = 4096;
 /// Bytes that are compared at a time.
@@ -65,7 +72,7 @@ impl Arena {
     }
 
     /// The first byte from `at` on, counted from the slice's beginning, that may be other than 0.
-    fn data(&self, slice: usize, at: u64) -> io::Result<Option<u64>> {
+    pub(crate) fn data(&self, slice: usize, at: u64) -> io::Result<Option<u64>> {
         let start = self.start(slice);
         let found = match seek(&self.file, SeekFrom::Data(start + at)) {
             Ok(found) => found - start,
@@ -74,6 +81,42 @@ impl Arena {
         };
         Ok((found < self.bytes).then_some(found))
     }
+
+    /// The ranges of a slice within `within` that have content, counted from its beginning.
+    pub(crate) fn content(&self, slice: usize, within: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        let start = self.start(slice);
+        let mut found = Vec::new();
+        let mut at = within.start;
+        while let Some(data) = self.data(slice, at)?.filter(|data| *data < within.end) {
+            let hole = seek(&self.file, SeekFrom::Hole(start + data))? - start;
+            at = hole.min(within.end).max(data + 1);
+            found.push(data..at);
+        }
+        Ok(found)
+    }
+
+    /// What of a slice is compared, counted from its beginning: all but its gate.
+    pub(crate) const fn compared(&self) -> Range<u64> {
+        BOOKS_OFFSET as u64..self.bytes
+    }
+}
+
+/// The number of the page at this offset of the slices, by its place in the first of them: orders
+/// and what is known of pages name it so.
+pub(crate) fn page_number(offset: u64) -> u64 {
+    (slice_addr(0) as u64 + offset) / PAGE as u64
+}
+
+/// Which of several that differ, by the digest of what they have, has in a page of this number what
+/// all had before, if anybody knows.
+pub(crate) type Knows<'a> = dyn Fn(u64, &[u64]) -> Option<usize> + 'a;
+
+/// A page of a slice that was not right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mended {
+    pub(crate) slice: usize,
+    /// Address of the first byte that was not right, where the slice's replicas have it.
+    pub(crate) address: u64,
 }
 
 /// Where a slice of so many bytes begins in the object.
@@ -102,6 +145,8 @@ pub(crate) struct SliceCopy {
     /// How far it is, from the beginning of the slices.
     at: u64,
     buffers: Vec<Vec<u8>>,
+    /// What was repaired on the way.
+    pub(crate) mended: Vec<Mended>,
 }
 
 impl SliceCopy {
@@ -109,11 +154,12 @@ impl SliceCopy {
     pub(crate) fn new(arena: Arena, from: Vec<usize>, to: usize) -> Self {
         let buffers = vec![Vec::new(); from.len()];
         Self {
+            at: arena.compared().start,
             arena,
             from,
             to,
-            at: BOOKS_OFFSET as u64,
             buffers,
+            mended: Vec::new(),
         }
     }
 
@@ -121,7 +167,7 @@ impl SliceCopy {
     ///
     /// # Errors
     /// The object cannot be read or written: there is no memory left.
-    pub(crate) fn step(&mut self) -> io::Result<Copied> {
+    pub(crate) fn step(&mut self, knows: &Knows<'_>) -> io::Result<Copied> {
         for _ in 0..STEP {
             let mut next = None;
             for &slice in &self.from {
@@ -135,39 +181,82 @@ impl SliceCopy {
                 return Ok(Copied::Done);
             };
             let end = self.arena.bytes.min(next + CHUNK);
-            if !self.copy(next, end)? {
-                return Ok(Copied::Different(next));
+            if let Some(odd) = self.copy(next, end, knows)? {
+                return Ok(Copied::Different(odd));
             }
             self.at = end;
         }
         Ok(Copied::Going)
     }
 
-    /// Copies a range; false if no majority has the same there.
-    fn copy(&mut self, start: u64, end: u64) -> io::Result<bool> {
+    /// Copies a range; tells of a page of which nobody knows who has it right.
+    fn copy(&mut self, start: u64, end: u64, knows: &Knows<'_>) -> io::Result<Option<u64>> {
         let len = usize::try_from(end - start).unwrap_or(0);
         for (&slice, buffer) in self.from.iter().zip(&mut self.buffers) {
             buffer.resize(len, 0);
             let offset = self.arena.start(slice) + start;
             self.arena.file.read_exact_at(buffer, offset)?;
         }
-        let Some(chosen) = majority(&self.buffers) else {
-            return Ok(false);
-        };
-        let to = self.arena.start(self.to) + start;
-        for (offset, page) in (to..).step_by(PAGE).zip(chosen.chunks(PAGE)) {
+        let all_alike = self.buffers.windows(2).all(|pair| pair[0] == pair[1]);
+        let to = self.arena.start(self.to);
+        for (offset, at) in (start..end).step_by(PAGE).zip((0..len).step_by(PAGE)) {
+            let page = at..len.min(at + PAGE);
+            let Some(right) = self.right(offset, &page, all_alike, knows) else {
+                return Ok(Some(offset));
+            };
+            if !all_alike {
+                self.mend(offset, &page, right)?;
+            }
+            let page = &self.buffers[right][page];
             if page.iter().any(|&byte| byte != 0) {
-                self.arena.file.write_all_at(page, offset)?;
+                self.arena.file.write_all_at(page, to + offset)?;
             }
         }
-        Ok(true)
+        Ok(None)
+    }
+
+    /// Which of the slices has a page right.
+    fn right(
+        &self,
+        offset: u64,
+        page: &Range<usize>,
+        all_alike: bool,
+        knows: &Knows<'_>,
+    ) -> Option<usize> {
+        if all_alike {
+            return Some(0);
+        }
+        let pages = self.buffers.iter().map(|it| &it[page.clone()]);
+        let pages: Vec<&[u8]> = pages.collect();
+        majority(&pages).or_else(|| {
+            let digests = pages.iter().map(|it| xxh3_64(it));
+            knows(page_number(offset), &digests.collect::<Vec<_>>())
+        })
+    }
+
+    /// Gives all slices what the one at `right` has in a page.
+    fn mend(&mut self, offset: u64, page: &Range<usize>, right: usize) -> io::Result<()> {
+        let wanted = &self.buffers[right][page.clone()];
+        for (&slice, own) in self.from.iter().zip(&self.buffers) {
+            let own = &own[page.clone()];
+            let differs = own.iter().zip(wanted).position(|(own, right)| own != right);
+            let Some(first) = differs else { continue };
+            let place = self.arena.start(slice) + offset;
+            self.arena.file.write_all_at(wanted, place)?;
+            let first = u64::try_from(first).unwrap_or(0);
+            self.mended.push(Mended {
+                slice,
+                address: slice_addr(slice) as u64 + offset + first,
+            });
+        }
+        Ok(())
     }
 }
 
-/// What more than half of them have; of two both.
-fn majority(all: &[Vec<u8>]) -> Option<&Vec<u8>> {
-    let supporters = |one: &Vec<u8>| all.iter().filter(|it| *it == one).count();
-    all.iter().find(|one| 2 * supporters(one) > all.len())
+/// Which has what more than half of them have; of two both.
+fn majority(all: &[&[u8]]) -> Option<usize> {
+    let supporters = |one: &[u8]| all.iter().filter(|it| **it == one).count();
+    all.iter().position(|one| 2 * supporters(one) > all.len())
 }
 
 #[cfg(test)]
@@ -204,12 +293,21 @@ mod tests {
     }
 
     fn copy(object: &SharedObject, from: &[usize], to: usize) -> Copied {
+        copy_knowing(object, from, to, &|_, _| None).0
+    }
+
+    fn copy_knowing(
+        object: &SharedObject,
+        from: &[usize],
+        to: usize,
+        knows: &Knows<'_>,
+    ) -> (Copied, Vec<Mended>) {
         let arena = Arena::new(object.as_fd(), BYTES).unwrap();
         let mut copy = SliceCopy::new(arena, from.to_vec(), to);
         loop {
-            let copied = copy.step().unwrap();
+            let copied = copy.step(knows).unwrap();
             if copied != Copied::Going {
-                return copied;
+                return (copied, copy.mended);
             }
         }
     }
@@ -244,5 +342,38 @@ mod tests {
         assert_eq!(page(copy(&object, &[0, 2], 1)), 4 << 20);
         assert_eq!(copy(&object, &[2, 0, 1], 2), Copied::Done);
         assert_eq!(&read(&object, 2, 4 << 20), b"good");
+    }
+    #[test]
+    fn of_two_the_one_that_is_known_is_copied_and_the_other_repaired() {
+        let object = object();
+        write(&object, 0, 4 << 20, b"good");
+        write(&object, 2, 4 << 20, b"goad");
+        let mut page = [0; PAGE];
+        page[..4].copy_from_slice(b"good");
+        let known = xxh3_64(&page);
+        let knows = |number: u64, digests: &[u64]| {
+            assert_eq!(number, page_number(4 << 20));
+            digests.iter().position(|digest| *digest == known)
+        };
+        let (copied, mended) = copy_knowing(&object, &[2, 0], 1, &knows);
+        assert_eq!(copied, Copied::Done);
+        let address = slice_addr(2) as u64 + (4 << 20) + 2;
+        assert_eq!(mended, [Mended { slice: 2, address }]);
+        for slice in 0..3 {
+            assert_eq!(&read(&object, slice, 4 << 20), b"good");
+        }
+    }
+
+    #[test]
+    fn what_has_content_is_found() {
+        let object = object();
+        write(&object, 1, 4 << 20, b"text");
+        let arena = Arena::new(object.as_fd(), BYTES).unwrap();
+        let content = |slice, within| arena.content(slice, within).unwrap();
+        assert_eq!(content(0, 0..BYTES), []);
+        let (start, end) = (4 << 20, (4 << 20) + PAGE as u64);
+        assert_eq!(content(1, 0..BYTES), vec![start..end]);
+        assert_eq!(content(1, 0..start), []);
+        assert_eq!(content(1, end..BYTES), []);
     }
 }

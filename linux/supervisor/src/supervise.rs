@@ -1,19 +1,23 @@
 //! The supervisor's loop: signals in, facts gathered, decisions carried out.
 
+mod limits;
 mod relocation;
 mod removal;
 mod upkeep;
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rcoe_linux_abi::{Ending, SIG_NOTIFY};
+use rcoe_linux_abi::Ending;
 use rcoe_linux_sys::host::{
-    Inherited, SignalFd, SignalInfo, block_all_signals, default_child_signal,
+    Guardian, Inherited, SignalFd, block_all_signals, can_signal_by_descriptor,
+    default_child_signal,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::doorman::Doorman;
 use crate::error::{Doing, EXIT_FAIL_STOP, RunError};
 use crate::events::{Counts, DivergenceKind, Event, Observer, ReplicaInfo};
 use crate::family::Family;
@@ -29,10 +33,12 @@ use crate::reunion::Reunions;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::status::{Happened, Window};
+use crate::stuck::Stuck;
 use crate::tally::Tally;
-use crate::team::{Patience, State, Team};
+use crate::team::{State, Team};
 use removal::describe;
 
+const SIGKILL: u8 = 9;
 const SIGCHLD: u32 = 17;
 
 /// How often to look without being called, in case a replica died before it could call.
@@ -72,6 +78,27 @@ fn root_team(settings: &Settings, memory: Memory, group: Group, pid: u32) -> Tea
     root
 }
 
+fn open_window(settings: &Settings, observer: &mut dyn Observer) -> Result<Window, RunError> {
+    let (window, metrics, warning) = Window::open(settings)?;
+    if let Some(text) = warning {
+        observer.warning(&text);
+    }
+    if let Some(address) = metrics {
+        observer.event(&Event::Metrics {
+            address: address.to_string(),
+        });
+    }
+    Ok(window)
+}
+
+fn open_notifier(settings: &Settings, observer: &mut dyn Observer) -> Notifier {
+    let (notifier, warning) = Notifier::open(settings.notify.as_ref(), settings.wall_cap());
+    if let Some(text) = warning {
+        observer.warning(&text);
+    }
+    notifier
+}
+
 /// Runs the program to its end. Every process of the run is reaped when this returns.
 ///
 /// All signals stay blocked in the calling thread.
@@ -83,32 +110,27 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     block_all_signals();
     default_child_signal();
     let inherited = Inherited::get();
-    let (window, metrics, warning) = Window::open(settings)?;
-    if let Some(text) = warning {
-        observer.warning(&text);
-    }
-    if let Some(address) = metrics {
-        observer.event(&Event::Metrics {
-            address: address.to_string(),
-        });
-    }
-    let (notifier, warning) = Notifier::open(settings.notify.as_ref(), settings.wall_cap());
-    if let Some(text) = warning {
-        observer.warning(&text);
-    }
+    let window = open_window(settings, observer)?;
+    let notifier = open_notifier(settings, observer);
+    can_signal_by_descriptor().doing("signalling by a descriptor of a process (pidfd)")?;
     let memory = Memory::create(settings, inherited)?;
     // The program may ask who it is as soon as it runs.
     let pid = std::process::id();
     memory.set(|control| &control.pid, pid);
     let signals = SignalFd::all().doing("collecting signals")?;
+    let bell = Arc::new(memory.doorbell().doing("mapping the doorbell")?);
+    let doorman = Doorman::start(Arc::clone(&bell)).doing("listening to the doorbell")?;
+    let guardian = Guardian::new().doing("starting the guardian")?;
     let reaper = Reaper::new();
     let group = Group::start(settings, &memory, inherited)?;
     let root = root_team(settings, memory, group, pid);
     let mut run = Run {
         settings,
-        family: Family::new(root),
+        family: Family::new(root, bell),
         reaper,
         signals,
+        doorman,
+        _guardian: guardian,
         observer,
         notebook: Notebook::default(),
         announced: false,
@@ -120,6 +142,8 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         notifier,
         clerk: Clerk::new(settings.ledger.clone(), settings.suspect_after),
         reunions: Reunions::default(),
+        looker: None,
+        stuck: Stuck::default(),
     };
     let outcome = run.watch();
     run.notifier.stopping();
@@ -154,6 +178,9 @@ struct Run<'a> {
     family: Family,
     reaper: Reaper,
     signals: SignalFd,
+    doorman: Doorman,
+    /// Ends all replicas if rcoe is killed.
+    _guardian: Guardian,
     observer: &'a mut dyn Observer,
     notebook: Notebook,
     announced: bool,
@@ -166,6 +193,10 @@ struct Run<'a> {
     notifier: Notifier,
     clerk: Clerk,
     reunions: Reunions,
+    /// Group and birth of the process that looks at the memory that processes share, and its passes
+    /// when it was chosen.
+    looker: Option<((usize, u32), u64)>,
+    stuck: Stuck,
 }
 
 impl Drop for Run<'_> {
@@ -190,6 +221,7 @@ impl Run<'_> {
             self.family.settle()?;
             self.family.stand_still();
             self.watch_threads();
+            self.watch_limits();
             self.hear_clerk();
             if let Some(outcome) = self.decide_all()? {
                 return Ok(outcome);
@@ -199,11 +231,27 @@ impl Run<'_> {
             self.reintegrate();
             self.scrub();
             self.sleep()?;
-            while let Some(signal) = self.signals.next().doing("reading signals")? {
-                self.handle(signal)?;
-                self.family.stand_still();
-            }
+            self.hear()?;
         }
+    }
+
+    /// Takes in what has come: signals, and what replicas ask for.
+    fn hear(&mut self) -> Result<(), RunError> {
+        while let Some(signal) = self.signals.next().doing("reading signals")? {
+            if signal.number != SIGCHLD {
+                self.family.deliver(signal);
+            }
+            self.family.stand_still();
+        }
+        self.family.hear_deputies();
+        self.family.rouse();
+        if self.family.is_asked() {
+            // The sender must be known, and who has died must not be asked for any more.
+            self.reaper.reap(&mut self.family.teams)?;
+            self.family.hear_requests()?;
+            self.family.stand_still();
+        }
+        Ok(())
     }
 
     /// Kills and reaps every process of the run.
@@ -224,8 +272,10 @@ impl Run<'_> {
         let regular = self.notifier.due().map_or(regular, |due| regular.min(due));
         let soon = self.upkeep_due();
         let regular = soon.map_or(regular, |soon| regular.min(soon));
+        let limit = teams().filter_map(Team::cpu_limit_alarm).min();
+        let regular = limit.map_or(regular, |limit| regular.min(limit));
         let timeout = Timespec::try_from(regular).ok();
-        let all = [self.signals.as_fd()]
+        let all = [self.signals.as_fd(), self.doorman.as_fd()]
             .into_iter()
             .chain(self.window.descriptors());
         let mut fds = all
@@ -235,7 +285,10 @@ impl Run<'_> {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error).doing("waiting for signals"),
         }
-        let asked = fds.iter().skip(1).any(|fd| !fd.revents().is_empty());
+        let asked = fds.iter().skip(2).any(|fd| !fd.revents().is_empty());
+        if !fds[1].revents().is_empty() {
+            self.doorman.hear();
+        }
         self.woken = Instant::now();
         if asked
             && let Some(text) = self
@@ -243,20 +296,6 @@ impl Run<'_> {
                 .attend(self.settings, &self.family, &self.happened)
         {
             self.observer.warning(&text);
-        }
-        Ok(())
-    }
-
-    fn handle(&mut self, signal: SignalInfo) -> Result<(), RunError> {
-        match signal.number {
-            SIG_NOTIFY if self.family.hear_deputy(signal) => {}
-            SIG_NOTIFY if signal.value != 0 => {
-                // The sender must be known, and who has died must not be asked for any more.
-                self.reaper.reap(&mut self.family.teams)?;
-                self.family.request(signal)?;
-            }
-            SIGCHLD | SIG_NOTIFY => {}
-            _ => self.family.deliver(signal),
         }
         Ok(())
     }
@@ -337,6 +376,10 @@ impl Run<'_> {
                 return Ok(Some(outcome));
             }
         }
+        if let Err((group, index)) = self.expel_sleeper() {
+            self.blame(group, Some(index), Fault::Asleep, None);
+            return Ok(Some(self.fail_stop()));
+        }
         if let Err((group, index)) = self.expel_sharers() {
             let what = "it shares memory with a replica that was removed";
             self.diverge(group, DivergenceKind::Death, Some(index), None, what);
@@ -358,18 +401,21 @@ impl Run<'_> {
         let mask = self.settings.mask;
         while self.team(group).state == State::Living && !self.team(group).is_stopped() {
             let team = self.team(group);
-            let facts = (0..team.removed.len())
-                .map(|index| team.facts(index))
-                .collect::<Vec<_>>();
-            let decision = judge(&facts, mask, team.is_overdue(timeout, wall_cap));
+            if team.met_its_hard_limit() {
+                team.finish(Ending::Signal(SIGKILL));
+                return Ok(None);
+            }
+            let overdue = team.is_overdue(timeout, wall_cap);
+            let facts = team.all_facts(overdue, timeout);
+            let decision = self.spare_the_killed(group, judge(&facts, mask, overdue))?;
+            let team = self.team(group);
             if decision != Decision::Linger {
                 team.patience = None;
             }
             match decision {
                 Decision::Wait => return Ok(None),
                 Decision::Linger => {
-                    let patience = Patience::new(&team.group, team.removed.len());
-                    team.patience.get_or_insert(patience);
+                    team.begin_patience();
                     return Ok(None);
                 }
                 Decision::Remove(index, fault) => {

@@ -6,19 +6,21 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-use rcoe_linux_abi::{Ending, Phase, Report, SIG_KICK, Usage};
-use rcoe_linux_sys::host::{SignalInfo, StandIn, send_signal};
+use rcoe_linux_abi::{Ending, Phase, Report, SIG_KICK, SIGNAL_SLOTS, Usage};
+use rcoe_linux_sys::host::{SignalInfo, StandIn, signal_child};
 use rustix::process::WaitStatus;
 
+use crate::cpu_limit::CpuLimit;
 use crate::group::{Group, phase};
 use crate::judge::{Facts, Process};
-use crate::memory::Memory;
+use crate::memory::{Memory, Numbered};
 use crate::protocol::Published;
 use crate::reintegration::Reintegration;
 use crate::scrub::Scrub;
 use crate::spinning::{Seen, Spinning};
 
 mod job;
+mod limits;
 mod patience;
 
 use job::Job;
@@ -63,9 +65,10 @@ pub(crate) struct Team {
     pub(crate) mother: Option<usize>,
     /// Number of its birth.
     pub(crate) serial: u32,
-    /// Requests answered so far.
-    pub(crate) answered: u64,
+    /// The last request that was answered.
+    pub(crate) answered: Numbered,
     spinning: Spinning,
+    cpu_limit: CpuLimit,
     /// Signals that the queue has no room for.
     waiting: VecDeque<SignalInfo>,
     job: Job,
@@ -98,8 +101,9 @@ impl Team {
             parent: None,
             mother: None,
             serial: 0,
-            answered: 0,
+            answered: Numbered::default(),
             spinning: Spinning::default(),
+            cpu_limit: CpuLimit::default(),
             waiting: VecDeque::new(),
             job: Job::default(),
             doomed: None,
@@ -137,41 +141,6 @@ impl Team {
     /// Nobody asks for the process any more.
     pub(crate) fn dismiss_stand_in(&mut self) {
         self.stand_in = None;
-    }
-
-    /// What the replica with this process id encloses with a signal.
-    pub(crate) fn enclosed(&self, pid: u32) -> SignalInfo {
-        let cells = self
-            .group
-            .index(pid)
-            .map(|index| &self.memory.report(index).enclosed);
-        let [code, sender, value] = cells.map_or([0; 3], |cells| {
-            cells.each_ref().map(|cell| cell.load(Acquire))
-        });
-        let low = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0);
-        SignalInfo {
-            number: 0,
-            code: low(code).cast_signed(),
-            sender: low(sender),
-            user: low(sender >> 32),
-            value,
-        }
-    }
-
-    /// The whole number of a request of this process, of which `low` are the low bits. Calls that
-    /// come to nothing take numbers, too, so that any count may lie between two requests.
-    pub(crate) fn whole(&self, low: u8, pid: u32) -> u64 {
-        let told = self
-            .group
-            .index(pid)
-            .map(|index| &self.memory.report(index).asked);
-        let told = told.map_or(0, |cell| cell.load(Acquire));
-        if told >= self.answered && (told & 0xff) as u8 == low {
-            return told;
-        }
-        // Its word is damaged: the next one that ends so.
-        let ahead = low.wrapping_sub((self.answered & 0xff) as u8);
-        self.answered + u64::from(ahead)
     }
 
     /// Publishes what the process has used: its primary, and the children that it has awaited.
@@ -255,7 +224,7 @@ impl Team {
     }
 
     /// What the judge needs to know of a replica.
-    pub(crate) fn facts(&self, index: usize) -> Facts {
+    fn facts(&self, index: usize) -> Facts {
         let report = self.memory.report(index);
         let published = Published::read(&self.memory, index);
         Facts {
@@ -267,7 +236,41 @@ impl Team {
             halt: published.halt,
             members: published.members,
             removed: self.removed[index],
+            stopped: self.memory.is_stopped(index),
+            shares: self.uses_slice(index),
+            still: false,
         }
+    }
+
+    /// What the judge needs to know of all replicas; `overdue` as for it.
+    pub(crate) fn all_facts(&self, overdue: bool, timeout: Duration) -> Vec<Facts> {
+        let mut facts = (0..self.removed.len())
+            .map(|index| self.facts(index))
+            .collect::<Vec<_>>();
+        if overdue {
+            for (index, facts) in facts.iter_mut().enumerate() {
+                facts.still = facts.phase != Phase::Ended && self.is_still(index, timeout);
+            }
+        }
+        facts
+    }
+
+    /// Whether nothing shows that a replica got on since the judge asked for patience. The primary
+    /// may be in the host's part of a call for as long as it takes.
+    fn is_still(&self, index: usize, timeout: Duration) -> bool {
+        let in_call = self.memory.report(index).in_call.load(Relaxed) != 0;
+        let waits_outside = index == self.primary && in_call;
+        let done = self.done(index);
+        let still = |it: &Patience| it.is_still(&self.group, index, done, timeout);
+        !waits_outside && self.patience.as_ref().is_some_and(still)
+    }
+
+    /// A number that changes with a replica's calls and rendezvous.
+    pub(crate) fn done(&self, index: usize) -> u64 {
+        let calls = self.memory.report(index).calls.iter();
+        let calls = calls.map(|cell| cell.load(Relaxed));
+        let rendezvous = Published::read(&self.memory, index).rendezvous;
+        calls.fold(rendezvous, u64::wrapping_add)
     }
 
     /// Whether the signal ends the program at once, by the account of all living members. A replica
@@ -326,6 +329,7 @@ impl Team {
     pub(crate) fn hand_over(&mut self) {
         let taken = |index| self.memory.report(index).taken.load(Acquire);
         let taken = self.members().map(taken).min().unwrap_or(0);
+        let taken = self.spare_copy(taken);
         let mut any = false;
         while let Some(&signal) = self.waiting.front()
             && self.memory.push_signal(signal, taken)
@@ -336,6 +340,22 @@ impl Team {
         if any && let Some(primary) = self.primary() {
             self.group.signal(primary, SIG_KICK);
         }
+    }
+
+    /// From where on signals are kept, if members need them from `taken` on: a copy that is behind
+    /// is not waited for, but must not take others in their place.
+    fn spare_copy(&mut self, taken: u64) -> u64 {
+        let Some(behind) = self.reintegration.taken(&self.memory) else {
+            return taken;
+        };
+        let head = self.memory.control().signal_head.load(Relaxed);
+        let waiting = u64::try_from(self.waiting.len()).unwrap_or(u64::MAX);
+        if head.saturating_sub(behind).saturating_add(waiting) > SIGNAL_SLOTS as u64 {
+            self.reintegration.make_way();
+        }
+        self.reintegration
+            .taken(&self.memory)
+            .map_or(taken, |behind| taken.min(behind))
     }
 
     /// A signal that ends the program, as a member says; it ends if all say so.
@@ -377,9 +397,16 @@ impl Team {
             self.group.learn(&self.memory);
             self.group.kill_all();
             for copy in self.reintegration.copies(&self.memory) {
-                // Already gone is no error.
-                let _ = send_signal(copy, SIGKILL);
+                signal_child(copy, SIGKILL);
             }
+        }
+    }
+
+    /// The judge waits, from now on if it did not before.
+    pub(crate) fn begin_patience(&mut self) {
+        if self.patience.is_none() {
+            let done = (0..self.removed.len()).map(|index| self.done(index));
+            self.patience = Some(Patience::new(&self.group, done.collect()));
         }
     }
 

@@ -1,8 +1,8 @@
 //! Compares twins: processes that lie still, each a copy of one replica at the same point of the
 //! trace.
 //!
-//! Intuition: what healthy replicas have in memory is the same, byte for byte, but for the few
-//! ranges in which the agent keeps what is a replica's own. Pages that no twin has of its own come
+//! Intuition: what healthy replicas have in memory is the same, byte for byte, but for the
+//! range in which the agent keeps what is a replica's own. Pages that no twin has of its own come
 //! from one file or are empty, and need no look, so the work is in proportion to what the program
 //! has written.
 //!
@@ -16,8 +16,10 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
-use rcoe_linux_abi::{AGENT_END, object_addr};
+use rcoe_linux_abi::{AGENT_END, Blocks, object_addr};
+use xxhash_rust::xxh3::xxh3_64;
 
+use crate::scrub::known::blocks;
 use crate::slices::Arena;
 
 /// Bytes of a page.
@@ -76,9 +78,11 @@ impl Area {
     }
 }
 
-/// The kernel's own page lies outside all processes.
+/// The kernel's own pages, which it shows to all processes, do not count.
 fn lines(maps: &str) -> impl Iterator<Item = &str> {
-    maps.lines().filter(|line| !line.ends_with("[vsyscall]"))
+    const KERNEL: [&str; 4] = ["[vsyscall]", "[vdso]", "[vvar]", "[vvar_vclock]"];
+    maps.lines()
+        .filter(|line| !KERNEL.iter().any(|name| line.ends_with(name)))
 }
 
 /// The areas of a process that count.
@@ -94,11 +98,12 @@ fn areas(maps: &str) -> Vec<Area> {
     areas
 }
 
-/// The areas that belong to the process alone, the agent's among them, and whether each is of a
-/// file.
+/// The areas that belong to the process alone and can be read, the agent's among them, and whether
+/// each is of a file.
 pub(crate) fn private_areas(maps: &str) -> Vec<(Range<u64>, bool)> {
     let all = lines(maps).filter_map(Area::parse);
-    let own = all.filter(|area| area.permissions.ends_with('p'));
+    let own =
+        all.filter(|area| area.permissions.starts_with('r') && area.permissions.ends_with('p'));
     own.map(|area| (area.range, !area.file.is_empty()))
         .collect()
 }
@@ -167,7 +172,23 @@ pub(crate) enum Compared {
     Different {
         /// What is different.
         what: String,
+        /// The page, if it is memory.
+        page: Option<OddPage>,
     },
+}
+
+/// A page in which twins differ. What is said of each twin begins with the copy's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OddPage {
+    /// Its number.
+    pub(crate) number: u64,
+    /// Digests of what the twins have there.
+    pub(crate) digests: Vec<u64>,
+    /// The same by blocks.
+    pub(crate) blocks: Vec<Blocks>,
+    /// Who has a page of its own there. Who has not sees what was there before the program ran, or
+    /// nothing: it was never written.
+    pub(crate) own: Vec<bool>,
 }
 
 /// A comparison under way.
@@ -177,11 +198,13 @@ pub(crate) struct Comparison {
     twins: Vec<Twin>,
     areas: Vec<Area>,
     /// Where replicas may differ.
-    private: Vec<Range<u64>>,
+    private: Range<u64>,
     area: usize,
     next: u64,
     pages: u64,
     layouts_differ: bool,
+    /// See [`Comparison::alike`].
+    alike: Vec<(u64, Blocks)>,
 }
 
 impl Comparison {
@@ -192,7 +215,7 @@ impl Comparison {
     /// A twin cannot be read.
     pub(crate) fn new(
         all: &[(u32, usize)],
-        private: Vec<Range<u64>>,
+        private: Range<u64>,
         arena: &Arena,
     ) -> io::Result<Self> {
         let mut twins = Vec::new();
@@ -215,6 +238,7 @@ impl Comparison {
             private,
             area: 0,
             pages: 0,
+            alike: Vec::new(),
         })
     }
 
@@ -225,7 +249,7 @@ impl Comparison {
     pub(crate) fn step(&mut self) -> io::Result<Compared> {
         if self.layouts_differ {
             let what = "the address spaces differ".into();
-            return Ok(Compared::Different { what });
+            return Ok(Compared::Different { what, page: None });
         }
         let Some(area) = self.areas.get(self.area) else {
             return Ok(Compared::Same { pages: self.pages });
@@ -250,7 +274,18 @@ impl Comparison {
                 && let Some(address) = self.compare(from, run)?
             {
                 let what = format!("the memory at {address:#x} differs");
-                return Ok(Compared::Different { what });
+                let number = address / PAGE;
+                let entry = usize_of(number - start / PAGE);
+                let twins = self.twins.iter();
+                let own = twins.map(|twin| has_own_page(twin.entry(entry), of_file));
+                let index = usize_of(number - from / PAGE);
+                let page = Some(OddPage {
+                    number,
+                    digests: self.digests(index, xxh3_64),
+                    blocks: self.digests(index, blocks),
+                    own: own.collect(),
+                });
+                return Ok(Compared::Different { what, page });
             }
             index += run.max(1);
         }
@@ -264,6 +299,18 @@ impl Comparison {
             .any(|twin| has_own_page(twin.entry(index), of_file))
     }
 
+    /// What each twin has in a page of those compared last, but for what may differ.
+    fn digests<T>(&self, index: usize, digest: fn(&[u8]) -> T) -> Vec<T> {
+        let page = index * usize_of(PAGE)..(index + 1) * usize_of(PAGE);
+        let twins = self.twins.iter();
+        twins.map(|it| digest(&it.bytes[page.clone()])).collect()
+    }
+
+    /// Pages that all had alike since this was asked for last, with what is in their blocks.
+    pub(crate) fn alike(&mut self) -> Vec<(u64, Blocks)> {
+        std::mem::take(&mut self.alike)
+    }
+
     /// The first address at which the copy has what most have not.
     fn compare(&mut self, start: u64, count: usize) -> io::Result<Option<u64>> {
         self.pages += u64::try_from(count).unwrap_or(0);
@@ -271,16 +318,16 @@ impl Comparison {
             twin.read(start, count)?;
         }
         let end = start + u64::try_from(count).unwrap_or(0) * PAGE;
-        for range in &self.private {
-            let (from, to) = (range.start.max(start), range.end.min(end));
-            if from < to {
-                for twin in &mut self.twins {
-                    twin.bytes[usize_of(from - start)..usize_of(to - start)].fill(0);
-                }
+        let (from, to) = (self.private.start.max(start), self.private.end.min(end));
+        if from < to {
+            for twin in &mut self.twins {
+                twin.bytes[usize_of(from - start)..usize_of(to - start)].fill(0);
             }
         }
         let (copy, others) = self.twins.split_first().expect("a copy has a twin");
         if others.iter().all(|other| other.bytes == copy.bytes) {
+            let pages = copy.bytes.chunks(usize_of(PAGE)).map(blocks);
+            self.alike.extend((start / PAGE..).zip(pages));
             return Ok(None);
         }
         let pages = 0..count;

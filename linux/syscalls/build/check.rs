@@ -1,6 +1,6 @@
 //! The rules a table must keep beyond its grammar.
 
-use crate::model::{Call, Class, Request, Table};
+use crate::model::{Call, Class, File, Place, Request, Table, Treatment};
 use std::collections::BTreeMap;
 
 /// Reports the first rule that is broken.
@@ -29,6 +29,19 @@ pub(crate) fn table(table: &Table) -> Result<(), String> {
         if !table.calls.values().any(|c| uses(c, table_name)) {
             return Err(format!("no call uses the requests `{table_name}`"));
         }
+    }
+    for (name, file) in &table.files {
+        one_file(file).map_err(|e| format!("file `{name}`: {e}"))?;
+    }
+    Ok(())
+}
+
+fn one_file(file: &File) -> Result<(), String> {
+    if file.doc.is_empty() {
+        return Err("`doc` must say what it is for, or why it is refused".into());
+    }
+    if (file.treatment == Treatment::Join) != (file.place == Place::Cgroup) {
+        return Err("control groups, and only they, are joined".into());
     }
     Ok(())
 }
@@ -61,6 +74,8 @@ struct Facts<'a> {
     class: Class,
     repeatable: bool,
     quiet: bool,
+    straight: bool,
+    columns: &'a crate::model::Facts,
     handler: Option<&'a str>,
     reason: &'a str,
 }
@@ -72,6 +87,8 @@ impl<'a> From<&'a Call> for Facts<'a> {
             class: c.class,
             repeatable: c.repeatable,
             quiet: c.quiet,
+            straight: c.straight,
+            columns: &c.facts,
             handler,
             reason: &c.reason,
         }
@@ -85,6 +102,8 @@ impl<'a> From<&'a Request> for Facts<'a> {
             class: r.class,
             repeatable: r.repeatable,
             quiet: r.quiet,
+            straight: r.straight,
+            columns: &r.facts,
             handler,
             reason: &r.reason,
         }
@@ -111,6 +130,10 @@ fn facts(f: &Facts<'_>) -> Result<(), &'static str> {
     }
     if f.repeatable && f.class != Class::Input {
         return Err("`repeatable` makes sense for class input only");
+    }
+    const RARE: [&str; 3] = ["opens", "ids", "descriptors"];
+    if f.straight && (unsupported || RARE.iter().any(|key| f.columns.0.contains_key(*key))) {
+        return Err("what opens, closes or tells ids does not go `straight`");
     }
     if f.quiet && !unsupported && f.class != Class::Process {
         return Err("`quiet` makes sense for calls that may be refused");

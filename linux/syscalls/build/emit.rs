@@ -1,5 +1,6 @@
 //! Writes the checked table as Rust.
 
+use crate::columns;
 use crate::model::{Call, Request, Table};
 use crate::signature::{self, Param};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ pub(crate) fn table(table: &Table) -> Result<String, String> {
     let mut calls: Vec<_> = table.calls.iter().collect();
     calls.sort_by_key(|(_, call)| call.nr);
     let mut out = specials(table);
+    out += &tables(table);
     for (name, rows) in &table.requests {
         out += &requests(name, rows).map_err(|e| format!("requests.{name}: {e}"))?;
     }
@@ -18,13 +20,33 @@ pub(crate) fn table(table: &Table) -> Result<String, String> {
         "/// Every call, by number.\npub static ALL: &[Syscall] = &CALLS;"
     );
     let _ = writeln!(out, "static CALLS: [Syscall; {}] = [", calls.len());
+    let mut resolved = Resolutions::new(&calls);
     for (name, call) in &calls {
-        out += &one_call(name, call).map_err(|e| format!("`{name}`: {e}"))?;
+        out += &one_call(name, call, table, &mut resolved).map_err(|e| format!("`{name}`: {e}"))?;
     }
     out += "];\n";
+    out += &resolved.render();
     out += &slots(&calls);
     out += &notes(&calls);
+    out += &facts(table);
+    out += &files(table);
     Ok(out)
+}
+
+/// The files that act on who writes to them, by name.
+fn files(table: &Table) -> String {
+    let mut out = String::from(
+        "/// Files that act on the process that writes to them, by name.\n\
+         pub static FILES: &[File] = &[\n",
+    );
+    for (name, file) in &table.files {
+        let _ = writeln!(
+            out,
+            "File {{ name: {name:?}, place: Place::{:?}, treatment: Treatment::{:?}, doc: {:?} }},",
+            file.place, file.treatment, file.doc
+        );
+    }
+    out + "];\n"
 }
 
 /// The `Special` enum, with the calls that each variant serves.
@@ -52,7 +74,7 @@ fn specials(table: &Table) -> String {
     out + "}\n"
 }
 
-fn camel(name: &str) -> String {
+pub(crate) fn camel(name: &str) -> String {
     let mut out = String::new();
     for part in name.split('_').filter(|p| !p.is_empty()) {
         let (head, tail) = part.split_at(1);
@@ -64,6 +86,18 @@ fn camel(name: &str) -> String {
 
 fn special(handler: Option<&String>) -> String {
     format!("Special::{}", handler.map_or("None".into(), |h| camel(h)))
+}
+
+/// The names of the tables of requests.
+fn tables(table: &Table) -> String {
+    let mut out = String::from(
+        "/// The tables of requests.\n\
+         #[derive(Copy, Clone, Debug, PartialEq, Eq)]\npub enum Table {\n",
+    );
+    for name in table.requests.keys() {
+        let _ = writeln!(out, "/// Of `{name}`.\n{},", camel(name));
+    }
+    out + "}\n"
 }
 
 /// One table of requests, sorted by code for binary search.
@@ -80,23 +114,57 @@ fn requests(name: &str, rows: &BTreeMap<String, Request>) -> Result<String, Stri
     for (name, r) in rows {
         let arg = signature::kind_of("arg", &r.arg).and_then(|p| signature::render(&p, &[]));
         let arg = arg.map_err(|e| format!("`{name}`: {e}"))?;
+        let facts = columns::render(&r.facts, &[]).map_err(|e| format!("`{name}`: {e}"))?;
         let _ = writeln!(
             out,
             "Request {{ code: {}, name: {name:?}, class: Class::{:?}, arg: {arg}, \
-             repeatable: {}, blocking: {}, quiet: {}, special: {}, reason: {:?} }},",
+             repeatable: {}, blocking: {}, quiet: {}, special: {}, straight: {}, \
+             facts: {facts}, reason: {:?} }},",
             r.code,
             r.class,
             r.repeatable,
             r.blocking,
             r.quiet,
             special(r.handler.as_ref()),
+            r.straight,
             r.reason
         );
     }
     Ok(out + "];\n")
 }
 
-fn one_call(name: &str, c: &Call) -> Result<String, String> {
+/// The calls as they can be resolved: each as it is, then those that conditions and requests make
+/// of them.
+struct Resolutions {
+    all: Vec<String>,
+    /// The call that is being written.
+    call: usize,
+}
+
+impl Resolutions {
+    fn new(calls: &[(&String, &Call)]) -> Self {
+        let plain = |(at, (_, call)): (usize, &(&String, &Call))| {
+            format!("Resolved::of(&CALLS[{at}], Class::{:?})", call.class)
+        };
+        Self {
+            all: calls.iter().enumerate().map(plain).collect(),
+            call: 0,
+        }
+    }
+
+    fn render(&self) -> String {
+        let all = self.all.join(",\n");
+        let count = self.all.len();
+        format!("pub(crate) static RESOLVED: [Resolved; {count}] = [\n{all}\n];\n")
+    }
+}
+
+fn one_call(
+    name: &str,
+    c: &Call,
+    table: &Table,
+    resolved: &mut Resolutions,
+) -> Result<String, String> {
     let params = signature::parse(&c.args)?;
     let mut kinds = Vec::new();
     for p in &params {
@@ -105,36 +173,50 @@ fn one_call(name: &str, c: &Call) -> Result<String, String> {
     kinds.resize(6, "Arg::None".into());
     let mut names: Vec<&str> = params.iter().map(|p| p.name.as_str()).collect();
     names.resize(6, "");
+    let at = resolved.call;
+    let output_if = output_if(c, &params, resolved)?;
+    let requests = select(c, &params, table, resolved)?;
+    resolved.call += 1;
     Ok(format!(
         "Syscall {{ nr: {}, name: {name:?}, class: Class::{:?}, args: [{}], params: {names:?}, \
-         nargs: {}, output_if: {}, requests: {}, repeatable: {}, blocking: {}, quiet: {}, \
-         special: {}, reason: {:?} }},\n",
+         nargs: {}, pointers: pointers(&[{}]), output_if: {output_if}, requests: {requests}, \
+         repeatable: {}, blocking: {}, quiet: {}, special: {}, straight: {}, facts: {}, \
+         reason: {:?}, resolved: {at} }},\n",
         c.nr,
         c.class,
         kinds.join(", "),
         params.len(),
-        output_if(c, &params)?,
-        select(c, &params)?,
+        kinds.join(", "),
         c.repeatable,
         c.blocking,
         c.quiet,
         special(c.handler.as_ref()),
+        c.straight,
+        columns::render(&c.facts, &params)?,
         c.reason
     ))
 }
 
-fn output_if(c: &Call, params: &[Param]) -> Result<String, String> {
+fn output_if(c: &Call, params: &[Param], resolved: &mut Resolutions) -> Result<String, String> {
     let Some(o) = &c.output_if else {
         return Ok("None".into());
     };
     let arg = signature::index(params, &o.arg)?;
+    let (at, call) = (resolved.all.len(), resolved.call);
+    let output = format!("Resolved::of(&CALLS[{call}], Class::Output)");
+    resolved.all.push(output);
     Ok(format!(
-        "Some(OutputIf {{ arg: {arg}, any_bits: {:#x} }})",
+        "Some(OutputIf {{ arg: {arg}, any_bits: {:#x}, resolved: {at} }})",
         o.any_bits
     ))
 }
 
-fn select(c: &Call, params: &[Param]) -> Result<String, String> {
+fn select(
+    c: &Call,
+    params: &[Param],
+    table: &Table,
+    resolved: &mut Resolutions,
+) -> Result<String, String> {
     let Some(s) = &c.requests else {
         return Ok("None".into());
     };
@@ -144,9 +226,14 @@ fn select(c: &Call, params: &[Param]) -> Result<String, String> {
         .as_ref()
         .map(|d| signature::index(params, d))
         .transpose()?;
-    let rows = s.table.to_ascii_uppercase();
+    let (rows, name) = (s.table.to_ascii_uppercase(), camel(&s.table));
+    let (first, call) = (resolved.all.len(), resolved.call);
+    let count = table.requests.get(&s.table).map_or(0, BTreeMap::len);
+    let with = |row| format!("Resolved::with(&CALLS[{call}], &{rows}_ROWS[{row}])");
+    resolved.all.extend((0..count).map(with));
     Ok(format!(
-        "Some(Requests {{ selector: {selector}, data: {data:?}, errno: {}, rows: &{rows}_ROWS }})",
+        "Some(Requests {{ table: Table::{name}, selector: {selector}, data: {data:?}, \
+         errno: {}, rows: &{rows}_ROWS, resolved: {first} }})",
         s.errno
     ))
 }
@@ -165,6 +252,22 @@ fn slots(calls: &[(&String, &Call)]) -> String {
             }
             None => out += "None,\n",
         }
+    }
+    out + "];\n"
+}
+
+/// The columns in the words of the table, for the reader.
+fn facts(table: &Table) -> String {
+    let mut out = String::from(
+        "/// What else is known of a call or request, by its name, in the words of the table.\n\
+         pub static FACTS: &[(&str, &[(&str, &str)])] = &[\n",
+    );
+    let calls = table.calls.iter().map(|(name, call)| (name, &call.facts));
+    let rows = table.requests.values().flatten();
+    let rows = rows.map(|(name, row)| (name, &row.facts));
+    for (name, facts) in calls.chain(rows).filter(|(_, it)| !it.0.is_empty()) {
+        let pairs: Vec<_> = facts.0.iter().collect();
+        let _ = writeln!(out, "({name:?}, &{pairs:?}),");
     }
     out + "];\n"
 }

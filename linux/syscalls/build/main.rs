@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod columns;
 mod emit;
 mod model;
 mod signature;

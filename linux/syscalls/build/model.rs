@@ -8,6 +8,33 @@ use std::collections::BTreeMap;
 pub(crate) struct Table {
     pub(crate) calls: BTreeMap<String, Call>,
     pub(crate) requests: BTreeMap<String, BTreeMap<String, Request>>,
+    pub(crate) files: BTreeMap<String, File>,
+}
+
+/// A file that acts on the process that writes to it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    pub(crate) place: Place,
+    pub(crate) treatment: Treatment,
+    pub(crate) doc: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Place {
+    Process,
+    Cgroup,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Treatment {
+    Memory,
+    Each,
+    Join,
+    Once,
+    Refused,
 }
 
 #[derive(Debug, Deserialize)]
@@ -26,6 +53,10 @@ pub(crate) struct Call {
     #[serde(default)]
     pub(crate) quiet: bool,
     pub(crate) handler: Option<String>,
+    #[serde(default)]
+    pub(crate) straight: bool,
+    #[serde(default)]
+    pub(crate) facts: Facts,
     #[serde(default)]
     pub(crate) reason: String,
     #[serde(default)]
@@ -48,8 +79,16 @@ pub(crate) struct Request {
     pub(crate) quiet: bool,
     pub(crate) handler: Option<String>,
     #[serde(default)]
+    pub(crate) straight: bool,
+    #[serde(default)]
+    pub(crate) facts: Facts,
+    #[serde(default)]
     pub(crate) reason: String,
 }
+
+/// Columns by name: see `columns.rs`.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Facts(pub(crate) BTreeMap<String, String>);
 
 fn none() -> String {
     "none".into()

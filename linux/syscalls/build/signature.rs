@@ -13,6 +13,7 @@ const PLAIN: &[(&str, &str)] = &[
     ("long", "Long"),
     ("size", "Size"),
     ("addr", "Addr"),
+    ("pointer", "Pointer"),
     ("path", "Path"),
     ("str_vec", "StrVec"),
     ("sock_len_ptr", "SockLenPtr"),

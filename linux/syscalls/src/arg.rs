@@ -34,8 +34,10 @@ pub enum Arg {
     Long,
     /// All 64 bits, as a length.
     Size,
-    /// A pointer whose content the table does not describe: folded as a value.
+    /// An address that is only a value.
     Addr,
+    /// A pointer to memory that the table does not describe: folded as a value.
+    Pointer,
     /// A NUL-terminated string that the call reads.
     Path,
     /// A null-terminated array of pointers to NUL-terminated strings that the call reads.
@@ -156,6 +158,13 @@ pub enum Arg {
 }
 
 impl Arg {
+    /// Is there no such argument?
+    #[inline]
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        matches!(self, Arg::None)
+    }
+
     /// The value that the kernel sees in a raw register: cut to the argument's width and extended
     /// by its sign. Pointers keep all their bits; an argument that does not exist is zero.
     #[inline]
@@ -221,7 +230,16 @@ impl Arg {
                 | Arg::Long
                 | Arg::Size
                 | Arg::Addr
+                | Arg::Pointer
         )
+    }
+
+    /// Whether the kernel or the agent uses what the argument points to, so that it must be the
+    /// program's memory.
+    #[inline]
+    #[must_use]
+    pub const fn is_pointer(self) -> bool {
+        matches!(self, Arg::Pointer) || !self.is_scalar()
     }
 
     /// Bytes of an `fd_set` for `nfds` descriptors: whole words, as the kernel copies them.
@@ -246,4 +264,69 @@ const fn sign_extend(raw: u64) -> u64 {
     } else {
         low | 0xffff_ffff_0000_0000
     }
+}
+
+/// Which arguments are pointers, one bit each.
+pub(crate) const fn pointers(args: &[Arg; 6]) -> u8 {
+    let mut bits = 0;
+    let mut i = 0;
+    while i < 6 {
+        bits |= (args[i].is_pointer() as u8) << i;
+        i += 1;
+    }
+    bits
+}
+
+/// Which arguments lead to memory that is read, one bit each.
+pub(crate) const fn reading(args: &[Arg; 6]) -> u8 {
+    let mut bits = 0;
+    let mut i = 0;
+    while i < 6 {
+        bits |= (args[i].reads_memory() as u8) << i;
+        i += 1;
+    }
+    bits
+}
+
+/// Which arguments lead to memory that is written, one bit each.
+pub(crate) const fn writing(args: &[Arg; 6]) -> u8 {
+    let mut bits = 0;
+    let mut i = 0;
+    while i < 6 {
+        bits |= (args[i].writes_memory() as u8) << i;
+        i += 1;
+    }
+    bits
+}
+
+/// Which arguments are paths, one bit each.
+pub(crate) const fn paths(args: &[Arg; 6]) -> u8 {
+    let mut bits = 0;
+    let mut i = 0;
+    while i < 6 {
+        bits |= (matches!(args[i], Arg::Path) as u8) << i;
+        i += 1;
+    }
+    bits
+}
+
+/// Does any argument lead to a structure with pointers?
+pub(crate) const fn nested(args: &[Arg; 6]) -> bool {
+    let mut i = 0;
+    while i < 6 {
+        if matches!(
+            args[i],
+            Arg::StrVec
+                | Arg::IovIn { .. }
+                | Arg::IovOut { .. }
+                | Arg::MsghdrIn
+                | Arg::MsghdrOut
+                | Arg::MmsghdrIn { .. }
+                | Arg::MmsghdrOut { .. }
+        ) {
+            return true;
+        }
+        i += 1;
+    }
+    false
 }

@@ -1,6 +1,7 @@
 //! The description of one system call.
 
-use crate::{Arg, Request, Requests, Special};
+use crate::arg::{nested, paths, pointers, reading, writing};
+use crate::{Arg, Facts, Request, Requests, Special};
 
 /// Who performs a call, and how replicas meet over it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +27,8 @@ pub struct OutputIf {
     pub arg: u8,
     /// The bits.
     pub any_bits: u64,
+    /// The number of the resolved output call.
+    pub(crate) resolved: u16,
 }
 
 /// One system call.
@@ -43,6 +46,8 @@ pub struct Syscall {
     pub params: [&'static str; 6],
     /// How many arguments it has.
     pub nargs: u8,
+    /// Which of them are pointers, one bit each; made from [`Syscall::args`].
+    pub pointers: u8,
     /// When an input call is an output call after all.
     pub output_if: Option<OutputIf>,
     /// The table in which one argument selects a row that replaces what is said here.
@@ -56,12 +61,19 @@ pub struct Syscall {
     /// The agent's own code for it. Set for emulated and process calls; elsewhere it marks a call
     /// of which the description tells the agent not enough.
     pub special: Special,
+    /// Common, and made without detours by a lone replica while nothing rare is under way.
+    pub straight: bool,
+    /// What else is known of it.
+    pub facts: Facts,
     /// Why it is not supported; empty if it is.
     pub reason: &'static str,
+    /// The number of the resolved call, if neither condition nor request changes it.
+    pub(crate) resolved: u16,
 }
 
-/// A call as its actual arguments make it.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+/// A call as its actual arguments make it: all that is decided about it before it is made. There is
+/// one for each call, and for each request of those that have them.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// The call.
     pub call: &'static Syscall,
@@ -71,6 +83,16 @@ pub struct Resolved {
     pub class: Class,
     /// The arguments, with the kind that the request gives to its own.
     pub args: [Arg; 6],
+    /// As [`Syscall::pointers`], with the request's own.
+    pub pointers: u8,
+    /// Which arguments lead to memory that the call reads, one bit each.
+    pub reads: u8,
+    /// Which arguments lead to memory that the call writes, one bit each.
+    pub writes: u8,
+    /// Which arguments are paths, one bit each.
+    pub paths: u8,
+    /// Does it follow pointers within structures?
+    pub nested: bool,
     /// As [`Syscall::repeatable`].
     pub repeatable: bool,
     /// As [`Syscall::blocking`].
@@ -79,6 +101,10 @@ pub struct Resolved {
     pub quiet: bool,
     /// As [`Syscall::special`].
     pub special: Special,
+    /// As [`Syscall::straight`].
+    pub straight: bool,
+    /// As [`Syscall::facts`].
+    pub facts: Facts,
     /// As [`Syscall::reason`].
     pub reason: &'static str,
     /// What it fails with if it is unsupported: `ENOSYS`, or [`Requests::errno`].
@@ -101,39 +127,92 @@ impl Syscall {
     /// [`Syscall::requests`].
     #[inline]
     #[must_use]
-    pub fn resolve(&'static self, raw: &[u64; 6]) -> Resolved {
-        let plain = Resolved {
-            call: self,
-            request: None,
-            class: self.class_for(raw),
-            args: self.args,
-            repeatable: self.repeatable,
-            blocking: self.blocking,
-            quiet: self.quiet,
-            special: self.special,
-            reason: self.reason,
-            errno: self.requests.as_ref().map_or(ENOSYS, |r| r.errno),
+    pub fn resolve(&'static self, raw: &[u64; 6]) -> &'static Resolved {
+        let at = match (&self.requests, self.output_if) {
+            (None, None) => self.resolved,
+            (None, Some(condition)) if condition.applies(raw) => condition.resolved,
+            (None, Some(_)) => self.resolved,
+            (Some(requests), _) => requests.resolve(raw).unwrap_or(self.resolved),
         };
-        match &self.requests {
-            None => plain,
-            Some(requests) => requests.apply(plain, raw),
-        }
-    }
-
-    /// The class, with `output_if` applied.
-    fn class_for(&self, raw: &[u64; 6]) -> Class {
-        match self.output_if {
-            Some(o) if o.applies(raw) => Class::Output,
-            _ => self.class,
-        }
+        &crate::table::RESOLVED[usize::from(at)]
     }
 }
 
 impl Resolved {
+    /// A call in one of its classes, without a request.
+    pub(crate) const fn of(call: &'static Syscall, class: Class) -> Self {
+        Self {
+            call,
+            request: None,
+            class,
+            args: call.args,
+            pointers: call.pointers,
+            reads: reading(&call.args),
+            writes: writing(&call.args),
+            paths: paths(&call.args),
+            nested: nested(&call.args),
+            repeatable: call.repeatable,
+            blocking: call.blocking,
+            quiet: call.quiet,
+            special: call.special,
+            straight: call.straight,
+            facts: call.facts,
+            reason: call.reason,
+            errno: match &call.requests {
+                Some(requests) => requests.errno,
+                None => ENOSYS,
+            },
+        }
+    }
+
+    /// A call with a request.
+    pub(crate) const fn with(call: &'static Syscall, row: &'static Request) -> Self {
+        let mut args = call.args;
+        if let Some(Requests {
+            data: Some(data), ..
+        }) = call.requests
+        {
+            args[data as usize] = row.arg;
+        }
+        Self {
+            request: Some(row),
+            args,
+            pointers: pointers(&args),
+            reads: reading(&args),
+            writes: writing(&args),
+            paths: paths(&args),
+            nested: nested(&args),
+            repeatable: row.repeatable,
+            blocking: row.blocking,
+            quiet: row.quiet,
+            special: row.special,
+            straight: row.straight,
+            facts: row.facts,
+            reason: row.reason,
+            ..Self::of(call, row.class)
+        }
+    }
+
+    /// The same with an argument that turns out to be of another kind than the table says.
+    #[must_use]
+    pub const fn described(&self, at: usize, arg: Arg) -> Self {
+        let mut args = self.args;
+        args[at] = arg;
+        Self {
+            args,
+            pointers: pointers(&args),
+            reads: reading(&args),
+            writes: writing(&args),
+            paths: paths(&args),
+            nested: nested(&args),
+            ..*self
+        }
+    }
+
     /// Argument `i` in its true width and sign; zero if there is none.
     #[inline]
     #[must_use]
-    pub fn canonical(&self, i: usize, raw: &[u64; 6]) -> u64 {
+    pub const fn canonical(&self, i: usize, raw: &[u64; 6]) -> u64 {
         self.args[i].canonical(raw[i])
     }
 }

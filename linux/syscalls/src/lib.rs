@@ -10,18 +10,27 @@
 //!    nor pass it on.
 //! 4. This crate looks at numbers only. It never follows a pointer: the agent does.
 //!
-//! The agent's path is `entry(nr)?.resolve(&args)`, one array access for most calls.
+//! The agent's path is `entry(nr)?.resolve(&args)`: two array accesses for most calls, to a record
+//! that was made when the table was compiled.
 #![no_std]
 #![forbid(unsafe_code)]
 
 mod arg;
 mod call;
+mod facts;
+mod file;
 mod request;
 mod table;
 
 pub use arg::{Arg, Valid};
 pub use call::{Class, OutputIf, Resolved, Syscall};
+pub use facts::{
+    Content, Descriptors, Facts, Ids, Offset, Opens, Position, Sigpipe, Size, Stream, Takeover,
+    Terminal, Time, Unless, Waits,
+};
+pub use file::{File, Place, Treatment, file};
 pub use request::{Request, Requests};
 pub use table::{
-    ALL, FCNTL, IOCTL, LSEEK, NOTES, PRCTL, Special, entry, fcntl, ioctl, lseek, name, prctl,
+    ALL, FACTS, FCNTL, FILES, IOCTL, LSEEK, NOTES, PRCTL, Special, Table, entry, fcntl, ioctl,
+    lseek, name, prctl,
 };

@@ -1,6 +1,6 @@
 //! Calls that are many calls in one: `ioctl`, `fcntl`, `prctl`, `lseek`.
 
-use crate::{Arg, Class, Resolved, Special};
+use crate::{Arg, Class, Facts, Special, Table};
 
 /// One request of such a call. Fields as in [`crate::Syscall`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub struct Request {
     pub quiet: bool,
     /// The agent's own code for it.
     pub special: Special,
+    /// Common, and made without detours by a lone replica while nothing rare is under way.
+    pub straight: bool,
+    /// What else is known of it.
+    pub facts: Facts,
     /// Why it is not supported; empty if it is.
     pub reason: &'static str,
 }
@@ -28,6 +32,8 @@ pub struct Request {
 /// Where a call's requests are listed and which arguments they concern.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Requests {
+    /// Which table it is.
+    pub table: Table,
     /// Index of the argument that selects; its low 32 bits count.
     pub selector: u8,
     /// Index of the argument that the request gives its kind to.
@@ -36,6 +42,8 @@ pub struct Requests {
     pub errno: u16,
     /// The rows, by code.
     pub rows: &'static [Request],
+    /// The number of the first of the resolved calls, which come in the order of the rows.
+    pub(crate) resolved: u16,
 }
 
 impl Requests {
@@ -47,30 +55,21 @@ impl Requests {
         find(self.rows, u32::try_from(code).ok()?)
     }
 
-    /// Overlays the selected row; without one the call stays as it is, which is unsupported.
-    pub(crate) fn apply(&self, mut call: Resolved, raw: &[u64; 6]) -> Resolved {
-        let Some(row) = self.select(raw) else {
-            return call;
-        };
-        if let Some(data) = self.data {
-            call.args[usize::from(data)] = row.arg;
-        }
-        Resolved {
-            request: Some(row),
-            class: row.class,
-            repeatable: row.repeatable,
-            blocking: row.blocking,
-            quiet: row.quiet,
-            special: row.special,
-            reason: row.reason,
-            ..call
-        }
+    /// The number of the resolved call that raw arguments select; without one the call stays as it
+    /// is, which is unsupported.
+    #[inline]
+    pub(crate) fn resolve(&self, raw: &[u64; 6]) -> Option<u16> {
+        let code = Arg::Uint.canonical(raw[usize::from(self.selector)]);
+        let at = position(self.rows, u32::try_from(code).ok()?)?;
+        u16::try_from(at).ok().map(|at| self.resolved + at)
     }
 }
 
 /// Finds a code in rows sorted by code.
 pub(crate) fn find(rows: &'static [Request], code: u32) -> Option<&'static Request> {
-    rows.binary_search_by_key(&code, |r| r.code)
-        .ok()
-        .map(|at| &rows[at])
+    position(rows, code).map(|at| &rows[at])
+}
+
+fn position(rows: &[Request], code: u32) -> Option<usize> {
+    rows.binary_search_by_key(&code, |r| r.code).ok()
 }

@@ -1,7 +1,12 @@
 //! The generated constants, and access to them.
 
+use crate::arg::pointers;
 use crate::request::find;
-use crate::{Arg, Class, OutputIf, Request, Requests, Syscall, Valid};
+use crate::{
+    Arg, Class, Content, Descriptors, Facts, File, Ids, Offset, Opens, OutputIf, Place, Position,
+    Request, Requests, Resolved, Sigpipe, Size, Stream, Syscall, Takeover, Terminal, Time,
+    Treatment, Unless, Valid, Waits,
+};
 
 include!(concat!(env!("OUT_DIR"), "/generated.rs"));
 

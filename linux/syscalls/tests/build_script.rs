@@ -3,6 +3,8 @@
 
 #[path = "../build/check.rs"]
 mod check;
+#[path = "../build/columns.rs"]
+mod columns;
 #[path = "../build/emit.rs"]
 mod emit;
 #[path = "../build/model.rs"]
@@ -12,7 +14,7 @@ mod signature;
 
 /// What the build script says to these calls.
 fn verdict(calls: &str) -> Result<String, String> {
-    let text = format!("[calls]\n{calls}\n[requests]\n");
+    let text = format!("[calls]\n{calls}\n[requests]\n[files]\n");
     let table: model::Table = toml::from_str(&text).map_err(|e| e.to_string())?;
     check::table(&table)?;
     emit::table(&table)
@@ -38,6 +40,26 @@ fn a_good_call_becomes_code() {
         code.contains("= [\nNone,\nNone,\nSome(&CALLS[0]),\n]"),
         "{code}"
     );
+}
+
+#[test]
+fn facts_are_words_with_operands() {
+    let row = |facts: &str| {
+        format!(
+            "f = {{ nr = 1, class = \"local\", args = \"a: fd, b: uint\", facts = {{ {facts} }} }}"
+        )
+    };
+    let code =
+        verdict(&row("waits = \"move(b, a)\", unless = \"bits(b, 0o17)\"")).expect("refused");
+    assert!(
+        code.contains("waits: Waits::Move(1, 0)") && code.contains("Unless::Bits(1, 0o17)"),
+        "{code}"
+    );
+    refused(&row("wait = \"read\""), "there is no column `wait`");
+    refused(&row("waits = \"reads\""), "`reads` is no such word");
+    refused(&row("waits = \"move(a)\""), "`move` has 2 operands");
+    refused(&row("waits = \"send(c)\""), "there is no argument `c`");
+    refused(&row("waits = \"send(a\""), "it lacks its `)`");
 }
 
 #[test]

@@ -18,6 +18,7 @@
 
 /* For the test to change. */
 volatile unsigned long unused;
+const volatile unsigned long constant[1024] = {7};
 
 struct all {
   unsigned long spare;
@@ -56,6 +57,8 @@ static void run(struct all *a, long *segment, long *mapped, int id, int file) {
 }
 
 int main(void) {
+  /* So the page is the process's own. */
+  unused = 0;
   struct all *a =
       mmap(PLACE, sizeof *a, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   int memory = memfd_create("numbers", 0);

@@ -40,6 +40,8 @@ static void *hand_over(void *argument) {
     turn = !own;
     pthread_cond_broadcast(&turned);
   }
+  /* The other one may wait already when this one comes too late for a first turn. */
+  pthread_cond_broadcast(&turned);
   pthread_mutex_unlock(&lock);
   return NULL;
 }

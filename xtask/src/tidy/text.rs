@@ -94,6 +94,21 @@ pub(super) fn machine_paths(house: &House) -> Result<Vec<String>> {
     Ok(findings)
 }
 
+/// Numbers and names of system calls in the agent, whose table says all that it asks of a call.
+pub(super) fn call_numbers(house: &House) -> Result<Vec<String>> {
+    const WORDS: [&str; 2] = [concat!("__", "NR_"), ".call.name"];
+    let of_agent = |source: &&Source| source.is_rust() && source.path.starts_with("linux/agent/");
+    let mut findings = lines(house.sources.iter().filter(of_agent), |line| {
+        let found = WORDS.iter().find(|word| line.contains(**word))?;
+        Some((*found).to_owned())
+    });
+    findings.retain(|finding| {
+        let path = finding.split(':').next().unwrap_or_default();
+        !exempt(&house.exemptions.call_number, path, None)
+    });
+    Ok(findings)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::house_of;
@@ -130,5 +145,21 @@ mod tests {
             machine_paths(&house).unwrap(),
             [format!("a.sh:1: {}", MACHINE_PATHS[0])]
         );
+    }
+
+    #[test]
+    fn a_call_by_its_number_is_found_in_the_agent_only() {
+        let line = format!(
+            "//! x\nmatch nr {{ {}read => {{}} }}\n",
+            concat!("__", "NR_")
+        );
+        let name = "//! x\nif call.what.call.name == \"read\" {}\n";
+        let house = house_of(&[
+            ("linux/agent/src/a.rs", &line),
+            ("linux/agent/src/b.rs", name),
+            ("linux/sys/src/c.rs", &line),
+        ]);
+        let findings = call_numbers(&house).unwrap();
+        assert_eq!(findings.len(), 2, "{findings:?}");
     }
 }

@@ -79,6 +79,19 @@ impl Claims {
         self.next.load(Ordering::Acquire)
     }
 
+    /// The group that has claimed the turn with this low half of its number, of those that may
+    /// still be open.
+    #[must_use]
+    pub fn owner(&self, turn: u32) -> Option<usize> {
+        let next = self.next();
+        let back = next.wrapping_sub(1).wrapping_sub(u64::from(turn)) & u64::from(u32::MAX);
+        let turn = next.checked_sub(1)?.checked_sub(back)?;
+        let word = self.place(turn).load(Ordering::Acquire);
+        let group = word & ((1 << GROUP_BITS) - 1);
+        let claimed = word >> GROUP_BITS == turn + 1;
+        usize::try_from(group).ok().filter(|_| claimed)
+    }
+
     /// The oldest claim of this group from turn `least` on.
     #[must_use]
     pub fn find(&self, group: usize, least: u64) -> Option<u64> {
@@ -120,6 +133,10 @@ mod tests {
         assert_eq!(claims.find(7, 0), Some(1));
         assert_eq!(claims.find(7, 2), None);
         assert_eq!(claims.find(3, 0), None);
+        assert_eq!(
+            [0, 1, 2].map(|turn| claims.owner(turn)),
+            [Some(0), Some(7), None]
+        );
         assert_eq!(claims.claim(7), 2);
         assert_eq!(claims.find(7, 2), Some(2));
         assert_eq!(claims.find(0, 0), Some(0));

@@ -6,7 +6,8 @@
 //!
 //! A slice begins with whose turn it is ([`Gate`]) and with what is kept about the memory and about
 //! who waits in it ([`Books`]). They are written by whoever has the turn in that slice, as the
-//! memory itself is. Only the ring of claims is written by replicas of different indices.
+//! memory itself is. Only the ring of claims and the doorbell, which belong to no slice, are
+//! written by replicas of different indices.
 //!
 //! Contract: all-zero memory is a valid initial state of all of it.
 
@@ -28,6 +29,8 @@ use crate::layout::{GROUPS, MAX_REPLICAS};
 pub const CLAIMS_ADDR: usize = 0x6f21_0000_0000;
 /// Bytes of the object before the first slice.
 pub const CLAIMS_BYTES: usize = 64 * 1024;
+/// Offset of the [`crate::Doorbell`] in the object, in a page of its own.
+pub const DOORBELL_OFFSET: usize = 32 * 1024;
 /// Where every replica sees slice 0; the others follow at [`SLICE_STRIDE`].
 const SLICES_ADDR: usize = 0x6f22_0000_0000;
 /// Distance of two slices in the address space, hence the most bytes of one.
@@ -39,7 +42,8 @@ pub const BOOKS_OFFSET: usize = 64 * 1024;
 /// A slice with less memory for the program than this is not worth having.
 pub const LEAST_SLICE: usize = BOOKS_BYTES + (1 << 20);
 
-const _: () = assert!(size_of::<Claims>() <= CLAIMS_BYTES);
+const _: () = assert!(size_of::<Claims>() <= DOORBELL_OFFSET);
+const _: () = assert!(DOORBELL_OFFSET + 4096 <= CLAIMS_BYTES);
 const _: () = assert!(size_of::<Gate>() <= BOOKS_OFFSET);
 const _: () = assert!(BOOKS_OFFSET + size_of::<Books>() <= BOOKS_BYTES);
 const _: () = assert!(CLAIMS_ADDR + CLAIMS_BYTES <= SLICES_ADDR);
@@ -68,23 +72,22 @@ pub struct Gate {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Place {
-    /// Its process id in the host.
-    pub pid: AtomicU32,
     /// How it can be reached while it waits for something outside: [`Place::NOT_IDLE`],
-    /// [`Place::POLLS`] or [`Place::SLEEPS`].
+    /// [`Place::POLLS`], [`Place::SLEEPS`] or [`Place::CALLED`].
     pub idle: AtomicU32,
     /// 1 once another process has woken one of its threads: a futex.
     pub woken: AtomicU32,
-    padding: AtomicU32,
 }
 
 impl Place {
     /// It looks by itself before it waits again.
     pub const NOT_IDLE: u32 = 0;
-    /// It waits in a call that a signal ends.
+    /// It waits in a call that a signal ends, which only the supervisor may send.
     pub const POLLS: u32 = 1;
     /// It waits on [`Place::woken`].
     pub const SLEEPS: u32 = 2;
+    /// It waits as for [`Place::POLLS`], and the supervisor is to end that.
+    pub const CALLED: u32 = 3;
 }
 
 /// What is kept about the memory of a slice.

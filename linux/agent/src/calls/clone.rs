@@ -15,15 +15,17 @@ use linux_raw_sys::general::{
 use rcoe_linux_abi::Ending;
 use rcoe_linux_syscalls::Special;
 
-use super::emulated::exit_status;
-use super::targets::{self, Own};
-use super::{Call, PARKED, futex, schedule};
+use crate::arch::context;
+use crate::arch::entry::TrapFrame;
+use crate::calls::emulated::exit_status;
+use crate::calls::targets::{self, Own};
+use crate::calls::{Call, PARKED, futex, limits};
 use crate::convert::{low32, size};
-use crate::entry::TrapFrame;
-use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
+use crate::memory::guest::{self, Fault};
+use crate::sched::schedule;
+use crate::sched::threads::LEADER;
 use crate::sys;
-use crate::threads::{LEADER, context};
 
 /// What makes a thread rather than a process.
 const THREAD: u32 = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
@@ -112,6 +114,9 @@ fn make(kernel: &mut Kernel, frame: &TrapFrame, call: &Call, request: &Request) 
     if wants(CLONE_SETTLS) && request.tls >= TASK_SIZE {
         return sys::error(EPERM);
     }
+    if let Some(refused) = limits::refuse_task(kernel) {
+        return refused;
+    }
     let own = Own::inherit(kernel.signals.own.mask);
     let name = match kernel.threads.current_slot() {
         LEADER => sys::name(),
@@ -139,6 +144,7 @@ fn make(kernel: &mut Kernel, frame: &TrapFrame, call: &Call, request: &Request) 
     let tid = thread.tid;
     context::inherit(frame, kernel.threads.newest());
     schedule::tell_held_up(kernel);
+    limits::publish_tasks(kernel);
     // As on Linux, an address that cannot be written is no error.
     if wants(CLONE_CHILD_SETTID) {
         let _ = guest::write(request.child_tid, &tid);
@@ -168,6 +174,7 @@ pub(super) fn exit(kernel: &mut Kernel, call: &Call) -> i64 {
     }
     kernel.signals.forget_thread(kernel.threads.current_slot());
     kernel.threads.vacate();
+    limits::publish_tasks(kernel);
     targets::publish(kernel);
     // A signal that the ended thread would have taken falls to another.
     targets::rouse(kernel);

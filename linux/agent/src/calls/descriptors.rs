@@ -5,23 +5,25 @@ use core::mem::MaybeUninit;
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{F_GETFL, O_NONBLOCK};
 
-use super::Call;
-use super::arguments::IOV_MAX;
+use rcoe_linux_syscalls::Arg;
+
+use crate::calls::Call;
 use crate::convert::{low32, size};
-use crate::guest::{self, Fault};
+use crate::memory::guest::{self, Fault};
+use crate::protocol::arguments::IOV_MAX;
 
 /// Types of files, as in `st_mode`.
-pub(super) const S_IFSOCK: u32 = 0o140_000;
-pub(super) const S_IFIFO: u32 = 0o010_000;
+pub(crate) const S_IFSOCK: u32 = 0o140_000;
+pub(crate) const S_IFIFO: u32 = 0o010_000;
 
 /// A timespec of no time at all.
-pub(super) const NOW: [u64; 2] = [0; 2];
+pub(crate) const NOW: [u64; 2] = [0; 2];
 
 /// A raw call of the agent's own.
 ///
 /// # Safety
 /// As for any raw system call: the arguments must be right for it.
-pub(super) unsafe fn raw(nr: u32, args: [u64; 6]) -> i64 {
+pub(crate) unsafe fn raw(nr: u32, args: [u64; 6]) -> i64 {
     // SAFETY: forwarded from the caller.
     unsafe { rcoe_linux_sys::syscall6(u64::from(nr), args) }
 }
@@ -29,24 +31,24 @@ pub(super) unsafe fn raw(nr: u32, args: [u64; 6]) -> i64 {
 /// The kernel's `struct pollfd`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PollFd {
-    pub(super) fd: i32,
-    pub(super) events: u16,
-    pub(super) revents: u16,
+pub(crate) struct PollFd {
+    pub(crate) fd: i32,
+    pub(crate) events: u16,
+    pub(crate) revents: u16,
 }
 
 /// A condition of `poll` as its 16 bits.
-pub(super) fn condition(bits: u32) -> u16 {
+pub(crate) fn condition(bits: u32) -> u16 {
     u16::try_from(bits).expect("conditions have 16 bits")
 }
 
 /// A descriptor argument as the kernel takes it.
-pub(super) fn descriptor(fd: u64) -> i32 {
+pub(crate) fn descriptor(fd: u64) -> i32 {
     low32(fd).cast_signed()
 }
 
 /// Would a call that waits for this condition go on at once?
-pub(super) fn is_ready(fd: u64, events: u32) -> bool {
+pub(crate) fn is_ready(fd: u64, events: u32) -> bool {
     let mut poll = PollFd {
         fd: descriptor(fd),
         events: condition(events),
@@ -58,19 +60,19 @@ pub(super) fn is_ready(fd: u64, events: u32) -> bool {
 }
 
 /// `fcntl` with a number; what it returns, or 0.
-pub(super) fn fcntl(fd: u64, command: u32, value: u64) -> u64 {
+pub(crate) fn fcntl(fd: u64, command: u32, value: u64) -> u64 {
     // SAFETY: commands that take a number only.
     let result = unsafe { raw(nr::__NR_fcntl, [fd, u64::from(command), value, 0, 0, 0]) };
     u64::try_from(result).unwrap_or(0)
 }
 
 /// Has the program made it non-blocking?
-pub(super) fn never_waits(fd: u64) -> bool {
+pub(crate) fn never_waits(fd: u64) -> bool {
     fcntl(fd, F_GETFL, 0) & u64::from(O_NONBLOCK) != 0
 }
 
 /// The type bits of an open file, or 0.
-pub(super) fn file_type(fd: u64) -> u32 {
+pub(crate) fn file_type(fd: u64) -> u32 {
     const TYPE: u32 = 0o170_000;
     let mut stat = MaybeUninit::<nr::stat>::uninit();
     // SAFETY: the structure is the kernel's, and valid for writing.
@@ -100,13 +102,19 @@ fn socket_option(fd: u64, option: u64) -> Option<[u64; 2]> {
 }
 
 /// Result of a connection that was begun without waiting.
-pub(super) fn socket_error(fd: u64) -> i64 {
+pub(crate) fn socket_error(fd: u64) -> i64 {
     const SO_ERROR: u64 = 4;
     socket_option(fd, SO_ERROR).map_or(0, |[error, _]| -i64::from(low32(error)))
 }
 
+/// Does this socket take connections?
+pub(crate) fn listens(fd: u64) -> bool {
+    const SO_ACCEPTCONN: u64 = 30;
+    socket_option(fd, SO_ACCEPTCONN).is_some_and(|[listens, _]| low32(listens) != 0)
+}
+
 /// How long calls on this descriptor wait at most, in nanoseconds; 0 for ever.
-pub(super) fn socket_timeout(fd: u64, sending: bool) -> u64 {
+pub(crate) fn socket_timeout(fd: u64, sending: bool) -> u64 {
     const SO_RCVTIMEO: u64 = 20;
     const SO_SNDTIMEO: u64 = 21;
     let option = if sending { SO_SNDTIMEO } else { SO_RCVTIMEO };
@@ -122,22 +130,18 @@ struct Parts(core::cell::UnsafeCell<[[u64; 2]; size(IOV_MAX)]>);
 // SAFETY: a replica is one kernel thread.
 unsafe impl Sync for Parts {}
 
+#[unsafe(link_section = ".bss.own.1")]
 static PARTS: Parts = Parts(core::cell::UnsafeCell::new([[0; 2]; size(IOV_MAX)]));
 
-/// Where a primary puts together what is sent.
-pub(super) fn scratch() -> (u64, u64) {
-    crate::reintegration::range(&PARTS)
-}
-
 /// What is left of the buffers of a call that sends or receives.
-pub(super) struct Vector {
-    parts: u64,
-    pub(super) bytes: u64,
+pub(crate) struct Vector {
+    pub(crate) parts: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Vector {
     /// The buffers of `call` without the first `skip` bytes, at most `most` bytes of them.
-    pub(super) fn of(call: &Call, skip: u64, most: u64) -> Result<Self, Fault> {
+    pub(crate) fn of(call: &Call, skip: u64, most: u64) -> Result<Self, Fault> {
         let mut vector = Self { parts: 0, bytes: 0 };
         let mut skip = skip;
         let mut add = |base: u64, len: u64| {
@@ -145,15 +149,13 @@ impl Vector {
             skip -= skipped;
             vector.push(base + skipped, (len - skipped).min(most - vector.bytes));
         };
-        let (list, count) = match u32::try_from(call.nr).unwrap_or(0) {
-            nr::__NR_write | nr::__NR_sendto | nr::__NR_read | nr::__NR_recvfrom => {
+        let (list, count) = match call.what.args[1] {
+            Arg::InBuf { .. } | Arg::OutBuf { .. } => {
                 add(call.arg(1), call.arg(2));
                 return Ok(vector);
             }
-            nr::__NR_writev | nr::__NR_pwritev2 | nr::__NR_readv | nr::__NR_preadv2 => {
-                (call.arg(1), call.arg(2))
-            }
-            nr::__NR_sendmsg | nr::__NR_recvmsg => {
+            Arg::IovIn { .. } | Arg::IovOut { .. } => (call.arg(1), call.arg(2)),
+            Arg::MsghdrIn | Arg::MsghdrOut => {
                 let [_, _, list, count] = guest::read::<[u64; 4]>(call.arg(1))?;
                 (list, count)
             }
@@ -180,20 +182,30 @@ impl Vector {
     }
 
     /// Where the kernel finds the buffers.
-    pub(super) fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         PARTS.0.get() as u64
     }
 
     /// How many buffers there are.
-    pub(super) fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         low32(self.parts)
+    }
+
+    /// Can all buffers be written, as far as their ends tell?
+    pub(crate) fn is_writable(&self) -> bool {
+        // SAFETY: a replica is one kernel thread, and only one vector is in use at a time.
+        let parts = unsafe { &*PARTS.0.get() };
+        let mut parts = parts[..size(self.parts)].iter();
+        parts.all(|[base, len]| {
+            !guest::is_agent(*base, *len) && guest::ends_are_writable(*base, *len)
+        })
     }
 
     /// Fills the buffers with so many bytes from one place.
     ///
     /// # Errors
     /// A buffer that cannot be written.
-    pub(super) fn scatter(&self, mut from: u64, mut len: u64) -> Result<(), Fault> {
+    pub(crate) fn scatter(&self, mut from: u64, mut len: u64) -> Result<(), Fault> {
         // SAFETY: a replica is one kernel thread, and only one vector is in use at a time.
         let parts = unsafe { &*PARTS.0.get() };
         for [base, room] in &parts[..size(self.parts)] {
@@ -209,14 +221,14 @@ impl Vector {
     }
 
     /// Writes it.
-    pub(super) fn write(&self, fd: u64) -> i64 {
+    pub(crate) fn write(&self, fd: u64) -> i64 {
         let args = [fd, PARTS.0.get() as u64, self.parts, 0, 0, 0];
         // SAFETY: buffers of the program, which the kernel checks.
         unsafe { raw(nr::__NR_writev, args) }
     }
 
     /// Sends it without waiting.
-    pub(super) fn send(&self, fd: u64, flags: u64) -> i64 {
+    pub(crate) fn send(&self, fd: u64, flags: u64) -> i64 {
         const MSG_DONTWAIT: u64 = 0x40;
         let message = [0, 0, PARTS.0.get() as u64, self.parts, 0, 0, 0];
         let args = [fd, message.as_ptr() as u64, flags | MSG_DONTWAIT, 0, 0, 0];

@@ -4,18 +4,20 @@ use linux_raw_sys::errno::{EINVAL, ENOENT, ESRCH};
 use rcoe_linux_abi::Ending;
 use rcoe_linux_syscalls::{Class, Special};
 
-use super::memory::{self, local};
-use super::processes::{self, exe_path};
-use super::shared::segments;
-use super::{
-    Call, blocking, clone, futex, io, ipc, paths, refuse, schedule, scheduling, signals, timers,
+use crate::arch::entry::TrapFrame;
+use crate::calls::memory::{self, local};
+use crate::calls::processes::{self, exe_path};
+use crate::calls::shared::{files, segments};
+use crate::calls::{
+    Call, acting, clone, credentials, futex, io, ipc, limits, paths, refuse, scheduling, signals,
+    timers,
 };
 use crate::convert;
-use crate::entry::TrapFrame;
-use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
+use crate::memory::guest::{self, Fault};
+use crate::sched::threads::LEADER;
+use crate::sched::{blocking, schedule};
 use crate::sys;
-use crate::threads::LEADER;
 
 /// Is this the return from a signal handler, which replaces all registers?
 pub(super) fn is_sigreturn(call: &Call) -> bool {
@@ -31,7 +33,9 @@ pub(super) fn perform(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> i6
         Special::Munmap => memory::munmap(kernel, call),
         Special::Mprotect => memory::mprotect(kernel, call),
         Special::Mremap => memory::mremap(kernel, call),
-        Special::Madvise => memory::on_range(kernel, call),
+        Special::Madvise => memory::madvise(kernel, call),
+        Special::Mlock => memory::locking::lock(kernel, call),
+        Special::Mlockall => memory::locking::lock_all(kernel, call),
         Special::Mincore => memory::mincore(call),
         Special::Msync => memory::msync(kernel, call),
         Special::RtSigaction => signals::sigaction(kernel, call),
@@ -83,13 +87,19 @@ fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::Getpriority => scheduling::ask(kernel, call, 1),
         Special::Setpriority => scheduling::change(kernel, call, 1),
         Special::SchedGetparam | Special::SchedGetscheduler => scheduling::ask(kernel, call, 0),
-        Special::Prlimit64 => scheduling::limits(kernel, call),
+        Special::Getrlimit | Special::Setrlimit | Special::Prlimit64 => {
+            limits::perform(kernel, call)
+        }
         Special::SchedSetparam | Special::SchedSetscheduler => scheduling::change(kernel, call, 0),
-        Special::Capget | Special::Capset => capabilities(kernel, call),
+        Special::Capget => capabilities(kernel, call),
+        Special::Capset => processes::with_credentials(kernel, call, capabilities),
+        Special::Credentials => {
+            processes::with_credentials(kernel, call, |_, call| local(call.nr, call.raw))
+        }
         Special::PrctlName => prctl_name(kernel, call),
-        Special::PrctlDumpable => i64::from(call.arg(0) == 3),
         Special::PrctlSeccomp => 0,
-        Special::PrctlPdeathsig | Special::PrctlSubreaper | Special::PrctlTsc => prctl_word(call),
+        Special::PrctlPdeathsig => processes::death_signal(kernel, call),
+        Special::PrctlSubreaper | Special::PrctlTsc => prctl_word(call),
         _ => refuse(kernel, call),
     }
 }
@@ -112,7 +122,7 @@ fn arch_prctl(call: &Call) -> i64 {
 }
 
 /// Capabilities, of the program itself only: each replica has them, under a number of its own.
-fn capabilities(kernel: &Kernel, call: &Call) -> i64 {
+fn capabilities(kernel: &mut Kernel, call: &Call) -> i64 {
     let Ok([version, pid]) = guest::read::<[u32; 2]>(call.arg(0)) else {
         return Fault::RESULT;
     };
@@ -151,12 +161,11 @@ fn prctl_name(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// Attributes that read as never set.
 fn prctl_word(call: &Call) -> i64 {
-    const PR_GET_PDEATHSIG: u64 = 2;
     const PR_GET_TSC: u64 = 25;
     const PR_GET_CHILD_SUBREAPER: u64 = 37;
     let value: u32 = match call.arg(0) {
         PR_GET_TSC => 1,
-        PR_GET_PDEATHSIG | PR_GET_CHILD_SUBREAPER => 0,
+        PR_GET_CHILD_SUBREAPER => 0,
         _ => return 0,
     };
     if guest::write(call.arg(1), &value).is_err() {
@@ -209,6 +218,14 @@ pub(super) fn special_input(kernel: &mut Kernel, call: &Call) -> Option<i64> {
 
 /// Output calls of which the table does not tell enough; `None` to do as the table says.
 pub(super) fn special_output(kernel: &mut Kernel, call: &Call) -> Option<i64> {
+    if kernel.acting.is_open()
+        && let Some(result) = acting::output(kernel, call)
+    {
+        return Some(result);
+    }
+    if credentials::tells_too_many(call) {
+        return Some(refuse(kernel, call));
+    }
     match call.what.special {
         Special::ExitGroup => kernel.end(exit_status(call)),
         Special::Kill
@@ -219,6 +236,7 @@ pub(super) fn special_output(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         | Special::PidfdSendSignal => signals::send(kernel, call),
         Special::Semctl | Special::Msgctl => Some(ipc::control(kernel, call)),
         Special::CloseRange => close_range(call),
+        Special::FcntlSeals => Some(files::add_seals(kernel, call)),
         Special::Tiocspgrp => Some(processes::jobs::set_foreground(kernel, call)),
         Special::Tiocsctty | Special::Tiocnotty => Some(processes::terminals::change(kernel, call)),
         _ => None,

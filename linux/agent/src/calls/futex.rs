@@ -14,16 +14,16 @@ use linux_raw_sys::general::{
     FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAITERS, FUTEX_WAKE, FUTEX_WAKE_BITSET, FUTEX_WAKE_OP,
 };
 
-use super::shared::futexes;
-use super::timeouts::{self, Clock};
-use super::{Call, PARKED, refuse};
+use crate::calls::shared::futexes;
+use crate::calls::{Call, PARKED, refuse};
+use crate::sched::timeouts::{self, Clock};
 use rcoe_linux_abi::arena::WaiterKind;
 
 use crate::convert::low32;
-use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
+use crate::memory::guest::{self, Fault};
+use crate::sched::threads::{Cause, NEVER};
 use crate::sys;
-use crate::threads::{Cause, NEVER};
 
 /// `futex`.
 pub(super) fn futex(kernel: &mut Kernel, call: &Call) -> i64 {
@@ -97,10 +97,9 @@ fn park(kernel: &mut Kernel, place: Place, lock: bool, bits: u32, deadline: u64)
             } else {
                 WaiterKind::Futex
             };
-            if !futexes::enlist(kernel, kind, key, bits) {
+            if !futexes::park(kernel, kind, key, bits, deadline) {
                 return sys::error(ENOMEM);
             }
-            kernel.threads.park_at(Cause::Shared, key, bits, deadline);
         }
     }
     PARKED
@@ -307,7 +306,7 @@ pub(super) fn hand_over(kernel: &mut Kernel, place: Place, address: u64, mark: u
 
 #[cfg(test)]
 mod tests {
-    use super::{changed, compared};
+    use crate::calls::futex::{changed, compared};
 
     /// FUTEX_OP of the kernel's header.
     fn code(op: u32, operand: u32, cmp: u32, with: u32) -> u32 {

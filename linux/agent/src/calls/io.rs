@@ -4,15 +4,18 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::{EFBIG, EINTR, EIO, EPIPE};
 use linux_raw_sys::general::{SIGPIPE, SIGXFSZ};
+use rcoe_linux_syscalls::{Class, Sigpipe, Size};
 
-use super::takeover::{Course, Effect};
-use super::transfer::{self, Lost, Outcome};
-use super::{Call, NEWS, PARKED, arguments, blocking, paths, processes, publish, signals, status};
-use crate::deferred;
-use crate::entry::interruptible_call;
-use crate::guest::{self, Fault};
+use crate::arch::entry::interruptible_call;
+use crate::calls::{Call, NEWS, PARKED, acting, credentials, paths, processes, signals, status};
 use crate::kernel::{Kernel, kind};
-use crate::reintegration;
+use crate::memory::deferred;
+use crate::memory::guest::{self, Fault};
+use crate::protocol::transfer::{self, Lost, Outcome};
+use crate::protocol::{arguments, publish};
+use crate::recover::reintegration;
+use crate::recover::takeover::{Course, Effect};
+use crate::sched::blocking;
 use crate::sys;
 
 /// Result of a call that was not begun because a signal came first: the program makes it again
@@ -37,10 +40,33 @@ pub(crate) fn output(kernel: &mut Kernel, call: &Call) -> i64 {
         confirm(kernel, call);
     }
     let result = through_primary(kernel, call, false);
+    signal_failure(kernel, call, result);
+    result
+}
+
+/// All replicas: the signals that come with the failure of an output call.
+fn signal_failure(kernel: &mut Kernel, call: &Call, result: i64) {
     if result == sys::error(EPIPE) && !silent(call) {
         signals::raise(kernel, SIGPIPE);
-    } else if result == sys::error(EFBIG) && !is_about_semaphores(call) {
+    } else if result == sys::error(EFBIG) && is_beyond_limit(call) {
         signals::raise(kernel, SIGXFSZ);
+    }
+}
+
+/// The only replica, with the failure of a call that the host has made: what the program gets.
+pub(super) fn failed(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
+    if call.what.class == Class::Output {
+        signal_failure(kernel, call, result);
+    }
+    refused_terminal(kernel, call, result)
+}
+
+/// Primary: the host refuses to read from rcoe's terminal, or reading fails otherwise.
+fn refused_terminal(kernel: &Kernel, call: &Call, result: i64) -> i64 {
+    if result == sys::error(EIO)
+        && let Some(result) = processes::jobs::refused(kernel, call)
+    {
+        return result;
     }
     result
 }
@@ -59,20 +85,28 @@ fn confirm(kernel: &mut Kernel, call: &Call) {
     }
 }
 
-/// Means EFBIG that there are not so many semaphores?
-fn is_about_semaphores(call: &Call) -> bool {
-    ["semop", "semtimedop"].contains(&call.what.call.name)
+/// Means EFBIG that the program's own limit was reached, not that of a file or of semaphores?
+fn is_beyond_limit(call: &Call) -> bool {
+    let limit = sys::file_size_limit();
+    if limit == u64::MAX {
+        return false;
+    }
+    let arg = |index: u8| call.arg(usize::from(index));
+    match call.what.facts.size {
+        Size::None => false,
+        Size::To(length) => arg(length) > limit,
+        Size::By(offset, length) => arg(offset).saturating_add(arg(length)) > limit,
+        Size::From(offset) => arg(offset) >= limit,
+        Size::Position => true,
+    }
 }
 
 /// Does the call ask for EPIPE without SIGPIPE?
 fn silent(call: &Call) -> bool {
-    const MSG_NOSIGNAL: u64 = 0x4000;
-    match call.what.call.name {
-        "sendto" => call.arg(3) & MSG_NOSIGNAL != 0,
-        "sendmsg" => call.arg(2) & MSG_NOSIGNAL != 0,
-        "sendmmsg" => call.arg(3) & MSG_NOSIGNAL != 0,
-        "write" | "writev" | "sendfile" | "splice" | "pwritev2" => false,
-        _ => true,
+    match call.what.facts.sigpipe {
+        Sigpipe::Silent => true,
+        Sigpipe::Raises => false,
+        Sigpipe::RaisesWithout(arg, bits) => call.arg(usize::from(arg)) & u64::from(bits) != 0,
     }
 }
 
@@ -107,7 +141,7 @@ fn once(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i64 {
         Err(Lost { torn }) => as_primary(kernel, call, effect, repeatable, torn),
     };
     signals::take(kernel, outcome);
-    outcome.result
+    acting::opened(kernel, call, outcome.result)
 }
 
 fn as_primary(
@@ -119,12 +153,16 @@ fn as_primary(
 ) -> Outcome {
     signals::signalfd::refresh(kernel);
     let result = match course(kernel, call, &mut effect, torn) {
-        Course::Make => make(kernel, call, &mut effect, repeatable),
+        Course::Make => credentials::telling(kernel, call, |kernel| {
+            make(kernel, call, &mut effect, repeatable)
+        }),
         Course::Made(result) => {
             kernel.replica.begin_effect(false);
             result
         }
     };
+    credentials::told(call, result);
+    let result = acting::judge(kernel, call, result);
     let [due, taken] = signals::collect(kernel);
     let outcome = Outcome {
         result,
@@ -190,10 +228,16 @@ fn execute(kernel: &mut Kernel, call: &Call, effect: &mut Effect) -> i64 {
         return result;
     }
     effect.leave_to_host(kernel);
+    if let Some(result) = credentials::refused(call) {
+        return result;
+    }
     if let Some(result) = processes::jobs::background(kernel, call) {
         return result;
     }
     if let Some(result) = status::open(kernel, call) {
+        return result;
+    }
+    if let Some(result) = acting::conceal(call) {
         return result;
     }
     if let Some(result) = processes::terminals::open_own(kernel, call) {
@@ -230,12 +274,7 @@ fn on_host(kernel: &mut Kernel, call: &Call, args: [u64; 6]) -> i64 {
         }
     }
     let result = wait_in_host(kernel, call, args);
-    if result == sys::error(EIO)
-        && let Some(result) = processes::jobs::refused(kernel, call)
-    {
-        return result;
-    }
-    result
+    refused_terminal(kernel, call, result)
 }
 
 /// Makes a call that may wait, until a signal comes that the program acts on.

@@ -14,13 +14,14 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as nr;
 use rcoe_linux_abi::GROUPS;
-use rcoe_linux_syscalls::{Arg, Special};
+use rcoe_linux_syscalls::{Arg, Resolved, Special};
 
-use super::descriptors::raw;
-use super::{Call, arguments, io, transfer};
-use crate::guest::{self, Fault};
+use crate::calls::descriptors::raw;
+use crate::calls::{Call, io};
 use crate::kernel::{Kernel, kind};
-use crate::regions;
+use crate::memory::guest::{self, Fault};
+use crate::memory::regions;
+use crate::protocol::{arguments, transfer};
 
 const IPC_SET: u64 = 1;
 const IPC_STAT: u64 = 2;
@@ -54,7 +55,10 @@ pub(super) fn control(kernel: &mut Kernel, call: &Call) -> i64 {
     } else {
         (2, of_queue(call.arg(1)))
     };
-    call.what.args[at] = what;
+    let described = call.what.described(at, what);
+    let record: *const Resolved = &raw const described;
+    // SAFETY: the call, and what is made of it below, ends before this function does.
+    call.what = unsafe { &*record };
     if what.reads_memory() {
         match arguments::digest(kernel, &call) {
             Ok(digest) => {
@@ -135,7 +139,7 @@ pub(super) fn execute(call: &Call) -> i64 {
 
 /// The process of the program that this process of the host is a replica of; if it is none, it is
 /// itself.
-fn of_program(host: u32) -> u32 {
+pub(super) fn of_program(host: u32) -> u32 {
     for group in 0..GROUPS {
         let control = regions::control(group);
         let replicas = control.replicas.load(Ordering::Acquire) as usize;

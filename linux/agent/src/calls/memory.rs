@@ -3,22 +3,28 @@
 //! Every replica maps for itself; the kernel places alike where mappings are alike, and the result
 //! joins the signature, so a difference is found at once. The agent's own window is out of reach.
 //!
-//! Shared mappings are the matter of [`super::shared`].
+//! Shared mappings are the matter of [`crate::calls::shared`].
 
-use linux_raw_sys::errno::{EINVAL, ENOMEM};
+use linux_raw_sys::errno::{EBADF, EINVAL, ENOMEM};
 use linux_raw_sys::general::{
-    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, MAP_SHARED, MAP_TYPE,
-    MREMAP_DONTUNMAP, PROT_EXEC, PROT_READ, PROT_WRITE,
+    MADV_DONTNEED, MADV_FREE, MADV_HWPOISON, MADV_SOFT_OFFLINE, MAP_ANONYMOUS, MAP_FIXED,
+    MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED,
+    MAP_TYPE, MREMAP_DONTUNMAP, MS_ASYNC, MS_INVALIDATE, MS_SYNC, PROT_EXEC, PROT_READ, PROT_WRITE,
 };
 use rcoe_linux_abi::Note;
 
-use super::Call;
-use super::shared::{arena, files, resize};
-use crate::convert;
-use crate::guest;
+pub(super) mod locking;
+
+use crate::calls::shared::{arena, files, resize};
+use crate::calls::{Call, limits};
+use crate::convert::{self, size};
 use crate::kernel::Kernel;
-use crate::loader::{page_down, page_up};
-use crate::reintegration::newcomer;
+use crate::memory::deferred::PAGE;
+use crate::memory::guest;
+use crate::memory::loader::{page_down, page_up};
+use crate::memory::space::{Kind, space};
+use crate::protocol::transfer;
+use crate::recover::reintegration::newcomer;
 use crate::sys;
 
 /// The heap that `brk` moves.
@@ -40,8 +46,15 @@ pub(super) fn brk(kernel: &mut Kernel, call: &Call) -> i64 {
     let wanted = call.arg(0);
     let heap = &mut kernel.brk;
     let (old, new) = (page_up(heap.end), page_up(wanted));
-    if wanted >= heap.start && move_end(old, new) {
+    let more = new.saturating_sub(old) / 4096;
+    let allowed = more == 0 || kernel.limits.allow(Kind::Data, more);
+    if wanted >= heap.start && allowed && move_end(old, new) {
         heap.end = wanted;
+        if new > old {
+            space().set(old, new - old, Kind::Data);
+        } else {
+            space().remove(new, old - new);
+        }
         kernel.withheld.forget(old.min(new), old.abs_diff(new));
     }
     heap.end.cast_signed()
@@ -67,8 +80,11 @@ fn move_end(old: u64, new: u64) -> bool {
 pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
     let (addr, len, prot) = (call.arg(0), call.arg(1), call.arg(2));
     let flags = convert::low32(call.arg(3));
+    if let Some(error) = unmappable(kernel, call, flags) {
+        return error;
+    }
     let mut call = *call;
-    if guest::is_agent(addr, len) {
+    if guest::meets_reserved(addr, len) {
         if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
             return agent_memory(kernel, addr);
         }
@@ -76,6 +92,16 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
         call.raw[0] = 0;
     }
     let replaces = flags & MAP_FIXED != 0;
+    let kind = kind_of(prot, flags);
+    let replaced = if replaces {
+        space().mapped(addr, len)
+    } else {
+        0
+    };
+    let more = (page_up(len) / 4096).saturating_sub(replaced);
+    if more > 0 && !kernel.limits.allow(kind, more) {
+        return refusal(&call, flags).unwrap_or(limits::TOO_MUCH);
+    }
     if replaces {
         files::before_unmap(kernel, addr, len);
     }
@@ -86,6 +112,7 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
     }
     if let Ok(start) = sys::check(result) {
         kernel.withheld.forget(start, len);
+        space().set(start, len, kind);
         if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
             kernel.rewriter.forget_code(start, page_up(len));
         }
@@ -94,6 +121,55 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
         }
     }
     result
+}
+
+/// What the kernel looks at before all else. Whether a descriptor is open is the primary's word: a
+/// replica that comes later would find what the program has opened since.
+fn unmappable(kernel: &mut Kernel, call: &Call, flags: u32) -> Option<i64> {
+    if !call.arg(5).is_multiple_of(PAGE) {
+        return Some(sys::error(EINVAL));
+    }
+    if flags & MAP_ANONYMOUS != 0 {
+        return None;
+    }
+    let fd = convert::low32(call.arg(4)).cast_signed();
+    let open = transfer::agree(kernel, || sys::is_open(fd).into());
+    (open == 0).then_some(sys::error(EBADF))
+}
+
+/// Why the host would refuse a mapping that is too much for the program's limits: the kernel asks
+/// for these last. It is made elsewhere, where it replaces nothing, and given back at once.
+fn refusal(call: &Call, flags: u32) -> Option<i64> {
+    let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+    if fixed && !call.arg(0).is_multiple_of(PAGE) {
+        return Some(sys::error(EINVAL));
+    }
+    let mut args = call.raw;
+    if flags & MAP_FIXED != 0 {
+        args[0] = 0;
+    }
+    args[3] = (flags & !(MAP_FIXED | MAP_POPULATE | MAP_LOCKED)).into();
+    let result = local(call.nr, args);
+    match sys::check(result) {
+        Ok(start) => {
+            // SAFETY: it was mapped just now, and nobody knows of it.
+            let gone = unsafe { sys::munmap(start, page_up(call.arg(1))) };
+            gone.expect("what was mapped can be unmapped");
+            None
+        }
+        Err(_) => Some(result),
+    }
+}
+
+/// What the kernel counts such a mapping as.
+fn kind_of(prot: u64, flags: u32) -> Kind {
+    if flags & MAP_TYPE != MAP_PRIVATE {
+        Kind::Shared
+    } else if flags & MAP_GROWSDOWN != 0 {
+        Kind::Stack
+    } else {
+        Kind::private(prot & u64::from(PROT_WRITE) != 0)
+    }
 }
 
 /// The mapping itself.
@@ -116,7 +192,7 @@ fn map(kernel: &mut Kernel, call: &Call, flags: u32) -> i64 {
 /// Code was mapped: its untrappable instructions are rewritten, its call sites may be.
 pub(crate) fn adopt_code(kernel: &mut Kernel, start: u64, len: u64) {
     kernel.rewriter.add_code(start, len);
-    crate::instructions::rewrite(kernel, start, len);
+    crate::arch::instructions::rewrite(kernel, start, len);
 }
 
 /// `munmap`.
@@ -130,6 +206,7 @@ pub(super) fn munmap(kernel: &mut Kernel, call: &Call) -> i64 {
     if result == 0 {
         kernel.rewriter.forget_code(addr, page_up(len));
         kernel.withheld.forget(addr, len);
+        space().remove(addr, len);
         files::after_unmap(kernel, addr, len);
     }
     result
@@ -141,7 +218,18 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
     if guest::is_agent(addr, len) {
         return agent_memory(kernel, addr);
     }
+    let writable = prot & u64::from(PROT_WRITE) != 0;
+    if writable
+        && addr.is_multiple_of(PAGE)
+        && !kernel.limits.allow_writing(space().growing_data(addr, len))
+    {
+        return limits::TOO_MUCH;
+    }
     let result = local(call.nr, call.raw);
+    // Where there is a hole in the range, what comes before it has changed.
+    if result == 0 || result == sys::error(ENOMEM) {
+        space().protect(addr, len, writable);
+    }
     if result == 0 {
         kernel
             .shared
@@ -171,16 +259,26 @@ pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
         call.arg(3),
         call.arg(4),
     );
-    let onto_agent = flags & MREMAP_FIXED != 0 && guest::is_agent(target, new_len);
-    if guest::is_agent(addr, old_len.max(1)) || onto_agent {
+    let onto_agent = flags & MREMAP_FIXED != 0 && guest::meets_reserved(target, new_len);
+    if guest::meets_reserved(addr, old_len.max(new_len).max(1)) || onto_agent {
         return agent_memory(kernel, addr);
+    }
+    let stays = old_len == 0 || flags & u64::from(MREMAP_DONTUNMAP) != 0;
+    let kept = if stays { 0 } else { page_up(old_len) };
+    let more = page_up(new_len).saturating_sub(kept) / 4096;
+    if let Some(kind) = space().kind_at(addr)
+        && more > 0
+        && can_be_moved(call)
+        && !kernel.limits.allow(kind, more)
+    {
+        return limits::TOO_MUCH;
     }
     let shared = resize::remap(kernel, call);
     let result = shared.unwrap_or_else(|| local(call.nr, call.raw));
     if let Ok(start) = sys::check(result) {
-        let stays = old_len == 0 || flags & u64::from(MREMAP_DONTUNMAP) != 0;
         let (old, new) = ((addr, old_len), (start, new_len));
         kernel.withheld.moved(old, new, stays);
+        space().moved(old, new, stays);
         if shared.is_none() {
             kernel.rewriter.forget_code(addr, page_up(old_len));
         }
@@ -188,39 +286,110 @@ pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
     result
 }
 
-/// `madvise`, `mlock` and others that name a range.
-pub(super) fn on_range(kernel: &mut Kernel, call: &Call) -> i64 {
+/// Are the arguments of an `mremap` such that the kernel comes to ask for limits?
+fn can_be_moved(call: &Call) -> bool {
+    const MAYMOVE: u64 = 1;
+    const KNOWN: u64 = 7;
+    let (old_len, new_len, flags) = (call.arg(1), call.arg(2), call.arg(3));
+    let elsewhere = flags & !MAYMOVE != 0;
+    let keeps = flags & u64::from(MREMAP_DONTUNMAP) != 0;
+    call.arg(0).is_multiple_of(PAGE)
+        && flags & !KNOWN == 0
+        && page_up(new_len) != 0
+        && (!elsewhere || flags & MAYMOVE != 0)
+        && (!keeps || old_len == new_len)
+}
+
+/// `madvise`.
+pub(super) fn madvise(kernel: &mut Kernel, call: &Call) -> i64 {
     if guest::is_agent(call.arg(0), call.arg(1)) {
         return agent_memory(kernel, call.arg(0));
+    }
+    let advice = convert::low32(call.arg(2));
+    if is_refused(advice) {
+        return sys::error(EINVAL);
     }
     let result = local(call.nr, call.raw);
     // Where there is a hole in the range, the rest of it follows the advice.
     let followed = result == 0 || result == sys::error(ENOMEM);
-    if followed && call.what.call.name == "madvise" {
-        let advice = convert::low32(call.arg(2));
+    if followed {
         kernel.withheld.advised(call.arg(0), call.arg(1), advice);
+    }
+    if followed && advice == MADV_FREE {
+        // The host would take the pages away at a moment of its own in each replica.
+        let now = [call.arg(0), call.arg(1), MADV_DONTNEED.into(), 0, 0, 0];
+        return local(call.nr, now);
     }
     result
 }
 
-/// `mincore`: what is resident differs between replicas, so all of it is said to be.
+/// Advice as of a kernel that does not know it: guards, which nobody can read and which the host
+/// does not list, so that replicas could not be compared; and damage to the machine's memory.
+const fn is_refused(advice: u32) -> bool {
+    const MADV_GUARD_INSTALL: u32 = 102;
+    const MADV_GUARD_REMOVE: u32 = 103;
+    matches!(
+        advice,
+        MADV_GUARD_INSTALL | MADV_GUARD_REMOVE | MADV_HWPOISON | MADV_SOFT_OFFLINE
+    )
+}
+
+/// `mincore`: what is resident differs between replicas, so all that is mapped is said to be.
 pub(super) fn mincore(call: &Call) -> i64 {
-    let pages = page_up(call.arg(1)) / 4096;
-    for i in 0..pages {
-        if guest::write(call.arg(2).wrapping_add(i), &1_u8).is_err() {
+    const AT_ONCE: u64 = 256;
+    let (start, vector) = (call.arg(0), call.arg(2));
+    if !start.is_multiple_of(PAGE) {
+        return sys::error(EINVAL);
+    }
+    let Some(end) = locking::end_of(start, call.arg(1)) else {
+        return sys::error(ENOMEM);
+    };
+    let mut at = start;
+    while at < end {
+        let pages = ((end - at) / PAGE).min(AT_ONCE);
+        let mut told = [0_u8; size(AT_ONCE)];
+        let asked = [at, pages * PAGE, told.as_mut_ptr() as u64, 0, 0, 0];
+        let result = match guest::is_agent(at, pages * PAGE) {
+            true => sys::error(ENOMEM),
+            false => local(call.nr, asked),
+        };
+        if result < 0 {
+            return result;
+        }
+        told.fill(1);
+        let to = vector.wrapping_add((at - start) / PAGE);
+        let told = &told[..size(pages)];
+        if guest::is_agent(to, pages) || guest::copy_out(to, told).is_err() {
             return guest::Fault::RESULT;
         }
+        at += pages * PAGE;
     }
     0
 }
 
 /// `msync`: what the program has changed in shared mappings of files goes out.
 pub(super) fn msync(kernel: &mut Kernel, call: &Call) -> i64 {
-    if call.arg(0).is_multiple_of(4096) {
-        files::flush(kernel, call.arg(0), call.arg(1))
-    } else {
-        sys::error(EINVAL)
+    let (start, flags) = (call.arg(0), convert::low32(call.arg(2)));
+    let both = MS_ASYNC | MS_SYNC;
+    let known = both | MS_INVALIDATE;
+    if !start.is_multiple_of(PAGE) || flags & !known != 0 || flags & both == both {
+        return sys::error(EINVAL);
     }
+    let Some(end) = locking::end_of(start, call.arg(1)) else {
+        return sys::error(ENOMEM);
+    };
+    if end == start {
+        return 0;
+    }
+    let flushed = files::flush(kernel, start, end - start);
+    if flushed != 0 {
+        return flushed;
+    }
+    if guest::is_agent(start, end - start) {
+        return sys::error(ENOMEM);
+    }
+    // Of a copy nothing goes out that way; but holes are told.
+    local(call.nr, [start, end - start, MS_ASYNC.into(), 0, 0, 0])
 }
 
 /// The agent's memory is not the program's.

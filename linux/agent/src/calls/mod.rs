@@ -3,41 +3,44 @@
 //! The table decides the class; this module folds the arguments into the trace, hands the call to
 //! the code of its class, folds the result, and delivers signals on the way out.
 
-pub(crate) mod arguments;
-mod blocking;
+pub(crate) mod acting;
 pub(crate) mod clone;
-mod descriptors;
+mod credentials;
+pub(crate) mod descriptors;
 mod emulated;
 mod futex;
-mod io;
+pub(crate) mod io;
 mod ipc;
+pub(crate) mod limits;
 pub(crate) mod memory;
 mod paths;
-mod polled;
 pub(crate) mod processes;
-pub(crate) mod publish;
-mod schedule;
 mod scheduling;
-pub(crate) mod segments;
 pub(crate) mod shared;
 pub(crate) mod signals;
-mod status;
-mod takeover;
-mod timeouts;
+pub(crate) mod status;
+mod straight;
 pub(crate) mod timers;
-pub(crate) mod transfer;
+
+use crate::protocol::arguments;
+use crate::recover::takeover;
+use crate::sched::schedule;
+use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::ENOSYS;
 use rcoe_linux_abi::{Note, StatClass};
-use rcoe_linux_syscalls::{Class, Resolved};
+use rcoe_linux_syscalls::{Class, Resolved, Table};
 
 pub(crate) use signals::targets;
+use straight::Way;
 
-use crate::deferred;
-use crate::entry::TrapFrame;
-use crate::guest::Fault;
+use crate::arch::entry::TrapFrame;
 use crate::kernel::{self, Compare, Kernel, kind};
-use crate::{reintegration, sys, turns};
+use crate::memory::deferred;
+use crate::memory::guest::Fault;
+use crate::recover::reintegration;
+use crate::sched::turns;
+use crate::sys;
 
 /// Exit status of the program under `--strict` after an unsupported call.
 const STRICT_STATUS: u8 = 125;
@@ -53,7 +56,7 @@ const NEWS: i64 = PARKED - 1;
 pub(crate) struct Call {
     pub(crate) nr: u64,
     pub(crate) raw: [u64; 6],
-    pub(crate) what: Resolved,
+    pub(crate) what: &'static Resolved,
 }
 
 impl Call {
@@ -69,59 +72,78 @@ impl Call {
     }
 }
 
-/// Start and length of memory in which only a primary leaves anything, and nothing that lasts.
-pub(crate) fn scratch() -> [(u64, u64); 4] {
-    [
-        descriptors::scratch(),
-        paths::scratch(),
-        polled::scratch(),
-        takeover::kinds::scratch(),
-    ]
-}
-
 /// Entry from the assembly. Returns whether every register, rather than those a system call
 /// preserves, is to be loaded from the frame.
 #[unsafe(no_mangle)]
 extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> bool {
     let kernel = kernel::kernel();
-    let all_registers = handle(kernel, frame);
-    reintegration::carry_out(kernel);
-    all_registers
-}
-
-fn handle(kernel: &mut Kernel, frame: &mut TrapFrame) -> bool {
     let regs = &frame.cpu.regs;
     let nr = regs.rax;
     let raw = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
-    let Some(call) = Call::new(nr, raw) else {
-        frame.cpu.regs.rax = beyond_table(kernel, nr, &raw).cast_unsigned();
-        return false;
+    let all_registers = match Call::new(nr, raw) {
+        Some(call) => {
+            let way = if kernel.calm && call.what.straight {
+                straight::alone(kernel, frame, &call)
+            } else {
+                Way::Long
+            };
+            if let Way::Done(result) = way {
+                frame.cpu.regs.rax = result.cast_unsigned();
+                return false;
+            }
+            handle(kernel, frame, &call, &way)
+        }
+        None => {
+            frame.cpu.regs.rax = beyond_table(kernel, nr, &raw).cast_unsigned();
+            false
+        }
     };
+    reintegration::carry_out(kernel);
+    kernel.calm = kernel.alone && straight::is_calm(kernel);
+    all_registers
+}
+
+/// The long way, or the end of it. Returns whether all registers changed.
+fn handle(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, way: &Way) -> bool {
+    // Not every way out comes to where this is found out anew.
+    kernel.calm = false;
+    if let Way::News(result) = *way {
+        return finish(kernel, frame, call, result);
+    }
     kernel.count_call(stat_class(call.what.class));
-    if emulated::is_sigreturn(&call) {
+    if emulated::is_sigreturn(call) {
         signals::sigreturn(kernel, frame);
-        signals::deliver(kernel, frame, &call);
+        signals::deliver(kernel, frame, call);
         return true;
     }
-    let result = perform(kernel, frame, &call);
+    let result = perform(kernel, frame, call);
+    finish(kernel, frame, call, result)
+}
+
+/// The way out of a call with this result.
+fn finish(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, result: i64) -> bool {
     if result != PARKED && kernel.turns.count_call() {
         turns::pass(kernel);
     }
     if result == PARKED || kernel.threads.count_call() {
-        return schedule::leave(kernel, frame, &call, result);
+        return schedule::leave(kernel, frame, call, result);
     }
     if signals::is_due(kernel) {
         signals::look_outside(kernel);
     }
     frame.cpu.regs.rax = result.cast_unsigned();
     let replaced = kernel.processes.take_replaced();
-    signals::deliver(kernel, frame, &call) || replaced
+    signals::deliver(kernel, frame, call) || replaced
 }
 
-fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
+pub(crate) fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
     kernel.replica.env_mut().enter(call.nr);
     signals::count_call(kernel);
     let output = call.what.class == Class::Output;
+    if arguments::name_agent(call) {
+        kernel.event(kind::of(call.nr, kind::FAULTY_POINTER), 0);
+        return Fault::RESULT;
+    }
     if deferred::is_active() && deferred::before(call) {
         processes::release_twin(kernel);
     }
@@ -137,7 +159,16 @@ fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
     }
     shared::files::before_call(kernel, call);
     let result = match call.what.class {
-        Class::Local | Class::Emulated => emulated::perform(kernel, frame, call),
+        Class::Local | Class::Emulated => {
+            let result = emulated::perform(kernel, frame, call);
+            if deferred::changes_credentials(call) {
+                kernel.report.changed.store(1, Ordering::Release);
+                // The kernel unties a process from its parent then.
+                let supervisor = &kernel.control.supervisor;
+                sys::die_with_supervisor(supervisor.load(Ordering::Relaxed));
+            }
+            result
+        }
         Class::Input => match emulated::special_input(kernel, call) {
             Some(result) => result,
             None => io::input(kernel, call),
@@ -179,7 +210,7 @@ fn beyond_table(kernel: &mut Kernel, nr: u64, raw: &[u64; 6]) -> i64 {
         return unknown(kernel, nr);
     }
     kernel.count_call(StatClass::Emulated);
-    match crate::guest::digest(raw[0], raw[1]) {
+    match crate::memory::guest::digest(raw[0], raw[1]) {
         Ok(digest) => {
             kernel.event(kind::of(0, kind::TRACE), digest);
             0
@@ -210,11 +241,12 @@ pub(crate) fn refuse(kernel: &mut Kernel, call: &Call) -> i64 {
     if call.what.quiet {
         return -i64::from(call.what.errno);
     }
-    let (note, argument) = match call.what.call.name {
-        "ioctl" => (Note::UnsupportedIoctl, call.arg(1)),
-        "fcntl" => (Note::UnsupportedFcntl, call.arg(1)),
-        "prctl" => (Note::UnsupportedPrctl, call.arg(0)),
-        _ => (Note::UnsupportedCall, call.nr),
+    let table = call.what.call.requests.as_ref().map(|it| it.table);
+    let (note, argument) = match table {
+        Some(Table::Ioctl) => (Note::UnsupportedIoctl, call.arg(1)),
+        Some(Table::Fcntl) => (Note::UnsupportedFcntl, call.arg(1)),
+        Some(Table::Prctl) => (Note::UnsupportedPrctl, call.arg(0)),
+        Some(Table::Lseek) | None => (Note::UnsupportedCall, call.nr),
     };
     refuse_with(kernel, note, argument);
     -i64::from(call.what.errno)

@@ -9,12 +9,10 @@
 
 use core::fmt::Write as _;
 
-use rcoe_linux_syscalls::Arg;
-
-use super::Call;
-use super::processes::{exe_path, replica_of};
+use crate::calls::Call;
+use crate::calls::processes::{exe_path, replica_of};
 use crate::convert;
-use crate::guest;
+use crate::memory::guest;
 use crate::text::Text;
 
 /// Longest path that is looked at; those of interest are short.
@@ -26,19 +24,16 @@ struct Scratch(core::cell::UnsafeCell<[u8; LOOK]>);
 // SAFETY: a replica is one kernel thread.
 unsafe impl Sync for Scratch {}
 
+#[unsafe(link_section = ".bss.own.1")]
 static SCRATCH: Scratch = Scratch(core::cell::UnsafeCell::new([0; LOOK]));
-
-/// Where a primary writes another path than the program's.
-pub(super) fn scratch() -> (u64, u64) {
-    crate::reintegration::range(&SCRATCH)
-}
 
 /// Replaces the first path argument that names a process of the program.
 pub(crate) fn substitute(own: u32, call: &Call, args: &mut [u64; 6]) {
-    for (kind, arg) in call.what.args.iter().zip(args) {
-        if *kind == Arg::Path
-            && let Some(path) = replacement(own, *arg)
-        {
+    let mut left = call.what.paths;
+    while left != 0 {
+        let arg = &mut args[left.trailing_zeros() as usize];
+        left &= left - 1;
+        if let Some(path) = replacement(own, *arg) {
             *arg = path;
             return;
         }

@@ -4,7 +4,7 @@
 //! and does nothing. Threads are the agent's own, so the host does not know their ids: what
 //! concerns one of them is asked of the replica's only kernel thread.
 //!
-//! Not covered: changing the scheduling or the limits of another process, and CPU time of a single
+//! Not covered: changing the scheduling of another process, and CPU time of a single
 //! thread, which reads as that of all.
 
 use core::sync::atomic::Ordering;
@@ -12,13 +12,13 @@ use core::sync::atomic::Ordering;
 use linux_raw_sys::errno::{EINVAL, ESRCH};
 use rcoe_linux_syscalls::Special;
 
-use super::memory::local;
-use super::{Call, io, processes, refuse};
+use crate::calls::memory::local;
+use crate::calls::{Call, io};
 use crate::convert;
-use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
+use crate::memory::guest::{self, Fault};
+use crate::sched::threads::MASK_WORDS;
 use crate::sys;
-use crate::threads::MASK_WORDS;
 
 /// CPUs, one bit each.
 type Mask = [u64; MASK_WORDS];
@@ -46,25 +46,6 @@ pub(super) fn change(kernel: &Kernel, call: &Call, index: usize) -> i64 {
         Some(_) => local(call.nr, of_self(call, index).raw),
         None => sys::error(ESRCH),
     }
-}
-
-/// `prlimit64`: the limits of the program itself are each replica's, those of another process can
-/// be read. To change them in all its replicas at one point of its trace is beyond this process.
-pub(super) fn limits(kernel: &mut Kernel, call: &Call) -> i64 {
-    match named(kernel, call, 0) {
-        Some(_) => local(call.nr, of_self(call, 0).raw),
-        None if call.arg(2) != 0 => refuse(kernel, call),
-        None => io::input(kernel, call),
-    }
-}
-
-/// Primary: the limits of another process.
-pub(super) fn limits_of_other(call: &Call) -> i64 {
-    let mut args = call.raw;
-    let pid = convert::low32(call.arg(0));
-    args[0] = u64::from(processes::replica_of(pid).unwrap_or(pid));
-    // SAFETY: the program's own call; the kernel checks where it writes.
-    unsafe { rcoe_linux_sys::syscall6(call.nr, args) }
 }
 
 /// The same call for whoever makes it.

@@ -1,8 +1,8 @@
-//! `/proc/self/status` as the program would find it without rcoe.
+//! `/proc/self/status` and `/proc/self/limits` as the program would find them without rcoe.
 //!
 //! The host's text speaks of the primary: its process id, its one thread, the signals and the core
-//! that the supervisor gave it. Whoever opens that file gets a file in memory with the same text,
-//! in which these lines are the program's.
+//! that the supervisor gave it, limits that leave room for the agent. Whoever opens such a file
+//! gets a file in memory with the same text, in which these lines are the program's.
 //!
 //! Not covered: other files that tell the same (`stat`, `task/`), lines about memory, which count
 //! the agent's too, and changes after the file was opened.
@@ -12,56 +12,94 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{MFD_CLOEXEC, O_ACCMODE, O_CLOEXEC, O_RDONLY};
+use rcoe_linux_syscalls::Opens;
 
-use super::descriptors::raw;
-use super::targets::own_of;
-use super::{Call, paths, scheduling};
+use crate::calls::descriptors::raw;
+use crate::calls::targets::own_of;
+use crate::calls::{Call, paths, scheduling};
 use crate::convert::low32;
 use crate::kernel::Kernel;
+use crate::sched::threads::{LEADER, MASK_WORDS};
 use crate::sys;
 use crate::text::Text;
-use crate::threads::{LEADER, MASK_WORDS};
 
 /// More than the text is long.
 const ROOM: usize = 8192;
 
-/// Does this call ask for the file? Then what it opens is made by the primary.
-fn flags_of(pid: u32, call: &Call) -> Option<u32> {
-    let (path, flags) = match u32::try_from(call.nr).ok()? {
-        nr::__NR_open => (call.arg(0), call.arg(1)),
-        nr::__NR_openat => (call.arg(1), call.arg(2)),
-        _ => return None,
+/// A file that the primary makes.
+#[derive(Clone, Copy)]
+enum File {
+    Status,
+    Limits,
+}
+
+/// Does this call ask for such a file? Then what it opens is made by the primary.
+fn wanted(pid: u32, call: &Call) -> Option<(File, u32)> {
+    let Opens::Plain(path, flags) = call.what.facts.opens else {
+        return None;
     };
+    let [path, flags] = [path, flags].map(|index| call.arg(usize::from(index)));
     let flags = low32(flags);
-    let wanted = flags & O_ACCMODE == O_RDONLY && paths::is_own(pid, path, b"status");
-    wanted.then_some(flags)
+    if flags & O_ACCMODE != O_RDONLY {
+        return None;
+    }
+    let names = [(File::Status, &b"status"[..]), (File::Limits, b"limits")];
+    let mut named = names.into_iter();
+    let (file, _) = named.find(|(_, name)| paths::is_own(pid, path, name))?;
+    Some((file, flags))
 }
 
 /// Is the file that the call opens made by the primary?
-pub(super) fn is_opened_by(kernel: &Kernel, call: &Call) -> bool {
-    flags_of(kernel.processes.pid, call).is_some()
+pub(crate) fn is_opened_by(kernel: &Kernel, call: &Call) -> bool {
+    wanted(kernel.processes.pid, call).is_some()
 }
 
 /// Primary: opens the file if this call asks for it; `None` if it asks for something else, or the
 /// host has no such file.
 pub(super) fn open(kernel: &Kernel, call: &Call) -> Option<i64> {
-    let flags = flags_of(kernel.processes.pid, call)?;
+    let (file, flags) = wanted(kernel.processes.pid, call)?;
     let mut host = [0; ROOM];
-    let text = host_text(&mut host)?;
+    let text = host_text(file, &mut host)?;
     let mut page = Page::new();
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
+    for (number, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let line = core::str::from_utf8(line).ok()?;
-        translated(kernel, line, &mut page).ok()?;
+        let done = match file {
+            File::Status => translated(kernel, line, &mut page),
+            File::Limits => limit(kernel.limits.told(number), line, &mut page),
+        };
+        done.ok()?;
     }
-    Some(page.publish(flags & O_CLOEXEC != 0))
+    Some(page.publish(file, flags & O_CLOEXEC != 0))
 }
 
 /// What the host says of the primary.
-fn host_text(buffer: &mut [u8; ROOM]) -> Option<&[u8]> {
-    let fd = sys::open_read(b"/proc/self/status\0").ok()?;
+fn host_text(file: File, buffer: &mut [u8; ROOM]) -> Option<&[u8]> {
+    let fd = match file {
+        File::Status => sys::open_read(b"/proc/self/status\0"),
+        File::Limits => sys::open_read(b"/proc/self/limits\0"),
+    };
+    let fd = fd.ok()?;
     let len = sys::pread(fd, buffer, 0);
     sys::close(fd);
     Some(&buffer[..len.ok()?])
+}
+
+/// Writes the line of `/proc/self/limits` with this limit, soft and hard, in the host's columns.
+fn limit(told: Option<[u64; 2]>, line: &str, page: &mut Page) -> fmt::Result {
+    const NAME: usize = 26;
+    const VALUES: usize = 42;
+    let (Some(limit), Some((name, rest))) = (told, line.split_at_checked(NAME)) else {
+        return page.write_str(line);
+    };
+    let unit = rest.get(VALUES..).ok_or(fmt::Error)?;
+    page.write_str(name)?;
+    for value in limit {
+        match value {
+            u64::MAX => write!(page, "{:<20} ", "unlimited")?,
+            value => write!(page, "{value:<20} ")?,
+        }
+    }
+    page.write_str(unit)
 }
 
 /// Writes the line as it is for the program.
@@ -133,9 +171,13 @@ impl Page {
     }
 
     /// A descriptor of a file with this text.
-    fn publish(&self, close_on_exec: bool) -> i64 {
+    fn publish(&self, file: File, close_on_exec: bool) -> i64 {
         let flags = if close_on_exec { MFD_CLOEXEC } else { 0 };
-        let args = [c"status".as_ptr() as u64, u64::from(flags), 0, 0, 0, 0];
+        let name = match file {
+            File::Status => c"status",
+            File::Limits => c"limits",
+        };
+        let args = [name.as_ptr() as u64, u64::from(flags), 0, 0, 0, 0];
         // SAFETY: a name that ends with NUL.
         let result = unsafe { raw(nr::__NR_memfd_create, args) };
         if let Ok(fd) = i32::try_from(result)
@@ -171,6 +213,21 @@ mod tests {
         mask[1] = 1;
         mask[0] |= 1 << 63;
         assert_eq!(written(|page| page.list(&mask)), "0-1,3,63-64\n");
+    }
+
+    #[test]
+    fn limits_stand_in_the_hosts_columns() {
+        let line =
+            "Max open files            1024                 524288               files     \n";
+        let told = written(|page| limit(Some([300, u64::MAX]), line, page));
+        let expected = line
+            .replace("1024", "300 ")
+            .replace("524288   ", "unlimited");
+        assert_eq!(told, expected);
+        assert_eq!(written(|page| limit(None, line, page)), line);
+        let bare = "Max nice priority         0                    0                    \n";
+        let told = written(|page| limit(Some([0, 0]), bare, page));
+        assert_eq!(told, bare);
     }
 
     #[test]

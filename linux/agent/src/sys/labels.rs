@@ -6,7 +6,7 @@ use linux_raw_sys::prctl::{
     PR_SET_MM_MAP,
 };
 
-use super::{close, open_read, prctl, pread};
+use crate::sys::{close, open_read, prctl, pread};
 
 /// Bytes of `/proc/self/stat`, which is much shorter.
 const ROOM: usize = 2048;

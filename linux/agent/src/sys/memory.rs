@@ -5,7 +5,7 @@ use linux_raw_sys::general as nr;
 use linux_raw_sys::prctl::{PR_GET_DUMPABLE, PR_SET_DUMPABLE, PR_SET_PTRACER};
 use rcoe_linux_sys::{syscall3, syscall4, syscall6};
 
-use super::{Errno, check, prctl};
+use crate::sys::{Errno, check, prctl};
 
 /// Opens a file for reading or for both, close-on-exec; `path` ends with NUL.
 pub(crate) fn open_file(path: &[u8], write: bool) -> Result<i32, Errno> {
@@ -109,6 +109,11 @@ pub(crate) fn read_process(pid: u32, from: u64, buffer: &mut [u8]) -> usize {
         )
     };
     usize::try_from(read).unwrap_or(0)
+}
+
+/// May others of the same user read this process's memory?
+pub(crate) fn set_dumpable(dumpable: bool) {
+    let _ = prctl(PR_SET_DUMPABLE, [u64::from(dumpable), 0, 0, 0]);
 }
 
 /// Lets the supervisor's other processes read this one's memory, where the host restricts that to

@@ -2,37 +2,12 @@
 
 use core::mem::MaybeUninit;
 
+use linux_raw_sys::errno::{EAGAIN, EINVAL, ETXTBSY};
 use linux_raw_sys::general as nr;
-use rcoe_linux_sys::{syscall0, syscall2, syscall3, syscall4};
+use rcoe_linux_sys::{syscall0, syscall1, syscall2, syscall3, syscall4, syscall6};
 
-use super::{Errno, check, close, open_read, pread};
+use crate::sys::{Errno, check, close, open_read, pread};
 use crate::text::Text;
-
-/// A signal with a value, queued to a process. If the queue is full it is tried again.
-pub(crate) fn queue_signal(pid: u32, signal: u32, value: u64) {
-    const SI_QUEUE: u32 = u32::MAX;
-    let (own, user) = (super::getpid(), getuid());
-    // signo, errno, code, padding, pid, uid, value.
-    let mut info = [0_u32; 32];
-    info[..6].copy_from_slice(&[signal, 0, SI_QUEUE, 0, own, user]);
-    info[6] = crate::convert::low32(value);
-    info[7] = crate::convert::low32(value >> 32);
-    loop {
-        // SAFETY: `info` is a whole siginfo.
-        let ret = unsafe {
-            syscall3(
-                u64::from(nr::__NR_rt_sigqueueinfo),
-                u64::from(pid),
-                u64::from(signal),
-                info.as_ptr() as u64,
-            )
-        };
-        if check(ret) != Err(Errno(linux_raw_sys::errno::EAGAIN.cast_signed())) {
-            return;
-        }
-        super::sched_yield();
-    }
-}
 
 /// The real user id.
 pub(crate) fn getuid() -> u32 {
@@ -78,20 +53,69 @@ pub(crate) fn set_thread_pointer(address: u64) {
     let _ = unsafe { syscall2(u64::from(nr::__NR_arch_prctl), ARCH_SET_FS, address) };
 }
 
-/// The soft limit of the stack's size; `u64::MAX` without one.
-pub(crate) fn stack_limit() -> u64 {
+/// Soft and hard limit of a resource; `u64::MAX` without one.
+pub(super) fn limit(resource: u32) -> [u64; 2] {
     let mut limit = [u64::MAX; 2];
     // SAFETY: the buffer is a struct rlimit64.
     let _ = unsafe {
         syscall4(
             u64::from(nr::__NR_prlimit64),
             0,
-            u64::from(nr::RLIMIT_STACK),
+            u64::from(resource),
             0,
             limit.as_mut_ptr() as u64,
         )
     };
-    limit[0]
+    limit
+}
+
+/// The soft limit of the stack's size; `u64::MAX` without one.
+pub(crate) fn stack_limit() -> u64 {
+    limit(nr::RLIMIT_STACK)[0]
+}
+
+/// Sets the host's soft and hard limit of a resource for this process.
+pub(crate) fn set_limit(resource: usize, limit: [u64; 2]) -> Result<(), Errno> {
+    // SAFETY: a struct rlimit64, which is only read.
+    let done = unsafe {
+        syscall4(
+            u64::from(nr::__NR_prlimit64),
+            0,
+            resource as u64,
+            (&raw const limit) as u64,
+            0,
+        )
+    };
+    check(done).map(drop)
+}
+
+/// Unlocks all memory, and lets what is mapped from now on be unlocked.
+pub(crate) fn unlock_all_memory() {
+    // SAFETY: where memory lies does not change.
+    unsafe { syscall0(u64::from(nr::__NR_munlockall)) };
+}
+
+/// Takes back what a program that is executed does not inherit of the way its process is run;
+/// `gains`: one that has more privileges. That addresses are not random stays.
+pub(crate) fn clear_personality(gains: bool) {
+    const READ_IMPLIES_EXEC: u64 = 0x040_0000;
+    const ADDR_COMPAT_LAYOUT: u64 = 0x020_0000;
+    const MMAP_PAGE_ZERO: u64 = 0x010_0000;
+    const ASK: u64 = 0xffff_ffff;
+    // SAFETY: concerns mappings to come only.
+    let set = |persona: u64| unsafe { syscall1(u64::from(nr::__NR_personality), persona) };
+    let Ok(now) = u64::try_from(set(ASK)) else {
+        return;
+    };
+    let more = if gains {
+        ADDR_COMPAT_LAYOUT | MMAP_PAGE_ZERO
+    } else {
+        0
+    };
+    let left = now & !(READ_IMPLIES_EXEC | more);
+    if left != now {
+        set(left);
+    }
 }
 
 /// Eight random bytes of the kernel.
@@ -153,6 +177,37 @@ pub(crate) fn may_execute(fd: i32) -> bool {
     ret == 0
 }
 
+/// Has anybody opened this file for writing, so that no kernel would execute it? Where only
+/// execution tells (before Linux 6.14, and another user's file) the answer is no.
+pub(crate) fn is_open_for_writing(fd: i32) -> bool {
+    const AT_EXECVE_CHECK: u32 = 0x1_0000;
+    let fd = i64::from(fd).cast_unsigned();
+    let arguments = [c"".as_ptr() as u64, 0];
+    let args = [
+        fd,
+        c"".as_ptr() as u64,
+        arguments.as_ptr() as u64,
+        0,
+        u64::from(nr::AT_EMPTY_PATH | AT_EXECVE_CHECK),
+        0,
+    ];
+    // SAFETY: path and arguments are terminated; with this flag nothing is executed.
+    let checked = unsafe { syscall6(u64::from(nr::__NR_execveat), args) };
+    if checked != crate::sys::error(EINVAL) {
+        return checked == crate::sys::error(ETXTBSY);
+    }
+    let lease = |kind: u32| {
+        let set = u64::from(nr::F_SETLEASE);
+        // SAFETY: no memory involved.
+        unsafe { syscall3(u64::from(nr::__NR_fcntl), fd, set, u64::from(kind)) }
+    };
+    let taken = lease(nr::F_RDLCK);
+    if taken == 0 {
+        lease(nr::F_UNLCK);
+    }
+    taken == crate::sys::error(EAGAIN)
+}
+
 /// Has this process of the host a controlling terminal?
 pub(crate) fn has_terminal(pid: u32) -> bool {
     use core::fmt::Write as _;
@@ -192,8 +247,14 @@ pub(crate) fn descriptor_target(fd: i32, buffer: &mut [u8]) -> usize {
 
 /// Closes all descriptors that are close-on-exec.
 pub(crate) fn close_on_exec() {
-    const FD_CLOEXEC: i64 = 1;
+    each_descriptor(close_if_marked);
+}
+
+/// Visits all open descriptors, and some that are not. Needs a free number.
+pub(crate) fn each_descriptor(mut visit: impl FnMut(i32)) {
     let Ok(list) = open_executable(0, b"/proc/self/fd\0") else {
+        // No descriptor is left, or `/proc` cannot be seen (chroot): one after the other, then.
+        (0..most_descriptors()).for_each(visit);
         return;
     };
     let mut buffer = [0_u8; 4096];
@@ -210,17 +271,29 @@ pub(crate) fn close_on_exec() {
         let Ok(read @ 1..) = usize::try_from(read) else {
             break;
         };
-        for fd in names(&buffer[..read]).filter(|fd| *fd != list) {
-            let number = i64::from(fd).cast_unsigned();
-            // SAFETY: no memory involved.
-            let flags =
-                unsafe { syscall3(u64::from(nr::__NR_fcntl), number, u64::from(nr::F_GETFD), 0) };
-            if flags >= 0 && flags & FD_CLOEXEC != 0 {
-                close(fd);
-            }
-        }
+        names(&buffer[..read])
+            .filter(|fd| *fd != list)
+            .for_each(&mut visit);
     }
     close(list);
+}
+
+fn close_if_marked(fd: i32) {
+    const FD_CLOEXEC: i64 = 1;
+    let number = i64::from(fd).cast_unsigned();
+    // SAFETY: no memory involved.
+    let flags = unsafe { syscall3(u64::from(nr::__NR_fcntl), number, u64::from(nr::F_GETFD), 0) };
+    if flags >= 0 && flags & FD_CLOEXEC != 0 {
+        close(fd);
+    }
+}
+
+/// First number that no descriptor has: what a limit could be at most when they were made.
+fn most_descriptors() -> i32 {
+    /// The host's own limit, if nobody has changed it.
+    const USUAL: u64 = 1 << 20;
+    let [_, hard] = limit(nr::RLIMIT_NOFILE);
+    i32::try_from(hard.clamp(USUAL, 1 << 30)).expect("clamped")
 }
 
 /// Numbers among the names of directory entries.

@@ -3,7 +3,7 @@
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall2, syscall3, syscall6};
 
-use super::{Errno, check, mmap, monotonic, munmap};
+use crate::sys::{Errno, check, mmap, monotonic, munmap};
 
 /// Maps a shared mapping of ours a second time, over whatever is at `target`.
 ///
@@ -48,6 +48,14 @@ pub(crate) fn is_in_memory(fd: u64) -> bool {
     // SAFETY: the buffer is longer than a struct statfs.
     let done = unsafe { syscall2(u64::from(nr::__NR_fstatfs), fd, status.as_mut_ptr() as u64) };
     done == 0 && status[0] == TMPFS_MAGIC
+}
+
+/// What must not be done to a file in memory any more; 0 if it is no such file.
+pub(crate) fn seals(fd: u64) -> u64 {
+    let get = u64::from(nr::F_GET_SEALS);
+    // SAFETY: no memory involved.
+    let seals = unsafe { syscall2(u64::from(nr::__NR_fcntl), fd, get) };
+    u64::try_from(seals).unwrap_or(0)
 }
 
 /// Sleeps while `*word == expected`, at most `timeout_ns`, until a waker means this bit.

@@ -17,6 +17,7 @@ use rustix::process::{Pid, getuid};
 use rustix::termios::tcgetpgrp;
 
 use super::{EPERM, ESRCH, Family, SIGCHLD};
+use crate::memory::Numbered;
 use crate::team::State;
 
 pub(super) const SIGHUP: u32 = 1;
@@ -159,7 +160,12 @@ impl Family {
     }
 
     /// A process has come to a signal that stops it. Returns whether it does.
-    pub(super) fn stop_as_asked(&mut self, group: usize, signal: u8, asked: (u32, u64)) -> bool {
+    pub(super) fn stop_as_asked(
+        &mut self,
+        group: usize,
+        signal: u8,
+        asked: (u32, Numbered),
+    ) -> bool {
         let team = self.team(group);
         let number = u32::from(signal);
         let stops = !team.is_to_go_on(asked.0) && !self.is_orphaned_by(group, number);
@@ -170,7 +176,7 @@ impl Family {
     }
 
     /// Stops a process, and tells its parent.
-    fn stop(&mut self, group: usize, number: u32, asked: Option<(u32, u64)>) {
+    fn stop(&mut self, group: usize, number: u32, asked: Option<(u32, Numbered)>) {
         const CLD_STOPPED: i32 = 5;
         let signal = u8::try_from(number).unwrap_or(u8::MAX);
         self.team_mut(group).stop(signal, asked);
@@ -302,7 +308,8 @@ impl Family {
 
     /// A process has used its terminal from the background: its whole group hears of it.
     pub(super) fn rebuke(&mut self, sender: usize, signal: u8) {
-        if self.is_in_background(sender) {
+        let rebukes = [SIGTTIN, SIGTTOU].contains(&u32::from(signal));
+        if rebukes && self.is_in_background(sender) {
             for group in self.members_of(self.group_id(sender)) {
                 self.standstill.at_once |= group == 0;
                 self.hand_to(group, from_kernel(u32::from(signal)));

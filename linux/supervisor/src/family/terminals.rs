@@ -10,6 +10,7 @@
 //! when it matters.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rcoe_linux_abi::{NOT_OURS, Terminal};
@@ -88,7 +89,7 @@ impl Family {
             None if self.leads(sender) => {}
             _ => return EPERM,
         }
-        let deputy = match Deputy::new(terminal.as_fd(), steal) {
+        let deputy = match Deputy::new(terminal.as_fd(), steal, Arc::clone(&self.bell)) {
             Ok(deputy) => deputy,
             Err(error) => return answer_of(&error),
         };
@@ -183,25 +184,21 @@ impl Family {
         }
     }
 
-    /// What a terminal has sent, if this process is a deputy of ours; false if it is none.
-    pub(crate) fn hear_deputy(&mut self, message: SignalInfo) -> bool {
-        let is_it = |deputy: &Option<Deputy>| {
-            let deputy = deputy.as_ref();
-            deputy.is_some_and(|deputy| deputy.pid() == message.sender)
-        };
-        let Some(place) = self.deputies.iter().position(is_it) else {
-            return false;
-        };
-        let Ok(number) = u32::try_from(message.value) else {
-            return false;
-        };
-        if number == SIGHUP {
-            self.lose_line(place);
-            return true;
+    /// What terminals have sent to their deputies.
+    pub(crate) fn hear_deputies(&mut self) {
+        for place in 0..self.deputies.len() {
+            let Some(deputy) = &self.deputies[place] else {
+                continue;
+            };
+            for number in deputy.arrived() {
+                if number == SIGHUP {
+                    self.lose_line(place);
+                } else {
+                    let foreground = self.terminal(place).foreground.load(Relaxed);
+                    self.signal_group(foreground, from_kernel(number));
+                }
+            }
         }
-        let foreground = self.terminal(place).foreground.load(Relaxed);
-        self.signal_group(foreground, from_kernel(number));
-        true
     }
 
     /// The terminal's other end was closed: the process that leads the session is told, and if it

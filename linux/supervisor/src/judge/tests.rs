@@ -8,6 +8,18 @@ const RUNNING: Facts = Facts {
     halt: None,
     members: None,
     removed: false,
+    stopped: false,
+    shares: false,
+    still: false,
+};
+const STOPPED: Facts = Facts {
+    stopped: true,
+    still: true,
+    ..RUNNING
+};
+const STILL: Facts = Facts {
+    still: true,
+    ..RUNNING
 };
 const UNBORN: Facts = Facts {
     process: Process::Unborn,
@@ -211,6 +223,71 @@ fn one_of_three_cannot_stop_the_others_at_once() {
     );
     let removed = Decision::Remove(0, Fault::Verdict);
     assert_eq!(judge(&[HALTED, RUNNING, RUNNING], true, true), removed);
+}
+
+#[test]
+fn the_stopped_and_the_idle_overrule_nobody() {
+    let stopped = Decision::FailStop(None, Fault::Verdict);
+    for facts in [
+        [HALTED, STOPPED, STOPPED],
+        [STOPPED, HALTED, STOPPED],
+        [STOPPED, RUNNING, HALTED],
+    ] {
+        assert_eq!(judge(&facts, true, false), stopped, "{facts:?}");
+    }
+    let idle = [STILL, STILL, HALTED];
+    assert_eq!(judge(&idle, true, false), Decision::Linger);
+    assert_eq!(judge(&idle, true, true), stopped);
+    let removed = Decision::Remove(2, Fault::Verdict);
+    assert_eq!(judge(&[STILL, RUNNING, HALTED], true, true), removed);
+    let four = [HALTED, STOPPED, RUNNING, RUNNING];
+    assert_eq!(judge(&four, true, false), stopped, "two of four");
+}
+
+#[test]
+fn a_standstill_ends_in_a_fail_stop() {
+    let stopped = Decision::FailStop(None, Fault::Stopped);
+    for facts in [
+        &[RUNNING, STOPPED, STOPPED][..],
+        &[STOPPED, STOPPED],
+        &[STOPPED; 3],
+        &[REMOVED, STOPPED, STOPPED],
+        &[RUNNING, STOPPED, RUNNING, STOPPED],
+        &[ENDED, STOPPED, STOPPED],
+    ] {
+        assert_eq!(judge(facts, true, false), Decision::Linger, "{facts:?}");
+        assert_eq!(judge(facts, true, true), stopped, "{facts:?}");
+    }
+    let one = Decision::FailStop(Some(1), Fault::Stopped);
+    assert_eq!(judge(&[RUNNING, STOPPED], true, true), one);
+    for others in [
+        &[RUNNING, STOPPED, RUNNING][..],
+        &[RUNNING, STOPPED, RUNNING, RUNNING],
+        &[STOPPED],
+    ] {
+        assert_eq!(judge(others, true, true), Decision::Wait, "{others:?}");
+    }
+    let ended = Facts {
+        stopped: true,
+        ..ENDED
+    };
+    let finish = Decision::Finish(Ending::Exit(3));
+    assert_eq!(judge(&[ENDED, ended, ended], true, false), finish);
+}
+
+#[test]
+fn a_stopped_one_that_shares_memory_is_missed_by_others() {
+    let sharing = Facts {
+        shares: true,
+        ..STOPPED
+    };
+    let three = [RUNNING, sharing, RUNNING];
+    assert_eq!(judge(&three, true, false), Decision::Linger);
+    let removed = Decision::Remove(1, Fault::Stopped);
+    assert_eq!(judge(&three, true, true), removed);
+    let stopped = Decision::FailStop(Some(1), Fault::Stopped);
+    assert_eq!(judge(&three, false, true), stopped);
+    assert_eq!(judge(&[sharing], true, true), Decision::Wait);
 }
 
 #[test]

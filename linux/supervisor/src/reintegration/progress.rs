@@ -15,7 +15,7 @@ use crate::group::is_child;
 use crate::judge::Halt;
 use crate::protocol::Published;
 use crate::team::Team;
-use crate::twins::{Compared, Comparison};
+use crate::twins::{Compared, Comparison, OddPage};
 
 /// How long to wait after the first attempt of which nothing came; doubled after each further one.
 const BACKOFF: Duration = Duration::from_millis(100);
@@ -67,7 +67,7 @@ impl Reintegration {
     /// Orders a copy if somebody is missing. A process that shares memory waits for the others.
     fn begin(&mut self, team: &mut Team, awaited: u64) -> Option<Event> {
         let early = self.not_before.is_some_and(|due| Instant::now() < due);
-        if self.stopped || early || team.shares() {
+        if self.stopped || early || team.shares() || team.scrub.is_repairing() {
             return None;
         }
         let gone = |&index: &usize| team.removed[index] && team.group.process(index).is_gone();
@@ -105,6 +105,7 @@ impl Reintegration {
             began: Instant::now(),
             together,
             stage: Stage::Ordered,
+            in_the_way: false,
         });
         Some(Event::Reintegration {
             replica: newcomer,
@@ -117,29 +118,23 @@ impl Reintegration {
     fn advance(&mut self, attempt: &mut Attempt, team: &mut Team, awaited: u64) -> Next {
         match &mut attempt.stage {
             Stage::Ordered => self.meet(attempt, team),
-            Stage::Verifying(comparison, since) => match comparison.step() {
-                Ok(Compared::Going) => Next::Stay,
-                Ok(Compared::Same { pages }) => {
-                    let verified = Reintegrated::Verified {
-                        pages,
-                        us: micros(since.elapsed()),
-                    };
-                    self.kill_twins();
-                    if attempt.together {
-                        return Next::Go(Stage::Verified, Some(verified));
+            Stage::Verifying(comparison, since) => {
+                let (compared, since) = (comparison.step(), *since);
+                team.scrub.learn(comparison.alike());
+                match compared {
+                    Ok(Compared::Going) => Next::Stay,
+                    Ok(Compared::Same { pages }) => {
+                        let us = micros(since.elapsed());
+                        let verified = Reintegrated::Verified { pages, us };
+                        self.verified(attempt, team, awaited, verified)
                     }
-                    if awaited & 1 << attempt.newcomer != 0 {
-                        return Next::Abandon("its slice of shared memory has missed turns".into());
+                    Ok(Compared::Different { what, page }) => {
+                        let why = self.differ(attempt, team, page);
+                        Next::Abandon(format!("{why}: {what}"))
                     }
-                    self.order(team, Order::Admit);
-                    Next::Go(Stage::Admitting, Some(verified))
+                    Err(error) => Next::Abandon(format!("a twin cannot be read: {error}")),
                 }
-                Ok(Compared::Different { what }) => {
-                    self.differ(attempt);
-                    Next::Abandon(format!("the copy may be wrong: {what}"))
-                }
-                Err(error) => Next::Abandon(format!("a twin cannot be read: {error}")),
-            },
+            }
             Stage::Verified => Next::Stay,
             Stage::Admitting => {
                 let bit = 1 << attempt.newcomer;
@@ -157,13 +152,44 @@ impl Reintegration {
         }
     }
 
-    /// The donor has what most have not. Of two nobody knows which one is right, until the program
-    /// has overwritten what differs.
-    fn differ(&mut self, attempt: &Attempt) {
-        if attempt.members.len() == 2 {
-            self.undecided = true;
-        } else {
+    /// The copy is what most have: it can be taken in, with those of other processes if there are
+    /// any.
+    fn verified(
+        &self,
+        attempt: &Attempt,
+        team: &Team,
+        awaited: u64,
+        verified: Reintegrated,
+    ) -> Next {
+        self.kill_twins();
+        if attempt.together {
+            return Next::Go(Stage::Verified, Some(verified));
+        }
+        if awaited & 1 << attempt.newcomer != 0 {
+            return Next::Abandon("its slice of shared memory has missed turns".into());
+        }
+        self.order(team, Order::Admit);
+        Next::Go(Stage::Admitting, Some(verified))
+    }
+
+    /// The donor has what most have not. Of two the one is right that has what all had when they
+    /// were looked at last, or that alone has never written there, and the other is repaired. If
+    /// neither has, nobody knows, until the program has overwritten what differs. Returns what that
+    /// means for the copy.
+    fn differ(&mut self, attempt: &Attempt, team: &mut Team, page: Option<OddPage>) -> String {
+        if attempt.members.len() > 2 {
             self.flawed.push(attempt.donor);
+            return "the copy may be wrong".into();
+        }
+        let mut members = attempt.members.clone();
+        members.sort_by_key(|&index| index != attempt.donor);
+        let right = page.and_then(|page| team.scrub.decide(&page, &members));
+        match right {
+            Some(right) => format!("the memory of replica {right} is right and the other's is not"),
+            None => {
+                self.undecided = true;
+                "the copy may be wrong".into()
+            }
         }
     }
 
@@ -216,15 +242,11 @@ impl Reintegration {
         if !complete {
             return Next::Stay;
         }
-        let private = attempt
-            .members
-            .iter()
-            .map(|&index| private(team.memory.report(index)));
-        let private = private.collect::<Vec<_>>();
-        if private.iter().any(|ranges| *ranges != private[0]) {
+        let own = |&index: &usize| own_range(team.memory.report(index));
+        let private = own(&attempt.donor);
+        if attempt.members.iter().any(|index| own(index) != private) {
             return Next::Abandon("the replicas disagree on what is their own".into());
         }
-        let private = private.into_iter().next().unwrap_or_default();
         let comparison = team.memory.arena();
         match comparison.and_then(|arena| Comparison::new(&twins, private, &arena)) {
             Ok(comparison) => {
@@ -288,6 +310,11 @@ impl Reintegration {
 }
 
 impl Attempt {
+    /// Is nothing kept for the copy any more?
+    pub(super) const fn is_given_up(&self) -> bool {
+        self.in_the_way && !matches!(self.stage, Stage::Admitting)
+    }
+
     /// What keeps this attempt from going on.
     fn obstacle(&self, team: &Team) -> Option<String> {
         let admitting = matches!(self.stage, Stage::Admitting);
@@ -296,6 +323,9 @@ impl Attempt {
             && (!admitting || self.is_refused(team))
         {
             return Some(format!("replica {index} was lost meanwhile"));
+        }
+        if self.is_given_up() {
+            return Some("the copy was too far behind".into());
         }
         let known = !matches!(self.stage, Stage::Ordered);
         if known && team.group.process(self.newcomer).is_gone() {
@@ -355,10 +385,9 @@ const fn copy_of(newcomer: u8, donor: u8, members: u8, together: bool) -> Order 
 }
 
 /// Where the agent of a replica keeps what is its own.
-fn private(report: &Report) -> Vec<Range<u64>> {
-    let ranges = report.private.iter();
-    let ranges = ranges.map(|cells| cells[0].load(Relaxed)..cells[1].load(Relaxed));
-    ranges.filter(|range| !range.is_empty()).collect()
+fn own_range(report: &Report) -> Range<u64> {
+    let [start, end] = report.own.each_ref().map(|cell| cell.load(Relaxed));
+    start..end
 }
 
 fn micros(duration: Duration) -> u64 {

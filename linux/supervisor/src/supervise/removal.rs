@@ -3,12 +3,15 @@
 //! Contract: who has to go is decided already, by the judge or because the memory that it shares is
 //! lost. A group that a removal would leave without a majority is not touched here.
 
+use std::time::Instant;
+
 use super::Run;
 use crate::accuse::accuse;
 use crate::events::{DivergenceKind, Event};
 use crate::judge::{Fault, Process};
 use crate::notes::epitaph;
 use crate::protocol::Finding;
+use crate::slices::turn_of;
 use crate::team::State;
 
 impl Run<'_> {
@@ -48,6 +51,48 @@ impl Run<'_> {
         }
         self.observer
             .warning(&format!("replica {index} removed; going on with {left}"));
+    }
+
+    /// A replica that sleeps in its turn among the processes that share memory: it goes, or the
+    /// group does where that is not possible.
+    pub(super) fn expel_sleeper(&mut self) -> Result<(), (usize, usize)> {
+        let Some((group, index)) = self.find_sleeper() else {
+            return Ok(());
+        };
+        if !self.settings.mask || self.team(group).members().count() < 3 {
+            return Err((group, index));
+        }
+        let process = self.team(group).group.process(index);
+        self.remove(group, index, Fault::Asleep, process);
+        Ok(())
+    }
+
+    fn find_sleeper(&mut self) -> Option<(usize, usize)> {
+        let family = &self.family;
+        let memory = &family.root().memory;
+        let sharers = || {
+            let teams = family.teams.iter().flatten();
+            teams.filter(|team| team.state == State::Living && team.shares())
+        };
+        let used = |slice: &usize| sharers().all(|team| !team.removed[*slice]);
+        let turn = |slice| (slice, turn_of(memory.gate(slice)));
+        let turns: Vec<_> = match sharers().next() {
+            Some(_) => (0..memory.slices()).filter(used).map(turn).collect(),
+            None => Vec::new(),
+        };
+        let owner = |turn| {
+            let group = memory.claims().owner(turn)?;
+            family.teams.get(group)?.as_ref()
+        };
+        let sleeps = |slice, turn| {
+            let look = owner(turn).and_then(|team| team.group.look(slice));
+            look.is_some_and(|look| !look.runnable)
+        };
+        let timeout = self.settings.timeout;
+        let late = self.stuck.look(&turns, Instant::now(), timeout, sleeps);
+        let (slice, turn) = late?;
+        let team = owner(turn).filter(|team| team.state == State::Living && !team.is_stopped())?;
+        Some((team.memory.group(), slice))
     }
 
     /// Replicas that share memory with one that was removed: it may have written anything there,
@@ -110,8 +155,28 @@ impl Run<'_> {
                 DivergenceKind::Timeout,
                 "its program did not end with the others".to_owned(),
             ),
+            Fault::Asleep => (
+                DivergenceKind::Timeout,
+                "it sleeps in its turn, and processes that share memory wait for it".to_owned(),
+            ),
+            Fault::Stopped => (DivergenceKind::Timeout, self.name_stopped(group, index)),
         };
         self.diverge(group, kind, index, None, &what);
+    }
+
+    /// Which replicas somebody outside has stopped, in words.
+    fn name_stopped(&mut self, group: usize, culprit: Option<usize>) -> String {
+        let team = self.team(group);
+        let stopped = team.members().filter(|&it| team.memory.is_stopped(it));
+        let stopped = stopped.map(|it| it.to_string()).collect::<Vec<_>>();
+        let all = team.members().count();
+        if culprit.is_some() && 2 * stopped.len() < all {
+            return "stopped from outside, and processes that share memory wait for it".into();
+        }
+        format!(
+            "stopped from outside: replicas {} of {all}; those left are no majority",
+            stopped.join(", ")
+        )
     }
 
     /// Counts, charges and tells one divergence.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Run;
 use crate::events::{Event, Reintegrated};
 use crate::reintegration;
+use crate::stuck;
 use crate::team::{State, Team};
 
 /// How often to look whether the ledger of cores has been written.
@@ -29,10 +30,12 @@ impl Run<'_> {
         let copies = lacking.filter_map(|team| team.reintegration.alarm());
         let reunion = self.reunions.alarm().filter(|_| self.reintegrates());
         let copies = copies.chain(reunion);
-        let scrubs = teams().filter(|_| self.settings.scrub.is_some());
+        let scrubs = self.settings.scrub.is_some();
+        let scrubs = teams().filter(|team| scrubs || team.scrub.is_repairing());
         let writes = self.clerk.is_busy().then_some(WRITING);
+        let stuck = self.stuck.is_watching().then_some(stuck::LOOK);
         let alarms = copies.chain(scrubs.map(|team| team.scrub.alarm()));
-        alarms.chain(writes).min()
+        alarms.chain(writes).chain(stuck).min()
     }
 
     const fn reintegrates(&self) -> bool {
@@ -53,18 +56,21 @@ impl Run<'_> {
         }
         self.reunions.conclude(&self.family);
         for event in &events {
-            self.tell_reintegration(event);
+            self.tell_upkeep(event);
         }
     }
 
-    fn tell_reintegration(&mut self, event: &Event) {
-        if let Event::Reintegration {
-            what: Reintegrated::Done { us, pause_us, .. },
-            ..
-        } = event
-        {
-            self.happened.reintegrations += 1;
-            self.tally.returned(*us, *pause_us);
+    fn tell_upkeep(&mut self, event: &Event) {
+        match event {
+            Event::Reintegration {
+                what: Reintegrated::Done { us, pause_us, .. },
+                ..
+            } => {
+                self.happened.reintegrations += 1;
+                self.tally.returned(*us, *pause_us);
+            }
+            Event::Scrub { repaired: true, .. } => self.happened.repairs += 1,
+            _ => {}
         }
         if let Some(text) = event.warning() {
             self.observer.warning(&text);
@@ -72,26 +78,44 @@ impl Run<'_> {
         self.observer.event(event);
     }
 
-    /// Has replicas compare their memory.
+    /// Has replicas compare their memory, and repair what was found wrong in another way.
     pub(super) fn scrub(&mut self) {
-        let Some(rate) = self.settings.scrub else {
-            return;
-        };
+        let kept = self.family.teams.iter().flatten().filter(|it| is_kept(it));
+        let kept = kept.count();
+        let rate = self.settings.scrub.map(|rate| rate.shared_by(kept));
+        self.choose_looker();
+        let mut told = Vec::new();
         for team in self.family.teams.iter_mut().flatten() {
             if !is_kept(team) {
                 continue;
             }
             let mut scrub = std::mem::take(&mut team.scrub);
-            let events = scrub.step(team, rate);
+            let id = (team.memory.group(), team.serial);
+            let slices = self.looker.is_some_and(|(looker, _)| looker == id);
+            told.extend(scrub.step(team, rate, slices));
             team.scrub = scrub;
-            for event in events {
-                let repaired = matches!(event, Event::Scrub { repaired: true, .. });
-                self.happened.repairs += u64::from(repaired);
-                if let Some(text) = event.warning() {
-                    self.observer.warning(&text);
-                }
-                self.observer.event(&event);
-            }
         }
+        for event in &told {
+            self.tell_upkeep(event);
+        }
+    }
+
+    /// Chooses the process that looks at the memory that processes share: one that makes calls, if
+    /// any does. It stays the same until it has gone through all of it.
+    fn choose_looker(&mut self) {
+        let id = |team: &Team| (team.memory.group(), team.serial);
+        let sharers = self.family.teams.iter().flatten();
+        let sharers = sharers.filter(|team| is_kept(team) && team.shares());
+        let begun = |team: &Team| {
+            let same = self.looker.filter(|it| it.0 == id(team));
+            same.map(|(_, passes)| passes)
+        };
+        let rank = |team: &&Team| {
+            let begun = begun(team);
+            let midway = begun.is_some_and(|passes| passes == team.scrub.passes());
+            (!midway, team.scrub.is_idle(), begun.is_none())
+        };
+        let chosen = sharers.min_by_key(rank);
+        self.looker = chosen.map(|team| (id(team), team.scrub.passes()));
     }
 }

@@ -13,6 +13,7 @@ use rcoe_linux_abi::JobState;
 use rcoe_linux_sys::host::SignalInfo;
 
 use super::{SIGKILL, State, Team};
+use crate::memory::Numbered;
 
 /// What job control keeps of a process.
 #[derive(Debug, Default)]
@@ -28,7 +29,7 @@ pub(super) struct Job {
     /// A signal that came before the process could be stopped.
     early: Option<SignalInfo>,
     /// Whom to answer when it goes on, and which request.
-    asked: Option<(u32, u64)>,
+    asked: Option<(u32, Numbered)>,
 }
 
 impl Job {
@@ -95,7 +96,7 @@ impl Team {
     }
 
     /// Stops all replicas. If they have asked for it, the answer is due when they go on.
-    pub(crate) fn stop(&mut self, signal: u8, asked: Option<(u32, u64)>) {
+    pub(crate) fn stop(&mut self, signal: u8, asked: Option<(u32, Numbered)>) {
         self.job.since = Some(Instant::now());
         self.job.asked = asked;
         self.group.pause();

@@ -6,23 +6,32 @@ use rcoe_linux_abi::{Look, Starvation};
 
 use crate::group::Group;
 
+/// Longest time between two looks that counts: whoever did not look meanwhile was stopped, and
+/// perhaps so were those it waits for.
+const GAP: Duration = Duration::from_millis(200);
+
 /// A wait for a late replica, and what each replica did meanwhile.
 #[derive(Debug)]
 pub(crate) struct Patience {
-    since: Instant,
+    looked: Instant,
+    waited: Duration,
     /// CPU time of each when the wait began, in ns.
     used: Vec<u64>,
+    /// Calls and rendezvous of each then.
+    done: Vec<u64>,
     starving: Vec<Starvation>,
 }
 
 impl Patience {
-    /// Waiting begins.
-    pub(crate) fn new(group: &Group, replicas: usize) -> Self {
-        let looks = (0..replicas).map(|index| group.look(index).unwrap_or_default());
+    /// Waiting begins; `done` is what each replica has done so far.
+    pub(crate) fn new(group: &Group, done: Vec<u64>) -> Self {
+        let looks = (0..done.len()).map(|index| group.look(index).unwrap_or_default());
         let looks = looks.collect::<Vec<_>>();
         Self {
-            since: Instant::now(),
+            looked: Instant::now(),
+            waited: Duration::ZERO,
             used: looks.iter().map(|look| look.used).collect(),
+            done,
             starving: looks.iter().map(|&look| Starvation::new(look, 0)).collect(),
         }
     }
@@ -37,7 +46,10 @@ impl Patience {
         timeout: Duration,
         wall_cap: Duration,
     ) -> bool {
-        let waited = self.since.elapsed();
+        let now = Instant::now();
+        self.waited += now.duration_since(self.looked).min(GAP);
+        self.looked = now;
+        let waited = self.waited;
         let replicas = 0..self.used.len();
         let looks = replicas.map(|index| (index, group.look(index)));
         let used_up = looks.fold(false, |over, (index, look)| {
@@ -47,6 +59,21 @@ impl Patience {
         let starved = self.starving.iter().map(Starvation::total).max();
         let starved = Duration::from_nanos(starved.unwrap_or(0));
         used_up || waited.saturating_sub(starved) >= wall_cap
+    }
+
+    /// Whether nothing shows that a replica got on since the wait began. Waiting costs a little CPU
+    /// time, too.
+    pub(crate) fn is_still(
+        &self,
+        group: &Group,
+        index: usize,
+        done: u64,
+        timeout: Duration,
+    ) -> bool {
+        let used = group
+            .look(index)
+            .map_or(0, |look| look.used.saturating_sub(self.used[index]));
+        done == self.done[index] && Duration::from_nanos(used) < timeout / 2
     }
 
     /// Notes a look at a replica; returns the CPU time that it has used since the wait began.

@@ -3,7 +3,8 @@
 //! Intuition: to the host all of the program is one job of the terminal that rcoe has, so no other
 //! terminal could send it a signal. A deputy is the leader, and all, of a session of the host's on
 //! such a terminal, and in its foreground; what the terminal sends to the foreground, or tells the
-//! session's leader when it hangs up, comes to the deputy, which passes it on to its maker.
+//! session's leader when it hangs up, comes to the deputy, which leaves a mark for its maker and
+//! rings.
 //!
 //! It keeps no descriptor of the terminal, so that both ends notice when the last one is closed. It
 //! shares memory and descriptors with its maker, sends no signal when it ends and is not found by
@@ -12,15 +13,17 @@
 //! Not covered: it is killed with the thread that made it.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::boxed::Box;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
 use std::vec::Vec;
 use std::{io, vec};
 
-use rcoe_linux_abi::SIG_NOTIFY;
-
 use super::birth::SIGSET_BYTES;
-use super::signals::{send_signal, set_mask};
+use super::doorbell::Bell;
+use super::held::signal_child;
+use super::signals::set_mask;
 use crate::{errno_of, syscall6};
 
 /// What the terminal sends: hang-up, interrupt, quit, suspend, and a new size.
@@ -44,6 +47,7 @@ struct Start {
     fd: i32,
     steal: bool,
     maker: i32,
+    post: *const Post,
     /// [`PENDING`], [`DONE`], or that and an errno more.
     outcome: AtomicU32,
 }
@@ -51,23 +55,39 @@ struct Start {
 const PENDING: u32 = 0;
 const DONE: u32 = 1;
 
+/// What a deputy shares with its maker for as long as it lives.
+#[derive(Debug)]
+struct Post {
+    /// Signals that have come, bit `n - 1` for signal `n`.
+    arrived: AtomicU64,
+    bell: Arc<Bell>,
+}
+
 /// Such a process; ended and reaped when this is dropped.
 #[derive(Debug)]
 pub struct Deputy {
     pid: u32,
     /// In use until it is reaped.
+    post: Box<Post>,
+    /// In use until it is reaped.
     _stack: Vec<u128>,
 }
 
 impl Deputy {
-    /// Makes one for the terminal; `steal` takes that from the session that it belongs to, if the
-    /// caller may. Blocks all signals of the calling thread, as the supervisor has done anyway.
+    /// Makes one for the terminal, which rings this bell when something has come; `steal` takes the
+    /// terminal from the session that it belongs to, if the caller may. Blocks all signals of the
+    /// calling thread, as the supervisor has done anyway.
     ///
     /// # Errors
     /// What `TIOCSCTTY` says, or that the host has no room for another process.
-    pub fn new(terminal: BorrowedFd, steal: bool) -> io::Result<Self> {
+    pub fn new(terminal: BorrowedFd, steal: bool, bell: Arc<Bell>) -> io::Result<Self> {
         set_mask(u64::MAX);
+        let post = Box::new(Post {
+            arrived: AtomicU64::new(0),
+            bell,
+        });
         let start = Start {
+            post: &raw const *post,
             fd: terminal.as_raw_fd(),
             steal,
             // SAFETY: getpid cannot fail and touches no memory.
@@ -91,7 +111,11 @@ impl Deputy {
         let Ok(pid) = u32::try_from(pid) else {
             return Err(io::Error::last_os_error());
         };
-        let deputy = Self { pid, _stack: stack };
+        let deputy = Self {
+            pid,
+            post,
+            _stack: stack,
+        };
         match deputy.wait_for(&start.outcome) {
             DONE => Ok(deputy),
             error => Err(io::Error::from_raw_os_error((error - DONE).cast_signed())),
@@ -131,12 +155,18 @@ impl Deputy {
     pub const fn pid(&self) -> u32 {
         self.pid
     }
+
+    /// The signals that the terminal has sent since this was last asked, a hang-up last.
+    pub fn arrived(&self) -> impl Iterator<Item = u32> + use<> {
+        let set = self.post.arrived.swap(0, Ordering::SeqCst);
+        let order = PASSED_ON.iter().rev().map(|signal| signal.cast_unsigned());
+        order.filter(move |signal| set & 1 << (signal - 1) != 0)
+    }
 }
 
 impl Drop for Deputy {
     fn drop(&mut self) {
-        // It is there until it is reaped, so nothing can go wrong.
-        let _ = send_signal(self.pid, libc::SIGKILL.cast_unsigned());
+        signal_child(self.pid, libc::SIGKILL.cast_unsigned());
         let mut status = 0;
         // SAFETY: waits for our own child; the status is a valid place to write.
         unsafe { libc::waitpid(self.pid.cast_signed(), &raw mut status, libc::__WALL) };
@@ -172,21 +202,23 @@ unsafe fn call(nr: libc::c_long, args: [u64; 4]) -> Result<i64, i32> {
 /// The deputy's life.
 extern "C" fn serve(start: *mut c_void) -> c_int {
     // SAFETY: the maker keeps it until the outcome is told.
-    let (maker, taken) = unsafe {
+    let (post, taken) = unsafe {
         let start = &*start.cast::<Start>();
-        let (maker, taken) = (start.maker, take(start));
+        let (post, taken) = (start.post, take(start));
         let told = taken.map_or_else(|errno| DONE + errno.cast_unsigned(), |()| DONE);
         let word = start.outcome.as_ptr() as u64;
         start.outcome.store(told, Ordering::Release);
         // The maker may have seen it and gone on; a wake-up at another word of its is harmless.
         let _ = call(libc::SYS_futex, [word, libc::FUTEX_WAKE as u64, 1, 0]);
-        (maker, taken)
+        (post, taken)
     };
     if taken.is_err() {
         return 0;
     }
+    // SAFETY: the maker keeps it until this process is reaped.
+    let post = unsafe { &*post };
     loop {
-        pass_on(maker);
+        pass_on(post);
     }
 }
 
@@ -211,7 +243,7 @@ fn take(start: &Start) -> Result<(), i32> {
 }
 
 /// Waits for a signal of the terminal and tells the maker of it.
-fn pass_on(maker: i32) {
+fn pass_on(post: &Post) {
     /// `siginfo_t` as the kernel lays it out: number, errno, code; sender, user; value.
     #[repr(C)]
     #[derive(Default)]
@@ -244,28 +276,13 @@ fn pass_on(maker: i32) {
     if got.is_err() || info.code != libc::SI_KERNEL {
         return;
     }
-    // SAFETY: getpid touches no memory.
-    let own = unsafe { call(libc::SYS_getpid, [0; 4]) }.unwrap_or(0);
-    let message = Info {
-        number: SIG_NOTIFY.cast_signed(),
-        code: libc::SI_QUEUE,
-        pid: i32::try_from(own).unwrap_or(0),
-        value: u64::from(info.number.cast_unsigned()),
-        ..Info::default()
-    };
-    let message = [
-        u64::from(maker.cast_unsigned()),
-        SIG_NOTIFY.into(),
-        (&raw const message) as u64,
-        0,
-    ];
-    // SAFETY: the message is a complete siginfo; the time to wait is readable.
-    unsafe {
-        while call(libc::SYS_rt_sigqueueinfo, message) == Err(libc::EAGAIN) {
-            // No signal can be queued at present.
-            let _ = call(libc::SYS_nanosleep, [(&raw const LOOK) as u64, 0, 0, 0]);
-        }
-    }
+    post.arrived
+        .fetch_or(1 << (info.number - 1), Ordering::SeqCst);
+    let word = post.bell.word();
+    word.fetch_add(1, Ordering::SeqCst);
+    let wake = [word.as_ptr() as u64, libc::FUTEX_WAKE as u64, 1, 0];
+    // SAFETY: the word is mapped for as long as the bell is kept.
+    let _ = unsafe { call(libc::SYS_futex, wake) };
 }
 
 #[cfg(test)]
@@ -273,7 +290,7 @@ mod tests {
     use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
     use super::*;
-    use crate::host::{SignalFd, in_child};
+    use crate::host::{Access, SharedObject, in_child};
 
     /// Both ends of a new terminal.
     fn terminal() -> [OwnedFd; 2] {
@@ -293,20 +310,15 @@ mod tests {
         }
     }
 
-    fn wait_for_message(signals: &SignalFd) -> [u64; 2] {
+    /// Waits until something has come.
+    fn wait_for_message(bell: &Bell, deputy: &Deputy) -> Vec<u32> {
         loop {
-            let mut poll = libc::pollfd {
-                fd: signals.as_fd().as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            };
-            // SAFETY: one valid entry.
-            unsafe { libc::poll(&raw mut poll, 1, -1) };
-            if let Ok(Some(signal)) = signals.next()
-                && signal.number == SIG_NOTIFY
-            {
-                return [signal.sender.into(), signal.value];
+            let seen = bell.value();
+            let arrived = deputy.arrived().collect::<Vec<_>>();
+            if !arrived.is_empty() {
+                return arrived;
             }
+            bell.wait(seen);
         }
     }
 
@@ -314,20 +326,24 @@ mod tests {
     fn passes_on_what_the_terminal_sends() {
         fn tell() {
             super::super::block_all_signals();
-            let signals = SignalFd::all().expect("a descriptor");
+            let page = SharedObject::create(c"bell", 4096, Access::ReadWrite).expect("memory");
+            let bell = Arc::new(Bell::map(page.as_fd(), 0).expect("mapped"));
             let [master, slave] = terminal();
-            let deputy = Deputy::new(slave.as_fd(), false).expect("a deputy");
-            let number = |signal: i32| u64::from(signal.cast_unsigned());
+            let deputy = Deputy::new(slave.as_fd(), false, Arc::clone(&bell)).expect("a deputy");
+            let number = |signal: i32| signal.cast_unsigned();
             // SAFETY: one readable byte.
             unsafe { libc::write(master.as_raw_fd(), b"\x03".as_ptr().cast(), 1) };
-            let own = u64::from(deputy.pid());
-            assert_eq!(wait_for_message(&signals), [own, number(libc::SIGINT)]);
-            let second = Deputy::new(slave.as_fd(), false).expect_err("it is another's");
+            assert_eq!(wait_for_message(&bell, &deputy), [number(libc::SIGINT)]);
+            let second =
+                Deputy::new(slave.as_fd(), false, Arc::clone(&bell)).expect_err("it is another's");
             assert_eq!(second.raw_os_error(), Some(libc::EPERM));
             let null = std::fs::File::open("/dev/null").expect("always there");
-            assert!(Deputy::new(null.as_fd(), false).is_err(), "no terminal");
+            assert!(
+                Deputy::new(null.as_fd(), false, Arc::clone(&bell)).is_err(),
+                "no terminal"
+            );
             drop(master);
-            assert_eq!(wait_for_message(&signals), [own, number(libc::SIGHUP)]);
+            assert_eq!(wait_for_message(&bell, &deputy), [number(libc::SIGHUP)]);
         }
         // In a process whose threads all block the messages.
         let tells = || u8::from(std::panic::catch_unwind(tell).is_err());

@@ -7,6 +7,9 @@
 
 mod birth;
 mod deputy;
+mod doorbell;
+mod guardian;
+mod held;
 mod identity;
 mod probe;
 mod shared;
@@ -17,12 +20,14 @@ mod usage;
 
 pub use birth::Inherited;
 pub use deputy::{Deputy, terminal_device};
+pub use doorbell::Bell;
+pub use guardian::Guardian;
+pub use held::{Held, can_signal_by_descriptor, signal_child};
 pub use identity::{process_group, session};
 pub use probe::{Answer, Probe, in_child, probe};
 pub use shared::{Access, SharedLayout, SharedObject};
 pub use signals::{
-    SignalFd, SignalInfo, block_all_signals, default_child_signal, die_by_signal, send_signal,
-    stop_self,
+    SignalFd, SignalInfo, block_all_signals, default_child_signal, die_by_signal, stop_self,
 };
 pub use stand_in::StandIn;
 pub use starter::{Starter, image_from_bytes};

@@ -130,25 +130,6 @@ pub fn default_child_signal() {
     set_disposition(libc::SIGCHLD, false);
 }
 
-/// Sends a signal to a process.
-///
-/// # Errors
-///
-/// `ESRCH` if it is gone, `EPERM` if it is not ours.
-pub fn send_signal(pid: u32, signal: u32) -> io::Result<()> {
-    let pid = i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
-    if pid <= 1 {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    // SAFETY: sending a signal touches no memory of ours.
-    let result = unsafe { libc::syscall(libc::SYS_kill, pid, signal) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
 /// Stops this process by a signal until someone continues it, as job control asks; all signals of
 /// the calling thread are blocked. Returns false if it does not stop because nobody could continue
 /// it: its process group is orphaned.

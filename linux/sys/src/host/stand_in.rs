@@ -14,7 +14,8 @@
 use core::arch::asm;
 use std::io;
 
-use super::signals::{send_signal, set_mask};
+use super::held::signal_child;
+use super::signals::set_mask;
 
 const CLONE: u64 = libc::CLONE_VM.cast_unsigned() as u64
     | libc::CLONE_FS.cast_unsigned() as u64
@@ -86,8 +87,7 @@ impl StandIn {
 
     /// Ends it; it stays a zombie.
     pub fn end(&self) {
-        // It is there until it is reaped, so nothing can go wrong.
-        let _ = send_signal(self.0, libc::SIGKILL.cast_unsigned());
+        signal_child(self.0, libc::SIGKILL.cast_unsigned());
     }
 }
 

@@ -1,7 +1,7 @@
 //! The page about system calls, made from the table.
 
 use rcoe_linux_syscalls::{
-    ALL, Arg, Class, NOTES, Request, Requests, Special, Syscall, Valid, entry,
+    ALL, Arg, Class, FACTS, FILES, NOTES, Place, Request, Requests, Special, Syscall, Valid, entry,
 };
 use std::fmt::Write as _;
 
@@ -40,13 +40,27 @@ described here is refused with `ENOSYS`; a request of `ioctl` that is not descri
 
 const LEGEND: &str = "
 Arguments: `fd`, `pid`, `int` are 32 bits with a sign, `uint` 32 bits, `mode` 16, `long` and `size`
-64; `addr` is a pointer that is only a value, `path` a string. `in_*` is read by the call and joins
-the vote, `out_*` is written by it and copied to the followers, `inout_*` both. A number in
-parentheses is a size in bytes, a name is the argument with the length or count; of an `out_*`
+64; `addr` is an address that is only a value, `pointer` leads to memory that is not described,
+`path` is a string. `in_*` is read by the call and joins the vote, `out_*` is written by it and
+copied to the followers, `inout_*` both. A number in parentheses is a size in bytes, a name is the
+argument with the length or count; of an `out_*`
 buffer as much is valid as the call returns, or `all`.
 
 Marks: *blocks*, it may wait for ever; *repeatable*, it consumes nothing, so that a new primary may
-do it again; *quiet*, refused without a warning; *agent*, the agent has its own code for it.
+do it again; *quiet*, refused without a warning; *agent*, the agent has its own code for it;
+*straight*, common, and made without detours by a lone replica while nothing rare is under way.
+
+Facts, by which the agent decides (numbers are those of arguments from 0, or bits):
+
+* `waits`: for what, and with which flags it can be asked not to; `unless` these bits say so;
+* `time`: where it says how long it waits at most, and whether what is left of that is told;
+* `position`: it moves that of its file by what it reads or writes; `offset`: it acts there instead;
+* `stream`: how it moves the bytes of a pipe or socket; `takeover`: by what a successor finds out
+  what became of it when its primary was lost, `ring` meaning the kernel's own record;
+* `content`: what it does to the content of files, which mappings show;
+* `opens`: by which path and flags; `descriptors`: which it closes or copies;
+* `ids`: where processes are named beside its result; `terminal`: what a process in the background
+  may not do; `sigpipe`: whether EPIPE brings that signal; `size`: how far a file would grow.
 
 ";
 
@@ -55,7 +69,8 @@ pub(crate) fn page() -> String {
     let mut out = String::from(HEAD);
     out += &counts();
     out += LEGEND;
-    out += "## Calls\n\n| nr | call | class | arguments | remarks |\n|---:|---|---|---|---|\n";
+    out += "## Calls\n\n| nr | call | class | arguments | facts | remarks |\n";
+    out += "|---:|---|---|---|---|---|\n";
     for call in ALL {
         out += &call_row(call);
     }
@@ -64,8 +79,34 @@ pub(crate) fn page() -> String {
             out += &request_table(call, requests);
         }
     }
+    out += FILES_HEAD;
+    for file in FILES {
+        let folder = match file.place {
+            Place::Process => "/proc/PID/",
+            Place::Cgroup => "",
+        };
+        let treatment = format!("{:?}", file.treatment).to_ascii_lowercase();
+        let _ = writeln!(
+            out,
+            "| `{folder}{}` | {treatment} | {} |",
+            file.name, file.doc
+        );
+    }
     out
 }
+
+const FILES_HEAD: &str = "
+## Files that act on the process that writes to them
+
+What was opened decides, not the name by which it was opened. *memory*: every replica writes to its
+own memory; *each*: every replica writes to its own file; *join*: every replica joins the control
+group; *once*: it acts on what all replicas share, and the primary writes; *refused*: opening it for
+writing fails with EACCES, with one warning. Refused is also what is not in this list,
+and all of them if they are of another process of the program.
+
+| file | treatment | remarks |
+|---|---|---|
+";
 
 /// Calls per class. A call with requests counts as such, not as unsupported.
 fn counts() -> String {
@@ -116,14 +157,26 @@ fn call_row(c: &Syscall) -> String {
         c.repeatable,
         c.quiet,
         c.special,
+        c.straight,
         &[c.reason, note(c.name)],
     );
     format!(
-        "| {} | `{}` | {class} | {} | {remarks} |\n",
+        "| {} | `{}` | {class} | {} | {} | {remarks} |\n",
         c.nr,
         c.name,
-        args.join(", ")
+        args.join(", "),
+        facts(c.name)
     )
+}
+
+fn facts(name: &str) -> String {
+    let found = FACTS.iter().find(|(known, _)| *known == name);
+    let words = found.map_or(&[][..], |(_, facts)| facts);
+    let words: Vec<_> = words
+        .iter()
+        .map(|(key, value)| format!("`{key} {value}`"))
+        .collect();
+    words.join(", ")
 }
 
 fn note(name: &str) -> &'static str {
@@ -133,12 +186,20 @@ fn note(name: &str) -> &'static str {
         .map_or("", |(_, note)| note)
 }
 
-fn remarks(blocks: bool, repeatable: bool, quiet: bool, s: Special, texts: &[&str]) -> String {
+fn remarks(
+    blocks: bool,
+    repeatable: bool,
+    quiet: bool,
+    s: Special,
+    straight: bool,
+    texts: &[&str],
+) -> String {
     let marks = [
         (blocks, "*blocks*"),
         (repeatable, "*repeatable*"),
         (quiet, "*quiet*"),
         (s != Special::None, "*agent*"),
+        (straight, "*straight*"),
     ];
     let marks: Vec<_> = marks.iter().filter(|m| m.0).map(|m| m.1).collect();
     let mut parts = vec![marks.join(" ")];
@@ -214,7 +275,7 @@ fn request_table(c: &Syscall, requests: &Requests) -> String {
     let mut out = format!("\n## Requests of {}\n\n", c.name);
     let _ = writeln!(
         out,
-        "| code | request | class | {data} | remarks |\n|---:|---|---|---|---|"
+        "| code | request | class | {data} | facts | remarks |\n|---:|---|---|---|---|---|"
     );
     assert_eq!(
         entry(c.nr.into()).map(|e| e.name),
@@ -228,15 +289,23 @@ fn request_table(c: &Syscall, requests: &Requests) -> String {
 }
 
 fn request_row(r: &Request) -> String {
-    let remarks = remarks(r.blocking, r.repeatable, r.quiet, r.special, &[r.reason]);
+    let remarks = remarks(
+        r.blocking,
+        r.repeatable,
+        r.quiet,
+        r.special,
+        r.straight,
+        &[r.reason],
+    );
     let arg = match r.arg {
         Arg::None => String::new(),
         arg => format!("`{}`", kind(arg, &[""; 6])),
     };
     format!(
-        "| {:#x} | `{}` | {} | {arg} | {remarks} |\n",
+        "| {:#x} | `{}` | {} | {arg} | {} | {remarks} |\n",
         r.code,
         r.name,
-        word(r.class)
+        word(r.class),
+        facts(r.name)
     )
 }

@@ -1,9 +1,10 @@
-//! A child's replica takes over the memory of its own replica of the parent: see [`super::twin`].
+//! A child's replica takes over the memory of its own replica of the parent: see
+//! [`crate::calls::processes::twin`].
 //!
 //! All private memory counts, the agent's included: data, stacks, code that was rewritten. Pages
 //! that come from a file unchanged are the same for all replicas anyway. Small mappings are
 //! compared here and now, page by page, and only what differs is written; large ones wait
-//! ([`crate::deferred`]).
+//! ([`crate::memory::deferred`]).
 //!
 //! It happens before the child's replicas first meet, while no program runs that could find the
 //! descriptors that are open meanwhile.
@@ -15,10 +16,10 @@ use core::fmt::Write as _;
 use linux_raw_sys::errno::EMFILE;
 use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
 
+use crate::arch::entry;
 use crate::convert::size;
-use crate::deferred::{self, PAGE, WINDOW};
-use crate::entry;
-use crate::guest;
+use crate::memory::deferred::{self, PAGE, WINDOW};
+use crate::memory::guest;
 use crate::sys::{self, Errno};
 use crate::text::Text;
 
@@ -35,9 +36,9 @@ struct Files {
 }
 
 /// One line of the kernel's list of mappings.
-struct Mapping {
-    start: u64,
-    end: u64,
+pub(in crate::calls) struct Mapping {
+    pub(in crate::calls) start: u64,
+    pub(in crate::calls) end: u64,
     prot: u32,
     private: bool,
     /// A name in brackets; the kernel's own business, but for the stack.
@@ -54,6 +55,8 @@ impl Mapping {
         let (start, end) = (hexadecimal(ends.next()?)?, hexadecimal(ends.next()?)?);
         let flags = words.next()?;
         let name = words.nth(3).unwrap_or_default();
+        // One that was executed in this process has it where the kernel puts stacks.
+        let stack = name == b"[stack]" || end == sys::TASK_END;
         let bit = |at: usize, letter: u8, bit: u32| match flags.get(at) {
             Some(found) if *found == letter => bit,
             _ => 0,
@@ -64,7 +67,7 @@ impl Mapping {
             prot: bit(0, b'r', PROT_READ) | bit(1, b'w', PROT_WRITE) | bit(2, b'x', PROT_EXEC),
             private: flags.get(3) == Some(&b'p'),
             special: name.starts_with(b"["),
-            stack: name == b"[stack]",
+            stack,
         })
     }
 
@@ -126,7 +129,7 @@ fn open(path: core::fmt::Arguments, write: bool) -> Result<i32, Errno> {
 }
 
 /// Goes through the kernel's list of this process's mappings.
-fn each_mapping(mut visit: impl FnMut(&Mapping)) -> Result<(), Errno> {
+pub(in crate::calls) fn each_mapping(mut visit: impl FnMut(&Mapping)) -> Result<(), Errno> {
     let list = open(format_args!("/proc/self/maps\0"), false)?;
     let mut text = [0_u8; 16 << 10];
     let mut len = 0;

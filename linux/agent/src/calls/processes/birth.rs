@@ -4,11 +4,14 @@
 //! the table of descriptors; its child clones the other replicas of the new group, which share that
 //! table. No process can join another's table later, so the new group's replicas must descend from
 //! one process. Each then makes its memory equal to that of its own replica of the parent: see
-//! [`super::twin`].
+//! [`crate::calls::processes::twin`].
 //!
 //! A child's replica has the number of the parent's replica that it comes from, so it uses the same
 //! core and the same slice of shared memory. Where the parent lacks a replica the child does, too:
 //! its place is there and empty, for a copy to come to.
+//!
+//! The primary waits until all replicas of the child are there, since the host may refuse one of
+//! them: then the call fails, as it would without replicas.
 //!
 //! A lost primary: its child waits until some replica of the parent has learnt of it, so a birth
 //! that nobody heard of leaves nothing behind, and the successor makes another. A lost first
@@ -30,18 +33,20 @@ pub(super) use loan::await_release;
 pub(super) use wish::Birth;
 use wish::{PARENT_TID, PIDFD, VFORK};
 
-use super::super::shared::arena;
-use super::super::{Call, io};
-use super::{Child, ask, ask_anew, members, pidfd, twin};
+use crate::arch::context;
+use crate::arch::entry::TrapFrame;
+use crate::calls::processes::{Child, ask, ask_anew, members, pidfd, plan, twin};
+use crate::calls::shared::arena;
+use crate::calls::{Call, io, limits};
 use crate::convert;
-use crate::entry::TrapFrame;
-use crate::guest;
 use crate::kernel::Kernel;
-use crate::threads::context;
-use crate::{deferred, regions, sys, turns};
+use crate::memory::guest;
+use crate::memory::{deferred, regions};
+use crate::sched::turns;
+use crate::sys;
 
 /// How often a birth is tried whose first replica gets lost.
-const ATTEMPTS: u32 = 3;
+const ATTEMPTS: u8 = 3;
 /// Longest sleep before looking again whether a child is whole.
 const BIRTH_LOOK_NS: u64 = 20_000_000;
 
@@ -51,6 +56,9 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
         Ok(birth) => birth,
         Err(result) => return result,
     };
+    if let Some(refused) = limits::refuse_task(kernel) {
+        return refused;
+    }
     arena::before_fork(kernel);
     if deferred::is_active() {
         deferred::settle_all();
@@ -60,15 +68,12 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
     birth.bases = context::bases();
     context::keep_for_child(frame);
     kernel.processes.birth = birth;
-    kernel.processes.number_request();
+    let wish = wished(kernel);
+    plan(kernel, Some(wish));
     kernel.rendezvous();
     let made = io::exchange(kernel, call, true);
     if made < 0 {
         kernel.processes.birth.descriptor = -1;
-        if made == sys::error(EAGAIN) {
-            let limit = rcoe_linux_abi::GROUPS as u64;
-            kernel.note(Note::TooManyProcesses, limit);
-        }
         return made;
     }
     kernel.processes.birth.descriptor = -1;
@@ -142,25 +147,50 @@ fn launch(kernel: &mut Kernel, group: usize, pid: u32) {
     sys::futex_wake(cell.as_ptr().cast());
 }
 
-/// Primary: the child as [`Made`], or an errno.
-///
-/// Where a loss can be masked it waits until all replicas of the child are there: if the first one
-/// is lost before it has made the others, the birth does not count, and another is made.
-pub(super) fn make(kernel: &mut Kernel) -> i64 {
-    let wish = Ask::Birth {
+/// What is asked of the supervisor.
+fn wished(kernel: &Kernel) -> Ask {
+    Ask::Birth {
         members: members(kernel),
         stand_in: kernel.processes.birth.flags & PIDFD != 0,
-    };
+    }
+}
+
+/// Primary: the child as [`Made`], or an errno.
+///
+/// It waits until all replicas of the child are there. If the host has no room for one of them, the
+/// birth fails. If the first one is lost before it has made the others, and a loss can be masked,
+/// the birth does not count, and another is made.
+pub(super) fn make(kernel: &mut Kernel) -> i64 {
+    let wish = wished(kernel);
     let mut group = ask(kernel, wish);
-    for _ in 0..ATTEMPTS {
+    for attempt in 1..=ATTEMPTS {
+        if group == sys::error(EAGAIN) {
+            kernel.note(Note::TooManyProcesses, rcoe_linux_abi::GROUPS as u64);
+        }
         let made = make_in(kernel, group);
-        if made < 0 || !kernel.masks || is_whole(kernel, group) {
+        if made < 0 || kernel.alone || is_whole(kernel, group) {
+            return made;
+        }
+        let refused = refused(kernel, group);
+        if refused.is_none() && !kernel.masks {
+            // The loss of its first replica is the child's own affair.
             return made;
         }
         close_descriptor(kernel);
-        group = ask_anew(kernel, wish, group);
+        if let Some(errno) = refused {
+            return errno;
+        }
+        group = ask_anew(kernel, wish, attempt);
     }
     sys::error(EAGAIN)
+}
+
+/// Primary: what the host said when the first replica could not make the others.
+fn refused(kernel: &Kernel, group: i64) -> Option<i64> {
+    let group = convert::size(group.cast_unsigned());
+    let report = regions::report(group, kernel.replica.id().index());
+    let errno = report.load_error.load(Ordering::Acquire);
+    (errno != 0).then(|| -i64::from(errno))
 }
 
 /// Primary: makes the first replica of the group that the supervisor has allotted.
@@ -235,5 +265,6 @@ fn is_whole(kernel: &Kernel, group: i64) -> bool {
             (control.bell.as_ptr().cast_const(), bell),
         ];
         sys::futex_wait_any(&words, BIRTH_LOOK_NS);
+        sys::leave_if_orphaned(control.supervisor.load(Ordering::Relaxed));
     }
 }

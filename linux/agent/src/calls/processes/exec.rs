@@ -6,40 +6,43 @@
 //! one is mapped where the kernel would put it, and the primary closes what is close-on-exec, the
 //! files just opened among it.
 //!
-//! Not covered: programs that one may execute but not read, set-user-id programs (EPERM and a
-//! note), ETXTBSY, 32-bit programs (ENOEXEC and a note).
+//! Not covered: programs that one may execute but not read, set-user-id programs and file
+//! capabilities (EPERM and a note; see [`privileges`]), ETXTBSY, 32-bit programs (ENOEXEC and a
+//! note).
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::errno::{EACCES, EINVAL, ELOOP, ENAMETOOLONG, ENOENT, ENOEXEC, EPERM};
+use linux_raw_sys::auxvec as at;
+use linux_raw_sys::errno::{EACCES, EINVAL, ELOOP, ENAMETOOLONG, ENOENT, ENOEXEC, EPERM, ETXTBSY};
 use linux_raw_sys::general::{self as nr, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use rcoe_linux_abi::{AGENT_BASE, AGENT_END, Note};
 use rcoe_linux_syscalls::Special;
 
-use super::super::memory::{self, Brk};
-use super::super::shared::{arena, files};
-use super::super::{Call, clone, io, paths, signals, targets, transfer};
-use super::strings::{Stack, Strings};
-use super::twin;
+use crate::arch::entry::{self, Cpu, TrapFrame};
+use crate::arch::instructions::Traps;
+use crate::arch::rewrite::Rewriter;
+use crate::calls::memory::{self, Brk};
+use crate::calls::processes::privileges::{self, Renewed};
+use crate::calls::processes::strings::{Stack, Strings};
+use crate::calls::processes::twin;
+use crate::calls::shared::{arena, files};
+use crate::calls::{Call, clone, io, limits, paths, signals, targets};
 use crate::convert;
-use crate::entry::{self, Cpu, TrapFrame};
-use crate::guest::{self, Fault};
-use crate::instructions::Traps;
 use crate::kernel::{Kernel, kind};
-use crate::loader::{self, Head, Image};
-use crate::rewrite::Rewriter;
-use crate::sys::{self, Errno};
+use crate::memory::guest::{self, Fault};
+use crate::memory::loader::{self, Head, Image};
+use crate::memory::space::space;
+use crate::memory::withheld::Withheld;
+use crate::protocol::transfer;
+use crate::sched::turns;
+use crate::sys::{self, Errno, TASK_END, credentials};
 use crate::text::Text;
-use crate::turns;
-use crate::withheld::Withheld;
 
 /// Longest path with its NUL.
 const PATH_MAX: usize = 4096;
-/// End of the address space for programs.
-const TASK_END: u64 = 0x7fff_ffff_f000;
-/// Largest stack that is mapped for a program without a limit.
-const MOST_STACK: u64 = 64 << 20;
+/// The stack that a new program begins with; the kernel lets it grow.
+const FIRST_STACK: u64 = 1 << 20;
 /// Scripts that may name scripts as their interpreters.
 const SCRIPT_DEPTH: usize = 5;
 /// Most auxiliary entries that are kept.
@@ -80,6 +83,23 @@ fn set_exe(path: &[u8]) {
     let saved = saved();
     saved.exe[..path.len()].copy_from_slice(path);
     saved.exe_len = path.len();
+}
+
+impl SavedAux {
+    /// Puts down who the new program is.
+    fn tell(&mut self, renewed: &Renewed) {
+        let own = &renewed.credentials;
+        for (key, value) in &mut self.list[..self.len] {
+            *value = match u32::try_from(*key).expect("small keys") {
+                at::AT_UID => own.user.real.into(),
+                at::AT_EUID => own.user.effective.into(),
+                at::AT_GID => own.group.real.into(),
+                at::AT_EGID => own.group.effective.into(),
+                at::AT_SECURE => renewed.secure.into(),
+                _ => *value,
+            };
+        }
+    }
 }
 
 /// Keeps what the first program found, for its successors.
@@ -157,7 +177,11 @@ fn prepare(kernel: &mut Kernel, call: &Call) -> Result<(Files, Strings), i64> {
         _ => (call.arg(1), call.arg(2)),
     };
     first_path(kernel, call)?;
+    if let Some(errno) = privileges::refusal(kernel) {
+        return Err(sys::error(errno));
+    }
     let given = kernel.processes.plan;
+    follow_own_link(kernel, call);
     let mut prefix = Prefix::new();
     let program = open_program(kernel, call, &mut prefix)?;
     let mut strings = Strings::new();
@@ -237,11 +261,16 @@ fn first_path(kernel: &mut Kernel, call: &Call) -> Result<(), i64> {
         }
         plan.len = descriptor_path(&mut plan.path, dir);
     }
-    if paths::is_own_exe(kernel.processes.pid, pointer) {
-        let exe = exe_path();
-        plan.set_path(&exe[..exe.len() - 1]);
-    }
     Ok(())
+}
+
+/// The program's link to its own file leads to that file, not to the agent's.
+fn follow_own_link(kernel: &mut Kernel, call: &Call) {
+    let at = usize::from(call.what.special == Special::Execveat);
+    if paths::is_own_exe(kernel.processes.pid, call.arg(at)) {
+        let exe = exe_path();
+        kernel.processes.plan.set_path(&exe[..exe.len() - 1]);
+    }
 }
 
 /// `/dev/fd/N`; returns its length with the NUL.
@@ -350,7 +379,8 @@ fn refused(fd: i32) -> Option<u32> {
     } else if mode & 0o4000 != 0 || mode & 0o2010 == 0o2010 {
         Some(EPERM)
     } else {
-        None
+        let refused = privileges::refused_for(credentials::file_capabilities(fd));
+        refused.or_else(|| sys::is_open_for_writing(fd).then_some(ETXTBSY))
     }
 }
 
@@ -366,6 +396,7 @@ fn commit(
     files::flush_all(kernel);
     kernel.rendezvous();
     let random = [(); 2].map(|()| transfer::agree(kernel, sys::random));
+    let renewed = privileges::after_exec(kernel, files.program);
     kernel.report.replaced.store(1, Ordering::Release);
     sys::futex_wake(kernel.report.replaced.as_ptr());
     kernel.processes.lent = 0;
@@ -375,17 +406,26 @@ fn commit(
     twin::release(kernel);
     arena::forget_all(kernel);
     tear_down();
+    privileges::prepare_host(kernel, &renewed);
     let Ok(image) = loader::load_open(files.program, files.interpreter) else {
         kernel.end_by(nr::SIGKILL);
     };
     map_stack();
+    space().add_new_stack();
     let saved = saved();
+    saved.tell(&renewed);
     let stack = strings.build(TASK_END, &image, &saved.list[..saved.len], random);
     kernel.processes.plan.sweep = true;
     kernel.rendezvous();
     io::exchange(kernel, call, true);
     kernel.processes.plan.sweep = false;
     signals::signalfd::after_exec(kernel);
+    let Ok(words) = privileges::apply(kernel, &renewed) else {
+        kernel.end_by(nr::SIGKILL);
+    };
+    for word in words {
+        kernel.event(kind::of(call.nr, kind::CONTENT), word);
+    }
     renew(kernel, &image);
     name_process(files.given.path(), &stack);
     for value in [image.entry, image.phdr, image.interpreter_base, stack.rsp] {
@@ -407,15 +447,16 @@ fn tear_down() {
     // SAFETY: the old program never runs again, and nothing of the agent lies outside its window.
     let done = unsafe { sys::munmap(0, low).and_then(|()| sys::munmap(high, TASK_END - high)) };
     done.expect("the program's memory can be unmapped");
+    space().clear();
 }
 
-/// The new program's stack, of the size that the limit allows.
+/// The new program's stack, which grows as far as the limit of the moment allows.
 fn map_stack() {
-    let len = loader::page_up(sys::stack_limit().clamp(1 << 20, MOST_STACK));
     let prot = nr::PROT_READ | nr::PROT_WRITE;
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | nr::MAP_NORESERVE;
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | nr::MAP_GROWSDOWN;
+    let start = TASK_END - FIRST_STACK;
     // SAFETY: all of the old program is unmapped, and the new one lies lower.
-    unsafe { sys::mmap(TASK_END - len, len, prot, flags, -1, 0) }.expect("room for a stack");
+    unsafe { sys::mmap(start, FIRST_STACK, prot, flags, -1, 0) }.expect("room for a stack");
 }
 
 /// What a new program finds changed.
@@ -424,11 +465,13 @@ fn renew(kernel: &mut Kernel, image: &Image) {
     kernel.traps = Traps::new();
     kernel.rewriter = Rewriter::new();
     kernel.withheld = Withheld::NONE;
+    sys::unlock_all();
     kernel.signals.reset_handlers();
     kernel.signals.drop_stack();
     kernel.timers.in_new_program();
     kernel.threads.become_only(kernel.processes.pid, 0);
     targets::publish(kernel);
+    limits::check_new_program(kernel);
     for range in image.code() {
         memory::adopt_code(kernel, range.start, range.end - range.start);
     }

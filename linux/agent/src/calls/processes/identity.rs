@@ -10,12 +10,13 @@ use linux_raw_sys::errno::{EINVAL, ESRCH};
 use rcoe_linux_abi::{Ask, NOT_OURS};
 use rcoe_linux_syscalls::Special;
 
-use super::super::{Call, io, transfer};
-use super::ask;
+use crate::arch::frames::SigInfo;
+use crate::calls::processes::{ask, ask_with, plan, plan_with};
+use crate::calls::{Call, io};
 use crate::convert;
-use crate::frames::SigInfo;
-use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
+use crate::memory::guest::{self, Fault};
+use crate::protocol::transfer;
 use crate::sys;
 
 /// `getppid`: changes when the parent ends, so all take the primary's word.
@@ -27,46 +28,72 @@ pub(crate) fn parent(kernel: &mut Kernel) -> i64 {
 /// `getpgrp`, `getpgid` and `getsid`.
 pub(crate) fn get_group(kernel: &mut Kernel, call: &Call) -> i64 {
     if call.arg(0) != 0 {
-        kernel.processes.number_request();
+        plan(kernel, wish(call));
+        kernel.rendezvous();
     }
     io::exchange(kernel, call, true)
 }
 
 /// `setpgid` and `setsid`.
 pub(crate) fn set_group(kernel: &mut Kernel, call: &Call) -> i64 {
-    kernel.processes.number_request();
+    plan(kernel, wish(call));
     kernel.rendezvous();
     let result = io::exchange(kernel, call, true);
     kernel.processes.leads |= call.what.special == Special::Setsid && result >= 0;
     result
 }
 
-/// Primary: what the supervisor says.
-pub(super) fn execute(kernel: &Kernel, call: &Call) -> i64 {
+/// What is asked of the supervisor for such a call; `None` if the answer is known without it.
+fn wish(call: &Call) -> Option<Ask> {
     let pid = convert::low32(call.arg(0));
-    let own = pid == 0;
-    let control = kernel.control;
+    let group = convert::low32(call.arg(1));
     match call.what.special {
-        Special::Setpgid if call.arg(0).cast_signed() < 0 || call.arg(1).cast_signed() < 0 => {
-            sys::error(EINVAL)
-        }
-        Special::Setpgid => ask(
-            kernel,
-            Ask::SetGroup {
-                pid,
-                group: convert::low32(call.arg(1)),
-            },
-        ),
-        Special::Setsid => ask(kernel, Ask::NewSession),
-        Special::Getsid if own => i64::from(control.sid.load(Ordering::Relaxed)),
-        Special::Getsid => ask(kernel, Ask::GetSession { pid }),
-        Special::Getpgid if !own => ask(kernel, Ask::GetGroup { pid }),
-        _ => i64::from(control.pgid.load(Ordering::Relaxed)),
+        Special::Setpgid => Some(Ask::SetGroup { pid, group }),
+        Special::Setsid => Some(Ask::NewSession),
+        Special::Getsid if pid != 0 => Some(Ask::GetSession { pid }),
+        Special::Getpgid if pid != 0 => Some(Ask::GetGroup { pid }),
+        _ => None,
     }
 }
 
+/// Primary: what the supervisor says.
+pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
+    let is_negative = |at| call.arg(at).cast_signed() < 0;
+    let control = kernel.control;
+    match (call.what.special, wish(call)) {
+        (Special::Setpgid, _) if is_negative(0) || is_negative(1) => sys::error(EINVAL),
+        (_, Some(wish)) => ask(kernel, wish),
+        (Special::Getsid, None) => i64::from(control.sid.load(Ordering::Relaxed)),
+        (_, None) => i64::from(control.pgid.load(Ordering::Relaxed)),
+    }
+}
+
+/// No process of any host has a higher number.
+const MOST_PID: u32 = (1 << 22) - 1;
+
 /// Primary: sends a signal; `None` if the host has to.
-pub(super) fn kill(kernel: &Kernel, call: &Call) -> Option<i64> {
+pub(super) fn kill(kernel: &mut Kernel, call: &Call) -> Option<i64> {
+    let (wish, enclosed) = match sending(kernel, call) {
+        Ok(request) => request,
+        Err(result) => return result,
+    };
+    match ask_with(kernel, wish, enclosed) {
+        NOT_OURS => None,
+        result => Some(result),
+    }
+}
+
+/// All replicas, before the vote on a signal for another process.
+pub(in crate::calls) fn plan_sending(kernel: &mut Kernel, call: &Call) {
+    let request = sending(kernel, call).ok();
+    plan_with(kernel, request);
+}
+
+/// What is asked of the supervisor for a signal.
+///
+/// # Errors
+/// The call's result without asking; `None` if the host knows it.
+fn sending(kernel: &Kernel, call: &Call) -> Result<(Ask, [u64; 3]), Option<i64>> {
     let (mut target, signal, info) = match call.what.special {
         Special::Tgkill => (call.arg(0), call.arg(2), 0),
         Special::RtSigqueueinfo | Special::PidfdSendSignal => {
@@ -78,38 +105,31 @@ pub(super) fn kill(kernel: &Kernel, call: &Call) -> Option<i64> {
     if call.what.special == Special::PidfdSendSignal {
         target = match kernel.processes.addressee {
             // The host finds the same, and says what is wrong.
-            0 => return None,
+            0 => return Err(None),
             pid => u64::from(pid),
         };
     }
     let signal = u8::try_from(signal).ok().filter(|signal| *signal <= 64);
     let (Ok(target), Some(signal)) = (i32::try_from(target.cast_signed()), signal) else {
-        return Some(sys::error(EINVAL));
+        return Err(Some(sys::error(EINVAL)));
     };
-    let wish = match (info, u32::try_from(target)) {
-        (0, _) => Ask::Kill { target, signal },
-        (info, Ok(pid)) if enclose(kernel, info).is_ok() => Ask::Queue { pid, signal },
-        (_, Ok(_)) => return Some(Fault::RESULT),
+    if target.unsigned_abs() > MOST_PID {
+        return Err(Some(sys::error(ESRCH)));
+    }
+    match (info, u32::try_from(target)) {
+        (0, _) => Ok((Ask::Kill { target, signal }, [0; 3])),
+        (info, Ok(pid)) => match enclosed(info) {
+            Ok(enclosed) => Ok((Ask::Queue { pid, signal }, enclosed)),
+            Err(_) => Err(Some(Fault::RESULT)),
+        },
         // What is sent to a group has no number of a process to begin with.
-        (_, Err(_)) => return Some(sys::error(ESRCH)),
-    };
-    match ask(kernel, wish) {
-        NOT_OURS => None,
-        result => Some(result),
+        (_, Err(_)) => Err(Some(sys::error(ESRCH))),
     }
 }
 
-/// Primary: leaves what comes with a signal for the supervisor.
-fn enclose(kernel: &Kernel, info: u64) -> Result<(), Fault> {
+/// What comes with a signal, as a request encloses it.
+fn enclosed(info: u64) -> Result<[u64; 3], Fault> {
     let info = guest::read::<SigInfo>(info)?;
     let code = u64::from(info.code.cast_unsigned());
-    for (cell, word) in kernel
-        .report
-        .enclosed
-        .iter()
-        .zip([code, info.first, info.rest()[0]])
-    {
-        cell.store(word, Ordering::Release);
-    }
-    Ok(())
+    Ok([code, info.first, info.rest()[0]])
 }

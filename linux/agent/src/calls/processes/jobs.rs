@@ -16,21 +16,25 @@ use linux_raw_sys::errno::{EINVAL, EIO, ENOTTY};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{SIGTTIN, SIGTTOU};
 use linux_raw_sys::ioctl as request;
-use rcoe_linux_abi::{Ask, Request, SIG_NOTIFY, Terminal};
+use rcoe_linux_abi::{Ask, Terminal as SessionTerminal};
+use rcoe_linux_syscalls::Terminal::{self, Reads, Sets, Writes};
 
-use super::super::descriptors::raw;
-use super::super::io::GIVEN_UP;
-use super::super::{Call, io, signals, transfer};
-use super::{LOOK_NS, ask};
-use crate::convert::low32;
-use crate::guest::{self, Fault};
+use crate::calls::descriptors::raw;
+use crate::calls::io::GIVEN_UP;
+use crate::calls::processes::{ask, plan};
+use crate::calls::{Call, io, signals};
 use crate::kernel::Kernel;
-use crate::{regions, sys, turns};
+use crate::memory::guest::{self, Fault};
+use crate::memory::regions;
+use crate::protocol::requests;
+use crate::protocol::transfer;
+use crate::sched::turns;
+use crate::sys;
 
 /// All replicas: the default action of a signal stops the program; returns when it goes on.
 pub(in crate::calls) fn stop(kernel: &mut Kernel, signal: u32) {
     let signal = u8::try_from(signal).expect("signal numbers are small");
-    kernel.processes.number_request();
+    plan(kernel, Some(Ask::Stop { signal }));
     turns::outside(kernel, |kernel| {
         // No replica may be stopped before it has given its turn back.
         kernel.rendezvous();
@@ -62,24 +66,24 @@ pub(super) fn is_master(fd: u64) -> bool {
     number_of(fd, request::TIOCGPTN).is_ok()
 }
 
-pub(super) fn terminals() -> &'static [Terminal] {
+pub(super) fn terminals() -> &'static [SessionTerminal] {
     &regions::control(0).terminals
 }
 
 /// The terminal of the program's session.
-pub(super) fn own_terminal(kernel: &Kernel) -> Option<&'static Terminal> {
+pub(super) fn own_terminal(kernel: &Kernel) -> Option<&'static SessionTerminal> {
     terminals().get(kernel.control.job.terminal()?)
 }
 
 /// The session's terminal that is open here, if it is one.
-fn terminal_at(fd: u64) -> Result<Option<&'static Terminal>, i64> {
+fn terminal_at(fd: u64) -> Result<Option<&'static SessionTerminal>, i64> {
     let device = number_of(fd, request::TIOCGDEV)?;
-    let is_it = |it: &&Terminal| it.device.load(Ordering::Acquire) == device;
+    let is_it = |it: &&SessionTerminal| it.device.load(Ordering::Acquire) == device;
     Ok(terminals().iter().find(is_it))
 }
 
 /// The terminal that is open here, if the program may ask for its job control.
-fn asked_of(kernel: &Kernel, fd: u64) -> Result<Option<&'static Terminal>, i64> {
+fn asked_of(kernel: &Kernel, fd: u64) -> Result<Option<&'static SessionTerminal>, i64> {
     let found = terminal_at(fd)?;
     let own = own_terminal(kernel);
     let is_own = found.is_some_and(|it| own.is_some_and(|own| core::ptr::eq(it, own)));
@@ -121,13 +125,14 @@ pub(super) fn session(kernel: &Kernel, call: &Call) -> Option<i64> {
 
 /// All replicas: `tcsetpgrp`.
 pub(in crate::calls) fn set_foreground(kernel: &mut Kernel, call: &Call) -> i64 {
-    kernel.processes.number_request();
+    let group = guest::read::<u32>(call.arg(2));
+    plan(kernel, group.ok().map(|group| Ask::SetForeground { group }));
     kernel.rendezvous();
     io::exchange(kernel, call, true)
 }
 
 /// Primary: what the supervisor says.
-pub(super) fn bring_to_foreground(kernel: &Kernel, call: &Call) -> i64 {
+pub(super) fn bring_to_foreground(kernel: &mut Kernel, call: &Call) -> i64 {
     let own = own_terminal(kernel);
     match terminal_at(call.arg(0)) {
         Err(error) => return error,
@@ -146,20 +151,27 @@ pub(super) fn bring_to_foreground(kernel: &Kernel, call: &Call) -> i64 {
     ask(kernel, Ask::SetForeground { group })
 }
 
+/// Primary: is another process group of the session in the foreground of its terminal?
+pub(in crate::calls) fn is_in_background(kernel: &Kernel) -> bool {
+    let group = kernel.control.pgid.load(Ordering::Relaxed);
+    own_terminal(kernel)
+        .is_some_and(|terminal| group != terminal.foreground.load(Ordering::Acquire))
+}
+
 /// Primary: the result of using the session's terminal from the background; `None` if that is not
 /// so, or allowed.
 pub(in crate::calls) fn background(kernel: &Kernel, call: &Call) -> Option<i64> {
+    let signal = signal_for(call)?;
     let terminal = own_terminal(kernel)?;
     let group = kernel.control.pgid.load(Ordering::Relaxed);
     if group == terminal.foreground.load(Ordering::Acquire) {
         return None;
     }
-    let signal = signal_for(call)?;
     let here = terminal_at(call.arg(0)).ok()??;
     if !core::ptr::eq(here, terminal) || is_master(call.arg(0)) {
         return None;
     }
-    if signal == SIGTTOU && writes(call) && !stops_writers(call.arg(0)) {
+    if call.what.facts.terminal == Writes && !stops_writers(call.arg(0)) {
         return None;
     }
     rebuke(kernel, signal)
@@ -176,35 +188,12 @@ pub(in crate::calls) fn refused(kernel: &Kernel, call: &Call) -> Option<i64> {
     rebuke(kernel, SIGTTIN)
 }
 
-fn writes(call: &Call) -> bool {
-    [nr::__NR_write, nr::__NR_writev]
-        .map(u64::from)
-        .contains(&call.nr)
-}
-
 /// What a process gets for this call in the background.
-fn signal_for(call: &Call) -> Option<u32> {
-    const TCSETS2: u32 = 0x402c_542b;
-    const TCSETSF2: u32 = 0x402c_542d;
-    match u32::try_from(call.nr).ok()? {
-        nr::__NR_read | nr::__NR_readv => Some(SIGTTIN),
-        nr::__NR_write | nr::__NR_writev => Some(SIGTTOU),
-        nr::__NR_ioctl => match low32(call.arg(1)) {
-            request::TCSETS
-            | request::TCSETSW
-            | request::TCSETSF
-            | request::TCSETA
-            | request::TCSETAW
-            | request::TCSETAF
-            | request::TCSBRK
-            | request::TCSBRKP
-            | request::TCXONC
-            | request::TCFLSH
-            | request::TIOCSPGRP
-            | TCSETS2..=TCSETSF2 => Some(SIGTTOU),
-            _ => None,
-        },
-        _ => None,
+const fn signal_for(call: &Call) -> Option<u32> {
+    match call.what.facts.terminal {
+        Terminal::None => None,
+        Reads => Some(SIGTTIN),
+        Writes | Sets => Some(SIGTTOU),
     }
 }
 
@@ -236,21 +225,19 @@ fn rebuke(kernel: &Kernel, signal: u32) -> Option<i64> {
     if control.job.orphaned.load(Ordering::Acquire) != 0 {
         return Some(sys::error(EIO));
     }
-    let request = Request {
-        number: 0,
-        ask: Ask::Background {
-            signal: u8::try_from(signal).expect("signal numbers are small"),
-        },
+    let ask = Ask::Background {
+        signal: u8::try_from(signal).expect("signal numbers are small"),
     };
-    let supervisor = control.supervisor.load(Ordering::Relaxed);
     let heard = || control.job.rebukes.load(Ordering::Acquire);
     let before = heard();
-    sys::queue_signal(supervisor, SIG_NOTIFY, request.pack());
+    requests::tell(&kernel.report.background, ask);
     loop {
         let bell = control.bell.load(Ordering::Acquire);
         if heard() != before {
             return Some(GIVEN_UP);
         }
-        sys::futex_wait_any(&[(control.bell.as_ptr().cast_const(), bell)], LOOK_NS);
+        if !requests::wait(control, bell) {
+            requests::call();
+        }
     }
 }

@@ -16,6 +16,7 @@ mod exec;
 mod identity;
 pub(super) mod jobs;
 pub(super) mod pidfd;
+mod privileges;
 mod strings;
 pub(super) mod terminals;
 mod twin;
@@ -25,24 +26,25 @@ mod wait;
 use core::sync::atomic::Ordering;
 
 use rcoe_linux_abi::{
-    Ask, GROUPS, LENT_WORDS, MAX_REPLICAS, ReplicaState, Request, SIG_NOTIFY, Usage,
+    Ask, GROUPS, LENT_WORDS, MAX_REPLICAS, NOT_AGREED, ReplicaState, Report, Request, Usage,
 };
 use rcoe_linux_syscalls::Special;
 
+pub(in crate::calls) use adopt::each_mapping;
 pub(crate) use exec::{exe_path, save_start};
+pub(in crate::calls) use identity::plan_sending;
 pub(crate) use identity::{get_group, parent, set_group};
+pub(super) use privileges::{death_signal, with_credentials};
 pub(crate) use twin::release as release_twin;
 pub(super) use wait::ended;
 
-use super::{Call, ipc, refuse, scheduling, signals};
-use crate::entry::TrapFrame;
-use crate::guest;
+use crate::arch::entry::TrapFrame;
+use crate::calls::{Call, ipc, limits, refuse, signals};
 use crate::kernel::{Kernel, kind};
-use crate::reintegration::newcomer;
-use crate::{regions, sys};
-
-/// Longest sleep before looking again whether an answer has come.
-const LOOK_NS: u64 = 100_000_000;
+use crate::memory::guest;
+use crate::memory::regions;
+use crate::protocol::requests::{self, LOOK_NS};
+use crate::recover::reintegration::newcomer;
 
 /// A process that this one has made and not yet awaited.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +83,8 @@ pub(crate) struct Processes {
     /// The frame was replaced as a whole.
     replaced: bool,
     plan: exec::Plan,
+    /// What the program wants to be sent when its parent ends, or 0.
+    death_signal: u32,
 }
 
 impl Processes {
@@ -105,6 +109,7 @@ impl Processes {
             unwanted: false,
             replaced: false,
             plan: exec::Plan::NONE,
+            death_signal: 0,
         }
     }
 
@@ -120,11 +125,6 @@ impl Processes {
         core::mem::take(&mut self.replaced)
     }
 
-    /// The next request gets a number of its own.
-    pub(crate) fn number_request(&mut self) {
-        self.asked += 1;
-    }
-
     /// A signal is sent through a descriptor of this process, which may be gone when a successor
     /// comes to ask whether it was sent.
     pub(crate) fn address(&mut self, process: pidfd::Process) {
@@ -132,6 +132,15 @@ impl Processes {
             pidfd::Process::Own(pid) => pid,
             _ => 0,
         };
+    }
+
+    /// Newcomer: what it took from its original's report may be ahead of what it knows itself.
+    pub(crate) fn tell_reaped(&self, report: &Report) {
+        for (child, cell) in self.children.iter().zip(&report.reaped) {
+            if child.serial != 0 {
+                cell.store(0, Ordering::Relaxed);
+            }
+        }
     }
 
     fn child(&self, pid: u32) -> Option<usize> {
@@ -179,7 +188,7 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         | Special::RtTgsigqueueinfo
         | Special::PidfdSendSignal => identity::kill(kernel, call),
         Special::PidfdOpen => pidfd::execute(kernel, call),
-        Special::Prlimit64 => Some(scheduling::limits_of_other(call)),
+        Special::Prlimit64 => Some(limits::of_other(call)),
         Special::Semctl | Special::Msgctl => Some(ipc::execute(call)),
         Special::Times => Some(usage::times(kernel, call)),
         Special::Setpgid
@@ -191,40 +200,65 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     }
 }
 
-/// Primary: the supervisor's answer.
-fn ask(kernel: &Kernel, ask: Ask) -> i64 {
-    answer(kernel, ask, None)
+/// All replicas, before the vote: what the primary will ask next, under a number of its own. The
+/// supervisor does it if most replicas have left the same; `None` if nothing is to be asked.
+pub(super) fn plan(kernel: &mut Kernel, ask: Option<Ask>) {
+    plan_with(kernel, ask.map(|ask| (ask, [0; 3])));
 }
 
-/// Primary: the supervisor's answer to the same request once more, which is another one.
-fn ask_anew(kernel: &Kernel, ask: Ask, old: i64) -> i64 {
-    answer(kernel, ask, Some(old))
-}
-
-fn answer(kernel: &Kernel, ask: Ask, old: Option<i64>) -> i64 {
-    let control = kernel.control;
-    let number = kernel.processes.asked;
-    let request = Request {
-        number: (number & 0xff) as u8,
-        ask,
-    };
-    kernel.report.asked.store(number, Ordering::Release);
-    let supervisor = control.supervisor.load(Ordering::Relaxed);
-    sys::queue_signal(supervisor, SIG_NOTIFY, request.pack());
-    let own = sys::getpid();
-    loop {
-        let bell = control.bell.load(Ordering::Acquire);
-        // An answer to a lost primary is none: what it was given may be gone.
-        let answer = control.answer.load(Ordering::Acquire).cast_signed();
-        if control.answered_to.load(Ordering::Acquire) == own
-            && control.answered.load(Ordering::Acquire) == number
-            && old != Some(answer)
-        {
-            return control.answer.load(Ordering::Relaxed).cast_signed();
-        }
-        let bells = [(control.bell.as_ptr().cast_const(), bell)];
-        sys::futex_wait_any(&bells, LOOK_NS);
+/// The same of a request that encloses something.
+pub(super) fn plan_with(kernel: &mut Kernel, request: Option<(Ask, [u64; 3])>) {
+    kernel.processes.asked += 1;
+    if let Some((ask, enclosed)) = request {
+        let request = request_of(kernel, ask, enclosed);
+        kernel.report.plan.post(request.planned());
     }
+}
+
+fn request_of(kernel: &Kernel, ask: Ask, enclosed: [u64; 3]) -> Request {
+    Request {
+        number: kernel.processes.asked,
+        attempt: 0,
+        ask,
+        enclosed,
+    }
+}
+
+/// Primary: the supervisor's answer.
+fn ask(kernel: &mut Kernel, ask: Ask) -> i64 {
+    ask_with(kernel, ask, [0; 3])
+}
+
+/// Primary: the same of a request that encloses something.
+fn ask_with(kernel: &mut Kernel, ask: Ask, enclosed: [u64; 3]) -> i64 {
+    let request = request_of(kernel, ask, enclosed);
+    agreed(kernel, request)
+}
+
+/// Primary: the supervisor's answer to the same request made anew for the `attempt`-th time.
+fn ask_anew(kernel: &mut Kernel, ask: Ask, attempt: u8) -> i64 {
+    let request = Request {
+        attempt,
+        ..request_of(kernel, ask, [0; 3])
+    };
+    agreed(kernel, request)
+}
+
+/// Primary: the answer to what all have agreed on. If the supervisor finds that they have not, they
+/// vote: this one says that it differs.
+fn agreed(kernel: &mut Kernel, request: Request) -> i64 {
+    let number = kernel.report.plan.number();
+    assert_eq!(number, request.number, "what is asked was planned");
+    let answer = requests::answer(kernel, request);
+    if answer == NOT_AGREED {
+        let call = kernel.report.in_call.load(Ordering::Relaxed);
+        let kind = kind::of(call.saturating_sub(1), kind::ARG);
+        let Err(halt) = kernel.replica.accuse_self(kind, request.number) else {
+            panic!("siblings would not have asked for this");
+        };
+        kernel.park(halt);
+    }
+    answer
 }
 
 /// At the end of the program: gives a lent stack back as it is now.
@@ -250,17 +284,37 @@ fn members(kernel: &Kernel) -> u8 {
 /// Primary: the process of the host that a process of the program is to others, one of its living
 /// replicas; `None` if it is none of the program's.
 pub(crate) fn replica_of(pid: u32) -> Option<u32> {
+    let report = report_of(pid)?;
+    Some(report.pid.load(Ordering::Acquire))
+}
+
+/// What a process of the program tells of itself: one of its living replicas does.
+pub(super) fn report_of(pid: u32) -> Option<&'static Report> {
     let is_it = |group: &usize| regions::control(*group).pid.load(Ordering::Acquire) == pid;
     let group = (0..GROUPS).find(|group| pid != 0 && is_it(group))?;
+    living_report(group)
+}
+
+fn living_report(group: usize) -> Option<&'static Report> {
     let control = regions::control(group);
     let replicas = control.replicas.load(Ordering::Relaxed) as usize;
     let lives =
         |index: &usize| control.state[*index].load(Ordering::Acquire) != ReplicaState::Dead as u32;
     let mut living = (0..replicas.min(MAX_REPLICAS)).filter(lives);
     living.find_map(|index| {
-        let host = regions::report(group, index).pid.load(Ordering::Acquire);
-        (host != 0).then_some(host)
+        let report = regions::report(group, index);
+        (report.pid.load(Ordering::Acquire) != 0).then_some(report)
     })
+}
+
+/// Primary: processes and threads of the program that are this user's. Those that nobody has
+/// awaited count, too.
+pub(super) fn tasks(user: u32) -> u64 {
+    let exists = |group: &usize| regions::control(*group).pid.load(Ordering::Acquire) != 0;
+    let reports = (0..GROUPS).filter(exists).filter_map(living_report);
+    let own = reports.filter(|report| report.user.load(Ordering::Relaxed) == user);
+    own.map(|report| u64::from(report.threads.load(Ordering::Relaxed).max(1)))
+        .sum()
 }
 
 /// The number of this group.

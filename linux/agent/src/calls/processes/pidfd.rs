@@ -18,13 +18,15 @@ use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{O_EXCL, O_NONBLOCK};
 use rcoe_linux_abi::{Ask, GROUPS, NOT_OURS};
 
-use super::super::descriptors::{descriptor, raw};
-use super::super::{Call, io, transfer};
-use super::ask;
+use crate::calls::descriptors::{descriptor, raw};
+use crate::calls::processes::{ask, plan};
+use crate::calls::{Call, io};
 use crate::convert::low32;
 use crate::kernel::Kernel;
+use crate::memory::regions;
+use crate::protocol::transfer;
+use crate::sys;
 use crate::text::Text;
-use crate::{regions, sys};
 
 /// Bytes of what the host tells of a descriptor that are looked at.
 const ROOM: usize = 512;
@@ -46,12 +48,19 @@ pub(crate) enum Process {
 
 /// `pidfd_open`.
 pub(crate) fn open(kernel: &mut Kernel, call: &Call) -> i64 {
-    kernel.processes.number_request();
+    plan(kernel, Some(wish(call)));
+    kernel.rendezvous();
     io::exchange(kernel, call, false)
 }
 
+/// What is asked of the supervisor.
+fn wish(call: &Call) -> Ask {
+    let pid = low32(call.arg(0));
+    Ask::StandIn { pid }
+}
+
 /// Primary: the descriptor; `None` if the host is to make it, or to say what is wrong.
-pub(super) fn execute(kernel: &Kernel, call: &Call) -> Option<i64> {
+pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     let (pid, flags) = (call.arg(0), call.arg(1));
     // Ids of threads are not the host's; older kernels have no descriptors of threads.
     if flags & u64::from(O_EXCL) != 0 {
@@ -60,7 +69,7 @@ pub(super) fn execute(kernel: &Kernel, call: &Call) -> Option<i64> {
     if flags & !u64::from(O_NONBLOCK) != 0 || !(1..PID_LIMIT).contains(&pid) {
         return None;
     }
-    match ask(kernel, Ask::StandIn { pid: low32(pid) }) {
+    match ask(kernel, wish(call)) {
         NOT_OURS => None,
         error @ ..0 => Some(error),
         stand_in => Some(of(stand_in.cast_unsigned(), flags)),

@@ -11,8 +11,8 @@ use linux_raw_sys::auxvec as at;
 use linux_raw_sys::errno::E2BIG;
 use linux_raw_sys::general::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 
-use crate::guest::{self, Fault};
-use crate::loader::Image;
+use crate::memory::guest::{self, Fault};
+use crate::memory::loader::Image;
 use crate::sys;
 
 /// Where the block lies, within the agent's window.
@@ -97,6 +97,9 @@ impl Strings {
             if count <= skip {
                 continue;
             }
+            if guest::is_reserved(pointer) {
+                return Err(Fault::RESULT);
+            }
             let len = guest::string_len(pointer, LONGEST).map_err(fault)? + 1;
             self.charge(len)?;
             guest::copy_across(BLOCK + self.len, pointer, len).map_err(fault)?;
@@ -156,6 +159,7 @@ impl Strings {
         let path = string;
         for (key, value) in aux {
             let value = match u32::try_from(*key).expect("small keys") {
+                at::AT_SYSINFO_EHDR => image.vdso.0,
                 at::AT_PHDR => image.phdr,
                 at::AT_PHNUM => image.phnum,
                 at::AT_BASE => image.interpreter_base,

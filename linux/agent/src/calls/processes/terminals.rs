@@ -14,19 +14,19 @@ use core::fmt::Write as _;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::{ENOTTY, ENXIO};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{O_ACCMODE, O_NOCTTY, O_PATH, O_WRONLY};
 use linux_raw_sys::ioctl as request;
 use rcoe_linux_abi::{Ask, NOT_OURS, Note, Terminal};
-use rcoe_linux_syscalls::Special;
+use rcoe_linux_syscalls::{Opens, Special};
 
-use super::super::descriptors::raw;
-use super::super::{Call, io, refuse, refuse_with, transfer};
-use super::ask;
-use super::jobs::{is_master, number_of, own_terminal, terminals};
+use crate::calls::descriptors::raw;
+use crate::calls::processes::jobs::{is_master, number_of, own_terminal, terminals};
+use crate::calls::processes::{ask, plan};
+use crate::calls::{Call, io, refuse, refuse_with};
 use crate::convert::low32;
-use crate::guest;
 use crate::kernel::Kernel;
+use crate::memory::guest;
+use crate::protocol::transfer;
 use crate::sys;
 use crate::text::Text;
 
@@ -35,7 +35,7 @@ const NAME: usize = 40;
 
 /// All replicas: `TIOCSCTTY` and `TIOCNOTTY`.
 pub(in crate::calls) fn change(kernel: &mut Kernel, call: &Call) -> i64 {
-    kernel.processes.number_request();
+    plan(kernel, Some(wish(call)));
     kernel.rendezvous();
     match io::exchange(kernel, call, true) {
         NOT_OURS => refuse(kernel, call),
@@ -43,37 +43,40 @@ pub(in crate::calls) fn change(kernel: &mut Kernel, call: &Call) -> i64 {
     }
 }
 
+/// What is asked of the supervisor.
+fn wish(call: &Call) -> Ask {
+    if call.what.special == Special::Tiocsctty {
+        Ask::TakeTerminal {
+            fd: low32(call.arg(0)),
+            steal: call.arg(2) == 1,
+        }
+    } else {
+        Ask::LeaveTerminal
+    }
+}
+
 /// Primary: what the supervisor says.
-pub(super) fn execute(kernel: &Kernel, call: &Call) -> i64 {
+pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
     let device = match number_of(call.arg(0), request::TIOCGDEV) {
         Ok(device) => device,
         Err(error) => return error,
     };
     if call.what.special == Special::Tiocsctty {
-        return ask(
-            kernel,
-            Ask::TakeTerminal {
-                fd: low32(call.arg(0)),
-                steal: call.arg(2) == 1,
-            },
-        );
+        return ask(kernel, wish(call));
     }
     match own_terminal(kernel) {
-        Some(own) if own.device.load(Ordering::Acquire) == device => {
-            ask(kernel, Ask::LeaveTerminal)
-        }
+        Some(own) if own.device.load(Ordering::Acquire) == device => ask(kernel, wish(call)),
         _ => sys::error(ENOTTY),
     }
 }
 
 /// Flags with which the call opens something that may become the controlling terminal.
 fn opening_flags(call: &Call) -> Option<u32> {
-    let flags = match u32::try_from(call.nr).ok()? {
-        nr::__NR_open => call.arg(1),
-        nr::__NR_openat => call.arg(2),
-        nr::__NR_openat2 => guest::read::<u64>(call.arg(2)).ok()?,
-        nr::__NR_ioctl if low32(call.arg(1)) == request::TIOCGPTPEER => call.arg(2),
-        _ => return None,
+    let arg = |index: u8| call.arg(usize::from(index));
+    let flags = match call.what.facts.opens {
+        Opens::Plain(_, flags) | Opens::Peer(flags) => arg(flags),
+        Opens::Described(_, how) => guest::read::<u64>(arg(how)).ok()?,
+        Opens::None | Opens::Created(_) => return None,
     };
     Some(low32(flags))
 }
@@ -95,11 +98,12 @@ pub(in crate::calls) fn after_call(kernel: &mut Kernel, call: &Call, result: i64
     if found == 0 {
         return;
     }
-    kernel.processes.number_request();
     let wish = Ask::TakeTerminal {
         fd: low32(fd),
         steal: false,
     };
+    plan(kernel, Some(wish));
+    kernel.rendezvous();
     let [answer] = transfer::agree_all(kernel, true, |kernel| [ask(kernel, wish).cast_unsigned()]);
     if answer.cast_signed() == NOT_OURS {
         refuse_with(kernel, Note::UnsupportedIoctl, request::TIOCSCTTY.into());
@@ -128,11 +132,7 @@ enum Name {
 /// Does the call open `/dev/tty`? Returns which argument names it.
 fn opens_own(call: &Call) -> Option<usize> {
     const PATH: &[u8; 9] = b"/dev/tty\0";
-    let place = match u32::try_from(call.nr).ok()? {
-        nr::__NR_open | nr::__NR_creat => 0,
-        nr::__NR_openat | nr::__NR_openat2 => 1,
-        _ => return None,
-    };
+    let place = usize::from(call.what.facts.opens.path()?);
     let path = guest::read::<[u8; PATH.len()]>(call.arg(place)).ok()?;
     (path == *PATH).then_some(place)
 }

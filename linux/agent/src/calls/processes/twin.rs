@@ -22,7 +22,8 @@ use rcoe_linux_abi::{ReplicaState, TWIN};
 
 use crate::convert::low32;
 use crate::kernel::Kernel;
-use crate::{deferred, regions, sys};
+use crate::memory::{deferred, regions};
+use crate::sys;
 
 /// Longest sleep before looking again.
 const LOOK_NS: u64 = 20_000_000;
@@ -83,6 +84,7 @@ fn hold(group: usize, serial: u64, own: u32) {
         }
         let used = 1 + usize::from(counterpart.is_some());
         sys::futex_wait_any(&words[..used], LOOK_NS);
+        sys::leave_if_orphaned(control.supervisor.load(Ordering::Relaxed));
     }
 }
 
@@ -109,6 +111,7 @@ pub(super) fn wait_for(cell: &AtomicU64, seen: u64) {
         low32(seen),
         LOOK_NS,
     );
+    sys::leave_if_orphaned(regions::control(0).supervisor.load(Ordering::Relaxed));
 }
 
 /// Child: nothing more is needed of its twin.

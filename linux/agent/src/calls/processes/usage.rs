@@ -7,10 +7,10 @@
 use linux_raw_sys::general as nr;
 use rcoe_linux_abi::Usage;
 
-use super::super::Call;
-use super::super::descriptors::raw;
-use crate::guest::{self, Fault};
+use crate::calls::Call;
+use crate::calls::descriptors::raw;
 use crate::kernel::Kernel;
+use crate::memory::guest::{self, Fault};
 
 /// Microseconds in a clock tick, the unit of `times`.
 const TICK: u64 = 10_000;

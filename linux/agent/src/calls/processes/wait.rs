@@ -19,15 +19,17 @@ use linux_raw_sys::general as nr;
 use rcoe_linux_abi::{Ending, JobState, Usage};
 use rcoe_linux_syscalls::Special;
 
-use super::super::descriptors::never_waits;
-use super::super::{Call, NEWS, PARKED, io, signals};
-use super::pidfd::{self, Process};
-use super::{Child, LOOK_NS, Processes, usage};
+use crate::arch::entry::interruptible_call;
+use crate::calls::descriptors::never_waits;
+use crate::calls::processes::pidfd::{self, Process};
+use crate::calls::processes::{Child, LOOK_NS, Processes, usage};
+use crate::calls::{Call, NEWS, PARKED, io, signals};
 use crate::convert;
-use crate::entry::interruptible_call;
-use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
-use crate::{regions, reintegration, sys};
+use crate::memory::guest::{self, Fault};
+use crate::memory::regions;
+use crate::recover::reintegration;
+use crate::sys;
 
 const WNOHANG: u64 = nr::WNOHANG as u64;
 const WNOWAIT: u64 = nr::WNOWAIT as u64;

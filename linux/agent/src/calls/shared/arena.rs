@@ -12,12 +12,13 @@ use linux_raw_sys::general::{
 use rcoe_linux_abi::Note;
 use rcoe_linux_abi::arena::{Books, Kind, Piece};
 
-use super::super::Call;
-use super::{Backing, Mapping, files};
+use crate::calls::Call;
+use crate::calls::shared::{Backing, Mapping, files};
 use crate::convert::low32;
 use crate::kernel::Kernel;
-use crate::loader::page_up;
-use crate::{sys, turns};
+use crate::memory::loader::page_up;
+use crate::sched::turns;
+use crate::sys;
 
 /// `mmap` of shared anonymous memory.
 pub(crate) fn map_anonymous(kernel: &mut Kernel, call: &Call) -> i64 {
@@ -152,7 +153,7 @@ pub(super) fn place(kernel: &Kernel, wish: &Wish, at: u64) -> i64 {
 fn show(kernel: &Kernel, start: u64, len: u64, at: u64, prot: u32) -> Result<(), sys::Errno> {
     // SAFETY: the range is a mapping to be replaced; the source is a shared mapping of ours.
     unsafe {
-        sys::map_again(kernel.turns.memory() + at, start, len)?;
+        sys::map_again(kernel.slice.memory() + at, start, len)?;
         sys::mprotect(start, len, prot)
     }
 }
@@ -166,7 +167,7 @@ fn give_up(kernel: &Kernel, books: &mut Books, piece: u64) {
 
 /// In a turn: nobody uses the piece any more; who gets the memory next finds zeroes.
 pub(super) fn forget(kernel: &Kernel, books: &mut Books, gone: &Piece) {
-    sys::give_back(kernel.turns.memory() + gone.start, gone.len);
+    sys::give_back(kernel.slice.memory() + gone.start, gone.len);
     if let Some(segment) = books.segments.by_piece(gone.start) {
         let id = segment.id;
         books.segments.remove(id);
@@ -265,7 +266,7 @@ pub(crate) fn forget_all(kernel: &mut Kernel) {
     }
     if kernel.shared.waiting {
         turns::with_books(kernel, |_, books| {
-            let group = low32(crate::regions::own_group() as u64);
+            let group = low32(crate::memory::regions::own_group() as u64);
             books.waiters.review(group, |_| false);
         });
         kernel.shared.waiting = false;

@@ -2,18 +2,18 @@
 //!
 //! A store into such a mapping leaves the program at once, without a call at which it could be
 //! voted. So every replica maps the file privately, and what it has changed goes out at the points
-//! of [`super::files`]; then all drop their private copies, so that the mapping shows the file
-//! again (Romain's *private copy* of shared memory).
+//! of [`crate::calls::shared::files`]; then all drop their private copies, so that the mapping
+//! shows the file again (Romain's *private copy* of shared memory).
 
 use linux_raw_sys::general::{MAP_PRIVATE, MAP_TYPE};
 
-use super::super::Call;
-use super::super::memory::local;
-use super::files::{self, close_if_unused, own_descriptor};
-use super::{Backing, Mapping};
+use crate::calls::Call;
+use crate::calls::memory::local;
+use crate::calls::shared::files::{self, close_if_unused, own_descriptor};
+use crate::calls::shared::{Backing, Mapping};
 use crate::convert::low32;
 use crate::kernel::Kernel;
-use crate::loader::page_up;
+use crate::memory::loader::page_up;
 use crate::sys::{self, FileFacts};
 
 /// Would part of a file be mapped twice?

@@ -1,9 +1,9 @@
 //! Files that are mapped shared and writable.
 //!
-//! A program without other processes has private copies ([`super::copies`]). One that has others
-//! maps this replica's slice of the memory that processes share: the first to map a file loads it
-//! there, and all who map it see the same memory. In both cases the file itself gets what was
-//! written at the points where the program, or the kernel on its behalf, says so: `msync`,
+//! A program without other processes has private copies ([`crate::calls::shared::copies`]). One
+//! that has others maps this replica's slice of the memory that processes share: the first to map a
+//! file loads it there, and all who map it see the same memory. In both cases the file itself gets
+//! what was written at the points where the program, or the kernel on its behalf, says so: `msync`,
 //! `munmap`, the end, the execution of another program, the first fork, and any call of the
 //! program's own that reads or writes the same file. There the content is voted, and the primary
 //! writes the pages that differ from the file.
@@ -16,22 +16,23 @@
 //! grows far beyond what it was when it was mapped first; what is written through a descriptor that
 //! cannot be read, while another process has the file mapped.
 
-use linux_raw_sys::errno::{EACCES, EINVAL, ENOMEM};
-use linux_raw_sys::general::PROT_WRITE;
+use linux_raw_sys::errno::{EACCES, EBUSY, EINVAL, ENOMEM, EPERM};
+use linux_raw_sys::general::{F_SEAL_SEAL, F_SEAL_WRITE, PROT_WRITE};
 use rcoe_linux_abi::Note;
 use rcoe_linux_abi::arena::{Books, Kind, Piece};
-use rcoe_linux_syscalls::Arg;
+use rcoe_linux_syscalls::{Arg, Content};
 
-use super::super::{Call, refuse_with, transfer};
-use super::arena::{Behind, Wish};
-use super::{Backing, Mapping, arena, copies};
+use crate::calls::shared::arena::{Behind, Wish};
+use crate::calls::shared::{Backing, Mapping, arena, copies};
+use crate::calls::{Call, io, refuse_with};
 use crate::convert::{low32, size};
-use crate::guest;
 use crate::kernel::{Kernel, kind};
-use crate::loader::page_up;
-use crate::reintegration::newcomer;
+use crate::memory::guest;
+use crate::memory::loader::page_up;
+use crate::protocol::transfer;
+use crate::recover::reintegration::newcomer;
+use crate::sched::turns;
 use crate::sys::{self, FileFacts};
-use crate::turns;
 
 /// Descriptors of mappings are not below this number, out of the way of the program's.
 pub(crate) const FIRST_FD: u64 = 768;
@@ -50,17 +51,21 @@ struct Opened {
     writable: bool,
     /// It lies in memory (`/dev/shm`, `memfd_create`): meant for processes to share.
     in_memory: bool,
+    /// What the program has forbidden for good (`F_ADD_SEALS`).
+    seals: u32,
 }
 
 /// `None` if there is no such file.
 fn look(kernel: &mut Kernel, fd: u64) -> Option<Opened> {
-    let [known, device, inode, size, writable, in_memory] =
+    let [known, device, inode, size, writable, in_memory, seals] =
         transfer::agree_all(kernel, true, |_| {
             let facts = sys::file_facts(fd);
             let known = u64::from(facts.is_some());
             let facts = facts.unwrap_or_default();
             let writable = u64::from(sys::is_open_for_both(fd));
-            let in_memory = u64::from(sys::is_in_memory(fd));
+            let in_memory = sys::is_in_memory(fd);
+            let seals = if in_memory { sys::seals(fd) } else { 0 };
+            let in_memory = u64::from(in_memory);
             [
                 known,
                 facts.device,
@@ -68,6 +73,7 @@ fn look(kernel: &mut Kernel, fd: u64) -> Option<Opened> {
                 facts.size,
                 writable,
                 in_memory,
+                seals,
             ]
         });
     (known != 0).then_some(Opened {
@@ -78,13 +84,63 @@ fn look(kernel: &mut Kernel, fd: u64) -> Option<Opened> {
         },
         writable: writable != 0,
         in_memory: in_memory != 0,
+        seals: low32(seals),
     })
+}
+
+/// No more writing, but for mappings that there are.
+const F_SEAL_FUTURE_WRITE: u32 = 0x10;
+const SEALED: u32 = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
+
+/// `fcntl` with `F_ADD_SEALS`. To the host nothing is mapped, so what depends on that is said here:
+/// what is mapped for writing cannot be sealed against it. That mappings may still be written and
+/// nothing else is refused, since what they hold goes out by writing the file.
+pub(crate) fn add_seals(kernel: &mut Kernel, call: &Call) -> i64 {
+    let wanted = low32(call.arg(2)) & SEALED;
+    let opened = match wanted {
+        0 => None,
+        _ => look(kernel, call.arg(0)),
+    };
+    let open = |it: &Opened| it.in_memory && it.writable && it.seals & (F_SEAL_SEAL | wanted) == 0;
+    if !opened.filter(open).is_some_and(|it| is_mapped(kernel, &it)) {
+        return io::output(kernel, call);
+    }
+    if wanted & F_SEAL_WRITE != 0 {
+        return sys::error(EBUSY);
+    }
+    refuse_with(kernel, Note::UnsupportedFcntl, call.arg(1));
+    sys::error(EINVAL)
+}
+
+/// Has any process of the program mapped the file through a descriptor that can write it?
+fn is_mapped(kernel: &mut Kernel, opened: &Opened) -> bool {
+    let FileFacts { device, inode, .. } = opened.facts;
+    for index in 0..kernel.shared.count {
+        let mapping = kernel.shared.list[index];
+        if mapping.fd >= 0 && mapping.is_of(&opened.facts) {
+            let own = look(kernel, u64::from(mapping.fd.unsigned_abs()));
+            if own.is_some_and(|own| own.writable) {
+                return true;
+            }
+        }
+    }
+    kernel.turns.is_member()
+        && turns::with_books(kernel, |kernel, books| {
+            let piece = books.pieces.of_file(device, inode);
+            piece.is_some_and(|piece| !kernel.shared.shows(piece.start))
+        })
 }
 
 /// `mmap` with `MAP_SHARED` of a file. `None` if it may be mapped as it is: nobody writes to
 /// it.
 pub(crate) fn map(kernel: &mut Kernel, call: &Call) -> Option<i64> {
-    let opened = look(kernel, call.arg(4))?;
+    let mut opened = look(kernel, call.arg(4))?;
+    if opened.writable && opened.seals & SEALED != 0 {
+        if low32(call.arg(2)) & PROT_WRITE != 0 {
+            return Some(sys::error(EPERM));
+        }
+        opened.writable = false;
+    }
     if !opened.writable && low32(call.arg(2)) & PROT_WRITE != 0 {
         return Some(sys::error(EACCES));
     }
@@ -171,7 +227,7 @@ fn piece_of(kernel: &mut Kernel, books: &mut Books, behind: &Behind, end: u64) -
 /// In a turn: all replicas read the file into their slices, and vote that it is the same. They meet
 /// before anyone goes on, so that nobody reads what a later turn has written.
 fn load(kernel: &mut Kernel, piece: &Piece, fd: i32, size: u64) {
-    let to = kernel.turns.memory() + piece.start;
+    let to = kernel.slice.memory() + piece.start;
     let len = size.min(piece.len);
     let rest = page_up(len);
     sys::give_back(to + rest, piece.len - rest);
@@ -227,7 +283,19 @@ pub(super) fn adopt_copies(kernel: &mut Kernel) {
 
 /// A descriptor of the mapping's own for the same file, or the error to return.
 pub(super) fn own_descriptor(kernel: &mut Kernel, fd: u64) -> Result<i32, i64> {
-    let own = transfer::agree(kernel, || sys::duplicate(fd, FIRST_FD).cast_unsigned());
+    /// Where limits leave no such number.
+    const LOWER: [u64; 3] = [FIRST_FD / 4, FIRST_FD / 16, 3];
+    let own = transfer::agree(kernel, || {
+        sys::with_most_descriptors(|| {
+            let mut own = sys::duplicate(fd, FIRST_FD);
+            for least in LOWER {
+                if own < 0 {
+                    own = sys::duplicate(fd, least);
+                }
+            }
+            own.cast_unsigned()
+        })
+    });
     let own = i32::try_from(own.cast_signed())
         .ok()
         .filter(|own| *own >= 0);
@@ -270,11 +338,10 @@ pub(crate) fn flush_all(kernel: &mut Kernel) {
 /// The files that a call reads or writes and that are mapped, in all processes that share memory.
 fn mapped_files(kernel: &mut Kernel, call: &Call, writes: bool) -> [Option<(u64, Opened)>; 3] {
     let mut found = [None; 3];
-    let name = call.what.call.name;
-    let touches = if writes {
-        writes_files(name)
-    } else {
-        writes_files(name) || reads_files(name)
+    let touches = match call.what.facts.content {
+        Content::None => false,
+        Content::Reads => !writes,
+        Content::Writes => true,
     };
     let mapped = |kernel: &mut Kernel| {
         kernel.shared.live().iter().any(|it| it.fd >= 0)
@@ -330,37 +397,6 @@ pub(crate) fn after_call(kernel: &mut Kernel, call: &Call, result: i64) {
     }
 }
 
-fn reads_files(name: &str) -> bool {
-    matches!(
-        name,
-        "read"
-            | "pread64"
-            | "readv"
-            | "preadv"
-            | "preadv2"
-            | "fsync"
-            | "fdatasync"
-            | "sync_file_range"
-            | "flock"
-    )
-}
-
-fn writes_files(name: &str) -> bool {
-    matches!(
-        name,
-        "write"
-            | "pwrite64"
-            | "writev"
-            | "pwritev"
-            | "pwritev2"
-            | "sendfile"
-            | "copy_file_range"
-            | "splice"
-            | "ftruncate"
-            | "fallocate"
-    )
-}
-
 /// Votes on what a mapping holds, lets the primary write what differs from the file, and drops
 /// private copies.
 fn bring_out(kernel: &mut Kernel, mapping: Mapping) -> i64 {
@@ -371,7 +407,7 @@ fn bring_out(kernel: &mut Kernel, mapping: Mapping) -> i64 {
     let len = mapping.len.min(size.saturating_sub(mapping.offset));
     let source = match mapping.backing {
         Backing::Copy => mapping.start,
-        Backing::Arena { at, .. } => kernel.turns.memory() + at,
+        Backing::Arena { at, .. } => kernel.slice.memory() + at,
     };
     let digest = guest::digest(source, len).unwrap_or(u64::MAX);
     kernel.event(kind::of(0, kind::CONTENT), digest);

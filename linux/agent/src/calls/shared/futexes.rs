@@ -6,16 +6,26 @@
 
 use rcoe_linux_abi::arena::{Books, Waiter, WaiterKind};
 
+use crate::convert;
 use crate::kernel::Kernel;
-use crate::threads::{Cause, Next};
-use crate::{convert, regions, turns};
+use crate::memory::regions;
+use crate::sched::threads::{Cause, Next};
+use crate::sched::turns;
 
 fn own_group() -> u32 {
     convert::low32(regions::own_group() as u64)
 }
 
-/// The running thread begins to wait; false if there is no room for it.
-pub(crate) fn enlist(kernel: &mut Kernel, kind: WaiterKind, key: u64, bits: u32) -> bool {
+/// The running thread begins to wait; false if there is no room for it. It is on the list only
+/// while it waits: a program that does not run in turns gives the turn back at once, and then those
+/// are taken off who wait no more.
+pub(crate) fn park(
+    kernel: &mut Kernel,
+    kind: WaiterKind,
+    key: u64,
+    bits: u32,
+    deadline: u64,
+) -> bool {
     let slot = convert::low32(kernel.threads.current_slot() as u64);
     let tid = kernel.threads.current().tid;
     turns::with_books(kernel, |kernel, books| {
@@ -23,6 +33,9 @@ pub(crate) fn enlist(kernel: &mut Kernel, kind: WaiterKind, key: u64, bits: u32)
         let waiter = Waiter::new(kind, key, bits, tid, (own_group(), slot));
         let added = books.waiters.add(waiter);
         kernel.shared.waiting |= added;
+        if added {
+            kernel.threads.park_at(Cause::Shared, key, bits, deadline);
+        }
         added
     })
 }

@@ -16,7 +16,7 @@ pub(crate) mod futexes;
 pub(crate) mod resize;
 pub(crate) mod segments;
 
-use crate::loader::page_up;
+use crate::memory::loader::page_up;
 use crate::sys::FileFacts;
 
 /// Most mappings at a time.
@@ -128,6 +128,12 @@ impl Shared {
             related: false,
             waiting: false,
         }
+    }
+
+    /// Is nothing mapped shared?
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     fn live(&self) -> &[Mapping] {

@@ -18,14 +18,15 @@ use linux_raw_sys::general::{
 };
 use rcoe_linux_abi::{Note, REMAP};
 
-use super::super::memory::local;
-use super::super::{Call, refuse_with};
-use super::arena::{self, Wish};
-use super::{Backing, Mapping, files};
+use crate::calls::memory::local;
+use crate::calls::shared::arena::{self, Wish};
+use crate::calls::shared::{Backing, Mapping, files};
+use crate::calls::{Call, refuse_with};
 use crate::convert::low32;
 use crate::kernel::Kernel;
-use crate::loader::page_up;
-use crate::{sys, turns};
+use crate::memory::loader::page_up;
+use crate::sched::turns;
+use crate::sys;
 
 /// What a call asks for.
 #[derive(Clone, Copy)]

@@ -10,14 +10,17 @@ use linux_raw_sys::errno::{EEXIST, EIDRM, EINVAL, ENOENT, ENOMEM, ENOSPC};
 use linux_raw_sys::general::{MAP_FIXED, PROT_EXEC, PROT_READ, PROT_WRITE};
 use rcoe_linux_abi::arena::{Books, Kind, Segment};
 
-use super::super::{Call, refuse, transfer};
-use super::arena::{self, Wish};
-use super::{Backing, files};
+use crate::calls::shared::arena::{self, Wish};
+use crate::calls::shared::{Backing, files};
+use crate::calls::{Call, limits, refuse};
 use crate::convert::low32;
-use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
-use crate::loader::{page_down, page_up};
-use crate::{sys, turns};
+use crate::memory::guest::{self, Fault};
+use crate::memory::loader::{page_down, page_up};
+use crate::memory::space;
+use crate::protocol::transfer;
+use crate::sched::turns;
+use crate::sys;
 
 const IPC_CREAT: u32 = 0o1000;
 const IPC_EXCL: u32 = 0o2000;
@@ -109,8 +112,11 @@ pub(crate) fn attach(kernel: &mut Kernel, call: &Call) -> i64 {
             return sys::error(EINVAL);
         };
         let len = page_up(segment.size);
-        if guest::is_agent(address, len) {
+        if guest::meets_reserved(address, len) {
             return sys::error(EINVAL);
+        }
+        if !kernel.limits.allow(space::Kind::Shared, len / 4096) {
+            return limits::TOO_MUCH;
         }
         let fixed = if address == 0 { 0 } else { MAP_FIXED };
         if address != 0 {
@@ -141,6 +147,7 @@ pub(crate) fn attach(kernel: &mut Kernel, call: &Call) -> i64 {
         {
             segment.attached += 1;
             kernel.withheld.forget(result.cast_unsigned(), len);
+            space::space().set(result.cast_unsigned(), len, space::Kind::Shared);
             segment.times[0] = time;
             segment.pids[1] = kernel.processes.pid;
         }
@@ -169,6 +176,7 @@ pub(crate) fn detach(kernel: &mut Kernel, call: &Call) -> i64 {
         let _ = unsafe { sys::munmap(address, len) };
         arena::unmapped(kernel, address, address + len);
         kernel.withheld.forget(address, len);
+        space::space().remove(address, len);
         0
     })
 }

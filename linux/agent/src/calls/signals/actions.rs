@@ -2,12 +2,12 @@
 
 use linux_raw_sys::errno::{EINVAL, ENOMEM};
 
-use super::targets::{own_of_mut, publish, rouse};
-use super::{Action, Effect, SS_DISABLE, UNSTOPPABLE, valid_signal};
+use crate::arch::faults::bit;
 use crate::calls::Call;
-use crate::faults::bit;
-use crate::guest::{self, Fault};
+use crate::calls::signals::targets::{own_of_mut, publish, rouse};
+use crate::calls::signals::{Action, Effect, SS_DISABLE, UNSTOPPABLE, valid_signal};
 use crate::kernel::Kernel;
+use crate::memory::guest::{self, Fault};
 use crate::sys;
 
 /// `rt_sigaction`.
@@ -80,7 +80,7 @@ pub(in crate::calls) fn sigprocmask(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// `rt_sigpending`.
 pub(in crate::calls) fn sigpending(kernel: &mut Kernel, call: &Call) -> i64 {
-    super::look_outside(kernel);
+    crate::calls::signals::look_outside(kernel);
     let signals = &kernel.signals;
     let set = (signals.shared | signals.own.pending) & signals.own.mask;
     match guest::write(call.arg(0), &set) {
@@ -115,6 +115,9 @@ pub(in crate::calls) fn sigaltstack(kernel: &mut Kernel, call: &Call, pointer: u
             return sys::error(EINVAL);
         }
         if mode != SS_DISABLE && new[2] < MINSIGSTKSZ {
+            return sys::error(ENOMEM);
+        }
+        if mode != SS_DISABLE && guest::meets_reserved(new[0], new[2]) {
             return sys::error(ENOMEM);
         }
         kernel.signals.own.stack = if mode == SS_DISABLE {

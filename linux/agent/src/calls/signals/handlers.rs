@@ -3,21 +3,20 @@
 //! A handler is entered on the way out of a call, or of a fault, and left by `rt_sigreturn`.
 
 use linux_raw_sys::errno::EINTR;
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SIGSEGV};
-use rcoe_linux_syscalls::{Class, Special};
+use rcoe_linux_syscalls::{Class, Special, Waits};
 
-use super::targets::{next_pending, publish};
-use super::{Effect, FLAGS, HANDLER, MASK, SIG_DFL, SS_DISABLE, UNSTOPPABLE};
+use crate::arch::delivery::{self, ExtendedState};
+use crate::arch::entry::TrapFrame;
+use crate::arch::faults::bit;
+use crate::arch::frames::{SigInfo, UContext};
 use crate::calls::Call;
 use crate::calls::io::{GIVEN_UP, NOT_BEGUN};
 use crate::calls::processes::jobs;
-use crate::delivery::{self, ExtendedState};
-use crate::entry::TrapFrame;
-use crate::faults::bit;
-use crate::frames::{SigInfo, UContext};
-use crate::guest::Fault;
+use crate::calls::signals::targets::{next_pending, publish};
+use crate::calls::signals::{Effect, FLAGS, HANDLER, MASK, SIG_DFL, SS_DISABLE, UNSTOPPABLE};
 use crate::kernel::{Kernel, kind};
+use crate::memory::guest::Fault;
 use crate::sys;
 
 /// On the way out of `call`: runs handlers and default actions. Returns whether all registers
@@ -87,8 +86,8 @@ fn restart_if_due(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, signa
 /// Calls that the kernel ends with EINTR whatever the handler says.
 fn is_never_restarted(call: &Call) -> bool {
     matches!(
-        u32::try_from(call.nr).unwrap_or(0),
-        nr::__NR_semop | nr::__NR_semtimedop | nr::__NR_msgsnd | nr::__NR_msgrcv
+        call.what.facts.waits,
+        Waits::Epoll | Waits::Semaphores | Waits::Queue(_)
     )
 }
 

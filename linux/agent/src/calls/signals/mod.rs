@@ -12,8 +12,9 @@
 //! for ([`actions`]), how it is run ([`handlers`]), calls that send ([`sending`]) and calls that
 //! wait ([`waiting`]), and descriptors that signals are read from ([`signalfd`]).
 //!
-//! Stopping is mostly the supervisor's part, see [`super::processes::jobs`]. What comes here is a
-//! stop signal that was blocked or handled when it was sent, or of a process that shares memory.
+//! Stopping is mostly the supervisor's part, see [`crate::calls::processes::jobs`]. What comes here
+//! is a stop signal that was blocked or handled when it was sent, or of a process that shares
+//! memory.
 
 mod actions;
 mod handlers;
@@ -38,15 +39,16 @@ pub(crate) use pending::{Info, Pending, Target};
 pub(super) use sending::send;
 pub(super) use waiting::{suspend_for, wait, wait_for};
 
-use super::io::GIVEN_UP;
-use super::transfer::{self, Outcome};
-use super::{processes, timers};
+use crate::arch::entry::RCOE_INTERRUPT;
+use crate::arch::faults::bit;
+use crate::calls::io::GIVEN_UP;
+use crate::calls::limits::Limits;
+use crate::calls::{limits, processes, timers};
 use crate::convert::{self, Maybe, low32};
-use crate::entry::RCOE_INTERRUPT;
-use crate::faults::bit;
 use crate::kernel::{Kernel, kind};
+use crate::protocol::transfer::{self, Outcome};
 use crate::sys;
-use pending::SI_USER;
+use pending::{FIRST_QUEUED, SI_USER};
 use signalfd::SignalFiles;
 use targets::{Own, blocked_by_all, own_of_mut, rouse};
 
@@ -90,13 +92,11 @@ pub(crate) struct Signals {
     taken: u64,
     /// Calls since the primary's last word.
     quiet: u32,
-    /// Primary: what has arrived and is not published yet.
-    inbox: Inbox,
 }
 
 /// What only the primary has seen.
 #[derive(Clone, Copy, Default)]
-struct Inbox {
+pub(crate) struct Inbox {
     /// Signals that have come, or would come from the timers that are due.
     set: u64,
     /// Entries of the supervisor's queue looked at.
@@ -123,7 +123,6 @@ impl Signals {
             own: Own::inherit(control.blocked.load(Ordering::Relaxed) & !UNSTOPPABLE),
             taken: 0,
             quiet: 0,
-            inbox: Inbox::default(),
         }
     }
 
@@ -136,19 +135,7 @@ impl Signals {
         self.own.saved = Maybe::NONE;
         self.taken = 0;
         self.quiet = 0;
-        self.inbox = Inbox::default();
         RCOE_INTERRUPT.store(0, Ordering::Relaxed);
-    }
-
-    /// Where a primary keeps what has arrived and is not published yet.
-    pub(crate) fn seen(&self) -> (u64, u64) {
-        crate::reintegration::range(&self.inbox)
-    }
-
-    /// What only a primary keeps; it will look and tell again.
-    pub(crate) fn forget_seen(&mut self) {
-        self.forget_told();
-        self.inbox = Inbox::default();
     }
 
     /// A primary will tell again which of the descriptors for signals are readable.
@@ -181,6 +168,11 @@ impl Signals {
     pub(crate) fn drop_stack(&mut self) {
         self.own.stack = [0, SS_DISABLE, 0];
         self.own.saved = Maybe::NONE;
+    }
+
+    /// Signals that wait, with what comes with each.
+    pub(crate) const fn count_waiting(&self) -> usize {
+        self.pending.count()
     }
 
     /// The thread in this slot has ended.
@@ -220,6 +212,23 @@ impl Signals {
         [CLD_STOPPED, CLD_CONTINUED].contains(&code) && flags & u64::from(SA_NOCLDSTOP) != 0
     }
 
+    /// Is there nothing to deliver, and no mask to be put back?
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.open(&self.own) == 0 && self.own.saved.get().is_none()
+    }
+
+    /// Is nothing of the program's signals under way, of which common calls would have to know?
+    pub(crate) fn are_calm(&self) -> bool {
+        self.is_idle() && self.files.is_empty()
+    }
+
+    /// The primary's word has come, and nothing with it.
+    #[inline]
+    pub(crate) const fn hear_nothing(&mut self) {
+        self.quiet = 0;
+    }
+
     /// Signals that a thread with this mask would act upon, of those pending for all and for it.
     fn open(&self, own: &Own) -> u64 {
         (self.shared | own.pending) & !own.mask
@@ -238,9 +247,9 @@ enum Effect {
 /// Primary: looks at what has arrived from outside.
 fn look(kernel: &mut Kernel) {
     timers::arm(kernel);
-    let (control, signals) = (kernel.control, &mut kernel.signals);
+    let (control, signals) = (kernel.control, &kernel.signals);
     let head = control.signal_head.load(Ordering::Acquire);
-    let inbox = &mut signals.inbox;
+    let inbox = &mut kernel.inbox;
     if RCOE_INTERRUPT.load(Ordering::Relaxed) == 0 && head == inbox.head {
         return;
     }
@@ -252,7 +261,7 @@ fn look(kernel: &mut Kernel) {
     }
     inbox.head = head;
     let due = timers::due(kernel);
-    let inbox = &mut kernel.signals.inbox;
+    let inbox = &mut kernel.inbox;
     inbox.due |= due.is_some();
     inbox.set |= due.unwrap_or(0);
 }
@@ -272,11 +281,22 @@ fn entry(control: &Control, at: u64) -> Option<Info> {
     valid.then(|| Info::sent(signal, code, pid, uid, value))
 }
 
+/// Primary: is there anything from outside that comes with the result of a system call, or may be?
+#[inline]
+pub(crate) fn is_anything_due(kernel: &Kernel) -> bool {
+    let (control, inbox) = (kernel.control, &kernel.inbox);
+    RCOE_INTERRUPT.load(Ordering::Relaxed) != 0
+        || control.signal_head.load(Ordering::Acquire) != kernel.signals.taken
+        || inbox.due
+        || !kernel.timers.is_armed()
+        || kernel.orders.is_anything_new(control)
+}
+
 /// Primary: has anything arrived that is not published yet?
-pub(super) fn has_arrived(kernel: &mut Kernel) -> bool {
+pub(crate) fn has_arrived(kernel: &mut Kernel) -> bool {
     look(kernel);
     let signals = &kernel.signals;
-    signals.inbox.due || signals.inbox.head != signals.taken
+    kernel.inbox.due || kernel.inbox.head != signals.taken
 }
 
 /// Is this signal neither ignored nor blocked by the running thread?
@@ -288,7 +308,7 @@ pub(super) fn is_heeded(kernel: &Kernel, signal: u32) -> bool {
 /// Primary: what has arrived from outside since the last published record, for [`Outcome`].
 pub(crate) fn collect(kernel: &mut Kernel) -> [u64; 2] {
     look(kernel);
-    let inbox = &kernel.signals.inbox;
+    let inbox = &kernel.inbox;
     [u64::from(inbox.due), inbox.head.max(kernel.signals.taken)]
 }
 
@@ -296,7 +316,7 @@ pub(crate) fn collect(kernel: &mut Kernel) -> [u64; 2] {
 pub(crate) fn must_interrupt(kernel: &mut Kernel) -> bool {
     look(kernel);
     let signals = &kernel.signals;
-    let open = signals.inbox.set & !signals.own.mask | signals.open(&signals.own);
+    let open = kernel.inbox.set & !signals.own.mask | signals.open(&signals.own);
     targets::acted_upon(kernel, open) != 0
 }
 
@@ -324,8 +344,8 @@ pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
         "the supervisor keeps what was not taken"
     );
     kernel.signals.taken = outcome.taken;
-    kernel.signals.inbox = Inbox {
-        head: kernel.signals.inbox.head.max(outcome.taken),
+    kernel.inbox = Inbox {
+        head: kernel.inbox.head.max(outcome.taken),
         ..Inbox::default()
     };
     for at in news {
@@ -333,6 +353,7 @@ pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
             continue;
         };
         kernel.event(kind::of(0, kind::SIGNALS), bit(info.signal));
+        Limits::hear(kernel, &info);
         if info.signal == SIGCHLD && ENDS.contains(&info.code) {
             processes::ended(kernel, low32(info.words[0]));
         }
@@ -355,7 +376,7 @@ pub(super) const fn count_call(kernel: &mut Kernel) {
 /// Has the program made only calls for long that bring no word from the primary? All replicas say
 /// the same.
 #[inline]
-pub(super) const fn is_due(kernel: &Kernel) -> bool {
+pub(crate) const fn is_due(kernel: &Kernel) -> bool {
     kernel.signals.quiet >= QUIET_CALLS
 }
 
@@ -379,7 +400,7 @@ pub(super) fn look_outside(kernel: &mut Kernel) {
 }
 
 /// A signal for the program or one thread becomes pending, unless it does nothing and cannot be
-/// waited for either, not being blocked. Returns false if there was no room for what comes with it.
+/// waited for either, not being blocked. Returns false if there was no room for it.
 pub(crate) fn arrive(kernel: &mut Kernel, info: Info, to: Target) -> bool {
     let signal = bit(info.signal);
     if signal == bit(SIGCONT) {
@@ -397,13 +418,25 @@ pub(crate) fn arrive(kernel: &mut Kernel, info: Info, to: Target) -> bool {
     if kernel.signals.effect(info.signal) == Effect::Nothing && blocked & signal == 0 {
         return true;
     }
+    let roomy =
+        !kernel.signals.pending.is_full() && limits::allow_signal(kernel, info.signal, info.code);
     let set = match to {
         Target::Program => &mut kernel.signals.shared,
         Target::Thread(slot) => &mut own_of_mut(kernel, usize::from(slot)).pending,
     };
     let waits = *set & signal != 0;
+    let queued = !waits || info.signal >= FIRST_QUEUED;
+    if queued && !roomy {
+        // Without room one of the old kind, or a plain one, still comes, and without its sender.
+        let comes = info.signal < FIRST_QUEUED || info.code == SI_USER;
+        if comes {
+            *set |= signal;
+        }
+        return comes;
+    }
     *set |= signal;
-    kernel.signals.pending.push(info, to, waits)
+    kernel.signals.pending.push(info, to, waits);
+    true
 }
 
 /// Makes a signal pending for the running thread, as the kernel does on a failed call.

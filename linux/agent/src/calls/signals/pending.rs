@@ -7,14 +7,14 @@
 //! Contract: a function of the trace alone. The masks beside the list say what is in it; they also
 //! hold signals for which it had no room, which come without their sender then, as in the kernel.
 
+use crate::arch::faults::bit;
+use crate::arch::frames::SigInfo;
 use crate::convert::low32;
-use crate::faults::bit;
-use crate::frames::SigInfo;
 
 /// Signals with information that can wait at a time.
 const PLACES: usize = 512;
 /// Lowest signal that waits as often as it was sent.
-const FIRST_QUEUED: u32 = 32;
+pub(crate) const FIRST_QUEUED: u32 = 32;
 
 /// `si_code`s.
 pub(super) const SI_TKILL: i32 = -6;
@@ -116,6 +116,16 @@ impl Pending {
             entries: [Entry::NONE; PLACES],
             used: 0,
         }
+    }
+
+    /// How many wait.
+    pub(super) const fn count(&self) -> usize {
+        self.used
+    }
+
+    /// There is no place for another one.
+    pub(super) const fn is_full(&self) -> bool {
+        self.used == PLACES
     }
 
     pub(super) fn clear(&mut self) {

@@ -4,17 +4,17 @@ use linux_raw_sys::errno::{EAGAIN, EINVAL, EPERM, ESRCH};
 use linux_raw_sys::general::SIGKILL;
 use rcoe_linux_syscalls::Special;
 
-use super::pending::{Info, SI_TKILL, SI_USER, Target};
-use super::targets::rouse;
-use super::{LAST, arrive, valid_signal};
+use crate::arch::faults::bit;
+use crate::arch::frames::SigInfo;
 use crate::calls::Call;
 use crate::calls::emulated::own_pid;
-use crate::calls::processes::pidfd;
+use crate::calls::processes::{pidfd, plan_sending};
+use crate::calls::signals::pending::{Info, SI_TKILL, SI_USER, Target};
+use crate::calls::signals::targets::rouse;
+use crate::calls::signals::{LAST, arrive, valid_signal};
 use crate::convert::low32;
-use crate::faults::bit;
-use crate::frames::SigInfo;
-use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
+use crate::memory::guest::{self, Fault};
 use crate::sys;
 
 /// What a call asks for: which process, which thread of it, which signal, and what comes with it.
@@ -79,7 +79,7 @@ pub(in crate::calls) fn send(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         // A code of the kernel's, or of `kill`, would be a lie.
         return match raw {
             Some(raw) if raw.code >= 0 || raw.code == SI_TKILL => Some(sys::error(EPERM)),
-            _ => elsewhere(kernel, wish.number),
+            _ => elsewhere(kernel, call, wish.number),
         };
     }
     let to = match found {
@@ -109,20 +109,16 @@ fn to_own(kernel: &mut Kernel, signal: u32, to: Target, raw: Option<&SigInfo>) -
         Some(raw) => Info::of(signal, raw),
         None => Info::sent(signal, code, own_pid(kernel), sys::getuid(), 0),
     };
-    let room = arrive(kernel, info, to);
+    let arrived = arrive(kernel, info, to);
     rouse(kernel);
-    if room || raw.is_none() {
-        0
-    } else {
-        sys::error(EAGAIN)
-    }
+    if arrived { 0 } else { sys::error(EAGAIN) }
 }
 
 /// A signal for another process, which the primary sends; or what the call returns instead.
-fn elsewhere(kernel: &mut Kernel, number: u64) -> Option<i64> {
+fn elsewhere(kernel: &mut Kernel, call: &Call, number: u64) -> Option<i64> {
     if number > u64::from(LAST) {
         return Some(sys::error(EINVAL));
     }
-    kernel.processes.number_request();
+    plan_sending(kernel, call);
     None
 }

@@ -13,20 +13,21 @@
 
 use linux_raw_sys::errno::{EAGAIN, EBADF, EINTR, EINVAL};
 use linux_raw_sys::general as nr;
-use linux_raw_sys::general::{
-    EFD_CLOEXEC, EFD_NONBLOCK, F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, POLLIN,
-};
+use linux_raw_sys::general::{EFD_CLOEXEC, EFD_NONBLOCK, F_GETFD, F_GETFL, POLLIN};
 
-use super::pending::{Info, SI_TIMER, SI_TKILL};
-use super::targets::{acted_upon, open_for, remove_first};
-use super::{SI_USER, UNSTOPPABLE};
+use rcoe_linux_syscalls::{Arg, Descriptors, Offset, Stream};
+
 use crate::calls::descriptors::{descriptor, fcntl, is_ready, never_waits, raw};
-use crate::calls::{Call, PARKED, io, refuse, transfer};
+use crate::calls::signals::pending::{Info, SI_TIMER, SI_TKILL};
+use crate::calls::signals::targets::{acted_upon, open_for, remove_first};
+use crate::calls::signals::{SI_USER, UNSTOPPABLE};
+use crate::calls::{Call, PARKED, io, refuse};
 use crate::convert::{Maybe, low32, size};
-use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
+use crate::memory::guest::{self, Fault};
+use crate::protocol::transfer;
+use crate::sched::threads::{Cause, NEVER};
 use crate::sys;
-use crate::threads::{Cause, NEVER};
 
 /// Such files at a time.
 const FILES: usize = 16;
@@ -56,6 +57,8 @@ impl File {
 pub(crate) struct SignalFiles {
     files: [File; FILES],
     numbers: [Number; NUMBERS],
+    /// How many of the numbers are in use: most programs have none.
+    used: usize,
 }
 
 /// A descriptor, and one more than its file, in a word without gaps; 0 for none.
@@ -80,11 +83,13 @@ impl SignalFiles {
         Self {
             files: [File::NONE; FILES],
             numbers: [Number::NONE; NUMBERS],
+            used: 0,
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.numbers().next().is_none()
+    #[inline]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.used == 0
     }
 
     fn numbers(&self) -> impl Iterator<Item = (i32, usize)> {
@@ -107,6 +112,7 @@ impl SignalFiles {
         for place in &mut self.numbers {
             if place.get().is_some_and(|(fd, _)| which(fd)) {
                 *place = Number::NONE;
+                self.used -= 1;
             }
         }
         for file in 0..FILES {
@@ -122,6 +128,7 @@ impl SignalFiles {
         let place = places.find(|place| place.get().is_none());
         place.is_some_and(|place| {
             *place = Number::new(descriptor(fd), file);
+            self.used += 1;
             true
         })
     }
@@ -161,7 +168,7 @@ pub(in crate::calls) fn create(kernel: &mut Kernel, call: &Call) -> i64 {
     }
     let files = &kernel.signals.files;
     let free = (0..FILES).find(|&file| files.first_number(file).is_none());
-    let full = files.numbers().count() == NUMBERS;
+    let full = files.used == NUMBERS;
     let Some(file) = free.filter(|_| !full) else {
         return refuse(kernel, call);
     };
@@ -197,18 +204,17 @@ pub(in crate::calls) fn after(kernel: &mut Kernel, call: &Call, result: i64) {
 fn follow(kernel: &mut Kernel, call: &Call, result: u64) {
     let first = call.arg(0);
     let files = &mut kernel.signals.files;
-    let copied = match u32::try_from(call.nr).unwrap_or(0) {
-        nr::__NR_close => {
+    let copied = match call.what.facts.descriptors {
+        Descriptors::Closes(_) => {
             files.forget(|fd| fd == descriptor(first));
             false
         }
-        nr::__NR_close_range if call.arg(2) & CLOSE_RANGE_CLOEXEC == 0 => {
+        Descriptors::ClosesRange(..) if call.arg(2) & CLOSE_RANGE_CLOEXEC == 0 => {
             let last = low32(call.arg(1));
             files.forget(|fd| (low32(first)..=last).contains(&fd.cast_unsigned()));
             false
         }
-        nr::__NR_dup | nr::__NR_dup2 | nr::__NR_dup3 => true,
-        nr::__NR_fcntl => [F_DUPFD, F_DUPFD_CLOEXEC].contains(&low32(call.arg(1))),
+        Descriptors::Copies | Descriptors::Replaces(_) => true,
         _ => false,
     };
     if !copied || descriptor(first) == descriptor(result) {
@@ -261,19 +267,19 @@ pub(in crate::calls) fn read(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     if kernel.signals.files.is_empty() {
         return None;
     }
-    let number = u32::try_from(call.nr).unwrap_or(0);
-    if ![nr::__NR_read, nr::__NR_readv].contains(&number) {
+    let facts = &call.what.facts;
+    if facts.stream != Stream::Read || facts.offset != Offset::Position {
         return None;
     }
     let file = kernel.signals.files.file(call.arg(0))?;
-    if number == nr::__NR_readv {
+    if matches!(call.what.args[1], Arg::IovOut { .. }) {
         return Some(refuse(kernel, call));
     }
     let mask = kernel.signals.files.files[file].mask;
     if call.arg(2) < RECORD {
         return Some(sys::error(EINVAL));
     }
-    super::look_outside(kernel);
+    crate::calls::signals::look_outside(kernel);
     let records = take(kernel, mask, call.arg(1), call.arg(2) / RECORD);
     Some(match records {
         Ok(0) => wait(kernel, call, mask),

@@ -6,14 +6,14 @@
 
 use core::sync::atomic::Ordering;
 
-use super::pending::SI_TIMER;
-use super::{Effect, Info, LAST, SS_DISABLE, Target, look};
+use crate::arch::faults::bit;
+use crate::calls::signals::pending::SI_TIMER;
+use crate::calls::signals::{Effect, Info, SS_DISABLE, Target, look};
 use crate::calls::timers;
 use crate::convert::Maybe;
-use crate::faults::bit;
 use crate::kernel::Kernel;
-use crate::reintegration;
-use crate::threads::{Cause, Next};
+use crate::recover::reintegration;
+use crate::sched::threads::{Cause, Next};
 
 /// What of the signal state belongs to one thread.
 #[derive(Clone, Copy, Debug)]
@@ -81,10 +81,10 @@ pub(super) fn blocked_by_all(kernel: &Kernel) -> u64 {
 /// Primary, while all threads wait: has something arrived that one of them acts on or waits for?
 pub(crate) fn must_wake(kernel: &mut Kernel) -> bool {
     look(kernel);
-    if kernel.signals.inbox.due || reintegration::is_due_at_turn(kernel) {
+    if kernel.inbox.due || reintegration::is_due_at_turn(kernel) {
         return true;
     }
-    let inbox = kernel.signals.inbox.set;
+    let inbox = kernel.inbox.set;
     if inbox == 0 {
         return false;
     }
@@ -96,10 +96,15 @@ pub(crate) fn must_wake(kernel: &mut Kernel) -> bool {
 
 /// Those of the signals that do something.
 pub(super) fn acted_upon(kernel: &Kernel, set: u64) -> u64 {
-    let signals = (1..=LAST).filter(|signal| set & bit(*signal) != 0);
-    signals
-        .filter(|signal| kernel.signals.effect(*signal) != Effect::Nothing)
-        .fold(0, |set, signal| set | bit(signal))
+    let (mut left, mut acted_upon) = (set, 0);
+    while left != 0 {
+        let signal = left.trailing_zeros() + 1;
+        left &= left - 1;
+        if kernel.signals.effect(signal) != Effect::Nothing {
+            acted_upon |= bit(signal);
+        }
+    }
+    acted_upon
 }
 
 /// Signals that the thread in this slot waits for, with `rt_sigtimedwait`.
@@ -131,7 +136,7 @@ pub(in crate::calls) fn open_for(kernel: &Kernel, slot: usize) -> u64 {
 }
 
 /// Interrupts threads that wait and have a signal to act upon.
-pub(in crate::calls) fn rouse(kernel: &mut Kernel) {
+pub(crate) fn rouse(kernel: &mut Kernel) {
     for slot in 0..kernel.threads.used() {
         if !kernel.threads.at(slot).is_waiting() {
             continue;

@@ -3,14 +3,15 @@
 use linux_raw_sys::errno::{EAGAIN, EINTR, EINVAL};
 use rcoe_linux_syscalls::Special;
 
-use super::UNSTOPPABLE;
-use super::targets::{acted_upon, open_for, publish, remove_first};
-use crate::calls::{Call, PARKED, io, timeouts};
+use crate::calls::signals::UNSTOPPABLE;
+use crate::calls::signals::targets::{acted_upon, open_for, publish, remove_first};
+use crate::calls::{Call, PARKED, io};
 use crate::convert::Maybe;
-use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
+use crate::memory::guest::{self, Fault};
+use crate::sched::threads::{Cause, NEVER};
+use crate::sched::timeouts;
 use crate::sys;
-use crate::threads::{Cause, NEVER};
 
 /// `pause` and `rt_sigsuspend`: wait until a signal is acted upon.
 pub(in crate::calls) fn wait(kernel: &mut Kernel, call: &Call) -> i64 {
@@ -71,7 +72,7 @@ pub(in crate::calls) fn wait_for(kernel: &mut Kernel, call: &Call) -> i64 {
         return Fault::RESULT;
     };
     let set = set & !UNSTOPPABLE;
-    super::look_outside(kernel);
+    crate::calls::signals::look_outside(kernel);
     let pending = (kernel.signals.shared | kernel.signals.own.pending) & set;
     if pending != 0 {
         let info = remove_first(kernel, pending);

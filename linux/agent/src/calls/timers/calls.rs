@@ -4,14 +4,15 @@ use linux_raw_sys::errno::{EAGAIN, EINVAL};
 use linux_raw_sys::general::{SIGALRM, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD_ID};
 use rcoe_linux_syscalls::Special;
 
-use super::{Domain, Notify, OLD, Timer, arm};
-use crate::calls::timeouts::{self, Clock};
-use crate::calls::{Call, signals, transfer};
+use crate::calls::timers::{Domain, Notify, OLD, Timer, arm};
+use crate::calls::{Call, limits, signals};
 use crate::convert::low32;
-use crate::guest::{self, Fault};
 use crate::kernel::Kernel;
+use crate::memory::guest::{self, Fault};
+use crate::protocol::transfer;
+use crate::sched::threads::NEVER;
+use crate::sched::timeouts::{self, Clock};
 use crate::sys;
-use crate::threads::NEVER;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -144,6 +145,9 @@ fn create(kernel: &mut Kernel, call: &Call) -> i64 {
     let Some(at) = kernel.timers.all.iter().position(|timer| !timer.used) else {
         return sys::error(EAGAIN);
     };
+    if !limits::allow_timer(kernel) {
+        return sys::error(EAGAIN);
+    }
     let id = (at - OLD) as u64;
     // The structure's words: value, signal and manner, thread.
     let event = match call.arg(1) {

@@ -19,17 +19,18 @@ mod calls;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general::{SIGALRM, SIGPROF, SIGVTALRM};
-use rcoe_linux_abi::{Ask, Request, SIG_NOTIFY};
+use rcoe_linux_abi::Ask;
 
 pub(super) use calls::perform;
 
-use super::signals::pending::SI_TIMER;
-use super::signals::{self, Info, Target};
-use super::transfer;
-use crate::faults::bit;
+use crate::arch::faults::bit;
+use crate::calls::signals::pending::SI_TIMER;
+use crate::calls::signals::{self, Info, Target};
 use crate::kernel::Kernel;
+use crate::protocol::requests;
+use crate::protocol::transfer;
+use crate::sched::threads::NEVER;
 use crate::sys::{self, HostTimer};
-use crate::threads::NEVER;
 
 /// Timers at a time, the three of `setitimer` included, which come first.
 const PLACES: usize = 128;
@@ -179,9 +180,21 @@ impl Timers {
         }
     }
 
+    /// Are the host's timers set as they should be?
+    #[inline]
+    pub(crate) fn is_armed(&self) -> bool {
+        let ([a, b, c], [d, e, f]) = (self.armed, self.earliest);
+        a == d && b == e && c == f
+    }
+
     /// The host's timers may be set otherwise, or not at all.
     pub(crate) const fn forget_armed(&mut self) {
         self.armed = [NEVER; 3];
+    }
+
+    /// Timers that were made with `timer_create`.
+    pub(super) fn count_made(&self) -> usize {
+        self.all[OLD..].iter().filter(|timer| timer.used).count()
     }
 
     /// As `execve` leaves them.
@@ -302,12 +315,7 @@ pub(crate) fn end_if_fatal(kernel: &Kernel) {
     if ending != 0 {
         let signal = ending.trailing_zeros() + 1;
         let signal = u8::try_from(signal).expect("signal numbers are small");
-        let request = Request {
-            number: 0,
-            ask: Ask::Expired { signal },
-        };
-        let supervisor = kernel.control.supervisor.load(Ordering::Relaxed);
-        sys::queue_signal(supervisor, SIG_NOTIFY, request.pack());
+        requests::tell(&kernel.report.expired, Ask::Expired { signal });
     }
 }
 

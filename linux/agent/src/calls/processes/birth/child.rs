@@ -4,23 +4,28 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as nr;
 use rcoe_core::{Replica, ReplicaId, ReplicaSet};
-use rcoe_linux_abi::{Note, Phase};
+use rcoe_linux_abi::{Note, Phase, ReplicaState};
 
-use super::super::super::shared::arena;
-use super::super::super::takeover::kinds;
-use super::super::super::{refuse_with, signals, targets};
-use super::super::{Processes, adopt, own_group, twin};
-use super::close_descriptor;
-use super::wish::{CHILD_TID, CLEAR_TID, SET_TLS, VFORK};
+use crate::arch::context;
+use crate::arch::entry::enter_program;
+use crate::arch::faults;
+use crate::calls::processes::birth::close_descriptor;
+use crate::calls::processes::birth::wish::{CHILD_TID, CLEAR_TID, SET_TLS, VFORK};
+use crate::calls::processes::{Processes, adopt, own_group, twin};
+use crate::calls::shared::arena;
+use crate::calls::{limits, refuse_with, signals, targets};
 use crate::convert;
-use crate::entry::enter_program;
-use crate::env::LinuxEnv;
-use crate::guest;
 use crate::kernel::{Kernel, kind};
-use crate::reintegration::Orders;
-use crate::threads::context;
-use crate::uring::Ring;
-use crate::{boot, deferred, faults, regions, sys};
+use crate::memory::guest;
+use crate::memory::space::space;
+use crate::memory::{deferred, regions};
+use crate::protocol::env::LinuxEnv;
+use crate::protocol::uring::Ring;
+use crate::recover::reintegration::Orders;
+use crate::recover::takeover::kinds;
+use crate::sched::turns;
+use crate::sys::Errno;
+use crate::{boot, sys};
 
 /// Rounds of yielding before a new group sleeps until its birth counts.
 const LAUNCH_YIELDS: u32 = 200;
@@ -38,10 +43,18 @@ pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
     own.pid.store(pid, Ordering::Release);
     signals::signalfd::part(kernel);
     close_descriptor(kernel);
-    let id = boot::clone_replicas(first, parents);
+    let id = match boot::clone_replicas(first, parents) {
+        Ok(id) => id,
+        Err(Errno(errno)) => {
+            // The others see this one end before the birth counts, and go, too.
+            own.load_error
+                .store(errno.cast_unsigned(), Ordering::Release);
+            sys::exit_group(0);
+        }
+    };
     boot::become_replica(group, id.index());
     sys::futex_wake(regions::report(group, id.index()).pid.as_ptr());
-    await_launch(group, parent, parents, pid);
+    await_launch(group, parent, parents, first, pid);
     if id != first {
         take_over(kernel, group, parent, id);
     }
@@ -49,7 +62,7 @@ pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
 }
 
 /// Waits until some replica of the parent has learnt of the birth.
-fn await_launch(group: usize, parent: usize, parents: ReplicaSet, pid: u32) {
+fn await_launch(group: usize, parent: usize, parents: ReplicaSet, first: ReplicaId, pid: u32) {
     let control = regions::control(group);
     let serial = u64::from(control.serial.load(Ordering::Relaxed));
     let known = twin::note(serial, pid);
@@ -65,7 +78,9 @@ fn await_launch(group: usize, parent: usize, parents: ReplicaSet, pid: u32) {
         if cells().any(|cell| cell.load(Ordering::Acquire) == known) {
             return;
         }
-        if control.abandoned.load(Ordering::Acquire) != 0 {
+        let first = &control.state[first.index()];
+        let orphaned = first.load(Ordering::Acquire) == ReplicaState::Dead as u32;
+        if orphaned || control.abandoned.load(Ordering::Acquire) != 0 {
             sys::exit_group(0);
         }
         match cells().next() {
@@ -96,7 +111,7 @@ fn take_over(_: &mut Kernel, group: usize, parent: usize, id: ReplicaId) {
 
 /// Every replica of a new group: becomes a replica of it, and returns 0 from the call.
 fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, pid: u32) -> ! {
-    kernel.turns.become_child(id.index());
+    turns::become_child(kernel, id.index());
     let birth = kernel.processes.birth;
     let clear_tid = match birth.flags & CLEAR_TID {
         0 => 0,
@@ -121,8 +136,10 @@ fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, 
     kernel.threads.become_only(pid, clear_tid);
     kernel.threads.number_by_group(group);
     targets::publish(kernel);
+    limits::publish(kernel);
     kernel.event(kind::of(0, kind::LAYOUT), u64::from(pid));
     kernel.rendezvous();
+    turns::begin_child(kernel);
     arena::start_child(kernel);
     if birth.flags & CHILD_TID != 0 {
         let _ = guest::write(birth.child_tid, &pid);
@@ -148,8 +165,10 @@ fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, 
 
 /// Replaces all that belonged to the parent's group.
 fn renew(kernel: &mut Kernel, group: usize, id: ReplicaId, members: ReplicaSet) {
+    let changed = kernel.report.changed.load(Ordering::Relaxed);
     kernel.control = regions::control(group);
     kernel.report = regions::report(group, id.index());
+    kernel.report.changed.store(changed, Ordering::Release);
     let places = convert::size(kernel.control.replicas.load(Ordering::Relaxed).into());
     let (ports, siblings) = boot::neighbours(group, places);
     let env = LinuxEnv::new(kernel.control, kernel.report, siblings);
@@ -160,9 +179,13 @@ fn renew(kernel: &mut Kernel, group: usize, id: ReplicaId, members: ReplicaSet) 
     kernel.ring = Ring::NONE;
     kinds::forget_all();
     kernel.orders = Orders::NONE;
+    for (start, len) in kernel.withheld.dropped() {
+        space().remove(start, len);
+    }
     kernel.withheld = kernel.withheld.for_child();
     kernel.signals.forget_pending();
-    kernel.timers = super::super::super::timers::Timers::new();
+    kernel.inbox = signals::Inbox::default();
+    kernel.timers = crate::calls::timers::Timers::new();
     kernel.begun = None;
-    kernel.buffer = super::super::super::transfer::Buffer::new();
+    kernel.buffer = crate::protocol::transfer::Buffer::new();
 }

@@ -8,11 +8,12 @@ use core::sync::atomic::Ordering;
 use rcoe_core::ReplicaId;
 use rcoe_linux_abi::{LENT_WORDS, Phase};
 
-use super::super::super::{Call, io};
-use super::super::wait;
-use crate::guest;
+use crate::calls::processes::wait;
+use crate::calls::{Call, io};
 use crate::kernel::Kernel;
-use crate::{regions, sys};
+use crate::memory::guest;
+use crate::memory::regions;
+use crate::sys;
 
 /// Parent of a child made by `vfork`: waits, and takes what an ended child has left on the stack.
 pub(super) fn await_child(kernel: &mut Kernel, call: &Call, group: usize, stack: u64) {
@@ -48,7 +49,7 @@ fn take_back(kernel: &Kernel, group: usize, stack: u64) {
 }
 
 /// Primary: 0 once the child has been replaced, 1 once it has ended.
-pub(in super::super) fn await_release(kernel: &Kernel, group: usize) -> i64 {
+pub(in crate::calls::processes) fn await_release(kernel: &Kernel, group: usize) -> i64 {
     let control = kernel.control;
     loop {
         let bell = control.bell.load(Ordering::Acquire);
@@ -69,6 +70,7 @@ pub(in super::super) fn await_release(kernel: &Kernel, group: usize) -> i64 {
             (control.bell.as_ptr().cast_const(), bell),
             (first.as_ptr().cast_const(), 0),
         ];
-        sys::futex_wait_any(&bells, super::super::LOOK_NS);
+        sys::futex_wait_any(&bells, crate::calls::processes::LOOK_NS);
+        sys::leave_if_orphaned(control.supervisor.load(Ordering::Relaxed));
     }
 }

@@ -7,10 +7,10 @@ use linux_raw_sys::errno::EINVAL;
 use linux_raw_sys::general as nr;
 use rcoe_linux_syscalls::Special;
 
-use super::super::super::{Call, refuse};
-use crate::entry::TrapFrame;
-use crate::guest::{self, Fault};
+use crate::arch::entry::TrapFrame;
+use crate::calls::{Call, refuse};
 use crate::kernel::Kernel;
+use crate::memory::guest::{self, Fault};
 use crate::sys;
 
 const VM: u64 = nr::CLONE_VM as u64;
@@ -34,7 +34,7 @@ const KNOWN: u64 = VM
 
 /// How a child begins.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Birth {
+pub(in crate::calls::processes) struct Birth {
     pub(super) flags: u64,
     /// Its stack pointer, or 0 to go on with the parent's.
     pub(super) stack: u64,
@@ -51,7 +51,7 @@ pub(in super::super) struct Birth {
 }
 
 impl Birth {
-    pub(in super::super) const NONE: Self = Self {
+    pub(in crate::calls::processes) const NONE: Self = Self {
         flags: 0,
         stack: 0,
         tls: 0,

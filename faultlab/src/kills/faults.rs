@@ -1,0 +1,213 @@
+//! What is done to a replica: a signal from outside, or one flipped bit.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+use crate::inject::{self, Hit, Miss, STOPS, When};
+use crate::plan::{Plan, Rng, Space};
+use crate::target::Targets;
+
+/// How long a flip may lie unused in memory, and a stopped replica be missed by nobody, until the
+/// next fault is due all the same.
+const UNUSED: Duration = Duration::from_secs(10);
+/// How long a replica may sleep with a flip in a register: one that shares memory and is needed is
+/// missed before that.
+const ASLEEP: Duration = Duration::from_secs(15);
+/// So often a replica must have got a CPU since a flip to have gone on: once it may have been for
+/// the flip itself.
+const TIMES: u64 = 3;
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fault {
+    /// SIGKILL.
+    Kill,
+    /// SIGSTOP.
+    Stop,
+    /// A bit of a register.
+    Register,
+    /// A bit of private memory, the agent's included.
+    Memory,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Kill, Self::Stop, Self::Register, Self::Memory];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Stop => "stop",
+            Self::Register => "register",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// Does it to a process; what it did. `None`: nothing, since the process had ended or had no
+    /// such memory.
+    pub(super) fn inflict(self, pid: i32, rng: &mut Rng) -> Result<Option<Done>> {
+        match self {
+            Self::Kill => send(pid, Signal::SIGKILL),
+            Self::Stop => {
+                let done = send(pid, Signal::SIGSTOP)?;
+                Ok(done.map(|_| Done::Stopped(pid)))
+            }
+            Self::Register => flip(pid, "regs", rng),
+            Self::Memory => flip(pid, "mem", rng),
+        }
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|it| it.name() == word);
+        found.ok_or_else(|| format!("there is no fault `{word}`"))
+    }
+}
+
+/// What was done.
+#[derive(Debug)]
+pub(super) enum Done {
+    /// A signal that the replica does not outlive.
+    Lost,
+    /// It stands still until it is missed.
+    Stopped(i32),
+    /// A bit is another; how often the replica had got a CPU by then.
+    Flipped(Hit, u64),
+}
+
+fn send(pid: i32, signal: Signal) -> Result<Option<Done>> {
+    match kill(Pid::from_raw(pid), signal) {
+        // What rcoe shows can be a moment old.
+        Err(Errno::ESRCH) => Ok(None),
+        done => {
+            done.context("cannot signal a replica")?;
+            Ok(Some(Done::Lost))
+        }
+    }
+}
+
+fn flip(pid: i32, targets: &str, rng: &mut Rng) -> Result<Option<Done>> {
+    let targets: Targets = targets.parse().map_err(anyhow::Error::msg)?;
+    let space = Space {
+        seed: rng.next(),
+        programs: 1,
+        replicas: 1,
+        targets,
+    };
+    match inject::flip(pid, When::Any, &Plan::derive(&space, 0, 0), STOPS) {
+        Ok(hit) => {
+            let times = times(hit.pid).unwrap_or(0);
+            Ok(Some(Done::Flipped(hit, times)))
+        }
+        Err(Miss::Refused(why)) if why.contains("kept its value") => Ok(None),
+        Err(Miss::Refused(why)) => anyhow::bail!("cannot flip a bit: {why}"),
+        Err(_) => Ok(None),
+    }
+}
+
+impl Done {
+    /// How long the next fault waits for this one's end.
+    pub(super) fn patience(&self) -> Duration {
+        match self {
+            Self::Flipped(hit, _) if address_of(&hit.place).is_none() => ASLEEP,
+            _ => UNUSED,
+        }
+    }
+
+    /// Whether the flipped bit is still as it was flipped, and the stopped replica still there.
+    /// What a register holds nobody can tell, but whether the replica sleeps since then.
+    pub(super) fn is_latent(&self) -> bool {
+        let (hit, before) = match self {
+            Self::Lost => return false,
+            Self::Stopped(pid) => return is_there(*pid),
+            Self::Flipped(hit, before) => (hit, before),
+        };
+        let Some(address) = address_of(&hit.place) else {
+            return times(hit.pid).is_some_and(|times| times < before + TIMES);
+        };
+        let mut byte = [0];
+        let read = File::open(format!("/proc/{}/mem", hit.pid))
+            .and_then(|memory| memory.read_exact_at(&mut byte, address));
+        read.is_ok() && u64::from(byte[0]) == hit.after
+    }
+
+    /// Lets a replica go on that was stopped and that nobody has missed.
+    pub(super) fn relieve(&self) -> Result<()> {
+        match self {
+            Self::Stopped(pid) => send(*pid, Signal::SIGCONT).map(drop),
+            Self::Lost | Self::Flipped(..) => Ok(()),
+        }
+    }
+
+    /// Does the replica stand still?
+    pub(super) const fn is_stop(&self) -> bool {
+        matches!(self, Self::Stopped(_))
+    }
+
+    /// Is the replica gone for good once this is over?
+    pub(super) const fn is_loss(&self) -> bool {
+        matches!(self, Self::Lost | Self::Stopped(_))
+    }
+}
+
+/// Is the process there? One that was stopped is until somebody misses it.
+fn is_there(pid: i32) -> bool {
+    let told = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name before the state may hold anything.
+    let state = told.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_some_and(|state| !state.starts_with(['Z', 'X']))
+}
+
+/// How often a process has got a CPU; `None` if it is gone.
+fn times(pid: i32) -> Option<u64> {
+    let told = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    told.split_ascii_whitespace().nth(2)?.parse().ok()
+}
+
+/// The address in a place of memory.
+fn address_of(place: &str) -> Option<u64> {
+    let digits = place.strip_prefix("0x")?.split(' ').next()?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_has_a_word() {
+        for fault in Fault::ALL {
+            assert_eq!(fault.name().parse(), Ok(fault));
+        }
+        assert!("quake".parse::<Fault>().is_err());
+    }
+
+    #[test]
+    fn who_runs_has_got_a_cpu() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(times(own).is_some_and(|times| times > 0));
+        assert_eq!(times(i32::MAX), None);
+        assert!(is_there(own));
+        assert!(!is_there(i32::MAX));
+    }
+
+    #[test]
+    fn places_of_memory_have_an_address() {
+        assert_eq!(address_of("0x7f20 (heap [heap])"), Some(0x7f20));
+        assert_eq!(address_of("rax"), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! Redis as a workload: one client that knows every answer.
+//!
+//! It counts up one key, and sets and gets others, in batches of which it then reads all answers. A
+//! command that is lost or done twice shows in the next count, a value that is wrong where it is
+//! read.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+
+use super::load::Ends;
+use super::programs::connect;
+use crate::plan::Rng;
+
+/// Most commands in one batch.
+const BATCH: u64 = 50;
+/// Keys beside the counter.
+const KEYS: u64 = 1000;
+
+/// The words of the server's command.
+pub(super) fn prepare(folder: &Path) -> Result<Vec<String>> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port().to_string();
+    std::fs::write(folder.join("port"), &port)?;
+    let words = [
+        "redis-server",
+        "--port",
+        &port,
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--logfile",
+        "log",
+    ];
+    Ok(words.map(str::to_owned).to_vec())
+}
+
+/// All answers are right.
+pub(super) fn commands(mut ends: Ends) -> Result<u64> {
+    let port = std::fs::read_to_string(ends.folder.join("port"))?.parse()?;
+    let mut client = BufReader::new(connect(port)?);
+    let mut store = Store::default();
+    let mut answered = 0;
+    while !ends.is_over() {
+        let batch = store.batch(&mut ends.rng);
+        let asked = Instant::now();
+        let text: String = batch.iter().map(|(command, _)| command.as_str()).collect();
+        client.get_mut().write_all(text.as_bytes())?;
+        for (command, expected) in &batch {
+            let told = answer(&mut client).with_context(|| format!("after {answered} answers"))?;
+            ensure!(told == *expected, "{command:?}: {told:?}, not {expected:?}");
+            answered += 1;
+        }
+        ends.slowest.note(asked);
+        ends.ready.store(true, Ordering::Relaxed);
+        ends.pause();
+    }
+    kill(ends.server, Signal::SIGTERM).context("cannot end the server")?;
+    ends.finish()?;
+    Ok(answered)
+}
+
+/// What the server must hold.
+#[derive(Default)]
+struct Store {
+    count: u64,
+    values: BTreeMap<u64, String>,
+}
+
+impl Store {
+    /// Commands, each with the answer that must come.
+    fn batch(&mut self, rng: &mut Rng) -> Vec<(String, String)> {
+        let len = 1 + rng.next() % BATCH;
+        (0..len).map(|_| self.command(rng)).collect()
+    }
+
+    fn command(&mut self, rng: &mut Rng) -> (String, String) {
+        let key = rng.next() % KEYS;
+        match rng.next() % 3 {
+            0 => {
+                self.count += 1;
+                ("INCR count\r\n".into(), format!(":{}", self.count))
+            }
+            1 => {
+                let text = format!("{:016x}", rng.next());
+                let value = text.repeat(1 + usize::try_from(key % 20).unwrap_or(0));
+                let command = format!("SET key:{key} {value}\r\n");
+                self.values.insert(key, value);
+                (command, "+OK".into())
+            }
+            _ => {
+                let value = self.values.get(&key);
+                let expected =
+                    value.map_or_else(|| "$-1".into(), |it| format!("${}{it}", it.len()));
+                (format!("GET key:{key}\r\n"), expected)
+            }
+        }
+    }
+}
+
+/// The next answer, without ends of lines.
+fn answer(client: &mut BufReader<TcpStream>) -> Result<String> {
+    let mut line = String::new();
+    client.read_line(&mut line)?;
+    ensure!(line.ends_with("\r\n"), "the server has hung up");
+    let mut told = line.trim_end().to_owned();
+    let len = told.strip_prefix('$').map(str::parse::<usize>);
+    if let Some(Ok(len)) = len {
+        let mut value = vec![0; len + 2];
+        client.read_exact(&mut value)?;
+        told.push_str(String::from_utf8_lossy(&value).trim_end());
+    }
+    Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_knows_its_answers() {
+        let mut store = Store::default();
+        let mut rng = Rng::new(&[3]);
+        let all: Vec<_> = (0..100).flat_map(|_| store.batch(&mut rng)).collect();
+        let counts = all.iter().filter(|(_, answer)| answer.starts_with(':'));
+        assert_eq!(counts.count() as u64, store.count);
+        let mut known = BTreeMap::new();
+        for (command, answer) in &all {
+            let words: Vec<&str> = command.split_whitespace().collect();
+            match words[..] {
+                ["SET", key, value] => drop(known.insert(key.to_owned(), value.to_owned())),
+                ["GET", key] => match known.get(key) {
+                    Some(value) => assert!(answer.ends_with(value.as_str())),
+                    None => assert_eq!(answer, "$-1"),
+                },
+                _ => assert_eq!(words, ["INCR", "count"]),
+            }
+        }
+    }
+}

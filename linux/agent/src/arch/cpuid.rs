@@ -1,0 +1,168 @@
+//! What `cpuid` answers: the same in all replicas, and asked of the machine once.
+//!
+//! A dynamic loader asks dozens of times, in every program that is executed. Each answer from the
+//! machine takes two system calls, which let `cpuid` through and make it fault again, and where
+//! the machine is a virtual one all three leave it. So answers are kept, and as the agent outlives
+//! exec and is inherited at fork, a process asks only for what no ancestor has asked for.
+//!
+//! Each replica asks for itself, and keeps its answers in memory that replicas have alike: a wrong
+//! one is found as any flip is.
+//!
+//! Not covered: answers that change while the machine runs, but for the one that is left out.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::sys;
+
+/// Most answers that are kept: a loader asks for less than 40 different ones.
+const MOST: usize = 64;
+
+/// The four registers.
+pub(crate) type Answer = [u32; 4];
+
+/// Does this machine make `cpuid` fault?
+static FAULTING: AtomicBool = AtomicBool::new(false);
+
+struct Cell(UnsafeCell<Answers>);
+
+// SAFETY: a replica is one kernel thread.
+unsafe impl Sync for Cell {}
+
+static ANSWERS: Cell = Cell(UnsafeCell::new(Answers::new()));
+
+/// Answers that were given, in the order of the questions.
+struct Answers {
+    /// Leaf and sub-leaf.
+    questions: [[u32; 2]; MOST],
+    answers: [Answer; MOST],
+    count: usize,
+}
+
+impl Answers {
+    const fn new() -> Self {
+        Self {
+            questions: [[0; 2]; MOST],
+            answers: [[0; 4]; MOST],
+            count: 0,
+        }
+    }
+
+    /// The answer for a leaf, from `machine` if it was never given before.
+    fn get(&mut self, leaf: u32, sub: u32, machine: impl FnOnce() -> Answer) -> Answer {
+        let question = [leaf, if has_sub_leaves(leaf) { sub } else { 0 }];
+        let mut known = self.questions[..self.count].iter();
+        if let Some(at) = known.position(|known| *known == question) {
+            return self.answers[at];
+        }
+        let answer = same_everywhere(leaf, sub, machine());
+        if self.count < MOST {
+            self.questions[self.count] = question;
+            self.answers[self.count] = answer;
+            self.count += 1;
+        }
+        answer
+    }
+}
+
+/// Makes `cpuid` trap in this replica, if the machine can.
+pub(crate) fn arm() {
+    FAULTING.store(sys::set_cpuid(false).is_ok(), Ordering::Relaxed);
+}
+
+/// Does the machine make `cpuid` trap?
+pub(crate) fn traps() -> bool {
+    FAULTING.load(Ordering::Relaxed)
+}
+
+/// What the program is told.
+pub(crate) fn answer(leaf: u32, sub: u32) -> Answer {
+    // SAFETY: a replica is one kernel thread, and nothing below comes here again.
+    let answers = unsafe { &mut *ANSWERS.0.get() };
+    answers.get(leaf, sub, || ask(leaf, sub))
+}
+
+fn ask(leaf: u32, sub: u32) -> Answer {
+    let faulting = traps();
+    if faulting {
+        sys::set_cpuid(true).expect("what could be disabled can be enabled");
+    }
+    let raw = core::arch::x86_64::__cpuid_count(leaf, sub);
+    if faulting {
+        sys::set_cpuid(false).expect("what was disabled before can be again");
+    }
+    [raw.eax, raw.ebx, raw.ecx, raw.edx]
+}
+
+/// False only for leaves whose answer does not depend on `ecx`, in which programs leave anything.
+const fn has_sub_leaves(leaf: u32) -> bool {
+    !matches!(leaf, 0..=3 | 5 | 6 | 0x8000_0000..=0x8000_0008)
+}
+
+/// An answer without what differs between cores and what offers untrappable randomness.
+fn same_everywhere(leaf: u32, sub: u32, [a, b, c, d]: Answer) -> Answer {
+    const RDRAND: u32 = 1 << 30;
+    const HLE_RTM: u32 = 1 << 4 | 1 << 11;
+    const RDSEED: u32 = 1 << 18;
+    const RDPID: u32 = 1 << 22;
+    match (leaf, sub) {
+        // The initial APIC id is the top byte.
+        (1, _) => [a, b & 0x00ff_ffff, c & !RDRAND, d],
+        (7, 0) => [a, b & !(HLE_RTM | RDSEED), c & !RDPID, d],
+        // The x2APIC id.
+        (0xb | 0x1f, _) => [a, b, c, 0],
+        // In-use state size of the moment.
+        (0xd, 1) => [a, 0, c, d],
+        // Extended APIC id, core and node.
+        (0x8000_001e, _) => [0, b & 0xffff_ff00, c & 0xffff_ff00, d],
+        _ => [a, b, c, d],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::arch::cpuid::{Answers, MOST, same_everywhere};
+
+    /// How often the machine is asked in these questions.
+    fn asked(answers: &mut Answers, questions: &[(u32, u32)]) -> usize {
+        let mut asked = 0;
+        for &(leaf, sub) in questions {
+            let given = answers.get(leaf, sub, || {
+                asked += 1;
+                [leaf, sub, 3, 4]
+            });
+            assert_eq!((given[0], given[2]), (leaf, 3));
+        }
+        asked
+    }
+
+    #[test]
+    fn the_machine_is_asked_once() {
+        let mut answers = Answers::new();
+        let leaves = [(0, 0), (4, 0), (4, 1), (2, 0)];
+        assert_eq!(asked(&mut answers, &leaves), 4);
+        assert_eq!(asked(&mut answers, &leaves), 0);
+        assert_eq!(asked(&mut answers, &[(2, 77), (4, 2)]), 1, "ecx and leaf 2");
+        let [.., sub, _, _] = answers.get(4, 1, || unreachable!("known"));
+        assert_eq!(sub, 1, "sub-leaves are told apart");
+    }
+
+    #[test]
+    fn what_finds_no_room_is_asked_again() {
+        let mut answers = Answers::new();
+        let most = u32::try_from(MOST).unwrap();
+        let all: Vec<_> = (0..most + 3).map(|sub| (4, sub)).collect();
+        assert_eq!(asked(&mut answers, &all), MOST + 3);
+        assert_eq!(asked(&mut answers, &all), 3);
+    }
+
+    #[test]
+    fn answers_hide_the_core_and_the_dice() {
+        let all = u32::MAX;
+        assert_eq!(same_everywhere(1, 0, [all; 4])[1] >> 24, 0, "APIC id");
+        assert_eq!(same_everywhere(1, 0, [all; 4])[2] & 1 << 30, 0, "RDRAND");
+        assert_eq!(same_everywhere(7, 0, [all; 4])[1] & 1 << 18, 0, "RDSEED");
+        assert_eq!(same_everywhere(0xb, 1, [all; 4])[3], 0, "x2APIC id");
+        assert_eq!(same_everywhere(0, 0, [1, 2, 3, 4]), [1, 2, 3, 4]);
+    }
+}

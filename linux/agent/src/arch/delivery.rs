@@ -1,0 +1,169 @@
+//! Signal frames on the program's stack: built for its handlers, taken back at `rt_sigreturn`.
+//!
+//! The layout is the kernel's, extended state and its software-reserved words included, because
+//! programs and unwinders look into it.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::arch::entry::{self, Cpu, TrapFrame, guarded};
+use crate::arch::frames::{SIGINFO_BYTES, SigContext, SigInfo, UContext};
+use crate::arch::mem_functions::copy_forward;
+use crate::convert;
+use crate::memory::guest::{self, Fault};
+
+/// Bytes below the stack pointer that belong to the interrupted function.
+const RED_ZONE: u64 = 128;
+/// Where the legacy part of the extended state keeps words for software.
+const SOFTWARE_WORDS: u64 = 464;
+/// Where the header of the extended state is.
+const HEADER: u64 = 512;
+const MAGIC1: u32 = 0x4650_5853;
+const MAGIC2: u32 = 0x4650_5845;
+/// Extended state present, segments valid, stack segment restored strictly.
+const CONTEXT_FLAGS: u64 = 7;
+/// Direction, trap and resume flags, which a handler starts without.
+const CLEARED_FLAGS: u64 = 1 << 10 | 1 << 8 | 1 << 16;
+
+/// Size of the extended state with the features the kernel has enabled, and these features.
+static EXTENDED_BYTES: AtomicU64 = AtomicU64::new(0);
+static EXTENDED_FEATURES: AtomicU64 = AtomicU64::new(0);
+
+/// Asks the CPU how large the extended state is; before `cpuid` is trapped.
+pub(crate) fn measure() {
+    let leaf = core::arch::x86_64::__cpuid_count(0xd, 0);
+    EXTENDED_BYTES.store(u64::from(leaf.ebx), Ordering::Relaxed);
+    let features = u64::from(leaf.edx) << 32 | u64::from(leaf.eax);
+    EXTENDED_FEATURES.store(features, Ordering::Relaxed);
+}
+
+/// Size of the extended state.
+pub(crate) fn extended_bytes() -> u64 {
+    EXTENDED_BYTES.load(Ordering::Relaxed)
+}
+
+/// How a handler is entered.
+pub(crate) struct Entry {
+    pub(crate) signal: u32,
+    pub(crate) handler: u64,
+    pub(crate) restorer: u64,
+    /// Mask to go back to.
+    pub(crate) mask: u64,
+    /// The program's alternate stack.
+    pub(crate) stack: [u64; 3],
+    /// The handler asks for it, and there is one.
+    pub(crate) on_stack: bool,
+}
+
+/// Where the interrupted extended state is.
+pub(crate) enum ExtendedState<'a> {
+    /// Still in the registers, but for the sixteen that the entry saved.
+    Live(&'a TrapFrame),
+    /// In the kernel's frame of a fault.
+    Saved(&'a SigContext),
+}
+
+/// Pushes a frame for `entry` and points `cpu` at the handler.
+///
+/// # Errors
+/// The stack has no room.
+pub(crate) fn push_frame(
+    cpu: &mut Cpu,
+    entry: &Entry,
+    info: &SigInfo,
+    state: &ExtendedState<'_>,
+) -> Result<(), Fault> {
+    let bytes = EXTENDED_BYTES.load(Ordering::Relaxed);
+    let extended = (stack_top(cpu, entry) - bytes - 8) & !63;
+    let frame = ((extended - (8 + size_of::<UContext>() + SIGINFO_BYTES) as u64) & !15) - 8;
+    let context_at = frame + 8;
+    let info_at = context_at + size_of::<UContext>() as u64;
+    save_state(extended, bytes, state)?;
+    let mut context = UContext {
+        flags: CONTEXT_FLAGS,
+        stack: entry.stack,
+        mask: entry.mask,
+        ..UContext::default()
+    };
+    context.machine.set_segments();
+    if let ExtendedState::Saved(machine) = state {
+        context.machine.set_fault(machine);
+    }
+    context.machine.set_cpu(cpu);
+    context.machine.fpstate = extended;
+    guest::write(frame, &entry.restorer)?;
+    guest::write(context_at, &context)?;
+    guest::write(info_at, info)?;
+    cpu.regs.rdi = u64::from(entry.signal);
+    cpu.regs.rsi = info_at;
+    cpu.regs.rdx = context_at;
+    cpu.regs.rax = 0;
+    cpu.rsp = frame;
+    cpu.rip = entry.handler;
+    cpu.rflags &= !CLEARED_FLAGS;
+    Ok(())
+}
+
+fn stack_top(cpu: &Cpu, entry: &Entry) -> u64 {
+    let [base, _, size] = entry.stack;
+    let already = cpu.rsp > base && cpu.rsp <= base.saturating_add(size);
+    if entry.on_stack && !already {
+        base + size
+    } else {
+        cpu.rsp - RED_ZONE
+    }
+}
+
+fn save_state(to: u64, bytes: u64, state: &ExtendedState<'_>) -> Result<(), Fault> {
+    guest::write(to + HEADER, &[0_u64; 8])?;
+    let saved = match state {
+        ExtendedState::Live(frame) => guarded(|| {
+            // SAFETY: aligned, its header cleared just now; a bad stack faults, which the guard
+            // catches.
+            unsafe { entry::save_extended(frame, to as *mut u8) };
+            0
+        }),
+        ExtendedState::Saved(machine) => guarded(|| {
+            // SAFETY: the kernel's own area of this size; a bad stack faults as above.
+            unsafe {
+                copy_forward(
+                    to as *mut u8,
+                    machine.fpstate as *const u8,
+                    convert::size(bytes),
+                )
+            };
+            0
+        }),
+    };
+    if saved != 0 {
+        return Err(Fault);
+    }
+    let size = u32::try_from(bytes).map_err(|_| Fault)?;
+    let features = EXTENDED_FEATURES.load(Ordering::Relaxed);
+    let [low, high] = [convert::low32(features), convert::low32(features >> 32)];
+    guest::write(
+        to + SOFTWARE_WORDS,
+        &[MAGIC1, size + 4, low, high, size, 0, 0, 0],
+    )?;
+    guest::write(to + bytes, &MAGIC2)
+}
+
+/// Takes the frame below the stack pointer back into the registers; returns its context.
+///
+/// # Errors
+/// There is no readable frame.
+pub(crate) fn pop_frame(frame: &mut TrapFrame) -> Result<UContext, Fault> {
+    // The handler's `ret` has consumed the restorer's address.
+    let context = guest::read::<UContext>(frame.cpu.rsp)?;
+    if context.machine.fpstate != 0 {
+        let loaded = guarded(|| {
+            // SAFETY: a malformed or missing area faults, which the guard catches.
+            unsafe { entry::load_extended(frame, context.machine.fpstate as *const u8) };
+            0
+        });
+        if loaded != 0 {
+            return Err(Fault);
+        }
+    }
+    frame.cpu = context.machine.cpu();
+    Ok(context)
+}

@@ -1,0 +1,461 @@
+//! The ways into the agent and back out: hand-written assembly and the frames it builds.
+//!
+//! A system call reaches [`rcoe_entry`](self) in one of two ways, and cannot tell which:
+//!
+//! * a rewritten site jumps to a stub that loads the return address into `rcx` and jumps here;
+//! * Syscall User Dispatch raises SIGSYS; the handler only moves the return address into `rcx`
+//!   and the instruction pointer here, and returns from the signal.
+//!
+//! Both therefore look like the `syscall` instruction itself, which leaves the return address in
+//! `rcx` and is free to clobber `r11`. The entry switches to the agent's own stack, so the
+//! program's stack, including its red zone, is never touched. It saves the sixteen SSE registers
+//! because the agent is compiled for the host target, whose prebuilt `core` uses them; the upper
+//! halves and everything else of the extended state stay as they are, since no agent code
+//! touches them.
+//!
+//! Not covered: faults. They are handled inside their signal handler (see [`crate::arch::faults`]),
+//! because a faulting instruction leaves no register free.
+
+use core::arch::global_asm;
+
+/// The program's registers while the agent works for it, in the order the entry pushes them.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TrapFrame {
+    /// `xmm0` to `xmm15`.
+    pub xmm: [[u64; 2]; 16],
+    /// Everything else.
+    pub cpu: Cpu,
+}
+
+impl TrapFrame {
+    /// No registers at all, for a place where some will be put.
+    pub(crate) const ZERO: Self = Self {
+        xmm: [[0; 2]; 16],
+        cpu: Cpu {
+            regs: Registers {
+                r15: 0,
+                r14: 0,
+                r13: 0,
+                r12: 0,
+                r11: 0,
+                r10: 0,
+                r9: 0,
+                r8: 0,
+                rdi: 0,
+                rsi: 0,
+                rbp: 0,
+                rbx: 0,
+                rdx: 0,
+                rcx: 0,
+                rax: 0,
+            },
+            rip: 0,
+            cs: 0,
+            rflags: 0,
+            rsp: 0,
+            ss: 0,
+        },
+    };
+}
+
+/// Registers other than the extended state; the tail is what `iretq` takes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cpu {
+    /// General-purpose registers.
+    pub regs: Registers,
+    /// Instruction to go on with.
+    pub rip: u64,
+    /// Code segment.
+    pub cs: u64,
+    /// Flags.
+    pub rflags: u64,
+    /// The program's stack pointer.
+    pub rsp: u64,
+    /// Stack segment.
+    pub ss: u64,
+}
+
+impl Cpu {
+    /// A program's first registers.
+    pub(crate) fn at(rip: u64, rsp: u64) -> Self {
+        Self {
+            regs: Registers::default(),
+            rip,
+            cs: 0x33,
+            rflags: 0x202,
+            rsp,
+            ss: 0x2b,
+        }
+    }
+}
+
+/// General-purpose registers in push order.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Registers {
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rdi: u64,
+    pub rsi: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub rdx: u64,
+    pub rcx: u64,
+    pub rax: u64,
+}
+
+const _: () = assert!(size_of::<TrapFrame>() == 416);
+
+/// Size of the stack the agent runs on while it handles a system call.
+pub const AGENT_STACK_BYTES: usize = 1024 * 1024;
+/// Size of the stack for the agent's signal handlers.
+pub(crate) const SIGNAL_STACK_BYTES: usize = 256 * 1024;
+
+/// A stack in the agent's own zero-initialised data.
+#[repr(C, align(4096))]
+pub(crate) struct Stack<const N: usize>(core::cell::UnsafeCell<[u8; N]>);
+
+// SAFETY: a replica is one kernel thread; each stack is used by it alone.
+unsafe impl<const N: usize> Sync for Stack<N> {}
+
+impl<const N: usize> Stack<N> {
+    /// First address of the stack's memory.
+    pub(crate) fn base(&self) -> u64 {
+        self.0.get() as u64
+    }
+}
+
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".bss.own.9")]
+static RCOE_AGENT_STACK: Stack<AGENT_STACK_BYTES> =
+    Stack(core::cell::UnsafeCell::new([0; AGENT_STACK_BYTES]));
+
+/// Where the agent's stack lies.
+pub(crate) fn stack_range() -> (u64, u64) {
+    let base = RCOE_AGENT_STACK.base();
+    (base, base + AGENT_STACK_BYTES as u64)
+}
+
+/// Where the stack of the agent's signal handlers lies.
+pub(crate) fn signal_stack_range() -> (u64, u64) {
+    let base = SIGNAL_STACK.base();
+    (base, base + SIGNAL_STACK_BYTES as u64)
+}
+
+/// Stack of the agent's signal handlers.
+#[unsafe(link_section = ".bss.own.1")]
+pub(crate) static SIGNAL_STACK: Stack<SIGNAL_STACK_BYTES> =
+    Stack(core::cell::UnsafeCell::new([0; SIGNAL_STACK_BYTES]));
+
+unsafe extern "C" {
+    /// Where system calls enter; never called from Rust.
+    fn rcoe_entry();
+    /// Returns from a signal handler of the agent.
+    fn rcoe_restorer();
+    /// First address of the agent image.
+    static __executable_start: u8;
+    /// First address past the agent's text.
+    static etext: u8;
+}
+
+unsafe extern "C" {
+    fn rcoe_enter_program(frame: *const TrapFrame) -> !;
+    fn rcoe_guarded_call(f: extern "C" fn(*mut u8) -> i64, context: *mut u8) -> i64;
+    fn rcoe_guard_fault();
+    fn rcoe_interruptible_call(nr: u64, args: *const u64) -> i64;
+    fn rcoe_call_window_start();
+    fn rcoe_call_window_end();
+    fn rcoe_call_interrupted();
+    fn rcoe_save_extended(xmm: *const [[u64; 2]; 16], area: *mut u8);
+    fn rcoe_load_extended(area: *const u8, xmm: *mut [[u64; 2]; 16]);
+    static mut RCOE_GUARD_STACK: u64;
+}
+
+global_asm!(
+    r#"
+    .pushsection .text.rcoe_entry, "ax", @progbits
+    .globl rcoe_entry
+    .type rcoe_entry, @function
+rcoe_entry:
+    mov qword ptr [rip + RCOE_PROGRAM_STACK], rsp
+    lea rsp, [rip + RCOE_AGENT_STACK + {stack_bytes}]
+    push 0x2b
+    push qword ptr [rip + RCOE_PROGRAM_STACK]
+    pushfq
+    push 0x33
+    push rcx
+    push rax
+    push rcx
+    push rdx
+    push rbx
+    push rbp
+    push rsi
+    push rdi
+    push r8
+    push r9
+    push r10
+    push r11
+    push r12
+    push r13
+    push r14
+    push r15
+    sub rsp, 256
+    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
+    movaps xmmword ptr [rsp + 16*\n], xmm\n
+    .endr
+    cld
+    test dword ptr [rsp + {flags_offset}], {alignment_check}
+    jnz 4f
+5:  mov rdi, rsp
+    call rcoe_system_call
+rcoe_leave:
+    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
+    movaps xmm\n, xmmword ptr [rsp + 16*\n]
+    .endr
+    add rsp, 256
+    test al, al
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rdi
+    pop rsi
+    pop rbp
+    pop rbx
+    pop rdx
+    pop rcx
+    pop rax
+    jnz 2f
+    mov rcx, qword ptr [rsp]
+    push qword ptr [rsp + 16]
+    popfq
+    mov rsp, qword ptr [rsp + 24]
+    jmp rcx
+2:  iretq
+4:  pushfq
+    and dword ptr [rsp], ~{alignment_check}
+    popfq
+    jmp 5b
+
+    // Signal handlers begin with the program's flags. Of these the agent's code minds that it may
+    // not touch what is not aligned.
+    .irp name, dispatch, fault, timer, kick
+    .globl rcoe_on_\name
+rcoe_on_\name:
+    pushfq
+    and dword ptr [rsp], ~{alignment_check}
+    popfq
+    jmp rcoe_handle_\name
+    .endr
+
+    .globl rcoe_enter_program
+rcoe_enter_program:
+    mov rsp, rdi
+    mov al, 1
+    jmp rcoe_leave
+
+    .globl rcoe_restorer
+rcoe_restorer:
+    mov eax, 15
+    syscall
+    ud2
+
+    .globl rcoe_guarded_call
+rcoe_guarded_call:
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    sub rsp, 8
+    mov rax, rdi
+    mov rdi, rsi
+    mov qword ptr [rip + RCOE_GUARD_STACK], rsp
+    call rax
+3:  mov qword ptr [rip + RCOE_GUARD_STACK], 0
+    add rsp, 8
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    ret
+    .globl rcoe_guard_fault
+rcoe_guard_fault:
+    cld
+    mov rax, -14
+    jmp 3b
+
+    .globl rcoe_interruptible_call
+rcoe_interruptible_call:
+    mov rax, rdi
+    mov r11, rsi
+    mov rdi, qword ptr [r11]
+    mov rsi, qword ptr [r11 + 8]
+    mov rdx, qword ptr [r11 + 16]
+    mov r10, qword ptr [r11 + 24]
+    mov r8, qword ptr [r11 + 32]
+    mov r9, qword ptr [r11 + 40]
+    .globl rcoe_call_window_start
+rcoe_call_window_start:
+    cmp dword ptr [rip + RCOE_INTERRUPT], 0
+    jne rcoe_call_interrupted
+    syscall
+    .globl rcoe_call_window_end
+rcoe_call_window_end:
+    ret
+    .globl rcoe_call_interrupted
+rcoe_call_interrupted:
+    mov rax, -4
+    ret
+
+    .globl rcoe_save_extended
+rcoe_save_extended:
+    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
+    movaps xmm\n, xmmword ptr [rdi + 16*\n]
+    .endr
+    mov eax, -1
+    mov edx, -1
+    xsave64 [rsi]
+    ret
+
+    .globl rcoe_load_extended
+rcoe_load_extended:
+    mov rcx, rsi
+    mov eax, -1
+    mov edx, -1
+    xrstor64 [rdi]
+    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
+    movaps xmmword ptr [rcx + 16*\n], xmm\n
+    .endr
+    ret
+    .popsection
+
+    .pushsection .bss.rcoe_entry, "aw", @nobits
+    .globl RCOE_GUARD_STACK
+    .globl RCOE_PROGRAM_STACK
+    .hidden RCOE_PROGRAM_STACK
+    .balign 8
+RCOE_PROGRAM_STACK: .zero 8
+RCOE_GUARD_STACK:   .zero 8
+    .popsection
+    "#,
+    stack_bytes = const AGENT_STACK_BYTES,
+    flags_offset = const core::mem::offset_of!(TrapFrame, cpu) + core::mem::offset_of!(Cpu, rflags),
+    alignment_check = const ALIGNMENT_CHECK,
+);
+
+/// The flag with which accesses to what is not aligned fault.
+const ALIGNMENT_CHECK: u32 = 1 << 18;
+
+/// Non-zero while an asynchronous signal waits for the program: blocking calls then return EINTR.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".bss.own.1")]
+pub(crate) static RCOE_INTERRUPT: core::sync::atomic::AtomicU32 =
+    core::sync::atomic::AtomicU32::new(0);
+
+/// Address of the system call entry, for stubs and the SIGSYS handler.
+pub(crate) fn entry_address() -> u64 {
+    rcoe_entry as *const () as u64
+}
+
+/// Address of the signal return of the agent's handlers.
+pub(crate) fn restorer_address() -> u64 {
+    rcoe_restorer as *const () as u64
+}
+
+/// The agent's text: the only place system calls are not dispatched from.
+pub(crate) fn text_range() -> core::ops::Range<u64> {
+    (&raw const __executable_start) as u64..(&raw const etext) as u64
+}
+
+/// Resumes the program with these registers; the agent's stack is empty afterwards.
+pub(crate) fn enter_program(frame: &TrapFrame) -> ! {
+    // SAFETY: the frame is complete and aligned; nothing on the current stack is needed again.
+    unsafe { rcoe_enter_program(frame) }
+}
+
+/// Runs `body`; if it touches memory of the program that is not there, returns `-EFAULT`.
+///
+/// The body is cut short where it faulted, so it must not own anything that needs dropping.
+pub(crate) fn guarded<F: FnMut() -> i64>(mut body: F) -> i64 {
+    extern "C" fn call<F: FnMut() -> i64>(context: *mut u8) -> i64 {
+        // SAFETY: `context` is the closure handed in just below, alive for the whole call.
+        let body = unsafe { &mut *context.cast::<F>() };
+        body()
+    }
+    // SAFETY: on a fault the stack is cut back to the frame of this call; per the contract above
+    // nothing in between owns a resource.
+    unsafe { rcoe_guarded_call(call::<F>, (&raw mut body).cast()) }
+}
+
+/// If a guarded call is active, the stack pointer and instruction to resume it at.
+pub(crate) fn guard_landing() -> Option<(u64, u64)> {
+    // SAFETY: a replica is one kernel thread; the word is only written by the assembly above.
+    let stack = unsafe { RCOE_GUARD_STACK };
+    (stack != 0).then_some((stack, rcoe_guard_fault as *const () as u64))
+}
+
+/// A system call that an asynchronous signal interrupts without a race: if the signal arrives
+/// before the `syscall` instruction, its handler moves on to the `-EINTR` exit.
+///
+/// # Safety
+/// As for any raw system call: the arguments must be right for it.
+pub(crate) unsafe fn interruptible_call(nr: u64, args: &[u64; 6]) -> i64 {
+    // SAFETY: forwarded from the caller.
+    unsafe { rcoe_interruptible_call(nr, args.as_ptr()) }
+}
+
+/// Where an interrupted instruction pointer must go on: see [`interruptible_call`].
+pub(crate) fn interrupted_landing(rip: u64) -> Option<u64> {
+    let start = rcoe_call_window_start as *const () as u64;
+    let end = rcoe_call_window_end as *const () as u64;
+    // At `end` the call has been made; before it, it has not.
+    (rip >= start && rip < end).then_some(rcoe_call_interrupted as *const () as u64)
+}
+
+/// Saves the program's whole extended state into `area` (XSAVE format, 64-byte aligned).
+///
+/// # Safety
+/// `area` must be writable, aligned, and as large as the CPU says for the enabled features, with
+/// the header zeroed.
+pub(crate) unsafe fn save_extended(frame: &TrapFrame, area: *mut u8) {
+    // SAFETY: forwarded from the caller.
+    unsafe { rcoe_save_extended(&raw const frame.xmm, area) }
+}
+
+/// Loads the program's whole extended state from `area`.
+///
+/// # Safety
+/// `area` must hold a valid XSAVE image; a malformed one faults.
+pub(crate) unsafe fn load_extended(frame: &mut TrapFrame, area: *const u8) {
+    // SAFETY: forwarded from the caller.
+    unsafe { rcoe_load_extended(area, &raw mut frame.xmm) }
+}
+
+/// Puts the whole extended state into the state in which a program starts.
+pub(crate) fn reset_extended(frame: &mut TrapFrame) {
+    #[repr(C, align(64))]
+    struct Area([u32; 256]);
+    const CONTROL_WORD: u32 = 0x37f;
+    const MXCSR: u32 = 0x1f80;
+    let mut area = Area([0; 256]);
+    area.0[0] = CONTROL_WORD;
+    area.0[6] = MXCSR;
+    // SAFETY: an aligned image whose header says that every component is in its initial state.
+    unsafe { load_extended(frame, area.0.as_ptr().cast()) };
+}

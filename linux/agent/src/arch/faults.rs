@@ -1,0 +1,147 @@
+//! The agent's signal handlers: dispatched system calls, synchronous faults, kicks.
+//!
+//! All other signals are blocked in a replica; the supervisor collects them. Handlers run on their
+//! own stack. The SIGSYS handler only redirects to the common entry; a fault of the program is
+//! handled right in its handler, since its registers are all taken.
+
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::general as nr;
+use rcoe_linux_abi::{AGENT_BASE, SIG_KICK};
+
+use crate::arch::entry::{self, RCOE_INTERRUPT, SIGNAL_STACK, SIGNAL_STACK_BYTES};
+use crate::arch::frames::{SigInfo, UContext};
+use crate::kernel::{self, count};
+use crate::memory::{deferred, guest};
+use crate::sys;
+
+/// Faults of an instruction.
+pub(crate) const SYNCHRONOUS: [u32; 5] =
+    [nr::SIGSEGV, nr::SIGBUS, nr::SIGILL, nr::SIGFPE, nr::SIGTRAP];
+/// Signals of the host's timers that call the primary when one of the program's is due.
+pub(crate) const TIMERS: [u32; 3] = [nr::SIGALRM, nr::SIGVTALRM, nr::SIGPROF];
+
+/// A way into one of the handlers below.
+type Handler = unsafe extern "C" fn();
+
+unsafe extern "C" {
+    fn rcoe_on_dispatch();
+    fn rcoe_on_fault();
+    fn rcoe_on_timer();
+    fn rcoe_on_kick();
+}
+
+/// Installs all handlers; the clones inherit them.
+pub(crate) fn install_handlers() {
+    install(nr::SIGSYS, rcoe_on_dispatch);
+    for signal in SYNCHRONOUS {
+        install(signal, rcoe_on_fault);
+    }
+    for signal in TIMERS {
+        install(signal, rcoe_on_timer);
+    }
+    install(SIG_KICK, rcoe_on_kick);
+    // The agent reports these from the failed call's result instead, in all replicas alike.
+    for signal in [nr::SIGPIPE, nr::SIGXFSZ] {
+        sys::ignore_signal(signal);
+    }
+}
+
+fn install(signal: u32, handler: Handler) {
+    sys::install_handler(
+        signal,
+        handler as *const () as u64,
+        entry::restorer_address(),
+    );
+}
+
+/// Arms what a clone does not inherit: signal stack, mask, trapped instructions, dispatch.
+pub(crate) fn arm() {
+    sys::set_signal_stack(SIGNAL_STACK.base(), SIGNAL_STACK_BYTES as u64);
+    let mut open = bit(nr::SIGSYS) | bit(SIG_KICK);
+    for signal in SYNCHRONOUS.into_iter().chain(TIMERS) {
+        open |= bit(signal);
+    }
+    sys::set_signal_mask(!open);
+    crate::arch::instructions::arm();
+    // The host's vDSO lies right below the agent's text, and its calls are the agent's.
+    let (start, end) = (AGENT_BASE as u64, entry::text_range().end);
+    sys::dispatch_outside(start, end - start);
+}
+
+/// A signal's bit in a mask.
+pub(crate) const fn bit(signal: u32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Syscall User Dispatch caught a call: go on at the entry as if the site had been rewritten.
+#[unsafe(export_name = "rcoe_handle_dispatch")]
+extern "C" fn on_dispatch(_signal: u32, info: *const SigInfo, context: *mut UContext) {
+    // SAFETY: the kernel's frame on the handler's own stack.
+    let (info, machine) = unsafe { (&*info, &mut (*context).machine) };
+    let kernel = kernel::kernel();
+    count(&kernel.report.dispatched, 1);
+    if info.architecture() != SigInfo::X86_64 {
+        kernel.calm = false;
+        // `int $0x80`: the numbers of 32-bit programs mean other calls.
+        machine.rax = crate::calls::refuse_foreign(kernel).cast_unsigned();
+        return;
+    }
+    machine.rcx = kernel.rewriter.hit(machine.rip, &kernel.report.sites);
+    machine.rip = entry::entry_address();
+}
+
+/// A fault of an instruction, in the program or in the agent.
+#[unsafe(export_name = "rcoe_handle_fault")]
+extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext) {
+    // SAFETY: the kernel's frame on the handler's own stack.
+    let (info, context) = unsafe { (&*info, &mut *context) };
+    let rip = context.machine.rip;
+    if info.code <= 0 {
+        // Sent by a process to this replica alone: its siblings know nothing of it.
+        return;
+    }
+    if signal == nr::SIGSEGV && deferred::is_active() && deferred::on_fault(info.first) {
+        return;
+    }
+    if guest::is_agent(rip, 1) {
+        match entry::guard_landing() {
+            Some((stack, landing)) => {
+                context.machine.rsp = stack;
+                context.machine.rip = landing;
+            }
+            None => crate::fail(&format_args!(
+                "signal {signal} in the agent at {rip:#x}, address {:#x}",
+                info.first
+            )),
+        }
+        return;
+    }
+    let kernel = kernel::kernel();
+    kernel.calm = false;
+    if !crate::arch::instructions::emulate(kernel, signal, &mut context.machine) {
+        crate::calls::signals::fault(kernel, signal, info, context);
+    }
+}
+
+/// The host says that a timer of the program is due; the primary says so with its next record.
+#[unsafe(export_name = "rcoe_handle_timer")]
+extern "C" fn on_timer(signal: u32, info: *const SigInfo, context: *mut UContext) {
+    on_kick(signal, info, context);
+    // SAFETY: the kernel's context on the handler's own stack.
+    let rip = unsafe { (*context).machine.rip };
+    if !guest::is_agent(rip, 1) {
+        crate::calls::timers::end_if_fatal(kernel::kernel());
+    }
+}
+
+/// Something asynchronous waits for the program: leave a blocking call.
+#[unsafe(export_name = "rcoe_handle_kick")]
+extern "C" fn on_kick(_signal: u32, _info: *const SigInfo, context: *mut UContext) {
+    RCOE_INTERRUPT.store(1, Ordering::Relaxed);
+    // SAFETY: the kernel's context on the handler's own stack.
+    let machine = unsafe { &mut (*context).machine };
+    if let Some(landing) = entry::interrupted_landing(machine.rip) {
+        machine.rip = landing;
+    }
+}

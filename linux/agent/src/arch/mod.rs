@@ -1,0 +1,16 @@
+//! What the processor and the kernel's signals dictate: ways in and out, frames, rewritten code.
+
+pub(crate) mod context;
+pub(crate) mod cpuid;
+pub(crate) mod delivery;
+pub(crate) mod entry;
+pub(crate) mod faults;
+pub(crate) mod frames;
+pub(crate) mod instructions;
+#[cfg_attr(
+    not(feature = "blob"),
+    expect(dead_code, reason = "a host has its own")
+)]
+pub(crate) mod mem_functions;
+pub(crate) mod rewrite;
+pub(crate) mod vdso;

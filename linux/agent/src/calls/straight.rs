@@ -1,0 +1,150 @@
+//! The straight way: common calls of a lone replica while nothing rare is under way.
+//!
+//! Intuition: hardly any call meets a signal, a timer, a second thread, a mapped file or a terminal
+//! in the background, and yet each would have to be asked about all of them. So it is found out
+//! once whether any of that is so, at the end of every call that went the long way, and kept in one
+//! word ([`Kernel::calm`]); what comes from outside shows in a few words of memory
+//! ([`signals::is_anything_due`], by which the vDSO goes, too). A call that the table says is
+//! common ([`rcoe_linux_syscalls::Resolved::straight`]) is then made at once. What is rare about
+//! the call itself sends it the long way, before anything was done.
+//!
+//! A replica that never had siblings folds nothing into a trace that nobody compares, and lays
+//! nothing out for followers.
+//!
+//! Contract: nothing on the straight way makes anything of [`is_calm`] untrue. All else that does
+//! goes the long way or is a fault, and nobody is calm then before a call has looked again.
+//!
+//! Not covered: programs with several replicas, with several threads, and waits for some time at
+//! most.
+
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::errno::EINTR;
+use rcoe_linux_syscalls::{Arg, Class, Offset, Special, Terminal, Time};
+
+use crate::arch::entry::{TrapFrame, interruptible_call};
+use crate::calls::{Call, emulated, io, processes, signals, stat_class};
+use crate::kernel::Kernel;
+use crate::memory::deferred;
+use crate::memory::guest;
+use crate::protocol::arguments;
+use crate::protocol::transfer::Outcome;
+use crate::sys;
+
+/// How far a call has come.
+pub(super) enum Way {
+    /// It is made, and nothing else is due.
+    Done(i64),
+    /// It is made; the way out is the long one.
+    News(i64),
+    /// Nothing was done yet: it goes the long way.
+    Long,
+}
+
+/// Is nothing rare under way in this process? Asked at the end of a call that went the long way.
+pub(super) fn is_calm(kernel: &Kernel) -> bool {
+    kernel.signals.are_calm()
+        && kernel.threads.is_single()
+        && !kernel.turns.is_member()
+        && kernel.shared.is_empty()
+        && !kernel.acting.is_open()
+        && !kernel.orders.is_pending()
+        && !deferred::is_active()
+}
+
+/// Is there nothing rare about this call either, of those that go the straight way?
+#[inline]
+fn is_plain(kernel: &Kernel, call: &Call) -> bool {
+    let raw = |index: u8| call.raw[usize::from(index)];
+    let facts = &call.what.facts;
+    let at_once = match facts.time {
+        Time::None => true,
+        Time::Milliseconds(time) => call.arg(usize::from(time)).cast_signed() <= 0,
+        Time::Timespec(_) | Time::TimespecRest(_) | Time::TimevalRest(_) => false,
+    };
+    let outside = match facts.offset {
+        Offset::Position => true,
+        Offset::At(at) | Offset::AtOrOn(at) | Offset::To(at) => !guest::is_reserved(raw(at)),
+    };
+    let own = match call.what.special {
+        // Clocks of CPU time have negative numbers.
+        Special::CpuClock => call.arg(0).cast_signed() >= 0,
+        Special::EpollPwait => call.arg(4) == 0,
+        _ => true,
+    };
+    let foreground = facts.terminal == Terminal::None || !processes::jobs::is_in_background(kernel);
+    at_once && outside && own && foreground && (!call.what.nested || has_own_parts(call))
+}
+
+/// Makes a call that goes straight by the table, of a calm process.
+pub(super) fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
+    let what = call.what;
+    let rare = signals::is_anything_due(kernel) || arguments::name_agent(call);
+    if rare || !is_plain(kernel, call) {
+        return Way::Long;
+    }
+    if matches!(what.class, Class::Local | Class::Emulated) {
+        kernel.count_call(stat_class(what.class));
+        return Way::Done(emulated::perform(kernel, frame, call));
+    }
+    let result = host(kernel, call);
+    // Called away for nothing that the program acts on, it has not even begun.
+    if what.blocking && result == sys::error(EINTR) && !signals::must_interrupt(kernel) {
+        return Way::Long;
+    }
+    kernel.count_call(stat_class(what.class));
+    kernel.signals.hear_nothing();
+    if result >= 0 && !signals::is_anything_due(kernel) {
+        return Way::Done(result);
+    }
+    Way::News(with_news(kernel, call, result))
+}
+
+/// Makes the call. One that was interrupted did nothing.
+#[inline]
+fn host(kernel: &Kernel, call: &Call) -> i64 {
+    let report = kernel.report;
+    report.in_call.store(call.nr + 1, Ordering::Relaxed);
+    // SAFETY: the program's own call; it is none that changes mappings, signal handling or the
+    // agent's own state, and its pointers are not the agent's.
+    let result = unsafe {
+        if call.what.blocking {
+            interruptible_call(call.nr, &call.raw)
+        } else {
+            rcoe_linux_sys::syscall6(call.nr, call.raw)
+        }
+    };
+    report.in_call.store(0, Ordering::Relaxed);
+    result
+}
+
+/// Do the buffers of a vector lie in the program's own memory? Calls with other structures that
+/// hold pointers go the long way.
+fn has_own_parts(call: &Call) -> bool {
+    let (Arg::IovIn { count_arg } | Arg::IovOut { count_arg }) = call.what.args[1] else {
+        return false;
+    };
+    let count = call.arg(usize::from(count_arg));
+    let is_own = |at: u64| {
+        let part = guest::read::<[u64; 2]>(call.arg(1).wrapping_add(16 * at));
+        part.is_ok_and(|[base, _]| !guest::is_reserved(base))
+    };
+    count <= arguments::IOV_MAX && (0..count).all(is_own)
+}
+
+/// The result of a call that has failed, or while which something has arrived: that counts from
+/// here on.
+#[cold]
+fn with_news(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
+    let result = io::failed(kernel, call, result);
+    let [due, taken] = signals::collect(kernel);
+    let order = kernel.orders.next(kernel.control);
+    let outcome = Outcome {
+        result,
+        due,
+        taken,
+        order,
+    };
+    signals::take(kernel, outcome);
+    result
+}

@@ -1,0 +1,248 @@
+//! The program's memory: touched only here, and only under a guard.
+//!
+//! A pointer of the program may be anything. Each access runs guarded, so that a bad one becomes
+//! EFAULT, as the kernel would have it, instead of a fault of the agent.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use linux_raw_sys::errno::EFAULT;
+
+use crate::arch::entry::guarded;
+use crate::arch::mem_functions::copy_forward;
+
+/// The program gave a pointer that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault;
+
+impl Fault {
+    /// The kernel's word for it.
+    pub(crate) const RESULT: i64 = -(EFAULT as i64);
+}
+
+/// Types every bit pattern of which is a value.
+///
+/// # Safety
+/// Implementors have no padding and no invalid patterns.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: integers.
+unsafe impl Plain for u8 {}
+// SAFETY: integers.
+unsafe impl Plain for u32 {}
+// SAFETY: integers.
+unsafe impl Plain for u64 {}
+// SAFETY: arrays of such.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+// SAFETY: integers without padding between them.
+unsafe impl Plain for crate::arch::frames::SigInfo {}
+// SAFETY: integers without padding between them.
+unsafe impl Plain for crate::arch::frames::UContext {}
+
+fn outcome(result: i64) -> Result<(), Fault> {
+    if result == 0 { Ok(()) } else { Err(Fault) }
+}
+
+/// Copies out of the program's memory.
+pub(crate) fn copy_in(to: &mut [u8], from: u64) -> Result<(), Fault> {
+    let (dest, len) = (to.as_mut_ptr(), to.len());
+    outcome(guarded(|| {
+        // SAFETY: the destination is ours; a bad source faults, which the guard catches.
+        unsafe { copy_forward(dest, from as *const u8, len) };
+        0
+    }))
+}
+
+/// Copies into the program's memory.
+pub(crate) fn copy_out(to: u64, from: &[u8]) -> Result<(), Fault> {
+    let (source, len) = (from.as_ptr(), from.len());
+    outcome(guarded(|| {
+        // SAFETY: the source is ours; a bad destination faults, which the guard catches. It lies
+        // outside of the agent's window, which `is_agent` keeps programs from naming.
+        unsafe { copy_forward(to as *mut u8, source, len) };
+        0
+    }))
+}
+
+/// Can the first and the last of these bytes be written? They stay as they are.
+pub(crate) fn ends_are_writable(address: u64, len: u64) -> bool {
+    let Some(most) = len.checked_sub(1) else {
+        return true;
+    };
+    let Some(last) = address.checked_add(most) else {
+        return false;
+    };
+    let touched = guarded(|| {
+        for at in [address, last] {
+            // SAFETY: the byte keeps its value, whoever else changes it at the same moment; a bad
+            // pointer faults, which the guard catches.
+            unsafe { core::arch::asm!("lock or byte ptr [{}], 0", in(reg) at, options(nostack)) };
+        }
+        0
+    });
+    touched == 0
+}
+
+/// Writes zeroes.
+pub(crate) fn fill_zero(mut to: u64, mut len: u64) -> Result<(), Fault> {
+    const ZEROES: [u8; 256] = [0; 256];
+    while len > 0 {
+        let part = len.min(ZEROES.len() as u64);
+        copy_out(to, &ZEROES[..crate::convert::size(part)])?;
+        to += part;
+        len -= part;
+    }
+    Ok(())
+}
+
+/// Copies from one place to another, either of which may be the program's.
+pub(crate) fn copy_across(to: u64, from: u64, len: u64) -> Result<(), Fault> {
+    outcome(guarded(|| {
+        // SAFETY: callers own the destination; a bad source faults, which the guard catches.
+        unsafe { copy_forward(to as *mut u8, from as *const u8, crate::convert::size(len)) };
+        0
+    }))
+}
+
+/// Copies out of the program's memory into published cells that nobody reads yet.
+pub(crate) fn copy_to_cells(to: &[AtomicU64], from: u64, len: usize) -> Result<(), Fault> {
+    assert!(len <= size_of_val(to));
+    let dest = to.as_ptr().cast_mut().cast::<u8>();
+    outcome(guarded(|| {
+        // SAFETY: cells may be written through a shared reference, and only this replica writes
+        // them; a bad source faults, which the guard catches.
+        unsafe { copy_forward(dest, from as *const u8, len) };
+        0
+    }))
+}
+
+/// Do published cells begin with these bytes of the program?
+#[inline(never)]
+pub(crate) fn equals_cells(cells: &[AtomicU64], from: u64, len: usize) -> bool {
+    assert!(len <= size_of_val(cells));
+    let (words, rest) = (len / 8, len % 8);
+    let differs = guarded(|| {
+        let source = from as *const u64;
+        // SAFETY: the cells are this replica's own and nobody writes them meanwhile; a bad pointer
+        // to the program faults, which the guard catches. Plain slices become vector code.
+        let (ours, theirs) = unsafe {
+            let ours = core::slice::from_raw_parts(cells.as_ptr().cast::<u8>(), words * 8);
+            (
+                ours,
+                core::slice::from_raw_parts(from as *const u8, words * 8),
+            )
+        };
+        let pairs = ours.chunks_exact(8).zip(theirs.chunks_exact(8));
+        let word = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .rev()
+                .fold(0, |word, &byte| word << 8 | u64::from(byte))
+        };
+        let mut difference = pairs.fold(0, |all, (a, b)| all | word(a) ^ word(b));
+        if rest != 0 {
+            let mut last = [0; 8];
+            // SAFETY: as above; `last` has eight bytes.
+            unsafe { copy_forward(last.as_mut_ptr(), source.add(words).cast(), rest) };
+            difference |= cells[words].load(Relaxed) ^ u64::from_le_bytes(last);
+        }
+        i64::from(difference != 0)
+    });
+    differs == 0
+}
+
+/// Does the program's memory hold these bytes? An unreadable one does not.
+pub(crate) fn equals(bytes: &[u8], from: u64) -> bool {
+    let differs = guarded(|| {
+        // SAFETY: a bad pointer faults, which the guard catches; nothing changes the bytes now.
+        let theirs = unsafe { core::slice::from_raw_parts(from as *const u8, bytes.len()) };
+        i64::from(theirs != bytes)
+    });
+    differs == 0
+}
+
+/// Reads a value of the program.
+pub(crate) fn read<T: Plain>(from: u64) -> Result<T, Fault> {
+    let mut value = core::mem::MaybeUninit::<T>::uninit();
+    // SAFETY: the bytes are only written, and only read back below if all were.
+    let bytes =
+        unsafe { core::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
+    copy_in(bytes, from)?;
+    // SAFETY: filled just now, and every pattern is a value of a plain type.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Writes a value of the program.
+///
+/// # Errors
+/// Not to be written, or the agent's own.
+pub(crate) fn write<T: Plain>(to: u64, value: &T) -> Result<(), Fault> {
+    if is_agent(to, size_of::<T>() as u64) {
+        return Err(Fault);
+    }
+    // SAFETY: a plain type is just its bytes.
+    let bytes =
+        unsafe { core::slice::from_raw_parts((&raw const *value).cast::<u8>(), size_of::<T>()) };
+    copy_out(to, bytes)
+}
+
+/// Digest of bytes of the program.
+pub(crate) fn digest(from: u64, len: u64) -> Result<u64, Fault> {
+    if len == 0 {
+        return Ok(0);
+    }
+    if len > i64::MAX.cast_unsigned() {
+        return Err(Fault);
+    }
+    let mut hash = 0;
+    outcome(guarded(|| {
+        // SAFETY: a slice of the program's memory that nothing changes while this replica's only
+        // thread is here; a bad pointer faults, which the guard catches.
+        let bytes =
+            unsafe { core::slice::from_raw_parts(from as *const u8, crate::convert::size(len)) };
+        hash = xxhash_rust::xxh3::xxh3_64(bytes);
+        0
+    }))?;
+    Ok(hash)
+}
+
+/// Length of a terminated string, without its NUL; at most `limit`.
+pub(crate) fn string_len(from: u64, limit: u64) -> Result<u64, Fault> {
+    let len = guarded(|| {
+        let mut len = 0;
+        // SAFETY: a bad pointer faults, which the guard catches.
+        while len < limit && unsafe { ((from + len) as *const u8).read_volatile() } != 0 {
+            len += 1;
+        }
+        len.cast_signed()
+    });
+    if len < 0 {
+        Err(Fault)
+    } else {
+        Ok(len.cast_unsigned())
+    }
+}
+
+/// Does this range touch the agent's own window?
+pub(crate) fn is_agent(start: u64, len: u64) -> bool {
+    let end = start.saturating_add(len);
+    start < rcoe_linux_abi::AGENT_END as u64 && end > rcoe_linux_abi::AGENT_BASE as u64
+}
+
+/// Bytes below the agent's window that the program cannot map: what it hands to the kernel and
+/// begins below ends there, as it does at any hole.
+const GUARD: u64 = 4 << 30;
+
+/// First address that the program cannot map, and how far that goes.
+const RESERVED: u64 = rcoe_linux_abi::AGENT_BASE as u64 - GUARD;
+const RESERVED_BYTES: u64 = rcoe_linux_abi::AGENT_END as u64 - RESERVED;
+
+/// Is this address the agent's, or in the gap below it? No memory of the program is there.
+#[inline]
+pub(crate) const fn is_reserved(address: u64) -> bool {
+    address.wrapping_sub(RESERVED) < RESERVED_BYTES
+}
+
+/// Does this range touch addresses that the program cannot map?
+pub(crate) const fn meets_reserved(start: u64, len: u64) -> bool {
+    start < RESERVED + RESERVED_BYTES && start.saturating_add(len) > RESERVED
+}

@@ -1,0 +1,149 @@
+//! The shared objects as this replica sees them: who it is, and what it alone may write.
+//!
+//! All objects are mapped once, before the first clone, for every group that there may ever be. A
+//! replica makes its own region of its own group writable and leaves all else read-only.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use linux_raw_sys::general::{MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_READ, PROT_WRITE};
+use rcoe_core::{MAX_REPLICAS, Outbox, Port};
+use rcoe_linux_abi::{
+    CONTROL_ADDR, CONTROL_BYTES, Control, GROUPS, INTAKE_OFFSET, LAYOUT_VERSION, OBJECT_BYTES,
+    OUTBOX_OFFSET, QUEUES_BYTES, QUEUES_OFFSET, QUEUES_SLOTS, REGION_BYTES, RING_OFFSET,
+    RING_WORDS, Report, control_addr, object_addr, region_addr,
+};
+
+use crate::protocol::env::Sibling;
+use crate::sched::turns;
+use crate::sys;
+
+/// Exit status if the supervisor and this agent do not fit; only the supervisor sees it.
+const UNFIT: u8 = 125;
+
+/// This replica's number plus one; 0 until the shared objects are mapped.
+#[unsafe(link_section = ".bss.own.1")]
+static OWN_NUMBER: AtomicUsize = AtomicUsize::new(0);
+/// This replica's group.
+#[unsafe(link_section = ".bss.own.1")]
+static OWN_GROUP: AtomicUsize = AtomicUsize::new(0);
+
+/// This replica's report, once it is mapped.
+pub(crate) fn own_report() -> Option<&'static Report> {
+    let number = OWN_NUMBER.load(Ordering::Relaxed).checked_sub(1)?;
+    Some(report(own_group(), number))
+}
+
+/// This replica's group.
+pub(crate) fn own_group() -> usize {
+    OWN_GROUP.load(Ordering::Relaxed)
+}
+
+/// Says which replica this is.
+pub(crate) fn set_own(group: usize, index: usize) {
+    OWN_GROUP.store(group, Ordering::Relaxed);
+    OWN_NUMBER.store(index + 1, Ordering::Relaxed);
+}
+
+/// The supervisor's words for a group.
+pub(crate) fn control(group: usize) -> &'static Control {
+    // SAFETY: mapped at this address before anything else runs; all its fields are atomic.
+    unsafe { &*(control_addr(group) as *const Control) }
+}
+
+/// What a replica tells the supervisor.
+pub(crate) fn report(group: usize, index: usize) -> &'static Report {
+    // SAFETY: replica regions are mapped at these addresses for good; all fields are atomic.
+    unsafe { &*(region_addr(group, index) as *const Report) }
+}
+
+fn outbox(group: usize, index: usize) -> &'static Outbox {
+    // SAFETY: as for `report`; all-zero memory is a fresh outbox.
+    unsafe { &*((region_addr(group, index) + OUTBOX_OFFSET) as *const Outbox) }
+}
+
+/// What a replica publishes.
+pub(crate) fn port(group: usize, index: usize) -> Port<'static> {
+    let ring = (region_addr(group, index) + RING_OFFSET) as *const AtomicU64;
+    // SAFETY: as for `report`; the ring is that many atomic words.
+    let ring = unsafe { core::slice::from_raw_parts(ring, RING_WORDS) };
+    Port {
+        outbox: outbox(group, index),
+        ring,
+    }
+}
+
+/// Where the host puts what a replica receives from a stream.
+pub(crate) const fn intake(group: usize, index: usize) -> u64 {
+    (region_addr(group, index) + INTAKE_OFFSET) as u64
+}
+
+/// Where the queues of a replica's io_uring lie, by how many it has made.
+pub(crate) const fn queues(group: usize, index: usize, made: u32) -> u64 {
+    let slot = made as usize % QUEUES_SLOTS;
+    (region_addr(group, index) + QUEUES_OFFSET + slot * 2 * QUEUES_BYTES) as u64
+}
+
+/// The same as the waiting code needs it.
+pub(crate) fn sibling(group: usize, index: usize) -> Sibling {
+    Sibling {
+        report: report(group, index),
+        outbox: outbox(group, index),
+    }
+}
+
+/// Maps control object, the memory that processes share, and replica objects from the descriptors
+/// and closes these.
+pub(crate) fn map(list: &[u8]) {
+    for (position, text) in list.split(|byte| *byte == b',').enumerate() {
+        let fd = parse_number(text);
+        if position == 1 {
+            map_arena(fd);
+            continue;
+        }
+        let (addr, len, prot) = match position.checked_sub(2) {
+            None => (CONTROL_ADDR, GROUPS * CONTROL_BYTES, PROT_READ),
+            // Writable until the replicas part; each then keeps its own.
+            Some(index) => (object_addr(index), OBJECT_BYTES, PROT_READ | PROT_WRITE),
+        };
+        let flags = MAP_SHARED | MAP_FIXED_NOREPLACE;
+        // SAFETY: an address of the agent's window that nothing uses yet.
+        let mapped = unsafe { sys::mmap(addr as u64, len as u64, prot, flags, fd, 0) };
+        if mapped != Ok(addr as u64) {
+            sys::exit_group(UNFIT);
+        }
+        sys::close(fd);
+    }
+    if control(0).version.load(Ordering::Relaxed) != LAYOUT_VERSION {
+        sys::exit_group(UNFIT);
+    }
+    set_own(0, 0);
+}
+
+fn map_arena(fd: i32) {
+    let control = control(0);
+    let replicas = control.replicas.load(Ordering::Relaxed) as usize;
+    let bytes = control.slice_bytes.load(Ordering::Relaxed);
+    if turns::slice::map(fd, replicas.min(MAX_REPLICAS), bytes).is_err() {
+        sys::exit_group(UNFIT);
+    }
+    sys::close(fd);
+}
+
+fn parse_number(text: &[u8]) -> i32 {
+    text.iter()
+        .fold(0, |number, digit| number * 10 + i32::from(digit - b'0'))
+}
+
+/// Leaves of all objects only this replica's own region writable.
+pub(crate) fn protect(group: usize, index: usize) {
+    let started = control(0).replicas.load(Ordering::Relaxed) as usize;
+    for other in 0..started.min(MAX_REPLICAS) {
+        // SAFETY: only its owner writes a region from here on.
+        unsafe { sys::mprotect(object_addr(other) as u64, OBJECT_BYTES as u64, PROT_READ) }
+            .expect("a mapping of ours");
+    }
+    let prot = PROT_READ | PROT_WRITE;
+    // SAFETY: the region is this replica's.
+    unsafe { sys::mprotect(region_addr(group, index) as u64, REGION_BYTES as u64, prot) }
+        .expect("a mapping of ours");
+}

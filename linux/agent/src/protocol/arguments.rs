@@ -1,0 +1,159 @@
+//! Folding a call's number, arguments, and what they point to into the trace.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use rcoe_linux_syscalls::Arg;
+
+use crate::calls::Call;
+use crate::kernel::{Kernel, count, kind};
+use crate::memory::guest::{self, Fault};
+
+/// Longest string the kernel takes as a path, with its NUL.
+const PATH_MAX: u64 = 4096;
+/// Most buffers in one vector.
+pub(crate) const IOV_MAX: u64 = 1024;
+/// Longest message of a System V queue that any kernel takes.
+const MSG_MAX: u64 = i32::MAX as u64;
+/// Largest socket address.
+const SOCKADDR_MAX: u64 = 128;
+
+/// Does an argument of the program's own call point into the agent's window? That is no memory of
+/// the program's: the kernel would use it, and so would the agent, without a fault.
+#[inline]
+pub(crate) fn name_agent(call: &Call) -> bool {
+    let mut left = call.what.pointers;
+    while left != 0 {
+        if guest::is_reserved(call.raw[left.trailing_zeros() as usize]) {
+            return true;
+        }
+        left &= left - 1;
+    }
+    false
+}
+
+/// A pointer within a structure of the program.
+///
+/// # Errors
+/// It points into the agent's window.
+pub(crate) fn nested(pointer: u64) -> Result<u64, Fault> {
+    if guest::is_reserved(pointer) {
+        Err(Fault)
+    } else {
+        Ok(pointer)
+    }
+}
+
+/// Folds everything the call brings with it.
+///
+/// # Errors
+/// A pointer that cannot be read; the kernel would return EFAULT.
+#[inline]
+pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
+    kernel.event(kind::of(call.nr, kind::CALL), call.nr);
+    kernel.content = 0;
+    let what = call.what;
+    for (i, place) in (0..usize::from(what.call.nargs)).zip(0_u32..) {
+        let arg = what.args[i];
+        if arg.is_none() {
+            continue;
+        }
+        let value = call.arg(i);
+        kernel.event(kind::of(call.nr, kind::ARG + place), value);
+        if value != 0 && what.reads >> i & 1 != 0 {
+            let digest = content(kernel, call, arg, value)?;
+            kernel.content = mix(kernel.content, digest);
+            kernel.event(kind::of(call.nr, kind::CONTENT + place), digest);
+        }
+    }
+    Ok(())
+}
+
+/// The digests that [`fold`] left in [`Kernel::content`], taken anew.
+///
+/// # Errors
+/// A pointer that cannot be read.
+pub(crate) fn digest(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
+    let counted = kernel.report.bytes_voted.load(Relaxed);
+    let mut all = 0;
+    for i in 0..usize::from(call.what.call.nargs) {
+        let (arg, value) = (call.what.args[i], call.arg(i));
+        if value != 0 && call.what.reads >> i & 1 != 0 {
+            all = mix(all, content(kernel, call, arg, value)?);
+        }
+    }
+    kernel.report.bytes_voted.store(counted, Relaxed);
+    Ok(all)
+}
+
+/// Digest of what an argument points to.
+fn content(kernel: &Kernel, call: &Call, arg: Arg, address: u64) -> Result<u64, Fault> {
+    let len = |index: u8| call.arg(usize::from(index));
+    let bytes = match arg {
+        Arg::Path => guest::string_len(address, PATH_MAX)?,
+        Arg::InBuf { len_arg } => len(len_arg),
+        // A length that is out of bounds the kernel refuses before it reads.
+        Arg::InMsg { len_arg } if len(len_arg) > MSG_MAX => 0,
+        Arg::InMsg { len_arg } => 8 + len(len_arg),
+        Arg::SockaddrIn { len_arg } => len(len_arg).min(SOCKADDR_MAX),
+        Arg::InStruct { size } | Arg::InOutStruct { size } => u64::from(size),
+        Arg::InArray { count_arg, elem } | Arg::InOutArray { count_arg, elem } => {
+            len(count_arg).checked_mul(u64::from(elem)).ok_or(Fault)?
+        }
+        Arg::SockLenPtr => 4,
+        Arg::FdSet { nfds_arg } => Arg::fd_set_bytes(len(nfds_arg)),
+        Arg::IovIn { count_arg } => return vector(kernel, address, len(count_arg)),
+        Arg::IovOut { count_arg } => len(count_arg).min(IOV_MAX) * 16,
+        Arg::MsghdrIn => return message(kernel, address),
+        Arg::MsghdrOut => 56,
+        Arg::MmsghdrIn { count_arg } => return messages(kernel, address, len(count_arg)),
+        Arg::MmsghdrOut { count_arg } => len(count_arg).min(IOV_MAX) * 64,
+        _ => return Ok(0),
+    };
+    count(&kernel.report.bytes_voted, bytes);
+    guest::digest(address, bytes)
+}
+
+/// Mixes digests of parts, in order.
+fn mix(state: u64, digest: u64) -> u64 {
+    (state.rotate_left(23) ^ digest).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn vector(kernel: &Kernel, address: u64, parts: u64) -> Result<u64, Fault> {
+    let parts = parts.min(IOV_MAX);
+    let mut state = mix(parts, guest::digest(address, parts * 16)?);
+    for i in 0..parts {
+        let [base, len] = guest::read::<[u64; 2]>(address + 16 * i)?;
+        count(&kernel.report.bytes_voted, len);
+        state = mix(state, guest::digest(nested(base)?, len)?);
+    }
+    Ok(state)
+}
+
+/// `struct msghdr`: name, namelen, iov, iovlen, control, controllen, flags.
+fn message(kernel: &Kernel, address: u64) -> Result<u64, Fault> {
+    let [name, name_len, iov, iov_len, control, control_len, flags] =
+        guest::read::<[u64; 7]>(address)?;
+    let mut state = mix(name, name_len & 0xffff_ffff);
+    state = mix(state, flags & 0xffff_ffff);
+    if name != 0 {
+        state = mix(
+            state,
+            guest::digest(nested(name)?, (name_len & 0xffff_ffff).min(SOCKADDR_MAX))?,
+        );
+    }
+    if control != 0 {
+        state = mix(
+            state,
+            guest::digest(nested(control)?, control_len.min(1 << 20))?,
+        );
+    }
+    Ok(mix(state, vector(kernel, nested(iov)?, iov_len)?))
+}
+
+fn messages(kernel: &Kernel, address: u64, count: u64) -> Result<u64, Fault> {
+    let mut state = count;
+    for i in 0..count.min(IOV_MAX) {
+        state = mix(state, message(kernel, address + 64 * i)?);
+    }
+    Ok(state)
+}

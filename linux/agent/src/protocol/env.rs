@@ -1,0 +1,247 @@
+//! How a replica waits for its siblings, and when it gives one up.
+//!
+//! Waiting spins, then yields, then sleeps on the sibling's doorbell ([`crate::protocol::waiting`]
+//! tells for how long). A sibling is overdue when it is dead, when it is stopped for longer than
+//! the timeout, or when it has had its time ([`crate::protocol::patience`]). While the primary is
+//! inside a call that may block, only death and being stopped count.
+
+use core::sync::atomic::Ordering;
+
+use rcoe_core::{Env, Outbox, ReplicaId, ReplicaSet, Wait, WaitFor, Waited};
+use rcoe_linux_abi::{Control, ReplicaState, Report};
+
+use crate::protocol::patience::{Patience, Siblings};
+use crate::protocol::requests;
+use crate::protocol::waiting::{Habit, Neighbours, Pass};
+use crate::sys;
+
+/// Rounds after which a wait is longer than replicas in step need.
+const SHORT_ROUNDS: u32 = 16;
+/// So many calls are told apart, by the last bits of their numbers.
+const CALLS: usize = 64;
+/// Longest sleep before looking at the clocks again.
+const SLEEP_NS: u64 = 100_000_000;
+
+/// Published memory of all replicas, as the waiting code needs it.
+#[derive(Clone, Copy)]
+pub(crate) struct Sibling {
+    pub(crate) report: &'static Report,
+    pub(crate) outbox: &'static Outbox,
+}
+
+/// The Linux side of the protocol core.
+pub(crate) struct LinuxEnv {
+    control: &'static Control,
+    siblings: Siblings,
+    own: &'static Report,
+    /// By [`Self::kind_of`].
+    habits: [Habit; 2 * CALLS],
+    neighbours: Neighbours,
+    /// The program's present call, as far as kinds of waits tell calls apart.
+    call: usize,
+    patience: Patience,
+    /// When the vote began that is under way, or 0.
+    voting_since: u64,
+    /// The last wait was longer than a look or two.
+    long: bool,
+    /// Of which process's end the supervisor was last told.
+    told: u32,
+}
+
+impl LinuxEnv {
+    pub(crate) fn new(control: &'static Control, own: &'static Report, siblings: Siblings) -> Self {
+        let crowded = control.crowded.load(Ordering::Relaxed) != 0;
+        Self {
+            control,
+            siblings,
+            own,
+            habits: [Habit::new(crowded); 2 * CALLS],
+            neighbours: Neighbours::default(),
+            call: 0,
+            patience: Patience::default(),
+            voting_since: 0,
+            long: false,
+            told: 0,
+        }
+    }
+
+    fn sibling(&self, id: ReplicaId) -> Sibling {
+        self.siblings[id.index()].expect("only members are awaited")
+    }
+
+    /// The waits to come are at the call of this number.
+    pub(crate) fn enter(&mut self, nr: u64) {
+        self.call = crate::convert::size(nr) % CALLS;
+    }
+
+    /// Which of [`Self::habits`] a wait goes by: those at one call, for a record or for something
+    /// else. Where a call ends soon the wait for its record is short, and after `epoll_wait` it is
+    /// not.
+    fn kind_of(&self, wait: &Wait) -> usize {
+        2 * self.call + usize::from(wait.reason == WaitFor::Record)
+    }
+
+    /// Starts to look out for a long wait.
+    pub(crate) fn watch(&mut self) {
+        self.long = false;
+    }
+
+    /// Was a wait since [`Self::watch`] long enough for memory to change meanwhile?
+    pub(crate) fn waited(&self) -> bool {
+        self.long
+    }
+
+    /// What a member, present or lost, has published beside its outbox.
+    ///
+    /// # Panics
+    /// If there never was such a member.
+    pub(crate) fn report_of(&self, id: ReplicaId) -> &'static Report {
+        self.sibling(id).report
+    }
+
+    fn state(&self, id: ReplicaId) -> u32 {
+        self.control.state[id.index()].load(Ordering::Acquire)
+    }
+
+    /// Counts a wait in the report; single writer, so a plain load and store do.
+    fn count(cell: &core::sync::atomic::AtomicU64) {
+        cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// A wait begins.
+    fn begin(&mut self, wait: &Wait) {
+        if wait.reason != WaitFor::Vote {
+            self.voting_since = 0;
+        } else if self.voting_since == 0 {
+            self.voting_since = sys::monotonic();
+        }
+        self.habits[self.kind_of(wait)].begin();
+        self.neighbours.begin();
+    }
+
+    /// Lets others use this CPU, and notes for how long they did.
+    fn give_way(&mut self) {
+        Self::count(&self.own.yields);
+        let before = sys::monotonic();
+        sys::sched_yield();
+        self.neighbours
+            .yielded(sys::monotonic().saturating_sub(before));
+    }
+
+    /// Has the awaited sibling used up its time?
+    fn expired(&mut self, wait: &Wait, peer: Sibling) -> bool {
+        if self.state(wait.peer) == ReplicaState::Stopped as u32 {
+            let timeout = self.control.timeout_ns.load(Ordering::Relaxed);
+            return self.patience.waited(self.control) > timeout;
+        }
+        if wait.reason == WaitFor::Record && peer.report.in_call.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        self.patience.is_over(self.control, &self.siblings, peer)
+    }
+
+    /// Waits until the supervisor says that a member is gone.
+    fn await_end(&self, id: ReplicaId) {
+        loop {
+            let bell = self.control.bell.load(Ordering::Acquire);
+            if self.state(id) == ReplicaState::Dead as u32 {
+                return;
+            }
+            if !requests::wait(self.control, bell) {
+                requests::call();
+            }
+        }
+    }
+
+    /// Has the supervisor look after a sibling that has begun to end, once.
+    fn tell_of_end(&mut self, peer: Sibling) {
+        let pid = peer.report.pid.load(Ordering::Relaxed);
+        if peer.report.will.is_opened() && self.told != pid {
+            self.told = pid;
+            requests::call();
+        }
+    }
+
+    fn sleep(&mut self, own: &Outbox, wait: &Wait, peer: Sibling) {
+        let control_bell = self.control.bell.load(Ordering::Acquire);
+        if self.state(wait.peer) == ReplicaState::Dead as u32 {
+            return;
+        }
+        let life = &peer.report.will.life;
+        let alive = life.load(Ordering::Acquire);
+        self.tell_of_end(peer);
+        if own.begin_sleep(wait.peer, peer.outbox, wait.bell) {
+            Self::count(&self.own.sleeps);
+            let bells = [
+                (peer.outbox.doorbell().as_ptr().cast_const(), wait.bell),
+                (self.control.bell.as_ptr().cast_const(), control_bell),
+                (life.as_ptr().cast_const(), alive),
+            ];
+            let began = sys::monotonic();
+            sys::futex_wait_any(&bells, SLEEP_NS);
+            own.end_sleep();
+            // Whoever waits for long looks whether anybody is left to tell it the outcome.
+            if sys::monotonic().saturating_sub(began) >= SLEEP_NS {
+                sys::leave_if_orphaned(self.control.supervisor.load(Ordering::Relaxed));
+            }
+        }
+    }
+}
+
+impl Env for LinuxEnv {
+    fn wait(&mut self, own: &Outbox, wait: &Wait) -> Waited {
+        if wait.round == 0 {
+            self.patience.begin();
+            self.begin(wait);
+        }
+        let kind = self.kind_of(wait);
+        let pass = self.habits[kind].pass(wait.round, self.neighbours.contested());
+        if pass == Pass::Spin {
+            self.long |= wait.round == SHORT_ROUNDS;
+            core::hint::spin_loop();
+            return Waited::Retry;
+        }
+        if self.state(wait.peer) == ReplicaState::Dead as u32 {
+            return Waited::Gone;
+        }
+        let peer = self.sibling(wait.peer);
+        if pass == Pass::Yield {
+            self.tell_of_end(peer);
+            self.give_way();
+            return Waited::Retry;
+        }
+        if !self.patience.has_started() {
+            self.patience.start(self.control, peer);
+        } else if self.expired(wait, peer) {
+            return Waited::Overdue;
+        }
+        self.sleep(own, wait, peer);
+        Waited::Retry
+    }
+
+    fn wake(&mut self, own: &Outbox) {
+        sys::futex_wake(own.doorbell().as_ptr());
+    }
+
+    /// The supervisor kills whoever was voted out; a removed primary must be gone before its
+    /// successor touches anything outside.
+    fn exclude(&mut self, _own: &Outbox, gone: ReplicaSet, primary: ReplicaId) {
+        let since = match core::mem::take(&mut self.voting_since) {
+            0 => sys::monotonic(),
+            since => since,
+        };
+        requests::call();
+        // Where faults are not masked, the supervisor ends everybody instead.
+        let masks = self.control.mask.load(Ordering::Relaxed) != 0;
+        for id in gone {
+            if id == primary || !masks {
+                self.await_end(id);
+            }
+        }
+        let took = sys::monotonic().saturating_sub(since);
+        let sum = self.own.removals_ns.load(Ordering::Relaxed);
+        self.own
+            .removals_ns
+            .store(sum.saturating_add(took), Ordering::Relaxed);
+    }
+}

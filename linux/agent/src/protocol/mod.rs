@@ -1,0 +1,11 @@
+//! How replicas agree: what is folded and published, how they wait for each other, the rings.
+
+pub(crate) mod arguments;
+pub(crate) mod env;
+pub(crate) mod patience;
+pub(crate) mod publish;
+pub(crate) mod requests;
+pub(crate) mod segments;
+pub(crate) mod transfer;
+pub(crate) mod uring;
+pub(crate) mod waiting;

@@ -1,0 +1,310 @@
+//! The primary's side of [`crate::protocol::transfer`]: laying a result out in the ring, and making
+//! sure that it is what the host gave.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use rcoe_core::MAX_RECORD;
+use rcoe_linux_syscalls::{Content, Offset};
+
+use crate::calls::{Call, acting};
+use crate::convert;
+use crate::kernel::Kernel;
+use crate::memory::guest;
+use crate::protocol::segments::Segments;
+use crate::protocol::transfer::{FIRST, Outcome};
+use crate::sys::{self, Whence};
+
+/// Words of content in a full record.
+const CONTENT: usize = MAX_RECORD - FIRST;
+
+/// Primary: publishes the outcome and what the call filled.
+pub(crate) fn publish(kernel: &mut Kernel, call: &Call, outcome: Outcome) {
+    let file = File::of(&mut kernel.last_read, call, outcome.result);
+    let result = acting::of_host(call, outcome.result);
+    if kernel.segments.settle(result).is_err() {
+        panic!("the kernel wrote a length that cannot be read");
+    }
+    let words = total(&kernel.segments);
+    for part in 0..words.div_ceil(CONTENT) {
+        publish_part(kernel, &outcome, file, part, share(part, words));
+    }
+}
+
+/// Which words of a result of `words` are in this part of it.
+fn share(part: usize, words: usize) -> Range<usize> {
+    let start = part * CONTENT;
+    start..words.min(start + CONTENT)
+}
+
+/// Times that a record is written before the agent gives itself up: one flip in a register that
+/// addresses memory spoils one of them.
+const ATTEMPTS: usize = 3;
+
+/// Publishes these words of the result as one record.
+fn publish_part(
+    kernel: &mut Kernel,
+    outcome: &Outcome,
+    file: Option<File>,
+    part: usize,
+    range: Range<usize>,
+) {
+    let segments = &kernel.segments;
+    let len = FIRST + range.len();
+    let published = kernel.replica.publish_in_place(len, |cells| {
+        let fill = |purpose| {
+            let mut record = Record {
+                cells,
+                range: range.clone(),
+                purpose,
+                same: true,
+            };
+            record.word(0, part as u64);
+            let laid_out = lay_out(segments, outcome, &mut record);
+            record.same && range == share(part, laid_out)
+        };
+        let write = |purpose| {
+            fill(purpose);
+            fill(Purpose::Compare)
+        };
+        let copied = file.is_some_and(|file| {
+            write(Purpose::Reread(file))
+                || file.surely().is_some_and(|file| {
+                    fill(Purpose::Restore(file));
+                    write(Purpose::Reread(file))
+                })
+        });
+        let copied = copied || (0..ATTEMPTS).any(|_| write(Purpose::Copy));
+        assert!(copied, "what is published is what the host gave");
+    });
+    if let Err(halt) = published {
+        kernel.park(halt);
+    }
+}
+
+/// Words of the whole result.
+fn total(segments: &Segments) -> usize {
+    let words = |(_, len)| 1 + convert::size(len).div_ceil(8);
+    OUTCOME_WORDS + segments.filled().map(words).sum::<usize>()
+}
+
+/// Result, two words on what has arrived, order.
+const OUTCOME_WORDS: usize = 4;
+
+/// Goes through all words of the result, and says how many there are; the record picks its own.
+#[inline(never)]
+fn lay_out(segments: &Segments, outcome: &Outcome, record: &mut Record<'_>) -> usize {
+    let head = [
+        outcome.result.cast_unsigned(),
+        outcome.due,
+        outcome.taken,
+        outcome.order,
+    ];
+    for (at, word) in head.into_iter().enumerate() {
+        record.content_word(at, word);
+    }
+    let mut at = OUTCOME_WORDS;
+    let mut before = 0;
+    for (address, bytes) in segments.filled() {
+        let len = convert::size(bytes);
+        record.content_word(at, bytes);
+        record.content_bytes(
+            at + 1,
+            Source {
+                address,
+                len,
+                before,
+            },
+        );
+        at += 1 + len.div_ceil(8);
+        before += bytes;
+    }
+    at
+}
+
+/// A file whose content the host can give a second time.
+///
+/// What the host put into the primary's memory exists once until it is published: a flip there
+/// would reach all replicas alike, and no vote would see it. So long results of reading a file are
+/// not copied but read again, and the two compared.
+#[derive(Clone, Copy)]
+struct File {
+    fd: i32,
+    /// Where in it the result begins.
+    offset: u64,
+    /// Bytes of the result, if the offset was only guessed.
+    guessed: Option<u64>,
+}
+
+/// The file read last and where it was left: most programs go on from there. A wrong guess costs
+/// time and nothing else, since only equal content is published.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LastRead {
+    fd: u64,
+    end: u64,
+}
+
+/// Results from so many bytes on are read twice. Shorter ones are copied in less time than a
+/// system call takes, and so are exposed less.
+const REREAD: i64 = 4096;
+
+impl File {
+    /// The file that `call` has read, if it is long enough and has a position. A file that only
+    /// seems to have one gives other content, and the result is copied after all.
+    fn of(last: &mut LastRead, call: &Call, result: i64) -> Option<Self> {
+        if result < REREAD {
+            return None;
+        }
+        let length = result.cast_unsigned();
+        let fd = call.arg(0);
+        let facts = &call.what.facts;
+        let (offset, guessed) = match (facts.content, facts.offset) {
+            (Content::Reads, Offset::At(offset)) => (call.arg(usize::from(offset)), None),
+            (Content::Reads, Offset::Position) if last.fd == fd && last.end != 0 => {
+                (last.end, Some(length))
+            }
+            (Content::Reads, Offset::Position) => (start_of(fd, length)?, None),
+            _ => return None,
+        };
+        *last = LastRead {
+            fd,
+            end: offset + length,
+        };
+        let fd = i32::try_from(fd).ok()?;
+        Some(Self {
+            fd,
+            offset,
+            guessed,
+        })
+    }
+
+    /// The same with an offset that is not guessed.
+    fn surely(self) -> Option<Self> {
+        let Some(length) = self.guessed else {
+            return Some(self);
+        };
+        let fd = i64::from(self.fd).cast_unsigned();
+        Some(Self {
+            offset: start_of(fd, length)?,
+            guessed: None,
+            ..self
+        })
+    }
+}
+
+/// Where `length` bytes that were read last begin.
+fn start_of(fd: u64, length: u64) -> Option<u64> {
+    sys::seek(fd, 0, Whence::Current)?.checked_sub(length)
+}
+
+/// What is done with the words of a record.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// Written, from the program's memory.
+    Copy,
+    /// Written, bytes of the program from the file they were read from.
+    Reread(File),
+    /// The program's memory is read from the file again; the record stays as it is.
+    Restore(File),
+    /// Compared with the program's memory.
+    Compare,
+}
+
+/// One record in the ring, being written or compared with what it is to hold.
+///
+/// A primary that publishes anything else than what the host gave would make all its followers
+/// alike, and wrong: they would outvote it. So every record is compared with its source before it
+/// is published.
+struct Record<'a> {
+    cells: [&'a [AtomicU64]; 2],
+    /// Words of the result that lie in this record.
+    range: Range<usize>,
+    purpose: Purpose,
+    same: bool,
+}
+
+impl Record<'_> {
+    /// Word `at` of the record itself.
+    fn word(&mut self, at: usize, word: u64) {
+        let [first, second] = self.cells;
+        let cell = first.get(at).unwrap_or_else(|| &second[at - first.len()]);
+        match self.purpose {
+            Purpose::Compare => self.same &= cell.load(Ordering::Relaxed) == word,
+            Purpose::Copy | Purpose::Reread(_) => cell.store(word, Ordering::Relaxed),
+            Purpose::Restore(_) => {}
+        }
+    }
+
+    /// Word `at` of the result.
+    fn content_word(&mut self, at: usize, word: u64) {
+        if self.range.contains(&at) {
+            self.word(FIRST + at - self.range.start, word);
+        }
+    }
+
+    /// Bytes of the program, from word `at` of the result on.
+    fn content_bytes(&mut self, at: usize, source: Source) {
+        let words = at..at + source.len.div_ceil(8);
+        let start = words.start.max(self.range.start);
+        let end = words.end.min(self.range.end);
+        if start >= end {
+            return;
+        }
+        let skipped = (start - at) * 8;
+        let len = (source.len - skipped).min((end - start) * 8);
+        if !len.is_multiple_of(8) && !matches!(self.purpose, Purpose::Compare) {
+            self.word(FIRST + end - 1 - self.range.start, 0);
+        }
+        self.bytes(FIRST + start - self.range.start, source.part(skipped, len));
+    }
+
+    /// Bytes of the program, from word `at` of the record on; the ring may wrap in between.
+    fn bytes(&mut self, at: usize, source: Source) {
+        let [first, second] = self.cells;
+        let split = first.len().saturating_sub(at) * 8;
+        let here = source.len.min(split);
+        self.piece(&first[at.min(first.len())..], source.part(0, here));
+        let rest = &second[at.saturating_sub(first.len())..];
+        self.piece(rest, source.part(here, source.len - here));
+    }
+
+    fn piece(&mut self, cells: &[AtomicU64], source: Source) {
+        let Source { address, len, .. } = source;
+        if len == 0 {
+            return;
+        }
+        match self.purpose {
+            Purpose::Compare => self.same &= guest::equals_cells(cells, address, len),
+            Purpose::Copy => {
+                guest::copy_to_cells(cells, address, len).expect("the kernel has written here");
+            }
+            // What cannot be read again shows as a difference.
+            Purpose::Reread(file) => {
+                let to = cells.as_ptr() as u64;
+                sys::pread_raw(file.fd, to, len, file.offset + source.before);
+            }
+            Purpose::Restore(file) => {
+                sys::pread_raw(file.fd, address, len, file.offset + source.before);
+            }
+        }
+    }
+}
+
+/// Bytes of the program that are part of a result.
+#[derive(Clone, Copy)]
+struct Source {
+    address: u64,
+    len: usize,
+    /// Bytes of the result's data that come before them.
+    before: u64,
+}
+
+impl Source {
+    fn part(self, skip: usize, len: usize) -> Self {
+        Self {
+            address: self.address + skip as u64,
+            len,
+            before: self.before + skip as u64,
+        }
+    }
+}

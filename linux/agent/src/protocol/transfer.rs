@@ -1,0 +1,222 @@
+//! From the primary to its siblings: a call's result, the signals that came with it, and every
+//! byte the kernel wrote.
+//!
+//! One result is a stream of words: result, what has arrived (two words), an order of the
+//! supervisor, then for each segment its length and its bytes. The stream is cut into records of
+//! the protocol core wherever one is full; each begins with its number within the result. If the
+//! primary is lost between two of them, its
+//! successor starts again with number 0.
+
+use core::sync::atomic::Ordering;
+
+use rcoe_core::{Consumed, MAX_RECORD};
+
+use crate::convert;
+use crate::kernel::Kernel;
+use crate::memory::guest::{self, Fault};
+
+/// Where the content of a record begins: its first word is its number within the result.
+pub(crate) const FIRST: usize = 1;
+
+/// The record being read.
+pub(crate) struct Buffer {
+    words: [u64; MAX_RECORD],
+    /// Next word to read.
+    next: usize,
+    /// Words that can be read.
+    len: usize,
+    /// Number of the next record within its result.
+    part: u64,
+}
+
+impl Buffer {
+    pub(crate) const fn new() -> Self {
+        Self {
+            words: [0; MAX_RECORD],
+            next: FIRST,
+            len: FIRST,
+            part: 0,
+        }
+    }
+
+    /// The first record of a result comes next.
+    fn expect_first(&mut self) {
+        self.next = FIRST;
+        self.len = FIRST;
+        self.part = 0;
+    }
+
+    /// A record of so many words is there.
+    fn accept(&mut self, len: usize) -> Result<(), Broken> {
+        assert!(len > FIRST, "no record is empty");
+        let (part, expected) = (self.words[0], self.part);
+        assert!(part == expected || part == 0, "records come in order");
+        self.next = FIRST;
+        self.len = len;
+        self.part = part + 1;
+        if part == expected {
+            Ok(())
+        } else {
+            Err(Broken::Anew)
+        }
+    }
+
+    /// The words from `next` on as bytes.
+    fn bytes(&self) -> &[u8] {
+        let words = &self.words[self.next..];
+        // SAFETY: words are eight bytes each, and bytes have no alignment.
+        unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+    }
+}
+
+/// What came with a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) result: i64,
+    /// 1 if a timer of the program is due.
+    pub(crate) due: u64,
+    /// How many of the supervisor's queue have been taken in all.
+    pub(crate) taken: u64,
+    /// An order of the supervisor to carry out after the call, or 0.
+    pub(crate) order: u64,
+}
+
+/// The primary is gone and this replica has to make the call itself. `torn`: part of its result
+/// had come.
+pub(crate) struct Lost {
+    pub(crate) torn: bool,
+}
+
+/// Why a result does not go on as it began.
+enum Broken {
+    /// No more records: the primary is gone and this replica is the primary now.
+    Lost,
+    /// The next record begins the result anew: another replica is the primary now.
+    Anew,
+}
+
+/// Follower: takes the outcome and fills the program's memory alike.
+///
+/// # Errors
+/// [`Lost`].
+pub(crate) fn receive(kernel: &mut Kernel) -> Result<Outcome, Lost> {
+    kernel.buffer.expect_first();
+    if fill(kernel).is_err() {
+        return Err(Lost { torn: false });
+    }
+    loop {
+        match take(kernel) {
+            Ok(outcome) => return Ok(outcome),
+            Err(Broken::Lost) => return Err(Lost { torn: true }),
+            Err(Broken::Anew) => {}
+        }
+    }
+}
+
+/// Takes the outcome whose first record is in the buffer.
+fn take(kernel: &mut Kernel) -> Result<Outcome, Broken> {
+    let result = pull(kernel)?.cast_signed();
+    let due = pull(kernel)?;
+    let taken = pull(kernel)?;
+    let order = pull(kernel)?;
+    let mut index = 0;
+    while let Some((address, room)) = kernel.segments.room(index) {
+        index += 1;
+        let len = pull(kernel)?;
+        assert!(len <= room, "the primary filled more than the call allows");
+        pull_bytes(kernel, address, len, result == Fault::RESULT)?;
+    }
+    assert_eq!(
+        kernel.buffer.next, kernel.buffer.len,
+        "the record holds this call's result"
+    );
+    Ok(Outcome {
+        result,
+        due,
+        taken,
+        order,
+    })
+}
+
+/// Gets the next record.
+fn fill(kernel: &mut Kernel) -> Result<(), Broken> {
+    match kernel.replica.consume(&mut kernel.buffer.words) {
+        Ok(Consumed::Record(len)) => kernel.buffer.accept(len),
+        Ok(Consumed::TakeOver) => Err(Broken::Lost),
+        Err(halt) => kernel.park(halt),
+    }
+}
+
+fn refill(kernel: &mut Kernel) -> Result<(), Broken> {
+    if kernel.buffer.next == kernel.buffer.len {
+        fill(kernel)?;
+    }
+    Ok(())
+}
+
+fn pull(kernel: &mut Kernel) -> Result<u64, Broken> {
+    refill(kernel)?;
+    kernel.buffer.next += 1;
+    Ok(kernel.buffer.words[kernel.buffer.next - 1])
+}
+
+/// Fills the program's memory. `maybe`: the primary does not know whether the host has written
+/// there, and it may not be writable.
+fn pull_bytes(kernel: &mut Kernel, mut address: u64, len: u64, maybe: bool) -> Result<(), Broken> {
+    let mut left = len;
+    while left > 0 {
+        refill(kernel)?;
+        let available = (kernel.buffer.len - kernel.buffer.next) * 8;
+        let part = convert::size(left.min(available as u64));
+        let bytes = &kernel.buffer.bytes()[..part];
+        if !maybe || !guest::equals(bytes, address) {
+            let done = guest::copy_out(address, bytes);
+            let right = maybe || done.is_ok() || guest::equals(bytes, address);
+            assert!(right, "the primary could write here");
+        }
+        kernel.buffer.next += part.div_ceil(8);
+        address += part as u64;
+        left -= part as u64;
+    }
+    Ok(())
+}
+
+/// A word that only the primary can know; all replicas get the same.
+pub(crate) fn agree(kernel: &mut Kernel, mut source: impl FnMut() -> u64) -> u64 {
+    let [word] = agree_all(kernel, true, |_| [source()]);
+    word
+}
+
+/// Words that only the primary can know; all replicas get the same. `repeatable`: a successor may
+/// ask for them again.
+pub(crate) fn agree_all<const N: usize>(
+    kernel: &mut Kernel,
+    repeatable: bool,
+    source: impl FnOnce(&mut Kernel) -> [u64; N],
+) -> [u64; N] {
+    const { assert!(FIRST + N <= MAX_RECORD) };
+    if kernel.alone {
+        return source(kernel);
+    }
+    kernel.buffer.expect_first();
+    if !kernel.replica.is_primary() && fill(kernel).is_ok() {
+        let words = &kernel.buffer.words[FIRST..kernel.buffer.len];
+        return words
+            .try_into()
+            .expect("the record holds what was asked for");
+    }
+    kernel.replica.begin_effect(repeatable);
+    let words = source(kernel);
+    let published = kernel
+        .replica
+        .publish_in_place(FIRST + N, |[first, second]| {
+            let cells = first.iter().chain(second);
+            for (cell, word) in cells.zip(core::iter::once(&0).chain(&words)) {
+                cell.store(*word, Ordering::Relaxed);
+            }
+        });
+    if let Err(halt) = published {
+        kernel.park(halt);
+    }
+    words
+}

@@ -1,0 +1,192 @@
+//! Reading and writing without waiting: streams, sockets, and what moves between descriptors.
+
+use linux_raw_sys::errno::{EAGAIN, EALREADY, EINPROGRESS};
+use linux_raw_sys::general::{F_GETFL, F_SETFL, O_NONBLOCK, POLLIN, POLLOUT, SPLICE_F_NONBLOCK};
+
+use crate::calls::PARKED;
+use crate::calls::descriptors::{
+    S_IFIFO, S_IFSOCK, Vector, fcntl, file_type, is_ready, never_waits, socket_error,
+};
+use crate::sched::blocking::vain::is_malformed;
+use crate::sched::blocking::{PARTIAL, Try};
+use crate::sys;
+
+/// Bytes that a pipe takes at once whenever it is writable.
+const PIPE_BUF: u64 = 4096;
+/// Bytes that a socket or pipe takes at once when it is writable, mostly.
+const MOST_SENT: u64 = 32 * 1024;
+const MSG_DONTWAIT: u64 = 0x40;
+/// Flags with which nothing is waited for: urgent data and errors are there or not.
+pub(crate) const NEVER_WAITS: u64 = 0x1 | MSG_DONTWAIT | 0x2000;
+
+impl Try<'_> {
+    pub(super) fn read(&self) -> Option<i64> {
+        if is_ready(self.fd(), POLLIN) || never_waits(self.fd()) {
+            return None;
+        }
+        if !self.asked
+            && let Some(result) = self.read_in_vain()
+        {
+            return result;
+        }
+        Some(self.later(sys::error(EAGAIN)))
+    }
+
+    pub(super) fn receive(&self, flags: usize) -> Option<i64> {
+        const MSG_WAITALL: u64 = 0x100;
+        let wanted = self.args[flags];
+        if wanted & NEVER_WAITS != 0 {
+            return None;
+        }
+        if wanted & MSG_WAITALL != 0 {
+            return self.receive_all();
+        }
+        let mut args = *self.args;
+        args[flags] |= MSG_DONTWAIT;
+        let result = self.make(args);
+        if result == sys::error(EAGAIN) && never_waits(self.fd()) {
+            return Some(result);
+        }
+        Some(self.unless_again(result))
+    }
+
+    /// Nothing is received before all can be, as far as a poll tells.
+    fn receive_all(&self) -> Option<i64> {
+        let waits = !is_ready(self.fd(), POLLIN)
+            && !never_waits(self.fd())
+            && file_type(self.fd()) == S_IFSOCK;
+        waits.then(|| self.later(sys::error(EAGAIN)))
+    }
+
+    pub(super) fn send(&self, flags: usize) -> Option<i64> {
+        if self.args[flags] & MSG_DONTWAIT != 0 || never_waits(self.fd()) {
+            return None;
+        }
+        let total = self.total()?;
+        if self.progress == 0 {
+            let mut args = *self.args;
+            args[flags] |= MSG_DONTWAIT;
+            return Some(self.sent(self.make(args), total));
+        }
+        Some(self.send_rest(self.args[flags], total))
+    }
+
+    /// An error counts only if nothing was sent before.
+    pub(crate) const fn failed(&self, error: i64) -> i64 {
+        if self.progress > 0 {
+            self.progress.cast_signed()
+        } else {
+            error
+        }
+    }
+
+    /// Judges what a part has sent of `left` bytes.
+    pub(crate) fn sent(&self, result: i64, left: u64) -> i64 {
+        if result == sys::error(EAGAIN) {
+            return self.later(result);
+        }
+        match u64::try_from(result) {
+            Ok(sent) if sent < left => PARTIAL - result,
+            Ok(sent) => (self.progress + sent).cast_signed(),
+            Err(_) => self.failed(result),
+        }
+    }
+
+    /// All bytes that the call sends, or `None` if that is not to be known.
+    pub(crate) fn total(&self) -> Option<u64> {
+        let Ok(vector) = Vector::of(self.call, 0, u64::MAX) else {
+            return None;
+        };
+        Some(vector.bytes)
+    }
+
+    fn send_rest(&self, flags: u64, total: u64) -> i64 {
+        let Ok(vector) = Vector::of(self.call, self.progress, u64::MAX) else {
+            return self.progress.cast_signed();
+        };
+        self.sent(vector.send(self.fd(), flags), total - self.progress)
+    }
+
+    pub(super) fn write(&self) -> Option<i64> {
+        if self.progress == 0 && never_waits(self.fd()) {
+            return None;
+        }
+        if !is_ready(self.fd(), POLLOUT) {
+            let vain = !self.asked && self.is_written_in_vain();
+            return (!vain).then(|| self.later(sys::error(EAGAIN)));
+        }
+        if is_malformed(self.call) {
+            return None;
+        }
+        let vector = Vector::of(self.call, self.progress, u64::MAX).ok()?;
+        if self.progress == 0 && vector.bytes <= PIPE_BUF {
+            return None;
+        }
+        let left = vector.bytes;
+        match file_type(self.fd()) {
+            S_IFSOCK => Some(self.sent(vector.send(self.fd(), 0), left)),
+            S_IFIFO => {
+                let part = Vector::of(self.call, self.progress, PIPE_BUF).ok()?;
+                Some(self.sent(part.write(self.fd()), left))
+            }
+            _ => None,
+        }
+    }
+
+    /// Between these descriptors; of pipes with flags in that argument.
+    pub(super) fn transfer(&self, from: usize, to: usize, flags: Option<usize>) -> Option<i64> {
+        let (from, to) = (self.args[from], self.args[to]);
+        if never_waits(from) || never_waits(to) {
+            return None;
+        }
+        if !is_ready(from, POLLIN) || !is_ready(to, POLLOUT) {
+            return self.move_in_vain(from, to, flags);
+        }
+        // `sendfile` may always send less, but goes on until all is sent if it is let.
+        let mut args = *self.args;
+        let all = flags.is_some() || args[3] <= MOST_SENT;
+        args[3] = args[3].min(MOST_SENT);
+        (!all).then(|| self.make(args))
+    }
+
+    /// Bytes cannot be moved yet: a call on pipes says so by itself, or what is wrong with it.
+    fn move_in_vain(&self, from: u64, to: u64, flags: Option<usize>) -> Option<i64> {
+        let unready = if is_ready(from, POLLIN) { to } else { from };
+        if let Some(flags) = flags
+            && file_type(unready) == S_IFIFO
+        {
+            return Some(self.with(flags, self.args[flags] | u64::from(SPLICE_F_NONBLOCK)));
+        }
+        // One of two that are spliced is a pipe, and only files that are always ready are sent.
+        let vain = if flags.is_some() {
+            ![from, to].map(file_type).contains(&S_IFIFO)
+        } else {
+            unready == from
+        };
+        (!vain && file_type(unready) != 0).then(|| self.later(sys::error(EAGAIN)))
+    }
+
+    pub(super) fn connect(&self) -> Option<i64> {
+        if self.asked {
+            let error = if is_ready(self.fd(), POLLOUT) {
+                socket_error(self.fd())
+            } else {
+                return Some(self.later(sys::error(EINPROGRESS)));
+            };
+            return Some(error);
+        }
+        if never_waits(self.fd()) {
+            return None;
+        }
+        let flags = fcntl(self.fd(), F_GETFL, 0);
+        fcntl(self.fd(), F_SETFL, flags | u64::from(O_NONBLOCK));
+        let result = self.make(*self.args);
+        fcntl(self.fd(), F_SETFL, flags);
+        let waits = [EINPROGRESS, EALREADY].map(sys::error).contains(&result);
+        if waits {
+            return Some(PARKED);
+        }
+        // A listener of the same machine that is busy cannot be polled for.
+        (result != sys::error(EAGAIN)).then_some(result)
+    }
+}

@@ -1,0 +1,117 @@
+//! What programs rarely do: as without rcoe, or refused by name; never a hang and never an alarm.
+
+use rcoe_tests::launch::Ended;
+use rcoe_tests::rcoe::Scene;
+
+/// Compiles a program of `edges/` and runs it with each of the arguments: replicas must do what a
+/// plain run does.
+#[track_caller]
+fn like_native(name: &str, source: &str, arguments: &[&[&str]]) {
+    let scene = Scene::new();
+    let program = scene.compile(name, source, &["-pthread", "-w"]);
+    for more in arguments {
+        let command = [&[program.as_str()], *more].concat();
+        let native = scene.like_native("exec \"$@\"", &command);
+        assert_eq!(native.ended, Ended::Exit(0), "{}", native.err());
+        assert!(!native.out().is_empty());
+    }
+}
+
+#[test]
+fn what_fails_at_once_does_not_wait() {
+    let source = include_str!("edges/vain.c");
+    like_native("vain", source, &[&["threads"], &["shared"]]);
+}
+
+#[test]
+fn threads_wake_each_other_in_shared_memory() {
+    like_native("wakes", include_str!("edges/wakes.c"), &[&[]]);
+}
+
+#[test]
+fn ranges_of_memory_are_checked_and_locked() {
+    like_native("ranges", include_str!("edges/ranges.c"), &[&[]]);
+}
+
+#[test]
+fn all_that_is_listed_can_be_locked_but_for_the_agent() {
+    let scene = Scene::new();
+    let program = scene.compile("ranges", include_str!("edges/ranges.c"), &["-w"]);
+    let native = scene.run(&[&program, "listed"]);
+    assert_eq!(native.out(), "not locked: 0\n");
+    for replicas in ["1", "2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program, "listed"]);
+        let err = outcome.err();
+        assert_eq!(outcome.ended, Ended::Exit(0), "{err}");
+        assert_eq!(outcome.out(), native.out(), "{err}");
+        assert!(err.lines().all(|line| line.contains("agent")), "{err}");
+    }
+}
+
+#[test]
+fn guards_in_memory_are_refused() {
+    let scene = Scene::new();
+    let program = scene.compile("guards", include_str!("edges/guards.c"), &["-w"]);
+    for replicas in ["1", "2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program]);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        let refused = "100: 22\n101: 22\n102: 22\n103: 22\nchild 100\n";
+        assert_eq!(outcome.out(), refused, "{}", outcome.err());
+    }
+}
+
+#[test]
+fn ids_of_peers_senders_and_owners_are_the_programs() {
+    like_native("ids", include_str!("edges/ids.c"), &[&[]]);
+}
+
+#[test]
+fn files_in_memory_are_sealed_as_far_as_they_are_not_mapped() {
+    like_native("seals", include_str!("edges/seals.c"), &[&[], &["forked"]]);
+}
+
+#[test]
+fn a_seal_that_leaves_writing_to_mappings_is_refused() {
+    let scene = Scene::new();
+    let program = scene.compile("future", include_str!("edges/future.c"), &["-w"]);
+    for replicas in ["1", "2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program]);
+        let err = outcome.err();
+        assert_eq!(outcome.ended, Ended::Exit(0), "{err}");
+        assert_eq!(outcome.out(), "22\nhello\n", "{err}");
+        assert!(
+            err.contains("F_ADD_SEALS") && err.lines().count() == 1,
+            "{err}"
+        );
+    }
+}
+
+#[test]
+fn what_is_open_for_writing_is_not_executed() {
+    like_native("busy", include_str!("edges/busy.c"), &[&[]]);
+}
+
+#[test]
+fn a_call_may_come_with_the_alignment_check() {
+    like_native("flags", include_str!("edges/flags.c"), &[&[]]);
+}
+
+#[test]
+fn numbers_beyond_bounds_reach_nobody_and_stacks_grow() {
+    like_native("bounds", include_str!("edges/bounds.c"), &[&[]]);
+}
+
+#[test]
+fn threads_send_each_other_messages() {
+    like_native("mail", include_str!("edges/mail.c"), &[&[]]);
+}
+
+#[test]
+fn what_a_call_writes_before_it_faults_is_written_in_all_replicas() {
+    like_native("partial", include_str!("edges/partial.c"), &[&[]]);
+}
+
+#[test]
+fn a_descriptor_that_is_not_open_yet_is_mapped_by_no_replica() {
+    like_native("unopened", include_str!("edges/unopened.c"), &[&[]]);
+}

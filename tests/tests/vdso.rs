@@ -1,0 +1,174 @@
+//! Programs read clocks by functions of rcoe's own vDSO: found by every parser, right for every
+//! clock, the same in all replicas whoever is lost, and gone with `--clock calls`.
+
+use rcoe_tests::launch::{Ended, signal};
+use rcoe_tests::rcoe::{Scene, events_of, until};
+use rustix::process::Signal;
+
+/// Finds and calls all functions, and compares every clock with the system call.
+const PARSE: &str = include_str!("vdso/parse.c");
+/// Writes what a call leaves in registers and below the stack pointer.
+const LEAVES: &str = include_str!("vdso/leaves.c");
+/// Bad pointers.
+const BAD: &str = include_str!("vdso/bad.c");
+/// Unwinds from the handlers of a timer.
+const UNWIND: &str = include_str!("vdso/unwind.c");
+/// Reads clocks in a loop and says if one goes back.
+const READS: &str = include_str!("vdso/reads.c");
+/// Threads that wait by reading the clock.
+const THREADS: &str = include_str!("vdso/threads.c");
+
+/// How a program can be linked.
+const LINKED: [(&str, &[&str]); 3] = [
+    ("dynamic", &["-w", "-pthread", "-rdynamic"]),
+    ("static", &["-w", "-pthread", "-static"]),
+    ("static-pie", &["-w", "-pthread", "-static-pie"]),
+];
+
+/// Runs it as without rcoe and with one to three replicas: the same, and silently.
+#[track_caller]
+fn like_native(name: &str, source: &str) {
+    for (how, flags) in LINKED {
+        let scene = Scene::new();
+        let program = scene.compile(name, source, flags);
+        let native = scene.run(&[&program]);
+        assert_eq!(native.ended, Ended::Exit(0), "{how}: {}", native.out());
+        for options in [
+            ["-n", "1", "--compare", "args"],
+            ["-n", "2", "--compare", "args"],
+            ["-n", "2", "--compare", "every"],
+            ["-n", "3", "--compare", "io"],
+        ] {
+            let outcome = scene.rcoe(&[&["run"], &options[..], &["--", &program]].concat());
+            let what = format!("{how} {options:?}: {}", outcome.err());
+            assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+            assert_eq!(outcome.out(), native.out(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn all_functions_are_found_and_right() {
+    like_native("parse", PARSE);
+}
+
+#[test]
+fn a_bad_pointer_is_the_programs_fault() {
+    like_native("bad", BAD);
+}
+
+#[test]
+fn threads_wait_by_reading_the_clock() {
+    like_native("threads", THREADS);
+}
+
+#[test]
+fn handlers_unwind_through_it() {
+    let scene = Scene::new();
+    let program = scene.compile("unwind", UNWIND, &["-w", "-rdynamic"]);
+    for replicas in ["1", "2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program]);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        assert_eq!(outcome.out(), "handled 1, all whole 1\n");
+    }
+}
+
+#[test]
+fn a_call_leaves_the_same_in_all_replicas() {
+    let scene = Scene::new();
+    let program = scene.compile("leaves", LEAVES, &["-w"]);
+    for replicas in ["2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program]);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    }
+}
+
+#[test]
+fn readings_are_no_dispatched_calls_and_still_count() {
+    let scene = Scene::new();
+    scene.write("stop", "");
+    let program = scene.compile("reads", READS, &["-static"]);
+    let counted = |clock: &str| {
+        let options = [
+            "run", "-n", "2", "--stats", "--clock", clock, "--", &program,
+        ];
+        let outcome = scene.rcoe(&options);
+        assert_eq!(outcome.ended, Ended::Exit(3), "{}", outcome.err());
+        let err = outcome.err();
+        let count = |name: &str| {
+            let line = err.lines().find(|line| line.starts_with(name)).unwrap();
+            let words = line.split_whitespace().rev().take(2);
+            let counts: Vec<u64> = words.map(|word| word.parse().unwrap()).collect();
+            assert_eq!(counts[0], counts[1], "{line}");
+            counts[0]
+        };
+        [count("calls: input"), count("rewritten sites")]
+    };
+    let ([readings, no_sites], [calls, sites]) = (counted("vdso"), counted("calls"));
+    assert!(readings >= 3000 && calls >= 3000, "{readings} {calls}");
+    assert!(sites > no_sites, "{sites} {no_sites}");
+}
+
+#[test]
+fn it_can_be_left_out() {
+    let scene = Scene::new();
+    let program = scene.compile("parse", PARSE, &["-w"]);
+    for replicas in ["1", "2"] {
+        let options = ["run", "-n", replicas, "--clock", "calls", "--", &program];
+        let outcome = scene.rcoe(&options);
+        assert_eq!(outcome.ended, Ended::Exit(1), "{}", outcome.err());
+        assert_eq!(outcome.out(), "no vDSO\n");
+    }
+    let outcome = scene.rcoe(&["run", "--sphere", "system", "--clock", "calls", "hello"]);
+    assert_eq!(outcome.ended, Ended::Exit(125));
+    assert!(
+        outcome.err().contains("--clock has no meaning"),
+        "{}",
+        outcome.err()
+    );
+}
+
+#[test]
+fn a_new_program_gets_one_of_its_own() {
+    let scene = Scene::new();
+    let parse = scene.compile("parse", PARSE, &["-w"]);
+    let native = scene.run(&[&parse]);
+    let script = "\"$0\"; exec \"$0\"";
+    let outcome = scene.rcoe(&["run", "-n", "2", "--", "sh", "-c", script, &parse]);
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    assert_eq!(outcome.out(), native.out().repeat(2));
+}
+
+/// Kills the primary again and again while clocks are read: none goes back, and all replicas, old
+/// and copied, see the same times.
+#[test]
+fn clocks_go_on_when_primaries_are_lost() {
+    for compare in ["io", "args"] {
+        let scene = Scene::new();
+        let program = scene.compile("reads", READS, &["-static"]);
+        let options = ["-n", "3", "--compare", compare, "--timeout", "30s"];
+        let group = scene.start_group(&options, &[&program]);
+        let mut replicas = group.replicas.clone();
+        // The two that take over from each other.
+        for round in 0..8_usize {
+            let victim = round % 2;
+            signal(replicas[victim], Signal::KILL).unwrap();
+            let copies = until("a copy of the first process", || {
+                let mut events = events_of(&group.events);
+                events.retain(|it| it["type"] == "reintegration" && it["stage"] == "done");
+                events.retain(|it| it["process"] == group.running.pid());
+                (events.len() > round || group.running.has_ended()).then_some(events)
+            });
+            let copy = copies.get(round).expect("the run goes on");
+            assert_eq!(copy["replica"], victim, "{copies:?}");
+            replicas[victim] = u32::try_from(copy["pid"].as_u64().unwrap()).unwrap();
+        }
+        scene.write("stop", "");
+        let (outcome, events) = group.finish();
+        let what = format!("{compare}: {} {events:?}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(3), "{what}");
+        let lines = outcome.out();
+        let numbers = lines.lines().map(|line| line.split(' ').next().unwrap());
+        assert!(numbers.zip(0..).all(|(text, at)| text == at.to_string()));
+    }
+}
