@@ -61,6 +61,24 @@ fn the_foreground_is_the_programs_own() {
     }
 }
 
+/// Lines that a program may read before rcoe, which was continued with it, gets to hand the signal
+/// on: see CAVEATS.
+const EARLY_LINES: usize = 500;
+
+/// Continues the job that was stopped. The empty lines are for a program that goes on before the
+/// signal is there, or was stopped between two reads: it tells of the signal only after the next.
+fn take_up(terminal: &mut Terminal, command: &str) -> anyhow::Result<()> {
+    terminal.send("fg\n")?;
+    terminal.expect(command)?;
+    for _ in 0..EARLY_LINES {
+        terminal.send("\n")?;
+        if terminal.expect("got ")?.contains("continued") {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("it does not tell that it was continued")
+}
+
 /// What a person does with jobs in a shell.
 fn use_jobs(terminal: &mut Terminal, script: &str) -> anyhow::Result<()> {
     terminal.expect("prompt> ")?;
@@ -72,8 +90,7 @@ fn use_jobs(terminal: &mut Terminal, script: &str) -> anyhow::Result<()> {
     terminal.send("jobs\n")?;
     terminal.expect("Stopped")?;
     terminal.expect("prompt> ")?;
-    terminal.send("fg\n")?;
-    terminal.expect("continued")?;
+    take_up(terminal, script)?;
     terminal.send("hello\n")?;
     terminal.expect("got hello")?;
     terminal.send(SUSPEND)?;
@@ -81,12 +98,10 @@ fn use_jobs(terminal: &mut Terminal, script: &str) -> anyhow::Result<()> {
     terminal.expect("prompt> ")?;
     // In the background it goes on until it reads.
     terminal.send("bg\n")?;
-    terminal.expect("continued")?;
     terminal.send("wait %1; echo \"wai\"ted $?\n")?;
     terminal.expect("waited ")?;
     terminal.expect("prompt> ")?;
-    terminal.send("fg\n")?;
-    terminal.expect("continued")?;
+    take_up(terminal, script)?;
     terminal.send(INTERRUPT)?;
     terminal.expect("prompt> ")?;
     terminal.send("echo \"sta\"tus $?\n")?;
@@ -118,24 +133,6 @@ fn a_shell_in_a_terminal_controls_its_jobs() {
         assert_eq!(ended, Ended::Exit(0), "-n {replicas}: {text}");
         assert!(!text.contains("rcoe:"), "-n {replicas}: {text}");
     }
-}
-
-/// Lines that a program may read before rcoe, which was continued with it, gets to hand the signal
-/// on: see CAVEATS.
-const EARLY_LINES: usize = 500;
-
-/// Continues the job that was stopped. The empty lines are for a program that goes on before the
-/// signal is there, and tells of it only afterwards.
-fn take_up(terminal: &mut Terminal, command: &str) -> anyhow::Result<()> {
-    terminal.send("fg\n")?;
-    terminal.expect(command)?;
-    for _ in 0..EARLY_LINES {
-        terminal.send("\n")?;
-        if terminal.expect("got ")?.contains("continued") {
-            return Ok(());
-        }
-    }
-    anyhow::bail!("it does not tell that it was continued")
 }
 
 /// What a person does with rcoe as a job of a shell.
