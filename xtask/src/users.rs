@@ -6,11 +6,13 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
 use crate::count::Counts;
-use crate::{shell, stages};
+use crate::{cargo_tests, shell};
 
 /// How to become the user, and the tests.
 const USERS: [(&str, &[&str]); 2] = [
@@ -50,7 +52,7 @@ pub(crate) fn run() -> Result<Counts> {
     counts
 }
 
-fn run_in(folder: &std::path::Path) -> Result<Counts> {
+fn run_in(folder: &Path) -> Result<Counts> {
     let (rcoe, runner) = (folder.join("rcoe"), folder.join("runner"));
     fs::copy(shell::built("rcoe"), &rcoe)?;
     fs::write(&runner, RUNNER)?;
@@ -60,17 +62,26 @@ fn run_in(folder: &std::path::Path) -> Result<Counts> {
     let mut counts = Counts::default();
     for (user, tests) in USERS {
         println!("setpriv {user}");
-        let mut command = shell::cargo(["test", "--workspace", "--no-fail-fast"]);
-        for test in tests {
-            command.args(["--test", test]);
-        }
-        let target = format!(
-            "{}_UNKNOWN_LINUX_GNU",
-            std::env::consts::ARCH.to_uppercase()
-        );
-        command.env(format!("CARGO_TARGET_{target}_RUNNER"), &runner);
-        command.env("RCOE_BECOME", user).env("RCOE_BIN", &rcoe);
-        counts.add(stages::counted(command)?);
+        let make = || {
+            let mut command = tests_through(&runner, tests);
+            command.env("RCOE_BECOME", user).env("RCOE_BIN", &rcoe);
+            command
+        };
+        counts.add(cargo_tests::run(make)?);
     }
     Ok(counts)
+}
+
+/// The command that runs these tests, each program by the runner.
+fn tests_through(runner: &Path, tests: &[&str]) -> Command {
+    let mut command = shell::cargo(["test", "--workspace", "--no-fail-fast"]);
+    for test in tests {
+        command.args(["--test", test]);
+    }
+    let target = format!(
+        "{}_UNKNOWN_LINUX_GNU",
+        std::env::consts::ARCH.to_uppercase()
+    );
+    command.env(format!("CARGO_TARGET_{target}_RUNNER"), runner);
+    command
 }

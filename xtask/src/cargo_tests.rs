@@ -1,0 +1,176 @@
+//! Cargo's test programs: what they count, and the second try of a test that fails.
+//!
+//! Tests of replicas run on whatever machine there is, however loaded. One that fails by the
+//! machine's doing is run once more, alone; if it passes then, it counts as passed and is named as
+//! flaky, so that it is looked at. A fault of the code fails twice.
+//!
+//! Not tried again: more than [`MOST`] failures, and programs that end without naming what failed.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::count::{self, Counts};
+use crate::shell;
+
+/// Failed tests of one run that get a second try; more are no accident.
+const MOST: usize = 3;
+
+/// What one run came to.
+struct Run {
+    counts: Counts,
+    succeeded: bool,
+    /// The tests that failed, by name.
+    failed: Vec<String>,
+}
+
+impl Run {
+    /// Whether a second try can tell more.
+    fn is_worth_a_second(&self) -> bool {
+        let named = self.failed.len() as u64 == self.counts.failed;
+        !self.failed.is_empty() && named && self.failed.len() <= MOST
+    }
+}
+
+/// Runs the test programs of the command that `make` makes and sums their closing lines.
+///
+/// # Errors
+///
+/// If the command cannot be started.
+pub(crate) fn run(make: impl Fn() -> Command) -> Result<Counts> {
+    let first = once(make())?;
+    if first.succeeded || !first.is_worth_a_second() {
+        return Ok(first.counts.judged(first.succeeded));
+    }
+    println!("once more, alone: {}", first.failed.join(" "));
+    let mut command = make();
+    command.args(["--", "--exact", "--test-threads=1"]);
+    let second = once(shell::with(command, &first.failed))?;
+    Ok(settle(&first, &second))
+}
+
+/// The counts of a first run, its failed tests judged by the second.
+fn settle(first: &Run, second: &Run) -> Counts {
+    let all = second.counts.passed >= first.counts.failed;
+    if !(second.succeeded && all) {
+        return first.counts.judged(false);
+    }
+    for name in &first.failed {
+        println!("flaky: {name} failed once and passed when it ran alone");
+    }
+    Counts {
+        passed: first.counts.passed + first.counts.failed,
+        failed: 0,
+    }
+}
+
+fn once(command: Command) -> Result<Run> {
+    let mut counts = Counts::default();
+    let mut failed = Vec::new();
+    let succeeded = shell::stream(command, |line| {
+        if let Some(found) = count::parse(line, count::CARGO) {
+            counts.add(found);
+        }
+        failed.extend(failure(line).map(str::to_owned));
+    })?;
+    Ok(Run {
+        counts,
+        succeeded,
+        failed,
+    })
+}
+
+/// The test that a line says has failed.
+fn failure(line: &str) -> Option<&str> {
+    let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
+    // The name of a documentation test is a place: it has blanks and is no filter.
+    (!name.contains(' ')).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stand-in for cargo: runs `script`, whose arguments are those of the second try.
+    fn counts(script: &str) -> Counts {
+        run(|| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script, "cargo"]);
+            command
+        })
+        .unwrap()
+    }
+
+    /// Two of three tests pass at first; `second` is what the second try does.
+    fn second_try(second: &str) -> Counts {
+        counts(&format!(
+            "if [ $# -gt 0 ]; then {second}; fi
+             echo 'test a::b ... FAILED'
+             echo 'test result: FAILED. 2 passed; 1 failed; 0 ignored'
+             exit 1"
+        ))
+    }
+
+    #[test]
+    fn a_planted_failure_fails() {
+        let passed = |passed, failed| Counts { passed, failed };
+        let good = counts("echo 'test result: ok. 5 passed; 0 failed; 0 ignored'");
+        assert_eq!(good, passed(5, 0));
+        let bad = counts("echo 'test result: FAILED. 2 passed; 1 failed; 0 ignored'");
+        assert_eq!(bad, passed(2, 1));
+        let dead = counts("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; exit 1");
+        assert_eq!(dead, passed(2, 1));
+        let empty = counts("echo compat: 2 passed, 0 failed");
+        assert_eq!(empty, passed(0, 1));
+    }
+
+    #[test]
+    fn what_fails_twice_has_failed() {
+        let again = "echo 'test a::b ... FAILED'
+                     echo 'test result: FAILED. 0 passed; 1 failed; 0 ignored'; exit 1";
+        let none = "echo 'test result: ok. 0 passed; 0 failed; 0 ignored'; exit 0";
+        let other = "[ \"$4\" = a::b ] || exit 0; exit 1";
+        for second in [again, none, other] {
+            let expected = Counts {
+                passed: 2,
+                failed: 1,
+            };
+            assert_eq!(second_try(second), expected, "{second}");
+        }
+    }
+
+    #[test]
+    fn what_passes_alone_is_flaky() {
+        let second = "[ \"$*\" = '-- --exact --test-threads=1 a::b' ] &&
+                      echo 'test result: ok. 1 passed; 0 failed; 0 ignored'; exit 0";
+        let expected = Counts {
+            passed: 3,
+            failed: 0,
+        };
+        assert_eq!(second_try(second), expected);
+    }
+
+    #[test]
+    fn many_failures_are_no_accident() {
+        let lines = "for test in a b c d; do echo \"test $test ... FAILED\"; done";
+        let end = "echo 'test result: FAILED. 0 passed; 4 failed; 0 ignored'; exit 1";
+        let expected = Counts {
+            passed: 0,
+            failed: 4,
+        };
+        let script = format!("[ $# = 0 ] || exit 9; {lines}; {end}");
+        assert_eq!(counts(&script), expected);
+    }
+
+    #[test]
+    fn lines_that_tell_of_a_failure_are_read() {
+        assert_eq!(failure("test a::b ... FAILED"), Some("a::b"));
+        for line in [
+            "test a::b ... ok",
+            "test src/lib.rs - place (line 3) ... FAILED",
+            "a::b ... FAILED",
+        ] {
+            assert_eq!(failure(line), None, "{line}");
+        }
+    }
+}
