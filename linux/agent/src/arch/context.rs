@@ -13,7 +13,7 @@ use linux_raw_sys::general::{
     PROT_WRITE,
 };
 
-use crate::arch::delivery::extended_bytes;
+use crate::arch::delivery::{extended_bytes, save_extended};
 use crate::arch::entry::{self, TrapFrame};
 use crate::kernel::Kernel;
 use crate::sched::threads::{MAX_THREADS, NOBODY, Thread};
@@ -69,7 +69,7 @@ fn map_areas() {
 pub(crate) fn inherit(frame: &TrapFrame, slot: usize) {
     map_areas();
     // SAFETY: mapped, aligned, of the CPU's size; its header is zero or an earlier image's.
-    unsafe { entry::save_extended(frame, area(slot)) };
+    unsafe { save_extended(frame, area(slot)) };
 }
 
 /// Keeps the extended state for a child that is about to be made.
