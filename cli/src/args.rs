@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use rcoe_supervisor::{Clock, Compare, MetricsAddress, SUSPECT_AFTER, ScrubRate, parse_core_list};
+use rcoe_core::Compare;
+use rcoe_supervisor::{Clock, MetricsAddress, SUSPECT_AFTER, ScrubRate, parse_core_list};
 
 const RUN_EXAMPLES: &str = "\
 Examples:

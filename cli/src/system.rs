@@ -14,7 +14,7 @@ use rcoe_system::{
 };
 use serde_json::{Value, json};
 
-use crate::args::{ArchArg, ClockArg, CompareArg, CoreThreads, OnFault, RunArgs};
+use crate::args::{ArchArg, ClockArg, CoreThreads, OnFault, RunArgs};
 use crate::reporter::say;
 
 /// Variable with further words for the kernel's command line, for tests.
@@ -90,12 +90,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
             ArchArg::Aarch64 => Arch::Aarch64,
         },
         replicas,
-        compare: match args.compare {
-            CompareArg::Io => "io",
-            CompareArg::Args => "args",
-            CompareArg::Every => "every",
-        }
-        .into(),
+        compare: args.compare.into(),
         timeout: args.timeout,
         tick: args.tick,
         mask: replicas >= 3 && args.on_fault != Some(OnFault::Stop),

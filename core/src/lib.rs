@@ -23,6 +23,7 @@ mod action;
 mod admission;
 mod ballot;
 mod behind;
+mod compare;
 pub mod diagnose;
 mod evidence;
 mod guards;
@@ -41,6 +42,7 @@ mod trace;
 mod vote;
 mod word;
 
+pub use compare::Compare;
 pub use guards::{Bug, Guards};
 pub use halt::{Cause, Halt, HaltState};
 pub use ids::{MAX_REPLICAS, ReplicaId, ReplicaSet};

@@ -1,6 +1,6 @@
 //! The machine's command line: words like `n=3`, up to `--`, behind which the root task's begins.
 
-use rcoe_kernel_objects::Compare;
+use rcoe_core::Compare;
 
 /// What the command line asks of the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -132,11 +132,9 @@ impl Config {
     /// Reads a command line; what it does not say has its usual value.
     pub(crate) fn read(command: &[u8]) -> Self {
         Self {
-            compare: match value(command, b"compare") {
-                Some(b"io") => Compare::Io,
-                Some(b"every") => Compare::Every,
-                _ => Compare::Args,
-            },
+            compare: value(command, b"compare")
+                .and_then(Compare::from_name)
+                .unwrap_or(Compare::Args),
             timeout: number(command, b"timeout").unwrap_or(2_000).max(1),
             tick: number(command, b"tick").unwrap_or(10_000),
             mask: value(command, b"mask") != Some(b"no"),

@@ -6,8 +6,8 @@
 //! results stream and joins every trace.
 
 use rcoe_abi::layout::{PORT_OFF, PORT_PAUSE};
-use rcoe_core::{Cause, Consumed, Halt, Kind, Ports, Replica, ReplicaId, ReplicaSet, mix};
-use rcoe_kernel_objects::{Compare, IRQ_LINES, Memory, Ref, Sphere, kind};
+use rcoe_core::{Cause, Compare, Consumed, Halt, Kind, Ports, Replica, ReplicaId, ReplicaSet, mix};
+use rcoe_kernel_objects::{IRQ_LINES, Memory, Ref, Sphere, kind};
 
 use crate::arch::{self, Parameters, interrupts};
 use crate::config::{Config, Pause};

@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rcoe_core::Compare;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::diaries::Diaries;
@@ -19,8 +20,8 @@ pub struct Settings {
     pub arch: Arch,
     /// Replicas: 1 to 4.
     pub replicas: usize,
-    /// `io`, `args` or `every`.
-    pub compare: String,
+    /// How much is compared.
+    pub compare: Compare,
     /// How late a replica may be.
     pub timeout: Duration,
     /// Time between preemption ticks; none if zero.
@@ -61,9 +62,7 @@ impl Settings {
     }
 
     pub(crate) fn command_line(&self) -> String {
-        let Self {
-            replicas, compare, ..
-        } = self;
+        let (replicas, compare) = (self.replicas, self.compare.name());
         let word = |yes: bool| if yes { "yes" } else { "no" };
         let (mask, again) = (word(self.mask), word(self.reintegrate));
         let (timeout, tick) = (self.timeout.as_millis(), self.tick.as_micros());

@@ -57,5 +57,5 @@ pub use fault::Fault;
 pub use kernel::Kernel;
 pub use memory::{Memory, Ref};
 pub use port::digest;
-pub use sphere::{Compare, IRQ_LINES, Sphere, kind};
+pub use sphere::{IRQ_LINES, Sphere, kind};
 pub use tcb::fpu_words;

@@ -1,20 +1,9 @@
 //! What the objects need of the replication part: the trace, votes and devices.
 
 use rcoe_abi::Rights;
+use rcoe_core::Compare;
 
 use crate::Ref;
-
-/// What joins the signature, and when it is voted (DSN'19: N, A, S).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Compare {
-    /// Outputs, context switches, updates of capabilities and page tables, and the number of
-    /// system calls.
-    Io,
-    /// Also the arguments of every system call.
-    Args,
-    /// As args, with a vote at every system call.
-    Every,
-}
 
 /// Interrupt lines.
 pub const IRQ_LINES: u32 = 24;

@@ -1,12 +1,12 @@
 //! System calls: the kernel's entry from a thread.
 
 use rcoe_abi::{Error, MessageInfo, Rights, Syscall};
-use rcoe_core::mix;
+use rcoe_core::{Compare, mix};
 
 use crate::arch::{CAP, INFO, NUMBER};
 use crate::fault::Fault;
 use crate::kernel::Kernel;
-use crate::sphere::{Compare, Sphere, kind};
+use crate::sphere::{Sphere, kind};
 use crate::tcb::field;
 use crate::{Cap, Ref};
 

@@ -10,13 +10,6 @@ use crate::limits::LimitCells;
 /// Length of the queue of collected signals.
 pub const SIGNAL_SLOTS: usize = 64;
 
-/// `Control::compare`: only what leaves the sphere of replication joins the signature.
-pub const COMPARE_IO: u32 = 0;
-/// `Control::compare`: also every system call's number and arguments (the default).
-pub const COMPARE_ARGS: u32 = 1;
-/// `Control::compare`: as [`COMPARE_ARGS`], with a vote at every system call.
-pub const COMPARE_EVERY: u32 = 2;
-
 /// `Control::clock`: the program gets a vDSO, which reads clocks without a system call (the
 /// default).
 pub const CLOCK_VDSO: u32 = 0;
@@ -84,7 +77,7 @@ pub struct Control {
     pub version: AtomicU32,
     /// Number of replicas, 1 to [`MAX_REPLICAS`].
     pub replicas: AtomicU32,
-    /// [`COMPARE_IO`], [`COMPARE_ARGS`] or [`COMPARE_EVERY`].
+    /// The word of a [`rcoe_core::Compare`].
     pub compare: AtomicU32,
     /// [`CLOCK_VDSO`] or [`CLOCK_CALLS`].
     pub clock: AtomicU32,

@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::auxvec::{AT_HWCAP2, AT_SYSINFO_EHDR};
-use rcoe_core::{MAX_REPLICAS, Port, Replica, ReplicaId, ReplicaSet};
+use rcoe_core::{Compare, MAX_REPLICAS, Port, Replica, ReplicaId, ReplicaSet};
 use rcoe_linux_abi::{AGENT_TEXT, Phase};
 
 use crate::arch::entry::{Cpu, TrapFrame, enter_program};
@@ -17,7 +17,7 @@ use crate::arch::vdso::Clock;
 use crate::arch::vdso::host::{self, Reader};
 use crate::calls::acting::Acting;
 use crate::calls::processes::{self, Processes};
-use crate::kernel::{self, Compare, Kernel, kind};
+use crate::kernel::{self, Kernel, kind};
 use crate::memory::loader::{self, Image};
 use crate::memory::regions::{self, control, report};
 use crate::memory::space::space;

@@ -4,10 +4,8 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use rcoe_core::{Halt, Kind, Replica};
-use rcoe_linux_abi::{
-    COMPARE_ARGS, COMPARE_EVERY, Control, Ending, Note, Phase, Report, StatClass,
-};
+use rcoe_core::{Compare, Halt, Kind, Replica};
+use rcoe_linux_abi::{Control, Ending, Note, Phase, Report, StatClass};
 
 use crate::arch::instructions::Traps;
 use crate::arch::rewrite::Rewriter;
@@ -32,14 +30,6 @@ use crate::sched::threads::Threads;
 use crate::sched::turns::slice::Slice;
 use crate::sched::turns::{self, Turns};
 use crate::sys;
-
-/// What joins the signature and when it is voted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Compare {
-    Io,
-    Args,
-    Every,
-}
 
 /// Event kinds, as the supervisor knows them.
 pub(crate) mod kind {
@@ -125,17 +115,6 @@ pub(crate) fn install(kernel: Kernel) {
 pub(crate) fn kernel() -> &'static mut Kernel {
     // SAFETY: installed before the program starts; exclusive as argued above.
     unsafe { (*KERNEL.0.get()).assume_init_mut() }
-}
-
-impl Compare {
-    /// From the word in [`Control`].
-    pub(crate) fn from_word(word: u32) -> Self {
-        match word {
-            COMPARE_EVERY => Self::Every,
-            COMPARE_ARGS => Self::Args,
-            _ => Self::Io,
-        }
-    }
 }
 
 /// Adds to a counter that this replica alone writes.

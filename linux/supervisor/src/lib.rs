@@ -59,7 +59,7 @@ pub use notify::NotifySettings;
 pub use program::Program;
 pub use rcoe_linux_abi::{Ending, MAX_REPLICAS};
 pub use scrub::ScrubRate;
-pub use settings::{Clock, Compare, Settings};
+pub use settings::{Clock, Settings};
 pub use stats::Stats;
 pub use status::{
     CpuView, FaultCounts, MetricsAddress, ProcessView, ReplicaView, Snapshot, Totals, find_job,

@@ -3,36 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rcoe_linux_abi::{CLOCK_CALLS, CLOCK_VDSO, COMPARE_ARGS, COMPARE_EVERY, COMPARE_IO};
+use rcoe_core::Compare;
+use rcoe_linux_abi::{CLOCK_CALLS, CLOCK_VDSO};
 
 use crate::ledger::Ledger;
 use crate::notify::NotifySettings;
 use crate::program::Program;
 use crate::scrub::ScrubRate;
 use crate::status::MetricsAddress;
-
-/// What joins the signature, and when it is voted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compare {
-    /// Only what leaves the sphere of replication.
-    Io,
-    /// Also every system call's number and arguments.
-    Args,
-    /// As `Args`, with a vote at every system call.
-    Every,
-}
-
-impl Compare {
-    /// The word of the shared layout.
-    #[must_use]
-    pub const fn word(self) -> u32 {
-        match self {
-            Self::Io => COMPARE_IO,
-            Self::Args => COMPARE_ARGS,
-            Self::Every => COMPARE_EVERY,
-        }
-    }
-}
 
 /// How the program reads clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

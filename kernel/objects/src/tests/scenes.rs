@@ -2,12 +2,13 @@
 
 use rcoe_abi::invocation::FaultLabel;
 use rcoe_abi::{Error, Label, ObjectType, Rights, Syscall, boot};
+use rcoe_core::Compare;
 
 use super::invariants::check;
 use super::world::{BASE, FREE, memory, world};
 use crate::arch::{CAP, MESSAGE, NUMBER};
 use crate::tcb::State;
-use crate::{Cap, Compare, Fault};
+use crate::{Cap, Fault};
 
 #[test]
 fn the_root_task_boots_and_can_make_every_object() {
@@ -422,7 +423,7 @@ fn a_copy_moves_to_another_partition_by_its_page_tables_alone() {
 
 #[test]
 fn a_call_that_lets_another_thread_run_is_an_event_in_every_mode() {
-    for compare in [Compare::Io, Compare::Args, Compare::Every] {
+    for compare in Compare::ALL {
         let mut words = memory();
         let mut kernel = world(&mut words);
         let peer = kernel.thread(FREE + 20, 63);

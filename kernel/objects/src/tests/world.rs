@@ -6,10 +6,11 @@ use std::vec::Vec;
 
 use rcoe_abi::image::{self, ENTRY_WORDS, HEADER_WORDS};
 use rcoe_abi::{Label, MessageInfo, ObjectType, Rights, Syscall, boot, layout};
+use rcoe_core::Compare;
 
 use crate::arch::{CAP, INFO, MESSAGE, NUMBER};
 use crate::kernel::Kernel;
-use crate::sphere::{Compare, Sphere};
+use crate::sphere::Sphere;
 use crate::{BootInput, Cap, Memory, Ref};
 
 /// Where object memory is said to lie.

@@ -28,6 +28,7 @@ use crate::sched::schedule;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::ENOSYS;
+use rcoe_core::Compare;
 use rcoe_linux_abi::{Note, StatClass};
 use rcoe_linux_syscalls::{Class, Resolved, Table};
 
@@ -35,7 +36,7 @@ pub(crate) use signals::targets;
 use straight::Way;
 
 use crate::arch::entry::TrapFrame;
-use crate::kernel::{self, Compare, Kernel, kind};
+use crate::kernel::{self, Kernel, kind};
 use crate::memory::deferred;
 use crate::memory::guest::Fault;
 use crate::recover::reintegration;

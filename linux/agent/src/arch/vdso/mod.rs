@@ -19,12 +19,12 @@ use core::arch::global_asm;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general::__NR_clock_gettime;
-use rcoe_core::Consumed;
+use rcoe_core::{Compare, Consumed};
 use rcoe_linux_abi::{CLOCK_VDSO, Control, StatClass};
 
 use crate::arch::entry::{AGENT_STACK_BYTES, TrapFrame};
 use crate::calls::signals;
-use crate::kernel::{self, Compare, Kernel, kind};
+use crate::kernel::{self, Kernel, kind};
 use crate::sys;
 
 /// Nanoseconds of a second.
