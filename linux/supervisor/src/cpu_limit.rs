@@ -3,13 +3,18 @@
 //! What the kernel does for a process the supervisor does for a group: SIGXCPU at the soft limit
 //! and at each second from there on, SIGKILL at the hard one. The signals go the way of all others,
 //! so a default action also ends a program that makes no call, in all replicas alike. The host's
-//! own limit stays at the hard one that rcoe was started with.
+//! own limit stays at the hard one that rcoe was started with, and the host ends any replica that
+//! meets it. That is the program's end where its own hard limit is the same one.
 //!
 //! The group's time is that of the replica that has used most, between two looks each.
 
 use std::time::{Duration, Instant};
 
 use rcoe_linux_abi::limits::UNLIMITED;
+
+use crate::judge::Process;
+
+const SIGKILL: i32 = 9;
 
 /// How the end of the time shows in advance: one that computes needs at least as long.
 const SOONEST: Duration = Duration::from_millis(1);
@@ -104,9 +109,39 @@ impl CpuLimit {
     }
 }
 
+/// Whether a replica that ended like this met the program's hard limit (seconds), by the hand of
+/// the host, whose limit for it this is. `time` is what counts for the host's limit; the kernel
+/// ends nobody before.
+pub(crate) fn is_hosts_end(
+    fate: Process,
+    own: u64,
+    hosts: Option<u64>,
+    time: impl FnOnce() -> Duration,
+) -> bool {
+    let same = hosts == Some(own);
+    same && fate == Process::Killed(SIGKILL) && time() >= Duration::from_secs(own)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_replica_that_the_host_ends_at_the_programs_hard_limit_has_met_it() {
+        let time = |millis| move || Duration::from_millis(millis);
+        let killed = Process::Killed(SIGKILL);
+        assert!(is_hosts_end(killed, 1, Some(1), time(1000)));
+        assert!(is_hosts_end(killed, 1, Some(1), time(1004)));
+        // Somebody else killed it before.
+        assert!(!is_hosts_end(killed, 1, Some(1), time(999)));
+        // The host's limit is not the program's, which the supervisor holds it against itself.
+        assert!(!is_hosts_end(killed, 1, Some(2), time(2000)));
+        assert!(!is_hosts_end(killed, 1, None, time(2000)));
+        assert!(!is_hosts_end(killed, UNLIMITED, None, time(2000)));
+        for other in [Process::Killed(24), Process::Exited(9), Process::Alive] {
+            assert!(!is_hosts_end(other, 1, Some(1), time(1000)), "{other:?}");
+        }
+    }
 
     fn at(limit: &mut CpuLimit, millis: u64, limits: [u64; 2]) -> Option<Due> {
         limit.look(&[Some((7, Duration::from_millis(millis)))], limits)

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
 use rcoe_linux_abi::{Ask, Look, Phase, Record, ReplicaState, Request, Usage};
-use rcoe_linux_sys::host::{Held, Inherited, Starter};
+use rcoe_linux_sys::host::{Held, Inherited, Starter, limited_cpu_time};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitStatus, waitid};
 
 use crate::agent;
@@ -52,6 +52,8 @@ pub(crate) struct Group {
     spent: Vec<Duration>,
     /// All that they have used, by replica.
     usage: Vec<Usage>,
+    /// What the limit on CPU time of a process that was reaped was held against, by replica.
+    limited: Vec<Duration>,
 }
 
 impl Group {
@@ -106,6 +108,7 @@ impl Group {
             fates: vec![None; replicas],
             spent: vec![Duration::ZERO; replicas],
             usage: vec![Usage::NONE; replicas],
+            limited: vec![Duration::ZERO; replicas],
         }
     }
 
@@ -188,6 +191,7 @@ impl Group {
         self.expelled[index] = false;
         self.departed[index] = false;
         self.fates[index] = None;
+        self.limited[index] = Duration::ZERO;
     }
 
     /// Takes in what the kernel says of a child, and publishes it; false if it is not of this
@@ -288,6 +292,21 @@ impl Group {
             self.spent[index] += time;
             self.usage[index] = self.usage[index].plus(usage);
         }
+    }
+
+    /// Remembers what counts for the limit on CPU time of a process that is about to be reaped.
+    pub(crate) fn keep_limited_time(&mut self, pid: u32) {
+        if let Some(index) = self.index(pid) {
+            self.limited[index] = limited_cpu_time(pid).unwrap_or_default();
+        }
+    }
+
+    /// What counts for the limit on CPU time that the host holds a replica against.
+    pub(crate) fn limited_time(&self, index: usize) -> Duration {
+        let unreaped = self.processes[index] == Process::Alive;
+        let pid = self.pids[index].filter(|_| unreaped);
+        pid.and_then(limited_cpu_time)
+            .unwrap_or(self.limited[index])
     }
 
     /// The replica that has this process id.

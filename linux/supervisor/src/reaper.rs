@@ -71,6 +71,9 @@ impl Reaper {
             let Some((next, usage)) = next_usage() else {
                 return Ok(());
             };
+            for team in teams.iter_mut().flatten() {
+                team.group.keep_limited_time(next);
+            }
             let next = Pid::from_raw(next.cast_signed());
             let (pid, status) = match waitpid(next, options) {
                 Ok(Some(news)) => news,

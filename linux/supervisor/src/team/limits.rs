@@ -5,16 +5,11 @@ use std::time::Duration;
 
 use rcoe_linux_abi::Phase;
 use rcoe_linux_abi::limits::{CPU, NOFILE, UNLIMITED};
+use rustix::process::{Resource, getrlimit};
 
 use super::{State, Team};
-use crate::cpu_limit::Due;
+use crate::cpu_limit::{Due, is_hosts_end};
 use crate::group::phase;
-use crate::judge::Process;
-
-/// The kernel ends a process by an account of its time that counts ticks, and tells an exact one:
-/// that may be less by such a part of the limit, or by so much.
-const INEXACT: u32 = 20;
-const INEXACT_LEAST: Duration = Duration::from_millis(200);
 
 impl Team {
     /// The soft and the hard limit, if there is a soft one.
@@ -51,20 +46,15 @@ impl Team {
         self.cpu_limit.look(&times, limits)
     }
 
-    /// Whether the host has ended a replica because its CPU time was over: the supervisor would
-    /// have ended all of them.
+    /// Whether the host has ended a replica because its CPU time was over: all are to end so.
     pub(crate) fn met_its_hard_limit(&self) -> bool {
-        const SIGKILL: i32 = 9;
-        let Some([_, hard]) = self.cpu_limits().filter(|[_, hard]| *hard != UNLIMITED) else {
+        let Some([_, own]) = self.cpu_limits() else {
             return false;
         };
+        let hosts = getrlimit(Resource::Cpu).maximum;
         self.members().any(|index| {
-            let killed = self.group.fate(index) == Process::Killed(SIGKILL);
-            let time = || self.group.cpu_time(index);
-            let used = || time().unwrap_or_default().max(self.group.spent(index));
-            let limit = Duration::from_secs(hard);
-            let inexact = (limit / INEXACT).max(INEXACT_LEAST);
-            killed && used() + inexact >= limit
+            let time = || self.group.limited_time(index);
+            is_hosts_end(self.group.fate(index), own, hosts, time)
         })
     }
 }

@@ -31,4 +31,4 @@ pub use signals::{
 };
 pub use stand_in::StandIn;
 pub use starter::{Starter, image_from_bytes};
-pub use usage::{children_cpu_time, next_usage};
+pub use usage::{children_cpu_time, limited_cpu_time, next_usage};
