@@ -29,6 +29,8 @@ enum Rule {
     Interrupted,
     /// The next part of as many elements of this size as the call returns.
     Share(u64),
+    /// As far as there is memory, if the call succeeds.
+    Untold,
     /// The least of a `u32` length before (kept here) and after the call.
     Short { pointer: u64, before: u64 },
     /// The same with a 64-bit length.
@@ -58,6 +60,9 @@ pub(crate) struct Segments {
 const BEFORE_FAULT: u64 = 1 << 20;
 
 const PAGE: u64 = 4096;
+
+/// Bytes of the longest address of a socket, `struct sockaddr_storage`.
+const ADDRESS: u64 = 128;
 
 /// What is left to hand out while walking through shared segments.
 #[derive(Default)]
@@ -153,7 +158,11 @@ impl Segments {
                 } else {
                     guest::read::<u32>(pointer)?.into()
                 };
-                self.push(address, before, Rule::Short { pointer, before });
+                let before = match arg {
+                    Arg::SockaddrOut { .. } => ADDRESS.min(before),
+                    _ => before,
+                };
+                self.push(address, before, short(address, pointer, before));
             }
             Arg::SockLenPtr => self.push(address, 4, Rule::Always),
             Arg::FdSet { nfds_arg } => {
@@ -193,16 +202,10 @@ impl Segments {
     fn add_message(&mut self, address: u64, length: Option<u64>) -> Result<(), Fault> {
         let [name, name_len, iov, iov_len, control, control_len, _flags] =
             guest::read::<[u64; 7]>(address)?;
-        let before = name_len & 0xffff_ffff;
+        let before = ADDRESS.min(name_len & 0xffff_ffff);
         nested(iov)?;
-        self.push(
-            nested(name)?,
-            before,
-            Rule::Short {
-                pointer: address + 8,
-                before,
-            },
-        );
+        let name = nested(name)?;
+        self.push(name, before, short(name, address + 8, before));
         let rule = Rule::Long {
             pointer: address + 40,
             before: control_len,
@@ -268,6 +271,17 @@ fn shared(valid: Valid, elem: u64) -> Rule {
     }
 }
 
+/// A buffer whose length word is at `pointer`. Where that lies in the buffer, the call may have
+/// written over it, and it tells nothing.
+const fn short(address: u64, pointer: u64, before: u64) -> Rule {
+    let overlaps = pointer < address.saturating_add(before) && address < pointer.saturating_add(4);
+    if overlaps {
+        Rule::Untold
+    } else {
+        Rule::Short { pointer, before }
+    }
+}
+
 /// Is there memory of the program's at this address?
 fn is_there(address: u64) -> bool {
     !guest::is_reserved(address) && guest::read::<u8>(address).is_ok()
@@ -313,6 +327,8 @@ impl Segment {
         let success = |len| if result >= 0 { len } else { 0 };
         Ok(match self.rule {
             Rule::Success => success(self.capacity),
+            Rule::Untold if result >= 0 => self.within_reach(walk),
+            Rule::Untold => 0,
             Rule::Always => self.capacity,
             Rule::Interrupted if result == EINTR => self.capacity,
             Rule::Interrupted => 0,
@@ -398,6 +414,22 @@ mod tests {
             });
             assert_eq!(got, [expected, 4], "getsockname, said {said}");
         }
+    }
+
+    #[test]
+    fn a_length_that_the_address_is_written_over_tells_nothing() {
+        let room = std::sync::atomic::AtomicU32::new(4);
+        let place = room.as_ptr() as u64;
+        let family = || room.store(2, std::sync::atomic::Ordering::Relaxed);
+        let name = call(51, [3, place, place, 0, 0, 0]);
+        assert_eq!(filled(&name, 0, family), [4, 4], "getsockname");
+        room.store(4, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(filled(&name, -9, family), [0, 4]);
+        let place = std::sync::atomic::AtomicU32::new(u32::MAX);
+        let (length, room) = (place.as_ptr() as u64, [0_u8; 128]);
+        let name = call(51, [3, room.as_ptr() as u64, length, 0, 0, 0]);
+        let said = || place.store(16, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(filled(&name, 0, said), [16, 4], "no address is that long");
     }
 
     #[test]
