@@ -188,7 +188,7 @@ pub(crate) struct FuzzArgs {
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) calls: u64,
     /// Calls in one run.
-    #[arg(long, default_value_t = 40_000)]
+    #[arg(long, default_value_t = 200_000)]
     pub(crate) per_run: u64,
     /// Seed of the first run; the next one has the next.
     #[arg(long, default_value_t = 1)]

@@ -312,7 +312,7 @@ fn run_fuzz(args: &FuzzArgs) -> Result<bool> {
         return Err(error);
     }
     let bar = progress(args.calls, "calls");
-    let (mut calls, mut wrong, mut seed) = (0, 0, args.seed);
+    let (mut calls, mut made, mut wrong, mut seed) = (0, 0, 0, args.seed);
     while calls < args.calls {
         let count = args.per_run.max(1).min(args.calls - calls);
         let run = fuzz::run(&setup, seed, count, args.episode)?;
@@ -324,12 +324,14 @@ fn run_fuzz(args: &FuzzArgs) -> Result<bool> {
             }
         }
         calls += count;
+        made += run.made;
         seed += 1;
         bar.set_position(calls);
     }
     bar.finish_and_clear();
     println!(
-        "{calls} random system calls, n {}: {wrong} of {} runs wrong (from seed {}, commit {}, {})",
+        "{calls} random system calls ({made} in episodes that came to their end), n {}: {wrong} of \
+         {} runs wrong (from seed {}, commit {}, {})",
         args.replicas,
         seed - args.seed,
         args.seed,

@@ -36,6 +36,8 @@ use crate::child::Setup;
 pub struct Run {
     /// What it said last: that it is done, or the number of the episode.
     pub last: String,
+    /// Calls that were made at least: those of episodes that came to their end.
+    pub made: u64,
     /// What was wrong, if anything.
     pub wrong: Option<String>,
 }
@@ -120,9 +122,13 @@ pub fn run(setup: &Setup, seed: u64, calls: u64, episode: u64) -> Result<Run> {
     };
     let last = output.lines().last().unwrap_or("nothing").to_owned();
     let right = status == "exit status: 0" && last.starts_with("done");
+    let made = last
+        .strip_prefix("done: ")
+        .and_then(|it| it.split(' ').next());
+    let made = made.and_then(|it| it.parse().ok()).unwrap_or(0);
     let told: Vec<&str> = errors.lines().rev().take(6).collect();
     let wrong = (!right).then(|| format!("{status}: {}", told.join(" | ")));
-    Ok(Run { last, wrong })
+    Ok(Run { last, made, wrong })
 }
 
 /// Reads all in a thread of its own; the beginning of much is enough.
