@@ -61,22 +61,20 @@ fn the_foreground_is_the_programs_own() {
     }
 }
 
-/// Lines that a program may read before rcoe, which was continued with it, gets to hand the signal
-/// on: see CAVEATS.
-const EARLY_LINES: usize = 500;
-
-/// Continues the job that was stopped. The empty lines are for a program that goes on before the
-/// signal is there, or was stopped between two reads: it tells of the signal only after the next.
+/// Continues the job that was stopped. One that was stopped just before it reads tells of the
+/// signal only when it has read, as it does without rcoe: hence two empty lines.
 fn take_up(terminal: &mut Terminal, command: &str) -> anyhow::Result<()> {
     terminal.send("fg\n")?;
     terminal.expect(command)?;
-    for _ in 0..EARLY_LINES {
+    let mut told = String::new();
+    for _ in 0..2 {
         terminal.send("\n")?;
-        if terminal.expect("got ")?.contains("continued") {
+        told += &terminal.expect("got ")?;
+        if told.contains("continued") {
             return Ok(());
         }
     }
-    anyhow::bail!("it does not tell that it was continued")
+    anyhow::bail!("it is not told that it was continued: {told}")
 }
 
 /// What a person does with jobs in a shell.

@@ -117,6 +117,15 @@ pub(crate) fn kernel() -> &'static mut Kernel {
     unsafe { (*KERNEL.0.get()).assume_init_mut() }
 }
 
+/// What the supervisor tells this replica, also for a handler that has interrupted the agent;
+/// `None` before the replica has begun.
+pub(crate) fn told() -> Option<&'static Control> {
+    let kernel = KERNEL.0.get().cast::<Kernel>();
+    // SAFETY: a read of a pointer without a reference to the state around it, which the interrupted
+    // code may hold; it is null until the state is installed, and valid for good from then on.
+    unsafe { (*(&raw const (*kernel).control).cast::<*const Control>()).as_ref() }
+}
+
 /// Adds to a counter that this replica alone writes.
 pub(crate) fn count(cell: &AtomicU64, by: u64) {
     cell.store(

@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as nr;
-use rcoe_linux_abi::{AGENT_BASE, SIG_KICK};
+use rcoe_linux_abi::{AGENT_BASE, JobState, SIG_KICK};
 
 use crate::arch::entry::{self, RCOE_INTERRUPT, SIGNAL_STACK, SIGNAL_STACK_BYTES};
 use crate::arch::frames::{SigInfo, UContext};
@@ -18,6 +18,8 @@ use crate::sys;
 /// Faults of an instruction.
 pub(crate) const SYNCHRONOUS: [u32; 5] =
     [nr::SIGSEGV, nr::SIGBUS, nr::SIGILL, nr::SIGFPE, nr::SIGTRAP];
+/// How long a stopped program sleeps at most before it looks whether it goes on.
+const LOOK_NS: u64 = 100_000_000;
 /// Signals of the host's timers that call the primary when one of the program's is due.
 pub(crate) const TIMERS: [u32; 3] = [nr::SIGALRM, nr::SIGVTALRM, nr::SIGPROF];
 
@@ -138,10 +140,27 @@ extern "C" fn on_timer(signal: u32, info: *const SigInfo, context: *mut UContext
 /// Something asynchronous waits for the program: leave a blocking call.
 #[unsafe(export_name = "rcoe_handle_kick")]
 extern "C" fn on_kick(_signal: u32, _info: *const SigInfo, context: *mut UContext) {
+    stay_stopped();
     RCOE_INTERRUPT.store(1, Ordering::Relaxed);
     // SAFETY: the kernel's context on the handler's own stack.
     let machine = unsafe { &mut (*context).machine };
     if let Some(landing) = entry::interrupted_landing(machine.rip) {
         machine.rip = landing;
+    }
+}
+
+/// Waits while the program is stopped: whoever continues rcoe's process group wakes its replicas as
+/// well, and the program goes on when the supervisor says so, with the signal that continues it.
+fn stay_stopped() {
+    let Some(control) = kernel::told() else {
+        return;
+    };
+    loop {
+        let bell = control.bell.load(Ordering::Acquire);
+        let state = JobState::unpack(control.job.state.load(Ordering::Acquire));
+        if state.and_then(|it| it.stopped_by).is_none() {
+            return;
+        }
+        sys::futex_wait(control.bell.as_ptr(), bell, LOOK_NS);
     }
 }

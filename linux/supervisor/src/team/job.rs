@@ -1,7 +1,9 @@
 //! A process that is stopped by a signal, and goes on.
 //!
 //! All its replicas are stopped by the host, wherever they are: that changes nothing in them, so it
-//! needs no agreement on where. Meanwhile nothing reaches them, and nobody is late.
+//! needs no agreement on where. Meanwhile nothing reaches them, and nobody is late. A kick waits
+//! for each, so that one that somebody else continues (a shell continues the whole process group
+//! that rcoe is in) goes no further than into the agent's handler before the supervisor lets it.
 //!
 //! Contract: a process that shares memory is only stopped where it has given its turn back, which
 //! it does before it asks for the stop itself; see [`Team::can_be_stopped`].
@@ -9,7 +11,7 @@
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Instant;
 
-use rcoe_linux_abi::JobState;
+use rcoe_linux_abi::{JobState, SIG_KICK};
 use rcoe_linux_sys::host::SignalInfo;
 
 use super::{SIGKILL, State, Team};
@@ -101,6 +103,9 @@ impl Team {
         self.job.asked = asked;
         self.group.pause();
         self.change(Some(signal));
+        // Comes to each before it makes another step, whoever lets it go on, and holds it.
+        self.members()
+            .for_each(|index| self.group.signal(index, SIG_KICK));
     }
 
     /// Lets all replicas go on, for the sake of this signal. It is there, with all that came before
