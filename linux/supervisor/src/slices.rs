@@ -17,7 +17,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
-use rcoe_linux_abi::arena::{BOOKS_OFFSET, CLAIMS_BYTES, Gate, slice_addr};
+use rcoe_linux_abi::arena::{BOOKS_OFFSET, CLAIMS_BYTES, Claims, Gate, slice_addr};
 use rustix::fs::{SeekFrom, major, minor, seek};
 use rustix::io::Errno;
 use rustix::thread::futex;
@@ -26,6 +26,8 @@ use xxhash_rust::xxh3::xxh3_64;
 const PAGE: usize = 4096;
 /// Bytes that are compared at a time.
 const CHUNK: u64 = 1 << 20;
+/// More turns than can be open at a time.
+const MOST_OPEN: u32 = 1 << 12;
 /// Chunks of one step.
 const STEP: u32 = 4;
 
@@ -37,6 +39,14 @@ pub(crate) fn low(turn: u64) -> u32 {
 /// Whose turn it is there.
 pub(crate) fn turn_of(gate: &Gate) -> u32 {
     gate.turn.load(Acquire)
+}
+
+/// Whether a group has claimed a turn that has not been passed where it is this one's.
+pub(crate) fn has_open_claim(claims: &Claims, group: usize, turn: u32) -> bool {
+    let open = low(claims.next()).wrapping_sub(turn);
+    // A gate that is shut stands nowhere.
+    let open = if open.cast_signed() < 0 { 0 } else { open };
+    (0..open.min(MOST_OPEN)).any(|later| claims.owner(turn.wrapping_add(later)) == Some(group))
 }
 
 /// Passes the slice on to the turn of this number.
@@ -310,6 +320,19 @@ mod tests {
                 return (copied, copy.mended);
             }
         }
+    }
+
+    #[test]
+    fn a_claim_is_open_where_its_turn_has_not_been_passed() {
+        let claims = Claims::new();
+        let mine = u32::try_from(claims.claim(7)).expect("a first turn");
+        claims.claim(8);
+        assert!(has_open_claim(&claims, 7, mine));
+        assert!(has_open_claim(&claims, 8, mine), "a turn behind the other");
+        assert!(!has_open_claim(&claims, 7, mine + 1));
+        assert!(has_open_claim(&claims, 8, mine + 1));
+        assert!(!has_open_claim(&claims, 8, mine + 2));
+        assert!(!has_open_claim(&claims, 9, mine));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::memory::{Memory, Numbered};
 use crate::protocol::Published;
 use crate::reintegration::Reintegration;
 use crate::scrub::Scrub;
+use crate::slices::{has_open_claim, turn_of};
 use crate::spinning::{Seen, Spinning};
 
 mod job;
@@ -303,7 +304,7 @@ impl Team {
             let number = u8::try_from(signal.number).unwrap_or(u8::MAX);
             // From here on no replica begins to share memory before it knows whether it lives on.
             self.memory.set(|control| &control.doomed, 1);
-            if !self.shares() {
+            if !self.is_bound() {
                 self.finish(Ending::Signal(number));
                 return;
             }
@@ -360,7 +361,7 @@ impl Team {
 
     /// A signal that ends the program, as a member says; it ends if all say so.
     pub(crate) fn expire(&mut self, number: u8) {
-        if self.state == State::Living && self.is_fatal(u32::from(number)) && !self.shares() {
+        if self.state == State::Living && self.is_fatal(u32::from(number)) && !self.is_bound() {
             self.finish(Ending::Signal(number));
         }
     }
@@ -369,6 +370,17 @@ impl Team {
     /// because the others' replicas must find that memory alike.
     pub(crate) fn shares(&self) -> bool {
         self.members().any(|index| self.uses_slice(index))
+    }
+
+    /// Whether it may end or stop only at a point of its trace: also where a replica has yet to
+    /// come to a turn that its primary has had, which nobody else would ever pass.
+    pub(crate) fn is_bound(&self) -> bool {
+        let slices = self.memory.slices();
+        let owes = |index: usize| {
+            let turn = turn_of(self.memory.gate(index));
+            has_open_claim(self.memory.claims(), self.memory.group(), turn)
+        };
+        self.shares() || self.members().any(|index| index < slices && owes(index))
     }
 
     /// Whether a replica uses its slice of shared memory, which has its number.

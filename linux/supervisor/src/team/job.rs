@@ -83,7 +83,7 @@ impl Team {
     /// share any before it goes on.
     pub(crate) fn can_be_stopped(&self) -> bool {
         self.memory.set(|control| &control.doomed, 1);
-        let alone = !self.shares();
+        let alone = !self.is_bound();
         if !alone {
             self.memory.set(|control| &control.doomed, 0);
         }
