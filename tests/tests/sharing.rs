@@ -2,11 +2,15 @@
 //! where it is not.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write as _;
 
 use rcoe_tests::launch::{Ended, Outcome, signal};
+use rcoe_tests::memory::{peek, poke};
 use rcoe_tests::proc;
-use rcoe_tests::rcoe::{LIMIT, Scene, until};
+use rcoe_tests::rcoe::{Group, LIMIT, Scene, until};
 use rustix::process::Signal;
+use serde_json::Value;
 
 /// Compiles a program of `sharing/` and demands that replicas do what a plain run does.
 #[track_caller]
@@ -169,4 +173,114 @@ fn two_stop_at_the_loss_of_one_that_shares() {
         let (outcome, _) = lose("2", of_child, index);
         assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
     }
+}
+
+/// Where every replica sees the ring of claims, and how many places it has.
+const CLAIMS: u64 = 0x6f21_0000_0000;
+const PLACES: u64 = 512;
+
+/// Where every replica sees a slice; its first word says whose turn it is there.
+const fn slice(index: u64) -> u64 {
+    0x6f22_0000_0000 + index * (7 << 30)
+}
+
+/// Waits until nobody has a turn, nor wants one; the number of the next.
+fn until_all_wait(replicas: &[u32]) -> u64 {
+    let quiet = || {
+        let next = peek(replicas[0], CLAIMS);
+        let mut own = replicas.iter().zip(0..);
+        let rests = own.all(|(&pid, at)| peek(pid, slice(at)) & 0xffff_ffff == next);
+        let asleep = |pid: u32| proc::find(pid).is_some_and(|it| it.state == 'S');
+        let supervisor = proc::find(replicas[0]).expect("a living replica").parent;
+        let all = proc::made_by(supervisor);
+        let whole = all.len() == 2 * replicas.len() && all.into_iter().all(asleep);
+        (rests && whole && peek(replicas[0], CLAIMS) == next).then_some(next)
+    };
+    until("all to wait for the outside", quiet)
+}
+
+/// Two processes that share memory and wait for the outside: `input` wakes the first, nothing but
+/// rcoe the second.
+struct Waiting {
+    scene: Scene,
+    group: Group,
+    input: File,
+    /// The primary of the second.
+    primary: u32,
+}
+
+impl Waiting {
+    fn start(options: &[&str]) -> Self {
+        let scene = Scene::new();
+        let program = scene.compile("left", include_str!("sharing/left.c"), &["-w"]);
+        let pipe = scene.make_pipe("in");
+        let quiet = ["-n", "3", "--no-reintegrate", "--scrub", "off"];
+        let group = scene.start_group(&[&quiet, options].concat(), &[&program]);
+        let input = File::create(pipe).expect("a reader");
+        let mut waiting = Self {
+            scene,
+            group,
+            input,
+            primary: 0,
+        };
+        waiting.until_told("ready\n");
+        let supervisor = waiting.group.running.pid();
+        let replicas = &waiting.group.replicas;
+        until_all_wait(replicas);
+        let mut others = proc::made_by(supervisor);
+        others.retain(|pid| !replicas.contains(pid));
+        waiting.primary = others.into_iter().min().expect("a child");
+        waiting
+    }
+
+    fn until_told(&self, what: &str) {
+        until(what, || {
+            let out = self.group.running.stdout_so_far().expect("readable output");
+            out.ends_with(what).then_some(())
+        });
+    }
+
+    /// The second process claims a turn, as its primary leaves it that does not get so far as to
+    /// take it.
+    fn claim(&self) {
+        let turn = until_all_wait(&self.group.replicas);
+        let place = CLAIMS + 8 * (1 + turn % PLACES);
+        let words = [(place, (turn + 1) << 8 | 1), (CLAIMS, turn + 1)];
+        for (address, word) in words {
+            poke(self.primary, address, &word.to_ne_bytes()).expect("the ring");
+        }
+    }
+
+    /// The first process still answers, and all come to their end.
+    #[track_caller]
+    fn finish(mut self) -> Vec<Value> {
+        self.input.write_all(b".").expect("a reader");
+        self.until_told("42\n");
+        drop(self.input);
+        let (outcome, events) = self.group.finish();
+        assert_eq!(outcome.ended, Ended::Exit(7), "{}", outcome.err());
+        drop(self.scene);
+        events
+    }
+}
+
+#[test]
+fn a_turn_that_a_lost_primary_has_claimed_is_taken_by_its_successor_at_once() {
+    let waiting = Waiting::start(&[]);
+    waiting.claim();
+    signal(waiting.primary, Signal::KILL).expect("a living primary");
+    waiting.finish();
+}
+
+#[test]
+fn a_primary_that_does_not_come_to_the_turn_that_it_has_claimed_is_removed() {
+    let waiting = Waiting::start(&["--timeout", "500ms"]);
+    let child = u64::from(waiting.primary);
+    waiting.claim();
+    let events = waiting.finish();
+    let divergence = events.iter().find(|event| event["type"] == "divergence");
+    let divergence = divergence.expect("a divergence");
+    assert_eq!(divergence["kind"], "timeout", "{divergence}");
+    assert_eq!(divergence["process"], child, "{divergence}");
+    assert_eq!(divergence["replica"], 0, "{divergence}");
 }

@@ -250,6 +250,9 @@ pub struct Report {
     pub sharing: AtomicU32,
     /// 1 while this replica waits for its turn among the processes that share memory.
     pub awaits_turn: AtomicU32,
+    /// Number of the last turn to which this replica has come, whether it waits for it, has it or
+    /// has had it, plus one.
+    pub turn: AtomicU64,
     /// 1 as soon as the program has been replaced by another (`execve`).
     pub replaced: AtomicU32,
     /// The copy that this replica has made for a re-integration, the newcomer or a twin to compare

@@ -17,7 +17,7 @@ use crate::memory::{Memory, Numbered};
 use crate::protocol::Published;
 use crate::reintegration::Reintegration;
 use crate::scrub::Scrub;
-use crate::slices::{has_open_claim, turn_of};
+use crate::slices::{has_open_claim, low, turn_of};
 use crate::spinning::{Seen, Spinning};
 
 mod job;
@@ -381,6 +381,11 @@ impl Team {
             has_open_claim(self.memory.claims(), self.memory.group(), turn)
         };
         self.shares() || self.members().any(|index| index < slices && owes(index))
+    }
+
+    /// Whether a replica has come to the turn with this low half of its number.
+    pub(crate) fn has_come_to(&self, index: usize, turn: u32) -> bool {
+        low(self.memory.report(index).turn.load(Relaxed)) == turn.wrapping_add(1)
     }
 
     /// Whether a replica uses its slice of shared memory, which has its number.

@@ -27,6 +27,9 @@ use crate::sched::threads::{NEVER, Next, SET_WORDS, Wait};
 use crate::sched::turns;
 use crate::sys;
 
+/// Longest wait for the outside before the primary looks again.
+const LONGEST_NS: u64 = 5_000_000_000;
+
 /// `sched_yield`.
 pub(crate) fn give_way(kernel: &mut Kernel) -> i64 {
     kernel.threads.give_way();
@@ -181,13 +184,17 @@ fn look(kernel: &mut Kernel, idle: bool) -> [u64; WORDS] {
     words
 }
 
+/// Waits until something has happened outside, or somebody waits for this group's turn. After a
+/// while it returns all the same: with a flip in a register it may have asked the host for
+/// something else, and asks anew then.
 fn wait(kernel: &mut Kernel, polled: &mut Polled) {
     loop {
-        if targets::must_wake(kernel) {
+        if targets::must_wake(kernel) || turns::is_owed(kernel) {
             return;
         }
         let earliest = kernel.threads.earliest();
-        let timeout = (earliest != NEVER).then(|| earliest.saturating_sub(sys::monotonic()));
+        let earliest = (earliest != NEVER).then(|| earliest.saturating_sub(sys::monotonic()));
+        let timeout = Some(earliest.unwrap_or(LONGEST_NS).min(LONGEST_NS));
         let interrupted = if !kernel.turns.is_member() {
             polled.wait(timeout)
         } else if polled.is_empty() {

@@ -88,8 +88,13 @@ impl Run<'_> {
             let look = owner(turn).and_then(|team| team.group.look(slice));
             look.is_some_and(|look| !look.runnable)
         };
+        let owes = |slice, turn| {
+            let team = owner(turn).filter(|team| team.primary() == Some(slice));
+            team.is_some_and(|team| !team.has_come_to(slice, turn))
+        };
         let timeout = self.settings.timeout;
-        let late = self.stuck.look(&turns, Instant::now(), timeout, sleeps);
+        let now = Instant::now();
+        let late = self.stuck.look(&turns, now, timeout, sleeps, owes);
         let (slice, turn) = late?;
         let team = owner(turn).filter(|team| team.state == State::Living && !team.is_stopped())?;
         Some((team.memory.group(), slice))

@@ -178,6 +178,12 @@ fn left_behind(kernel: &Kernel) -> Option<u64> {
         .flatten()
 }
 
+/// Primary: do others wait for a turn that a lost primary has claimed for the group? Then it is to
+/// be taken before anything is waited for.
+pub(crate) fn is_owed(kernel: &Kernel) -> bool {
+    kernel.turns.member && left_behind(kernel).is_some()
+}
+
 /// Primary: claims the next turn for the group.
 pub(crate) fn claim(kernel: &Kernel) -> u64 {
     left_behind(kernel).unwrap_or_else(|| claims().claim(regions::own_group()))
@@ -188,8 +194,9 @@ pub(crate) fn begin(kernel: &mut Kernel, turn: u64) {
     assert!(kernel.turns.held.is_none(), "one turn at a time");
     kernel.event(kind::of(0, kind::TURN), turn);
     let copied = reintegration::before_turn(kernel);
+    kernel.report.turn.store(turn + 1, Ordering::Relaxed);
     kernel.report.awaits_turn.store(1, Ordering::Relaxed);
-    wait_for(kernel, turn);
+    wait_for_turn(kernel);
     kernel.report.awaits_turn.store(0, Ordering::Relaxed);
     if let Some(began) = copied {
         let pause = sys::monotonic().saturating_sub(began);
@@ -203,11 +210,12 @@ pub(crate) fn begin(kernel: &mut Kernel, turn: u64) {
     shared::futexes::review(kernel, books);
 }
 
-/// Waits until the slice has come to this turn.
-fn wait_for(kernel: &mut Kernel, turn: u64) {
-    let wanted = low32(turn);
-    let gate = gate(kernel);
+/// Waits until the slice has come to the turn that the report names. It is read there again at each
+/// look, as this may last, and a flip in a register meanwhile would make it another for good.
+fn wait_for_turn(kernel: &mut Kernel) {
     loop {
+        let wanted = low32(kernel.report.turn.load(Ordering::Relaxed) - 1);
+        let gate = gate(kernel);
         let now = gate.turn.load(Ordering::Acquire);
         if now == wanted {
             return;
