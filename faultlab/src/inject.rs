@@ -178,6 +178,34 @@ pub fn flip(pid: i32, when: When, plan: &Plan, stops: u32) -> Result<Hit, Miss> 
     Err(Miss::InKernel)
 }
 
+/// General registers of a process, in words; `None` if it is gone. It is stopped for a moment.
+#[must_use]
+pub fn registers(pid: i32) -> Option<String> {
+    let seized = Seized::stop(pid).ok()?;
+    let all = ptrace::getregs(seized.pid).ok()?;
+    let named = [
+        ("rip", all.rip),
+        ("rsp", all.rsp),
+        ("rax", all.rax),
+        ("rbx", all.rbx),
+        ("rcx", all.rcx),
+        ("rdx", all.rdx),
+        ("rsi", all.rsi),
+        ("rdi", all.rdi),
+        ("rbp", all.rbp),
+        ("r8", all.r8),
+        ("r9", all.r9),
+        ("r10", all.r10),
+        ("r11", all.r11),
+        ("r12", all.r12),
+        ("r13", all.r13),
+        ("r14", all.r14),
+        ("r15", all.r15),
+    ];
+    let words = named.map(|(name, value)| format!("{name} {value:#x}"));
+    Some(words.join(", "))
+}
+
 fn flip_stopped(seized: &Seized, registers: user_regs_struct, plan: &Plan) -> Result<Hit, Miss> {
     let pid = seized.pid.as_raw();
     let regions = maps::read(pid)?;

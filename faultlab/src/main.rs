@@ -278,7 +278,9 @@ fn run_kills(
     let mut told = Instant::now();
     let due = kills::interrupt::is_due;
     while runs.kills() < count && runs.wrong() < ENOUGH_WRONG && !due() {
-        let run = campaign.run(&setup, runs.next(), count - runs.kills())?;
+        let index = runs.next();
+        let keep = journal.map(|journal| journal.with_extension(format!("run-{index}")));
+        let run = campaign.run(&setup, (index, count - runs.kills()), keep.as_deref())?;
         if !run.wrong.is_empty() {
             bar.suspend(|| eprintln!("run {}, {}: {}", run.index, run.workload.name(), run.wrong));
         }

@@ -18,12 +18,16 @@ use crate::target::Targets;
 /// How long a flip may lie unused in memory, and a stopped replica be missed by nobody, until the
 /// next fault is due all the same.
 const UNUSED: Duration = Duration::from_secs(10);
-/// How long a replica may sleep with a flip in a register: one that shares memory and is needed is
-/// missed before that.
-const ASLEEP: Duration = Duration::from_secs(15);
-/// So often a replica must have got a CPU since a flip to have gone on: once it may have been for
-/// the flip itself.
-const TIMES: u64 = 3;
+/// How long a replica may sleep with a flip in a register: one that shares memory is needed after
+/// five seconds at the latest, and is missed ten seconds later.
+const ASLEEP: Duration = Duration::from_secs(20);
+/// By so much a replica must have got on since a flip in a register for that to have shown: one
+/// that only wakes up now and then to look whether it can go on has not. A record of its results
+/// stream counts as 100 and more.
+const STEPS: u64 = 500;
+
+/// How far a replica has got: a number that grows; `None` if it is gone.
+pub(super) type Steps<'a> = dyn Fn(i32) -> Result<Option<u64>> + 'a;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -56,15 +60,20 @@ impl Fault {
 
     /// Does it to a process; what it did. `None`: nothing, since the process had ended or had no
     /// such memory.
-    pub(super) fn inflict(self, pid: i32, rng: &mut Rng) -> Result<Option<Done>> {
+    pub(super) fn inflict(
+        self,
+        pid: i32,
+        rng: &mut Rng,
+        steps: &Steps<'_>,
+    ) -> Result<Option<Done>> {
         match self {
             Self::Kill => send(pid, Signal::SIGKILL),
             Self::Stop => {
                 let done = send(pid, Signal::SIGSTOP)?;
                 Ok(done.map(|_| Done::Stopped(pid)))
             }
-            Self::Register => flip(pid, "regs", rng),
-            Self::Memory => flip(pid, "mem", rng),
+            Self::Register => flip(pid, "regs", rng, steps),
+            Self::Memory => flip(pid, "mem", rng, steps),
         }
     }
 }
@@ -85,7 +94,7 @@ pub(super) enum Done {
     Lost,
     /// It stands still until it is missed.
     Stopped(i32),
-    /// A bit is another; how often the replica had got a CPU by then.
+    /// A bit is another; how far the replica had got by then.
     Flipped(Hit, u64),
 }
 
@@ -100,7 +109,7 @@ fn send(pid: i32, signal: Signal) -> Result<Option<Done>> {
     }
 }
 
-fn flip(pid: i32, targets: &str, rng: &mut Rng) -> Result<Option<Done>> {
+fn flip(pid: i32, targets: &str, rng: &mut Rng, steps: &Steps<'_>) -> Result<Option<Done>> {
     let targets: Targets = targets.parse().map_err(anyhow::Error::msg)?;
     let space = Space {
         seed: rng.next(),
@@ -110,8 +119,8 @@ fn flip(pid: i32, targets: &str, rng: &mut Rng) -> Result<Option<Done>> {
     };
     match inject::flip(pid, When::Any, &Plan::derive(&space, 0, 0), STOPS) {
         Ok(hit) => {
-            let times = times(hit.pid).unwrap_or(0);
-            Ok(Some(Done::Flipped(hit, times)))
+            let steps = steps(hit.pid)?.unwrap_or(u64::MAX);
+            Ok(Some(Done::Flipped(hit, steps)))
         }
         Err(Miss::Refused(why)) if why.contains("kept its value") => Ok(None),
         Err(Miss::Refused(why)) => anyhow::bail!("cannot flip a bit: {why}"),
@@ -129,15 +138,18 @@ impl Done {
     }
 
     /// Whether the flipped bit is still as it was flipped, and the stopped replica still there.
-    /// What a register holds nobody can tell, but whether the replica sleeps since then.
-    pub(super) fn is_latent(&self) -> bool {
+    /// What a register holds nobody can tell, but whether the replica has got on since then.
+    pub(super) fn is_latent(&self, steps: &Steps<'_>) -> bool {
         let (hit, before) = match self {
             Self::Lost => return false,
             Self::Stopped(pid) => return is_there(*pid),
             Self::Flipped(hit, before) => (hit, before),
         };
         let Some(address) = address_of(&hit.place) else {
-            return times(hit.pid).is_some_and(|times| times < before + TIMES);
+            // If nothing is shown for once, it is asked again.
+            return steps(hit.pid).map_or(true, |now| {
+                now.is_some_and(|now| now < before.saturating_add(STEPS))
+            });
         };
         let mut byte = [0];
         let read = File::open(format!("/proc/{}/mem", hit.pid))
@@ -172,12 +184,6 @@ fn is_there(pid: i32) -> bool {
     state.is_some_and(|state| !state.starts_with(['Z', 'X']))
 }
 
-/// How often a process has got a CPU; `None` if it is gone.
-fn times(pid: i32) -> Option<u64> {
-    let told = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-    told.split_ascii_whitespace().nth(2)?.parse().ok()
-}
-
 /// The address in a place of memory.
 fn address_of(place: &str) -> Option<u64> {
     let digits = place.strip_prefix("0x")?.split(' ').next()?;
@@ -197,12 +203,30 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_has_got_a_cpu() {
-        let own = i32::try_from(std::process::id()).unwrap();
-        assert!(times(own).is_some_and(|times| times > 0));
-        assert_eq!(times(i32::MAX), None);
-        assert!(is_there(own));
+    fn who_is_there_is_seen() {
+        assert!(is_there(i32::try_from(std::process::id()).unwrap()));
         assert!(!is_there(i32::MAX));
+    }
+
+    #[test]
+    fn a_flip_in_a_register_is_over_when_the_replica_has_got_on_or_is_gone() {
+        let hit = Hit {
+            pid: 7,
+            program: String::new(),
+            replica: None,
+            cpu_ns: 0,
+            ip: 0,
+            in_kernel: true,
+            place: "rbx".into(),
+            bit: 7,
+            before: 1,
+            after: 129,
+        };
+        let done = Done::Flipped(hit, 1000);
+        assert!(done.is_latent(&|_| Ok(Some(1000 + STEPS - 1))));
+        assert!(!done.is_latent(&|_| Ok(Some(1000 + STEPS))));
+        assert!(!done.is_latent(&|_| Ok(None)));
+        assert!(done.is_latent(&|_| anyhow::bail!("nothing is shown")));
     }
 
     #[test]

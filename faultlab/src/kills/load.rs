@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use super::answers::Slowest;
 use super::{database, programs, redis};
 use crate::plan::Rng;
 
@@ -128,22 +129,6 @@ pub(super) struct Ledger {
     pub(super) wrong: Option<String>,
 }
 
-/// The longest wait for an answer, in microseconds.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Slowest(Arc<AtomicU64>);
-
-impl Slowest {
-    /// An answer came to what was asked then.
-    pub(super) fn note(&self, asked: Instant) {
-        let us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.0.fetch_max(us, Ordering::Relaxed);
-    }
-
-    pub(super) fn us(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// A peer at work.
 pub(super) struct Peer {
     pub(super) slowest: Slowest,
@@ -180,7 +165,7 @@ impl Peer {
         let over = Arc::new(AtomicBool::new(false));
         let of_itself = !workload.is_program();
         let ready = Arc::new(AtomicBool::new(of_itself));
-        let slowest = Slowest::default();
+        let slowest = Slowest::new();
         let ends = Ends {
             input,
             output: BufReader::new(output),

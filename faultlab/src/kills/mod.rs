@@ -8,7 +8,7 @@
 //! pace if that takes longer. So one run takes many faults, at moments that follow from nothing but
 //! chance and load. A flip in memory is over when that byte is another, one in a register when the
 //! replica has gone on; one that lies unused for ten seconds (in a register, of a replica that
-//! sleeps, for 15) is counted, and the next fault is due. So is a stopped replica of a process that
+//! sleeps, for 20) is counted, and the next fault is due. So is a stopped replica of a process that
 //! only waits for others, which may need none of its replicas for that long; it is then let go on.
 //!
 //! Contract: the ledger decides. A run is well if the workload ends with status 0, the peer got
@@ -18,6 +18,7 @@
 //!
 //! Not covered: two losses of one process at a time, and losses while a replica is brought back.
 
+mod answers;
 mod database;
 mod faults;
 pub mod interrupt;
@@ -25,6 +26,7 @@ mod load;
 mod programs;
 mod redis;
 mod runs;
+mod standstill;
 mod victims;
 mod watch;
 
@@ -34,6 +36,8 @@ use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -75,6 +79,11 @@ pub struct Campaign {
     pub workloads: Vec<Workload>,
 }
 
+/// How often to look whether a fault is over.
+const GLANCE: Duration = Duration::from_millis(50);
+/// Faults of which a run that went wrong tells, the last ones.
+const TOLD: usize = 4;
+
 const fn one() -> u64 {
     1
 }
@@ -115,12 +124,18 @@ struct Job {
 }
 
 impl Campaign {
-    /// Run number `index`, with at most `kills` kills.
+    /// Run number `index`, with at most `kills` kills. If it goes wrong, what tells of it (faults,
+    /// events, what was seen of a standstill) is put into the folder `keep`.
     ///
     /// # Errors
     ///
     /// If it cannot be started.
-    pub fn run(&self, setup: &Setup, index: u64, kills: u64) -> Result<Run> {
+    pub fn run(
+        &self,
+        setup: &Setup,
+        (index, kills): (u64, u64),
+        keep: Option<&Path>,
+    ) -> Result<Run> {
         let workload = self.workloads[usize::try_from(index)? % self.workloads.len()];
         let folder = setup.folder.join(format!("run-{index}"));
         fs::create_dir(&folder).context("cannot make the folder of a run")?;
@@ -141,9 +156,15 @@ impl Campaign {
         let (mut job, peer) = self.start(setup, workload, &folder, rng.next())?;
         let begun = peer.wait_until_ready(Instant::now() + setup.deadline);
         let most = kills.min(self.per_run);
+        let place = Place::new(setup, &folder, workload, job.child.id());
         let harm = begun.and_then(|()| {
-            let place = Place::new(setup, &folder, workload, job.child.id());
-            self.harm(&place, &mut rng, &mut run, (most, &peer))
+            let over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| standstill::watch(&place, &peer.slowest, &over));
+                let harm = self.harm(&place, &mut rng, &mut run, (most, &peer));
+                over.store(true, Relaxed);
+                harm
+            })
         });
         run.slowest_us = peer.slowest.us();
         let ledger = peer.close(Instant::now() + setup.deadline, || job.end());
@@ -158,10 +179,14 @@ impl Campaign {
         ];
         let wrong: Vec<String> = checks.into_iter().flatten().collect();
         if !wrong.is_empty() {
-            run.wrong = format!("{}; rcoe: {}", wrong.join("; "), told.trim());
-        } else {
-            fs::remove_dir_all(&folder).context("cannot remove the folder of a run")?;
+            let faults = last_lines(&folder.join(victims::FAULTS), TOLD);
+            let wrong = wrong.join("; ");
+            run.wrong = format!("{wrong}; last faults: {faults}; rcoe: {}", told.trim());
+            if let Some(place) = keep {
+                keep_traces(&folder, place)?;
+            }
         }
+        fs::remove_dir_all(&folder).context("cannot remove the folder of a run")?;
         Ok(run)
     }
 
@@ -230,7 +255,8 @@ impl Campaign {
             }
             watch.refresh();
             last = Instant::now();
-            let done = self.inflict(&place.choose(&watch, rng, self.at_once)?, rng, run)?;
+            let victims = place.choose(&watch, rng, self.at_once)?;
+            let done = self.inflict(place, &victims, rng, run)?;
             watch.deadline = Instant::now() + patience;
             self.until_over(place, &mut watch, &done, run)?;
         }
@@ -244,6 +270,7 @@ impl Campaign {
     /// Does something to each of them; what, and to which process.
     fn inflict(
         &self,
+        place: &Place<'_>,
         victims: &[Victim],
         rng: &mut Rng,
         run: &mut Run,
@@ -251,9 +278,11 @@ impl Campaign {
         let mut all = Vec::new();
         for victim in victims {
             let fault = self.faults[usize::try_from(rng.next())? % self.faults.len()];
-            let Some(done) = fault.inflict(victim.pid, rng)? else {
+            let steps = |pid| place.steps(pid);
+            let Some(done) = fault.inflict(victim.pid, rng, &steps)? else {
                 continue;
             };
+            place.note(&done, victim)?;
             run.kills += 1;
             *run.kinds.entry(fault).or_default() += 1;
             run.primaries += u64::from(victim.leads);
@@ -300,9 +329,16 @@ impl Campaign {
                 continue;
             }
             let due = began + done.patience();
-            let over = |latent: bool| !latent || Instant::now() > due;
-            watch.until("a fault's end", |_| over(done.is_latent()))?;
-            if done.is_latent() {
+            let steps = |pid| place.steps(pid);
+            let (mut latent, mut look) = (true, began);
+            watch.until("a fault's end", |_| {
+                if Instant::now() >= look {
+                    latent = done.is_latent(&steps);
+                    look = Instant::now() + GLANCE;
+                }
+                !latent || Instant::now() > due
+            })?;
+            if latent {
                 run.latent += 1;
                 done.relieve()?;
             } else if done.is_loss() {
@@ -315,6 +351,25 @@ impl Campaign {
         let back = run.kills - run.latent;
         watch.until("the lost replica's return", |seen| seen.returns >= back)
     }
+}
+
+/// The last lines of a file, in one.
+fn last_lines(path: &Path, count: usize) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join(" | ")
+}
+
+/// Copies what tells of a run into another folder.
+fn keep_traces(folder: &Path, place: &Path) -> Result<()> {
+    fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
+    for name in [victims::FAULTS, "events", standstill::FILE] {
+        let from = folder.join(name);
+        if from.exists() {
+            fs::copy(&from, place.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 /// A command that is run as the workload is.

@@ -1,17 +1,22 @@
 //! Chooses whom to kill: two times of three a primary, else any replica, of any process.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
+use super::faults::Done;
 use super::load::Workload;
 use super::start_as;
 use super::watch::Watch;
 use crate::child::Setup;
 use crate::plan::Rng;
 
+/// What was done, in the folder of a run.
+pub(super) const FAULTS: &str = "faults";
 /// How often rcoe is asked while it tells nothing.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -21,7 +26,7 @@ pub(super) struct Place<'a> {
     pub(super) folder: &'a Path,
     workload: Workload,
     /// The process of rcoe.
-    job: u32,
+    pub(super) job: u32,
 }
 
 /// A replica.
@@ -96,8 +101,35 @@ impl<'a> Place<'a> {
         })
     }
 
+    /// Writes down what was done to a replica, with the moment of the run as events have it.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn note(&self, done: &Done, victim: &Victim) -> Result<()> {
+        let path = self.folder.join(FAULTS);
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        let uptime = self.snapshot()?["uptime_seconds"].as_f64();
+        let at = uptime.map_or_else(|| "?".into(), |at| format!("{at:.3}"));
+        let leads = if victim.leads { "primary" } else { "follower" };
+        writeln!(file, "{at} s: {leads} {}: {done:?}", victim.pid)?;
+        Ok(())
+    }
+
+    /// A number that grows as this replica gets on; `None` if it is none any more.
+    ///
+    /// # Errors
+    /// If rcoe shows nothing.
+    pub(super) fn steps(&self, pid: i32) -> Result<Option<u64>> {
+        let shown = self.snapshot()?;
+        let found = replicas(&shown).find(|(_, it)| it["pid"] == pid);
+        Ok(found.map(|(_, it)| {
+            let words = ["calls", "rendezvous", "stream_bytes"];
+            words.iter().filter_map(|&word| it[word].as_u64()).sum()
+        }))
+    }
+
     /// All replicas of all processes, as rcoe shows them to its user.
-    fn snapshot(&self) -> Result<Value> {
+    pub(super) fn snapshot(&self) -> Result<Value> {
         let shown = start_as(self.workload, &self.setup.rcoe)
             .args(["top", &self.job.to_string(), "--json"])
             .env("XDG_RUNTIME_DIR", self.folder)

@@ -158,6 +158,7 @@ fn view(team: &Team) -> ProcessView {
             rendezvous: own.rendezvous,
             lag_rendezvous: behind(rendezvous, own.rendezvous),
             lag_bytes: behind(cursor, own.cursor).saturating_mul(8),
+            stream_bytes: own.cursor.saturating_mul(8),
             in_call: in_call
                 .checked_sub(1)
                 .map(|number| rcoe_linux_syscalls::name(number).to_string()),

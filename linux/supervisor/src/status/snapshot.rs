@@ -25,6 +25,9 @@ pub struct ReplicaView {
     pub lag_rendezvous: u64,
     /// Bytes of the results stream that it has yet to take.
     pub lag_bytes: u64,
+    /// Bytes of the results stream that it has put out or taken.
+    #[serde(default)]
+    pub stream_bytes: u64,
     /// The system call whose host part it is in, if any.
     pub in_call: Option<String>,
 }
