@@ -205,8 +205,8 @@ struct Waiting {
     scene: Scene,
     group: Group,
     input: File,
-    /// The primary of the second.
-    primary: u32,
+    /// Replicas of the second, the primary first.
+    second: Vec<u32>,
 }
 
 impl Waiting {
@@ -221,15 +221,16 @@ impl Waiting {
             scene,
             group,
             input,
-            primary: 0,
+            second: Vec::new(),
         };
         waiting.until_told("ready\n");
         let supervisor = waiting.group.running.pid();
         let replicas = &waiting.group.replicas;
         until_all_wait(replicas);
-        let mut others = proc::made_by(supervisor);
-        others.retain(|pid| !replicas.contains(pid));
-        waiting.primary = others.into_iter().min().expect("a child");
+        let mut second = proc::made_by(supervisor);
+        second.retain(|pid| !replicas.contains(pid));
+        second.sort_unstable();
+        waiting.second = second;
         waiting
     }
 
@@ -247,7 +248,7 @@ impl Waiting {
         let place = CLAIMS + 8 * (1 + turn % PLACES);
         let words = [(place, (turn + 1) << 8 | 1), (CLAIMS, turn + 1)];
         for (address, word) in words {
-            poke(self.primary, address, &word.to_ne_bytes()).expect("the ring");
+            poke(self.second[0], address, &word.to_ne_bytes()).expect("the ring");
         }
     }
 
@@ -265,17 +266,42 @@ impl Waiting {
 }
 
 #[test]
+fn a_replica_that_fails_where_nobody_of_its_process_waits_for_it_is_removed() {
+    // Thirty times as long is what one may take that gets nowhere.
+    let waiting = Waiting::start(&["--timeout", "10s"]);
+    let follower = waiting.second[1];
+    let told = std::fs::read_to_string(format!("/proc/{follower}/syscall"));
+    let told = told.expect("a replica that waits in the host");
+    let stack = told.split_whitespace().rev().nth(1).expect("a stack");
+    let stack = u64::from_str_radix(stack.trim_start_matches("0x"), 16).expect("an address");
+    // Whatever the agent goes on with when it looks next, it is no address.
+    let nonsense = [0xa5; 2048];
+    poke(follower, stack, &nonsense).expect("the agent's stack");
+    until("the loss of a replica in both processes", || {
+        let told = waiting
+            .group
+            .running
+            .stderr_so_far()
+            .expect("readable output");
+        (told.matches("going on with 2").count() == 2).then_some(())
+    });
+    let events = waiting.finish();
+    let divergence = events.iter().find(|event| event["type"] == "divergence");
+    assert_eq!(divergence.expect("a divergence")["kind"], "fault");
+}
+
+#[test]
 fn a_turn_that_a_lost_primary_has_claimed_is_taken_by_its_successor_at_once() {
     let waiting = Waiting::start(&[]);
     waiting.claim();
-    signal(waiting.primary, Signal::KILL).expect("a living primary");
+    signal(waiting.second[0], Signal::KILL).expect("a living primary");
     waiting.finish();
 }
 
 #[test]
 fn a_primary_that_does_not_come_to_the_turn_that_it_has_claimed_is_removed() {
     let waiting = Waiting::start(&["--timeout", "500ms"]);
-    let child = u64::from(waiting.primary);
+    let child = u64::from(waiting.second[0]);
     waiting.claim();
     let events = waiting.finish();
     let divergence = events.iter().find(|event| event["type"] == "divergence");

@@ -430,7 +430,11 @@ impl Team {
     /// Whether a late replica has had its time.
     pub(crate) fn is_overdue(&mut self, timeout: Duration, wall_cap: Duration) -> bool {
         let is_stopped = |index| self.memory.is_stopped(index);
-        let over = |it: &mut Patience| it.is_over(&self.group, is_stopped, timeout, wall_cap);
+        let failed = |index: usize| {
+            !self.removed[index] && phase(&self.memory, index) == Some(Phase::Failed)
+        };
+        let over =
+            |it: &mut Patience| it.is_over(&self.group, is_stopped, failed, timeout, wall_cap);
         self.patience.as_mut().is_some_and(over)
     }
 }

@@ -38,11 +38,13 @@ impl Patience {
 
     /// Whether a late replica has had its time: its own CPU time, or much more on the wall, without
     /// what a replica had to wait for a CPU. One that is stopped uses no CPU and is not excused by
-    /// that.
+    /// that. Where one has failed the others need no more than that to fail alike, and may sleep
+    /// while replicas of other processes wait for the one that never goes on.
     pub(crate) fn is_over(
         &mut self,
         group: &Group,
         is_stopped: impl Fn(usize) -> bool,
+        has_failed: impl Fn(usize) -> bool,
         timeout: Duration,
         wall_cap: Duration,
     ) -> bool {
@@ -58,7 +60,9 @@ impl Patience {
         });
         let starved = self.starving.iter().map(Starvation::total).max();
         let starved = Duration::from_nanos(starved.unwrap_or(0));
-        used_up || waited.saturating_sub(starved) >= wall_cap
+        let failed = (0..self.used.len()).any(has_failed);
+        let cap = if failed { timeout } else { wall_cap };
+        used_up || waited.saturating_sub(starved) >= cap
     }
 
     /// Whether nothing shows that a replica got on since the wait began. Waiting costs a little CPU
