@@ -41,6 +41,10 @@ struct Arguments {
     /// Write the bounds anew, from what the suite instructions counts.
     #[arg(long, conflicts_with = "check_bounds")]
     update_bounds: bool,
+    /// Only tell where the instructions of one call go, by function; of this kind, as the table of
+    /// bounds names them.
+    #[arg(long, value_name = "KIND", conflicts_with_all = ["check_bounds", "update_bounds"])]
+    profile: Option<String>,
     /// The table of bounds.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.tsv"))]
     bounds: PathBuf,
@@ -87,6 +91,10 @@ fn run(args: &Arguments) -> Result<bool> {
     let workshop = Workshop::open(&rcoe)?;
     if let Some(Action::Service(order)) = &args.action {
         return serve(&workshop, order);
+    }
+    if let Some(kind) = &args.profile {
+        print!("{}", instructions::profile(&workshop, kind)?);
+        return Ok(true);
     }
     let scale = if args.quick {
         Scale::QUICK

@@ -24,6 +24,7 @@
 //! show.
 
 mod bounds;
+mod profile;
 mod session;
 mod tracee;
 
@@ -99,6 +100,35 @@ pub fn measure(workshop: &Workshop, scale: Scale) -> Result<Vec<Series>> {
         }
     }
     Ok(collector.finish())
+}
+
+/// Where the instructions of one call of this kind go, in each replica, as markdown.
+///
+/// # Errors
+///
+/// As [`measure`]; if there is no such kind.
+pub fn profile(workshop: &Workshop, kind: &str) -> Result<String> {
+    let known = CELLS.iter().find(|cell| cell.kind == kind);
+    let what = known.with_context(|| {
+        let kinds: Vec<_> = CELLS.iter().map(|cell| cell.kind).collect();
+        format!("unknown kind of call; known: {}", kinds.join(", "))
+    })?;
+    workshop.compile("loop", LOOP, &["-pthread"])?;
+    let _one = OneCpu::take()?;
+    let mut out = format!("# Instructions by function: {}\n", what.what);
+    for configuration in configurations().filter(|it| it.replicas > 0) {
+        let profiles = session::profiles(workshop, configuration, kind)?;
+        for (replica, profile) in profiles.iter().enumerate() {
+            let count = configuration.replicas;
+            // Writing to a string cannot fail.
+            let _ = write!(
+                out,
+                "\n## n={count}, replica {replica}\n\n{}",
+                profile.table()
+            );
+        }
+    }
+    Ok(out)
 }
 
 /// This thread and what it starts has a single CPU until this is dropped: stepping is handing a CPU

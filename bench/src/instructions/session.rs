@@ -15,6 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rcoe_faultlab::events::Events;
 
+use super::profile::Profile;
 use super::tracee::{Sample, Tracee};
 use crate::configuration::Configuration;
 use crate::workshop::{Workshop, words};
@@ -43,6 +44,28 @@ pub(super) fn samples(
     let mut session = Session::start(workshop, configuration, kind)?;
     let sampled = session.step(count);
     sampled.with_context(|| format!("{kind}, {configuration}: {}", session.end()))
+}
+
+/// Instructions of the last of a few iterations by function, of each replica: most first.
+///
+/// # Errors
+///
+/// As [`samples`].
+pub(super) fn profiles(
+    workshop: &Workshop,
+    configuration: Configuration,
+    kind: &str,
+) -> Result<Vec<Profile>> {
+    let mut session = Session::start(workshop, configuration, kind)?;
+    let stepped = session.step(1).and_then(|_| {
+        let profile = |tracee: &Tracee| {
+            let program = std::fs::read(workshop.path("loop"))?;
+            let images = [tracee.image()?, program];
+            Ok(Profile::new(tracee.visits(), &images))
+        };
+        session.tracees.iter().map(profile).collect()
+    });
+    stepped.with_context(|| format!("{kind}, {configuration}: {}", session.end()))
 }
 
 struct Session {

@@ -61,6 +61,8 @@ pub(super) struct Tracee {
     code: HashMap<u64, Kind>,
     current: Sample,
     samples: Vec<Sample>,
+    /// How often the present iteration came by each address, and the last whole one did.
+    visits: [HashMap<u64, u64>; 2],
 }
 
 impl Tracee {
@@ -76,6 +78,7 @@ impl Tracee {
             code: HashMap::new(),
             current: Sample::default(),
             samples: Vec::new(),
+            visits: Default::default(),
         };
         ptrace::interrupt(pid)?;
         tracee.reap()?;
@@ -87,6 +90,17 @@ impl Tracee {
     /// What came of the iterations so far.
     pub(super) fn samples(&self) -> &[Sample] {
         &self.samples
+    }
+
+    /// How often the last whole iteration executed the instruction at each address.
+    pub(super) const fn visits(&self) -> &HashMap<u64, u64> {
+        &self.visits[1]
+    }
+
+    /// The image that this process executes.
+    pub(super) fn image(&self) -> Result<Vec<u8>> {
+        let path = format!("/proc/{}/exe", self.pid);
+        fs::read(&path).with_context(|| format!("cannot read {path}"))
     }
 
     /// Steps on until it waits for others or reaches `mark`; there a sample ends.
@@ -102,6 +116,7 @@ impl Tracee {
             self.current.instructions += 1;
             self.current.host_calls += u64::from(kind == Kind::Syscall);
             self.current.looks += u64::from(looks);
+            *self.visits[0].entry(registers.rip).or_default() += 1;
             self.resume()?;
             if kind != Kind::Syscall {
                 self.reap()?;
@@ -114,6 +129,7 @@ impl Tracee {
                 .is_some_and(|registers| registers.rip == mark)
             {
                 self.samples.push(std::mem::take(&mut self.current));
+                self.visits[1] = std::mem::take(&mut self.visits[0]);
                 return Ok(());
             }
         }
