@@ -54,7 +54,7 @@ impl Node {
     }
 
     #[inline]
-    fn arrive(&mut self, ports: &Ports<'_>) {
+    pub(crate) fn arrive(&mut self, ports: &Ports<'_>) {
         let own = port(ports, self.id).outbox;
         self.round += 1;
         let slot = self.slot_of(self.round);

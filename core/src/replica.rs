@@ -3,7 +3,11 @@
 use crate::node::{Call, Done, Node, Ports, Step, WaitFor, port};
 use crate::outbox::Outbox;
 use crate::primitive::AtomicU64;
-use crate::{Halt, Kind, ReplicaId, ReplicaSet, Signature};
+use crate::prompt::Meeting;
+use crate::{Halt, Kind, ReplicaId, ReplicaSet, Signature, Trace};
+
+/// How often a condition is tested again before a wait for it begins.
+const GLANCES: u32 = 4;
 
 /// What the environment says of an awaited peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +41,11 @@ pub trait Env {
     /// sleeper uses [`Outbox::begin_sleep`] on `own`. Must return in bounded time.
     fn wait(&mut self, own: &Outbox, w: &Wait) -> Waited;
 
+    /// Passes a moment, as short as can be; false if that is not worth while.
+    fn pause(&mut self) -> bool {
+        false
+    }
+
     /// Somebody sleeps on `own.doorbell()`.
     fn wake(&mut self, own: &Outbox);
 
@@ -60,6 +69,22 @@ pub enum Consumed {
 /// Actions to perform, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ActionSet(pub u64);
+
+/// A trace to which events are added, apart from its replica.
+#[derive(Debug)]
+pub struct Events<'a> {
+    trace: Trace,
+    own: &'a Outbox,
+}
+
+impl Events<'_> {
+    /// As [`Replica::add_event`].
+    #[inline]
+    pub fn add(&mut self, kind: Kind, value: u64) {
+        self.trace.add(kind, value);
+        self.own.recorder.note(self.trace.events(), kind, value);
+    }
+}
 
 /// One replica and its surroundings.
 ///
@@ -177,6 +202,27 @@ impl<'a, E: Env> Replica<'a, E> {
         self.node.add_event(own, kind, value);
     }
 
+    /// The trace apart, to add several events to it. It counts once it is given back.
+    #[inline]
+    #[must_use]
+    pub fn begin_events(&self) -> Events<'a> {
+        Events {
+            trace: self.node.trace.clone(),
+            own: self.outbox(),
+        }
+    }
+
+    /// Goes on from these events, which [`Replica::begin_events`] has begun and nothing else was
+    /// added to the trace since.
+    ///
+    /// # Panics
+    /// If there are fewer events than before.
+    #[inline]
+    pub fn end_events(&mut self, events: Events<'a>) {
+        assert!(events.trace.events() >= self.events(), "events only grow");
+        self.node.trace = events.trace;
+    }
+
     /// Meets all members at this point of the trace and compares signatures. May be called
     /// anywhere.
     ///
@@ -184,7 +230,25 @@ impl<'a, E: Env> Replica<'a, E> {
     /// A [`Halt`] if the group cannot go on, or this replica is not to.
     #[inline]
     pub fn rendezvous(&mut self) -> Result<(), Halt> {
-        let call = self.node.begin_rendezvous();
+        let met = self.node.try_meet(&self.ports);
+        self.wake_sleepers();
+        match met {
+            Meeting::Met => Ok(()),
+            Meeting::Arrived if self.glance(|node, ports| node.all_met(ports)) => Ok(()),
+            Meeting::Arrived => self.meet(self.node.begin_inspection()),
+            Meeting::Unable => self.meet(self.node.begin_rendezvous()),
+        }
+    }
+
+    /// Tests a condition a few times more before this replica waits for it by all rules.
+    #[inline]
+    fn glance(&mut self, mut condition: impl FnMut(&mut Node, &Ports<'a>) -> bool) -> bool {
+        (0..GLANCES).any(|_| self.env.pause() && condition(&mut self.node, &self.ports))
+    }
+
+    /// A rendezvous, or the rest of one.
+    #[inline]
+    fn meet(&mut self, call: Call) -> Result<(), Halt> {
         match self.run(call, &mut [])? {
             Done::Met => Ok(()),
             other => unreachable!("a rendezvous ends in {other:?}"),
@@ -247,8 +311,7 @@ impl<'a, E: Env> Replica<'a, E> {
     #[inline]
     pub fn publish(&mut self, payload: &[u64]) -> Result<(), Halt> {
         assert!(payload.len() <= crate::MAX_RECORD);
-        let call = self.node.begin_publish(payload.len());
-        self.run(call, &mut [])?;
+        self.await_room(payload.len())?;
         self.node.commit(&self.ports, payload);
         self.wake_sleepers();
         Ok(())
@@ -270,8 +333,7 @@ impl<'a, E: Env> Replica<'a, E> {
         fill: impl FnOnce([&'a [AtomicU64]; 2]),
     ) -> Result<(), Halt> {
         assert!(len <= crate::MAX_RECORD);
-        let call = self.node.begin_publish(len);
-        self.run(call, &mut [])?;
+        self.await_room(len)?;
         if self.members().len() > 1 {
             fill(self.node.payload_cells(&self.ports, len));
         }
@@ -281,6 +343,38 @@ impl<'a, E: Env> Replica<'a, E> {
         Ok(())
     }
 
+    /// As [`Replica::publish_in_place`], if nothing has to be waited for, others read it, and the
+    /// ring has a place for it in one piece. False if that is not so or `fill` says no; then
+    /// nothing has happened.
+    ///
+    /// # Panics
+    /// As [`Replica::publish`].
+    #[inline]
+    pub fn try_publish_in_place(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&'a [AtomicU64]) -> bool,
+    ) -> bool {
+        let cells = self.node.prompt_cells(&self.ports, len);
+        if !cells.is_some_and(fill) {
+            return false;
+        }
+        self.node.seal_record(&self.ports, len);
+        self.node.end_effect(&self.ports);
+        self.wake_sleepers();
+        true
+    }
+
+    /// Primary: waits for room for a record of so many words.
+    #[inline]
+    fn await_room(&mut self, len: usize) -> Result<(), Halt> {
+        if self.node.has_room(len) {
+            return Ok(());
+        }
+        let call = self.node.begin_publish(len);
+        self.run(call, &mut []).map(|_| ())
+    }
+
     /// Follower: the next record of the primary, copied to `out`. See [`Replica::publish`] for
     /// where in the trace to call it. A record longer than `out` counts as a divergence.
     ///
@@ -288,6 +382,15 @@ impl<'a, E: Env> Replica<'a, E> {
     /// A [`Halt`] found while waiting.
     #[inline]
     pub fn consume(&mut self, out: &mut [u64]) -> Result<Consumed, Halt> {
+        let mut taken = None;
+        let mut take = |node: &mut Node, ports: &Ports<'a>| {
+            taken = node.try_consume(ports, out);
+            taken.is_some()
+        };
+        if take(&mut self.node, &self.ports) || self.glance(take) {
+            self.wake_sleepers();
+            return Ok(Consumed::Record(taken.unwrap_or_default()));
+        }
         let call = self.node.begin_consume();
         match self.run(call, out)? {
             Done::Record(len) => Ok(Consumed::Record(len)),

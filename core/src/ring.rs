@@ -83,8 +83,13 @@ impl Check {
     /// Adds the words of a payload.
     #[inline]
     fn payload(self, [first, second]: [&[AtomicU64]; 2]) -> Self {
+        self.cells(first).cells(second)
+    }
+
+    #[inline]
+    fn cells(self, cells: &[AtomicU64]) -> Self {
         let add = |check: Self, cell: &AtomicU64| check.add(cell.load(Ordering::Relaxed));
-        second.iter().fold(first.iter().fold(self, add), add)
+        cells.iter().fold(self, add)
     }
 
     /// Bijective in each sum for a fixed other one.
@@ -157,7 +162,10 @@ impl<'a> Port<'a> {
             signature.b,
             check.finish(),
         ];
-        store(self.cells(position, HEADER), &header);
+        match self.piece::<HEADER>(position) {
+            Some(cells) => store([cells, &[]], &header),
+            None => store(self.cells(position, HEADER), &header),
+        }
     }
 
     /// The header at `position`, or `None` if its length is impossible.
@@ -200,9 +208,12 @@ impl<'a> Port<'a> {
         }
         let mut check = Check::header(header.first_word(), header.signature);
         let [first, second] = self.payload(position, header.len);
-        for (slot, cell) in out.iter_mut().zip(first.iter().chain(second)) {
-            *slot = cell.load(Ordering::Relaxed);
-            check = check.add(*slot);
+        let (start, rest) = out.split_at_mut(first.len());
+        for (out, cells) in [(start, first), (rest, second)] {
+            for (slot, cell) in out.iter_mut().zip(cells) {
+                *slot = cell.load(Ordering::Relaxed);
+                check = check.add(*slot);
+            }
         }
         check.finish() == header.check
     }
@@ -215,8 +226,11 @@ fn len_fits(len: usize, ring: &[AtomicU64]) -> bool {
 /// Stores words in cells, as many as both have.
 #[inline]
 pub(crate) fn store([first, second]: [&[AtomicU64]; 2], words: &[u64]) {
-    for (cell, &word) in first.iter().chain(second).zip(words) {
-        cell.store(word, Ordering::Relaxed);
+    let (start, rest) = words.split_at(first.len().min(words.len()));
+    for (cells, words) in [(first, start), (second, rest)] {
+        for (cell, &word) in cells.iter().zip(words) {
+            cell.store(word, Ordering::Relaxed);
+        }
     }
 }
 

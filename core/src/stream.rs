@@ -346,7 +346,7 @@ impl Node {
         clippy::cast_possible_truncation,
         reason = "a header has the index's low half"
     )]
-    const fn is_next(&self, header: &Header) -> bool {
+    pub(crate) const fn is_next(&self, header: &Header) -> bool {
         header.index == self.records as u32
     }
 

@@ -25,8 +25,8 @@ const WORDS: usize = HEADER + 1;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Seen {
     /// Membership changes when it looked.
-    epoch: u64,
-    position: u64,
+    pub(crate) epoch: u64,
+    pub(crate) position: u64,
 }
 
 impl Node {
@@ -69,26 +69,10 @@ impl Node {
     #[inline]
     #[must_use]
     pub fn try_consume_word(&mut self, ports: &Ports<'_>) -> Option<u64> {
-        let drained = match self.former {
-            Some((_, until)) => self.cursor >= until,
-            None => true,
-        };
-        if self.halted.is_some() || !drained || self.primary == self.id || self.is_newcomer() {
-            return None;
-        }
-        let primary = port(ports, self.primary);
+        let primary = self.prompt_source(ports)?;
         let end = self.cursor + WORDS as u64;
-        if !self.has_seen(end) {
-            let position = primary.outbox.cursor.load(Ordering::Acquire);
-            let ahead = position.wrapping_sub(self.cursor);
-            if ahead > primary.ring.len() as u64 {
-                return None;
-            }
-            let epoch = self.epoch;
-            self.seen = Seen { epoch, position };
-            if !self.has_seen(end) {
-                return None;
-            }
+        if !self.sees(primary, end) {
+            return None;
         }
         let cells = primary.piece::<WORDS>(self.cursor)?;
         let word = cells[HEADER].load(Ordering::Relaxed);
@@ -100,19 +84,8 @@ impl Node {
         if difference != 0 {
             return None;
         }
-        self.cursor = end;
-        self.records += 1;
-        let told = port(ports, self.id).outbox.cursor.load(Ordering::Relaxed);
-        if end.wrapping_sub(told) >= Self::LAZY_WORDS {
-            self.tell_position(ports);
-        }
+        self.take_promptly(ports, end);
         Some(word)
-    }
-
-    /// Is the record that ends there known to be in the ring?
-    #[inline]
-    const fn has_seen(&self, end: u64) -> bool {
-        self.seen.epoch == self.epoch && end <= self.seen.position
     }
 
     /// Before any other call: says how far this replica has come.
@@ -125,7 +98,7 @@ impl Node {
     }
 
     #[cold]
-    fn tell_position(&mut self, ports: &Ports<'_>) {
+    pub(crate) fn tell_position(&mut self, ports: &Ports<'_>) {
         let own = port(ports, self.id).outbox;
         own.cursor.store(self.cursor, Ordering::Release);
         self.publish_bell(ports);

@@ -1,7 +1,7 @@
 //! The description of one system call.
 
 use crate::arg::{nested, paths, pointers, reading, writing};
-use crate::{Arg, Facts, Request, Requests, Special};
+use crate::{Arg, Facts, Offset, Request, Requests, Special, Time};
 
 /// Who performs a call, and how replicas meet over it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,6 +103,9 @@ pub struct Resolved {
     pub special: Special,
     /// As [`Syscall::straight`].
     pub straight: bool,
+    /// Can nothing about its arguments be rare, but that one points to no memory of the program:
+    /// no time, no offset, no structure that leads further, no clock and no signal mask?
+    pub plain: bool,
     /// As [`Syscall::facts`].
     pub facts: Facts,
     /// As [`Syscall::reason`].
@@ -112,6 +115,14 @@ pub struct Resolved {
 }
 
 const ENOSYS: u16 = 38;
+
+/// See [`Resolved::plain`].
+const fn plain(args: &[Arg; 6], special: Special, facts: &Facts) -> bool {
+    matches!(facts.time, Time::None)
+        && matches!(facts.offset, Offset::Position)
+        && !matches!(special, Special::CpuClock | Special::EpollPwait)
+        && !nested(args)
+}
 
 impl OutputIf {
     /// Whether the argument has any of the bits.
@@ -156,6 +167,7 @@ impl Resolved {
             quiet: call.quiet,
             special: call.special,
             straight: call.straight,
+            plain: plain(&call.args, call.special, &call.facts),
             facts: call.facts,
             reason: call.reason,
             errno: match &call.requests {
@@ -187,6 +199,7 @@ impl Resolved {
             quiet: row.quiet,
             special: row.special,
             straight: row.straight,
+            plain: plain(&args, row.special, &row.facts),
             facts: row.facts,
             reason: row.reason,
             ..Self::of(call, row.class)
@@ -205,6 +218,7 @@ impl Resolved {
             writes: writing(&args),
             paths: paths(&args),
             nested: nested(&args),
+            plain: plain(&args, self.special, &self.facts),
             ..*self
         }
     }

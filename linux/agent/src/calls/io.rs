@@ -34,18 +34,24 @@ pub(crate) fn input(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// An output call: voted first.
 pub(crate) fn output(kernel: &mut Kernel, call: &Call) -> i64 {
-    kernel.replica.env_mut().watch();
-    kernel.rendezvous();
-    if kernel.replica.is_primary() && kernel.replica.env().waited() {
-        confirm(kernel, call);
-    }
+    vote(kernel, call);
     let result = through_primary(kernel, call, false);
     signal_failure(kernel, call, result);
     result
 }
 
+/// The vote before an output call.
+#[inline]
+pub(super) fn vote(kernel: &mut Kernel, call: &Call) {
+    kernel.replica.env_mut().watch();
+    kernel.rendezvous();
+    if kernel.replica.env().waited() && kernel.replica.is_primary() {
+        confirm(kernel, call);
+    }
+}
+
 /// All replicas: the signals that come with the failure of an output call.
-fn signal_failure(kernel: &mut Kernel, call: &Call, result: i64) {
+pub(super) fn signal_failure(kernel: &mut Kernel, call: &Call, result: i64) {
     if result == sys::error(EPIPE) && !silent(call) {
         signals::raise(kernel, SIGPIPE);
     } else if result == sys::error(EFBIG) && is_beyond_limit(call) {
@@ -62,7 +68,7 @@ pub(super) fn failed(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
 }
 
 /// Primary: the host refuses to read from rcoe's terminal, or reading fails otherwise.
-fn refused_terminal(kernel: &Kernel, call: &Call, result: i64) -> i64 {
+pub(super) fn refused_terminal(kernel: &Kernel, call: &Call, result: i64) -> i64 {
     if result == sys::error(EIO)
         && let Some(result) = processes::jobs::refused(kernel, call)
     {
@@ -116,12 +122,18 @@ pub(crate) fn exchange(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i6
 }
 
 fn through_primary(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i64 {
+    let result = once(kernel, call, repeatable);
+    go_on(kernel, call, repeatable, result)
+}
+
+/// After the primary has got this for the call: until it is more than [`NEWS`].
+pub(super) fn go_on(kernel: &mut Kernel, call: &Call, repeatable: bool, mut result: i64) -> i64 {
     loop {
-        let result = once(kernel, call, repeatable);
         reintegration::carry_out(kernel);
         if result != NEWS {
             return blocking::settle(kernel, call, result);
         }
+        result = once(kernel, call, repeatable);
     }
 }
 
@@ -130,20 +142,32 @@ fn once(kernel: &mut Kernel, call: &Call, repeatable: bool) -> i64 {
     if let Err(Fault) = kernel.segments.prepare(call) {
         return Fault::RESULT;
     }
-    let effect = Effect::new(call, kernel.replica.records());
+    let outcome = obtain(kernel, call, repeatable);
+    heed(kernel, call, outcome)
+}
+
+/// Takes what the primary has published of the call, or makes it as the primary. What it fills was
+/// noted.
+pub(super) fn obtain(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Outcome {
+    let records = kernel.replica.records();
     let received = if kernel.replica.is_primary() {
         Err(Lost { torn: false })
     } else {
         transfer::receive(kernel)
     };
-    let outcome = match received {
-        Ok(outcome) => outcome,
-        Err(Lost { torn }) => as_primary(kernel, call, effect, repeatable, torn),
-    };
+    received.unwrap_or_else(|Lost { torn }| {
+        let effect = Effect::new(call, records);
+        as_primary(kernel, call, effect, repeatable, torn)
+    })
+}
+
+/// All replicas, with what has come of a call: what it means, and what has come with it.
+pub(super) fn heed(kernel: &mut Kernel, call: &Call, outcome: Outcome) -> i64 {
     signals::take(kernel, outcome);
     acting::opened(kernel, call, outcome.result)
 }
 
+#[inline(never)]
 fn as_primary(
     kernel: &mut Kernel,
     call: &Call,
@@ -162,6 +186,11 @@ fn as_primary(
         }
     };
     credentials::told(call, result);
+    tell(kernel, call, result)
+}
+
+/// Primary, with what the host gave: all of it that the others have to know.
+pub(super) fn tell(kernel: &mut Kernel, call: &Call, result: i64) -> Outcome {
     let result = acting::judge(kernel, call, result);
     let [due, taken] = signals::collect(kernel);
     let outcome = Outcome {
@@ -259,7 +288,7 @@ fn execute(kernel: &mut Kernel, call: &Call, effect: &mut Effect) -> i64 {
 }
 
 /// Makes the call on the host with these arguments.
-fn on_host(kernel: &mut Kernel, call: &Call, args: [u64; 6]) -> i64 {
+pub(super) fn on_host(kernel: &mut Kernel, call: &Call, args: [u64; 6]) -> i64 {
     if !call.what.blocking {
         // SAFETY: the program's own call. Its buffers are its own memory, and the table lets no
         // call through that changes mappings, signal handling or the agent's own state.

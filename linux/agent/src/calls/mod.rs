@@ -84,7 +84,7 @@ extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> bool {
     let all_registers = match Call::new(nr, raw) {
         Some(call) => {
             let way = if kernel.calm && call.what.straight {
-                straight::alone(kernel, frame, &call)
+                straight::make(kernel, frame, &call)
             } else {
                 Way::Long
             };
@@ -100,7 +100,7 @@ extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> bool {
         }
     };
     reintegration::carry_out(kernel);
-    kernel.calm = kernel.alone && straight::is_calm(kernel);
+    kernel.calm = straight::is_calm(kernel);
     all_registers
 }
 
@@ -184,14 +184,19 @@ pub(crate) fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
         },
         Class::Unsupported => refuse(kernel, call),
     };
-    signals::signalfd::after(kernel, call, result);
-    takeover::kinds::after(call);
-    shared::files::after_call(kernel, call, result);
-    processes::terminals::after_call(kernel, call, result);
+    after(kernel, call, result);
     if output || kernel.compare >= Compare::Args {
         kernel.event(kind::of(call.nr, kind::RESULT), result.cast_unsigned());
     }
     result
+}
+
+/// All replicas, after any call: what its result changes elsewhere.
+fn after(kernel: &mut Kernel, call: &Call, result: i64) {
+    signals::signalfd::after(kernel, call, result);
+    takeover::kinds::after(call);
+    shared::files::after_call(kernel, call, result);
+    processes::terminals::after_call(kernel, call, result);
 }
 
 fn stat_class(class: Class) -> StatClass {

@@ -1,4 +1,4 @@
-//! The straight way: common calls of a lone replica while nothing rare is under way.
+//! The straight way: common calls while nothing rare is under way.
 //!
 //! Intuition: hardly any call meets a signal, a timer, a second thread, a mapped file or a terminal
 //! in the background, and yet each would have to be asked about all of them. So it is found out
@@ -9,26 +9,29 @@
 //! the call itself sends it the long way, before anything was done.
 //!
 //! A replica that never had siblings folds nothing into a trace that nobody compares, and lays
-//! nothing out for followers.
+//! nothing out for followers ([`alone`]). With siblings ([`together`]) the straight way has the
+//! same events, votes and records as the long one, so each replica goes by what it knows itself:
+//! one may take the one way and its sibling the other.
 //!
 //! Contract: nothing on the straight way makes anything of [`is_calm`] untrue. All else that does
 //! goes the long way or is a fault, and nobody is calm then before a call has looked again.
 //!
-//! Not covered: programs with several replicas, with several threads, and waits for some time at
-//! most.
+//! Not covered: programs with several threads, and waits for some time at most.
 
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::EINTR;
+use rcoe_core::Compare;
 use rcoe_linux_syscalls::{Arg, Class, Offset, Special, Terminal, Time};
 
 use crate::arch::entry::{TrapFrame, interruptible_call};
-use crate::calls::{Call, emulated, io, processes, signals, stat_class};
-use crate::kernel::Kernel;
+use crate::calls::{Call, after, emulated, io, processes, signals, stat_class};
+use crate::kernel::{Kernel, kind};
 use crate::memory::deferred;
-use crate::memory::guest;
-use crate::protocol::arguments;
+use crate::memory::guest::{self, Fault};
 use crate::protocol::transfer::Outcome;
+use crate::protocol::{arguments, publish};
+use crate::recover::takeover;
 use crate::sys;
 
 /// How far a call has come.
@@ -54,7 +57,12 @@ pub(super) fn is_calm(kernel: &Kernel) -> bool {
 
 /// Is there nothing rare about this call either, of those that go the straight way?
 #[inline]
-fn is_plain(kernel: &Kernel, call: &Call) -> bool {
+fn is_plain(call: &Call) -> bool {
+    call.what.plain || has_plain_arguments(call)
+}
+
+#[inline(never)]
+fn has_plain_arguments(call: &Call) -> bool {
     let raw = |index: u8| call.raw[usize::from(index)];
     let facts = &call.what.facts;
     let at_once = match facts.time {
@@ -72,15 +80,31 @@ fn is_plain(kernel: &Kernel, call: &Call) -> bool {
         Special::EpollPwait => call.arg(4) == 0,
         _ => true,
     };
-    let foreground = facts.terminal == Terminal::None || !processes::jobs::is_in_background(kernel);
-    at_once && outside && own && foreground && (!call.what.nested || has_own_parts(call))
+    at_once && outside && own && (!call.what.nested || has_own_parts(call))
+}
+
+/// Is this no call on a terminal by a process in the background?
+#[inline]
+fn is_in_foreground(kernel: &Kernel, call: &Call) -> bool {
+    call.what.facts.terminal == Terminal::None || !processes::jobs::is_in_background(kernel)
 }
 
 /// Makes a call that goes straight by the table, of a calm process.
-pub(super) fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
+#[inline]
+pub(super) fn make(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
+    if kernel.alone {
+        alone(kernel, frame, call)
+    } else {
+        together(kernel, frame, call)
+    }
+}
+
+/// The only replica makes it.
+#[inline]
+fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     let what = call.what;
     let rare = signals::is_anything_due(kernel) || arguments::name_agent(call);
-    if rare || !is_plain(kernel, call) {
+    if rare || !is_plain(call) || !is_in_foreground(kernel, call) {
         return Way::Long;
     }
     if matches!(what.class, Class::Local | Class::Emulated) {
@@ -146,5 +170,99 @@ fn with_news(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
         order,
     };
     signals::take(kernel, outcome);
+    result
+}
+
+/// One of several replicas makes it.
+#[inline(never)]
+fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
+    let output = call.what.class == Class::Output;
+    let voted = kernel.compare == Compare::Every && !output;
+    if voted || arguments::name_agent(call) || !is_plain(call) {
+        return Way::Long;
+    }
+    kernel.count_call(stat_class(call.what.class));
+    kernel.replica.env_mut().enter(call.nr);
+    signals::count_call(kernel);
+    let compared = output || kernel.compare >= Compare::Args;
+    if compared && let Err(Fault) = arguments::fold(kernel, call) {
+        kernel.event(kind::of(call.nr, kind::FAULTY_POINTER), 0);
+        return Way::News(Fault::RESULT);
+    }
+    let (result, plain) = if matches!(call.what.class, Class::Local | Class::Emulated) {
+        let result = emulated::perform(kernel, frame, call);
+        (result, !signals::is_due(kernel))
+    } else {
+        through_primary(kernel, call)
+    };
+    if compared {
+        kernel.event(kind::of(call.nr, kind::RESULT), result.cast_unsigned());
+    }
+    if plain {
+        Way::Done(result)
+    } else {
+        Way::News(result)
+    }
+}
+
+/// What the primary gets for the call, and whether that is all that has come.
+fn through_primary(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
+    if call.what.class == Class::Output {
+        io::vote(kernel, call);
+    } else if kernel.masks && takeover::is_final(call) {
+        kernel.rendezvous();
+    }
+    let repeatable = call.what.class == Class::Input && call.what.repeatable;
+    if let Err(Fault) = kernel.segments.prepare(call) {
+        return (conclude(kernel, call, repeatable, Fault::RESULT), false);
+    }
+    let outcome = if may_lead(kernel, call) {
+        lead(kernel, call, repeatable)
+    } else {
+        io::obtain(kernel, call, repeatable)
+    };
+    if outcome.result >= 0 && signals::is_nothing_new(kernel, &outcome) {
+        kernel.signals.hear_nothing();
+        return (outcome.result, true);
+    }
+    let result = io::heed(kernel, call, outcome);
+    (conclude(kernel, call, repeatable, result), false)
+}
+
+/// Is this the primary, which leaves no notes for a successor, has no predecessor's to read, and
+/// nothing to tell but the result?
+fn may_lead(kernel: &Kernel, call: &Call) -> bool {
+    kernel.replica.is_primary()
+        && !kernel.masks
+        && kernel.inherited == kernel.replica.epoch()
+        && !signals::is_anything_due(kernel)
+        && is_in_foreground(kernel, call)
+}
+
+/// Primary: makes the call and publishes what came of it.
+fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Outcome {
+    kernel.replica.begin_effect(repeatable);
+    let mut result = host(kernel, call);
+    if call.what.blocking && result == sys::error(EINTR) && !signals::must_interrupt(kernel) {
+        // Called away, it has not even begun.
+        result = io::on_host(kernel, call, call.raw);
+    }
+    if result < 0 || signals::is_anything_due(kernel) {
+        let result = io::refused_terminal(kernel, call, result);
+        return io::tell(kernel, call, result);
+    }
+    let outcome = signals::nothing_new(kernel, result);
+    publish::publish(kernel, call, outcome);
+    outcome
+}
+
+/// All that the long way does with a result.
+#[cold]
+fn conclude(kernel: &mut Kernel, call: &Call, repeatable: bool, result: i64) -> i64 {
+    let result = io::go_on(kernel, call, repeatable, result);
+    if call.what.class == Class::Output {
+        io::signal_failure(kernel, call, result);
+    }
+    after(kernel, call, result);
     result
 }

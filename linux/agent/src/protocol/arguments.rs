@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use rcoe_core::Events;
 use rcoe_linux_syscalls::Arg;
 
 use crate::calls::Call;
@@ -49,8 +50,18 @@ pub(crate) fn nested(pointer: u64) -> Result<u64, Fault> {
 /// A pointer that cannot be read; the kernel would return EFAULT.
 #[inline]
 pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
-    kernel.event(kind::of(call.nr, kind::CALL), call.nr);
-    kernel.content = 0;
+    let mut events = kernel.replica.begin_events();
+    let folded = collect(kernel, call, &mut events);
+    kernel.replica.end_events(events);
+    kernel.content = folded?;
+    Ok(())
+}
+
+/// Adds the events of what the call brings with it; the digest of what its pointers lead to.
+#[inline]
+fn collect(kernel: &Kernel, call: &Call, events: &mut Events<'_>) -> Result<u64, Fault> {
+    events.add(kind::of(call.nr, kind::CALL), call.nr);
+    let mut all = 0;
     let what = call.what;
     for (i, place) in (0..usize::from(what.call.nargs)).zip(0_u32..) {
         let arg = what.args[i];
@@ -58,14 +69,14 @@ pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
             continue;
         }
         let value = call.arg(i);
-        kernel.event(kind::of(call.nr, kind::ARG + place), value);
+        events.add(kind::of(call.nr, kind::ARG + place), value);
         if value != 0 && what.reads >> i & 1 != 0 {
             let digest = content(kernel, call, arg, value)?;
-            kernel.content = mix(kernel.content, digest);
-            kernel.event(kind::of(call.nr, kind::CONTENT + place), digest);
+            all = mix(all, digest);
+            events.add(kind::of(call.nr, kind::CONTENT + place), digest);
         }
     }
-    Ok(())
+    Ok(all)
 }
 
 /// The digests that [`fold`] left in [`Kernel::content`], taken anew.

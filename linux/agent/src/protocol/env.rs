@@ -219,6 +219,12 @@ impl Env for LinuxEnv {
         Waited::Retry
     }
 
+    #[inline]
+    fn pause(&mut self) -> bool {
+        core::hint::spin_loop();
+        true
+    }
+
     fn wake(&mut self, own: &Outbox) {
         sys::futex_wake(own.doorbell().as_ptr());
     }

@@ -1,6 +1,7 @@
 //! How replicas agree: what is folded and published, how they wait for each other, the rings.
 
 pub(crate) mod arguments;
+mod brief;
 pub(crate) mod env;
 pub(crate) mod patience;
 pub(crate) mod publish;

@@ -11,6 +11,7 @@ use crate::calls::{Call, acting};
 use crate::convert;
 use crate::kernel::Kernel;
 use crate::memory::guest;
+use crate::protocol::brief;
 use crate::protocol::segments::Segments;
 use crate::protocol::transfer::{FIRST, Outcome};
 use crate::sys::{self, Whence};
@@ -20,6 +21,13 @@ const CONTENT: usize = MAX_RECORD - FIRST;
 
 /// Primary: publishes the outcome and what the call filled.
 pub(crate) fn publish(kernel: &mut Kernel, call: &Call, outcome: Outcome) {
+    if !brief::publish(&mut kernel.replica, &kernel.segments, &outcome) {
+        publish_at_length(kernel, call, outcome);
+    }
+}
+
+#[inline(never)]
+fn publish_at_length(kernel: &mut Kernel, call: &Call, outcome: Outcome) {
     let file = File::of(&mut kernel.last_read, call, outcome.result);
     let result = acting::of_host(call, outcome.result);
     if kernel.segments.settle(result).is_err() {

@@ -9,6 +9,8 @@
 //! behind what the result tells of; what a call that receives several messages has filled of one
 //! that it does not count.
 
+use core::ops::Range;
+
 use rcoe_linux_syscalls::{Arg, Valid};
 
 use crate::calls::Call;
@@ -63,6 +65,17 @@ const PAGE: u64 = 4096;
 
 /// Bytes of the longest address of a socket, `struct sockaddr_storage`.
 const ADDRESS: u64 = 128;
+
+/// What a call has filled, if that is simple.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// It fills no memory.
+    Nothing,
+    /// This range, if it can be read.
+    One(Range<u64>),
+    /// Several pieces, or [`Segments::settle`] has to look closer.
+    Many,
+}
 
 /// What is left to hand out while walking through shared segments.
 #[derive(Default)]
@@ -248,6 +261,36 @@ impl Segments {
             }
         }
         Ok(())
+    }
+
+    /// What a call with this result, which is not negative, has filled.
+    ///
+    /// Of a piece within one page either all is there or nothing: there is no need to look where
+    /// the host may have met a fault.
+    #[inline]
+    pub(crate) fn only(&self, result: i64) -> Filled {
+        let [segment] = &self.list[..self.count] else {
+            return if self.count == 0 {
+                Filled::Nothing
+            } else {
+                Filled::Many
+            };
+        };
+        let &Segment {
+            address,
+            capacity,
+            rule,
+            ..
+        } = segment;
+        let bytes = match rule {
+            Rule::Success => capacity,
+            Rule::Share(elem) => result.cast_unsigned().saturating_mul(elem).min(capacity),
+            _ => return Filled::Many,
+        };
+        if capacity > PAGE - address % PAGE {
+            return Filled::Many;
+        }
+        Filled::One(address..address + bytes)
     }
 
     /// Address and filled bytes of each segment, as last settled.

@@ -48,7 +48,7 @@ buffer as much is valid as the call returns, or `all`.
 
 Marks: *blocks*, it may wait for ever; *repeatable*, it consumes nothing, so that a new primary may
 do it again; *quiet*, refused without a warning; *agent*, the agent has its own code for it;
-*straight*, common, and made without detours by a lone replica while nothing rare is under way.
+*straight*, common, and made without detours while nothing rare is under way.
 
 Facts, by which the agent decides (numbers are those of arguments from 0, or bits):
 

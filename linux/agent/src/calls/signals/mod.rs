@@ -331,6 +331,23 @@ pub(super) fn before_begun(kernel: &Kernel) -> i64 {
     }
 }
 
+/// Primary: a result with which nothing comes.
+#[inline]
+pub(super) const fn nothing_new(kernel: &Kernel, result: i64) -> Outcome {
+    Outcome {
+        result,
+        due: 0,
+        taken: kernel.signals.taken,
+        order: 0,
+    }
+}
+
+/// All replicas: has nothing come with the result of a call?
+#[inline]
+pub(super) const fn is_nothing_new(kernel: &Kernel, outcome: &Outcome) -> bool {
+    outcome.due == 0 && outcome.order == 0 && outcome.taken == kernel.signals.taken
+}
+
 /// All replicas, with the result of a call: what has arrived counts from here on.
 pub(crate) fn take(kernel: &mut Kernel, outcome: Outcome) {
     kernel.signals.quiet = 0;

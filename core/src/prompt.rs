@@ -1,0 +1,179 @@
+//! Operations that find all that they need: no wait, no vote, no step machine.
+//!
+//! Intuition: mostly the record is in the ring, the ring has room, and the others stand where this
+//! replica stands. Then an operation is a few loads and stores, and a [`Call`] with all that it
+//! may come to would cost more than they do.
+//!
+//! Contract: each of these does what the step machine would do with what it finds, or nothing and
+//! says so; then the step machine goes on from there. So each replica may take either way, and
+//! whatever is wrong is left to the way that can vote.
+
+use crate::node::{Call, Node, Ports, Task, port};
+use crate::primitive::{AtomicU64, Ordering};
+use crate::rendezvous::Stage;
+use crate::ring::{HEADER, record_words};
+use crate::word::Seen;
+use crate::{MAX_RECORD, Port, ReplicaId};
+
+/// Words of a ring with room for any record beside those that a follower has taken without saying
+/// so. In a shorter one a primary might wait for room that is there.
+const LONG: usize = (MAX_RECORD + HEADER).next_power_of_two();
+const _: () = assert!((LONG - (MAX_RECORD + HEADER)) as u64 >= 2 * Node::LAZY_WORDS);
+
+/// What came of a rendezvous without waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Meeting {
+    /// All members are there, with equal signatures.
+    Met,
+    /// This replica has arrived; [`Node::begin_inspection`] goes on.
+    Arrived,
+    /// Nothing was done; [`Node::begin_rendezvous`] does it all.
+    Unable,
+}
+
+impl Node {
+    /// Arrives at a rendezvous and looks once whether all others are there.
+    #[inline]
+    pub fn try_meet(&mut self, ports: &Ports<'_>) -> Meeting {
+        if self.halted.is_some() || self.is_newcomer() {
+            return Meeting::Unable;
+        }
+        // The bell that tells of the arrival tells of the position, too.
+        port(ports, self.id)
+            .outbox
+            .cursor
+            .store(self.cursor, Ordering::Release);
+        self.arrive(ports);
+        if self.all_met(ports) {
+            Meeting::Met
+        } else {
+            Meeting::Arrived
+        }
+    }
+
+    /// After the arrival: are all others there with the same signature?
+    #[must_use]
+    #[inline]
+    pub fn all_met(&self, ports: &Ports<'_>) -> bool {
+        let mut others = self.members.without(self.id).iter();
+        others.all(|peer| self.has_met(peer, ports))
+    }
+
+    /// The rest of a rendezvous at which this replica has arrived.
+    #[must_use]
+    #[inline]
+    pub fn begin_inspection(&self) -> Call {
+        let first = self.members.without(self.id).lowest();
+        Call::new(Task::Rendezvous(Stage::Inspect(first.unwrap_or(self.id))))
+    }
+
+    /// Is there `peer` with the same signature?
+    #[inline]
+    fn has_met(&self, peer: ReplicaId, ports: &Ports<'_>) -> bool {
+        let outbox = port(ports, peer).outbox;
+        let ahead = outbox
+            .arrived
+            .load(Ordering::Acquire)
+            .wrapping_sub(self.round);
+        let slot = self.slot_of(self.round);
+        ahead <= 1 && outbox.slots[slot].load() == self.slots[slot]
+    }
+
+    /// Primary: is there room for a record of `payload` words, as far as was seen before? Then
+    /// [`Node::seal_record`] cannot fail.
+    ///
+    /// # Panics
+    /// If this replica is not the primary.
+    #[must_use]
+    #[inline]
+    pub fn has_room(&self, payload: usize) -> bool {
+        assert!(self.is_primary(), "only the primary publishes");
+        let end = self.cursor + record_words(payload);
+        self.halted.is_none() && end <= self.limit
+    }
+
+    /// Primary: the cells for the payload of the record to publish next, if there are others to
+    /// read it, room for it, and the ring holds it in one piece.
+    ///
+    /// # Panics
+    /// If this replica is not the primary, or the payload is longer than a record.
+    #[must_use]
+    #[inline]
+    pub fn prompt_cells<'a>(&self, ports: &Ports<'a>, len: usize) -> Option<&'a [AtomicU64]> {
+        assert!(len <= MAX_RECORD);
+        if !self.has_room(len) || self.members.len() == 1 {
+            return None;
+        }
+        let [first, second] = self.payload_cells(ports, len);
+        second.is_empty().then_some(first)
+    }
+
+    /// Follower: copies the next record to `out` and takes it, if it is there and right in all; how
+    /// many words it has. Else nothing has happened.
+    #[inline]
+    #[must_use]
+    pub fn try_consume(&mut self, ports: &Ports<'_>, out: &mut [u64]) -> Option<usize> {
+        let primary = self.prompt_source(ports)?;
+        // A position is the end of a record: if there is a header, there is what belongs to it.
+        if !self.sees(primary, self.cursor + HEADER as u64) {
+            return None;
+        }
+        let header = primary.header(self.cursor)?;
+        let end = self.cursor + record_words(header.len);
+        let fits = self.has_seen(end) && header.len <= out.len();
+        let right = self.is_next(&header) && header.signature == self.trace.signature();
+        if !fits || !right || !primary.read(self.cursor, &header, &mut out[..header.len]) {
+            return None;
+        }
+        self.take_promptly(ports, end);
+        if primary.ring.len() < LONG {
+            self.settle(ports);
+        }
+        Some(header.len)
+    }
+
+    /// Whose ring has the next record, if that is the present primary's and this replica is an
+    /// ordinary follower.
+    #[inline]
+    pub(crate) fn prompt_source<'p, 'a>(&self, ports: &'p Ports<'a>) -> Option<&'p Port<'a>> {
+        let drained = match self.former {
+            Some((_, until)) => self.cursor >= until,
+            None => true,
+        };
+        let follows = drained && self.primary != self.id && !self.is_newcomer();
+        (follows && self.halted.is_none()).then(|| port(ports, self.primary))
+    }
+
+    /// Is the ring known to be filled up to `end`? Looks at the primary's position only if it was
+    /// not known before.
+    #[inline]
+    pub(crate) fn sees(&mut self, primary: &Port<'_>, end: u64) -> bool {
+        if self.has_seen(end) {
+            return true;
+        }
+        let position = primary.outbox.cursor.load(Ordering::Acquire);
+        if position.wrapping_sub(self.cursor) > primary.ring.len() as u64 {
+            return false;
+        }
+        let epoch = self.epoch;
+        self.seen = Seen { epoch, position };
+        self.has_seen(end)
+    }
+
+    /// Is the record that ends there known to be in the ring?
+    #[inline]
+    const fn has_seen(&self, end: u64) -> bool {
+        self.seen.epoch == self.epoch && end <= self.seen.position
+    }
+
+    /// The record up to `end` is taken, of which the others are told now and then only.
+    #[inline]
+    pub(crate) fn take_promptly(&mut self, ports: &Ports<'_>, end: u64) {
+        self.cursor = end;
+        self.records += 1;
+        let told = port(ports, self.id).outbox.cursor.load(Ordering::Relaxed);
+        if end.wrapping_sub(told) >= Self::LAZY_WORDS {
+            self.tell_position(ports);
+        }
+    }
+}
