@@ -1,6 +1,12 @@
 //! One replica that runs a program: private state only, advanced one shared access at a time.
+//!
+//! Every other operation, another half in each replica, tries the way without a step machine
+//! first, as the agent does in all: that one is a single step here, and whoever has to wait goes on
+//! with the step machine.
 
-use rcoe_core::{Await, Call, Cause, Done, Halt, Kind, Node, Ports, ReplicaId, ReplicaSet, Step};
+use rcoe_core::{
+    Await, Call, Cause, Done, Halt, Kind, Meeting, Node, Ports, ReplicaId, ReplicaSet, Step,
+};
 
 use crate::program::{AT_REST, Op, absorb, answer};
 use crate::supervisor::{Order, Supervisor};
@@ -231,7 +237,7 @@ impl Process {
     fn complete(&mut self, done: Done, record: u64, op: Op, ports: &Ports<'_>) {
         match done {
             Done::Admitted | Done::Refused => unreachable!("no admission is under way"),
-            Done::Met if matches!(op, Op::Output { .. }) => self.fetch(),
+            Done::Met if matches!(op, Op::Output { .. }) => self.fetch(op, ports),
             Done::Met => self.next(),
             Done::Room => self.stage = Stage::Commit,
             Done::Record(_) => self.take(record, op, ports),
@@ -298,12 +304,12 @@ impl Process {
             }
             Op::Input { .. } | Op::Orders => {
                 self.event(INPUT, self.accumulator ^ self.label(), ports);
-                self.fetch();
+                self.fetch(op, ports);
             }
             Op::Output { .. } | Op::Compare => {
                 let kind = if op == Op::Compare { COMPARE } else { OUTPUT };
                 self.event(kind, self.accumulator ^ self.label(), ports);
-                self.called(self.node.begin_rendezvous());
+                self.meet(op, ports);
             }
             Op::Act => self.called(self.node.begin_action()),
             Op::Alarm => {
@@ -313,10 +319,33 @@ impl Process {
         }
     }
 
+    /// Whether it tries this operation without a step machine first.
+    const fn is_prompt(&self) -> bool {
+        (self.at + self.node.id().index()).is_multiple_of(2)
+    }
+
+    /// Meets the others before an operation.
+    fn meet(&mut self, op: Op, ports: &Ports<'_>) {
+        let met = match self.is_prompt() {
+            true => self.node.try_meet(ports),
+            false => Meeting::Unable,
+        };
+        match met {
+            Meeting::Met => self.complete(Done::Met, 0, op, ports),
+            Meeting::Arrived => self.called(self.node.begin_inspection()),
+            Meeting::Unable => self.called(self.node.begin_rendezvous()),
+        }
+    }
+
     /// Gets the answer to an input or output: by doing it or from the stream.
-    fn fetch(&mut self) {
+    fn fetch(&mut self, op: Op, ports: &Ports<'_>) {
         if self.node.is_primary() {
             self.stage = Stage::Announce;
+            return;
+        }
+        let mut record = [0];
+        if self.is_prompt() && self.node.try_consume(ports, &mut record).is_some() {
+            self.take(record[0], op, ports);
         } else {
             self.called(self.node.begin_consume());
         }
