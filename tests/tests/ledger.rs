@@ -235,7 +235,7 @@ int main(void) {\n  memset(much, 1, sizeof much);",
 #[test]
 fn a_loop_is_charged_to_the_core_that_ran_it() {
     let victim = Victim::new();
-    let group = victim.start(&["-n", "3", "--timeout", "3s"]);
+    let group = victim.start(&["-n", "3", "--timeout", "6s"]);
     victim.set(group.replicas[1], "spin").unwrap();
     victim.release(&group);
     let (outcome, _) = group.finish();

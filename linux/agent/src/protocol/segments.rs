@@ -55,6 +55,9 @@ struct Segment {
 pub(crate) struct Segments {
     list: [Segment; SEGMENTS],
     count: usize,
+    /// A length word is negative, which the host refuses (EINVAL) only when it comes to write the
+    /// address: `recvfrom` has filled its buffer by then.
+    refused: bool,
 }
 
 /// Most bytes that are looked at after EFAULT: the host finds a bad pointer within the first
@@ -65,6 +68,9 @@ const PAGE: u64 = 4096;
 
 /// Bytes of the longest address of a socket, `struct sockaddr_storage`.
 const ADDRESS: u64 = 128;
+
+/// The largest length that is not negative as the host sees it.
+const NOT_NEGATIVE: u64 = i32::MAX as u64;
 
 /// What a call has filled, if that is simple.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +102,7 @@ impl Segments {
         Self {
             list: [NONE; SEGMENTS],
             count: 0,
+            refused: false,
         }
     }
 
@@ -120,6 +127,7 @@ impl Segments {
     /// A structure of the program that cannot be read.
     pub(crate) fn prepare(&mut self, call: &Call) -> Result<(), Fault> {
         self.count = 0;
+        self.refused = false;
         let mut left = call.what.writes;
         while left != 0 {
             let i = left.trailing_zeros() as usize;
@@ -166,13 +174,16 @@ impl Segments {
             }
             Arg::OutBufLenPtr { lenptr_arg } | Arg::SockaddrOut { lenptr_arg } => {
                 let pointer = len(lenptr_arg);
-                let before = if pointer == 0 {
+                let before: u64 = if pointer == 0 {
                     0
                 } else {
                     guest::read::<u32>(pointer)?.into()
                 };
                 let before = match arg {
-                    Arg::SockaddrOut { .. } => ADDRESS.min(before),
+                    Arg::SockaddrOut { .. } => {
+                        self.refused = before > NOT_NEGATIVE;
+                        ADDRESS.min(before)
+                    }
                     _ => before,
                 };
                 self.push(address, before, short(address, pointer, before));
@@ -238,15 +249,16 @@ impl Segments {
         Ok(())
     }
 
-    /// Judges how much of each segment a call with this result has filled; after EFAULT, how much
-    /// it may have.
+    /// Judges how much of each segment a call with this result has filled; after a refusal that may
+    /// come when something was filled, how much it may have.
     ///
     /// # Errors
     /// A length word of the program that cannot be read.
     pub(crate) fn settle(&mut self, result: i64) -> Result<(), Fault> {
+        const EINVAL: i64 = -(linux_raw_sys::errno::EINVAL as i64);
         let list = &mut self.list[..self.count];
         let mut walk = Walk::default();
-        if result == Fault::RESULT {
+        if result == Fault::RESULT || self.refused && result == EINVAL {
             for segment in list {
                 segment.filled = segment.within_reach(&mut walk);
             }
@@ -473,6 +485,20 @@ mod tests {
         let name = call(51, [3, room.as_ptr() as u64, length, 0, 0, 0]);
         let said = || place.store(16, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(filled(&name, 0, said), [16, 4], "no address is that long");
+    }
+
+    #[test]
+    fn a_negative_length_is_refused_after_the_message_was_received() {
+        const EINVAL: i64 = -22;
+        let (room, name) = ([0_u8; 64], [0_u8; 16]);
+        let (room, name) = (room.as_ptr() as u64, name.as_ptr() as u64);
+        for (length, filled_then) in [(-1, 64), (16, 0)] {
+            let length: i32 = length;
+            let pointer = (&raw const length) as u64;
+            let receive = call(45, [3, room, 64, 0, name, pointer]);
+            let filled = filled(&receive, EINVAL, || {});
+            assert_eq!(filled[0], filled_then, "recvfrom with {length}");
+        }
     }
 
     #[test]
