@@ -74,13 +74,17 @@ pub enum Bug {
     ActUnchecked,
     /// A replica that halts ends all of the group without looking whether others go on.
     EndAlone,
+    /// A post that a replica has not made yet counts as equal.
+    PostUnseen,
+    /// Posts are not compared.
+    PostUncompared,
 }
 
 /// Which guards are off.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Guards {
     #[cfg(feature = "planted")]
-    bits: u32,
+    bits: u64,
 }
 
 impl Guards {

@@ -166,6 +166,8 @@ pub struct Node {
     pub(crate) round: u64,
     /// Signatures of the last two rendezvous, by parity.
     pub(crate) slots: [Signature; 2],
+    /// Posts so far; see [`crate::posts`].
+    pub(crate) posted: u64,
     /// Votes completed.
     pub(crate) votes: u32,
     /// Votes in a row that removed nobody while this replica stood still, and where it stood.
@@ -222,6 +224,7 @@ impl Node {
             trace: Trace::new(),
             round: 0,
             slots: [Signature::default(); 2],
+            posted: 0,
             votes: 0,
             spurious: (0, 0),
             laggards: Laggards::default(),

@@ -5,15 +5,16 @@
 //! read-modify-write and no lock; a wild store of one replica cannot change what another relies on.
 //! An outbox of zero bytes is a valid fresh one.
 
+use crate::posts::POSTS;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::recorder::Recorder;
 use crate::{Halt, ReplicaId, ReplicaSet, Signature, halt};
 
 /// Layout version. The sphere compares it before replicas of two builds talk to each other.
-pub const FINGERPRINT: u32 = 0x5243_0001;
+pub const FINGERPRINT: u32 = 0x5243_0002;
 
 /// Words of a [`Snapshot`].
-pub const SNAPSHOT_WORDS: usize = 33;
+pub const SNAPSHOT_WORDS: usize = 34 + POSTS;
 
 /// The protocol words of an outbox as plain numbers (without flight recorder and statistics): for
 /// model checkers and fault injectors. Word order is private but stable within a build.
@@ -93,6 +94,9 @@ pub struct Outbox {
     pub(crate) recorder: Recorder,
     pub(crate) records: AtomicU64,
     pub(crate) words: AtomicU64,
+    // Read by the primary: see `posts`.
+    pub(crate) posted: AtomicU64,
+    pub(crate) posts: [AtomicU64; POSTS],
 }
 
 #[cfg(not(feature = "shuttle"))]
@@ -134,6 +138,8 @@ impl Outbox {
             records: AtomicU64::new(0),
             words: AtomicU64::new(0),
             recorder: Recorder::new(),
+            posted: AtomicU64::new(0),
+            posts: [const { AtomicU64::new(0) }; POSTS],
         }
     }
 
@@ -256,6 +262,8 @@ impl Outbox {
             17..=30 => self.ballots[(index - 17) / 7].word_at((index - 17) % 7),
             31 => Word::Long(&self.effect),
             32 => Word::Long(&self.membership),
+            33 => Word::Long(&self.posted),
+            34..SNAPSHOT_WORDS => Word::Long(&self.posts[index - 34]),
             _ => panic!("snapshots have {SNAPSHOT_WORDS} words"),
         }
     }

@@ -255,6 +255,22 @@ impl<'a, E: Env> Replica<'a, E> {
         }
     }
 
+    /// Says, without waiting, that this replica has come to this point of its trace; the number of
+    /// the post. At most [`crate::POSTS`] between two rendezvous.
+    #[inline]
+    pub fn post(&mut self) -> u64 {
+        self.node.post(&self.ports)
+    }
+
+    /// Have all other members posted the same as this one did at `index`? Then the effect that was
+    /// asked for there is agreed before they meet. Only for posts since the last rendezvous, which
+    /// has agreed on all before it.
+    #[must_use]
+    #[inline]
+    pub fn is_posted_alike(&self, index: u64) -> bool {
+        self.node.is_posted_alike(index, &self.ports)
+    }
+
     /// Adds an event and compares (EDCC'15, `add_compare_event`).
     ///
     /// # Errors

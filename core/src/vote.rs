@@ -170,6 +170,7 @@ impl Node {
         for (slot, &signature) in own.slots.iter().zip(&self.slots) {
             slot.store(signature);
         }
+        own.posted.store(self.posted, Ordering::Relaxed);
         own.effect.store(self.effect, Ordering::Relaxed);
         own.halt.store(0, Ordering::Relaxed);
         own.membership.store(self.membership(), Ordering::Relaxed);
