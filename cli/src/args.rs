@@ -155,6 +155,10 @@ pub(crate) struct RunArgs {
     /// How the program reads clocks
     #[arg(long, value_enum, default_value = "vdso")]
     pub(crate) clock: ClockArg,
+    /// Whether what is written to connections may leave a little later, for many writes at once:
+    /// with two replicas that do not mask faults
+    #[arg(long, value_enum, default_value = "on")]
+    pub(crate) defer: DeferArg,
     /// What a detected fault leads to [default: mask with three or more replicas, else stop]
     #[arg(long, value_enum, value_name = "ACTION")]
     pub(crate) on_fault: Option<OnFault>,
@@ -245,6 +249,15 @@ pub(crate) enum CoreThreads {
     Multi,
     /// In turns, with a clock that counts instructions, so that cycles do not depend on the host
     Counted,
+}
+
+/// `--defer`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeferArg {
+    /// After a millisecond or two at most, and before anything that could tell
+    On,
+    /// All replicas meet before each write
+    Off,
 }
 
 /// `--clock`.

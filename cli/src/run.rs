@@ -12,7 +12,7 @@ use rcoe_supervisor::{
     allowed_cores, assign_cores, avoid, choose_cores, jobs_folder, run,
 };
 
-use crate::args::{NotifyArg, OnFault, RunArgs, Scrubbing};
+use crate::args::{DeferArg, NotifyArg, OnFault, RunArgs, Scrubbing};
 use crate::cores::suspected;
 use crate::reporter::Reporter;
 
@@ -126,6 +126,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         reintegrate: !args.no_reintegrate,
         scrub,
         strict: args.strict,
+        defer: args.defer == DeferArg::On,
         timeout: args.timeout,
         seed: thread_seed()?,
         cores: assigned,

@@ -14,7 +14,7 @@ use rcoe_system::{
 };
 use serde_json::{Value, json};
 
-use crate::args::{ArchArg, ClockArg, CoreThreads, OnFault, RunArgs};
+use crate::args::{ArchArg, ClockArg, CoreThreads, DeferArg, OnFault, RunArgs};
 use crate::reporter::say;
 
 /// Variable with further words for the kernel's command line, for tests.
@@ -58,6 +58,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         (args.metrics.is_some(), "--metrics"),
         (args.strict, "--strict"),
         (args.clock == ClockArg::Calls, "--clock"),
+        (args.defer == DeferArg::Off, "--defer"),
     ];
     if let Some((_, option)) = refused.iter().find(|(given, _)| *given) {
         let why = format!("{option} has no meaning with --sphere system");

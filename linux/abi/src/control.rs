@@ -83,6 +83,8 @@ pub struct Control {
     pub clock: AtomicU32,
     /// 1 if an unsupported system call ends the run instead of returning ENOSYS.
     pub strict: AtomicU32,
+    /// 1 if effects whose result is known may be released later.
+    pub defer: AtomicU32,
     /// 1 if a faulty replica may be removed and the run go on; 0 stops at the first fault.
     pub mask: AtomicU32,
     /// 1 if more replicas than usable CPUs run, so that waiting must yield early.

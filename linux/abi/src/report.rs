@@ -189,6 +189,10 @@ pub struct Report {
     pub sites: AtomicU64,
     /// Bytes of output content that entered the signature before a vote.
     pub bytes_voted: AtomicU64,
+    /// Effects that were released later.
+    pub deferred: AtomicU64,
+    /// Rendezvous at which some waited.
+    pub flushes: AtomicU64,
     /// Waits for a sibling that went beyond spinning to yielding.
     pub yields: AtomicU64,
     /// Waits for a sibling that slept on a futex.

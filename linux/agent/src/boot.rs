@@ -231,6 +231,8 @@ fn install_kernel(index: usize, count: usize, image: &Image, acting: Acting, rea
             control.sid.load(Ordering::Relaxed),
         ),
         acting,
+        outgoing: crate::calls::outgoing::notes::Outgoing::new(),
+        queue: crate::calls::outgoing::queue::Queue::new(),
         orders: crate::recover::reintegration::Orders::NONE,
         ring: crate::protocol::uring::Ring::NONE,
     });
@@ -239,6 +241,7 @@ fn install_kernel(index: usize, count: usize, image: &Image, acting: Acting, rea
 /// All replicas are up and lie alike before the program's first instruction.
 fn first_meeting(image: &Image, rsp: u64) {
     let kernel = kernel::kernel();
+    crate::calls::outgoing::begin(kernel);
     crate::calls::targets::publish(kernel);
     crate::calls::limits::publish(kernel);
     for range in image.code() {

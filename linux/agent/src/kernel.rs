@@ -14,6 +14,7 @@ use crate::calls::acting::Acting;
 use crate::calls::clone;
 use crate::calls::limits::Limits;
 use crate::calls::memory::Brk;
+use crate::calls::outgoing::{self, notes::Outgoing, queue::Queue};
 use crate::calls::processes::{self, Processes};
 use crate::calls::shared::{Shared, arena, files};
 use crate::calls::signals::{Inbox, Signals};
@@ -72,6 +73,7 @@ pub(crate) struct Kernel {
     pub(crate) content: u64,
     pub(crate) processes: Processes,
     pub(crate) acting: Acting,
+    pub(crate) outgoing: Outgoing,
     pub(crate) orders: Orders,
     /// What is this replica's own begins here.
     pub(crate) replica: Replica<'static, LinuxEnv>,
@@ -89,6 +91,8 @@ pub(crate) struct Kernel {
     pub(crate) segments: Segments,
     pub(crate) buffer: Buffer,
     pub(crate) last_read: LastRead,
+    /// Primary: effects that are released later.
+    pub(crate) queue: Queue,
     pub(crate) ring: Ring,
 }
 
@@ -153,6 +157,9 @@ impl Kernel {
             && let Err(halt) = self.replica.rendezvous()
         {
             self.park(halt);
+        }
+        if self.outgoing.is_open() {
+            outgoing::settle(self);
         }
     }
 

@@ -7,6 +7,8 @@ mod memory;
 mod process;
 mod scheduling;
 mod sharing;
+pub(crate) mod sockets;
+pub(crate) mod ticks;
 
 use core::mem::MaybeUninit;
 use linux_raw_sys::general as nr;

@@ -131,6 +131,7 @@ impl Memory {
             (&from.version, &to.version),
             (&from.compare, &to.compare),
             (&from.strict, &to.strict),
+            (&from.defer, &to.defer),
             (&from.mask, &to.mask),
             (&from.crowded, &to.crowded),
             (&from.supervisor, &to.supervisor),
@@ -177,6 +178,7 @@ impl Memory {
         control.compare.store(settings.compare.word(), Relaxed);
         control.clock.store(settings.clock.word(), Relaxed);
         control.strict.store(settings.strict.into(), Relaxed);
+        control.defer.store(settings.defer.into(), Relaxed);
         control.mask.store(settings.mask.into(), Relaxed);
         control.seed.store(settings.seed, Relaxed);
         control.crowded.store(settings.is_crowded().into(), Relaxed);

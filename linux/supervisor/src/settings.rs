@@ -49,6 +49,8 @@ pub struct Settings {
     pub scrub: Option<ScrubRate>,
     /// Whether an unsupported system call ends the run.
     pub strict: bool,
+    /// Whether effects whose result is known may be released later.
+    pub defer: bool,
     /// CPU time a late replica may use beyond its siblings.
     pub timeout: Duration,
     /// Decides when the program's threads give way to each other: one seed, one interleaving.

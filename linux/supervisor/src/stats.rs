@@ -78,6 +78,11 @@ impl Stats {
             replicas.iter().map(|&(_, rendezvous)| rendezvous).collect(),
         ));
         rows.push((BYTES_VOTED, column(&|report| &report.bytes_voted)));
+        rows.push(("effects released later", column(&|report| &report.deferred)));
+        rows.push((
+            "rendezvous that released",
+            column(&|report| &report.flushes),
+        ));
         rows.push(("waits: yielded", column(&|report| &report.yields)));
         rows.push(("waits: slept", column(&|report| &report.sleeps)));
         rows.push((REMOVALS, column(&|report| &report.removals_ns)));

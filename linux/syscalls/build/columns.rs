@@ -93,6 +93,17 @@ const COLUMNS: &[Column] = &[
             ("ring_shutdown", 2),
         ],
     ),
+    (
+        "outgoing",
+        "Outgoing",
+        &[
+            ("passes", 0),
+            ("sends", 0),
+            ("connects", 0),
+            ("opens", 1),
+            ("describes", 1),
+        ],
+    ),
     ("content", "Content", &[("reads", 0), ("writes", 0)]),
     ("offset", "Offset", &[("at", 1), ("at_or_on", 1), ("to", 1)]),
     (

@@ -101,6 +101,24 @@ pub enum Stream {
     Send(u8),
 }
 
+/// What a call may do while effects wait to be released.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Outgoing {
+    /// Nothing: they are released first. It may change what its descriptors are.
+    Waits,
+    /// It passes them: it neither waits nor could tell, and changes no descriptor. One that reads
+    /// a stream passes only if it is known not to wait.
+    Passes,
+    /// It may be such an effect.
+    Sends,
+    /// Its result is a socket that no other process has.
+    Connects,
+    /// It opens a file, and passes if this argument, its flags, says that it does not wait.
+    Opens(u8),
+    /// It passes, and says in this argument, a `struct stat`, of which type a descriptor is.
+    Describes(u8),
+}
+
 /// How a successor finds out what became of an effect on no stream and no position.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Takeover {
@@ -295,6 +313,8 @@ pub struct Facts {
     pub stream: Stream,
     /// How a successor finds out about it.
     pub takeover: Takeover,
+    /// What it may do while effects wait to be released.
+    pub outgoing: Outgoing,
     /// What it does to the content of files.
     pub content: Content,
     /// Where in its file it acts.
@@ -322,6 +342,7 @@ impl Facts {
         position: Position::Stays,
         stream: Stream::None,
         takeover: Takeover::None,
+        outgoing: Outgoing::Waits,
         content: Content::None,
         offset: Offset::Position,
         opens: Opens::None,

@@ -251,7 +251,7 @@ rcoe_leave:
 
     // Signal handlers begin with the program's flags. Of these the agent's code minds that it may
     // not touch what is not aligned.
-    .irp name, dispatch, fault, timer, kick
+    .irp name, dispatch, fault, timer, kick, tick
     .globl rcoe_on_\name
 rcoe_on_\name:
     pushfq

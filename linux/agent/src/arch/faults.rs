@@ -22,6 +22,8 @@ pub(crate) const SYNCHRONOUS: [u32; 5] =
 const LOOK_NS: u64 = 100_000_000;
 /// Signals of the host's timers that call the primary when one of the program's is due.
 pub(crate) const TIMERS: [u32; 3] = [nr::SIGALRM, nr::SIGVTALRM, nr::SIGPROF];
+/// Signal by which the host reminds the primary of effects that wait.
+pub(crate) const SIG_TICK: u32 = nr::SIGPWR;
 
 /// A way into one of the handlers below.
 type Handler = unsafe extern "C" fn();
@@ -31,6 +33,7 @@ unsafe extern "C" {
     fn rcoe_on_fault();
     fn rcoe_on_timer();
     fn rcoe_on_kick();
+    fn rcoe_on_tick();
 }
 
 /// Installs all handlers; the clones inherit them.
@@ -43,6 +46,7 @@ pub(crate) fn install_handlers() {
         install(signal, rcoe_on_timer);
     }
     install(SIG_KICK, rcoe_on_kick);
+    install(SIG_TICK, rcoe_on_tick);
     // The agent reports these from the failed call's result instead, in all replicas alike.
     for signal in [nr::SIGPIPE, nr::SIGXFSZ] {
         sys::ignore_signal(signal);
@@ -60,7 +64,7 @@ fn install(signal: u32, handler: Handler) {
 /// Arms what a clone does not inherit: signal stack, mask, trapped instructions, dispatch.
 pub(crate) fn arm() {
     sys::set_signal_stack(SIGNAL_STACK.base(), SIGNAL_STACK_BYTES as u64);
-    let mut open = bit(nr::SIGSYS) | bit(SIG_KICK);
+    let mut open = bit(nr::SIGSYS) | bit(SIG_KICK) | bit(SIG_TICK);
     for signal in SYNCHRONOUS.into_iter().chain(TIMERS) {
         open |= bit(signal);
     }
@@ -134,6 +138,17 @@ extern "C" fn on_timer(signal: u32, info: *const SigInfo, context: *mut UContext
     let rip = unsafe { (*context).machine.rip };
     if !guest::is_agent(rip, 1) {
         crate::calls::timers::end_if_fatal(kernel::kernel());
+    }
+}
+
+/// Effects wait: if the program computes, those that all have come to go out here. Inside the agent
+/// that is done on the way.
+#[unsafe(export_name = "rcoe_handle_tick")]
+extern "C" fn on_tick(_signal: u32, _info: *const SigInfo, context: *mut UContext) {
+    // SAFETY: the kernel's context on the handler's own stack.
+    let rip = unsafe { (*context).machine.rip };
+    if !guest::is_agent(rip, 1) {
+        crate::calls::outgoing::tick(kernel::kernel());
     }
 }
 

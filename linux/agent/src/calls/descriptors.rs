@@ -59,6 +59,25 @@ pub(crate) fn is_ready(fd: u64, events: u32) -> bool {
     found != 0
 }
 
+/// Waits until a descriptor has one of these conditions, for so many milliseconds at most.
+pub(crate) fn wait_until(fd: u32, events: u32, milliseconds: u64) {
+    let mut poll = PollFd {
+        fd: fd.cast_signed(),
+        events: condition(events),
+        revents: 0,
+    };
+    let args = [(&raw mut poll) as u64, 1, milliseconds, 0, 0, 0];
+    // SAFETY: one valid structure. Whatever came of it, the caller tries again.
+    let _ = unsafe { raw(nr::__NR_poll, args) };
+}
+
+/// Ends a connection in both directions.
+pub(crate) fn end_connection(fd: u32) {
+    const BOTH: u64 = 2;
+    // SAFETY: numbers only. One that has ended already is what is wanted.
+    let _ = unsafe { raw(nr::__NR_shutdown, [fd.into(), BOTH, 0, 0, 0, 0]) };
+}
+
 /// `fcntl` with a number; what it returns, or 0.
 pub(crate) fn fcntl(fd: u64, command: u32, value: u64) -> u64 {
     // SAFETY: commands that take a number only.
@@ -179,6 +198,13 @@ impl Vector {
             self.parts += 1;
             self.bytes += len;
         }
+    }
+
+    /// The buffers.
+    pub(crate) fn parts(&self) -> &[[u64; 2]] {
+        // SAFETY: a replica is one kernel thread, and only one vector is in use at a time.
+        let parts = unsafe { &*PARTS.0.get() };
+        &parts[..size(self.parts)]
     }
 
     /// Where the kernel finds the buffers.

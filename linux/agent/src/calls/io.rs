@@ -7,7 +7,9 @@ use linux_raw_sys::general::{SIGPIPE, SIGXFSZ};
 use rcoe_linux_syscalls::{Class, Sigpipe, Size};
 
 use crate::arch::entry::interruptible_call;
-use crate::calls::{Call, NEWS, PARKED, acting, credentials, paths, processes, signals, status};
+use crate::calls::{
+    Call, NEWS, PARKED, acting, credentials, outgoing, paths, processes, signals, status,
+};
 use crate::kernel::{Kernel, kind};
 use crate::memory::deferred;
 use crate::memory::guest::{self, Fault};
@@ -29,14 +31,30 @@ pub(crate) const GIVEN_UP: i64 = -512;
 
 /// An input call: no barrier, the followers check and consume.
 pub(crate) fn input(kernel: &mut Kernel, call: &Call) -> i64 {
-    through_primary(kernel, call, call.what.repeatable)
+    let result = through_primary(kernel, call, call.what.repeatable);
+    if outgoing::must_repeat(kernel, call, result) {
+        return through_primary(kernel, call, call.what.repeatable);
+    }
+    result
 }
 
 /// An output call: voted first.
 pub(crate) fn output(kernel: &mut Kernel, call: &Call) -> i64 {
-    vote(kernel, call);
-    let result = through_primary(kernel, call, false);
+    let result = match outgoing::defer(kernel, call) {
+        Some(result) => result,
+        None => at_once(kernel, call),
+    };
     signal_failure(kernel, call, result);
+    result
+}
+
+/// An output call that is made before the program goes on.
+fn at_once(kernel: &mut Kernel, call: &Call) -> i64 {
+    if !outgoing::ends_unseen(kernel, call) {
+        vote(kernel, call);
+    }
+    let result = through_primary(kernel, call, false);
+    outgoing::written(kernel, call, result);
     result
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod io;
 mod ipc;
 pub(crate) mod limits;
 pub(crate) mod memory;
+pub(crate) mod outgoing;
 mod paths;
 pub(crate) mod processes;
 mod scheduling;
@@ -138,6 +139,7 @@ fn finish(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, result: i64) 
 }
 
 pub(crate) fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
+    outgoing::before(kernel, call);
     kernel.replica.env_mut().enter(call.nr);
     signals::count_call(kernel);
     let output = call.what.class == Class::Output;
@@ -197,6 +199,7 @@ fn after(kernel: &mut Kernel, call: &Call, result: i64) {
     takeover::kinds::after(call);
     shared::files::after_call(kernel, call, result);
     processes::terminals::after_call(kernel, call, result);
+    outgoing::after(kernel, call, result);
 }
 
 fn stat_class(class: Class) -> StatClass {

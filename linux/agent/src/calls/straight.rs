@@ -25,7 +25,7 @@ use rcoe_core::Compare;
 use rcoe_linux_syscalls::{Arg, Class, Offset, Special, Terminal, Time};
 
 use crate::arch::entry::{TrapFrame, interruptible_call};
-use crate::calls::{Call, after, emulated, io, processes, signals, stat_class};
+use crate::calls::{Call, after, emulated, io, outgoing, processes, signals, stat_class};
 use crate::kernel::{Kernel, kind};
 use crate::memory::deferred;
 use crate::memory::guest::{self, Fault};
@@ -181,6 +181,7 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     if voted || arguments::name_agent(call) || !is_plain(call) {
         return Way::Long;
     }
+    outgoing::before(kernel, call);
     kernel.count_call(stat_class(call.what.class));
     kernel.replica.env_mut().enter(call.nr);
     signals::count_call(kernel);
@@ -193,7 +194,7 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
         let result = emulated::perform(kernel, frame, call);
         (result, !signals::is_due(kernel))
     } else {
-        through_primary(kernel, call)
+        to_outside(kernel, call)
     };
     if compared {
         kernel.event(kind::of(call.nr, kind::RESULT), result.cast_unsigned());
@@ -203,6 +204,23 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     } else {
         Way::News(result)
     }
+}
+
+/// An effect that waits, or what the primary gets; and whether that is all that has come.
+#[inline]
+fn to_outside(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
+    if call.what.class == Class::Output
+        && let Some(result) = outgoing::defer(kernel, call)
+    {
+        io::signal_failure(kernel, call, result);
+        return (result, result >= 0 && !signals::is_due(kernel));
+    }
+    let (result, plain) = through_primary(kernel, call);
+    if outgoing::must_repeat(kernel, call, result) {
+        return through_primary(kernel, call);
+    }
+    outgoing::written(kernel, call, result);
+    (result, plain)
 }
 
 /// What the primary gets for the call, and whether that is all that has come.

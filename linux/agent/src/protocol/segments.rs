@@ -91,6 +91,14 @@ struct Walk {
     before_fault: u64,
 }
 
+/// The length that this word of the program tells; none is no room.
+fn room_told(pointer: u64) -> Result<u64, Fault> {
+    match pointer {
+        0 => Ok(0),
+        pointer => Ok(guest::read::<u32>(pointer)?.into()),
+    }
+}
+
 impl Segments {
     pub(crate) const fn new() -> Self {
         const NONE: Segment = Segment {
@@ -172,20 +180,16 @@ impl Segments {
                     Rule::Always,
                 );
             }
-            Arg::OutBufLenPtr { lenptr_arg } | Arg::SockaddrOut { lenptr_arg } => {
+            Arg::OutBufLenPtr { lenptr_arg } => {
                 let pointer = len(lenptr_arg);
-                let before: u64 = if pointer == 0 {
-                    0
-                } else {
-                    guest::read::<u32>(pointer)?.into()
-                };
-                let before = match arg {
-                    Arg::SockaddrOut { .. } => {
-                        self.refused = before > NOT_NEGATIVE;
-                        ADDRESS.min(before)
-                    }
-                    _ => before,
-                };
+                let before = room_told(pointer)?;
+                self.push(address, before, short(address, pointer, before));
+            }
+            Arg::SockaddrOut { lenptr_arg } => {
+                let pointer = len(lenptr_arg);
+                let before = room_told(pointer)?;
+                self.refused = before > NOT_NEGATIVE;
+                let before = ADDRESS.min(before);
                 self.push(address, before, short(address, pointer, before));
             }
             Arg::SockLenPtr => self.push(address, 4, Rule::Always),

@@ -71,6 +71,7 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
     let wish = wished(kernel);
     plan(kernel, Some(wish));
     kernel.rendezvous();
+    kernel.outgoing.forget_all();
     let made = io::exchange(kernel, call, true);
     if made < 0 {
         kernel.processes.birth.descriptor = -1;

@@ -395,6 +395,7 @@ fn commit(
     clone::give_up_all_robust(kernel);
     files::flush_all(kernel);
     kernel.rendezvous();
+    kernel.outgoing.forget_all();
     let random = [(); 2].map(|()| transfer::agree(kernel, sys::random));
     let renewed = privileges::after_exec(kernel, files.program);
     kernel.report.replaced.store(1, Ordering::Release);

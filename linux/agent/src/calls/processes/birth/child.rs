@@ -188,4 +188,5 @@ fn renew(kernel: &mut Kernel, group: usize, id: ReplicaId, members: ReplicaSet) 
     kernel.timers = crate::calls::timers::Timers::new();
     kernel.begun = None;
     kernel.buffer = crate::protocol::transfer::Buffer::new();
+    crate::calls::outgoing::begin(kernel);
 }

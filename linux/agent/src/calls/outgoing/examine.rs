@@ -1,0 +1,78 @@
+//! Primary: may effects on this socket wait, and how much of them?
+//!
+//! The answer is what all replicas go by, so it travels as a record. Room is counted as the host
+//! counts it, with what each message costs beside its bytes, and only half of it is promised: what
+//! is released then goes into the socket whole, so nothing is ever left over.
+
+use crate::calls::descriptors;
+use crate::calls::outgoing::State;
+use crate::sys::sockets::option;
+
+const SOL_SOCKET: u32 = 1;
+const SOL_TCP: u32 = 6;
+/// Room below which nothing is promised.
+const LITTLE: u32 = 16 * 1024;
+
+/// What is known of a descriptor that has been written to before.
+pub(super) fn examine(fd: u32) -> State {
+    if !is_tcp(fd) || !is_connected(fd) || has_rarities(fd) {
+        return State::Other;
+    }
+    match room(fd) {
+        Some(room) if room >= LITTLE => State::Stream {
+            room,
+            never_waits: descriptors::never_waits(fd.into()),
+        },
+        _ => State::Fresh,
+    }
+}
+
+/// The only word of an option, 0 if there is none.
+fn word(fd: u32, level: u32, name: u32) -> u32 {
+    let mut words = [0];
+    option(fd, level, name, &mut words).map_or(0, |_| words[0])
+}
+
+fn is_tcp(fd: u32) -> bool {
+    const SO_TYPE: u32 = 3;
+    const SO_PROTOCOL: u32 = 38;
+    const SO_DOMAIN: u32 = 39;
+    const STREAM: u32 = 1;
+    const INET: [u32; 2] = [2, 10];
+    let mut kind = [0];
+    option(fd, SOL_SOCKET, SO_TYPE, &mut kind).is_some()
+        && kind == [STREAM]
+        && INET.contains(&word(fd, SOL_SOCKET, SO_DOMAIN))
+        && word(fd, SOL_SOCKET, SO_PROTOCOL) == SOL_TCP
+}
+
+/// Does it take bytes, so that only its peer can end that?
+fn is_connected(fd: u32) -> bool {
+    const TCP_INFO: u32 = 11;
+    const ESTABLISHED: u32 = 1;
+    const CLOSE_WAIT: u32 = 8;
+    let state = word(fd, SOL_TCP, TCP_INFO) & 0xff;
+    [ESTABLISHED, CLOSE_WAIT].contains(&state)
+}
+
+/// Is there anything by which the program learns when bytes went out, or that changes them?
+fn has_rarities(fd: u32) -> bool {
+    const SO_SNDTIMEO: u32 = 21;
+    const SO_TIMESTAMPING: u32 = 37;
+    const TCP_ULP: u32 = 31;
+    let mut name = [0; 4];
+    let layered = option(fd, SOL_TCP, TCP_ULP, &mut name).is_some_and(|len| len > 0);
+    let mut time = [0; 4];
+    let limited = option(fd, SOL_SOCKET, SO_SNDTIMEO, &mut time).is_none() || time != [0; 4];
+    layered || limited || word(fd, SOL_SOCKET, SO_TIMESTAMPING) != 0
+}
+
+/// How much the host would take now, halved.
+fn room(fd: u32) -> Option<u32> {
+    const SO_MEMINFO: u32 = 55;
+    const SNDBUF: usize = 3;
+    const WMEM_QUEUED: usize = 5;
+    let mut words = [0; 9];
+    option(fd, SOL_SOCKET, SO_MEMINFO, &mut words)?;
+    Some((words[SNDBUF] / 2).saturating_sub(words[WMEM_QUEUED] / 2))
+}

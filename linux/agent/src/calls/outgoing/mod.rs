@@ -1,0 +1,382 @@
+//! Effects that are released later, and descriptors whose end nobody outside can see.
+//!
+//! Intuition: a server that answers fifty clients in one round would meet its siblings fifty times,
+//! although the result of writing to a stream with room is known in advance: all of it. So the
+//! bytes are taken into a queue, every replica posts ([`rcoe_core::POSTS`]) that it has come to
+//! this write with this content, and goes on. The primary releases an entry once all have posted
+//! the same, and all that is left after the next rendezvous. What VMware FT calls the output rule
+//! asks for no more: nothing leaves before all agree on it.
+//!
+//! When: at each later call that may pass what waits (its column `outgoing` in the table), every
+//! millisecond by a timer in the primary, for programs that compute, and before any call that may
+//! not pass: one that may wait, has an effect of its own, or could tell that something was not sent
+//! yet. So nothing waits while the program does.
+//!
+//! Which: TCP sockets that this process made itself and shares with no other, without options by
+//! which the program learns when bytes went out. All replicas keep the same notes on descriptors
+//! ([`State`]); what only the host knows, how much room there is, the primary tells with a record.
+//! A refusal by the host is told with the next rendezvous, and is the result of the next write.
+//!
+//! The same notes say which descriptors are of regular files that can only be read. Nobody outside
+//! sees that one is closed, so that needs no vote.
+//!
+//! Not covered: groups that mask faults, whose next primary would have to know how far the last one
+//! came; processes that share memory; descriptors beyond [`notes::DESCRIPTORS`]; unix sockets and
+//! pipes, the other end of which may be the program's own.
+
+mod examine;
+pub(crate) mod notes;
+pub(crate) mod queue;
+
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::errno::EAGAIN;
+use linux_raw_sys::general::{O_NONBLOCK, POLLOUT};
+use rcoe_core::{Compare, POSTS};
+use rcoe_linux_syscalls::{Arg, Class, Descriptors, Opens, Outgoing as Column, Stream, Table};
+
+use crate::calls::Call;
+use crate::calls::descriptors::{self, Vector};
+use crate::convert::{low32, size};
+use crate::kernel::{Kernel, count, kind};
+use crate::memory::guest;
+use crate::protocol::transfer;
+use crate::sys;
+use notes::State;
+use queue::Released;
+
+/// Longest effect that waits. Longer ones cost little beside their bytes.
+const LONGEST: u64 = 16 * 1024;
+/// All replicas, at the start of a group: may its effects wait?
+pub(crate) fn begin(kernel: &mut Kernel) {
+    let wanted = kernel.control.defer.load(Ordering::Relaxed) != 0;
+    let enabled = wanted && !kernel.alone && !kernel.masks && kernel.compare != Compare::Every;
+    kernel.outgoing.enabled = enabled.into();
+    kernel.outgoing.forget_all();
+    kernel.queue = queue::Queue::new();
+}
+
+/// May this call be made while effects wait? It can neither wait itself nor tell that they do.
+fn passes(kernel: &Kernel, call: &Call) -> bool {
+    match call.what.facts.outgoing {
+        Column::Passes | Column::Describes(_) => match call.what.facts.stream {
+            Stream::Read => is_never_waiting(kernel, call.arg(0)),
+            Stream::Receive(flags) => {
+                const MSG_DONTWAIT: u64 = 0x40;
+                let at_once = call.arg(usize::from(flags)) & MSG_DONTWAIT != 0;
+                at_once || is_never_waiting(kernel, call.arg(0))
+            }
+            _ => true,
+        },
+        Column::Opens(flags) => call.arg(usize::from(flags)) & u64::from(O_NONBLOCK) != 0,
+        Column::Sends => true,
+        Column::Waits | Column::Connects => ends_unseen(kernel, call),
+    }
+}
+
+fn is_never_waiting(kernel: &Kernel, fd: u64) -> bool {
+    let state = kernel.outgoing.state(fd);
+    matches!(
+        state,
+        State::Stream {
+            never_waits: true,
+            ..
+        }
+    )
+}
+
+/// All replicas, before a call: nothing waits that it could not pass. The primary releases what
+/// all have come to.
+#[inline]
+pub(crate) fn before(kernel: &mut Kernel, call: &Call) {
+    if kernel.outgoing.is_open() {
+        if passes(kernel, call) {
+            release_agreed(kernel);
+        } else {
+            kernel.rendezvous();
+        }
+    }
+}
+
+/// Does this call close a descriptor, and nobody outside can see it?
+pub(crate) fn ends_unseen(kernel: &Kernel, call: &Call) -> bool {
+    let outgoing = &kernel.outgoing;
+    outgoing.enabled != 0
+        && outgoing.locks == 0
+        && matches!(call.what.facts.descriptors, Descriptors::Closes(_))
+        && outgoing.state(call.arg(0)) == State::Regular
+        && !kernel.turns.is_member()
+}
+
+/// All replicas, after a call that went the long way: what it changed about descriptors.
+pub(crate) fn after(kernel: &mut Kernel, call: &Call, result: i64) {
+    if kernel.outgoing.enabled == 0 {
+        return;
+    }
+    match call.what.facts.outgoing {
+        Column::Passes | Column::Sends => {}
+        Column::Describes(at) => described(kernel, call, at, result),
+        Column::Opens(_) => created(kernel, call, result),
+        Column::Connects => {
+            if let Ok(fd) = u64::try_from(result) {
+                kernel.outgoing.set(fd, State::Fresh);
+            }
+        }
+        Column::Waits => changed(kernel, call),
+    }
+}
+
+/// A file was opened.
+fn created(kernel: &mut Kernel, call: &Call, result: i64) {
+    if let (Ok(fd), Class::Input, Opens::Plain(..)) = (
+        u64::try_from(result),
+        call.what.class,
+        call.what.facts.opens,
+    ) {
+        kernel.outgoing.set(fd, State::Opened);
+    }
+}
+
+/// A file was described: the program has the same description in all replicas.
+fn described(kernel: &mut Kernel, call: &Call, at: u8, result: i64) {
+    const MODE: u64 = 24;
+    const TYPE: u32 = 0o170_000;
+    const REGULAR: u32 = 0o100_000;
+    let fd = call.arg(0);
+    if result != 0 || kernel.outgoing.state(fd) != State::Opened || !is_of_descriptor(call) {
+        return;
+    }
+    let mode = guest::read::<u32>(call.arg(usize::from(at)).wrapping_add(MODE));
+    if mode.is_ok_and(|mode| mode & TYPE == REGULAR) {
+        kernel.outgoing.set(fd, State::Regular);
+    }
+}
+
+/// Was the descriptor itself asked about, by no path or an empty one?
+fn is_of_descriptor(call: &Call) -> bool {
+    match call.what.args[1] {
+        Arg::Path => guest::read::<u8>(call.arg(1)).is_ok_and(|first| first == 0),
+        _ => true,
+    }
+}
+
+/// Whatever else a call may have done to the descriptors that it names.
+fn changed(kernel: &mut Kernel, call: &Call) {
+    let table = call.what.call.requests.as_ref().map(|it| it.table);
+    if table == Some(Table::Fcntl) && matches!(call.what.args[2], Arg::InStruct { .. }) {
+        kernel.outgoing.locks = 1;
+    }
+    match call.what.facts.descriptors {
+        Descriptors::Stay | Descriptors::Copies | Descriptors::ClosesOwn => {}
+        Descriptors::Closes(at) | Descriptors::Replaces(at) => {
+            let fd = call.arg(usize::from(at));
+            kernel.outgoing.take_failure(low32(fd));
+            kernel.outgoing.set(fd, State::Other);
+        }
+        Descriptors::ClosesRange(..) | Descriptors::ClosesMarked => kernel.outgoing.forget_all(),
+    }
+    for at in 0..usize::from(call.what.call.nargs) {
+        if call.what.args[at] == Arg::Fd {
+            let fd = call.arg(at);
+            let state = kernel.outgoing.state(fd);
+            kernel.outgoing.set(fd, state.forgotten());
+        }
+    }
+}
+
+/// All replicas, with a write to a stream whose arguments are folded in: its result, if it can wait
+/// or an effect before it has failed; `None` if it is to be made at once.
+pub(crate) fn defer(kernel: &mut Kernel, call: &Call) -> Option<i64> {
+    if kernel.outgoing.enabled == 0 || call.what.facts.outgoing != Column::Sends {
+        return None;
+    }
+    let fd = call.arg(0);
+    if kernel.outgoing.failures != 0
+        && let Some(errno) = kernel.outgoing.take_failure(low32(fd))
+    {
+        return Some(sys::error(errno));
+    }
+    let State::Stream { room, never_waits } = kernel.outgoing.state(fd) else {
+        return None;
+    };
+    let outgoing = &kernel.outgoing;
+    let full = size(outgoing.count.into()) >= POSTS;
+    if full || !is_plain(call) || kernel.turns.is_member() || !kernel.shared.is_empty() {
+        return None;
+    }
+    let vector = Vector::of(call, 0, LONGEST + 1).ok()?;
+    let (len, whole) = (low32(vector.bytes), cost(vector.bytes));
+    let fits = size((outgoing.bytes + len).into()) <= queue::BYTES;
+    if vector.bytes == 0 || vector.bytes > LONGEST || whole > room || !fits {
+        return None;
+    }
+    let post = kernel.replica.post();
+    if kernel.replica.is_primary() {
+        keep(kernel, call, &vector, post);
+    }
+    let outgoing = &mut kernel.outgoing;
+    outgoing.count += 1;
+    outgoing.bytes += len;
+    let room = room - whole;
+    outgoing.set(fd, State::Stream { room, never_waits });
+    count(&kernel.report.deferred, 1);
+    Some(len.into())
+}
+
+/// What the host counts for so many bytes, at most: they are kept in pieces with heads of their
+/// own.
+fn cost(bytes: u64) -> u32 {
+    low32(2 * bytes.min(LONGEST + 1) + 2048)
+}
+
+/// Does a message go where the stream goes, with nothing but bytes?
+fn is_plain(call: &Call) -> bool {
+    const MSG_DONTWAIT: u64 = 0x40;
+    const MSG_NOSIGNAL: u64 = 0x4000;
+    let Stream::Send(flags) = call.what.facts.stream else {
+        return true;
+    };
+    let flags = call.arg(usize::from(flags));
+    let bare = match call.what.args[1] {
+        Arg::MsghdrIn => guest::read::<[u64; 6]>(call.arg(1))
+            .is_ok_and(|[name, _, _, _, control, len]| name == 0 && (control == 0 || len == 0)),
+        _ => call.arg(4) == 0,
+    };
+    bare && flags & !(MSG_DONTWAIT | MSG_NOSIGNAL) == 0
+}
+
+/// Primary: takes the bytes, which are those that were folded into the trace.
+fn keep(kernel: &mut Kernel, call: &Call, vector: &Vector, post: u64) {
+    let len = size(vector.bytes);
+    let laid_out = kernel.queue.lay_out(vector.parts(), len);
+    let same = crate::protocol::arguments::digest(kernel, call) == Ok(kernel.content);
+    match laid_out {
+        Ok(digest) if same => kernel.queue.push(low32(call.arg(0)), len, digest, post),
+        _ => accuse(kernel),
+    }
+}
+
+/// Primary: what it is about to let out is not what was voted.
+#[cold]
+fn accuse(kernel: &mut Kernel) {
+    if let Err(halt) = kernel.replica.accuse_self(kind::of(0, kind::CONTENT), 0) {
+        kernel.park(halt);
+    }
+}
+
+/// Primary: releases what all have come to, as far as the host takes it at once.
+pub(crate) fn release_agreed(kernel: &mut Kernel) {
+    while let Some(entry) = kernel.queue.next() {
+        if !kernel.replica.is_posted_alike(entry.post) {
+            return;
+        }
+        match kernel.queue.release() {
+            Released::All => {}
+            Released::Refused(errno) => kernel.queue.give_up(errno),
+            Released::Rest | Released::Damaged => return,
+        }
+    }
+}
+
+/// Primary, reminded by the host while the program computes.
+pub(crate) fn tick(kernel: &mut Kernel) {
+    if kernel.queue.tick() {
+        release_agreed(kernel);
+    }
+}
+
+/// All replicas, having met: all that waits goes out, and all hear what came of it.
+#[cold]
+pub(crate) fn settle(kernel: &mut Kernel) {
+    kernel.outgoing.count = 0;
+    kernel.outgoing.bytes = 0;
+    count(&kernel.report.flushes, 1);
+    if kernel.replica.is_primary() {
+        release_all(kernel);
+    }
+    loop {
+        let word = transfer::agree_all(kernel, true, |kernel| {
+            let refusal = kernel.queue.take_refusal();
+            [refusal.map_or(0, |(fd, errno)| u64::from(fd) << 32 | u64::from(errno))]
+        });
+        let [word] = word;
+        if word == 0 {
+            return;
+        }
+        kernel.outgoing.add_failure(low32(word >> 32), low32(word));
+    }
+}
+
+/// Primary: releases everything. There was room for it; if the host has none all the same, for want
+/// of memory, it waits a while, and then gives the connection up rather than leave a hole.
+fn release_all(kernel: &mut Kernel) {
+    /// Attempts of a tenth of a second.
+    const ATTEMPTS: u32 = 50;
+    let mut attempts = 0;
+    while let Some(entry) = kernel.queue.next() {
+        let fd = entry.fd;
+        match kernel.queue.release() {
+            Released::All => attempts = 0,
+            Released::Refused(errno) => kernel.queue.give_up(errno),
+            Released::Damaged => {
+                accuse(kernel);
+                kernel.queue.give_up(EAGAIN);
+            }
+            Released::Rest if attempts < ATTEMPTS => {
+                attempts += 1;
+                await_room(kernel, fd);
+            }
+            Released::Rest => {
+                descriptors::end_connection(fd);
+                kernel.queue.give_up(linux_raw_sys::errno::EPIPE);
+            }
+        }
+    }
+    kernel.queue.clear();
+}
+
+/// Waits a tenth of a second at most, in which this replica is not missed.
+fn await_room(kernel: &Kernel, fd: u32) {
+    let in_call = &kernel.report.in_call;
+    in_call.store(1, Ordering::Relaxed);
+    descriptors::wait_until(fd, POLLOUT, 100);
+    in_call.store(0, Ordering::Relaxed);
+}
+
+/// All replicas, after a write that was made at once: is the descriptor one whose effects may wait,
+/// and what room has it? Asked at the second write to it.
+pub(crate) fn written(kernel: &mut Kernel, call: &Call, result: i64) {
+    if kernel.outgoing.enabled == 0 || result <= 0 {
+        return;
+    }
+    if call.what.facts.outgoing != Column::Sends || result.cast_unsigned() > LONGEST {
+        return;
+    }
+    let fd = call.arg(0);
+    match kernel.outgoing.state(fd) {
+        State::Fresh => kernel.outgoing.set(fd, State::Written),
+        State::Written | State::Stream { .. } => {
+            let word = transfer::agree_all(kernel, true, |kernel| {
+                let state = match kernel.queue.can_be_reminded() {
+                    true => examine::examine(low32(fd)),
+                    false => State::Other,
+                };
+                [state.word().into()]
+            });
+            let [word] = word;
+            kernel.outgoing.set(fd, State::of(low32(word)));
+        }
+        State::Other | State::Opened | State::Regular => {}
+    }
+}
+
+/// All replicas: was this call told to come again while effects waited on which that may depend?
+/// Then they are released, and the call is to be made once more.
+pub(crate) fn must_repeat(kernel: &mut Kernel, call: &Call, result: i64) -> bool {
+    let again = result == sys::error(EAGAIN) && kernel.outgoing.is_open();
+    let repeats = again && call.what.class == Class::Input;
+    if repeats {
+        kernel.rendezvous();
+    }
+    repeats
+}

@@ -1,0 +1,203 @@
+//! What all replicas note of the program's descriptors.
+//!
+//! A word for each: whether effects on it may wait, and how much of them, or whether its end can be
+//! seen outside. Notes follow from the calls of the program and from records, so they are the same
+//! in all replicas. Whatever is not known to be harmless is [`State::Other`].
+
+use crate::convert::{low32, size};
+
+/// Descriptors of which notes are kept.
+pub(super) const DESCRIPTORS: usize = 1024;
+/// Refusals of which the program was not told.
+const FAILURES: usize = 8;
+
+/// What all replicas know of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing by which anything about it could go otherwise than usual.
+    Other,
+    /// It was opened for reading.
+    Opened,
+    /// And is a regular file.
+    Regular,
+    /// A socket that this process has made or accepted.
+    Fresh,
+    /// It has been written to.
+    Written,
+    /// A stream that takes so many bytes more, counted as the host does.
+    Stream { room: u32, never_waits: bool },
+}
+
+impl State {
+    const STREAM: u32 = 1 << 31;
+    const NEVER_WAITS: u32 = 1 << 30;
+    const MOST_ROOM: u32 = Self::NEVER_WAITS - 1;
+
+    pub(super) const fn word(self) -> u32 {
+        match self {
+            Self::Other => 0,
+            Self::Opened => 1,
+            Self::Regular => 2,
+            Self::Fresh => 3,
+            Self::Written => 4,
+            Self::Stream { room, never_waits } => {
+                let room = if room < Self::MOST_ROOM {
+                    room
+                } else {
+                    Self::MOST_ROOM
+                };
+                let flag = if never_waits { Self::NEVER_WAITS } else { 0 };
+                Self::STREAM | flag | room
+            }
+        }
+    }
+
+    pub(super) const fn of(word: u32) -> Self {
+        match word {
+            1 => Self::Opened,
+            2 => Self::Regular,
+            3 => Self::Fresh,
+            4 => Self::Written,
+            word if word & Self::STREAM != 0 => Self::Stream {
+                room: word & Self::MOST_ROOM,
+                never_waits: word & Self::NEVER_WAITS != 0,
+            },
+            _ => Self::Other,
+        }
+    }
+
+    /// After something about it was changed.
+    pub(super) const fn forgotten(self) -> Self {
+        match self {
+            Self::Fresh | Self::Written | Self::Stream { .. } => Self::Fresh,
+            Self::Other | Self::Opened | Self::Regular => Self::Other,
+        }
+    }
+}
+
+/// What all replicas know alike. Words without gaps: replicas are compared byte by byte.
+#[repr(C)]
+pub(crate) struct Outgoing {
+    /// Effects may wait in this group.
+    pub(super) enabled: u32,
+    /// The program locks parts of files: then closing one of a file's descriptors ends all locks.
+    pub(super) locks: u32,
+    /// Effects since the last rendezvous, and their bytes.
+    pub(super) count: u32,
+    pub(super) bytes: u32,
+    /// Descriptor and errno of effects that were refused.
+    failed: [[u32; 2]; FAILURES],
+    pub(super) failures: u32,
+    states: [u32; DESCRIPTORS],
+}
+
+impl Outgoing {
+    pub(crate) const fn new() -> Self {
+        Self {
+            enabled: 0,
+            locks: 0,
+            count: 0,
+            bytes: 0,
+            failed: [[0; 2]; FAILURES],
+            failures: 0,
+            states: [0; DESCRIPTORS],
+        }
+    }
+
+    /// Does anything wait, or may?
+    #[inline]
+    pub(crate) const fn is_open(&self) -> bool {
+        self.count != 0
+    }
+
+    /// Every descriptor may be another's, too, or is none any more.
+    pub(crate) fn forget_all(&mut self) {
+        self.states.fill(State::Other.word());
+        self.failures = 0;
+    }
+
+    #[inline]
+    pub(super) fn state(&self, fd: u64) -> State {
+        let word = self.states.get(size(low32(fd).into()));
+        word.map_or(State::Other, |word| State::of(*word))
+    }
+
+    pub(super) fn set(&mut self, fd: u64, state: State) {
+        if let Some(word) = self.states.get_mut(size(low32(fd).into())) {
+            *word = state.word();
+        }
+    }
+
+    /// The errno that the next write to this descriptor fails with.
+    pub(super) fn take_failure(&mut self, fd: u32) -> Option<u32> {
+        let count = size(self.failures.into());
+        let at = self.failed[..count].iter().position(|it| it[0] == fd)?;
+        let [_, errno] = self.failed[at];
+        self.failed.copy_within(at + 1..count, at);
+        self.failures -= 1;
+        Some(errno)
+    }
+
+    pub(super) fn add_failure(&mut self, fd: u32, errno: u32) {
+        self.set(fd.into(), State::Other);
+        if let Some(place) = self.failed.get_mut(size(self.failures.into())) {
+            *place = [fd, errno];
+            self.failures += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_a_word() {
+        let stream = |room, never_waits| State::Stream { room, never_waits };
+        for state in [
+            State::Other,
+            State::Opened,
+            State::Regular,
+            State::Fresh,
+            State::Written,
+            stream(0, false),
+            stream(77, true),
+            stream(State::MOST_ROOM, true),
+        ] {
+            assert_eq!(State::of(state.word()), state);
+        }
+        let more = stream(u32::MAX, false);
+        assert_eq!(State::of(more.word()), stream(State::MOST_ROOM, false));
+    }
+
+    #[test]
+    fn a_refusal_is_told_once_and_of_its_descriptor() {
+        let mut outgoing = Outgoing::new();
+        outgoing.set(7, State::Written);
+        outgoing.add_failure(7, 32);
+        outgoing.add_failure(9, 104);
+        assert_eq!(outgoing.state(7), State::Other, "it is written to at once");
+        assert_eq!(outgoing.take_failure(8), None);
+        assert_eq!(outgoing.take_failure(7), Some(32));
+        assert_eq!(outgoing.take_failure(7), None);
+        assert_eq!(outgoing.take_failure(9), Some(104));
+    }
+
+    #[test]
+    fn more_refusals_than_places_do_no_harm() {
+        let mut outgoing = Outgoing::new();
+        for fd in 0..20 {
+            outgoing.add_failure(fd, 32);
+        }
+        assert_eq!(outgoing.take_failure(7), Some(32));
+        assert_eq!(outgoing.take_failure(8), None);
+    }
+
+    #[test]
+    fn descriptors_beyond_the_notes_are_like_any_other() {
+        let mut outgoing = Outgoing::new();
+        outgoing.set(1 << 20, State::Fresh);
+        assert_eq!(outgoing.state(1 << 20), State::Other);
+        assert_eq!(outgoing.state(u64::MAX), State::Other);
+    }
+}

@@ -1,0 +1,228 @@
+//! Primary: the effects that wait to be released.
+//!
+//! An entry is laid out when the program asks for it, compared with the program's memory, and its
+//! digest kept; it is compared with that digest again just before it goes out, so that a flip in
+//! what waits is found. One that was released is never looked at again.
+
+use core::cell::UnsafeCell;
+
+use rcoe_core::POSTS;
+
+use crate::arch::faults::SIG_TICK;
+use crate::convert::size;
+use crate::memory::guest::{self, Fault};
+use crate::sys;
+use crate::sys::ticks::Ticker;
+
+/// Bytes of all entries together.
+pub(super) const BYTES: usize = 64 * 1024;
+/// How often the host reminds the primary of effects that wait.
+const TICK_NS: u64 = 1_000_000;
+/// Reminders in vain before it stops.
+const IDLE_TICKS: u32 = 4;
+/// Refusals that are kept between two rendezvous.
+const REFUSALS: usize = 8;
+
+/// One effect: bytes for a stream.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) fd: u32,
+    /// Where its bytes begin, and how many there are.
+    start: usize,
+    len: usize,
+    /// How many of them the host has taken.
+    sent: usize,
+    digest: u64,
+    /// Number of the post that all must have made.
+    pub(super) post: u64,
+}
+
+/// What became of an entry.
+pub(super) enum Released {
+    /// The host has taken it.
+    All,
+    /// The host has no room for the rest.
+    Rest,
+    /// The host refuses it with this errno.
+    Refused(u32),
+    /// It is not what it was.
+    Damaged,
+}
+
+struct Bytes(UnsafeCell<[u8; BYTES]>);
+
+// SAFETY: a replica is one kernel thread, and only the queue below uses them.
+unsafe impl Sync for Bytes {}
+
+#[unsafe(link_section = ".bss.own.1")]
+static BUFFER: Bytes = Bytes(UnsafeCell::new([0; BYTES]));
+
+/// Effects in the order in which they were asked for.
+pub(crate) struct Queue {
+    entries: [Entry; POSTS],
+    /// The first one that is not released, and how many there are with those released.
+    first: usize,
+    count: usize,
+    ticker: Option<Ticker>,
+    ticking: bool,
+    idle: u32,
+    /// Descriptor and errno of those that the host refused, of which nobody was told.
+    refused: [(u32, u32); REFUSALS],
+    refusals: usize,
+}
+
+const NOTHING: Entry = Entry {
+    fd: 0,
+    start: 0,
+    len: 0,
+    sent: 0,
+    digest: 0,
+    post: 0,
+};
+
+impl Queue {
+    pub(crate) const fn new() -> Self {
+        Self {
+            entries: [NOTHING; POSTS],
+            first: 0,
+            count: 0,
+            ticker: None,
+            ticking: false,
+            idle: 0,
+            refused: [(0, 0); REFUSALS],
+            refusals: 0,
+        }
+    }
+
+    /// Is there a timer that will remind of what waits? Makes it if there is none.
+    pub(super) fn can_be_reminded(&mut self) -> bool {
+        self.ticker = self.ticker.or_else(|| Ticker::new(SIG_TICK));
+        self.ticker.is_some()
+    }
+
+    /// Where the next entry's bytes begin.
+    fn end(&self) -> usize {
+        let last = self.count.checked_sub(1).map(|at| &self.entries[at]);
+        last.map_or(0, |entry| entry.start + entry.len)
+    }
+
+    /// Copies these buffers of the program, so many bytes in all; `None` if they cannot be read or
+    /// the copy is not the same as they.
+    pub(super) fn lay_out(&mut self, parts: &[[u64; 2]], len: usize) -> Result<u64, Fault> {
+        let start = self.end();
+        // SAFETY: no other reference to the bytes is alive: each method makes its own.
+        let bytes = unsafe { &mut *BUFFER.0.get() };
+        let room = bytes.get_mut(start..start + len).ok_or(Fault)?;
+        let mut rest = &mut *room;
+        for &[base, len] in parts {
+            let (here, after) = rest.split_at_mut(size(len));
+            guest::copy_in(here, base)?;
+            rest = after;
+        }
+        let mut rest = &*room;
+        for &[base, len] in parts {
+            let (here, after) = rest.split_at(size(len));
+            if !guest::equals(here, base) {
+                return Err(Fault);
+            }
+            rest = after;
+        }
+        Ok(xxhash_rust::xxh3::xxh3_64(room))
+    }
+
+    /// Keeps what was laid out last.
+    pub(super) fn push(&mut self, fd: u32, len: usize, digest: u64, post: u64) {
+        let start = self.end();
+        self.entries[self.count] = Entry {
+            fd,
+            start,
+            len,
+            sent: 0,
+            digest,
+            post,
+        };
+        self.count += 1;
+        if !self.ticking
+            && let Some(ticker) = self.ticker
+        {
+            ticker.every(TICK_NS);
+            self.ticking = true;
+        }
+        self.idle = 0;
+    }
+
+    /// The next one to be released.
+    pub(super) fn next(&self) -> Option<&Entry> {
+        self.entries[..self.count].get(self.first)
+    }
+
+    /// Hands the next one to the host.
+    pub(super) fn release(&mut self) -> Released {
+        let entry = &mut self.entries[self.first];
+        // SAFETY: no other reference to the bytes is alive: each method makes its own.
+        let bytes = unsafe { &*BUFFER.0.get() };
+        let bytes = &bytes[entry.start..entry.start + entry.len];
+        if xxhash_rust::xxh3::xxh3_64(bytes) != entry.digest {
+            return Released::Damaged;
+        }
+        let sent = sys::sockets::send(entry.fd, &bytes[entry.sent..]);
+        match usize::try_from(sent) {
+            Ok(sent) if entry.sent + sent < entry.len => {
+                entry.sent += sent;
+                Released::Rest
+            }
+            Ok(_) => {
+                self.first += 1;
+                Released::All
+            }
+            Err(_) if sent == sys::error(linux_raw_sys::errno::EAGAIN) => Released::Rest,
+            Err(_) => Released::Refused(u32::try_from(-sent).unwrap_or(0)),
+        }
+    }
+
+    /// The next one cannot be had any more, nor those after it on the same descriptor.
+    pub(super) fn give_up(&mut self, errno: u32) {
+        let fd = self.entries[self.first].fd;
+        // Who is not told of it finds out from the host at the next call.
+        if let Some(place) = self.refused.get_mut(self.refusals) {
+            *place = (fd, errno);
+            self.refusals += 1;
+        }
+        let mut kept = self.first;
+        for at in self.first..self.count {
+            if self.entries[at].fd != fd {
+                self.entries[kept] = self.entries[at];
+                kept += 1;
+            }
+        }
+        self.count = kept;
+    }
+
+    /// A refusal that nobody was told of: descriptor and errno.
+    pub(super) fn take_refusal(&mut self) -> Option<(u32, u32)> {
+        self.refusals = self.refusals.checked_sub(1)?;
+        Some(self.refused[self.refusals])
+    }
+
+    /// All are released.
+    pub(super) fn clear(&mut self) {
+        assert!(self.first == self.count, "nothing is forgotten");
+        self.first = 0;
+        self.count = 0;
+    }
+
+    /// A reminder has come: true if something waits. Stops it after several in vain.
+    pub(super) fn tick(&mut self) -> bool {
+        if self.first < self.count {
+            return true;
+        }
+        self.idle += 1;
+        if self.idle >= IDLE_TICKS
+            && let Some(ticker) = self.ticker
+        {
+            ticker.every(0);
+            self.ticking = false;
+        }
+        false
+    }
+}
