@@ -26,6 +26,7 @@ use crate::halt::Halt;
 use crate::laggards::Laggards;
 use crate::node::{Await, Call, Done, Node, Ports, Step, Task, WaitFor, port};
 use crate::outbox::{FINGERPRINT, SNAPSHOT_WORDS};
+use crate::posts::POSTS;
 use crate::primitive::Ordering;
 use crate::vote::Vote;
 use crate::{ReplicaId, ReplicaSet};
@@ -86,6 +87,7 @@ impl Node {
         let own = port(ports, self.id).outbox;
         if !self.guards.off(Bug::StaleOutbox) {
             own.restore(&[0; SNAPSHOT_WORDS]);
+            own.restore_posts([0; POSTS]);
         }
         own.fingerprint.store(FINGERPRINT, Ordering::Relaxed);
         self.scrub(ports);

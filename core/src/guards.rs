@@ -78,6 +78,21 @@ pub enum Bug {
     PostUnseen,
     /// Posts are not compared.
     PostUncompared,
+    /// Deferred effects go out when the primary arrives at a rendezvous, before all have met. This
+    /// and those below are for the sphere to leave out.
+    ReleaseUnmet,
+    /// A deferred effect stays in the queue when it goes out.
+    ReleaseTwice,
+    /// The newest deferred effect goes out first.
+    ReleaseNewest,
+    /// An effect that is not deferred overtakes those that are.
+    ReleaseLate,
+    /// A deferred effect goes out although it is not what was taken into the queue.
+    ReleaseChanged,
+    /// The primary waits for the world without a rendezvous, although effects were deferred.
+    AwaitUnmet,
+    /// Whether an effect is deferred depends on how many the primary still has to release.
+    DeferByBacklog,
 }
 
 /// Which guards are off.

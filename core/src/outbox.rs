@@ -14,10 +14,11 @@ use crate::{Halt, ReplicaId, ReplicaSet, Signature, halt};
 pub const FINGERPRINT: u32 = 0x5243_0002;
 
 /// Words of a [`Snapshot`].
-pub const SNAPSHOT_WORDS: usize = 34 + POSTS;
+pub const SNAPSHOT_WORDS: usize = 34;
 
-/// The protocol words of an outbox as plain numbers (without flight recorder and statistics): for
-/// model checkers and fault injectors. Word order is private but stable within a build.
+/// The protocol words of an outbox as plain numbers (without flight recorder, statistics and the
+/// posts, see [`Outbox::posts`]): for model checkers and fault injectors. Word order is private but
+/// stable within a build.
 pub type Snapshot = [u64; SNAPSHOT_WORDS];
 
 /// What one replica says in one vote. Two of them alternate, so that a vote stays readable during
@@ -234,6 +235,20 @@ impl Outbox {
         }
     }
 
+    /// The words that its owner has posted, by number of the post modulo [`POSTS`]: as
+    /// [`Outbox::snapshot`], and apart from it because mostly none of them is in use.
+    pub fn posts(&self) -> impl Iterator<Item = u64> + '_ {
+        self.posts.iter().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    /// Sets the words posted to these, from the first on, and leaves those behind them. Not for
+    /// running systems.
+    pub fn restore_posts(&self, words: impl IntoIterator<Item = u64>) {
+        for (cell, word) in self.posts.iter().zip(words) {
+            cell.store(word, Ordering::Relaxed);
+        }
+    }
+
     /// Overwrites one word of the snapshot order: for fault injection.
     ///
     /// # Panics
@@ -263,7 +278,6 @@ impl Outbox {
             31 => Word::Long(&self.effect),
             32 => Word::Long(&self.membership),
             33 => Word::Long(&self.posted),
-            34..SNAPSHOT_WORDS => Word::Long(&self.posts[index - 34]),
             _ => panic!("snapshots have {SNAPSHOT_WORDS} words"),
         }
     }
@@ -317,6 +331,14 @@ mod tests {
         outbox.restore(&snapshot);
         assert_eq!(outbox.snapshot(), snapshot);
         assert_eq!(outbox.bell(), 9);
+        outbox.restore_posts(1..=POSTS as u64);
+        outbox.restore_posts([7, 8]);
+        assert!(
+            outbox
+                .posts()
+                .eq([7, 8].into_iter().chain(3..=POSTS as u64))
+        );
+        assert_eq!(outbox.snapshot(), snapshot, "posts are apart");
     }
 
     #[test]

@@ -4,13 +4,16 @@
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::{prop_assert_eq, proptest};
     use rcoe_core::primitive::AtomicU64;
     use rcoe_core::{Kind, MAX_REPLICAS, Node, Outbox, POSTS, Port, Ports, ReplicaId, ReplicaSet};
 
     const RING: usize = 64;
+    const LATEST: u64 = POSTS as u64;
 
     /// So many replicas, the first the primary, with what they share.
-    fn group<const N: usize>(test: impl FnOnce([Node; N], &Ports<'_>)) {
+    fn group<const N: usize, T>(test: impl FnOnce([Node; N], &Ports<'_>) -> T) -> T {
         let outboxes = [const { Outbox::new() }; N];
         let rings = [const { [const { AtomicU64::new(0) }; RING] }; N];
         let mut ports = [None; MAX_REPLICAS];
@@ -22,7 +25,7 @@ mod tests {
             id += 1;
             Node::new(ReplicaId::new(id - 1), ReplicaSet::all(N), &ports)
         });
-        test(nodes, &ports);
+        test(nodes, &ports)
     }
 
     /// An effect of this value, asked for.
@@ -90,5 +93,31 @@ mod tests {
             outbox.overwrite(POSTED, 1);
             assert!(primary.is_posted_alike(index, ports));
         });
+    }
+
+    proptest! {
+        /// What counts is all of the past up to the effect, and that it was not long ago.
+        #[test]
+        fn agreement_is_an_equal_past_that_is_still_there(
+            effects in vec(0..3u64, 1..150),
+            astray in 0..300usize,
+            ahead in 0..150usize,
+        ) {
+            group(|[mut primary, mut second], ports| {
+                for &value in &effects {
+                    ask(&mut primary, ports, value);
+                }
+                for (at, &value) in effects.iter().take(ahead).enumerate() {
+                    ask(&mut second, ports, value + 7 * u64::from(at == astray));
+                }
+                let (own, other) = (primary.posted(), second.posted());
+                for index in own.saturating_sub(LATEST)..own {
+                    let there = index < other && other - index <= LATEST;
+                    let alike = there && index < astray as u64;
+                    prop_assert_eq!(primary.is_posted_alike(index, ports), alike, "{}", index);
+                }
+                Ok(())
+            })?;
+        }
     }
 }

@@ -53,6 +53,7 @@ impl Charge {
 /// Says what is wrong.
 pub fn always(group: &Group, charge: &Charge) -> Result<(), String> {
     outputs_are_a_prefix(group, charge)?;
+    deferred_effects_were_asked_for(group)?;
     memberships_agree(group, charge)?;
     the_end_is_justified(group, charge)?;
     the_late_do_not_differ(group, charge)?;
@@ -101,6 +102,21 @@ fn outputs_are_a_prefix(group: &Group, charge: &Charge) -> Result<(), String> {
         }
     }
     inputs_are_read_once(group)
+}
+
+/// What went out later was asked for, alike, by all.
+fn deferred_effects_were_asked_for(group: &Group) -> Result<(), String> {
+    let deferred = |output: &&(usize, u64)| group.program[output.0] == Op::Deferred;
+    for output in group.world.outputs.iter().filter(deferred) {
+        for process in &group.processes {
+            let mut asked = process.deferred.asked.iter();
+            if !asked.any(|effect| effect.output() == *output) {
+                let id = process.node.id();
+                return Err(format!("output {output:?} which {id:?} never asked for"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// An operation is only read again, by a new primary, if all that was read from there on may be.
@@ -194,8 +210,8 @@ pub fn finally(group: &Group, charge: &Charge) -> Result<(), String> {
         (_, None) => end.masked,
         // A copy that was not taken in yet, or the third of three.
         (2, Some(fault)) if end.newcomer_hit => end.masked || fault.garbles() && end.stopped,
-        (2, Some(fault)) if fault.must_show() && !end.reduced => end.stopped,
-        (2, Some(_)) => end.stopped || end.masked,
+        (2, Some(fault)) if fault.must_show() && !end.reduced => end.stopped || end.left,
+        (2, Some(_)) => end.stopped || end.masked || end.left,
         // Damage in the midst of a vote may divide its readers; one that is late or halts there
         // cannot be told from one that is about to confirm.
         (_, Some(fault)) if charge.in_vote && fault.garbles() => {
@@ -228,6 +244,9 @@ struct End {
     masked: bool,
     stopped: bool,
     lost: bool,
+    /// The primary has ended in the last flush, with effects left in its queue, when the other had
+    /// met it for the last time and was done. Only who waits for the primary's end sees that.
+    left: bool,
     /// Nobody healthy goes on.
     fallen: bool,
     split: bool,
@@ -271,8 +290,18 @@ impl End {
             masked: complete && members().any(|process| process.finished(len)),
             stopped: all(|halt| matches!(halt, Some(Halt::FailStop(_) | Halt::LostEffect))),
             lost: all(|halt| halt == Some(Halt::LostEffect)) && !settled,
+            left: members().all(|process| process.finished(len)) && ends_early(group, charge),
             fallen,
             split: fallen && (even || all(|halt| !matches!(halt, Some(Halt::FailStop(_))))),
         }
     }
+}
+
+/// Has the primary that was hit ended with effects that all have agreed on left in its queue?
+fn ends_early(group: &Group, charge: &Charge) -> bool {
+    let victim = charge.victim.map(|index| &group.processes[index]);
+    victim.is_some_and(|process| {
+        let ended = !process.alive || process.halt().is_some();
+        ended && process.node.is_primary() && !process.deferred.is_settled()
+    })
 }

@@ -1,11 +1,15 @@
 //! Faults: what goes wrong in one replica, once.
 
-use rcoe_core::{ReplicaSet, SNAPSHOT_WORDS};
+use rcoe_core::ReplicaSet;
 
 use crate::group::Group;
 use crate::process::{Misstep, Stage};
 use crate::program::Op;
 use crate::rng::Rng;
+
+/// Words of a snapshot that a random fault may hit: all but the count of posts, which stands last
+/// and says something in a program with deferred effects only.
+const GARBLED: usize = 33;
 
 /// One fault.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,6 +29,15 @@ pub enum Fault {
         /// By what.
         value: u64,
     },
+    /// One of the words that the replica has posted is overwritten.
+    GarblePost {
+        /// Which of those in use, modulo their number.
+        at: usize,
+        /// By what.
+        value: u64,
+    },
+    /// One bit of the next effect in the primary's queue flips.
+    FlipDeferred(u32),
     /// One bit of the replica's own ring flips.
     FlipRing {
         /// Which word.
@@ -50,7 +63,7 @@ impl Fault {
             3..=4 => Self::FlipData(bit),
             5 => Self::Skip,
             6..=8 => Self::Garble {
-                word: rng.index(SNAPSHOT_WORDS),
+                word: rng.index(GARBLED),
                 value: garbage(rng),
             },
             9 => Self::FlipRing {
@@ -64,17 +77,41 @@ impl Fault {
         }
     }
 
+    /// A random fault for programs with deferred effects.
+    #[must_use]
+    pub fn random_deferring(rng: &mut Rng) -> Self {
+        let value = garbage(rng);
+        match rng.below(8) {
+            0 | 1 => Self::FlipDeferred(u32::try_from(rng.below(64)).expect("below 64")),
+            2 => Self::Garble {
+                word: GARBLED,
+                value,
+            },
+            3 => Self::GarblePost {
+                at: rng.index(64),
+                value,
+            },
+            _ => Self::random(rng),
+        }
+    }
+
     /// Whether the last comparison is sure to find the fault. Data that is not used any more is not
     /// activated.
     #[must_use]
     pub const fn must_show(self) -> bool {
-        matches!(self, Self::FlipTrace(_) | Self::Skip)
+        matches!(
+            self,
+            Self::FlipTrace(_) | Self::Skip | Self::FlipDeferred(_)
+        )
     }
 
     /// Whether the fault hits only what the replica tells others.
     #[must_use]
     pub const fn garbles(self) -> bool {
-        matches!(self, Self::Garble { .. } | Self::FlipRing { .. })
+        matches!(
+            self,
+            Self::Garble { .. } | Self::GarblePost { .. } | Self::FlipRing { .. }
+        )
     }
 
     /// Applies the fault; false if it makes no sense there, so that it is to be tried again later.
@@ -108,6 +145,15 @@ impl Fault {
                 process.at += 1;
             }
             Self::Garble { word, value } => group.shared[victim].snapshot[word] = fit(word, value),
+            Self::GarblePost { at, value } => {
+                let posts = &mut group.shared[victim].posts;
+                if posts.is_empty() {
+                    return false;
+                }
+                let slot = at % posts.len();
+                posts[slot] = value;
+            }
+            Self::FlipDeferred(bit) => return process.deferred.flip(bit),
             Self::FlipRing { word, bit } => {
                 let ring = &mut group.shared[victim].ring;
                 let at = word % ring.len();

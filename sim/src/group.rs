@@ -5,8 +5,8 @@
 
 use rcoe_core::primitive::{AtomicU64, Ordering};
 use rcoe_core::{
-    Bug, Guards, MAX_REPLICAS, Node, Outbox, Port, Ports, ReplicaId, ReplicaSet, SNAPSHOT_WORDS,
-    Snapshot,
+    Bug, Guards, MAX_REPLICAS, Node, Outbox, POSTS, Port, Ports, ReplicaId, ReplicaSet,
+    SNAPSHOT_WORDS, Snapshot,
 };
 
 use crate::process::{Outcome, Process, World};
@@ -24,6 +24,8 @@ const GARBAGE: Snapshot = [0x0000_0001_0003_0000; SNAPSHOT_WORDS];
 pub struct Shared {
     /// The outbox.
     pub snapshot: Snapshot,
+    /// The words posted, as far as any are: mostly none.
+    pub posts: Vec<u64>,
     /// The results ring.
     pub ring: [u64; RING],
 }
@@ -49,11 +51,19 @@ pub struct Group {
 
 impl Group {
     /// A group of `n` at the start of `program`.
+    ///
+    /// # Panics
+    /// If more than two are to defer effects.
     #[must_use]
     pub fn new(n: usize, program: &[Op], guards: Guards) -> Self {
-        let arena = Arena::new();
+        assert!(
+            n == 2 || !program.contains(&Op::Deferred),
+            "only two defer effects"
+        );
+        let mut arena = Arena::new();
         let fresh = Shared {
             snapshot: [0; SNAPSHOT_WORDS],
+            posts: Vec::new(),
             ring: [0; RING],
         };
         let mut group = Self {
@@ -65,7 +75,7 @@ impl Group {
             guards,
             lost: None,
         };
-        group.populate(&arena, ReplicaSet::all(n), guards);
+        group.populate(&mut arena, ReplicaSet::all(n), guards);
         group
     }
 
@@ -79,7 +89,7 @@ impl Group {
         program: &[Op],
         guards: Guards,
     ) -> Self {
-        let arena = Arena::new();
+        let mut arena = Arena::new();
         let mut group = Self::new(n, program, guards);
         let byte = |id: ReplicaId| u8::try_from(id.index()).expect("below eight");
         group.world.supervisor = Supervisor::Wants {
@@ -89,12 +99,12 @@ impl Group {
         group.processes.clear();
         group.lost = Some(lost.index());
         group.shared[lost.index()].snapshot = GARBAGE;
-        group.populate(&arena, ReplicaSet::all(n).without(lost), guards);
+        group.populate(&mut arena, ReplicaSet::all(n).without(lost), guards);
         group
     }
 
     /// The processes of these members; other numbers are nobody's.
-    fn populate(&mut self, arena: &Arena, members: ReplicaSet, guards: Guards) {
+    fn populate(&mut self, arena: &mut Arena, members: ReplicaSet, guards: Guards) {
         let n = self.shared.len();
         arena.load(self);
         let ports = arena.ports(n);
@@ -102,7 +112,7 @@ impl Group {
         for id in ReplicaSet::all(n) {
             let born = members.contains(id);
             let node = Node::new(if born { id } else { first }, members, &ports);
-            let mut process = Process::new(guarded(node, guards));
+            let mut process = Process::new(guarded(node, guards), guards);
             process.alive = born;
             process.born = born;
             self.processes.push(process);
@@ -113,7 +123,7 @@ impl Group {
     }
 
     /// The donor has met the others: its copy begins.
-    fn copy(&mut self, arena: &Arena, donor: usize) {
+    fn copy(&mut self, arena: &mut Arena, donor: usize) {
         let mut copy = self.processes[donor].clone();
         let Some(id) = copy.node.newcomer() else {
             return;
@@ -166,6 +176,22 @@ impl Group {
         arena.save(self, index);
     }
 
+    /// Process `index` releases a deferred effect at this moment of its own, if it can.
+    pub fn release(&mut self, arena: &mut Arena, index: usize) -> bool {
+        if self.processes[index].deferred.is_settled() {
+            return false;
+        }
+        arena.load(self);
+        let ports = arena.ports(self.processes.len());
+        let process = &mut self.processes[index];
+        if !process.can_release(self.program.len(), &ports) {
+            return false;
+        }
+        process.release(&ports, &mut self.world);
+        arena.save(self, index);
+        true
+    }
+
     /// Process `index` learns that it waits in vain for `peer`: that it is dead, if it is.
     pub fn miss(&mut self, index: usize, peer: ReplicaId) {
         let dead = !self.processes[peer.index()].alive;
@@ -199,6 +225,8 @@ const fn guarded(node: Node, _guards: Guards) -> Node {
 pub struct Arena {
     outboxes: [Outbox; MAX_REPLICAS],
     rings: [[AtomicU64; RING]; MAX_REPLICAS],
+    /// How many posts of each outbox may differ from 0.
+    posts: [usize; MAX_REPLICAS],
 }
 
 impl Arena {
@@ -208,12 +236,17 @@ impl Arena {
         Self {
             outboxes: [const { Outbox::new() }; MAX_REPLICAS],
             rings: [const { [const { AtomicU64::new(0) }; RING] }; MAX_REPLICAS],
+            posts: [0; MAX_REPLICAS],
         }
     }
 
-    fn load(&self, group: &Group) {
+    fn load(&mut self, group: &Group) {
         for (index, shared) in group.shared.iter().enumerate() {
             self.outboxes[index].restore(&shared.snapshot);
+            let left = self.posts[index].saturating_sub(shared.posts.len());
+            let posts = shared.posts.iter().copied();
+            self.outboxes[index].restore_posts(posts.chain(std::iter::repeat_n(0, left)));
+            self.posts[index] = shared.posts.len();
             for (cell, &word) in self.rings[index].iter().zip(&shared.ring) {
                 cell.store(word, Ordering::Relaxed);
             }
@@ -221,9 +254,16 @@ impl Arena {
     }
 
     /// Only the process that stepped wrote, and only its own.
-    fn save(&self, group: &mut Group, index: usize) {
+    fn save(&mut self, group: &mut Group, index: usize) {
+        let posted = group.processes[index].node.posted();
+        let posts = usize::try_from(posted).map_or(POSTS, |posted| posted.min(POSTS));
         let shared = &mut group.shared[index];
         shared.snapshot = self.outboxes[index].snapshot();
+        shared.posts.clear();
+        shared
+            .posts
+            .extend(self.outboxes[index].posts().take(posts));
+        self.posts[index] = posts;
         for (word, cell) in shared.ring.iter_mut().zip(&self.rings[index]) {
             *word = cell.load(Ordering::Relaxed);
         }

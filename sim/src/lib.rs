@@ -10,6 +10,8 @@
 //!   notice.
 //! * `tests/reintegration.rs`: the model check of groups that have lost a replica and get it back,
 //!   with one fault more.
+//! * `tests/deferred.rs`: the model check of groups of two that defer effects, with all moments at
+//!   which the primary may release them.
 //!
 //! Not covered: two faults at once otherwise, memory orders weaker than sequential consistency, and
 //! everything a sphere adds.
@@ -18,6 +20,7 @@
 #![cfg(not(feature = "shuttle"))]
 
 pub mod check;
+pub mod deferred;
 pub mod fault;
 pub mod group;
 pub mod model;

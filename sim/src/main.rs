@@ -19,7 +19,7 @@ mod cli {
 
     use clap::Parser;
     use rcoe_core::Guards;
-    use rcoe_sim::random::{Failure, simulate, simulate_reduced};
+    use rcoe_sim::random::{Failure, simulate, simulate_deferring, simulate_reduced};
 
     /// Simulates replicated runs, each a function of its seed.
     #[derive(Parser, Debug)]
@@ -37,6 +37,9 @@ mod cli {
         /// Groups that have lost a replica and get it back, with one fault more.
         #[arg(long)]
         reduced: bool,
+        /// Groups of two that defer effects.
+        #[arg(long, conflicts_with_all = ["n", "reduced"])]
+        deferred: bool,
         /// Print every step.
         #[arg(long)]
         trace: bool,
@@ -48,10 +51,10 @@ mod cli {
         let start = Instant::now();
         let (mut failures, mut steps, mut noticed) = (0u64, 0, 0u64);
         for seed in args.seed..args.seed.saturating_add(args.count) {
-            let simulated = if args.reduced {
-                simulate_reduced(seed, n, Guards::ON, args.trace)
-            } else {
-                simulate(seed, n, Guards::ON, args.trace)
+            let simulated = match args {
+                Args { deferred: true, .. } => simulate_deferring(seed, Guards::ON, args.trace),
+                Args { reduced: true, .. } => simulate_reduced(seed, n, Guards::ON, args.trace),
+                _ => simulate(seed, n, Guards::ON, args.trace),
             };
             match simulated {
                 Ok(summary) => {
@@ -80,12 +83,16 @@ mod cli {
 
     fn report(args: &Args, seed: u64, failure: &Failure) {
         let n = args.n.map_or(String::new(), |n| format!(" --n {n}"));
-        let reduced = if args.reduced { " --reduced" } else { "" };
+        let kind = match args {
+            Args { deferred: true, .. } => " --deferred",
+            Args { reduced: true, .. } => " --reduced",
+            _ => "",
+        };
         println!(
             "seed {seed} fails at step {}: {}",
             failure.step, failure.what
         );
         println!("  fault: {:?}", failure.fault);
-        println!("  replay: cargo run -p rcoe-sim -- --seed {seed}{n}{reduced} --trace");
+        println!("  replay: cargo run -p rcoe-sim -- --seed {seed}{n}{kind} --trace");
     }
 }

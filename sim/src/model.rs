@@ -32,6 +32,8 @@ pub struct Scope<'a> {
     pub reduced: Option<(usize, usize)>,
     /// Actions that the primary may trigger, at any time.
     pub triggers: u8,
+    /// Effects that may be deferred between two rendezvous, at most [`rcoe_core::POSTS`].
+    pub room: usize,
     /// Whether members come to actions whatever they compute.
     pub punctual: bool,
     /// Checks in force.
@@ -101,6 +103,7 @@ pub fn explore(scope: &Scope<'_>) -> Result<Explored, Flaw> {
     group.triggers = scope.triggers;
     for process in &mut group.processes {
         process.node.set_punctual(scope.punctual);
+        process.deferred.room = scope.room;
     }
     let mut explorer = Explorer {
         scope,
@@ -259,6 +262,7 @@ impl Explorer<'_> {
             next.trigger(&mut self.arena, index);
             self.visit(next, charge.clone(), index)?;
         }
+        let released = self.release(group, charge, index)?;
         let outcome = next.step(&mut self.arena, index);
         self.run_on(&mut next, index);
         let Outcome::Waiting(what) = outcome else {
@@ -271,11 +275,24 @@ impl Explorer<'_> {
         }
         let peer = what.peer.index();
         if group.runs(peer) && !group.processes[peer].slow {
-            return Ok(told);
+            return Ok(told || released);
         }
         next.miss(index, what.peer);
         self.visit(next, charge.clone(), index)?;
         Ok(true)
+    }
+
+    /// A deferred effect goes out at a moment of the primary's own; says whether one can.
+    fn release(&mut self, group: &Group, charge: &Charge, index: usize) -> Result<bool, Flaw> {
+        if group.processes[index].deferred.is_settled() {
+            return Ok(false);
+        }
+        let mut next = group.clone();
+        let released = next.release(&mut self.arena, index);
+        if released {
+            self.visit(next, charge.clone(), index)?;
+        }
+        Ok(released)
     }
 
     /// Takes along the steps that touch nothing shared: no interleaving of them matters.

@@ -5,9 +5,11 @@
 //! with the step machine.
 
 use rcoe_core::{
-    Await, Call, Cause, Done, Halt, Kind, Meeting, Node, Ports, ReplicaId, ReplicaSet, Step,
+    Await, Bug, Call, Cause, Done, Guards, Halt, Kind, Meeting, Node, Outbox, Ports, ReplicaId,
+    ReplicaSet, Step, WaitFor,
 };
 
+use crate::deferred::{Changed, Deferred, Effect};
 use crate::program::{AT_REST, Op, absorb, answer};
 use crate::supervisor::{Order, Supervisor};
 
@@ -19,6 +21,7 @@ const RESULT: Kind = Kind(5);
 const ACTION: Kind = Kind(6);
 const ORDER: Kind = Kind(7);
 const RECALL: Kind = Kind(8);
+const DEFERRED: Kind = Kind(9);
 
 /// The surroundings of a group: what went out and who was shut out.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -78,6 +81,10 @@ pub enum Stage {
     Commit,
     /// Primary: about to end the effect.
     Settle,
+    /// About to post that a deferred effect was asked for.
+    Post,
+    /// Primary, all have met: about to release what is deferred.
+    Flush,
 }
 
 /// A replica and its program counter.
@@ -101,6 +108,8 @@ pub struct Process {
     pub born: bool,
     /// Result of an effect that is not yet published.
     pub result: u64,
+    /// Effects that were asked for and are to be had later.
+    pub deferred: Deferred,
     /// False once it died or was shut out.
     pub alive: bool,
     /// Stopped for the time being.
@@ -123,7 +132,7 @@ pub enum Outcome {
 impl Process {
     /// A process at the start of its program.
     #[must_use]
-    pub const fn new(node: Node) -> Self {
+    pub const fn new(node: Node, guards: Guards) -> Self {
         Self {
             node,
             at: 0,
@@ -134,6 +143,7 @@ impl Process {
             frozen: None,
             born: true,
             result: 0,
+            deferred: Deferred::new(guards),
             alive: true,
             slow: false,
             misstep: None,
@@ -237,8 +247,9 @@ impl Process {
     fn complete(&mut self, done: Done, record: u64, op: Op, ports: &Ports<'_>) {
         match done {
             Done::Admitted | Done::Refused => unreachable!("no admission is under way"),
-            Done::Met if matches!(op, Op::Output { .. }) => self.fetch(op, ports),
-            Done::Met => self.next(),
+            // A vote without a cause compares nobody who comes too late for it.
+            Done::Met if op == Op::Alarm => self.next(),
+            Done::Met => self.met(op, ports),
             Done::Room => self.stage = Stage::Commit,
             Done::Record(_) => self.take(record, op, ports),
             Done::TakeOver => self.stage = Stage::Announce,
@@ -250,34 +261,68 @@ impl Process {
         }
     }
 
+    /// All have met before an operation: what is deferred goes first.
+    fn met(&mut self, op: Op, ports: &Ports<'_>) {
+        self.deferred.meet();
+        let late = matches!(op, Op::Output { .. }) && self.deferred.guards.off(Bug::ReleaseLate);
+        if self.deferred.is_settled() || late {
+            self.act(op, ports);
+        } else {
+            self.stage = Stage::Flush;
+        }
+    }
+
+    /// All have met, and nothing is left from before.
+    fn act(&mut self, op: Op, ports: &Ports<'_>) {
+        match op {
+            Op::Output { .. } | Op::Reply => self.fetch(op, ports),
+            Op::Deferred => self.ask(ports),
+            _ => self.next(),
+        }
+    }
+
+    /// Asks for a deferred effect.
+    fn ask(&mut self, ports: &Ports<'_>) {
+        let effect = Effect {
+            at: self.at,
+            value: self.accumulator,
+        };
+        self.deferred.ask(effect, &self.node);
+        self.event(DEFERRED, self.accumulator ^ self.label(), ports);
+        self.stage = Stage::Post;
+    }
+
+    /// Can it release a deferred effect, at a moment of its own?
+    #[must_use]
+    pub fn can_release(&self, len: usize, ports: &Ports<'_>) -> bool {
+        let able = self.runs(len) && !self.slow && self.stage != Stage::Flush;
+        able && self.deferred.is_agreed(&self.node, ports)
+    }
+
+    /// Has the next deferred effect, on which all agree, or stops for good if it has changed since
+    /// it was asked for.
+    pub fn release(&mut self, ports: &Ports<'_>, world: &mut World) {
+        match self.deferred.release(self.stage != Stage::Flush) {
+            Ok(effect) => world.outputs.extend(effect.map(Effect::output)),
+            Err(Changed) => {
+                self.outbox(ports).declare_broken();
+                self.alive = false;
+            }
+        }
+    }
+
     fn step_program(&mut self, program: &[Op], ports: &Ports<'_>, world: &mut World) -> Outcome {
         let op = program[self.at];
         match self.stage {
-            Stage::Start => self.start(op, ports),
+            Stage::Start => self.start(op, ports, world),
             Stage::Called | Stage::Ordered(_) | Stage::Admitting => {
                 unreachable!("a call is in progress")
             }
-            Stage::Announce => {
-                let repeatable = match op {
-                    Op::Input { repeatable } | Op::Output { repeatable } => repeatable,
-                    Op::Orders => true,
-                    _ => unreachable!("only inputs and outputs have effects"),
-                };
-                self.node.begin_effect(ports, repeatable);
-                self.stage = Stage::Perform;
+            Stage::Announce => self.announce(op, ports),
+            Stage::Perform if op == Op::Reply && !self.deferred.is_settled() => {
+                return Outcome::Waiting(self.await_reply());
             }
-            Stage::Perform => {
-                match op {
-                    Op::Output { .. } => world.outputs.push((self.at, self.accumulator)),
-                    Op::Orders => {}
-                    _ => world.inputs.push(self.at),
-                }
-                self.result = match op {
-                    Op::Orders => Order::encode(world.supervisor.order(self.node.members())),
-                    _ => answer(self.at),
-                };
-                self.called(self.node.begin_publish(1));
-            }
+            Stage::Perform => self.perform(op, world),
             Stage::Commit => {
                 self.node.commit_record(ports, &[self.result]);
                 self.stage = Stage::Settle;
@@ -286,11 +331,55 @@ impl Process {
                 self.node.end_effect(ports);
                 self.take(self.result, op, ports);
             }
+            Stage::Post => {
+                self.deferred.post(&mut self.node, ports);
+                self.absorb(answer(self.at), ports);
+            }
+            Stage::Flush => {
+                self.release(ports, world);
+                if self.deferred.is_settled() {
+                    self.act(op, ports);
+                }
+            }
         }
         Outcome::Progress
     }
 
-    fn start(&mut self, op: Op, ports: &Ports<'_>) {
+    fn announce(&mut self, op: Op, ports: &Ports<'_>) {
+        let repeatable = match op {
+            Op::Input { repeatable } | Op::Output { repeatable } => repeatable,
+            Op::Orders => true,
+            Op::Reply => false,
+            _ => unreachable!("only inputs and outputs have effects"),
+        };
+        self.node.begin_effect(ports, repeatable);
+        self.stage = Stage::Perform;
+    }
+
+    fn perform(&mut self, op: Op, world: &mut World) {
+        match op {
+            Op::Output { .. } => world.outputs.push((self.at, self.accumulator)),
+            Op::Orders => {}
+            _ => world.inputs.push(self.at),
+        }
+        self.result = match op {
+            Op::Orders => Order::encode(world.supervisor.order(self.node.members())),
+            _ => answer(self.at),
+        };
+        self.called(self.node.begin_publish(1));
+    }
+
+    /// The world says nothing before the effects that are held back for another are out.
+    fn await_reply(&self) -> Await {
+        let others = self.node.members().without(self.node.id());
+        Await {
+            peer: others.lowest().expect("somebody has not posted"),
+            bell: 0,
+            reason: WaitFor::Room,
+        }
+    }
+
+    fn start(&mut self, op: Op, ports: &Ports<'_>, world: &mut World) {
         match op {
             Op::Compute(value) => {
                 self.event(COMPUTE, self.accumulator ^ self.label(), ports);
@@ -309,8 +398,18 @@ impl Process {
             Op::Output { .. } | Op::Compare => {
                 let kind = if op == Op::Compare { COMPARE } else { OUTPUT };
                 self.event(kind, self.accumulator ^ self.label(), ports);
-                self.meet(op, ports);
+                self.meet(op, ports, world);
             }
+            Op::Reply => {
+                self.event(INPUT, self.accumulator ^ self.label(), ports);
+                if self.deferred.is_pending() {
+                    self.meet(op, ports, world);
+                } else {
+                    self.fetch(op, ports);
+                }
+            }
+            Op::Deferred if self.deferred.is_full() => self.meet(op, ports, world),
+            Op::Deferred => self.ask(ports),
             Op::Act => self.called(self.node.begin_action()),
             Op::Alarm => {
                 let call = self.node.begin_alarm();
@@ -325,7 +424,13 @@ impl Process {
     }
 
     /// Meets the others before an operation.
-    fn meet(&mut self, op: Op, ports: &Ports<'_>) {
+    fn meet(&mut self, op: Op, ports: &Ports<'_>, world: &mut World) {
+        while self.deferred.guards.off(Bug::ReleaseUnmet)
+            && self.alive
+            && !self.deferred.is_settled()
+        {
+            self.release(ports, world);
+        }
         let met = match self.is_prompt() {
             true => self.node.try_meet(ports),
             false => Meeting::Unable,
@@ -390,11 +495,13 @@ impl Process {
     }
 
     fn event(&mut self, kind: Kind, value: u64, ports: &Ports<'_>) {
-        let own = ports[self.node.id().index()]
-            .as_ref()
-            .expect("an own port")
-            .outbox;
+        let own = self.outbox(ports);
         self.node.add_event(own, kind, value);
+    }
+
+    fn outbox<'a>(&self, ports: &Ports<'a>) -> &'a Outbox {
+        let own = ports[self.node.id().index()].as_ref();
+        own.expect("an own port").outbox
     }
 }
 

@@ -14,11 +14,17 @@ pub enum Op {
         /// Whether a new primary may read again.
         repeatable: bool,
     },
+    /// Waits for the world, which answers once it has all outputs before: a rendezvous comes first
+    /// if any was deferred. Not repeatable.
+    Reply,
     /// Rendezvous over the accumulator, then the primary writes it to the world.
     Output {
         /// Whether a new primary may write again.
         repeatable: bool,
     },
+    /// Writes the accumulator to the world, deferred: see [`crate::deferred`]. In groups of two
+    /// only.
+    Deferred,
     /// Rendezvous over the accumulator.
     Compare,
     /// Handles actions.
@@ -56,8 +62,8 @@ pub fn expected_outputs(program: &[Op]) -> Vec<(usize, u64)> {
     for (at, &op) in program.iter().enumerate() {
         match op {
             Op::Compute(value) => accumulator = absorb(accumulator, value),
-            Op::Input { .. } => accumulator = absorb(accumulator, answer(at)),
-            Op::Output { .. } => {
+            Op::Input { .. } | Op::Reply => accumulator = absorb(accumulator, answer(at)),
+            Op::Output { .. } | Op::Deferred => {
                 outputs.push((at, accumulator));
                 accumulator = absorb(accumulator, answer(at));
             }
@@ -86,5 +92,25 @@ pub fn random(rng: &mut Rng, len: usize) -> Vec<Op> {
         })
         .collect();
     program.push(Op::Compare);
+    program
+}
+
+/// A random program with deferred effects, many of them in a row at times.
+#[must_use]
+pub fn random_deferring(rng: &mut Rng, len: usize) -> Vec<Op> {
+    let mut program = random(rng, len);
+    for _ in 0..1 + rng.index(len) {
+        let op = if rng.one_in(5) {
+            Op::Reply
+        } else {
+            Op::Deferred
+        };
+        program.insert(rng.index(program.len()), op);
+    }
+    if rng.one_in(8) {
+        let at = rng.index(program.len());
+        let many = 1 + rng.index(160);
+        program.splice(at..at, std::iter::repeat_n(Op::Deferred, many));
+    }
     program
 }

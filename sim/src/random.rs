@@ -1,6 +1,6 @@
 //! The seeded simulator: random program, schedule and fault, all a function of one seed.
 
-use rcoe_core::{Guards, ReplicaId};
+use rcoe_core::{Guards, POSTS, ReplicaId};
 
 use crate::check::{self, Charge};
 use crate::fault::Fault;
@@ -115,6 +115,32 @@ pub fn simulate_reduced(
     Run::new(group, rng, plan, trace).go()
 }
 
+/// The same with a group of two that defers effects, by a generator of its own.
+///
+/// # Errors
+/// What a checker found.
+pub fn simulate_deferring(seed: u64, guards: Guards, trace: bool) -> Result<Summary, Failure> {
+    let mut rng = Rng::new(seed ^ 0x6465_6665_7272_6564);
+    let n = 2;
+    let len = 3 + rng.index(12);
+    let program = program::random_deferring(&mut rng, len);
+    let room = [1, 2, 3, 5, POSTS][rng.index(5)];
+    let mut group = Group::new(n, &program, guards);
+    group.triggers = u8::try_from(rng.below(3)).expect("below 3");
+    for process in &mut group.processes {
+        process.node.set_punctual(seed & 1 != 0);
+        process.deferred.room = room;
+    }
+    let plan = (!rng.one_in(6)).then(|| {
+        let at = rng.below(6 * (program.len() * n) as u64);
+        (Fault::random_deferring(&mut rng), rng.index(n), at)
+    });
+    if trace {
+        println!("room for {room}, plan {plan:?}, program {program:?}");
+    }
+    Run::new(group, rng, plan, trace).go()
+}
+
 impl Run {
     fn new(group: Group, rng: Rng, plan: Option<(Fault, usize, u64)>, trace: bool) -> Self {
         let n = group.processes.len();
@@ -212,6 +238,7 @@ impl Run {
         if self.group.triggers > 0 && self.rng.one_in(40) && self.group.runs(index) {
             self.group.trigger(arena, index);
         }
+        self.release(arena, index);
         let before = self.group.processes[index].clone();
         match self.group.step(arena, index) {
             Outcome::Progress => self.progress(index),
@@ -235,6 +262,18 @@ impl Run {
                 "{:5} R{index} at {at} {stage:?} {halt:?} {call}",
                 self.clock
             );
+        }
+    }
+
+    /// Before its own steps, at random, the primary releases what it has deferred.
+    fn release(&mut self, arena: &mut Arena, index: usize) {
+        if self.group.processes[index].deferred.is_settled() {
+            return;
+        }
+        while self.rng.one_in(3) && self.group.release(arena, index) {
+            if self.trace {
+                println!("{:5} R{index} releases", self.clock);
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 
 #[cfg(test)]
 mod tests {
-    use rcoe_core::Guards;
+    use rcoe_core::{Guards, POSTS};
     use rcoe_sim::fault::Fault;
     use rcoe_sim::model::{Scope, explore};
     use rcoe_sim::program::Op;
@@ -45,6 +45,7 @@ mod tests {
             faults,
             victims,
             triggers,
+            room: POSTS,
             punctual: name.contains("punctual"),
             reduced: None,
             guards: Guards::ON,

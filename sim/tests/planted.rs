@@ -10,11 +10,11 @@
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    use rcoe_core::{Bug, Guards};
+    use rcoe_core::{Bug, Guards, POSTS};
     use rcoe_sim::fault::Fault;
     use rcoe_sim::model::{Scope, explore};
     use rcoe_sim::program::Op;
-    use rcoe_sim::random::{simulate, simulate_reduced};
+    use rcoe_sim::random::{Failure, Summary, simulate, simulate_deferring, simulate_reduced};
 
     /// Seeds tried for each bug.
     const SEEDS: u64 = 12_000;
@@ -51,6 +51,19 @@ mod tests {
         Bug::EndAlone,
     ];
 
+    /// Those of deferred effects, for groups of two that have some.
+    const DEFERRING: &[Bug] = &[
+        Bug::PostUnseen,
+        Bug::PostUncompared,
+        Bug::ReleaseUnmet,
+        Bug::ReleaseTwice,
+        Bug::ReleaseNewest,
+        Bug::ReleaseLate,
+        Bug::ReleaseChanged,
+        Bug::AwaitUnmet,
+        Bug::DeferByBacklog,
+    ];
+
     const WRITE: Op = Op::Output { repeatable: false };
     const READ: Op = Op::Input { repeatable: false };
     const PEEK: Op = Op::Input { repeatable: true };
@@ -60,18 +73,19 @@ mod tests {
         catch_unwind(AssertUnwindSafe(what)).ok()
     }
 
-    fn by_seed(bug: Bug) -> Option<String> {
-        (0..SEEDS).find_map(|seed| {
-            let guards = Guards::without(bug);
-            let both = || {
-                simulate(seed, None, guards, false)?;
-                simulate_reduced(seed, None, guards, false)
-            };
-            match quietly(both) {
-                Some(Ok(_)) => None,
-                Some(Err(failure)) => Some(format!("seed {seed}: {}", failure.what)),
-                None => Some(format!("seed {seed}: an assertion")),
-            }
+    /// The first seed by which `run` fails.
+    fn by_seed(run: impl Fn(u64) -> Result<Summary, Failure>) -> Option<String> {
+        (0..SEEDS).find_map(|seed| match quietly(|| run(seed)) {
+            Some(Ok(_)) => None,
+            Some(Err(failure)) => Some(format!("seed {seed}: {}", failure.what)),
+            None => Some(format!("seed {seed}: an assertion")),
+        })
+    }
+
+    fn by_usual_seed(guards: Guards) -> Option<String> {
+        by_seed(|seed| {
+            simulate(seed, None, guards, false)?;
+            simulate_reduced(seed, None, guards, false)
         })
     }
 
@@ -116,6 +130,7 @@ mod tests {
                         faults,
                         victims,
                         triggers,
+                        room: POSTS,
                         punctual,
                         guards,
                         limit,
@@ -162,6 +177,7 @@ mod tests {
                     victims: &[0, 1, 2],
                     reduced: Some(reduced),
                     triggers: 0,
+                    room: POSTS,
                     punctual: false,
                     guards,
                     limit: 2_000_000,
@@ -176,20 +192,58 @@ mod tests {
         })
     }
 
-    #[test]
-    fn each_is_noticed() {
-        assert_eq!(
-            by_model(Guards::ON),
-            None,
-            "a scope must pass with all guards on"
-        );
-        assert_eq!(by_reduced_model(Guards::ON), None, "and so must these");
+    /// Groups of two that defer effects.
+    fn by_deferring_model(guards: Guards) -> Option<String> {
+        const SEND: Op = Op::Deferred;
+        let among: &[Op] = &[SEND, READ, SEND, WRITE, SEND, SEND, Op::Compare];
+        let full: &[Op] = &[SEND, SEND, SEND, SEND, Op::Compare];
+        let replies: &[Op] = &[SEND, Op::Reply, SEND, SEND, Op::Reply, Op::Compare];
+        let faults = [
+            Fault::FlipData(5),
+            Fault::FlipTrace(3),
+            Fault::FlipDeferred(7),
+            Fault::Die,
+        ];
+        let scopes = [
+            ("deferred", among, POSTS),
+            ("deferred, full", full, 2),
+            ("deferred, replies", replies, POSTS),
+        ];
+        scopes.iter().find_map(|&(name, program, room)| {
+            let scope = Scope {
+                n: 2,
+                program,
+                faults: &faults,
+                victims: &[0, 1],
+                reduced: None,
+                triggers: 0,
+                room,
+                punctual: false,
+                guards,
+                limit: 2_000_000,
+                paths: false,
+            };
+            match quietly(|| explore(&scope)) {
+                Some(Ok(_)) => None,
+                Some(Err(flaw)) => Some(format!("{name}: {}", flaw.what)),
+                None => Some(format!("{name}: an assertion")),
+            }
+        })
+    }
+
+    /// Takes the guards away in turn and demands that one of the two notices.
+    #[track_caller]
+    fn noticed(
+        bugs: &[Bug],
+        model: impl Fn(Guards) -> Option<String>,
+        seed: impl Fn(Guards) -> Option<String>,
+    ) {
+        assert_eq!(model(Guards::ON), None, "all must pass with all guards on");
         let mut unnoticed = Vec::new();
         std::panic::set_hook(Box::new(|_| {}));
-        for &bug in BUGS {
+        for &bug in bugs {
             let guards = Guards::without(bug);
-            let model = by_model(guards).or_else(|| by_reduced_model(guards));
-            let seed = by_seed(bug);
+            let (model, seed) = (model(guards), seed(guards));
             println!(
                 "| {bug:?} | {} | {} |",
                 seed.as_deref().unwrap_or("-"),
@@ -201,6 +255,19 @@ mod tests {
         }
         let _ = std::panic::take_hook();
         assert!(unnoticed.is_empty(), "unnoticed: {unnoticed:?}");
+    }
+
+    #[test]
+    fn each_of_deferred_effects_is_noticed() {
+        noticed(DEFERRING, by_deferring_model, |guards| {
+            by_seed(|seed| simulate_deferring(seed, guards, false))
+        });
+    }
+
+    #[test]
+    fn each_is_noticed() {
+        let model = |guards| by_model(guards).or_else(|| by_reduced_model(guards));
+        noticed(BUGS, model, by_usual_seed);
     }
 
     /// Shuttle's memory is sequentially consistent; the missing fence needs a machine whose is not.

@@ -5,7 +5,7 @@
 
 #[cfg(test)]
 mod tests {
-    use rcoe_core::Guards;
+    use rcoe_core::{Guards, POSTS};
     use rcoe_sim::fault::Fault;
     use rcoe_sim::model::{Explored, Scope, explore};
     use rcoe_sim::program::Op;
@@ -43,6 +43,7 @@ mod tests {
             victims: &victims,
             reduced: Some((lost, donor)),
             triggers: 0,
+            room: POSTS,
             punctual: false,
             guards: Guards::ON,
             limit: 12_000_000,

@@ -233,6 +233,9 @@ fn model() -> Result<Counts> {
     let reduced = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-sim", "--"]);
     let reduced = shell::with(reduced, &["--reduced", "--seed", "0", "--count", SEEDS]);
     counts.add(Counts::one(shell::succeeds(reduced)?));
+    let deferred = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-sim", "--"]);
+    let deferred = shell::with(deferred, &["--deferred", "--seed", "0", "--count", SEEDS]);
+    counts.add(Counts::one(shell::succeeds(deferred)?));
     for feature in ["planted", "shuttle"] {
         let tests = || shell::cargo(["test", "--release", "-p", "rcoe-sim", "--no-fail-fast"]);
         counts.add(cargo_tests::run(|| {

@@ -1,0 +1,177 @@
+//! Deferred effects: taken over at once, had later.
+//!
+//! Intuition: an effect whose result is known in advance holds nobody up. Each replica *asks* for
+//! it, posts that it has, and goes on with the result. The primary keeps a private queue and
+//! *releases* an entry, at any moment of its own, once all have posted alike; what is left goes out
+//! after the next rendezvous, before anything else does.
+//!
+//! Contract: how many may be asked for between two rendezvous is counted by all replicas alike, and
+//! how far the primary has released never matters to the program. Who waits for what the world
+//! answers to an effect has a rendezvous first: if the other went astray the effect is held back,
+//! and the primary would wait for ever without anybody to notice. After the last rendezvous a
+//! primary can end with effects in its queue while the other is done: only who waits for the
+//! primary's end sees that. An entry carries a seal of what
+//! was asked for, looked at when it goes out: the queue is private, so nobody else could see that
+//! it has changed.
+//!
+//! Not covered: groups of three. A primary that is lost takes its queue along, and those left could
+//! not tell what has gone out, so effects are deferred only where a lost replica ends the group. A
+//! program with [`crate::program::Op::Deferred`] is for a group of two.
+
+use rcoe_core::{Bug, Guards, Node, POSTS, Ports, mix};
+
+/// An effect that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Effect {
+    /// The operation that asks for it.
+    pub at: usize,
+    /// What goes out.
+    pub value: u64,
+}
+
+impl Effect {
+    /// As the world sees it.
+    #[must_use]
+    pub const fn output(self) -> (usize, u64) {
+        (self.at, self.value)
+    }
+
+    fn seal(self) -> u64 {
+        mix(mix(self.at as u64) ^ self.value)
+    }
+}
+
+/// One effect in the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Entry {
+    effect: Effect,
+    seal: u64,
+    /// The post by which it was asked for.
+    post: u64,
+}
+
+/// An entry is not what was taken into the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Changed;
+
+/// What one replica has deferred.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Deferred {
+    /// The most effects between two rendezvous; the same in all replicas.
+    pub room: usize,
+    /// Asked for since the last rendezvous; the same in all replicas.
+    since: usize,
+    /// Primary: not released yet, the oldest first.
+    queue: Vec<Entry>,
+    /// Asked for and not posted yet.
+    asking: Option<Effect>,
+    /// All that this replica has posted. For checkers: no replica looks at it.
+    pub asked: Vec<Effect>,
+    /// Checks in force.
+    pub guards: Guards,
+}
+
+impl Deferred {
+    /// Nothing yet.
+    #[must_use]
+    pub const fn new(guards: Guards) -> Self {
+        Self {
+            room: POSTS,
+            since: 0,
+            queue: Vec::new(),
+            asking: None,
+            asked: Vec::new(),
+            guards,
+        }
+    }
+
+    /// Must a rendezvous come before the next effect is deferred?
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let count = match self.guards.off(Bug::DeferByBacklog) {
+            true => self.queue.len(),
+            false => self.since,
+        };
+        count >= self.room
+    }
+
+    /// Must a rendezvous come before a wait for what the world answers? An effect that is held back
+    /// because the other went astray would be waited for in vain.
+    #[must_use]
+    pub const fn is_pending(&self) -> bool {
+        self.since > 0 && !self.guards.off(Bug::AwaitUnmet)
+    }
+
+    /// Asks for an effect, to be posted by [`Deferred::post`].
+    pub fn ask(&mut self, effect: Effect, node: &Node) {
+        self.since += 1;
+        self.asking = Some(effect);
+        if node.is_primary() {
+            self.queue.push(Entry {
+                effect,
+                seal: effect.seal(),
+                post: node.posted(),
+            });
+        }
+    }
+
+    /// Posts that the effect was asked for.
+    pub fn post(&mut self, node: &mut Node, ports: &Ports<'_>) {
+        self.asked.extend(self.asking.take());
+        node.post(ports);
+    }
+
+    /// All have met, and agree on what was asked for up to here.
+    pub const fn meet(&mut self) {
+        self.since = 0;
+    }
+
+    /// Has everything gone out?
+    #[must_use]
+    pub const fn is_settled(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Have all posted the effect that goes out next?
+    #[must_use]
+    pub fn is_agreed(&self, node: &Node, ports: &Ports<'_>) -> bool {
+        let posted =
+            |entry: &Entry| entry.post < node.posted() && node.is_posted_alike(entry.post, ports);
+        self.next().is_some_and(|at| posted(&self.queue[at]))
+    }
+
+    /// Takes the next effect out of the queue, for it to be had; `early` if that is before the
+    /// next rendezvous.
+    ///
+    /// # Errors
+    /// It is not what was asked for.
+    pub fn release(&mut self, early: bool) -> Result<Option<Effect>, Changed> {
+        let Some(at) = self.next() else {
+            return Ok(None);
+        };
+        let entry = self.queue[at];
+        if entry.effect.seal() != entry.seal && !self.guards.off(Bug::ReleaseChanged) {
+            return Err(Changed);
+        }
+        if !(early && self.guards.off(Bug::ReleaseTwice)) {
+            self.queue.remove(at);
+        }
+        Ok(Some(entry.effect))
+    }
+
+    /// Which entry goes out next.
+    fn next(&self) -> Option<usize> {
+        let newest = self.guards.off(Bug::ReleaseNewest);
+        let last = self.queue.len().checked_sub(1)?;
+        Some(if newest { last } else { 0 })
+    }
+
+    /// One bit of the next effect flips; false if there is none.
+    pub fn flip(&mut self, bit: u32) -> bool {
+        let first = self.queue.first_mut();
+        first.is_some_and(|entry| {
+            entry.effect.value ^= 1 << (bit % 64);
+            true
+        })
+    }
+}
