@@ -24,6 +24,8 @@ pub mod recovery;
 pub mod render;
 pub mod sample;
 pub mod scrub;
+mod server;
+pub mod servers;
 pub mod service;
 pub mod startup;
 pub mod system;

@@ -9,7 +9,8 @@ use clap::{Parser, Subcommand};
 use rcoe_bench::render::{Results, Suite, markdown};
 use rcoe_bench::workshop::{Scale, Workshop};
 use rcoe_bench::{
-    calls, cpu, goals, instructions, memory, recovery, scrub, service, startup, system, ycsb,
+    calls, cpu, goals, instructions, memory, recovery, scrub, servers, service, startup, system,
+    ycsb,
 };
 use rcoe_faultlab::host::{commit, machine};
 
@@ -28,7 +29,8 @@ struct Arguments {
     md: bool,
     /// Suites to run: calls, cpu, startup, memory; instructions, which single-steps and is exact
     /// on any machine; recovery, which takes minutes; scrub, which does so, too, and needs
-    /// redis-server; and ycsb, which needs a JDK and Maven with its registry besides.
+    /// redis-server; servers, which takes ten minutes (with --quick, three) and needs redis-server,
+    /// nginx and wrk; and ycsb, which needs a JDK and Maven with its registry besides.
     #[arg(
         long,
         value_delimiter = ',',
@@ -210,13 +212,20 @@ fn suite(name: &str, workshop: &Workshop, scale: Scale) -> Result<Suite> {
             instructions::measure(workshop, scale)?,
             |s| instructions::judge(s),
         ),
+        "servers" => ("Servers", servers::measure(workshop, scale)?, |s| {
+            servers::judge(s)
+        }),
         _ => bail!(
             "unknown suite '{name}'; known: calls, cpu, startup, memory, instructions, recovery, \
-             scrub, ycsb"
+             scrub, servers, ycsb"
         ),
     };
     let goals = judge(&series);
-    let table = (name == "instructions").then(|| instructions::table(&series));
+    let table = match name {
+        "instructions" => Some(instructions::table(&series)),
+        "servers" => Some(servers::table(&series)),
+        _ => None,
+    };
     Ok(Suite {
         title,
         series,

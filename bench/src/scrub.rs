@@ -17,8 +17,8 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::configuration::{Configuration, protected};
 use crate::sample::Series;
+use crate::server::{Server, Service, cpu_time};
 use crate::workshop::{Scale, Workshop};
-use crate::ycsb::{Server, cpu_time};
 
 /// Rounds for each of the repetitions of a long suite.
 const ROUNDS: usize = 4;
@@ -48,7 +48,7 @@ const ALL: [(&str, Configuration); 3] = [
 /// If Redis is missing, or replicas differed.
 pub fn measure(workshop: &Workshop, scale: Scale) -> Result<Vec<Series>> {
     let start = |(index, &(_, configuration)): (usize, &(_, Configuration))| {
-        Server::start(workshop, configuration, index)
+        Server::start(workshop, Service::Redis, configuration, index)
     };
     let servers: Vec<Server> = ALL.iter().enumerate().map(start).collect::<Result<_>>()?;
     let requests = REQUESTS / scale.divide.min(4);

@@ -35,6 +35,10 @@ pub struct Scale {
     pub divide: u64,
     /// Iterations that are counted instruction by instruction.
     pub iterations: usize,
+    /// Rounds of the suite about servers.
+    pub rounds: usize,
+    /// Seconds for which a server is measured in one turn.
+    pub seconds: f64,
 }
 
 impl Scale {
@@ -46,6 +50,8 @@ impl Scale {
         calls: 200_000,
         divide: 1,
         iterations: 9,
+        rounds: 5,
+        seconds: 3.0,
     };
     /// To see that everything works.
     pub const QUICK: Self = Self {
@@ -55,6 +61,8 @@ impl Scale {
         calls: 20_000,
         divide: 10,
         iterations: 3,
+        rounds: 2,
+        seconds: 2.0,
     };
 }
 
@@ -132,7 +140,28 @@ impl Workshop {
         events: Option<&Path>,
         words: &[OsString],
     ) -> Command {
-        let words = configuration.words(&self.rcoe, events, words);
+        self.execute(&configuration.words(&self.rcoe, events, words))
+    }
+
+    /// The same, but it is killed when the thread that starts it ends, and so with this program,
+    /// however that ends.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `setpriv`, which arranges that.
+    pub fn tethered(
+        &self,
+        configuration: Configuration,
+        events: Option<&Path>,
+        words: &[OsString],
+    ) -> Result<Command> {
+        let mut line = vec![tool("setpriv", "util-linux")?.into_os_string()];
+        line.extend(["--pdeathsig", "KILL", "--"].map(OsString::from));
+        line.extend(configuration.words(&self.rcoe, events, words));
+        Ok(self.execute(&line))
+    }
+
+    fn execute(&self, words: &[OsString]) -> Command {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(&self.folder);
         command
@@ -196,6 +225,22 @@ pub fn rotated(all: &[Configuration], repetition: usize) -> impl Iterator<Item =
         .take(all.len())
 }
 
+/// Where this program lies.
+///
+/// # Errors
+///
+/// If it is not installed; says which Debian package brings it.
+pub fn tool(name: &str, package: &str) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // What only root is thought to start is not in everybody's path.
+    let more = ["/usr/local/sbin", "/usr/sbin"].map(PathBuf::from);
+    let mut places = std::env::split_paths(&path)
+        .chain(more)
+        .map(|folder| folder.join(name));
+    let found = places.find(|place| place.is_file());
+    found.with_context(|| format!("{name} is missing: apt-get install {package}"))
+}
+
 /// Words of a command.
 #[must_use]
 pub fn words(line: &[&str]) -> Vec<OsString> {
@@ -204,7 +249,10 @@ pub fn words(line: &[&str]) -> Vec<OsString> {
 
 #[cfg(test)]
 mod tests {
-    use super::rotated;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Child;
+
+    use super::{Workshop, rotated, tool, words};
     use crate::configuration::{NATIVE, protected};
 
     #[test]
@@ -215,5 +263,34 @@ mod tests {
             rotated(&all, 4).collect::<Vec<_>>(),
             [all[1], all[2], all[0]]
         );
+    }
+
+    #[test]
+    fn who_misses_a_program_is_told_its_package() {
+        let error = tool("no-such-server", "its-package").unwrap_err();
+        assert!(error.to_string().ends_with("apt-get install its-package"));
+    }
+
+    /// Starts a sleep, and returns when that is what runs.
+    fn sleeper() -> Child {
+        let workshop = Workshop {
+            folder: std::env::temp_dir(),
+            rcoe: "rcoe".into(),
+        };
+        let command = workshop.tethered(NATIVE, None, &words(&["sleep", "1000"]));
+        // Its folder is not its own.
+        std::mem::forget(workshop);
+        let child = command.unwrap().spawn().unwrap();
+        let name = format!("/proc/{}/comm", child.id());
+        while std::fs::read_to_string(&name).unwrap() != "sleep\n" {
+            std::thread::yield_now();
+        }
+        child
+    }
+
+    #[test]
+    fn a_tethered_command_ends_with_the_thread_that_started_it() {
+        let mut child = std::thread::spawn(sleeper).join().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
     }
 }

@@ -14,24 +14,19 @@
 //!
 //! Not covered: persistence and pipelining (see the scenes of `cargo xtask programs`).
 
-use std::ffi::OsString;
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Child;
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::client::{Client, Work};
 use crate::configuration::{Configuration, NATIVE, protected};
 use crate::sample::{Collector, Series};
-use crate::workshop::{Scale, Workshop, rotated, words};
+use crate::server::{Server, Service, cpu_time};
+use crate::workshop::{Scale, Workshop, rotated};
 
 /// Workloads in the order they are run.
 const WORKLOADS: [&str; 6] = ["A", "B", "C", "F", "D", "E"];
-/// Longest wait for a server to answer or end.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Measures all workloads in all configurations.
 ///
@@ -77,7 +72,7 @@ impl Run<'_> {
     fn measure(&self, collector: &mut Collector) -> Result<()> {
         let started = Instant::now();
         let servers: Vec<Server> = (0..self.configuration.copies)
-            .map(|index| Server::start(self.workshop, self.configuration, index))
+            .map(|index| Server::start(self.workshop, Service::Redis, self.configuration, index))
             .collect::<Result<_>>()?;
         self.drive(&servers, "load")?;
         for workload in WORKLOADS {
@@ -105,7 +100,7 @@ impl Run<'_> {
     fn drive(&self, servers: &[Server], workload: &str) -> Result<f64> {
         let clients: Vec<Child> = servers
             .iter()
-            .map(|server| self.client.start(self.work, workload, server.port))
+            .map(|server| self.client.start(self.work, workload, server.port()))
             .collect::<Result<_>>()?;
         let mut sum = 0.0;
         for client in clients {
@@ -113,125 +108,6 @@ impl Run<'_> {
         }
         Ok(sum / servers.len() as f64)
     }
-}
-
-/// A running server, killed with everything in its process group if dropped before its end.
-pub(crate) struct Server {
-    child: Child,
-    port: u16,
-    events: Option<PathBuf>,
-}
-
-impl Server {
-    /// Starts it and waits until it answers; `index` tells servers of one folder apart.
-    pub(crate) fn start(
-        workshop: &Workshop,
-        configuration: Configuration,
-        index: usize,
-    ) -> Result<Self> {
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let number = port.to_string();
-        let mut line: Vec<OsString> = words(&["redis-server", "--bind", "127.0.0.1", "--port"]);
-        line.extend(words(&[&number, "--save", "", "--appendonly", "no"]));
-        let events = workshop.path(&format!("events-{index}"));
-        let events = (configuration.replicas > 0).then_some(events);
-        let mut command = workshop.command(configuration, events.as_deref(), &line);
-        command.process_group(0);
-        let child = command
-            .spawn()
-            .context("redis-server: apt-get install redis-server")?;
-        let server = Self {
-            child,
-            port,
-            events,
-        };
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            ensure!(Instant::now() < deadline, "the server does not answer");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(server)
-    }
-
-    pub(crate) const fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// What rcoe tells; only of a protected server.
-    pub(crate) fn events(&self) -> &Path {
-        self.events.as_deref().unwrap_or_else(|| Path::new(""))
-    }
-
-    /// Tells the server to end, and waits until it has.
-    pub(crate) fn end(&mut self) -> Result<()> {
-        let number = self.port.to_string();
-        let mut end = Command::new("redis-cli");
-        end.args(["-p", &number, "shutdown", "nosave"])
-            .stdout(Stdio::null());
-        end.status()
-            .context("redis-cli: apt-get install redis-tools")?;
-        let status = self.child.wait()?;
-        ensure!(status.success(), "the server ended with {status}");
-        Ok(())
-    }
-
-    /// Ends the server; it must have run without a fault.
-    pub(crate) fn stop(mut self) -> Result<()> {
-        self.end()?;
-        let Some(events) = &self.events else {
-            return Ok(());
-        };
-        let text = std::fs::read_to_string(events)?;
-        let last = text.lines().last().context("no events")?;
-        let last: serde_json::Value = serde_json::from_str(last)?;
-        let counts = &last["counts"];
-        let clean = counts["divergences"] == 0 && counts["downgrades"] == 0;
-        ensure!(clean, "the replicas differed: {last}");
-        Ok(())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
-            // rcoe ends its replicas when it is killed; there is nobody left to tell of a failure.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-}
-
-/// CPU time used so far by all threads of the servers' process groups.
-pub(crate) fn cpu_time(servers: &[Server]) -> Result<Duration> {
-    let groups: Vec<u32> = servers.iter().map(|server| server.child.id()).collect();
-    let mut sum = 0;
-    for entry in std::fs::read_dir("/proc")? {
-        let path = entry?.path();
-        if group_of(&path).is_some_and(|group| groups.contains(&group)) {
-            sum += nanoseconds(&path);
-        }
-    }
-    ensure!(sum > 0, "no CPU time found");
-    Ok(Duration::from_nanos(sum))
-}
-
-/// Process group of the process with this folder below `/proc`.
-fn group_of(process: &Path) -> Option<u32> {
-    let line = std::fs::read_to_string(process.join("stat")).ok()?;
-    let fields = line.rsplit_once(')')?.1;
-    fields.split_whitespace().nth(2)?.parse().ok()
-}
-
-/// CPU time of its threads; of those that end meanwhile nothing is counted.
-fn nanoseconds(process: &Path) -> u64 {
-    let tasks = std::fs::read_dir(process.join("task"))
-        .into_iter()
-        .flatten();
-    let times = tasks.flatten().filter_map(|task| {
-        let line = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        line.split(' ').next()?.parse::<u64>().ok()
-    });
-    times.sum()
 }
 
 /// What the client's report says: operations a second, if nothing went wrong.
@@ -256,7 +132,7 @@ pub fn throughput(report: &str) -> Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{cpu_time, throughput};
+    use super::throughput;
 
     #[test]
     fn a_report_with_an_error_does_not_count() {
@@ -269,10 +145,5 @@ mod tests {
             assert!(throughput(&format!("{good}{bad}")).is_err());
         }
         assert!(throughput("[READ], Return=OK, 10").is_err());
-    }
-
-    #[test]
-    fn no_server_has_no_cpu_time() {
-        assert!(cpu_time(&[]).is_err());
     }
 }

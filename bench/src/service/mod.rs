@@ -31,8 +31,9 @@ use serde::Serialize;
 
 use crate::client::{Client, Work};
 use crate::configuration::{Configuration, protected};
+use crate::server::{Server, Service};
 use crate::workshop::Workshop;
-use crate::ycsb::{Server, throughput};
+use crate::ycsb::throughput;
 
 pub use ledger::Ledger;
 pub use plot::draw;
@@ -140,7 +141,7 @@ pub fn run(workshop: &Workshop, order: &Order) -> Result<Outcome> {
         scrub: Some(order.scrub),
         ..protected(replicas, "args")
     };
-    let mut server = Server::start(workshop, configuration, 0)?;
+    let mut server = Server::start(workshop, Service::Redis, configuration, 0)?;
     let work = Work {
         records: 1_000,
         operations: ENDLESS,

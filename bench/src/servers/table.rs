@@ -1,0 +1,245 @@
+//! Shares of native and of the floor, as tables, and the goals for them.
+
+use std::fmt::Write as _;
+
+use super::{ALL, CELLS, CPU, Cell, MEDIAN, P99, THROUGHPUT};
+use crate::configuration::{Configuration, NATIVE};
+use crate::goals::Judgement;
+use crate::sample::{Series, Spread};
+
+/// A goal of some loads.
+struct Goal {
+    /// Begins the names of the loads.
+    load: &'static str,
+    pipelined: bool,
+    replicas: usize,
+    limit: Limit,
+}
+
+/// What a goal limits.
+enum Limit {
+    /// At least this share of the throughput of what it is held against.
+    Share(f64),
+    /// At most so many times the 99 % latency of native.
+    Latency(f64),
+    /// At most so many times the CPU time a request of what it is held against.
+    Cpu(f64),
+}
+
+const fn goal(load: &'static str, pipelined: bool, replicas: usize, limit: Limit) -> Goal {
+    Goal {
+        load,
+        pipelined,
+        replicas,
+        limit,
+    }
+}
+
+const GOALS: [Goal; 12] = [
+    goal("Redis", false, 1, Limit::Share(0.97)),
+    goal("Redis", false, 2, Limit::Share(1.0)),
+    goal("Redis", false, 3, Limit::Share(0.95)),
+    goal("Redis", true, 1, Limit::Share(0.9)),
+    goal("Redis", true, 2, Limit::Share(0.95)),
+    goal("nginx", false, 1, Limit::Share(0.95)),
+    goal("nginx", false, 2, Limit::Share(0.95)),
+    goal("nginx", false, 1, Limit::Latency(3.0)),
+    goal("nginx", false, 2, Limit::Latency(3.0)),
+    goal("Redis", false, 2, Limit::Cpu(1.2)),
+    goal("Redis", true, 2, Limit::Cpu(1.2)),
+    goal("nginx", false, 2, Limit::Cpu(1.2)),
+];
+
+/// What a configuration is held against: several replicas against as many native servers at once,
+/// everything else against one.
+const fn counterpart(configuration: Configuration) -> Configuration {
+    match configuration.replicas {
+        0 | 1 => NATIVE,
+        replicas => NATIVE.copies(replicas),
+    }
+}
+
+/// All values of one thing in one configuration, in the order of the rounds.
+fn values<'a>(
+    series: &'a [Series],
+    cell: &Cell,
+    what: &str,
+    configuration: Configuration,
+) -> Option<&'a [f64]> {
+    let name = format!("{}: {what}", cell.name);
+    let found = series
+        .iter()
+        .find(|series| series.what == name && series.configuration == configuration);
+    found.map(|series| series.values.as_slice())
+}
+
+/// Multiples of what the other configuration has, round by round.
+fn multiples(
+    series: &[Series],
+    cell: &Cell,
+    what: &str,
+    [of, to]: [Configuration; 2],
+) -> Option<Spread> {
+    let values = |configuration| values(series, cell, what, configuration);
+    let pairs = values(of)?.iter().zip(values(to)?);
+    Some(Spread::of(
+        &pairs.map(|(of, to)| of / to).collect::<Vec<_>>(),
+    ))
+}
+
+/// One table for each load.
+#[must_use]
+pub fn table(series: &[Series]) -> String {
+    let rounds = series.first().map_or(0, |series| series.values.len());
+    let mut out = format!(
+        "Median (10 % to 90 %) of {rounds} rounds. *Share* and *CPU over*: with several replicas, \
+         of as many native servers at once (the floor) in the same round, else of native.\n"
+    );
+    let measured = |cell: &&Cell| values(series, cell, THROUGHPUT, NATIVE).is_some();
+    for cell in CELLS.iter().filter(measured) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "\n### {}\n\n| run as | requests a second | share | 50 % latency, ms | \
+             99 % latency, ms | 99 % over native | CPU a request, us | CPU over |\n\
+             |---|---|---|---|---|---|---|---|",
+            cell.name
+        );
+        for configuration in ALL {
+            out.push_str(&row(series, cell, configuration));
+        }
+    }
+    out
+}
+
+fn row(series: &[Series], cell: &Cell, configuration: Configuration) -> String {
+    let value = |what| values(series, cell, what, configuration).map(Spread::of);
+    let over = |what, other| {
+        let pair = [configuration, other];
+        let told = !configuration.is_native();
+        multiples(series, cell, what, pair).filter(|_| told)
+    };
+    let fair = counterpart(configuration);
+    let columns = [
+        text(value(THROUGHPUT), 0),
+        text(over(THROUGHPUT, fair), 2),
+        text(value(MEDIAN), 2),
+        text(value(P99), 2),
+        text(over(P99, NATIVE), 2),
+        text(value(CPU), 1),
+        text(over(CPU, fair), 2),
+    ];
+    format!("| {configuration} | {} |\n", columns.join(" | "))
+}
+
+fn text(spread: Option<Spread>, digits: usize) -> String {
+    let Some(Spread { low, median, high }) = spread else {
+        return String::new();
+    };
+    format!("{median:.digits$} ({low:.digits$} to {high:.digits$})")
+}
+
+/// Each goal against what was measured.
+#[must_use]
+pub fn judge(series: &[Series]) -> Vec<Judgement> {
+    let mut judged = Vec::new();
+    for cell in &CELLS {
+        let of_cell = |goal: &&Goal| {
+            cell.name.starts_with(goal.load) && cell.name.contains("pipelined") == goal.pipelined
+        };
+        let goals = GOALS.iter().filter(of_cell);
+        judged.extend(goals.filter_map(|goal| judge_one(series, cell, goal)));
+    }
+    judged
+}
+
+fn judge_one(series: &[Series], cell: &Cell, goal: &Goal) -> Option<Judgement> {
+    let found = series
+        .iter()
+        .map(|series| series.configuration)
+        .find(|configuration| configuration.replicas == goal.replicas)?;
+    let fair = counterpart(found);
+    let (what, other, words) = match goal.limit {
+        Limit::Share(share) => (
+            THROUGHPUT,
+            fair,
+            format!("throughput at least {share} of {fair}"),
+        ),
+        Limit::Latency(most) => (P99, NATIVE, format!("{P99} at most native x {most}")),
+        Limit::Cpu(most) => (CPU, fair, format!("{CPU} at most {most} of {fair}")),
+    };
+    let spread = multiples(series, cell, what, [found, other])?;
+    let met = match goal.limit {
+        Limit::Share(least) => spread.median >= least,
+        Limit::Latency(most) | Limit::Cpu(most) => spread.median <= most,
+    };
+    Some(Judgement {
+        goal: format!("{}, {found}: {words}", cell.name),
+        measured: text(Some(spread), 2),
+        met,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{judge, table};
+    use crate::configuration::{NATIVE, protected};
+    use crate::sample::{Collector, Series};
+    use crate::servers::{CPU, P99, THROUGHPUT};
+
+    /// Two rounds of nginx; the machine is half as fast in the second.
+    fn nginx() -> Vec<Series> {
+        let mut collector = Collector::default();
+        for slowness in [1.0, 2.0] {
+            for (configuration, rate) in [
+                (protected(2, "args"), 19_000.0),
+                (NATIVE.copies(2), 20_000.0),
+                (NATIVE, 50_000.0),
+                (protected(1, "args"), 40_000.0),
+            ] {
+                let mut add = |what: &str, value| {
+                    collector.add(&format!("nginx: {what}"), configuration, "", value);
+                };
+                add(THROUGHPUT, rate / slowness);
+                add(P99, 120_000.0 * slowness / rate);
+                add(CPU, 1_000_000.0 * slowness / rate);
+            }
+        }
+        collector.finish()
+    }
+
+    #[test]
+    fn shares_are_of_the_floor_and_taken_within_a_round() {
+        let table = table(&nginx());
+        let row = |name: &str| {
+            let row = table.lines().find(|line| line.starts_with(name)).unwrap();
+            row.split(" | ").map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(row("| n=2")[2], "0.95 (0.95 to 0.95)");
+        assert_eq!(row("| n=2")[5], "2.63 (2.63 to 2.63)", "over native");
+        assert_eq!(row("| n=2")[7], "1.05 (1.05 to 1.05) |");
+        assert_eq!(row("| n=1")[2], "0.80 (0.80 to 0.80)");
+        assert_eq!(row("| floor: 2")[2], "0.40 (0.40 to 0.40)");
+        assert_eq!(row("| native")[2], "");
+    }
+
+    #[test]
+    fn goals_are_those_of_what_was_measured() {
+        let judged = judge(&nginx());
+        let met: Vec<_> = judged.iter().map(|it| (it.goal.as_str(), it.met)).collect();
+        let expected = [
+            ("nginx, n=1 args: throughput at least 0.95 of native", false),
+            (
+                "nginx, n=2 args: throughput at least 0.95 of floor: 2 native",
+                true,
+            ),
+            ("nginx, n=1 args: 99 % latency at most native x 3", true),
+            ("nginx, n=2 args: 99 % latency at most native x 3", true),
+            (
+                "nginx, n=2 args: server CPU a request at most 1.2 of floor: 2 native",
+                true,
+            ),
+        ];
+        assert_eq!(met, expected);
+    }
+}
