@@ -226,3 +226,47 @@ impl Queue {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No test has a descriptor of this number.
+    const NOBODY: u32 = 1 << 20;
+
+    fn keep(queue: &mut Queue, fd: u32, words: &[u8]) {
+        let part = [words.as_ptr() as u64, words.len() as u64];
+        let digest = queue.lay_out(&[part], words.len()).expect("it is there");
+        queue.push(fd, words.len(), digest, 0);
+    }
+
+    /// One test, because there is one buffer.
+    #[test]
+    fn what_was_laid_out_is_what_goes_out_or_nothing_does() {
+        let mut queue = Queue::new();
+        keep(&mut queue, NOBODY, b"first");
+        keep(&mut queue, NOBODY + 1, b"second");
+        keep(&mut queue, NOBODY, b"third");
+        // SAFETY: no other reference is alive.
+        let bytes = unsafe { &mut *BUFFER.0.get() };
+        assert_eq!(&bytes[..16], b"firstsecondthird");
+        bytes[2] ^= 1;
+        assert!(matches!(queue.release(), Released::Damaged));
+        // SAFETY: no other reference is alive.
+        let bytes = unsafe { &mut *BUFFER.0.get() };
+        bytes[2] ^= 1;
+        let Released::Refused(errno) = queue.release() else {
+            panic!("no such descriptor");
+        };
+        queue.give_up(errno);
+        assert_eq!(queue.next().map(|entry| entry.fd), Some(NOBODY + 1));
+        assert_eq!(queue.take_refusal(), Some((NOBODY, errno)));
+        assert_eq!(queue.take_refusal(), None);
+        assert!(matches!(queue.release(), Released::Refused(_)));
+        queue.give_up(errno);
+        queue.clear();
+        let much = [0_u8; BYTES + 1];
+        let all = [much.as_ptr() as u64, much.len() as u64];
+        assert!(queue.lay_out(&[all], much.len()).is_err(), "it has no room");
+    }
+}

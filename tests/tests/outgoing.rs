@@ -1,0 +1,226 @@
+//! Writes to connections that leave later: many with one rendezvous, and nobody can tell.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::Duration;
+
+use rcoe_tests::launch::{self, Ended, Outcome, Running};
+use rcoe_tests::rcoe::Scene;
+use rustix::process::Signal;
+
+const SOURCE: &str = include_str!("outgoing/peer.c");
+/// Within which anything that comes at all has come.
+const LIMIT: Duration = Duration::from_secs(120);
+/// What is written before the program does what its mode says.
+const GREETING: &str = "one two three ";
+
+/// A program in one of its modes, and where it connects to.
+struct Peer {
+    scene: Scene,
+    program: String,
+    listener: TcpListener,
+}
+
+impl Peer {
+    fn new() -> Self {
+        let scene = Scene::new();
+        let program = scene.compile("peer", SOURCE, &[]);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self {
+            scene,
+            program,
+            listener,
+        }
+    }
+
+    fn port(&self) -> String {
+        self.listener.local_addr().unwrap().port().to_string()
+    }
+
+    fn start(&self, options: &[&str], mode: &str) -> Running {
+        let port = self.port();
+        let mut arguments = vec!["run", "--stats"];
+        arguments.extend(options);
+        arguments.extend(["--", &*self.program, &*port, mode]);
+        self.scene.start(&arguments)
+    }
+
+    fn accept(&self) -> TcpStream {
+        let (stream, _) = self.listener.accept().unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream
+    }
+}
+
+fn end(running: Running) -> Outcome {
+    let outcome = running.finish(LIMIT).unwrap();
+    assert_eq!(outcome.survivors, 0, "{}", outcome.err());
+    outcome
+}
+
+/// A counter of `--stats`, of the first replica.
+fn counter(outcome: &Outcome, name: &str) -> u64 {
+    let errors = outcome.err();
+    let line = errors.lines().find(|line| line.starts_with(name));
+    let line = line.unwrap_or_else(|| panic!("no {name} in {errors}"));
+    let words: Vec<&str> = line.split_whitespace().collect();
+    words[words.len() - 2].parse().unwrap()
+}
+
+/// Answers of sixteen connections in twenty rounds.
+fn echo(peer: &Peer, options: &[&str]) -> Outcome {
+    let running = peer.start(options, "rounds");
+    let mut streams: Vec<TcpStream> = (0..16).map(|_| peer.accept()).collect();
+    for round in 0..20 {
+        let word = |at: usize| format!("round {round} of {at:02}");
+        for (at, stream) in streams.iter_mut().enumerate() {
+            stream.write_all(word(at).as_bytes()).unwrap();
+        }
+        for (at, stream) in streams.iter_mut().enumerate() {
+            let expected = format!("<{}", word(at));
+            let mut answer = vec![0; expected.len()];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(String::from_utf8_lossy(&answer), expected);
+        }
+    }
+    drop(streams);
+    let outcome = end(running);
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    outcome
+}
+
+#[test]
+fn a_server_answers_many_with_few_rendezvous() {
+    let peer = Peer::new();
+    let outcome = echo(&peer, &["-n", "2"]);
+    // Each connection's first two writes are made at once, and some when room is asked for anew.
+    assert!(counter(&outcome, "effects released later") >= 16 * 9);
+    let outcome = echo(&peer, &["-n", "2", "--defer", "off"]);
+    assert_eq!(counter(&outcome, "effects released later"), 0);
+    assert!(counter(&outcome, "rendezvous  ") >= 16 * 20);
+}
+
+#[test]
+fn groups_that_cannot_defer_answer_all_the_same() {
+    let peer = Peer::new();
+    for options in [
+        &["-n", "1"][..],
+        &["-n", "3"],
+        &["-n", "2", "--compare", "every"],
+    ] {
+        let outcome = echo(&peer, options);
+        let errors = outcome.err();
+        let mut lines = errors.lines();
+        let line = lines.find(|line| line.starts_with("effects released later"));
+        let all = line.unwrap().split_whitespace().skip(3);
+        assert!(all.into_iter().all(|count| count == "0"), "{errors}");
+    }
+}
+
+#[test]
+fn a_program_that_computes_keeps_nothing_back() {
+    let peer = Peer::new();
+    let running = peer.start(&["-n", "2"], "compute");
+    let mut stream = peer.accept();
+    let expected = format!("{GREETING}last");
+    let mut said = vec![0; expected.len()];
+    stream.read_exact(&mut said).unwrap();
+    assert_eq!(String::from_utf8_lossy(&said), expected);
+    assert!(!running.has_ended(), "it computes for ever");
+    launch::signal(running.pid(), Signal::TERM).unwrap();
+    assert_eq!(end(running).ended, Ended::Signal(15));
+}
+
+#[test]
+fn whatever_ends_a_connection_comes_after_what_was_written() {
+    let peer = Peer::new();
+    for (mode, ended) in [
+        ("exit", Ended::Exit(0)),
+        ("close", Ended::Exit(0)),
+        ("fault", Ended::Signal(11)),
+        ("kill", Ended::Signal(9)),
+        ("exec", Ended::Exit(0)),
+        ("replace", Ended::Exit(0)),
+    ] {
+        let running = peer.start(&["-n", "2"], mode);
+        let mut said = String::new();
+        peer.accept().read_to_string(&mut said).unwrap();
+        assert_eq!(said, format!("{GREETING}last"), "{mode}");
+        assert_eq!(end(running).ended, ended, "{mode}");
+    }
+}
+
+#[test]
+fn half_a_connection_is_closed_after_what_was_written() {
+    let peer = Peer::new();
+    let running = peer.start(&["-n", "2"], "shutdown");
+    let mut said = String::new();
+    peer.accept().read_to_string(&mut said).unwrap();
+    assert_eq!(said, format!("{GREETING}last"));
+    assert!(!running.has_ended(), "it is only its end of writing");
+    launch::signal(running.pid(), Signal::TERM).unwrap();
+    assert_eq!(end(running).ended, Ended::Signal(15));
+}
+
+#[test]
+fn a_child_speaks_in_its_turn() {
+    let peer = Peer::new();
+    let running = peer.start(&["-n", "2"], "family");
+    let mut said = String::new();
+    peer.accept().read_to_string(&mut said).unwrap();
+    assert_eq!(said, format!("{GREETING}parent child parent again"));
+    assert_eq!(end(running).ended, Ended::Exit(0));
+}
+
+#[test]
+fn a_program_reads_at_once_what_it_wrote_to_itself() {
+    let scene = Scene::new();
+    let program = scene.compile("peer", SOURCE, &[]);
+    let native = scene.like_native("exec \"$@\"", &[&program, "0", "own"]);
+    assert_eq!(native.out(), "read all\n", "{}", native.err());
+}
+
+#[test]
+fn a_peer_that_does_not_read_gets_what_was_accepted_and_no_more() {
+    let peer = Peer::new();
+    let running = peer.start(&["-n", "2"], "full");
+    let mut stream = peer.accept();
+    let total: usize = loop {
+        let told = running.stdout_so_far().unwrap();
+        if let Some(line) = told.strip_suffix('\n') {
+            break line.parse().unwrap();
+        }
+        assert!(!running.has_ended(), "{}", running.stderr_so_far().unwrap());
+        std::thread::yield_now();
+    };
+    let mut said = vec![0; total];
+    stream.read_exact(&mut said).unwrap();
+    assert_eq!(&said[..GREETING.len()], GREETING.as_bytes());
+    let blocks = said[GREETING.len()..].chunks(1000);
+    for (block, letter) in blocks.zip((b'a'..=b'z').cycle()) {
+        assert!(block.iter().all(|&byte| byte == letter), "in order");
+    }
+    stream.set_nonblocking(true).unwrap();
+    let more = stream.read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(more, Err(std::io::ErrorKind::WouldBlock), "nothing else");
+    stream.write_all(b"go").unwrap();
+    let outcome = end(running);
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    assert!(counter(&outcome, "effects released later") > 0);
+}
+
+#[test]
+fn a_program_hears_that_its_peer_has_gone() {
+    let peer = Peer::new();
+    for options in [&["-n", "2", "--defer", "off"][..], &["-n", "2"]] {
+        let running = peer.start(options, "gone");
+        let mut stream = peer.accept();
+        let mut said = [0; GREETING.len()];
+        stream.read_exact(&mut said).unwrap();
+        stream.shutdown(Shutdown::Both).unwrap();
+        drop(stream);
+        let outcome = end(running);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        assert_eq!(outcome.out(), "2 errors, signalled\n", "{options:?}");
+    }
+}

@@ -1,0 +1,164 @@
+// What a program may do with a connection whose bytes leave later: peer PORT MODE
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int port;
+
+static int join(void) {
+  struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to)) _exit(100);
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+  return fd;
+}
+
+static void say(int fd, const char *words) {
+  size_t len = strlen(words);
+  if (write(fd, words, len) != (ssize_t)len) _exit(101);
+}
+
+// The first writes to a connection are made at once: from here on they may wait.
+static int joined(void) {
+  int fd = join();
+  say(fd, "one ");
+  say(fd, "two ");
+  say(fd, "three ");
+  return fd;
+}
+
+// Echoes on sixteen connections until all are closed.
+static int rounds(void) {
+  int all = epoll_create1(0), open = 16;
+  for (int i = 0; i < open; i++) {
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = join()};
+    if (epoll_ctl(all, EPOLL_CTL_ADD, event.data.fd, &event)) return 1;
+  }
+  while (open) {
+    struct epoll_event events[16];
+    int ready = epoll_wait(all, events, 16, -1);
+    for (int i = 0; i < ready; i++) {
+      char buffer[256];
+      int fd = events[i].data.fd;
+      ssize_t len = read(fd, buffer, sizeof buffer);
+      if (len == 0) {
+        close(fd);
+        open--;
+      } else if (len > 0) {
+        struct iovec parts[2] = {{"<", 1}, {buffer, len}};
+        if (writev(fd, parts, 2) != len + 1) return 2;
+      }
+    }
+  }
+  return 0;
+}
+
+// Reads what it has just written to itself: both ends are its own.
+static int own(void) {
+  int listening = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_in at = {.sin_family = AF_INET};
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t len = sizeof at;
+  if (bind(listening, (struct sockaddr *)&at, len) || listen(listening, 1)) return 1;
+  getsockname(listening, (struct sockaddr *)&at, &len);
+  port = ntohs(at.sin_port);
+  int near = join(), far = accept4(listening, 0, 0, SOCK_NONBLOCK);
+  for (int i = 0; i < 50; i++) {
+    char word[2] = {'a' + i % 26, 0};
+    say(near, word);
+    char got = 0;
+    if (read(far, &got, 1) != 1 || got != word[0]) return 2;
+    say(far, word);
+    if (read(near, &got, 1) != 1 || got != word[0]) return 3;
+  }
+  puts("read all");
+  return 0;
+}
+
+// Writes until there is no more room, tells how much, and waits to be told to go on.
+static int full(void) {
+  int fd = joined();
+  char block[1000];
+  long sent = 14;
+  for (uint32_t i = 0;; i++) {
+    memset(block, 'a' + i % 26, sizeof block);
+    ssize_t done = write(fd, block, sizeof block);
+    if (done < 0) break;
+    sent += done;
+  }
+  if (errno != EAGAIN) return 1;
+  printf("%ld\n", sent);
+  fflush(stdout);
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  char go;
+  return read(fd, &go, 1) == 1 ? 0 : 2;
+}
+
+static volatile sig_atomic_t pipes;
+static void on_pipe(int signal) { pipes += signal == SIGPIPE; }
+
+// Writes to a peer that has gone: how does it learn?
+static int gone(void) {
+  signal(SIGPIPE, on_pipe);
+  int fd = joined();
+  char byte;
+  while (read(fd, &byte, 1) < 0 && errno == EAGAIN) usleep(1000);
+  int errors = 0;
+  for (int i = 0; i < 20 && errors < 2; i++) {
+    if (write(fd, "more", 4) < 0) {
+      if (errno != EPIPE && errno != ECONNRESET) return 1;
+      errors++;
+    }
+    usleep(1000);
+  }
+  printf("%d errors, %s\n", errors, pipes ? "signalled" : "not signalled");
+  return 0;
+}
+
+// A child says something in between.
+static int family(void) {
+  int fd = joined();
+  say(fd, "parent ");
+  pid_t child = fork();
+  if (child == 0) {
+    say(fd, "child ");
+    _exit(0);
+  }
+  waitpid(child, 0, 0);
+  say(fd, "parent again");
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  if (argc != 3) return 99;
+  port = atoi(argv[1]);
+  const char *mode = argv[2];
+  if (!strcmp(mode, "rounds")) return rounds();
+  if (!strcmp(mode, "own")) return own();
+  if (!strcmp(mode, "full")) return full();
+  if (!strcmp(mode, "gone")) return gone();
+  if (!strcmp(mode, "family")) return family();
+  int fd = joined();
+  say(fd, "last");
+  if (!strcmp(mode, "compute")) for (volatile long i = 0;; i++) {}
+  if (!strcmp(mode, "exit")) return 0;
+  if (!strcmp(mode, "close")) return close(fd);
+  if (!strcmp(mode, "shutdown")) return shutdown(fd, SHUT_WR) || pause();
+  if (!strcmp(mode, "fault")) *(volatile char *)8 = 1;
+  if (!strcmp(mode, "kill")) kill(getpid(), SIGKILL);
+  if (!strcmp(mode, "exec")) execl("/bin/true", "true", (char *)0);
+  if (!strcmp(mode, "replace")) return dup2(open("/dev/null", O_RDONLY), fd) != fd;
+  return 98;
+}
