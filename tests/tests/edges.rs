@@ -97,6 +97,26 @@ fn a_call_may_come_with_the_alignment_check() {
 }
 
 #[test]
+fn a_flag_without_meaning_ends_at_a_call() {
+    let source = "#include <stdio.h>\n#include <unistd.h>\n
+int main(void) {
+  for (int i = 0; i < 3; i++) {
+    long flags;
+    asm volatile(\"pushf; orl $0x4000, (%%rsp); popf; mov $39, %%eax; syscall; pushf; pop %0\"
+                 : \"=r\"(flags) : : \"rax\", \"rcx\", \"r11\", \"memory\", \"cc\");
+    if (flags & 0x4000) return 1;
+  }
+  puts(\"gone\");
+}";
+    let scene = Scene::new();
+    let program = scene.compile("nested", source, &[]);
+    for replicas in ["1", "2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program]);
+        assert_eq!(outcome.out(), "gone\n", "{}", outcome.err());
+    }
+}
+
+#[test]
 fn numbers_beyond_bounds_reach_nobody_and_stacks_grow() {
     like_native("bounds", include_str!("edges/bounds.c"), &[&[]]);
 }

@@ -128,14 +128,31 @@ impl<'a> Place<'a> {
         }))
     }
 
-    /// All replicas of all processes, as rcoe shows them to its user.
+    /// All replicas of all processes, as rcoe shows them to its user. A run that is too busy to
+    /// answer in time is asked again.
     pub(super) fn snapshot(&self) -> Result<Value> {
+        /// Each waits for an answer as long as `rcoe top` does.
+        const ATTEMPTS: usize = 5;
+        let mut shown = self.ask();
+        for _ in 1..ATTEMPTS {
+            if shown.is_ok() {
+                break;
+            }
+            shown = self.ask();
+        }
+        shown
+    }
+
+    fn ask(&self) -> Result<Value> {
         let shown = start_as(self.workload, &self.setup.rcoe)
             .args(["top", &self.job.to_string(), "--json"])
             .env("XDG_RUNTIME_DIR", self.folder)
             .output()
             .context("cannot start rcoe top")?;
-        serde_json::from_slice(&shown.stdout).context("rcoe top shows nothing")
+        serde_json::from_slice(&shown.stdout).with_context(|| {
+            let errors = String::from_utf8_lossy(&shown.stderr);
+            format!("rcoe top shows nothing: {}", errors.trim())
+        })
     }
 }
 

@@ -212,6 +212,7 @@ rcoe_entry:
     movaps xmmword ptr [rsp + 16*\n], xmm\n
     .endr
     cld
+    and dword ptr [rsp + {flags_offset}], ~{nested_task}
     test dword ptr [rsp + {flags_offset}], {alignment_check}
     jnz 4f
 5:  mov rdi, rsp
@@ -357,8 +358,12 @@ RCOE_GUARD_STACK:   .zero 8
     stack_bytes = const AGENT_STACK_BYTES,
     flags_offset = const core::mem::offset_of!(TrapFrame, cpu) + core::mem::offset_of!(Cpu, rflags),
     alignment_check = const ALIGNMENT_CHECK,
+    nested_task = const NESTED_TASK,
 );
 
+/// A flag without meaning for a program, which nothing but `popf` changes. It ends at a call, so
+/// that one replica in which it was flipped does not differ for good.
+const NESTED_TASK: u32 = 1 << 14;
 /// The flag with which accesses to what is not aligned fault.
 const ALIGNMENT_CHECK: u32 = 1 << 18;
 
