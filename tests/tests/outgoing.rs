@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use rcoe_tests::launch::{self, Ended, Outcome, Running};
+use rcoe_tests::memory::{of_agent, peek, poke, symbol};
 use rcoe_tests::rcoe::Scene;
 use rustix::process::Signal;
 
@@ -24,7 +25,7 @@ struct Peer {
 impl Peer {
     fn new() -> Self {
         let scene = Scene::new();
-        let program = scene.compile("peer", SOURCE, &[]);
+        let program = scene.compile("peer", SOURCE, &["-no-pie"]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         Self {
             scene,
@@ -223,4 +224,39 @@ fn a_program_hears_that_its_peer_has_gone() {
         assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
         assert_eq!(outcome.out(), "2 errors, signalled\n", "{options:?}");
     }
+}
+
+#[test]
+fn what_changes_while_it_waits_does_not_leave() {
+    let peer = Peer::new();
+    let port = peer.port();
+    let command = [&*peer.program, &*port, "told"];
+    let group = peer.scene.start_group(&["-n", "2"], &command);
+    let mut stream = peer.accept();
+    let mut said = [0; GREETING.len()];
+    stream.read_exact(&mut said).unwrap();
+    let [primary, follower] = group.replicas[..] else {
+        panic!("two replicas");
+    };
+    let go = symbol(&peer.program, "go");
+    let tell = |pid, word: u64| poke(pid, go, &word.to_le_bytes()).unwrap();
+    // The follower does not come to the write, so it waits in the primary.
+    launch::signal(follower, Signal::STOP).unwrap();
+    tell(primary, 1);
+    let (buffer, _) = of_agent(primary, "5queue6BUFFER");
+    let waits = || peek(primary, buffer).to_le_bytes().starts_with(b"last");
+    while !waits() {
+        assert!(!group.running.has_ended());
+        std::thread::yield_now();
+    }
+    poke(primary, buffer, b"m").unwrap();
+    tell(follower, 1);
+    launch::signal(follower, Signal::CONT).unwrap();
+    tell(follower, 2);
+    tell(primary, 2);
+    let (outcome, _) = group.finish();
+    assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
+    let mut more = String::new();
+    stream.read_to_string(&mut more).unwrap();
+    assert_eq!(more, "", "neither the wrong word nor the right one");
 }

@@ -127,6 +127,16 @@ static int gone(void) {
   return 0;
 }
 
+// Goes on when somebody changes its memory.
+volatile long go;
+static int told(void) {
+  int fd = joined();
+  while (go < 1) {}
+  say(fd, "last");
+  while (go < 2) {}
+  return 0;
+}
+
 // A child says something in between.
 static int family(void) {
   int fd = joined();
@@ -150,6 +160,7 @@ int main(int argc, char **argv) {
   if (!strcmp(mode, "full")) return full();
   if (!strcmp(mode, "gone")) return gone();
   if (!strcmp(mode, "family")) return family();
+  if (!strcmp(mode, "told")) return told();
   int fd = joined();
   say(fd, "last");
   if (!strcmp(mode, "compute")) for (volatile long i = 0;; i++) {}
