@@ -89,6 +89,8 @@ pub enum Bug {
     ReleaseLate,
     /// A deferred effect goes out although it is not what was taken into the queue.
     ReleaseChanged,
+    /// Nobody waits to hear that all deferred effects have gone out.
+    SettleUntold,
     /// The primary waits for the world without a rendezvous, although effects were deferred.
     AwaitUnmet,
     /// Whether an effect is deferred depends on how many the primary still has to release.

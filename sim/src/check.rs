@@ -210,8 +210,8 @@ pub fn finally(group: &Group, charge: &Charge) -> Result<(), String> {
         (_, None) => end.masked,
         // A copy that was not taken in yet, or the third of three.
         (2, Some(fault)) if end.newcomer_hit => end.masked || fault.garbles() && end.stopped,
-        (2, Some(fault)) if fault.must_show() && !end.reduced => end.stopped || end.left,
-        (2, Some(_)) => end.stopped || end.masked || end.left,
+        (2, Some(fault)) if fault.must_show() && !end.reduced => end.stopped,
+        (2, Some(_)) => end.stopped || end.masked,
         // Damage in the midst of a vote may divide its readers; one that is late or halts there
         // cannot be told from one that is about to confirm.
         (_, Some(fault)) if charge.in_vote && fault.garbles() => {
@@ -244,9 +244,6 @@ struct End {
     masked: bool,
     stopped: bool,
     lost: bool,
-    /// The primary has ended in the last flush, with effects left in its queue, when the other had
-    /// met it for the last time and was done. Only who waits for the primary's end sees that.
-    left: bool,
     /// Nobody healthy goes on.
     fallen: bool,
     split: bool,
@@ -290,18 +287,8 @@ impl End {
             masked: complete && members().any(|process| process.finished(len)),
             stopped: all(|halt| matches!(halt, Some(Halt::FailStop(_) | Halt::LostEffect))),
             lost: all(|halt| halt == Some(Halt::LostEffect)) && !settled,
-            left: members().all(|process| process.finished(len)) && ends_early(group, charge),
             fallen,
             split: fallen && (even || all(|halt| !matches!(halt, Some(Halt::FailStop(_))))),
         }
     }
-}
-
-/// Has the primary that was hit ended with effects that all have agreed on left in its queue?
-fn ends_early(group: &Group, charge: &Charge) -> bool {
-    let victim = charge.victim.map(|index| &group.processes[index]);
-    victim.is_some_and(|process| {
-        let ended = !process.alive || process.halt().is_some();
-        ended && process.node.is_primary() && !process.deferred.is_settled()
-    })
 }

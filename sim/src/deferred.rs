@@ -3,14 +3,14 @@
 //! Intuition: an effect whose result is known in advance holds nobody up. Each replica *asks* for
 //! it, posts that it has, and goes on with the result. The primary keeps a private queue and
 //! *releases* an entry, at any moment of its own, once all have posted alike; what is left goes out
-//! after the next rendezvous, before anything else does.
+//! after the next rendezvous, before anything else does, and a record tells that it has.
 //!
 //! Contract: how many may be asked for between two rendezvous is counted by all replicas alike, and
 //! how far the primary has released never matters to the program. Who waits for what the world
 //! answers to an effect has a rendezvous first: if the other went astray the effect is held back,
-//! and the primary would wait for ever without anybody to notice. After the last rendezvous a
-//! primary can end with effects in its queue while the other is done: only who waits for the
-//! primary's end sees that. An entry carries a seal of what
+//! and the primary would wait for ever without anybody to notice. Nobody goes on from a rendezvous,
+//! or ends, before it has heard that the queue is empty: else a primary could be lost with effects
+//! that all believe they had. An entry carries a seal of what
 //! was asked for, looked at when it goes out: the queue is private, so nobody else could see that
 //! it has changed.
 //!
@@ -61,6 +61,8 @@ pub struct Deferred {
     pub room: usize,
     /// Asked for since the last rendezvous; the same in all replicas.
     since: usize,
+    /// All have met, and the record that tells that everything is out is still to come.
+    settling: bool,
     /// Primary: not released yet, the oldest first.
     queue: Vec<Entry>,
     /// Asked for and not posted yet.
@@ -78,6 +80,7 @@ impl Deferred {
         Self {
             room: POSTS,
             since: 0,
+            settling: false,
             queue: Vec::new(),
             asking: None,
             asked: Vec::new(),
@@ -121,14 +124,22 @@ impl Deferred {
         node.post(ports);
     }
 
-    /// All have met, and agree on what was asked for up to here.
-    pub const fn meet(&mut self) {
+    /// All have met, and agree on what was asked for up to here. Is there anything to be settled
+    /// before they go on?
+    pub const fn meet(&mut self) -> bool {
+        self.settling = self.since > 0;
         self.since = 0;
+        self.settling
+    }
+
+    /// Is there the record to come that tells that everything is out? It has come, if so.
+    pub const fn hear(&mut self) -> bool {
+        std::mem::replace(&mut self.settling, false)
     }
 
     /// Has everything gone out?
     #[must_use]
-    pub const fn is_settled(&self) -> bool {
+    pub const fn is_out(&self) -> bool {
         self.queue.is_empty()
     }
 

@@ -178,7 +178,7 @@ impl Group {
 
     /// Process `index` releases a deferred effect at this moment of its own, if it can.
     pub fn release(&mut self, arena: &mut Arena, index: usize) -> bool {
-        if self.processes[index].deferred.is_settled() {
+        if self.processes[index].deferred.is_out() {
             return false;
         }
         arena.load(self);

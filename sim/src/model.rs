@@ -284,7 +284,7 @@ impl Explorer<'_> {
 
     /// A deferred effect goes out at a moment of the primary's own; says whether one can.
     fn release(&mut self, group: &Group, charge: &Charge, index: usize) -> Result<bool, Flaw> {
-        if group.processes[index].deferred.is_settled() {
+        if group.processes[index].deferred.is_out() {
             return Ok(false);
         }
         let mut next = group.clone();

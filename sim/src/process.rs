@@ -263,13 +263,30 @@ impl Process {
 
     /// All have met before an operation: what is deferred goes first.
     fn met(&mut self, op: Op, ports: &Ports<'_>) {
-        self.deferred.meet();
-        let late = matches!(op, Op::Output { .. }) && self.deferred.guards.off(Bug::ReleaseLate);
-        if self.deferred.is_settled() || late {
-            self.act(op, ports);
-        } else {
+        let guards = self.deferred.guards;
+        let late = matches!(op, Op::Output { .. }) && guards.off(Bug::ReleaseLate);
+        let open = self.deferred.meet() && !late;
+        if open && self.node.is_primary() {
             self.stage = Stage::Flush;
+        } else if open && !guards.off(Bug::SettleUntold) {
+            self.listen(op, ports);
+        } else {
+            self.settled(op, ports);
         }
+    }
+
+    /// Primary: everything that was deferred is out.
+    fn tell_settled(&mut self, op: Op, ports: &Ports<'_>) {
+        if self.deferred.guards.off(Bug::SettleUntold) {
+            return self.settled(op, ports);
+        }
+        self.node.begin_effect(ports, true);
+        self.called(self.node.begin_publish(1));
+    }
+
+    fn settled(&mut self, op: Op, ports: &Ports<'_>) {
+        self.deferred.hear();
+        self.act(op, ports);
     }
 
     /// All have met, and nothing is left from before.
@@ -319,7 +336,7 @@ impl Process {
                 unreachable!("a call is in progress")
             }
             Stage::Announce => self.announce(op, ports),
-            Stage::Perform if op == Op::Reply && !self.deferred.is_settled() => {
+            Stage::Perform if op == Op::Reply && !self.deferred.is_out() => {
                 return Outcome::Waiting(self.await_reply());
             }
             Stage::Perform => self.perform(op, world),
@@ -337,8 +354,8 @@ impl Process {
             }
             Stage::Flush => {
                 self.release(ports, world);
-                if self.deferred.is_settled() {
-                    self.act(op, ports);
+                if self.deferred.is_out() {
+                    self.tell_settled(op, ports);
                 }
             }
         }
@@ -425,10 +442,7 @@ impl Process {
 
     /// Meets the others before an operation.
     fn meet(&mut self, op: Op, ports: &Ports<'_>, world: &mut World) {
-        while self.deferred.guards.off(Bug::ReleaseUnmet)
-            && self.alive
-            && !self.deferred.is_settled()
-        {
+        while self.deferred.guards.off(Bug::ReleaseUnmet) && self.alive && !self.deferred.is_out() {
             self.release(ports, world);
         }
         let met = match self.is_prompt() {
@@ -446,8 +460,13 @@ impl Process {
     fn fetch(&mut self, op: Op, ports: &Ports<'_>) {
         if self.node.is_primary() {
             self.stage = Stage::Announce;
-            return;
+        } else {
+            self.listen(op, ports);
         }
+    }
+
+    /// Takes the next record from the stream.
+    fn listen(&mut self, op: Op, ports: &Ports<'_>) {
         let mut record = [0];
         if self.is_prompt() && self.node.try_consume(ports, &mut record).is_some() {
             self.take(record[0], op, ports);
@@ -463,6 +482,9 @@ impl Process {
 
     /// The answer to an input, an output or a question for orders.
     fn take(&mut self, value: u64, op: Op, ports: &Ports<'_>) {
+        if self.deferred.hear() {
+            return self.act(op, ports);
+        }
         if op != Op::Orders {
             return self.absorb(value, ports);
         }

@@ -267,7 +267,7 @@ impl Run {
 
     /// Before its own steps, at random, the primary releases what it has deferred.
     fn release(&mut self, arena: &mut Arena, index: usize) {
-        if self.group.processes[index].deferred.is_settled() {
+        if self.group.processes[index].deferred.is_out() {
             return;
         }
         while self.rng.one_in(3) && self.group.release(arena, index) {

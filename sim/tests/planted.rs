@@ -60,6 +60,7 @@ mod tests {
         Bug::ReleaseNewest,
         Bug::ReleaseLate,
         Bug::ReleaseChanged,
+        Bug::SettleUntold,
         Bug::AwaitUnmet,
         Bug::DeferByBacklog,
     ];
