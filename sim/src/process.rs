@@ -4,12 +4,14 @@
 //! first, as the agent does in all: that one is a single step here, and whoever has to wait goes on
 //! with the step machine.
 
+mod deferring;
+
 use rcoe_core::{
     Await, Bug, Call, Cause, Done, Guards, Halt, Kind, Meeting, Node, Outbox, Ports, ReplicaId,
-    ReplicaSet, Step, WaitFor,
+    ReplicaSet, Step,
 };
 
-use crate::deferred::{Changed, Deferred, Effect};
+use crate::deferred::Deferred;
 use crate::program::{AT_REST, Op, absorb, answer};
 use crate::supervisor::{Order, Supervisor};
 
@@ -261,73 +263,6 @@ impl Process {
         }
     }
 
-    /// All have met before an operation: what is deferred goes first.
-    fn met(&mut self, op: Op, ports: &Ports<'_>) {
-        let guards = self.deferred.guards;
-        let late = matches!(op, Op::Output { .. }) && guards.off(Bug::ReleaseLate);
-        let open = self.deferred.meet() && !late;
-        if open && self.node.is_primary() {
-            self.stage = Stage::Flush;
-        } else if open && !guards.off(Bug::SettleUntold) {
-            self.listen(op, ports);
-        } else {
-            self.settled(op, ports);
-        }
-    }
-
-    /// Primary: everything that was deferred is out.
-    fn tell_settled(&mut self, op: Op, ports: &Ports<'_>) {
-        if self.deferred.guards.off(Bug::SettleUntold) {
-            return self.settled(op, ports);
-        }
-        self.node.begin_effect(ports, true);
-        self.called(self.node.begin_publish(1));
-    }
-
-    fn settled(&mut self, op: Op, ports: &Ports<'_>) {
-        self.deferred.hear();
-        self.act(op, ports);
-    }
-
-    /// All have met, and nothing is left from before.
-    fn act(&mut self, op: Op, ports: &Ports<'_>) {
-        match op {
-            Op::Output { .. } | Op::Reply => self.fetch(op, ports),
-            Op::Deferred => self.ask(ports),
-            _ => self.next(),
-        }
-    }
-
-    /// Asks for a deferred effect.
-    fn ask(&mut self, ports: &Ports<'_>) {
-        let effect = Effect {
-            at: self.at,
-            value: self.accumulator,
-        };
-        self.deferred.ask(effect, &self.node);
-        self.event(DEFERRED, self.accumulator ^ self.label(), ports);
-        self.stage = Stage::Post;
-    }
-
-    /// Can it release a deferred effect, at a moment of its own?
-    #[must_use]
-    pub fn can_release(&self, len: usize, ports: &Ports<'_>) -> bool {
-        let able = self.runs(len) && !self.slow && self.stage != Stage::Flush;
-        able && self.deferred.is_agreed(&self.node, ports)
-    }
-
-    /// Has the next deferred effect, on which all agree, or stops for good if it has changed since
-    /// it was asked for.
-    pub fn release(&mut self, ports: &Ports<'_>, world: &mut World) {
-        match self.deferred.release(self.stage != Stage::Flush) {
-            Ok(effect) => world.outputs.extend(effect.map(Effect::output)),
-            Err(Changed) => {
-                self.outbox(ports).declare_broken();
-                self.alive = false;
-            }
-        }
-    }
-
     fn step_program(&mut self, program: &[Op], ports: &Ports<'_>, world: &mut World) -> Outcome {
         let op = program[self.at];
         match self.stage {
@@ -384,16 +319,6 @@ impl Process {
             _ => answer(self.at),
         };
         self.called(self.node.begin_publish(1));
-    }
-
-    /// The world says nothing before the effects that are held back for another are out.
-    fn await_reply(&self) -> Await {
-        let others = self.node.members().without(self.node.id());
-        Await {
-            peer: others.lowest().expect("somebody has not posted"),
-            bell: 0,
-            reason: WaitFor::Room,
-        }
     }
 
     fn start(&mut self, op: Op, ports: &Ports<'_>, world: &mut World) {
