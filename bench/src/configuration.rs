@@ -21,6 +21,8 @@ pub struct Configuration {
     pub reintegrate: bool,
     /// `--timeout`, if not as by default.
     pub timeout: Option<&'static str>,
+    /// Unless `--defer off`.
+    pub defer: bool,
 }
 
 /// Without rcoe.
@@ -31,6 +33,7 @@ pub const NATIVE: Configuration = Configuration {
     scrub: None,
     reintegrate: true,
     timeout: None,
+    defer: true,
 };
 
 /// Under rcoe.
@@ -43,6 +46,7 @@ pub const fn protected(replicas: usize, compare: &'static str) -> Configuration 
         scrub: None,
         reintegrate: true,
         timeout: None,
+        defer: true,
     }
 }
 
@@ -72,6 +76,9 @@ impl Configuration {
             }
             if !self.reintegrate {
                 words.push("--no-reintegrate".into());
+            }
+            if !self.defer {
+                words.extend(["--defer".into(), "off".into()]);
             }
             words.push("--".into());
         }
@@ -103,11 +110,15 @@ impl fmt::Display for Configuration {
         match self.replicas {
             0 if self.copies > 1 => write!(f, "floor: {} native", self.copies),
             0 => f.write_str("native"),
-            n => match self.scrub {
-                None => write!(f, "n={n} {}", self.compare),
-                Some(0) => write!(f, "n={n} {}, scrub off", self.compare),
-                Some(mib) => write!(f, "n={n} {}, scrub {mib}", self.compare),
-            },
+            n => {
+                write!(f, "n={n} {}", self.compare)?;
+                match self.scrub {
+                    None => {}
+                    Some(0) => f.write_str(", scrub off")?,
+                    Some(mib) => write!(f, ", scrub {mib}")?,
+                }
+                f.write_str(if self.defer { "" } else { ", defer off" })
+            }
         }
     }
 }
@@ -116,7 +127,7 @@ impl fmt::Display for Configuration {
 mod tests {
     use std::path::Path;
 
-    use super::{NATIVE, protected};
+    use super::{Configuration, NATIVE, protected};
 
     #[test]
     fn words_of_both_kinds() {
@@ -136,5 +147,18 @@ mod tests {
             "true",
         ];
         assert_eq!(words, expected);
+    }
+    #[test]
+    fn what_is_switched_off_is_told() {
+        let configuration = Configuration {
+            defer: false,
+            scrub: Some(0),
+            ..protected(2, "args")
+        };
+        assert_eq!(configuration.to_string(), "n=2 args, scrub off, defer off");
+        let words = configuration.words(Path::new("rcoe"), None, &["true".into()]);
+        let switches: Vec<_> = words[6..].iter().filter_map(|word| word.to_str()).collect();
+        assert_eq!(switches, ["--scrub", "0", "--defer", "off", "--", "true"]);
+        assert_eq!(protected(2, "args").to_string(), "n=2 args");
     }
 }

@@ -157,7 +157,7 @@ fn judge_one(series: &[Series], cell: &Cell, goal: &Goal) -> Option<Judgement> {
     let found = series
         .iter()
         .map(|series| series.configuration)
-        .find(|configuration| configuration.replicas == goal.replicas)?;
+        .find(|configuration| configuration.replicas == goal.replicas && configuration.defer)?;
     let fair = counterpart(found);
     let (what, other, words) = match goal.limit {
         Limit::Share(share) => (
@@ -183,15 +183,21 @@ fn judge_one(series: &[Series], cell: &Cell, goal: &Goal) -> Option<Judgement> {
 #[cfg(test)]
 mod tests {
     use super::{judge, table};
-    use crate::configuration::{NATIVE, protected};
+    use crate::configuration::{Configuration, NATIVE, protected};
     use crate::sample::{Collector, Series};
     use crate::servers::{CPU, P99, THROUGHPUT};
+
+    const SYNCHRONOUS: Configuration = Configuration {
+        defer: false,
+        ..protected(2, "args")
+    };
 
     /// Two rounds of nginx; the machine is half as fast in the second.
     fn nginx() -> Vec<Series> {
         let mut collector = Collector::default();
         for slowness in [1.0, 2.0] {
             for (configuration, rate) in [
+                (SYNCHRONOUS, 1_000.0),
                 (protected(2, "args"), 19_000.0),
                 (NATIVE.copies(2), 20_000.0),
                 (NATIVE, 50_000.0),
@@ -215,9 +221,10 @@ mod tests {
             let row = table.lines().find(|line| line.starts_with(name)).unwrap();
             row.split(" | ").map(str::to_owned).collect::<Vec<_>>()
         };
-        assert_eq!(row("| n=2")[2], "0.95 (0.95 to 0.95)");
-        assert_eq!(row("| n=2")[5], "2.63 (2.63 to 2.63)", "over native");
-        assert_eq!(row("| n=2")[7], "1.05 (1.05 to 1.05) |");
+        assert_eq!(row("| n=2 args |")[2], "0.95 (0.95 to 0.95)");
+        assert_eq!(row("| n=2 args |")[5], "2.63 (2.63 to 2.63)", "over native");
+        assert_eq!(row("| n=2 args |")[7], "1.05 (1.05 to 1.05) |");
+        assert_eq!(row("| n=2 args, defer off")[2], "0.05 (0.05 to 0.05)");
         assert_eq!(row("| n=1")[2], "0.80 (0.80 to 0.80)");
         assert_eq!(row("| floor: 2")[2], "0.40 (0.40 to 0.40)");
         assert_eq!(row("| native")[2], "");
