@@ -179,6 +179,39 @@ int main(void) {
 }
 
 #[test]
+fn what_a_call_wrote_before_memory_that_can_only_be_read_is_alike() {
+    let source =
+        "#define _GNU_SOURCE\n#include <errno.h>\n#include <stdio.h>\n#include <string.h>\n\
+#include <sys/mman.h>\n#include <sys/socket.h>\n#include <sys/sysinfo.h>\n#include <unistd.h>\n
+static char *end;
+/* It fails; what it would write is compared first. */
+static void show(const char *name, long result) {
+  printf(\"%s %ld %d\\n\", name, result, result < 0 ? errno : 0);
+  pwrite(-1, end - 4096, 8192, 0);
+}
+int main(void) {
+  int pair[2];
+  char much[8192];
+  end = 4096 + (char *)mmap(0, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mprotect(end, 4096, PROT_READ);
+  memset(much, 7, sizeof much);
+  for (int size = 1; size < 112; size++) show(\"sysinfo\", sysinfo((void *)(end - size)));
+  for (int type = SOCK_STREAM; type <= SOCK_DGRAM; type++) {
+    socketpair(AF_UNIX, type, 0, pair);
+    for (int size = 1; size < 4096; size += 500) {
+      if (write(pair[1], much, 4096) != 4096) return 1;
+      show(\"recv\", recv(pair[0], end - size, 8192, MSG_DONTWAIT));
+    }
+  }
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("readonly", source, &[]);
+    scene.like_native("exec \"$@\"", &[&program]);
+    agrees(&scene, &program);
+}
+
+#[test]
 fn a_mapping_that_fits_nowhere_is_refused_in_silence() {
     let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <stdio.h>\n\
 #include <sys/mman.h>\n

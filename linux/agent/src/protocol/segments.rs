@@ -341,9 +341,9 @@ const fn short(address: u64, pointer: u64, before: u64) -> Rule {
     }
 }
 
-/// Is there memory of the program's at this address?
+/// Is there memory of the program's at this address that the host can have written to?
 fn is_there(address: u64) -> bool {
-    !guest::is_reserved(address) && guest::read::<u8>(address).is_ok()
+    !guest::is_reserved(address) && guest::ends_are_writable(address, 1)
 }
 
 impl Segment {
@@ -368,7 +368,7 @@ impl Segment {
         }
     }
 
-    /// Bytes before the first page that is not there.
+    /// Bytes before the first page that is not there, or can only be read.
     fn within_reach(&self, walk: &mut Walk) -> u64 {
         let room = self.capacity.min(BEFORE_FAULT - walk.before_fault);
         let end = self.address.saturating_add(room);
