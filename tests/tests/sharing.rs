@@ -97,6 +97,11 @@ fn a_process_that_keeps_the_others_waiting_is_told_of() {
 }
 
 #[test]
+fn a_protection_of_no_bytes_is_none() {
+    like_native("nobytes", include_str!("sharing/nobytes.c"));
+}
+
+#[test]
 fn a_race_between_processes_varies_but_not_between_replicas() {
     let scene = Scene::new();
     let program = scene.compile("race", include_str!("sharing/race.c"), &[]);

@@ -68,8 +68,9 @@ impl Mapping {
         self.start + self.len
     }
 
+    /// Does the range hold a byte of it? One of no bytes does not.
     const fn overlaps(&self, start: u64, end: u64) -> bool {
-        self.start < end && start < self.end()
+        start < end && self.start < end && start < self.end()
     }
 
     const fn is_of(&self, facts: &FileFacts) -> bool {
@@ -299,5 +300,15 @@ mod tests {
         assert!(sorted(&shared).iter().all(|part| part.2 == 0));
         assert_eq!(shared.live().iter().map(|it| it.len).sum::<u64>(), 0x4000);
         assert_eq!(shared.times_from_start(0x7000), 1);
+    }
+
+    #[test]
+    fn a_range_of_no_bytes_is_nowhere() {
+        let mut shared = shared();
+        shared.protect(0x12000, 0, 1);
+        assert_eq!(sorted(&shared), [(0x10000, 0x4000, 3)]);
+        shared.cut(0x12000, 0x12000);
+        assert_eq!(sorted(&shared), [(0x10000, 0x4000, 3)]);
+        assert!(shared.first_in(0x12000, 0x12000).is_none());
     }
 }
