@@ -97,6 +97,11 @@ fn a_process_that_keeps_the_others_waiting_is_told_of() {
 }
 
 #[test]
+fn others_share_memory_after_one_was_ended_in_its_turn() {
+    like_native("midturn", include_str!("sharing/midturn.c"));
+}
+
+#[test]
 fn a_protection_of_no_bytes_is_none() {
     like_native("nobytes", include_str!("sharing/nobytes.c"));
 }

@@ -14,6 +14,7 @@ use rustix::process::getuid;
 
 use crate::error::RunError;
 use crate::group::Group;
+use crate::slices::skip;
 use crate::stats::Stats;
 use crate::status::Past;
 use crate::team::{State, Team};
@@ -150,12 +151,29 @@ impl Family {
         for team in self.teams.iter_mut().flatten() {
             team.leave_mother();
         }
+        self.skip_turns_of_the_dead();
         for group in self.groups() {
-            if group != 0 && self.is_forgotten(group) && !self.is_needed(group) {
+            let is_left = self.is_forgotten(group) && !self.team(group).owes_turns();
+            if group != 0 && is_left && !self.is_needed(group) {
                 self.discard(group)?;
             }
         }
         Ok(())
+    }
+
+    /// A group that ended in the midst of its turn, or before one that it had claimed, has left
+    /// that to who comes after it, in each slice that it used to the end.
+    fn skip_turns_of_the_dead(&self) {
+        let memory = &self.root().memory;
+        for slice in 0..memory.slices() {
+            let is_gone = |group: usize| {
+                let team = self.teams.get(group).and_then(Option::as_ref);
+                team.is_some_and(|team| {
+                    matches!(team.state, State::Zombie(_)) && !team.removed[slice]
+                })
+            };
+            skip(memory.claims(), memory.gate(slice), is_gone);
+        }
     }
 
     /// Whether a child still looks at what the replicas of this group have left for it.

@@ -49,6 +49,24 @@ pub(crate) fn has_open_claim(claims: &Claims, group: usize, turn: u32) -> bool {
     (0..open.min(MOST_OPEN)).any(|later| claims.owner(turn.wrapping_add(later)) == Some(group))
 }
 
+/// Passes turns on that groups have claimed which are gone, as nobody else does it.
+pub(crate) fn skip(claims: &Claims, gate: &Gate, is_gone: impl Fn(usize) -> bool) {
+    let turn = turn_of(gate);
+    let next = first_kept(claims, turn, is_gone);
+    if next != turn {
+        open(gate, u64::from(next));
+    }
+}
+
+/// The first turn from this one on whose claimant is not gone, or that nobody has claimed.
+fn first_kept(claims: &Claims, mut turn: u32, is_gone: impl Fn(usize) -> bool) -> u32 {
+    let is_claimed = |turn: u32| low(claims.next()).wrapping_sub(turn).cast_signed() > 0;
+    while is_claimed(turn) && claims.owner(turn).is_some_and(&is_gone) {
+        turn = turn.wrapping_add(1);
+    }
+    turn
+}
+
 /// Passes the slice on to the turn of this number.
 pub(crate) fn open(gate: &Gate, turn: u64) {
     gate.turn.store(low(turn), SeqCst);
@@ -333,6 +351,22 @@ mod tests {
         assert!(has_open_claim(&claims, 8, mine + 1));
         assert!(!has_open_claim(&claims, 8, mine + 2));
         assert!(!has_open_claim(&claims, 9, mine));
+    }
+
+    #[test]
+    fn turns_of_who_is_gone_are_passed_up_to_the_first_of_who_is_not() {
+        let claims = Claims::new();
+        let first = low(claims.claim(7));
+        for group in [7, 8, 7] {
+            claims.claim(group);
+        }
+        let kept = |turn, gone| first_kept(&claims, turn, |group| group == gone);
+        assert_eq!(kept(first, 9), first);
+        assert_eq!(kept(first, 7), first + 2, "the turn of a living group");
+        assert_eq!(kept(first + 3, 7), first + 4, "nobody has claimed more");
+        assert_eq!(kept(first + 4, 7), first + 4);
+        let shut = first.wrapping_add(1 << 31);
+        assert_eq!(kept(shut, 7), shut);
     }
 
     #[test]

@@ -375,12 +375,17 @@ impl Team {
     /// Whether it may end or stop only at a point of its trace: also where a replica has yet to
     /// come to a turn that its primary has had, which nobody else would ever pass.
     pub(crate) fn is_bound(&self) -> bool {
+        self.shares() || self.owes_turns()
+    }
+
+    /// Whether it has claimed a turn that is not over in the slice of each member.
+    pub(crate) fn owes_turns(&self) -> bool {
         let slices = self.memory.slices();
         let owes = |index: usize| {
             let turn = turn_of(self.memory.gate(index));
             has_open_claim(self.memory.claims(), self.memory.group(), turn)
         };
-        self.shares() || self.members().any(|index| index < slices && owes(index))
+        self.members().any(|index| index < slices && owes(index))
     }
 
     /// Whether a replica has come to the turn with this low half of its number.
