@@ -274,6 +274,51 @@ __attribute__((target(\"rdrnd,rdseed,rdpid\"))) int main(void) {
 }
 
 #[test]
+fn code_is_looked_through_anew_when_its_file_has_changed() {
+    // A file is known only when it has not changed for two seconds.
+    let source = "#include <fcntl.h>\n#include <stdio.h>\n#include <string.h>\n\
+#include <sys/mman.h>\n#include <sys/stat.h>\n#include <time.h>\n#include <unistd.h>\n
+// xor %eax, %eax; rdrand %rcx; setc %al; ret
+static const char draw[] = \"\\x31\\xc0\\x48\\x0f\\xc7\\xf1\\x0f\\x92\\xc0\\xc3\";
+static char code[8192];
+static int tries(int file, const char *what) {
+  char *at = mmap(0, sizeof code, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+  if (at == MAP_FAILED) return 1;
+  for (int i = 0; i < 40; i++)
+    if (((int (*)(void))(at + 256))() || ((int (*)(void))(at + 5000))()) return 2;
+  printf(\"%s: no random numbers\\n\", what);
+  return munmap(at, sizeof code);
+}
+static void grow_old(int file) {
+  struct stat s;
+  for (fstat(file, &s); time(0) < s.st_ctime + 3;) usleep(100000);
+}
+static void put(int file, int at, const char *bytes, int len) {
+  memset(code + at, 0x90, 64);
+  memcpy(code + at, bytes, len);
+  pwrite(file, code, sizeof code, 0);
+}
+int main(void) {
+  int file = open(\"code\", O_RDWR | O_CREAT | O_TRUNC, 0700);
+  memset(code, 0x90, sizeof code);
+  put(file, 5000, \"\\x31\\xc0\\xc3\", 3);
+  put(file, 256, draw, sizeof draw - 1);
+  if (tries(file, \"new\")) return 3;
+  grow_old(file);
+  if (tries(file, \"old\") || tries(file, \"known\")) return 4;
+  put(file, 5000, draw, sizeof draw - 1);
+  if (tries(file, \"changed\")) return 5;
+  grow_old(file);
+  return tries(file, \"changed long ago\") || tries(file, \"known anew\") ? 6 : 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("draws", source, &[]);
+    for outcome in agrees(&scene, &program) {
+        assert_eq!(outcome.out().lines().count(), 6, "{}", outcome.out());
+    }
+}
+
+#[test]
 fn clocks_and_random_bytes_are_equal_in_all_replicas() {
     let source = "#include <stdio.h>\n#include <sys/auxv.h>\n#include <sys/random.h>\n\
 #include <sys/time.h>\n#include <time.h>\n#include <unistd.h>\n

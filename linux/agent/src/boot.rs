@@ -244,8 +244,8 @@ fn first_meeting(image: &Image, rsp: u64) {
     crate::calls::outgoing::begin(kernel);
     crate::calls::targets::publish(kernel);
     crate::calls::limits::publish(kernel);
-    for range in image.code() {
-        crate::calls::memory::adopt_code(kernel, range.start, range.end - range.start);
+    for code in image.code() {
+        crate::calls::memory::adopt_code(kernel, code);
     }
     for value in [
         image.entry,

@@ -22,8 +22,9 @@ pub(crate) use memory::{
 };
 pub(crate) use process::{
     advise_clones, clear_personality, close_on_exec, descriptor_target, each_descriptor,
-    fork_replica, getgid, getpgrp, getuid, has_terminal, is_open_for_writing, may_execute, mode,
-    open_executable, random, set_limit, set_thread_pointer, stack_limit, unlock_all_memory,
+    file_version, fork_replica, getgid, getpgrp, getuid, has_terminal, is_open_for_writing,
+    may_execute, mode, open_executable, random, set_limit, set_thread_pointer, stack_limit,
+    unlock_all_memory,
 };
 pub(crate) use scheduling::{pin, prefer_short_turns, sched_yield};
 pub(crate) use sharing::{

@@ -2,7 +2,8 @@
 //!
 //! * `rdtsc`, `rdtscp` trap by PR_SET_TSC. The primary reads the counter, the siblings get it.
 //! * `cpuid` traps by CPUID faulting where the machine has it. Where it has not, `cpuid` is
-//!   rewritten to `ud2` in all code that gets mapped executable, at instruction boundaries only.
+//!   rewritten to `hlt` in all code that gets mapped executable, at instruction boundaries only.
+//!   A virtual machine is left for an undefined instruction, not for this one.
 //!   What it answers has no per-core fields and does not offer RDRAND, RDSEED, RDPID or RTM: see
 //!   [`cpuid`].
 //! * `rdrand`, `rdseed` and `rdpid` in code that does not ask `cpuid` are rewritten likewise: the
@@ -11,9 +12,10 @@
 //! Not covered: code that is generated, or made executable, after it was looked at; more than
 //! [`SITES`] such instructions.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE, SIGILL, SIGSEGV};
+use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE, SIGSEGV};
 use linux_raw_sys::prctl::{PR_SET_TSC, PR_TSC_ENABLE, PR_TSC_SIGSEGV};
 use rcoe_linux_abi::{Note, StatClass};
 use yaxpeax_arch::LengthedInstruction as _;
@@ -21,6 +23,7 @@ use yaxpeax_x86::long_mode::{InstDecoder, Opcode};
 
 use crate::arch::cpuid;
 use crate::arch::frames::SigContext;
+use crate::arch::known::{self, Part};
 use crate::convert::{low32, size};
 use crate::kernel::{Kernel, kind};
 use crate::memory::guest;
@@ -32,7 +35,10 @@ use crate::sys;
 /// Most rewritten instructions in one program. Others are left as they are, and the user is told.
 const SITES: usize = 4096;
 
-/// What stood where there is an undefined instruction now.
+/// `hlt`, which traps, and `nop`: the first two bytes of what is rewritten.
+const PLANTED: [u8; 2] = [0xf4, 0x90];
+
+/// What stood where a `hlt` stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rewritten {
     Cpuid,
@@ -69,6 +75,12 @@ impl Traps {
             sites: [[0; 2]; SITES],
             count: 0,
         }
+    }
+
+    /// Nothing is rewritten in a new program.
+    pub(crate) fn clear(&mut self) {
+        self.sites[..self.count].fill([0; 2]);
+        self.count = 0;
     }
 
     fn find(&self, address: u64) -> Option<Rewritten> {
@@ -118,7 +130,7 @@ pub(crate) fn emulate(kernel: &mut Kernel, signal: u32, machine: &mut SigContext
             _ => return false,
         },
         (SIGSEGV, [0x0f, 0xa2]) => tell_cpu(machine),
-        (SIGILL, [0x0f, 0x0b]) => match kernel.traps.find(machine.rip) {
+        (SIGSEGV, PLANTED) => match kernel.traps.find(machine.rip) {
             Some(Rewritten::Cpuid) => tell_cpu(machine),
             Some(Rewritten::Random(len)) => no_random(machine, len),
             None => return false,
@@ -171,22 +183,116 @@ fn tell_cpu(machine: &mut SigContext) {
     machine.set_cpu(&cpu);
 }
 
-/// Rewrites the instructions above in `len` bytes of code that was just mapped at `start`.
-pub(crate) fn rewrite(kernel: &mut Kernel, start: u64, len: u64) {
-    let cpuid_traps = cpuid::traps();
-    let mut from = start;
-    let end = start + len;
-    while let Some(at) = next_candidate(from, end) {
-        from = at + 1;
-        if let Some((begin, what)) = recognise(at, start, end, cpuid_traps) {
-            if !kernel.traps.has_room(begin) {
-                kernel.note(Note::TooManyInstructions, SITES as u64);
-            } else if plant(begin, len_of(what)) {
-                kernel.traps.add(begin, what);
-            }
-            from = begin + len_of(what);
-        }
+/// Rewrites the instructions above in `len` bytes of code that was just mapped at `start`; it came
+/// from this part of a file.
+pub(crate) fn rewrite(kernel: &mut Kernel, start: u64, len: u64, part: Part) {
+    let mut batch = Batch::NONE;
+    if batch.recall(part, start, len) {
+        return batch.plant(kernel, start);
     }
+    let mut from = Some(start);
+    let mut first = true;
+    while let Some(at) = from {
+        from = batch.fill(at, start..start + len);
+        if first && from.is_none() {
+            known::keep(part, batch.sites());
+        }
+        first = false;
+        batch.plant(kernel, start);
+    }
+}
+
+/// Instructions to be rewritten, in order.
+struct Batch {
+    /// Offset from where the code begins, and [`Rewritten::pack`] in the low byte.
+    sites: [u64; Batch::MOST],
+    count: usize,
+}
+
+impl Batch {
+    /// More than nearly any file has.
+    const MOST: usize = 128;
+    const NONE: Self = Self {
+        sites: [0; Self::MOST],
+        count: 0,
+    };
+
+    fn sites(&self) -> &[u64] {
+        &self.sites[..self.count]
+    }
+
+    /// Offsets from where the code begins.
+    fn offsets(&self) -> impl DoubleEndedIterator<Item = (u64, Rewritten)> {
+        self.sites().iter().map(|site| unpack(*site))
+    }
+
+    /// Takes what was found before in code from this part; false if nobody has looked, or if
+    /// anything else stands there.
+    fn recall(&mut self, part: Part, start: u64, len: u64) -> bool {
+        let Some(sites) = known::sites(part).filter(|sites| sites.len() <= Self::MOST) else {
+            return false;
+        };
+        let cpuid_traps = cpuid::traps();
+        let same = sites.iter().all(|site| {
+            let (offset, what) = unpack(*site);
+            stands_at(start + offset, start + len, cpuid_traps) == Some(what)
+        });
+        if same {
+            self.sites[..sites.len()].copy_from_slice(sites);
+            self.count = sites.len();
+        }
+        same
+    }
+
+    /// Looks for more in the code, at or after `from`; where to look next if there was no room.
+    fn fill(&mut self, mut from: u64, code: Range<u64>) -> Option<u64> {
+        let cpuid_traps = cpuid::traps();
+        self.count = 0;
+        while let Some(at) = next_candidate(from, code.end) {
+            if self.count == Self::MOST {
+                return Some(at);
+            }
+            from = at + 1;
+            if let Some((begin, what)) = recognise(at, code.start, code.end, cpuid_traps) {
+                self.sites[self.count] = pack(begin - code.start, what);
+                self.count += 1;
+                from = begin + len_of(what);
+            }
+        }
+        None
+    }
+
+    /// Rewrites them in the code at `start`.
+    fn plant(&self, kernel: &mut Kernel, start: u64) {
+        let (Some((first, _)), Some((last, what))) =
+            (self.offsets().next(), self.offsets().next_back())
+        else {
+            return;
+        };
+        let page = page_down(start + first);
+        let span = page_up(start + last + len_of(what)) - page;
+        // SAFETY: code of the program, which is not running; executable again below.
+        let opened = unsafe { sys::mprotect(page, span, PROT_READ | PROT_WRITE) };
+        for (offset, what) in self.offsets().filter(|_| opened.is_ok()) {
+            let address = start + offset;
+            if !kernel.traps.has_room(address) {
+                kernel.note(Note::TooManyInstructions, SITES as u64);
+            } else if guest::copy_out(address, &PLANTED).is_ok() {
+                kernel.traps.add(address, what);
+            }
+        }
+        // SAFETY: as above.
+        let closed = unsafe { sys::mprotect(page, span, PROT_READ | PROT_EXEC) };
+        closed.expect("what was executable can be again");
+    }
+}
+
+fn pack(offset: u64, what: Rewritten) -> u64 {
+    offset << 8 | what.pack()
+}
+
+fn unpack(site: u64) -> (u64, Rewritten) {
+    (site >> 8, Rewritten::unpack(site & 0xff))
 }
 
 const fn len_of(what: Rewritten) -> u64 {
@@ -254,19 +360,34 @@ fn recognise(at: u64, start: u64, end: u64, cpuid_traps: bool) -> Option<(u64, R
         let Some(position) = size(at - low).checked_sub(prefix) else {
             continue;
         };
-        let Some((opcode, len)) = decode(&code[position..]) else {
+        let Some(what) = to_rewrite(&code[position..], cpuid_traps) else {
             continue;
         };
-        let what = match opcode {
-            Opcode::CPUID if prefix == 0 && !cpuid_traps => Rewritten::Cpuid,
-            Opcode::RDRAND | Opcode::RDSEED | Opcode::RDPID => Rewritten::Random(len),
-            _ => continue,
-        };
+        if what == Rewritten::Cpuid && prefix != 0 {
+            continue;
+        }
         if agreed_boundary(code, position) && plausible(&code[position..]) {
             return Some((low + position as u64, what));
         }
     }
     None
+}
+
+/// Is there one of the instructions that are rewritten at `at`?
+fn stands_at(at: u64, end: u64, cpuid_traps: bool) -> Option<Rewritten> {
+    let mut code = [0; 16];
+    let len = size(end.saturating_sub(at).min(code.len() as u64));
+    guest::copy_in(&mut code[..len], at).ok()?;
+    to_rewrite(&code[..len], cpuid_traps)
+}
+
+/// What the code begins with, if that is rewritten.
+fn to_rewrite(code: &[u8], cpuid_traps: bool) -> Option<Rewritten> {
+    match decode(code)? {
+        (Opcode::CPUID, _) if !cpuid_traps => Some(Rewritten::Cpuid),
+        (Opcode::RDRAND | Opcode::RDSEED | Opcode::RDPID, len) => Some(Rewritten::Random(len)),
+        _ => None,
+    }
 }
 
 fn decode(code: &[u8]) -> Option<(Opcode, u8)> {
@@ -336,18 +457,6 @@ fn is_rare(opcode: Opcode) -> bool {
             | Opcode::CALLF
             | Opcode::JMPF
     )
-}
-
-/// Replaces the first two bytes by `ud2`.
-fn plant(at: u64, len: u64) -> bool {
-    let page = page_down(at);
-    let span = page_up(at + len) - page;
-    // SAFETY: code of the program, which is not running; executable again below.
-    let opened = unsafe { sys::mprotect(page, span, PROT_READ | PROT_WRITE) };
-    let written = opened.is_ok() && guest::copy_out(at, &[0x0f, 0x0b]).is_ok();
-    // SAFETY: as above.
-    let closed = unsafe { sys::mprotect(page, span, PROT_READ | PROT_EXEC) };
-    written && closed.is_ok()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub(crate) mod entry;
 pub(crate) mod faults;
 pub(crate) mod frames;
 pub(crate) mod instructions;
+pub(crate) mod known;
 #[cfg_attr(
     not(feature = "blob"),
     expect(dead_code, reason = "a host has its own")

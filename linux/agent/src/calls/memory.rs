@@ -15,13 +15,14 @@ use rcoe_linux_abi::Note;
 
 pub(super) mod locking;
 
+use crate::arch::known::{File, Part};
 use crate::calls::shared::{arena, files, resize};
 use crate::calls::{Call, limits};
 use crate::convert::{self, size};
 use crate::kernel::Kernel;
 use crate::memory::deferred::PAGE;
 use crate::memory::guest;
-use crate::memory::loader::{page_down, page_up};
+use crate::memory::loader::{Code, page_down, page_up};
 use crate::memory::space::{Kind, space};
 use crate::protocol::transfer;
 use crate::recover::reintegration::newcomer;
@@ -80,9 +81,10 @@ fn move_end(old: u64, new: u64) -> bool {
 pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
     let (addr, len, prot) = (call.arg(0), call.arg(1), call.arg(2));
     let flags = convert::low32(call.arg(3));
-    if let Some(error) = unmappable(kernel, call, flags) {
-        return error;
-    }
+    let file = match mapped_file(kernel, call, flags) {
+        Ok(file) => file,
+        Err(error) => return error,
+    };
     let mut call = *call;
     if guest::meets_reserved(addr, len) {
         if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
@@ -117,24 +119,37 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
             kernel.rewriter.forget_code(start, page_up(len));
         }
         if is_fixed_code(prot) {
-            adopt_code(kernel, start, page_up(len));
+            let len = page_up(len);
+            let part = file.part(call.arg(5), len);
+            adopt_code(kernel, &Code { start, len, part });
         }
     }
     result
 }
 
-/// What the kernel looks at before all else. Whether a descriptor is open is the primary's word: a
-/// replica that comes later would find what the program has opened since.
-fn unmappable(kernel: &mut Kernel, call: &Call, flags: u32) -> Option<i64> {
+/// What the kernel looks at before all else. Whether a descriptor is open, and which file's it is,
+/// is the primary's word: a replica that comes later would find what the program has opened since.
+fn mapped_file(kernel: &mut Kernel, call: &Call, flags: u32) -> Result<File, i64> {
     if !call.arg(5).is_multiple_of(PAGE) {
-        return Some(sys::error(EINVAL));
+        return Err(sys::error(EINVAL));
     }
     if flags & MAP_ANONYMOUS != 0 {
-        return None;
+        return Ok(File::UNKNOWN);
     }
     let fd = convert::low32(call.arg(4)).cast_signed();
-    let open = transfer::agree(kernel, || sys::is_open(fd).into());
-    (open == 0).then_some(sys::error(EBADF))
+    let code = is_fixed_code(call.arg(2)) && flags & MAP_TYPE == MAP_PRIVATE;
+    let file = transfer::agree(kernel, || {
+        let file = match code {
+            true => File::of(fd),
+            false if sys::is_open(fd) => File::UNKNOWN,
+            false => File::CLOSED,
+        };
+        file.word()
+    });
+    match File::from_word(file) {
+        File::CLOSED => Err(sys::error(EBADF)),
+        file => Ok(file),
+    }
 }
 
 /// Why the host would refuse a mapping that is too much for the program's limits: the kernel asks
@@ -190,9 +205,9 @@ fn map(kernel: &mut Kernel, call: &Call, flags: u32) -> i64 {
 }
 
 /// Code was mapped: its untrappable instructions are rewritten, its call sites may be.
-pub(crate) fn adopt_code(kernel: &mut Kernel, start: u64, len: u64) {
-    kernel.rewriter.add_code(start, len);
-    crate::arch::instructions::rewrite(kernel, start, len);
+pub(crate) fn adopt_code(kernel: &mut Kernel, code: &Code) {
+    kernel.rewriter.add_code(code.start, code.len);
+    crate::arch::instructions::rewrite(kernel, code.start, code.len, code.part);
 }
 
 /// `munmap`.
@@ -236,7 +251,8 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
             .protect(page_down(addr), len, convert::low32(prot));
     }
     if result == 0 && is_fixed_code(prot) {
-        adopt_code(kernel, page_down(addr), page_up(len));
+        let (start, len, part) = (page_down(addr), page_up(len), Part::NONE);
+        adopt_code(kernel, &Code { start, len, part });
     } else if result == 0 {
         kernel.rewriter.forget_code(page_down(addr), page_up(len));
     }

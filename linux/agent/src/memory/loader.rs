@@ -16,6 +16,7 @@ use linux_raw_sys::general::{
     PROT_WRITE,
 };
 
+use crate::arch::known::{File, Part};
 use crate::arch::vdso;
 use crate::arch::vdso::image::Place;
 use crate::memory::space::{Kind, space};
@@ -49,17 +50,23 @@ pub(crate) struct Image {
     /// Its vDSO (`AT_SYSINFO_EHDR`), or zeroes.
     pub(crate) vdso: Place,
     /// Executable mappings of program, interpreter and vDSO; some are empty.
-    code: [(u64, u64); 2 * CODE_SEGMENTS + 1],
+    code: [Code; 2 * CODE_SEGMENTS + 1],
 }
 
 impl Image {
     /// The executable mappings.
-    pub(crate) fn code(&self) -> impl Iterator<Item = core::ops::Range<u64>> {
-        self.code
-            .iter()
-            .filter(|(start, end)| end > start)
-            .map(|(start, end)| *start..*end)
+    pub(crate) fn code(&self) -> impl Iterator<Item = &Code> {
+        self.code.iter().filter(|code| code.len > 0)
     }
+}
+
+/// An executable mapping.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Code {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    /// What it came from.
+    pub(crate) part: Part,
 }
 
 /// One ELF file mapped into memory.
@@ -69,7 +76,7 @@ struct Loaded {
     phdr: u64,
     phnum: u64,
     end: u64,
-    code: [(u64, u64); CODE_SEGMENTS],
+    code: [Code; CODE_SEGMENTS],
 }
 
 /// Loads the program at `path` (NUL-terminated) and its interpreter.
@@ -83,7 +90,8 @@ pub(crate) fn load(path: &[u8]) -> Result<Image, Errno> {
             Some((name, len)) => Some(sys::open_read(&name[..len])?),
             None => None,
         };
-        let image = load_open(program, interpreter);
+        let files = [program, interpreter.unwrap_or(-1)].map(File::of);
+        let image = load_open(program, interpreter, files);
         interpreter.into_iter().for_each(sys::close);
         image
     });
@@ -91,12 +99,16 @@ pub(crate) fn load(path: &[u8]) -> Result<Image, Errno> {
     loaded
 }
 
-/// Loads an open program and its interpreter.
+/// Loads an open program and its interpreter, which are these files.
 ///
 /// # Errors
 /// As [`load`].
-pub(crate) fn load_open(program: i32, interpreter: Option<i32>) -> Result<Image, Errno> {
-    let program = map_file(program, Some(PIE_BASE))?;
+pub(crate) fn load_open(
+    program: i32,
+    interpreter: Option<i32>,
+    files: [File; 2],
+) -> Result<Image, Errno> {
+    let program = map_file(program, files[0], Some(PIE_BASE))?;
     let mut image = Image {
         entry: program.entry,
         program_entry: program.entry,
@@ -105,17 +117,19 @@ pub(crate) fn load_open(program: i32, interpreter: Option<i32>) -> Result<Image,
         interpreter_base: 0,
         brk_start: page_up(program.end),
         vdso: (0, 0),
-        code: [(0, 0); 2 * CODE_SEGMENTS + 1],
+        code: [Code::default(); 2 * CODE_SEGMENTS + 1],
     };
     image.code[..CODE_SEGMENTS].copy_from_slice(&program.code);
     if let Some(fd) = interpreter {
-        let interpreter = map_file(fd, None)?;
+        let interpreter = map_file(fd, files[1], None)?;
         image.entry = interpreter.entry;
         image.interpreter_base = interpreter.bias;
         image.code[CODE_SEGMENTS..2 * CODE_SEGMENTS].copy_from_slice(&interpreter.code);
     }
     image.vdso = vdso::image::map()?;
-    image.code[2 * CODE_SEGMENTS] = (image.vdso.0, image.vdso.0 + image.vdso.1);
+    let (start, len) = image.vdso;
+    let part = Part::NONE;
+    image.code[2 * CODE_SEGMENTS] = Code { start, len, part };
     Ok(image)
 }
 
@@ -167,7 +181,7 @@ pub(crate) fn parse_script_line(head: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
         .then_some((interpreter, argument.filter(|text| !text.is_empty())))
 }
 
-fn map_file(fd: i32, pie_base: Option<u64>) -> Result<Loaded, Errno> {
+fn map_file(fd: i32, file: File, pie_base: Option<u64>) -> Result<Loaded, Errno> {
     let mut head = [0_u8; HEADER_BYTES];
     let read = sys::pread(fd, &mut head, 0)?;
     let head = &head[..read];
@@ -184,7 +198,7 @@ fn map_file(fd: i32, pie_base: Option<u64>) -> Result<Loaded, Errno> {
         phdr: program_header_address(&header, &segments, bias),
         phnum: u64::from(header.e_phnum),
         end: bias.wrapping_add(high),
-        code: code_ranges(&segments, bias),
+        code: code_ranges(&segments, bias, file),
     })
 }
 
@@ -316,17 +330,18 @@ fn zero_fill(file_end: u64, memory_end: u64, prot: u32, has_file: bool) -> Resul
 fn code_ranges(
     segments: &SegmentTable<'_, LittleEndian>,
     bias: u64,
-) -> [(u64, u64); CODE_SEGMENTS] {
-    let mut ranges = [(0, 0); CODE_SEGMENTS];
+    file: File,
+) -> [Code; CODE_SEGMENTS] {
+    let mut ranges = [Code::default(); CODE_SEGMENTS];
     let code = segments
         .iter()
         .filter(|s| s.p_type == PT_LOAD && s.p_flags & PF_X != 0);
     for (range, segment) in ranges.iter_mut().zip(code) {
-        let start = bias.wrapping_add(segment.p_vaddr);
-        *range = (
-            page_down(start),
-            page_up(start.wrapping_add(segment.p_filesz)),
-        );
+        let begin = bias.wrapping_add(segment.p_vaddr);
+        let start = page_down(begin);
+        let len = page_up(begin.wrapping_add(segment.p_filesz)) - start;
+        let part = file.part(page_down(segment.p_offset), len);
+        *range = Code { start, len, part };
     }
     ranges
 }

@@ -1,12 +1,10 @@
 //! System calls with which processes are made, named and replaced.
 
-use core::mem::MaybeUninit;
-
 use linux_raw_sys::errno::{EAGAIN, EINVAL, ETXTBSY};
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall0, syscall1, syscall2, syscall3, syscall4, syscall6};
 
-use crate::sys::{Errno, check, close, open_read, pread};
+use crate::sys::{Errno, check, close, file_status, open_read, pread};
 use crate::text::Text;
 
 /// The real user id.
@@ -152,12 +150,43 @@ pub(crate) fn open_executable(dir: i64, path: &[u8]) -> Result<i32, Errno> {
 
 /// Type and permissions of an open file.
 pub(crate) fn mode(fd: i32) -> Option<u32> {
-    let mut stat = MaybeUninit::<nr::stat>::uninit();
-    let fd = i64::from(fd).cast_unsigned();
-    // SAFETY: the structure is the kernel's, and valid for writing.
-    let done = unsafe { syscall2(u64::from(nr::__NR_fstat), fd, stat.as_mut_ptr() as u64) };
-    // SAFETY: the kernel has filled it if it says so.
-    (done == 0).then(|| unsafe { stat.assume_init() }.st_mode)
+    file_status(i64::from(fd).cast_unsigned()).map(|stat| stat.st_mode)
+}
+
+/// Which file it is, and what changes with its content.
+#[derive(Clone, Copy)]
+pub(crate) struct FileVersion {
+    /// Device, inode and size.
+    file: [u64; 3],
+    /// Times of the last change of content and of anything, in nanoseconds.
+    times: [u64; 2],
+}
+
+impl FileVersion {
+    /// All of it.
+    pub(crate) const fn words(&self) -> [u64; 5] {
+        let ([device, inode, size], [content, any]) = (self.file, self.times);
+        [device, inode, size, content, any]
+    }
+
+    /// When it was last changed, in nanoseconds of the real-time clock.
+    pub(crate) fn changed_ns(&self) -> u64 {
+        self.times[0].max(self.times[1])
+    }
+}
+
+/// The version of an open file; `None` if there is none.
+pub(crate) fn file_version(fd: i32) -> Option<FileVersion> {
+    const SECOND: u64 = 1_000_000_000;
+    let stat = file_status(i64::from(fd).cast_unsigned())?;
+    let time = |s: u64, ns: u64| s.saturating_mul(SECOND).saturating_add(ns);
+    Some(FileVersion {
+        file: [stat.st_dev, stat.st_ino, stat.st_size.cast_unsigned()],
+        times: [
+            time(stat.st_mtime, stat.st_mtime_nsec),
+            time(stat.st_ctime, stat.st_ctime_nsec),
+        ],
+    })
 }
 
 /// May this process, with its effective ids, execute the open file?

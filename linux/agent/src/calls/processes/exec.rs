@@ -20,7 +20,7 @@ use rcoe_linux_abi::{AGENT_BASE, AGENT_END, Note};
 use rcoe_linux_syscalls::Special;
 
 use crate::arch::entry::{self, Cpu, TrapFrame};
-use crate::arch::instructions::Traps;
+use crate::arch::known::File;
 use crate::arch::rewrite::Rewriter;
 use crate::calls::memory::{self, Brk};
 use crate::calls::processes::privileges::{self, Renewed};
@@ -168,6 +168,13 @@ struct Files {
     given: Plan,
     program: i32,
     interpreter: Option<i32>,
+}
+
+impl Files {
+    /// Program and interpreter as this replica sees them.
+    fn versions(&self) -> [File; 2] {
+        [self.program, self.interpreter.unwrap_or(-1)].map(File::of)
+    }
 }
 
 /// Everything that can fail.
@@ -396,7 +403,16 @@ fn commit(
     files::flush_all(kernel);
     kernel.rendezvous();
     kernel.outgoing.forget_all();
-    let random = [(); 2].map(|()| transfer::agree(kernel, sys::random));
+    let [words @ .., program, interpreter] = transfer::agree_all(kernel, true, |_| {
+        let [program, interpreter] = files.versions();
+        [
+            sys::random(),
+            sys::random(),
+            program.word(),
+            interpreter.word(),
+        ]
+    });
+    let versions = [program, interpreter].map(File::from_word);
     let renewed = privileges::after_exec(kernel, files.program);
     kernel.report.replaced.store(1, Ordering::Release);
     sys::futex_wake(kernel.report.replaced.as_ptr());
@@ -408,14 +424,14 @@ fn commit(
     arena::forget_all(kernel);
     tear_down();
     privileges::prepare_host(kernel, &renewed);
-    let Ok(image) = loader::load_open(files.program, files.interpreter) else {
+    let Ok(image) = loader::load_open(files.program, files.interpreter, versions) else {
         kernel.end_by(nr::SIGKILL);
     };
     map_stack();
     space().add_new_stack();
     let saved = saved();
     saved.tell(&renewed);
-    let stack = strings.build(TASK_END, &image, &saved.list[..saved.len], random);
+    let stack = strings.build(TASK_END, &image, &saved.list[..saved.len], words);
     kernel.processes.plan.sweep = true;
     kernel.rendezvous();
     io::exchange(kernel, call, true);
@@ -463,7 +479,7 @@ fn map_stack() {
 /// What a new program finds changed.
 fn renew(kernel: &mut Kernel, image: &Image) {
     kernel.brk = Brk::new(image.brk_start);
-    kernel.traps = Traps::new();
+    kernel.traps.clear();
     kernel.rewriter = Rewriter::new();
     kernel.withheld = Withheld::NONE;
     sys::unlock_all();
@@ -473,8 +489,8 @@ fn renew(kernel: &mut Kernel, image: &Image) {
     kernel.threads.become_only(kernel.processes.pid, 0);
     targets::publish(kernel);
     limits::check_new_program(kernel);
-    for range in image.code() {
-        memory::adopt_code(kernel, range.start, range.end - range.start);
+    for code in image.code() {
+        memory::adopt_code(kernel, code);
     }
 }
 

@@ -1,0 +1,229 @@
+//! What was found in the code of files, so that a file is looked through once.
+//!
+//! Nearly every program maps the same loader and the same C library, and looking through their code
+//! is dear: all of it has to be brought in. So what was found is kept, by the version of the file
+//! and the part that is mapped. As the agent outlives exec and is inherited at fork, a process
+//! looks only into what no ancestor has looked into.
+//!
+//! Each replica keeps this in memory that replicas have alike: a wrong entry is found as any flip
+//! is. Which file it is, is the primary's word; before a site is used its bytes are compared with
+//! what is said to stand there, and code in which they differ is looked through as if unknown.
+//!
+//! Not covered: a file that keeps its size and its times while it changes: within a tick of a file
+//! system whose clock is more than [`FRESH_NS`] behind ours, or by stores through a mapping.
+
+use core::cell::UnsafeCell;
+
+use linux_raw_sys::general::CLOCK_REALTIME;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::sys;
+
+/// Most parts of files that are kept.
+const PARTS: usize = 64;
+/// Most sites that are kept of all of them.
+const SITES: usize = 1024;
+/// A file that changed as lately as this could change again without a trace.
+const FRESH_NS: u64 = 2_000_000_000;
+
+/// A file as the primary sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct File(u64);
+
+impl File {
+    /// There is no such descriptor.
+    pub(crate) const CLOSED: Self = Self(0);
+    /// There is a file, and no more is known of it.
+    pub(crate) const UNKNOWN: Self = Self(1);
+
+    /// The file of a descriptor of this process.
+    pub(crate) fn of(fd: i32) -> Self {
+        let Some(version) = sys::file_version(fd) else {
+            return Self::CLOSED;
+        };
+        let now = sys::clock(CLOCK_REALTIME.cast_signed()).unwrap_or(0);
+        if version.changed_ns().saturating_add(FRESH_NS) > now {
+            return Self::UNKNOWN;
+        }
+        Self(digest(&version.words()).max(Self::UNKNOWN.0 + 1))
+    }
+
+    /// As a word of a record.
+    pub(crate) const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// From such a word.
+    pub(crate) const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    /// The part that begins at this offset and has this length.
+    pub(crate) fn part(self, offset: u64, len: u64) -> Part {
+        match self {
+            Self::CLOSED | Self::UNKNOWN => Part::NONE,
+            Self(file) => Part(digest(&[file, offset, len]).max(1)),
+        }
+    }
+}
+
+fn digest(words: &[u64]) -> u64 {
+    // SAFETY: words are eight bytes each, and bytes have no alignment.
+    let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) };
+    xxh3_64(bytes)
+}
+
+/// A mapped part of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part(u64);
+
+impl Part {
+    /// Memory of which is not known what it came from.
+    pub(crate) const NONE: Self = Self(0);
+}
+
+/// What is known of the parts. Words without gaps.
+struct Known {
+    /// The part, and where its sites begin and end.
+    parts: [[u64; 3]; PARTS],
+    part_count: usize,
+    sites: [u64; SITES],
+    site_count: usize,
+}
+
+struct Cell(UnsafeCell<Known>);
+
+// SAFETY: a replica is one kernel thread.
+unsafe impl Sync for Cell {}
+
+static KNOWN: Cell = Cell(UnsafeCell::new(Known::NEW));
+
+fn known() -> &'static mut Known {
+    // SAFETY: a replica is one kernel thread, and no caller keeps the reference over another call.
+    unsafe { &mut *KNOWN.0.get() }
+}
+
+/// The sites found in this part, in order, as [`keep`] got them; `None` if nobody has looked.
+pub(crate) fn sites(part: Part) -> Option<&'static [u64]> {
+    known().sites_of(part)
+}
+
+/// Keeps what was found in a part.
+pub(crate) fn keep(part: Part, sites: &[u64]) {
+    known().keep(part, sites);
+}
+
+impl Known {
+    const NEW: Self = Self {
+        parts: [[0; 3]; PARTS],
+        part_count: 0,
+        sites: [0; SITES],
+        site_count: 0,
+    };
+
+    fn sites_of(&self, part: Part) -> Option<&[u64]> {
+        let mut live = self.parts[..self.part_count].iter();
+        let [_, from, to] = *live.find(|known| part != Part::NONE && known[0] == part.0)?;
+        let (from, to) = (usize::try_from(from).ok()?, usize::try_from(to).ok()?);
+        self.sites.get(from..to)
+    }
+
+    fn keep(&mut self, part: Part, sites: &[u64]) {
+        if part == Part::NONE || sites.len() > SITES || self.sites_of(part) == Some(sites) {
+            return;
+        }
+        if self.part_count == PARTS || self.site_count + sites.len() > SITES {
+            self.forget();
+        }
+        let (from, to) = (self.site_count, self.site_count + sites.len());
+        self.sites[from..to].copy_from_slice(sites);
+        self.site_count = to;
+        let known = self.parts[..self.part_count].iter_mut();
+        let place = known.into_iter().position(|known| known[0] == part.0);
+        let place = place.unwrap_or_else(|| {
+            self.part_count += 1;
+            self.part_count - 1
+        });
+        self.parts[place] = [part.0, from as u64, to as u64];
+    }
+
+    /// All anew; replicas forget at the same point.
+    fn forget(&mut self) {
+        self.parts[..self.part_count].fill([0; 3]);
+        self.part_count = 0;
+        self.sites[..self.site_count].fill(0);
+        self.site_count = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(number: u64) -> Part {
+        File(100).part(number, 4096)
+    }
+
+    #[test]
+    fn what_was_kept_is_found_by_file_offset_and_length() {
+        let mut known = Known::NEW;
+        known.keep(part(0), &[7, 8]);
+        known.keep(part(4096), &[]);
+        assert_eq!(known.sites_of(part(0)), Some(&[7, 8][..]));
+        assert_eq!(known.sites_of(part(4096)), Some(&[][..]), "nothing in it");
+        assert_eq!(known.sites_of(part(8192)), None);
+        assert_eq!(known.sites_of(File(100).part(0, 8192)), None);
+        assert_eq!(known.sites_of(File(101).part(0, 4096)), None);
+    }
+
+    #[test]
+    fn what_was_found_anew_takes_the_place() {
+        let mut known = Known::NEW;
+        known.keep(part(0), &[7, 8]);
+        known.keep(part(0), &[9]);
+        assert_eq!(known.sites_of(part(0)), Some(&[9][..]));
+        assert_eq!(known.part_count, 1);
+    }
+
+    #[test]
+    fn nothing_is_known_of_what_has_no_identity() {
+        let mut known = Known::NEW;
+        for file in [File::CLOSED, File::UNKNOWN] {
+            known.keep(file.part(0, 4096), &[7]);
+            assert_eq!(known.sites_of(file.part(0, 4096)), None);
+        }
+        assert_eq!(known.part_count, 0);
+    }
+
+    #[test]
+    fn a_full_table_begins_anew() {
+        let mut known = Known::NEW;
+        for number in 0..PARTS as u64 {
+            known.keep(part(number), &[number]);
+        }
+        assert!(known.sites_of(part(0)).is_some());
+        known.keep(part(1000), &[1]);
+        assert_eq!(known.sites_of(part(0)), None);
+        assert_eq!(known.sites_of(part(1000)), Some(&[1][..]));
+        known.keep(part(1001), &[5; SITES]);
+        assert_eq!(known.sites_of(part(1000)), None);
+        assert_eq!(known.sites_of(part(1001)).map(<[u64]>::len), Some(SITES));
+        known.keep(part(1002), &[5; SITES + 1]);
+        assert_eq!(known.sites_of(part(1002)), None, "more than there is room");
+    }
+
+    #[test]
+    fn a_file_that_changed_lately_is_not_known() {
+        let path = std::env::temp_dir().join(format!("rcoe-known-{}", std::process::id()));
+        let file = std::fs::File::create(&path).unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+        assert_eq!(File::of(fd), File::UNKNOWN);
+        std::fs::remove_file(path).unwrap();
+        let own = std::fs::File::open("/proc/self/exe").unwrap();
+        assert_ne!(
+            File::of(std::os::fd::AsRawFd::as_raw_fd(&own)),
+            File::CLOSED
+        );
+        assert_eq!(File::of(-1), File::CLOSED);
+    }
+}
