@@ -17,7 +17,7 @@ use crate::arch::vdso::Clock;
 use crate::arch::vdso::host::{self, Reader};
 use crate::calls::acting::Acting;
 use crate::calls::processes::{self, Processes};
-use crate::kernel::{self, Kernel, kind};
+use crate::kernel::{self, kind};
 use crate::memory::loader::{self, Image};
 use crate::memory::regions::{self, control, report};
 use crate::memory::space::space;
@@ -198,10 +198,10 @@ fn install_kernel(index: usize, count: usize, image: &Image, acting: Acting, rea
     let env = LinuxEnv::new(control, report(0, index), siblings);
     let id = ReplicaId::new(u8::try_from(index).expect("at most eight"));
     let members = ReplicaSet::all(count);
-    kernel::install(Kernel {
+    kernel::install!({
         replica: Replica::new(id, members, ports, env),
         calm: false,
-        control,
+        control: control,
         report: report(0, index),
         compare: Compare::from_word(control.compare.load(Ordering::Relaxed)),
         alone: count == 1,
@@ -209,7 +209,6 @@ fn install_kernel(index: usize, count: usize, image: &Image, acting: Acting, rea
         strict: control.strict.load(Ordering::Relaxed) != 0,
         masks: count > 2 && control.mask.load(Ordering::Relaxed) != 0,
         inherited: 0,
-        shared: crate::calls::shared::Shared::new(),
         brk: crate::calls::memory::Brk::new(image.brk_start),
         limits: crate::calls::limits::Limits::given(control),
         withheld: crate::memory::withheld::Withheld::NONE,
@@ -220,22 +219,16 @@ fn install_kernel(index: usize, count: usize, image: &Image, acting: Acting, rea
         turns: crate::sched::turns::Turns::new(control),
         slice: crate::sched::turns::slice::Slice::new(index),
         inbox: crate::calls::signals::Inbox::default(),
-        traps: crate::arch::instructions::Traps::new(),
-        rewriter: crate::arch::rewrite::Rewriter::new(),
         content: 0,
-        segments: crate::protocol::segments::Segments::new(),
-        buffer: crate::protocol::transfer::Buffer::new(),
         last_read: crate::protocol::publish::LastRead::default(),
         processes: Processes::first(
             control.supervisor.load(Ordering::Relaxed),
             control.sid.load(Ordering::Relaxed),
         ),
-        acting,
-        outgoing: crate::calls::outgoing::notes::Outgoing::new(),
-        queue: crate::calls::outgoing::queue::Queue::new(),
+        acting: acting,
         orders: crate::recover::reintegration::Orders::NONE,
         ring: crate::protocol::uring::Ring::NONE,
-    });
+    }, zeroes: [shared, traps, rewriter, outgoing, segments, buffer, queue]);
 }
 
 /// All replicas are up and lie alike before the program's first instruction.

@@ -48,7 +48,8 @@ pub(crate) mod kind {
 }
 
 /// The agent's state in this replica: first what is alike in all, then what is its own. The order
-/// is that of the memory, see [`crate::memory::own`].
+/// is that of the memory, see [`crate::memory::own`]. Large tables are zeroes until something is
+/// put into them, and again when it is gone.
 #[repr(C)]
 pub(crate) struct Kernel {
     pub(crate) control: &'static Control,
@@ -103,12 +104,30 @@ struct Cell(UnsafeCell<MaybeUninit<Kernel>>);
 unsafe impl Sync for Cell {}
 
 #[unsafe(link_section = ".bss.own.0")]
-static KERNEL: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()));
+static KERNEL: Cell = Cell(UnsafeCell::new(MaybeUninit::zeroed()));
 
 /// Sets the state; once per replica, before the program starts.
-pub(crate) fn install(kernel: Kernel) {
-    // SAFETY: a replica is one kernel thread, and nobody holds a reference yet.
-    unsafe { (*KERNEL.0.get()).write(kernel) };
+///
+/// What is named behind the fields begins as zeroes, as which the static came: most of it is tables
+/// that few programs fill, and pages of them that are not written need neither be made nor copied
+/// to children nor compared.
+macro_rules! install {
+    ({ $($field:ident: $value:expr),* $(,)? }, zeroes: [$($zero:ident),*]) => {{
+        let place = $crate::kernel::place();
+        $(
+            let value = $value;
+            // SAFETY: a replica is one kernel thread, and nobody holds a reference yet.
+            unsafe { (&raw mut (*place).$field).write(value) };
+        )*
+        // Every field is one or the other.
+        let $crate::kernel::Kernel { $($field: _,)* $($zero: _,)* } = $crate::kernel::kernel();
+    }};
+}
+pub(crate) use install;
+
+/// Where the state stands.
+pub(crate) fn place() -> *mut Kernel {
+    KERNEL.0.get().cast()
 }
 
 /// The state of this replica.

@@ -63,20 +63,13 @@ impl Rewritten {
 }
 
 /// Rewritten instructions of this program: address and [`Rewritten::pack`], without gaps, since
-/// replicas are compared byte by byte.
+/// replicas are compared byte by byte. Zeroes are none.
 pub(crate) struct Traps {
     sites: [[u64; 2]; SITES],
     count: usize,
 }
 
 impl Traps {
-    pub(crate) const fn new() -> Self {
-        Self {
-            sites: [[0; 2]; SITES],
-            count: 0,
-        }
-    }
-
     /// Nothing is rewritten in a new program.
     pub(crate) fn clear(&mut self) {
         self.sites[..self.count].fill([0; 2]);

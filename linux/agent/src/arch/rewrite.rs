@@ -66,7 +66,7 @@ struct Site {
     resume: u64,
 }
 
-/// Sites, their hits, and where stubs go.
+/// Sites, their hits, and where stubs go. Zeroes know none.
 pub(crate) struct Rewriter {
     sites: [Site; SITES],
     /// Known executable mappings.
@@ -78,20 +78,15 @@ pub(crate) struct Rewriter {
 }
 
 impl Rewriter {
-    pub(crate) const fn new() -> Self {
-        Self {
-            sites: [const {
-                Site {
-                    after: 0,
-                    hits: 0,
-                    resume: 0,
-                }
-            }; SITES],
-            code: [const { 0..0 }; CODE],
-            code_count: 0,
-            areas: [(0, 0); AREAS],
-            area_count: 0,
+    /// Nothing is known of a new program. What is not in use is left untouched.
+    pub(crate) fn clear(&mut self) {
+        for site in self.sites.iter_mut().filter(|site| site.after != 0) {
+            *site = Site::default();
         }
+        self.code[..self.code_count].fill(0..0);
+        self.code_count = 0;
+        self.areas[..self.area_count].fill((0, 0));
+        self.area_count = 0;
     }
 
     /// Executable memory was mapped here.
@@ -112,6 +107,7 @@ impl Rewriter {
             if self.code[i].start < gone.end && gone.start < self.code[i].end {
                 self.code_count -= 1;
                 self.code.swap(i, self.code_count);
+                self.code[self.code_count] = 0..0;
                 touched = true;
             } else {
                 i += 1;

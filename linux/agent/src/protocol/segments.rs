@@ -51,7 +51,7 @@ struct Segment {
     filled: u64,
 }
 
-/// The pieces of the present call.
+/// The pieces of the present call. Zeroes are none.
 pub(crate) struct Segments {
     list: [Segment; SEGMENTS],
     count: usize,
@@ -100,7 +100,8 @@ fn room_told(pointer: u64) -> Result<u64, Fault> {
 }
 
 impl Segments {
-    pub(crate) const fn new() -> Self {
+    #[cfg(test)]
+    const fn new() -> Self {
         const NONE: Segment = Segment {
             address: 0,
             capacity: 0,

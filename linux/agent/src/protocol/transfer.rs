@@ -30,17 +30,8 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    pub(crate) const fn new() -> Self {
-        Self {
-            words: [0; MAX_RECORD],
-            next: FIRST,
-            len: FIRST,
-            part: 0,
-        }
-    }
-
     /// The first record of a result comes next.
-    fn expect_first(&mut self) {
+    pub(crate) const fn expect_first(&mut self) {
         self.next = FIRST;
         self.len = FIRST;
         self.part = 0;

@@ -75,7 +75,8 @@ impl State {
     }
 }
 
-/// What all replicas know alike. Words without gaps: replicas are compared byte by byte.
+/// What all replicas know alike. Words without gaps: replicas are compared byte by byte. As zeroes
+/// nothing is known and nothing waits.
 #[repr(C)]
 pub(crate) struct Outgoing {
     /// Effects may wait in this group.
@@ -92,18 +93,6 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) const fn new() -> Self {
-        Self {
-            enabled: 0,
-            locks: 0,
-            count: 0,
-            bytes: 0,
-            failed: [[0; 2]; FAILURES],
-            failures: 0,
-            states: [0; DESCRIPTORS],
-        }
-    }
-
     /// Does anything wait, or may?
     #[inline]
     pub(crate) const fn is_open(&self) -> bool {
@@ -151,6 +140,16 @@ impl Outgoing {
 mod tests {
     use super::*;
 
+    const NOTHING: Outgoing = Outgoing {
+        enabled: 0,
+        locks: 0,
+        count: 0,
+        bytes: 0,
+        failed: [[0; 2]; FAILURES],
+        failures: 0,
+        states: [0; DESCRIPTORS],
+    };
+
     #[test]
     fn a_state_is_a_word() {
         let stream = |room, never_waits| State::Stream { room, never_waits };
@@ -172,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_once_and_of_its_descriptor() {
-        let mut outgoing = Outgoing::new();
+        let mut outgoing = NOTHING;
         outgoing.set(7, State::Written);
         outgoing.add_failure(7, 32);
         outgoing.add_failure(9, 104);
@@ -185,7 +184,7 @@ mod tests {
 
     #[test]
     fn more_refusals_than_places_do_no_harm() {
-        let mut outgoing = Outgoing::new();
+        let mut outgoing = NOTHING;
         for fd in 0..20 {
             outgoing.add_failure(fd, 32);
         }
@@ -195,7 +194,7 @@ mod tests {
 
     #[test]
     fn descriptors_beyond_the_notes_are_like_any_other() {
-        let mut outgoing = Outgoing::new();
+        let mut outgoing = NOTHING;
         outgoing.set(1 << 20, State::Fresh);
         assert_eq!(outgoing.state(1 << 20), State::Other);
         assert_eq!(outgoing.state(u64::MAX), State::Other);

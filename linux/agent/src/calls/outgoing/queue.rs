@@ -57,13 +57,15 @@ unsafe impl Sync for Bytes {}
 #[unsafe(link_section = ".bss.own.1")]
 static BUFFER: Bytes = Bytes(UnsafeCell::new([0; BYTES]));
 
-/// Effects in the order in which they were asked for.
+/// Effects in the order in which they were asked for. As zeroes it is empty.
 pub(crate) struct Queue {
     entries: [Entry; POSTS],
     /// The first one that is not released, and how many there are with those released.
     first: usize,
     count: usize,
-    ticker: Option<Ticker>,
+    /// What reminds of them, if it was made.
+    ticker: Ticker,
+    has_ticker: bool,
     ticking: bool,
     idle: u32,
     /// Descriptor and errno of those that the host refused, of which nobody was told.
@@ -71,33 +73,25 @@ pub(crate) struct Queue {
     refusals: usize,
 }
 
-const NOTHING: Entry = Entry {
-    fd: 0,
-    start: 0,
-    len: 0,
-    sent: 0,
-    digest: 0,
-    post: 0,
-};
-
 impl Queue {
-    pub(crate) const fn new() -> Self {
-        Self {
-            entries: [NOTHING; POSTS],
-            first: 0,
-            count: 0,
-            ticker: None,
-            ticking: false,
-            idle: 0,
-            refused: [(0, 0); REFUSALS],
-            refusals: 0,
-        }
+    /// As a child begins, to which no timer comes.
+    pub(super) const fn in_new_process(&mut self) {
+        self.has_ticker = false;
+        self.ticking = false;
+        self.first = 0;
+        self.count = 0;
+        self.refusals = 0;
     }
 
     /// Is there a timer that will remind of what waits? Makes it if there is none.
     pub(super) fn can_be_reminded(&mut self) -> bool {
-        self.ticker = self.ticker.or_else(|| Ticker::new(SIG_TICK));
-        self.ticker.is_some()
+        if !self.has_ticker
+            && let Some(ticker) = Ticker::new(SIG_TICK)
+        {
+            self.ticker = ticker;
+            self.has_ticker = true;
+        }
+        self.has_ticker
     }
 
     /// Where the next entry's bytes begin.
@@ -142,10 +136,8 @@ impl Queue {
             post,
         };
         self.count += 1;
-        if !self.ticking
-            && let Some(ticker) = self.ticker
-        {
-            ticker.every(TICK_NS);
+        if !self.ticking && self.has_ticker {
+            self.ticker.every(TICK_NS);
             self.ticking = true;
         }
         self.idle = 0;
@@ -217,10 +209,8 @@ impl Queue {
             return true;
         }
         self.idle += 1;
-        if self.idle >= IDLE_TICKS
-            && let Some(ticker) = self.ticker
-        {
-            ticker.every(0);
+        if self.idle >= IDLE_TICKS && self.ticking {
+            self.ticker.every(0);
             self.ticking = false;
         }
         false
@@ -243,7 +233,8 @@ mod tests {
     /// One test, because there is one buffer.
     #[test]
     fn what_was_laid_out_is_what_goes_out_or_nothing_does() {
-        let mut queue = Queue::new();
+        // SAFETY: zeroes are an empty queue.
+        let mut queue: Queue = unsafe { core::mem::zeroed() };
         keep(&mut queue, NOBODY, b"first");
         keep(&mut queue, NOBODY + 1, b"second");
         keep(&mut queue, NOBODY, b"third");

@@ -23,6 +23,8 @@ use crate::memory::guest;
 use crate::sys::{self, Errno};
 use crate::text::Text;
 
+/// Pages that are compared at a time: more would only make more of the buffer.
+const PORTION: usize = 8 * size(PAGE);
 /// Mappings up to this size are taken over at once.
 const SMALL: u64 = 1 << 20;
 /// Mappings that nobody may read are looked at up to this size.
@@ -166,8 +168,11 @@ fn take_over(files: &Files, mapping: &Mapping) {
         let mut from = window;
         for run in entries.chunk_by(|a, b| a == b) {
             let len = run.len() as u64 * PAGE;
-            if run[0] == 1 {
-                take_run(files, from, size(len), mapping.prot & PROT_READ != 0);
+            let pages = if run[0] == 1 { size(len) } else { 0 };
+            for at in (0..pages).step_by(PORTION) {
+                let portion = PORTION.min(pages - at);
+                let readable = mapping.prot & PROT_READ != 0;
+                take_run(files, from + at as u64, portion, readable);
             }
             from += len;
         }

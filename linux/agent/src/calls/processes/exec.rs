@@ -21,7 +21,6 @@ use rcoe_linux_syscalls::Special;
 
 use crate::arch::entry::{self, Cpu, TrapFrame};
 use crate::arch::known::File;
-use crate::arch::rewrite::Rewriter;
 use crate::calls::memory::{self, Brk};
 use crate::calls::processes::privileges::{self, Renewed};
 use crate::calls::processes::strings::{Stack, Strings};
@@ -480,7 +479,7 @@ fn map_stack() {
 fn renew(kernel: &mut Kernel, image: &Image) {
     kernel.brk = Brk::new(image.brk_start);
     kernel.traps.clear();
-    kernel.rewriter = Rewriter::new();
+    kernel.rewriter.clear();
     kernel.withheld = Withheld::NONE;
     sys::unlock_all();
     kernel.signals.reset_handlers();

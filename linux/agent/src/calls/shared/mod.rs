@@ -50,6 +50,7 @@ struct Mapping {
 }
 
 impl Mapping {
+    #[cfg(test)]
     const NONE: Self = Self {
         start: 0,
         len: 0,
@@ -122,7 +123,8 @@ impl Shared {
         self.live().iter().any(|it| it.piece().is_some())
     }
 
-    pub(crate) const fn new() -> Self {
+    #[cfg(test)]
+    const fn new() -> Self {
         Self {
             list: [Mapping::NONE; MAPPINGS],
             count: 0,

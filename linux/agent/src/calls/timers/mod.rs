@@ -120,6 +120,13 @@ impl Timer {
         _rest: [0; 6],
     };
 
+    /// Those of `setitimer`, in the order of its numbers.
+    const OLD: [Self; OLD] = [
+        Self::old(Domain::Wall, SIGALRM),
+        Self::old(Domain::User, SIGVTALRM),
+        Self::old(Domain::Cpu, SIGPROF),
+    ];
+
     const fn old(domain: Domain, signal: u32) -> Self {
         Self {
             used: true,
@@ -167,17 +174,30 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// None is running, as in a new process.
+    /// None is running.
     pub(crate) const fn new() -> Self {
+        let [first, second, third] = Timer::OLD;
         let mut all = [Timer::UNUSED; PLACES];
-        all[0] = Timer::old(Domain::Wall, SIGALRM);
-        all[1] = Timer::old(Domain::User, SIGVTALRM);
-        all[2] = Timer::old(Domain::Cpu, SIGPROF);
+        (all[0], all[1], all[2]) = (first, second, third);
         Self {
             all,
             earliest: [NEVER; 3],
             armed: [NEVER; 3],
         }
+    }
+
+    /// None is running, as in a new process.
+    pub(crate) fn in_new_process(&mut self) {
+        self.forget_made();
+        self.all[..OLD].copy_from_slice(&Timer::OLD);
+        self.earliest = [NEVER; 3];
+        self.armed = [NEVER; 3];
+    }
+
+    /// Those made with `timer_create` are gone; what was not in use is left untouched.
+    fn forget_made(&mut self) {
+        let made = self.all[OLD..].iter_mut().filter(|timer| timer.used);
+        made.for_each(|timer| *timer = Timer::UNUSED);
     }
 
     /// Are the host's timers set as they should be?
@@ -199,7 +219,7 @@ impl Timers {
 
     /// As `execve` leaves them.
     pub(crate) fn in_new_program(&mut self) {
-        self.all[OLD..].fill(Timer::UNUSED);
+        self.forget_made();
         self.schedule();
     }
 

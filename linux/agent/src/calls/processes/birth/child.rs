@@ -185,8 +185,8 @@ fn renew(kernel: &mut Kernel, group: usize, id: ReplicaId, members: ReplicaSet) 
     kernel.withheld = kernel.withheld.for_child();
     kernel.signals.forget_pending();
     kernel.inbox = signals::Inbox::default();
-    kernel.timers = crate::calls::timers::Timers::new();
+    kernel.timers.in_new_process();
     kernel.begun = None;
-    kernel.buffer = crate::protocol::transfer::Buffer::new();
+    kernel.buffer.expect_first();
     crate::calls::outgoing::begin(kernel);
 }
