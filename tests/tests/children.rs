@@ -2,7 +2,7 @@
 
 use rcoe_tests::launch::{Ended, signal};
 use rcoe_tests::proc;
-use rcoe_tests::rcoe::{LIMIT, Scene, until};
+use rcoe_tests::rcoe::{LIMIT, Scene, binary, until};
 use rustix::process::Signal;
 
 /// Runs a shell script natively and as one, two and three replicas; nothing may differ.
@@ -410,4 +410,28 @@ fn the_host_shows_the_environment_of_a_program_that_was_executed() {
     ];
     let native = Scene::new().like_native("exec \"$@\"", &command);
     assert_eq!(native.out(), "FIRST=1\0SECOND=two words\0");
+}
+
+/// Page faults of one fork, exec and end, beside those of two native ones: of the agent, of the
+/// third process that a fork takes, of the supervisor.
+const MORE_FAULTS: u64 = 260;
+
+#[test]
+fn a_child_that_executes_costs_few_page_faults() {
+    const ROUNDS: u64 = 30;
+    let scene = Scene::new();
+    let program = scene.compile("faults", include_str!("children/faults.c"), &[]);
+    let faults = |prefix: &[&str], rounds: u64| {
+        let rounds = rounds.to_string();
+        let command = [prefix, &[&program, "loop", &rounds]].concat();
+        let outcome = scene.run(&[&[program.as_str(), "meter"], &command[..]].concat());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        outcome.out().trim().parse::<u64>().unwrap()
+    };
+    let each = |prefix: &[&str]| (faults(prefix, ROUNDS + 1) - faults(prefix, 1)) / ROUNDS;
+    let rcoe = binary().unwrap();
+    let replicated = each(&[rcoe.to_str().unwrap(), "run", "-n", "2", "--"]);
+    let native = each(&[]);
+    let most = 2 * native + MORE_FAULTS;
+    assert!(replicated <= most, "{replicated}, native {native}");
 }

@@ -412,13 +412,14 @@ fn memory_is_looked_at_without_being_asked_for() {
 
 /// Statics of the agent that are alike in all replicas, by a part of their names. What is not named
 /// here has to stand where replicas keep what is their own.
-const ALIKE: [&str; 13] = [
+const ALIKE: [&str; 14] = [
     "context5TABLE17h",
     "exec5SAVED17h",
     "space5SPACE17h",
     "cpuid8FAULTING17h",
     "cpuid7ANSWERS17h",
     "known5KNOWN17h",
+    "labels6LAYOUT17h",
     "context12DIRECT_BASES17h",
     "context6MAPPED17h",
     "delivery14EXTENDED_BYTES17h",

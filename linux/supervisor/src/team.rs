@@ -18,7 +18,7 @@ use crate::protocol::Published;
 use crate::reintegration::Reintegration;
 use crate::scrub::Scrub;
 use crate::slices::{has_open_claim, low, turn_of};
-use crate::spinning::{Seen, Spinning};
+use crate::spinning::Spinning;
 
 mod job;
 mod limits;
@@ -185,12 +185,11 @@ impl Team {
     pub(crate) fn look_for_spinning(&mut self, awaited: bool) -> Option<&'static str> {
         let primary = self.primary().filter(|_| self.state == State::Living)?;
         let report = self.memory.report(primary);
-        let seen = Seen {
-            calls: report.calls.iter().map(|cell| cell.load(Relaxed)).sum(),
-            held_up: report.held_up.load(Relaxed) != 0 || awaited && self.shares(),
-            cpu_time: self.group.cpu_time(primary).unwrap_or_default(),
-        };
-        self.spinning.look(seen)
+        let calls = report.calls.iter().map(|cell| cell.load(Relaxed)).sum();
+        let held_up = report.held_up.load(Relaxed) != 0 || awaited && self.shares();
+        let group = &self.group;
+        let cpu_time = || group.cpu_time(primary).unwrap_or_default();
+        self.spinning.look(calls, held_up, cpu_time)
     }
 
     /// Runs with fewer replicas than it has places for.

@@ -142,6 +142,11 @@ pub(crate) fn protect(group: usize, index: usize) {
         unsafe { sys::mprotect(object_addr(other) as u64, OBJECT_BYTES as u64, PROT_READ) }
             .expect("a mapping of ours");
     }
+    open(group, index);
+}
+
+/// Makes this replica's own region writable, whatever else still is.
+pub(crate) fn open(group: usize, index: usize) {
     let prot = PROT_READ | PROT_WRITE;
     // SAFETY: the region is this replica's.
     unsafe { sys::mprotect(region_addr(group, index) as u64, REGION_BYTES as u64, prot) }

@@ -1,5 +1,7 @@
 //! What the host shows of a process to others: where its arguments and its environment are.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use linux_raw_sys::general as nr;
 use linux_raw_sys::prctl::{
     PR_SET_MM, PR_SET_MM_ARG_END, PR_SET_MM_ARG_START, PR_SET_MM_ENV_END, PR_SET_MM_ENV_START,
@@ -50,16 +52,21 @@ pub(crate) fn set_string_ranges(start: u64, end: u64, environment_end: u64) {
 
 /// Needs no capability, but all of the layout at once.
 fn set_whole(start: u64, end: u64, environment_end: u64) -> Option<()> {
-    let mut buffer = [0; ROOM];
-    let fields = fields(&mut buffer)?;
-    let field = |number: usize| fields[number - 3];
+    let [
+        code_start,
+        code_end,
+        stack,
+        data_start,
+        data_end,
+        heap_start,
+    ] = kept()?;
     // SAFETY: asks for the present end.
     let heap = unsafe { rcoe_linux_sys::syscall1(u64::from(nr::__NR_brk), 0) };
     let layout = Layout {
-        code: [field(26), field(27)],
-        data: [field(45), field(46)],
-        heap: [field(47), heap.cast_unsigned()],
-        stack: field(28),
+        code: [code_start, code_end],
+        data: [data_start, data_end],
+        heap: [heap_start, heap.cast_unsigned()],
+        stack,
         arguments: [start, end],
         environment: [end, environment_end],
         auxiliary: 0,
@@ -73,6 +80,26 @@ fn set_whole(start: u64, end: u64, environment_end: u64) -> Option<()> {
         0,
     ];
     prctl(PR_SET_MM, args).ok().map(drop)
+}
+
+/// What of the layout stays as it is: numbers of [`fields`], asked for once. The host executes
+/// nothing after the agent, and children inherit it all.
+const KEPT: [usize; 6] = [26, 27, 28, 45, 46, 47];
+/// Their values; zeroes if not asked for yet.
+static LAYOUT: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
+
+fn kept() -> Option<[u64; 6]> {
+    let kept = LAYOUT.each_ref().map(|word| word.load(Ordering::Relaxed));
+    if kept != [0; 6] {
+        return Some(kept);
+    }
+    let mut buffer = [0; ROOM];
+    let fields = fields(&mut buffer)?;
+    let values = KEPT.map(|number| fields[number - 3]);
+    for (word, value) in LAYOUT.iter().zip(values) {
+        word.store(value, Ordering::Relaxed);
+    }
+    Some(values)
 }
 
 /// The numbers that the host tells of this process, from the third on; what is none reads as zero.
@@ -103,5 +130,14 @@ mod tests {
         // Tests run in threads, whose stacks lie below the first one's.
         assert!(fields[28 - 3] > own, "{fields:x?}");
         assert!(fields[26 - 3] < fields[27 - 3]);
+    }
+
+    #[test]
+    fn what_stays_is_what_the_host_says() {
+        let mut buffer = [0; ROOM];
+        let fields = fields(&mut buffer).expect("a host that tells");
+        for _ in 0..2 {
+            assert_eq!(kept(), Some(KEPT.map(|number| fields[number - 3])));
+        }
     }
 }

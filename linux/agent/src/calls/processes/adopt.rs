@@ -133,7 +133,7 @@ fn open(path: core::fmt::Arguments, write: bool) -> Result<i32, Errno> {
 /// Goes through the kernel's list of this process's mappings.
 pub(in crate::calls) fn each_mapping(mut visit: impl FnMut(&Mapping)) -> Result<(), Errno> {
     let list = open(format_args!("/proc/self/maps\0"), false)?;
-    let mut text = [0_u8; 16 << 10];
+    let mut text = [0_u8; 8 << 10];
     let mut len = 0;
     let result = loop {
         match sys::read(list, &mut text[len..]) {

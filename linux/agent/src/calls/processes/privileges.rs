@@ -246,9 +246,10 @@ pub(super) fn refused_for(file: FileCapabilities) -> Option<u32> {
 /// The host left it more than that.
 pub(super) fn apply(kernel: &mut Kernel, renewed: &Renewed) -> Result<[u64; WORDS], ()> {
     let new = &renewed.credentials;
-    let old = Credentials::get();
-    if old != *new {
-        change(&old, new);
+    let mut now = Credentials::get();
+    if now != *new {
+        change(&now, new);
+        now = Credentials::get();
         // A change of user unties this process from its parent.
         sys::die_with_supervisor(kernel.control.supervisor.load(Ordering::Relaxed));
     }
@@ -256,7 +257,6 @@ pub(super) fn apply(kernel: &mut Kernel, renewed: &Renewed) -> Result<[u64; WORD
     if renewed.secure || !renewed.dumpable {
         want_at_death(kernel, 0);
     }
-    let now = Credentials::get();
     if renewed.lacking != 0 || (now.ambient, now.capabilities) != (new.ambient, new.capabilities) {
         kernel.note(Note::FewerCapabilities, 0);
     }

@@ -37,7 +37,7 @@ pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
     let first = kernel.replica.id();
     let pid = sys::getpid();
     regions::set_own(group, first.index());
-    regions::protect(group, first.index());
+    regions::open(group, first.index());
     let own = regions::report(group, first.index());
     own.phase.store(Phase::Loading as u32, Ordering::Relaxed);
     own.pid.store(pid, Ordering::Release);
