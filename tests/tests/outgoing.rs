@@ -231,7 +231,9 @@ fn what_changes_while_it_waits_does_not_leave() {
     let peer = Peer::new();
     let port = peer.port();
     let command = [&*peer.program, &*port, "told"];
-    let group = peer.scene.start_group(&["-n", "2"], &command);
+    let group = peer
+        .scene
+        .start_group(&["-n", "2", "--timeout", "60s"], &command);
     let mut stream = peer.accept();
     let mut said = [0; GREETING.len()];
     stream.read_exact(&mut said).unwrap();
@@ -243,7 +245,9 @@ fn what_changes_while_it_waits_does_not_leave() {
     // The follower does not come to the write, so it waits in the primary.
     launch::signal(follower, Signal::STOP).unwrap();
     tell(primary, 1);
+    // Behind the third word, which has left.
     let (buffer, _) = of_agent(primary, "5queue6BUFFER");
+    let buffer = buffer + "three ".len() as u64;
     let waits = || peek(primary, buffer).to_le_bytes().starts_with(b"last");
     while !waits() {
         assert!(!group.running.has_ended());
