@@ -209,6 +209,16 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
 /// An effect that waits, or what the primary gets; and whether that is all that has come.
 #[inline]
 fn to_outside(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
+    if kernel.outgoing.is_open() || kernel.outgoing.knows(call.raw[0]) {
+        near_what_waits(kernel, call)
+    } else {
+        through_primary(kernel, call)
+    }
+}
+
+/// The same of a call whose effect may wait, or while another's does.
+#[inline(never)]
+fn near_what_waits(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
     if call.what.class == Class::Output
         && let Some(result) = outgoing::defer(kernel, call)
     {

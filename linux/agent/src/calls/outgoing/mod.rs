@@ -90,11 +90,16 @@ fn is_never_waiting(kernel: &Kernel, fd: u64) -> bool {
 #[inline]
 pub(crate) fn before(kernel: &mut Kernel, call: &Call) {
     if kernel.outgoing.is_open() {
-        if passes(kernel, call) {
-            release_agreed(kernel);
-        } else {
-            kernel.rendezvous();
-        }
+        make_way(kernel, call);
+    }
+}
+
+#[inline(never)]
+fn make_way(kernel: &mut Kernel, call: &Call) {
+    if passes(kernel, call) {
+        release_agreed(kernel);
+    } else {
+        kernel.rendezvous();
     }
 }
 

@@ -99,6 +99,13 @@ impl Outgoing {
         self.count != 0
     }
 
+    /// Is there anything to tell of this descriptor, or a refusal of which the program was not told?
+    #[inline]
+    pub(crate) fn knows(&self, fd: u64) -> bool {
+        let word = self.states.get(size(fd & 0xffff_ffff));
+        self.failures != 0 || word.is_some_and(|&word| word != 0)
+    }
+
     /// Every descriptor may be another's, too, or is none any more.
     pub(crate) fn forget_all(&mut self) {
         self.states.fill(State::Other.word());
