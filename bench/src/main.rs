@@ -29,7 +29,7 @@ struct Arguments {
     md: bool,
     /// Suites to run: calls, cpu, startup, memory; instructions, which single-steps and is exact
     /// on any machine; recovery, which takes minutes; scrub, which does so, too, and needs
-    /// redis-server; servers, which takes eight minutes (with --quick, three) and needs redis-server,
+    /// redis-server; servers, which takes eight minutes (--quick: three) and needs redis-server,
     /// nginx and wrk; and ycsb, which needs a JDK and Maven with its registry besides.
     #[arg(
         long,

@@ -8,8 +8,8 @@
 //! the same time. Its throughput and latencies are the mean of one of them; its CPU time is that of
 //! all servers for one request of each. So it is what remains to a service on this machine if it is
 //! simply run so often, clients included, with nothing compared. What has several replicas is held
-//! against the floor of the same round, what has one against native. Two replicas run once more with
-//! `--defer off`, which tells what deferred effects bring.
+//! against the floor of the same round, what has one against native. Two replicas run once more
+//! with `--defer off`, which tells what deferred effects bring.
 //!
 //! Contract: a request that fails, a divergence or a downgrade fails the suite. No server and no
 //! client outlives it, however it ends.
