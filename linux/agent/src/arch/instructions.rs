@@ -176,6 +176,9 @@ fn tell_cpu(machine: &mut SigContext) {
     machine.set_cpu(&cpu);
 }
 
+/// Code of which a program needs the smaller part, as a rule. What was only looked at is let go.
+const LARGE: u64 = 256 << 10;
+
 /// Rewrites the instructions above in `len` bytes of code that was just mapped at `start`; it came
 /// from this part of a file.
 pub(crate) fn rewrite(kernel: &mut Kernel, start: u64, len: u64, part: Part) {
@@ -187,8 +190,12 @@ pub(crate) fn rewrite(kernel: &mut Kernel, start: u64, len: u64, part: Part) {
     let mut first = true;
     while let Some(at) = from {
         from = batch.fill(at, start..start + len);
-        if first && from.is_none() {
+        if first && from.is_none() && part != Part::NONE {
             known::keep(part, batch.sites());
+            if len >= LARGE {
+                // SAFETY: a part of a file that was mapped just now.
+                unsafe { sys::let_go(start, len) };
+            }
         }
         first = false;
         batch.plant(kernel, start);

@@ -340,7 +340,11 @@ fn code_ranges(
         let begin = bias.wrapping_add(segment.p_vaddr);
         let start = page_down(begin);
         let len = page_up(begin.wrapping_add(segment.p_filesz)) - start;
-        let part = file.part(page_down(segment.p_offset), len);
+        // Of what can be written the loader has written a part already.
+        let part = match segment.p_flags & PF_W {
+            0 => file.part(page_down(segment.p_offset), len),
+            _ => Part::NONE,
+        };
         *range = Code { start, len, part };
     }
     ranges

@@ -81,6 +81,17 @@ pub(crate) fn with_most_descriptors<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Pages of this mapping of a file need not stay in memory; they are read again when they are
+/// used. Memory that is locked stays.
+///
+/// # Safety
+/// Nobody has written to the mapping: what was written is lost.
+pub(crate) unsafe fn let_go(start: u64, len: u64) {
+    let advice = u64::from(nr::MADV_DONTNEED);
+    // SAFETY: the caller's promise.
+    let _ = unsafe { syscall3(u64::from(nr::__NR_madvise), start, len, advice) };
+}
+
 /// Which pages of a mapping are in memory, one byte each.
 pub(crate) fn resident(start: u64, len: u64, pages: &mut [u8]) {
     assert!(crate::convert::size(len.div_ceil(4096)) <= pages.len());
