@@ -55,7 +55,7 @@ pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 /// Name, consequence if present, consequence if absent, word for absent, required.
 type Texts = (&'static str, &'static str, &'static str, &'static str, bool);
 
-const QUESTIONS: [(Probe, Texts); 7] = [
+const QUESTIONS: [(Probe, Texts); 8] = [
     (
         Probe::SyscallUserDispatch,
         (
@@ -124,6 +124,16 @@ const QUESTIONS: [(Probe, Texts); 7] = [
             "io_uring",
             "effects can be recorded exactly once across the loss of the primary",
             "a primary lost inside an outside effect means fail-stop",
+            "limited",
+            false,
+        ),
+    ),
+    (
+        Probe::RestartableSequences,
+        (
+            "restartable sequences",
+            "a primary that loses its CPU before an effect checks again what goes out",
+            "what goes out is checked again before every effect, which costs time",
             "limited",
             false,
         ),

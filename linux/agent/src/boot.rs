@@ -13,6 +13,7 @@ use rcoe_linux_abi::{AGENT_TEXT, Phase};
 
 use crate::arch::entry::{Cpu, TrapFrame, enter_program};
 use crate::arch::faults;
+use crate::arch::rseq;
 use crate::arch::vdso::Clock;
 use crate::arch::vdso::host::{self, Reader};
 use crate::calls::acting::Acting;
@@ -21,6 +22,7 @@ use crate::kernel::{self, kind};
 use crate::memory::loader::{self, Image};
 use crate::memory::regions::{self, control, report};
 use crate::memory::space::space;
+use crate::protocol::arguments::Agreed;
 use crate::protocol::env::{LinuxEnv, Sibling};
 use crate::startup::InitialStack;
 use crate::sys;
@@ -54,6 +56,9 @@ pub unsafe fn boot(initial_stack: *const u64) -> ! {
     report(0, 0)
         .phase
         .store(Phase::Loading as u32, Ordering::Relaxed);
+    if count > 1 {
+        rseq::register();
+    }
     // While nobody shares the descriptors.
     let acting = Acting::inherited();
     let (image, rsp) = load_program(&stack);
@@ -219,7 +224,7 @@ fn install_kernel(index: usize, count: usize, image: &Image, acting: Acting, rea
         turns: crate::sched::turns::Turns::new(control),
         slice: crate::sched::turns::slice::Slice::new(index),
         inbox: crate::calls::signals::Inbox::default(),
-        content: 0,
+        agreed: Agreed::NOTHING,
         last_read: crate::protocol::publish::LastRead::default(),
         processes: Processes::first(
             control.supervisor.load(Ordering::Relaxed),

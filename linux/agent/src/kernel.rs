@@ -20,6 +20,7 @@ use crate::calls::shared::{Shared, arena, files};
 use crate::calls::signals::{Inbox, Signals};
 use crate::calls::timers::Timers;
 use crate::memory::withheld::Withheld;
+use crate::protocol::arguments::Agreed;
 use crate::protocol::env::LinuxEnv;
 use crate::protocol::publish::LastRead;
 use crate::protocol::requests;
@@ -70,14 +71,14 @@ pub(crate) struct Kernel {
     pub(crate) turns: Turns,
     pub(crate) traps: Traps,
     pub(crate) rewriter: Rewriter,
-    /// Digest of all that the present call reads from the program's memory.
-    pub(crate) content: u64,
     pub(crate) processes: Processes,
     pub(crate) acting: Acting,
     pub(crate) outgoing: Outgoing,
     pub(crate) orders: Orders,
     /// What is this replica's own begins here.
     pub(crate) replica: Replica<'static, LinuxEnv>,
+    /// The present call as it was folded.
+    pub(crate) agreed: Agreed,
     /// Nothing rare is under way: see [`crate::calls`]'s straight way.
     pub(crate) calm: bool,
     pub(crate) report: &'static Report,

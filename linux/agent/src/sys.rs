@@ -26,7 +26,7 @@ pub(crate) use process::{
     may_execute, mode, open_executable, random, set_limit, set_thread_pointer, stack_limit,
     unlock_all_memory,
 };
-pub(crate) use scheduling::{pin, prefer_short_turns, sched_yield};
+pub(crate) use scheduling::{pin, prefer_short_turns, register_rseq, sched_yield};
 pub(crate) use sharing::{
     futex_wait_bit, futex_wake_bit, give_back, is_in_memory, is_unmapped, map_again, seals,
 };

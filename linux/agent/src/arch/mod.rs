@@ -14,4 +14,5 @@ pub(crate) mod known;
 )]
 pub(crate) mod mem_functions;
 pub(crate) mod rewrite;
+pub(crate) mod rseq;
 pub(crate) mod vdso;

@@ -14,7 +14,7 @@ use rcoe_linux_syscalls::Ids;
 
 use crate::calls::ipc::of_program;
 use crate::calls::processes::replica_of;
-use crate::calls::{Call, emulated};
+use crate::calls::{Call, agreed, emulated};
 use crate::kernel::Kernel;
 use crate::memory::guest;
 use crate::protocol::arguments::IOV_MAX;
@@ -120,13 +120,21 @@ fn translated<T>(kernel: &mut Kernel, call: &Call, work: impl FnOnce(&mut Kernel
         pid => replica_of(pid).unwrap_or(pid),
     };
     let mut kept = [0; MOST_IDS];
+    let voted = agreed::is_voted(kernel, call);
+    if voted {
+        agreed::check(kernel, call);
+    }
     each_sent(call, |place, at| {
         if let (Ok(pid), Some(kept)) = (guest::read::<u32>(at), kept.get_mut(place)) {
             *kept = pid;
             translate(at, of_host);
         }
     });
-    let result = work(kernel);
+    let result = if voted {
+        agreed::altered(kernel, call, work)
+    } else {
+        work(kernel)
+    };
     each_sent(call, |place, at| {
         if let Some(pid) = kept.get(place) {
             translate(at, |_| *pid);

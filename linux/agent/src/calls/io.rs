@@ -7,14 +7,15 @@ use linux_raw_sys::general::{SIGPIPE, SIGXFSZ};
 use rcoe_linux_syscalls::{Class, Sigpipe, Size};
 
 use crate::arch::entry::interruptible_call;
+use crate::arch::rseq;
 use crate::calls::{
-    Call, NEWS, PARKED, acting, credentials, outgoing, paths, processes, signals, status,
+    Call, NEWS, PARKED, acting, agreed, credentials, outgoing, paths, processes, signals, status,
 };
-use crate::kernel::{Kernel, kind};
+use crate::kernel::Kernel;
 use crate::memory::deferred;
 use crate::memory::guest::{self, Fault};
+use crate::protocol::publish;
 use crate::protocol::transfer::{self, Lost, Outcome};
-use crate::protocol::{arguments, publish};
 use crate::recover::reintegration;
 use crate::recover::takeover::{Course, Effect};
 use crate::sched::blocking;
@@ -51,21 +52,11 @@ pub(crate) fn output(kernel: &mut Kernel, call: &Call) -> i64 {
 /// An output call that is made before the program goes on.
 fn at_once(kernel: &mut Kernel, call: &Call) -> i64 {
     if !outgoing::ends_unseen(kernel, call) {
-        vote(kernel, call);
+        kernel.rendezvous();
     }
     let result = through_primary(kernel, call, false);
     outgoing::written(kernel, call, result);
     result
-}
-
-/// The vote before an output call.
-#[inline]
-pub(super) fn vote(kernel: &mut Kernel, call: &Call) {
-    kernel.replica.env_mut().watch();
-    kernel.rendezvous();
-    if kernel.replica.env().waited() && kernel.replica.is_primary() {
-        confirm(kernel, call);
-    }
 }
 
 /// All replicas: the signals that come with the failure of an output call.
@@ -93,20 +84,6 @@ pub(super) fn refused_terminal(kernel: &Kernel, call: &Call, result: i64) -> i64
         return result;
     }
     result
-}
-
-/// Primary, after a long wait: what goes out is still what was voted.
-fn confirm(kernel: &mut Kernel, call: &Call) {
-    let voted = kernel.content;
-    let now = arguments::digest(kernel, call);
-    if now != Ok(voted) && !kernel.alone {
-        let accused = kernel
-            .replica
-            .accuse_self(kind::of(call.nr, kind::CONTENT), voted);
-        if let Err(halt) = accused {
-            kernel.park(halt);
-        }
-    }
 }
 
 /// Means EFBIG that the program's own limit was reached, not that of a file or of semaphores?
@@ -307,14 +284,17 @@ fn execute(kernel: &mut Kernel, call: &Call, effect: &mut Effect) -> i64 {
 
 /// Makes the call on the host with these arguments.
 pub(super) fn on_host(kernel: &mut Kernel, call: &Call, args: [u64; 6]) -> i64 {
+    if agreed::is_voted(kernel, call) {
+        rseq::after_calls();
+    }
     if !call.what.blocking {
-        // SAFETY: the program's own call. Its buffers are its own memory, and the table lets no
-        // call through that changes mappings, signal handling or the agent's own state.
-        let make = |_: &mut Kernel| unsafe { rcoe_linux_sys::syscall6(call.nr, args) };
-        return in_host(kernel, call, make);
+        return in_host(kernel, call, |kernel| now(kernel, call, &args));
     }
     kernel.begun = blocking::is_timed(call).then(sys::monotonic);
     if kernel.threads.must_not_block() {
+        if agreed::is_voted(kernel, call) {
+            agreed::check(kernel, call);
+        }
         let attempt = |kernel: &mut Kernel| blocking::attempt(kernel, call, &args);
         if let Some(result) = in_host(kernel, call, attempt) {
             return result;
@@ -322,6 +302,22 @@ pub(super) fn on_host(kernel: &mut Kernel, call: &Call, args: [u64; 6]) -> i64 {
     }
     let result = wait_in_host(kernel, call, args);
     refused_terminal(kernel, call, result)
+}
+
+/// Makes the call with these arguments; a signal ends one that waits.
+fn now(kernel: &mut Kernel, call: &Call, args: &[u64; 6]) -> i64 {
+    if agreed::is_voted(kernel, call) {
+        return agreed::make(kernel, call, args);
+    }
+    // SAFETY: the program's own call. Its buffers are its own memory, its time may be a copy, and
+    // the table lets no call through that changes mappings, signal handling or the agent's state.
+    unsafe {
+        if call.what.blocking {
+            interruptible_call(call.nr, args)
+        } else {
+            rcoe_linux_sys::syscall6(call.nr, *args)
+        }
+    }
 }
 
 /// Makes a call that may wait, until a signal comes that the program acts on.
@@ -348,9 +344,7 @@ fn wait_in_host(kernel: &mut Kernel, call: &Call, mut args: [u64; 6]) -> i64 {
         if signals::has_arrived(kernel) || reintegration::is_due(kernel) {
             return NEWS;
         }
-        // SAFETY: the program's own call; its time is a copy of the program's.
-        let make = |_: &mut Kernel| unsafe { interruptible_call(call.nr, &args) };
-        let result = in_host(kernel, call, make);
+        let result = in_host(kernel, call, |kernel| now(kernel, call, &args));
         if result != sys::error(EINTR) || signals::must_interrupt(kernel) {
             break result;
         }

@@ -62,7 +62,7 @@ pub(super) fn control(kernel: &mut Kernel, call: &Call) -> i64 {
     if what.reads_memory() {
         match arguments::digest(kernel, &call) {
             Ok(digest) => {
-                kernel.content = digest;
+                kernel.agreed.content = digest;
                 kernel.event(kind::of(call.nr, kind::CONTENT), digest);
             }
             Err(Fault) => return Fault::RESULT,

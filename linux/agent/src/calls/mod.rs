@@ -4,6 +4,7 @@
 //! the code of its class, folds the result, and delivers signals on the way out.
 
 pub(crate) mod acting;
+pub(crate) mod agreed;
 pub(crate) mod clone;
 mod credentials;
 pub(crate) mod descriptors;
@@ -37,6 +38,7 @@ pub(crate) use signals::targets;
 use straight::Way;
 
 use crate::arch::entry::TrapFrame;
+use crate::arch::rseq::Words;
 use crate::kernel::{self, Kernel, kind};
 use crate::memory::deferred;
 use crate::memory::guest::Fault;
@@ -53,7 +55,8 @@ pub(crate) const PARKED: i64 = -(1 << 20);
 /// again. No program ever sees it either.
 const NEWS: i64 = PARKED - 1;
 
-/// A system call of the program, as its registers say.
+/// A system call of the program, as its registers say. Number and arguments stand in a row.
+#[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) nr: u64,
@@ -61,11 +64,23 @@ pub(crate) struct Call {
     pub(crate) what: &'static Resolved,
 }
 
+const _: () = {
+    assert!(core::mem::offset_of!(Call, nr) == 0);
+    assert!(core::mem::offset_of!(Call, raw) == 8);
+};
+
 impl Call {
     /// The call with this number; `None` if the table does not know it.
     pub(crate) fn new(nr: u64, raw: [u64; 6]) -> Option<Self> {
         let what = rcoe_linux_syscalls::entry(nr)?.resolve(&raw);
         Some(Self { nr, raw, what })
+    }
+
+    /// Number and arguments, where they stand.
+    #[inline]
+    pub(crate) fn words(&self) -> &Words {
+        // SAFETY: the first seven words of the structure, as asserted below.
+        unsafe { &*(&raw const *self).cast() }
     }
 
     /// Argument `i` in its true width.

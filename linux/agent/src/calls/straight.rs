@@ -25,7 +25,7 @@ use rcoe_core::Compare;
 use rcoe_linux_syscalls::{Arg, Class, Offset, Special, Terminal, Time};
 
 use crate::arch::entry::{TrapFrame, interruptible_call};
-use crate::calls::{Call, after, emulated, io, outgoing, processes, signals, stat_class};
+use crate::calls::{Call, after, agreed, emulated, io, outgoing, processes, signals, stat_class};
 use crate::kernel::{Kernel, kind};
 use crate::memory::deferred;
 use crate::memory::guest::{self, Fault};
@@ -142,6 +142,15 @@ fn host(kernel: &Kernel, call: &Call) -> i64 {
     result
 }
 
+/// Primary: the same of a call that was voted.
+#[inline]
+fn effect(kernel: &mut Kernel, call: &Call) -> i64 {
+    kernel.report.in_call.store(call.nr + 1, Ordering::Relaxed);
+    let result = agreed::make_own(kernel, call);
+    kernel.report.in_call.store(0, Ordering::Relaxed);
+    result
+}
+
 /// Do the buffers of a vector lie in the program's own memory? Calls with other structures that
 /// hold pointers go the long way.
 fn has_own_parts(call: &Call) -> bool {
@@ -236,7 +245,7 @@ fn near_what_waits(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
 /// What the primary gets for the call, and whether that is all that has come.
 fn through_primary(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
     if call.what.class == Class::Output {
-        io::vote(kernel, call);
+        kernel.rendezvous();
     } else if kernel.masks && takeover::is_final(call) {
         kernel.rendezvous();
     }
@@ -270,7 +279,11 @@ fn may_lead(kernel: &Kernel, call: &Call) -> bool {
 /// Primary: makes the call and publishes what came of it.
 fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Outcome {
     kernel.replica.begin_effect(repeatable);
-    let mut result = host(kernel, call);
+    let mut result = if call.what.class == Class::Output {
+        effect(kernel, call)
+    } else {
+        host(kernel, call)
+    };
     if call.what.blocking && result == sys::error(EINTR) && !signals::must_interrupt(kernel) {
         // Called away, it has not even begun.
         result = io::on_host(kernel, call, call.raw);

@@ -1,10 +1,14 @@
 //! Folding a call's number, arguments, and what they point to into the trace.
+//!
+//! Of an output call a second copy is kept ([`Agreed`]): the vote is on what was folded, and the
+//! primary makes the call somewhat later, from registers and memory that a flip may have hit since.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use rcoe_core::Events;
-use rcoe_linux_syscalls::Arg;
+use rcoe_linux_syscalls::{Arg, Class};
 
+use crate::arch::rseq::{self, Words};
 use crate::calls::Call;
 use crate::kernel::{Kernel, count, kind};
 use crate::memory::guest::{self, Fault};
@@ -44,16 +48,36 @@ pub(crate) fn nested(pointer: u64) -> Result<u64, Fault> {
     }
 }
 
-/// Folds everything the call brings with it.
+/// What was folded of an output call.
+pub(crate) struct Agreed {
+    /// Its number and its arguments.
+    pub(crate) words: Words,
+    /// Digest of all that its pointers lead to.
+    pub(crate) content: u64,
+}
+
+impl Agreed {
+    pub(crate) const NOTHING: Self = Self {
+        words: [0; 7],
+        content: 0,
+    };
+}
+
+/// Folds everything the call brings with it. From here on it is noticed if this replica loses its
+/// CPU.
 ///
 /// # Errors
 /// A pointer that cannot be read; the kernel would return EFAULT.
 #[inline]
 pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
+    if call.what.class == Class::Output && !kernel.alone {
+        rseq::watch();
+        kernel.agreed.words = *call.words();
+    }
     let mut events = kernel.replica.begin_events();
     let folded = collect(kernel, call, &mut events);
     kernel.replica.end_events(events);
-    kernel.content = folded?;
+    kernel.agreed.content = folded?;
     Ok(())
 }
 
@@ -79,7 +103,7 @@ fn collect(kernel: &Kernel, call: &Call, events: &mut Events<'_>) -> Result<u64,
     Ok(all)
 }
 
-/// The digests that [`fold`] left in [`Kernel::content`], taken anew.
+/// The digests that [`fold`] left in [`Agreed::content`], taken anew.
 ///
 /// # Errors
 /// A pointer that cannot be read.

@@ -10,13 +10,12 @@ use core::sync::atomic::Ordering;
 use rcoe_core::{Env, Outbox, ReplicaId, ReplicaSet, Wait, WaitFor, Waited};
 use rcoe_linux_abi::{Control, ReplicaState, Report};
 
+use crate::arch::rseq;
 use crate::protocol::patience::{Patience, Siblings};
 use crate::protocol::requests;
 use crate::protocol::waiting::{Habit, Neighbours, Pass};
 use crate::sys;
 
-/// Rounds after which a wait is longer than replicas in step need.
-const SHORT_ROUNDS: u32 = 16;
 /// So many calls are told apart, by the last bits of their numbers.
 const CALLS: usize = 64;
 /// Longest sleep before looking at the clocks again.
@@ -42,8 +41,6 @@ pub(crate) struct LinuxEnv {
     patience: Patience,
     /// When the vote began that is under way, or 0.
     voting_since: u64,
-    /// The last wait was longer than a look or two.
-    long: bool,
     /// Of which process's end the supervisor was last told.
     told: u32,
 }
@@ -60,7 +57,6 @@ impl LinuxEnv {
             call: 0,
             patience: Patience::default(),
             voting_since: 0,
-            long: false,
             told: 0,
         }
     }
@@ -79,16 +75,6 @@ impl LinuxEnv {
     /// not.
     fn kind_of(&self, wait: &Wait) -> usize {
         2 * self.call + usize::from(wait.reason == WaitFor::Record)
-    }
-
-    /// Starts to look out for a long wait.
-    pub(crate) fn watch(&mut self) {
-        self.long = false;
-    }
-
-    /// Was a wait since [`Self::watch`] long enough for memory to change meanwhile?
-    pub(crate) fn waited(&self) -> bool {
-        self.long
     }
 
     /// What a member, present or lost, has published beside its outbox.
@@ -124,6 +110,7 @@ impl LinuxEnv {
         Self::count(&self.own.yields);
         let before = sys::monotonic();
         sys::sched_yield();
+        rseq::after_calls();
         self.neighbours
             .yielded(sys::monotonic().saturating_sub(before));
     }
@@ -180,6 +167,7 @@ impl LinuxEnv {
             let began = sys::monotonic();
             sys::futex_wait_any(&bells, SLEEP_NS);
             own.end_sleep();
+            rseq::after_calls();
             // Whoever waits for long looks whether anybody is left to tell it the outcome.
             if sys::monotonic().saturating_sub(began) >= SLEEP_NS {
                 sys::leave_if_orphaned(self.control.supervisor.load(Ordering::Relaxed));
@@ -197,7 +185,6 @@ impl Env for LinuxEnv {
         let kind = self.kind_of(wait);
         let pass = self.habits[kind].pass(wait.round, self.neighbours.contested());
         if pass == Pass::Spin {
-            self.long |= wait.round == SHORT_ROUNDS;
             core::hint::spin_loop();
             return Waited::Retry;
         }

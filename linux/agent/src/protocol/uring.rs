@@ -31,6 +31,7 @@ use linux_raw_sys::io_uring::{
 use rcoe_core::ReplicaId;
 use rcoe_linux_abi::{QUEUES_BYTES, RingNote};
 
+use crate::arch::rseq::{self, ALTERED, DISTURBED, Words};
 use crate::convert::low32;
 use crate::memory::regions;
 use crate::sys;
@@ -180,10 +181,12 @@ impl Ring {
     }
 
     /// Makes a call under this name; its result, or `None` if it was not made: the ring is gone.
-    pub(crate) fn perform(&mut self, name: u64, request: Request) -> Option<i64> {
+    /// One that is watched is not made either, and has [`DISTURBED`] as its result, if this
+    /// replica was disturbed before the kernel had it.
+    pub(crate) fn perform(&mut self, name: u64, request: Request, watched: bool) -> Option<i64> {
         let nothing = [EINTR, ECANCELED].map(sys::error);
         for _ in 0..ATTEMPTS {
-            let result = self.submit(Request { name, ..request })?;
+            let result = self.submit(Request { name, ..request }, watched)?;
             if !nothing.contains(&result) {
                 return Some(result);
             }
@@ -191,7 +194,7 @@ impl Ring {
         Some(sys::error(EAGAIN))
     }
 
-    fn submit(&mut self, request: Request) -> Option<i64> {
+    fn submit(&mut self, request: Request, watched: bool) -> Option<i64> {
         let (queues, number) = (self.queues, self.number?);
         let word = |offset| word(queues.base, offset);
         let tail = word(queues.submission_tail).load(Ordering::Relaxed);
@@ -207,7 +210,11 @@ impl Ring {
         for _ in 0..MOST_LOOKS {
             let head = word(queues.submission_head).load(Ordering::Acquire);
             let left = tail.wrapping_add(1).wrapping_sub(head);
-            let entered = enter(number, left);
+            let entered = enter(number, left, watched && left != 0);
+            if entered == DISTURBED || entered == ALTERED {
+                word(queues.submission_tail).store(tail, Ordering::Relaxed);
+                return Some(DISTURBED);
+            }
             if let Some(result) = self.completion(request.name) {
                 return Some(result);
             }
@@ -231,9 +238,11 @@ impl Ring {
     }
 }
 
-/// Submits so many requests and waits for a result.
-fn enter(number: u32, submit: u32) -> i64 {
-    let args = [
+/// Submits so many requests and waits for a result; if that is watched, only undisturbed.
+fn enter(number: u32, submit: u32, watched: bool) -> i64 {
+    static NEVER: AtomicU32 = AtomicU32::new(0);
+    let words: Words = [
+        u64::from(__NR_io_uring_enter),
         u64::from(number),
         u64::from(submit),
         1,
@@ -242,7 +251,15 @@ fn enter(number: u32, submit: u32) -> i64 {
         0,
     ];
     // SAFETY: the requests name memory that may be used as their calls say.
-    unsafe { rcoe_linux_sys::syscall6(u64::from(__NR_io_uring_enter), args) }
+    unsafe {
+        if watched {
+            let agreed = core::hint::black_box(words);
+            rseq::call(&words, &agreed, &NEVER)
+        } else {
+            let [nr, args @ ..] = words;
+            rcoe_linux_sys::syscall6(nr, args)
+        }
+    }
 }
 
 /// The last result under this name, among those that the queue still holds.

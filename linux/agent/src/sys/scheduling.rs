@@ -60,3 +60,11 @@ pub(crate) fn sched_yield() {
     // SAFETY: no arguments.
     unsafe { syscall0(u64::from(nr::__NR_sched_yield)) };
 }
+
+/// Registers a structure of `bytes` bytes for restartable sequences; false if the kernel refuses.
+pub(crate) fn register_rseq(area: u64, bytes: usize, signature: u32) -> bool {
+    let (bytes, signature) = (bytes as u64, u64::from(signature));
+    // SAFETY: the kernel writes to the structure only, which the caller keeps for good.
+    let done = unsafe { syscall4(u64::from(nr::__NR_rseq), area, bytes, 0, signature) };
+    done == 0
+}

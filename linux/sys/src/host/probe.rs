@@ -17,6 +17,8 @@ pub enum Probe {
     PageZero,
     /// `io_uring_setup` is allowed.
     IoUring,
+    /// Restartable sequences: the kernel tells a thread that it has lost the CPU.
+    RestartableSequences,
     /// The processor has RDRAND.
     Rdrand,
     /// RDTSCP/RDPID reveal the core number (always so on x86-64 that has them).
@@ -53,6 +55,7 @@ pub fn probe(probe: Probe) -> io::Result<Answer> {
         Probe::BranchCounter => in_child(try_branch_counter)?,
         Probe::PageZero => in_child(try_page_zero)?,
         Probe::IoUring => in_child(try_io_uring)?,
+        Probe::RestartableSequences => in_child(try_rseq)?,
     };
     Ok(match code {
         Some(0) => Answer::Yes,
@@ -162,6 +165,26 @@ fn try_io_uring() -> u8 {
     outcome(unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr()) })
 }
 
+/// A libc that has registered a structure of its own is refused a second one: then they are known.
+fn try_rseq() -> u8 {
+    #[repr(align(32))]
+    struct Area([u8; BYTES]);
+    const BYTES: usize = 32;
+    const SIGNATURE: u32 = 0x7263_6f65;
+    const UNREGISTER: u32 = 1;
+    let mut area = Area([0; BYTES]);
+    let address = area.0.as_mut_ptr();
+    // SAFETY: the kernel writes to the structure only, and not after the call that takes it back.
+    let asked = outcome(unsafe { libc::syscall(libc::SYS_rseq, address, BYTES, 0, SIGNATURE) });
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_rseq, address, BYTES, UNREGISTER, SIGNATURE) };
+    if i32::from(asked) == libc::EINVAL {
+        0
+    } else {
+        asked
+    }
+}
+
 /// The first fields of `struct perf_event_attr`, in its first published size.
 #[repr(C)]
 struct PerfEvent {
@@ -212,8 +235,8 @@ mod tests {
     #[test]
     fn every_probe_answers() {
         use Probe::{
-            BranchCounter, CpuidFaulting, IoUring, PageZero, Rdpid, Rdrand, SyscallUserDispatch,
-            TscTrapping,
+            BranchCounter, CpuidFaulting, IoUring, PageZero, Rdpid, Rdrand, RestartableSequences,
+            SyscallUserDispatch, TscTrapping,
         };
         for question in [
             SyscallUserDispatch,
@@ -222,6 +245,7 @@ mod tests {
             BranchCounter,
             PageZero,
             IoUring,
+            RestartableSequences,
             Rdrand,
             Rdpid,
         ] {

@@ -254,7 +254,7 @@ fn is_plain(call: &Call) -> bool {
 fn keep(kernel: &mut Kernel, call: &Call, vector: &Vector, post: u64) {
     let len = size(vector.bytes);
     let laid_out = kernel.queue.lay_out(vector.parts(), len);
-    let same = crate::protocol::arguments::digest(kernel, call) == Ok(kernel.content);
+    let same = crate::protocol::arguments::digest(kernel, call) == Ok(kernel.agreed.content);
     match laid_out {
         Ok(digest) if same => kernel.queue.push(low32(call.arg(0)), len, digest, post),
         _ => accuse(kernel),

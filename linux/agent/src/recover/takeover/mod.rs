@@ -29,12 +29,11 @@ use rcoe_linux_abi::{EffectId, Journal, Noted};
 use rcoe_linux_syscalls::{Arg, Class, Position, Takeover, Waits};
 
 use crate::calls::descriptors::{Vector, fcntl};
-use crate::calls::{Call, status};
+use crate::calls::{Call, agreed, status};
 use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
 use crate::memory::regions;
 use crate::protocol::uring;
-use crate::protocol::uring::Request;
 use crate::sys::{self, Whence};
 use streams::Way;
 
@@ -75,7 +74,7 @@ enum Trace {
     /// The kernel keeps the result of moving bytes.
     Stream(Way),
     /// The kernel keeps the result.
-    Ring(Request),
+    Ring,
 }
 
 /// One effect as its primary begins it.
@@ -127,7 +126,7 @@ impl Effect {
         }
         if let Some(request) = witness::request_of(call) {
             return if offers(request.operation.into()) {
-                Trace::Ring(request)
+                Trace::Ring
             } else {
                 Trace::None
             };
@@ -182,7 +181,9 @@ impl Effect {
     pub(crate) fn record(&mut self, kernel: &mut Kernel, call: &Call) -> Option<i64> {
         let made = match self.trace {
             Trace::Stream(way) => streams::make(kernel, call, way, self.id, self.name()),
-            Trace::Ring(request) => kernel.ring.perform(self.name(), request),
+            Trace::Ring => agreed::through_ring(kernel, call, self.name(), |_| {
+                witness::request_of(call).ok_or(Fault)
+            }),
             _ => return None,
         };
         if made.is_none() {

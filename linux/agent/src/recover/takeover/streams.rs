@@ -21,8 +21,8 @@ use linux_raw_sys::io_uring::io_uring_op;
 use rcoe_linux_abi::{EffectId, INTAKE_BYTES};
 use rcoe_linux_syscalls::{Arg, Offset, Stream};
 
-use crate::calls::Call;
 use crate::calls::descriptors::{Vector, fcntl, is_ready, never_waits};
+use crate::calls::{Call, agreed};
 use crate::convert::{low32, size};
 use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
@@ -161,23 +161,21 @@ pub(super) fn make(
     name: u64,
 ) -> Option<i64> {
     let intake = regions::intake(regions::own_group(), kernel.replica.id().index());
-    let message = match Message::of(kernel, call, way, intake) {
-        Ok(message) => message,
-        Err(Fault) => return Some(Fault::RESULT),
+    let ask = |kernel: &mut Kernel, now: bool| {
+        agreed::through_ring(kernel, call, name, |kernel| {
+            let message = Message::of(kernel, call, way, intake)?;
+            Ok(message.request(call, way, now))
+        })
     };
-    let mut result = kernel
-        .ring
-        .perform(name, message.request(call, way, true))?;
+    let mut result = ask(kernel, true)?;
     if matches!(way, Way::Read | Way::Write) && cannot_tell(call, way, result) {
-        let ask =
-            |kernel: &mut Kernel| kernel.ring.perform(name, message.request(call, way, false));
         let waits = !is_ready(call.arg(0), way.condition()) && !is_too_short(call, way.sends());
         result = if waits {
             refusal(call, way.sends()).unwrap_or(sys::error(EAGAIN))
         } else if kind_of(call.arg(0)) == Kind::Counter {
-            never_waiting(kernel, call, id, ask)?
+            never_waiting(kernel, call, id, |kernel| ask(kernel, false))?
         } else {
-            ask(kernel)?
+            ask(kernel, false)?
         };
     }
     Some(judge(kernel, call, way, result, intake))
