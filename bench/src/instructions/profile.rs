@@ -77,6 +77,16 @@ fn functions(image: &[u8]) -> Vec<Function> {
     named.collect()
 }
 
+/// Where an image has the symbol of this name.
+pub(super) fn address_of(image: &[u8], name: &str) -> Option<u64> {
+    let file = ElfBytes::<AnyEndian>::minimal_parse(image).ok()?;
+    let (symbols, names) = file.symbol_table().ok()??;
+    let found = symbols
+        .iter()
+        .find(|it| names.get(it.st_name as usize).is_ok_and(|it| it == name));
+    found.map(|it| it.st_value)
+}
+
 /// The path in a mangled name, without crate and hash: the identifiers that stand in it.
 fn short(mangled: &str) -> String {
     let Some(mut rest) = mangled.strip_prefix("_ZN") else {

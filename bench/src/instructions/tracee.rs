@@ -4,6 +4,9 @@
 //! last: its end is looked for without blocking, so that another process can be stepped meanwhile
 //! that this one waits for. Every other step ends by itself, and is waited for.
 //!
+//! Each step takes the CPU away, and rcoe's agent looks whether that has happened before it makes
+//! an effect ([`Kind::Look`]). What counts is a replica that is left alone: that look finds none.
+//!
 //! Each round of a repeated string instruction (`rep movsb`) is a step of its own: that is how the
 //! processor traps, and it is work.
 
@@ -18,6 +21,8 @@ use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+
+use super::profile::address_of;
 
 /// What one iteration took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,8 +40,19 @@ pub(super) struct Sample {
 enum Kind {
     Pause,
     Syscall,
+    /// The agent compares the word in which the kernel tells of a loss of the CPU.
+    Look,
     Other,
 }
+
+/// The structure in whose second word the kernel tells of that.
+const AREA: &str = "RCOE_RSEQ";
+const WORD: u64 = 8;
+/// `cmp qword ptr [rip + ...], r8`, without the distance.
+const COMPARE: [u8; 3] = [0x4c, 0x39, 0x05];
+const COMPARE_BYTES: u64 = 7;
+/// The flag that says that two were equal.
+const EQUAL: u64 = 1 << 6;
 
 /// Most steps of one turn: far more than any call takes.
 const MOST_STEPS: u32 = 1_000_000;
@@ -59,6 +75,8 @@ pub(super) struct Tracee {
     signal: Option<Signal>,
     /// What lies at the addresses it came by; after the warm-up code does not change.
     code: HashMap<u64, Kind>,
+    /// Address of that word, if there is one.
+    word: Option<u64>,
     current: Sample,
     samples: Vec<Sample>,
     /// How often the present iteration came by each address, and the last whole one did.
@@ -76,12 +94,14 @@ impl Tracee {
             registers: None,
             signal: None,
             code: HashMap::new(),
+            word: None,
             current: Sample::default(),
             samples: Vec::new(),
             visits: Default::default(),
         };
         ptrace::interrupt(pid)?;
         tracee.reap()?;
+        tracee.word = address_of(&tracee.image()?, AREA).map(|area| area + WORD);
         // A call that the stop has interrupted is made again first, and may last.
         tracee.resume()?;
         Ok(tracee)
@@ -121,6 +141,9 @@ impl Tracee {
             if kind != Kind::Syscall {
                 self.reap()?;
             }
+            if kind == Kind::Look {
+                self.find_equal()?;
+            }
             if looks {
                 return Ok(());
             }
@@ -147,10 +170,26 @@ impl Tracee {
         let kind = match word.to_le_bytes() {
             [0xf3, 0x90, ..] => Kind::Pause,
             [0x0f, 0x05, ..] => Kind::Syscall,
+            [a, b, c, distance @ .., _] if [a, b, c] == COMPARE => {
+                let distance = i64::from(i32::from_le_bytes(distance));
+                let named = (address + COMPARE_BYTES).wrapping_add_signed(distance);
+                if self.word == Some(named) {
+                    Kind::Look
+                } else {
+                    Kind::Other
+                }
+            }
             _ => Kind::Other,
         };
         self.code.insert(address, kind);
         Ok(kind)
+    }
+
+    /// The comparison that was just made found two words equal.
+    fn find_equal(&mut self) -> Result<()> {
+        let registers = self.registers.as_mut().context("it has stopped")?;
+        registers.eflags |= EQUAL;
+        Ok(ptrace::setregs(self.pid, *registers)?)
     }
 
     fn resume(&mut self) -> Result<()> {
