@@ -66,16 +66,21 @@ pub(crate) struct Common {
     #[arg(long)]
     pub(crate) on_fault: Option<String>,
     /// Programs to hit: md5sum, bzip2, sha256, awk, sqlite3, python; with threads: pigz, mutex;
-    /// with children: workers, pipeline, shell, make.
+    /// with children: workers, pipeline, shell, make; with one effect after the other: effects.
     #[arg(long, default_value = "md5sum")]
     pub(crate) program: String,
-    /// State to hit: gpr, xmm, text, data, heap, stack, mmap, agent, shared, or regs, mem.
+    /// State to hit: gpr, xmm, text, data, heap, stack, mmap, agent, shared, or regs, mem; with
+    /// `--when entry` and the program effects: argument, content.
     #[arg(long, default_value = "regs,mem")]
     pub(crate) targets: String,
     /// When to hit: user (while the replica runs its own instructions), return (at the end of a
-    /// system call, when input is in one replica only), or any.
+    /// system call, when input is in one replica only), entry (right before an effect of the
+    /// primary), or any.
     #[arg(long, default_value = "user")]
     pub(crate) when: When,
+    /// Bits to flip in each run, one after the other, with `--when entry`.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) flips: u32,
     #[command(flatten)]
     pub(crate) rcoe: RcoeArgs,
 }
@@ -354,6 +359,15 @@ impl Common {
             targets
         };
         ensure!(!targets.is_empty(), "nothing to hit");
+        let at_entry = self.when == When::Entry;
+        ensure!(
+            targets.are_of_effect(at_entry),
+            "argument and content go with --when entry, and nothing else does"
+        );
+        ensure!(
+            self.flips == 1 || at_entry,
+            "several flips in a run go with --when entry"
+        );
         Ok(targets)
     }
 
@@ -363,6 +377,7 @@ impl Common {
             programs: self.programs().context("--program")?.len(),
             replicas: self.replicas.max(1),
             targets: self.targets()?,
+            flips: self.flips,
         })
     }
 
@@ -375,6 +390,7 @@ impl Common {
             programs: self.program.clone(),
             targets: self.targets()?.to_string(),
             when: self.when,
+            flips: self.flips,
             seed: self.seed,
         })
     }

@@ -20,6 +20,8 @@ use crate::taxonomy::{Expected, Verdict, classify};
 const ATTEMPTS: u32 = 6;
 /// How many replicas of a program's processes are looked at in search of one to hit.
 const TRIES: u32 = 200;
+/// The replica that has the effects of a program, as long as nothing was flipped.
+const PRIMARY: usize = 0;
 /// Fault-free runs per program before a campaign.
 const CALIBRATIONS: u64 = 5;
 
@@ -143,7 +145,12 @@ type Strike = Result<(Hit, Duration), Miss>;
 
 /// Waits for the moment and flips.
 fn strike(running: &Running, when: When, plan: &Plan, target: &Calibrated) -> Strike {
-    let pid = running.replica(plan.replica).ok_or(Miss::Ended)?;
+    let replica = if when == When::Entry {
+        PRIMARY
+    } else {
+        plan.replica
+    };
+    let pid = running.replica(replica).ok_or(Miss::Ended)?;
     thread::sleep(target.duration.mul_f64(plan.moment));
     let hit = if target.program.children && !running.is_bare() {
         strike_any(running, when, plan)?

@@ -19,6 +19,7 @@ use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use crate::entry;
 use crate::maps::{self, PAGE};
 use crate::plan::{Plan, Rng};
 use crate::target::Target;
@@ -49,6 +50,14 @@ pub struct Hit {
     pub before: u64,
     /// Value after.
     pub after: u64,
+    /// How many bits were flipped until then, one after the other; this was the last.
+    #[serde(default = "one")]
+    pub flips: u32,
+}
+
+/// What old journals do not say.
+pub(crate) const fn one() -> u32 {
+    1
 }
 
 /// Why nothing was changed.
@@ -79,6 +88,8 @@ pub enum When {
     Any,
     /// Only at the end of a system call: the worst case for input.
     Return,
+    /// Right before an effect of the primary, after the vote on it: the worst case for output.
+    Entry,
 }
 
 impl std::str::FromStr for When {
@@ -89,7 +100,10 @@ impl std::str::FromStr for When {
             "user" => Ok(Self::User),
             "any" => Ok(Self::Any),
             "return" => Ok(Self::Return),
-            _ => Err(format!("unknown moment '{word}'; known: user, any, return")),
+            "entry" => Ok(Self::Entry),
+            _ => Err(format!(
+                "unknown moment '{word}'; known: user, any, return, entry"
+            )),
         }
     }
 }
@@ -163,6 +177,9 @@ pub const STOPS: u32 = 40;
 ///
 /// If nothing was changed; the process then runs on as if nothing had happened.
 pub fn flip(pid: i32, when: When, plan: &Plan, stops: u32) -> Result<Hit, Miss> {
+    if when == When::Entry {
+        return entry::flip(pid, plan);
+    }
     let mut pauses = Rng::new(&[plan.place, plan.bit]);
     for _ in 0..stops {
         let seized = Seized::stop(pid)?;
@@ -207,9 +224,20 @@ pub fn registers(pid: i32) -> Option<String> {
 }
 
 fn flip_stopped(seized: &Seized, registers: user_regs_struct, plan: &Plan) -> Result<Hit, Miss> {
+    let mut hit = whereabouts(seized, &registers)?;
+    match plan.target {
+        Target::Gpr => flip_gpr(seized, registers, plan, &mut hit)?,
+        Target::Xmm => flip_xmm(seized, plan, &mut hit)?,
+        _ => flip_memory(seized, registers.rsp, plan, &mut hit)?,
+    }
+    Ok(hit)
+}
+
+/// Which process was stopped, and where; nothing is flipped yet.
+pub(crate) fn whereabouts(seized: &Seized, registers: &user_regs_struct) -> Result<Hit, Miss> {
     let pid = seized.pid.as_raw();
     let regions = maps::read(pid)?;
-    let mut hit = Hit {
+    Ok(Hit {
         pid,
         program: maps::program(&regions).map_or_else(String::new, |path| file_name(path).into()),
         replica: maps::replica(&regions),
@@ -220,24 +248,19 @@ fn flip_stopped(seized: &Seized, registers: user_regs_struct, plan: &Plan) -> Re
         bit: 0,
         before: 0,
         after: 0,
-    };
-    match plan.target {
-        Target::Gpr => flip_gpr(seized, registers, plan, &mut hit)?,
-        Target::Xmm => flip_xmm(seized, plan, &mut hit)?,
-        _ => flip_memory(seized, regions, registers.rsp, plan, &mut hit)?,
-    }
-    Ok(hit)
+        flips: 1,
+    })
 }
 
 /// A stopped tracee; dropping it lets it go.
-struct Seized {
-    pid: Pid,
+pub(crate) struct Seized {
+    pub(crate) pid: Pid,
     /// Signal about to be delivered when the stop hit.
-    pending: Option<Signal>,
+    pub(crate) pending: Option<Signal>,
 }
 
 impl Seized {
-    fn stop(pid: i32) -> Result<Self, Miss> {
+    pub(crate) fn stop(pid: i32) -> Result<Self, Miss> {
         let pid = Pid::from_raw(pid);
         ptrace::seize(pid, ptrace::Options::empty()).map_err(|errno| match errno {
             // A zombie cannot be seized.
@@ -286,7 +309,7 @@ impl Drop for Seized {
 }
 
 /// Name of a register and how to reach it.
-type Register = (&'static str, fn(&mut user_regs_struct) -> &mut u64);
+pub(crate) type Register = (&'static str, fn(&mut user_regs_struct) -> &mut u64);
 
 const REGISTERS: [Register; 18] = [
     ("rax", |r| &mut r.rax),
@@ -354,12 +377,12 @@ fn flip_xmm(seized: &Seized, plan: &Plan, hit: &mut Hit) -> Result<(), Miss> {
 
 fn flip_memory(
     seized: &Seized,
-    regions: Vec<maps::Region>,
     stack_pointer: u64,
     plan: &Plan,
     hit: &mut Hit,
 ) -> Result<(), Miss> {
     let pid = seized.pid.as_raw();
+    let regions = maps::read(pid)?;
     let heap = maps::heap_start(&regions);
     let regions = maps::split_at(regions, heap);
     let classes = maps::classify(&regions, stack_pointer, heap);
@@ -398,11 +421,11 @@ fn file_name(path: &str) -> &str {
         .unwrap_or("anonymous")
 }
 
-fn choose(random: u64, limit: usize) -> usize {
+pub(crate) fn choose(random: u64, limit: usize) -> usize {
     usize::try_from(random % limit as u64).unwrap_or(0)
 }
 
-fn bit_below(random: u64, limit: u32) -> u32 {
+pub(crate) fn bit_below(random: u64, limit: u32) -> u32 {
     u32::try_from(random % u64::from(limit)).unwrap_or(0)
 }
 
@@ -453,6 +476,7 @@ mod tests {
             programs: 1,
             replicas: 1,
             targets,
+            flips: 1,
         };
         Plan::derive(&space, index, 0)
     }

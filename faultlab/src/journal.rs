@@ -46,6 +46,9 @@ pub struct Campaign {
     pub targets: String,
     /// State in which replicas are hit.
     pub when: When,
+    /// Bits that are flipped in a run at most.
+    #[serde(default = "crate::inject::one")]
+    pub flips: u32,
     /// Campaign seed.
     pub seed: u64,
 }
@@ -202,6 +205,7 @@ pub(crate) mod tests {
                 timeout: "2s".into(),
                 programs: "md5sum".into(),
                 targets: Targets::default().to_string(),
+                flips: 1,
                 when: When::User,
                 seed,
             },
@@ -215,6 +219,7 @@ pub(crate) mod tests {
             seed: 1,
             programs: 1,
             replicas: 2,
+            flips: 1,
             targets: Targets::default(),
         };
         Record {

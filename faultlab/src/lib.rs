@@ -20,6 +20,7 @@
 
 pub mod campaign;
 pub mod child;
+pub mod entry;
 pub mod events;
 pub mod fuzz;
 pub mod host;

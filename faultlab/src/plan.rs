@@ -18,6 +18,8 @@ pub struct Space {
     pub replicas: usize,
     /// Classes of state.
     pub targets: Targets,
+    /// Bits that are flipped in a run, one after the other, of what an effect has at its entry.
+    pub flips: u32,
 }
 
 /// One injection as drawn.
@@ -42,6 +44,9 @@ pub struct Plan {
     /// Uniformly random word that selects the process, of a program that has several.
     #[serde(default)]
     pub process: u64,
+    /// How many bits are flipped, one after the other; all but the first are drawn on the way.
+    #[serde(default = "crate::inject::one")]
+    pub flips: u32,
 }
 
 impl Plan {
@@ -65,6 +70,7 @@ impl Plan {
             bit: rng.next(),
             moment: rng.unit(),
             process: rng.next(),
+            flips: space.flips,
         }
     }
 }
@@ -123,6 +129,7 @@ mod tests {
             programs: 3,
             replicas: 2,
             targets: Targets::default(),
+            flips: 1,
         }
     }
 

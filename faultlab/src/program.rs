@@ -24,9 +24,10 @@ pub struct Program {
 }
 
 /// Our own programs: name, and source text of C.
-pub const SOURCES: [(&str, &str); 3] = [
+pub const SOURCES: [(&str, &str); 4] = [
     ("mutex", include_str!("../programs/mutex.c")),
     ("workers", include_str!("../programs/workers.c")),
+    ("effects", include_str!("../programs/effects.c")),
     ("race", include_str!("../../tests/tests/threads/race.c")),
 ];
 /// Rules of the program `make`.
@@ -48,7 +49,7 @@ const PYTHON: &str = "import zlib\nd = {i: str(i * i) for i in range(9000)}\n\
                       print(zlib.crc32(''.join(d.values()).encode()), sum(map(len, d.values())))";
 
 /// Every program the lab knows. The first is the papers' and the default.
-pub const PROGRAMS: [Program; 13] = [
+pub const PROGRAMS: [Program; 14] = [
     Program {
         name: "md5sum",
         path: "/bin/busybox",
@@ -108,6 +109,13 @@ pub const PROGRAMS: [Program; 13] = [
     Program {
         name: "race",
         path: "./race",
+        args: &[],
+        package: "gcc",
+        children: false,
+    },
+    Program {
+        name: "effects",
+        path: "./effects",
         args: &[],
         package: "gcc",
         children: false,

@@ -27,12 +27,16 @@ pub enum Target {
     Agent,
     /// The replica's own outbox and results ring, which its siblings read.
     Shared,
+    /// What the primary tells the kernel of an effect: the call's number and its arguments.
+    Argument,
+    /// What goes out with an effect.
+    Content,
 }
 
 /// All classes with the weight with which a campaign draws them when they are enabled.
 ///
 /// Registers are drawn more often because almost every flip in memory is never read again.
-const WEIGHTS: [(Target, &str, u64); 9] = [
+const WEIGHTS: [(Target, &str, u64); 11] = [
     (Target::Gpr, "gpr", 8),
     (Target::Xmm, "xmm", 1),
     (Target::Text, "text", 2),
@@ -42,6 +46,8 @@ const WEIGHTS: [(Target, &str, u64); 9] = [
     (Target::Mmap, "mmap", 1),
     (Target::Agent, "agent", 2),
     (Target::Shared, "shared", 1),
+    (Target::Argument, "argument", 1),
+    (Target::Content, "content", 1),
 ];
 
 impl Target {
@@ -52,6 +58,12 @@ impl Target {
             .iter()
             .find(|(target, ..)| *target == self)
             .map_or("?", |(_, name, _)| name)
+    }
+
+    /// Whether it is there at the entry of an effect only ([`crate::inject::When::Entry`]).
+    #[must_use]
+    pub const fn is_of_effect(self) -> bool {
+        matches!(self, Self::Argument | Self::Content)
     }
 
     fn weight(self) -> u64 {
@@ -82,8 +94,16 @@ impl Targets {
     /// These classes without those that exist only under rcoe.
     #[must_use]
     pub fn without_agent(&self) -> Self {
-        let alone = |target: &Target| !matches!(target, Target::Agent | Target::Shared);
+        let alone = |target: &Target| {
+            !matches!(target, Target::Agent | Target::Shared) && !target.is_of_effect()
+        };
         Self(self.0.iter().copied().filter(alone).collect())
+    }
+
+    /// Whether all of them, or none, are there at the entry of an effect only.
+    #[must_use]
+    pub fn are_of_effect(&self, wanted: bool) -> bool {
+        self.0.iter().all(|target| target.is_of_effect() == wanted)
     }
 
     /// True if there is nothing to draw from.
@@ -118,7 +138,7 @@ impl Default for Targets {
             WEIGHTS
                 .iter()
                 .map(|(t, ..)| *t)
-                .filter(|t| *t != Target::Shared)
+                .filter(|t| *t != Target::Shared && !t.is_of_effect())
                 .collect(),
         )
     }
@@ -182,7 +202,8 @@ mod tests {
 
     #[test]
     fn every_weight_is_drawn_exactly_as_often() {
-        let targets: Targets = "regs,mem,shared".parse().expect("valid list");
+        let all = "regs,mem,shared,argument,content";
+        let targets: Targets = all.parse().expect("valid list");
         let total: u64 = WEIGHTS.iter().map(|(.., weight)| weight).sum();
         for (target, _, weight) in WEIGHTS {
             let hits = (0..total)

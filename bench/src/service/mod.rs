@@ -219,6 +219,7 @@ impl Scene<'_> {
             seed: self.order.seed,
             programs: 1,
             replicas: self.order.replicas.into(),
+            flips: 1,
             targets: self.targets()?,
         };
         let mut flips = Vec::new();

@@ -115,6 +115,7 @@ fn flip(pid: i32, targets: &str, rng: &mut Rng, steps: &Steps<'_>) -> Result<Opt
         seed: rng.next(),
         programs: 1,
         replicas: 1,
+        flips: 1,
         targets,
     };
     match inject::flip(pid, When::Any, &Plan::derive(&space, 0, 0), STOPS) {
@@ -220,6 +221,7 @@ mod tests {
             place: "rbx".into(),
             bit: 7,
             before: 1,
+            flips: 1,
             after: 129,
         };
         let done = Done::Flipped(hit, 1000);
