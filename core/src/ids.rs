@@ -185,7 +185,8 @@ impl Iterator for Iter {
     #[inline]
     fn next(&mut self) -> Option<ReplicaId> {
         let id = self.0.lowest()?;
-        self.0 = self.0.without(id);
+        // Without the lowest bit.
+        self.0 = ReplicaSet(self.0.0 & (self.0.0 - 1));
         Some(id)
     }
 }

@@ -262,7 +262,16 @@ impl Node {
     #[must_use]
     #[inline]
     pub fn is_primary(&self) -> bool {
-        self.primary == self.id && self.source() == self.id
+        self.primary == self.id && self.has_drained()
+    }
+
+    /// Has it taken all that a lost primary left behind?
+    #[inline]
+    pub(crate) fn has_drained(&self) -> bool {
+        match self.former {
+            Some((_, until)) => self.cursor >= until,
+            None => true,
+        }
     }
 
     /// Whose ring holds the next record.
@@ -410,37 +419,40 @@ impl Node {
     /// handshake).
     #[inline]
     pub(crate) fn publish_bell(&mut self, ports: &Ports<'_>) {
-        let own = port(ports, self.id).outbox;
-        let mut early = ReplicaSet::empty();
-        if self.guards.off(Bug::SkipReread) {
-            early = self.sleepers(ports);
-        }
+        self.ring_bell(port(ports, self.id).outbox, ports);
+    }
+
+    /// The same with the own outbox at hand.
+    #[inline]
+    pub(crate) fn ring_bell(&mut self, own: &Outbox, ports: &Ports<'_>) {
+        let early = self.guards.off(Bug::SkipReread) && self.is_slept_on(ports);
         if !self.guards.off(Bug::DoorbellFirst) && !self.guards.off(Bug::NoBell) {
             own.ring();
         }
         if self.guards.off(Bug::SkipReread) {
-            self.wake |= !early.is_empty();
+            self.wake |= early;
             return;
         }
         if !self.guards.off(Bug::NoFence) {
             // Pairs with the fence in `Outbox::begin_sleep`.
             fence(Ordering::SeqCst);
         }
-        self.wake |= !self.sleepers(ports).is_empty();
+        self.wake |= self.is_slept_on(ports);
     }
 
-    /// The members that sleep on the own doorbell, or a newcomer that does.
+    /// Does a member sleep on the own doorbell, or a newcomer?
     #[inline]
-    fn sleepers(&self, ports: &Ports<'_>) -> ReplicaSet {
-        let on_me = |peer: &ReplicaId| port(ports, *peer).outbox.sleeping_on().contains(self.id);
+    fn is_slept_on(&self, ports: &Ports<'_>) -> bool {
         let audience = match self.admission {
             Some(admission) => self.members.with(admission.newcomer),
             None => self.members,
         };
         let others = audience.without(self.id).iter();
+        let bells = |peer| port(ports, peer).outbox.sleeping_on();
         others
-            .filter(on_me)
-            .fold(ReplicaSet::empty(), ReplicaSet::with)
+            .map(bells)
+            .fold(ReplicaSet::empty(), ReplicaSet::union)
+            .contains(self.id)
     }
 
     /// Stops for good and says so.

@@ -11,7 +11,7 @@
 use crate::node::{Call, Node, Ports, Task, port};
 use crate::primitive::{AtomicU64, Ordering};
 use crate::rendezvous::Stage;
-use crate::ring::{HEADER, record_words};
+use crate::ring::{Checksum, HEADER, ONCE, record_words};
 use crate::word::Seen;
 use crate::{MAX_RECORD, Port, ReplicaId};
 
@@ -39,11 +39,9 @@ impl Node {
             return Meeting::Unable;
         }
         // The bell that tells of the arrival tells of the position, too.
-        port(ports, self.id)
-            .outbox
-            .cursor
-            .store(self.cursor, Ordering::Release);
-        self.arrive(ports);
+        let own = port(ports, self.id).outbox;
+        own.cursor.store(self.cursor, Ordering::Release);
+        self.arrive(own, ports);
         if self.all_met(ports) {
             Meeting::Met
         } else {
@@ -92,24 +90,43 @@ impl Node {
         self.halted.is_none() && end <= self.limit
     }
 
-    /// Primary: the cells for the payload of the record to publish next, if there are others to
-    /// read it, room for it, and the ring holds it in one piece.
+    /// Primary: publishes a record of `len` words that `fill` writes into the ring itself and gives
+    /// the checksum of, and ends the effect, if there are others to read it, room for it, and the
+    /// ring holds it in one piece. False if that is not so or `fill` gives none; then nothing has
+    /// happened.
     ///
     /// # Panics
     /// If this replica is not the primary, or the payload is longer than a record.
-    #[must_use]
     #[inline]
-    pub fn prompt_cells<'a>(&self, ports: &Ports<'a>, len: usize) -> Option<&'a [AtomicU64]> {
+    pub fn try_publish<'a>(
+        &mut self,
+        ports: &Ports<'a>,
+        len: usize,
+        fill: impl FnOnce(&'a [AtomicU64]) -> Option<Checksum>,
+    ) -> bool {
         assert!(len <= MAX_RECORD);
         if !self.has_room(len) || self.members.len() == 1 {
-            return None;
+            return false;
         }
-        let [first, second] = self.payload_cells(ports, len);
-        second.is_empty().then_some(first)
+        let own = port(ports, self.id);
+        let Some((header, payload)) = own.record(self.cursor, len) else {
+            return false;
+        };
+        let Some(checksum) = fill(payload) else {
+            return false;
+        };
+        let words = self.next_header(len, checksum);
+        for (cell, word) in header.iter().zip(words) {
+            cell.store(word, Ordering::Relaxed);
+        }
+        self.pass_record(own.outbox, ports, len);
+        self.count_record(own);
+        self.end_effect_in(own.outbox);
+        true
     }
 
-    /// Follower: copies the next record to `out` and takes it, if it is there and right in all; how
-    /// many words it has. Else nothing has happened.
+    /// Follower: copies the next record to `out` and takes it, if it is there in one piece and right
+    /// in all; how many words it has. Else nothing has happened.
     #[inline]
     #[must_use]
     pub fn try_consume(&mut self, ports: &Ports<'_>, out: &mut [u64]) -> Option<usize> {
@@ -118,29 +135,56 @@ impl Node {
         if !self.sees(primary, self.cursor + HEADER as u64) {
             return None;
         }
-        let header = primary.header(self.cursor)?;
-        let end = self.cursor + record_words(header.len);
-        let fits = self.has_seen(end) && header.len <= out.len();
-        let right = self.is_next(&header) && header.signature == self.trace.signature();
-        if !fits || !right || !primary.read(self.cursor, &header, &mut out[..header.len]) {
+        let first = primary.first_word(self.cursor);
+        let len = usize::try_from(first & (ONCE - 1)).ok()?;
+        let out = out.get_mut(..len)?;
+        let end = self.cursor + record_words(len);
+        let (header, payload) = primary.record(self.cursor, len)?;
+        if !self.has_seen(end) || !self.copy_right(header, payload, out) {
             return None;
         }
         self.take_promptly(ports, end);
         if primary.ring.len() < LONG {
             self.settle(ports);
         }
-        Some(header.len)
+        Some(len)
+    }
+
+    /// Copies a payload and says whether it and its header are what this follower awaits.
+    #[inline]
+    fn copy_right(
+        &self,
+        header: &[AtomicU64; HEADER],
+        payload: &[AtomicU64],
+        out: &mut [u64],
+    ) -> bool {
+        let signature = self.trace.signature();
+        let first = header[0].load(Ordering::Relaxed);
+        let mut checksum = Checksum::header(first, signature);
+        for (slot, cell) in out.iter_mut().zip(payload) {
+            *slot = cell.load(Ordering::Relaxed);
+            checksum = checksum.add(*slot);
+        }
+        let index = (self.records & 0xffff_ffff) << 32;
+        let expected = [
+            index | payload.len() as u64 | first & ONCE,
+            signature.events,
+            signature.a,
+            signature.b,
+            checksum.finish(),
+        ];
+        let pairs = header.iter().zip(expected);
+        let difference = pairs.fold(0, |all, (cell, word)| {
+            all | cell.load(Ordering::Relaxed) ^ word
+        });
+        difference == 0
     }
 
     /// Whose ring has the next record, if that is the present primary's and this replica is an
     /// ordinary follower.
     #[inline]
     pub(crate) fn prompt_source<'p, 'a>(&self, ports: &'p Ports<'a>) -> Option<&'p Port<'a>> {
-        let drained = match self.former {
-            Some((_, until)) => self.cursor >= until,
-            None => true,
-        };
-        let follows = drained && self.primary != self.id && !self.is_newcomer();
+        let follows = self.has_drained() && self.primary != self.id && !self.is_newcomer();
         (follows && self.halted.is_none()).then(|| port(ports, self.primary))
     }
 

@@ -9,6 +9,7 @@
 use crate::ReplicaId;
 use crate::guards::Bug;
 use crate::node::{Await, Call, Done, Node, Ports, Step, Task, WaitFor, port};
+use crate::outbox::Outbox;
 use crate::primitive::Ordering;
 
 /// How far a rendezvous is.
@@ -30,7 +31,7 @@ impl Node {
     ) -> Step {
         match stage {
             Stage::Arrive => {
-                self.arrive(ports);
+                self.arrive(port(ports, self.id).outbox, ports);
                 if self.is_newcomer() {
                     // It has no vote, and its signature is compared in the stream.
                     return Step::Ready(Done::Met);
@@ -54,17 +55,17 @@ impl Node {
     }
 
     #[inline]
-    pub(crate) fn arrive(&mut self, ports: &Ports<'_>) {
-        let own = port(ports, self.id).outbox;
+    pub(crate) fn arrive(&mut self, own: &Outbox, ports: &Ports<'_>) {
         self.round += 1;
         let slot = self.slot_of(self.round);
-        self.slots[slot] = self.trace.signature();
+        let signature = self.trace.signature();
+        self.slots[slot] = signature;
         if self.guards.off(Bug::DoorbellFirst) {
             own.ring();
         }
-        own.slots[slot].store(self.slots[slot]);
+        own.slots[slot].store(signature);
         own.arrived.store(self.round, Ordering::Release);
-        self.publish_bell(ports);
+        self.ring_bell(own, ports);
     }
 
     /// Which slot holds the signature of `round`.

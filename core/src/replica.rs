@@ -4,7 +4,9 @@ use crate::node::{Call, Done, Node, Ports, Step, WaitFor, port};
 use crate::outbox::Outbox;
 use crate::primitive::AtomicU64;
 use crate::prompt::Meeting;
-use crate::{Halt, Kind, ReplicaId, ReplicaSet, Signature, Trace};
+use crate::ring::Checksum;
+use crate::trace;
+use crate::{Halt, Kind, ReplicaId, ReplicaSet, Signature};
 
 /// How often a condition is tested again before a wait for it begins.
 const GLANCES: u32 = 4;
@@ -70,19 +72,25 @@ pub enum Consumed {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ActionSet(pub u64);
 
-/// A trace to which events are added, apart from its replica.
+/// Events that enter the trace together, by one digest. Each is in the flight recorder for itself,
+/// so that it can be told which of them differs.
 #[derive(Debug)]
-pub struct Events<'a> {
-    trace: Trace,
+pub struct Batch<'a> {
     own: &'a Outbox,
+    kind: Kind,
+    /// Events of the trace before, and with those of the batch.
+    begun: u64,
+    events: u64,
+    digest: u64,
 }
 
-impl Events<'_> {
-    /// As [`Replica::add_event`].
+impl Batch<'_> {
+    /// Adds an event; the kinds of a batch follow from that of the batch and the values.
     #[inline]
     pub fn add(&mut self, kind: Kind, value: u64) {
-        self.trace.add(kind, value);
-        self.own.recorder.note(self.trace.events(), kind, value);
+        self.events = self.events.wrapping_add(1);
+        self.digest = trace::digest(self.digest, value);
+        self.own.recorder.note(self.events, kind, value);
     }
 }
 
@@ -202,25 +210,36 @@ impl<'a, E: Env> Replica<'a, E> {
         self.node.add_event(own, kind, value);
     }
 
-    /// The trace apart, to add several events to it. It counts once it is given back.
+    /// A batch of events of this kind. It counts once it is given back.
     #[inline]
     #[must_use]
-    pub fn begin_events(&self) -> Events<'a> {
-        Events {
-            trace: self.node.trace.clone(),
+    pub fn begin_batch(&self, kind: Kind) -> Batch<'a> {
+        let begun = self.events();
+        Batch {
             own: self.outbox(),
+            kind,
+            begun,
+            events: begun,
+            digest: 0,
         }
     }
 
-    /// Goes on from these events, which [`Replica::begin_events`] has begun and nothing else was
-    /// added to the trace since.
+    /// Adds a batch to the trace.
     ///
     /// # Panics
-    /// If there are fewer events than before.
+    /// If anything else was added since it was begun.
     #[inline]
-    pub fn end_events(&mut self, events: Events<'a>) {
-        assert!(events.trace.events() >= self.events(), "events only grow");
-        self.node.trace = events.trace;
+    pub fn end_batch(&mut self, batch: Batch<'a>) {
+        let Batch {
+            kind,
+            begun,
+            events,
+            digest,
+            ..
+        } = batch;
+        assert!(begun == self.events(), "a batch is added as a whole");
+        let count = events.wrapping_sub(begun);
+        self.node.trace.add_batch(kind, digest, count);
     }
 
     /// Meets all members at this point of the trace and compares signatures. May be called
@@ -360,8 +379,9 @@ impl<'a, E: Env> Replica<'a, E> {
     }
 
     /// As [`Replica::publish_in_place`], if nothing has to be waited for, others read it, and the
-    /// ring has a place for it in one piece. False if that is not so or `fill` says no; then
-    /// nothing has happened.
+    /// ring has a place for it in one piece. `fill` gives the checksum of the words as it finds
+    /// them in the ring. False if any of that is not so or `fill` gives none; then nothing has
+    /// happened.
     ///
     /// # Panics
     /// As [`Replica::publish`].
@@ -369,16 +389,11 @@ impl<'a, E: Env> Replica<'a, E> {
     pub fn try_publish_in_place(
         &mut self,
         len: usize,
-        fill: impl FnOnce(&'a [AtomicU64]) -> bool,
+        fill: impl FnOnce(&'a [AtomicU64]) -> Option<Checksum>,
     ) -> bool {
-        let cells = self.node.prompt_cells(&self.ports, len);
-        if !cells.is_some_and(fill) {
-            return false;
-        }
-        self.node.seal_record(&self.ports, len);
-        self.node.end_effect(&self.ports);
+        let published = self.node.try_publish(&self.ports, len, fill);
         self.wake_sleepers();
-        true
+        published
     }
 
     /// Primary: waits for room for a record of so many words.

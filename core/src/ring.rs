@@ -36,7 +36,7 @@ pub(crate) struct Header {
 }
 
 /// In a header's first word, beside length and index: the effect is not repeatable.
-const ONCE: u64 = 1 << 31;
+pub(crate) const ONCE: u64 = 1 << 31;
 
 impl Header {
     #[inline]
@@ -46,24 +46,21 @@ impl Header {
     }
 }
 
-/// Fletcher sums modulo 2^64 over a record: any single flipped bit changes the first.
-#[derive(Clone, Copy)]
-struct Check {
+/// Fletcher sums modulo 2^64 over words in their order: any single flipped bit changes the first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Checksum {
     a: u64,
     b: u64,
 }
 
-impl Check {
-    #[inline]
-    const fn new() -> Self {
-        Self {
-            a: 0x5243_4f45,
-            b: 0,
-        }
-    }
+impl Checksum {
+    /// Of no words.
+    pub const EMPTY: Self = Self { a: 0, b: 0 };
 
+    /// With one word more.
+    #[must_use]
     #[inline]
-    const fn add(self, word: u64) -> Self {
+    pub const fn add(self, word: u64) -> Self {
         let a = self.a.wrapping_add(word);
         Self {
             a,
@@ -71,13 +68,28 @@ impl Check {
         }
     }
 
+    /// Of a header's first four words.
     #[inline]
-    const fn header(len_index: u64, signature: Signature) -> Self {
-        Self::new()
+    pub(crate) const fn header(len_index: u64, signature: Signature) -> Self {
+        let start = Self {
+            a: 0x5243_4f45,
+            b: 0,
+        };
+        start
             .add(len_index)
             .add(signature.events)
             .add(signature.a)
             .add(signature.b)
+    }
+
+    /// With `count` words more, of which the other one is.
+    #[inline]
+    const fn then(self, count: u64, other: Self) -> Self {
+        let before = self.b.wrapping_add(self.a.wrapping_mul(count));
+        Self {
+            a: self.a.wrapping_add(other.a),
+            b: before.wrapping_add(other.b),
+        }
     }
 
     /// Adds the words of a payload.
@@ -94,7 +106,7 @@ impl Check {
 
     /// Bijective in each sum for a fixed other one.
     #[inline]
-    const fn finish(self) -> u64 {
+    pub(crate) const fn finish(self) -> u64 {
         self.a ^ self.b.rotate_left(23)
     }
 }
@@ -134,6 +146,22 @@ impl<'a> Port<'a> {
         self.ring.get(start..)?.first_chunk()
     }
 
+    /// Header and payload of a record at `position`, if the ring holds it in one piece.
+    #[inline]
+    pub(crate) fn record(
+        &self,
+        position: u64,
+        len: usize,
+    ) -> Option<(&'a [AtomicU64; HEADER], &'a [AtomicU64])> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "masked to the ring's length"
+        )]
+        let start = position as usize & (self.ring.len() - 1);
+        let rest = self.ring.get(start..)?;
+        rest.get(..HEADER + len)?.split_first_chunk()
+    }
+
     /// The cells for the payload of a record at `position`.
     #[inline]
     pub(crate) fn payload(&self, position: u64, len: usize) -> [&'a [AtomicU64]; 2] {
@@ -141,31 +169,26 @@ impl<'a> Port<'a> {
         self.cells(position.wrapping_add(HEADER as u64), len)
     }
 
-    /// Writes the header of the record at `position`, whose payload is in place; the caller made
-    /// sure of the room and publishes the new cursor after.
+    /// The checksum of the payload of `len` words of a record at `position`.
     #[inline]
-    pub(crate) fn seal(
-        &self,
-        position: u64,
-        index: u64,
-        once: bool,
-        signature: Signature,
-        len: usize,
-    ) {
-        let once = if once { ONCE } else { 0 };
-        let len_index = len as u64 | once | (index & 0xffff_ffff) << 32;
-        let check = Check::header(len_index, signature).payload(self.payload(position, len));
-        let header = [
-            len_index,
-            signature.events,
-            signature.a,
-            signature.b,
-            check.finish(),
-        ];
+    pub(crate) fn payload_checksum(&self, position: u64, len: usize) -> Checksum {
+        Checksum::EMPTY.payload(self.payload(position, len))
+    }
+
+    /// Writes a header at `position`; the caller made sure of the room and publishes the new cursor
+    /// after.
+    #[inline]
+    pub(crate) fn seal(&self, position: u64, header: &[u64; HEADER]) {
         match self.piece::<HEADER>(position) {
-            Some(cells) => store([cells, &[]], &header),
-            None => store(self.cells(position, HEADER), &header),
+            Some(cells) => store([cells, &[]], header),
+            None => store(self.cells(position, HEADER), header),
         }
+    }
+
+    /// The first word of the header at `position`.
+    #[inline]
+    pub(crate) fn first_word(&self, position: u64) -> u64 {
+        self.cell(position).load(Ordering::Relaxed)
     }
 
     /// The header at `position`, or `None` if its length is impossible.
@@ -193,7 +216,7 @@ impl<'a> Port<'a> {
     /// Does the checksum of the record at `position` hold?
     #[must_use]
     pub(crate) fn is_sound(&self, position: u64, header: &Header) -> bool {
-        let check = Check::header(header.first_word(), header.signature);
+        let check = Checksum::header(header.first_word(), header.signature);
         len_fits(header.len, self.ring)
             && check.payload(self.payload(position, header.len)).finish() == header.check
     }
@@ -206,7 +229,7 @@ impl<'a> Port<'a> {
         if out.len() != header.len || !len_fits(header.len, self.ring) {
             return false;
         }
-        let mut check = Check::header(header.first_word(), header.signature);
+        let mut check = Checksum::header(header.first_word(), header.signature);
         let [first, second] = self.payload(position, header.len);
         let (start, rest) = out.split_at_mut(first.len());
         for (out, cells) in [(start, first), (rest, second)] {
@@ -234,11 +257,29 @@ pub(crate) fn store([first, second]: [&[AtomicU64]; 2], words: &[u64]) {
     }
 }
 
+/// The header of a record number `index` whose payload of `len` words has this checksum. `once`: the
+/// effect is not repeatable.
+#[inline]
+pub(crate) const fn header(
+    index: u64,
+    once: bool,
+    signature: Signature,
+    len: usize,
+    payload: Checksum,
+) -> [u64; HEADER] {
+    let once = if once { ONCE } else { 0 };
+    let len = len as u64;
+    let len_index = len | once | (index & 0xffff_ffff) << 32;
+    let all = Checksum::header(len_index, signature).then(len, payload);
+    let Signature { events, a, b } = signature;
+    [len_index, events, a, b, all.finish()]
+}
+
 /// A record whose payload is one word and whose effect, if any, is repeatable.
 #[inline]
 pub(crate) const fn word_record(index: u64, signature: Signature, word: u64) -> [u64; HEADER + 1] {
     let len_index = 1 | (index & 0xffff_ffff) << 32;
-    let check = Check::header(len_index, signature).add(word).finish();
+    let check = Checksum::header(len_index, signature).add(word).finish();
     let Signature { events, a, b } = signature;
     [len_index, events, a, b, check, word]
 }
@@ -270,7 +311,8 @@ mod tests {
             b: 5,
         };
         store(port.payload(13, 3), &[10, 20, 30]);
-        port.seal(13, 7, true, signature, 3);
+        let payload = port.payload_checksum(13, 3);
+        port.seal(13, &header(7, true, signature, 3, payload));
         let header = port.header(13).expect("a sane length");
         assert_eq!(
             (header.len, header.index, header.signature),

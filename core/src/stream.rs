@@ -9,8 +9,9 @@
 
 use crate::guards::Bug;
 use crate::node::{Await, Call, Done, Node, Ports, Step, Task, WaitFor, port};
+use crate::outbox::Outbox;
 use crate::primitive::{AtomicU64, Ordering};
-use crate::ring::{HEADER, Header, record_words, store};
+use crate::ring::{self, Checksum, HEADER, Header, record_words, store};
 use crate::{Port, ReplicaId};
 
 impl Node {
@@ -191,20 +192,43 @@ impl Node {
     pub fn seal_record(&mut self, ports: &Ports<'_>, len: usize) {
         let own = port(ports, self.id);
         if self.members.len() > 1 {
-            let end = self.cursor + record_words(len);
-            assert!(
-                end <= self.limit || self.guards.off(Bug::NoRingCheck),
-                "room comes first"
-            );
-            let once = self.effect == effect_word(self.records, false);
-            if self.guards.off(Bug::DoorbellFirst) {
-                own.outbox.ring();
-            }
-            own.seal(self.cursor, self.records, once, self.trace.signature(), len);
-            self.cursor = end;
-            own.outbox.cursor.store(end, Ordering::Release);
-            self.publish_bell(ports);
+            let payload = own.payload_checksum(self.cursor, len);
+            self.seal(ports, len, payload);
         }
+        self.count_record(own);
+    }
+
+    /// Writes the header of a record that is in place, and says that it is there.
+    fn seal(&mut self, ports: &Ports<'_>, len: usize, payload: Checksum) {
+        let own = port(ports, self.id);
+        assert!(
+            self.cursor + record_words(len) <= self.limit || self.guards.off(Bug::NoRingCheck),
+            "room comes first"
+        );
+        if self.guards.off(Bug::DoorbellFirst) {
+            own.outbox.ring();
+        }
+        own.seal(self.cursor, &self.next_header(len, payload));
+        self.pass_record(own.outbox, ports, len);
+    }
+
+    /// The header of the record to publish next.
+    #[inline]
+    pub(crate) fn next_header(&self, len: usize, payload: Checksum) -> [u64; HEADER] {
+        let once = self.effect == effect_word(self.records, false);
+        ring::header(self.records, once, self.trace.signature(), len, payload)
+    }
+
+    /// A record of `len` words is in place: says that it is there.
+    #[inline]
+    pub(crate) fn pass_record(&mut self, own: &Outbox, ports: &Ports<'_>, len: usize) {
+        self.cursor += record_words(len);
+        own.cursor.store(self.cursor, Ordering::Release);
+        self.ring_bell(own, ports);
+    }
+
+    #[inline]
+    pub(crate) fn count_record(&mut self, own: &Port<'_>) {
         self.records += 1;
         own.outbox.records.store(self.records, Ordering::Relaxed);
         own.outbox.words.store(self.cursor, Ordering::Relaxed);
@@ -214,12 +238,15 @@ impl Node {
     /// leaves an effect word that speaks of a record which is there.
     #[inline]
     pub fn end_effect(&mut self, ports: &Ports<'_>) {
+        self.end_effect_in(port(ports, self.id).outbox);
+    }
+
+    /// The same with the own outbox at hand.
+    #[inline]
+    pub(crate) fn end_effect_in(&mut self, own: &Outbox) {
         if self.effect != 0 {
             self.effect = 0;
-            port(ports, self.id)
-                .outbox
-                .effect
-                .store(0, Ordering::Release);
+            own.effect.store(0, Ordering::Release);
         }
     }
 

@@ -63,6 +63,16 @@ impl Trace {
         self.0.events = self.0.events.wrapping_add(1);
     }
 
+    /// Folds in that many events of one batch by their digest. One of them that differs shows in the
+    /// digest, see [`digest`].
+    #[inline]
+    pub(crate) fn add_batch(&mut self, kind: Kind, digest: u64, count: u64) {
+        let [first, second] = words(kind, digest);
+        self.fold(first);
+        self.fold(second);
+        self.0.events = self.0.events.wrapping_add(count);
+    }
+
     /// The signature of all events so far.
     #[must_use]
     #[inline]
@@ -99,6 +109,14 @@ pub const fn words(kind: Kind, value: u64) -> [u64; 2] {
 pub const fn mix(value: u64) -> u64 {
     let value = (value ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value ^ (value >> 32)
+}
+
+/// The digest of a batch with one value more. A bijection of either, so that two batches which differ
+/// in one value never have the same.
+#[must_use]
+#[inline]
+pub(crate) const fn digest(before: u64, value: u64) -> u64 {
+    mix(before ^ value)
 }
 
 /// Sum modulo 2^64 - 1 by end-around carry; 0 and all-ones stand for the same residue.
@@ -155,6 +173,30 @@ mod tests {
             signature_of(&[(1, 6), (1, 5)])
         );
         assert_ne!(signature_of(&[(1, 5)]), signature_of(&[(2, 5)]));
+    }
+
+    #[test]
+    fn one_flip_anywhere_in_a_batch_shows() {
+        let signature = |values: &[u64]| {
+            let mut trace = Trace::new();
+            let all = values.iter().fold(0, |all, &value| digest(all, value));
+            trace.add_batch(Kind(1), all, values.len() as u64);
+            trace.signature()
+        };
+        let values = [0, 1, u64::MAX, 0, 1 << 63];
+        let healthy = signature(&values);
+        for at in 0..values.len() {
+            for bit in 0..64 {
+                let mut other = values;
+                other[at] ^= 1 << bit;
+                assert_ne!(signature(&other), healthy, "bit {bit} of value {at}");
+                // The same flip in its neighbour does not make up for it.
+                other[(at + 1) % values.len()] ^= 1 << bit;
+                assert_ne!(signature(&other), healthy, "bit {bit} of two values");
+            }
+        }
+        assert_ne!(signature(&[1, 2]), signature(&[2, 1]), "order counts");
+        assert_ne!(signature(&[0]), signature(&[0, 0]), "number counts");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 mod tests {
     use rcoe_core::primitive::{AtomicU64, Ordering};
     use rcoe_core::{
-        Done, HEADER, Kind, MAX_REPLICAS, Meeting, Node, Outbox, Port, Ports, ReplicaId,
+        Checksum, Done, HEADER, Kind, MAX_REPLICAS, Meeting, Node, Outbox, Port, Ports, ReplicaId,
         ReplicaSet, Step,
     };
 
@@ -49,14 +49,17 @@ mod tests {
                     node.add_event(outbox(ports, id), Kind(5), round);
                 }
                 let len = 1 + (round % 40) as usize;
-                match primary.prompt_cells(ports, len) {
-                    Some(cells) if round % 3 != 0 => {
-                        cells
-                            .iter()
-                            .for_each(|cell| cell.store(round, Ordering::Relaxed));
-                        primary.seal_record(ports, len);
-                    }
-                    _ => publish(&mut primary, ports, &[round; 40][..len]),
+                let fill = |cells: &[AtomicU64]| {
+                    let add = |sum: Checksum, cell: &AtomicU64| {
+                        cell.store(round, Ordering::Relaxed);
+                        sum.add(round)
+                    };
+                    Some(cells.iter().fold(Checksum::EMPTY, add))
+                };
+                let refused = round % 7 == 0 && primary.try_publish(ports, len, |_| None);
+                assert!(!refused, "nothing is published without a checksum");
+                if round % 3 == 0 || !primary.try_publish(ports, len, fill) {
+                    publish(&mut primary, ports, &[round; 40][..len]);
                 }
                 let mut words = [0; 64];
                 let prompt = match round % 5 {

@@ -170,13 +170,20 @@ impl Arg {
     #[inline]
     #[must_use]
     pub const fn canonical(self, raw: u64) -> u64 {
-        match self {
-            Arg::None => 0,
-            Arg::Fd | Arg::Pid | Arg::Int => sign_extend(raw),
-            Arg::Uint => raw & 0xffff_ffff,
-            Arg::Mode => raw & 0xffff,
-            _ => raw,
-        }
+        self.width().canonical(raw)
+    }
+
+    /// By which [`Arg::canonical`] goes, decided.
+    #[must_use]
+    pub(crate) const fn width(self) -> Width {
+        let (mask, sign) = match self {
+            Arg::None => (0, 0),
+            Arg::Fd | Arg::Pid | Arg::Int => (0xffff_ffff, 1 << 31),
+            Arg::Uint => (0xffff_ffff, 0),
+            Arg::Mode => (0xffff, 0),
+            _ => (u64::MAX, 0),
+        };
+        Width { mask, sign }
     }
 
     /// Whether the call reads memory through this argument, so that its content is voted.
@@ -255,15 +262,31 @@ impl Arg {
     }
 }
 
-/// Extends bit 31 over the upper half.
-#[inline]
-const fn sign_extend(raw: u64) -> u64 {
-    let low = raw & 0xffff_ffff;
-    if low & 0x8000_0000 == 0 {
-        low
-    } else {
-        low | 0xffff_ffff_0000_0000
+/// How many bits of a register an argument has, and its sign. Applied without a branch.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Width {
+    /// Of the bits that count.
+    mask: u64,
+    /// The bit that is extended over all above it, or 0.
+    sign: u64,
+}
+
+impl Width {
+    #[inline]
+    pub(crate) const fn canonical(self, raw: u64) -> u64 {
+        ((raw & self.mask) ^ self.sign).wrapping_sub(self.sign)
     }
+}
+
+/// The widths of all arguments.
+pub(crate) const fn widths(args: &[Arg; 6]) -> [Width; 6] {
+    let mut all = [Arg::None.width(); 6];
+    let mut i = 0;
+    while i < 6 {
+        all[i] = args[i].width();
+        i += 1;
+    }
+    all
 }
 
 /// Which arguments are pointers, one bit each.

@@ -1,6 +1,6 @@
 //! The description of one system call.
 
-use crate::arg::{nested, paths, pointers, reading, writing};
+use crate::arg::{Width, nested, paths, pointers, reading, widths, writing};
 use crate::{Arg, Facts, Offset, Request, Requests, Special, Time};
 
 /// Who performs a call, and how replicas meet over it.
@@ -83,6 +83,8 @@ pub struct Resolved {
     pub class: Class,
     /// The arguments, with the kind that the request gives to its own.
     pub args: [Arg; 6],
+    /// Their widths.
+    widths: [Width; 6],
     /// As [`Syscall::pointers`], with the request's own.
     pub pointers: u8,
     /// Which arguments lead to memory that the call reads, one bit each.
@@ -157,6 +159,7 @@ impl Resolved {
             request: None,
             class,
             args: call.args,
+            widths: widths(&call.args),
             pointers: call.pointers,
             reads: reading(&call.args),
             writes: writing(&call.args),
@@ -189,6 +192,7 @@ impl Resolved {
         Self {
             request: Some(row),
             args,
+            widths: widths(&args),
             pointers: pointers(&args),
             reads: reading(&args),
             writes: writing(&args),
@@ -213,6 +217,7 @@ impl Resolved {
         args[at] = arg;
         Self {
             args,
+            widths: widths(&args),
             pointers: pointers(&args),
             reads: reading(&args),
             writes: writing(&args),
@@ -227,6 +232,6 @@ impl Resolved {
     #[inline]
     #[must_use]
     pub const fn canonical(&self, i: usize, raw: &[u64; 6]) -> u64 {
-        self.args[i].canonical(raw[i])
+        self.widths[i].canonical(raw[i])
     }
 }

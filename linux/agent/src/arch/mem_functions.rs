@@ -80,12 +80,50 @@ unsafe extern "C" fn memmove(dest: *mut u8, src: *const u8, n: usize) -> *mut u8
 /// As C's `memset`.
 #[cfg_attr(feature = "blob", unsafe(no_mangle))]
 unsafe extern "C" fn memset(dest: *mut u8, byte: i32, n: usize) -> *mut u8 {
-    // SAFETY: the caller's contract; `al` holds the low byte.
-    unsafe {
-        asm!("rep stosb", inout("rcx") n => _, inout("rdi") dest => _, in("eax") byte,
-            options(nostack, preserves_flags));
-    }
+    // SAFETY: the caller's contract.
+    unsafe { fill(dest, byte.to_le_bytes()[0], n) };
     dest
+}
+
+/// Fills with a byte.
+///
+/// # Safety
+/// The range must be valid.
+#[inline]
+unsafe fn fill(dest: *mut u8, byte: u8, n: usize) {
+    let word = u64::from(byte) * 0x0101_0101_0101_0101;
+    let double = u128::from(word) << 64 | u128::from(word);
+    // SAFETY: per the contract; each pair covers `n` bytes because `n` lies between its size and
+    // twice its size. `al` holds the byte.
+    unsafe {
+        match n {
+            0 => {}
+            1 => dest.write(byte),
+            2..=3 => fill_ends(dest, u16::from_le_bytes([byte; 2]), n),
+            4..=7 => fill_ends(dest, u32::from_le_bytes([byte; 4]), n),
+            8..=15 => fill_ends(dest, word, n),
+            16..=31 => fill_ends(dest, double, n),
+            32..64 => fill_ends(dest, [double; 2], n),
+            64..SHORT => fill_ends(dest, [double; 4], n),
+            _ => asm!("rep stosb", inout("rcx") n => _, inout("rdi") dest => _, in("al") byte,
+                options(nostack, preserves_flags)),
+        }
+    }
+}
+
+/// Writes a value to the first and the last `size_of::<T>()` bytes of `n`.
+///
+/// # Safety
+/// `n >= size_of::<T>()`, and the range must be valid.
+#[inline(always)]
+unsafe fn fill_ends<T: Copy>(dest: *mut u8, value: T, n: usize) {
+    // SAFETY: per the contract.
+    unsafe {
+        dest.cast::<T>().write_unaligned(value);
+        dest.add(n - size_of::<T>())
+            .cast::<T>()
+            .write_unaligned(value);
+    }
 }
 
 /// # Safety
@@ -153,7 +191,7 @@ unsafe extern "C" fn strlen(s: *const u8) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use crate::arch::mem_functions::{compare, copy_forward};
+    use crate::arch::mem_functions::{compare, copy_forward, fill};
 
     #[test]
     fn every_length_is_copied_and_nothing_else() {
@@ -168,6 +206,22 @@ mod tests {
                     .iter()
                     .chain(&target[8 + len..])
                     .all(|byte| *byte == 0xee)
+            );
+        }
+    }
+
+    #[test]
+    fn every_length_is_filled_and_nothing_else() {
+        for len in 0..=200 {
+            let mut target = [0xee_u8; 256];
+            // SAFETY: it is longer than `len` and what comes before.
+            unsafe { fill(target.as_mut_ptr().add(8), 0xa5, len) };
+            let (before, rest) = target.split_at(8);
+            let (filled, after) = rest.split_at(len);
+            assert!(filled.iter().all(|byte| *byte == 0xa5), "length {len}");
+            assert!(
+                before.iter().chain(after).all(|byte| *byte == 0xee),
+                "length {len}"
             );
         }
     }

@@ -3,9 +3,11 @@
 //! A pointer of the program may be anything. Each access runs guarded, so that a bad one becomes
 //! EFAULT, as the kernel would have it, instead of a fault of the agent.
 
+use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use linux_raw_sys::errno::EFAULT;
+use rcoe_core::Checksum;
 
 use crate::arch::entry::guarded;
 use crate::arch::mem_functions::copy_forward;
@@ -113,6 +115,58 @@ pub(crate) fn copy_to_cells(to: &[AtomicU64], from: u64, len: usize) -> Result<(
         unsafe { copy_forward(dest, from as *const u8, len) };
         0
     }))
+}
+
+/// Copies out of the program's memory into published cells that nobody reads yet, and compares what
+/// is there then with the program's memory, zeroes after its last byte: the checksum of `before` and
+/// the cells. None if they differ, or the memory cannot be read.
+pub(crate) fn copy_compared(
+    to: &[AtomicU64],
+    from: u64,
+    len: usize,
+    before: Checksum,
+) -> Option<Checksum> {
+    let (words, rest) = (len / 8, len % 8);
+    let (whole, last) = to.split_at_checked(words)?;
+    let dest = to.as_ptr().cast_mut().cast::<u8>();
+    assert!(len <= size_of_val(to));
+    let mut checksum = before;
+    let differs = guarded(|| {
+        // SAFETY: cells may be written through a shared reference, and only this replica writes
+        // them; a bad source faults, which the guard catches.
+        unsafe { copy_forward(dest, from as *const u8, len) };
+        let source = black_box(from) as *const u64;
+        let mut difference = 0;
+        let mut compare = |cell: &AtomicU64, word: u64| {
+            let there = cell.load(Relaxed);
+            difference |= there ^ word;
+            checksum = checksum.add(there);
+        };
+        for (cell, at) in whole.iter().zip(0..) {
+            // SAFETY: the word was readable just before, and a bad pointer faults, which the guard
+            // catches.
+            compare(cell, unsafe { source.add(at).read_unaligned() });
+        }
+        if let Some(cell) = last.first() {
+            let mut word = [0; 8];
+            // SAFETY: as above; `word` has eight bytes.
+            unsafe { copy_forward(word.as_mut_ptr(), source.add(words).cast(), rest) };
+            compare(cell, u64::from_le_bytes(word));
+        }
+        i64::from(difference != 0)
+    });
+    (differs == 0).then_some(checksum)
+}
+
+/// Copies bytes that lie in words into the program's memory.
+///
+/// # Panics
+/// If they are more than the words hold.
+pub(crate) fn copy_from_words(to: u64, words: &[u64], len: usize) -> Result<(), Fault> {
+    assert!(len <= size_of_val(words));
+    // SAFETY: words are eight bytes each, and bytes have no alignment.
+    let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), len) };
+    copy_out(to, bytes)
 }
 
 /// Do published cells begin with these bytes of the program?

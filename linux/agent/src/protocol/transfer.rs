@@ -14,6 +14,7 @@ use rcoe_core::{Consumed, MAX_RECORD};
 use crate::convert;
 use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
+use crate::protocol::brief;
 
 /// Where the content of a record begins: its first word is its number within the result.
 pub(crate) const FIRST: usize = 1;
@@ -50,6 +51,11 @@ impl Buffer {
         } else {
             Err(Broken::Anew)
         }
+    }
+
+    /// All words of the record.
+    pub(crate) fn record(&self) -> &[u64] {
+        &self.words[..self.len]
     }
 
     /// The words from `next` on as bytes.
@@ -94,6 +100,9 @@ pub(crate) fn receive(kernel: &mut Kernel) -> Result<Outcome, Lost> {
     kernel.buffer.expect_first();
     if fill(kernel).is_err() {
         return Err(Lost { torn: false });
+    }
+    if let Some(outcome) = brief::take(&kernel.buffer, &kernel.segments) {
+        return Ok(outcome);
     }
     loop {
         match take(kernel) {
