@@ -125,8 +125,8 @@ impl Node {
         true
     }
 
-    /// Follower: copies the next record to `out` and takes it, if it is there in one piece and right
-    /// in all; how many words it has. Else nothing has happened.
+    /// Follower: copies the next record to `out` and takes it, if it is there in one piece and
+    /// right in all; how many words it has. Else nothing has happened.
     #[inline]
     #[must_use]
     pub fn try_consume(&mut self, ports: &Ports<'_>, out: &mut [u64]) -> Option<usize> {

@@ -220,7 +220,7 @@ impl<'a, E: Env> Replica<'a, E> {
             kind,
             begun,
             events: begun,
-            digest: 0,
+            digest: trace::EMPTY,
         }
     }
 

@@ -257,8 +257,8 @@ pub(crate) fn store([first, second]: [&[AtomicU64]; 2], words: &[u64]) {
     }
 }
 
-/// The header of a record number `index` whose payload of `len` words has this checksum. `once`: the
-/// effect is not repeatable.
+/// The header of a record number `index` whose payload of `len` words has this checksum. `once`:
+/// the effect is not repeatable.
 #[inline]
 pub(crate) const fn header(
     index: u64,

@@ -6,9 +6,10 @@
 
 mod deferring;
 
+use rcoe_core::primitive::Ordering;
 use rcoe_core::{
-    Await, Bug, Call, Cause, Done, Guards, Halt, Kind, Meeting, Node, Outbox, Ports, ReplicaId,
-    ReplicaSet, Step,
+    Await, Bug, Call, Cause, Checksum, Done, Guards, Halt, Kind, Meeting, Node, Outbox, Ports,
+    ReplicaId, ReplicaSet, Step,
 };
 
 use crate::deferred::Deferred;
@@ -276,8 +277,12 @@ impl Process {
             }
             Stage::Perform => self.perform(op, world),
             Stage::Commit => {
-                self.node.commit_record(ports, &[self.result]);
-                self.stage = Stage::Settle;
+                if self.is_prompt() && self.publish_promptly(ports) {
+                    self.take(self.result, op, ports);
+                } else {
+                    self.node.commit_record(ports, &[self.result]);
+                    self.stage = Stage::Settle;
+                }
             }
             Stage::Settle => {
                 self.node.end_effect(ports);
@@ -295,6 +300,16 @@ impl Process {
             }
         }
         Outcome::Progress
+    }
+
+    /// Publishes the result and ends the effect, if the ring holds the record in one piece.
+    fn publish_promptly(&mut self, ports: &Ports<'_>) -> bool {
+        let word = self.result;
+        self.node.try_publish(ports, 1, |cells| {
+            let cell = cells.first()?;
+            cell.store(word, Ordering::Relaxed);
+            Some(Checksum::EMPTY.add(cell.load(Ordering::Relaxed)))
+        })
     }
 
     fn announce(&mut self, op: Op, ports: &Ports<'_>) {

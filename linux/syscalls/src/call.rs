@@ -1,7 +1,7 @@
 //! The description of one system call.
 
 use crate::arg::{Width, nested, paths, pointers, reading, widths, writing};
-use crate::{Arg, Facts, Offset, Request, Requests, Special, Time};
+use crate::{Arg, Facts, Offset, Request, Requests, Special, Time, Valid};
 
 /// Who performs a call, and how replicas meet over it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +71,36 @@ pub struct Syscall {
     pub(crate) resolved: u16,
 }
 
+/// A buffer of bytes that a call writes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// The argument that points to it.
+    pub at: u8,
+    /// The argument with its length.
+    pub len: u8,
+    /// How many bytes are filled.
+    pub valid: Valid,
+}
+
+impl Buffer {
+    /// The only memory that a call with these arguments writes.
+    const fn only(args: &[Arg; 6]) -> Option<Self> {
+        let writes = writing(args);
+        if !writes.is_power_of_two() {
+            return None;
+        }
+        let at = writes.trailing_zeros();
+        match args[at as usize] {
+            Arg::OutBuf { len_arg, valid } => Some(Self {
+                at: at.to_le_bytes()[0],
+                len: len_arg,
+                valid,
+            }),
+            _ => None,
+        }
+    }
+}
+
 /// A call as its actual arguments make it: all that is decided about it before it is made. There is
 /// one for each call, and for each request of those that have them.
 #[derive(Debug, PartialEq, Eq)]
@@ -91,6 +121,8 @@ pub struct Resolved {
     pub reads: u8,
     /// Which arguments lead to memory that the call writes, one bit each.
     pub writes: u8,
+    /// The buffer of bytes that the call writes, if that is all it writes.
+    pub buffer: Option<Buffer>,
     /// Which arguments are paths, one bit each.
     pub paths: u8,
     /// Does it follow pointers within structures?
@@ -141,13 +173,22 @@ impl Syscall {
     #[inline]
     #[must_use]
     pub fn resolve(&'static self, raw: &[u64; 6]) -> &'static Resolved {
-        let at = match (&self.requests, self.output_if) {
-            (None, None) => self.resolved,
-            (None, Some(condition)) if condition.applies(raw) => condition.resolved,
-            (None, Some(_)) => self.resolved,
-            (Some(requests), _) => requests.resolve(raw).unwrap_or(self.resolved),
+        let at = if self.requests.is_none() && self.output_if.is_none() {
+            self.resolved
+        } else {
+            self.resolve_further(raw)
         };
         &crate::table::RESOLVED[usize::from(at)]
+    }
+
+    /// The number of the resolved call, of those that it can be.
+    #[inline(never)]
+    fn resolve_further(&self, raw: &[u64; 6]) -> u16 {
+        match (&self.requests, self.output_if) {
+            (Some(requests), _) => requests.resolve(raw).unwrap_or(self.resolved),
+            (None, Some(condition)) if condition.applies(raw) => condition.resolved,
+            (None, _) => self.resolved,
+        }
     }
 }
 
@@ -163,6 +204,7 @@ impl Resolved {
             pointers: call.pointers,
             reads: reading(&call.args),
             writes: writing(&call.args),
+            buffer: Buffer::only(&call.args),
             paths: paths(&call.args),
             nested: nested(&call.args),
             repeatable: call.repeatable,
@@ -196,6 +238,7 @@ impl Resolved {
             pointers: pointers(&args),
             reads: reading(&args),
             writes: writing(&args),
+            buffer: Buffer::only(&args),
             paths: paths(&args),
             nested: nested(&args),
             repeatable: row.repeatable,
@@ -221,6 +264,7 @@ impl Resolved {
             pointers: pointers(&args),
             reads: reading(&args),
             writes: writing(&args),
+            buffer: Buffer::only(&args),
             paths: paths(&args),
             nested: nested(&args),
             plain: plain(&args, self.special, &self.facts),

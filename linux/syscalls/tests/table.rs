@@ -202,6 +202,26 @@ fn results_tell_how_much_of_a_buffer_is_valid() {
     filled("getcwd", 0, 1);
 }
 
+#[test]
+fn a_lone_buffer_is_all_that_a_call_writes() {
+    let mut lone = 0;
+    for call in ALL {
+        let what = call.resolve(&[0; 6]);
+        let written: Vec<usize> = (0..6).filter(|i| what.args[*i].writes_memory()).collect();
+        let expected = match written[..] {
+            [at] => match what.args[at] {
+                Arg::OutBuf { len_arg, valid } => Some((at, len_arg, valid)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let found = what.buffer.map(|it| (usize::from(it.at), it.len, it.valid));
+        assert_eq!(found, expected, "{}", call.name);
+        lone += usize::from(found.is_some());
+    }
+    assert!(lone > 5 && call("read").resolve(&[0; 6]).buffer.is_some());
+}
+
 fn resolved_class(name: &str, raw: [u64; 6]) -> Class {
     call(name).resolve(&raw).class
 }

@@ -195,7 +195,7 @@ pub(super) fn tell(kernel: &mut Kernel, call: &Call, result: i64) -> Outcome {
         order: kernel.orders.next(kernel.control),
     };
     if !kernel.alone {
-        publish::publish(kernel, call, outcome);
+        publish::publish(kernel, call, &outcome);
     }
     outcome
 }

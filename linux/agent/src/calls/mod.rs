@@ -71,6 +71,7 @@ const _: () = {
 
 impl Call {
     /// The call with this number; `None` if the table does not know it.
+    #[inline(always)]
     pub(crate) fn new(nr: u64, raw: [u64; 6]) -> Option<Self> {
         let what = rcoe_linux_syscalls::entry(nr)?.resolve(&raw);
         Some(Self { nr, raw, what })
@@ -84,6 +85,7 @@ impl Call {
     }
 
     /// Argument `i` in its true width.
+    #[inline]
     pub(crate) fn arg(&self, i: usize) -> u64 {
         self.what.canonical(i, &self.raw)
     }

@@ -1,9 +1,9 @@
 //! The straight way: common calls while nothing rare is under way.
 //!
-//! Intuition: hardly any call meets a signal, a timer, a second thread, a mapped file or a terminal
-//! in the background, and yet each would have to be asked about all of them. So it is found out
-//! once whether any of that is so, at the end of every call that went the long way, and kept in one
-//! word ([`Kernel::calm`]); what comes from outside shows in a few words of memory
+//! Intuition: hardly any call meets a signal, a timer, the end of a slice, a mapped file or a
+//! terminal in the background, and yet each would have to be asked about all of them. So it is
+//! found out once whether any of that is so, at the end of every call that went the long way, and
+//! kept in one word ([`Kernel::calm`]); what comes from outside shows in a few words of memory
 //! ([`signals::is_anything_due`], by which the vDSO goes, too). A call that the table says is
 //! common ([`rcoe_linux_syscalls::Resolved::straight`]) is then made at once. What is rare about
 //! the call itself sends it the long way, before anything was done.
@@ -16,7 +16,11 @@
 //! Contract: nothing on the straight way makes anything of [`is_calm`] untrue. All else that does
 //! goes the long way or is a fault, and nobody is calm then before a call has looked again.
 //!
-//! Not covered: programs with several threads, and waits for some time at most.
+//! In a program with several threads no call may wait in the host: see [`unwaiting`].
+//!
+//! Not covered: processes that share memory, and waits for some time at most.
+
+mod unwaiting;
 
 use core::sync::atomic::Ordering;
 
@@ -32,6 +36,7 @@ use crate::memory::guest::{self, Fault};
 use crate::protocol::transfer::Outcome;
 use crate::protocol::{arguments, publish};
 use crate::recover::takeover;
+use crate::sched::blocking;
 use crate::sys;
 
 /// How far a call has come.
@@ -47,7 +52,7 @@ pub(super) enum Way {
 /// Is nothing rare under way in this process? Asked at the end of a call that went the long way.
 pub(super) fn is_calm(kernel: &Kernel) -> bool {
     kernel.signals.are_calm()
-        && kernel.threads.is_single()
+        && kernel.threads.are_calm()
         && !kernel.turns.is_member()
         && kernel.shared.is_empty()
         && !kernel.acting.is_open()
@@ -109,9 +114,12 @@ fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     }
     if matches!(what.class, Class::Local | Class::Emulated) {
         kernel.count_call(stat_class(what.class));
-        return Way::Done(emulated::perform(kernel, frame, call));
+        let result = emulated::perform(kernel, frame, call);
+        return done(kernel, result);
     }
-    let result = host(kernel, call);
+    let Some(result) = host(kernel, call) else {
+        return Way::Long;
+    };
     // Called away for nothing that the program acts on, it has not even begun.
     if what.blocking && result == sys::error(EINTR) && !signals::must_interrupt(kernel) {
         return Way::Long;
@@ -119,36 +127,56 @@ fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     kernel.count_call(stat_class(what.class));
     kernel.signals.hear_nothing();
     if result >= 0 && !signals::is_anything_due(kernel) {
-        return Way::Done(result);
+        return done(kernel, result);
     }
     Way::News(with_news(kernel, call, result))
 }
 
-/// Makes the call. One that was interrupted did nothing.
+/// The end of a call with which nothing else has come: only a slice may be over.
 #[inline]
-fn host(kernel: &Kernel, call: &Call) -> i64 {
+fn done(kernel: &mut Kernel, result: i64) -> Way {
+    if kernel.threads.count_reading() {
+        Way::Done(result)
+    } else {
+        Way::News(result)
+    }
+}
+
+/// Makes the call. One that was interrupted did nothing. None, and nothing was done, if it may wait
+/// and other threads must not.
+#[inline(always)]
+fn host(kernel: &Kernel, call: &Call) -> Option<i64> {
     let report = kernel.report;
     report.in_call.store(call.nr + 1, Ordering::Relaxed);
     // SAFETY: the program's own call; it is none that changes mappings, signal handling or the
     // agent's own state, and its pointers are not the agent's.
     let result = unsafe {
-        if call.what.blocking {
-            interruptible_call(call.nr, &call.raw)
+        if !call.what.blocking {
+            Some(rcoe_linux_sys::syscall6(call.nr, call.raw))
+        } else if kernel.threads.many() {
+            unwaiting::make(call)
         } else {
-            rcoe_linux_sys::syscall6(call.nr, call.raw)
+            Some(interruptible_call(call.nr, &call.raw))
         }
     };
     report.in_call.store(0, Ordering::Relaxed);
     result
 }
 
-/// Primary: the same of a call that was voted.
-#[inline]
-fn effect(kernel: &mut Kernel, call: &Call) -> i64 {
+/// Primary: the same, of a call that is made only as it was voted, if it was.
+#[inline(always)]
+fn effect(kernel: &mut Kernel, call: &Call) -> Option<i64> {
+    if call.what.class != Class::Output {
+        return host(kernel, call);
+    }
+    if call.what.blocking && kernel.threads.many() {
+        agreed::check(kernel, call);
+        return host(kernel, call);
+    }
     kernel.report.in_call.store(call.nr + 1, Ordering::Relaxed);
     let result = agreed::make_own(kernel, call);
     kernel.report.in_call.store(0, Ordering::Relaxed);
-    result
+    Some(result)
 }
 
 /// Do the buffers of a vector lie in the program's own memory? Calls with other structures that
@@ -179,7 +207,7 @@ fn with_news(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
         order,
     };
     signals::take(kernel, outcome);
-    result
+    blocking::settle(kernel, call, result)
 }
 
 /// One of several replicas makes it.
@@ -209,7 +237,7 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
         kernel.event(kind::of(call.nr, kind::RESULT), result.cast_unsigned());
     }
     if plain {
-        Way::Done(result)
+        done(kernel, result)
     } else {
         Way::News(result)
     }
@@ -254,7 +282,13 @@ fn through_primary(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
         return (conclude(kernel, call, repeatable, Fault::RESULT), false);
     }
     let outcome = if may_lead(kernel, call) {
-        lead(kernel, call, repeatable)
+        match lead(kernel, call, repeatable) {
+            Ok(result) => {
+                kernel.signals.hear_nothing();
+                return (result, true);
+            }
+            Err(outcome) => outcome,
+        }
     } else {
         io::obtain(kernel, call, repeatable)
     };
@@ -277,24 +311,23 @@ fn may_lead(kernel: &Kernel, call: &Call) -> bool {
 }
 
 /// Primary: makes the call and publishes what came of it.
-fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Outcome {
+///
+/// # Errors
+/// More came of it than a result.
+fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Result<i64, Outcome> {
     kernel.replica.begin_effect(repeatable);
-    let mut result = if call.what.class == Class::Output {
-        effect(kernel, call)
-    } else {
-        host(kernel, call)
-    };
-    if call.what.blocking && result == sys::error(EINTR) && !signals::must_interrupt(kernel) {
+    let result = effect(kernel, call).filter(|result| {
         // Called away, it has not even begun.
-        result = io::on_host(kernel, call, call.raw);
-    }
+        let away = call.what.blocking && *result == sys::error(EINTR);
+        !away || signals::must_interrupt(kernel)
+    });
+    let result = result.unwrap_or_else(|| io::on_host(kernel, call, call.raw));
     if result < 0 || signals::is_anything_due(kernel) {
         let result = io::refused_terminal(kernel, call, result);
-        return io::tell(kernel, call, result);
+        return Err(io::tell(kernel, call, result));
     }
-    let outcome = signals::nothing_new(kernel, result);
-    publish::publish(kernel, call, outcome);
-    outcome
+    publish::publish(kernel, call, &signals::nothing_new(kernel, result));
+    Ok(result)
 }
 
 /// All that the long way does with a result.

@@ -118,8 +118,8 @@ pub(crate) fn copy_to_cells(to: &[AtomicU64], from: u64, len: usize) -> Result<(
 }
 
 /// Copies out of the program's memory into published cells that nobody reads yet, and compares what
-/// is there then with the program's memory, zeroes after its last byte: the checksum of `before` and
-/// the cells. None if they differ, or the memory cannot be read.
+/// is there then with the program's memory, zeroes after its last byte: the checksum of `before`
+/// and the cells. None if they differ, or the memory cannot be read.
 pub(crate) fn copy_compared(
     to: &[AtomicU64],
     from: u64,
@@ -299,4 +299,40 @@ pub(crate) const fn is_reserved(address: u64) -> bool {
 /// Does this range touch addresses that the program cannot map?
 pub(crate) const fn meets_reserved(start: u64, len: u64) -> bool {
     start < RESERVED + RESERVED_BYTES && start.saturating_add(len) > RESERVED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_copied_has_the_checksum_of_the_cells() {
+        let source: Vec<u8> = (1..=64).collect();
+        for len in 0..=source.len() {
+            let cells = [const { AtomicU64::new(0) }; 8];
+            let cells = &cells[..len.div_ceil(8)];
+            let found = copy_compared(cells, source.as_ptr() as u64, len, Checksum::EMPTY);
+            let mut words = source[..len].to_vec();
+            words.resize(cells.len() * 8, 0);
+            let expected = words.chunks(8).fold(Checksum::EMPTY, |sum, word| {
+                sum.add(u64::from_le_bytes(word.try_into().expect("eight bytes")))
+            });
+            assert_eq!(found, Some(expected), "length {len}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_stay_as_it_was_copied_has_no_checksum() {
+        let cells = [const { AtomicU64::new(7) }; 3];
+        // Copied over itself, one word on: the source is another one then.
+        cells[1].store(1, Relaxed);
+        cells[2].store(2, Relaxed);
+        let from = (&raw const cells[1]) as u64;
+        assert_eq!(copy_compared(&cells[..2], from, 16, Checksum::EMPTY), None);
+        // Bytes behind the last one that are not zero.
+        let source = [3_u64];
+        let cell = [AtomicU64::new(u64::MAX)];
+        let from = source.as_ptr() as u64;
+        assert_eq!(copy_compared(&cell, from, 5, Checksum::EMPTY), None);
+    }
 }

@@ -135,11 +135,26 @@ pub(crate) fn digest(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
 }
 
 /// Digest of what an argument points to.
+#[inline(never)]
 fn content(kernel: &Kernel, call: &Call, arg: Arg, address: u64) -> Result<u64, Fault> {
+    if let Arg::InBuf { len_arg } = arg {
+        return counted(kernel, address, call.arg(usize::from(len_arg)));
+    }
+    content_of_others(kernel, call, arg, address)
+}
+
+/// Digest of bytes of the program, which count as voted.
+#[inline]
+fn counted(kernel: &Kernel, address: u64, bytes: u64) -> Result<u64, Fault> {
+    count(&kernel.report.bytes_voted, bytes);
+    guest::digest(address, bytes)
+}
+
+#[inline(never)]
+fn content_of_others(kernel: &Kernel, call: &Call, arg: Arg, address: u64) -> Result<u64, Fault> {
     let len = |index: u8| call.arg(usize::from(index));
     let bytes = match arg {
         Arg::Path => guest::string_len(address, PATH_MAX)?,
-        Arg::InBuf { len_arg } => len(len_arg),
         // A length that is out of bounds the kernel refuses before it reads.
         Arg::InMsg { len_arg } if len(len_arg) > MSG_MAX => 0,
         Arg::InMsg { len_arg } => 8 + len(len_arg),
@@ -158,8 +173,7 @@ fn content(kernel: &Kernel, call: &Call, arg: Arg, address: u64) -> Result<u64, 
         Arg::MmsghdrOut { count_arg } => len(count_arg).min(IOV_MAX) * 64,
         _ => return Ok(0),
     };
-    count(&kernel.report.bytes_voted, bytes);
-    guest::digest(address, bytes)
+    counted(kernel, address, bytes)
 }
 
 /// Mixes digests of parts, in order.

@@ -4,8 +4,8 @@
 //! Most results are a number and at most a few hundred bytes in one piece. Their record is the one
 //! that [`publish`](crate::protocol::publish) writes, word for word, and compared with its source
 //! as there; so each side takes this way or the other one. The comparison makes the record's
-//! checksum on the way, of what it finds in the ring. Whatever is not so simple is left to the other
-//! way, before anything was published, or taken.
+//! checksum on the way, of what it finds in the ring. Whatever is not so simple is left to the
+//! other way, before anything was published, or taken.
 
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering};

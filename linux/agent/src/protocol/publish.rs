@@ -20,14 +20,14 @@ use crate::sys::{self, Whence};
 const CONTENT: usize = MAX_RECORD - FIRST;
 
 /// Primary: publishes the outcome and what the call filled.
-pub(crate) fn publish(kernel: &mut Kernel, call: &Call, outcome: Outcome) {
-    if !brief::publish(&mut kernel.replica, &kernel.segments, &outcome) {
+pub(crate) fn publish(kernel: &mut Kernel, call: &Call, outcome: &Outcome) {
+    if !brief::publish(&mut kernel.replica, &kernel.segments, outcome) {
         publish_at_length(kernel, call, outcome);
     }
 }
 
 #[inline(never)]
-fn publish_at_length(kernel: &mut Kernel, call: &Call, outcome: Outcome) {
+fn publish_at_length(kernel: &mut Kernel, call: &Call, outcome: &Outcome) {
     let file = File::of(&mut kernel.last_read, call, outcome.result);
     let result = acting::of_host(call, outcome.result);
     if kernel.segments.settle(result).is_err() {
@@ -35,7 +35,7 @@ fn publish_at_length(kernel: &mut Kernel, call: &Call, outcome: Outcome) {
     }
     let words = total(&kernel.segments);
     for part in 0..words.div_ceil(CONTENT) {
-        publish_part(kernel, &outcome, file, part, share(part, words));
+        publish_part(kernel, outcome, file, part, share(part, words));
     }
 }
 

@@ -11,7 +11,7 @@
 
 use core::ops::Range;
 
-use rcoe_linux_syscalls::{Arg, Valid};
+use rcoe_linux_syscalls::{Arg, Buffer, Valid};
 
 use crate::calls::Call;
 use crate::memory::guest::{self, Fault};
@@ -134,9 +134,23 @@ impl Segments {
     ///
     /// # Errors
     /// A structure of the program that cannot be read.
+    #[inline]
     pub(crate) fn prepare(&mut self, call: &Call) -> Result<(), Fault> {
         self.count = 0;
         self.refused = false;
+        if call.what.writes == 0 {
+            return Ok(());
+        }
+        let Some(Buffer { at, len, valid }) = call.what.buffer else {
+            return self.prepare_others(call);
+        };
+        let [address, len] = [at, len].map(|index| call.arg(usize::from(index)));
+        self.push(address, len, shared(valid, 1));
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn prepare_others(&mut self, call: &Call) -> Result<(), Fault> {
         let mut left = call.what.writes;
         while left != 0 {
             let i = left.trailing_zeros() as usize;

@@ -181,10 +181,35 @@ fn pull_bytes(kernel: &mut Kernel, mut address: u64, len: u64, maybe: bool) -> R
     Ok(())
 }
 
-/// A word that only the primary can know; all replicas get the same.
-pub(crate) fn agree(kernel: &mut Kernel, mut source: impl FnMut() -> u64) -> u64 {
-    let [word] = agree_all(kernel, true, |_| [source()]);
+/// A word that only the primary can know, and a successor as well; all replicas get the same.
+pub(crate) fn agree(kernel: &mut Kernel, source: impl FnOnce() -> u64) -> u64 {
+    if kernel.alone {
+        return source();
+    }
+    if !kernel.replica.is_primary()
+        && let Some(word) = receive_word(kernel)
+    {
+        return word;
+    }
+    let word = source();
+    if let Err(halt) = kernel.replica.publish_word(word) {
+        kernel.park(halt);
+    }
     word
+}
+
+/// Follower: a word of the primary; `None` if that is gone and this replica is the primary now.
+fn receive_word(kernel: &mut Kernel) -> Option<u64> {
+    if let Some(word) = kernel.replica.try_consume_word() {
+        return Some(word);
+    }
+    let mut word = [0];
+    match kernel.replica.consume(&mut word) {
+        Ok(Consumed::Record(1)) => Some(word[0]),
+        Ok(Consumed::Record(_)) => panic!("the record holds what was asked for"),
+        Ok(Consumed::TakeOver) => None,
+        Err(halt) => kernel.park(halt),
+    }
 }
 
 /// Words that only the primary can know; all replicas get the same. `repeatable`: a successor may

@@ -30,7 +30,7 @@ pub(crate) use streams::NEVER_WAITS;
 pub(crate) use vain::{is_malformed, is_too_short, refusal};
 
 /// Below this a result says how many bytes a part of the call has sent: `PARTIAL - bytes`.
-const PARTIAL: i64 = -(1 << 48);
+pub(crate) const PARTIAL: i64 = -(1 << 48);
 /// How often a lock that cannot be polled is tried again.
 const RETRY_NS: u64 = 2_000_000;
 const IPC_NOWAIT: u32 = 0o4000;

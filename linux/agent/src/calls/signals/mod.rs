@@ -282,7 +282,7 @@ fn entry(control: &Control, at: u64) -> Option<Info> {
 }
 
 /// Primary: is there anything from outside that comes with the result of a system call, or may be?
-#[inline]
+#[inline(always)]
 pub(crate) fn is_anything_due(kernel: &Kernel) -> bool {
     let (control, inbox) = (kernel.control, &kernel.inbox);
     RCOE_INTERRUPT.load(Ordering::Relaxed) != 0

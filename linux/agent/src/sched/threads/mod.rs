@@ -216,9 +216,10 @@ impl Threads {
         self.live > 1
     }
 
-    /// Is there one thread only, which nobody waits for, and in no call that it was parked in?
-    pub(crate) fn is_single(&self) -> bool {
-        self.is_running() && !self.must_not_block() && self.queue.is_empty() && self.outside == 0
+    /// Is the running thread in no call that it was parked in, and is no process waiting for this
+    /// one?
+    pub(crate) fn are_calm(&self) -> bool {
+        self.is_running() && !self.shares && !self.current().wait.parked
     }
 
     /// Must the present call not hold up the replica: are there other threads, or processes that

@@ -1,0 +1,38 @@
+//! Reading and writing without waiting, whatever the descriptor says.
+
+use linux_raw_sys::general as nr;
+use rcoe_linux_sys::syscall6;
+
+/// Flag of `preadv2` and `pwritev2`: fails with EAGAIN instead of waiting, and with EOPNOTSUPP
+/// where the file does not know how to tell.
+const RWF_NOWAIT: u64 = 8;
+/// Offset that stands for the file's own position.
+const AT_POSITION: u64 = u64::MAX;
+
+/// Reads into `count` parts from the position of `fd` on, if that needs no wait.
+///
+/// # Safety
+/// The parts that `vector` points to must be the program's, or valid for writing.
+pub(crate) unsafe fn read_now(fd: u64, vector: u64, count: u64) -> i64 {
+    // SAFETY: forwarded from the caller.
+    unsafe { now(nr::__NR_preadv2, fd, vector, count) }
+}
+
+/// Writes `count` parts from the position of `fd` on, if that needs no wait: all of it, or less
+/// where there is no more room.
+///
+/// # Safety
+/// The parts that `vector` points to must be the program's, or valid for reading.
+pub(crate) unsafe fn write_now(fd: u64, vector: u64, count: u64) -> i64 {
+    // SAFETY: forwarded from the caller.
+    unsafe { now(nr::__NR_pwritev2, fd, vector, count) }
+}
+
+/// # Safety
+/// As for the call.
+#[inline]
+unsafe fn now(call: u32, fd: u64, vector: u64, count: u64) -> i64 {
+    let args = [fd, vector, count, AT_POSITION, 0, RWF_NOWAIT];
+    // SAFETY: forwarded from the caller.
+    unsafe { syscall6(u64::from(call), args) }
+}
