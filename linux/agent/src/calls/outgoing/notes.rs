@@ -99,7 +99,7 @@ impl Outgoing {
         self.count != 0
     }
 
-    /// Is there anything to tell of this descriptor, or a refusal of which the program was not told?
+    /// Is there anything to tell of this descriptor, or a refusal of which nobody was told?
     #[inline]
     pub(crate) fn knows(&self, fd: u64) -> bool {
         let word = self.states.get(size(fd & 0xffff_ffff));
