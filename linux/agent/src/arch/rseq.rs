@@ -155,7 +155,7 @@ RCOE_SECTION:
 
 fn section() -> &'static AtomicU64 {
     // SAFETY: valid for good, and atomic.
-    unsafe { &*(&raw const (*RCOE_RSEQ.0.get()).section) }
+    unsafe { &(*RCOE_RSEQ.0.get()).section }
 }
 
 /// Registers the structure, for this process and all that it forks. Where the kernel refuses, the

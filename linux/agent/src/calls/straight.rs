@@ -272,9 +272,7 @@ fn near_what_waits(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
 
 /// What the primary gets for the call, and whether that is all that has come.
 fn through_primary(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
-    if call.what.class == Class::Output {
-        kernel.rendezvous();
-    } else if kernel.masks && takeover::is_final(call) {
+    if call.what.class == Class::Output || kernel.masks && takeover::is_final(call) {
         kernel.rendezvous();
     }
     let repeatable = call.what.class == Class::Input && call.what.repeatable;
