@@ -61,6 +61,11 @@ fn every_way_of_comparing_agrees() {
 }
 
 #[test]
+fn a_file_is_read_whole_although_its_beginning_is_there_at_once() {
+    like_native("cold", include_str!("threads/cold.c"));
+}
+
+#[test]
 fn a_race_comes_out_in_different_ways_but_alike_in_all_replicas() {
     let scene = Scene::new();
     let program = scene.compile("race", include_str!("threads/race.c"), &["-pthread"]);

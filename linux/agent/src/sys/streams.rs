@@ -18,6 +18,16 @@ pub(crate) unsafe fn read_now(fd: u64, vector: u64, count: u64) -> i64 {
     unsafe { now(nr::__NR_preadv2, fd, vector, count) }
 }
 
+/// Reads into `count` parts from the position of `fd` on, waiting if it must.
+///
+/// # Safety
+/// As for [`read_now`].
+pub(crate) unsafe fn read_parts(fd: u64, vector: u64, count: u64) -> i64 {
+    let args = [fd, vector, count, AT_POSITION, 0, 0];
+    // SAFETY: forwarded from the caller.
+    unsafe { syscall6(u64::from(nr::__NR_preadv2), args) }
+}
+
 /// Writes `count` parts from the position of `fd` on, if that needs no wait: all of it, or less
 /// where there is no more room.
 ///

@@ -14,7 +14,7 @@ use linux_raw_sys::errno::{EAGAIN, EINVAL, ENOSYS, EOPNOTSUPP};
 use rcoe_linux_syscalls::{Arg, Time, Waits};
 
 use crate::calls::Call;
-use crate::calls::descriptors::{Vector, never_waits};
+use crate::calls::descriptors::{Vector, file_type, never_waits};
 use crate::sched::blocking::{self, NEVER_WAITS};
 use crate::sys;
 
@@ -30,10 +30,13 @@ const TOO_LONG: u64 = i32::MAX as u64 & !0xfff;
 pub(super) fn make(call: &Call) -> Option<i64> {
     match blocking::manner(call) {
         Waits::Plain => Some(with(call, call.raw)),
-        Waits::Read => vector(call, |fd, parts, count| {
-            // SAFETY: the program's own buffers, which are not the agent's.
-            unsafe { sys::read_now(fd, parts, count) }
-        }),
+        Waits::Read => {
+            let result = vector(call, |fd, parts, count| {
+                // SAFETY: the program's own buffers, which are not the agent's.
+                unsafe { sys::read_now(fd, parts, count) }
+            });
+            result.map(|result| received(call, result))
+        }
         Waits::Write => {
             let result = vector(call, |fd, parts, count| {
                 // SAFETY: as above.
@@ -106,8 +109,38 @@ fn vector(call: &Call, make: impl FnOnce(u64, u64, u64) -> i64) -> Option<i64> {
         REFUSALS.note(fd);
         return None;
     }
-    let waits = result == sys::error(EAGAIN) && !never_waits(fd);
+    let waits = result == sys::error(EAGAIN) && may_wait(fd);
     (!waits).then_some(result)
+}
+
+/// Does a call on this descriptor wait if it must? Those on disks do whatever the descriptor says.
+fn may_wait(fd: u64) -> bool {
+    !never_waits(fd) || is_on_disk(fd)
+}
+
+fn is_on_disk(fd: u64) -> bool {
+    const REGULAR: u32 = 0o100_000;
+    const BLOCK: u32 = 0o060_000;
+    [REGULAR, BLOCK].contains(&file_type(fd))
+}
+
+/// What a call that reads comes to with this result: of a file the host gives what it has in memory,
+/// and the rest of what is asked for must be waited for.
+fn received(call: &Call, result: i64) -> i64 {
+    let single = matches!(call.what.args[1], Arg::OutBuf { .. });
+    let whole = single && result.cast_unsigned() == call.arg(2);
+    if result <= 0 || whole || !is_on_disk(call.raw[0]) {
+        return result;
+    }
+    let Ok(rest) = Vector::of(call, result.cast_unsigned(), u64::MAX) else {
+        return result;
+    };
+    if rest.bytes == 0 {
+        return result;
+    }
+    // SAFETY: what is left of the program's own buffers.
+    let more = unsafe { sys::read_parts(call.raw[0], rest.address(), rest.count().into()) };
+    result + more.max(0)
 }
 
 /// What a call that sends comes to with this result: a part does only where the program has said
@@ -126,7 +159,7 @@ fn sent(call: &Call, result: i64) -> i64 {
 #[cold]
 fn rest(call: &Call, result: i64, sent: u64) -> i64 {
     let total = Vector::of(call, 0, u64::MAX).map(|vector| vector.bytes);
-    if total == Ok(sent) || never_waits(call.raw[0]) {
+    if total == Ok(sent) || !may_wait(call.raw[0]) {
         result
     } else {
         blocking::PARTIAL - result
