@@ -124,8 +124,8 @@ fn is_on_disk(fd: u64) -> bool {
     [REGULAR, BLOCK].contains(&file_type(fd))
 }
 
-/// What a call that reads comes to with this result: of a file the host gives what it has in memory,
-/// and the rest of what is asked for must be waited for.
+/// What a call that reads comes to with this result: of a file the host gives what it has in
+/// memory, and the rest of what is asked for must be waited for.
 fn received(call: &Call, result: i64) -> i64 {
     let single = matches!(call.what.args[1], Arg::OutBuf { .. });
     let whole = single && result.cast_unsigned() == call.arg(2);
