@@ -412,7 +412,7 @@ fn memory_is_looked_at_without_being_asked_for() {
 
 /// Statics of the agent that are alike in all replicas, by a part of their names. What is not named
 /// here has to stand where replicas keep what is their own.
-const ALIKE: [&str; 14] = [
+const ALIKE: [&str; 18] = [
     "context5TABLE17h",
     "exec5SAVED17h",
     "space5SPACE17h",
@@ -426,6 +426,11 @@ const ALIKE: [&str; 14] = [
     "delivery17EXTENDED_FEATURES17h",
     "RCOE_GUARD_STACK",
     "RCOE_PROGRAM_STACK",
+    "rseq7WATCHED17h",
+    "rseq14BLIND_IN_CALLS17h",
+    // Nobody writes these.
+    "RCOE_SECTION",
+    "5NEVER17h",
     // Constants with pointers in them.
     "rcoe_linux_syscalls5table",
 ];
