@@ -134,9 +134,9 @@ impl Reaper {
         }
     }
 
-    /// Kills and reaps every process of the run, also those that never said who they were. First all
-    /// stand still: the end of one closes its pipes, and another that reads the end of its input
-    /// there would go on and write what follows from half of it.
+    /// Kills and reaps every process of the run, also those that never said who they were. First
+    /// all stand still: the end of one closes its pipes, and another that reads the end of its
+    /// input there would go on and write what follows from half of it.
     pub(crate) fn end(&mut self, teams: &mut [Option<Team>]) {
         for team in teams.iter_mut().flatten() {
             team.group.learn(&team.memory);
