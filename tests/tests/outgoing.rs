@@ -174,6 +174,18 @@ fn a_child_speaks_in_its_turn() {
 }
 
 #[test]
+fn nothing_waits_on_a_connection_that_was_sent_to_somebody() {
+    let peer = Peer::new();
+    let running = peer.start(&["-n", "2"], "sent");
+    let mut said = String::new();
+    peer.accept().read_to_string(&mut said).unwrap();
+    assert_eq!(said, format!("{GREETING}{}", "more ".repeat(50)));
+    let outcome = end(running);
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    assert_eq!(counter(&outcome, "effects released later"), 1, "the third word");
+}
+
+#[test]
 fn a_program_reads_at_once_what_it_wrote_to_itself() {
     let scene = Scene::new();
     let program = scene.compile("peer", SOURCE, &[]);

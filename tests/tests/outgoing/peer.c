@@ -127,6 +127,23 @@ static int gone(void) {
   return 0;
 }
 
+// Sends its connection to itself: the description is then no longer one descriptor's alone.
+static int sent(void) {
+  int fd = joined(), pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) return 1;
+  union {
+    struct cmsghdr head;
+    char room[CMSG_SPACE(sizeof(int))];
+  } control = {.head = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+  memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
+  struct iovec part = {"x", 1};
+  struct msghdr message = {
+    .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  if (sendmsg(pair[0], &message, 0) != 1) return 2;
+  for (int i = 0; i < 50; i++) say(fd, "more ");
+  return 0;
+}
+
 // Goes on when somebody changes its memory.
 volatile long go;
 static int told(void) {
@@ -161,6 +178,7 @@ int main(int argc, char **argv) {
   if (!strcmp(mode, "gone")) return gone();
   if (!strcmp(mode, "family")) return family();
   if (!strcmp(mode, "told")) return told();
+  if (!strcmp(mode, "sent")) return sent();
   int fd = joined();
   say(fd, "last");
   if (!strcmp(mode, "compute")) for (volatile long i = 0;; i++) {}

@@ -80,7 +80,7 @@ impl Call {
     /// Number and arguments, where they stand.
     #[inline]
     pub(crate) fn words(&self) -> &Words {
-        // SAFETY: the first seven words of the structure, as asserted below.
+        // SAFETY: the first seven words of the structure, as asserted above.
         unsafe { &*(&raw const *self).cast() }
     }
 

@@ -47,6 +47,7 @@ use queue::Released;
 
 /// Longest effect that waits. Longer ones cost little beside their bytes.
 const LONGEST: u64 = 16 * 1024;
+
 /// All replicas, at the start of a group: may its effects wait? Nothing is known of descriptors:
 /// the first group begins with zeroes, and who forks forgets all before.
 pub(crate) fn begin(kernel: &mut Kernel) {
@@ -119,6 +120,8 @@ pub(crate) fn after(kernel: &mut Kernel, call: &Call, result: i64) {
         return;
     }
     match call.what.facts.outgoing {
+        // Descriptors may have gone along.
+        Column::Sends if !is_bare(call) => kernel.outgoing.forget_all(),
         Column::Passes | Column::Sends => {}
         Column::Describes(at) => described(kernel, call, at, result),
         Column::Opens(_) => created(kernel, call, result),
@@ -242,12 +245,20 @@ fn is_plain(call: &Call) -> bool {
         return true;
     };
     let flags = call.arg(usize::from(flags));
-    let bare = match call.what.args[1] {
-        Arg::MsghdrIn => guest::read::<[u64; 6]>(call.arg(1))
-            .is_ok_and(|[name, _, _, _, control, len]| name == 0 && (control == 0 || len == 0)),
-        _ => call.arg(4) == 0,
+    let named = match call.what.args[1] {
+        Arg::MsghdrIn => guest::read::<u64>(call.arg(1)) != Ok(0),
+        _ => call.arg(4) != 0,
     };
-    bare && flags & !(MSG_DONTWAIT | MSG_NOSIGNAL) == 0
+    !named && is_bare(call) && flags & !(MSG_DONTWAIT | MSG_NOSIGNAL) == 0
+}
+
+/// Is there nothing beside the bytes of a message?
+fn is_bare(call: &Call) -> bool {
+    match call.what.args[1] {
+        Arg::MsghdrIn => guest::read::<[u64; 6]>(call.arg(1))
+            .is_ok_and(|[.., control, len]| control == 0 || len == 0),
+        _ => true,
+    }
 }
 
 /// Primary: takes the bytes, which are those that were folded into the trace.
