@@ -95,6 +95,10 @@ pub enum Bug {
     AwaitUnmet,
     /// Whether an effect is deferred depends on how many the primary still has to release.
     DeferByBacklog,
+    /// Who may become the primary keeps nothing of what is deferred.
+    KeepNothing,
+    /// A new primary releases what the lost one may have released.
+    ReleaseAgain,
 }
 
 /// Which guards are off.

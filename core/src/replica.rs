@@ -281,6 +281,13 @@ impl<'a, E: Env> Replica<'a, E> {
         self.node.post(&self.ports)
     }
 
+    /// Posts so far: the number of the next one.
+    #[must_use]
+    #[inline]
+    pub const fn posted(&self) -> u64 {
+        self.node.posted()
+    }
+
     /// Have all other members posted the same as this one did at `index`? Then the effect that was
     /// asked for there is agreed before they meet. Only for posts since the last rendezvous, which
     /// has agreed on all before it.

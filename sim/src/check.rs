@@ -104,11 +104,15 @@ fn outputs_are_a_prefix(group: &Group, charge: &Charge) -> Result<(), String> {
     inputs_are_read_once(group)
 }
 
-/// What went out later was asked for, alike, by all.
+/// What went out later was asked for, alike, by all that had a say.
 fn deferred_effects_were_asked_for(group: &Group) -> Result<(), String> {
     let deferred = |output: &&(usize, u64)| group.program[output.0] == Op::Deferred;
     for output in group.world.outputs.iter().filter(deferred) {
-        for process in &group.processes {
+        let heard = |process: &&Process| {
+            let excluded = group.world.excluded.contains(process.node.id());
+            process.born && !excluded && !process.node.is_newcomer()
+        };
+        for process in group.processes.iter().filter(heard) {
             let mut asked = process.deferred.asked.iter();
             if !asked.any(|effect| effect.output() == *output) {
                 let id = process.node.id();

@@ -5,6 +5,11 @@
 //! *releases* an entry, at any moment of its own, once all have posted alike; what is left goes out
 //! after the next rendezvous, before anything else does, and a record tells that it has.
 //!
+//! Where the group masks faults the others keep a queue, too, until they hear that record. Only the
+//! world knows how many effects a lost primary has had. Its successor asks that once, before it
+//! releases anything, and drops them from its own queue: what was released was posted by all, so it
+//! is there.
+//!
 //! Contract: how many may be asked for between two rendezvous is counted by all replicas alike, and
 //! how far the primary has released never matters to the program. Who waits for what the world
 //! answers to an effect has a rendezvous first: if the other went astray the effect is held back,
@@ -14,9 +19,7 @@
 //! was asked for, looked at when it goes out: the queue is private, so nobody else could see that
 //! it has changed.
 //!
-//! Not covered: groups of three. A primary that is lost takes its queue along, and those left could
-//! not tell what has gone out, so effects are deferred only where a lost replica ends the group. A
-//! program with [`crate::program::Op::Deferred`] is for a group of two.
+//! Not covered: a world that does not know how many effects it has had.
 
 use rcoe_core::{Bug, Guards, Node, POSTS, Ports, mix};
 
@@ -48,6 +51,8 @@ struct Entry {
     seal: u64,
     /// The post by which it was asked for.
     post: u64,
+    /// How many were asked for before.
+    number: u64,
 }
 
 /// An entry is not what was taken into the queue.
@@ -63,8 +68,14 @@ pub struct Deferred {
     since: usize,
     /// All have met, and the record that tells that everything is out is still to come.
     settling: bool,
-    /// Primary: not released yet, the oldest first.
+    /// Followers keep a queue, too: the group goes on without its primary.
+    pub masks: bool,
+    /// Not released yet, as far as this replica knows, the oldest first.
     queue: Vec<Entry>,
+    /// Nobody else has released anything of the queue.
+    own: bool,
+    /// Asked for since the start.
+    number: u64,
     /// Asked for and not posted yet.
     asking: Option<Effect>,
     /// All that this replica has posted. For checkers: no replica looks at it.
@@ -81,7 +92,10 @@ impl Deferred {
             room: POSTS,
             since: 0,
             settling: false,
+            masks: false,
             queue: Vec::new(),
+            own: false,
+            number: 0,
             asking: None,
             asked: Vec::new(),
             guards,
@@ -109,13 +123,31 @@ impl Deferred {
     pub fn ask(&mut self, effect: Effect, node: &Node) {
         self.since += 1;
         self.asking = Some(effect);
-        if node.is_primary() {
+        let follows = self.masks && !self.guards.off(Bug::KeepNothing);
+        if node.is_primary() || follows {
+            self.own |= self.queue.is_empty() && node.is_primary();
             self.queue.push(Entry {
                 effect,
                 seal: effect.seal(),
                 post: node.posted(),
+                number: self.number,
             });
         }
+        self.number += 1;
+    }
+
+    /// Primary, before it releases anything: the world has had so many. A lost primary may have
+    /// released them.
+    pub fn catch_up(&mut self, had: u64) {
+        if !self.own && !self.guards.off(Bug::ReleaseAgain) {
+            self.queue.retain(|entry| entry.number >= had);
+        }
+        self.own = true;
+    }
+
+    /// A copy of a primary is none.
+    pub const fn disown(&mut self) {
+        self.own = false;
     }
 
     /// Posts that the effect was asked for.
@@ -133,8 +165,18 @@ impl Deferred {
     }
 
     /// Is there the record to come that tells that everything is out? It has come, if so.
-    pub const fn hear(&mut self) -> bool {
+    pub fn hear(&mut self) -> bool {
+        if self.settling {
+            self.queue.clear();
+            self.own = false;
+        }
         std::mem::replace(&mut self.settling, false)
+    }
+
+    /// Is that record still to come?
+    #[must_use]
+    pub const fn is_settling(&self) -> bool {
+        self.settling
     }
 
     /// Has everything gone out?
@@ -143,12 +185,12 @@ impl Deferred {
         self.queue.is_empty()
     }
 
-    /// Have all posted the effect that goes out next?
+    /// Is this the primary, and have all posted the effect that goes out next?
     #[must_use]
     pub fn is_agreed(&self, node: &Node, ports: &Ports<'_>) -> bool {
         let posted =
             |entry: &Entry| entry.post < node.posted() && node.is_posted_alike(entry.post, ports);
-        self.next().is_some_and(|at| posted(&self.queue[at]))
+        node.is_primary() && self.next().is_some_and(|at| posted(&self.queue[at]))
     }
 
     /// Takes the next effect out of the queue, for it to be had; `early` if that is before the

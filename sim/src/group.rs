@@ -51,15 +51,8 @@ pub struct Group {
 
 impl Group {
     /// A group of `n` at the start of `program`.
-    ///
-    /// # Panics
-    /// If more than two are to defer effects.
     #[must_use]
     pub fn new(n: usize, program: &[Op], guards: Guards) -> Self {
-        assert!(
-            n == 2 || !program.contains(&Op::Deferred),
-            "only two defer effects"
-        );
         let mut arena = Arena::new();
         let fresh = Shared {
             snapshot: [0; SNAPSHOT_WORDS],
@@ -115,6 +108,7 @@ impl Group {
             let mut process = Process::new(guarded(node, guards), guards);
             process.alive = born;
             process.born = born;
+            process.deferred.masks = n > 2;
             self.processes.push(process);
         }
         for id in members {
@@ -184,7 +178,7 @@ impl Group {
         arena.load(self);
         let ports = arena.ports(self.processes.len());
         let process = &mut self.processes[index];
-        if !process.can_release(self.program.len(), &ports) {
+        if !process.can_release(self.program.len(), &ports, &self.world) {
             return false;
         }
         process.release(&ports, &mut self.world);

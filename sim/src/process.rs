@@ -35,6 +35,8 @@ pub struct World {
     pub inputs: Vec<usize>,
     /// Replicas that the group excluded.
     pub excluded: ReplicaSet,
+    /// Deferred effects among the outputs.
+    pub released: u64,
     /// Those of them that were the primary: they are gone before anybody goes on. A follower has no
     /// effects and may run on for a while.
     pub stopped: ReplicaSet,
@@ -242,6 +244,7 @@ impl Process {
     /// The copy of a donor begins as the newcomer.
     pub fn become_newcomer(&mut self, ports: &Ports<'_>) {
         self.node.become_newcomer(ports);
+        self.deferred.disown();
         self.slow = false;
         self.misstep = None;
     }
@@ -255,6 +258,7 @@ impl Process {
             Done::Met => self.met(op, ports),
             Done::Room => self.stage = Stage::Commit,
             Done::Record(_) => self.take(record, op, ports),
+            Done::TakeOver if self.deferred.is_settling() => self.stage = Stage::Flush,
             Done::TakeOver => self.stage = Stage::Announce,
             Done::Actions(0) => self.next(),
             Done::Actions(set) => {

@@ -121,7 +121,7 @@ pub fn simulate_reduced(
 /// What a checker found.
 pub fn simulate_deferring(seed: u64, guards: Guards, trace: bool) -> Result<Summary, Failure> {
     let mut rng = Rng::new(seed ^ 0x6465_6665_7272_6564);
-    let n = 2;
+    let n = [2, 2, 3, 4][rng.index(4)];
     let len = 3 + rng.index(12);
     let program = program::random_deferring(&mut rng, len);
     let room = [1, 2, 3, 5, POSTS][rng.index(5)];

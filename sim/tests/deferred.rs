@@ -1,5 +1,5 @@
-//! Deferred effects: all schedules of short programs of two replicas with one fault at any step,
-//! and all moments at which the primary may release.
+//! Deferred effects: all schedules of short programs of two and three replicas with one fault at
+//! any step, and all moments at which the primary may release.
 
 #![cfg(not(feature = "shuttle"))]
 
@@ -47,22 +47,32 @@ mod tests {
         Fault::GarblePost { at: 1, value: 9 },
     ];
 
-    fn check(name: &str, program: &[Op], faults: &[Fault], room: usize, triggers: u8) {
-        let start = std::time::Instant::now();
-        let scope = Scope {
+    /// What two replicas do.
+    const fn scope<'a>(program: &'a [Op], faults: &'a [Fault], room: usize) -> Scope<'a> {
+        Scope {
             n: 2,
             program,
             faults,
             victims: &[0, 1],
-            triggers,
+            triggers: 0,
             room,
             punctual: false,
             reduced: None,
             guards: Guards::ON,
             limit: 4_000_000,
-            paths: std::env::var_os("RCOE_MODEL_PATHS").is_some(),
-        };
-        match explore(&scope) {
+            paths: false,
+        }
+    }
+
+    fn check(name: &str, program: &[Op], faults: &[Fault], room: usize, triggers: u8) {
+        let two = scope(program, faults, room);
+        run(name, Scope { triggers, ..two });
+    }
+
+    fn run(name: &str, scope: Scope<'_>) {
+        let start = std::time::Instant::now();
+        let paths = std::env::var_os("RCOE_MODEL_PATHS").is_some();
+        match explore(&Scope { paths, ..scope }) {
             Ok(explored) => println!("{name}: {explored:?} in {:.1?}", start.elapsed()),
             Err(flaw) => panic!("{name}: {flaw:#?}"),
         }
@@ -111,6 +121,42 @@ mod tests {
     fn before_the_last_effect() {
         let program = [SEND, SEND, Op::Compute(3), WRITE];
         check("crash, end", &program, &[Fault::Die, Fault::Slow], POSTS, 0);
+    }
+
+    /// What three replicas do, one of which is lost at any step.
+    fn check_three(name: &str, program: &[Op], faults: &[Fault], room: usize) {
+        let three = Scope {
+            n: 3,
+            victims: &[0, 2],
+            ..scope(program, faults, room)
+        };
+        run(name, three);
+    }
+
+    #[test]
+    fn whose_primary_is_lost() {
+        let program = [SEND, SEND, WRITE, SEND, Op::Compare];
+        check_three("three, crash", &program, CRASH, POSTS);
+        let slow = [Fault::Slow];
+        check_three("three, slow", &[SEND, SEND, WRITE], &slow, POSTS);
+        let full = [SEND, SEND, SEND, Op::Compare];
+        check_three("three, full", &full, &[Fault::Die], 1);
+        let answers = [SEND, READ, SEND, Op::Reply];
+        check_three("three, replies", &answers, CRASH, POSTS);
+    }
+
+    #[test]
+    fn that_a_copy_of_a_replica_follows() {
+        let program = [SEND, Op::Orders, SEND, SEND, Op::Orders, SEND, Op::Compare];
+        for reduced in [(2, 1), (0, 2)] {
+            let scope = Scope {
+                n: 3,
+                victims: &[0, 1, 2],
+                reduced: Some(reduced),
+                ..scope(&program, &[Fault::Die], POSTS)
+            };
+            run("a lost one comes back", scope);
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ mod tests {
         Bug::EndAlone,
     ];
 
-    /// Those of deferred effects, for groups of two that have some.
+    /// Those of deferred effects, for groups that have some.
     const DEFERRING: &[Bug] = &[
         Bug::PostUnseen,
         Bug::PostUncompared,
@@ -63,6 +63,8 @@ mod tests {
         Bug::SettleUntold,
         Bug::AwaitUnmet,
         Bug::DeferByBacklog,
+        Bug::KeepNothing,
+        Bug::ReleaseAgain,
     ];
 
     const WRITE: Op = Op::Output { repeatable: false };
@@ -193,7 +195,7 @@ mod tests {
         })
     }
 
-    /// Groups of two that defer effects.
+    /// Groups that defer effects.
     fn by_deferring_model(guards: Guards) -> Option<String> {
         const SEND: Op = Op::Deferred;
         let among: &[Op] = &[SEND, READ, SEND, WRITE, SEND, SEND, Op::Compare];
@@ -206,13 +208,14 @@ mod tests {
             Fault::Die,
         ];
         let scopes = [
-            ("deferred", among, POSTS),
-            ("deferred, full", full, 2),
-            ("deferred, replies", replies, POSTS),
+            ("deferred", among, POSTS, 2),
+            ("deferred, full", full, 2, 2),
+            ("deferred, replies", replies, POSTS, 2),
+            ("deferred, three", &[SEND, SEND, WRITE], POSTS, 3),
         ];
-        scopes.iter().find_map(|&(name, program, room)| {
+        scopes.iter().find_map(|&(name, program, room, n)| {
             let scope = Scope {
-                n: 2,
+                n,
                 program,
                 faults: &faults,
                 victims: &[0, 1],

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rcoe_tests::launch::{self, Ended, Outcome, Running};
 use rcoe_tests::memory::{of_agent, peek, poke, symbol};
-use rcoe_tests::rcoe::Scene;
+use rcoe_tests::rcoe::{Group, Scene};
 use rustix::process::Signal;
 
 const SOURCE: &str = include_str!("outgoing/peer.c");
@@ -93,9 +93,12 @@ fn echo(peer: &Peer, options: &[&str]) -> Outcome {
 #[test]
 fn a_server_answers_many_with_few_rendezvous() {
     let peer = Peer::new();
-    let outcome = echo(&peer, &["-n", "2"]);
-    // Each connection's first two writes are made at once, and some when room is asked for anew.
-    assert!(counter(&outcome, "effects released later") >= 16 * 9);
+    for replicas in ["2", "3"] {
+        let outcome = echo(&peer, &["-n", replicas]);
+        // Each connection's first two writes are made at once, and some when room is asked for
+        // anew.
+        assert!(counter(&outcome, "effects released later") >= 16 * 9);
+    }
     let outcome = echo(&peer, &["-n", "2", "--defer", "off"]);
     assert_eq!(counter(&outcome, "effects released later"), 0);
     assert!(counter(&outcome, "rendezvous  ") >= 16 * 20);
@@ -106,8 +109,8 @@ fn groups_that_cannot_defer_answer_all_the_same() {
     let peer = Peer::new();
     for options in [
         &["-n", "1"][..],
-        &["-n", "3"],
         &["-n", "2", "--compare", "every"],
+        &["-n", "3", "--compare", "every"],
     ] {
         let outcome = echo(&peer, options);
         let errors = outcome.err();
@@ -121,15 +124,17 @@ fn groups_that_cannot_defer_answer_all_the_same() {
 #[test]
 fn a_program_that_computes_keeps_nothing_back() {
     let peer = Peer::new();
-    let running = peer.start(&["-n", "2"], "compute");
-    let mut stream = peer.accept();
-    let expected = format!("{GREETING}last");
-    let mut said = vec![0; expected.len()];
-    stream.read_exact(&mut said).unwrap();
-    assert_eq!(String::from_utf8_lossy(&said), expected);
-    assert!(!running.has_ended(), "it computes for ever");
-    launch::signal(running.pid(), Signal::TERM).unwrap();
-    assert_eq!(end(running).ended, Ended::Signal(15));
+    for replicas in ["2", "3"] {
+        let running = peer.start(&["-n", replicas], "compute");
+        let mut stream = peer.accept();
+        let expected = format!("{GREETING}last");
+        let mut said = vec![0; expected.len()];
+        stream.read_exact(&mut said).unwrap();
+        assert_eq!(String::from_utf8_lossy(&said), expected);
+        assert!(!running.has_ended(), "it computes for ever");
+        launch::signal(running.pid(), Signal::TERM).unwrap();
+        assert_eq!(end(running).ended, Ended::Signal(15));
+    }
 }
 
 #[test]
@@ -143,11 +148,13 @@ fn whatever_ends_a_connection_comes_after_what_was_written() {
         ("exec", Ended::Exit(0)),
         ("replace", Ended::Exit(0)),
     ] {
-        let running = peer.start(&["-n", "2"], mode);
-        let mut said = String::new();
-        peer.accept().read_to_string(&mut said).unwrap();
-        assert_eq!(said, format!("{GREETING}last"), "{mode}");
-        assert_eq!(end(running).ended, ended, "{mode}");
+        for replicas in ["2", "3"] {
+            let running = peer.start(&["-n", replicas], mode);
+            let mut said = String::new();
+            peer.accept().read_to_string(&mut said).unwrap();
+            assert_eq!(said, format!("{GREETING}last"), "{mode}");
+            assert_eq!(end(running).ended, ended, "{mode}");
+        }
     }
 }
 
@@ -182,7 +189,11 @@ fn nothing_waits_on_a_connection_that_was_sent_to_somebody() {
     assert_eq!(said, format!("{GREETING}{}", "more ".repeat(50)));
     let outcome = end(running);
     assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
-    assert_eq!(counter(&outcome, "effects released later"), 1, "the third word");
+    assert_eq!(
+        counter(&outcome, "effects released later"),
+        1,
+        "the third word"
+    );
 }
 
 #[test]
@@ -238,41 +249,134 @@ fn a_program_hears_that_its_peer_has_gone() {
     }
 }
 
+/// A program of three replicas that has greeted and computes until it is told to go on.
+struct Told {
+    group: Group,
+    stream: TcpStream,
+    /// Where it looks whether it is told.
+    go: u64,
+}
+
+impl Told {
+    fn start(peer: &Peer, options: &[&str]) -> Self {
+        let port = peer.port();
+        let command = [&*peer.program, &*port, "told"];
+        let group = peer.scene.start_group(options, &command);
+        let mut stream = peer.accept();
+        let mut said = [0; GREETING.len()];
+        stream.read_exact(&mut said).unwrap();
+        let go = symbol(&peer.program, "go");
+        Self { group, stream, go }
+    }
+
+    fn tell(&self, replica: u32, word: u64) {
+        poke(replica, self.go, &word.to_le_bytes()).unwrap();
+    }
+
+    /// Waits until this replica keeps the last word, behind the third, which has left.
+    fn await_last(&self, replica: u32) {
+        let (buffer, _) = of_agent(replica, "5queue6BUFFER");
+        let buffer = buffer + "three ".len() as u64;
+        while !peek(replica, buffer).to_le_bytes().starts_with(b"last") {
+            assert!(!self.group.running.has_ended());
+            std::thread::yield_now();
+        }
+    }
+
+    /// The rest of what it says, and how it ends.
+    fn finish(mut self) -> (String, Outcome) {
+        let (outcome, _) = self.group.finish();
+        let mut more = String::new();
+        self.stream.read_to_string(&mut more).unwrap();
+        (more, outcome)
+    }
+}
+
+const THREE: &[&str] = &["-n", "3", "--no-reintegrate", "--timeout", "60s"];
+
+#[test]
+fn a_successor_releases_what_a_lost_primary_has_not() {
+    let told = Told::start(&Peer::new(), THREE);
+    let [primary, successor, other] = told.group.replicas[..] else {
+        panic!("three replicas");
+    };
+    // One does not come to the write, so it waits.
+    launch::signal(other, Signal::STOP).unwrap();
+    for replica in [primary, successor] {
+        told.tell(replica, 1);
+        told.await_last(replica);
+    }
+    launch::signal(primary, Signal::KILL).unwrap();
+    launch::signal(other, Signal::CONT).unwrap();
+    for replica in [successor, other] {
+        told.tell(replica, 2);
+    }
+    let (more, outcome) = told.finish();
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    assert_eq!(more, "last");
+}
+
+#[test]
+fn a_successor_does_not_release_again() {
+    let mut told = Told::start(&Peer::new(), THREE);
+    let [primary, ref others @ ..] = told.group.replicas[..] else {
+        panic!("three replicas");
+    };
+    for &replica in &told.group.replicas {
+        told.tell(replica, 1);
+    }
+    let mut last = [0; 4];
+    told.stream.read_exact(&mut last).unwrap();
+    assert_eq!(&last, b"last");
+    launch::signal(primary, Signal::KILL).unwrap();
+    for &replica in others {
+        told.tell(replica, 2);
+    }
+    let (more, outcome) = told.finish();
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    assert_eq!(more, "", "it has left before");
+}
+
+#[test]
+fn what_changes_in_a_primary_leaves_as_it_was() {
+    let told = Told::start(&Peer::new(), THREE);
+    let [primary, successor, other] = told.group.replicas[..] else {
+        panic!("three replicas");
+    };
+    launch::signal(other, Signal::STOP).unwrap();
+    for replica in [primary, successor] {
+        told.tell(replica, 1);
+        told.await_last(replica);
+    }
+    let (buffer, _) = of_agent(primary, "5queue6BUFFER");
+    poke(primary, buffer + "three ".len() as u64, b"m").unwrap();
+    launch::signal(other, Signal::CONT).unwrap();
+    told.tell(other, 1);
+    for &replica in &told.group.replicas {
+        told.tell(replica, 2);
+    }
+    let (more, outcome) = told.finish();
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    assert_eq!(more, "last");
+}
+
 #[test]
 fn what_changes_while_it_waits_does_not_leave() {
-    let peer = Peer::new();
-    let port = peer.port();
-    let command = [&*peer.program, &*port, "told"];
-    let group = peer
-        .scene
-        .start_group(&["-n", "2", "--timeout", "60s"], &command);
-    let mut stream = peer.accept();
-    let mut said = [0; GREETING.len()];
-    stream.read_exact(&mut said).unwrap();
-    let [primary, follower] = group.replicas[..] else {
+    let told = Told::start(&Peer::new(), &["-n", "2", "--timeout", "60s"]);
+    let [primary, follower] = told.group.replicas[..] else {
         panic!("two replicas");
     };
-    let go = symbol(&peer.program, "go");
-    let tell = |pid, word: u64| poke(pid, go, &word.to_le_bytes()).unwrap();
     // The follower does not come to the write, so it waits in the primary.
     launch::signal(follower, Signal::STOP).unwrap();
-    tell(primary, 1);
-    // Behind the third word, which has left.
+    told.tell(primary, 1);
+    told.await_last(primary);
     let (buffer, _) = of_agent(primary, "5queue6BUFFER");
-    let buffer = buffer + "three ".len() as u64;
-    let waits = || peek(primary, buffer).to_le_bytes().starts_with(b"last");
-    while !waits() {
-        assert!(!group.running.has_ended());
-        std::thread::yield_now();
-    }
-    poke(primary, buffer, b"m").unwrap();
-    tell(follower, 1);
+    poke(primary, buffer + "three ".len() as u64, b"m").unwrap();
+    told.tell(follower, 1);
     launch::signal(follower, Signal::CONT).unwrap();
-    tell(follower, 2);
-    tell(primary, 2);
-    let (outcome, _) = group.finish();
+    told.tell(follower, 2);
+    told.tell(primary, 2);
+    let (more, outcome) = told.finish();
     assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
-    let mut more = String::new();
-    stream.read_to_string(&mut more).unwrap();
     assert_eq!(more, "", "neither the wrong word nor the right one");
 }

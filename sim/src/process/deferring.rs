@@ -57,16 +57,23 @@ impl Process {
 
     /// Can it release a deferred effect, at a moment of its own?
     #[must_use]
-    pub fn can_release(&self, len: usize, ports: &Ports<'_>) -> bool {
+    pub fn can_release(&mut self, len: usize, ports: &Ports<'_>, world: &World) -> bool {
         let able = self.runs(len) && !self.slow && self.stage != Stage::Flush;
+        if able && self.node.is_primary() {
+            self.deferred.catch_up(world.released);
+        }
         able && self.deferred.is_agreed(&self.node, ports)
     }
 
     /// Has the next deferred effect, on which all agree, or stops for good if it has changed since
     /// it was asked for.
     pub fn release(&mut self, ports: &Ports<'_>, world: &mut World) {
+        self.deferred.catch_up(world.released);
         match self.deferred.release(self.stage != Stage::Flush) {
-            Ok(effect) => world.outputs.extend(effect.map(Effect::output)),
+            Ok(effect) => {
+                world.outputs.extend(effect.map(Effect::output));
+                world.released += u64::from(effect.is_some());
+            }
             Err(Changed) => {
                 self.outbox(ports).declare_broken();
                 self.alive = false;

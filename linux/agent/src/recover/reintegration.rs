@@ -249,6 +249,7 @@ fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId) {
     kernel.processes.tell_reaped(kernel.report);
     kernel.ring = Ring::NONE;
     kernel.inbox = Inbox::default();
+    kernel.queue.in_new_process();
     boot::become_replica(group, index);
     turns::become_copy(kernel, index);
     kernel.withheld.restore();

@@ -31,6 +31,16 @@ pub(crate) fn send(fd: u32, bytes: &[u8]) -> i64 {
     }
 }
 
+/// Bytes that a stream has taken and its peer has not acknowledged.
+pub(crate) fn unacknowledged(fd: u32) -> Option<u32> {
+    const SIOCOUTQ: u64 = 0x5411;
+    let mut bytes = 0_u32;
+    let args = [fd.into(), SIOCOUTQ, (&raw mut bytes) as u64, 0, 0, 0];
+    // SAFETY: there is room for the number.
+    let done = unsafe { syscall6(u64::from(nr::__NR_ioctl), args) };
+    check(done).ok().map(|_| bytes)
+}
+
 /// Fills `words` with an option of a socket; how many bytes it has, `None` if it has no such one.
 pub(crate) fn option(fd: u32, level: u32, name: u32, words: &mut [u32]) -> Option<u32> {
     let mut len = low32(size_of_val(words) as u64);

@@ -6,10 +6,12 @@
 
 use crate::calls::descriptors;
 use crate::calls::outgoing::State;
-use crate::sys::sockets::option;
+use crate::convert::size;
+use crate::sys::sockets::{self, option};
 
 const SOL_SOCKET: u32 = 1;
 const SOL_TCP: u32 = 6;
+const TCP_INFO: u32 = 11;
 /// Room below which nothing is promised.
 const LITTLE: u32 = 16 * 1024;
 
@@ -25,6 +27,31 @@ pub(super) fn examine(fd: u32) -> State {
         },
         _ => State::Fresh,
     }
+}
+
+/// How many bytes the stream has taken so far, modulo 2³²: those that the peer has acknowledged,
+/// and those that it has not. `None` if it acknowledges so many at a time that nobody can tell.
+pub(super) fn position(fd: u32) -> Option<u32> {
+    /// Looks until there is one during which nothing is acknowledged.
+    const LOOKS: u32 = 1000;
+    let mut before = acknowledged(fd)?;
+    for _ in 0..LOOKS {
+        let waiting = sockets::unacknowledged(fd)?;
+        let after = acknowledged(fd)?;
+        if before == after {
+            return Some(after.wrapping_add(waiting));
+        }
+        before = after;
+    }
+    None
+}
+
+/// The low half of `tcpi_bytes_acked`.
+fn acknowledged(fd: u32) -> Option<u32> {
+    const LOW: usize = 30;
+    let mut words = [0; LOW + 1];
+    let len = option(fd, SOL_TCP, TCP_INFO, &mut words)?;
+    (size(len.into()) == size_of_val(&words)).then_some(words[LOW])
 }
 
 /// The only word of an option, 0 if there is none.
@@ -48,7 +75,6 @@ fn is_tcp(fd: u32) -> bool {
 
 /// Does it take bytes, so that only its peer can end that?
 fn is_connected(fd: u32) -> bool {
-    const TCP_INFO: u32 = 11;
     const ESTABLISHED: u32 = 1;
     const CLOSE_WAIT: u32 = 8;
     let state = word(fd, SOL_TCP, TCP_INFO) & 0xff;

@@ -20,9 +20,12 @@
 //! The same notes say which descriptors are of regular files that can only be read. Nobody outside
 //! sees that one is closed, so that needs no vote.
 //!
-//! Not covered: groups that mask faults, whose next primary would have to know how far the last one
-//! came; processes that share memory; descriptors beyond [`notes::DESCRIPTORS`]; unix sockets and
-//! pipes, the other end of which may be the program's own.
+//! Where the group masks faults each replica keeps the bytes, and notes at which position of the
+//! stream they begin. A successor asks the host how far the stream has come, so that each byte
+//! leaves once ([`examine::position`]); nothing else has to be known of a lost primary.
+//!
+//! Not covered: processes that share memory; descriptors beyond [`notes::DESCRIPTORS`]; unix sockets
+//! and pipes, the other end of which may be the program's own.
 
 mod examine;
 pub(crate) mod notes;
@@ -52,7 +55,7 @@ const LONGEST: u64 = 16 * 1024;
 /// the first group begins with zeroes, and who forks forgets all before.
 pub(crate) fn begin(kernel: &mut Kernel) {
     let wanted = kernel.control.defer.load(Ordering::Relaxed) != 0;
-    let enabled = wanted && !kernel.alone && !kernel.masks && kernel.compare != Compare::Every;
+    let enabled = wanted && !kernel.alone && kernel.compare != Compare::Every;
     kernel.outgoing.enabled = enabled.into();
     kernel.queue.in_new_process();
 }
@@ -104,10 +107,12 @@ fn make_way(kernel: &mut Kernel, call: &Call) {
     }
 }
 
-/// Does this call close a descriptor, and nobody outside can see it?
+/// Does this call close a descriptor, and nobody outside can see it? A successor could: it has the
+/// same descriptors, so one that masks faults votes before any is closed.
 pub(crate) fn ends_unseen(kernel: &Kernel, call: &Call) -> bool {
     let outgoing = &kernel.outgoing;
     outgoing.enabled != 0
+        && !kernel.masks
         && outgoing.locks == 0
         && matches!(call.what.facts.descriptors, Descriptors::Closes(_))
         && outgoing.state(call.arg(0)) == State::Regular
@@ -218,11 +223,17 @@ pub(crate) fn defer(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     if vector.bytes == 0 || vector.bytes > LONGEST || whole > room || !fits {
         return None;
     }
-    let post = kernel.replica.post();
-    if kernel.replica.is_primary() {
-        keep(kernel, call, &vector, post);
+    let primary = kernel.replica.is_primary();
+    if primary || kernel.masks {
+        keep(kernel, call, &vector);
+    }
+    kernel.replica.post();
+    if primary {
+        kernel.queue.remind();
     }
     let outgoing = &mut kernel.outgoing;
+    let at = outgoing.position(low32(fd));
+    outgoing.set_position(low32(fd), at.wrapping_add(len));
     outgoing.count += 1;
     outgoing.bytes += len;
     let room = room - whole;
@@ -261,18 +272,24 @@ fn is_bare(call: &Call) -> bool {
     }
 }
 
-/// Primary: takes the bytes, which are those that were folded into the trace.
-fn keep(kernel: &mut Kernel, call: &Call, vector: &Vector, post: u64) {
+/// Takes the bytes, which are those that were folded into the trace, before it is posted that they
+/// were: whoever becomes the primary has all that can have been released.
+fn keep(kernel: &mut Kernel, call: &Call, vector: &Vector) {
     let len = size(vector.bytes);
     let laid_out = kernel.queue.lay_out(vector.parts(), len);
     let same = crate::protocol::arguments::digest(kernel, call) == Ok(kernel.agreed.content);
+    let fd = low32(call.arg(0));
+    let (at, post) = (kernel.outgoing.position(fd), kernel.replica.posted());
     match laid_out {
-        Ok(digest) if same => kernel.queue.push(low32(call.arg(0)), len, digest, post),
+        Ok(digest) if same => kernel.queue.push((fd, at), len, digest, post),
         _ => accuse(kernel),
+    }
+    if !kernel.replica.is_primary() {
+        kernel.queue.follow();
     }
 }
 
-/// Primary: what it is about to let out is not what was voted.
+/// What this replica has kept, or is about to let out, is not what was voted.
 #[cold]
 fn accuse(kernel: &mut Kernel) {
     if let Err(halt) = kernel.replica.accuse_self(kind::of(0, kind::CONTENT), 0) {
@@ -282,6 +299,10 @@ fn accuse(kernel: &mut Kernel) {
 
 /// Primary: releases what all have come to, as far as the host takes it at once.
 pub(crate) fn release_agreed(kernel: &mut Kernel) {
+    if !kernel.replica.is_primary() || kernel.queue.is_empty() {
+        return;
+    }
+    catch_up(kernel);
     while let Some(entry) = kernel.queue.next() {
         if !kernel.replica.is_posted_alike(entry.post) {
             return;
@@ -291,6 +312,14 @@ pub(crate) fn release_agreed(kernel: &mut Kernel) {
             Released::Refused(errno) => kernel.queue.give_up(errno),
             Released::Rest | Released::Damaged => return,
         }
+    }
+}
+
+/// Primary: a lost one may have released some of what waits.
+fn catch_up(kernel: &mut Kernel) {
+    if kernel.queue.catch_up(examine::position).is_none() {
+        let halt = kernel.replica.lose_effect();
+        kernel.park(halt);
     }
 }
 
@@ -307,17 +336,15 @@ pub(crate) fn settle(kernel: &mut Kernel) {
     kernel.outgoing.count = 0;
     kernel.outgoing.bytes = 0;
     count(&kernel.report.flushes, 1);
-    if kernel.replica.is_primary() {
-        release_all(kernel);
-    }
     loop {
         let word = transfer::agree_all(kernel, true, |kernel| {
+            release_all(kernel);
             let refusal = kernel.queue.take_refusal();
             [refusal.map_or(0, |(fd, errno)| u64::from(fd) << 32 | u64::from(errno))]
         });
         let [word] = word;
         if word == 0 {
-            return;
+            return kernel.queue.forget();
         }
         kernel.outgoing.add_failure(low32(word >> 32), low32(word));
     }
@@ -329,6 +356,7 @@ fn release_all(kernel: &mut Kernel) {
     /// Attempts of a tenth of a second.
     const ATTEMPTS: u32 = 50;
     let mut attempts = 0;
+    catch_up(kernel);
     while let Some(entry) = kernel.queue.next() {
         let fd = entry.fd;
         match kernel.queue.release() {
@@ -348,7 +376,6 @@ fn release_all(kernel: &mut Kernel) {
             }
         }
     }
-    kernel.queue.clear();
 }
 
 /// Waits a tenth of a second at most, in which this replica is not missed.
@@ -372,17 +399,31 @@ pub(crate) fn written(kernel: &mut Kernel, call: &Call, result: i64) {
     match kernel.outgoing.state(fd) {
         State::Fresh => kernel.outgoing.set(fd, State::Written),
         State::Written | State::Stream { .. } => {
-            let word = transfer::agree_all(kernel, true, |kernel| {
-                let state = match kernel.queue.can_be_reminded() {
-                    true => examine::examine(low32(fd)),
-                    false => State::Other,
-                };
-                [state.word().into()]
+            let words = transfer::agree_all(kernel, true, |kernel| {
+                let (state, position) = promise(kernel, low32(fd));
+                [u64::from(state.word()) | u64::from(position) << 32]
             });
-            let [word] = word;
+            let [word] = words;
             kernel.outgoing.set(fd, State::of(low32(word)));
+            kernel.outgoing.set_position(low32(fd), low32(word >> 32));
         }
         State::Other | State::Opened | State::Regular => {}
+    }
+}
+
+/// Primary: what is known of a descriptor that has been written to before, and how far its stream
+/// has come, if anybody may have to know.
+fn promise(kernel: &mut Kernel, fd: u32) -> (State, u32) {
+    if !kernel.queue.can_be_reminded() {
+        return (State::Other, 0);
+    }
+    let state = examine::examine(fd);
+    match (state, kernel.masks) {
+        (State::Stream { .. }, true) => {
+            let position = examine::position(fd);
+            position.map_or((State::Fresh, 0), |position| (state, position))
+        }
+        _ => (state, 0),
     }
 }
 

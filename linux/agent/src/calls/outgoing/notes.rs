@@ -90,6 +90,8 @@ pub(crate) struct Outgoing {
     failed: [[u32; 2]; FAILURES],
     pub(super) failures: u32,
     states: [u32; DESCRIPTORS],
+    /// Of streams: how many bytes were written to them, counted as the host does.
+    positions: [u32; DESCRIPTORS],
 }
 
 impl Outgoing {
@@ -124,6 +126,18 @@ impl Outgoing {
         }
     }
 
+    /// The position in a stream of the next byte to be written.
+    pub(super) fn position(&self, fd: u32) -> u32 {
+        let position = self.positions.get(size(fd.into()));
+        position.copied().unwrap_or(0)
+    }
+
+    pub(super) fn set_position(&mut self, fd: u32, position: u32) {
+        if let Some(word) = self.positions.get_mut(size(fd.into())) {
+            *word = position;
+        }
+    }
+
     /// The errno that the next write to this descriptor fails with.
     pub(super) fn take_failure(&mut self, fd: u32) -> Option<u32> {
         let count = size(self.failures.into());
@@ -155,6 +169,7 @@ mod tests {
         failed: [[0; 2]; FAILURES],
         failures: 0,
         states: [0; DESCRIPTORS],
+        positions: [0; DESCRIPTORS],
     };
 
     #[test]

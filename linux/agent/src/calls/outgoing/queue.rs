@@ -1,8 +1,12 @@
-//! Primary: the effects that wait to be released.
+//! The effects that wait to be released.
 //!
 //! An entry is laid out when the program asks for it, compared with the program's memory, and its
 //! digest kept; it is compared with that digest again just before it goes out, so that a flip in
 //! what waits is found. One that was released is never looked at again.
+//!
+//! The primary releases. Where the group goes on without a lost primary its siblings keep the same
+//! entries, until all have heard that they are out. How many bytes a stream has taken the host
+//! knows, so a successor asks that once, and begins where the lost one ended.
 
 use core::cell::UnsafeCell;
 
@@ -32,6 +36,8 @@ pub(super) struct Entry {
     len: usize,
     /// How many of them the host has taken.
     sent: usize,
+    /// Position of the first one in its stream.
+    at: u32,
     digest: u64,
     /// Number of the post that all must have made.
     pub(super) post: u64,
@@ -63,6 +69,8 @@ pub(crate) struct Queue {
     /// The first one that is not released, and how many there are with those released.
     first: usize,
     count: usize,
+    /// A primary before this one may have released some of them.
+    inherited: bool,
     /// What reminds of them, if it was made.
     ticker: Ticker,
     has_ticker: bool,
@@ -74,13 +82,11 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// As a child begins, to which no timer comes.
-    pub(super) const fn in_new_process(&mut self) {
+    /// As a child or a copy begins, to which no timer comes.
+    pub(crate) const fn in_new_process(&mut self) {
         self.has_ticker = false;
         self.ticking = false;
-        self.first = 0;
-        self.count = 0;
-        self.refusals = 0;
+        self.forget();
     }
 
     /// Is there a timer that will remind of what waits? Makes it if there is none.
@@ -124,19 +130,29 @@ impl Queue {
         Ok(xxhash_rust::xxh3::xxh3_64(room))
     }
 
-    /// Keeps what was laid out last.
-    pub(super) fn push(&mut self, fd: u32, len: usize, digest: u64, post: u64) {
+    /// Keeps what was laid out last, `len` bytes for the stream of `fd` from position `at` on.
+    pub(super) fn push(&mut self, (fd, at): (u32, u32), len: usize, digest: u64, post: u64) {
         let start = self.end();
         self.entries[self.count] = Entry {
             fd,
             start,
             len,
             sent: 0,
+            at,
             digest,
             post,
         };
         self.count += 1;
-        if !self.ticking && self.has_ticker {
+    }
+
+    /// Follower: others release what it has kept.
+    pub(super) const fn follow(&mut self) {
+        self.inherited = true;
+    }
+
+    /// Primary: sees to it that it is reminded.
+    pub(super) fn remind(&mut self) {
+        if !self.ticking && self.can_be_reminded() {
             self.ticker.every(TICK_NS);
             self.ticking = true;
         }
@@ -148,9 +164,41 @@ impl Queue {
         self.entries[..self.count].get(self.first)
     }
 
+    /// Primary, before it releases anything: takes note of what a lost one has released, by the
+    /// positions up to which streams have taken bytes. `None` if these are not known, or cannot be.
+    pub(super) fn catch_up(&mut self, position: impl Fn(u32) -> Option<u32>) -> Option<()> {
+        if !core::mem::take(&mut self.inherited) {
+            return Some(());
+        }
+        for at in self.first..self.count {
+            let fd = self.entries[at].fd;
+            let mut before = self.entries[self.first..at].iter();
+            if before.all(|entry| entry.fd != fd) {
+                self.mark_sent(at, position(fd)?)?;
+            }
+        }
+        Some(())
+    }
+
+    /// The stream of which this is the first entry has taken bytes up to a position.
+    fn mark_sent(&mut self, first: usize, position: u32) -> Option<()> {
+        let Entry { fd, at, .. } = self.entries[first];
+        let mut taken = size(position.wrapping_sub(at).into());
+        let entries = self.entries[first..self.count].iter_mut();
+        for entry in entries.filter(|entry| entry.fd == fd) {
+            entry.sent = taken.min(entry.len);
+            taken -= entry.sent;
+        }
+        (taken == 0).then_some(())
+    }
+
     /// Hands the next one to the host.
     pub(super) fn release(&mut self) -> Released {
         let entry = &mut self.entries[self.first];
+        if entry.sent == entry.len {
+            self.first += 1;
+            return Released::All;
+        }
         // SAFETY: no other reference to the bytes is alive: each method makes its own.
         let bytes = unsafe { &*BUFFER.0.get() };
         let bytes = &bytes[entry.start..entry.start + entry.len];
@@ -196,11 +244,17 @@ impl Queue {
         Some(self.refused[self.refusals])
     }
 
-    /// All are released.
-    pub(super) fn clear(&mut self) {
-        assert!(self.first == self.count, "nothing is forgotten");
+    /// Are all released?
+    pub(super) const fn is_empty(&self) -> bool {
+        self.first == self.count
+    }
+
+    /// All have heard that all are released.
+    pub(super) const fn forget(&mut self) {
         self.first = 0;
         self.count = 0;
+        self.inherited = false;
+        self.refusals = 0;
     }
 
     /// A reminder has come: true if something waits. Stops it after several in vain.
@@ -227,7 +281,8 @@ mod tests {
     fn keep(queue: &mut Queue, fd: u32, words: &[u8]) {
         let part = [words.as_ptr() as u64, words.len() as u64];
         let digest = queue.lay_out(&[part], words.len()).expect("it is there");
-        queue.push(fd, words.len(), digest, 0);
+        let start = queue.end();
+        queue.push((fd, u32::MAX - 1 + start as u32), words.len(), digest, 0);
     }
 
     /// One test, because there is one buffer.
@@ -255,7 +310,8 @@ mod tests {
         assert_eq!(queue.take_refusal(), None);
         assert!(matches!(queue.release(), Released::Refused(_)));
         queue.give_up(errno);
-        queue.clear();
+        assert!(queue.is_empty());
+        queue.forget();
         let much = [0_u8; BYTES + 1];
         let all = [much.as_ptr() as u64, much.len() as u64];
         assert!(queue.lay_out(&[all], much.len()).is_err(), "it has no room");
