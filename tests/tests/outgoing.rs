@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rcoe_tests::launch::{self, Ended, Outcome, Running};
 use rcoe_tests::memory::{of_agent, peek, poke, symbol};
@@ -263,7 +263,7 @@ impl Told {
         let command = [&*peer.program, &*port, "told"];
         let group = peer.scene.start_group(options, &command);
         let mut stream = peer.accept();
-        let mut said = [0; GREETING.len()];
+        let mut said = vec![0; GREETING.len() + 20_000 + "four five ".len()];
         stream.read_exact(&mut said).unwrap();
         let go = symbol(&peer.program, "go");
         Self { group, stream, go }
@@ -273,14 +273,15 @@ impl Told {
         poke(replica, self.go, &word.to_le_bytes()).unwrap();
     }
 
-    /// Waits until this replica keeps the last word, behind the third, which has left.
-    fn await_last(&self, replica: u32) {
+    /// Waits until this replica keeps the last word; where it does.
+    fn await_last(&self, replica: u32) -> u64 {
         let (buffer, _) = of_agent(replica, "5queue6BUFFER");
-        let buffer = buffer + "three ".len() as u64;
+        let began = Instant::now();
         while !peek(replica, buffer).to_le_bytes().starts_with(b"last") {
-            assert!(!self.group.running.has_ended());
+            assert!(!self.group.running.has_ended() && began.elapsed() < LIMIT);
             std::thread::yield_now();
         }
+        buffer
     }
 
     /// The rest of what it says, and how it ends.
@@ -348,8 +349,7 @@ fn what_changes_in_a_primary_leaves_as_it_was() {
         told.tell(replica, 1);
         told.await_last(replica);
     }
-    let (buffer, _) = of_agent(primary, "5queue6BUFFER");
-    poke(primary, buffer + "three ".len() as u64, b"m").unwrap();
+    poke(primary, told.await_last(primary), b"m").unwrap();
     launch::signal(other, Signal::CONT).unwrap();
     told.tell(other, 1);
     for &replica in &told.group.replicas {
@@ -369,9 +369,7 @@ fn what_changes_while_it_waits_does_not_leave() {
     // The follower does not come to the write, so it waits in the primary.
     launch::signal(follower, Signal::STOP).unwrap();
     told.tell(primary, 1);
-    told.await_last(primary);
-    let (buffer, _) = of_agent(primary, "5queue6BUFFER");
-    poke(primary, buffer + "three ".len() as u64, b"m").unwrap();
+    poke(primary, told.await_last(primary), b"m").unwrap();
     told.tell(follower, 1);
     launch::signal(follower, Signal::CONT).unwrap();
     told.tell(follower, 2);

@@ -144,10 +144,15 @@ static int sent(void) {
   return 0;
 }
 
-// Goes on when somebody changes its memory.
+// Goes on when somebody changes its memory. Before that it writes more than may wait.
 volatile long go;
 static int told(void) {
+  static char block[20000];
   int fd = joined();
+  memset(block, 'x', sizeof block);
+  if (write(fd, block, sizeof block) != sizeof block) return 1;
+  say(fd, "four ");
+  say(fd, "five ");
   while (go < 1) {}
   say(fd, "last");
   while (go < 2) {}

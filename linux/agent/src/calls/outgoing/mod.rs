@@ -389,14 +389,15 @@ fn await_room(kernel: &Kernel, fd: u32) {
 /// All replicas, after a write that was made at once: is the descriptor one whose effects may wait,
 /// and what room has it? Asked at the second write to it.
 pub(crate) fn written(kernel: &mut Kernel, call: &Call, result: i64) {
-    if kernel.outgoing.enabled == 0 || result <= 0 {
-        return;
-    }
-    if call.what.facts.outgoing != Column::Sends || result.cast_unsigned() > LONGEST {
+    let sends = call.what.facts.outgoing == Column::Sends;
+    if kernel.outgoing.enabled == 0 || !sends || result <= 0 {
         return;
     }
     let fd = call.arg(0);
-    match kernel.outgoing.state(fd) {
+    let state = kernel.outgoing.state(fd);
+    match state {
+        // Of so much room nothing is known any more, and it may well go on like that.
+        _ if result.cast_unsigned() > LONGEST => kernel.outgoing.set(fd, state.forgotten()),
         State::Fresh => kernel.outgoing.set(fd, State::Written),
         State::Written | State::Stream { .. } => {
             let words = transfer::agree_all(kernel, true, |kernel| {
