@@ -10,7 +10,7 @@
 //!   notice.
 //! * `tests/reintegration.rs`: the model check of groups that have lost a replica and get it back,
 //!   with one fault more.
-//! * `tests/deferred.rs`: the model check of groups of two that defer effects, with all moments at
+//! * `tests/deferred.rs`: the model check of groups that defer effects, with all moments at
 //!   which the primary may release them.
 //!
 //! Not covered: two faults at once otherwise, memory orders weaker than sequential consistency, and

@@ -37,7 +37,7 @@ mod cli {
         /// Groups that have lost a replica and get it back, with one fault more.
         #[arg(long)]
         reduced: bool,
-        /// Groups of two that defer effects.
+        /// Groups that defer effects.
         #[arg(long, conflicts_with_all = ["n", "reduced"])]
         deferred: bool,
         /// Print every step.
