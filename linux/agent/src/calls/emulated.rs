@@ -36,7 +36,7 @@ pub(super) fn perform(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> i6
         Special::Madvise => memory::madvise(kernel, call),
         Special::Mlock => memory::locking::lock(kernel, call),
         Special::Mlockall => memory::locking::lock_all(kernel, call),
-        Special::Mincore => memory::mincore(call),
+        Special::Mincore => memory::locking::mincore(kernel, call),
         Special::Msync => memory::msync(kernel, call),
         Special::RtSigaction => signals::sigaction(kernel, call),
         Special::RtSigprocmask => signals::sigprocmask(kernel, call),
