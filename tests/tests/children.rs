@@ -63,6 +63,18 @@ fn orphans_get_the_signal_that_they_want() {
 }
 
 #[test]
+fn orphans_go_to_the_nearest_ancestor_that_takes_them_in() {
+    let source = include_str!("children/reapers.c");
+    Scene::new().program_like_native("reapers", source, &["-w"]);
+}
+
+#[test]
+fn ends_are_told_by_the_signal_that_was_asked_for() {
+    let source = include_str!("children/farewells.c");
+    Scene::new().program_like_native("farewells", source, &["-w"]);
+}
+
+#[test]
 fn processes_find_out_about_each_other() {
     let source = include_str!("children/others.c");
     Scene::new().program_like_native("others", source, &[]);

@@ -117,6 +117,11 @@ int main(void) {
 }
 
 #[test]
+fn timers_tell_in_every_way_that_the_kernel_knows() {
+    like_native("timers", include_str!("edges/timers.c"), &[&[]]);
+}
+
+#[test]
 fn numbers_beyond_bounds_reach_nobody_and_stacks_grow() {
     like_native("bounds", include_str!("edges/bounds.c"), &[&[]]);
 }

@@ -137,6 +137,12 @@ fn no_new_privileges_stay_and_bind() {
     ]);
 }
 
+#[test]
+fn programs_that_are_given_nothing_get_an_empty_argument() {
+    let source = include_str!("exec/nothing.c");
+    Scene::new().program_like_native("nothing", source, &["-w"]);
+}
+
 /// Lines of the probe, by name.
 fn lines(out: &str) -> HashMap<&str, &str> {
     out.lines()

@@ -56,6 +56,36 @@ impl Queued {
     }
 }
 
+/// Who has a process as a child that has not made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Adoption {
+    /// Its group.
+    pub by: u32,
+    /// Adoptions are counted.
+    pub count: u32,
+}
+
+impl Adoption {
+    /// As a word, never 0.
+    #[must_use]
+    pub const fn pack(self) -> u64 {
+        (self.count as u64) << 32 | (self.by as u64 + 1)
+    }
+
+    /// Reads the word; `None` if the process was not adopted.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "halves of words")]
+    pub const fn unpack(word: u64) -> Option<Self> {
+        match (word as u32).checked_sub(1) {
+            None => None,
+            Some(by) => Some(Self {
+                by,
+                count: (word >> 32) as u32,
+            }),
+        }
+    }
+}
+
 /// What the supervisor knows of a replica's process, as stored in `Control::state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -99,8 +129,16 @@ pub struct Control {
     pub cores: [AtomicU32; MAX_REPLICAS],
     /// The supervisor's process id.
     pub supervisor: AtomicU32,
-    /// What the program sees as its parent's process id; 1 once the parent is gone.
+    /// What the program sees as its parent's process id; 1 once it has none.
     pub ppid: AtomicU32,
+    /// Once the process that has made this one is gone: who has it as a child since, as
+    /// [`Adoption::pack`] tells, or 0.
+    pub adoption: AtomicU64,
+    /// The signal that was asked for at the birth, to tell the parent of the end; SIGCHLD once the
+    /// process has been adopted. None of the program's signals if nothing is to be told.
+    pub exit_signal: AtomicU32,
+    /// The signal by which the end was told, fixed when `ending` is set.
+    pub told_by: AtomicU32,
     /// What the program sees as its process group.
     pub pgid: AtomicU32,
     /// What the program sees as its session.

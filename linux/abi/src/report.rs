@@ -214,6 +214,8 @@ pub struct Report {
     pub user: AtomicU32,
     /// The signal that the process wants when its parent ends, or 0.
     pub death_signal: AtomicU32,
+    /// 1 if the process takes in the orphans among its descendants (PR_SET_CHILD_SUBREAPER).
+    pub subreaper: AtomicU32,
     /// The program's limits of resources.
     pub limits: LimitCells,
     /// Signals of the supervisor's queue that this replica has taken.
@@ -257,7 +259,7 @@ pub struct Report {
     /// Number of the last turn to which this replica has come, whether it waits for it, has it or
     /// has had it, plus one.
     pub turn: AtomicU64,
-    /// 1 as soon as the program has been replaced by another (`execve`).
+    /// How often the program has been replaced by another (`execve`).
     pub replaced: AtomicU32,
     /// The copy that this replica has made for a re-integration, the newcomer or a twin to compare
     /// with: its serial number above, the process id below, which is 0 if that failed.

@@ -24,7 +24,7 @@
 //! | request | what is compared |
 //! |---|---|
 //! | [`Ask::Kill`], [`Ask::Queue`] | all: target, signal, what is enclosed |
-//! | [`Ask::Birth`] | whether it wants a stand-in |
+//! | [`Ask::Birth`] | whether it wants a stand-in, and the signal at its end |
 //! | [`Ask::StandIn`], [`Ask::Stop`] | all |
 //! | [`Ask::SetGroup`], [`Ask::NewSession`], [`Ask::GetGroup`], [`Ask::GetSession`] | all |
 //! | [`Ask::SetForeground`], [`Ask::TakeTerminal`], [`Ask::LeaveTerminal`] | all |
@@ -52,6 +52,8 @@ pub enum Ask {
         members: u8,
         /// A process is to stand in for the child, as for [`Ask::StandIn`].
         stand_in: bool,
+        /// By which signal the parent wants to be told of its end, or a number that is none.
+        exit_signal: u8,
     },
     /// `kill`, if the target is within the program: the answer is the call's result, or
     /// [`NOT_OURS`].
@@ -169,7 +171,15 @@ fn check(words: &[u64]) -> u64 {
 impl Ask {
     const fn pack(self) -> (u64, u32, u32) {
         match self {
-            Self::Birth { members, stand_in } => (1, members as u32, stand_in as u32),
+            Self::Birth {
+                members,
+                stand_in,
+                exit_signal,
+            } => (
+                1,
+                members as u32,
+                stand_in as u32 | (exit_signal as u32) << 1,
+            ),
             Self::Kill { target, signal } => (
                 if target < 0 { 7 } else { 2 },
                 target.unsigned_abs(),
@@ -195,7 +205,8 @@ impl Ask {
         Some(match kind {
             1 => Self::Birth {
                 members: first as u8,
-                stand_in: second != 0,
+                stand_in: second & 1 != 0,
+                exit_signal: (second >> 1) as u8,
             },
             2 => Self::Kill {
                 target: first.cast_signed(),
@@ -273,9 +284,14 @@ impl Ask {
     /// What all members can know of it before they vote.
     const fn common(self) -> Self {
         match self {
-            Self::Birth { stand_in, .. } => Self::Birth {
+            Self::Birth {
+                stand_in,
+                exit_signal,
+                ..
+            } => Self::Birth {
                 members: 0,
                 stand_in,
+                exit_signal,
             },
             other => other,
         }
@@ -359,6 +375,7 @@ mod tests {
             Ask::Birth {
                 members: 0b101,
                 stand_in: true,
+                exit_signal: 255,
             },
             Ask::Queue {
                 pid: 4_194_303,
@@ -457,10 +474,17 @@ mod tests {
 
     #[test]
     fn a_birth_is_planned_whatever_the_vote_made_of_the_members() {
-        let birth = |members, stand_in| request(Ask::Birth { members, stand_in });
-        let plan = birth(0b111, true).planned().pack();
-        assert!(birth(0b110, true).is_planned(plan));
-        assert!(!birth(0b111, false).is_planned(plan));
+        let birth = |members, stand_in, exit_signal| {
+            request(Ask::Birth {
+                members,
+                stand_in,
+                exit_signal,
+            })
+        };
+        let plan = birth(0b111, true, 17).planned().pack();
+        assert!(birth(0b110, true, 17).is_planned(plan));
+        assert!(!birth(0b111, false, 17).is_planned(plan));
+        assert!(!birth(0b111, true, 10).is_planned(plan));
     }
 
     #[test]

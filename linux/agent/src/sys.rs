@@ -18,8 +18,8 @@ use rcoe_linux_sys::{syscall0, syscall1, syscall2, syscall3, syscall4, syscall6}
 pub(crate) use labels::set_string_ranges;
 pub(crate) use limits::{TASK_END, file_size_limit, locked_memory_limit, may_lock_all, unlock_all};
 pub(crate) use memory::{
-    let_go, open_file, open_memory, read, read_process, read_words, resident, set_dumpable,
-    with_most_descriptors, with_open_memory, with_own_memory,
+    let_go, may_not_be_dropped, open_file, open_memory, read, read_process, read_words, resident,
+    set_dumpable, with_most_descriptors, with_open_memory, with_own_memory,
 };
 pub(crate) use process::{
     advise_clones, clear_personality, close_on_exec, descriptor_target, each_descriptor,

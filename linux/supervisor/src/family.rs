@@ -4,13 +4,11 @@
 //! It answers requests of the groups' primaries (see [`rcoe_linux_abi::Ask`]).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use std::sync::atomic::fence;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use rcoe_linux_abi::{Ending, GROUPS, ReplicaState};
-use rcoe_linux_sys::host::{self, Bell, SignalInfo};
-use rustix::process::getuid;
+use rcoe_linux_abi::{GROUPS, ReplicaState};
+use rcoe_linux_sys::host::{self, Bell};
 
 use crate::error::RunError;
 use crate::group::Group;
@@ -19,6 +17,7 @@ use crate::stats::Stats;
 use crate::status::Past;
 use crate::team::{State, Team};
 
+mod ends;
 mod jobs;
 mod permission;
 mod requests;
@@ -36,21 +35,14 @@ const EAGAIN: i64 = -11;
 const EACCES: i64 = -13;
 const EINVAL: i64 = -22;
 
-/// What a parent is told when a child has ended.
-fn child_signal(pid: u32, ending: Ending) -> SignalInfo {
-    const CLD_EXITED: i32 = 1;
-    const CLD_KILLED: i32 = 2;
-    let (code, status) = match ending {
-        Ending::Exit(status) => (CLD_EXITED, status),
-        Ending::Signal(signal) => (CLD_KILLED, signal),
-    };
-    SignalInfo {
-        number: SIGCHLD,
-        code,
-        sender: pid,
-        user: getuid().as_raw(),
-        value: u64::from(status),
-    }
+/// What is asked for with a child.
+struct Newborn {
+    /// Members of its parent that have a replica of it.
+    members: u8,
+    /// A process is to stand in for it.
+    stand_in: bool,
+    /// See [`rcoe_linux_abi::Control::exit_signal`].
+    exit_signal: u8,
 }
 
 /// All processes of the program, by group number.
@@ -62,6 +54,7 @@ pub(crate) struct Family {
     /// The same counters by replica.
     gone: Stats,
     births: u32,
+    adoptions: u32,
     standstill: Standstill,
     deputies: Deputies,
     /// Some process has changed its credentials.
@@ -83,6 +76,7 @@ impl Family {
             past: Past::default(),
             gone: Stats::default(),
             births: 1,
+            adoptions: 0,
             standstill: Standstill::new(),
             deputies,
             mixed: false,
@@ -233,65 +227,6 @@ impl Family {
         Ok(())
     }
 
-    /// The last process of a group is gone.
-    fn bury(&mut self, group: usize, ending: Ending) {
-        let wards = self.wards();
-        let team = self.team_mut(group);
-        team.state = State::Zombie(ending);
-        team.tell_usage();
-        team.memory.set(|control| &control.ending, ending.pack());
-        team.end_stand_in();
-        let (pid, parent) = (team.pid, team.parent);
-        self.orphan_children(group);
-        self.end_session(group);
-        if let Some(parent) = parent {
-            let signal = child_signal(pid, ending);
-            self.team_mut(parent).deliver(signal);
-        }
-        self.wake_orphans(&wards);
-    }
-
-    /// The children of a group that has ended belong to nobody, and get the signal that they want
-    /// then.
-    fn orphan_children(&mut self, group: usize) {
-        for other in self.groups() {
-            let child = self.team_mut(other);
-            if child.parent != Some(group) {
-                continue;
-            }
-            child.parent = None;
-            child.memory.set(|control| &control.ppid, 1);
-            if child.state == State::Unborn {
-                child.memory.set(|control| &control.abandoned, 1);
-            }
-            // A child that asks for the signal later finds that its parent is gone.
-            fence(SeqCst);
-            let told = child.members().next();
-            let wanted = told.map(|index| child.memory.report(index).death_signal.load(Relaxed));
-            if let Some(number @ 1..=64) = wanted {
-                let signal = self.parting_signal(group, number);
-                self.hand_to(other, signal);
-            }
-        }
-    }
-
-    /// A signal that a group sends with its end.
-    fn parting_signal(&self, group: usize, number: u32) -> SignalInfo {
-        const SI_USER: i32 = 0;
-        let team = self.team(group);
-        let user = team.members().next().map_or(0, |index| {
-            let report = team.memory.report(index);
-            report.user.load(Relaxed)
-        });
-        SignalInfo {
-            number,
-            code: SI_USER,
-            sender: team.pid,
-            user,
-            value: 0,
-        }
-    }
-
     /// Whether nobody asks for a zombie any more.
     fn is_forgotten(&self, group: usize) -> bool {
         let team = self.team(group);
@@ -335,7 +270,12 @@ impl Family {
 
     /// Room for a child, of which these members of its parent have replicas and the process `maker`
     /// makes the first one. An earlier child that nobody has told of does not count any more.
-    fn birth(&mut self, parent: usize, maker: u32, members: u8, stand_in: bool) -> i64 {
+    fn birth(&mut self, parent: usize, maker: u32, wanted: Newborn) -> i64 {
+        let Newborn {
+            members,
+            stand_in,
+            exit_signal,
+        } = wanted;
         for group in self.groups() {
             let team = self.team_mut(group);
             if team.parent == Some(parent) && team.state == State::Unborn {
@@ -356,6 +296,8 @@ impl Family {
         let serial = self.births + 1;
         let memory = mother.memory.for_child(group, serial, &mother.cores);
         memory.control().ppid.store(mother.pid, Relaxed);
+        let told_by = &memory.control().exit_signal;
+        told_by.store(exit_signal.into(), Relaxed);
         for index in (0..comes.len()).filter(|&index| !comes[index]) {
             memory.set_state(index, ReplicaState::Dead);
         }
@@ -363,6 +305,7 @@ impl Family {
         let mut team = Team::new(memory, Group::unborn(&comes), cores, first);
         team.parent = Some(parent);
         team.mother = Some(parent);
+        team.programs_before = mother.programs();
         team.serial = serial;
         self.births = serial;
         if stand_in && team.stand_in() < 0 {
@@ -404,8 +347,7 @@ impl Family {
         let target = target.filter(|&it| it == sender || self.team(it).parent == Some(sender));
         let Some(target) = target else { return ESRCH };
         let team = self.team(target);
-        let replaced = |index| team.memory.report(index).replaced.load(Acquire) != 0;
-        if target != sender && team.members().any(replaced) {
+        if target != sender && team.programs() != 0 {
             return EACCES;
         }
         let own = team.pid;

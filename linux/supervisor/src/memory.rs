@@ -397,7 +397,7 @@ impl Memory {
     }
 
     /// Wakes whoever waits for a change of a live word.
-    fn ring(&self) {
+    pub(crate) fn ring(&self) {
         let bell = &self.control().bell;
         bell.fetch_add(1, Release);
         // Nobody waiting is no error, and nothing else can fail for a mapped word.

@@ -2,8 +2,8 @@
 //! for its status any more.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
 use rcoe_linux_abi::{Ending, Phase, Report, SIG_KICK, SIGNAL_SLOTS, Usage};
@@ -66,6 +66,8 @@ pub(crate) struct Team {
     pub(crate) mother: Option<usize>,
     /// Number of its birth.
     pub(crate) serial: u32,
+    /// Programs that its parent had executed when it became that.
+    pub(crate) programs_before: u32,
     /// The last request that was answered.
     pub(crate) answered: Numbered,
     spinning: Spinning,
@@ -102,6 +104,7 @@ impl Team {
             parent: None,
             mother: None,
             serial: 0,
+            programs_before: 0,
             answered: Numbered::default(),
             spinning: Spinning::default(),
             cpu_limit: CpuLimit::default(),
@@ -288,6 +291,18 @@ impl Team {
         let bit = 1_u64.checked_shl(number.wrapping_sub(1)).unwrap_or(0);
         living.peek().is_some()
             && living.all(|index| set(self.memory.report(index)).load(Acquire) & bit != 0)
+    }
+
+    /// How often the process has executed a program, as far as a member has come.
+    pub(crate) fn programs(&self) -> u32 {
+        let told = |index| self.memory.report(index).replaced.load(Acquire);
+        self.members().map(told).max().unwrap_or(0)
+    }
+
+    /// Whether this word is set in the reports of most members.
+    pub(crate) fn most_say(&self, word: impl Fn(&Report) -> &AtomicU32) -> bool {
+        let set = |index: &usize| word(self.memory.report(*index)).load(Acquire) != 0;
+        2 * self.members().filter(set).count() > self.members().count()
     }
 
     /// A signal for the program.

@@ -31,6 +31,20 @@ static void lock_all_listed(void) {
   munlockall();
 }
 
+// Every third page of many is touched, and so is resident.
+static void tell_residence(void) {
+  enum { PAGES = 1500 };
+  static unsigned char told[PAGES];
+  int wrong = 0;
+  char *many = mmap(0, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  madvise(many, PAGES * 4096, MADV_NOHUGEPAGE);
+  for (int page = 0; page < PAGES; page += 3) many[page * 4096] = 1;
+  TELL(mincore(many, PAGES * 4096 - 1, told));
+  for (int page = 0; page < PAGES; page++) wrong += told[page] != (page % 3 == 0);
+  printf("wrong: %d\n", wrong);
+  munmap(many, PAGES * 4096);
+}
+
 int main(int count, char **arguments) {
   unsigned char told[8] = {0};
   setvbuf(stdout, 0, _IOLBF, 0);
@@ -43,6 +57,9 @@ int main(int count, char **arguments) {
   munmap(at + 16 * 4096, 48 * 4096);
   TELL(mincore(at, 4 * 4096, told));
   printf("resident %d%d%d%d\n", told[0], told[1], told[2], told[3]);
+  TELL(mincore(at + 6 * 4096, 4 * 4096, told));
+  printf("resident %d%d%d%d\n", told[0], told[1], told[2], told[3]);
+  tell_residence();
   TELL(mincore(at + 1, 4096, told));
   TELL(mincore(at, 4096, (void *)8));
   TELL(mincore(at, 1ul << 45, told));
@@ -57,6 +74,12 @@ int main(int count, char **arguments) {
   TELL(msync(shown, 8192, MS_SYNC));
   TELL(msync(at + 20 * 4096, 4096, MS_SYNC));
   TELL(msync(shown, -4096, MS_SYNC));
+  mlock(shown + 4096, 4096);
+  TELL(msync(shown, 4096, MS_SYNC | MS_INVALIDATE));
+  TELL(msync(shown, 8192, MS_SYNC | MS_INVALIDATE));
+  TELL(msync(shown, 8192, MS_INVALIDATE));
+  TELL(msync(shown, 8192, MS_SYNC));
+  munlock(shown + 4096, 4096);
   TELL(mlockall(0));
   TELL(mlockall(MCL_ONFAULT));
   TELL(mlockall(99));

@@ -36,7 +36,7 @@ pub(super) fn perform(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> i6
         Special::Madvise => memory::madvise(kernel, call),
         Special::Mlock => memory::locking::lock(kernel, call),
         Special::Mlockall => memory::locking::lock_all(kernel, call),
-        Special::Mincore => memory::mincore(call),
+        Special::Mincore => memory::locking::mincore(kernel, call),
         Special::Msync => memory::msync(kernel, call),
         Special::RtSigaction => signals::sigaction(kernel, call),
         Special::RtSigprocmask => signals::sigprocmask(kernel, call),
@@ -66,6 +66,9 @@ pub(super) fn perform(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> i6
 pub(super) fn exit_status(call: &Call) -> Ending {
     Ending::Exit((call.arg(0) & 0xff) as u8)
 }
+
+/// What `PR_GET_TSC` tells of a time stamp counter that can be read.
+const PR_TSC_ENABLE: u32 = 1;
 
 /// Who the program is, and how it is scheduled.
 fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
@@ -99,7 +102,10 @@ fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::PrctlName => prctl_name(kernel, call),
         Special::PrctlSeccomp => 0,
         Special::PrctlPdeathsig => processes::death_signal(kernel, call),
-        Special::PrctlSubreaper | Special::PrctlTsc => prctl_word(call),
+        Special::PrctlSubreaper => processes::subreaper(kernel, call),
+        Special::PrctlTsc => {
+            guest::write(call.arg(1), &PR_TSC_ENABLE).map_or(Fault::RESULT, |()| 0)
+        }
         _ => refuse(kernel, call),
     }
 }
@@ -157,22 +163,6 @@ fn prctl_name(kernel: &mut Kernel, call: &Call) -> i64 {
     };
     *name = [0; 16];
     guest::copy_in(&mut name[..convert::size(len)], call.arg(1)).map_or(Fault::RESULT, |()| 0)
-}
-
-/// Attributes that read as never set.
-fn prctl_word(call: &Call) -> i64 {
-    const PR_GET_TSC: u64 = 25;
-    const PR_GET_CHILD_SUBREAPER: u64 = 37;
-    let value: u32 = match call.arg(0) {
-        PR_GET_TSC => 1,
-        PR_GET_CHILD_SUBREAPER => 0,
-        _ => return 0,
-    };
-    if guest::write(call.arg(1), &value).is_err() {
-        Fault::RESULT
-    } else {
-        0
-    }
 }
 
 /// Input calls of which the table does not tell enough; `None` to do as the table says.

@@ -5,7 +5,7 @@
 //!
 //! Shared mappings are the matter of [`crate::calls::shared`].
 
-use linux_raw_sys::errno::{EBADF, EINVAL, ENOMEM};
+use linux_raw_sys::errno::{EBADF, EBUSY, EINVAL, ENOMEM};
 use linux_raw_sys::general::{
     MADV_DONTNEED, MADV_FREE, MADV_HWPOISON, MADV_SOFT_OFFLINE, MAP_ANONYMOUS, MAP_FIXED,
     MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED,
@@ -18,7 +18,7 @@ pub(super) mod locking;
 use crate::arch::known::{File, Part};
 use crate::calls::shared::{arena, files, resize};
 use crate::calls::{Call, limits};
-use crate::convert::{self, size};
+use crate::convert;
 use crate::kernel::Kernel;
 use crate::memory::deferred::PAGE;
 use crate::memory::guest;
@@ -350,39 +350,6 @@ const fn is_refused(advice: u32) -> bool {
     )
 }
 
-/// `mincore`: what is resident differs between replicas, so all that is mapped is said to be.
-pub(super) fn mincore(call: &Call) -> i64 {
-    const AT_ONCE: u64 = 256;
-    let (start, vector) = (call.arg(0), call.arg(2));
-    if !start.is_multiple_of(PAGE) {
-        return sys::error(EINVAL);
-    }
-    let Some(end) = locking::end_of(start, call.arg(1)) else {
-        return sys::error(ENOMEM);
-    };
-    let mut at = start;
-    while at < end {
-        let pages = ((end - at) / PAGE).min(AT_ONCE);
-        let mut told = [0_u8; size(AT_ONCE)];
-        let asked = [at, pages * PAGE, told.as_mut_ptr() as u64, 0, 0, 0];
-        let result = match guest::is_agent(at, pages * PAGE) {
-            true => sys::error(ENOMEM),
-            false => local(call.nr, asked),
-        };
-        if result < 0 {
-            return result;
-        }
-        told.fill(1);
-        let to = vector.wrapping_add((at - start) / PAGE);
-        let told = &told[..size(pages)];
-        if guest::is_agent(to, pages) || guest::copy_out(to, told).is_err() {
-            return guest::Fault::RESULT;
-        }
-        at += pages * PAGE;
-    }
-    0
-}
-
 /// `msync`: what the program has changed in shared mappings of files goes out.
 pub(super) fn msync(kernel: &mut Kernel, call: &Call) -> i64 {
     let (start, flags) = (call.arg(0), convert::low32(call.arg(2)));
@@ -396,6 +363,9 @@ pub(super) fn msync(kernel: &mut Kernel, call: &Call) -> i64 {
     };
     if end == start {
         return 0;
+    }
+    if flags & MS_INVALIDATE != 0 && locking::is_locked(kernel, start, end - start) {
+        return sys::error(EBUSY);
     }
     let flushed = files::flush(kernel, start, end - start);
     if flushed != 0 {

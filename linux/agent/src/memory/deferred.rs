@@ -242,7 +242,8 @@ fn settle_chunk(at: usize, chunk: u64) -> u64 {
 
 fn settle_window(state: &mut State, twin: u32, start: u64, len: u64) -> u64 {
     let pages = crate::convert::size(len / PAGE);
-    sys::resident(start, len, &mut state.resident);
+    let asked = sys::resident(start, &mut state.resident[..pages]);
+    assert_eq!(asked, 0, "a mapping of ours");
     let mut compared = 0;
     let resident = &state.resident[..pages];
     for run in resident.chunk_by(|a, b| a & 1 == b & 1) {

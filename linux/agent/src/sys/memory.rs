@@ -1,6 +1,6 @@
 //! System calls with which a replica looks at memory, its own or another process's, from outside.
 
-use linux_raw_sys::errno::EINTR;
+use linux_raw_sys::errno::{EBUSY, EINTR};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::prctl::{PR_GET_DUMPABLE, PR_SET_DUMPABLE, PR_SET_PTRACER};
 use rcoe_linux_sys::{syscall3, syscall4, syscall6};
@@ -92,13 +92,26 @@ pub(crate) unsafe fn let_go(start: u64, len: u64) {
     let _ = unsafe { syscall3(u64::from(nr::__NR_madvise), start, len, advice) };
 }
 
-/// Which pages of a mapping are in memory, one byte each.
-pub(crate) fn resident(start: u64, len: u64, pages: &mut [u8]) {
-    assert!(crate::convert::size(len.div_ceil(4096)) <= pages.len());
-    let pages = pages.as_mut_ptr() as u64;
-    // SAFETY: the vector has a byte for every page.
-    let done = unsafe { syscall3(u64::from(nr::__NR_mincore), start, len, pages) };
-    assert_eq!(done, 0, "a mapping of ours");
+/// Which pages are resident, from an address on, one a byte; the kernel's result.
+pub(crate) fn resident(start: u64, told: &mut [u8]) -> i64 {
+    let len = told.len() as u64 * 4096;
+    // SAFETY: writes a byte for each page.
+    unsafe {
+        syscall3(
+            u64::from(nr::__NR_mincore),
+            start,
+            len,
+            told.as_mut_ptr() as u64,
+        )
+    }
+}
+
+/// Is a part of this memory locked? Changes nothing.
+pub(crate) fn may_not_be_dropped(start: u64, len: u64) -> bool {
+    let flags = u64::from(nr::MS_ASYNC | nr::MS_INVALIDATE);
+    // SAFETY: the call takes numbers only.
+    let result = unsafe { syscall3(u64::from(nr::__NR_msync), start, len, flags) };
+    result == -i64::from(EBUSY)
 }
 
 /// Copies memory of another process; returns how many bytes could be read.

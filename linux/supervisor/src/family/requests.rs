@@ -13,7 +13,7 @@ use rcoe_linux_abi::arena::Place;
 use rcoe_linux_abi::{Ask, NOT_AGREED, NOT_OURS, Record, Request, SIG_KICK};
 use rcoe_linux_sys::host::SignalInfo;
 
-use super::Family;
+use super::{Family, Newborn};
 use crate::error::RunError;
 use crate::judge::Process;
 use crate::memory::Numbered;
@@ -101,7 +101,18 @@ impl Family {
             number, attempt, ..
         } = request;
         Some(match request.ask {
-            Ask::Birth { members, stand_in } => self.birth(group, pid, members, stand_in),
+            Ask::Birth {
+                members,
+                stand_in,
+                exit_signal,
+            } => {
+                let wanted = Newborn {
+                    members,
+                    stand_in,
+                    exit_signal,
+                };
+                self.birth(group, pid, wanted)
+            }
             Ask::Kill { target, signal } => self.kill(group, target, signal, None),
             Ask::Queue {
                 pid: target,

@@ -142,6 +142,7 @@ fn launch(kernel: &mut Kernel, group: usize, pid: u32) {
         pid,
         order: processes.born,
         told: 0,
+        forgotten: 0,
     };
     let cell = &kernel.report.launched[group];
     cell.store(twin::note(serial, pid), Ordering::Release);
@@ -153,6 +154,7 @@ fn wished(kernel: &Kernel) -> Ask {
     Ask::Birth {
         members: members(kernel),
         stand_in: kernel.processes.birth.flags & PIDFD != 0,
+        exit_signal: kernel.processes.birth.exit_signal,
     }
 }
 

@@ -413,7 +413,9 @@ fn commit(
     });
     let versions = [program, interpreter].map(File::from_word);
     let renewed = privileges::after_exec(kernel, files.program);
-    kernel.report.replaced.store(1, Ordering::Release);
+    kernel.processes.programs += 1;
+    let programs = kernel.processes.programs;
+    kernel.report.replaced.store(programs, Ordering::Release);
     sys::futex_wake(kernel.report.replaced.as_ptr());
     kernel.processes.lent = 0;
     let mut name = [0; PATH_MAX];

@@ -43,6 +43,20 @@ pub(crate) fn set_group(kernel: &mut Kernel, call: &Call) -> i64 {
     result
 }
 
+/// All replicas: whether orphans among its descendants become its children.
+pub(crate) fn subreaper(kernel: &mut Kernel, call: &Call) -> i64 {
+    const PR_SET_CHILD_SUBREAPER: u64 = 36;
+    if call.arg(0) != PR_SET_CHILD_SUBREAPER {
+        let own = u32::from(kernel.processes.subreaper);
+        return guest::write(call.arg(1), &own).map_or(Fault::RESULT, |()| 0);
+    }
+    let own = call.arg(1) != 0;
+    kernel.processes.subreaper = own;
+    let cell = &kernel.report.subreaper;
+    cell.store(own.into(), Ordering::Release);
+    0
+}
+
 /// What is asked of the supervisor for such a call; `None` if the answer is known without it.
 fn wish(call: &Call) -> Option<Ask> {
     let pid = convert::low32(call.arg(0));

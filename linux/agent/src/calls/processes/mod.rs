@@ -26,14 +26,15 @@ mod wait;
 use core::sync::atomic::Ordering;
 
 use rcoe_linux_abi::{
-    Ask, GROUPS, LENT_WORDS, MAX_REPLICAS, NOT_AGREED, ReplicaState, Report, Request, Usage,
+    Adoption, Ask, GROUPS, LENT_WORDS, MAX_REPLICAS, NOT_AGREED, ReplicaState, Report, Request,
+    Usage,
 };
 use rcoe_linux_syscalls::Special;
 
 pub(in crate::calls) use adopt::each_mapping;
 pub(crate) use exec::{exe_path, save_start};
 pub(in crate::calls) use identity::plan_sending;
-pub(crate) use identity::{get_group, parent, set_group};
+pub(crate) use identity::{get_group, parent, set_group, subreaper};
 pub(super) use privileges::{death_signal, with_credentials};
 pub(crate) use twin::release as release_twin;
 pub(super) use wait::ended;
@@ -46,7 +47,7 @@ use crate::memory::regions;
 use crate::protocol::requests::{self, LOOK_NS};
 use crate::recover::reintegration::newcomer;
 
-/// A process that this one has made and not yet awaited.
+/// A process that this one has made, or learnt that it has been given, and not yet awaited.
 #[derive(Clone, Copy, Debug)]
 struct Child {
     /// Number of its birth; 0 for an empty place.
@@ -56,7 +57,22 @@ struct Child {
     order: u32,
     /// The stop or continuation of it that was told last.
     told: u32,
+    /// Of an empty place: the birth of the last one that was awaited here.
+    forgotten: u64,
 }
+
+impl Child {
+    const NONE: Self = Self {
+        serial: 0,
+        pid: 0,
+        order: 0,
+        told: 0,
+        forgotten: 0,
+    };
+}
+
+/// Adopted children count as younger than those that the process has made.
+const FIRST_ADOPTED: u32 = 1 << 31;
 
 /// What a group knows of itself and its children. The same in all replicas.
 pub(crate) struct Processes {
@@ -85,19 +101,17 @@ pub(crate) struct Processes {
     plan: exec::Plan,
     /// What the program wants to be sent when its parent ends, or 0.
     death_signal: u32,
+    /// Orphans among its descendants become its children.
+    subreaper: bool,
+    /// How often it has executed a program.
+    programs: u32,
 }
 
 impl Processes {
     pub(crate) const fn new(pid: u32) -> Self {
-        const NONE: Child = Child {
-            serial: 0,
-            pid: 0,
-            order: 0,
-            told: 0,
-        };
         Self {
             pid,
-            children: [NONE; GROUPS],
+            children: [Child::NONE; GROUPS],
             born: 0,
             used: Usage::NONE,
             asked: 0,
@@ -110,6 +124,8 @@ impl Processes {
             replaced: false,
             plan: exec::Plan::NONE,
             death_signal: 0,
+            subreaper: false,
+            programs: 0,
         }
     }
 
@@ -136,17 +152,34 @@ impl Processes {
 
     /// Newcomer: what it took from its original's report may be ahead of what it knows itself.
     pub(crate) fn tell_reaped(&self, report: &Report) {
-        for (child, cell) in self.children.iter().zip(&report.reaped) {
-            if child.serial != 0 {
+        for (group, cell) in report.reaped.iter().enumerate() {
+            if self.child_in(group).is_some() {
                 cell.store(0, Ordering::Relaxed);
             }
         }
     }
 
     fn child(&self, pid: u32) -> Option<usize> {
-        self.children
-            .iter()
-            .position(|child| child.serial != 0 && child.pid == pid)
+        let is_it = |group: &usize| self.child_in(*group).is_some_and(|child| child.pid == pid);
+        (0..GROUPS).find(is_it)
+    }
+
+    /// The child in this group: one that it has made, or that was given to it.
+    fn child_in(&self, group: usize) -> Option<Child> {
+        let known = self.children[group];
+        if known.serial != 0 {
+            return Some(known);
+        }
+        let control = regions::control(group);
+        let adoption = Adoption::unpack(control.adoption.load(Ordering::Acquire))?;
+        let serial = u64::from(control.serial.load(Ordering::Relaxed));
+        let is_own = adoption.by as usize == own_group() && serial != known.forgotten;
+        is_own.then(|| Child {
+            serial,
+            pid: control.pid.load(Ordering::Acquire),
+            order: FIRST_ADOPTED + adoption.count,
+            ..known
+        })
     }
 }
 

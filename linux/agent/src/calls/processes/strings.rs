@@ -108,10 +108,14 @@ impl Strings {
         Ok(count)
     }
 
-    /// Appends the program's arguments, but for the first `skip`.
+    /// Appends the program's arguments, but for the first `skip`. As Linux does since 5.18, a
+    /// program that is given none gets an empty one, for the sake of those that rely on one.
     pub(super) fn push_arguments(&mut self, vector: u64, skip: u64) -> Result<(), i64> {
         let count = self.push_vector(vector, skip)?;
         self.argc += count.saturating_sub(skip);
+        if self.argc == 0 {
+            self.push_argument(b"\0")?;
+        }
         Ok(())
     }
 

@@ -14,9 +14,9 @@
 
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::errno::{EAGAIN, EBADF, ECHILD, EINTR, EINVAL};
+use linux_raw_sys::errno::{EAGAIN, EBADF, ECHILD, EINTR, EINVAL, ESRCH};
 use linux_raw_sys::general as nr;
-use rcoe_linux_abi::{Ending, JobState, Usage};
+use rcoe_linux_abi::{Ending, GROUPS, JobState, MAX_REPLICAS, Usage};
 use rcoe_linux_syscalls::Special;
 
 use crate::arch::entry::interruptible_call;
@@ -37,6 +37,12 @@ const WEXITED: u64 = nr::WEXITED as u64;
 /// Also WUNTRACED of `wait4`.
 const WSTOPPED: u64 = nr::WSTOPPED as u64;
 const WCONTINUED: u64 = nr::WCONTINUED as u64;
+/// Also children that end by another signal than SIGCHLD.
+const WALL: u64 = nr::__WALL as u64;
+/// These only.
+const WCLONE: u64 = nr::__WCLONE as u64;
+/// What both calls may ask for.
+const COMMON: u64 = WNOHANG | WSTOPPED | WCONTINUED | WALL | WCLONE | nr::__WNOTHREAD as u64;
 
 /// Which children are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +56,8 @@ enum Which {
 
 /// All replicas: awaits a child.
 pub(super) fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
-    if which(kernel, call).is_none() {
-        return sys::error(EINVAL);
+    if let Err(errno) = which(kernel, call) {
+        return sys::error(errno);
     }
     let result = io::exchange(kernel, call, true);
     let Ok(found) = u64::try_from(result) else {
@@ -68,7 +74,11 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
             usage::add(kernel, &used);
             forget(kernel, group);
         } else {
-            kernel.processes.children[group].told = change;
+            let child = kernel.processes.child_in(group);
+            kernel.processes.children[group] = Child {
+                told: change,
+                ..child.expect("it was just found")
+            };
         }
     }
     if call.what.special == Special::Waitid {
@@ -80,9 +90,13 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// Nobody asks for the child in this group any more.
 fn forget(kernel: &mut Kernel, group: usize) {
-    let child = &mut kernel.processes.children[group];
-    kernel.report.reaped[group].store(child.serial, Ordering::Release);
-    child.serial = 0;
+    let child = kernel.processes.child_in(group);
+    let forgotten = child.map_or(0, |child| child.serial);
+    kernel.processes.children[group] = Child {
+        forgotten,
+        ..Child::NONE
+    };
+    kernel.report.reaped[group].store(forgotten, Ordering::Release);
     kernel.notify();
 }
 
@@ -111,46 +125,52 @@ pub(super) fn released(kernel: &mut Kernel, group: usize) {
 }
 
 fn options(call: &Call) -> u64 {
-    if call.what.special == Special::Waitid {
-        call.arg(3)
-    } else {
-        call.arg(2)
-    }
+    let word = match call.what.special {
+        Special::Waitid => call.arg(3),
+        _ => call.arg(2),
+    };
+    u64::from(convert::low32(word))
 }
 
-/// Which children the call means; `None` if it is malformed.
-fn which(kernel: &Kernel, call: &Call) -> Option<Which> {
+/// Which children the call means.
+///
+/// # Errors
+/// What is wrong with it.
+fn which(kernel: &Kernel, call: &Call) -> Result<Which, u32> {
     let own_group = || kernel.control.pgid.load(Ordering::Relaxed);
     if call.what.special == Special::Wait4 {
-        let pid = call.arg(0).cast_signed();
-        let id = convert::low32(pid.unsigned_abs());
-        return Some(match pid {
-            -1 => Which::Any,
-            0 => Which::Group(own_group()),
-            1.. => Which::Pid(id),
-            _ => Which::Group(id),
-        });
+        let pid = convert::low32(call.arg(0)).cast_signed();
+        let id = pid.unsigned_abs();
+        return match pid {
+            _ if options(call) & !COMMON != 0 => Err(EINVAL),
+            i32::MIN => Err(ESRCH),
+            -1 => Ok(Which::Any),
+            0 => Ok(Which::Group(own_group())),
+            1.. => Ok(Which::Pid(id)),
+            _ => Ok(Which::Group(id)),
+        };
     }
     let id = convert::low32(call.arg(1));
     let kinds = WEXITED | WSTOPPED | WCONTINUED;
-    if options(call) & kinds == 0 {
-        return None;
+    if options(call) & kinds == 0 || options(call) & !(COMMON | WEXITED | WNOWAIT) != 0 {
+        return Err(EINVAL);
     }
-    match call.arg(0) {
-        0 => Some(Which::Any),
-        1 => Some(Which::Pid(id)),
-        2 if id == 0 => Some(Which::Group(own_group())),
-        2 => Some(Which::Group(id)),
-        3 if id.cast_signed() >= 0 => Some(Which::Descriptor(u64::from(id))),
-        _ => None,
+    match (call.arg(0), id.cast_signed()) {
+        (0, _) => Ok(Which::Any),
+        (1, 1..) => Ok(Which::Pid(id)),
+        (2, 0) => Ok(Which::Group(own_group())),
+        (2, 1..) => Ok(Which::Group(id)),
+        (3, 0..) => Ok(Which::Descriptor(u64::from(id))),
+        _ => Err(EINVAL),
     }
 }
 
 /// Primary: the process id of a child of which there is news, its status written, and above it
 /// which news; 0 if there is none and the call does not wait.
 pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
-    let Some(mut which) = which(kernel, call) else {
-        return sys::error(EINVAL);
+    let mut which = match which(kernel, call) {
+        Ok(which) => which,
+        Err(errno) => return sys::error(errno),
     };
     let mut not_now = 0;
     if let Which::Descriptor(fd) = which {
@@ -173,7 +193,7 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
             return sys::error(ECHILD);
         };
         if let Some(found) = found {
-            if !found.news.is_end() || !kernel.signals.awaits_no_children() {
+            if !found.is_forgotten_by_signal || !kernel.signals.awaits_no_children() {
                 return match tell(call, &found) {
                     Ok(()) => found.word(),
                     Err(Fault) => Fault::RESULT,
@@ -208,6 +228,8 @@ struct Found {
     order: u32,
     news: News,
     used: Usage,
+    /// It has ended, and a program that does not await its children forgets it at the signal.
+    is_forgotten_by_signal: bool,
 }
 
 impl Found {
@@ -229,10 +251,6 @@ enum News {
 }
 
 impl News {
-    const fn is_end(self) -> bool {
-        matches!(self, Self::End(_))
-    }
-
     /// `si_code` and `si_status`.
     fn code(self) -> (u32, u32) {
         const CLD_EXITED: u32 = 1;
@@ -265,21 +283,22 @@ impl News {
 /// The oldest of these children of which there is wanted news; `None` if there are no such
 /// children.
 fn look(processes: &Processes, which: Which, wanted: u64) -> Option<Option<Found>> {
-    let meant = processes.children.iter().enumerate().filter(|(at, child)| {
-        child.serial != 0
-            && match which {
-                Which::Any => true,
-                Which::Pid(pid) => child.pid == pid,
-                // It is a process id by then.
-                Which::Descriptor(_) => false,
-                Which::Group(id) => regions::control(*at).pgid.load(Ordering::Relaxed) == id,
-            }
+    let children = (0..GROUPS).filter_map(|at| Some((at, processes.child_in(at)?)));
+    let meant = children.filter(|(at, child)| {
+        let is_it = match which {
+            Which::Any => true,
+            Which::Pid(pid) => child.pid == pid,
+            // It is a process id by then.
+            Which::Descriptor(_) => false,
+            Which::Group(id) => regions::control(*at).pgid.load(Ordering::Relaxed) == id,
+        };
+        is_it && (wanted & WALL != 0 || is_plain(*at) == (wanted & WCLONE == 0))
     });
     let mut any = false;
     let mut best: Option<Found> = None;
     for (at, child) in meant {
         any = true;
-        if let Some(news) = news_of(at, child, wanted)
+        if let Some(news) = news_of(at, &child, wanted)
             && best.as_ref().is_none_or(|best| child.order < best.order)
         {
             best = Some(Found {
@@ -287,10 +306,29 @@ fn look(processes: &Processes, which: Which, wanted: u64) -> Option<Option<Found
                 order: child.order,
                 news,
                 used: Usage::load(&regions::control(at).usage),
+                is_forgotten_by_signal: matches!(news, News::End(_)) && is_told_plainly(at),
             });
         }
     }
     any.then_some(best)
+}
+
+/// Whether the end of the child in this group is told by SIGCHLD. A program that it executes makes
+/// that so.
+fn is_plain(group: usize) -> bool {
+    let replaced = |index| {
+        let report = regions::report(group, index);
+        report.replaced.load(Ordering::Acquire) != 0
+    };
+    let control = regions::control(group);
+    let replicas = control.replicas.load(Ordering::Relaxed) as usize;
+    let signal = control.exit_signal.load(Ordering::Relaxed);
+    signal == nr::SIGCHLD || (0..replicas.min(MAX_REPLICAS)).any(replaced)
+}
+
+/// Whether the end of a child that has ended was told by SIGCHLD.
+fn is_told_plainly(group: usize) -> bool {
+    regions::control(group).told_by.load(Ordering::Relaxed) == nr::SIGCHLD
 }
 
 fn news_of(group: usize, child: &Child, wanted: u64) -> Option<News> {

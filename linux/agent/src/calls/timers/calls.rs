@@ -1,7 +1,7 @@
 //! The calls that set timers and ask about them.
 
 use linux_raw_sys::errno::{EAGAIN, EINVAL};
-use linux_raw_sys::general::{SIGALRM, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD_ID};
+use linux_raw_sys::general::{SIGALRM, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD, SIGEV_THREAD_ID};
 use rcoe_linux_syscalls::Special;
 
 use crate::calls::timers::{Domain, Notify, OLD, Timer, arm};
@@ -160,7 +160,8 @@ fn create(kernel: &mut Kernel, call: &Call) -> i64 {
     let (signal, manner) = (low32(what), low32(what >> 32));
     let notify = match manner {
         SIGEV_NONE => Notify::Nobody,
-        SIGEV_SIGNAL => Notify::Program,
+        // Libraries make threads for their timers themselves; to the kernel that is a signal.
+        SIGEV_SIGNAL | SIGEV_THREAD => Notify::Program,
         SIGEV_THREAD_ID if kernel.threads.find(low32(thread)).is_some() => Notify::Thread,
         _ => return sys::error(EINVAL),
     };

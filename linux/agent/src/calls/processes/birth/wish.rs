@@ -9,10 +9,14 @@ use rcoe_linux_syscalls::Special;
 
 use crate::arch::entry::TrapFrame;
 use crate::calls::{Call, refuse};
+use crate::convert::low32;
 use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
 use crate::sys;
 
+const SIGCHLD: u8 = 17;
+/// The part of the old call's flags that is a signal.
+const CSIGNAL: u64 = nr::CSIGNAL as u64;
 const VM: u64 = nr::CLONE_VM as u64;
 pub(super) const VFORK: u64 = nr::CLONE_VFORK as u64;
 pub(super) const SET_TLS: u64 = nr::CLONE_SETTLS as u64;
@@ -45,6 +49,8 @@ pub(in crate::calls::processes) struct Birth {
     pub(super) pidfd: u64,
     /// Primary, while the child is made: that descriptor, or -1.
     pub(super) descriptor: i32,
+    /// The signal by which the parent is told of its end.
+    pub(super) exit_signal: u8,
     pub(super) frame: Option<TrapFrame>,
     /// Bases of the segments.
     pub(super) bases: [u64; 2],
@@ -59,6 +65,7 @@ impl Birth {
         parent_tid: 0,
         pidfd: 0,
         descriptor: -1,
+        exit_signal: SIGCHLD,
         frame: None,
         bases: [0; 2],
     };
@@ -75,7 +82,8 @@ impl Birth {
         let birth = match call.what.special {
             Special::Vfork => vfork,
             Special::Clone => Self {
-                flags: call.arg(0) & !0xff,
+                flags: u64::from(low32(call.arg(0))) & !CSIGNAL,
+                exit_signal: (call.arg(0) & CSIGNAL) as u8,
                 stack: call.arg(1),
                 parent_tid: call.arg(2),
                 pidfd: call.arg(2),
@@ -109,7 +117,13 @@ impl Birth {
             return Err(sys::error(EINVAL));
         }
         let args = guest::read::<[u64; 8]>(call.arg(0)).map_err(|Fault| Fault::RESULT)?;
+        let signal = u8::try_from(args[4]).ok().filter(|signal| *signal <= 64);
+        let has_stack = args[5] != 0;
+        let Some(exit_signal) = signal.filter(|_| has_stack == (args[6] != 0)) else {
+            return Err(sys::error(EINVAL));
+        };
         Ok(Self {
+            exit_signal,
             flags: args[0],
             stack: args[5].wrapping_add(args[6]),
             tls: args[7],
