@@ -1,14 +1,14 @@
 //! What is done to a replica: a signal from outside, or one flipped bit.
 
 use std::fs::File;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 use crate::inject::{self, Hit, Miss, STOPS, When};
@@ -58,19 +58,19 @@ impl Fault {
         }
     }
 
-    /// Does it to a process; what it did. `None`: nothing, since the process had ended or had no
-    /// such memory.
+    /// Does it to a replica of this job; what it did. `None`: nothing, since the process had ended
+    /// or had no such memory.
     pub(super) fn inflict(
         self,
-        pid: i32,
+        (job, pid): (u32, i32),
         rng: &mut Rng,
         steps: &Steps<'_>,
     ) -> Result<Option<Done>> {
         match self {
-            Self::Kill => send(pid, Signal::SIGKILL),
+            Self::Kill => Ok(signal(job, pid, Signal::KILL)?.map(|_| Done::Lost)),
             Self::Stop => {
-                let done = send(pid, Signal::SIGSTOP)?;
-                Ok(done.map(|_| Done::Stopped(pid)))
+                let held = signal(job, pid, Signal::STOP)?;
+                Ok(held.map(|held| Done::Stopped(pid, held)))
             }
             Self::Register => flip(pid, "regs", rng, steps),
             Self::Memory => flip(pid, "mem", rng, steps),
@@ -92,20 +92,32 @@ impl FromStr for Fault {
 pub(super) enum Done {
     /// A signal that the replica does not outlive.
     Lost,
-    /// It stands still until it is missed.
-    Stopped(i32),
+    /// It stands still until it is missed, and is held.
+    Stopped(i32, OwnedFd),
     /// A bit is another; how far the replica had got by then.
     Flipped(Hit, u64),
 }
 
-fn send(pid: i32, signal: Signal) -> Result<Option<Done>> {
-    match kill(Pid::from_raw(pid), signal) {
-        // What rcoe shows can be a moment old.
-        Err(Errno::ESRCH) => Ok(None),
-        done => {
-            done.context("cannot signal a replica")?;
-            Ok(Some(Done::Lost))
-        }
+/// Signals a replica of this job, and holds it; `None` if it is none any more. What rcoe shows can
+/// be a moment old, and the number another process's by now.
+fn signal(job: u32, pid: i32, signal: Signal) -> Result<Option<OwnedFd>> {
+    let number = Pid::from_raw(pid).context("no process has this number")?;
+    let held = match pidfd_open(number, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return Ok(None),
+        held => held.context("cannot hold a replica")?,
+    };
+    // It is the held one's for as long as that can be signalled.
+    if parent_of(pid) != Some(job) {
+        return Ok(None);
+    }
+    Ok(send(&held, signal)?.then_some(held))
+}
+
+/// Signals a process that is held; false if it is gone.
+fn send(held: &OwnedFd, signal: Signal) -> Result<bool> {
+    match pidfd_send_signal(held.as_fd(), signal) {
+        Err(Errno::SRCH) => Ok(false),
+        done => done.context("cannot signal a replica").map(|()| true),
     }
 }
 
@@ -143,7 +155,7 @@ impl Done {
     pub(super) fn is_latent(&self, steps: &Steps<'_>) -> bool {
         let (hit, before) = match self {
             Self::Lost => return false,
-            Self::Stopped(pid) => return is_there(*pid),
+            Self::Stopped(pid, _) => return is_there(*pid),
             Self::Flipped(hit, before) => (hit, before),
         };
         let Some(address) = address_of(&hit.place) else {
@@ -161,28 +173,37 @@ impl Done {
     /// Lets a replica go on that was stopped and that nobody has missed.
     pub(super) fn relieve(&self) -> Result<()> {
         match self {
-            Self::Stopped(pid) => send(*pid, Signal::SIGCONT).map(drop),
+            Self::Stopped(_, held) => send(held, Signal::CONT).map(drop),
             Self::Lost | Self::Flipped(..) => Ok(()),
         }
     }
 
     /// Does the replica stand still?
     pub(super) const fn is_stop(&self) -> bool {
-        matches!(self, Self::Stopped(_))
+        matches!(self, Self::Stopped(..))
     }
 
     /// Is the replica gone for good once this is over?
     pub(super) const fn is_loss(&self) -> bool {
-        matches!(self, Self::Lost | Self::Stopped(_))
+        matches!(self, Self::Lost | Self::Stopped(..))
     }
 }
 
 /// Is the process there? One that was stopped is until somebody misses it.
 fn is_there(pid: i32) -> bool {
-    let told = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat_of(pid).is_some_and(|state| !state.starts_with(['Z', 'X']))
+}
+
+/// The process that this one is a child of.
+fn parent_of(pid: i32) -> Option<u32> {
+    stat_of(pid)?.split(' ').nth(1)?.parse().ok()
+}
+
+/// What `/proc` tells of a process, from its state on.
+fn stat_of(pid: i32) -> Option<String> {
+    let told = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name before the state may hold anything.
-    let state = told.rsplit_once(") ").map(|(_, rest)| rest);
-    state.is_some_and(|state| !state.starts_with(['Z', 'X']))
+    told.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
 }
 
 /// The address in a place of memory.
@@ -207,6 +228,22 @@ mod tests {
     fn who_is_there_is_seen() {
         assert!(is_there(i32::try_from(std::process::id()).unwrap()));
         assert!(!is_there(i32::MAX));
+    }
+
+    #[test]
+    fn only_replicas_of_the_job_are_signalled() {
+        let own = std::process::id();
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .expect("a child");
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(signal(own + 1, pid, Signal::KILL).unwrap().is_none());
+        assert!(child.try_wait().unwrap().is_none(), "it is another's");
+        let held = signal(own, pid, Signal::KILL).unwrap();
+        child.wait().unwrap();
+        assert!(!send(&held.expect("it was there"), Signal::CONT).unwrap());
+        assert!(signal(own, pid, Signal::KILL).unwrap().is_none());
     }
 
     #[test]

@@ -279,7 +279,7 @@ impl Campaign {
         for victim in victims {
             let fault = self.faults[usize::try_from(rng.next())? % self.faults.len()];
             let steps = |pid| place.steps(pid);
-            let Some(done) = fault.inflict(victim.pid, rng, &steps)? else {
+            let Some(done) = fault.inflict((place.job, victim.pid), rng, &steps)? else {
                 continue;
             };
             place.note(&done, victim)?;
