@@ -3,30 +3,17 @@
 #![cfg(not(feature = "shuttle"))]
 
 #[cfg(test)]
+mod common;
+
+#[cfg(test)]
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::{prop_assert_eq, proptest};
-    use rcoe_core::primitive::AtomicU64;
-    use rcoe_core::{Kind, MAX_REPLICAS, Node, Outbox, POSTS, Port, Ports, ReplicaId, ReplicaSet};
+    use rcoe_core::{Kind, Node, POSTS, Ports};
 
-    const RING: usize = 64;
+    use super::common::group;
+
     const LATEST: u64 = POSTS as u64;
-
-    /// So many replicas, the first the primary, with what they share.
-    fn group<const N: usize, T>(test: impl FnOnce([Node; N], &Ports<'_>) -> T) -> T {
-        let outboxes = [const { Outbox::new() }; N];
-        let rings = [const { [const { AtomicU64::new(0) }; RING] }; N];
-        let mut ports = [None; MAX_REPLICAS];
-        for (port, (outbox, ring)) in ports.iter_mut().zip(outboxes.iter().zip(&rings)) {
-            *port = Some(Port { outbox, ring });
-        }
-        let mut id = 0;
-        let nodes = [(); N].map(|()| {
-            id += 1;
-            Node::new(ReplicaId::new(id - 1), ReplicaSet::all(N), &ports)
-        });
-        test(nodes, &ports)
-    }
 
     /// An effect of this value, asked for.
     fn ask(node: &mut Node, ports: &Ports<'_>, value: u64) -> u64 {

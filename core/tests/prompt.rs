@@ -4,30 +4,14 @@
 #![cfg(not(feature = "shuttle"))]
 
 #[cfg(test)]
+mod common;
+
+#[cfg(test)]
 mod tests {
     use rcoe_core::primitive::{AtomicU64, Ordering};
-    use rcoe_core::{
-        Checksum, Done, HEADER, Kind, MAX_REPLICAS, Meeting, Node, Outbox, Port, Ports, ReplicaId,
-        ReplicaSet, Step,
-    };
+    use rcoe_core::{Checksum, Done, HEADER, Kind, Meeting, Node, Outbox, Ports, Step};
 
-    const RING: usize = 1024;
-
-    /// So many replicas, the first the primary, with what they share.
-    fn group<const N: usize>(test: impl FnOnce([Node; N], &Ports<'_>)) {
-        let outboxes = [const { Outbox::new() }; N];
-        let rings = [const { [const { AtomicU64::new(0) }; RING] }; N];
-        let mut ports = [None; MAX_REPLICAS];
-        for (port, (outbox, ring)) in ports.iter_mut().zip(outboxes.iter().zip(&rings)) {
-            *port = Some(Port { outbox, ring });
-        }
-        let mut id = 0;
-        let nodes = [(); N].map(|()| {
-            id += 1;
-            Node::new(ReplicaId::new(id - 1), ReplicaSet::all(N), &ports)
-        });
-        test(nodes, &ports);
-    }
+    use super::common::group;
 
     fn outbox<'a>(ports: &Ports<'a>, id: usize) -> &'a Outbox {
         ports[id].expect("a member has a port").outbox
