@@ -258,13 +258,13 @@ struct Told {
 }
 
 impl Told {
-    fn start(peer: &Peer, options: &[&str]) -> Self {
+    /// It has said so much before.
+    fn start(peer: &Peer, options: &[&str], mode: &str, said: usize) -> Self {
         let port = peer.port();
-        let command = [&*peer.program, &*port, "told"];
+        let command = [&*peer.program, &*port, mode];
         let group = peer.scene.start_group(options, &command);
         let mut stream = peer.accept();
-        let mut said = vec![0; GREETING.len() + 20_000 + "four five ".len()];
-        stream.read_exact(&mut said).unwrap();
+        stream.read_exact(&mut vec![0; said]).unwrap();
         let go = symbol(&peer.program, "go");
         Self { group, stream, go }
     }
@@ -275,9 +275,15 @@ impl Told {
 
     /// Waits until this replica keeps the last word; where it does.
     fn await_last(&self, replica: u32) -> u64 {
+        self.await_word(replica, 0, b"last")
+    }
+
+    /// The same of any word, behind so many bytes.
+    fn await_word(&self, replica: u32, behind: usize, word: &[u8]) -> u64 {
         let (buffer, _) = of_agent(replica, "5queue6BUFFER");
+        let buffer = buffer + behind as u64;
         let began = Instant::now();
-        while !peek(replica, buffer).to_le_bytes().starts_with(b"last") {
+        while !peek(replica, buffer).to_le_bytes().starts_with(word) {
             assert!(!self.group.running.has_ended() && began.elapsed() < LIMIT);
             std::thread::yield_now();
         }
@@ -293,11 +299,13 @@ impl Told {
     }
 }
 
+/// Bytes that it has said before it is told anything.
+const LONG: usize = GREETING.len() + 20_000 + "four five ".len();
 const THREE: &[&str] = &["-n", "3", "--no-reintegrate", "--timeout", "60s"];
 
 #[test]
 fn a_successor_releases_what_a_lost_primary_has_not() {
-    let told = Told::start(&Peer::new(), THREE);
+    let told = Told::start(&Peer::new(), THREE, "told", LONG);
     let [primary, successor, other] = told.group.replicas[..] else {
         panic!("three replicas");
     };
@@ -319,7 +327,7 @@ fn a_successor_releases_what_a_lost_primary_has_not() {
 
 #[test]
 fn a_successor_does_not_release_again() {
-    let mut told = Told::start(&Peer::new(), THREE);
+    let mut told = Told::start(&Peer::new(), THREE, "told", LONG);
     let [primary, ref others @ ..] = told.group.replicas[..] else {
         panic!("three replicas");
     };
@@ -339,8 +347,40 @@ fn a_successor_does_not_release_again() {
 }
 
 #[test]
+fn a_successor_takes_out_what_was_read_and_not_more() {
+    for early in [false, true] {
+        let mut told = Told::start(&Peer::new(), THREE, "reads", GREETING.len());
+        let [primary, successor, other] = told.group.replicas[..] else {
+            panic!("three replicas");
+        };
+        told.stream.write_all(b"hello").unwrap();
+        if early {
+            told.tell(other, 1);
+        } else {
+            // One does not come to the read, so nothing is taken out yet.
+            launch::signal(other, Signal::STOP).unwrap();
+        }
+        for replica in [primary, successor] {
+            told.tell(replica, 1);
+            told.await_word(replica, "three ".len(), b"word, ");
+        }
+        let mut word = vec![0; if early { "word, ".len() } else { 0 }];
+        told.stream.read_exact(&mut word).unwrap();
+        launch::signal(primary, Signal::KILL).unwrap();
+        launch::signal(other, Signal::CONT).unwrap();
+        for replica in [successor, other] {
+            told.tell(replica, 2);
+        }
+        let (more, outcome) = told.finish();
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        let said = format!("{}{more}", String::from_utf8_lossy(&word));
+        assert_eq!(said, "word, no more", "early: {early}");
+    }
+}
+
+#[test]
 fn what_changes_in_a_primary_leaves_as_it_was() {
-    let told = Told::start(&Peer::new(), THREE);
+    let told = Told::start(&Peer::new(), THREE, "told", LONG);
     let [primary, successor, other] = told.group.replicas[..] else {
         panic!("three replicas");
     };
@@ -362,7 +402,7 @@ fn what_changes_in_a_primary_leaves_as_it_was() {
 
 #[test]
 fn what_changes_while_it_waits_does_not_leave() {
-    let told = Told::start(&Peer::new(), &["-n", "2", "--timeout", "60s"]);
+    let told = Told::start(&Peer::new(), &["-n", "2", "--timeout", "60s"], "told", LONG);
     let [primary, follower] = told.group.replicas[..] else {
         panic!("two replicas");
     };

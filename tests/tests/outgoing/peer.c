@@ -159,6 +159,17 @@ static int told(void) {
   return 0;
 }
 
+// Reads a word when it is told to, and again when it is told that.
+static int reads(void) {
+  int fd = joined();
+  char word[8];
+  while (go < 1) {}
+  say(fd, recv(fd, word, sizeof word, 0) == 5 ? "word, " : "no word, ");
+  while (go < 2) {}
+  say(fd, read(fd, word, sizeof word) < 0 && errno == EAGAIN ? "no more" : "more");
+  return 0;
+}
+
 // A child says something in between.
 static int family(void) {
   int fd = joined();
@@ -184,6 +195,7 @@ int main(int argc, char **argv) {
   if (!strcmp(mode, "family")) return family();
   if (!strcmp(mode, "told")) return told();
   if (!strcmp(mode, "sent")) return sent();
+  if (!strcmp(mode, "reads")) return reads();
   int fd = joined();
   say(fd, "last");
   if (!strcmp(mode, "compute")) for (volatile long i = 0;; i++) {}

@@ -32,9 +32,26 @@ pub(crate) const GIVEN_UP: i64 = -512;
 
 /// An input call: no barrier, the followers check and consume.
 pub(crate) fn input(kernel: &mut Kernel, call: &Call) -> i64 {
+    if outgoing::takes_later(kernel, call) {
+        return read(kernel, call);
+    }
     let result = through_primary(kernel, call, call.what.repeatable);
     if outgoing::must_repeat(kernel, call, result) {
         return through_primary(kernel, call, call.what.repeatable);
+    }
+    result
+}
+
+/// A read that takes out later what it reads.
+fn read(kernel: &mut Kernel, call: &Call) -> i64 {
+    if let Err(Fault) = kernel.segments.prepare(call) {
+        return Fault::RESULT;
+    }
+    let outcome = outgoing::read(kernel, call);
+    let result = heed(kernel, call, outcome);
+    let result = go_on(kernel, call, true, result);
+    if outgoing::must_repeat(kernel, call, result) {
+        return input(kernel, call);
     }
     result
 }
@@ -233,7 +250,11 @@ fn make(kernel: &mut Kernel, call: &Call, effect: &mut Effect, repeatable: bool)
 
 /// Says that this replica is inside the host's part of a call, which may take for ever. Only then:
 /// a primary that gets lost in the agent itself must be missed like any other.
-fn in_host<T>(kernel: &mut Kernel, call: &Call, work: impl FnOnce(&mut Kernel) -> T) -> T {
+pub(super) fn in_host<T>(
+    kernel: &mut Kernel,
+    call: &Call,
+    work: impl FnOnce(&mut Kernel) -> T,
+) -> T {
     let report = kernel.report;
     report.in_call.store(call.nr + 1, Ordering::Relaxed);
     let result = work(kernel);

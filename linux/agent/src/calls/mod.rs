@@ -173,7 +173,8 @@ pub(crate) fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
         kernel.event(kind::of(call.nr, kind::FAULTY_POINTER), 0);
         return Fault::RESULT;
     }
-    let vote = kernel.compare == Compare::Every || kernel.masks && takeover::is_final(call);
+    let takes = kernel.masks && takeover::is_final(call);
+    let vote = kernel.compare == Compare::Every || takes && !outgoing::takes_later(kernel, call);
     if vote && !output {
         kernel.rendezvous();
     }

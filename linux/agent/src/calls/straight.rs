@@ -262,11 +262,27 @@ fn near_what_waits(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
         io::signal_failure(kernel, call, result);
         return (result, result >= 0 && !signals::is_due(kernel));
     }
+    if call.what.class == Class::Input && outgoing::takes_later(kernel, call) {
+        return read(kernel, call);
+    }
     let (result, plain) = through_primary(kernel, call);
     if outgoing::must_repeat(kernel, call, result) {
         return through_primary(kernel, call);
     }
     outgoing::written(kernel, call, result);
+    (result, plain)
+}
+
+/// A read that takes out later what it reads.
+fn read(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
+    if let Err(Fault) = kernel.segments.prepare(call) {
+        return (conclude(kernel, call, true, Fault::RESULT), false);
+    }
+    let outcome = outgoing::read(kernel, call);
+    let (result, plain) = conclude_with(kernel, call, true, outcome);
+    if outgoing::must_repeat(kernel, call, result) {
+        return near_what_waits(kernel, call);
+    }
     (result, plain)
 }
 
@@ -290,6 +306,16 @@ fn through_primary(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
     } else {
         io::obtain(kernel, call, repeatable)
     };
+    conclude_with(kernel, call, repeatable, outcome)
+}
+
+/// All that has come of a call, and whether that is a result only.
+fn conclude_with(
+    kernel: &mut Kernel,
+    call: &Call,
+    repeatable: bool,
+    outcome: Outcome,
+) -> (i64, bool) {
     if outcome.result >= 0 && signals::is_nothing_new(kernel, &outcome) {
         kernel.signals.hear_nothing();
         return (outcome.result, true);

@@ -15,6 +15,9 @@ const TCP_INFO: u32 = 11;
 /// Room below which nothing is promised.
 const LITTLE: u32 = 16 * 1024;
 
+/// Looks until there is one during which nothing comes.
+const LOOKS: u32 = 1000;
+
 /// What is known of a descriptor that has been written to before.
 pub(super) fn examine(fd: u32) -> State {
     if !is_tcp(fd) || !is_connected(fd) || has_rarities(fd) {
@@ -32,8 +35,6 @@ pub(super) fn examine(fd: u32) -> State {
 /// How many bytes the stream has taken so far, modulo 2³²: those that the peer has acknowledged,
 /// and those that it has not. `None` if it acknowledges so many at a time that nobody can tell.
 pub(super) fn position(fd: u32) -> Option<u32> {
-    /// Looks until there is one during which nothing is acknowledged.
-    const LOOKS: u32 = 1000;
     let mut before = acknowledged(fd)?;
     for _ in 0..LOOKS {
         let waiting = sockets::unacknowledged(fd)?;
@@ -46,12 +47,42 @@ pub(super) fn position(fd: u32) -> Option<u32> {
     None
 }
 
+/// How many bytes were read from the stream so far, modulo 2³²: those that have come, without its
+/// end, which counts as one, but for those that still lie there. `None` if nobody can tell.
+pub(super) fn read_position(fd: u32) -> Option<u32> {
+    let mut before = come(fd)?;
+    for _ in 0..LOOKS {
+        let unread = sockets::unread(fd)?;
+        let after = come(fd)?;
+        if before == after {
+            return Some(after.wrapping_sub(unread));
+        }
+        before = after;
+    }
+    None
+}
+
 /// The low half of `tcpi_bytes_acked`.
 fn acknowledged(fd: u32) -> Option<u32> {
-    const LOW: usize = 30;
-    let mut words = [0; LOW + 1];
+    info(fd).map(|words| words[30])
+}
+
+/// The low half of `tcpi_bytes_received`, without the stream's end.
+fn come(fd: u32) -> Option<u32> {
+    /// By the state of the connection: its end has come, or it may have.
+    const ENDED: [u32; 4] = [6, 8, 9, 11];
+    const UNKNOWN: u32 = 7;
+    let words = info(fd)?;
+    let state = words[0] & 0xff;
+    let end = u32::from(ENDED.contains(&state));
+    (state != UNKNOWN).then(|| words[32].wrapping_sub(end))
+}
+
+/// The beginning of `struct tcp_info`.
+fn info(fd: u32) -> Option<[u32; 33]> {
+    let mut words = [0; 33];
     let len = option(fd, SOL_TCP, TCP_INFO, &mut words)?;
-    (size(len.into()) == size_of_val(&words)).then_some(words[LOW])
+    (size(len.into()) == size_of_val(&words)).then_some(words)
 }
 
 /// The only word of an option, 0 if there is none.

@@ -24,12 +24,15 @@
 //! stream they begin. A successor asks the host how far the stream has come, so that each byte
 //! leaves once ([`examine::position`]); nothing else has to be known of a lost primary.
 //!
-//! Not covered: processes that share memory; descriptors beyond [`notes::DESCRIPTORS`]; unix sockets
-//! and pipes, the other end of which may be the program's own.
+//! Such groups also read from these streams before they take the bytes out: see [`taking`].
+//!
+//! Not covered: processes that share memory; descriptors beyond [`notes::DESCRIPTORS`]; unix
+//! sockets and pipes, the other end of which may be the program's own.
 
 mod examine;
 pub(crate) mod notes;
 pub(crate) mod queue;
+mod taking;
 
 use core::sync::atomic::Ordering;
 
@@ -47,6 +50,7 @@ use crate::protocol::transfer;
 use crate::sys;
 use notes::State;
 use queue::Released;
+pub(crate) use taking::{read, takes_later};
 
 /// Longest effect that waits. Longer ones cost little beside their bytes.
 const LONGEST: u64 = 16 * 1024;
@@ -64,6 +68,7 @@ pub(crate) fn begin(kernel: &mut Kernel) {
 fn passes(kernel: &Kernel, call: &Call) -> bool {
     match call.what.facts.outgoing {
         Column::Passes | Column::Describes(_) => match call.what.facts.stream {
+            Stream::Read | Stream::Receive(_) if taking::must_meet(kernel, call.arg(0)) => false,
             Stream::Read => is_never_waiting(kernel, call.arg(0)),
             Stream::Receive(flags) => {
                 const MSG_DONTWAIT: u64 = 0x40;
@@ -317,7 +322,10 @@ pub(crate) fn release_agreed(kernel: &mut Kernel) {
 
 /// Primary: a lost one may have released some of what waits.
 fn catch_up(kernel: &mut Kernel) {
-    if kernel.queue.catch_up(examine::position).is_none() {
+    let caught_up = kernel
+        .queue
+        .catch_up(examine::position, examine::read_position);
+    if caught_up.is_none() {
         let halt = kernel.replica.lose_effect();
         kernel.park(halt);
     }
@@ -333,8 +341,7 @@ pub(crate) fn tick(kernel: &mut Kernel) {
 /// All replicas, having met: all that waits goes out, and all hear what came of it.
 #[cold]
 pub(crate) fn settle(kernel: &mut Kernel) {
-    kernel.outgoing.count = 0;
-    kernel.outgoing.bytes = 0;
+    kernel.outgoing.settle();
     count(&kernel.report.flushes, 1);
     loop {
         let word = transfer::agree_all(kernel, true, |kernel| {
@@ -400,31 +407,33 @@ pub(crate) fn written(kernel: &mut Kernel, call: &Call, result: i64) {
         _ if result.cast_unsigned() > LONGEST => kernel.outgoing.set(fd, state.forgotten()),
         State::Fresh => kernel.outgoing.set(fd, State::Written),
         State::Written | State::Stream { .. } => {
-            let words = transfer::agree_all(kernel, true, |kernel| {
-                let (state, position) = promise(kernel, low32(fd));
-                [u64::from(state.word()) | u64::from(position) << 32]
-            });
-            let [word] = words;
-            kernel.outgoing.set(fd, State::of(low32(word)));
-            kernel.outgoing.set_position(low32(fd), low32(word >> 32));
+            let promised = transfer::agree_all(kernel, true, |kernel| promise(kernel, low32(fd)));
+            let [state, written, read] = promised;
+            kernel.outgoing.set(fd, State::of(low32(state)));
+            let fd = low32(fd);
+            kernel.outgoing.set_position(fd, low32(written));
+            kernel
+                .outgoing
+                .set_read_position(fd, u32::try_from(read).ok());
         }
         State::Other | State::Opened | State::Regular => {}
     }
 }
 
-/// Primary: what is known of a descriptor that has been written to before, and how far its stream
-/// has come, if anybody may have to know.
-fn promise(kernel: &mut Kernel, fd: u32) -> (State, u32) {
+/// Primary: what is known of a descriptor that has been written to before, and, if anybody may have
+/// to know, how much was written to its stream, and read, or [`u64::MAX`].
+fn promise(kernel: &mut Kernel, fd: u32) -> [u64; 3] {
     if !kernel.queue.can_be_reminded() {
-        return (State::Other, 0);
+        return [State::Other.word().into(), 0, u64::MAX];
     }
     let state = examine::examine(fd);
-    match (state, kernel.masks) {
-        (State::Stream { .. }, true) => {
-            let position = examine::position(fd);
-            position.map_or((State::Fresh, 0), |position| (state, position))
-        }
-        _ => (state, 0),
+    if !kernel.masks || !matches!(state, State::Stream { .. }) {
+        return [state.word().into(), 0, u64::MAX];
+    }
+    let read = examine::read_position(fd).map_or(u64::MAX, u64::from);
+    match examine::position(fd) {
+        Some(written) => [state.word().into(), written.into(), read],
+        None => [State::Fresh.word().into(), 0, u64::MAX],
     }
 }
 

@@ -90,8 +90,32 @@ pub(crate) struct Outgoing {
     failed: [[u32; 2]; FAILURES],
     pub(super) failures: u32,
     states: [u32; DESCRIPTORS],
-    /// Of streams: how many bytes were written to them, counted as the host does.
-    positions: [u32; DESCRIPTORS],
+    /// Of streams: how many bytes were written to them, and read from them, counted as the host
+    /// does.
+    written: [u32; DESCRIPTORS],
+    read: [u32; DESCRIPTORS],
+    /// Of which streams it is known how many were read.
+    followed: Marks,
+    /// From which streams something is to be taken out that was read.
+    taking: Marks,
+}
+
+/// A mark for each descriptor.
+#[repr(C)]
+struct Marks([u32; DESCRIPTORS / 32]);
+
+impl Marks {
+    fn has(&self, fd: u32) -> bool {
+        let word = self.0.get(size(u64::from(fd) / 32));
+        word.is_some_and(|word| word & 1 << (fd % 32) != 0)
+    }
+
+    fn set(&mut self, fd: u32, mark: bool) {
+        if let Some(word) = self.0.get_mut(size(u64::from(fd) / 32)) {
+            let bit = 1 << (fd % 32);
+            *word = if mark { *word | bit } else { *word & !bit };
+        }
+    }
 }
 
 impl Outgoing {
@@ -128,14 +152,44 @@ impl Outgoing {
 
     /// The position in a stream of the next byte to be written.
     pub(super) fn position(&self, fd: u32) -> u32 {
-        let position = self.positions.get(size(fd.into()));
+        let position = self.written.get(size(fd.into()));
         position.copied().unwrap_or(0)
     }
 
     pub(super) fn set_position(&mut self, fd: u32, position: u32) {
-        if let Some(word) = self.positions.get_mut(size(fd.into())) {
+        if let Some(word) = self.written.get_mut(size(fd.into())) {
             *word = position;
         }
+    }
+
+    /// The position in a stream of the next byte to be read; `None` if that is not known.
+    pub(super) fn read_position(&self, fd: u32) -> Option<u32> {
+        let position = self.read.get(size(fd.into())).copied();
+        position.filter(|_| self.followed.has(fd))
+    }
+
+    pub(super) fn set_read_position(&mut self, fd: u32, position: Option<u32>) {
+        self.followed.set(fd, position.is_some());
+        if let (Some(position), Some(word)) = (position, self.read.get_mut(size(fd.into()))) {
+            *word = position;
+        }
+    }
+
+    /// Is something to be taken out of this stream that was read?
+    pub(super) fn is_taking(&self, fd: u32) -> bool {
+        self.taking.has(fd)
+    }
+
+    pub(super) fn take_later(&mut self, fd: u32) {
+        self.taking.set(fd, true);
+        self.count += 1;
+    }
+
+    /// Nothing waits any more.
+    pub(super) const fn settle(&mut self) {
+        self.count = 0;
+        self.bytes = 0;
+        self.taking = Marks([0; DESCRIPTORS / 32]);
     }
 
     /// The errno that the next write to this descriptor fails with.
@@ -169,7 +223,10 @@ mod tests {
         failed: [[0; 2]; FAILURES],
         failures: 0,
         states: [0; DESCRIPTORS],
-        positions: [0; DESCRIPTORS],
+        written: [0; DESCRIPTORS],
+        read: [0; DESCRIPTORS],
+        followed: Marks([0; DESCRIPTORS / 32]),
+        taking: Marks([0; DESCRIPTORS / 32]),
     };
 
     #[test]

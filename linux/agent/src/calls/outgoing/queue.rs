@@ -27,7 +27,7 @@ const IDLE_TICKS: u32 = 4;
 /// Refusals that are kept between two rendezvous.
 const REFUSALS: usize = 8;
 
-/// One effect: bytes for a stream.
+/// One effect: bytes for a stream, or so many that are to be taken out of one.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) fd: u32,
@@ -38,6 +38,9 @@ pub(super) struct Entry {
     sent: usize,
     /// Position of the first one in its stream.
     at: u32,
+    /// Bytes to be taken out, if it is that; then it has none itself. Whether they were.
+    takes: u32,
+    taken: bool,
     digest: u64,
     /// Number of the post that all must have made.
     pub(super) post: u64,
@@ -139,7 +142,26 @@ impl Queue {
             len,
             sent: 0,
             at,
+            takes: 0,
+            taken: false,
             digest,
+            post,
+        };
+        self.count += 1;
+    }
+
+    /// Keeps that so many bytes are to be taken out of the stream of `fd`, from position `at` on.
+    pub(super) fn push_taking(&mut self, (fd, at): (u32, u32), takes: u32, post: u64) {
+        let start = self.end();
+        self.entries[self.count] = Entry {
+            fd,
+            start,
+            len: 0,
+            sent: 0,
+            at,
+            takes,
+            taken: false,
+            digest: 0,
             post,
         };
         self.count += 1;
@@ -165,19 +187,34 @@ impl Queue {
     }
 
     /// Primary, before it releases anything: takes note of what a lost one has released, by the
-    /// positions up to which streams have taken bytes. `None` if these are not known, or cannot be.
-    pub(super) fn catch_up(&mut self, position: impl Fn(u32) -> Option<u32>) -> Option<()> {
+    /// positions up to which streams were written and read. `None` if these are not known, or
+    /// cannot be.
+    pub(super) fn catch_up(
+        &mut self,
+        written: impl Fn(u32) -> Option<u32>,
+        read: impl Fn(u32) -> Option<u32>,
+    ) -> Option<()> {
         if !core::mem::take(&mut self.inherited) {
             return Some(());
         }
         for at in self.first..self.count {
-            let fd = self.entries[at].fd;
+            let Entry { fd, takes, .. } = self.entries[at];
             let mut before = self.entries[self.first..at].iter();
-            if before.all(|entry| entry.fd != fd) {
-                self.mark_sent(at, position(fd)?)?;
+            if takes > 0 {
+                self.mark_taken(at, read(fd)?)?;
+            } else if before.all(|entry| entry.fd != fd || entry.takes > 0) {
+                self.mark_sent(at, written(fd)?)?;
             }
         }
         Some(())
+    }
+
+    /// Nothing is taken in part, and of no stream twice before all have met.
+    fn mark_taken(&mut self, index: usize, position: u32) -> Option<()> {
+        let entry = &mut self.entries[index];
+        let taken = position.wrapping_sub(entry.at);
+        entry.taken = taken == entry.takes;
+        (taken == 0 || entry.taken).then_some(())
     }
 
     /// The stream of which this is the first entry has taken bytes up to a position.
@@ -185,7 +222,7 @@ impl Queue {
         let Entry { fd, at, .. } = self.entries[first];
         let mut taken = size(position.wrapping_sub(at).into());
         let entries = self.entries[first..self.count].iter_mut();
-        for entry in entries.filter(|entry| entry.fd == fd) {
+        for entry in entries.filter(|entry| entry.fd == fd && entry.takes == 0) {
             entry.sent = taken.min(entry.len);
             taken -= entry.sent;
         }
@@ -195,6 +232,9 @@ impl Queue {
     /// Hands the next one to the host.
     pub(super) fn release(&mut self) -> Released {
         let entry = &mut self.entries[self.first];
+        if entry.takes > 0 && !entry.taken && !take_out(entry) {
+            return Released::Damaged;
+        }
         if entry.sent == entry.len {
             self.first += 1;
             return Released::All;
@@ -220,7 +260,7 @@ impl Queue {
         }
     }
 
-    /// The next one cannot be had any more, nor those after it on the same descriptor.
+    /// The next one cannot be had any more, nor those after it for the same stream.
     pub(super) fn give_up(&mut self, errno: u32) {
         let fd = self.entries[self.first].fd;
         // Who is not told of it finds out from the host at the next call.
@@ -230,7 +270,7 @@ impl Queue {
         }
         let mut kept = self.first;
         for at in self.first..self.count {
-            if self.entries[at].fd != fd {
+            if self.entries[at].fd != fd || self.entries[at].takes > 0 {
                 self.entries[kept] = self.entries[at];
                 kept += 1;
             }
@@ -271,6 +311,14 @@ impl Queue {
     }
 }
 
+/// Takes bytes out of a stream that were read; false if it is not they that are there. A stream
+/// whose end has come has nothing to be taken any more.
+fn take_out(entry: &Entry) -> bool {
+    let taken = sys::sockets::discard(entry.fd, entry.takes);
+    let ended = taken < 0 && taken != sys::error(linux_raw_sys::errno::EAGAIN);
+    ended || taken == i64::from(entry.takes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,7 +330,8 @@ mod tests {
         let part = [words.as_ptr() as u64, words.len() as u64];
         let digest = queue.lay_out(&[part], words.len()).expect("it is there");
         let start = queue.end();
-        queue.push((fd, u32::MAX - 1 + start as u32), words.len(), digest, 0);
+        let at = u32::MAX.wrapping_add(u32::try_from(start).expect("small"));
+        queue.push((fd, at), words.len(), digest, 0);
     }
 
     /// One test, because there is one buffer.
@@ -315,5 +364,29 @@ mod tests {
         let much = [0_u8; BYTES + 1];
         let all = [much.as_ptr() as u64, much.len() as u64];
         assert!(queue.lay_out(&[all], much.len()).is_err(), "it has no room");
+    }
+
+    /// Sends and takings of two streams; what a successor finds done.
+    #[test]
+    fn a_successor_goes_on_where_each_stream_has_come_to() {
+        // SAFETY: zeroes are an empty queue.
+        let mut queue: Queue = unsafe { core::mem::zeroed() };
+        queue.push_taking((5, 100), 40, 0);
+        queue.push((5, u32::MAX - 3), 10, 0, 1);
+        queue.push_taking((6, 7), 1, 2);
+        queue.push((5, 6), 20, 0, 3);
+        queue.push((6, 0), 8, 0, 4);
+        queue.follow();
+        let written = |fd: u32| Some(if fd == 5 { 11 } else { 0 });
+        let read = |fd: u32| Some(if fd == 5 { 140 } else { 7 });
+        assert_eq!(queue.catch_up(written, read), Some(()));
+        let found = queue.entries.each_ref().map(|it| (it.sent, it.taken));
+        let expected = [(0, true), (10, false), (0, false), (5, false), (0, false)];
+        assert_eq!(found[..5], expected);
+        queue.follow();
+        let other = |_: u32| Some(200);
+        assert_eq!(queue.catch_up(written, other), None, "it was not asked for");
+        queue.follow();
+        assert_eq!(queue.catch_up(other, read), None, "nor that");
     }
 }
