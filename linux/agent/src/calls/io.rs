@@ -273,6 +273,9 @@ fn execute(kernel: &mut Kernel, call: &Call, effect: &mut Effect) -> i64 {
     }
     let mut args = host_arguments(call);
     paths::substitute(kernel.processes.pid, call, &mut args);
+    if let Some(result) = processes::busy::refusal(call, &args) {
+        return result;
+    }
     match effect.redirect(kernel, call, &mut args) {
         Ok(()) => {
             let result = on_host(kernel, call, args);
