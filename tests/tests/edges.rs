@@ -92,6 +92,16 @@ fn what_is_open_for_writing_is_not_executed() {
 }
 
 #[test]
+fn what_is_executed_is_not_written_to() {
+    like_native("written", include_str!("edges/written.c"), &[&[]]);
+}
+
+#[test]
+fn nothing_is_cut_short_by_signals_that_are_not_heeded() {
+    like_native("whole", include_str!("edges/whole.c"), &[&[]]);
+}
+
+#[test]
 fn a_call_may_come_with_the_alignment_check() {
     like_native("flags", include_str!("edges/flags.c"), &[&[]]);
 }

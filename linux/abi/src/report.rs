@@ -259,6 +259,8 @@ pub struct Report {
     /// Number of the last turn to which this replica has come, whether it waits for it, has it or
     /// has had it, plus one.
     pub turn: AtomicU64,
+    /// The file that the process executes: device and inode.
+    pub executes: [AtomicU64; 2],
     /// How often the program has been replaced by another (`execve`).
     pub replaced: AtomicU32,
     /// The copy that this replica has made for a re-integration, the newcomer or a twin to compare

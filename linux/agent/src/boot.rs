@@ -242,6 +242,7 @@ fn first_meeting(image: &Image, rsp: u64) {
     crate::calls::outgoing::begin(kernel);
     crate::calls::targets::publish(kernel);
     crate::calls::limits::publish(kernel);
+    processes::publish_file(kernel.report);
     for code in image.code() {
         crate::calls::memory::adopt_code(kernel, code);
     }

@@ -22,10 +22,10 @@ pub(crate) use memory::{
     set_dumpable, with_most_descriptors, with_open_memory, with_own_memory,
 };
 pub(crate) use process::{
-    advise_clones, clear_personality, close_on_exec, descriptor_target, each_descriptor,
-    file_version, fork_replica, getgid, getpgrp, getuid, has_terminal, is_open_for_writing,
-    may_execute, mode, open_executable, random, set_limit, set_thread_pointer, stack_limit,
-    unlock_all_memory,
+    advise_clones, clear_personality, close_on_exec, descriptor_target, each_descriptor, file_at,
+    file_of, file_version, fork_replica, getgid, getpgrp, getuid, has_terminal,
+    is_open_for_writing, may_execute, may_write, mode, open_executable, random, set_limit,
+    set_thread_pointer, stack_limit, unlock_all_memory,
 };
 pub(crate) use scheduling::{pin, prefer_short_turns, register_rseq, sched_yield};
 pub(crate) use sharing::{

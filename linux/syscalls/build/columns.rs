@@ -105,6 +105,7 @@ const COLUMNS: &[Column] = &[
         ],
     ),
     ("content", "Content", &[("reads", 0), ("writes", 0)]),
+    ("moves", "Moves", &[("by", 1), ("what_is_there", 3)]),
     ("offset", "Offset", &[("at", 1), ("at_or_on", 1), ("to", 1)]),
     (
         "opens",

@@ -193,6 +193,17 @@ pub enum Content {
     Writes,
 }
 
+/// Whether another call can go on with moving bytes between files where one was interrupted.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Moves {
+    /// It moves none, or takes none away from where they are.
+    None,
+    /// As many as this argument says, or all that there are.
+    By(u8),
+    /// At most that many: those that are there, for which the second argument has the flag.
+    WhatIsThere(u8, u8, u32),
+}
+
 /// Where in its file a call acts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Offset {
@@ -317,6 +328,8 @@ pub struct Facts {
     pub outgoing: Outgoing,
     /// What it does to the content of files.
     pub content: Content,
+    /// How it moves bytes between files.
+    pub moves: Moves,
     /// Where in its file it acts.
     pub offset: Offset,
     /// What it opens.
@@ -344,6 +357,7 @@ impl Facts {
         takeover: Takeover::None,
         outgoing: Outgoing::Waits,
         content: Content::None,
+        moves: Moves::None,
         offset: Offset::Position,
         opens: Opens::None,
         ids: Ids::None,

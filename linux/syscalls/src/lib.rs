@@ -25,8 +25,8 @@ mod table;
 pub use arg::{Arg, Valid};
 pub use call::{Buffer, Class, OutputIf, Resolved, Syscall};
 pub use facts::{
-    Content, Descriptors, Facts, Ids, Offset, Opens, Outgoing, Position, Sigpipe, Size, Stream,
-    Takeover, Terminal, Time, Unless, Waits,
+    Content, Descriptors, Facts, Ids, Moves, Offset, Opens, Outgoing, Position, Sigpipe, Size,
+    Stream, Takeover, Terminal, Time, Unless, Waits,
 };
 pub use file::{File, Place, Treatment, file};
 pub use request::{Request, Requests};

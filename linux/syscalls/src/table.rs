@@ -3,9 +3,9 @@
 use crate::arg::pointers;
 use crate::request::find;
 use crate::{
-    Arg, Class, Content, Descriptors, Facts, File, Ids, Offset, Opens, Outgoing, OutputIf, Place,
-    Position, Request, Requests, Resolved, Sigpipe, Size, Stream, Syscall, Takeover, Terminal,
-    Time, Treatment, Unless, Valid, Waits,
+    Arg, Class, Content, Descriptors, Facts, File, Ids, Moves, Offset, Opens, Outgoing, OutputIf,
+    Place, Position, Request, Requests, Resolved, Sigpipe, Size, Stream, Syscall, Takeover,
+    Terminal, Time, Treatment, Unless, Valid, Waits,
 };
 
 include!(concat!(env!("OUT_DIR"), "/generated.rs"));

@@ -294,6 +294,9 @@ fn execute(kernel: &mut Kernel, call: &Call, effect: &mut Effect) -> i64 {
     }
     let mut args = host_arguments(call);
     paths::substitute(kernel.processes.pid, call, &mut args);
+    if let Some(result) = processes::busy::refusal(call, &args) {
+        return result;
+    }
     match effect.redirect(kernel, call, &mut args) {
         Ok(()) => {
             let result = on_host(kernel, call, args);
@@ -309,7 +312,8 @@ pub(super) fn on_host(kernel: &mut Kernel, call: &Call, args: [u64; 6]) -> i64 {
         rseq::after_calls();
     }
     if !call.what.blocking {
-        return in_host(kernel, call, |kernel| now(kernel, call, &args));
+        let result = in_host(kernel, call, |kernel| now(kernel, call, &args));
+        return move_rest(kernel, call, args, result);
     }
     kernel.begun = blocking::is_timed(call).then(sys::monotonic);
     if kernel.threads.must_not_block() {
@@ -366,6 +370,10 @@ fn wait_in_host(kernel: &mut Kernel, call: &Call, mut args: [u64; 6]) -> i64 {
             return NEWS;
         }
         let result = in_host(kernel, call, |kernel| now(kernel, call, &args));
+        if result > 0 {
+            let moved = move_rest(kernel, call, args, result);
+            break unless_cut(kernel, call, moved);
+        }
         if result != sys::error(EINTR) || signals::must_interrupt(kernel) {
             break result;
         }
@@ -378,6 +386,52 @@ fn wait_in_host(kernel: &mut Kernel, call: &Call, mut args: [u64; 6]) -> i64 {
         let _ = guest::write(rest.address, &time);
     }
     result
+}
+
+/// Primary, with the result of a call that has sent: if that is less than it would be, because this
+/// replica was called away for nothing that the program acts on, the rest is to be sent when there
+/// is room.
+pub(super) fn unless_cut(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
+    let is_part = |sent: u64| sent > 0 && signals::is_called() && blocking::sends_more(call, sent);
+    if u64::try_from(result).is_ok_and(is_part) && !signals::must_interrupt(kernel) {
+        blocking::PARTIAL - result
+    } else {
+        result
+    }
+}
+
+/// Primary, with the result of a call that moves bytes between files: goes on with it if this
+/// replica was called away for nothing that the program acts on.
+fn move_rest(kernel: &mut Kernel, call: &Call, mut args: [u64; 6], first: i64) -> i64 {
+    /// As many as the host moves at a time.
+    const MOST: u64 = i32::MAX as u64 & !0xfff;
+    if !signals::is_called() {
+        return first;
+    }
+    let Some((len, at_once)) = blocking::moved_by(call) else {
+        return first;
+    };
+    let total = args[len].min(MOST);
+    let (mut moved, mut result) = (0, first);
+    loop {
+        moved += result.max(0).cast_unsigned();
+        let cut = result > 0 && moved < total || result == sys::error(EINTR);
+        if !cut || !signals::is_called() || signals::must_interrupt(kernel) {
+            break;
+        }
+        args[len] = total - moved;
+        if let Some((flags, bit)) = at_once {
+            args[flags] |= bit;
+        }
+        result = in_host(kernel, call, |kernel| {
+            agreed::altered(kernel, call, |kernel| now(kernel, call, &args))
+        });
+    }
+    if moved > 0 {
+        moved.cast_signed()
+    } else {
+        result
+    }
 }
 
 /// Arguments as the host must see them: in their true width, without the virtual signal mask.

@@ -197,6 +197,7 @@ fn has_own_parts(call: &Call) -> bool {
 /// here on.
 #[cold]
 fn with_news(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
+    let result = io::unless_cut(kernel, call, result);
     let result = io::failed(kernel, call, result);
     let [due, taken] = signals::collect(kernel);
     let order = kernel.orders.next(kernel.control);
@@ -347,6 +348,7 @@ fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Result<i64, Outco
     });
     let result = result.unwrap_or_else(|| io::on_host(kernel, call, call.raw));
     if result < 0 || signals::is_anything_due(kernel) {
+        let result = io::unless_cut(kernel, call, result);
         let result = io::refused_terminal(kernel, call, result);
         return Err(io::tell(kernel, call, result));
     }

@@ -10,7 +10,7 @@
 
 use linux_raw_sys::errno::EAGAIN;
 use linux_raw_sys::general::{LOCK_NB, POLLIN, POLLOUT};
-use rcoe_linux_syscalls::Waits;
+use rcoe_linux_syscalls::{Moves, Waits};
 
 mod deadlines;
 mod ipc;
@@ -18,7 +18,7 @@ mod sets;
 mod streams;
 mod vain;
 
-use crate::calls::descriptors::is_ready;
+use crate::calls::descriptors::{S_IFIFO, S_IFSOCK, Vector, file_type, is_ready, never_waits};
 use crate::calls::{Call, PARKED};
 use crate::kernel::Kernel;
 use crate::sched::threads::{Cause, NEVER, Wait};
@@ -34,6 +34,36 @@ pub(crate) const PARTIAL: i64 = -(1 << 48);
 /// How often a lock that cannot be polled is tried again.
 const RETRY_NS: u64 = 2_000_000;
 const IPC_NOWAIT: u32 = 0o4000;
+
+/// Primary: would the call have sent more than this, had it not been called away? One that sends to
+/// a stream does, however long it takes.
+pub(crate) fn sends_more(call: &Call, sent: u64) -> bool {
+    let waits = match manner(call) {
+        Waits::Write => true,
+        Waits::Send(flags) => call.arg(usize::from(flags)) & NEVER_WAITS == 0,
+        _ => false,
+    };
+    let fd = call.arg(0);
+    waits
+        && Vector::of(call, 0, u64::MAX).is_ok_and(|all| sent < all.bytes)
+        && [S_IFIFO, S_IFSOCK].contains(&file_type(fd))
+        && !never_waits(fd)
+}
+
+/// Which argument says how many bytes the call moves between files, if another one with fewer can
+/// go on with that; and whether that must not wait. To a pipe a file is sent as far as it has room.
+pub(crate) fn moved_by(call: &Call) -> Option<(usize, Option<(usize, u64)>)> {
+    match (call.what.facts.moves, manner(call)) {
+        (Moves::None, _) => None,
+        (Moves::By(_), Waits::Move(_, to)) if file_type(call.arg(usize::from(to))) == S_IFIFO => {
+            None
+        }
+        (Moves::By(len), _) => Some((usize::from(len), None)),
+        (Moves::WhatIsThere(len, flags, bit), _) => {
+            Some((usize::from(len), Some((usize::from(flags), bit.into()))))
+        }
+    }
+}
 
 /// What a call waits for, and how to try it.
 pub(crate) fn manner(call: &Call) -> Waits {

@@ -189,6 +189,47 @@ pub(crate) fn file_version(fd: i32) -> Option<FileVersion> {
     })
 }
 
+/// Device and inode of an open file.
+pub(crate) fn file_of(fd: i32) -> Option<[u64; 2]> {
+    let stat = file_status(i64::from(fd).cast_unsigned())?;
+    Some([stat.st_dev, stat.st_ino])
+}
+
+/// Device and inode of the file of this name; the kernel checks the address.
+pub(crate) fn file_at(dir: i32, path: u64, flags: u32) -> Option<[u64; 2]> {
+    let mut stat = core::mem::MaybeUninit::<nr::stat>::uninit();
+    // SAFETY: the structure is the kernel's, and valid for writing.
+    let done = unsafe {
+        syscall4(
+            u64::from(nr::__NR_newfstatat),
+            i64::from(dir).cast_unsigned(),
+            path,
+            stat.as_mut_ptr() as u64,
+            u64::from(flags),
+        )
+    };
+    // SAFETY: the kernel has filled it if it says so.
+    let stat = (done == 0).then(|| unsafe { stat.assume_init() })?;
+    Some([stat.st_dev, stat.st_ino])
+}
+
+/// May this process, with its effective ids, write to the file of this name, and read it if that is
+/// asked for? 0, or the error.
+pub(crate) fn may_write(dir: i32, path: u64, reads: bool) -> i64 {
+    const W_OK: u64 = 2;
+    const R_OK: u64 = 4;
+    // SAFETY: the kernel checks the address.
+    unsafe {
+        syscall4(
+            u64::from(nr::__NR_faccessat2),
+            i64::from(dir).cast_unsigned(),
+            path,
+            W_OK | if reads { R_OK } else { 0 },
+            u64::from(nr::AT_EACCESS),
+        )
+    }
+}
+
 /// May this process, with its effective ids, execute the open file?
 pub(crate) fn may_execute(fd: i32) -> bool {
     const X_OK: u64 = 1;

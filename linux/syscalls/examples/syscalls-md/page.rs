@@ -57,7 +57,8 @@ Facts, by which the agent decides (numbers are those of arguments from 0, or bit
 * `position`: it moves that of its file by what it reads or writes; `offset`: it acts there instead;
 * `stream`: how it moves the bytes of a pipe or socket; `takeover`: by what a successor finds out
   what became of it when its primary was lost, `ring` meaning the kernel's own record;
-* `content`: what it does to the content of files, which mappings show;
+* `content`: what it does to the content of files, which mappings show; `moves`: by which length it
+  moves bytes between files, and with which flag no more than are there;
 * `opens`: by which path and flags; `descriptors`: which it closes or copies;
 * `ids`: where processes are named beside its result; `terminal`: what a process in the background
   may not do; `sigpipe`: whether EPIPE brings that signal; `size`: how far a file would grow.

@@ -7,8 +7,7 @@
 //! files just opened among it.
 //!
 //! Not covered: programs that one may execute but not read, set-user-id programs and file
-//! capabilities (EPERM and a note; see [`privileges`]), ETXTBSY, 32-bit programs (ENOEXEC and a
-//! note).
+//! capabilities (EPERM and a note; see [`privileges`]), 32-bit programs (ENOEXEC and a note).
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
@@ -16,7 +15,7 @@ use core::sync::atomic::Ordering;
 use linux_raw_sys::auxvec as at;
 use linux_raw_sys::errno::{EACCES, EINVAL, ELOOP, ENAMETOOLONG, ENOENT, ENOEXEC, EPERM, ETXTBSY};
 use linux_raw_sys::general::{self as nr, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
-use rcoe_linux_abi::{AGENT_BASE, AGENT_END, Note};
+use rcoe_linux_abi::{AGENT_BASE, AGENT_END, Note, Report};
 use rcoe_linux_syscalls::Special;
 
 use crate::arch::entry::{self, Cpu, TrapFrame};
@@ -53,6 +52,8 @@ pub(crate) struct SavedAux {
     len: usize,
     exe: [u8; PATH_MAX],
     exe_len: usize,
+    /// The file that is executed: device and inode.
+    file: [u64; 2],
 }
 
 struct Cell(UnsafeCell<SavedAux>);
@@ -65,6 +66,7 @@ static SAVED: Cell = Cell(UnsafeCell::new(SavedAux {
     len: 0,
     exe: [0; PATH_MAX],
     exe_len: 0,
+    file: [0; 2],
 }));
 
 fn saved() -> &'static mut SavedAux {
@@ -101,10 +103,18 @@ impl SavedAux {
     }
 }
 
+/// Tells others which file this process executes: they do not write to it.
+pub(crate) fn publish_file(report: &Report) {
+    for (cell, word) in report.executes.iter().zip(saved().file) {
+        cell.store(word, Ordering::Release);
+    }
+}
+
 /// Keeps what the first program found, for its successors.
 pub(crate) fn save_start(exe: &[u8], aux: impl Iterator<Item = (u64, u64)>) {
     set_exe(exe);
     let saved = saved();
+    saved.file = sys::file_at(nr::AT_FDCWD, exe.as_ptr() as u64, 0).unwrap_or_default();
     for entry in aux {
         if let Some(slot) = saved.list.get_mut(saved.len) {
             *slot = entry;
@@ -413,6 +423,8 @@ fn commit(
     });
     let versions = [program, interpreter].map(File::from_word);
     let renewed = privileges::after_exec(kernel, files.program);
+    saved().file = sys::file_of(files.program).unwrap_or_default();
+    publish_file(kernel.report);
     kernel.processes.programs += 1;
     let programs = kernel.processes.programs;
     kernel.report.replaced.store(programs, Ordering::Release);

@@ -12,6 +12,7 @@
 
 mod adopt;
 mod birth;
+pub(super) mod busy;
 mod exec;
 mod identity;
 pub(super) mod jobs;
@@ -32,7 +33,7 @@ use rcoe_linux_abi::{
 use rcoe_linux_syscalls::Special;
 
 pub(in crate::calls) use adopt::each_mapping;
-pub(crate) use exec::{exe_path, save_start};
+pub(crate) use exec::{exe_path, publish_file, save_start};
 pub(in crate::calls) use identity::plan_sending;
 pub(crate) use identity::{get_group, parent, set_group, subreaper};
 pub(super) use privileges::{death_signal, with_credentials};

@@ -292,6 +292,12 @@ pub(crate) fn is_anything_due(kernel: &Kernel) -> bool {
         || kernel.orders.is_anything_new(control)
 }
 
+/// Primary: was it called away since it last looked at what has arrived?
+#[inline]
+pub(super) fn is_called() -> bool {
+    RCOE_INTERRUPT.load(Ordering::Relaxed) != 0
+}
+
 /// Primary: has anything arrived that is not published yet?
 pub(crate) fn has_arrived(kernel: &mut Kernel) -> bool {
     look(kernel);

@@ -11,7 +11,7 @@ use crate::arch::entry::enter_program;
 use crate::arch::faults;
 use crate::calls::processes::birth::close_descriptor;
 use crate::calls::processes::birth::wish::{CHILD_TID, CLEAR_TID, SET_TLS, VFORK};
-use crate::calls::processes::{Processes, adopt, own_group, twin};
+use crate::calls::processes::{Processes, adopt, own_group, publish_file, twin};
 use crate::calls::shared::arena;
 use crate::calls::{limits, refuse_with, signals, targets};
 use crate::convert;
@@ -137,6 +137,7 @@ fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, 
     kernel.threads.number_by_group(group);
     targets::publish(kernel);
     limits::publish(kernel);
+    publish_file(kernel.report);
     kernel.event(kind::of(0, kind::LAYOUT), u64::from(pid));
     kernel.rendezvous();
     turns::begin_child(kernel);
