@@ -1,9 +1,9 @@
 //! Reads from streams, which take out later what they have read.
 //!
-//! Intuition: nobody can bring back what was taken out of a stream. A primary that went astray could
-//! take something before it is noticed, so where the group goes on without it all would have to
-//! meet before each read. Instead the primary reads and leaves the bytes where they are. They are
-//! taken out once all have posted that they have come to this read, as one more effect that is
+//! Intuition: nobody can bring back what was taken out of a stream. A primary that went astray
+//! could take something before it is noticed, so where the group goes on without it all would have
+//! to meet before each read. Instead the primary reads and leaves the bytes where they are. They
+//! are taken out once all have posted that they have come to this read, as one more effect that is
 //! released later. So one that is astray takes nothing, and a server that reads from fifty clients
 //! need not meet its siblings fifty times.
 //!
