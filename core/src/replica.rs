@@ -361,7 +361,7 @@ impl<'a, E: Env> Replica<'a, E> {
 
     /// As [`Replica::publish`], for a payload of `len` words that `fill` writes into the ring
     /// itself: into one piece, or two where the ring wraps. Nobody reads them before `fill` is
-    /// done.
+    /// done, which gives the checksum of the words as it finds them in the ring.
     ///
     /// # Errors
     /// As [`Replica::publish`].
@@ -372,14 +372,13 @@ impl<'a, E: Env> Replica<'a, E> {
     pub fn publish_in_place(
         &mut self,
         len: usize,
-        fill: impl FnOnce([&'a [AtomicU64]; 2]),
+        fill: impl FnOnce([&'a [AtomicU64]; 2]) -> Checksum,
     ) -> Result<(), Halt> {
         assert!(len <= crate::MAX_RECORD);
         self.await_room(len)?;
-        if self.members().len() > 1 {
-            fill(self.node.payload_cells(&self.ports, len));
-        }
-        self.node.seal_record(&self.ports, len);
+        let filled =
+            (self.members().len() > 1).then(|| fill(self.node.payload_cells(&self.ports, len)));
+        self.node.seal_filled(&self.ports, len, filled);
         self.node.end_effect(&self.ports);
         self.wake_sleepers();
         Ok(())

@@ -9,8 +9,9 @@ use crate::Signature;
 use crate::outbox::Outbox;
 use crate::primitive::{AtomicU64, Ordering};
 
-/// Longest payload of one record, in words.
-pub const MAX_RECORD: usize = 4096;
+/// Longest payload of one record, in words: 32 KiB, which is as much as many programs read at once,
+/// and what a sphere has to say about them.
+pub const MAX_RECORD: usize = 4096 + 64;
 
 /// Words of a record's header.
 pub const HEADER: usize = 5;
@@ -66,6 +67,33 @@ impl Checksum {
             a,
             b: self.b.wrapping_add(a),
         }
+    }
+
+    /// With these words more, in their order: faster than one by one if they are many.
+    ///
+    /// Each lane is a sum of its own, of every eighth word. What lane `i` has counted as the `n`th
+    /// from its end is the `8 n - i`th from the end of all.
+    #[must_use]
+    pub fn add_all(self, words: &[u64]) -> Self {
+        const LANES: usize = 8;
+        let (rows, rest) = words.as_chunks::<LANES>();
+        let (mut a, mut b) = ([0_u64; LANES], [0_u64; LANES]);
+        for row in rows {
+            for ((a, b), word) in a.iter_mut().zip(&mut b).zip(row) {
+                *a = a.wrapping_add(*word);
+                *b = b.wrapping_add(*a);
+            }
+        }
+        let lanes = (0_u64..).zip(a.into_iter().zip(b));
+        let all = lanes.fold(Self::EMPTY, |all, (lane, (a, b))| Self {
+            a: all.a.wrapping_add(a),
+            b: (all.b)
+                .wrapping_add(b.wrapping_mul(LANES as u64))
+                .wrapping_sub(a.wrapping_mul(lane)),
+        });
+        let count = (words.len() - rest.len()) as u64;
+        rest.iter()
+            .fold(self.then(count, all), |sum, &word| sum.add(word))
     }
 
     /// Of a header's first four words.
@@ -333,6 +361,21 @@ mod tests {
                 assert!(!fine, "flip of bit {bit} in word {at}");
                 cell.store(word, Ordering::Relaxed);
             }
+        }
+    }
+
+    #[test]
+    fn many_words_have_the_sum_of_one_by_one() {
+        let mut word = 1_u64;
+        let words: [u64; 100] = core::array::from_fn(|_| {
+            word = word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
+            word
+        });
+        let before = Checksum::EMPTY.add(u64::MAX).add(3);
+        for len in 0..=words.len() {
+            let words = &words[..len];
+            let one_by_one = words.iter().fold(before, |sum, &word| sum.add(word));
+            assert_eq!(before.add_all(words), one_by_one, "{len} words");
         }
     }
 

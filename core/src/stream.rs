@@ -191,11 +191,17 @@ impl Node {
     #[inline]
     pub fn seal_record(&mut self, ports: &Ports<'_>, len: usize) {
         let own = port(ports, self.id);
-        if self.members.len() > 1 {
-            let payload = own.payload_checksum(self.cursor, len);
+        let filled = (self.members.len() > 1).then(|| own.payload_checksum(self.cursor, len));
+        self.seal_filled(ports, len, filled);
+    }
+
+    /// The same with the checksum of the payload, if there is anybody to read it.
+    #[inline]
+    pub(crate) fn seal_filled(&mut self, ports: &Ports<'_>, len: usize, filled: Option<Checksum>) {
+        if let Some(payload) = filled {
             self.seal(ports, len, payload);
         }
-        self.count_record(own);
+        self.count_record(port(ports, self.id));
     }
 
     /// Writes the header of a record that is in place, and says that it is there.

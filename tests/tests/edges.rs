@@ -1,7 +1,10 @@
 //! What programs rarely do: as without rcoe, or refused by name; never a hang and never an alarm.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
 use rcoe_tests::launch::Ended;
-use rcoe_tests::rcoe::Scene;
+use rcoe_tests::rcoe::{LIMIT, Scene};
 
 /// Compiles a program of `edges/` and runs it with each of the arguments: replicas must do what a
 /// plain run does.
@@ -149,4 +152,48 @@ fn what_a_call_writes_before_it_faults_is_written_in_all_replicas() {
 #[test]
 fn a_descriptor_that_is_not_open_yet_is_mapped_by_no_replica() {
     like_native("unopened", include_str!("edges/unopened.c"), &[&[]]);
+}
+
+#[test]
+fn a_file_that_is_read_in_pieces_is_what_it_is() {
+    like_native("pieces", include_str!("edges/pieces.c"), &[&[]]);
+}
+
+#[test]
+fn a_file_that_others_change_is_the_same_in_all_replicas() {
+    let source = "#include <fcntl.h>\n#include <stdio.h>\n#include <unistd.h>\n
+int main(void) {
+  static unsigned char buffer[32768];
+  unsigned long sum = 0, bytes = 0;
+  for (int round = 0; round < 60; round++) {
+    int fd = open(\"shared\", O_RDONLY);
+    long got, piece = round % 3 ? 4096 : sizeof buffer;
+    while ((got = read(fd, buffer, piece)) > 0) {
+      for (long at = 0; at < got; at++) sum = (sum ^ buffer[at]) * 1099511628211;
+      bytes += got;
+    }
+    close(fd);
+    printf(\"%lx\\n\", sum);
+    fflush(stdout);
+  }
+  printf(\"%lu\\n\", bytes);
+}";
+    const BYTES: usize = 256 * 1024;
+    let scene = Scene::new();
+    let program = scene.compile("reader", source, &[]);
+    let shared = scene.write("shared", vec![0; BYTES]);
+    let shared = File::options().write(true).open(shared).expect("a file");
+    for replicas in ["2", "3"] {
+        let running = scene.start(&["run", "-n", replicas, "--", &program]);
+        let mut round = 0_u8;
+        while !running.has_ended() {
+            round = round.wrapping_add(1);
+            shared.write_all_at(&vec![round; BYTES], 0).expect("room");
+        }
+        let outcome = running.finish(LIMIT).expect("it ends");
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        assert_eq!(outcome.err(), "", "nobody is at fault");
+        let total = (60 * BYTES).to_string();
+        assert_eq!(outcome.out().lines().last(), Some(total.as_str()));
+    }
 }

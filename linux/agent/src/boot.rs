@@ -225,7 +225,7 @@ fn install_kernel(index: usize, count: usize, image: &Image, acting: Acting, rea
         slice: crate::sched::turns::slice::Slice::new(index),
         inbox: crate::calls::signals::Inbox::default(),
         agreed: Agreed::NOTHING,
-        last_read: crate::protocol::publish::LastRead::default(),
+        last_read: crate::protocol::reread::LastRead::default(),
         processes: Processes::first(
             control.supervisor.load(Ordering::Relaxed),
             control.sid.load(Ordering::Relaxed),

@@ -31,7 +31,7 @@ pub(crate) use scheduling::{pin, prefer_short_turns, register_rseq, sched_yield}
 pub(crate) use sharing::{
     futex_wait_bit, futex_wake_bit, give_back, is_in_memory, is_unmapped, map_again, seals,
 };
-pub(crate) use streams::{read_now, read_parts, write_now};
+pub(crate) use streams::{read_cached, read_now, read_parts, write_now};
 
 /// A raw kernel error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

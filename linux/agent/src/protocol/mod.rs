@@ -6,6 +6,7 @@ pub(crate) mod env;
 pub(crate) mod patience;
 pub(crate) mod publish;
 pub(crate) mod requests;
+pub(crate) mod reread;
 pub(crate) mod segments;
 pub(crate) mod transfer;
 pub(crate) mod uring;

@@ -4,7 +4,7 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use rcoe_core::MAX_RECORD;
+use rcoe_core::{Checksum, MAX_RECORD};
 use rcoe_linux_syscalls::{Content, Offset};
 
 use crate::calls::{Call, acting};
@@ -12,9 +12,9 @@ use crate::convert;
 use crate::kernel::Kernel;
 use crate::memory::guest;
 use crate::protocol::brief;
+use crate::protocol::reread::{File, LastRead};
 use crate::protocol::segments::Segments;
 use crate::protocol::transfer::{FIRST, Outcome};
-use crate::sys::{self, Whence};
 
 /// Words of content in a full record.
 const CONTENT: usize = MAX_RECORD - FIRST;
@@ -28,15 +28,27 @@ pub(crate) fn publish(kernel: &mut Kernel, call: &Call, outcome: &Outcome) {
 
 #[inline(never)]
 fn publish_at_length(kernel: &mut Kernel, call: &Call, outcome: &Outcome) {
-    let file = File::of(&mut kernel.last_read, call, outcome.result);
+    let mut file = file_read(&mut kernel.last_read, call, outcome.result);
     let result = acting::of_host(call, outcome.result);
     if kernel.segments.settle(result).is_err() {
         panic!("the kernel wrote a length that cannot be read");
     }
     let words = total(&kernel.segments);
     for part in 0..words.div_ceil(CONTENT) {
-        publish_part(kernel, outcome, file, part, share(part, words));
+        publish_part(kernel, outcome, &mut file, part, share(part, words));
     }
+}
+
+/// The file that the call has read.
+fn file_read(last: &mut LastRead, call: &Call, result: i64) -> Option<File> {
+    let length = u64::try_from(result).ok()?;
+    let facts = &call.what.facts;
+    let at = match (facts.content, facts.offset) {
+        (Content::Reads, Offset::At(offset)) => Some(call.arg(usize::from(offset))),
+        (Content::Reads, Offset::Position) => None,
+        _ => return None,
+    };
+    last.file(call.arg(0), at, length)
 }
 
 /// Which words of a result of `words` are in this part of it.
@@ -53,11 +65,11 @@ const ATTEMPTS: usize = 3;
 fn publish_part(
     kernel: &mut Kernel,
     outcome: &Outcome,
-    file: Option<File>,
+    file: &mut Option<File>,
     part: usize,
     range: Range<usize>,
 ) {
-    let segments = &kernel.segments;
+    let (segments, last) = (&kernel.segments, &mut kernel.last_read);
     let len = FIRST + range.len();
     let published = kernel.replica.publish_in_place(len, |cells| {
         let fill = |purpose| {
@@ -71,23 +83,34 @@ fn publish_part(
             let laid_out = lay_out(segments, outcome, &mut record);
             record.same && range == share(part, laid_out)
         };
-        let write = |purpose| {
-            fill(purpose);
-            fill(Purpose::Compare)
-        };
-        let copied = file.is_some_and(|file| {
-            write(Purpose::Reread(file))
-                || file.surely().is_some_and(|file| {
-                    fill(Purpose::Restore(file));
-                    write(Purpose::Reread(file))
-                })
-        });
-        let copied = copied || (0..ATTEMPTS).any(|_| write(Purpose::Copy));
-        assert!(copied, "what is published is what the host gave");
+        assert!(
+            put(fill, file, last),
+            "what is published is what the host gave"
+        );
+        let [first, second] = cells;
+        guest::checksum(second, guest::checksum(first, Checksum::EMPTY))
     });
     if let Err(halt) = published {
         kernel.park(halt);
     }
+}
+
+/// Has the record written, and compared with its source: read a second time if that is a file,
+/// else copied. False if it never becomes what it is to be.
+fn put(fill: impl Fn(Purpose) -> bool, file: &mut Option<File>, last: &mut LastRead) -> bool {
+    let write = |purpose| {
+        fill(purpose);
+        fill(Purpose::Compare)
+    };
+    let reread = file.as_mut().is_some_and(|file| {
+        write(Purpose::Reread(*file))
+            || file.read_anew(last) && write(Purpose::Reread(*file))
+            || file.make_sure(last) && {
+                fill(Purpose::Restore(*file));
+                write(Purpose::Reread(*file))
+            }
+    });
+    reread || (0..ATTEMPTS).any(|_| write(Purpose::Copy))
 }
 
 /// Words of the whole result.
@@ -128,81 +151,6 @@ fn lay_out(segments: &Segments, outcome: &Outcome, record: &mut Record<'_>) -> u
         before += bytes;
     }
     at
-}
-
-/// A file whose content the host can give a second time.
-///
-/// What the host put into the primary's memory exists once until it is published: a flip there
-/// would reach all replicas alike, and no vote would see it. So long results of reading a file are
-/// not copied but read again, and the two compared.
-#[derive(Clone, Copy)]
-struct File {
-    fd: i32,
-    /// Where in it the result begins.
-    offset: u64,
-    /// Bytes of the result, if the offset was only guessed.
-    guessed: Option<u64>,
-}
-
-/// The file read last and where it was left: most programs go on from there. A wrong guess costs
-/// time and nothing else, since only equal content is published.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct LastRead {
-    fd: u64,
-    end: u64,
-}
-
-/// Results from so many bytes on are read twice. Shorter ones are copied in less time than a
-/// system call takes, and so are exposed less.
-const REREAD: i64 = 4096;
-
-impl File {
-    /// The file that `call` has read, if it is long enough and has a position. A file that only
-    /// seems to have one gives other content, and the result is copied after all.
-    fn of(last: &mut LastRead, call: &Call, result: i64) -> Option<Self> {
-        if result < REREAD {
-            return None;
-        }
-        let length = result.cast_unsigned();
-        let fd = call.arg(0);
-        let facts = &call.what.facts;
-        let (offset, guessed) = match (facts.content, facts.offset) {
-            (Content::Reads, Offset::At(offset)) => (call.arg(usize::from(offset)), None),
-            (Content::Reads, Offset::Position) if last.fd == fd && last.end != 0 => {
-                (last.end, Some(length))
-            }
-            (Content::Reads, Offset::Position) => (start_of(fd, length)?, None),
-            _ => return None,
-        };
-        *last = LastRead {
-            fd,
-            end: offset + length,
-        };
-        let fd = i32::try_from(fd).ok()?;
-        Some(Self {
-            fd,
-            offset,
-            guessed,
-        })
-    }
-
-    /// The same with an offset that is not guessed.
-    fn surely(self) -> Option<Self> {
-        let Some(length) = self.guessed else {
-            return Some(self);
-        };
-        let fd = i64::from(self.fd).cast_unsigned();
-        Some(Self {
-            offset: start_of(fd, length)?,
-            guessed: None,
-            ..self
-        })
-    }
-}
-
-/// Where `length` bytes that were read last begin.
-fn start_of(fd: u64, length: u64) -> Option<u64> {
-    sys::seek(fd, 0, Whence::Current)?.checked_sub(length)
 }
 
 /// What is done with the words of a record.
@@ -287,13 +235,8 @@ impl Record<'_> {
                 guest::copy_to_cells(cells, address, len).expect("the kernel has written here");
             }
             // What cannot be read again shows as a difference.
-            Purpose::Reread(file) => {
-                let to = cells.as_ptr() as u64;
-                sys::pread_raw(file.fd, to, len, file.offset + source.before);
-            }
-            Purpose::Restore(file) => {
-                sys::pread_raw(file.fd, address, len, file.offset + source.before);
-            }
+            Purpose::Reread(file) => file.put(cells, source.before, len),
+            Purpose::Restore(file) => file.restore(address, source.before, len),
         }
     }
 }

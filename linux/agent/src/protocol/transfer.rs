@@ -9,7 +9,7 @@
 
 use core::sync::atomic::Ordering;
 
-use rcoe_core::{Consumed, MAX_RECORD};
+use rcoe_core::{Checksum, Consumed, MAX_RECORD};
 
 use crate::convert;
 use crate::kernel::Kernel;
@@ -236,9 +236,11 @@ pub(crate) fn agree_all<const N: usize>(
         .replica
         .publish_in_place(FIRST + N, |[first, second]| {
             let cells = first.iter().chain(second);
-            for (cell, word) in cells.zip(core::iter::once(&0).chain(&words)) {
+            let pairs = cells.zip(core::iter::once(&0).chain(&words));
+            pairs.fold(Checksum::EMPTY, |sum, (cell, word)| {
                 cell.store(*word, Ordering::Relaxed);
-            }
+                sum.add(cell.load(Ordering::Relaxed))
+            })
         });
     if let Err(halt) = published {
         kernel.park(halt);

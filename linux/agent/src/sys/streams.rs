@@ -28,6 +28,20 @@ pub(crate) unsafe fn read_parts(fd: u64, vector: u64, count: u64) -> i64 {
     unsafe { syscall6(u64::from(nr::__NR_preadv2), args) }
 }
 
+/// Reads what the host has in memory of a file from `offset` on, and says how much that was. Never
+/// waits; nothing of a file that does not know how to tell.
+pub(crate) fn read_cached(fd: i32, buffer: &mut [u8], offset: u64) -> usize {
+    if offset > i64::MAX.cast_unsigned() {
+        return 0;
+    }
+    let vector = [buffer.as_mut_ptr() as u64, buffer.len() as u64];
+    let fd = i64::from(fd).cast_unsigned();
+    let args = [fd, vector.as_ptr() as u64, 1, offset, 0, RWF_NOWAIT];
+    // SAFETY: the one part is the buffer.
+    let read = unsafe { syscall6(u64::from(nr::__NR_preadv2), args) };
+    usize::try_from(read).unwrap_or(0)
+}
+
 /// Writes `count` parts from the position of `fd` on, if that needs no wait: all of it, or less
 /// where there is no more room.
 ///
