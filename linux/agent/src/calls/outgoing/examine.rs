@@ -112,16 +112,21 @@ fn is_connected(fd: u32) -> bool {
     [ESTABLISHED, CLOSE_WAIT].contains(&state)
 }
 
-/// Is there anything by which the program learns when bytes went out, or that changes them?
+/// Is there anything by which the program learns when bytes went out, or that changes them, or
+/// which bytes are read without taking them?
 fn has_rarities(fd: u32) -> bool {
     const SO_SNDTIMEO: u32 = 21;
     const SO_TIMESTAMPING: u32 = 37;
+    const SO_PEEK_OFF: u32 = 42;
     const TCP_ULP: u32 = 31;
     let mut name = [0; 4];
     let layered = option(fd, SOL_TCP, TCP_ULP, &mut name).is_some_and(|len| len > 0);
     let mut time = [0; 4];
     let limited = option(fd, SOL_SOCKET, SO_SNDTIMEO, &mut time).is_none() || time != [0; 4];
-    layered || limited || word(fd, SOL_SOCKET, SO_TIMESTAMPING) != 0
+    let mut place = [0];
+    let set = |words: [u32; 1]| words[0].cast_signed() >= 0;
+    let placed = option(fd, SOL_SOCKET, SO_PEEK_OFF, &mut place).is_some() && set(place);
+    layered || limited || placed || word(fd, SOL_SOCKET, SO_TIMESTAMPING) != 0
 }
 
 /// How much the host would take now, halved.
