@@ -74,8 +74,8 @@ pub(crate) struct Common {
     #[arg(long, default_value = "regs,mem")]
     pub(crate) targets: String,
     /// When to hit: user (while the replica runs its own instructions), return (at the end of a
-    /// system call, when input is in one replica only), entry (right before an effect of the
-    /// primary), or any.
+    /// system call, when input is in one replica only), after (a few instructions later), entry
+    /// (right before an effect of the primary), or any.
     #[arg(long, default_value = "user")]
     pub(crate) when: When,
     /// Bits to flip in each run, one after the other, with `--when entry`.

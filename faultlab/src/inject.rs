@@ -88,6 +88,9 @@ pub enum When {
     Any,
     /// Only at the end of a system call: the worst case for input.
     Return,
+    /// A few instructions later: what has come of it is still in one replica only, and it is being
+    /// decided what that means.
+    After,
     /// Right before an effect of the primary, after the vote on it: the worst case for output.
     Entry,
 }
@@ -100,9 +103,10 @@ impl std::str::FromStr for When {
             "user" => Ok(Self::User),
             "any" => Ok(Self::Any),
             "return" => Ok(Self::Return),
+            "after" => Ok(Self::After),
             "entry" => Ok(Self::Entry),
             _ => Err(format!(
-                "unknown moment '{word}'; known: user, any, return, entry"
+                "unknown moment '{word}'; known: user, any, return, after, entry"
             )),
         }
     }
@@ -170,6 +174,9 @@ fn state(pid: i32) -> Option<char> {
 /// How often a process is stopped in search of the state asked for.
 pub const STOPS: u32 = 40;
 
+/// Most instructions between the end of a system call and a flip after it.
+const AFTER: u64 = 32;
+
 /// Carries out the flip of `plan` in process `pid` as soon as it is in the state asked for; gives
 /// up after so many stops.
 ///
@@ -182,11 +189,15 @@ pub fn flip(pid: i32, when: When, plan: &Plan, stops: u32) -> Result<Hit, Miss> 
     }
     let mut pauses = Rng::new(&[plan.place, plan.bit]);
     for _ in 0..stops {
-        let seized = Seized::stop(pid)?;
+        let mut seized = Seized::stop(pid)?;
         let registers = ptrace::getregs(seized.pid)?;
         // The number of the system call, or -1 when stopped elsewhere.
         let in_kernel = registers.orig_rax.cast_signed() >= 0;
-        if when == When::Any || (when == When::Return) == in_kernel {
+        if when == When::Any || matches!(when, When::Return | When::After) == in_kernel {
+            if when == When::After {
+                seized.step(1 + pauses.next() % AFTER)?;
+                return flip_stopped(&seized, ptrace::getregs(seized.pid)?, plan);
+            }
             return flip_stopped(&seized, registers, plan);
         }
         drop(seized);
@@ -288,6 +299,19 @@ impl Seized {
             }
             _ => Err(Miss::Ended),
         }
+    }
+
+    /// Has it execute so many instructions. Signals wait until it is let go.
+    fn step(&mut self, instructions: u64) -> Result<(), Miss> {
+        for _ in 0..instructions {
+            ptrace::step(self.pid, None)?;
+            match waitpid(self.pid, Some(WaitPidFlag::__WALL))? {
+                WaitStatus::Stopped(_, Signal::SIGTRAP) | WaitStatus::PtraceEvent(..) => {}
+                WaitStatus::Stopped(_, signal) => self.pending = Some(signal),
+                _ => return Err(Miss::Ended),
+            }
+        }
+        Ok(())
     }
 }
 

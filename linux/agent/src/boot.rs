@@ -17,6 +17,7 @@ use crate::arch::rseq;
 use crate::arch::vdso::Clock;
 use crate::arch::vdso::host::{self, Reader};
 use crate::calls::acting::Acting;
+use crate::calls::made::Made;
 use crate::calls::processes::{self, Processes};
 use crate::kernel::{self, kind};
 use crate::memory::loader::{self, Image};
@@ -220,6 +221,7 @@ fn install_kernel(index: usize, count: usize, image: &Image, acting: Acting, rea
         signals: crate::calls::signals::Signals::new(control),
         timers: crate::calls::timers::Timers::new(),
         begun: None,
+        made: Made::new(),
         threads: crate::sched::threads::Threads::of_replica(control),
         turns: crate::sched::turns::Turns::new(control),
         slice: crate::sched::turns::slice::Slice::new(index),

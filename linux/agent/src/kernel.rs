@@ -13,6 +13,7 @@ use crate::arch::vdso::Clock;
 use crate::calls::acting::Acting;
 use crate::calls::clone;
 use crate::calls::limits::Limits;
+use crate::calls::made::Made;
 use crate::calls::memory::Brk;
 use crate::calls::outgoing::{self, notes::Outgoing, queue::Queue};
 use crate::calls::processes::{self, Processes};
@@ -88,6 +89,8 @@ pub(crate) struct Kernel {
     pub(crate) inherited: u64,
     /// Primary: when it began a call that waits for some time at most.
     pub(crate) begun: Option<u64>,
+    /// Primary: what came of the present call.
+    pub(crate) made: Made,
     /// Primary: what has arrived and is not published yet.
     pub(crate) inbox: Inbox,
     pub(crate) segments: Segments,

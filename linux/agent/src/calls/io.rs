@@ -9,7 +9,8 @@ use rcoe_linux_syscalls::{Class, Sigpipe, Size};
 use crate::arch::entry::interruptible_call;
 use crate::arch::rseq;
 use crate::calls::{
-    Call, NEWS, PARKED, acting, agreed, credentials, outgoing, paths, processes, signals, status,
+    Call, NEWS, PARKED, acting, agreed, credentials, made, outgoing, paths, processes, signals,
+    status,
 };
 use crate::kernel::Kernel;
 use crate::memory::deferred;
@@ -188,6 +189,7 @@ fn as_primary(
     torn: bool,
 ) -> Outcome {
     signals::signalfd::refresh(kernel);
+    kernel.made.begin();
     let result = match course(kernel, call, &mut effect, torn) {
         Course::Make => credentials::telling(kernel, call, |kernel| {
             make(kernel, call, &mut effect, repeatable)
@@ -236,11 +238,14 @@ fn make(kernel: &mut Kernel, call: &Call, effect: &mut Effect, repeatable: bool)
         if !kernel.alone {
             kernel.replica.begin_effect(repeatable);
         }
-        return execute(kernel, call, effect);
+        let result = execute(kernel, call, effect);
+        kernel.made.assert_is(result);
+        return result;
     }
     effect.prepare(kernel, call);
     kernel.replica.begin_effect(repeatable || effect.traceable);
     let result = execute(kernel, call, effect);
+    kernel.made.assert_is(result);
     effect.note_result(&kernel.report.journal, call, result);
     if effect.traceable {
         kernel.replica.begin_effect(true);
@@ -262,8 +267,16 @@ pub(super) fn in_host<T>(
     result
 }
 
-/// Makes the call on the host.
+/// Makes the call on the host; what came of it is noted.
 fn execute(kernel: &mut Kernel, call: &Call, effect: &mut Effect) -> i64 {
+    let result = answer(kernel, call, effect);
+    kernel.made.note(result);
+    made::assert_possible(call, result);
+    result
+}
+
+/// What the host, or the agent in its stead, answers to the call.
+fn answer(kernel: &mut Kernel, call: &Call, effect: &mut Effect) -> i64 {
     if deferred::is_active() {
         // It has taken over from a lost primary: from here on the host touches its memory.
         deferred::settle_all();
@@ -308,6 +321,16 @@ fn execute(kernel: &mut Kernel, call: &Call, effect: &mut Effect) -> i64 {
 
 /// Makes the call on the host with these arguments.
 pub(super) fn on_host(kernel: &mut Kernel, call: &Call, args: [u64; 6]) -> i64 {
+    kernel.made.assert_nothing_done();
+    let result = made_on_host(kernel, call, args);
+    // What was begun and cut short has gone on.
+    let same = kernel.made.is(result) || result < 0 || signals::is_called();
+    assert!(same, "a result is what the host gave");
+    kernel.made.note(result);
+    result
+}
+
+fn made_on_host(kernel: &mut Kernel, call: &Call, args: [u64; 6]) -> i64 {
     if agreed::is_voted(kernel, call) {
         rseq::after_calls();
     }
@@ -322,6 +345,7 @@ pub(super) fn on_host(kernel: &mut Kernel, call: &Call, args: [u64; 6]) -> i64 {
         }
         let attempt = |kernel: &mut Kernel| blocking::attempt(kernel, call, &args);
         if let Some(result) = in_host(kernel, call, attempt) {
+            kernel.made.note(result);
             return result;
         }
     }
@@ -331,18 +355,22 @@ pub(super) fn on_host(kernel: &mut Kernel, call: &Call, args: [u64; 6]) -> i64 {
 
 /// Makes the call with these arguments; a signal ends one that waits.
 fn now(kernel: &mut Kernel, call: &Call, args: &[u64; 6]) -> i64 {
-    if agreed::is_voted(kernel, call) {
-        return agreed::make(kernel, call, args);
-    }
-    // SAFETY: the program's own call. Its buffers are its own memory, its time may be a copy, and
-    // the table lets no call through that changes mappings, signal handling or the agent's state.
-    unsafe {
-        if call.what.blocking {
-            interruptible_call(call.nr, args)
-        } else {
-            rcoe_linux_sys::syscall6(call.nr, *args)
+    let result = if agreed::is_voted(kernel, call) {
+        agreed::make(kernel, call, args)
+    } else {
+        // SAFETY: the program's own call. Its buffers are its own memory, its time may be a copy,
+        // and the table lets no call through that changes mappings, signal handling or the agent's
+        // state.
+        unsafe {
+            if call.what.blocking {
+                interruptible_call(call.nr, args)
+            } else {
+                rcoe_linux_sys::syscall6(call.nr, *args)
+            }
         }
-    }
+    };
+    kernel.made.note(result);
+    result
 }
 
 /// Makes a call that may wait, until a signal comes that the program acts on.

@@ -13,6 +13,7 @@ mod futex;
 pub(crate) mod io;
 mod ipc;
 pub(crate) mod limits;
+pub(crate) mod made;
 pub(crate) mod memory;
 pub(crate) mod outgoing;
 mod paths;

@@ -29,7 +29,9 @@ use rcoe_core::Compare;
 use rcoe_linux_syscalls::{Arg, Class, Offset, Special, Terminal, Time};
 
 use crate::arch::entry::{TrapFrame, interruptible_call};
-use crate::calls::{Call, after, agreed, emulated, io, outgoing, processes, signals, stat_class};
+use crate::calls::{
+    Call, after, agreed, emulated, io, made, outgoing, processes, signals, stat_class,
+};
 use crate::kernel::{Kernel, kind};
 use crate::memory::deferred;
 use crate::memory::guest::{self, Fault};
@@ -163,18 +165,27 @@ fn host(kernel: &Kernel, call: &Call) -> Option<i64> {
     result
 }
 
+/// Primary: the same, and what came of it is noted.
+#[inline(always)]
+fn noted(kernel: &Kernel, call: &Call) -> Option<i64> {
+    let result = host(kernel, call)?;
+    kernel.made.note(result);
+    Some(result)
+}
+
 /// Primary: the same, of a call that is made only as it was voted, if it was.
 #[inline(always)]
 fn effect(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     if call.what.class != Class::Output {
-        return host(kernel, call);
+        return noted(kernel, call);
     }
     if call.what.blocking && kernel.threads.many() {
         agreed::check(kernel, call);
-        return host(kernel, call);
+        return noted(kernel, call);
     }
     kernel.report.in_call.store(call.nr + 1, Ordering::Relaxed);
     let result = agreed::make_own(kernel, call);
+    kernel.made.note(result);
     kernel.report.in_call.store(0, Ordering::Relaxed);
     Some(result)
 }
@@ -341,6 +352,7 @@ fn may_lead(kernel: &Kernel, call: &Call) -> bool {
 /// More came of it than a result.
 fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Result<i64, Outcome> {
     kernel.replica.begin_effect(repeatable);
+    kernel.made.begin();
     let result = effect(kernel, call).filter(|result| {
         // Called away, it has not even begun.
         let away = call.what.blocking && *result == sys::error(EINTR);
@@ -352,6 +364,8 @@ fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Result<i64, Outco
         let result = io::refused_terminal(kernel, call, result);
         return Err(io::tell(kernel, call, result));
     }
+    kernel.made.assert_is(result);
+    made::assert_possible(call, result);
     publish::publish(kernel, call, &signals::nothing_new(kernel, result));
     Ok(result)
 }
