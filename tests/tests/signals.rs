@@ -21,6 +21,11 @@ fn a_signal_that_comes_while_computing_ends_the_wait_after_it() {
 }
 
 #[test]
+fn a_handler_that_is_nowhere_is_a_fault() {
+    like_native("astray", include_str!("signals/astray.c"));
+}
+
+#[test]
 fn a_signal_does_not_interrupt_what_does_not_wait() {
     like_native("busy", include_str!("signals/busy.c"));
 }

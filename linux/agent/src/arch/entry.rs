@@ -167,6 +167,8 @@ unsafe extern "C" {
 }
 
 unsafe extern "C" {
+    /// The instruction that goes back to the program with all its registers.
+    fn rcoe_return();
     fn rcoe_enter_program(frame: *const TrapFrame) -> !;
     fn rcoe_guarded_call(f: extern "C" fn(*mut u8) -> i64, context: *mut u8) -> i64;
     fn rcoe_guard_fault();
@@ -244,6 +246,8 @@ rcoe_leave:
     popfq
     mov rsp, qword ptr [rsp + 24]
     jmp rcx
+    .globl rcoe_return
+rcoe_return:
 2:  iretq
 4:  pushfq
     and dword ptr [rsp], ~{alignment_check}
@@ -392,6 +396,12 @@ pub(crate) fn text_range() -> core::ops::Range<u64> {
 pub(crate) fn enter_program(frame: &TrapFrame) -> ! {
     // SAFETY: the frame is complete and aligned; nothing on the current stack is needed again.
     unsafe { rcoe_enter_program(frame) }
+}
+
+/// Is this where the program's registers are all loaded but those that the processor takes from the
+/// stack as it returns: instruction pointer, segments, flags, stack pointer?
+pub(crate) fn is_return(rip: u64) -> bool {
+    rip == rcoe_return as *const () as u64
 }
 
 /// Runs `body`; if it touches memory of the program that is not there, returns `-EFAULT`.

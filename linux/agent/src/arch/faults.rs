@@ -10,7 +10,7 @@ use linux_raw_sys::general as nr;
 use rcoe_linux_abi::{AGENT_BASE, JobState, SIG_KICK};
 
 use crate::arch::entry::{self, RCOE_INTERRUPT, SIGNAL_STACK, SIGNAL_STACK_BYTES};
-use crate::arch::frames::{SigInfo, UContext};
+use crate::arch::frames::{SigContext, SigInfo, UContext};
 use crate::kernel::{self, count};
 use crate::memory::{deferred, guest};
 use crate::sys;
@@ -110,7 +110,10 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
     if signal == nr::SIGSEGV && deferred::is_active() && deferred::on_fault(info.first) {
         return;
     }
-    if guest::is_agent(rip, 1) {
+    if entry::is_return(rip) {
+        // The program goes where no address is. The processor finds that out before it has left.
+        arrive(&mut context.machine);
+    } else if guest::is_agent(rip, 1) {
         match entry::guard_landing() {
             Some((stack, landing)) => {
                 context.machine.rsp = stack;
@@ -128,6 +131,14 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
     if !crate::arch::instructions::emulate(kernel, signal, &mut context.machine) {
         crate::calls::signals::fault(kernel, signal, info, context);
     }
+}
+
+/// Does what the agent's return to the program would have done.
+fn arrive(machine: &mut SigContext) {
+    let frame = machine.rsp as *const [u64; 5];
+    // SAFETY: the processor has just read it, on the agent's own stack, which was not used since.
+    let [rip, _, flags, rsp, _] = unsafe { frame.read() };
+    machine.go_to(rip, rsp, flags);
 }
 
 /// The host says that a timer of the program is due; the primary says so with its next record.
