@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::WaitStatus;
 use rcoe_linux_abi::{AGENT_BASE, AGENT_END};
 
 use crate::inject::{Hit, Miss, Register, Seized, bit_below, choose, whereabouts};
@@ -111,7 +111,7 @@ fn find_site(seized: &mut Seized) -> Result<u64, Miss> {
     let agent = AGENT_BASE as u64..AGENT_END as u64;
     for _ in 0..STOPS {
         ptrace::syscall(seized.pid, seized.pending.take())?;
-        if let WaitStatus::PtraceSyscall(_) = wait(seized)? {
+        if let WaitStatus::PtraceSyscall(_) = seized.wait()? {
             let registers = ptrace::getregs(seized.pid)?;
             let entering = registers.rax.cast_signed() == NOT_YET_MADE;
             if entering && is_effect(registers.orig_rax) && agent.contains(&registers.rip) {
@@ -126,7 +126,7 @@ fn find_site(seized: &mut Seized) -> Result<u64, Miss> {
 fn run_to(seized: &mut Seized, site: u64) -> Result<user_regs_struct, Miss> {
     for _ in 0..STOPS {
         ptrace::cont(seized.pid, seized.pending.take())?;
-        if let WaitStatus::Stopped(_, Signal::SIGTRAP) = wait(seized)? {
+        if let WaitStatus::Stopped(_, Signal::SIGTRAP) = seized.wait()? {
             seized.pending = None;
             let registers = ptrace::getregs(seized.pid)?;
             if registers.rip == site && is_effect(registers.rax) {
@@ -135,19 +135,6 @@ fn run_to(seized: &mut Seized, site: u64) -> Result<user_regs_struct, Miss> {
         }
     }
     Err(Miss::InKernel)
-}
-
-/// Waits for the next stop; a signal is kept to be passed on.
-fn wait(seized: &mut Seized) -> Result<WaitStatus, Miss> {
-    let status = waitpid(seized.pid, Some(WaitPidFlag::__WALL))?;
-    match status {
-        WaitStatus::Exited(..) | WaitStatus::Signaled(..) => Err(Miss::Ended),
-        WaitStatus::Stopped(_, signal) => {
-            seized.pending = Some(signal);
-            Ok(status)
-        }
-        _ => Ok(status),
-    }
 }
 
 /// Sets the first breakpoint of the processor for this process, or none.

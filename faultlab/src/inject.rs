@@ -196,9 +196,8 @@ pub fn flip(pid: i32, when: When, plan: &Plan, stops: u32) -> Result<Hit, Miss> 
         if when == When::Any || matches!(when, When::Return | When::After) == in_kernel {
             if when == When::After {
                 seized.step(1 + pauses.next() % AFTER)?;
-                return flip_stopped(&seized, ptrace::getregs(seized.pid)?, plan);
             }
-            return flip_stopped(&seized, registers, plan);
+            return flip_stopped(&seized, plan);
         }
         drop(seized);
         thread::sleep(Duration::from_micros(pauses.next() % 200));
@@ -234,7 +233,8 @@ pub fn registers(pid: i32) -> Option<String> {
     Some(words.join(", "))
 }
 
-fn flip_stopped(seized: &Seized, registers: user_regs_struct, plan: &Plan) -> Result<Hit, Miss> {
+fn flip_stopped(seized: &Seized, plan: &Plan) -> Result<Hit, Miss> {
+    let registers = ptrace::getregs(seized.pid)?;
     let mut hit = whereabouts(seized, &registers)?;
     match plan.target {
         Target::Gpr => flip_gpr(seized, registers, plan, &mut hit)?,
@@ -301,14 +301,25 @@ impl Seized {
         }
     }
 
-    /// Has it execute so many instructions. Signals wait until it is let go.
+    /// Waits for the next stop; a signal is kept to be passed on.
+    pub(crate) fn wait(&mut self) -> Result<WaitStatus, Miss> {
+        let status = waitpid(self.pid, Some(WaitPidFlag::__WALL))?;
+        match status {
+            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => Err(Miss::Ended),
+            WaitStatus::Stopped(_, signal) => {
+                self.pending = Some(signal);
+                Ok(status)
+            }
+            _ => Ok(status),
+        }
+    }
+
+    /// Has it execute so many instructions; one to which a signal comes is that handler's first.
     fn step(&mut self, instructions: u64) -> Result<(), Miss> {
         for _ in 0..instructions {
-            ptrace::step(self.pid, None)?;
-            match waitpid(self.pid, Some(WaitPidFlag::__WALL))? {
-                WaitStatus::Stopped(_, Signal::SIGTRAP) | WaitStatus::PtraceEvent(..) => {}
-                WaitStatus::Stopped(_, signal) => self.pending = Some(signal),
-                _ => return Err(Miss::Ended),
+            ptrace::step(self.pid, self.pending.take())?;
+            if let WaitStatus::Stopped(_, Signal::SIGTRAP) = self.wait()? {
+                self.pending = None;
             }
         }
         Ok(())

@@ -290,6 +290,19 @@ impl Told {
         buffer
     }
 
+    /// Its primary is lost, and the others go on; the rest of what it says.
+    #[track_caller]
+    fn without(self, primary: u32, others: &[u32]) -> String {
+        launch::signal(primary, Signal::KILL).unwrap();
+        for &replica in others {
+            launch::signal(replica, Signal::CONT).unwrap();
+            self.tell(replica, 2);
+        }
+        let (more, outcome) = self.finish();
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        more
+    }
+
     /// The rest of what it says, and how it ends.
     fn finish(mut self) -> (String, Outcome) {
         let (outcome, _) = self.group.finish();
@@ -315,34 +328,22 @@ fn a_successor_releases_what_a_lost_primary_has_not() {
         told.tell(replica, 1);
         told.await_last(replica);
     }
-    launch::signal(primary, Signal::KILL).unwrap();
-    launch::signal(other, Signal::CONT).unwrap();
-    for replica in [successor, other] {
-        told.tell(replica, 2);
-    }
-    let (more, outcome) = told.finish();
-    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
-    assert_eq!(more, "last");
+    assert_eq!(told.without(primary, &[successor, other]), "last");
 }
 
 #[test]
 fn a_successor_does_not_release_again() {
     let mut told = Told::start(&Peer::new(), THREE, "told", LONG);
-    let [primary, ref others @ ..] = told.group.replicas[..] else {
+    let [primary, successor, other] = told.group.replicas[..] else {
         panic!("three replicas");
     };
-    for &replica in &told.group.replicas {
+    for replica in [primary, successor, other] {
         told.tell(replica, 1);
     }
     let mut last = [0; 4];
     told.stream.read_exact(&mut last).unwrap();
     assert_eq!(&last, b"last");
-    launch::signal(primary, Signal::KILL).unwrap();
-    for &replica in others {
-        told.tell(replica, 2);
-    }
-    let (more, outcome) = told.finish();
-    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    let more = told.without(primary, &[successor, other]);
     assert_eq!(more, "", "it has left before");
 }
 
@@ -366,13 +367,7 @@ fn a_successor_takes_out_what_was_read_and_not_more() {
         }
         let mut word = vec![0; if early { "word, ".len() } else { 0 }];
         told.stream.read_exact(&mut word).unwrap();
-        launch::signal(primary, Signal::KILL).unwrap();
-        launch::signal(other, Signal::CONT).unwrap();
-        for replica in [successor, other] {
-            told.tell(replica, 2);
-        }
-        let (more, outcome) = told.finish();
-        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        let more = told.without(primary, &[successor, other]);
         let said = format!("{}{more}", String::from_utf8_lossy(&word));
         assert_eq!(said, "word, no more", "early: {early}");
     }

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 use linux_raw_sys::general as nr;
 use rcoe_linux_abi::{AGENT_BASE, JobState, SIG_KICK};
 
-use crate::arch::entry::{self, RCOE_INTERRUPT, SIGNAL_STACK, SIGNAL_STACK_BYTES};
+use crate::arch::entry::{self, Cpu, RCOE_INTERRUPT, SIGNAL_STACK, SIGNAL_STACK_BYTES};
 use crate::arch::frames::{SigContext, SigInfo, UContext};
 use crate::kernel::{self, count};
 use crate::memory::{deferred, guest};
@@ -110,7 +110,7 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
     if signal == nr::SIGSEGV && deferred::is_active() && deferred::on_fault(info.first) {
         return;
     }
-    if entry::is_return(rip) {
+    if entry::is_return(rip) && guest::is_agent(context.machine.rsp, FRAME) {
         // The program goes where no address is. The processor finds that out before it has left.
         arrive(&mut context.machine);
     } else if guest::is_agent(rip, 1) {
@@ -133,12 +133,22 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
     }
 }
 
+/// Bytes that the processor takes from the stack as it returns.
+const FRAME: u64 = 5 * 8;
+
 /// Does what the agent's return to the program would have done.
 fn arrive(machine: &mut SigContext) {
     let frame = machine.rsp as *const [u64; 5];
-    // SAFETY: the processor has just read it, on the agent's own stack, which was not used since.
-    let [rip, _, flags, rsp, _] = unsafe { frame.read() };
-    machine.go_to(rip, rsp, flags);
+    // SAFETY: within the agent's own stack; the processor has just read it, and nobody has used
+    // that stack since.
+    let [rip, _, rflags, rsp, _] = unsafe { frame.read() };
+    let loaded = machine.cpu();
+    machine.set_cpu(&Cpu {
+        rip,
+        rflags,
+        rsp,
+        ..loaded
+    });
 }
 
 /// The host says that a timer of the program is due; the primary says so with its next record.

@@ -123,11 +123,6 @@ impl SigContext {
         }
     }
 
-    /// Replaces what a return to the program loads last.
-    pub(crate) fn go_to(&mut self, rip: u64, rsp: u64, flags: u64) {
-        (self.rip, self.rsp, self.eflags) = (rip, rsp, flags);
-    }
-
     /// Replaces the registers; everything else stays.
     pub(crate) fn set_cpu(&mut self, cpu: &Cpu) {
         let Registers {

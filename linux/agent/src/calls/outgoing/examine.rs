@@ -18,6 +18,9 @@ const LITTLE: u32 = 16 * 1024;
 /// Looks until there is one during which nothing comes.
 const LOOKS: u32 = 1000;
 
+/// A count of bytes that the host keeps of a stream.
+type Count = fn(u32) -> Option<u32>;
+
 /// What is known of a descriptor that has been written to before.
 pub(super) fn examine(fd: u32) -> State {
     if !is_tcp(fd) || !is_connected(fd) || has_rarities(fd) {
@@ -35,27 +38,26 @@ pub(super) fn examine(fd: u32) -> State {
 /// How many bytes the stream has taken so far, modulo 2³²: those that the peer has acknowledged,
 /// and those that it has not. `None` if it acknowledges so many at a time that nobody can tell.
 pub(super) fn position(fd: u32) -> Option<u32> {
-    let mut before = acknowledged(fd)?;
-    for _ in 0..LOOKS {
-        let waiting = sockets::unacknowledged(fd)?;
-        let after = acknowledged(fd)?;
-        if before == after {
-            return Some(after.wrapping_add(waiting));
-        }
-        before = after;
-    }
-    None
+    let [acknowledged, waiting] = at_rest(fd, acknowledged, sockets::unacknowledged)?;
+    Some(acknowledged.wrapping_add(waiting))
 }
 
 /// How many bytes were read from the stream so far, modulo 2³²: those that have come, without its
 /// end, which counts as one, but for those that still lie there. `None` if nobody can tell.
 pub(super) fn read_position(fd: u32) -> Option<u32> {
-    let mut before = come(fd)?;
+    let [come, unread] = at_rest(fd, come, sockets::unread)?;
+    Some(come.wrapping_sub(unread))
+}
+
+/// Two counts of a stream that belong together: between looks at the first one, which only grows,
+/// it has not changed.
+fn at_rest(fd: u32, grows: Count, other: Count) -> Option<[u32; 2]> {
+    let mut before = grows(fd)?;
     for _ in 0..LOOKS {
-        let unread = sockets::unread(fd)?;
-        let after = come(fd)?;
+        let other = other(fd)?;
+        let after = grows(fd)?;
         if before == after {
-            return Some(after.wrapping_sub(unread));
+            return Some([after, other]);
         }
         before = after;
     }
