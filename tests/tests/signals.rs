@@ -26,6 +26,11 @@ fn a_handler_that_is_nowhere_is_a_fault() {
 }
 
 #[test]
+fn the_flag_nt_does_no_harm() {
+    like_native("nested", include_str!("signals/nested.c"));
+}
+
+#[test]
 fn a_signal_does_not_interrupt_what_does_not_wait() {
     like_native("busy", include_str!("signals/busy.c"));
 }

@@ -53,79 +53,24 @@ const SEEDS: &str = "5000";
 const LAB_PACKAGES: [&str; 2] = ["pigz", "make"];
 
 /// Fault campaigns of CI size.
-const CAMPAIGNS: &[&[&str]] = &[
-    &["campaign", "-n", "2", "--count", "150"],
-    &[
-        "campaign",
-        "-n",
-        "2",
-        "--count",
-        "60",
-        "--program",
-        "bzip2,sqlite3",
-    ],
-    &["campaign", "-n", "3", "--count", "100"],
-    &[
-        "campaign",
-        "-n",
-        "2",
-        "--count",
-        "30",
-        "--program",
-        "pigz,mutex",
-    ],
-    &[
-        "campaign",
-        "-n",
-        "2",
-        "--count",
-        "40",
-        "--program",
-        "workers,pipeline,shell,make",
-    ],
-    &[
-        "campaign",
-        "-n",
-        "3",
-        "--count",
-        "30",
-        "--program",
-        "mutex,workers,shell",
-    ],
-    &["system", "-n", "2", "--count", "12"],
-    &["system", "-n", "3", "--count", "12"],
-    &["steady", "--calls", "300000"],
-    &["race", "--runs", "20"],
-    &["hours", "--minutes", "0.2"],
-    &["kills", "--count", "210", "--per-run", "30"],
-    &["kills", "--stop", "--count", "28", "--per-run", "4"],
-    &[
-        "fuzz",
-        "--calls",
-        "12000",
-        "--per-run",
-        "6000",
-        "--optional",
-    ],
-    &[
-        "fuzz",
-        "-n",
-        "3",
-        "--calls",
-        "12000",
-        "--per-run",
-        "6000",
-        "--optional",
-    ],
-    &[
-        "service",
-        "--faults",
-        "8",
-        "--kinds",
-        "kill,stop",
-        "--every",
-        "0.1",
-    ],
+const CAMPAIGNS: &[&str] = &[
+    "campaign -n 2 --count 150",
+    "campaign -n 2 --count 60 --program bzip2,sqlite3",
+    "campaign -n 3 --count 100",
+    "campaign -n 2 --count 30 --program pigz,mutex",
+    "campaign -n 2 --count 40 --program workers,pipeline,shell,make",
+    "campaign -n 3 --count 30 --program mutex,workers,shell",
+    "campaign -n 2 --count 60 --when after --targets gpr --program effects,workers",
+    "system -n 2 --count 12",
+    "system -n 3 --count 12",
+    "steady --calls 300000",
+    "race --runs 20",
+    "hours --minutes 0.2",
+    "kills --count 210 --per-run 30",
+    "kills --stop --count 28 --per-run 4",
+    "fuzz --calls 12000 --per-run 6000 --optional",
+    "fuzz -n 3 --calls 12000 --per-run 6000 --optional",
+    "service --faults 8 --kinds kill,stop --every 0.1",
 ];
 
 /// What came of one stage.
@@ -278,9 +223,10 @@ fn instructions() -> Result<Counts> {
 fn faults() -> Result<Counts> {
     let lab = shell::built("rcoe-faultlab");
     let mut counts = Counts::default();
-    for words in CAMPAIGNS {
-        println!("rcoe-faultlab {}", words.join(" "));
-        let command = shell::with(std::process::Command::new(&lab), words);
+    for line in CAMPAIGNS {
+        println!("rcoe-faultlab {line}");
+        let words = line.split(' ').collect::<Vec<_>>();
+        let command = shell::with(std::process::Command::new(&lab), &words);
         counts.add(Counts::one(shell::succeeds(command)?));
     }
     Ok(counts)

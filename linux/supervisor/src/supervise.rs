@@ -427,14 +427,22 @@ impl Run<'_> {
                 }
                 Decision::Finish(ending) => team.finish(ending),
                 Decision::StartFailed(index) if group != 0 => {
-                    let process = facts[index].process;
-                    self.blame(group, Some(index), Fault::Death, Some(process));
-                    return Ok(Some(self.fail_stop()));
+                    return Ok(Some(self.fail_birth(group, index, Fault::Death)));
+                }
+                Decision::AgentFailed(index) if team.is_newborn() => {
+                    return Ok(Some(self.fail_birth(group, index, Fault::Agent)));
                 }
                 failure => return Err(self.failure(group, failure)),
             }
         }
         Ok(None)
+    }
+
+    /// A child's replicas descend from one process, so what hit that one can end all of them alike.
+    fn fail_birth(&mut self, group: usize, first: usize, fault: Fault) -> Outcome {
+        let process = self.team(group).group.fate(first);
+        self.blame(group, Some(first), fault, Some(process));
+        self.fail_stop()
     }
 
     fn failure(&self, group: usize, decision: Decision) -> RunError {

@@ -268,6 +268,12 @@ impl Team {
         !waits_outside && self.patience.as_ref().is_some_and(still)
     }
 
+    /// Whether this is a child of several replicas that have never agreed on anything.
+    pub(crate) fn is_newborn(&self) -> bool {
+        let met = |index| Published::read(&self.memory, index).rendezvous != 0;
+        self.memory.group() != 0 && self.removed.len() > 1 && !self.members().any(met)
+    }
+
     /// A number that changes with a replica's calls and rendezvous.
     pub(crate) fn done(&self, index: usize) -> u64 {
         let calls = self.memory.report(index).calls.iter();

@@ -111,8 +111,12 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
         return;
     }
     if entry::is_return(rip) && guest::is_agent(context.machine.rsp, FRAME) {
-        // The program goes where no address is. The processor finds that out before it has left.
         arrive(&mut context.machine);
+        if is_canonical(context.machine.rip) {
+            // It was the flag NT, which this return has done away with.
+            return;
+        }
+        // The program goes where no address is. The processor finds that out before it has left.
     } else if guest::is_agent(rip, 1) {
         match entry::guard_landing() {
             Some((stack, landing)) => {
@@ -135,6 +139,11 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
 
 /// Bytes that the processor takes from the stack as it returns.
 const FRAME: u64 = 5 * 8;
+
+/// Whether there can be such an address: all bits from the 47th on are alike.
+fn is_canonical(address: u64) -> bool {
+    matches!(address.cast_signed() >> 47, 0 | -1)
+}
 
 /// Does what the agent's return to the program would have done.
 fn arrive(machine: &mut SigContext) {

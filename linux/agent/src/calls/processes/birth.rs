@@ -18,6 +18,11 @@
 //! replica of the child: where losses are masked, the primary waits until all are there, and makes
 //! another child if they do not come.
 //!
+//! The child's process id is told twice by the host, to parent and child, and its group stands in
+//! registers of both. Each holds what it was told against what the other one has noted, the parent
+//! before it publishes and all of its replicas before they launch the child: else the two could
+//! wait for each other under different names.
+//!
 //! What a call may ask for: [`wish`]. What the child does: [`child`]. `vfork`: [`loan`].
 
 mod child;
@@ -73,16 +78,20 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
     kernel.rendezvous();
     kernel.outgoing.forget_all();
     let made = io::exchange(kernel, call, true);
+    let asked = &mut kernel.processes.birth;
+    (asked.group, asked.descriptor) = (0, -1);
     if made < 0 {
-        kernel.processes.birth.descriptor = -1;
         return made;
     }
-    kernel.processes.birth.descriptor = -1;
+    let made = Made::unpack(made.cast_unsigned());
+    if !kernel.alone {
+        made.assert_known();
+    }
     let Made {
         group,
         pid,
         descriptor,
-    } = Made::unpack(made.cast_unsigned());
+    } = made;
     launch(kernel, group, pid);
     arena::after_fork(kernel);
     if birth.flags & PARENT_TID != 0 {
@@ -125,6 +134,26 @@ impl Made {
             pid: convert::low32(word & ((1 << Self::PID_BITS) - 1)),
             descriptor: convert::low32(descriptor),
         }
+    }
+
+    /// Some replica of the child, or the supervisor, knows it by this id; or a replica of it is yet
+    /// to tell its own.
+    ///
+    /// # Panics
+    /// If not: this replica, or the primary's record, was hit.
+    fn assert_known(&self) {
+        let control = regions::control(self.group);
+        let places = 0..convert::size(control.replicas.load(Ordering::Relaxed).into());
+        let told = |index| {
+            regions::report(self.group, index)
+                .pid
+                .load(Ordering::Acquire)
+        };
+        let known = places.map(told).any(|told| told == 0 || told == self.pid);
+        assert!(
+            known || control.pid.load(Ordering::Acquire) == self.pid,
+            "a child goes by another process id than it has"
+        );
     }
 }
 
@@ -169,9 +198,15 @@ pub(super) fn make(kernel: &mut Kernel) -> i64 {
     for attempt in 1..=ATTEMPTS {
         if group == sys::error(EAGAIN) {
             kernel.note(Note::TooManyProcesses, rcoe_linux_abi::GROUPS as u64);
+        } else {
+            assert!(group >= 0, "the supervisor knows who asks for a child");
         }
         let made = make_in(kernel, group);
-        if made < 0 || kernel.alone || is_whole(kernel, group) {
+        if made < 0 || kernel.alone {
+            return made;
+        }
+        if is_whole(kernel, group) {
+            Made::unpack(made.cast_unsigned()).assert_known();
             return made;
         }
         let refused = refused(kernel, group);
@@ -205,6 +240,7 @@ fn make_in(kernel: &mut Kernel, group: i64) -> i64 {
     if let Err(errno) = open_descriptor(kernel, group) {
         return errno;
     }
+    kernel.processes.birth.group = group;
     match sys::fork_replica() {
         Ok(0) => child::start(kernel, group),
         Ok(pid) => {

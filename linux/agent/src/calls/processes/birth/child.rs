@@ -14,7 +14,7 @@ use crate::calls::processes::birth::wish::{CHILD_TID, CLEAR_TID, SET_TLS, VFORK}
 use crate::calls::processes::{Processes, adopt, own_group, publish_file, twin};
 use crate::calls::shared::arena;
 use crate::calls::{limits, refuse_with, signals, targets};
-use crate::convert;
+use crate::convert::{self, low32};
 use crate::kernel::{Kernel, kind};
 use crate::memory::guest;
 use crate::memory::space::space;
@@ -35,12 +35,12 @@ pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
     let parents = kernel.replica.members();
     let parent = own_group();
     let first = kernel.replica.id();
-    let pid = sys::getpid();
+    assert_eq!(group, kernel.processes.birth.group, "this child's group");
     regions::set_own(group, first.index());
     regions::open(group, first.index());
     let own = regions::report(group, first.index());
     own.phase.store(Phase::Loading as u32, Ordering::Relaxed);
-    own.pid.store(pid, Ordering::Release);
+    own.pid.store(sys::getpid(), Ordering::Release);
     signals::signalfd::part(kernel);
     close_descriptor(kernel);
     let id = match boot::clone_replicas(first, parents) {
@@ -54,29 +54,39 @@ pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
     };
     boot::become_replica(group, id.index());
     sys::futex_wake(regions::report(group, id.index()).pid.as_ptr());
-    await_launch(group, parent, parents, first, pid);
+    let pid = await_launch(group, parent, parents, first);
     if id != first {
         take_over(kernel, group, parent, id);
     }
     enter(kernel, group, id, parents, pid)
 }
 
-/// Waits until some replica of the parent has learnt of the birth.
-fn await_launch(group: usize, parent: usize, parents: ReplicaSet, first: ReplicaId, pid: u32) {
+/// Waits until some replica of the parent has learnt of the birth. Returns the child's process id.
+///
+/// What is waited for is read again in each round: a flip in a register must not outlast it.
+///
+/// # Panics
+/// If the parent knows this child by another process id than it has told.
+fn await_launch(group: usize, parent: usize, parents: ReplicaSet, first: ReplicaId) -> u32 {
     let control = regions::control(group);
-    let serial = u64::from(control.serial.load(Ordering::Relaxed));
-    let known = twin::note(serial, pid);
     let cells = || {
         parents
             .iter()
             .map(|id| &regions::report(parent, id.index()).launched[group])
     };
-    for round in 0_u32.. {
+    let mut rounds = 0_u32;
+    loop {
         let seen = cells()
             .next()
             .map_or(0, |cell| cell.load(Ordering::Acquire));
-        if cells().any(|cell| cell.load(Ordering::Acquire) == known) {
-            return;
+        let serial = control.serial.load(Ordering::Relaxed);
+        let notes = || cells().map(|cell| cell.load(Ordering::Acquire));
+        if let Some(by) = notes().find(|note| note >> 32 == u64::from(serial)) {
+            let pid = regions::report(group, first.index())
+                .pid
+                .load(Ordering::Relaxed);
+            assert_eq!(low32(by), pid, "a child goes by another id than it has");
+            return pid;
         }
         let first = &control.state[first.index()];
         let orphaned = first.load(Ordering::Acquire) == ReplicaState::Dead as u32;
@@ -84,9 +94,10 @@ fn await_launch(group: usize, parent: usize, parents: ReplicaSet, first: Replica
             sys::exit_group(0);
         }
         match cells().next() {
-            Some(cell) if round > LAUNCH_YIELDS => twin::wait_for(cell, seen),
+            Some(cell) if rounds > LAUNCH_YIELDS => twin::wait_for(cell, seen),
             _ => sys::sched_yield(),
         }
+        rounds = rounds.saturating_add(1);
     }
 }
 

@@ -47,6 +47,8 @@ pub(in crate::calls::processes) struct Birth {
     pub(super) parent_tid: u64,
     /// Where the parent wants the number of a descriptor of the child.
     pub(super) pidfd: u64,
+    /// Primary, while the child is made: its group.
+    pub(super) group: usize,
     /// Primary, while the child is made: that descriptor, or -1.
     pub(super) descriptor: i32,
     /// The signal by which the parent is told of its end.
@@ -64,6 +66,7 @@ impl Birth {
         child_tid: 0,
         parent_tid: 0,
         pidfd: 0,
+        group: 0,
         descriptor: -1,
         exit_signal: SIGCHLD,
         frame: None,
