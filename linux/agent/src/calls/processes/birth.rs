@@ -47,6 +47,7 @@ use crate::convert;
 use crate::kernel::Kernel;
 use crate::memory::guest;
 use crate::memory::{deferred, regions};
+use crate::protocol::requests::Looks;
 use crate::sched::turns;
 use crate::sys;
 
@@ -285,11 +286,15 @@ fn close_descriptor(kernel: &mut Kernel) {
 }
 
 /// Primary: waits until all replicas of the child are there; false if the first was lost before.
+///
+/// # Panics
+/// If they do not come: somebody's number for the group was hit.
 fn is_whole(kernel: &Kernel, group: i64) -> bool {
     let group = convert::size(group.cast_unsigned());
     let control = regions::control(group);
     let first = kernel.replica.id().index();
     let told = |index| &regions::report(group, index).pid;
+    let mut looks = Looks::new(BIRTH_LOOK_NS);
     loop {
         let bell = control.bell.load(Ordering::Acquire);
         let mut all = kernel.replica.members().iter().map(|id| told(id.index()));
@@ -304,6 +309,7 @@ fn is_whole(kernel: &Kernel, group: i64) -> bool {
             (control.bell.as_ptr().cast_const(), bell),
         ];
         sys::futex_wait_any(&words, BIRTH_LOOK_NS);
+        looks.count("a replica of the child");
         sys::leave_if_orphaned(control.supervisor.load(Ordering::Relaxed));
     }
 }

@@ -26,7 +26,7 @@ use crate::calls::{Call, io, signals};
 use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
 use crate::memory::regions;
-use crate::protocol::requests;
+use crate::protocol::requests::{self, LOOK_NS, Looks};
 use crate::protocol::transfer;
 use crate::sched::turns;
 use crate::sys;
@@ -231,12 +231,14 @@ fn rebuke(kernel: &Kernel, signal: u32) -> Option<i64> {
     let heard = || control.job.rebukes.load(Ordering::Acquire);
     let before = heard();
     requests::tell(&kernel.report.background, ask);
+    let mut looks = Looks::new(LOOK_NS);
     loop {
         let bell = control.bell.load(Ordering::Acquire);
         if heard() != before {
             return Some(GIVEN_UP);
         }
         if !requests::wait(control, bell) {
+            looks.count("the supervisor's rebuke");
             requests::call();
         }
     }

@@ -283,7 +283,7 @@ fn ask_anew(kernel: &mut Kernel, ask: Ask, attempt: u8) -> i64 {
 fn agreed(kernel: &mut Kernel, request: Request) -> i64 {
     let number = kernel.report.plan.number();
     assert_eq!(number, request.number, "what is asked was planned");
-    let answer = requests::answer(kernel, request);
+    let answer = requests::answer(request);
     if answer == NOT_AGREED {
         let call = kernel.report.in_call.load(Ordering::Relaxed);
         let kind = kind::of(call.saturating_sub(1), kind::ARG);
