@@ -79,8 +79,7 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
     kernel.rendezvous();
     kernel.outgoing.forget_all();
     let made = io::exchange(kernel, call, true);
-    let asked = &mut kernel.processes.birth;
-    (asked.group, asked.descriptor) = (0, -1);
+    kernel.processes.birth.descriptor = -1;
     if made < 0 {
         return made;
     }
@@ -242,7 +241,12 @@ fn make_in(kernel: &mut Kernel, group: i64) -> i64 {
         return errno;
     }
     kernel.processes.birth.group = group;
-    match sys::fork_replica() {
+    let forked = sys::fork_replica();
+    if !matches!(forked, Ok(0)) {
+        // What only the primary knows must not last: a copy of it is compared with its siblings.
+        kernel.processes.birth.group = 0;
+    }
+    match forked {
         Ok(0) => child::start(kernel, group),
         Ok(pid) => {
             let pid = convert::low32(pid);
