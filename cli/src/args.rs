@@ -155,8 +155,7 @@ pub(crate) struct RunArgs {
     /// How the program reads clocks
     #[arg(long, value_enum, default_value = "vdso")]
     pub(crate) clock: ClockArg,
-    /// Whether what is written to connections may leave a little later, for many writes at once:
-    /// with two replicas that do not mask faults
+    /// Whether what is written to TCP connections may leave a little later, for many writes at once
     #[arg(long, value_enum, default_value = "on")]
     pub(crate) defer: DeferArg,
     /// What a detected fault leads to [default: mask with three or more replicas, else stop]

@@ -6,6 +6,7 @@ mod cores;
 mod doctor;
 mod reporter;
 mod run;
+mod spheres;
 mod system;
 mod top;
 
@@ -14,13 +15,14 @@ use std::process::ExitCode;
 
 use anstyle::AnsiColor;
 use anyhow::Context;
-use clap::{CommandFactory, Parser};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
 use rcoe_supervisor::EXIT_OWN_FAILURE;
 
 use crate::args::{Cli, Command, SphereArg};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -57,10 +59,25 @@ fn main() -> ExitCode {
     })
 }
 
+/// The command line, whose options fit its sphere.
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = Cli::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    if let (Command::Run(args), Some(run)) = (&cli.command, matches.subcommand_matches("run"))
+        && let Some(why) = spheres::mismatch(run, args.sphere)
+    {
+        return Err(command.error(ErrorKind::ArgumentConflict, why));
+    }
+    Ok(cli)
+}
+
 /// Prints help to standard output with status 0, and mistakes to standard error with 125.
 fn usage(error: &clap::Error) -> ExitCode {
-    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
-    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
         let printed = error.print();
         return if printed.is_ok() {
             ExitCode::SUCCESS

@@ -14,7 +14,7 @@ use rcoe_system::{
 };
 use serde_json::{Value, json};
 
-use crate::args::{ArchArg, ClockArg, CoreThreads, DeferArg, OnFault, RunArgs};
+use crate::args::{ArchArg, CoreThreads, OnFault, RunArgs};
 use crate::reporter::say;
 
 /// Variable with further words for the kernel's command line, for tests.
@@ -53,17 +53,6 @@ pub(crate) fn execute(args: &RunArgs) -> Result<ExitCode, SystemError> {
 }
 
 fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
-    let refused = [
-        (args.cores.is_some(), "--cores"),
-        (args.metrics.is_some(), "--metrics"),
-        (args.strict, "--strict"),
-        (args.clock == ClockArg::Calls, "--clock"),
-        (args.defer == DeferArg::Off, "--defer"),
-    ];
-    if let Some((_, option)) = refused.iter().find(|(given, _)| *given) {
-        let why = format!("{option} has no meaning with --sphere system");
-        return Err(SystemError::Setting(why));
-    }
     let replicas = args.replicas.unwrap_or(3);
     if replicas > MAX_CORES {
         let why = format!("the system sphere has at most {MAX_CORES} replicas");

@@ -131,6 +131,18 @@ fn what_cannot_run_is_named() {
 }
 
 #[test]
+fn a_part_of_the_system_is_not_run_alone() {
+    let scene = Scene::new();
+    for part in ["root", "serial", "pong"] {
+        let outcome = system(&scene, &["-n", "2"], &[part]);
+        assert_eq!(outcome.ended, Ended::Exit(127), "{part}");
+        let err = outcome.err();
+        assert!(err.contains("neither a program"), "{err}");
+        assert!(!err.contains(&format!(" {part},")), "{err}");
+    }
+}
+
+#[test]
 fn a_counted_clock_and_counters_of_the_run_are_to_be_had() {
     let scene = Scene::new();
     let mut seen = Vec::new();

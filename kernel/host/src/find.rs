@@ -12,6 +12,16 @@ pub(crate) const KERNEL: &str = "rcoe-kernel";
 /// What the file names of programs begin with.
 pub(crate) const PREFIX: &str = "system-";
 
+/// Programs of the image that are no use alone: others start them, or the kernel does.
+const PARTS: [&str; 7] = [
+    "compress", "edu", "generate", "pong", "root", "serial", "timer",
+];
+
+/// Whether somebody may want to run a program of the image.
+pub(crate) fn is_whole(name: &str) -> bool {
+    !PARTS.contains(&name)
+}
+
 /// The folder with the system image for a machine: what the environment names, else the one beside
 /// this executable, or that of the build folder the executable lies in.
 ///

@@ -96,13 +96,14 @@ pub enum Ending {
 /// The files to be packed: all of the image's, and the program if it is none of them.
 fn files(settings: &Settings, folder: &Path) -> Result<Vec<(String, PathBuf)>, SystemError> {
     let mut programs = find::programs(folder)?;
-    if programs.iter().any(|(name, _)| *name == settings.program) {
+    let names = programs.iter().map(|(name, _)| name.as_str());
+    let names = names.filter(|name| find::is_whole(name));
+    if names.clone().any(|name| name == settings.program) {
         return Ok(programs);
     }
     let path = PathBuf::from(&settings.program);
     if !path.is_file() {
-        let names: Vec<&str> = programs.iter().map(|(name, _)| name.as_str()).collect();
-        let names = names.join(", ");
+        let names = names.collect::<Vec<_>>().join(", ");
         return Err(SystemError::NotFound(settings.program.clone(), names));
     }
     programs.retain(|(name, _)| name != settings.name());
