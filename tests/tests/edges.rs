@@ -150,6 +150,11 @@ fn what_a_call_writes_before_it_faults_is_written_in_all_replicas() {
 }
 
 #[test]
+fn what_a_call_does_not_write_need_not_be_there() {
+    like_native("counted", include_str!("edges/counted.c"), &[&[]]);
+}
+
+#[test]
 fn a_descriptor_that_is_not_open_yet_is_mapped_by_no_replica() {
     like_native("unopened", include_str!("edges/unopened.c"), &[&[]]);
 }
