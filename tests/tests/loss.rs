@@ -3,6 +3,7 @@
 //! The program is that of [`rcoe_tests::victim`].
 
 use rcoe_tests::launch::{Ended, Outcome, signal};
+use rcoe_tests::memory::{of_agent, poke};
 use rcoe_tests::rcoe::until;
 use rcoe_tests::victim::Victim;
 use rustix::process::Signal;
@@ -15,6 +16,8 @@ enum Harm {
     Stop,
     /// Sets this word of the victim to one.
     Word(&'static str),
+    /// Makes the agent's code for system calls an invalid instruction.
+    Agent,
 }
 
 /// Trials of the victim.
@@ -40,6 +43,10 @@ impl Trials for Victim {
             Harm::Kill => signal(pid, Signal::KILL).unwrap(),
             Harm::Stop => signal(pid, Signal::STOP).unwrap(),
             Harm::Word(word) => self.set(pid, word).unwrap(),
+            Harm::Agent => {
+                let (entry, _) = of_agent(pid, "rcoe_system_call");
+                poke(pid, entry, &[0x0f, 0x0b]).unwrap();
+            }
         }
         self.release(&group);
         group.finish()
@@ -96,6 +103,10 @@ fn fits(harm: Harm, divergence: &Value) -> bool {
         Harm::Stop | Harm::Word("spin") => kind == "timeout",
         Harm::Word("crash") => kind == "fault" || kind == "mismatch",
         Harm::Word(_) => kind == "mismatch",
+        Harm::Agent => {
+            let detail = divergence["detail"].as_str().unwrap_or_default();
+            kind == "fault" && detail.starts_with("failed: signal 4 in the agent")
+        }
     }
 }
 
@@ -138,6 +149,20 @@ harm!(stopping, Harm::Stop);
 harm!(looping, Harm::Word("spin"));
 harm!(a_wrong_value, Harm::Word("wrong"));
 harm!(a_memory_fault, Harm::Word("crash"));
+
+#[test]
+fn an_agent_that_fails_stops_two_and_is_named() {
+    for id in [0, 1] {
+        Victim::new().must_stop(&["-n", "2"], id, Harm::Agent);
+    }
+}
+
+#[test]
+fn an_agent_that_fails_is_masked_by_three() {
+    for id in [0, 2] {
+        Victim::new().must_mask(&["-n", "3"], id, Harm::Agent);
+    }
+}
 harm!(an_extra_call, Harm::Word("extra"));
 
 #[test]

@@ -5,9 +5,12 @@
 
 use std::time::Instant;
 
+use rcoe_linux_abi::Phase;
+
 use super::Run;
 use crate::accuse::accuse;
 use crate::events::{DivergenceKind, Event};
+use crate::group::phase;
 use crate::judge::{Fault, Process};
 use crate::notes::epitaph;
 use crate::protocol::Finding;
@@ -148,6 +151,11 @@ impl Run<'_> {
             }
             Fault::Verdict => {
                 let finding = Finding::gather(memory, index);
+                // Its siblings only know that it is gone, or late.
+                let failed = |index: &usize| phase(memory, *index) == Some(Phase::Failed);
+                if let Some(index) = finding.suspect.filter(failed) {
+                    return self.blame(group, Some(index), Fault::Agent, process);
+                }
                 return self.diverge(
                     group,
                     finding.kind,
