@@ -95,7 +95,7 @@ impl Node {
     /// All actions flagged by any member.
     #[inline]
     pub(crate) fn flagged(&self, ports: &Ports<'_>) -> u64 {
-        let others = self.members.without(self.id);
+        let others = self.others;
         others.iter().fold(self.actions.triggered, |flags, peer| {
             flags | port(ports, peer).outbox.triggered.load(Ordering::Acquire)
         })
@@ -115,7 +115,7 @@ impl Node {
         if seen == 0 || self.is_newcomer() {
             return Step::Ready(Done::Actions(0));
         }
-        let Some(first) = self.members.without(self.id).lowest() else {
+        let Some(first) = self.others.lowest() else {
             self.actions.triggered = 0;
             return Step::Ready(Done::Actions(seen));
         };
@@ -158,7 +158,7 @@ impl Node {
         let bell = outbox.bell();
         match self.locate(peer, ports) {
             Peer::Here | Peer::Ready => {
-                let next = self.members.without(self.id).after(peer);
+                let next = self.others.after(peer);
                 match next {
                     Some(next) => call.task = Task::Action(Stage::Inside(next)),
                     None => return self.become_ready(call, ports),
@@ -214,7 +214,7 @@ impl Node {
     }
 
     fn become_ready(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
-        let Some(first) = self.members.without(self.id).lowest() else {
+        let Some(first) = self.others.lowest() else {
             return self.leave_action(ports);
         };
         let own = port(ports, self.id).outbox;
@@ -236,7 +236,7 @@ impl Node {
         let bell = outbox.bell();
         match self.locate(peer, ports) {
             Peer::Ready | Peer::Performed => {
-                match self.members.without(self.id).after(peer) {
+                match self.others.after(peer) {
                     Some(next) => call.task = Task::Action(Stage::Ready(next)),
                     None => return self.perform(ports),
                 }
@@ -281,7 +281,7 @@ impl Node {
     /// somebody is ready, for that one cannot leave, nor if members come here whatever they do.
     fn leave_or_vote(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
         let ready = |id: ReplicaId| matches!(self.locate(id, ports), Peer::Ready);
-        if self.members.without(self.id).iter().any(ready) || self.votes_here(call, ports) {
+        if self.others.iter().any(ready) || self.votes_here(call, ports) {
             return self.enter_vote(call);
         }
         self.leave_action(ports)
@@ -295,9 +295,9 @@ impl Node {
         }
         let here = |id| matches!(self.locate(id, ports), Peer::Here | Peer::Ready);
         let calls = |id| port(ports, id).outbox.alarm.load(Ordering::Acquire) > self.votes;
-        let mut others = self.members.without(self.id).iter();
+        let mut others = self.others.iter();
         let called = others.any(|id| here(id) && calls(id));
-        let mut others = self.members.without(self.id).iter();
+        let mut others = self.others.iter();
         called || others.all(|id| here(id) || Self::missing(call, ports, id))
     }
 
@@ -315,7 +315,7 @@ impl Node {
 
     /// After a vote a ready replica looks for readiness again; nobody has turned back from there.
     pub(crate) fn resume_action(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
-        let Some(first) = self.members.without(self.id).lowest() else {
+        let Some(first) = self.others.lowest() else {
             return self.perform(ports);
         };
         call.task = Task::Action(match call.task {

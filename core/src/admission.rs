@@ -80,6 +80,7 @@ impl Node {
     pub fn become_newcomer(&mut self, ports: &Ports<'_>) {
         let admission = self.admission.expect("a newcomer is expected");
         self.id = admission.newcomer;
+        self.set_members(self.members);
         self.effect = 0;
         self.wake = false;
         self.spurious = (0, 0);
@@ -193,7 +194,7 @@ impl Node {
             self.votes = self.next_vote();
             own.alarm.store(self.votes, Ordering::Relaxed);
         }
-        self.members = self.members.with(newcomer);
+        self.set_members(self.members.with(newcomer));
         self.epoch += 1;
         self.admission = None;
         self.laggards = Laggards::default();

@@ -43,7 +43,7 @@ impl Node {
             let ballot = self.ballot(peer, ports);
             ballot.is_some_and(|word| word.phase == 3 && word.faulty == gone)
         };
-        let others = self.members.without(self.id).iter();
+        let others = self.others.iter();
         let confirming = others
             .filter(confirms)
             .fold(ReplicaSet::empty().with(self.id), ReplicaSet::with);

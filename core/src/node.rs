@@ -159,6 +159,8 @@ impl fmt::Display for Call {
 pub struct Node {
     pub(crate) id: ReplicaId,
     pub(crate) members: ReplicaSet,
+    /// The members without this replica.
+    pub(crate) others: ReplicaSet,
     pub(crate) primary: ReplicaId,
     pub(crate) epoch: u64,
     pub(crate) trace: Trace,
@@ -219,6 +221,7 @@ impl Node {
         Self {
             id,
             members,
+            others: members.without(id),
             primary: members.lowest().unwrap_or(id),
             epoch: 0,
             trace: Trace::new(),
@@ -444,15 +447,21 @@ impl Node {
     #[inline]
     fn is_slept_on(&self, ports: &Ports<'_>) -> bool {
         let audience = match self.admission {
-            Some(admission) => self.members.with(admission.newcomer),
-            None => self.members,
+            Some(admission) => self.others.with(admission.newcomer).without(self.id),
+            None => self.others,
         };
-        let others = audience.without(self.id).iter();
         let bells = |peer| port(ports, peer).outbox.sleeping_on();
-        others
+        audience
+            .iter()
             .map(bells)
             .fold(ReplicaSet::empty(), ReplicaSet::union)
             .contains(self.id)
+    }
+
+    /// The members are these from here on.
+    pub(crate) fn set_members(&mut self, members: ReplicaSet) {
+        self.members = members;
+        self.others = members.without(self.id);
     }
 
     /// Stops for good and says so.
@@ -480,8 +489,7 @@ impl Node {
         if self.guards.off(Bug::SkipAlarmCheck) {
             return false;
         }
-        self.members
-            .without(self.id)
+        self.others
             .iter()
             .any(|peer| port(ports, peer).outbox.alarm.load(Ordering::Acquire) > self.votes)
     }

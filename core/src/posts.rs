@@ -58,7 +58,7 @@ impl Node {
     #[inline]
     pub fn is_posted_alike(&self, index: u64, ports: &Ports<'_>) -> bool {
         let own = port(ports, self.id).outbox.posts[slot(index)].load(Ordering::Relaxed);
-        let mut others = self.members.without(self.id).iter();
+        let mut others = self.others.iter();
         self.halted.is_none() && others.all(|peer| self.has_posted(peer, index, own, ports))
     }
 

@@ -9,6 +9,7 @@
 //! whatever is wrong is left to the way that can vote.
 
 use crate::node::{Call, Node, Ports, Task, port};
+use crate::outbox::Outbox;
 use crate::primitive::{AtomicU64, Ordering};
 use crate::rendezvous::Stage;
 use crate::ring::{Checksum, HEADER, ONCE, record_words};
@@ -35,11 +36,16 @@ impl Node {
     /// Arrives at a rendezvous and looks once whether all others are there.
     #[inline]
     pub fn try_meet(&mut self, ports: &Ports<'_>) -> Meeting {
+        self.try_meet_in(port(ports, self.id).outbox, ports)
+    }
+
+    /// The same with the own outbox at hand.
+    #[inline]
+    pub(crate) fn try_meet_in(&mut self, own: &Outbox, ports: &Ports<'_>) -> Meeting {
         if self.halted.is_some() || self.is_newcomer() {
             return Meeting::Unable;
         }
         // The bell that tells of the arrival tells of the position, too.
-        let own = port(ports, self.id).outbox;
         own.cursor.store(self.cursor, Ordering::Release);
         self.arrive(own, ports);
         if self.all_met(ports) {
@@ -53,15 +59,14 @@ impl Node {
     #[must_use]
     #[inline]
     pub fn all_met(&self, ports: &Ports<'_>) -> bool {
-        let mut others = self.members.without(self.id).iter();
-        others.all(|peer| self.has_met(peer, ports))
+        self.others.iter().all(|peer| self.has_met(peer, ports))
     }
 
     /// The rest of a rendezvous at which this replica has arrived.
     #[must_use]
     #[inline]
     pub fn begin_inspection(&self) -> Call {
-        let first = self.members.without(self.id).lowest();
+        let first = self.others.lowest();
         Call::new(Task::Rendezvous(Stage::Inspect(first.unwrap_or(self.id))))
     }
 
@@ -104,11 +109,22 @@ impl Node {
         len: usize,
         fill: impl FnOnce(&'a [AtomicU64]) -> Option<Checksum>,
     ) -> bool {
+        self.try_publish_in(port(ports, self.id), ports, len, fill)
+    }
+
+    /// The same with the own memory at hand.
+    #[inline]
+    pub(crate) fn try_publish_in<'a>(
+        &mut self,
+        own: &Port<'a>,
+        ports: &Ports<'a>,
+        len: usize,
+        fill: impl FnOnce(&'a [AtomicU64]) -> Option<Checksum>,
+    ) -> bool {
         assert!(len <= MAX_RECORD);
-        if !self.has_room(len) || self.members.len() == 1 {
+        if !self.has_room(len) || self.others.is_empty() {
             return false;
         }
-        let own = port(ports, self.id);
         let Some((header, payload)) = own.record(self.cursor, len) else {
             return false;
         };

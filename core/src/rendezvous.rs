@@ -45,7 +45,7 @@ impl Node {
     /// Starts the comparison anew, after arrival or after a vote.
     #[inline]
     pub(crate) fn inspect_first(&self, call: &mut Call) -> Step {
-        match self.members.without(self.id).lowest() {
+        match self.others.lowest() {
             None => Step::Ready(Done::Met),
             Some(peer) => {
                 call.task = Task::Rendezvous(Stage::Inspect(peer));
@@ -105,7 +105,7 @@ impl Node {
 
     #[inline]
     fn inspect_next(&self, call: &mut Call, peer: ReplicaId) -> Step {
-        match self.members.without(self.id).after(peer) {
+        match self.others.after(peer) {
             None => Step::Ready(Done::Met),
             Some(next) => {
                 call.task = Task::Rendezvous(Stage::Inspect(next));

@@ -6,7 +6,7 @@ use crate::primitive::AtomicU64;
 use crate::prompt::Meeting;
 use crate::ring::Checksum;
 use crate::trace;
-use crate::{Halt, Kind, ReplicaId, ReplicaSet, Signature};
+use crate::{Halt, Kind, Port, ReplicaId, ReplicaSet, Signature};
 
 /// How often a condition is tested again before a wait for it begins.
 const GLANCES: u32 = 4;
@@ -101,6 +101,8 @@ impl Batch<'_> {
 #[derive(Debug)]
 pub struct Replica<'a, E: Env> {
     node: Node,
+    /// This replica's own published memory, one of `ports`.
+    own: Port<'a>,
     ports: Ports<'a>,
     env: E,
 }
@@ -113,7 +115,13 @@ impl<'a, E: Env> Replica<'a, E> {
     #[must_use]
     pub fn new(id: ReplicaId, members: ReplicaSet, ports: Ports<'a>, env: E) -> Self {
         let node = Node::new(id, members, &ports);
-        Self { node, ports, env }
+        let own = *port(&ports, id);
+        Self {
+            node,
+            own,
+            ports,
+            env,
+        }
     }
 
     /// This replica's number.
@@ -198,16 +206,15 @@ impl<'a, E: Env> Replica<'a, E> {
     /// This replica's own outbox.
     #[must_use]
     #[inline]
-    pub fn outbox(&self) -> &'a Outbox {
-        port(&self.ports, self.node.id()).outbox
+    pub const fn outbox(&self) -> &'a Outbox {
+        self.own.outbox
     }
 
     /// Adds an event to the trace: local, no synchronisation. The same call must come in all
     /// replicas, in the same order, with the same arguments (EDCC'15, `add_event`).
     #[inline]
     pub fn add_event(&mut self, kind: Kind, value: u64) {
-        let own = port(&self.ports, self.node.id()).outbox;
-        self.node.add_event(own, kind, value);
+        self.node.add_event(self.own.outbox, kind, value);
     }
 
     /// A batch of events of this kind. It counts once it is given back.
@@ -249,7 +256,7 @@ impl<'a, E: Env> Replica<'a, E> {
     /// A [`Halt`] if the group cannot go on, or this replica is not to.
     #[inline]
     pub fn rendezvous(&mut self) -> Result<(), Halt> {
-        let met = self.node.try_meet(&self.ports);
+        let met = self.node.try_meet_in(self.own.outbox, &self.ports);
         self.wake_sleepers();
         match met {
             Meeting::Met => Ok(()),
@@ -266,7 +273,8 @@ impl<'a, E: Env> Replica<'a, E> {
     }
 
     /// A rendezvous, or the rest of one.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn meet(&mut self, call: Call) -> Result<(), Halt> {
         match self.run(call, &mut [])? {
             Done::Met => Ok(()),
@@ -336,7 +344,7 @@ impl<'a, E: Env> Replica<'a, E> {
     /// If this replica is not the primary.
     #[inline]
     pub fn begin_effect(&mut self, repeatable: bool) {
-        self.node.begin_effect(&self.ports, repeatable);
+        self.node.begin_effect_in(self.own.outbox, repeatable);
     }
 
     /// Primary: publishes the result of a call as the next record and ends the effect.
@@ -397,7 +405,7 @@ impl<'a, E: Env> Replica<'a, E> {
         len: usize,
         fill: impl FnOnce(&'a [AtomicU64]) -> Option<Checksum>,
     ) -> bool {
-        let published = self.node.try_publish(&self.ports, len, fill);
+        let published = self.node.try_publish_in(&self.own, &self.ports, len, fill);
         self.wake_sleepers();
         published
     }
@@ -419,6 +427,16 @@ impl<'a, E: Env> Replica<'a, E> {
     /// A [`Halt`] found while waiting.
     #[inline]
     pub fn consume(&mut self, out: &mut [u64]) -> Result<Consumed, Halt> {
+        match self.consume_promptly(out) {
+            Some(len) => Ok(Consumed::Record(len)),
+            None => self.await_record(out),
+        }
+    }
+
+    /// Follower: as [`Replica::consume`] if the record is there, or in a moment; how many words it
+    /// has. Else nothing has happened, and [`Replica::await_record`] goes on.
+    #[inline]
+    pub fn consume_promptly(&mut self, out: &mut [u64]) -> Option<usize> {
         let mut taken = None;
         let mut take = |node: &mut Node, ports: &Ports<'a>| {
             taken = node.try_consume(ports, out);
@@ -426,8 +444,31 @@ impl<'a, E: Env> Replica<'a, E> {
         };
         if take(&mut self.node, &self.ports) || self.glance(take) {
             self.wake_sleepers();
-            return Ok(Consumed::Record(taken.unwrap_or_default()));
         }
+        taken
+    }
+
+    /// The same of a record of one word.
+    #[inline]
+    pub fn consume_word_promptly(&mut self) -> Option<u64> {
+        let mut taken = None;
+        let mut take = |node: &mut Node, ports: &Ports<'a>| {
+            taken = node.try_consume_word(ports);
+            taken.is_some()
+        };
+        if take(&mut self.node, &self.ports) || self.glance(take) {
+            self.wake_sleepers();
+        }
+        taken
+    }
+
+    /// Follower: waits for the next record as [`Replica::consume`] does.
+    ///
+    /// # Errors
+    /// As [`Replica::consume`].
+    #[cold]
+    #[inline(never)]
+    pub fn await_record(&mut self, out: &mut [u64]) -> Result<Consumed, Halt> {
         let call = self.node.begin_consume();
         match self.run(call, out)? {
             Done::Record(len) => Ok(Consumed::Record(len)),
@@ -505,6 +546,7 @@ impl<'a, E: Env> Replica<'a, E> {
     pub fn become_newcomer(&mut self, env: E) {
         self.env = env;
         self.node.become_newcomer(&self.ports);
+        self.own = *port(&self.ports, self.node.id());
     }
 
     /// Members, after a rendezvous: has the copy come to it as well? See [`Node::newcomer_came`].

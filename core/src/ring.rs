@@ -303,10 +303,15 @@ pub(crate) const fn header(
     [len_index, events, a, b, all.finish()]
 }
 
-/// A record whose payload is one word and whose effect, if any, is repeatable.
+/// A record whose payload is one word. `once`: [`ONCE`], or 0 if its effect, if any, is repeatable.
 #[inline]
-pub(crate) const fn word_record(index: u64, signature: Signature, word: u64) -> [u64; HEADER + 1] {
-    let len_index = 1 | (index & 0xffff_ffff) << 32;
+pub(crate) const fn word_record(
+    index: u64,
+    once: u64,
+    signature: Signature,
+    word: u64,
+) -> [u64; HEADER + 1] {
+    let len_index = 1 | once | (index & 0xffff_ffff) << 32;
     let check = Checksum::header(len_index, signature).add(word).finish();
     let Signature { events, a, b } = signature;
     [len_index, events, a, b, check, word]

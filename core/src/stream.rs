@@ -19,12 +19,15 @@ impl Node {
     /// `repeatable`: doing it twice is as good as doing it once.
     #[inline]
     pub fn begin_effect(&mut self, ports: &Ports<'_>, repeatable: bool) {
+        self.begin_effect_in(port(ports, self.id).outbox, repeatable);
+    }
+
+    /// The same with the own outbox at hand.
+    #[inline]
+    pub(crate) fn begin_effect_in(&mut self, own: &Outbox, repeatable: bool) {
         assert!(self.is_primary(), "only the primary has effects");
         self.effect = effect_word(self.records, repeatable);
-        port(ports, self.id)
-            .outbox
-            .effect
-            .store(self.effect, Ordering::Release);
+        own.effect.store(self.effect, Ordering::Release);
     }
 
     /// May the lost primary have had an effect, not repeatable, whose result the survivors do not
@@ -108,7 +111,7 @@ impl Node {
         if end <= self.limit || self.members.len() == 1 || self.guards.off(Bug::NoRingCheck) {
             return Step::Ready(Done::Room);
         }
-        let followers = self.members.without(self.id);
+        let followers = self.others;
         let Some(peer) = next.or(followers.lowest()) else {
             return Step::Ready(Done::Room);
         };
@@ -131,7 +134,7 @@ impl Node {
             .wrapping_sub(outbox.cursor.load(Ordering::Acquire));
         let absurd = behind > len;
         if !absurd && behind + words <= len {
-            let next = self.members.without(self.id).after(peer);
+            let next = self.others.after(peer);
             call.task = Task::Room { words, next };
             if next.is_none() {
                 self.raise_limit(ports);
@@ -154,7 +157,7 @@ impl Node {
     fn raise_limit(&mut self, ports: &Ports<'_>) {
         let len = port(ports, self.id).ring.len() as u64;
         let mut most = 0;
-        for peer in self.members.without(self.id) {
+        for peer in self.others {
             let cursor = port(ports, peer).outbox.cursor.load(Ordering::Acquire);
             most = most.max(self.cursor.wrapping_sub(cursor));
         }

@@ -184,7 +184,7 @@ impl Node {
     }
 
     fn others(&self) -> ReplicaSet {
-        self.members.without(self.id)
+        self.others
     }
 
     pub(crate) const fn parity(&self) -> usize {
@@ -448,7 +448,7 @@ impl Node {
             };
         }
         self.spurious = (0, 0);
-        self.members = self.members.minus(vote.faulty);
+        self.set_members(self.members.minus(vote.faulty));
         assert!(
             self.members.contains(self.id),
             "a convicted replica halts before"

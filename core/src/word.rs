@@ -16,7 +16,7 @@
 
 use crate::node::{Node, Ports, port};
 use crate::primitive::Ordering;
-use crate::ring::{self, HEADER};
+use crate::ring::{self, HEADER, ONCE};
 
 /// Words of such a record.
 const WORDS: usize = HEADER + 1;
@@ -51,7 +51,7 @@ impl Node {
         let Some(cells) = own.piece::<WORDS>(self.cursor) else {
             return false;
         };
-        let words = ring::word_record(self.records, self.trace.signature(), word);
+        let words = ring::word_record(self.records, 0, self.trace.signature(), word);
         for (cell, word) in cells.iter().zip(words) {
             cell.store(word, Ordering::Relaxed);
         }
@@ -76,7 +76,8 @@ impl Node {
         }
         let cells = primary.piece::<WORDS>(self.cursor)?;
         let word = cells[HEADER].load(Ordering::Relaxed);
-        let expected = ring::word_record(self.records, self.trace.signature(), word);
+        let once = cells[0].load(Ordering::Relaxed) & ONCE;
+        let expected = ring::word_record(self.records, once, self.trace.signature(), word);
         let pairs = cells.iter().zip(expected);
         let difference = pairs.fold(0, |all, (cell, word)| {
             all | cell.load(Ordering::Relaxed) ^ word
