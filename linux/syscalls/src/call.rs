@@ -71,14 +71,16 @@ pub struct Syscall {
     pub(crate) resolved: u16,
 }
 
-/// A buffer of bytes that a call writes.
+/// A buffer of bytes, or of structures, that a call writes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
     /// The argument that points to it.
     pub at: u8,
     /// The argument with its length.
     pub len: u8,
-    /// How many bytes are filled.
+    /// Bytes of a unit of that length.
+    pub elem: u16,
+    /// How much is filled.
     pub valid: Valid,
 }
 
@@ -90,14 +92,22 @@ impl Buffer {
             return None;
         }
         let at = writes.trailing_zeros();
-        match args[at as usize] {
-            Arg::OutBuf { len_arg, valid } => Some(Self {
-                at: at.to_le_bytes()[0],
-                len: len_arg,
+        let (len, elem, valid) = match args[at as usize] {
+            Arg::OutBuf { len_arg, valid } => (len_arg, 1, valid),
+            Arg::OutArray {
+                count_arg,
+                elem,
                 valid,
-            }),
-            _ => None,
-        }
+            } => (count_arg, elem, valid),
+            _ => return None,
+        };
+        let at = at.to_le_bytes()[0];
+        Some(Self {
+            at,
+            len,
+            elem,
+            valid,
+        })
     }
 }
 

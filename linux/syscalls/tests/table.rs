@@ -210,12 +210,19 @@ fn a_lone_buffer_is_all_that_a_call_writes() {
         let written: Vec<usize> = (0..6).filter(|i| what.args[*i].writes_memory()).collect();
         let expected = match written[..] {
             [at] => match what.args[at] {
-                Arg::OutBuf { len_arg, valid } => Some((at, len_arg, valid)),
+                Arg::OutBuf { len_arg, valid } => Some((at, len_arg, 1, valid)),
+                Arg::OutArray {
+                    count_arg,
+                    elem,
+                    valid,
+                } => Some((at, count_arg, elem, valid)),
                 _ => None,
             },
             _ => None,
         };
-        let found = what.buffer.map(|it| (usize::from(it.at), it.len, it.valid));
+        let found = what
+            .buffer
+            .map(|it| (usize::from(it.at), it.len, it.elem, it.valid));
         assert_eq!(found, expected, "{}", call.name);
         lone += usize::from(found.is_some());
     }

@@ -170,7 +170,7 @@ unsafe extern "C" {
     /// The instruction that goes back to the program with all its registers.
     fn rcoe_return();
     fn rcoe_enter_program(frame: *const TrapFrame) -> !;
-    fn rcoe_guarded_call(f: extern "C" fn(*mut u8) -> i64, context: *mut u8) -> i64;
+    fn rcoe_guarded_call(a: u64, b: u64, c: u64, d: u64, body: GuardedBody) -> i64;
     fn rcoe_guard_fault();
     fn rcoe_interruptible_call(nr: u64, args: *const u64) -> i64;
     fn rcoe_call_window_start();
@@ -286,10 +286,8 @@ rcoe_guarded_call:
     push r14
     push r15
     sub rsp, 8
-    mov rax, rdi
-    mov rdi, rsi
     mov qword ptr [rip + RCOE_GUARD_STACK], rsp
-    call rax
+    call r8
 3:  mov qword ptr [rip + RCOE_GUARD_STACK], 0
     add rsp, 8
     pop r15
@@ -404,18 +402,27 @@ pub(crate) fn is_return(rip: u64) -> bool {
     rip == rcoe_return as *const () as u64
 }
 
+/// What runs under a guard, with four words in registers.
+pub(crate) type GuardedBody = extern "C" fn(u64, u64, u64, u64) -> i64;
+
 /// Runs `body`; if it touches memory of the program that is not there, returns `-EFAULT`.
 ///
 /// The body is cut short where it faulted, so it must not own anything that needs dropping.
 pub(crate) fn guarded<F: FnMut() -> i64>(mut body: F) -> i64 {
-    extern "C" fn call<F: FnMut() -> i64>(context: *mut u8) -> i64 {
+    extern "C" fn call<F: FnMut() -> i64>(context: u64, _: u64, _: u64, _: u64) -> i64 {
         // SAFETY: `context` is the closure handed in just below, alive for the whole call.
-        let body = unsafe { &mut *context.cast::<F>() };
+        let body = unsafe { &mut *(context as *mut F) };
         body()
     }
-    // SAFETY: on a fault the stack is cut back to the frame of this call; per the contract above
-    // nothing in between owns a resource.
-    unsafe { rcoe_guarded_call(call::<F>, (&raw mut body).cast()) }
+    guarded_with([(&raw mut body) as u64, 0, 0, 0], call::<F>)
+}
+
+/// The same with these words, which need no memory on the way.
+#[inline]
+pub(crate) fn guarded_with([a, b, c, d]: [u64; 4], body: GuardedBody) -> i64 {
+    // SAFETY: on a fault the stack is cut back to the frame of this call; per the contract of
+    // `guarded` nothing in between owns a resource.
+    unsafe { rcoe_guarded_call(a, b, c, d, body) }
 }
 
 /// If a guarded call is active, the stack pointer and instruction to resume it at.

@@ -30,12 +30,12 @@ pub(crate) unsafe fn copy_forward(dest: *mut u8, src: *const u8, n: usize) {
         match n {
             0 => {}
             1 => dest.write(src.read()),
-            2..=3 => copy_ends::<u16>(dest, src, n),
-            4..=7 => copy_ends::<u32>(dest, src, n),
-            8..=15 => copy_ends::<u64>(dest, src, n),
-            16..=31 => copy_ends::<u128>(dest, src, n),
-            32..64 => copy_ends::<[u128; 2]>(dest, src, n),
-            64..SHORT => copy_ends::<[u128; 4]>(dest, src, n),
+            2..=4 => copy_ends::<u16>(dest, src, n),
+            5..=8 => copy_ends::<u32>(dest, src, n),
+            9..=16 => copy_ends::<u64>(dest, src, n),
+            17..=32 => copy_ends::<u128>(dest, src, n),
+            33..=64 => copy_ends::<[u128; 2]>(dest, src, n),
+            65..SHORT => copy_ends::<[u128; 4]>(dest, src, n),
             _ => asm!("rep movsb", inout("rcx") n => _, inout("rdi") dest => _,
                 inout("rsi") src => _, options(nostack, preserves_flags)),
         }

@@ -49,7 +49,13 @@ impl Made {
     /// Is this what came out?
     #[inline]
     pub(crate) fn is(&self, result: i64) -> bool {
-        self.0.load(Ordering::Relaxed) == result
+        self.noted() == result
+    }
+
+    /// What came out.
+    #[inline]
+    pub(crate) fn noted(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
     }
 
     /// # Panics
@@ -63,8 +69,7 @@ impl Made {
     /// The host has made the present call.
     #[inline]
     pub(crate) fn assert_nothing_done(&self) {
-        let noted = self.0.load(Ordering::Relaxed);
-        assert!(noted < 0, "a call is made once");
+        assert!(self.noted() < 0, "a call is made once");
     }
 }
 

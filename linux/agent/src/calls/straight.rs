@@ -35,7 +35,7 @@ use crate::calls::{
 use crate::kernel::{Kernel, kind};
 use crate::memory::deferred;
 use crate::memory::guest::{self, Fault};
-use crate::protocol::transfer::Outcome;
+use crate::protocol::transfer::{self, Outcome};
 use crate::protocol::{arguments, publish};
 use crate::recover::takeover;
 use crate::sched::blocking;
@@ -128,7 +128,7 @@ fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     }
     kernel.count_call(stat_class(what.class));
     kernel.signals.hear_nothing();
-    if result >= 0 && !signals::is_anything_due(kernel) {
+    if result >= 0 && !signals::has_come(kernel) {
         return done(kernel, result);
     }
     Way::News(with_news(kernel, call, result))
@@ -258,7 +258,9 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
 /// An effect that waits, or what the primary gets; and whether that is all that has come.
 #[inline]
 fn to_outside(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
-    if kernel.outgoing.is_open() || kernel.outgoing.knows(call.raw[0]) {
+    // Input has to do with a descriptor that is known only where it is taken later.
+    let concerned = kernel.masks || call.what.class == Class::Output;
+    if kernel.outgoing.is_open() || concerned && kernel.outgoing.knows(call.raw[0]) {
         near_what_waits(kernel, call)
     } else {
         through_primary(kernel, call)
@@ -315,6 +317,9 @@ fn through_primary(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
             }
             Err(outcome) => outcome,
         }
+    } else if let Some(result) = transfer::receive_promptly(kernel) {
+        kernel.signals.hear_nothing();
+        return (result, true);
     } else {
         io::obtain(kernel, call, repeatable)
     };
@@ -328,7 +333,7 @@ fn conclude_with(
     repeatable: bool,
     outcome: Outcome,
 ) -> (i64, bool) {
-    if outcome.result >= 0 && signals::is_nothing_new(kernel, &outcome) {
+    if outcome.result >= 0 && kernel.signals.is_nothing_new(&outcome) {
         kernel.signals.hear_nothing();
         return (outcome.result, true);
     }
@@ -358,16 +363,27 @@ fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Result<i64, Outco
         let away = call.what.blocking && *result == sys::error(EINTR);
         !away || signals::must_interrupt(kernel)
     });
-    let result = result.unwrap_or_else(|| io::on_host(kernel, call, call.raw));
-    if result < 0 || signals::is_anything_due(kernel) {
-        let result = io::unless_cut(kernel, call, result);
-        let result = io::refused_terminal(kernel, call, result);
-        return Err(io::tell(kernel, call, result));
+    let Some(result) = result else {
+        let result = io::on_host(kernel, call, call.raw);
+        return Err(tell(kernel, call, result));
+    };
+    if result < 0 || signals::has_come(kernel) {
+        return Err(tell(kernel, call, result));
     }
     kernel.made.assert_is(result);
     made::assert_possible(call, result);
-    publish::publish(kernel, call, &signals::nothing_new(kernel, result));
+    publish::publish_noted(kernel, call);
     Ok(result)
+}
+
+/// Primary: publishes a result, and all that has come with it.
+#[cold]
+fn tell(kernel: &mut Kernel, call: &Call, result: i64) -> Outcome {
+    kernel.made.assert_is(result);
+    made::assert_possible(call, result);
+    let result = io::unless_cut(kernel, call, result);
+    let result = io::refused_terminal(kernel, call, result);
+    io::tell(kernel, call, result)
 }
 
 /// All that the long way does with a result.

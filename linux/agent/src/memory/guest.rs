@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::errno::EFAULT;
 use rcoe_core::Checksum;
 
-use crate::arch::entry::guarded;
+use crate::arch::entry::{guarded, guarded_with};
 use crate::arch::mem_functions::copy_forward;
 
 /// The program gave a pointer that cannot be used.
@@ -46,23 +46,28 @@ fn outcome(result: i64) -> Result<(), Fault> {
 
 /// Copies out of the program's memory.
 pub(crate) fn copy_in(to: &mut [u8], from: u64) -> Result<(), Fault> {
-    let (dest, len) = (to.as_mut_ptr(), to.len());
-    outcome(guarded(|| {
-        // SAFETY: the destination is ours; a bad source faults, which the guard catches.
-        unsafe { copy_forward(dest, from as *const u8, len) };
-        0
-    }))
+    outcome(guarded_with(
+        [to.as_mut_ptr() as u64, from, to.len() as u64, 0],
+        copy_bytes,
+    ))
 }
 
 /// Copies into the program's memory.
 pub(crate) fn copy_out(to: u64, from: &[u8]) -> Result<(), Fault> {
-    let (source, len) = (from.as_ptr(), from.len());
-    outcome(guarded(|| {
-        // SAFETY: the source is ours; a bad destination faults, which the guard catches. It lies
-        // outside of the agent's window, which `is_agent` keeps programs from naming.
-        unsafe { copy_forward(to as *mut u8, source, len) };
-        0
-    }))
+    // The source is ours. A destination outside of the agent's window, which `is_agent` keeps
+    // programs from naming.
+    outcome(guarded_with(
+        [to, from.as_ptr() as u64, from.len() as u64, 0],
+        copy_bytes,
+    ))
+}
+
+/// Copies, between places one of which is the program's and the other the caller's.
+extern "C" fn copy_bytes(to: u64, from: u64, len: u64, _: u64) -> i64 {
+    // SAFETY: callers own the one place; of the program's a bad one faults, which the guard
+    // catches.
+    unsafe { copy_forward(to as *mut u8, from as *const u8, crate::convert::size(len)) };
+    0
 }
 
 /// Can the first and the last of these bytes be written? They stay as they are.
@@ -98,64 +103,78 @@ pub(crate) fn fill_zero(mut to: u64, mut len: u64) -> Result<(), Fault> {
 
 /// Copies from one place to another, either of which may be the program's.
 pub(crate) fn copy_across(to: u64, from: u64, len: u64) -> Result<(), Fault> {
-    outcome(guarded(|| {
-        // SAFETY: callers own the destination; a bad source faults, which the guard catches.
-        unsafe { copy_forward(to as *mut u8, from as *const u8, crate::convert::size(len)) };
-        0
-    }))
+    outcome(guarded_with([to, from, len, 0], copy_bytes))
 }
 
 /// Copies out of the program's memory into published cells that nobody reads yet.
 pub(crate) fn copy_to_cells(to: &[AtomicU64], from: u64, len: usize) -> Result<(), Fault> {
     assert!(len <= size_of_val(to));
-    let dest = to.as_ptr().cast_mut().cast::<u8>();
-    outcome(guarded(|| {
-        // SAFETY: cells may be written through a shared reference, and only this replica writes
-        // them; a bad source faults, which the guard catches.
-        unsafe { copy_forward(dest, from as *const u8, len) };
-        0
-    }))
+    // Cells may be written through a shared reference, and only this replica writes them.
+    let dest = to.as_ptr() as u64;
+    outcome(guarded_with([dest, from, len as u64, 0], copy_bytes))
 }
 
 /// Copies out of the program's memory into published cells that nobody reads yet, and compares what
 /// is there then with the program's memory, zeroes after its last byte: the checksum of `before`
 /// and the cells. None if they differ, or the memory cannot be read.
+#[inline]
 pub(crate) fn copy_compared(
     to: &[AtomicU64],
     from: u64,
     len: usize,
     before: Checksum,
 ) -> Option<Checksum> {
-    let (words, rest) = (len / 8, len % 8);
-    let (whole, last) = to.split_at_checked(words)?;
-    let dest = to.as_ptr().cast_mut().cast::<u8>();
-    assert!(len <= size_of_val(to));
+    if to.len() != len.div_ceil(8) {
+        return None;
+    }
     let mut checksum = before;
-    let differs = guarded(|| {
-        // SAFETY: cells may be written through a shared reference, and only this replica writes
-        // them; a bad source faults, which the guard catches.
-        unsafe { copy_forward(dest, from as *const u8, len) };
-        let source = black_box(from) as *const u64;
-        let mut difference = 0;
-        let mut compare = |cell: &AtomicU64, word: u64| {
-            let there = cell.load(Relaxed);
-            difference |= there ^ word;
-            checksum = checksum.add(there);
-        };
-        for (cell, at) in whole.iter().zip(0..) {
-            // SAFETY: the word was readable just before, and a bad pointer faults, which the guard
-            // catches.
-            compare(cell, unsafe { source.add(at).read_unaligned() });
-        }
-        if let Some(cell) = last.first() {
-            let mut word = [0; 8];
-            // SAFETY: as above; `word` has eight bytes.
-            unsafe { copy_forward(word.as_mut_ptr(), source.add(words).cast(), rest) };
-            compare(cell, u64::from_le_bytes(word));
-        }
-        i64::from(difference != 0)
-    });
-    (differs == 0).then_some(checksum)
+    let words = [
+        to.as_ptr() as u64,
+        from,
+        len as u64,
+        (&raw mut checksum) as u64,
+    ];
+    (guarded_with(words, compare_copied) == 0).then_some(checksum)
+}
+
+/// The body of [`copy_compared`]: 0 if nothing differs.
+extern "C" fn compare_copied(cells: u64, from: u64, len: u64, checksum: u64) -> i64 {
+    let (words, rest) = (crate::convert::size(len / 8), crate::convert::size(len % 8));
+    let cells = cells as *const AtomicU64;
+    let checksum = checksum as *mut Checksum;
+    // SAFETY: the caller's cells, as many as the bytes take, and its checksum. Cells may be written
+    // through a shared reference, and only this replica writes them; a bad source faults, which the
+    // guard catches.
+    let mut sum = unsafe {
+        copy_forward(
+            cells.cast_mut().cast(),
+            from as *const u8,
+            crate::convert::size(len),
+        );
+        *checksum
+    };
+    let source = black_box(from) as *const u64;
+    let mut difference = 0;
+    let mut compare = |at: usize, word: u64| {
+        // SAFETY: one of the caller's cells.
+        let there = unsafe { (*cells.add(at)).load(Relaxed) };
+        difference |= there ^ word;
+        sum = sum.add(there);
+    };
+    for at in 0..words {
+        // SAFETY: the word was readable just before, and a bad pointer faults, which the guard
+        // catches.
+        compare(at, unsafe { source.add(at).read_unaligned() });
+    }
+    if rest != 0 {
+        let mut word = [0; 8];
+        // SAFETY: as above; `word` has eight bytes.
+        unsafe { copy_forward(word.as_mut_ptr(), source.add(words).cast(), rest) };
+        compare(words, u64::from_le_bytes(word));
+    }
+    // SAFETY: the caller's.
+    unsafe { *checksum = sum };
+    i64::from(difference != 0)
 }
 
 /// Copies bytes that lie in words into the program's memory.
@@ -163,10 +182,21 @@ pub(crate) fn copy_compared(
 /// # Panics
 /// If they are more than the words hold.
 pub(crate) fn copy_from_words(to: u64, words: &[u64], len: usize) -> Result<(), Fault> {
+    copy_out(to, bytes_of(words, len))
+}
+
+/// Does the program's memory hold these bytes, which lie in words?
+///
+/// # Panics
+/// If they are more than the words hold.
+pub(crate) fn equals_words(from: u64, words: &[u64], len: usize) -> bool {
+    equals(bytes_of(words, len), from)
+}
+
+fn bytes_of(words: &[u64], len: usize) -> &[u8] {
     assert!(len <= size_of_val(words));
     // SAFETY: words are eight bytes each, and bytes have no alignment.
-    let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), len) };
-    copy_out(to, bytes)
+    unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), len) }
 }
 
 /// The checksum of `before` and of cells that are this replica's own to write.
@@ -257,6 +287,7 @@ pub(crate) fn write<T: Plain>(to: u64, value: &T) -> Result<(), Fault> {
 }
 
 /// Digest of bytes of the program.
+#[inline]
 pub(crate) fn digest(from: u64, len: u64) -> Result<u64, Fault> {
     if len == 0 {
         return Ok(0);
@@ -264,16 +295,23 @@ pub(crate) fn digest(from: u64, len: u64) -> Result<u64, Fault> {
     if len > i64::MAX.cast_unsigned() {
         return Err(Fault);
     }
-    let mut hash = 0;
-    outcome(guarded(|| {
-        // SAFETY: a slice of the program's memory that nothing changes while this replica's only
-        // thread is here; a bad pointer faults, which the guard catches.
-        let bytes =
-            unsafe { core::slice::from_raw_parts(from as *const u8, crate::convert::size(len)) };
-        hash = xxhash_rust::xxh3::xxh3_64(bytes);
-        0
-    }))?;
+    let mut hash = 0_u64;
+    outcome(guarded_with(
+        [from, len, (&raw mut hash) as u64, 0],
+        hash_into,
+    ))?;
     Ok(hash)
+}
+
+/// The body of [`digest`].
+extern "C" fn hash_into(from: u64, len: u64, hash: u64, _: u64) -> i64 {
+    // SAFETY: a slice of the program's memory that nothing changes while this replica's only
+    // thread is here; a bad pointer faults, which the guard catches. The hash is the caller's.
+    unsafe {
+        let bytes = core::slice::from_raw_parts(from as *const u8, crate::convert::size(len));
+        *(hash as *mut u64) = xxhash_rust::xxh3::xxh3_64(bytes);
+    }
+    0
 }
 
 /// Length of a terminated string, without its NUL; at most `limit`.

@@ -74,22 +74,35 @@ pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
         rseq::watch();
         kernel.agreed.words = *call.words();
     }
+    if call.what.reads == 0 {
+        fold_by_number::<false>(kernel, call)
+    } else {
+        fold_by_number::<true>(kernel, call)
+    }
+}
+
+/// The same for a call that reads memory, or for one that does not.
+#[inline(always)]
+fn fold_by_number<const READS: bool>(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
     match call.what.call.nargs {
-        0 => fold_first::<0>(kernel, call),
-        1 => fold_first::<1>(kernel, call),
-        2 => fold_first::<2>(kernel, call),
-        3 => fold_first::<3>(kernel, call),
-        4 => fold_first::<4>(kernel, call),
-        5 => fold_first::<5>(kernel, call),
-        _ => fold_first::<6>(kernel, call),
+        0 => fold_first::<0, READS>(kernel, call),
+        1 => fold_first::<1, READS>(kernel, call),
+        2 => fold_first::<2, READS>(kernel, call),
+        3 => fold_first::<3, READS>(kernel, call),
+        4 => fold_first::<4, READS>(kernel, call),
+        5 => fold_first::<5, READS>(kernel, call),
+        _ => fold_first::<6, READS>(kernel, call),
     }
 }
 
 /// The same for a call with `N` arguments: a known number takes a third of the instructions.
 #[inline(never)]
-fn fold_first<const N: usize>(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
+fn fold_first<const N: usize, const READS: bool>(
+    kernel: &mut Kernel,
+    call: &Call,
+) -> Result<(), Fault> {
     let mut batch = kernel.replica.begin_batch(kind::of(call.nr, kind::CALL));
-    let folded = collect::<N>(kernel, call, &mut batch);
+    let folded = collect::<N, READS>(kernel, call, &mut batch);
     kernel.replica.end_batch(batch);
     kernel.agreed.content = folded?;
     Ok(())
@@ -97,7 +110,7 @@ fn fold_first<const N: usize>(kernel: &mut Kernel, call: &Call) -> Result<(), Fa
 
 /// Adds the events of what the call brings with it; the digest of what its pointers lead to.
 #[inline(always)]
-fn collect<const N: usize>(
+fn collect<const N: usize, const READS: bool>(
     kernel: &Kernel,
     call: &Call,
     batch: &mut Batch<'_>,
@@ -108,7 +121,7 @@ fn collect<const N: usize>(
     for (i, place) in [0, 1, 2, 3, 4, 5].into_iter().zip(0_u32..).take(N) {
         let value = call.arg(i);
         batch.add(kind::of(call.nr, kind::ARG + place), value);
-        if what.reads >> i & 1 != 0 && value != 0 {
+        if READS && what.reads >> i & 1 != 0 && value != 0 {
             let digest = content(kernel, call, what.args[i], value)?;
             all = mix(all, digest);
             batch.add(kind::of(call.nr, kind::CONTENT + place), digest);

@@ -1,72 +1,70 @@
-//! Short results in one record, by a shorter way than [`crate::protocol::publish`] and
-//! [`crate::protocol::transfer`].
+//! Results with which nothing else has come, and which fill little, in one short record.
 //!
-//! Most results are a number and at most a few hundred bytes in one piece. Their record is the one
-//! that [`publish`](crate::protocol::publish) writes, word for word, and compared with its source
-//! as there; so each side takes this way or the other one. The comparison makes the record's
-//! checksum on the way, of what it finds in the ring. Whatever is not so simple is left to the
-//! other way, before anything was published, or taken.
+//! Most results are a number and at most a few hundred bytes in one piece, and no signal, timer or
+//! order has come. Their record is the number, marked so that it cannot be taken for the number of
+//! a record within its result, and the bytes: how many follows from the call. It is compared with
+//! its source as [`publish`](crate::protocol::publish) does, which makes its checksum on the way,
+//! of what is found in the ring. Whatever is not so simple is left to
+//! [`publish`](crate::protocol::publish), before anything was published. Followers take either.
 
-use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use rcoe_core::{Checksum, Replica};
 
 use crate::convert;
-use crate::memory::guest::{self, Fault};
+use crate::memory::guest;
 use crate::protocol::env::LinuxEnv;
 use crate::protocol::segments::{Filled, Segments};
-use crate::protocol::transfer::{Buffer, FIRST, Outcome};
+use crate::protocol::transfer::Buffer;
 
 /// Results below this are neither failures nor so long that their source is read twice, nor has
 /// anything been added to them.
 const MOST: i64 = 4096;
 /// Most words of the bytes that the call filled.
 const WORDS: usize = 64;
-/// Words of a record without bytes: its number, and the outcome.
-const HEAD: usize = FIRST + 4;
+/// In the first word of such a record.
+const BRIEF: u64 = 1 << 63;
 
-/// Primary: publishes the outcome of a call that filled what was noted, if it is short. False if
-/// nothing was done.
+/// Is this how such a record begins?
+#[inline]
+pub(crate) const fn is_brief(first: u64) -> bool {
+    first & BRIEF != 0
+}
+
+/// The result that such a first word tells.
+#[inline]
+pub(crate) const fn result_of(first: u64) -> i64 {
+    (first & !BRIEF).cast_signed()
+}
+
+/// Primary: publishes the result of a call that filled what was noted, if it is short. `source` is
+/// asked for it each time. False if nothing was done.
 #[inline]
 pub(crate) fn publish(
     replica: &mut Replica<'_, LinuxEnv>,
     segments: &Segments,
-    outcome: &Outcome,
+    source: impl Fn() -> i64,
 ) -> bool {
-    if !(0..MOST).contains(&outcome.result) {
+    let result = source();
+    if !(0..MOST).contains(&result) {
         return false;
     }
-    match segments.only(outcome.result) {
-        Filled::Nothing => replica.try_publish_in_place(HEAD, |cells| {
-            put(cells.first_chunk()?, || head(outcome), Checksum::EMPTY)
-        }),
+    let head = || [BRIEF | source().cast_unsigned()];
+    match segments.only(result) {
+        Filled::Nothing => replica
+            .try_publish_in_place(1, |cells| put(cells.first_chunk()?, head, Checksum::EMPTY)),
         Filled::One(filled) => {
             let bytes = convert::size(filled.end - filled.start);
             let words = bytes.div_ceil(8);
             words <= WORDS
-                && replica.try_publish_in_place(HEAD + 1 + words, |cells| {
-                    let (first, rest) = cells.split_first_chunk()?;
-                    let (size, content) = rest.split_first_chunk()?;
-                    let before = put(first, || head(outcome), Checksum::EMPTY)?;
-                    let before = put(size, || [*black_box(&bytes) as u64], before)?;
+                && replica.try_publish_in_place(1 + words, |cells| {
+                    let (first, content) = cells.split_first_chunk()?;
+                    let before = put(first, head, Checksum::EMPTY)?;
                     put_content(content, filled.start, bytes, before)
                 })
         }
         Filled::Many => false,
     }
-}
-
-/// The record's number is 0: it is the first and only one.
-#[inline]
-fn head(outcome: &Outcome) -> [u64; HEAD] {
-    let &Outcome {
-        result,
-        due,
-        taken,
-        order,
-    } = black_box(outcome);
-    [0, result.cast_unsigned(), due, taken, order]
 }
 
 /// Stores words, and then compares what is there with the words made anew; the checksum with what
@@ -101,25 +99,55 @@ fn put_content(cells: &[AtomicU64], from: u64, bytes: usize, before: Checksum) -
     guest::copy_compared(cells, from, bytes, before)
 }
 
-/// Follower: takes the result of a call whose first record is in the buffer, if that is all of it
-/// and fills what was noted in one piece at most. Else nothing counts of what was done.
+/// Follower: takes the result whose record is in the buffer, if it is such a one, and fills the
+/// program's memory.
+///
+/// # Panics
+/// If the record is not of this call.
 #[inline]
-pub(crate) fn take(buffer: &Buffer, segments: &Segments) -> Option<Outcome> {
-    let (&[_, result, due, taken, order], content) = buffer.record().split_first_chunk()?;
-    let outcome = Outcome {
-        result: result.cast_signed(),
-        due,
-        taken,
-        order,
-    };
-    let Some((address, room)) = segments.room(0) else {
-        return content.is_empty().then_some(outcome);
-    };
-    let (&bytes, content) = content.split_first()?;
-    let single = segments.room(1).is_none() && outcome.result != Fault::RESULT;
-    if !single || bytes > room || bytes.div_ceil(8) != content.len() as u64 {
+pub(crate) fn take(buffer: &Buffer, segments: &Segments) -> Option<i64> {
+    let (&first, content) = buffer.record().split_first()?;
+    if !is_brief(first) {
         return None;
     }
-    guest::copy_from_words(address, content, convert::size(bytes)).ok()?;
-    Some(outcome)
+    let result = result_of(first);
+    let range = match segments.only(result) {
+        Filled::Nothing => 0..0,
+        Filled::One(range) => range,
+        Filled::Many => panic!("the record holds this call's result"),
+    };
+    let bytes = convert::size(range.end - range.start);
+    assert_eq!(
+        content.len(),
+        bytes.div_ceil(8),
+        "the record holds this call's result"
+    );
+    if bytes != 0 {
+        fill(range.start, content, bytes);
+    }
+    Some(result)
+}
+
+#[inline]
+fn fill(address: u64, content: &[u64], bytes: usize) {
+    let done = guest::copy_from_words(address, content, bytes);
+    assert!(
+        done.is_ok() || guest::equals_words(address, content, bytes),
+        "the primary could write here"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_told_from_the_number_of_a_record() {
+        for result in [0, 1, MOST - 1] {
+            let first = BRIEF | result.cast_unsigned();
+            assert!(is_brief(first));
+            assert_eq!(result_of(first), result);
+        }
+        assert!(![0, 1, 1 << 40].into_iter().any(is_brief));
+    }
 }

@@ -1,6 +1,7 @@
 //! The primary's side of [`crate::protocol::transfer`]: laying a result out in the ring, and making
 //! sure that it is what the host gave.
 
+use core::hint::black_box;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,8 +22,27 @@ const CONTENT: usize = MAX_RECORD - FIRST;
 
 /// Primary: publishes the outcome and what the call filled.
 pub(crate) fn publish(kernel: &mut Kernel, call: &Call, outcome: &Outcome) {
-    if !brief::publish(&mut kernel.replica, &kernel.segments, outcome) {
+    let brief = kernel.signals.is_nothing_new(outcome)
+        && brief::publish(&mut kernel.replica, &kernel.segments, || {
+            black_box(outcome).result
+        });
+    if !brief {
         publish_at_length(kernel, call, outcome);
+    }
+}
+
+/// Primary: publishes a result with which nothing else has come, as it was noted.
+#[inline]
+pub(crate) fn publish_noted(kernel: &mut Kernel, call: &Call) {
+    let Kernel {
+        replica,
+        segments,
+        made,
+        ..
+    } = &mut *kernel;
+    if !brief::publish(replica, segments, || made.noted()) {
+        let outcome = kernel.signals.nothing_new(kernel.made.noted());
+        publish_at_length(kernel, call, &outcome);
     }
 }
 

@@ -102,11 +102,18 @@ impl Segments {
         if call.what.writes == 0 {
             return Ok(());
         }
-        let Some(Buffer { at, len, valid }) = call.what.buffer else {
+        let Some(buffer) = call.what.buffer else {
             return self.prepare_others(call);
         };
+        let Buffer {
+            at,
+            len,
+            elem,
+            valid,
+        } = buffer;
         let [address, len] = [at, len].map(|index| call.arg(usize::from(index)));
-        self.push(address, len, shared(valid, 1));
+        let elem = u64::from(elem);
+        self.push(address, len.saturating_mul(elem), shared(valid, elem));
         Ok(())
     }
 
@@ -250,6 +257,12 @@ impl Segments {
             segment.cut(&mut walk);
         }
         Ok(())
+    }
+
+    /// May the call fill nothing?
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// What a call with this result, which is not negative, has filled.

@@ -5,7 +5,7 @@
 //! supervisor, then for each segment its length and its bytes. The stream is cut into records of
 //! the protocol core wherever one is full; each begins with its number within the result. If the
 //! primary is lost between two of them, its
-//! successor starts again with number 0.
+//! successor starts again with number 0. What is short is published in another way, see [`brief`].
 
 use core::sync::atomic::Ordering;
 
@@ -40,8 +40,9 @@ impl Buffer {
 
     /// A record of so many words is there.
     fn accept(&mut self, len: usize) -> Result<(), Broken> {
-        assert!(len > FIRST, "no record is empty");
-        let (part, expected) = (self.words[0], self.part);
+        let brief = brief::is_brief(self.words[0]);
+        assert!(len > FIRST || brief && len != 0, "no record is empty");
+        let (part, expected) = (if brief { 0 } else { self.words[0] }, self.part);
         assert!(part == expected || part == 0, "records come in order");
         self.next = FIRST;
         self.len = len;
@@ -101,10 +102,10 @@ pub(crate) fn receive(kernel: &mut Kernel) -> Result<Outcome, Lost> {
     if fill(kernel).is_err() {
         return Err(Lost { torn: false });
     }
-    if let Some(outcome) = brief::take(&kernel.buffer, &kernel.segments) {
-        return Ok(outcome);
-    }
     loop {
+        if let Some(result) = brief::take(&kernel.buffer, &kernel.segments) {
+            return Ok(kernel.signals.nothing_new(result));
+        }
         match take(kernel) {
             Ok(outcome) => return Ok(outcome),
             Err(Broken::Lost) => return Err(Lost { torn: true }),
@@ -139,8 +140,17 @@ fn take(kernel: &mut Kernel) -> Result<Outcome, Broken> {
 }
 
 /// Gets the next record.
+#[inline]
 fn fill(kernel: &mut Kernel) -> Result<(), Broken> {
-    match kernel.replica.consume(&mut kernel.buffer.words) {
+    match kernel.replica.consume_promptly(&mut kernel.buffer.words) {
+        Some(len) => kernel.buffer.accept(len),
+        None => await_record(kernel),
+    }
+}
+
+#[inline(never)]
+fn await_record(kernel: &mut Kernel) -> Result<(), Broken> {
+    match kernel.replica.await_record(&mut kernel.buffer.words) {
         Ok(Consumed::Record(len)) => kernel.buffer.accept(len),
         Ok(Consumed::TakeOver) => Err(Broken::Lost),
         Err(halt) => kernel.park(halt),
@@ -179,6 +189,21 @@ fn pull_bytes(kernel: &mut Kernel, mut address: u64, len: u64, maybe: bool) -> R
         left -= part as u64;
     }
     Ok(())
+}
+
+/// Follower: the result of a call that fills nothing, if it is there, or in a moment, and nothing
+/// else has come with it. Else nothing has happened.
+///
+/// # Panics
+/// If the record is not of this call.
+#[inline]
+pub(crate) fn receive_promptly(kernel: &mut Kernel) -> Option<i64> {
+    if !kernel.segments.is_empty() {
+        return None;
+    }
+    let word = kernel.replica.consume_word_promptly()?;
+    assert!(brief::is_brief(word), "the record holds this call's result");
+    Some(brief::result_of(word))
 }
 
 /// A word that only the primary can know, and a successor as well; all replicas get the same.

@@ -152,6 +152,7 @@ pub(super) fn bring_to_foreground(kernel: &mut Kernel, call: &Call) -> i64 {
 }
 
 /// Primary: is another process group of the session in the foreground of its terminal?
+#[inline]
 pub(in crate::calls) fn is_in_background(kernel: &Kernel) -> bool {
     let group = kernel.control.pgid.load(Ordering::Relaxed);
     own_terminal(kernel)

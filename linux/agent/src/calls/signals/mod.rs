@@ -229,6 +229,23 @@ impl Signals {
         self.quiet = 0;
     }
 
+    /// A result with which nothing comes.
+    #[inline]
+    pub(crate) const fn nothing_new(&self, result: i64) -> Outcome {
+        Outcome {
+            result,
+            due: 0,
+            taken: self.taken,
+            order: 0,
+        }
+    }
+
+    /// Has nothing come with the result of a call?
+    #[inline]
+    pub(crate) const fn is_nothing_new(&self, outcome: &Outcome) -> bool {
+        outcome.due == 0 && outcome.order == 0 && outcome.taken == self.taken
+    }
+
     /// Signals that a thread with this mask would act upon, of those pending for all and for it.
     fn open(&self, own: &Own) -> u64 {
         (self.shared | own.pending) & !own.mask
@@ -284,11 +301,15 @@ fn entry(control: &Control, at: u64) -> Option<Info> {
 /// Primary: is there anything from outside that comes with the result of a system call, or may be?
 #[inline(always)]
 pub(crate) fn is_anything_due(kernel: &Kernel) -> bool {
-    let (control, inbox) = (kernel.control, &kernel.inbox);
+    has_come(kernel) || kernel.inbox.due || !kernel.timers.is_armed()
+}
+
+/// Primary: the same, if nothing was due before a call, and it has not looked since.
+#[inline(always)]
+pub(crate) fn has_come(kernel: &Kernel) -> bool {
+    let control = kernel.control;
     RCOE_INTERRUPT.load(Ordering::Relaxed) != 0
         || control.signal_head.load(Ordering::Acquire) != kernel.signals.taken
-        || inbox.due
-        || !kernel.timers.is_armed()
         || kernel.orders.is_anything_new(control)
 }
 
@@ -335,23 +356,6 @@ pub(super) fn before_begun(kernel: &Kernel) -> i64 {
         Some(_) => sys::error(EINTR),
         None => GIVEN_UP,
     }
-}
-
-/// Primary: a result with which nothing comes.
-#[inline]
-pub(super) const fn nothing_new(kernel: &Kernel, result: i64) -> Outcome {
-    Outcome {
-        result,
-        due: 0,
-        taken: kernel.signals.taken,
-        order: 0,
-    }
-}
-
-/// All replicas: has nothing come with the result of a call?
-#[inline]
-pub(super) const fn is_nothing_new(kernel: &Kernel, outcome: &Outcome) -> bool {
-    outcome.due == 0 && outcome.order == 0 && outcome.taken == kernel.signals.taken
 }
 
 /// All replicas, with the result of a call: what has arrived counts from here on.
