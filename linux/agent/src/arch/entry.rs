@@ -173,6 +173,7 @@ unsafe extern "C" {
     fn rcoe_guarded_call(a: u64, b: u64, c: u64, d: u64, body: GuardedBody) -> i64;
     fn rcoe_guard_fault();
     fn rcoe_interruptible_call(nr: u64, args: *const u64) -> i64;
+    fn rcoe_kept_call(nr: u64, args: *const u64) -> i64;
     fn rcoe_call_window_start();
     fn rcoe_call_window_end();
     fn rcoe_call_interrupted();
@@ -302,6 +303,22 @@ rcoe_guard_fault:
     cld
     mov rax, -14
     jmp 3b
+
+    .globl rcoe_kept_call
+rcoe_kept_call:
+    mov rax, rbx
+    .irp name, rbp, r12, r13, r14, r15
+    xor rax, \name
+    .endr
+    push rax
+    call rcoe_interruptible_call
+    pop rcx
+    .irp name, rbx, rbp, r12, r13, r14, r15
+    xor rcx, \name
+    .endr
+    jnz 6f
+    ret
+6:  ud2
 
     .globl rcoe_interruptible_call
 rcoe_interruptible_call:
@@ -435,9 +452,21 @@ pub(crate) fn guard_landing() -> Option<(u64, u64)> {
 /// A system call that an asynchronous signal interrupts without a race: if the signal arrives
 /// before the `syscall` instruction, its handler moves on to the `-EINTR` exit.
 ///
+/// It may last, and meanwhile what this replica holds in registers lies in the kernel. One that is
+/// another afterwards is a fault of the agent (an invalid instruction).
+///
 /// # Safety
 /// As for any raw system call: the arguments must be right for it.
 pub(crate) unsafe fn interruptible_call(nr: u64, args: &[u64; 6]) -> i64 {
+    // SAFETY: forwarded from the caller.
+    unsafe { rcoe_kept_call(nr, args.as_ptr()) }
+}
+
+/// The same without a look at the registers, for a replica whose faults nobody would mask.
+///
+/// # Safety
+/// As for any raw system call: the arguments must be right for it.
+pub(crate) unsafe fn unkept_call(nr: u64, args: &[u64; 6]) -> i64 {
     // SAFETY: forwarded from the caller.
     unsafe { rcoe_interruptible_call(nr, args.as_ptr()) }
 }

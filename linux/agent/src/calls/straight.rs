@@ -28,7 +28,7 @@ use linux_raw_sys::errno::EINTR;
 use rcoe_core::Compare;
 use rcoe_linux_syscalls::{Arg, Class, Offset, Special, Terminal, Time};
 
-use crate::arch::entry::{TrapFrame, interruptible_call};
+use crate::arch::entry::{TrapFrame, unkept_call};
 use crate::calls::{
     Call, after, agreed, emulated, io, made, outgoing, processes, signals, stat_class,
 };
@@ -158,7 +158,7 @@ fn host(kernel: &Kernel, call: &Call) -> Option<i64> {
         } else if kernel.threads.many() {
             unwaiting::make(call)
         } else {
-            Some(interruptible_call(call.nr, &call.raw))
+            Some(unkept_call(call.nr, &call.raw))
         }
     };
     report.in_call.store(0, Ordering::Relaxed);

@@ -97,11 +97,11 @@ pub(crate) fn answer(request: Request) -> i64 {
 /// Asks, and looks for the answer until the supervisor rings no more.
 #[inline(never)]
 fn look(request: Request) -> Option<i64> {
-    let control = regions::control(regions::own_group());
     let own = sys::getpid();
     regions::own_report()?.wish.post(request);
     call();
     loop {
+        let control = regions::control(regions::own_group());
         let bell = control.bell.load(Ordering::Acquire);
         let answer = answered(control, own, request);
         if answer.is_some() || !wait(control, bell) {

@@ -83,8 +83,11 @@ impl Family {
         if !is_agreed(team, index, request) {
             return team.memory.answer(pid, asked, NOT_AGREED);
         }
-        if again && !matches!(request.ask, Ask::Birth { .. }) {
-            let answer = team.memory.control().answer.load(Relaxed).cast_signed();
+        let control = team.memory.control();
+        // What a lost primary was given, or one whose child was lost, is no use to another.
+        let same = asked == last && control.answered_to.load(Relaxed) == pid;
+        if again && (same || !matches!(request.ask, Ask::Birth { .. })) {
+            let answer = control.answer.load(Relaxed).cast_signed();
             team.memory.answer(pid, asked, answer);
             return;
         }

@@ -65,6 +65,9 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
     };
     // Above the process id: which stop or continuation it was, or 0 for its end.
     let (pid, change) = (convert::low32(found), convert::low32(found >> 32));
+    if pid != 0 && change == 0 {
+        tell_end(kernel, call, pid);
+    }
     if pid != 0
         && options(call) & WNOWAIT == 0
         && let Some(group) = kernel.processes.child(pid)
@@ -85,6 +88,22 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call) -> i64 {
         0
     } else {
         i64::from(pid)
+    }
+}
+
+/// How a child ended each replica reads for itself where the primary has, and writes it over what
+/// that one has published.
+fn tell_end(kernel: &Kernel, call: &Call, pid: u32) {
+    let Some(group) = kernel.processes.child(pid) else {
+        return;
+    };
+    if let Some(found) = kernel
+        .processes
+        .child_in(group)
+        .and_then(|child| found(group, &child, WEXITED))
+    {
+        // The primary could write there.
+        let _ = tell(call, &found);
     }
 }
 
@@ -168,46 +187,10 @@ fn which(kernel: &Kernel, call: &Call) -> Result<Which, u32> {
 /// Primary: the process id of a child of which there is news, its status written, and above it
 /// which news; 0 if there is none and the call does not wait.
 pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
-    let mut which = match which(kernel, call) {
-        Ok(which) => which,
-        Err(errno) => return sys::error(errno),
-    };
-    let mut not_now = 0;
-    if let Which::Descriptor(fd) = which {
-        which = match pidfd::process(kernel, fd) {
-            Process::Own(pid) => Which::Pid(pid),
-            Process::Foreign | Process::Gone => return sys::error(ECHILD),
-            Process::None => return sys::error(EBADF),
-        };
-        if never_waits(fd) {
-            not_now = sys::error(EAGAIN);
-        }
-    }
-    let wanted = match call.what.special {
-        Special::Wait4 => options(call) | WEXITED,
-        _ => options(call),
-    };
     loop {
         let bell = kernel.control.bell.load(Ordering::Acquire);
-        let Some(found) = look(&kernel.processes, which, wanted) else {
-            return sys::error(ECHILD);
-        };
-        if let Some(found) = found {
-            if !found.is_forgotten_by_signal || !kernel.signals.awaits_no_children() {
-                return match tell(call, &found) {
-                    Ok(()) => found.word(),
-                    Err(Fault) => Fault::RESULT,
-                };
-            }
-            if signals::has_arrived(kernel) {
-                return NEWS;
-            }
-        }
-        if options(call) & WNOHANG != 0 {
-            return none_yet(call);
-        }
-        if not_now != 0 {
-            return not_now;
+        if let Some(result) = attempt(kernel, call) {
+            return result;
         }
         if kernel.threads.must_not_block() {
             return PARKED;
@@ -220,6 +203,47 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
         }
         doze(kernel, bell);
     }
+}
+
+/// What the call comes to at once; `None` if it waits. Nothing of it is kept while it waits, where
+/// a register that is hit would be taken for what the program has asked.
+#[inline(never)]
+fn attempt(kernel: &mut Kernel, call: &Call) -> Option<i64> {
+    let mut which = match which(kernel, call) {
+        Ok(which) => which,
+        Err(errno) => return Some(sys::error(errno)),
+    };
+    let mut not_now = None;
+    if let Which::Descriptor(fd) = which {
+        which = match pidfd::process(kernel, fd) {
+            Process::Own(pid) => Which::Pid(pid),
+            Process::Foreign | Process::Gone => return Some(sys::error(ECHILD)),
+            Process::None => return Some(sys::error(EBADF)),
+        };
+        not_now = never_waits(fd).then_some(sys::error(EAGAIN));
+    }
+    let wanted = match call.what.special {
+        Special::Wait4 => options(call) | WEXITED,
+        _ => options(call),
+    };
+    let Some(found) = look(&kernel.processes, which, wanted) else {
+        return Some(sys::error(ECHILD));
+    };
+    if let Some(found) = found {
+        if !found.is_forgotten_by_signal || !kernel.signals.awaits_no_children() {
+            return Some(match tell(call, &found) {
+                Ok(()) => found.word(),
+                Err(Fault) => Fault::RESULT,
+            });
+        }
+        if signals::has_arrived(kernel) {
+            return Some(NEWS);
+        }
+    }
+    if options(call) & WNOHANG != 0 {
+        return Some(none_yet(call));
+    }
+    not_now
 }
 
 /// A child of which there is something to tell.
@@ -298,19 +322,25 @@ fn look(processes: &Processes, which: Which, wanted: u64) -> Option<Option<Found
     let mut best: Option<Found> = None;
     for (at, child) in meant {
         any = true;
-        if let Some(news) = news_of(at, &child, wanted)
-            && best.as_ref().is_none_or(|best| child.order < best.order)
+        if best.as_ref().is_none_or(|best| child.order < best.order)
+            && let Some(found) = found(at, &child, wanted)
         {
-            best = Some(Found {
-                pid: child.pid,
-                order: child.order,
-                news,
-                used: Usage::load(&regions::control(at).usage),
-                is_forgotten_by_signal: matches!(news, News::End(_)) && is_told_plainly(at),
-            });
+            best = Some(found);
         }
     }
     any.then_some(best)
+}
+
+/// What there is to tell of the child in this group, if anything that is wanted.
+fn found(group: usize, child: &Child, wanted: u64) -> Option<Found> {
+    let news = news_of(group, child, wanted)?;
+    Some(Found {
+        pid: child.pid,
+        order: child.order,
+        news,
+        used: Usage::load(&regions::control(group).usage),
+        is_forgotten_by_signal: matches!(news, News::End(_)) && is_told_plainly(group),
+    })
 }
 
 /// Whether the end of the child in this group is told by SIGCHLD. A program that it executes makes
