@@ -27,15 +27,20 @@ enum { GET_RSEQ_CONFIGURATION = 0x420f };
 static pid_t pid;
 static int sent;
 
-// Goes on to the next stop; returns the signal of it, with 0x80 for that of a system call.
-static int step(int request) {
+// Waits for the next stop; returns the signal of it, with 0x80 for that of a system call. One that the
+// process is about to get is passed on, first of all SIGSYS: without it a system call is left out.
+static int stop(void) {
   int status;
-  MUST(ptrace(request, pid, 0, sent));
   MUST(waitpid(pid, &status, __WALL));
   if (!WIFSTOPPED(status)) exit(2);
   int signal = WSTOPSIG(status);
   sent = signal == SIGTRAP || signal & 0x80 || status >> 16 ? 0 : signal;
   return signal;
+}
+
+static int step(int request) {
+  MUST(ptrace(request, pid, 0, sent));
+  return stop();
 }
 
 // What goes to a pipe goes through a ring where the primary may be lost.
@@ -53,14 +58,14 @@ static uint64_t site(void) {
 
 int main(int argc, char **argv) {
   struct user_regs_struct regs;
-  int status;
   pid = atoi(argv[1]);
   MUST(ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACESYSGOOD));
   MUST(ptrace(PTRACE_INTERRUPT, pid, 0, 0));
-  MUST(waitpid(pid, &status, __WALL));
+  stop();
   if (argc == 2) {
     uint64_t told[3] = {0};
     MUST(ptrace(GET_RSEQ_CONFIGURATION, pid, sizeof told, told));
+    MUST(ptrace(PTRACE_DETACH, pid, 0, sent));
     printf("%llx\n", (unsigned long long)told[0]);
     return 0;
   }
@@ -69,7 +74,7 @@ int main(int argc, char **argv) {
   MUST(ptrace(PTRACE_POKEUSER, pid, BREAKPOINT, address));
   MUST(ptrace(PTRACE_POKEUSER, pid, CONTROL, 1));
   do {
-    step(PTRACE_CONT);
+    while (step(PTRACE_CONT) != SIGTRAP) {}
     MUST(ptrace(PTRACE_GETREGS, pid, 0, &regs));
   } while (regs.rip != address);
   MUST(ptrace(PTRACE_POKEUSER, pid, CONTROL, 0));
@@ -82,6 +87,7 @@ int main(int argc, char **argv) {
     regs.rdx ^= 1;
     MUST(ptrace(PTRACE_SETREGS, pid, 0, &regs));
   }
+  MUST(ptrace(PTRACE_DETACH, pid, 0, 0));
   puts("flipped");
   return 0;
 }
