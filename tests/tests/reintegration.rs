@@ -234,6 +234,11 @@ fn a_copy_that_is_late_learns_the_same_of_children_that_are_gone() {
         run.kill(victim);
         assert_eq!(run.until_back(), victim);
     }
+    assert_whole(run);
+}
+
+/// No copy was found wrong, and all replicas live at the end.
+fn assert_whole(run: Run) {
     let (_, events) = run.finish();
     let refused = |event: &&Value| {
         let reason = event["reason"].as_str();
@@ -241,6 +246,20 @@ fn a_copy_that_is_late_learns_the_same_of_children_that_are_gone() {
     };
     assert_eq!(events.iter().find(refused), None);
     assert_eq!(stop(&events)["counts"]["replicas"], 3);
+}
+
+/// Of much memory the clones take so long that the original has awaited other children before its
+/// copy tells anything. That of these it has awaited none is what the copy has to tell then.
+#[test]
+fn a_copy_that_begins_late_learns_the_same_of_children_that_are_gone() {
+    let mut run = Run::start(&format!("#define MUCH (128 << 20)\n{AWAITS}"), &["-n", "3"]);
+    for victim in [2, 0, 1, 2] {
+        run.kill(victim);
+        assert_eq!(run.until_back(), victim);
+        // Its children have all replicas by then.
+        run.lines_after(run.lines_after(0));
+    }
+    assert_whole(run);
 }
 
 #[test]

@@ -9,7 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef MUCH
 #define MUCH (64 << 20)
+#endif
 
 static int file;
 

@@ -22,6 +22,7 @@
 //!
 //! Not covered: the upper halves of vector registers are copied without having been compared.
 
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 
 use rcoe_core::ReplicaId;
@@ -207,12 +208,14 @@ fn copy(kernel: &mut Kernel, serial: u32, newcomer: u8, donor: u8, sharer: bool)
     kernel.replica.expect_newcomer(newcomer);
     let donates = kernel.replica.id() == donor;
     kernel.withheld.lift();
+    // As of the clone: the original goes on at once, and its copy may begin much later.
+    let told = Told::by(kernel.report);
     let made = sys::clone_replica();
     if made != Ok(0) {
         kernel.withheld.restore();
     }
     let made = match made {
-        Ok(0) if donates => return become_newcomer(kernel, serial, newcomer),
+        Ok(0) if donates => return become_newcomer(kernel, serial, newcomer, &told),
         Ok(0) => hibernate(kernel.control),
         Ok(pid) => pid,
         // No room for another process: the supervisor is told so.
@@ -235,7 +238,7 @@ fn hibernate(control: &Control) -> ! {
 }
 
 /// The copy of the donor: makes its own twin first, and is another replica from then on.
-fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId) {
+fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId, told: &Told) {
     kernel.withheld.lift();
     let twin = match sys::clone_twin() {
         Ok(0) => hibernate(kernel.control),
@@ -244,9 +247,8 @@ fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId) {
     let (group, index) = (regions::own_group(), id.index());
     regions::set_own(group, index);
     regions::protect(group, index);
-    let original = core::mem::replace(&mut kernel.report, regions::report(group, index));
-    inherit_report(original, kernel.report);
-    kernel.processes.tell_reaped(kernel.report);
+    kernel.report = regions::report(group, index);
+    inherit_report(told, kernel.report);
     kernel.ring = Ring::NONE;
     kernel.inbox = Inbox::default();
     kernel.queue.in_new_process();
@@ -268,12 +270,26 @@ fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId) {
         .store(Phase::Running as u32, Ordering::Release);
 }
 
-/// The newcomer has done what its original did, children among it.
-fn inherit_report(original: &Report, own: &Report) {
-    let (from, to) = ((&raw const *original).cast(), (&raw const *own).cast_mut());
+/// What a replica tells of itself, as it stood at some moment.
+struct Told(MaybeUninit<Report>);
+
+impl Told {
+    fn by(report: &Report) -> Self {
+        let mut told = Self(MaybeUninit::uninit());
+        let (from, to) = ((&raw const *report).cast(), told.0.as_mut_ptr().cast());
+        // SAFETY: a mapped report, and room for one.
+        unsafe { mem_functions::copy_forward(to, from, size_of::<Report>()) };
+        told
+    }
+}
+
+/// The newcomer has done what its original had done when it was copied, children among it. Not
+/// what that one has done since: the supervisor would not keep for it what it has yet to read.
+fn inherit_report(told: &Told, own: &Report) {
+    let (from, to) = (told.0.as_ptr().cast(), (&raw const *own).cast_mut());
     let rings = own.journal.ring.made.load(Ordering::Relaxed);
-    // SAFETY: both are mapped reports, and the replica's own is writable for it alone; its fields
-    // are atomic, so that it may change behind a shared reference.
+    // SAFETY: the one is a report, and the other is mapped and writable for this replica alone; its
+    // fields are atomic, so that it may change behind a shared reference.
     unsafe { mem_functions::copy_forward(to.cast(), from, size_of::<Report>()) };
     own.pid.store(0, Ordering::Relaxed);
     own.copy.store(0, Ordering::Relaxed);

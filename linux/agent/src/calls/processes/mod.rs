@@ -151,15 +151,6 @@ impl Processes {
         };
     }
 
-    /// Newcomer: what it took from its original's report may be ahead of what it knows itself.
-    pub(crate) fn tell_reaped(&self, report: &Report) {
-        for (group, cell) in report.reaped.iter().enumerate() {
-            if self.child_in(group).is_some() {
-                cell.store(0, Ordering::Relaxed);
-            }
-        }
-    }
-
     fn child(&self, pid: u32) -> Option<usize> {
         let is_it = |group: &usize| self.child_in(*group).is_some_and(|child| child.pid == pid);
         (0..GROUPS).find(is_it)
