@@ -155,6 +155,11 @@ fn what_a_call_does_not_write_need_not_be_there() {
 }
 
 #[test]
+fn what_need_not_wait_is_made_whatever_comes() {
+    like_native("begun", include_str!("edges/begun.c"), &[&[]]);
+}
+
+#[test]
 fn a_descriptor_that_is_not_open_yet_is_mapped_by_no_replica() {
     like_native("unopened", include_str!("edges/unopened.c"), &[&[]]);
 }

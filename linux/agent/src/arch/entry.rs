@@ -18,6 +18,10 @@
 
 use core::arch::global_asm;
 
+use linux_raw_sys::errno::EINTR;
+
+use crate::sys;
+
 /// The program's registers while the agent works for it, in the order the entry pushes them.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +158,10 @@ pub(crate) fn signal_stack_range() -> (u64, u64) {
 #[unsafe(link_section = ".bss.own.1")]
 pub(crate) static SIGNAL_STACK: Stack<SIGNAL_STACK_BYTES> =
     Stack(core::cell::UnsafeCell::new([0; SIGNAL_STACK_BYTES]));
+
+/// Result of a call that was not begun because a signal came first: the program makes it again
+/// after its handler. The kernel's own ERESTARTNOINTR, which no program ever sees.
+pub(crate) const NOT_BEGUN: i64 = -513;
 
 unsafe extern "C" {
     /// Where system calls enter; never called from Rust.
@@ -340,7 +348,7 @@ rcoe_call_window_end:
     ret
     .globl rcoe_call_interrupted
 rcoe_call_interrupted:
-    mov rax, -4
+    mov rax, {not_begun}
     ret
 
     .globl rcoe_save_extended
@@ -378,6 +386,7 @@ RCOE_GUARD_STACK:   .zero 8
     flags_offset = const core::mem::offset_of!(TrapFrame, cpu) + core::mem::offset_of!(Cpu, rflags),
     alignment_check = const ALIGNMENT_CHECK,
     nested_task = const NESTED_TASK,
+    not_begun = const NOT_BEGUN,
 );
 
 /// A flag without meaning for a program, which nothing but `popf` changes. It ends at a call, so
@@ -450,7 +459,7 @@ pub(crate) fn guard_landing() -> Option<(u64, u64)> {
 }
 
 /// A system call that an asynchronous signal interrupts without a race: if the signal arrives
-/// before the `syscall` instruction, its handler moves on to the `-EINTR` exit.
+/// before the `syscall` instruction, its handler moves on to the exit with [`NOT_BEGUN`].
 ///
 /// It may last, and meanwhile what this replica holds in registers lies in the kernel. One that is
 /// another afterwards is a fault of the agent (an invalid instruction).
@@ -469,6 +478,12 @@ pub(crate) unsafe fn interruptible_call(nr: u64, args: &[u64; 6]) -> i64 {
 pub(crate) unsafe fn unkept_call(nr: u64, args: &[u64; 6]) -> i64 {
     // SAFETY: forwarded from the caller.
     unsafe { rcoe_interruptible_call(nr, args.as_ptr()) }
+}
+
+/// Did a call with this result end, with nothing done, because this replica was called away?
+#[inline]
+pub(crate) const fn is_away(result: i64) -> bool {
+    result == NOT_BEGUN || result == sys::error(EINTR)
 }
 
 /// Where an interrupted instruction pointer must go on: see [`interruptible_call`].

@@ -31,6 +31,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
+use crate::arch::entry::NOT_BEGUN;
 use crate::sys;
 
 /// A call's number and arguments.
@@ -147,7 +148,7 @@ RCOE_SECTION:
     .quad 14b
     .popsection
     "#,
-    interrupted = const -4_i64,
+    interrupted = const NOT_BEGUN,
     altered = const ALTERED,
     disturbed = const DISTURBED,
     signature = const SIGNATURE,
@@ -206,8 +207,8 @@ pub(crate) fn after_calls() {
 }
 
 /// Makes the call `sent` if it is the same as `agreed`, and nothing has disturbed this replica
-/// since [`watch`]; else [`ALTERED`] or [`DISTURBED`]. While `stop` is not 0 it is `-EINTR`
-/// instead.
+/// since [`watch`]; else [`ALTERED`] or [`DISTURBED`]. While `stop` is not 0 it is
+/// [`NOT_BEGUN`] instead.
 ///
 /// # Safety
 /// As for any raw system call: the arguments must be right for it.

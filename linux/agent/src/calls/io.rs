@@ -6,7 +6,7 @@ use linux_raw_sys::errno::{EFBIG, EINTR, EIO, EPIPE};
 use linux_raw_sys::general::{SIGPIPE, SIGXFSZ};
 use rcoe_linux_syscalls::{Class, Sigpipe, Size};
 
-use crate::arch::entry::interruptible_call;
+use crate::arch::entry::{NOT_BEGUN, interruptible_call};
 use crate::arch::rseq;
 use crate::calls::{
     Call, NEWS, PARKED, acting, agreed, credentials, made, outgoing, paths, processes, signals,
@@ -21,10 +21,6 @@ use crate::recover::reintegration;
 use crate::recover::takeover::{Course, Effect};
 use crate::sched::blocking;
 use crate::sys;
-
-/// Result of a call that was not begun because a signal came first: the program makes it again
-/// after its handler. The kernel's own ERESTARTNOINTR, which no program ever sees.
-pub(crate) const NOT_BEGUN: i64 = -513;
 
 /// Result of a call that was given up for a signal before it did anything, or was not begun for
 /// one: the program makes it again, unless a handler that does not want that has run; then it is
@@ -402,6 +398,9 @@ fn wait_in_host(kernel: &mut Kernel, call: &Call, mut args: [u64; 6]) -> i64 {
         if result > 0 {
             let moved = move_rest(kernel, call, args, result);
             break unless_cut(kernel, call, moved);
+        }
+        if result == NOT_BEGUN {
+            continue;
         }
         if result != sys::error(EINTR) || signals::must_interrupt(kernel) {
             break result;

@@ -24,11 +24,10 @@ mod unwaiting;
 
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::errno::EINTR;
 use rcoe_core::Compare;
 use rcoe_linux_syscalls::{Arg, Class, Offset, Special, Terminal, Time};
 
-use crate::arch::entry::{TrapFrame, unkept_call};
+use crate::arch::entry::{NOT_BEGUN, TrapFrame, is_away, unkept_call};
 use crate::calls::{
     Call, after, agreed, emulated, io, made, outgoing, processes, signals, stat_class,
 };
@@ -39,7 +38,6 @@ use crate::protocol::transfer::{self, Outcome};
 use crate::protocol::{arguments, publish};
 use crate::recover::takeover;
 use crate::sched::blocking;
-use crate::sys;
 
 /// How far a call has come.
 pub(super) enum Way {
@@ -122,8 +120,7 @@ fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     let Some(result) = host(kernel, call) else {
         return Way::Long;
     };
-    // Called away for nothing that the program acts on, it has not even begun.
-    if what.blocking && result == sys::error(EINTR) && !signals::must_interrupt(kernel) {
+    if result < 0 && what.blocking && is_to_be_made(kernel, result) {
         return Way::Long;
     }
     kernel.count_call(stat_class(what.class));
@@ -132,6 +129,13 @@ fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
         return done(kernel, result);
     }
     Way::News(with_news(kernel, call, result))
+}
+
+/// Is a call with this result yet to be made? Called away before it began, or for nothing that the
+/// program acts on, it has done nothing.
+#[cold]
+fn is_to_be_made(kernel: &mut Kernel, result: i64) -> bool {
+    is_away(result) && (result == NOT_BEGUN || !signals::must_interrupt(kernel))
 }
 
 /// The end of a call with which nothing else has come: only a slice may be over.
@@ -358,11 +362,8 @@ fn may_lead(kernel: &Kernel, call: &Call) -> bool {
 fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Result<i64, Outcome> {
     kernel.replica.begin_effect(repeatable);
     kernel.made.begin();
-    let result = effect(kernel, call).filter(|result| {
-        // Called away, it has not even begun.
-        let away = call.what.blocking && *result == sys::error(EINTR);
-        !away || signals::must_interrupt(kernel)
-    });
+    let result = effect(kernel, call)
+        .filter(|&result| result >= 0 || !call.what.blocking || !is_to_be_made(kernel, result));
     let Some(result) = result else {
         let result = io::on_host(kernel, call, call.raw);
         return Err(tell(kernel, call, result));

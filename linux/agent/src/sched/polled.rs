@@ -2,18 +2,16 @@
 
 use core::cell::UnsafeCell;
 
-use linux_raw_sys::errno::EINTR;
 use linux_raw_sys::general::{__NR_ppoll, POLLIN, POLLOUT, POLLPRI};
 
 use crate::calls::Call;
 use rcoe_linux_syscalls::Waits;
 
-use crate::arch::entry::interruptible_call;
+use crate::arch::entry::{interruptible_call, is_away};
 use crate::calls::descriptors::{NOW, PollFd, condition, descriptor, is_ready, raw};
 use crate::memory::guest;
 use crate::sched::blocking::manner;
 use crate::sched::threads::Threads;
-use crate::sys;
 
 /// Most descriptors in one poll.
 const MOST: usize = 8192;
@@ -181,7 +179,7 @@ impl Polled {
         ];
         // SAFETY: the array has that many entries, the time is a timespec or absent.
         let result = unsafe { interruptible_call(u64::from(__NR_ppoll), &args) };
-        result == sys::error(EINTR)
+        is_away(result)
     }
 
     /// Puts those into the set for whom something is ready.

@@ -7,11 +7,12 @@ use linux_raw_sys::general::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, S
 use rcoe_linux_syscalls::{Class, Special, Waits};
 
 use crate::arch::delivery::{self, ExtendedState};
+use crate::arch::entry::NOT_BEGUN;
 use crate::arch::entry::TrapFrame;
 use crate::arch::faults::bit;
 use crate::arch::frames::{SigInfo, UContext};
 use crate::calls::Call;
-use crate::calls::io::{GIVEN_UP, NOT_BEGUN};
+use crate::calls::io::GIVEN_UP;
 use crate::calls::processes::jobs;
 use crate::calls::signals::targets::{next_pending, publish};
 use crate::calls::signals::{Effect, FLAGS, HANDLER, MASK, SIG_DFL, SS_DISABLE, UNSTOPPABLE};

@@ -29,7 +29,7 @@ use core::sync::atomic::Ordering;
 use rcoe_linux_abi::Control;
 use rcoe_linux_abi::arena::{BOOKS_BYTES, Books, Claims, Gate, Place};
 
-use crate::arch::entry::interruptible_call;
+use crate::arch::entry::{interruptible_call, is_away};
 use crate::calls::{shared, signals};
 use crate::convert::low32;
 use crate::kernel::{Kernel, kind};
@@ -413,5 +413,5 @@ fn sleep(place: &Place, timeout: Option<u64>) -> bool {
     let futex = u64::from(linux_raw_sys::general::__NR_futex);
     // SAFETY: a futex wait on a word that is mapped for good, with a timespec or none.
     let result = unsafe { interruptible_call(futex, &args) };
-    result == sys::error(linux_raw_sys::errno::EINTR)
+    is_away(result)
 }
