@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use rcoe_tests::launch::signal;
-use rcoe_tests::memory::{poke, symbol};
+use rcoe_tests::launch::{Ended, signal};
+use rcoe_tests::memory::{of_agent, poke, symbol};
 use rcoe_tests::rcoe::{Group, Scene, events_of, until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -153,4 +153,22 @@ fn what_is_wrong_in_one_replica_is_wrong_in_one_of_the_child_whoever_leads() {
         let removed = replicas_of(&events, "downgrade");
         assert_eq!(removed, [0, odd as u64], "{events:?}");
     }
+}
+
+/// Between the fork and its own first step a child has its parent's part in the protocol: what it
+/// does wrong there must not be told as its parent's.
+#[test]
+fn a_child_that_goes_astray_before_its_birth_is_not_taken_for_its_parent() {
+    let run = Run::start(&["-n", "2"], &[]);
+    for &pid in &run.replicas {
+        let (begin, _) = of_agent(pid, "become_replica");
+        // Jumps to an address where nothing is.
+        poke(pid, begin, &[0x31, 0xc0, 0xff, 0xe0]).unwrap();
+    }
+    run.scene.write("fork", "");
+    let (outcome, events) = run.group.finish();
+    assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
+    let divergence = events.iter().find(|event| event["type"] == "divergence");
+    let detail = divergence.unwrap()["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("before birth"), "{detail}");
 }

@@ -131,6 +131,9 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
         return;
     }
     let kernel = kernel::kernel();
+    if kernel.processes.is_being_born() {
+        crate::fail(&format_args!("signal {signal} at {rip:#x} before birth"));
+    }
     kernel.calm = false;
     if !crate::arch::instructions::emulate(kernel, signal, &mut context.machine) {
         crate::calls::signals::fault(kernel, signal, info, context);

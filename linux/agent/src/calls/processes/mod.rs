@@ -151,6 +151,12 @@ impl Processes {
         };
     }
 
+    /// Whether this is a child that is not yet a replica of its own group: what it has of the
+    /// protocol is its parent's. So is the primary for a moment before it forks.
+    pub(crate) const fn is_being_born(&self) -> bool {
+        self.birth.has_begun()
+    }
+
     fn child(&self, pid: u32) -> Option<usize> {
         let is_it = |group: &usize| self.child_in(*group).is_some_and(|child| child.pid == pid);
         (0..GROUPS).find(is_it)

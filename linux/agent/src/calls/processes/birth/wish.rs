@@ -73,6 +73,11 @@ impl Birth {
         bases: [0; 2],
     };
 
+    /// Whether the child's group is known, and not left again.
+    pub(in crate::calls::processes) const fn has_begun(&self) -> bool {
+        self.group != 0
+    }
+
     /// What the call asks for.
     ///
     /// # Errors
