@@ -34,6 +34,9 @@ struct call {
 };
 #include "calls.h"
 
+/* The least status of a child that could not begin. Others are how a child likes to end: 127 is the
+   loader's, which finds a function when it is first called, in tables that a call may have hit. */
+enum { NOT_READY = 240 };
 enum { EPISODE = 2000, FOLDERS = 16, BUFFERS = 16, ROOM = 1 << 14, PLAY = 64 };
 /* Buffers are compared once in so many calls. Milliseconds that a call may take which may wait, any
    call, and an episode. */
@@ -191,7 +194,7 @@ static void start_thread(void) {
   pthread_t thread;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  if (pthread_create(&thread, NULL, idle, NULL)) _exit(104);
+  if (pthread_create(&thread, NULL, idle, NULL)) _exit(NOT_READY + 4);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -200,14 +203,14 @@ static void prepare(uint64_t episode) {
   char folder[16];
   int pair[2];
   snprintf(folder, sizeof folder, "w%lu", episode % FOLDERS);
-  if (chdir(folder)) _exit(100);
+  if (chdir(folder)) _exit(NOT_READY + 0);
   if (traced) dup2(2, 100);
   int null = open("/dev/null", O_RDWR);
   for (int fd = 0; fd < 3; fd++) dup2(null, fd);
   open("a", O_RDWR | O_CREAT, 0600);
   open(".", O_RDONLY | O_DIRECTORY);
-  if (!pipe(pair) && write(pair[1], "pipe", 4) != 4) _exit(101);
-  if (!socketpair(AF_UNIX, SOCK_STREAM, 0, pair) && write(pair[1], "pair", 4) != 4) _exit(102);
+  if (!pipe(pair) && write(pair[1], "pipe", 4) != 4) _exit(NOT_READY + 1);
+  if (!socketpair(AF_UNIX, SOCK_STREAM, 0, pair) && write(pair[1], "pair", 4) != 4) _exit(NOT_READY + 2);
   socket(AF_INET, SOCK_STREAM, 0);
   socket(AF_INET, SOCK_DGRAM, 0);
   size_t size = BUFFERS * ROOM;
@@ -215,7 +218,7 @@ static void prepare(uint64_t episode) {
   buffers = mmap(NULL, size + 4096, PROT_READ | PROT_WRITE, flags, -1, 0);
   play = mmap(NULL, PLAY * 4096, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | MAP_PRIVATE, -1, 0);
   closed = buffers + size;
-  if (buffers == MAP_FAILED || play == MAP_FAILED || mprotect(closed, 4096, PROT_NONE)) _exit(103);
+  if (buffers == MAP_FAILED || play == MAP_FAILED || mprotect(closed, 4096, PROT_NONE)) _exit(NOT_READY + 3);
   if (episode % 4 == 1) start_thread();
 }
 
@@ -262,7 +265,10 @@ int main(int argc, char **argv) {
       if (late) kill(child, SIGKILL);
     }
     limit(0);
-    if (WIFEXITED(status) && WEXITSTATUS(status) >= 100) return 4;
+    if (WIFEXITED(status) && WEXITSTATUS(status) >= NOT_READY) {
+      fprintf(stderr, "a child could not begin: step %d\n", WEXITSTATUS(status) - NOT_READY);
+      return 4;
+    }
     ends[WIFEXITED(status) ? 0 : WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGKILL ? 1 : 2]++;
   }
   printf("done: %d calls; %d ended, %d were too slow, %d crashed\n", ends[0] * EPISODE, ends[0], ends[1], ends[2]);
