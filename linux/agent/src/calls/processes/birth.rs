@@ -240,18 +240,19 @@ fn make_in(kernel: &mut Kernel, group: i64) -> i64 {
     if let Err(errno) = open_descriptor(kernel, group) {
         return errno;
     }
-    kernel.processes.birth.group = group;
+    let serial = regions::control(group).serial.load(Ordering::Relaxed);
+    kernel.processes.birth.enter(group, serial);
     let forked = sys::fork_replica();
     if !matches!(forked, Ok(0)) {
         // What only the primary knows must not last: a copy of it is compared with its siblings.
-        kernel.processes.birth.group = 0;
+        kernel.processes.birth.enter(0, 0);
     }
     match forked {
         Ok(0) => child::start(kernel, group),
         Ok(pid) => {
             let pid = convert::low32(pid);
-            let serial = u64::from(regions::control(group).serial.load(Ordering::Relaxed));
-            kernel.report.births[group].store(twin::note(serial, pid), Ordering::Release);
+            let note = twin::note(u64::from(serial), pid);
+            kernel.report.births[group].store(note, Ordering::Release);
             let descriptor = kernel.processes.birth.descriptor;
             let descriptor = u32::try_from(descriptor).unwrap_or(0);
             let made = Made {

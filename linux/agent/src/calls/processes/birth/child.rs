@@ -52,13 +52,24 @@ pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
             sys::exit_group(0);
         }
     };
+    leave_if_taken(group, id);
     boot::become_replica(group, id.index());
     sys::futex_wake(regions::report(group, id.index()).pid.as_ptr());
-    let pid = await_launch(group, parent, parents, first);
+    let pid = await_launch(kernel, group, parent, first);
     if id != first {
         take_over(kernel, group, parent, id);
     }
     enter(kernel, group, id, parents, pid)
+}
+
+/// Ends this process if it is a second one of the same replica, made for a register that was hit.
+fn leave_if_taken(group: usize, id: ReplicaId) {
+    let taken = regions::report(group, id.index())
+        .pid
+        .load(Ordering::Acquire);
+    if taken != 0 && taken != sys::getpid() {
+        sys::exit_group(0);
+    }
 }
 
 /// Waits until some replica of the parent has learnt of the birth. Returns the child's process id.
@@ -67,8 +78,9 @@ pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
 ///
 /// # Panics
 /// If the parent knows this child by another process id than it has told.
-fn await_launch(group: usize, parent: usize, parents: ReplicaSet, first: ReplicaId) -> u32 {
+fn await_launch(kernel: &Kernel, group: usize, parent: usize, first: ReplicaId) -> u32 {
     let control = regions::control(group);
+    let parents = kernel.replica.members();
     let cells = || {
         parents
             .iter()
@@ -79,17 +91,24 @@ fn await_launch(group: usize, parent: usize, parents: ReplicaSet, first: Replica
         let seen = cells()
             .next()
             .map_or(0, |cell| cell.load(Ordering::Acquire));
-        let serial = control.serial.load(Ordering::Relaxed);
+        let serial = kernel.processes.birth.serial;
+        if control.serial.load(Ordering::Acquire) != serial {
+            // The group was given to another child.
+            sys::exit_group(0);
+        }
         let notes = || cells().map(|cell| cell.load(Ordering::Acquire));
         if let Some(by) = notes().find(|note| note >> 32 == u64::from(serial)) {
-            let pid = regions::report(group, first.index())
-                .pid
-                .load(Ordering::Relaxed);
-            assert_eq!(low32(by), pid, "a child goes by another id than it has");
-            return pid;
+            // The first may have been replaced since, and then the supervisor knows it.
+            let own = &regions::report(group, first.index()).pid;
+            let known = [own, &control.pid].map(|pid| pid.load(Ordering::Acquire));
+            assert!(
+                known.contains(&low32(by)),
+                "a child goes by another process id than it has"
+            );
+            return low32(by);
         }
-        let first = &control.state[first.index()];
-        let orphaned = first.load(Ordering::Acquire) == ReplicaState::Dead as u32;
+        let first_state = &control.state[first.index()];
+        let orphaned = first_state.load(Ordering::Acquire) == ReplicaState::Dead as u32;
         if orphaned || control.abandoned.load(Ordering::Acquire) != 0 {
             sys::exit_group(0);
         }

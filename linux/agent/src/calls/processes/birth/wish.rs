@@ -49,6 +49,8 @@ pub(in crate::calls::processes) struct Birth {
     pub(super) pidfd: u64,
     /// Primary, while the child is made: its group.
     pub(super) group: usize,
+    /// The same: the number of the birth.
+    pub(super) serial: u32,
     /// Primary, while the child is made: that descriptor, or -1.
     pub(super) descriptor: i32,
     /// The signal by which the parent is told of its end.
@@ -67,11 +69,17 @@ impl Birth {
         parent_tid: 0,
         pidfd: 0,
         group: 0,
+        serial: 0,
         descriptor: -1,
         exit_signal: SIGCHLD,
         frame: None,
         bases: [0; 2],
     };
+
+    /// Which group the child is of, and which birth that is.
+    pub(super) const fn enter(&mut self, group: usize, serial: u32) {
+        (self.group, self.serial) = (group, serial);
+    }
 
     /// Whether the child's group is known, and not left again.
     pub(in crate::calls::processes) const fn has_begun(&self) -> bool {
