@@ -40,7 +40,7 @@ use wish::{PARENT_TID, PIDFD, VFORK};
 
 use crate::arch::context;
 use crate::arch::entry::TrapFrame;
-use crate::calls::processes::{Child, ask, ask_anew, members, pidfd, plan, twin};
+use crate::calls::processes::{Child, ask, ask_anew, members, own_group, pidfd, plan, twin};
 use crate::calls::shared::arena;
 use crate::calls::{Call, io, limits};
 use crate::convert;
@@ -241,11 +241,11 @@ fn make_in(kernel: &mut Kernel, group: i64) -> i64 {
         return errno;
     }
     let serial = regions::control(group).serial.load(Ordering::Relaxed);
-    kernel.processes.birth.enter(group, serial);
+    kernel.processes.birth.enter(group, serial, own_group());
     let forked = sys::fork_replica();
     if !matches!(forked, Ok(0)) {
         // What only the primary knows must not last: a copy of it is compared with its siblings.
-        kernel.processes.birth.enter(0, 0);
+        kernel.processes.birth.enter(0, 0, 0);
     }
     match forked {
         Ok(0) => child::start(kernel, group),

@@ -1,6 +1,6 @@
 //! What a child does from its first instruction until it is back in the program.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::general as nr;
 use rcoe_core::{Replica, ReplicaId, ReplicaSet};
@@ -10,8 +10,8 @@ use crate::arch::context;
 use crate::arch::entry::enter_program;
 use crate::arch::faults;
 use crate::calls::processes::birth::close_descriptor;
-use crate::calls::processes::birth::wish::{CHILD_TID, CLEAR_TID, SET_TLS, VFORK};
-use crate::calls::processes::{Processes, adopt, own_group, publish_file, twin};
+use crate::calls::processes::birth::wish::{Birth, CHILD_TID, CLEAR_TID, SET_TLS, VFORK};
+use crate::calls::processes::{Processes, adopt, publish_file, twin};
 use crate::calls::shared::arena;
 use crate::calls::{limits, refuse_with, signals, targets};
 use crate::convert::{self, low32};
@@ -33,7 +33,6 @@ const LAUNCH_YIELDS: u32 = 200;
 /// The first replica of a new group: makes the others, and all wait until the birth counts.
 pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
     let parents = kernel.replica.members();
-    let parent = own_group();
     let first = kernel.replica.id();
     assert_eq!(group, kernel.processes.birth.group, "this child's group");
     regions::set_own(group, first.index());
@@ -55,9 +54,9 @@ pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
     leave_if_taken(group, id);
     boot::become_replica(group, id.index());
     sys::futex_wake(regions::report(group, id.index()).pid.as_ptr());
-    let pid = await_launch(kernel, group, parent, first);
+    let pid = await_launch(kernel);
     if id != first {
-        take_over(kernel, group, parent, id);
+        take_over(kernel, group, id);
     }
     enter(kernel, group, id, parents, pid)
 }
@@ -78,52 +77,64 @@ fn leave_if_taken(group: usize, id: ReplicaId) {
 ///
 /// # Panics
 /// If the parent knows this child by another process id than it has told.
-fn await_launch(kernel: &Kernel, group: usize, parent: usize, first: ReplicaId) -> u32 {
-    let control = regions::control(group);
-    let parents = kernel.replica.members();
-    let cells = || {
-        parents
-            .iter()
-            .map(|id| &regions::report(parent, id.index()).launched[group])
-    };
+fn await_launch(kernel: &Kernel) -> u32 {
     let mut rounds = 0_u32;
     loop {
-        let seen = cells()
-            .next()
-            .map_or(0, |cell| cell.load(Ordering::Acquire));
-        let serial = kernel.processes.birth.serial;
-        if control.serial.load(Ordering::Acquire) != serial {
-            // The group was given to another child.
-            sys::exit_group(0);
-        }
-        let notes = || cells().map(|cell| cell.load(Ordering::Acquire));
-        if let Some(by) = notes().find(|note| note >> 32 == u64::from(serial)) {
-            // The first may have been replaced since, and then the supervisor knows it.
-            let own = &regions::report(group, first.index()).pid;
-            let known = [own, &control.pid].map(|pid| pid.load(Ordering::Acquire));
-            assert!(
-                known.contains(&low32(by)),
-                "a child goes by another process id than it has"
-            );
-            return low32(by);
-        }
-        let first_state = &control.state[first.index()];
-        let orphaned = first_state.load(Ordering::Acquire) == ReplicaState::Dead as u32;
-        if orphaned || control.abandoned.load(Ordering::Acquire) != 0 {
-            sys::exit_group(0);
-        }
-        match cells().next() {
-            Some(cell) if rounds > LAUNCH_YIELDS => twin::wait_for(cell, seen),
-            _ => sys::sched_yield(),
+        let (cell, seen) = match look(kernel) {
+            Ok(pid) => return pid,
+            Err(word) => word,
+        };
+        if rounds > LAUNCH_YIELDS {
+            twin::wait_for(cell, seen);
+        } else {
+            sys::sched_yield();
         }
         rounds = rounds.saturating_add(1);
     }
 }
 
+/// The child's process id once some replica of the parent has learnt of the birth, else a word of
+/// the parent's that changes then, and what it is now. Ends this process if nobody will.
+#[inline(never)]
+fn look(kernel: &Kernel) -> Result<u32, (&'static AtomicU64, u64)> {
+    let Birth {
+        group,
+        serial,
+        parent,
+        ..
+    } = kernel.processes.birth;
+    let control = regions::control(group);
+    if control.serial.load(Ordering::Acquire) != serial {
+        // The group was given to another child.
+        sys::exit_group(0);
+    }
+    let parents = kernel.replica.members().iter();
+    let cells = parents.map(|id| &regions::report(parent, id.index()).launched[group]);
+    let mut notes = cells.map(|cell| (cell, cell.load(Ordering::Acquire)));
+    let first_note = notes.clone().next();
+    let first = kernel.replica.id().index();
+    if let Some((_, by)) = notes.find(|(_, note)| note >> 32 == u64::from(serial)) {
+        // The first may have been replaced since, and then the supervisor knows it.
+        let own = &regions::report(group, first).pid;
+        let known = [own, &control.pid].map(|pid| pid.load(Ordering::Acquire));
+        assert!(
+            known.contains(&low32(by)),
+            "a child goes by another process id than it has"
+        );
+        return Ok(low32(by));
+    }
+    let orphaned = control.state[first].load(Ordering::Acquire) == ReplicaState::Dead as u32;
+    if orphaned || control.abandoned.load(Ordering::Acquire) != 0 {
+        sys::exit_group(0);
+    }
+    Err(first_note.expect("the primary of the parent is one of its members"))
+}
+
 /// A replica of a new group that is a copy of its parent's primary: becomes one of its own replica
 /// of the parent. If that is lost there is nothing to compare with.
 #[inline(never)]
-fn take_over(_: &mut Kernel, group: usize, parent: usize, id: ReplicaId) {
+fn take_over(kernel: &mut Kernel, group: usize, id: ReplicaId) {
+    let parent = kernel.processes.birth.parent;
     let index = id.index();
     let serial = u64::from(regions::control(group).serial.load(Ordering::Relaxed));
     let own = regions::report(group, index);

@@ -51,6 +51,8 @@ pub(in crate::calls::processes) struct Birth {
     pub(super) group: usize,
     /// The same: the number of the birth.
     pub(super) serial: u32,
+    /// The same: the group that makes it.
+    pub(super) parent: usize,
     /// Primary, while the child is made: that descriptor, or -1.
     pub(super) descriptor: i32,
     /// The signal by which the parent is told of its end.
@@ -70,15 +72,16 @@ impl Birth {
         pidfd: 0,
         group: 0,
         serial: 0,
+        parent: 0,
         descriptor: -1,
         exit_signal: SIGCHLD,
         frame: None,
         bases: [0; 2],
     };
 
-    /// Which group the child is of, and which birth that is.
-    pub(super) const fn enter(&mut self, group: usize, serial: u32) {
-        (self.group, self.serial) = (group, serial);
+    /// Which group the child is of, which birth that is, and of whom.
+    pub(super) const fn enter(&mut self, group: usize, serial: u32, parent: usize) {
+        (self.group, self.serial, self.parent) = (group, serial, parent);
     }
 
     /// Whether the child's group is known, and not left again.
