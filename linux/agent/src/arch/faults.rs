@@ -113,7 +113,7 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
     if entry::is_return(rip) && guest::is_agent(context.machine.rsp, FRAME) {
         arrive(&mut context.machine);
         if is_canonical(context.machine.rip) {
-            // It was the flag NT, which this return has done away with.
+            // It was the flag NT, or a selector that was hit: neither has a part in this return.
             return;
         }
         // The program goes where no address is. The processor finds that out before it has left.

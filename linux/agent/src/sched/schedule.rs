@@ -13,8 +13,7 @@ use linux_raw_sys::general::{FUTEX_LOCK_PI, FUTEX_LOCK_PI2};
 use rcoe_linux_syscalls::Special;
 
 use crate::arch::context;
-use crate::arch::entry::NOT_BEGUN;
-use crate::arch::entry::TrapFrame;
+use crate::arch::entry::{NOT_BEGUN, TrapFrame};
 use crate::calls::{Call, PARKED, perform, signals, targets};
 use crate::convert::low32;
 use crate::kernel::Kernel;

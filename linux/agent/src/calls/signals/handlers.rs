@@ -7,8 +7,7 @@ use linux_raw_sys::general::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, S
 use rcoe_linux_syscalls::{Class, Special, Waits};
 
 use crate::arch::delivery::{self, ExtendedState};
-use crate::arch::entry::NOT_BEGUN;
-use crate::arch::entry::TrapFrame;
+use crate::arch::entry::{NOT_BEGUN, TrapFrame};
 use crate::arch::faults::bit;
 use crate::arch::frames::{SigInfo, UContext};
 use crate::calls::Call;

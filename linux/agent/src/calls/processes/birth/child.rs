@@ -74,9 +74,6 @@ fn leave_if_taken(group: usize, id: ReplicaId) {
 /// Waits until some replica of the parent has learnt of the birth. Returns the child's process id.
 ///
 /// What is waited for is read again in each round: a flip in a register must not outlast it.
-///
-/// # Panics
-/// If the parent knows this child by another process id than it has told.
 fn await_launch(kernel: &Kernel) -> u32 {
     let mut rounds = 0_u32;
     loop {
@@ -95,6 +92,9 @@ fn await_launch(kernel: &Kernel) -> u32 {
 
 /// The child's process id once some replica of the parent has learnt of the birth, else a word of
 /// the parent's that changes then, and what it is now. Ends this process if nobody will.
+///
+/// # Panics
+/// If the parent knows this child by another process id than it has told.
 #[inline(never)]
 fn look(kernel: &Kernel) -> Result<u32, (&'static AtomicU64, u64)> {
     let Birth {
