@@ -93,6 +93,8 @@ pub enum Bug {
     SettleUntold,
     /// The primary waits for the world without a rendezvous, although effects were deferred.
     AwaitUnmet,
+    /// The primary waits for the world although not all agree on what is deferred.
+    WaitUnreleased,
     /// Whether an effect is deferred depends on how many the primary still has to release.
     DeferByBacklog,
     /// Who may become the primary keeps nothing of what is deferred.

@@ -171,14 +171,36 @@ impl Outbox {
         ReplicaSet::from_bits(self.sleeping.load(Ordering::Relaxed).to_le_bytes()[0])
     }
 
+    /// Does this replica sleep on that doorbell, and not for a moment only, after which it looks by
+    /// itself? See [`Outbox::begin_doze`].
+    #[must_use]
+    #[inline]
+    pub fn must_be_woken_by(&self, peer: ReplicaId) -> bool {
+        let [sleeping, dozes, ..] = self.sleeping.load(Ordering::Relaxed).to_le_bytes();
+        ReplicaSet::from_bits(sleeping).contains(peer) && dozes == 0
+    }
+
     /// Sleeper's half of the handshake: announces sleep on `peer`'s doorbell and says whether
     /// sleeping is right, that is whether the bell still is at `bell`. On `true` the caller waits
     /// on the futex word `peer.doorbell()` with expected value `bell`, then calls
     /// [`Outbox::end_sleep`]; on `false` the announcement is withdrawn.
     #[must_use]
     pub fn begin_sleep(&self, peer: ReplicaId, peer_outbox: &Self, bell: u32) -> bool {
+        self.announce_sleep(peer, peer_outbox, bell, 0)
+    }
+
+    /// The same for a moment, after which this replica looks by itself whether it was rung: who
+    /// rings may put off waking it.
+    #[must_use]
+    pub fn begin_doze(&self, peer: ReplicaId, peer_outbox: &Self, bell: u32) -> bool {
+        const DOZES: u32 = 1 << 8;
+        self.announce_sleep(peer, peer_outbox, bell, DOZES)
+    }
+
+    fn announce_sleep(&self, peer: ReplicaId, peer_outbox: &Self, bell: u32, how: u32) -> bool {
         let bits = self.sleeping_on().with(peer).bits();
-        self.sleeping.store(u32::from(bits), Ordering::Relaxed);
+        self.sleeping
+            .store(u32::from(bits) | how, Ordering::Relaxed);
         // Pairs with the fence in `ring`: either the publisher sees this bit or we see its new
         // bell.
         fence(Ordering::SeqCst);
@@ -382,5 +404,16 @@ mod tests {
         peer.ring();
         assert!(!own.begin_sleep(id, &peer, bell));
         assert!(own.sleeping_on().is_empty());
+    }
+
+    #[test]
+    fn who_dozes_sleeps_and_need_not_be_woken() {
+        let (own, peer) = (Outbox::new(), Outbox::new());
+        let id = ReplicaId::new(2);
+        assert!(own.begin_doze(id, &peer, peer.bell()));
+        assert!(own.sleeping_on().contains(id) && !own.must_be_woken_by(id));
+        own.end_sleep();
+        assert!(own.begin_sleep(id, &peer, peer.bell()));
+        assert!(own.must_be_woken_by(id) && !own.must_be_woken_by(ReplicaId::new(1)));
     }
 }

@@ -173,6 +173,21 @@ impl Deferred {
         std::mem::replace(&mut self.settling, false)
     }
 
+    /// Has anything been asked for since all last knew that everything is out?
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        self.since > 0
+    }
+
+    /// The primary tells that everything asked for is out, as all had posted it alike.
+    pub fn went_out(&mut self) {
+        if self.is_open() {
+            self.since = 0;
+            self.queue.clear();
+            self.own = false;
+        }
+    }
+
     /// Is that record still to come?
     #[must_use]
     pub const fn is_settling(&self) -> bool {

@@ -92,6 +92,9 @@ pub enum Stage {
     Flush,
 }
 
+/// Instead of an answer: something deferred is not out yet, so all meet first.
+const MEET: u64 = u64::MAX;
+
 /// A replica and its program counter.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Process {
@@ -276,7 +279,11 @@ impl Process {
                 unreachable!("a call is in progress")
             }
             Stage::Announce => self.announce(op, ports),
-            Stage::Perform if op == Op::Reply && !self.deferred.is_out() => {
+            Stage::Perform if op == Op::Look && self.must_meet() => {
+                self.result = MEET;
+                self.called(self.node.begin_publish(1));
+            }
+            Stage::Perform if matches!(op, Op::Reply | Op::Look) && !self.deferred.is_out() => {
                 return Outcome::Waiting(self.await_reply());
             }
             Stage::Perform => self.perform(op, world),
@@ -320,7 +327,7 @@ impl Process {
         let repeatable = match op {
             Op::Input { repeatable } | Op::Output { repeatable } => repeatable,
             Op::Orders => true,
-            Op::Reply => false,
+            Op::Reply | Op::Look => false,
             _ => unreachable!("only inputs and outputs have effects"),
         };
         self.node.begin_effect(ports, repeatable);
@@ -361,9 +368,10 @@ impl Process {
                 self.event(kind, self.accumulator ^ self.label(), ports);
                 self.meet(op, ports, world);
             }
-            Op::Reply => {
+            Op::Reply | Op::Look => {
                 self.event(INPUT, self.accumulator ^ self.label(), ports);
-                if self.deferred.is_pending() {
+                let waits = op == Op::Reply || self.deferred.masks;
+                if waits && self.deferred.is_pending() {
                     self.meet(op, ports, world);
                 } else {
                     self.fetch(op, ports);
@@ -428,6 +436,12 @@ impl Process {
     fn take(&mut self, value: u64, op: Op, ports: &Ports<'_>) {
         if self.deferred.hear() {
             return self.act(op, ports);
+        }
+        if op == Op::Look && self.deferred.is_open() && value == MEET {
+            return self.called(self.node.begin_rendezvous());
+        }
+        if op == Op::Look {
+            self.deferred.went_out();
         }
         if op != Op::Orders {
             return self.absorb(value, ports);

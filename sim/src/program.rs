@@ -17,6 +17,9 @@ pub enum Op {
     /// Waits for the world, which answers once it has all outputs before: a rendezvous comes first
     /// if any was deferred. Not repeatable.
     Reply,
+    /// The same without a rendezvous, unless the group masks faults or the primary tells, with the
+    /// record of the answer, that something deferred is not out yet.
+    Look,
     /// Rendezvous over the accumulator, then the primary writes it to the world.
     Output {
         /// Whether a new primary may write again.
@@ -62,7 +65,9 @@ pub fn expected_outputs(program: &[Op]) -> Vec<(usize, u64)> {
     for (at, &op) in program.iter().enumerate() {
         match op {
             Op::Compute(value) => accumulator = absorb(accumulator, value),
-            Op::Input { .. } | Op::Reply => accumulator = absorb(accumulator, answer(at)),
+            Op::Input { .. } | Op::Reply | Op::Look => {
+                accumulator = absorb(accumulator, answer(at));
+            }
             Op::Output { .. } | Op::Deferred => {
                 outputs.push((at, accumulator));
                 accumulator = absorb(accumulator, answer(at));
@@ -111,6 +116,10 @@ pub fn random_deferring(rng: &mut Rng, len: usize) -> Vec<Op> {
         let at = rng.index(program.len());
         let many = 1 + rng.index(160);
         program.splice(at..at, std::iter::repeat_n(Op::Deferred, many));
+    }
+    if program.len().is_multiple_of(3) {
+        let replies = program.iter_mut().filter(|op| **op == Op::Reply);
+        replies.for_each(|op| *op = Op::Look);
     }
     program
 }

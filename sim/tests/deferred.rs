@@ -105,6 +105,16 @@ mod tests {
     }
 
     #[test]
+    fn before_looks_that_tell_whether_they_are_out() {
+        let program = [SEND, Op::Look, SEND, SEND, Op::Look, WRITE, Op::Compare];
+        check("crash, looks", &program, CRASH, POSTS, 0);
+        check("slow, looks", &program, &[Fault::Slow], POSTS, 0);
+        check("garbled, looks", &program, GARBLE, POSTS, 0);
+        let full = [SEND, SEND, Op::Look, SEND, SEND, SEND, Op::Look];
+        check("crash, looks, full", &full, CRASH, 2, 0);
+    }
+
+    #[test]
     fn among_actions() {
         let program = [SEND, Op::Act, SEND, Op::Act, SEND, Op::Compare];
         check("crash, actions", &program, CRASH, POSTS, 1);
@@ -141,6 +151,8 @@ mod tests {
         check_three("three, slow", &[SEND, SEND, WRITE], &slow, POSTS);
         let full = [SEND, SEND, SEND, Op::Compare];
         check_three("three, full", &full, &[Fault::Die], 1);
+        let looks = [SEND, READ, SEND, Op::Look];
+        check_three("three, looks", &looks, CRASH, POSTS);
         let answers = [SEND, READ, SEND, Op::Reply];
         check_three("three, replies", &answers, CRASH, POSTS);
     }

@@ -62,6 +62,7 @@ mod tests {
         Bug::ReleaseChanged,
         Bug::SettleUntold,
         Bug::AwaitUnmet,
+        Bug::WaitUnreleased,
         Bug::DeferByBacklog,
         Bug::KeepNothing,
         Bug::ReleaseAgain,
@@ -201,6 +202,7 @@ mod tests {
         let among: &[Op] = &[SEND, READ, SEND, WRITE, SEND, SEND, Op::Compare];
         let full: &[Op] = &[SEND, SEND, SEND, SEND, Op::Compare];
         let replies: &[Op] = &[SEND, Op::Reply, SEND, SEND, Op::Reply, Op::Compare];
+        let looks: &[Op] = &[SEND, Op::Look, SEND, SEND, Op::Look, Op::Compare];
         let faults = [
             Fault::FlipData(5),
             Fault::FlipTrace(3),
@@ -211,6 +213,7 @@ mod tests {
             ("deferred", among, POSTS, 2),
             ("deferred, full", full, 2, 2),
             ("deferred, replies", replies, POSTS, 2),
+            ("deferred, looks", looks, POSTS, 2),
             ("deferred, three", &[SEND, SEND, WRITE], POSTS, 3),
         ];
         scopes.iter().find_map(|&(name, program, room, n)| {

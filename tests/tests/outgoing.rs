@@ -205,6 +205,16 @@ fn a_program_reads_at_once_what_it_wrote_to_itself() {
 }
 
 #[test]
+fn a_program_finds_ready_what_it_wrote_to_itself() {
+    let scene = Scene::new();
+    let program = scene.compile("peer", SOURCE, &["-pthread"]);
+    for mode in ["looks", "thread"] {
+        let native = scene.like_native("exec \"$@\"", &[&program, "0", mode]);
+        assert_eq!(native.out(), "all ready\n", "{mode}: {}", native.err());
+    }
+}
+
+#[test]
 fn a_peer_that_does_not_read_gets_what_was_accepted_and_no_more() {
     let peer = Peer::new();
     let running = peer.start(&["-n", "2"], "full");

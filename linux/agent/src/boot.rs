@@ -201,8 +201,8 @@ pub(crate) fn neighbours(
 fn install_kernel(index: usize, count: usize, image: &Image, acting: Acting, reader: Reader) {
     let control = control(0);
     let (ports, siblings) = neighbours(0, count);
-    let env = LinuxEnv::new(control, report(0, index), siblings);
     let id = ReplicaId::new(u8::try_from(index).expect("at most eight"));
+    let env = LinuxEnv::new(control, (id, report(0, index)), siblings);
     let members = ReplicaSet::all(count);
     kernel::install!({
         replica: Replica::new(id, members, ports, env),

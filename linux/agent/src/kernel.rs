@@ -186,6 +186,13 @@ impl Kernel {
         }
     }
 
+    /// Primary, about to wait in the host: whoever it has yet to wake is woken.
+    #[inline]
+    pub(crate) fn settle_debt(&mut self) {
+        let own = self.replica.outbox();
+        self.replica.env_mut().settle_debt(own);
+    }
+
     /// Counts a call for `--stats`.
     #[inline]
     pub(crate) fn count_call(&self, class: StatClass) {

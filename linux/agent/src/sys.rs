@@ -292,12 +292,12 @@ pub(crate) fn monotonic() -> u64 {
     clock(1).expect("CLOCK_MONOTONIC always works")
 }
 
-/// Sleeps while `*word == expected`, at most `timeout_ns`.
-pub(crate) fn futex_wait(word: *const u32, expected: u32, timeout_ns: u64) {
+/// Sleeps while `*word == expected`, at most `timeout_ns`; says whether that time is over.
+pub(crate) fn futex_wait(word: *const u32, expected: u32, timeout_ns: u64) -> bool {
     let timeout = [timeout_ns / 1_000_000_000, timeout_ns % 1_000_000_000];
     // SAFETY: the word is in memory shared by the replicas, the timeout is a timespec. Shared
     // futex: processes, not threads, meet here.
-    let _ = unsafe {
+    let ended = unsafe {
         syscall4(
             u64::from(nr::__NR_futex),
             word as u64,
@@ -306,6 +306,7 @@ pub(crate) fn futex_wait(word: *const u32, expected: u32, timeout_ns: u64) {
             timeout.as_ptr() as u64,
         )
     };
+    ended == error(linux_raw_sys::errno::ETIMEDOUT)
 }
 
 /// Wakes all sleepers on `word`.
@@ -322,8 +323,8 @@ pub(crate) fn futex_wake(word: *const u32) {
 }
 
 /// Sleeps until one of the words no longer has its expected value or is woken, at most
-/// `timeout_ns`.
-pub(crate) fn futex_wait_any(words: &[(*const u32, u32)], timeout_ns: u64) {
+/// `timeout_ns`; says whether that time is over.
+pub(crate) fn futex_wait_any(words: &[(*const u32, u32)], timeout_ns: u64) -> bool {
     /// `struct futex_waitv` of the kernel.
     #[repr(C)]
     #[derive(Clone, Copy, Default)]
@@ -356,10 +357,11 @@ pub(crate) fn futex_wait_any(words: &[(*const u32, u32)], timeout_ns: u64) {
             1,
         )
     };
-    if check(ret) == Err(Errno(linux_raw_sys::errno::ENOSYS.cast_signed())) {
+    if ret == error(linux_raw_sys::errno::ENOSYS) {
         // Kernels before 5.16: one word, and a short sleep for the other's sake.
-        futex_wait(words[0].0, words[0].1, timeout_ns.min(10_000_000));
+        return futex_wait(words[0].0, words[0].1, timeout_ns.min(10_000_000));
     }
+    ret == error(linux_raw_sys::errno::ETIMEDOUT)
 }
 
 /// Clones this process as a replica: separate memory, the same parent, and shared what the host

@@ -38,7 +38,7 @@ impl Process {
     /// All have met, and nothing is left from before.
     pub(super) fn act(&mut self, op: Op, ports: &Ports<'_>) {
         match op {
-            Op::Output { .. } | Op::Reply => self.fetch(op, ports),
+            Op::Output { .. } | Op::Reply | Op::Look => self.fetch(op, ports),
             Op::Deferred => self.ask(ports),
             _ => self.next(),
         }
@@ -79,6 +79,12 @@ impl Process {
                 self.alive = false;
             }
         }
+    }
+
+    /// Primary, about to wait for the world: is something not out on which not all agree yet?
+    pub(super) fn must_meet(&self) -> bool {
+        let open = self.deferred.is_open() && !self.deferred.is_out();
+        open && !self.deferred.guards.off(Bug::WaitUnreleased)
     }
 
     /// The world says nothing before the effects that are held back for another are out.

@@ -3,6 +3,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -65,16 +68,23 @@ static int rounds(void) {
   return 0;
 }
 
-// Reads what it has just written to itself: both ends are its own.
-static int own(void) {
+// Two ends of a connection of its own.
+static void connected(int *near, int *far) {
   int listening = socket(AF_INET, SOCK_STREAM, 0);
   struct sockaddr_in at = {.sin_family = AF_INET};
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t len = sizeof at;
-  if (bind(listening, (struct sockaddr *)&at, len) || listen(listening, 1)) return 1;
+  if (bind(listening, (struct sockaddr *)&at, len) || listen(listening, 1)) _exit(102);
   getsockname(listening, (struct sockaddr *)&at, &len);
   port = ntohs(at.sin_port);
-  int near = join(), far = accept4(listening, 0, 0, SOCK_NONBLOCK);
+  *near = join();
+  *far = accept4(listening, 0, 0, SOCK_NONBLOCK);
+}
+
+// Reads what it has just written to itself: both ends are its own.
+static int own(void) {
+  int near, far;
+  connected(&near, &far);
   for (int i = 0; i < 50; i++) {
     char word[2] = {'a' + i % 26, 0};
     say(near, word);
@@ -85,6 +95,44 @@ static int own(void) {
   }
   puts("read all");
   return 0;
+}
+
+static void *reads_nothing(void *pipe) {
+  char byte;
+  return (void *)read(*(int *)pipe, &byte, 1);
+}
+
+// Asks in each way what is ready right after it has written to itself; `threads`: beside another
+// thread, which waits.
+static int looks(int threads) {
+  int near, far, empty[2], full[2], one = 1;
+  connected(&near, &far);
+  if (setsockopt(near, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one)) return 7;
+  if (pipe(empty) || pipe(full) || write(full[1], "x", 1) != 1) return 1;
+  pthread_t other;
+  if (threads && pthread_create(&other, 0, reads_nothing, &empty[0])) return 2;
+  int set = epoll_create1(0);
+  struct epoll_event event = {.events = EPOLLIN, .data.fd = far};
+  if (epoll_ctl(set, EPOLL_CTL_ADD, far, &event)) return 3;
+  const int times[3] = {0, -1, 60000};
+  for (int i = 0; i < 60; i++) {
+    struct pollfd both[2] = {{far, POLLIN, 0}, {full[0], POLLIN, 0}};
+    char got[3];
+    say(near, "a");
+    say(near, "b");
+    int ready = i % 2 ? poll(both, 1, times[i % 3]) : epoll_wait(set, &event, 1, times[i % 3]);
+    if (ready != 1 || read(far, got, 3) < 1) return 4;
+    // What is left of the two, if the answer came between them, and then nothing.
+    while (poll(both, 1, 1) == 1 && read(far, got, 3) > 0) {}
+    say(near, "c");
+    do poll(both, 2, -1); while (!both[0].revents);
+    if (read(far, got, 3) != 1 || got[0] != 'c') return 5;
+    say(far, "d");
+    if (epoll_wait(set, &event, 1, 0) != 0 || read(near, got, 3) != 1) return 6;
+  }
+  puts("all ready");
+  fflush(stdout);
+  _exit(0);
 }
 
 // Writes until there is no more room, tells how much, and waits to be told to go on.
@@ -190,6 +238,8 @@ int main(int argc, char **argv) {
   const char *mode = argv[2];
   if (!strcmp(mode, "rounds")) return rounds();
   if (!strcmp(mode, "own")) return own();
+  if (!strcmp(mode, "looks")) return looks(0);
+  if (!strcmp(mode, "thread")) return looks(1);
   if (!strcmp(mode, "full")) return full();
   if (!strcmp(mode, "gone")) return gone();
   if (!strcmp(mode, "family")) return family();

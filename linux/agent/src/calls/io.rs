@@ -336,7 +336,7 @@ fn made_on_host(kernel: &mut Kernel, call: &Call, args: [u64; 6]) -> i64 {
         return move_rest(kernel, call, args, result);
     }
     kernel.begun = blocking::is_timed(call).then(sys::monotonic);
-    if kernel.threads.must_not_block() {
+    if kernel.threads.must_not_block() || outgoing::looks(kernel, call) {
         if agreed::is_voted(kernel, call) {
             agreed::check(kernel, call);
         }
@@ -375,6 +375,7 @@ fn wait_in_host(kernel: &mut Kernel, call: &Call, mut args: [u64; 6]) -> i64 {
     // The host writes what is left of a time, also if the call then goes on elsewhere.
     let rest = blocking::rest_of_time(call);
     let mut time = [0_u64; 2];
+    kernel.settle_debt();
     if let Some(rest) = rest {
         match guest::read(rest.address) {
             Ok(asked) => time = asked,

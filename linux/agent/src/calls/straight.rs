@@ -25,7 +25,7 @@ mod unwaiting;
 use core::sync::atomic::Ordering;
 
 use rcoe_core::Compare;
-use rcoe_linux_syscalls::{Arg, Class, Offset, Special, Terminal, Time};
+use rcoe_linux_syscalls::{Arg, Class, Offset, Special, Terminal, Time, Waits};
 
 use crate::arch::entry::{NOT_BEGUN, TrapFrame, is_away, unkept_call};
 use crate::calls::{
@@ -231,7 +231,8 @@ fn with_news(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
 fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     let output = call.what.class == Class::Output;
     let voted = kernel.compare == Compare::Every && !output;
-    if voted || arguments::name_agent(call) || !is_plain(call) {
+    let rare = voted || arguments::name_agent(call) || outgoing::looks(kernel, call);
+    if rare || !is_plain(call) {
         return Way::Long;
     }
     outgoing::before(kernel, call);
@@ -360,6 +361,9 @@ fn may_lead(kernel: &Kernel, call: &Call) -> bool {
 /// # Errors
 /// More came of it than a result.
 fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Result<i64, Outcome> {
+    if matches!(call.what.facts.waits, Waits::Epoll | Waits::Poll) {
+        kernel.settle_debt();
+    }
     kernel.replica.begin_effect(repeatable);
     kernel.made.begin();
     let result = effect(kernel, call)

@@ -1,9 +1,10 @@
 //! How a replica waits for its siblings, and when it gives one up.
 //!
 //! Waiting spins, then yields, then sleeps on the sibling's doorbell ([`crate::protocol::waiting`]
-//! tells for how long). A sibling is overdue when it is dead, when it is stopped for longer than
-//! the timeout, or when it has had its time ([`crate::protocol::patience`]). While the primary is
-//! inside a call that may block, only death and being stopped count.
+//! tells for how long, [`crate::protocol::naps`] how it sleeps). A sibling is overdue when it is
+//! dead, when it is stopped for longer than the timeout, or when it has had its time
+//! ([`crate::protocol::patience`]). While the primary is inside a call that may block, only death
+//! and being stopped count.
 
 use core::sync::atomic::Ordering;
 
@@ -11,6 +12,7 @@ use rcoe_core::{Env, Outbox, ReplicaId, ReplicaSet, Wait, WaitFor, Waited};
 use rcoe_linux_abi::{Control, ReplicaState, Report};
 
 use crate::arch::rseq;
+use crate::protocol::naps::{Debt, Nap, Naps};
 use crate::protocol::patience::{Patience, Siblings};
 use crate::protocol::requests;
 use crate::protocol::waiting::{Habit, Neighbours, Pass};
@@ -18,8 +20,6 @@ use crate::sys;
 
 /// So many calls are told apart, by the last bits of their numbers.
 const CALLS: usize = 64;
-/// Longest sleep before looking at the clocks again.
-const SLEEP_NS: u64 = 100_000_000;
 
 /// Published memory of all replicas, as the waiting code needs it.
 #[derive(Clone, Copy)]
@@ -32,10 +32,15 @@ pub(crate) struct Sibling {
 pub(crate) struct LinuxEnv {
     control: &'static Control,
     siblings: Siblings,
+    own_id: ReplicaId,
     own: &'static Report,
     /// By [`Self::kind_of`].
     habits: [Habit; 2 * CALLS],
     neighbours: Neighbours,
+    naps: Naps,
+    debt: Debt,
+    /// When the last yield of the present wait was over, or 0.
+    yielded_at: u64,
     /// The program's present call, as far as kinds of waits tell calls apart.
     call: usize,
     patience: Patience,
@@ -46,14 +51,23 @@ pub(crate) struct LinuxEnv {
 }
 
 impl LinuxEnv {
-    pub(crate) fn new(control: &'static Control, own: &'static Report, siblings: Siblings) -> Self {
+    /// Of the replica `own_id`, whose report is `own`.
+    pub(crate) fn new(
+        control: &'static Control,
+        (own_id, own): (ReplicaId, &'static Report),
+        siblings: Siblings,
+    ) -> Self {
         let crowded = control.crowded.load(Ordering::Relaxed) != 0;
         Self {
             control,
             siblings,
+            own_id,
             own,
             habits: [Habit::new(crowded); 2 * CALLS],
             neighbours: Neighbours::default(),
+            naps: Naps::default(),
+            debt: Debt::default(),
+            yielded_at: 0,
             call: 0,
             patience: Patience::default(),
             voting_since: 0,
@@ -98,9 +112,10 @@ impl LinuxEnv {
     fn begin(&mut self, wait: &Wait) {
         if wait.reason != WaitFor::Vote {
             self.voting_since = 0;
-        } else if self.voting_since == 0 {
-            self.voting_since = sys::monotonic();
         }
+        self.patience.begin();
+        self.naps.begin();
+        self.yielded_at = 0;
         self.habits[self.kind_of(wait)].begin();
         self.neighbours.begin();
     }
@@ -108,11 +123,30 @@ impl LinuxEnv {
     /// Lets others use this CPU, and notes for how long they did.
     fn give_way(&mut self) {
         Self::count(&self.own.yields);
-        let before = sys::monotonic();
+        let before = match self.yielded_at {
+            0 => sys::monotonic(),
+            before => before,
+        };
         sys::sched_yield();
         rseq::after_calls();
+        self.yielded_at = sys::monotonic();
         self.neighbours
-            .yielded(sys::monotonic().saturating_sub(before));
+            .yielded(self.yielded_at.saturating_sub(before));
+    }
+
+    /// Wakes those who are to be woken before this replica waits, here or in the host.
+    #[inline]
+    pub(crate) fn settle_debt(&mut self, own: &Outbox) {
+        if self.debt.settle() {
+            sys::futex_wake(own.doorbell().as_ptr());
+        }
+    }
+
+    /// Does everybody doze who sleeps on the own doorbell?
+    fn all_doze(&self) -> bool {
+        let own = self.own_id;
+        let mut siblings = self.siblings.iter().flatten();
+        !siblings.any(|sibling| sibling.outbox.must_be_woken_by(own))
     }
 
     /// Has the awaited sibling used up its time?
@@ -149,37 +183,71 @@ impl LinuxEnv {
         }
     }
 
-    fn sleep(&mut self, own: &Outbox, wait: &Wait, peer: Sibling) {
+    /// Sleeps on the doorbell of the sibling alone; says whether nobody has ended that.
+    fn doze(&self, own: &Outbox, wait: &Wait, peer: Sibling) -> bool {
+        let mut lasted = false;
+        if own.begin_doze(wait.peer, peer.outbox, wait.bell) {
+            Self::count(&self.own.sleeps);
+            let bell = peer.outbox.doorbell().as_ptr();
+            lasted = sys::futex_wait(bell, wait.bell, Nap::Doze.nanoseconds());
+            own.end_sleep();
+            rseq::after_calls();
+        }
+        lasted
+    }
+
+    /// Sleeps until the sibling rings, or is gone, or the supervisor has news; says whether nobody
+    /// has ended that.
+    fn sleep(&mut self, own: &Outbox, wait: &Wait, peer: Sibling, nap: Nap) -> bool {
         let control_bell = self.control.bell.load(Ordering::Acquire);
         if self.state(wait.peer) == ReplicaState::Dead as u32 {
-            return;
+            return false;
         }
         let life = &peer.report.will.life;
         let alive = life.load(Ordering::Acquire);
         self.tell_of_end(peer);
-        if own.begin_sleep(wait.peer, peer.outbox, wait.bell) {
-            Self::count(&self.own.sleeps);
-            let bells = [
-                (peer.outbox.doorbell().as_ptr().cast_const(), wait.bell),
-                (self.control.bell.as_ptr().cast_const(), control_bell),
-                (life.as_ptr().cast_const(), alive),
-            ];
-            let began = sys::monotonic();
-            sys::futex_wait_any(&bells, SLEEP_NS);
-            own.end_sleep();
-            rseq::after_calls();
-            // Whoever waits for long looks whether anybody is left to tell it the outcome.
-            if sys::monotonic().saturating_sub(began) >= SLEEP_NS {
-                sys::leave_if_orphaned(self.control.supervisor.load(Ordering::Relaxed));
-            }
+        if !own.begin_sleep(wait.peer, peer.outbox, wait.bell) {
+            return false;
         }
+        Self::count(&self.own.sleeps);
+        let bells = [
+            (peer.outbox.doorbell().as_ptr().cast_const(), wait.bell),
+            (self.control.bell.as_ptr().cast_const(), control_bell),
+            (life.as_ptr().cast_const(), alive),
+        ];
+        let lasted = sys::futex_wait_any(&bells, nap.nanoseconds());
+        own.end_sleep();
+        rseq::after_calls();
+        // Whoever waits for long looks whether anybody is left to tell it the outcome.
+        if lasted && nap == Nap::Long {
+            sys::leave_if_orphaned(self.control.supervisor.load(Ordering::Relaxed));
+        }
+        lasted
+    }
+
+    /// A wait that spinning and yielding did not end.
+    fn wait_long(&mut self, own: &Outbox, wait: &Wait, peer: Sibling) -> Waited {
+        let nap = self.naps.next(wait.reason == WaitFor::Record);
+        let lasted = match nap {
+            Nap::Doze => self.doze(own, wait, peer),
+            Nap::Brief => self.sleep(own, wait, peer, nap),
+            Nap::Long => {
+                if !self.patience.has_started() {
+                    self.patience.start(self.control, peer);
+                } else if self.expired(wait, peer) {
+                    return Waited::Overdue;
+                }
+                self.sleep(own, wait, peer, nap)
+            }
+        };
+        self.naps.over(nap, lasted);
+        Waited::Retry
     }
 }
 
 impl Env for LinuxEnv {
     fn wait(&mut self, own: &Outbox, wait: &Wait) -> Waited {
         if wait.round == 0 {
-            self.patience.begin();
             self.begin(wait);
         }
         let kind = self.kind_of(wait);
@@ -187,6 +255,10 @@ impl Env for LinuxEnv {
         if pass == Pass::Spin {
             core::hint::spin_loop();
             return Waited::Retry;
+        }
+        self.settle_debt(own);
+        if wait.reason == WaitFor::Vote && self.voting_since == 0 {
+            self.voting_since = sys::monotonic();
         }
         if self.state(wait.peer) == ReplicaState::Dead as u32 {
             return Waited::Gone;
@@ -197,13 +269,7 @@ impl Env for LinuxEnv {
             self.give_way();
             return Waited::Retry;
         }
-        if !self.patience.has_started() {
-            self.patience.start(self.control, peer);
-        } else if self.expired(wait, peer) {
-            return Waited::Overdue;
-        }
-        self.sleep(own, wait, peer);
-        Waited::Retry
+        self.wait_long(own, wait, peer)
     }
 
     #[inline]
@@ -213,7 +279,10 @@ impl Env for LinuxEnv {
     }
 
     fn wake(&mut self, own: &Outbox) {
-        sys::futex_wake(own.doorbell().as_ptr());
+        let dozes = self.all_doze();
+        if self.debt.ring(dozes) {
+            sys::futex_wake(own.doorbell().as_ptr());
+        }
     }
 
     /// The supervisor kills whoever was voted out; a removed primary must be gone before its

@@ -3,6 +3,7 @@
 pub(crate) mod arguments;
 mod brief;
 pub(crate) mod env;
+mod naps;
 pub(crate) mod patience;
 pub(crate) mod publish;
 pub(crate) mod requests;

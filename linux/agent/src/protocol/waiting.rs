@@ -21,7 +21,7 @@ const LEAST_SPINS: u32 = 16;
 /// woken on an idle CPU, so that a wait costs at most twice of what the better choice would have.
 const YIELDS: u32 = 100;
 /// A yield that takes longer, in nanoseconds, went to somebody who computes.
-const LONG_YIELD_NS: u64 = 100_000;
+const LONG_YIELD_NS: u64 = 1_000_000;
 /// Waits without a yield after such a one, at first.
 const LEAST_PENALTY: u32 = 8;
 /// The same after many in a row: a probe of a few milliseconds in so many waits does not matter.

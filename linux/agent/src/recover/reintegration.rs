@@ -260,7 +260,7 @@ fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId, told: &Told)
     let started = kernel.control.replicas.load(Ordering::Relaxed);
     let count = crate::convert::size(u64::from(started));
     let (_, siblings) = boot::neighbours(group, count);
-    let env = LinuxEnv::new(kernel.control, kernel.report, siblings);
+    let env = LinuxEnv::new(kernel.control, (id, kernel.report), siblings);
     kernel.replica.become_newcomer(env);
     let twin = u64::from(serial) << 32 | twin;
     kernel.report.twin.store(twin, Ordering::Release);

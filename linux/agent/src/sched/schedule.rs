@@ -14,7 +14,7 @@ use rcoe_linux_syscalls::Special;
 
 use crate::arch::context;
 use crate::arch::entry::{NOT_BEGUN, TrapFrame};
-use crate::calls::{Call, PARKED, perform, signals, targets};
+use crate::calls::{Call, PARKED, outgoing, perform, signals, targets};
 use crate::convert::low32;
 use crate::kernel::Kernel;
 use crate::memory::guest;
@@ -117,9 +117,13 @@ fn write_rest(kernel: &mut Kernel, pointer: u64, deadline: u64) -> i64 {
     sys::error(EINTR)
 }
 
-/// Words of a look: time, what has arrived (two), the next turn, an order, and the set of threads
-/// with news.
-const WORDS: usize = 5 + SET_WORDS;
+/// Words of a look: time, what has arrived (two), the next turn, an order, what has become of
+/// effects that waited, and the set of threads with news.
+const WORDS: usize = 6 + SET_WORDS;
+/// Effects that waited are out.
+const OUT: u64 = 1;
+/// They are not, so all are to meet before the wait.
+const NOT_OUT: u64 = 2;
 
 /// Wakes whoever the outside has something for; returns with somebody ready. While nobody is, other
 /// processes that share memory have their turns.
@@ -138,7 +142,12 @@ fn look_outside(kernel: &mut Kernel) {
         }
         kernel.replica.env_mut().enter(nr::__NR_ppoll.into());
         let words = agree_all::<WORDS>(kernel, true, |kernel| look(kernel, idle));
-        let [now, due, taken, turn, order, ref set @ ..] = words;
+        let [now, due, taken, turn, order, effects, ref set @ ..] = words;
+        match effects {
+            OUT => outgoing::went_out(kernel),
+            NOT_OUT => kernel.rendezvous(),
+            _ => {}
+        }
         kernel.orders.take(order);
         if away {
             turns::begin(kernel, turn);
@@ -161,7 +170,15 @@ fn look_outside(kernel: &mut Kernel) {
 /// Primary: what has happened outside; if `idle`, waits until something has.
 fn look(kernel: &mut Kernel, idle: bool) -> [u64; WORDS] {
     let mut polled = Polled::gather(&kernel.threads);
-    if idle {
+    let mut words = [0; WORDS];
+    if idle && kernel.outgoing.is_open() {
+        words[5] = if outgoing::before_wait(kernel) {
+            OUT
+        } else {
+            NOT_OUT
+        };
+    }
+    if idle && words[5] != NOT_OUT {
         kernel
             .report
             .in_call
@@ -171,7 +188,6 @@ fn look(kernel: &mut Kernel, idle: bool) -> [u64; WORDS] {
     } else {
         polled.now();
     }
-    let mut words = [0; WORDS];
     words[0] = sys::monotonic();
     [words[1], words[2]] = signals::collect(kernel);
     words[4] = kernel.orders.next(kernel.control);
@@ -179,7 +195,7 @@ fn look(kernel: &mut Kernel, idle: bool) -> [u64; WORDS] {
         words[3] = turns::claim(kernel);
         words[4] = reintegration::next_at_turn(kernel, words[3]);
     }
-    polled.ready(&kernel.threads, &mut words[5..]);
+    polled.ready(&kernel.threads, &mut words[6..]);
     words
 }
 
@@ -187,6 +203,7 @@ fn look(kernel: &mut Kernel, idle: bool) -> [u64; WORDS] {
 /// while it returns all the same: with a flip in a register it may have asked the host for
 /// something else, and asks anew then.
 fn wait(kernel: &mut Kernel, polled: &mut Polled) {
+    kernel.settle_debt();
     loop {
         if targets::must_wake(kernel) || turns::is_owed(kernel) {
             return;

@@ -10,7 +10,8 @@
 //! When: at each later call that may pass what waits (its column `outgoing` in the table), every
 //! millisecond by a timer in the primary, for programs that compute, and before any call that may
 //! not pass: one that may wait, has an effect of its own, or could tell that something was not sent
-//! yet. So nothing waits while the program does.
+//! yet. So nothing waits while the program does. A server with more to do is not held up: its
+//! question what is ready is first asked without waiting ([`looks`]).
 //!
 //! Which: TCP sockets that this process made itself and shares with no other, without options by
 //! which the program learns when bytes went out. All replicas keep the same notes on descriptors
@@ -39,7 +40,9 @@ use core::sync::atomic::Ordering;
 use linux_raw_sys::errno::EAGAIN;
 use linux_raw_sys::general::{O_NONBLOCK, POLLOUT};
 use rcoe_core::{Compare, POSTS};
-use rcoe_linux_syscalls::{Arg, Class, Descriptors, Opens, Outgoing as Column, Stream, Table};
+use rcoe_linux_syscalls::{
+    Arg, Class, Descriptors, Opens, Outgoing as Column, Stream, Table, Waits,
+};
 
 use crate::calls::Call;
 use crate::calls::descriptors::{self, Vector};
@@ -83,6 +86,17 @@ fn passes(kernel: &Kernel, call: &Call) -> bool {
     }
 }
 
+/// Does this call ask what is ready, and may it while effects wait? It is made without waiting
+/// then: something may be ready already, and a server that has much to do need not meet its sibling
+/// between two rounds. If nothing is, it may depend on what waits, which goes out first: with the
+/// look that waits ([`before_wait`]), or before the call is made once more ([`must_repeat`]). Where
+/// losses are masked the call is voted anyway.
+pub(crate) fn looks(kernel: &Kernel, call: &Call) -> bool {
+    kernel.outgoing.is_open()
+        && !kernel.masks
+        && matches!(call.what.facts.waits, Waits::Epoll | Waits::Poll)
+}
+
 fn is_never_waiting(kernel: &Kernel, fd: u64) -> bool {
     let state = kernel.outgoing.state(fd);
     matches!(
@@ -105,7 +119,7 @@ pub(crate) fn before(kernel: &mut Kernel, call: &Call) {
 
 #[inline(never)]
 fn make_way(kernel: &mut Kernel, call: &Call) {
-    if passes(kernel, call) {
+    if passes(kernel, call) || looks(kernel, call) {
         release_agreed(kernel);
     } else {
         kernel.rendezvous();
@@ -320,6 +334,36 @@ pub(crate) fn release_agreed(kernel: &mut Kernel) {
     }
 }
 
+/// Primary, about to wait for the outside: what waits goes out as the others come to it. True if
+/// nothing is left then, and all went well; else all have to meet.
+pub(crate) fn before_wait(kernel: &mut Kernel) -> bool {
+    /// How often others are let run, about as long as a rendezvous would take.
+    const ROUNDS: u32 = 100;
+    kernel.settle_debt();
+    for _ in 0..ROUNDS {
+        release_agreed(kernel);
+        if kernel.queue.is_empty() {
+            return !kernel.queue.has_refusals();
+        }
+        sys::sched_yield();
+    }
+    false
+}
+
+/// All replicas: the primary has said that all that waited is out.
+///
+/// # Panics
+/// If this is the primary and something is not.
+pub(crate) fn went_out(kernel: &mut Kernel) {
+    assert!(
+        kernel.queue.is_empty() || !kernel.replica.is_primary(),
+        "what was said to be out is out"
+    );
+    kernel.outgoing.settle();
+    kernel.queue.forget();
+    count(&kernel.report.flushes, 1);
+}
+
 /// Primary: a lost one may have released some of what waits.
 fn catch_up(kernel: &mut Kernel) {
     let caught_up = kernel
@@ -440,7 +484,8 @@ fn promise(kernel: &mut Kernel, fd: u32) -> [u64; 3] {
 /// All replicas: was this call told to come again while effects waited on which that may depend?
 /// Then they are released, and the call is to be made once more.
 pub(crate) fn must_repeat(kernel: &mut Kernel, call: &Call, result: i64) -> bool {
-    let again = result == sys::error(EAGAIN) && kernel.outgoing.is_open();
+    let nothing = result == sys::error(EAGAIN) || result == 0 && looks(kernel, call);
+    let again = nothing && kernel.outgoing.is_open();
     let repeats = again && call.what.class == Class::Input;
     if repeats {
         kernel.rendezvous();

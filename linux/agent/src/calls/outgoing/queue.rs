@@ -289,6 +289,11 @@ impl Queue {
         self.first == self.count
     }
 
+    /// Has the host refused any of which nobody was told?
+    pub(super) const fn has_refusals(&self) -> bool {
+        self.refusals != 0
+    }
+
     /// All have heard that all are released.
     pub(super) const fn forget(&mut self) {
         self.first = 0;

@@ -213,7 +213,7 @@ fn renew(kernel: &mut Kernel, group: usize, id: ReplicaId, members: ReplicaSet) 
     kernel.report.changed.store(changed, Ordering::Release);
     let places = convert::size(kernel.control.replicas.load(Ordering::Relaxed).into());
     let (ports, siblings) = boot::neighbours(group, places);
-    let env = LinuxEnv::new(kernel.control, kernel.report, siblings);
+    let env = LinuxEnv::new(kernel.control, (id, kernel.report), siblings);
     kernel.replica = Replica::new(id, members, ports, env);
     kernel.alone = places == 1;
     kernel.masks = places > 2 && kernel.control.mask.load(Ordering::Relaxed) != 0;
