@@ -199,6 +199,9 @@ pub struct Report {
     pub sleeps: AtomicU64,
     /// Nanoseconds that votes took in which members were removed, until this replica went on.
     pub removals_ns: AtomicU64,
+    /// Process id of the sibling that this replica gave up last because it had used up its CPU time,
+    /// or 0.
+    pub outrun: AtomicU32,
     /// Number of the system call the replica is in, plus one; 0 in the program.
     pub in_call: AtomicU64,
     /// Threads that run as soon as the one that has the processor gives way, or a little later.

@@ -1,5 +1,6 @@
 //! Turns a fault of a replica into an entry of the ledger of cores, from what can be seen of it.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use rustix::process::Pid;
@@ -71,9 +72,14 @@ fn circumstances(
     }
 }
 
-/// Whether a replica has used more CPU time than each sibling by what makes it late. Siblings that
-/// wait for it use none.
+/// Whether a sibling says that the replica has used up its CPU time, or it has used more than each
+/// sibling by what makes it late. Siblings that wait for it use none.
 fn ran_on(team: &Team, index: usize, timeout: Duration) -> bool {
+    let pid = team.group.pid(index);
+    let says = |other| pid == Some(team.memory.report(other).outrun.load(Ordering::Relaxed));
+    if team.members().any(says) {
+        return true;
+    }
     let Some(own) = team.group.cpu_time(index) else {
         return false;
     };

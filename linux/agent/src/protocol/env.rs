@@ -158,7 +158,12 @@ impl LinuxEnv {
         if wait.reason == WaitFor::Record && peer.report.in_call.load(Ordering::Relaxed) != 0 {
             return false;
         }
-        self.patience.is_over(self.control, &self.siblings, peer)
+        if self.patience.is_outrun(peer) {
+            let pid = peer.report.pid.load(Ordering::Relaxed);
+            self.own.outrun.store(pid, Ordering::Relaxed);
+            return true;
+        }
+        self.patience.is_over(self.control, &self.siblings)
     }
 
     /// Waits until the supervisor says that a member is gone.

@@ -70,16 +70,13 @@ impl Patience {
         sys::monotonic().saturating_sub(self.since + paused)
     }
 
-    /// Has the awaited sibling had its CPU time, or the cap on the wall clock?
-    pub(crate) fn is_over(
-        &mut self,
-        control: &Control,
-        siblings: &Siblings,
-        peer: Sibling,
-    ) -> bool {
-        if cpu_time(peer).saturating_sub(self.peer_cpu) > self.budget {
-            return true;
-        }
+    /// Has the awaited sibling used up its CPU time?
+    pub(crate) fn is_outrun(&self, peer: Sibling) -> bool {
+        cpu_time(peer).saturating_sub(self.peer_cpu) > self.budget
+    }
+
+    /// Has the wait come to the cap on the wall clock?
+    pub(crate) fn is_over(&mut self, control: &Control, siblings: &Siblings) -> bool {
         let timeout = control.timeout_ns.load(Ordering::Relaxed).max(1);
         let ratio = (control.wall_cap_ns.load(Ordering::Relaxed) / timeout).max(1);
         let cap = self.budget.saturating_mul(ratio);
