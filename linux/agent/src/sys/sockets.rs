@@ -51,6 +51,16 @@ pub(crate) fn discard(fd: u32, bytes: u32) -> i64 {
     unsafe { syscall6(u64::from(nr::__NR_recvfrom), args) }
 }
 
+/// Receives into the program's memory without waiting; how many bytes, or a negative errno.
+///
+/// # Safety
+/// The memory is the program's own.
+pub(crate) unsafe fn receive_now(fd: u64, address: u64, len: u64) -> i64 {
+    let args = [fd, address, len, MSG_DONTWAIT, 0, 0];
+    // SAFETY: forwarded from the caller.
+    unsafe { syscall6(u64::from(nr::__NR_recvfrom), args) }
+}
+
 /// Reads from a stream into the program's memory without waiting, and leaves there what it has
 /// read; how many bytes, or a negative errno.
 ///

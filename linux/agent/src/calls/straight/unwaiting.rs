@@ -10,7 +10,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use linux_raw_sys::errno::{EAGAIN, EINVAL, ENOSYS, EOPNOTSUPP};
+use linux_raw_sys::errno::{EAGAIN, EINVAL, ENOSYS, ENOTSOCK, EOPNOTSUPP};
 use rcoe_linux_syscalls::{Arg, Time, Waits};
 
 use crate::calls::Call;
@@ -30,13 +30,16 @@ const TOO_LONG: u64 = i32::MAX as u64 & !0xfff;
 pub(super) fn make(call: &Call) -> Option<i64> {
     match blocking::manner(call) {
         Waits::Plain => Some(with(call, call.raw)),
-        Waits::Read => {
-            let result = vector(call, |fd, parts, count| {
-                // SAFETY: the program's own buffers, which are not the agent's.
-                unsafe { sys::read_now(fd, parts, count) }
-            });
-            result.map(|result| received(call, result))
-        }
+        Waits::Read => match from_socket(call) {
+            Some(result) => unless_waiting(call, result),
+            None => {
+                let result = vector(call, |fd, parts, count| {
+                    // SAFETY: the program's own buffers, which are not the agent's.
+                    unsafe { sys::read_now(fd, parts, count) }
+                });
+                result.map(|result| received(call, result))
+            }
+        },
         Waits::Write => {
             let result = vector(call, |fd, parts, count| {
                 // SAFETY: as above.
@@ -82,6 +85,30 @@ fn on_socket(call: &Call, flags: usize) -> Option<i64> {
     let asked = call.raw[flags] & NEVER_WAITS != 0;
     let result = with(call, args);
     let waits = result == sys::error(EAGAIN) && !asked && !never_waits(call.raw[0]);
+    (!waits).then_some(result)
+}
+
+/// What a socket gives for a call that reads into one buffer: the same as for one that receives,
+/// which it can be told not to wait with. `None` if nothing was done.
+fn from_socket(call: &Call) -> Option<i64> {
+    let [fd, buffer, len, ..] = call.raw;
+    let single = matches!(call.what.args[1], Arg::OutBuf { .. });
+    // Reading nothing takes no message out, as receiving nothing does.
+    if !single || len == 0 || OTHERS.names(fd) {
+        return None;
+    }
+    // SAFETY: the program's own buffer, which is not the agent's.
+    let result = unsafe { sys::sockets::receive_now(fd, buffer, len) };
+    if result == sys::error(ENOTSOCK) {
+        OTHERS.note(fd);
+        return None;
+    }
+    Some(result)
+}
+
+/// The result of a call that was told not to wait; none if it is to wait.
+fn unless_waiting(call: &Call, result: i64) -> Option<i64> {
+    let waits = result == sys::error(EAGAIN) && !never_waits(call.raw[0]);
     (!waits).then_some(result)
 }
 
@@ -166,8 +193,8 @@ fn rest(call: &Call, result: i64, sent: u64) -> i64 {
     }
 }
 
-/// Descriptors of which the host could not say whether they wait: it is not worth while to ask
-/// again soon. Only a hint, as descriptors come and go.
+/// Descriptors that the host could not be asked something of: it is not worth while to ask again
+/// soon. Only a hint, as descriptors come and go.
 struct Refusals {
     /// Descriptors, one bit each; those from 64 on share one.
     fds: AtomicU64,
@@ -175,13 +202,19 @@ struct Refusals {
     hits: AtomicU64,
 }
 
+/// Those of which it cannot say whether they wait.
 #[unsafe(link_section = ".bss.own.1")]
-static REFUSALS: Refusals = Refusals {
-    fds: AtomicU64::new(0),
-    hits: AtomicU64::new(0),
-};
+static REFUSALS: Refusals = Refusals::NONE;
+
+/// Those that are no sockets.
+#[unsafe(link_section = ".bss.own.1")]
+static OTHERS: Refusals = Refusals::NONE;
 
 impl Refusals {
+    const NONE: Self = Self {
+        fds: AtomicU64::new(0),
+        hits: AtomicU64::new(0),
+    };
     /// Times that it is gone by before the host is asked again.
     const TRUSTED: u64 = 256;
 
@@ -215,10 +248,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_kept_for_a_while() {
-        let refusals = Refusals {
-            fds: AtomicU64::new(0),
-            hits: AtomicU64::new(0),
-        };
+        let refusals = Refusals::NONE;
         assert!(!refusals.names(3));
         refusals.note(3);
         refusals.note(200);
