@@ -190,7 +190,9 @@ impl Kernel {
     #[inline]
     pub(crate) fn settle_debt(&mut self) {
         let own = self.replica.outbox();
-        self.replica.env_mut().settle_debt(own);
+        let env = self.replica.env_mut();
+        env.settle_debt(own);
+        env.begin_anew();
     }
 
     /// Counts a call for `--stats`.

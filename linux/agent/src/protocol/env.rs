@@ -142,6 +142,12 @@ impl LinuxEnv {
         }
     }
 
+    /// This replica waits for the outside next; see [`Debt::begin_anew`].
+    #[inline]
+    pub(crate) const fn begin_anew(&mut self) {
+        self.debt.begin_anew();
+    }
+
     /// Does everybody doze who sleeps on the own doorbell?
     fn all_doze(&self) -> bool {
         let own = self.own_id;

@@ -4,6 +4,7 @@
 //! would fall asleep at every one of them. So who waits for a record *dozes* first: for a moment,
 //! after which it looks by itself. Whoever rings for one that dozes may put off waking it, until it
 //! has rung often or has to wait itself ([`Debt`]); the follower then finds many records at once.
+//! The first record after a wait for the outside wakes it, so that both work at the same time.
 //!
 //! A slow wait that is soon over needs no clock: how long it has taken is asked only once a nap has
 //! lasted its time.
@@ -80,17 +81,26 @@ impl Naps {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Debt {
     rings: u32,
+    /// The outside was waited for: what comes next is the beginning of something.
+    anew: bool,
 }
 
 impl Debt {
     /// It was rung for somebody who sleeps: is it to be woken now? `dozes`: all of them doze.
-    pub(crate) const fn ring(&mut self, dozes: bool) -> bool {
+    pub(crate) fn ring(&mut self, dozes: bool) -> bool {
         self.rings += 1;
-        let now = !dozes || self.rings >= MOST_RINGS;
+        let anew = core::mem::take(&mut self.anew);
+        let now = !dozes || anew || self.rings >= MOST_RINGS;
         if now {
             self.rings = 0;
         }
         now
+    }
+
+    /// This replica is about to wait for the outside. Whoever dozes is woken with what comes next,
+    /// so that it works while this replica does.
+    pub(crate) const fn begin_anew(&mut self) {
+        self.anew = true;
     }
 
     /// Is somebody to be woken before this replica waits?
@@ -139,5 +149,8 @@ mod tests {
         assert!(!debt.ring(true));
         assert!(debt.settle());
         assert!(!debt.settle(), "once is enough");
+        debt.begin_anew();
+        assert!(debt.ring(true), "after a wait for the outside");
+        assert!(!debt.ring(true));
     }
 }
