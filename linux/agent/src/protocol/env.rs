@@ -262,7 +262,9 @@ impl Env for LinuxEnv {
             self.begin(wait);
         }
         let kind = self.kind_of(wait);
-        let pass = self.habits[kind].pass(wait.round, self.neighbours.contested());
+        let record = wait.reason == WaitFor::Record;
+        let contested = self.neighbours.contested();
+        let pass = self.habits[kind].pass(wait.round, contested, record);
         if pass == Pass::Spin {
             core::hint::spin_loop();
             return Waited::Retry;
