@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 enum { WARM_UP = 1000, MOST = 1000000 };
 
 static int null_fd, zero_fd, epoll_fd, pair[2];
+static const char *file;
 static char buffer[64];
 static uint32_t word;
 
@@ -46,6 +48,16 @@ static void send_receive(void) {
     check(sendto(pair[0], buffer, 64, 0, NULL, 0), 64);
     check(recvfrom(pair[1], buffer, 64, 0, NULL, NULL), 64);
 }
+static void open_close(void) {
+    struct stat status;
+    int fd = open(file, O_RDONLY | O_NONBLOCK);
+    check(fstat(fd, &status), 0);
+    check(close(fd), 0);
+}
+static void stat_path(void) {
+    struct stat status;
+    check(stat(file, &status), 0);
+}
 static void wake_nobody(void) { check(syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1), 0); }
 
 static void *idle(void *never) {
@@ -65,7 +77,8 @@ static const struct { const char *name; void (*call)(void); int threads; } kinds
     {"read", read_zero, 0},           {"clock", clock_libc, 0},
     {"getppid", parent, 0},           {"epoll", poll_nothing, 0},
     {"pair", write_read, 0},          {"sendto", send_receive, 0},
-    {"futex-wake", wake_nobody, 0},
+    {"futex-wake", wake_nobody, 0},   {"stat", stat_path, 0},
+    {"open-close", open_close, 0},
 };
 
 __attribute__((noinline)) static void mark(void) { __asm__ volatile("" ::: "memory"); }
@@ -75,6 +88,7 @@ int main(int argc, char **argv) {
     char go;
     while (argc == 2 && kind < count && strcmp(kinds[kind].name, argv[1]) != 0) kind++;
     if (argc != 2 || kind == count) return 2;
+    file = argv[0];
     null_fd = open("/dev/null", O_WRONLY);
     zero_fd = open("/dev/zero", O_RDONLY);
     epoll_fd = epoll_create1(0);

@@ -64,7 +64,7 @@ const fn cell(kind: &'static str, what: &'static str, goals: [Option<u32>; 2]) -
     Cell { kind, what, goals }
 }
 
-const CELLS: [Cell; 9] = [
+const CELLS: [Cell; 11] = [
     cell("write", "write 64 B to /dev/null", [Some(250), Some(450)]),
     cell("write-threads", "the same, five threads", [Some(400), None]),
     cell("read", "read 64 B of /dev/zero", [Some(250), Some(400)]),
@@ -74,6 +74,8 @@ const CELLS: [Cell; 9] = [
     cell("pair", "write and read, socket pair", [Some(600), None]),
     cell("sendto", "sendto and recvfrom, socket pair", [None, None]),
     cell("futex-wake", "futex wake, no waiter", [None, None]),
+    cell("stat", "stat of a path", [None, None]),
+    cell("open-close", "open, fstat and close a file", [None, None]),
 ];
 
 /// Instructions, host calls and looks in vain of one iteration of each kind.

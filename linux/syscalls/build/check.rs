@@ -132,8 +132,17 @@ fn facts(f: &Facts<'_>) -> Result<(), &'static str> {
         return Err("`repeatable` makes sense for class input only");
     }
     const RARE: [&str; 3] = ["opens", "ids", "descriptors"];
-    if f.straight && (unsupported || RARE.iter().any(|key| f.columns.0.contains_key(*key))) {
-        return Err("what opens, closes or tells ids does not go `straight`");
+    const COMMON: [&str; 2] = ["plain", "closes"];
+    let is_rare = |key: &&str| {
+        let word = f
+            .columns
+            .0
+            .get(*key)
+            .and_then(|value| value.split('(').next());
+        word.is_some_and(|word| !COMMON.contains(&word))
+    };
+    if f.straight && (unsupported || RARE.iter().any(is_rare)) {
+        return Err("what opens or closes by other means, or tells ids, does not go `straight`");
     }
     if f.quiet && !unsupported && f.class != Class::Process {
         return Err("`quiet` makes sense for calls that may be refused");

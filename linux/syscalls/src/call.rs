@@ -1,7 +1,9 @@
 //! The description of one system call.
 
 use crate::arg::{Width, nested, paths, pointers, reading, widths, writing};
-use crate::{Arg, Facts, Offset, Request, Requests, Special, Time, Valid};
+use crate::{
+    Arg, Descriptors, Facts, Offset, Opens, Outgoing, Request, Requests, Special, Time, Valid,
+};
 
 /// Who performs a call, and how replicas meet over it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,8 +150,10 @@ pub struct Resolved {
     /// As [`Syscall::straight`].
     pub straight: bool,
     /// Can nothing about its arguments be rare, but that one points to no memory of the program:
-    /// no time, no offset, no structure that leads further, no clock and no signal mask?
+    /// no time, no offset, no path, no structure that leads further, no clock and no signal mask?
     pub plain: bool,
+    /// Does its result change what is noted of descriptors?
+    pub noted: bool,
     /// As [`Syscall::facts`].
     pub facts: Facts,
     /// As [`Syscall::reason`].
@@ -165,7 +169,19 @@ const fn plain(args: &[Arg; 6], special: Special, facts: &Facts) -> bool {
     matches!(facts.time, Time::None)
         && matches!(facts.offset, Offset::Position)
         && !matches!(special, Special::CpuClock | Special::EpollPwait)
+        && paths(args) == 0
         && !nested(args)
+}
+
+/// Does it open a file for more than reading?
+const fn acts_on_open(class: Class, facts: &Facts) -> bool {
+    matches!(class, Class::Output) && !matches!(facts.opens, Opens::None)
+}
+
+/// See [`Resolved::noted`].
+const fn noted(facts: &Facts) -> bool {
+    matches!(facts.outgoing, Outgoing::Describes(_) | Outgoing::Opens(_))
+        || !matches!(facts.descriptors, Descriptors::Stay)
 }
 
 impl OutputIf {
@@ -221,8 +237,9 @@ impl Resolved {
             blocking: call.blocking,
             quiet: call.quiet,
             special: call.special,
-            straight: call.straight,
+            straight: call.straight && !acts_on_open(class, &call.facts),
             plain: plain(&call.args, call.special, &call.facts),
+            noted: noted(&call.facts),
             facts: call.facts,
             reason: call.reason,
             errno: match &call.requests {
@@ -257,6 +274,7 @@ impl Resolved {
             special: row.special,
             straight: row.straight,
             plain: plain(&args, row.special, &row.facts),
+            noted: noted(&row.facts),
             facts: row.facts,
             reason: row.reason,
             ..Self::of(call, row.class)

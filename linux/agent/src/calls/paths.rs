@@ -40,6 +40,25 @@ pub(crate) fn substitute(own: u32, call: &Call, args: &mut [u64; 6]) {
     }
 }
 
+/// Is none of the call's paths one that could name a process, or a terminal that the agent knows?
+pub(super) fn are_plain(call: &Call) -> bool {
+    let mut left = call.what.paths;
+    while left != 0 {
+        if !is_plain(call.raw[left.trailing_zeros() as usize]) {
+            return false;
+        }
+        left &= left - 1;
+    }
+    true
+}
+
+/// One that is too near to the end of its memory to tell may be any.
+#[inline]
+fn is_plain(path: u64) -> bool {
+    guest::read::<[u8; 6]>(path)
+        .is_ok_and(|start| start != *b"/proc/" && !start.starts_with(b"/dev/"))
+}
+
 /// Is this path the program's own executable?
 pub(crate) fn is_own_exe(own: u32, path: u64) -> bool {
     is_own(own, path, b"exe")

@@ -24,12 +24,13 @@ mod unwaiting;
 
 use core::sync::atomic::Ordering;
 
+use linux_raw_sys::general::O_NONBLOCK;
 use rcoe_core::Compare;
-use rcoe_linux_syscalls::{Arg, Class, Offset, Special, Terminal, Time, Waits};
+use rcoe_linux_syscalls::{Arg, Class, Offset, Opens, Special, Terminal, Time, Waits};
 
 use crate::arch::entry::{NOT_BEGUN, TrapFrame, is_away, unkept_call};
 use crate::calls::{
-    Call, after, agreed, emulated, io, made, outgoing, processes, signals, stat_class,
+    Call, after, agreed, emulated, io, made, outgoing, paths, processes, signals, stat_class,
 };
 use crate::kernel::{Kernel, kind};
 use crate::memory::deferred;
@@ -62,12 +63,12 @@ pub(super) fn is_calm(kernel: &Kernel) -> bool {
 
 /// Is there nothing rare about this call either, of those that go the straight way?
 #[inline]
-fn is_plain(call: &Call) -> bool {
-    call.what.plain || has_plain_arguments(call)
+fn is_plain(kernel: &Kernel, call: &Call) -> bool {
+    call.what.plain || has_plain_arguments(kernel, call)
 }
 
 #[inline(never)]
-fn has_plain_arguments(call: &Call) -> bool {
+fn has_plain_arguments(kernel: &Kernel, call: &Call) -> bool {
     let raw = |index: u8| call.raw[usize::from(index)];
     let facts = &call.what.facts;
     let at_once = match facts.time {
@@ -85,7 +86,24 @@ fn has_plain_arguments(call: &Call) -> bool {
         Special::EpollPwait => call.arg(4) == 0,
         _ => true,
     };
-    at_once && outside && own && (!call.what.nested || has_own_parts(call))
+    at_once
+        && outside
+        && own
+        && (!call.what.nested || has_own_parts(call))
+        && (call.what.paths == 0 || paths::are_plain(call) && opens_plainly(kernel, call))
+}
+
+/// Does the call open nothing, or what can neither become a terminal of a session nor make all
+/// threads wait?
+fn opens_plainly(kernel: &Kernel, call: &Call) -> bool {
+    match call.what.facts.opens {
+        Opens::None => true,
+        Opens::Plain(_, flags) => {
+            let at_once = call.arg(usize::from(flags)) & u64::from(O_NONBLOCK) != 0;
+            !processes::leads(kernel) && (at_once || !kernel.threads.many())
+        }
+        Opens::Described(..) | Opens::Created(_) | Opens::Peer(_) => false,
+    }
 }
 
 /// Is this no call on a terminal by a process in the background?
@@ -109,7 +127,7 @@ pub(super) fn make(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
 fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     let what = call.what;
     let rare = signals::is_anything_due(kernel) || arguments::name_agent(call);
-    if rare || !is_plain(call) || !is_in_foreground(kernel, call) {
+    if rare || !is_plain(kernel, call) || !is_in_foreground(kernel, call) {
         return Way::Long;
     }
     if matches!(what.class, Class::Local | Class::Emulated) {
@@ -232,7 +250,7 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     let output = call.what.class == Class::Output;
     let voted = kernel.compare == Compare::Every && !output;
     let rare = voted || arguments::name_agent(call) || outgoing::looks(kernel, call);
-    if rare || !is_plain(call) {
+    if rare || !is_plain(kernel, call) {
         return Way::Long;
     }
     outgoing::before(kernel, call);
@@ -263,6 +281,9 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
 /// An effect that waits, or what the primary gets; and whether that is all that has come.
 #[inline]
 fn to_outside(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
+    if call.what.noted {
+        return to_be_noted(kernel, call);
+    }
     // Input has to do with a descriptor that is known only where it is taken later.
     let concerned = kernel.masks || call.what.class == Class::Output;
     if kernel.outgoing.is_open() || concerned && kernel.outgoing.knows(call.raw[0]) {
@@ -270,6 +291,16 @@ fn to_outside(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
     } else {
         through_primary(kernel, call)
     }
+}
+
+/// The same of a call whose result says something of descriptors. To note that twice, as where the
+/// way out is the long one, is as good as once.
+#[inline(never)]
+fn to_be_noted(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
+    let (result, plain) = near_what_waits(kernel, call);
+    takeover::kinds::after(call);
+    outgoing::after(kernel, call, result);
+    (result, plain)
 }
 
 /// The same of a call whose effect may wait, or while another's does.
@@ -307,7 +338,7 @@ fn read(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
 
 /// What the primary gets for the call, and whether that is all that has come.
 fn through_primary(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
-    if call.what.class == Class::Output || kernel.masks && takeover::is_final(call) {
+    if must_meet(kernel, call) {
         kernel.rendezvous();
     }
     let repeatable = call.what.class == Class::Input && call.what.repeatable;
@@ -329,6 +360,16 @@ fn through_primary(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
         io::obtain(kernel, call, repeatable)
     };
     conclude_with(kernel, call, repeatable, outcome)
+}
+
+/// Does nobody make this call before all have come to it?
+#[inline]
+fn must_meet(kernel: &Kernel, call: &Call) -> bool {
+    if call.what.class == Class::Output {
+        !outgoing::ends_unseen(kernel, call)
+    } else {
+        kernel.masks && takeover::is_final(call)
+    }
 }
 
 /// All that has come of a call, and whether that is a result only.

@@ -108,6 +108,11 @@ pub(crate) struct Processes {
     programs: u32,
 }
 
+/// Does this process lead a session?
+pub(crate) const fn leads(kernel: &Kernel) -> bool {
+    kernel.processes.leads
+}
+
 impl Processes {
     pub(crate) const fn new(pid: u32) -> Self {
         Self {
