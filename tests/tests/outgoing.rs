@@ -59,13 +59,18 @@ fn end(running: Running) -> Outcome {
     outcome
 }
 
-/// A counter of `--stats`, of the first replica.
+/// A counter of `--stats`, of the last replica but one.
 fn counter(outcome: &Outcome, name: &str) -> u64 {
+    counter_of(outcome, name, 1)
+}
+
+/// The same, of the one with so many behind it.
+fn counter_of(outcome: &Outcome, name: &str, behind: usize) -> u64 {
     let errors = outcome.err();
     let line = errors.lines().find(|line| line.starts_with(name));
     let line = line.unwrap_or_else(|| panic!("no {name} in {errors}"));
-    let words: Vec<&str> = line.split_whitespace().collect();
-    words[words.len() - 2].parse().unwrap()
+    let word = line.split_whitespace().nth_back(behind);
+    word.unwrap().parse().unwrap()
 }
 
 /// Answers of sixteen connections in twenty rounds.
@@ -102,6 +107,22 @@ fn a_server_answers_many_with_few_rendezvous() {
     let outcome = echo(&peer, &["-n", "2", "--defer", "off"]);
     assert_eq!(counter(&outcome, "effects released later"), 0);
     assert!(counter(&outcome, "rendezvous  ") >= 16 * 20);
+}
+
+#[test]
+fn a_file_for_each_answer_is_closed_without_a_rendezvous() {
+    let peer = Peer::new();
+    for (replicas, most) in [("1", 0), ("2", 150), ("3", 350)] {
+        let running = peer.start(&["-n", replicas], "files");
+        let mut said = String::new();
+        peer.accept().read_to_string(&mut said).unwrap();
+        assert_eq!(said.len(), GREETING.len() + 200);
+        let outcome = end(running);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        // With three replicas each file is opened after a vote.
+        let met = counter_of(&outcome, "rendezvous  ", 0);
+        assert!(met <= most, "{replicas}: {}", outcome.err());
+    }
 }
 
 #[test]
@@ -380,6 +401,31 @@ fn a_successor_takes_out_what_was_read_and_not_more() {
         let more = told.without(primary, &[successor, other]);
         let said = format!("{}{more}", String::from_utf8_lossy(&word));
         assert_eq!(said, "word, no more", "early: {early}");
+    }
+}
+
+#[test]
+fn a_successor_closes_what_a_lost_primary_has_not() {
+    for early in [false, true] {
+        let mut told = Told::start(&Peer::new(), THREE, "closes", GREETING.len());
+        let [primary, successor, other] = told.group.replicas[..] else {
+            panic!("three replicas");
+        };
+        if early {
+            told.tell(other, 1);
+        } else {
+            // One does not come to the end of the file, so that is still open.
+            launch::signal(other, Signal::STOP).unwrap();
+        }
+        for replica in [primary, successor] {
+            told.tell(replica, 1);
+            told.await_last(replica);
+        }
+        let mut word = vec![0; if early { "last".len() } else { 0 }];
+        told.stream.read_exact(&mut word).unwrap();
+        let more = told.without(primary, &[successor, other]);
+        let said = format!("{}{more}", String::from_utf8_lossy(&word));
+        assert_eq!(said, "last same", "early: {early}");
     }
 }
 

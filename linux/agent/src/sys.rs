@@ -98,6 +98,13 @@ pub(crate) fn close(fd: i32) {
     let _ = unsafe { syscall1(u64::from(nr::__NR_close), i64::from(fd).cast_unsigned()) };
 }
 
+/// Closes a descriptor; false if it was not open.
+pub(crate) fn close_open(fd: u32) -> bool {
+    // SAFETY: closing touches no memory.
+    let done = unsafe { syscall1(u64::from(nr::__NR_close), fd.into()) };
+    done != error(linux_raw_sys::errno::EBADF)
+}
+
 /// Opens a file read-only, close-on-exec; `path` ends with NUL.
 pub(crate) fn open_read(path: &[u8]) -> Result<i32, Errno> {
     open_file(path, false)

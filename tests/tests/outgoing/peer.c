@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -218,6 +220,59 @@ static int reads(void) {
   return 0;
 }
 
+// Opens a regular file, and asks about it in one of two ways.
+static int opened(int way) {
+  struct stat status;
+  int fd = open("/bin/sh", O_RDONLY | O_NONBLOCK);
+  if (fd < 0) _exit(102);
+  long asked = way ? fstatat(fd, "", &status, AT_EMPTY_PATH) : syscall(SYS_fstat, fd, &status);
+  if (asked || !S_ISREG(status.st_mode)) _exit(103);
+  return fd;
+}
+
+// Is a file whose descriptor was closed gone, by this way of asking?
+static int is_gone(int fd, int way) {
+  char path[32], byte;
+  struct stat status;
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  switch (way) {
+    case 0: return read(fd, &byte, 1) < 0 && errno == EBADF;
+    case 1: return fstat(fd, &status) < 0 && errno == EBADF;
+    case 2: return stat(path, &status) < 0 && errno == ENOENT;
+    case 3: return close(fd) < 0 && errno == EBADF;
+    case 4: return pread(fd, &byte, 1, 0) < 0 && errno == EBADF;
+    case 5: return openat(fd, "x", O_RDONLY | O_NONBLOCK) < 0 && errno == EBADF;
+    case 6: return send(fd, "x", 1, 0) < 0 && errno == EBADF;
+    default: return fcntl(fd, F_GETFD) < 0 && errno == EBADF;
+  }
+}
+
+// Opens and closes a file for each word that it says: its number is always the same.
+static int files(void) {
+  int connection = joined(), number = -1;
+  for (int i = 0; i < 200; i++) {
+    int fd = opened(i % 2);
+    char magic[4];
+    if (number < 0) number = fd;
+    if (fd != number || pread(fd, magic, 4, 0) != 4 || memcmp(magic, "\177ELF", 4)) return 1;
+    say(connection, "x");
+    if (close(fd)) return 2;
+    if (i >= 160 && !is_gone(fd, i % 8)) return 3;
+  }
+  return 0;
+}
+
+// Closes a file when it is told to; what number comes next when it is told to open one.
+static int closes(void) {
+  int connection = joined(), fd = opened(0);
+  while (go < 1) {}
+  if (close(fd)) return 1;
+  say(connection, "last");
+  while (go < 2) {}
+  say(connection, opened(0) == fd ? " same" : " other");
+  return 0;
+}
+
 // A child says something in between.
 static int family(void) {
   int fd = joined();
@@ -246,6 +301,8 @@ int main(int argc, char **argv) {
   if (!strcmp(mode, "told")) return told();
   if (!strcmp(mode, "sent")) return sent();
   if (!strcmp(mode, "reads")) return reads();
+  if (!strcmp(mode, "files")) return files();
+  if (!strcmp(mode, "closes")) return closes();
   int fd = joined();
   say(fd, "last");
   if (!strcmp(mode, "compute")) for (volatile long i = 0;; i++) {}

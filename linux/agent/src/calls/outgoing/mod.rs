@@ -19,7 +19,7 @@
 //! A refusal by the host is told with the next rendezvous, and is the result of the next write.
 //!
 //! The same notes say which descriptors are of regular files that can only be read. Nobody outside
-//! sees that one is closed, so that needs no vote.
+//! sees that one is closed, so that needs no vote, or is an effect that waits: see [`closing`].
 //!
 //! Where the group masks faults each replica keeps the bytes, and notes at which position of the
 //! stream they begin. A successor asks the host how far the stream has come, so that each byte
@@ -30,6 +30,7 @@
 //! Not covered: processes that share memory; descriptors beyond [`notes::DESCRIPTORS`]; unix
 //! sockets and pipes, the other end of which may be the program's own.
 
+mod closing;
 mod examine;
 pub(crate) mod notes;
 pub(crate) mod queue;
@@ -41,15 +42,16 @@ use linux_raw_sys::errno::EAGAIN;
 use linux_raw_sys::general::{O_NONBLOCK, POLLOUT};
 use rcoe_core::{Compare, POSTS};
 use rcoe_linux_syscalls::{
-    Arg, Class, Descriptors, Opens, Outgoing as Column, Stream, Table, Waits,
+    Arg, Class, Descriptors, Opens, Outgoing as Column, Special, Stream, Table, Waits,
 };
 
-use crate::calls::Call;
 use crate::calls::descriptors::{self, Vector};
+use crate::calls::{Call, agreed};
 use crate::convert::{low32, size};
 use crate::kernel::{Kernel, count, kind};
 use crate::memory::guest;
 use crate::protocol::transfer;
+use crate::recover::takeover;
 use crate::sys;
 use notes::State;
 use queue::Released;
@@ -69,6 +71,9 @@ pub(crate) fn begin(kernel: &mut Kernel) {
 
 /// May this call be made while effects wait? It can neither wait itself nor tell that they do.
 fn passes(kernel: &Kernel, call: &Call) -> bool {
+    if closing::could_tell(&kernel.outgoing, call) {
+        return false;
+    }
     match call.what.facts.outgoing {
         Column::Passes | Column::Describes(_) => match call.what.facts.stream {
             Stream::Read | Stream::Receive(_) if taking::must_meet(kernel, call.arg(0)) => false,
@@ -82,7 +87,7 @@ fn passes(kernel: &Kernel, call: &Call) -> bool {
         },
         Column::Opens(flags) => call.arg(usize::from(flags)) & u64::from(O_NONBLOCK) != 0,
         Column::Sends => true,
-        Column::Waits | Column::Connects => ends_unseen(kernel, call),
+        Column::Waits | Column::Connects => ends_unseen(kernel, call) || closes_later(kernel, call),
     }
 }
 
@@ -119,19 +124,42 @@ pub(crate) fn before(kernel: &mut Kernel, call: &Call) {
 
 #[inline(never)]
 fn make_way(kernel: &mut Kernel, call: &Call) {
-    if passes(kernel, call) || looks(kernel, call) {
+    if passes(kernel, call) || looks(kernel, call) || meets_anyway(kernel, call) {
         release_agreed(kernel);
     } else {
         kernel.rendezvous();
     }
 }
 
-/// Does this call close a descriptor, and nobody outside can see it? A successor could: it has the
-/// same descriptors, so one that masks faults votes before any is closed.
+/// Will all meet with this call's arguments folded in, and nothing is done for it before that? Then
+/// all that waits goes out there.
+fn meets_anyway(kernel: &Kernel, call: &Call) -> bool {
+    match call.what.class {
+        Class::Output => call.what.special == Special::None && !kernel.acting.is_open(),
+        Class::Input => {
+            kernel.masks && takeover::is_final(call) && call.what.facts.stream == Stream::None
+        }
+        _ => false,
+    }
+}
+
+/// Is this call made without a vote, because it closes a descriptor and nobody can see it?
+#[inline]
 pub(crate) fn ends_unseen(kernel: &Kernel, call: &Call) -> bool {
+    let closes = matches!(call.what.facts.descriptors, Descriptors::Closes(_));
+    closes && !kernel.masks && is_unseen_end(kernel, call)
+}
+
+/// Does it wait instead, where a successor could see it?
+fn closes_later(kernel: &Kernel, call: &Call) -> bool {
+    let room = size(kernel.outgoing.count.into()) < POSTS;
+    kernel.masks && room && is_unseen_end(kernel, call)
+}
+
+/// Does this call close a descriptor, and nobody outside can see it?
+fn is_unseen_end(kernel: &Kernel, call: &Call) -> bool {
     let outgoing = &kernel.outgoing;
     outgoing.enabled != 0
-        && !kernel.masks
         && outgoing.locks == 0
         && matches!(call.what.facts.descriptors, Descriptors::Closes(_))
         && outgoing.state(call.arg(0)) == State::Regular
@@ -216,11 +244,14 @@ fn changed(kernel: &mut Kernel, call: &Call) {
     }
 }
 
-/// All replicas, with a write to a stream whose arguments are folded in: its result, if it can wait
-/// or an effect before it has failed; `None` if it is to be made at once.
+/// All replicas, with an output call whose arguments are folded in: its result, if it can wait or
+/// an effect before it has failed; `None` if it is to be made at once.
 pub(crate) fn defer(kernel: &mut Kernel, call: &Call) -> Option<i64> {
-    if kernel.outgoing.enabled == 0 || call.what.facts.outgoing != Column::Sends {
+    if kernel.outgoing.enabled == 0 {
         return None;
+    }
+    if call.what.facts.outgoing != Column::Sends {
+        return close_later(kernel, call);
     }
     let fd = call.arg(0);
     if kernel.outgoing.failures != 0
@@ -259,6 +290,29 @@ pub(crate) fn defer(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     outgoing.set(fd, State::Stream { room, never_waits });
     count(&kernel.report.deferred, 1);
     Some(len.into())
+}
+
+/// The same with a call that may close a descriptor.
+fn close_later(kernel: &mut Kernel, call: &Call) -> Option<i64> {
+    if !closes_later(kernel, call) {
+        return None;
+    }
+    let primary = kernel.replica.is_primary();
+    if primary {
+        agreed::check(kernel, call);
+    }
+    let fd = low32(call.arg(0));
+    kernel.queue.push_closing(fd, kernel.replica.posted());
+    if !primary {
+        kernel.queue.follow();
+    }
+    kernel.outgoing.close_later(fd);
+    kernel.replica.post();
+    if primary {
+        kernel.queue.remind();
+    }
+    count(&kernel.report.deferred, 1);
+    Some(0)
 }
 
 /// What the host counts for so many bytes, at most: they are kept in pieces with heads of their
@@ -368,11 +422,15 @@ pub(crate) fn went_out(kernel: &mut Kernel) {
 fn catch_up(kernel: &mut Kernel) {
     let caught_up = kernel
         .queue
-        .catch_up(examine::position, examine::read_position);
+        .catch_up(examine::position, examine::read_position, is_open);
     if caught_up.is_none() {
         let halt = kernel.replica.lose_effect();
         kernel.park(halt);
     }
+}
+
+fn is_open(fd: u32) -> bool {
+    sys::is_open(fd.cast_signed())
 }
 
 /// Primary, reminded by the host while the program computes.

@@ -98,6 +98,9 @@ pub(crate) struct Outgoing {
     followed: Marks,
     /// From which streams something is to be taken out that was read.
     taking: Marks,
+    /// Which descriptors are to be closed, and how many.
+    closing: Marks,
+    pub(super) closings: u32,
 }
 
 /// A mark for each descriptor.
@@ -185,11 +188,24 @@ impl Outgoing {
         self.count += 1;
     }
 
+    /// Is this descriptor to be closed?
+    pub(super) fn is_closing(&self, fd: u32) -> bool {
+        self.closing.has(fd)
+    }
+
+    pub(super) fn close_later(&mut self, fd: u32) {
+        self.closing.set(fd, true);
+        self.closings += 1;
+        self.count += 1;
+    }
+
     /// Nothing waits any more.
     pub(super) const fn settle(&mut self) {
         self.count = 0;
         self.bytes = 0;
         self.taking = Marks([0; DESCRIPTORS / 32]);
+        self.closing = Marks([0; DESCRIPTORS / 32]);
+        self.closings = 0;
     }
 
     /// The errno that the next write to this descriptor fails with.
@@ -227,6 +243,8 @@ mod tests {
         read: [0; DESCRIPTORS],
         followed: Marks([0; DESCRIPTORS / 32]),
         taking: Marks([0; DESCRIPTORS / 32]),
+        closing: Marks([0; DESCRIPTORS / 32]),
+        closings: 0,
     };
 
     #[test]

@@ -27,7 +27,8 @@ const IDLE_TICKS: u32 = 4;
 /// Refusals that are kept between two rendezvous.
 const REFUSALS: usize = 8;
 
-/// One effect: bytes for a stream, or so many that are to be taken out of one.
+/// One effect: bytes for a stream, so many that are to be taken out of one, or the end of a
+/// descriptor.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) fd: u32,
@@ -38,12 +39,23 @@ pub(super) struct Entry {
     sent: usize,
     /// Position of the first one in its stream.
     at: u32,
-    /// Bytes to be taken out, if it is that; then it has none itself. Whether they were.
+    /// Bytes to be taken out, if it is that; then it has none itself.
     takes: u32,
-    taken: bool,
+    /// It is the end of the descriptor.
+    closes: bool,
+    /// What is neither sent nor to be sent was done.
+    done: bool,
+    /// Of its bytes, or of the descriptor that ends.
     digest: u64,
     /// Number of the post that all must have made.
     pub(super) post: u64,
+}
+
+impl Entry {
+    /// Are these bytes for a stream?
+    const fn sends(&self) -> bool {
+        self.takes == 0 && !self.closes
+    }
 }
 
 /// What became of an entry.
@@ -143,8 +155,27 @@ impl Queue {
             sent: 0,
             at,
             takes: 0,
-            taken: false,
+            closes: false,
+            done: false,
             digest,
+            post,
+        };
+        self.count += 1;
+    }
+
+    /// Keeps that a descriptor is to be closed.
+    pub(super) fn push_closing(&mut self, fd: u32, post: u64) {
+        let start = self.end();
+        self.entries[self.count] = Entry {
+            fd,
+            start,
+            len: 0,
+            sent: 0,
+            at: 0,
+            takes: 0,
+            closes: true,
+            done: false,
+            digest: seal(fd),
             post,
         };
         self.count += 1;
@@ -160,7 +191,8 @@ impl Queue {
             sent: 0,
             at,
             takes,
-            taken: false,
+            closes: false,
+            done: false,
             digest: 0,
             post,
         };
@@ -187,22 +219,27 @@ impl Queue {
     }
 
     /// Primary, before it releases anything: takes note of what a lost one has released, by the
-    /// positions up to which streams were written and read. `None` if these are not known, or
-    /// cannot be.
+    /// positions up to which streams were written and read, and which descriptors are open. `None`
+    /// if positions are not known, or cannot be.
     pub(super) fn catch_up(
         &mut self,
         written: impl Fn(u32) -> Option<u32>,
         read: impl Fn(u32) -> Option<u32>,
+        is_open: impl Fn(u32) -> bool,
     ) -> Option<()> {
         if !core::mem::take(&mut self.inherited) {
             return Some(());
         }
         for at in self.first..self.count {
-            let Entry { fd, takes, .. } = self.entries[at];
+            let Entry {
+                fd, takes, closes, ..
+            } = self.entries[at];
             let mut before = self.entries[self.first..at].iter();
-            if takes > 0 {
+            if closes {
+                self.entries[at].done = !is_open(fd);
+            } else if takes > 0 {
                 self.mark_taken(at, read(fd)?)?;
-            } else if before.all(|entry| entry.fd != fd || entry.takes > 0) {
+            } else if before.all(|entry| entry.fd != fd || !entry.sends()) {
                 self.mark_sent(at, written(fd)?)?;
             }
         }
@@ -213,8 +250,8 @@ impl Queue {
     fn mark_taken(&mut self, index: usize, position: u32) -> Option<()> {
         let entry = &mut self.entries[index];
         let taken = position.wrapping_sub(entry.at);
-        entry.taken = taken == entry.takes;
-        (taken == 0 || entry.taken).then_some(())
+        entry.done = taken == entry.takes;
+        (taken == 0 || entry.done).then_some(())
     }
 
     /// The stream of which this is the first entry has taken bytes up to a position.
@@ -222,7 +259,7 @@ impl Queue {
         let Entry { fd, at, .. } = self.entries[first];
         let mut taken = size(position.wrapping_sub(at).into());
         let entries = self.entries[first..self.count].iter_mut();
-        for entry in entries.filter(|entry| entry.fd == fd && entry.takes == 0) {
+        for entry in entries.filter(|entry| entry.fd == fd && entry.sends()) {
             entry.sent = taken.min(entry.len);
             taken -= entry.sent;
         }
@@ -232,7 +269,7 @@ impl Queue {
     /// Hands the next one to the host.
     pub(super) fn release(&mut self) -> Released {
         let entry = &mut self.entries[self.first];
-        if entry.takes > 0 && !entry.taken && !take_out(entry) {
+        if !entry.sends() && !entry.done && !perform(entry) {
             return Released::Damaged;
         }
         if entry.sent == entry.len {
@@ -270,7 +307,7 @@ impl Queue {
         }
         let mut kept = self.first;
         for at in self.first..self.count {
-            if self.entries[at].fd != fd || self.entries[at].takes > 0 {
+            if self.entries[at].fd != fd || !self.entries[at].sends() {
                 self.entries[kept] = self.entries[at];
                 kept += 1;
             }
@@ -314,6 +351,20 @@ impl Queue {
         }
         false
     }
+}
+
+/// Does what is not to be sent; false if that is not as it should be.
+fn perform(entry: &Entry) -> bool {
+    if entry.closes {
+        entry.digest == seal(entry.fd) && sys::close_open(entry.fd)
+    } else {
+        take_out(entry)
+    }
+}
+
+/// By which a flip in the number of a descriptor that waits for its end is noticed.
+const fn seal(fd: u32) -> u64 {
+    !(fd as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Takes bytes out of a stream that were read; false if it is not they that are there. A stream
@@ -384,14 +435,45 @@ mod tests {
         queue.follow();
         let written = |fd: u32| Some(if fd == 5 { 11 } else { 0 });
         let read = |fd: u32| Some(if fd == 5 { 140 } else { 7 });
-        assert_eq!(queue.catch_up(written, read), Some(()));
-        let found = queue.entries.each_ref().map(|it| (it.sent, it.taken));
-        let expected = [(0, true), (10, false), (0, false), (5, false), (0, false)];
-        assert_eq!(found[..5], expected);
+        queue.push_closing(7, 5);
+        queue.push_closing(8, 6);
+        let is_open = |fd: u32| fd == 8;
+        assert_eq!(queue.catch_up(written, read, is_open), Some(()));
+        let found = queue.entries.each_ref().map(|it| (it.sent, it.done));
+        let streams = [(0, true), (10, false), (0, false), (5, false), (0, false)];
+        assert_eq!(found[..5], streams);
+        assert_eq!(found[5..7], [(0, true), (0, false)], "one is closed");
         queue.follow();
         let other = |_: u32| Some(200);
-        assert_eq!(queue.catch_up(written, other), None, "it was not asked for");
+        let caught_up = queue.catch_up(written, other, is_open);
+        assert_eq!(caught_up, None, "it was not asked for");
         queue.follow();
-        assert_eq!(queue.catch_up(other, read), None, "nor that");
+        assert_eq!(queue.catch_up(other, read, is_open), None, "nor that");
+    }
+
+    #[test]
+    fn a_descriptor_is_closed_once_and_no_other() {
+        use std::os::fd::AsRawFd as _;
+        // Numbers that no other test is given in between.
+        let number = || {
+            let file = std::fs::File::open("/").expect("it is there");
+            let fd = u64::try_from(file.as_raw_fd()).expect("it is open");
+            u32::try_from(sys::duplicate(fd, 700)).expect("room")
+        };
+        let [first, other] = [number(), number()];
+        // SAFETY: zeroes are an empty queue.
+        let mut queue: Queue = unsafe { core::mem::zeroed() };
+        queue.push_closing(first, 0);
+        queue.entries[0].fd = other;
+        assert!(matches!(queue.release(), Released::Damaged));
+        queue.entries[0].fd = first;
+        assert!(matches!(queue.release(), Released::All));
+        let is_open = |fd: u32| sys::is_open(fd.cast_signed());
+        assert!(!is_open(first) && is_open(other));
+        queue.push_closing(first, 1);
+        assert!(
+            matches!(queue.release(), Released::Damaged),
+            "it is not open"
+        );
     }
 }
