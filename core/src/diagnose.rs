@@ -7,7 +7,7 @@ use crate::ballot::BallotWord;
 use crate::halt::{HaltState, decode};
 use crate::outbox::Outbox;
 use crate::primitive::Ordering;
-use crate::recorder::RECORDED;
+use crate::recorder::{Noted, RECORDED, WIDE};
 use crate::{Kind, MAX_REPLICAS, ReplicaSet};
 
 /// What one replica's outbox says.
@@ -68,7 +68,8 @@ pub struct Divergence {
     /// Number of the event, from 1.
     pub event: u64,
     /// What each replica recorded under this number; `None` where it has not got so far, or has no
-    /// outbox.
+    /// outbox. Of an event with several values this is the first that differs, and its kind is so
+    /// many more than that of the event; [`WIDE`] more if these are not events of one kind.
     pub recorded: [Option<(Kind, u64)>; MAX_REPLICAS],
 }
 
@@ -82,13 +83,36 @@ pub fn first_divergence(
 ) -> Option<Divergence> {
     let window = RECORDED as u64;
     (near.saturating_sub(2 * window).max(1)..=near.saturating_add(window)).find_map(|event| {
-        let recorded = outboxes.map(|outbox| outbox.and_then(|it| it.recorder.get(event)));
-        let mut known = recorded.iter().flatten();
+        let noted = outboxes.map(|outbox| outbox.and_then(|it| it.recorder.get(event)));
+        let mut known = noted.iter().flatten();
         let first = known.next()?;
-        known
-            .any(|other| other != first)
-            .then_some(Divergence { event, recorded })
+        let other = known.find(|other| *other != first)?;
+        let at = first_difference(first, other);
+        let recorded = noted.map(|noted| noted.map(|noted| value_of(&noted, at)));
+        Some(Divergence { event, recorded })
     })
+}
+
+/// Which values of two events of one kind differ; none if they are not of one kind.
+fn first_difference(one: &Noted, other: &Noted) -> Option<usize> {
+    if (one.kind, one.len) != (other.kind, other.len) {
+        return None;
+    }
+    one.values
+        .iter()
+        .zip(&other.values)
+        .position(|(a, b)| a != b)
+}
+
+/// This value of an event, or what stands for all of them.
+fn value_of(noted: &Noted, at: Option<usize>) -> (Kind, u64) {
+    let Kind(kind) = noted.kind;
+    if noted.len == 1 {
+        return (noted.kind, noted.values[0]);
+    }
+    let value = at.and_then(|at| noted.values.get(at).copied());
+    let beyond = u32::try_from(at.unwrap_or(WIDE)).unwrap_or(u32::MAX);
+    (Kind(kind.wrapping_add(beyond)), value.unwrap_or(0))
 }
 
 /// The largest event count that any of these outboxes published: where to look for a divergence.

@@ -348,7 +348,14 @@ impl Node {
     #[inline]
     pub fn add_event(&mut self, own: &Outbox, kind: Kind, value: u64) {
         self.trace.add(kind, value);
-        own.recorder.note(self.trace.events(), kind, value);
+        own.recorder.note(self.trace.events(), kind, &[value]);
+    }
+
+    /// The same of an event with several values; see [`crate::Replica::add_wide_event`].
+    #[inline]
+    pub fn add_wide_event<const N: usize>(&mut self, own: &Outbox, kind: Kind, values: &[u64; N]) {
+        self.trace.add_wide(kind, values);
+        own.recorder.note(self.trace.events(), kind, values);
     }
 
     /// Flips one bit of the trace, for fault injection.

@@ -5,7 +5,6 @@ use crate::outbox::Outbox;
 use crate::primitive::AtomicU64;
 use crate::prompt::Meeting;
 use crate::ring::Checksum;
-use crate::trace;
 use crate::{Halt, Kind, Port, ReplicaId, ReplicaSet, Signature};
 
 /// How often a condition is tested again before a wait for it begins.
@@ -71,28 +70,6 @@ pub enum Consumed {
 /// Actions to perform, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ActionSet(pub u64);
-
-/// Events that enter the trace together, by one digest. Each is in the flight recorder for itself,
-/// so that it can be told which of them differs.
-#[derive(Debug)]
-pub struct Batch<'a> {
-    own: &'a Outbox,
-    kind: Kind,
-    /// Events of the trace before, and with those of the batch.
-    begun: u64,
-    events: u64,
-    digest: u64,
-}
-
-impl Batch<'_> {
-    /// Adds an event; the kinds of a batch follow from that of the batch and the values.
-    #[inline]
-    pub fn add(&mut self, kind: Kind, value: u64) {
-        self.events = self.events.wrapping_add(1);
-        self.digest = trace::digest(self.digest, value);
-        self.own.recorder.note(self.events, kind, value);
-    }
-}
 
 /// One replica and its surroundings.
 ///
@@ -217,36 +194,12 @@ impl<'a, E: Env> Replica<'a, E> {
         self.node.add_event(self.own.outbox, kind, value);
     }
 
-    /// A batch of events of this kind. It counts once it is given back.
+    /// Adds an event with several values, at most [`crate::WIDE`]. The flight recorder has each of
+    /// them, so that it can be told which differs; the kinds from its own on, as many as there are
+    /// values and one more, are not to be those of other events.
     #[inline]
-    #[must_use]
-    pub fn begin_batch(&self, kind: Kind) -> Batch<'a> {
-        let begun = self.events();
-        Batch {
-            own: self.outbox(),
-            kind,
-            begun,
-            events: begun,
-            digest: trace::EMPTY,
-        }
-    }
-
-    /// Adds a batch to the trace.
-    ///
-    /// # Panics
-    /// If anything else was added since it was begun.
-    #[inline]
-    pub fn end_batch(&mut self, batch: Batch<'a>) {
-        let Batch {
-            kind,
-            begun,
-            events,
-            digest,
-            ..
-        } = batch;
-        assert!(begun == self.events(), "a batch is added as a whole");
-        let count = events.wrapping_sub(begun);
-        self.node.trace.add_batch(kind, digest, count);
+    pub fn add_wide_event<const N: usize>(&mut self, kind: Kind, values: &[u64; N]) {
+        self.node.add_wide_event(self.own.outbox, kind, values);
     }
 
     /// Meets all members at this point of the trace and compares signatures. May be called

@@ -63,14 +63,16 @@ impl Trace {
         self.0.events = self.0.events.wrapping_add(1);
     }
 
-    /// Folds in that many events of one batch by their digest. One of them that differs shows in
-    /// the digest, see [`digest`].
+    /// Folds in an event with several values, by their digest. One of them that differs shows in
+    /// it, see [`digest`].
     #[inline]
-    pub(crate) fn add_batch(&mut self, kind: Kind, digest: u64, count: u64) {
-        let [first, second] = words(kind, digest);
-        self.fold(first);
-        self.fold(second);
-        self.0.events = self.0.events.wrapping_add(count);
+    pub fn add_wide<const N: usize>(&mut self, kind: Kind, values: &[u64; N]) {
+        let all = values.iter().fold(EMPTY, |all, &value| digest(all, value));
+        let head = u64::from(kind.0) | (WIDE_EVENT | N as u64) << 32;
+        // No word of 63 bits is all ones.
+        self.fold(head << 1 | all & 1);
+        self.fold(all >> 1);
+        self.0.events = self.0.events.wrapping_add(1);
     }
 
     /// The signature of all events so far.
@@ -111,16 +113,21 @@ pub const fn mix(value: u64) -> u64 {
     value ^ (value >> 32)
 }
 
-/// The digest of an empty batch.
-pub(crate) const EMPTY: u64 = 0x9e37_79b9_7f4a_7c15;
+/// In the head of an event with several values, beside their number.
+const WIDE_EVENT: u64 = 1 << 8;
 
-/// The digest of a batch with one value more. A bijection of either, so that two batches which
-/// differ in one value never have the same.
+/// The digest of no values.
+const EMPTY: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The digest of some values with one more. A bijection of either, so that values of which one
+/// differs never have the same. The rotation leads what a product has in its upper half, where all
+/// bits of its factors meet, to where the next product spreads it again.
 #[must_use]
 #[inline]
-pub(crate) const fn digest(before: u64, value: u64) -> u64 {
-    let mixed = (before ^ value).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed ^ (mixed >> 32)
+pub const fn digest(before: u64, value: u64) -> u64 {
+    (before ^ value)
+        .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+        .rotate_left(32)
 }
 
 /// Sum modulo 2^64 - 1 by end-around carry; 0 and all-ones stand for the same residue.
@@ -180,27 +187,27 @@ mod tests {
     }
 
     #[test]
-    fn one_flip_anywhere_in_a_batch_shows() {
-        let signature = |values: &[u64]| {
+    fn one_flip_anywhere_in_several_values_shows() {
+        fn signature<const N: usize>(values: [u64; N]) -> Signature {
             let mut trace = Trace::new();
-            let all = values.iter().fold(EMPTY, |all, &value| digest(all, value));
-            trace.add_batch(Kind(1), all, values.len() as u64);
+            trace.add_wide(Kind(1), &values);
             trace.signature()
-        };
+        }
         let values = [0, 1, u64::MAX, 0, 1 << 63];
-        let healthy = signature(&values);
+        let healthy = signature(values);
         for at in 0..values.len() {
             for bit in 0..64 {
                 let mut other = values;
                 other[at] ^= 1 << bit;
-                assert_ne!(signature(&other), healthy, "bit {bit} of value {at}");
+                assert_ne!(signature(other), healthy, "bit {bit} of value {at}");
                 // The same flip in its neighbour does not make up for it.
                 other[(at + 1) % values.len()] ^= 1 << bit;
-                assert_ne!(signature(&other), healthy, "bit {bit} of two values");
+                assert_ne!(signature(other), healthy, "bit {bit} of two values");
             }
         }
-        assert_ne!(signature(&[1, 2]), signature(&[2, 1]), "order counts");
-        assert_ne!(signature(&[0]), signature(&[0, 0]), "number counts");
+        assert_ne!(signature([1, 2]), signature([2, 1]), "order counts");
+        assert_ne!(signature([0]), signature([0, 0]), "number counts");
+        assert_ne!(signature([5]), signature_of(&[(1, 5)]), "width counts");
     }
 
     #[test]

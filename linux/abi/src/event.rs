@@ -2,12 +2,17 @@
 //!
 //! The agent makes the codes; the supervisor turns them into words when replicas differ.
 
-/// Argument 0 to 5 of a call.
-pub const ARG: u32 = 0;
-/// Digest of what argument 0 to 5 points to.
-pub const CONTENT: u32 = 8;
-/// A call's number.
-pub const CALL: u32 = 16;
+/// A call: what it brings with it. An event with several values, of which each has a kind of its
+/// own, this one and those behind it.
+pub const CALL: u32 = 0;
+/// In a call, the result of the last one before it.
+pub const BEFORE: u32 = 0;
+/// In a call, a digest of what its arguments point to; else a digest of what the call deals with.
+pub const CONTENT: u32 = 1;
+/// In a call, argument 0 to 5, as many as it has.
+pub const ARG: u32 = 2;
+/// Which call it is.
+pub const NUMBER: u32 = 8;
 /// A call's result.
 pub const RESULT: u32 = 17;
 /// A buffer of the program that is not readable.

@@ -227,6 +227,7 @@ fn install_kernel(index: usize, count: usize, image: &Image, acting: Acting, rea
         slice: crate::sched::turns::slice::Slice::new(index),
         inbox: crate::calls::signals::Inbox::default(),
         agreed: Agreed::NOTHING,
+        outcome: kernel::LastResult::NONE,
         last_read: crate::protocol::reread::LastRead::default(),
         processes: Processes::first(
             control.supervisor.load(Ordering::Relaxed),

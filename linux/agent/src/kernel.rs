@@ -38,7 +38,7 @@ use crate::sys;
 pub(crate) mod kind {
     use rcoe_core::Kind;
     pub(crate) use rcoe_linux_abi::event::{
-        ARG, CALL, CONTENT, END, FAULT, FAULTY_POINTER, INSTRUCTION, LAYOUT, ORDER, RESULT,
+        ARG, BEFORE, CALL, CONTENT, END, FAULT, FAULTY_POINTER, INSTRUCTION, LAYOUT, NUMBER, ORDER,
         SIGNALS, TRACE, TURN,
     };
 
@@ -76,6 +76,8 @@ pub(crate) struct Kernel {
     pub(crate) acting: Acting,
     pub(crate) outgoing: Outgoing,
     pub(crate) orders: Orders,
+    /// The result of the last call, which enters the trace with whatever comes next.
+    pub(crate) outcome: LastResult,
     /// What is this replica's own begins here.
     pub(crate) replica: Replica<'static, LinuxEnv>,
     /// The present call as it was folded.
@@ -99,6 +101,31 @@ pub(crate) struct Kernel {
     /// Primary: effects that are released later.
     pub(crate) queue: Queue,
     pub(crate) ring: Ring,
+}
+
+/// A result that is no event yet.
+pub(crate) struct LastResult(i64);
+
+impl LastResult {
+    /// No call has such a result.
+    pub(crate) const NONE: Self = Self(-1 << 30);
+
+    /// A call has come to this.
+    #[inline]
+    pub(crate) const fn set(&mut self, result: i64) {
+        self.0 = result;
+    }
+
+    /// Takes it, as the value of an event; the same if there is none.
+    #[inline]
+    pub(crate) const fn take(&mut self) -> u64 {
+        core::mem::replace(self, Self::NONE).0.cast_unsigned()
+    }
+
+    #[inline]
+    const fn is_some(&self) -> bool {
+        self.0 != Self::NONE.0
+    }
 }
 
 /// The cell of the global state.
@@ -168,18 +195,28 @@ impl Kernel {
     }
 
     /// Adds an event.
-    #[inline]
     pub(crate) fn event(&mut self, kind: Kind, value: u64) {
+        self.tell_outcome();
         self.replica.add_event(kind, value);
+    }
+
+    /// Adds the result of the last call, if it has not entered the trace.
+    #[inline]
+    fn tell_outcome(&mut self) {
+        if self.outcome.is_some() {
+            let value = self.outcome.take();
+            self.replica.add_event(kind::of(0, kind::BEFORE), value);
+        }
     }
 
     /// Meets the siblings and compares.
     #[inline]
     pub(crate) fn rendezvous(&mut self) {
-        if !self.alone
-            && let Err(halt) = self.replica.rendezvous()
-        {
-            self.park(halt);
+        if !self.alone {
+            self.tell_outcome();
+            if let Err(halt) = self.replica.rendezvous() {
+                self.park(halt);
+            }
         }
         if self.outgoing.is_open() {
             outgoing::settle(self);

@@ -192,14 +192,10 @@ fn describe(code: u32, value: u64) -> String {
     };
     let name = rcoe_linux_syscalls::name(number);
     match what {
-        event::ARG..event::CONTENT => format!("{name} argument {what} = {value:#x}"),
-        event::CONTENT..event::CALL => {
-            format!(
-                "{name} content of argument {} (digest {value:#x})",
-                what - event::CONTENT
-            )
-        }
-        event::CALL => format!("system call {}", call(value)),
+        event::BEFORE => format!("result {} before {name}", value.cast_signed()),
+        event::CONTENT => format!("{name} content (digest {value:#x})"),
+        event::ARG..event::NUMBER => format!("{name} argument {} = {value:#x}", what - event::ARG),
+        event::NUMBER => format!("system call {}", call(number)),
         event::RESULT => format!("{name} result {}", value.cast_signed()),
         event::TURN => format!("turn {value} among the processes that share memory"),
         event::TRACE => format!("data given to rcoe_add_trace (digest {value:#x})"),
@@ -255,8 +251,8 @@ mod tests {
 
     #[test]
     fn without_suspect_each_is_told() {
-        let call = Kind(event::code(0, event::CALL));
-        let text = compare(&difference(&[Some((call, 0)), None, Some((call, 1))]), None);
+        let call = |nr| Some((Kind(event::code(nr, event::NUMBER)), 0));
+        let text = compare(&difference(&[call(0), None, call(1)]), None);
         let expected = "event 17: replica 0 system call read (0), replica 2 system call write (1)";
         assert_eq!(text, expected);
     }

@@ -273,6 +273,11 @@ pub(crate) struct Width {
 
 impl Width {
     #[inline]
+    pub(crate) const fn cut(self, raw: u64) -> u64 {
+        raw & self.mask
+    }
+
+    #[inline]
     pub(crate) const fn canonical(self, raw: u64) -> u64 {
         ((raw & self.mask) ^ self.sign).wrapping_sub(self.sign)
     }

@@ -113,6 +113,31 @@ impl Buffer {
     }
 }
 
+/// The bytes that a call reads.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The argument that points to them.
+    pub at: u8,
+    /// The argument with their number.
+    pub len: u8,
+}
+
+impl Sent {
+    /// The only memory that a call with these arguments reads.
+    const fn only(args: &[Arg; 6]) -> Option<Self> {
+        let reads = reading(args);
+        if !reads.is_power_of_two() {
+            return None;
+        }
+        let at = reads.trailing_zeros();
+        let Arg::InBuf { len_arg: len } = args[at as usize] else {
+            return None;
+        };
+        let at = at.to_le_bytes()[0];
+        Some(Self { at, len })
+    }
+}
+
 /// A call as its actual arguments make it: all that is decided about it before it is made. There is
 /// one for each call, and for each request of those that have them.
 #[derive(Debug, PartialEq, Eq)]
@@ -135,6 +160,8 @@ pub struct Resolved {
     pub writes: u8,
     /// The buffer of bytes that the call writes, if that is all it writes.
     pub buffer: Option<Buffer>,
+    /// The bytes that the call reads, if that is all it reads.
+    pub sent: Option<Sent>,
     /// Which arguments are paths, one bit each.
     pub paths: u8,
     /// Does it follow pointers within structures?
@@ -231,6 +258,7 @@ impl Resolved {
             reads: reading(&call.args),
             writes: writing(&call.args),
             buffer: Buffer::only(&call.args),
+            sent: Sent::only(&call.args),
             paths: paths(&call.args),
             nested: nested(&call.args),
             repeatable: call.repeatable,
@@ -266,6 +294,7 @@ impl Resolved {
             reads: reading(&args),
             writes: writing(&args),
             buffer: Buffer::only(&args),
+            sent: Sent::only(&args),
             paths: paths(&args),
             nested: nested(&args),
             repeatable: row.repeatable,
@@ -293,11 +322,19 @@ impl Resolved {
             reads: reading(&args),
             writes: writing(&args),
             buffer: Buffer::only(&args),
+            sent: Sent::only(&args),
             paths: paths(&args),
             nested: nested(&args),
             plain: plain(&args, self.special, &self.facts),
             ..*self
         }
+    }
+
+    /// Argument `i` cut to its true width, without regard to its sign; zero if there is none.
+    #[inline]
+    #[must_use]
+    pub const fn cut(&self, i: usize, raw: &[u64; 6]) -> u64 {
+        self.widths[i].cut(raw[i])
     }
 
     /// Argument `i` in its true width and sign; zero if there is none.

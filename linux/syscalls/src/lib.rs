@@ -23,7 +23,7 @@ mod request;
 mod table;
 
 pub use arg::{Arg, Valid};
-pub use call::{Buffer, Class, OutputIf, Resolved, Syscall};
+pub use call::{Buffer, Class, OutputIf, Resolved, Sent, Syscall};
 pub use facts::{
     Content, Descriptors, Facts, Ids, Moves, Offset, Opens, Outgoing, Position, Sigpipe, Size,
     Stream, Takeover, Terminal, Time, Unless, Waits,

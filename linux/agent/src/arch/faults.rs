@@ -11,6 +11,7 @@ use rcoe_linux_abi::{AGENT_BASE, JobState, SIG_KICK};
 
 use crate::arch::entry::{self, Cpu, RCOE_INTERRUPT, SIGNAL_STACK, SIGNAL_STACK_BYTES};
 use crate::arch::frames::{SigContext, SigInfo, UContext};
+use crate::arch::leaf;
 use crate::kernel::{self, count};
 use crate::memory::{deferred, guest};
 use crate::sys;
@@ -117,6 +118,9 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
             return;
         }
         // The program goes where no address is. The processor finds that out before it has left.
+    } else if let Some(landing) = leaf::landing(rip) {
+        context.machine.rip = landing;
+        return;
     } else if guest::is_agent(rip, 1) {
         match entry::guard_landing() {
             Some((stack, landing)) => {

@@ -8,6 +8,7 @@ pub(crate) mod faults;
 pub(crate) mod frames;
 pub(crate) mod instructions;
 pub(crate) mod known;
+pub(crate) mod leaf;
 #[cfg_attr(
     not(feature = "blob"),
     expect(dead_code, reason = "a host has its own")

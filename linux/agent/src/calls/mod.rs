@@ -207,7 +207,7 @@ pub(crate) fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
     };
     after(kernel, call, result);
     if output || kernel.compare >= Compare::Args {
-        kernel.event(kind::of(call.nr, kind::RESULT), result.cast_unsigned());
+        kernel.outcome.set(result);
     }
     result
 }
@@ -253,7 +253,7 @@ fn beyond_table(kernel: &mut Kernel, nr: u64, raw: &[u64; 6]) -> i64 {
 /// A number that no kernel of this table knows.
 fn unknown(kernel: &mut Kernel, nr: u64) -> i64 {
     kernel.count_call(StatClass::Unsupported);
-    kernel.event(kind::of(nr, kind::CALL), nr);
+    kernel.event(kind::of(nr, kind::NUMBER), nr);
     refuse_with(kernel, Note::UnsupportedCall, nr)
 }
 

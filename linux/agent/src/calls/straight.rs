@@ -269,7 +269,7 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
         to_outside(kernel, call)
     };
     if compared {
-        kernel.event(kind::of(call.nr, kind::RESULT), result.cast_unsigned());
+        kernel.outcome.set(result);
     }
     if plain {
         done(kernel, result)

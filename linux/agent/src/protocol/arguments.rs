@@ -5,8 +5,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use rcoe_core::Batch;
-use rcoe_linux_syscalls::{Arg, Class};
+use rcoe_linux_syscalls::{Arg, Class, Sent};
 
 use crate::arch::rseq::{self, Words};
 use crate::calls::Call;
@@ -74,68 +73,52 @@ pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
         rseq::watch();
         kernel.agreed.words = *call.words();
     }
-    if call.what.reads == 0 {
-        fold_by_number::<false>(kernel, call)
-    } else {
-        fold_by_number::<true>(kernel, call)
-    }
-}
-
-/// The same for a call that reads memory, or for one that does not.
-#[inline(always)]
-fn fold_by_number<const READS: bool>(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
+    let content = contents(kernel, call);
+    kernel.agreed.content = content.unwrap_or(0);
     match call.what.call.nargs {
-        0 => fold_first::<0, READS>(kernel, call),
-        1 => fold_first::<1, READS>(kernel, call),
-        2 => fold_first::<2, READS>(kernel, call),
-        3 => fold_first::<3, READS>(kernel, call),
-        4 => fold_first::<4, READS>(kernel, call),
-        5 => fold_first::<5, READS>(kernel, call),
-        _ => fold_first::<6, READS>(kernel, call),
+        0 => add::<0, 2>(kernel, call),
+        1..=3 => add::<3, 5>(kernel, call),
+        4 => add::<4, 6>(kernel, call),
+        _ => add::<6, 8>(kernel, call),
     }
+    content.map(|_| ())
 }
 
-/// The same for a call with `N` arguments: a known number takes a third of the instructions.
-#[inline(never)]
-fn fold_first<const N: usize, const READS: bool>(
-    kernel: &mut Kernel,
-    call: &Call,
-) -> Result<(), Fault> {
-    let mut batch = kernel.replica.begin_batch(kind::of(call.nr, kind::CALL));
-    let folded = collect::<N, READS>(kernel, call, &mut batch);
-    kernel.replica.end_batch(batch);
-    kernel.agreed.content = folded?;
-    Ok(())
+/// Adds the event of a call with at most `N` arguments, beside which it has two values: a known
+/// number takes a third of the instructions.
+#[inline]
+fn add<const N: usize, const ALL: usize>(kernel: &mut Kernel, call: &Call) {
+    let mut values = [0; ALL];
+    values[(kind::BEFORE - kind::CALL) as usize] = kernel.outcome.take();
+    values[(kind::CONTENT - kind::CALL) as usize] = kernel.agreed.content;
+    let arguments = values.iter_mut().skip((kind::ARG - kind::CALL) as usize);
+    for (i, value) in (0..N).zip(arguments) {
+        *value = call.what.cut(i, &call.raw);
+    }
+    kernel
+        .replica
+        .add_wide_event(kind::of(call.nr, kind::CALL), &values);
 }
 
-/// Adds the events of what the call brings with it; the digest of what its pointers lead to.
-#[inline(always)]
-fn collect<const N: usize, const READS: bool>(
-    kernel: &Kernel,
-    call: &Call,
-    batch: &mut Batch<'_>,
-) -> Result<u64, Fault> {
-    batch.add(kind::of(call.nr, kind::CALL), call.nr);
-    let mut all = 0;
+/// A digest of all that the call reads by its arguments.
+#[inline]
+fn contents(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
     let what = call.what;
-    for (i, place) in [0, 1, 2, 3, 4, 5].into_iter().zip(0_u32..).take(N) {
-        let value = call.arg(i);
-        batch.add(kind::of(call.nr, kind::ARG + place), value);
-        if READS && what.reads >> i & 1 != 0 && value != 0 {
-            let digest = content(kernel, call, what.args[i], value)?;
-            all = mix(all, digest);
-            batch.add(kind::of(call.nr, kind::CONTENT + place), digest);
-        }
+    if what.reads == 0 {
+        return Ok(0);
     }
-    Ok(all)
+    let Some(Sent { at, len }) = what.sent else {
+        return all_contents(kernel, call);
+    };
+    let [address, bytes] = [at, len].map(|index| call.arg(usize::from(index)));
+    if address == 0 {
+        return Ok(0);
+    }
+    counted(kernel, address, bytes)
 }
 
-/// The digests that [`fold`] left in [`Agreed::content`], taken anew.
-///
-/// # Errors
-/// A pointer that cannot be read.
-pub(crate) fn digest(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
-    let counted = kernel.report.bytes_voted.load(Relaxed);
+#[inline(never)]
+fn all_contents(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
     let mut all = 0;
     for i in 0..usize::from(call.what.call.nargs) {
         let (arg, value) = (call.what.args[i], call.arg(i));
@@ -143,17 +126,18 @@ pub(crate) fn digest(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
             all = mix(all, content(kernel, call, arg, value)?);
         }
     }
-    kernel.report.bytes_voted.store(counted, Relaxed);
     Ok(all)
 }
 
-/// Digest of what an argument points to.
-#[inline(never)]
-fn content(kernel: &Kernel, call: &Call, arg: Arg, address: u64) -> Result<u64, Fault> {
-    if let Arg::InBuf { len_arg } = arg {
-        return counted(kernel, address, call.arg(usize::from(len_arg)));
-    }
-    content_of_others(kernel, call, arg, address)
+/// The digest that [`fold`] left in [`Agreed::content`], taken anew.
+///
+/// # Errors
+/// A pointer that cannot be read.
+pub(crate) fn digest(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
+    let counted = kernel.report.bytes_voted.load(Relaxed);
+    let all = contents(kernel, call)?;
+    kernel.report.bytes_voted.store(counted, Relaxed);
+    Ok(all)
 }
 
 /// Digest of bytes of the program, which count as voted.
@@ -163,10 +147,11 @@ fn counted(kernel: &Kernel, address: u64, bytes: u64) -> Result<u64, Fault> {
     guest::digest(address, bytes)
 }
 
-#[inline(never)]
-fn content_of_others(kernel: &Kernel, call: &Call, arg: Arg, address: u64) -> Result<u64, Fault> {
+/// Digest of what an argument points to.
+fn content(kernel: &Kernel, call: &Call, arg: Arg, address: u64) -> Result<u64, Fault> {
     let len = |index: u8| call.arg(usize::from(index));
     let bytes = match arg {
+        Arg::InBuf { len_arg } => len(len_arg),
         Arg::Path => guest::string_len(address, PATH_MAX)?,
         // A length that is out of bounds the kernel refuses before it reads.
         Arg::InMsg { len_arg } if len(len_arg) > MSG_MAX => 0,

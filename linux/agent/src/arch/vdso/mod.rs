@@ -209,7 +209,9 @@ extern "C" fn rcoe_vdso_read(first: u64, second: u64, clock: u32) -> Reading {
     }
     if kernel.compare >= Compare::Args {
         let asked = first ^ second.rotate_left(32) ^ u64::from(clock).rotate_left(56);
-        kernel.event(kind::of(CALL, kind::ARG), asked);
+        let before = kernel.outcome.take();
+        let kind = kind::of(CALL, kind::CALL);
+        kernel.replica.add_wide_event(kind, &[before, asked]);
     }
     match agree(kernel, clock) {
         RARE => Reading::MAKE_THE_CALL,

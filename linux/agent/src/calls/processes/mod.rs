@@ -288,7 +288,7 @@ fn agreed(kernel: &mut Kernel, request: Request) -> i64 {
     let answer = requests::answer(request);
     if answer == NOT_AGREED {
         let call = kernel.report.in_call.load(Ordering::Relaxed);
-        let kind = kind::of(call.saturating_sub(1), kind::ARG);
+        let kind = kind::of(call.saturating_sub(1), kind::NUMBER);
         let Err(halt) = kernel.replica.accuse_self(kind, request.number) else {
             panic!("siblings would not have asked for this");
         };
