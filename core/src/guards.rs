@@ -126,6 +126,15 @@ impl Guards {
         }
     }
 
+    /// Is none taken away?
+    #[must_use]
+    pub const fn all_on(self) -> bool {
+        #[cfg(feature = "planted")]
+        return self.bits == 0;
+        #[cfg(not(feature = "planted"))]
+        true
+    }
+
     /// Is the guard against `bug` taken away?
     #[inline(always)]
     #[must_use]

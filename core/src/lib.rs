@@ -32,6 +32,7 @@ mod ids;
 mod laggards;
 mod node;
 mod outbox;
+mod pair;
 mod posts;
 pub mod primitive;
 mod prompt;

@@ -18,7 +18,7 @@ use crate::{MAX_RECORD, Port, ReplicaId};
 
 /// Words of a ring with room for any record beside those that a follower has taken without saying
 /// so. In a shorter one a primary might wait for room that is there.
-const LONG: usize = (MAX_RECORD + HEADER).next_power_of_two();
+pub(crate) const LONG: usize = (MAX_RECORD + HEADER).next_power_of_two();
 const _: () = assert!((LONG - (MAX_RECORD + HEADER)) as u64 >= 2 * Node::LAZY_WORDS);
 
 /// What came of a rendezvous without waiting.
@@ -73,7 +73,12 @@ impl Node {
     /// Is there `peer` with the same signature?
     #[inline]
     fn has_met(&self, peer: ReplicaId, ports: &Ports<'_>) -> bool {
-        let outbox = port(ports, peer).outbox;
+        self.has_met_at(port(ports, peer).outbox)
+    }
+
+    /// The same of a member with this outbox.
+    #[inline]
+    pub(crate) fn has_met_at(&self, outbox: &Outbox) -> bool {
         let ahead = outbox
             .arrived
             .load(Ordering::Acquire)
@@ -168,7 +173,7 @@ impl Node {
 
     /// Copies a payload and says whether it and its header are what this follower awaits.
     #[inline]
-    fn copy_right(
+    pub(crate) fn copy_right(
         &self,
         header: &[AtomicU64; HEADER],
         payload: &[AtomicU64],
@@ -222,7 +227,7 @@ impl Node {
 
     /// Is the record that ends there known to be in the ring?
     #[inline]
-    const fn has_seen(&self, end: u64) -> bool {
+    pub(crate) const fn has_seen(&self, end: u64) -> bool {
         self.seen.epoch == self.epoch && end <= self.seen.position
     }
 

@@ -56,6 +56,13 @@ impl Node {
 
     #[inline]
     pub(crate) fn arrive(&mut self, own: &Outbox, ports: &Ports<'_>) {
+        self.arrive_unheard(own);
+        self.ring_bell(own, ports);
+    }
+
+    /// The same without the bell.
+    #[inline]
+    pub(crate) fn arrive_unheard(&mut self, own: &Outbox) {
         self.round += 1;
         let slot = self.slot_of(self.round);
         let signature = self.trace.signature();
@@ -65,7 +72,6 @@ impl Node {
         }
         own.slots[slot].store(signature);
         own.arrived.store(self.round, Ordering::Release);
-        self.ring_bell(own, ports);
     }
 
     /// Which slot holds the signature of `round`.

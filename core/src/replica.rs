@@ -2,6 +2,7 @@
 
 use crate::node::{Call, Done, Node, Ports, Step, WaitFor, port};
 use crate::outbox::Outbox;
+use crate::pair::Taken;
 use crate::primitive::AtomicU64;
 use crate::prompt::Meeting;
 use crate::ring::Checksum;
@@ -80,6 +81,8 @@ pub struct Replica<'a, E: Env> {
     node: Node,
     /// This replica's own published memory, one of `ports`.
     own: Port<'a>,
+    /// The only other member's, if there is nothing else to be minded; see [`crate::pair`].
+    partner: Option<Port<'a>>,
     ports: Ports<'a>,
     env: E,
 }
@@ -93,12 +96,21 @@ impl<'a, E: Env> Replica<'a, E> {
     pub fn new(id: ReplicaId, members: ReplicaSet, ports: Ports<'a>, env: E) -> Self {
         let node = Node::new(id, members, &ports);
         let own = *port(&ports, id);
-        Self {
+        let mut replica = Self {
             node,
             own,
+            partner: None,
             ports,
             env,
-        }
+        };
+        replica.look_around();
+        replica
+    }
+
+    /// Finds out anew who there is, after whatever may have changed it.
+    fn look_around(&mut self) {
+        let partner = self.node.partner();
+        self.partner = partner.map(|id| *port(&self.ports, id));
     }
 
     /// This replica's number.
@@ -177,6 +189,7 @@ impl<'a, E: Env> Replica<'a, E> {
     /// The private state, for tests and fault injection.
     #[must_use]
     pub const fn node_mut(&mut self) -> &mut Node {
+        self.partner = None;
         &mut self.node
     }
 
@@ -209,6 +222,30 @@ impl<'a, E: Env> Replica<'a, E> {
     /// A [`Halt`] if the group cannot go on, or this replica is not to.
     #[inline]
     pub fn rendezvous(&mut self) -> Result<(), Halt> {
+        let Some(partner) = self.partner else {
+            return self.rendezvous_of_all();
+        };
+        if self.node.arrive_for(self.own.outbox, partner.outbox) {
+            self.env.wake(self.own.outbox);
+        }
+        if self.node.has_met_at(partner.outbox) {
+            return Ok(());
+        }
+        self.await_partner(&partner)
+    }
+
+    /// The partner has not come yet.
+    #[inline(never)]
+    fn await_partner(&mut self, partner: &Port<'_>) -> Result<(), Halt> {
+        if self.glance(|node, _| node.has_met_at(partner.outbox)) {
+            return Ok(());
+        }
+        self.meet(self.node.begin_inspection())
+    }
+
+    /// The same, whoever there is.
+    #[inline(never)]
+    fn rendezvous_of_all(&mut self) -> Result<(), Halt> {
         let met = self.node.try_meet_in(self.own.outbox, &self.ports);
         self.wake_sleepers();
         match met {
@@ -220,7 +257,7 @@ impl<'a, E: Env> Replica<'a, E> {
     }
 
     /// Tests a condition a few times more before this replica waits for it by all rules.
-    #[inline]
+    #[inline(never)]
     fn glance(&mut self, mut condition: impl FnMut(&mut Node, &Ports<'a>) -> bool) -> bool {
         (0..GLANCES).any(|_| self.env.pause() && condition(&mut self.node, &self.ports))
     }
@@ -358,6 +395,24 @@ impl<'a, E: Env> Replica<'a, E> {
         len: usize,
         fill: impl FnOnce(&'a [AtomicU64]) -> Option<Checksum>,
     ) -> bool {
+        let Some(partner) = self.partner else {
+            return self.try_publish_to_all(len, fill);
+        };
+        let own = self.own;
+        let asleep = self.node.publish_for(&own, partner.outbox, len, fill);
+        if asleep == Some(true) {
+            self.env.wake(own.outbox);
+        }
+        asleep.is_some()
+    }
+
+    /// The same, whoever there is.
+    #[inline(never)]
+    fn try_publish_to_all(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&'a [AtomicU64]) -> Option<Checksum>,
+    ) -> bool {
         let published = self.node.try_publish_in(&self.own, &self.ports, len, fill);
         self.wake_sleepers();
         published
@@ -390,6 +445,49 @@ impl<'a, E: Env> Replica<'a, E> {
     /// has. Else nothing has happened, and [`Replica::await_record`] goes on.
     #[inline]
     pub fn consume_promptly(&mut self, out: &mut [u64]) -> Option<usize> {
+        let Some(partner) = self.partner else {
+            return self.consume_of_any(out);
+        };
+        let taken = self.consume_wanted(&partner, out, |_| true)?;
+        Some(taken.len)
+    }
+
+    /// Follower: as [`Replica::consume_promptly`] of a record whose first word `is_wanted`; none
+    /// also if that is not known, and nothing has happened then.
+    #[inline]
+    pub fn consume_promptly_if(
+        &mut self,
+        out: &mut [u64],
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> Option<usize> {
+        let partner = self.partner?;
+        let taken = self.consume_wanted(&partner, out, is_wanted)?;
+        Some(taken.len)
+    }
+
+    #[inline]
+    fn consume_wanted(
+        &mut self,
+        partner: &Port<'a>,
+        out: &mut [u64],
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> Option<Taken> {
+        if !self.node.sees_record_of(partner)
+            && !self.glance(|node, _| node.sees_record_of(partner))
+        {
+            return None;
+        }
+        let own = self.own.outbox;
+        let taken = self.node.consume_of(own, partner, out, is_wanted)?;
+        if taken.asleep {
+            self.env.wake(own);
+        }
+        Some(taken)
+    }
+
+    /// The same, whoever there is.
+    #[inline(never)]
+    fn consume_of_any(&mut self, out: &mut [u64]) -> Option<usize> {
         let mut taken = None;
         let mut take = |node: &mut Node, ports: &Ports<'a>| {
             taken = node.try_consume(ports, out);
@@ -404,6 +502,25 @@ impl<'a, E: Env> Replica<'a, E> {
     /// The same of a record of one word.
     #[inline]
     pub fn consume_word_promptly(&mut self) -> Option<u64> {
+        let Some(partner) = self.partner else {
+            return self.consume_word_of_any();
+        };
+        if !self.node.sees_record_of(&partner)
+            && !self.glance(|node, _| node.sees_record_of(&partner))
+        {
+            return None;
+        }
+        let own = self.own.outbox;
+        let (word, asleep) = self.node.consume_word_of(own, &partner)?;
+        if asleep {
+            self.env.wake(own);
+        }
+        Some(word)
+    }
+
+    /// The same, whoever there is.
+    #[inline(never)]
+    fn consume_word_of_any(&mut self) -> Option<u64> {
         let mut taken = None;
         let mut take = |node: &mut Node, ports: &Ports<'a>| {
             taken = node.try_consume_word(ports);
@@ -439,6 +556,21 @@ impl<'a, E: Env> Replica<'a, E> {
     /// As [`Replica::publish`].
     #[inline]
     pub fn publish_word(&mut self, word: u64) -> Result<(), Halt> {
+        let Some(partner) = self.partner else {
+            return self.publish_word_to_all(word);
+        };
+        let own = self.own;
+        match self.node.publish_word_for(&own, partner.outbox, word) {
+            Some(asleep) if asleep => self.env.wake(own.outbox),
+            Some(_) => {}
+            None => return self.publish(&[word]),
+        }
+        Ok(())
+    }
+
+    /// The same, whoever there is.
+    #[inline(never)]
+    fn publish_word_to_all(&mut self, word: u64) -> Result<(), Halt> {
         if self.node.try_publish_word(&self.ports, word) {
             self.wake_sleepers();
             return Ok(());
@@ -450,9 +582,17 @@ impl<'a, E: Env> Replica<'a, E> {
     /// and [`Replica::consume`] waits for it.
     #[inline]
     pub fn try_consume_word(&mut self) -> Option<u64> {
-        let word = self.node.try_consume_word(&self.ports);
-        self.wake_sleepers();
-        word
+        let Some(partner) = self.partner else {
+            let word = self.node.try_consume_word(&self.ports);
+            self.wake_sleepers();
+            return word;
+        };
+        let own = self.own.outbox;
+        let (word, asleep) = self.node.consume_word_of(own, &partner)?;
+        if asleep {
+            self.env.wake(own);
+        }
+        Some(word)
     }
 
     /// Flags asynchronous actions, one bit each, for all replicas (EDCC'15, `trigger_action`).
@@ -490,6 +630,7 @@ impl<'a, E: Env> Replica<'a, E> {
     /// As [`Node::expect_newcomer`].
     pub fn expect_newcomer(&mut self, newcomer: ReplicaId) {
         self.node.expect_newcomer(newcomer);
+        self.look_around();
     }
 
     /// The copy: it is the newcomer from here on, with these surroundings.
@@ -500,6 +641,7 @@ impl<'a, E: Env> Replica<'a, E> {
         self.env = env;
         self.node.become_newcomer(&self.ports);
         self.own = *port(&self.ports, self.node.id());
+        self.look_around();
     }
 
     /// Members, after a rendezvous: has the copy come to it as well? See [`Node::newcomer_came`].
@@ -509,8 +651,9 @@ impl<'a, E: Env> Replica<'a, E> {
     }
 
     /// Nothing comes of the admission.
-    pub const fn forget_newcomer(&mut self) {
+    pub fn forget_newcomer(&mut self) {
         self.node.forget_newcomer();
+        self.look_around();
     }
 
     /// Whom the members have in mind to take in, or who this newcomer is.
@@ -523,6 +666,7 @@ impl<'a, E: Env> Replica<'a, E> {
     pub fn give_up(&mut self) -> Halt {
         let halt = Halt::NotAdmitted;
         self.node.halt(&self.ports, halt, ReplicaSet::empty());
+        self.look_around();
         self.wake_sleepers();
         halt
     }
@@ -552,6 +696,7 @@ impl<'a, E: Env> Replica<'a, E> {
     pub fn lose_effect(&mut self) -> Halt {
         let halt = Halt::LostEffect;
         self.node.halt(&self.ports, halt, ReplicaSet::empty());
+        self.look_around();
         self.wake_sleepers();
         halt
     }
@@ -564,7 +709,14 @@ impl<'a, E: Env> Replica<'a, E> {
     }
 
     #[inline]
-    fn run(&mut self, mut call: Call, out: &mut [u64]) -> Result<Done, Halt> {
+    fn run(&mut self, call: Call, out: &mut [u64]) -> Result<Done, Halt> {
+        let done = self.step_through(call, out);
+        self.look_around();
+        done
+    }
+
+    #[inline]
+    fn step_through(&mut self, mut call: Call, out: &mut [u64]) -> Result<Done, Halt> {
         let mut round = 0;
         self.node.settle(&self.ports);
         loop {

@@ -49,6 +49,7 @@ impl Header {
 
 /// Fletcher sums modulo 2^64 over words in their order: any single flipped bit changes the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
 pub struct Checksum {
     a: u64,
     b: u64,

@@ -1,0 +1,330 @@
+//! What two replicas do with each other while nothing else is under way.
+//!
+//! Intuition: most groups have one other member, no admission and no lost primary, which changes
+//! in votes only. So it is found out after each operation that was not prompt ([`Node::partner`]);
+//! and the operations here do as those in [`crate::prompt`], without asking again who there is.
+//!
+//! Contract: that of [`crate::prompt`]. The caller knows the partner, and that it still is one.
+
+use crate::node::Node;
+use crate::outbox::Outbox;
+use crate::primitive::{AtomicU64, Ordering, fence};
+use crate::prompt::LONG;
+use crate::ring::{Checksum, HEADER, ONCE, record_words, word_record};
+use crate::{MAX_RECORD, Port, ReplicaId};
+
+impl Node {
+    /// The only other member, if this replica is an ordinary one and nothing is under way.
+    #[must_use]
+    pub(crate) fn partner(&self) -> Option<ReplicaId> {
+        let ordinary = self.halted.is_none() && self.admission.is_none() && !self.is_newcomer();
+        let settled = self.has_drained() && self.guards.all_on();
+        let only = self.others.lowest().filter(|_| self.others.len() == 1);
+        only.filter(|_| ordinary && settled)
+    }
+
+    /// Rings the own bell; does the partner sleep on it?
+    #[inline]
+    fn ring_for(&self, own: &Outbox, partner: &Outbox) -> bool {
+        own.ring();
+        // Pairs with the fence in `Outbox::begin_sleep`.
+        fence(Ordering::SeqCst);
+        partner.sleeping_on().contains(self.id)
+    }
+
+    /// Arrives at a rendezvous; does the partner sleep on this replica's bell?
+    #[inline]
+    pub(crate) fn arrive_for(&mut self, own: &Outbox, partner: &Outbox) -> bool {
+        // The bell that tells of the arrival tells of the position, too.
+        own.cursor.store(self.cursor, Ordering::Release);
+        self.arrive_unheard(own);
+        self.ring_for(own, partner)
+    }
+
+    /// Primary: as [`Node::try_publish`]; none if nothing has happened, else whether the partner
+    /// sleeps on this replica's bell.
+    #[inline]
+    pub(crate) fn publish_for<'a>(
+        &mut self,
+        own: &Port<'a>,
+        partner: &Outbox,
+        len: usize,
+        fill: impl FnOnce(&'a [AtomicU64]) -> Option<Checksum>,
+    ) -> Option<bool> {
+        assert!(len <= MAX_RECORD);
+        assert!(self.primary == self.id, "only the primary publishes");
+        let end = self.cursor + record_words(len);
+        if end > self.limit {
+            return None;
+        }
+        let (header, payload) = own.record(self.cursor, len)?;
+        let checksum = fill(payload)?;
+        let words = self.next_header(len, checksum);
+        for (cell, word) in header.iter().zip(words) {
+            cell.store(word, Ordering::Relaxed);
+        }
+        self.cursor = end;
+        own.outbox.cursor.store(end, Ordering::Release);
+        let asleep = self.ring_for(own.outbox, partner);
+        self.count_record(own);
+        self.end_effect_in(own.outbox);
+        Some(asleep)
+    }
+
+    /// Primary: as [`Node::try_publish_word`]; none if nothing has happened, else whether the
+    /// partner sleeps on this replica's bell.
+    #[inline]
+    pub(crate) fn publish_word_for(
+        &mut self,
+        own: &Port<'_>,
+        partner: &Outbox,
+        word: u64,
+    ) -> Option<bool> {
+        if self.effect != 0 {
+            return None;
+        }
+        self.publish_for(own, partner, 1, |cells| {
+            let [cell] = cells else {
+                return None;
+            };
+            cell.store(word, Ordering::Relaxed);
+            Some(Checksum::EMPTY.add(word))
+        })
+    }
+
+    /// Follower: has the partner published another record?
+    #[inline]
+    pub(crate) fn sees_record_of(&mut self, partner: &Port<'_>) -> bool {
+        self.sees(partner, self.cursor + HEADER as u64)
+    }
+
+    /// Follower: as [`Node::try_consume`], from the partner that has published another record; if
+    /// it begins with a word that `is_wanted`.
+    #[inline]
+    pub(crate) fn consume_of(
+        &mut self,
+        own: &Outbox,
+        partner: &Port<'_>,
+        out: &mut [u64],
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> Option<Taken> {
+        if self.primary == self.id {
+            return None;
+        }
+        // A position is the end of a record: if there is a header, there is what belongs to it.
+        let first = partner.first_word(self.cursor);
+        let len = usize::try_from(first & (ONCE - 1)).ok()?;
+        let out = out.get_mut(..len)?;
+        let end = self.cursor + record_words(len);
+        let (header, payload) = partner.record(self.cursor, len)?;
+        let begins = payload.first()?.load(Ordering::Relaxed);
+        if !is_wanted(begins) || !self.has_seen(end) || !self.copy_right(header, payload, out) {
+            return None;
+        }
+        let asleep = self.take_for(own, partner, end);
+        Some(Taken { len, asleep })
+    }
+
+    /// Follower: as [`Node::try_consume_word`], from the partner.
+    #[inline]
+    pub(crate) fn consume_word_of(
+        &mut self,
+        own: &Outbox,
+        partner: &Port<'_>,
+    ) -> Option<(u64, bool)> {
+        let end = self.cursor + record_words(1);
+        if self.primary == self.id || !self.sees(partner, end) {
+            return None;
+        }
+        let cells = partner.piece::<{ HEADER + 1 }>(self.cursor)?;
+        let word = cells[HEADER].load(Ordering::Relaxed);
+        let once = cells[0].load(Ordering::Relaxed) & ONCE;
+        let expected = word_record(self.records, once, self.trace.signature(), word);
+        let pairs = cells.iter().zip(expected);
+        let difference = pairs.fold(0, |all, (cell, word)| {
+            all | cell.load(Ordering::Relaxed) ^ word
+        });
+        (difference == 0).then(|| (word, self.take_for(own, partner, end)))
+    }
+
+    /// The record up to `end` is taken, of which the partner is told now and then only; does it
+    /// sleep on this replica's bell then?
+    #[inline]
+    fn take_for(&mut self, own: &Outbox, partner: &Port<'_>, end: u64) -> bool {
+        self.cursor = end;
+        self.records += 1;
+        let told = own.cursor.load(Ordering::Relaxed);
+        let due = end.wrapping_sub(told) >= Self::LAZY_WORDS || partner.ring.len() < LONG;
+        due && self.tell_position_to(own, partner.outbox)
+    }
+
+    #[cold]
+    fn tell_position_to(&self, own: &Outbox, partner: &Outbox) -> bool {
+        own.cursor.store(self.cursor, Ordering::Release);
+        self.ring_for(own, partner)
+    }
+}
+
+/// A record that was taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// Its words.
+    pub(crate) len: usize,
+    /// The partner sleeps on this replica's bell.
+    pub(crate) asleep: bool,
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::node::Ports;
+    use crate::{Kind, MAX_REPLICAS, ReplicaSet};
+
+    const RING: usize = 2 * LONG;
+
+    /// Two nodes and their memory; what they leave there is compared with nobody's.
+    fn pair(test: impl FnOnce([Node; 2], &Ports<'_>)) {
+        let outboxes = [Outbox::new(), Outbox::new()];
+        let rings = [(); 2].map(|()| {
+            let cells = (0..RING).map(|_| AtomicU64::new(0));
+            cells.collect::<std::vec::Vec<_>>()
+        });
+        let mut ports = [None; MAX_REPLICAS];
+        for (port, (outbox, ring)) in ports.iter_mut().zip(outboxes.iter().zip(&rings)) {
+            *port = Some(Port { outbox, ring });
+        }
+        let members = ReplicaSet::all(2);
+        let nodes = [0, 1].map(|id| Node::new(ReplicaId::new(id), members, &ports));
+        test(nodes, &ports);
+    }
+
+    fn fill(word: u64) -> impl Fn(&[AtomicU64]) -> Option<Checksum> {
+        move |cells| {
+            let add = |sum: Checksum, cell: &AtomicU64| {
+                cell.store(word, Ordering::Relaxed);
+                sum.add(word)
+            };
+            Some(cells.iter().fold(Checksum::EMPTY, add))
+        }
+    }
+
+    #[test]
+    fn each_side_may_take_either_way() {
+        pair(|[mut primary, mut follower], ports| {
+            let [first, second] = [0, 1].map(|id| ports[id].expect("a member has a port"));
+            for round in 1..2000_u64 {
+                for (node, port) in [(&mut primary, first), (&mut follower, second)] {
+                    node.add_wide_event(port.outbox, Kind(5), &[round, 7]);
+                }
+                let len = 1 + usize::from((round % 40).to_le_bytes()[0]);
+                let published = match round % 3 {
+                    0 => primary.try_publish(ports, len, fill(round)),
+                    _ => (primary.publish_for(&first, second.outbox, len, fill(round))).is_some(),
+                };
+                if !published {
+                    // No room is known, or none in one piece: the way that looks for it.
+                    let mut call = primary.begin_publish(len);
+                    let _ = primary.step(&mut call, ports, &mut []);
+                    primary.commit(ports, &[round; 40][..len]);
+                }
+                let mut words = [0; 64];
+                let taken = match round % 5 {
+                    0 => None,
+                    1 => follower.try_consume(ports, &mut words),
+                    _ if follower.sees_record_of(&first) => {
+                        let no = follower.consume_of(second.outbox, &first, &mut words, |_| false);
+                        assert!(no.is_none(), "nobody wanted it");
+                        let is_wanted = |word| word == round;
+                        let taken =
+                            follower.consume_of(second.outbox, &first, &mut words, is_wanted);
+                        taken.map(|taken| taken.len)
+                    }
+                    _ => None,
+                };
+                if taken.is_none() {
+                    let mut call = follower.begin_consume();
+                    let _ = follower.step(&mut call, ports, &mut words);
+                }
+                assert!(words[..len].iter().all(|word| *word == round), "{round}");
+                assert_eq!(follower.records(), round);
+                assert_eq!(primary.cursor, follower.cursor);
+            }
+        });
+    }
+
+    #[test]
+    fn words_are_records() {
+        pair(|[mut primary, mut follower], ports| {
+            let [first, second] = [0, 1].map(|id| ports[id].expect("a member has a port"));
+            for word in 0..100 {
+                let asleep = primary.publish_word_for(&first, second.outbox, word);
+                assert_eq!(asleep, Some(false));
+                let taken = match word % 2 {
+                    0 => follower.try_consume_word(ports),
+                    _ => {
+                        let taken = follower.consume_word_of(second.outbox, &first);
+                        taken.map(|(word, _)| word)
+                    }
+                };
+                assert_eq!(taken, Some(word));
+            }
+            assert_eq!(follower.consume_word_of(second.outbox, &first), None);
+            primary.begin_effect(ports, true);
+            let refused = primary.publish_word_for(&first, second.outbox, 1);
+            assert_eq!(refused, None, "an effect is under way");
+        });
+    }
+
+    #[test]
+    fn a_meeting_is_one_for_both() {
+        pair(|[mut one, mut other], ports| {
+            let [first, second] = [0, 1].map(|id| ports[id].expect("a member has a port"));
+            for round in 0..10 {
+                assert!(!one.arrive_for(first.outbox, second.outbox));
+                assert!(!one.has_met_at(second.outbox), "nobody is there");
+                match round % 2 {
+                    0 => assert!(!other.arrive_for(second.outbox, first.outbox)),
+                    _ => assert_eq!(other.try_meet(ports), crate::Meeting::Met),
+                }
+                assert!(one.has_met_at(second.outbox) && other.has_met_at(first.outbox));
+            }
+            one.add_event(first.outbox, Kind(1), 1);
+            one.arrive_for(first.outbox, second.outbox);
+            other.arrive_for(second.outbox, first.outbox);
+            assert!(!one.has_met_at(second.outbox), "they differ");
+        });
+    }
+
+    #[test]
+    fn who_sleeps_is_noticed() {
+        pair(|[mut one, _], ports| {
+            let [first, second] = [0, 1].map(|id| ports[id].expect("a member has a port"));
+            let bell = first.outbox.bell();
+            assert!(second.outbox.begin_sleep(one.id, first.outbox, bell));
+            assert!(one.arrive_for(first.outbox, second.outbox));
+            let asleep = one.publish_for(&first, second.outbox, 1, fill(1));
+            assert_eq!(asleep, Some(true));
+        });
+    }
+
+    #[test]
+    fn only_an_ordinary_pair_is_one() {
+        pair(|[mut one, other], ports| {
+            assert_eq!(one.partner(), Some(other.id));
+            one.expect_newcomer(ReplicaId::new(2));
+            assert_eq!(one.partner(), None, "a newcomer is to hear the bell, too");
+            one.forget_newcomer();
+            assert_eq!(one.partner(), Some(other.id));
+            one.former = Some((other.id, 1));
+            assert_eq!(one.partner(), None, "a lost primary's records come first");
+            one.former = None;
+            one.set_members(ReplicaSet::all(3));
+            assert_eq!(one.partner(), None, "there are two");
+            one.set_members(ReplicaSet::all(1));
+            assert_eq!(one.partner(), None, "there is nobody");
+            one.set_members(ReplicaSet::all(2));
+            let _ = one.halt(ports, crate::Halt::LostEffect, ReplicaSet::empty());
+            assert_eq!(one.partner(), None, "it has stopped");
+        });
+    }
+}
