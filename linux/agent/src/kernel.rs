@@ -47,6 +47,12 @@ pub(crate) mod kind {
     pub(crate) const fn of(nr: u64, what: u32) -> Kind {
         Kind(rcoe_linux_abi::event::code(nr, what))
     }
+
+    /// The same of a call that the table knows.
+    #[inline]
+    pub(crate) const fn of_known(nr: u64, what: u32) -> Kind {
+        of(nr & 0xfff, what)
+    }
 }
 
 /// The agent's state in this replica: first what is alike in all, then what is its own. The order

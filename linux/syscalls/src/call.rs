@@ -154,6 +154,9 @@ pub struct Resolved {
     widths: [Width; 6],
     /// As [`Syscall::pointers`], with the request's own.
     pub pointers: u8,
+    /// Where the only pointer stands in number and arguments in a row; the number's place without
+    /// one, [`Resolved::SEVERAL`] with several.
+    pub pointer: u8,
     /// Which arguments lead to memory that the call reads, one bit each.
     pub reads: u8,
     /// Which arguments lead to memory that the call writes, one bit each.
@@ -181,6 +184,9 @@ pub struct Resolved {
     pub plain: bool,
     /// Does its result change what is noted of descriptors?
     pub noted: bool,
+    /// The argument, of 32 bits, with the milliseconds that it may wait, if there is nothing else
+    /// about it that keeps it from being plain.
+    pub timeout: Option<u8>,
     /// As [`Syscall::facts`].
     pub facts: Facts,
     /// As [`Syscall::reason`].
@@ -193,8 +199,24 @@ const ENOSYS: u16 = 38;
 
 /// See [`Resolved::plain`].
 const fn plain(args: &[Arg; 6], special: Special, facts: &Facts) -> bool {
-    matches!(facts.time, Time::None)
-        && matches!(facts.offset, Offset::Position)
+    matches!(facts.time, Time::None) && plain_but_for_time(args, special, facts)
+}
+
+/// See [`Resolved::timeout`].
+const fn timeout(args: &[Arg; 6], special: Special, facts: &Facts) -> Option<u8> {
+    match facts.time {
+        Time::Milliseconds(at)
+            if matches!(args[at as usize], Arg::Int)
+                && plain_but_for_time(args, special, facts) =>
+        {
+            Some(at)
+        }
+        _ => None,
+    }
+}
+
+const fn plain_but_for_time(args: &[Arg; 6], special: Special, facts: &Facts) -> bool {
+    matches!(facts.offset, Offset::Position)
         && !matches!(special, Special::CpuClock | Special::EpollPwait)
         && paths(args) == 0
         && !nested(args)
@@ -245,7 +267,19 @@ impl Syscall {
     }
 }
 
+/// See [`Resolved::pointer`].
+const fn only_pointer(pointers: u8) -> u8 {
+    match pointers.count_ones() {
+        0 => 0,
+        1 => 1 + pointers.trailing_zeros().to_le_bytes()[0],
+        _ => Resolved::SEVERAL,
+    }
+}
+
 impl Resolved {
+    /// As [`Resolved::pointer`]: no place.
+    pub const SEVERAL: u8 = u8::MAX;
+
     /// A call in one of its classes, without a request.
     pub(crate) const fn of(call: &'static Syscall, class: Class) -> Self {
         Self {
@@ -255,6 +289,7 @@ impl Resolved {
             args: call.args,
             widths: widths(&call.args),
             pointers: call.pointers,
+            pointer: only_pointer(call.pointers),
             reads: reading(&call.args),
             writes: writing(&call.args),
             buffer: Buffer::only(&call.args),
@@ -268,6 +303,7 @@ impl Resolved {
             straight: call.straight && !acts_on_open(class, &call.facts),
             plain: plain(&call.args, call.special, &call.facts),
             noted: noted(&call.facts),
+            timeout: timeout(&call.args, call.special, &call.facts),
             facts: call.facts,
             reason: call.reason,
             errno: match &call.requests {
@@ -291,6 +327,7 @@ impl Resolved {
             args,
             widths: widths(&args),
             pointers: pointers(&args),
+            pointer: only_pointer(pointers(&args)),
             reads: reading(&args),
             writes: writing(&args),
             buffer: Buffer::only(&args),
@@ -304,6 +341,7 @@ impl Resolved {
             straight: row.straight,
             plain: plain(&args, row.special, &row.facts),
             noted: noted(&row.facts),
+            timeout: timeout(&args, row.special, &row.facts),
             facts: row.facts,
             reason: row.reason,
             ..Self::of(call, row.class)
@@ -319,6 +357,7 @@ impl Resolved {
             args,
             widths: widths(&args),
             pointers: pointers(&args),
+            pointer: only_pointer(pointers(&args)),
             reads: reading(&args),
             writes: writing(&args),
             buffer: Buffer::only(&args),
@@ -326,6 +365,7 @@ impl Resolved {
             paths: paths(&args),
             nested: nested(&args),
             plain: plain(&args, self.special, &self.facts),
+            timeout: timeout(&args, self.special, &self.facts),
             ..*self
         }
     }

@@ -32,5 +32,5 @@ pub use file::{File, Place, Treatment, file};
 pub use request::{Request, Requests};
 pub use table::{
     ALL, FACTS, FCNTL, FILES, IOCTL, LSEEK, NOTES, PRCTL, Special, Table, entry, fcntl, ioctl,
-    lseek, name, prctl,
+    lseek, name, prctl, straight,
 };

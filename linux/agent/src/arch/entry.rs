@@ -232,8 +232,24 @@ rcoe_leave:
     .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
     movaps xmm\n, xmmword ptr [rsp + 16*\n]
     .endr
-    add rsp, 256
     test al, al
+    jnz 6f
+    // What functions preserve is what it was, and what `syscall` changes is free.
+    mov r11, qword ptr [rsp + {r11}]
+    mov r10, qword ptr [rsp + {r10}]
+    mov r9, qword ptr [rsp + {r9}]
+    mov r8, qword ptr [rsp + {r8}]
+    mov rdi, qword ptr [rsp + {rdi}]
+    mov rsi, qword ptr [rsp + {rsi}]
+    mov rdx, qword ptr [rsp + {rdx}]
+    mov rax, qword ptr [rsp + {rax}]
+    mov rcx, qword ptr [rsp + {rip}]
+    push qword ptr [rsp + {flags_offset}]
+    popfq
+    mov rsp, qword ptr [rsp + {rsp}]
+    jmp rcx
+6:  add rsp, 256
+    cmp al, {all_registers}
     pop r15
     pop r14
     pop r13
@@ -249,15 +265,15 @@ rcoe_leave:
     pop rdx
     pop rcx
     pop rax
-    jnz 2f
-    mov rcx, qword ptr [rsp]
+    jne 7f
+    .globl rcoe_return
+rcoe_return:
+    iretq
+7:  mov rcx, qword ptr [rsp]
     push qword ptr [rsp + 16]
     popfq
     mov rsp, qword ptr [rsp + 24]
     jmp rcx
-    .globl rcoe_return
-rcoe_return:
-2:  iretq
 4:  pushfq
     and dword ptr [rsp], ~{alignment_check}
     popfq
@@ -277,7 +293,7 @@ rcoe_on_\name:
     .globl rcoe_enter_program
 rcoe_enter_program:
     mov rsp, rdi
-    mov al, 1
+    mov al, {all_registers}
     jmp rcoe_leave
 
     .globl rcoe_restorer
@@ -383,11 +399,49 @@ RCOE_GUARD_STACK:   .zero 8
     .popsection
     "#,
     stack_bytes = const AGENT_STACK_BYTES,
-    flags_offset = const core::mem::offset_of!(TrapFrame, cpu) + core::mem::offset_of!(Cpu, rflags),
+    flags_offset = const CPU + core::mem::offset_of!(Cpu, rflags),
+    rip = const CPU + core::mem::offset_of!(Cpu, rip),
+    rsp = const CPU + core::mem::offset_of!(Cpu, rsp),
+    r11 = const REGISTERS + core::mem::offset_of!(Registers, r11),
+    r10 = const REGISTERS + core::mem::offset_of!(Registers, r10),
+    r9 = const REGISTERS + core::mem::offset_of!(Registers, r9),
+    r8 = const REGISTERS + core::mem::offset_of!(Registers, r8),
+    rdi = const REGISTERS + core::mem::offset_of!(Registers, rdi),
+    rsi = const REGISTERS + core::mem::offset_of!(Registers, rsi),
+    rdx = const REGISTERS + core::mem::offset_of!(Registers, rdx),
+    rax = const REGISTERS + core::mem::offset_of!(Registers, rax),
     alignment_check = const ALIGNMENT_CHECK,
     nested_task = const NESTED_TASK,
+    all_registers = const Leave::AllRegisters as u8,
     not_begun = const NOT_BEGUN,
 );
+
+/// What of its frame a program goes on with.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// Its result is new; what functions preserve was not changed.
+    Result = 0,
+    /// All registers are loaded from it.
+    AllRegisters = 1,
+    /// All but those that a system call changes. Another thread may go on.
+    Registers = 2,
+}
+
+impl Leave {
+    /// All registers, or all but those that a system call changes.
+    pub(crate) const fn with(all_registers: bool) -> Self {
+        if all_registers {
+            Self::AllRegisters
+        } else {
+            Self::Registers
+        }
+    }
+}
+
+/// Where a frame has its registers other than the extended state, and the general ones of these.
+const CPU: usize = core::mem::offset_of!(TrapFrame, cpu);
+const REGISTERS: usize = CPU + core::mem::offset_of!(Cpu, regs);
 
 /// A flag without meaning for a program, which nothing but `popf` changes. It ends at a call, so
 /// that one replica in which it was flipped does not differ for good.

@@ -7,6 +7,9 @@
 //! whoever finds a fault within them goes on at an instruction that says so and returns.
 
 use core::arch::global_asm;
+use core::sync::atomic::AtomicU64;
+
+use rcoe_core::Checksum;
 
 /// What a leaf has found.
 #[repr(C)]
@@ -20,6 +23,8 @@ unsafe extern "C" {
     fn rcoe_leaf_start();
     fn rcoe_leaf_fault();
     fn rcoe_leaf_digest(from: u64, len: u64) -> Found;
+    fn rcoe_leaf_copy(to: u64, from: u64, len: u64) -> Found;
+    fn rcoe_leaf_put(to: *mut u64, from: u64, len: u64, checksum: *mut Checksum) -> Found;
 }
 
 global_asm!(
@@ -61,6 +66,67 @@ rcoe_leaf_digest:
     ret
     .size rcoe_leaf_digest, . - rcoe_leaf_digest
 
+    // The last row may meet the one before it.
+    .macro copy_row
+    movups xmm0, xmmword ptr [rsi]
+    movups xmm1, xmmword ptr [rsi + 16]
+    movups xmmword ptr [rdi], xmm0
+    movups xmmword ptr [rdi + 16], xmm1
+    .endm
+    .macro copy_rows last
+    lea rax, [rdi + rdx - 32]
+    lea r11, [rsi + rdx - 32]
+    cmp rdi, rax
+    jae \last\()f
+2:  copy_row
+    add rsi, 32
+    add rdi, 32
+    cmp rdi, rax
+    jb 2b
+\last:
+    mov rsi, r11
+    mov rdi, rax
+    copy_row
+    .endm
+
+    .globl rcoe_leaf_copy
+    .type rcoe_leaf_copy, @function
+rcoe_leaf_copy:
+    copy_rows 3
+    xor edx, edx
+    ret
+    .size rcoe_leaf_copy, . - rcoe_leaf_copy
+
+    // What is compared is found by other registers than what is copied.
+    .macro compare_word at
+    mov rdi, qword ptr [r9 + \at]
+    add r10, rdi
+    xor rdi, qword ptr [r8 + \at]
+    add rsi, r10
+    or rax, rdi
+    .endm
+    .globl rcoe_leaf_put
+    .type rcoe_leaf_put, @function
+rcoe_leaf_put:
+    mov r8, rsi
+    mov r9, rdi
+    copy_rows 3
+    mov r10, qword ptr [rcx]
+    mov rsi, qword ptr [rcx + 8]
+    add rdx, r9
+    xor eax, eax
+4:  compare_word 0
+    compare_word 8
+    add r8, 16
+    add r9, 16
+    cmp r9, rdx
+    jb 4b
+    mov qword ptr [rcx], r10
+    mov qword ptr [rcx + 8], rsi
+    xor edx, edx
+    ret
+    .size rcoe_leaf_put, . - rcoe_leaf_put
+
     .globl rcoe_leaf_fault
     .type rcoe_leaf_fault, @function
 rcoe_leaf_fault:
@@ -89,4 +155,99 @@ pub(crate) fn digest_of(from: u64, len: u64) -> Option<u64> {
     // pointer faults, which leads to the other result.
     let Found { value, faulted } = unsafe { rcoe_leaf_digest(from, len) };
     (faulted == 0).then_some(value)
+}
+
+/// Lengths that [`copy`] is for.
+pub(crate) const COPIED: core::ops::RangeInclusive<usize> = 32..=512;
+
+/// Copies so many bytes, one of [`COPIED`], between places of which one is the program's; none if
+/// that cannot be.
+///
+/// # Safety
+/// The other one is the caller's.
+#[inline]
+pub(crate) unsafe fn copy(to: u64, from: u64, len: usize) -> Option<()> {
+    // SAFETY: forwarded from the caller; a bad pointer faults, which leads to the other result.
+    let Found { faulted, .. } = unsafe { rcoe_leaf_copy(to, from, len as u64) };
+    (faulted == 0).then_some(())
+}
+
+/// Are so many bytes what [`put`] is for?
+#[inline]
+pub(crate) fn is_put(len: usize) -> bool {
+    COPIED.contains(&len) && len.is_multiple_of(16)
+}
+
+/// Copies bytes of the program into cells that nobody reads yet, as many as they hold, and compares
+/// what is there then with the program's memory: the checksum of `before` and the cells. None if
+/// they differ, or the memory cannot be read.
+///
+/// # Panics
+/// If it is not for so many ([`is_put`]).
+#[inline]
+pub(crate) fn put(cells: &[AtomicU64], from: u64, before: Checksum) -> Option<Checksum> {
+    let len = size_of_val(cells);
+    assert!(is_put(len));
+    let mut checksum = before;
+    let to = cells.as_ptr().cast_mut().cast();
+    // SAFETY: cells may be written through a shared reference, and only this replica writes them;
+    // a bad source faults, which leads to the other result.
+    let found = unsafe { rcoe_leaf_put(to, from, len as u64, &raw mut checksum) };
+    (found.faulted == 0 && found.value == 0).then_some(checksum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_bit_is_in_a_digest() {
+        for len in [32, 33, 63, 64, 65, 96, 255, 256] {
+            let mut bytes: Vec<u8> = (0..=255).cycle().take(len).collect();
+            let digest = |bytes: &[u8]| digest_of(bytes.as_ptr() as u64, bytes.len() as u64);
+            let healthy = digest(&bytes);
+            assert!(healthy.is_some());
+            for at in 0..8 * len {
+                bytes[at / 8] ^= 1 << (at % 8);
+                assert_ne!(digest(&bytes), healthy, "bit {at} of {len} bytes");
+                bytes[at / 8] ^= 1 << (at % 8);
+            }
+            assert_eq!(digest(&bytes), healthy);
+        }
+        assert_ne!(
+            digest_of([0_u64; 9].as_ptr() as u64, 32),
+            digest_of([0_u64; 9].as_ptr() as u64, 64)
+        );
+    }
+
+    #[test]
+    fn what_is_copied_is_all_there() {
+        let source: Vec<u8> = (0..=255).cycle().take(513).collect();
+        for len in COPIED {
+            let mut target = vec![0_u8; 513];
+            // SAFETY: both are as long.
+            let done = unsafe { copy(target.as_mut_ptr() as u64, source.as_ptr() as u64, len) };
+            assert_eq!(done, Some(()));
+            assert_eq!((&target[..len], target[len]), (&source[..len], 0));
+        }
+    }
+
+    #[test]
+    fn what_is_put_has_the_checksum_of_the_cells() {
+        let source: Vec<u64> = (1..=64).map(|at| at * 0x0101_0203).collect();
+        for words in (4..=64).step_by(2) {
+            let cells: Vec<_> = (0..words).map(|_| AtomicU64::new(0)).collect();
+            let found = put(&cells, source.as_ptr() as u64, Checksum::EMPTY.add(9));
+            let expected = Checksum::EMPTY.add(9).add_all(&source[..words]);
+            assert_eq!(found, Some(expected), "{words} words");
+        }
+    }
+
+    #[test]
+    fn what_does_not_stay_as_it_was_put_has_no_checksum() {
+        let cells: Vec<_> = (0..16).map(AtomicU64::new).collect();
+        // Copied over itself, one word on: the source is another one then.
+        let from = (&raw const cells[1]) as u64;
+        assert_eq!(put(&cells[..8], from, Checksum::EMPTY), None);
+    }
 }

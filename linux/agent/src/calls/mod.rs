@@ -38,7 +38,7 @@ use rcoe_linux_syscalls::{Class, Resolved, Table};
 pub(crate) use signals::targets;
 use straight::Way;
 
-use crate::arch::entry::TrapFrame;
+use crate::arch::entry::{Leave, TrapFrame};
 use crate::arch::rseq::Words;
 use crate::kernel::{self, Kernel, kind};
 use crate::memory::deferred;
@@ -92,35 +92,58 @@ impl Call {
     }
 }
 
-/// Entry from the assembly. Returns whether every register, rather than those a system call
-/// preserves, is to be loaded from the frame.
+/// Entry from the assembly. Returns what is to be loaded from the frame.
 #[unsafe(no_mangle)]
-extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> bool {
+extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> Leave {
     let kernel = kernel::kernel();
-    let regs = &frame.cpu.regs;
-    let nr = regs.rax;
-    let raw = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
-    let all_registers = match Call::new(nr, raw) {
-        Some(call) => {
-            let way = if kernel.calm && call.what.straight {
-                straight::make(kernel, frame, &call)
-            } else {
-                Way::Long
-            };
-            if let Way::Done(result) = way {
-                frame.cpu.regs.rax = result.cast_unsigned();
-                return false;
-            }
-            handle(kernel, frame, &call, &way)
+    if kernel.calm
+        && let Some(what) = rcoe_linux_syscalls::straight(frame.cpu.regs.rax)
+    {
+        return straight::enter(kernel, frame, what);
+    }
+    make_any(kernel, frame)
+}
+
+/// Makes whatever call it is.
+#[cold]
+#[inline(never)]
+fn make_any(kernel: &mut Kernel, frame: &mut TrapFrame) -> Leave {
+    let (nr, raw) = arguments_of(frame);
+    match Call::new(nr, raw) {
+        Some(call) if kernel.calm && call.what.straight => {
+            straight::enter(kernel, frame, call.what)
         }
+        Some(call) => go_on(kernel, frame, &call, &Way::Long),
         None => {
             frame.cpu.regs.rax = beyond_table(kernel, nr, &raw).cast_unsigned();
-            false
+            look_around(kernel);
+            Leave::Registers
         }
-    };
+    }
+}
+
+/// Number and arguments of the call that the program makes.
+#[inline(always)]
+const fn arguments_of(frame: &TrapFrame) -> (u64, [u64; 6]) {
+    let regs = &frame.cpu.regs;
+    let raw = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+    (regs.rax, raw)
+}
+
+/// The rest of a call that does not end straight.
+#[cold]
+#[inline(never)]
+fn go_on(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, way: &Way) -> Leave {
+    let all_registers = handle(kernel, frame, call, way);
+    look_around(kernel);
+    Leave::with(all_registers)
+}
+
+/// At the end of a call that did not end straight: is anything to be done, and how will the next
+/// one go?
+fn look_around(kernel: &mut Kernel) {
     reintegration::carry_out(kernel);
     kernel.calm = straight::is_calm(kernel);
-    all_registers
 }
 
 /// The long way, or the end of it. Returns whether all registers changed.
@@ -169,7 +192,7 @@ pub(crate) fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
         processes::release_twin(kernel);
     }
     if (output || kernel.compare >= Compare::Args)
-        && let Err(Fault) = arguments::fold(kernel, call)
+        && let Err(Fault) = arguments::fold_apart(kernel, call)
     {
         kernel.event(kind::of(call.nr, kind::FAULTY_POINTER), 0);
         return Fault::RESULT;

@@ -26,12 +26,16 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general::O_NONBLOCK;
 use rcoe_core::Compare;
-use rcoe_linux_syscalls::{Arg, Class, Offset, Opens, Special, Terminal, Time, Waits};
-
-use crate::arch::entry::{NOT_BEGUN, TrapFrame, is_away, unkept_call};
-use crate::calls::{
-    Call, after, agreed, emulated, io, made, outgoing, paths, processes, signals, stat_class,
+use rcoe_linux_syscalls::{
+    Arg, Class, Offset, Opens, Resolved, Special, Terminal, Time, Waits,
 };
+
+use crate::arch::entry::{Leave, NOT_BEGUN, TrapFrame, is_away, unkept_call};
+use crate::calls::{
+    Call, after, agreed, arguments_of, emulated, go_on, io, made, outgoing, paths, processes,
+    signals, stat_class,
+};
+use crate::convert::low32;
 use crate::kernel::{Kernel, kind};
 use crate::memory::deferred;
 use crate::memory::guest::{self, Fault};
@@ -64,7 +68,15 @@ pub(super) fn is_calm(kernel: &Kernel) -> bool {
 /// Is there nothing rare about this call either, of those that go the straight way?
 #[inline]
 fn is_plain(kernel: &Kernel, call: &Call) -> bool {
-    call.what.plain || has_plain_arguments(kernel, call)
+    call.what.plain || is_at_once(call) || has_plain_arguments(kernel, call)
+}
+
+/// Does the call not wait, and is there nothing else about it?
+#[inline]
+fn is_at_once(call: &Call) -> bool {
+    let time = call.what.timeout.map(usize::from);
+    let time = time.and_then(|at| call.raw.get(at));
+    time.is_some_and(|&time| low32(time).cast_signed() <= 0)
 }
 
 #[inline(never)]
@@ -112,21 +124,43 @@ fn is_in_foreground(kernel: &Kernel, call: &Call) -> bool {
     call.what.facts.terminal == Terminal::None || !processes::jobs::is_in_background(kernel)
 }
 
-/// Makes a call that goes straight by the table, of a calm process.
+/// Makes a call that goes straight by the table, of a calm process. Returns what is to
+/// be loaded from the frame.
 #[inline]
-pub(super) fn make(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
+pub(super) fn enter(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static Resolved) -> Leave {
     if kernel.alone {
-        alone(kernel, frame, call)
+        enter_with::<true>(kernel, frame, what)
     } else {
-        together(kernel, frame, call)
+        enter_with::<false>(kernel, frame, what)
     }
+}
+
+/// The same of the only replica, or one of several.
+#[inline(never)]
+fn enter_with<const ALONE: bool>(
+    kernel: &mut Kernel,
+    frame: &mut TrapFrame,
+    what: &'static Resolved,
+) -> Leave {
+    let (nr, raw) = arguments_of(frame);
+    let call = Call { nr, raw, what };
+    let way = if ALONE {
+        alone(kernel, frame, &call)
+    } else {
+        together(kernel, frame, &call)
+    };
+    if let Way::Done(result) = way {
+        frame.cpu.regs.rax = result.cast_unsigned();
+        return Leave::Result;
+    }
+    go_on(kernel, frame, &call, &way)
 }
 
 /// The only replica makes it.
 #[inline]
 fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     let what = call.what;
-    let rare = signals::is_anything_due(kernel) || arguments::name_agent(call);
+    let rare = signals::is_anything_due(kernel) || arguments::names_agent(call);
     if rare || !is_plain(kernel, call) || !is_in_foreground(kernel, call) {
         return Way::Long;
     }
@@ -245,11 +279,11 @@ fn with_news(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
 }
 
 /// One of several replicas makes it.
-#[inline(never)]
+#[inline]
 fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     let output = call.what.class == Class::Output;
     let voted = kernel.compare == Compare::Every && !output;
-    let rare = voted || arguments::name_agent(call) || outgoing::looks(kernel, call);
+    let rare = voted || arguments::names_agent(call) || outgoing::looks(kernel, call);
     if rare || !is_plain(kernel, call) {
         return Way::Long;
     }
@@ -303,6 +337,12 @@ fn to_be_noted(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
     (result, plain)
 }
 
+/// As [`through_primary`], where it is rarer.
+#[inline(never)]
+fn through_primary_yet(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
+    through_primary(kernel, call)
+}
+
 /// The same of a call whose effect may wait, or while another's does.
 #[inline(never)]
 fn near_what_waits(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
@@ -315,9 +355,9 @@ fn near_what_waits(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
     if call.what.class == Class::Input && outgoing::takes_later(kernel, call) {
         return read(kernel, call);
     }
-    let (result, plain) = through_primary(kernel, call);
+    let (result, plain) = through_primary_yet(kernel, call);
     if outgoing::must_repeat(kernel, call, result) {
-        return through_primary(kernel, call);
+        return through_primary_yet(kernel, call);
     }
     outgoing::written(kernel, call, result);
     (result, plain)
@@ -337,6 +377,7 @@ fn read(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
 }
 
 /// What the primary gets for the call, and whether that is all that has come.
+#[inline(always)]
 fn through_primary(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
     if must_meet(kernel, call) {
         kernel.rendezvous();
@@ -389,6 +430,7 @@ fn conclude_with(
 
 /// Is this the primary, which leaves no notes for a successor, has no predecessor's to read, and
 /// nothing to tell but the result?
+#[inline(always)]
 fn may_lead(kernel: &Kernel, call: &Call) -> bool {
     kernel.replica.is_primary()
         && !kernel.masks
@@ -401,6 +443,7 @@ fn may_lead(kernel: &Kernel, call: &Call) -> bool {
 ///
 /// # Errors
 /// More came of it than a result.
+#[inline(always)]
 fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Result<i64, Outcome> {
     if matches!(call.what.facts.waits, Waits::Epoll | Waits::Poll) {
         kernel.settle_debt();

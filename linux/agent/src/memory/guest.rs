@@ -128,6 +128,9 @@ pub(crate) fn copy_compared(
     if to.len() != len.div_ceil(8) {
         return None;
     }
+    if leaf::is_put(len) {
+        return leaf::put(to, from, before);
+    }
     let mut checksum = before;
     let words = [
         to.as_ptr() as u64,
@@ -182,7 +185,12 @@ extern "C" fn compare_copied(cells: u64, from: u64, len: u64, checksum: u64) -> 
 ///
 /// # Panics
 /// If they are more than the words hold.
+#[inline]
 pub(crate) fn copy_from_words(to: u64, words: &[u64], len: usize) -> Result<(), Fault> {
+    if leaf::COPIED.contains(&len) && len <= size_of_val(words) {
+        // SAFETY: the words are the caller's, and no more are read.
+        return unsafe { leaf::copy(to, words.as_ptr() as u64, len) }.ok_or(Fault);
+    }
     copy_out(to, bytes_of(words, len))
 }
 

@@ -23,7 +23,7 @@ const SOCKADDR_MAX: u64 = 128;
 
 /// Does an argument of the program's own call point into the agent's window? That is no memory of
 /// the program's: the kernel would use it, and so would the agent, without a fault.
-#[inline]
+#[inline(never)]
 pub(crate) fn name_agent(call: &Call) -> bool {
     let mut left = call.what.pointers;
     while left != 0 {
@@ -33,6 +33,15 @@ pub(crate) fn name_agent(call: &Call) -> bool {
         left &= left - 1;
     }
     false
+}
+
+/// The same, sooner if there is one pointer at most.
+#[inline]
+pub(crate) fn names_agent(call: &Call) -> bool {
+    match call.words().get(usize::from(call.what.pointer)) {
+        Some(&word) => guest::is_reserved(word),
+        None => name_agent(call),
+    }
 }
 
 /// A pointer within a structure of the program.
@@ -67,7 +76,16 @@ impl Agreed {
 ///
 /// # Errors
 /// A pointer that cannot be read; the kernel would return EFAULT.
-#[inline]
+#[inline(never)]
+pub(crate) fn fold_apart(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
+    fold(kernel, call)
+}
+
+/// The same, within the caller.
+///
+/// # Errors
+/// As [`fold_apart`].
+#[inline(always)]
 pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
     if call.what.class == Class::Output && !kernel.alone {
         rseq::watch();
@@ -97,11 +115,11 @@ fn add<const N: usize, const ALL: usize>(kernel: &mut Kernel, call: &Call) {
     }
     kernel
         .replica
-        .add_wide_event(kind::of(call.nr, kind::CALL), &values);
+        .add_wide_event(kind::of_known(call.nr, kind::CALL), &values);
 }
 
 /// A digest of all that the call reads by its arguments.
-#[inline]
+#[inline(always)]
 fn contents(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
     let what = call.what;
     if what.reads == 0 {
@@ -110,7 +128,10 @@ fn contents(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
     let Some(Sent { at, len }) = what.sent else {
         return all_contents(kernel, call);
     };
-    let [address, bytes] = [at, len].map(|index| call.arg(usize::from(index)));
+    let Some(&address) = call.raw.get(usize::from(at)) else {
+        return all_contents(kernel, call);
+    };
+    let bytes = call.arg(usize::from(len));
     if address == 0 {
         return Ok(0);
     }

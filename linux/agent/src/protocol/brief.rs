@@ -15,7 +15,6 @@ use crate::convert;
 use crate::memory::guest;
 use crate::protocol::env::LinuxEnv;
 use crate::protocol::segments::{Filled, Segments};
-use crate::protocol::transfer::Buffer;
 
 /// Results below this are neither failures nor so long that their source is read twice, nor has
 /// anything been added to them.
@@ -39,7 +38,7 @@ pub(crate) const fn result_of(first: u64) -> i64 {
 
 /// Primary: publishes the result of a call that filled what was noted, if it is short. `source` is
 /// asked for it each time. False if nothing was done.
-#[inline]
+#[inline(always)]
 pub(crate) fn publish(
     replica: &mut Replica<'_, LinuxEnv>,
     segments: &Segments,
@@ -99,14 +98,13 @@ fn put_content(cells: &[AtomicU64], from: u64, bytes: usize, before: Checksum) -
     guest::copy_compared(cells, from, bytes, before)
 }
 
-/// Follower: takes the result whose record is in the buffer, if it is such a one, and fills the
-/// program's memory.
+/// Follower: takes the result of this record, if it is such a one, and fills the program's memory.
 ///
 /// # Panics
 /// If the record is not of this call.
 #[inline]
-pub(crate) fn take(buffer: &Buffer, segments: &Segments) -> Option<i64> {
-    let (&first, content) = buffer.record().split_first()?;
+pub(crate) fn take(record: &[u64], segments: &Segments) -> Option<i64> {
+    let (&first, content) = record.split_first()?;
     if !is_brief(first) {
         return None;
     }

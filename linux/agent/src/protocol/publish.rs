@@ -32,7 +32,7 @@ pub(crate) fn publish(kernel: &mut Kernel, call: &Call, outcome: &Outcome) {
 }
 
 /// Primary: publishes a result with which nothing else has come, as it was noted.
-#[inline]
+#[inline(always)]
 pub(crate) fn publish_noted(kernel: &mut Kernel, call: &Call) {
     let Kernel {
         replica,

@@ -103,7 +103,7 @@ pub(crate) fn receive(kernel: &mut Kernel) -> Result<Outcome, Lost> {
         return Err(Lost { torn: false });
     }
     loop {
-        if let Some(result) = brief::take(&kernel.buffer, &kernel.segments) {
+        if let Some(result) = brief::take(kernel.buffer.record(), &kernel.segments) {
             return Ok(kernel.signals.nothing_new(result));
         }
         match take(kernel) {
@@ -191,19 +191,33 @@ fn pull_bytes(kernel: &mut Kernel, mut address: u64, len: u64, maybe: bool) -> R
     Ok(())
 }
 
-/// Follower: the result of a call that fills nothing, if it is there, or in a moment, and nothing
-/// else has come with it. Else nothing has happened.
+/// Follower: the result of a call, if it is there, or in a moment, and short, and nothing else has
+/// come with it. Else nothing has happened.
 ///
 /// # Panics
 /// If the record is not of this call.
 #[inline]
 pub(crate) fn receive_promptly(kernel: &mut Kernel) -> Option<i64> {
     if !kernel.segments.is_empty() {
-        return None;
+        return receive_filled(kernel);
     }
     let word = kernel.replica.consume_word_promptly()?;
     assert!(brief::is_brief(word), "the record holds this call's result");
     Some(brief::result_of(word))
+}
+
+/// The same of a call that fills memory.
+#[inline]
+fn receive_filled(kernel: &mut Kernel) -> Option<i64> {
+    let Kernel {
+        replica,
+        buffer,
+        segments,
+        ..
+    } = kernel;
+    let len = replica.consume_promptly_if(&mut buffer.words, brief::is_brief)?;
+    let record = buffer.words.get(..len)?;
+    brief::take(record, segments)
 }
 
 /// A word that only the primary can know, and a successor as well; all replicas get the same.

@@ -154,6 +154,12 @@ pub(super) fn bring_to_foreground(kernel: &mut Kernel, call: &Call) -> i64 {
 /// Primary: is another process group of the session in the foreground of its terminal?
 #[inline]
 pub(in crate::calls) fn is_in_background(kernel: &Kernel) -> bool {
+    kernel.control.job.terminal.load(Ordering::Relaxed) != 0 && is_behind_others(kernel)
+}
+
+/// The same of a process of a session with a terminal.
+#[inline(never)]
+fn is_behind_others(kernel: &Kernel) -> bool {
     let group = kernel.control.pgid.load(Ordering::Relaxed);
     own_terminal(kernel)
         .is_some_and(|terminal| group != terminal.foreground.load(Ordering::Acquire))
