@@ -143,6 +143,9 @@ pub struct Control {
     pub pgid: AtomicU32,
     /// What the program sees as its session.
     pub sid: AtomicU32,
+    /// Of group 0 only: groups below this number have been allotted so far. Others are untouched,
+    /// and so is the memory of their controls as long as nobody looks there.
+    pub reach: AtomicU32,
     /// Number of the birth for which this group was allotted; 0 while nobody has it.
     pub serial: AtomicU32,
     /// 1 if the parent's primary was lost before anyone learnt of this birth: it does not count.

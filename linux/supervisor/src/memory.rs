@@ -154,6 +154,8 @@ impl Memory {
         }
         let replicas = u32::try_from(cores.len()).unwrap_or(u32::MAX);
         to.replicas.store(replicas, Relaxed);
+        let reach = u32::try_from(group + 1).unwrap_or(u32::MAX);
+        self.first().reach.fetch_max(reach, Release);
         to.serial.store(serial, Release);
         child
     }
@@ -231,6 +233,11 @@ impl Memory {
     /// The supervisor's words.
     pub(crate) fn control(&self) -> &Control {
         self.pool.control.view(self.group * CONTROL_BYTES)
+    }
+
+    /// Its words for the first group, and for all of them.
+    fn first(&self) -> &Control {
+        self.pool.control.view(0)
     }
 
     /// Binds replica `index` to another CPU from its birth, or its rebirth, on.

@@ -13,7 +13,6 @@
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as nr;
-use rcoe_linux_abi::GROUPS;
 use rcoe_linux_syscalls::{Arg, Resolved, Special};
 
 use crate::calls::descriptors::raw;
@@ -140,7 +139,7 @@ pub(super) fn execute(call: &Call) -> i64 {
 /// The process of the program that this process of the host is a replica of; if it is none, it is
 /// itself.
 pub(super) fn of_program(host: u32) -> u32 {
-    for group in 0..GROUPS {
+    for group in regions::groups() {
         let control = regions::control(group);
         let replicas = control.replicas.load(Ordering::Acquire) as usize;
         let is_replica = |index| regions::report(group, index).pid.load(Ordering::Acquire) == host;

@@ -50,6 +50,12 @@ pub(crate) fn control(group: usize) -> &'static Control {
     unsafe { &*(control_addr(group) as *const Control) }
 }
 
+/// The groups that there are or have been. Nobody has ever been in those above.
+pub(crate) fn groups() -> core::ops::Range<usize> {
+    let reach = control(0).reach.load(Ordering::Acquire) as usize;
+    0..reach.clamp(1, GROUPS)
+}
+
 /// What a replica tells the supervisor.
 pub(crate) fn report(group: usize, index: usize) -> &'static Report {
     // SAFETY: replica regions are mapped at these addresses for good; all fields are atomic.

@@ -21,7 +21,7 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::{EACCES, EINVAL, EIO};
 use linux_raw_sys::general as nr;
-use rcoe_linux_abi::{GROUPS, MAX_REPLICAS, Note, OF_OTHER};
+use rcoe_linux_abi::{MAX_REPLICAS, Note, OF_OTHER};
 use rcoe_linux_syscalls::{Arg, Class, Content, FILES, Ids, Offset, Treatment};
 
 use crate::aside::with_own_descriptors;
@@ -127,7 +127,7 @@ fn of_present_replica(host: u32) -> Option<u32> {
     if host == regions::control(0).supervisor.load(Ordering::Relaxed) {
         return Some(host);
     }
-    let group = (0..GROUPS).find(|group| is_replica(*group, host))?;
+    let group = regions::groups().find(|group| is_replica(*group, host))?;
     Some(regions::control(group).pid.load(Ordering::Acquire))
 }
 

@@ -13,7 +13,7 @@ use linux_raw_sys::general::{
     AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_ACCMODE, O_CREAT, O_EXCL, O_NOFOLLOW, O_PATH, O_RDWR, O_TRUNC,
     O_WRONLY,
 };
-use rcoe_linux_abi::{GROUPS, MAX_REPLICAS};
+use rcoe_linux_abi::MAX_REPLICAS;
 use rcoe_linux_syscalls::{Opens, Special};
 
 use crate::calls::Call;
@@ -68,7 +68,7 @@ fn writing(call: &Call) -> Option<(usize, u32)> {
 
 /// Does a process of the program execute this file? A place that nobody has is without replicas.
 fn is_executed(file: [u64; 2]) -> bool {
-    (0..GROUPS).any(|group| {
+    regions::groups().any(|group| {
         let control = regions::control(group);
         let lives = control.ending.load(Ordering::Acquire) == 0;
         let replicas = control.replicas.load(Ordering::Relaxed) as usize;

@@ -164,7 +164,7 @@ impl Processes {
 
     fn child(&self, pid: u32) -> Option<usize> {
         let is_it = |group: &usize| self.child_in(*group).is_some_and(|child| child.pid == pid);
-        (0..GROUPS).find(is_it)
+        regions::groups().find(is_it)
     }
 
     /// The child in this group: one that it has made, or that was given to it.
@@ -327,7 +327,7 @@ pub(crate) fn replica_of(pid: u32) -> Option<u32> {
 /// What a process of the program tells of itself: one of its living replicas does.
 pub(super) fn report_of(pid: u32) -> Option<&'static Report> {
     let is_it = |group: &usize| regions::control(*group).pid.load(Ordering::Acquire) == pid;
-    let group = (0..GROUPS).find(|group| pid != 0 && is_it(group))?;
+    let group = regions::groups().find(|group| pid != 0 && is_it(group))?;
     living_report(group)
 }
 
@@ -347,7 +347,7 @@ fn living_report(group: usize) -> Option<&'static Report> {
 /// awaited count, too.
 pub(super) fn tasks(user: u32) -> u64 {
     let exists = |group: &usize| regions::control(*group).pid.load(Ordering::Acquire) != 0;
-    let reports = (0..GROUPS).filter(exists).filter_map(living_report);
+    let reports = regions::groups().filter(exists).filter_map(living_report);
     let own = reports.filter(|report| report.user.load(Ordering::Relaxed) == user);
     own.map(|report| u64::from(report.threads.load(Ordering::Relaxed).max(1)))
         .sum()

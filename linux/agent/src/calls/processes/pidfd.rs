@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering;
 use linux_raw_sys::errno::EINVAL;
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{O_EXCL, O_NONBLOCK};
-use rcoe_linux_abi::{Ask, GROUPS, NOT_OURS};
+use rcoe_linux_abi::{Ask, NOT_OURS};
 
 use crate::calls::descriptors::{descriptor, raw};
 use crate::calls::processes::{ask, plan};
@@ -122,7 +122,7 @@ fn of_folder(kernel: &Kernel, fd: u64) -> Option<Process> {
         return Some(Process::Own(kernel.processes.pid));
     }
     let has_pid = |group| regions::control(group).pid.load(Ordering::Acquire) == pid;
-    let found = (0..GROUPS).any(has_pid);
+    let found = regions::groups().any(has_pid);
     Some(if found {
         Process::Own(pid)
     } else {
@@ -142,7 +142,7 @@ pub(super) fn process(kernel: &Kernel, fd: u64) -> Process {
         let control = regions::control(*group);
         control.stand_in.load(Ordering::Acquire) == host
     };
-    let Some(group) = (0..GROUPS).find(stands_for) else {
+    let Some(group) = regions::groups().find(stands_for) else {
         return Process::Foreign;
     };
     let child = kernel.processes.children[group];

@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::{EAGAIN, EBADF, ECHILD, EINTR, EINVAL, ESRCH};
 use linux_raw_sys::general as nr;
-use rcoe_linux_abi::{Ending, GROUPS, JobState, MAX_REPLICAS, Usage};
+use rcoe_linux_abi::{Ending, JobState, MAX_REPLICAS, Usage};
 use rcoe_linux_syscalls::Special;
 
 use crate::arch::entry::interruptible_call;
@@ -307,7 +307,7 @@ impl News {
 /// The oldest of these children of which there is wanted news; `None` if there are no such
 /// children.
 fn look(processes: &Processes, which: Which, wanted: u64) -> Option<Option<Found>> {
-    let children = (0..GROUPS).filter_map(|at| Some((at, processes.child_in(at)?)));
+    let children = regions::groups().filter_map(|at| Some((at, processes.child_in(at)?)));
     let meant = children.filter(|(at, child)| {
         let is_it = match which {
             Which::Any => true,
