@@ -5,7 +5,7 @@
 //! (0x7fff_f7ff_f000 without address-space randomisation).
 
 /// Bumped whenever [`crate::Control`], [`crate::Report`] or an offset changes.
-pub const LAYOUT_VERSION: u32 = 19;
+pub const LAYOUT_VERSION: u32 = 20;
 
 /// Largest number of replicas (`-n`).
 pub const MAX_REPLICAS: usize = 8;
@@ -54,8 +54,14 @@ pub const INTAKE_OFFSET: usize = QUEUES_OFFSET + QUEUES_SLOTS * 2 * QUEUES_BYTES
 pub const INTAKE_BYTES: usize = 528 * 1024;
 /// Size of a replica region in bytes.
 pub const REGION_BYTES: usize = INTAKE_OFFSET + INTAKE_BYTES;
+/// Offset of a replica's [`crate::Notebook`] in its object: behind the region of group 0, and for
+/// the replicas of this number of all groups.
+pub const NOTEBOOK_OFFSET: usize = REGION_BYTES;
+/// Size of that in bytes, in whole pages.
+pub const NOTEBOOK_BYTES: usize = size_of::<crate::Notebook>().next_multiple_of(4096);
 
-const _: () = assert!(REGION_BYTES <= REGION_STRIDE);
+const _: () = assert!(NOTEBOOK_OFFSET.is_multiple_of(4096));
+const _: () = assert!(NOTEBOOK_OFFSET + NOTEBOOK_BYTES <= REGION_STRIDE);
 const _: () = assert!(RING_WORDS.is_power_of_two());
 const _: () = assert!(QUEUES_OFFSET.is_multiple_of(QUEUES_BYTES));
 const _: () = assert!(size_of::<crate::Report>() <= OUTBOX_OFFSET);

@@ -21,6 +21,7 @@ mod jobs;
 mod journal;
 mod layout;
 pub mod limits;
+mod notebook;
 mod order;
 mod report;
 mod request;
@@ -33,10 +34,11 @@ pub use jobs::{Job, JobState, Terminal, Terminals};
 pub use journal::{EffectId, EffectNote, Journal, Noted, RingNote};
 pub use layout::{
     AGENT_BASE, AGENT_END, AGENT_TEXT, CONTROL_ADDR, CONTROL_BYTES, GROUPS, INTAKE_BYTES,
-    INTAKE_OFFSET, LAYOUT_VERSION, MAX_REPLICAS, OBJECT_BYTES, OUTBOX_OFFSET, QUEUES_BYTES,
-    QUEUES_OFFSET, QUEUES_SLOTS, REGION_BYTES, REGION_STRIDE, RING_OFFSET, RING_WORDS, SIG_KICK,
-    control_addr, object_addr, region_addr,
+    INTAKE_OFFSET, LAYOUT_VERSION, MAX_REPLICAS, NOTEBOOK_BYTES, NOTEBOOK_OFFSET, OBJECT_BYTES,
+    OUTBOX_OFFSET, QUEUES_BYTES, QUEUES_OFFSET, QUEUES_SLOTS, REGION_BYTES, REGION_STRIDE,
+    RING_OFFSET, RING_WORDS, SIG_KICK, control_addr, object_addr, region_addr,
 };
+pub use notebook::{Notebook, Page};
 pub use order::{BLOCKS, Blocks, Order, SCRUB_PAGES, SerialOrder, blocks};
 pub use report::{
     Ending, LENT_WORDS, NOT_COPYABLE, NOTE_SLOTS, Note, OF_OTHER, Phase, REMAP, Report,

@@ -1,5 +1,5 @@
 // meter COMMAND...: runs it and tells the page faults of it and its children.
-// loop ROUNDS: executes this program anew in so many children.
+// loop ROUNDS [PROGRAM]: executes this program anew, or that one, in so many children.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +20,10 @@ static struct rusage run(char **command) {
 }
 
 int main(int argc, char **argv) {
-  (void)argc;
   if (!strcmp(argv[1], "meter")) {
     printf("%ld\n", run(argv + 2).ru_minflt);
   } else if (!strcmp(argv[1], "loop")) {
-    char *end[] = {argv[0], "end", 0};
+    char *end[] = {argc > 3 ? argv[3] : argv[0], "end", 0};
     for (int left = atoi(argv[2]); left > 0; left--) run(end);
   }
   return 0;

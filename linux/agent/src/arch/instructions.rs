@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE, SIGSEGV};
 use linux_raw_sys::prctl::{PR_SET_TSC, PR_TSC_ENABLE, PR_TSC_SIGSEGV};
-use rcoe_linux_abi::{Note, StatClass};
+use rcoe_linux_abi::{MAX_REPLICAS, Note, StatClass};
 use yaxpeax_arch::LengthedInstruction as _;
 use yaxpeax_x86::long_mode::{InstDecoder, Opcode};
 
@@ -28,7 +28,7 @@ use crate::convert::{low32, size};
 use crate::kernel::{Kernel, kind};
 use crate::memory::guest;
 use crate::memory::loader::{page_down, page_up};
-use crate::memory::regions::control;
+use crate::memory::regions::{self, control};
 use crate::protocol::transfer;
 use crate::sys;
 
@@ -186,12 +186,20 @@ pub(crate) fn rewrite(kernel: &mut Kernel, start: u64, len: u64, part: Part) {
     if batch.recall(part, start, len) {
         return batch.plant(kernel, start);
     }
+    let shares = kernel.processes.shares_finds();
+    if shares && batch.hear(part, start, len) {
+        known::keep(part, batch.sites());
+        return batch.plant(kernel, start);
+    }
     let mut from = Some(start);
     let mut first = true;
     while let Some(at) = from {
         from = batch.fill(at, start..start + len);
         if first && from.is_none() && part != Part::NONE {
             known::keep(part, batch.sites());
+            if shares {
+                regions::with_own_notebook(|it| known::write(it, part, batch.sites()));
+            }
             if len >= LARGE {
                 // SAFETY: a part of a file that was mapped just now.
                 unsafe { sys::let_go(start, len) };
@@ -232,15 +240,26 @@ impl Batch {
         let Some(sites) = known::sites(part).filter(|sites| sites.len() <= Self::MOST) else {
             return false;
         };
+        self.sites[..sites.len()].copy_from_slice(sites);
+        self.holds(sites.len(), start, len)
+    }
+
+    /// The same of what other processes have found.
+    fn hear(&mut self, part: Part, start: u64, len: u64) -> bool {
+        let started = size(u64::from(control(0).replicas.load(Ordering::Relaxed)));
+        let notebooks = (0..started.min(MAX_REPLICAS)).map(regions::notebook);
+        let told = known::alike(part, notebooks, started.min(2), &mut self.sites);
+        told.is_some_and(|count| self.holds(count, start, len))
+    }
+
+    /// Does the code have all of the first so many sites? Then they are what there is.
+    fn holds(&mut self, count: usize, start: u64, len: u64) -> bool {
         let cpuid_traps = cpuid::traps();
-        let same = sites.iter().all(|site| {
+        let same = self.sites[..count].iter().all(|site| {
             let (offset, what) = unpack(*site);
-            stands_at(start + offset, start + len, cpuid_traps) == Some(what)
+            offset < len && stands_at(start + offset, start + len, cpuid_traps) == Some(what)
         });
-        if same {
-            self.sites[..sites.len()].copy_from_slice(sites);
-            self.count = sites.len();
-        }
+        self.count = if same { count } else { 0 };
         same
     }
 

@@ -3,7 +3,9 @@
 //! Nearly every program maps the same loader and the same C library, and looking through their code
 //! is dear: all of it has to be brought in. So what was found is kept, by the version of the file
 //! and the part that is mapped. As the agent outlives exec and is inherited at fork, a process
-//! looks only into what no ancestor has looked into.
+//! looks only into what no ancestor has looked into; and it leaves what it has found to all other
+//! processes of the program ([`rcoe_linux_abi::Notebook`]), of which it believes what replicas of
+//! two numbers have found alike. A wrong page of one is thus no more than one that is missing.
 //!
 //! Each replica keeps this in memory that replicas have alike: a wrong entry is found as any flip
 //! is. Which file it is, is the primary's word; before a site is used its bytes are compared with
@@ -15,7 +17,8 @@
 use core::cell::UnsafeCell;
 
 use linux_raw_sys::general::CLOCK_REALTIME;
-use xxhash_rust::xxh3::xxh3_64;
+use rcoe_linux_abi::Notebook;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::sys;
 
@@ -68,9 +71,12 @@ impl File {
 }
 
 fn digest(words: &[u64]) -> u64 {
+    xxh3_64(bytes(words))
+}
+
+fn bytes(words: &[u64]) -> &[u8] {
     // SAFETY: words are eight bytes each, and bytes have no alignment.
-    let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) };
-    xxh3_64(bytes)
+    unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
 /// A mapped part of a file.
@@ -111,6 +117,37 @@ pub(crate) fn sites(part: Part) -> Option<&'static [u64]> {
 /// Keeps what was found in a part.
 pub(crate) fn keep(part: Part, sites: &[u64]) {
     known().keep(part, sites);
+}
+
+/// Writes the sites found in this part into a notebook.
+pub(crate) fn write(notebook: &Notebook, part: Part, sites: &[u64]) {
+    if part != Part::NONE {
+        notebook.write(part.0, sites, xxh3_64_with_seed(bytes(sites), part.0));
+    }
+}
+
+/// The sites that so many notebooks tell alike of this part, and how many they are.
+pub(crate) fn alike<'a>(
+    part: Part,
+    notebooks: impl Iterator<Item = &'a Notebook> + Clone,
+    wanted: usize,
+    sites: &mut [u64],
+) -> Option<usize> {
+    let mut whole = |notebook: &Notebook| {
+        let page = notebook.read(part.0, sites)?;
+        let digest = xxh3_64_with_seed(bytes(&sites[..page.len]), part.0);
+        (digest == page.digest).then_some(page)
+    };
+    let first = notebooks.clone().find_map(|it| {
+        let page = whole(it)?;
+        let same = notebooks
+            .clone()
+            .filter(|it| whole(it) == Some(page))
+            .count();
+        (same >= wanted).then_some((it, page))
+    });
+    let (notebook, page) = first?;
+    (whole(notebook) == Some(page)).then_some(page.len)
 }
 
 impl Known {
@@ -193,6 +230,35 @@ mod tests {
             assert_eq!(known.sites_of(file.part(0, 4096)), None);
         }
         assert_eq!(known.part_count, 0);
+    }
+
+    /// An empty notebook, too large for a test's stack in numbers.
+    fn notebook() -> Box<Notebook> {
+        // SAFETY: zeroes are an empty notebook.
+        unsafe { Box::new_zeroed().assume_init() }
+    }
+
+    #[test]
+    fn what_two_notebooks_say_alike_is_believed() {
+        let books = [notebook(), notebook(), notebook()];
+        let told = |wanted| {
+            let mut sites = [0; 8];
+            let len = alike(part(0), books.iter().map(|it| &**it), wanted, &mut sites)?;
+            Some(sites[..len].to_vec())
+        };
+        write(&books[0], part(0), &[7, 8]);
+        assert_eq!(told(1), Some(vec![7, 8]), "a single replica");
+        assert_eq!(told(2), None, "nobody else has looked");
+        write(&books[2], part(0), &[7]);
+        assert_eq!(told(2), None, "one of them was hit");
+        write(&books[1], part(0), &[7]);
+        assert_eq!(told(2), Some(vec![7]), "and is outvoted");
+        books[1].write(part(0).0, &[9], 1);
+        assert_eq!(told(2), None, "torn");
+        write(&books[0], part(0), &[7]);
+        assert_eq!(told(2), Some(vec![7]), "found anew");
+        write(&books[0], Part::NONE, &[7]);
+        assert_eq!(books[0].read(0, &mut [0; 8]), None);
     }
 
     #[test]

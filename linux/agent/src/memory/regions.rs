@@ -8,9 +8,10 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use linux_raw_sys::general::{MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_READ, PROT_WRITE};
 use rcoe_core::{MAX_REPLICAS, Outbox, Port};
 use rcoe_linux_abi::{
-    CONTROL_ADDR, CONTROL_BYTES, Control, GROUPS, INTAKE_OFFSET, LAYOUT_VERSION, OBJECT_BYTES,
-    OUTBOX_OFFSET, QUEUES_BYTES, QUEUES_OFFSET, QUEUES_SLOTS, REGION_BYTES, RING_OFFSET,
-    RING_WORDS, Report, control_addr, object_addr, region_addr,
+    CONTROL_ADDR, CONTROL_BYTES, Control, GROUPS, INTAKE_OFFSET, LAYOUT_VERSION, NOTEBOOK_BYTES,
+    NOTEBOOK_OFFSET, Notebook, OBJECT_BYTES, OUTBOX_OFFSET, QUEUES_BYTES, QUEUES_OFFSET,
+    QUEUES_SLOTS, REGION_BYTES, RING_OFFSET, RING_WORDS, Report, control_addr, object_addr,
+    region_addr,
 };
 
 use crate::protocol::env::Sibling;
@@ -94,6 +95,29 @@ pub(crate) fn sibling(group: usize, index: usize) -> Sibling {
     Sibling {
         report: report(group, index),
         outbox: outbox(group, index),
+    }
+}
+
+/// What replicas of this number have found in files.
+pub(crate) fn notebook(index: usize) -> &'static Notebook {
+    // SAFETY: as for `report`.
+    unsafe { &*((object_addr(index) + NOTEBOOK_OFFSET) as *const Notebook) }
+}
+
+/// Writes into this replica's notebook, which is not writable otherwise: it belongs to all
+/// processes.
+pub(crate) fn with_own_notebook(write: impl FnOnce(&Notebook)) {
+    let Some(index) = OWN_NUMBER.load(Ordering::Relaxed).checked_sub(1) else {
+        return;
+    };
+    let change = |prot| {
+        let start = (object_addr(index) + NOTEBOOK_OFFSET) as u64;
+        // SAFETY: the notebook is this replica's.
+        unsafe { sys::mprotect(start, NOTEBOOK_BYTES as u64, prot) }
+    };
+    if change(PROT_READ | PROT_WRITE).is_ok() {
+        write(notebook(index));
+        change(PROT_READ).expect("a mapping of ours");
     }
 }
 

@@ -167,6 +167,12 @@ impl Processes {
         regions::groups().find(is_it)
     }
 
+    /// Whether other processes can profit from what this one finds in files: of those that
+    /// descend from it, only such as are born already.
+    pub(crate) fn shares_finds(&self) -> bool {
+        self.born != 0 || own_group() != 0
+    }
+
     /// The child in this group: one that it has made, or that was given to it.
     fn child_in(&self, group: usize) -> Option<Child> {
         let known = self.children[group];
