@@ -427,17 +427,15 @@ pub(crate) fn length_at(at: u64) -> u64 {
 fn agreed_boundary(code: &[u8], position: usize) -> bool {
     let lead = size(LEAD).min(position);
     let starts = (position - lead + 1).min(size(STARTS));
-    let arriving = (0..starts)
-        .filter(|start| arrives(code, *start, position))
-        .count();
-    arriving * 4 >= starts * 3
-}
-
-fn arrives(code: &[u8], mut at: usize, position: usize) -> bool {
-    while at < position {
-        at += decode(&code[at..]).map_or(1, |(_, len)| usize::from(len));
+    // Backwards, so that each place is decoded once.
+    let mut arrives = [false; size(LEAD + STARTS) + 1];
+    arrives[position] = true;
+    for at in (0..position).rev() {
+        let len = decode(&code[at..]).map_or(1, |(_, len)| usize::from(len));
+        arrives[at] = arrives[..=position].get(at + len) == Some(&true);
     }
-    at == position
+    let arriving = arrives[..starts].iter().filter(|it| **it).count();
+    arriving * 4 >= starts * 3
 }
 
 /// Does what follows look like compiled code, rather than like data between functions?
