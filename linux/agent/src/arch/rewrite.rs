@@ -29,7 +29,7 @@ use crate::memory::guest;
 use crate::memory::loader::{page_down, page_up};
 use crate::sys;
 
-/// Slots of the hit table (a power of two).
+/// Most sites that are known, and slots of the table that finds them (a power of two).
 const SITES: usize = 1024;
 /// Hits after which a site is rewritten.
 ///
@@ -66,9 +66,22 @@ struct Site {
     resume: u64,
 }
 
+/// Where a site is found.
+enum Place {
+    /// Its index.
+    Known(usize),
+    /// The slot to which it would go.
+    Free(usize),
+}
+
 /// Sites, their hits, and where stubs go. Zeroes know none.
+///
+/// Sites stand in the order of their first hits, so that a short program touches few pages of them.
 pub(crate) struct Rewriter {
+    /// By a site's address: its index plus one, or 0.
+    slots: [u16; SITES],
     sites: [Site; SITES],
+    site_count: usize,
     /// Known executable mappings.
     code: [Range; CODE],
     code_count: usize,
@@ -80,9 +93,9 @@ pub(crate) struct Rewriter {
 impl Rewriter {
     /// Nothing is known of a new program. What is not in use is left untouched.
     pub(crate) fn clear(&mut self) {
-        for site in self.sites.iter_mut().filter(|site| site.after != 0) {
-            *site = Site::default();
-        }
+        self.slots.fill(0);
+        self.sites[..self.site_count].fill(Site::default());
+        self.site_count = 0;
         self.code[..self.code_count].fill(0..0);
         self.code_count = 0;
         self.areas[..self.area_count].fill((0, 0));
@@ -114,9 +127,9 @@ impl Rewriter {
             }
         }
         if touched {
-            for site in &mut self.sites {
+            for site in &mut self.sites[..self.site_count] {
                 if gone.contains(&site.after) {
-                    // The slot keeps its address, or later ones would not be found past it.
+                    // It keeps its address, or later ones would not be found past its slot.
                     *site = Site {
                         after: site.after,
                         ..Site::default()
@@ -144,9 +157,7 @@ impl Rewriter {
     /// Where to go on instead of `rip`, if a rewritten site has overwritten that place.
     pub(crate) fn translate(&mut self, rip: u64) -> u64 {
         match self.find(rip) {
-            Some(slot) if self.sites[slot].after == rip && self.sites[slot].resume != 0 => {
-                self.sites[slot].resume
-            }
+            Some(Place::Known(index)) if self.sites[index].resume != 0 => self.sites[index].resume,
             _ => rip,
         }
     }
@@ -163,20 +174,31 @@ impl Rewriter {
         }
     }
 
-    /// The slot that holds this site or could.
-    fn find(&self, after: u64) -> Option<usize> {
+    /// Where this site is or could be; `None` if there is no room for it.
+    fn find(&self, after: u64) -> Option<Place> {
         const PROBES: usize = 16;
         let hash = size(after.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54);
-        (0..PROBES)
-            .map(|probe| (hash + probe) % SITES)
-            .find(|slot| self.sites[*slot].after == after || self.sites[*slot].after == 0)
+        let mut slots = (0..PROBES).map(|probe| (hash + probe) % SITES);
+        slots.find_map(|slot| match usize::from(self.slots[slot]).checked_sub(1) {
+            None => Some(Place::Free(slot)),
+            Some(index) if self.sites[index].after == after => Some(Place::Known(index)),
+            Some(_) => None,
+        })
     }
 
-    /// The site's slot; `None` if the table is full of others.
+    /// The site, known from now on; `None` if the table is full of others.
     fn site(&mut self, after: u64) -> Option<&mut Site> {
-        let slot = self.find(after)?;
-        self.sites[slot].after = after;
-        Some(&mut self.sites[slot])
+        let index = match self.find(after)? {
+            Place::Known(index) => index,
+            Place::Free(slot) => {
+                let index = self.site_count;
+                self.sites.get_mut(index)?.after = after;
+                self.site_count += 1;
+                self.slots[slot] = u16::try_from(self.site_count).ok()?;
+                index
+            }
+        };
+        Some(&mut self.sites[index])
     }
 
     /// Rewrites a site; returns where its calls return to from now on.
@@ -467,7 +489,25 @@ impl Stub {
 
 #[cfg(test)]
 mod tests {
-    use crate::arch::rewrite::{branches_into, is_after, is_before, jump};
+    use crate::arch::rewrite::{
+        AREAS, CODE, Place, Rewriter, SITES, Site, branches_into, is_after, is_before, jump,
+    };
+
+    impl Rewriter {
+        const UNUSED: Self = Self {
+            slots: [0; SITES],
+            sites: [Site {
+                after: 0,
+                hits: 0,
+                resume: 0,
+            }; SITES],
+            site_count: 0,
+            code: [const { 0..0 }; CODE],
+            code_count: 0,
+            areas: [(0, 0); AREAS],
+            area_count: 0,
+        };
+    }
 
     /// Code around a call: `offset` is where the bytes go, the rest is `nop`.
     fn code(len: usize, parts: &[(usize, &[u8])]) -> Vec<u8> {
@@ -515,6 +555,34 @@ mod tests {
         let code = code(8192, parts);
         let start = code.as_ptr() as u64;
         branches_into(&(start..start + 8192), start + 4001..start + 4005)
+    }
+
+    #[test]
+    fn sites_are_found_again_and_forgotten() {
+        let mut rewriter = Box::new(Rewriter::UNUSED);
+        let told = core::sync::atomic::AtomicU64::new(0);
+        // Sites of a few pages, as of one library.
+        let sites: Vec<u64> = (0..300).map(|at| 0x7000_0000 + at * 37).collect();
+        for hits in 1..3 {
+            for &site in &sites {
+                assert_eq!(rewriter.hit(site, &told), site);
+                let Some(Place::Known(index)) = rewriter.find(site) else {
+                    panic!("{site:#x} is not known");
+                };
+                assert_eq!(
+                    (rewriter.sites[index].after, rewriter.sites[index].hits),
+                    (site, hits)
+                );
+            }
+        }
+        assert_eq!(rewriter.site_count, sites.len());
+        rewriter.clear();
+        assert!(
+            sites
+                .iter()
+                .all(|site| matches!(rewriter.find(*site), Some(Place::Free(_))))
+        );
+        assert!(rewriter.sites.iter().all(|site| site.after == 0));
     }
 
     #[test]

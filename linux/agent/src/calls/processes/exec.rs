@@ -145,6 +145,11 @@ impl Plan {
         drop: [-1; 2],
     };
 
+    /// Nothing is to be opened. The path's bytes are left: they say nothing without its length.
+    pub(super) fn clear(&mut self) {
+        (self.len, self.dir, self.sweep, self.drop) = (0, 0, false, [-1; 2]);
+    }
+
     /// The path with its NUL.
     fn path(&self) -> &[u8] {
         &self.path[..self.len]
@@ -258,7 +263,7 @@ fn first_path(kernel: &mut Kernel, call: &Call) -> Result<(), i64> {
         false => (i64::from(nr::AT_FDCWD), call.arg(0)),
     };
     let plan = &mut kernel.processes.plan;
-    *plan = Plan::NONE;
+    plan.clear();
     plan.dir = dir;
     let len = guest::string_len(pointer, PATH_MAX as u64).map_err(|Fault| Fault::RESULT)?;
     let len = convert::size(len);

@@ -49,7 +49,7 @@ use crate::protocol::requests::{self, LOOK_NS};
 use crate::recover::reintegration::newcomer;
 
 /// A process that this one has made, or learnt that it has been given, and not yet awaited.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Child {
     /// Number of its birth; 0 for an empty place.
     serial: u64,
@@ -132,6 +132,46 @@ impl Processes {
             death_signal: 0,
             subreaper: false,
             programs: 0,
+        }
+    }
+
+    /// Becomes those of a new process. What is large and says nothing is left untouched.
+    fn renew(&mut self, pid: u32) {
+        let known = |child: &&mut Child| **child != Child::NONE;
+        self.children
+            .iter_mut()
+            .filter(known)
+            .for_each(|child| *child = Child::NONE);
+        self.plan.clear();
+        let Self {
+            pid: own,
+            children: _,
+            born,
+            used,
+            asked,
+            addressee,
+            lent,
+            birth,
+            leads,
+            awaited,
+            unwanted,
+            replaced,
+            plan: _,
+            death_signal,
+            subreaper,
+            programs,
+        } = self;
+        *own = pid;
+        *birth = birth::Birth::NONE;
+        *used = Usage::NONE;
+        *awaited = None;
+        *asked = 0;
+        *lent = 0;
+        for number in [born, addressee, death_signal, programs] {
+            *number = 0;
+        }
+        for flag in [leads, unwanted, replaced, subreaper] {
+            *flag = false;
         }
     }
 

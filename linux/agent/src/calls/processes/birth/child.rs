@@ -11,7 +11,7 @@ use crate::arch::entry::enter_program;
 use crate::arch::faults;
 use crate::calls::processes::birth::close_descriptor;
 use crate::calls::processes::birth::wish::{Birth, CHILD_TID, CLEAR_TID, SET_TLS, VFORK};
-use crate::calls::processes::{Processes, adopt, publish_file, twin};
+use crate::calls::processes::{adopt, publish_file, twin};
 use crate::calls::shared::arena;
 use crate::calls::{limits, refuse_with, signals, targets};
 use crate::convert::{self, low32};
@@ -164,10 +164,8 @@ fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, 
     if deferred::is_settled() {
         twin::release(kernel);
     }
-    kernel.processes = Processes {
-        lent: if birth.flags & VFORK != 0 { lent } else { 0 },
-        ..Processes::new(pid)
-    };
+    kernel.processes.renew(pid);
+    kernel.processes.lent = if birth.flags & VFORK != 0 { lent } else { 0 };
     faults::arm();
     let report = kernel.report;
     report.phase.store(Phase::Running as u32, Ordering::Release);
