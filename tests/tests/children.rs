@@ -424,9 +424,9 @@ fn the_host_shows_the_environment_of_a_program_that_was_executed() {
     assert_eq!(native.out(), "FIRST=1\0SECOND=two words\0");
 }
 
-/// Page faults of one fork, exec and end, beside those of two native ones: of the agent, of the
-/// third process that a fork takes, of the supervisor.
-const MORE_FAULTS: u64 = 260;
+/// Page faults of one fork, exec and end, beside those of two native ones: of the agent and of the
+/// supervisor.
+const MORE_FAULTS: u64 = 230;
 
 #[test]
 fn a_child_that_executes_costs_few_page_faults() {
@@ -436,7 +436,7 @@ fn a_child_that_executes_costs_few_page_faults() {
 }
 
 /// The same of a child that executes code which no process before it has executed but its siblings.
-const MORE_FAULTS_IN_OTHER_CODE: u64 = 250;
+const MORE_FAULTS_IN_OTHER_CODE: u64 = 240;
 
 #[test]
 fn code_that_a_sibling_has_executed_is_not_looked_through_again() {

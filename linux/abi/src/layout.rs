@@ -5,7 +5,7 @@
 //! (0x7fff_f7ff_f000 without address-space randomisation).
 
 /// Bumped whenever [`crate::Control`], [`crate::Report`] or an offset changes.
-pub const LAYOUT_VERSION: u32 = 20;
+pub const LAYOUT_VERSION: u32 = 21;
 
 /// Largest number of replicas (`-n`).
 pub const MAX_REPLICAS: usize = 8;

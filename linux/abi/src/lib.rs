@@ -41,8 +41,8 @@ pub use layout::{
 pub use notebook::{Notebook, Page};
 pub use order::{BLOCKS, Blocks, Order, SCRUB_PAGES, SerialOrder, blocks};
 pub use report::{
-    Ending, LENT_WORDS, NOT_COPYABLE, NOTE_SLOTS, Note, OF_OTHER, Phase, REMAP, Report,
-    STAT_CLASSES, StatClass, TWIN,
+    ADOPTED, Ending, LENT_WORDS, NOT_COPYABLE, NOTE_SLOTS, Note, OF_OTHER, Phase, REMAP, Report,
+    STAT_CLASSES, StatClass, TWIN, TWIN_WANTED,
 };
 pub use request::{Ask, Doorbell, Letter, NOT_AGREED, NOT_OURS, Record, Request};
 pub use starvation::{Look, Starvation};

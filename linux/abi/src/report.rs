@@ -11,6 +11,11 @@ pub const NOTE_SLOTS: usize = 128;
 /// Words of its stack that a program gets back from a child made by `vfork`.
 pub const LENT_WORDS: usize = 512;
 
+/// In [`Report::adopted`]: nothing more is needed.
+pub const ADOPTED: u32 = 1;
+/// In [`Report::adopted`]: a twin is needed.
+pub const TWIN_WANTED: u32 = 2;
+
 /// Marks a process id in [`Report::births`] as that of a twin; no process id has this bit.
 pub const TWIN: u32 = 1 << 31;
 
@@ -234,9 +239,8 @@ pub struct Report {
     /// Processes made for the birth of a child, by group: by the primary its first replica, by the
     /// others a twin of their own ([`TWIN`]). Number of the birth above, process id below.
     pub births: [AtomicU64; GROUPS],
-    /// The twin of which this replica takes over the memory, or 0.
-    pub adopts: AtomicU32,
-    /// 1 as soon as nothing more is needed of the twin.
+    /// [`ADOPTED`] as soon as nothing more is needed of the replica of the parent, or of its twin;
+    /// [`TWIN_WANTED`] before, if that replica is to leave one.
     pub adopted: AtomicU32,
     /// 1 if the host did not let this replica see its twin.
     pub unverified: AtomicU32,

@@ -117,6 +117,11 @@ pub(crate) fn begin(twin: u32) {
     state.count = 0;
 }
 
+/// Another process holds what is to be taken over.
+pub(crate) fn held_by(twin: u32) {
+    state().twin = twin;
+}
+
 /// Notes a mapping to be taken over later; false if there is no room for it.
 pub(crate) fn add(start: u64, end: u64, prot: u32) -> bool {
     let state = state();

@@ -16,7 +16,10 @@ use core::fmt::Write as _;
 use linux_raw_sys::errno::EMFILE;
 use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
 
+use rcoe_linux_abi::Report;
+
 use crate::arch::entry;
+use crate::calls::processes::twin::{self, Source};
 use crate::convert::size;
 use crate::memory::deferred::{self, PAGE, WINDOW};
 use crate::memory::guest;
@@ -30,11 +33,57 @@ const SMALL: u64 = 1 << 20;
 /// Mappings that nobody may read are looked at up to this size.
 const MOST_CLOSED: u64 = 64 << 20;
 
-/// Memory of the twin, of this process, and what is known of the latter's pages.
-struct Files {
-    twin: i32,
+/// Memory that is taken over, that of this process, and what is known of the latter's pages.
+struct Files<'a> {
+    source: &'a mut Source,
+    /// The source's, or a twin's that has been left since.
+    theirs: i32,
     own: i32,
     pages: i32,
+}
+
+impl<'a> Files<'a> {
+    /// Whoever may not look at the replica of the parent may look at its twin.
+    fn open(source: &'a mut Source, own: &Report) -> Result<Self, Errno> {
+        let theirs = match open_memory(source) {
+            Err(_) if source.want_twin(own) => open_memory(source),
+            opened => opened,
+        }?;
+        Ok(Self {
+            source,
+            theirs,
+            own: open(format_args!("/proc/self/mem\0"), true)?,
+            pages: open(format_args!("/proc/self/pagemap\0"), false)?,
+        })
+    }
+
+    /// Reads memory as it was at the fork.
+    ///
+    /// # Panics
+    /// If nobody holds it any more.
+    fn read(&mut self, buffer: &mut [u8], from: u64) {
+        let mut read = sys::pread(self.theirs, buffer, from);
+        if self.source.has_moved() {
+            let twin = open_memory(self.source).expect("what could be opened can be again");
+            sys::close(core::mem::replace(&mut self.theirs, twin));
+            read = sys::pread(self.theirs, buffer, from);
+        }
+        if read != Ok(buffer.len()) {
+            crate::fail(&format_args!(
+                "the parent's memory at {from:#x} cannot be read"
+            ));
+        }
+    }
+
+    fn close(&self) {
+        for fd in [self.theirs, self.own, self.pages] {
+            sys::close(fd);
+        }
+    }
+}
+
+fn open_memory(source: &Source) -> Result<i32, Errno> {
+    open(format_args!("/proc/{}/mem\0", source.process), false)
 }
 
 /// One line of the kernel's list of mappings.
@@ -90,30 +139,32 @@ fn hexadecimal(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(core::str::from_utf8(text).ok()?, 16).ok()
 }
 
-/// Makes this process's private memory equal to the twin's, but for what may wait.
+/// Makes this process's private memory equal to the source's, but for what may wait: a twin holds
+/// that.
 ///
 /// # Errors
 /// The host does not let this process see the twin, or has no descriptor left.
-pub(super) fn adopt(twin: u32) -> Result<(), Errno> {
-    let files = Files {
-        twin: open(format_args!("/proc/{twin}/mem\0"), false)?,
-        own: open(format_args!("/proc/self/mem\0"), true)?,
-        pages: open(format_args!("/proc/self/pagemap\0"), false)?,
-    };
-    deferred::begin(twin);
+pub(super) fn adopt(source: &mut Source, own: &Report) -> Result<(), Errno> {
+    let mut files = Files::open(source, own)?;
+    deferred::begin(files.source.process);
     let listed = each_mapping(|mapping| {
         if mapping.is_taken() {
             let waits =
                 mapping.may_wait() && deferred::add(mapping.start, mapping.end, mapping.prot);
             if !waits {
-                take_over(&files, mapping);
+                take_over(&mut files, mapping);
             }
         }
     });
-    for fd in [files.twin, files.own, files.pages] {
-        sys::close(fd);
-    }
+    files.close();
     listed?;
+    if deferred::is_settled() || !source.want_twin(own) {
+        // Nothing waits, or the parent's replica is lost, and with it what this one differs in.
+        deferred::finish();
+        twin::tell_adopted(own);
+        return Ok(());
+    }
+    deferred::held_by(source.process);
     deferred::close_off();
     Ok(())
 }
@@ -155,7 +206,7 @@ pub(in crate::calls) fn each_mapping(mut visit: impl FnMut(&Mapping)) -> Result<
 }
 
 /// Takes over all anonymous pages of a mapping.
-fn take_over(files: &Files, mapping: &Mapping) {
+fn take_over(files: &mut Files, mapping: &Mapping) {
     let mut entries = [0_u64; WINDOW];
     let mut window = mapping.start;
     while window < mapping.end {
@@ -200,13 +251,9 @@ fn is_exempt(page: u64) -> bool {
         .any(|&(start, end)| (start..end).contains(&page))
 }
 
-fn take_run(files: &Files, from: u64, len: usize, readable: bool) {
+fn take_run(files: &mut Files, from: u64, len: usize, readable: bool) {
     let buffer = &mut deferred::buffer()[..len];
-    if sys::pread(files.twin, buffer, from) != Ok(len) {
-        crate::fail(&format_args!(
-            "the parent's memory at {from:#x} cannot be read"
-        ));
-    }
+    files.read(buffer, from);
     for (place, page) in (from..).step_by(4096).zip(buffer.chunks_exact(4096)) {
         let mut copy = [0; 4096];
         let own = if readable {

@@ -160,9 +160,12 @@ impl Made {
 /// All replicas have learnt of the child: it may go on.
 fn launch(kernel: &mut Kernel, group: usize, pid: u32) {
     let serial = u64::from(regions::control(group).serial.load(Ordering::Relaxed));
+    let cell = &kernel.report.launched[group];
+    cell.store(twin::note(serial, pid), Ordering::Release);
+    sys::futex_wake(cell.as_ptr().cast());
     // No replica of the child is a newcomer's.
     if !kernel.replica.is_primary() && !kernel.replica.is_newcomer() {
-        twin::leave(kernel, group, serial);
+        twin::serve(kernel, group, serial);
     }
     let processes = &mut kernel.processes;
     processes.born += 1;
@@ -173,9 +176,6 @@ fn launch(kernel: &mut Kernel, group: usize, pid: u32) {
         told: 0,
         forgotten: 0,
     };
-    let cell = &kernel.report.launched[group];
-    cell.store(twin::note(serial, pid), Ordering::Release);
-    sys::futex_wake(cell.as_ptr().cast());
 }
 
 /// What is asked of the supervisor.

@@ -2,23 +2,27 @@
 //!
 //! Processes share a table of descriptors only by descent, so all replicas of a child descend from
 //! the parent's primary, and with them a flip that lies unnoticed in that one's memory would reach
-//! all of them alike: nobody would be left to differ. So every other replica of the parent leaves a
-//! twin at the fork: a process that does nothing but hold, copy-on-write, the memory of that
-//! moment. The child's replica of the same number makes its own memory equal to the twin's, and so
-//! is the copy of its own replica of the parent in all but descent. From there on the vote does the
-//! rest.
+//! all of them alike: nobody would be left to differ. So the child's replica makes its own memory
+//! equal to that of the parent's replica of the same number, as it was at the fork, and so is the
+//! copy of its own replica of the parent in all but descent. From there on the vote does the rest.
+//!
+//! The parent's replica stands still meanwhile. That takes a moment only, as large memory waits
+//! until the child touches it. Where there is such memory, or the child's replica takes long or may
+//! not look, it leaves a twin: a process that does nothing but hold, copy-on-write, the memory of
+//! that moment. It goes on once the twin is noted; what was read before that note is of a memory
+//! that stood still, and all else is read of the twin.
 //!
 //! The child's first replica, which has the primary's number, is a true copy and needs no twin.
 //!
-//! A lost replica of the parent leaves no twin. Its counterpart in the child then goes on as a copy
-//! of the primary: under one fault at a time, that one was right.
+//! A replica of the parent that is lost before leaves no twin. Its counterpart in the child then
+//! goes on as a copy of the primary: under one fault at a time, that one was right.
 //!
 //! A twin ends as soon as its counterpart needs nothing more of it or is gone.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use rcoe_core::ReplicaId;
-use rcoe_linux_abi::{ReplicaState, TWIN};
+use rcoe_linux_abi::{ADOPTED, Control, ReplicaState, Report, TWIN, TWIN_WANTED};
 
 use crate::convert::low32;
 use crate::kernel::Kernel;
@@ -27,23 +31,42 @@ use crate::sys;
 
 /// Longest sleep before looking again.
 const LOOK_NS: u64 = 20_000_000;
+/// How long a replica of the parent stands still at most, and in how many sleeps.
+const STILL_NS: u64 = 20_000_000;
+const SLEEPS: u64 = 4;
 
 /// What is noted of a process that came with a birth: the birth's number above, its id below.
 pub(super) fn note(serial: u64, pid: u32) -> u64 {
     serial << 32 | u64::from(pid)
 }
 
+/// Parent, not the primary: stands still until its replica of the child in `group` needs nothing
+/// more, or leaves a twin.
+pub(super) fn serve(kernel: &Kernel, group: usize, serial: u64) {
+    let index = kernel.replica.id().index();
+    let adopted = &regions::report(group, index).adopted;
+    for _ in 0..SLEEPS {
+        if adopted.load(Ordering::Acquire) != 0 {
+            break;
+        }
+        sys::futex_wait(adopted.as_ptr(), 0, STILL_NS / SLEEPS);
+    }
+    if adopted.load(Ordering::Acquire) != ADOPTED {
+        leave(kernel, group, serial);
+    }
+}
+
 /// Parent, not the primary: leaves a twin for the child in `group`.
-pub(super) fn leave(kernel: &Kernel, group: usize, serial: u64) {
+fn leave(kernel: &Kernel, group: usize, serial: u64) {
     let cell = &kernel.report.births[group];
     let twin = sys::clone_twin().expect("the host has room for another process");
     if twin == 0 {
         let own = sys::getpid();
-        cell.store(note(serial, own | TWIN), Ordering::Release);
-        sys::futex_wake(cell.as_ptr().cast());
         sys::die_with_supervisor(kernel.control.supervisor.load(Ordering::Relaxed));
         sys::open_memory(kernel.control.supervisor.load(Ordering::Relaxed));
-        hold(group, serial, own);
+        cell.store(note(serial, own | TWIN), Ordering::Release);
+        sys::futex_wake(cell.as_ptr().cast());
+        hold(group, serial, kernel.replica.id().index());
         sys::exit_group(0);
     }
     // Notes of later births must not be overtaken by this one.
@@ -59,48 +82,99 @@ pub(super) fn leave(kernel: &Kernel, group: usize, serial: u64) {
     }
 }
 
-/// The twin: keeps still until nobody needs it.
-fn hold(group: usize, serial: u64, own: u32) {
+/// The twin: keeps still until replica `index` of the child does not need it any more.
+fn hold(group: usize, serial: u64, index: usize) {
     let control = regions::control(group);
-    let count = control.replicas.load(Ordering::Relaxed) as usize;
+    let adopted = &regions::report(group, index).adopted;
     loop {
         let bell = control.bell.load(Ordering::Acquire);
+        let seen = adopted.load(Ordering::Acquire);
         let same = u64::from(control.serial.load(Ordering::Acquire)) == serial;
-        if !same || control.ending.load(Ordering::Acquire) != 0 {
+        let dead = control.state[index].load(Ordering::Acquire) == ReplicaState::Dead as u32;
+        if !same || dead || seen == ADOPTED || control.ending.load(Ordering::Acquire) != 0 {
             return;
         }
-        let counterpart = (0..count).find(|&index| {
-            let report = regions::report(group, index);
-            report.adopts.load(Ordering::Acquire) == own
-        });
-        let mut words = [(control.bell.as_ptr().cast_const(), bell); 2];
-        if let Some(index) = counterpart {
-            let adopted = &regions::report(group, index).adopted;
-            let dead = control.state[index].load(Ordering::Acquire) == ReplicaState::Dead as u32;
-            if dead || adopted.load(Ordering::Acquire) != 0 {
-                return;
-            }
-            words[1] = (adopted.as_ptr().cast_const(), 0);
-        }
-        let used = 1 + usize::from(counterpart.is_some());
-        sys::futex_wait_any(&words[..used], LOOK_NS);
+        let words = [
+            (control.bell.as_ptr().cast_const(), bell),
+            (adopted.as_ptr().cast_const(), seen),
+        ];
+        sys::futex_wait_any(&words, LOOK_NS);
         sys::leave_if_orphaned(control.supervisor.load(Ordering::Relaxed));
     }
 }
 
-/// Child: the twin that replica `id` of the parent has left; `None` if that is lost.
-pub(super) fn await_twin(parent: usize, id: ReplicaId, group: usize, serial: u64) -> Option<u32> {
-    let cell = &regions::report(parent, id.index()).births[group];
-    let control = regions::control(parent);
-    loop {
-        let seen = cell.load(Ordering::Acquire);
-        if seen >> 32 == serial {
-            return Some(low32(seen) & !TWIN);
+/// Child: where the memory is that a replica of the parent had at the fork.
+pub(super) struct Source {
+    /// Where that replica notes its twin, and the birth's number.
+    cell: &'static AtomicU64,
+    serial: u64,
+    /// The parent, and the replica's number.
+    control: &'static Control,
+    index: usize,
+    /// The process that holds the memory.
+    pub(super) process: u32,
+    /// It is that replica itself, which stands still until it has noted a twin.
+    itself: bool,
+}
+
+impl Source {
+    /// Replica `id` of the parent once it stands still, or its twin; `None` if it is lost.
+    pub(super) fn find(parent: usize, id: ReplicaId, group: usize, serial: u64) -> Option<Self> {
+        let report = regions::report(parent, id.index());
+        let mut source = Self {
+            cell: &report.births[group],
+            serial,
+            control: regions::control(parent),
+            index: id.index(),
+            process: report.pid.load(Ordering::Acquire),
+            itself: true,
+        };
+        let launched = &report.launched[group];
+        loop {
+            let seen = launched.load(Ordering::Acquire);
+            if source.has_moved() || seen >> 32 == serial {
+                return Some(source);
+            }
+            if source.is_lost() {
+                return None;
+            }
+            wait_for(launched, seen);
         }
-        if control.state[id.index()].load(Ordering::Acquire) == ReplicaState::Dead as u32 {
-            return None;
+    }
+
+    /// Has the replica itself gone on? Then its twin has the memory from now on, and what was read
+    /// since this was last asked may be newer.
+    pub(super) fn has_moved(&mut self) -> bool {
+        let note = self.cell.load(Ordering::Acquire);
+        let moved = self.itself && note >> 32 == self.serial;
+        if moved {
+            self.process = low32(note) & !TWIN;
+            self.itself = false;
         }
-        wait_for(cell, seen);
+        moved
+    }
+
+    /// Has the replica leave a twin, unless it has; false if it is lost.
+    pub(super) fn want_twin(&mut self, own: &Report) -> bool {
+        if !self.itself {
+            return true;
+        }
+        own.adopted.store(TWIN_WANTED, Ordering::Release);
+        sys::futex_wake(own.adopted.as_ptr());
+        loop {
+            let seen = self.cell.load(Ordering::Acquire);
+            if self.has_moved() {
+                return true;
+            }
+            if self.is_lost() {
+                return false;
+            }
+            wait_for(self.cell, seen);
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.control.state[self.index].load(Ordering::Acquire) == ReplicaState::Dead as u32
     }
 }
 
@@ -117,8 +191,12 @@ pub(super) fn wait_for(cell: &AtomicU64, seen: u64) {
 /// Child: nothing more is needed of its twin.
 pub(crate) fn release(kernel: &Kernel) {
     if deferred::finish().is_some() {
-        let adopted = &kernel.report.adopted;
-        adopted.store(1, Ordering::Release);
-        sys::futex_wake(adopted.as_ptr());
+        tell_adopted(kernel.report);
     }
+}
+
+/// Child: nothing more is needed of whoever holds the memory.
+pub(super) fn tell_adopted(own: &Report) {
+    own.adopted.store(ADOPTED, Ordering::Release);
+    sys::futex_wake(own.adopted.as_ptr());
 }

@@ -138,11 +138,10 @@ fn take_over(kernel: &mut Kernel, group: usize, id: ReplicaId) {
     let index = id.index();
     let serial = u64::from(regions::control(group).serial.load(Ordering::Relaxed));
     let own = regions::report(group, index);
-    let Some(source) = twin::await_twin(parent, id, group, serial) else {
+    let Some(mut source) = twin::Source::find(parent, id, group, serial) else {
         return;
     };
-    own.adopts.store(source, Ordering::Release);
-    let done = sys::with_own_memory(|| adopt::adopt(source));
+    let done = sys::with_own_memory(|| adopt::adopt(&mut source, own));
     // Who this is was overwritten with who the parent was.
     regions::set_own(group, index);
     if done.is_err() {
