@@ -204,8 +204,8 @@ pub struct Report {
     pub sleeps: AtomicU64,
     /// Nanoseconds that votes took in which members were removed, until this replica went on.
     pub removals_ns: AtomicU64,
-    /// Process id of the sibling that this replica gave up last because it had used up its CPU time,
-    /// or 0.
+    /// Process id of the sibling that this replica gave up last for having used up its CPU time, or
+    /// 0.
     pub outrun: AtomicU32,
     /// Number of the system call the replica is in, plus one; 0 in the program.
     pub in_call: AtomicU64,

@@ -26,9 +26,7 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general::O_NONBLOCK;
 use rcoe_core::Compare;
-use rcoe_linux_syscalls::{
-    Arg, Class, Offset, Opens, Resolved, Special, Terminal, Time, Waits,
-};
+use rcoe_linux_syscalls::{Arg, Class, Offset, Opens, Resolved, Special, Terminal, Time, Waits};
 
 use crate::arch::entry::{Leave, NOT_BEGUN, TrapFrame, is_away, unkept_call};
 use crate::calls::{

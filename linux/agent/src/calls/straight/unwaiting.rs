@@ -204,17 +204,20 @@ struct Refusals {
 
 /// Those of which it cannot say whether they wait.
 #[unsafe(link_section = ".bss.own.1")]
-static REFUSALS: Refusals = Refusals::NONE;
+static REFUSALS: Refusals = Refusals::new();
 
 /// Those that are no sockets.
 #[unsafe(link_section = ".bss.own.1")]
-static OTHERS: Refusals = Refusals::NONE;
+static OTHERS: Refusals = Refusals::new();
 
 impl Refusals {
-    const NONE: Self = Self {
-        fds: AtomicU64::new(0),
-        hits: AtomicU64::new(0),
-    };
+    /// None so far.
+    const fn new() -> Self {
+        Self {
+            fds: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+        }
+    }
     /// Times that it is gone by before the host is asked again.
     const TRUSTED: u64 = 256;
 
@@ -248,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_kept_for_a_while() {
-        let refusals = Refusals::NONE;
+        let refusals = Refusals::new();
         assert!(!refusals.names(3));
         refusals.note(3);
         refusals.note(200);
