@@ -313,17 +313,6 @@ impl Seized {
             _ => Ok(status),
         }
     }
-
-    /// Has it execute so many instructions; one to which a signal comes is that handler's first.
-    fn step(&mut self, instructions: u64) -> Result<(), Miss> {
-        for _ in 0..instructions {
-            ptrace::step(self.pid, self.pending.take())?;
-            if let WaitStatus::Stopped(_, Signal::SIGTRAP) = self.wait()? {
-                self.pending = None;
-            }
-        }
-        Ok(())
-    }
 }
 
 fn parent(pid: Pid) -> Option<Pid> {

@@ -35,6 +35,7 @@ pub mod race;
 pub mod report;
 pub mod stats;
 pub mod steady;
+mod stepping;
 pub mod system;
 pub mod target;
 pub mod taxonomy;

@@ -309,7 +309,7 @@ fn close_later(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     kernel.outgoing.close_later(fd);
     kernel.replica.post();
     if primary {
-        kernel.queue.remind();
+        kernel.queue.remind_too();
     }
     count(&kernel.report.deferred, 1);
     Some(0)

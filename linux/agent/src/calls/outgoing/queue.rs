@@ -213,6 +213,13 @@ impl Queue {
         self.idle = 0;
     }
 
+    /// The same of an effect that can wait for the next call, and is not worth a timer of its own.
+    pub(super) fn remind_too(&mut self) {
+        if self.has_ticker {
+            self.remind();
+        }
+    }
+
     /// The next one to be released.
     pub(super) fn next(&self) -> Option<&Entry> {
         self.entries[..self.count].get(self.first)
