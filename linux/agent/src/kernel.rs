@@ -1,6 +1,5 @@
 //! The one global state of a replica's agent, and what every part of it needs.
 
-use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,6 +20,7 @@ use crate::calls::shared::{Shared, arena, files};
 use crate::calls::signals::{Inbox, Signals};
 use crate::calls::timers::Timers;
 use crate::memory::withheld::Withheld;
+use crate::one_thread::OneThread;
 use crate::protocol::arguments::Agreed;
 use crate::protocol::env::LinuxEnv;
 use crate::protocol::requests;
@@ -134,14 +134,9 @@ impl LastResult {
     }
 }
 
-/// The cell of the global state.
-struct Cell(UnsafeCell<MaybeUninit<Kernel>>);
-
-// SAFETY: a replica is one kernel thread.
-unsafe impl Sync for Cell {}
-
+/// The global state.
 #[unsafe(link_section = ".bss.own.0")]
-static KERNEL: Cell = Cell(UnsafeCell::new(MaybeUninit::zeroed()));
+static KERNEL: OneThread<MaybeUninit<Kernel>> = OneThread::new(MaybeUninit::zeroed());
 
 /// Sets the state; once per replica, before the program starts.
 ///
@@ -164,7 +159,7 @@ pub(crate) use install;
 
 /// Where the state stands.
 pub(crate) fn place() -> *mut Kernel {
-    KERNEL.0.get().cast()
+    KERNEL.get().cast()
 }
 
 /// The state of this replica.
@@ -174,13 +169,13 @@ pub(crate) fn place() -> *mut Kernel {
 /// landing or ends the replica, without touching this state).
 pub(crate) fn kernel() -> &'static mut Kernel {
     // SAFETY: installed before the program starts; exclusive as argued above.
-    unsafe { (*KERNEL.0.get()).assume_init_mut() }
+    unsafe { (*KERNEL.get()).assume_init_mut() }
 }
 
 /// What the supervisor tells this replica, also for a handler that has interrupted the agent;
 /// `None` before the replica has begun.
 pub(crate) fn told() -> Option<&'static Control> {
-    let kernel = KERNEL.0.get().cast::<Kernel>();
+    let kernel = KERNEL.get().cast::<Kernel>();
     // SAFETY: a read of a pointer without a reference to the state around it, which the interrupted
     // code may hold; it is null until the state is installed, and valid for good from then on.
     unsafe { (*(&raw const (*kernel).control).cast::<*const Control>()).as_ref() }

@@ -28,6 +28,7 @@ mod calls;
 mod convert;
 mod kernel;
 mod memory;
+mod one_thread;
 mod protocol;
 mod recover;
 mod sched;

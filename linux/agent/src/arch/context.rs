@@ -5,7 +5,6 @@
 //! takes over, not when one begins to wait: mostly it is the same one that goes on.
 
 use core::arch::asm;
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use linux_raw_sys::general::{
@@ -16,6 +15,7 @@ use linux_raw_sys::general::{
 use crate::arch::delivery::{extended_bytes, save_extended};
 use crate::arch::entry::{self, TrapFrame};
 use crate::kernel::Kernel;
+use crate::one_thread::OneThread;
 use crate::sched::threads::{MAX_THREADS, NOBODY, Thread};
 use crate::sys;
 
@@ -25,12 +25,8 @@ const AREAS: u64 = 0x6f30_0000_0000;
 /// The area behind those of the threads: what a child starts with.
 const FORKING: usize = MAX_THREADS;
 
-struct Table(UnsafeCell<[Thread; MAX_THREADS]>);
-
-// SAFETY: a replica is one kernel thread.
-unsafe impl Sync for Table {}
-
-static TABLE: Table = Table(UnsafeCell::new([const { Thread::VACANT }; MAX_THREADS]));
+static TABLE: OneThread<[Thread; MAX_THREADS]> =
+    OneThread::new([const { Thread::VACANT }; MAX_THREADS]);
 
 /// May the program's segment bases be read and written without a system call?
 static DIRECT_BASES: AtomicBool = AtomicBool::new(false);
@@ -40,7 +36,7 @@ static MAPPED: AtomicBool = AtomicBool::new(false);
 /// The table of this replica; asked for once.
 pub(crate) fn table() -> &'static mut [Thread; MAX_THREADS] {
     // SAFETY: called once per replica, when its kernel state is made; one kernel thread.
-    unsafe { &mut *TABLE.0.get() }
+    unsafe { &mut *TABLE.get() }
 }
 
 /// The kernel's word (`AT_HWCAP2`) on what programs may do.

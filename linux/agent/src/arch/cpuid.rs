@@ -10,9 +10,9 @@
 //!
 //! Not covered: answers that change while the machine runs, but for the one that is left out.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use crate::one_thread::OneThread;
 use crate::sys;
 
 /// Most answers that are kept: a loader asks for less than 40 different ones.
@@ -24,12 +24,7 @@ pub(crate) type Answer = [u32; 4];
 /// Does this machine make `cpuid` fault?
 static FAULTING: AtomicBool = AtomicBool::new(false);
 
-struct Cell(UnsafeCell<Answers>);
-
-// SAFETY: a replica is one kernel thread.
-unsafe impl Sync for Cell {}
-
-static ANSWERS: Cell = Cell(UnsafeCell::new(Answers::new()));
+static ANSWERS: OneThread<Answers> = OneThread::new(Answers::new());
 
 /// Answers that were given, in the order of the questions.
 struct Answers {
@@ -78,7 +73,7 @@ pub(crate) fn traps() -> bool {
 /// What the program is told.
 pub(crate) fn answer(leaf: u32, sub: u32) -> Answer {
     // SAFETY: a replica is one kernel thread, and nothing below comes here again.
-    let answers = unsafe { &mut *ANSWERS.0.get() };
+    let answers = unsafe { &mut *ANSWERS.get() };
     answers.get(leaf, sub, || ask(leaf, sub))
 }
 

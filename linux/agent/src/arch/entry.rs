@@ -20,6 +20,7 @@ use core::arch::global_asm;
 
 use linux_raw_sys::errno::EINTR;
 
+use crate::one_thread::OneThread;
 use crate::sys;
 
 /// The program's registers while the agent works for it, in the order the entry pushes them.
@@ -125,22 +126,19 @@ pub(crate) const SIGNAL_STACK_BYTES: usize = 256 * 1024;
 
 /// A stack in the agent's own zero-initialised data.
 #[repr(C, align(4096))]
-pub(crate) struct Stack<const N: usize>(core::cell::UnsafeCell<[u8; N]>);
+pub(crate) struct Stack<const N: usize>([u8; N]);
 
-// SAFETY: a replica is one kernel thread; each stack is used by it alone.
-unsafe impl<const N: usize> Sync for Stack<N> {}
-
-impl<const N: usize> Stack<N> {
+impl<const N: usize> OneThread<Stack<N>> {
     /// First address of the stack's memory.
     pub(crate) fn base(&self) -> u64 {
-        self.0.get() as u64
+        self.get() as u64
     }
 }
 
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".bss.own.9")]
-static RCOE_AGENT_STACK: Stack<AGENT_STACK_BYTES> =
-    Stack(core::cell::UnsafeCell::new([0; AGENT_STACK_BYTES]));
+static RCOE_AGENT_STACK: OneThread<Stack<AGENT_STACK_BYTES>> =
+    OneThread::new(Stack([0; AGENT_STACK_BYTES]));
 
 /// Where the agent's stack lies.
 pub(crate) fn stack_range() -> (u64, u64) {
@@ -156,8 +154,8 @@ pub(crate) fn signal_stack_range() -> (u64, u64) {
 
 /// Stack of the agent's signal handlers.
 #[unsafe(link_section = ".bss.own.1")]
-pub(crate) static SIGNAL_STACK: Stack<SIGNAL_STACK_BYTES> =
-    Stack(core::cell::UnsafeCell::new([0; SIGNAL_STACK_BYTES]));
+pub(crate) static SIGNAL_STACK: OneThread<Stack<SIGNAL_STACK_BYTES>> =
+    OneThread::new(Stack([0; SIGNAL_STACK_BYTES]));
 
 /// Result of a call that was not begun because a signal came first: the program makes it again
 /// after its handler. The kernel's own ERESTARTNOINTR, which no program ever sees.

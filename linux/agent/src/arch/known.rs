@@ -14,12 +14,11 @@
 //! Not covered: a file that keeps its size and its times while it changes: within a tick of a file
 //! system whose clock is more than [`FRESH_NS`] behind ours, or by stores through a mapping.
 
-use core::cell::UnsafeCell;
-
 use linux_raw_sys::general::CLOCK_REALTIME;
 use rcoe_linux_abi::Notebook;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use crate::one_thread::OneThread;
 use crate::sys;
 
 /// Most parts of files that are kept.
@@ -97,16 +96,11 @@ struct Known {
     site_count: usize,
 }
 
-struct Cell(UnsafeCell<Known>);
-
-// SAFETY: a replica is one kernel thread.
-unsafe impl Sync for Cell {}
-
-static KNOWN: Cell = Cell(UnsafeCell::new(Known::NEW));
+static KNOWN: OneThread<Known> = OneThread::new(Known::NEW);
 
 fn known() -> &'static mut Known {
     // SAFETY: a replica is one kernel thread, and no caller keeps the reference over another call.
-    unsafe { &mut *KNOWN.0.get() }
+    unsafe { &mut *KNOWN.get() }
 }
 
 /// The sites found in this part, in order, as [`keep`] got them; `None` if nobody has looked.

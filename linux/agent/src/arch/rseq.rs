@@ -28,10 +28,10 @@
 //! Not covered: a kernel of 6.19 or later does not tell of a loss of the CPU within a system call.
 //! Whoever makes one that may take long calls [`disturb`], or [`after_calls`].
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use crate::arch::entry::NOT_BEGUN;
+use crate::one_thread::OneThread;
 use crate::sys;
 
 /// A call's number and arguments.
@@ -56,19 +56,14 @@ pub(crate) struct Area {
 
 const _: () = assert!(size_of::<Area>() == 32 && core::mem::offset_of!(Area, section) == 8);
 
-struct Cell(UnsafeCell<Area>);
-
-// SAFETY: a replica is one kernel thread; beside it the kernel writes the fields, of which only the
-// atomic one is used.
-unsafe impl Sync for Cell {}
-
+/// Beside this thread the kernel writes its fields, of which only the atomic one is used.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".bss.own.1")]
-static RCOE_RSEQ: Cell = Cell(UnsafeCell::new(Area {
+static RCOE_RSEQ: OneThread<Area> = OneThread::new(Area {
     cpu: [0; 2],
     section: AtomicU64::new(0),
     rest: [0; 4],
-}));
+});
 
 /// Address of the descriptor, or 0 where the kernel does not look at it.
 static WATCHED: AtomicU64 = AtomicU64::new(0);
@@ -156,13 +151,13 @@ RCOE_SECTION:
 
 fn section() -> &'static AtomicU64 {
     // SAFETY: valid for good, and atomic.
-    unsafe { &(*RCOE_RSEQ.0.get()).section }
+    unsafe { &(*RCOE_RSEQ.get()).section }
 }
 
 /// Registers the structure, for this process and all that it forks. Where the kernel refuses, the
 /// CPU counts as lost at every look.
 pub(crate) fn register() {
-    if sys::register_rseq(RCOE_RSEQ.0.get() as u64, size_of::<Area>(), SIGNATURE) {
+    if sys::register_rseq(RCOE_RSEQ.get() as u64, size_of::<Area>(), SIGNATURE) {
         WATCHED.store((&raw const RCOE_SECTION) as u64, Ordering::Relaxed);
         let blind = sys::credentials::release() >= (6, 19);
         BLIND_IN_CALLS.store(blind.into(), Ordering::Relaxed);

@@ -10,6 +10,7 @@ use rcoe_linux_syscalls::Arg;
 use crate::calls::Call;
 use crate::convert::{low32, size};
 use crate::memory::guest::{self, Fault};
+use crate::one_thread::OneThread;
 use crate::protocol::arguments::IOV_MAX;
 
 /// Types of files, as in `st_mode`.
@@ -144,13 +145,8 @@ pub(crate) fn socket_timeout(fd: u64, sending: bool) -> u64 {
 }
 
 /// Room for the vector of one call.
-struct Parts(core::cell::UnsafeCell<[[u64; 2]; size(IOV_MAX)]>);
-
-// SAFETY: a replica is one kernel thread.
-unsafe impl Sync for Parts {}
-
 #[unsafe(link_section = ".bss.own.1")]
-static PARTS: Parts = Parts(core::cell::UnsafeCell::new([[0; 2]; size(IOV_MAX)]));
+static PARTS: OneThread<[[u64; 2]; size(IOV_MAX)]> = OneThread::new([[0; 2]; size(IOV_MAX)]);
 
 /// What is left of the buffers of a call that sends or receives.
 pub(crate) struct Vector {
@@ -192,7 +188,7 @@ impl Vector {
             return;
         }
         // SAFETY: a replica is one kernel thread, and only one vector is in use at a time.
-        let parts = unsafe { &mut *PARTS.0.get() };
+        let parts = unsafe { &mut *PARTS.get() };
         if let Some(part) = parts.get_mut(size(self.parts)) {
             *part = [base, len];
             self.parts += 1;
@@ -203,13 +199,13 @@ impl Vector {
     /// The buffers.
     pub(crate) fn parts(&self) -> &[[u64; 2]] {
         // SAFETY: a replica is one kernel thread, and only one vector is in use at a time.
-        let parts = unsafe { &*PARTS.0.get() };
+        let parts = unsafe { &*PARTS.get() };
         &parts[..size(self.parts)]
     }
 
     /// Where the kernel finds the buffers.
     pub(crate) fn address(&self) -> u64 {
-        PARTS.0.get() as u64
+        PARTS.get() as u64
     }
 
     /// How many buffers there are.
@@ -220,7 +216,7 @@ impl Vector {
     /// Can all buffers be written, as far as their ends tell?
     pub(crate) fn is_writable(&self) -> bool {
         // SAFETY: a replica is one kernel thread, and only one vector is in use at a time.
-        let parts = unsafe { &*PARTS.0.get() };
+        let parts = unsafe { &*PARTS.get() };
         let mut parts = parts[..size(self.parts)].iter();
         parts.all(|[base, len]| {
             !guest::is_agent(*base, *len) && guest::ends_are_writable(*base, *len)
@@ -233,7 +229,7 @@ impl Vector {
     /// A buffer that cannot be written.
     pub(crate) fn scatter(&self, mut from: u64, mut len: u64) -> Result<(), Fault> {
         // SAFETY: a replica is one kernel thread, and only one vector is in use at a time.
-        let parts = unsafe { &*PARTS.0.get() };
+        let parts = unsafe { &*PARTS.get() };
         for [base, room] in &parts[..size(self.parts)] {
             let part = len.min(*room);
             if part > 0 && guest::is_agent(*base, part) {
@@ -248,7 +244,7 @@ impl Vector {
 
     /// Writes it.
     pub(crate) fn write(&self, fd: u64) -> i64 {
-        let args = [fd, PARTS.0.get() as u64, self.parts, 0, 0, 0];
+        let args = [fd, PARTS.get() as u64, self.parts, 0, 0, 0];
         // SAFETY: buffers of the program, which the kernel checks.
         unsafe { raw(nr::__NR_writev, args) }
     }
@@ -256,7 +252,7 @@ impl Vector {
     /// Sends it without waiting.
     pub(crate) fn send(&self, fd: u64, flags: u64) -> i64 {
         const MSG_DONTWAIT: u64 = 0x40;
-        let message = [0, 0, PARTS.0.get() as u64, self.parts, 0, 0, 0];
+        let message = [0, 0, PARTS.get() as u64, self.parts, 0, 0, 0];
         let args = [fd, message.as_ptr() as u64, flags | MSG_DONTWAIT, 0, 0, 0];
         // SAFETY: a valid message; its buffers are the program's, which the kernel checks.
         unsafe { raw(nr::__NR_sendmsg, args) }

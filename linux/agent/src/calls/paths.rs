@@ -13,19 +13,15 @@ use crate::calls::Call;
 use crate::calls::processes::{exe_path, replica_of};
 use crate::convert;
 use crate::memory::guest;
+use crate::one_thread::OneThread;
 use crate::text::Text;
 
 /// Longest path that is looked at; those of interest are short.
 const LOOK: usize = 256;
 
 /// Room for one rewritten path; the host reads it during the call.
-struct Scratch(core::cell::UnsafeCell<[u8; LOOK]>);
-
-// SAFETY: a replica is one kernel thread.
-unsafe impl Sync for Scratch {}
-
 #[unsafe(link_section = ".bss.own.1")]
-static SCRATCH: Scratch = Scratch(core::cell::UnsafeCell::new([0; LOOK]));
+static SCRATCH: OneThread<[u8; LOOK]> = OneThread::new([0; LOOK]);
 
 /// Replaces the first path argument that names a process of the program.
 pub(crate) fn substitute(own: u32, call: &Call, args: &mut [u64; 6]) {
@@ -85,7 +81,7 @@ fn replacement(own: u32, path: u64) -> Option<u64> {
     }
     let folder = folder.as_bytes();
     // SAFETY: a replica is one kernel thread, and the path is used up before the next call.
-    let scratch = unsafe { &mut *SCRATCH.0.get() };
+    let scratch = unsafe { &mut *SCRATCH.get() };
     scratch[..folder.len()].copy_from_slice(folder);
     let room = scratch.get_mut(folder.len()..folder.len() + part.len() + 1)?;
     room[..part.len()].copy_from_slice(part);

@@ -11,11 +11,10 @@
 //! pointers usable and its ranges settled; whatever the agent itself touches under a guard is
 //! settled by the fault.
 
-use core::cell::UnsafeCell;
-
 use rcoe_linux_syscalls::{Class, Special};
 
 use crate::calls::Call;
+use crate::one_thread::OneThread;
 use crate::sys;
 
 const PAGE_BYTES: usize = 4096;
@@ -73,29 +72,24 @@ struct State {
     twin: u32,
 }
 
-struct Cell(UnsafeCell<State>);
-
-// SAFETY: a replica is one kernel thread.
-unsafe impl Sync for Cell {}
-
 #[unsafe(link_section = ".bss.own.1")]
-static STATE: Cell = Cell(UnsafeCell::new(State {
+static STATE: OneThread<State> = OneThread::new(State {
     buffer: [0; WINDOW * PAGE_BYTES],
     resident: [0; WINDOW],
     areas: [Area::NONE; AREAS],
     count: 0,
     twin: 0,
-}));
+});
 
 fn state() -> &'static mut State {
     // SAFETY: a replica is one kernel thread; no caller keeps the reference over code that can
     // fault on the program's memory before it is accessible again.
-    unsafe { &mut *STATE.0.get() }
+    unsafe { &mut *STATE.get() }
 }
 
 /// This module's own memory, which is nobody else's business.
 pub(crate) fn own_memory() -> (u64, u64) {
-    let start = STATE.0.get() as u64;
+    let start = STATE.get() as u64;
     (start, start + size_of::<State>() as u64)
 }
 

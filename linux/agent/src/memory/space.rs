@@ -10,9 +10,8 @@
 //!
 //! Not covered: how far the stack has grown. It counts as large as a new program's.
 
-use core::cell::UnsafeCell;
-
 use crate::memory::loader::{page_down, page_up};
+use crate::one_thread::OneThread;
 
 const PAGE: u64 = 4096;
 /// Most ranges. The kernel grants a process fewer mappings than that.
@@ -99,17 +98,12 @@ pub(crate) struct Space {
     pages: Pages,
 }
 
-struct Cell(UnsafeCell<Space>);
-
-// SAFETY: a replica is one kernel thread.
-unsafe impl Sync for Cell {}
-
-static SPACE: Cell = Cell(UnsafeCell::new(Space::NEW));
+static SPACE: OneThread<Space> = OneThread::new(Space::NEW);
 
 /// The program's memory.
 pub(crate) fn space() -> &'static mut Space {
     // SAFETY: a replica is one kernel thread, and no caller keeps the reference over another call.
-    unsafe { &mut *SPACE.0.get() }
+    unsafe { &mut *SPACE.get() }
 }
 
 impl Space {

@@ -16,11 +16,11 @@
 //!
 //! Not covered: results below [`SHORTEST`], which are copied.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU64;
 
 use crate::convert::size;
 use crate::memory::guest;
+use crate::one_thread::OneThread;
 use crate::sys::{self, Whence};
 
 /// Results from so many bytes on are read twice. Shorter ones are copied in less time than a
@@ -36,13 +36,8 @@ const ROW: i32 = 4;
 /// Pieces for which nothing is read ahead once that was in vain.
 const PAUSE: i32 = 64;
 
-struct Bytes(UnsafeCell<[u8; BYTES]>);
-
-// SAFETY: a replica is one kernel thread, and only this module uses them.
-unsafe impl Sync for Bytes {}
-
 #[unsafe(link_section = ".bss.own.1")]
-static BUFFER: Bytes = Bytes(UnsafeCell::new([0; BYTES]));
+static BUFFER: OneThread<[u8; BYTES]> = OneThread::new([0; BYTES]);
 
 /// The file read last and where it was left: most programs go on from there. A wrong guess costs
 /// time and nothing else, since only equal content is published.
@@ -87,7 +82,7 @@ impl Ahead {
     /// Reads the file from the result's offset on.
     fn of(file: &File) -> Self {
         // SAFETY: a replica is one kernel thread, and no other reference lives.
-        let buffer = unsafe { &mut *BUFFER.0.get() };
+        let buffer = unsafe { &mut *BUFFER.get() };
         Self {
             fd: file.fd,
             start: file.offset,
@@ -180,7 +175,7 @@ impl File {
             return sys::pread_raw(self.fd, to, len, self.offset + before);
         };
         // SAFETY: a replica is one kernel thread, and nobody writes them meanwhile.
-        let buffer = unsafe { &*BUFFER.0.get() };
+        let buffer = unsafe { &*BUFFER.get() };
         let bytes = &buffer[place + size(before)..][..len];
         guest::copy_to_cells(cells, bytes.as_ptr() as u64, len).expect("the buffer is there");
     }

@@ -1,7 +1,5 @@
 //! One poll by the primary for all threads that wait for descriptors.
 
-use core::cell::UnsafeCell;
-
 use linux_raw_sys::general::{__NR_ppoll, POLLIN, POLLOUT, POLLPRI};
 
 use crate::calls::Call;
@@ -10,6 +8,7 @@ use rcoe_linux_syscalls::Waits;
 use crate::arch::entry::{interruptible_call, is_away};
 use crate::calls::descriptors::{NOW, PollFd, condition, descriptor, is_ready, raw};
 use crate::memory::guest;
+use crate::one_thread::OneThread;
 use crate::sched::blocking::manner;
 use crate::sched::threads::Threads;
 
@@ -19,20 +18,15 @@ const MOST: usize = 8192;
 const CROWDED_NS: u64 = 10_000_000;
 
 /// The arrays of the present poll.
-struct Arrays(UnsafeCell<([PollFd; MOST], [u16; MOST])>);
-
-// SAFETY: a replica is one kernel thread.
-unsafe impl Sync for Arrays {}
-
 #[unsafe(link_section = ".bss.own.1")]
-static ARRAYS: Arrays = Arrays(UnsafeCell::new((
+static ARRAYS: OneThread<([PollFd; MOST], [u16; MOST])> = OneThread::new((
     [PollFd {
         fd: 0,
         events: 0,
         revents: 0,
     }; MOST],
     [0; MOST],
-)));
+));
 
 /// What is being polled for, and for whom.
 pub(crate) struct Polled {
@@ -47,7 +41,7 @@ impl Polled {
     /// All that the waiting threads wait for.
     pub(crate) fn gather(threads: &Threads) -> Self {
         // SAFETY: a replica is one kernel thread, and one poll is over before the next is made.
-        let (fds, owners) = unsafe { &mut *ARRAYS.0.get() };
+        let (fds, owners) = unsafe { &mut *ARRAYS.get() };
         let mut polled = Self {
             fds,
             owners,

@@ -8,13 +8,12 @@
 //! entries, until all have heard that they are out. How many bytes a stream has taken the host
 //! knows, so a successor asks that once, and begins where the lost one ended.
 
-use core::cell::UnsafeCell;
-
 use rcoe_core::POSTS;
 
 use crate::arch::faults::SIG_TICK;
 use crate::convert::size;
 use crate::memory::guest::{self, Fault};
+use crate::one_thread::OneThread;
 use crate::sys;
 use crate::sys::ticks::Ticker;
 
@@ -70,13 +69,8 @@ pub(super) enum Released {
     Damaged,
 }
 
-struct Bytes(UnsafeCell<[u8; BYTES]>);
-
-// SAFETY: a replica is one kernel thread, and only the queue below uses them.
-unsafe impl Sync for Bytes {}
-
 #[unsafe(link_section = ".bss.own.1")]
-static BUFFER: Bytes = Bytes(UnsafeCell::new([0; BYTES]));
+static BUFFER: OneThread<[u8; BYTES]> = OneThread::new([0; BYTES]);
 
 /// Effects in the order in which they were asked for. As zeroes it is empty.
 pub(crate) struct Queue {
@@ -126,7 +120,7 @@ impl Queue {
     pub(super) fn lay_out(&mut self, parts: &[[u64; 2]], len: usize) -> Result<u64, Fault> {
         let start = self.end();
         // SAFETY: no other reference to the bytes is alive: each method makes its own.
-        let bytes = unsafe { &mut *BUFFER.0.get() };
+        let bytes = unsafe { &mut *BUFFER.get() };
         let room = bytes.get_mut(start..start + len).ok_or(Fault)?;
         let mut rest = &mut *room;
         for &[base, len] in parts {
@@ -284,7 +278,7 @@ impl Queue {
             return Released::All;
         }
         // SAFETY: no other reference to the bytes is alive: each method makes its own.
-        let bytes = unsafe { &*BUFFER.0.get() };
+        let bytes = unsafe { &*BUFFER.get() };
         let bytes = &bytes[entry.start..entry.start + entry.len];
         if xxhash_rust::xxh3::xxh3_64(bytes) != entry.digest {
             return Released::Damaged;
@@ -406,12 +400,12 @@ mod tests {
         keep(&mut queue, NOBODY + 1, b"second");
         keep(&mut queue, NOBODY, b"third");
         // SAFETY: no other reference is alive.
-        let bytes = unsafe { &mut *BUFFER.0.get() };
+        let bytes = unsafe { &mut *BUFFER.get() };
         assert_eq!(&bytes[..16], b"firstsecondthird");
         bytes[2] ^= 1;
         assert!(matches!(queue.release(), Released::Damaged));
         // SAFETY: no other reference is alive.
-        let bytes = unsafe { &mut *BUFFER.0.get() };
+        let bytes = unsafe { &mut *BUFFER.get() };
         bytes[2] ^= 1;
         let Released::Refused(errno) = queue.release() else {
             panic!("no such descriptor");

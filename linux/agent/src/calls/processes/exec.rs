@@ -9,7 +9,6 @@
 //! Not covered: programs that one may execute but not read, set-user-id programs and file
 //! capabilities (EPERM and a note; see [`privileges`]), 32-bit programs (ENOEXEC and a note).
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::auxvec as at;
@@ -32,6 +31,7 @@ use crate::memory::guest::{self, Fault};
 use crate::memory::loader::{self, Head, Image};
 use crate::memory::space::space;
 use crate::memory::withheld::Withheld;
+use crate::one_thread::OneThread;
 use crate::protocol::transfer;
 use crate::sched::turns;
 use crate::sys::{self, Errno, TASK_END, credentials};
@@ -56,22 +56,17 @@ pub(crate) struct SavedAux {
     file: [u64; 2],
 }
 
-struct Cell(UnsafeCell<SavedAux>);
-
-// SAFETY: a replica is one kernel thread.
-unsafe impl Sync for Cell {}
-
-static SAVED: Cell = Cell(UnsafeCell::new(SavedAux {
+static SAVED: OneThread<SavedAux> = OneThread::new(SavedAux {
     list: [(0, 0); AUX],
     len: 0,
     exe: [0; PATH_MAX],
     exe_len: 0,
     file: [0; 2],
-}));
+});
 
 fn saved() -> &'static mut SavedAux {
     // SAFETY: a replica is one kernel thread, and no caller keeps the reference over another call.
-    unsafe { &mut *SAVED.0.get() }
+    unsafe { &mut *SAVED.get() }
 }
 
 /// Bytes of the program's path with its terminating NUL, for `/proc/self/exe`.

@@ -4,13 +4,12 @@
 //! descriptor is closed, which all replicas see. A new file under a number has a new kind only
 //! after the number was free. In the same way it remembers up to where all numbers are taken.
 
-use core::cell::UnsafeCell;
-
 use rcoe_linux_syscalls::{Class, Descriptors};
 
 use crate::calls::Call;
 use crate::calls::shared::files::FIRST_FD;
 use crate::convert::{low32, size};
+use crate::one_thread::OneThread;
 use crate::sys;
 
 /// Descriptors that are remembered.
@@ -41,20 +40,15 @@ struct Memory {
     taken: u32,
 }
 
-struct Table(UnsafeCell<Memory>);
-
-// SAFETY: a replica is one kernel thread.
-unsafe impl Sync for Table {}
-
 #[unsafe(link_section = ".bss.own.1")]
-static KINDS: Table = Table(UnsafeCell::new(Memory {
+static KINDS: OneThread<Memory> = OneThread::new(Memory {
     kinds: [Kind::Unknown; NUMBERS],
     taken: 0,
-}));
+});
 
 fn memory() -> &'static mut Memory {
     // SAFETY: a replica is one kernel thread, and no caller keeps the reference.
-    unsafe { &mut *KINDS.0.get() }
+    unsafe { &mut *KINDS.get() }
 }
 
 /// The kind of this descriptor's file.
