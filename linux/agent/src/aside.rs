@@ -55,8 +55,8 @@ rcoe_aside:
     ud2
     .popsection
     "#,
-    clone = const nr::__NR_clone,
-    exit = const nr::__NR_exit,
+    clone = const sys::CLONE,
+    exit = const sys::EXIT,
 );
 
 /// Does `work` in such a thread; returns what it returns.

@@ -8,8 +8,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use linux_raw_sys::general::{
-    __NR_arch_prctl, MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, PROT_READ,
-    PROT_WRITE,
+    MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE,
 };
 
 use crate::arch::delivery::{extended_bytes, save_extended};
@@ -105,23 +104,16 @@ pub(crate) fn switch(kernel: &mut Kernel, frame: &mut TrapFrame) {
     unsafe { entry::load_extended(frame, area(new)) };
 }
 
-const ARCH_SET_GS: u64 = 0x1001;
-const ARCH_SET_FS: u64 = 0x1002;
-const ARCH_GET_FS: u64 = 0x1003;
-const ARCH_GET_GS: u64 = 0x1004;
-
 /// The bases of fs and gs.
 pub(crate) fn bases() -> [u64; 2] {
-    let [mut fs, mut gs] = [0_u64; 2];
-    if DIRECT_BASES.load(Ordering::Relaxed) {
-        // SAFETY: the kernel allows these instructions; they change nothing else.
-        unsafe {
-            asm!("rdfsbase {}", out(reg) fs, options(nomem, nostack, preserves_flags));
-            asm!("rdgsbase {}", out(reg) gs, options(nomem, nostack, preserves_flags));
-        }
-    } else {
-        arch_prctl(ARCH_GET_FS, (&raw mut fs) as u64);
-        arch_prctl(ARCH_GET_GS, (&raw mut gs) as u64);
+    if !DIRECT_BASES.load(Ordering::Relaxed) {
+        return sys::segment_bases();
+    }
+    let (fs, gs): (u64, u64);
+    // SAFETY: the kernel allows these instructions; they change nothing else.
+    unsafe {
+        asm!("rdfsbase {}", out(reg) fs, options(nomem, nostack, preserves_flags));
+        asm!("rdgsbase {}", out(reg) gs, options(nomem, nostack, preserves_flags));
     }
     [fs, gs]
 }
@@ -134,13 +126,6 @@ fn set_bases([fs, gs]: [u64; 2]) {
             asm!("wrgsbase {}", in(reg) gs, options(nomem, nostack, preserves_flags));
         }
     } else {
-        arch_prctl(ARCH_SET_FS, fs);
-        arch_prctl(ARCH_SET_GS, gs);
+        sys::set_segment_bases([fs, gs]);
     }
-}
-
-fn arch_prctl(code: u64, address: u64) {
-    // SAFETY: reads to a word of the caller's, or sets a base of the program's.
-    let done = unsafe { rcoe_linux_sys::syscall2(u64::from(__NR_arch_prctl), code, address) };
-    assert_eq!(done, 0, "a thread's own base can be read and written");
 }

@@ -12,15 +12,14 @@
 
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::general as nr;
 use rcoe_linux_syscalls::{Arg, Resolved, Special};
 
-use crate::calls::descriptors::raw;
 use crate::calls::{Call, io};
 use crate::kernel::{Kernel, kind};
 use crate::memory::guest::{self, Fault};
 use crate::memory::regions;
 use crate::protocol::{arguments, transfer};
+use crate::sys::semaphores;
 
 const IPC_SET: u64 = 1;
 const IPC_STAT: u64 = 2;
@@ -79,7 +78,7 @@ fn of_semaphores(kernel: &mut Kernel, call: &Call) -> Arg {
         },
         command @ (GETALL | SETALL) => {
             let id = call.arg(0);
-            let count = transfer::agree(kernel, || count_of(id));
+            let count = transfer::agree(kernel, || semaphores::count_of(id));
             // Two bytes each; the host has at most 32,000.
             let size = u16::try_from(2 * count).unwrap_or(u16::MAX);
             match (size, command) {
@@ -101,16 +100,6 @@ fn of_queue(command: u64) -> Arg {
         IPC_INFO | MSG_INFO => Arg::OutStruct { size: QUEUE_LIMITS },
         _ => Arg::Addr,
     }
-}
-
-/// Primary: semaphores in the set; 0 if the host does not tell.
-fn count_of(id: u64) -> u64 {
-    const COUNT: usize = 10;
-    let mut set = [0_u64; SEMAPHORES as usize / 8];
-    let args = [id, 0, IPC_STAT, set.as_mut_ptr() as u64, 0, 0];
-    // SAFETY: room for the structure.
-    let result = unsafe { raw(nr::__NR_semctl, args) };
-    if result < 0 { 0 } else { set[COUNT] }
 }
 
 /// Primary: makes the call and puts process ids into the program's terms.

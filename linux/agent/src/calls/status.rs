@@ -10,11 +10,9 @@
 use core::fmt::{self, Write as _};
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{MFD_CLOEXEC, O_ACCMODE, O_CLOEXEC, O_RDONLY};
 use rcoe_linux_syscalls::Opens;
 
-use crate::calls::descriptors::raw;
 use crate::calls::targets::own_of;
 use crate::calls::{Call, paths, scheduling};
 use crate::convert::low32;
@@ -177,9 +175,7 @@ impl Page {
             File::Status => c"status",
             File::Limits => c"limits",
         };
-        let args = [name.as_ptr() as u64, u64::from(flags), 0, 0, 0, 0];
-        // SAFETY: a name that ends with NUL.
-        let result = unsafe { raw(nr::__NR_memfd_create, args) };
+        let result = sys::new_file_in_memory(name, flags);
         if let Ok(fd) = i32::try_from(result)
             && fd >= 0
         {

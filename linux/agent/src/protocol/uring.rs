@@ -22,11 +22,9 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::errno::{EAGAIN, EBUSY, ECANCELED, EINTR};
-use linux_raw_sys::general::{__NR_io_uring_enter, __NR_io_uring_register, __NR_io_uring_setup};
 use linux_raw_sys::io_uring::{
-    IO_URING_OP_SUPPORTED, IORING_ENTER_GETEVENTS, IORING_ENTER_REGISTERED_RING,
-    IORING_SETUP_NO_MMAP, IORING_SETUP_REGISTERED_FD_ONLY, io_uring_params, io_uring_probe_op,
-    io_uring_register_op,
+    IORING_ENTER_GETEVENTS, IORING_ENTER_REGISTERED_RING, IORING_SETUP_NO_MMAP,
+    IORING_SETUP_REGISTERED_FD_ONLY, io_uring_params,
 };
 use rcoe_core::ReplicaId;
 use rcoe_linux_abi::{QUEUES_BYTES, RingNote};
@@ -34,12 +32,10 @@ use rcoe_linux_abi::{QUEUES_BYTES, RingNote};
 use crate::arch::rseq::{self, ALTERED, DISTURBED, Words};
 use crate::convert::low32;
 use crate::memory::regions;
-use crate::sys;
+use crate::sys::{self, rings};
 
 /// Requests in the submission queue; there is never more than one.
 const ENTRIES: u64 = 4;
-/// Operations that are told apart.
-const OPERATIONS: usize = 64;
 /// How often a request that was interrupted before it did anything is made again.
 const ATTEMPTS: u32 = 1000;
 
@@ -154,14 +150,10 @@ impl Ring {
         params.flags = IORING_SETUP_NO_MMAP | IORING_SETUP_REGISTERED_FD_ONLY;
         params.cq_off.user_addr = base;
         params.sq_off.user_addr = base + QUEUES_BYTES as u64;
-        let address = (&raw mut params) as u64;
-        // SAFETY: the parameters are valid for reading and writing, and the two pages they name
-        // are for this only.
-        let made =
-            unsafe { rcoe_linux_sys::syscall2(u64::from(__NR_io_uring_setup), ENTRIES, address) };
-        let number = u32::try_from(made).ok()?;
+        // SAFETY: the two pages that the parameters name are for this only.
+        let number = unsafe { rings::set_up(ENTRIES, &mut params) }?;
         self.number = Some(number);
-        self.known = known_operations(number);
+        self.known = rings::known_operations(number);
         let (submissions, completions) = (&params.sq_off, &params.cq_off);
         self.queues = Queues {
             base,
@@ -242,7 +234,7 @@ impl Ring {
 fn enter(number: u32, submit: u32, watched: bool) -> i64 {
     static NEVER: AtomicU32 = AtomicU32::new(0);
     let words: Words = [
-        u64::from(__NR_io_uring_enter),
+        rings::ENTER,
         u64::from(number),
         u64::from(submit),
         1,
@@ -272,36 +264,6 @@ fn entry_of(base: u64, entries: u32, count: u32, tail: u32, name: u64) -> Option
         let entry = unsafe { &*(address as *const Completion) };
         let result = entry.result.load(Ordering::Relaxed).cast_signed();
         (entry.name.load(Ordering::Relaxed) == name).then_some(i64::from(result))
-    })
-}
-
-fn known_operations(number: u32) -> u64 {
-    #[repr(C)]
-    struct Probe {
-        head: [u64; 2],
-        operations: [io_uring_probe_op; OPERATIONS],
-    }
-    // SAFETY: integers only, for which zero is a value.
-    let mut probe: Probe = unsafe { MaybeUninit::zeroed().assume_init() };
-    let operation = io_uring_register_op::IORING_REGISTER_PROBE as u64
-        | io_uring_register_op::IORING_REGISTER_USE_REGISTERED_RING as u64;
-    // SAFETY: the structure has room for as many operations as are asked for.
-    let done = unsafe {
-        rcoe_linux_sys::syscall4(
-            u64::from(__NR_io_uring_register),
-            u64::from(number),
-            operation,
-            (&raw mut probe) as u64,
-            OPERATIONS as u64,
-        )
-    };
-    if done < 0 {
-        return 0;
-    }
-    let supported = |op: &&io_uring_probe_op| u32::from(op.flags) & IO_URING_OP_SUPPORTED != 0;
-    let known = probe.operations.iter().filter(supported);
-    known.fold(0, |set, op| {
-        set | 1_u64.checked_shl(op.op.into()).unwrap_or(0)
     })
 }
 

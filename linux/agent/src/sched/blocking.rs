@@ -18,12 +18,13 @@ mod sets;
 mod streams;
 mod vain;
 
-use crate::calls::descriptors::{S_IFIFO, S_IFSOCK, Vector, file_type, is_ready, never_waits};
+use crate::calls::descriptors::Vector;
 use crate::calls::{Call, PARKED};
 use crate::kernel::Kernel;
 use crate::sched::threads::{Cause, NEVER, Wait};
 use crate::sched::timeouts;
-use crate::sys;
+use crate::sys::polling::is_ready;
+use crate::sys::{self, S_IFIFO, S_IFSOCK, never_waits, type_bits};
 use deadlines::deadline;
 pub(crate) use deadlines::{is_timed, rest_of_time, sleep, tell_rest};
 pub(crate) use streams::NEVER_WAITS;
@@ -46,7 +47,7 @@ pub(crate) fn sends_more(call: &Call, sent: u64) -> bool {
     let fd = call.arg(0);
     waits
         && Vector::of(call, 0, u64::MAX).is_ok_and(|all| sent < all.bytes)
-        && [S_IFIFO, S_IFSOCK].contains(&file_type(fd))
+        && [S_IFIFO, S_IFSOCK].contains(&type_bits(fd))
         && !never_waits(fd)
 }
 
@@ -55,7 +56,7 @@ pub(crate) fn sends_more(call: &Call, sent: u64) -> bool {
 pub(crate) fn moved_by(call: &Call) -> Option<(usize, Option<(usize, u64)>)> {
     match (call.what.facts.moves, manner(call)) {
         (Moves::None, _) => None,
-        (Moves::By(_), Waits::Move(_, to)) if file_type(call.arg(usize::from(to))) == S_IFIFO => {
+        (Moves::By(_), Waits::Move(_, to)) if type_bits(call.arg(usize::from(to))) == S_IFIFO => {
             None
         }
         (Moves::By(len), _) => Some((usize::from(len), None)),

@@ -1,16 +1,17 @@
 //! One poll by the primary for all threads that wait for descriptors.
 
-use linux_raw_sys::general::{__NR_ppoll, POLLIN, POLLOUT, POLLPRI};
+use linux_raw_sys::general::{POLLIN, POLLOUT, POLLPRI};
 
 use crate::calls::Call;
 use rcoe_linux_syscalls::Waits;
 
 use crate::arch::entry::{interruptible_call, is_away};
-use crate::calls::descriptors::{NOW, PollFd, condition, descriptor, is_ready, raw};
+use crate::calls::descriptors::descriptor;
 use crate::memory::guest;
 use crate::one_thread::OneThread;
 use crate::sched::blocking::manner;
 use crate::sched::threads::Threads;
+use crate::sys::polling::{PPOLL, PollFd, condition, is_ready, poll_now};
 
 /// Most descriptors in one poll.
 const MOST: usize = 8192;
@@ -141,17 +142,8 @@ impl Polled {
         if self.count == 0 {
             return;
         }
-        let now = NOW;
-        let args = [
-            self.fds.as_mut_ptr() as u64,
-            self.count as u64,
-            now.as_ptr() as u64,
-            0,
-            0,
-            0,
-        ];
         // SAFETY: the array has that many entries. Without an answer nobody is ready.
-        let _ = unsafe { raw(__NR_ppoll, args) };
+        let _ = unsafe { poll_now(self.fds.as_mut_ptr() as u64, self.count as u64) };
     }
 
     /// Waits until something is ready, at most so many nanoseconds. Returns whether a signal came
@@ -172,7 +164,7 @@ impl Polled {
             0,
         ];
         // SAFETY: the array has that many entries, the time is a timespec or absent.
-        let result = unsafe { interruptible_call(u64::from(__NR_ppoll), &args) };
+        let result = unsafe { interruptible_call(PPOLL, &args) };
         is_away(result)
     }
 

@@ -8,7 +8,6 @@
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::EINTR;
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{FUTEX_LOCK_PI, FUTEX_LOCK_PI2};
 use rcoe_linux_syscalls::Special;
 
@@ -25,6 +24,7 @@ use crate::sched::polled::Polled;
 use crate::sched::threads::{NEVER, Next, SET_WORDS, Wait};
 use crate::sched::turns;
 use crate::sys;
+use crate::sys::polling::PPOLL;
 
 /// Longest wait for the outside before the primary looks again.
 const LONGEST_NS: u64 = 5_000_000_000;
@@ -140,7 +140,7 @@ fn look_outside(kernel: &mut Kernel) {
         if away {
             turns::release(kernel);
         }
-        kernel.replica.env_mut().enter(nr::__NR_ppoll.into());
+        kernel.replica.env_mut().enter(PPOLL);
         let words = agree_all::<WORDS>(kernel, true, |kernel| look(kernel, idle));
         let [now, due, taken, turn, order, effects, ref set @ ..] = words;
         match effects {
@@ -179,10 +179,7 @@ fn look(kernel: &mut Kernel, idle: bool) -> [u64; WORDS] {
         };
     }
     if idle && words[5] != NOT_OUT {
-        kernel
-            .report
-            .in_call
-            .store(u64::from(nr::__NR_ppoll) + 1, Ordering::Relaxed);
+        kernel.report.in_call.store(PPOLL + 1, Ordering::Relaxed);
         wait(kernel, &mut polled);
         kernel.report.in_call.store(0, Ordering::Relaxed);
     } else {

@@ -1,63 +1,11 @@
 //! System calls with which a replica looks at memory, its own or another process's, from outside.
 
-use linux_raw_sys::errno::{EBUSY, EINTR};
+use linux_raw_sys::errno::EBUSY;
 use linux_raw_sys::general as nr;
 use linux_raw_sys::prctl::{PR_GET_DUMPABLE, PR_SET_DUMPABLE, PR_SET_PTRACER};
 use rcoe_linux_sys::{syscall3, syscall4, syscall6};
 
-use crate::sys::{Errno, check, prctl};
-
-/// Opens a file for reading or for both, close-on-exec; `path` ends with NUL.
-pub(crate) fn open_file(path: &[u8], write: bool) -> Result<i32, Errno> {
-    assert_eq!(path.last(), Some(&0), "the kernel needs a terminated path");
-    let access = if write { nr::O_RDWR } else { nr::O_RDONLY };
-    let dir = i64::from(nr::AT_FDCWD).cast_unsigned();
-    // SAFETY: the path is valid and terminated.
-    let fd = unsafe {
-        syscall4(
-            u64::from(nr::__NR_openat),
-            dir,
-            path.as_ptr() as u64,
-            u64::from(access | nr::O_CLOEXEC),
-            0,
-        )
-    };
-    check(fd).map(|fd| i32::try_from(fd).expect("descriptors are small"))
-}
-
-/// Reads on; returns the bytes read, 0 at the end.
-pub(crate) fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
-    loop {
-        // SAFETY: the buffer is valid for its length.
-        let read = unsafe {
-            syscall3(
-                u64::from(nr::__NR_read),
-                i64::from(fd).cast_unsigned(),
-                buffer.as_mut_ptr() as u64,
-                buffer.len() as u64,
-            )
-        };
-        match check(read) {
-            Err(Errno(errno)) if errno == EINTR.cast_signed() => {}
-            done => return done.map(crate::convert::size),
-        }
-    }
-}
-
-/// Reads whole words at an offset; what the file does not hold reads as 0.
-pub(crate) fn read_words(fd: i32, words: &mut [u64], offset: u64) {
-    words.fill(0);
-    // SAFETY: the buffer is valid for its length, and any bytes are words.
-    let _ = unsafe {
-        syscall4(
-            u64::from(nr::__NR_pread64),
-            i64::from(fd).cast_unsigned(),
-            words.as_mut_ptr() as u64,
-            size_of_val(words) as u64,
-            offset,
-        )
-    };
-}
+use crate::sys::prctl;
 
 /// Runs `body` with as many descriptors as the hard limit allows.
 pub(crate) fn with_most_descriptors<T>(body: impl FnOnce() -> T) -> T {

@@ -4,7 +4,8 @@ use linux_raw_sys::errno::{EAGAIN, EINVAL, ETXTBSY};
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall0, syscall1, syscall2, syscall3, syscall4, syscall6};
 
-use crate::sys::{Errno, check, close, file_status, open_read, pread};
+use crate::sys::files::file_status;
+use crate::sys::{Errno, check, close, open_read, pread};
 use crate::text::Text;
 
 /// The real user id.
@@ -23,32 +24,6 @@ pub(crate) fn getpgrp() -> u32 {
 pub(crate) fn getgid() -> u32 {
     // SAFETY: no arguments.
     crate::convert::low32(unsafe { syscall0(u64::from(nr::__NR_getgid)) }.cast_unsigned())
-}
-
-/// Forks this process: separate memory, a copy of the table of descriptors and of the file system
-/// state, the same parent. Returns 0 in the child.
-///
-/// # Errors
-/// The host has no room for another process.
-pub(crate) fn fork_replica() -> Result<u64, Errno> {
-    const SIGCHLD: u64 = 17;
-    let flags = u64::from(nr::CLONE_PARENT) | SIGCHLD;
-    // SAFETY: as fork: no stack is given, so the child goes on with a copy of this one.
-    check(unsafe { rcoe_linux_sys::syscall5(u64::from(nr::__NR_clone), flags, 0, 0, 0, 0) })
-}
-
-/// Advises the host on what clones get of a range of the program's memory. What is not mapped any
-/// more needs no advice.
-pub(crate) fn advise_clones(start: u64, len: u64, advice: u32) {
-    // SAFETY: the content stays as it is.
-    let _ = unsafe { syscall3(u64::from(nr::__NR_madvise), start, len, u64::from(advice)) };
-}
-
-/// Sets the base of the `fs` segment.
-pub(crate) fn set_thread_pointer(address: u64) {
-    const ARCH_SET_FS: u64 = 0x1002;
-    // SAFETY: the agent itself does not use the segment. A bad address is refused.
-    let _ = unsafe { syscall2(u64::from(nr::__NR_arch_prctl), ARCH_SET_FS, address) };
 }
 
 /// Soft and hard limit of a resource; `u64::MAX` without one.
@@ -85,12 +60,6 @@ pub(crate) fn set_limit(resource: usize, limit: [u64; 2]) -> Result<(), Errno> {
         )
     };
     check(done).map(drop)
-}
-
-/// Unlocks all memory, and lets what is mapped from now on be unlocked.
-pub(crate) fn unlock_all_memory() {
-    // SAFETY: where memory lies does not change.
-    unsafe { syscall0(u64::from(nr::__NR_munlockall)) };
 }
 
 /// Takes back what a program that is executed does not inherit of the way its process is run;
@@ -384,4 +353,17 @@ fn names(mut entries: &[u8]) -> impl Iterator<Item = i32> {
         )
     })
     .flatten()
+}
+
+/// What this process and its awaited children have used, in clock ticks: time in the program and in
+/// the kernel, and the same of the children. Returns the host's ticks since some time in the past.
+pub(crate) fn times(times: &mut [u64; 4]) -> i64 {
+    // SAFETY: room for the structure.
+    unsafe { syscall1(u64::from(nr::__NR_times), times.as_mut_ptr() as u64) }
+}
+
+/// A descriptor of the host's process with this id, or a negative errno.
+pub(crate) fn descriptor_of(pid: u64, flags: u64) -> i64 {
+    // SAFETY: numbers only.
+    unsafe { syscall2(u64::from(nr::__NR_pidfd_open), pid, flags) }
 }

@@ -3,7 +3,7 @@
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall2, syscall3, syscall6};
 
-use crate::sys::{Errno, check, mmap, monotonic, munmap};
+use crate::sys::{Errno, check, mmap, munmap};
 
 /// Maps a shared mapping of ours a second time, over whatever is at `target`.
 ///
@@ -41,45 +41,10 @@ pub(crate) fn is_unmapped(start: u64, len: u64) -> bool {
     false
 }
 
-/// Does the open file lie in memory, as those of `/dev/shm` and `memfd_create` do?
-pub(crate) fn is_in_memory(fd: u64) -> bool {
-    const TMPFS_MAGIC: u64 = 0x0102_1994;
-    let mut status = [0_u64; 16];
-    // SAFETY: the buffer is longer than a struct statfs.
-    let done = unsafe { syscall2(u64::from(nr::__NR_fstatfs), fd, status.as_mut_ptr() as u64) };
-    done == 0 && status[0] == TMPFS_MAGIC
-}
-
 /// What must not be done to a file in memory any more; 0 if it is no such file.
 pub(crate) fn seals(fd: u64) -> u64 {
     let get = u64::from(nr::F_GET_SEALS);
     // SAFETY: no memory involved.
     let seals = unsafe { syscall2(u64::from(nr::__NR_fcntl), fd, get) };
     u64::try_from(seals).unwrap_or(0)
-}
-
-/// Sleeps while `*word == expected`, at most `timeout_ns`, until a waker means this bit.
-pub(crate) fn futex_wait_bit(word: *const u32, expected: u32, bit: u32, timeout_ns: u64) {
-    const FUTEX_WAIT_BITSET: u64 = 9;
-    let end = monotonic() + timeout_ns;
-    let end = [end / 1_000_000_000, end % 1_000_000_000];
-    let args = [
-        word as u64,
-        FUTEX_WAIT_BITSET,
-        u64::from(expected),
-        end.as_ptr() as u64,
-        0,
-        u64::from(bit),
-    ];
-    // SAFETY: the word is mapped for good, the time is a timespec.
-    let _ = unsafe { syscall6(u64::from(nr::__NR_futex), args) };
-}
-
-/// Wakes all sleepers on `word` that wait for this bit.
-pub(crate) fn futex_wake_bit(word: *const u32, bit: u32) {
-    const FUTEX_WAKE_BITSET: u64 = 10;
-    let all = u64::from(i32::MAX.cast_unsigned());
-    let args = [word as u64, FUTEX_WAKE_BITSET, all, 0, 0, u64::from(bit)];
-    // SAFETY: waking touches no memory.
-    let _ = unsafe { syscall6(u64::from(nr::__NR_futex), args) };
 }

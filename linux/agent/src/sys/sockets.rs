@@ -2,7 +2,7 @@
 
 use linux_raw_sys::errno::EINTR;
 use linux_raw_sys::general as nr;
-use rcoe_linux_sys::syscall6;
+use rcoe_linux_sys::{syscall2, syscall3, syscall6};
 
 use crate::convert::low32;
 use crate::sys::{check, error};
@@ -80,6 +80,78 @@ fn ask(fd: u32, request: u64) -> Option<u32> {
     // SAFETY: there is room for the number.
     let done = unsafe { syscall6(u64::from(nr::__NR_ioctl), args) };
     check(done).ok().map(|_| bytes)
+}
+
+/// Sends a message of `count` parts without waiting; how many bytes, or a negative errno.
+///
+/// # Safety
+/// The parts that `vector` points to must be the program's, or valid for reading.
+pub(crate) unsafe fn send_parts(fd: u64, vector: u64, count: u64, flags: u64) -> i64 {
+    let message = [0, 0, vector, count, 0, 0, 0];
+    let args = [fd, message.as_ptr() as u64, flags | MSG_DONTWAIT, 0, 0, 0];
+    // SAFETY: a valid message; the rest is forwarded from the caller.
+    unsafe { syscall6(u64::from(nr::__NR_sendmsg), args) }
+}
+
+/// Ends a connection in both directions.
+pub(crate) fn end_connection(fd: u32) {
+    const BOTH: u64 = 2;
+    // SAFETY: numbers only. One that has ended already is what is wanted.
+    let _ = unsafe { syscall2(u64::from(nr::__NR_shutdown), fd.into(), BOTH) };
+}
+
+/// Fills `words` with the address of a socket, its own or its peer's; how many bytes it has, `None`
+/// if there is none.
+pub(crate) fn address(fd: u64, of_peer: bool, words: &mut [u64; 16]) -> Option<u32> {
+    let call = if of_peer {
+        nr::__NR_getpeername
+    } else {
+        nr::__NR_getsockname
+    };
+    let mut len = low32(size_of_val(words) as u64);
+    let at = words.as_mut_ptr() as u64;
+    // SAFETY: the buffer has room for `len` bytes.
+    let done = unsafe { syscall3(u64::from(call), fd, at, (&raw mut len) as u64) };
+    (done == 0).then_some(len)
+}
+
+/// Result of a connection that was begun without waiting.
+pub(crate) fn socket_error(fd: u64) -> i64 {
+    const SO_ERROR: u64 = 4;
+    socket_option(fd, SO_ERROR).map_or(0, |[error, _]| -i64::from(low32(error)))
+}
+
+/// Does this socket take connections?
+pub(crate) fn listens(fd: u64) -> bool {
+    const SO_ACCEPTCONN: u64 = 30;
+    socket_option(fd, SO_ACCEPTCONN).is_some_and(|[listens, _]| low32(listens) != 0)
+}
+
+/// How long calls on this descriptor wait at most, in nanoseconds; 0 for ever.
+pub(crate) fn socket_timeout(fd: u64, sending: bool) -> u64 {
+    const SO_RCVTIMEO: u64 = 20;
+    const SO_SNDTIMEO: u64 = 21;
+    let option = if sending { SO_SNDTIMEO } else { SO_RCVTIMEO };
+    socket_option(fd, option).map_or(0, |[seconds, microseconds]| {
+        let rest = microseconds.saturating_mul(1000);
+        seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+    })
+}
+
+fn socket_option(fd: u64, option: u64) -> Option<[u64; 2]> {
+    const SOL_SOCKET: u64 = 1;
+    let (mut value, mut len) = ([0_u64; 2], 16_u32);
+    let args = [
+        fd,
+        SOL_SOCKET,
+        option,
+        value.as_mut_ptr() as u64,
+        (&raw mut len) as u64,
+        0,
+    ];
+    // SAFETY: the value has room for `len` bytes.
+    let done = unsafe { syscall6(u64::from(nr::__NR_getsockopt), args) };
+    (done == 0).then_some(value)
 }
 
 /// Fills `words` with an option of a socket; how many bytes it has, `None` if it has no such one.

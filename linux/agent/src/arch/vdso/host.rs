@@ -9,9 +9,7 @@
 //! Where they cannot be moved (no `/proc`, a host without a vDSO, one that seals it) they are
 //! unmapped as far as possible, and the agent asks by a system call.
 
-use linux_raw_sys::general::{MREMAP_FIXED, MREMAP_MAYMOVE};
 use rcoe_linux_abi::{AGENT_BASE, AGENT_TEXT};
-use rcoe_linux_sys::syscall5;
 
 use crate::arch::vdso::{Reading, by_call};
 use crate::convert::size;
@@ -131,19 +129,9 @@ fn hexadecimal(text: &[u8]) -> Option<u64> {
 
 fn move_part(part: &Range, to: u64) -> Option<()> {
     let len = part.end - part.start;
-    let flags = u64::from(MREMAP_MAYMOVE | MREMAP_FIXED);
     // SAFETY: nothing is mapped there yet, and nobody has an address in what moves.
-    let moved = unsafe {
-        syscall5(
-            u64::from(linux_raw_sys::general::__NR_mremap),
-            part.start,
-            len,
-            len,
-            flags,
-            to,
-        )
-    };
-    (moved == to.cast_signed()).then_some(())
+    let moved = unsafe { sys::move_mapping(part.start, len, to) };
+    (moved == Ok(to)).then_some(())
 }
 
 /// The address of a function of the vDSO at `header`.

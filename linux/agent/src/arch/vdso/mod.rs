@@ -18,7 +18,6 @@ pub(crate) mod image;
 use core::arch::global_asm;
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::general::__NR_clock_gettime;
 use rcoe_core::{Compare, Consumed};
 use rcoe_linux_abi::{CLOCK_VDSO, Control, StatClass};
 
@@ -34,7 +33,7 @@ const RARE: u64 = u64::MAX;
 /// The clocks that are read here, a bit each: those that need no process and no device.
 const CLOCKS: u32 = 1 << 0 | 1 << 1 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 11;
 /// The call as which readings are counted and compared.
-const CALL: u64 = __NR_clock_gettime as u64;
+const CALL: u64 = sys::CLOCK_GETTIME;
 
 /// How often a follower looks for the primary's word before it waits as for any other, and how long
 /// it lets it alone in between: a primary that reads clocks in a loop gets on while nobody looks,

@@ -20,12 +20,11 @@ mod target;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::{EACCES, EINVAL, EIO};
-use linux_raw_sys::general as nr;
 use rcoe_linux_abi::{MAX_REPLICAS, Note, OF_OTHER};
 use rcoe_linux_syscalls::{Arg, Class, Content, FILES, Ids, Offset, Treatment};
 
 use crate::aside::with_own_descriptors;
-use crate::calls::descriptors::raw;
+use crate::calls::descriptors::descriptor;
 use crate::calls::{Call, PARKED, credentials, processes, refuse_with};
 use crate::convert::{low32, size};
 use crate::kernel::Kernel;
@@ -240,7 +239,7 @@ pub(super) fn conceal(call: &Call) -> Option<i64> {
 /// How and where a call writes.
 #[derive(Clone, Copy)]
 struct Write {
-    number: u32,
+    number: u64,
     args: [u64; 6],
     /// From several buffers.
     is_vector: bool,
@@ -263,7 +262,7 @@ impl Write {
             Offset::At(_) | Offset::To(_) => false,
         };
         Some(Self {
-            number: low32(call.nr),
+            number: call.nr,
             is_vector,
             args: call.raw,
             at_position,
@@ -276,9 +275,9 @@ impl Write {
             return *self;
         }
         let number = if self.is_vector {
-            nr::__NR_pwritev
+            sys::PWRITEV
         } else {
-            nr::__NR_pwrite64
+            sys::PWRITE
         };
         let [fd, buffer, len, ..] = self.args;
         Self {
@@ -306,7 +305,7 @@ impl Write {
         let mut args = self.args;
         args[0] = fd.cast_unsigned();
         // SAFETY: the program's own call; the kernel checks its buffers.
-        unsafe { raw(self.number, args) }
+        unsafe { rcoe_linux_sys::syscall6(self.number, args) }
     }
 }
 
@@ -415,8 +414,8 @@ fn join(kernel: &mut Kernel, write: &Write, fd: u64) -> i64 {
         return sys::error(EACCES);
     }
     let len = who.len();
-    // SAFETY: the number 0, which means the writer.
-    let done = unsafe { raw(nr::__NR_pwrite64, [fd, b"0".as_ptr() as u64, 1, 0, 0, 0]) };
+    // The number 0 means the writer.
+    let done = sys::pwrite_raw(descriptor(fd), b"0".as_ptr() as u64, 1, 0);
     newcomer::wait_for(kernel);
     if done < 0 {
         done

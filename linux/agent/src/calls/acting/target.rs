@@ -7,7 +7,7 @@
 
 use rcoe_linux_syscalls::{FILES, Place, file};
 
-use crate::calls::descriptors::{descriptor, raw};
+use crate::calls::descriptors::descriptor;
 use crate::sys;
 
 /// Of no row of the table: a file of a process that the table does not know.
@@ -31,7 +31,7 @@ pub(super) struct Target {
 pub(super) fn of_descriptor(fd: u64) -> Option<Target> {
     const PROC: u64 = 0x9fa0;
     const GROUPS: [u64; 3] = [0x0027_e0eb, 0x6367_7270, 0x0765_5821];
-    let system = file_system(fd)?;
+    let system = sys::file_system(fd)?;
     if system != PROC && !GROUPS.contains(&system) {
         return None;
     }
@@ -45,20 +45,6 @@ pub(super) fn of_descriptor(fd: u64) -> Option<Target> {
     } else {
         in_group(path)
     }
-}
-
-/// The number of the file system's type.
-fn file_system(fd: u64) -> Option<u64> {
-    // `struct statfs` has 15 words, of which the type is the first.
-    let mut status = [0_u64; 16];
-    // SAFETY: the buffer is larger than the structure.
-    let done = unsafe {
-        raw(
-            linux_raw_sys::general::__NR_fstatfs,
-            [fd, status.as_mut_ptr() as u64, 0, 0, 0, 0],
-        )
-    };
-    (done == 0).then_some(status[0])
 }
 
 /// A file of a control group in which processes are named.

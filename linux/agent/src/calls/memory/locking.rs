@@ -10,7 +10,6 @@
 //! Not covered: a copy of a lost replica has the memory, but not the locks.
 
 use linux_raw_sys::errno::{EINVAL, ENOMEM, EPERM};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MLOCK_ONFAULT};
 
 use crate::calls::Call;
@@ -64,13 +63,8 @@ pub(in crate::calls) fn lock_all(kernel: &mut Kernel, call: &Call) -> i64 {
         } else {
             MLOCK_ONFAULT
         };
-        for_each(kernel, |start, end| {
-            // As in the kernel, what cannot be brought in is no error.
-            local(
-                nr::__NR_mlock2.into(),
-                [start, end - start, mode.into(), 0, 0, 0],
-            );
-        });
+        // As in the kernel, what cannot be brought in is no error.
+        for_each(kernel, |start, end| sys::lock(start, end - start, mode));
     }
     if flags & MCL_FUTURE == 0 {
         return 0;

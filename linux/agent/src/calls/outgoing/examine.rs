@@ -4,9 +4,9 @@
 //! counts it, with what each message costs beside its bytes, and only half of it is promised: what
 //! is released then goes into the socket whole, so nothing is ever left over.
 
-use crate::calls::descriptors;
 use crate::calls::outgoing::State;
 use crate::convert::size;
+use crate::sys;
 use crate::sys::sockets::{self, option};
 
 const SOL_SOCKET: u32 = 1;
@@ -29,7 +29,7 @@ pub(super) fn examine(fd: u32) -> State {
     match room(fd) {
         Some(room) if room >= LITTLE => State::Stream {
             room,
-            never_waits: descriptors::never_waits(fd.into()),
+            never_waits: sys::never_waits(fd.into()),
         },
         _ => State::Fresh,
     }

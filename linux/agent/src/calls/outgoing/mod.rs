@@ -45,14 +45,14 @@ use rcoe_linux_syscalls::{
     Arg, Class, Descriptors, Opens, Outgoing as Column, Special, Stream, Table, Waits,
 };
 
-use crate::calls::descriptors::{self, Vector};
+use crate::calls::descriptors::Vector;
 use crate::calls::{Call, agreed};
 use crate::convert::{low32, size};
 use crate::kernel::{Kernel, count, kind};
 use crate::memory::guest;
 use crate::protocol::transfer;
 use crate::recover::takeover;
-use crate::sys;
+use crate::sys::{self, polling, sockets};
 use notes::State;
 use queue::Released;
 pub(crate) use taking::{read, takes_later};
@@ -480,7 +480,7 @@ fn release_all(kernel: &mut Kernel) {
                 await_room(kernel, fd);
             }
             Released::Rest => {
-                descriptors::end_connection(fd);
+                sockets::end_connection(fd);
                 kernel.queue.give_up(linux_raw_sys::errno::EPIPE);
             }
         }
@@ -491,7 +491,7 @@ fn release_all(kernel: &mut Kernel) {
 fn await_room(kernel: &Kernel, fd: u32) {
     let in_call = &kernel.report.in_call;
     in_call.store(1, Ordering::Relaxed);
-    descriptors::wait_until(fd, POLLOUT, 100);
+    polling::wait_until(fd, POLLOUT, 100);
     in_call.store(0, Ordering::Relaxed);
 }
 

@@ -40,7 +40,7 @@ use wish::{PARENT_TID, PIDFD, VFORK};
 
 use crate::arch::context;
 use crate::arch::entry::TrapFrame;
-use crate::calls::processes::{Child, ask, ask_anew, members, own_group, pidfd, plan, twin};
+use crate::calls::processes::{Child, ask, ask_anew, members, own_group, plan, twin};
 use crate::calls::shared::arena;
 use crate::calls::{Call, io, limits};
 use crate::convert;
@@ -276,7 +276,7 @@ fn open_descriptor(kernel: &mut Kernel, group: usize) -> Result<(), i64> {
         return Ok(());
     }
     let stand_in = regions::control(group).stand_in.load(Ordering::Acquire);
-    let opened = pidfd::of(u64::from(stand_in), 0);
+    let opened = sys::descriptor_of(u64::from(stand_in), 0);
     birth.descriptor = i32::try_from(opened).unwrap_or(-1);
     if opened < 0 { Err(opened) } else { Ok(()) }
 }

@@ -13,13 +13,11 @@
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::{EINVAL, EIO, ENOTTY};
-use linux_raw_sys::general as nr;
-use linux_raw_sys::general::{SIGTTIN, SIGTTOU};
+use linux_raw_sys::general::{SIGTTIN, SIGTTOU, TOSTOP};
 use linux_raw_sys::ioctl as request;
 use rcoe_linux_abi::{Ask, Terminal as SessionTerminal};
 use rcoe_linux_syscalls::Terminal::{self, Reads, Sets, Writes};
 
-use crate::calls::descriptors::raw;
 use crate::calls::io::GIVEN_UP;
 use crate::calls::processes::{ask, plan};
 use crate::calls::{Call, io, signals};
@@ -30,6 +28,7 @@ use crate::protocol::requests::{self, LOOK_NS, Looks};
 use crate::protocol::transfer;
 use crate::sched::turns;
 use crate::sys;
+use crate::sys::terminals::{local_modes, number_of};
 
 /// All replicas: the default action of a signal stops the program; returns when it goes on.
 pub(in crate::calls) fn stop(kernel: &mut Kernel, signal: u32) {
@@ -40,7 +39,7 @@ pub(in crate::calls) fn stop(kernel: &mut Kernel, signal: u32) {
         kernel.rendezvous();
         transfer::agree_all(kernel, true, |kernel| {
             let in_call = &kernel.report.in_call;
-            in_call.store(u64::from(nr::__NR_pause) + 1, Ordering::Relaxed);
+            in_call.store(sys::PAUSE + 1, Ordering::Relaxed);
             let answer = ask(kernel, Ask::Stop { signal });
             in_call.store(0, Ordering::Relaxed);
             [answer.cast_unsigned()]
@@ -48,17 +47,6 @@ pub(in crate::calls) fn stop(kernel: &mut Kernel, signal: u32) {
     });
     // The signal that continues it comes before anything that the program does.
     signals::look_outside(kernel);
-}
-
-/// Asks a terminal for a number.
-pub(super) fn number_of(fd: u64, request: u32) -> Result<u32, i64> {
-    let mut number = 0_u32;
-    let args = [fd, request.into(), (&raw mut number) as u64, 0, 0, 0];
-    // SAFETY: requests that write one number, for which there is room.
-    match unsafe { raw(nr::__NR_ioctl, args) } {
-        0 => Ok(number),
-        error => Err(error),
-    }
 }
 
 /// Of a pseudo-terminal's two ends, is it the one that commands?
@@ -206,19 +194,7 @@ const fn signal_for(call: &Call) -> Option<u32> {
 
 /// Is the terminal set so that background processes may not write to it?
 fn stops_writers(fd: u64) -> bool {
-    const LOCAL_FLAGS: usize = 3;
-    let mut settings = [0_u32; 9];
-    let args = [
-        fd,
-        request::TCGETS.into(),
-        settings.as_mut_ptr() as u64,
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: the kernel's structure is 36 bytes.
-    let result = unsafe { raw(nr::__NR_ioctl, args) };
-    result == 0 && settings[LOCAL_FLAGS] & nr::TOSTOP != 0
+    local_modes(fd).is_some_and(|modes| modes & TOSTOP != 0)
 }
 
 /// Has the program's process group signalled, and waits until it is. `None` if the program may go

@@ -14,11 +14,10 @@
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::EINVAL;
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{O_EXCL, O_NONBLOCK};
 use rcoe_linux_abi::{Ask, NOT_OURS};
 
-use crate::calls::descriptors::{descriptor, raw};
+use crate::calls::descriptors::descriptor;
 use crate::calls::processes::{ask, plan};
 use crate::calls::{Call, io};
 use crate::convert::low32;
@@ -72,14 +71,8 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     match ask(kernel, wish(call)) {
         NOT_OURS => None,
         error @ ..0 => Some(error),
-        stand_in => Some(of(stand_in.cast_unsigned(), flags)),
+        stand_in => Some(sys::descriptor_of(stand_in.cast_unsigned(), flags)),
     }
-}
-
-/// Primary: a descriptor of the host's process with this id.
-pub(super) fn of(pid: u64, flags: u64) -> i64 {
-    // SAFETY: numbers only.
-    unsafe { raw(nr::__NR_pidfd_open, [pid, flags, 0, 0, 0, 0]) }
 }
 
 /// All replicas: to which process a signal goes that is sent through the descriptor.

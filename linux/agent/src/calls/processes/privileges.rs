@@ -270,7 +270,7 @@ pub(super) fn apply(kernel: &mut Kernel, renewed: &Renewed) -> Result<[u64; WORD
 /// locked or executable for being readable, and one that is not to trust its surroundings has a
 /// stack of the usual size.
 pub(super) fn prepare_host(kernel: &mut Kernel, renewed: &Renewed) {
-    sys::unlock_all_memory();
+    sys::unlock_all();
     sys::clear_personality(renewed.lacking != 0);
     if renewed.secure {
         kernel.limits.lower_stack(USUAL_STACK);

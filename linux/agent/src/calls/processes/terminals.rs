@@ -19,8 +19,7 @@ use linux_raw_sys::ioctl as request;
 use rcoe_linux_abi::{Ask, NOT_OURS, Note, Terminal};
 use rcoe_linux_syscalls::{Opens, Special};
 
-use crate::calls::descriptors::raw;
-use crate::calls::processes::jobs::{is_master, number_of, own_terminal, terminals};
+use crate::calls::processes::jobs::{is_master, own_terminal, terminals};
 use crate::calls::processes::{ask, plan};
 use crate::calls::{Call, io, refuse, refuse_with};
 use crate::convert::low32;
@@ -28,6 +27,7 @@ use crate::kernel::Kernel;
 use crate::memory::guest;
 use crate::protocol::transfer;
 use crate::sys;
+use crate::sys::terminals::number_of;
 use crate::text::Text;
 
 /// Longest name of a terminal, with its NUL.
@@ -174,7 +174,7 @@ pub(in crate::calls) fn open_own(kernel: &Kernel, call: &Call) -> Option<i64> {
             let mut args = call.raw;
             args[place] = name.as_bytes().as_ptr() as u64;
             // SAFETY: the program's own call with another name, which ends with NUL.
-            Some(unsafe { raw(low32(call.nr), args) })
+            Some(unsafe { rcoe_linux_sys::syscall6(call.nr, args) })
         }
     }
 }

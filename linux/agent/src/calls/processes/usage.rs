@@ -4,13 +4,12 @@
 //! supervisor's words, which are the same for all; only what the process itself has used is the
 //! primary's to say.
 
-use linux_raw_sys::general as nr;
 use rcoe_linux_abi::Usage;
 
 use crate::calls::Call;
-use crate::calls::descriptors::raw;
 use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
+use crate::sys;
 
 /// Microseconds in a clock tick, the unit of `times`.
 const TICK: u64 = 10_000;
@@ -35,8 +34,7 @@ pub(crate) fn of_children(kernel: &Kernel, call: &Call) -> Option<i64> {
 /// Primary: `times`, where the host knows of no children.
 pub(super) fn times(kernel: &Kernel, call: &Call) -> i64 {
     let mut times = [0_u64; 4];
-    // SAFETY: room for the structure.
-    let result = unsafe { raw(nr::__NR_times, [times.as_mut_ptr() as u64, 0, 0, 0, 0, 0]) };
+    let result = sys::times(&mut times);
     let [program, system] = kernel.processes.used.times();
     times[2] = program / TICK;
     times[3] = system / TICK;

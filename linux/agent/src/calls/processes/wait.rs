@@ -20,7 +20,6 @@ use rcoe_linux_abi::{Ending, JobState, MAX_REPLICAS, Usage};
 use rcoe_linux_syscalls::Special;
 
 use crate::arch::entry::interruptible_call;
-use crate::calls::descriptors::never_waits;
 use crate::calls::processes::pidfd::{self, Process};
 use crate::calls::processes::{Child, LOOK_NS, Processes, usage};
 use crate::calls::{Call, NEWS, PARKED, io, signals};
@@ -220,7 +219,7 @@ fn attempt(kernel: &mut Kernel, call: &Call) -> Option<i64> {
             Process::Foreign | Process::Gone => return Some(sys::error(ECHILD)),
             Process::None => return Some(sys::error(EBADF)),
         };
-        not_now = never_waits(fd).then_some(sys::error(EAGAIN));
+        not_now = sys::never_waits(fd).then_some(sys::error(EAGAIN));
     }
     let wanted = match call.what.special {
         Special::Wait4 => options(call) | WEXITED,
@@ -380,7 +379,7 @@ fn doze(kernel: &Kernel, bell: u32) {
     let timeout = [LOOK_NS / 1_000_000_000, LOOK_NS % 1_000_000_000];
     let args = [word, 0, u64::from(bell), timeout.as_ptr() as u64, 0, 0];
     // SAFETY: a futex wait on a word in memory that is mapped for good.
-    let _ = unsafe { interruptible_call(u64::from(nr::__NR_futex), &args) };
+    let _ = unsafe { interruptible_call(sys::FUTEX, &args) };
 }
 
 /// Writes what `wait4` and `waitid` tell of a child.

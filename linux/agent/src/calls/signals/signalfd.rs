@@ -12,12 +12,11 @@
 //! `epoll` that it shares with its parent, which goes on to tell of the parent's.
 
 use linux_raw_sys::errno::{EAGAIN, EBADF, EINTR, EINVAL};
-use linux_raw_sys::general as nr;
-use linux_raw_sys::general::{EFD_CLOEXEC, EFD_NONBLOCK, F_GETFD, F_GETFL, POLLIN};
+use linux_raw_sys::general::{EFD_CLOEXEC, EFD_NONBLOCK, F_GETFD, F_GETFL, O_CLOEXEC, POLLIN};
 
 use rcoe_linux_syscalls::{Arg, Descriptors, Offset, Stream};
 
-use crate::calls::descriptors::{descriptor, fcntl, is_ready, never_waits, raw};
+use crate::calls::descriptors::descriptor;
 use crate::calls::signals::pending::{Info, SI_TIMER, SI_TKILL};
 use crate::calls::signals::targets::{acted_upon, open_for, remove_first};
 use crate::calls::signals::{SI_USER, UNSTOPPABLE};
@@ -27,7 +26,8 @@ use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
 use crate::protocol::transfer;
 use crate::sched::threads::{Cause, NEVER};
-use crate::sys;
+use crate::sys::polling::is_ready;
+use crate::sys::{self, events, fcntl, never_waits};
 
 /// Such files at a time.
 const FILES: usize = 16;
@@ -186,8 +186,7 @@ pub(in crate::calls) fn create(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// Primary: the descriptor that stands for the file.
 pub(in crate::calls) fn make(call: &Call) -> i64 {
-    // SAFETY: numbers only.
-    unsafe { raw(nr::__NR_eventfd2, [0, call.arg(3), 0, 0, 0, 0]) }
+    events::new_counter(call.arg(3))
 }
 
 /// All replicas, after any call: descriptors come and go, and signals too.
@@ -250,16 +249,12 @@ pub(in crate::calls) fn refresh(kernel: &mut Kernel) {
 }
 
 fn tell(fd: u64, readable: bool) {
-    let mut word = 1_u64;
-    let is_readable = is_ready(fd, POLLIN);
-    let call = match (is_readable, readable) {
-        (true, false) => nr::__NR_read,
-        (false, true) => nr::__NR_write,
-        _ => return,
-    };
-    // SAFETY: eight bytes either way. It does not wait: readable means that there is a count, and
-    // the count is nowhere near its end.
-    let _ = unsafe { raw(call, [fd, (&raw mut word) as u64, 8, 0, 0, 0]) };
+    // Neither waits: readable means that there is a count, and the count is nowhere near its end.
+    match (is_ready(fd, POLLIN), readable) {
+        (true, false) => events::take_count(fd),
+        (false, true) => events::count_one(fd),
+        _ => {}
+    }
 }
 
 /// `read`, if it is of such a descriptor.
@@ -387,9 +382,7 @@ pub(in crate::calls) fn part(kernel: &Kernel) {
         };
         let flags = fcntl(i64::from(first).cast_unsigned(), F_GETFL, 0);
         let flags = flags & u64::from(EFD_NONBLOCK);
-        // SAFETY: numbers only.
-        let fresh = unsafe { raw(nr::__NR_eventfd2, [0, flags, 0, 0, 0, 0]) };
-        let Ok(fresh) = u64::try_from(fresh) else {
+        let Ok(fresh) = u64::try_from(events::new_counter(flags)) else {
             panic!("room for the descriptor of a signalfd");
         };
         for (fd, _) in core::iter::once((first, at)).chain(numbers) {
@@ -403,8 +396,7 @@ pub(in crate::calls) fn part(kernel: &Kernel) {
 fn replace(fresh: u64, fd: u64) {
     let flags = match fcntl(fd, F_GETFD, 0) & CLOEXEC {
         0 => 0,
-        _ => u64::from(nr::O_CLOEXEC),
+        _ => u64::from(O_CLOEXEC),
     };
-    // SAFETY: numbers only; the descriptor is the child's own copy.
-    let _ = unsafe { raw(nr::__NR_dup3, [fresh, fd, flags, 0, 0, 0]) };
+    sys::replace(fresh, fd, flags);
 }

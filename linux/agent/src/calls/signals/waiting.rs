@@ -12,6 +12,7 @@ use crate::memory::guest::{self, Fault};
 use crate::sched::threads::{Cause, NEVER};
 use crate::sched::timeouts;
 use crate::sys;
+use crate::sys::polling::POLL;
 
 /// `pause` and `rt_sigsuspend`: wait until a signal is acted upon.
 pub(in crate::calls) fn wait(kernel: &mut Kernel, call: &Call) -> i64 {
@@ -29,7 +30,7 @@ pub(in crate::calls) fn wait(kernel: &mut Kernel, call: &Call) -> i64 {
         return sys::error(EINTR);
     }
     // A poll of nothing without a timeout ends by a signal only.
-    let nr = u64::from(linux_raw_sys::general::__NR_poll);
+    let nr = POLL;
     let raw = [0, 0, u64::from(u32::MAX), 0, 0, 0];
     let entry = rcoe_linux_syscalls::entry(nr).expect("poll is in the table");
     let poll = Call {

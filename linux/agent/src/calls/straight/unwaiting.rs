@@ -14,7 +14,7 @@ use linux_raw_sys::errno::{EAGAIN, EINVAL, ENOSYS, ENOTSOCK, EOPNOTSUPP};
 use rcoe_linux_syscalls::{Arg, Time, Waits};
 
 use crate::calls::Call;
-use crate::calls::descriptors::{Vector, file_type, never_waits};
+use crate::calls::descriptors::Vector;
 use crate::sched::blocking::{self, NEVER_WAITS};
 use crate::sys;
 
@@ -84,7 +84,7 @@ fn on_socket(call: &Call, flags: usize) -> Option<i64> {
     args[flags] |= MSG_DONTWAIT;
     let asked = call.raw[flags] & NEVER_WAITS != 0;
     let result = with(call, args);
-    let waits = result == sys::error(EAGAIN) && !asked && !never_waits(call.raw[0]);
+    let waits = result == sys::error(EAGAIN) && !asked && !sys::never_waits(call.raw[0]);
     (!waits).then_some(result)
 }
 
@@ -108,7 +108,7 @@ fn from_socket(call: &Call) -> Option<i64> {
 
 /// The result of a call that was told not to wait; none if it is to wait.
 fn unless_waiting(call: &Call, result: i64) -> Option<i64> {
-    let waits = result == sys::error(EAGAIN) && !never_waits(call.raw[0]);
+    let waits = result == sys::error(EAGAIN) && !sys::never_waits(call.raw[0]);
     (!waits).then_some(result)
 }
 
@@ -142,13 +142,13 @@ fn vector(call: &Call, make: impl FnOnce(u64, u64, u64) -> i64) -> Option<i64> {
 
 /// Does a call on this descriptor wait if it must? Those on disks do whatever the descriptor says.
 fn may_wait(fd: u64) -> bool {
-    !never_waits(fd) || is_on_disk(fd)
+    !sys::never_waits(fd) || is_on_disk(fd)
 }
 
 fn is_on_disk(fd: u64) -> bool {
     const REGULAR: u32 = 0o100_000;
     const BLOCK: u32 = 0o060_000;
-    [REGULAR, BLOCK].contains(&file_type(fd))
+    [REGULAR, BLOCK].contains(&sys::type_bits(fd))
 }
 
 /// What a call that reads comes to with this result: of a file the host gives what it has in

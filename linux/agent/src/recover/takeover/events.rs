@@ -8,11 +8,8 @@
 
 use core::fmt::Write as _;
 
-use linux_raw_sys::general as nr;
-
-use crate::calls::descriptors::{descriptor, raw};
-use crate::convert::low32;
-use crate::sys;
+use crate::calls::descriptors::descriptor;
+use crate::sys::{self, events};
 use crate::text::Text;
 
 const EPOLLET: u32 = 1 << 31;
@@ -54,20 +51,11 @@ pub(super) fn arm_again(set: u64) -> bool {
             known &= entry.events & !MANNERS != 0;
         }
         if entry.events & EPOLLET != 0 && entry.events & !MANNERS != 0 {
-            modify(set, entry);
+            // A number that means another file by now is left as it is.
+            events::set_events(set, entry.fd, entry.events, entry.data);
         }
     });
     known && read
-}
-
-fn modify(set: u64, entry: Entry) {
-    const EPOLL_CTL_MOD: u64 = 3;
-    let data = [low32(entry.data), low32(entry.data >> 32)];
-    let event = [entry.events, data[0], data[1]];
-    let args = [set, EPOLL_CTL_MOD, entry.fd, event.as_ptr() as u64, 0, 0];
-    // SAFETY: the event is the packed structure. A number that means another file by now is left as
-    // it is.
-    let _ = unsafe { raw(nr::__NR_epoll_ctl, args) };
 }
 
 fn each_entry(set: u64, mut visit: impl FnMut(Entry)) -> bool {
@@ -117,37 +105,20 @@ mod tests {
 
     #[test]
     fn an_edge_is_told_again() {
-        // SAFETY: a new set and a new counter that is not 0, with numbers only.
-        let [set, counter] = unsafe {
-            [
-                raw(nr::__NR_epoll_create1, [0; 6]),
-                raw(nr::__NR_eventfd2, [1, 0, 0, 0, 0, 0]),
-            ]
-        }
-        .map(i64::cast_unsigned);
+        let counter = events::new_counter(0).cast_unsigned();
+        events::count_one(counter);
+        let set = events::new_set(counter, EPOLLET | 1, 77);
         let told = || {
-            let mut events = [0_u32; 3];
-            let args = [set, events.as_mut_ptr() as u64, 1, 0, 0, 0];
+            let mut told = [0_u32; 3];
             // SAFETY: room for one event.
-            (unsafe { raw(nr::__NR_epoll_wait, args) }, events[1])
+            let count = unsafe { events::events_now(set, told.as_mut_ptr() as u64, 1) };
+            (count, told[1])
         };
-        let event = [EPOLLET | 1, 77, 0];
-        // SAFETY: a valid event.
-        let added = unsafe {
-            let event = event.as_ptr() as u64;
-            raw(nr::__NR_epoll_ctl, [set, 1, counter, event, 0, 0])
-        };
-        assert_eq!(added, 0);
         assert_eq!(told(), (1, 77));
         assert_eq!(told().0, 0, "once");
         assert!(arm_again(set));
         assert_eq!(told(), (1, 77));
-        let once = [EPOLLONESHOT | 1, 77, 0];
-        // SAFETY: a valid event.
-        unsafe {
-            let event = once.as_ptr() as u64;
-            raw(nr::__NR_epoll_ctl, [set, 3, counter, event, 0, 0]);
-        }
+        events::set_events(set, counter, EPOLLONESHOT | 1, 77);
         assert!(arm_again(set), "not told yet");
         assert_eq!(told(), (1, 77));
         assert!(!arm_again(set), "told to whom?");

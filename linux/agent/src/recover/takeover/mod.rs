@@ -28,13 +28,13 @@ use rcoe_core::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 use rcoe_linux_abi::{EffectId, Journal, Noted};
 use rcoe_linux_syscalls::{Arg, Class, Position, Takeover, Waits};
 
-use crate::calls::descriptors::{Vector, fcntl};
+use crate::calls::descriptors::Vector;
 use crate::calls::{Call, agreed, status};
 use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
 use crate::memory::regions;
 use crate::protocol::uring;
-use crate::sys::{self, Whence};
+use crate::sys::{self, Whence, fcntl};
 use streams::Way;
 
 /// Numbers of all replicas there can be.

@@ -21,7 +21,7 @@ use linux_raw_sys::io_uring::io_uring_op;
 use rcoe_linux_abi::{EffectId, INTAKE_BYTES};
 use rcoe_linux_syscalls::{Arg, Offset, Stream};
 
-use crate::calls::descriptors::{Vector, fcntl, is_ready, never_waits};
+use crate::calls::descriptors::Vector;
 use crate::calls::{Call, agreed};
 use crate::convert::{low32, size};
 use crate::kernel::Kernel;
@@ -30,7 +30,8 @@ use crate::memory::regions;
 use crate::protocol::uring::Request;
 use crate::recover::takeover::kinds::{Kind, kind_of};
 use crate::sched::blocking::{NEVER_WAITS, Try, is_malformed, is_too_short, refusal};
-use crate::sys;
+use crate::sys::polling::is_ready;
+use crate::sys::{self, fcntl, never_waits};
 
 const READV: u32 = io_uring_op::IORING_OP_READV as u32;
 const WRITEV: u32 = io_uring_op::IORING_OP_WRITEV as u32;

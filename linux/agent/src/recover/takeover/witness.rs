@@ -14,15 +14,11 @@
 //!
 //! Not covered: everything else; the group stops if the primary is lost inside it.
 
-use core::mem::MaybeUninit;
-
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{AT_FDCWD, AT_REMOVEDIR};
 use linux_raw_sys::io_uring::io_uring_op;
 use rcoe_linux_syscalls::Takeover;
 
 use crate::calls::Call;
-use crate::calls::descriptors::raw;
 use crate::convert::low32;
 use crate::protocol::uring::Request;
 use crate::recover::takeover::kinds;
@@ -155,28 +151,16 @@ pub(super) fn is_open(fd: u64) -> bool {
 
 /// What tells the working directory from another one.
 pub(super) fn directory() -> u64 {
-    let mut stat = MaybeUninit::<nr::stat>::zeroed();
-    let path = c".".as_ptr() as u64;
-    // SAFETY: a path, and the kernel's structure, valid for writing.
-    let _ = unsafe { raw(nr::__NR_stat, [path, stat.as_mut_ptr() as u64, 0, 0, 0, 0]) };
-    // SAFETY: integers only, for which zero is a value.
-    let stat = unsafe { stat.assume_init() };
-    stat.st_ino ^ stat.st_dev.rotate_left(32)
+    let found = sys::file_at(AT_FDCWD, c".".as_ptr() as u64, 0);
+    found.map_or(0, |[device, inode]| inode ^ device.rotate_left(32))
 }
 
 /// What tells the address of a socket, its own or its peer's, from another one. 0 if there is none.
 pub(super) fn address(fd: u64, of_peer: bool) -> u64 {
-    let (mut name, mut len) = ([0_u64; 16], 128_u32);
-    let call = if of_peer {
-        nr::__NR_getpeername
-    } else {
-        nr::__NR_getsockname
-    };
-    let args = [fd, name.as_mut_ptr() as u64, (&raw mut len) as u64, 0, 0, 0];
-    // SAFETY: the buffer has room for `len` bytes.
-    if unsafe { raw(call, args) } != 0 {
+    let mut name = [0_u64; 16];
+    let Some(len) = sys::sockets::address(fd, of_peer, &mut name) else {
         return 0;
-    }
+    };
     let mixed = name.iter().fold(u64::from(len), |sum, word| {
         (sum.rotate_left(11) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     });

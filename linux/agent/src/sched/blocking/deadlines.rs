@@ -2,7 +2,6 @@
 
 use rcoe_linux_syscalls::{Special, Time, Waits};
 
-use crate::calls::descriptors::socket_timeout;
 use crate::calls::{Call, PARKED};
 use crate::convert::low32;
 use crate::kernel::Kernel;
@@ -12,6 +11,7 @@ use crate::sched::blocking::manner;
 use crate::sched::threads::{Cause, NEVER};
 use crate::sched::timeouts;
 use crate::sys;
+use crate::sys::sockets::socket_timeout;
 
 /// All replicas: when the call that begins to wait is over, by the time that it or its socket sets.
 pub(super) fn deadline(kernel: &mut Kernel, call: &Call) -> u64 {

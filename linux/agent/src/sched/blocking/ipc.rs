@@ -1,15 +1,13 @@
 //! Semaphores, message queues and locks of files: none of them can be polled, so they are tried.
 
 use linux_raw_sys::errno::{EAGAIN, EIDRM, EINTR, EINVAL, ENOMSG, ETIMEDOUT};
-use linux_raw_sys::general as nr;
 use rcoe_linux_syscalls::Arg;
 
-use crate::calls::descriptors::{NOW, never_waits, raw};
 use crate::convert::low32;
 use crate::memory::guest;
 use crate::sched::blocking::{IPC_NOWAIT, Try};
 use crate::sched::timeouts;
-use crate::sys;
+use crate::sys::{self, never_waits, semaphores};
 
 /// To receive a copy of a message, which is for those only who do not wait.
 const MSG_COPY: u32 = 0o40000;
@@ -19,11 +17,10 @@ const SEMOPM: u64 = 500;
 impl Try<'_> {
     /// Without any time of its own the call does not wait.
     pub(super) fn semaphores(&self) -> i64 {
-        let now = NOW;
         let [id, operations, count, ..] = *self.args;
-        let args = [id, operations, count, now.as_ptr() as u64, 0, 0];
         // SAFETY: the program's own array; the kernel checks its address.
-        let result = self.unless_removed(unsafe { raw(nr::__NR_semtimedop, args) });
+        let result = unsafe { semaphores::operate_now(id, operations, count) };
+        let result = self.unless_removed(result);
         if result == sys::error(EAGAIN) && !self.has_impatient() {
             return self.later(result);
         }
@@ -62,7 +59,7 @@ impl Try<'_> {
         if malformed || never_waits(self.args[0]) {
             return None;
         }
-        let over = NOW;
+        let over = [0_u64; 2];
         let mut args = *self.args;
         args[TIME] = over.as_ptr() as u64;
         let result = self.make(args);

@@ -1,13 +1,12 @@
 //! Calls that wait for many descriptors, asked once without waiting.
 
-use linux_raw_sys::general as nr;
-
 use crate::calls::PARKED;
-use crate::calls::descriptors::{NOW, raw};
 use crate::convert::size;
 use crate::memory::guest;
 use crate::sched::blocking::Try;
 use crate::sched::blocking::deadlines::duration;
+use crate::sys::events::events_now;
+use crate::sys::polling::{poll_now, select_now};
 
 /// Bytes of the largest set of descriptors that `select` is tried with.
 const SET_BYTES: usize = 8192;
@@ -25,19 +24,17 @@ impl Try<'_> {
 
     pub(super) fn poll(&self) -> Option<i64> {
         duration(self.call).ok()?;
-        let now = NOW;
         let [fds, count, ..] = *self.args;
         // SAFETY: the program's own array; the kernel checks its address.
-        let result = unsafe { raw(nr::__NR_ppoll, [fds, count, now.as_ptr() as u64, 0, 0, 0]) };
+        let result = unsafe { poll_now(fds, count) };
         Some(self.nothing_yet(result))
     }
 
     pub(super) fn epoll(&self) -> Option<i64> {
         duration(self.call).ok()?;
-        let mut args = *self.args;
-        args[3] = 0;
+        let [set, array, most, ..] = *self.args;
         // SAFETY: the program's own array; the kernel checks its address.
-        let result = unsafe { raw(nr::__NR_epoll_wait, args) };
+        let result = unsafe { events_now(set, array, most) };
         Some(self.nothing_yet(result))
     }
 
@@ -50,17 +47,15 @@ impl Try<'_> {
             return None;
         }
         let mut sets = [[0_u64; SET_BYTES / 8]; 3];
-        let mut args = [count, 0, 0, 0, 0, 0];
+        let mut places = [0; 3];
         for (i, set) in sets.iter_mut().enumerate() {
             if self.args[1 + i] != 0 {
                 guest::copy_in(&mut as_bytes(set)[..bytes], self.args[1 + i]).ok()?;
-                args[1 + i] = set.as_mut_ptr() as u64;
+                places[i] = set.as_mut_ptr() as u64;
             }
         }
-        let now = NOW;
-        args[4] = now.as_ptr() as u64;
-        // SAFETY: sets and time are valid.
-        let result = unsafe { raw(nr::__NR_pselect6, args) };
+        // SAFETY: the sets are valid.
+        let result = unsafe { select_now(count, places) };
         let judged = self.nothing_yet(result);
         if judged >= 0 {
             for (i, set) in sets.iter_mut().enumerate() {

@@ -4,12 +4,12 @@ use linux_raw_sys::errno::{EAGAIN, EALREADY, EINPROGRESS};
 use linux_raw_sys::general::{F_GETFL, F_SETFL, O_NONBLOCK, POLLIN, POLLOUT, SPLICE_F_NONBLOCK};
 
 use crate::calls::PARKED;
-use crate::calls::descriptors::{
-    S_IFIFO, S_IFSOCK, Vector, fcntl, file_type, is_ready, never_waits, socket_error,
-};
+use crate::calls::descriptors::Vector;
 use crate::sched::blocking::vain::is_malformed;
 use crate::sched::blocking::{PARTIAL, Try};
-use crate::sys;
+use crate::sys::polling::is_ready;
+use crate::sys::sockets::socket_error;
+use crate::sys::{self, S_IFIFO, S_IFSOCK, fcntl, never_waits, type_bits};
 
 /// Bytes that a pipe takes at once whenever it is writable.
 const PIPE_BUF: u64 = 4096;
@@ -54,7 +54,7 @@ impl Try<'_> {
     fn receive_all(&self) -> Option<i64> {
         let waits = !is_ready(self.fd(), POLLIN)
             && !never_waits(self.fd())
-            && file_type(self.fd()) == S_IFSOCK;
+            && type_bits(self.fd()) == S_IFSOCK;
         waits.then(|| self.later(sys::error(EAGAIN)))
     }
 
@@ -123,7 +123,7 @@ impl Try<'_> {
             return None;
         }
         let left = vector.bytes;
-        match file_type(self.fd()) {
+        match type_bits(self.fd()) {
             S_IFSOCK => Some(self.sent(vector.send(self.fd(), 0), left)),
             S_IFIFO => {
                 let part = Vector::of(self.call, self.progress, PIPE_BUF).ok()?;
@@ -153,17 +153,17 @@ impl Try<'_> {
     fn move_in_vain(&self, from: u64, to: u64, flags: Option<usize>) -> Option<i64> {
         let unready = if is_ready(from, POLLIN) { to } else { from };
         if let Some(flags) = flags
-            && file_type(unready) == S_IFIFO
+            && type_bits(unready) == S_IFIFO
         {
             return Some(self.with(flags, self.args[flags] | u64::from(SPLICE_F_NONBLOCK)));
         }
         // One of two that are spliced is a pipe, and only files that are always ready are sent.
         let vain = if flags.is_some() {
-            ![from, to].map(file_type).contains(&S_IFIFO)
+            ![from, to].map(type_bits).contains(&S_IFIFO)
         } else {
             unready == from
         };
-        (!vain && file_type(unready) != 0).then(|| self.later(sys::error(EAGAIN)))
+        (!vain && type_bits(unready) != 0).then(|| self.later(sys::error(EAGAIN)))
     }
 
     pub(super) fn connect(&self) -> Option<i64> {

@@ -9,16 +9,16 @@
 //! first (timers before Linux 6.10, counters at the largest number).
 
 use linux_raw_sys::errno::{EAGAIN, EOPNOTSUPP};
-use linux_raw_sys::general as nr;
-use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, RWF_NOWAIT};
+use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK};
 use rcoe_linux_syscalls::{Arg, Offset, Waits};
 
 use crate::calls::Call;
-use crate::calls::descriptors::{S_IFIFO, S_IFSOCK, Vector, file_type, listens, raw};
+use crate::calls::descriptors::Vector;
 use crate::convert::low32;
 use crate::protocol::arguments::IOV_MAX;
 use crate::sched::blocking::Try;
-use crate::sys;
+use crate::sys::sockets::listens;
+use crate::sys::{self, S_IFIFO, S_IFSOCK};
 
 /// Flags of vector calls that are known not to be refused.
 const RWF_KNOWN: u32 = 0xff;
@@ -45,7 +45,7 @@ pub(crate) fn is_too_short(call: &Call, writes: bool) -> bool {
     let Ok(vector) = Vector::of(call, 0, u64::MAX) else {
         return false;
     };
-    match file_type(call.arg(0)) {
+    match sys::type_bits(call.arg(0)) {
         S_IFIFO => vector.bytes == 0,
         S_IFSOCK => vector.bytes == 0 && !writes,
         // Without a type: a counter, as only those wait to be written.
@@ -58,13 +58,15 @@ pub(crate) fn is_too_short(call: &Call, writes: bool) -> bool {
 /// not for this direction.
 pub(crate) fn refusal(call: &Call, writes: bool) -> Option<i64> {
     let [fd, _, _, low, high, _] = call.raw;
-    let (number, args) = match (call.what.facts.offset, writes) {
-        (Offset::AtOrOn(_), _) => (low32(call.nr), [fd, 0, 0, low, high, 0]),
-        (_, false) => (nr::__NR_readv, [fd, 0, 0, 0, 0, 0]),
-        (_, true) => (nr::__NR_writev, [fd, 0, 0, 0, 0, 0]),
+    let result = match (call.what.facts.offset, writes) {
+        (Offset::AtOrOn(_), _) => {
+            let args = [fd, 0, 0, low, high, 0];
+            // SAFETY: a vector of no parts.
+            unsafe { rcoe_linux_sys::syscall6(call.nr, args) }
+        }
+        (_, false) => sys::read_nothing(fd),
+        (_, true) => sys::write_nothing(fd),
     };
-    // SAFETY: a vector of no parts.
-    let result = unsafe { raw(number, args) };
     (result < 0).then_some(result)
 }
 
@@ -98,16 +100,16 @@ impl Try<'_> {
     fn read_without_waiting(&self) -> i64 {
         let [fd, buffer, len, low, high, flags] = *self.args;
         let whole = [buffer, len];
-        let now = u64::from(RWF_NOWAIT);
         let what = self.call.what;
-        let args = match what.args[1] {
-            Arg::IovOut { .. } if what.facts.offset == Offset::Position => {
-                [fd, buffer, len, u64::MAX, 0, now]
-            }
-            Arg::IovOut { .. } => [fd, buffer, len, low, high, flags | now],
-            _ => [fd, whole.as_ptr() as u64, 1, u64::MAX, 0, now],
-        };
         // SAFETY: the program's own buffers, which the kernel checks.
-        unsafe { raw(nr::__NR_preadv2, args) }
+        unsafe {
+            match what.args[1] {
+                Arg::IovOut { .. } if what.facts.offset == Offset::Position => {
+                    sys::read_now(fd, buffer, len)
+                }
+                Arg::IovOut { .. } => sys::read_at_now(fd, [buffer, len], [low, high], flags),
+                _ => sys::read_now(fd, whole.as_ptr() as u64, 1),
+            }
+        }
     }
 }

@@ -410,8 +410,7 @@ fn sleep(place: &Place, timeout: Option<u64>) -> bool {
     let time = timeout.map(|time| [time / SECOND, time % SECOND]);
     let time = time.as_ref().map_or(0, |time| time.as_ptr() as u64);
     let args = [place.woken.as_ptr() as u64, 0, 0, time, 0, 0];
-    let futex = u64::from(linux_raw_sys::general::__NR_futex);
     // SAFETY: a futex wait on a word that is mapped for good, with a timespec or none.
-    let result = unsafe { interruptible_call(futex, &args) };
+    let result = unsafe { interruptible_call(sys::FUTEX, &args) };
     is_away(result)
 }
