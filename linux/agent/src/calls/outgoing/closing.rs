@@ -11,8 +11,8 @@
 //! meet before any call that makes a descriptor, names this one, or could find it below `/proc`.
 //!
 //! Not covered: a program that computes for long right after a close may keep the file until its
-//! next call, if no timer runs for other effects; paths that lead to `/proc/self/fd` by other names, which may show it a moment
-//! longer.
+//! next call, if no timer runs for other effects; paths that lead to `/proc/self/fd` by other
+//! names, which may show it a moment longer.
 
 use rcoe_linux_syscalls::Arg;
 
