@@ -2,7 +2,9 @@
 //!
 //! The flag by which the processor stops after each instruction shows in what `pushf` stores. The
 //! `popf` that belongs to it would set it again when nobody steps any more, and the replica would
-//! die of a trap that is the lab's. So it is taken out of what was stored.
+//! die of a trap that is the lab's. So it is taken out of what was stored. And once a `popf` was
+//! stepped over, the kernel takes the flag for the program's own and leaves it; so it is cleared
+//! after the last step, unless it was set before the first.
 
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
@@ -13,11 +15,12 @@ use crate::inject::{Miss, Seized};
 /// `pushf`.
 const PUSHF: u8 = 0x9c;
 /// The trap flag.
-const TF: i64 = 1 << 8;
+const TF: u64 = 1 << 8;
 
 impl Seized {
     /// Has it execute so many instructions; one to which a signal comes is that handler's first.
     pub(crate) fn step(&mut self, instructions: u64) -> Result<(), Miss> {
+        let own = ptrace::getregs(self.pid)?.eflags & TF;
         for _ in 0..instructions {
             let stores = self.pending.is_none() && self.is_at_pushf()?;
             ptrace::step(self.pid, self.pending.take())?;
@@ -28,7 +31,9 @@ impl Seized {
                 }
             }
         }
-        Ok(())
+        let mut registers = ptrace::getregs(self.pid)?;
+        registers.eflags = registers.eflags & !TF | own;
+        Ok(ptrace::setregs(self.pid, registers)?)
     }
 
     fn is_at_pushf(&self) -> Result<bool, Miss> {
@@ -42,7 +47,7 @@ impl Seized {
     fn clear_stored(&self) -> Result<(), Miss> {
         let at = ptrace::getregs(self.pid)?.rsp as ptrace::AddressType;
         let stored = ptrace::read(self.pid, at)?;
-        Ok(ptrace::write(self.pid, at, stored & !TF)?)
+        Ok(ptrace::write(self.pid, at, stored & !TF.cast_signed())?)
     }
 }
 
