@@ -2,12 +2,13 @@
 
 use anyhow::{Context, Result};
 
-use crate::configuration::{Configuration, NATIVE, protected};
+use crate::configuration::{Configuration, DISPATCHED, NATIVE, protected};
 use crate::sample::{Collector, Series};
 use crate::workshop::{Scale, Workshop, rotated, words};
 
-const ALL: [Configuration; 10] = [
+const ALL: [Configuration; 11] = [
     NATIVE,
+    DISPATCHED,
     protected(1, "io"),
     protected(1, "args"),
     protected(1, "every"),

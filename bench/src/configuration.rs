@@ -23,7 +23,12 @@ pub struct Configuration {
     pub timeout: Option<&'static str>,
     /// Unless `--defer off`.
     pub defer: bool,
+    /// Native only: under Syscall User Dispatch that lets every call through.
+    pub dispatched: bool,
 }
+
+/// Preloads `dispatched.c`, which a workshop compiles into its folder.
+const PRELOAD: &str = "LD_PRELOAD=./dispatched.so";
 
 /// Without rcoe.
 pub const NATIVE: Configuration = Configuration {
@@ -34,6 +39,14 @@ pub const NATIVE: Configuration = Configuration {
     reintegrate: true,
     timeout: None,
     defer: true,
+    dispatched: false,
+};
+
+/// Without rcoe, but entered by the host as slowly as what rcoe runs: what no program under it goes
+/// below.
+pub const DISPATCHED: Configuration = Configuration {
+    dispatched: true,
+    ..NATIVE
 };
 
 /// Under rcoe.
@@ -47,6 +60,7 @@ pub const fn protected(replicas: usize, compare: &'static str) -> Configuration 
         reintegrate: true,
         timeout: None,
         defer: true,
+        dispatched: false,
     }
 }
 
@@ -55,6 +69,9 @@ impl Configuration {
     #[must_use]
     pub fn words(self, rcoe: &Path, events: Option<&Path>, command: &[OsString]) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
+        if self.dispatched {
+            words.extend(["env", "DISPATCHED=1", PRELOAD].map(OsString::from));
+        }
         if self.replicas > 0 {
             words.extend([rcoe.as_os_str().to_owned(), "run".into(), "-n".into()]);
             words.extend([
@@ -108,6 +125,7 @@ impl Configuration {
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.replicas {
+            0 if self.dispatched => f.write_str("native under dispatch"),
             0 if self.copies > 1 => write!(f, "floor: {} native", self.copies),
             0 => f.write_str("native"),
             n => {
@@ -127,7 +145,7 @@ impl fmt::Display for Configuration {
 mod tests {
     use std::path::Path;
 
-    use super::{Configuration, NATIVE, protected};
+    use super::{Configuration, DISPATCHED, NATIVE, protected};
 
     #[test]
     fn words_of_both_kinds() {
@@ -148,6 +166,15 @@ mod tests {
         ];
         assert_eq!(words, expected);
     }
+    #[test]
+    fn dispatch_is_preloaded() {
+        let words = DISPATCHED.words(Path::new("rcoe"), None, &["true".into()]);
+        let expected = ["env", "DISPATCHED=1", "LD_PRELOAD=./dispatched.so", "true"];
+        assert_eq!(words, expected);
+        assert_eq!(DISPATCHED.to_string(), "native under dispatch");
+        assert!(!DISPATCHED.is_native());
+    }
+
     #[test]
     fn what_is_switched_off_is_told() {
         let configuration = Configuration {

@@ -11,7 +11,8 @@ use rcoe_faultlab::plan::Rng;
 
 use crate::configuration::Configuration;
 
-const PROBE: &str = include_str!("probe.c");
+const PROBE: &str = concat!(include_str!("dispatched.c"), include_str!("probe.c"));
+const DISPATCHED: &str = include_str!("dispatched.c");
 
 /// The folder vanishes with this value.
 #[derive(Debug)]
@@ -85,12 +86,13 @@ impl Workshop {
             folder,
             rcoe: std::path::absolute(rcoe)?,
         };
-        workshop.compile("probe", PROBE, &[])?;
+        workshop.compile("probe", PROBE, &["-static"])?;
+        workshop.compile("dispatched.so", DISPATCHED, &["-shared", "-fPIC"])?;
         workshop.write_inputs()?;
         Ok(workshop)
     }
 
-    /// Compiles a static program from C, into the folder.
+    /// Compiles a program or library from C, into the folder.
     ///
     /// # Errors
     ///
@@ -100,7 +102,7 @@ impl Workshop {
         fs::write(&source, text)?;
         let mut compiler = Command::new("cc");
         compiler
-            .args(["-O2", "-static"])
+            .arg("-O2")
             .args(flags)
             .arg("-o")
             .arg(self.path(name))

@@ -84,7 +84,7 @@ const CELLS: [Cell; 11] = [
 ///
 /// If a run fails, or if processes may not be traced here.
 pub fn measure(workshop: &Workshop, scale: Scale) -> Result<Vec<Series>> {
-    workshop.compile("loop", LOOP, &["-pthread"])?;
+    workshop.compile("loop", LOOP, &["-static", "-pthread"])?;
     let _one = OneCpu::take()?;
     let mut collector = Collector::default();
     for cell in &CELLS {
@@ -115,7 +115,7 @@ pub fn profile(workshop: &Workshop, kind: &str) -> Result<String> {
         let kinds: Vec<_> = CELLS.iter().map(|cell| cell.kind).collect();
         format!("unknown kind of call; known: {}", kinds.join(", "))
     })?;
-    workshop.compile("loop", LOOP, &["-pthread"])?;
+    workshop.compile("loop", LOOP, &["-static", "-pthread"])?;
     let _one = OneCpu::take()?;
     let mut out = format!("# Instructions by function: {}\n", what.what);
     for configuration in configurations().filter(|it| it.replicas > 0) {

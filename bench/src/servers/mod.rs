@@ -9,7 +9,8 @@
 //! all servers for one request of each. So it is what remains to a service on this machine if it is
 //! simply run so often, clients included, with nothing compared. What has several replicas is held
 //! against the floor of the same round, what has one against native. Two replicas run once more
-//! with `--defer off`, which tells what deferred effects bring.
+//! with `--defer off`, which tells what deferred effects bring. A native server runs under Syscall
+//! User Dispatch that lets every call through, too: what one replica cannot go below.
 //!
 //! Contract: a request that fails, a divergence or a downgrade fails the suite. No server and no
 //! client outlives it, however it ends.
@@ -21,7 +22,7 @@ mod table;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::configuration::{Configuration, NATIVE, protected};
+use crate::configuration::{Configuration, DISPATCHED, NATIVE, protected};
 use crate::sample::{Collector, Series};
 use crate::server::{Server, Service, cpu_time};
 use crate::workshop::{Scale, Workshop, rotated};
@@ -37,8 +38,9 @@ const P99: &str = "99 % latency";
 const CPU: &str = "server CPU a request";
 
 /// What runs, each beside what it is held against.
-const ALL: [Configuration; 7] = [
+const ALL: [Configuration; 8] = [
     NATIVE,
+    DISPATCHED,
     protected(1, "args"),
     NATIVE.copies(2),
     protected(2, "args"),
