@@ -17,6 +17,7 @@ pub mod calls;
 pub mod client;
 pub mod configuration;
 pub mod cpu;
+mod floor;
 pub mod goals;
 pub mod instructions;
 pub mod memory;

@@ -196,8 +196,8 @@ fn suite(name: &str, workshop: &Workshop, scale: Scale) -> Result<Suite> {
         "memory" => ("Memory", memory::measure(workshop, scale)?, |s| {
             goals::memory(s)
         }),
-        "ycsb" => ("Redis under YCSB", ycsb::measure(workshop, scale)?, |_| {
-            Vec::new()
+        "ycsb" => ("Redis under YCSB", ycsb::measure(workshop, scale)?, |s| {
+            ycsb::judge(s)
         }),
         "recovery" => ("Recovery", recovery::measure(workshop, scale)?, |s| {
             goals::recovery(s)
@@ -224,6 +224,7 @@ fn suite(name: &str, workshop: &Workshop, scale: Scale) -> Result<Suite> {
     let table = match name {
         "instructions" => Some(instructions::table(&series)),
         "servers" => Some(servers::table(&series)),
+        "ycsb" => Some(ycsb::table(&series)),
         _ => None,
     };
     Ok(Suite {

@@ -21,12 +21,21 @@ use anyhow::{Context, Result, bail};
 
 use crate::client::{Client, Work};
 use crate::configuration::{Configuration, NATIVE, protected};
-use crate::sample::{Collector, Series};
+use crate::floor::{counterpart, multiples, text, values};
+use crate::goals::Judgement;
+use crate::sample::{Collector, Series, Spread};
 use crate::server::{Server, Service, cpu_time};
 use crate::workshop::{Scale, Workshop, rotated};
 
 /// Workloads in the order they are run.
 const WORKLOADS: [&str; 6] = ["A", "B", "C", "F", "D", "E"];
+
+/// What is measured of each workload, as its series are named.
+const THROUGHPUT: &str = "throughput";
+const CPU: &str = "server CPU an operation";
+
+/// The least share of the floor's throughput that several replicas are to have.
+const SHARE: f64 = 0.95;
 
 /// Measures all workloads in all configurations.
 ///
@@ -40,10 +49,7 @@ pub fn measure(workshop: &Workshop, scale: Scale) -> Result<Vec<Series>> {
         "ycsb: {} records, {} operations (E: {}) by 8 threads",
         work.records, work.operations, work.scans
     );
-    let mut all = vec![NATIVE, NATIVE.copies(2), NATIVE.copies(3)];
-    for replicas in 1..=3 {
-        all.extend(["io", "args", "every"].map(|compare| protected(replicas, compare)));
-    }
+    let all = configurations();
     let mut collector = Collector::default();
     for repetition in 0..scale.rare {
         for configuration in rotated(&all, repetition) {
@@ -58,6 +64,68 @@ pub fn measure(workshop: &Workshop, scale: Scale) -> Result<Vec<Series>> {
         }
     }
     Ok(collector.finish())
+}
+
+fn configurations() -> Vec<Configuration> {
+    let mut all = vec![NATIVE, NATIVE.copies(2), NATIVE.copies(3)];
+    for replicas in 1..=3 {
+        all.extend(["io", "args", "every"].map(|compare| protected(replicas, compare)));
+    }
+    all
+}
+
+/// Shares of native and of the floor, a workload in a column.
+#[must_use]
+pub fn table(series: &[Series]) -> String {
+    let mut out = String::from(
+        "Throughput as a share, and CPU time an operation as a multiple, of as many native servers \
+         at once in the same round (the floor); for one replica and for the floors themselves of \
+         native. Native: operations a second and microseconds.\n\n",
+    );
+    out.push_str("| run as |");
+    for workload in WORKLOADS {
+        out.push_str(&format!(" {workload} |"));
+    }
+    out.push_str(&format!("\n|---|{}\n", "---|".repeat(WORKLOADS.len())));
+    for configuration in configurations() {
+        let cells = WORKLOADS.map(|workload| cell(series, workload, configuration));
+        out.push_str(&format!("| {configuration} | {} |\n", cells.join(" | ")));
+    }
+    out
+}
+
+fn cell(series: &[Series], workload: &str, configuration: Configuration) -> String {
+    let named = |what: &str| format!("{workload}: {what}");
+    if configuration.is_native() {
+        let value = |what: &str, digits| {
+            let found = values(series, &named(what), configuration);
+            text(found.map(Spread::of), digits)
+        };
+        return format!("{}, {}", value(THROUGHPUT, 0), value(CPU, 1));
+    }
+    let pair = [configuration, counterpart(configuration)];
+    let over = |what: &str| text(multiples(series, &named(what), pair), 2);
+    format!("{}, {}", over(THROUGHPUT), over(CPU))
+}
+
+/// Several replicas against the floor.
+#[must_use]
+pub fn judge(series: &[Series]) -> Vec<Judgement> {
+    let several = configurations()
+        .into_iter()
+        .filter(|configuration| configuration.replicas > 1);
+    let pairs = several.flat_map(|of| WORKLOADS.map(|workload| (of, workload)));
+    pairs
+        .filter_map(|(of, workload)| {
+            let floor = counterpart(of);
+            let found = multiples(series, &format!("{workload}: {THROUGHPUT}"), [of, floor])?;
+            Some(Judgement {
+                goal: format!("{workload}, {of}: throughput at least {SHARE} of {floor}"),
+                measured: text(Some(found), 2),
+                met: found.median >= SHARE,
+            })
+        })
+        .collect()
 }
 
 /// One configuration in one repetition.
@@ -82,13 +150,8 @@ impl Run<'_> {
             let operations = self.work.operations_of(workload);
             let cpu = used.as_secs_f64() * 1e6 / operations as f64;
             let name = |what: &str| format!("{workload}: {what}");
-            collector.add(&name("throughput"), self.configuration, "op/s", throughput);
-            collector.add(
-                &name("server CPU an operation"),
-                self.configuration,
-                "us",
-                cpu,
-            );
+            collector.add(&name(THROUGHPUT), self.configuration, "op/s", throughput);
+            collector.add(&name(CPU), self.configuration, "us", cpu);
         }
         servers.into_iter().try_for_each(Server::stop)?;
         let taken = started.elapsed().as_secs();
@@ -132,7 +195,42 @@ pub fn throughput(report: &str) -> Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::throughput;
+    use super::{configurations, judge, table, throughput};
+    use crate::configuration::{Configuration, NATIVE, protected};
+    use crate::sample::{Collector, Series};
+
+    /// Two rounds of workload A; the machine is half as fast in the second.
+    fn two_rounds() -> Vec<Series> {
+        let share = |configuration: Configuration| match (configuration.replicas, configuration) {
+            (0, it) if it == NATIVE => 1.0,
+            (0, _) => 0.5,
+            (2, _) => 0.48,
+            _ => 0.4,
+        };
+        let mut collector = Collector::default();
+        for speed in [1000.0, 500.0] {
+            for configuration in configurations() {
+                let value = speed * share(configuration);
+                collector.add("A: throughput", configuration, "op/s", value);
+                collector.add("A: server CPU an operation", configuration, "us", 10.0);
+            }
+        }
+        collector.finish()
+    }
+
+    #[test]
+    fn replicas_are_held_against_the_floor_of_their_round() {
+        let judged = judge(&two_rounds());
+        let of = |replicas| {
+            let configuration = protected(replicas, "args").to_string();
+            let found = judged.iter().find(|one| one.goal.contains(&configuration));
+            found.expect("it was measured")
+        };
+        assert_eq!(of(2).measured, "0.96 (0.96 to 0.96)");
+        assert!(of(2).met && !of(3).met);
+        let row = "| n=2 args | 0.96 (0.96 to 0.96), 1.00 (1.00 to 1.00) |";
+        assert!(table(&two_rounds()).contains(row));
+    }
 
     #[test]
     fn a_report_with_an_error_does_not_count() {

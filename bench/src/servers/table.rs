@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{ALL, CELLS, CPU, Cell, MEDIAN, P99, THROUGHPUT};
 use crate::configuration::{Configuration, NATIVE};
+use crate::floor::{counterpart, multiples, text, values};
 use crate::goals::Judgement;
 use crate::sample::{Series, Spread};
 
@@ -50,41 +51,18 @@ const GOALS: [Goal; 12] = [
     goal("nginx", false, 2, Limit::Cpu(1.2)),
 ];
 
-/// What a configuration is held against: several replicas against as many native servers at once,
-/// everything else against one.
-const fn counterpart(configuration: Configuration) -> Configuration {
-    match configuration.replicas {
-        0 | 1 => NATIVE,
-        replicas => NATIVE.copies(replicas),
-    }
-}
-
-/// All values of one thing in one configuration, in the order of the rounds.
-fn values<'a>(
+/// All values of one thing of a load.
+fn of_cell<'a>(
     series: &'a [Series],
     cell: &Cell,
     what: &str,
     configuration: Configuration,
 ) -> Option<&'a [f64]> {
-    let name = format!("{}: {what}", cell.name);
-    let found = series
-        .iter()
-        .find(|series| series.what == name && series.configuration == configuration);
-    found.map(|series| series.values.as_slice())
+    values(series, &named(cell, what), configuration)
 }
 
-/// Multiples of what the other configuration has, round by round.
-fn multiples(
-    series: &[Series],
-    cell: &Cell,
-    what: &str,
-    [of, to]: [Configuration; 2],
-) -> Option<Spread> {
-    let values = |configuration| values(series, cell, what, configuration);
-    let pairs = values(of)?.iter().zip(values(to)?);
-    Some(Spread::of(
-        &pairs.map(|(of, to)| of / to).collect::<Vec<_>>(),
-    ))
+fn named(cell: &Cell, what: &str) -> String {
+    format!("{}: {what}", cell.name)
 }
 
 /// One table for each load.
@@ -95,7 +73,7 @@ pub fn table(series: &[Series]) -> String {
         "Median (10 % to 90 %) of {rounds} rounds. *Share* and *CPU over*: with several replicas, \
          of as many native servers at once (the floor) in the same round, else of native.\n"
     );
-    let measured = |cell: &&Cell| values(series, cell, THROUGHPUT, NATIVE).is_some();
+    let measured = |cell: &&Cell| of_cell(series, cell, THROUGHPUT, NATIVE).is_some();
     for cell in CELLS.iter().filter(measured) {
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -113,11 +91,11 @@ pub fn table(series: &[Series]) -> String {
 }
 
 fn row(series: &[Series], cell: &Cell, configuration: Configuration) -> String {
-    let value = |what| values(series, cell, what, configuration).map(Spread::of);
+    let value = |what| of_cell(series, cell, what, configuration).map(Spread::of);
     let over = |what, other| {
         let pair = [configuration, other];
         let told = !configuration.is_native();
-        multiples(series, cell, what, pair).filter(|_| told)
+        multiples(series, &named(cell, what), pair).filter(|_| told)
     };
     let fair = counterpart(configuration);
     let columns = [
@@ -132,22 +110,15 @@ fn row(series: &[Series], cell: &Cell, configuration: Configuration) -> String {
     format!("| {configuration} | {} |\n", columns.join(" | "))
 }
 
-fn text(spread: Option<Spread>, digits: usize) -> String {
-    let Some(Spread { low, median, high }) = spread else {
-        return String::new();
-    };
-    format!("{median:.digits$} ({low:.digits$} to {high:.digits$})")
-}
-
 /// Each goal against what was measured.
 #[must_use]
 pub fn judge(series: &[Series]) -> Vec<Judgement> {
     let mut judged = Vec::new();
     for cell in &CELLS {
-        let of_cell = |goal: &&Goal| {
+        let is_of_it = |goal: &&Goal| {
             cell.name.starts_with(goal.load) && cell.name.contains("pipelined") == goal.pipelined
         };
-        let goals = GOALS.iter().filter(of_cell);
+        let goals = GOALS.iter().filter(is_of_it);
         judged.extend(goals.filter_map(|goal| judge_one(series, cell, goal)));
     }
     judged
@@ -168,7 +139,7 @@ fn judge_one(series: &[Series], cell: &Cell, goal: &Goal) -> Option<Judgement> {
         Limit::Latency(most) => (P99, NATIVE, format!("{P99} at most native x {most}")),
         Limit::Cpu(most) => (CPU, fair, format!("{CPU} at most {most} of {fair}")),
     };
-    let spread = multiples(series, cell, what, [found, other])?;
+    let spread = multiples(series, &named(cell, what), [found, other])?;
     let met = match goal.limit {
         Limit::Share(least) => spread.median >= least,
         Limit::Latency(most) | Limit::Cpu(most) => spread.median <= most,
