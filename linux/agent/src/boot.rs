@@ -8,23 +8,20 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::auxvec::{AT_HWCAP2, AT_SYSINFO_EHDR};
-use rcoe_core::{Compare, MAX_REPLICAS, Port, Replica, ReplicaId, ReplicaSet};
+use rcoe_core::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 use rcoe_linux_abi::{AGENT_TEXT, Phase};
 
 use crate::arch::entry::{Cpu, TrapFrame, enter_program};
 use crate::arch::faults;
 use crate::arch::rseq;
-use crate::arch::vdso::Clock;
 use crate::arch::vdso::host::{self, Reader};
 use crate::calls::acting::Acting;
-use crate::calls::made::Made;
-use crate::calls::processes::{self, Processes};
-use crate::kernel::{self, kind};
+use crate::calls::processes;
+use crate::kernel::{self, Start, kind};
+use crate::lifetime::Program;
 use crate::memory::loader::{self, Image};
 use crate::memory::regions::{self, control, report};
 use crate::memory::space::space;
-use crate::protocol::arguments::Agreed;
-use crate::protocol::env::{LinuxEnv, Sibling};
 use crate::startup::InitialStack;
 use crate::sys;
 use crate::sys::Errno;
@@ -70,7 +67,7 @@ pub unsafe fn boot(initial_stack: *const u64) -> ! {
             errno.0
         ))
     });
-    start_replica(id.index(), count, (&image, rsp), acting, reader)
+    start_replica(id, count, (&image, rsp), Start { reader, acting })
 }
 
 /// The absolute path of the first program, with its terminating NUL.
@@ -158,17 +155,11 @@ pub(crate) fn become_replica(group: usize, index: usize) {
 }
 
 /// The part every replica of the first group does for itself.
-fn start_replica(
-    index: usize,
-    count: usize,
-    (image, rsp): (&Image, u64),
-    acting: Acting,
-    reader: Reader,
-) -> ! {
-    become_replica(0, index);
-    let own = report(0, index);
+fn start_replica(id: ReplicaId, count: usize, (image, rsp): (&Image, u64), start: Start) -> ! {
+    become_replica(0, id.index());
+    let own = report(0, id.index());
     crate::arch::delivery::measure();
-    install_kernel(index, count, image, acting, reader);
+    install_kernel(id, count, image, start);
     crate::sched::turns::take_slice(kernel::kernel());
     kernel::kernel().limits.hand_to_host();
     faults::arm();
@@ -181,62 +172,15 @@ fn start_replica(
     enter_program(&frame)
 }
 
-/// What the replicas of a group publish, as each of them sees it.
-pub(crate) fn neighbours(
-    group: usize,
-    count: usize,
-) -> (
-    [Option<Port<'static>>; MAX_REPLICAS],
-    [Option<Sibling>; MAX_REPLICAS],
-) {
-    let mut ports = [None; MAX_REPLICAS];
-    let mut siblings = [None; MAX_REPLICAS];
-    for i in 0..count {
-        ports[i] = Some(regions::port(group, i));
-        siblings[i] = Some(regions::sibling(group, i));
-    }
-    (ports, siblings)
-}
-
-fn install_kernel(index: usize, count: usize, image: &Image, acting: Acting, reader: Reader) {
+fn install_kernel(id: ReplicaId, count: usize, image: &Image, start: Start) {
     let control = control(0);
-    let (ports, siblings) = neighbours(0, count);
-    let id = ReplicaId::new(u8::try_from(index).expect("at most eight"));
-    let env = LinuxEnv::new(control, (id, report(0, index)), siblings);
-    let members = ReplicaSet::all(count);
-    kernel::install!({
-        replica: Replica::new(id, members, ports, env),
-        calm: false,
-        control: control,
-        report: report(0, index),
-        compare: Compare::from_word(control.compare.load(Ordering::Relaxed)),
-        alone: count == 1,
-        clock: Clock::new(control, reader),
-        strict: control.strict.load(Ordering::Relaxed) != 0,
-        masks: count > 2 && control.mask.load(Ordering::Relaxed) != 0,
-        inherited: 0,
-        brk: crate::calls::memory::Brk::new(image.brk_start),
-        limits: crate::calls::limits::Limits::given(control),
-        withheld: crate::memory::withheld::Withheld::NONE,
-        signals: crate::calls::signals::Signals::new(control),
-        timers: crate::calls::timers::Timers::new(),
-        begun: None,
-        made: Made::new(),
-        threads: crate::sched::threads::Threads::of_replica(control),
-        turns: crate::sched::turns::Turns::new(control),
-        slice: crate::sched::turns::slice::Slice::new(index),
-        inbox: crate::calls::signals::Inbox::default(),
-        agreed: Agreed::NOTHING,
-        outcome: kernel::LastResult::NONE,
-        last_read: crate::protocol::reread::LastRead::default(),
-        processes: Processes::first(
-            control.supervisor.load(Ordering::Relaxed),
-            control.sid.load(Ordering::Relaxed),
-        ),
-        acting: acting,
-        orders: crate::recover::reintegration::Orders::NONE,
-        ring: crate::protocol::uring::Ring::NONE,
-    }, zeroes: [shared, traps, rewriter, outgoing, segments, buffer, queue]);
+    let pid = control.supervisor.load(Ordering::Relaxed);
+    let who = regions::who(0, id, ReplicaSet::all(count), pid);
+    let program = Program {
+        pid,
+        brk_start: image.brk_start,
+    };
+    kernel::install(start, &who, &program);
 }
 
 /// All replicas are up and lie alike before the program's first instruction.

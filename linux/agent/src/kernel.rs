@@ -9,6 +9,7 @@ use rcoe_linux_abi::{Control, Ending, Note, Phase, Report, StatClass};
 use crate::arch::instructions::Traps;
 use crate::arch::rewrite::Rewriter;
 use crate::arch::vdso::Clock;
+use crate::arch::vdso::host::Reader;
 use crate::calls::acting::Acting;
 use crate::calls::clone;
 use crate::calls::limits::Limits;
@@ -19,10 +20,11 @@ use crate::calls::processes::{self, Processes};
 use crate::calls::shared::{Shared, arena, files};
 use crate::calls::signals::{Inbox, Signals};
 use crate::calls::timers::Timers;
+use crate::lifetime::{PerCopy, PerProcess, PerProgram, Program, Who, state};
 use crate::memory::withheld::Withheld;
 use crate::one_thread::OneThread;
 use crate::protocol::arguments::Agreed;
-use crate::protocol::env::LinuxEnv;
+use crate::protocol::env::{self, LinuxEnv};
 use crate::protocol::requests;
 use crate::protocol::reread::LastRead;
 use crate::protocol::segments::Segments;
@@ -55,58 +57,88 @@ pub(crate) mod kind {
     }
 }
 
-/// The agent's state in this replica: first what is alike in all, then what is its own. The order
-/// is that of the memory, see [`crate::memory::own`]. Large tables are zeroes until something is
-/// put into them, and again when it is gone.
-#[repr(C)]
-pub(crate) struct Kernel {
-    pub(crate) control: &'static Control,
-    pub(crate) clock: Clock,
-    pub(crate) compare: Compare,
-    /// Only one replica was started: nobody to publish to.
-    pub(crate) alone: bool,
-    pub(crate) strict: bool,
-    /// The group can lose a primary and go on: notes are kept for a successor.
-    pub(crate) masks: bool,
-    pub(crate) brk: Brk,
-    pub(crate) limits: Limits,
-    pub(crate) withheld: Withheld,
-    pub(crate) shared: Shared,
-    pub(crate) signals: Signals,
-    pub(crate) timers: Timers,
-    pub(crate) threads: Threads,
-    pub(crate) turns: Turns,
-    pub(crate) traps: Traps,
-    pub(crate) rewriter: Rewriter,
-    pub(crate) processes: Processes,
+/// What only the first replica of all knows when it starts.
+pub(crate) struct Start {
+    pub(crate) reader: Reader,
     pub(crate) acting: Acting,
-    pub(crate) outgoing: Outgoing,
-    pub(crate) orders: Orders,
-    /// The result of the last call, which enters the trace with whatever comes next.
-    pub(crate) outcome: LastResult,
-    /// What is this replica's own begins here.
-    pub(crate) replica: Replica<'static, LinuxEnv>,
-    /// The present call as it was folded.
-    pub(crate) agreed: Agreed,
-    /// Nothing rare is under way: see [`crate::calls`]'s straight way.
-    pub(crate) calm: bool,
-    pub(crate) report: &'static Report,
-    /// The slice of shared memory of this replica's number.
-    pub(crate) slice: Slice,
-    /// Membership changes after which this replica has looked at what a lost primary left.
-    pub(crate) inherited: u64,
-    /// Primary: when it began a call that waits for some time at most.
-    pub(crate) begun: Option<u64>,
-    /// Primary: what came of the present call.
-    pub(crate) made: Made,
-    /// Primary: what has arrived and is not published yet.
-    pub(crate) inbox: Inbox,
-    pub(crate) segments: Segments,
-    pub(crate) buffer: Buffer,
-    pub(crate) last_read: LastRead,
-    /// Primary: effects that are released later.
-    pub(crate) queue: Queue,
-    pub(crate) ring: Ring,
+}
+
+state! {
+    /// The agent's state in this replica: first what is alike in all, then what is its own. The
+    /// order is that of the memory, see [`crate::memory::own`].
+    struct Kernel, from (start: Start, who, program);
+
+    alike {
+        // Fixed for the run.
+        clock: Clock = (Clock::new(who.control, start.reader)), child stays, program stays;
+        compare: Compare = (Compare::from_word(who.control.compare.load(Ordering::Relaxed))),
+            child stays, program stays;
+        strict: bool = (who.control.strict.load(Ordering::Relaxed) != 0),
+            child stays, program stays;
+
+        // Handed on to children and to programs: only calls change it.
+        limits: Limits = (Limits::given(who.control)), child stays, program stays;
+        acting: Acting = (start.acting), child stays, program stays;
+        outgoing: Outgoing = zeroes, child stays, program stays;
+
+        // A process's.
+        control: &'static Control = (who.control), child anew, program stays;
+        /// Only one replica was started: nobody to publish to.
+        alone: bool = (who.places() == 1), child anew, program stays;
+        /// The group can lose a primary and go on: notes are kept for a successor.
+        masks: bool = (who.places() > 2 && who.control.mask.load(Ordering::Relaxed) != 0),
+            child anew, program stays;
+        turns: Turns = (Turns::new(who.control)), child renewed, program stays;
+        processes: Processes = (Processes::first(
+            who.pid,
+            who.control.sid.load(Ordering::Relaxed),
+        )), child renewed, program stays;
+        orders: Orders = (Orders::NONE), child anew, program stays;
+        /// The result of the last call, which enters the trace with whatever comes next.
+        outcome: LastResult = (LastResult::NONE), child stays, program stays;
+
+        // A program's, which a child goes on with.
+        brk: Brk = (Brk::new(program.brk_start)), child stays, program anew;
+        traps: Traps = zeroes, child stays, program renewed;
+        rewriter: Rewriter = zeroes, child stays, program renewed;
+
+        // Part is a process's, and part a program's.
+        withheld: Withheld = (Withheld::NONE), child renewed, program renewed;
+        shared: Shared = zeroes, child renewed, program renewed;
+        signals: Signals = (Signals::new(who.control)), child renewed, program renewed;
+        timers: Timers = (Timers::new()), child renewed, program renewed;
+        threads: Threads = (Threads::of_replica(who.control)), child renewed, program renewed;
+    }
+
+    own {
+        // Who it is, and what it has to do with its siblings.
+        replica: Replica<'static, LinuxEnv> = (env::join(who)), child anew, copy renewed;
+        report: &'static Report = (who.report), child anew, copy anew;
+        /// The slice of shared memory of this replica's number.
+        slice: Slice = (Slice::new(who.id.index())), child anew, copy anew;
+        /// Membership changes after which this replica has looked at what a lost primary left.
+        inherited: u64 = (0), child anew, copy stays;
+
+        // Of the present call.
+        /// The present call as it was folded.
+        agreed: Agreed = (Agreed::NOTHING), child stays, copy stays;
+        /// Nothing rare is under way: see [`crate::calls`]'s straight way.
+        calm: bool = (false), child anew, copy stays;
+        /// Primary: when it began a call that waits for some time at most.
+        begun: Option<u64> = (None), child anew, copy stays;
+        /// Primary: what came of the present call.
+        made: Made = (Made::new()), child stays, copy stays;
+        segments: Segments = zeroes, child stays, copy stays;
+        buffer: Buffer = zeroes, child stays, copy stays;
+
+        // What a primary knows, and can find out again.
+        /// Primary: what has arrived and is not published yet.
+        inbox: Inbox = (Inbox::default()), child anew, copy anew;
+        last_read: LastRead = (LastRead::default()), child stays, copy stays;
+        /// Primary: effects that are released later.
+        queue: Queue = zeroes, child renewed, copy renewed;
+        ring: Ring = (Ring::NONE), child anew, copy anew;
+    }
 }
 
 /// A result that is no event yet.
@@ -139,27 +171,10 @@ impl LastResult {
 static KERNEL: OneThread<MaybeUninit<Kernel>> = OneThread::new(MaybeUninit::zeroed());
 
 /// Sets the state; once per replica, before the program starts.
-///
-/// What is named behind the fields begins as zeroes, as which the static came: most of it is tables
-/// that few programs fill, and pages of them that are not written need neither be made nor copied
-/// to children nor compared.
-macro_rules! install {
-    ({ $($field:ident: $value:expr),* $(,)? }, zeroes: [$($zero:ident),*]) => {{
-        let place = $crate::kernel::place();
-        $(
-            let value = $value;
-            // SAFETY: a replica is one kernel thread, and nobody holds a reference yet.
-            unsafe { (&raw mut (*place).$field).write(value) };
-        )*
-        // Every field is one or the other.
-        let $crate::kernel::Kernel { $($field: _,)* $($zero: _,)* } = $crate::kernel::kernel();
-    }};
-}
-pub(crate) use install;
-
-/// Where the state stands.
-pub(crate) fn place() -> *mut Kernel {
-    KERNEL.get().cast()
+pub(crate) fn install(start: Start, who: &Who, program: &Program) {
+    // SAFETY: the static came as zeroes, a replica is one kernel thread, and nobody holds a
+    // reference yet.
+    unsafe { Kernel::begin(KERNEL.get().cast(), start, who, program) }
 }
 
 /// The state of this replica.
@@ -192,7 +207,7 @@ pub(crate) fn count(cell: &AtomicU64, by: u64) {
 impl Kernel {
     /// Where in memory this replica's own part of the state begins.
     pub(crate) fn own_begins(&self) -> u64 {
-        (&raw const self.replica) as u64
+        (&raw const self.own) as u64
     }
 
     /// Adds an event.

@@ -27,6 +27,7 @@ mod boot;
 mod calls;
 mod convert;
 mod kernel;
+mod lifetime;
 mod memory;
 mod one_thread;
 mod protocol;

@@ -449,7 +449,7 @@ const ALIGNMENT_CHECK: u32 = 1 << 18;
 
 /// Non-zero while an asynchronous signal waits for the program: blocking calls then return EINTR.
 #[unsafe(no_mangle)]
-#[unsafe(link_section = ".bss.own.1")]
+#[unsafe(link_section = ".bss.own.2")]
 pub(crate) static RCOE_INTERRUPT: core::sync::atomic::AtomicU32 =
     core::sync::atomic::AtomicU32::new(0);
 

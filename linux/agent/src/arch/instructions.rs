@@ -26,6 +26,7 @@ use crate::arch::frames::SigContext;
 use crate::arch::known::{self, Part};
 use crate::convert::{low32, size};
 use crate::kernel::{Kernel, kind};
+use crate::lifetime::{PerProgram, Program};
 use crate::memory::guest;
 use crate::memory::loader::{page_down, page_up};
 use crate::memory::regions::{self, control};
@@ -69,13 +70,16 @@ pub(crate) struct Traps {
     count: usize,
 }
 
-impl Traps {
-    /// Nothing is rewritten in a new program.
-    pub(crate) fn clear(&mut self) {
-        self.sites[..self.count].fill([0; 2]);
-        self.count = 0;
+impl PerProgram for Traps {
+    /// Nothing is rewritten.
+    fn in_program(&mut self, _: &Program) {
+        let Self { sites, count } = self;
+        sites[..*count].fill([0; 2]);
+        *count = 0;
     }
+}
 
+impl Traps {
     fn find(&self, address: u64) -> Option<Rewritten> {
         self.sites[..self.count]
             .iter()

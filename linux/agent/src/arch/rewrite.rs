@@ -25,6 +25,7 @@ use linux_raw_sys::general::{
 use crate::arch::entry::{entry_address, guarded};
 use crate::convert::{low32, size};
 use crate::kernel::count;
+use crate::lifetime::{PerProgram, Program};
 use crate::memory::guest;
 use crate::memory::loader::{page_down, page_up};
 use crate::sys;
@@ -90,18 +91,27 @@ pub(crate) struct Rewriter {
     area_count: usize,
 }
 
-impl Rewriter {
-    /// Nothing is known of a new program. What is not in use is left untouched.
-    pub(crate) fn clear(&mut self) {
-        self.slots.fill(0);
-        self.sites[..self.site_count].fill(Site::default());
-        self.site_count = 0;
-        self.code[..self.code_count].fill(0..0);
-        self.code_count = 0;
-        self.areas[..self.area_count].fill((0, 0));
-        self.area_count = 0;
+impl PerProgram for Rewriter {
+    /// Nothing is known. What is not in use is left untouched.
+    fn in_program(&mut self, _: &Program) {
+        let Self {
+            slots,
+            sites,
+            site_count,
+            code,
+            code_count,
+            areas,
+            area_count,
+        } = self;
+        slots.fill(0);
+        sites[..*site_count].fill(Site::default());
+        code[..*code_count].fill(0..0);
+        areas[..*area_count].fill((0, 0));
+        (*site_count, *code_count, *area_count) = (0, 0, 0);
     }
+}
 
+impl Rewriter {
     /// Executable memory was mapped here.
     pub(crate) fn add_code(&mut self, start: u64, len: u64) {
         self.forget_code(start, len);
@@ -492,6 +502,7 @@ mod tests {
     use crate::arch::rewrite::{
         AREAS, CODE, Place, Rewriter, SITES, Site, branches_into, is_after, is_before, jump,
     };
+    use crate::lifetime::{PerProgram as _, Program};
 
     impl Rewriter {
         const UNUSED: Self = Self {
@@ -576,7 +587,10 @@ mod tests {
             }
         }
         assert_eq!(rewriter.site_count, sites.len());
-        rewriter.clear();
+        rewriter.in_program(&Program {
+            pid: 0,
+            brk_start: 0,
+        });
         assert!(
             sites
                 .iter()

@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use linux_raw_sys::general::{MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_READ, PROT_WRITE};
-use rcoe_core::{MAX_REPLICAS, Outbox, Port};
+use rcoe_core::{MAX_REPLICAS, Outbox, Port, ReplicaId, ReplicaSet};
 use rcoe_linux_abi::{
     CONTROL_ADDR, CONTROL_BYTES, Control, GROUPS, INTAKE_OFFSET, LAYOUT_VERSION, NOTEBOOK_BYTES,
     NOTEBOOK_OFFSET, Notebook, OBJECT_BYTES, OUTBOX_OFFSET, QUEUES_BYTES, QUEUES_OFFSET,
@@ -14,6 +14,7 @@ use rcoe_linux_abi::{
     region_addr,
 };
 
+use crate::lifetime::Who;
 use crate::protocol::env::Sibling;
 use crate::sched::turns;
 use crate::sys;
@@ -95,6 +96,18 @@ pub(crate) fn sibling(group: usize, index: usize) -> Sibling {
     Sibling {
         report: report(group, index),
         outbox: outbox(group, index),
+    }
+}
+
+/// The replica of this number in the group, the process of which the program knows by `pid`.
+pub(crate) fn who(group: usize, id: ReplicaId, members: ReplicaSet, pid: u32) -> Who {
+    Who {
+        group,
+        id,
+        members,
+        pid,
+        control: control(group),
+        report: report(group, id.index()),
     }
 }
 

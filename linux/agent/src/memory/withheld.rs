@@ -11,7 +11,9 @@
 
 use linux_raw_sys::general::{MADV_DOFORK, MADV_DONTFORK, MADV_KEEPONFORK, MADV_WIPEONFORK};
 
+use crate::lifetime::{PerProcess, PerProgram, Program, Who};
 use crate::memory::loader::page_up;
+use crate::memory::space::space;
 use crate::sys;
 
 /// Most ranges of a kind.
@@ -35,6 +37,12 @@ impl Ranges {
 
     fn live(&self) -> &[(u64, u64)] {
         &self.list[..self.count]
+    }
+
+    /// What is not in use is zeroes, and left untouched.
+    fn clear(&mut self) {
+        self.list[..self.count].fill((0, 0));
+        (self.count, self.lost) = (0, 0);
     }
 
     fn push(&mut self, start: u64, end: u64) {
@@ -103,20 +111,6 @@ impl Withheld {
         wiped: Ranges::NONE,
     };
 
-    /// Start and length of what a child does not get.
-    pub(crate) fn dropped(&self) -> impl Iterator<Item = (u64, u64)> {
-        let ranges = self.dropped.live().iter();
-        ranges.map(|&(start, end)| (start, end - start))
-    }
-
-    /// What a child withholds from its own children.
-    pub(crate) const fn for_child(&self) -> Self {
-        Self {
-            dropped: Ranges::NONE,
-            wiped: self.wiped,
-        }
-    }
-
     /// The kernel has taken the program's advice for what is mapped in the range.
     pub(crate) fn advised(&mut self, start: u64, len: u64, advice: u32) {
         let end = start.saturating_add(page_up(len));
@@ -162,6 +156,24 @@ impl Withheld {
     pub(crate) fn restore(&self) {
         advise(&self.dropped, MADV_DONTFORK);
         advise(&self.wiped, MADV_WIPEONFORK);
+    }
+}
+
+impl PerProcess for Withheld {
+    /// What was dropped is not there, so it cannot be withheld.
+    fn in_child(&mut self, _: &Who) {
+        for &(start, end) in self.dropped.live() {
+            space().remove(start, end - start);
+        }
+        self.dropped.clear();
+    }
+}
+
+impl PerProgram for Withheld {
+    fn in_program(&mut self, _: &Program) {
+        let Self { dropped, wiped } = self;
+        dropped.clear();
+        wiped.clear();
     }
 }
 
@@ -217,9 +229,10 @@ mod tests {
     fn a_child_withholds_only_what_it_has() {
         let mut withheld = advised(10, 4);
         withheld.advised(30 * PAGE, PAGE, MADV_WIPEONFORK);
-        let child = withheld.for_child();
-        assert_eq!(sorted(&child.dropped), []);
-        assert_eq!(sorted(&child.wiped), [(30, 31)]);
+        withheld.dropped.clear();
+        assert_eq!(sorted(&withheld.dropped), []);
+        assert_eq!(withheld.dropped.list, Ranges::NONE.list);
+        assert_eq!(sorted(&withheld.wiped), [(30, 31)]);
     }
 
     #[test]

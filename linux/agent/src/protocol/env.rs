@@ -8,10 +8,12 @@
 
 use core::sync::atomic::Ordering;
 
-use rcoe_core::{Env, Outbox, ReplicaId, ReplicaSet, Wait, WaitFor, Waited};
+use rcoe_core::{Env, MAX_REPLICAS, Outbox, Replica, ReplicaId, ReplicaSet, Wait, WaitFor, Waited};
 use rcoe_linux_abi::{Control, ReplicaState, Report};
 
 use crate::arch::rseq;
+use crate::lifetime::{PerCopy, Who};
+use crate::memory::regions;
 use crate::protocol::naps::{Debt, Nap, Naps};
 use crate::protocol::patience::{Patience, Siblings};
 use crate::protocol::requests;
@@ -26,6 +28,21 @@ const CALLS: usize = 64;
 pub(crate) struct Sibling {
     pub(crate) report: &'static Report,
     pub(crate) outbox: &'static Outbox,
+}
+
+/// This replica's part in the protocol, as its group begins.
+pub(crate) fn join(who: &Who) -> Replica<'static, LinuxEnv> {
+    let mut ports = [None; MAX_REPLICAS];
+    for (index, port) in ports[..who.places()].iter_mut().enumerate() {
+        *port = Some(regions::port(who.group, index));
+    }
+    Replica::new(who.id, who.members, ports, LinuxEnv::of(who))
+}
+
+impl PerCopy for Replica<'static, LinuxEnv> {
+    fn in_copy(&mut self, who: &Who) {
+        self.become_newcomer(LinuxEnv::of(who));
+    }
 }
 
 /// The Linux side of the protocol core.
@@ -73,6 +90,15 @@ impl LinuxEnv {
             voting_since: 0,
             told: 0,
         }
+    }
+
+    /// Of this replica.
+    fn of(who: &Who) -> Self {
+        let mut siblings = [None; MAX_REPLICAS];
+        for (index, sibling) in siblings[..who.places()].iter_mut().enumerate() {
+            *sibling = Some(regions::sibling(who.group, index));
+        }
+        Self::new(who.control, (who.id, who.report), siblings)
     }
 
     fn sibling(&self, id: ReplicaId) -> Sibling {

@@ -60,13 +60,12 @@ pub(crate) use taking::{read, takes_later};
 /// Longest effect that waits. Longer ones cost little beside their bytes.
 const LONGEST: u64 = 16 * 1024;
 
-/// All replicas, at the start of a group: may its effects wait? Nothing is known of descriptors:
-/// the first group begins with zeroes, and who forks forgets all before.
+/// All replicas, at the start: may effects wait in this run? Nothing is known of descriptors: the
+/// first process begins with zeroes, and who forks or execs forgets all before.
 pub(crate) fn begin(kernel: &mut Kernel) {
     let wanted = kernel.control.defer.load(Ordering::Relaxed) != 0;
     let enabled = wanted && !kernel.alone && kernel.compare != Compare::Every;
     kernel.outgoing.enabled = enabled.into();
-    kernel.queue.in_new_process();
 }
 
 /// May this call be made while effects wait? It can neither wait itself nor tell that they do.

@@ -12,6 +12,7 @@ use rcoe_core::POSTS;
 
 use crate::arch::faults::SIG_TICK;
 use crate::convert::size;
+use crate::lifetime::{PerCopy, PerProcess, Who};
 use crate::memory::guest::{self, Fault};
 use crate::one_thread::OneThread;
 use crate::sys;
@@ -90,14 +91,21 @@ pub(crate) struct Queue {
     refusals: usize,
 }
 
-impl Queue {
-    /// As a child or a copy begins, to which no timer comes.
-    pub(crate) const fn in_new_process(&mut self) {
-        self.has_ticker = false;
-        self.ticking = false;
+impl PerProcess for Queue {
+    /// No timer of the host comes to a child, and nothing waits in it.
+    fn in_child(&mut self, _: &Who) {
+        (self.has_ticker, self.ticking) = (false, false);
         self.forget();
     }
+}
 
+impl PerCopy for Queue {
+    fn in_copy(&mut self, who: &Who) {
+        self.in_child(who);
+    }
+}
+
+impl Queue {
     /// Is there a timer that will remind of what waits? Makes it if there is none.
     pub(super) fn can_be_reminded(&mut self) -> bool {
         if !self.has_ticker

@@ -19,7 +19,7 @@ use rcoe_linux_syscalls::Special;
 
 use crate::arch::entry::{self, Cpu, TrapFrame};
 use crate::arch::known::File;
-use crate::calls::memory::{self, Brk};
+use crate::calls::memory;
 use crate::calls::processes::privileges::{self, Renewed};
 use crate::calls::processes::strings::{Stack, Strings};
 use crate::calls::processes::twin;
@@ -27,10 +27,10 @@ use crate::calls::shared::{arena, files};
 use crate::calls::{Call, clone, io, limits, paths, signals, targets};
 use crate::convert;
 use crate::kernel::{Kernel, kind};
+use crate::lifetime::Program;
 use crate::memory::guest::{self, Fault};
 use crate::memory::loader::{self, Head, Image};
 use crate::memory::space::space;
-use crate::memory::withheld::Withheld;
 use crate::one_thread::OneThread;
 use crate::protocol::transfer;
 use crate::sched::turns;
@@ -491,15 +491,12 @@ fn map_stack() {
 
 /// What a new program finds changed.
 fn renew(kernel: &mut Kernel, image: &Image) {
-    kernel.brk = Brk::new(image.brk_start);
-    kernel.traps.clear();
-    kernel.rewriter.clear();
-    kernel.withheld = Withheld::NONE;
+    let program = Program {
+        pid: kernel.processes.pid,
+        brk_start: image.brk_start,
+    };
+    kernel.in_program(&program);
     sys::unlock_all();
-    kernel.signals.reset_handlers();
-    kernel.signals.drop_stack();
-    kernel.timers.in_new_program();
-    kernel.threads.become_only(kernel.processes.pid, 0);
     targets::publish(kernel);
     limits::check_new_program(kernel);
     for code in image.code() {

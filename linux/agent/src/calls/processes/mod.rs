@@ -43,6 +43,7 @@ pub(super) use wait::ended;
 use crate::arch::entry::TrapFrame;
 use crate::calls::{Call, ipc, limits, refuse, signals};
 use crate::kernel::{Kernel, kind};
+use crate::lifetime::{PerProcess, Who};
 use crate::memory::guest;
 use crate::memory::regions;
 use crate::protocol::requests::{self, LOOK_NS};
@@ -135,46 +136,6 @@ impl Processes {
         }
     }
 
-    /// Becomes those of a new process. What is large and says nothing is left untouched.
-    fn renew(&mut self, pid: u32) {
-        let known = |child: &&mut Child| **child != Child::NONE;
-        self.children
-            .iter_mut()
-            .filter(known)
-            .for_each(|child| *child = Child::NONE);
-        self.plan.clear();
-        let Self {
-            pid: own,
-            children: _,
-            born,
-            used,
-            asked,
-            addressee,
-            lent,
-            birth,
-            leads,
-            awaited,
-            unwanted,
-            replaced,
-            plan: _,
-            death_signal,
-            subreaper,
-            programs,
-        } = self;
-        *own = pid;
-        *birth = birth::Birth::NONE;
-        *used = Usage::NONE;
-        *awaited = None;
-        *asked = 0;
-        *lent = 0;
-        for number in [born, addressee, death_signal, programs] {
-            *number = 0;
-        }
-        for flag in [leads, unwanted, replaced, subreaper] {
-            *flag = false;
-        }
-    }
-
     /// The first process, in this session.
     pub(crate) const fn first(pid: u32, session: u32) -> Self {
         let mut first = Self::new(pid);
@@ -229,6 +190,48 @@ impl Processes {
             order: FIRST_ADOPTED + adoption.count,
             ..known
         })
+    }
+}
+
+impl PerProcess for Processes {
+    /// Nothing is known of children. What is large and says nothing is left untouched.
+    fn in_child(&mut self, who: &Who) {
+        let known = |child: &&mut Child| **child != Child::NONE;
+        self.children
+            .iter_mut()
+            .filter(known)
+            .for_each(|child| *child = Child::NONE);
+        self.plan.clear();
+        let Self {
+            pid: own,
+            children: _,
+            born,
+            used,
+            asked,
+            addressee,
+            lent,
+            birth,
+            leads,
+            awaited,
+            unwanted,
+            replaced,
+            plan: _,
+            death_signal,
+            subreaper,
+            programs,
+        } = self;
+        *own = who.pid;
+        *birth = birth::Birth::NONE;
+        *used = Usage::NONE;
+        *awaited = None;
+        *asked = 0;
+        *lent = 0;
+        for number in [born, addressee, death_signal, programs] {
+            *number = 0;
+        }
+        for flag in [leads, unwanted, replaced, subreaper] {
+            *flag = false;
+        }
     }
 }
 

@@ -235,7 +235,6 @@ pub(crate) fn after_fork(kernel: &mut Kernel) {
 
 /// In a child, which has another slice than the replica that made it: shows that one.
 pub(crate) fn in_child(kernel: &mut Kernel) {
-    kernel.shared.waiting = false;
     if kernel.shared.shows_slice() {
         turns::announce(kernel);
     }

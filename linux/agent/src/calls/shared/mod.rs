@@ -16,6 +16,7 @@ pub(crate) mod futexes;
 pub(crate) mod resize;
 pub(crate) mod segments;
 
+use crate::lifetime::{PerProcess, PerProgram, Program, Who};
 use crate::memory::loader::page_up;
 use crate::sys::FileFacts;
 
@@ -239,6 +240,35 @@ impl Shared {
     pub(crate) fn holds(&self, start: u64, len: u64) -> bool {
         let end = start.saturating_add(page_up(len.max(1)));
         self.first_in(start, end).is_some()
+    }
+}
+
+impl PerProcess for Shared {
+    /// What is mapped is inherited, and nobody of the child waits.
+    fn in_child(&mut self, _: &Who) {
+        let Self {
+            list: _,
+            count: _,
+            related: _,
+            waiting,
+        } = self;
+        if *waiting {
+            *waiting = false;
+        }
+    }
+}
+
+impl PerProgram for Shared {
+    /// # Panics
+    /// If something of the program before is still there: others would go on counting it.
+    fn in_program(&mut self, _: &Program) {
+        let Self {
+            list: _,
+            count,
+            related: _,
+            waiting,
+        } = self;
+        assert!(*count == 0 && !*waiting, "nothing is shared any more");
     }
 }
 

@@ -46,6 +46,7 @@ use crate::calls::limits::Limits;
 use crate::calls::{limits, processes, timers};
 use crate::convert::{self, Maybe, low32};
 use crate::kernel::{Kernel, kind};
+use crate::lifetime::{PerProcess, PerProgram, Program, Who};
 use crate::protocol::transfer::{self, Outcome};
 use crate::sys;
 use pending::{FIRST_QUEUED, SI_USER};
@@ -126,24 +127,12 @@ impl Signals {
         }
     }
 
-    /// As `fork` leaves them to a child: nothing is pending.
-    pub(crate) fn forget_pending(&mut self) {
-        self.pending.clear();
-        self.files.forget_told();
-        self.shared = 0;
-        self.own.pending = 0;
-        self.own.saved = Maybe::NONE;
-        self.taken = 0;
-        self.quiet = 0;
-        RCOE_INTERRUPT.store(0, Ordering::Relaxed);
-    }
-
     /// A primary will tell again which of the descriptors for signals are readable.
     pub(crate) fn forget_told(&mut self) {
         self.files.forget_told();
     }
 
-    /// As `execve` leaves them: what was handled is default again, what was ignored stays so.
+    /// What was handled is default again, what was ignored stays so.
     pub(crate) fn reset_handlers(&mut self) {
         for action in &mut self.actions {
             let ignored = action[HANDLER] == SIG_IGN;
@@ -162,12 +151,6 @@ impl Signals {
             }
         }
         sets
-    }
-
-    /// There is no alternate stack any more.
-    pub(crate) fn drop_stack(&mut self) {
-        self.own.stack = [0, SS_DISABLE, 0];
-        self.own.saved = Maybe::NONE;
     }
 
     /// Signals that wait, with what comes with each.
@@ -249,6 +232,42 @@ impl Signals {
     /// Signals that a thread with this mask would act upon, of those pending for all and for it.
     fn open(&self, own: &Own) -> u64 {
         (self.shared | own.pending) & !own.mask
+    }
+}
+
+impl PerProcess for Signals {
+    /// As `fork` leaves them: nothing is pending.
+    fn in_child(&mut self, _: &Who) {
+        let Self {
+            actions: _,
+            pending,
+            files,
+            shared,
+            own,
+            taken,
+            quiet,
+        } = self;
+        pending.clear();
+        files.forget_told();
+        (own.pending, own.saved) = (0, Maybe::NONE);
+        (*shared, *taken, *quiet) = (0, 0, 0);
+    }
+}
+
+impl PerProgram for Signals {
+    /// As `execve` leaves them: no handlers, no stack for them, and what is pending still is.
+    fn in_program(&mut self, _: &Program) {
+        self.reset_handlers();
+        let Self {
+            actions: _,
+            pending: _,
+            files: _,
+            shared: _,
+            own,
+            taken: _,
+            quiet: _,
+        } = self;
+        (own.stack, own.saved) = ([0, SS_DISABLE, 0], Maybe::NONE);
     }
 }
 

@@ -27,6 +27,7 @@ use crate::arch::faults::bit;
 use crate::calls::signals::pending::SI_TIMER;
 use crate::calls::signals::{self, Info, Target};
 use crate::kernel::Kernel;
+use crate::lifetime::{PerProcess, PerProgram, Program, Who};
 use crate::protocol::requests;
 use crate::protocol::transfer;
 use crate::sched::threads::NEVER;
@@ -186,14 +187,6 @@ impl Timers {
         }
     }
 
-    /// None is running, as in a new process.
-    pub(crate) fn in_new_process(&mut self) {
-        self.forget_made();
-        self.all[..OLD].copy_from_slice(&Timer::OLD);
-        self.earliest = [NEVER; 3];
-        self.armed = [NEVER; 3];
-    }
-
     /// Those made with `timer_create` are gone; what was not in use is left untouched.
     fn forget_made(&mut self) {
         let made = self.all[OLD..].iter_mut().filter(|timer| timer.used);
@@ -217,12 +210,6 @@ impl Timers {
         self.all[OLD..].iter().filter(|timer| timer.used).count()
     }
 
-    /// As `execve` leaves them.
-    pub(crate) fn in_new_program(&mut self) {
-        self.forget_made();
-        self.schedule();
-    }
-
     fn schedule(&mut self) {
         self.earliest = DOMAINS.map(|domain| {
             let heard = self
@@ -244,6 +231,28 @@ impl Timers {
     fn find(&mut self, id: u64) -> Option<&mut Timer> {
         let at = usize::try_from(id).ok()?.checked_add(OLD)?;
         self.all.get_mut(at).filter(|timer| timer.used)
+    }
+}
+
+impl PerProcess for Timers {
+    /// None is running.
+    fn in_child(&mut self, _: &Who) {
+        self.forget_made();
+        let Self {
+            all,
+            earliest,
+            armed,
+        } = self;
+        all[..OLD].copy_from_slice(&Timer::OLD);
+        (*earliest, *armed) = ([NEVER; 3], [NEVER; 3]);
+    }
+}
+
+impl PerProgram for Timers {
+    /// Those of `setitimer` go on.
+    fn in_program(&mut self, _: &Program) {
+        self.forget_made();
+        self.schedule();
     }
 }
 
@@ -385,7 +394,8 @@ mod tests {
         assert_eq!(timers.next_due([39, 29, 99]), None);
         assert_eq!(timers.next_due([60, 60, 99]), Some(1));
         assert_eq!(timers.next_due([60, 0, 99]), Some(OLD));
-        timers.in_new_program();
+        timers.forget_made();
+        timers.schedule();
         assert_eq!(timers.earliest, [50, 30, NEVER]);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A primary would have to ask the host at every call; so it remembers the answer until the
 //! descriptor is closed, which all replicas see. A new file under a number has a new kind only
-//! after the number was free. In the same way it remembers up to where all numbers are taken.
+//! after the number was free. A child has a table of its own, and begins with nothing. In the same
+//! way it remembers up to where all numbers are taken.
 
 use rcoe_linux_syscalls::{Class, Descriptors};
 
@@ -40,11 +41,13 @@ struct Memory {
     taken: u32,
 }
 
-#[unsafe(link_section = ".bss.own.1")]
-static KINDS: OneThread<Memory> = OneThread::new(Memory {
+#[unsafe(link_section = ".bss.own.2")]
+static KINDS: OneThread<Memory> = OneThread::new(NOTHING);
+
+const NOTHING: Memory = Memory {
     kinds: [Kind::Unknown; NUMBERS],
     taken: 0,
-});
+};
 
 fn memory() -> &'static mut Memory {
     // SAFETY: a replica is one kernel thread, and no caller keeps the reference.
@@ -93,14 +96,6 @@ pub(super) fn first_free(least: u32) -> u32 {
     free
 }
 
-/// Forgets everything: the table of descriptors is another one.
-pub(crate) fn forget_all() {
-    *memory() = Memory {
-        kinds: [Kind::Unknown; NUMBERS],
-        taken: 0,
-    };
-}
-
 /// All replicas, after any call: forgets what was closed.
 #[inline]
 pub(crate) fn after(call: &Call) {
@@ -112,7 +107,7 @@ pub(crate) fn after(call: &Call) {
         Descriptors::Stay | Descriptors::Copies => return,
         Descriptors::Closes(fd) | Descriptors::Replaces(fd) => call.arg(usize::from(fd)),
         Descriptors::ClosesRange(..) | Descriptors::ClosesMarked => {
-            forget_all();
+            *memory() = NOTHING;
             return;
         }
         Descriptors::ClosesOwn => {

@@ -22,6 +22,7 @@ use rcoe_linux_abi::Control;
 
 use crate::arch::entry::TrapFrame;
 use crate::calls::targets::Own;
+use crate::lifetime::{PerProcess, PerProgram, Program, Who};
 
 pub(crate) use waiting::{Cause, NEVER, Next, Wait};
 
@@ -175,9 +176,8 @@ impl Threads {
         Self::new(context::table(), tid, control.seed.load(Relaxed))
     }
 
-    /// The running thread is the only one from now on, and the leader of a process with this id:
-    /// as `fork` leaves it in the child, and `execve` in the program.
-    pub(crate) fn become_only(&mut self, tid: u32, clear_tid: u64) {
+    /// The running thread is the only one from now on, and the leader of a process with this id.
+    fn become_only(&mut self, tid: u32) {
         if self.current != LEADER {
             crate::sys::set_name(&self.current().name);
         }
@@ -188,26 +188,34 @@ impl Threads {
         self.slots[LEADER] = Thread {
             state: State::Running,
             tid,
-            clear_tid,
             affinity,
             ..Thread::VACANT
         };
-        self.used = 1;
-        self.live = 1;
-        self.current = LEADER;
-        self.loaded = LEADER;
-        self.queue = Queue::new();
-        self.timed = 0;
-        self.outside = 0;
-        self.leader_status = None;
-    }
-
-    /// In the process of this group; before it has made threads.
-    pub(crate) fn number_by_group(&mut self, group: usize) {
-        let group = crate::convert::low32(group as u64);
-        self.first_tid = FIRST_TID + group * GROUP_TIDS;
-        self.next_tid = 0;
-        self.shares = false;
+        let Self {
+            slots: _,
+            used,
+            live,
+            current,
+            loaded,
+            queue,
+            // Numbers go on, and so do the lengths of slices.
+            first_tid: _,
+            next_tid: _,
+            slice: _,
+            slices: _,
+            until_look: _,
+            timed,
+            outside,
+            waits: _,
+            leader_status,
+            // That follows from what is mapped.
+            shares: _,
+        } = self;
+        (*used, *live) = (1, 1);
+        (*current, *loaded) = (LEADER, LEADER);
+        *queue = Queue::new();
+        (*timed, *outside) = (0, 0);
+        *leader_status = None;
     }
 
     /// Is there more than one thread?
@@ -371,6 +379,24 @@ impl Threads {
         }
         self.until_look = LOOK_EVERY;
         true
+    }
+}
+
+impl PerProcess for Threads {
+    /// The thread that forked is alone, and thread ids are those of the new group.
+    fn in_child(&mut self, who: &Who) {
+        self.become_only(who.pid);
+        let group = crate::convert::low32(who.group as u64);
+        self.first_tid = FIRST_TID + group * GROUP_TIDS;
+        self.next_tid = 0;
+        self.shares = false;
+    }
+}
+
+impl PerProgram for Threads {
+    /// The thread that called `execve` is alone.
+    fn in_program(&mut self, program: &Program) {
+        self.become_only(program.pid);
     }
 }
 

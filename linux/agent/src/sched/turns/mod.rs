@@ -33,6 +33,7 @@ use crate::arch::entry::{interruptible_call, is_away};
 use crate::calls::{shared, signals};
 use crate::convert::low32;
 use crate::kernel::{Kernel, kind};
+use crate::lifetime::{PerProcess, Who};
 use crate::memory::regions;
 use crate::protocol::requests;
 use crate::protocol::transfer::{Outcome, agree, agree_all};
@@ -40,7 +41,7 @@ use crate::recover::reintegration;
 use crate::recover::reintegration::newcomer;
 use crate::sched::threads::Slices;
 use crate::sys;
-use slice::{Slice, claims};
+use slice::claims;
 
 /// Longest sleep before looking again.
 const LOOK_NS: u64 = 100_000_000;
@@ -123,12 +124,21 @@ pub(crate) fn take_slice(kernel: &Kernel) {
     kernel.slice.take(kernel.turns.started, kernel.turns.bytes);
 }
 
-/// In a child, in the replica of this number.
-pub(crate) fn become_child(kernel: &mut Kernel, index: usize) {
-    kernel.slice = Slice::new(index);
-    kernel.turns.member = false;
-    kernel.turns.held = None;
-    take_slice(kernel);
+impl PerProcess for Turns {
+    /// A child has no turn, and runs in none before it joins.
+    fn in_child(&mut self, _: &Who) {
+        let Self {
+            started: _,
+            bytes: _,
+            member,
+            held,
+            // See [`begin_child`].
+            least: _,
+            calls: _,
+            lengths: _,
+        } = self;
+        (*member, *held) = (false, None);
+    }
 }
 
 /// All replicas of a child, before its first turn: claims before this one are not its own, but of
@@ -147,8 +157,7 @@ pub(crate) fn rest(kernel: &Kernel) -> Option<u64> {
 }
 
 /// A copy of another replica has this one's place, between two turns.
-pub(crate) fn become_copy(kernel: &mut Kernel, index: usize) {
-    kernel.slice = Slice::new(index);
+pub(crate) fn become_copy(kernel: &mut Kernel) {
     take_slice(kernel);
     if kernel.turns.member {
         shared::arena::show_all(kernel);

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::general as nr;
-use rcoe_core::{Replica, ReplicaId, ReplicaSet};
+use rcoe_core::{ReplicaId, ReplicaSet};
 use rcoe_linux_abi::{Note, Phase, ReplicaState};
 
 use crate::arch::context;
@@ -14,15 +14,10 @@ use crate::calls::processes::birth::wish::{Birth, CHILD_TID, CLEAR_TID, SET_TLS,
 use crate::calls::processes::{adopt, publish_file, twin};
 use crate::calls::shared::arena;
 use crate::calls::{limits, refuse_with, signals, targets};
-use crate::convert::{self, low32};
+use crate::convert::low32;
 use crate::kernel::{Kernel, kind};
 use crate::memory::guest;
-use crate::memory::space::space;
 use crate::memory::{deferred, regions};
-use crate::protocol::env::LinuxEnv;
-use crate::protocol::uring::Ring;
-use crate::recover::reintegration::Orders;
-use crate::recover::takeover::kinds;
 use crate::sched::turns;
 use crate::sys::Errno;
 use crate::{boot, sys};
@@ -151,19 +146,18 @@ fn take_over(kernel: &mut Kernel, group: usize, id: ReplicaId) {
 
 /// Every replica of a new group: becomes a replica of it, and returns 0 from the call.
 fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, pid: u32) -> ! {
-    turns::become_child(kernel, id.index());
     let birth = kernel.processes.birth;
-    let clear_tid = match birth.flags & CLEAR_TID {
-        0 => 0,
-        _ => birth.child_tid,
-    };
     let lent = birth.frame.as_ref().map_or(0, |frame| frame.cpu.rsp);
-    renew(kernel, group, id, parents);
+    let who = regions::who(group, id, parents, pid);
+    // A child has its parent's credentials, changed or not.
+    let changed = kernel.report.changed.load(Ordering::Relaxed);
+    who.report.changed.store(changed, Ordering::Release);
+    kernel.in_child(&who);
+    turns::take_slice(kernel);
     arena::in_child(kernel);
     if deferred::is_settled() {
         twin::release(kernel);
     }
-    kernel.processes.renew(pid);
     kernel.processes.lent = if birth.flags & VFORK != 0 { lent } else { 0 };
     faults::arm();
     let report = kernel.report;
@@ -171,8 +165,9 @@ fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, 
     if birth.flags & nr::CLONE_CLEAR_SIGHAND != 0 {
         kernel.signals.reset_handlers();
     }
-    kernel.threads.become_only(pid, clear_tid);
-    kernel.threads.number_by_group(group);
+    if birth.flags & CLEAR_TID != 0 {
+        kernel.threads.current_mut().clear_tid = birth.child_tid;
+    }
     targets::publish(kernel);
     limits::publish(kernel);
     publish_file(kernel.report);
@@ -200,32 +195,4 @@ fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, 
         frame.cpu.rsp = birth.stack;
     }
     enter_program(&frame)
-}
-
-/// Replaces all that belonged to the parent's group.
-fn renew(kernel: &mut Kernel, group: usize, id: ReplicaId, members: ReplicaSet) {
-    let changed = kernel.report.changed.load(Ordering::Relaxed);
-    kernel.control = regions::control(group);
-    kernel.report = regions::report(group, id.index());
-    kernel.report.changed.store(changed, Ordering::Release);
-    let places = convert::size(kernel.control.replicas.load(Ordering::Relaxed).into());
-    let (ports, siblings) = boot::neighbours(group, places);
-    let env = LinuxEnv::new(kernel.control, (id, kernel.report), siblings);
-    kernel.replica = Replica::new(id, members, ports, env);
-    kernel.alone = places == 1;
-    kernel.masks = places > 2 && kernel.control.mask.load(Ordering::Relaxed) != 0;
-    kernel.inherited = 0;
-    kernel.ring = Ring::NONE;
-    kinds::forget_all();
-    kernel.orders = Orders::NONE;
-    for (start, len) in kernel.withheld.dropped() {
-        space().remove(start, len);
-    }
-    kernel.withheld = kernel.withheld.for_child();
-    kernel.signals.forget_pending();
-    kernel.inbox = signals::Inbox::default();
-    kernel.timers.in_new_process();
-    kernel.begun = None;
-    kernel.buffer.expect_first();
-    crate::calls::outgoing::begin(kernel);
 }
