@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 use rcoe_linux_abi::limits::UNLIMITED;
 
 use crate::judge::Process;
-
-const SIGKILL: i32 = 9;
+use crate::numbers::SIGKILL;
 
 /// How the end of the time shows in advance: one that computes needs at least as long.
 const SOONEST: Duration = Duration::from_millis(1);
@@ -119,7 +118,7 @@ pub(crate) fn is_hosts_end(
     time: impl FnOnce() -> Duration,
 ) -> bool {
     let same = hosts == Some(own);
-    same && fate == Process::Killed(SIGKILL) && time() >= Duration::from_secs(own)
+    same && fate == Process::Killed(SIGKILL.cast_signed()) && time() >= Duration::from_secs(own)
 }
 
 #[cfg(test)]
@@ -129,7 +128,7 @@ mod tests {
     #[test]
     fn a_replica_that_the_host_ends_at_the_programs_hard_limit_has_met_it() {
         let time = |millis| move || Duration::from_millis(millis);
-        let killed = Process::Killed(SIGKILL);
+        let killed = Process::Killed(SIGKILL.cast_signed());
         assert!(is_hosts_end(killed, 1, Some(1), time(1000)));
         assert!(is_hosts_end(killed, 1, Some(1), time(1004)));
         // Somebody else killed it before.

@@ -12,6 +12,7 @@ use rcoe_linux_sys::host::{self, Bell};
 
 use crate::error::RunError;
 use crate::group::Group;
+use crate::numbers::{EACCES, EAGAIN, EINVAL, EPERM, ESRCH};
 use crate::slices::skip;
 use crate::stats::Stats;
 use crate::status::Past;
@@ -26,14 +27,8 @@ mod terminals;
 pub(crate) use jobs::Standstill;
 use terminals::Deputies;
 
-const SIGCHLD: u32 = 17;
 /// How long a process that shares memory may take to act upon a deadly signal.
 const OBSTINATE: Duration = Duration::from_secs(10);
-const EPERM: i64 = -1;
-const ESRCH: i64 = -3;
-const EAGAIN: i64 = -11;
-const EACCES: i64 = -13;
-const EINVAL: i64 = -22;
 
 /// What is asked for with a child.
 struct Newborn {

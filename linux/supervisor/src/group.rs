@@ -14,12 +14,10 @@ use crate::error::{Doing, RunError};
 use crate::judge::Process;
 use crate::memory::Memory;
 use crate::notify::VARIABLES;
+use crate::numbers::{SIGCONT, SIGKILL, SIGSTOP};
 use crate::settings::Settings;
 use crate::times;
 
-const SIGKILL: u32 = 9;
-const SIGCONT: u32 = 18;
-const SIGSTOP: u32 = 19;
 /// How long replicas that are told to stop may take; one that the kernel keeps for longer does
 /// nothing by itself.
 const STOPPING: Duration = Duration::from_secs(2);

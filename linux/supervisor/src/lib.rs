@@ -25,6 +25,7 @@ mod limits;
 mod memory;
 mod notes;
 mod notify;
+mod numbers;
 mod program;
 mod protocol;
 mod reaper;

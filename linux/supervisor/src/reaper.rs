@@ -10,9 +10,9 @@ use rustix::process::{Pid, WaitOptions, WaitStatus, wait, waitpid};
 
 use crate::error::{Doing, RunError};
 use crate::group::is_child;
+use crate::numbers::SIGKILL;
 use crate::team::{State, Team};
 
-const SIGKILL: u32 = 9;
 /// How long the maker of a process that ended before it told who it was may take to tell.
 const NAMING_PATIENCE: Duration = Duration::from_secs(10);
 

@@ -18,12 +18,12 @@ use rcoe_linux_sys::host::signal_child;
 use crate::events::Event;
 use crate::group::is_child;
 use crate::memory::Memory;
+use crate::numbers::SIGKILL;
 use crate::team::Team;
 use crate::twins::Comparison;
 
 mod progress;
 
-const SIGKILL: u32 = 9;
 /// How often to look whether all members know of a loss.
 const PATIENCE: Duration = Duration::from_millis(1);
 

@@ -27,6 +27,7 @@ use crate::ledger::Clerk;
 use crate::memory::Memory;
 use crate::notes::{Notebook, epitaph};
 use crate::notify::Notifier;
+use crate::numbers::{SIGCHLD, SIGKILL};
 use crate::reaper::Reaper;
 use crate::recovery::Recoveries;
 use crate::reunion::Reunions;
@@ -37,9 +38,6 @@ use crate::stuck::Stuck;
 use crate::tally::Tally;
 use crate::team::{State, Team};
 use removal::describe;
-
-const SIGKILL: u8 = 9;
-const SIGCHLD: u32 = 17;
 
 /// How often to look without being called, in case a replica died before it could call.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -402,7 +400,7 @@ impl Run<'_> {
         while self.team(group).state == State::Living && !self.team(group).is_stopped() {
             let team = self.team(group);
             if team.met_its_hard_limit() {
-                team.finish(Ending::Signal(SIGKILL));
+                team.finish(Ending::Signal((SIGKILL & 0x7f) as u8));
                 return Ok(None);
             }
             let overdue = team.is_overdue(timeout, wall_cap);

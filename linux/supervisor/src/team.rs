@@ -14,6 +14,7 @@ use crate::cpu_limit::CpuLimit;
 use crate::group::{Group, phase};
 use crate::judge::{Facts, Process};
 use crate::memory::{Memory, Numbered};
+use crate::numbers::{EAGAIN, SIGCONT, SIGKILL};
 use crate::protocol::Published;
 use crate::reintegration::Reintegration;
 use crate::scrub::Scrub;
@@ -26,9 +27,6 @@ mod patience;
 
 use job::Job;
 pub(crate) use patience::Patience;
-
-const SIGKILL: u32 = 9;
-const SIGCONT: u32 = 18;
 
 /// How far a process has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +117,6 @@ impl Team {
     /// Process id of the process that stands in for this one, made when first asked for; an errno
     /// if the host has no room for it.
     pub(crate) fn stand_in(&mut self) -> i64 {
-        const EAGAIN: i64 = -11;
         if self.stand_in.is_none() {
             let Ok(made) = StandIn::new() else {
                 return EAGAIN;

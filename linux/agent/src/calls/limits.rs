@@ -13,7 +13,7 @@
 //! program only; RTTIME is kept and has no effect.
 
 use linux_raw_sys::errno::{EAGAIN, EINVAL, ENOMEM, EPERM};
-use linux_raw_sys::general::{SIGSEGV, SIGXCPU};
+use linux_raw_sys::general::{SI_KERNEL, SIGSEGV, SIGXCPU};
 use rcoe_linux_abi::Control;
 use rcoe_linux_abi::limits::{
     AS, CPU, DATA, LOCKS, LimitCells, NOFILE, NPROC, RESOURCES, SIGPENDING, STACK, UNLIMITED,
@@ -117,9 +117,8 @@ impl Limits {
 
     /// A signal has come: if it tells that the time is over, the limit is a second further.
     pub(super) fn hear(kernel: &mut Kernel, info: &Info) {
-        const SI_KERNEL: i32 = 0x80;
         let soft = &mut kernel.limits.list[CPU][0];
-        if info.signal == SIGXCPU && info.code == SI_KERNEL && *soft != UNLIMITED {
+        if info.signal == SIGXCPU && info.code == SI_KERNEL.cast_signed() && *soft != UNLIMITED {
             *soft += 1;
             publish(kernel);
         }

@@ -1,8 +1,9 @@
 //! How far the program may go: its limits, and its address space.
 
 use linux_raw_sys::general as nr;
-use rcoe_linux_sys::{syscall0, syscall2};
+use rcoe_linux_sys::syscall0;
 
+use crate::sys::credentials::capabilities;
 use crate::sys::process::limit;
 
 /// End of the address space for programs.
@@ -20,20 +21,8 @@ pub(crate) fn locked_memory_limit() -> u64 {
 
 /// May this process lock memory without a limit?
 pub(crate) fn may_lock_all() -> bool {
-    const VERSION: u64 = 0x2008_0522;
     const CAP_IPC_LOCK: u32 = 14;
-    let header = [VERSION];
-    // Effective, permitted, inheritable; twice.
-    let mut sets = [0_u32; 6];
-    // SAFETY: a header and room for both sets.
-    let done = unsafe {
-        syscall2(
-            u64::from(nr::__NR_capget),
-            header.as_ptr() as u64,
-            sets.as_mut_ptr() as u64,
-        )
-    };
-    done == 0 && sets[0] & 1 << CAP_IPC_LOCK != 0
+    capabilities().effective & 1 << CAP_IPC_LOCK != 0
 }
 
 /// Nothing is locked any more, nor will be what is mapped next.

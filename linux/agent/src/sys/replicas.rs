@@ -52,9 +52,8 @@ pub(crate) fn clone_twin() -> Result<u64, Errno> {
 }
 
 fn clone_with(more: u32) -> Result<u64, Errno> {
-    const SIGCHLD: u64 = 17;
-    let flags = nr::CLONE_FILES | nr::CLONE_FS | nr::CLONE_PARENT | more;
-    let flags = u64::from(flags) | SIGCHLD;
+    let flags = nr::CLONE_FILES | nr::CLONE_FS | nr::CLONE_PARENT | more | nr::SIGCHLD;
+    let flags = u64::from(flags);
     // SAFETY: as fork: no stack is given, so the child goes on with a copy of this one.
     let ret = unsafe { syscall5(u64::from(CLONE), flags, 0, 0, 0, 0) };
     check(ret)
@@ -66,16 +65,14 @@ fn clone_with(more: u32) -> Result<u64, Errno> {
 /// # Errors
 /// The host has no room for another process.
 pub(crate) fn fork_replica() -> Result<u64, Errno> {
-    const SIGCHLD: u64 = 17;
-    let flags = u64::from(nr::CLONE_PARENT) | SIGCHLD;
+    let flags = u64::from(nr::CLONE_PARENT | nr::SIGCHLD);
     // SAFETY: as fork: no stack is given, so the child goes on with a copy of this one.
     check(unsafe { syscall5(u64::from(CLONE), flags, 0, 0, 0, 0) })
 }
 
 /// Makes this process die with its parent, which must be `supervisor`.
 pub(crate) fn die_with_supervisor(supervisor: u32) {
-    const SIGKILL: u64 = 9;
-    prctl(PR_SET_PDEATHSIG, [SIGKILL, 0, 0, 0]).expect("every kernel can do this");
+    prctl(PR_SET_PDEATHSIG, [nr::SIGKILL.into(), 0, 0, 0]).expect("every kernel can do this");
     leave_if_orphaned(supervisor);
 }
 

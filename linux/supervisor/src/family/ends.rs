@@ -13,13 +13,12 @@ use rcoe_linux_abi::{Adoption, Ending};
 use rcoe_linux_sys::host::SignalInfo;
 use rustix::process::getuid;
 
-use super::{Family, SIGCHLD};
+use super::Family;
+use crate::numbers::{CLD_EXITED, CLD_KILLED, SI_USER, SIGCHLD};
 use crate::team::State;
 
 /// What a parent is told when a child has ended.
 fn child_signal(number: u32, pid: u32, ending: Ending) -> SignalInfo {
-    const CLD_EXITED: i32 = 1;
-    const CLD_KILLED: i32 = 2;
     let (code, status) = match ending {
         Ending::Exit(status) => (CLD_EXITED, status),
         Ending::Signal(signal) => (CLD_KILLED, signal),
@@ -144,7 +143,6 @@ impl Family {
 
     /// A signal that a group sends with its end.
     fn parting_signal(&self, group: usize, number: u32) -> SignalInfo {
-        const SI_USER: i32 = 0;
         let team = self.team(group);
         let user = team.members().next().map_or(0, |index| {
             let report = team.memory.report(index);

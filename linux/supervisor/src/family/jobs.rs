@@ -16,19 +16,13 @@ use rcoe_linux_sys::host::{self, SignalInfo, stop_self};
 use rustix::process::{Pid, getuid};
 use rustix::termios::tcgetpgrp;
 
-use super::{EPERM, ESRCH, Family, SIGCHLD};
+use super::Family;
 use crate::memory::Numbered;
+use crate::numbers::{
+    CLD_CONTINUED, CLD_STOPPED, ENOTTY, EPERM, ESRCH, SI_KERNEL, SIGALRM, SIGCHLD, SIGCONT, SIGHUP,
+    SIGPROF, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGVTALRM,
+};
 use crate::team::State;
-
-pub(super) const SIGHUP: u32 = 1;
-const SIGALRM: u32 = 14;
-pub(super) const SIGCONT: u32 = 18;
-const SIGSTOP: u32 = 19;
-const SIGTSTP: u32 = 20;
-const SIGTTIN: u32 = 21;
-const SIGTTOU: u32 = 22;
-const SIGVTALRM: u32 = 26;
-const SIGPROF: u32 = 27;
 
 /// What is kept of rcoe's own standing as a job.
 #[derive(Debug)]
@@ -79,7 +73,6 @@ fn parent_of(process: Pid) -> Option<Pid> {
 }
 
 pub(super) fn from_kernel(number: u32) -> SignalInfo {
-    const SI_KERNEL: i32 = 0x80;
     SignalInfo {
         number,
         code: SI_KERNEL,
@@ -177,7 +170,6 @@ impl Family {
 
     /// Stops a process, and tells its parent.
     fn stop(&mut self, group: usize, number: u32, asked: Option<(u32, Numbered)>) {
-        const CLD_STOPPED: i32 = 5;
         let signal = u8::try_from(number).unwrap_or(u8::MAX);
         self.team_mut(group).stop(signal, asked);
         if group == 0 {
@@ -187,7 +179,6 @@ impl Family {
     }
 
     fn go_on(&mut self, group: usize, signal: Option<SignalInfo>) {
-        const CLD_CONTINUED: i32 = 6;
         self.forget_stop(group);
         self.team_mut(group).go_on(signal);
         self.tell_parent(group, CLD_CONTINUED, SIGCONT);
@@ -335,7 +326,6 @@ impl Family {
 
     /// `tcsetpgrp` of the terminal of the sender's session.
     pub(super) fn set_foreground(&self, sender: usize, id: u32) -> i64 {
-        const ENOTTY: i64 = -25;
         let session = self.session(sender);
         let fits = |&group: &usize| self.group_id(group) == id && self.session(group) == session;
         if !self.groups().iter().any(fits) {

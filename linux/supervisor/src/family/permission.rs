@@ -13,9 +13,9 @@ use rcoe_linux_abi::NOT_OURS;
 use rcoe_linux_sys::host::SignalInfo;
 use rustix::process::getuid;
 
-use super::jobs::SIGCONT;
-use super::{EPERM, ESRCH, Family};
+use super::Family;
 use crate::judge::Process;
+use crate::numbers::{EPERM, ESRCH, SIGCONT};
 
 /// Who a process is, as far as signals go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

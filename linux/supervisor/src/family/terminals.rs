@@ -18,12 +18,11 @@ use rcoe_linux_sys::host::{Deputy, SignalInfo, terminal_device};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getuid, pidfd_getfd, pidfd_open};
 
-use super::jobs::{SIGCONT, SIGHUP, from_kernel};
-use super::{EPERM, Family};
+use super::Family;
+use super::jobs::from_kernel;
 use crate::memory::controlling_terminal;
+use crate::numbers::{ENOTTY, EPERM, SIGCONT, SIGHUP};
 use crate::team::State;
-
-const ENOTTY: i64 = -25;
 
 /// The deputies, by the place of their terminal.
 pub(super) type Deputies = Vec<Option<Deputy>>;

@@ -9,9 +9,8 @@ use super::Run;
 use crate::cpu_limit::Due;
 use crate::error::RunError;
 use crate::judge::{Decision, Process};
+use crate::numbers::{SIGKILL, SIGXCPU};
 
-const SIGKILL: u32 = 9;
-const SIGXCPU: u32 = 24;
 /// Between the first and the last of the replicas that somebody kills at once.
 const AT_ONCE: Duration = Duration::from_millis(50);
 /// Between two looks.

@@ -36,7 +36,7 @@ use rcoe_linux_abi::{Ask, Note, ReplicaState};
 
 pub(super) use loan::await_release;
 pub(super) use wish::Birth;
-use wish::{PARENT_TID, PIDFD, VFORK};
+use wish::{Newborn, PARENT_TID, PIDFD, VFORK};
 
 use crate::arch::context;
 use crate::arch::entry::TrapFrame;
@@ -241,11 +241,15 @@ fn make_in(kernel: &mut Kernel, group: i64) -> i64 {
         return errno;
     }
     let serial = regions::control(group).serial.load(Ordering::Relaxed);
-    kernel.processes.birth.enter(group, serial, own_group());
+    kernel.processes.birth.child = Newborn {
+        group,
+        serial: serial.into(),
+        parent: own_group(),
+    };
     let forked = sys::fork_replica();
     if !matches!(forked, Ok(0)) {
         // What only the primary knows must not last: a copy of it is compared with its siblings.
-        kernel.processes.birth.enter(0, 0, 0);
+        kernel.processes.birth.child = Newborn::NONE;
     }
     match forked {
         Ok(0) => child::start(kernel, group),

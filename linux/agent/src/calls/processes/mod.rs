@@ -160,7 +160,7 @@ impl Processes {
     /// Whether this is a child that is not yet a replica of its own group: what it has of the
     /// protocol is its parent's. So is the primary for a moment before it forks.
     pub(crate) const fn is_being_born(&self) -> bool {
-        self.birth.has_begun()
+        self.birth.child().is_some()
     }
 
     fn child(&self, pid: u32) -> Option<usize> {

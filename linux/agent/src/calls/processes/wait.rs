@@ -276,16 +276,12 @@ enum News {
 impl News {
     /// `si_code` and `si_status`.
     fn code(self) -> (u32, u32) {
-        const CLD_EXITED: u32 = 1;
-        const CLD_KILLED: u32 = 2;
-        const CLD_STOPPED: u32 = 5;
-        const CLD_CONTINUED: u32 = 6;
         match self {
-            Self::End(Ending::Exit(status)) => (CLD_EXITED, status.into()),
-            Self::End(Ending::Signal(signal)) => (CLD_KILLED, signal.into()),
+            Self::End(Ending::Exit(status)) => (nr::CLD_EXITED, status.into()),
+            Self::End(Ending::Signal(signal)) => (nr::CLD_KILLED, signal.into()),
             Self::Job(state) => match state.stopped_by {
-                Some(signal) => (CLD_STOPPED, signal.into()),
-                None => (CLD_CONTINUED, nr::SIGCONT),
+                Some(signal) => (nr::CLD_STOPPED, signal.into()),
+                None => (nr::CLD_CONTINUED, nr::SIGCONT),
             },
         }
     }

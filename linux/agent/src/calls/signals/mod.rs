@@ -28,8 +28,8 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::EINTR;
 use linux_raw_sys::general::{
-    SA_NOCLDSTOP, SA_NOCLDWAIT, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
-    SIGURG, SIGWINCH,
+    CLD_CONTINUED, CLD_DUMPED, CLD_EXITED, CLD_STOPPED, SA_NOCLDSTOP, SA_NOCLDWAIT, SIGCHLD,
+    SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH,
 };
 use rcoe_linux_abi::{Control, Queued, SIGNAL_SLOTS};
 
@@ -71,8 +71,8 @@ const STOPPING: u64 = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
 /// microseconds, so the word costs a small part of that, and a signal does not wait long.
 const QUIET_CALLS: u32 = 128;
 
-/// The `si_code`s of SIGCHLD for a child that has ended: CLD_EXITED, CLD_KILLED, CLD_DUMPED.
-const ENDS: core::ops::RangeInclusive<i32> = 1..=3;
+/// The `si_code`s of SIGCHLD for a child that has ended.
+const ENDS: core::ops::RangeInclusive<i32> = CLD_EXITED.cast_signed()..=CLD_DUMPED.cast_signed();
 
 /// The kernel's `struct sigaction`.
 pub(crate) type Action = [u64; 4];
@@ -189,10 +189,9 @@ impl Signals {
 
     /// Does the program not want to hear of children that stop or go on, and is this such news?
     fn is_unwanted(&self, code: i32) -> bool {
-        const CLD_STOPPED: i32 = 5;
-        const CLD_CONTINUED: i32 = 6;
         let flags = self.actions[SIGCHLD as usize][FLAGS];
-        [CLD_STOPPED, CLD_CONTINUED].contains(&code) && flags & u64::from(SA_NOCLDSTOP) != 0
+        [CLD_STOPPED, CLD_CONTINUED].contains(&code.cast_unsigned())
+            && flags & u64::from(SA_NOCLDSTOP) != 0
     }
 
     /// Is there nothing to deliver, and no mask to be put back?

@@ -16,10 +16,10 @@ const PLACES: usize = 512;
 /// Lowest signal that waits as often as it was sent.
 pub(crate) const FIRST_QUEUED: u32 = 32;
 
+pub(crate) use linux_raw_sys::general::SI_TIMER;
 /// `si_code`s.
-pub(super) const SI_TKILL: i32 = -6;
-pub(crate) const SI_TIMER: i32 = -2;
-pub(super) const SI_USER: i32 = 0;
+pub(super) use linux_raw_sys::general::SI_TKILL;
+pub(super) const SI_USER: i32 = linux_raw_sys::general::SI_USER.cast_signed();
 
 /// Whom a signal was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

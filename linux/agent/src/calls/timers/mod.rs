@@ -18,7 +18,7 @@ mod calls;
 
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::general::{SIGALRM, SIGPROF, SIGVTALRM};
+use linux_raw_sys::general::{SI_KERNEL, SIGALRM, SIGPROF, SIGVTALRM};
 use rcoe_linux_abi::Ask;
 
 pub(super) use calls::perform;
@@ -39,7 +39,6 @@ const PLACES: usize = 128;
 const OLD: usize = 3;
 /// How often the host calls again while a timer is due and the primary has not said so yet.
 const AGAIN_NS: u64 = 10_000_000;
-const SI_KERNEL: i32 = 0x80;
 
 /// Which clock of the host a deadline is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,7 +306,7 @@ fn fire(kernel: &mut Kernel, at: usize, now: [u64; 3]) {
     let more = timer.advance(now[timer.domain as usize]);
     let (signal, value) = (timer.signal, timer.value);
     let Some(id) = at.checked_sub(OLD) else {
-        let info = Info::sent(signal, SI_KERNEL, 0, 0, 0);
+        let info = Info::sent(signal, SI_KERNEL.cast_signed(), 0, 0, 0);
         signals::arrive(kernel, info, Target::Program);
         return;
     };

@@ -10,7 +10,7 @@ use crate::arch::context;
 use crate::arch::entry::enter_program;
 use crate::arch::faults;
 use crate::calls::processes::birth::close_descriptor;
-use crate::calls::processes::birth::wish::{Birth, CHILD_TID, CLEAR_TID, SET_TLS, VFORK};
+use crate::calls::processes::birth::wish::{CHILD_TID, CLEAR_TID, Newborn, SET_TLS, VFORK};
 use crate::calls::processes::{adopt, publish_file, twin};
 use crate::calls::shared::arena;
 use crate::calls::{limits, refuse_with, signals, targets};
@@ -29,7 +29,7 @@ const LAUNCH_YIELDS: u32 = 200;
 pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
     let parents = kernel.replica.members();
     let first = kernel.replica.id();
-    assert_eq!(group, kernel.processes.birth.group, "this child's group");
+    assert_eq!(group, own_birth(kernel).group, "this child's group");
     regions::set_own(group, first.index());
     regions::open(group, first.index());
     let own = regions::report(group, first.index());
@@ -54,6 +54,13 @@ pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
         take_over(kernel, group, id);
     }
     enter(kernel, group, id, parents, pid)
+}
+
+/// Which child this is, until it has [entered](enter).
+fn own_birth(kernel: &Kernel) -> Newborn {
+    let child = kernel.processes.birth.child();
+    assert!(child.is_some(), "a child that is being made");
+    child
 }
 
 /// Ends this process if it is a second one of the same replica, made for a register that was hit.
@@ -92,14 +99,13 @@ fn await_launch(kernel: &Kernel) -> u32 {
 /// If the parent knows this child by another process id than it has told.
 #[inline(never)]
 fn look(kernel: &Kernel) -> Result<u32, (&'static AtomicU64, u64)> {
-    let Birth {
+    let Newborn {
         group,
         serial,
         parent,
-        ..
-    } = kernel.processes.birth;
+    } = own_birth(kernel);
     let control = regions::control(group);
-    if control.serial.load(Ordering::Acquire) != serial {
+    if u64::from(control.serial.load(Ordering::Acquire)) != serial {
         // The group was given to another child.
         sys::exit_group(0);
     }
@@ -108,7 +114,7 @@ fn look(kernel: &Kernel) -> Result<u32, (&'static AtomicU64, u64)> {
     let mut notes = cells.map(|cell| (cell, cell.load(Ordering::Acquire)));
     let first_note = notes.clone().next();
     let first = kernel.replica.id().index();
-    if let Some((_, by)) = notes.find(|(_, note)| note >> 32 == u64::from(serial)) {
+    if let Some((_, by)) = notes.find(|(_, note)| note >> 32 == serial) {
         // The first may have been replaced since, and then the supervisor knows it.
         let own = &regions::report(group, first).pid;
         let known = [own, &control.pid].map(|pid| pid.load(Ordering::Acquire));
@@ -129,7 +135,7 @@ fn look(kernel: &Kernel) -> Result<u32, (&'static AtomicU64, u64)> {
 /// of the parent. If that is lost there is nothing to compare with.
 #[inline(never)]
 fn take_over(kernel: &mut Kernel, group: usize, id: ReplicaId) {
-    let parent = kernel.processes.birth.parent;
+    let parent = own_birth(kernel).parent;
     let index = id.index();
     let serial = u64::from(regions::control(group).serial.load(Ordering::Relaxed));
     let own = regions::report(group, index);

@@ -14,7 +14,6 @@ use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
 use crate::sys;
 
-const SIGCHLD: u8 = 17;
 /// The part of the old call's flags that is a signal.
 const CSIGNAL: u64 = nr::CSIGNAL as u64;
 const VM: u64 = nr::CLONE_VM as u64;
@@ -47,12 +46,8 @@ pub(in crate::calls::processes) struct Birth {
     pub(super) parent_tid: u64,
     /// Where the parent wants the number of a descriptor of the child.
     pub(super) pidfd: u64,
-    /// Primary, while the child is made: its group.
-    pub(super) group: usize,
-    /// The same: the number of the birth.
-    pub(super) serial: u32,
-    /// The same: the group that makes it.
-    pub(super) parent: usize,
+    /// Primary, while the child is made: which one that is.
+    pub(super) child: Newborn,
     /// Primary, while the child is made: that descriptor, or -1.
     pub(super) descriptor: i32,
     /// The signal by which the parent is told of its end.
@@ -60,6 +55,30 @@ pub(in crate::calls::processes) struct Birth {
     pub(super) frame: Option<TrapFrame>,
     /// Bases of the segments.
     pub(super) bases: [u64; 2],
+}
+
+/// A child that is being made, or none. Without gaps, and zeroes if there is none: replicas are
+/// compared byte by byte, and only the primary is ever in the midst of it.
+#[derive(Clone, Copy)]
+pub(in crate::calls::processes) struct Newborn {
+    /// Never the first group, which is nobody's child.
+    pub(super) group: usize,
+    /// The number of the birth.
+    pub(super) serial: u64,
+    /// The group that makes it.
+    pub(super) parent: usize,
+}
+
+impl Newborn {
+    pub(super) const NONE: Self = Self {
+        group: 0,
+        serial: 0,
+        parent: 0,
+    };
+
+    pub(in crate::calls::processes) const fn is_some(&self) -> bool {
+        self.group != 0
+    }
 }
 
 impl Birth {
@@ -70,23 +89,16 @@ impl Birth {
         child_tid: 0,
         parent_tid: 0,
         pidfd: 0,
-        group: 0,
-        serial: 0,
-        parent: 0,
+        child: Newborn::NONE,
         descriptor: -1,
-        exit_signal: SIGCHLD,
+        exit_signal: (nr::SIGCHLD & 0x7f) as u8,
         frame: None,
         bases: [0; 2],
     };
 
-    /// Which group the child is of, which birth that is, and of whom.
-    pub(super) const fn enter(&mut self, group: usize, serial: u32, parent: usize) {
-        (self.group, self.serial, self.parent) = (group, serial, parent);
-    }
-
-    /// Whether the child's group is known, and not left again.
-    pub(in crate::calls::processes) const fn has_begun(&self) -> bool {
-        self.group != 0
+    /// The child, while it is made.
+    pub(in crate::calls::processes) const fn child(&self) -> Newborn {
+        self.child
     }
 
     /// What the call asks for.
