@@ -42,7 +42,7 @@ use crate::arch::context;
 use crate::arch::entry::TrapFrame;
 use crate::calls::processes::{Child, ask, ask_anew, members, own_group, plan, twin};
 use crate::calls::shared::arena;
-use crate::calls::{Call, io, limits};
+use crate::calls::{Call, io, limits, refuse};
 use crate::convert;
 use crate::kernel::Kernel;
 use crate::memory::guest;
@@ -58,8 +58,9 @@ const BIRTH_LOOK_NS: u64 = 20_000_000;
 
 /// All replicas: makes a child; returns its process id.
 pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i64 {
-    let mut birth = match Birth::of(kernel, call) {
-        Ok(birth) => birth,
+    let mut birth = match Birth::of(call) {
+        Ok(Some(birth)) => birth,
+        Ok(None) => return refuse(kernel, call),
         Err(result) => return result,
     };
     if let Some(refused) = limits::refuse_task(kernel) {

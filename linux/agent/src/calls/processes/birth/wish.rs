@@ -8,9 +8,8 @@ use linux_raw_sys::general as nr;
 use rcoe_linux_syscalls::Special;
 
 use crate::arch::entry::TrapFrame;
-use crate::calls::{Call, refuse};
+use crate::calls::Call;
 use crate::convert::low32;
-use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
 use crate::sys;
 
@@ -101,11 +100,11 @@ impl Birth {
         self.child
     }
 
-    /// What the call asks for.
+    /// What the call asks for; `None` if that is not supported.
     ///
     /// # Errors
     /// What the call returns instead.
-    pub(super) fn of(kernel: &mut Kernel, call: &Call) -> Result<Self, i64> {
+    pub(super) fn of(call: &Call) -> Result<Option<Self>, i64> {
         let vfork = Self {
             flags: VM | VFORK,
             ..Self::NONE
@@ -129,10 +128,8 @@ impl Birth {
             return Err(sys::error(EINVAL));
         }
         let shares = birth.flags & (VM | VFORK) == VM;
-        if birth.flags & !KNOWN != 0 || shares {
-            return Err(refuse(kernel, call));
-        }
-        Ok(birth)
+        let known = birth.flags & !KNOWN == 0 && !shares;
+        Ok(known.then_some(birth))
     }
 
     /// The old call has one place for both.
