@@ -17,6 +17,22 @@ const UNWIND: &str = include_str!("vdso/unwind.c");
 const READS: &str = include_str!("vdso/reads.c");
 /// Threads that wait by reading the clock.
 const THREADS: &str = include_str!("vdso/threads.c");
+/// Reads the time stamp counter by code that came into memory as it is told.
+const COUNTER: &str = include_str!("vdso/counter.c");
+/// The ways.
+const COUNTER_WAYS: [&str; 11] = [
+    "own",
+    "dropped",
+    "generated",
+    "made-executable",
+    "nameless",
+    "shared",
+    "segment",
+    "grown",
+    "text",
+    "memory",
+    "personality",
+];
 
 /// How a program can be linked.
 const LINKED: [(&str, &[&str]); 3] = [
@@ -168,4 +184,33 @@ fn clocks_go_on_when_primaries_are_lost() {
         let numbers = lines.lines().map(|line| line.split(' ').next().unwrap());
         assert!(numbers.zip(0..).all(|(text, at)| text == at.to_string()));
     }
+}
+
+/// The program reads the counter in this way, with two and three replicas, and executes itself.
+#[track_caller]
+fn reads_one_counter(scene: &Scene, program: &str, way: &str) {
+    for replicas in ["2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", program, way, "again"]);
+        let (out, errors) = (outcome.out(), outcome.err());
+        let what = format!("{way} -n {replicas}: {out} {errors}");
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(errors, "", "{what}");
+        assert_eq!(out.lines().count(), 20, "{what}");
+    }
+}
+
+#[test]
+fn the_counter_is_the_same_however_its_reader_came_into_memory() {
+    let scene = Scene::new();
+    let program = scene.compile("counter", COUNTER, &["-w"]);
+    for way in COUNTER_WAYS {
+        reads_one_counter(&scene, &program, way);
+    }
+}
+
+#[test]
+fn the_counter_traps_if_its_reader_may_have_been_overlooked() {
+    let scene = Scene::new();
+    let program = scene.compile("odd", COUNTER, &["-w", "-DODD"]);
+    reads_one_counter(&scene, &program, "odd");
 }

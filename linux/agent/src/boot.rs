@@ -193,6 +193,7 @@ fn first_meeting(image: &Image, rsp: u64) {
     for code in image.code() {
         crate::calls::memory::adopt_code(kernel, code);
     }
+    crate::arch::tsc::settle(kernel);
     for value in [
         image.entry,
         image.phdr,

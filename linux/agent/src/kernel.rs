@@ -70,13 +70,13 @@ state! {
 
     alike {
         // Fixed for the run.
-        clock: Clock = (Clock::new(who.control, start.reader)), child stays, program stays;
         compare: Compare = (Compare::from_word(who.control.compare.load(Ordering::Relaxed))),
             child stays, program stays;
         strict: bool = (who.control.strict.load(Ordering::Relaxed) != 0),
             child stays, program stays;
 
         // Handed on to children and to programs: only calls change it.
+        clock: Clock = (Clock::new(who.control, start.reader)), child stays, program stays;
         limits: Limits = (Limits::given(who.control)), child stays, program stays;
         acting: Acting = (start.acting), child stays, program stays;
         outgoing: Outgoing = zeroes, child stays, program stays;

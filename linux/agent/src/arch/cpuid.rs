@@ -100,14 +100,18 @@ fn same_everywhere(leaf: u32, sub: u32, [a, b, c, d]: Answer) -> Answer {
     const HLE_RTM: u32 = 1 << 4 | 1 << 11;
     const RDSEED: u32 = 1 << 18;
     const RDPID: u32 = 1 << 22;
+    const WAITPKG: u32 = 1 << 5;
+    const RDPRU: u32 = 1 << 4;
     match (leaf, sub) {
         // The initial APIC id is the top byte.
         (1, _) => [a, b & 0x00ff_ffff, c & !RDRAND, d],
-        (7, 0) => [a, b & !(HLE_RTM | RDSEED), c & !RDPID, d],
+        (7, 0) => [a, b & !(HLE_RTM | RDSEED), c & !(RDPID | WAITPKG), d],
         // The x2APIC id.
         (0xb | 0x1f, _) => [a, b, c, 0],
         // In-use state size of the moment.
         (0xd, 1) => [a, 0, c, d],
+        // It tells of the core's own counters.
+        (0x8000_0008, _) => [a, b & !RDPRU, c, d],
         // Extended APIC id, core and node.
         (0x8000_001e, _) => [0, b & 0xffff_ff00, c & 0xffff_ff00, d],
         _ => [a, b, c, d],

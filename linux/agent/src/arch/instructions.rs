@@ -1,8 +1,10 @@
 //! Instructions whose result is not the same everywhere: `rdtsc`, `cpuid`, `rdrand` and kin.
 //!
-//! * `rdtsc`, `rdtscp` trap by PR_SET_TSC. The primary reads the counter, the siblings get it.
+//! * `rdtsc`, `rdtscp`: the primary reads the counter, the siblings get it. They are rewritten to
+//!   `hlt` likewise, see [`tsc`], and trap by PR_SET_TSC where one could be overlooked.
 //! * `cpuid` traps by CPUID faulting where the machine has it. Where it has not, `cpuid` is
-//!   rewritten to `hlt` in all code that gets mapped executable, at instruction boundaries only.
+//!   rewritten to `hlt` in all code that gets mapped executable, at instruction boundaries only
+//!   ([`recognise`]).
 //!   A virtual machine is left for an undefined instruction, not for this one.
 //!   What it answers has no per-core fields and does not offer RDRAND, RDSEED, RDPID or RTM: see
 //!   [`cpuid`].
@@ -16,19 +18,19 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE, SIGSEGV};
-use linux_raw_sys::prctl::{PR_SET_TSC, PR_TSC_ENABLE, PR_TSC_SIGSEGV};
+
 use rcoe_linux_abi::{MAX_REPLICAS, Note, StatClass};
-use yaxpeax_arch::LengthedInstruction as _;
-use yaxpeax_x86::long_mode::{InstDecoder, Opcode};
 
 use crate::arch::cpuid;
 use crate::arch::frames::SigContext;
 use crate::arch::known::{self, Part};
+use crate::arch::recognise::{self, Found, Wanted};
+use crate::arch::tsc::{self, Ranges};
 use crate::convert::{low32, size};
-use crate::kernel::{Kernel, kind};
+use crate::kernel::{self, Kernel, kind};
 use crate::lifetime::{PerProgram, Program};
 use crate::memory::guest;
-use crate::memory::loader::{page_down, page_up};
+use crate::memory::loader::{Code, page_down, page_up};
 use crate::memory::regions::{self, control};
 use crate::protocol::transfer;
 use crate::sys;
@@ -39,52 +41,49 @@ const SITES: usize = 4096;
 /// `hlt`, which traps, and `nop`: the first two bytes of what is rewritten.
 const PLANTED: [u8; 2] = [0xf4, 0x90];
 
-/// What stood where a `hlt` stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rewritten {
-    Cpuid,
-    /// `rdrand`, `rdseed` or `rdpid`; the length of the instruction, which reports no success.
-    Random(u8),
-}
-
-impl Rewritten {
-    const fn pack(self) -> u64 {
-        match self {
-            Self::Cpuid => 0,
-            Self::Random(len) => len as u64,
-        }
-    }
-
-    fn unpack(word: u64) -> Self {
-        match u8::try_from(word).unwrap_or(0) {
-            0 => Self::Cpuid,
-            len => Self::Random(len),
-        }
-    }
-}
-
-/// Rewritten instructions of this program: address and [`Rewritten::pack`], without gaps, since
+/// Rewritten instructions of this program: address and [`Found::pack`], without gaps, since
 /// replicas are compared byte by byte. Zeroes are none.
 pub(crate) struct Traps {
     sites: [[u64; 2]; SITES],
     count: usize,
+    /// Where there is code.
+    pub(crate) code: Ranges,
+    /// Not 0: one that reads the counter may have been overlooked.
+    distrusted: u64,
 }
 
 impl PerProgram for Traps {
-    /// Nothing is rewritten.
+    /// Nothing is rewritten, and nobody has found a reason to distrust the code.
     fn in_program(&mut self, _: &Program) {
-        let Self { sites, count } = self;
+        let Self {
+            sites,
+            count,
+            code,
+            distrusted,
+        } = self;
         sites[..*count].fill([0; 2]);
         *count = 0;
+        code.clear();
+        *distrusted = 0;
     }
 }
 
 impl Traps {
-    fn find(&self, address: u64) -> Option<Rewritten> {
+    /// May one that reads the counter have been overlooked?
+    pub(crate) const fn is_distrusted(&self) -> bool {
+        self.distrusted != 0
+    }
+
+    /// One may be, from here on.
+    pub(crate) const fn distrust(&mut self) {
+        self.distrusted = 1;
+    }
+
+    fn find(&self, address: u64) -> Option<Found> {
         self.sites[..self.count]
             .iter()
             .find(|[at, _]| *at == address)
-            .map(|[_, what]| Rewritten::unpack(*what))
+            .map(|[_, what]| Found::unpack(*what))
     }
 
     /// Is there room for this one?
@@ -92,7 +91,7 @@ impl Traps {
         self.count < SITES || self.find(address).is_some()
     }
 
-    fn add(&mut self, address: u64, what: Rewritten) {
+    fn add(&mut self, address: u64, what: Found) {
         if let Some(known) = self.sites[..self.count]
             .iter_mut()
             .find(|[at, _]| *at == address)
@@ -107,10 +106,7 @@ impl Traps {
 
 /// Makes `rdtsc`, and `cpuid` where the machine can, trap in this replica.
 pub(crate) fn arm() {
-    if control(0).replicas.load(Ordering::Relaxed) > 1 {
-        sys::prctl(PR_SET_TSC, [u64::from(PR_TSC_SIGSEGV), 0, 0, 0])
-            .expect("every x86 kernel can trap rdtsc");
-    }
+    arm_counter(kernel::kernel());
     // Without CPUID faulting this fails, and the instruction is rewritten instead.
     cpuid::arm();
 }
@@ -128,9 +124,10 @@ pub(crate) fn emulate(kernel: &mut Kernel, signal: u32, machine: &mut SigContext
         },
         (SIGSEGV, [0x0f, 0xa2]) => tell_cpu(machine),
         (SIGSEGV, PLANTED) => match kernel.traps.find(machine.rip) {
-            Some(Rewritten::Cpuid) => tell_cpu(machine),
-            Some(Rewritten::Random(len)) => no_random(machine, len),
-            None => return false,
+            Some(Found::Cpuid) => tell_cpu(machine),
+            Some(Found::Random(len)) => no_random(machine, len),
+            Some(Found::Counter(len)) => read_tsc(kernel, machine, u64::from(len)),
+            Some(Found::Doubt) | None => return false,
         },
         _ => return false,
     }
@@ -141,14 +138,8 @@ pub(crate) fn emulate(kernel: &mut Kernel, signal: u32, machine: &mut SigContext
 
 /// The primary reads the counter, the siblings take its value.
 fn read_tsc(kernel: &mut Kernel, machine: &mut SigContext, len: u64) {
-    let value = transfer::agree(kernel, || {
-        // The counter is open to the agent only for this moment; both changes always succeed.
-        let _ = sys::prctl(PR_SET_TSC, [u64::from(PR_TSC_ENABLE), 0, 0, 0]);
-        // SAFETY: enabled just now.
-        let value = unsafe { core::arch::x86_64::_rdtsc() };
-        let _ = sys::prctl(PR_SET_TSC, [u64::from(PR_TSC_SIGSEGV), 0, 0, 0]);
-        value
-    });
+    let trapped = is_trapped(kernel);
+    let value = transfer::agree(kernel, || tsc::read(trapped));
     let mut cpu = machine.cpu();
     cpu.regs.rax = value & 0xffff_ffff;
     cpu.regs.rdx = value >> 32;
@@ -180,13 +171,74 @@ fn tell_cpu(machine: &mut SigContext) {
     machine.set_cpu(&cpu);
 }
 
+/// The time stamp counter traps in this replica or not, as the state says.
+fn arm_counter(kernel: &Kernel) {
+    if !kernel.alone {
+        tsc::set(kernel.clock.is_open());
+    }
+}
+
+/// Is there anything to be gained by a counter that does not trap?
+const fn is_looked_for(kernel: &Kernel) -> bool {
+    !kernel.alone && kernel.clock.could_be_open()
+}
+
+/// Does the counter trap?
+const fn is_trapped(kernel: &Kernel) -> bool {
+    !kernel.alone && !kernel.clock.is_open()
+}
+
+/// All code of a new program was looked through.
+pub(crate) fn settle(kernel: &mut Kernel) {
+    let open = is_looked_for(kernel) && !kernel.traps.is_distrusted();
+    turn(kernel, open);
+}
+
+/// From here on there may be an instruction that nobody has found.
+pub(crate) fn distrust(kernel: &mut Kernel) {
+    kernel.traps.distrust();
+    turn(kernel, false);
+}
+
+/// The program may execute, or change, what is mapped so.
+pub(crate) fn before_mapping(kernel: &mut Kernel, prot: u64) {
+    let both = u64::from(PROT_EXEC | PROT_WRITE);
+    if prot & both == both {
+        distrust(kernel);
+    }
+}
+
+/// Code is mapped here: file's, and looked through, or not.
+pub(crate) fn add_code(kernel: &mut Kernel, code: &Code) {
+    if code.part == Part::FLEETING || !kernel.traps.code.add(code.start, code.len) {
+        distrust(kernel);
+    }
+}
+
+/// The mapping is about to move or to grow, or its pages to be read anew.
+pub(crate) fn before_change(kernel: &mut Kernel, start: u64, len: u64) {
+    if kernel.traps.code.meets(start, len) {
+        distrust(kernel);
+    }
+}
+
+fn turn(kernel: &mut Kernel, open: bool) {
+    if !kernel.alone && kernel.clock.is_open() != open {
+        tsc::set(open);
+        kernel.clock.set_open(open);
+    }
+}
+
 /// Code of which a program needs the smaller part, as a rule. What was only looked at is let go.
 const LARGE: u64 = 256 << 10;
 
 /// Rewrites the instructions above in `len` bytes of code that was just mapped at `start`; it came
 /// from this part of a file.
 pub(crate) fn rewrite(kernel: &mut Kernel, start: u64, len: u64, part: Part) {
-    let mut batch = Batch::NONE;
+    let mut batch = Batch::new(Wanted {
+        cpuid: !cpuid::traps(),
+        counter: part != Part::FLEETING && is_looked_for(kernel),
+    });
     if batch.recall(part, start, len) {
         return batch.plant(kernel, start);
     }
@@ -199,7 +251,7 @@ pub(crate) fn rewrite(kernel: &mut Kernel, start: u64, len: u64, part: Part) {
     let mut first = true;
     while let Some(at) = from {
         from = batch.fill(at, start..start + len);
-        if first && from.is_none() && part != Part::NONE {
+        if first && from.is_none() && part.is_of_a_version() {
             known::keep(part, batch.sites());
             if shares {
                 regions::with_own_notebook(|it| known::write(it, part, batch.sites()));
@@ -216,25 +268,30 @@ pub(crate) fn rewrite(kernel: &mut Kernel, start: u64, len: u64, part: Part) {
 
 /// Instructions to be rewritten, in order.
 struct Batch {
-    /// Offset from where the code begins, and [`Rewritten::pack`] in the low byte.
+    /// Offset from where the code begins, and [`Found::pack`] in the low byte.
     sites: [u64; Batch::MOST],
     count: usize,
+    wanted: Wanted,
 }
 
 impl Batch {
     /// More than nearly any file has.
     const MOST: usize = 128;
-    const NONE: Self = Self {
-        sites: [0; Self::MOST],
-        count: 0,
-    };
+
+    const fn new(wanted: Wanted) -> Self {
+        Self {
+            sites: [0; Self::MOST],
+            count: 0,
+            wanted,
+        }
+    }
 
     fn sites(&self) -> &[u64] {
         &self.sites[..self.count]
     }
 
     /// Offsets from where the code begins.
-    fn offsets(&self) -> impl DoubleEndedIterator<Item = (u64, Rewritten)> {
+    fn offsets(&self) -> impl DoubleEndedIterator<Item = (u64, Found)> {
         self.sites().iter().map(|site| unpack(*site))
     }
 
@@ -258,10 +315,9 @@ impl Batch {
 
     /// Does the code have all of the first so many sites? Then they are what there is.
     fn holds(&mut self, count: usize, start: u64, len: u64) -> bool {
-        let cpuid_traps = cpuid::traps();
         let same = self.sites[..count].iter().all(|site| {
             let (offset, what) = unpack(*site);
-            offset < len && stands_at(start + offset, start + len, cpuid_traps) == Some(what)
+            offset < len && stands_at(start + offset, start + len, what, self.wanted)
         });
         self.count = if same { count } else { 0 };
         same
@@ -269,39 +325,78 @@ impl Batch {
 
     /// Looks for more in the code, at or after `from`; where to look next if there was no room.
     fn fill(&mut self, mut from: u64, code: Range<u64>) -> Option<u64> {
-        let cpuid_traps = cpuid::traps();
         self.count = 0;
-        while let Some(at) = next_candidate(from, code.end) {
-            if self.count == Self::MOST {
+        loop {
+            let at = match next_candidate(from, code.end, self.wanted) {
+                Next::At(at) => at,
+                Next::End => return None,
+                Next::Hole => {
+                    // Behind the end of its file nothing can be executed either. What can be
+                    // executed and not be read is another matter.
+                    if self.wanted.counter && guest::read::<u8>(code.start).is_err() {
+                        self.add_doubt(0);
+                    }
+                    return None;
+                }
+            };
+            if self.count + 1 >= Self::MOST {
                 return Some(at);
             }
             from = at + 1;
-            if let Some((begin, what)) = recognise(at, code.start, code.end, cpuid_traps) {
-                self.sites[self.count] = pack(begin - code.start, what);
-                self.count += 1;
-                from = begin + len_of(what);
+            match find(at, &code, self.wanted) {
+                Some((begin, Found::Doubt)) => self.add_doubt(begin - code.start),
+                Some((begin, what)) => {
+                    self.add(begin - code.start, what);
+                    from = begin + what.len();
+                }
+                None => {}
             }
         }
-        None
+    }
+
+    fn add(&mut self, offset: u64, what: Found) {
+        self.sites[self.count] = pack(offset, what);
+        self.count += 1;
+    }
+
+    /// One tells as much as many.
+    fn add_doubt(&mut self, offset: u64) {
+        if !self.has_doubt() {
+            self.add(offset, Found::Doubt);
+        }
+    }
+
+    fn has_doubt(&self) -> bool {
+        self.offsets().any(|(_, what)| what == Found::Doubt)
     }
 
     /// Rewrites them in the code at `start`.
     fn plant(&self, kernel: &mut Kernel, start: u64) {
-        let (Some((first, _)), Some((last, what))) =
-            (self.offsets().next(), self.offsets().next_back())
-        else {
+        if self.has_doubt() {
+            distrust(kernel);
+        }
+        let mut sites = self.offsets().filter(|(_, what)| *what != Found::Doubt);
+        let Some((first, what)) = sites.next() else {
             return;
         };
+        let (last, what) = sites.next_back().unwrap_or((first, what));
         let page = page_down(start + first);
-        let span = page_up(start + last + len_of(what)) - page;
+        let span = page_up(start + last + what.len()) - page;
         // SAFETY: code of the program, which is not running; executable again below.
         let opened = unsafe { sys::mprotect(page, span, PROT_READ | PROT_WRITE) };
-        for (offset, what) in self.offsets().filter(|_| opened.is_ok()) {
+        for (offset, what) in self.offsets() {
             let address = start + offset;
+            if what == Found::Doubt {
+                continue;
+            }
             if !kernel.traps.has_room(address) {
                 kernel.note(Note::TooManyInstructions, SITES as u64);
-            } else if guest::copy_out(address, &PLANTED).is_ok() {
+            } else if opened.is_ok() && guest::copy_out(address, &PLANTED).is_ok() {
                 kernel.traps.add(address, what);
+                continue;
+            }
+            if matches!(what, Found::Counter(_)) {
+                distrust(kernel);
             }
         }
         // SAFETY: as above.
@@ -310,113 +405,94 @@ impl Batch {
     }
 }
 
-fn pack(offset: u64, what: Rewritten) -> u64 {
+fn pack(offset: u64, what: Found) -> u64 {
     offset << 8 | what.pack()
 }
 
-fn unpack(site: u64) -> (u64, Rewritten) {
-    (site >> 8, Rewritten::unpack(site & 0xff))
-}
-
-const fn len_of(what: Rewritten) -> u64 {
-    match what {
-        Rewritten::Cpuid => 2,
-        Rewritten::Random(len) => len as u64,
-    }
+fn unpack(site: u64) -> (u64, Found) {
+    (site >> 8, Found::unpack(site & 0xff))
 }
 
 /// Bytes looked at without a decision in between, so that the loop becomes vector code.
 const BLOCK: u64 = 512;
 
 /// Is there a candidate that begins in the block at `at`? To be called under a guard.
-fn block_has_candidate(at: u64) -> bool {
+#[inline]
+fn block_has_candidate(at: u64, wanted: Wanted) -> bool {
     [at, at + 1].into_iter().any(|at| {
         // SAFETY: mapped code that nobody changes meanwhile; a hole faults, which the caller's
         // guard catches.
         let code = unsafe { core::slice::from_raw_parts(at as *const u8, size(BLOCK)) };
         let hits = code.chunks_exact(2).fold(0, |hits: u16, pair| {
             let pair = u16::from_le_bytes([pair[0], pair[1]]);
-            hits | u16::from(pair == 0xa20f) | u16::from(pair == 0xc70f)
+            hits | u16::from(recognise::is_candidate(pair, wanted))
         });
         hits != 0
     })
 }
 
-/// Address of the next `0f a2` or `0f c7` at or after `from`; `None` also if memory ends early.
-fn next_candidate(from: u64, end: u64) -> Option<u64> {
-    let mut found = None;
+/// Where a search has come to.
+enum Next {
+    At(u64),
+    End,
+    /// Memory ends early.
+    Hole,
+}
+
+/// The next candidate at or after `from`.
+fn next_candidate(from: u64, end: u64, wanted: Wanted) -> Next {
+    // A loop for each, so that what is looked for is fixed in it.
+    if wanted.counter {
+        search::<true>(from, end)
+    } else {
+        search::<false>(from, end)
+    }
+}
+
+fn search<const COUNTER: bool>(from: u64, end: u64) -> Next {
+    let wanted = Wanted {
+        cpuid: true,
+        counter: COUNTER,
+    };
+    let mut found = Next::Hole;
     crate::arch::entry::guarded(|| {
         let mut at = from;
         while at + 2 <= end {
-            while at + BLOCK < end && !block_has_candidate(at) {
+            while at + BLOCK < end && !block_has_candidate(at, wanted) {
                 at += BLOCK;
             }
             // SAFETY: mapped code; a hole faults, which the guard catches.
             let pair = unsafe { (at as *const u16).read_unaligned() };
-            if pair == 0xa20f || pair == 0xc70f {
-                found = Some(at);
+            if recognise::is_candidate(pair, wanted) {
+                found = Next::At(at);
                 return 0;
             }
             at += 1;
         }
+        // SAFETY: as above.
+        let ends_within = COUNTER && at < end && unsafe { (at as *const u8).read() } == 0x0f;
+        found = if ends_within { Next::At(at) } else { Next::End };
         0
     });
     found
 }
 
-/// How far before a candidate decoding starts.
-const LEAD: u64 = 48;
-/// Different starting points whose decoding must agree.
-const STARTS: u64 = 16;
-/// Bytes looked at behind a candidate.
-const TRAIL: u64 = 24;
-
 /// Is there really such an instruction at `at`, or one whose prefix is right before?
-fn recognise(at: u64, start: u64, end: u64, cpuid_traps: bool) -> Option<(u64, Rewritten)> {
-    let mut bytes = [0_u8; size(LEAD + STARTS + TRAIL)];
-    let low = at.saturating_sub(LEAD + STARTS).max(start);
-    let high = (at + TRAIL).min(end);
-    let code = &mut bytes[..size(high - low)];
-    guest::copy_in(code, low).ok()?;
-    // Prefixes (operand size, REX) belong to the instruction.
-    for prefix in [2, 1, 0] {
-        let Some(position) = size(at - low).checked_sub(prefix) else {
-            continue;
-        };
-        let Some(what) = to_rewrite(&code[position..], cpuid_traps) else {
-            continue;
-        };
-        if what == Rewritten::Cpuid && prefix != 0 {
-            continue;
-        }
-        if agreed_boundary(code, position) && plausible(&code[position..]) {
-            return Some((low + position as u64, what));
-        }
-    }
-    None
+fn find(at: u64, code: &Range<u64>, wanted: Wanted) -> Option<(u64, Found)> {
+    let mut bytes = [0_u8; recognise::BEFORE + recognise::TRAIL];
+    let low = at.saturating_sub(recognise::BEFORE as u64).max(code.start);
+    let high = (at + recognise::TRAIL as u64).min(code.end);
+    let window = &mut bytes[..size(high - low)];
+    guest::copy_in(window, low).ok()?;
+    let (begin, what) = recognise::recognise(window, size(at - low), wanted)?;
+    Some((low + begin as u64, what))
 }
 
-/// Is there one of the instructions that are rewritten at `at`?
-fn stands_at(at: u64, end: u64, cpuid_traps: bool) -> Option<Rewritten> {
+/// Is this what the code has at `at`?
+fn stands_at(at: u64, end: u64, what: Found, wanted: Wanted) -> bool {
     let mut code = [0; 16];
     let len = size(end.saturating_sub(at).min(code.len() as u64));
-    guest::copy_in(&mut code[..len], at).ok()?;
-    to_rewrite(&code[..len], cpuid_traps)
-}
-
-/// What the code begins with, if that is rewritten.
-fn to_rewrite(code: &[u8], cpuid_traps: bool) -> Option<Rewritten> {
-    match decode(code)? {
-        (Opcode::CPUID, _) if !cpuid_traps => Some(Rewritten::Cpuid),
-        (Opcode::RDRAND | Opcode::RDSEED | Opcode::RDPID, len) => Some(Rewritten::Random(len)),
-        _ => None,
-    }
-}
-
-fn decode(code: &[u8]) -> Option<(Opcode, u8)> {
-    let instruction = InstDecoder::default().decode_slice(code).ok()?;
-    let len = u8::try_from(instruction.len().to_const()).ok()?;
-    Some((instruction.opcode(), len))
+    guest::copy_in(&mut code[..len], at).is_ok() && recognise::holds(&code[..len], what, wanted)
 }
 
 /// Length of the instruction at `at`, or 1 if there is none. To be called under a guard, with 16
@@ -424,111 +500,69 @@ fn decode(code: &[u8]) -> Option<(Opcode, u8)> {
 pub(crate) fn length_at(at: u64) -> u64 {
     // SAFETY: the caller's guard catches a hole.
     let code = unsafe { (at as *const [u8; 16]).read_unaligned() };
-    decode(&code).map_or(1, |(_, len)| u64::from(len))
-}
-
-/// Do decodings from most starting points before `position` arrive exactly there?
-fn agreed_boundary(code: &[u8], position: usize) -> bool {
-    let lead = size(LEAD).min(position);
-    let starts = (position - lead + 1).min(size(STARTS));
-    // Backwards, so that each place is decoded once.
-    let mut arrives = [false; size(LEAD + STARTS) + 1];
-    arrives[position] = true;
-    for at in (0..position).rev() {
-        let len = decode(&code[at..]).map_or(1, |(_, len)| usize::from(len));
-        arrives[at] = arrives[..=position].get(at + len) == Some(&true);
-    }
-    let arriving = arrives[..starts].iter().filter(|it| **it).count();
-    arriving * 4 >= starts * 3
-}
-
-/// Does what follows look like compiled code, rather than like data between functions?
-fn plausible(code: &[u8]) -> bool {
-    let mut at = 0;
-    while at + 16 < code.len() {
-        let Some((opcode, len)) = decode(&code[at..]) else {
-            return false;
-        };
-        if is_rare(opcode) {
-            return false;
-        }
-        at += usize::from(len);
-    }
-    true
-}
-
-/// Instructions that no compiler emits into a program.
-fn is_rare(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::IN
-            | Opcode::OUT
-            | Opcode::INS
-            | Opcode::OUTS
-            | Opcode::HLT
-            | Opcode::CLI
-            | Opcode::STI
-            | Opcode::IRET
-            | Opcode::RETF
-            | Opcode::ENTER
-            | Opcode::XLAT
-            | Opcode::LOOP
-            | Opcode::LOOPZ
-            | Opcode::LOOPNZ
-            | Opcode::CALLF
-            | Opcode::JMPF
-    )
+    recognise::length(&code)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::arch::instructions::{Rewritten, next_candidate, recognise};
+    use super::*;
 
-    /// `body` among ordinary instructions: `mov %rsp,%rbp`, `add $1,%rax`.
-    fn code(body: &[u8]) -> (Vec<u8>, u64) {
-        let filler = [0x48, 0x89, 0xe5, 0x48, 0x83, 0xc0, 0x01];
-        let mut code = filler.repeat(20);
-        let at = code.len();
-        code.extend_from_slice(body);
-        code.extend_from_slice(&filler.repeat(20));
-        let address = code.as_ptr() as u64 + at as u64;
-        (code, address)
-    }
+    const ALL: Wanted = Wanted {
+        cpuid: true,
+        counter: true,
+    };
 
-    fn found(body: &[u8], cpuid_traps: bool) -> Option<(u64, Rewritten)> {
-        let (code, begin) = code(body);
+    /// Where the next candidate in the code is.
+    fn next(code: &[u8], wanted: Wanted) -> Option<usize> {
         let start = code.as_ptr() as u64;
-        let end = start + code.len() as u64;
-        let at = next_candidate(start, end)?;
-        recognise(at, start, end, cpuid_traps).map(|(at, what)| (at - begin, what))
+        match next_candidate(start, start + code.len() as u64, wanted) {
+            Next::At(at) => Some(size(at - start)),
+            Next::End => None,
+            Next::Hole => panic!("all of it is there"),
+        }
     }
 
     #[test]
-    fn untrappable_instructions_are_found_with_their_prefixes() {
-        assert_eq!(found(&[0x0f, 0xa2], false), Some((0, Rewritten::Cpuid)));
-        assert_eq!(found(&[0x0f, 0xa2], true), None, "the machine traps it");
-        assert_eq!(
-            found(&[0x0f, 0xc7, 0xf0], false),
-            Some((0, Rewritten::Random(3))),
-            "rdrand"
-        );
-        let wide = &[0x48, 0x0f, 0xc7, 0xf8];
-        assert_eq!(
-            found(wide, true),
-            Some((0, Rewritten::Random(4))),
-            "rdseed %rax"
-        );
-        let pid = &[0xf3, 0x0f, 0xc7, 0xf8];
-        assert_eq!(found(pid, true), Some((0, Rewritten::Random(4))), "rdpid");
+    fn candidates_are_found_wherever_they_begin() {
+        let none = Wanted {
+            counter: false,
+            ..ALL
+        };
+        for at in (0..40).chain(500..530).chain(1520..1535) {
+            let mut code = vec![0x90; 1537];
+            code[at..at + 2].copy_from_slice(&[0x0f, 0x31]);
+            assert_eq!(next(&code, ALL), Some(at));
+            assert_eq!(next(&code, none), None);
+            code[at + 1] = 0xa2;
+            assert_eq!(next(&code, none), Some(at));
+        }
     }
 
     #[test]
-    fn look_alikes_are_left_alone() {
-        assert_eq!(
-            found(&[0xb8, 0x0f, 0xa2, 0x00, 0x00], false),
-            None,
-            "a constant"
-        );
-        assert_eq!(found(&[0x0f, 0xc7, 0x0f], false), None, "cmpxchg8b (%rdi)");
+    fn code_that_ends_within_a_candidate_has_one() {
+        assert_eq!(next(&[0x90, 0x90, 0x0f], ALL), Some(2));
+        assert_eq!(next(&[0x90, 0x0f, 0x90], ALL), None);
+    }
+
+    #[test]
+    fn what_was_found_is_kept_in_a_word() {
+        for what in [
+            Found::Cpuid,
+            Found::Random(4),
+            Found::Counter(3),
+            Found::Doubt,
+        ] {
+            assert_eq!(unpack(pack(0x1234_5678, what)), (0x1234_5678, what));
+        }
+    }
+
+    #[test]
+    fn one_doubt_tells_as_much_as_many() {
+        let mut batch = Batch::new(ALL);
+        batch.add_doubt(10);
+        batch.add_doubt(20);
+        batch.add(30, Found::Counter(2));
+        assert_eq!(batch.sites().len(), 2);
+        assert!(batch.has_doubt());
     }
 }

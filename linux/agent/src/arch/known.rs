@@ -37,17 +37,22 @@ impl File {
     pub(crate) const CLOSED: Self = Self(0);
     /// There is a file, and no more is known of it.
     pub(crate) const UNKNOWN: Self = Self(1);
+    /// No file, or one that its program alone knows or shares, and may change while it is mapped.
+    pub(crate) const FLEETING: Self = Self(2);
 
     /// The file of a descriptor of this process.
     pub(crate) fn of(fd: i32) -> Self {
         let Some(version) = sys::file_version(fd) else {
             return Self::CLOSED;
         };
+        if !version.is_regular() || version.names() == 0 {
+            return Self::FLEETING;
+        }
         let now = sys::clock(CLOCK_REALTIME.cast_signed()).unwrap_or(0);
         if version.changed_ns().saturating_add(FRESH_NS) > now {
             return Self::UNKNOWN;
         }
-        Self(digest(&version.words()).max(Self::UNKNOWN.0 + 1))
+        Self(digest(&version.words()).max(Self::FLEETING.0 + 1))
     }
 
     /// As a word of a record.
@@ -64,7 +69,8 @@ impl File {
     pub(crate) fn part(self, offset: u64, len: u64) -> Part {
         match self {
             Self::CLOSED | Self::UNKNOWN => Part::NONE,
-            Self(file) => Part(digest(&[file, offset, len]).max(1)),
+            Self::FLEETING => Part::FLEETING,
+            Self(file) => Part(digest(&[file, offset, len]).max(Part::FLEETING.0 + 1)),
         }
     }
 }
@@ -83,8 +89,15 @@ fn bytes(words: &[u64]) -> &[u8] {
 pub(crate) struct Part(u64);
 
 impl Part {
-    /// Memory of which is not known what it came from.
+    /// Part of a file of which no more is known.
     pub(crate) const NONE: Self = Self(0);
+    /// Memory that may have changed, or may yet change, by other ways than a file of a name.
+    pub(crate) const FLEETING: Self = Self(1);
+
+    /// Can it be told from other versions of the file?
+    pub(crate) const fn is_of_a_version(self) -> bool {
+        self.0 > Self::FLEETING.0
+    }
 }
 
 /// What is known of the parts. Words without gaps.
@@ -115,7 +128,7 @@ pub(crate) fn keep(part: Part, sites: &[u64]) {
 
 /// Writes the sites found in this part into a notebook.
 pub(crate) fn write(notebook: &Notebook, part: Part, sites: &[u64]) {
-    if part != Part::NONE {
+    if part.is_of_a_version() {
         notebook.write(part.0, sites, xxh3_64_with_seed(bytes(sites), part.0));
     }
 }
@@ -154,13 +167,13 @@ impl Known {
 
     fn sites_of(&self, part: Part) -> Option<&[u64]> {
         let mut live = self.parts[..self.part_count].iter();
-        let [_, from, to] = *live.find(|known| part != Part::NONE && known[0] == part.0)?;
+        let [_, from, to] = *live.find(|known| part.is_of_a_version() && known[0] == part.0)?;
         let (from, to) = (usize::try_from(from).ok()?, usize::try_from(to).ok()?);
         self.sites.get(from..to)
     }
 
     fn keep(&mut self, part: Part, sites: &[u64]) {
-        if part == Part::NONE || sites.len() > SITES || self.sites_of(part) == Some(sites) {
+        if !part.is_of_a_version() || sites.len() > SITES || self.sites_of(part) == Some(sites) {
             return;
         }
         if self.part_count == PARTS || self.site_count + sites.len() > SITES {

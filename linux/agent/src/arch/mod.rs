@@ -14,6 +14,8 @@ pub(crate) mod leaf;
     expect(dead_code, reason = "a host has its own")
 )]
 pub(crate) mod mem_functions;
+pub(crate) mod recognise;
 pub(crate) mod rewrite;
 pub(crate) mod rseq;
+pub(crate) mod tsc;
 pub(crate) mod vdso;

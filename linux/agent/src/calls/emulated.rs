@@ -33,6 +33,7 @@ pub(super) fn perform(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> i6
         Special::Munmap => memory::munmap(kernel, call),
         Special::Mprotect => memory::mprotect(kernel, call),
         Special::Mremap => memory::mremap(kernel, call),
+        Special::Personality => memory::personality(kernel, call),
         Special::Madvise => memory::madvise(kernel, call),
         Special::Mlock => memory::locking::lock(kernel, call),
         Special::Mlockall => memory::locking::lock_all(kernel, call),

@@ -16,6 +16,7 @@ use rcoe_linux_abi::Note;
 pub(super) mod locking;
 
 use crate::arch::known::{File, Part};
+use crate::arch::tsc;
 use crate::calls::shared::{arena, files, resize};
 use crate::calls::{Call, limits};
 use crate::convert;
@@ -107,6 +108,7 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
     if replaces {
         files::before_unmap(kernel, addr, len);
     }
+    tsc::before_mapping(kernel, prot);
     let result = map(kernel, &call, flags);
     if flags & MAP_ANONYMOUS == 0 {
         // The program may close the descriptor next.
@@ -134,14 +136,14 @@ fn mapped_file(kernel: &mut Kernel, call: &Call, flags: u32) -> Result<File, i64
         return Err(sys::error(EINVAL));
     }
     if flags & MAP_ANONYMOUS != 0 {
-        return Ok(File::UNKNOWN);
+        return Ok(File::FLEETING);
     }
     let fd = convert::low32(call.arg(4)).cast_signed();
     let code = is_fixed_code(call.arg(2)) && flags & MAP_TYPE == MAP_PRIVATE;
     let file = transfer::agree(kernel, || {
         let file = match code {
             true => File::of(fd),
-            false if sys::is_open(fd) => File::UNKNOWN,
+            false if sys::is_open(fd) => File::FLEETING,
             false => File::CLOSED,
         };
         file.word()
@@ -206,6 +208,7 @@ fn map(kernel: &mut Kernel, call: &Call, flags: u32) -> i64 {
 
 /// Code was mapped: its untrappable instructions are rewritten, its call sites may be.
 pub(crate) fn adopt_code(kernel: &mut Kernel, code: &Code) {
+    tsc::add_code(kernel, code);
     kernel.rewriter.add_code(code.start, code.len);
     crate::arch::instructions::rewrite(kernel, code.start, code.len, code.part);
 }
@@ -240,6 +243,7 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
     {
         return limits::TOO_MUCH;
     }
+    tsc::before_mapping(kernel, prot);
     let result = local(call.nr, call.raw);
     // Where there is a hole in the range, what comes before it has changed.
     if result == 0 || result == sys::error(ENOMEM) {
@@ -251,7 +255,7 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
             .protect(page_down(addr), len, convert::low32(prot));
     }
     if result == 0 && is_fixed_code(prot) {
-        let (start, len, part) = (page_down(addr), page_up(len), Part::NONE);
+        let (start, len, part) = (page_down(addr), page_up(len), Part::FLEETING);
         adopt_code(kernel, &Code { start, len, part });
     } else if result == 0 {
         kernel.rewriter.forget_code(page_down(addr), page_up(len));
@@ -289,6 +293,7 @@ pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
     {
         return limits::TOO_MUCH;
     }
+    tsc::before_change(kernel, addr, old_len);
     let shared = resize::remap(kernel, call);
     let result = shared.unwrap_or_else(|| local(call.nr, call.raw));
     if let Ok(start) = sys::check(result) {
@@ -325,6 +330,9 @@ pub(super) fn madvise(kernel: &mut Kernel, call: &Call) -> i64 {
     if is_refused(advice) {
         return sys::error(EINVAL);
     }
+    if is_let_go(advice) {
+        tsc::before_change(kernel, call.arg(0), call.arg(1));
+    }
     let result = local(call.nr, call.raw);
     // Where there is a hole in the range, the rest of it follows the advice.
     let followed = result == 0 || result == sys::error(ENOMEM);
@@ -339,6 +347,12 @@ pub(super) fn madvise(kernel: &mut Kernel, call: &Call) -> i64 {
     result
 }
 
+/// Advice after which a private mapping of a file is read anew.
+const fn is_let_go(advice: u32) -> bool {
+    const MADV_DONTNEED_LOCKED: u32 = 24;
+    matches!(advice, MADV_DONTNEED | MADV_FREE | MADV_DONTNEED_LOCKED)
+}
+
 /// Advice as of a kernel that does not know it: guards, which nobody can read and which the host
 /// does not list, so that replicas could not be compared; and damage to the machine's memory.
 const fn is_refused(advice: u32) -> bool {
@@ -348,6 +362,17 @@ const fn is_refused(advice: u32) -> bool {
         advice,
         MADV_GUARD_INSTALL | MADV_GUARD_REMOVE | MADV_HWPOISON | MADV_SOFT_OFFLINE
     )
+}
+
+/// `personality`: what the process is run as.
+pub(super) fn personality(kernel: &mut Kernel, call: &Call) -> i64 {
+    const READ_IMPLIES_EXEC: u32 = 0x040_0000;
+    const ASK: u32 = u32::MAX;
+    let persona = convert::low32(call.arg(0));
+    if persona != ASK && persona & READ_IMPLIES_EXEC != 0 {
+        tsc::distrust(kernel);
+    }
+    local(call.nr, call.raw)
 }
 
 /// `msync`: what the program has changed in shared mappings of files goes out.

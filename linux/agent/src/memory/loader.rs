@@ -333,17 +333,19 @@ fn code_ranges(
     file: File,
 ) -> [Code; CODE_SEGMENTS] {
     let mut ranges = [Code::default(); CODE_SEGMENTS];
-    let code = segments
-        .iter()
-        .filter(|s| s.p_type == PT_LOAD && s.p_flags & PF_X != 0);
-    for (range, segment) in ranges.iter_mut().zip(code) {
+    let code = || {
+        let segments = segments.iter();
+        segments.filter(|s| s.p_type == PT_LOAD && s.p_flags & PF_X != 0)
+    };
+    let all_seen = code().count() <= CODE_SEGMENTS;
+    for (range, segment) in ranges.iter_mut().zip(code()) {
         let begin = bias.wrapping_add(segment.p_vaddr);
         let start = page_down(begin);
         let len = page_up(begin.wrapping_add(segment.p_filesz)) - start;
-        // Of what can be written the loader has written a part already.
+        // Of what can be written the loader has written a part already, and the program will.
         let part = match segment.p_flags & PF_W {
-            0 => file.part(page_down(segment.p_offset), len),
-            _ => Part::NONE,
+            0 if all_seen => file.part(page_down(segment.p_offset), len),
+            _ => Part::FLEETING,
         };
         *range = Code { start, len, part };
     }

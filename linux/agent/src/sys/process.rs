@@ -129,9 +129,22 @@ pub(crate) struct FileVersion {
     file: [u64; 3],
     /// Times of the last change of content and of anything, in nanoseconds.
     times: [u64; 2],
+    /// Names that it has.
+    names: u64,
+    mode: u32,
 }
 
 impl FileVersion {
+    /// Names that it has.
+    pub(crate) const fn names(&self) -> u64 {
+        self.names
+    }
+
+    /// Neither a device nor anything else.
+    pub(crate) const fn is_regular(&self) -> bool {
+        self.mode & nr::S_IFMT == nr::S_IFREG
+    }
+
     /// All of it.
     pub(crate) const fn words(&self) -> [u64; 5] {
         let ([device, inode, size], [content, any]) = (self.file, self.times);
@@ -155,6 +168,8 @@ pub(crate) fn file_version(fd: i32) -> Option<FileVersion> {
             time(stat.st_mtime, stat.st_mtime_nsec),
             time(stat.st_ctime, stat.st_ctime_nsec),
         ],
+        names: stat.st_nlink,
+        mode: stat.st_mode,
     })
 }
 

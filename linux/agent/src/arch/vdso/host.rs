@@ -33,6 +33,10 @@ impl Reader {
     /// By system calls.
     pub(crate) const CALLS: Self = Self(0);
 
+    pub(crate) const fn is_calls(self) -> bool {
+        self.0 == 0
+    }
+
     /// The time of a clock that needs neither a process nor a device.
     #[inline]
     pub(crate) fn read(self, clock: u32) -> Reading {

@@ -83,25 +83,45 @@ impl Reading {
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
     /// Of the host's vDSO; see [`host::Reader`].
+    host: host::Reader,
+    /// That, unless the time stamp counter traps: then the host's vDSO cannot read it either.
     reader: host::Reader,
     /// The vDSO's functions are answered here, and not by system calls.
     on: bool,
-    _rest: [u8; 7],
+    /// The counter does not trap.
+    open: bool,
+    _rest: [u8; 6],
 }
 
 impl Clock {
     /// As the user wants it.
     pub(crate) fn new(control: &Control, reader: host::Reader) -> Self {
-        // Where the time stamp counter traps, the host's vDSO cannot read it either.
         let alone = control.replicas.load(Ordering::Relaxed) == 1;
-        let reader = if alone { reader } else { host::Reader::CALLS };
         // Where every call is voted, these are, too.
         let every = Compare::from_word(control.compare.load(Ordering::Relaxed)) == Compare::Every;
         Self {
-            reader,
+            host: reader,
+            reader: if alone { reader } else { host::Reader::CALLS },
             on: is_wanted(control) && !every,
-            _rest: [0; 7],
+            open: alone,
+            _rest: [0; 6],
         }
+    }
+
+    /// Does the host's vDSO answer where the counter does not trap?
+    pub(crate) const fn could_be_open(&self) -> bool {
+        self.on && !self.host.is_calls()
+    }
+
+    /// Does the counter not trap?
+    pub(crate) const fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// From now on it does, or does not.
+    pub(crate) const fn set_open(&mut self, open: bool) {
+        self.open = open;
+        self.reader = if open { self.host } else { host::Reader::CALLS };
     }
 }
 

@@ -23,6 +23,7 @@ use linux_raw_sys::errno::{EACCES, EINVAL, EIO};
 use rcoe_linux_abi::{MAX_REPLICAS, Note, OF_OTHER};
 use rcoe_linux_syscalls::{Arg, Class, Content, FILES, Ids, Offset, Treatment};
 
+use crate::arch::tsc;
 use crate::aside::with_own_descriptors;
 use crate::calls::descriptors::descriptor;
 use crate::calls::{Call, PARKED, credentials, processes, refuse_with};
@@ -372,6 +373,7 @@ fn to_memory(kernel: &mut Kernel, write: &Write) -> i64 {
     if guest::is_reserved(start) {
         return sys::error(EIO);
     }
+    tsc::distrust(kernel);
     let result = to_own(write, "mem");
     if let Ok(written @ 1..) = u64::try_from(result) {
         kernel.rewriter.forget_code(start, written);

@@ -19,6 +19,7 @@ use rcoe_linux_syscalls::Special;
 
 use crate::arch::entry::{self, Cpu, TrapFrame};
 use crate::arch::known::File;
+use crate::arch::tsc;
 use crate::calls::memory;
 use crate::calls::processes::privileges::{self, Renewed};
 use crate::calls::processes::strings::{Stack, Strings};
@@ -502,6 +503,7 @@ fn renew(kernel: &mut Kernel, image: &Image) {
     for code in image.code() {
         memory::adopt_code(kernel, code);
     }
+    tsc::settle(kernel);
 }
 
 /// Makes the kernel's labels read as the program's.

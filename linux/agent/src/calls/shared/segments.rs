@@ -10,6 +10,7 @@ use linux_raw_sys::errno::{EEXIST, EIDRM, EINVAL, ENOENT, ENOMEM, ENOSPC};
 use linux_raw_sys::general::{MAP_FIXED, PROT_EXEC, PROT_READ, PROT_WRITE};
 use rcoe_linux_abi::arena::{Books, Kind, Segment};
 
+use crate::arch::tsc;
 use crate::calls::shared::arena::{self, Wish};
 use crate::calls::shared::{Backing, files};
 use crate::calls::{Call, limits, refuse};
@@ -141,6 +142,9 @@ pub(crate) fn attach(kernel: &mut Kernel, call: &Call) -> i64 {
         let Some(piece) = books.pieces.at(segment.piece).copied() else {
             return sys::error(EIDRM);
         };
+        if execute != 0 {
+            tsc::distrust(kernel);
+        }
         let result = arena::map(kernel, books, &wish, piece, 0, None);
         if result >= 0
             && let Some(segment) = books.segments.by_id(id)

@@ -1,0 +1,525 @@
+//! Which bytes of code are instructions that answer differently on each core.
+//!
+//! Bytes that look like one can be part of a longer instruction, or data between functions. Where
+//! instructions begin is found by decoding from several places before: after a few instructions
+//! the decodings fall into step.
+//!
+//! Two questions are asked. May these bytes be replaced? Only if most decodings arrive there and
+//! code follows. May an instruction that reads the time stamp counter be overlooked? So of bytes
+//! that look like one, and are not replaced, it must be plain that they are no instruction: if it
+//! is not, the answer is [`Found::Doubt`], and the counter has to trap.
+//!
+//! Not covered: jumps into the middle of an instruction.
+
+use yaxpeax_arch::LengthedInstruction as _;
+use yaxpeax_x86::long_mode::{InstDecoder, Opcode};
+
+/// How far before a candidate decoding starts.
+const LEAD: usize = 48;
+/// The same where nothing may be overlooked; the next if what is before cannot be decoded.
+const LEADS: [usize; 4] = [128, 64, 32, 16];
+/// So many decodings are needed there that meet nothing which no compiler emits.
+const ENOUGH: usize = 4;
+/// Different starting points whose decodings must agree.
+const STARTS: usize = 16;
+/// Bytes needed before a candidate.
+pub(crate) const BEFORE: usize = LEADS[0] + STARTS;
+/// Bytes looked at from a candidate on.
+pub(crate) const TRAIL: usize = 80;
+/// Of these, what is decoded where a wrong answer only costs time.
+const NEAR: usize = 24;
+/// Prefixes that are looked for before an instruction.
+const PREFIXES: usize = 3;
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// `cpuid`, where the machine cannot trap it.
+    pub(crate) cpuid: bool,
+    /// What reads the time stamp counter.
+    pub(crate) counter: bool,
+}
+
+/// What stands there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Cpuid,
+    /// `rdrand`, `rdseed` or `rdpid`; the length of the instruction, which reports no success.
+    Random(u8),
+    /// `rdtsc` or `rdtscp`, which are two and three bytes long.
+    Counter(u8),
+    /// Perhaps an instruction that reads the counter, and none that can be replaced.
+    Doubt,
+}
+
+impl Found {
+    /// In one byte.
+    pub(crate) const fn pack(self) -> u64 {
+        match self {
+            Self::Cpuid => 0,
+            Self::Random(len) => len as u64,
+            Self::Counter(len) => Self::COUNTER | len as u64,
+            Self::Doubt => Self::DOUBT,
+        }
+    }
+
+    const COUNTER: u64 = 0x40;
+    const DOUBT: u64 = 0x80;
+
+    pub(crate) fn unpack(word: u64) -> Self {
+        match u8::try_from(word & 0xff).unwrap_or(0) {
+            0 => Self::Cpuid,
+            0x80.. => Self::Doubt,
+            len @ 0x40.. => Self::Counter(len - 0x40),
+            len => Self::Random(len),
+        }
+    }
+
+    pub(crate) const fn len(self) -> u64 {
+        match self {
+            Self::Cpuid => 2,
+            Self::Random(len) | Self::Counter(len) => len as u64,
+            Self::Doubt => 1,
+        }
+    }
+}
+
+/// Could one of them begin with these two bytes, its prefixes left out?
+#[inline]
+pub(crate) const fn is_candidate(pair: u16, wanted: Wanted) -> bool {
+    let counter = matches!(pair, 0x310f | 0x010f | 0xae0f);
+    matches!(pair, 0xa20f | 0xc70f) || wanted.counter && counter
+}
+
+/// Is there such an instruction at `at`, or one whose prefix is right before; and where does it
+/// begin? `code` has [`BEFORE`] bytes before and [`TRAIL`] from there, or begins or ends earlier
+/// because the mapping does.
+pub(crate) fn recognise(code: &[u8], at: usize, wanted: Wanted) -> Option<(usize, Found)> {
+    if wanted.counter && may_read_counter(code, at) {
+        return judge_counter(code, at);
+    }
+    // Prefixes (operand size, REX) belong to the instruction.
+    for prefix in (0..PREFIXES).rev() {
+        let Some(position) = at.checked_sub(prefix) else {
+            continue;
+        };
+        let Some(what) = to_replace(&code[position..], wanted) else {
+            continue;
+        };
+        if what == Found::Cpuid && prefix != 0 {
+            continue;
+        }
+        let Arriving { all, arriving, .. } = decodings(code, position, LEAD);
+        if arriving * 4 >= all * 3 && plausible(near(&code[position..]), |it, _| is_rare(it)) {
+            return Some((position, what));
+        }
+    }
+    None
+}
+
+/// What the code begins with, if that is replaced.
+fn to_replace(code: &[u8], wanted: Wanted) -> Option<Found> {
+    match decode(code)? {
+        (Opcode::CPUID, _) if wanted.cpuid => Some(Found::Cpuid),
+        (Opcode::RDRAND | Opcode::RDSEED | Opcode::RDPID, len) => Some(Found::Random(len)),
+        _ => None,
+    }
+}
+
+/// Does the code begin with what was found there? Of a doubt nothing can be said.
+pub(crate) fn holds(code: &[u8], found: Found, wanted: Wanted) -> bool {
+    match found {
+        Found::Counter(_) => wanted.counter && counter_at(code, 0) == Some(found),
+        Found::Doubt => wanted.counter,
+        _ => to_replace(code, wanted) == Some(found),
+    }
+}
+
+/// `rdtsc` or `rdtscp` without a prefix.
+fn counter_at(code: &[u8], at: usize) -> Option<Found> {
+    match code.get(at..)? {
+        [0x0f, 0x31, ..] => Some(Found::Counter(2)),
+        [0x0f, 0x01, 0xf9, ..] => Some(Found::Counter(3)),
+        _ => None,
+    }
+}
+
+/// Does an instruction that the kernel's flag against `rdtsc` governs have these bytes behind its
+/// prefixes: `rdtsc`, `rdtscp`, `rdpru`, or with a prefix `umwait` and `tpause`?
+fn may_read_counter(code: &[u8], at: usize) -> bool {
+    match code.get(at..).unwrap_or(&[]) {
+        [0x0f, 0x01, 0xfd, ..] => true,
+        [0x0f, 0xae, 0xf0..=0xf7, ..] => prefixes(code, at)
+            .iter()
+            .any(|byte| matches!(byte, 0x66 | 0xf2)),
+        // The code ends in the midst of it, and another mapping may follow.
+        [0x0f] | [0x0f, 0x01 | 0xae] => true,
+        _ => counter_at(code, at).is_some(),
+    }
+}
+
+/// What could be prefixes of an instruction, right before it.
+fn prefixes(code: &[u8], at: usize) -> &[u8] {
+    let before = &code[at.saturating_sub(PREFIXES)..at];
+    let others = before.iter().rposition(|byte| !is_prefix(*byte));
+    &before[others.map_or(0, |other| other + 1)..]
+}
+
+const fn is_prefix(byte: u8) -> bool {
+    matches!(
+        byte,
+        0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3
+    )
+}
+
+/// What of bytes that look like an instruction which reads the counter?
+fn judge_counter(code: &[u8], at: usize) -> Option<(usize, Found)> {
+    let first = at - prefixes(code, at).len();
+    for lead in LEADS {
+        let Arriving { there, by, .. } = decodings(code, at, lead);
+        if there + by < ENOUGH {
+            continue;
+        }
+        let prefixed = (first..at).any(|position| decodings(code, position, lead).there > 0);
+        if there == 0 && !prefixed {
+            return None;
+        }
+        let sure = there * 4 >= (there + by) * 3 && !prefixed && plausible(&code[at..], is_odd);
+        let found = counter_at(code, at).filter(|_| sure);
+        return Some((at, found.unwrap_or(Found::Doubt)));
+    }
+    // Neither what comes before nor what follows is code: data.
+    may_be_code(&code[at..]).then_some((at, Found::Doubt))
+}
+
+/// So much of the code that one mistaken instruction is no matter.
+fn near(code: &[u8]) -> &[u8] {
+    &code[..code.len().min(NEAR)]
+}
+
+fn decode(code: &[u8]) -> Option<(Opcode, u8)> {
+    let instruction = InstDecoder::default().decode_slice(code).ok()?;
+    let len = u8::try_from(instruction.len().to_const()).ok()?;
+    Some((instruction.opcode(), len))
+}
+
+/// Length of the instruction that the code begins with, or 1 if there is none.
+pub(crate) fn length(code: &[u8]) -> u64 {
+    decode(code).map_or(1, |(_, len)| u64::from(len))
+}
+
+/// Decodings from different places.
+#[derive(Clone, Copy, Debug, Default)]
+struct Arriving {
+    /// All of them.
+    all: usize,
+    /// Those that arrive at the place.
+    arriving: usize,
+    /// Those that do, and have met nothing on their way that no compiler emits.
+    there: usize,
+    /// Those that pass it by, and have met nothing either.
+    by: usize,
+}
+
+/// Decodings from places so far before `position`.
+fn decodings(code: &[u8], position: usize, lead: usize) -> Arriving {
+    let lead = (lead + STARTS).min(position);
+    let code = &code[position - lead..];
+    let all = (lead + 1).min(STARTS);
+    // Backwards, so that each place is decoded once.
+    let mut there = [false; BEFORE + 1];
+    let mut sound = [true; BEFORE + 1];
+    there[lead] = true;
+    for at in (0..lead).rev() {
+        let (next, is_sound) = match decode(&code[at..]) {
+            Some((opcode, len)) => (at + usize::from(len), !is_odd(opcode, code[at])),
+            None => (at + 1, false),
+        };
+        there[at] = there[..=lead].get(next) == Some(&true);
+        sound[at] = is_sound && sound[..=lead].get(next) != Some(&false);
+    }
+    let count = |wanted: &dyn Fn(usize) -> bool| (0..all).filter(|at| wanted(*at)).count();
+    Arriving {
+        all,
+        arriving: count(&|at| there[at]),
+        there: count(&|at| there[at] && sound[at]),
+        by: count(&|at| !there[at] && sound[at]),
+    }
+}
+
+/// Does what follows look like compiled code, rather than like data between functions?
+fn plausible(code: &[u8], is_strange: impl Fn(Opcode, u8) -> bool) -> bool {
+    let mut at = 0;
+    while at + 16 < code.len() {
+        let Some((opcode, len)) = decode(&code[at..]) else {
+            return false;
+        };
+        if is_strange(opcode, code[at]) {
+            return false;
+        }
+        at += usize::from(len);
+    }
+    true
+}
+
+/// Could it be code, up to the end of a function?
+fn may_be_code(code: &[u8]) -> bool {
+    let mut at = 0;
+    while at + 16 < code.len() {
+        match decode(&code[at..]) {
+            Some((Opcode::RETURN | Opcode::JMP | Opcode::UD2, _)) => return true,
+            Some((opcode, len)) if !is_odd(opcode, code[at]) => at += usize::from(len),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// The same, of which an assembler or a rare turn of a compiler may have one or another.
+fn is_odd(opcode: Opcode, first: u8) -> bool {
+    let by_byte = matches!(first, 0x00 | 0xa0..=0xa3 | 0x9b | 0x9e | 0x9f | 0xcd | 0xe3);
+    let by_name = matches!(
+        opcode,
+        Opcode::SLDT
+            | Opcode::STR
+            | Opcode::LLDT
+            | Opcode::LTR
+            | Opcode::VERR
+            | Opcode::VERW
+            | Opcode::SGDT
+            | Opcode::SIDT
+            | Opcode::LGDT
+            | Opcode::LIDT
+            | Opcode::SMSW
+            | Opcode::LMSW
+            | Opcode::INVLPG
+            | Opcode::WRMSR
+            | Opcode::RDMSR
+            | Opcode::CLTS
+            | Opcode::INVD
+            | Opcode::WBINVD
+            | Opcode::SYSENTER
+            | Opcode::SYSEXIT
+            | Opcode::SYSRET
+            | Opcode::STD
+            | Opcode::CMC
+    );
+    by_byte || by_name || is_rare(opcode)
+}
+
+/// Instructions that no compiler emits into a program.
+fn is_rare(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::IN
+            | Opcode::OUT
+            | Opcode::INS
+            | Opcode::OUTS
+            | Opcode::HLT
+            | Opcode::CLI
+            | Opcode::STI
+            | Opcode::IRET
+            | Opcode::RETF
+            | Opcode::ENTER
+            | Opcode::XLAT
+            | Opcode::LOOP
+            | Opcode::LOOPZ
+            | Opcode::LOOPNZ
+            | Opcode::CALLF
+            | Opcode::JMPF
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Wanted = Wanted {
+        cpuid: true,
+        counter: true,
+    };
+    const NO_CPUID: Wanted = Wanted {
+        cpuid: false,
+        counter: true,
+    };
+    /// `mov %rsp,%rbp`, `add $1,%rax`.
+    const CODE: [u8; 7] = [0x48, 0x89, 0xe5, 0x48, 0x83, 0xc0, 0x01];
+    /// No instructions: `push %es` and what does not exist.
+    const DATA: [u8; 7] = [0x06, 0xd6, 0x60, 0x0e, 0x16, 0x61, 0x62];
+
+    /// What is found in `body` between these, and how far from its beginning.
+    fn between(before: &[u8], body: &[u8], after: &[u8], wanted: Wanted) -> Vec<(usize, Found)> {
+        let mut code = before.repeat(30);
+        let begin = code.len();
+        code.extend_from_slice(body);
+        code.extend_from_slice(&after.repeat(30));
+        let candidates = (0..code.len() - 1).filter(|at| {
+            let pair = u16::from_le_bytes([code[*at], code[*at + 1]]);
+            is_candidate(pair, wanted)
+        });
+        let found = candidates.filter_map(|at| {
+            let low = at.saturating_sub(BEFORE);
+            let window = &code[low..(at + TRAIL).min(code.len())];
+            let (place, what) = recognise(window, at - low, wanted)?;
+            let distance = (low + place).wrapping_sub(begin);
+            Some((distance, what))
+        });
+        found.collect()
+    }
+
+    fn found(body: &[u8], wanted: Wanted) -> Vec<(usize, Found)> {
+        between(&CODE, body, &CODE, wanted)
+    }
+
+    #[test]
+    fn untrappable_instructions_are_found_with_their_prefixes() {
+        assert_eq!(found(&[0x0f, 0xa2], ALL), [(0, Found::Cpuid)]);
+        assert_eq!(found(&[0x0f, 0xa2], NO_CPUID), [], "the machine traps it");
+        let rdrand = &[0x0f, 0xc7, 0xf0];
+        assert_eq!(found(rdrand, ALL), [(0, Found::Random(3))]);
+        let rdseed = &[0x48, 0x0f, 0xc7, 0xf8];
+        assert_eq!(found(rdseed, NO_CPUID), [(0, Found::Random(4))]);
+        let rdpid = &[0xf3, 0x0f, 0xc7, 0xf8];
+        assert_eq!(found(rdpid, NO_CPUID), [(0, Found::Random(4))]);
+    }
+
+    #[test]
+    fn look_alikes_are_left_alone() {
+        assert_eq!(
+            found(&[0xb8, 0x0f, 0xa2, 0x00, 0x00], ALL),
+            [],
+            "a constant"
+        );
+        assert_eq!(found(&[0x0f, 0xc7, 0x0f], ALL), [], "cmpxchg8b (%rdi)");
+    }
+
+    #[test]
+    fn what_reads_the_counter_is_found() {
+        assert_eq!(found(&[0x0f, 0x31], ALL), [(0, Found::Counter(2))]);
+        assert_eq!(found(&[0x0f, 0x01, 0xf9], ALL), [(0, Found::Counter(3))]);
+        let not_wanted = Wanted {
+            counter: false,
+            ..ALL
+        };
+        assert_eq!(found(&[0x0f, 0x31], not_wanted), []);
+    }
+
+    #[test]
+    fn what_cannot_be_replaced_and_may_read_the_counter_is_a_doubt() {
+        let doubtful: [&[u8]; 6] = [
+            &[0xf3, 0x0f, 0x31],
+            &[0x66, 0x48, 0x0f, 0x31],
+            &[0x66, 0x0f, 0x01, 0xf9],
+            &[0x0f, 0x01, 0xfd],
+            &[0x66, 0x0f, 0xae, 0xf0],
+            &[0xf2, 0x41, 0x0f, 0xae, 0xf3],
+        ];
+        for body in doubtful {
+            let all = found(body, ALL);
+            assert!(
+                matches!(all[..], [(_, Found::Doubt)]),
+                "{body:x?}: {all:x?}"
+            );
+        }
+    }
+
+    #[test]
+    fn parts_of_other_instructions_do_not_read_the_counter() {
+        let harmless: [&[u8]; 6] = [
+            // Compilers write this often: a short jump by 15, and `xor %eax,%eax` behind it.
+            &[0x74, 0x0f, 0x31, 0xc0],
+            &[0xb8, 0x0f, 0x31, 0x00, 0x00],
+            &[0x8b, 0x14, 0x0f, 0x31, 0xc0],
+            // `mfence`, `lfence`, `xgetbv`.
+            &[0x0f, 0xae, 0xf0],
+            &[0x0f, 0xae, 0xe8],
+            &[0x0f, 0x01, 0xd0],
+        ];
+        for body in harmless {
+            assert_eq!(found(body, ALL), [], "{body:x?}");
+        }
+    }
+
+    #[test]
+    fn data_between_functions_is_left_alone() {
+        assert_eq!(between(&DATA, &[0x0f, 0x31], &DATA, ALL), []);
+    }
+
+    #[test]
+    fn what_could_begin_a_function_behind_data_is_a_doubt() {
+        let doubt = [(0, Found::Doubt)];
+        assert_eq!(between(&DATA, &[0x0f, 0x31], &CODE, ALL), doubt);
+        let function = [0x0f, 0x31, 0xc3];
+        assert_eq!(between(&DATA, &function, &DATA, ALL), doubt, "a short one");
+        // Data that happens to decode, and at whose end all decodings pass over the place.
+        assert_eq!(between(&CODE, &[0x0f, 0x31], &DATA, ALL), doubt);
+    }
+
+    #[test]
+    fn code_that_ends_within_an_instruction_is_a_doubt() {
+        for cut in [&[0x0f][..], &[0x0f, 0x01]] {
+            let mut code = CODE.repeat(30);
+            code.extend_from_slice(cut);
+            let low = code.len() - cut.len() - BEFORE;
+            let found = recognise(&code[low..], BEFORE, ALL);
+            assert_eq!(found, Some((BEFORE, Found::Doubt)), "{cut:x?}");
+        }
+    }
+
+    #[test]
+    fn what_was_found_is_found_again() {
+        let all = [
+            (Found::Cpuid, &[0x0f, 0xa2][..]),
+            (Found::Random(4), &[0x48, 0x0f, 0xc7, 0xf8]),
+            (Found::Counter(2), &[0x0f, 0x31]),
+            (Found::Counter(3), &[0x0f, 0x01, 0xf9]),
+        ];
+        for (what, code) in all {
+            assert_eq!(Found::unpack(what.pack()), what);
+            assert!(holds(code, what, ALL), "{what:?}");
+            assert!(!holds(&[0x90; 4], what, ALL), "{what:?}");
+        }
+        assert_eq!(Found::unpack(Found::Doubt.pack()), Found::Doubt);
+        assert!(!holds(&[0x0f, 0x31], Found::Counter(3), ALL));
+    }
+
+    /// Tells what the code of files holds, for `docs/CAVEATS.md`: `RCOE_SURVEY` names a list of
+    /// them. Beside each file are bytes that look like an instruction that reads the counter,
+    /// those that are replaced, and doubts.
+    #[test]
+    #[ignore = "tells of the files of a machine"]
+    fn survey() {
+        let list = std::env::var("RCOE_SURVEY").expect("a list of files");
+        for path in std::fs::read_to_string(list).unwrap().lines() {
+            let Ok(bytes) = std::fs::read(path) else {
+                continue;
+            };
+            if let Some(counts) = count(&bytes) {
+                println!("{path}\t{}\t{}\t{}", counts[0], counts[1], counts[2]);
+            }
+        }
+    }
+
+    /// In the executable segments of an ELF file.
+    fn count(file: &[u8]) -> Option<[usize; 3]> {
+        let elf = elf::ElfBytes::<elf::endian::LittleEndian>::minimal_parse(file).ok()?;
+        let code = |it: &elf::segment::ProgramHeader| {
+            it.p_type == elf::abi::PT_LOAD && it.p_flags & 1 != 0
+        };
+        let mut counts = [0; 3];
+        for segment in elf.segments()?.iter().filter(code) {
+            let bytes = elf.segment_data(&segment).ok()?;
+            for at in (0..bytes.len()).filter(|at| may_read_counter(bytes, *at)) {
+                counts[0] += 1;
+                let low = at.saturating_sub(BEFORE);
+                let window = &bytes[low..(at + TRAIL).min(bytes.len())];
+                match recognise(window, at - low, ALL) {
+                    Some((_, Found::Counter(_))) => counts[1] += 1,
+                    Some(_) => counts[2] += 1,
+                    None => {}
+                }
+            }
+        }
+        Some(counts)
+    }
+}
