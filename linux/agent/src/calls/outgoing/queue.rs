@@ -52,6 +52,20 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Nothing for no descriptor.
+    const NONE: Self = Self {
+        fd: 0,
+        start: 0,
+        len: 0,
+        sent: 0,
+        at: 0,
+        takes: 0,
+        closes: false,
+        done: false,
+        digest: 0,
+        post: 0,
+    };
+
     /// Are these bytes for a stream?
     const fn sends(&self) -> bool {
         self.takes == 0 && !self.closes
@@ -149,55 +163,42 @@ impl Queue {
 
     /// Keeps what was laid out last, `len` bytes for the stream of `fd` from position `at` on.
     pub(super) fn push(&mut self, (fd, at): (u32, u32), len: usize, digest: u64, post: u64) {
-        let start = self.end();
-        self.entries[self.count] = Entry {
+        self.add(Entry {
             fd,
-            start,
-            len,
-            sent: 0,
             at,
-            takes: 0,
-            closes: false,
-            done: false,
+            len,
             digest,
             post,
-        };
-        self.count += 1;
+            ..Entry::NONE
+        });
     }
 
     /// Keeps that a descriptor is to be closed.
     pub(super) fn push_closing(&mut self, fd: u32, post: u64) {
-        let start = self.end();
-        self.entries[self.count] = Entry {
+        self.add(Entry {
             fd,
-            start,
-            len: 0,
-            sent: 0,
-            at: 0,
-            takes: 0,
             closes: true,
-            done: false,
             digest: seal(fd),
             post,
-        };
-        self.count += 1;
+            ..Entry::NONE
+        });
     }
 
     /// Keeps that so many bytes are to be taken out of the stream of `fd`, from position `at` on.
     pub(super) fn push_taking(&mut self, (fd, at): (u32, u32), takes: u32, post: u64) {
-        let start = self.end();
-        self.entries[self.count] = Entry {
+        self.add(Entry {
             fd,
-            start,
-            len: 0,
-            sent: 0,
             at,
             takes,
-            closes: false,
-            done: false,
-            digest: 0,
             post,
-        };
+            ..Entry::NONE
+        });
+    }
+
+    /// Adds an entry, whose bytes begin where those of the last one end.
+    fn add(&mut self, entry: Entry) {
+        let start = self.end();
+        self.entries[self.count] = Entry { start, ..entry };
         self.count += 1;
     }
 
