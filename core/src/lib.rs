@@ -55,6 +55,6 @@ pub use posts::POSTS;
 pub use prompt::Meeting;
 pub use recorder::{RECORDED, WIDE};
 pub use replica::{ActionSet, Consumed, Env, Replica, Wait, Waited};
-pub use ring::{Checksum, HEADER, MAX_RECORD, Port};
+pub use ring::{Checksum, HEADER, MAX_RECORD, Place, Port};
 pub use trace::{Kind, LogicalTime, Signature, Trace, digest, mix, words};
 pub use vote::SPURIOUS_LIMIT;

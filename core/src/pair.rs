@@ -8,9 +8,9 @@
 
 use crate::node::Node;
 use crate::outbox::Outbox;
-use crate::primitive::{AtomicU64, Ordering, fence};
+use crate::primitive::{Ordering, fence};
 use crate::prompt::LONG;
-use crate::ring::{Checksum, HEADER, ONCE, record_words, word_record};
+use crate::ring::{Checksum, HEADER, ONCE, Place, record_words, word_record};
 use crate::{MAX_RECORD, Port, ReplicaId};
 
 impl Node {
@@ -41,34 +41,33 @@ impl Node {
         self.ring_for(own, partner)
     }
 
-    /// Primary: as [`Node::try_publish`]; none if nothing has happened, else whether the partner
-    /// sleeps on this replica's bell.
-    #[inline]
-    pub(crate) fn publish_for<'a>(
-        &mut self,
-        own: &Port<'a>,
-        partner: &Outbox,
-        len: usize,
-        fill: impl FnOnce(&'a [AtomicU64]) -> Option<Checksum>,
-    ) -> Option<bool> {
+    /// Primary: as [`Node::place`], with the own memory at hand.
+    #[inline(always)]
+    pub(crate) fn place_in<'a>(&self, own: &Port<'a>, len: usize) -> Option<Place<'a>> {
         assert!(len <= MAX_RECORD);
         assert!(self.primary == self.id, "only the primary publishes");
-        let end = self.cursor + record_words(len);
-        if end > self.limit {
+        if self.cursor + record_words(len) > self.limit {
             return None;
         }
-        let (header, payload) = own.record(self.cursor, len)?;
-        let checksum = fill(payload)?;
-        let words = self.next_header(len, checksum);
-        for (cell, word) in header.iter().zip(words) {
-            cell.store(word, Ordering::Relaxed);
-        }
-        self.cursor = end;
-        own.outbox.cursor.store(end, Ordering::Release);
-        let asleep = self.ring_for(own.outbox, partner);
+        own.place(self.cursor, len)
+    }
+
+    /// Primary: as [`Node::publish_at`]; does the partner sleep on this replica's bell?
+    #[inline(always)]
+    pub(crate) fn publish_for(
+        &mut self,
+        own: &Outbox,
+        partner: &Outbox,
+        place: &Place<'_>,
+        checksum: Checksum,
+    ) -> bool {
+        self.put_header(place, checksum);
+        self.cursor = place.end;
+        own.cursor.store(place.end, Ordering::Release);
+        let asleep = self.ring_for(own, partner);
         self.count_record(own);
-        self.end_effect_in(own.outbox);
-        Some(asleep)
+        self.end_effect_in(own);
+        asleep
     }
 
     /// Primary: as [`Node::try_publish_word`]; none if nothing has happened, else whether the
@@ -83,13 +82,10 @@ impl Node {
         if self.effect != 0 {
             return None;
         }
-        self.publish_for(own, partner, 1, |cells| {
-            let [cell] = cells else {
-                return None;
-            };
-            cell.store(word, Ordering::Relaxed);
-            Some(Checksum::EMPTY.add(word))
-        })
+        let place = self.place_in(own, 1)?;
+        place.payload.first()?.store(word, Ordering::Relaxed);
+        let checksum = Checksum::EMPTY.add(word);
+        Some(self.publish_for(own.outbox, partner, &place, checksum))
     }
 
     /// Follower: has the partner published another record?
@@ -178,6 +174,7 @@ pub(crate) struct Taken {
 mod tests {
     use super::*;
     use crate::node::Ports;
+    use crate::primitive::AtomicU64;
     use crate::{Kind, MAX_REPLICAS, ReplicaSet};
 
     const RING: usize = 2 * LONG;
@@ -198,14 +195,12 @@ mod tests {
         test(nodes, &ports);
     }
 
-    fn fill(word: u64) -> impl Fn(&[AtomicU64]) -> Option<Checksum> {
-        move |cells| {
-            let add = |sum: Checksum, cell: &AtomicU64| {
-                cell.store(word, Ordering::Relaxed);
-                sum.add(word)
-            };
-            Some(cells.iter().fold(Checksum::EMPTY, add))
-        }
+    fn fill(place: &Place<'_>, word: u64) -> Checksum {
+        let add = |sum: Checksum, cell: &AtomicU64| {
+            cell.store(word, Ordering::Relaxed);
+            sum.add(word)
+        };
+        place.payload().iter().fold(Checksum::EMPTY, add)
     }
 
     #[test]
@@ -217,11 +212,18 @@ mod tests {
                     node.add_wide_event(port.outbox, Kind(5), &[round, 7]);
                 }
                 let len = 1 + usize::from((round % 40).to_le_bytes()[0]);
-                let published = match round % 3 {
-                    0 => primary.try_publish(ports, len, fill(round)),
-                    _ => (primary.publish_for(&first, second.outbox, len, fill(round))).is_some(),
+                let place = match round % 3 {
+                    0 => primary.place(ports, len),
+                    _ => primary.place_in(&first, len),
                 };
-                if !published {
+                let sum = place.as_ref().map(|place| fill(place, round));
+                if let (Some(place), Some(sum)) = (place, sum) {
+                    if round % 3 == 0 {
+                        primary.publish_at(ports, &place, sum);
+                    } else {
+                        primary.publish_for(first.outbox, second.outbox, &place, sum);
+                    }
+                } else {
                     // No room is known, or none in one piece: the way that looks for it.
                     let mut call = primary.begin_publish(len);
                     let _ = primary.step(&mut call, ports, &mut []);
@@ -302,7 +304,7 @@ mod tests {
             let bell = first.outbox.bell();
             assert!(second.outbox.begin_sleep(one.id, first.outbox, bell));
             assert!(one.arrive_for(first.outbox, second.outbox));
-            let asleep = one.publish_for(&first, second.outbox, 1, fill(1));
+            let asleep = one.publish_word_for(&first, second.outbox, 1);
             assert_eq!(asleep, Some(true));
         });
     }

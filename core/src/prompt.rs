@@ -12,7 +12,7 @@ use crate::node::{Call, Node, Ports, Task, port};
 use crate::outbox::Outbox;
 use crate::primitive::{AtomicU64, Ordering};
 use crate::rendezvous::Stage;
-use crate::ring::{Checksum, HEADER, ONCE, record_words};
+use crate::ring::{Checksum, HEADER, ONCE, Place, record_words};
 use crate::word::Seen;
 use crate::{MAX_RECORD, Port, ReplicaId};
 
@@ -84,7 +84,8 @@ impl Node {
             .load(Ordering::Acquire)
             .wrapping_sub(self.round);
         let slot = self.slot_of(self.round);
-        ahead <= 1 && outbox.slots[slot].load() == self.slots[slot]
+        // Nothing was folded since the arrival.
+        ahead <= 1 && outbox.slots[slot].load() == self.trace.signature()
     }
 
     /// Primary: is there room for a record of `payload` words, as far as was seen before? Then
@@ -100,50 +101,44 @@ impl Node {
         self.halted.is_none() && end <= self.limit
     }
 
-    /// Primary: publishes a record of `len` words that `fill` writes into the ring itself and gives
-    /// the checksum of, and ends the effect, if there are others to read it, room for it, and the
-    /// ring holds it in one piece. False if that is not so or `fill` gives none; then nothing has
-    /// happened.
+    /// Primary: the place of a record of `len` words, if there are others to read it, room for it
+    /// as far as was seen before, and the ring holds it in one piece.
     ///
     /// # Panics
     /// If this replica is not the primary, or the payload is longer than a record.
+    #[must_use]
     #[inline]
-    pub fn try_publish<'a>(
-        &mut self,
-        ports: &Ports<'a>,
-        len: usize,
-        fill: impl FnOnce(&'a [AtomicU64]) -> Option<Checksum>,
-    ) -> bool {
-        self.try_publish_in(port(ports, self.id), ports, len, fill)
-    }
-
-    /// The same with the own memory at hand.
-    #[inline]
-    pub(crate) fn try_publish_in<'a>(
-        &mut self,
-        own: &Port<'a>,
-        ports: &Ports<'a>,
-        len: usize,
-        fill: impl FnOnce(&'a [AtomicU64]) -> Option<Checksum>,
-    ) -> bool {
+    pub fn place<'a>(&self, ports: &Ports<'a>, len: usize) -> Option<Place<'a>> {
         assert!(len <= MAX_RECORD);
         if !self.has_room(len) || self.others.is_empty() {
-            return false;
+            return None;
         }
-        let Some((header, payload)) = own.record(self.cursor, len) else {
-            return false;
-        };
-        let Some(checksum) = fill(payload) else {
-            return false;
-        };
+        port(ports, self.id).place(self.cursor, len)
+    }
+
+    /// Primary: publishes the record whose payload was written to its place, and ends the effect.
+    /// `checksum`: of the words as they were found there.
+    ///
+    /// # Panics
+    /// If the place is not that of the next record.
+    #[inline]
+    pub fn publish_at(&mut self, ports: &Ports<'_>, place: &Place<'_>, checksum: Checksum) {
+        let own = port(ports, self.id);
+        self.put_header(place, checksum);
+        self.pass_record(own.outbox, ports, place.payload.len());
+        self.count_record(own.outbox);
+        self.end_effect_in(own.outbox);
+    }
+
+    /// Writes the header of the record whose payload has this checksum.
+    #[inline(always)]
+    pub(crate) fn put_header(&self, place: &Place<'_>, checksum: Checksum) {
+        let len = place.payload.len();
+        assert!(place.end == self.cursor + record_words(len));
         let words = self.next_header(len, checksum);
-        for (cell, word) in header.iter().zip(words) {
+        for (cell, word) in place.header.iter().zip(words) {
             cell.store(word, Ordering::Relaxed);
         }
-        self.pass_record(own.outbox, ports, len);
-        self.count_record(own);
-        self.end_effect_in(own.outbox);
-        true
     }
 
     /// Follower: copies the next record to `out` and takes it, if it is there in one piece and

@@ -168,24 +168,30 @@ impl<'a, E: Env> Replica<'a, E> {
     /// A [`Halt`] if the group cannot go on, or this replica is not to.
     #[inline]
     pub fn rendezvous(&mut self) -> Result<(), Halt> {
+        self.rendezvous_inline()
+    }
+
+    /// The same within the caller.
+    ///
+    /// # Errors
+    /// As [`Replica::rendezvous`].
+    #[inline(always)]
+    pub fn rendezvous_inline(&mut self) -> Result<(), Halt> {
         let Some(partner) = self.partner else {
             return self.rendezvous_of_all();
         };
         if self.node.arrive_for(self.own.outbox, partner.outbox) {
             self.env.wake(self.own.outbox);
         }
-        if self.node.has_met_at(partner.outbox) {
-            return Ok(());
-        }
-        self.await_partner(&partner)
+        let met = self.node.has_met_at(partner.outbox)
+            || self.glance(|node, _| node.has_met_at(partner.outbox));
+        if met { Ok(()) } else { self.await_others() }
     }
 
-    /// The partner has not come yet.
+    /// The rest of a rendezvous to which somebody has not come yet.
+    #[cold]
     #[inline(never)]
-    fn await_partner(&mut self, partner: &Port<'_>) -> Result<(), Halt> {
-        if self.glance(|node, _| node.has_met_at(partner.outbox)) {
-            return Ok(());
-        }
+    fn await_others(&mut self) -> Result<(), Halt> {
         self.meet(self.node.begin_inspection())
     }
 
@@ -197,7 +203,7 @@ impl<'a, E: Env> Replica<'a, E> {
         match met {
             Meeting::Met => Ok(()),
             Meeting::Arrived if self.glance(|node, ports| node.all_met(ports)) => Ok(()),
-            Meeting::Arrived => self.meet(self.node.begin_inspection()),
+            Meeting::Arrived => self.await_others(),
             Meeting::Unable => self.meet(self.node.begin_rendezvous()),
         }
     }

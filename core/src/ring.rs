@@ -25,6 +25,25 @@ pub struct Port<'a> {
     pub ring: &'a [AtomicU64],
 }
 
+/// Where the primary's next record goes, if the ring holds it in one piece. Nobody reads there
+/// before it is published.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    pub(crate) header: &'a [AtomicU64; HEADER],
+    pub(crate) payload: &'a [AtomicU64],
+    /// The position behind the record.
+    pub(crate) end: u64,
+}
+
+impl<'a> Place<'a> {
+    /// The cells of the payload.
+    #[must_use]
+    #[inline]
+    pub const fn payload(&self) -> &'a [AtomicU64] {
+        self.payload
+    }
+}
+
 /// A decoded, not yet verified record header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
@@ -187,8 +206,21 @@ impl<'a> Port<'a> {
             reason = "masked to the ring's length"
         )]
         let start = position as usize & (self.ring.len() - 1);
-        let rest = self.ring.get(start..)?;
-        rest.get(..HEADER + len)?.split_first_chunk()
+        self.ring
+            .get(start..start + HEADER + len)?
+            .split_first_chunk()
+    }
+
+    /// The place of a record of `len` words at `position`, if the ring holds it in one piece.
+    #[inline]
+    pub(crate) fn place(&self, position: u64, len: usize) -> Option<Place<'a>> {
+        let (header, payload) = self.record(position, len)?;
+        let end = position + record_words(len);
+        Some(Place {
+            header,
+            payload,
+            end,
+        })
     }
 
     /// The cells for the payload of a record at `position`.

@@ -204,7 +204,7 @@ impl Node {
         if let Some(payload) = filled {
             self.seal(ports, len, payload);
         }
-        self.count_record(port(ports, self.id));
+        self.count_record(port(ports, self.id).outbox);
     }
 
     /// Writes the header of a record that is in place, and says that it is there.
@@ -237,10 +237,10 @@ impl Node {
     }
 
     #[inline]
-    pub(crate) fn count_record(&mut self, own: &Port<'_>) {
+    pub(crate) fn count_record(&mut self, own: &Outbox) {
         self.records += 1;
-        own.outbox.records.store(self.records, Ordering::Relaxed);
-        own.outbox.words.store(self.cursor, Ordering::Relaxed);
+        own.records.store(self.records, Ordering::Relaxed);
+        own.words.store(self.cursor, Ordering::Relaxed);
     }
 
     /// Second half of [`Node::commit`]: the effect is over. A primary that dies between the halves

@@ -33,17 +33,16 @@ mod tests {
                     node.add_event(outbox(ports, id), Kind(5), round);
                 }
                 let len = 1 + (round % 40) as usize;
-                let fill = |cells: &[AtomicU64]| {
-                    let add = |sum: Checksum, cell: &AtomicU64| {
-                        cell.store(round, Ordering::Relaxed);
-                        sum.add(round)
-                    };
-                    Some(cells.iter().fold(Checksum::EMPTY, add))
-                };
-                let refused = round % 7 == 0 && primary.try_publish(ports, len, |_| None);
-                assert!(!refused, "nothing is published without a checksum");
-                if round % 3 == 0 || !primary.try_publish(ports, len, fill) {
-                    publish(&mut primary, ports, &[round; 40][..len]);
+                match primary.place(ports, len).filter(|_| round % 3 != 0) {
+                    Some(place) => {
+                        let add = |sum: Checksum, cell: &AtomicU64| {
+                            cell.store(round, Ordering::Relaxed);
+                            sum.add(round)
+                        };
+                        let sum = place.payload().iter().fold(Checksum::EMPTY, add);
+                        primary.publish_at(ports, &place, sum);
+                    }
+                    None => publish(&mut primary, ports, &[round; 40][..len]),
                 }
                 let mut words = [0; 64];
                 let prompt = match round % 5 {

@@ -315,12 +315,16 @@ impl Process {
 
     /// Publishes the result and ends the effect, if the ring holds the record in one piece.
     fn publish_promptly(&mut self, ports: &Ports<'_>) -> bool {
-        let word = self.result;
-        self.node.try_publish(ports, 1, |cells| {
-            let cell = cells.first()?;
-            cell.store(word, Ordering::Relaxed);
-            Some(Checksum::EMPTY.add(cell.load(Ordering::Relaxed)))
-        })
+        let Some(place) = self.node.place(ports, 1) else {
+            return false;
+        };
+        let [cell] = place.payload() else {
+            return false;
+        };
+        cell.store(self.result, Ordering::Relaxed);
+        let checksum = Checksum::EMPTY.add(cell.load(Ordering::Relaxed));
+        self.node.publish_at(ports, &place, checksum);
+        true
     }
 
     fn announce(&mut self, op: Op, ports: &Ports<'_>) {

@@ -6,7 +6,7 @@
 use crate::node::{Done, Node, Ports};
 use crate::pair::Taken;
 use crate::primitive::AtomicU64;
-use crate::ring::Checksum;
+use crate::ring::{Checksum, Place};
 use crate::{Halt, Port};
 
 use super::{Env, Replica};
@@ -76,40 +76,58 @@ impl<'a, E: Env> Replica<'a, E> {
         Ok(())
     }
 
-    /// As [`Replica::publish_in_place`], if nothing has to be waited for, others read it, and the
-    /// ring has a place for it in one piece. `fill` gives the checksum of the words as it finds
-    /// them in the ring. False if any of that is not so or `fill` gives none; then nothing has
-    /// happened.
+    /// The place of the next record, of `len` words, if nothing has to be waited for, others read
+    /// it, and the ring has a place for it in one piece. What is written there is published by
+    /// [`Replica::publish_at`].
     ///
     /// # Panics
     /// As [`Replica::publish`].
-    #[inline]
-    pub fn try_publish_in_place(
-        &mut self,
-        len: usize,
-        fill: impl FnOnce(&'a [AtomicU64]) -> Option<Checksum>,
-    ) -> bool {
-        let Some(partner) = self.partner else {
-            return self.try_publish_to_all(len, fill);
-        };
-        let own = self.own;
-        let asleep = self.node.publish_for(&own, partner.outbox, len, fill);
-        if asleep == Some(true) {
-            self.env.wake(own.outbox);
+    #[must_use]
+    #[inline(always)]
+    pub fn place(&self, len: usize) -> Option<Place<'a>> {
+        if self.partner.is_some() {
+            return self.node.place_in(&self.own, len);
         }
-        asleep.is_some()
+        // In parts, so that no place has to stand in memory.
+        let Place {
+            header,
+            payload,
+            end,
+        } = self.place_for_all(len)?;
+        Some(Place {
+            header,
+            payload,
+            end,
+        })
     }
 
     /// The same, whoever there is.
     #[inline(never)]
-    fn try_publish_to_all(
-        &mut self,
-        len: usize,
-        fill: impl FnOnce(&'a [AtomicU64]) -> Option<Checksum>,
-    ) -> bool {
-        let published = self.node.try_publish_in(&self.own, &self.ports, len, fill);
+    fn place_for_all(&self, len: usize) -> Option<Place<'a>> {
+        self.node.place(&self.ports, len)
+    }
+
+    /// As [`Replica::publish`] of the record whose payload stands in its place. `checksum`: of the
+    /// words as they were found there.
+    ///
+    /// # Panics
+    /// As [`Replica::publish`], and if another record was published since the place was found.
+    #[inline(always)]
+    pub fn publish_at(&mut self, place: Place<'_>, checksum: Checksum) {
+        let own = self.own.outbox;
+        let Some(partner) = self.partner else {
+            return self.publish_at_to_all(place, checksum);
+        };
+        if (self.node).publish_for(own, partner.outbox, &place, checksum) {
+            self.env.wake(own);
+        }
+    }
+
+    /// The same, whoever there is.
+    #[inline(never)]
+    fn publish_at_to_all(&mut self, place: Place<'_>, checksum: Checksum) {
+        self.node.publish_at(&self.ports, &place, checksum);
         self.wake_sleepers();
-        published
     }
 
     /// Primary: waits for room for a record of so many words.

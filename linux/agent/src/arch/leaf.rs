@@ -172,28 +172,36 @@ pub(crate) unsafe fn copy(to: u64, from: u64, len: usize) -> Option<()> {
     (faulted == 0).then_some(())
 }
 
-/// Are so many bytes what [`put`] is for?
-#[inline]
-pub(crate) fn is_put(len: usize) -> bool {
-    COPIED.contains(&len) && len.is_multiple_of(16)
-}
+/// Cells that nobody reads yet, which hold an even number of words, and as many bytes as [`copy`]
+/// is for.
+#[derive(Clone, Copy)]
+pub(crate) struct Room<'a>(&'a [AtomicU64]);
 
-/// Copies bytes of the program into cells that nobody reads yet, as many as they hold, and compares
-/// what is there then with the program's memory: the checksum of `before` and the cells. None if
-/// they differ, or the memory cannot be read.
-///
-/// # Panics
-/// If it is not for so many ([`is_put`]).
-#[inline]
-pub(crate) fn put(cells: &[AtomicU64], from: u64, before: Checksum) -> Option<Checksum> {
-    let len = size_of_val(cells);
-    assert!(is_put(len));
-    let mut checksum = before;
-    let to = cells.as_ptr().cast_mut().cast();
-    // SAFETY: cells may be written through a shared reference, and only this replica writes them;
-    // a bad source faults, which leads to the other result.
-    let found = unsafe { rcoe_leaf_put(to, from, len as u64, &raw mut checksum) };
-    (found.faulted == 0 && found.value == 0).then_some(checksum)
+impl<'a> Room<'a> {
+    /// These cells, if they are so many.
+    #[inline]
+    pub(crate) fn of(cells: &'a [AtomicU64]) -> Option<Self> {
+        const PAIRS: core::ops::RangeInclusive<usize> = 2..=32;
+        const { assert!(*COPIED.start() == 32 && *COPIED.end() == 512) };
+        // Half a pair is the highest bit then.
+        let pairs = cells.len().rotate_right(1);
+        PAIRS.contains(&pairs).then_some(Self(cells))
+    }
+
+    /// Copies bytes of the program into the cells, as many as they hold, and compares what is there
+    /// then with the program's memory: the checksum of `before` and the cells. None if they differ,
+    /// or the memory cannot be read.
+    #[inline]
+    pub(crate) fn put(self, from: u64, before: Checksum) -> Option<Checksum> {
+        let mut checksum = before;
+        let to = self.0.as_ptr().cast_mut().cast();
+        let len = size_of_val(self.0) as u64;
+        // SAFETY: cells may be written through a shared reference, and only this replica writes
+        // them; they are as many as the length needs; a bad source faults, which leads to the
+        // other result.
+        let found = unsafe { rcoe_leaf_put(to, from, len, &raw mut checksum) };
+        (found.faulted == 0 && found.value == 0).then_some(checksum)
+    }
 }
 
 #[cfg(test)]
@@ -237,10 +245,18 @@ mod tests {
         let source: Vec<u64> = (1..=64).map(|at| at * 0x0101_0203).collect();
         for words in (4..=64).step_by(2) {
             let cells: Vec<_> = (0..words).map(|_| AtomicU64::new(0)).collect();
-            let found = put(&cells, source.as_ptr() as u64, Checksum::EMPTY.add(9));
+            let room = Room::of(&cells).expect("it is for so many");
+            let found = room.put(source.as_ptr() as u64, Checksum::EMPTY.add(9));
             let expected = Checksum::EMPTY.add(9).add_all(&source[..words]);
             assert_eq!(found, Some(expected), "{words} words");
         }
+    }
+
+    #[test]
+    fn room_is_an_even_number_of_words_and_neither_few_nor_many() {
+        let cells: Vec<_> = (0..80).map(AtomicU64::new).collect();
+        let fits = |len: &usize| Room::of(&cells[..*len]).is_some();
+        assert!((0..80).filter(fits).eq((4..=64).step_by(2)));
     }
 
     #[test]
@@ -248,6 +264,7 @@ mod tests {
         let cells: Vec<_> = (0..16).map(AtomicU64::new).collect();
         // Copied over itself, one word on: the source is another one then.
         let from = (&raw const cells[1]) as u64;
-        assert_eq!(put(&cells[..8], from, Checksum::EMPTY), None);
+        let room = Room::of(&cells[..8]).expect("it is for so many");
+        assert_eq!(room.put(from, Checksum::EMPTY), None);
     }
 }

@@ -118,8 +118,23 @@ pub(crate) fn copy_to_cells(to: &[AtomicU64], from: u64, len: usize) -> Result<(
 /// Copies out of the program's memory into published cells that nobody reads yet, and compares what
 /// is there then with the program's memory, zeroes after its last byte: the checksum of `before`
 /// and the cells. None if they differ, or the memory cannot be read.
-#[inline]
+#[inline(always)]
 pub(crate) fn copy_compared(
+    to: &[AtomicU64],
+    from: u64,
+    len: usize,
+    before: Checksum,
+) -> Option<Checksum> {
+    if len == size_of_val(to)
+        && let Some(room) = leaf::Room::of(to)
+    {
+        return room.put(from, before);
+    }
+    copy_any_compared(to, from, len, before)
+}
+
+#[inline(never)]
+fn copy_any_compared(
     to: &[AtomicU64],
     from: u64,
     len: usize,
@@ -127,9 +142,6 @@ pub(crate) fn copy_compared(
 ) -> Option<Checksum> {
     if to.len() != len.div_ceil(8) {
         return None;
-    }
-    if leaf::is_put(len) {
-        return leaf::put(to, from, before);
     }
     let mut checksum = before;
     let words = [
@@ -298,11 +310,16 @@ pub(crate) fn write<T: Plain>(to: u64, value: &T) -> Result<(), Fault> {
 /// Digest of bytes of the program.
 #[inline]
 pub(crate) fn digest(from: u64, len: u64) -> Result<u64, Fault> {
-    if len == 0 {
-        return Ok(0);
-    }
     if leaf::DIGESTED.contains(&len) {
         return leaf::digest_of(from, len).ok_or(Fault);
+    }
+    digest_of_any(from, len)
+}
+
+#[inline(never)]
+fn digest_of_any(from: u64, len: u64) -> Result<u64, Fault> {
+    if len == 0 {
+        return Ok(0);
     }
     if len > i64::MAX.cast_unsigned() {
         return Err(Fault);

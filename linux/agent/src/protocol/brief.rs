@@ -48,46 +48,53 @@ pub(crate) fn publish(
     if !(0..MOST).contains(&result) {
         return false;
     }
-    let head = || [BRIEF | source().cast_unsigned()];
     match segments.only(result) {
-        Filled::Nothing => replica
-            .try_publish_in_place(1, |cells| put(cells.first_chunk()?, head, Checksum::EMPTY)),
+        Filled::Nothing => publish_with(replica, 0, source, |_, before| Some(before)),
         Filled::One(filled) => {
             let bytes = convert::size(filled.end - filled.start);
             let words = bytes.div_ceil(8);
             words <= WORDS
-                && replica.try_publish_in_place(1 + words, |cells| {
-                    let (first, content) = cells.split_first_chunk()?;
-                    let before = put(first, head, Checksum::EMPTY)?;
-                    put_content(content, filled.start, bytes, before)
+                && publish_with(replica, words, source, |cells, before| {
+                    put_content(cells, filled.start, bytes, before)
                 })
         }
         Filled::Many => false,
     }
 }
 
-/// Stores words, and then compares what is there with the words made anew; the checksum with what
-/// is there.
-#[inline]
-fn put<const N: usize>(
-    cells: &[AtomicU64; N],
-    words: impl Fn() -> [u64; N],
-    before: Checksum,
-) -> Option<Checksum> {
-    for (cell, word) in cells.iter().zip(words()) {
-        cell.store(word, Ordering::Relaxed);
-    }
-    let (mut checksum, mut difference) = (before, 0);
-    for (cell, word) in cells.iter().zip(words()) {
-        let there = cell.load(Ordering::Relaxed);
-        difference |= there ^ word;
-        checksum = checksum.add(there);
-    }
-    (difference == 0).then_some(checksum)
+/// The same with so many words behind the result, which `put_words` writes.
+#[inline(always)]
+fn publish_with(
+    replica: &mut Replica<'_, LinuxEnv>,
+    words: usize,
+    source: impl Fn() -> i64,
+    put_words: impl FnOnce(&[AtomicU64], Checksum) -> Option<Checksum>,
+) -> bool {
+    let Some(place) = replica.place(1 + words) else {
+        return false;
+    };
+    let Some((first, content)) = place.payload().split_first() else {
+        return false;
+    };
+    let before = put(first, || BRIEF | source().cast_unsigned());
+    let Some(checksum) = before.and_then(|before| put_words(content, before)) else {
+        return false;
+    };
+    replica.publish_at(place, checksum);
+    true
+}
+
+/// Stores a word, and then compares what is there with the word made anew; the checksum of what is
+/// there.
+#[inline(always)]
+fn put(cell: &AtomicU64, word: impl Fn() -> u64) -> Option<Checksum> {
+    cell.store(word(), Ordering::Relaxed);
+    let there = cell.load(Ordering::Relaxed);
+    (there == word()).then_some(Checksum::EMPTY.add(there))
 }
 
 /// The same with bytes of the program; none if they cannot be read.
-#[inline]
+#[inline(always)]
 fn put_content(cells: &[AtomicU64], from: u64, bytes: usize, before: Checksum) -> Option<Checksum> {
     let Some(last) = cells.last() else {
         return Some(before);
