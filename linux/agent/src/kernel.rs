@@ -218,7 +218,7 @@ impl Kernel {
 
     /// Adds the result of the last call, if it has not entered the trace.
     #[inline]
-    fn tell_outcome(&mut self) {
+    pub(crate) fn tell_outcome(&mut self) {
         if self.outcome.is_some() {
             let value = self.outcome.take();
             self.replica.add_event(kind::of(0, kind::BEFORE), value);

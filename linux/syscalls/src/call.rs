@@ -148,6 +148,8 @@ pub struct Resolved {
     pub request: Option<&'static Request>,
     /// The class after conditions and requests.
     pub class: Class,
+    /// How many arguments it has.
+    pub nargs: u8,
     /// The arguments, with the kind that the request gives to its own.
     pub args: [Arg; 6],
     /// Their widths.
@@ -286,6 +288,7 @@ impl Resolved {
             call,
             request: None,
             class,
+            nargs: call.nargs,
             args: call.args,
             widths: widths(&call.args),
             pointers: call.pointers,

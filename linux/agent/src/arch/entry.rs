@@ -354,7 +354,7 @@ rcoe_interruptible_call:
     mov r9, qword ptr [r11 + 40]
     .globl rcoe_call_window_start
 rcoe_call_window_start:
-    cmp dword ptr [rip + RCOE_INTERRUPT], 0
+    cmp dword ptr [rip + {interrupt}], 0
     jne rcoe_call_interrupted
     syscall
     .globl rcoe_call_window_end
@@ -412,6 +412,7 @@ RCOE_GUARD_STACK:   .zero 8
     nested_task = const NESTED_TASK,
     all_registers = const Leave::AllRegisters as u8,
     not_begun = const NOT_BEGUN,
+    interrupt = sym RCOE_INTERRUPT,
 );
 
 /// What of its frame a program goes on with.
@@ -448,7 +449,6 @@ const NESTED_TASK: u32 = 1 << 14;
 const ALIGNMENT_CHECK: u32 = 1 << 18;
 
 /// Non-zero while an asynchronous signal waits for the program: blocking calls then return EINTR.
-#[unsafe(no_mangle)]
 #[unsafe(link_section = ".bss.own.2")]
 pub(crate) static RCOE_INTERRUPT: core::sync::atomic::AtomicU32 =
     core::sync::atomic::AtomicU32::new(0);

@@ -47,12 +47,27 @@ pub(crate) fn make(kernel: &mut Kernel, call: &Call, args: &[u64; 6]) -> i64 {
 }
 
 /// The same with the program's own arguments.
-#[inline]
+#[inline(always)]
 pub(crate) fn make_own(kernel: &mut Kernel, call: &Call) -> i64 {
-    match attempt(kernel, call, call.words(), None) {
-        DISTURBED => insist(kernel, call, None),
-        result => result,
+    let result = try_once(call, call.words(), &kernel.agreed.words);
+    if result > UNMADE {
+        return result;
     }
+    not_made(kernel, call, result)
+}
+
+/// The larger one of the results by which nothing was done.
+const UNMADE: i64 = ALTERED;
+const _: () = assert!(DISTURBED == i64::MIN && ALTERED == DISTURBED + 1);
+
+/// The same after a first attempt with such a result.
+#[cold]
+#[inline(never)]
+fn not_made(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
+    if result == ALTERED {
+        differ(kernel);
+    }
+    insist(kernel, call, None)
 }
 
 /// What is sent and what it must be, where the agent has replaced arguments.
@@ -67,22 +82,26 @@ fn replace(kernel: &Kernel, call: &Call, args: &[u64; 6]) -> [Words; 2] {
 }
 
 /// Makes it, unless this replica was disturbed. Does not return if the call is not what was voted.
-#[inline]
 fn attempt(kernel: &mut Kernel, call: &Call, sent: &Words, agreed: Option<&Words>) -> i64 {
+    let result = try_once(call, sent, agreed.unwrap_or(&kernel.agreed.words));
+    if result == ALTERED {
+        differ(kernel);
+    }
+    result
+}
+
+/// Makes it, unless something is not as it was.
+#[inline(always)]
+fn try_once(call: &Call, sent: &Words, agreed: &Words) -> i64 {
     let stop = if call.what.blocking {
         &RCOE_INTERRUPT
     } else {
         &NEVER
     };
-    let agreed = agreed.unwrap_or(&kernel.agreed.words);
     // SAFETY: the program's own call. Its buffers are its own memory, and the table lets no call
     // through that changes mappings, signal handling or the agent's own state. No output call is
     // one that the kernel continues by itself.
-    let result = unsafe { rseq::call(sent, agreed, stop) };
-    if result == ALTERED {
-        differ(kernel);
-    }
-    result
+    unsafe { rseq::call(sent, agreed, stop) }
 }
 
 /// Makes it after a disturbance.

@@ -290,7 +290,10 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     kernel.replica.env_mut().enter(call.nr);
     signals::count_call(kernel);
     let compared = output || kernel.compare >= Compare::Args;
-    if compared && let Err(Fault) = arguments::fold(kernel, call) {
+    if output {
+        arguments::keep(kernel, call);
+    }
+    if compared && let Err(Fault) = arguments::fold_kept(kernel, call) {
         kernel.event(kind::of(call.nr, kind::FAULTY_POINTER), 0);
         return Way::News(Fault::RESULT);
     }
@@ -378,7 +381,7 @@ fn read(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
 #[inline(always)]
 fn through_primary(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
     if must_meet(kernel, call) {
-        kernel.rendezvous();
+        meet(kernel);
     }
     let repeatable = call.what.class == Class::Input && call.what.repeatable;
     if let Err(Fault) = kernel.segments.prepare(call) {
@@ -399,6 +402,18 @@ fn through_primary(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
         io::obtain(kernel, call, repeatable)
     };
     conclude_with(kernel, call, repeatable, outcome)
+}
+
+/// As [`Kernel::rendezvous`] with siblings, of whom one is there already or comes soon.
+#[inline(always)]
+fn meet(kernel: &mut Kernel) {
+    kernel.tell_outcome();
+    if let Err(halt) = kernel.replica.rendezvous_inline() {
+        kernel.park(halt);
+    }
+    if kernel.outgoing.is_open() {
+        outgoing::settle(kernel);
+    }
 }
 
 /// Does nobody make this call before all have come to it?
@@ -443,24 +458,50 @@ fn may_lead(kernel: &Kernel, call: &Call) -> bool {
 /// More came of it than a result.
 #[inline(always)]
 fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Result<i64, Outcome> {
-    if matches!(call.what.facts.waits, Waits::Epoll | Waits::Poll) {
+    if may_wait_for_events(call) {
         kernel.settle_debt();
     }
     kernel.replica.begin_effect(repeatable);
     kernel.made.begin();
-    let result = effect(kernel, call)
-        .filter(|&result| result >= 0 || !call.what.blocking || !is_to_be_made(kernel, result));
-    let Some(result) = result else {
-        let result = io::on_host(kernel, call, call.raw);
-        return Err(tell(kernel, call, result));
+    let Some(result) = effect(kernel, call) else {
+        return Err(lead_in_vain(kernel, call));
     };
-    if result < 0 || signals::has_come(kernel) {
+    if result < 0 {
+        return Err(lead_to_failure(kernel, call, result));
+    }
+    if signals::has_come(kernel) {
         return Err(tell(kernel, call, result));
     }
     kernel.made.assert_is(result);
     made::assert_possible(call, result);
     publish::publish_noted(kernel, call);
     Ok(result)
+}
+
+/// Is this a question what is ready, that may wait for an answer?
+#[inline]
+fn may_wait_for_events(call: &Call) -> bool {
+    let at_once = |at: u8| low32(call.raw[usize::from(at)]) == 0;
+    matches!(call.what.facts.waits, Waits::Epoll | Waits::Poll)
+        && !call.what.timeout.is_some_and(at_once)
+}
+
+/// Primary: nothing was done yet, and the call is made in another way.
+#[cold]
+#[inline(never)]
+fn lead_in_vain(kernel: &mut Kernel, call: &Call) -> Outcome {
+    let result = io::on_host(kernel, call, call.raw);
+    tell(kernel, call, result)
+}
+
+/// Primary: this came out.
+#[cold]
+#[inline(never)]
+fn lead_to_failure(kernel: &mut Kernel, call: &Call, result: i64) -> Outcome {
+    if call.what.blocking && is_to_be_made(kernel, result) {
+        return lead_in_vain(kernel, call);
+    }
+    tell(kernel, call, result)
 }
 
 /// Primary: publishes a result, and all that has come with it.
@@ -482,4 +523,21 @@ fn conclude(kernel: &mut Kernel, call: &Call, repeatable: bool, result: i64) -> 
     }
     after(kernel, call, result);
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_question_that_waits_is_a_wait() {
+        const POLL: u64 = 7;
+        const EPOLL_WAIT: u64 = 232;
+        let waits = |nr, raw| may_wait_for_events(&Call::new(nr, raw).expect("known"));
+        for (time, expected) in [(0, false), (1 << 32, false), (10, true), (u64::MAX, true)] {
+            assert_eq!(waits(EPOLL_WAIT, [3, 4096, 1, time, 0, 0]), expected);
+            assert_eq!(waits(POLL, [4096, 1, time, 0, 0, 0]), expected);
+        }
+        assert!(!waits(1, [1, 4096, 8, 0, 0, 0]), "write");
+    }
 }

@@ -88,18 +88,50 @@ pub(crate) fn fold_apart(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> 
 #[inline(always)]
 pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
     if call.what.class == Class::Output && !kernel.alone {
-        rseq::watch();
-        kernel.agreed.words = *call.words();
+        keep(kernel, call);
     }
-    let content = contents(kernel, call);
-    kernel.agreed.content = content.unwrap_or(0);
-    match call.what.call.nargs {
-        0 => add::<0, 2>(kernel, call),
+    fold_kept(kernel, call)
+}
+
+/// Keeps the second copy of what is folded next, and has a loss of the CPU noticed.
+#[inline(always)]
+pub(crate) fn keep(kernel: &mut Kernel, call: &Call) {
+    rseq::watch();
+    kernel.agreed.words = *call.words();
+}
+
+/// As [`fold`], of a call that was kept if it is to be.
+///
+/// # Errors
+/// As [`fold_apart`].
+#[inline(always)]
+pub(crate) fn fold_kept(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
+    let Ok(content) = contents(kernel, call) else {
+        return Err(fold_faulty(kernel, call));
+    };
+    kernel.agreed.content = content;
+    add_call(kernel, call);
+    Ok(())
+}
+
+/// The same of a call whose pointers cannot be read.
+#[cold]
+#[inline(never)]
+fn fold_faulty(kernel: &mut Kernel, call: &Call) -> Fault {
+    kernel.agreed.content = 0;
+    add_call(kernel, call);
+    Fault
+}
+
+/// Adds the event of a call.
+#[inline(always)]
+fn add_call(kernel: &mut Kernel, call: &Call) {
+    match call.what.nargs {
         1..=3 => add::<3, 5>(kernel, call),
+        0 => add::<0, 2>(kernel, call),
         4 => add::<4, 6>(kernel, call),
         _ => add::<6, 8>(kernel, call),
     }
-    content.map(|_| ())
 }
 
 /// Adds the event of a call with at most `N` arguments, beside which it has two values: a known
@@ -122,11 +154,12 @@ fn add<const N: usize, const ALL: usize>(kernel: &mut Kernel, call: &Call) {
 #[inline(always)]
 fn contents(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
     let what = call.what;
-    if what.reads == 0 {
-        return Ok(0);
-    }
     let Some(Sent { at, len }) = what.sent else {
-        return all_contents(kernel, call);
+        return if what.reads == 0 {
+            Ok(0)
+        } else {
+            all_contents(kernel, call)
+        };
     };
     let Some(&address) = call.raw.get(usize::from(at)) else {
         return all_contents(kernel, call);

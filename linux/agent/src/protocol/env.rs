@@ -58,8 +58,8 @@ pub(crate) struct LinuxEnv {
     debt: Debt,
     /// When the last yield of the present wait was over, or 0.
     yielded_at: u64,
-    /// The program's present call, as far as kinds of waits tell calls apart.
-    call: usize,
+    /// The program's present call.
+    call: u64,
     patience: Patience,
     /// When the vote began that is under way, or 0.
     voting_since: u64,
@@ -106,15 +106,17 @@ impl LinuxEnv {
     }
 
     /// The waits to come are at the call of this number.
-    pub(crate) fn enter(&mut self, nr: u64) {
-        self.call = crate::convert::size(nr) % CALLS;
+    #[inline]
+    pub(crate) const fn enter(&mut self, nr: u64) {
+        self.call = nr;
     }
 
     /// Which of [`Self::habits`] a wait goes by: those at one call, for a record or for something
     /// else. Where a call ends soon the wait for its record is short, and after `epoll_wait` it is
     /// not.
     fn kind_of(&self, wait: &Wait) -> usize {
-        2 * self.call + usize::from(wait.reason == WaitFor::Record)
+        let call = crate::convert::size(self.call) % CALLS;
+        2 * call + usize::from(wait.reason == WaitFor::Record)
     }
 
     /// What a member, present or lost, has published beside its outbox.

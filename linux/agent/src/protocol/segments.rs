@@ -111,7 +111,9 @@ impl Segments {
             elem,
             valid,
         } = buffer;
-        let [address, len] = [at, len].map(|index| call.arg(usize::from(index)));
+        // A pointer fills its register.
+        let address = call.raw[usize::from(at)];
+        let len = call.arg(usize::from(len));
         let elem = u64::from(elem);
         self.push(address, len.saturating_mul(elem), shared(valid, elem));
         Ok(())

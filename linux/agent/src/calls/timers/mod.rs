@@ -171,6 +171,8 @@ pub(crate) struct Timers {
     earliest: [u64; 3],
     /// What the host's timers of this replica are set to.
     armed: [u64; 3],
+    /// Are these the same? Each call asks.
+    settled: bool,
 }
 
 impl Timers {
@@ -183,6 +185,7 @@ impl Timers {
             all,
             earliest: [NEVER; 3],
             armed: [NEVER; 3],
+            settled: true,
         }
     }
 
@@ -194,14 +197,19 @@ impl Timers {
 
     /// Are the host's timers set as they should be?
     #[inline]
-    pub(crate) fn is_armed(&self) -> bool {
-        let ([a, b, c], [d, e, f]) = (self.armed, self.earliest);
-        a == d && b == e && c == f
+    pub(crate) const fn is_armed(&self) -> bool {
+        self.settled
     }
 
     /// The host's timers may be set otherwise, or not at all.
-    pub(crate) const fn forget_armed(&mut self) {
+    pub(crate) fn forget_armed(&mut self) {
         self.armed = [NEVER; 3];
+        self.compare();
+    }
+
+    /// One of the two has changed.
+    fn compare(&mut self) {
+        self.settled = self.armed == self.earliest;
     }
 
     /// Timers that were made with `timer_create`.
@@ -217,6 +225,7 @@ impl Timers {
                 .filter(|timer| timer.domain == domain && timer.notify != Notify::Nobody);
             heard.map(|timer| timer.deadline).min().unwrap_or(NEVER)
         });
+        self.compare();
     }
 
     /// The next timer whose time has come.
@@ -241,9 +250,10 @@ impl PerProcess for Timers {
             all,
             earliest,
             armed,
+            settled,
         } = self;
         all[..OLD].copy_from_slice(&Timer::OLD);
-        (*earliest, *armed) = ([NEVER; 3], [NEVER; 3]);
+        (*earliest, *armed, *settled) = ([NEVER; 3], [NEVER; 3], true);
     }
 }
 
@@ -258,7 +268,7 @@ impl PerProgram for Timers {
 /// Primary: lets the host call at the earliest deadlines.
 pub(super) fn arm(kernel: &mut Kernel) {
     let timers = &mut kernel.timers;
-    if timers.armed == timers.earliest {
+    if timers.settled {
         return;
     }
     for domain in DOMAINS {
@@ -275,6 +285,7 @@ pub(super) fn arm(kernel: &mut Kernel) {
             sys::set_timer(domain.host(), left, AGAIN_NS);
         }
     }
+    timers.compare();
 }
 
 /// Primary: the signals of all timers that are due; `None` if none is.
