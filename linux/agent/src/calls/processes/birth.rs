@@ -242,11 +242,7 @@ fn make_in(kernel: &mut Kernel, group: i64) -> i64 {
         return errno;
     }
     let serial = regions::control(group).serial.load(Ordering::Relaxed);
-    kernel.processes.birth.child = Newborn {
-        group,
-        serial: serial.into(),
-        parent: own_group(),
-    };
+    kernel.processes.birth.child = Newborn::of(own_group(), group, serial.into());
     let forked = sys::fork_replica();
     if !matches!(forked, Ok(0)) {
         // What only the primary knows must not last: a copy of it is compared with its siblings.

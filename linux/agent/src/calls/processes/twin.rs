@@ -19,7 +19,7 @@
 //!
 //! A twin ends as soon as its counterpart needs nothing more of it or is gone.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rcoe_core::ReplicaId;
 use rcoe_linux_abi::{ADOPTED, Control, ReplicaState, Report, TWIN, TWIN_WANTED};
@@ -108,9 +108,12 @@ pub(super) struct Source {
     /// Where that replica notes its twin, and the birth's number.
     cell: &'static AtomicU64,
     serial: u64,
-    /// The parent, and the replica's number.
+    /// The parent, the replica's number, and which process that number has.
     control: &'static Control,
     index: usize,
+    own: &'static AtomicU32,
+    /// That replica's process, as of the fork: one that has taken its place since never knew it.
+    replica: u32,
     /// The process that holds the memory.
     pub(super) process: u32,
     /// It is that replica itself, which stands still until it has noted a twin.
@@ -118,21 +121,34 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Replica `id` of the parent once it stands still, or its twin; `None` if it is lost.
-    pub(super) fn find(parent: usize, id: ReplicaId, group: usize, serial: u64) -> Option<Self> {
+    /// Replica `id` of the parent, which was that process at the fork, once it stands still, or its
+    /// twin; `None` if it is lost.
+    pub(super) fn find(
+        parent: usize,
+        (id, process): (ReplicaId, u32),
+        group: usize,
+        serial: u64,
+    ) -> Option<Self> {
         let report = regions::report(parent, id.index());
         let mut source = Self {
             cell: &report.births[group],
             serial,
             control: regions::control(parent),
             index: id.index(),
-            process: report.pid.load(Ordering::Acquire),
+            own: &report.pid,
+            replica: process,
+            process,
             itself: true,
         };
         let launched = &report.launched[group];
         loop {
             let seen = launched.load(Ordering::Acquire);
-            if source.has_moved() || seen >> 32 == serial {
+            let stands = source.has_moved() || seen >> 32 == serial;
+            // Asked after the notes were read: a copy in its place has those of another replica.
+            if source.is_replaced() {
+                return None;
+            }
+            if stands {
                 return Some(source);
             }
             if source.is_lost() {
@@ -146,7 +162,7 @@ impl Source {
     /// since this was last asked may be newer.
     pub(super) fn has_moved(&mut self) -> bool {
         let note = self.cell.load(Ordering::Acquire);
-        let moved = self.itself && note >> 32 == self.serial;
+        let moved = self.itself && note >> 32 == self.serial && !self.is_replaced();
         if moved {
             self.process = low32(note) & !TWIN;
             self.itself = false;
@@ -174,7 +190,13 @@ impl Source {
     }
 
     fn is_lost(&self) -> bool {
-        self.control.state[self.index].load(Ordering::Acquire) == ReplicaState::Dead as u32
+        let state = self.control.state[self.index].load(Ordering::Acquire);
+        self.is_replaced() || state == ReplicaState::Dead as u32
+    }
+
+    /// Has a copy taken its place? That one knows nothing of this birth, and notes nothing.
+    fn is_replaced(&self) -> bool {
+        self.own.load(Ordering::Acquire) != self.replica
     }
 }
 
@@ -199,4 +221,50 @@ pub(crate) fn release(kernel: &Kernel) {
 pub(super) fn tell_adopted(own: &Report) {
     own.adopted.store(ADOPTED, Ordering::Release);
     sys::futex_wake(own.adopted.as_ptr());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Process 7 of the parent, of which nothing is known yet.
+    fn source() -> Source {
+        // SAFETY: all fields are atomic words, and zero is a value of each.
+        let control: Box<Control> = unsafe { Box::new_zeroed().assume_init() };
+        Source {
+            cell: Box::leak(Box::new(AtomicU64::new(0))),
+            serial: 3,
+            control: Box::leak(control),
+            index: 1,
+            own: Box::leak(Box::new(AtomicU32::new(7))),
+            replica: 7,
+            process: 7,
+            itself: true,
+        }
+    }
+
+    #[test]
+    fn who_has_left_a_twin_has_gone_on() {
+        let mut source = source();
+        assert!(!source.is_lost() && !source.has_moved());
+        source.cell.store(note(2, 11 | TWIN), Ordering::Relaxed);
+        assert!(!source.has_moved(), "of another birth");
+        source.cell.store(note(3, 12 | TWIN), Ordering::Relaxed);
+        assert!(source.has_moved());
+        assert_eq!(source.process, 12);
+        assert!(!source.has_moved(), "told once");
+    }
+
+    #[test]
+    fn a_copy_in_the_place_of_a_lost_replica_is_neither_awaited_nor_read() {
+        let mut source = source();
+        source.own.store(9, Ordering::Relaxed);
+        source.cell.store(note(3, 12 | TWIN), Ordering::Relaxed);
+        assert!(source.is_lost());
+        assert!(
+            !source.has_moved(),
+            "these are the notes of whom it was copied from"
+        );
+        assert_eq!(source.process, 7);
+    }
 }

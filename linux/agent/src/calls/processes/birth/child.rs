@@ -103,6 +103,7 @@ fn look(kernel: &Kernel) -> Result<u32, (&'static AtomicU64, u64)> {
         group,
         serial,
         parent,
+        ..
     } = own_birth(kernel);
     let control = regions::control(group);
     if u64::from(control.serial.load(Ordering::Acquire)) != serial {
@@ -135,11 +136,13 @@ fn look(kernel: &Kernel) -> Result<u32, (&'static AtomicU64, u64)> {
 /// of the parent. If that is lost there is nothing to compare with.
 #[inline(never)]
 fn take_over(kernel: &mut Kernel, group: usize, id: ReplicaId) {
-    let parent = own_birth(kernel).parent;
+    let Newborn {
+        parent, replicas, ..
+    } = own_birth(kernel);
     let index = id.index();
     let serial = u64::from(regions::control(group).serial.load(Ordering::Relaxed));
     let own = regions::report(group, index);
-    let Some(mut source) = twin::Source::find(parent, id, group, serial) else {
+    let Some(mut source) = twin::Source::find(parent, (id, replicas[index]), group, serial) else {
         return;
     };
     let done = sys::with_own_memory(|| adopt::adopt(&mut source, own));

@@ -3,14 +3,18 @@
 //! Not covered: sharing memory, descriptors or signal handlers with a child (`CLONE_VM` without
 //! `CLONE_VFORK`, `CLONE_FILES`, `CLONE_SIGHAND`), and namespaces. They are refused.
 
+use core::sync::atomic::Ordering;
+
 use linux_raw_sys::errno::EINVAL;
 use linux_raw_sys::general as nr;
+use rcoe_core::MAX_REPLICAS;
 use rcoe_linux_syscalls::Special;
 
 use crate::arch::entry::TrapFrame;
 use crate::calls::Call;
-use crate::convert::low32;
+use crate::convert::{low32, size};
 use crate::memory::guest::{self, Fault};
+use crate::memory::regions;
 use crate::sys;
 
 /// The part of the old call's flags that is a signal.
@@ -66,6 +70,8 @@ pub(in crate::calls::processes) struct Newborn {
     pub(super) serial: u64,
     /// The group that makes it.
     pub(super) parent: usize,
+    /// The processes that are that group's replicas.
+    pub(super) replicas: [u32; MAX_REPLICAS],
 }
 
 impl Newborn {
@@ -73,7 +79,23 @@ impl Newborn {
         group: 0,
         serial: 0,
         parent: 0,
+        replicas: [0; MAX_REPLICAS],
     };
+
+    /// A child of the group `parent` as its replicas are now.
+    pub(super) fn of(parent: usize, group: usize, serial: u64) -> Self {
+        let mut replicas = [0; MAX_REPLICAS];
+        let places = regions::control(parent).replicas.load(Ordering::Relaxed);
+        for (index, process) in replicas.iter_mut().enumerate().take(size(places.into())) {
+            *process = regions::report(parent, index).pid.load(Ordering::Acquire);
+        }
+        Self {
+            group,
+            serial,
+            parent,
+            replicas,
+        }
+    }
 
     pub(in crate::calls::processes) const fn is_some(&self) -> bool {
         self.group != 0
