@@ -13,6 +13,7 @@
 //! Not covered: latency of fault detection (see `faultlab/`), and comparison of two revisions.
 #![forbid(unsafe_code)]
 
+pub mod births;
 pub mod calls;
 pub mod client;
 pub mod configuration;

@@ -9,8 +9,8 @@ use clap::{Parser, Subcommand};
 use rcoe_bench::render::{Results, Suite, markdown};
 use rcoe_bench::workshop::{Scale, Workshop};
 use rcoe_bench::{
-    calls, cpu, goals, instructions, memory, recovery, scrub, servers, service, startup, system,
-    ycsb,
+    births, calls, cpu, goals, instructions, memory, recovery, scrub, servers, service, startup,
+    system, ycsb,
 };
 use rcoe_faultlab::host::{commit, machine};
 
@@ -27,10 +27,11 @@ struct Arguments {
     /// Print markdown to standard output (the default and only format; kept for scripts).
     #[arg(long)]
     md: bool,
-    /// Suites to run: calls, cpu, startup, memory; instructions, which single-steps and is exact
-    /// on any machine; recovery, which takes minutes; scrub, which does so, too, and needs
-    /// redis-server; servers, which takes eight minutes (--quick: three) and needs redis-server,
-    /// nginx and wrk; and ycsb, which needs a JDK and Maven with its registry besides.
+    /// Suites to run: calls, cpu, startup, memory; births, which needs make; instructions, which
+    /// single-steps and is exact on any machine; recovery, which takes minutes; scrub, which does
+    /// so, too, and needs redis-server; servers, which takes eight minutes (--quick: three) and
+    /// needs redis-server, nginx and wrk; and ycsb, which needs a JDK and Maven with its registry
+    /// besides.
     #[arg(
         long,
         value_delimiter = ',',
@@ -196,6 +197,9 @@ fn suite(name: &str, workshop: &Workshop, scale: Scale) -> Result<Suite> {
         "memory" => ("Memory", memory::measure(workshop, scale)?, |s| {
             goals::memory(s)
         }),
+        "births" => ("Births", births::measure(workshop, scale)?, |s| {
+            births::judge(s)
+        }),
         "ycsb" => ("Redis under YCSB", ycsb::measure(workshop, scale)?, |s| {
             ycsb::judge(s)
         }),
@@ -216,8 +220,8 @@ fn suite(name: &str, workshop: &Workshop, scale: Scale) -> Result<Suite> {
             servers::judge(s)
         }),
         _ => bail!(
-            "unknown suite '{name}'; known: calls, cpu, startup, memory, instructions, recovery, \
-             scrub, servers, ycsb"
+            "unknown suite '{name}'; known: calls, cpu, startup, memory, births, instructions, \
+             recovery, scrub, servers, ycsb"
         ),
     };
     let goals = judge(&series);

@@ -163,6 +163,12 @@ impl Workshop {
         Ok(self.execute(&line))
     }
 
+    /// The words of such a command.
+    #[must_use]
+    pub fn words(&self, configuration: Configuration, words: &[OsString]) -> Vec<OsString> {
+        configuration.words(&self.rcoe, None, words)
+    }
+
     fn execute(&self, words: &[OsString]) -> Command {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(&self.folder);
