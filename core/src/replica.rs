@@ -114,6 +114,25 @@ impl<'a, E: Env> Replica<'a, E> {
         self.node.records()
     }
 
+    /// Where in the stream the next record begins.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.node.cursor
+    }
+
+    /// Primary: have all others said that they have taken a record that begins at this position, or
+    /// later? Each is then done with all before it.
+    #[must_use]
+    pub fn all_have_passed(&self, position: u64) -> bool {
+        self.node.all_have_passed(&self.ports, position)
+    }
+
+    /// Follower: says how far it has come, which it otherwise does now and then.
+    pub fn tell_position(&mut self) {
+        self.node.tell_position(&self.ports);
+        self.wake_sleepers();
+    }
+
     /// The surroundings.
     #[must_use]
     pub const fn env(&self) -> &E {

@@ -152,6 +152,17 @@ impl Node {
         })
     }
 
+    /// Have all others said that they have taken a record that begins at `position` or later? One
+    /// that ends there may still be in use.
+    #[must_use]
+    pub fn all_have_passed(&self, ports: &Ports<'_>, position: u64) -> bool {
+        let has_passed = |peer| {
+            let told = port(ports, peer).outbox.cursor.load(Ordering::Acquire);
+            told.wrapping_sub(position).cast_signed() > 0
+        };
+        self.others.iter().all(has_passed)
+    }
+
     /// All followers were seen to leave room: remembers how far publishing may go without looking
     /// again.
     fn raise_limit(&mut self, ports: &Ports<'_>) {

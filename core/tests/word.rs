@@ -48,6 +48,24 @@ mod tests {
     }
 
     #[test]
+    fn who_has_taken_a_record_is_done_with_those_before() {
+        pair(|[mut primary, mut follower], ports| {
+            for word in 0..3 {
+                publish_long(&mut primary, ports, &[word]);
+            }
+            let passed = |primary: &Node, records: usize| {
+                primary.all_have_passed(ports, (records * WORDS) as u64)
+            };
+            assert!(!passed(&primary, 0));
+            consume_long(&mut follower, ports);
+            assert!(passed(&primary, 0));
+            assert!(!passed(&primary, 1), "it may still use the first one");
+            consume_long(&mut follower, ports);
+            assert!(passed(&primary, 1) && !passed(&primary, 2));
+        });
+    }
+
+    #[test]
     fn each_side_may_take_either_way() {
         pair(|[mut primary, mut follower], ports| {
             let mut straight = 0;

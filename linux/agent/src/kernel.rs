@@ -24,6 +24,7 @@ use crate::lifetime::{PerCopy, PerProcess, PerProgram, Program, Who, state};
 use crate::memory::withheld::Withheld;
 use crate::one_thread::OneThread;
 use crate::protocol::arguments::Agreed;
+use crate::protocol::direct::Direct;
 use crate::protocol::env::{self, LinuxEnv};
 use crate::protocol::requests;
 use crate::protocol::reread::LastRead;
@@ -135,6 +136,8 @@ state! {
         /// Primary: what has arrived and is not published yet.
         inbox: Inbox = (Inbox::default()), child anew, copy anew;
         last_read: LastRead = (LastRead::default()), child stays, copy stays;
+        /// Primary: of the file that it reads, and bytes that siblings may ask for.
+        direct: Direct = (Direct::NOTHING), child anew, copy stays;
         /// Primary: effects that are released later.
         queue: Queue = zeroes, child renewed, copy renewed;
         ring: Ring = (Ring::NONE), child anew, copy anew;

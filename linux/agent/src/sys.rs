@@ -35,9 +35,9 @@ pub(crate) use descriptors::{
     replace,
 };
 pub(crate) use files::{
-    FileFacts, S_IFIFO, S_IFSOCK, Whence, file_facts, file_system, file_type, is_in_memory,
-    keeps_position, new_file_in_memory, open_file, open_read, pread, pread_raw, pwrite_raw, read,
-    read_words, seek, type_bits,
+    FileFacts, S_IFIFO, S_IFSOCK, Whence, file_facts, file_system, file_type, has_no_writer,
+    is_in_memory, is_plain_file_on_disk, keeps_position, new_file_in_memory, open_file, open_read,
+    pread, pread_at, pread_raw, pwrite_raw, read, read_words, seek, type_bits,
 };
 pub(crate) use futex::{
     FUTEX, futex_wait, futex_wait_any, futex_wait_bit, futex_wake, futex_wake_bit,
@@ -69,7 +69,9 @@ pub(crate) use streams::{
     PWRITE, PWRITEV, read_at_now, read_cached, read_nothing, read_now, read_parts, write_nothing,
     write_now, write_parts,
 };
-pub(crate) use time::{CLOCK_GETTIME, HostTimer, clock, cpu_time, monotonic, set_timer};
+pub(crate) use time::{
+    CLOCK_GETTIME, HostTimer, clock, coarse_real_time, cpu_time, monotonic, set_timer,
+};
 
 /// A raw kernel error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -69,6 +69,11 @@ impl Agreed {
         words: [0; 7],
         content: 0,
     };
+
+    /// The call's number.
+    pub(crate) const fn number(&self) -> u64 {
+        self.words[0]
+    }
 }
 
 /// Folds everything the call brings with it. From here on it is noticed if this replica loses its

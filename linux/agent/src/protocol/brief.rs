@@ -93,6 +93,26 @@ fn put(cell: &AtomicU64, word: impl Fn() -> u64) -> Option<Checksum> {
     (there == word()).then_some(Checksum::EMPTY.add(there))
 }
 
+/// Stores several words, and then compares what is there with the words made anew; the checksum with what
+/// is there.
+#[inline]
+pub(super) fn put_all<const N: usize>(
+    cells: &[AtomicU64; N],
+    words: impl Fn() -> [u64; N],
+    before: Checksum,
+) -> Option<Checksum> {
+    for (cell, word) in cells.iter().zip(words()) {
+        cell.store(word, Ordering::Relaxed);
+    }
+    let (mut checksum, mut difference) = (before, 0);
+    for (cell, word) in cells.iter().zip(words()) {
+        let there = cell.load(Ordering::Relaxed);
+        difference |= there ^ word;
+        checksum = checksum.add(there);
+    }
+    (difference == 0).then_some(checksum)
+}
+
 /// The same with bytes of the program; none if they cannot be read.
 #[inline(always)]
 fn put_content(cells: &[AtomicU64], from: u64, bytes: usize, before: Checksum) -> Option<Checksum> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod arguments;
 mod brief;
+pub(crate) mod direct;
 pub(crate) mod env;
 mod naps;
 pub(crate) mod patience;

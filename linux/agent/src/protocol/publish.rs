@@ -12,10 +12,10 @@ use crate::calls::{Call, acting};
 use crate::convert;
 use crate::kernel::Kernel;
 use crate::memory::guest;
-use crate::protocol::brief;
 use crate::protocol::reread::{File, LastRead};
 use crate::protocol::segments::Segments;
 use crate::protocol::transfer::{FIRST, Outcome};
+use crate::protocol::{brief, direct};
 
 /// Words of content in a full record.
 const CONTENT: usize = MAX_RECORD - FIRST;
@@ -48,11 +48,14 @@ pub(crate) fn publish_noted(kernel: &mut Kernel, call: &Call) {
 
 #[inline(never)]
 fn publish_at_length(kernel: &mut Kernel, call: &Call, outcome: &Outcome) {
-    let mut file = file_read(&mut kernel.last_read, call, outcome.result);
     let result = acting::of_host(call, outcome.result);
     if kernel.segments.settle(result).is_err() {
         panic!("the kernel wrote a length that cannot be read");
     }
+    if publish_digest(kernel, call, outcome).is_some() {
+        return;
+    }
+    let mut file = file_read(&mut kernel.last_read, call, outcome.result);
     let words = total(&kernel.segments);
     for part in 0..words.div_ceil(CONTENT) {
         publish_part(kernel, outcome, &mut file, part, share(part, words));
@@ -62,13 +65,44 @@ fn publish_at_length(kernel: &mut Kernel, call: &Call, outcome: &Outcome) {
 /// The file that the call has read.
 fn file_read(last: &mut LastRead, call: &Call, result: i64) -> Option<File> {
     let length = u64::try_from(result).ok()?;
+    last.file(call.arg(0), read_at(call)?, length)
+}
+
+/// Where in its file a call reads: at an offset, or at its position.
+#[expect(clippy::option_option, reason = "two questions")]
+fn read_at(call: &Call) -> Option<Option<u64>> {
     let facts = &call.what.facts;
-    let at = match (facts.content, facts.offset) {
-        (Content::Reads, Offset::At(offset)) => Some(call.arg(usize::from(offset))),
-        (Content::Reads, Offset::Position) => None,
-        _ => return None,
+    match (facts.content, facts.offset) {
+        (Content::Reads, Offset::At(offset)) => Some(Some(call.arg(usize::from(offset)))),
+        (Content::Reads, Offset::Position) => Some(None),
+        _ => None,
+    }
+}
+
+/// Of a file that each replica can read itself: publishes a digest. None if nothing was done.
+fn publish_digest(kernel: &mut Kernel, call: &Call, outcome: &Outcome) -> Option<()> {
+    let at = read_at(call)?;
+    let fd = call.arg(0);
+    let noted = kernel.outgoing.reads_directly(fd)?;
+    let plain = kernel.signals.is_nothing_new(outcome) && !kernel.turns.is_member();
+    if !plain || kernel.masks {
+        return None;
+    }
+    let Kernel {
+        direct,
+        replica,
+        segments,
+        ..
+    } = &mut *kernel;
+    let reading = direct::Reading {
+        fd,
+        at,
+        result: outcome.result,
+        noted,
     };
-    last.file(call.arg(0), at, length)
+    direct.publish(replica, segments, reading)?;
+    kernel.outgoing.read_directly(fd);
+    Some(())
 }
 
 /// Which words of a result of `words` are in this part of it.

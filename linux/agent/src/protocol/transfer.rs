@@ -12,9 +12,10 @@ use core::sync::atomic::Ordering;
 use rcoe_core::{Checksum, Consumed, MAX_RECORD};
 
 use crate::convert;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, kind};
 use crate::memory::guest::{self, Fault};
-use crate::protocol::brief;
+use crate::protocol::direct::{Held, Taken};
+use crate::protocol::{brief, direct};
 
 /// Where the content of a record begins: its first word is its number within the result.
 pub(crate) const FIRST: usize = 1;
@@ -40,7 +41,7 @@ impl Buffer {
 
     /// A record of so many words is there.
     fn accept(&mut self, len: usize) -> Result<(), Broken> {
-        let brief = brief::is_brief(self.words[0]);
+        let brief = is_whole(self.words[0]);
         assert!(len > FIRST || brief && len != 0, "no record is empty");
         let (part, expected) = (if brief { 0 } else { self.words[0] }, self.part);
         assert!(part == expected || part == 0, "records come in order");
@@ -106,11 +107,42 @@ pub(crate) fn receive(kernel: &mut Kernel) -> Result<Outcome, Lost> {
         if let Some(result) = brief::take(kernel.buffer.record(), &kernel.segments) {
             return Ok(kernel.signals.nothing_new(result));
         }
+        if let Some(result) = take_digest(kernel) {
+            return Ok(kernel.signals.nothing_new(result));
+        }
         match take(kernel) {
             Ok(outcome) => return Ok(outcome),
             Err(Broken::Lost) => return Err(Lost { torn: true }),
             Err(Broken::Anew) => {}
         }
+    }
+}
+
+/// Follower: reads what the primary has read of a file, if the record in the buffer says so.
+fn take_digest(kernel: &mut Kernel) -> Option<i64> {
+    let Kernel {
+        direct,
+        replica,
+        segments,
+        buffer,
+        ..
+    } = &mut *kernel;
+    let Taken { fd, result, held } = direct.take(replica, segments, buffer.record())?;
+    kernel.outgoing.read_directly(fd);
+    if let Held::Other(digest) = held {
+        differ(kernel, digest);
+    }
+    Some(result)
+}
+
+/// What was read differs, nobody has changed the file, and all vote.
+#[cold]
+#[inline(never)]
+fn differ(kernel: &mut Kernel, digest: u64) {
+    let kind = kind::of(kernel.agreed.number(), kind::CONTENT);
+    kernel.event(kind, digest);
+    if let Err(halt) = kernel.replica.raise_alarm() {
+        kernel.park(halt);
     }
 }
 
@@ -191,6 +223,12 @@ fn pull_bytes(kernel: &mut Kernel, mut address: u64, len: u64, maybe: bool) -> R
     Ok(())
 }
 
+/// Does a record that begins so hold a whole result, with which nothing else has come?
+#[inline]
+const fn is_whole(first: u64) -> bool {
+    brief::is_brief(first) || direct::is_direct(first)
+}
+
 /// Follower: the result of a call, if it is there, or in a moment, and short, and nothing else has
 /// come with it. Else nothing has happened.
 ///
@@ -215,7 +253,12 @@ fn receive_filled(kernel: &mut Kernel) -> Option<i64> {
         segments,
         ..
     } = kernel;
-    let len = replica.consume_promptly_if(&mut buffer.words, brief::is_brief)?;
+    let len = replica.consume_promptly_if(&mut buffer.words, is_whole)?;
+    if direct::is_direct(buffer.words[0]) {
+        buffer.next = FIRST;
+        buffer.len = len;
+        return take_digest(kernel);
+    }
     let record = buffer.words.get(..len)?;
     brief::take(record, segments)
 }

@@ -8,7 +8,7 @@ use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall2, syscall3, syscall4};
 
 use crate::convert::size;
-use crate::sys::{Errno, check, error};
+use crate::sys::{Errno, check, error, fcntl};
 
 /// Types of files, as in `st_mode`.
 const TYPE: u32 = 0o170_000;
@@ -101,6 +101,14 @@ pub(crate) fn pread_raw(fd: i32, to: u64, len: usize, offset: u64) {
     };
 }
 
+/// Reads at an offset to any address; how much, or `None` if that fails.
+pub(crate) fn pread_at(fd: u32, to: u64, len: usize, offset: u64) -> Option<usize> {
+    let fd = u64::from(fd);
+    // SAFETY: the kernel checks the address; callers name memory that this call may change.
+    let read = unsafe { syscall4(u64::from(nr::__NR_pread64), fd, to, len as u64, offset) };
+    usize::try_from(read).ok()
+}
+
 /// Writes the program's memory to a file; 0 or an error.
 pub(crate) fn pwrite_raw(fd: i32, from: u64, len: usize, offset: u64) -> i64 {
     let fd = i64::from(fd).cast_unsigned();
@@ -184,6 +192,40 @@ pub(crate) fn file_system(fd: u64) -> Option<u64> {
     // SAFETY: the buffer is longer than the structure.
     let done = unsafe { syscall2(u64::from(nr::__NR_fstatfs), fd, status.as_mut_ptr() as u64) };
     (done == 0).then_some(status[0])
+}
+
+/// Is this a regular file on a local disk, opened for reading through the page cache, of which
+/// another reading shows nobody anything (the time of access)?
+pub(crate) fn is_plain_file_on_disk(fd: u64) -> bool {
+    const TYPES: [u64; 1] = [0xef53];
+    const REGULAR: u32 = 0o100_000;
+    const FLAGS: usize = 10;
+    /// `ST_NOATIME`, `ST_RELATIME`, `ST_RDONLY`.
+    const UNSEEN: u64 = 0x400 | 0x1000 | 1;
+    let mut status = [0_u64; 16];
+    // SAFETY: the buffer is longer than the structure.
+    let done = unsafe { syscall2(u64::from(nr::__NR_fstatfs), fd, status.as_mut_ptr() as u64) };
+    let opened = fcntl(fd, nr::F_GETFL, 0);
+    let rare = u64::from(nr::O_ACCMODE | nr::O_DIRECT | nr::O_PATH);
+    done == 0
+        && TYPES.contains(&status[0])
+        && status[FLAGS] & UNSEEN != 0
+        && opened & rare == u64::from(nr::O_RDONLY)
+        && type_bits(fd) == REGULAR
+}
+
+/// Is it certain that nobody has this file open for writing? A lease tells, which is given back at
+/// once; not asked for where the program might have one, or an owner for its signals.
+pub(crate) fn has_no_writer(fd: u64) -> bool {
+    let unused = fcntl(fd, nr::F_GETLEASE, 0) == u64::from(nr::F_UNLCK)
+        && fcntl(fd, nr::F_GETOWN, 0) == 0
+        && fcntl(fd, nr::F_GETSIG, 0) == 0;
+    let lease = |kind: u32| {
+        let set = u64::from(nr::F_SETLEASE);
+        // SAFETY: no memory involved.
+        unsafe { syscall3(u64::from(nr::__NR_fcntl), fd, set, u64::from(kind)) }
+    };
+    unused && lease(nr::F_RDLCK) == 0 && lease(nr::F_UNLCK) == 0
 }
 
 /// Makes a file in memory; its descriptor, or a negative errno.

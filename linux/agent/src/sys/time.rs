@@ -23,6 +23,11 @@ pub(crate) fn clock(id: i32) -> Option<u64> {
     )
 }
 
+/// Time of day in nanoseconds, as files are stamped with it.
+pub(crate) fn coarse_real_time() -> Option<u64> {
+    clock(5)
+}
+
 /// CPU time of a process in nanoseconds; `None` if it is gone.
 pub(crate) fn cpu_time(pid: u32) -> Option<u64> {
     // MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED) of the kernel's posix-timers interface.

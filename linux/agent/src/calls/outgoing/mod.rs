@@ -395,7 +395,7 @@ pub(crate) fn written(kernel: &mut Kernel, call: &Call, result: i64) {
                 .outgoing
                 .set_read_position(fd, u32::try_from(read).ok());
         }
-        State::Other | State::Opened | State::Regular => {}
+        State::Other | State::Opened | State::Regular | State::Direct => {}
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) enum State {
     Opened,
     /// And is a regular file.
     Regular,
+    /// And each replica reads it by itself.
+    Direct,
     /// A socket that this process has made or accepted.
     Fresh,
     /// It has been written to.
@@ -40,6 +42,7 @@ impl State {
             Self::Regular => 2,
             Self::Fresh => 3,
             Self::Written => 4,
+            Self::Direct => 5,
             Self::Stream { room, never_waits } => {
                 let room = if room < Self::MOST_ROOM {
                     room
@@ -58,6 +61,7 @@ impl State {
             2 => Self::Regular,
             3 => Self::Fresh,
             4 => Self::Written,
+            5 => Self::Direct,
             word if word & Self::STREAM != 0 => Self::Stream {
                 room: word & Self::MOST_ROOM,
                 never_waits: word & Self::NEVER_WAITS != 0,
@@ -70,7 +74,7 @@ impl State {
     pub(super) const fn forgotten(self) -> Self {
         match self {
             Self::Fresh | Self::Written | Self::Stream { .. } => Self::Fresh,
-            Self::Other | Self::Opened | Self::Regular => Self::Other,
+            Self::Other | Self::Opened | Self::Regular | Self::Direct => Self::Other,
         }
     }
 }
@@ -151,6 +155,21 @@ impl Outgoing {
         if let Some(word) = self.states.get_mut(size(low32(fd).into())) {
             *word = state.word();
         }
+    }
+
+    /// May each replica read this file by itself, and is it noted that it does?
+    #[inline]
+    pub(crate) fn reads_directly(&self, fd: u64) -> Option<bool> {
+        match self.state(fd) {
+            State::Opened | State::Regular => Some(false),
+            State::Direct => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Each replica reads this file by itself: its number must stay what it is until all have.
+    pub(crate) fn read_directly(&mut self, fd: u64) {
+        self.set(fd, State::Direct);
     }
 
     /// The position in a stream of the next byte to be written.
@@ -256,6 +275,7 @@ mod tests {
             State::Regular,
             State::Fresh,
             State::Written,
+            State::Direct,
             stream(0, false),
             stream(77, true),
             stream(State::MOST_ROOM, true),
