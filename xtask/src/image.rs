@@ -72,39 +72,47 @@ pub(crate) fn folder() -> PathBuf {
 /// Installs what is missing to build and run the system sphere, or says how.
 pub(crate) fn prepare() -> Result<()> {
     packages::ensure(&MACHINES.map(|machine| machine.emulator.to_owned()))?;
-    for Machine {
-        kernel, programs, ..
-    } in MACHINES
-    {
-        add_target(kernel)?;
-        add_target(programs)?;
-    }
-    Ok(())
-}
-
-fn add_target(target: &str) -> Result<()> {
-    let libraries = Command::new("rustc")
-        .args(["--print", "target-libdir", "--target", target])
-        .output()
-        .context("starting rustc")?;
-    let path = PathBuf::from(String::from_utf8_lossy(&libraries.stdout).trim());
-    if path.is_dir() {
+    let missing = missing_targets()?;
+    if missing.is_empty() {
         return Ok(());
     }
-    println!("adding the target {target}");
-    let added = Command::new("rustup")
-        .args(["target", "add", target])
-        .status();
-    ensure!(
-        added.is_ok_and(|status| status.success()),
-        "the target {target} is missing; run this, then try again:\n  rustup target add {target}"
-    );
+    println!("adding the targets {}", missing.join(" "));
+    let mut rustup = Command::new("rustup");
+    rustup.args(["target", "add"]).args(&missing);
+    let added = rustup.status().is_ok_and(|status| status.success());
+    ensure!(added, line(&missing));
     Ok(())
 }
 
-/// Builds everything; tells whether that went well.
+/// The line by which somebody gets these targets.
+fn line(missing: &[&str]) -> String {
+    format!(
+        "targets of the Rust compiler are missing; run this, then try again:\n  \
+         rustup target add {}",
+        missing.join(" ")
+    )
+}
+
+/// Targets of the system sphere that the compiler does not have.
+fn missing_targets() -> Result<Vec<&'static str>> {
+    let mut missing = Vec::new();
+    for target in MACHINES.iter().flat_map(|it| [it.kernel, it.programs]) {
+        let mut rustc = Command::new("rustc");
+        rustc.args(["--print", "target-libdir", "--target", target]);
+        let libraries = rustc.output().context("starting rustc")?;
+        let path = PathBuf::from(String::from_utf8_lossy(&libraries.stdout).trim());
+        if !path.is_dir() && !missing.contains(&target) {
+            missing.push(target);
+        }
+    }
+    Ok(missing)
+}
+
+/// Builds everything; tells whether that went well. It installs nothing: what it lacks is said as
+/// the line to run, and an emulator is needed only to run what was built.
 pub(crate) fn run() -> Result<bool> {
-    prepare()?;
+    let missing = missing_targets()?;
+    ensure!(missing.is_empty(), line(&missing));
     for machine in &MACHINES {
         if !build_for(machine)? {
             return Ok(false);

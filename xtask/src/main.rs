@@ -80,7 +80,8 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    match perform(Options::parse().task) {
+    let task = Options::parse().task;
+    match shell::ensure_checkout().and_then(|()| perform(task)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

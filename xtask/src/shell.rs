@@ -3,16 +3,39 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use anyhow::{Context as _, Result};
 
 /// The top folder of the repository: that of the checkout whose `cargo xtask` runs, which is not
 /// always the one that this program was compiled in, because build folders are copied too.
+static ROOT: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let current = std::env::current_dir().ok();
+    checkout([manifest, current].into_iter().flatten())
+});
+
+/// The top folder of the repository.
+///
+/// # Panics
+///
+/// If there is none, which [`ensure_checkout`] says kindly.
 pub(crate) fn root() -> PathBuf {
-    let compiled = || env!("CARGO_MANIFEST_DIR").into();
-    let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(compiled);
-    let own = Path::new(&own);
-    own.parent().unwrap_or(own).to_path_buf()
+    ROOT.clone().expect("a checkout")
+}
+
+/// Fails unless there is a checkout to work on.
+pub(crate) fn ensure_checkout() -> Result<()> {
+    let why = "this is no checkout of rcoe: go into one and say cargo xtask";
+    ROOT.as_ref().map(|_| ()).context(why)
+}
+
+/// The checkout that the first of these folders inside one is inside of.
+fn checkout(folders: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    let is_top = |folder: &&Path| folder.join("xtask/Cargo.toml").is_file();
+    folders
+        .into_iter()
+        .find_map(|folder| folder.ancestors().find(is_top).map(Path::to_path_buf))
 }
 
 /// The folder cargo builds into.
@@ -89,4 +112,30 @@ pub(crate) fn print_machine() {
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
         .map_or("unknown", |(_, model)| model);
     println!("machine: {cores} cores, Linux {}, {model}", kernel.trim());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checkout_is_where_one_stands_not_where_this_was_compiled() {
+        let copy = tempfile::tempdir().unwrap();
+        let inside = copy.path().join("linux/agent");
+        for folder in ["xtask", "linux/agent"] {
+            std::fs::create_dir_all(copy.path().join(folder)).unwrap();
+        }
+        std::fs::write(copy.path().join("xtask/Cargo.toml"), "").unwrap();
+        let outside = PathBuf::from("/");
+        let found = |folders: &[&Path]| checkout(folders.iter().map(|path| path.to_path_buf()));
+        assert_eq!(found(&[&inside]).as_deref(), Some(copy.path()));
+        assert_eq!(found(&[&outside, &inside]).as_deref(), Some(copy.path()));
+        assert_eq!(found(&[&outside]), None);
+    }
+
+    #[test]
+    fn no_path_of_the_build_stays_in_this_program() {
+        let own = include_str!("shell.rs");
+        assert!(!own.contains(concat!("env", "!(\"CARGO")));
+    }
 }
