@@ -2,16 +2,16 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use anstyle::AnsiColor;
 use rcoe_abi::layout::MAX_CORES;
+use rcoe_linux_sys::host::{SignalFd, die_by_signal};
 use rcoe_supervisor::{EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE};
-use rcoe_system::{
-    Arch, Ending, Entry, IMAGE_VARIABLE, Settings, SystemError, Threads, folder, run,
-};
+use rcoe_system::{Arch, Ending, Entry, Settings, SystemError, Threads, folder, run};
 use serde_json::{Value, json};
 
 use crate::args::{ArchArg, CoreThreads, OnFault, RunArgs};
@@ -36,18 +36,37 @@ pub(crate) const fn exit_status(error: &SystemError) -> u8 {
 pub(crate) fn execute(args: &RunArgs) -> Result<ExitCode, SystemError> {
     let settings = validate(args)?;
     let mut events = Events::open(args.events.as_deref())?;
-    let folder = image(settings.arch)?;
+    let folder = folder(settings.arch)?;
+    let signals = SignalFd::endings().map_err(|source| SystemError::Host {
+        what: "collecting signals".into(),
+        source,
+    })?;
     let mut witness = Witness::new(&settings, &mut events);
-    let ending = run(
+    let ended = run(
         &settings,
         &folder,
+        signals.as_fd(),
         &mut io::stdout(),
-        &mut |replica, entry| {
-            witness.hear(replica, entry);
-        },
-    )?;
+        &mut |replica, entry| witness.hear(replica, entry),
+    );
     if args.stats {
         witness.tell_stats();
+    }
+    let ending = match ended {
+        Ok(ending) => ending,
+        Err(error) => {
+            let cause = std::error::Error::source(&error);
+            let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
+            witness.stop(EXIT_OWN_FAILURE, &format!("{error}{cause}"));
+            return Err(error);
+        }
+    };
+    if ending == Ending::Stopped
+        && let Ok(Some(signal)) = signals.next()
+        && let Ok(number) = u8::try_from(signal.number)
+    {
+        witness.stop(number.saturating_add(128), &format!("signal {number}"));
+        die_by_signal(number);
     }
     Ok(witness.end(&ending).into())
 }
@@ -96,32 +115,6 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         program,
         argument: argument.transpose()?,
     })
-}
-
-/// The folder of the system image, which is built first if this rcoe lies in a build folder that
-/// has none.
-fn image(arch: Arch) -> Result<PathBuf, SystemError> {
-    let found = folder(arch);
-    if found.is_ok() || std::env::var_os(IMAGE_VARIABLE).is_some() {
-        return found;
-    }
-    let own = std::env::current_exe().unwrap_or_default();
-    let Some(root) = own
-        .ancestors()
-        .nth(3)
-        .filter(|root| root.join("xtask/Cargo.toml").is_file())
-    else {
-        return found;
-    };
-    say(AnsiColor::Green, "", "building the system image");
-    let mut command = Command::new("cargo");
-    command.args(["xtask", "image"]).current_dir(root);
-    // Its output is not the program's.
-    let status = command.stdin(Stdio::null()).stdout(io::stderr()).status();
-    match status {
-        Ok(status) if status.success() => folder(arch),
-        _ => found,
-    }
 }
 
 /// The events file.
@@ -329,10 +322,16 @@ impl<'a> Witness<'a> {
                 say(AnsiColor::Red, "", why);
                 (EXIT_OWN_FAILURE, why.clone())
             }
+            Ending::Stopped => (EXIT_OWN_FAILURE, "stopped".to_owned()),
         };
+        self.stop(status, &reason);
+        status
+    }
+
+    /// The last event.
+    fn stop(&mut self, status: u8, reason: &str) {
         let counts = json!({"divergences": self.divergences, "replicas": self.living.len()});
         let event = json!({"status": status, "reason": reason, "counts": counts});
         self.events.write("stop", event);
-        status
     }
 }

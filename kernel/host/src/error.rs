@@ -36,11 +36,11 @@ pub enum SystemError {
     #[error("{0}")]
     Setting(String),
     /// The host failed us.
-    #[error("{what}: {source}")]
+    #[error("{what}")]
     Host {
         /// What was to be done.
         what: String,
-        /// What came of it.
+        /// What came of it: the cause, which whoever shows the error shows behind it.
         source: io::Error,
     },
 }

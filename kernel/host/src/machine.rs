@@ -1,9 +1,9 @@
 //! The emulated machine: its command line, and its pipes.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rcoe_abi::layout::MAX_CORES;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -34,6 +34,29 @@ pub(crate) struct Machine {
     pub(crate) console: File,
     pub(crate) status: File,
     pub(crate) diaries: Vec<File>,
+    /// What the emulator says of itself.
+    words: File,
+}
+
+/// Most bytes of what the emulator said that are looked at.
+const WORDS: u64 = 4096;
+
+impl Machine {
+    /// Ends it now.
+    pub(crate) fn end(&mut self) -> io::Result<ExitStatus> {
+        self.child.kill()?;
+        self.child.wait()
+    }
+
+    /// The first line that the emulator said of itself, without its name.
+    pub(crate) fn last_words(&mut self) -> Option<String> {
+        let mut said = Vec::new();
+        self.words.rewind().ok()?;
+        (&self.words).take(WORDS).read_to_end(&mut said).ok()?;
+        let said = String::from_utf8_lossy(&said);
+        let line = said.lines().map(str::trim).find(|line| !line.is_empty())?;
+        Some(line.to_owned())
+    }
 }
 
 impl Drop for Machine {
@@ -70,6 +93,7 @@ pub(crate) fn start(
     if !std::env::split_paths(&path).any(|folder| folder.join(emulator).is_file()) {
         return Err(SystemError::NoEmulator(settings.arch));
     }
+    check_places(settings)?;
     // The machine ends with us, however we end.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", emulator]);
@@ -83,7 +107,7 @@ pub(crate) fn start(
     let memory = settings.memory();
     command.args(["-m", &format!("{memory}M")]);
     if let Some(path) = &settings.memory_file {
-        let path = path.display();
+        let path = quoted(path);
         let backend = format!("memory-backend-file,id=ram,size={memory}M,mem-path={path},share=on");
         command.args(["-object", &backend]);
         command.args(["-machine", "memory-backend=ram"]);
@@ -100,7 +124,10 @@ pub(crate) fn start(
         Arch::X86_64 => x86_64::machine(&mut command, settings, image, folder)?,
         Arch::Aarch64 => aarch64::machine(&mut command, settings, image, folder)?,
     }
+    let telling = SystemError::host("a file for what the emulator says");
+    let (words, hers) = words(folder).map_err(telling)?;
     command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(hers);
     let starting = SystemError::host(format!("starting {emulator} by setpriv"));
     let child = command.spawn().map_err(starting)?;
     Ok(Machine {
@@ -108,7 +135,52 @@ pub(crate) fn start(
         console,
         status,
         diaries,
+        words,
     })
+}
+
+/// A file for what the emulator says of itself: read by us, written by the emulator.
+fn words(folder: &Path) -> io::Result<(File, File)> {
+    let path = folder.join("words");
+    let hers = File::options().create(true).append(true).open(&path)?;
+    Ok((File::open(&path)?, hers))
+}
+
+/// Refuses places that the user names and the emulator could not use.
+fn check_places(settings: &Settings) -> Result<(), SystemError> {
+    let refuse = |option: &str, path: &Path, why: &dyn std::fmt::Display| {
+        SystemError::Setting(format!("{option} {}: {why}", path.display()))
+    };
+    if let Some(path) = &settings.memory_file {
+        let opened = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path);
+        let kind = opened
+            .and_then(|file| file.metadata())
+            .map_err(|error| refuse("--memory-file", path, &error))?;
+        if !kind.is_file() {
+            return Err(refuse("--memory-file", path, &"is no regular file"));
+        }
+    }
+    if let Some(path) = &settings.debugger {
+        // The emulator replaces a socket that is there.
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        let folder = folder.unwrap_or(Path::new("."));
+        if !folder.is_dir() {
+            return Err(refuse("--debugger", path, &"there is no such folder"));
+        }
+        std::os::unix::net::SocketAddr::from_pathname(path)
+            .map_err(|error| refuse("--debugger", path, &error))?;
+    }
+    Ok(())
+}
+
+/// A path as a value in one of the emulator's lists, where a comma ends a value unless doubled.
+fn quoted(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
 }
 
 /// Name of what a replica's diary is written to.
@@ -119,7 +191,7 @@ fn diary(replica: usize) -> String {
 /// A way out of the machine, by name, that leads into a pipe.
 fn chardev(command: &mut Command, folder: &Path, name: &str) -> Result<File, SystemError> {
     let (path, reader) = pipe(folder, name)?;
-    let path = path.display();
+    let path = quoted(&path);
     command.args(["-chardev", &format!("file,id={name},path={path}")]);
     Ok(reader)
 }

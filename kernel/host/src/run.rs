@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,8 @@ impl Settings {
 /// How it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ending {
+    /// It was stopped, as the caller wished.
+    Stopped,
     /// The program ended with this status, and the replicas agreed.
     Exit(u8),
     /// A fault that could not be masked.
@@ -111,14 +114,15 @@ fn files(settings: &Settings, folder: &Path) -> Result<Vec<(String, PathBuf)>, S
     Ok(programs)
 }
 
-/// Runs a program to its end. Its output goes to `out`; what replicas tell goes to `tell`, with the
-/// number of the one that wrote it.
+/// Runs a program to its end, or until `stop` can be read. Its output goes to `out`; what replicas
+/// tell goes to `tell`, with the number of the one that wrote it.
 ///
 /// # Errors
 /// If the machine cannot be started or watched.
 pub fn run(
     settings: &Settings,
     folder: &Path,
+    stop: BorrowedFd<'_>,
     out: &mut dyn Write,
     tell: &mut dyn FnMut(usize, &Entry),
 ) -> Result<Ending, SystemError> {
@@ -131,7 +135,7 @@ pub fn run(
     let own = tempfile::tempdir().map_err(SystemError::host("a folder for the machine"))?;
     let machine = machine::start(settings, &folder.join(KERNEL), &image, own.path())?;
     let mut folder = Some(own);
-    watch(settings.arch, machine, out, &mut |replica, entry| {
+    watch(settings.arch, machine, stop, out, &mut |replica, entry| {
         // Once a replica speaks, the machine has opened all that is there.
         folder = None;
         tell(replica, entry);
@@ -144,6 +148,8 @@ struct Learnt {
     status: Option<u8>,
     fail_stop: Option<String>,
     trouble: Option<String>,
+    /// What the emulator said of itself.
+    emulator: Option<String>,
 }
 
 impl Learnt {
@@ -166,6 +172,10 @@ impl Learnt {
         match (self.status, self.trouble) {
             (Some(status), _) if code == Some(arch.switched_off()) => Ending::Exit(status),
             (_, Some(why)) => Ending::Lost(why),
+            (_, None) if self.emulator.is_some() => {
+                let said = self.emulator.unwrap_or_default();
+                Ending::Lost(format!("the machine ended: {said}"))
+            }
             (_, None) => Ending::Lost(match code {
                 Some(code) if arch.reset() == Some(code) => {
                     "a processor faulted so deeply that it reset the machine".to_owned()
@@ -186,19 +196,26 @@ const LOOK: Timespec = Timespec {
 fn watch(
     arch: Arch,
     mut machine: Machine,
+    stop: BorrowedFd<'_>,
     out: &mut dyn Write,
     tell: &mut dyn FnMut(usize, &Entry),
 ) -> Result<Ending, SystemError> {
     let mut learnt = Learnt::default();
     let mut diaries = Diaries::new(std::mem::take(&mut machine.diaries));
     let mut ended = None;
+    let mut stopped = false;
     loop {
         // Looked at first, so that the last round reads what was written before the end.
         let over = ended.is_some();
         if !over {
-            wait(&machine, &diaries);
+            wait(&machine, &diaries, stop);
             let state = machine.child.try_wait();
             ended = state.map_err(SystemError::host("waiting for qemu"))?;
+            // Looked at last: what ends us may have ended the emulator too.
+            stopped = can_be_read(stop);
+            if stopped && ended.is_none() {
+                ended = Some(machine.end().map_err(SystemError::host("ending qemu"))?);
+            }
         }
         copy_console(&mut machine.console, out)?;
         read_status(&mut machine.status, &mut learnt)?;
@@ -210,16 +227,30 @@ fn watch(
             break;
         }
     }
-    Ok(learnt.ending(arch, ended.and_then(|status| status.code())))
+    learnt.emulator = machine.last_words();
+    let ending = learnt.ending(arch, ended.and_then(|status| status.code()));
+    // What was told before the wish is how it ended all the same.
+    Ok(match ending {
+        Ending::Lost(_) if stopped => Ending::Stopped,
+        ending => ending,
+    })
+}
+
+/// Whether there is something to be read now.
+fn can_be_read(file: BorrowedFd<'_>) -> bool {
+    let now = Timespec::default();
+    let mut files = [PollFd::from_borrowed_fd(file, PollFlags::IN)];
+    poll(&mut files, Some(&now)).is_ok_and(|count| count > 0)
 }
 
 /// Waits until something can be read, or for a moment.
-fn wait(machine: &Machine, diaries: &Diaries) {
+fn wait(machine: &Machine, diaries: &Diaries, stop: BorrowedFd<'_>) {
     let begun = Instant::now();
     let mut files: Vec<PollFd<'_>> = [&machine.console, &machine.status]
         .map(|file| PollFd::new(file, PollFlags::IN))
         .into_iter()
         .chain(diaries.polled())
+        .chain([PollFd::from_borrowed_fd(stop, PollFlags::IN)])
         .collect();
     // Interrupted or not, the caller looks at everything.
     let _ = poll(&mut files, Some(&LOOK));
@@ -292,6 +323,12 @@ mod tests {
             assert!(matches!(ending(Some(7), &[], code), Ending::Lost(_)));
         }
         assert!(matches!(ending(None, &[], Some(1)), Ending::Lost(_)));
+        let mut refused = Learnt::default();
+        refused.emulator = Some("no memory".into());
+        let Ending::Lost(why) = refused.ending(Arch::X86_64, Some(1)) else {
+            panic!("no status was told");
+        };
+        assert!(why.contains("no memory"), "{why}");
         let stop = Ending::FailStop("mismatch".into());
         assert_eq!(ending(Some(7), &["fail-stop mismatch"], Some(1)), stop);
     }

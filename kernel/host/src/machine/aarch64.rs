@@ -41,7 +41,7 @@ pub(super) fn machine(
     let end = MEMORY + ((settings.memory() as u64) << 20);
     let place = (end - blob.len() as u64) / PAGE * PAGE;
     std::fs::write(&path, blob).map_err(SystemError::host("the boot image"))?;
-    let path = path.display();
+    let path = super::quoted(&path);
     let loader = format!("loader,file={path},addr={place:#x},force-raw=on");
     command.args(["-device", &loader]);
     let loader = format!("loader,addr={START:#x},data={place:#x},data-len=8");

@@ -79,7 +79,7 @@ fn cores(command: &mut Command, settings: &Settings) {
 /// Lets a debugger reach the machine at a socket. The machine waits for it at the start, and stands
 /// still whenever a kernel says so.
 fn debugger(command: &mut Command, path: &Path) {
-    let path = path.display();
+    let path = super::quoted(path);
     command.args(["-S", "-gdb", &format!("unix:{path},server=on,wait=off")]);
     let device = format!("pvpanic,ioport={PORT_PAUSE:#x}");
     command.args(["-device", &device, "-action", "panic=pause"]);

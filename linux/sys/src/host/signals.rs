@@ -31,7 +31,27 @@ impl SignalFd {
     ///
     /// If the process has no descriptor left.
     pub fn all() -> io::Result<Self> {
-        let set = u64::MAX;
+        Self::of(u64::MAX)
+    }
+
+    /// A descriptor for the signals by which users end programs (`SIGHUP`, `SIGINT`, `SIGQUIT`,
+    /// `SIGTERM`), but for those that are ignored. The calling thread has them blocked from here
+    /// on.
+    ///
+    /// # Errors
+    ///
+    /// If the process has no descriptor left.
+    pub fn endings() -> io::Result<Self> {
+        let signals = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+        let set = signals
+            .into_iter()
+            .filter(|&signal| !is_ignored(signal))
+            .fold(0, |set, signal| set | 1_u64 << (signal - 1));
+        change_mask(libc::SIG_BLOCK, set);
+        Self::of(set)
+    }
+
+    fn of(set: u64) -> io::Result<Self> {
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
         // SAFETY: the set is 8 readable bytes, as the size says.
         let fd =
@@ -85,16 +105,37 @@ impl AsFd for SignalFd {
 
 /// Sets the calling thread's mask in the kernel, libc's own signals included.
 pub(super) fn set_mask(mask: u64) {
+    change_mask(libc::SIG_SETMASK, mask);
+}
+
+/// Changes the mask as `how` says.
+fn change_mask(how: i32, mask: u64) {
     // SAFETY: the new set is 8 readable bytes, as the size says; a null old set is allowed.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
+            how,
             &raw const mask,
             core::ptr::null_mut::<u64>(),
             SIGSET_BYTES,
         );
     }
+}
+
+/// Whether a signal is ignored.
+fn is_ignored(signal: i32) -> bool {
+    let mut action = KernelAction::default();
+    // SAFETY: a null new action changes nothing; the old one is a writable kernel sigaction.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            signal,
+            core::ptr::null::<KernelAction>(),
+            &raw mut action,
+            SIGSET_BYTES,
+        );
+    }
+    action.handler == libc::SIG_IGN
 }
 
 /// Sets a disposition to default or ignored.
