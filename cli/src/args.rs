@@ -198,8 +198,9 @@ pub(crate) struct RunArgs {
     /// End the run at an unsupported system call instead of returning ENOSYS to the program
     #[arg(long)]
     pub(crate) strict: bool,
-    /// System sphere: time between the ticks that preempt programs and bound detection latency
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
+    /// System sphere: time between the ticks that preempt programs and bound detection latency,
+    /// from 100us to 1s
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_tick)]
     pub(crate) tick: Duration,
     /// System sphere: whether the emulated cores take turns on one thread of the host or have one
     /// each
@@ -225,7 +226,8 @@ pub(crate) enum SphereArg {
     /// A Linux program
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
-    /// pingpong, pipeline, device, hpet, sieve, sleep, or an ELF file made for it
+    /// crash, null, pingpong, pipeline or sleep, on x86_64 also clock, device, hpet or sieve, or an
+    /// ELF file made for it
     System,
 }
 
@@ -379,6 +381,16 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A time between ticks that the machines' timers can count, and a processor can get work done in.
+fn parse_tick(text: &str) -> Result<Duration, String> {
+    let bounds = Duration::from_micros(100)..=Duration::from_secs(1);
+    let time = parse_duration(text)?;
+    if bounds.contains(&time) {
+        return Ok(time);
+    }
+    Err("must be from 100us to 1s".into())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -413,6 +425,15 @@ mod tests {
             "99999999999999999999h",
         ] {
             assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ticks_are_what_a_machine_can_do() {
+        assert_eq!(parse_tick("100us"), Ok(Duration::from_micros(100)));
+        assert_eq!(parse_tick("1s"), Ok(Duration::from_secs(1)));
+        for text in ["0", "0.5us", "99us", "1001ms", "24h"] {
+            assert!(parse_tick(text).is_err(), "{text}");
         }
     }
 
