@@ -323,8 +323,10 @@ mod tests {
             assert!(matches!(ending(Some(7), &[], code), Ending::Lost(_)));
         }
         assert!(matches!(ending(None, &[], Some(1)), Ending::Lost(_)));
-        let mut refused = Learnt::default();
-        refused.emulator = Some("no memory".into());
+        let refused = Learnt {
+            emulator: Some("no memory".into()),
+            ..Learnt::default()
+        };
         let Ending::Lost(why) = refused.ending(Arch::X86_64, Some(1)) else {
             panic!("no status was told");
         };
