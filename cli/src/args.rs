@@ -82,6 +82,12 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
+    /// Write the manual's pages, for packages
+    #[command(hide = true)]
+    Manual {
+        /// Where to
+        folder: PathBuf,
+    },
 }
 
 /// Arguments of `rcoe doctor`.

@@ -52,6 +52,11 @@ fn main() -> ExitCode {
                 .context("writing the completions");
             (written.map(|()| ExitCode::SUCCESS), EXIT_OWN_FAILURE)
         }
+        Command::Manual { folder } => {
+            let written = clap_mangen::generate_to(Cli::command(), &folder);
+            let written = written.with_context(|| folder.display().to_string());
+            (written.map(|()| ExitCode::SUCCESS), EXIT_OWN_FAILURE)
+        }
     };
     result.unwrap_or_else(|error: anyhow::Error| {
         reporter::say(AnsiColor::Red, "", &format!("{error:#}"));

@@ -10,6 +10,7 @@ mod compat;
 mod count;
 mod cpython;
 mod demo;
+mod dist;
 mod docs;
 mod image;
 mod lines;
@@ -61,6 +62,8 @@ enum Task {
     Programs(programs::Options),
     /// Build the kernel and the programs of the system sphere.
     Image,
+    /// Make a tarball and a Debian package.
+    Dist,
     /// Count the lines of the system sphere.
     Lines,
     /// Check the house rules.
@@ -125,6 +128,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Cpython(options) => cpython::run(&options),
         Task::Programs(options) => programs::run(&options),
         Task::Image => image::run(),
+        Task::Dist => dist::run(),
         Task::Lines => lines::run(),
         Task::Tidy => tidy::run().map(|counts| counts.failed == 0),
         Task::Fmt { check } => {

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::count::{self, Counts};
-use crate::{cargo_tests, compat, cpython, docs, image, packages, programs, shell, tidy, users};
+use crate::{
+    cargo_tests, compat, cpython, dist, docs, image, packages, programs, shell, tidy, users,
+};
 
 /// Which stages to run.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -38,6 +40,7 @@ const STAGES: &[Stage] = &[
     ("docs", || docs::run(true)),
     ("unit", unit_tests),
     ("users", users::run),
+    ("dist", dist::check),
     ("model", model),
     ("compat", compat_matrix),
     ("cpython", cpython::quick),

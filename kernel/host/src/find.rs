@@ -22,24 +22,30 @@ pub(crate) fn is_whole(name: &str) -> bool {
     !PARTS.contains(&name)
 }
 
-/// The folder with the system image for a machine: what the environment names, else the one beside
-/// this executable, or that of the build folder the executable lies in.
+/// Where an installed image is, seen from the folder that `bin` is in.
+const INSTALLED: &str = "lib/rcoe/system";
+
+/// Where an image may be for an executable: beside it, where a package has it, or in the build
+/// folder that the executable lies in.
+fn places(own: &Path) -> Vec<PathBuf> {
+    let folder = own.parent().unwrap_or(Path::new("."));
+    let above = folder.parent().unwrap_or(Path::new("."));
+    vec![
+        folder.join("rcoe-system"),
+        above.join(INSTALLED),
+        above.join("system/image"),
+    ]
+}
+
+/// The folder with the system image for a machine: what the environment names, else the first of
+/// [`places`] that has one.
 ///
 /// # Errors
 /// If no kernel is there.
 pub fn folder(arch: Arch) -> Result<PathBuf, SystemError> {
     let named = std::env::var_os(IMAGE_VARIABLE).map(PathBuf::from);
     let own = std::env::current_exe().unwrap_or_default();
-    let beside = own.parent().unwrap_or(Path::new(".")).join("rcoe-system");
-    let built = own
-        .ancestors()
-        .nth(2)
-        .unwrap_or(Path::new("."))
-        .join("system/image");
-    let candidates = match named {
-        Some(folder) => vec![folder],
-        None => vec![beside, built],
-    };
+    let candidates = named.map_or_else(|| places(&own), |folder| vec![folder]);
     let candidates: Vec<PathBuf> = candidates
         .iter()
         .map(|folder| folder.join(arch.subfolder()))
@@ -66,4 +72,17 @@ pub(crate) fn programs(folder: &Path) -> Result<Vec<(String, PathBuf)>, SystemEr
         .collect();
     found.sort();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installed_command_finds_the_image_of_its_package() {
+        let found = places(Path::new("/usr/bin/rcoe"));
+        assert!(found.contains(&PathBuf::from("/usr/lib/rcoe/system")));
+        let built = places(Path::new("/src/target/release/rcoe"));
+        assert!(built.contains(&PathBuf::from("/src/target/system/image")));
+    }
 }
