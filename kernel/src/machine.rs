@@ -74,7 +74,7 @@ impl Machine {
     }
 
     /// All replicas meet before the first kernel exit.
-    pub(crate) fn start(&mut self) -> [u64; CONTEXT_WORDS] {
+    pub(crate) fn start(&mut self) -> &[u64; CONTEXT_WORDS] {
         let sphere = &mut self.kernel.sphere;
         sphere.vote();
         if sphere.is_primary() {
@@ -86,9 +86,9 @@ impl Machine {
         self.leave()
     }
 
-    /// A thread enters the kernel with these registers.
-    pub(crate) fn enter(&mut self, context: &[u64; CONTEXT_WORDS]) {
-        self.kernel.save(context);
+    /// A thread enters the kernel; its registers are to be put here.
+    pub(crate) fn enter(&mut self) -> &mut [u64; CONTEXT_WORDS] {
+        self.kernel.context()
     }
 
     pub(crate) fn syscall(&mut self) {
@@ -127,14 +127,16 @@ impl Machine {
         self.probe == Some((self.parameters.replica, Probe::Sudden))
     }
 
-    /// Chooses who runs; waits while nobody can. Every kernel exit goes through here (EDCC'15,
-    /// `handle_action`).
-    pub(crate) fn leave(&mut self) -> [u64; CONTEXT_WORDS] {
+    /// Chooses who runs; waits while nobody can. Its registers. Every kernel exit goes through here
+    /// (EDCC'15, `handle_action`).
+    pub(crate) fn leave(&mut self) -> &[u64; CONTEXT_WORDS] {
         loop {
             self.kernel.sphere.settle();
             let flagged = self.kernel.sphere.is_flagged();
             let actions = self.kernel.sphere.actions();
-            self.perform(actions);
+            if actions != 0 {
+                self.perform(actions);
+            }
             if actions & TICK != 0 {
                 self.look_for_lost();
             }
@@ -160,11 +162,10 @@ impl Machine {
             }
         }
         self.kernel.sphere.leaves();
-        let mut context = [0; CONTEXT_WORDS];
-        let root = self.kernel.restore(&mut context);
+        let root = self.kernel.restore();
         let root = root.expect("who was chosen has an address space");
         arch::enter_space(self.base, root, self.kernel.sphere.kernel_entry());
-        context
+        self.kernel.context()
     }
 
     /// Flags the replacement of a lost replica, when its time has come. The primary alone counts:
@@ -227,7 +228,7 @@ impl Machine {
     }
 
     /// The copy, on its own core: goes on from the point at which it was made.
-    pub(crate) fn revive(&mut self, parameters: &Parameters) -> [u64; CONTEXT_WORDS] {
+    pub(crate) fn revive(&mut self, parameters: &Parameters) -> &[u64; CONTEXT_WORDS] {
         let from = arch::objects_base(&self.parameters);
         self.parameters = *parameters;
         self.base = arch::objects_base(parameters);

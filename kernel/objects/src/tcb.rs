@@ -113,20 +113,20 @@ impl<S: Sphere> Kernel<'_, S> {
         self.mem.set(tcb, index, value);
     }
 
-    /// All registers of the running thread, as they were at kernel entry.
-    pub fn save(&mut self, context: &[u64; CONTEXT_WORDS]) {
-        if let Some(tcb) = self.current.some() {
-            self.mem
-                .words_mut(tcb, 0, CONTEXT_WORDS)
-                .copy_from_slice(context);
-        }
+    /// All registers of the running thread: to be set at kernel entry, and taken at the exit.
+    ///
+    /// # Panics
+    /// If none runs.
+    #[inline]
+    pub fn context(&mut self) -> &mut [u64; CONTEXT_WORDS] {
+        let words = self.mem.words_mut(self.current, 0, CONTEXT_WORDS);
+        words.try_into().expect("as many words as asked for")
     }
 
-    /// All registers of the thread that is to run, and its address space.
-    pub fn restore(&self, context: &mut [u64; CONTEXT_WORDS]) -> Option<Ref> {
+    /// Makes the thread that is to run harmless; its address space.
+    pub fn restore(&mut self) -> Option<Ref> {
         let tcb = self.current.some()?;
-        context.copy_from_slice(self.mem.words(tcb, 0, CONTEXT_WORDS));
-        start(context);
+        start(self.context());
         self.space_of(tcb)
     }
 

@@ -102,7 +102,7 @@ extern "C" fn partition_main() -> ! {
     if donate::is_copy() {
         // SAFETY: the copy holds the donor's machine, complete, and nobody is in it.
         let machine = unsafe { (*MACHINE.0.get()).assume_init_mut() };
-        let context = machine.revive(&parameters);
+        let context = *machine.revive(&parameters);
         FREE.store(true, Ordering::Relaxed);
         trap::first_leave(&context)
     }
@@ -111,7 +111,7 @@ extern "C" fn partition_main() -> ! {
     let machine = Machine::new(&parameters, command, memory, ports(parameters.replicas));
     // SAFETY: nobody is in the machine before it is free.
     let machine = unsafe { (*MACHINE.0.get()).write(machine) };
-    let context = machine.start();
+    let context = *machine.start();
     FREE.store(true, Ordering::Relaxed);
     trap::first_leave(&context)
 }

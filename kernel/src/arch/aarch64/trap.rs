@@ -148,14 +148,14 @@ extern "C" fn on_trap(frame: &mut Frame) {
     let (class, code) = (syndrome >> 26 & 0x3f, syndrome & 0x1ff_ffff);
     let address = cpu::fault_address();
     with_machine(|machine| {
-        machine.enter(&frame.context);
+        *machine.enter() = frame.context;
         match (frame.why, class) {
             (INTERRUPT, _) => interrupts::handle(|vector| machine.interrupt(vector)),
             (_, SYSTEM_CALL) => machine.syscall(),
             (_, NO_CODE | NO_DATA) => machine.page_fault(address, code),
             _ => machine.exception(class, code),
         }
-        frame.context = machine.leave();
+        frame.context = *machine.leave();
     });
 }
 

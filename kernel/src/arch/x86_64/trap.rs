@@ -31,12 +31,10 @@ pub(crate) struct Frame {
 const SYSCALL: u64 = 256;
 
 impl Frame {
-    /// The thread's registers.
-    fn context(&self) -> [u64; CONTEXT_WORDS] {
-        let mut context = [0; CONTEXT_WORDS];
+    /// Tells the thread's registers.
+    fn tell_context(&self, context: &mut [u64; CONTEXT_WORDS]) {
         context[..15].copy_from_slice(&self.general);
         context[15..].copy_from_slice(&[self.ip, self.flags, self.sp]);
-        context
     }
 
     /// The thread that leaves the kernel has these registers.
@@ -175,14 +173,14 @@ extern "C" fn on_trap(frame: &mut Frame) {
         return in_kernel(frame);
     }
     with_machine(|machine| {
-        machine.enter(&frame.context());
+        frame.tell_context(machine.enter());
         match frame.vector {
             SYSCALL => machine.syscall(),
             14 => machine.page_fault(cpu::fault_address(), frame.code),
             vector @ 0..32 => machine.exception(vector, frame.code),
             vector => interrupt(machine, vector),
         }
-        frame.set_context(&machine.leave());
+        frame.set_context(machine.leave());
     });
 }
 
