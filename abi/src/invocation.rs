@@ -18,6 +18,9 @@ pub enum Label {
     CNodeDelete = 20,
     /// Deletes all that was derived from a capability: slot.
     CNodeRevoke = 21,
+    /// Sets where its own data is: the bases of FS and GS on x86-64, on AArch64 the thread's own
+    /// register and 0. Addresses of programs.
+    TcbWritePointers = 22,
     /// Sets a thread's spaces: pointer to a capability table, pointer to an address space, pointer
     /// to the frame of its IPC buffer, the fault handler's pointer in the thread's own space, the
     /// guard of its capability table.
@@ -34,6 +37,8 @@ pub enum Label {
     TcbSuspend = 29,
     /// Binds a notification: what is signalled there also ends a receive on an endpoint. Pointer.
     TcbBindNotification = 30,
+    /// Sets how it runs: a [`ThreadFlags`] word.
+    TcbSetFlags = 31,
     /// Maps a frame: pointer to an address space, address, rights.
     FrameMap = 32,
     /// Unmaps it.
@@ -98,6 +103,7 @@ impl Label {
             19 => Self::CNodeMove,
             20 => Self::CNodeDelete,
             21 => Self::CNodeRevoke,
+            22 => Self::TcbWritePointers,
             24 => Self::TcbConfigure,
             25 => Self::TcbSetPriority,
             26 => Self::TcbWriteRegisters,
@@ -105,6 +111,7 @@ impl Label {
             28 => Self::TcbResume,
             29 => Self::TcbSuspend,
             30 => Self::TcbBindNotification,
+            31 => Self::TcbSetFlags,
             32 => Self::FrameMap,
             33 => Self::FrameUnmap,
             34 => Self::TableMap,
@@ -128,6 +135,48 @@ impl Label {
     }
 }
 
+/// How a thread runs; for debuggers, and for personalities of other systems.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ThreadFlags(u64);
+
+impl ThreadFlags {
+    /// As any thread.
+    pub const NONE: Self = Self(0);
+    /// Every system call of it, whatever its number, is one that is not the kernel's.
+    pub const CALLS_ARE_FAULTS: Self = Self(1);
+    /// Each instruction is followed by the processor's exception for that. A system call is one
+    /// with what follows it, where the processor has it so.
+    pub const STEPS: Self = Self(2);
+
+    /// From a message word, if all its bits are known.
+    #[must_use]
+    pub const fn from_word(word: u64) -> Option<Self> {
+        if word & !3 == 0 {
+            Some(Self(word))
+        } else {
+            None
+        }
+    }
+
+    /// For a message word.
+    #[must_use]
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// What either says.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Is all of `other` said?
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
 /// Label of a message that the kernel sends on behalf of a thread that cannot go on. Labels of
 /// faults are below those of invocations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,7 +184,8 @@ impl Label {
 pub enum FaultLabel {
     /// A page fault: instruction pointer, address, error code of the processor.
     Page = 1,
-    /// A system call that is not the kernel's: its number, then all registers of the thread in the
+    /// A system call that is not the kernel's, or of a thread whose calls are all taken to be so
+    /// ([`ThreadFlags`]): its number, then all registers of the thread in the
     /// order of the kernel's context. A reply with label 0 sets the registers to what it holds.
     UnknownSyscall = 2,
     /// An exception: instruction pointer, vector, error code.

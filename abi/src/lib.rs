@@ -22,7 +22,7 @@ pub mod service;
 pub mod syscall;
 
 pub use error::Error;
-pub use invocation::Label;
+pub use invocation::{Label, ThreadFlags};
 pub use message::{
     CAPS_WORD, FIRST_BUFFER_WORD, IN_REGISTERS, MAX_CAPS, MAX_MESSAGE, MessageInfo, RECEIVE_WORD,
 };

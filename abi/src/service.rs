@@ -55,7 +55,7 @@ pub const ROOT_SPAWN: u64 = 33;
 /// Ask the root task: map zeroed pages. Words: address, number.
 pub const ROOT_MAP: u64 = 34;
 /// Ask the root task: make an object, of which the reply brings a capability. Word: type, which is
-/// that of an endpoint, a notification or a frame.
+/// that of an endpoint, a notification, a frame or a thread.
 pub const ROOT_MAKE: u64 = 35;
 /// Ask the root task: make the page tables of the window for shared frames.
 pub const ROOT_WINDOW: u64 = 36;

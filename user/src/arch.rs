@@ -12,4 +12,4 @@ use aarch64 as own;
 use x86_64 as own;
 
 pub(crate) use own::call::{Registers, enter};
-pub use own::{fault, serial, timer};
+pub use own::{fault, foreign, serial, timer};

@@ -23,7 +23,7 @@ pub mod share;
 pub mod squeeze;
 mod sys;
 
-pub use arch::{fault, serial, timer};
+pub use arch::{fault, foreign, serial, timer};
 pub use sys::{
     Received, accept, add_trace, boot_image, boot_page, call, call_with, fill_scratch, now_message,
     recv, reply_recv, reply_recv_with, send, set_window_word, window_word, yield_now,
@@ -62,7 +62,7 @@ pub fn memory(words: usize) -> Option<&'static mut [u64]> {
     (answer.label == 0).then(|| sys::fresh(answer.words[0], words))
 }
 
-/// A new endpoint, notification or frame in `slot` of the own table. Tells whether there is one.
+/// A new endpoint, notification, frame or thread in `slot` of the own table. Tells whether there is one.
 #[must_use]
 pub fn make(kind: ObjectType, slot: u64) -> bool {
     accept(service::SLOT_CNODE, slot, 1);

@@ -1,6 +1,6 @@
 //! Invocations of kernel objects, as functions. A pointer is a slot number in the own table.
 
-use rcoe_abi::{Error, Label, ObjectType, Rights};
+use rcoe_abi::{Error, Label, ObjectType, Rights, ThreadFlags};
 
 use crate::sys::{Received, call};
 
@@ -100,6 +100,22 @@ pub fn set_priority(tcb: u64, priority: u64) -> Outcome {
 pub fn write_registers(tcb: u64, ip: u64, sp: u64, arguments: [u64; 2]) -> Outcome {
     let words = [ip, sp, arguments[0], arguments[1]];
     done(invoke(tcb, Label::TcbWriteRegisters, &words))
+}
+
+/// Says how a thread runs.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_flags(tcb: u64, flags: ThreadFlags) -> Outcome {
+    done(invoke(tcb, Label::TcbSetFlags, &[flags.word()]))
+}
+
+/// Says where a thread's own data is: the bases of FS and GS, or its one register and 0.
+///
+/// # Errors
+/// The kernel's.
+pub fn write_pointers(tcb: u64, pointers: [u64; 2]) -> Outcome {
+    done(invoke(tcb, Label::TcbWritePointers, &pointers))
 }
 
 /// Lets a thread run.

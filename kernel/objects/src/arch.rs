@@ -11,7 +11,7 @@ use aarch64 as own;
 use x86_64 as own;
 
 pub use own::{
-    ARGUMENTS, CAP, CONTEXT_WORDS, ENTRIES, FPU_START, FPU_WORDS, INFO, IP, KERNEL_ENTRY, LEVELS,
-    MESSAGE, NUMBER, SP, index, is_present, is_writable, leaf, physical, register_leaf, start,
-    table, unused,
+    ARGUMENTS, CALL_ARGUMENTS, CAP, CONTEXT_WORDS, ENTRIES, FPU_START, FPU_WORDS, INFO, IP,
+    KERNEL_ENTRY, LEVELS, MESSAGE, NUMBER, POINTERS, SP, STATUS, STEP, STEP_VECTOR, STEPPING,
+    index, is_present, is_writable, leaf, physical, register_leaf, start, table, unused,
 };

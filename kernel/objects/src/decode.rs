@@ -1,7 +1,7 @@
 //! Decoding: from a message to an [`Invocation`]. Checks everything, changes nothing.
 
 use rcoe_abi::object::PAGE;
-use rcoe_abi::{Error, Label, Rights, layout};
+use rcoe_abi::{Error, Label, Rights, ThreadFlags, layout};
 
 use crate::cap::Mapping;
 use crate::device::Access;
@@ -53,6 +53,14 @@ pub(crate) enum Invocation {
     },
     ReadRegisters {
         tcb: Ref,
+    },
+    SetFlags {
+        tcb: Ref,
+        flags: ThreadFlags,
+    },
+    WritePointers {
+        tcb: Ref,
+        pointers: [u64; 2],
     },
     Resume {
         tcb: Ref,
@@ -276,6 +284,7 @@ impl<S: Sphere> Kernel<'_, S> {
                 Ok(Invocation::WriteRegisters { tcb, words })
             }
             Label::TcbReadRegisters => Ok(Invocation::ReadRegisters { tcb }),
+            Label::TcbSetFlags | Label::TcbWritePointers => self.decode_manner(message, label, tcb),
             Label::TcbResume => Ok(Invocation::Resume { tcb }),
             Label::TcbSuspend => Ok(Invocation::Suspend { tcb }),
             Label::TcbBindNotification => {

@@ -1,7 +1,7 @@
 //! Faults and unknown system calls become messages to the thread's fault handler.
 
+use rcoe_abi::Rights;
 use rcoe_abi::invocation::FaultLabel;
-use rcoe_abi::{Rights, Syscall};
 use rcoe_core::mix;
 
 use crate::arch::{CONTEXT_WORDS, IP, NUMBER, SP};
@@ -45,6 +45,7 @@ impl<S: Sphere> Kernel<'_, S> {
         if fault != Fault::UnknownSyscall {
             self.sphere.vote();
         }
+        self.step_again(tcb, fault);
         self.mem.set(tcb, field::FAULT, label as u64);
         self.mem.set(tcb, field::FAULT_WORDS, first);
         self.mem.set(tcb, field::FAULT_WORDS + 1, second);
@@ -102,10 +103,5 @@ impl<S: Sphere> Kernel<'_, S> {
         }
         self.mem.set(tcb, field::FAULT, 0);
         self.make_ready(tcb);
-    }
-
-    /// Is this number a system call?
-    pub(crate) fn number(&self, tcb: Ref) -> Option<Syscall> {
-        Syscall::from_number(self.register(tcb, NUMBER))
     }
 }

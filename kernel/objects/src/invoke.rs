@@ -101,6 +101,8 @@ impl<S: Sphere> Kernel<'_, S> {
                     self.set_register(tcb, index, value);
                 }
             }
+            Invocation::SetFlags { tcb, flags } => self.set_flags(tcb, flags),
+            Invocation::WritePointers { tcb, pointers } => self.write_pointers(tcb, pointers),
             Invocation::Resume { tcb } => self.resume(tcb),
             Invocation::Suspend { tcb } => self.suspend(tcb),
             Invocation::Bind { tcb, notification } => self.bind(tcb, notification),

@@ -34,6 +34,7 @@ mod invoke;
 mod ipc;
 mod kernel;
 mod lookup;
+mod manner;
 mod memory;
 mod message;
 mod notification;

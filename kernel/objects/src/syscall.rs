@@ -19,36 +19,37 @@ impl<S: Sphere> Kernel<'_, S> {
         let Some(tcb) = self.current.some() else {
             return;
         };
-        self.trace_call(tcb);
-        match self.number(tcb) {
-            None => self.fault(Fault::UnknownSyscall),
-            Some(Syscall::Yield) => self.give_way(),
-            Some(Syscall::AddTrace) => self.add_trace(tcb),
-            Some(Syscall::Reply) => self.reply(tcb),
-            Some(Syscall::ReplyRecv) => {
+        let Some(call) = self.call_of(tcb) else {
+            let digest = self.digest_foreign(tcb);
+            self.trace_call(digest);
+            return self.fault(Fault::UnknownSyscall);
+        };
+        let compared = self.sphere.compare() >= Compare::Args;
+        let digest = if compared { self.digest_call(tcb) } else { 0 };
+        self.trace_call(digest);
+        match call {
+            Syscall::Yield => self.give_way(),
+            Syscall::AddTrace => self.add_trace(tcb),
+            Syscall::Reply => self.reply(tcb),
+            Syscall::ReplyRecv => {
                 self.reply(tcb);
                 self.receive_at(tcb, true);
             }
-            Some(Syscall::Recv) => self.receive_at(tcb, true),
-            Some(Syscall::NbRecv) => self.receive_at(tcb, false),
-            Some(Syscall::Call) => self.send_to(tcb, true, true),
-            Some(Syscall::Send) => self.send_to(tcb, true, false),
-            Some(Syscall::NbSend) => self.send_to(tcb, false, false),
+            Syscall::Recv => self.receive_at(tcb, true),
+            Syscall::NbRecv => self.receive_at(tcb, false),
+            Syscall::Call => self.send_to(tcb, true, true),
+            Syscall::Send => self.send_to(tcb, true, false),
+            Syscall::NbSend => self.send_to(tcb, false, false),
         }
     }
 
-    /// Folds the call into the trace, with its arguments as far as the mode asks for them. The call
-    /// itself is an event in every mode: a call that lets another thread run is a step of the
-    /// logical clock, or replicas would be preempted at different sides of it.
-    fn trace_call(&mut self, tcb: Ref) {
-        let compare = self.sphere.compare();
-        let digest = if compare >= Compare::Args {
-            self.digest_call(tcb)
-        } else {
-            0
-        };
+    /// Folds the call into the trace, with its arguments as far as the mode asks for them: those of
+    /// calls that are not the kernel's in every mode. The call itself is an event in any case: a
+    /// call that lets another thread run is a step of the logical clock, or replicas would be
+    /// preempted at different sides of it.
+    fn trace_call(&mut self, digest: u64) {
         self.sphere.event(kind::SYSCALL, digest);
-        if compare == Compare::Every {
+        if self.sphere.compare() == Compare::Every {
             self.sphere.vote();
             return;
         }

@@ -24,15 +24,17 @@ pub(crate) mod field {
     pub(crate) const HANDLER: usize = 43;
     /// The fault it is in: label, or 0.
     pub(crate) const FAULT: usize = 44;
-    /// Further words of the fault.
+    /// Two further words of the fault.
     pub(crate) const FAULT_WORDS: usize = 45;
+    /// How it runs ([`rcoe_abi::ThreadFlags`]).
+    pub(crate) const FLAGS: usize = 47;
     /// The notification that is bound to it.
     pub(crate) const BOUND: usize = 49;
     /// Does the message it sends want a reply?
     pub(crate) const CALLS: usize = 50;
     /// May capabilities travel with the message it sends, and with the reply to it?
     pub(crate) const GRANTS: usize = 51;
-    /// Floating-point state.
+    /// What stays in the processor until another thread runs: floating-point state and more.
     pub(crate) const FPU: usize = 64;
 }
 
@@ -63,7 +65,7 @@ pub enum State {
     Calling = 5,
 }
 
-/// A thread's floating-point state.
+/// What stays of a thread in the processor: floating-point state and more.
 pub fn fpu_words<'a>(memory: &'a mut crate::Memory<'_>, tcb: Ref) -> &'a mut [u64] {
     memory.words_mut(tcb, field::FPU, FPU_WORDS)
 }

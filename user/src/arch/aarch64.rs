@@ -2,6 +2,7 @@
 
 pub(crate) mod call;
 pub mod fault;
+pub mod foreign;
 #[cfg(feature = "bare")]
 mod mem_functions;
 pub mod serial;

@@ -278,6 +278,7 @@ impl<'a> Starter<'a> {
             ObjectType::Endpoint,
             ObjectType::Notification,
             ObjectType::Frame,
+            ObjectType::Tcb,
         ];
         let made = given.contains(&kind).then(|| self.memory.make(kind, 0))?;
         made.ok()

@@ -2,11 +2,14 @@
 
 use rcoe_abi::Rights;
 
+use crate::tcb::field;
+
 /// Words of a thread's registers: general ones x0 to x30, then instruction pointer, processor
 /// state, stack pointer, and the thread's own register (`tpidr_el0`).
 pub const CONTEXT_WORDS: usize = 35;
-/// Words of the floating-point state: 32 registers of two words, control, status.
-pub const FPU_WORDS: usize = 66;
+/// Words of what stays in the processor until another thread runs: of the floating-point state 32
+/// registers of two words, control, status; then whether it steps (`mdscr_el1`).
+pub const FPU_WORDS: usize = 67;
 
 /// Register that holds a system call's number: x8.
 pub const NUMBER: usize = 8;
@@ -16,6 +19,8 @@ pub const CAP: usize = 0;
 pub const INFO: usize = 1;
 /// Registers for the first words of a message: x2 to x5.
 pub const MESSAGE: [usize; 4] = [2, 3, 4, 5];
+/// Registers for the arguments of another system's calls, whose number is where ours is: x0 to x5.
+pub const CALL_ARGUMENTS: [usize; 6] = [0, 1, 2, 3, 4, 5];
 /// Registers for the arguments of a thread's first function: x0, x1.
 pub const ARGUMENTS: [usize; 2] = [0, 1];
 /// Instruction pointer.
@@ -23,10 +28,23 @@ pub const IP: usize = 31;
 /// Stack pointer.
 pub const SP: usize = 33;
 
-const STATE: usize = 32;
-/// What a thread may set for itself of the processor's state: the four conditions. All else is
-/// zero: no privileges, nothing masked, 64 bits.
-const OWN_STATE: u64 = 0xf << 28;
+/// Words of a thread that say where its own data is: its own register.
+pub const POINTERS: [usize; 1] = [34];
+
+/// The processor's state.
+pub const STATUS: usize = 32;
+/// In it: one more instruction is executed before the exception that ends a step. The processor
+/// clears it, so what remains to be done is the same wherever an interrupt comes.
+pub const STEP: u64 = 1 << 21;
+/// The exception that ends a step.
+pub const STEP_VECTOR: u64 = 0x32;
+/// The word of a thread that is 1 while it steps, for the processor.
+pub const STEPPING: Option<usize> = Some(field::FPU + 66);
+/// What the kernel does not clear of the processor's state at an exit, because it would be at
+/// another instruction in each replica: what a thread sets for itself (four conditions, and one
+/// that is about speculation), and what is left of a step. All else is zero: no privileges, nothing
+/// masked, 64 bits.
+const OWN_STATE: u64 = 0xf << 28 | 1 << 12 | STEP;
 
 /// Words of the floating-point state that are not zero at a thread's start: none.
 pub const FPU_START: [(usize, u64); 0] = [];
@@ -58,7 +76,7 @@ const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
 /// Makes a context harmless: a thread runs with interrupts on and no privileges, whatever somebody
 /// wrote there.
 pub fn start(context: &mut [u64; CONTEXT_WORDS]) {
-    context[STATE] &= OWN_STATE;
+    context[STATUS] &= OWN_STATE;
 }
 
 /// Which entry of a table of `level` (0 maps pages) leads to `address`.
@@ -152,6 +170,6 @@ mod tests {
         let mut context = [u64::MAX; CONTEXT_WORDS];
         start(&mut context);
         // Neither another level nor 32 bits, nor anything masked.
-        assert_eq!(context[STATE], 0xf << 28);
+        assert_eq!(context[STATUS], 0xf << 28 | 1 << 21 | 1 << 12);
     }
 }

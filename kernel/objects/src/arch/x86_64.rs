@@ -2,11 +2,14 @@
 
 use rcoe_abi::Rights;
 
+use crate::tcb::field;
+
 /// Words of a thread's registers: general ones in the order rax, rbx, rcx, rdx, rsi, rdi, rbp, r8
 /// to r15, then rip, rflags and rsp.
 pub const CONTEXT_WORDS: usize = 18;
-/// Words of the floating-point state (`fxsave`).
-pub const FPU_WORDS: usize = 64;
+/// Words of what stays in the processor until another thread runs: the floating-point state
+/// (`fxsave`), the bases of FS and GS, and four segment selectors in one word.
+pub const FPU_WORDS: usize = 67;
 
 /// Register that holds a system call's number.
 pub const NUMBER: usize = 0;
@@ -16,6 +19,9 @@ pub const CAP: usize = 5;
 pub const INFO: usize = 4;
 /// Registers for the first words of a message: r10, r8, r9, r12.
 pub const MESSAGE: [usize; 4] = [9, 7, 8, 11];
+/// Registers for the arguments of another system's calls, whose number is where ours is: rdi, rsi,
+/// rdx, r10, r8, r9.
+pub const CALL_ARGUMENTS: [usize; 6] = [5, 4, 3, 9, 7, 8];
 /// Registers for the arguments of a thread's first function: rdi, rsi.
 pub const ARGUMENTS: [usize; 2] = [5, 4];
 /// Instruction pointer.
@@ -23,11 +29,26 @@ pub const IP: usize = 15;
 /// Stack pointer.
 pub const SP: usize = 17;
 
-const FLAGS: usize = 16;
+/// Words of a thread that say where its own data is: the bases of FS and GS.
+pub const POINTERS: [usize; 2] = [field::FPU + 64, field::FPU + 65];
+
+/// The flags.
+pub const STATUS: usize = 16;
+/// In them: an exception follows the next instruction.
+pub const STEP: u64 = 1 << 8;
+/// That exception.
+pub const STEP_VECTOR: u64 = 1;
+/// The word of a thread that is 1 while it steps, for the processor: the flags are enough.
+pub const STEPPING: Option<usize> = None;
+/// The instruction is executed again after a fault: no breakpoint stops it.
+const RESUME: u64 = 1 << 16;
 /// Interrupts enabled, and the bit that is always set.
 const START_FLAGS: u64 = 0x202;
-/// Flags that a thread may set for itself: carry to overflow without traps and privileges.
-const OWN_FLAGS: u64 = 0xcd5;
+/// Flags that the kernel does not clear at an exit, because it would be at another instruction in
+/// each replica: those that a thread can set for itself, which are carry to overflow, stepping,
+/// nested tasks and identification, and what the processor notes for a fault. All but alignment
+/// checks: those would let the kernel reach programs' memory.
+const OWN_FLAGS: u64 = 0xcd5 | STEP | 1 << 14 | RESUME | 1 << 21;
 
 /// Words of the floating-point state that are not zero at a thread's start: all exceptions masked.
 pub const FPU_START: [(usize, u64); 2] = [(0, 0x037f), (3, 0x1f80)];
@@ -52,7 +73,7 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 /// Makes a context harmless: a thread runs with interrupts on and no privileges, whatever somebody
 /// wrote there.
 pub fn start(context: &mut [u64; CONTEXT_WORDS]) {
-    context[FLAGS] = context[FLAGS] & OWN_FLAGS | START_FLAGS;
+    context[STATUS] = context[STATUS] & OWN_FLAGS | START_FLAGS;
 }
 
 /// Which entry of a table of `level` (0 maps pages) leads to `address`.
@@ -130,8 +151,7 @@ mod tests {
     fn nobody_gives_himself_privileges() {
         let mut context = [u64::MAX; CONTEXT_WORDS];
         start(&mut context);
-        // Neither I/O privilege nor trap, nor interrupts off.
-        assert_eq!(context[FLAGS] & 0x3100, 0);
-        assert_eq!(context[FLAGS] & 0x200, 0x200);
+        // Neither I/O privilege nor other modes, nor the kernel's access to programs.
+        assert_eq!(context[STATUS], 0x21_4fd7);
     }
 }

@@ -45,6 +45,8 @@ pub(super) struct Alone {
     pub(super) own: u64,
     pub(super) flushes: u64,
     pub(super) compare: Option<Compare>,
+    /// Whose state the processor was to save and to load.
+    pub(super) switched: Vec<(Option<Ref>, Ref)>,
     /// How far behind [`BASE`] object memory lies.
     pub(super) shift: u64,
 }
@@ -115,7 +117,9 @@ impl Sphere for Alone {
     fn base(&self) -> u64 {
         BASE + self.shift
     }
-    fn switch_fpu(&mut self, _memory: &mut Memory<'_>, _from: Option<Ref>, _to: Ref) {}
+    fn switch_fpu(&mut self, _memory: &mut Memory<'_>, from: Option<Ref>, to: Ref) {
+        self.switched.push((from, to));
+    }
     fn unhandled(&mut self, _thread: Ref) {
         self.unhandled += 1;
     }

@@ -161,7 +161,8 @@ unsafe extern "C" {
     fn load_vectors(from: *const u64);
 }
 
-// The registers, then control and status. The kernel's own code uses none of them.
+// The registers, then control and status, and whether the program steps, which it cannot change. The
+// kernel's own code uses none of them, and does not step.
 global_asm!(
     r#"
     .arch_extension fp
@@ -209,11 +210,13 @@ load_vectors:
     ldp x1, x2, [x0]
     msr fpcr, x1
     msr fpsr, x2
+    ldr x1, [x0, #16]
+    msr mdscr_el1, x1
     ret
     "#
 );
 
-/// Exchanges the floating-point state.
+/// Exchanges the floating-point state, and has the processor step or not.
 ///
 /// # Safety
 /// Both have room for it, and `to` holds a state that was saved or made by this kernel.

@@ -19,13 +19,14 @@ pub(in crate::arch) unsafe fn install() {
     let vectors = trap_vectors as *const () as u64;
     // SAFETY: the vectors are complete and stay; none of the bits changes what this kernel does.
     // Floating point is for programs; the kernel only saves and loads it. Counters and timers are
-    // not for programs, and there is no debugger.
+    // not for programs. Nobody steps at the start, but the processor is ready for it.
     unsafe {
         asm!(
             "msr vbar_el1, {vectors}",
             "msr cpacr_el1, {float}",
             "msr cntkctl_el1, xzr",
             "msr mdscr_el1, xzr",
+            "msr oslar_el1, xzr",
             "msr tpidrro_el0, xzr",
             "msr pmuserenr_el0, xzr",
             "mrs {scratch}, sctlr_el1",

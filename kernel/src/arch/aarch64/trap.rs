@@ -26,6 +26,8 @@ const INTERRUPT: u64 = 1;
 const SYSTEM_CALL: u64 = 0x15;
 const NO_CODE: u64 = 0x20;
 const NO_DATA: u64 = 0x24;
+/// The end of a step; its code tells whether an interrupt came before, which is not the program's.
+const STEPPED: u64 = 0x32;
 
 unsafe extern "C" {
     pub(super) fn trap_vectors();
@@ -153,6 +155,7 @@ extern "C" fn on_trap(frame: &mut Frame) {
             (INTERRUPT, _) => interrupts::handle(|vector| machine.interrupt(vector)),
             (_, SYSTEM_CALL) => machine.syscall(),
             (_, NO_CODE | NO_DATA) => machine.page_fault(address, code),
+            (_, STEPPED) => machine.exception(class, 0),
             _ => machine.exception(class, code),
         }
         frame.context = *machine.leave();

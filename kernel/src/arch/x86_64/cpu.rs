@@ -142,17 +142,53 @@ pub(crate) fn port_out(port: u16, width: u8, value: u32) {
     }
 }
 
-/// Exchanges the floating-point state.
+/// Words of the floating-point state; behind it are the bases of FS and GS, and four selectors.
+const FPU: usize = 64;
+const FS_BASE: u32 = 0xc000_0100;
+const GS_BASE: u32 = 0xc000_0101;
+
+/// Exchanges the floating-point state, and what segments the program has.
 ///
 /// # Safety
-/// Both are 512 bytes at a multiple of 16, and `to` holds a state that was saved or made by this
-/// kernel.
+/// Both have room for it at a multiple of 16 bytes, and `to` holds a state that was saved or made
+/// by this kernel.
 pub(in crate::arch) unsafe fn exchange_fpu(from: Option<*mut u64>, to: *const u64) {
     // SAFETY: the caller's.
     unsafe {
         if let Some(from) = from {
             asm!("fxsave64 [{}]", in(reg) from, options(nostack, preserves_flags));
+            save_segments(from.add(FPU));
         }
         asm!("fxrstor64 [{}]", in(reg) to, options(nostack, preserves_flags));
+        load_segments(to.add(FPU));
+    }
+}
+
+/// Saves what a program has in segment registers. It can load selectors itself, which sets a base
+/// to 0, so the processor knows best.
+///
+/// # Safety
+/// There are three words.
+unsafe fn save_segments(to: *mut u64) {
+    // SAFETY: the caller's; reading these registers changes nothing.
+    unsafe {
+        to.write(read_msr(FS_BASE));
+        to.add(1).write(read_msr(GS_BASE));
+        asm!("mov word ptr [{0}], ds", "mov word ptr [{0} + 2], es", "mov word ptr [{0} + 4], fs",
+            "mov word ptr [{0} + 6], gs", in(reg) to.add(2), options(nostack, preserves_flags));
+    }
+}
+
+/// Loads it: first the selectors, which set the bases.
+///
+/// # Safety
+/// They are of programs, and saved or made by this kernel.
+unsafe fn load_segments(from: *const u64) {
+    // SAFETY: the kernel uses no base but that of its code, which is none of these.
+    unsafe {
+        asm!("mov ds, word ptr [{0}]", "mov es, word ptr [{0} + 2]", "mov fs, word ptr [{0} + 4]",
+            "mov gs, word ptr [{0} + 6]", in(reg) from.add(2), options(nostack, preserves_flags));
+        write_msr(FS_BASE, from.read());
+        write_msr(GS_BASE, from.add(1).read());
     }
 }

@@ -1,0 +1,110 @@
+//! How a thread runs: its flags, and the pointers to its own data.
+//!
+//! A thread whose *calls are faults* is a program of another system, whose numbers would be mistaken
+//! for the kernel's: each call goes to its fault handler, and its number and arguments join the
+//! trace in every mode, because nothing else of what it asks for does.
+//!
+//! The bits by which a processor stops behind an instruction are the kernel's. A step is begun here
+//! and ended by an exception, wherever interrupts come meanwhile, so it is the same instruction in
+//! all replicas.
+//!
+//! Some of this stays in the processor until another thread runs. What is changed of the thread that
+//! the processor holds is saved before and loaded again.
+
+use rcoe_abi::{Error, Label, Syscall, ThreadFlags, layout};
+use rcoe_core::mix;
+
+use crate::arch::{CALL_ARGUMENTS, NUMBER, POINTERS, STATUS, STEP, STEP_VECTOR, STEPPING};
+use crate::decode::{Arguments, Invocation};
+use crate::fault::Fault;
+use crate::kernel::Kernel;
+use crate::sphere::Sphere;
+use crate::tcb::field;
+use crate::{Memory, Ref};
+
+impl<S: Sphere> Kernel<'_, S> {
+    pub(crate) fn decode_manner(
+        &self,
+        message: Arguments,
+        label: Label,
+        tcb: Ref,
+    ) -> Result<Invocation, Error> {
+        if label == Label::TcbSetFlags {
+            let [flags] = self.arguments(message)?;
+            let flags = ThreadFlags::from_word(flags).ok_or(Error::InvalidArgument)?;
+            return Ok(Invocation::SetFlags { tcb, flags });
+        }
+        let pointers = self.arguments(message)?;
+        if pointers.iter().any(|&pointer| pointer >= layout::USER_END) {
+            return Err(Error::RangeError);
+        }
+        if pointers[POINTERS.len()..].iter().any(|&more| more != 0) {
+            return Err(Error::InvalidArgument);
+        }
+        Ok(Invocation::WritePointers { tcb, pointers })
+    }
+
+    pub(crate) fn set_flags(&mut self, tcb: Ref, flags: ThreadFlags) {
+        let steps = flags.contains(ThreadFlags::STEPS);
+        let status = self.register(tcb, STATUS) & !STEP;
+        self.set_register(tcb, STATUS, if steps { status | STEP } else { status });
+        self.change(tcb, |memory| {
+            memory.set(tcb, field::FLAGS, flags.word());
+            if let Some(place) = STEPPING {
+                memory.set(tcb, place, u64::from(steps));
+            }
+        });
+    }
+
+    pub(crate) fn write_pointers(&mut self, tcb: Ref, pointers: [u64; 2]) {
+        self.change(tcb, |memory| {
+            for (place, pointer) in POINTERS.into_iter().zip(pointers) {
+                memory.set(tcb, place, pointer);
+            }
+        });
+    }
+
+    /// Changes what the processor may hold of a thread.
+    fn change(&mut self, tcb: Ref, change: impl FnOnce(&mut Memory<'_>)) {
+        let held = self.fpu == tcb;
+        if held {
+            self.sphere.switch_fpu(&mut self.mem, Some(tcb), tcb);
+        }
+        change(&mut self.mem);
+        if held {
+            self.sphere.switch_fpu(&mut self.mem, None, tcb);
+        }
+    }
+
+    fn flags(&self, tcb: Ref) -> u64 {
+        self.mem.get(tcb, field::FLAGS)
+    }
+
+    /// The system call that a thread makes, if it is one of the kernel's.
+    pub(crate) fn call_of(&self, tcb: Ref) -> Option<Syscall> {
+        // A flag makes it a number that no call has.
+        let foreign = self.flags(tcb) & ThreadFlags::CALLS_ARE_FAULTS.word();
+        Syscall::from_number(self.register(tcb, NUMBER) | foreign << 63)
+    }
+
+    /// A digest of number and arguments of a call that is not the kernel's.
+    pub(crate) fn digest_foreign(&self, tcb: Ref) -> u64 {
+        let words = core::iter::once(NUMBER).chain(CALL_ARGUMENTS);
+        words.fold(0, |digest, index| mix(digest ^ self.register(tcb, index)))
+    }
+
+    /// A thread that ended a step begins another: what it was stopped for is told first.
+    pub(crate) fn step_again(&mut self, tcb: Ref, fault: Fault) {
+        let ended = matches!(
+            fault,
+            Fault::Exception {
+                vector: STEP_VECTOR,
+                ..
+            }
+        );
+        if ended && self.flags(tcb) & ThreadFlags::STEPS.word() != 0 {
+            let status = self.register(tcb, STATUS);
+            self.set_register(tcb, STATUS, status | STEP);
+        }
+    }
+}

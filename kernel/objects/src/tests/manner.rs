@@ -1,0 +1,204 @@
+//! How threads run: calls that are not the kernel's, steps, and where their own data is.
+
+use std::vec::Vec;
+
+use rcoe_abi::invocation::FaultLabel;
+use rcoe_abi::{Error, Label, ObjectType, Syscall, ThreadFlags, boot, layout};
+use rcoe_core::Compare;
+
+use super::invariants::check;
+use super::world::{Alone, FREE, memory, world};
+use crate::arch::{CALL_ARGUMENTS, CAP, INFO, NUMBER, POINTERS, STATUS, STEP, STEP_VECTOR};
+use crate::fault::Fault;
+use crate::kernel::Kernel;
+use crate::tcb::{State, field};
+use crate::{Cap, Ref};
+
+const HANDLER: u64 = FREE;
+const THREAD: u64 = FREE + 10;
+
+/// A second thread with these flags, which runs; the root task waits for what it does.
+fn stage<'m>(words: &'m mut [u64], flags: ThreadFlags) -> (Kernel<'m, Alone>, Ref, Ref) {
+    let mut kernel = world(words);
+    let root = kernel.current().unwrap();
+    kernel.make(ObjectType::Endpoint, 0, HANDLER, 1);
+    let thread = kernel.thread(THREAD, 63);
+    let spaces = [boot::SLOT_CNODE, boot::SLOT_VSPACE, THREAD + 1, HANDLER];
+    assert_eq!(kernel.ask(THREAD, Label::TcbConfigure, &spaces).0, 0);
+    let set = kernel.ask(THREAD, Label::TcbSetFlags, &[flags.word()]);
+    assert_eq!(set.0, 0);
+    assert_eq!(kernel.ask(THREAD, Label::TcbResume, &[]).0, 0);
+    kernel.act(Syscall::Recv, HANDLER, 0, &[]);
+    assert_eq!(kernel.current(), Some(thread));
+    (kernel, root, thread)
+}
+
+/// The running thread makes a call of another system.
+fn foreign(kernel: &mut Kernel<'_, Alone>, number: u64, arguments: [u64; 6]) {
+    let tcb = kernel.current().unwrap();
+    kernel.set_register(tcb, NUMBER, number);
+    for (register, argument) in CALL_ARGUMENTS.into_iter().zip(arguments) {
+        kernel.set_register(tcb, register, argument);
+    }
+    kernel.syscall();
+    kernel.schedule();
+}
+
+#[test]
+fn every_call_of_a_thread_can_be_a_message_whatever_its_number() {
+    for number in [0, 1, 4, 9, 10, 231, u64::MAX] {
+        let mut words = memory();
+        let (mut kernel, root, thread) = stage(&mut words, ThreadFlags::CALLS_ARE_FAULTS);
+        foreign(&mut kernel, number, [1, 2, 3, 4, 5, 6]);
+        assert_eq!(kernel.state(thread), State::Calling, "{number}");
+        let label = FaultLabel::UnknownSyscall as u64;
+        assert_eq!(kernel.heard(root), (label, number));
+        let told = CALL_ARGUMENTS.map(|register| kernel.word(root, 1 + register));
+        assert_eq!(told, [1, 2, 3, 4, 5, 6]);
+        // The first word of the answer is what the call returns.
+        kernel.act(Syscall::ReplyRecv, HANDLER, 0, &[77]);
+        assert_eq!(kernel.current(), Some(thread));
+        assert_eq!(kernel.register(thread, 0), 77);
+        check(&mut kernel);
+    }
+}
+
+#[test]
+fn without_the_flag_calls_are_the_kernels() {
+    let mut words = memory();
+    let (mut kernel, root, thread) = stage(&mut words, ThreadFlags::NONE);
+    kernel.act(Syscall::Call, HANDLER, 5, &[9]);
+    assert_eq!(kernel.heard(root), (5, 9));
+    assert_eq!(kernel.mem.get(thread, field::FAULT), 0);
+}
+
+#[test]
+fn number_and_arguments_of_such_calls_are_compared_in_every_mode() {
+    let digest = |compare, changed: Option<usize>| {
+        let mut words = memory();
+        let (mut kernel, ..) = stage(&mut words, ThreadFlags::CALLS_ARE_FAULTS);
+        kernel.sphere.compare = Some(compare);
+        let mut asked: [u64; 7] = core::array::from_fn(|at| 10 + at as u64);
+        if let Some(at) = changed {
+            asked[at] ^= 1;
+        }
+        let [number, arguments @ ..] = asked;
+        foreign(&mut kernel, number, arguments);
+        kernel.sphere.digest
+    };
+    for compare in [Compare::Io, Compare::Args, Compare::Every] {
+        let right = digest(compare, None);
+        assert_eq!(digest(compare, None), right);
+        for changed in 0..7 {
+            assert_ne!(
+                digest(compare, Some(changed)),
+                right,
+                "{compare:?} {changed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_step_is_begun_by_the_kernel_alone_and_anew_after_each() {
+    let mut words = memory();
+    let (mut kernel, root, thread) = stage(&mut words, ThreadFlags::STEPS);
+    assert_ne!(kernel.register(thread, STATUS) & STEP, 0);
+    let stepped = Fault::Exception {
+        vector: STEP_VECTOR,
+        code: 0,
+    };
+    for _ in 0..3 {
+        // The processor has done it, and says so.
+        let status = kernel.register(thread, STATUS) & !STEP;
+        kernel.set_register(thread, STATUS, status);
+        kernel.fault(stepped);
+        kernel.schedule();
+        assert_eq!(kernel.heard(root).0, FaultLabel::Exception as u64);
+        kernel.act(Syscall::ReplyRecv, HANDLER, 0, &[]);
+        assert_ne!(kernel.register(thread, STATUS) & STEP, 0);
+        check(&mut kernel);
+    }
+    // An interrupt before the step is done changes nothing of what is left of it, and any other
+    // exception begins none.
+    for left in [STEP, 0] {
+        kernel.set_register(thread, STATUS, left);
+        kernel.restore();
+        assert_eq!(kernel.context()[STATUS] & STEP, left);
+    }
+    kernel.fault(Fault::Page {
+        address: 0,
+        code: 0,
+    });
+    assert_eq!(kernel.register(thread, STATUS) & STEP, 0);
+    kernel.schedule();
+    let set = |kernel: &mut Kernel<'_, Alone>, flags: ThreadFlags| {
+        assert_eq!(kernel.ask(THREAD, Label::TcbSetFlags, &[flags.word()]).0, 0);
+        kernel.register(thread, STATUS) & STEP != 0
+    };
+    assert!(set(&mut kernel, ThreadFlags::STEPS));
+    assert!(!set(&mut kernel, ThreadFlags::NONE));
+    assert_eq!(kernel.ask(THREAD, Label::TcbSuspend, &[]).0, 0);
+    let flags = kernel.ask(THREAD, Label::TcbSetFlags, &[1 << 40]);
+    assert_eq!(flags.0, Error::InvalidArgument as u64);
+}
+
+#[test]
+fn threads_that_do_not_step_are_not_begun_on_it_by_an_exception() {
+    let mut words = memory();
+    let (mut kernel, _, thread) = stage(&mut words, ThreadFlags::NONE);
+    kernel.set_register(thread, STATUS, 0);
+    kernel.fault(Fault::Exception {
+        vector: STEP_VECTOR,
+        code: 0,
+    });
+    assert_eq!(kernel.register(thread, STATUS) & STEP, 0);
+}
+
+#[test]
+fn pointers_lead_to_programs_only_and_are_what_replicas_compare() {
+    let mut words = memory();
+    let mut kernel = world(&mut words);
+    let thread = kernel.thread(THREAD, 1);
+    let given: Vec<u64> = [0x1000, 0x2000][..POINTERS.len()].to_vec();
+    let both = [given[0], given.get(1).copied().unwrap_or(0)];
+    assert_eq!(kernel.ask(THREAD, Label::TcbWritePointers, &both).0, 0);
+    for (place, pointer) in POINTERS.into_iter().zip(given) {
+        assert_eq!(kernel.mem.get(thread, place), pointer);
+        let right = kernel.alike();
+        kernel.mem.set(thread, place, pointer ^ 8);
+        assert_ne!(kernel.alike(), right, "{place}");
+        kernel.mem.set(thread, place, pointer);
+    }
+    for wrong in [[layout::USER_END, 0], [0, layout::USER_END], [u64::MAX, 0]] {
+        let (label, _) = kernel.ask(THREAD, Label::TcbWritePointers, &wrong);
+        assert_eq!(label, Error::RangeError as u64, "{wrong:x?}");
+    }
+    if POINTERS.len() == 1 {
+        let (label, _) = kernel.ask(THREAD, Label::TcbWritePointers, &[0, 8]);
+        assert_eq!(label, Error::InvalidArgument as u64);
+    }
+}
+
+#[test]
+fn what_the_processor_holds_of_a_thread_is_changed_there_too() {
+    let mut words = memory();
+    let mut kernel = world(&mut words);
+    let Cap::Tcb { obj: own } = kernel.root_cap(boot::SLOT_TCB) else {
+        panic!("a thread");
+    };
+    kernel.thread(THREAD, 1);
+    kernel.sphere.switched.clear();
+    assert_eq!(kernel.ask(THREAD, Label::TcbWritePointers, &[8, 0]).0, 0);
+    assert_eq!(kernel.sphere.switched, []);
+    let words = [8, 0];
+    assert_eq!(
+        kernel
+            .ask(boot::SLOT_TCB, Label::TcbWritePointers, &words)
+            .0,
+        0
+    );
+    assert_eq!(kernel.sphere.switched, [(Some(own), own), (None, own)]);
+    assert_eq!(kernel.register(own, CAP), 0);
+    assert_eq!(kernel.register(own, INFO), 0);
+}
