@@ -62,7 +62,8 @@ pub fn memory(words: usize) -> Option<&'static mut [u64]> {
     (answer.label == 0).then(|| sys::fresh(answer.words[0], words))
 }
 
-/// A new endpoint, notification, frame or thread in `slot` of the own table. Tells whether there is one.
+/// A new endpoint, notification, frame or thread in `slot` of the own table. Tells whether there is
+/// one.
 #[must_use]
 pub fn make(kind: ObjectType, slot: u64) -> bool {
     accept(service::SLOT_CNODE, slot, 1);

@@ -1,15 +1,15 @@
 //! How a thread runs: its flags, and the pointers to its own data.
 //!
-//! A thread whose *calls are faults* is a program of another system, whose numbers would be mistaken
-//! for the kernel's: each call goes to its fault handler, and its number and arguments join the
-//! trace in every mode, because nothing else of what it asks for does.
+//! A thread whose *calls are faults* is a program of another system, whose numbers would be
+//! mistaken for the kernel's: each call goes to its fault handler, and its number and arguments
+//! join the trace in every mode, because nothing else of what it asks for does.
 //!
 //! The bits by which a processor stops behind an instruction are the kernel's. A step is begun here
 //! and ended by an exception, wherever interrupts come meanwhile, so it is the same instruction in
 //! all replicas.
 //!
-//! Some of this stays in the processor until another thread runs. What is changed of the thread that
-//! the processor holds is saved before and loaded again.
+//! Some of this stays in the processor until another thread runs. What is changed of the thread
+//! that the processor holds is saved before and loaded again.
 
 use rcoe_abi::{Error, Label, Syscall, ThreadFlags, layout};
 use rcoe_core::mix;

@@ -161,8 +161,8 @@ unsafe extern "C" {
     fn load_vectors(from: *const u64);
 }
 
-// The registers, then control and status, and whether the program steps, which it cannot change. The
-// kernel's own code uses none of them, and does not step.
+// The registers, then control and status, and whether the program steps, which it cannot change.
+// The kernel's own code uses none of them, and does not step.
 global_asm!(
     r#"
     .arch_extension fp
