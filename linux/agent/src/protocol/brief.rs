@@ -93,8 +93,8 @@ fn put(cell: &AtomicU64, word: impl Fn() -> u64) -> Option<Checksum> {
     (there == word()).then_some(Checksum::EMPTY.add(there))
 }
 
-/// Stores several words, and then compares what is there with the words made anew; the checksum with what
-/// is there.
+/// Stores several words, and then compares what is there with the words made anew; the checksum
+/// with what is there.
 #[inline]
 pub(super) fn put_all<const N: usize>(
     cells: &[AtomicU64; N],
