@@ -20,6 +20,9 @@ const ALL: [Configuration; 11] = [
     protected(3, "every"),
 ];
 
+/// What a cache line takes to another CPU and back; its series has this name.
+pub(crate) const LINE: &str = "cache line, round trip";
+
 /// Nanoseconds per call of each kind that the probe knows.
 ///
 /// # Errors
@@ -32,8 +35,11 @@ pub fn measure(workshop: &Workshop, scale: Scale) -> Result<Vec<Series>> {
         .context("the work folder's name is not UTF-8")?;
     let count = scale.calls.to_string();
     let command = words(&[probe, "calls", &count, "out"]);
+    let line = words(&[probe, "line", &count]);
     let mut collector = Collector::default();
     for repetition in 0..scale.long {
+        let taken = workshop.output(NATIVE, &line)?;
+        collector.add(LINE, NATIVE, "ns", taken.trim().parse()?);
         for configuration in rotated(&ALL, repetition) {
             for line in workshop.output(configuration, &command)?.lines() {
                 let (kind, value) = line.split_once(' ').context("unexpected probe output")?;

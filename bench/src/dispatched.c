@@ -4,6 +4,7 @@
  * it by its slow way as long as a call from any other place must be caught. Preloaded, or linked into
  * a static program. The host takes it off at a fork and at an exec; programs here are one process.
  */
+#define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <unistd.h>

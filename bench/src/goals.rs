@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
-use crate::configuration::Configuration;
-use crate::sample::Series;
+use crate::calls;
+use crate::configuration::{Configuration, protected};
+use crate::floor::text;
+use crate::sample::{Series, Spread};
 
 /// A goal, what was measured for it, and whether it is met.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -49,7 +51,32 @@ pub fn calls(series: &[Series]) -> Vec<Judgement> {
         });
         found.map(|series| judge(series, Limit::Over(*limit)))
     });
-    judged.collect()
+    judged.chain(in_round_trips(series)).collect()
+}
+
+/// What a voted write of digests adds to native, in multiples of the way of a cache line to another
+/// CPU and back: what the machine makes of two that meet.
+fn in_round_trips(series: &[Series]) -> Option<Judgement> {
+    const MOST: f64 = 1.6;
+    let line = series.iter().find(|series| series.what == calls::LINE)?;
+    let two = |series: &&Series| series.configuration == protected(2, "args");
+    let write = series
+        .iter()
+        .filter(two)
+        .find(|series| series.what == "write-64-null")?;
+    let over = write.values.iter().zip(&write.natives).zip(&line.values);
+    let multiples: Vec<f64> = over
+        .map(|((value, native), line)| (value - native) / line)
+        .collect();
+    let spread = Spread::of(&multiples);
+    Some(Judgement {
+        goal: format!(
+            "write-64-null, n=2 args: at most native + {MOST} x {}",
+            calls::LINE
+        ),
+        measured: text(Some(spread), 2),
+        met: spread.median <= MOST,
+    })
 }
 
 /// Judges the suite about scrubbing.
@@ -180,7 +207,7 @@ pub fn memory(series: &[Series]) -> Vec<Judgement> {
 #[cfg(test)]
 mod tests {
     use super::{calls, cpu, memory, recovery};
-    use crate::configuration::protected;
+    use crate::configuration::{NATIVE, protected};
     use crate::sample::Series;
 
     fn series(what: &str, value: f64, native: f64) -> Series {
@@ -205,6 +232,17 @@ mod tests {
             "{judged:?}"
         );
         assert!(cpu(&[series("loop", 1.01, 1.0)])[0].met);
+    }
+
+    #[test]
+    fn a_voted_write_is_told_in_round_trips() {
+        let line = Series {
+            configuration: NATIVE,
+            ..series("cache line, round trip", 200.0, 200.0)
+        };
+        let judged = calls(&[series("write-64-null", 460.0, 100.0), line]);
+        let last = judged.last().expect("it is judged");
+        assert!(last.measured.starts_with("1.80") && !last.met, "{last:?}");
     }
 
     #[test]

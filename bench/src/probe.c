@@ -1,6 +1,7 @@
 /* The program that is measured: loops of one system call or of arithmetic, timed from inside.
  *
  *   probe calls K FILE   one line "name nanoseconds-per-call" for each kind of call
+ *   probe line N         nanoseconds for a cache line to go to another CPU and back
  *   probe integer N      a loop over integers and a small table
  *   probe float N        a loop over doubles
  *   probe serve MIB      holds so much memory, tells where a word lies that is added to each answer,
@@ -9,6 +10,9 @@
  * Before each reading of the clock one byte is written to /dev/null: a voted call, at which
  * replicas that run ahead wait for the others, so that the time of all of them is counted. */
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,9 +99,48 @@ static int serve(long mib) {
     return 0;
 }
 
+static _Alignas(128) atomic_long ball;
+
+/* Binds this thread to the INDEX-th CPU that the process may use. */
+static void bind_to(int index) {
+    cpu_set_t may, one;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof may, &may) != 0) exit(2);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &may) && index-- == 0) CPU_SET(cpu, &one);
+    /* With one CPU there is none to go to: the empty set is refused. */
+    if (pthread_setaffinity_np(pthread_self(), sizeof one, &one) != 0) exit(2);
+}
+
+/* Answers each odd number with the next even one. */
+static void *answer(void *count) {
+    bind_to(1);
+    for (long i = 1; i < 2 * (long)count; i += 2) {
+        while (atomic_load_explicit(&ball, memory_order_acquire) != i) {}
+        atomic_store_explicit(&ball, i + 1, memory_order_release);
+    }
+    return 0;
+}
+
+static int line(long count) {
+    pthread_t other;
+    null_fd = open("/dev/null", O_WRONLY);
+    if (null_fd < 0 || pthread_create(&other, 0, answer, (void *)count) != 0) return 2;
+    bind_to(0);
+    double start = 0;
+    for (long i = 0; i < 2 * count; i += 2) {
+        if (i == count / 10 * 2) start = now();
+        atomic_store_explicit(&ball, i + 1, memory_order_release);
+        while (atomic_load_explicit(&ball, memory_order_acquire) != i + 2) {}
+    }
+    printf("%.2f\n", (now() - start) / (count - count / 10));
+    return pthread_join(other, 0) != 0;
+}
+
 int main(int argc, char **argv) {
     long count = argc > 2 ? atol(argv[2]) : 0;
     if (argc == 4 && strcmp(argv[1], "calls") == 0) return calls(count, argv[3]);
+    if (argc == 3 && strcmp(argv[1], "line") == 0) return line(count);
     if (argc == 3 && strcmp(argv[1], "integer") == 0) return integers(count);
     if (argc == 3 && strcmp(argv[1], "float") == 0) return floats(count);
     if (argc == 3 && strcmp(argv[1], "serve") == 0) return serve(count);

@@ -86,7 +86,7 @@ impl Workshop {
             folder,
             rcoe: std::path::absolute(rcoe)?,
         };
-        workshop.compile("probe", PROBE, &["-static"])?;
+        workshop.compile("probe", PROBE, &["-static", "-pthread"])?;
         workshop.compile("dispatched.so", DISPATCHED, &["-shared", "-fPIC"])?;
         workshop.write_inputs()?;
         Ok(workshop)
