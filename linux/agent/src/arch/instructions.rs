@@ -458,16 +458,22 @@ fn search<const COUNTER: bool>(from: u64, end: u64) -> Next {
     crate::arch::entry::guarded(|| {
         let mut at = from;
         while at + 2 <= end {
-            while at + BLOCK < end && !block_has_candidate(at, wanted) {
+            if at + BLOCK < end && !block_has_candidate(at, wanted) {
                 at += BLOCK;
+                continue;
             }
-            // SAFETY: mapped code; a hole faults, which the guard catches.
-            let pair = unsafe { (at as *const u16).read_unaligned() };
-            if recognise::is_candidate(pair, wanted) {
-                found = Next::At(at);
-                return 0;
+            // One by one to the candidate: asking the block again at each byte would cost its
+            // length squared, and some candidates are frequent.
+            let last = (at + BLOCK).min(end - 1);
+            while at < last {
+                // SAFETY: mapped code; a hole faults, which the guard catches.
+                let pair = unsafe { (at as *const u16).read_unaligned() };
+                if recognise::is_candidate(pair, wanted) {
+                    found = Next::At(at);
+                    return 0;
+                }
+                at += 1;
             }
-            at += 1;
         }
         // SAFETY: as above.
         let ends_within = COUNTER && at < end && unsafe { (at as *const u8).read() } == 0x0f;
