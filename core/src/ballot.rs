@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     /// Times that actions were performed, modulo 2^16, and events at the last time.
     pub(crate) performed: u16,
     pub(crate) performed_at: u64,
-    pub(crate) slots: [Signature; 2],
+    pub(crate) slots: [u64; 2],
 }
 
 /// A ballot word: number of the vote, its phase so far, and the verdict.
@@ -90,7 +90,10 @@ impl Entry {
             },
             performed: u16::from_le_bytes([low, high]),
             performed_at: ballot.performed_at.load(Ordering::Relaxed),
-            slots: [outbox.slots[0].load(), outbox.slots[1].load()],
+            slots: outbox
+                .slots
+                .each_ref()
+                .map(|slot| slot.load(Ordering::Relaxed)),
         })
     }
 

@@ -80,7 +80,7 @@ impl Node {
             At::Rendezvous => {
                 let later = ahead.round == behind.round && ahead.at != At::Rendezvous
                     || ahead.round == behind.round + 1;
-                later && ahead.slots[self.slot_of(behind.round)] == behind.signature
+                later && ahead.slots[self.slot_of(behind.round)] == behind.signature.word()
             }
             At::Stream => {
                 ahead.cursor > behind.cursor && self.vouched(ports, behind.cursor, behind.signature)

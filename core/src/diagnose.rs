@@ -29,8 +29,6 @@ pub struct Report {
     pub epoch: u64,
     /// Records that it published as primary.
     pub records: u64,
-    /// Words of the stream published.
-    pub words: u64,
     /// Words of the stream published or taken: where it stands in the stream.
     pub cursor: u64,
     /// Halted, and why.
@@ -55,7 +53,6 @@ pub fn report(outbox: &Outbox) -> Report {
         members: ReplicaSet::from_bits(membership.to_le_bytes()[0]),
         epoch: membership >> 8,
         records: outbox.records.load(Ordering::Relaxed),
-        words: outbox.words.load(Ordering::Relaxed),
         cursor: outbox.cursor.load(Ordering::Relaxed),
         halt: decode(outbox.halt.load(Ordering::Acquire)),
         in_effect: outbox.effect.load(Ordering::Acquire) != 0,
@@ -115,16 +112,13 @@ fn value_of(noted: &Noted, at: Option<usize>) -> (Kind, u64) {
     (Kind(kind.wrapping_add(beyond)), value.unwrap_or(0))
 }
 
-/// The largest event count that any of these outboxes published: where to look for a divergence.
+/// The largest event count with which any of these voted: where to look for a divergence.
 #[must_use]
 pub fn latest_event(outboxes: &[Option<&Outbox>; MAX_REPLICAS]) -> u64 {
     let events = |outbox: &Outbox| {
-        let slots = outbox.slots.iter().map(|slot| slot.load().events);
-        let ballots = outbox
-            .ballots
-            .iter()
-            .map(|ballot| ballot.signature.load().events);
-        slots.chain(ballots).max().unwrap_or(0)
+        let ballots = outbox.ballots.iter();
+        let events = ballots.map(|ballot| ballot.signature.load().events);
+        events.max().unwrap_or(0)
     };
     outboxes
         .iter()

@@ -50,7 +50,7 @@ pub use guards::{Bug, Guards};
 pub use halt::{Cause, Halt, HaltState};
 pub use ids::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 pub use node::{Await, Call, Done, Node, Ports, Step, WaitFor};
-pub use outbox::{FINGERPRINT, Outbox, SNAPSHOT_WORDS, Snapshot};
+pub use outbox::{FINGERPRINT, Outbox, SNAPSHOT_WORDS, Snapshot, snapshot};
 pub use posts::POSTS;
 pub use prompt::Meeting;
 pub use recorder::{RECORDED, WIDE};

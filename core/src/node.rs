@@ -167,7 +167,7 @@ pub struct Node {
     /// Rendezvous entered so far.
     pub(crate) round: u64,
     /// Signatures of the last two rendezvous, by parity.
-    pub(crate) slots: [Signature; 2],
+    pub(crate) slots: [u64; 2],
     /// Posts so far; see [`crate::posts`].
     pub(crate) posted: u64,
     /// Votes completed.
@@ -226,7 +226,7 @@ impl Node {
             epoch: 0,
             trace: Trace::new(),
             round: 0,
-            slots: [Signature::default(); 2],
+            slots: [0; 2],
             posted: 0,
             votes: 0,
             spurious: (0, 0),

@@ -11,15 +11,36 @@ use crate::recorder::Recorder;
 use crate::{Halt, ReplicaId, ReplicaSet, Signature, halt};
 
 /// Layout version. The sphere compares it before replicas of two builds talk to each other.
-pub const FINGERPRINT: u32 = 0x5243_0002;
+pub const FINGERPRINT: u32 = 0x5243_0003;
 
 /// Words of a [`Snapshot`].
-pub const SNAPSHOT_WORDS: usize = 34;
+pub const SNAPSHOT_WORDS: usize = 30;
 
 /// The protocol words of an outbox as plain numbers (without flight recorder, statistics and the
-/// posts, see [`Outbox::posts`]): for model checkers and fault injectors. Word order is private but
-/// stable within a build.
+/// posts, see [`Outbox::posts`]): for model checkers and fault injectors. Where some of them stand
+/// is told by [`snapshot`].
 pub type Snapshot = [u64; SNAPSHOT_WORDS];
+
+/// Places of words in a [`Snapshot`]. Those of alarm, doorbell and sleepers have 32 bits, all others
+/// 64.
+pub mod snapshot {
+    /// Rendezvous entered.
+    pub const ARRIVED: usize = 0;
+    /// Number of the last vote that was called for.
+    pub const ALARM: usize = 3;
+    /// The doorbell.
+    pub const DOORBELL: usize = 4;
+    /// Position in the stream.
+    pub const CURSOR: usize = 5;
+    /// Why the replica has stopped, or 0.
+    pub const HALT: usize = 6;
+    /// Whose doorbells it sleeps on.
+    pub const SLEEPING: usize = 7;
+    /// The first words of the two ballots: phase, absent and faulty members.
+    pub const BALLOTS: [usize; 2] = [13, 20];
+    /// Posts so far.
+    pub const POSTED: usize = 29;
+}
 
 /// What one replica says in one vote. Two of them alternate, so that a vote stays readable during
 /// the next.
@@ -69,32 +90,35 @@ impl SignatureWords {
 
 /// Everything a replica publishes, except its results ring.
 ///
-/// The first two cache lines are what waiting peers poll; votes, statistics and the flight recorder
-/// are apart.
+/// The first cache line is what waiting peers poll, at a rendezvous and on the stream: one line to
+/// get for whoever waits, and one to get back for its owner. So the doorbell, which the owner rings
+/// after it has changed that line, is in none that is polled, and neither is what peers read of one
+/// that sleeps.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Outbox {
-    // Line 0: polled at a rendezvous.
+    // Line 0: polled.
     pub(crate) arrived: AtomicU64,
-    pub(crate) slots: [SignatureWords; 2],
-    pub(crate) alarm: AtomicU32,
-    pub(crate) doorbell: AtomicU32,
-    // Line 1: polled on the stream and by publishers.
+    /// Signatures at the last two rendezvous, see [`Signature::word`].
+    pub(crate) slots: [AtomicU64; 2],
     pub(crate) cursor: AtomicU64,
+    pub(crate) alarm: AtomicU32,
+    _line: [u32; 7],
+    // Line 1: seldom changed.
     pub(crate) halt: AtomicU64,
     pub(crate) sleeping: AtomicU32,
-    pub(crate) fingerprint: AtomicU32,
     pub(crate) triggered: AtomicU64,
     pub(crate) action: AtomicU64,
     pub(crate) action_point: AtomicU64,
     pub(crate) action_seen: [AtomicU64; 2],
-    // Lines 2 and 3: read in votes and by the supervisor.
+    pub(crate) membership: AtomicU64,
+    // Lines 2 and 3: read in votes, by sleepers and by the supervisor.
     pub(crate) ballots: [Ballot; 2],
     pub(crate) effect: AtomicU64,
-    pub(crate) membership: AtomicU64,
+    pub(crate) doorbell: AtomicU32,
+    pub(crate) fingerprint: AtomicU32,
     pub(crate) recorder: Recorder,
     pub(crate) records: AtomicU64,
-    pub(crate) words: AtomicU64,
     // Read by the primary: see `posts`.
     pub(crate) posted: AtomicU64,
     pub(crate) posts: [AtomicU64; POSTS],
@@ -103,12 +127,12 @@ pub struct Outbox {
 #[cfg(not(feature = "shuttle"))]
 const _: () = {
     assert!(
-        core::mem::offset_of!(Outbox, cursor) == 64,
+        core::mem::offset_of!(Outbox, halt) == 64,
         "polled words fill one line"
     );
     assert!(
         core::mem::offset_of!(Outbox, ballots) == 128,
-        "stream words fill one line"
+        "words that seldom change fill one line"
     );
     assert!(
         core::mem::offset_of!(Outbox, recorder) == 256,
@@ -122,22 +146,22 @@ impl Outbox {
     pub const fn new() -> Self {
         Self {
             arrived: AtomicU64::new(0),
-            slots: [const { SignatureWords::new() }; 2],
-            alarm: AtomicU32::new(0),
-            doorbell: AtomicU32::new(0),
+            slots: [const { AtomicU64::new(0) }; 2],
             cursor: AtomicU64::new(0),
+            alarm: AtomicU32::new(0),
+            _line: [0; 7],
             halt: AtomicU64::new(0),
             sleeping: AtomicU32::new(0),
-            fingerprint: AtomicU32::new(0),
             triggered: AtomicU64::new(0),
             action: AtomicU64::new(0),
             action_point: AtomicU64::new(0),
             action_seen: [const { AtomicU64::new(0) }; 2],
             ballots: [const { Ballot::new() }; 2],
             effect: AtomicU64::new(0),
+            doorbell: AtomicU32::new(0),
+            fingerprint: AtomicU32::new(0),
             membership: AtomicU64::new(0),
             records: AtomicU64::new(0),
-            words: AtomicU64::new(0),
             recorder: Recorder::new(),
             posted: AtomicU64::new(0),
             posts: [const { AtomicU64::new(0) }; POSTS],
@@ -285,21 +309,21 @@ impl Outbox {
 
     fn word(&self, index: usize) -> Word<'_> {
         match index {
-            0 => Word::Long(&self.arrived),
-            1..=6 => Word::Long(&self.slots[(index - 1) / 3].0[(index - 1) % 3]),
-            7 => Word::Short(&self.alarm),
-            8 => Word::Short(&self.doorbell),
-            9 => Word::Long(&self.cursor),
-            10 => Word::Long(&self.halt),
-            11 => Word::Short(&self.sleeping),
-            12 => Word::Long(&self.triggered),
-            13 => Word::Long(&self.action),
-            14 => Word::Long(&self.action_point),
-            15 | 16 => Word::Long(&self.action_seen[index - 15]),
-            17..=30 => self.ballots[(index - 17) / 7].word_at((index - 17) % 7),
-            31 => Word::Long(&self.effect),
-            32 => Word::Long(&self.membership),
-            33 => Word::Long(&self.posted),
+            snapshot::ARRIVED => Word::Long(&self.arrived),
+            1 | 2 => Word::Long(&self.slots[index - 1]),
+            snapshot::ALARM => Word::Short(&self.alarm),
+            snapshot::DOORBELL => Word::Short(&self.doorbell),
+            snapshot::CURSOR => Word::Long(&self.cursor),
+            snapshot::HALT => Word::Long(&self.halt),
+            snapshot::SLEEPING => Word::Short(&self.sleeping),
+            8 => Word::Long(&self.triggered),
+            9 => Word::Long(&self.action),
+            10 => Word::Long(&self.action_point),
+            11 | 12 => Word::Long(&self.action_seen[index - 11]),
+            13..=26 => self.ballots[(index - 13) / 7].word_at((index - 13) % 7),
+            27 => Word::Long(&self.effect),
+            28 => Word::Long(&self.membership),
+            snapshot::POSTED => Word::Long(&self.posted),
             _ => panic!("snapshots have {SNAPSHOT_WORDS} words"),
         }
     }
@@ -352,7 +376,7 @@ mod tests {
         }
         outbox.restore(&snapshot);
         assert_eq!(outbox.snapshot(), snapshot);
-        assert_eq!(outbox.bell(), 9);
+        assert_eq!(outbox.bell(), 5);
         outbox.restore_posts(1..=POSTS as u64);
         outbox.restore_posts([7, 8]);
         assert!(

@@ -72,20 +72,27 @@ impl Node {
 
     /// Primary: as [`Node::try_publish_word`]; none if nothing has happened, else whether the
     /// partner sleeps on this replica's bell.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn publish_word_for(
         &mut self,
         own: &Port<'_>,
         partner: &Outbox,
         word: u64,
     ) -> Option<bool> {
-        if self.effect != 0 {
+        assert!(self.primary == self.id, "only the primary publishes");
+        let end = self.cursor + record_words(1);
+        if self.effect != 0 || end > self.limit {
             return None;
         }
-        let place = self.place_in(own, 1)?;
-        place.payload.first()?.store(word, Ordering::Relaxed);
-        let checksum = Checksum::EMPTY.add(word);
-        Some(self.publish_for(own.outbox, partner, &place, checksum))
+        let cells = own.piece::<{ HEADER + 1 }>(self.cursor)?;
+        let words = word_record(self.records, 0, self.trace.signature(), word);
+        for (cell, word) in cells.iter().zip(words) {
+            cell.store(word, Ordering::Relaxed);
+        }
+        self.cursor = end;
+        own.outbox.cursor.store(end, Ordering::Release);
+        self.count_record(own.outbox);
+        Some(self.ring_for(own.outbox, partner))
     }
 
     /// Follower: has the partner published another record?
@@ -122,7 +129,7 @@ impl Node {
     }
 
     /// Follower: as [`Node::try_consume_word`], from the partner.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn consume_word_of(
         &mut self,
         own: &Outbox,
@@ -133,14 +140,10 @@ impl Node {
             return None;
         }
         let cells = partner.piece::<{ HEADER + 1 }>(self.cursor)?;
-        let word = cells[HEADER].load(Ordering::Relaxed);
-        let once = cells[0].load(Ordering::Relaxed) & ONCE;
-        let expected = word_record(self.records, once, self.trace.signature(), word);
-        let pairs = cells.iter().zip(expected);
-        let difference = pairs.fold(0, |all, (cell, word)| {
-            all | cell.load(Ordering::Relaxed) ^ word
-        });
-        (difference == 0).then(|| (word, self.take_for(own, partner, end)))
+        let found = cells.each_ref().map(|cell| cell.load(Ordering::Relaxed));
+        let word = found[HEADER];
+        let expected = word_record(self.records, found[0] & ONCE, self.trace.signature(), word);
+        (found == expected).then(|| (word, self.take_for(own, partner, end)))
     }
 
     /// The record up to `end` is taken, of which the partner is told now and then only; does it

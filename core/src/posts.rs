@@ -12,20 +12,13 @@
 //! Not covered: who differs. A post that differs, or never comes, means that the effect waits for
 //! the rendezvous, which finds out.
 
+use crate::ReplicaId;
 use crate::guards::Bug;
 use crate::node::{Node, Ports, port};
 use crate::primitive::Ordering;
-use crate::{ReplicaId, Signature, mix};
 
 /// Posts that stay readable: the most between two rendezvous.
 pub const POSTS: usize = 64;
-
-/// What is left of a signature: equal for equal ones, and else as good as never.
-#[inline]
-const fn word_of(signature: Signature) -> u64 {
-    let Signature { events, a, b } = signature;
-    mix(mix(mix(events) ^ a).rotate_left(17) ^ b)
-}
 
 #[inline]
 fn slot(index: u64) -> usize {
@@ -39,7 +32,7 @@ impl Node {
     pub fn post(&mut self, ports: &Ports<'_>) -> u64 {
         let own = port(ports, self.id).outbox;
         let index = self.posted;
-        own.posts[slot(index)].store(word_of(self.trace.signature()), Ordering::Relaxed);
+        own.posts[slot(index)].store(self.trace.signature().word(), Ordering::Relaxed);
         self.posted = index + 1;
         own.posted.store(self.posted, Ordering::Release);
         index

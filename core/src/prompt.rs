@@ -84,8 +84,7 @@ impl Node {
             .load(Ordering::Acquire)
             .wrapping_sub(self.round);
         let slot = self.slot_of(self.round);
-        // Nothing was folded since the arrival.
-        ahead <= 1 && outbox.slots[slot].load() == self.trace.signature()
+        ahead <= 1 && outbox.slots[slot].load(Ordering::Relaxed) == self.slots[slot]
     }
 
     /// Primary: is there room for a record of `payload` words, as far as was seen before? Then
@@ -174,7 +173,7 @@ impl Node {
         payload: &[AtomicU64],
         out: &mut [u64],
     ) -> bool {
-        let signature = self.trace.signature();
+        let signature = self.trace.signature().word();
         let first = header[0].load(Ordering::Relaxed);
         let mut checksum = Checksum::header(first, signature);
         for (slot, cell) in out.iter_mut().zip(payload) {
@@ -184,9 +183,7 @@ impl Node {
         let index = (self.records & 0xffff_ffff) << 32;
         let expected = [
             index | payload.len() as u64 | first & ONCE,
-            signature.events,
-            signature.a,
-            signature.b,
+            signature,
             checksum.finish(),
         ];
         let pairs = header.iter().zip(expected);

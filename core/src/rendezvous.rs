@@ -65,12 +65,12 @@ impl Node {
     pub(crate) fn arrive_unheard(&mut self, own: &Outbox) {
         self.round += 1;
         let slot = self.slot_of(self.round);
-        let signature = self.trace.signature();
+        let signature = self.trace.signature().word();
         self.slots[slot] = signature;
         if self.guards.off(Bug::DoorbellFirst) {
             own.ring();
         }
-        own.slots[slot].store(signature);
+        own.slots[slot].store(signature, Ordering::Relaxed);
         own.arrived.store(self.round, Ordering::Release);
     }
 
@@ -93,7 +93,8 @@ impl Node {
         // readable.
         if arrived == self.round || arrived == self.round.wrapping_add(1) {
             let slot = self.slot_of(self.round);
-            if outbox.slots[slot].load() == self.slots[slot] || self.guards.off(Bug::SkipCompare) {
+            let same = outbox.slots[slot].load(Ordering::Relaxed) == self.slots[slot];
+            if same || self.guards.off(Bug::SkipCompare) {
                 return self.inspect_next(call, peer);
             }
             return self.enter_vote(call);

@@ -1,8 +1,9 @@
 //! The results ring: records that the primary publishes and the followers consume in order.
 //!
 //! Positions count words since the start of the group and never go back; a takeover continues them
-//! in the new primary's ring. A record is a header, which carries the primary's signature and a
-//! checksum over everything, and its payload. Whatever a reader finds is checked before it is
+//! in the new primary's ring. A record is a header, which carries the primary's signature in one word
+//! ([`Signature::word`]) and a checksum over everything, and its payload. So one whose payload is a
+//! word fills half a cache line. Whatever a reader finds is checked before it is
 //! believed.
 
 use crate::Signature;
@@ -14,7 +15,7 @@ use crate::primitive::{AtomicU64, Ordering};
 pub const MAX_RECORD: usize = 4096 + 64;
 
 /// Words of a record's header.
-pub const HEADER: usize = 5;
+pub const HEADER: usize = 3;
 
 /// One replica's published memory: its outbox and its results ring.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +52,8 @@ pub(crate) struct Header {
     pub(crate) index: u32,
     /// The record is the result of an effect that must not happen twice.
     pub(crate) once: bool,
-    pub(crate) signature: Signature,
+    /// The primary's signature, see [`Signature::word`].
+    pub(crate) signature: u64,
     check: u64,
 }
 
@@ -116,18 +118,14 @@ impl Checksum {
             .fold(self.then(count, all), |sum, &word| sum.add(word))
     }
 
-    /// Of a header's first four words.
+    /// Of a header's first two words.
     #[inline]
-    pub(crate) const fn header(len_index: u64, signature: Signature) -> Self {
+    pub(crate) const fn header(len_index: u64, signature: u64) -> Self {
         let start = Self {
             a: 0x5243_4f45,
             b: 0,
         };
-        start
-            .add(len_index)
-            .add(signature.events)
-            .add(signature.a)
-            .add(signature.b)
+        start.add(len_index).add(signature)
     }
 
     /// With `count` words more, of which the other one is.
@@ -162,36 +160,34 @@ impl Checksum {
 impl<'a> Port<'a> {
     #[inline]
     fn cell(&self, position: u64) -> &AtomicU64 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "masked to the ring's length"
-        )]
-        let at = position as usize & (self.ring.len() - 1);
-        &self.ring[at]
+        &self.ring[self.start_of(position)]
     }
 
     /// The cells of `len` words from `position` on: in one piece, or in two where the ring wraps.
     #[inline]
     pub(crate) fn cells(&self, position: u64, len: usize) -> [&'a [AtomicU64]; 2] {
         assert!(len <= self.ring.len());
+        let start = self.start_of(position);
+        let first = len.min(self.ring.len() - start);
+        [&self.ring[start..start + first], &self.ring[..len - first]]
+    }
+
+    /// Where in the ring the word at `position` is.
+    #[inline]
+    const fn start_of(&self, position: u64) -> usize {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "masked to the ring's length"
         )]
         let start = position as usize & (self.ring.len() - 1);
-        let first = len.min(self.ring.len() - start);
-        [&self.ring[start..start + first], &self.ring[..len - first]]
+        start
     }
 
     /// `N` cells from `position` on, if the ring holds them in one piece.
     #[inline]
     pub(crate) fn piece<const N: usize>(&self, position: u64) -> Option<&'a [AtomicU64; N]> {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "masked to the ring's length"
-        )]
-        let start = position as usize & (self.ring.len() - 1);
-        self.ring.get(start..)?.first_chunk()
+        let start = self.start_of(position);
+        self.ring.get(start..start + N)?.first_chunk()
     }
 
     /// Header and payload of a record at `position`, if the ring holds it in one piece.
@@ -201,11 +197,7 @@ impl<'a> Port<'a> {
         position: u64,
         len: usize,
     ) -> Option<(&'a [AtomicU64; HEADER], &'a [AtomicU64])> {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "masked to the ring's length"
-        )]
-        let start = position as usize & (self.ring.len() - 1);
+        let start = self.start_of(position);
         self.ring
             .get(start..start + HEADER + len)?
             .split_first_chunk()
@@ -260,17 +252,12 @@ impl<'a> Port<'a> {
         let len = usize::try_from(len_index & (ONCE - 1)).ok()?;
         let once = len_index & ONCE != 0;
         let index = (len_index >> 32) as u32;
-        let signature = Signature {
-            events: load(1),
-            a: load(2),
-            b: load(3),
-        };
         (len <= MAX_RECORD).then_some(Header {
             len,
             index,
             once,
-            signature,
-            check: load(4),
+            signature: load(1),
+            check: load(2),
         })
     }
 
@@ -331,9 +318,9 @@ pub(crate) const fn header(
     let once = if once { ONCE } else { 0 };
     let len = len as u64;
     let len_index = len | once | (index & 0xffff_ffff) << 32;
+    let signature = signature.word();
     let all = Checksum::header(len_index, signature).then(len, payload);
-    let Signature { events, a, b } = signature;
-    [len_index, events, a, b, all.finish()]
+    [len_index, signature, all.finish()]
 }
 
 /// A record whose payload is one word. `once`: [`ONCE`], or 0 if its effect, if any, is repeatable.
@@ -345,9 +332,9 @@ pub(crate) const fn word_record(
     word: u64,
 ) -> [u64; HEADER + 1] {
     let len_index = 1 | once | (index & 0xffff_ffff) << 32;
+    let signature = signature.word();
     let check = Checksum::header(len_index, signature).add(word).finish();
-    let Signature { events, a, b } = signature;
-    [len_index, events, a, b, check, word]
+    [len_index, signature, check, word]
 }
 
 /// Words that a record of `payload` words takes.
@@ -382,12 +369,12 @@ mod tests {
         let header = port.header(13).expect("a sane length");
         assert_eq!(
             (header.len, header.index, header.signature),
-            (3, 7, signature)
+            (3, 7, signature.word())
         );
         let mut out = [0; 3];
         assert!(port.read(13, &header, &mut out));
         assert_eq!(out, [10, 20, 30]);
-        for at in 0..8u64 {
+        for at in 0..(HEADER + 3) as u64 {
             for bit in [0, 1, 31, 32, 63] {
                 let cell = port.cell(13 + at);
                 let word = cell.load(Ordering::Relaxed);

@@ -251,7 +251,6 @@ impl Node {
     pub(crate) fn count_record(&mut self, own: &Outbox) {
         self.records += 1;
         own.records.store(self.records, Ordering::Relaxed);
-        own.words.store(self.cursor, Ordering::Relaxed);
     }
 
     /// Second half of [`Node::commit`]: the effect is over. A primary that dies between the halves
@@ -369,7 +368,7 @@ impl Node {
         if self.is_newcomer() && self.is_overrun(primary) {
             return Verified::Damaged;
         }
-        let same = header.signature == self.trace.signature();
+        let same = header.signature == self.trace.signature().word();
         if !(same || self.guards.off(Bug::SkipStreamCompare)) || !fits {
             return Verified::Diverged;
         }
@@ -415,7 +414,7 @@ impl Node {
         // A damaged record vouches for nobody: who stands before it cannot catch up.
         possible
             && primary.header(cursor).is_some_and(|header| {
-                header.signature == signature && primary.is_sound(cursor, &header)
+                header.signature == signature.word() && primary.is_sound(cursor, &header)
             })
     }
 }

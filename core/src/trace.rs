@@ -22,6 +22,16 @@ pub struct Signature {
     pub b: u64,
 }
 
+impl Signature {
+    /// In one word: another one if any of the three is another, and for unlike traces otherwise the
+    /// same by chance only, once in 2^64.
+    #[must_use]
+    #[inline]
+    pub const fn word(self) -> u64 {
+        self.a ^ self.b.rotate_left(23) ^ self.events
+    }
+}
+
 /// A point in a program's execution that is the same instruction in all replicas (DSN'19, III-C).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LogicalTime {

@@ -168,7 +168,7 @@ impl Node {
     pub(crate) fn scrub(&self, ports: &Ports<'_>) {
         let own = port(ports, self.id).outbox;
         for (slot, &signature) in own.slots.iter().zip(&self.slots) {
-            slot.store(signature);
+            slot.store(signature, Ordering::Relaxed);
         }
         own.posted.store(self.posted, Ordering::Relaxed);
         own.effect.store(self.effect, Ordering::Relaxed);

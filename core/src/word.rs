@@ -60,7 +60,6 @@ impl Node {
         own.outbox.cursor.store(end, Ordering::Release);
         self.publish_bell(ports);
         own.outbox.records.store(self.records, Ordering::Relaxed);
-        own.outbox.words.store(end, Ordering::Relaxed);
         true
     }
 

@@ -9,7 +9,7 @@ mod common;
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::{prop_assert_eq, proptest};
-    use rcoe_core::{Kind, Node, POSTS, Ports};
+    use rcoe_core::{Kind, Node, POSTS, Ports, snapshot};
 
     use super::common::group;
 
@@ -67,17 +67,15 @@ mod tests {
 
     #[test]
     fn garbage_in_the_count_is_no_agreement() {
-        /// Of a snapshot.
-        const POSTED: usize = 33;
         group(|[mut primary, mut second], ports| {
             let index = ask(&mut primary, ports, 1);
             ask(&mut second, ports, 1);
             let outbox = ports[1].expect("a port").outbox;
             for count in [0, u64::MAX, 1 << 40] {
-                outbox.overwrite(POSTED, count);
+                outbox.overwrite(snapshot::POSTED, count);
                 assert!(!primary.is_posted_alike(index, ports), "{count}");
             }
-            outbox.overwrite(POSTED, 1);
+            outbox.overwrite(snapshot::POSTED, 1);
             assert!(primary.is_posted_alike(index, ports));
         });
     }

@@ -5,11 +5,11 @@
 #[cfg(test)]
 mod tests {
     use rcoe_core::primitive::AtomicU64;
-    use rcoe_core::{Done, MAX_REPLICAS, Node, Outbox, Port, ReplicaId, ReplicaSet, Step};
+    use rcoe_core::{
+        Done, MAX_REPLICAS, Node, Outbox, Port, ReplicaId, ReplicaSet, Step, snapshot,
+    };
 
-    const RING: usize = 16;
-    /// Of the position in the stream, in snapshot order.
-    const CURSOR: usize = 9;
+    const RING: usize = 8;
 
     /// A primary whose ring is full, and a follower that says it is at `position`: the call ends,
     /// waits or votes.
@@ -27,7 +27,7 @@ mod tests {
             assert_eq!(room, Step::Ready(Done::Room));
             node.commit(&ports, &[7]);
         }
-        outboxes[1].overwrite(CURSOR, position);
+        outboxes[1].overwrite(snapshot::CURSOR, position);
         let mut call = node.begin_publish(1);
         for _ in 0..100 {
             match node.step(&mut call, &ports, &mut []) {
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_position_that_nobody_can_be_at_calls_for_a_vote() {
-        let written = 12;
+        let written = 8;
         for absurd in [written + 1, written + 2, written + 100, 1 << 40] {
             assert!(publish_with_follower_at(absurd).1, "position {absurd}");
         }

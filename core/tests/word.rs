@@ -8,12 +8,11 @@ mod tests {
     use rcoe_core::primitive::{AtomicU64, Ordering};
     use rcoe_core::{
         Done, HEADER, Kind, MAX_REPLICAS, Node, Outbox, Port, Ports, ReplicaId, ReplicaSet, Step,
+        snapshot,
     };
 
     const RING: usize = 1024;
     const WORDS: usize = HEADER + 1;
-    /// Of the position in the stream, in snapshot order.
-    const CURSOR: usize = 9;
 
     /// A primary and a follower, with what they share.
     fn pair(test: impl FnOnce([Node; 2], &Ports<'_>)) {
@@ -118,7 +117,7 @@ mod tests {
     #[test]
     fn a_follower_says_how_far_it_is_after_a_while() {
         pair(|[mut primary, mut follower], ports| {
-            let told = || outbox(ports, 1).snapshot()[CURSOR];
+            let told = || outbox(ports, 1).snapshot()[snapshot::CURSOR];
             for word in 0..31 {
                 assert!(primary.try_publish_word(ports, word));
                 assert_eq!(follower.try_consume_word(ports), Some(word));
@@ -154,7 +153,7 @@ mod tests {
             assert_eq!(follower.try_consume_word(ports), None, "another length");
         });
         pair(|[_, mut follower], ports| {
-            outbox(ports, 0).overwrite(CURSOR, 1 << 40);
+            outbox(ports, 0).overwrite(snapshot::CURSOR, 1 << 40);
             assert_eq!(follower.try_consume_word(ports), None, "no position");
         });
     }

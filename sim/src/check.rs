@@ -1,6 +1,6 @@
 //! Checkers: what must hold after every step, and at the end.
 
-use rcoe_core::{Call, Cause, Halt, ReplicaSet};
+use rcoe_core::{Call, Cause, Halt, ReplicaSet, snapshot};
 
 use crate::fault::Fault;
 use crate::group::Group;
@@ -161,8 +161,6 @@ fn the_end_is_justified(group: &Group, charge: &Charge) -> Result<(), String> {
 
 /// A replica that is only late may be missed, but nobody finds that it differs.
 fn the_late_do_not_differ(group: &Group, charge: &Charge) -> Result<(), String> {
-    /// Of the ballot words in a snapshot.
-    const BALLOTS: [usize; 2] = [17, 24];
     let (Some(Fault::Slow), Some(victim)) = (charge.fault, charge.victim) else {
         return Ok(());
     };
@@ -173,7 +171,7 @@ fn the_late_do_not_differ(group: &Group, charge: &Charge) -> Result<(), String> 
                 "R{index} takes a late replica for one that differs"
             ));
         }
-        for word in BALLOTS {
+        for word in snapshot::BALLOTS {
             let [faulty, absent, ..] = group.shared[index].snapshot[word].to_le_bytes();
             if faulty & !absent & 1 << victim != 0 {
                 return Err(format!(

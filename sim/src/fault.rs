@@ -1,6 +1,6 @@
 //! Faults: what goes wrong in one replica, once.
 
-use rcoe_core::ReplicaSet;
+use rcoe_core::{ReplicaSet, snapshot};
 
 use crate::group::Group;
 use crate::process::{Misstep, Stage};
@@ -9,7 +9,7 @@ use crate::rng::Rng;
 
 /// Words of a snapshot that a random fault may hit: all but the count of posts, which stands last
 /// and says something in a program with deferred effects only.
-const GARBLED: usize = 33;
+const GARBLED: usize = snapshot::POSTED;
 
 /// One fault.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -170,7 +170,10 @@ impl Fault {
 
 /// Alarm, doorbell and sleepers have half the width.
 const fn fit(word: usize, value: u64) -> u64 {
-    if matches!(word, 7 | 8 | 11) {
+    if matches!(
+        word,
+        snapshot::ALARM | snapshot::DOORBELL | snapshot::SLEEPING
+    ) {
         value & 0xffff_ffff
     } else {
         value

@@ -14,7 +14,7 @@ use crate::program::Op;
 use crate::supervisor::Supervisor;
 
 /// Words of each ring: two records of one word fit, so that runs meet the full ring.
-pub const RING: usize = 16;
+pub const RING: usize = 8;
 
 /// What somebody who was lost has left: a vote far ahead, which all confirm.
 const GARBAGE: Snapshot = [0x0000_0001_0003_0000; SNAPSHOT_WORDS];

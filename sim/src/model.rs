@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-use rcoe_core::{Guards, ReplicaId};
+use rcoe_core::{Guards, ReplicaId, snapshot};
 
 use crate::check::{self, Charge};
 use crate::fault::Fault;
@@ -168,7 +168,7 @@ impl Explorer<'_> {
     fn visit(&mut self, mut group: Group, charge: Charge, index: usize) -> Result<bool, Flaw> {
         for shared in &mut group.shared {
             // Bells only wake; nobody sleeps here.
-            shared.snapshot[8] = 0;
+            shared.snapshot[snapshot::DOORBELL] = 0;
         }
         self.counts.steps += 1;
         if !self.seen.insert(fingerprint(&(

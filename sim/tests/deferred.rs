@@ -5,7 +5,7 @@
 
 #[cfg(test)]
 mod tests {
-    use rcoe_core::{Guards, POSTS};
+    use rcoe_core::{Guards, POSTS, snapshot};
     use rcoe_sim::fault::Fault;
     use rcoe_sim::model::{Scope, explore};
     use rcoe_sim::program::Op;
@@ -25,22 +25,43 @@ mod tests {
     /// Arrival, alarm, position, halt word, count of posts, and the posts.
     const GARBLE: &[Fault] = &[
         Fault::Garble {
-            word: 0,
+            word: snapshot::ARRIVED,
             value: u64::MAX,
         },
-        Fault::Garble { word: 0, value: 1 },
-        Fault::Garble { word: 7, value: 1 },
         Fault::Garble {
-            word: 9,
+            word: snapshot::ARRIVED,
+            value: 1,
+        },
+        Fault::Garble {
+            word: snapshot::ALARM,
+            value: 1,
+        },
+        Fault::Garble {
+            word: snapshot::CURSOR,
             value: u64::MAX,
         },
-        Fault::Garble { word: 10, value: 1 },
-        Fault::Garble { word: 33, value: 0 },
-        Fault::Garble { word: 33, value: 1 },
-        Fault::Garble { word: 33, value: 2 },
-        Fault::Garble { word: 33, value: 5 },
         Fault::Garble {
-            word: 33,
+            word: snapshot::HALT,
+            value: 1,
+        },
+        Fault::Garble {
+            word: snapshot::POSTED,
+            value: 0,
+        },
+        Fault::Garble {
+            word: snapshot::POSTED,
+            value: 1,
+        },
+        Fault::Garble {
+            word: snapshot::POSTED,
+            value: 2,
+        },
+        Fault::Garble {
+            word: snapshot::POSTED,
+            value: 5,
+        },
+        Fault::Garble {
+            word: snapshot::POSTED,
             value: u64::MAX,
         },
         Fault::GarblePost { at: 0, value: 0 },

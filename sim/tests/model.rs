@@ -4,7 +4,7 @@
 
 #[cfg(test)]
 mod tests {
-    use rcoe_core::{Guards, POSTS};
+    use rcoe_core::{Guards, HEADER, POSTS, snapshot};
     use rcoe_sim::fault::Fault;
     use rcoe_sim::model::{Scope, explore};
     use rcoe_sim::program::Op;
@@ -17,17 +17,29 @@ mod tests {
     /// Arrival, alarm, position, halt word: what peers poll.
     const GARBLE: &[Fault] = &[
         Fault::Garble {
-            word: 0,
+            word: snapshot::ARRIVED,
             value: u64::MAX,
         },
-        Fault::Garble { word: 7, value: 1 },
-        Fault::Garble { word: 7, value: 77 },
-        Fault::Garble { word: 9, value: 3 },
         Fault::Garble {
-            word: 9,
+            word: snapshot::ALARM,
+            value: 1,
+        },
+        Fault::Garble {
+            word: snapshot::ALARM,
+            value: 77,
+        },
+        Fault::Garble {
+            word: snapshot::CURSOR,
+            value: 3,
+        },
+        Fault::Garble {
+            word: snapshot::CURSOR,
             value: u64::MAX,
         },
-        Fault::Garble { word: 10, value: 1 },
+        Fault::Garble {
+            word: snapshot::HALT,
+            value: 1,
+        },
     ];
 
     fn check(
@@ -171,7 +183,10 @@ mod tests {
     #[test]
     fn three_replicas_with_a_damaged_ring() {
         let ring = [
-            Fault::FlipRing { word: 5, bit: 3 },
+            Fault::FlipRing {
+                word: HEADER,
+                bit: 3,
+            },
             Fault::FlipRing { word: 0, bit: 1 },
         ];
         check(

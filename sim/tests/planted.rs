@@ -10,7 +10,7 @@
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    use rcoe_core::{Bug, Guards, POSTS};
+    use rcoe_core::{Bug, Guards, HEADER, POSTS};
     use rcoe_sim::fault::Fault;
     use rcoe_sim::model::{Scope, explore};
     use rcoe_sim::program::Op;
@@ -97,7 +97,10 @@ mod tests {
         let crash = [Fault::FlipTrace(3), Fault::FlipData(5), Fault::Die];
         let slow = [Fault::Slow, Fault::Die];
         let flip = [Fault::FlipTrace(3)];
-        let ring = [Fault::FlipRing { word: 5, bit: 3 }];
+        let ring = [Fault::FlipRing {
+            word: HEADER,
+            bit: 3,
+        }];
         let in_vote = [Fault::Slow];
         let scopes: [(&str, &[Op], &[Fault], u8); 8] = [
             (

@@ -226,7 +226,7 @@ impl<'a, E: Env> Replica<'a, E> {
     }
 
     /// Takes a record of one word that is there.
-    #[inline]
+    #[inline(always)]
     fn take_word_of(&mut self, partner: &Port<'a>) -> Option<u64> {
         let own = self.own.outbox;
         let (word, asleep) = self.node.consume_word_of(own, partner)?;
@@ -272,7 +272,7 @@ impl<'a, E: Env> Replica<'a, E> {
     ///
     /// # Panics
     /// As [`Replica::publish`].
-    #[inline]
+    #[inline(always)]
     pub fn publish_word(&mut self, word: u64) -> Result<(), Halt> {
         let Some(partner) = self.partner else {
             return self.publish_word_to_all(word);
@@ -281,9 +281,16 @@ impl<'a, E: Env> Replica<'a, E> {
         match self.node.publish_word_for(&own, partner.outbox, word) {
             Some(asleep) if asleep => self.env.wake(own.outbox),
             Some(_) => {}
-            None => return self.publish(&[word]),
+            None => return self.publish_word_later(word),
         }
         Ok(())
+    }
+
+    /// The same, once there is room for it.
+    #[cold]
+    #[inline(never)]
+    fn publish_word_later(&mut self, word: u64) -> Result<(), Halt> {
+        self.publish(&[word])
     }
 
     /// The same, whoever there is.
@@ -303,6 +310,12 @@ impl<'a, E: Env> Replica<'a, E> {
         if let Some(partner) = self.partner {
             return self.take_word_of(&partner);
         }
+        self.try_consume_word_of_any()
+    }
+
+    /// The same, whoever there is.
+    #[inline(never)]
+    fn try_consume_word_of_any(&mut self) -> Option<u64> {
         let word = self.node.try_consume_word(&self.ports);
         self.wake_sleepers();
         word

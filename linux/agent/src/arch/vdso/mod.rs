@@ -28,6 +28,8 @@ use crate::sys;
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
+/// Bits in which the nanoseconds of a time are published.
+const NANOSECONDS: u32 = SECOND.next_power_of_two().ilog2();
 /// What a primary publishes instead of a time: all make the system call. No clock ever says so.
 const RARE: u64 = u64::MAX;
 /// The clocks that are read here, a bit each: those that need no process and no device.
@@ -62,6 +64,7 @@ impl Reading {
         nanoseconds: u64::MAX - 1,
     };
 
+    /// So many nanoseconds.
     const fn of(time: u64) -> Self {
         Self {
             seconds: time / SECOND,
@@ -69,12 +72,20 @@ impl Reading {
         }
     }
 
-    /// In one word; [`RARE`] if it is no time.
+    /// In one word, for the next five centuries; [`RARE`] if it is no time.
     const fn pack(self) -> u64 {
-        if self.nanoseconds < SECOND {
-            self.seconds * SECOND + self.nanoseconds
+        if self.nanoseconds < SECOND && self.seconds >> (u64::BITS - NANOSECONDS) == 0 {
+            (self.seconds << NANOSECONDS) | self.nanoseconds
         } else {
             RARE
+        }
+    }
+
+    /// The time that such a word tells.
+    const fn unpack(word: u64) -> Self {
+        Self {
+            seconds: word >> NANOSECONDS,
+            nanoseconds: word & ((1 << NANOSECONDS) - 1),
         }
     }
 }
@@ -236,7 +247,7 @@ extern "C" fn rcoe_vdso_read(first: u64, second: u64, clock: u32) -> Reading {
         RARE => Reading::MAKE_THE_CALL,
         time => {
             count(kernel);
-            Reading::of(time)
+            Reading::unpack(time)
         }
     }
 }
@@ -250,10 +261,9 @@ const fn is_ours(clock: u32) -> bool {
 /// Is there nothing that needs the system call, as far as all replicas know?
 #[inline]
 fn is_ordinary(kernel: &mut Kernel) -> bool {
-    kernel.clock.on
-        && kernel.signals.is_idle()
-        && kernel.turns.count_reading()
-        && kernel.threads.count_reading()
+    // One that is calm has no signals and no turns.
+    let quiet = kernel.calm || kernel.signals.is_idle() && kernel.turns.count_reading();
+    kernel.clock.on && quiet && kernel.threads.count_reading()
 }
 
 /// Counts it as the call that it stands for.
