@@ -20,7 +20,7 @@ const THREADS: &str = include_str!("vdso/threads.c");
 /// Reads the time stamp counter by code that came into memory as it is told.
 const COUNTER: &str = include_str!("vdso/counter.c");
 /// The ways.
-const COUNTER_WAYS: [&str; 11] = [
+const COUNTER_WAYS: [&str; 12] = [
     "own",
     "dropped",
     "generated",
@@ -29,6 +29,7 @@ const COUNTER_WAYS: [&str; 11] = [
     "shared",
     "segment",
     "grown",
+    "short",
     "text",
     "memory",
     "personality",

@@ -74,6 +74,13 @@ static reader made(const char *how) {
     file = file_of(2 * PAGE);
     at = mmap(0, PAGE, rx, MAP_PRIVATE, file, 0);
     at = mremap(at, PAGE, 2 * PAGE, MREMAP_MAYMOVE) + PAGE;
+  } else if (!strcmp(how, "short")) {
+    /* At the end of the file, within a mapping that is longer. */
+    file = file_of(PAGE);
+    pwrite(file, code, sizeof code, PAGE - sizeof code);
+    at = mmap(0, 2 * PAGE, rx, MAP_PRIVATE, file, 0);
+    close(file);
+    at += PAGE - sizeof code;
   } else if (!strcmp(how, "text")) {
     at = (char *)((unsigned long)blank & -PAGE);
     mprotect(at, PAGE, rw);

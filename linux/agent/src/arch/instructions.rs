@@ -25,6 +25,7 @@ use crate::arch::cpuid;
 use crate::arch::frames::SigContext;
 use crate::arch::known::{self, Part};
 use crate::arch::recognise::{self, Found, Wanted};
+use crate::arch::search::{Candidates, Next};
 use crate::arch::tsc::{self, Ranges};
 use crate::convert::{low32, size};
 use crate::kernel::{self, Kernel, kind};
@@ -324,10 +325,11 @@ impl Batch {
     }
 
     /// Looks for more in the code, at or after `from`; where to look next if there was no room.
-    fn fill(&mut self, mut from: u64, code: Range<u64>) -> Option<u64> {
+    fn fill(&mut self, from: u64, code: Range<u64>) -> Option<u64> {
         self.count = 0;
+        let mut candidates = Candidates::new(from..code.end);
         loop {
-            let at = match next_candidate(from, code.end, self.wanted) {
+            let at = match candidates.next(self.wanted) {
                 Next::At(at) => at,
                 Next::End => return None,
                 Next::Hole => {
@@ -342,12 +344,11 @@ impl Batch {
             if self.count + 1 >= Self::MOST {
                 return Some(at);
             }
-            from = at + 1;
             match find(at, &code, self.wanted) {
                 Some((begin, Found::Doubt)) => self.add_doubt(begin - code.start),
                 Some((begin, what)) => {
                     self.add(begin - code.start, what);
-                    from = begin + what.len();
+                    candidates.skip_to(begin + what.len());
                 }
                 None => {}
             }
@@ -359,11 +360,13 @@ impl Batch {
         self.count += 1;
     }
 
-    /// One tells as much as many.
+    /// One tells as much as many: the counter traps then, so nothing that reads it is looked for
+    /// any more.
     fn add_doubt(&mut self, offset: u64) {
         if !self.has_doubt() {
             self.add(offset, Found::Doubt);
         }
+        self.wanted.counter = false;
     }
 
     fn has_doubt(&self) -> bool {
@@ -413,83 +416,18 @@ fn unpack(site: u64) -> (u64, Found) {
     (site >> 8, Found::unpack(site & 0xff))
 }
 
-/// Bytes looked at without a decision in between, so that the loop becomes vector code.
-const BLOCK: u64 = 512;
-
-/// Is there a candidate that begins in the block at `at`? To be called under a guard.
-#[inline]
-fn block_has_candidate(at: u64, wanted: Wanted) -> bool {
-    [at, at + 1].into_iter().any(|at| {
-        // SAFETY: mapped code that nobody changes meanwhile; a hole faults, which the caller's
-        // guard catches.
-        let code = unsafe { core::slice::from_raw_parts(at as *const u8, size(BLOCK)) };
-        let hits = code.chunks_exact(2).fold(0, |hits: u16, pair| {
-            let pair = u16::from_le_bytes([pair[0], pair[1]]);
-            hits | u16::from(recognise::is_candidate(pair, wanted))
-        });
-        hits != 0
-    })
-}
-
-/// Where a search has come to.
-enum Next {
-    At(u64),
-    End,
-    /// Memory ends early.
-    Hole,
-}
-
-/// The next candidate at or after `from`.
-fn next_candidate(from: u64, end: u64, wanted: Wanted) -> Next {
-    // A loop for each, so that what is looked for is fixed in it.
-    if wanted.counter {
-        search::<true>(from, end)
-    } else {
-        search::<false>(from, end)
-    }
-}
-
-fn search<const COUNTER: bool>(from: u64, end: u64) -> Next {
-    let wanted = Wanted {
-        cpuid: true,
-        counter: COUNTER,
-    };
-    let mut found = Next::Hole;
-    crate::arch::entry::guarded(|| {
-        let mut at = from;
-        while at + 2 <= end {
-            if at + BLOCK < end && !block_has_candidate(at, wanted) {
-                at += BLOCK;
-                continue;
-            }
-            // One by one to the candidate: asking the block again at each byte would cost its
-            // length squared, and some candidates are frequent.
-            let last = (at + BLOCK).min(end - 1);
-            while at < last {
-                // SAFETY: mapped code; a hole faults, which the guard catches.
-                let pair = unsafe { (at as *const u16).read_unaligned() };
-                if recognise::is_candidate(pair, wanted) {
-                    found = Next::At(at);
-                    return 0;
-                }
-                at += 1;
-            }
-        }
-        // SAFETY: as above.
-        let ends_within = COUNTER && at < end && unsafe { (at as *const u8).read() } == 0x0f;
-        found = if ends_within { Next::At(at) } else { Next::End };
-        0
-    });
-    found
-}
-
 /// Is there really such an instruction at `at`, or one whose prefix is right before?
 fn find(at: u64, code: &Range<u64>, wanted: Wanted) -> Option<(u64, Found)> {
     let mut bytes = [0_u8; recognise::BEFORE + recognise::TRAIL];
     let low = at.saturating_sub(recognise::BEFORE as u64).max(code.start);
     let high = (at + recognise::TRAIL as u64).min(code.end);
-    let window = &mut bytes[..size(high - low)];
-    guest::copy_in(window, low).ok()?;
+    // Where the file ends within the mapping, code ends with the page.
+    let ends = [high, high.min(page_up(at + 1))];
+    let read = |high: &u64| guest::copy_in(&mut bytes[..size(high - low)], low).is_ok();
+    let Some(high) = ends.into_iter().find(read) else {
+        return wanted.counter.then_some((at, Found::Doubt));
+    };
+    let window = &bytes[..size(high - low)];
     let (begin, what) = recognise::recognise(window, size(at - low), wanted)?;
     Some((low + begin as u64, what))
 }
@@ -512,43 +450,12 @@ pub(crate) fn length_at(at: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::search::effort;
 
     const ALL: Wanted = Wanted {
         cpuid: true,
         counter: true,
     };
-
-    /// Where the next candidate in the code is.
-    fn next(code: &[u8], wanted: Wanted) -> Option<usize> {
-        let start = code.as_ptr() as u64;
-        match next_candidate(start, start + code.len() as u64, wanted) {
-            Next::At(at) => Some(size(at - start)),
-            Next::End => None,
-            Next::Hole => panic!("all of it is there"),
-        }
-    }
-
-    #[test]
-    fn candidates_are_found_wherever_they_begin() {
-        let none = Wanted {
-            counter: false,
-            ..ALL
-        };
-        for at in (0..40).chain(500..530).chain(1520..1535) {
-            let mut code = vec![0x90; 1537];
-            code[at..at + 2].copy_from_slice(&[0x0f, 0x31]);
-            assert_eq!(next(&code, ALL), Some(at));
-            assert_eq!(next(&code, none), None);
-            code[at + 1] = 0xa2;
-            assert_eq!(next(&code, none), Some(at));
-        }
-    }
-
-    #[test]
-    fn code_that_ends_within_a_candidate_has_one() {
-        assert_eq!(next(&[0x90, 0x90, 0x0f], ALL), Some(2));
-        assert_eq!(next(&[0x90, 0x0f, 0x90], ALL), None);
-    }
 
     #[test]
     fn what_was_found_is_kept_in_a_word() {
@@ -570,5 +477,54 @@ mod tests {
         batch.add(30, Found::Counter(2));
         assert_eq!(batch.sites().len(), 2);
         assert!(batch.has_doubt());
+    }
+
+    /// Bytes of a text whose search is counted.
+    const TEXT: usize = 1 << 20;
+
+    /// Instructions decoded to look through a text that has these bytes at such distances, among
+    /// instructions, and whether there was a doubt.
+    fn decoded(body: &[u8], distance: usize) -> (u64, bool) {
+        const MOVE: [u8; 3] = [0x48, 0x89, 0xe5];
+        let mut unit = MOVE.repeat((distance - body.len()) / MOVE.len());
+        unit.extend_from_slice(body);
+        let text = unit.repeat(TEXT / unit.len());
+        let start = text.as_ptr() as u64;
+        let code = start..start + text.len() as u64;
+        let mut batch = Batch::new(ALL);
+        let (mut from, mut doubt) = (Some(start), false);
+        effort::take();
+        while let Some(at) = from {
+            from = batch.fill(at, code.clone());
+            doubt |= batch.has_doubt();
+        }
+        let [bytes, instructions] = effort::take();
+        assert!(bytes <= 5 * TEXT as u64, "{body:x?}: {bytes}");
+        (instructions, doubt)
+    }
+
+    #[test]
+    fn few_instructions_are_decoded_for_each_candidate() {
+        let text = TEXT as u64;
+        // A short jump and `xor`, `lfence`, `rdrand`, `rdtsc`.
+        let sure: [&[u8]; 4] = [
+            &[0x74, 0x0f, 0x31, 0xc0],
+            &[0x0f, 0xae, 0xe8],
+            &[0x0f, 0xc7, 0xf0],
+            &[0x0f, 0x31],
+        ];
+        for body in sure {
+            let (instructions, doubt) = decoded(body, 256);
+            assert!(0 < instructions && instructions <= text, "{instructions}");
+            assert!(!doubt, "{body:x?}");
+        }
+        let (fences, _) = decoded(&[0x0f, 0xae, 0xe8], 3);
+        assert!(fences <= 2 * text, "three for each: {fences}");
+        let (instructions, doubt) = decoded(&[0xf3, 0x0f, 0x31], 6);
+        assert!(
+            doubt && instructions <= text,
+            "one is enough: {instructions}"
+        );
+        assert_eq!(decoded(&[0x90], 64), (0, false));
     }
 }

@@ -17,5 +17,6 @@ pub(crate) mod mem_functions;
 pub(crate) mod recognise;
 pub(crate) mod rewrite;
 pub(crate) mod rseq;
+mod search;
 pub(crate) mod tsc;
 pub(crate) mod vdso;

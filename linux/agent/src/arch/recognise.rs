@@ -14,6 +14,8 @@
 use yaxpeax_arch::LengthedInstruction as _;
 use yaxpeax_x86::long_mode::{InstDecoder, Opcode};
 
+use crate::arch::search::effort;
+
 /// How far before a candidate decoding starts.
 const LEAD: usize = 48;
 /// The same where nothing may be overlooked; the next if what is before cannot be decoded.
@@ -199,6 +201,7 @@ fn near(code: &[u8]) -> &[u8] {
 }
 
 fn decode(code: &[u8]) -> Option<(Opcode, u8)> {
+    effort::decode();
     let instruction = InstDecoder::default().decode_slice(code).ok()?;
     let len = u8::try_from(instruction.len().to_const()).ok()?;
     Some((instruction.opcode(), len))

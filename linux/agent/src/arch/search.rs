@@ -1,0 +1,272 @@
+//! Where code has bytes with which an instruction that is looked for could begin.
+//!
+//! Every byte is looked at a few times at most, whatever it is: in a block, to find out whether
+//! the block has a candidate at all, and once more by itself if it has. Some candidates are
+//! frequent (fences), so a block is never asked again for those that come after the first.
+
+use core::ops::Range;
+
+use crate::arch::entry::guarded;
+use crate::arch::recognise::{Wanted, is_candidate};
+use crate::convert::size;
+
+/// Bytes looked at without a decision in between, so that the loop becomes vector code.
+const BLOCK: u64 = 512;
+
+/// Where a search has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    At(u64),
+    End,
+    /// Memory ends early.
+    Hole,
+}
+
+/// Goes through code from one candidate to the next.
+pub(super) struct Candidates {
+    /// Nothing before is of interest.
+    at: u64,
+    /// Up to here bytes are looked at one by one.
+    near: u64,
+    end: u64,
+}
+
+impl Candidates {
+    pub(super) const fn new(code: Range<u64>) -> Self {
+        Self {
+            at: code.start,
+            near: code.start,
+            end: code.end,
+        }
+    }
+
+    /// The next candidate.
+    pub(super) fn next(&mut self, wanted: Wanted) -> Next {
+        // A loop for each, so that what is looked for is fixed in it.
+        if wanted.counter {
+            self.search::<true>()
+        } else {
+            self.search::<false>()
+        }
+    }
+
+    /// What was found goes up to here.
+    pub(super) fn skip_to(&mut self, at: u64) {
+        self.at = self.at.max(at);
+    }
+
+    fn search<const COUNTER: bool>(&mut self) -> Next {
+        let wanted = Wanted {
+            cpuid: true,
+            counter: COUNTER,
+        };
+        while self.at + 2 <= self.end {
+            if self.at >= self.near {
+                self.pass_blocks(wanted);
+            }
+            match self.walk(wanted) {
+                Next::End => {}
+                next => return next,
+            }
+        }
+        if COUNTER && self.ends_within() {
+            let at = self.at;
+            self.at += 1;
+            return Next::At(at);
+        }
+        Next::End
+    }
+
+    /// Passes blocks that have no candidate. In front of a hole all is looked at one by one.
+    fn pass_blocks(&mut self, wanted: Wanted) {
+        let (from, end) = (self.at, self.end);
+        let mut passed = None;
+        guarded(|| {
+            let mut at = from;
+            while at + BLOCK < end && !block_has_candidate(at, wanted) {
+                at += BLOCK;
+            }
+            passed = Some(at);
+            0
+        });
+        self.at = passed.unwrap_or(from);
+        let near = passed.map_or(end, |at| at + BLOCK);
+        self.near = near.min(end - 1);
+    }
+
+    /// Looks at bytes one by one; [`Next::End`] if there is no candidate nearby.
+    fn walk(&mut self, wanted: Wanted) -> Next {
+        let (from, near) = (self.at, self.near);
+        let mut found = Next::Hole;
+        guarded(|| {
+            for at in from..near {
+                effort::look(2);
+                // SAFETY: mapped code; a hole faults, which the guard catches.
+                let pair = unsafe { (at as *const u16).read_unaligned() };
+                if is_candidate(pair, wanted) {
+                    found = Next::At(at);
+                    return 0;
+                }
+            }
+            found = Next::End;
+            0
+        });
+        match found {
+            Next::At(at) => self.at = at + 1,
+            Next::End | Next::Hole => self.at = from.max(near),
+        }
+        found
+    }
+
+    /// Is the last byte the first of a candidate, of which nobody knows how it goes on?
+    fn ends_within(&self) -> bool {
+        let (at, end) = (self.at, self.end);
+        // SAFETY: mapped code; a hole faults, which the guard catches.
+        let begins = || i64::from(unsafe { (at as *const u8).read() } == 0x0f);
+        at < end && guarded(begins) == 1
+    }
+}
+
+/// Is there a candidate that begins in the block at `at`? To be called under a guard.
+#[inline]
+fn block_has_candidate(at: u64, wanted: Wanted) -> bool {
+    [at, at + 1].into_iter().any(|at| {
+        effort::look(BLOCK);
+        // SAFETY: mapped code that nobody changes meanwhile; a hole faults, which the caller's
+        // guard catches.
+        let code = unsafe { core::slice::from_raw_parts(at as *const u8, size(BLOCK)) };
+        let hits = code.chunks_exact(2).fold(0, |hits: u16, pair| {
+            let pair = u16::from_le_bytes([pair[0], pair[1]]);
+            hits | u16::from(is_candidate(pair, wanted))
+        });
+        hits != 0
+    })
+}
+
+/// What looking through code costs: counted in tests only.
+pub(super) mod effort {
+    #[cfg(test)]
+    std::thread_local! {
+        static LOOKED: core::cell::Cell<[u64; 2]> = const { core::cell::Cell::new([0; 2]) };
+    }
+
+    /// So many bytes are looked at.
+    #[inline]
+    pub(crate) fn look(bytes: u64) {
+        add([bytes, 0]);
+    }
+
+    /// An instruction is decoded.
+    #[inline]
+    pub(crate) fn decode() {
+        add([0, 1]);
+    }
+
+    #[cfg(not(test))]
+    #[inline]
+    const fn add(_: [u64; 2]) {}
+
+    #[cfg(test)]
+    fn add([bytes, instructions]: [u64; 2]) {
+        LOOKED.set({
+            let [all_bytes, all_instructions] = LOOKED.get();
+            [all_bytes + bytes, all_instructions + instructions]
+        });
+    }
+
+    /// Bytes and instructions that this thread has looked at since it was last asked.
+    #[cfg(test)]
+    pub(crate) fn take() -> [u64; 2] {
+        LOOKED.replace([0; 2])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Wanted = Wanted {
+        cpuid: true,
+        counter: true,
+    };
+    const NO_COUNTER: Wanted = Wanted {
+        cpuid: true,
+        counter: false,
+    };
+    /// Bytes of a text whose search is counted.
+    const TEXT: usize = 1 << 20;
+    /// Times that each byte of a text may be looked at: in a block, as the first and as the second
+    /// of two, and likewise by itself.
+    const TIMES: u64 = 4;
+
+    /// Where candidates in the code are.
+    fn all(code: &[u8], wanted: Wanted) -> Vec<usize> {
+        let start = code.as_ptr() as u64;
+        let mut candidates = Candidates::new(start..start + code.len() as u64);
+        let next = || match candidates.next(wanted) {
+            Next::At(at) => Some(size(at - start)),
+            Next::End => None,
+            Next::Hole => panic!("all of it is there"),
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn candidates_are_found_wherever_they_begin() {
+        for at in (0..40).chain(500..530).chain(1520..1535) {
+            let mut code = vec![0x90; 1537];
+            code[at..at + 2].copy_from_slice(&[0x0f, 0x31]);
+            assert_eq!(all(&code, ALL), [at]);
+            assert_eq!(all(&code, NO_COUNTER), []);
+            code[at + 1] = 0xa2;
+            assert_eq!(all(&code, NO_COUNTER), [at]);
+        }
+    }
+
+    #[test]
+    fn each_of_many_candidates_is_found() {
+        for distance in [2, 3, 7, 509, 511, 512, 513, 1024] {
+            let mut code = vec![0x90; 4099];
+            let places: Vec<usize> = (0..code.len() - 1).step_by(distance).collect();
+            for &at in &places {
+                code[at..at + 2].copy_from_slice(&[0x0f, 0x31]);
+            }
+            assert_eq!(all(&code, ALL), places, "{distance}");
+        }
+    }
+
+    #[test]
+    fn code_that_ends_within_a_candidate_has_one() {
+        assert_eq!(all(&[0x90, 0x90, 0x0f], ALL), [2]);
+        assert_eq!(all(&[0x90, 0x0f, 0x90], ALL), []);
+        assert_eq!(all(&[0x90, 0x90, 0x0f], NO_COUNTER), []);
+    }
+
+    /// Bytes looked at in a text that is this again and again, and candidates.
+    fn effort_of(unit: &[u8]) -> (u64, usize) {
+        let code = unit.repeat(TEXT / unit.len());
+        effort::take();
+        let found = all(&code, ALL).len();
+        let [bytes, instructions] = effort::take();
+        assert_eq!(instructions, 0, "candidates are only found here");
+        (bytes, found)
+    }
+
+    #[test]
+    fn each_byte_is_looked_at_a_few_times_however_many_candidates_there_are() {
+        let block = size(BLOCK);
+        for distance in [2, 4, 16, 64, block - 1, block, block + 1, 8 * block, TEXT] {
+            let mut unit = vec![0x90; distance];
+            // At the end, so that all of a block is looked at one by one.
+            unit[distance - 2..].copy_from_slice(&[0x0f, 0xae]);
+            let (bytes, found) = effort_of(&unit);
+            assert_eq!(found, TEXT / distance);
+            let most = TIMES * TEXT as u64 + 4 * BLOCK;
+            assert!(bytes <= most, "every {distance}: {bytes} of {most}");
+            assert!(bytes >= TEXT as u64, "every {distance}: {bytes}");
+        }
+        let (bytes, found) = effort_of(&[0x90]);
+        assert_eq!(found, 0);
+        assert!(bytes <= 2 * TEXT as u64 + 4 * BLOCK, "{bytes}");
+    }
+}
