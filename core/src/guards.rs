@@ -101,6 +101,17 @@ pub enum Bug {
     KeepNothing,
     /// A new primary releases what the lost one may have released.
     ReleaseAgain,
+    /// Who has said that it took a record counts as having done with what is kept for that.
+    KeptInUse,
+    /// What a follower has read by itself is not compared with the primary's digest. This and those
+    /// below are for the sphere to leave out.
+    DigestUncompared,
+    /// A follower takes what it has read itself although the record has the bytes.
+    RingIgnored,
+    /// A follower takes the primary's bytes although nobody has changed the file.
+    DifferenceTaken,
+    /// The version of a file is looked at after it was read.
+    VersionLate,
 }
 
 /// Which guards are off.

@@ -292,6 +292,12 @@ impl Node {
         }
     }
 
+    /// Where in the stream the next record begins.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.cursor
+    }
+
     /// The member that alone has outside effects.
     #[must_use]
     #[inline]

@@ -117,7 +117,7 @@ impl<'a, E: Env> Replica<'a, E> {
     /// Where in the stream the next record begins.
     #[must_use]
     pub const fn position(&self) -> u64 {
-        self.node.cursor
+        self.node.position()
     }
 
     /// Primary: have all others said that they have taken a record that begins at this position, or

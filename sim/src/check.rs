@@ -1,5 +1,7 @@
 //! Checkers: what must hold after every step, and at the end.
 
+use std::borrow::Cow;
+
 use rcoe_core::{Call, Cause, Halt, ReplicaSet, snapshot};
 
 use crate::fault::Fault;
@@ -11,7 +13,7 @@ use crate::supervisor::Supervisor;
 /// What a run was meant to be: everything a verdict about it needs.
 #[derive(Clone, Debug)]
 pub struct Charge {
-    /// Outputs of the fault-free run.
+    /// Outputs of the fault-free run, in which nobody changes the file.
     pub expected: Vec<(usize, u64)>,
     /// Who is hit, if anybody was yet.
     pub victim: Option<usize>,
@@ -26,15 +28,26 @@ impl Charge {
     #[must_use]
     pub fn new(program: &[Op]) -> Self {
         Self {
-            expected: expected_outputs(program),
+            expected: expected_outputs(program, &[]),
             victim: None,
             fault: None,
             in_vote: false,
         }
     }
 
+    /// The outputs of a fault-free run that reads what was read.
+    fn expected(&self, group: &Group) -> Cow<'_, [(usize, u64)]> {
+        match group.world.pieces.as_slice() {
+            [] => Cow::Borrowed(&self.expected),
+            pieces => Cow::Owned(expected_outputs(&group.program, pieces)),
+        }
+    }
+
     /// The fault has struck.
     pub fn strike(&mut self, group: &Group, victim: usize, fault: Fault) {
+        if fault == Fault::Rewrite {
+            return;
+        }
         let voting = |process: &Process| process.call.as_ref().is_some_and(Call::in_vote);
         self.victim = Some(victim);
         self.fault = Some(fault);
@@ -89,7 +102,8 @@ pub fn always(group: &Group, charge: &Charge) -> Result<(), String> {
 /// Outputs are those of the fault-free run, in order, once each; a repeatable one may come again at
 /// once.
 fn outputs_are_a_prefix(group: &Group, charge: &Charge) -> Result<(), String> {
-    let mut expected = charge.expected.iter();
+    let expected = charge.expected(group);
+    let mut expected = expected.iter();
     let mut last = None;
     for output in &group.world.outputs {
         let repeatable = matches!(group.program[output.0], Op::Output { repeatable: true });
@@ -260,7 +274,7 @@ impl End {
             healthy.filter(|process| !process.node.is_newcomer())
         };
         let all = |test: fn(Option<Halt>) -> bool| members().all(|process| test(process.halt()));
-        let complete = group.world.outputs.last() == charge.expected.last();
+        let complete = group.world.outputs.last() == charge.expected(group).last();
         // A primary that died with its record published had no effect to lose.
         let settled = charge.fault == Some(Fault::Die)
             && charge

@@ -5,6 +5,7 @@ use rcoe_core::{ReplicaSet, snapshot};
 use crate::group::Group;
 use crate::process::{Misstep, Stage};
 use crate::program::Op;
+use crate::reading::VERSIONS;
 use crate::rng::Rng;
 
 /// Words of a snapshot that a random fault may hit: all but the count of posts, which stands last
@@ -45,6 +46,10 @@ pub enum Fault {
         /// Which bit.
         bit: u32,
     },
+    /// One bit flips of a piece of the file that was read and is not in use yet.
+    FlipPiece(u32),
+    /// No fault: somebody changes the file.
+    Rewrite,
     /// It stops for ever.
     Die,
     /// It stops for a while.
@@ -91,6 +96,16 @@ impl Fault {
                 at: rng.index(64),
                 value,
             },
+            _ => Self::random(rng),
+        }
+    }
+
+    /// A random fault for programs that read the file, or a change of it.
+    #[must_use]
+    pub fn random_reading(rng: &mut Rng) -> Self {
+        match rng.below(4) {
+            0 | 1 => Self::Rewrite,
+            2 => Self::FlipPiece(u32::try_from(rng.below(48)).expect("below 48")),
             _ => Self::random(rng),
         }
     }
@@ -154,6 +169,12 @@ impl Fault {
                 posts[slot] = value;
             }
             Self::FlipDeferred(bit) => return process.deferred.flip(bit),
+            Self::FlipPiece(bit) => match &mut process.reading.piece {
+                Some(piece) => *piece ^= 1 << bit,
+                None => return false,
+            },
+            Self::Rewrite if group.world.version >= VERSIONS => return false,
+            Self::Rewrite => group.world.version += 1,
             Self::FlipRing { word, bit } => {
                 let ring = &mut group.shared[victim].ring;
                 let at = word % ring.len();

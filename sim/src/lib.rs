@@ -12,6 +12,8 @@
 //!   with one fault more.
 //! * `tests/deferred.rs`: the model check of groups that defer effects, with all moments at
 //!   which the primary may release them.
+//! * `tests/reading.rs`: the model check of groups whose replicas read a file by themselves, which
+//!   somebody may change at any moment.
 //!
 //! Not covered: two faults at once otherwise, memory orders weaker than sequential consistency, and
 //! everything a sphere adds.
@@ -27,5 +29,6 @@ pub mod model;
 pub mod process;
 pub mod program;
 pub mod random;
+pub mod reading;
 pub mod rng;
 pub mod supervisor;

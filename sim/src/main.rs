@@ -19,7 +19,9 @@ mod cli {
 
     use clap::Parser;
     use rcoe_core::Guards;
-    use rcoe_sim::random::{Failure, simulate, simulate_deferring, simulate_reduced};
+    use rcoe_sim::random::{
+        Failure, simulate, simulate_deferring, simulate_reading, simulate_reduced,
+    };
 
     /// Simulates replicated runs, each a function of its seed.
     #[derive(Parser, Debug)]
@@ -40,6 +42,9 @@ mod cli {
         /// Groups that defer effects.
         #[arg(long, conflicts_with_all = ["n", "reduced"])]
         deferred: bool,
+        /// Groups that read a file, each replica by itself.
+        #[arg(long, conflicts_with_all = ["n", "reduced", "deferred"])]
+        reading: bool,
         /// Print every step.
         #[arg(long)]
         trace: bool,
@@ -53,6 +58,7 @@ mod cli {
         for seed in args.seed..args.seed.saturating_add(args.count) {
             let simulated = match args {
                 Args { deferred: true, .. } => simulate_deferring(seed, Guards::ON, args.trace),
+                Args { reading: true, .. } => simulate_reading(seed, Guards::ON, args.trace),
                 Args { reduced: true, .. } => simulate_reduced(seed, n, Guards::ON, args.trace),
                 _ => simulate(seed, n, Guards::ON, args.trace),
             };
@@ -85,6 +91,7 @@ mod cli {
         let n = args.n.map_or(String::new(), |n| format!(" --n {n}"));
         let kind = match args {
             Args { deferred: true, .. } => " --deferred",
+            Args { reading: true, .. } => " --reading",
             Args { reduced: true, .. } => " --reduced",
             _ => "",
         };

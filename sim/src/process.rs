@@ -5,6 +5,7 @@
 //! with the step machine.
 
 mod deferring;
+mod reading;
 
 use rcoe_core::primitive::Ordering;
 use rcoe_core::{
@@ -14,6 +15,7 @@ use rcoe_core::{
 
 use crate::deferred::Deferred;
 use crate::program::{AT_REST, Op, absorb, answer};
+use crate::reading::{Reading, content};
 use crate::supervisor::{Order, Supervisor};
 
 const COMPUTE: Kind = Kind(1);
@@ -25,6 +27,8 @@ const ACTION: Kind = Kind(6);
 const ORDER: Kind = Kind(7);
 const RECALL: Kind = Kind(8);
 const DEFERRED: Kind = Kind(9);
+const READ: Kind = Kind(10);
+const DIFFERENCE: Kind = Kind(11);
 
 /// The surroundings of a group: what went out and who was shut out.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -44,6 +48,12 @@ pub struct World {
     pub supervisor: Supervisor,
     /// A donor that has met the others and is to be copied.
     pub donor: Option<usize>,
+    /// Version of the file that each replica reads by itself.
+    pub version: u8,
+    /// What was read of it: operation and piece, the last one of an operation counts.
+    pub pieces: Vec<(usize, u64)>,
+    /// The piece that the primary keeps for its sibling.
+    pub kept: u64,
     /// Somebody who halted ended all, as one core ends a machine. The others run on here, so that
     /// what they would have done can be seen.
     pub ended: bool,
@@ -90,6 +100,14 @@ pub enum Stage {
     Post,
     /// Primary, all have met: about to release what is deferred.
     Flush,
+    /// Follower: about to read a piece of the file by itself.
+    Read,
+    /// Follower: about to compare it with what the primary tells.
+    Digest,
+    /// Follower, whose piece is another: about to look whether the file was changed.
+    Look,
+    /// Follower: about to compare the piece that the primary keeps.
+    Kept,
 }
 
 /// Instead of an answer: something deferred is not out yet, so all meet first.
@@ -118,6 +136,8 @@ pub struct Process {
     pub result: u64,
     /// Effects that were asked for and are to be had later.
     pub deferred: Deferred,
+    /// What it keeps of reading files by itself.
+    pub reading: Reading,
     /// False once it died or was shut out.
     pub alive: bool,
     /// Stopped for the time being.
@@ -152,6 +172,7 @@ impl Process {
             born: true,
             result: 0,
             deferred: Deferred::new(guards),
+            reading: Reading::new(guards),
             alive: true,
             slow: false,
             misstep: None,
@@ -258,6 +279,7 @@ impl Process {
             Done::Admitted | Done::Refused => unreachable!("no admission is under way"),
             // A vote without a cause compares nobody who comes too late for it.
             Done::Met if op == Op::Alarm => self.next(),
+            Done::Met if op == Op::Read => self.use_piece(ports),
             Done::Met => self.met(op, ports),
             Done::Room => self.stage = Stage::Commit,
             Done::Record(_) => self.take(record, op, ports),
@@ -288,8 +310,11 @@ impl Process {
             }
             Stage::Perform => self.perform(op, world),
             Stage::Commit => {
+                if op == Op::Read {
+                    self.result = self.tell_piece(ports, world).word();
+                }
                 if self.is_prompt() && self.publish_promptly(ports) {
-                    self.take(self.result, op, ports);
+                    self.own(op, ports);
                 } else {
                     self.node.commit_record(ports, &[self.result]);
                     self.stage = Stage::Settle;
@@ -297,7 +322,7 @@ impl Process {
             }
             Stage::Settle => {
                 self.node.end_effect(ports);
-                self.take(self.result, op, ports);
+                self.own(op, ports);
             }
             Stage::Post => {
                 self.deferred.post(&mut self.node, ports);
@@ -309,6 +334,10 @@ impl Process {
                     self.tell_settled(op, ports);
                 }
             }
+            Stage::Read => self.read_own(world, ports),
+            Stage::Digest => self.compare_piece(ports),
+            Stage::Look => self.look(world, ports),
+            Stage::Kept => self.compare_kept(ports),
         }
         Outcome::Progress
     }
@@ -330,7 +359,7 @@ impl Process {
     fn announce(&mut self, op: Op, ports: &Ports<'_>) {
         let repeatable = match op {
             Op::Input { repeatable } | Op::Output { repeatable } => repeatable,
-            Op::Orders => true,
+            Op::Orders | Op::Read => true,
             Op::Reply | Op::Look => false,
             _ => unreachable!("only inputs and outputs have effects"),
         };
@@ -342,6 +371,12 @@ impl Process {
         match op {
             Op::Output { .. } => world.outputs.push((self.at, self.accumulator)),
             Op::Orders => {}
+            Op::Read => {
+                self.read_piece(world);
+                world
+                    .pieces
+                    .push((self.at, content(self.at, world.version)));
+            }
             _ => world.inputs.push(self.at),
         }
         self.result = match op {
@@ -363,7 +398,7 @@ impl Process {
                 self.event(RECALL, self.accumulator ^ self.label(), ports);
                 self.next();
             }
-            Op::Input { .. } | Op::Orders => {
+            Op::Input { .. } | Op::Orders | Op::Read => {
                 self.event(INPUT, self.accumulator ^ self.label(), ports);
                 self.fetch(op, ports);
             }
@@ -436,6 +471,14 @@ impl Process {
         self.stage = Stage::Called;
     }
 
+    /// Primary: the record of its effect is there.
+    fn own(&mut self, op: Op, ports: &Ports<'_>) {
+        match op {
+            Op::Read => self.told_piece(ports),
+            _ => self.take(self.result, op, ports),
+        }
+    }
+
     /// The answer to an input, an output or a question for orders.
     fn take(&mut self, value: u64, op: Op, ports: &Ports<'_>) {
         if self.deferred.hear() {
@@ -446,6 +489,9 @@ impl Process {
         }
         if op == Op::Look {
             self.deferred.went_out();
+        }
+        if op == Op::Read {
+            return self.hear_piece(value, ports);
         }
         if op != Op::Orders {
             return self.absorb(value, ports);

@@ -2,6 +2,7 @@
 
 use rcoe_core::mix;
 
+use crate::reading::content;
 use crate::rng::Rng;
 
 /// One operation of a program.
@@ -28,6 +29,9 @@ pub enum Op {
     /// Writes the accumulator to the world, deferred: see [`crate::deferred`]. In groups of two
     /// only.
     Deferred,
+    /// Reads a piece of a file: each replica does, or gets it from the primary. See
+    /// [`crate::reading`].
+    Read,
     /// Rendezvous over the accumulator.
     Compare,
     /// Handles actions.
@@ -57,9 +61,14 @@ pub fn absorb(accumulator: u64, value: u64) -> u64 {
     mix(accumulator.rotate_left(1) ^ value)
 }
 
-/// The outside effects of a fault-free run: operation and value of each output.
+/// The outside effects of a fault-free run: operation and value of each output. `pieces`: what was
+/// read of the file.
 #[must_use]
-pub fn expected_outputs(program: &[Op]) -> Vec<(usize, u64)> {
+pub fn expected_outputs(program: &[Op], pieces: &[(usize, u64)]) -> Vec<(usize, u64)> {
+    let piece = |at| {
+        let read = pieces.iter().rfind(|(place, _)| *place == at);
+        read.map_or_else(|| content(at, 0), |(_, piece)| *piece)
+    };
     let mut accumulator = 0;
     let mut outputs = Vec::new();
     for (at, &op) in program.iter().enumerate() {
@@ -72,6 +81,7 @@ pub fn expected_outputs(program: &[Op]) -> Vec<(usize, u64)> {
                 outputs.push((at, accumulator));
                 accumulator = absorb(accumulator, answer(at));
             }
+            Op::Read => accumulator = absorb(accumulator, piece(at)),
             Op::Recall => accumulator = absorb(accumulator, AT_REST),
             Op::Compare | Op::Act | Op::Alarm | Op::Orders => {}
         }
@@ -120,6 +130,18 @@ pub fn random_deferring(rng: &mut Rng, len: usize) -> Vec<Op> {
     if program.len().is_multiple_of(3) {
         let replies = program.iter_mut().filter(|op| **op == Op::Reply);
         replies.for_each(|op| *op = Op::Look);
+    }
+    program
+}
+
+/// A random program that reads from the file, mostly several times in a row.
+#[must_use]
+pub fn random_reading(rng: &mut Rng, len: usize) -> Vec<Op> {
+    let mut program = random(rng, len);
+    for _ in 0..1 + rng.index(3) {
+        let at = rng.index(program.len());
+        let many = 2 + rng.index(5);
+        program.splice(at..at, std::iter::repeat_n(Op::Read, many));
     }
     program
 }

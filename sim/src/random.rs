@@ -141,6 +141,26 @@ pub fn simulate_deferring(seed: u64, guards: Guards, trace: bool) -> Result<Summ
     Run::new(group, rng, plan, trace).go()
 }
 
+/// The same with a group that reads a file, which somebody may change.
+///
+/// # Errors
+/// What a checker found.
+pub fn simulate_reading(seed: u64, guards: Guards, trace: bool) -> Result<Summary, Failure> {
+    let mut rng = Rng::new(seed ^ 0x7265_6164_696e_6773);
+    let n = [2, 2, 2, 3][rng.index(4)];
+    let len = 2 + rng.index(8);
+    let program = program::random_reading(&mut rng, len);
+    let group = Group::new(n, &program, guards);
+    let plan = (!rng.one_in(8)).then(|| {
+        let at = rng.below(8 * (program.len() * n) as u64);
+        (Fault::random_reading(&mut rng), rng.index(n), at)
+    });
+    if trace {
+        println!("{n} replicas, plan {plan:?}, program {program:?}");
+    }
+    Run::new(group, rng, plan, trace).go()
+}
+
 impl Run {
     fn new(group: Group, rng: Rng, plan: Option<(Fault, usize, u64)>, trace: bool) -> Self {
         let n = group.processes.len();

@@ -14,7 +14,9 @@ mod tests {
     use rcoe_sim::fault::Fault;
     use rcoe_sim::model::{Scope, explore};
     use rcoe_sim::program::Op;
-    use rcoe_sim::random::{Failure, Summary, simulate, simulate_deferring, simulate_reduced};
+    use rcoe_sim::random::{
+        Failure, Summary, simulate, simulate_deferring, simulate_reading, simulate_reduced,
+    };
 
     /// Seeds tried for each bug.
     const SEEDS: u64 = 12_000;
@@ -66,6 +68,15 @@ mod tests {
         Bug::DeferByBacklog,
         Bug::KeepNothing,
         Bug::ReleaseAgain,
+    ];
+
+    /// Those of files that each replica reads by itself.
+    const READING: &[Bug] = &[
+        Bug::DigestUncompared,
+        Bug::RingIgnored,
+        Bug::DifferenceTaken,
+        Bug::VersionLate,
+        Bug::KeptInUse,
     ];
 
     const WRITE: Op = Op::Output { repeatable: false };
@@ -241,6 +252,35 @@ mod tests {
         })
     }
 
+    /// Two replicas that read a file by themselves, which somebody changes, or one is hit.
+    fn by_reading_model(guards: Guards) -> Option<String> {
+        let program = &[Op::Read, Op::Read, Op::Read, Op::Read, WRITE, Op::Compare];
+        let scopes = [
+            ("changed", [Fault::Rewrite]),
+            ("hit", [Fault::FlipPiece(5)]),
+        ];
+        scopes.iter().find_map(|(name, faults)| {
+            let scope = Scope {
+                n: 2,
+                program,
+                faults,
+                victims: &[0, 1],
+                reduced: None,
+                triggers: 0,
+                room: POSTS,
+                punctual: false,
+                guards,
+                limit: 2_000_000,
+                paths: false,
+            };
+            match quietly(|| explore(&scope)) {
+                Some(Ok(_)) => None,
+                Some(Err(flaw)) => Some(format!("reading, {name}: {}", flaw.what)),
+                None => Some(format!("reading, {name}: an assertion")),
+            }
+        })
+    }
+
     /// Takes the guards away in turn and demands that one of the two notices.
     #[track_caller]
     fn noticed(
@@ -271,6 +311,13 @@ mod tests {
     fn each_of_deferred_effects_is_noticed() {
         noticed(DEFERRING, by_deferring_model, |guards| {
             by_seed(|seed| simulate_deferring(seed, guards, false))
+        });
+    }
+
+    #[test]
+    fn each_of_files_read_by_each_is_noticed() {
+        noticed(READING, by_reading_model, |guards| {
+            by_seed(|seed| simulate_reading(seed, guards, false))
         });
     }
 

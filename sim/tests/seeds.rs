@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests {
     use rcoe_core::Guards;
-    use rcoe_sim::random::{simulate, simulate_reduced};
+    use rcoe_sim::random::{simulate, simulate_reading, simulate_reduced};
 
     #[test]
     fn seeds_pass() {
@@ -35,6 +35,20 @@ mod tests {
         }
         assert!(noticed > 300, "faults must matter: {noticed}");
         assert!(admitted > 300, "copies must be taken in: {admitted}");
+    }
+
+    #[test]
+    fn seeds_of_groups_that_read_a_file_pass() {
+        let mut noticed = 0;
+        for seed in 0..3000 {
+            match simulate_reading(seed, Guards::ON, false) {
+                Ok(summary) => noticed += u32::from(summary.noticed),
+                Err(failure) => {
+                    panic!("cargo run -p rcoe-sim -- --reading --seed {seed}: {failure:?}")
+                }
+            }
+        }
+        assert!(noticed > 300, "faults must matter: {noticed}");
     }
 
     #[test]

@@ -181,9 +181,11 @@ fn model() -> Result<Counts> {
     let reduced = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-sim", "--"]);
     let reduced = shell::with(reduced, &["--reduced", "--seed", "0", "--count", SEEDS]);
     counts.add(Counts::one(shell::succeeds(reduced)?));
-    let deferred = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-sim", "--"]);
-    let deferred = shell::with(deferred, &["--deferred", "--seed", "0", "--count", SEEDS]);
-    counts.add(Counts::one(shell::succeeds(deferred)?));
+    for kind in ["--deferred", "--reading"] {
+        let seeds = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-sim", "--"]);
+        let seeds = shell::with(seeds, &[kind, "--seed", "0", "--count", SEEDS]);
+        counts.add(Counts::one(shell::succeeds(seeds)?));
+    }
     for feature in ["planted", "shuttle"] {
         let tests = || shell::cargo(["test", "--release", "-p", "rcoe-sim", "--no-fail-fast"]);
         counts.add(cargo_tests::run(|| {
