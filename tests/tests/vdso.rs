@@ -19,16 +19,23 @@ const READS: &str = include_str!("vdso/reads.c");
 const THREADS: &str = include_str!("vdso/threads.c");
 /// Reads the time stamp counter by code that came into memory as it is told.
 const COUNTER: &str = include_str!("vdso/counter.c");
+/// Draws random numbers by an instruction in pages that are read anew, or move.
+const RANDOM: &str = include_str!("vdso/random.c");
 /// The ways.
-const COUNTER_WAYS: [&str; 12] = [
+const COUNTER_WAYS: [&str; 17] = [
     "own",
     "dropped",
+    "dropped-locked",
+    "moved",
     "generated",
+    "made-both",
     "made-executable",
     "nameless",
     "shared",
     "segment",
     "grown",
+    "execute-only",
+    "many-mappings",
     "short",
     "text",
     "memory",
@@ -214,4 +221,19 @@ fn the_counter_traps_if_its_reader_may_have_been_overlooked() {
     let scene = Scene::new();
     let program = scene.compile("odd", COUNTER, &["-w", "-DODD"]);
     reads_one_counter(&scene, &program, "odd");
+}
+
+#[test]
+fn what_is_replaced_stays_so_when_its_page_is_read_anew_or_moves() {
+    let scene = Scene::new();
+    let program = scene.compile("random", RANDOM, &["-w"]);
+    for replicas in ["2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program]);
+        let (out, errors) = (outcome.out(), outcome.err());
+        let what = format!("-n {replicas}: {out} {errors}");
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(errors, "", "{what}");
+        assert_eq!(out.lines().count(), 6, "{what}");
+        assert!(out.lines().all(|line| line.ends_with(": 0")), "{what}");
+    }
 }

@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use rcoe_core::{Compare, Halt, Kind, Replica};
 use rcoe_linux_abi::{Control, Ending, Note, Phase, Report, StatClass};
 
-use crate::arch::instructions::Traps;
 use crate::arch::rewrite::Rewriter;
+use crate::arch::sites::Traps;
 use crate::arch::vdso::Clock;
 use crate::arch::vdso::host::Reader;
 use crate::calls::acting::Acting;

@@ -13,6 +13,9 @@
 #include <x86intrin.h>
 
 enum { PAGE = 4096 };
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
 typedef unsigned long long (*reader)(void);
 /* rdtsc; shl $32,%rdx; or %rdx,%rax; ret */
 static const unsigned char code[] = {0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0xc3};
@@ -50,9 +53,25 @@ static reader made(const char *how) {
     madvise((void *)own, PAGE, MADV_DONTNEED);
     return own;
   }
+  if (!strcmp(how, "dropped-locked")) {
+    madvise((void *)own, PAGE, MADV_DONTNEED_LOCKED);
+    return own;
+  }
+  if (!strcmp(how, "moved")) {
+    at = mmap(0, PAGE, PROT_NONE, alone, -1, 0);
+    at = mremap((void *)own, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, at);
+    return (reader)at;
+  }
   if (!strcmp(how, "generated")) {
     at = mmap(0, PAGE, rw | PROT_EXEC, alone, -1, 0);
     memcpy(at, code, sizeof code);
+  } else if (!strcmp(how, "made-both")) {
+    at = mmap(0, PAGE, rw, alone, -1, 0);
+    mprotect(at, PAGE, rw | PROT_EXEC);
+    memcpy(at, code, sizeof code);
+  } else if (!strcmp(how, "execute-only")) {
+    file = file_of(2 * PAGE);
+    at = mmap(0, PAGE, PROT_EXEC, MAP_PRIVATE, file, PAGE);
   } else if (!strcmp(how, "made-executable")) {
     at = mmap(0, PAGE, rw, alone, -1, 0);
     memcpy(at, code, sizeof code);
@@ -73,6 +92,15 @@ static reader made(const char *how) {
   } else if (!strcmp(how, "grown")) {
     file = file_of(2 * PAGE);
     at = mmap(0, PAGE, rx, MAP_PRIVATE, file, 0);
+    at = mremap(at, PAGE, 2 * PAGE, MREMAP_MAYMOVE) + PAGE;
+  } else if (!strcmp(how, "many-mappings")) {
+    /* More than are known, apart from each other; the last one grows. */
+    file = file_of(2 * PAGE);
+    char *all = mmap(0, 1000 * PAGE, PROT_NONE, alone, -1, 0);
+    for (int i = 0; i < 200; i++) {
+      at = all + i * 4 * PAGE;
+      mmap(at, PAGE, rx, MAP_PRIVATE | MAP_FIXED, file, 0);
+    }
     at = mremap(at, PAGE, 2 * PAGE, MREMAP_MAYMOVE) + PAGE;
   } else if (!strcmp(how, "short")) {
     /* At the end of the file, within a mapping that is longer. */

@@ -11,8 +11,8 @@
 //! * `rdrand`, `rdseed` and `rdpid` in code that does not ask `cpuid` are rewritten likewise: the
 //!   random ones report failure (carry clear), which every correct user must handle.
 //!
-//! Not covered: code that is generated, or made executable, after it was looked at; more than
-//! [`SITES`] such instructions.
+//! Not covered: code that is generated, or made executable, after it was looked at, or that grows
+//! by `mremap`; more than [`SITES`] such instructions.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -26,84 +26,15 @@ use crate::arch::frames::SigContext;
 use crate::arch::known::{self, Part};
 use crate::arch::recognise::{self, Found, Wanted};
 use crate::arch::search::{Candidates, Next};
-use crate::arch::tsc::{self, Ranges};
+use crate::arch::sites::{PLANTED, SITES};
+use crate::arch::tsc;
 use crate::convert::{low32, size};
 use crate::kernel::{self, Kernel, kind};
-use crate::lifetime::{PerProgram, Program};
 use crate::memory::guest;
 use crate::memory::loader::{Code, page_down, page_up};
 use crate::memory::regions::{self, control};
 use crate::protocol::transfer;
 use crate::sys;
-
-/// Most rewritten instructions in one program. Others are left as they are, and the user is told.
-const SITES: usize = 4096;
-
-/// `hlt`, which traps, and `nop`: the first two bytes of what is rewritten.
-const PLANTED: [u8; 2] = [0xf4, 0x90];
-
-/// Rewritten instructions of this program: address and [`Found::pack`], without gaps, since
-/// replicas are compared byte by byte. Zeroes are none.
-pub(crate) struct Traps {
-    sites: [[u64; 2]; SITES],
-    count: usize,
-    /// Where there is code.
-    pub(crate) code: Ranges,
-    /// Not 0: one that reads the counter may have been overlooked.
-    distrusted: u64,
-}
-
-impl PerProgram for Traps {
-    /// Nothing is rewritten, and nobody has found a reason to distrust the code.
-    fn in_program(&mut self, _: &Program) {
-        let Self {
-            sites,
-            count,
-            code,
-            distrusted,
-        } = self;
-        sites[..*count].fill([0; 2]);
-        *count = 0;
-        code.clear();
-        *distrusted = 0;
-    }
-}
-
-impl Traps {
-    /// May one that reads the counter have been overlooked?
-    pub(crate) const fn is_distrusted(&self) -> bool {
-        self.distrusted != 0
-    }
-
-    /// One may be, from here on.
-    pub(crate) const fn distrust(&mut self) {
-        self.distrusted = 1;
-    }
-
-    fn find(&self, address: u64) -> Option<Found> {
-        self.sites[..self.count]
-            .iter()
-            .find(|[at, _]| *at == address)
-            .map(|[_, what]| Found::unpack(*what))
-    }
-
-    /// Is there room for this one?
-    fn has_room(&self, address: u64) -> bool {
-        self.count < SITES || self.find(address).is_some()
-    }
-
-    fn add(&mut self, address: u64, what: Found) {
-        if let Some(known) = self.sites[..self.count]
-            .iter_mut()
-            .find(|[at, _]| *at == address)
-        {
-            known[1] = what.pack();
-            return;
-        }
-        self.sites[self.count] = [address, what.pack()];
-        self.count += 1;
-    }
-}
 
 /// Makes `rdtsc`, and `cpuid` where the machine can, trap in this replica.
 pub(crate) fn arm() {
@@ -220,6 +151,49 @@ pub(crate) fn add_code(kernel: &mut Kernel, code: &Code) {
 pub(crate) fn before_change(kernel: &mut Kernel, start: u64, len: u64) {
     if kernel.traps.code.meets(start, len) {
         distrust(kernel);
+    }
+}
+
+/// A mapping has moved, and what was rewritten in it; `stays`: what was there is read anew.
+pub(crate) fn moved(kernel: &mut Kernel, old: (u64, u64), new: (u64, u64), stays: bool) {
+    if old.0 == new.0 || !kernel.traps.code.meets(old.0, old.1) {
+        return;
+    }
+    if !kernel.traps.moved(old.0, old.1.min(new.1), new.0) {
+        kernel.note(Note::TooManyInstructions, SITES as u64);
+    }
+    if !kernel.traps.code.add(new.0, new.1) {
+        distrust(kernel);
+    }
+    if stays {
+        restored(kernel, old.0, old.1);
+    }
+}
+
+/// Pages were read anew from their file: what was rewritten in them is again.
+pub(crate) fn restored(kernel: &Kernel, start: u64, len: u64) {
+    if !kernel.traps.code.meets(start, len) {
+        return;
+    }
+    let all = Wanted {
+        cpuid: true,
+        counter: true,
+    };
+    let end = start.saturating_add(len);
+    for (at, what) in kernel
+        .traps
+        .all()
+        .filter(|(at, _)| (start..end).contains(at))
+    {
+        if stands_at(at, at + 16, what, all) && guest::copy_out(at, &PLANTED).is_err() {
+            let page = page_down(at);
+            let span = page_up(at + what.len()) - page;
+            // SAFETY: code of the program, which is not running; executable again below.
+            let opened = unsafe { sys::mprotect(page, span, PROT_READ | PROT_WRITE) };
+            let _ = opened.map(|()| guest::copy_out(at, &PLANTED));
+            // SAFETY: as above.
+            let _ = unsafe { sys::mprotect(page, span, PROT_READ | PROT_EXEC) };
+        }
     }
 }
 

@@ -18,5 +18,6 @@ pub(crate) mod recognise;
 pub(crate) mod rewrite;
 pub(crate) mod rseq;
 mod search;
+pub(crate) mod sites;
 pub(crate) mod tsc;
 pub(crate) mod vdso;

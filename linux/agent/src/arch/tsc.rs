@@ -27,7 +27,7 @@
 use linux_raw_sys::prctl::{PR_SET_TSC, PR_TSC_ENABLE, PR_TSC_SIGSEGV};
 
 pub(crate) use crate::arch::instructions::{
-    add_code, before_change, before_mapping, distrust, settle,
+    add_code, before_change, before_mapping, distrust, moved, restored, settle,
 };
 use crate::sys;
 

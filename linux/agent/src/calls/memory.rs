@@ -302,6 +302,7 @@ pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
         space().moved(old, new, stays);
         if shared.is_none() {
             kernel.rewriter.forget_code(addr, page_up(old_len));
+            tsc::moved(kernel, old, new, stays);
         }
     }
     result
@@ -342,7 +343,12 @@ pub(super) fn madvise(kernel: &mut Kernel, call: &Call) -> i64 {
     if followed && advice == MADV_FREE {
         // The host would take the pages away at a moment of its own in each replica.
         let now = [call.arg(0), call.arg(1), MADV_DONTNEED.into(), 0, 0, 0];
-        return local(call.nr, now);
+        let result = local(call.nr, now);
+        tsc::restored(kernel, call.arg(0), call.arg(1));
+        return result;
+    }
+    if followed && is_let_go(advice) {
+        tsc::restored(kernel, call.arg(0), call.arg(1));
     }
     result
 }
