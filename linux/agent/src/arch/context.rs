@@ -11,8 +11,8 @@ use linux_raw_sys::general::{
     MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE,
 };
 
-use crate::arch::delivery::{extended_bytes, save_extended};
-use crate::arch::entry::{self, TrapFrame};
+use crate::arch::delivery::{extended_bytes, load_extended, save_extended};
+use crate::arch::entry::TrapFrame;
 use crate::kernel::Kernel;
 use crate::one_thread::OneThread;
 use crate::sched::threads::{MAX_THREADS, NOBODY, Thread};
@@ -76,7 +76,7 @@ pub(crate) fn keep_for_child(frame: &TrapFrame) {
 pub(crate) fn load_kept(frame: &mut TrapFrame, bases: [u64; 2]) {
     set_bases(bases);
     // SAFETY: saved just before the fork, by this replica's own replica of the parent.
-    unsafe { entry::load_extended(frame, area(FORKING)) };
+    unsafe { load_extended(frame, area(FORKING)) };
 }
 
 /// Gives the processor to the thread whose turn it is.
@@ -101,7 +101,7 @@ pub(crate) fn switch(kernel: &mut Kernel, frame: &mut TrapFrame) {
     set_bases(thread.bases);
     threads.loaded = new;
     // SAFETY: every thread that is not loaded was saved there, by itself or by its maker.
-    unsafe { entry::load_extended(frame, area(new)) };
+    unsafe { load_extended(frame, area(new)) };
 }
 
 /// The bases of fs and gs.
