@@ -1,8 +1,7 @@
 //! What `cpuid` answers: the same in all replicas, and asked of the machine once.
 //!
-//! A dynamic loader asks dozens of times, in every program that is executed. Each answer from the
-//! machine takes two system calls, which let `cpuid` through and make it fault again, and where
-//! the machine is a virtual one all three leave it. So answers are kept, and as the agent outlives
+//! A dynamic loader asks dozens of times, in every program that is executed, and where the machine
+//! is a virtual one each question leaves it. So answers are kept, and as the agent outlives
 //! exec and is inherited at fork, a process asks only for what no ancestor has asked for.
 //!
 //! Each replica asks for itself, and keeps its answers in memory that replicas have alike: a wrong
@@ -21,8 +20,10 @@ const MOST: usize = 64;
 /// The four registers.
 pub(crate) type Answer = [u32; 4];
 
-/// Does this machine make `cpuid` fault?
-static FAULTING: AtomicBool = AtomicBool::new(false);
+/// Can this machine make `cpuid` fault?
+static ABLE: AtomicBool = AtomicBool::new(false);
+/// Does it, in this process?
+static TRAPPED: AtomicBool = AtomicBool::new(false);
 
 static ANSWERS: OneThread<Answers> = OneThread::new(Answers::new());
 
@@ -60,14 +61,30 @@ impl Answers {
     }
 }
 
-/// Makes `cpuid` trap in this replica, if the machine can.
+/// In a new process: finds out whether the machine can make `cpuid` trap, and makes it, or not, as
+/// was last said.
 pub(crate) fn arm() {
-    FAULTING.store(sys::set_cpuid(false).is_ok(), Ordering::Relaxed);
+    let able = sys::set_cpuid(false).is_ok();
+    ABLE.store(able, Ordering::Relaxed);
+    if able && !TRAPPED.load(Ordering::Relaxed) {
+        let_through(true);
+    }
 }
 
-/// Does the machine make `cpuid` trap?
-pub(crate) fn traps() -> bool {
-    FAULTING.load(Ordering::Relaxed)
+/// Can the machine make `cpuid` trap?
+pub(crate) fn can_trap() -> bool {
+    ABLE.load(Ordering::Relaxed)
+}
+
+/// From now on it traps, if the machine can, or does not.
+pub(crate) fn trap(trapped: bool) {
+    if can_trap() && TRAPPED.swap(trapped, Ordering::Relaxed) != trapped {
+        let_through(!trapped);
+    }
+}
+
+fn let_through(through: bool) {
+    sys::set_cpuid(through).expect("a machine that can trap it once always can");
 }
 
 /// What the program is told.
@@ -78,13 +95,13 @@ pub(crate) fn answer(leaf: u32, sub: u32) -> Answer {
 }
 
 fn ask(leaf: u32, sub: u32) -> Answer {
-    let faulting = traps();
-    if faulting {
-        sys::set_cpuid(true).expect("what could be disabled can be enabled");
+    let trapped = TRAPPED.load(Ordering::Relaxed);
+    if trapped {
+        let_through(true);
     }
     let raw = core::arch::x86_64::__cpuid_count(leaf, sub);
-    if faulting {
-        sys::set_cpuid(false).expect("what was disabled before can be again");
+    if trapped {
+        let_through(false);
     }
     [raw.eax, raw.ebx, raw.ecx, raw.edx]
 }

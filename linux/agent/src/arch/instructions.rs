@@ -2,10 +2,11 @@
 //!
 //! * `rdtsc`, `rdtscp`: the primary reads the counter, the siblings get it. They are rewritten to
 //!   `hlt` likewise, see [`tsc`], and trap by PR_SET_TSC where one could be overlooked.
-//! * `cpuid` traps by CPUID faulting where the machine has it. Where it has not, `cpuid` is
-//!   rewritten to `hlt` in all code that gets mapped executable, at instruction boundaries only
-//!   ([`recognise`]).
-//!   A virtual machine is left for an undefined instruction, not for this one.
+//! * `cpuid` is rewritten to `hlt` in all code that gets mapped executable, at instruction
+//!   boundaries only ([`recognise`]). Where one could be overlooked it traps by CPUID faulting, if
+//!   the machine has that; not always, because a virtual machine is left twice for each switch
+//!   between a process that has it and one that has not, and for each `cpuid`, but not for `hlt` in
+//!   user mode.
 //!   What it answers has no per-core fields and does not offer RDRAND, RDSEED, RDPID or RTM: see
 //!   [`cpuid`].
 //! * `rdrand`, `rdseed` and `rdpid` in code that does not ask `cpuid` are rewritten likewise: the
@@ -36,10 +37,9 @@ use crate::memory::regions::{self, control};
 use crate::protocol::transfer;
 use crate::sys;
 
-/// Makes `rdtsc`, and `cpuid` where the machine can, trap in this replica.
+/// Makes `rdtsc` and `cpuid` trap in this replica, or not, as the state says.
 pub(crate) fn arm() {
     arm_counter(kernel::kernel());
-    // Without CPUID faulting this fails, and the instruction is rewritten instead.
     cpuid::arm();
 }
 
@@ -122,14 +122,23 @@ const fn is_trapped(kernel: &Kernel) -> bool {
 
 /// All code of a new program was looked through.
 pub(crate) fn settle(kernel: &mut Kernel) {
-    let open = is_looked_for(kernel) && !kernel.traps.is_distrusted();
-    turn(kernel, open);
+    let distrusted = kernel.traps.is_distrusted();
+    turn(kernel, is_looked_for(kernel) && !distrusted);
+    trap_cpuid(kernel, distrusted);
 }
 
 /// From here on there may be an instruction that nobody has found.
 pub(crate) fn distrust(kernel: &mut Kernel) {
     kernel.traps.distrust();
     turn(kernel, false);
+    trap_cpuid(kernel, true);
+}
+
+/// Makes `cpuid` trap, or not. A replica that never had siblings may see what the machine says.
+fn trap_cpuid(kernel: &Kernel, trapped: bool) {
+    if !kernel.alone {
+        cpuid::trap(trapped);
+    }
 }
 
 /// The program may execute, or change, what is mapped so.
@@ -211,7 +220,7 @@ const LARGE: u64 = 256 << 10;
 /// from this part of a file.
 pub(crate) fn rewrite(kernel: &mut Kernel, start: u64, len: u64, part: Part) {
     let mut batch = Batch::new(Wanted {
-        cpuid: !cpuid::traps(),
+        cpuid: part != Part::FLEETING && cpuid::can_trap(),
         counter: part != Part::FLEETING && is_looked_for(kernel),
     });
     if batch.recall(part, start, len) {
@@ -309,7 +318,7 @@ impl Batch {
                 Next::Hole => {
                     // Behind the end of its file nothing can be executed either. What can be
                     // executed and not be read is another matter.
-                    if self.wanted.counter && guest::read::<u8>(code.start).is_err() {
+                    if self.wanted.doubts() && guest::read::<u8>(code.start).is_err() {
                         self.add_doubt(0);
                     }
                     return None;
@@ -372,7 +381,7 @@ impl Batch {
                 kernel.traps.add(address, what);
                 continue;
             }
-            if matches!(what, Found::Counter(_)) {
+            if matches!(what, Found::Counter(_) | Found::Cpuid) {
                 distrust(kernel);
             }
         }

@@ -5,9 +5,10 @@
 //! the decodings fall into step.
 //!
 //! Two questions are asked. May these bytes be replaced? Only if most decodings arrive there and
-//! code follows. May an instruction that reads the time stamp counter be overlooked? So of bytes
-//! that look like one, and are not replaced, it must be plain that they are no instruction: if it
-//! is not, the answer is [`Found::Doubt`], and the counter has to trap.
+//! code follows. May an instruction be overlooked that the machine can trap instead: one that reads
+//! the time stamp counter, or `cpuid`? So of bytes that look like one, and are not replaced, it must
+//! be plain that they are no instruction: if it is not, the answer is [`Found::Doubt`], and they
+//! have to trap.
 //!
 //! Not covered: jumps into the middle of an instruction.
 
@@ -36,10 +37,17 @@ const PREFIXES: usize = 3;
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// `cpuid`, where the machine cannot trap it.
+    /// Each `cpuid`, because the machine could trap them. Else one may be overlooked.
     pub(crate) cpuid: bool,
-    /// What reads the time stamp counter.
+    /// All that reads the time stamp counter.
     pub(crate) counter: bool,
+}
+
+impl Wanted {
+    /// Is there anything that may not be overlooked?
+    pub(crate) const fn doubts(self) -> bool {
+        self.cpuid || self.counter
+    }
 }
 
 /// What stands there.
@@ -50,7 +58,7 @@ pub(crate) enum Found {
     Random(u8),
     /// `rdtsc` or `rdtscp`, which are two and three bytes long.
     Counter(u8),
-    /// Perhaps an instruction that reads the counter, and none that can be replaced.
+    /// Perhaps an instruction that may not be overlooked, and none that can be replaced.
     Doubt,
 }
 
@@ -98,15 +106,15 @@ pub(crate) const fn is_candidate(pair: u16, wanted: Wanted) -> bool {
 /// begin? `code` has [`BEFORE`] bytes before and [`TRAIL`] from there, or begins or ends earlier
 /// because the mapping does.
 pub(crate) fn recognise(code: &[u8], at: usize, wanted: Wanted) -> Option<(usize, Found)> {
-    if wanted.counter && may_read_counter(code, at) {
-        return judge_counter(code, at);
+    if wanted.counter && may_read_counter(code, at) || wanted.cpuid && may_be_cpuid(code, at) {
+        return judge(code, at);
     }
     // Prefixes (operand size, REX) belong to the instruction.
     for prefix in (0..PREFIXES).rev() {
         let Some(position) = at.checked_sub(prefix) else {
             continue;
         };
-        let Some(what) = to_replace(&code[position..], wanted) else {
+        let Some(what) = to_replace(&code[position..]) else {
             continue;
         };
         if what == Found::Cpuid && prefix != 0 {
@@ -121,9 +129,9 @@ pub(crate) fn recognise(code: &[u8], at: usize, wanted: Wanted) -> Option<(usize
 }
 
 /// What the code begins with, if that is replaced.
-fn to_replace(code: &[u8], wanted: Wanted) -> Option<Found> {
+fn to_replace(code: &[u8]) -> Option<Found> {
     match decode(code)? {
-        (Opcode::CPUID, _) if wanted.cpuid => Some(Found::Cpuid),
+        (Opcode::CPUID, _) => Some(Found::Cpuid),
         (Opcode::RDRAND | Opcode::RDSEED | Opcode::RDPID, len) => Some(Found::Random(len)),
         _ => None,
     }
@@ -133,8 +141,8 @@ fn to_replace(code: &[u8], wanted: Wanted) -> Option<Found> {
 pub(crate) fn holds(code: &[u8], found: Found, wanted: Wanted) -> bool {
     match found {
         Found::Counter(_) => wanted.counter && counter_at(code, 0) == Some(found),
-        Found::Doubt => wanted.counter,
-        _ => to_replace(code, wanted) == Some(found),
+        Found::Doubt => wanted.doubts(),
+        Found::Cpuid | Found::Random(_) => to_replace(code) == Some(found),
     }
 }
 
@@ -144,6 +152,14 @@ fn counter_at(code: &[u8], at: usize) -> Option<Found> {
         [0x0f, 0x31, ..] => Some(Found::Counter(2)),
         [0x0f, 0x01, 0xf9, ..] => Some(Found::Counter(3)),
         _ => None,
+    }
+}
+
+/// One without a prefix that may not be overlooked.
+fn exactly_at(code: &[u8], at: usize) -> Option<Found> {
+    match code.get(at..)? {
+        [0x0f, 0xa2, ..] => Some(Found::Cpuid),
+        _ => counter_at(code, at),
     }
 }
 
@@ -161,6 +177,11 @@ fn may_read_counter(code: &[u8], at: usize) -> bool {
     }
 }
 
+/// Has a `cpuid` these bytes, or its first one where the code ends?
+fn may_be_cpuid(code: &[u8], at: usize) -> bool {
+    matches!(code.get(at..), Some([0x0f, 0xa2, ..] | [0x0f]))
+}
+
 /// What could be prefixes of an instruction, right before it.
 fn prefixes(code: &[u8], at: usize) -> &[u8] {
     let before = &code[at.saturating_sub(PREFIXES)..at];
@@ -175,8 +196,8 @@ const fn is_prefix(byte: u8) -> bool {
     )
 }
 
-/// What of bytes that look like an instruction which reads the counter?
-fn judge_counter(code: &[u8], at: usize) -> Option<(usize, Found)> {
+/// What of bytes that look like an instruction which may not be overlooked?
+fn judge(code: &[u8], at: usize) -> Option<(usize, Found)> {
     let first = at - prefixes(code, at).len();
     for lead in LEADS {
         let Arriving { there, by, .. } = decodings(code, at, lead);
@@ -188,7 +209,7 @@ fn judge_counter(code: &[u8], at: usize) -> Option<(usize, Found)> {
             return None;
         }
         let sure = there * 4 >= (there + by) * 3 && !prefixed && plausible(&code[at..], is_odd);
-        let found = counter_at(code, at).filter(|_| sure);
+        let found = exactly_at(code, at).filter(|_| sure);
         return Some((at, found.unwrap_or(Found::Doubt)));
     }
     // Neither what comes before nor what follows is code: data.
@@ -378,7 +399,7 @@ mod tests {
     #[test]
     fn untrappable_instructions_are_found_with_their_prefixes() {
         assert_eq!(found(&[0x0f, 0xa2], ALL), [(0, Found::Cpuid)]);
-        assert_eq!(found(&[0x0f, 0xa2], NO_CPUID), [], "the machine traps it");
+        assert_eq!(found(&[0x0f, 0xa2], NO_CPUID), [(0, Found::Cpuid)]);
         let rdrand = &[0x0f, 0xc7, 0xf0];
         assert_eq!(found(rdrand, ALL), [(0, Found::Random(3))]);
         let rdseed = &[0x48, 0x0f, 0xc7, 0xf8];
@@ -409,8 +430,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_replaced_and_may_read_the_counter_is_a_doubt() {
-        let doubtful: [&[u8]; 6] = [
+    fn what_cannot_be_replaced_and_may_not_be_overlooked_is_a_doubt() {
+        let doubtful: [&[u8]; 8] = [
+            &[0x66, 0x0f, 0xa2],
+            &[0xf3, 0x48, 0x0f, 0xa2],
             &[0xf3, 0x0f, 0x31],
             &[0x66, 0x48, 0x0f, 0x31],
             &[0x66, 0x0f, 0x01, 0xf9],
@@ -428,8 +451,10 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_other_instructions_do_not_read_the_counter() {
-        let harmless: [&[u8]; 6] = [
+    fn parts_of_other_instructions_are_none() {
+        let harmless: [&[u8]; 8] = [
+            &[0xe8, 0x0f, 0xa2, 0x00, 0x00],
+            &[0x48, 0x8d, 0x3d, 0x0f, 0xa2, 0x01, 0x00],
             // Compilers write this often: a short jump by 15, and `xor %eax,%eax` behind it.
             &[0x74, 0x0f, 0x31, 0xc0],
             &[0xb8, 0x0f, 0x31, 0x00, 0x00],

@@ -44,9 +44,9 @@ impl Candidates {
     pub(super) fn next(&mut self, wanted: Wanted) -> Next {
         // A loop for each, so that what is looked for is fixed in it.
         if wanted.counter {
-            self.search::<true>()
+            self.search::<true>(wanted.doubts())
         } else {
-            self.search::<false>()
+            self.search::<false>(wanted.doubts())
         }
     }
 
@@ -55,7 +55,8 @@ impl Candidates {
         self.at = self.at.max(at);
     }
 
-    fn search<const COUNTER: bool>(&mut self) -> Next {
+    /// `doubts`: the end of the code may hide something.
+    fn search<const COUNTER: bool>(&mut self, doubts: bool) -> Next {
         let wanted = Wanted {
             cpuid: true,
             counter: COUNTER,
@@ -69,7 +70,7 @@ impl Candidates {
                 next => return next,
             }
         }
-        if COUNTER && self.ends_within() {
+        if doubts && self.ends_within() {
             let at = self.at;
             self.at += 1;
             return Next::At(at);
@@ -193,6 +194,10 @@ mod tests {
         cpuid: true,
         counter: false,
     };
+    const NO_DOUBT: Wanted = Wanted {
+        cpuid: false,
+        counter: false,
+    };
     /// Bytes of a text whose search is counted.
     const TEXT: usize = 1 << 20;
     /// Times that each byte of a text may be looked at: in a block, as the first and as the second
@@ -239,7 +244,8 @@ mod tests {
     fn code_that_ends_within_a_candidate_has_one() {
         assert_eq!(all(&[0x90, 0x90, 0x0f], ALL), [2]);
         assert_eq!(all(&[0x90, 0x0f, 0x90], ALL), []);
-        assert_eq!(all(&[0x90, 0x90, 0x0f], NO_COUNTER), []);
+        assert_eq!(all(&[0x90, 0x90, 0x0f], NO_COUNTER), [2]);
+        assert_eq!(all(&[0x90, 0x90, 0x0f], NO_DOUBT), []);
     }
 
     /// Bytes looked at in a text that is this again and again, and candidates.
