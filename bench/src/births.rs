@@ -12,7 +12,6 @@ use std::fs;
 use anyhow::{Context, Result};
 
 use crate::configuration::{Configuration, NATIVE, protected};
-use crate::goals::Judgement;
 use crate::sample::{Collector, Series};
 use crate::workshop::{Scale, Workshop, rotated, tool, words};
 
@@ -121,69 +120,14 @@ fn lay_out_build(workshop: &Workshop) -> Result<()> {
     fs::write(workshop.path("births.mk"), rules).context("cannot write the build")
 }
 
-/// Holds two replicas against the goals.
-#[must_use]
-pub fn judge(series: &[Series]) -> Vec<Judgement> {
-    let find = |what: &str| {
-        let two = |it: &&Series| it.configuration == protected(2, "args");
-        series.iter().filter(two).find(|it| it.what == what)
-    };
-    let birth = find(EXECUTES).map(|it| {
-        let taken = it.value();
-        Judgement {
-            goal: format!("{EXECUTES}, n=2 args: at most 2 ms of CPU time"),
-            measured: format!(
-                "{:.2} ({:.2} to {:.2}) ms, {:.2} times two native ones",
-                taken.median,
-                taken.low,
-                taken.high,
-                it.ratio().median / 2.0
-            ),
-            met: taken.median <= 2.0,
-        }
-    });
-    let build = find(BUILD).map(|it| {
-        let times = it.ratio();
-        let [low, median, high] = [times.low, times.median, times.high].map(|times| times / 2.0);
-        Judgement {
-            goal: format!("{BUILD}, n=2 args: at most 1.1 times two native builds"),
-            measured: format!("{median:.2} ({low:.2} to {high:.2})"),
-            met: median <= 1.1,
-        }
-    });
-    birth.into_iter().chain(build).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{BUILD, EXECUTES, judge, parse};
-    use crate::configuration::protected;
-    use crate::sample::Series;
+    use super::parse;
 
     #[test]
     fn what_was_used_stands_on_the_last_line() {
         assert_eq!(parse("cc -c x\n1234 56\n"), Some([1234.0, 56.0]));
         assert_eq!(parse("1234\n"), None);
         assert_eq!(parse(""), None);
-    }
-
-    #[test]
-    fn two_replicas_are_held_against_two_native_runs() {
-        let series = |what: &str, value, native| Series {
-            what: what.into(),
-            configuration: protected(2, "args"),
-            unit: "ms",
-            values: vec![value],
-            natives: vec![native],
-        };
-        let judged = judge(&[series(EXECUTES, 1.9, 0.5), series(BUILD, 3.3, 1.0)]);
-        assert_eq!(judged.len(), 2);
-        assert!(judged[0].met);
-        assert!(
-            judged[0].measured.contains("1.90 times two native"),
-            "{judged:?}"
-        );
-        assert!(!judged[1].met);
-        assert!(judged[1].measured.starts_with("1.65 "), "{judged:?}");
     }
 }

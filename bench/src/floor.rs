@@ -27,17 +27,20 @@ pub(crate) fn values<'a>(
 }
 
 /// Multiples of what the other configuration has, round by round.
-pub(crate) fn multiples(
+pub(crate) fn pairs(
     series: &[Series],
     what: &str,
     [of, to]: [Configuration; 2],
-) -> Option<Spread> {
+) -> Option<Vec<f64>> {
     let pairs = values(series, what, of)?
         .iter()
         .zip(values(series, what, to)?);
-    Some(Spread::of(
-        &pairs.map(|(of, to)| of / to).collect::<Vec<_>>(),
-    ))
+    Some(pairs.map(|(of, to)| of / to).collect())
+}
+
+/// Their median and spread.
+pub(crate) fn multiples(series: &[Series], what: &str, both: [Configuration; 2]) -> Option<Spread> {
+    pairs(series, what, both).map(|multiples| Spread::of(&multiples))
 }
 
 /// Median and spread in words; nothing for nothing.

@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use rcoe_bench::render::{Results, Suite, markdown};
 use rcoe_bench::workshop::{Scale, Workshop};
 use rcoe_bench::{
-    births, calls, cpu, goals, instructions, memory, recovery, scrub, servers, service, startup,
+    births, calls, cpu, evidence, instructions, memory, recovery, scrub, servers, service, startup,
     system, ycsb,
 };
 use rcoe_faultlab::host::{commit, machine};
@@ -21,6 +21,10 @@ struct Arguments {
     /// Few repetitions of little work: to see that everything works.
     #[arg(long)]
     quick: bool,
+    /// Also write what was measured as evidence, a file for each suite, to this folder
+    /// (evidence): from it `cargo xtask docs` renders pages.
+    #[arg(long, value_name = "FOLDER", global = true)]
+    evidence: Option<PathBuf>,
     /// Also write all measured values to this file, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -69,6 +73,11 @@ enum Action {
     Service(service::Order),
     /// Measure the system sphere in processor cycles, beside the papers' figures.
     System(system::Order),
+    /// Print a page that is rendered from the evidence of this source tree.
+    Page {
+        /// BENCH or FAULTS.
+        name: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -88,8 +97,12 @@ fn run(args: &Arguments) -> Result<bool> {
         Some(path) => path.clone(),
         None => std::env::current_exe()?.with_file_name("rcoe"),
     };
+    if let Some(Action::Page { name }) = &args.action {
+        print!("{}", page(name)?);
+        return Ok(true);
+    }
     if let Some(Action::System(order)) = &args.action {
-        return machines(&rcoe, order);
+        return machines(&rcoe, order, args.evidence.as_deref());
     }
     let workshop = Workshop::open(&rcoe)?;
     if let Some(Action::Service(order)) = &args.action {
@@ -105,9 +118,10 @@ fn run(args: &Arguments) -> Result<bool> {
         Scale::FULL
     };
     let before = load();
+    let goals = evidence::Goals::read()?;
     let suites = args.only.iter().map(|name| {
         eprintln!("measuring: {name}");
-        suite(name, &workshop, scale)
+        suite(name, &workshop, scale, &goals)
     });
     let suites = suites.collect::<Result<Vec<_>>>()?;
     let cpus = std::thread::available_parallelism()?.get();
@@ -123,8 +137,41 @@ fn run(args: &Arguments) -> Result<bool> {
         std::fs::write(path, serde_json::to_string_pretty(&results)?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
+    if let Some(folder) = &args.evidence {
+        for (name, suite) in args.only.iter().zip(&results.suites) {
+            let [before, after] = &results.load;
+            keep(
+                folder,
+                name,
+                [before, after],
+                evidence::condensed(&suite.series),
+            )?;
+        }
+    }
     print!("{}", markdown(&results));
     keep_bounds(args, &results)
+}
+
+/// Writes the evidence of one suite.
+fn keep(
+    folder: &Path,
+    suite: &str,
+    [before, after]: [&str; 2],
+    series: Vec<evidence::Series>,
+) -> Result<()> {
+    let load = format!("{before} before, {after} after");
+    evidence::File::fresh(suite, load, series)?.write(folder)
+}
+
+/// A page, rendered.
+fn page(name: &str) -> Result<String> {
+    let folder = Path::new(evidence::FOLDER);
+    let path = folder.join(format!("{name}.md.in"));
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let all = evidence::Evidence::read(folder)?;
+    let campaigns = evidence::Campaigns::read(folder)?;
+    evidence::render(&text, &all, &evidence::Goals::read()?, &campaigns)
+        .with_context(|| path.display().to_string())
 }
 
 /// Writes bounds, or holds what was counted against them; false if there is too much.
@@ -149,15 +196,19 @@ fn keep_bounds(args: &Arguments, results: &Results) -> Result<bool> {
     Ok(failed == 0)
 }
 
-fn machines(rcoe: &Path, order: &system::Order) -> Result<bool> {
+fn machines(rcoe: &Path, order: &system::Order, folder: Option<&Path>) -> Result<bool> {
     let before = load();
-    let tables = system::measure(rcoe, order)?;
+    let told = system::measure(rcoe, order)?;
+    let after = load();
     println!(
-        "Commit {}, {}; load average {before} before, {} after.\n{tables}",
+        "Commit {}, {}; load average {before} before, {after} after.\n{}",
         commit(),
         machine(),
-        load()
+        told.text
     );
+    if let Some(folder) = folder {
+        keep(folder, "system", [&before, &after], told.series)?;
+    }
     Ok(true)
 }
 
@@ -181,50 +232,30 @@ fn serve(workshop: &Workshop, order: &service::Order) -> Result<bool> {
     Ok(outcome.is_right())
 }
 
-fn suite(name: &str, workshop: &Workshop, scale: Scale) -> Result<Suite> {
-    let (title, series, judge): (_, _, fn(&_) -> _) = match name {
-        "calls" => (
-            "Cost of one system call",
-            calls::measure(workshop, scale)?,
-            |s: &Vec<_>| goals::calls(s),
-        ),
-        "cpu" => ("CPU-bound programs", cpu::measure(workshop, scale)?, |s| {
-            goals::cpu(s)
-        }),
-        "startup" => ("Start-up", startup::measure(workshop, scale)?, |s| {
-            goals::startup(s)
-        }),
-        "memory" => ("Memory", memory::measure(workshop, scale)?, |s| {
-            goals::memory(s)
-        }),
-        "births" => ("Births", births::measure(workshop, scale)?, |s| {
-            births::judge(s)
-        }),
-        "ycsb" => ("Redis under YCSB", ycsb::measure(workshop, scale)?, |s| {
-            ycsb::judge(s)
-        }),
-        "recovery" => ("Recovery", recovery::measure(workshop, scale)?, |s| {
-            goals::recovery(s)
-        }),
+fn suite(name: &str, workshop: &Workshop, scale: Scale, goals: &evidence::Goals) -> Result<Suite> {
+    let (title, series) = match name {
+        "calls" => ("Cost of one system call", calls::measure(workshop, scale)?),
+        "cpu" => ("CPU-bound programs", cpu::measure(workshop, scale)?),
+        "startup" => ("Start-up", startup::measure(workshop, scale)?),
+        "memory" => ("Memory", memory::measure(workshop, scale)?),
+        "births" => ("Births", births::measure(workshop, scale)?),
+        "ycsb" => ("Redis under YCSB", ycsb::measure(workshop, scale)?),
+        "recovery" => ("Recovery", recovery::measure(workshop, scale)?),
         "scrub" => (
             "Scrubbing, beside a server without it in place of native",
             scrub::measure(workshop, scale)?,
-            |s| goals::scrub(s),
         ),
         "instructions" => (
             "Instructions of one call",
             instructions::measure(workshop, scale)?,
-            |s| instructions::judge(s),
         ),
-        "servers" => ("Servers", servers::measure(workshop, scale)?, |s| {
-            servers::judge(s)
-        }),
+        "servers" => ("Servers", servers::measure(workshop, scale)?),
         _ => bail!(
             "unknown suite '{name}'; known: calls, cpu, startup, memory, births, instructions, \
              recovery, scrub, servers, ycsb"
         ),
     };
-    let goals = judge(&series);
+    let goals = goals.judge(name, &evidence::condensed(&series));
     let table = match name {
         "instructions" => Some(instructions::table(&series)),
         "servers" => Some(servers::table(&series)),

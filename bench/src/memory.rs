@@ -79,6 +79,8 @@ pub fn measure(workshop: &Workshop, scale: Scale) -> Result<Vec<Series>> {
                     let what = format!("{name}: {what}");
                     collector.add(&what, configuration, "KiB", to_f64(value));
                 }
+                let what = format!("{name}: over the bound");
+                collector.add(&what, configuration, "KiB", to_f64(sum) - to_f64(bound));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use rcoe_faultlab::stats::quantile;
 use serde::Serialize;
 
-use crate::goals::{Judgement, of_papers};
+use crate::evidence::Judgement;
 use crate::sample::{Series, Spread};
 
 /// One suite's results.
@@ -87,8 +87,7 @@ fn series_table(out: &mut String, suite: &Suite, cpus: usize) {
         } else {
             ""
         };
-        let native = series.configuration.is_native();
-        let [over, ratio] = if native {
+        let [over, ratio] = if series.configuration.is_native() || series.natives.is_empty() {
             ["", ""].map(str::to_owned)
         } else {
             [
@@ -109,16 +108,15 @@ fn series_table(out: &mut String, suite: &Suite, cpus: usize) {
 fn percentile_table(out: &mut String, suite: &Suite) {
     let _ = writeln!(
         out,
-        "| what | n | median | p90 | p99 | max | papers |\n|---|---|---|---|---|---|---|"
+        "| what | n | median | p90 | p99 | max |\n|---|---|---|---|---|---|"
     );
     for series in &suite.series {
         let at = |q| quantile(&series.values, q).unwrap_or(0.0);
         let [median, p90, p99, max] = [0.5, 0.9, 0.99, 1.0].map(at);
         let (what, n, unit) = (&series.what, series.values.len(), series.unit);
-        let papers = of_papers(what);
         let _ = writeln!(
             out,
-            "| {what} | {n} | {median:.0} {unit} | {p90:.0} | {p99:.0} | {max:.0} | {papers} |"
+            "| {what} | {n} | {median:.0} {unit} | {p90:.0} | {p99:.0} | {max:.0} |"
         );
     }
 }
@@ -137,7 +135,7 @@ fn spread(spread: Spread, unit: &str) -> String {
 mod tests {
     use super::{Results, Suite, markdown};
     use crate::configuration::{NATIVE, protected};
-    use crate::goals::Judgement;
+    use crate::evidence::Judgement;
     use crate::sample::Collector;
 
     #[test]

@@ -22,7 +22,6 @@ use anyhow::{Context, Result, bail};
 use crate::client::{Client, Work};
 use crate::configuration::{Configuration, NATIVE, protected};
 use crate::floor::{counterpart, multiples, text, values};
-use crate::goals::Judgement;
 use crate::sample::{Collector, Series, Spread};
 use crate::server::{Server, Service, cpu_time};
 use crate::workshop::{Scale, Workshop, rotated};
@@ -33,9 +32,6 @@ const WORKLOADS: [&str; 6] = ["A", "B", "C", "F", "D", "E"];
 /// What is measured of each workload, as its series are named.
 const THROUGHPUT: &str = "throughput";
 const CPU: &str = "server CPU an operation";
-
-/// The least share of the floor's throughput that several replicas are to have.
-const SHARE: f64 = 0.95;
 
 /// Measures all workloads in all configurations.
 ///
@@ -108,26 +104,6 @@ fn cell(series: &[Series], workload: &str, configuration: Configuration) -> Stri
     format!("{}, {}", over(THROUGHPUT), over(CPU))
 }
 
-/// Several replicas against the floor.
-#[must_use]
-pub fn judge(series: &[Series]) -> Vec<Judgement> {
-    let several = configurations()
-        .into_iter()
-        .filter(|configuration| configuration.replicas > 1);
-    let pairs = several.flat_map(|of| WORKLOADS.map(|workload| (of, workload)));
-    pairs
-        .filter_map(|(of, workload)| {
-            let floor = counterpart(of);
-            let found = multiples(series, &format!("{workload}: {THROUGHPUT}"), [of, floor])?;
-            Some(Judgement {
-                goal: format!("{workload}, {of}: throughput at least {SHARE} of {floor}"),
-                measured: text(Some(found), 2),
-                met: found.median >= SHARE,
-            })
-        })
-        .collect()
-}
-
 /// One configuration in one repetition.
 struct Run<'a> {
     workshop: &'a Workshop,
@@ -195,8 +171,8 @@ pub fn throughput(report: &str) -> Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{configurations, judge, table, throughput};
-    use crate::configuration::{Configuration, NATIVE, protected};
+    use super::{configurations, table, throughput};
+    use crate::configuration::{Configuration, NATIVE};
     use crate::sample::{Collector, Series};
 
     /// Two rounds of workload A; the machine is half as fast in the second.
@@ -220,14 +196,6 @@ mod tests {
 
     #[test]
     fn replicas_are_held_against_the_floor_of_their_round() {
-        let judged = judge(&two_rounds());
-        let of = |replicas| {
-            let configuration = protected(replicas, "args").to_string();
-            let found = judged.iter().find(|one| one.goal.contains(&configuration));
-            found.expect("it was measured")
-        };
-        assert_eq!(of(2).measured, "0.96 (0.96 to 0.96)");
-        assert!(of(2).met && !of(3).met);
         let row = "| n=2 args | 0.96 (0.96 to 0.96), 1.00 (1.00 to 1.00) |";
         assert!(table(&two_rounds()).contains(row));
     }

@@ -12,7 +12,12 @@ use crate::shell;
 /// A page and what makes it.
 type Page = (&'static str, fn() -> Result<String>);
 
-const PAGES: &[Page] = &[("docs/CLI.md", cli), ("docs/SYSCALLS.md", syscalls)];
+const PAGES: &[Page] = &[
+    ("docs/CLI.md", cli),
+    ("docs/SYSCALLS.md", syscalls),
+    ("docs/BENCH.md", || evidence("BENCH")),
+    ("docs/FAULTS.md", || evidence("FAULTS")),
+];
 
 /// Commands whose help is shown.
 const COMMANDS: &[&[&str]] = &[
@@ -69,4 +74,10 @@ fn syscalls() -> Result<String> {
         "--example",
         "syscalls-md",
     ]))
+}
+
+/// A page of figures, as the bench renders it from `evidence/`.
+fn evidence(name: &str) -> Result<String> {
+    let run = ["run", "--release", "--quiet", "-p", "rcoe-bench", "--"];
+    shell::output(shell::with(shell::cargo(run), &["page", name]))
 }

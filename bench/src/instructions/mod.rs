@@ -38,7 +38,6 @@ use rcoe_faultlab::stats::to_f64;
 pub use self::bounds::{Bounds, Verdict};
 use self::tracee::Sample;
 use crate::configuration::{Configuration, NATIVE, protected};
-use crate::goals::Judgement;
 use crate::sample::{Collector, Series};
 use crate::workshop::{Scale, Workshop};
 
@@ -47,7 +46,7 @@ const LOOP: &str = include_str!("loop.c");
 /// Begin the names of what is counted beside instructions.
 const HOST_CALLS: &str = "host calls of ";
 const LOOKS: &str = "looks in vain of ";
-/// Replicas of the configurations that have goals and bounds.
+/// Replicas of the configurations that have bounds.
 const REPLICAS: [usize; 2] = [1, 2];
 
 /// One row of the table.
@@ -56,26 +55,24 @@ struct Cell {
     kind: &'static str,
     /// In words.
     what: &'static str,
-    /// Most instructions with one and with two replicas, where there is a goal.
-    goals: [Option<u32>; 2],
 }
 
-const fn cell(kind: &'static str, what: &'static str, goals: [Option<u32>; 2]) -> Cell {
-    Cell { kind, what, goals }
+const fn cell(kind: &'static str, what: &'static str) -> Cell {
+    Cell { kind, what }
 }
 
 const CELLS: [Cell; 11] = [
-    cell("write", "write 64 B to /dev/null", [Some(250), Some(450)]),
-    cell("write-threads", "the same, five threads", [Some(400), None]),
-    cell("read", "read 64 B of /dev/zero", [Some(250), Some(400)]),
-    cell("clock", "clock_gettime", [Some(100), Some(180)]),
-    cell("getppid", "getppid", [Some(80), None]),
-    cell("epoll", "epoll_wait, nothing ready", [Some(300), Some(500)]),
-    cell("pair", "write and read, socket pair", [Some(600), None]),
-    cell("sendto", "sendto and recvfrom, socket pair", [None, None]),
-    cell("futex-wake", "futex wake, no waiter", [None, None]),
-    cell("stat", "stat of a path", [None, None]),
-    cell("open-close", "open, fstat and close a file", [None, None]),
+    cell("write", "write 64 B to /dev/null"),
+    cell("write-threads", "the same, five threads"),
+    cell("read", "read 64 B of /dev/zero"),
+    cell("clock", "clock_gettime"),
+    cell("getppid", "getppid"),
+    cell("epoll", "epoll_wait, nothing ready"),
+    cell("pair", "write and read, socket pair"),
+    cell("sendto", "sendto and recvfrom, socket pair"),
+    cell("futex-wake", "futex wake, no waiter"),
+    cell("stat", "stat of a path"),
+    cell("open-close", "open, fstat and close a file"),
 ];
 
 /// Instructions, host calls and looks in vain of one iteration of each kind.
@@ -191,25 +188,6 @@ fn spread(series: &[Series], prefix: &str, what: &str, replicas: usize) -> Optio
     Some([found.value().median, least, most])
 }
 
-/// Each goal against what was counted.
-#[must_use]
-pub fn judge(series: &[Series]) -> Vec<Judgement> {
-    let mut judged = Vec::new();
-    for cell in &CELLS {
-        for (replicas, goal) in REPLICAS.into_iter().zip(cell.goals) {
-            let counted = spread(series, "", cell.what, replicas);
-            if let (Some(goal), Some([median, least, most])) = (goal, counted) {
-                judged.push(Judgement {
-                    goal: format!("{}, n={replicas}: at most {goal} instructions", cell.what),
-                    measured: format!("{median:.0} ({least:.0} to {most:.0})"),
-                    met: median <= f64::from(goal),
-                });
-            }
-        }
-    }
-    judged
-}
-
 /// The table: a row for each kind, medians with least and most where these differ, and host calls
 /// and looks in vain behind them.
 #[must_use]
@@ -217,20 +195,13 @@ pub fn table(series: &[Series]) -> String {
     let mut out = String::from(
         "Instructions of one iteration: median (least to most); *h* host calls, \
          *v* looks in vain.\n\n\
-         | one iteration of | native | n=1 | n=2, the worse replica | goals, n=1 / n=2 |\n\
-         |---|---|---|---|---|\n",
+         | one iteration of | native | n=1 | n=2, the worse replica |\n\
+         |---|---|---|---|\n",
     );
     for cell in &CELLS {
         let [native, one, two] = [0, 1, 2].map(|replicas| entry(series, cell.what, replicas));
-        let [first, second] = cell
-            .goals
-            .map(|goal| goal.map_or("-".into(), |g| g.to_string()));
         // Writing to a string cannot fail.
-        let _ = writeln!(
-            out,
-            "| {} | {native} | {one} | {two} | {first} / {second} |",
-            cell.what
-        );
+        let _ = writeln!(out, "| {} | {native} | {one} | {two} |", cell.what);
     }
     out
 }

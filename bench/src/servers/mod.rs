@@ -29,7 +29,7 @@ use crate::workshop::{Scale, Workshop, rotated};
 
 use client::{Client, Load, Report};
 
-pub use table::{judge, table};
+pub use table::table;
 
 /// What is measured of each load, as its series are named.
 const THROUGHPUT: &str = "throughput";

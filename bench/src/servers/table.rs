@@ -1,55 +1,11 @@
-//! Shares of native and of the floor, as tables, and the goals for them.
+//! Shares of native and of the floor, as tables.
 
 use std::fmt::Write as _;
 
 use super::{ALL, CELLS, CPU, Cell, MEDIAN, P99, THROUGHPUT};
 use crate::configuration::{Configuration, NATIVE};
 use crate::floor::{counterpart, multiples, text, values};
-use crate::goals::Judgement;
 use crate::sample::{Series, Spread};
-
-/// A goal of some loads.
-struct Goal {
-    /// Begins the names of the loads.
-    load: &'static str,
-    pipelined: bool,
-    replicas: usize,
-    limit: Limit,
-}
-
-/// What a goal limits.
-enum Limit {
-    /// At least this share of the throughput of what it is held against.
-    Share(f64),
-    /// At most so many times the 99 % latency of native.
-    Latency(f64),
-    /// At most so many times the CPU time a request of what it is held against.
-    Cpu(f64),
-}
-
-const fn goal(load: &'static str, pipelined: bool, replicas: usize, limit: Limit) -> Goal {
-    Goal {
-        load,
-        pipelined,
-        replicas,
-        limit,
-    }
-}
-
-const GOALS: [Goal; 12] = [
-    goal("Redis", false, 1, Limit::Share(0.97)),
-    goal("Redis", false, 2, Limit::Share(1.0)),
-    goal("Redis", false, 3, Limit::Share(0.95)),
-    goal("Redis", true, 1, Limit::Share(0.9)),
-    goal("Redis", true, 2, Limit::Share(0.95)),
-    goal("nginx", false, 1, Limit::Share(0.95)),
-    goal("nginx", false, 2, Limit::Share(0.95)),
-    goal("nginx", false, 1, Limit::Latency(3.0)),
-    goal("nginx", false, 2, Limit::Latency(3.0)),
-    goal("Redis", false, 2, Limit::Cpu(1.2)),
-    goal("Redis", true, 2, Limit::Cpu(1.2)),
-    goal("nginx", false, 2, Limit::Cpu(1.2)),
-];
 
 /// All values of one thing of a load.
 fn of_cell<'a>(
@@ -110,50 +66,9 @@ fn row(series: &[Series], cell: &Cell, configuration: Configuration) -> String {
     format!("| {configuration} | {} |\n", columns.join(" | "))
 }
 
-/// Each goal against what was measured.
-#[must_use]
-pub fn judge(series: &[Series]) -> Vec<Judgement> {
-    let mut judged = Vec::new();
-    for cell in &CELLS {
-        let is_of_it = |goal: &&Goal| {
-            cell.name.starts_with(goal.load) && cell.name.contains("pipelined") == goal.pipelined
-        };
-        let goals = GOALS.iter().filter(is_of_it);
-        judged.extend(goals.filter_map(|goal| judge_one(series, cell, goal)));
-    }
-    judged
-}
-
-fn judge_one(series: &[Series], cell: &Cell, goal: &Goal) -> Option<Judgement> {
-    let found = series
-        .iter()
-        .map(|series| series.configuration)
-        .find(|configuration| configuration.replicas == goal.replicas && configuration.defer)?;
-    let fair = counterpart(found);
-    let (what, other, words) = match goal.limit {
-        Limit::Share(share) => (
-            THROUGHPUT,
-            fair,
-            format!("throughput at least {share} of {fair}"),
-        ),
-        Limit::Latency(most) => (P99, NATIVE, format!("{P99} at most native x {most}")),
-        Limit::Cpu(most) => (CPU, fair, format!("{CPU} at most {most} of {fair}")),
-    };
-    let spread = multiples(series, &named(cell, what), [found, other])?;
-    let met = match goal.limit {
-        Limit::Share(least) => spread.median >= least,
-        Limit::Latency(most) | Limit::Cpu(most) => spread.median <= most,
-    };
-    Some(Judgement {
-        goal: format!("{}, {found}: {words}", cell.name),
-        measured: text(Some(spread), 2),
-        met,
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{judge, table};
+    use super::table;
     use crate::configuration::{Configuration, NATIVE, protected};
     use crate::sample::{Collector, Series};
     use crate::servers::{CPU, P99, THROUGHPUT};
@@ -199,25 +114,5 @@ mod tests {
         assert_eq!(row("| n=1")[2], "0.80 (0.80 to 0.80)");
         assert_eq!(row("| floor: 2")[2], "0.40 (0.40 to 0.40)");
         assert_eq!(row("| native")[2], "");
-    }
-
-    #[test]
-    fn goals_are_those_of_what_was_measured() {
-        let judged = judge(&nginx());
-        let met: Vec<_> = judged.iter().map(|it| (it.goal.as_str(), it.met)).collect();
-        let expected = [
-            ("nginx, n=1 args: throughput at least 0.95 of native", false),
-            (
-                "nginx, n=2 args: throughput at least 0.95 of floor: 2 native",
-                true,
-            ),
-            ("nginx, n=1 args: 99 % latency at most native x 3", true),
-            ("nginx, n=2 args: 99 % latency at most native x 3", true),
-            (
-                "nginx, n=2 args: server CPU a request at most 1.2 of floor: 2 native",
-                true,
-            ),
-        ];
-        assert_eq!(met, expected);
     }
 }
