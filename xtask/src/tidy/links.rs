@@ -45,25 +45,27 @@ fn targets(source: &Source) -> Vec<&str> {
         .collect()
 }
 
+/// A relative target of a page as path from the top folder.
+fn path_from(source: &Source, file: &str) -> String {
+    let folder = Path::new(&source.path).parent().unwrap_or(Path::new(""));
+    let mut path = folder.to_path_buf();
+    for part in Path::new(file).components() {
+        match part {
+            std::path::Component::ParentDir => drop(path.pop()),
+            std::path::Component::Normal(name) => path.push(name),
+            _ => {}
+        }
+    }
+    path.display().to_string()
+}
+
 /// A page's relative link targets as paths from the top folder, without fragments.
 fn resolved(source: &Source) -> Vec<String> {
-    let folder = Path::new(&source.path).parent().unwrap_or(Path::new(""));
     let relative = targets(source)
         .into_iter()
         .filter(|target| !target.contains("://") && !target.starts_with('#'));
     relative
-        .map(|target| {
-            let file = target.split('#').next().unwrap_or_default();
-            let mut path = folder.to_path_buf();
-            for part in Path::new(file).components() {
-                match part {
-                    std::path::Component::ParentDir => drop(path.pop()),
-                    std::path::Component::Normal(name) => path.push(name),
-                    _ => {}
-                }
-            }
-            path.display().to_string()
-        })
+        .map(|target| path_from(source, target.split('#').next().unwrap_or_default()))
         .collect()
 }
 
@@ -72,6 +74,9 @@ pub(super) fn orphans(house: &House) -> Result<Vec<String>> {
     for path in ["README.md", "docs/ARCHITECTURE.md"] {
         linked.extend(resolved(page(house, path)?));
     }
+    let parts = house.sources.iter();
+    let parts = parts.filter(|source| source.path.starts_with("docs/architecture/"));
+    linked.extend(parts.flat_map(resolved));
     let is_page = |source: &&Source| {
         source.path.starts_with("docs/") && source.is_markdown() && !linked.contains(&source.path)
     };
@@ -91,10 +96,64 @@ pub(super) fn broken(house: &House) -> Result<Vec<String>> {
     Ok(findings)
 }
 
+/// Headings of a page as the anchors that links name them by.
+fn anchors(page: &Source) -> BTreeSet<String> {
+    let letter = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    let anchor = |heading: &str| {
+        let bare: String = heading.to_lowercase().chars().filter(letter).collect();
+        bare.trim().replace(' ', "-")
+    };
+    let mut code = false;
+    let mut all = BTreeSet::new();
+    for line in page.content.lines() {
+        code ^= line.starts_with("```");
+        if !code && line.starts_with('#') {
+            all.insert(anchor(line.trim_start_matches('#')));
+        }
+    }
+    all
+}
+
+/// Links to headings that are not there.
+pub(super) fn broken_anchors(house: &House) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for source in house.sources.iter().filter(|source| source.is_markdown()) {
+        for target in targets(source) {
+            let Some((file, anchor)) = target.split_once('#') else {
+                continue;
+            };
+            let path = if file.is_empty() {
+                source.path.clone()
+            } else {
+                path_from(source, file)
+            };
+            let page = house.sources.iter().find(|page| page.path == path);
+            let page = page.filter(|page| page.is_markdown());
+            if page.is_some_and(|page| !anchors(page).contains(anchor)) {
+                findings.push(format!("{}: no such heading: {target}", source.path));
+            }
+        }
+    }
+    Ok(findings)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::house_of;
     use super::*;
+
+    #[test]
+    fn anchors_are_those_of_headings() {
+        let house = house_of(&[
+            (
+                "a.md",
+                "# The `write` call\n[x](#the-write-call) [y](b.md#gone) [z](b.md#one)\n",
+            ),
+            ("b.md", "## One\n```\n# gone\n```\n"),
+        ]);
+        let findings = broken_anchors(&house).unwrap();
+        assert_eq!(findings, ["a.md: no such heading: b.md#gone"]);
+    }
 
     #[test]
     fn the_map_must_be_exact() {
