@@ -15,6 +15,7 @@ type Page = (&'static str, fn() -> Result<String>);
 const PAGES: &[Page] = &[
     ("docs/CLI.md", cli),
     ("docs/SYSCALLS.md", syscalls),
+    ("docs/STYLE.md", style),
     ("docs/BENCH.md", || evidence("BENCH")),
     ("docs/FAULTS.md", || evidence("FAULTS")),
 ];
@@ -80,4 +81,45 @@ fn syscalls() -> Result<String> {
 fn evidence(name: &str) -> Result<String> {
     let run = ["run", "--release", "--quiet", "-p", "rcoe-bench", "--"];
     shell::output(shell::with(shell::cargo(run), &["page", name]))
+}
+
+/// The page on style, with a sentence on unsafe code by the list that tidy holds the tree against:
+/// code elsewhere is a finding, and so is an entry that nothing needs.
+fn style() -> Result<String> {
+    const BEGIN: &str = "* **Unsafe code**";
+    let page = std::fs::read_to_string(shell::root().join("docs/STYLE.md"))?;
+    let (before, rest) = page.split_once(BEGIN).context("no point on unsafe code")?;
+    let (_, after) = rest.split_once("\n* ").context("nothing behind it")?;
+    let rules = std::fs::read_to_string(shell::root().join("xtask/tidy.toml"))?;
+    let places = unsafe_places(&rules)?;
+    Ok(format!(
+        "{before}{BEGIN} stays in these places; every block says why it is sound, and every other \
+         crate\n  forbids it:\n{places}* {after}"
+    ))
+}
+
+/// The folders and files of the list, each with its reason.
+fn unsafe_places(rules: &str) -> Result<String> {
+    let rules: toml::Table = rules.parse()?;
+    let list = rules.get("unsafe_code").and_then(toml::Value::as_array);
+    let mut places = String::new();
+    for entry in list.context("no list of unsafe code")? {
+        let word = |name| entry.get(name).and_then(toml::Value::as_str);
+        let path = word("path").context("no path")?;
+        let reason = word("reason").context("no reason")?;
+        let _ = writeln!(places, "  * `{path}`: {reason}");
+    }
+    Ok(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unsafe_places;
+
+    #[test]
+    fn places_of_unsafe_code_are_those_of_the_list() {
+        let rules = "[[unsafe_code]]\npath = \"a/\"\nreason = \"b\"\n";
+        assert_eq!(unsafe_places(rules).unwrap(), "  * `a/`: b\n");
+        assert!(unsafe_places("").is_err());
+    }
 }
