@@ -156,7 +156,7 @@ pub fn condensed(all: &[sample::Series]) -> Vec<Series> {
             let derived: Vec<f64> = pairs
                 .map(|(value, native)| derive(*value, *native))
                 .collect();
-            (replicated && !derived.is_empty()).then(|| Spread::of(&derived))
+            spread_of(&derived).filter(|_| replicated)
         };
         let share = pairs(all, &it.what, [own, counterpart(own)]);
         Series {
@@ -167,10 +167,16 @@ pub fn condensed(all: &[sample::Series]) -> Vec<Series> {
             value: Some(Spread::of(&it.values)),
             over: paired(|value, native| value - native),
             ratio: paired(|value, native| value / native),
-            share: share.filter(|_| replicated).map(|it| Spread::of(&it)),
+            share: share.filter(|_| replicated).and_then(|it| spread_of(&it)),
         }
     };
     all.iter().map(one).collect()
+}
+
+/// The spread of derived values, if there are any: what native has none of has no multiple.
+pub(crate) fn spread_of(values: &[f64]) -> Option<Spread> {
+    let told = !values.is_empty() && values.iter().all(|value| value.is_finite());
+    told.then(|| Spread::of(values))
 }
 
 impl File {
@@ -258,6 +264,13 @@ impl Evidence {
             for (place, series, of) in figures {
                 let key = [&file.suite, &series.what, &series.run, of].map(str::to_owned);
                 let known = index.get(&key).map(|(known, _)| &files[*known].date);
+                let other = index.get(&key).is_some_and(|(known, _)| *known != at);
+                ensure!(
+                    !other || known != Some(&file.date),
+                    "{}: two files of {} have it",
+                    key.join(", "),
+                    file.date
+                );
                 if known.is_none_or(|known| *known < file.date) {
                     index.insert(key, (at, place));
                 }
@@ -367,6 +380,9 @@ mod tests {
         let newest = file("s", "2026-01-03", &[("a", 4.0)]);
         let error = Evidence::of(vec![old, new, newest]).unwrap_err();
         assert!(error.to_string().contains("delete it"), "{error}");
+        let twice = ["2026-01-01"; 2].map(|day| file("s", day, &[("a", 1.0)]));
+        let error = Evidence::of(twice.to_vec()).unwrap_err();
+        assert!(error.to_string().contains("two files of"), "{error}");
     }
 
     #[test]
@@ -380,6 +396,9 @@ mod tests {
     #[test]
     fn shares_are_of_the_floor_and_multiples_of_native() {
         let mut collector = Collector::default();
+        // What native has none of has no multiple.
+        collector.add("none", NATIVE, "", 0.0);
+        collector.add("none", protected(2, "args"), "", 0.0);
         for (run, value) in [
             (NATIVE, 10.0),
             (NATIVE.copies(2), 20.0),
@@ -388,10 +407,11 @@ mod tests {
             collector.add("x", run, "s", value);
         }
         let all = condensed(&collector.finish());
-        let [native, _, two] = &all[..] else {
+        let [_, none, native, _, two] = &all[..] else {
             panic!("{all:?}");
         };
         assert_eq!([native.over, native.share], [None, None]);
+        assert!(none.ratio.is_none() && none.over.is_some());
         let figures = [two.over, two.ratio, two.share].map(|figure| figure.unwrap().median);
         assert_eq!(figures.map(|it| it.to_string()), ["20", "3", "1.5"]);
     }

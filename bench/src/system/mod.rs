@@ -13,7 +13,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
-use crate::evidence::{self, Series};
+use crate::evidence::{Series, spread_of};
 use crate::sample::Spread;
 use machine::{Bench, Run};
 
@@ -88,15 +88,14 @@ impl Told {
                 .zip(&row[0])
                 .map(|(own, one)| own / one)
                 .collect();
-            let told = |values: &[f64]| (!values.is_empty()).then(|| evidence::Spread::of(values));
             self.series.push(Series {
                 what: format!("{what}{compare}{clock}"),
                 run: format!("n={replicas}"),
                 unit: unit.to_owned(),
                 n: Some(values.len()),
-                value: told(values),
+                value: spread_of(values),
                 over: None,
-                ratio: told(&ratios).filter(|_| replicas > 1),
+                ratio: spread_of(&ratios).filter(|_| replicas > 1),
                 share: None,
             });
         }
