@@ -112,6 +112,25 @@ pub enum Bug {
     DifferenceTaken,
     /// The version of a file is looked at after it was read.
     VersionLate,
+    /// Replicas that agree on a point do not compare pages. This and those below are of
+    /// [`crate::coupling`].
+    MemoryUncompared,
+    /// Nor vector state.
+    VectorsUncompared,
+    /// A word by which a replica was refused does not join what it looks for.
+    StubUnrefined,
+    /// A target is taken before its checksum fits.
+    TargetUnchecked,
+    /// Who has come to the target acts without the reports of the others.
+    AgreeAlone,
+    /// Each is compared with the target's owner only, not all with all.
+    OwnerAlone,
+    /// Each phase has the budget of the first.
+    BudgetFixed,
+    /// A post counts whichever attempt, membership and phase it is of.
+    StampUnread,
+    /// A list of pages is not compared with a second look.
+    ListUnsealed,
 }
 
 /// Which guards are off.

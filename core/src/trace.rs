@@ -32,17 +32,6 @@ impl Signature {
     }
 }
 
-/// A point in a program's execution that is the same instruction in all replicas (DSN'19, III-C).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct LogicalTime {
-    /// Events of the trace so far.
-    pub events: u64,
-    /// Branches since the last event.
-    pub branches: u64,
-    /// Instruction pointer: orders points within one straight run of code.
-    pub ip: u64,
-}
-
 /// The running signature of one replica.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Trace(Signature);
@@ -218,20 +207,5 @@ mod tests {
         assert_ne!(signature([1, 2]), signature([2, 1]), "order counts");
         assert_ne!(signature([0]), signature([0, 0]), "number counts");
         assert_ne!(signature([5]), signature_of(&[(1, 5)]), "width counts");
-    }
-
-    #[test]
-    fn logical_time_orders_by_events_first() {
-        let early = LogicalTime {
-            events: 1,
-            branches: 9,
-            ip: 9,
-        };
-        let late = LogicalTime {
-            events: 2,
-            branches: 0,
-            ip: 0,
-        };
-        assert!(early < late);
     }
 }

@@ -1,0 +1,171 @@
+//! Agreement on a point by a counter of branches, against a scripted one: this machine has none.
+
+#[cfg(test)]
+mod tests {
+    use rcoe_core::coupling::{
+        Backend, Board, Boards, Counter, Coupler, End, Machine, Order, Pace, Shape, Standing, Stop,
+        list_digest,
+    };
+    use rcoe_core::primitive::AtomicU64;
+    use rcoe_core::{MAX_REPLICAS, ReplicaId, ReplicaSet};
+
+    const SHAPE: Shape = Shape {
+        replicas: 3,
+        registers: 2,
+        pages: 4,
+        sheet: 4,
+    };
+    const PACE: Pace = Pace {
+        base: 4,
+        most: 1000,
+    };
+
+    /// Branches, instruction pointer and iterations left of all places on the way to a call: a loop
+    /// of two instructions, in which a third is repeated three times.
+    fn script() -> Vec<(u64, u64, u64)> {
+        let turn = |branches| {
+            let repeated = (1..=3).rev().map(move |left| (branches, 0x12, left));
+            let rest = [(branches, 0x10, 0)].into_iter().chain(repeated);
+            rest.chain([(branches, 0x14, 0)])
+        };
+        (0..4).flat_map(turn).collect()
+    }
+
+    /// A replica at a place of the script; its only register counts places.
+    #[derive(Clone)]
+    struct Scripted {
+        script: Vec<(u64, u64, u64)>,
+        at: usize,
+        flip: u64,
+    }
+
+    impl Scripted {
+        const fn register(&self) -> u64 {
+            (self.at as u64 * 7) ^ self.flip
+        }
+    }
+
+    impl Machine for Scripted {
+        fn standing(&self) -> Standing {
+            let place = self.script.get(self.at).copied();
+            let (progress, ip, left) = place.unwrap_or((4, 0x20, 0));
+            Standing {
+                events: 1,
+                signature: [5, 6 ^ self.flip],
+                at_call: place.is_none(),
+                progress,
+                ip,
+                left,
+            }
+        }
+
+        fn registers(&self, out: &mut [u64]) {
+            out.copy_from_slice(&[self.standing().ip, self.register()]);
+        }
+
+        fn written(&mut self, _: &mut [u64]) -> Option<usize> {
+            Some(0)
+        }
+
+        fn seal(&mut self, _: usize) -> Option<u64> {
+            Some(list_digest(&[]))
+        }
+
+        fn area(&self, _: u64, _: &mut [u64]) -> usize {
+            0
+        }
+
+        fn everything(&self) -> u64 {
+            0
+        }
+    }
+
+    struct Replica {
+        machine: Scripted,
+        coupler: Coupler<Counter>,
+        came: Option<Result<usize, End>>,
+    }
+
+    impl Replica {
+        /// Runs until the counter and what orders places within a branch are the target's.
+        fn run(&mut self) {
+            let from = self.machine.standing().progress;
+            let target = Counter::time(self.coupler.target());
+            let stop = loop {
+                let standing = self.machine.standing();
+                if standing.at_call {
+                    break Stop::Call;
+                }
+                if Counter::time(&standing) >= target {
+                    break Stop::Matched;
+                }
+                self.machine.at += 1;
+            };
+            let spent = self.machine.standing().progress - from;
+            self.coupler.ran(stop, spent);
+        }
+
+        fn step(&mut self, boards: &Boards<'_>) {
+            match self.coupler.step(boards, &mut self.machine) {
+                Order::Place => self.coupler.placed(),
+                Order::Run { .. } => self.run(),
+                Order::Agreed(_) => self.came = Some(Ok(self.machine.at)),
+                Order::Halted(end) => self.came = Some(Err(end)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets replicas at these places agree; where each then is.
+    fn agree(places: &[usize], flip: (usize, u64)) -> Vec<Result<usize, End>> {
+        let cells =
+            || -> Vec<AtomicU64> { (0..SHAPE.words()).map(|_| AtomicU64::new(0)).collect() };
+        let memory: Vec<Vec<AtomicU64>> = places.iter().map(|_| cells()).collect();
+        let mut boards: Boards<'_> = [None; MAX_REPLICAS];
+        for (board, cells) in boards.iter_mut().zip(&memory) {
+            *board = Some(Board::new(cells, SHAPE));
+        }
+        let members = ReplicaSet::all(places.len());
+        let replica = |(id, &at): (ReplicaId, &usize)| Replica {
+            machine: Scripted {
+                script: script(),
+                at,
+                flip: if id.index() == flip.0 { flip.1 } else { 0 },
+            },
+            coupler: Coupler::new(id, members, PACE),
+            came: None,
+        };
+        let mut all: Vec<Replica> = members.iter().zip(places).map(replica).collect();
+        all.iter_mut().for_each(|replica| replica.coupler.begin());
+        for _ in 0..1000 {
+            for replica in all.iter_mut().filter(|replica| replica.came.is_none()) {
+                replica.step(&boards);
+            }
+        }
+        let came = |replica: &Replica| replica.came.expect("an end within a thousand steps");
+        all.iter().map(came).collect()
+    }
+
+    #[test]
+    fn all_meet_at_the_place_of_the_one_that_is_ahead() {
+        let places = script().len() + 1;
+        for one in 0..places {
+            for other in 0..places {
+                let ahead = Ok(one.max(other));
+                assert_eq!(agree(&[one, other], (9, 0)), [ahead; 2], "{one} {other}");
+                let third = (one * 5 + other) % places;
+                let ahead = Ok(one.max(other).max(third));
+                let came = agree(&[one, other, third], (9, 0));
+                assert_eq!(came, [ahead; 3], "{one} {other} {third}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_that_differ_stop_wherever_they_are() {
+        for (one, other) in [(0, 3), (3, 0), (7, 7), (20, 20), (2, 20)] {
+            let ends = agree(&[one, other], (1, 1));
+            assert_eq!(ends, [Err(End::Diverged); 2], "{one} {other}");
+        }
+    }
+}
