@@ -22,6 +22,7 @@
 #![cfg(not(feature = "shuttle"))]
 
 pub mod check;
+pub mod coupled;
 pub mod deferred;
 pub mod fault;
 pub mod group;

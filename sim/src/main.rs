@@ -19,6 +19,7 @@ mod cli {
 
     use clap::Parser;
     use rcoe_core::Guards;
+    use rcoe_sim::coupled;
     use rcoe_sim::random::{
         Failure, simulate, simulate_deferring, simulate_reading, simulate_reduced,
     };
@@ -45,6 +46,9 @@ mod cli {
         /// Groups that read a file, each replica by itself.
         #[arg(long, conflicts_with_all = ["n", "reduced", "deferred"])]
         reading: bool,
+        /// Groups that are interrupted anywhere and agree on a point.
+        #[arg(long, conflicts_with_all = ["reduced", "deferred", "reading"])]
+        coupled: bool,
         /// Print every step.
         #[arg(long)]
         trace: bool,
@@ -59,6 +63,11 @@ mod cli {
             let simulated = match args {
                 Args { deferred: true, .. } => simulate_deferring(seed, Guards::ON, args.trace),
                 Args { reading: true, .. } => simulate_reading(seed, Guards::ON, args.trace),
+                Args { coupled: true, .. } => {
+                    coupled::random::simulate(seed, n, Guards::ON, args.trace)
+                        .map(Into::into)
+                        .map_err(Into::into)
+                }
                 Args { reduced: true, .. } => simulate_reduced(seed, n, Guards::ON, args.trace),
                 _ => simulate(seed, n, Guards::ON, args.trace),
             };
@@ -92,6 +101,7 @@ mod cli {
         let kind = match args {
             Args { deferred: true, .. } => " --deferred",
             Args { reading: true, .. } => " --reading",
+            Args { coupled: true, .. } => " --coupled",
             Args { reduced: true, .. } => " --reduced",
             _ => "",
         };

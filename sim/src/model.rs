@@ -307,7 +307,7 @@ impl Explorer<'_> {
     }
 }
 
-fn fingerprint(state: &impl Hash) -> u128 {
+pub(crate) fn fingerprint(state: &impl Hash) -> u128 {
     let mut hasher = Fingerprint {
         low: 0x1234_5678_9abc_def1,
         high: 0xfeed_beef_1020_3041,

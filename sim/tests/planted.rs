@@ -10,7 +10,10 @@
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
+    use rcoe_core::coupling::States;
     use rcoe_core::{Bug, Guards, HEADER, POSTS};
+    use rcoe_sim::coupled;
+    use rcoe_sim::coupled::vm::Ins;
     use rcoe_sim::fault::Fault;
     use rcoe_sim::model::{Scope, explore};
     use rcoe_sim::program::Op;
@@ -77,6 +80,19 @@ mod tests {
         Bug::DifferenceTaken,
         Bug::VersionLate,
         Bug::KeptInUse,
+    ];
+
+    /// Those of replicas that are interrupted anywhere.
+    const COUPLED: &[Bug] = &[
+        Bug::MemoryUncompared,
+        Bug::VectorsUncompared,
+        Bug::StubUnrefined,
+        Bug::TargetUnchecked,
+        Bug::AgreeAlone,
+        Bug::OwnerAlone,
+        Bug::BudgetFixed,
+        Bug::StampUnread,
+        Bug::ListUnsealed,
     ];
 
     const WRITE: Op = Op::Output { repeatable: false };
@@ -281,6 +297,48 @@ mod tests {
         })
     }
 
+    /// Replicas that are interrupted anywhere.
+    fn by_coupled_model(guards: Guards) -> Option<String> {
+        use rcoe_sim::coupled::fault::Fault;
+
+        let silent: &[Ins] = &[Ins::Nop, Ins::LoopMemory(0, 4, 1), Ins::Call, Ins::Exit];
+        let vector: &[Ins] = &[Ins::Nop, Ins::LoopVector(1, 4, 1), Ins::Call, Ins::Exit];
+        let long: &[Ins] = &[Ins::Mix(0), Ins::LoopRegister(2, 900, 1), Ins::Exit];
+        let lists = [Fault::FlipList(0), Fault::FlipList(1)];
+        let pages = [Fault::FlipPage(2, 0, 1)];
+        let board: Vec<Fault> = (0..160).map(|word| Fault::FlipBoard(word, 1)).collect();
+        let free: &[Fault] = &[];
+        let scopes = [
+            ("memory", silent, [0, 3, 1], 2, free, 2, 7),
+            ("vectors", vector, [0, 3, 1], 2, free, 2, 7),
+            ("far", long, [0, 500, 0], 2, free, 0, 7),
+            ("list", silent, [0, 3, 1], 2, &lists, 2, 7),
+            ("board", silent, [0, 3, 1], 2, &board, 0, 1),
+            ("three", silent, [0, 3, 1], 3, free, 0, 7),
+            ("three, flip", silent, [0, 3, 1], 3, &pages, 0, 7),
+        ];
+        scopes
+            .iter()
+            .find_map(|&(name, program, places, n, faults, moves, phases)| {
+                let scope = coupled::model::Scope {
+                    program,
+                    places: &places[..n],
+                    moves,
+                    rates: &[1, 30, 1],
+                    faults,
+                    victims: &[0, 1, 2][..n],
+                    phases,
+                    guards,
+                    limit: 2_000_000,
+                };
+                match quietly(|| coupled::model::explore::<States>(&scope)) {
+                    Some(Ok(_)) => None,
+                    Some(Err(flaw)) => Some(format!("{n} replicas, {name}: {}", flaw.what)),
+                    None => Some(format!("{n} replicas, {name}: an assertion")),
+                }
+            })
+    }
+
     /// Takes the guards away in turn and demands that one of the two notices.
     #[track_caller]
     fn noticed(
@@ -318,6 +376,13 @@ mod tests {
     fn each_of_files_read_by_each_is_noticed() {
         noticed(READING, by_reading_model, |guards| {
             by_seed(|seed| simulate_reading(seed, guards, false))
+        });
+    }
+
+    #[test]
+    fn each_of_coupling_is_noticed() {
+        noticed(COUPLED, by_coupled_model, |guards| {
+            by_seed(|seed| Ok(coupled::random::simulate(seed, None, guards, false)?.into()))
         });
     }
 

@@ -1,0 +1,188 @@
+//! Replicas that are interrupted anywhere agree on a point: seeds, and all schedules of one
+//! attempt with a fault at any step.
+
+#![cfg(not(feature = "shuttle"))]
+
+#[cfg(test)]
+mod tests {
+    use rcoe_core::Guards;
+    use rcoe_core::coupling::{Counter, States};
+    use rcoe_sim::coupled::fault::Fault;
+    use rcoe_sim::coupled::group::Group;
+    use rcoe_sim::coupled::model::{Explored, Flaw, Scope, explore};
+    use rcoe_sim::coupled::random::{Summary, simulate};
+    use rcoe_sim::coupled::vm::Ins;
+
+    /// Counts in memory: registers are equal at each turn.
+    const SILENT: &[Ins] = &[Ins::Nop, Ins::LoopMemory(0, 4, 1), Ins::Call, Ins::Exit];
+    /// Counts in the vector state, within a loop in memory.
+    const VECTOR: &[Ins] = &[
+        Ins::Nop,
+        Ins::LoopVector(1, 2, 1),
+        Ins::LoopMemory(0, 2, 2),
+        Ins::Call,
+        Ins::Exit,
+    ];
+    /// Goes through a call on its way.
+    const CALLS: &[Ins] = &[
+        Ins::Mix(0),
+        Ins::Call,
+        Ins::Store(0, 0, 0),
+        Ins::Nop,
+        Ins::Exit,
+    ];
+    /// Waits for the point.
+    const SPIN: &[Ins] = &[Ins::Bump(0, 0), Ins::Spin(1), Ins::Call, Ins::Exit];
+
+    const LOSS: &[Fault] = &[Fault::Die];
+    const SLOW: &[Fault] = &[Fault::Slow];
+    const FLIPS: &[Fault] = &[
+        Fault::FlipRegister(0, 3),
+        Fault::FlipRegister(4, 0),
+        Fault::FlipVector(1, 1),
+        Fault::FlipPage(2, 0, 1),
+        Fault::FlipTrace(3),
+    ];
+    const MASKED: &[Fault] = &[
+        Fault::FlipStub(0, 0),
+        Fault::FlipStub(1, 1),
+        Fault::FlipStub(5, 0),
+        Fault::FlipList(0),
+        Fault::FlipList(1),
+    ];
+
+    const fn scope<'a>(
+        program: &'a [Ins],
+        places: &'a [usize],
+        faults: &'a [Fault],
+        victims: &'a [usize],
+    ) -> Scope<'a> {
+        Scope {
+            program,
+            places,
+            moves: 2,
+            rates: &[1, 2, 1],
+            faults,
+            victims,
+            phases: 7,
+            guards: Guards::ON,
+            limit: 3_000_000,
+        }
+    }
+
+    fn report(name: &str, explored: Result<Explored, Flaw>) -> Explored {
+        match explored {
+            Ok(explored) => {
+                println!("{name}: {explored:?}");
+                assert!(explored.acted > 0, "{name}: points are agreed on");
+                explored
+            }
+            Err(flaw) => panic!("{name}: {flaw:#?}"),
+        }
+    }
+
+    fn check(name: &str, scope: &Scope<'_>) -> Explored {
+        let start = std::time::Instant::now();
+        let explored = report(name, explore::<States>(scope));
+        println!("  in {:.1?}", start.elapsed());
+        explored
+    }
+
+    #[test]
+    fn two_agree() {
+        for program in [SILENT, VECTOR, CALLS, SPIN] {
+            for places in [[0, 0], [0, 3], [4, 1]] {
+                check("two", &scope(program, &places, &[], &[]));
+            }
+        }
+    }
+
+    #[test]
+    fn two_with_a_fault() {
+        for program in [SILENT, VECTOR, CALLS] {
+            for faults in [LOSS, SLOW, FLIPS, MASKED] {
+                check("two, fault", &scope(program, &[0, 3], faults, &[0, 1]));
+            }
+        }
+    }
+
+    #[test]
+    fn three_agree() {
+        for program in [SILENT, VECTOR, CALLS] {
+            let all = scope(program, &[0, 3, 1], &[], &[]);
+            check("three", &Scope { moves: 0, ..all });
+        }
+    }
+
+    #[test]
+    fn three_with_a_fault() {
+        for faults in [LOSS, SLOW, FLIPS, MASKED] {
+            let all = scope(SILENT, &[0, 3, 1], faults, &[0, 1, 2]);
+            check("three, fault", &Scope { moves: 0, ..all });
+        }
+    }
+
+    #[test]
+    fn damage_to_a_board_costs_no_phase() {
+        let words = Group::<States>::new(2, &SILENT.into(), Guards::ON).boards[0].len();
+        let faults: Vec<Fault> = (0..words).map(|word| Fault::FlipBoard(word, 1)).collect();
+        let all = scope(SILENT, &[0, 3], &[], &[]);
+        let all = Scope { moves: 0, ..all };
+        let without = check("whole", &all);
+        let damaged = Scope {
+            faults: &faults,
+            victims: &[0, 1],
+            phases: without.phases,
+            ..all
+        };
+        let with = check("damaged", &damaged);
+        assert!(with.ends > words, "it was damaged everywhere: {with:?}");
+    }
+
+    #[test]
+    fn a_counter_finds_the_place_at_once() {
+        for program in [SILENT, VECTOR, CALLS] {
+            let places = [0, 3];
+            let found = scope(program, &places, MASKED, &[0, 1]);
+            let name = "counter";
+            let explored = report(name, explore::<Counter>(&found));
+            assert!(explored.phases <= 2, "{explored:?}");
+        }
+    }
+
+    #[test]
+    fn seeds_pass_and_go_through_all_that_can_happen() {
+        let mut sum = Summary::default();
+        let (mut noticed, mut admitted, mut amid, mut late) = (0, 0, 0, 0);
+        for seed in 0..8000 {
+            match simulate(seed, None, Guards::ON, false) {
+                Ok(summary) => {
+                    sum.points += summary.points;
+                    sum.calls += summary.calls;
+                    late += u32::from(summary.phases > 2);
+                    noticed += u32::from(summary.noticed);
+                    admitted += u32::from(summary.admitted);
+                    amid += u32::from(summary.amid);
+                }
+                Err(failure) => {
+                    panic!("cargo run -p rcoe-sim -- --coupled --seed {seed}: {failure:?}")
+                }
+            }
+        }
+        println!("{sum:?}, noticed {noticed}, admitted {admitted}, amid {amid}, late {late}");
+        assert!(sum.points > 20_000, "between calls: {}", sum.points);
+        assert!(sum.calls > 10_000, "at calls: {}", sum.calls);
+        assert!(late > 1000, "more than two phases: {late}");
+        assert!(noticed > 300, "faults must matter: {noticed}");
+        assert!(admitted > 200, "copies must be taken in: {admitted}");
+        assert!(amid > 100, "during an attempt, too: {amid}");
+    }
+
+    #[test]
+    fn a_seed_replays() {
+        for seed in 0..100 {
+            let run = || format!("{:?}", simulate(seed, Some(3), Guards::ON, false));
+            assert_eq!(run(), run());
+        }
+    }
+}
