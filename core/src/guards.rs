@@ -125,6 +125,11 @@ pub enum Bug {
     AgreeAlone,
     /// Each is compared with the target's owner only, not all with all.
     OwnerAlone,
+    /// Who takes itself to be at the target does not look at the target's registers and signature
+    /// once more.
+    ArrivalTrusted,
+    /// A replica does not adopt it if another has seen that all agreed.
+    AgreedUnheeded,
     /// Each phase has the budget of the first.
     BudgetFixed,
     /// A post counts whichever attempt, membership and phase it is of.

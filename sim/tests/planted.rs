@@ -90,6 +90,8 @@ mod tests {
         Bug::TargetUnchecked,
         Bug::AgreeAlone,
         Bug::OwnerAlone,
+        Bug::ArrivalTrusted,
+        Bug::AgreedUnheeded,
         Bug::BudgetFixed,
         Bug::StampUnread,
         Bug::ListUnsealed,

@@ -31,6 +31,9 @@ impl<T: Backend> Coupler<T> {
             let later = stamp.generation > self.stamp.generation;
             let here = (stamp.generation, stamp.epoch) == (self.stamp.generation, self.stamp.epoch);
             if later && stamp.epoch == self.stamp.epoch || here && verdict == Verdict::Agreed {
+                if self.guards.off(Bug::AgreedUnheeded) {
+                    continue;
+                }
                 return Some(self.follow(boards));
             }
             let judges = matches!(self.stage, Stage::Judge { .. });
