@@ -188,6 +188,7 @@ impl Machine {
     /// Brings a lost replica back as a copy of a member. All members are here, at one point of the
     /// trace at which they have just met.
     fn replace(&mut self, lost: ReplicaId) {
+        self.kernel.finish();
         self.kernel.save_fpu(arch::save_fpu);
         let digest = self.digest();
         let donor = match self.kernel.sphere.donor(digest) {
@@ -284,6 +285,7 @@ impl Machine {
             {
                 self.probe(probe);
             }
+            self.kernel.proceed();
             self.kernel.give_way();
         }
         for line in 0..IRQ_LINES {

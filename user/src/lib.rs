@@ -66,8 +66,15 @@ pub fn memory(words: usize) -> Option<&'static mut [u64]> {
 /// one.
 #[must_use]
 pub fn make(kind: ObjectType, slot: u64) -> bool {
+    make_sized(kind, 0, slot)
+}
+
+/// As [`make`], of an object of `1 << bits` bytes: untyped memory.
+#[must_use]
+pub fn make_sized(kind: ObjectType, bits: u32, slot: u64) -> bool {
     accept(service::SLOT_CNODE, slot, 1);
-    let answer = call(service::SLOT_ROOT, service::ROOT_MAKE, &[kind as u64]);
+    let words = [kind as u64, bits.into()];
+    let answer = call(service::SLOT_ROOT, service::ROOT_MAKE, &words);
     accept(service::SLOT_CNODE, slot, 0);
     answer.label == 0 && answer.caps == 1
 }

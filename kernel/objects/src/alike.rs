@@ -100,7 +100,7 @@ impl<S: Sphere> Kernel<'_, S> {
     /// A digest of all that is the same in all replicas at this point of the trace.
     ///
     /// # Panics
-    /// If memory is larger than [`ALIKE_MAX`].
+    /// If memory is larger than [`ALIKE_MAX`], or something is being ended ([`Kernel::finish`]).
     #[must_use]
     pub fn alike(&self) -> u64 {
         assert!(self.mem.bytes() <= ALIKE_MAX, "memory has so many blocks");
@@ -134,7 +134,9 @@ impl<S: Sphere> Kernel<'_, S> {
     /// What lies outside of object memory.
     fn sum_state(&self, sum: &mut Checksum) {
         self.ready.sum(sum);
-        for place in [self.current, self.fpu, self.irqs, self.info, self.dying] {
+        let ending = [self.dying, self.dying_pages];
+        assert!(ending == [Ref::NONE; 2], "what ends has ended");
+        for place in [self.current, self.fpu, self.irqs, self.info] {
             sum.word(u64::from(place.units()));
         }
         for (number, root) in self.spaces.iter().enumerate() {

@@ -204,6 +204,7 @@ impl<S: Sphere> Kernel<'_, S> {
                 obj: Ref::from_bytes(next),
                 bits,
                 used: 0,
+                clean: 0,
             };
             self.insert_first(slot, cap);
             let at = Word::UntypedBits as usize + usize::try_from(count).expect("few");

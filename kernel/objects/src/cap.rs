@@ -1,7 +1,9 @@
 //! Capabilities: what they are, how two words hold them, and how they relate.
 
 use rcoe_abi::Rights;
-use rcoe_abi::object::{ENDPOINT_BITS, PAGE_BITS, SLOT_BITS, TCB_BITS};
+use rcoe_abi::object::{
+    ENDPOINT_BITS, MAX_UNTYPED_BITS, MIN_UNTYPED_BITS, PAGE_BITS, SLOT_BITS, TCB_BITS,
+};
 
 use crate::Ref;
 
@@ -19,8 +21,14 @@ pub struct Mapping {
 pub enum Cap {
     /// None.
     Null,
-    /// Memory of `1 << bits` bytes, of which the first `used` are taken.
-    Untyped { obj: Ref, bits: u32, used: u64 },
+    /// Memory of `1 << bits` bytes, of which the first `used` are taken, and those from there to
+    /// `clean` are zero.
+    Untyped {
+        obj: Ref,
+        bits: u32,
+        used: u64,
+        clean: u64,
+    },
     /// A table of `1 << bits` slots. On a way through it `guard_bits` of the pointer must be
     /// `guard`.
     CNode {
@@ -71,11 +79,25 @@ pub enum Cap {
         rights: Rights,
         mapping: Mapping,
     },
-    /// Internal: a table that is being emptied. `next` in line, and the first slot not yet empty.
-    Zombie { next: Ref, bits: u32, cursor: u64 },
+    /// Internal: a table that is being emptied. `next` in line, the first slot not yet empty, and
+    /// the table (or the thread: no bits) whose last capability was in its first slot, if one was.
+    Zombie {
+        next: Ref,
+        bits: u32,
+        cursor: u32,
+        inner: Ref,
+        inner_bits: u32,
+    },
 }
 
 const ADDRESS: u64 = (1 << 48) - 1;
+
+/// Bytes of the smallest object: the unit in which untyped memory is used.
+const LEAST: u64 = 1 << MIN_UNTYPED_BITS;
+const _: () = assert!(
+    MAX_UNTYPED_BITS - MIN_UNTYPED_BITS < 32,
+    "half a word counts them"
+);
 
 impl Mapping {
     const fn word(self) -> u64 {
@@ -101,7 +123,15 @@ impl Cap {
     pub const fn encode(self) -> [u64; 2] {
         match self {
             Self::Null => [0, 0],
-            Self::Untyped { obj, bits, used } => [pack(1, bits as u64, 0, obj), used],
+            Self::Untyped {
+                obj,
+                bits,
+                used,
+                clean,
+            } => [
+                pack(1, bits as u64, 0, obj),
+                (used / LEAST) | ((clean / LEAST) << 32),
+            ],
             Self::CNode {
                 obj,
                 bits,
@@ -134,7 +164,16 @@ impl Cap {
                 pack(14, rights.word(), 0, Ref::from_units(page)),
                 mapping.word(),
             ],
-            Self::Zombie { next, bits, cursor } => [pack(12, bits as u64, 0, next), cursor],
+            Self::Zombie {
+                next,
+                bits,
+                cursor,
+                inner,
+                inner_bits,
+            } => [
+                pack(12, bits as u64, inner_bits as u64, next),
+                cursor as u64 | (inner.units() as u64) << 32,
+            ],
         }
     }
 
@@ -158,7 +197,8 @@ impl Cap {
             1 => Self::Untyped {
                 obj,
                 bits: byte,
-                used: tail,
+                used: (tail & 0xffff_ffff) * LEAST,
+                clean: (tail >> 32) * LEAST,
             },
             2 => Self::CNode {
                 obj,
@@ -200,7 +240,9 @@ impl Cap {
             12 => Self::Zombie {
                 next: obj,
                 bits: byte,
-                cursor: tail,
+                cursor: tail as u32,
+                inner: Ref::from_units((tail >> 32) as u32),
+                inner_bits: other,
             },
             13 => Self::Devices {
                 first: tail as u32,
@@ -319,6 +361,7 @@ mod tests {
                 obj,
                 bits: 36,
                 used: 1 << 35,
+                clean: 1 << 36,
             },
             Cap::CNode {
                 obj,
@@ -358,7 +401,9 @@ mod tests {
             Cap::Zombie {
                 next: obj,
                 bits: 20,
-                cursor: 99,
+                cursor: 1 << 20,
+                inner: obj.slot(64),
+                inner_bits: 19,
             },
         ];
         for cap in caps {
@@ -372,6 +417,7 @@ mod tests {
             obj: Ref::from_bytes(0x1000),
             bits: 12,
             used: 0,
+            clean: 0,
         };
         assert!(untyped.covers(&Cap::Tcb {
             obj: Ref::from_bytes(0x1800)

@@ -2,73 +2,115 @@
 //!
 //! Tables can hold tables, so ending one is recursive by nature. Here it takes constant stack: a
 //! table whose last capability is gone joins a list that is threaded through the first slots of its
-//! members, and the list is worked off slot by slot. One operation is therefore as long as all that
-//! it ends; there are no preemption points.
+//! members, and the list is worked off slot by slot, in steps ([`crate::long`]).
 
 use crate::kernel::Kernel;
+use crate::long::Budget;
 use crate::sphere::Sphere;
 use crate::{Cap, Ref};
 
 impl<S: Sphere> Kernel<'_, S> {
-    /// Deletes the capability in a slot.
+    /// Deletes the capability in a slot. Tables that end with it join those to be emptied.
     pub(crate) fn delete(&mut self, slot: Ref) {
         let (cap, last) = self.take(slot);
         self.dispose(cap, last);
-        self.drain();
     }
 
-    /// Deletes all that was derived from the capability in a slot.
-    pub(crate) fn revoke(&mut self, slot: Ref) {
-        loop {
-            let next = self.next(slot);
-            if next.is_none() || !self.is_parent(slot, next) {
-                break;
+    /// Deletes what was derived from the capability in a slot, as far as a step goes; tells whether
+    /// that is all.
+    pub(crate) fn revoke(&mut self, slot: Ref, budget: &mut Budget) -> bool {
+        while self.has_children(slot) {
+            if budget.is_spent() {
+                return false;
             }
-            self.delete(next);
+            budget.spend(1);
+            self.delete(self.next(slot));
+            if !self.drain(budget) && self.has_children(slot) {
+                return false;
+            }
         }
         let cap = self.cap(slot);
         if cap.badge() != 0 {
             self.cancel_badge(cap);
         }
+        true
     }
 
     /// Ends what a capability that was just taken stood for.
     fn dispose(&mut self, cap: Cap, last: bool) {
-        let mut cap = cap;
-        let mut last = last;
-        // Each turn makes one more table join the list, and takes its first capability.
-        while let (Cap::CNode { obj, bits, .. }, true) = (cap, last) {
-            let (first, was_last) = self.take(obj);
-            let zombie = Cap::Zombie {
-                next: self.dying,
-                bits,
-                cursor: 1,
-            };
-            self.set_cap(obj, zombie);
-            self.dying = obj;
-            (cap, last) = (first, was_last);
+        match (cap, last) {
+            (Cap::CNode { obj, bits, .. }, true) => self.enlist(obj, bits),
+            _ => self.finalise(cap, last),
         }
-        self.finalise(cap, last);
     }
 
-    /// Empties the tables in the list.
-    fn drain(&mut self) {
-        while let Some(table) = self.dying.some() {
-            let Cap::Zombie { next, bits, cursor } = self.cap(table) else {
-                panic!("what is in the list is a zombie");
+    /// A table joins the list. Its first slot is where that is noted, so what was in it is ended; a
+    /// table or a thread, with which more may end, is noted there as well until its turn comes.
+    fn enlist(&mut self, table: Ref, bits: u32) {
+        let (first, last) = self.take(table);
+        let (inner, inner_bits) = match (first, last) {
+            (Cap::CNode { obj, bits, .. }, true) => (obj, bits),
+            (Cap::Tcb { obj }, true) => (obj, 0),
+            _ => (Ref::NONE, 0),
+        };
+        let zombie = Cap::Zombie {
+            next: self.dying,
+            bits,
+            cursor: 1,
+            inner,
+            inner_bits,
+        };
+        self.set_cap(table, zombie);
+        self.dying = table;
+        if inner.is_none() {
+            self.finalise(first, last);
+        }
+    }
+
+    /// Empties the first table in the list, to the next one that ends with it.
+    pub(crate) fn empty_slots(&mut self, table: Ref, budget: &mut Budget) {
+        let Cap::Zombie {
+            next,
+            bits,
+            mut cursor,
+            inner,
+            inner_bits,
+        } = self.cap(table)
+        else {
+            panic!("what is in the list is a zombie");
+        };
+        let zombie = |cursor| Cap::Zombie {
+            next,
+            bits,
+            cursor,
+            inner: Ref::NONE,
+            inner_bits: 0,
+        };
+        if !inner.is_none() {
+            budget.spend(1);
+            self.set_cap(table, zombie(cursor));
+            return match inner_bits {
+                0 => self.finalise(Cap::Tcb { obj: inner }, true),
+                _ => self.enlist(inner, inner_bits),
             };
-            if cursor == 1 << bits {
-                self.set_cap(table, Cap::Null);
-                self.dying = next;
-                continue;
-            }
-            let slot = table.slot(u32::try_from(cursor).expect("tables are small"));
-            let cursor = cursor + 1;
-            self.set_cap(table, Cap::Zombie { next, bits, cursor });
+        }
+        while cursor < 1 << bits && !budget.is_spent() {
+            budget.spend(1);
+            let slot = table.slot(cursor);
+            cursor += 1;
             if !self.is_empty(slot) {
-                let (cap, last) = self.take(slot);
-                self.dispose(cap, last);
+                self.set_cap(table, zombie(cursor));
+                self.delete(slot);
+                if self.dying != table || !self.dying_pages.is_none() {
+                    return;
+                }
             }
+        }
+        if cursor < 1 << bits {
+            self.set_cap(table, zombie(cursor));
+        } else {
+            self.set_cap(table, Cap::Null);
+            self.dying = next;
         }
     }
 

@@ -43,6 +43,7 @@ impl<S: Sphere> Kernel<'_, S> {
         let digest = mix(mix(mix(label as u64 ^ first.rotate_left(8)) ^ second) ^ ip);
         self.sphere.event(kind::FAULT, digest);
         if fault != Fault::UnknownSyscall {
+            self.forget_rest(tcb);
             self.sphere.vote();
         }
         self.step_again(tcb, fault);

@@ -6,6 +6,7 @@ use crate::arch::{ARGUMENTS, IP, SP};
 use crate::cap::Mapping;
 use crate::decode::{Invocation, OUTPUT_MAX};
 use crate::kernel::Kernel;
+use crate::long::Budget;
 use crate::sphere::Sphere;
 use crate::tcb::field;
 use crate::{Cap, Ref};
@@ -38,14 +39,28 @@ impl Answer {
 }
 
 impl<S: Sphere> Kernel<'_, S> {
-    /// Does it, for `caller`.
-    pub(crate) fn invoke(&mut self, caller: Ref, invocation: Invocation) -> Answer {
+    /// Does it, for `caller`, as far as a step goes. No answer means that the call is to be made
+    /// again.
+    pub(crate) fn invoke(
+        &mut self,
+        caller: Ref,
+        invocation: Invocation,
+        budget: &mut Budget,
+    ) -> Option<Answer> {
+        let done = match invocation {
+            Invocation::Retype(retype) => self.retype(retype, budget),
+            Invocation::Revoke { slot } => self.revoke(slot, budget),
+            other => return Some(self.invoke_at_once(caller, other)),
+        };
+        done.then_some(Answer::NOTHING)
+    }
+
+    /// What is short. Tables that it ends are emptied later.
+    fn invoke_at_once(&mut self, caller: Ref, invocation: Invocation) -> Answer {
         match invocation {
-            Invocation::Retype(retype) => self.retype(retype),
             Invocation::Derive { from, to, cap } => self.insert_derived(to, cap, from),
             Invocation::Move { from, to } => self.move_cap(from, to),
             Invocation::Delete { slot } => self.delete(slot),
-            Invocation::Revoke { slot } => self.revoke(slot),
             Invocation::MapFrame {
                 slot,
                 root,
@@ -100,6 +115,7 @@ impl<S: Sphere> Kernel<'_, S> {
                 for (index, value) in registers.into_iter().zip([ip, sp, first, second]) {
                     self.set_register(tcb, index, value);
                 }
+                self.forget_rest(tcb);
             }
             Invocation::SetFlags { tcb, flags } => self.set_flags(tcb, flags),
             Invocation::WritePointers { tcb, pointers } => self.write_pointers(tcb, pointers),
@@ -163,8 +179,8 @@ impl<S: Sphere> Kernel<'_, S> {
                 continue;
             }
             self.delete(slot);
-            // Deleting may have ended the source with all that hung on the thread's old space.
-            if !self.is_empty(source) {
+            // The source may have been in what ended with the thread's old space.
+            if !matches!(self.cap(source), Cap::Null | Cap::Zombie { .. }) {
                 self.insert_derived(slot, cap, source);
             }
         }

@@ -27,8 +27,10 @@ pub struct Kernel<'m, S: Sphere> {
     pub(crate) irqs: Ref,
     /// The root task's boot page.
     pub(crate) info: Ref,
-    /// Tables that are being emptied.
+    /// Tables of capabilities that are being emptied.
     pub(crate) dying: Ref,
+    /// Page tables that are being emptied.
+    pub(crate) dying_pages: Ref,
     /// System calls since the last vote.
     pub(crate) unchecked: u32,
     /// Pages of device memory in address spaces.
@@ -50,6 +52,7 @@ impl<'m, S: Sphere> Kernel<'m, S> {
             irqs: Ref::NONE,
             info: Ref::NONE,
             dying: Ref::NONE,
+            dying_pages: Ref::NONE,
             unchecked: 0,
             shares: Shares::new(),
         }

@@ -33,6 +33,7 @@ mod grant;
 mod invoke;
 mod ipc;
 mod kernel;
+mod long;
 mod lookup;
 mod manner;
 mod memory;

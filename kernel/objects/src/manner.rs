@@ -48,6 +48,7 @@ impl<S: Sphere> Kernel<'_, S> {
         let steps = flags.contains(ThreadFlags::STEPS);
         let status = self.register(tcb, STATUS) & !STEP;
         self.set_register(tcb, STATUS, if steps { status | STEP } else { status });
+        self.forget_rest(tcb);
         self.change(tcb, |memory| {
             memory.set(tcb, field::FLAGS, flags.word());
             if let Some(place) = STEPPING {
@@ -93,6 +94,14 @@ impl<S: Sphere> Kernel<'_, S> {
         words.fold(0, |digest, index| mix(digest ^ self.register(tcb, index)))
     }
 
+    /// A thread that is to execute its call again has not done that step.
+    pub(crate) fn keep_step(&mut self, tcb: Ref) {
+        if self.flags(tcb) & ThreadFlags::STEPS.word() != 0 {
+            let status = self.register(tcb, STATUS);
+            self.set_register(tcb, STATUS, status | STEP);
+        }
+    }
+
     /// A thread that ended a step begins another: what it was stopped for is told first.
     pub(crate) fn step_again(&mut self, tcb: Ref, fault: Fault) {
         let ended = matches!(
@@ -102,9 +111,8 @@ impl<S: Sphere> Kernel<'_, S> {
                 ..
             }
         );
-        if ended && self.flags(tcb) & ThreadFlags::STEPS.word() != 0 {
-            let status = self.register(tcb, STATUS);
-            self.set_register(tcb, STATUS, status | STEP);
+        if ended {
+            self.keep_step(tcb);
         }
     }
 }

@@ -71,13 +71,20 @@ impl fmt::Debug for Ref {
 #[derive(Debug)]
 pub struct Memory<'m> {
     words: &'m mut [u64],
+    /// Words that were written.
+    #[cfg(test)]
+    pub(crate) written: u64,
 }
 
 impl<'m> Memory<'m> {
     /// Memory of these words.
     #[must_use]
     pub const fn new(words: &'m mut [u64]) -> Self {
-        Self { words }
+        Self {
+            words,
+            #[cfg(test)]
+            written: 0,
+        }
     }
 
     /// Bytes.
@@ -96,7 +103,14 @@ impl<'m> Memory<'m> {
     /// Writes word `index` of what lies at `place`.
     #[inline]
     pub fn set(&mut self, place: Ref, index: usize, value: u64) {
+        #[cfg(test)]
+        self.count(1);
         self.words[Self::at(place, index)] = value;
+    }
+
+    #[cfg(test)]
+    const fn count(&mut self, words: usize) {
+        self.written += words as u64;
     }
 
     #[inline]
@@ -114,6 +128,8 @@ impl<'m> Memory<'m> {
 
     /// A run of words, to be changed.
     pub fn words_mut(&mut self, place: Ref, from: usize, len: usize) -> &mut [u64] {
+        #[cfg(test)]
+        self.count(len);
         let at = Self::at(place, from);
         &mut self.words[at..at + len]
     }
@@ -122,6 +138,8 @@ impl<'m> Memory<'m> {
     pub fn copy(&mut self, from: (Ref, usize), to: (Ref, usize), len: usize) {
         let from = Self::at(from.0, from.1);
         let to = Self::at(to.0, to.1);
+        #[cfg(test)]
+        self.count(len);
         self.words.copy_within(from..from + len, to);
     }
 

@@ -2,12 +2,15 @@
 //!
 //! Untyped memory is used from its beginning to its end. What was made of it is derived from its
 //! capability; when all of that is gone, it is used anew. Objects begin with all words zero.
+//! Zeroing them is done in steps ([`crate::long`]), before the first of them exists: the capability
+//! to the untyped memory says how far it is zero, whoever asks next.
 
 use rcoe_abi::{Error, ObjectType, Rights};
 
 use crate::arch::FPU_START;
 use crate::cap::Mapping;
 use crate::kernel::Kernel;
+use crate::long::Budget;
 use crate::memory::UNIT;
 use crate::sphere::Sphere;
 use crate::tcb::field;
@@ -26,6 +29,8 @@ pub(crate) struct Retype {
     bits: u32,
     /// Offset of the first one in the untyped memory.
     start: u64,
+    /// Where zeroed memory ends.
+    clean: u64,
     /// First slot.
     slots: Ref,
     count: u32,
@@ -49,7 +54,7 @@ impl<S: Sphere> Kernel<'_, S> {
         if kind == ObjectType::VSpace && (count > 1 || self.free_space().is_none()) {
             return Err(Error::RangeError);
         }
-        let start = self.room(slot, bits, count)?;
+        let (start, clean) = self.room(slot, bits, count)?;
         let count = u32::try_from(count).map_err(|_| Error::RangeError)?;
         Ok(Retype {
             untyped: slot,
@@ -57,6 +62,7 @@ impl<S: Sphere> Kernel<'_, S> {
             size_bits,
             bits,
             start,
+            clean,
             slots,
             count,
         })
@@ -79,10 +85,13 @@ impl<S: Sphere> Kernel<'_, S> {
         }
     }
 
-    /// Where in the untyped memory `count` objects fit.
-    fn room(&self, slot: Ref, bits: u32, count: u64) -> Result<u64, Error> {
+    /// Where in the untyped memory `count` objects fit, and where what is zero ends.
+    fn room(&self, slot: Ref, bits: u32, count: u64) -> Result<(u64, u64), Error> {
         let Cap::Untyped {
-            bits: whole, used, ..
+            bits: whole,
+            used,
+            clean,
+            ..
         } = self.cap(slot)
         else {
             return Err(Error::InvalidCapability);
@@ -90,25 +99,58 @@ impl<S: Sphere> Kernel<'_, S> {
         if bits > whole {
             return Err(Error::NotEnoughMemory);
         }
-        let used = if self.has_children(slot) { used } else { 0 };
+        // What was used and is not any more is begun anew.
+        let anew = used > 0 && !self.has_children(slot);
+        let (used, clean) = if anew { (0, 0) } else { (used, clean) };
         let start = used.next_multiple_of(1 << bits);
         let end = start + (count << bits);
         if end > 1 << whole {
             return Err(Error::NotEnoughMemory);
         }
-        Ok(start)
+        Ok((start, clean))
     }
 
-    pub(crate) fn retype(&mut self, retype: Retype) {
+    /// Makes the objects, once their memory is zero; tells whether it is. If not, more of it is.
+    pub(crate) fn retype(&mut self, retype: Retype, budget: &mut Budget) -> bool {
         let Cap::Untyped { obj, bits, .. } = self.cap(retype.untyped) else {
             panic!("decoding found untyped memory");
         };
-        let used = retype.start + (u64::from(retype.count) << retype.bits);
-        self.set_cap(retype.untyped, Cap::Untyped { obj, bits, used });
+        let end = retype.start + (u64::from(retype.count) << retype.bits);
+        let mut clean = retype.clean.max(retype.start);
+        // Objects made of what is untyped still are zeroed then.
+        if retype.kind != ObjectType::Untyped {
+            clean += self.clean(obj, clean, end, budget);
+        }
+        let is_clean = clean >= end || retype.kind == ObjectType::Untyped;
+        let used = if is_clean { end } else { retype.start };
+        let clean = clean.max(used);
+        let cap = Cap::Untyped {
+            obj,
+            bits,
+            used,
+            clean,
+        };
+        self.set_cap(retype.untyped, cap);
+        if is_clean {
+            self.make_objects(retype, obj);
+        }
+        is_clean
+    }
+
+    /// Zeroes untyped memory from one offset to another, as far as a step goes; so many bytes.
+    fn clean(&mut self, obj: Ref, from: u64, to: u64, budget: &mut Budget) -> u64 {
+        let bytes = to.saturating_sub(from).min(budget.bytes());
+        let place = Ref::from_bytes(obj.bytes() + from);
+        let words = usize::try_from(bytes / 8).expect("a step is short");
+        self.mem.words_mut(place, 0, words).fill(0);
+        budget.spend_bytes(bytes);
+        bytes
+    }
+
+    fn make_objects(&mut self, retype: Retype, obj: Ref) {
         for index in 0..retype.count {
             let offset = retype.start + (u64::from(index) << retype.bits);
             let place = Ref::from_bytes(obj.bytes() + offset);
-            self.zero(place, retype.bits);
             let cap = self.begin(retype.kind, retype.size_bits, place);
             self.insert_new(retype.slots.slot(index), cap, retype.untyped);
         }
@@ -127,6 +169,7 @@ impl<S: Sphere> Kernel<'_, S> {
                 obj,
                 bits: size_bits,
                 used: 0,
+                clean: 0,
             },
             ObjectType::CNode => Cap::CNode {
                 obj,

@@ -233,6 +233,7 @@ impl<S: Sphere> Kernel<'_, S> {
             State::Calling => self.forget_call(tcb),
         }
         self.set_state(tcb, State::Inactive);
+        self.forget_rest(tcb);
     }
 
     /// Lets a stopped thread run. One that waited makes its system call anew only if it is asked to

@@ -110,7 +110,16 @@ impl<S: Sphere> Kernel<'_, S> {
         if let Cap::Untyped { obj, bits, .. } = original {
             // Memory that two capabilities speak of is used through the copy only.
             let used = 1 << bits;
-            self.set_cap(source, Cap::Untyped { obj, bits, used });
+            let clean = used;
+            self.set_cap(
+                source,
+                Cap::Untyped {
+                    obj,
+                    bits,
+                    used,
+                    clean,
+                },
+            );
         }
         self.link(slot, cap, source, flags);
     }

@@ -39,28 +39,14 @@ impl<S: Sphere> Kernel<'_, S> {
         assert!(self.spaces[number] == root, "a space ends once");
         self.spaces[number] = Ref::NONE;
         self.sphere.leave_space();
-        self.empty_table(root, TOP);
-    }
-
-    /// A table that is in no space is empty, and so are those below it: one that is mapped again
-    /// must not bring back pages that nobody knows to be there, and where this partition lies is
-    /// told by live tables only.
-    fn empty_table(&mut self, table: Ref, level: usize) {
-        for index in 0..ENTRIES {
-            let kernel = level == TOP && index == arch::KERNEL_ENTRY;
-            let entry = self.mem.get(table, index);
-            if level > 0 && !kernel && arch::is_present(entry) {
-                self.empty_table(self.place(entry), level - 1);
-            }
-            self.mem.set(table, index, 0);
-        }
+        self.end_table(root, TOP);
     }
 
     fn physical(&self, place: Ref) -> u64 {
         self.sphere.base() + place.bytes()
     }
 
-    fn place(&self, entry: u64) -> Ref {
+    pub(crate) fn place(&self, entry: u64) -> Ref {
         Ref::from_bytes(arch::physical(entry) - self.sphere.base())
     }
 
@@ -158,7 +144,7 @@ impl<S: Sphere> Kernel<'_, S> {
         if arch::is_present(entry) && arch::physical(entry) == self.physical(table) {
             self.set_entry(holder, mapping.address, above, 0, 0);
             self.sphere.flush();
-            self.empty_table(table, level as usize);
+            self.end_table(table, level as usize);
         }
     }
 

@@ -6,6 +6,7 @@ use rcoe_core::{Compare, mix};
 use crate::arch::{CAP, INFO, NUMBER};
 use crate::fault::Fault;
 use crate::kernel::Kernel;
+use crate::long::Budget;
 use crate::sphere::{Sphere, kind};
 use crate::tcb::field;
 use crate::{Cap, Ref};
@@ -101,7 +102,7 @@ impl<S: Sphere> Kernel<'_, S> {
         let pointer = self.register(tcb, CAP);
         let (slot, cap) = match self.lookup_cap(tcb, pointer) {
             Ok(found) => found,
-            Err(error) => return self.fail(tcb, error),
+            Err(error) => return self.fail_unless_done(tcb, error),
         };
         match cap {
             Cap::Endpoint { obj, rights, badge } if rights.contains(Rights::WRITE) => {
@@ -128,12 +129,37 @@ impl<S: Sphere> Kernel<'_, S> {
         self.set_register(tcb, INFO, 0);
     }
 
+    /// The pointer of a call leads nowhere, unless the call itself saw to that.
+    #[cold]
+    fn fail_unless_done(&mut self, tcb: Ref, error: Error) {
+        let mut budget = Budget::new();
+        if !self.has_rest(tcb) {
+            self.fail(tcb, error);
+        } else if self.drain(&mut budget) {
+            self.end_rest(tcb);
+        } else {
+            self.make_again(tcb);
+        }
+    }
+
+    #[inline(never)]
     fn invoke_message(&mut self, tcb: Ref, slot: Ref) {
+        let mut budget = Budget::new();
+        // What is in line to be ended may be what this is about.
+        if !self.drain(&mut budget) {
+            return self.make_again(tcb);
+        }
+        if self.has_rest(tcb) {
+            return self.end_rest(tcb);
+        }
         match self.decode(tcb, slot) {
-            Ok(invocation) => {
-                let answer = self.invoke(tcb, invocation);
-                self.deliver(tcb, 0, 0, answer.words());
-            }
+            Ok(invocation) => match self.invoke(tcb, invocation, &mut budget) {
+                Some(answer) if self.drain(&mut budget) => {
+                    self.deliver(tcb, 0, 0, answer.words());
+                }
+                Some(_) => self.leave_rest(tcb),
+                None => self.make_again(tcb),
+            },
             Err(error) => self.fail(tcb, error),
         }
     }

@@ -28,6 +28,8 @@ pub(crate) mod field {
     pub(crate) const FAULT_WORDS: usize = 45;
     /// How it runs ([`rcoe_abi::ThreadFlags`]).
     pub(crate) const FLAGS: usize = 47;
+    /// Is the call that it makes next the rest of one that is done but for what it ended?
+    pub(crate) const REST: usize = 48;
     /// The notification that is bound to it.
     pub(crate) const BOUND: usize = 49;
     /// Does the message it sends want a reply?

@@ -6,6 +6,7 @@ mod devices;
 mod fuzz;
 mod grants;
 mod invariants;
+mod long;
 mod manner;
 mod random;
 mod scenes;

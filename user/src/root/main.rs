@@ -89,7 +89,7 @@ fn request(starter: &mut Starter<'_>, message: &Received) -> Option<Answer> {
             address.map(Answer::Word)
         }
         service::ROOT_MAKE => starter
-            .give_object(message.words[0])
+            .give_object(message.words[0], message.words[1])
             .map(Answer::Capability),
         service::ROOT_WINDOW => starter.make_window(message.badge).map(Answer::Word),
         _ => {

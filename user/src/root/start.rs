@@ -271,16 +271,24 @@ impl<'a> Starter<'a> {
         Some((index, *self.started.get(index)?))
     }
 
-    /// A new object for a program; the slot of its capability.
-    pub(crate) fn give_object(&mut self, kind: u64) -> Option<u64> {
+    /// A new object for a program, of so many bits where it has any size; the slot of its
+    /// capability.
+    pub(crate) fn give_object(&mut self, kind: u64, bits: u64) -> Option<u64> {
         let kind = ObjectType::from_number(kind)?;
         let given = [
+            ObjectType::Untyped,
             ObjectType::Endpoint,
             ObjectType::Notification,
             ObjectType::Frame,
             ObjectType::Tcb,
         ];
-        let made = given.contains(&kind).then(|| self.memory.make(kind, 0))?;
+        let bits = match kind {
+            ObjectType::Untyped => u32::try_from(bits).ok()?,
+            _ => 0,
+        };
+        let made = given
+            .contains(&kind)
+            .then(|| self.memory.make(kind, bits))?;
         made.ok()
     }
 

@@ -23,6 +23,8 @@ pub const MESSAGE: [usize; 4] = [2, 3, 4, 5];
 pub const CALL_ARGUMENTS: [usize; 6] = [0, 1, 2, 3, 4, 5];
 /// Registers for the arguments of a thread's first function: x0, x1.
 pub const ARGUMENTS: [usize; 2] = [0, 1];
+/// Bytes of the instruction that makes a system call.
+pub const CALL_BYTES: u64 = 4;
 /// Instruction pointer.
 pub const IP: usize = 31;
 /// Stack pointer.

@@ -24,6 +24,8 @@ pub const MESSAGE: [usize; 4] = [9, 7, 8, 11];
 pub const CALL_ARGUMENTS: [usize; 6] = [5, 4, 3, 9, 7, 8];
 /// Registers for the arguments of a thread's first function: rdi, rsi.
 pub const ARGUMENTS: [usize; 2] = [5, 4];
+/// Bytes of the instruction that makes a system call.
+pub const CALL_BYTES: u64 = 2;
 /// Instruction pointer.
 pub const IP: usize = 15;
 /// Stack pointer.

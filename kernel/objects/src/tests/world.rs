@@ -8,13 +8,17 @@ use rcoe_abi::image::{self, ENTRY_WORDS, HEADER_WORDS};
 use rcoe_abi::{Label, MessageInfo, ObjectType, Rights, Syscall, boot, layout};
 use rcoe_core::Compare;
 
-use crate::arch::{CAP, INFO, MESSAGE, NUMBER};
+use crate::arch::{CALL_BYTES, CAP, INFO, IP, MESSAGE, NUMBER};
 use crate::kernel::Kernel;
 use crate::sphere::Sphere;
 use crate::{BootInput, Cap, Memory, Ref};
 
 /// Where object memory is said to lie.
 pub(super) const BASE: u64 = 0x4000_0000;
+
+/// Words that no kernel entry exceeds: zeroing 64 KiB for 256 objects, each with its slot and what
+/// it begins with; or ending what 256 slots hold.
+pub(super) const MOST_WRITTEN: u64 = 8192 + 256 * 24;
 
 /// Where a page is that holds zeros.
 pub(super) const BLANK: u64 = 0x7000;
@@ -176,9 +180,27 @@ impl Kernel<'_, Alone> {
         for (index, &word) in words.iter().enumerate() {
             self.set_word(tcb, index, word);
         }
-        self.syscall();
-        self.schedule();
+        self.enter(tcb);
         tcb
+    }
+
+    /// The running thread's system call, made again as often as the kernel asks for, unless
+    /// somebody else runs meanwhile.
+    pub(super) fn enter(&mut self, tcb: Ref) {
+        while self.enter_once(tcb) && self.current() == Some(tcb) {}
+    }
+
+    /// One entry of the running thread; tells whether it is to make its call again. The processor
+    /// has its instruction pointer behind the call's instruction.
+    pub(super) fn enter_once(&mut self, tcb: Ref) -> bool {
+        let behind = self.register(tcb, IP).wrapping_add(CALL_BYTES);
+        self.set_register(tcb, IP, behind);
+        let before = self.mem.written;
+        self.syscall();
+        let written = self.mem.written - before;
+        assert!(written <= MOST_WRITTEN, "{written} words in one entry");
+        self.schedule();
+        self.register(tcb, IP) != behind
     }
 
     /// An invocation by the running thread: label of the answer and its first word.
