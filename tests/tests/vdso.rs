@@ -21,17 +21,22 @@ const THREADS: &str = include_str!("vdso/threads.c");
 const COUNTER: &str = include_str!("vdso/counter.c");
 /// Draws random numbers by an instruction in pages that are read anew, or move.
 const RANDOM: &str = include_str!("vdso/random.c");
+/// Executes a file that is mapped shared, and looks whether that stays as it is.
+const SHARED: &str = include_str!("vdso/shared.c");
 /// The ways.
-const COUNTER_WAYS: [&str; 17] = [
+const COUNTER_WAYS: [&str; 20] = [
     "own",
     "dropped",
     "dropped-locked",
+    "dropped-changed",
     "moved",
     "generated",
     "made-both",
     "made-executable",
     "nameless",
     "shared",
+    "shared-changed",
+    "nameless-later",
     "segment",
     "grown",
     "execute-only",
@@ -236,4 +241,13 @@ fn what_is_replaced_stays_so_when_its_page_is_read_anew_or_moves() {
         assert_eq!(out.lines().count(), 6, "{what}");
         assert!(out.lines().all(|line| line.ends_with(": 0")), "{what}");
     }
+}
+
+#[test]
+fn a_file_that_is_mapped_shared_is_not_changed() {
+    let scene = Scene::new();
+    let program = scene.compile("shared", SHARED, &["-w"]);
+    let outcome = scene.like_native("exec \"$@\"", &[&program]);
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    assert_eq!(outcome.out(), "as it was: 1\n".repeat(2));
 }

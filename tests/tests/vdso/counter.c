@@ -84,6 +84,23 @@ static reader made(const char *how) {
   } else if (!strcmp(how, "shared")) {
     file = file_of(2 * PAGE);
     at = mmap(0, PAGE, rx, MAP_SHARED, file, PAGE);
+  } else if (!strcmp(how, "shared-changed")) {
+    file = file_of(2 * PAGE);
+    at = mmap(0, PAGE, rx, MAP_SHARED, file, 0);
+    pwrite(file, code, sizeof code, 0);
+  } else if (!strcmp(how, "dropped-changed")) {
+    /* One is replaced, so the page is a copy; the other comes when the page is read anew. */
+    file = file_of(2 * PAGE);
+    at = mmap(0, PAGE, rx, MAP_PRIVATE, file, PAGE);
+    pwrite(file, code, sizeof code, PAGE + 512);
+    madvise(at, PAGE, MADV_DONTNEED);
+    at += 512;
+  } else if (!strcmp(how, "nameless-later")) {
+    file = memfd_create("code", 0);
+    ftruncate(file, PAGE);
+    at = mmap(0, PAGE, PROT_READ, MAP_PRIVATE, file, 0);
+    mprotect(at, PAGE, rx);
+    pwrite(file, code, sizeof code, 0);
   } else if (!strcmp(how, "segment")) {
     int id = shmget(IPC_PRIVATE, PAGE, 0700);
     at = shmat(id, 0, SHM_EXEC);

@@ -120,7 +120,9 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
         if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
             kernel.rewriter.forget_code(start, page_up(len));
         }
-        if is_fixed_code(prot) {
+        if is_fixed_code(prot) && kind == Kind::Shared {
+            tsc::distrust(kernel);
+        } else if is_fixed_code(prot) {
             let len = page_up(len);
             let part = file.part(call.arg(5), len);
             adopt_code(kernel, &Code { start, len, part });
@@ -206,7 +208,8 @@ fn map(kernel: &mut Kernel, call: &Call, flags: u32) -> i64 {
     local(call.nr, call.raw)
 }
 
-/// Code was mapped: its untrappable instructions are rewritten, its call sites may be.
+/// Code was mapped: its untrappable instructions are rewritten, its call sites may be. Never code
+/// that is shared: the file would change.
 pub(crate) fn adopt_code(kernel: &mut Kernel, code: &Code) {
     tsc::add_code(kernel, code);
     kernel.rewriter.add_code(code.start, code.len);
@@ -254,7 +257,9 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
             .shared
             .protect(page_down(addr), len, convert::low32(prot));
     }
-    if result == 0 && is_fixed_code(prot) {
+    if result == 0 && is_fixed_code(prot) && space().has_shared(addr, len) {
+        tsc::distrust(kernel);
+    } else if result == 0 && is_fixed_code(prot) {
         let (start, len, part) = (page_down(addr), page_up(len), Part::FLEETING);
         adopt_code(kernel, &Code { start, len, part });
     } else if result == 0 {

@@ -262,6 +262,13 @@ impl Space {
         }
     }
 
+    /// Is any of the range shared?
+    pub(crate) fn has_shared(&self, start: u64, len: u64) -> bool {
+        let (start, end) = range(start, len);
+        let mut areas = self.live()[self.within(start, end)].iter();
+        areas.any(|area| area.kind() == Kind::Shared)
+    }
+
     /// Pages of the range that would become data if they were writable.
     pub(crate) fn growing_data(&self, start: u64, len: u64) -> u64 {
         let (start, end) = range(start, len);
