@@ -274,6 +274,36 @@ __attribute__((target(\"rdrnd,rdseed,rdpid\"))) int main(void) {
 }
 
 #[test]
+fn code_that_nobody_has_seen_asks_no_processor() {
+    let faults = std::fs::read_to_string("/proc/cpuinfo").expect("readable");
+    if !faults.contains("cpuid_fault") {
+        eprintln!("skipped: this machine cannot make cpuid fault");
+        return;
+    }
+    // push %rbx; mov %edi, %eax; xor %ecx, %ecx; cpuid; mov %ecx, (%rsi); mov %ebx, 4(%rsi);
+    // pop %rbx; ret
+    let source = "#include <stdio.h>\n#include <string.h>\n#include <sys/mman.h>\n
+static const char code[] =
+  \"\\x53\\x89\\xf8\\x31\\xc9\\x0f\\xa2\\x89\\x0e\\x89\\x5e\\x04\\x5b\\xc3\";
+int main(void) {
+  for (int round = 0; round < 3; round++) {
+    void *at = mmap(0, 4096, PROT_READ | PROT_WRITE | (round ? PROT_EXEC : 0),
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(at, code, sizeof code);
+    if (!round && mprotect(at, 4096, PROT_READ | PROT_EXEC)) return 1;
+    unsigned told[2];
+    ((void (*)(unsigned, unsigned *))at)(1, told);
+    if (told[0] >> 30 & 1) return 2;
+    if (told[1] >> 24) return 3;
+  }
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("unseen", source, &[]);
+    agrees(&scene, &program);
+}
+
+#[test]
 fn code_is_looked_through_anew_when_its_file_has_changed() {
     // A file is known only when it has not changed for two seconds.
     let source = "#include <fcntl.h>\n#include <stdio.h>\n#include <string.h>\n\
