@@ -21,8 +21,8 @@ pub const SNAPSHOT_WORDS: usize = 30;
 /// is told by [`snapshot`].
 pub type Snapshot = [u64; SNAPSHOT_WORDS];
 
-/// Places of words in a [`Snapshot`]. Those of alarm, doorbell and sleepers have 32 bits, all others
-/// 64.
+/// Places of words in a [`Snapshot`]. Those of alarm, doorbell and sleepers have 32 bits, all
+/// others 64.
 pub mod snapshot {
     /// Rendezvous entered.
     pub const ARRIVED: usize = 0;

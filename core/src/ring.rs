@@ -1,9 +1,9 @@
 //! The results ring: records that the primary publishes and the followers consume in order.
 //!
 //! Positions count words since the start of the group and never go back; a takeover continues them
-//! in the new primary's ring. A record is a header, which carries the primary's signature in one word
-//! ([`Signature::word`]) and a checksum over everything, and its payload. So one whose payload is a
-//! word fills half a cache line. Whatever a reader finds is checked before it is
+//! in the new primary's ring. A record is a header, which carries the primary's signature in one
+//! word ([`Signature::word`]) and a checksum over everything, and its payload. So one whose payload
+//! is a word fills half a cache line. Whatever a reader finds is checked before it is
 //! believed.
 
 use crate::Signature;

@@ -6,9 +6,9 @@
 //!
 //! Two questions are asked. May these bytes be replaced? Only if most decodings arrive there and
 //! code follows. May an instruction be overlooked that the machine can trap instead: one that reads
-//! the time stamp counter, or `cpuid`? So of bytes that look like one, and are not replaced, it must
-//! be plain that they are no instruction: if it is not, the answer is [`Found::Doubt`], and they
-//! have to trap.
+//! the time stamp counter, or `cpuid`? So of bytes that look like one, and are not replaced, it
+//! must be plain that they are no instruction: if it is not, the answer is [`Found::Doubt`], and
+//! they have to trap.
 //!
 //! Not covered: jumps into the middle of an instruction.
 
