@@ -412,9 +412,11 @@ fn memory_is_looked_at_without_being_asked_for() {
 
 /// Statics of the agent that are alike in all replicas, by a part of their names. What is not named
 /// here has to stand where replicas keep what is their own.
-const ALIKE: [&str; 18] = [
+const ALIKE: [&str; 20] = [
     "context5TABLE17h",
     "exec5SAVED17h",
+    "exec5GIVEN17h",
+    "exec6PREFIX17h",
     "space5SPACE17h",
     "cpuid8FAULTING17h",
     "cpuid7ANSWERS17h",

@@ -70,6 +70,22 @@ state! {
     struct Kernel, from (start: Start, who, program);
 
     alike {
+        // Tables, of which a program fills little. What is said of their use comes first in each.
+        outgoing: Outgoing = zeroes, child stays, program stays;
+        shared: Shared = zeroes, child renewed, program renewed;
+        traps: Traps = zeroes, child stays, program renewed;
+        rewriter: Rewriter = zeroes, child stays, program renewed;
+        processes: Processes = [|it| it.begin(
+            who.pid,
+            who.control.sid.load(Ordering::Relaxed),
+        )], child renewed, program stays;
+        timers: Timers = [Timers::begin], child renewed, program renewed;
+        signals: Signals = [|it| it.begin(who.control)], child renewed, program renewed;
+
+        // All else is small, and most of it written by every process: on few pages.
+        withheld: Withheld = (Withheld::NONE), child renewed, program renewed;
+        threads: Threads = (Threads::of_replica(who.control)), child renewed, program renewed;
+
         // Fixed for the run.
         compare: Compare = (Compare::from_word(who.control.compare.load(Ordering::Relaxed))),
             child stays, program stays;
@@ -80,7 +96,6 @@ state! {
         clock: Clock = (Clock::new(who.control, start.reader)), child stays, program stays;
         limits: Limits = (Limits::given(who.control)), child stays, program stays;
         acting: Acting = (start.acting), child stays, program stays;
-        outgoing: Outgoing = zeroes, child stays, program stays;
 
         // A process's.
         control: &'static Control = (who.control), child anew, program stays;
@@ -90,25 +105,12 @@ state! {
         masks: bool = (who.places() > 2 && who.control.mask.load(Ordering::Relaxed) != 0),
             child anew, program stays;
         turns: Turns = (Turns::new(who.control)), child renewed, program stays;
-        processes: Processes = (Processes::first(
-            who.pid,
-            who.control.sid.load(Ordering::Relaxed),
-        )), child renewed, program stays;
         orders: Orders = (Orders::NONE), child anew, program stays;
         /// The result of the last call, which enters the trace with whatever comes next.
         outcome: LastResult = (LastResult::NONE), child stays, program stays;
 
         // A program's, which a child goes on with.
         brk: Brk = (Brk::new(program.brk_start)), child stays, program anew;
-        traps: Traps = zeroes, child stays, program renewed;
-        rewriter: Rewriter = zeroes, child stays, program renewed;
-
-        // Part is a process's, and part a program's.
-        withheld: Withheld = (Withheld::NONE), child renewed, program renewed;
-        shared: Shared = zeroes, child renewed, program renewed;
-        signals: Signals = (Signals::new(who.control)), child renewed, program renewed;
-        timers: Timers = (Timers::new()), child renewed, program renewed;
-        threads: Threads = (Threads::of_replica(who.control)), child renewed, program renewed;
     }
 
     own {
@@ -129,8 +131,6 @@ state! {
         begun: Option<u64> = (None), child anew, copy stays;
         /// Primary: what came of the present call.
         made: Made = (Made::new()), child stays, copy stays;
-        segments: Segments = zeroes, child stays, copy stays;
-        buffer: Buffer = zeroes, child stays, copy stays;
 
         // What a primary knows, and can find out again.
         /// Primary: what has arrived and is not published yet.
@@ -138,9 +138,13 @@ state! {
         last_read: LastRead = (LastRead::default()), child stays, copy stays;
         /// Primary: of the file that it reads, and bytes that siblings may ask for.
         direct: Direct = (Direct::NOTHING), child anew, copy stays;
+        ring: Ring = (Ring::NONE), child anew, copy anew;
         /// Primary: effects that are released later.
         queue: Queue = zeroes, child renewed, copy renewed;
-        ring: Ring = (Ring::NONE), child anew, copy anew;
+
+        // Of the present call, and large.
+        buffer: Buffer = zeroes, child stays, copy stays;
+        segments: Segments = zeroes, child stays, copy stays;
     }
 }
 

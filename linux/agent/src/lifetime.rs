@@ -14,7 +14,8 @@
 //!
 //! A field that begins with `zeroes` is not written at all: most of the state is tables that few
 //! programs fill, and pages of them that are not written need neither be made nor copied to
-//! children nor compared. For the same reason tables are renewed in place.
+//! children nor compared. For the same reason tables are renewed in place, and a field with a table
+//! that begins with `[function]` is zeroes, too, of which the function writes what is none.
 //!
 //! Contract: a copy of a replica differs from its original in its own part only, so the others stay
 //! at a copy; and what is a replica's own is no program's, so it stays at an exec.
@@ -142,6 +143,15 @@ macro_rules! begin {
         // SAFETY: nobody holds a reference yet, as the caller says.
         unsafe { (&raw mut (*$place).$field).write(value) };
     };
+    ($place:ident, $field:ident, [$with:expr]) => {
+        // SAFETY: zeroes, of which a field that begins so may consist; nobody else has a reference.
+        $crate::lifetime::fill(unsafe { &mut (*$place).$field }, $with);
+    };
+}
+
+/// Writes what does not begin as zeroes.
+pub(crate) fn fill<T>(field: &mut T, with: impl FnOnce(&mut T)) {
+    with(field);
 }
 
 /// One field at a turn.

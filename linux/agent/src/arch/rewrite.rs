@@ -78,17 +78,18 @@ enum Place {
 /// Sites, their hits, and where stubs go. Zeroes know none.
 ///
 /// Sites stand in the order of their first hits, so that a short program touches few pages of them.
+#[repr(C)]
 pub(crate) struct Rewriter {
+    site_count: usize,
+    code_count: usize,
+    area_count: usize,
+    /// Start and next free stub of each area.
+    areas: [(u64, u64); AREAS],
     /// By a site's address: its index plus one, or 0.
     slots: [u16; SITES],
     sites: [Site; SITES],
-    site_count: usize,
     /// Known executable mappings.
     code: [Range; CODE],
-    code_count: usize,
-    /// Start and next free stub of each area.
-    areas: [(u64, u64); AREAS],
-    area_count: usize,
 }
 
 impl PerProgram for Rewriter {

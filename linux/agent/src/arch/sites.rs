@@ -12,13 +12,14 @@ pub(super) const PLANTED: [u8; 2] = [0xf4, 0x90];
 
 /// Rewritten instructions of this program: address and [`Found::pack`], without gaps, since
 /// replicas are compared byte by byte. Zeroes are none.
+#[repr(C)]
 pub(crate) struct Traps {
-    sites: [[u64; 2]; SITES],
     count: usize,
-    /// Where there is code.
-    pub(crate) code: Ranges,
     /// Not 0: one that reads the counter may have been overlooked.
     distrusted: u64,
+    /// Where there is code.
+    pub(crate) code: Ranges,
+    sites: [[u64; 2]; SITES],
 }
 
 impl PerProgram for Traps {

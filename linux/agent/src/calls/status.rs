@@ -54,6 +54,7 @@ pub(crate) fn is_opened_by(kernel: &Kernel, call: &Call) -> bool {
 
 /// Primary: opens the file if this call asks for it; `None` if it asks for something else, or the
 /// host has no such file.
+#[inline(never)]
 pub(super) fn open(kernel: &Kernel, call: &Call) -> Option<i64> {
     let (file, flags) = wanted(kernel.processes.pid, call)?;
     let mut host = [0; ROOM];

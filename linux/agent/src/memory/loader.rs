@@ -151,6 +151,7 @@ impl Head {
 ///
 /// # Errors
 /// As [`load`].
+#[inline(never)]
 pub(crate) fn inspect(fd: i32) -> Result<Head, Errno> {
     let mut head = [0_u8; HEADER_BYTES];
     let read = sys::pread(fd, &mut head, 0)?;
@@ -181,6 +182,7 @@ pub(crate) fn parse_script_line(head: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
         .then_some((interpreter, argument.filter(|text| !text.is_empty())))
 }
 
+#[inline(never)]
 fn map_file(fd: i32, file: File, pie_base: Option<u64>) -> Result<Loaded, Errno> {
     let mut head = [0_u8; HEADER_BYTES];
     let read = sys::pread(fd, &mut head, 0)?;

@@ -7,8 +7,9 @@
 //! replica is; the stacks, below the program's registers.
 //!
 //! Contract: whether memory is compared and repaired follows from where it stands. A static of
-//! which replicas have different content goes into the section `.bss.own.1`, or into `.bss.own.2`
-//! if a child and a copy begin with zeroes instead; a field of the agent's state goes behind the
+//! which replicas have different content goes into the section `.bss.own.1` (a few words into
+//! `.bss.own.1.small`, beside others that are written), or into `.bss.own.2` if a child and a copy
+//! begin with zeroes instead; a field of the agent's state goes behind the
 //! mark in [`Kernel`]. All else must be alike, and a test knows its names.
 
 use crate::arch::entry::{TrapFrame, stack_range};

@@ -23,10 +23,10 @@ use crate::sys;
 const UNFIT: u8 = 125;
 
 /// This replica's number plus one; 0 until the shared objects are mapped.
-#[unsafe(link_section = ".bss.own.1")]
+#[unsafe(link_section = ".bss.own.1.small")]
 static OWN_NUMBER: AtomicUsize = AtomicUsize::new(0);
 /// This replica's group.
-#[unsafe(link_section = ".bss.own.1")]
+#[unsafe(link_section = ".bss.own.1.small")]
 static OWN_GROUP: AtomicUsize = AtomicUsize::new(0);
 
 /// This replica's report, once it is mapped.

@@ -92,10 +92,11 @@ pub(crate) struct Pages {
 }
 
 /// The program's memory.
+#[repr(C)]
 pub(crate) struct Space {
-    list: [Area; MOST],
     count: usize,
     pages: Pages,
+    list: [Area; MOST],
 }
 
 static SPACE: OneThread<Space> = OneThread::new(Space::NEW);

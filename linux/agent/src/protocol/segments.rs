@@ -27,12 +27,13 @@ mod piece;
 const SEGMENTS: usize = 2 * crate::convert::size(IOV_MAX) + 64;
 
 /// The pieces of the present call. Zeroes are none.
+#[repr(C)]
 pub(crate) struct Segments {
-    list: [Segment; SEGMENTS],
     count: usize,
     /// A length word is negative, which the host refuses (EINVAL) only when it comes to write the
     /// address: `recvfrom` has filled its buffer by then.
     refused: bool,
+    list: [Segment; SEGMENTS],
 }
 
 /// Bytes of the longest address of a socket, `struct sockaddr_storage`.

@@ -21,14 +21,15 @@ use crate::protocol::{brief, direct};
 pub(crate) const FIRST: usize = 1;
 
 /// The record being read.
+#[repr(C)]
 pub(crate) struct Buffer {
-    words: [u64; MAX_RECORD],
     /// Next word to read.
     next: usize,
     /// Words that can be read.
     len: usize,
     /// Number of the next record within its result.
     part: u64,
+    words: [u64; MAX_RECORD],
 }
 
 impl Buffer {

@@ -88,6 +88,7 @@ const KEPT: [usize; 6] = [26, 27, 28, 45, 46, 47];
 /// Their values; zeroes if not asked for yet.
 static LAYOUT: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
 
+#[inline(never)]
 fn kept() -> Option<[u64; 6]> {
     let kept = LAYOUT.each_ref().map(|word| word.load(Ordering::Relaxed));
     if kept != [0; 6] {

@@ -305,6 +305,7 @@ pub(crate) fn close_on_exec() {
 }
 
 /// Visits all open descriptors, and some that are not. Needs a free number.
+#[inline(never)]
 pub(crate) fn each_descriptor(mut visit: impl FnMut(i32)) {
     let Ok(list) = open_executable(0, b"/proc/self/fd\0") else {
         // No descriptor is left, or `/proc` cannot be seen (chroot): one after the other, then.

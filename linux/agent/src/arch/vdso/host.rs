@@ -16,7 +16,7 @@ use crate::convert::size;
 use crate::sys;
 
 /// Most bytes of `/proc/self/maps` at the start: the agent's own mappings and the vDSO's.
-const MAPS_BYTES: usize = 32 * 1024;
+const MAPS_BYTES: usize = 8 * 1024;
 /// The vDSO and its data are at most so many mappings.
 const PARTS: usize = 4;
 /// Bytes of an ELF symbol and of a dynamic entry.
@@ -77,6 +77,8 @@ fn drop_all(header: u64) {
 }
 
 /// Moves code and data; returns where the header is then.
+// Its buffer is to be on the stack for as long as it is needed.
+#[inline(never)]
 fn move_below_agent(header: u64) -> Option<u64> {
     let mut text = [0; MAPS_BYTES];
     let len = read_maps(&mut text)?;

@@ -28,6 +28,7 @@ pub(super) struct Target {
 }
 
 /// Where the descriptor leads; `None` if to no such file.
+#[inline(never)]
 pub(super) fn of_descriptor(fd: u64) -> Option<Target> {
     const PROC: u64 = 0x9fa0;
     const GROUPS: [u64; 3] = [0x0027_e0eb, 0x6367_7270, 0x0765_5821];

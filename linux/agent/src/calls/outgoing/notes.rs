@@ -93,18 +93,18 @@ pub(crate) struct Outgoing {
     /// Descriptor and errno of effects that were refused.
     failed: [[u32; 2]; FAILURES],
     pub(super) failures: u32,
+    /// Which descriptors are to be closed, and how many.
+    pub(super) closings: u32,
+    closing: Marks,
+    /// Of which streams it is known how many were read.
+    followed: Marks,
+    /// From which streams something is to be taken out that was read.
+    taking: Marks,
     states: [u32; DESCRIPTORS],
     /// Of streams: how many bytes were written to them, and read from them, counted as the host
     /// does.
     written: [u32; DESCRIPTORS],
     read: [u32; DESCRIPTORS],
-    /// Of which streams it is known how many were read.
-    followed: Marks,
-    /// From which streams something is to be taken out that was read.
-    taking: Marks,
-    /// Which descriptors are to be closed, and how many.
-    closing: Marks,
-    pub(super) closings: u32,
 }
 
 /// A mark for each descriptor.

@@ -182,6 +182,7 @@ fn open(path: core::fmt::Arguments, write: bool) -> Result<i32, Errno> {
 }
 
 /// Goes through the kernel's list of this process's mappings.
+#[inline(never)]
 pub(in crate::calls) fn each_mapping(mut visit: impl FnMut(&Mapping)) -> Result<(), Errno> {
     let list = open(format_args!("/proc/self/maps\0"), false)?;
     let mut text = [0_u8; 8 << 10];

@@ -65,6 +65,19 @@ static SAVED: OneThread<SavedAux> = OneThread::new(SavedAux {
     file: [0; 2],
 });
 
+/// The path that the old program gave. Not on the stack, which all else of an exec lies above.
+static GIVEN: OneThread<[u8; PATH_MAX]> = OneThread::new([0; PATH_MAX]);
+/// Room for what scripts put before the arguments.
+static PREFIX: OneThread<[u8; 2 * PATH_MAX]> = OneThread::new([0; 2 * PATH_MAX]);
+
+/// Keeps the path, with its NUL, until the next exec.
+fn keep_given(path: &[u8]) -> &'static [u8] {
+    // SAFETY: a replica is one kernel thread, and what the last exec kept is used up.
+    let place = unsafe { &mut (&mut *GIVEN.get())[..path.len()] };
+    place.copy_from_slice(path);
+    place
+}
+
 fn saved() -> &'static mut SavedAux {
     // SAFETY: a replica is one kernel thread, and no caller keeps the reference over another call.
     unsafe { &mut *SAVED.get() }
@@ -80,6 +93,12 @@ fn set_exe(path: &[u8]) {
     let saved = saved();
     saved.exe[..path.len()].copy_from_slice(path);
     saved.exe_len = path.len();
+}
+
+/// The same of an open file.
+fn set_exe_of(fd: i32) {
+    let saved = saved();
+    saved.exe_len = sys::descriptor_target(fd, &mut saved.exe) + 1;
 }
 
 impl SavedAux {
@@ -133,14 +152,6 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) const NONE: Self = Self {
-        path: [0; PATH_MAX],
-        len: 0,
-        dir: 0,
-        sweep: false,
-        drop: [-1; 2],
-    };
-
     /// Nothing is to be opened. The path's bytes are left: they say nothing without its length.
     pub(super) fn clear(&mut self) {
         (self.len, self.dir, self.sweep, self.drop) = (0, 0, false, [-1; 2]);
@@ -174,8 +185,8 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &mut TrapFrame) -
 
 /// The files of the new program.
 struct Files {
-    /// The path that the old program gave.
-    given: Plan,
+    /// The path that the old program gave, with its NUL.
+    given: &'static [u8],
     program: i32,
     interpreter: Option<i32>,
 }
@@ -197,12 +208,12 @@ fn prepare(kernel: &mut Kernel, call: &Call) -> Result<(Files, Strings), i64> {
     if let Some(errno) = privileges::refusal(kernel) {
         return Err(sys::error(errno));
     }
-    let given = kernel.processes.plan;
+    let given = keep_given(kernel.processes.plan.path());
     follow_own_link(kernel, call);
     let mut prefix = Prefix::new();
     let program = open_program(kernel, call, &mut prefix)?;
     let mut strings = Strings::new();
-    let gathered = gather(&mut strings, &prefix, argv, envp, given.path());
+    let gathered = gather(&mut strings, &prefix, argv, envp, given);
     if let Err(result) = gathered {
         return Err(give_up(kernel, call, [program.0, -1], result));
     }
@@ -431,9 +442,7 @@ fn commit(
     kernel.report.replaced.store(programs, Ordering::Release);
     sys::futex_wake(kernel.report.replaced.as_ptr());
     kernel.processes.lent = 0;
-    let mut name = [0; PATH_MAX];
-    let len = sys::descriptor_target(files.program, &mut name);
-    set_exe(&name[..=len]);
+    set_exe_of(files.program);
     twin::release(kernel);
     arena::forget_all(kernel);
     tear_down();
@@ -458,7 +467,7 @@ fn commit(
         kernel.event(kind::of(call.nr, kind::CONTENT), word);
     }
     renew(kernel, &image);
-    name_process(files.given.path(), &stack);
+    name_process(files.given, &stack);
     for value in [image.entry, image.phdr, image.interpreter_base, stack.rsp] {
         kernel.event(kind::of(call.nr, kind::LAYOUT), value);
     }
@@ -517,14 +526,15 @@ fn name_process(path: &[u8], stack: &Stack) {
 
 /// Arguments that `#!` lines put before the program's own, in order.
 struct Prefix {
-    bytes: [u8; 2 * PATH_MAX],
+    bytes: &'static mut [u8; 2 * PATH_MAX],
     len: usize,
 }
 
 impl Prefix {
-    const fn new() -> Self {
+    fn new() -> Self {
         Self {
-            bytes: [0; 2 * PATH_MAX],
+            // SAFETY: a replica is one kernel thread, and executes one program at a time.
+            bytes: unsafe { &mut *PREFIX.get() },
             len: 0,
         }
     }

@@ -115,32 +115,13 @@ pub(crate) const fn leads(kernel: &Kernel) -> bool {
 }
 
 impl Processes {
-    pub(crate) const fn new(pid: u32) -> Self {
-        Self {
-            pid,
-            children: [Child::NONE; GROUPS],
-            born: 0,
-            used: Usage::NONE,
-            asked: 0,
-            addressee: 0,
-            lent: 0,
-            birth: birth::Birth::NONE,
-            leads: false,
-            awaited: None,
-            unwanted: false,
-            replaced: false,
-            plan: exec::Plan::NONE,
-            death_signal: 0,
-            subreaper: false,
-            programs: 0,
-        }
-    }
-
-    /// The first process, in this session.
-    pub(crate) const fn first(pid: u32, session: u32) -> Self {
-        let mut first = Self::new(pid);
-        first.leads = pid == session;
-        first
+    /// The first process, in this session. It was zeroes: no children.
+    pub(crate) fn begin(&mut self, pid: u32, session: u32) {
+        self.pid = pid;
+        self.leads = pid == session;
+        self.birth = birth::Birth::NONE;
+        self.awaited = None;
+        self.plan.clear();
     }
 
     /// Were all registers replaced since this was last asked?

@@ -105,6 +105,7 @@ fn addressee(kernel: &Kernel, fd: u64) -> Process {
     }
 }
 
+#[inline(never)]
 fn of_folder(kernel: &Kernel, fd: u64) -> Option<Process> {
     let mut path = [0; ROOM];
     let len = sys::descriptor_target(descriptor(fd), &mut path);
@@ -153,6 +154,7 @@ pub(super) fn process(kernel: &Kernel, fd: u64) -> Process {
 
 /// The process id that the host tells with a descriptor, -1 if the process is gone; `None` if it is
 /// no descriptor of a process.
+#[inline(never)]
 fn host_pid(fd: u64) -> Option<i64> {
     use core::fmt::Write as _;
     let mut path = Text::<64>::new();

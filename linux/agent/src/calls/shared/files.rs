@@ -429,6 +429,7 @@ fn bring_out(kernel: &mut Kernel, mapping: Mapping) -> i64 {
 }
 
 /// Writes the pages that differ from the file. Doing it twice is as good as once.
+#[inline(never)]
 fn write_back(mapping: &Mapping, source: u64, len: u64) -> i64 {
     let mut page = [0; PAGE];
     let mut done = 0;

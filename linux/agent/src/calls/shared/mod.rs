@@ -109,13 +109,14 @@ impl Mapping {
 }
 
 /// All such mappings. The same in all replicas.
+#[repr(C)]
 pub(crate) struct Shared {
-    list: [Mapping; MAPPINGS],
     count: usize,
     /// The program has other processes to share with: it has forked, or is a child.
     related: bool,
     /// Some of its threads may be on the list of waiters.
     pub(crate) waiting: bool,
+    list: [Mapping; MAPPINGS],
 }
 
 impl Shared {

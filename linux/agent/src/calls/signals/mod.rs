@@ -108,23 +108,16 @@ pub(crate) struct Inbox {
 
 impl Signals {
     /// As inherited from whoever started rcoe.
-    pub(crate) fn new(control: &Control) -> Self {
+    ///
+    /// It was zeroes: default actions, and nothing that waits.
+    pub(crate) fn begin(&mut self, control: &Control) {
         let ignored = control.ignored.load(Ordering::Relaxed);
-        let mut actions = [[SIG_DFL, 0, 0, 0]; SLOTS];
-        for (action, signal) in actions.iter_mut().skip(1).zip(1..) {
+        for (action, signal) in self.actions.iter_mut().skip(1).zip(1..) {
             if ignored & bit(signal) != 0 {
                 action[HANDLER] = SIG_IGN;
             }
         }
-        Self {
-            actions,
-            pending: Pending::new(),
-            files: SignalFiles::new(),
-            shared: 0,
-            own: Own::inherit(control.blocked.load(Ordering::Relaxed) & !UNSTOPPABLE),
-            taken: 0,
-            quiet: 0,
-        }
+        self.own = Own::inherit(control.blocked.load(Ordering::Relaxed) & !UNSTOPPABLE);
     }
 
     /// A primary will tell again which of the descriptors for signals are readable.

@@ -111,7 +111,8 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    pub(super) const fn new() -> Self {
+    #[cfg(test)]
+    const fn new() -> Self {
         Self {
             entries: [Entry::NONE; PLACES],
             used: 0,

@@ -79,14 +79,6 @@ impl Number {
 }
 
 impl SignalFiles {
-    pub(crate) const fn new() -> Self {
-        Self {
-            files: [File::NONE; FILES],
-            numbers: [Number::NONE; NUMBERS],
-            used: 0,
-        }
-    }
-
     #[inline]
     pub(super) const fn is_empty(&self) -> bool {
         self.used == 0

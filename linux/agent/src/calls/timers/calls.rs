@@ -175,6 +175,7 @@ fn create(kernel: &mut Kernel, call: &Call) -> i64 {
         used: true,
         domain,
         clock,
+        deadline: NEVER,
         notify,
         thread: low32(thread),
         signal,

@@ -105,11 +105,12 @@ struct Timer {
 const _: () = assert!(size_of::<Timer>() == 56);
 
 impl Timer {
+    /// All zeroes.
     const UNUSED: Self = Self {
         used: false,
         domain: Domain::Wall,
         clock: 0,
-        deadline: NEVER,
+        deadline: 0,
         interval: 0,
         notify: Notify::Nobody,
         thread: 0,
@@ -131,6 +132,7 @@ impl Timer {
         Self {
             used: true,
             domain,
+            deadline: NEVER,
             notify: Notify::Program,
             signal,
             ..Self::UNUSED
@@ -176,17 +178,17 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// None is running.
-    pub(crate) const fn new() -> Self {
-        let [first, second, third] = Timer::OLD;
-        let mut all = [Timer::UNUSED; PLACES];
-        (all[0], all[1], all[2]) = (first, second, third);
-        Self {
+    /// None is running. What was not in use is left untouched.
+    pub(crate) fn begin(&mut self) {
+        self.forget_made();
+        let Self {
             all,
-            earliest: [NEVER; 3],
-            armed: [NEVER; 3],
-            settled: true,
-        }
+            earliest,
+            armed,
+            settled,
+        } = self;
+        all[..OLD].copy_from_slice(&Timer::OLD);
+        (*earliest, *armed, *settled) = ([NEVER; 3], [NEVER; 3], true);
     }
 
     /// Those made with `timer_create` are gone; what was not in use is left untouched.
@@ -243,17 +245,8 @@ impl Timers {
 }
 
 impl PerProcess for Timers {
-    /// None is running.
     fn in_child(&mut self, _: &Who) {
-        self.forget_made();
-        let Self {
-            all,
-            earliest,
-            armed,
-            settled,
-        } = self;
-        all[..OLD].copy_from_slice(&Timer::OLD);
-        (*earliest, *armed, *settled) = ([NEVER; 3], [NEVER; 3], true);
+        self.begin();
     }
 }
 
@@ -392,7 +385,13 @@ mod tests {
 
     #[test]
     fn the_earliest_is_due_first() {
-        let mut timers = Timers::new();
+        let mut timers = Timers {
+            all: [Timer::UNUSED; PLACES],
+            earliest: [0; 3],
+            armed: [0; 3],
+            settled: false,
+        };
+        timers.begin();
         timers.all[0].deadline = 50;
         timers.all[1].deadline = 30;
         timers.all[OLD] = Timer {

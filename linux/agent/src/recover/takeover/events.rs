@@ -58,6 +58,7 @@ pub(super) fn arm_again(set: u64) -> bool {
     known && read
 }
 
+#[inline(never)]
 fn each_entry(set: u64, mut visit: impl FnMut(Entry)) -> bool {
     let mut path = Text::<48>::new();
     let written = write!(path, "/proc/self/fdinfo/{}\0", descriptor(set));
