@@ -137,7 +137,7 @@ fn acting(argument: u32) -> String {
 fn reason(number: u64) -> &'static str {
     match rcoe_linux_syscalls::entry(number) {
         None => "it is unknown to rcoe",
-        Some(call) if !call.reason.is_empty() => call.reason,
+        Some(call) if !call.reason().is_empty() => call.reason(),
         Some(call) if call.class == Class::Process => {
             "children that share memory with their parent are not replicated"
         }
@@ -178,11 +178,11 @@ mod tests {
     fn notes_name_the_call_and_the_reason() {
         let unsupported = rcoe_linux_syscalls::ALL
             .iter()
-            .find(|call| !call.reason.is_empty());
+            .find(|call| !call.reason().is_empty());
         let call = unsupported.expect("something is unsupported");
         let text = text(Note::UnsupportedCall, call.nr.into());
         assert!(
-            text.contains(call.name) && text.contains(call.reason),
+            text.contains(call.name()) && text.contains(call.reason()),
             "{text}"
         );
     }

@@ -22,10 +22,11 @@ pub(crate) fn table(table: &Table) -> Result<String, String> {
     let _ = writeln!(out, "static CALLS: [Syscall; {}] = [", calls.len());
     let mut resolved = Resolutions::new(&calls);
     for (name, call) in &calls {
-        out += &one_call(name, call, table, &mut resolved).map_err(|e| format!("`{name}`: {e}"))?;
+        out += &one_call(call, table, &mut resolved).map_err(|e| format!("`{name}`: {e}"))?;
     }
     out += "];\n";
     out += &resolved.render();
+    out += &words(&calls)?;
     out += &slots(&calls);
     out += &notes(&calls);
     out += &facts(table);
@@ -119,7 +120,7 @@ fn requests(name: &str, rows: &BTreeMap<String, Request>) -> Result<String, Stri
             out,
             "Request {{ code: {}, name: {name:?}, class: Class::{:?}, arg: {arg}, \
              repeatable: {}, blocking: {}, quiet: {}, special: {}, straight: {}, \
-             facts: {facts}, reason: {:?} }},",
+             facts: &{facts}, reason: {:?} }},",
             r.code,
             r.class,
             r.repeatable,
@@ -159,29 +160,22 @@ impl Resolutions {
     }
 }
 
-fn one_call(
-    name: &str,
-    c: &Call,
-    table: &Table,
-    resolved: &mut Resolutions,
-) -> Result<String, String> {
+fn one_call(c: &Call, table: &Table, resolved: &mut Resolutions) -> Result<String, String> {
     let params = signature::parse(&c.args)?;
     let mut kinds = Vec::new();
     for p in &params {
         kinds.push(signature::render(p, &params)?);
     }
     kinds.resize(6, "Arg::None".into());
-    let mut names: Vec<&str> = params.iter().map(|p| p.name.as_str()).collect();
-    names.resize(6, "");
     let at = resolved.call;
     let output_if = output_if(c, &params, resolved)?;
     let requests = select(c, &params, table, resolved)?;
     resolved.call += 1;
     Ok(format!(
-        "Syscall {{ nr: {}, name: {name:?}, class: Class::{:?}, args: [{}], params: {names:?}, \
-         nargs: {}, pointers: pointers(&[{}]), output_if: {output_if}, requests: {requests}, \
-         repeatable: {}, blocking: {}, quiet: {}, special: {}, straight: {}, facts: {}, \
-         reason: {:?}, resolved: {at} }},\n",
+        "Syscall {{ nr: {}, class: Class::{:?}, args: [{}], nargs: {}, \
+         pointers: pointers(&[{}]), output_if: {output_if}, requests: {requests}, \
+         repeatable: {}, blocking: {}, quiet: {}, special: {}, straight: {}, facts: &{}, \
+         resolved: {at} }},\n",
         c.nr,
         c.class,
         kinds.join(", "),
@@ -192,9 +186,24 @@ fn one_call(
         c.quiet,
         special(c.handler.as_ref()),
         c.straight,
-        columns::render(&c.facts, &params)?,
-        c.reason
+        columns::render(&c.facts, &params)?
     ))
+}
+
+/// What is said of the calls to people, in their order.
+fn words(calls: &[(&String, &Call)]) -> Result<String, String> {
+    let mut out = format!("pub(crate) static WORDS: [Words; {}] = [\n", calls.len());
+    for (name, call) in calls {
+        let params = signature::parse(&call.args).map_err(|e| format!("`{name}`: {e}"))?;
+        let mut names: Vec<&str> = params.iter().map(|p| p.name.as_str()).collect();
+        names.resize(6, "");
+        let _ = writeln!(
+            out,
+            "Words {{ name: {name:?}, params: {names:?}, reason: {:?} }},",
+            call.reason
+        );
+    }
+    Ok(out + "];\n")
 }
 
 fn output_if(c: &Call, params: &[Param], resolved: &mut Resolutions) -> Result<String, String> {

@@ -38,14 +38,10 @@ pub struct OutputIf {
 pub struct Syscall {
     /// Its number.
     pub nr: u32,
-    /// Its name in the kernel's headers.
-    pub name: &'static str,
     /// Its class, before [`Syscall::resolve`] looks at the arguments.
     pub class: Class,
     /// The kinds of its arguments; [`Arg::None`] past the last.
     pub args: [Arg; 6],
-    /// The names of its arguments, for reports; empty past the last.
-    pub params: [&'static str; 6],
     /// How many arguments it has.
     pub nargs: u8,
     /// Which of them are pointers, one bit each; made from [`Syscall::args`].
@@ -66,11 +62,17 @@ pub struct Syscall {
     /// Common, and made without detours by a lone replica while nothing rare is under way.
     pub straight: bool,
     /// What else is known of it.
-    pub facts: Facts,
-    /// Why it is not supported; empty if it is.
-    pub reason: &'static str,
+    pub facts: &'static Facts,
     /// The number of the resolved call, if neither condition nor request changes it.
     pub(crate) resolved: u16,
+}
+
+/// What is said of a call to people. It stands apart, so that the agent does not carry it.
+#[derive(Debug)]
+pub(crate) struct Words {
+    pub(crate) name: &'static str,
+    pub(crate) params: [&'static str; 6],
+    pub(crate) reason: &'static str,
 }
 
 /// A buffer of bytes, or of structures, that a call writes.
@@ -190,9 +192,7 @@ pub struct Resolved {
     /// about it that keeps it from being plain.
     pub timeout: Option<u8>,
     /// As [`Syscall::facts`].
-    pub facts: Facts,
-    /// As [`Syscall::reason`].
-    pub reason: &'static str,
+    pub facts: &'static Facts,
     /// What it fails with if it is unsupported: `ENOSYS`, or [`Requests::errno`].
     pub errno: u16,
 }
@@ -245,6 +245,29 @@ impl OutputIf {
 }
 
 impl Syscall {
+    /// The first resolved calls are the calls themselves, in the order of their numbers.
+    fn words(&self) -> &'static Words {
+        &crate::table::WORDS[usize::from(self.resolved)]
+    }
+
+    /// Its name in the kernel's headers.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.words().name
+    }
+
+    /// The names of its arguments, for reports; empty past the last.
+    #[must_use]
+    pub fn params(&self) -> &'static [&'static str; 6] {
+        &self.words().params
+    }
+
+    /// Why it is not supported; empty if it is.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        self.words().reason
+    }
+
     /// What this call is, given its raw arguments: applies [`Syscall::output_if`] and the row of
     /// [`Syscall::requests`].
     #[inline]
@@ -303,12 +326,11 @@ impl Resolved {
             blocking: call.blocking,
             quiet: call.quiet,
             special: call.special,
-            straight: call.straight && !acts_on_open(class, &call.facts),
-            plain: plain(&call.args, call.special, &call.facts),
-            noted: noted(&call.facts),
-            timeout: timeout(&call.args, call.special, &call.facts),
+            straight: call.straight && !acts_on_open(class, call.facts),
+            plain: plain(&call.args, call.special, call.facts),
+            noted: noted(call.facts),
+            timeout: timeout(&call.args, call.special, call.facts),
             facts: call.facts,
-            reason: call.reason,
             errno: match &call.requests {
                 Some(requests) => requests.errno,
                 None => ENOSYS,
@@ -342,11 +364,10 @@ impl Resolved {
             quiet: row.quiet,
             special: row.special,
             straight: row.straight,
-            plain: plain(&args, row.special, &row.facts),
-            noted: noted(&row.facts),
-            timeout: timeout(&args, row.special, &row.facts),
+            plain: plain(&args, row.special, row.facts),
+            noted: noted(row.facts),
+            timeout: timeout(&args, row.special, row.facts),
             facts: row.facts,
-            reason: row.reason,
             ..Self::of(call, row.class)
         }
     }
@@ -367,8 +388,8 @@ impl Resolved {
             sent: Sent::only(&args),
             paths: paths(&args),
             nested: nested(&args),
-            plain: plain(&args, self.special, &self.facts),
-            timeout: timeout(&args, self.special, &self.facts),
+            plain: plain(&args, self.special, self.facts),
+            timeout: timeout(&args, self.special, self.facts),
             ..*self
         }
     }

@@ -24,7 +24,7 @@ pub struct Request {
     /// Common, and made without detours by a lone replica while nothing rare is under way.
     pub straight: bool,
     /// What else is known of it.
-    pub facts: Facts,
+    pub facts: &'static Facts,
     /// Why it is not supported; empty if it is.
     pub reason: &'static str,
 }

@@ -1,6 +1,7 @@
 //! The generated constants, and access to them.
 
 use crate::arg::pointers;
+use crate::call::Words;
 use crate::request::find;
 use crate::{
     Arg, Class, Content, Descriptors, Facts, File, Ids, Moves, Offset, Opens, Outgoing, OutputIf,
@@ -50,7 +51,7 @@ pub fn straight(nr: u64) -> Option<&'static Resolved> {
 /// The name of call number `nr`, for reports.
 #[must_use]
 pub fn name(nr: u64) -> &'static str {
-    entry(nr).map_or("unknown", |call| call.name)
+    entry(nr).map_or("unknown", Syscall::name)
 }
 
 /// The description of an `ioctl` request.

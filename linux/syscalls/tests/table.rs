@@ -10,7 +10,7 @@ use std::mem::size_of;
 
 fn call(name: &str) -> &'static Syscall {
     ALL.iter()
-        .find(|c| c.name == name)
+        .find(|c| c.name() == name)
         .unwrap_or_else(|| panic!("no call {name}"))
 }
 
@@ -62,14 +62,14 @@ fn lengths_are_numbers_and_length_pointers_are_such() {
             if let Some(at) = length_of(arg) {
                 let length = c.args[usize::from(at)];
                 let ok = matches!(length, Arg::Int | Arg::Uint | Arg::Long | Arg::Size);
-                assert!(ok, "{}: {arg:?} has its length in {length:?}", c.name);
+                assert!(ok, "{}: {arg:?} has its length in {length:?}", c.name());
             }
             if let Arg::SockaddrOut { lenptr_arg } | Arg::OutBufLenPtr { lenptr_arg } = arg {
                 assert_eq!(
                     c.args[usize::from(lenptr_arg)],
                     Arg::SockLenPtr,
                     "{}",
-                    c.name
+                    c.name()
                 );
             }
         }
@@ -81,8 +81,13 @@ fn arguments_are_counted_and_named() {
     for c in ALL {
         for i in 0..6 {
             let present = i < usize::from(c.nargs);
-            assert_eq!(c.args[i] != Arg::None, present, "{} argument {i}", c.name);
-            assert_eq!(!c.params[i].is_empty(), present, "{} argument {i}", c.name);
+            assert_eq!(c.args[i] != Arg::None, present, "{} argument {i}", c.name());
+            assert_eq!(
+                !c.params()[i].is_empty(),
+                present,
+                "{} argument {i}",
+                c.name()
+            );
         }
     }
 }
@@ -93,7 +98,7 @@ fn refusals_say_why_and_the_agent_has_code_for_the_rest() {
     let rows = rows.map(|r| (r.name, r.class, r.special, r.reason));
     for (name, class, special, reason) in ALL
         .iter()
-        .map(|c| (c.name, c.class, c.special, c.reason))
+        .map(|c| (c.name(), c.class, c.special, c.reason()))
         .chain(rows)
     {
         assert_eq!(class == Class::Unsupported, !reason.is_empty(), "{name}");
@@ -223,7 +228,7 @@ fn a_lone_buffer_is_all_that_a_call_writes() {
         let found = what
             .buffer
             .map(|it| (usize::from(it.at), it.len, it.elem, it.valid));
-        assert_eq!(found, expected, "{}", call.name);
+        assert_eq!(found, expected, "{}", call.name());
         lone += usize::from(found.is_some());
     }
     assert!(lone > 5 && call("read").resolve(&[0; 6]).buffer.is_some());

@@ -146,7 +146,7 @@ fn call_row(c: &Syscall) -> String {
         (_, Some(o)) => {
             format!(
                 "input; output if {} & {:#x}",
-                c.params[usize::from(o.arg)],
+                c.params()[usize::from(o.arg)],
                 o.any_bits
             )
         }
@@ -159,14 +159,14 @@ fn call_row(c: &Syscall) -> String {
         c.quiet,
         c.special,
         c.straight,
-        &[c.reason, note(c.name)],
+        &[c.reason(), note(c.name())],
     );
     format!(
         "| {} | `{}` | {class} | {} | {} | {remarks} |\n",
         c.nr,
-        c.name,
+        c.name(),
         args.join(", "),
-        facts(c.name)
+        facts(c.name())
     )
 }
 
@@ -210,7 +210,7 @@ fn remarks(
 }
 
 fn argument(c: &Syscall, i: usize) -> String {
-    let (name, kind) = (c.params[i], kind(c.args[i], &c.params));
+    let (name, kind) = (c.params()[i], kind(c.args[i], c.params()));
     if name == kind {
         format!("`{kind}`")
     } else {
@@ -272,15 +272,15 @@ fn all(valid: Valid) -> &'static str {
 fn request_table(c: &Syscall, requests: &Requests) -> String {
     let data = requests
         .data
-        .map_or("argument", |i| c.params[usize::from(i)]);
-    let mut out = format!("\n## Requests of {}\n\n", c.name);
+        .map_or("argument", |i| c.params()[usize::from(i)]);
+    let mut out = format!("\n## Requests of {}\n\n", c.name());
     let _ = writeln!(
         out,
         "| code | request | class | {data} | facts | remarks |\n|---:|---|---|---|---|---|"
     );
     assert_eq!(
-        entry(c.nr.into()).map(|e| e.name),
-        Some(c.name),
+        entry(c.nr.into()).map(Syscall::name),
+        Some(c.name()),
         "the index is wrong"
     );
     for row in requests.rows {
