@@ -71,7 +71,7 @@ enum Action {
         rcoe-bench service --minutes 30 --every 5 --plot redis.svg --json redis.json"
     )]
     Service(service::Order),
-    /// Measure the system sphere in processor cycles, beside the papers' figures.
+    /// Measure the system sphere, in instructions or in processor cycles.
     System(system::Order),
     /// Print a page that is rendered from the evidence of this source tree.
     Page {

@@ -13,6 +13,7 @@ mod campaigns;
 mod goals;
 mod number;
 mod page;
+mod stray;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

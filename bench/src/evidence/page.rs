@@ -5,6 +5,7 @@
 //! | `{{glance}}` | a line for each row of goals |
 //! | `{{goals SUITE}}` | a line for each goal of a suite |
 //! | `{{table SUITE OF RUN RUN …}}` | what was measured, ways of running as columns |
+//! | `{{counted SUITE RUN RUN …}}` | counts, beside them host calls (*h*) and looks in vain (*v*) |
 //! | `{{tail SUITE RUN}}` | medians and what is above |
 //! | `{{figure SUITE WHAT RUN OF}}` | one median with its unit, within a text |
 //! | `{{fault-goals}}` | a line for each goal of the campaigns |
@@ -23,7 +24,9 @@ use anyhow::{Context, Result, bail, ensure};
 use super::campaigns::{Column, thousands};
 use super::goals::{Goal, Row};
 use super::number::{span, told};
+use super::stray::stray;
 use super::{Campaigns, Evidence, Found, Goals};
+use crate::instructions::{HOST_CALLS, LOOKS};
 
 /// Renders a text.
 ///
@@ -58,42 +61,6 @@ pub fn render(
         out.push('\n');
     }
     Ok(out)
-}
-
-/// What a measured number looks like in a text: one with a decimal point, or with a unit behind it.
-fn stray(line: &str) -> Option<String> {
-    const UNITS: [&str; 9] = [
-        "%",
-        "ns",
-        "us",
-        "ms",
-        "s",
-        "KiB",
-        "MiB",
-        "times",
-        "instructions",
-    ];
-    let mut plain = String::new();
-    for (at, part) in line.split('`').enumerate() {
-        plain.push_str(if at % 2 == 0 { part } else { "code" });
-    }
-    while let Some((before, rest)) = plain.split_once("{{") {
-        let after = rest.split_once("}}").map_or("", |(_, after)| after);
-        plain = format!("{before}data{after}");
-    }
-    let words: Vec<&str> = plain.split_whitespace().collect();
-    let number = |word: &str| {
-        let bare = word.trim_matches(|c: char| !c.is_ascii_digit());
-        let digits = bare.chars().all(|c| c.is_ascii_digit() || ".,".contains(c));
-        (!bare.is_empty() && digits).then(|| bare.to_owned())
-    };
-    let bare = |word: &str| word.trim_end_matches([',', '.', ';', ':', ')']).to_owned();
-    words.iter().enumerate().find_map(|(at, word)| {
-        let figure = number(word)?;
-        let unit = words.get(at + 1).map(|next| bare(next)).unwrap_or_default();
-        let measured = figure.contains('.') || UNITS.contains(&unit.as_str());
-        measured.then(|| format!("{word} {unit}"))
-    })
 }
 
 /// Where figures come from.
@@ -141,6 +108,7 @@ impl Page<'_> {
             ("glance", _) => self.glance(),
             ("goals", [suite]) => self.goals_of(suite),
             ("table", [suite, of, runs @ ..]) if !runs.is_empty() => self.table(suite, of, runs),
+            ("counted", [suite, runs @ ..]) => self.counted(suite, runs),
             ("tail", [suite, run]) => self.tail(suite, run),
             ("figure", &[suite, what, run, of]) => self.figure([suite, what, run], of),
             ("fault-goals", _) => self.fault_goals(),
@@ -277,6 +245,33 @@ impl Page<'_> {
         Ok(out)
     }
 
+    /// Instructions, with what was counted beside them in the same cell.
+    fn counted(&self, suite: &str, runs: &[&str]) -> Result<String> {
+        let beside = [(HOST_CALLS, 'h'), (LOOKS, 'v')];
+        let marks = "---|".repeat(runs.len() + 2);
+        let mut out = format!("| | {} | source |\n|{marks}", runs.join(" | "));
+        let alone = |what: &&str| !beside.iter().any(|(prefix, _)| what.starts_with(prefix));
+        for what in self.evidence.names(suite).into_iter().filter(alone) {
+            let (mut cells, mut source) = (Vec::new(), 0);
+            for run in runs {
+                let found = self.evidence.find([suite, what, run], "value")?;
+                source = self.cite_file(found.file);
+                let mut cell = span(found.spread);
+                for (prefix, letter) in beside {
+                    let key = [suite, &format!("{prefix}{what}"), run];
+                    let count = self.evidence.find(key, "value").ok();
+                    let count = count.map_or(0.0, |count| count.spread.median);
+                    if count > 0.0 || letter == 'h' {
+                        write!(cell, ", {}{letter}", told(count))?;
+                    }
+                }
+                cells.push(cell);
+            }
+            write!(out, "\n| {what} | {} | {source} |", cells.join(" | "))?;
+        }
+        Ok(out)
+    }
+
     fn tail(&self, suite: &str, run: &str) -> Result<String> {
         let mut out = "| | n | median | 90 % below | 99 % below | most | source |\n\
                        |---|---|---|---|---|---|---|"
@@ -409,7 +404,7 @@ fn in_words(row: &Row) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{render, stray};
+    use super::render;
     use crate::evidence::tests::file;
     use crate::evidence::{Campaigns, Evidence, Goals};
 
@@ -450,6 +445,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_counted_beside_stands_in_the_same_cell() {
+        let all = [
+            ("a", 21.0),
+            ("host calls of a", 1.0),
+            ("looks in vain of a", 2.0),
+        ];
+        let evidence = Evidence::of(vec![file("s", "2026-01-01", &all)]).unwrap();
+        let (goals, campaigns) = (Goals::default(), Campaigns::default());
+        let text = render("{{counted s | n=2}}", &evidence, &goals, &campaigns).unwrap();
+        assert!(text.ends_with("\n| a | 21, 1h, 2v | 1 |\n"), "{text}");
+    }
+
+    #[test]
     fn what_has_no_data_is_an_error() {
         for text in [
             "{{figure s | c | n=2 | value}}",
@@ -461,13 +469,5 @@ mod tests {
         ] {
             assert!(rendered(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_measured_number_in_the_text_is_found() {
-        assert_eq!(stray("it took 4.5 times"), Some("4.5 times".into()));
-        assert_eq!(stray("of 64 MiB"), Some("64 MiB".into()));
-        assert_eq!(stray("`64 MiB` and {{figure a | b | 5 ms}}"), None);
-        assert_eq!(stray("with two, 3 or 16 in a pipeline"), None);
     }
 }

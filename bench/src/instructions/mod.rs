@@ -44,8 +44,8 @@ use crate::workshop::{Scale, Workshop};
 /// The looping program.
 const LOOP: &str = include_str!("loop.c");
 /// Begin the names of what is counted beside instructions.
-const HOST_CALLS: &str = "host calls of ";
-const LOOKS: &str = "looks in vain of ";
+pub(crate) const HOST_CALLS: &str = "host calls of ";
+pub(crate) const LOOKS: &str = "looks in vain of ";
 /// Replicas of the configurations that have bounds.
 const REPLICAS: [usize; 2] = [1, 2];
 

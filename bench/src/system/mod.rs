@@ -1,4 +1,4 @@
-//! What replication costs the system sphere, in processor cycles, beside the papers' figures.
+//! What replication costs the system sphere, in instructions or in processor cycles.
 //!
 //! The unreplicated system (n = 1) is the base, and ratios to it are the result: the machine is an
 //! emulated one. Single calls are measured as the difference of a long and a short run. A clock
@@ -327,10 +327,5 @@ fn copying(bench: &Bench, order: &Order, out: &mut Told) -> Result<()> {
         let what = title(clock, repetitions);
         let _ = writeln!(out, "| {what} | {two} | {three} |");
     }
-    let _ = writeln!(
-        out,
-        "| papers, x86 (closely coupled; loosely coupled roughly 50 and 33) | 49 % | 31 % |\n\
-         | papers, Arm (closely coupled) | 64 % | 32 % |"
-    );
     Ok(())
 }
