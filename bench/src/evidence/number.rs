@@ -49,7 +49,7 @@ pub(super) fn span(spread: Spread) -> String {
     match (low, high) {
         (Some(low), Some(high)) if low == median && high == median => median,
         (Some(low), Some(high)) => format!("{median} ({low} to {high})"),
-        (_, Some(high)) => format!("{median} (up to {high})"),
+        (_, Some(high)) => format!("{median} (90 % below {high})"),
         _ => median,
     }
 }
@@ -79,7 +79,7 @@ mod tests {
             ..Spread::default()
         };
         assert_eq!(span(spread(Some(4.0), Some(6.5))), "5 (4 to 6.5)");
-        assert_eq!(span(spread(None, Some(7.0))), "5 (up to 7)");
+        assert_eq!(span(spread(None, Some(7.0))), "5 (90 % below 7)");
         assert_eq!(span(spread(Some(5.0), Some(5.0))), "5");
         assert_eq!(span(spread(None, None)), "5");
     }

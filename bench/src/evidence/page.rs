@@ -6,7 +6,6 @@
 //! | `{{goals SUITE}}` | a line for each goal of a suite |
 //! | `{{table SUITE OF RUN RUN …}}` | what was measured, ways of running as columns |
 //! | `{{counted SUITE RUN RUN …}}` | counts, beside them host calls (*h*) and looks in vain (*v*) |
-//! | `{{tail SUITE RUN}}` | medians and what is above |
 //! | `{{figure SUITE WHAT RUN OF}}` | one median with its unit, within a text |
 //! | `{{fault-goals}}` | a line for each goal of the campaigns |
 //! | `{{campaigns GROUP COLUMN COLUMN …}}` | a line for each campaign |
@@ -109,7 +108,6 @@ impl Page<'_> {
             ("goals", [suite]) => self.goals_of(suite),
             ("table", [suite, of, runs @ ..]) if !runs.is_empty() => self.table(suite, of, runs),
             ("counted", [suite, runs @ ..]) => self.counted(suite, runs),
-            ("tail", [suite, run]) => self.tail(suite, run),
             ("figure", &[suite, what, run, of]) => self.figure([suite, what, run], of),
             ("fault-goals", _) => self.fault_goals(),
             ("campaigns", [group, columns @ ..]) => self.campaigns_of(group, columns),
@@ -268,32 +266,6 @@ impl Page<'_> {
                 cells.push(cell);
             }
             write!(out, "\n| {what} | {} | {source} |", cells.join(" | "))?;
-        }
-        Ok(out)
-    }
-
-    fn tail(&self, suite: &str, run: &str) -> Result<String> {
-        let mut out = "| | n | median | 90 % below | 99 % below | most | source |\n\
-                       |---|---|---|---|---|---|---|"
-            .to_owned();
-        for what in self.evidence.names(suite) {
-            let key = [suite, what, run];
-            let Found {
-                file,
-                series,
-                spread,
-            } = self.evidence.find(key, "value")?;
-            let ends = [spread.p90, spread.p99, spread.max];
-            let ends = ends.map(|end| end.map_or("-".to_owned(), told));
-            let n = series.n.map_or("not kept".to_owned(), |n| n.to_string());
-            write!(
-                out,
-                "\n| {what} | {n} | {} {} | {} | {} |",
-                told(spread.median),
-                series.unit,
-                ends.join(" | "),
-                self.cite_file(file)
-            )?;
         }
         Ok(out)
     }
