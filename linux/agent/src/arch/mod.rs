@@ -1,5 +1,6 @@
 //! What the processor and the kernel's signals dictate: ways in and out, frames, rewritten code.
 
+pub(crate) mod branches;
 pub(crate) mod context;
 pub(crate) mod cpuid;
 pub(crate) mod delivery;

@@ -3,6 +3,7 @@
 pub(crate) mod deferred;
 pub(crate) mod guest;
 pub(crate) mod loader;
+pub(crate) mod nearby;
 pub(crate) mod own;
 pub(crate) mod regions;
 pub(crate) mod space;
