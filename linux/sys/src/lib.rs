@@ -17,6 +17,7 @@ extern crate std;
 pub mod host;
 
 mod raw;
+pub mod tracking;
 
 pub use raw::{errno_of, syscall0, syscall1, syscall2, syscall3, syscall4, syscall5, syscall6};
 

@@ -1,0 +1,27 @@
+//! How a replica is stopped at a published state, wherever its program computes.
+//!
+//! Replicas are deterministic between calls, so all pass through one sequence of states. One of
+//! them publishes the state that it has at a place of the code; the others get a jump at that place
+//! to a stub, which lets them go on until registers and flags are those published. Then vector
+//! state and the memory written since the last common point are compared. What is equal has the
+//! same future; what is not goes on, with a word more to be compared by the stub.
+//!
+//! * [`place`]: which place of the code, from wherever a replica was interrupted.
+//! * [`stub`]: the code that compares, and what a stop within it means ([`stub::original`]).
+//! * [`patch`]: the jump to it, and how everybody else sees the code without it.
+//! * [`state`]: registers and extended state in a form in which equal states are equal bytes.
+//! * [`pages`]: which pages were written.
+//!
+//! Contract: everything here is mechanism of one replica on its one kernel thread. Who publishes,
+//! who waits how long, and what is voted is the protocol's.
+
+pub(crate) mod decode;
+pub(crate) mod emit;
+pub(crate) mod pages;
+pub(crate) mod patch;
+pub(crate) mod place;
+pub(crate) mod state;
+pub(crate) mod stub;
+
+#[cfg(test)]
+mod tests;

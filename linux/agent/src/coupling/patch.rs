@@ -1,0 +1,179 @@
+//! Overwriting the program's code for a while, without a trace for anybody but who executes it.
+//!
+//! The kernel writes through `/proc/self/mem`, so that code is never writable for the program and
+//! its protection key keeps what it allows. Where that is refused, pages are made writable instead
+//! of executable and get their protection back.
+//!
+//! Contract: the program does not run while its code is written; it is one kernel thread, so five
+//! bytes need not change at once. Whoever copies, compares or digests the program's memory while
+//! a patch is in lays the original bytes over it ([`Patch::conceal`]); a fork takes it out before.
+//!
+//! Not covered: a program that reads its own code while the patch is in. Shared mappings are
+//! refused, since others would see it.
+
+use crate::coupling::place::{JUMP, Window};
+use crate::memory::guest;
+use crate::memory::loader::{page_down, page_up};
+use crate::memory::nearby::jump;
+use crate::sys::{self, Errno};
+
+/// How code was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Through `/proc/self/mem`.
+    Memory,
+    /// By changing its protection.
+    Protection,
+}
+
+/// Why code was not written, or not written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unwritten {
+    /// It is not what was looked at before.
+    Changed,
+    /// Others would see it.
+    Shared,
+    /// The host refuses.
+    Refused(Errno),
+    /// It was written, and something else is there.
+    Unseen,
+}
+
+/// Code that can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Protection {
+    /// What its pages allow, as `mmap` takes it.
+    pub(crate) bits: u32,
+    /// Nobody else sees what is written to it.
+    pub(crate) is_private: bool,
+}
+
+/// A jump in the program's code, or room for one.
+#[derive(Debug, Default)]
+pub(crate) struct Patch {
+    at: u64,
+    old: [u8; JUMP],
+    new: [u8; JUMP],
+    is_in: bool,
+}
+
+impl Patch {
+    /// No patch.
+    pub(crate) const NONE: Self = Self {
+        at: 0,
+        old: [0; JUMP],
+        new: [0; JUMP],
+        is_in: false,
+    };
+
+    /// Overwrites the window's beginning with a jump.
+    ///
+    /// # Errors
+    /// The code is another one, or cannot be written.
+    ///
+    /// # Panics
+    /// There is a patch already.
+    pub(crate) fn put_in(
+        &mut self,
+        window: &Window,
+        to: u64,
+        protection: Protection,
+    ) -> Result<Way, Unwritten> {
+        assert!(!self.is_in, "one patch at a time");
+        let old = window.code()[..JUMP].try_into().expect("a whole jump");
+        expect(window.at, window.code(), Unwritten::Changed)?;
+        let new = jump(window.at, to);
+        *self = Self {
+            at: window.at,
+            old,
+            new,
+            is_in: true,
+        };
+        let written = write(window.at, &new, protection);
+        self.is_in = written.is_ok();
+        written
+    }
+
+    /// Puts the original bytes back, if there is a patch.
+    ///
+    /// # Errors
+    /// The jump is not there any more, or cannot be overwritten.
+    pub(crate) fn take_out(&mut self, protection: Protection) -> Result<(), Unwritten> {
+        if !self.is_in {
+            return Ok(());
+        }
+        expect(self.at, &self.new, Unwritten::Changed)?;
+        write(self.at, &self.old, protection)?;
+        self.is_in = false;
+        Ok(())
+    }
+
+    /// Where a patch is, and what the program's code has there.
+    pub(crate) fn concealed(&self) -> Option<(u64, [u8; JUMP])> {
+        self.is_in.then_some((self.at, self.old))
+    }
+
+    /// Makes a copy of what is at `start` what it would be without the patch.
+    pub(crate) fn conceal(&self, start: u64, copy: &mut [u8]) {
+        let Some((at, old)) = self.concealed() else {
+            return;
+        };
+        for (address, byte) in (at..).zip(old) {
+            let place = address.checked_sub(start).map(usize::try_from);
+            if let Some(Ok(place)) = place
+                && let Some(copied) = copy.get_mut(place)
+            {
+                *copied = byte;
+            }
+        }
+    }
+}
+
+fn expect(at: u64, bytes: &[u8], otherwise: Unwritten) -> Result<(), Unwritten> {
+    for (address, byte) in (at..).zip(bytes) {
+        if guest::read::<u8>(address) != Ok(*byte) {
+            return Err(otherwise);
+        }
+    }
+    Ok(())
+}
+
+/// Overwrites code.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn write(at: u64, bytes: &[u8], protection: Protection) -> Result<Way, Unwritten> {
+    if !protection.is_private {
+        return Err(Unwritten::Shared);
+    }
+    let way = match write_by_kernel(at, bytes) {
+        Ok(()) => Way::Memory,
+        Err(_) => write_unprotected(at, bytes, protection.bits)?,
+    };
+    expect(at, bytes, Unwritten::Unseen).map(|()| way)
+}
+
+fn write_by_kernel(at: u64, bytes: &[u8]) -> Result<(), Errno> {
+    sys::with_own_memory(|| {
+        let memory = sys::open_file(b"/proc/self/mem\0", true)?;
+        let written = sys::pwrite_raw(memory, bytes.as_ptr() as u64, bytes.len(), at);
+        sys::close(memory);
+        sys::check(written).map(drop)
+    })
+}
+
+/// The same with pages that are writable meanwhile, and not executable.
+pub(crate) fn write_unprotected(at: u64, bytes: &[u8], bits: u32) -> Result<Way, Unwritten> {
+    use linux_raw_sys::general::{PROT_READ, PROT_WRITE};
+    let page = page_down(at);
+    let span = page_up(at + bytes.len() as u64) - page;
+    // SAFETY: code of the program, which is not running; its protection is restored below.
+    let opened = unsafe { sys::mprotect(page, span, PROT_READ | PROT_WRITE) };
+    opened.map_err(Unwritten::Refused)?;
+    let written = guest::copy_out(at, bytes);
+    // SAFETY: as above.
+    unsafe { sys::mprotect(page, span, bits) }.map_err(Unwritten::Refused)?;
+    written
+        .map_err(|_| Unwritten::Unseen)
+        .map(|()| Way::Protection)
+}
