@@ -55,7 +55,7 @@ pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 /// Name, consequence if present, consequence if absent, word for absent, required.
 type Texts = (&'static str, &'static str, &'static str, &'static str, bool);
 
-const QUESTIONS: [(Probe, Texts); 8] = [
+const QUESTIONS: [(Probe, Texts); 10] = [
     (
         Probe::SyscallUserDispatch,
         (
@@ -135,6 +135,26 @@ const QUESTIONS: [(Probe, Texts); 8] = [
             "a primary that loses its CPU before an effect checks again what goes out",
             "what goes out is checked again before every effect, which costs time",
             "limited",
+            false,
+        ),
+    ),
+    (
+        Probe::WriteProtection,
+        (
+            "write protection",
+            "userfaultfd can tell which pages were written; nothing needs that yet",
+            "soft-dirty bits or digests would have to tell which pages were written",
+            "no",
+            false,
+        ),
+    ),
+    (
+        Probe::SoftDirty,
+        (
+            "soft-dirty bits",
+            "they can tell which pages were written; nothing needs that yet",
+            "write protection or digests would have to tell which pages were written",
+            "no",
             false,
         ),
     ),

@@ -151,6 +151,13 @@ fn the_doctor_speaks_json() {
             .as_array()
             .is_some_and(|list| list.len() >= 8)
     );
+    for name in ["write protection", "soft-dirty bits"] {
+        let finding = value["findings"]
+            .as_array()
+            .and_then(|list| list.iter().find(|finding| finding["name"] == name));
+        let answer = finding.and_then(|finding| finding["answer"].as_str());
+        assert!(matches!(answer, Some("yes" | "no")), "{name}: {answer:?}");
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Probes of what the machine and its kernel offer, each in a child that may die of it.
 
+mod written;
+
 use std::io;
 
 /// What can be probed.
@@ -19,6 +21,10 @@ pub enum Probe {
     IoUring,
     /// Restartable sequences: the kernel tells a thread that it has lost the CPU.
     RestartableSequences,
+    /// `userfaultfd` tells written pages without waiting, the kernel's writes too.
+    WriteProtection,
+    /// The kernel has soft-dirty bits.
+    SoftDirty,
     /// The processor has RDRAND.
     Rdrand,
     /// RDTSCP/RDPID reveal the core number (always so on x86-64 that has them).
@@ -56,6 +62,8 @@ pub fn probe(probe: Probe) -> io::Result<Answer> {
         Probe::PageZero => in_child(try_page_zero)?,
         Probe::IoUring => in_child(try_io_uring)?,
         Probe::RestartableSequences => in_child(try_rseq)?,
+        Probe::WriteProtection => in_child(written::by_protection)?,
+        Probe::SoftDirty => in_child(written::by_soft_dirty)?,
     };
     Ok(match code {
         Some(0) => Answer::Yes,
@@ -236,7 +244,7 @@ mod tests {
     fn every_probe_answers() {
         use Probe::{
             BranchCounter, CpuidFaulting, IoUring, PageZero, Rdpid, Rdrand, RestartableSequences,
-            SyscallUserDispatch, TscTrapping,
+            SoftDirty, SyscallUserDispatch, TscTrapping, WriteProtection,
         };
         for question in [
             SyscallUserDispatch,
@@ -246,6 +254,8 @@ mod tests {
             PageZero,
             IoUring,
             RestartableSequences,
+            WriteProtection,
+            SoftDirty,
             Rdrand,
             Rdpid,
         ] {
