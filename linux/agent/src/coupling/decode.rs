@@ -386,3 +386,93 @@ fn opcode_byte(code: &[u8]) -> Option<u8> {
     };
     code.iter().copied().find(|byte| !is_prefix(byte))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: u64 = 0x5000_0000;
+
+    /// The same instruction elsewhere, decoded again.
+    fn moved(code: &[u8], to: u64) -> Result<(Instruction, Vec<u8>), Refused> {
+        let found = Decoded::new(code, AT)?;
+        assert_eq!(usize::from(found.len), code.len(), "{code:x?}");
+        let mut out = [0; LONGEST_MOVED];
+        let moved = found.moved(code, AT, to, &mut out)?;
+        let bytes = out[..usize::from(moved.len)].to_vec();
+        let again = InstDecoder::default().decode_slice(&bytes);
+        Ok((again.expect("an instruction"), bytes))
+    }
+
+    #[test]
+    fn what_is_named_relative_to_the_pointer_stays_the_same() {
+        // Loads and stores with immediates of all lengths behind the displacement, and one of AVX.
+        let all: [&[u8]; 6] = [
+            &[0x48, 0x8b, 0x05, 0x10, 0x20, 0x30, 0x00],
+            &[0xc6, 0x05, 0x10, 0x20, 0x30, 0x00, 0x10],
+            &[0x66, 0x81, 0x3d, 0x10, 0x20, 0x30, 0x00, 0x10, 0x20],
+            &[0x81, 0x3d, 0x10, 0x20, 0x30, 0x00, 0x10, 0x20, 0x30, 0x00],
+            &[0xc5, 0xfd, 0x6f, 0x05, 0xf0, 0xff, 0xff, 0xff],
+            &[0xff, 0x25, 0x00, 0x00, 0x00, 0x00],
+        ];
+        for code in all {
+            let len = code.len() as u64;
+            let plain = InstDecoder::default().decode_slice(code).expect("code");
+            let named = |found: &Instruction, at: u64| {
+                let displacement = names_relative(found).expect("relative");
+                (at + len).wrapping_add_signed(i64::from(displacement))
+            };
+            for to in [AT - 0x123_4567, AT + 0x7000_0000] {
+                let (again, bytes) = moved(code, to).expect("moved");
+                assert_eq!(named(&again, to), named(&plain, AT), "{code:x?}");
+                assert_eq!(again.opcode(), plain.opcode());
+                let differing = bytes.iter().zip(code).filter(|(one, other)| one != other);
+                assert!(differing.count() <= 4, "the displacement only");
+            }
+            let far = moved(code, AT + 0x1_0000_0000);
+            assert_eq!(far.map(|(_, bytes)| bytes), Err(Refused::OutOfReach));
+        }
+    }
+
+    #[test]
+    fn branches_lead_to_where_they_led() {
+        let all: [(&[u8], u64); 4] = [
+            (&[0x74, 0x10], AT + 0x12),
+            (&[0x0f, 0x8f, 0, 1, 0, 0], AT + 0x106),
+            (&[0xeb, 0xfe], AT),
+            (&[0xe9, 0, 1, 0, 0], AT + 0x105),
+        ];
+        for (code, target) in all {
+            let to = AT + 0x10_0000;
+            let (_, bytes) = moved(code, to).expect("moved");
+            let flow = Decoded::new(&bytes, to).expect("code").flow;
+            assert!(
+                flow == Flow::To(target) || flow == Flow::Either(target),
+                "{code:x?}"
+            );
+        }
+        let (_, bytes) = moved(&[0xe3, 0x10], AT + 0x1000).expect("moved");
+        assert_eq!(bytes[..5], [0xe3, 2, 0xeb, 5, 0xe9]);
+        let jump = Decoded::new(&bytes[4..], AT + 0x1004).expect("code");
+        assert_eq!(jump.flow, Flow::To(AT + 0x12));
+    }
+
+    #[test]
+    fn what_leaves_its_address_behind_is_fixed() {
+        let all: [(&[u8], Refused); 6] = [
+            (&[0xff, 0xd0], Refused::Call),
+            (&[0xdd, 0x00], Refused::X87),
+            (&[0xf3, 0x48, 0xab], Refused::Repeated),
+            (&[0x0f, 0x31], Refused::Traps),
+            (&[0xf4], Refused::Traps),
+            (&[0x67, 0x8b, 0x05, 0, 0, 0, 0], Refused::Unknown),
+        ];
+        for (code, why) in all {
+            let refused = moved(code, AT + 0x1000).map(|(_, bytes)| bytes);
+            assert_eq!(refused, Err(why), "{code:x?}");
+        }
+        // One that is not repeated, and a prefix that means something else.
+        assert!(moved(&[0xaa], AT + 0x1000).is_ok());
+        assert!(moved(&[0xf3, 0x0f, 0x10, 0xc1], AT + 0x1000).is_ok());
+    }
+}
