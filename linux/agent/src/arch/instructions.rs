@@ -343,13 +343,16 @@ impl Batch {
         self.count += 1;
     }
 
-    /// One tells as much as many: the counter traps then, so nothing that reads it is looked for
-    /// any more.
+    /// One tells as much as many: what the machine can trap does then, and nothing else of that is
+    /// in doubt.
     fn add_doubt(&mut self, offset: u64) {
         if !self.has_doubt() {
             self.add(offset, Found::Doubt);
         }
-        self.wanted.counter = false;
+        self.wanted = Wanted {
+            cpuid: false,
+            counter: false,
+        };
     }
 
     fn has_doubt(&self) -> bool {
@@ -408,7 +411,7 @@ fn find(at: u64, code: &Range<u64>, wanted: Wanted) -> Option<(u64, Found)> {
     let ends = [high, high.min(page_up(at + 1))];
     let read = |high: &u64| guest::copy_in(&mut bytes[..size(high - low)], low).is_ok();
     let Some(high) = ends.into_iter().find(read) else {
-        return wanted.counter.then_some((at, Found::Doubt));
+        return wanted.doubts().then_some((at, Found::Doubt));
     };
     let window = &bytes[..size(high - low)];
     let (begin, what) = recognise::recognise(window, size(at - low), wanted)?;
