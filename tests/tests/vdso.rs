@@ -24,7 +24,7 @@ const RANDOM: &str = include_str!("vdso/random.c");
 /// Executes a file that is mapped shared, and looks whether that stays as it is.
 const SHARED: &str = include_str!("vdso/shared.c");
 /// The ways.
-const COUNTER_WAYS: [&str; 20] = [
+const COUNTER_WAYS: [&str; 21] = [
     "own",
     "dropped",
     "dropped-locked",
@@ -36,6 +36,7 @@ const COUNTER_WAYS: [&str; 20] = [
     "nameless",
     "shared",
     "shared-changed",
+    "shared-later",
     "nameless-later",
     "segment",
     "grown",
@@ -226,6 +227,34 @@ fn the_counter_traps_if_its_reader_may_have_been_overlooked() {
     let scene = Scene::new();
     let program = scene.compile("odd", COUNTER, &["-w", "-DODD"]);
     reads_one_counter(&scene, &program, "odd");
+}
+
+/// Makes the code of a 64-bit ELF file writable, as some old or packed programs have it.
+fn make_code_writable(program: &str) {
+    const LOADED_AND_EXECUTED: (u32, u32) = (1, 1);
+    const WRITABLE: u8 = 2;
+    let mut file = std::fs::read(program).unwrap();
+    let number = |file: &[u8], at: usize, len: usize| {
+        let mut bytes = [0; 8];
+        bytes[..len].copy_from_slice(&file[at..at + len]);
+        usize::try_from(u64::from_le_bytes(bytes)).unwrap()
+    };
+    let (first, count) = (number(&file, 32, 8), number(&file, 56, 2));
+    for header in (0..count).map(|index| first + 56 * index) {
+        let [kind, flags] = [0, 4].map(|at| u32::try_from(number(&file, header + at, 4)).unwrap());
+        if (kind, flags & 1) == LOADED_AND_EXECUTED {
+            file[header + 4] |= WRITABLE;
+        }
+    }
+    std::fs::write(program, file).unwrap();
+}
+
+#[test]
+fn the_counter_traps_if_a_programs_own_code_can_be_written() {
+    let scene = Scene::new();
+    let program = scene.compile("counter", COUNTER, &["-w"]);
+    make_code_writable(&program);
+    reads_one_counter(&scene, &program, "stored");
 }
 
 #[test]

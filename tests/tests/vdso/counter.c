@@ -36,7 +36,8 @@ extern unsigned long long own(void), blank(void);
 static int file_of(size_t len) {
   static unsigned char bytes[2 * PAGE];
   int file = open("code", O_RDWR | O_CREAT | O_TRUNC, 0700);
-  memcpy(bytes + PAGE, code, sizeof code);
+  memset(bytes, 0x90, sizeof bytes);
+  memcpy(bytes + PAGE + 64, code, sizeof code);
   return write(file, bytes, len) == (ssize_t)len ? file : -1;
 }
 
@@ -49,6 +50,11 @@ static reader made(const char *how) {
 #ifdef ODD
   if (!strcmp(how, "odd")) return odd;
 #endif
+  if (!strcmp(how, "stored")) {
+    /* Only where code can be written. */
+    memcpy((void *)blank, code, sizeof code);
+    return blank;
+  }
   if (!strcmp(how, "dropped")) {
     madvise((void *)own, PAGE, MADV_DONTNEED);
     return own;
@@ -87,6 +93,11 @@ static reader made(const char *how) {
   } else if (!strcmp(how, "shared-changed")) {
     file = file_of(2 * PAGE);
     at = mmap(0, PAGE, rx, MAP_SHARED, file, 0);
+    pwrite(file, code, sizeof code, 0);
+  } else if (!strcmp(how, "shared-later")) {
+    file = file_of(2 * PAGE);
+    at = mmap(0, PAGE, PROT_READ, MAP_SHARED, file, 0);
+    mprotect(at, PAGE, rx);
     pwrite(file, code, sizeof code, 0);
   } else if (!strcmp(how, "dropped-changed")) {
     /* One is replaced, so the page is a copy; the other comes when the page is read anew. */
