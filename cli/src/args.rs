@@ -215,6 +215,10 @@ pub(crate) struct RunArgs {
     /// System sphere: the machine
     #[arg(long, value_enum, value_name = "ARCH", default_value = "x86_64")]
     pub(crate) arch: ArchArg,
+    /// System sphere: memory of each replica, like 64M or 1G [default: what the programs need, at
+    /// least 32M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    pub(crate) memory: Option<u64>,
     /// System sphere: keep the machine's memory in FILE, where a fault injector can reach it
     #[arg(long, value_name = "FILE")]
     pub(crate) memory_file: Option<PathBuf>,
@@ -232,8 +236,8 @@ pub(crate) enum SphereArg {
     /// A Linux program
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
-    /// crash, foreign, long, null, pingpong, pipeline or sleep, on x86_64 also clock, device, hpet
-    /// or sieve, or an ELF file made for it
+    /// crash, fill, foreign, long, null, pingpong, pipeline or sleep, on x86_64 also clock, device,
+    /// hpet or sieve, or an ELF file made for it
     System,
 }
 
@@ -351,6 +355,18 @@ pub(crate) enum Scrubbing {
     Off,
     /// So fast.
     At(ScrubRate),
+}
+
+/// Megabytes.
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let number = |digits: &str| digits.parse().ok();
+    let size = match text.split_at_checked(text.len().saturating_sub(1)) {
+        Some((digits, "M")) => number(digits),
+        Some((digits, "G")) => number(digits).and_then(|size: u64| size.checked_mul(1024)),
+        _ => None,
+    };
+    let size = size.filter(|size| (1..=1 << 20).contains(size));
+    size.ok_or_else(|| "a size in megabytes or gigabytes, like 64M or 1G".to_owned())
 }
 
 fn parse_scrub(text: &str) -> Result<Scrubbing, String> {

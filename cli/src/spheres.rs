@@ -21,7 +21,14 @@ const PROCESS: [&str; 8] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 5] = ["arch", "core_threads", "debugger", "memory_file", "tick"];
+const SYSTEM: [&str; 6] = [
+    "arch",
+    "core_threads",
+    "debugger",
+    "memory",
+    "memory_file",
+    "tick",
+];
 
 /// What is wrong with the options of a run, if anything is.
 pub(crate) fn mismatch(run: &ArgMatches, sphere: SphereArg) -> Option<String> {

@@ -110,6 +110,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
             CoreThreads::Counted => Threads::Counted,
         },
         kernel_words: std::env::var(KERNEL_WORDS).unwrap_or_default(),
+        memory: args.memory,
         memory_file: args.memory_file.clone(),
         debugger: args.debugger.clone(),
         program,

@@ -25,7 +25,7 @@ use aarch64 as processor;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as processor;
 
-pub(crate) use alike::{digest_of, image_digest, publish_digest};
+pub(crate) use alike::{digest_of, image_digest, publish_digest, with_marks};
 pub(crate) use donate::donate;
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{

@@ -198,7 +198,8 @@ impl Machine {
         self.kernel.sphere.expect(lost);
         if self.kernel.sphere.is(donor) {
             let parameters = self.parameters;
-            arch::donate(self, &parameters, lost.index() as u64);
+            let given = self.kernel.given();
+            arch::donate(self, &parameters, lost.index() as u64, given);
         }
         if !self.kernel.sphere.has_begun() {
             return self.tell_abandoned(lost, "no core began in the copy");
@@ -222,7 +223,8 @@ impl Machine {
     /// A digest of what is to be copied, alike in all members unless one of them is faulty.
     fn digest(&self) -> u64 {
         let mut sum = Checksum::default();
-        sum.words(&[self.kernel.alike(), arch::image_digest()]);
+        let alike = arch::with_marks(|marks| self.kernel.alike(marks));
+        sum.words(&[alike, arch::image_digest()]);
         sum.word(self.period.into());
         sum.word(self.reintegrate.into());
         sum.digest()

@@ -36,6 +36,15 @@ impl Arch {
         }
     }
 
+    /// Megabytes of memory that the machine can have below 4 GiB, in one piece.
+    pub(crate) const fn memory(self) -> u64 {
+        match self {
+            // One more and the emulator has half of it elsewhere.
+            Self::X86_64 => 2815,
+            Self::Aarch64 => 3072,
+        }
+    }
+
     /// The emulator's status after the machine switched itself off.
     pub(crate) const fn switched_off(self) -> i32 {
         match self {

@@ -104,7 +104,7 @@ pub(crate) fn start(
         Threads::Multi => "tcg,thread=multi",
     };
     command.args(["-accel", threads]);
-    let memory = settings.memory();
+    let memory = settings.memory(image.len())?;
     command.args(["-m", &format!("{memory}M")]);
     if let Some(path) = &settings.memory_file {
         let path = quoted(path);

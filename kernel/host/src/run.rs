@@ -33,6 +33,8 @@ pub struct Settings {
     pub reintegrate: bool,
     /// How the emulator runs the cores.
     pub threads: Threads,
+    /// Megabytes of each replica; as many as the image needs if it is not said.
+    pub memory: Option<u64>,
     /// A file that holds the machine's memory, for whoever wants to look at it or change it.
     pub memory_file: Option<PathBuf>,
     /// A socket at which a debugger or fault injector reaches the machine, which waits for it.
@@ -45,14 +47,44 @@ pub struct Settings {
     pub argument: Option<u64>,
 }
 
-/// Megabytes of a partition, and of what lies below the first one.
-const PARTITION: usize = 32;
-const BELOW: usize = 20;
+/// Megabytes of a partition that suffice for the programs of the image; and what it must have
+/// beside an image, of which there are two, one as it came and one that runs.
+const PARTITION: u64 = 32;
+const BESIDE: u64 = 24;
+/// Megabytes below the first partition, and behind the last one for a boot image of the usual size.
+const BELOW: u64 = 16;
+const BEHIND: u64 = 4;
+/// Partitions are multiples of so many megabytes.
+const GRAIN: u64 = 2;
 
 impl Settings {
-    /// Megabytes of the machine.
-    pub(crate) const fn memory(&self) -> usize {
-        BELOW + PARTITION * self.replicas
+    /// Megabytes of the machine, given the bytes of the boot image.
+    ///
+    /// # Errors
+    /// If it cannot have so many, or a replica does not get along with those it is given.
+    pub(crate) fn memory(&self, image: usize) -> Result<u64, SystemError> {
+        // A page precedes it on some machines.
+        let image = (image as u64 + 4096).div_ceil(1 << 20);
+        let least = (BESIDE + 2 * image).next_multiple_of(GRAIN);
+        let each = self.memory.unwrap_or(PARTITION.max(least));
+        let each = each.next_multiple_of(GRAIN);
+        let replicas = self.replicas as u64;
+        let around = BELOW + image.max(BEHIND);
+        let most = (self.arch.memory() - around) / replicas / GRAIN * GRAIN;
+        let (arch, plural) = (self.arch.name(), if replicas == 1 { "" } else { "s" });
+        let refuse = |why: &str| {
+            Err(SystemError::Setting(format!(
+                "--memory {each}M: {replicas} replica{plural} on {arch} {why}"
+            )))
+        };
+        if each > most {
+            let why = format!("can have {most}M each at most: addresses there have 32 bits");
+            return refuse(&why);
+        }
+        if each < least {
+            return refuse(&format!("need {least}M each at least"));
+        }
+        Ok(around + each * replicas)
     }
 
     fn name(&self) -> &str {

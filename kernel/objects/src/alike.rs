@@ -13,7 +13,8 @@
 //!   so the same is left out of theirs; and entries that map device memory count by page;
 //! * the replica's number in the root task's boot page, and the loader's page.
 //!
-//! Not covered: a thread that another stopped or deleted in the midst of a computation. What it
+//! Memory behind what was ever given out is not covered: it is zeroed before it is used. Not
+//! covered either: a thread that another stopped or deleted in the midst of a computation. What it
 //! leaves behind can differ between replicas that are all right.
 
 use rcoe_core::mix;
@@ -29,18 +30,47 @@ const BLOCK: u64 = 2048;
 const BLOCK_WORDS: usize = 256;
 const BLOCK_UNITS: u32 = 64;
 /// Blocks of all memory at most.
-const BLOCKS: usize = 1 << 15;
+const BLOCKS: usize = 3 << 19;
 const PAGE: u64 = 4096;
 
-/// Most bytes of object memory of which a digest can be made.
+/// Most bytes of object memory of which a digest can be made: more than 32-bit addresses leave.
 pub const ALIKE_MAX: u64 = BLOCKS as u64 * BLOCK;
 
 /// A set of blocks.
+#[derive(Debug)]
 struct Blocks([u64; BLOCKS / 64]);
+
+/// What a digest needs to know of each block while it is made. It is too large for a stack.
+#[derive(Debug)]
+pub struct Marks {
+    /// Blocks that are left out or were taken in another way.
+    apart: Blocks,
+    /// Page tables that were walked.
+    seen: Blocks,
+}
+
+impl Marks {
+    /// None.
+    #[must_use]
+    #[expect(
+        clippy::new_without_default,
+        reason = "it is made as a static, not on a stack"
+    )]
+    pub const fn new() -> Self {
+        Self {
+            apart: Blocks::empty(),
+            seen: Blocks::empty(),
+        }
+    }
+}
 
 impl Blocks {
     const fn empty() -> Self {
         Self([0; BLOCKS / 64])
+    }
+
+    fn clear(&mut self) {
+        self.0.fill(0);
     }
 
     const fn number(place: Ref) -> usize {
@@ -97,29 +127,34 @@ impl Checksum {
 }
 
 impl<S: Sphere> Kernel<'_, S> {
-    /// A digest of all that is the same in all replicas at this point of the trace.
+    /// A digest of all that is the same in all replicas at this point of the trace: of memory so
+    /// far as it was ever given out.
     ///
     /// # Panics
     /// If memory is larger than [`ALIKE_MAX`], or something is being ended ([`Kernel::finish`]).
     #[must_use]
-    pub fn alike(&self) -> u64 {
+    pub fn alike(&self, marks: &mut Marks) -> u64 {
         assert!(self.mem.bytes() <= ALIKE_MAX, "memory has so many blocks");
         let mut sum = Checksum::default();
-        let mut apart = Blocks::empty();
+        let Marks { apart, seen } = marks;
+        apart.clear();
         self.sum_state(&mut sum);
         apart.add_page(Ref::NONE);
-        self.sum_info(&mut sum, &mut apart);
-        self.sum_runnable(&mut sum, &mut apart);
-        self.sum_drivers(&mut sum, &mut apart);
+        self.sum_info(&mut sum, apart);
+        seen.clear();
+        self.sum_runnable(&mut sum, seen, apart);
+        seen.clear();
+        self.sum_drivers(&mut sum, seen, apart);
         for root in self
             .spaces
             .iter()
             .take(SPACES)
             .filter_map(|root| root.some())
         {
-            self.sum_table(root, LEVELS - 1, &mut sum, &mut apart);
+            self.sum_table(root, LEVELS - 1, &mut sum, apart);
         }
-        for number in 0..usize::try_from(self.mem.bytes() / BLOCK).expect("few blocks") {
+        let given = self.given.min(self.mem.bytes()).div_ceil(BLOCK);
+        for number in 0..usize::try_from(given).expect("few blocks") {
             if !apart.contains(number) {
                 sum.words(self.block(number));
             }
@@ -143,6 +178,7 @@ impl<S: Sphere> Kernel<'_, S> {
             sum.word(u64::from(root.units()) << 16 | number as u64);
         }
         sum.word(u64::from(self.next_space) << 32 | u64::from(self.unchecked));
+        sum.word(self.given);
         self.shares.sum(sum);
     }
 
@@ -158,8 +194,7 @@ impl<S: Sphere> Kernel<'_, S> {
     }
 
     /// Threads that can run, without their registers; what they can write is left out.
-    fn sum_runnable(&self, sum: &mut Checksum, apart: &mut Blocks) {
-        let mut seen = Blocks::empty();
+    fn sum_runnable(&self, sum: &mut Checksum, seen: &mut Blocks, apart: &mut Blocks) {
         for first in self.ready.firsts() {
             let mut next = Some(first);
             while let Some(tcb) = next {
@@ -169,7 +204,7 @@ impl<S: Sphere> Kernel<'_, S> {
                 }
                 self.sum_thread(tcb, sum);
                 if let Some(root) = self.space_of(tcb) {
-                    self.leave_out(root, LEVELS - 1, &mut seen, apart);
+                    self.leave_out(root, LEVELS - 1, seen, apart);
                 }
                 next = self.behind(tcb);
             }
@@ -177,14 +212,13 @@ impl<S: Sphere> Kernel<'_, S> {
     }
 
     /// The same for threads that were told whether theirs is the primary, whatever they wait for.
-    fn sum_drivers(&self, sum: &mut Checksum, apart: &mut Blocks) {
-        let mut seen = Blocks::empty();
+    fn sum_drivers(&self, sum: &mut Checksum, seen: &mut Blocks, apart: &mut Blocks) {
         for tcb in self.shares.drivers() {
             if apart.add(tcb) {
                 self.sum_thread(tcb, sum);
             }
             if let Some(root) = self.space_of(tcb) {
-                self.leave_out(root, LEVELS - 1, &mut seen, apart);
+                self.leave_out(root, LEVELS - 1, seen, apart);
             }
         }
     }

@@ -192,6 +192,7 @@ impl<S: Sphere> Kernel<'_, S> {
     /// The rest of memory, in the largest aligned pieces.
     fn untyped(&mut self, bump: &Bump, cnode: Ref, info: Ref) {
         let end = self.mem.bytes();
+        self.given = bump.next;
         let mut next = bump.next.next_multiple_of(PAGE);
         let most = boot::SLOT_FREE - boot::SLOT_UNTYPED;
         let mut count = 0;

@@ -31,6 +31,8 @@ pub struct Kernel<'m, S: Sphere> {
     pub(crate) dying: Ref,
     /// Page tables that are being emptied.
     pub(crate) dying_pages: Ref,
+    /// Bytes of object memory that were ever given out, or zeroed to be.
+    pub(crate) given: u64,
     /// System calls since the last vote.
     pub(crate) unchecked: u32,
     /// Pages of device memory in address spaces.
@@ -53,6 +55,7 @@ impl<'m, S: Sphere> Kernel<'m, S> {
             info: Ref::NONE,
             dying: Ref::NONE,
             dying_pages: Ref::NONE,
+            given: 0,
             unchecked: 0,
             shares: Shares::new(),
         }
@@ -69,6 +72,12 @@ impl<'m, S: Sphere> Kernel<'m, S> {
         if let Some(tcb) = self.fpu.some() {
             exchange(&mut self.mem, tcb);
         }
+    }
+
+    /// Bytes of object memory, from its beginning, that were ever given out: all that a copy needs.
+    #[must_use]
+    pub const fn given(&self) -> u64 {
+        self.given
     }
 
     /// The running thread, if any.

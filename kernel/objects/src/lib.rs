@@ -52,7 +52,7 @@ mod tcb;
 #[cfg(test)]
 mod tests;
 
-pub use alike::{ALIKE_MAX, Checksum};
+pub use alike::{ALIKE_MAX, Checksum, Marks};
 pub use boot::BootInput;
 pub use cap::{Cap, Mapping};
 pub use fault::Fault;

@@ -131,6 +131,7 @@ impl<S: Sphere> Kernel<'_, S> {
             clean,
         };
         self.set_cap(retype.untyped, cap);
+        self.given = self.given.max(obj.bytes() + clean);
         if is_clean {
             self.make_objects(retype, obj);
         }

@@ -1,16 +1,20 @@
 //! The kernel's own image in what replicas compare before one is copied, and where they tell each
 //! other what came of it.
 //!
-//! Code, constants and statics are alike word by word at one point of the trace. Two statics are
+//! Code, constants and statics are alike word by word at one point of the trace. Three statics are
 //! left out: the machine, of which the protocol's part is each replica's own (votes compare it) and
-//! the rest is compared value by value, and the interrupts that came. Stacks are not copied, so
+//! the rest is compared value by value, the interrupts that came, and what is noted while a digest
+//! is made. Stacks are not copied, so
 //! they are not compared either.
 
+use core::cell::UnsafeCell;
+use core::ops::Range;
 use core::ptr;
+use core::sync::atomic::AtomicBool;
 
 use rcoe_core::primitive::{AtomicU64 as Word, Ordering};
 use rcoe_core::{Outbox, ReplicaId};
-use rcoe_kernel_objects::Checksum;
+use rcoe_kernel_objects::{Checksum, Marks};
 
 use super::loader::Image;
 use super::processor::layout::{SHARED, SLICE};
@@ -18,6 +22,31 @@ use super::processor::layout::{SHARED, SLICE};
 /// Where in a slice a digest is published: between the outbox and the ring.
 const PLACE: u64 = SLICE / 4;
 const _: () = assert!(size_of::<Outbox>() as u64 <= PLACE);
+
+/// What is noted while a digest is made.
+struct Cell(UnsafeCell<Marks>);
+
+// SAFETY: one core runs in a partition, and [`with_marks`] lends it once at a time.
+unsafe impl Sync for Cell {}
+
+static MARKS: Cell = Cell(UnsafeCell::new(Marks::new()));
+/// Are they lent?
+static LENT: AtomicBool = AtomicBool::new(false);
+
+/// Where these notes are.
+pub(super) fn own_statics() -> Range<u64> {
+    let start = &raw const MARKS as u64;
+    start..start + size_of_val(&MARKS) as u64
+}
+
+/// Lends the notes for a digest.
+pub(crate) fn with_marks<T>(run: impl FnOnce(&mut Marks) -> T) -> T {
+    assert!(!LENT.swap(true, Ordering::Relaxed), "one digest at a time");
+    // SAFETY: nobody else has them.
+    let result = run(unsafe { &mut *MARKS.0.get() });
+    LENT.store(false, Ordering::Relaxed);
+    result
+}
 
 /// A digest of the kernel's image.
 pub(crate) fn image_digest() -> u64 {

@@ -22,8 +22,13 @@ pub(super) fn is_copy() -> bool {
     COPIED.swap(false, Ordering::Relaxed)
 }
 
+/// Bytes of the window: what its one table maps.
+const WINDOW_BYTES: u64 = 512 * LARGE;
+
+/// Lets the window lead to `bytes` of physical memory, or nowhere.
 fn set_window(from: u64, bytes: u64) {
-    for index in 0..bytes / LARGE {
+    assert!(bytes <= WINDOW_BYTES, "one table maps the window");
+    for index in 0..bytes.div_ceil(LARGE) {
         let entry = if from == 0 {
             0
         } else {
@@ -40,10 +45,34 @@ fn set_window(from: u64, bytes: u64) {
     cpu::flush();
 }
 
-/// Copies this partition into that of `replica`, and starts its core there. `machine` is what the
-/// copy goes on with: it is passed so that all of it is in memory.
+/// Copies what lies at an address of this kernel to an offset in a partition, window by window.
+///
+/// # Safety
+/// So much is mapped there, the partition is that of a replica that was removed, and nobody runs in
+/// it.
+unsafe fn copy_out(from: u64, partition: u64, offset: u64, bytes: u64) {
+    let (mut from, mut offset) = (from, offset);
+    let end = offset + bytes;
+    while offset < end {
+        let start = offset / LARGE * LARGE;
+        let whole = (end - start).min(WINDOW_BYTES);
+        let part = start + whole - offset;
+        set_window(partition + start, whole);
+        // SAFETY: the caller's; both sides are mapped and apart.
+        unsafe {
+            let to = COPY + (offset - start);
+            ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, part as usize);
+        }
+        set_window(0, whole);
+        (from, offset) = (from + part, offset + part);
+    }
+}
+
+/// Copies this partition into that of `replica`, and starts its core there: of object memory the
+/// first `given` bytes. `machine` is what the copy goes on with: it is passed so that all of it is
+/// in memory.
 #[inline(never)]
-pub(crate) fn donate(machine: &mut Machine, parameters: &Parameters, replica: u64) {
+pub(crate) fn donate(machine: &mut Machine, parameters: &Parameters, replica: u64, given: u64) {
     let size = parameters.objects + OBJECTS;
     let target = parameters.base - parameters.replica * size + replica * size;
     let image = Image::new();
@@ -54,19 +83,17 @@ pub(crate) fn donate(machine: &mut Machine, parameters: &Parameters, replica: u6
         // not follow the group, and is removed again.
         return;
     }
-    set_window(target, size);
+    let objects = given.min(parameters.objects) - 4096;
     // SAFETY: both sides are mapped and apart; nobody runs in the target. What changes here
     // meanwhile is this function's own stack, which is not copied.
     unsafe {
-        let kernel = (image.bss_end - image.start) as usize;
-        ptr::copy_nonoverlapping(image.start as *const u8, COPY as *mut u8, kernel);
-        let objects = (parameters.objects - 4096) as usize;
-        let (from, to) = (WINDOW + 4096, COPY + OBJECTS + 4096);
-        ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, objects);
+        copy_out(image.start, target, 0, image.bss_end - image.start);
+        copy_out(WINDOW + 4096, target, OBJECTS + 4096, objects);
+        set_window(target, LARGE);
         let mark = COPY + (&raw const COPIED as u64 - image.start);
         (mark as *mut bool).write_volatile(true);
+        set_window(0, LARGE);
     }
-    set_window(0, size);
     permit(core);
     boot::restart(core, target + TABLES, parameters.cycles);
 }

@@ -28,10 +28,14 @@ static MACHINE: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()));
 static FREE: AtomicBool = AtomicBool::new(false);
 
 /// Where the statics are that each replica has its own of.
-pub(super) fn own_statics() -> [Range<u64>; 2] {
+pub(super) fn own_statics() -> [Range<u64>; 3] {
     let start = &raw const MACHINE as u64;
     let machine = start..start + size_of_val(&MACHINE) as u64;
-    [machine, interrupts::own_statics()]
+    [
+        machine,
+        interrupts::own_statics(),
+        super::alike::own_statics(),
+    ]
 }
 
 /// Runs the kernel. Entering it while it runs is a broken invariant.

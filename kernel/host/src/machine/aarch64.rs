@@ -38,7 +38,7 @@ pub(super) fn machine(
     command.args(["-cpu", PROCESSOR, "-smp", &settings.replicas.to_string()]);
     let path = folder.join("start");
     let blob = blob(&settings.command_line(), image);
-    let end = MEMORY + ((settings.memory() as u64) << 20);
+    let end = MEMORY + (settings.memory(image.len())? << 20);
     let place = (end - blob.len() as u64) / PAGE * PAGE;
     std::fs::write(&path, blob).map_err(SystemError::host("the boot image"))?;
     let path = super::quoted(&path);

@@ -241,18 +241,18 @@ fn what_drivers_know_does_not_make_replicas_differ() {
     let mut one = world_at(&mut one, 0);
     let mut other = world_at(&mut other, 2);
     let places = [&mut one, &mut other].map(driver);
-    assert_eq!(one.alike(), other.alike());
+    assert_eq!(one.digest(), other.digest());
     // They wait, and remember in registers and in memory that they can write.
     one.suspend(places[0].0);
     other.suspend(places[1].0);
-    assert_eq!(one.alike(), other.alike());
+    assert_eq!(one.digest(), other.digest());
     one.mem.set(places[0].0, 3, 1);
     one.mem.set(places[0].1, 99, 1);
-    assert_eq!(one.alike(), other.alike());
+    assert_eq!(one.digest(), other.digest());
     // But that a follower can write the page, or sees the registers, is a difference.
     let root = other.space_of(places[1].0).unwrap();
     let table = other.walk(root, PLACE, 0).unwrap();
-    let right = other.alike();
+    let right = other.digest();
     for (address, wrong) in [
         (PLACE, transfer(0, Rights::READ_WRITE)),
         (PLACE, transfer(3, Rights::READ)),
@@ -261,8 +261,8 @@ fn what_drivers_know_does_not_make_replicas_differ() {
         let index = arch::index(address, 0);
         let entry = other.mem.get(table, index);
         other.mem.set(table, index, wrong);
-        assert_ne!(other.alike(), right, "{wrong:#x}");
+        assert_ne!(other.digest(), right, "{wrong:#x}");
         other.mem.set(table, index, entry);
     }
-    assert_eq!(other.alike(), right);
+    assert_eq!(other.digest(), right);
 }

@@ -1,6 +1,7 @@
 //! A kernel in a vector of words, with a sphere that only counts, and calls as a program would make
 //! them.
 
+use std::boxed::Box;
 use std::vec;
 use std::vec::Vec;
 
@@ -11,7 +12,7 @@ use rcoe_core::Compare;
 use crate::arch::{CALL_BYTES, CAP, INFO, IP, MESSAGE, NUMBER};
 use crate::kernel::Kernel;
 use crate::sphere::Sphere;
-use crate::{BootInput, Cap, Memory, Ref};
+use crate::{BootInput, Cap, Marks, Memory, Ref};
 
 /// Where object memory is said to lie.
 pub(super) const BASE: u64 = 0x4000_0000;
@@ -225,6 +226,11 @@ impl Kernel<'_, Alone> {
             }
         }
         panic!("no memory for {kind:?}");
+    }
+
+    /// The digest of what replicas hold alike.
+    pub(super) fn digest(&self) -> u64 {
+        self.alike(&mut Box::new(Marks::new()))
     }
 
     /// The capability in a slot of the root task.
