@@ -31,7 +31,7 @@ const CONTENT_BITS: u32 = 20;
 /// Priority of a program.
 const PRIORITY: u64 = 20;
 /// Rounds beyond those that were asked for, until it is given up.
-const MORE: u64 = 100;
+const MORE: u64 = 2000;
 /// Turns of the second thread within one call that cannot all have come at its edges.
 const CUT: u64 = 3;
 
