@@ -16,9 +16,10 @@
 //! Contract: nothing on the straight way makes anything of [`is_calm`] untrue. All else that does
 //! goes the long way or is a fault, and nobody is calm then before a call has looked again.
 //!
-//! In a program with several threads no call may wait in the host: see [`unwaiting`].
+//! In a program with several threads, or that shares memory with other processes and has a turn, no
+//! call may wait in the host: see [`unwaiting`].
 //!
-//! Not covered: processes that share memory, and waits for some time at most.
+//! Not covered: files while one is mapped shared, and waits for some time at most.
 
 mod unwaiting;
 
@@ -26,7 +27,9 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general::O_NONBLOCK;
 use rcoe_core::Compare;
-use rcoe_linux_syscalls::{Arg, Class, Offset, Opens, Resolved, Special, Terminal, Time, Waits};
+use rcoe_linux_syscalls::{
+    Arg, Class, Content, Offset, Opens, Resolved, Special, Terminal, Time, Waits,
+};
 
 use crate::arch::entry::{Leave, NOT_BEGUN, TrapFrame, is_away, unkept_call};
 use crate::calls::{
@@ -40,7 +43,7 @@ use crate::memory::guest::{self, Fault};
 use crate::protocol::transfer::{self, Outcome};
 use crate::protocol::{arguments, publish};
 use crate::recover::takeover;
-use crate::sched::blocking;
+use crate::sched::{blocking, turns};
 
 /// How far a call has come.
 pub(super) enum Way {
@@ -56,8 +59,7 @@ pub(super) enum Way {
 pub(super) fn is_calm(kernel: &Kernel) -> bool {
     kernel.signals.are_calm()
         && kernel.threads.are_calm()
-        && !kernel.turns.is_member()
-        && kernel.shared.is_empty()
+        && !kernel.shared.has_files()
         && !kernel.acting.is_open()
         && !kernel.orders.is_pending()
         && !deferred::is_active()
@@ -110,7 +112,7 @@ fn opens_plainly(kernel: &Kernel, call: &Call) -> bool {
         Opens::None => true,
         Opens::Plain(_, flags) => {
             let at_once = call.arg(usize::from(flags)) & u64::from(O_NONBLOCK) != 0;
-            !processes::leads(kernel) && (at_once || !kernel.threads.many())
+            !processes::leads(kernel) && (at_once || !kernel.threads.others_wait())
         }
         Opens::Described(..) | Opens::Created(_) | Opens::Peer(_) => false,
     }
@@ -158,7 +160,9 @@ fn enter_with<const ALONE: bool>(
 #[inline]
 fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     let what = call.what;
-    let rare = signals::is_anything_due(kernel) || arguments::names_agent(call);
+    let rare = signals::is_anything_due(kernel)
+        || arguments::names_agent(call)
+        || meets_mapped_files(kernel, call);
     if rare || !is_plain(kernel, call) || !is_in_foreground(kernel, call) {
         return Way::Long;
     }
@@ -188,14 +192,33 @@ fn is_to_be_made(kernel: &mut Kernel, result: i64) -> bool {
     is_away(result) && (result == NOT_BEGUN || !signals::must_interrupt(kernel))
 }
 
-/// The end of a call with which nothing else has come: only a slice may be over.
+/// The end of a call with which nothing else has come: only a slice may be over, or a turn.
 #[inline]
 fn done(kernel: &mut Kernel, result: i64) -> Way {
-    if kernel.threads.count_reading() {
+    if kernel.threads.runs_alone() {
+        Way::Done(result)
+    } else {
+        counted(kernel, result)
+    }
+}
+
+/// The same where others wait for that. Each way out counts the call once.
+#[inline(never)]
+fn counted(kernel: &mut Kernel, result: i64) -> Way {
+    if kernel.turns.goes_on() && kernel.threads.count_reading() {
+        kernel.turns.count_within();
         Way::Done(result)
     } else {
         Way::News(result)
     }
+}
+
+/// Does the call have to do with a file's content, while some process of those that share memory
+/// has a file mapped shared?
+#[inline]
+fn meets_mapped_files(kernel: &Kernel, call: &Call) -> bool {
+    let member = kernel.turns.is_member();
+    member && call.what.facts.content != Content::None && turns::have_files(kernel)
 }
 
 /// Makes the call. One that was interrupted did nothing. None, and nothing was done, if it may wait
@@ -209,7 +232,7 @@ fn host(kernel: &Kernel, call: &Call) -> Option<i64> {
     let result = unsafe {
         if !call.what.blocking {
             Some(rcoe_linux_sys::syscall6(call.nr, call.raw))
-        } else if kernel.threads.many() {
+        } else if kernel.threads.others_wait() {
             unwaiting::make(call)
         } else {
             Some(unkept_call(call.nr, &call.raw))
@@ -233,7 +256,7 @@ fn effect(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     if call.what.class != Class::Output {
         return noted(kernel, call);
     }
-    if call.what.blocking && kernel.threads.many() {
+    if call.what.blocking && kernel.threads.others_wait() {
         agreed::check(kernel, call);
         return noted(kernel, call);
     }
@@ -281,7 +304,10 @@ fn with_news(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
 fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     let output = call.what.class == Class::Output;
     let voted = kernel.compare == Compare::Every && !output;
-    let rare = voted || arguments::names_agent(call) || outgoing::looks(kernel, call);
+    let rare = voted
+        || arguments::names_agent(call)
+        || meets_mapped_files(kernel, call)
+        || outgoing::looks(kernel, call);
     if rare || !is_plain(kernel, call) {
         return Way::Long;
     }

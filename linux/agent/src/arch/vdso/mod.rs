@@ -261,9 +261,9 @@ const fn is_ours(clock: u32) -> bool {
 /// Is there nothing that needs the system call, as far as all replicas know?
 #[inline]
 fn is_ordinary(kernel: &mut Kernel) -> bool {
-    // One that is calm has no signals and no turns.
-    let quiet = kernel.calm || kernel.signals.is_idle() && kernel.turns.count_reading();
-    kernel.clock.on && quiet && kernel.threads.count_reading()
+    // One that is calm has no signals.
+    let quiet = kernel.calm || kernel.signals.is_idle();
+    kernel.clock.on && quiet && kernel.turns.count_reading() && kernel.threads.count_reading()
 }
 
 /// Counts it as the call that it stands for.

@@ -344,7 +344,7 @@ fn mapped_files(kernel: &mut Kernel, call: &Call, writes: bool) -> [Option<(u64,
         Content::Writes => true,
     };
     let mapped = |kernel: &mut Kernel| {
-        kernel.shared.live().iter().any(|it| it.fd >= 0)
+        kernel.shared.has_files()
             || kernel.turns.is_member()
                 && turns::with_books(kernel, |_, books| books.pieces.has_files())
     };

@@ -141,6 +141,11 @@ impl Shared {
         self.count == 0
     }
 
+    /// Is a file among what is mapped shared?
+    pub(crate) fn has_files(&self) -> bool {
+        self.live().iter().any(|it| it.fd >= 0)
+    }
+
     fn live(&self) -> &[Mapping] {
         &self.list[..self.count]
     }

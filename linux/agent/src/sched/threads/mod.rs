@@ -224,16 +224,21 @@ impl Threads {
         self.live > 1
     }
 
-    /// Is the running thread in no call that it was parked in, and is no process waiting for this
-    /// one?
+    /// Are there other threads, or processes that wait for this one's turn to end?
+    #[inline]
+    pub(crate) fn others_wait(&self) -> bool {
+        self.many() || self.shares
+    }
+
+    /// Is the running thread in no call that it was parked in?
     pub(crate) fn are_calm(&self) -> bool {
-        self.is_running() && !self.shares && !self.current().wait.parked
+        self.is_running() && !self.current().wait.parked
     }
 
     /// Must the present call not hold up the replica: are there other threads, or processes that
     /// wait for this one's turn to end, or was it parked before?
     pub(crate) fn must_not_block(&self) -> bool {
-        self.many() || self.shares || self.current().wait.parked
+        self.others_wait() || self.current().wait.parked
     }
 
     /// Has the thread that entered the agent not ended meanwhile?
@@ -315,6 +320,12 @@ impl Threads {
         self.live -= 1;
         self.current = NOBODY;
         self.loaded = NOBODY;
+    }
+
+    /// Does nobody wait for the end of a slice or of a turn?
+    #[inline]
+    pub(crate) fn runs_alone(&self) -> bool {
+        self.queue.len as u64 | self.outside | u64::from(self.shares) == 0
     }
 
     /// Counts a call of the running thread: is its slice over, with another one ready, or one that

@@ -100,17 +100,28 @@ impl Turns {
         self.calls == 0
     }
 
+    /// Does the turn go on after one call more?
+    #[inline]
+    pub(crate) const fn goes_on(&self) -> bool {
+        !self.member || self.calls > 1
+    }
+
+    /// Counts a call with which the turn goes on.
+    #[inline]
+    pub(crate) const fn count_within(&mut self) {
+        if self.member {
+            self.calls -= 1;
+        }
+    }
+
     /// Counts a call that cannot end the turn; says no, and counts nothing, where it would.
     #[inline]
     pub(crate) const fn count_reading(&mut self) -> bool {
-        if !self.member {
-            return true;
+        let goes_on = self.goes_on();
+        if goes_on {
+            self.count_within();
         }
-        if self.calls <= 1 {
-            return false;
-        }
-        self.calls -= 1;
-        true
+        goes_on
     }
 
     /// The rest of the turn is given up.
@@ -321,6 +332,12 @@ pub(crate) fn with_books<R>(
         kernel.report.sharing.store(0, Ordering::SeqCst);
     }
     result
+}
+
+/// In a turn: has any process of those that share memory a file mapped shared?
+pub(crate) fn have_files(kernel: &Kernel) -> bool {
+    assert!(kernel.turns.has_turn(), "the books are read in turns");
+    kernel.slice.books().pieces.has_files()
 }
 
 /// All replicas: from here on the program runs in turns only.
