@@ -52,6 +52,8 @@ pub(crate) struct Family {
     adoptions: u32,
     standstill: Standstill,
     deputies: Deputies,
+    /// A child has become known that nobody has asked yet whether it wants anything.
+    newborn: bool,
     /// Some process has changed its credentials.
     mixed: bool,
     /// By which deputies call.
@@ -74,6 +76,7 @@ impl Family {
             adoptions: 0,
             standstill: Standstill::new(),
             deputies,
+            newborn: false,
             mixed: false,
             bell,
         }
@@ -217,6 +220,7 @@ impl Family {
             team.memory.set(|control| &control.pid, pid);
             team.group.know_first(team.first, pid);
             team.state = State::Living;
+            self.newborn = true;
             self.mark_orphans();
         }
         Ok(())

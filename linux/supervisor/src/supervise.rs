@@ -217,6 +217,9 @@ impl Run<'_> {
                 .tick(&self.family, &self.happened, self.settings.replicas());
             self.tell_notes();
             self.family.settle()?;
+            if self.family.has_newborn() {
+                self.family.hear_requests()?;
+            }
             self.family.stand_still();
             self.watch_threads();
             self.watch_limits();

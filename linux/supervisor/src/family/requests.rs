@@ -29,6 +29,12 @@ impl Family {
         self.teams.iter().flatten().any(asks)
     }
 
+    /// Has a child become known since this was asked? It may have called before it was, and whoever
+    /// is not known is not heard.
+    pub(crate) const fn has_newborn(&mut self) -> bool {
+        std::mem::replace(&mut self.newborn, false)
+    }
+
     /// Does what replicas ask for. All who have ended must have been reaped before.
     pub(crate) fn hear_requests(&mut self) -> Result<(), RunError> {
         for group in self.groups() {
