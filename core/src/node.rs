@@ -403,6 +403,23 @@ impl Node {
         })
     }
 
+    /// The same, which also waits until [`Node::all_have_passed`] this position.
+    ///
+    /// # Panics
+    /// If no record has been published since: nobody could pass it.
+    #[must_use]
+    pub fn begin_publish_past(&self, ports: &Ports<'_>, payload: usize, position: u64) -> Call {
+        let passed = position + self.passing();
+        assert!(passed <= self.cursor, "there is a record to pass it by");
+        // As if the ring were to be free up to there.
+        let len = port(ports, self.id).ring.len() as u64;
+        let beyond = len.saturating_sub(self.cursor - passed);
+        Call::new(Task::Room {
+            words: beyond.max(crate::ring::record_words(payload)),
+            next: None,
+        })
+    }
+
     /// A `handle_action` to step through.
     #[must_use]
     #[inline]

@@ -158,10 +158,14 @@ impl Node {
     pub fn all_have_passed(&self, ports: &Ports<'_>, position: u64) -> bool {
         let has_passed = |peer| {
             let told = port(ports, peer).outbox.cursor.load(Ordering::Acquire);
-            let least = i64::from(!self.guards.off(Bug::KeptInUse));
-            told.wrapping_sub(position).cast_signed() >= least
+            told.wrapping_sub(position).cast_signed() >= self.passing().cast_signed()
         };
         self.others.iter().all(has_passed)
+    }
+
+    /// How far from a position it is passed, in words.
+    pub(crate) fn passing(&self) -> u64 {
+        u64::from(!self.guards.off(Bug::KeptInUse))
     }
 
     /// All followers were seen to leave room: remembers how far publishing may go without looking

@@ -65,6 +65,55 @@ mod tests {
     }
 
     #[test]
+    fn a_primary_waits_until_a_position_is_passed() {
+        pair(|[mut primary, mut follower], ports| {
+            for word in 0..3 {
+                publish_long(&mut primary, ports, &[word]);
+            }
+            let mut call = primary.begin_publish_past(ports, 1, WORDS as u64);
+            for taken in 0..2 {
+                let step = primary.step(&mut call, ports, &mut []);
+                assert!(matches!(step, Step::Pending(_)), "{taken}: {step:?}");
+                consume_long(&mut follower, ports);
+            }
+            while primary.step(&mut call, ports, &mut []) != Step::Ready(Done::Room) {
+                assert!(!call.in_vote(), "it is passed");
+            }
+            assert!(primary.all_have_passed(ports, WORDS as u64));
+            assert!(!primary.all_have_passed(ports, 2 * WORDS as u64));
+            primary.commit(ports, &[3]);
+        });
+    }
+
+    #[test]
+    fn a_wait_for_a_position_is_one_for_room_too() {
+        pair(|[mut primary, mut follower], ports| {
+            let room = ports[0].expect("a member has a port").ring.len() / WORDS;
+            for word in 0..room as u64 {
+                publish_long(&mut primary, ports, &[word]);
+            }
+            consume_long(&mut follower, ports);
+            assert!(primary.all_have_passed(ports, 0));
+            publish_long(&mut primary, ports, &[0]);
+            let mut call = primary.begin_publish_past(ports, 1, 0);
+            let step = primary.step(&mut call, ports, &mut []);
+            assert!(matches!(step, Step::Pending(_)), "{step:?}");
+            consume_long(&mut follower, ports);
+            while primary.step(&mut call, ports, &mut []) != Step::Ready(Done::Room) {
+                assert!(!call.in_vote(), "there is room");
+            }
+        });
+    }
+
+    #[test]
+    #[should_panic = "a record to pass it by"]
+    fn what_nobody_can_pass_is_not_awaited() {
+        pair(|[primary, _], ports| {
+            let _ = primary.begin_publish_past(ports, 1, primary.position());
+        });
+    }
+
+    #[test]
     fn each_side_may_take_either_way() {
         pair(|[mut primary, mut follower], ports| {
             let mut straight = 0;

@@ -308,7 +308,7 @@ impl Process {
             Stage::Perform if matches!(op, Op::Reply | Op::Look) && !self.deferred.is_out() => {
                 return Outcome::Waiting(self.await_reply());
             }
-            Stage::Perform => self.perform(op, world),
+            Stage::Perform => self.perform(op, ports, world),
             Stage::Commit => {
                 if op == Op::Read {
                     self.result = self.tell_piece(ports, world).word();
@@ -367,7 +367,7 @@ impl Process {
         self.stage = Stage::Perform;
     }
 
-    fn perform(&mut self, op: Op, world: &mut World) {
+    fn perform(&mut self, op: Op, ports: &Ports<'_>, world: &mut World) {
         match op {
             Op::Output { .. } => world.outputs.push((self.at, self.accumulator)),
             Op::Orders => {}
@@ -383,7 +383,11 @@ impl Process {
             Op::Orders => Order::encode(world.supervisor.order(self.node.members())),
             _ => answer(self.at),
         };
-        self.called(self.node.begin_publish(1));
+        let call = match op {
+            Op::Read => self.await_place(ports),
+            _ => self.node.begin_publish(1),
+        };
+        self.called(call);
     }
 
     fn start(&mut self, op: Op, ports: &Ports<'_>, world: &mut World) {

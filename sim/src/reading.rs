@@ -6,9 +6,9 @@
 //! Contract: the version that a record tells was looked at before the primary read. If digests
 //! differ and the file has that version still, a replica was hit, and all vote; if it has another,
 //! the follower takes the bytes that the primary keeps. These are overwritten only when the
-//! follower has taken a later record; while it has not, and while no version is known, the bytes
-//! themselves are in the record. So they are, always, where the group goes on without a lost
-//! primary.
+//! follower has taken a later record, for which the primary waits; while there is none, and while
+//! no version is known, the bytes themselves are in the record. So they are, always, where the
+//! group goes on without a lost primary.
 //!
 //! Not covered: a flip in the primary before the digest, and a change of the file before the
 //! follower looks at its version.

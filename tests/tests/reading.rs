@@ -345,3 +345,53 @@ fn stores_to_a_mapping_of_the_file_are_no_fault() {
         .collect();
     goes_on(&passes, &data, store, &last);
 }
+
+/// Once there is a file `go`, reads `long` in pieces of so many bytes, says so, and waits for a
+/// file `stop`.
+const ONCE: &str = "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\n
+int main(int argc, char **argv) {
+  int piece = atoi(argv[1]), fd = open(\"long\", O_RDONLY), got;
+  char *bytes = malloc(piece);
+  write(1, \"ready\\n\", 6);
+  while (access(\"go\", F_OK) != 0);
+  while ((got = read(fd, bytes, piece)) > 0);
+  write(1, \"done\\n\", 5);
+  while (access(\"stop\", F_OK) != 0);
+  return got ? 1 : 3;
+}";
+
+/// Bytes that a process has got by calls that read.
+fn bytes_read(pid: u32) -> u64 {
+    let counts = fs::read_to_string(format!("/proc/{pid}/io")).expect("it runs");
+    let bytes = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
+    bytes.and_then(|it| it.parse().ok()).expect("a number")
+}
+
+#[test]
+fn all_but_the_first_pieces_a_follower_reads_by_itself_however_far_it_is_behind() {
+    const LONG: usize = 16 << 20;
+    /// By which it is found that the file is read in a row.
+    const FIRST: usize = 4;
+    for piece in [4096, 1 << 16, 1 << 17] {
+        let scene = Scene::new();
+        scene.write("long", vec![5; LONG]);
+        let once = scene.compile("once", ONCE, &["-w"]);
+        let options = ["-n", "2", "--timeout", "30s"];
+        let group = scene.start_group(&options, &[&once, &piece.to_string()]);
+        await_line(&group, "ready");
+        let before = bytes_read(group.replicas[1]);
+        scene.write("go", "");
+        await_line(&group, "done");
+        let own = bytes_read(group.replicas[1]) - before;
+        scene.write("stop", "");
+        let (outcome, events) = group.finish();
+        assert_eq!(
+            outcome.ended,
+            Ended::Exit(3),
+            "{} {events:?}",
+            outcome.err()
+        );
+        let least = LONG - FIRST * piece;
+        assert!(own >= least as u64, "{own} of {LONG} in pieces of {piece}");
+    }
+}

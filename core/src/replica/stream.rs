@@ -140,6 +140,22 @@ impl<'a, E: Env> Replica<'a, E> {
         self.run(call, &mut []).map(|_| ())
     }
 
+    /// Primary: waits until [`Replica::all_have_passed`] this position, and for room for a record
+    /// of `payload` words, as [`Replica::publish`] does.
+    ///
+    /// # Errors
+    /// As [`Replica::publish`].
+    ///
+    /// # Panics
+    /// If this replica is not the primary, or no record has been published since that position.
+    pub fn await_passing(&mut self, position: u64, payload: usize) -> Result<(), Halt> {
+        if self.node.has_room(payload) && self.all_have_passed(position) {
+            return Ok(());
+        }
+        let call = (self.node).begin_publish_past(&self.ports, payload, position);
+        self.run(call, &mut []).map(|_| ())
+    }
+
     /// Follower: the next record of the primary, copied to `out`. See [`Replica::publish`] for
     /// where in the trace to call it. A record longer than `out` counts as a divergence.
     ///

@@ -1,6 +1,6 @@
 //! How a process reads a file that each replica reads by itself.
 
-use rcoe_core::{Bug, Ports};
+use rcoe_core::{Bug, Call, Ports};
 
 use super::{DIFFERENCE, Process, READ, Stage, World};
 use crate::program::absorb;
@@ -16,7 +16,18 @@ impl Process {
         self.reading.piece.expect("it was read")
     }
 
-    /// Primary, which has read the piece: what it tells.
+    /// Primary, which has read the piece: waits for room for what it tells, and until nobody asks
+    /// for what it keeps.
+    pub(super) fn await_place(&self, ports: &Ports<'_>) -> Call {
+        match self.reading.kept_until {
+            Some(end) if end < self.node.position() && !self.deferred.masks => {
+                self.node.begin_publish_past(ports, 1, end)
+            }
+            _ => self.node.begin_publish(1),
+        }
+    }
+
+    /// Primary: what it tells.
     pub(super) fn tell_piece(&mut self, ports: &Ports<'_>, world: &mut World) -> Told {
         let version = self.reading.version(self.at, world.version);
         let kept = self.reading.kept_until;

@@ -221,12 +221,12 @@ impl Direct {
     /// Keeps the bytes; where, their digest, and which digest that is.
     fn keep(
         &mut self,
-        replica: &Replica<'_, LinuxEnv>,
+        replica: &mut Replica<'_, LinuxEnv>,
         address: u64,
         length: usize,
     ) -> Option<(usize, u64, bool)> {
         const AES: u32 = 1 << 25;
-        let place = self.kept.place(replica, length)?;
+        let place = self.kept.place(replica, length, WORDS)?;
         let helped = cpuid::answer(1, 0)[2] & AES != 0;
         let to = bytes_of(replica.id()) + place as u64;
         let digest = Digest::new(helped).of_copy(address, length, to).ok()?;
@@ -250,9 +250,8 @@ impl Direct {
             record.length as u64 <= room && segments.room(1).is_none(),
             "the record holds this call's result"
         );
-        if self.kept.is_left(record.place) {
-            replica.tell_position();
-        }
+        // The primary may wait for it.
+        replica.tell_position();
         let kept = bytes_of(replica.primary()) + record.place as u64;
         Some(Taken {
             fd: record.fd.into(),

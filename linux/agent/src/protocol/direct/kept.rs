@@ -1,8 +1,9 @@
 //! The bytes that a primary read last, where its siblings can read them.
 //!
 //! A few parts are filled in turn. One is filled again only when every sibling has taken a record
-//! that came after all of those whose bytes are in it; then nobody asks for them any more. While
-//! somebody is further behind, nothing is kept.
+//! that came after all of those whose bytes are in it; then nobody asks for them any more. Until
+//! then the primary waits, as it does for room in the ring: bytes in the ring instead would cost
+//! all of them more than the wait, and leave somebody as far behind as before.
 //!
 //! They lie where a primary that can be replaced puts what it receives from streams, which never
 //! happens in the same group.
@@ -20,7 +21,7 @@ const _: () = assert!(PARTS * CHUNK <= INTAKE_BYTES);
 /// What is kept where.
 #[derive(Clone, Copy)]
 pub(super) struct Kept {
-    /// The part that is being filled, or from which a follower has last been told.
+    /// The part that is being filled.
     part: usize,
     /// Bytes in it.
     used: usize,
@@ -35,16 +36,24 @@ impl Kept {
         ends: [0; PARTS],
     };
 
-    /// Primary: a place for so many bytes, if there is one.
+    /// Primary: a place for so many bytes, awaited, and room for a record of so many words; none
+    /// if this replica has to halt.
     pub(super) fn place(
         &mut self,
-        replica: &Replica<'_, LinuxEnv>,
+        replica: &mut Replica<'_, LinuxEnv>,
         length: usize,
+        words: usize,
     ) -> Option<usize> {
-        self.place_if(length, |end| replica.all_have_passed(end))
+        self.place_if(length, |end| {
+            end < replica.position() && replica.await_passing(end, words).is_ok()
+        })
     }
 
-    fn place_if(&mut self, length: usize, have_passed: impl Fn(u64) -> bool) -> Option<usize> {
+    fn place_if(
+        &mut self,
+        length: usize,
+        mut have_passed: impl FnMut(u64) -> bool,
+    ) -> Option<usize> {
         if length > CHUNK {
             return None;
         }
@@ -63,12 +72,6 @@ impl Kept {
     pub(super) fn filled(&mut self, replica: &Replica<'_, LinuxEnv>, length: usize) {
         self.used += length.next_multiple_of(64);
         self.ends[self.part] = replica.position();
-    }
-
-    /// Follower: is this place in another part than the one before, which nobody needs any more?
-    pub(super) fn is_left(&mut self, place: usize) -> bool {
-        let part = place / CHUNK;
-        core::mem::replace(&mut self.part, part) != part
     }
 }
 
@@ -107,13 +110,5 @@ mod tests {
         assert_eq!(keep(&mut kept, CHUNK + 1, 10, 0), None);
         assert_eq!(keep(&mut kept, CHUNK, 10, 0), Some(0));
         assert_eq!(keep(&mut kept, 1, 20, 0), Some(CHUNK));
-    }
-
-    #[test]
-    fn a_follower_tells_when_a_part_is_left() {
-        let mut kept = Kept::NOTHING;
-        let places = [0, 4096, CHUNK, CHUNK + 4096, 0];
-        let told = places.map(|place| kept.is_left(place));
-        assert_eq!(told, [false, false, true, false, true]);
     }
 }
