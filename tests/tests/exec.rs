@@ -116,6 +116,22 @@ fn what_root_means_is_ruled_by_flags_and_the_bounding_set() {
     ]);
 }
 
+/// What replicas know of the bounding set is what the host would say, whoever asked before: the
+/// parent, who drops something after it has made a child or before, or another program.
+#[test]
+fn what_is_dropped_from_the_bounding_set_stays_dropped() {
+    same(&[
+        "child unbound",
+        "unbound child child",
+        "child drop=0 child drop=1 child",
+        "child drop=0 exec drop=1 exec",
+        "exec unbound exec child",
+        "child exec unbound child exec inheritable=0xff child",
+        "child drop=0 drop=99 child drop=1 exec effective=0x1",
+        "child drop=0 child drop=1 uid=1000,0,1000 exec",
+    ]);
+}
+
 #[test]
 fn ambient_capabilities_are_passed_on() {
     same(&[

@@ -21,13 +21,15 @@ use rcoe_linux_abi::Report;
 use crate::arch::entry;
 use crate::calls::processes::twin::{self, Source};
 use crate::convert::size;
-use crate::memory::deferred::{self, PAGE, WINDOW};
+use crate::memory::deferred::{self, PAGE};
 use crate::memory::guest;
 use crate::sys::{self, Errno};
 use crate::text::Text;
 
 /// Pages that are compared at a time: more would only make more of the buffer.
 const PORTION: usize = 8 * size(PAGE);
+/// Pages whose entries in the page tables are read at a time: one page of them, on the stack.
+const ENTRIES: usize = size(PAGE) / 8;
 /// Mappings up to this size are taken over at once.
 const SMALL: u64 = 1 << 20;
 /// Mappings that nobody may read are looked at up to this size.
@@ -208,10 +210,10 @@ pub(in crate::calls) fn each_mapping(mut visit: impl FnMut(&Mapping)) -> Result<
 
 /// Takes over all anonymous pages of a mapping.
 fn take_over(files: &mut Files, mapping: &Mapping) {
-    let mut entries = [0_u64; WINDOW];
+    let mut entries = [0_u64; ENTRIES];
     let mut window = mapping.start;
     while window < mapping.end {
-        let pages = size((mapping.end - window) / PAGE).min(WINDOW);
+        let pages = size((mapping.end - window) / PAGE).min(ENTRIES);
         let entries = &mut entries[..pages];
         sys::read_words(files.pages, entries, window / PAGE * 8);
         for (at, entry) in entries.iter_mut().enumerate() {

@@ -71,6 +71,8 @@ pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i6
         deferred::settle_all();
         twin::release(kernel);
     }
+    // Children know it from here.
+    kernel.bounding.get();
     birth.frame = Some(*frame);
     birth.bases = context::bases();
     context::keep_for_child(frame);

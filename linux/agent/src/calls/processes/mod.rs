@@ -36,6 +36,7 @@ pub(in crate::calls) use adopt::each_mapping;
 pub(crate) use exec::{exe_path, publish_file, save_start};
 pub(in crate::calls) use identity::plan_sending;
 pub(crate) use identity::{get_group, parent, set_group, subreaper};
+pub(crate) use privileges::Bounding;
 pub(super) use privileges::{death_signal, with_credentials};
 pub(crate) use twin::release as release_twin;
 pub(super) use wait::ended;

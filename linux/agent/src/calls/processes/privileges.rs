@@ -10,13 +10,20 @@
 //! A real exec can also *add* capabilities: those of the bounding set, to root that had put them
 //! down. No call does that, so the program goes on without them, and the user is told.
 //!
+//! The host tells the bounding set one capability at a time; it is asked once and then known
+//! ([`Bounding`]).
+//!
 //! Not covered: set-id programs and file capabilities for others than root, which are refused; a
 //! locked SECBIT_KEEP_CAPS, which no call can clear, likewise.
+
+mod bounding;
 
 use core::sync::atomic::{Ordering, fence};
 
 use linux_raw_sys::errno::{EINVAL, EPERM};
 use rcoe_linux_abi::Note;
+
+pub(crate) use bounding::Bounding;
 
 use crate::calls::Call;
 use crate::kernel::{Kernel, kind};
@@ -87,8 +94,8 @@ impl Change {
 }
 
 impl Credentials {
-    /// This process's own.
-    pub(super) fn get() -> Self {
+    /// This process's own, which has this bounding set.
+    fn get(bounding: u64) -> Self {
         let group = credentials::group_ids();
         let capabilities = credentials::capabilities();
         Self {
@@ -96,7 +103,7 @@ impl Credentials {
             group,
             capabilities,
             ambient: credentials::ambient_set(&capabilities),
-            bounding: credentials::bounding_set(),
+            bounding,
             secure_bits: credentials::secure_bits(),
             no_new_privileges: credentials::no_new_privileges(),
             groups: credentials::with_groups(|groups| {
@@ -201,11 +208,16 @@ impl Credentials {
     }
 }
 
+/// All replicas: this process's own.
+fn own(kernel: &mut Kernel) -> Credentials {
+    Credentials::get(kernel.bounding.get())
+}
+
 /// What the execution of an open file does to this process, before it is done.
 pub(super) fn after_exec(kernel: &mut Kernel, file: i32) -> Renewed {
     let has_any = || credentials::file_capabilities(file) != FileCapabilities::None;
     let has_any = transfer::agree(kernel, || u64::from(has_any())) != 0;
-    Credentials::get().renewed(has_any, Change::of_host())
+    own(kernel).renewed(has_any, Change::of_host())
 }
 
 /// Why this process may execute nothing at all.
@@ -223,7 +235,8 @@ pub(super) fn refused_for(file: FileCapabilities) -> Option<u32> {
     if file == FileCapabilities::None {
         return None;
     }
-    let own = Credentials::get();
+    // The primary alone comes here, and what it knows is to stay what its siblings know.
+    let own = Credentials::get(credentials::bounding_set());
     let root = own.root_counts() && own.user.real == 0 && own.user.effective == 0;
     let within = match file {
         FileCapabilities::Some {
@@ -246,10 +259,10 @@ pub(super) fn refused_for(file: FileCapabilities) -> Option<u32> {
 /// The host left it more than that.
 pub(super) fn apply(kernel: &mut Kernel, renewed: &Renewed) -> Result<[u64; WORDS], ()> {
     let new = &renewed.credentials;
-    let mut now = Credentials::get();
+    let mut now = own(kernel);
     if now != *new {
         change(&now, new);
-        now = Credentials::get();
+        now = own(kernel);
         // A change of user unties this process from its parent.
         sys::die_with_supervisor(kernel.control.supervisor.load(Ordering::Relaxed));
     }
@@ -284,9 +297,10 @@ pub(crate) fn with_credentials(
     call: &Call,
     perform: impl FnOnce(&mut Kernel, &Call) -> i64,
 ) -> i64 {
-    let before = Credentials::get();
+    let before = own(kernel);
+    kernel.bounding.forget();
     let result = perform(kernel, call);
-    let after = Credentials::get();
+    let after = own(kernel);
     for word in after.words() {
         kernel.event(kind::of(call.nr, kind::CONTENT), word);
     }
