@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::general as nr;
 use rcoe_core::{ReplicaId, ReplicaSet};
-use rcoe_linux_abi::{Note, Phase, ReplicaState};
+use rcoe_linux_abi::{Note, Phase};
 
 use crate::arch::context;
 use crate::arch::entry::enter_program;
@@ -125,8 +125,13 @@ fn look(kernel: &Kernel) -> Result<u32, (&'static AtomicU64, u64)> {
         );
         return Ok(low32(by));
     }
-    let orphaned = control.state[first].load(Ordering::Acquire) == ReplicaState::Dead as u32;
-    if orphaned || control.abandoned.load(Ordering::Acquire) != 0 {
+    // The loss of the first replica tells nothing: a birth of which all replicas have come counts.
+    // One that does not count is refused by the first, or abandoned for another.
+    let refused = regions::report(group, first)
+        .load_error
+        .load(Ordering::Acquire)
+        != 0;
+    if refused || control.abandoned.load(Ordering::Acquire) != 0 {
         sys::exit_group(0);
     }
     Err(first_note.expect("the primary of the parent is one of its members"))
