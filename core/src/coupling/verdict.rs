@@ -119,7 +119,9 @@ impl<T: Backend> Coupler<T> {
         let mut all = state_digest(machine, &registers, &vectors);
         for peer in self.members {
             let mut list = [0; PAGES];
-            let count = self.list_of(peer, &mut list, boards).unwrap_or(0);
+            let Some(count) = self.list_of(peer, &mut list, boards) else {
+                return self.await_peer(peer);
+            };
             let pages = if self.guards.off(Bug::MemoryUncompared) {
                 0
             } else {
