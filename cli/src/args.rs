@@ -164,6 +164,10 @@ pub(crate) struct RunArgs {
     /// Whether what is written to TCP connections may leave a little later, for many writes at once
     #[arg(long, value_enum, default_value = "on")]
     pub(crate) defer: DeferArg,
+    /// CPU time after which a thread that makes no system call gives way to one that is ready, like
+    /// 10ms; signals then reach programs that compute. `off`: both wait for the next system call
+    #[arg(long, value_name = "TIME", default_value = "off", value_parser = parse_slice)]
+    pub(crate) slice: SliceArg,
     /// What a detected fault leads to [default: mask with three or more replicas, else stop]
     #[arg(long, value_enum, value_name = "ACTION")]
     pub(crate) on_fault: Option<OnFault>,
@@ -261,6 +265,10 @@ pub(crate) enum CoreThreads {
     /// In turns, with a clock that counts instructions, so that cycles do not depend on the host
     Counted,
 }
+
+/// `--slice`: `None` where replicas meet at system calls only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SliceArg(pub(crate) Option<Duration>);
 
 /// `--defer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -413,6 +421,19 @@ fn parse_tick(text: &str) -> Result<Duration, String> {
     Err("must be from 100us to 1s".into())
 }
 
+/// A slice, or `off`. A shorter one would be over before another thread has begun.
+fn parse_slice(text: &str) -> Result<SliceArg, String> {
+    let bounds = Duration::from_millis(1)..=Duration::from_secs(10);
+    if text == "off" {
+        return Ok(SliceArg(None));
+    }
+    let time = parse_duration(text)?;
+    match bounds.contains(&time) {
+        true => Ok(SliceArg(Some(time))),
+        false => Err("must be from 1ms to 10s, or off".into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -422,6 +443,16 @@ mod tests {
     #[test]
     fn the_table_of_arguments_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn slices_have_bounds_and_can_be_off() {
+        assert_eq!(parse_slice("off"), Ok(SliceArg(None)));
+        let ten = Some(Duration::from_millis(10));
+        assert_eq!(parse_slice("10ms"), Ok(SliceArg(ten)));
+        for text in ["0", "0ms", "999us", "11s", "on", "10"] {
+            assert!(parse_slice(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -127,6 +127,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         scrub,
         strict: args.strict,
         defer: args.defer == DeferArg::On,
+        slice: args.slice.0,
         timeout: args.timeout,
         seed: thread_seed()?,
         cores: assigned,

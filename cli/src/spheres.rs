@@ -10,13 +10,14 @@ use clap::parser::ValueSource;
 use crate::args::SphereArg;
 
 /// Options of the process sphere alone, as clap calls them.
-const PROCESS: [&str; 8] = [
+const PROCESS: [&str; 9] = [
     "clock",
     "cores",
     "defer",
     "metrics",
     "notify",
     "scrub",
+    "slice",
     "strict",
     "suspect_after",
 ];

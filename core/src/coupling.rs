@@ -268,11 +268,23 @@ impl<T: Backend> Coupler<T> {
     /// interrupted.
     #[must_use]
     pub fn is_wanted(&self, boards: &Boards<'_>) -> bool {
-        let newer = |peer| {
-            let newest = board(boards, peer).newest();
-            newest.generation > self.stamp.generation && newest.epoch == self.stamp.epoch
-        };
-        self.is_idle() && self.others().iter().any(newer)
+        self.is_idle() && self.newest(boards) > self.stamp.generation
+    }
+
+    /// The newest attempt of the present members.
+    fn newest(&self, boards: &Boards<'_>) -> u32 {
+        let newest = self.others().iter().map(|it| board(boards, it).newest());
+        let now = newest.filter(|stamp| stamp.epoch == self.stamp.epoch);
+        now.map(|stamp| stamp.generation).max().unwrap_or(0)
+    }
+
+    /// Takes part in the attempt of a peer, at whatever place, if there is one
+    /// ([`Coupler::is_wanted`]).
+    pub fn join(&mut self, boards: &Boards<'_>) {
+        if self.is_wanted(boards) {
+            self.stamp.generation = self.newest(boards);
+            self.restart();
+        }
     }
 
     /// Begins an attempt, at whatever place.
@@ -287,11 +299,22 @@ impl<T: Backend> Coupler<T> {
 
     /// The members have changed, at one event for all. An attempt under way begins anew.
     pub fn set_members(&mut self, members: ReplicaSet) {
+        self.set_epoch(members, self.stamp.epoch + 1);
+    }
+
+    /// The same where others count the changes.
+    pub fn set_epoch(&mut self, members: ReplicaSet, epoch: u16) {
         self.members = members;
-        self.stamp.epoch += 1;
+        self.stamp.epoch = epoch;
         if !self.is_idle() && self.end().is_none() {
             self.restart();
         }
+    }
+
+    /// Leaves an attempt that came to no end, so that another one can begin. Whoever does so has
+    /// agreed on nothing.
+    pub const fn give_up(&mut self) {
+        self.stage = Stage::Idle;
     }
 
     fn restart(&mut self) {

@@ -75,6 +75,10 @@ mod tests {
             0
         }
 
+        fn within(&self, _: u64, _: usize) -> Option<u64> {
+            None
+        }
+
         fn everything(&self) -> u64 {
             0
         }

@@ -70,6 +70,10 @@ mod tests {
             usize::from(area == 0)
         }
 
+        fn within(&self, _: u64, _: usize) -> Option<u64> {
+            None
+        }
+
         fn everything(&self) -> u64 {
             self.page()
         }

@@ -44,6 +44,10 @@ pub trait Machine {
     /// Copies the words of an area; how many. None for [`EVERYTHING`].
     fn area(&self, area: u64, out: &mut [u64]) -> usize;
 
+    /// The smaller area for whose content this word of an area stands; `None` if the word is
+    /// content itself. A list may name areas of many pages, the words of which are digests.
+    fn within(&self, area: u64, at: usize) -> Option<u64>;
+
     /// A digest of all memory that the program can write.
     fn everything(&self) -> u64;
 }

@@ -9,6 +9,9 @@ use super::time::{Backend, Standing};
 use super::{Boards, Coupler, End, Order, REFUSALS, Stage, Stop, board};
 use crate::guards::Bug;
 
+/// A question with this number can be followed by as many as one refusal takes.
+const LAST_TURN: u8 = u8::MAX - 8;
+
 /// The most words of an answer.
 const ANSWER: usize = 2 * PAGES + 2;
 
@@ -133,15 +136,17 @@ impl<T: Backend> Coupler<T> {
             return self.came(Came::Equal);
         }
         match self.differing_area(digests, boards, machine) {
-            Some(area) if area != EVERYTHING => {
-                self.stamp.turn += 1;
-                let question = Question::Area(area);
-                board(boards, self.id).put_question(self.stamp, question, &[]);
-                self.stage = Stage::HearArea(area);
-                Order::Again
-            }
+            Some(area) if area != EVERYTHING => self.ask_area(area, boards),
             _ => self.refuse(None),
         }
+    }
+
+    /// Asks for the words of an area in which the two differ.
+    fn ask_area(&mut self, area: u64, boards: &Boards<'_>) -> Order {
+        self.stamp.turn += 1;
+        board(boards, self.id).put_question(self.stamp, Question::Area(area), &[]);
+        self.stage = Stage::HearArea(area);
+        Order::Again
     }
 
     /// The last area of which the owner has another digest.
@@ -176,7 +181,11 @@ impl<T: Backend> Coupler<T> {
             None => self.await_peer(self.owner),
             Some(len) => {
                 let word = differing(machine, area, &words[..len], self.refused);
-                self.refuse(word)
+                let within = word.and_then(|word| machine.within(area, word.at));
+                match within {
+                    Some(area) => self.ask_area(area, boards),
+                    None => self.refuse(word),
+                }
             }
         }
     }
@@ -184,7 +193,8 @@ impl<T: Backend> Coupler<T> {
     /// Not here: goes on, with one word more to compare, if this time can come again.
     fn refuse(&mut self, word: Option<Extra>) -> Order {
         self.refused += 1;
-        if T::EXACT || self.refused >= REFUSALS || self.left == 0 {
+        let asked_enough = self.stamp.turn > LAST_TURN;
+        if T::EXACT || self.refused >= REFUSALS || asked_enough || self.left == 0 {
             return self.came(Came::Apart);
         }
         if let Some(word) = word

@@ -117,12 +117,16 @@ pub struct Control {
     pub defer: AtomicU32,
     /// 1 if a faulty replica may be removed and the run go on; 0 stops at the first fault.
     pub mask: AtomicU32,
+    /// 1 if replicas are stopped alike between calls, for signals and other threads.
+    pub points: AtomicU32,
     /// 1 if more replicas than usable CPUs run, so that waiting must yield early.
     pub crowded: AtomicU32,
     /// CPU time a late replica may use beyond what its siblings needed, in nanoseconds.
     pub timeout_ns: AtomicU64,
     /// Wall-clock time after which a late replica is given up whatever its CPU time, nanoseconds.
     pub wall_cap_ns: AtomicU64,
+    /// CPU time for which a thread computes while others are ready, in nanoseconds; 0 for ever.
+    pub slice_ns: AtomicU64,
     /// Bytes of each slice of memory that processes share; 0 if there is no room for any.
     pub slice_bytes: AtomicU64,
     /// CPU number for each replica, or `u32::MAX` for no pinning.

@@ -33,6 +33,9 @@ pub const TRACE: u32 = 24;
 /// An order of the supervisor, carried out at this point.
 pub const ORDER: u32 = 26;
 
+/// A point between calls, which all have agreed on: which one.
+pub const POINT: u32 = 27;
+
 /// A turn taken among the processes that share memory.
 pub const TURN: u32 = 25;
 

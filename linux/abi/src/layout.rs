@@ -4,8 +4,10 @@
 //! heaps of Go (0xc0_0000_0000) and far below where Linux places mappings top-down
 //! (0x7fff_f7ff_f000 without address-space randomisation).
 
+use rcoe_core::coupling::{self, Shape};
+
 /// Bumped whenever [`crate::Control`], [`crate::Report`] or an offset changes.
-pub const LAYOUT_VERSION: u32 = 21;
+pub const LAYOUT_VERSION: u32 = 22;
 
 /// Largest number of replicas (`-n`).
 pub const MAX_REPLICAS: usize = 8;
@@ -52,8 +54,19 @@ pub const QUEUES_SLOTS: usize = 16;
 pub const INTAKE_OFFSET: usize = QUEUES_OFFSET + QUEUES_SLOTS * 2 * QUEUES_BYTES;
 /// Size of the intake in bytes.
 pub const INTAKE_BYTES: usize = 528 * 1024;
+/// How large the boards are on which replicas agree on a point between calls.
+pub const BOARD_SHAPE: Shape = Shape {
+    replicas: MAX_REPLICAS,
+    registers: coupling::REGISTERS,
+    pages: coupling::PAGES,
+    sheet: coupling::SHEET,
+};
+/// Offset of such a board within a replica region.
+pub const BOARD_OFFSET: usize = INTAKE_OFFSET + INTAKE_BYTES;
+/// Size of it in bytes, in whole pages.
+const BOARD_BYTES: usize = (BOARD_SHAPE.words() * 8).next_multiple_of(4096);
 /// Size of a replica region in bytes.
-pub const REGION_BYTES: usize = INTAKE_OFFSET + INTAKE_BYTES;
+pub const REGION_BYTES: usize = BOARD_OFFSET + BOARD_BYTES;
 /// Offset of a replica's [`crate::Notebook`] in its object: behind the region of group 0, and for
 /// the replicas of this number of all groups.
 pub const NOTEBOOK_OFFSET: usize = REGION_BYTES;

@@ -209,6 +209,10 @@ pub struct Report {
     pub outrun: AtomicU32,
     /// Number of the system call the replica is in, plus one; 0 in the program.
     pub in_call: AtomicU64,
+    /// 1 while this replica waits for siblings that are to be interrupted.
+    pub meeting: AtomicU32,
+    /// Points between calls that all agreed on, and attempts that came to no end.
+    pub points: [AtomicU64; 2],
     /// Threads that run as soon as the one that has the processor gives way, or a little later.
     pub held_up: AtomicU64,
     /// Signals that would end the program at once (bit `n - 1` for signal `n`): default action,

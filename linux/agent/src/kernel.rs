@@ -26,6 +26,7 @@ use crate::one_thread::OneThread;
 use crate::protocol::arguments::Agreed;
 use crate::protocol::direct::Direct;
 use crate::protocol::env::{self, LinuxEnv};
+use crate::protocol::meeting;
 use crate::protocol::requests;
 use crate::protocol::reread::LastRead;
 use crate::protocol::segments::Segments;
@@ -42,7 +43,7 @@ pub(crate) mod kind {
     use rcoe_core::Kind;
     pub(crate) use rcoe_linux_abi::event::{
         ARG, BEFORE, CALL, CONTENT, END, FAULT, FAULTY_POINTER, INSTRUCTION, LAYOUT, NUMBER, ORDER,
-        SIGNALS, TRACE, TURN,
+        POINT, SIGNALS, TRACE, TURN,
     };
 
     /// Event `what` of call `nr`.
@@ -216,6 +217,16 @@ impl Kernel {
     /// Where in memory this replica's own part of the state begins.
     pub(crate) fn own_begins(&self) -> u64 {
         (&raw const self.own) as u64
+    }
+
+    /// The waits to come are at the call of this number.
+    #[inline]
+    pub(crate) fn enter(&mut self, nr: u64) {
+        let env = self.replica.env_mut();
+        env.enter(nr);
+        if env.meeting.is_on() {
+            meeting::mark(self);
+        }
     }
 
     /// Adds an event.

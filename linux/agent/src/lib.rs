@@ -26,13 +26,6 @@ mod aside;
 mod boot;
 mod calls;
 mod convert;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "the protocol that stops replicas is not connected to it yet"
-    )
-)]
 mod coupling;
 mod kernel;
 mod lifetime;

@@ -133,6 +133,7 @@ impl Memory {
             (&from.strict, &to.strict),
             (&from.defer, &to.defer),
             (&from.mask, &to.mask),
+            (&from.points, &to.points),
             (&from.crowded, &to.crowded),
             (&from.supervisor, &to.supervisor),
             (&from.pgid, &to.pgid),
@@ -142,6 +143,7 @@ impl Memory {
             to.store(from.load(Relaxed), Relaxed);
         }
         to.timeout_ns.store(from.timeout_ns.load(Relaxed), Relaxed);
+        to.slice_ns.store(from.slice_ns.load(Relaxed), Relaxed);
         to.slice_bytes
             .store(from.slice_bytes.load(Relaxed), Relaxed);
         to.wall_cap_ns
@@ -182,6 +184,12 @@ impl Memory {
         control.strict.store(settings.strict.into(), Relaxed);
         control.defer.store(settings.defer.into(), Relaxed);
         control.mask.store(settings.mask.into(), Relaxed);
+        control
+            .points
+            .store(settings.slice.is_some().into(), Relaxed);
+        control
+            .slice_ns
+            .store(settings.slice.map_or(0, nanoseconds), Relaxed);
         control.seed.store(settings.seed, Relaxed);
         control.crowded.store(settings.is_crowded().into(), Relaxed);
         control

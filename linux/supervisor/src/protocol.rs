@@ -197,6 +197,7 @@ fn describe(code: u32, value: u64) -> String {
         event::ARG..event::NUMBER => format!("{name} argument {} = {value:#x}", what - event::ARG),
         event::NUMBER => format!("system call {}", call(number)),
         event::RESULT => format!("{name} result {}", value.cast_signed()),
+        event::POINT => format!("point {value} between calls"),
         event::TURN => format!("turn {value} among the processes that share memory"),
         event::TRACE => format!("data given to rcoe_add_trace (digest {value:#x})"),
         event::FAULTY_POINTER => format!("{name} with an unreadable buffer at {value:#x}"),

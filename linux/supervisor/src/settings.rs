@@ -51,6 +51,8 @@ pub struct Settings {
     pub strict: bool,
     /// Whether effects whose result is known may be released later.
     pub defer: bool,
+    /// CPU time for which a thread computes while others are ready; `None` until its next call.
+    pub slice: Option<Duration>,
     /// CPU time a late replica may use beyond its siblings.
     pub timeout: Duration,
     /// Decides when the program's threads give way to each other: one seed, one interleaving.

@@ -83,6 +83,8 @@ impl Stats {
             "rendezvous that released",
             column(&|report| &report.flushes),
         ));
+        rows.push(("points between calls", column(&|report| &report.points[0])));
+        rows.push(("points not agreed on", column(&|report| &report.points[1])));
         rows.push(("waits: yielded", column(&|report| &report.yields)));
         rows.push(("waits: slept", column(&|report| &report.sleeps)));
         rows.push((REMOVALS, column(&|report| &report.removals_ns)));

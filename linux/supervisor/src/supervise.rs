@@ -246,6 +246,7 @@ impl Run<'_> {
         }
         self.family.hear_deputies();
         self.family.rouse();
+        self.family.call_to_points();
         if self.family.is_asked() {
             // The sender must be known, and who has died must not be asked for any more.
             self.reaper.reap(&mut self.family.teams)?;

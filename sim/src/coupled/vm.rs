@@ -353,6 +353,10 @@ impl Machine for Replica {
         })
     }
 
+    fn within(&self, _: u64, _: usize) -> Option<u64> {
+        None
+    }
+
     fn everything(&self) -> u64 {
         list_digest(self.vm.pages.as_flattened())
     }

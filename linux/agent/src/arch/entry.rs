@@ -185,7 +185,24 @@ unsafe extern "C" {
     fn rcoe_call_interrupted();
     fn rcoe_save_extended(xmm: *const [[u64; 2]; 16], area: *mut u8);
     fn rcoe_load_extended(area: *const u8, xmm: *mut [[u64; 2]; 16]);
+    fn rcoe_point();
+    fn rcoe_landing();
     static mut RCOE_GUARD_STACK: u64;
+    static mut RCOE_POINT: u64;
+}
+
+/// Where stubs send a replica that has what they look for, and where the trap says that it is.
+pub(crate) fn landing() -> (u64, u64) {
+    let at = rcoe_landing as *const () as u64;
+    (at, at + 1)
+}
+
+/// From a handler that has interrupted the program at `rip`: the address to go on at so that the
+/// agent is entered as by a call, with all registers kept.
+pub(crate) fn point_from(rip: u64) -> u64 {
+    // SAFETY: one kernel thread; read at the entry that comes next, and nowhere else.
+    unsafe { RCOE_POINT = rip };
+    rcoe_point as *const () as u64
 }
 
 global_asm!(
@@ -276,6 +293,50 @@ rcoe_return:
     and dword ptr [rsp], ~{alignment_check}
     popfq
     jmp 5b
+
+    // A point between calls that all have agreed on: a handler comes here with all registers of
+    // the program but the instruction pointer, which it has kept.
+    .globl rcoe_point
+rcoe_point:
+    mov qword ptr [rip + RCOE_PROGRAM_STACK], rsp
+    lea rsp, [rip + RCOE_AGENT_STACK + {stack_bytes}]
+    push 0x2b
+    push qword ptr [rip + RCOE_PROGRAM_STACK]
+    pushfq
+    push 0x33
+    push qword ptr [rip + RCOE_POINT]
+    push rax
+    push rcx
+    push rdx
+    push rbx
+    push rbp
+    push rsi
+    push rdi
+    push r8
+    push r9
+    push r10
+    push r11
+    push r12
+    push r13
+    push r14
+    push r15
+    sub rsp, 256
+    .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
+    movaps xmmword ptr [rsp + 16*\n], xmm\n
+    .endr
+    cld
+    pushfq
+    and dword ptr [rsp], ~{alignment_check}
+    popfq
+    mov rdi, rsp
+    call rcoe_point_reached
+    mov al, {all_registers}
+    jmp rcoe_leave
+
+    // Where stubs send a replica that has what they look for.
+    .globl rcoe_landing
+rcoe_landing:
+    int3
 
     // Signal handlers begin with the program's flags. Of these the agent's code minds that it may
     // not touch what is not aligned.
@@ -389,11 +450,13 @@ rcoe_load_extended:
 
     .pushsection .bss.rcoe_entry, "aw", @nobits
     .globl RCOE_GUARD_STACK
+    .globl RCOE_POINT
     .globl RCOE_PROGRAM_STACK
     .hidden RCOE_PROGRAM_STACK
     .balign 8
 RCOE_PROGRAM_STACK: .zero 8
 RCOE_GUARD_STACK:   .zero 8
+RCOE_POINT:         .zero 8
     .popsection
     "#,
     stack_bytes = const AGENT_STACK_BYTES,

@@ -59,6 +59,8 @@ fn install(signal: u32, handler: Handler) {
         signal,
         handler as *const () as u64,
         entry::restorer_address(),
+        // Ticks come at intervals, and what is done at one may take longer.
+        bit(SIG_TICK),
     );
 }
 
@@ -104,6 +106,9 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
     // SAFETY: the kernel's frame on the handler's own stack.
     let (info, context) = unsafe { (&*info, &mut *context) };
     let rip = context.machine.rip;
+    if signal == nr::SIGTRAP && crate::calls::points::is_trap(context) {
+        return;
+    }
     if info.code <= 0 {
         // Sent by a process to this replica alone: its siblings know nothing of it.
         return;
@@ -139,6 +144,9 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
         crate::fail(&format_args!("signal {signal} at {rip:#x} before birth"));
     }
     kernel.calm = false;
+    if !crate::calls::points::is_own_fault(kernel, context) {
+        return;
+    }
     if !crate::arch::instructions::emulate(kernel, signal, &mut context.machine) {
         crate::calls::signals::fault(kernel, signal, info, context);
     }
@@ -169,13 +177,14 @@ fn arrive(machine: &mut SigContext) {
 
 /// The host says that a timer of the program is due; the primary says so with its next record.
 #[unsafe(export_name = "rcoe_handle_timer")]
-extern "C" fn on_timer(signal: u32, info: *const SigInfo, context: *mut UContext) {
-    on_kick(signal, info, context);
+extern "C" fn on_timer(_signal: u32, _info: *const SigInfo, context: *mut UContext) {
+    leave_call(context);
     // SAFETY: the kernel's context on the handler's own stack.
-    let rip = unsafe { (*context).machine.rip };
-    if !guest::is_agent(rip, 1) {
+    let context = unsafe { &mut *context };
+    if !guest::is_agent(context.machine.rip, 1) {
         crate::calls::timers::end_if_fatal(kernel::kernel());
     }
+    crate::calls::points::called(context);
 }
 
 /// Effects wait: if the program computes, those that all have come to go out here. Inside the agent
@@ -183,15 +192,22 @@ extern "C" fn on_timer(signal: u32, info: *const SigInfo, context: *mut UContext
 #[unsafe(export_name = "rcoe_handle_tick")]
 extern "C" fn on_tick(_signal: u32, _info: *const SigInfo, context: *mut UContext) {
     // SAFETY: the kernel's context on the handler's own stack.
-    let rip = unsafe { (*context).machine.rip };
-    if !guest::is_agent(rip, 1) {
+    let context = unsafe { &mut *context };
+    if !guest::is_agent(context.machine.rip, 1) {
         crate::calls::outgoing::tick(kernel::kernel());
+        crate::calls::points::look(context);
     }
 }
 
 /// Something asynchronous waits for the program: leave a blocking call.
 #[unsafe(export_name = "rcoe_handle_kick")]
 extern "C" fn on_kick(_signal: u32, _info: *const SigInfo, context: *mut UContext) {
+    leave_call(context);
+    // SAFETY: the kernel's context on the handler's own stack.
+    crate::calls::points::called(unsafe { &mut *context });
+}
+
+fn leave_call(context: *mut UContext) {
     stay_stopped();
     RCOE_INTERRUPT.store(1, Ordering::Relaxed);
     // SAFETY: the kernel's context on the handler's own stack.

@@ -116,6 +116,20 @@ impl Rewriter {
         }
     }
 
+    /// The known mapping of code around this address.
+    pub(crate) fn code_at(&self, address: u64) -> Option<Range> {
+        let mut known = self.code[..self.code_count].iter();
+        known.find(|code| code.contains(&address)).cloned()
+    }
+
+    /// Where stubs are.
+    pub(crate) fn stubs(&self) -> [Range; AREAS] {
+        self.areas.each_ref().map(|(start, _)| match *start {
+            0 => 0..0,
+            start => start..start + AREA,
+        })
+    }
+
     /// Memory was unmapped, or mapped over, here. Sites in it start anew.
     pub(crate) fn forget_code(&mut self, start: u64, len: u64) {
         let gone = start..start.saturating_add(len);

@@ -17,6 +17,7 @@ pub(crate) mod made;
 pub(crate) mod memory;
 pub(crate) mod outgoing;
 mod paths;
+pub(crate) mod points;
 pub(crate) mod processes;
 mod scheduling;
 pub(crate) mod shared;
@@ -25,7 +26,7 @@ pub(crate) mod status;
 mod straight;
 pub(crate) mod timers;
 
-use crate::protocol::arguments;
+use crate::protocol::{arguments, meeting};
 use crate::recover::takeover;
 use crate::sched::schedule;
 use core::sync::atomic::Ordering;
@@ -109,6 +110,9 @@ extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> Leave {
 #[inline(never)]
 fn make_any(kernel: &mut Kernel, frame: &mut TrapFrame) -> Leave {
     let (nr, raw) = arguments_of(frame);
+    if kernel.replica.env().meeting.is_under_way() {
+        meeting::at_call(kernel);
+    }
     match Call::new(nr, raw) {
         Some(call) if kernel.calm && call.what.straight => {
             straight::enter(kernel, frame, call.what)
@@ -144,6 +148,9 @@ fn go_on(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, way: &Way) -> 
 fn look_around(kernel: &mut Kernel) {
     reintegration::carry_out(kernel);
     kernel.calm = straight::is_calm(kernel);
+    if kernel.replica.env().meeting.is_under_way() {
+        meeting::behind_call(kernel);
+    }
 }
 
 /// The long way, or the end of it. Returns whether all registers changed.
@@ -181,7 +188,7 @@ fn finish(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, result: i64) 
 
 pub(crate) fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
     outgoing::before(kernel, call);
-    kernel.replica.env_mut().enter(call.nr);
+    kernel.enter(call.nr);
     signals::count_call(kernel);
     let output = call.what.class == Class::Output;
     if arguments::name_agent(call) {

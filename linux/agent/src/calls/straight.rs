@@ -63,6 +63,7 @@ pub(super) fn is_calm(kernel: &Kernel) -> bool {
         && !kernel.acting.is_open()
         && !kernel.orders.is_pending()
         && !deferred::is_active()
+        && !kernel.replica.env().meeting.is_under_way()
 }
 
 /// Is there nothing rare about this call either, of those that go the straight way?
@@ -313,7 +314,7 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     }
     outgoing::before(kernel, call);
     kernel.count_call(stat_class(call.what.class));
-    kernel.replica.env_mut().enter(call.nr);
+    kernel.enter(call.nr);
     signals::count_call(kernel);
     let compared = output || kernel.compare >= Compare::Args;
     if output {

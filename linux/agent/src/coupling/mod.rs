@@ -11,15 +11,27 @@
 //! * [`patch`]: the jump to it, and how everybody else sees the code without it.
 //! * [`state`]: registers and extended state in a form in which equal states are equal bytes.
 //! * [`pages`]: which pages were written.
+//! * [`site`]: the one stub that there is at a time.
+//! * [`blocks`], [`machine`]: memory and the whole state as two replicas compare them.
 //!
 //! Contract: everything here is mechanism of one replica on its one kernel thread. Who publishes,
 //! who waits how long, and what is voted is the protocol's.
 
+pub(crate) mod blocks;
 pub(crate) mod decode;
 pub(crate) mod emit;
+pub(crate) mod machine;
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "all memory is compared, and nobody asks yet which pages were written"
+    )
+)]
 pub(crate) mod pages;
 pub(crate) mod patch;
 pub(crate) mod place;
+pub(crate) mod site;
 pub(crate) mod state;
 pub(crate) mod stub;
 

@@ -5,8 +5,8 @@
 //! of executable and get their protection back.
 //!
 //! Contract: the program does not run while its code is written; it is one kernel thread, so five
-//! bytes need not change at once. Whoever copies, compares or digests the program's memory while
-//! a patch is in lays the original bytes over it ([`Patch::conceal`]); a fork takes it out before.
+//! bytes need not change at once. Whoever copies, compares or digests the program's memory, or
+//! forks, takes a patch out before.
 //!
 //! Not covered: a program that reads its own code while the patch is in. Shared mappings are
 //! refused, since others would see it.
@@ -106,26 +106,6 @@ impl Patch {
         write(self.at, &self.old, protection)?;
         self.is_in = false;
         Ok(())
-    }
-
-    /// Where a patch is, and what the program's code has there.
-    pub(crate) fn concealed(&self) -> Option<(u64, [u8; JUMP])> {
-        self.is_in.then_some((self.at, self.old))
-    }
-
-    /// Makes a copy of what is at `start` what it would be without the patch.
-    pub(crate) fn conceal(&self, start: u64, copy: &mut [u8]) {
-        let Some((at, old)) = self.concealed() else {
-            return;
-        };
-        for (address, byte) in (at..).zip(old) {
-            let place = address.checked_sub(start).map(usize::try_from);
-            if let Some(Ok(place)) = place
-                && let Some(copied) = copy.get_mut(place)
-            {
-                *copied = byte;
-            }
-        }
     }
 }
 

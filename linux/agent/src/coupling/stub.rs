@@ -104,12 +104,14 @@ impl Data {
     }
 
     /// Visits since the stub was made. The stub counts them behind the compiler's back.
+    #[cfg(test)]
     pub(crate) fn visits(&self) -> u64 {
         // SAFETY: a field of what is borrowed.
         unsafe { (&raw const self.visits).read_volatile() }
     }
 
     /// The last visit will come again.
+    #[cfg(test)]
     pub(crate) fn forget_visit(&mut self) {
         self.visits = self.visits().wrapping_sub(1);
     }

@@ -6,12 +6,13 @@
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use linux_raw_sys::general::{MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_READ, PROT_WRITE};
+use rcoe_core::coupling::Board;
 use rcoe_core::{MAX_REPLICAS, Outbox, Port, ReplicaId, ReplicaSet};
 use rcoe_linux_abi::{
-    CONTROL_ADDR, CONTROL_BYTES, Control, GROUPS, INTAKE_OFFSET, LAYOUT_VERSION, NOTEBOOK_BYTES,
-    NOTEBOOK_OFFSET, Notebook, OBJECT_BYTES, OUTBOX_OFFSET, QUEUES_BYTES, QUEUES_OFFSET,
-    QUEUES_SLOTS, REGION_BYTES, RING_OFFSET, RING_WORDS, Report, control_addr, object_addr,
-    region_addr,
+    BOARD_OFFSET, BOARD_SHAPE, CONTROL_ADDR, CONTROL_BYTES, Control, GROUPS, INTAKE_OFFSET,
+    LAYOUT_VERSION, NOTEBOOK_BYTES, NOTEBOOK_OFFSET, Notebook, OBJECT_BYTES, OUTBOX_OFFSET,
+    QUEUES_BYTES, QUEUES_OFFSET, QUEUES_SLOTS, REGION_BYTES, RING_OFFSET, RING_WORDS, Report,
+    control_addr, object_addr, region_addr,
 };
 
 use crate::lifetime::Who;
@@ -78,6 +79,14 @@ pub(crate) fn port(group: usize, index: usize) -> Port<'static> {
         outbox: outbox(group, index),
         ring,
     }
+}
+
+/// Where a replica says on which point between calls it would agree.
+pub(crate) fn board(group: usize, index: usize) -> Board<'static> {
+    let cells = (region_addr(group, index) + BOARD_OFFSET) as *const AtomicU64;
+    // SAFETY: as for `report`; all-zero memory is a fresh board of that many atomic words.
+    let cells = unsafe { core::slice::from_raw_parts(cells, BOARD_SHAPE.words()) };
+    Board::new(cells, BOARD_SHAPE)
 }
 
 /// Where the host puts what a replica receives from a stream.

@@ -139,6 +139,26 @@ impl Space {
         self.set(TOP - LEN, LEN, Kind::Stack);
     }
 
+    /// Private memory that the program can write, start and end, in order. The stack may have
+    /// grown, as far as its limit and what lies below it let it.
+    pub(crate) fn writable(&self) -> impl Iterator<Item = (u64, u64)> {
+        /// As far as is looked if there is no limit.
+        const MOST_STACK: u64 = 1 << 30;
+        let reach = crate::sys::stack_limit().min(MOST_STACK);
+        let mut before = 0;
+        self.live().iter().filter_map(move |area| {
+            let below = core::mem::replace(&mut before, area.end());
+            match area.kind() {
+                Kind::Data => Some((area.start, area.end())),
+                Kind::Stack => {
+                    let lowest = area.end().saturating_sub(reach).max(below);
+                    Some((lowest.min(area.start), area.end()))
+                }
+                Kind::Fixed | Kind::Shared => None,
+            }
+        })
+    }
+
     fn live(&self) -> &[Area] {
         &self.list[..self.count]
     }

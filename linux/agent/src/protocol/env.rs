@@ -14,6 +14,7 @@ use rcoe_linux_abi::{Control, ReplicaState, Report};
 use crate::arch::rseq;
 use crate::lifetime::{PerCopy, Who};
 use crate::memory::regions;
+use crate::protocol::meeting::Meeting;
 use crate::protocol::naps::{Debt, Nap, Naps};
 use crate::protocol::patience::{Patience, Siblings};
 use crate::protocol::requests;
@@ -41,7 +42,12 @@ pub(crate) fn join(who: &Who) -> Replica<'static, LinuxEnv> {
 
 impl PerCopy for Replica<'static, LinuxEnv> {
     fn in_copy(&mut self, who: &Who) {
-        self.become_newcomer(LinuxEnv::of(who));
+        let meeting = self.env_mut().meeting.copy(who);
+        let env = LinuxEnv {
+            meeting,
+            ..LinuxEnv::of(who)
+        };
+        self.become_newcomer(env);
     }
 }
 
@@ -65,6 +71,8 @@ pub(crate) struct LinuxEnv {
     voting_since: u64,
     /// Of which process's end the supervisor was last told.
     told: u32,
+    /// How it comes to points between calls.
+    pub(crate) meeting: Meeting,
 }
 
 impl LinuxEnv {
@@ -73,6 +81,7 @@ impl LinuxEnv {
         control: &'static Control,
         (own_id, own): (ReplicaId, &'static Report),
         siblings: Siblings,
+        meeting: Meeting,
     ) -> Self {
         let crowded = control.crowded.load(Ordering::Relaxed) != 0;
         Self {
@@ -89,6 +98,7 @@ impl LinuxEnv {
             patience: Patience::default(),
             voting_since: 0,
             told: 0,
+            meeting,
         }
     }
 
@@ -98,10 +108,11 @@ impl LinuxEnv {
         for (index, sibling) in siblings[..who.places()].iter_mut().enumerate() {
             *sibling = Some(regions::sibling(who.group, index));
         }
-        Self::new(who.control, (who.id, who.report), siblings)
+        let meeting = Meeting::new(who);
+        Self::new(who.control, (who.id, who.report), siblings, meeting)
     }
 
-    fn sibling(&self, id: ReplicaId) -> Sibling {
+    pub(super) fn sibling(&self, id: ReplicaId) -> Sibling {
         self.siblings[id.index()].expect("only members are awaited")
     }
 
@@ -127,8 +138,23 @@ impl LinuxEnv {
         self.sibling(id).report
     }
 
-    fn state(&self, id: ReplicaId) -> u32 {
+    pub(super) fn state(&self, id: ReplicaId) -> u32 {
         self.control.state[id.index()].load(Ordering::Acquire)
+    }
+
+    /// Words of the supervisor.
+    pub(super) const fn control(&self) -> &'static Control {
+        self.control
+    }
+
+    /// What this replica tells.
+    pub(super) const fn own_report(&self) -> &'static Report {
+        self.own
+    }
+
+    /// Members that there are places for.
+    pub(super) const fn siblings(&self) -> &Siblings {
+        &self.siblings
     }
 
     /// Counts a wait in the report; single writer, so a plain load and store do.
@@ -298,6 +324,9 @@ impl Env for LinuxEnv {
             return Waited::Retry;
         }
         self.settle_debt(own);
+        if self.meeting.is_on() {
+            self.attend();
+        }
         if wait.reason == WaitFor::Vote && self.voting_since == 0 {
             self.voting_since = sys::monotonic();
         }

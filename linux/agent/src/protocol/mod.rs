@@ -4,6 +4,7 @@ pub(crate) mod arguments;
 mod brief;
 pub(crate) mod direct;
 pub(crate) mod env;
+pub(crate) mod meeting;
 mod naps;
 pub(crate) mod patience;
 pub(crate) mod publish;

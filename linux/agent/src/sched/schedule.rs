@@ -45,6 +45,17 @@ pub(crate) fn leave(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, res
     if result != PARKED {
         kernel.threads.step_back(Next::Return(result));
     }
+    next(kernel, frame)
+}
+
+/// The running thread gives way between calls, if another one is ready; or it goes on.
+pub(crate) fn preempt(kernel: &mut Kernel, frame: &mut TrapFrame) {
+    kernel.threads.step_back(Next::Resume);
+    next(kernel, frame);
+}
+
+/// Returns once a thread goes on, and whether all its registers changed.
+fn next(kernel: &mut Kernel, frame: &mut TrapFrame) -> bool {
     loop {
         look_outside(kernel);
         kernel.threads.dispatch();
@@ -57,20 +68,26 @@ pub(crate) fn leave(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, res
 }
 
 /// For the supervisor, which notices when nobody gives way.
-pub(crate) fn tell_held_up(kernel: &Kernel) {
+pub(crate) fn tell_held_up(kernel: &mut Kernel) {
     let held_up = kernel.threads.held_up();
     kernel.report.held_up.store(held_up, Ordering::Relaxed);
+    kernel.replica.env_mut().meeting.set_slices(held_up > 0);
 }
 
 /// The running thread goes on with its call; `None` if it has to wait again.
 fn go_on(kernel: &mut Kernel, frame: &mut TrapFrame) -> Option<bool> {
     let thread = kernel.threads.current();
+    if thread.next == Next::Resume {
+        signals::deliver_at_point(kernel, frame);
+        return Some(true);
+    }
     let (nr, raw) = thread.call;
     let call = Call::new(nr, raw).expect("the call has been made before");
     let result = match thread.next {
         Next::Return(result) => result,
         Next::Again => perform(kernel, frame, &call),
         Next::Interrupted => interrupted(kernel, &call),
+        Next::Resume => unreachable!("it is in no call"),
     };
     if result == PARKED {
         return None;
@@ -140,7 +157,7 @@ fn look_outside(kernel: &mut Kernel) {
         if away {
             turns::release(kernel);
         }
-        kernel.replica.env_mut().enter(PPOLL);
+        kernel.enter(PPOLL);
         let words = agree_all::<WORDS>(kernel, true, |kernel| look(kernel, idle));
         let [now, due, taken, turn, order, effects, ref set @ ..] = words;
         match effects {

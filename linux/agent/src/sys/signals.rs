@@ -31,8 +31,9 @@ fn set_action(signal: u32, action: &Action) {
     check(ret).expect("only SIGKILL and SIGSTOP refuse a handler");
 }
 
-/// Installs a handler of the agent, on its signal stack, re-entrant.
-pub(crate) fn install_handler(signal: u32, handler: u64, restorer: u64) {
+/// Installs a handler of the agent, on its signal stack, which only the signals of `mask` do not
+/// interrupt.
+pub(crate) fn install_handler(signal: u32, handler: u64, restorer: u64, mask: u64) {
     let flags = nr::SA_SIGINFO | nr::SA_ONSTACK | nr::SA_NODEFER | nr::SA_RESTORER;
     set_action(
         signal,
@@ -40,7 +41,7 @@ pub(crate) fn install_handler(signal: u32, handler: u64, restorer: u64) {
             handler,
             flags: u64::from(flags),
             restorer,
-            mask: 0,
+            mask,
         },
     );
 }

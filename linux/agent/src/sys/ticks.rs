@@ -26,6 +26,16 @@ impl Ticker {
     /// Makes one that does not run; `None` if the host refuses it.
     pub(crate) fn new(signal: u32) -> Option<Self> {
         const MONOTONIC: u64 = 1;
+        Self::on(MONOTONIC, signal)
+    }
+
+    /// The same for CPU time of this thread.
+    pub(crate) fn of_cpu_time(signal: u32) -> Option<Self> {
+        const THREAD_CPUTIME: u64 = 3;
+        Self::on(THREAD_CPUTIME, signal)
+    }
+
+    fn on(clock: u64, signal: u32) -> Option<Self> {
         const SIGEV_THREAD_ID: u32 = 4;
         // SAFETY: no arguments.
         let thread = unsafe { syscall0(u64::from(nr::__NR_gettid)) };
@@ -39,7 +49,7 @@ impl Ticker {
         let mut id = 0_u32;
         let (event, at) = ((&raw const event) as u64, (&raw mut id) as u64);
         // SAFETY: the event is whole, and there is room for the number.
-        let made = unsafe { syscall3(u64::from(nr::__NR_timer_create), MONOTONIC, event, at) };
+        let made = unsafe { syscall3(u64::from(nr::__NR_timer_create), clock, event, at) };
         check(made).ok().map(|_| Self(id))
     }
 

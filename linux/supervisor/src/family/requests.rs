@@ -152,6 +152,19 @@ impl Family {
         })
     }
 
+    /// Has replicas come to a point between calls for which a sibling waits.
+    pub(crate) fn call_to_points(&self) {
+        for team in self.teams.iter().flatten() {
+            let waits = |index: &usize| team.memory.report(*index).meeting.load(SeqCst) != 0;
+            let Some(waiting) = team.members().find(waits) else {
+                continue;
+            };
+            for index in team.members().filter(|&index| index != waiting) {
+                team.group.signal(index, SIG_KICK);
+            }
+        }
+    }
+
     /// Has replicas look that wait for something outside and were called by one of another process
     /// which shares memory with them.
     pub(crate) fn rouse(&self) {

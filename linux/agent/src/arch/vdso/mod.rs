@@ -124,6 +124,19 @@ impl Clock {
         self.on && !self.host.is_calls()
     }
 
+    /// The host's monotonic time in ns, for this replica alone.
+    pub(crate) fn now(&self) -> u64 {
+        const MONOTONIC: u32 = 1;
+        let Reading {
+            seconds,
+            nanoseconds,
+        } = self.reader.read(MONOTONIC);
+        match nanoseconds < SECOND {
+            true => seconds * SECOND + nanoseconds,
+            false => sys::monotonic(),
+        }
+    }
+
     /// Does the counter not trap?
     pub(crate) const fn is_open(&self) -> bool {
         self.open
@@ -282,7 +295,7 @@ fn agree(kernel: &mut Kernel, clock: u32) -> u64 {
             }
             (0..PAUSES).for_each(|_| core::hint::spin_loop());
         }
-        kernel.replica.env_mut().enter(CALL);
+        kernel.enter(CALL);
         let mut word = [RARE];
         match kernel.replica.consume(&mut word) {
             Ok(Consumed::Record(1)) => return word[0],

@@ -58,6 +58,20 @@ pub(crate) fn deliver(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
     entered
 }
 
+/// Between calls: runs handlers and default actions. The program's registers are all its own, and
+/// none is the result of a call.
+pub(crate) fn deliver_at_point(kernel: &mut Kernel, frame: &mut TrapFrame) {
+    while let Some(info) = next_pending(kernel) {
+        let signal = info.signal;
+        match kernel.signals.effect(signal) {
+            Effect::Nothing => {}
+            Effect::Stop => jobs::stop(kernel, signal),
+            Effect::End => kernel.end_by(signal),
+            Effect::Handler => enter_handler(kernel, frame, signal, &info.raw()),
+        }
+    }
+}
+
 /// An interrupted call is made again after the handler, if the handler or its never having begun
 /// says so.
 fn restart_if_due(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, signal: u32) {

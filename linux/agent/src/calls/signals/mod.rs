@@ -34,7 +34,7 @@ use linux_raw_sys::general::{
 use rcoe_linux_abi::{Control, Queued, SIGNAL_SLOTS};
 
 pub(super) use actions::{sigaction, sigaltstack, sigpending, sigprocmask};
-pub(crate) use handlers::{deliver, fault, sigreturn};
+pub(crate) use handlers::{deliver, deliver_at_point, fault, sigreturn};
 pub(crate) use pending::{Info, Pending, Target};
 pub(super) use sending::send;
 pub(super) use waiting::{suspend_for, wait, wait_for};
@@ -420,7 +420,7 @@ pub(crate) const fn is_due(kernel: &Kernel) -> bool {
 
 /// Takes what has arrived, in a call that has no other word from the primary.
 #[cold]
-pub(super) fn look_outside(kernel: &mut Kernel) {
+pub(crate) fn look_outside(kernel: &mut Kernel) {
     let [due, taken, order] = transfer::agree_all(kernel, true, |kernel| {
         let [due, taken] = collect(kernel);
         [due, taken, kernel.orders.next(kernel.control)]

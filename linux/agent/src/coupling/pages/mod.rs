@@ -148,7 +148,7 @@ impl<'a> Pages<'a> {
 }
 
 /// The host's answer, or what it refuses.
-fn answer(asked: Asked, result: i64) -> Result<i64, Untracked> {
+pub(crate) fn answer(asked: Asked, result: i64) -> Result<i64, Untracked> {
     match crate::sys::check(result) {
         Ok(_) => Ok(result),
         Err(errno) => Err(Untracked::Refused(asked, errno)),
@@ -156,13 +156,13 @@ fn answer(asked: Asked, result: i64) -> Result<i64, Untracked> {
 }
 
 /// Opens a file of this process that tells of its memory.
-fn open(asked: Asked, path: &core::ffi::CStr, write: bool) -> Result<i64, Untracked> {
+pub(crate) fn open(asked: Asked, path: &core::ffi::CStr, write: bool) -> Result<i64, Untracked> {
     let opened = crate::sys::with_own_memory(|| rcoe_linux_sys::tracking::open(path, write));
     answer(asked, opened)
 }
 
 /// Calls `each` for every page of the memory with its word in `pagemap`.
-fn each_entry(
+pub(crate) fn each_entry(
     pagemap: i64,
     memory: &[Run],
     mut each: impl FnMut(u64, u64) -> Result<(), Untracked>,

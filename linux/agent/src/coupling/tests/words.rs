@@ -177,7 +177,7 @@ fn a_word_that_is_not_there_differs() {
         machine().general
     };
     signal_stack();
-    sys::install_handler(11, on_fault as *const () as u64, restorer_address());
+    sys::install_handler(11, on_fault as *const () as u64, restorer_address(), 0);
     start(&mut it, FIRST + ITERATIONS);
     let words = &[(Place::Memory(0x1000), 0)];
     let stub = it.put_in(

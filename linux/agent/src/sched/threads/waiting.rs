@@ -79,6 +79,8 @@ pub(crate) enum Next {
     Again,
     /// Its call was interrupted by a signal.
     Interrupted,
+    /// It was interrupted between calls, and all its registers are its own.
+    Resume,
 }
 
 impl Threads {

@@ -1,0 +1,135 @@
+//! What is done at a point between calls: signals, orders and other threads have their turn there.
+//!
+//! Signals and other threads wait for a call otherwise, and a program that computes makes none. So
+//! the primary, called away by the host or the supervisor while the program computes, has all
+//! replicas agree on a point ([`crate::protocol::meeting`]). There they take what has arrived, as
+//! with the result of a call, run handlers, and let another thread go on if there is one that is
+//! ready.
+//!
+//! Contract: what is done at a point follows from the trace and from the primary's word, as at a
+//! call; all registers of the interrupted thread are kept.
+//!
+//! Not covered: processes that share memory have their turns at calls only.
+
+use core::sync::atomic::Ordering;
+
+use rcoe_core::coupling::End;
+
+use crate::arch::entry::{TrapFrame, landing, point_from};
+use crate::arch::frames::UContext;
+use crate::calls::{look_around, processes, signals};
+use crate::kernel::{self, Kernel, kind};
+use crate::memory::{deferred, guest};
+use crate::protocol::meeting::{self, Outcome};
+use crate::sched::schedule;
+
+/// The supervisor or the host has called this replica away, wherever it is.
+pub(crate) fn called(context: &mut UContext) {
+    if !guest::is_agent(context.machine.rip, 1) {
+        look(context);
+    } else if kernel::told().is_some_and(|control| control.points.load(Ordering::Relaxed) != 0) {
+        // The call may be over before it looks. Whoever computes then is called again.
+        meeting::look_again();
+    }
+}
+
+/// The program was interrupted: is there a point to come to?
+pub(crate) fn look(context: &mut UContext) {
+    let kernel = kernel::kernel();
+    if !is_whole(kernel) {
+        return;
+    }
+    let wish = wishes(kernel);
+    let outcome = meeting::interrupted(kernel, context, wish);
+    conclude(kernel, context, outcome);
+}
+
+/// Has this replica all that its siblings have, so that it can be compared with them?
+fn is_whole(kernel: &mut Kernel) -> bool {
+    if !kernel.replica.env().meeting.is_on() || kernel.processes.is_being_born() {
+        return false;
+    }
+    if deferred::is_active() {
+        deferred::settle_all();
+        processes::release_twin(kernel);
+    }
+    true
+}
+
+/// Has this replica, as the primary, reason to agree on a point?
+fn wishes(kernel: &Kernel) -> bool {
+    let shares = kernel.turns.is_member();
+    let others = kernel.threads.held_up() > 0;
+    kernel.replica.is_primary() && !shares && (others || signals::has_come(kernel))
+}
+
+/// A trap of the program: is it one by which it is brought to a point?
+pub(crate) fn is_trap(context: &mut UContext) -> bool {
+    let (_, landed) = landing();
+    let rip = context.machine.rip;
+    let outcome = if rip == landed {
+        meeting::landed(kernel::kernel(), context)
+    } else if is_stepping() {
+        meeting::stepped(kernel::kernel(), context)
+    } else {
+        return false;
+    };
+    conclude(kernel::kernel(), context, outcome);
+    true
+}
+
+/// Does the program make one instruction at a time? It may just have entered the agent.
+fn is_stepping() -> bool {
+    kernel::told().is_some() && kernel::kernel().replica.env().meeting.is_stepping()
+}
+
+/// A fault, before it is looked at: it is the program's own and as at a call, or the program goes
+/// on.
+pub(crate) fn is_own_fault(kernel: &mut Kernel, context: &mut UContext) -> bool {
+    if !kernel.replica.env().meeting.is_on() {
+        return true;
+    }
+    let own = meeting::is_programs_own(kernel, context);
+    if own {
+        meeting::at_call(kernel);
+    }
+    own
+}
+
+fn conclude(kernel: &mut Kernel, context: &mut UContext, outcome: Outcome) {
+    match outcome {
+        Outcome::GoOn => {}
+        Outcome::At(point) => {
+            kernel.event(kind::of(0, kind::POINT), u64::from(point.generation));
+            context.machine.rip = point_from(context.machine.rip);
+        }
+        Outcome::Apart(end) => apart(kernel, end),
+    }
+}
+
+/// The replicas could not be brought to one point. If one of them was hit the next vote finds that
+/// out; a replica that knows it is convicted calls for one.
+fn apart(kernel: &mut Kernel, end: End) {
+    if matches!(end, End::Convicted | End::Broken | End::PassedOver) {
+        let own = kernel.replica.id().index() as u64;
+        kernel.event(kind::of(0, kind::POINT), u64::MAX - own);
+        kernel.rendezvous();
+    }
+}
+
+/// Entry from the assembly: all replicas are at one point between calls, and this is where the
+/// program is.
+#[unsafe(no_mangle)]
+extern "C" fn rcoe_point_reached(frame: &mut TrapFrame) {
+    let kernel = kernel::kernel();
+    kernel.calm = false;
+    meeting::mark(kernel);
+    signals::look_outside(kernel);
+    if kernel.threads.many() {
+        schedule::preempt(kernel, frame);
+    } else {
+        signals::deliver_at_point(kernel, frame);
+    }
+    look_around(kernel);
+    meeting::go_on(kernel);
+}

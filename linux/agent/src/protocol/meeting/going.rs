@@ -1,0 +1,258 @@
+//! What a replica that was interrupted in the program does for the protocol: it goes to a place
+//! that others can be stopped at, or to the target.
+//!
+//! The owner of a target goes on to the next place where the code can be patched, by a stub that
+//! stops it at the first visit, or instruction by instruction where there is none. The others get a
+//! stub at that place that knows the target's state. Who lags far behind goes half of the way
+//! first, since visits to a stub take time.
+//!
+//! Contract: where the code cannot be patched a replica runs for its time, and the next target is
+//! another one.
+
+use rcoe_core::Signature;
+use rcoe_core::coupling::{End, Machine as _, Order, Point, Standing};
+
+use crate::arch::context;
+use crate::arch::frames::UContext;
+use crate::coupling::machine::{Interrupted, general_of, places_of};
+use crate::coupling::place::{Choice, Surroundings, Window, choose, window};
+use crate::coupling::site::Site;
+use crate::coupling::state::layout;
+use crate::coupling::stub::Wanted;
+use crate::kernel::{Kernel, count};
+use crate::memory::guest;
+use crate::memory::space::{Kind, space};
+use crate::protocol::meeting::timers::{LONG_LOOK_NS, LOOK_NS, look_after};
+use crate::protocol::meeting::{Doing, Meeting, Outcome, boards, cpu_now, places};
+
+/// A replica that lags by more goes half of the way without a stub, in ns of CPU time.
+const FREE_NS: u64 = 200_000;
+/// Instructions that are made one by one to a place where the code can be patched.
+const STEPS: u32 = 20_000;
+
+/// Does what the protocol orders until the program has to go on.
+pub(super) fn drive(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
+    kernel.calm = false;
+    let boards = boards(places(kernel));
+    let mut machine = look(kernel, context);
+    loop {
+        let meeting = &mut kernel.replica.env_mut().meeting;
+        let order = meeting.coupler.step(&boards, &mut machine);
+        if !matches!(order, Order::Wait(_)) {
+            meeting.looks = 0;
+        }
+        let goes_on = match order {
+            Order::Again | Order::Removed(_) => false,
+            Order::Wait(peer) => {
+                kernel.replica.env_mut().await_sibling(peer);
+                false
+            }
+            Order::Place => go_to_place(kernel, context),
+            Order::Run { budget, again } => {
+                run(kernel, budget, again, machine.standing().progress);
+                place_in_stub(kernel, context);
+                true
+            }
+            Order::Agreed(point) => return agreed(kernel, point),
+            Order::Halted(end) => return apart(kernel, end),
+            Order::Idle => true,
+        };
+        if goes_on {
+            return Outcome::GoOn;
+        }
+    }
+}
+
+/// The state of this replica at the place where it was interrupted.
+fn look(kernel: &mut Kernel, context: &UContext) -> Interrupted {
+    let Signature { events, a, b } = kernel.replica.signature();
+    let number = kernel.replica.id().index();
+    let standing = Standing {
+        events,
+        signature: [a, b],
+        at_call: false,
+        progress: kernel.replica.env().meeting.progress(kernel.clock.now()),
+        ip: context.machine.rip,
+        left: 0,
+    };
+    let bases = context::bases();
+    Interrupted::new(standing, &context.machine, bases, layout(), number)
+}
+
+fn agreed(kernel: &mut Kernel, point: Point) -> Outcome {
+    count(&kernel.report.points[0], 1);
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.leave();
+    meeting.base = cpu_now();
+    match point.at_call {
+        true => Outcome::GoOn,
+        false => Outcome::At(point),
+    }
+}
+
+fn apart(kernel: &mut Kernel, end: End) -> Outcome {
+    count(&kernel.report.points[1], 1);
+    kernel.replica.env_mut().meeting.leave();
+    Outcome::Apart(end)
+}
+
+/// Where the program's code is around an address.
+fn with_surroundings<T>(
+    kernel: &Kernel,
+    at: u64,
+    body: impl FnOnce(&Surroundings<'_>) -> T,
+) -> Option<T> {
+    let code = kernel.rewriter.code_at(at)?;
+    let is_plain = space().kind_at(at) == Some(Kind::Fixed);
+    let others = kernel.rewriter.stubs();
+    let others = &others;
+    is_plain.then(|| body(&Surroundings { code, others }))
+}
+
+/// Can others be stopped where this replica is, or soon behind?
+pub(super) fn can_begin(kernel: &Kernel, rip: u64) -> bool {
+    let choice = with_surroundings(kernel, rip, |around| choose(rip, around));
+    matches!(choice, Some(Choice::At(_) | Choice::Step(_)))
+}
+
+/// The owner of the target goes to a place that the others can be stopped at; true if the program
+/// has to go on for that.
+fn go_to_place(kernel: &mut Kernel, context: &mut UContext) -> bool {
+    let rip = context.machine.rip;
+    let choice = with_surroundings(kernel, rip, |around| choose(rip, around));
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    match choice {
+        Some(Choice::At(window)) if window.at == rip => {
+            meeting.coupler.placed();
+            return false;
+        }
+        Some(Choice::At(window)) if meeting.site.plant(&window, None).is_ok() => {
+            context.machine.rip = meeting.site.resumed(rip);
+        }
+        Some(Choice::Call(_)) => {}
+        _ if meeting.steps < STEPS => step(meeting, context),
+        _ => {
+            // Nobody will come here. The next phase has another target.
+            meeting.coupler.placed();
+            return false;
+        }
+    }
+    meeting.doing = Doing::Placing;
+    true
+}
+
+/// Lets the program make one instruction.
+fn step(meeting: &mut Meeting, context: &mut UContext) {
+    /// `pushfq`, which would show the program that it is stepped.
+    const PUSHFQ: u8 = 0x9c;
+    meeting.steps += 1;
+    meeting.stepping = true;
+    meeting.pushes = guest::read::<u8>(context.machine.rip) == Ok(PUSHFQ);
+    set_stepping(context, true);
+}
+
+pub(super) const TRAP: u64 = 1 << 8;
+
+pub(super) fn set_stepping(context: &mut UContext, on: bool) {
+    let mut cpu = context.machine.cpu();
+    cpu.rflags = cpu.rflags & !TRAP | if on { TRAP } else { 0 };
+    context.machine.set_cpu(&cpu);
+}
+
+/// This replica is to go to the target, having come so far.
+fn run(kernel: &mut Kernel, budget: u64, again: bool, progress: u64) {
+    let events = kernel.replica.signature().events;
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    let target = *meeting.coupler.target();
+    let here = !target.at_call && events == target.events;
+    let lag = target.progress.saturating_sub(progress);
+    // Later in an attempt it is a guess how far who has come: visits to stubs take their time.
+    let first = meeting.coupler.stamp().phase == 1;
+    let free = match first && here && !again && lag > FREE_NS {
+        true => lag / 2,
+        false => 0,
+    };
+    meeting.order_run(budget, free, again);
+    if here && free == 0 {
+        plant(kernel);
+    }
+}
+
+impl Meeting {
+    pub(super) fn order_run(&mut self, left: u64, free: u64, again: bool) {
+        let since = cpu_now();
+        self.doing = Doing::Running {
+            since,
+            left,
+            free,
+            again,
+        };
+        let look = if free > 0 { free } else { left / 4 };
+        look_after(look.clamp(LOOK_NS, LONG_LOOK_NS));
+    }
+}
+
+/// Makes the target's place one at which this replica is stopped; it stays as it is if the code
+/// cannot be patched, and runs for its time then.
+pub(super) fn plant(kernel: &mut Kernel) {
+    let meeting = &kernel.replica.env_mut().meeting;
+    let at = meeting.coupler.target().ip;
+    let wanted = general_of(meeting.coupler.stub());
+    let (places, count) = places_of(meeting.coupler.stub(), layout());
+    let found = with_surroundings(kernel, at, |around| window(at, around));
+    let Some(Ok(window)) = found else {
+        return;
+    };
+    let wanted = Wanted {
+        general: &wanted,
+        words: &places[..count],
+    };
+    put(&mut kernel.replica.env_mut().meeting.site, &window, &wanted);
+}
+
+fn put(site: &mut Site, window: &Window, wanted: &Wanted<'_>) {
+    if !site.is_planted() {
+        // Refused: it runs for its time, and is ahead then.
+        let _ = site.plant(window, Some(wanted));
+    }
+}
+
+/// The interrupted program goes on while a stub stands.
+fn place_in_stub(kernel: &mut Kernel, context: &mut UContext) {
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    let rip = context.machine.rip;
+    let again = matches!(meeting.doing, Doing::Running { again: true, .. });
+    let refused_here = again && meeting.site.window_at() == Some(rip);
+    context.machine.rip = match meeting.site.past() {
+        Some(past) if refused_here => past,
+        _ => meeting.site.resumed(rip),
+    };
+}
+
+/// The replica runs, and has not been stopped yet: it came out of a call meanwhile, or its stub
+/// stands.
+pub(super) fn plant_late(kernel: &mut Kernel, context: &mut UContext, is_near: bool) -> Outcome {
+    kernel.calm = false;
+    let events = kernel.replica.signature().events;
+    let meeting = &kernel.replica.env_mut().meeting;
+    let target = meeting.coupler.target();
+    let here = !target.at_call && events == target.events;
+    if is_near && here && !meeting.site.is_planted() {
+        look_after(LOOK_NS);
+        plant(kernel);
+        place_in_stub(kernel, context);
+    }
+    Outcome::GoOn
+}
+
+/// Takes the stub out under the interrupted program; false if that has to go on first.
+pub(super) fn uproot(kernel: &mut Kernel, context: &mut UContext) -> bool {
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    let mut cpu = context.machine.cpu();
+    if !meeting.site.original(&mut cpu) {
+        return false;
+    }
+    meeting.site.take_out();
+    context.machine.set_cpu(&cpu);
+    true
+}

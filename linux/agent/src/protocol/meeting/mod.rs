@@ -1,0 +1,397 @@
+//! How replicas come to one point between calls, and agree that they are there.
+//!
+//! The protocol is [`rcoe_core::coupling`]; the mechanism, [`crate::coupling`]. Here the two meet:
+//! what the protocol orders is done by this replica, wherever it is. It may have been interrupted
+//! in the program ([`interrupted`]), come to a stub ([`landed`]), have made one instruction
+//! ([`stepped`]), be at a call or a fault ([`at_call`]), or wait for a sibling within one
+//! (`attend`).
+//!
+//! A call is a point by itself: who has come to one says so, and the others go there. Nothing is to
+//! be done then, because with the results of calls comes all that a point is for.
+//!
+//! Contract: whoever goes through a call has its code as it was mapped; the jump to a stub is in
+//! only while the program computes. Only the primary begins; the others are interrupted by the
+//! supervisor, whom it asks for that. All waits are for one sibling and end when that is overdue.
+//!
+//! Not covered: processes that share memory, and places where the code cannot be patched (made at
+//! run time and writable): there nothing is begun, and the next call is waited for.
+
+mod going;
+mod timers;
+mod waits;
+
+use core::sync::atomic::Ordering;
+
+use rcoe_core::coupling::{Boards, Coupler, End, Pace, Point, Standing, States, Stop};
+use rcoe_core::{MAX_REPLICAS, ReplicaSet, Signature};
+
+use crate::arch::frames::UContext;
+use crate::coupling::site::Site;
+use crate::kernel::Kernel;
+use crate::lifetime::Who;
+use crate::memory::guest;
+use crate::memory::regions;
+use crate::protocol::patience::Patience;
+use crate::sys;
+
+use going::{TRAP, can_begin, drive, plant, plant_late, set_stepping, uproot};
+pub(crate) use timers::look_again;
+use timers::{look_after, slices};
+
+/// What a replica may run at least to a target, and at most, in ns of CPU time.
+const PACE: Pace = Pace {
+    base: 1_000_000,
+    most: 1_000_000_000,
+};
+
+/// What came of an interruption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The program goes on.
+    GoOn,
+    /// All stand here, and do what there is to do.
+    At(Point),
+    /// No majority has the same state.
+    Apart(End),
+}
+
+/// What this replica is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Nothing,
+    /// It goes to a place that others can be stopped at.
+    Placing,
+    /// It goes to the target, for so many ns of CPU time from the first, of which some are over
+    /// before it can get there.
+    Running {
+        since: u64,
+        left: u64,
+        free: u64,
+        again: bool,
+    },
+}
+
+/// A replica's part.
+pub(crate) struct Meeting {
+    /// There are points between calls in this run.
+    on: bool,
+    coupler: Coupler<States>,
+    doing: Doing,
+    site: Site,
+    /// The trace before the present call.
+    before: Signature,
+    /// Who belonged to the group then, and how often that had changed.
+    members: ReplicaSet,
+    changes: u64,
+    /// CPU time at the last point.
+    base: u64,
+    /// The time at the last call.
+    marked: u64,
+    /// CPU time of a slice, if other threads want theirs; else 0.
+    slice: u64,
+    /// Instructions made one by one for the present target.
+    steps: u32,
+    /// One is made now; it pushes the flags.
+    stepping: bool,
+    pushes: bool,
+    /// Looks at the sibling that is waited for.
+    looks: u32,
+    /// Since when it has waited within a call although it is to run to a target, or 0.
+    waited_since: u64,
+    patience: Patience,
+}
+
+impl Meeting {
+    /// Of this replica.
+    pub(crate) fn new(who: &Who) -> Self {
+        let points = who.control.points.load(Ordering::Relaxed) != 0;
+        Self {
+            on: points,
+            coupler: Coupler::new(who.id, who.members, PACE),
+            doing: Doing::Nothing,
+            site: Site::EMPTY,
+            before: Signature::default(),
+            members: who.members,
+            changes: 0,
+            base: 0,
+            marked: 0,
+            slice: 0,
+            steps: 0,
+            stepping: false,
+            pushes: false,
+            looks: 0,
+            waited_since: 0,
+            patience: Patience::default(),
+        }
+    }
+
+    /// Of a copy of this replica, which takes no part in what is under way.
+    pub(crate) fn copy(&self, who: &Who) -> Self {
+        let mut coupler = self.coupler.copy(who.id);
+        coupler.give_up();
+        Self {
+            coupler,
+            ..Self::new(who)
+        }
+    }
+
+    /// Are there points between calls at all?
+    #[inline]
+    pub(crate) const fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// The calls to come are behind this.
+    fn mark(&mut self, before: Signature, members: ReplicaSet, changes: u64) {
+        self.before = before;
+        (self.members, self.changes) = (members, changes);
+    }
+
+    /// How far this replica has come since the last call or point, at most.
+    fn progress(&self, now: u64) -> u64 {
+        let since_point = cpu_now().saturating_sub(self.base);
+        since_point.min(now.saturating_sub(self.marked))
+    }
+
+    /// Is this replica on its way to a point?
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.on && !self.coupler.is_idle()
+    }
+
+    /// Does the program make one instruction now?
+    pub(crate) const fn is_stepping(&self) -> bool {
+        self.stepping
+    }
+
+    /// Where this replica is at a call.
+    fn at_call(&self) -> Standing {
+        let Signature { events, a, b } = self.before;
+        Standing {
+            events,
+            signature: [a, b],
+            at_call: true,
+            ..Standing::default()
+        }
+    }
+
+    /// Whom the group consists of may have changed since the last attempt.
+    fn settle_members(&mut self) {
+        // What the attempt itself removes counts in between.
+        let epoch = u16::try_from((2 * self.changes) & 0xffff).expect("cut down");
+        let last = self.coupler.stamp().epoch;
+        if self.members != self.coupler.members() || last & !1 != epoch {
+            self.coupler.set_epoch(self.members, epoch);
+        }
+    }
+
+    /// The attempt is over for this replica.
+    fn leave(&mut self) {
+        self.doing = Doing::Nothing;
+        self.steps = 0;
+        self.coupler.give_up();
+        look_after(0);
+        if let Some(report) = regions::own_report() {
+            report.meeting.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// From now on threads wait for this one's slice to end, or none does.
+    pub(crate) fn set_slices(&mut self, on: bool) {
+        let control = regions::control(regions::own_group());
+        let slice = match on && self.on {
+            true => control.slice_ns.load(Ordering::Relaxed),
+            false => 0,
+        };
+        if self.slice != slice {
+            self.slice = slice;
+            self.base = cpu_now();
+            slices(slice);
+        }
+    }
+
+    /// The run to the target is over.
+    fn ran(&mut self, stop: Stop, now: u64) {
+        if let Doing::Running { since, .. } = self.doing {
+            self.doing = Doing::Nothing;
+            self.coupler.ran(stop, now.saturating_sub(since));
+        }
+    }
+}
+
+fn boards(places: usize) -> Boards<'static> {
+    let mut boards = [None; MAX_REPLICAS];
+    for (index, board) in boards[..places].iter_mut().enumerate() {
+        *board = Some(regions::board(regions::own_group(), index));
+    }
+    boards
+}
+
+fn places(kernel: &Kernel) -> usize {
+    crate::convert::size(kernel.control.replicas.load(Ordering::Relaxed).into())
+}
+
+fn cpu_now() -> u64 {
+    sys::cpu_time(0).unwrap_or(0)
+}
+
+/// The program was interrupted here. `wish`: this replica, the primary, has reason to agree on a
+/// point.
+pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: bool) -> Outcome {
+    if kernel.alone {
+        return if wish { alone() } else { Outcome::GoOn };
+    }
+    let boards = boards(places(kernel));
+    note(kernel);
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    match meeting.doing {
+        Doing::Placing => return Outcome::GoOn,
+        Doing::Running {
+            since, left, free, ..
+        } => {
+            let now = cpu_now();
+            let spent = now.saturating_sub(since);
+            if spent < left {
+                return plant_late(kernel, context, spent >= free);
+            }
+            if !uproot(kernel, context) {
+                return Outcome::GoOn;
+            }
+            kernel.replica.env_mut().meeting.ran(Stop::Overran, now);
+        }
+        Doing::Nothing if meeting.coupler.is_idle() => {
+            meeting.settle_members();
+            if meeting.coupler.is_wanted(&boards) {
+                meeting.coupler.join(&boards);
+            } else if wish && can_begin(kernel, context.machine.rip) {
+                let meeting = &mut kernel.replica.env_mut().meeting;
+                meeting.coupler.begin();
+            } else {
+                look_after(0);
+                return Outcome::GoOn;
+            }
+        }
+        Doing::Nothing => {}
+    }
+    drive(kernel, context)
+}
+
+/// Where there is only one replica it is at any point.
+const fn alone() -> Outcome {
+    Outcome::At(Point {
+        generation: 0,
+        events: 0,
+        at_call: false,
+    })
+}
+
+/// The stub has found what it looks for, or this replica has come to its place.
+pub(crate) fn landed(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    let at = meeting.site.window_at().expect("stubs lead to the landing");
+    context.machine.rip = at;
+    meeting.site.take_out();
+    match meeting.doing {
+        Doing::Placing => {
+            meeting.doing = Doing::Nothing;
+            meeting.coupler.placed();
+        }
+        _ => meeting.ran(Stop::Matched, cpu_now()),
+    }
+    drive(kernel, context)
+}
+
+/// One instruction was made on the way to a place.
+pub(crate) fn stepped(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
+    set_stepping(context, false);
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.stepping = false;
+    if core::mem::take(&mut meeting.pushes) {
+        unpush(context.machine.rsp);
+    }
+    if meeting.doing != Doing::Placing {
+        return Outcome::GoOn;
+    }
+    meeting.doing = Doing::Nothing;
+    drive(kernel, context)
+}
+
+/// What comes next, a call or a fault, is behind this.
+#[cold]
+pub(crate) fn mark(kernel: &mut Kernel) {
+    note(kernel);
+    let now = kernel.clock.now();
+    kernel.replica.env_mut().meeting.marked = now;
+}
+
+/// What was done at a point is over: from here on all replicas compute alike.
+pub(crate) fn go_on(kernel: &mut Kernel) {
+    let now = kernel.clock.now();
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.marked = now;
+    meeting.base = cpu_now();
+}
+
+/// What this replica goes by while it waits for others.
+fn note(kernel: &mut Kernel) {
+    let before = kernel.replica.signature();
+    let (members, changes) = (kernel.replica.members(), kernel.replica.epoch());
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.mark(before, members, changes);
+}
+
+/// Takes the trap flag out of what was pushed.
+fn unpush(rsp: u64) {
+    if let Ok(flags) = guest::read::<u64>(rsp) {
+        let _ = guest::write(rsp, &(flags & !TRAP));
+    }
+}
+
+/// This replica is at a call, or at a fault, before the events of that.
+pub(crate) fn at_call(kernel: &mut Kernel) {
+    note(kernel);
+    let now = kernel.replica.signature();
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    if meeting.coupler.is_idle() {
+        return;
+    }
+    meeting.site.take_out();
+    match meeting.doing {
+        Doing::Running { .. } if now.events < meeting.coupler.target().events => return,
+        Doing::Running { .. } => meeting.ran(Stop::Call, cpu_now()),
+        Doing::Placing => meeting.doing = Doing::Nothing,
+        Doing::Nothing => {}
+    }
+    let boards = boards(places(kernel));
+    let env = kernel.replica.env_mut();
+    while let Some(peer) = env.step_at_call(&boards) {
+        env.await_sibling(peer);
+    }
+}
+
+/// At the end of a call: if the target comes before the next one, this replica is stopped there.
+pub(crate) fn behind_call(kernel: &mut Kernel) {
+    let events = kernel.replica.signature().events;
+    let meeting = &kernel.replica.env_mut().meeting;
+    let target = meeting.coupler.target();
+    let running = matches!(meeting.doing, Doing::Running { .. });
+    if running && !target.at_call && events == target.events {
+        plant(kernel);
+    }
+}
+
+/// The program has faulted, or was stopped by something else, perhaps in a stub: afterwards its
+/// registers are those that it would have had. False if it was the stub that faulted, and the
+/// program goes on.
+pub(crate) fn is_programs_own(kernel: &mut Kernel, context: &mut UContext) -> bool {
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    if core::mem::take(&mut meeting.stepping) {
+        set_stepping(context, false);
+    }
+    let site = &kernel.replica.env_mut().meeting.site;
+    if let Some(differs) = site.after_fault(context.machine.rip) {
+        context.machine.rip = differs;
+        return false;
+    }
+    assert!(uproot(kernel, context), "faults are at instructions");
+    true
+}

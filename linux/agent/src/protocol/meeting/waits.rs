@@ -1,0 +1,117 @@
+//! How a replica waits for a sibling on the way to a point, and takes part while it waits for one
+//! within a call.
+
+use core::sync::atomic::Ordering;
+
+use rcoe_core::ReplicaId;
+use rcoe_core::coupling::{Boards, Order, Stop};
+use rcoe_linux_abi::ReplicaState;
+
+use crate::coupling::machine::AtCall;
+use crate::protocol::env::LinuxEnv;
+use crate::protocol::meeting::{Doing, boards};
+use crate::protocol::requests;
+use crate::sys;
+
+/// Looks at a sibling before this CPU is given to others, and how often it is.
+const SPINS: u32 = 2_000;
+const YIELDS: u32 = 50;
+/// The longest sleep between two looks, in ns.
+const NAP_NS: u64 = 500_000;
+
+impl LinuxEnv {
+    /// Takes part while this replica waits for a sibling within a call.
+    #[cold]
+    pub(crate) fn attend(&mut self) {
+        let boards = boards(self.siblings().iter().flatten().count());
+        if let Doing::Running { since, left, .. } = self.meeting.doing {
+            // It waits, and gets no further before the others do.
+            let (now, slack) = (sys::monotonic(), 4 * NAP_NS);
+            if self.meeting.waited_since == 0 {
+                self.meeting.waited_since = now;
+            }
+            let waited = now - self.meeting.waited_since;
+            if waited < left.saturating_add(slack) {
+                return;
+            }
+            self.meeting.ran(Stop::Overran, since.saturating_add(left));
+        }
+        self.meeting.waited_since = 0;
+        self.meeting.marked = sys::monotonic();
+        if self.meeting.coupler.is_idle() {
+            self.meeting.settle_members();
+            self.meeting.coupler.join(&boards);
+        }
+        let _ = self.step_at_call(&boards);
+    }
+
+    /// Steps until a sibling has to do something, who is returned; or until the call goes on.
+    pub(super) fn step_at_call(&mut self, boards: &Boards<'_>) -> Option<ReplicaId> {
+        loop {
+            let standing = self.meeting.at_call();
+            let meeting = &mut self.meeting;
+            match meeting.coupler.step(boards, &mut AtCall(standing)) {
+                Order::Again | Order::Removed(_) => meeting.looks = 0,
+                Order::Wait(peer) => return Some(peer),
+                Order::Run { budget, again } => {
+                    meeting.order_run(budget, 0, again);
+                    return None;
+                }
+                Order::Agreed(_) | Order::Halted(_) => {
+                    meeting.leave();
+                    return None;
+                }
+                Order::Idle => return None,
+                Order::Place => unreachable!("a call is a place"),
+            }
+        }
+    }
+
+    /// Waits a little for a sibling, and finds it overdue if that was too long.
+    pub(super) fn await_sibling(&mut self, peer: ReplicaId) {
+        let looks = self.meeting.looks;
+        self.meeting.looks = looks.saturating_add(1);
+        if self.state(peer) == ReplicaState::Dead as u32 {
+            return self.meeting.coupler.overdue(peer);
+        }
+        if looks < SPINS {
+            if looks == 0 && self.meeting.coupler.stamp().phase == 0 {
+                self.call_siblings();
+            }
+            return core::hint::spin_loop();
+        }
+        if looks < SPINS + YIELDS {
+            return sys::sched_yield();
+        }
+        self.nap(peer);
+    }
+
+    /// The others are to be interrupted.
+    fn call_siblings(&self) {
+        if self.own_report().meeting.swap(1, Ordering::SeqCst) == 0 {
+            requests::call();
+        }
+    }
+
+    fn nap(&mut self, peer: ReplicaId) {
+        let sibling = self.sibling(peer);
+        if !self.meeting.patience.has_started() || self.meeting.looks == SPINS + YIELDS + 1 {
+            self.meeting.patience.start(self.control(), sibling);
+        }
+        // Who has joined needs no call any more.
+        let joining = self.meeting.coupler.stamp().phase == 0;
+        self.own_report()
+            .meeting
+            .store(joining.into(), Ordering::SeqCst);
+        if joining {
+            requests::call();
+        }
+        let bell = self.control().bell.load(Ordering::Acquire);
+        sys::futex_wait(self.control().bell.as_ptr(), bell, NAP_NS);
+        let (control, siblings) = (self.control(), *self.siblings());
+        let patience = &mut self.meeting.patience;
+        if patience.is_outrun(sibling) || patience.is_over(control, &siblings) {
+            self.meeting.coupler.overdue(peer);
+        }
+    }
+}

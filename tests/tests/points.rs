@@ -1,0 +1,75 @@
+//! Points between calls: programs that compute get their signals, threads that wait in a loop for
+//! each other go on, and racing threads race alike in all replicas.
+
+use rcoe_tests::launch::Ended;
+use rcoe_tests::rcoe::Scene;
+
+/// Compiles a program of `points/` and runs it with so many replicas that come to points; what it
+/// printed.
+#[track_caller]
+fn run(name: &str, source: &str, replicas: &str) -> String {
+    let scene = Scene::new();
+    let program = scene.compile(name, source, &["-O1", "-pthread"]);
+    let options = ["run", "-n", replicas, "--slice", "5ms", "--", &program];
+    let outcome = scene.rcoe(&options);
+    assert_eq!(outcome.err(), "", "{name} with {replicas}");
+    assert_eq!(outcome.ended, Ended::Exit(0), "{name} with {replicas}");
+    outcome.out()
+}
+
+/// Numbers of replicas.
+const ALL: [&str; 3] = ["1", "2", "3"];
+
+#[test]
+fn a_program_that_computes_gets_its_signals() {
+    for replicas in ALL {
+        let told = run("alarm", include_str!("points/alarm.c"), replicas);
+        assert_eq!(told, "10 signals, and it computed\n", "{replicas}");
+    }
+}
+
+#[test]
+fn states_that_differ_in_memory_only_are_told_apart() {
+    for replicas in ALL {
+        let told = run("recursion", include_str!("points/recursion.c"), replicas);
+        assert_eq!(told, "10 signals, 0 wrong\n", "{replicas}");
+    }
+}
+
+#[test]
+fn threads_that_wait_in_loops_go_on() {
+    for replicas in ALL {
+        let told = run("spin", include_str!("points/spin.c"), replicas);
+        assert_eq!(told, "all turns taken\n", "{replicas}");
+    }
+}
+
+#[test]
+fn threads_race_alike_in_all_replicas() {
+    for replicas in ALL {
+        let told = run("race", include_str!("points/race.c"), replicas);
+        let count: u64 = told.trim().parse().expect("a number");
+        assert!((4_000_000..=32_000_000).contains(&count), "{count}");
+    }
+}
+
+#[test]
+fn the_points_are_counted() {
+    let scene = Scene::new();
+    let source = include_str!("points/alarm.c");
+    let program = scene.compile("alarm", source, &["-O1"]);
+    let options = [
+        "run", "-n", "2", "--slice", "5ms", "--stats", "--", &program,
+    ];
+    let outcome = scene.rcoe(&options);
+    let told = outcome.err();
+    let row = told
+        .lines()
+        .find(|row| row.starts_with("points between calls"));
+    let words = row.expect("a row").split_whitespace().rev();
+    let counts: Vec<u64> = words
+        .take(2)
+        .map(|it| it.parse().expect("a count"))
+        .collect();
+    assert!(counts[0] > 0 && counts[0] == counts[1], "{counts:?}");
+}
