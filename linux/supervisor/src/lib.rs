@@ -63,7 +63,7 @@ pub use scrub::ScrubRate;
 pub use settings::{Clock, Settings};
 pub use stats::Stats;
 pub use status::{
-    CpuView, FaultCounts, MetricsAddress, ProcessView, ReplicaView, Snapshot, Totals, find_job,
-    find_jobs, jobs_folder,
+    CpuView, FaultCounts, Happening, MetricsAddress, ProcessView, ReplicaView, Snapshot, Totals,
+    find_job, find_jobs, jobs_folder,
 };
 pub use supervise::{Outcome, run};

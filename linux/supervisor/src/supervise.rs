@@ -33,7 +33,7 @@ use crate::recovery::Recoveries;
 use crate::reunion::Reunions;
 use crate::settings::Settings;
 use crate::stats::Stats;
-use crate::status::{Happened, Window};
+use crate::status::{Chronicle, Happened, Window};
 use crate::stuck::Stuck;
 use crate::tally::Tally;
 use crate::team::{State, Team};
@@ -129,7 +129,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         signals,
         doorman,
         _guardian: guardian,
-        observer,
+        observer: Chronicle::new(observer),
         notebook: Notebook::default(),
         announced: false,
         happened: Happened::default(),
@@ -179,7 +179,7 @@ struct Run<'a> {
     doorman: Doorman,
     /// Ends all replicas if rcoe is killed.
     _guardian: Guardian,
-    observer: &'a mut dyn Observer,
+    observer: Chronicle<'a>,
     notebook: Notebook,
     announced: bool,
     happened: Happened,
@@ -293,9 +293,9 @@ impl Run<'_> {
         }
         self.woken = Instant::now();
         if asked
-            && let Some(text) = self
-                .window
-                .attend(self.settings, &self.family, &self.happened)
+            && let Some(text) =
+                self.window
+                    .attend(self.settings, &self.family, &self.happened, &self.observer)
         {
             self.observer.warning(&text);
         }

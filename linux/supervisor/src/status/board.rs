@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::times::cpu_time;
 
-use super::serve::FRESH;
+use super::pages::FRESH;
 use super::snapshot::{CpuView, Snapshot, Totals};
 
 /// Longest time that a client waits for the supervisor.

@@ -1,13 +1,15 @@
 //! Where a run can be asked: addresses, and sockets bound to them.
 
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use rcoe_http::Door;
 
 /// Where `--metrics` listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,16 +59,10 @@ pub(crate) enum Offer {
     Everything,
 }
 
-#[derive(Debug)]
-enum Socket {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
 /// A bound socket; the file of a unix socket goes when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    socket: Socket,
+    door: Door,
     pub(crate) offer: Offer,
     file: Option<PathBuf>,
 }
@@ -74,20 +70,16 @@ pub(crate) struct Listener {
 impl Listener {
     /// Listens for scrapers.
     pub(crate) fn metrics(address: &MetricsAddress) -> io::Result<Self> {
-        let (socket, file) = match address {
-            MetricsAddress::Tcp(address) => {
-                let listener = TcpListener::bind(address)?;
-                listener.set_nonblocking(true)?;
-                (Socket::Tcp(listener), None)
-            }
+        let (door, file) = match address {
+            MetricsAddress::Tcp(address) => (Door::tcp(*address)?, None),
             MetricsAddress::Unix(path) => {
                 clear_stale(path)?;
                 let path = std::path::absolute(path)?;
-                (Socket::Unix(bind_private(&path)?), Some(path))
+                (bind_private(&path)?, Some(path))
             }
         };
         Ok(Self {
-            socket,
+            door,
             offer: Offer::Metrics,
             file,
         })
@@ -98,11 +90,11 @@ impl Listener {
         let making = path.with_extension("new");
         // Left by one that had this process id and was killed here.
         let _ = std::fs::remove_file(&making);
-        let listener = bind_private(&making)?;
+        let door = bind_private(&making)?;
         // Whoever finds the name can connect.
         std::fs::rename(&making, &path)?;
         Ok(Self {
-            socket: Socket::Unix(listener),
+            door,
             offer: Offer::Everything,
             file: Some(path),
         })
@@ -110,9 +102,9 @@ impl Listener {
 
     /// The address as bound: a port of 0 has become a real one.
     pub(crate) fn address(&self) -> io::Result<MetricsAddress> {
-        match (&self.socket, &self.file) {
-            (Socket::Tcp(listener), _) => listener.local_addr().map(MetricsAddress::Tcp),
-            (Socket::Unix(_), file) => Ok(MetricsAddress::Unix(file.clone().unwrap_or_default())),
+        match &self.file {
+            None => self.door.address().map(MetricsAddress::Tcp),
+            Some(file) => Ok(MetricsAddress::Unix(file.clone())),
         }
     }
 
@@ -123,30 +115,17 @@ impl Listener {
             let _ = std::fs::remove_file(file);
         }
     }
+}
 
-    /// The next client, not to be waited for; `None` if there is none.
-    pub(crate) fn accept(&self) -> Option<Stream> {
-        match &self.socket {
-            Socket::Tcp(listener) => {
-                let (stream, _) = listener.accept().ok()?;
-                stream.set_nonblocking(true).ok()?;
-                Some(Stream::Tcp(stream))
-            }
-            Socket::Unix(listener) => {
-                let (stream, _) = listener.accept().ok()?;
-                stream.set_nonblocking(true).ok()?;
-                Some(Stream::Unix(stream))
-            }
-        }
+impl AsRef<Door> for Listener {
+    fn as_ref(&self) -> &Door {
+        &self.door
     }
 }
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.socket {
-            Socket::Tcp(listener) => listener.as_fd(),
-            Socket::Unix(listener) => listener.as_fd(),
-        }
+        self.door.as_fd()
     }
 }
 
@@ -157,11 +136,10 @@ impl Drop for Listener {
 }
 
 /// A unix socket that only this user can connect to.
-fn bind_private(path: &Path) -> io::Result<UnixListener> {
+fn bind_private(path: &Path) -> io::Result<Door> {
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+    Door::unix(listener)
 }
 
 /// Removes a socket on which nobody listens; anything else under the name is an error.
@@ -181,56 +159,6 @@ pub(super) fn is_socket(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     path.symlink_metadata()
         .is_ok_and(|it| it.file_type().is_socket())
-}
-
-/// A connection to a client.
-#[derive(Debug)]
-pub(crate) enum Stream {
-    /// By TCP.
-    Tcp(TcpStream),
-    /// By a unix socket.
-    Unix(UnixStream),
-}
-
-impl Stream {
-    /// Says that nothing more comes.
-    pub(crate) fn finish(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write),
-            Self::Unix(stream) => stream.shutdown(std::net::Shutdown::Write),
-        }
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(buffer),
-            Self::Unix(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(buffer),
-            Self::Unix(stream) => stream.write(buffer),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,17 +2,17 @@
 //!
 //! Until somebody asks there is only a bound socket, which the supervisor's loop polls. The first
 //! client has a thread started that serves it and all later ones, so that no client can hold up the
-//! loop (see [`serve`]).
+//! loop (see [`rcoe_http`]).
 //!
 //! Not covered: the answers are of this run only; nothing is kept when it is over.
 
 mod board;
+mod chronicle;
 mod gather;
-mod http;
 mod jobs;
 mod listen;
+mod pages;
 mod prometheus;
-mod serve;
 mod snapshot;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,11 +26,12 @@ use crate::ledger::seconds_of;
 use crate::settings::Settings;
 
 use board::Board;
+pub(crate) use chronicle::Chronicle;
 pub(crate) use gather::{Happened, Past};
 pub use jobs::{find_job, find_jobs, jobs_folder};
 use listen::Listener;
 pub use listen::MetricsAddress;
-pub use snapshot::{CpuView, FaultCounts, ProcessView, ReplicaView, Snapshot, Totals};
+pub use snapshot::{CpuView, FaultCounts, Happening, ProcessView, ReplicaView, Snapshot, Totals};
 
 /// The sockets of a run.
 #[derive(Debug)]
@@ -97,6 +98,7 @@ impl Window {
         settings: &Settings,
         family: &Family,
         happened: &Happened,
+        chronicle: &Chronicle<'_>,
     ) -> Option<String> {
         let Some(board) = &self.board else {
             return self.start_thread().err().map(|error| {
@@ -108,6 +110,7 @@ impl Window {
             board.post(Snapshot {
                 uptime_seconds: self.start.elapsed().as_secs_f64(),
                 started_at: self.started_at,
+                recent: chronicle.recent(),
                 ..gather::gather(settings, family, happened)
             });
         }
@@ -117,7 +120,11 @@ impl Window {
     fn start_thread(&mut self) -> std::io::Result<()> {
         let board = Arc::new(Board::new()?);
         let (listeners, own) = (Arc::clone(&self.listeners), Arc::clone(&board));
-        let work = move || serve::serve(&listeners, &own);
+        let work = move || {
+            rcoe_http::serve(&listeners, |listener: &Listener, request| {
+                pages::page(listener.offer, request, &own)
+            });
+        };
         std::thread::Builder::new()
             .name("status".into())
             .spawn(work)?;

@@ -103,6 +103,24 @@ pub struct Totals {
     pub cpu: Vec<CpuView>,
 }
 
+/// A fault, or what followed from one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Happening {
+    /// Seconds since the start, on a monotonic clock.
+    pub t: f64,
+    /// The kind of a fault (`mismatch`, `timeout`, `fault`, `death`), or `removal`, `takeover`,
+    /// `return`, `scrub`, `relocation`.
+    pub what: String,
+    /// The process, as the program knows it.
+    pub process: u32,
+    /// The replica that it is about, if that is known.
+    pub replica: Option<usize>,
+    /// The core that it is about, if that is known.
+    pub core: Option<u32>,
+    /// More about it, in words.
+    pub detail: String,
+}
+
 /// A whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -126,4 +144,7 @@ pub struct Snapshot {
     pub totals: Totals,
     /// The processes that live.
     pub processes: Vec<ProcessView>,
+    /// The last faults, and what followed from them, in order.
+    #[serde(default)]
+    pub recent: Vec<Happening>,
 }

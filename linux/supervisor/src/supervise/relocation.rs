@@ -8,7 +8,7 @@
 
 use super::Run;
 use crate::cores::{assign_cores, avoid, bind, moves};
-use crate::events::Event;
+use crate::events::{Event, Observer};
 use crate::ledger::News;
 use crate::team::Team;
 

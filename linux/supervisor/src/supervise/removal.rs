@@ -9,7 +9,7 @@ use rcoe_linux_abi::Phase;
 
 use super::Run;
 use crate::accuse::accuse;
-use crate::events::{DivergenceKind, Event};
+use crate::events::{DivergenceKind, Event, Observer};
 use crate::group::phase;
 use crate::judge::{Fault, Process};
 use crate::notes::epitaph;

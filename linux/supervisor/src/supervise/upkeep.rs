@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Run;
-use crate::events::{Event, Reintegrated};
+use crate::events::{Event, Observer, Reintegrated};
 use crate::reintegration;
 use crate::stuck;
 use crate::team::{State, Team};

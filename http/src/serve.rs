@@ -1,54 +1,53 @@
-//! Answers those who ask about a run, in a thread of its own.
-//!
-//! Contract: nothing that a client does or leaves undone holds up the supervisor. There are at most
-//! [`MOST_CLIENTS`] at a time; each has [`CLIENT_TIME`] for everything; requests are short; and the
-//! supervisor is asked for a fresh snapshot at most once per [`FRESH`], however many ask.
+//! The loop that serves: waits for all clients at once, and for none of them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::board::Board;
-use super::http::{MOST_REQUEST, Request, parse, refusal, response};
-use super::listen::{Listener, Offer, Stream};
-use super::prometheus;
+use crate::door::{Door, Stream};
+use crate::request::{Asked, MOST_REQUEST, Request, parse};
+use crate::response::Response;
 
 /// Clients served at a time; more wait to be accepted.
-const MOST_CLIENTS: usize = 16;
+pub const MOST_CLIENTS: usize = 16;
 /// Time for a client from first to last byte.
-const CLIENT_TIME: Duration = Duration::from_secs(2);
-/// Age up to which a snapshot is given out again.
-pub(super) const FRESH: Duration = Duration::from_millis(200);
+pub const CLIENT_TIME: Duration = Duration::from_secs(2);
 /// Bytes after the request that are read and dropped, so that closing does not cut off the answer.
 const MOST_REST: usize = 64 * 1024;
 
-/// Serves until the process ends.
-pub(super) fn serve(listeners: &[Listener], board: &Arc<Board>) {
+/// Serves until the process ends, or the host refuses to wait. `answer` is told by which door the
+/// client came.
+pub fn serve<D: AsRef<Door>>(doors: &[D], mut answer: impl FnMut(&D, &Request<'_>) -> Response) {
     let mut clients: Vec<Client> = Vec::new();
     loop {
-        if wait(listeners, &clients).is_err() {
+        if wait(doors, &clients).is_err() {
             return;
         }
-        for listener in listeners {
+        for (index, door) in doors.iter().enumerate() {
             while clients.len() < MOST_CLIENTS
-                && let Some(stream) = listener.accept()
+                && let Some(stream) = door.as_ref().accept()
             {
-                clients.push(Client::new(stream, listener.offer));
+                clients.push(Client::new(stream, index));
             }
         }
-        clients.retain_mut(|client| client.get_on(board));
+        clients.retain_mut(|client| {
+            let door = &doors[client.door];
+            client.get_on(&mut |request| answer(door, request))
+        });
     }
 }
 
 /// Waits until somebody has something to say, or has run out of time.
-fn wait(listeners: &[Listener], clients: &[Client]) -> rustix::io::Result<()> {
+fn wait<D: AsRef<Door>>(doors: &[D], clients: &[Client]) -> rustix::io::Result<()> {
     let accepting = clients.len() < MOST_CLIENTS;
     let mut fds = Vec::new();
-    for listener in listeners.iter().filter(|_| accepting) {
-        fds.push(PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN));
+    for door in doors.iter().filter(|_| accepting) {
+        fds.push(PollFd::from_borrowed_fd(
+            door.as_ref().as_fd(),
+            PollFlags::IN,
+        ));
     }
     for client in clients {
         fds.push(PollFd::from_borrowed_fd(
@@ -81,16 +80,17 @@ enum Stage {
 
 struct Client {
     stream: Stream,
-    offer: Offer,
+    /// Number of the door by which it came.
+    door: usize,
     since: Instant,
     stage: Stage,
 }
 
 impl Client {
-    fn new(stream: Stream, offer: Offer) -> Self {
+    fn new(stream: Stream, door: usize) -> Self {
         Self {
             stream,
-            offer,
+            door,
             since: Instant::now(),
             stage: Stage::Asking(Vec::new()),
         }
@@ -104,13 +104,13 @@ impl Client {
     }
 
     /// Does what can be done without waiting; false if the client is to be let go.
-    fn get_on(&mut self, board: &Board) -> bool {
+    fn get_on(&mut self, answer: &mut dyn FnMut(&Request<'_>) -> Response) -> bool {
         if self.since.elapsed() >= CLIENT_TIME {
             return false;
         }
         loop {
             let step = match &mut self.stage {
-                Stage::Asking(_) => self.listen(board),
+                Stage::Asking(_) => self.listen(answer),
                 Stage::Answering(..) => self.answer(),
                 Stage::Leaving(_) => self.see_off(),
             };
@@ -122,7 +122,7 @@ impl Client {
         }
     }
 
-    fn listen(&mut self, board: &Board) -> std::io::Result<()> {
+    fn listen(&mut self, answer: &mut dyn FnMut(&Request<'_>) -> Response) -> std::io::Result<()> {
         let Stage::Asking(request) = &mut self.stage else {
             return Ok(());
         };
@@ -134,9 +134,9 @@ impl Client {
         }
         request.extend_from_slice(&buffer[..got]);
         let answer = match parse(request) {
-            Request::Partial => return Ok(()),
-            Request::Bad(status) => refusal(status),
-            Request::Get { path, head_only } => page(self.offer, path, head_only, board),
+            Asked::Partial => return Ok(()),
+            Asked::Bad(status) => Response::refusal(status).bytes(false),
+            Asked::For(request) => answer(&request).bytes(request.head_only),
         };
         self.stage = Stage::Answering(answer, 0);
         Ok(())
@@ -166,23 +166,5 @@ impl Client {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         Ok(())
-    }
-}
-
-fn page(offer: Offer, path: &str, head_only: bool, board: &Board) -> Vec<u8> {
-    let known = path == "/metrics" || (path == "/status" && offer == Offer::Everything);
-    if !known {
-        return refusal(404);
-    }
-    let Some(snapshot) = board.ask() else {
-        return refusal(503);
-    };
-    if path == "/metrics" {
-        let text = prometheus::page(&snapshot);
-        return response(200, prometheus::CONTENT_TYPE, &text, head_only);
-    }
-    match serde_json::to_string(&*snapshot) {
-        Ok(text) => response(200, "application/json", &text, head_only),
-        Err(_) => refusal(503),
     }
 }
