@@ -9,6 +9,8 @@ use clap_complete::Shell;
 use rcoe_core::Compare;
 use rcoe_supervisor::{Clock, MetricsAddress, SUSPECT_AFTER, ScrubRate, parse_core_list};
 
+use crate::top::WebAddress;
+
 const RUN_EXAMPLES: &str = "\
 Examples:
   rcoe run -- md5sum big.iso                two or three replicas, output voted
@@ -27,10 +29,15 @@ Examples:
   rcoe top 4711             the job of this rcoe, or the one that this replica belongs to
   rcoe top --all --once     a line for each job
   rcoe top 4711 --json      everything there is, for scripts
+  rcoe top --web 8080       the same in a browser: http://127.0.0.1:8080/
 
 Jobs of this user are found by their sockets in $XDG_RUNTIME_DIR/rcoe, or without that variable in
 rcoe-UID of the folder for temporary files. Each also answers others:
 curl --unix-socket SOCKET http://rcoe/status (or /metrics).
+
+The page of --web is live, loads nothing from elsewhere and changes nothing. Without --web-public
+it is served to this machine only; every user of the machine can read it. From elsewhere:
+ssh -L 8080:127.0.0.1:8080 MACHINE, then http://127.0.0.1:8080/.
 
 Lag is what a replica is behind the first of its siblings: rendezvous, and bytes of results that it
 has yet to take. A follower that waits for the primary shows no lag.";
@@ -113,6 +120,12 @@ pub(crate) struct TopArgs {
     /// Print one JSON snapshot: an object for PID, else a list
     #[arg(long)]
     pub(crate) json: bool,
+    /// Serve a page for browsers at ADDRESS:PORT, or at a PORT of the loopback; 0 takes a free one
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["all", "once", "json"])]
+    pub(crate) web: Option<WebAddress>,
+    /// Let --web serve whoever reaches an address that is not of the loopback, without a password
+    #[arg(long, requires = "web")]
+    pub(crate) web_public: bool,
 }
 
 /// Arguments of `rcoe cores`.

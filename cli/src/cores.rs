@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
+use rcoe_pages::date;
 use rcoe_supervisor::{
     Charge, Clearing, Content, CoreRecord, Entry, Ledger, WINDOW_DAYS, host_name, seconds_of,
     suspects, tally,
@@ -73,6 +74,11 @@ fn overview(ledger: &Ledger, content: &Content, suspect_after: u32) -> Overview 
         window_days: WINDOW_DAYS,
         unreadable: content.unreadable,
     }
+}
+
+/// What the ledger says of this machine's cores.
+pub(crate) fn records(ledger: &Ledger, suspect_after: u32) -> io::Result<Vec<CoreRecord>> {
+    Ok(overview(ledger, &ledger.read()?, suspect_after).cores)
 }
 
 fn clearing(core: Option<u32>) -> Entry {
@@ -157,47 +163,4 @@ fn row(charge: &Charge) -> io::Result<String> {
     ];
     let quoted = fields.map(|field| format!("\"{}\"", field.replace('"', "\"\"")));
     Ok(quoted.join(","))
-}
-
-/// A time in seconds since 1970 as date and time in UTC.
-fn date(seconds: f64) -> String {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "saturates, as any date may"
-    )]
-    let seconds = seconds as i64;
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days count from 1 March of the year 0 here, so that the leap day is a year's last.
-    let days = days + 719_468;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    let year = era * 400 + year + carry;
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        for (seconds, text) in [
-            (0.0, "1970-01-01T00:00:00Z"),
-            (951_782_400.5, "2000-02-29T00:00:00Z"),
-            (1_709_251_199.0, "2024-02-29T23:59:59Z"),
-            (1_735_689_599.0, "2024-12-31T23:59:59Z"),
-            (4_107_542_400.0, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(date(seconds), text);
-        }
-    }
 }

@@ -2,8 +2,10 @@
 //!
 //! On a terminal the screen is drawn over each second until the user interrupts; nothing of the
 //! terminal is changed that would have to be put back. Rates are differences between two looks.
+//! The same is served to browsers by `--web` (see [`web`]).
 
 mod render;
+mod web;
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
@@ -16,6 +18,7 @@ use rcoe_supervisor::{Snapshot, find_job, find_jobs, jobs_folder};
 
 use crate::args::TopArgs;
 use render::{Look, draw_all, draw_one};
+pub(crate) use web::WebAddress;
 
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -29,6 +32,10 @@ const HOME_AND_CLEAR: &str = "\x1b[H\x1b[2J";
 /// If there is no such job, or standard output cannot be written.
 pub(crate) fn execute(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let folder = jobs_folder(|name| env::var_os(name));
+    if let Some(address) = args.web {
+        web::serve(address, args, folder)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let written = if args.json {
         print_json(&folder, args)
     } else if args.once || !io::stdout().is_terminal() {

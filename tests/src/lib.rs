@@ -11,8 +11,9 @@
 //! * [`launch`] starts one command in a session of its own with a deadline, and [`proc`] tells
 //!   which processes of that session still live; [`postmortem`] tells of them when a test fails.
 //! * [`terminal`] runs one on a terminal, for those who type.
-//! * [`rcoe`] is what the behaviour tests in `tests/tests/` share; [`victim`] is a program to harm;
-//!   [`system`] starts whole systems in QEMU, and [`machine`] reaches into their memory.
+//! * [`rcoe`] is what the behaviour tests in `tests/tests/` share; [`victim`] is a program to harm,
+//!   and [`watched`] has jobs to look at; [`system`] starts whole systems in QEMU, and [`machine`]
+//!   reaches into their memory.
 //!
 //! Not covered: the inside of the agent and the protocol (unit tests and the simulator), faults in
 //! memory and registers (the fault lab), and cost (the bench).
@@ -34,3 +35,4 @@ pub mod snapshot;
 pub mod system;
 pub mod terminal;
 pub mod victim;
+pub mod watched;

@@ -4,83 +4,14 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rcoe_tests::launch::{self, Ended, Running, signal};
-use rcoe_tests::rcoe::{Group, LIMIT, Scene, binary, events_of, until};
+use rcoe_tests::launch::{Ended, signal};
+use rcoe_tests::rcoe::{Group, LIMIT, Scene, events_of, until};
 use rcoe_tests::victim::Victim;
+use rcoe_tests::watched::{Watched, ask};
 use rustix::process::Signal;
 use serde_json::Value;
-
-/// Prints a line and waits for a line.
-const WAITER: &str = "#include <unistd.h>
-int main(void) { char c; write(1, \"ready\\n\", 6); for (;;) pause(); }";
-
-/// A scene in whose `run` folder jobs are found.
-struct Watched {
-    scene: Scene,
-    program: String,
-}
-
-impl Watched {
-    fn new() -> Self {
-        let scene = Scene::new();
-        let program = scene.compile("waiter", WAITER, &[]);
-        std::fs::create_dir(scene.path().join("run")).unwrap();
-        Self { scene, program }
-    }
-
-    fn runtime(&self) -> PathBuf {
-        self.scene.path().join("run")
-    }
-
-    fn start(&self, arguments: &[&str]) -> Running {
-        let runtime = format!("XDG_RUNTIME_DIR={}", self.runtime().display());
-        let rcoe = binary().unwrap().display().to_string();
-        let words = ["/usr/bin/env".to_owned(), runtime, rcoe].into_iter();
-        let argv: Vec<String> = words
-            .chain(arguments.iter().map(|&word| word.to_owned()))
-            .collect();
-        launch::start(&argv, self.scene.path(), None).unwrap()
-    }
-
-    fn start_job(&self, options: &[&str]) -> Running {
-        let running = self.start(&[&["run"], options, &["--", &self.program]].concat());
-        until("the program's line", || {
-            let ready = running.stdout_so_far().unwrap().contains("ready");
-            ready.then_some(())
-        });
-        running
-    }
-
-    fn top(&self, arguments: &[&str]) -> launch::Outcome {
-        let running = self.start(&[&["top"], arguments].concat());
-        let outcome = running.finish(LIMIT).unwrap();
-        assert_eq!(outcome.survivors, 0);
-        outcome
-    }
-
-    fn snapshot(&self, pid: u32) -> Value {
-        let outcome = self.top(&[&pid.to_string(), "--json"]);
-        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
-        serde_json::from_slice(&outcome.stdout).unwrap()
-    }
-
-    fn end(running: Running) {
-        signal(running.pid(), Signal::TERM).unwrap();
-        let outcome = running.finish(LIMIT).unwrap();
-        assert_eq!(outcome.ended, Ended::Signal(15), "{}", outcome.err());
-        assert_eq!(outcome.survivors, 0);
-    }
-}
-
-/// A whole HTTP answer.
-fn ask(mut stream: impl std::io::Read + std::io::Write, request: &str) -> String {
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
 
 fn get(address: &str, path: &str) -> String {
     let stream = TcpStream::connect(address).unwrap();
@@ -201,7 +132,7 @@ fn clients_that_are_slow_or_malicious_hold_up_nobody() {
 fn metrics_can_be_had_by_a_unix_socket() {
     let watched = Watched::new();
     let path = watched.scene.path().join("metrics");
-    let running = watched.start_job(&["-n", "2", "--metrics", &path.display().to_string()]);
+    let running = watched.start_job(&["-n", "2", "--metrics", &path.display().to_string()], &[]);
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let page = ask(
         UnixStream::connect(&path).unwrap(),
@@ -227,7 +158,7 @@ fn an_address_that_cannot_be_bound_stops_before_the_start() {
 fn top_finds_and_shows_jobs() {
     let watched = Watched::new();
     assert!(watched.top(&["--once"]).out().contains("No jobs"));
-    let first = watched.start_job(&["-n", "3"]);
+    let first = watched.start_job(&["-n", "3"], &[]);
     let snapshot = watched.snapshot(first.pid());
     assert_eq!(snapshot["pid"], first.pid());
     assert_eq!(
@@ -251,7 +182,7 @@ fn top_finds_and_shows_jobs() {
         "{shown}"
     );
 
-    let second = watched.start_job(&["-n", "2"]);
+    let second = watched.start_job(&["-n", "2"], &[]);
     let all = watched.top(&["--all"]).out();
     assert_eq!(all.lines().count(), 3, "{all}");
     let list: Value = serde_json::from_slice(&watched.top(&["--json"]).stdout).unwrap();
@@ -277,7 +208,7 @@ fn top_finds_and_shows_jobs() {
 #[test]
 fn what_a_killed_rcoe_left_is_cleaned_up() {
     let watched = Watched::new();
-    let running = watched.start_job(&["-n", "1"]);
+    let running = watched.start_job(&["-n", "1"], &[]);
     let pid = running.pid();
     let socket = watched.runtime().join("rcoe").join(pid.to_string());
     assert_eq!(
@@ -301,7 +232,7 @@ fn what_a_killed_rcoe_left_is_cleaned_up() {
 #[test]
 fn without_status_nobody_finds_the_job() {
     let watched = Watched::new();
-    let running = watched.start_job(&["-n", "1", "--no-status"]);
+    let running = watched.start_job(&["-n", "1", "--no-status"], &[]);
     assert!(!watched.runtime().join("rcoe").exists());
     Watched::end(running);
 }

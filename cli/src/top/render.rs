@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
+use rcoe_pages::duration;
 use rcoe_supervisor::{ProcessView, ReplicaView, Snapshot};
 
 /// Processes of one job that are shown; the others are counted.
-const MOST_PROCESSES: usize = 20;
+pub(super) const MOST_PROCESSES: usize = 20;
 
 /// A job at a moment.
 #[derive(Debug)]
@@ -148,7 +149,7 @@ fn faults(job: &Snapshot) -> String {
 }
 
 /// The same replica of the same process.
-fn find<'a>(
+pub(super) fn find<'a>(
     job: &'a Snapshot,
     process: &ProcessView,
     replica: &ReplicaView,
@@ -158,34 +159,21 @@ fn find<'a>(
 }
 
 /// The command line, without anything that moves a terminal's cursor.
-fn command(job: &Snapshot) -> String {
+pub(super) fn command(job: &Snapshot) -> String {
     job.arguments.join(" ").replace(char::is_control, "?")
 }
 
 /// How fast a counter grows, a second.
 #[expect(clippy::cast_precision_loss, reason = "a rate for the eye")]
-fn rate(look: &Look, before: Option<&Look>, counter: fn(&Snapshot) -> u64) -> Option<f64> {
+pub(super) fn rate(
+    look: &Look,
+    before: Option<&Look>,
+    counter: fn(&Snapshot) -> u64,
+) -> Option<f64> {
     let before = before?;
     let seconds = (look.now - before.now).as_secs_f64();
     let grown = counter(&look.snapshot).saturating_sub(counter(&before.snapshot));
     (seconds > 0.0).then(|| grown as f64 / seconds)
-}
-
-/// A time for the eye: `1d 2:03:04`, or without days.
-fn duration(seconds: f64) -> String {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a time since the start"
-    )]
-    let seconds = seconds as u64;
-    let (days, hours) = (seconds / 86_400, seconds / 3_600 % 24);
-    let clock = format!("{hours}:{:02}:{:02}", seconds / 60 % 60, seconds % 60);
-    if days == 0 {
-        clock
-    } else {
-        format!("{days}d {clock}")
-    }
 }
 
 #[cfg(test)]
@@ -239,11 +227,5 @@ mod tests {
         assert_eq!(words[7], "50", "half of a processor: {line}");
         let all = draw_all(&[new], |_| Some(&old));
         assert!(all.contains("1/1") && all.ends_with("prog arg\n"), "{all}");
-    }
-
-    #[test]
-    fn durations_read_as_a_clock() {
-        assert_eq!(duration(59.9), "0:00:59");
-        assert_eq!(duration(93_784.0), "1d 2:03:04");
     }
 }
