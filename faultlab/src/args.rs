@@ -17,6 +17,16 @@ use rcoe_faultlab::{host, system};
 
 pub(crate) use kills::{KillsArgs, ServiceArgs};
 
+const CAMPAIGN_EXAMPLES: &str = "\
+Examples:
+  rcoe-faultlab campaign -n 3 --count 300 --journal flips.ndjson
+  rcoe-faultlab campaign -n 2 --program bzip2,sqlite3 --html flips.html";
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  rcoe-faultlab report flips.ndjson
+  rcoe-faultlab report --html flips.html flips.ndjson kills.ndjson";
+
 /// Flips bits in running replicas and finds out what became of them.
 #[derive(Debug, Parser)]
 #[command(name = "rcoe-faultlab", version)]
@@ -28,10 +38,12 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
     /// Carry out many injections and count the outcomes.
+    #[command(after_help = CAMPAIGN_EXAMPLES)]
     Campaign(CampaignArgs),
     /// Carry out one injection and tell what happened.
     Inject(InjectArgs),
-    /// Print the tables of finished or unfinished journals in markdown.
+    /// Print the tables of finished or unfinished journals in markdown, or make a page of them.
+    #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArgs),
     /// Make many voted calls without any fault: nothing may be reported.
     Steady(SteadyArgs),
@@ -124,6 +136,9 @@ pub(crate) struct CampaignArgs {
     /// Print a summary as JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Also write a page for browsers that stands alone: outcomes on a time line, cores, cases.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -146,6 +161,9 @@ pub(crate) struct ReportArgs {
     /// Journals; those of one campaign are joined.
     #[arg(required = true)]
     pub(crate) journals: Vec<PathBuf>,
+    /// Write a page for browsers that stands alone instead.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -262,6 +280,9 @@ pub(crate) struct SystemArgs {
     /// Print the tables of these journals instead.
     #[arg(long, num_args = 1..)]
     pub(crate) report: Vec<PathBuf>,
+    /// Write a page for browsers that stands alone, too.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     /// The rcoe binary; by default the one beside this program.
     #[arg(long)]
     pub(crate) rcoe: Option<PathBuf>,

@@ -198,7 +198,12 @@ fn record(
     } else {
         String::new()
     };
+    let replica = hit.as_ref().and_then(|hit| hit.replica);
+    let replica = replica.unwrap_or(plan.replica as u64);
+    let mut replicas = run.events.replicas.iter();
     Record {
+        core: replicas.find(|it| it.id == replica).and_then(|it| it.core),
+        charged: divergence.and_then(|divergence| divergence.core),
         plan,
         name: target.program.name.to_owned(),
         hit,

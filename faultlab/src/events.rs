@@ -22,6 +22,8 @@ pub struct Divergence {
     pub kind: String,
     /// The replica named as culprit, if the others agree on one.
     pub replica: Option<u64>,
+    /// The core that it ran on, if that is known.
+    pub core: Option<u64>,
     /// What differed, in words.
     pub detail: String,
 }
@@ -69,6 +71,7 @@ impl Events {
             Some("divergence") => self.divergences.push(Divergence {
                 kind: value["kind"].as_str().unwrap_or("unknown").to_owned(),
                 replica: value["replica"].as_u64(),
+                core: value["core"].as_u64(),
                 detail: plain(&value["detail"]),
             }),
             Some("downgrade") => self.removed.extend(value["removed"].as_u64()),
@@ -118,6 +121,7 @@ mod tests {
         );
         assert_eq!(events.divergences[0].kind, "mismatch");
         assert_eq!(events.divergences[0].replica, Some(1));
+        assert_eq!(events.divergences[0].core, Some(1));
         assert_eq!(events.removed, [1]);
         assert!(events.stop.is_some());
     }

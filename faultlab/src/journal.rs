@@ -69,6 +69,12 @@ pub struct Record {
     pub exit: Option<Exit>,
     /// Replica that rcoe named as faulty.
     pub named: Option<u64>,
+    /// Core on which the replica that was hit ran, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<u64>,
+    /// Core that rcoe named as faulty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged: Option<u64>,
     /// What rcoe said.
     pub detail: String,
     /// Time from the flip to the end of the run, in microseconds.
@@ -229,6 +235,8 @@ pub(crate) mod tests {
             verdict,
             exit: None,
             named: None,
+            core: None,
+            charged: None,
             detail: String::new(),
             after_us: 0,
             wall_us: 0,

@@ -25,6 +25,7 @@ pub mod events;
 pub mod fuzz;
 pub mod host;
 pub mod hours;
+pub mod html;
 pub mod inject;
 pub mod journal;
 pub mod kills;

@@ -4,7 +4,7 @@
 mod args;
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use rcoe_faultlab::campaign::{self, Lab, Range, WorkFolder};
 use rcoe_faultlab::fuzz;
 use rcoe_faultlab::host::{commit, machine};
 use rcoe_faultlab::hours;
+use rcoe_faultlab::html;
 use rcoe_faultlab::journal::{self, Header, Journal, Record};
 use rcoe_faultlab::kills;
 use rcoe_faultlab::race::{self, Values};
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().action {
         Action::Campaign(args) => run_campaign(&args),
         Action::Inject(args) => run_one(&args),
-        Action::Report(args) => run_report(&args.journals),
+        Action::Report(args) => run_report(&args.journals, args.html.as_deref()),
         Action::Steady(args) => run_steady(&args),
         Action::Race(args) => run_race(&args),
         Action::Hours(args) => run_hours(&args),
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
 
 /// True if no run ended as a protected one never may.
 fn run_campaign(args: &CampaignArgs) -> Result<bool> {
+    args.html.as_deref().map(html::try_out).transpose()?;
     let folder = WorkFolder::create()?;
     let header = header(&args.common)?;
     let path = args
@@ -90,6 +92,11 @@ fn run_campaign(args: &CampaignArgs) -> Result<bool> {
         println!("{}", summary(&header, &tally)?);
     } else {
         print!("{}", report::markdown(&header, journal.records()));
+    }
+    if let Some(path) = &args.html {
+        let mut page = html::Report::default();
+        page.add(&header, journal.records());
+        page.write(path)?;
     }
     let left: usize = journal
         .records()
@@ -148,7 +155,7 @@ fn tell_story(common: &Common, record: &Record) {
     }
 }
 
-fn run_report(journals: &[PathBuf]) -> Result<bool> {
+fn run_report(journals: &[PathBuf], page: Option<&Path>) -> Result<bool> {
     let mut groups: Vec<(Header, Vec<Record>)> = Vec::new();
     let mut kills: Vec<(kills::Header, kills::Runs)> = Vec::new();
     for path in journals {
@@ -170,6 +177,16 @@ fn run_report(journals: &[PathBuf]) -> Result<bool> {
             Some((_, all)) => all.extend(records),
             None => groups.push((header, records)),
         }
+    }
+    if let Some(path) = page {
+        let mut page = html::Report::default();
+        kills
+            .iter()
+            .for_each(|(header, runs)| page.add_kills(header, runs));
+        groups
+            .iter()
+            .for_each(|(header, records)| page.add(header, records));
+        return page.write(path).map(|()| true);
     }
     for (header, runs) in &kills {
         println!("{}", kills::markdown(header, runs));
@@ -345,12 +362,16 @@ fn run_fuzz(args: &FuzzArgs) -> Result<bool> {
 
 /// True if no protected run ended as it never may.
 fn run_system(args: &SystemArgs) -> Result<bool> {
+    args.html.as_deref().map(html::try_out).transpose()?;
+    let mut page = html::Report::default();
+    let write = |page: &html::Report| args.html.iter().try_for_each(|path| page.write(path));
     for path in &args.report {
         let (header, records) = system::load(path)?;
         println!("{}", system::markdown(&header, &records));
+        page.add_system(&header, &records);
     }
     if !args.report.is_empty() {
-        return Ok(true);
+        return write(&page).map(|()| true);
     }
     let folder = system::Folder::create()?;
     let lab = system::Lab::prepare(args.setup()?, args.seed, args.flips, folder.path())?;
@@ -366,6 +387,8 @@ fn run_system(args: &SystemArgs) -> Result<bool> {
     lab.run(args.count, args.jobs, &journal)?;
     let journal = journal.into_inner().expect("no thread panicked");
     print!("{}", system::markdown(&header, journal.records()));
+    page.add_system(&header, journal.records());
+    write(&page)?;
     let wrong = |record: &system::Record| record.verdict.is_uncontrolled();
     Ok(args.replicas < 2 || !journal.records().iter().any(wrong))
 }

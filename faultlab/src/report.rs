@@ -55,6 +55,11 @@ impl Tally {
             .sum()
     }
 
+    /// Outcomes and how many of each.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&Verdict, u64)> {
+        self.counts.iter().map(|(verdict, &count)| (verdict, count))
+    }
+
     /// One short line: the outcomes so far.
     #[must_use]
     pub fn line(&self) -> String {
@@ -112,26 +117,28 @@ pub fn markdown(header: &Header, records: &[Record]) -> String {
     out
 }
 
+/// `0.24 % [0.12, 0.42]`.
+pub(crate) fn share(count: u64, total: u64) -> String {
+    if count > total {
+        return "-".to_owned();
+    }
+    let p = clopper_pearson(count, total);
+    format!(
+        "{:.2} % [{:.2}, {:.2}]",
+        100.0 * p.value,
+        100.0 * p.low,
+        100.0 * p.high
+    )
+}
+
 /// `12 | 0.24 % [0.12, 0.42] | 1.1 % [0.6, 1.9]`.
 fn shares(count: u64, tally: &Tally, of_errors: bool) -> String {
-    let share = |total: u64| {
-        if count > total {
-            return "-".to_owned();
-        }
-        let p = clopper_pearson(count, total);
-        format!(
-            "{:.2} % [{:.2}, {:.2}]",
-            100.0 * p.value,
-            100.0 * p.low,
-            100.0 * p.high
-        )
-    };
     let second = if of_errors {
-        share(tally.errors())
+        share(count, tally.errors())
     } else {
         "-".to_owned()
     };
-    format!("{count} | {} | {second}", share(tally.applied()))
+    format!("{count} | {} | {second}", share(count, tally.applied()))
 }
 
 pub(crate) fn outcome_table(out: &mut String, tally: &Tally) {
@@ -184,7 +191,7 @@ fn blame(out: &mut String, records: &[Record]) {
 }
 
 /// The replica that was hit: by its own memory, or else as planned.
-fn hit_replica(record: &Record) -> Option<u64> {
+pub(crate) fn hit_replica(record: &Record) -> Option<u64> {
     let seen = record.hit.as_ref().and_then(|hit| hit.replica);
     seen.or(Some(record.plan.replica as u64))
 }

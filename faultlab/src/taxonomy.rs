@@ -134,6 +134,7 @@ mod tests {
         let divergence = |kind: &str| Divergence {
             kind: kind.to_owned(),
             replica: Some(1),
+            core: None,
             detail: String::new(),
         };
         Finished {

@@ -9,10 +9,12 @@
 #![forbid(unsafe_code)]
 
 mod chart;
+mod table;
 mod timeline;
 mod words;
 
 pub use chart::{Bin, Bins, Curve};
+pub use table::{Cell, Kind, Table};
 pub use timeline::{Lane, Mark, Sign, Timeline};
 pub use words::{date, duration, shortened};
 

@@ -17,6 +17,7 @@ mod lines;
 mod packages;
 mod programs;
 mod shell;
+mod shots;
 mod stages;
 mod tidy;
 mod users;
@@ -64,6 +65,8 @@ enum Task {
     Image,
     /// Make a tarball and a Debian package.
     Dist,
+    /// Take pictures of a page in Chromium: light, dark and narrow.
+    Shots(shots::Options),
     /// Count the lines of the system sphere.
     Lines,
     /// Check the house rules.
@@ -129,6 +132,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Programs(options) => programs::run(&options),
         Task::Image => image::run(),
         Task::Dist => dist::run(),
+        Task::Shots(options) => shots::take(&options),
         Task::Lines => lines::run(),
         Task::Tidy => tidy::run().map(|counts| counts.failed == 0),
         Task::Fmt { check } => {

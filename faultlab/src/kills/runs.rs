@@ -23,8 +23,8 @@ pub struct Header {
     kills: u32,
     /// What was done.
     pub campaign: Campaign,
-    commit: String,
-    machine: String,
+    pub(crate) commit: String,
+    pub(crate) machine: String,
 }
 
 impl Header {
@@ -143,7 +143,7 @@ impl Runs {
     }
 
     /// How many faults of each kind, and what was seen of them.
-    fn kinds(&self) -> String {
+    pub(crate) fn kinds(&self) -> String {
         let mut parts = Vec::new();
         for fault in Fault::ALL {
             let count = self.runs.iter().filter_map(|run| run.kinds.get(&fault));
