@@ -3,6 +3,8 @@
 
 pub use crate::arch::own::*;
 
+use crate::object::LARGE;
+
 /// Where programs are linked.
 pub const PROGRAM_BASE: u64 = 0x40_0000;
 /// End of the memory that programs may be linked to.
@@ -25,6 +27,10 @@ pub const HEAP: u64 = 0x10_0000_0000;
 pub const WINDOW: u64 = 0x20_0000_0000;
 /// Pages of that window: as many as one page table maps.
 pub const WINDOW_PAGES: u64 = 512;
+/// Where they map large frames: what the table above that one maps besides.
+pub const LARGE_WINDOW: u64 = WINDOW + LARGE;
+/// Large frames of that window.
+pub const LARGE_WINDOW_FRAMES: u64 = 511;
 /// End of what user programs may map.
 pub const USER_END: u64 = 0x7fff_0000_0000;
 

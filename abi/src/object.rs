@@ -20,12 +20,18 @@ pub enum ObjectType {
     PageTable = 7,
     /// The root of an address space.
     VSpace = 8,
+    /// Memory that one entry above the lowest tables maps: 2 MiB.
+    LargeFrame = 9,
 }
 
 /// Logarithm of a page's bytes.
 pub const PAGE_BITS: u32 = 12;
 /// Bytes of a page.
 pub const PAGE: u64 = 1 << PAGE_BITS;
+/// Logarithm of the bytes of a large frame.
+pub const LARGE_BITS: u32 = 21;
+/// Bytes of a large frame.
+pub const LARGE: u64 = 1 << LARGE_BITS;
 /// Logarithm of a slot's bytes.
 pub const SLOT_BITS: u32 = 5;
 /// Logarithm of a thread's bytes.
@@ -52,6 +58,7 @@ impl ObjectType {
             6 => Self::Frame,
             7 => Self::PageTable,
             8 => Self::VSpace,
+            9 => Self::LargeFrame,
             _ => return None,
         })
     }
@@ -67,6 +74,7 @@ impl ObjectType {
             Self::Tcb => Some(TCB_BITS),
             Self::Endpoint | Self::Notification => Some(ENDPOINT_BITS),
             Self::Frame | Self::PageTable | Self::VSpace => Some(PAGE_BITS),
+            Self::LargeFrame => Some(LARGE_BITS),
         }
     }
 }

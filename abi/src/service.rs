@@ -55,10 +55,10 @@ pub const ROOT_SPAWN: u64 = 33;
 /// Ask the root task: map zeroed pages. Words: address, number.
 pub const ROOT_MAP: u64 = 34;
 /// Ask the root task: make an object, of which the reply brings a capability. Words: type, which is
-/// that of untyped memory, an endpoint, a notification, a frame or a thread; and the logarithm of
-/// the bytes of untyped memory.
+/// that of untyped memory, an endpoint, a notification, a frame of either size or a thread; and the
+/// logarithm of the bytes of untyped memory.
 pub const ROOT_MAKE: u64 = 35;
-/// Ask the root task: make the page tables of the window for shared frames.
+/// Ask the root task: make the page tables of the windows for shared frames.
 pub const ROOT_WINDOW: u64 = 36;
 /// Ask the console: write. Words: number of bytes, then eight a word.
 pub const CONSOLE_WRITE: u64 = 32;

@@ -19,9 +19,9 @@ fn each_replica_of_a_machine_with_more_memory_is_brought_back() {
         for victim in victims {
             let words = format!("probe=sudden victim={victim}");
             let options = [arch, "-n", "3", "--memory", "256M", "--events", "e"];
-            let outcome = system_with(&scene, &words, &options, &["fill", "48"]);
+            let outcome = system_with(&scene, &words, &options, &["fill", "160"]);
             let what = format!("{arch} {victim}: {}", outcome.err());
-            assert_eq!(outcome.out(), right("48"), "{what}");
+            assert_eq!(outcome.out(), right("160"), "{what}");
             assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
             let events = events_of(&scene.path().join("e"));
             let back = events.iter().filter(|event| event["stage"] == "done");
@@ -36,7 +36,11 @@ fn each_replica_of_a_machine_with_more_memory_is_brought_back() {
 fn memory_is_as_much_as_was_asked_for() {
     let scene = Scene::new();
     for arch in ARCHS {
-        for (size, filled, enough) in [("32M", "48", false), ("80M", "48", true)] {
+        for (size, filled, enough) in [
+            ("32M", "48", false),
+            ("80M", "48", true),
+            ("512M", "490", true),
+        ] {
             let options = [arch, "-n", "1", "--memory", size];
             let outcome = system(&scene, &options, &["fill", filled]);
             let what = format!("{options:?}: {}", outcome.err());

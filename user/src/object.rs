@@ -167,6 +167,14 @@ pub fn map_table(table: u64, space: u64, address: u64) -> Outcome {
     done(invoke(table, Label::TableMap, &[space, address]))
 }
 
+/// Takes a page table out of its address space, with all that is mapped in it.
+///
+/// # Errors
+/// The kernel's.
+pub fn unmap_table(table: u64) -> Outcome {
+    done(invoke(table, Label::TableUnmap, &[]))
+}
+
 /// Makes the handler of an interrupt line in slot `to` of the own table.
 ///
 /// # Errors

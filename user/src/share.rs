@@ -4,7 +4,7 @@
 //! There are no references into the window, because somebody else may write the frame meanwhile;
 //! who may do so when is for the programs to agree on, by messages.
 
-use rcoe_abi::object::PAGE;
+use rcoe_abi::object::{LARGE, PAGE};
 use rcoe_abi::{Error, Rights, layout, service};
 
 use crate::object::{self, Outcome};
@@ -39,6 +39,63 @@ pub fn input(shared: u64, fill: impl Fn()) -> Result<u64, Error> {
 /// Bytes of a frame.
 pub const BYTES: usize = 4096;
 
+/// Maps a frame in a window, whose page tables the root task makes.
+fn map_at(address: u64, slot: u64, rights: Rights) -> Outcome {
+    match object::map_frame(slot, service::SLOT_VSPACE, address, rights) {
+        Err(Error::MissingTable) => {
+            let answer = call(service::SLOT_ROOT, service::ROOT_WINDOW, &[]);
+            if answer.label != 0 {
+                return Err(Error::NotEnoughMemory);
+            }
+            object::map_frame(slot, service::SLOT_VSPACE, address, rights)
+        }
+        other => other,
+    }
+}
+
+/// A place of the window for large frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Large(pub u64);
+
+impl Large {
+    /// Words of a large frame.
+    pub const WORDS: u64 = LARGE / 8;
+
+    /// Where it is.
+    #[must_use]
+    pub const fn address(self) -> u64 {
+        layout::LARGE_WINDOW + self.0 * LARGE
+    }
+
+    /// Maps the large frame in `slot` here, for reading or for both.
+    ///
+    /// # Errors
+    /// As for a page.
+    pub fn map(self, slot: u64, rights: Rights) -> Outcome {
+        map_at(self.address(), slot, rights)
+    }
+
+    /// The page of the windows in which a word is, and which one of that it is.
+    fn at(self, word: u64) -> (u64, usize) {
+        let place = self.address() - layout::WINDOW + word * 8;
+        let index = usize::try_from(place % PAGE / 8).unwrap_or_default();
+        (place / PAGE, index)
+    }
+
+    /// A word of it.
+    #[must_use]
+    pub fn word(self, word: u64) -> u64 {
+        let (page, index) = self.at(word);
+        window_word(page, index)
+    }
+
+    /// Writes a word of it.
+    pub fn set_word(self, word: u64, value: u64) {
+        let (page, index) = self.at(word);
+        set_window_word(page, index, value);
+    }
+}
+
 /// A page of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page(pub u64);
@@ -49,17 +106,7 @@ impl Page {
     /// # Errors
     /// The kernel's, and `NotEnoughMemory` if there are no page tables for the window.
     pub fn map(self, slot: u64, rights: Rights) -> Outcome {
-        let address = layout::WINDOW + self.0 * PAGE;
-        match object::map_frame(slot, service::SLOT_VSPACE, address, rights) {
-            Err(Error::MissingTable) => {
-                let answer = call(service::SLOT_ROOT, service::ROOT_WINDOW, &[]);
-                if answer.label != 0 {
-                    return Err(Error::NotEnoughMemory);
-                }
-                object::map_frame(slot, service::SLOT_VSPACE, address, rights)
-            }
-            other => other,
-        }
+        map_at(layout::WINDOW + self.0 * PAGE, slot, rights)
     }
 
     /// Copies bytes from the beginning of the page.

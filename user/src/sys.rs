@@ -1,13 +1,19 @@
 //! The system calls themselves, and the memory that the kernel maps.
 
 use rcoe_abi::boot::Word;
-use rcoe_abi::layout::{BOOT_INFO, IMAGE, IPC_BUFFER, SCRATCH, WINDOW, WINDOW_PAGES};
+use rcoe_abi::layout::{
+    BOOT_INFO, IMAGE, IPC_BUFFER, LARGE_WINDOW, LARGE_WINDOW_FRAMES, SCRATCH, WINDOW,
+};
+use rcoe_abi::object::{LARGE, PAGE};
 use rcoe_abi::{
     CAPS_WORD, FIRST_BUFFER_WORD, IN_REGISTERS, MAX_CAPS, MAX_MESSAGE, MessageInfo, RECEIVE_WORD,
     Syscall,
 };
 
 use crate::arch;
+
+/// Pages of both windows.
+const ALL_PAGES: u64 = (LARGE_WINDOW - WINDOW + LARGE_WINDOW_FRAMES * LARGE) / PAGE;
 
 /// Words of a page.
 const PAGE_WORDS: usize = 512;
@@ -79,11 +85,11 @@ pub fn accept(table: u64, first: u64, count: u64) {
     }
 }
 
-/// Word `index` of a page of the window in which shared frames are mapped. Without a frame there
-/// this is a fault of the program.
+/// Word `index` of a page of the windows in which shared frames are mapped: that for large ones is
+/// behind that for pages. Without a frame there this is a fault of the program.
 #[must_use]
 pub fn window_word(page: u64, index: usize) -> u64 {
-    assert!(page < WINDOW_PAGES && index < PAGE_WORDS);
+    assert!(page < ALL_PAGES && index < PAGE_WORDS);
     // SAFETY: nothing of this program lies in the window, so a read there faults or reads a frame;
     // whatever another program writes meanwhile, a word is a word.
     unsafe {
@@ -95,7 +101,7 @@ pub fn window_word(page: u64, index: usize) -> u64 {
 
 /// Writes such a word.
 pub fn set_window_word(page: u64, index: usize, word: u64) {
-    assert!(page < WINDOW_PAGES && index < PAGE_WORDS);
+    assert!(page < ALL_PAGES && index < PAGE_WORDS);
     // SAFETY: as for reading: nothing of this program lies there.
     unsafe {
         ((WINDOW + page * 4096) as *mut u64)

@@ -17,6 +17,7 @@
 //! covered either: a thread that another stopped or deleted in the midst of a computation. What it
 //! leaves behind can differ between replicas that are all right.
 
+use rcoe_abi::object::LARGE;
 use rcoe_core::mix;
 
 use crate::Ref;
@@ -32,6 +33,8 @@ const BLOCK_UNITS: u32 = 64;
 /// Blocks of all memory at most.
 const BLOCKS: usize = 3 << 19;
 const PAGE: u64 = 4096;
+/// Words of a set for the blocks of a large frame.
+const LARGE_WORDS: usize = (LARGE / BLOCK / 64) as usize;
 
 /// Most bytes of object memory of which a digest can be made: more than 32-bit addresses leave.
 pub const ALIKE_MAX: u64 = BLOCKS as u64 * BLOCK;
@@ -87,6 +90,13 @@ impl Blocks {
         let new = !self.contains(number);
         self.0[number / 64] |= 1 << (number % 64);
         new
+    }
+
+    /// Adds all blocks of a large frame, which are whole words of the set.
+    fn add_large(&mut self, frame: Ref) {
+        let first = Self::number(frame) / 64;
+        let words = self.0.iter_mut().skip(first).take(LARGE_WORDS);
+        words.for_each(|word| *word = u64::MAX);
     }
 
     /// Adds a page. Is its first block new?
@@ -241,10 +251,11 @@ impl<S: Sphere> Kernel<'_, S> {
             let Some(place) = self.inside(level, index, entry) else {
                 continue;
             };
-            if level > 0 {
-                self.leave_out(place, level - 1, seen, apart);
-            } else if arch::is_writable(entry) {
-                apart.add_page(place);
+            match level {
+                1.. if arch::is_table(entry) => self.leave_out(place, level - 1, seen, apart),
+                _ if !arch::is_writable(entry) => {}
+                0 => _ = apart.add_page(place),
+                _ => apart.add_large(place),
             }
         }
     }
@@ -268,7 +279,8 @@ impl<S: Sphere> Kernel<'_, S> {
         for index in 0..ENTRIES {
             let entry = self.mem.get(table, index);
             sum.word(self.relative(entry));
-            if let (Some(place), 1..) = (self.inside(level, index, entry), level) {
+            let leads_on = level > 0 && arch::is_table(entry);
+            if let (Some(place), true) = (self.inside(level, index, entry), leads_on) {
                 self.sum_table(place, level - 1, sum, apart);
             }
         }

@@ -13,5 +13,6 @@ use x86_64 as own;
 pub use own::{
     ARGUMENTS, CALL_ARGUMENTS, CALL_BYTES, CAP, CONTEXT_WORDS, ENTRIES, FPU_START, FPU_WORDS, INFO,
     IP, KERNEL_ENTRY, LEVELS, MESSAGE, NUMBER, POINTERS, SP, STATUS, STEP, STEP_VECTOR, STEPPING,
-    index, is_present, is_writable, leaf, physical, register_leaf, start, table, unused,
+    index, is_present, is_table, is_writable, large_leaf, leaf, physical, register_leaf, start,
+    table, unused,
 };

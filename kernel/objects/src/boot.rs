@@ -130,7 +130,7 @@ impl<S: Sphere> Kernel<'_, S> {
             self.map_table(root, address, level, table);
         }
         assert!(self.sphere.allows(rights), "no segment is writable code");
-        self.map_frame(root, address, frame, rights);
+        self.map_frame(root, address, (frame, 0), rights);
     }
 
     fn root_caps(&mut self, cnode: Ref, tcb: Ref, vspace: Cap, buffer: Ref) {
@@ -159,6 +159,7 @@ impl<S: Sphere> Kernel<'_, S> {
         self.insert_derived(Self::vspace_slot(tcb), vspace, slot(boot::SLOT_VSPACE));
         let frame = Cap::Frame {
             obj: buffer,
+            level: 0,
             rights: Rights::READ_WRITE,
             mapping: Mapping::default(),
         };

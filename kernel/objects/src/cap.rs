@@ -2,7 +2,7 @@
 
 use rcoe_abi::Rights;
 use rcoe_abi::object::{
-    ENDPOINT_BITS, MAX_UNTYPED_BITS, MIN_UNTYPED_BITS, PAGE_BITS, SLOT_BITS, TCB_BITS,
+    ENDPOINT_BITS, LARGE_BITS, MAX_UNTYPED_BITS, MIN_UNTYPED_BITS, PAGE_BITS, SLOT_BITS, TCB_BITS,
 };
 
 use crate::Ref;
@@ -51,9 +51,11 @@ pub enum Cap {
         rights: Rights,
         badge: u64,
     },
-    /// A page.
+    /// Memory for programs, which an entry of a page table of this level maps: a page (level 0), or
+    /// as many as a table has entries (level 1).
     Frame {
         obj: Ref,
+        level: u32,
         rights: Rights,
         mapping: Mapping,
     },
@@ -99,6 +101,14 @@ const _: () = assert!(
     "half a word counts them"
 );
 
+/// Logarithm of the bytes of a frame that an entry of a table of this level maps.
+pub(crate) const fn frame_bits(level: u32) -> u32 {
+    match level {
+        0 => PAGE_BITS,
+        _ => LARGE_BITS,
+    }
+}
+
 impl Mapping {
     const fn word(self) -> u64 {
         (self.asid as u64) << 48 | self.address & ADDRESS
@@ -115,6 +125,11 @@ impl Mapping {
 /// First word: type, a byte, another byte, and an object.
 const fn pack(tag: u64, byte: u64, other: u64, obj: Ref) -> u64 {
     tag | byte << 8 | other << 16 | (obj.units() as u64) << 32
+}
+
+/// The object of a first word.
+const fn object_in(head: u64) -> Ref {
+    Ref::from_units((head >> 32) as u32)
 }
 
 impl Cap {
@@ -143,9 +158,10 @@ impl Cap {
             Self::Notification { obj, rights, badge } => [pack(5, rights.word(), 0, obj), badge],
             Self::Frame {
                 obj,
+                level,
                 rights,
                 mapping,
-            } => [pack(6, rights.word(), 0, obj), mapping.word()],
+            } => [pack(6, rights.word(), level as u64, obj), mapping.word()],
             Self::Table {
                 obj,
                 level,
@@ -189,9 +205,8 @@ impl Cap {
     pub fn decode(words: [u64; 2]) -> Self {
         let [head, tail] = words;
         let (byte, other) = ((head >> 8 & 0xff) as u32, (head >> 16 & 0xff) as u32);
-        let obj = Ref::from_units((head >> 32) as u32);
+        let (obj, mapping) = (object_in(head), Mapping::from_word(tail));
         let rights = Rights::from_word(u64::from(byte));
-        let mapping = Mapping::from_word(tail);
         match head & 0xff {
             0 => Self::Null,
             1 => Self::Untyped {
@@ -219,6 +234,7 @@ impl Cap {
             },
             6 => Self::Frame {
                 obj,
+                level: other,
                 rights,
                 mapping,
             },
@@ -264,9 +280,8 @@ impl Cap {
             Self::CNode { obj, bits, .. } => (obj, bits + SLOT_BITS),
             Self::Tcb { obj } => (obj, TCB_BITS),
             Self::Endpoint { obj, .. } | Self::Notification { obj, .. } => (obj, ENDPOINT_BITS),
-            Self::Frame { obj, .. } | Self::Table { obj, .. } | Self::VSpace { obj, .. } => {
-                (obj, PAGE_BITS)
-            }
+            Self::Frame { obj, level, .. } => (obj, frame_bits(level)),
+            Self::Table { obj, .. } | Self::VSpace { obj, .. } => (obj, PAGE_BITS),
             _ => return None,
         };
         Some((obj.bytes(), obj.bytes() + (1 << bits)))
@@ -374,6 +389,7 @@ mod tests {
             Cap::Notification { obj, rights, badge },
             Cap::Frame {
                 obj,
+                level: 1,
                 rights,
                 mapping,
             },
@@ -427,5 +443,27 @@ mod tests {
         }));
         assert!(!untyped.covers(&Cap::IrqControl));
         assert!(!untyped.same_object(&untyped));
+    }
+
+    #[test]
+    fn a_large_frame_is_all_of_its_memory() {
+        let frame = |start, level| Cap::Frame {
+            obj: Ref::from_bytes(start),
+            level,
+            rights: Rights::ALL,
+            mapping: Mapping::default(),
+        };
+        let untyped = |start, bits| Cap::Untyped {
+            obj: Ref::from_bytes(start),
+            bits,
+            used: 0,
+            clean: 0,
+        };
+        let large = frame(0x20_0000, 1);
+        assert!(untyped(0x20_0000, 21).covers(&large));
+        assert!(!untyped(0x20_0000, 20).covers(&large));
+        // A page of the same place is another object, which only others' memory can hold.
+        assert!(!large.covers(&frame(0x20_0000, 0)) && !large.same_object(&frame(0x20_0000, 0)));
+        assert!(large.same_object(&frame(0x20_0000, 1)));
     }
 }

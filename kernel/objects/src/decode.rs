@@ -3,7 +3,7 @@
 use rcoe_abi::object::PAGE;
 use rcoe_abi::{Error, Label, Rights, ThreadFlags, layout};
 
-use crate::cap::Mapping;
+use crate::cap::{Mapping, frame_bits};
 use crate::device::Access;
 use crate::kernel::Kernel;
 use crate::retype::Retype;
@@ -251,8 +251,11 @@ impl<S: Sphere> Kernel<'_, S> {
                 rights: rights.and(mask),
                 badge: new_badge(old, badge)?,
             }),
-            Cap::Frame { obj, rights, .. } => Ok(Cap::Frame {
+            Cap::Frame {
+                obj, level, rights, ..
+            } => Ok(Cap::Frame {
                 obj,
+                level,
                 rights: rights.and(mask),
                 mapping: Mapping::default(),
             }),
@@ -324,7 +327,12 @@ impl<S: Sphere> Kernel<'_, S> {
         else {
             return Err(Error::InvalidCapability);
         };
-        let (buffer_slot, Cap::Frame { obj, rights, .. }) = self.lookup_cap(message.tcb, buffer)?
+        let (
+            buffer_slot,
+            Cap::Frame {
+                obj, level, rights, ..
+            },
+        ) = self.lookup_cap(message.tcb, buffer)?
         else {
             return Err(Error::InvalidCapability);
         };
@@ -333,6 +341,7 @@ impl<S: Sphere> Kernel<'_, S> {
         }
         let buffer = Cap::Frame {
             obj,
+            level,
             rights,
             mapping: Mapping::default(),
         };
@@ -363,6 +372,7 @@ impl<S: Sphere> Kernel<'_, S> {
         let slot = message.slot;
         let Cap::Frame {
             obj,
+            level,
             rights,
             mapping,
         } = self.cap(slot)
@@ -376,6 +386,9 @@ impl<S: Sphere> Kernel<'_, S> {
         }
         let [space, address, wanted] = self.arguments(message)?;
         let (root, asid) = self.space(message.tcb, space, address)?;
+        if !address.is_multiple_of(1 << frame_bits(level)) {
+            return Err(Error::AlignmentError);
+        }
         let granted = rights.and(Rights::from_word(wanted));
         if !granted.contains(Rights::READ) || !self.sphere.allows(granted) {
             return Err(Error::AccessDenied);
@@ -383,10 +396,11 @@ impl<S: Sphere> Kernel<'_, S> {
         if mapping.asid != 0 {
             return Err(Error::DeleteFirst);
         }
-        self.check_vacant(root, address)?;
+        self.check_vacant(root, address, level as usize)?;
         let mapping = Mapping { asid, address };
         let cap = Cap::Frame {
             obj,
+            level,
             rights,
             mapping,
         };

@@ -117,7 +117,12 @@ impl<S: Sphere> Kernel<'_, S> {
     /// Ends everything but tables.
     fn finalise(&mut self, cap: Cap, last: bool) {
         match cap {
-            Cap::Frame { obj, mapping, .. } => self.unmap_frame(obj, mapping),
+            Cap::Frame {
+                obj,
+                level,
+                mapping,
+                ..
+            } => self.unmap_frame(obj, level, mapping),
             Cap::Shared { page, mapping, .. } => self.unmap_shared(page, mapping),
             Cap::Endpoint { obj, .. } if last => self.cancel_all(obj),
             Cap::Notification { obj, .. } if last => {

@@ -21,6 +21,7 @@ use rcoe_abi::layout::{DMA_PAGE, DMA_PAGES};
 use rcoe_abi::object::PAGE;
 use rcoe_abi::{Error, Label, Rights};
 
+use crate::cap::frame_bits;
 use crate::decode::Arguments;
 use crate::kernel::Kernel;
 use crate::sphere::Sphere;
@@ -157,10 +158,16 @@ impl<S: Sphere> Kernel<'_, S> {
         }
     }
 
-    /// Transfer memory from `place` on, and part of a frame; both lie in one page.
+    /// Transfer memory from `place` on, and part of a frame; each lies in one page.
     fn decode_block(&self, message: Arguments, place: u64, needed: Rights) -> Result<Block, Error> {
         let [_, pointer, at, bytes] = self.arguments(message)?;
-        let (_, Cap::Frame { obj, rights, .. }) = self.lookup_cap(message.tcb, pointer)? else {
+        let (
+            _,
+            Cap::Frame {
+                obj, level, rights, ..
+            },
+        ) = self.lookup_cap(message.tcb, pointer)?
+        else {
             return Err(Error::InvalidCapability);
         };
         if !rights.contains(needed) {
@@ -173,7 +180,9 @@ impl<S: Sphere> Kernel<'_, S> {
             return Err(Error::AlignmentError);
         }
         let fits = |from: u64| from.checked_add(bytes).is_some_and(|end| end <= PAGE);
-        if bytes == 0 || !TRANSFER.contains(&place) || !fits(at) || !fits(place % PAGE) {
+        let whole = 1 << frame_bits(level);
+        let apart = [at, place].iter().any(|from| !fits(from % PAGE));
+        if bytes == 0 || !TRANSFER.contains(&place) || at >= whole || apart {
             return Err(Error::RangeError);
         }
         let words = |bytes: u64| usize::try_from(bytes / 8).map_err(|_| Error::RangeError);

@@ -67,8 +67,14 @@ impl<S: Sphere> Kernel<'_, S> {
                 rights,
                 cap,
             } => {
-                if let Cap::Frame { obj, mapping, .. } = cap {
-                    self.map_frame(root, mapping.address, obj, rights);
+                if let Cap::Frame {
+                    obj,
+                    level,
+                    mapping,
+                    ..
+                } = cap
+                {
+                    self.map_frame(root, mapping.address, (obj, level), rights);
                     self.set_cap(slot, cap);
                 }
             }
@@ -191,15 +197,17 @@ impl<S: Sphere> Kernel<'_, S> {
         match self.cap(slot) {
             Cap::Frame {
                 obj,
+                level,
                 rights,
                 mapping,
             } => {
-                self.unmap_frame(obj, mapping);
+                self.unmap_frame(obj, level, mapping);
                 let mapping = unmapped;
                 self.set_cap(
                     slot,
                     Cap::Frame {
                         obj,
+                        level,
                         rights,
                         mapping,
                     },

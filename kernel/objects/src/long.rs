@@ -163,7 +163,7 @@ impl<S: Sphere> Kernel<'_, S> {
         };
         self.mem.set(table, 0, ending.word());
         self.dying_pages = table;
-        if level > 0 && arch::is_present(first) {
+        if level > 0 && arch::is_table(first) {
             // As deep as there are levels.
             self.end_table(self.place(first), level - 1);
         }
@@ -180,7 +180,7 @@ impl<S: Sphere> Kernel<'_, S> {
             let kernel = level == LEVELS - 1 && index == arch::KERNEL_ENTRY;
             let entry = self.mem.get(table, index);
             self.mem.set(table, index, 0);
-            let below = level > 0 && !kernel && arch::is_present(entry);
+            let below = level > 0 && !kernel && arch::is_table(entry);
             if below || index % ENTRIES_A_UNIT == 0 {
                 budget.spend(1);
             }

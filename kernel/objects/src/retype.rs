@@ -194,8 +194,9 @@ impl<S: Sphere> Kernel<'_, S> {
                 rights: Rights::ALL,
                 badge: 0,
             },
-            ObjectType::Frame => Cap::Frame {
+            ObjectType::Frame | ObjectType::LargeFrame => Cap::Frame {
                 obj,
+                level: u32::from(kind == ObjectType::LargeFrame),
                 rights: Rights::ALL,
                 mapping: Mapping::default(),
             },

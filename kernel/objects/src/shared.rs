@@ -190,7 +190,7 @@ impl<S: Sphere> Kernel<'_, S> {
         if mapping.asid != 0 {
             return Err(Error::DeleteFirst);
         }
-        self.check_vacant(root, address)?;
+        self.check_vacant(root, address, 0)?;
         if !self.shares.all.iter().any(Share::is_none) {
             return Err(Error::NotEnoughMemory);
         }

@@ -17,6 +17,15 @@ use crate::sphere::{Sphere, kind};
 /// The root's level.
 const TOP: usize = LEVELS - 1;
 
+/// How the way to a table ends before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// A table of this level is missing.
+    Missing(usize),
+    /// A frame is mapped there.
+    Taken,
+}
+
 impl<S: Sphere> Kernel<'_, S> {
     /// A number for a new space.
     pub(crate) fn free_space(&self) -> Option<u16> {
@@ -50,13 +59,16 @@ impl<S: Sphere> Kernel<'_, S> {
         Ref::from_bytes(arch::physical(entry) - self.sphere.base())
     }
 
-    /// The table of `level` on the way to `address`, or the level at which the way ends.
-    pub(crate) fn walk(&self, root: Ref, address: u64, level: usize) -> Result<Ref, usize> {
+    /// The table of `level` on the way to `address`, or how the way ends.
+    pub(crate) fn walk(&self, root: Ref, address: u64, level: usize) -> Result<Ref, End> {
         let mut table = root;
         for above in (level + 1..=TOP).rev() {
             let entry = self.mem.get(table, arch::index(address, above));
             if !arch::is_present(entry) {
-                return Err(above - 1);
+                return Err(End::Missing(above - 1));
+            }
+            if !arch::is_table(entry) {
+                return Err(End::Taken);
             }
             table = self.place(entry);
         }
@@ -80,8 +92,8 @@ impl<S: Sphere> Kernel<'_, S> {
     /// Where a new table would go: the level at which the way to `address` ends.
     pub(crate) fn missing_level(&self, root: Ref, address: u64) -> Result<usize, Error> {
         match self.walk(root, address, 0) {
-            Ok(_) => Err(Error::DeleteFirst),
-            Err(level) => Ok(level),
+            Ok(_) | Err(End::Taken) => Err(Error::DeleteFirst),
+            Err(End::Missing(level)) => Ok(level),
         }
     }
 
@@ -94,22 +106,35 @@ impl<S: Sphere> Kernel<'_, S> {
         self.set_entry(above, address, level + 1, entry, what);
     }
 
-    /// May a frame be mapped at `address`?
-    pub(crate) fn check_vacant(&self, root: Ref, address: u64) -> Result<(), Error> {
-        let table = self
-            .walk(root, address, 0)
-            .map_err(|_| Error::MissingTable)?;
-        if arch::is_present(self.mem.get(table, arch::index(address, 0))) {
+    /// May a frame be mapped at `address`, by an entry of a table of this level?
+    pub(crate) fn check_vacant(&self, root: Ref, address: u64, level: usize) -> Result<(), Error> {
+        let table = self.walk(root, address, level).map_err(|end| match end {
+            End::Missing(_) => Error::MissingTable,
+            End::Taken => Error::DeleteFirst,
+        })?;
+        if arch::is_present(self.mem.get(table, arch::index(address, level))) {
             return Err(Error::DeleteFirst);
         }
         Ok(())
     }
 
-    pub(crate) fn map_frame(&mut self, root: Ref, address: u64, frame: Ref, rights: Rights) {
-        let table = self.walk(root, address, 0).expect("decoding found it");
-        let entry = arch::leaf(self.physical(frame), rights);
-        let what = u64::from(frame.units()) << 8 | rights.word();
-        self.set_entry(table, address, 0, entry, what);
+    /// Maps a frame, by an entry of a table of the level that comes with it.
+    pub(crate) fn map_frame(
+        &mut self,
+        root: Ref,
+        address: u64,
+        (frame, level): (Ref, u32),
+        rights: Rights,
+    ) {
+        let table = self.walk(root, address, level as usize);
+        let table = table.expect("decoding found the table");
+        let place = self.physical(frame);
+        let entry = match level {
+            0 => arch::leaf(place, rights),
+            _ => arch::large_leaf(place, rights),
+        };
+        let what = u64::from(frame.units()) << 8 | u64::from(level) << 4 | rights.word();
+        self.set_entry(table, address, level as usize, entry, what);
     }
 
     pub(crate) fn root_of(&self, mapping: Mapping) -> Option<Ref> {
@@ -117,16 +142,18 @@ impl<S: Sphere> Kernel<'_, S> {
     }
 
     /// Takes a frame out of the space that a capability remembers, if it is still there.
-    pub(crate) fn unmap_frame(&mut self, frame: Ref, mapping: Mapping) {
+    pub(crate) fn unmap_frame(&mut self, frame: Ref, level: u32, mapping: Mapping) {
+        let level = level as usize;
         let Some(root) = self.root_of(mapping) else {
             return;
         };
-        let Ok(table) = self.walk(root, mapping.address, 0) else {
+        let Ok(table) = self.walk(root, mapping.address, level) else {
             return;
         };
-        let entry = self.mem.get(table, arch::index(mapping.address, 0));
-        if arch::is_present(entry) && arch::physical(entry) == self.physical(frame) {
-            self.set_entry(table, mapping.address, 0, 0, 0);
+        let entry = self.mem.get(table, arch::index(mapping.address, level));
+        let is_frame = arch::is_present(entry) && !(level > 0 && arch::is_table(entry));
+        if is_frame && arch::physical(entry) == self.physical(frame) {
+            self.set_entry(table, mapping.address, level, 0, 0);
             self.sphere.flush();
         }
     }
@@ -141,7 +168,7 @@ impl<S: Sphere> Kernel<'_, S> {
             return;
         };
         let entry = self.mem.get(holder, arch::index(mapping.address, above));
-        if arch::is_present(entry) && arch::physical(entry) == self.physical(table) {
+        if arch::is_table(entry) && arch::physical(entry) == self.physical(table) {
             self.set_entry(holder, mapping.address, above, 0, 0);
             self.sphere.flush();
             self.end_table(table, level as usize);
@@ -168,14 +195,15 @@ impl<S: Sphere> Kernel<'_, S> {
             if kernel || !arch::is_present(entry) {
                 continue;
             }
+            let leads_on = level > 0 && arch::is_table(entry);
             let offset = arch::physical(entry).wrapping_sub(from);
-            if level == 0 && offset >= self.mem.bytes() {
+            if !leads_on && offset >= self.mem.bytes() {
                 // A page of device memory, which is where it was.
                 continue;
             }
             let moved = entry & !arch::physical(entry) | (to + offset);
             self.mem.set(table, index, moved);
-            if level > 0 {
+            if leads_on {
                 self.rebase_table(Ref::from_bytes(offset), level - 1, from, to);
             }
         }

@@ -6,6 +6,7 @@ mod devices;
 mod fuzz;
 mod grants;
 mod invariants;
+mod large;
 mod long;
 mod manner;
 mod random;

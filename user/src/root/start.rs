@@ -1,7 +1,7 @@
 //! Starting programs of the boot image.
 
 use rcoe_abi::image::{self, Program};
-use rcoe_abi::object::PAGE;
+use rcoe_abi::object::{LARGE, PAGE};
 use rcoe_abi::service::Device;
 use rcoe_abi::{Error, ObjectType, Rights, boot as slots, layout, service};
 use rcoe_user::{fill_scratch, object};
@@ -190,31 +190,41 @@ impl<'a> Starter<'a> {
             fill_scratch(content);
             object::unmap_frame(frame)?;
         }
-        match object::map_frame(frame, space, address, rights) {
-            Err(Error::MissingTable) => {
-                self.tables(space, address)?;
-                object::map_frame(frame, space, address, rights)?;
-            }
-            other => other?,
-        }
+        self.map(frame, space, address, rights)?;
         Ok(frame)
+    }
+
+    /// Maps a frame, with the page tables that are missing.
+    fn map(&mut self, frame: u64, space: u64, address: u64, rights: Rights) -> object::Outcome {
+        loop {
+            match object::map_frame(frame, space, address, rights) {
+                Err(Error::MissingTable) => self.table(space, address)?,
+                other => return other,
+            }
+        }
     }
 
     /// Makes the page tables that are missing on the way to an address.
     fn tables(&mut self, space: u64, address: u64) -> Result<(), Error> {
         loop {
-            let table = match self.spare.take() {
-                Some(table) => table,
-                None => self.memory.make(ObjectType::PageTable, 0)?,
-            };
-            match object::map_table(table, space, address) {
-                Err(Error::DeleteFirst) => {
-                    self.spare = Some(table);
-                    return Ok(());
-                }
+            match self.table(space, address) {
+                Err(Error::DeleteFirst) => return Ok(()),
                 other => other?,
             }
         }
+    }
+
+    /// Makes the first page table that is missing there.
+    fn table(&mut self, space: u64, address: u64) -> Result<(), Error> {
+        let table = match self.spare.take() {
+            Some(table) => table,
+            None => self.memory.make(ObjectType::PageTable, 0)?,
+        };
+        let mapped = object::map_table(table, space, address);
+        if mapped.is_err() {
+            self.spare = Some(table);
+        }
+        mapped
     }
 
     /// Gives a program what it begins with.
@@ -281,6 +291,7 @@ impl<'a> Starter<'a> {
             ObjectType::Notification,
             ObjectType::Frame,
             ObjectType::Tcb,
+            ObjectType::LargeFrame,
         ];
         let bits = match kind {
             ObjectType::Untyped => u32::try_from(bits).ok()?,
@@ -302,12 +313,29 @@ impl<'a> Starter<'a> {
     /// Maps zeroed pages for a program; where they begin.
     pub(crate) fn give_memory(&mut self, program: u64, pages: u64) -> Option<u64> {
         let (index, Started { space, heap }) = self.of(program)?;
-        for page in 0..pages {
-            let address = heap + page * PAGE;
-            let mapped = self.page(space, address, Rights::READ_WRITE, &[]);
-            mapped.ok()?;
+        let bytes = pages.checked_mul(PAGE)?;
+        let start = match bytes {
+            LARGE.. => heap.next_multiple_of(LARGE),
+            _ => heap,
+        };
+        let end = start.checked_add(bytes)?;
+        let mut next = start;
+        while next < end {
+            next += self.memory_at(space, next, end - next).ok()?;
         }
-        self.started[index].heap = heap + pages * PAGE;
-        Some(heap)
+        self.started[index].heap = end;
+        Some(start)
+    }
+
+    /// Maps a zeroed frame of at most so many bytes; how many it has.
+    fn memory_at(&mut self, space: u64, address: u64, most: u64) -> Result<u64, Error> {
+        let data = Rights::READ_WRITE;
+        let large = most >= LARGE && address.is_multiple_of(LARGE);
+        if large && let Ok(frame) = self.memory.make(ObjectType::LargeFrame, 0) {
+            self.map(frame, space, address, data)?;
+            return Ok(LARGE);
+        }
+        self.page(space, address, data, &[])?;
+        Ok(PAGE)
     }
 }

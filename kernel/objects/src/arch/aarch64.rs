@@ -60,7 +60,7 @@ pub const ENTRIES: usize = 512;
 pub const KERNEL_ENTRY: usize = 511;
 
 const PRESENT: u64 = 1;
-/// A table, or a page on the lowest level.
+/// A table, or a page on the lowest level; without it, memory above that level.
 const NEXT: u64 = 1 << 1;
 /// The second kind of memory that the kernel sets: registers, neither cached nor written late.
 const REGISTERS: u64 = 1 << 2;
@@ -107,6 +107,12 @@ pub const fn leaf(physical: u64, rights: Rights) -> u64 {
     entry | NO_KERNEL_EXECUTE
 }
 
+/// The entry above the lowest level that maps memory itself: as much as a table there would.
+#[must_use]
+pub const fn large_leaf(physical: u64, rights: Rights) -> u64 {
+    leaf(physical, rights) & !NEXT
+}
+
 /// As [`leaf`], of a page of registers, for reading.
 #[must_use]
 pub const fn register_leaf(physical: u64) -> u64 {
@@ -117,6 +123,12 @@ pub const fn register_leaf(physical: u64) -> u64 {
 #[must_use]
 pub const fn is_present(entry: u64) -> bool {
     entry & PRESENT != 0
+}
+
+/// Does an entry above the lowest level lead to another table?
+#[must_use]
+pub const fn is_table(entry: u64) -> bool {
+    entry & (PRESENT | NEXT) == PRESENT | NEXT
 }
 
 /// Does it let programs write?
@@ -155,6 +167,10 @@ mod tests {
         assert_eq!(physical(table(0x5000)), 0x5000);
         assert_eq!(unused(entry), entry);
         assert_eq!(index(0x7fff_f000, 0), 511);
+        let large = large_leaf(0x4020_0000, Rights::READ);
+        assert_eq!((physical(large), is_present(large)), (0x4020_0000, true));
+        assert!(is_table(table(0x5000)) && !is_table(large) && !is_table(0));
+        assert!(!is_writable(large) && is_writable(large_leaf(0, Rights::READ_WRITE)));
         assert_eq!(index(0x1_0000_0000, 2), 4);
     }
 
@@ -164,6 +180,8 @@ mod tests {
             let entry = leaf(0x1000, Rights::from_word(rights));
             assert_ne!(entry & NO_KERNEL_EXECUTE, 0, "{rights}");
             assert_ne!(entry & USER, 0, "{rights}");
+            let large = large_leaf(0x20_0000, Rights::from_word(rights));
+            assert_ne!(large & NO_KERNEL_EXECUTE, 0, "{rights}");
         }
     }
 

@@ -67,6 +67,8 @@ const WRITABLE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
 /// Neither cached nor written late.
 const UNCACHED: u64 = 1 << 3 | 1 << 4;
+/// Above the lowest level: memory, not a table.
+const LARGE: u64 = 1 << 7;
 /// Bits that the processor sets: the entry was used, the page was written.
 const USED: u64 = 1 << 5 | 1 << 6;
 const NO_EXECUTE: u64 = 1 << 63;
@@ -104,6 +106,12 @@ pub const fn leaf(physical: u64, rights: Rights) -> u64 {
     entry
 }
 
+/// The entry above the lowest level that maps memory itself: as much as a table there would.
+#[must_use]
+pub const fn large_leaf(physical: u64, rights: Rights) -> u64 {
+    leaf(physical, rights) | LARGE
+}
+
 /// As [`leaf`], of a page of registers, for reading.
 #[must_use]
 pub const fn register_leaf(physical: u64) -> u64 {
@@ -114,6 +122,12 @@ pub const fn register_leaf(physical: u64) -> u64 {
 #[must_use]
 pub const fn is_present(entry: u64) -> bool {
     entry & PRESENT != 0
+}
+
+/// Does an entry above the lowest level lead to another table?
+#[must_use]
+pub const fn is_table(entry: u64) -> bool {
+    entry & (PRESENT | LARGE) == PRESENT
 }
 
 /// Does it let programs write?
@@ -146,6 +160,10 @@ mod tests {
         let code = leaf(0x1000, Rights::READ.or(Rights::EXECUTE));
         assert_eq!(code & (WRITABLE | NO_EXECUTE), 0);
         assert_eq!(index(0x7fff_f000, 0), 511);
+        let large = large_leaf(0x4020_0000, Rights::READ);
+        assert_eq!((physical(large), is_present(large)), (0x4020_0000, true));
+        assert!(is_table(table(0x5000)) && !is_table(large) && !is_table(0));
+        assert!(!is_writable(large) && is_writable(large_leaf(0, Rights::READ_WRITE)));
         assert_eq!(index(0x1_0000_0000, 2), 4);
     }
 

@@ -34,7 +34,8 @@ impl Numbers {
             8 | 9 => word % 64,
             10 => boot::SLOT_CNODE + word % 6,
             11 => boot::SLOT_UNTYPED + word % 24,
-            12 | 13 => (word % 64) << 12,
+            12 => (word % 64) << 12,
+            13 => (word % 4) << 21,
             _ => word,
         }
     }

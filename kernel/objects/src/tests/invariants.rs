@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 use rcoe_abi::Rights;
+use rcoe_abi::object::LARGE;
 
 use super::world::Alone;
 use crate::arch;
@@ -52,6 +53,7 @@ fn extent(cap: &Cap) -> Option<(u64, u64, u64)> {
         Cap::CNode { obj, bits, .. } => (obj, bits + 5),
         Cap::Tcb { obj } => (obj, 11),
         Cap::Endpoint { obj, .. } | Cap::Notification { obj, .. } => (obj, 6),
+        Cap::Frame { obj, level: 1, .. } => (obj, 21),
         Cap::Frame { obj, .. } | Cap::Table { obj, .. } | Cap::VSpace { obj, .. } => (obj, 12),
         _ => return None,
     };
@@ -148,7 +150,11 @@ fn walk(kernel: &Kernel<'_, Alone>, table: Ref, level: usize) {
             place >= base && place < base + kernel.mem.bytes(),
             "{entry:#x} leads astray"
         );
-        if level > 0 {
+        if level > 0 && !arch::is_table(entry) {
+            assert_eq!((level, (place - base) % LARGE), (1, 0), "{entry:#x}");
+            let code = arch::large_leaf(0, Rights::READ) & !entry;
+            assert!(code == 0 || !arch::is_writable(entry), "{entry:#x}");
+        } else if level > 0 {
             walk(kernel, Ref::from_bytes(place - base), level - 1);
         }
     }

@@ -33,7 +33,12 @@ fn ready(kernel: &mut Kernel<'_, Alone>, pointer: u64, label: Label, words: &[u6
 }
 
 /// Makes an invocation to its end; how many entries it took.
-fn entries(kernel: &mut Kernel<'_, Alone>, pointer: u64, label: Label, words: &[u64]) -> usize {
+pub(super) fn entries(
+    kernel: &mut Kernel<'_, Alone>,
+    pointer: u64,
+    label: Label,
+    words: &[u64],
+) -> usize {
     let tcb = ready(kernel, pointer, label, words);
     let mut count = 1;
     while kernel.enter_once(tcb) {

@@ -28,6 +28,7 @@ fn word() -> impl Strategy<Value = u64> {
         2 => boot::SLOT_CNODE..boot::SLOT_DEVICES + 1,
         2 => boot::SLOT_UNTYPED..boot::SLOT_UNTYPED + 24,
         2 => (0_u64..64).prop_map(|page| page << 12),
+        1 => (0_u64..4).prop_map(|large| large << 21),
         1 => any::<u64>(),
     ]
 }
@@ -68,6 +69,42 @@ fn shared_step() -> impl Strategy<Value = Step> {
     prop_oneof![3 => about, 1 => step()]
 }
 
+/// As [`step`], more often about frames of both sizes, and tables, at few places.
+fn frame_step() -> impl Strategy<Value = Step> {
+    let label = prop_oneof![
+        4 => Just(Label::FrameMap),
+        1 => Just(Label::FrameUnmap),
+        2 => Just(Label::TableMap),
+        1 => Just(Label::TableUnmap),
+    ];
+    let cap = prop_oneof![FREE + 7..FREE + 12, FREE + 18..FREE + 24];
+    let space = prop_oneof![Just(boot::SLOT_VSPACE), Just(FREE + 12)];
+    let place = prop_oneof![
+        3 => (0_u64..4).prop_map(|large| large << 21),
+        1 => (0_u64..4).prop_map(|page| page << 12),
+    ];
+    let about = (label, cap, space, place).prop_map(|(label, pointer, space, place)| Step {
+        call: Syscall::Call as u64,
+        pointer,
+        label: label as u64,
+        words: [space, place, 3].into(),
+    });
+    let slots = (FREE + 18..FREE + 24, FREE + 7..FREE + 24);
+    let label = prop_oneof![
+        3 => Just(Label::CNodeCopy),
+        1 => Just(Label::CNodeMove),
+        1 => Just(Label::CNodeDelete),
+        1 => Just(Label::CNodeRevoke),
+    ];
+    let copied = (label, slots).prop_map(|(label, (to, from))| Step {
+        call: Syscall::Call as u64,
+        pointer: boot::SLOT_CNODE,
+        label: label as u64,
+        words: [to, from, 15].into(),
+    });
+    prop_oneof![4 => about, 2 => copied, 1 => step()]
+}
+
 /// Objects of every kind in the first slots, and a second thread.
 pub(super) fn furnished(words: &mut [u64]) -> crate::Kernel<'_, super::world::Alone> {
     furnished_at(words, 0)
@@ -88,6 +125,7 @@ fn furnished_at(words: &mut [u64], replica: u64) -> crate::Kernel<'_, super::wor
         let made = kernel.ask(boot::SLOT_DEVICES, Label::DeviceFrame, &[page, slot]);
         assert_eq!(made.0, 0);
     }
+    kernel.make(ObjectType::LargeFrame, 0, FREE + 18, 1);
     kernel
 }
 
@@ -127,6 +165,24 @@ proptest! {
     ) {
         let mut words = memory();
         perform(&mut words, &steps, true);
+    }
+
+    #[test]
+    fn frames_of_both_sizes_keep_the_invariants_and_a_copy_elsewhere_alike(
+        steps in prop::collection::vec(frame_step(), 1..80),
+    ) {
+        let (mut first, mut second) = (memory(), memory());
+        let mut first = furnished_at(&mut first, 0);
+        let mut second = furnished_at(&mut second, 2);
+        for kernel in [&mut first, &mut second] {
+            advance(kernel, &steps, true);
+            kernel.finish();
+        }
+        prop_assert_eq!(first.sphere.digest, second.sphere.digest);
+        prop_assert_eq!(first.digest(), second.digest());
+        super::large::move_to(&mut first, 2);
+        prop_assert_eq!(first.digest(), second.digest());
+        prop_assert!(first.mem.everything() == second.mem.everything());
     }
 
     #[test]
