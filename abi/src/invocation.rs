@@ -21,9 +21,13 @@ pub enum Label {
     /// Sets where its own data is: the bases of FS and GS on x86-64, on AArch64 the thread's own
     /// register and 0. Addresses of programs.
     TcbWritePointers = 22,
-    /// Sets a thread's spaces: pointer to a capability table, pointer to an address space, pointer
-    /// to the frame of its IPC buffer, the fault handler's pointer in the thread's own space, the
-    /// guard of its capability table.
+    /// Sets a thread's capability table, with a guard: pointer to the table; in the low six bits
+    /// the number of bits that a pointer must begin with, above them those bits. What is left of a
+    /// pointer behind guard and table is looked up in what that slot holds.
+    TcbSetTable = 23,
+    /// Sets a thread's spaces: pointer to a capability table, in which pointers are slots; pointer
+    /// to an address space, pointer to the frame of its IPC buffer, the fault handler's pointer in
+    /// the thread's own space.
     TcbConfigure = 24,
     /// Sets the priority: 0 to 63, and at most the caller's own.
     TcbSetPriority = 25,
@@ -104,6 +108,7 @@ impl Label {
             20 => Self::CNodeDelete,
             21 => Self::CNodeRevoke,
             22 => Self::TcbWritePointers,
+            23 => Self::TcbSetTable,
             24 => Self::TcbConfigure,
             25 => Self::TcbSetPriority,
             26 => Self::TcbWriteRegisters,

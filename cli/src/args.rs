@@ -253,8 +253,8 @@ pub(crate) enum SphereArg {
     /// A Linux program
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
-    /// crash, fill, foreign, large, long, null, pingpong, pipeline or sleep, on x86_64 also clock,
-    /// device, hpet or sieve, or an ELF file made for it
+    /// crash, fill, foreign, grow, large, long, null, pingpong, pipeline or sleep, on x86_64 also
+    /// clock, device, hpet or sieve, or an ELF file made for it
     System,
 }
 

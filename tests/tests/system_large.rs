@@ -37,7 +37,7 @@ fn a_replica_is_brought_back_that_has_large_frames() {
     for arch in ARCHS {
         let words = "probe=sudden victim=1";
         let options = [arch, "-n", "3", "--tick", "1ms", "--events", "e"];
-        let outcome = system_with(&scene, words, &options, &["large"]);
+        let outcome = system_with(&scene, words, &options, &["large", "40"]);
         let what = format!("{arch}: {}", outcome.err());
         assert_eq!(outcome.out(), RIGHT, "{what}");
         assert_eq!(outcome.ended, Ended::Exit(0), "{what}");

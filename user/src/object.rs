@@ -85,6 +85,15 @@ pub fn configure(tcb: u64, table: u64, space: u64, buffer: u64, handler: u64) ->
     done(invoke(tcb, Label::TcbConfigure, &words))
 }
 
+/// Sets a thread's capability table, of whose pointers the first `zeros` bits are zero: those that
+/// follow are looked up in it, and what is left of them in what it holds there.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_table(tcb: u64, table: u64, zeros: u64) -> Outcome {
+    done(invoke(tcb, Label::TcbSetTable, &[table, zeros]))
+}
+
 /// Sets a thread's priority.
 ///
 /// # Errors

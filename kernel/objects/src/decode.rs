@@ -43,6 +43,11 @@ pub(crate) enum Invocation {
         buffer: (Ref, Cap),
         handler: u64,
     },
+    SetTable {
+        tcb: Ref,
+        from: Ref,
+        cap: Cap,
+    },
     SetPriority {
         tcb: Ref,
         priority: u64,
@@ -274,6 +279,15 @@ impl<S: Sphere> Kernel<'_, S> {
     fn decode_tcb(&self, message: Arguments, label: Label, tcb: Ref) -> Result<Invocation, Error> {
         match label {
             Label::TcbConfigure => self.decode_configure(message, tcb),
+            Label::TcbSetTable => {
+                let [pointer, guard] = self.arguments(message)?;
+                let (from, Cap::CNode { obj, bits, .. }) = self.lookup_cap(message.tcb, pointer)?
+                else {
+                    return Err(Error::InvalidCapability);
+                };
+                let cap = guarded(obj, bits, Some(guard))?;
+                Ok(Invocation::SetTable { tcb, from, cap })
+            }
             Label::TcbSetPriority => {
                 let [priority] = self.arguments(message)?;
                 let own = self.mem.get(message.tcb, field::PRIORITY);

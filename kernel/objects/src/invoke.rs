@@ -114,6 +114,9 @@ impl<S: Sphere> Kernel<'_, S> {
                 self.configure(tcb, [cspace, vspace, buffer]);
                 self.mem.set(tcb, field::HANDLER, handler);
             }
+            Invocation::SetTable { tcb, from, cap } => {
+                self.exchange(Self::cspace_slot(tcb), from, cap);
+            }
             Invocation::SetPriority { tcb, priority } => self.set_priority(tcb, priority),
             Invocation::WriteRegisters { tcb, words } => {
                 let [ip, sp, first, second] = words;
@@ -177,18 +180,22 @@ impl<S: Sphere> Kernel<'_, S> {
         }
     }
 
-    /// Replaces what a thread holds in its slots. New ones are derived from their sources before
-    /// the old ones go, so that nothing which is in both ends in between.
+    /// Replaces what a thread holds in its slots.
     fn configure(&mut self, tcb: Ref, sources: [(Ref, Cap); 3]) {
         for (slot, (source, cap)) in Self::slots_of(tcb).into_iter().zip(sources) {
-            if self.cap(slot) == cap {
-                continue;
-            }
-            self.delete(slot);
-            // The source may have been in what ended with the thread's old space.
-            if !matches!(self.cap(source), Cap::Null | Cap::Zombie { .. }) {
-                self.insert_derived(slot, cap, source);
-            }
+            self.exchange(slot, source, cap);
+        }
+    }
+
+    /// Replaces what a thread holds in a slot by what is derived from `source`.
+    fn exchange(&mut self, slot: Ref, source: Ref, cap: Cap) {
+        if self.cap(slot) == cap {
+            return;
+        }
+        self.delete(slot);
+        // The source may have been in what ended with what was there.
+        if !matches!(self.cap(source), Cap::Null | Cap::Zombie { .. }) {
+            self.insert_derived(slot, cap, source);
         }
     }
 

@@ -12,4 +12,5 @@ mod manner;
 mod random;
 mod scenes;
 mod shared;
+mod tables;
 mod world;

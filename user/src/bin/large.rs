@@ -1,5 +1,5 @@
 //! Makes frames of 2 MiB, maps them beside pages and in their place, lends one to a second process,
-//! and has all of them end. Argument: 0; that of the second process is 1.
+//! and has all of them end. Argument: rounds (1); one is lent in the first.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -30,6 +30,9 @@ const SCRAPS_BITS: u32 = 14;
 const ASK: u64 = 40;
 const TELL: u64 = 41;
 
+/// The argument of the second process.
+const READER: u64 = u64::MAX;
+
 /// What the words of a frame are made from.
 const SEEDS: [u64; 2] = [3, 77];
 
@@ -37,10 +40,10 @@ const CNODE: u64 = service::SLOT_CNODE;
 const DATA: Rights = Rights::READ_WRITE;
 
 fn main(argument: u64) -> u64 {
-    if argument == 1 {
+    if argument == READER {
         return read();
     }
-    match run() {
+    match run(argument) {
         Ok(sum) => {
             println!("large frames mapped, lent, exchanged and ended: {sum:016x}");
             0
@@ -93,7 +96,7 @@ fn check(what: &'static str, is_so: bool) -> Result<(), Why> {
     is_so.then_some(()).ok_or(Why(what, None))
 }
 
-fn run() -> Result<u64, Why> {
+fn run(rounds: u64) -> Result<u64, Why> {
     let made = make_sized(ObjectType::Untyped, MEMORY_BITS, MEMORY)
         && make_sized(ObjectType::Untyped, SCRAPS_BITS, SCRAPS);
     check("memory", made)?;
@@ -101,7 +104,14 @@ fn run() -> Result<u64, Why> {
     lend(sum)?;
     exchange()?;
     begin_anew()?;
-    add_trace(&[sum]);
+    for _ in 1..rounds {
+        for memory in [MEMORY, SCRAPS] {
+            done("revoking memory", object::revoke(CNODE, memory))?;
+        }
+        check("the sum again", fill()? == sum)?;
+        exchange()?;
+        add_trace(&[sum]);
+    }
     Ok(sum)
 }
 
@@ -126,7 +136,7 @@ fn fill() -> Result<u64, Why> {
 /// A second process reads one of them.
 fn lend(sum: u64) -> Result<(), Why> {
     done("a loan", object::copy(CNODE, LOAN, FIRST, Rights::READ))?;
-    check("a second process", spawn("large", 1))?;
+    check("a second process", spawn("large", READER))?;
     let asked = recv(service::SLOT_PEER);
     check("a question", asked.label == ASK)?;
     let told = reply_recv_with(service::SLOT_PEER, 0, &[], &[LOAN]);

@@ -6,7 +6,9 @@
 
 mod boot;
 mod memory;
+
 mod start;
+mod tables;
 
 use rcoe_abi::image::name_words;
 use rcoe_abi::invocation::FaultLabel;

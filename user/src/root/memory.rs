@@ -1,73 +1,108 @@
-//! Slots and untyped memory of the root task: handed out, never taken back.
+//! Untyped memory of the root task, and objects made of it: handed out, never taken back.
 //!
-//! What is smaller than a large frame is made of pieces of that size, so that not each change
-//! between small and large loses what lies before the next boundary.
+//! What is small is made of pieces of the size of a large frame, so that not each change between
+//! small and large loses what lies before the next boundary.
 
 use rcoe_abi::object::LARGE_BITS;
 use rcoe_abi::{Error, ObjectType, boot};
-use rcoe_user::object;
+use rcoe_user::object::{self, Outcome};
 
-/// What is left.
+use crate::tables::{FIRST, Place, Slots, place};
+
+/// Logarithm of the bytes of what is small, at most.
+const SMALL_BITS: u32 = 14;
+
+/// What is left of memory and slots.
 pub(crate) struct Memory {
-    untyped: u64,
-    /// The piece that small objects are made of.
-    piece: Option<u64>,
-    next_slot: u64,
+    untyped: Untyped,
+    slots: Slots,
+    /// The slot of what was made for somebody else, who has a capability of his own by now.
+    handed: Option<u64>,
 }
 
 impl Memory {
     pub(crate) const fn new(untyped: u64) -> Self {
         Self {
-            untyped,
-            piece: None,
-            next_slot: boot::SLOT_FREE,
+            untyped: Untyped {
+                count: untyped,
+                pieces: [FIRST, FIRST + 1],
+            },
+            slots: Slots::new(FIRST + 2),
+            handed: None,
         }
     }
 
-    /// An empty slot of the root task's table.
-    pub(crate) fn slot(&mut self) -> u64 {
-        let slot = self.next_slot;
-        self.next_slot += 1;
-        slot
+    /// An empty slot of the root task.
+    pub(crate) fn slot(&mut self) -> Result<u64, Error> {
+        let untyped = &mut self.untyped;
+        self.slots
+            .take(|kind, bits, to| untyped.make(kind, bits, to))
     }
 
     /// A new object; its capability's slot.
     pub(crate) fn make(&mut self, kind: ObjectType, bits: u32) -> Result<u64, Error> {
-        let size = kind.bits(bits).ok_or(Error::RangeError)?;
-        if size < LARGE_BITS {
-            self.make_small(kind, bits)
-        } else {
-            self.make_of_any(kind, bits)
+        let slot = self.slot()?;
+        let made = self.untyped.make(kind, bits, place(slot));
+        if made.is_err() {
+            self.slots.give_back(slot);
         }
+        made.map(|()| slot)
     }
 
-    fn make_small(&mut self, kind: ObjectType, bits: u32) -> Result<u64, Error> {
-        if let Some(piece) = self.piece
-            && let Ok(slot) = self.make_of(piece, kind, bits)
-        {
-            return Ok(slot);
-        }
-        let Ok(piece) = self.make_of_any(ObjectType::Untyped, LARGE_BITS) else {
-            // What is left is in smaller pieces.
-            return self.make_of_any(kind, bits);
+    /// A new object of which somebody else is to have the capability: its slot until the next one
+    /// is made.
+    pub(crate) fn make_to_hand_out(&mut self, kind: ObjectType, bits: u32) -> Result<u64, Error> {
+        let slot = match self.handed {
+            Some(slot) => slot,
+            None => self.slot()?,
         };
-        self.piece = Some(piece);
-        self.make_of(piece, kind, bits)
+        self.handed = Some(slot);
+        let (table, index) = place(slot);
+        object::delete(table, index)?;
+        self.untyped.make(kind, bits, (table, index)).map(|()| slot)
+    }
+}
+
+/// What is left of memory.
+struct Untyped {
+    /// How many there are.
+    count: u64,
+    /// Slots: the piece that small objects are made of, if there is one, and where the next goes.
+    pieces: [u64; 2],
+}
+
+impl Untyped {
+    fn make(&mut self, kind: ObjectType, bits: u32, to: Place) -> Outcome {
+        let small = kind.bits(bits).is_some_and(|size| size <= SMALL_BITS);
+        if !small {
+            return self.make_of_any(kind, bits, to);
+        }
+        let made = make_of(self.pieces[0], kind, bits, to);
+        if made.is_ok() {
+            return made;
+        }
+        match self.next_piece() {
+            Ok(()) => make_of(self.pieces[0], kind, bits, to),
+            // What is left is in smaller pieces.
+            Err(_) => self.make_of_any(kind, bits, to),
+        }
     }
 
-    fn make_of_any(&mut self, kind: ObjectType, bits: u32) -> Result<u64, Error> {
-        (0..self.untyped)
-            .find_map(|index| self.make_of(boot::SLOT_UNTYPED + index, kind, bits).ok())
+    fn next_piece(&mut self) -> Outcome {
+        let [present, next] = self.pieces;
+        self.make_of_any(ObjectType::Untyped, LARGE_BITS, (boot::SLOT_CNODE, next))?;
+        self.pieces = [next, present];
+        // What was made of that one stays.
+        object::delete(boot::SLOT_CNODE, present)
+    }
+
+    fn make_of_any(&self, kind: ObjectType, bits: u32, to: Place) -> Outcome {
+        (0..self.count)
+            .find_map(|index| make_of(boot::SLOT_UNTYPED + index, kind, bits, to).ok())
             .ok_or(Error::NotEnoughMemory)
     }
+}
 
-    fn make_of(&mut self, untyped: u64, kind: ObjectType, bits: u32) -> Result<u64, Error> {
-        if self.next_slot >= 1 << boot::ROOT_CNODE_BITS {
-            return Err(Error::NotEnoughMemory);
-        }
-        let slot = self.next_slot;
-        object::retype(untyped, kind, bits, boot::SLOT_CNODE, slot, 1)?;
-        self.next_slot += 1;
-        Ok(slot)
-    }
+fn make_of(untyped: u64, kind: ObjectType, bits: u32, (table, slot): Place) -> Outcome {
+    object::retype(untyped, kind, bits, table, slot, 1)
 }

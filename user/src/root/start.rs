@@ -270,7 +270,7 @@ impl<'a> Starter<'a> {
         let notification = self.memory.make(ObjectType::Notification, 0)?;
         let to = service::SLOT_NOTIFICATION;
         object::mint(table, to, notification, Rights::ALL, 1)?;
-        let irq = self.memory.slot();
+        let irq = self.memory.slot()?;
         object::irq_handler(slots::SLOT_IRQ_CONTROL, line, irq)?;
         object::move_to(table, service::SLOT_IRQ, irq)
     }
@@ -299,7 +299,7 @@ impl<'a> Starter<'a> {
         };
         let made = given
             .contains(&kind)
-            .then(|| self.memory.make(kind, bits))?;
+            .then(|| self.memory.make_to_hand_out(kind, bits))?;
         made.ok()
     }
 
@@ -310,7 +310,7 @@ impl<'a> Starter<'a> {
         made.ok().map(|()| layout::WINDOW)
     }
 
-    /// Maps zeroed pages for a program; where they begin.
+    /// Maps zeroed memory for a program; where it begins.
     pub(crate) fn give_memory(&mut self, program: u64, pages: u64) -> Option<u64> {
         let (index, Started { space, heap }) = self.of(program)?;
         let bytes = pages.checked_mul(PAGE)?;
@@ -321,10 +321,14 @@ impl<'a> Starter<'a> {
         let end = start.checked_add(bytes)?;
         let mut next = start;
         while next < end {
-            next += self.memory_at(space, next, end - next).ok()?;
+            match self.memory_at(space, next, end - next) {
+                Ok(bytes) => next += bytes,
+                Err(_) => break,
+            }
         }
-        self.started[index].heap = end;
-        Some(start)
+        // What is there of what cannot be had in full is lost.
+        self.started[index].heap = next;
+        (next == end).then_some(start)
     }
 
     /// Maps a zeroed frame of at most so many bytes; how many it has.

@@ -228,6 +228,15 @@ impl Kernel<'_, Alone> {
         panic!("no memory for {kind:?}");
     }
 
+    /// Makes an object of the largest untyped memory in slot `slot` of a table.
+    pub(super) fn make_in(&mut self, kind: ObjectType, table: u64, slot: u64) -> u64 {
+        let spare = FREE + 500;
+        let untyped = self.make(ObjectType::Untyped, 16, spare, 1);
+        assert_ne!(untyped, 0);
+        let words = [kind as u64, 0, table, slot, 1];
+        self.ask(spare, Label::UntypedRetype, &words).0
+    }
+
     /// The digest of what replicas hold alike.
     pub(super) fn digest(&self) -> u64 {
         self.alike(&mut Box::new(Marks::new()))
