@@ -161,8 +161,8 @@ struct Witness<'a> {
     primary: usize,
     /// Cycles, events and rendezvous at the end.
     stats: Option<[u64; 3]>,
-    /// Interrupts and removals, each with its cycles.
-    meter: [u64; 4],
+    /// Interrupts, removals and copies, each with its cycles.
+    meter: [u64; 6],
     /// Those that told that they are broken.
     broken: Vec<usize>,
     divergences: usize,
@@ -178,7 +178,7 @@ impl<'a> Witness<'a> {
             living: (0..settings.replicas).collect(),
             primary: 0,
             stats: None,
-            meter: [0; 4],
+            meter: [0; 6],
             broken: Vec::new(),
             divergences: 0,
             reason: None,
@@ -214,10 +214,11 @@ impl<'a> Witness<'a> {
             let text = format!("cycles {cycles}, events {events}, rendezvous {votes}");
             let _ = writeln!(anstream::stderr(), "{text}");
         }
-        let [delivered, delivery, removed, removal] = self.meter;
+        let [delivered, delivery, removed, removal, copied, copy] = self.meter;
         for (what, count, cycles) in [
             ("interrupts", delivered, delivery),
             ("removals", removed, removal),
+            ("copies", copied, copy),
         ] {
             if let Some(each) = cycles.checked_div(count) {
                 let text = format!("{what} {count}, cycles each {each}");

@@ -188,6 +188,7 @@ impl Machine {
     /// Brings a lost replica back as a copy of a member. All members are here, at one point of the
     /// trace at which they have just met.
     fn replace(&mut self, lost: ReplicaId) {
+        let began = arch::cycles();
         self.kernel.finish();
         self.kernel.save_fpu(arch::save_fpu);
         let digest = self.digest();
@@ -207,6 +208,7 @@ impl Machine {
         if !self.kernel.sphere.admit() {
             return self.tell_abandoned(lost, "the copy was not admitted");
         }
+        self.kernel.sphere.note_copy(arch::cycles() - began);
         if self.kernel.sphere.is_primary() {
             let diary = self.kernel.sphere.diary();
             diary.line(format_args!("joined {}", lost.index()));

@@ -1,5 +1,5 @@
-//! Cycles of what happens too seldom for a program to measure it: the delivery of an interrupt, and
-//! the removal of a replica.
+//! Cycles of what happens too seldom for a program to measure it: the delivery of an interrupt, the
+//! removal of a replica, and the copy that takes its place.
 //!
 //! For reports only: cycles differ between replicas, so nothing that is done may depend on them.
 
@@ -24,6 +24,7 @@ impl Figure {
 pub(crate) struct Meter {
     deliveries: Figure,
     downgrades: Figure,
+    copies: Figure,
     /// When the interrupt came that is on its way.
     came: Option<u64>,
     /// It has reached the point of the trace at which it is delivered.
@@ -54,11 +55,20 @@ impl Meter {
     pub(crate) const fn downgraded(&mut self, cycles: u64) {
         self.downgrades.add(cycles);
     }
+
+    /// A replica was brought back, for which all others waited so long.
+    pub(crate) const fn copied(&mut self, cycles: u64) {
+        self.copies.add(cycles);
+    }
 }
 
 impl fmt::Display for Meter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (a, b) = (&self.deliveries, &self.downgrades);
-        write!(f, "{} {} {} {}", a.count, a.cycles, b.count, b.cycles)
+        let all = [&self.deliveries, &self.downgrades, &self.copies];
+        for (index, figure) in all.into_iter().enumerate() {
+            let between = if index == 0 { "" } else { " " };
+            write!(f, "{between}{} {}", figure.count, figure.cycles)?;
+        }
+        Ok(())
     }
 }

@@ -181,6 +181,11 @@ impl Replicated {
         admitted
     }
 
+    /// A replica was brought back; all waited so many cycles for that.
+    pub(crate) const fn note_copy(&mut self, cycles: u64) {
+        self.meter.copied(cycles);
+    }
+
     pub(crate) const fn members(&self) -> usize {
         self.replica.members().len()
     }

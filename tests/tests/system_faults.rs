@@ -372,7 +372,7 @@ fn an_address_space_without_a_kernel_is_not_entered() {
 }
 
 #[test]
-fn the_removal_of_a_replica_is_measured() {
+fn removal_and_return_of_a_replica_are_measured() {
     let scene = Scene::new();
     for victim in [0, 2] {
         let options = ["-n", "3", "--core-threads", "counted", "--stats"];
@@ -384,6 +384,7 @@ fn the_removal_of_a_replica_is_measured() {
             "{err}"
         );
         assert!(err.contains("removals 1, cycles each "), "{err}");
+        assert!(err.contains("copies 1, cycles each "), "{err}");
         assert!(err.contains("interrupts "), "{err}");
     }
 }

@@ -27,8 +27,9 @@ pub enum Entry {
     Refused(String),
     /// At the end: processor cycles since the start, events, rendezvous.
     Stats([u64; 3]),
-    /// At the end: interrupts delivered and their cycles, replicas removed and the cycles of that.
-    Meter([u64; 4]),
+    /// At the end: interrupts delivered and their cycles, replicas removed and the cycles of that,
+    /// and the same of those that were brought back.
+    Meter([u64; 6]),
     /// Anything else.
     Other(String),
 }
@@ -99,7 +100,8 @@ mod tests {
             Entry::Broken("withdraws timeout".into())
         );
         assert_eq!(Entry::parse("stats 1 2 3"), Entry::Stats([1, 2, 3]));
-        assert_eq!(Entry::parse("meter 1 2 3 4"), Entry::Meter([1, 2, 3, 4]));
+        let meter = Entry::Meter([1, 2, 3, 4, 5, 6]);
+        assert_eq!(Entry::parse("meter 1 2 3 4 5 6"), meter);
         for garbage in [
             "",
             "start",
