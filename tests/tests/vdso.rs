@@ -1,6 +1,9 @@
 //! Programs read clocks by functions of rcoe's own vDSO: found by every parser, right for every
 //! clock, the same in all replicas whoever is lost, and gone with `--clock calls`.
 
+use std::fs;
+use std::time::Duration;
+
 use rcoe_tests::launch::{Ended, signal};
 use rcoe_tests::rcoe::{Scene, events_of, until};
 use rustix::process::Signal;
@@ -21,6 +24,8 @@ const THREADS: &str = include_str!("vdso/threads.c");
 const COUNTER: &str = include_str!("vdso/counter.c");
 /// Draws random numbers by an instruction in pages that are read anew, or move.
 const RANDOM: &str = include_str!("vdso/random.c");
+/// Asks what the processor is by an instruction in a page that is read anew, or moves.
+const ASKS: &str = include_str!("vdso/asks.c");
 /// Executes a file that is mapped shared, and looks whether that stays as it is.
 const SHARED: &str = include_str!("vdso/shared.c");
 /// The ways.
@@ -233,7 +238,7 @@ fn the_counter_traps_if_its_reader_may_have_been_overlooked() {
 fn make_code_writable(program: &str) {
     const LOADED_AND_EXECUTED: (u32, u32) = (1, 1);
     const WRITABLE: u8 = 2;
-    let mut file = std::fs::read(program).unwrap();
+    let mut file = fs::read(program).unwrap();
     let number = |file: &[u8], at: usize, len: usize| {
         let mut bytes = [0; 8];
         bytes[..len].copy_from_slice(&file[at..at + len]);
@@ -246,7 +251,7 @@ fn make_code_writable(program: &str) {
             file[header + 4] |= WRITABLE;
         }
     }
-    std::fs::write(program, file).unwrap();
+    fs::write(program, file).unwrap();
 }
 
 #[test]
@@ -269,6 +274,40 @@ fn what_is_replaced_stays_so_when_its_page_is_read_anew_or_moves() {
         assert_eq!(errors, "", "{what}");
         assert_eq!(out.lines().count(), 6, "{what}");
         assert!(out.lines().all(|line| line.ends_with(": 0")), "{what}");
+    }
+}
+
+/// Only of a file that has rested is known what it has.
+fn until_it_has_rested(program: &str) {
+    let changed = fs::metadata(program).unwrap().modified().unwrap();
+    let rested = || {
+        changed
+            .elapsed()
+            .is_ok_and(|age| age > Duration::from_millis(2200))
+    };
+    until("the file to rest", || rested().then_some(()));
+}
+
+#[test]
+fn a_jump_that_answers_for_the_processor_becomes_a_trap_where_its_page_moves() {
+    let scene = Scene::new();
+    let program = scene.compile("asks", ASKS, &["-w"]);
+    until_it_has_rested(&program);
+    let ways = [
+        ("at first", "a jump"),
+        ("moved", "a trap"),
+        ("there again", "a trap"),
+        ("read anew", "a trap"),
+        ("moved once more", "a trap"),
+        ("read anew where it was", "a trap"),
+    ];
+    let expected = ways.map(|(place, how)| format!("{place}: {how}, 0 wrong\n"));
+    for replicas in ["1", "2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program]);
+        let what = format!("-n {replicas}: {}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(outcome.err(), "", "{what}");
+        assert_eq!(outcome.out(), expected.concat(), "{what}");
     }
 }
 

@@ -11,6 +11,70 @@ use crate::convert::{low32, size};
 /// A half-open range of addresses.
 type Range = core::ops::Range<u64>;
 
+/// Tells which of these windows anything in `code` could be a direct branch into. All of them,
+/// which stand in order, are looked for at once.
+pub(crate) fn branches_into_each(code: &Range, windows: &[Range], mut hit: impl FnMut(usize)) {
+    let [first, .., last] = windows else {
+        for (index, window) in windows.iter().enumerate() {
+            if branches_into(code, window.clone()) {
+                hit(index);
+            }
+        }
+        return;
+    };
+    let all = first.start..last.end;
+    let done = guarded(|| {
+        long_branches(code, &all, |target| {
+            let into = windows.iter().position(|window| window.contains(&target));
+            into.into_iter().for_each(&mut hit);
+        });
+        for (index, window) in windows.iter().enumerate() {
+            if short_branch(code, window) {
+                hit(index);
+            }
+        }
+        0
+    });
+    if done != 0 {
+        (0..windows.len()).for_each(hit);
+    }
+}
+
+/// Tells where long branches lead to within the range.
+fn long_branches(code: &Range, range: &Range, mut to: impl FnMut(u64)) {
+    const BLOCK: u64 = 1024;
+    let mut at = code.start;
+    while at + 4 <= code.end {
+        let len = BLOCK.min(code.end - at - 3);
+        let whole = len == BLOCK && at + BLOCK + 7 <= code.end;
+        if !whole || (0..4).any(|phase| block_leads_near(at + phase, size(BLOCK), range)) {
+            for at in (at..at + len).filter(|at| is_long_branch(*at, code, range)) {
+                // SAFETY: mapped code; a hole faults, which the caller's guard catches.
+                let displacement = unsafe { (at as *const i32).read_unaligned() };
+                to((at + 4).wrapping_add_signed(displacement.into()));
+            }
+        }
+        at += len;
+    }
+}
+
+/// Could any of the words in `len` bytes from `at` on, as displacements, lead into the range?
+/// Simple enough to become vector code.
+fn block_leads_near(at: u64, len: usize, range: &Range) -> bool {
+    let span = low32(range.end - range.start);
+    // SAFETY: mapped code that nobody changes meanwhile; a hole faults, which the caller's guard
+    // catches.
+    let code = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
+    let mut place = low32(at).wrapping_add(4).wrapping_sub(low32(range.start));
+    let mut hits = 0;
+    for word in code.chunks_exact(4) {
+        let displacement = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        hits |= u32::from(displacement.wrapping_add(place) < span);
+        place = place.wrapping_add(4);
+    }
+    hits != 0
+}
+
 /// Could anything in `code` be a direct branch to an address in `window`, which is of at most eight
 /// bytes?
 pub(crate) fn branches_into(code: &Range, window: Range) -> bool {
@@ -111,7 +175,7 @@ fn is_short_branch(at: u64, window: &Range) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::arch::branches::branches_into;
+    use crate::arch::branches::{branches_into, branches_into_each};
     use crate::memory::nearby::jump;
 
     /// Code: `offset` is where the bytes go, the rest is `nop`.
@@ -149,6 +213,31 @@ mod tests {
                 "jmp to {target} is harmless"
             );
         }
+    }
+
+    #[test]
+    fn branches_into_several_windows_are_told_apart() {
+        let windows = [100..105, 3000..3005, 3005..3010, 7000..7008_u64];
+        let hits = |parts: &[(usize, &[u8])]| {
+            let code = code(8192, parts);
+            let start = code.as_ptr() as u64;
+            let windows = windows.clone().map(|it| start + it.start..start + it.end);
+            let mut hits = Vec::new();
+            branches_into_each(&(start..start + 8192), &windows, |hit| hits.push(hit));
+            hits
+        };
+        assert_eq!(hits(&[]), []);
+        for from in [0, 1021, 1024, 5000, 8180] {
+            for (index, window) in windows.iter().enumerate() {
+                let last = window.end - 1;
+                let long = jump(from as u64, last);
+                assert_eq!(hits(&[(from, &long)]), [index], "{from} to {last}");
+            }
+            assert_eq!(hits(&[(from, &jump(from as u64, 7008))]), [], "behind");
+            assert_eq!(hits(&[(from, &jump(from as u64, 99))]), [], "in front");
+            assert_eq!(hits(&[(from, &jump(from as u64, 2000))]), [], "between");
+        }
+        assert_eq!(hits(&[(3020, &[0x74, 0xeb])]), [1], "je to 3001");
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //!
 //! Not covered: answers that change while the machine runs, but for the one that is left out.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::one_thread::OneThread;
 use crate::sys;
@@ -20,60 +21,101 @@ const MOST: usize = 64;
 /// The four registers.
 pub(crate) type Answer = [u32; 4];
 
-/// Can this machine make `cpuid` fault?
-static ABLE: AtomicBool = AtomicBool::new(false);
+/// Can this machine make `cpuid` fault: one of the words below.
+static ABLE: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN: u8 = 0;
+const UNABLE: u8 = 1;
+const CAN: u8 = 2;
 /// Does it, in this process?
 static TRAPPED: AtomicBool = AtomicBool::new(false);
 
-static ANSWERS: OneThread<Answers> = OneThread::new(Answers::new());
+/// Read by [`detour`](crate::arch::detour), too.
+pub(super) static ANSWERS: OneThread<Answers> = OneThread::new(Answers::new());
 
-/// Answers that were given, in the order of the questions.
-struct Answers {
-    /// Leaf and sub-leaf.
-    questions: [[u32; 2]; MOST],
-    answers: [Answer; MOST],
+/// Answers that were given, in the order of the questions; one that is not known ends them.
+#[repr(C)]
+pub(super) struct Answers {
+    entries: [Entry; MOST + 1],
     count: usize,
 }
 
+/// One answer.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Entry {
+    leaf: u32,
+    sub: u32,
+    /// The bits of `ecx` that the question is about: all or none.
+    mask: u32,
+    /// Not 0: there is such an answer.
+    known: u32,
+    answer: Answer,
+}
+
+/// Offsets within an entry, and its size.
+pub(super) const LEAF: usize = offset_of!(Entry, leaf);
+pub(super) const SUB: usize = offset_of!(Entry, sub);
+pub(super) const MASK: usize = offset_of!(Entry, mask);
+pub(super) const KNOWN: usize = offset_of!(Entry, known);
+pub(super) const ANSWER: usize = offset_of!(Entry, answer);
+pub(super) const ENTRY: usize = size_of::<Entry>();
+
 impl Answers {
     const fn new() -> Self {
+        const NONE: Entry = Entry {
+            leaf: 0,
+            sub: 0,
+            mask: 0,
+            known: 0,
+            answer: [0; 4],
+        };
         Self {
-            questions: [[0; 2]; MOST],
-            answers: [[0; 4]; MOST],
+            entries: [NONE; MOST + 1],
             count: 0,
         }
     }
 
     /// The answer for a leaf, from `machine` if it was never given before.
     fn get(&mut self, leaf: u32, sub: u32, machine: impl FnOnce() -> Answer) -> Answer {
-        let question = [leaf, if has_sub_leaves(leaf) { sub } else { 0 }];
-        let mut known = self.questions[..self.count].iter();
-        if let Some(at) = known.position(|known| *known == question) {
-            return self.answers[at];
+        let mask = if has_sub_leaves(leaf) { u32::MAX } else { 0 };
+        let mut known = self.entries[..self.count].iter();
+        if let Some(known) = known.find(|it| it.leaf == leaf && it.sub == sub & mask) {
+            return known.answer;
         }
         let answer = same_everywhere(leaf, sub, machine());
         if self.count < MOST {
-            self.questions[self.count] = question;
-            self.answers[self.count] = answer;
+            self.entries[self.count] = Entry {
+                leaf,
+                sub: sub & mask,
+                mask,
+                known: 1,
+                answer,
+            };
             self.count += 1;
         }
         answer
     }
 }
 
-/// In a new process: finds out whether the machine can make `cpuid` trap, and makes it, or not, as
-/// was last said.
+/// In a new process: makes `cpuid` trap, or not, as was last said.
+///
+/// A process begins as its parent was, by which it also knows whether the machine can; the first
+/// one finds that out. In a virtual machine each change leaves it.
 pub(crate) fn arm() {
-    let able = sys::set_cpuid(false).is_ok();
-    ABLE.store(able, Ordering::Relaxed);
-    if able && !TRAPPED.load(Ordering::Relaxed) {
-        let_through(true);
+    if ABLE.load(Ordering::Relaxed) == UNKNOWN {
+        let able = sys::set_cpuid(false).is_ok();
+        ABLE.store(if able { CAN } else { UNABLE }, Ordering::Relaxed);
+        if able && !TRAPPED.load(Ordering::Relaxed) {
+            let_through(true);
+        }
+    } else if TRAPPED.load(Ordering::Relaxed) {
+        let_through(false);
     }
 }
 
 /// Can the machine make `cpuid` trap?
 pub(crate) fn can_trap() -> bool {
-    ABLE.load(Ordering::Relaxed)
+    ABLE.load(Ordering::Relaxed) == CAN
 }
 
 /// From now on it traps, if the machine can, or does not.

@@ -22,13 +22,14 @@ use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE, SIGSEGV};
 
 use rcoe_linux_abi::{MAX_REPLICAS, Note, StatClass};
 
-use crate::arch::cpuid;
+use crate::arch::branches::branches_into_each;
 use crate::arch::frames::SigContext;
 use crate::arch::known::{self, Part};
 use crate::arch::recognise::{self, Found, Wanted};
 use crate::arch::search::{Candidates, Next};
 use crate::arch::sites::{PLANTED, SITES};
 use crate::arch::tsc;
+use crate::arch::{clusters, cpuid, detours};
 use crate::convert::{low32, size};
 use crate::kernel::{self, Kernel, kind};
 use crate::memory::guest;
@@ -56,10 +57,10 @@ pub(crate) fn emulate(kernel: &mut Kernel, signal: u32, machine: &mut SigContext
         },
         (SIGSEGV, [0x0f, 0xa2]) => tell_cpu(machine),
         (SIGSEGV, PLANTED) => match kernel.traps.find(machine.rip) {
-            Some(Found::Cpuid) => tell_cpu(machine),
+            Some(Found::Cpuid | Found::Asked(_)) => tell_cpu(machine),
             Some(Found::Random(len)) => no_random(machine, len),
             Some(Found::Counter(len)) => read_tsc(kernel, machine, u64::from(len)),
-            Some(Found::Doubt) | None => return false,
+            Some(Found::Call | Found::Doubt) | None => return false,
         },
         _ => return false,
     }
@@ -160,6 +161,7 @@ pub(crate) fn add_code(kernel: &mut Kernel, code: &Code) {
 pub(crate) fn before_change(kernel: &mut Kernel, start: u64, len: u64) {
     if kernel.traps.code.meets(start, len) {
         distrust(kernel);
+        detours::undo(&kernel.traps, start, len);
     }
 }
 
@@ -215,10 +217,14 @@ fn turn(kernel: &mut Kernel, open: bool) {
 
 /// Code of which a program needs the smaller part, as a rule. What was only looked at is let go.
 const LARGE: u64 = 256 << 10;
+/// Most code that is looked through for branches: in more that takes longer than traps do.
+const WIDE: u64 = 1 << 20;
 
-/// Rewrites the instructions above in `len` bytes of code that was just mapped at `start`; it came
-/// from this part of a file.
-pub(crate) fn rewrite(kernel: &mut Kernel, start: u64, len: u64, part: Part) {
+/// Rewrites the instructions above in code that was just mapped.
+pub(crate) fn rewrite(kernel: &mut Kernel, code: &Code) {
+    let Code {
+        start, len, part, ..
+    } = *code;
     let mut batch = Batch::new(Wanted {
         cpuid: part != Part::FLEETING && cpuid::can_trap(),
         counter: part != Part::FLEETING && is_looked_for(kernel),
@@ -236,6 +242,9 @@ pub(crate) fn rewrite(kernel: &mut Kernel, start: u64, len: u64, part: Part) {
     while let Some(at) = from {
         from = batch.fill(at, start..start + len);
         if first && from.is_none() && part.is_of_a_version() {
+            if len <= WIDE {
+                batch.widen(code);
+            }
             known::keep(part, batch.sites());
             if shares {
                 regions::with_own_notebook(|it| known::write(it, part, batch.sites()));
@@ -275,7 +284,7 @@ impl Batch {
     }
 
     /// Offsets from where the code begins.
-    fn offsets(&self) -> impl DoubleEndedIterator<Item = (u64, Found)> {
+    fn offsets(&self) -> impl DoubleEndedIterator<Item = (u64, Found)> + Clone {
         self.sites().iter().map(|site| unpack(*site))
     }
 
@@ -359,6 +368,54 @@ impl Batch {
         self.offsets().any(|(_, what)| what == Found::Doubt)
     }
 
+    /// Finds out where there is room for a jump: at a `cpuid`, and at calls of a loader.
+    fn widen(&mut self, code: &Code) {
+        let range = code.start..code.start + code.len;
+        if code.interprets {
+            clusters::calls(&range, |at| self.insert(pack(at - code.start, Found::Call)));
+        }
+        let mut windows = [const { 0..0 }; Self::MOST];
+        let mut places = [0; Self::MOST];
+        let mut count = 0;
+        for (index, site) in self.sites[..self.count].iter_mut().enumerate() {
+            let (offset, what) = unpack(*site);
+            if let Some((wide, window)) = detours::room(range.start + offset, range.end, what) {
+                *site = pack(offset, wide);
+                windows[count] = window;
+                places[count] = index;
+                count += 1;
+            }
+        }
+        branches_into_each(&range, &windows[..count], |index| {
+            let site = &mut self.sites[places[index]];
+            *site = match unpack(*site) {
+                (_, Found::Call) => Self::GONE,
+                (offset, _) => pack(offset, Found::Cpuid),
+            };
+        });
+        let mut kept = 0;
+        for index in 0..self.count {
+            if self.sites[index] != Self::GONE {
+                self.sites[kept] = self.sites[index];
+                kept += 1;
+            }
+        }
+        self.count = kept;
+    }
+
+    /// No site.
+    const GONE: u64 = u64::MAX;
+
+    /// One more, where it belongs, if there is room.
+    fn insert(&mut self, site: u64) {
+        if self.count + 1 < Self::MOST {
+            let at = self.sites().partition_point(|known| *known < site);
+            self.sites.copy_within(at..self.count, at + 1);
+            self.sites[at] = site;
+            self.count += 1;
+        }
+    }
+
     /// Rewrites them in the code at `start`.
     fn plant(&self, kernel: &mut Kernel, start: u64) {
         if self.has_doubt() {
@@ -371,20 +428,32 @@ impl Batch {
         let (last, what) = sites.next_back().unwrap_or((first, what));
         let page = page_down(start + first);
         let span = page_up(start + last + what.len()) - page;
+        let known = self.offsets().map(|(offset, what)| (start + offset, what));
+        let mut tables = detours::Tables {
+            rewriter: &mut kernel.rewriter,
+            traps: &mut kernel.traps,
+            calls: 0,
+        };
+        let mut stubs = detours::Row::make(&mut tables, known.clone());
+        kernel::count(&kernel.report.sites, tables.calls);
         // SAFETY: code of the program, which is not running; executable again below.
         let opened = unsafe { sys::mprotect(page, span, PROT_READ | PROT_WRITE) };
-        for (offset, what) in self.offsets() {
-            let address = start + offset;
+        for (address, what) in known {
+            let stub = stubs.next(what);
             if what == Found::Doubt {
+                continue;
+            }
+            if what == Found::Call {
+                let _ = opened.map(|()| detours::plant(address, what, stub));
                 continue;
             }
             if !kernel.traps.has_room(address) {
                 kernel.note(Note::TooManyInstructions, SITES as u64);
-            } else if opened.is_ok() && guest::copy_out(address, &PLANTED).is_ok() {
+            } else if opened.is_ok() && detours::plant(address, what, stub) {
                 kernel.traps.add(address, what);
                 continue;
             }
-            if matches!(what, Found::Counter(_) | Found::Cpuid) {
+            if matches!(what, Found::Counter(_) | Found::Cpuid | Found::Asked(_)) {
                 distrust(kernel);
             }
         }

@@ -1,9 +1,12 @@
 //! What the processor and the kernel's signals dictate: ways in and out, frames, rewritten code.
 
 pub(crate) mod branches;
+mod clusters;
 pub(crate) mod context;
 pub(crate) mod cpuid;
 pub(crate) mod delivery;
+mod detour;
+mod detours;
 pub(crate) mod entry;
 pub(crate) mod faults;
 pub(crate) mod frames;

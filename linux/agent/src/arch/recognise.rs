@@ -16,6 +16,7 @@ use yaxpeax_arch::LengthedInstruction as _;
 use yaxpeax_x86::long_mode::{InstDecoder, Opcode};
 
 use crate::arch::search::effort;
+use crate::arch::{clusters, detour};
 
 /// How far before a candidate decoding starts.
 const LEAD: usize = 48;
@@ -54,6 +55,10 @@ impl Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Cpuid,
+    /// The same in so many bytes that a jump can take the place of, for no branch leads into them.
+    Asked(u8),
+    /// A system call of a loader, and a comparison behind it, that a jump can take the place of.
+    Call,
     /// `rdrand`, `rdseed` or `rdpid`; the length of the instruction, which reports no success.
     Random(u8),
     /// `rdtsc` or `rdtscp`, which are two and three bytes long.
@@ -68,11 +73,15 @@ impl Found {
         match self {
             Self::Cpuid => 0,
             Self::Random(len) => len as u64,
+            Self::Asked(len) => Self::ASKED | len as u64,
             Self::Counter(len) => Self::COUNTER | len as u64,
+            Self::Call => Self::CALL,
             Self::Doubt => Self::DOUBT,
         }
     }
 
+    const ASKED: u64 = 0x20;
+    const CALL: u64 = 0x30;
     const COUNTER: u64 = 0x40;
     const DOUBT: u64 = 0x80;
 
@@ -81,13 +90,17 @@ impl Found {
             0 => Self::Cpuid,
             0x80.. => Self::Doubt,
             len @ 0x40.. => Self::Counter(len - 0x40),
+            0x30.. => Self::Call,
+            len @ 0x20.. => Self::Asked(len - 0x20),
             len => Self::Random(len),
         }
     }
 
+    /// Bytes of the instruction.
     pub(crate) const fn len(self) -> u64 {
         match self {
-            Self::Cpuid => 2,
+            Self::Cpuid | Self::Asked(_) => 2,
+            Self::Call => clusters::CALL as u64,
             Self::Random(len) | Self::Counter(len) => len as u64,
             Self::Doubt => 1,
         }
@@ -142,8 +155,21 @@ pub(crate) fn holds(code: &[u8], found: Found, wanted: Wanted) -> bool {
     match found {
         Found::Counter(_) => wanted.counter && counter_at(code, 0) == Some(found),
         Found::Doubt => wanted.doubts(),
-        Found::Cpuid | Found::Random(_) => to_replace(code) == Some(found),
+        Found::Cpuid => code.starts_with(&[0x0f, 0xa2]),
+        Found::Asked(len) => detour::window(code) == Some(usize::from(len)),
+        Found::Call => clusters::is_call(code),
+        Found::Random(len) => random_at(code, len),
     }
+}
+
+/// Is this one of the random instructions, of this length? By its bytes alone: looking up what was
+/// found before is to bring in no decoder.
+fn random_at(code: &[u8], len: u8) -> bool {
+    let code = code.get(..usize::from(len));
+    let Some([before @ .., 0x0f, 0xc7, 0xf0..=0xff]) = code else {
+        return false;
+    };
+    before.iter().all(|byte| is_prefix(*byte))
 }
 
 /// `rdtsc` or `rdtscp` without a prefix.
@@ -406,6 +432,32 @@ mod tests {
         assert_eq!(found(rdseed, NO_CPUID), [(0, Found::Random(4))]);
         let rdpid = &[0xf3, 0x0f, 0xc7, 0xf8];
         assert_eq!(found(rdpid, NO_CPUID), [(0, Found::Random(4))]);
+    }
+
+    #[test]
+    fn what_was_found_is_told_by_its_bytes() {
+        let kinds = [
+            (Found::Random(3), &[0x0f, 0xc7, 0xf0][..]),
+            (Found::Random(4), &[0x48, 0x0f, 0xc7, 0xf8]),
+            (Found::Random(4), &[0xf3, 0x0f, 0xc7, 0xf8]),
+            (Found::Cpuid, &[0x0f, 0xa2]),
+            (Found::Asked(5), &[0x0f, 0xa2, 0x41, 0x89, 0xc0]),
+            (
+                Found::Call,
+                &[0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff],
+            ),
+        ];
+        for (what, bytes) in kinds {
+            let code = [bytes, &CODE, &CODE].concat();
+            assert!(holds(&code, what, ALL), "{what:?}");
+            for at in 0..bytes.len() {
+                let mut other = code.clone();
+                other[at] = 0x90;
+                assert!(!holds(&other, what, ALL), "{what:?} without byte {at}");
+            }
+            assert!(!holds(&bytes[..bytes.len() - 1], what, ALL), "{what:?} cut");
+            assert_eq!(Found::unpack(what.pack()), what);
+        }
     }
 
     #[test]

@@ -24,7 +24,8 @@ use crate::convert::{low32, size};
 use crate::kernel::count;
 use crate::lifetime::{PerProgram, Program};
 use crate::memory::guest;
-use crate::memory::nearby::{REACH, jump, map_area, patch};
+use crate::memory::nearby::{REACH, map_area};
+pub(super) use crate::memory::nearby::{jump, patch};
 
 /// Most sites that are known, and slots of the table that finds them (a power of two).
 const SITES: usize = 1024;
@@ -254,35 +255,44 @@ impl Rewriter {
     fn rewrite_after(&mut self, after: u64, around: &[u8; 24]) -> Option<u64> {
         let stub = self.allocate(after)?;
         let start = after - 2;
-        let mut code = Stub::new(stub, start);
-        code.load_return(stub + AFTER_RETURN);
-        code.enter();
-        assert_eq!(
-            code.at(),
-            stub + AFTER_RETURN,
-            "the return address of an after stub"
-        );
-        code.bytes(&around[16..22]);
-        let back = code.at();
-        code.bytes(&jump(back, after + 6));
-        code.store()?;
+        Stub::after(stub, start, &around[16..22]).store()?;
         patch(start, &jump(start, stub))?;
         Some(stub + AFTER_RETURN)
     }
 
+    /// The stub at `stub` for an *after* shape, which is about to be rewritten; `None` if there is
+    /// no room for its site.
+    pub(super) fn adopt(
+        &mut self,
+        stub: u64,
+        start: u64,
+        shape: &[u8],
+    ) -> Option<[u8; size(STUB)]> {
+        let site = self.site(start + 2)?;
+        site.hits = u64::MAX;
+        site.resume = stub + AFTER_RETURN;
+        Some(Stub::after(stub, start, &shape[2..8]).code)
+    }
+
     /// Room for a stub within reach of `site`.
     fn allocate(&mut self, site: u64) -> Option<u64> {
+        self.allocate_row(site, 1)
+    }
+
+    /// Room for so many stubs in a row within reach of `site`, of which there is room in one area.
+    pub(super) fn allocate_row(&mut self, site: u64, stubs: usize) -> Option<u64> {
+        let bytes = stubs as u64 * STUB;
         for (start, next) in &mut self.areas[..self.area_count] {
-            if start.abs_diff(site) < REACH && *next + STUB <= *start + AREA {
-                *next += STUB;
-                return Some(*next - STUB);
+            if start.abs_diff(site) < REACH && *next + bytes <= *start + AREA {
+                *next += bytes;
+                return Some(*next - bytes);
             }
         }
         if self.area_count == AREAS {
             return None;
         }
         let start = map_area(site, AREA)?;
-        self.areas[self.area_count] = (start, start + STUB);
+        self.areas[self.area_count] = (start, start + bytes);
         self.area_count += 1;
         Some(start)
     }
@@ -298,6 +308,16 @@ impl Rewriter {
             None => rip - 2,
         }
     }
+}
+
+/// Reads code; `None` if it cannot be.
+pub(super) fn read_code(code: &mut [u8], at: u64) -> Option<()> {
+    guest::copy_in(code, at).ok()
+}
+
+/// Writes code where it can be written to.
+pub(super) fn write_code(at: u64, code: &[u8]) -> Option<()> {
+    guest::copy_out(at, code).ok()
 }
 
 /// `mov $nr,%eax; syscall` ends at offset 16?
@@ -330,6 +350,22 @@ impl Stub {
             code,
             len: 0,
         }
+    }
+
+    /// One for the shape at `start` that ends with this comparison.
+    fn after(stub: u64, start: u64, comparison: &[u8]) -> Self {
+        let mut code = Self::new(stub, start);
+        code.load_return(stub + AFTER_RETURN);
+        code.enter();
+        assert_eq!(
+            code.at(),
+            stub + AFTER_RETURN,
+            "the return address of an after stub"
+        );
+        code.bytes(comparison);
+        let back = code.at();
+        code.bytes(&jump(back, start + 8));
+        code
     }
 
     fn at(&self) -> u64 {

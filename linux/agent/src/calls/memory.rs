@@ -125,7 +125,7 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
         } else if is_fixed_code(prot) {
             let len = page_up(len);
             let part = file.part(call.arg(5), len);
-            adopt_code(kernel, &Code { start, len, part });
+            adopt_code(kernel, &Code::new(start, len, part));
         }
     }
     result
@@ -213,7 +213,7 @@ fn map(kernel: &mut Kernel, call: &Call, flags: u32) -> i64 {
 pub(crate) fn adopt_code(kernel: &mut Kernel, code: &Code) {
     tsc::add_code(kernel, code);
     kernel.rewriter.add_code(code.start, code.len);
-    crate::arch::instructions::rewrite(kernel, code.start, code.len, code.part);
+    crate::arch::instructions::rewrite(kernel, code);
 }
 
 /// `munmap`.
@@ -261,7 +261,7 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
         tsc::distrust(kernel);
     } else if result == 0 && is_fixed_code(prot) {
         let (start, len, part) = (page_down(addr), page_up(len), Part::FLEETING);
-        adopt_code(kernel, &Code { start, len, part });
+        adopt_code(kernel, &Code::new(start, len, part));
     } else if result == 0 {
         kernel.rewriter.forget_code(page_down(addr), page_up(len));
     }

@@ -67,6 +67,20 @@ pub(crate) struct Code {
     pub(crate) len: u64,
     /// What it came from.
     pub(crate) part: Part,
+    /// It is the program's interpreter.
+    pub(crate) interprets: bool,
+}
+
+impl Code {
+    /// Code of a library.
+    pub(crate) const fn new(start: u64, len: u64, part: Part) -> Self {
+        Self {
+            start,
+            len,
+            part,
+            interprets: false,
+        }
+    }
 }
 
 /// One ELF file mapped into memory.
@@ -124,12 +138,14 @@ pub(crate) fn load_open(
         let interpreter = map_file(fd, files[1], None)?;
         image.entry = interpreter.entry;
         image.interpreter_base = interpreter.bias;
-        image.code[CODE_SEGMENTS..2 * CODE_SEGMENTS].copy_from_slice(&interpreter.code);
+        let interprets = true;
+        let code = interpreter.code.map(|code| Code { interprets, ..code });
+        image.code[CODE_SEGMENTS..2 * CODE_SEGMENTS].copy_from_slice(&code);
     }
     image.vdso = vdso::image::map()?;
     let (start, len) = image.vdso;
     let part = Part::NONE;
-    image.code[2 * CODE_SEGMENTS] = Code { start, len, part };
+    image.code[2 * CODE_SEGMENTS] = Code::new(start, len, part);
     Ok(image)
 }
 
@@ -349,7 +365,7 @@ fn code_ranges(
             0 if all_seen => file.part(page_down(segment.p_offset), len),
             _ => Part::FLEETING,
         };
-        *range = Code { start, len, part };
+        *range = Code::new(start, len, part);
     }
     ranges
 }
