@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::auxvec::{AT_HWCAP2, AT_SYSINFO_EHDR};
 use rcoe_core::{MAX_REPLICAS, ReplicaId, ReplicaSet};
-use rcoe_linux_abi::{AGENT_TEXT, Phase};
+use rcoe_linux_abi::{AGENT_TEXT, Control, Phase};
 
 use crate::arch::entry::{Cpu, TrapFrame, enter_program};
 use crate::arch::faults;
@@ -147,11 +147,24 @@ pub(crate) fn become_replica(group: usize, index: usize) {
     sys::set_robust_list(&own.will);
     own.pid.store(pid, Ordering::Release);
     sys::die_with_supervisor(control.supervisor.load(Ordering::Relaxed));
-    let core = control.cores[index].load(Ordering::Relaxed);
-    if core != u32::MAX {
-        sys::pin(core);
-    }
+    sys::pin(core(control, index).into_iter());
     sys::prefer_short_turns(TURN_NS);
+}
+
+/// The CPU of a replica, if it is to have one.
+fn core(control: &Control, index: usize) -> Option<u32> {
+    let core = control.cores[index].load(Ordering::Relaxed);
+    (core != u32::MAX).then_some(core)
+}
+
+/// In one that is about to clone the replicas of a group: these begin where they will stay, if the
+/// host finds room there. Else each is moved once it runs, which costs as much as the clone.
+pub(crate) fn allow_cores(group: usize, all: ReplicaSet) {
+    if all.len() == 1 {
+        return;
+    }
+    let control = control(group);
+    sys::pin(all.iter().filter_map(|id| core(control, id.index())));
 }
 
 /// The part every replica of the first group does for itself.

@@ -299,6 +299,7 @@ impl Kernel {
         processes::return_lent(self);
         processes::release_twin(self);
         self.event(kind::of(0, kind::END), u64::from(ending.pack()));
+        self.replica.env_mut().expect_lasting();
         self.rendezvous();
         turns::leave(self);
         let calls: u64 = self.report.calls[..StatClass::Instruction as usize]

@@ -18,11 +18,13 @@ use crate::protocol::meeting::Meeting;
 use crate::protocol::naps::{Debt, Nap, Naps};
 use crate::protocol::patience::{Patience, Siblings};
 use crate::protocol::requests;
-use crate::protocol::waiting::{Habit, Neighbours, Pass};
+use crate::protocol::waiting::{FEW_YIELDS, FEWEST_YIELDS, Habit, Neighbours, Pass, YIELDS};
 use crate::sys;
 
 /// So many calls are told apart, by the last bits of their numbers.
 const CALLS: usize = 64;
+/// Beside a call's number: it makes, replaces, awaits or ends processes.
+const LASTING: u64 = 1 << 63;
 
 /// Published memory of all replicas, as the waiting code needs it.
 #[derive(Clone, Copy)]
@@ -64,7 +66,7 @@ pub(crate) struct LinuxEnv {
     debt: Debt,
     /// When the last yield of the present wait was over, or 0.
     yielded_at: u64,
-    /// The program's present call.
+    /// The program's present call, and whether it is [`LASTING`].
     call: u64,
     patience: Patience,
     /// When the vote began that is under way, or 0.
@@ -120,6 +122,11 @@ impl LinuxEnv {
     #[inline]
     pub(crate) const fn enter(&mut self, nr: u64) {
         self.call = nr;
+    }
+
+    /// The present call makes, replaces, awaits or ends processes.
+    pub(crate) const fn expect_lasting(&mut self) {
+        self.call |= LASTING;
     }
 
     /// Which of [`Self::habits`] a wait goes by: those at one call, for a record or for something
@@ -318,7 +325,13 @@ impl Env for LinuxEnv {
         let kind = self.kind_of(wait);
         let record = wait.reason == WaitFor::Record;
         let contested = self.neighbours.contested();
-        let pass = self.habits[kind].pass(wait.round, contested, record);
+        let yields = match (contested, self.call & LASTING != 0, record) {
+            (true, ..) => 0,
+            (false, true, _) => FEWEST_YIELDS,
+            (false, false, true) => FEW_YIELDS,
+            (false, false, false) => YIELDS,
+        };
+        let pass = self.habits[kind].pass(wait.round, yields);
         if pass == Pass::Spin {
             core::hint::spin_loop();
             return Waited::Retry;

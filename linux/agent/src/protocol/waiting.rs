@@ -20,9 +20,12 @@ const LEAST_SPINS: u32 = 16;
 /// Rounds of yielding after spinning, in a vote. Together they take about as long as falling asleep
 /// and being woken on an idle CPU, so that a wait costs at most twice of what the better choice
 /// would have.
-const YIELDS: u32 = 100;
+pub(super) const YIELDS: u32 = 100;
 /// The same where a record is awaited: who dozes then finds many at once.
-const FEW_YIELDS: u32 = 20;
+pub(super) const FEW_YIELDS: u32 = 20;
+/// The same at calls that make, replace, await or end processes: what siblings do there takes
+/// several times as long as falling asleep and being woken.
+pub(super) const FEWEST_YIELDS: u32 = 6;
 /// A yield that takes longer, in nanoseconds, went to somebody who computes.
 const LONG_YIELD_NS: u64 = 1_000_000;
 /// Waits without a yield after such a one, at first.
@@ -70,15 +73,13 @@ impl Habit {
         };
     }
 
-    /// What to do in this round of the wait; `contested`: yields last too long; `record`: a record
-    /// is awaited.
-    pub(crate) fn pass(&mut self, round: u32, contested: bool, record: bool) -> Pass {
+    /// What to do in this round of the wait, in which it is yielded so often.
+    pub(crate) fn pass(&mut self, round: u32, yields: u32) -> Pass {
         if round < self.spins {
             return Pass::Spin;
         }
         self.vain = true;
-        let yields = if record { FEW_YIELDS } else { YIELDS };
-        if !contested && round < self.spins + yields {
+        if round < self.spins + yields {
             Pass::Yield
         } else {
             Pass::Sleep
@@ -127,7 +128,7 @@ mod tests {
     /// Waits once for so many rounds; how the last one passed.
     fn wait(habit: &mut Habit, rounds: u32) -> Pass {
         habit.begin();
-        (0..rounds).fold(Pass::Spin, |_, round| habit.pass(round, false, false))
+        (0..rounds).fold(Pass::Spin, |_, round| habit.pass(round, YIELDS))
     }
 
     #[test]
@@ -147,17 +148,14 @@ mod tests {
     fn a_wait_yields_before_it_sleeps_unless_the_cpu_is_contested() {
         let mut habit = Habit::new(true);
         habit.begin();
-        assert_eq!(habit.pass(LEAST_SPINS, false, false), Pass::Yield);
-        assert_eq!(habit.pass(LEAST_SPINS, true, false), Pass::Sleep);
+        assert_eq!(habit.pass(LEAST_SPINS, FEW_YIELDS), Pass::Yield);
+        assert_eq!(habit.pass(LEAST_SPINS, 0), Pass::Sleep);
+        assert_eq!(habit.pass(LEAST_SPINS + FEW_YIELDS, YIELDS), Pass::Yield);
         assert_eq!(
-            habit.pass(LEAST_SPINS + FEW_YIELDS, false, false),
-            Pass::Yield
-        );
-        assert_eq!(
-            habit.pass(LEAST_SPINS + FEW_YIELDS, false, true),
+            habit.pass(LEAST_SPINS + FEW_YIELDS, FEW_YIELDS),
             Pass::Sleep
         );
-        assert_eq!(habit.pass(LEAST_SPINS + YIELDS, false, false), Pass::Sleep);
+        assert_eq!(habit.pass(LEAST_SPINS + YIELDS, YIELDS), Pass::Sleep);
     }
 
     #[test]

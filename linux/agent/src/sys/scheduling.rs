@@ -18,11 +18,15 @@ struct Attributes {
     period: u64,
 }
 
-/// Pins this process to one CPU.
-pub(crate) fn pin(cpu: u32) {
+/// Pins this process to these CPUs.
+pub(crate) fn pin(cpus: impl Iterator<Item = u32>) {
     let mut mask = [0_u64; 16];
-    if let Some(word) = mask.get_mut(cpu as usize / 64) {
-        *word = 1 << (cpu % 64);
+    for cpu in cpus {
+        if let Some(word) = mask.get_mut(cpu as usize / 64) {
+            *word |= 1 << (cpu % 64);
+        }
+    }
+    if mask.iter().any(|word| *word != 0) {
         let bytes = size_of_val(&mask) as u64;
         // SAFETY: the mask is valid for `bytes`. Pinning is advice: it may be refused.
         let _ = unsafe {

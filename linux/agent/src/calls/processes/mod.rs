@@ -219,6 +219,7 @@ impl PerProcess for Processes {
 
 /// Calls of the class process.
 pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &mut TrapFrame) -> i64 {
+    kernel.replica.env_mut().expect_lasting();
     match call.what.special {
         Special::Fork | Special::Vfork | Special::Clone | Special::Clone3 => {
             birth::perform(kernel, call, frame)

@@ -23,7 +23,7 @@ use crate::sys::Errno;
 use crate::{boot, sys};
 
 /// Rounds of yielding before a new group sleeps until its birth counts.
-const LAUNCH_YIELDS: u32 = 200;
+const LAUNCH_YIELDS: u32 = 16;
 
 /// The first replica of a new group: makes the others, and all wait until the birth counts.
 pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
@@ -37,6 +37,7 @@ pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
     own.pid.store(sys::getpid(), Ordering::Release);
     signals::signalfd::part(kernel);
     close_descriptor(kernel);
+    boot::allow_cores(group, parents);
     let id = match boot::clone_replicas(first, parents) {
         Ok(id) => id,
         Err(Errno(errno)) => {
@@ -186,6 +187,7 @@ fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, 
     limits::publish(kernel);
     publish_file(kernel.report);
     kernel.event(kind::of(0, kind::LAYOUT), u64::from(pid));
+    kernel.replica.env_mut().expect_lasting();
     kernel.rendezvous();
     turns::begin_child(kernel);
     arena::start_child(kernel);
