@@ -66,6 +66,8 @@ pub(super) struct Credentials {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Renewed {
     pub(super) credentials: Credentials,
+    /// What they were before: only an `execve` changes them until it is done.
+    from: Credentials,
     /// The dynamic loader shall trust nothing that it is told (`AT_SECURE`).
     pub(super) secure: bool,
     /// Others of the same user may read the program's memory.
@@ -183,6 +185,7 @@ impl Credentials {
         };
         let lacking = permitted & !old;
         Renewed {
+            from: *self,
             credentials: new,
             secure: changes || differs || (self.user.real != 0 && by_file),
             dumpable: !self.differs() && self.acts_as(&new) && lacking == 0,
@@ -259,7 +262,7 @@ pub(super) fn refused_for(file: FileCapabilities) -> Option<u32> {
 /// The host left it more than that.
 pub(super) fn apply(kernel: &mut Kernel, renewed: &Renewed) -> Result<[u64; WORDS], ()> {
     let new = &renewed.credentials;
-    let mut now = own(kernel);
+    let mut now = renewed.from;
     if now != *new {
         change(&now, new);
         now = own(kernel);
