@@ -64,6 +64,9 @@ pub(crate) struct Numbered {
     pub(crate) attempt: u8,
 }
 
+/// Groups whose pages stay when they end, some dozen for each replica.
+const KEPT: usize = 4;
+
 /// One group's part of the shared objects.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -164,14 +167,17 @@ impl Memory {
 
     /// Gives the group's part back: it reads as zero, as a new group must find it.
     pub(crate) fn clear(&self) -> Result<(), RunError> {
+        // The lowest parts are the next to be used again.
+        let clear = match self.group < KEPT {
+            true => SharedObject::wipe,
+            false => SharedObject::clear,
+        };
         for object in &self.pool.objects {
-            object
-                .clear(self.group * REGION_STRIDE, REGION_STRIDE)
+            clear(object, self.group * REGION_STRIDE, REGION_STRIDE)
                 .doing("clearing the memory of a process")?;
         }
-        self.pool
-            .control
-            .clear(self.group * CONTROL_BYTES, CONTROL_BYTES)
+        let control = &self.pool.control;
+        clear(control, self.group * CONTROL_BYTES, CONTROL_BYTES)
             .doing("clearing the memory of a process")
     }
 

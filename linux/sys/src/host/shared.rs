@@ -135,6 +135,42 @@ impl SharedObject {
         }
     }
 
+    /// Overwrites what was ever stored in a range with zeroes. Its pages stay: no process has to
+    /// be told that they are gone, and who comes next finds them there.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the kernel says.
+    pub fn wipe(&self, offset: usize, len: usize) -> io::Result<()> {
+        static ZEROES: [u8; 1 << 15] = [0; 1 << 15];
+        let end = offset + len;
+        let mut at = offset;
+        while let Some(from) = self.seek(at, libc::SEEK_DATA)?.filter(|from| *from < end) {
+            let to = self.seek(from, libc::SEEK_HOLE)?.unwrap_or(end).min(end);
+            let part = (to - from).min(ZEROES.len());
+            let place = libc::off_t::try_from(from).map_err(|_| io::ErrorKind::InvalidInput)?;
+            // SAFETY: the content may change at any time (SharedLayout); so many bytes are there.
+            let put =
+                unsafe { libc::pwrite(self.fd.as_raw_fd(), ZEROES.as_ptr().cast(), part, place) };
+            at = from + usize::try_from(put).map_err(|_| io::Error::last_os_error())?;
+        }
+        Ok(())
+    }
+
+    /// Where the next data or hole begins at or after an offset; `None` behind the last.
+    fn seek(&self, from: usize, what: libc::c_int) -> io::Result<Option<usize>> {
+        let from = libc::off_t::try_from(from).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: the position of our own descriptor is used by nobody.
+        let found = unsafe { libc::lseek(self.fd.as_raw_fd(), from, what) };
+        match usize::try_from(found) {
+            Ok(found) => Ok(Some(found)),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+                error => Err(error),
+            },
+        }
+    }
+
     /// Whether this process may store into the object.
     #[must_use]
     pub const fn access(&self) -> Access {
