@@ -172,3 +172,30 @@ fn a_child_that_goes_astray_before_its_birth_is_not_taken_for_its_parent() {
     let detail = divergence.unwrap()["detail"].as_str().unwrap_or_default();
     assert!(detail.contains("before birth"), "{detail}");
 }
+
+/// Times that replicas of the program had to ask the supervisor once more.
+fn asked_again(scene: &Scene, script: &str) -> u64 {
+    let outcome = scene.rcoe(&["run", "-n", "2", "--stats", "--", "sh", "-c", script]);
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    let errors = outcome.err();
+    let row = errors
+        .lines()
+        .find_map(|line| line.strip_prefix("requests made again"));
+    let counts = row.expect("the counter").split_whitespace();
+    counts.map(|count| count.parse::<u64>().unwrap()).sum()
+}
+
+/// A child that forks at once asks before it is known. A request is made again when nothing has
+/// come for long, which a machine with other work may be the reason for, but not every time.
+#[test]
+fn children_that_fork_at_once_are_heard() {
+    const BIRTHS: u64 = 40;
+    let scene = Scene::new();
+    let body = "(echo x | cat) >/dev/null; i=$((i + 1))";
+    let script = format!("i=0; while [ $i -lt {BIRTHS} ]; do {body}; done");
+    let few = |_| asked_again(&scene, &script) <= BIRTHS / 10;
+    assert!(
+        (0..5).any(few),
+        "requests of newborn children are heard when they are made again"
+    );
+}

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -72,13 +73,27 @@ static void four_threads(void) {
     for (int i = 0; i < 4; i++) check(pthread_create(&thread, NULL, idle, &never), 0);
 }
 
-static const struct { const char *name; void (*call)(void); int threads; } kinds[] = {
-    {"write", write_null, 0},         {"write-threads", write_null, 1},
-    {"read", read_zero, 0},           {"clock", clock_libc, 0},
-    {"getppid", parent, 0},           {"epoll", poll_nothing, 0},
-    {"pair", write_read, 0},          {"sendto", send_receive, 0},
-    {"futex-wake", wake_nobody, 0},   {"stat", stat_path, 0},
-    {"open-close", open_close, 0},
+/* Shares memory with a child that waits until this process ends. */
+static void relative(void) {
+    int ends[2];
+    char never;
+    void *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED || pipe(ends)) exit(2);
+    pid_t child = fork();
+    if (child < 0) exit(2);
+    if (child == 0) {
+        close(ends[1]);
+        _exit(read(ends[0], &never, 1) != 0);
+    }
+}
+
+static const struct { const char *name; void (*call)(void); void (*prepare)(void); } kinds[] = {
+    {"write", write_null, NULL},         {"write-threads", write_null, four_threads},
+    {"write-shared", write_null, relative}, {"read", read_zero, NULL},
+    {"clock", clock_libc, NULL},         {"getppid", parent, NULL},
+    {"epoll", poll_nothing, NULL},       {"pair", write_read, NULL},
+    {"sendto", send_receive, NULL},      {"futex-wake", wake_nobody, NULL},
+    {"stat", stat_path, NULL},           {"open-close", open_close, NULL},
 };
 
 __attribute__((noinline)) static void mark(void) { __asm__ volatile("" ::: "memory"); }
@@ -96,7 +111,7 @@ int main(int argc, char **argv) {
     struct epoll_event event = {.events = EPOLLIN};
     check(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, pair[1], &event), 0);
     if (null_fd < 0 || zero_fd < 0) return 2;
-    if (kinds[kind].threads) four_threads();
+    if (kinds[kind].prepare) kinds[kind].prepare();
     for (int i = 0; i < WARM_UP; i++) {
         mark();
         kinds[kind].call();

@@ -202,6 +202,8 @@ pub struct Report {
     pub yields: AtomicU64,
     /// Waits for a sibling that slept on a futex.
     pub sleeps: AtomicU64,
+    /// Requests that the supervisor had not answered when they were made once more.
+    pub asked_again: AtomicU64,
     /// Nanoseconds that votes took in which members were removed, until this replica went on.
     pub removals_ns: AtomicU64,
     /// Process id of the sibling that this replica gave up last for having used up its CPU time, or

@@ -87,6 +87,7 @@ impl Stats {
         rows.push(("points not agreed on", column(&|report| &report.points[1])));
         rows.push(("waits: yielded", column(&|report| &report.yields)));
         rows.push(("waits: slept", column(&|report| &report.sleeps)));
+        rows.push(("requests made again", column(&|report| &report.asked_again)));
         rows.push((REMOVALS, column(&|report| &report.removals_ns)));
         Self {
             rows,

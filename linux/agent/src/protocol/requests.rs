@@ -88,6 +88,9 @@ pub(crate) fn answer(request: Request) -> i64 {
         if let Some(answer) = look(request) {
             return answer;
         }
+        if let Some(report) = regions::own_report() {
+            report.asked_again.fetch_add(1, Ordering::Relaxed);
+        }
         if !matches!(request.ask, Ask::Stop { .. }) {
             looks.count("the supervisor's answer");
         }
