@@ -165,6 +165,28 @@ fn a_descriptor_that_is_not_open_yet_is_mapped_by_no_replica() {
 }
 
 #[test]
+fn code_that_is_moved_replaced_or_read_is_the_programs_own() {
+    like_native("moved", include_str!("edges/moved.c"), &[&[]]);
+}
+
+#[test]
+fn what_lies_near_rewritten_code_is_not_unmapped() {
+    let scene = Scene::new();
+    let program = scene.compile("moved", include_str!("edges/moved.c"), &["-w", "-pthread"]);
+    assert_eq!(scene.run(&[&program, "nearby"]).ended, Ended::Exit(0));
+    for replicas in ["1", "2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program, "nearby"]);
+        let err = outcome.err();
+        assert_eq!(outcome.ended, Ended::Exit(0), "{err}");
+        assert_eq!(outcome.out(), "works\n", "{err}");
+        assert!(
+            !err.is_empty() && err.lines().all(|line| line.contains("agent")),
+            "{err}"
+        );
+    }
+}
+
+#[test]
 fn a_file_that_is_read_in_pieces_is_what_it_is() {
     like_native("pieces", include_str!("edges/pieces.c"), &[&[]]);
 }

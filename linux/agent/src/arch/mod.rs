@@ -2,6 +2,7 @@
 
 pub(crate) mod branches;
 mod clusters;
+mod code;
 pub(crate) mod context;
 pub(crate) mod cpuid;
 pub(crate) mod delivery;

@@ -13,12 +13,18 @@
 //! the replaced bytes is found: every byte of the mapping counts that could be the opcode of one,
 //! whether or not an instruction begins there.
 //!
+//! Contract: whoever is about to move, replace, protect or give back memory of the program, or to
+//! write to it in spite of its protection, has the sites in it given up before: their bytes are
+//! the program's own again ([`Rewriter::give_up`]). Stubs stay: a thread may still wait in one.
+//!
 //! Not covered: indirect jumps into the middle of the replaced bytes. In *before* that would be
-//! the middle of an instruction; in *after* a jump to the `cmp` itself.
+//! the middle of an instruction; in *after* a jump to the `cmp` itself. A program that reads its
+//! own code, or copies it elsewhere.
 
 use core::sync::atomic::AtomicU64;
 
 use crate::arch::branches::branches_into;
+use crate::arch::code::Mappings;
 use crate::arch::entry::entry_address;
 use crate::convert::{low32, size};
 use crate::kernel::count;
@@ -39,14 +45,16 @@ const STUB: u64 = 64;
 const AREA: u64 = 16 * 1024;
 /// Most stub areas.
 const AREAS: usize = 32;
-/// Most code mappings that are known.
-const CODE: usize = 256;
 /// Offset within a stub of the address of the agent's entry.
 const ENTRY_SLOT: u64 = 48;
 /// Offset within a stub of the address to restart the call at.
 const RESTART_SLOT: u64 = 56;
-/// Where an *after* stub goes on when the call is done.
+/// Where an *after* stub goes on when the call is done: at the `cmp`.
 const AFTER_RETURN: u64 = 13;
+/// Bytes of a jump.
+const JUMP: u64 = 5;
+/// How far before and behind the end of its call a site is overwritten, whatever its shape.
+const OVERWRITTEN: (u64, u64) = (7, 3);
 
 /// A half-open range of addresses.
 type Range = core::ops::Range<u64>;
@@ -76,15 +84,13 @@ enum Place {
 #[repr(C)]
 pub(crate) struct Rewriter {
     site_count: usize,
-    code_count: usize,
     area_count: usize,
     /// Start and next free stub of each area.
     areas: [(u64, u64); AREAS],
     /// By a site's address: its index plus one, or 0.
     slots: [u16; SITES],
     sites: [Site; SITES],
-    /// Known executable mappings.
-    code: [Range; CODE],
+    code: Mappings,
 }
 
 impl PerProgram for Rewriter {
@@ -95,32 +101,50 @@ impl PerProgram for Rewriter {
             sites,
             site_count,
             code,
-            code_count,
             areas,
             area_count,
         } = self;
         slots.fill(0);
         sites[..*site_count].fill(Site::default());
-        code[..*code_count].fill(0..0);
+        code.clear();
         areas[..*area_count].fill((0, 0));
-        (*site_count, *code_count, *area_count) = (0, 0, 0);
+        (*site_count, *area_count) = (0, 0);
     }
 }
 
 impl Rewriter {
     /// Executable memory was mapped here.
     pub(crate) fn add_code(&mut self, start: u64, len: u64) {
-        self.forget_code(start, len);
-        if self.code_count < CODE {
-            self.code[self.code_count] = start..start + len;
-            self.code_count += 1;
+        self.give_up(start, len);
+        self.code.add(start..start.saturating_add(len));
+    }
+
+    /// Memory is about to change its place, its content or its protection, or to go. What was
+    /// rewritten in it is as it was, and sites in it start anew.
+    pub(crate) fn give_up(&mut self, start: u64, len: u64) {
+        let gone = start..start.saturating_add(len);
+        if !self.code.remove(&gone) {
+            return;
+        }
+        let (before, behind) = OVERWRITTEN;
+        for index in 0..self.site_count {
+            let Site { after, hits, .. } = self.sites[index];
+            if after - before < gone.end && gone.start < after + behind {
+                if hits == u64::MAX {
+                    self.restore(after);
+                }
+                // It keeps its address, or later ones would not be found past its slot.
+                self.sites[index] = Site {
+                    after,
+                    ..Site::default()
+                };
+            }
         }
     }
 
     /// The known mapping of code around this address.
     pub(crate) fn code_at(&self, address: u64) -> Option<Range> {
-        let mut known = self.code[..self.code_count].iter();
-        known.find(|code| code.contains(&address)).cloned()
+        self.code.whole(address)
     }
 
     /// Where stubs are.
@@ -131,32 +155,49 @@ impl Rewriter {
         })
     }
 
-    /// Memory was unmapped, or mapped over, here. Sites in it start anew.
-    pub(crate) fn forget_code(&mut self, start: u64, len: u64) {
-        let gone = start..start.saturating_add(len);
-        let mut i = 0;
-        let mut touched = false;
-        while i < self.code_count {
-            if self.code[i].start < gone.end && gone.start < self.code[i].end {
-                self.code_count -= 1;
-                self.code.swap(i, self.code_count);
-                self.code[self.code_count] = 0..0;
-                touched = true;
-            } else {
-                i += 1;
+    /// Takes out the jump of a site, if there is one.
+    ///
+    /// # Panics
+    /// If the program's code cannot be written any more: it would go astray.
+    fn restore(&self, after: u64) {
+        for start in [after - 7, after - 2] {
+            if let Some(original) = self.original(start, after) {
+                patch(start, &original).expect("what was overwritten can be again");
             }
         }
-        if touched {
-            for site in &mut self.sites[..self.site_count] {
-                if gone.contains(&site.after) {
-                    // It keeps its address, or later ones would not be found past its slot.
-                    *site = Site {
-                        after: site.after,
-                        ..Site::default()
-                    };
-                }
-            }
+    }
+
+    /// What was at `start` before a jump to one of our stubs; `None` if there is no such jump.
+    fn original(&self, start: u64, after: u64) -> Option<[u8; size(JUMP)]> {
+        let [0xe9, displacement @ ..] = guest::read::<[u8; size(JUMP)]>(start).ok()? else {
+            return None;
+        };
+        let distance = i64::from(i32::from_le_bytes(displacement));
+        let stub = (start + JUMP).wrapping_add_signed(distance);
+        let area = self.area_of(stub)?;
+        if !(stub - area).is_multiple_of(STUB) || restart_at(stub) != Some(start) {
+            return None;
         }
+        if start + JUMP < after {
+            return guest::read(stub).ok();
+        }
+        let [a, b, c] = guest::read::<[u8; 3]>(stub + AFTER_RETURN).ok()?;
+        Some([0x0f, 0x05, a, b, c])
+    }
+
+    /// The area of stubs that has this address.
+    fn area_of(&self, address: u64) -> Option<u64> {
+        let mut starts = self.areas[..self.area_count]
+            .iter()
+            .map(|(start, _)| *start);
+        starts.find(|start| address.wrapping_sub(*start) < AREA)
+    }
+
+    /// Are stubs in this range, which the program does not know of?
+    pub(crate) fn owns(&self, start: u64, len: u64) -> bool {
+        let end = start.saturating_add(len);
+        let mut areas = self.areas[..self.area_count].iter();
+        areas.any(|(area, _)| start < area + AREA && *area < end)
     }
 
     /// A call was dispatched; `after` is the address behind the `syscall` instruction. Returns
@@ -223,17 +264,18 @@ impl Rewriter {
 
     /// Rewrites a site; returns where its calls return to from now on.
     fn rewrite(&mut self, after: u64) -> Option<u64> {
-        let code = self.code[..self.code_count]
-            .iter()
-            .find(|code| code.contains(&after))?
-            .clone();
+        let code = self.code.whole(after)?;
         if after < code.start + 16 || after + 16 > code.end {
             return None;
         }
         let around = guest::read::<[u8; 24]>(after - 16).ok()?;
-        if is_before(&around) && !branches_into(&code, after - 6..after - 2) {
+        let undisturbed = |window: Range| {
+            let mut all = self.code.around(after);
+            !all.any(|code| branches_into(&code, window.clone()))
+        };
+        if is_before(&around) && undisturbed(after - 6..after - 2) {
             self.rewrite_before(after, &around)
-        } else if is_after(&around) && !branches_into(&code, after - 1..after + 6) {
+        } else if is_after(&around) && undisturbed(after - 1..after + 6) {
             self.rewrite_after(after, &around)
         } else {
             None
@@ -299,12 +341,8 @@ impl Rewriter {
 
     /// Where to resume so that the call which would return to `rip` is made again.
     pub(crate) fn restart_address(&self, rip: u64) -> u64 {
-        let in_area = |(start, _): &&(u64, u64)| rip >= *start && rip < *start + AREA;
-        match self.areas[..self.area_count].iter().find(in_area) {
-            Some(_) => {
-                let slot = rip - AFTER_RETURN + RESTART_SLOT;
-                guest::read::<u64>(slot).expect("a stub of ours")
-            }
+        match self.area_of(rip) {
+            Some(_) => restart_at(rip - AFTER_RETURN).expect("a stub of ours"),
             None => rip - 2,
         }
     }
@@ -318,6 +356,11 @@ pub(super) fn read_code(code: &mut [u8], at: u64) -> Option<()> {
 /// Writes code where it can be written to.
 pub(super) fn write_code(at: u64, code: &[u8]) -> Option<()> {
     guest::copy_out(at, code).ok()
+}
+
+/// Where the call of a stub is made again.
+fn restart_at(stub: u64) -> Option<u64> {
+    guest::read(stub + RESTART_SLOT).ok()
 }
 
 /// `mov $nr,%eax; syscall` ends at offset 16?
@@ -403,7 +446,8 @@ impl Stub {
 
 #[cfg(test)]
 mod tests {
-    use crate::arch::rewrite::{AREAS, CODE, Place, Rewriter, SITES, Site, is_after, is_before};
+    use crate::arch::code::Mappings;
+    use crate::arch::rewrite::{AREAS, Place, Rewriter, SITES, Site, is_after, is_before};
     use crate::lifetime::{PerProgram as _, Program};
 
     impl Rewriter {
@@ -415,8 +459,7 @@ mod tests {
                 resume: 0,
             }; SITES],
             site_count: 0,
-            code: [const { 0..0 }; CODE],
-            code_count: 0,
+            code: Mappings::NONE,
             areas: [(0, 0); AREAS],
             area_count: 0,
         };

@@ -95,6 +95,9 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
         call.raw[0] = 0;
     }
     let replaces = flags & MAP_FIXED != 0;
+    if replaces && kernel.rewriter.owns(addr, len) {
+        return agent_memory(kernel, addr);
+    }
     let kind = kind_of(prot, flags);
     let replaced = if replaces {
         space().mapped(addr, len)
@@ -107,6 +110,7 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
     }
     if replaces {
         files::before_unmap(kernel, addr, len);
+        kernel.rewriter.give_up(addr, page_up(len));
     }
     tsc::before_mapping(kernel, prot);
     let result = map(kernel, &call, flags);
@@ -117,9 +121,6 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
     if let Ok(start) = sys::check(result) {
         kernel.withheld.forget(start, len);
         space().set(start, len, kind);
-        if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
-            kernel.rewriter.forget_code(start, page_up(len));
-        }
         if is_fixed_code(prot) && kind == Kind::Shared {
             tsc::distrust(kernel);
         } else if is_fixed_code(prot) {
@@ -219,13 +220,13 @@ pub(crate) fn adopt_code(kernel: &mut Kernel, code: &Code) {
 /// `munmap`.
 pub(super) fn munmap(kernel: &mut Kernel, call: &Call) -> i64 {
     let (addr, len) = (call.arg(0), call.arg(1));
-    if guest::is_agent(addr, len) {
+    if is_agents(kernel, addr, len) {
         return agent_memory(kernel, addr);
     }
     files::before_unmap(kernel, addr, len);
+    kernel.rewriter.give_up(addr, page_up(len));
     let result = local(call.nr, call.raw);
     if result == 0 {
-        kernel.rewriter.forget_code(addr, page_up(len));
         kernel.withheld.forget(addr, len);
         space().remove(addr, len);
         files::after_unmap(kernel, addr, len);
@@ -236,7 +237,7 @@ pub(super) fn munmap(kernel: &mut Kernel, call: &Call) -> i64 {
 /// `mprotect` and `pkey_mprotect`.
 pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
     let (addr, len, prot) = (call.arg(0), call.arg(1), call.arg(2));
-    if guest::is_agent(addr, len) {
+    if is_agents(kernel, addr, len) {
         return agent_memory(kernel, addr);
     }
     let writable = prot & u64::from(PROT_WRITE) != 0;
@@ -247,6 +248,7 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
         return limits::TOO_MUCH;
     }
     tsc::before_mapping(kernel, prot);
+    kernel.rewriter.give_up(page_down(addr), page_up(len));
     let result = local(call.nr, call.raw);
     // Where there is a hole in the range, what comes before it has changed.
     if result == 0 || result == sys::error(ENOMEM) {
@@ -262,8 +264,6 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
     } else if result == 0 && is_fixed_code(prot) {
         let (start, len, part) = (page_down(addr), page_up(len), Part::FLEETING);
         adopt_code(kernel, &Code::new(start, len, part));
-    } else if result == 0 {
-        kernel.rewriter.forget_code(page_down(addr), page_up(len));
     }
     result
 }
@@ -284,8 +284,12 @@ pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
         call.arg(3),
         call.arg(4),
     );
-    let onto_agent = flags & MREMAP_FIXED != 0 && guest::meets_reserved(target, new_len);
-    if guest::meets_reserved(addr, old_len.max(new_len).max(1)) || onto_agent {
+    let fixed = flags & MREMAP_FIXED != 0;
+    let meets = |start, len| guest::meets_reserved(start, len) || kernel.rewriter.owns(start, len);
+    if guest::meets_reserved(addr, old_len.max(new_len).max(1))
+        || kernel.rewriter.owns(addr, old_len)
+        || fixed && meets(target, new_len)
+    {
         return agent_memory(kernel, addr);
     }
     let stays = old_len == 0 || flags & u64::from(MREMAP_DONTUNMAP) != 0;
@@ -299,6 +303,10 @@ pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
         return limits::TOO_MUCH;
     }
     tsc::before_change(kernel, addr, old_len);
+    kernel.rewriter.give_up(addr, page_up(old_len));
+    if fixed {
+        kernel.rewriter.give_up(target, page_up(new_len));
+    }
     let shared = resize::remap(kernel, call);
     let result = shared.unwrap_or_else(|| local(call.nr, call.raw));
     if let Ok(start) = sys::check(result) {
@@ -306,7 +314,6 @@ pub(super) fn mremap(kernel: &mut Kernel, call: &Call) -> i64 {
         kernel.withheld.moved(old, new, stays);
         space().moved(old, new, stays);
         if shared.is_none() {
-            kernel.rewriter.forget_code(addr, page_up(old_len));
             tsc::moved(kernel, old, new, stays);
         }
     }
@@ -329,7 +336,7 @@ fn can_be_moved(call: &Call) -> bool {
 
 /// `madvise`.
 pub(super) fn madvise(kernel: &mut Kernel, call: &Call) -> i64 {
-    if guest::is_agent(call.arg(0), call.arg(1)) {
+    if is_agents(kernel, call.arg(0), call.arg(1)) {
         return agent_memory(kernel, call.arg(0));
     }
     let advice = convert::low32(call.arg(2));
@@ -338,6 +345,7 @@ pub(super) fn madvise(kernel: &mut Kernel, call: &Call) -> i64 {
     }
     if is_let_go(advice) {
         tsc::before_change(kernel, call.arg(0), call.arg(1));
+        kernel.rewriter.give_up(call.arg(0), page_up(call.arg(1)));
     }
     let result = local(call.nr, call.raw);
     // Where there is a hole in the range, the rest of it follows the advice.
@@ -412,6 +420,11 @@ pub(super) fn msync(kernel: &mut Kernel, call: &Call) -> i64 {
     }
     // Of a copy nothing goes out that way; but holes are told.
     local(call.nr, [start, end - start, MS_ASYNC.into(), 0, 0, 0])
+}
+
+/// Is any of this the agent's: its window, or stubs near the program's code?
+fn is_agents(kernel: &Kernel, start: u64, len: u64) -> bool {
+    guest::is_agent(start, len) || kernel.rewriter.owns(start, len)
 }
 
 /// The agent's memory is not the program's.

@@ -374,11 +374,13 @@ fn to_memory(kernel: &mut Kernel, write: &Write) -> i64 {
         return sys::error(EIO);
     }
     tsc::distrust(kernel);
-    let result = to_own(write, "mem");
-    if let Ok(written @ 1..) = u64::try_from(result) {
-        kernel.rewriter.forget_code(start, written);
-    }
-    result
+    let most = if write.is_vector {
+        u64::MAX
+    } else {
+        write.args[2]
+    };
+    kernel.rewriter.give_up(start, most);
+    to_own(write, "mem")
 }
 
 /// Writes to this replica's own file of this name.

@@ -101,9 +101,9 @@ pub(crate) fn remap(kernel: &mut Kernel, call: &Call) -> Option<i64> {
 /// The program does without this range.
 fn unmap(kernel: &mut Kernel, start: u64, len: u64) {
     files::before_unmap(kernel, start, len);
+    kernel.rewriter.give_up(start, len);
     // SAFETY: the caller has seen to it that it is not the agent's memory.
     let _ = unsafe { sys::munmap(start, len) };
-    kernel.rewriter.forget_code(start, len);
     files::after_unmap(kernel, start, len);
 }
 
@@ -158,7 +158,6 @@ fn replace(kernel: &mut Kernel, part: &Mapping, start: u64, len: u64) {
         ..*part
     };
     kernel.shared.add(moved);
-    kernel.rewriter.forget_code(part.start, part.len);
 }
 
 /// A mapping of the slice.

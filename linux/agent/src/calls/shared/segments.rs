@@ -113,7 +113,7 @@ pub(crate) fn attach(kernel: &mut Kernel, call: &Call) -> i64 {
             return sys::error(EINVAL);
         };
         let len = page_up(segment.size);
-        if guest::meets_reserved(address, len) {
+        if guest::meets_reserved(address, len) || kernel.rewriter.owns(address, len) {
             return sys::error(EINVAL);
         }
         if !kernel.limits.allow(space::Kind::Shared, len / 4096) {
@@ -125,6 +125,7 @@ pub(crate) fn attach(kernel: &mut Kernel, call: &Call) -> i64 {
                 return sys::error(EINVAL);
             }
             files::before_unmap(kernel, address, len);
+            kernel.rewriter.give_up(address, len);
             files::after_unmap(kernel, address, len);
         }
         let write = if flags & SHM_RDONLY == 0 {
