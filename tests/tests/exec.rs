@@ -128,7 +128,9 @@ fn what_is_dropped_from_the_bounding_set_stays_dropped() {
         "exec unbound exec child",
         "child exec unbound child exec inheritable=0xff child",
         "child drop=0 drop=99 child drop=1 exec effective=0x1",
+        "child drop=0 child drop=1 exec effective=0x1 child",
         "child drop=0 child drop=1 uid=1000,0,1000 exec",
+        "child drop=0 child drop=1 uid=1000,0,1000 child exec child",
     ]);
 }
 

@@ -122,7 +122,7 @@ pub(crate) fn set_capabilities(wanted: &Capabilities) -> Result<(), Errno> {
     let [a, b, c] = sets.map(low);
     let [d, e, f] = sets.map(high);
     let sets = [a, b, c, d, e, f];
-    // SAFETY: as above; this takes away only.
+    // SAFETY: as above; it changes what this process may do, nothing of its memory.
     check(unsafe {
         syscall2(
             u64::from(nr::__NR_capset),
@@ -131,6 +131,21 @@ pub(crate) fn set_capabilities(wanted: &Capabilities) -> Result<(), Errno> {
         )
     })
     .map(drop)
+}
+
+/// Runs `body` while all capabilities that are permitted are in effect.
+pub(crate) fn with_all_permitted<T>(body: impl FnOnce() -> T) -> T {
+    let own = capabilities();
+    let all = Capabilities {
+        effective: own.permitted,
+        ..own
+    };
+    if own == all || set_capabilities(&all).is_err() {
+        return body();
+    }
+    let result = body();
+    set_capabilities(&own).expect("what is in effect can be put aside");
+    result
 }
 
 /// Asks the host about each capability of `candidates`; ends at the first that it does not know.

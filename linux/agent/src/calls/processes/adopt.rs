@@ -23,7 +23,7 @@ use crate::calls::processes::twin::{self, Source};
 use crate::convert::size;
 use crate::memory::deferred::{self, PAGE};
 use crate::memory::guest;
-use crate::sys::{self, Errno};
+use crate::sys::{self, Errno, credentials};
 use crate::text::Text;
 
 /// Pages that are compared at a time: more would only make more of the buffer.
@@ -84,8 +84,11 @@ impl<'a> Files<'a> {
     }
 }
 
+/// A program may have put capabilities aside that it is permitted: the host looks at those in
+/// effect, and at all that the other process is permitted.
 fn open_memory(source: &Source) -> Result<i32, Errno> {
-    open(format_args!("/proc/{}/mem\0", source.process), false)
+    let memory = || open(format_args!("/proc/{}/mem\0", source.process), false);
+    memory().or_else(|_| credentials::with_all_permitted(memory))
 }
 
 /// One line of the kernel's list of mappings.
