@@ -1,6 +1,8 @@
 //! The blocking API on real threads: fault-free runs, one diverging replica, one dead one.
+//!
+//! Not with shuttle's atomics, which know its own threads only; `sim` has their schedules.
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::thread;
