@@ -7,11 +7,13 @@
 //! Not tried again: more than [`MOST`] failures, and programs that end without naming what failed.
 
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::Result;
 
 use crate::count::{self, Counts};
 use crate::shell;
+use crate::slow::Watch;
 
 /// Failed tests of one run that get a second try; more are no accident.
 const MOST: usize = 3;
@@ -32,20 +34,23 @@ impl Run {
     }
 }
 
-/// Runs the test programs of the command that `make` makes and sums their closing lines.
+/// Runs the test programs of the command that `make` makes, sums their closing lines, and tells
+/// which tests were slowest.
 ///
 /// # Errors
 ///
 /// If the command cannot be started.
 pub(crate) fn run(make: impl Fn() -> Command) -> Result<Counts> {
-    let first = once(make())?;
+    let mut watch = Watch::of_this_machine();
+    let first = once(make(), |line| watch.line(line, Instant::now()))?;
+    watch.tell();
     if first.succeeded || !first.is_worth_a_second() {
         return Ok(first.counts.judged(first.succeeded));
     }
     println!("once more, alone: {}", first.failed.join(" "));
     let mut command = make();
     command.args(["--", "--exact", "--test-threads=1"]);
-    let second = once(shell::with(command, &first.failed))?;
+    let second = once(shell::with(command, &first.failed), |_| {})?;
     Ok(settle(&first, &second))
 }
 
@@ -64,10 +69,11 @@ fn settle(first: &Run, second: &Run) -> Counts {
     }
 }
 
-fn once(command: Command) -> Result<Run> {
+fn once(command: Command, mut look: impl FnMut(&str)) -> Result<Run> {
     let mut counts = Counts::default();
     let mut failed = Vec::new();
     let succeeded = shell::stream(command, |line| {
+        look(line);
         if let Some(found) = count::parse(line, count::CARGO) {
             counts.add(found);
         }

@@ -18,6 +18,7 @@ mod packages;
 mod programs;
 mod shell;
 mod shots;
+mod slow;
 mod stages;
 mod tidy;
 mod users;
