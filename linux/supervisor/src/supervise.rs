@@ -3,6 +3,7 @@
 mod limits;
 mod relocation;
 mod removal;
+mod rounds;
 mod upkeep;
 
 use std::os::fd::AsFd;
@@ -205,37 +206,6 @@ impl Drop for Run<'_> {
 }
 
 impl Run<'_> {
-    fn watch(&mut self) -> Result<Outcome, RunError> {
-        loop {
-            self.reaper.reap(&mut self.family.teams)?;
-            for team in self.family.teams.iter_mut().flatten() {
-                team.group.hear_of_ends(&team.memory);
-            }
-            self.tell_recoveries();
-            self.announce();
-            self.notifier
-                .tick(&self.family, &self.happened, self.settings.replicas());
-            self.tell_notes();
-            self.family.settle()?;
-            if self.family.has_newborn() {
-                self.family.hear_requests()?;
-            }
-            self.family.stand_still();
-            self.watch_threads();
-            self.watch_limits();
-            self.hear_clerk();
-            if let Some(outcome) = self.decide_all()? {
-                return Ok(outcome);
-            }
-            // One that was dead already is no work: the time is not that of the next round.
-            self.tell_recoveries();
-            self.reintegrate();
-            self.scrub();
-            self.sleep()?;
-            self.hear()?;
-        }
-    }
-
     /// Takes in what has come: signals, and what replicas ask for.
     fn hear(&mut self) -> Result<(), RunError> {
         while let Some(signal) = self.signals.next().doing("reading signals")? {

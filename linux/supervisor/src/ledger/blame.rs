@@ -9,13 +9,15 @@
 //! Not covered: who writes into a replica's memory, or runs a program whose replicas differ by
 //! themselves, makes cores look guilty.
 
+use linux_raw_sys::general::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+
 use crate::events::DivergenceKind;
 use crate::judge::Process;
 
 use super::entry::Blame;
 
 /// Signals by which the kernel ends a process for what its own instructions did.
-const EXCEPTIONS: [i32; 6] = [4, 5, 7, 8, 11, 31];
+const EXCEPTIONS: [u32; 6] = [SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS];
 
 /// What is known of a faulty replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ pub(crate) fn judge_core(it: Circumstances) -> (Blame, &'static str) {
         return (Blame::Nobody, "it was not bound to one core");
     }
     match (it.kind, it.process) {
-        (_, Process::Killed(signal)) if EXCEPTIONS.contains(&signal) => {
+        (_, Process::Killed(signal)) if EXCEPTIONS.contains(&signal.cast_unsigned()) => {
             (Blame::Core, "its instructions raised an exception")
         }
         (_, Process::Killed(_)) => (Blame::Nobody, "it was killed from outside"),
