@@ -191,7 +191,8 @@ static int unmapped_nearby(int place) {
   // So few that no other call comes to be rewritten before.
   enum { MANY = 8, STEP = 1 << 20 };
   write_text(place, then_compared, sizeof then_compared);
-  unsigned char *code = map_text(0), *holes[MANY];
+  // Far from where stubs of the loader's calls may be, which would do.
+  unsigned char *code = map_text(far_away()), *holes[MANY];
   int count = 0;
   for (int i = 1; i <= MANY; i++)
     if (is_hole(code - i * STEP)) holes[count++] = code - i * STEP;
