@@ -30,9 +30,17 @@ const FREE_NS: u64 = 200_000;
 /// Instructions that are made one by one to a place where the code can be patched.
 const STEPS: u32 = 20_000;
 
-/// Does what the protocol orders until the program has to go on.
+/// Does what the protocol orders until the program has to go on. That is no progress of it.
 pub(super) fn drive(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     kernel.calm = false;
+    let began = cpu_now();
+    let outcome = obey(kernel, context);
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.leave_out(cpu_now().saturating_sub(began));
+    outcome
+}
+
+fn obey(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     let boards = boards(places(kernel));
     let mut machine = look(kernel, context);
     loop {

@@ -38,10 +38,12 @@ use going::{TRAP, can_begin, drive, plant, plant_late, set_stepping, uproot};
 pub(crate) use timers::look_again;
 use timers::{look_after, slices};
 
-/// What a replica may run at least to a target, and at most, in ns of CPU time.
+/// What a replica may run at least to a target, and at most, in ns of CPU time. Who has run in vain
+/// was ahead, and is further ahead then: the next budget has to make up for that even if a stub is
+/// visited all the time. So it grows from little, and the bound is far beyond what is needed.
 const PACE: Pace = Pace {
-    base: 1_000_000,
-    most: 1_000_000_000,
+    base: 250_000,
+    most: 20_000_000_000,
 };
 
 /// What came of an interruption.
@@ -182,6 +184,12 @@ impl Meeting {
         if self.members != self.coupler.members() || last & !1 != epoch {
             self.coupler.set_epoch(self.members, epoch);
         }
+    }
+
+    /// So much CPU time the agent has used while the program stood still.
+    const fn leave_out(&mut self, ns: u64) {
+        self.base = self.base.saturating_add(ns);
+        self.marked = self.marked.saturating_add(ns);
     }
 
     /// The attempt is over for this replica.
