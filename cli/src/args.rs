@@ -178,7 +178,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value = "on")]
     pub(crate) defer: DeferArg,
     /// CPU time after which a thread that makes no system call gives way to one that is ready, like
-    /// 10ms; signals then reach programs that compute. `off`: both wait for the next system call
+    /// 10ms; signals then reach programs that compute. `off`: both wait for the next system call.
+    /// Where faults are masked it needs --no-reintegrate
     #[arg(long, value_name = "TIME", default_value = "off", value_parser = parse_slice)]
     pub(crate) slice: SliceArg,
     /// What a detected fault leads to [default: mask with three or more replicas, else stop]

@@ -104,6 +104,11 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         let why = "--scrub needs at least three replicas to know whose memory is right; use -n 3";
         return Err(RunError::Setting(why.into()));
     }
+    if args.slice.0.is_some() && mask && !args.no_reintegrate {
+        let why = "--slice cannot bring a replica that comes back to points between calls; \
+            add --no-reintegrate";
+        return Err(RunError::Setting(why.into()));
+    }
     let program = Program::resolve(&args.command, env::var_os("PATH").as_deref())?;
     let mut warnings = Vec::new();
     let (ledger, suspects) = consult_ledger(args, &mut warnings);

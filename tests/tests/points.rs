@@ -1,8 +1,9 @@
 //! Points between calls: programs that compute get their signals, threads that wait in a loop for
 //! each other go on, and racing threads race alike in all replicas.
 
-use rcoe_tests::launch::Ended;
-use rcoe_tests::rcoe::Scene;
+use rcoe_tests::launch::{Ended, signal};
+use rcoe_tests::rcoe::{Scene, until};
+use rustix::process::Signal;
 
 /// Compiles a program of `points/` and runs it with so many replicas that come to points; what it
 /// printed.
@@ -10,11 +11,16 @@ use rcoe_tests::rcoe::Scene;
 fn run(name: &str, source: &str, replicas: &str) -> String {
     let scene = Scene::new();
     let program = scene.compile(name, source, &["-O1", "-pthread"]);
-    let options = ["run", "-n", replicas, "--slice", "5ms", "--", &program];
-    let outcome = scene.rcoe(&options);
+    let outcome = scene.rcoe(&with_points(replicas, &program));
     assert_eq!(outcome.err(), "", "{name} with {replicas}");
     assert_eq!(outcome.ended, Ended::Exit(0), "{name} with {replicas}");
     outcome.out()
+}
+
+/// A run in which so many replicas come to points.
+fn with_points<'a>(replicas: &'a str, program: &'a str) -> [&'a str; 8] {
+    let lost = "--no-reintegrate";
+    ["run", "-n", replicas, "--slice", "5ms", lost, "--", program]
 }
 
 /// Numbers of replicas.
@@ -24,7 +30,7 @@ const ALL: [&str; 3] = ["1", "2", "3"];
 fn a_program_that_computes_gets_its_signals() {
     for replicas in ALL {
         let told = run("alarm", include_str!("points/alarm.c"), replicas);
-        assert_eq!(told, "10 signals, and it computed\n", "{replicas}");
+        assert_eq!(told, "ready\n10 signals, and it computed\n", "{replicas}");
     }
 }
 
@@ -51,6 +57,41 @@ fn threads_race_alike_in_all_replicas() {
         let count: u64 = told.trim().parse().expect("a number");
         assert!((4_000_000..=32_000_000).contains(&count), "{count}");
     }
+}
+
+#[test]
+fn the_others_go_on_without_one_that_is_lost_while_all_compute() {
+    let scene = Scene::new();
+    let program = scene.compile("alarm", include_str!("points/alarm.c"), &["-O1"]);
+    for lost in 0..3 {
+        let options = ["-n", "3", "--slice", "5ms", "--no-reintegrate"];
+        let group = scene.start_group(&options, &[&program, "40"]);
+        until("the first line", || {
+            let told = group.running.stdout_so_far().unwrap();
+            told.starts_with("ready\n").then_some(())
+        });
+        signal(group.replicas[lost], Signal::KILL).unwrap();
+        let (outcome, events) = group.finish();
+        let what = format!("{lost}: {} {events:?}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(
+            outcome.out(),
+            "ready\n40 signals, and it computed\n",
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_replica_that_comes_back_is_refused_beside_slices() {
+    let scene = Scene::new();
+    let outcome = scene.rcoe(&["run", "-n", "3", "--slice", "5ms", "--", "/bin/true"]);
+    assert_eq!(outcome.ended, Ended::Exit(125));
+    assert!(
+        outcome.err().contains("--no-reintegrate"),
+        "{}",
+        outcome.err()
+    );
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
-use rcoe_linux_abi::{Ask, Look, Phase, Record, ReplicaState, Request, Usage};
+use rcoe_linux_abi::{Ask, Look, Phase, Record, ReplicaState, Request, SIG_KICK, Usage};
 use rcoe_linux_sys::host::{Held, Inherited, Starter, limited_cpu_time};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitStatus, waitid};
 
@@ -144,7 +144,17 @@ impl Group {
     fn mourn(&self, index: usize, memory: &Memory) {
         if self.expelled[index] || phase(memory, index) != Some(Phase::Ended) {
             memory.set_state(index, ReplicaState::Dead);
+            self.call_survivors(index, memory);
         }
+    }
+
+    /// Has the others meet, where they do between calls: one that computes would not notice.
+    fn call_survivors(&self, lost: usize, memory: &Memory) {
+        if memory.control().points.load(Relaxed) == 0 {
+            return;
+        }
+        let others = (0..self.processes.len()).filter(|&index| index != lost);
+        others.for_each(|index| self.signal(index, SIG_KICK));
     }
 
     /// Whether every replica that was born has been seen.

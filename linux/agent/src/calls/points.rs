@@ -56,11 +56,12 @@ fn is_whole(kernel: &mut Kernel) -> bool {
     true
 }
 
-/// Has this replica, as the primary, reason to agree on a point?
+/// Has this replica reason to agree on a point? The primary has for what waits for the program; all
+/// have if a member is gone, which nobody might notice else.
 fn wishes(kernel: &Kernel) -> bool {
-    let shares = kernel.turns.is_member();
-    let others = kernel.threads.held_up() > 0;
-    kernel.replica.is_primary() && !shares && (others || signals::has_come(kernel))
+    let lost = kernel.replica.env().has_lost(kernel.replica.members());
+    let waits = || kernel.threads.held_up() > 0 || signals::has_come(kernel);
+    !kernel.turns.is_member() && (lost || kernel.replica.is_primary() && waits())
 }
 
 /// A trap of the program: is it one by which it is brought to a point?
@@ -124,6 +125,10 @@ extern "C" fn rcoe_point_reached(frame: &mut TrapFrame) {
     let kernel = kernel::kernel();
     kernel.calm = false;
     meeting::mark(kernel);
+    let members = kernel.replica.members();
+    if !kernel.alone && kernel.replica.env().meeting.has_removed(members) {
+        kernel.rendezvous();
+    }
     signals::look_outside(kernel);
     if kernel.threads.many() {
         schedule::preempt(kernel, frame);

@@ -85,6 +85,8 @@ pub(crate) struct Meeting {
     /// Who belonged to the group then, and how often that had changed.
     members: ReplicaSet,
     changes: u64,
+    /// The changes that attempts know of.
+    settled: u64,
     /// CPU time at the last point.
     base: u64,
     /// The time at the last call.
@@ -115,6 +117,7 @@ impl Meeting {
             before: Signature::default(),
             members: who.members,
             changes: 0,
+            settled: 0,
             base: 0,
             marked: 0,
             slice: 0,
@@ -176,14 +179,21 @@ impl Meeting {
         }
     }
 
-    /// Whom the group consists of may have changed since the last attempt.
+    /// Whom the group consists of may have changed since the last attempt. Whom an attempt has
+    /// removed comes no more, even before the group has voted on that.
     fn settle_members(&mut self) {
-        // What the attempt itself removes counts in between.
-        let epoch = u16::try_from((2 * self.changes) & 0xffff).expect("cut down");
-        let last = self.coupler.stamp().epoch;
-        if self.members != self.coupler.members() || last & !1 != epoch {
+        if self.settled != self.changes {
+            self.settled = self.changes;
+            // What an attempt itself removes counts in between.
+            let epoch = u16::try_from((2 * self.changes) & 0xffff).expect("cut down");
             self.coupler.set_epoch(self.members, epoch);
         }
+    }
+
+    /// Has an attempt removed somebody who still belongs to the group? All that agreed say the
+    /// same.
+    pub(crate) fn has_removed(&self, members: ReplicaSet) -> bool {
+        self.settled == self.changes && self.coupler.members() != members
     }
 
     /// So much CPU time the agent has used while the program stood still.

@@ -3,8 +3,8 @@
 
 use core::sync::atomic::Ordering;
 
-use rcoe_core::ReplicaId;
 use rcoe_core::coupling::{Boards, Order, Stop};
+use rcoe_core::{ReplicaId, ReplicaSet};
 use rcoe_linux_abi::ReplicaState;
 
 use crate::coupling::machine::AtCall;
@@ -20,6 +20,12 @@ const YIELDS: u32 = 50;
 const NAP_NS: u64 = 500_000;
 
 impl LinuxEnv {
+    /// Is one of these members gone for good?
+    pub(crate) fn has_lost(&self, members: ReplicaSet) -> bool {
+        let dead = ReplicaState::Dead as u32;
+        members.iter().any(|member| self.state(member) == dead)
+    }
+
     /// Takes part while this replica waits for a sibling within a call.
     #[cold]
     pub(crate) fn attend(&mut self) {
