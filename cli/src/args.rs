@@ -18,6 +18,7 @@ Examples:
   rcoe run -n 3 --events log.json -- make   mask single faults, tell what happened
   rcoe run --sphere system -n 3 -- hash     a whole system three times over, in QEMU
   rcoe run --metrics 9464 -- ./server       let Prometheus look at it (127.0.0.1:9464)
+  rcoe run --core-on-fault . -- ./server    leave core files of replicas that differ
 
 Exit status: the program's own; 86 after a detected fault that could not be masked;
 125 if rcoe itself failed; 126 if PROGRAM cannot be executed; 127 if it is not found.
@@ -57,6 +58,16 @@ stopped from outside counts for none.
 The ledger is $XDG_STATE_HOME/rcoe/cores.ndjson; without that variable it is
 ~/.local/state/rcoe/cores.ndjson.";
 
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  rcoe run --events e.ndjson -- ./server    tells in e.ndjson what happens
+  rcoe explain e.ndjson                     which replica differed, where, and what to do
+  rcoe explain --json e.ndjson | jq '.faults[].replicas[].place'
+
+Lines of source come from debug information (-g) in the program, or in a separate file: below
+DIR/.build-id by its build id, or by the name that the program gives beside it, in .debug there, or
+below DIR. A program that was built anew since the run is not asked.";
+
 /// Runs ordinary software as redundant replicas: a bit flipped in one of them is caught before
 /// wrong output leaves the machine, and masked where there are three or more.
 #[derive(Debug, Parser)]
@@ -84,6 +95,9 @@ pub(crate) enum Command {
     /// Show the ledger of cores: which were at fault, and which are avoided
     #[command(args_conflicts_with_subcommands = true, after_help = CORES_EXAMPLES)]
     Cores(CoresArgs),
+    /// Explain from an events file what happened: which replica differed, and at which line
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainArgs),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -126,6 +140,19 @@ pub(crate) struct TopArgs {
     /// Let --web serve whoever reaches an address that is not of the loopback, without a password
     #[arg(long, requires = "web")]
     pub(crate) web_public: bool,
+}
+
+/// Arguments of `rcoe explain`.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The file that rcoe run --events wrote
+    pub(crate) events: PathBuf,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Where separate debug files lie
+    #[arg(long, value_name = "DIR", default_value = "/usr/lib/debug")]
+    pub(crate) debug_dir: PathBuf,
 }
 
 /// Arguments of `rcoe cores`.
@@ -201,6 +228,10 @@ pub(crate) struct RunArgs {
     /// Write what happens to FILE, one JSON object a line
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
+    /// Write a core file of each replica that is there at a fault into the folder DIR, for gdb; the
+    /// replicas wait meanwhile
+    #[arg(long, value_name = "DIR")]
+    pub(crate) core_on_fault: Option<PathBuf>,
     /// Serve metrics for Prometheus at ADDRESS:PORT, at a PORT of the loopback, or at unix:PATH
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<MetricsAddress>,

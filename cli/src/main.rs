@@ -4,6 +4,7 @@
 mod args;
 mod cores;
 mod doctor;
+mod explain;
 mod reporter;
 mod run;
 mod spheres;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         },
         Command::Doctor(args) => (doctor::execute(&args), EXIT_OWN_FAILURE),
         Command::Cores(args) => (cores::execute(&args), EXIT_OWN_FAILURE),
+        Command::Explain(args) => (explain::execute(&args), EXIT_OWN_FAILURE),
         Command::Top(args) => (top::execute(&args), EXIT_OWN_FAILURE),
         Command::Completions { shell } => {
             let mut script = Vec::new();

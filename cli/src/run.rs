@@ -9,7 +9,7 @@ use std::time::Duration;
 use rcoe_linux_sys::host::die_by_signal;
 use rcoe_supervisor::{
     Ending, Ledger, NotifySettings, Observer as _, Outcome, Program, RunError, ScrubRate, Settings,
-    allowed_cores, assign_cores, avoid, choose_cores, jobs_folder, run,
+    allowed_cores, assign_cores, avoid, check_folder, choose_cores, jobs_folder, run,
 };
 
 use crate::args::{DeferArg, NotifyArg, OnFault, RunArgs, Scrubbing};
@@ -109,6 +109,10 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
             add --no-reintegrate";
         return Err(RunError::Setting(why.into()));
     }
+    if let Some(folder) = &args.core_on_fault {
+        let why = |error| format!("--core-on-fault {}: {error}", folder.display());
+        check_folder(folder).map_err(|error| RunError::Setting(why(error)))?;
+    }
     let program = Program::resolve(&args.command, env::var_os("PATH").as_deref())?;
     let mut warnings = Vec::new();
     let (ledger, suspects) = consult_ledger(args, &mut warnings);
@@ -142,6 +146,8 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         ledger,
         notify: notify(args.notify),
         metrics: args.metrics.clone(),
+        events: args.events.is_some(),
+        dumps: args.core_on_fault.clone(),
         jobs: (!args.no_status).then(|| jobs_folder(|name| env::var_os(name))),
     };
     Ok((settings, warnings))

@@ -10,8 +10,9 @@ use clap::parser::ValueSource;
 use crate::args::SphereArg;
 
 /// Options of the process sphere alone, as clap calls them.
-const PROCESS: [&str; 9] = [
+const PROCESS: [&str; 10] = [
     "clock",
+    "core_on_fault",
     "cores",
     "defer",
     "metrics",

@@ -10,7 +10,9 @@ use std::time::Instant;
 use anstyle::AnsiColor;
 use rcoe_abi::layout::MAX_CORES;
 use rcoe_linux_sys::host::{SignalFd, die_by_signal};
-use rcoe_supervisor::{EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE};
+use rcoe_supervisor::{
+    EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, SCHEMA,
+};
 use rcoe_system::{Arch, Ending, Entry, Settings, SystemError, Threads, folder, run};
 use serde_json::{Value, json};
 
@@ -236,6 +238,7 @@ impl<'a> Witness<'a> {
         let event = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "program": self.settings.program,
+            "schema": SCHEMA,
             "sphere": "system",
             "replicas": replicas,
         });

@@ -70,6 +70,28 @@ pub struct Divergence {
     pub recorded: [Option<(Kind, u64)>; MAX_REPLICAS],
 }
 
+/// An event as a recorder keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recorded {
+    /// Its kind.
+    pub kind: Kind,
+    /// How many values it has; the rest are zeroes.
+    pub len: usize,
+    /// The values.
+    pub values: [u64; WIDE],
+}
+
+/// What a replica has recorded under this number, if it still keeps it.
+#[must_use]
+pub fn recorded(outbox: &Outbox, event: u64) -> Option<Recorded> {
+    let noted = outbox.recorder.get(event)?;
+    Some(Recorded {
+        kind: noted.kind,
+        len: noted.len,
+        values: noted.values,
+    })
+}
+
 /// Finds the first event of which two recorders keep different versions. Searches the window that
 /// recorders still hold around `near`, an event number not far behind the divergence (for instance
 /// the largest in any signature).

@@ -29,6 +29,7 @@ const COMMANDS: &[&[&str]] = &[
     &["cores"],
     &["cores", "clear"],
     &["cores", "export"],
+    &["explain"],
 ];
 
 /// Writes every page, or with `check` only tells which ones are stale.

@@ -119,6 +119,11 @@ pub struct Control {
     pub mask: AtomicU32,
     /// 1 if replicas are stopped alike between calls, for signals and other threads.
     pub points: AtomicU32,
+    /// 1 if replicas that differ tell where the program stands.
+    pub scenes: AtomicU32,
+    /// 1 if those who go on after a fault first wait until the supervisor has ended who was at
+    /// fault: it looks at all of them before.
+    pub hold: AtomicU32,
     /// 1 if more replicas than usable CPUs run, so that waiting must yield early.
     pub crowded: AtomicU32,
     /// CPU time a late replica may use beyond what its siblings needed, in nanoseconds.

@@ -25,6 +25,7 @@ mod notebook;
 mod order;
 mod report;
 mod request;
+pub mod scene;
 mod starvation;
 mod usage;
 mod will;

@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::limits::LimitCells;
+use crate::scene::Scene;
 use crate::{BLOCKS, GROUPS, Journal, LastWill, Letter, SCRUB_PAGES, USAGE_WORDS};
 
 /// Number of notes a replica can leave; further ones are counted but lost.
@@ -308,4 +309,6 @@ pub struct Report {
     pub notes: [AtomicU64; NOTE_SLOTS],
     /// Last words of a failed agent (UTF-8, eight bytes a word).
     pub epitaph: [AtomicU64; 64],
+    /// Where the program stood when this replica was found to differ, or found others so.
+    pub scene: Scene,
 }

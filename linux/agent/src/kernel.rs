@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use rcoe_core::{Compare, Halt, Kind, Replica};
+use rcoe_core::{Compare, Halt, Kind, Replica, ReplicaSet};
 use rcoe_linux_abi::{Control, Ending, Note, Phase, Report, StatClass};
 
 use crate::arch::rewrite::Rewriter;
@@ -331,6 +331,7 @@ impl Kernel {
     /// the reason from the outbox and reaps.
     #[cold]
     pub(crate) fn park(&self, _halt: Halt) -> ! {
+        self.replica.env().leave_scene(ReplicaSet::empty());
         self.report
             .phase
             .store(Phase::Halted as u32, Ordering::Release);

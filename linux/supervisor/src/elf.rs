@@ -55,6 +55,45 @@ pub(crate) fn check(path: &Path) -> Result<Option<PathBuf>, ProgramError> {
     Ok(loader)
 }
 
+/// What of a program's headers tells how it was mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    /// Lowest address, as linked.
+    pub(crate) first: u64,
+    /// Where it begins.
+    pub(crate) entry: u64,
+    /// Where its program headers lie, and how many they are.
+    pub(crate) headers: u64,
+    pub(crate) count: u64,
+    /// Its dynamic loader.
+    pub(crate) loader: Option<PathBuf>,
+}
+
+impl Image {
+    /// Of this file; `None` if it is no ELF file that can be mapped.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let data = &ReadCache::new(File::open(path).ok()?);
+        let header = FileHeader64::<LittleEndian>::parse(data).ok()?;
+        let endian = header.endian().ok()?;
+        let segments = header.program_headers(endian, data).ok()?;
+        let mut loaded = segments.iter().filter(|it| it.p_type(endian) == PT_LOAD);
+        let lowest = loaded.next()?;
+        let first = lowest
+            .p_vaddr(endian)
+            .checked_sub(lowest.p_offset(endian))?;
+        let loader = segments
+            .iter()
+            .find_map(|it| it.interpreter(endian, data).ok()?);
+        Some(Self {
+            first,
+            entry: header.e_entry.get(endian),
+            headers: first.checked_add(header.e_phoff.get(endian))?,
+            count: u64::from(header.e_phnum.get(endian)),
+            loader: loader.map(|name| PathBuf::from(OsStr::from_bytes(name))),
+        })
+    }
+}
+
 /// Magic number, class and byte order, which come before everything else.
 fn check_identity(path: &Path, data: &ReadCache<File>) -> Result<(), ProgramError> {
     use object::ReadRef;

@@ -2,6 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::scene::{Mapping, Seen};
+
+/// What readers of events must know to understand them. It grows when something is told in another
+/// way, and not when something is added.
+pub const SCHEMA: u32 = 1;
+
 /// One replica, as told at the start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReplicaInfo {
@@ -78,6 +84,8 @@ pub struct Counts {
 pub enum Event {
     /// All replicas live.
     Start {
+        /// [`SCHEMA`].
+        schema: u32,
         /// Version of rcoe.
         version: &'static str,
         /// The file that is run.
@@ -103,6 +111,28 @@ pub enum Event {
         event: Option<u64>,
         /// What differed, in words.
         detail: String,
+    },
+    /// Where the program stood in each replica when they were found to differ.
+    Scene {
+        /// The process, as the program knows it.
+        process: u32,
+        /// The number of the event in the trace, if it is known.
+        event: Option<u64>,
+        /// What is known of each replica.
+        replicas: Vec<Seen>,
+        /// The code that is mapped in all of them.
+        mappings: Vec<Mapping>,
+    },
+    /// A core file was written.
+    Core {
+        /// The process, as the program knows it.
+        process: u32,
+        /// Whose it is.
+        replica: usize,
+        /// The file.
+        file: String,
+        /// Bytes of memory that had no room in it.
+        left_out: u64,
     },
     /// The group goes on without a replica.
     Downgrade {
@@ -305,6 +335,7 @@ mod tests {
     #[test]
     fn start_and_end_have_a_stable_shape() {
         let event = Event::Start {
+            schema: SCHEMA,
             version: "1",
             program: "/bin/true".into(),
             seed: 7,
@@ -323,7 +354,8 @@ mod tests {
         assert_eq!(
             line,
             concat!(
-                r#"{"t":0.0,"type":"start","version":"1","program":"/bin/true","seed":7,"#,
+                r#"{"t":0.0,"type":"start","schema":1,"version":"1","#,
+                r#""program":"/bin/true","seed":7,"#,
                 r#""replicas":[{"id":0,"pid":2,"core":1}],"avoided":[3]}"#
             )
         );

@@ -14,6 +14,7 @@ mod agent;
 mod cores;
 mod cpu_limit;
 mod doorman;
+mod dumps;
 mod elf;
 mod error;
 mod events;
@@ -32,6 +33,7 @@ mod reaper;
 mod recovery;
 mod reintegration;
 mod reunion;
+mod scene;
 mod scrub;
 mod settings;
 mod slices;
@@ -48,10 +50,13 @@ mod twins;
 pub use cores::{
     allowed_cores, assign_cores, avoid, choose_cores, format_core_list, parse_core_list,
 };
+pub use dumps::{CORE_BYTES, CORE_FAULTS, check_folder};
 pub use error::{
     EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, ProgramError, RunError,
 };
-pub use events::{Counts, DivergenceKind, Event, Observer, Reintegrated, ReplicaInfo, Stamped};
+pub use events::{
+    Counts, DivergenceKind, Event, Observer, Reintegrated, ReplicaInfo, SCHEMA, Stamped,
+};
 pub use ledger::{
     Blame, Charge, Clearing, Content, CoreRecord, Entry, Ledger, SUSPECT_AFTER, WINDOW_DAYS,
     host_name, seconds_of, suspects, tally,
@@ -59,6 +64,7 @@ pub use ledger::{
 pub use notify::NotifySettings;
 pub use program::Program;
 pub use rcoe_linux_abi::{Ending, MAX_REPLICAS};
+pub use scene::{CallSeen, Mapping, Registers, Seen, Word};
 pub use scrub::ScrubRate;
 pub use settings::{Clock, Settings};
 pub use stats::Stats;

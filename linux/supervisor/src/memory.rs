@@ -196,6 +196,8 @@ impl Memory {
         control
             .slice_ns
             .store(settings.slice.map_or(0, nanoseconds), Relaxed);
+        control.scenes.store(settings.scenes().into(), Relaxed);
+        control.hold.store(settings.dumps.is_some().into(), Relaxed);
         control.seed.store(settings.seed, Relaxed);
         control.crowded.store(settings.is_crowded().into(), Relaxed);
         control

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use rcoe_core::diagnose::{Divergence, first_divergence, latest_event, report};
+use rcoe_core::diagnose::{self, Divergence, first_divergence, latest_event, report};
 use rcoe_core::{Cause, Halt as CoreHalt, HaltState, Kind, MAX_REPLICAS, ReplicaId, ReplicaSet};
 
 use rcoe_linux_abi::event;
@@ -183,6 +183,31 @@ fn compare(difference: &Divergence, suspect: Option<usize>) -> String {
         .map(|(index, it)| format!("replica {index} {}", show(*it)))
         .collect::<Vec<_>>();
     format!("event {event}: {}", each.join(", "))
+}
+
+/// What a replica has recorded as this event, in words.
+pub(crate) fn recorded(memory: &Memory, index: usize, event: u64) -> Option<String> {
+    let noted = diagnose::recorded(memory.outbox(index), event)?;
+    let Kind(code) = noted.kind;
+    let values = &noted.values[..noted.len.min(noted.values.len())];
+    match event::split(code) {
+        Some((number, event::CALL)) if values.len() > 1 => Some(whole_call(number, values)),
+        _ => Some(describe(code, values[0])),
+    }
+}
+
+/// A call with all that it brings.
+fn whole_call(number: u64, values: &[u64]) -> String {
+    let count = rcoe_linux_syscalls::entry(number).map_or(values.len(), |it| it.nargs.into());
+    let arguments = values.iter().skip(event::ARG as usize).take(count);
+    let arguments: Vec<String> = arguments.map(|value| format!("{value:#x}")).collect();
+    let name = rcoe_linux_syscalls::name(number);
+    let content = values[event::CONTENT as usize];
+    let content = match content {
+        0 => String::new(),
+        digest => format!(" with content of digest {digest:#x}"),
+    };
+    format!("{name}({}){content}", arguments.join(", "))
 }
 
 /// An event in words.

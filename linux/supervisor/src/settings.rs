@@ -71,11 +71,20 @@ pub struct Settings {
     pub metrics: Option<MetricsAddress>,
     /// Who is told that the run has started and gets on.
     pub notify: Option<NotifySettings>,
+    /// Whether somebody is told where the program stood at a fault.
+    pub events: bool,
+    /// The folder for core files of replicas at a fault.
+    pub dumps: Option<PathBuf>,
     /// The folder in which `rcoe top` finds this run.
     pub jobs: Option<PathBuf>,
 }
 
 impl Settings {
+    /// Whether replicas that differ are looked at.
+    pub(crate) const fn scenes(&self) -> bool {
+        self.events || self.dumps.is_some()
+    }
+
     /// Number of replicas.
     #[must_use]
     pub const fn replicas(&self) -> usize {

@@ -5,6 +5,7 @@ mod relocation;
 mod removal;
 mod rounds;
 mod upkeep;
+mod witness;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use rustix::io::Errno;
 
 use crate::doorman::Doorman;
 use crate::error::{Doing, EXIT_FAIL_STOP, RunError};
-use crate::events::{Counts, DivergenceKind, Event, Observer, ReplicaInfo};
+use crate::events::{Counts, DivergenceKind, Event, Observer, ReplicaInfo, SCHEMA};
 use crate::family::Family;
 use crate::group::Group;
 use crate::judge::{Decision, Fault, judge};
@@ -39,6 +40,7 @@ use crate::stuck::Stuck;
 use crate::tally::Tally;
 use crate::team::{State, Team};
 use removal::describe;
+use witness::Witness;
 
 /// How often to look without being called, in case a replica died before it could call.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -143,9 +145,11 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         reunions: Reunions::default(),
         looker: None,
         stuck: Stuck::default(),
+        witness: Witness::default(),
     };
     let outcome = run.watch();
     run.notifier.stopping();
+    run.tell_scene();
     run.end_all();
     run.tell_recoveries();
     run.tell_notes();
@@ -196,6 +200,7 @@ struct Run<'a> {
     /// when it was chosen.
     looker: Option<((usize, u32), u64)>,
     stuck: Stuck,
+    witness: Witness,
 }
 
 impl Drop for Run<'_> {
@@ -290,6 +295,7 @@ impl Run<'_> {
                 core,
             });
         let event = Event::Start {
+            schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             program: self.settings.program.exe.display().to_string(),
             seed: self.settings.seed,
@@ -436,6 +442,8 @@ impl Run<'_> {
 
     /// Stops everything at once, so that nothing more goes out.
     fn fail_stop(&mut self) -> Outcome {
+        self.await_scene();
+        self.tell_scene();
         self.end_all();
         self.observer
             .error("fail-stop: no safe way on; all replicas stopped, nothing unvoted was let out");

@@ -23,6 +23,8 @@
 
 use core::sync::atomic::AtomicU64;
 
+use rcoe_linux_abi::scene::{STUB_BYTES, STUB_CALL, STUB_RETURN};
+
 use crate::arch::branches::branches_into;
 use crate::arch::code::Mappings;
 use crate::arch::entry::entry_address;
@@ -40,7 +42,7 @@ const SITES: usize = 1024;
 /// Looking for branches costs about as much as a hundred dispatched calls.
 const HOT: u64 = 64;
 /// Bytes of one stub.
-const STUB: u64 = 64;
+const STUB: u64 = STUB_BYTES;
 /// Bytes of one stub area.
 const AREA: u64 = 16 * 1024;
 /// Most stub areas.
@@ -48,9 +50,9 @@ const AREAS: usize = 32;
 /// Offset within a stub of the address of the agent's entry.
 const ENTRY_SLOT: u64 = 48;
 /// Offset within a stub of the address to restart the call at.
-const RESTART_SLOT: u64 = 56;
+const RESTART_SLOT: u64 = STUB_CALL;
 /// Where an *after* stub goes on when the call is done: at the `cmp`.
-const AFTER_RETURN: u64 = 13;
+const AFTER_RETURN: u64 = STUB_RETURN;
 /// Bytes of a jump.
 const JUMP: u64 = 5;
 /// How far before and behind the end of its call a site is overwritten, whatever its shape.

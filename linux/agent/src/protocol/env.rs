@@ -9,6 +9,7 @@
 use core::sync::atomic::Ordering;
 
 use rcoe_core::{Env, MAX_REPLICAS, Outbox, Replica, ReplicaId, ReplicaSet, Wait, WaitFor, Waited};
+use rcoe_linux_abi::scene::LASTING;
 use rcoe_linux_abi::{Control, ReplicaState, Report};
 
 use crate::arch::rseq;
@@ -18,13 +19,12 @@ use crate::protocol::meeting::Meeting;
 use crate::protocol::naps::{Debt, Nap, Naps};
 use crate::protocol::patience::{Patience, Siblings};
 use crate::protocol::requests;
+use crate::protocol::scene;
 use crate::protocol::waiting::{FEW_YIELDS, FEWEST_YIELDS, Habit, Neighbours, Pass, YIELDS};
 use crate::sys;
 
 /// So many calls are told apart, by the last bits of their numbers.
 const CALLS: usize = 64;
-/// Beside a call's number: it makes, replaces, awaits or ends processes.
-const LASTING: u64 = 1 << 63;
 
 /// Published memory of all replicas, as the waiting code needs it.
 #[derive(Clone, Copy)]
@@ -127,6 +127,14 @@ impl LinuxEnv {
     /// The present call makes, replaces, awaits or ends processes.
     pub(crate) const fn expect_lasting(&mut self) {
         self.call |= LASTING;
+    }
+
+    /// Tells where the program stands: replicas were found to differ, and these have to go.
+    pub(crate) fn leave_scene(&self, gone: ReplicaSet) {
+        if self.control.scenes.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        scene::leave(&self.own.scene, self.call & !LASTING, gone);
     }
 
     /// Which of [`Self::habits`] a wait goes by: those at one call, for a record or for something
@@ -342,6 +350,7 @@ impl Env for LinuxEnv {
         }
         if wait.reason == WaitFor::Vote && self.voting_since == 0 {
             self.voting_since = sys::monotonic();
+            scene::announce(&self.own.scene, &self.call);
         }
         if self.state(wait.peer) == ReplicaState::Dead as u32 {
             return Waited::Gone;
@@ -375,11 +384,13 @@ impl Env for LinuxEnv {
             0 => sys::monotonic(),
             since => since,
         };
+        self.leave_scene(gone);
         requests::call();
         // Where faults are not masked, the supervisor ends everybody instead.
         let masks = self.control.mask.load(Ordering::Relaxed) != 0;
+        let holds = self.control.hold.load(Ordering::Relaxed) != 0;
         for id in gone {
-            if id == primary || !masks {
+            if id == primary || !masks || holds {
                 self.await_end(id);
             }
         }

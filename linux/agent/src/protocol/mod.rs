@@ -10,6 +10,7 @@ pub(crate) mod patience;
 pub(crate) mod publish;
 pub(crate) mod requests;
 pub(crate) mod reread;
+pub(crate) mod scene;
 pub(crate) mod segments;
 pub(crate) mod transfer;
 pub(crate) mod uring;

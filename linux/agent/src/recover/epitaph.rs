@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 
 use rcoe_linux_abi::{Phase, Report};
 
+use crate::protocol::scene;
 use crate::sys;
 
 /// Exit status of a failed agent; only the supervisor sees it.
@@ -39,6 +40,7 @@ pub fn fail(message: &dyn fmt::Display) -> ! {
         let _ = write!(epitaph, "{message}");
         let len = u32::try_from(epitaph.len).unwrap_or(0);
         report.epitaph_len.store(len, Ordering::Relaxed);
+        scene::leave_unasked(&report.scene);
         report.phase.store(Phase::Failed as u32, Ordering::Release);
     }
     sys::exit_group(FAILED)

@@ -24,6 +24,7 @@ impl Run<'_> {
         if self.team(group).uses_slice(index) {
             self.reunions.lose(index);
         }
+        self.end_and_note_mappings(group, index);
         self.expel(group, index);
     }
 
@@ -202,6 +203,7 @@ impl Run<'_> {
         detail: &str,
     ) {
         self.happened.count(kind);
+        self.note_scene(group, kind, replica, event);
         let entry = accuse(self.settings, self.team(group), kind, replica, detail);
         if let Some(text) = self.clerk.write(entry) {
             self.observer.warning(&text);
@@ -228,6 +230,7 @@ impl Run<'_> {
         };
         self.observer
             .error(&format!("{}: {who}{detail}", kind.name()));
+        self.write_cores();
     }
 }
 

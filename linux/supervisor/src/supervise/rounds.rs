@@ -33,6 +33,7 @@ impl Run<'_> {
     /// The user and the service manager hear what is new.
     fn tell(&mut self) {
         self.tell_recoveries();
+        self.tell_scene_when_left();
         self.announce();
         self.notifier
             .tick(&self.family, &self.happened, self.settings.replicas());

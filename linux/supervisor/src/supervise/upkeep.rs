@@ -35,7 +35,8 @@ impl Run<'_> {
         let writes = self.clerk.is_busy().then_some(WRITING);
         let stuck = self.stuck.is_watching().then_some(stuck::LOOK);
         let alarms = copies.chain(scrubs.map(|team| team.scrub.alarm()));
-        alarms.chain(writes).chain(stuck).min()
+        let scene = self.witness.alarm();
+        alarms.chain(writes).chain(stuck).chain(scene).min()
     }
 
     const fn reintegrates(&self) -> bool {
