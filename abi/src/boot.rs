@@ -13,6 +13,8 @@ pub const SLOT_IRQ_CONTROL: u64 = 36;
 pub const SLOT_PORTS: u64 = 37;
 /// Slot of the capability to all device memory.
 pub const SLOT_DEVICES: u64 = 38;
+/// Slot of the right to add to the trace: where all programs find theirs.
+pub const SLOT_TRACE: u64 = crate::service::SLOT_TRACE;
 /// First slot of untyped memory; [`Word::UntypedCount`] says how many there are.
 pub const SLOT_UNTYPED: u64 = 64;
 /// First slot that is free for the root task.

@@ -20,6 +20,7 @@ pub mod message;
 pub mod object;
 pub mod service;
 pub mod syscall;
+pub mod trace;
 
 pub use error::Error;
 pub use invocation::{Label, ThreadFlags};

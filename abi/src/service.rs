@@ -42,6 +42,8 @@ pub const SLOT_IRQ: u64 = 9;
 pub const SLOT_TIMER: u64 = 10;
 /// Slot of a driver's device memory.
 pub const SLOT_DEVICE: u64 = 11;
+/// Slot of the right to add to the trace.
+pub const SLOT_TRACE: u64 = 12;
 /// First slot that is free for the program itself.
 pub const SLOT_FREE: u64 = 32;
 /// Logarithm of the slots of a program's table.

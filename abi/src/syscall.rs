@@ -31,11 +31,28 @@ pub enum Syscall {
     Reply = 7,
     /// Let others of the same priority run.
     Yield = 8,
-    /// Fold message words into the trace (DSN'19, `FT_Add_Trace`).
+    /// Fold message words into the trace (DSN'19, `FT_Add_Trace`). The pointer is that of the right
+    /// to do so.
     AddTrace = 9,
 }
 
 impl Syscall {
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Call => "Call",
+            Self::ReplyRecv => "ReplyRecv",
+            Self::Send => "Send",
+            Self::NbSend => "NbSend",
+            Self::Recv => "Recv",
+            Self::NbRecv => "NbRecv",
+            Self::Reply => "Reply",
+            Self::Yield => "Yield",
+            Self::AddTrace => "AddTrace",
+        }
+    }
+
     /// The system call with this number; any other is an unknown system call, which becomes a
     /// message to the thread's fault handler.
     #[must_use]

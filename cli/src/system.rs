@@ -13,7 +13,7 @@ use rcoe_linux_sys::host::{SignalFd, die_by_signal};
 use rcoe_supervisor::{
     EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, SCHEMA,
 };
-use rcoe_system::{Arch, Ending, Entry, Settings, SystemError, Threads, folder, run};
+use rcoe_system::{Arch, Difference, Ending, Entry, Settings, SystemError, Threads, folder, run};
 use serde_json::{Value, json};
 
 use crate::args::{ArchArg, CoreThreads, OnFault, RunArgs};
@@ -167,6 +167,8 @@ struct Witness<'a> {
     meter: [u64; 6],
     /// Those that told that they are broken.
     broken: Vec<usize>,
+    /// The event at which replicas differ, as last told.
+    difference: Option<Difference>,
     divergences: usize,
     /// Why a replica could not be brought back, as last told.
     reason: Option<String>,
@@ -182,6 +184,7 @@ impl<'a> Witness<'a> {
             stats: None,
             meter: [0; 6],
             broken: Vec::new(),
+            difference: None,
             divergences: 0,
             reason: None,
         }
@@ -190,6 +193,7 @@ impl<'a> Witness<'a> {
     fn hear(&mut self, replica: usize, entry: &Entry) {
         match entry {
             Entry::Start(_) => self.started(),
+            Entry::Event(difference) => self.difference.clone_from(difference),
             Entry::Removed(who, why) => self.removed(*who, why),
             Entry::Joined(who) => self.joined(*who),
             Entry::Abandoned(who, why) => self.abandoned(*who, why),
@@ -281,7 +285,12 @@ impl<'a> Witness<'a> {
         let first = self.primary;
         self.living.remove(at);
         self.divergences += 1;
-        let event = json!({"replica": who, "core": who, "kind": why});
+        let difference = self.difference.take().filter(|_| why == "mismatch");
+        let number = difference.as_ref().map(|it| it.event);
+        let detail = difference.map(|it| it.in_words(Some(who)));
+        let event = json!({
+            "replica": who, "core": who, "kind": why, "event": number, "detail": detail,
+        });
         self.events.write("divergence", event);
         let Some(&lowest) = self.living.iter().min() else {
             return;
@@ -296,7 +305,8 @@ impl<'a> Witness<'a> {
             let event = json!({"from": first, "to": primary});
             self.events.write("takeover", event);
         }
-        let text = format!("replica {who} is faulty ({why}): going on with {left}");
+        let detail = detail.map_or_else(String::new, |detail| format!("; {detail}"));
+        let text = format!("replica {who} is faulty ({why}): going on with {left}{detail}");
         say(AnsiColor::Yellow, "", &text);
     }
 
@@ -307,7 +317,15 @@ impl<'a> Witness<'a> {
         }
         let broken = self.broken.first();
         let kind = if broken.is_some() { "fault" } else { why };
-        let event = json!({"replica": broken, "core": broken, "kind": kind});
+        let difference = self.difference.take();
+        let number = difference.as_ref().map(|it| it.event);
+        let detail = difference.map(|it| it.in_words(None));
+        if let Some(detail) = &detail {
+            say(AnsiColor::Yellow, "", detail);
+        }
+        let event = json!({
+            "replica": broken, "core": broken, "kind": kind, "event": number, "detail": detail,
+        });
         self.events.write("divergence", event);
     }
 

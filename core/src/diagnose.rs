@@ -101,15 +101,40 @@ pub fn first_divergence(
     near: u64,
 ) -> Option<Divergence> {
     let window = RECORDED as u64;
-    (near.saturating_sub(2 * window).max(1)..=near.saturating_add(window)).find_map(|event| {
-        let noted = outboxes.map(|outbox| outbox.and_then(|it| it.recorder.get(event)));
-        let mut known = noted.iter().flatten();
-        let first = known.next()?;
-        let other = known.find(|other| *other != first)?;
-        let at = first_difference(first, other);
-        let recorded = noted.map(|noted| noted.map(|noted| value_of(&noted, at)));
-        Some(Divergence { event, recorded })
-    })
+    let mut events = near.saturating_sub(2 * window).max(1)..=near.saturating_add(window);
+    events.find_map(|event| difference_at(outboxes, event))
+}
+
+/// The same behind `agreed`, the number of events at which the replicas are known to have had the
+/// same trace; and whether it is the first at which they differ for sure: recorders still hold all
+/// that precedes it.
+#[must_use]
+pub fn first_divergence_behind(
+    outboxes: &[Option<&Outbox>; MAX_REPLICAS],
+    agreed: u64,
+    near: u64,
+) -> Option<(Divergence, bool)> {
+    let window = RECORDED as u64;
+    let from = agreed
+        .max(near.saturating_sub(2 * window))
+        .saturating_add(1);
+    let to = near.saturating_add(window);
+    let difference = (from..=to).find_map(|event| difference_at(outboxes, event))?;
+    let holds = |outbox: &&Outbox| outbox.recorder.get(agreed.saturating_add(1)).is_some();
+    let holders = outboxes.iter().flatten().filter(|outbox| holds(outbox));
+    let all = outboxes.iter().flatten().count();
+    Some((difference, holders.count() == all))
+}
+
+/// What recorders keep of an event, if two of them keep different versions of it.
+fn difference_at(outboxes: &[Option<&Outbox>; MAX_REPLICAS], event: u64) -> Option<Divergence> {
+    let noted = outboxes.map(|outbox| outbox.and_then(|it| it.recorder.get(event)));
+    let mut known = noted.iter().flatten();
+    let first = known.next()?;
+    let other = known.find(|other| *other != first)?;
+    let at = first_difference(first, other);
+    let recorded = noted.map(|noted| noted.map(|noted| value_of(&noted, at)));
+    Some(Divergence { event, recorded })
 }
 
 /// Which values of two events of one kind differ; none if they are not of one kind.
@@ -148,4 +173,50 @@ pub fn latest_event(outboxes: &[Option<&Outbox>; MAX_REPLICAS]) -> u64 {
         .map(|outbox| events(outbox))
         .max()
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A replica that recorded these values, one event each, after so many that are alike.
+    fn recorded_by(agreed: u64, values: &[u64]) -> Outbox {
+        let outbox = Outbox::new();
+        let alike = (1..=agreed).map(|number| (number, 7));
+        let own = (agreed + 1..).zip(values.iter().copied());
+        for (number, value) in alike.chain(own) {
+            outbox.recorder.note(number, Kind(5), &[value]);
+        }
+        outbox
+    }
+
+    fn find(agreed: u64, all: [&Outbox; 2]) -> Option<(u64, bool)> {
+        let mut outboxes = [None; MAX_REPLICAS];
+        outboxes[..2].copy_from_slice(&all.map(Some));
+        let found = first_divergence_behind(&outboxes, agreed, agreed + 40)?;
+        Some((found.0.event, found.1))
+    }
+
+    #[test]
+    fn the_first_difference_behind_what_was_agreed_is_known_to_be_the_first() {
+        let one = recorded_by(100, &[1, 2, 3, 4]);
+        let other = recorded_by(100, &[1, 2, 9, 8]);
+        assert_eq!(find(100, [&one, &other]), Some((103, true)));
+        assert_eq!(find(100, [&one, &one]), None);
+        // What they recorded before that is of no concern, though it differs.
+        assert_eq!(find(103, [&one, &other]), Some((104, true)));
+    }
+
+    #[test]
+    fn a_difference_that_follows_on_what_is_forgotten_may_be_a_later_one() {
+        let mut values = [1; RECORDED + 2];
+        let one = recorded_by(100, &values);
+        values[0] = 2;
+        let other = recorded_by(100, &values);
+        assert_eq!(find(100, [&one, &other]), None, "it is forgotten");
+        values[RECORDED] = 3;
+        let other = recorded_by(100, &values);
+        let event = 101 + RECORDED as u64;
+        assert_eq!(find(100, [&one, &other]), Some((event, false)));
+    }
 }

@@ -9,6 +9,7 @@ use rcoe_core::{Outbox, ReplicaId, ReplicaSet, Wait, WaitFor, Waited, diagnose};
 
 use crate::arch;
 use crate::diary::Diary;
+use crate::recorders::Recorders;
 
 /// The part of the limit that one gap may count for.
 const GAP: u64 = 16;
@@ -77,11 +78,14 @@ pub(crate) struct Surroundings {
     suspects: ReplicaSet,
     /// Are faults masked? If not, removing somebody ends the machine.
     mask: bool,
+    /// Where it can be read what the replicas did.
+    pub(crate) recorders: Recorders,
 }
 
 impl Surroundings {
-    pub(crate) const fn new(diary: Diary, limit: u64, mask: bool) -> Self {
+    pub(crate) const fn new(diary: Diary, limit: u64, mask: bool, recorders: Recorders) -> Self {
         Self {
+            recorders,
             diary,
             spent: Spent::new(limit),
             suspects: ReplicaSet::empty(),
@@ -128,7 +132,11 @@ impl rcoe_core::Env for Surroundings {
     }
 
     fn exclude(&mut self, own: &Outbox, gone: ReplicaSet, _primary: ReplicaId) {
-        let absent = diagnose::report(own).absent;
+        let report = diagnose::report(own);
+        let absent = report.absent;
+        if !gone.minus(absent).is_empty() {
+            self.recorders.tell(self.diary, report.members.union(gone));
+        }
         for replica in gone {
             arch::permit(core_of(replica));
             let cause = if absent.contains(replica) {

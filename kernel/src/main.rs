@@ -23,5 +23,6 @@ mod diary;
 mod env;
 mod machine;
 mod meter;
+mod recorders;
 mod report;
 mod sphere;

@@ -14,6 +14,7 @@ use crate::config::{Config, Pause};
 use crate::diary::Diary;
 use crate::env::{Surroundings, core_of, wait_until};
 use crate::meter::Meter;
+use crate::recorders::Recorders;
 use crate::report;
 
 /// In the place of an access: it is device memory, not a port.
@@ -65,8 +66,9 @@ impl Replicated {
         let number = u8::try_from(parameters.replica).expect("a small number");
         let members = ReplicaSet::all(usize::try_from(parameters.replicas).expect("few"));
         let diary = Diary::of(u16::from(number));
-        let surroundings =
-            Surroundings::new(diary, config.timeout * parameters.cycles, config.mask);
+        let limit = config.timeout * parameters.cycles;
+        let recorders = Recorders::new(&ports);
+        let surroundings = Surroundings::new(diary, limit, config.mask, recorders);
         report::set_alone(members.len() == 1);
         let mut replica = Replica::new(ReplicaId::new(number), members, ports, surroundings);
         // The tick brings all into their kernels.
@@ -75,7 +77,7 @@ impl Replicated {
             replica,
             diary,
             compare: config.compare,
-            limit: config.timeout * parameters.cycles,
+            limit,
             mask: config.mask,
             wanted: members.len(),
             began: arch::cycles(),
@@ -152,7 +154,8 @@ impl Replicated {
         self.transfer = arch::transfer_offset(parameters);
         self.root = parameters.root;
         self.kernel_entry = arch::kernel_entry(parameters);
-        let surroundings = Surroundings::new(self.diary, self.limit, self.mask);
+        let recorders = self.replica.env().recorders;
+        let surroundings = Surroundings::new(self.diary, self.limit, self.mask, recorders);
         self.replica.become_newcomer(surroundings);
     }
 
@@ -263,7 +266,20 @@ impl Replicated {
 
     /// A result of the protocol; without one this replica does not go on.
     fn go_on<T>(&self, result: Result<T, Halt>) -> T {
-        result.unwrap_or_else(|why| report::halt(why, self.replica.others_go_on()))
+        result.unwrap_or_else(|why| self.halt(why))
+    }
+
+    /// This replica does not go on. Where that is because of a difference, it says which.
+    #[cold]
+    fn halt(&self, why: Halt) -> ! {
+        let others_go_on = self.replica.others_go_on();
+        if let Halt::FailStop(Cause::Mismatch | Cause::Disagreement | Cause::NoMajority) = why
+            && !others_go_on
+        {
+            let recorders = self.replica.env().recorders;
+            recorders.tell(self.diary, self.replica.members());
+        }
+        report::halt(why, others_go_on)
     }
 
     /// Stops as where the group cannot go on.
@@ -410,6 +426,8 @@ impl Sphere for Replicated {
         let (members, began) = (self.replica.members(), arch::cycles());
         let result = self.replica.rendezvous();
         self.go_on(result);
+        let events = self.replica.events();
+        self.replica.env_mut().recorders.agree(events);
         if self.replica.members() != members {
             // A new primary is one only when the interrupts are its own.
             self.settle();

@@ -43,6 +43,7 @@
 #define RCOE_SLOT_VSPACE 6
 #define RCOE_SLOT_TIMER 10
 #define RCOE_SLOT_DEVICE 11
+#define RCOE_SLOT_TRACE 12
 #define RCOE_SLOT_FREE 32
 
 /* Requests to the root task, the console, the timer, and the driver `edu`. */
@@ -187,12 +188,14 @@ static inline void rcoe_accept(uint64_t table, uint64_t first, uint64_t count)
     rcoe_buffer_()[RCOE_RECEIVE_WORD + 2] = count;
 }
 
-/* Has these words compared between replicas before anything goes out. */
+/* Has these words compared between replicas before anything goes out. A program without the right
+ * to that ends here: it may not go on as if they were. */
 static inline void rcoe_add_trace(const uint64_t *words, size_t length)
 {
     while (length > 0) {
         size_t part = length < RCOE_MAX_MESSAGE ? length : RCOE_MAX_MESSAGE;
-        rcoe_enter(RCOE_ADD_TRACE, 0, 0, words, part, NULL, 0);
+        if (rcoe_enter(RCOE_ADD_TRACE, RCOE_SLOT_TRACE, 0, words, part, NULL, 0).label != 0)
+            __builtin_trap();
         words += part;
         length -= part;
     }

@@ -25,8 +25,9 @@ mod sys;
 
 pub use arch::{fault, foreign, serial, timer};
 pub use sys::{
-    Received, accept, add_trace, boot_image, boot_page, call, call_with, fill_scratch, now_message,
-    recv, reply_recv, reply_recv_with, send, set_window_word, window_word, yield_now,
+    Received, accept, add_trace, add_trace_by, boot_image, boot_page, call, call_with,
+    fill_scratch, now_message, recv, reply_recv, reply_recv_with, send, set_window_word,
+    window_word, yield_now,
 };
 
 use rcoe_abi::{MessageInfo, ObjectType, service};

@@ -5,9 +5,10 @@ use rcoe_abi::layout::{
     BOOT_INFO, IMAGE, IPC_BUFFER, LARGE_WINDOW, LARGE_WINDOW_FRAMES, SCRATCH, WINDOW,
 };
 use rcoe_abi::object::{LARGE, PAGE};
+use rcoe_abi::service::SLOT_TRACE;
 use rcoe_abi::{
-    CAPS_WORD, FIRST_BUFFER_WORD, IN_REGISTERS, MAX_CAPS, MAX_MESSAGE, MessageInfo, RECEIVE_WORD,
-    Syscall,
+    CAPS_WORD, Error, FIRST_BUFFER_WORD, IN_REGISTERS, MAX_CAPS, MAX_MESSAGE, MessageInfo,
+    RECEIVE_WORD, Syscall,
 };
 
 use crate::arch;
@@ -193,10 +194,28 @@ pub fn yield_now() {
 }
 
 /// Has these words compared between replicas before anything goes out (`FT_Add_Trace`).
+///
+/// # Panics
+/// If this program has no right to that: it may not go on as if they were compared.
 pub fn add_trace(words: &[u64]) {
+    assert!(
+        add_trace_by(SLOT_TRACE, words).is_ok(),
+        "the right to add to the trace is missing"
+    );
+}
+
+/// The same by a right that stands in another slot.
+///
+/// # Errors
+/// The kernel's, if there is no such right.
+pub fn add_trace_by(slot: u64, words: &[u64]) -> Result<(), Error> {
     for chunk in words.chunks(MAX_MESSAGE) {
-        enter(Syscall::AddTrace, 0, 0, chunk, &[]);
+        let answer = enter(Syscall::AddTrace, slot, 0, chunk, &[]);
+        if answer.label != 0 {
+            return Err(Error::from_label(answer.label).unwrap_or(Error::IllegalOperation));
+        }
     }
+    Ok(())
 }
 
 /// Memory that was just mapped for us.

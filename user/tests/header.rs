@@ -41,6 +41,7 @@ fn expected() -> Vec<(&'static str, u64)> {
         ("SLOT_VSPACE", service::SLOT_VSPACE),
         ("SLOT_TIMER", service::SLOT_TIMER),
         ("SLOT_DEVICE", service::SLOT_DEVICE),
+        ("SLOT_TRACE", service::SLOT_TRACE),
         ("SLOT_FREE", service::SLOT_FREE),
         ("ROOT_EXIT", service::ROOT_EXIT),
         ("ROOT_SPAWN", service::ROOT_SPAWN),

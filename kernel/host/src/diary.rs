@@ -1,5 +1,7 @@
 //! What replicas write into their diaries: lines of a word and its arguments.
 
+use crate::Difference;
+
 /// A line of a replica's diary.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
@@ -11,6 +13,8 @@ pub enum Entry {
     Joined(u64),
     /// It could not be brought back, for this reason; it will be tried again.
     Abandoned(u64, String),
+    /// Replicas differ, and this is the event at which they do; `None` if they recorded none.
+    Event(Option<Difference>),
     /// This member's memory is other than that of most, so it is not copied.
     Differs(u64),
     /// This replica is the primary from here on.
@@ -45,6 +49,8 @@ impl Entry {
             "primary" => number(rest).map(Self::Primary),
             "joined" => number(rest).map(Self::Joined),
             "differs" => number(rest).map(Self::Differs),
+            "event" if rest == "unknown" => Some(Self::Event(None)),
+            "event" => Difference::parse(rest).map(|found| Self::Event(Some(found))),
             "abandoned" => reason(rest).map(|(who, why)| Self::Abandoned(who, why)),
             "removed" => reason(rest).map(|(who, why)| Self::Removed(who, why)),
             "fail-stop" => Some(Self::FailStop(rest.to_owned())),
@@ -91,6 +97,12 @@ mod tests {
         );
         assert_eq!(Entry::parse("differs 1"), Entry::Differs(1));
         assert_eq!(Entry::parse("primary 1"), Entry::Primary(1));
+        assert_eq!(Entry::parse("event unknown"), Entry::Event(None));
+        let event = Entry::parse("event 7 first 0:1:2 1:1:3");
+        assert!(matches!(
+            event,
+            Entry::Event(Some(Difference { event: 7, .. }))
+        ));
         assert_eq!(
             Entry::parse("fail-stop mismatch"),
             Entry::FailStop("mismatch".into())
@@ -109,6 +121,7 @@ mod tests {
             "removed 1",
             "removed x y",
             "stats 1 2",
+            "event 1 first 0:1",
             "\u{fffd}\u{fffd} 7",
         ] {
             assert_eq!(Entry::parse(garbage), Entry::Other(garbage.into()));

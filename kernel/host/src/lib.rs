@@ -13,6 +13,7 @@
 mod arch;
 mod diaries;
 mod diary;
+mod difference;
 mod error;
 mod find;
 mod machine;
@@ -21,6 +22,7 @@ mod run;
 
 pub use arch::Arch;
 pub use diary::Entry;
+pub use difference::Difference;
 pub use error::SystemError;
 pub use find::{IMAGE_VARIABLE, folder};
 pub use machine::Threads;

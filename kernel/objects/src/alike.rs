@@ -287,7 +287,7 @@ impl<S: Sphere> Kernel<'_, S> {
     }
 
     /// An entry as it would be in a partition at 0.
-    fn relative(&self, entry: u64) -> u64 {
+    pub(crate) fn relative(&self, entry: u64) -> u64 {
         let entry = arch::unused(entry);
         if entry == self.sphere.kernel_entry() {
             return 1;

@@ -155,6 +155,7 @@ impl<S: Sphere> Kernel<'_, S> {
         };
         self.insert_first(slot(boot::SLOT_PORTS), ports);
         self.insert_first(slot(boot::SLOT_DEVICES), devices);
+        self.insert_first(slot(boot::SLOT_TRACE), Cap::Trace);
         self.insert_derived(Self::cspace_slot(tcb), table, slot(boot::SLOT_CNODE));
         self.insert_derived(Self::vspace_slot(tcb), vspace, slot(boot::SLOT_VSPACE));
         let frame = Cap::Frame {

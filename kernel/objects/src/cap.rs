@@ -81,6 +81,8 @@ pub enum Cap {
         rights: Rights,
         mapping: Mapping,
     },
+    /// The right to add to the trace.
+    Trace,
     /// Internal: a table that is being emptied. `next` in line, the first slot not yet empty, and
     /// the table (or the thread: no bits) whose last capability was in its first slot, if one was.
     Zombie {
@@ -180,6 +182,7 @@ impl Cap {
                 pack(14, rights.word(), 0, Ref::from_units(page)),
                 mapping.word(),
             ],
+            Self::Trace => [15, 0],
             Self::Zombie {
                 next,
                 bits,
@@ -202,8 +205,7 @@ impl Cap {
         clippy::cast_possible_truncation,
         reason = "fields are as wide as they were packed"
     )]
-    pub fn decode(words: [u64; 2]) -> Self {
-        let [head, tail] = words;
+    pub fn decode([head, tail]: [u64; 2]) -> Self {
         let (byte, other) = ((head >> 8 & 0xff) as u32, (head >> 16 & 0xff) as u32);
         let (obj, mapping) = (object_in(head), Mapping::from_word(tail));
         let rights = Rights::from_word(u64::from(byte));
@@ -269,6 +271,7 @@ impl Cap {
                 rights,
                 mapping,
             },
+            15 => Self::Trace,
             other => panic!("no capability has type {other}"),
         }
     }
@@ -297,6 +300,7 @@ impl Cap {
             },
             (Self::IrqControl, Self::IrqControl | Self::Irq { .. }) => true,
             (Self::Irq { line }, Self::Irq { line: its }) => line == its,
+            (Self::Trace, Self::Trace) => true,
             (
                 Self::Ports { first, last },
                 Self::Ports {
@@ -414,6 +418,7 @@ mod tests {
                 rights,
                 mapping,
             },
+            Cap::Trace,
             Cap::Zombie {
                 next: obj,
                 bits: 20,

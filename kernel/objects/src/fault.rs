@@ -4,7 +4,7 @@ use rcoe_abi::Rights;
 use rcoe_abi::invocation::FaultLabel;
 use rcoe_core::mix;
 
-use crate::arch::{CONTEXT_WORDS, IP, NUMBER, SP};
+use crate::arch::{CONTEXT_WORDS, IP, NUMBER, SP, STATUS};
 use crate::kernel::Kernel;
 use crate::sphere::{Sphere, kind};
 use crate::tcb::{State, field};
@@ -97,10 +97,13 @@ impl<S: Sphere> Kernel<'_, S> {
             return;
         }
         if fault == FaultLabel::UnknownSyscall as u64 {
+            let status = self.register(tcb, STATUS);
             for index in 0..CONTEXT_WORDS.min(info.len()) {
                 let word = self.word(handler, index);
                 self.set_register(tcb, index, word);
             }
+            self.keep_kernel_bits(tcb, status);
+            self.tell_registers(tcb);
         }
         self.mem.set(tcb, field::FAULT, 0);
         self.make_ready(tcb);

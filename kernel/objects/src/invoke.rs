@@ -18,23 +18,31 @@ const _: () = assert!(FIRST_BUFFER_WORD + IN_REGISTERS < 512 && ObjectType::Fram
 pub(crate) struct Answer {
     words: [u64; 2],
     len: usize,
+    /// How many are the same in all replicas.
+    told: usize,
 }
 
 impl Answer {
     const NOTHING: Self = Self {
         words: [0; 2],
         len: 0,
+        told: 0,
     };
 
     const fn one(word: u64) -> Self {
         Self {
             words: [word, 0],
             len: 1,
+            told: 1,
         }
     }
 
     pub(crate) fn words(&self) -> &[u64] {
         &self.words[..self.len]
+    }
+
+    pub(crate) const fn told(&self) -> usize {
+        self.told
     }
 }
 
@@ -141,6 +149,7 @@ impl<S: Sphere> Kernel<'_, S> {
             Invocation::ReadRegisters { tcb } => Answer {
                 words: [self.register(tcb, IP), self.register(tcb, SP)],
                 len: 2,
+                told: 2,
             },
             Invocation::PortIn {
                 port,
@@ -158,6 +167,7 @@ impl<S: Sphere> Kernel<'_, S> {
             Invocation::Meet { place } => Answer {
                 words: self.meet(caller, place),
                 len: 2,
+                told: 1,
             },
             Invocation::Device(access) => {
                 let word = self.access(access);

@@ -12,13 +12,16 @@
 //! that the processor holds is saved before and loaded again.
 
 use rcoe_abi::{Error, Label, Syscall, ThreadFlags, layout};
-use rcoe_core::mix;
+use rcoe_core::{Compare, mix};
 
-use crate::arch::{CALL_ARGUMENTS, NUMBER, POINTERS, STATUS, STEP, STEP_VECTOR, STEPPING};
+use crate::arch::{
+    CALL_ARGUMENTS, CONTEXT_WORDS, KERNEL_BITS, NUMBER, POINTERS, STATUS, STEP, STEP_VECTOR,
+    STEPPING,
+};
 use crate::decode::{Arguments, Invocation};
 use crate::fault::Fault;
 use crate::kernel::Kernel;
-use crate::sphere::Sphere;
+use crate::sphere::{Sphere, kind};
 use crate::tcb::field;
 use crate::{Memory, Ref};
 
@@ -102,7 +105,24 @@ impl<S: Sphere> Kernel<'_, S> {
         }
     }
 
-    /// A thread that ended a step begins another: what it was stopped for is told first.
+    /// Whatever somebody wrote into a thread's status, the kernel's own bits are those they were.
+    pub(crate) fn keep_kernel_bits(&mut self, tcb: Ref, before: u64) {
+        let status = self.register(tcb, STATUS);
+        let kept = status & !KERNEL_BITS | before & KERNEL_BITS;
+        self.set_register(tcb, STATUS, kept);
+    }
+
+    /// Folds the registers that a server gave a thread into the trace, where all is compared.
+    pub(crate) fn tell_registers(&mut self, tcb: Ref) {
+        if self.sphere.compare() == Compare::Every {
+            let words = self.mem.words(tcb, 0, CONTEXT_WORDS);
+            let digest = words.iter().fold(0, |digest, &word| mix(digest ^ word));
+            self.sphere.event(kind::DELIVERED, digest);
+        }
+    }
+
+    /// A thread that ended a step begins another: what it was stopped for is told first. One that
+    /// does not step, but had itself stopped, is told so once.
     pub(crate) fn step_again(&mut self, tcb: Ref, fault: Fault) {
         let ended = matches!(
             fault,
@@ -112,6 +132,8 @@ impl<S: Sphere> Kernel<'_, S> {
             }
         );
         if ended {
+            let status = self.register(tcb, STATUS);
+            self.set_register(tcb, STATUS, status & !STEP);
             self.keep_step(tcb);
         }
     }

@@ -74,6 +74,9 @@ pub struct Memory<'m> {
     /// Words that were written.
     #[cfg(test)]
     pub(crate) written: u64,
+    /// A word that does not hold what is written, and the bits that are others then.
+    #[cfg(test)]
+    pub(crate) faulty: Option<(usize, u64)>,
 }
 
 impl<'m> Memory<'m> {
@@ -84,6 +87,8 @@ impl<'m> Memory<'m> {
             words,
             #[cfg(test)]
             written: 0,
+            #[cfg(test)]
+            faulty: None,
         }
     }
 
@@ -105,7 +110,28 @@ impl<'m> Memory<'m> {
     pub fn set(&mut self, place: Ref, index: usize, value: u64) {
         #[cfg(test)]
         self.count(1);
-        self.words[Self::at(place, index)] = value;
+        let at = Self::at(place, index);
+        self.words[at] = value;
+        #[cfg(test)]
+        self.fail(at, 1);
+    }
+
+    /// The faulty word, if it is one of these, does not hold what was written.
+    #[cfg(test)]
+    fn fail(&mut self, first: usize, len: usize) {
+        if let Some((at, bits)) = self.faulty
+            && (first..first + len).contains(&at)
+        {
+            self.words[at] ^= bits;
+        }
+    }
+
+    /// As [`Self::get`], from memory itself: not what the compiler remembers to have written.
+    #[inline]
+    #[must_use]
+    pub(crate) fn read_back(&self, place: Ref, index: usize) -> u64 {
+        let words = core::hint::black_box(&*self.words);
+        words[Self::at(place, index)]
     }
 
     #[cfg(test)]
@@ -114,7 +140,7 @@ impl<'m> Memory<'m> {
     }
 
     #[inline]
-    fn at(place: Ref, index: usize) -> usize {
+    pub(crate) fn at(place: Ref, index: usize) -> usize {
         assert!(!place.is_none(), "nowhere has no words");
         place.0 as usize * UNIT_WORDS + index
     }
@@ -134,6 +160,19 @@ impl<'m> Memory<'m> {
         &mut self.words[at..at + len]
     }
 
+    /// Copies the words of these numbers from one place to another.
+    #[inline]
+    pub fn copy_some(&mut self, from: Ref, to: Ref, indices: &[usize]) {
+        #[cfg(test)]
+        self.count(indices.len());
+        let (from, to) = (Self::at(from, 0), Self::at(to, 0));
+        for &index in indices {
+            self.words[to + index] = self.words[from + index];
+            #[cfg(test)]
+            self.fail(to + index, 1);
+        }
+    }
+
     /// Copies `len` words.
     pub fn copy(&mut self, from: (Ref, usize), to: (Ref, usize), len: usize) {
         let from = Self::at(from.0, from.1);
@@ -141,6 +180,8 @@ impl<'m> Memory<'m> {
         #[cfg(test)]
         self.count(len);
         self.words.copy_within(from..from + len, to);
+        #[cfg(test)]
+        self.fail(to, len);
     }
 
     /// All of it, to be read.

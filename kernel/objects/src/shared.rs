@@ -218,9 +218,8 @@ impl<S: Sphere> Kernel<'_, S> {
         let place = self.shares.all.iter_mut().find(|place| place.is_none());
         *place.expect("decoding found a place") = share;
         // What joins the trace is the page: where it is may differ.
-        let what = u64::from(page) << 8 | share.rights.word() | 1 << 48;
         let entry = self.entry(&share, self.leads(&share));
-        self.set_entry(table, mapping.address, 0, entry, what);
+        self.set_entry(table, mapping.address, 0, entry);
         let cap = Cap::Shared {
             page,
             rights,
@@ -268,7 +267,7 @@ impl<S: Sphere> Kernel<'_, S> {
         let share = self.shares.all[number];
         self.shares.all[number] = Share::NONE;
         if let Some((table, _)) = self.entry_place(&share) {
-            self.set_entry(table, mapping.address, 0, 0, 0);
+            self.set_entry(table, mapping.address, 0, 0);
             self.sphere.flush();
         }
     }
@@ -296,6 +295,9 @@ impl<S: Sphere> Kernel<'_, S> {
             let share = Share { primary, ..share };
             self.shares.all[number] = share;
             self.renew(place, &share);
+            if let Some((table, _)) = place {
+                self.tell_entry(table, share.mapping.address, 0);
+            }
         }
     }
 
@@ -323,8 +325,8 @@ impl<S: Sphere> Kernel<'_, S> {
         let entry = arch::unused(entry);
         let share = self.shares.all.iter().find(|share| {
             // One that was lost and is back does not write before its driver meets.
-            let known = [false, self.leads(share)].map(|leads| self.entry(share, leads));
-            !share.is_none() && known.contains(&entry)
+            let known = |leads| self.entry(share, leads) == entry;
+            !share.is_none() && (known(false) || known(self.leads(share)))
         })?;
         // For followers all registers are one page.
         let page = is_transfer(share.page).then_some(share.page);

@@ -26,11 +26,12 @@ impl<S: Sphere> Kernel<'_, S> {
         Cap::decode([self.mem.get(slot, 0), self.mem.get(slot, 1)])
     }
 
-    /// Writes a slot's capability and folds that into the trace.
+    /// Writes a slot's capability and folds what is there then into the trace.
     pub(crate) fn set_cap(&mut self, slot: Ref, cap: Cap) {
         let [head, tail] = cap.encode();
         self.mem.set(slot, 0, head);
         self.mem.set(slot, 1, tail);
+        let [head, tail] = [0, 1].map(|index| self.mem.read_back(slot, index));
         let digest = mix(mix(u64::from(slot.units()) ^ head.rotate_left(32)) ^ tail);
         self.sphere.event(kind::CAPABILITY, digest);
     }

@@ -75,17 +75,18 @@ impl<S: Sphere> Kernel<'_, S> {
         Ok(table)
     }
 
-    /// Writes an entry of a table that lies at `address` in a space.
-    pub(crate) fn set_entry(
-        &mut self,
-        table: Ref,
-        address: u64,
-        level: usize,
-        entry: u64,
-        what: u64,
-    ) {
+    /// Writes an entry of a table that lies at `address` in a space, and folds what is there then
+    /// into the trace.
+    pub(crate) fn set_entry(&mut self, table: Ref, address: u64, level: usize, entry: u64) {
         self.mem.set(table, arch::index(address, level), entry);
-        let digest = mix(mix(u64::from(table.units()) ^ address) ^ what);
+        self.tell_entry(table, address, level);
+    }
+
+    /// Folds an entry into the trace, as it would be in a partition at 0.
+    pub(crate) fn tell_entry(&mut self, table: Ref, address: u64, level: usize) {
+        let entry = self.mem.read_back(table, arch::index(address, level));
+        let place = mix(u64::from(table.units()) << 8 | level as u64);
+        let digest = mix(mix(place ^ address) ^ self.relative(entry));
         self.sphere.event(kind::PAGE, digest);
     }
 
@@ -102,8 +103,7 @@ impl<S: Sphere> Kernel<'_, S> {
             .walk(root, address, level + 1)
             .expect("decoding found the level");
         let entry = arch::table(self.physical(table));
-        let what = u64::from(table.units()) << 8 | level as u64;
-        self.set_entry(above, address, level + 1, entry, what);
+        self.set_entry(above, address, level + 1, entry);
     }
 
     /// May a frame be mapped at `address`, by an entry of a table of this level?
@@ -133,8 +133,7 @@ impl<S: Sphere> Kernel<'_, S> {
             0 => arch::leaf(place, rights),
             _ => arch::large_leaf(place, rights),
         };
-        let what = u64::from(frame.units()) << 8 | u64::from(level) << 4 | rights.word();
-        self.set_entry(table, address, level as usize, entry, what);
+        self.set_entry(table, address, level as usize, entry);
     }
 
     pub(crate) fn root_of(&self, mapping: Mapping) -> Option<Ref> {
@@ -153,7 +152,7 @@ impl<S: Sphere> Kernel<'_, S> {
         let entry = self.mem.get(table, arch::index(mapping.address, level));
         let is_frame = arch::is_present(entry) && !(level > 0 && arch::is_table(entry));
         if is_frame && arch::physical(entry) == self.physical(frame) {
-            self.set_entry(table, mapping.address, level, 0, 0);
+            self.set_entry(table, mapping.address, level, 0);
             self.sphere.flush();
         }
     }
@@ -169,7 +168,7 @@ impl<S: Sphere> Kernel<'_, S> {
         };
         let entry = self.mem.get(holder, arch::index(mapping.address, above));
         if arch::is_table(entry) && arch::physical(entry) == self.physical(table) {
-            self.set_entry(holder, mapping.address, above, 0, 0);
+            self.set_entry(holder, mapping.address, above, 0);
             self.sphere.flush();
             self.end_table(table, level as usize);
         }

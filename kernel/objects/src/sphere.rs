@@ -1,5 +1,7 @@
 //! What the objects need of the replication part: the trace, votes and devices.
 
+pub use rcoe_abi::trace as kind;
+
 use rcoe_abi::Rights;
 use rcoe_core::Compare;
 
@@ -7,34 +9,6 @@ use crate::Ref;
 
 /// Interrupt lines.
 pub const IRQ_LINES: u32 = 24;
-
-/// Kinds of events.
-pub mod kind {
-    /// The start; the value is what the run was configured to.
-    pub const START: u32 = 1;
-    /// A system call; the value is a digest of its arguments, if they are compared.
-    pub const SYSCALL: u32 = 2;
-    /// Another thread runs.
-    pub const SWITCH: u32 = 3;
-    /// A slot has another capability.
-    pub const CAPABILITY: u32 = 4;
-    /// A page table entry changed.
-    pub const PAGE: u32 = 5;
-    /// A program's own data (`FT_Add_Trace`).
-    pub const DATA: u32 = 6;
-    /// Something goes out.
-    pub const OUTPUT: u32 = 7;
-    /// Something came in.
-    pub const INPUT: u32 = 8;
-    /// Asynchronous actions are performed.
-    pub const ACTION: u32 = 9;
-    /// A thread faults.
-    pub const FAULT: u32 = 10;
-    /// A bounded number of system calls went by without a vote.
-    pub const CHECK: u32 = 11;
-    /// Which members hold the same, found before one of them is copied.
-    pub const ALIKE: u32 = 12;
-}
 
 /// The replication part, as the objects see it. No call fails: a replica that cannot go on does not
 /// return.

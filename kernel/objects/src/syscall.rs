@@ -1,9 +1,9 @@
 //! System calls: the kernel's entry from a thread.
 
-use rcoe_abi::{Error, MessageInfo, Rights, Syscall};
+use rcoe_abi::{Error, MAX_MESSAGE, MessageInfo, Rights, Syscall};
 use rcoe_core::{Compare, mix};
 
-use crate::arch::{CAP, INFO, NUMBER};
+use crate::arch::{CAP, INFO};
 use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::long::Budget;
@@ -22,12 +22,16 @@ impl<S: Sphere> Kernel<'_, S> {
         };
         let Some(call) = self.call_of(tcb) else {
             let digest = self.digest_foreign(tcb);
-            self.trace_call(digest);
+            self.trace_call(0, digest);
             return self.fault(Fault::UnknownSyscall);
         };
         let compared = self.sphere.compare() >= Compare::Args;
-        let digest = if compared { self.digest_call(tcb) } else { 0 };
-        self.trace_call(digest);
+        let digest = if compared {
+            self.digest_message(tcb, MAX_MESSAGE)
+        } else {
+            0
+        };
+        self.trace_call(call as u32, digest);
         match call {
             Syscall::Yield => self.give_way(),
             Syscall::AddTrace => self.add_trace(tcb),
@@ -44,12 +48,12 @@ impl<S: Sphere> Kernel<'_, S> {
         }
     }
 
-    /// Folds the call into the trace, with its arguments as far as the mode asks for them: those of
-    /// calls that are not the kernel's in every mode. The call itself is an event in any case: a
-    /// call that lets another thread run is a step of the logical clock, or replicas would be
-    /// preempted at different sides of it.
-    fn trace_call(&mut self, digest: u64) {
-        self.sphere.event(kind::SYSCALL, digest);
+    /// Folds the call into the trace, by its number, with its arguments as far as the mode asks for
+    /// them: those of calls that are not the kernel's in every mode. The call itself is an event in
+    /// any case: a call that lets another thread run is a step of the logical clock, or replicas
+    /// would be preempted at different sides of it.
+    fn trace_call(&mut self, number: u32, digest: u64) {
+        self.sphere.event(kind::of_call(number), digest);
         if self.sphere.compare() == Compare::Every {
             self.sphere.vote();
             return;
@@ -62,26 +66,25 @@ impl<S: Sphere> Kernel<'_, S> {
         }
     }
 
-    /// A digest of a call's arguments.
-    fn digest_call(&self, tcb: Ref) -> u64 {
-        let info = self.info(tcb);
-        let head = [NUMBER, CAP, INFO].map(|index| self.register(tcb, index));
-        let words = (0..info.len()).map(|index| self.word(tcb, index));
-        let caps = (0..info.caps()).map(|index| self.caps_word(tcb, index));
-        let all = head.into_iter().chain(words).chain(caps);
-        all.fold(0, |digest, word| mix(digest ^ word))
-    }
-
     /// `FT_Add_Trace`: the message's words join the signature, in every mode.
     fn add_trace(&mut self, tcb: Ref) {
-        let words = (0..self.info(tcb).len()).map(|index| self.word(tcb, index));
-        let digest = words.fold(0, |digest, word| mix(digest ^ word));
-        self.sphere.event(kind::DATA, digest);
+        let pointer = self.register(tcb, CAP);
+        match self.lookup_cap(tcb, pointer) {
+            Ok((_, Cap::Trace)) => {
+                let words = (0..self.info(tcb).len()).map(|index| self.word(tcb, index));
+                let digest = words.fold(0, |digest, word| mix(digest ^ word));
+                self.sphere.event(kind::DATA, digest);
+                self.succeed(tcb);
+            }
+            Ok(_) => self.fail(tcb, Error::InvalidCapability),
+            Err(error) => self.fail(tcb, error),
+        }
     }
 
     fn fail(&mut self, tcb: Ref, error: Error) {
         self.set_register(tcb, INFO, MessageInfo::new(error as u64, 0).word());
         self.set_register(tcb, CAP, 0);
+        self.tell(tcb);
     }
 
     fn receive_at(&mut self, tcb: Ref, blocking: bool) {
@@ -127,6 +130,7 @@ impl<S: Sphere> Kernel<'_, S> {
     /// A signal has no answer, but a call of it wants one.
     fn succeed(&mut self, tcb: Ref) {
         self.set_register(tcb, INFO, 0);
+        self.tell(tcb);
     }
 
     /// The pointer of a call leads nowhere, unless the call itself saw to that.
@@ -155,7 +159,7 @@ impl<S: Sphere> Kernel<'_, S> {
         match self.decode(tcb, slot) {
             Ok(invocation) => match self.invoke(tcb, invocation, &mut budget) {
                 Some(answer) if self.drain(&mut budget) => {
-                    self.deliver(tcb, 0, 0, answer.words());
+                    self.deliver_own(tcb, 0, 0, answer.words(), answer.told());
                 }
                 Some(_) => self.leave_rest(tcb),
                 None => self.make_again(tcb),

@@ -13,4 +13,5 @@ mod random;
 mod scenes;
 mod shared;
 mod tables;
+mod trace;
 mod world;

@@ -1,5 +1,6 @@
 //! Serves threads that make calls of another system, as a personality does. Argument: rounds of
-//! calls (1000). Then one is stepped through: it has to be told of each instruction once.
+//! calls (1000). Then one is stepped through: it has to be told of each instruction once. Nobody
+//! but the kernel has a thread step, neither who serves it nor itself.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -15,6 +16,7 @@ const ENDPOINT: u64 = service::SLOT_FREE;
 const BUFFER: u64 = ENDPOINT + 1;
 const CALLER: u64 = ENDPOINT + 2;
 const STEPPER: u64 = ENDPOINT + 3;
+const STOPPER: u64 = ENDPOINT + 4;
 
 /// Priority of a program.
 const PRIORITY: u64 = 20;
@@ -37,6 +39,10 @@ fn main(argument: u64) -> u64 {
         println!("foreign: no thread is stepped");
         return 1;
     };
+    if !stop() {
+        println!("foreign: a thread is stopped by itself");
+        return 1;
+    }
     println!("{calls} calls of another system: {sum:016x}, {stepped} instructions one by one");
     0
 }
@@ -48,6 +54,7 @@ fn run(rounds: u64) -> Result<(u64, u64), Error> {
         (ObjectType::Frame, BUFFER),
         (ObjectType::Tcb, CALLER),
         (ObjectType::Tcb, STEPPER),
+        (ObjectType::Tcb, STOPPER),
     ]
     .into_iter()
     .all(|(kind, slot)| rcoe_user::make(kind, slot));
@@ -64,12 +71,23 @@ fn run(rounds: u64) -> Result<(u64, u64), Error> {
         let answer = arguments.iter().fold(7, |sum: u64, word| {
             (sum ^ word).rotate_left(9).wrapping_mul(0x9e37_79b9)
         });
-        message = reply_recv(ENDPOINT, 0, &[answer]);
+        message = answer_all(&message, answer);
     }
     match call_of(&message) {
         Some((LAST, [sum, ..])) => Ok((count, sum)),
         _ => Err(Error::IllegalOperation),
     }
+}
+
+/// Answers a call with all registers as they were told, but for the first, and wishes for a step.
+fn answer_all(message: &Received, answer: u64) -> Received {
+    let mut registers = [0; foreign::STATUS + 1];
+    for (index, register) in registers.iter_mut().enumerate() {
+        *register = message.word(1 + index);
+    }
+    registers[0] = answer;
+    registers[foreign::STATUS] |= foreign::STEP;
+    reply_recv(ENDPOINT, 0, &registers)
 }
 
 /// Starts a thread whose calls, and more, are told to this one.
@@ -92,14 +110,27 @@ fn call_of(message: &Received) -> Option<(u64, [u64; 6])> {
 /// Steps through a thread until it makes its call; how many instructions it is stopped behind.
 fn step() -> Option<u64> {
     begin(STEPPER, foreign::steps(), STEPS, ThreadFlags::STEPS).ok()?;
+    let (count, sum) = follow()?;
+    let right = STEPS + (1..=STEPS).sum::<u64>();
+    (sum == right).then_some(count)
+}
+
+/// Runs a thread that has itself stopped, as far as a program can. Is it told of that, and not
+/// stepped?
+fn stop() -> bool {
+    let begun = begin(STOPPER, foreign::stops(), 0, ThreadFlags::NONE);
+    begun.is_ok() && follow() == Some((foreign::STOPS, 2))
+}
+
+/// Lets a thread go on behind each exception until it makes its one call: how many there were, and
+/// what it tells. Who came before is not answered: it has ended.
+fn follow() -> Option<(u64, u64)> {
     let mut count = 0;
-    // The last thread is not answered: it has ended.
     let mut message = recv(ENDPOINT);
     while message.label == FaultLabel::Exception as u64 {
         count += 1;
         message = reply_recv(ENDPOINT, 0, &[]);
     }
     let (number, [sum, ..]) = call_of(&message)?;
-    let right = STEPS + (1..=STEPS).sum::<u64>();
-    (number == LAST && sum == right).then_some(count)
+    (number == LAST).then_some((count, sum))
 }

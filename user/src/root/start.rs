@@ -246,6 +246,9 @@ impl<'a> Starter<'a> {
         object::copy(table, service::SLOT_PEER, self.peer, all)?;
         let console = if role == Role::Serial { all } else { SENDER };
         object::copy(table, service::SLOT_CONSOLE, self.console, console)?;
+        if !matches!(role, Role::Serial | Role::Timer) {
+            object::copy(table, service::SLOT_TRACE, slots::SLOT_TRACE, all)?;
+        }
         let timer = if role == Role::Timer { all } else { SENDER };
         object::copy(table, service::SLOT_TIMER, self.timer, timer)?;
         self.grant_device(table, role.device())

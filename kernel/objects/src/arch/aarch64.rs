@@ -42,6 +42,8 @@ pub const STEP: u64 = 1 << 21;
 pub const STEP_VECTOR: u64 = 0x32;
 /// The word of a thread that is 1 while it steps, for the processor.
 pub const STEPPING: Option<usize> = Some(field::FPU + 66);
+/// Bits of the state that nobody but the kernel sets.
+pub const KERNEL_BITS: u64 = STEP;
 /// What the kernel does not clear of the processor's state at an exit, because it would be at
 /// another instruction in each replica: what a thread sets for itself (four conditions, and one
 /// that is about speculation), and what is left of a step. All else is zero: no privileges, nothing

@@ -44,6 +44,9 @@ pub const STEP_VECTOR: u64 = 1;
 pub const STEPPING: Option<usize> = None;
 /// The instruction is executed again after a fault: no breakpoint stops it.
 const RESUME: u64 = 1 << 16;
+/// Bits of the flags that nobody but the kernel sets: a thread's own instruction can set the first,
+/// and is told of it once.
+pub const KERNEL_BITS: u64 = STEP | RESUME;
 /// Interrupts enabled, and the bit that is always set.
 const START_FLAGS: u64 = 0x202;
 /// Flags that the kernel does not clear at an exit, because it would be at another instruction in

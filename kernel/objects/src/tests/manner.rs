@@ -8,7 +8,10 @@ use rcoe_core::Compare;
 
 use super::invariants::check;
 use super::world::{Alone, FREE, memory, world};
-use crate::arch::{CALL_ARGUMENTS, CAP, INFO, NUMBER, POINTERS, STATUS, STEP, STEP_VECTOR};
+use crate::arch::{
+    CALL_ARGUMENTS, CAP, CONTEXT_WORDS, INFO, KERNEL_BITS, NUMBER, POINTERS, SP, STATUS, STEP,
+    STEP_VECTOR,
+};
 use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::tcb::{State, field};
@@ -153,6 +156,40 @@ fn threads_that_do_not_step_are_not_begun_on_it_by_an_exception() {
         code: 0,
     });
     assert_eq!(kernel.register(thread, STATUS) & STEP, 0);
+}
+
+#[test]
+fn a_thread_that_has_itself_stopped_is_told_once() {
+    let mut words = memory();
+    let (mut kernel, _, thread) = stage(&mut words, ThreadFlags::NONE);
+    // On x86-64 a program's own instruction can do so.
+    kernel.set_register(thread, STATUS, STEP);
+    kernel.fault(Fault::Exception {
+        vector: STEP_VECTOR,
+        code: 0,
+    });
+    assert_eq!(kernel.register(thread, STATUS) & STEP, 0);
+}
+
+#[test]
+fn a_server_sets_all_registers_but_the_kernels_bits() {
+    for flags in [ThreadFlags::NONE, ThreadFlags::STEPS] {
+        let mut words = memory();
+        let flags = flags.or(ThreadFlags::CALLS_ARE_FAULTS);
+        let (mut kernel, _, thread) = stage(&mut words, flags);
+        let steps = kernel.register(thread, STATUS) & KERNEL_BITS;
+        foreign(&mut kernel, 1, [0; 6]);
+        let answer = [u64::MAX; CONTEXT_WORDS];
+        kernel.act(Syscall::ReplyRecv, HANDLER, 0, &answer);
+        assert_eq!(kernel.current(), Some(thread));
+        assert_eq!(kernel.register(thread, STATUS) & KERNEL_BITS, steps);
+        assert_ne!(kernel.register(thread, STATUS) & !KERNEL_BITS, 0);
+        assert_eq!(kernel.register(thread, SP), u64::MAX);
+        let answer = [0; CONTEXT_WORDS];
+        foreign(&mut kernel, 1, [0; 6]);
+        kernel.act(Syscall::ReplyRecv, HANDLER, 0, &answer);
+        assert_eq!(kernel.register(thread, STATUS) & KERNEL_BITS, steps);
+    }
 }
 
 #[test]

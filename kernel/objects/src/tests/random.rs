@@ -5,6 +5,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use rcoe_abi::layout::{DMA_PAGE, HPET_PAGE};
 use rcoe_abi::{Label, ObjectType, Syscall, boot};
+use rcoe_core::Compare;
 
 use super::invariants::check;
 use super::world::{FREE, memory, world_at};
@@ -113,6 +114,7 @@ pub(super) fn furnished(words: &mut [u64]) -> crate::Kernel<'_, super::world::Al
 /// The same in replica `replica`, of which number 0 is the primary.
 fn furnished_at(words: &mut [u64], replica: u64) -> crate::Kernel<'_, super::world::Alone> {
     let mut kernel = world_at(words, replica);
+    kernel.sphere.compare = Some(Compare::Every);
     kernel.make(ObjectType::Untyped, 18, FREE, 2);
     kernel.make(ObjectType::CNode, 3, FREE + 2, 2);
     kernel.make(ObjectType::Endpoint, 0, FREE + 4, 2);

@@ -62,7 +62,7 @@ impl Sphere for Alone {
     }
     fn event(&mut self, kind: u32, value: u64) {
         self.events += 1;
-        self.digest = rcoe_core::mix(self.digest ^ value ^ u64::from(kind) << 56);
+        self.digest = rcoe_core::mix(self.digest ^ value ^ rcoe_core::mix(kind.into()));
     }
     fn vote(&mut self) {
         self.votes += 1;

@@ -6,6 +6,14 @@ use core::arch::global_asm;
 /// Where in the registers of a call that is told to a fault handler the six arguments are.
 pub const ARGUMENTS: [usize; 6] = [0, 1, 2, 3, 4, 5];
 
+/// Where in them its status is, and the bit by which the kernel has it step.
+pub const STATUS: usize = 32;
+/// See [`STATUS`].
+pub const STEP: u64 = 1 << 21;
+
+/// How often a thread is stopped that does all that a program can do for it ([`stops`]).
+pub const STOPS: u64 = 0;
+
 /// The second pointer of a thread: there is none.
 #[must_use]
 pub const fn second_pointer(_place: u64) -> u64 {
@@ -15,6 +23,7 @@ pub const fn second_pointer(_place: u64) -> u64 {
 unsafe extern "C" {
     fn foreign_calls();
     fn foreign_steps();
+    fn foreign_stops();
 }
 
 global_asm!(
@@ -47,6 +56,10 @@ foreign_steps:
     mov x0, x20
     svc #0
     udf #0
+    // As on another processor, where a program can have itself stopped; not here.
+foreign_stops:
+    mov x20, #2
+    b 3b
     "#
 );
 
@@ -61,4 +74,11 @@ pub fn calls() -> u64 {
 #[must_use]
 pub fn steps() -> u64 {
     foreign_steps as *const () as u64
+}
+
+/// Where a thread begins that has itself stopped, if a program can; then it makes its one call,
+/// which tells 2.
+#[must_use]
+pub fn stops() -> u64 {
+    foreign_stops as *const () as u64
 }

@@ -6,6 +6,14 @@ use core::arch::global_asm;
 /// Where in the registers of a call that is told to a fault handler the six arguments are.
 pub const ARGUMENTS: [usize; 6] = [5, 4, 3, 9, 7, 8];
 
+/// Where in them its status is, and the bit by which the kernel has it step.
+pub const STATUS: usize = 16;
+/// See [`STATUS`].
+pub const STEP: u64 = 1 << 8;
+
+/// How often a thread is stopped that does all that a program can do for it ([`stops`]).
+pub const STOPS: u64 = 1;
+
 /// The second pointer of a thread: what GS leads to.
 #[must_use]
 pub const fn second_pointer(place: u64) -> u64 {
@@ -15,6 +23,7 @@ pub const fn second_pointer(place: u64) -> u64 {
 unsafe extern "C" {
     fn foreign_calls();
     fn foreign_steps();
+    fn foreign_stops();
 }
 
 global_asm!(
@@ -46,6 +55,21 @@ foreign_steps:
     mov rdi, r13
     syscall
     ud2
+    # Has the processor stop it behind the next instruction, as a program can on this processor.
+foreign_stops:
+    lea rsp, [rip + foreign_stack + 64]
+    xor r13d, r13d
+    pushfq
+    or qword ptr [rsp], 0x100
+    popfq
+    inc r13
+    inc r13
+    jmp 3b
+    .bss
+    .balign 16
+foreign_stack:
+    .skip 64
+    .text
     "#
 );
 
@@ -60,4 +84,11 @@ pub fn calls() -> u64 {
 #[must_use]
 pub fn steps() -> u64 {
     foreign_steps as *const () as u64
+}
+
+/// Where a thread begins that has itself stopped, if a program can; then it makes its one call,
+/// which tells 2.
+#[must_use]
+pub fn stops() -> u64 {
+    foreign_stops as *const () as u64
 }
