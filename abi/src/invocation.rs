@@ -62,7 +62,8 @@ pub enum Label {
     /// Reads a port: port, width in bytes, and 1 if reading twice is as good as once, so that it
     /// can be done again should the primary be lost. The value is the first word of the reply.
     PortIn = 48,
-    /// Writes a port: port, width in bytes, value.
+    /// Writes a port, once: port, width in bytes, value, and 1 if writing twice is as good as once,
+    /// so that the next primary can do it again should this one be lost.
     PortOut = 49,
     /// Writes bytes to one port, one after the other: port, number of bytes, then eight a word.
     PortOutBytes = 50,
@@ -70,11 +71,12 @@ pub enum Label {
     /// counted from the capability's first page, width in bytes (1, 2, 4, 8), and 1 if reading
     /// twice is as good as once. The value is the first word of the reply.
     DeviceRead = 52,
-    /// Writes device memory, once, after a vote: place, width, value.
+    /// Writes device memory, once, after a vote: place, width, value, and 1 if writing twice is as
+    /// good as once. Without that the loss of the primary while it writes ends the run.
     DeviceWrite = 53,
     /// Tells a device where transfer memory is, that of the primary: place of the register, width
-    /// (4 or 8), and the place to be told. The reply's first word is the generation: which
-    /// primary's that is.
+    /// (4 or 8), the place to be told, and 1 if writing twice is as good as once. The reply's first
+    /// word is the generation: which primary's that is.
     DeviceWriteAddress = 54,
     /// Copies from a frame into transfer memory, for a device to fetch: place, pointer to the
     /// frame, byte in it, number of bytes.

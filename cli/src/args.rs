@@ -285,8 +285,8 @@ pub(crate) enum SphereArg {
     /// A Linux program
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
-    /// crash, fill, foreign, grow, large, long, null, pingpong, pipeline or sleep, on x86_64 also
-    /// clock, device, hpet or sieve, or an ELF file made for it
+    /// clock, crash, device, fill, foreign, grow, large, ledger, long, null, pingpong, pipeline,
+    /// sieve or sleep, on x86_64 also hpet, or an ELF file made for it
     System,
 }
 
@@ -296,7 +296,7 @@ pub(crate) enum ArchArg {
     /// A PC, QEMU's q35
     #[value(name = "x86_64")]
     X86_64,
-    /// QEMU's virt with AArch64; no fault injection, no --core-threads counted
+    /// QEMU's virt with AArch64
     Aarch64,
 }
 

@@ -2,6 +2,8 @@
 
 use rcoe_core::Compare;
 
+use crate::sphere::DEVICE;
+
 /// What the command line asks of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
@@ -17,8 +19,28 @@ pub(crate) struct Config {
     pub(crate) reintegrate: bool,
     /// For tests: which replica is to make a wild store at its first tick, and where.
     pub(crate) probe: Option<(u64, Probe)>,
+    /// For tests: which replica is to break while it writes, and what.
+    pub(crate) breaks: Option<Breaks>,
     /// For fault injection: when the machine is to stand still.
     pub(crate) pause: Option<Pause>,
+}
+
+/// What a replica is writing when a test has it break: the world outside has got it, the other
+/// replicas do not know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Breaks {
+    /// Who breaks.
+    pub(crate) replica: u64,
+    /// A port, or a byte of device memory with [`DEVICE`].
+    pub(crate) place: u64,
+}
+
+fn breaks(command: &[u8]) -> Option<Breaks> {
+    let register = number(command, b"breaks-at-register").map(|place| DEVICE | place);
+    Some(Breaks {
+        place: register.or(number(command, b"breaks-at-port"))?,
+        replica: number(command, b"victim")?,
+    })
 }
 
 /// When one replica has the machine stand still: at its first event after so many cycles, and again
@@ -139,6 +161,7 @@ impl Config {
             tick: number(command, b"tick").unwrap_or(10_000),
             mask: value(command, b"mask") != Some(b"no"),
             probe: probe(command),
+            breaks: breaks(command),
             pause: pause(command),
             reintegrate: value(command, b"reintegrate") != Some(b"no"),
         }

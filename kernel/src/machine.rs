@@ -292,10 +292,8 @@ impl Machine {
             self.kernel.proceed();
             self.kernel.give_way();
         }
-        for line in 0..IRQ_LINES {
-            if actions & crate::sphere::action_of(line) != 0 {
-                self.kernel.interrupt(line);
-            }
+        for line in crate::sphere::lines_of(actions) {
+            self.kernel.interrupt(line);
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::recorders::Recorders;
 use crate::report;
 
 /// In the place of an access: it is device memory, not a port.
-const DEVICE: u64 = 1 << 63;
+pub(crate) const DEVICE: u64 = 1 << 63;
 
 /// Words of the longest input that is copied: a page.
 const PAGE_WORDS: usize = 512;
@@ -32,6 +32,16 @@ pub(crate) const REPLACE: u64 = 1 << 63;
 /// The action of an interrupt line.
 pub(crate) const fn action_of(line: u32) -> u64 {
     2 << line
+}
+
+/// The interrupt lines among actions, from the lowest on.
+pub(crate) fn lines_of(actions: u64) -> impl Iterator<Item = u32> {
+    let mut rest = actions >> 1 & ((1 << IRQ_LINES) - 1);
+    core::iter::from_fn(move || {
+        let line = (rest != 0).then(|| rest.trailing_zeros());
+        rest &= rest.wrapping_sub(1);
+        line
+    })
 }
 
 /// Replication of one replica.
@@ -50,6 +60,8 @@ pub(crate) struct Replicated {
     votes: u64,
     meter: Meter,
     pause: Option<Pause>,
+    /// For tests: the place whose write this replica does not survive as the primary.
+    breaks_at: Option<u64>,
     /// Lines that are to let interrupts through, one bit each.
     enabled: u32,
     /// Does this replica program the I/O APIC?
@@ -86,6 +98,10 @@ impl Replicated {
             pause: config
                 .pause
                 .filter(|pause| pause.replica == parameters.replica),
+            breaks_at: config
+                .breaks
+                .filter(|breaks| breaks.replica == parameters.replica)
+                .map(|breaks| breaks.place),
             enabled: 0,
             routes: false,
             base: arch::objects_base(parameters),
@@ -148,6 +164,7 @@ impl Replicated {
         let number = u16::try_from(parameters.replica).expect("a small number");
         self.diary = Diary::of(number);
         self.pause = None;
+        self.breaks_at = None;
         self.meter = Meter::default();
         self.routes = false;
         self.base = arch::objects_base(parameters);
@@ -377,11 +394,14 @@ impl Replicated {
         value
     }
 
-    fn output(&mut self, digest: u64, perform: impl Fn()) {
+    /// What the primary alone writes, by a number that stands for where.
+    fn output(&mut self, place: u64, digest: u64, repeatable: bool, perform: impl Fn()) {
         self.event(kind::OUTPUT, digest);
         self.vote();
-        self.effect(false, || {
+        self.effect_of(repeatable, |sphere| {
             perform();
+            let breaks = sphere.breaks_at == Some(place);
+            assert!(!breaks, "a test has this replica break while it writes");
             0
         });
     }
@@ -442,19 +462,20 @@ impl Sphere for Replicated {
         u32::try_from(value).expect("as wide as a port")
     }
 
-    fn port_out(&mut self, port: u16, width: u8, value: u32) {
+    fn port_out(&mut self, port: u16, width: u8, value: u32, repeatable: bool) {
         if port == PORT_OFF && self.is_primary() {
             self.tell_figures();
         }
         let place = u64::from(port) << 8 | u64::from(width);
-        self.output(mix(place) ^ u64::from(value), || {
+        let digest = mix(place) ^ u64::from(value);
+        self.output(port.into(), digest, repeatable, || {
             arch::port_out(port, width, value);
         });
     }
 
     fn port_out_bytes(&mut self, port: u16, bytes: &[u8]) {
         let digest = mix(u64::from(port)) ^ rcoe_kernel_objects::digest(bytes);
-        self.output(digest, || {
+        self.output(port.into(), digest, false, || {
             for &byte in bytes {
                 arch::port_out(port, 1, u32::from(byte));
             }
@@ -466,18 +487,20 @@ impl Sphere for Replicated {
         self.input(where_from, repeatable, || arch::device_read(place, width))
     }
 
-    fn device_write(&mut self, place: u64, width: u8, value: u64) {
+    fn device_write(&mut self, place: u64, width: u8, value: u64, repeatable: bool) {
         let where_to = DEVICE | place << 8 | u64::from(width);
-        self.output(mix(mix(where_to) ^ value), || {
+        let digest = mix(mix(where_to) ^ value);
+        self.output(DEVICE | place, digest, repeatable, || {
             arch::device_write(place, width, value);
         });
     }
 
-    fn device_write_address(&mut self, place: u64, width: u8, target: u64) {
+    fn device_write_address(&mut self, place: u64, width: u8, target: u64, repeatable: bool) {
         let where_to = DEVICE | place << 8 | u64::from(width);
         // The address itself is another one in each replica.
         let address = self.transfer + target;
-        self.output(mix(mix(where_to) ^ target), || {
+        let digest = mix(mix(where_to) ^ target);
+        self.output(DEVICE | place, digest, repeatable, || {
             arch::device_write(place, width, address);
         });
     }

@@ -1,9 +1,10 @@
 //! The system sphere: drivers of devices with registers in memory, interrupts, and memory access of
 //! their own.
 
-use rcoe_tests::launch::Ended;
+use rcoe_tests::launch::{Ended, Outcome};
 use rcoe_tests::rcoe::{Scene, events_of};
 use rcoe_tests::system::{system, system_with};
+use serde_json::Value;
 
 /// What `device` prints for so many copies, computed here.
 fn right(copies: usize) -> String {
@@ -87,6 +88,52 @@ fn a_transfer_begins_again_with_a_new_primary() {
             assert_eq!(takeover, victim == "0", "{what} {events:?}");
         }
     }
+}
+
+/// Runs a program whose first primary breaks within a write: the device has got it, the others do
+/// not know.
+fn broken_within(place: &str, options: &[&str], command: &[&str]) -> (Outcome, Vec<Value>) {
+    let scene = Scene::new();
+    let words = format!("{place} victim=0");
+    let options = [options, &["--events", "e"]].concat();
+    let outcome = system_with(&scene, &words, &options, command);
+    let said = outcome.err();
+    let ended = outcome.ended;
+    let what = format!("{place}: {ended:?} {said}");
+    assert!(said.contains("break while it writes"), "{what}");
+    let events = events_of(&scene.path().join("e"));
+    (outcome, events)
+}
+
+#[test]
+fn a_primary_that_is_lost_within_a_repeatable_write_is_masked() {
+    // Where the device is, what it acknowledges, addresses, commands; the program's exit status.
+    for place in [
+        "breaks-at-port=3324",
+        "breaks-at-register=8",
+        "breaks-at-register=100",
+        "breaks-at-register=128",
+        "breaks-at-register=136",
+        "breaks-at-register=152",
+        "breaks-at-port=1288",
+    ] {
+        let (outcome, events) = broken_within(place, &["-n", "3"], &["device", "2"]);
+        let what = format!("{place}: {}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(outcome.out(), right(2), "{what}");
+        let takeover = events.iter().any(|event| event["type"] == "takeover");
+        assert!(takeover, "{what} {events:?}");
+    }
+}
+
+#[test]
+fn a_primary_that_is_lost_within_a_write_that_is_not_repeatable_stops_the_machine() {
+    // The count of the interval timer, which takes two bytes at one port.
+    let place = "breaks-at-port=64";
+    let (outcome, events) = broken_within(place, &["-n", "3"], &["sleep", "10"]);
+    assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
+    assert!(outcome.err().contains("lost-effect"), "{}", outcome.err());
+    assert_eq!(events.last().unwrap()["reason"], "fail-stop");
 }
 
 #[test]

@@ -10,14 +10,16 @@
  *         -Wl,-z,separate-code -Wl,-z,noexecstack -Wl,--build-id=none \
  *         -I user/include program.c -o program
  *
+ * and for AArch64 by aarch64-linux-gnu-gcc with the same words but -fcf-protection=none.
+ *
  * Programs must be free of data races that preemption would show: replicas are preempted at the
- * same event, not at the same instruction. The time stamp counter faults.
+ * same event, not at the same instruction. The time stamp counter of x86-64 faults.
  */
 #ifndef RCOE_SYSTEM_H
 #define RCOE_SYSTEM_H
 
-#ifndef __x86_64__
-#error "Programs in C are for x86-64 only."
+#if !defined(__x86_64__) && !defined(__aarch64__)
+#error "Programs in C are for x86-64 and AArch64."
 #endif
 
 #include <stddef.h>
@@ -106,6 +108,39 @@ static inline volatile uint64_t *rcoe_buffer_(void)
     return (volatile uint64_t *)RCOE_IPC_BUFFER;
 }
 
+/* The instruction that enters the kernel, with what goes and comes in registers. */
+#ifdef __x86_64__
+static inline void rcoe_raw_(uint64_t number, uint64_t *pointer, uint64_t *info, uint64_t *words)
+{
+    register uint64_t a __asm__("r10") = words[0];
+    register uint64_t b __asm__("r8") = words[1];
+    register uint64_t c __asm__("r9") = words[2];
+    register uint64_t d __asm__("r12") = words[3];
+    __asm__ volatile("syscall"
+                     : "+D"(*pointer), "+S"(*info), "+r"(a), "+r"(b), "+r"(c), "+r"(d)
+                     : "a"(number)
+                     : "rcx", "r11", "memory");
+    words[0] = a, words[1] = b, words[2] = c, words[3] = d;
+}
+#else
+static inline void rcoe_raw_(uint64_t number, uint64_t *pointer, uint64_t *info, uint64_t *words)
+{
+    register uint64_t call __asm__("x8") = number;
+    register uint64_t badge __asm__("x0") = *pointer;
+    register uint64_t answer __asm__("x1") = *info;
+    register uint64_t a __asm__("x2") = words[0];
+    register uint64_t b __asm__("x3") = words[1];
+    register uint64_t c __asm__("x4") = words[2];
+    register uint64_t d __asm__("x5") = words[3];
+    __asm__ volatile("svc #0"
+                     : "+r"(badge), "+r"(answer), "+r"(a), "+r"(b), "+r"(c), "+r"(d)
+                     : "r"(call)
+                     : "memory");
+    *pointer = badge, *info = answer;
+    words[0] = a, words[1] = b, words[2] = c, words[3] = d;
+}
+#endif
+
 /* Any system call, with `length` words and `capabilities` pointers. */
 static inline struct rcoe_message rcoe_enter(uint64_t number, uint64_t pointer, uint64_t label,
                                              const uint64_t *words, size_t length,
@@ -125,16 +160,9 @@ static inline struct rcoe_message rcoe_enter(uint64_t number, uint64_t pointer, 
     for (size_t i = 0; i < count; i++)
         rcoe_buffer_()[RCOE_CAPS_WORD + i] = capabilities[i];
     uint64_t badge = pointer, info = label << 12 | (uint64_t)count << 7 | length;
-    register uint64_t a __asm__("r10") = first[0];
-    register uint64_t b __asm__("r8") = first[1];
-    register uint64_t c __asm__("r9") = first[2];
-    register uint64_t d __asm__("r12") = first[3];
-    __asm__ volatile("syscall"
-                     : "+D"(badge), "+S"(info), "+r"(a), "+r"(b), "+r"(c), "+r"(d)
-                     : "a"(number)
-                     : "rcx", "r11", "memory");
+    rcoe_raw_(number, &badge, &info, first);
     struct rcoe_message answer = {badge, info >> 12, info & 127, info >> 7 & 3, info >> 9 & 7,
-                                  {a, b, c, d}};
+                                  {first[0], first[1], first[2], first[3]}};
     return answer;
 }
 
@@ -331,14 +359,43 @@ static inline void rcoe_sleep(uint64_t ticks)
     {                                                                                              \
         rcoe_exit(main_function(argument));                                                        \
     }                                                                                              \
-    __asm__(".text\n.globl _start\n_start:\n\txor %ebp, %ebp\n\tand $-16, %rsp\n"                  \
-            "\tcall rcoe_begin_\n\tud2\n")
+    __asm__(".text\n.globl _start\n_start:\n" RCOE_START_)
+
+/* A program's first instructions, and copies upwards and downwards and filling by bytes: by
+ * instructions, since the compiler would make calls of loops. */
+#ifdef __x86_64__
+#define RCOE_START_ "\txor %ebp, %ebp\n\tand $-16, %rsp\n\tcall rcoe_begin_\n\tud2\n"
+#define RCOE_COPY_ "rep movsb"
+#define RCOE_COPY_DOWN_ "std\n\trep movsb\n\tcld"
+#define RCOE_FILL_ "rep stosb"
+#define RCOE_TO_ "+D"
+#define RCOE_FROM_ "+S"
+#define RCOE_LENGTH_ "+c"
+#define RCOE_VALUE_ "a"
+#define RCOE_SCRATCH_ "cc"
+#else
+#define RCOE_START_                                                                                \
+    "\tmov x29, xzr\n\tmov x30, xzr\n\tmov x9, sp\n\tand sp, x9, #-16\n"                           \
+    "\tbl rcoe_begin_\n\tudf #0\n"
+#define RCOE_LOOP_(steps) "1:\tcbz %2, 2f\n\t" steps "\n\tsub %2, %2, #1\n\tb 1b\n2:"
+#define RCOE_COPY_ RCOE_LOOP_("ldrb w9, [%1], #1\n\tstrb w9, [%0], #1")
+#define RCOE_COPY_DOWN_ RCOE_LOOP_("ldrb w9, [%1], #-1\n\tstrb w9, [%0], #-1")
+#define RCOE_FILL_ "1:\tcbz %1, 2f\n\tstrb %w2, [%0], #1\n\tsub %1, %1, #1\n\tb 1b\n2:"
+#define RCOE_TO_ "+r"
+#define RCOE_FROM_ "+r"
+#define RCOE_LENGTH_ "+r"
+#define RCOE_VALUE_ "r"
+#define RCOE_SCRATCH_ "x9"
+#endif
 
 /* What the compiler may call. */
 __attribute__((weak)) void *memcpy(void *to, const void *from, size_t length)
 {
     void *result = to;
-    __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
+    __asm__ volatile(RCOE_COPY_
+                     : RCOE_TO_(to), RCOE_FROM_(from), RCOE_LENGTH_(length)
+                     :
+                     : "memory", RCOE_SCRATCH_);
     return result;
 }
 
@@ -348,17 +405,20 @@ __attribute__((weak)) void *memmove(void *to, const void *from, size_t length)
         return memcpy(to, from, length);
     unsigned char *last = (unsigned char *)to + length - 1;
     const unsigned char *source = (const unsigned char *)from + length - 1;
-    __asm__ volatile("std\n\trep movsb\n\tcld"
-                     : "+D"(last), "+S"(source), "+c"(length)
+    __asm__ volatile(RCOE_COPY_DOWN_
+                     : RCOE_TO_(last), RCOE_FROM_(source), RCOE_LENGTH_(length)
                      :
-                     : "memory");
+                     : "memory", RCOE_SCRATCH_);
     return to;
 }
 
 __attribute__((weak)) void *memset(void *to, int value, size_t length)
 {
     void *result = to;
-    __asm__ volatile("rep stosb" : "+D"(to), "+c"(length) : "a"(value) : "memory");
+    __asm__ volatile(RCOE_FILL_
+                     : RCOE_TO_(to), RCOE_LENGTH_(length)
+                     : RCOE_VALUE_(value)
+                     : "memory");
     return result;
 }
 

@@ -17,13 +17,12 @@ pub mod console;
 pub mod object;
 #[cfg(feature = "bare")]
 mod panic;
-#[cfg(feature = "pc")]
 pub mod pci;
 pub mod share;
 pub mod squeeze;
 mod sys;
 
-pub use arch::{fault, foreign, serial, timer};
+pub use arch::{counter, fault, foreign, serial, timer};
 pub use sys::{
     Received, accept, add_trace, add_trace_by, boot_image, boot_page, call, call_with,
     fill_scratch, now_message, recv, reply_recv, reply_recv_with, send, set_window_word,

@@ -226,16 +226,23 @@ pub fn port_in(ports: u64, port: u16, width: u64) -> Result<u64, Error> {
     Ok(answer.words[0])
 }
 
-/// Writes a port of `width` bytes.
+/// Writes a port of `width` bytes, once: should the primary be lost meanwhile, the run ends.
 ///
 /// # Errors
 /// The kernel's.
 pub fn port_out(ports: u64, port: u16, width: u64, value: u64) -> Outcome {
-    done(invoke(
-        ports,
-        Label::PortOut,
-        &[u64::from(port), width, value],
-    ))
+    let words = [u64::from(port), width, value];
+    done(invoke(ports, Label::PortOut, &words))
+}
+
+/// Writes a port of `width` bytes for which writing twice is as good as once: should the primary be
+/// lost meanwhile, the next one writes it again.
+///
+/// # Errors
+/// The kernel's.
+pub fn port_set(ports: u64, port: u16, width: u64, value: u64) -> Outcome {
+    let words = [u64::from(port), width, value, 1];
+    done(invoke(ports, Label::PortOut, &words))
 }
 
 /// Writes up to sixteen bytes to one port.
@@ -270,7 +277,8 @@ pub fn device_status(device: u64, offset: u64, width: u64) -> Result<u64, Error>
     Ok(answer.words[0])
 }
 
-/// Writes a register of `width` bytes of a device, once, after a vote.
+/// Writes a register of `width` bytes of a device, once, after a vote: should the primary be lost
+/// meanwhile, the run ends.
 ///
 /// # Errors
 /// The kernel's.
@@ -279,13 +287,24 @@ pub fn device_write(device: u64, offset: u64, width: u64, value: u64) -> Outcome
     done(invoke(device, Label::DeviceWrite, &words))
 }
 
+/// Writes a register for which writing twice is as good as once, or whose driver copes with it:
+/// should the primary be lost meanwhile, the next one writes it again.
+///
+/// # Errors
+/// The kernel's.
+pub fn device_set(device: u64, offset: u64, width: u64, value: u64) -> Outcome {
+    let words = [offset, width, value, 1];
+    done(invoke(device, Label::DeviceWrite, &words))
+}
+
 /// Tells a device, by a register of eight bytes, where transfer memory is: `target`, counted as
-/// `offset` is. The generation that is the answer tells which primary's that is.
+/// `offset` is. The generation that is the answer tells which primary's that is. The next primary
+/// may tell it where its own is, should this one be lost meanwhile.
 ///
 /// # Errors
 /// The kernel's.
 pub fn device_address(device: u64, offset: u64, target: u64) -> Result<u64, Error> {
-    let words = [offset, 8, target];
+    let words = [offset, 8, target, 1];
     let answer = invoke(device, Label::DeviceWriteAddress, &words)?;
     Ok(answer.words[0])
 }

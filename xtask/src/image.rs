@@ -22,8 +22,10 @@ struct Machine {
     features: &'static str,
     /// The package with what runs the machine.
     emulator: &'static str,
-    /// Are there programs in C?
-    c: bool,
+    /// The compiler for programs in C, and the package that it is in.
+    c: [&'static str; 2],
+    /// What that needs besides [`C_FLAGS`].
+    c_flags: &'static [&'static str],
 }
 
 const MACHINES: [Machine; 2] = [
@@ -33,7 +35,8 @@ const MACHINES: [Machine; 2] = [
         programs: "x86_64-unknown-linux-gnu",
         features: "bare,pc",
         emulator: "qemu-system-x86",
-        c: true,
+        c: ["cc", "gcc"],
+        c_flags: &["-fcf-protection=none"],
     },
     // The kernel must not touch the registers of floating point, which are the programs'.
     Machine {
@@ -42,7 +45,8 @@ const MACHINES: [Machine; 2] = [
         programs: "aarch64-unknown-none",
         features: "bare",
         emulator: "qemu-system-arm",
-        c: false,
+        c: ["aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"],
+        c_flags: &[],
     },
 ];
 
@@ -53,7 +57,6 @@ const C_FLAGS: &[&str] = &[
     "-ffreestanding",
     "-fno-pie",
     "-fno-stack-protector",
-    "-fcf-protection=none",
     "-nostdlib",
     "-static",
     "-no-pie",
@@ -71,7 +74,8 @@ pub(crate) fn folder() -> PathBuf {
 
 /// Installs what is missing to build and run the system sphere, or says how.
 pub(crate) fn prepare() -> Result<()> {
-    packages::ensure(&MACHINES.map(|machine| machine.emulator.to_owned()))?;
+    let needed = MACHINES.iter().flat_map(|it| [it.emulator, it.c[1]]);
+    packages::ensure(&needed.map(str::to_owned).collect::<Vec<_>>())?;
     let missing = missing_targets()?;
     if missing.is_empty() {
         return Ok(());
@@ -139,7 +143,7 @@ fn build_for(machine: &Machine) -> Result<bool> {
     }
     let kernel = target.join(machine.kernel).join("blob/rcoe-kernel");
     std::fs::copy(&kernel, image.join("rcoe-kernel")).context("the kernel")?;
-    if machine.c && !c_programs(&image)? {
+    if !c_programs(machine, &image)? {
         return Ok(false);
     }
     for entry in std::fs::read_dir(target.join(machine.programs).join("blob"))? {
@@ -155,16 +159,26 @@ fn build_for(machine: &Machine) -> Result<bool> {
     Ok(true)
 }
 
-/// Builds the programs in C. What links the others is a C compiler, so there is one.
-fn c_programs(image: &Path) -> Result<bool> {
+/// Builds the programs in C; without a compiler for this machine there are none, and it says so.
+fn c_programs(machine: &Machine, image: &Path) -> Result<bool> {
+    let [compiler, package] = machine.c;
+    let there = Command::new(compiler).arg("--version").output().is_ok();
+    if !there {
+        println!(
+            "no programs in C for {}: {compiler} is missing (package {package})",
+            machine.kernel
+        );
+        return Ok(true);
+    }
     let folder = shell::root().join("user/c");
     for entry in std::fs::read_dir(&folder)? {
         let path = entry?.path();
         let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
             continue;
         };
-        let mut command = Command::new("cc");
-        command.args(["-Wall", "-Wextra", "-Werror"]).args(C_FLAGS);
+        let mut command = Command::new(compiler);
+        command.args(["-Wall", "-Wextra", "-Werror"]);
+        command.args(C_FLAGS).args(machine.c_flags);
         command.arg("-I").arg(shell::root().join("user/include"));
         command.arg(&path).arg("-o");
         command.arg(image.join(format!("system-{name}")));
@@ -223,6 +237,15 @@ mod tests {
             .split_whitespace()
             .filter(|word| !["gcc", "*", "\\"].contains(word))
             .collect();
-        assert_eq!(told, C_FLAGS);
+        let [pc, other] = MACHINES.map(|machine| [C_FLAGS, machine.c_flags].concat());
+        let sorted = |mut flags: Vec<&'static str>| {
+            flags.sort_unstable();
+            flags
+        };
+        assert_eq!(sorted(told), sorted(pc));
+        assert_eq!(sorted(other), sorted(C_FLAGS.to_vec()));
+        assert!(
+            header.contains("aarch64-linux-gnu-gcc with the same words but -fcf-protection=none")
+        );
     }
 }

@@ -1,8 +1,10 @@
 //! QEMU's virt, with AArch64: I/O ports, device memory, and who needs what of it.
 //!
 //! I/O ports are those of the PCI bus. Device memory is the console's page, the timer's, which
-//! stands for registers of the processor, and transfer memory.
+//! stands for registers of the processor, the configuration of PCI devices, a window for their
+//! memory, transfer memory, and a counter.
 
+use crate::object::PAGE;
 use crate::service::Device;
 
 /// The page of device memory that is the console's serial line (PL011).
@@ -14,12 +16,42 @@ pub const TIMER_START: u64 = 0;
 /// The interrupt line of that timer. Line 1 and those that follow are the interrupt controller's
 /// shared ones of these numbers.
 pub const TIMER_LINE: u64 = 0;
+/// Then the configuration of the devices on the first PCI bus: a page for each function of a
+/// device, and [`FUNCTIONS`] for each slot.
+pub const CONFIGURATION_PAGE: u64 = 2;
+/// See [`CONFIGURATION_PAGE`].
+pub const FUNCTIONS: u64 = 8;
+/// Pages of that.
+pub const CONFIGURATION_PAGES: u64 = 32 * FUNCTIONS;
+/// Then a window for the memory of PCI devices.
+pub const PCI_PAGE: u64 = CONFIGURATION_PAGE + CONFIGURATION_PAGES;
+/// Pages of that.
+pub const PCI_PAGES: u64 = 256;
+/// Where that window is on the bus: what a driver writes into a device's base address register.
+pub const PCI_WINDOW: u32 = 0x1000_0000;
 /// Then memory that devices move data to and from, which every replica has one of.
-pub const DMA_PAGE: u64 = 2;
+pub const DMA_PAGE: u64 = PCI_PAGE + PCI_PAGES;
 /// Pages of that.
 pub const DMA_PAGES: u64 = 8;
+/// The page of device memory that is a counter which is another one at each reading: the wall clock
+/// of a sound controller, the one such register that this machine has in memory.
+pub const COUNTER_PAGE: u64 = DMA_PAGE + DMA_PAGES;
 /// Pages of device memory.
-pub const DEVICE_PAGES: u64 = DMA_PAGE + DMA_PAGES;
+pub const DEVICE_PAGES: u64 = COUNTER_PAGE + 1;
+/// Slot on the PCI bus of QEMU's device for exercises, `edu`, and its interrupt line.
+pub const EDU_SLOT: u64 = 5;
+/// Lines 3 to 6 take turns among slots.
+pub const EDU_LINE: u64 = 4;
+/// First page of what its driver is given: the device's own configuration.
+const EDU_FIRST: u64 = CONFIGURATION_PAGE + EDU_SLOT * FUNCTIONS;
+/// Where its registers are in what the driver is given.
+pub const EDU_REGISTERS: u64 = (PCI_PAGE - EDU_FIRST) * PAGE;
+/// Where transfer memory is in that.
+pub const EDU_TRANSFER: u64 = (DMA_PAGE - EDU_FIRST) * PAGE;
+/// Slot on the PCI bus of the sound controller.
+pub const COUNTER_SLOT: u64 = 6;
+/// Slot of what has the machine stand still, where somebody watches it from outside.
+pub const PAUSE_SLOT: u64 = 7;
 /// Port of replica 0's diary, in which its kernel tells the host what happened; those of the others
 /// follow.
 pub const PORT_DIARY: u16 = 0x1000;
@@ -27,7 +59,7 @@ pub const PORT_DIARY: u16 = 0x1000;
 pub const DIARY_PORTS: u16 = 8;
 /// Port that takes the program's exit status, before the machine is switched off.
 pub const PORT_STATUS: u16 = 0x1040;
-/// Port at which a kernel has the machine stand still; nothing is there in this machine.
+/// Port at which a kernel has the machine stand still; it stands for a register of a device.
 pub const PORT_PAUSE: u16 = 0x1050;
 /// Port that switches the machine off; it stands for a call of the firmware.
 pub const PORT_OFF: u16 = 0xf4;
@@ -35,6 +67,9 @@ pub const PORT_OFF: u16 = 0xf4;
 pub const DIARY_SLOT: u64 = 1;
 /// See [`DIARY_SLOT`].
 pub const STATUS_SLOT: u64 = 2;
+/// Cores of the machine for each replica. The first is the replica's. The second is never started:
+/// where instructions are counted it comes away empty-handed after one that uses up its time.
+pub const CORES_EACH: u64 = 2;
 /// First byte of memory.
 pub const MEMORY: u64 = 0x4000_0000;
 /// Where the host leaves the address of the blob that describes the start ([`Start`]).
@@ -69,9 +104,17 @@ pub const TIMER: Device = Device {
     line: Some(TIMER_LINE),
     ..Device::NONE
 };
-/// There is no device for exercises.
-pub const EDU: Device = Device::NONE;
+/// What the driver of the device for exercises needs; the last two pages are transfer memory.
+pub const EDU: Device = Device {
+    pages: Some((EDU_FIRST, DMA_PAGE + 1)),
+    line: Some(EDU_LINE),
+    ..Device::NONE
+};
 /// There is no event timer.
 pub const HPET: Device = Device::NONE;
-/// See [`HPET`].
-pub const CLOCK: Device = Device::NONE;
+/// What a program needs that has its primary read the counter: the last page of transfer memory,
+/// and the counter behind it.
+pub const CLOCK: Device = Device {
+    pages: Some((COUNTER_PAGE - 1, COUNTER_PAGE)),
+    ..Device::NONE
+};

@@ -1,5 +1,6 @@
 //! QEMU's q35, an x86-64 PC: I/O ports, device memory, and who needs what of it.
 
+use crate::object::PAGE;
 use crate::service::Device;
 
 /// Data port of the console's serial line.
@@ -26,6 +27,10 @@ pub const DEVICE_PAGES: u64 = HPET_PAGE + 1;
 pub const EDU_SLOT: u64 = 5;
 /// Line 20 and the three that follow take turns among slots.
 pub const EDU_LINE: u64 = 21;
+/// Where its registers are in what the driver is given.
+pub const EDU_REGISTERS: u64 = 0;
+/// Where transfer memory is in that.
+pub const EDU_TRANSFER: u64 = DMA_PAGE * PAGE;
 /// Port that takes the program's exit status, before the machine is switched off.
 pub const PORT_STATUS: u16 = 0x508;
 /// Port that switches the machine off.

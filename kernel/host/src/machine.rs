@@ -26,6 +26,9 @@ pub enum Threads {
     Counted,
 }
 
+/// A clock that counts instructions, each a nanosecond.
+const COUNTED: [&str; 2] = ["-icount", "shift=0,sleep=off"];
+
 /// A running machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -137,6 +140,14 @@ pub(crate) fn start(
         diaries,
         words,
     })
+}
+
+/// Lets a debugger reach the machine at a socket. The machine waits for it at the start, and stands
+/// still whenever a kernel says so by `device`.
+fn debugger(command: &mut Command, path: &Path, device: &str) {
+    let path = quoted(path);
+    command.args(["-S", "-gdb", &format!("unix:{path},server=on,wait=off")]);
+    command.args(["-device", device, "-action", "panic=pause"]);
 }
 
 /// A file for what the emulator says of itself: read by us, written by the emulator.

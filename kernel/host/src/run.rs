@@ -103,10 +103,11 @@ impl Settings {
             .argument
             .map_or(String::new(), |number| format!(" {number}"));
         let (name, words) = (self.name(), &self.kernel_words);
-        // Where an instruction takes a nanosecond, there is nothing to measure.
-        let clocks = match self.threads {
-            Threads::Counted => "cycles=1000000 units=1000000",
-            Threads::Single | Threads::Multi => "",
+        // Where an instruction takes a nanosecond, there is nothing to measure. Other processors
+        // know the speed of their clock.
+        let clocks = match (self.threads, self.arch) {
+            (Threads::Counted, Arch::X86_64) => "cycles=1000000 units=1000000",
+            _ => "",
         };
         format!(
             "n={replicas} compare={compare} timeout={timeout} tick={tick} mask={mask} \

@@ -132,6 +132,7 @@ pub(crate) enum Invocation {
         port: u16,
         width: u8,
         value: u32,
+        repeatable: bool,
     },
     PortOutBytes {
         port: u16,
@@ -521,12 +522,17 @@ impl<S: Sphere> Kernel<'_, S> {
             Label::PortIn => Ok(Invocation::PortIn {
                 port,
                 width,
-                repeatable: message.len > 2 && self.word(message.tcb, 2) == 1,
+                repeatable: self.is_repeatable(message, 2),
             }),
             Label::PortOut => {
                 let [_, _, value] = self.arguments(message)?;
                 let value = u32::try_from(value).map_err(|_| Error::RangeError)?;
-                Ok(Invocation::PortOut { port, width, value })
+                Ok(Invocation::PortOut {
+                    port,
+                    width,
+                    value,
+                    repeatable: self.is_repeatable(message, 3),
+                })
             }
             _ => Err(Error::IllegalOperation),
         }

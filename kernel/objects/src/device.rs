@@ -39,11 +39,13 @@ pub(crate) enum Access {
         place: u64,
         width: u8,
         value: u64,
+        repeatable: bool,
     },
     WriteAddress {
         place: u64,
         width: u8,
         target: u64,
+        repeatable: bool,
     },
     CopyOut(Block),
     CopyIn {
@@ -116,7 +118,7 @@ impl<S: Sphere> Kernel<'_, S> {
             Label::DeviceRead => Ok(Access::Read {
                 place,
                 width: width_of(offset, width)?,
-                repeatable: message.len > 2 && self.word(message.tcb, 2) == 1,
+                repeatable: self.is_repeatable(message, 2),
             }),
             Label::DeviceWrite => {
                 let [_, _, value] = self.arguments(message)?;
@@ -128,6 +130,7 @@ impl<S: Sphere> Kernel<'_, S> {
                     place,
                     width,
                     value,
+                    repeatable: self.is_repeatable(message, 3),
                 })
             }
             Label::DeviceWriteAddress => {
@@ -143,6 +146,7 @@ impl<S: Sphere> Kernel<'_, S> {
                     place,
                     width,
                     target,
+                    repeatable: self.is_repeatable(message, 3),
                 })
             }
             Label::DeviceCopyOut => {
@@ -156,6 +160,11 @@ impl<S: Sphere> Kernel<'_, S> {
             }
             _ => Err(Error::IllegalOperation),
         }
+    }
+
+    /// Does word `index`, which need not be there, say that twice is as good as once?
+    pub(crate) fn is_repeatable(&self, message: Arguments, index: usize) -> bool {
+        message.len > index && self.word(message.tcb, index) == 1
     }
 
     /// Transfer memory from `place` on, and part of a frame; each lies in one page.
@@ -206,16 +215,19 @@ impl<S: Sphere> Kernel<'_, S> {
                 place,
                 width,
                 value,
+                repeatable,
             } => {
-                self.sphere.device_write(place, width, value);
+                self.sphere.device_write(place, width, value, repeatable);
                 None
             }
             Access::WriteAddress {
                 place,
                 width,
                 target,
+                repeatable,
             } => {
-                self.sphere.device_write_address(place, width, target);
+                self.sphere
+                    .device_write_address(place, width, target, repeatable);
                 Some(self.sphere.generation())
             }
             Access::CopyOut(block) => {

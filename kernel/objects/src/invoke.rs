@@ -173,8 +173,13 @@ impl<S: Sphere> Kernel<'_, S> {
                 let word = self.access(access);
                 word.map_or(Answer::NOTHING, Answer::one)
             }
-            Invocation::PortOut { port, width, value } => {
-                self.sphere.port_out(port, width, value);
+            Invocation::PortOut {
+                port,
+                width,
+                value,
+                repeatable,
+            } => {
+                self.sphere.port_out(port, width, value, repeatable);
                 Answer::NOTHING
             }
             Invocation::PortOutBytes { port, len } => {

@@ -21,17 +21,19 @@ pub trait Sphere {
     fn vote(&mut self);
     /// The primary reads a port; all get its value. `repeatable`: twice is as good as once.
     fn port_in(&mut self, port: u16, width: u8, repeatable: bool) -> u32;
-    /// The primary writes a port, after a vote on the value.
-    fn port_out(&mut self, port: u16, width: u8, value: u32);
-    /// As `port_out`, for bytes one after the other.
+    /// The primary writes a port, after a vote on the value. `repeatable`: twice is as good as
+    /// once.
+    fn port_out(&mut self, port: u16, width: u8, value: u32, repeatable: bool);
+    /// As `port_out`, for bytes one after the other, which is never repeatable.
     fn port_out_bytes(&mut self, port: u16, bytes: &[u8]);
     /// The primary reads device memory; all get its value. `repeatable`: twice is as good as once.
     fn device_read(&mut self, place: u64, width: u8, repeatable: bool) -> u64;
-    /// The primary writes device memory, after a vote on the value.
-    fn device_write(&mut self, place: u64, width: u8, value: u64);
+    /// The primary writes device memory, after a vote on the value. `repeatable`: twice is as good
+    /// as once.
+    fn device_write(&mut self, place: u64, width: u8, value: u64, repeatable: bool);
     /// The primary writes where its own transfer memory, at byte `target` of device memory, is on
-    /// the bus, after a vote.
-    fn device_write_address(&mut self, place: u64, width: u8, target: u64);
+    /// the bus, after a vote. One that writes it again writes its own.
+    fn device_write_address(&mut self, place: u64, width: u8, target: u64, repeatable: bool);
     /// Which primary this is: another number after each change.
     fn generation(&self) -> u64;
     /// Words go into the transfer memory of each, and into the trace.

@@ -1,10 +1,12 @@
 //! AArch64.
 
 pub(crate) mod call;
+pub mod counter;
 pub mod fault;
 pub mod foreign;
 #[cfg(feature = "bare")]
 mod mem_functions;
+pub(crate) mod pci;
 pub mod serial;
 #[cfg(feature = "bare")]
 mod start;

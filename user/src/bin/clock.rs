@@ -1,14 +1,15 @@
-//! Reads the event timer as the papers' drivers of loosely coupled replicas do: the primary's
-//! replica reads the register itself, many times without a system call, into a page that all
-//! replicas share; then all read it there. Argument: rounds of 64 readings (8); one more than a
+//! Reads a counter of the machine as the papers' drivers of loosely coupled replicas do: the
+//! primary's replica reads the register itself, many times without a system call, into a page that
+//! all replicas share; then all read it there. Argument: rounds of 64 readings (8); one more than a
 //! thousand of them has followers write the page, which is a fault.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
 
+use rcoe_abi::object::PAGE;
 use rcoe_abi::{Error, Rights, service};
 use rcoe_user::share::{Page, input};
-use rcoe_user::{add_trace, object, println, set_window_word, window_word};
+use rcoe_user::{add_trace, counter, object, println, set_window_word, window_word};
 
 rcoe_user::program!(main);
 
@@ -20,9 +21,9 @@ const REGISTERS: u64 = READINGS + 1;
 const SHARED: Page = Page(0);
 const TIMER: Page = Page(1);
 
-/// Registers: configuration, and the counter as a word of its page.
-const CONFIGURATION: u64 = 4096 + 0x10;
-const COUNTER: usize = 0xf0 / 8;
+/// The counter, as a word of its page.
+#[expect(clippy::cast_possible_truncation, reason = "a place in a page")]
+const COUNTER: usize = counter::COUNTER as usize / 8;
 
 /// Readings of a round, and turns of a loop between two of them.
 const COUNT: usize = 64;
@@ -51,7 +52,7 @@ fn prepare() -> Result<(), Error> {
     object::device_frame(DEVICE, 1, REGISTERS)?;
     SHARED.map(READINGS, Rights::READ_WRITE)?;
     TIMER.map(REGISTERS, Rights::READ)?;
-    object::device_write(DEVICE, CONFIGURATION, 4, 1)
+    counter::start(DEVICE, PAGE)
 }
 
 /// How many readings were later than the one before, and how many rounds were begun anew.

@@ -22,7 +22,7 @@ const DEVICE: u64 = service::SLOT_DEVICE;
 const CLIENT: u64 = service::SLOT_FREE;
 
 /// In device memory: what the device fetches, and what it stores.
-const OUT: u64 = layout::DMA_PAGE * PAGE;
+const OUT: u64 = layout::EDU_TRANSFER;
 const IN: u64 = OUT + PAGE;
 
 /// Vendor and device on the bus, and what the device says of itself.
@@ -31,20 +31,24 @@ const HERE: u64 = 0x0100_00ed;
 
 /// Registers.
 mod register {
-    pub(crate) const IDENTITY: u64 = 0;
-    pub(crate) const LIVENESS: u64 = 0x04;
-    pub(crate) const FACTORIAL: u64 = 0x08;
-    pub(crate) const STATUS: u64 = 0x20;
-    pub(crate) const RAISED: u64 = 0x24;
-    pub(crate) const LOWER: u64 = 0x64;
-    pub(crate) const SOURCE: u64 = 0x80;
-    pub(crate) const TARGET: u64 = 0x88;
-    pub(crate) const COUNT: u64 = 0x90;
-    pub(crate) const COMMAND: u64 = 0x98;
+    use rcoe_abi::layout::EDU_REGISTERS;
+
+    pub(crate) const IDENTITY: u64 = EDU_REGISTERS;
+    pub(crate) const LIVENESS: u64 = EDU_REGISTERS + 0x04;
+    pub(crate) const FACTORIAL: u64 = EDU_REGISTERS + 0x08;
+    pub(crate) const STATUS: u64 = EDU_REGISTERS + 0x20;
+    pub(crate) const RAISED: u64 = EDU_REGISTERS + 0x24;
+    pub(crate) const LOWER: u64 = EDU_REGISTERS + 0x64;
+    pub(crate) const SOURCE: u64 = EDU_REGISTERS + 0x80;
+    pub(crate) const TARGET: u64 = EDU_REGISTERS + 0x88;
+    pub(crate) const COUNT: u64 = EDU_REGISTERS + 0x90;
+    pub(crate) const COMMAND: u64 = EDU_REGISTERS + 0x98;
 }
 
 /// In the status: interrupt when a factorial is done. Interrupts: that, and the end of a transfer.
 const INTERRUPT: u64 = 0x80;
+/// In the status: it computes.
+const COMPUTES: u64 = 1;
 const COMPUTED: u64 = 1;
 const MOVED: u64 = 0x100;
 /// Commands: move; towards memory; interrupt at the end.
@@ -87,12 +91,12 @@ fn begin() -> Result<(), Error> {
     pci::write(slot, pci::BASE, u64::from(layout::PCI_WINDOW))?;
     pci::write(slot, pci::COMMAND, pci::MEMORY | pci::MASTER)?;
     let present = object::device_status(DEVICE, register::IDENTITY, 4)? == HERE;
-    object::device_write(DEVICE, register::LIVENESS, 4, 0x1234_5678)?;
+    object::device_set(DEVICE, register::LIVENESS, 4, 0x1234_5678)?;
     let alive = object::device_status(DEVICE, register::LIVENESS, 4)? == 0xedcb_a987;
     if !present || !alive {
         return Err(Error::FailedLookup);
     }
-    object::device_write(DEVICE, register::STATUS, 4, INTERRUPT)?;
+    object::device_set(DEVICE, register::STATUS, 4, INTERRUPT)?;
     object::irq_notification(service::SLOT_IRQ, service::SLOT_NOTIFICATION)?;
     accept(service::SLOT_CNODE, CLIENT, 2);
     Ok(())
@@ -105,7 +109,7 @@ fn wait_for(interrupt: u64) -> Result<(), Error> {
         let _ = recv(service::SLOT_NOTIFICATION);
         let raised = object::device_status(DEVICE, register::RAISED, 4)?;
         if raised != 0 {
-            object::device_write(DEVICE, register::LOWER, 4, raised)?;
+            object::device_set(DEVICE, register::LOWER, 4, raised)?;
         }
         object::irq_ack(service::SLOT_IRQ)?;
         if raised & interrupt != 0 {
@@ -116,9 +120,21 @@ fn wait_for(interrupt: u64) -> Result<(), Error> {
 }
 
 fn factorial(number: u64) -> Result<u64, Error> {
-    object::device_write(DEVICE, register::FACTORIAL, 4, number)?;
-    wait_for(COMPUTED)?;
+    object::device_set(DEVICE, register::FACTORIAL, 4, number)?;
+    finish(COMPUTED, register::STATUS, COMPUTES)?;
     object::device_status(DEVICE, register::FACTORIAL, 4)
+}
+
+/// Waits for an interrupt until the device is no longer at it. A new primary may have told it to
+/// begin once more.
+fn finish(interrupt: u64, state: u64, busy: u64) -> Result<(), Error> {
+    for _ in 0..IN_VAIN {
+        wait_for(interrupt)?;
+        if object::device_status(DEVICE, state, 4)? & busy == 0 {
+            return Ok(());
+        }
+    }
+    Err(Error::IllegalOperation)
 }
 
 /// Copies a client's frame to another one by way of the device's own memory.
@@ -154,21 +170,21 @@ fn copy_frames(bytes: u64) -> Result<u64, Error> {
 /// Has the device fetch; the generation of the primary from whose memory.
 fn fetch(bytes: u64) -> Result<u64, Error> {
     let generation = object::device_address(DEVICE, register::SOURCE, OUT)?;
-    object::device_write(DEVICE, register::TARGET, 8, BUFFER)?;
+    object::device_set(DEVICE, register::TARGET, 8, BUFFER)?;
     run(bytes, MOVE | TELL)?;
     Ok(generation)
 }
 
 /// Has the device store; the generation of the primary into whose memory.
 fn store(bytes: u64) -> Result<u64, Error> {
-    object::device_write(DEVICE, register::SOURCE, 8, BUFFER)?;
+    object::device_set(DEVICE, register::SOURCE, 8, BUFFER)?;
     let generation = object::device_address(DEVICE, register::TARGET, IN)?;
     run(bytes, MOVE | STORE | TELL)?;
     Ok(generation)
 }
 
 fn run(bytes: u64, command: u64) -> Result<(), Error> {
-    object::device_write(DEVICE, register::COUNT, 8, bytes)?;
-    object::device_write(DEVICE, register::COMMAND, 8, command)?;
-    wait_for(MOVED)
+    object::device_set(DEVICE, register::COUNT, 8, bytes)?;
+    object::device_set(DEVICE, register::COMMAND, 8, command)?;
+    finish(MOVED, register::COMMAND, MOVE)
 }

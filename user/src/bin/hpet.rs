@@ -34,7 +34,7 @@ fn main(argument: u64) -> u64 {
 /// The counter's period, and how many readings were later than the last.
 fn measure(readings: u64) -> Result<(u64, u64), Error> {
     let period = object::device_status(DEVICE, CAPABILITIES, 8)? >> 32;
-    object::device_write(DEVICE, CONFIGURATION, 4, 1)?;
+    object::device_set(DEVICE, CONFIGURATION, 4, 1)?;
     let mut last = object::device_status(DEVICE, COUNTER, 4)?;
     let mut later = 0;
     for _ in 0..readings {

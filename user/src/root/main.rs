@@ -123,8 +123,8 @@ fn off(status: u64) -> ! {
     let ports = slots::SLOT_PORTS;
     loop {
         // Neither can fail: the root task has all ports.
-        let _ = object::port_out(ports, layout::PORT_STATUS, 1, status & 0xff);
-        let _ = object::port_out(ports, layout::PORT_OFF, 4, 0);
+        let _ = object::port_set(ports, layout::PORT_STATUS, 1, status & 0xff);
+        let _ = object::port_set(ports, layout::PORT_OFF, 4, 0);
     }
 }
 

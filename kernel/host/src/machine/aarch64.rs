@@ -3,17 +3,31 @@
 use std::path::Path;
 use std::process::Command;
 
-use rcoe_abi::arch::aarch64::{DIARY_SLOT, MEMORY, START, START_MAGIC, STATUS_SLOT, Start};
+use rcoe_abi::arch::aarch64::{
+    CORES_EACH, COUNTER_SLOT, DIARY_SLOT, EDU_SLOT, MEMORY, PAUSE_SLOT, START, START_MAGIC,
+    STATUS_SLOT, Start,
+};
 use rcoe_abi::layout::MAX_CORES;
 use rcoe_abi::object::PAGE;
 
-use super::{Threads, diary};
+use super::{COUNTED, Threads, debugger, diary};
 use crate::SystemError;
 use crate::run::Settings;
 
 /// The model of its processors: the newest that has no instruction for random numbers, whose result
 /// would differ between cores.
 const PROCESSOR: &str = "cortex-a76";
+
+/// Something that happens each millisecond: a release of packets that nobody sends. Where
+/// instructions are counted a core has its turn up to the next event of any clock, and cores that
+/// are stuck or wait in their kernels, interrupts masked, leave their own timers as they ran out. A
+/// PC has clocks that go on.
+const BEAT: [&str; 4] = [
+    "-netdev",
+    "hubport,id=nothing,hubid=0",
+    "-object",
+    "filter-buffer,id=beat,netdev=nothing,interval=1000",
+];
 
 /// Bytes of what precedes the boot image.
 const FIRST_PAGE: usize = 4096;
@@ -26,16 +40,16 @@ pub(super) fn machine(
     image: &[u8],
     folder: &Path,
 ) -> Result<(), SystemError> {
-    let refuse = |why: &str| Err(SystemError::Setting(why.into()));
-    if settings.threads == Threads::Counted {
-        return refuse("--core-threads counted is not there for AArch64; use --arch x86_64");
-    }
-    if settings.debugger.is_some() {
-        return refuse("fault injection (--debugger) does not reach AArch64; use --arch x86_64");
-    }
     // All of it below 4 GiB.
     command.args(["-M", "virt,gic-version=3,highmem=off"]);
-    command.args(["-cpu", PROCESSOR, "-smp", &settings.replicas.to_string()]);
+    let cores = settings.replicas as u64 * CORES_EACH;
+    command.args(["-cpu", PROCESSOR, "-smp", &cores.to_string()]);
+    if settings.threads == Threads::Counted {
+        command.args(COUNTED).args(BEAT);
+    }
+    if let Some(path) = &settings.debugger {
+        debugger(command, path, &format!("pvpanic-pci,addr={PAUSE_SLOT:#x}"));
+    }
     let path = folder.join("start");
     let blob = blob(&settings.command_line(), image);
     let end = MEMORY + (settings.memory(image.len())? << 20);
@@ -53,6 +67,12 @@ pub(super) fn machine(
     command.args(["-device", &serial]);
     let serial = format!("pci-serial,addr={STATUS_SLOT:#x},chardev=status");
     command.args(["-device", &serial]);
+    // A device with registers, interrupts and memory access of its own, for drivers, which reaches
+    // all memory; and one with a counter.
+    let edu = format!("edu,addr={EDU_SLOT:#x},dma_mask=0xffffffff");
+    command.args(["-device", &edu]);
+    let counter = format!("intel-hda,addr={COUNTER_SLOT:#x}");
+    command.args(["-device", &counter]);
     Ok(())
 }
 

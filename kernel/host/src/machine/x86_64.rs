@@ -8,7 +8,7 @@ use rcoe_abi::arch::x86_64::{
 };
 use rcoe_abi::layout::MAX_CORES;
 
-use super::{Threads, diary};
+use super::{COUNTED, Threads, debugger, diary};
 use crate::SystemError;
 use crate::run::Settings;
 
@@ -31,11 +31,11 @@ pub(super) fn machine(
     let features = format!("{PROCESSOR},+smep,+smap,+umip,-rdrand,-rdseed,phys-bits=32");
     command.args(["-cpu", &features]);
     if settings.threads == Threads::Counted {
-        command.args(["-icount", "shift=0,sleep=off"]);
+        command.args(COUNTED);
     }
     cores(command, settings);
     if let Some(path) = &settings.debugger {
-        debugger(command, path);
+        debugger(command, path, &format!("pvpanic,ioport={PORT_PAUSE:#x}"));
     }
     let path = folder.join("image");
     std::fs::write(&path, image).map_err(SystemError::host("the boot image"))?;
@@ -74,15 +74,6 @@ fn cores(command: &mut Command, settings: &Settings) {
         let core = format!("{PROCESSOR}-x86_64-cpu,socket-id={core},core-id=0,thread-id=0");
         command.args(["-device", &core]);
     }
-}
-
-/// Lets a debugger reach the machine at a socket. The machine waits for it at the start, and stands
-/// still whenever a kernel says so.
-fn debugger(command: &mut Command, path: &Path) {
-    let path = super::quoted(path);
-    command.args(["-S", "-gdb", &format!("unix:{path},server=on,wait=off")]);
-    let device = format!("pvpanic,ioport={PORT_PAUSE:#x}");
-    command.args(["-device", &device, "-action", "panic=pause"]);
 }
 
 /// A port of the machine that writes into a pipe.

@@ -1,5 +1,7 @@
 //! Device memory: ranges, widths, and memory that devices move data to and from.
 
+use std::vec::Vec;
+
 use rcoe_abi::layout::{DEVICE_PAGES, DMA_PAGE, DMA_PAGES};
 use rcoe_abi::{Error, Label, ObjectType, Rights, boot};
 
@@ -13,6 +15,34 @@ const DMA: u64 = DMA_PAGE << 12;
 const SOME: u64 = FREE;
 const FRAME: u64 = FREE + 1;
 const READ_ONLY: u64 = FREE + 2;
+
+#[test]
+fn what_is_written_is_repeatable_only_where_the_driver_says_so() {
+    let mut words = memory();
+    let mut kernel = world(&mut words);
+    let all = boot::SLOT_DEVICES;
+    for (label, words) in [
+        (Label::DeviceWrite, [0, 4, 7]),
+        (Label::DeviceWriteAddress, [0, 8, DMA]),
+    ] {
+        for (last, expected) in [
+            (None, false),
+            (Some(0), false),
+            (Some(2), false),
+            (Some(1), true),
+        ] {
+            let words: Vec<u64> = words.into_iter().chain(last).collect();
+            assert_eq!(kernel.ask(all, label, &words).0, 0, "{label:?} {last:?}");
+            let told = kernel.sphere.repeatable.pop();
+            assert_eq!(told, Some(expected), "{label:?} {last:?}");
+        }
+    }
+    for (last, expected) in [(None, false), (Some(1), true)] {
+        let words: Vec<u64> = [0x80, 1, 7].into_iter().chain(last).collect();
+        assert_eq!(kernel.ask(boot::SLOT_PORTS, Label::PortOut, &words).0, 0);
+        assert_eq!(kernel.sphere.repeatable.pop(), Some(expected), "{last:?}");
+    }
+}
 
 #[test]
 fn device_memory_is_reached_within_its_pages_and_by_whole_registers() {

@@ -45,6 +45,8 @@ pub(super) struct Alone {
     pub(super) unhandled: u64,
     /// What was written into device memory.
     pub(super) written: Vec<(u64, u64)>,
+    /// Of each write that may be, whether it is repeatable.
+    pub(super) repeatable: Vec<bool>,
     pub(super) generation: u64,
     pub(super) primary: u64,
     pub(super) own: u64,
@@ -70,7 +72,8 @@ impl Sphere for Alone {
     fn port_in(&mut self, port: u16, _width: u8, _repeatable: bool) -> u32 {
         u32::from(port)
     }
-    fn port_out(&mut self, _port: u16, _width: u8, value: u32) {
+    fn port_out(&mut self, _port: u16, _width: u8, value: u32, repeatable: bool) {
+        self.repeatable.push(repeatable);
         self.output.push(value.to_le_bytes()[0]);
     }
     fn port_out_bytes(&mut self, _port: u16, bytes: &[u8]) {
@@ -79,10 +82,12 @@ impl Sphere for Alone {
     fn device_read(&mut self, place: u64, _width: u8, _repeatable: bool) -> u64 {
         place
     }
-    fn device_write(&mut self, place: u64, _width: u8, value: u64) {
+    fn device_write(&mut self, place: u64, _width: u8, value: u64, repeatable: bool) {
+        self.repeatable.push(repeatable);
         self.written.push((place, value));
     }
-    fn device_write_address(&mut self, place: u64, _width: u8, target: u64) {
+    fn device_write_address(&mut self, place: u64, _width: u8, target: u64, repeatable: bool) {
+        self.repeatable.push(repeatable);
         self.written.push((place, target));
     }
     fn generation(&self) -> u64 {

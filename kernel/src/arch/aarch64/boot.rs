@@ -4,12 +4,15 @@
 use core::arch::asm;
 
 use rcoe_abi::layout::{
-    DIARY_SLOT, PORT_DIARY, PORT_STATUS, START, START_MAGIC, STATUS_SLOT, Start,
+    COUNTER_SLOT, DIARY_SLOT, PAUSE_SLOT, PORT_DIARY, PORT_STATUS, START, START_MAGIC, STATUS_SLOT,
+    Start,
 };
 
 use super::super::loader::{COMMAND_MAX, Given, give_up};
 use super::super::memory::{read_physical, write_register};
-use super::layout::{DISTRIBUTOR_PHYSICAL, PARTITIONS, PCI_PHYSICAL};
+use super::layout::{
+    COUNTER_PHYSICAL, DISTRIBUTOR_PHYSICAL, PARTITIONS, PAUSE_PHYSICAL, PCI_PHYSICAL,
+};
 use super::psci;
 use super::start::CORE_START;
 use crate::arch::permit::spend;
@@ -25,7 +28,7 @@ pub(in crate::arch) struct Clocks {
 
 /// Reads what the host left us.
 pub(in crate::arch) fn given(_info: u64) -> Given {
-    prepare_ports();
+    prepare_devices();
     let blob = read_physical(START);
     let word = |word: Start| read_physical(blob + word as u64 * 8);
     if blob < PARTITIONS || !blob.is_multiple_of(4096) || word(Start::Magic) != START_MAGIC {
@@ -41,15 +44,23 @@ pub(in crate::arch) fn given(_info: u64) -> Given {
     }
 }
 
-/// Gives the devices that take diaries and status their ports.
-fn prepare_ports() {
-    for (slot, port) in [(DIARY_SLOT, PORT_DIARY), (STATUS_SLOT, PORT_STATUS)] {
-        let place = PCI_PHYSICAL + (slot << 15);
+/// Gives devices that have no driver their places: ports to those that take diaries and status,
+/// memory to the counter and to what has the machine stand still. Where none is, nothing happens.
+fn prepare_devices() {
+    const PORTS: u64 = 1;
+    const MEMORY: u64 = 2;
+    for (slot, place, kind) in [
+        (DIARY_SLOT, u64::from(PORT_DIARY), PORTS),
+        (STATUS_SLOT, u64::from(PORT_STATUS), PORTS),
+        (COUNTER_SLOT, COUNTER_PHYSICAL, MEMORY),
+        (PAUSE_SLOT, PAUSE_PHYSICAL, MEMORY),
+    ] {
+        let device = PCI_PHYSICAL + (slot << 15);
         // SAFETY: the loader runs with the bus's configuration mapped at its physical address. The
         // devices do nothing by themselves.
         unsafe {
-            write_register(place + 0x10, 4, u64::from(port) | 1);
-            write_register(place + 4, 2, 1);
+            write_register(device + 0x10, 4, place | (kind & PORTS));
+            write_register(device + 4, 2, kind);
         }
     }
 }

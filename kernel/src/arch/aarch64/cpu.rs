@@ -2,10 +2,10 @@
 
 use core::arch::{asm, global_asm};
 
-use rcoe_abi::layout::PORT_OFF;
+use rcoe_abi::layout::{CORES_EACH, PORT_OFF, PORT_PAUSE};
 
 use super::super::memory::{read_register, write_register};
-use super::layout::{PORTS, PORTS_BYTES};
+use super::layout::{PAUSE, PORTS, PORTS_BYTES};
 use super::{psci, tables};
 
 /// The address whose access faulted.
@@ -32,14 +32,19 @@ pub(in crate::arch) fn fault_place() -> u64 {
     place
 }
 
-/// This core's number.
+/// What the machine calls the core of a replica.
+pub(in crate::arch) const fn affinity(number: u64) -> u64 {
+    number * CORES_EACH
+}
+
+/// This core's number: that of its replica.
 pub(in crate::arch) fn number() -> u64 {
     let affinity: u64;
     // SAFETY: reading the register changes nothing.
     unsafe {
         asm!("mrs {}, mpidr_el1", out(reg) affinity, options(nomem, nostack, preserves_flags));
     }
-    affinity & 0xff
+    (affinity & 0xff) / CORES_EACH
 }
 
 /// Root table of the present address space of programs.
@@ -126,8 +131,11 @@ pub(crate) fn power_off() -> ! {
     park()
 }
 
-/// The address of a port of the PCI bus, whose ports are all there is.
+/// The address of a port: of the PCI bus, or of what stands for one.
 fn port_address(port: u16, width: u8) -> Option<u64> {
+    if port == PORT_PAUSE {
+        return Some(PAUSE);
+    }
     let port = u64::from(port);
     let whole = port.is_multiple_of(u64::from(width)) && port < PORTS_BYTES;
     whole.then_some(PORTS + port)

@@ -1,12 +1,19 @@
 //! Device memory, in one run of pages: the console's registers, a page that stands for registers of
-//! the processor itself, and transfer memory, which is ordinary memory that devices reach too.
+//! the processor itself, PCI devices, and transfer memory, which is ordinary memory that devices
+//! reach too.
 
-use rcoe_abi::layout::{CONSOLE_PAGE, DEVICE_PAGES, DMA_PAGE, TIMER_LINE, TIMER_PAGE, TIMER_START};
+use rcoe_abi::layout::{
+    CONFIGURATION_PAGE, CONSOLE_PAGE, COUNTER_PAGE, DEVICE_PAGES, DMA_PAGE, PCI_PAGE, TIMER_LINE,
+    TIMER_PAGE, TIMER_START,
+};
 
 use super::super::Parameters;
 use super::super::memory::{read_register, write_register};
 use super::interrupts;
-use super::layout::{BLANK_PAGE, CONSOLE_PHYSICAL, DEVICES, DMA_BYTES, DMA_PHYSICAL};
+use super::layout::{
+    BLANK_PAGE, CONSOLE_PHYSICAL, COUNTER_PHYSICAL, DEVICES, DMA_BYTES, DMA_PHYSICAL, PCI_PHYSICAL,
+    WINDOW_PHYSICAL,
+};
 
 const _: () = assert!(CONSOLE_PAGE == 0 && TIMER_PAGE == 1 && TIMER_LINE == 0);
 
@@ -21,10 +28,13 @@ pub(crate) const fn transfer_offset(parameters: &Parameters) -> u64 {
 pub(crate) fn device_page(page: u32, owner: u64) -> u64 {
     let page = u64::from(page);
     assert!(page < DEVICE_PAGES, "decoding checked the page");
-    match page.checked_sub(DMA_PAGE) {
-        Some(own) => DMA_PHYSICAL + owner * DMA_BYTES + own * 4096,
-        None if page == CONSOLE_PAGE => CONSOLE_PHYSICAL,
-        None => BLANK_PAGE,
+    match page {
+        CONSOLE_PAGE => CONSOLE_PHYSICAL,
+        TIMER_PAGE => BLANK_PAGE,
+        COUNTER_PAGE => COUNTER_PHYSICAL,
+        DMA_PAGE.. => DMA_PHYSICAL + owner * DMA_BYTES + (page - DMA_PAGE) * 4096,
+        PCI_PAGE.. => WINDOW_PHYSICAL + (page - PCI_PAGE) * 4096,
+        _ => PCI_PHYSICAL + (page - CONFIGURATION_PAGE) * 4096,
     }
 }
 

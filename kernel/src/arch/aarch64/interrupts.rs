@@ -188,7 +188,7 @@ pub(in crate::arch) fn end_of_stop() {
 
 /// Calls another core into its kernel.
 pub(crate) fn call(core: u32) {
-    let what = u64::from(CALL) << 24 | 1 << core;
+    let what = u64::from(CALL) << 24 | 1 << cpu::affinity(core.into());
     // SAFETY: the other core handles it.
     unsafe { asm!("dsb ish", "msr s3_0_c12_c11_5, {}", "isb", in(reg) what, options(nostack)) };
 }
@@ -200,7 +200,7 @@ pub(crate) fn call(core: u32) {
 #[inline(never)]
 pub(crate) fn stop(core: u32) {
     spend(core);
-    let what = u64::from(STOP) << 24 | 1 << core;
+    let what = u64::from(STOP) << 24 | 1 << cpu::affinity(core.into());
     // SAFETY: the other core was removed.
     unsafe { asm!("dsb ish", "msr s3_0_c12_c11_7, {}", "isb", in(reg) what, options(nostack)) };
 }
@@ -213,6 +213,7 @@ pub(crate) fn route(line: u32, open: bool) {
         return;
     }
     let number = u64::from(LINES + line);
-    write(DISTRIBUTOR + ROUTE + number * 8, id());
+    let core = cpu::affinity(cpu::number()) as u32;
+    write(DISTRIBUTOR + ROUTE + number * 8, core);
     write(DISTRIBUTOR + register + 4, 1 << line);
 }

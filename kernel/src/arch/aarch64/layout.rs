@@ -1,6 +1,9 @@
 //! Where things are: physical memory by partition, and the kernel's half of the address space.
 
-use rcoe_abi::layout::{DEVICE_PAGES, DMA_PAGE, DMA_PAGES, MAX_CORES, MEMORY};
+use rcoe_abi::layout::{
+    CONFIGURATION_PAGE, CONFIGURATION_PAGES, COUNTER_PAGE, DEVICE_PAGES, DMA_PAGE, DMA_PAGES,
+    MAX_CORES, MEMORY, PCI_PAGE, PCI_PAGES, PCI_WINDOW,
+};
 
 /// Pages of 2 MiB.
 pub(in crate::arch) const LARGE: u64 = 2 << 20;
@@ -31,10 +34,12 @@ pub(in crate::arch) const REDISTRIBUTOR: u64 = 0xffff_fff8_0001_0000;
 pub(in crate::arch) const COPY_TABLE: u64 = 0xffff_fff8_0003_0000;
 /// The ports of the PCI bus: where the boot tables have them too.
 pub(in crate::arch) const PORTS: u64 = 0xffff_fff8_0000_0000 + PORTS_PHYSICAL;
+/// What has the machine stand still.
+pub(in crate::arch) const PAUSE: u64 = 0xffff_fff8_0003_1000;
 /// That window.
 pub(in crate::arch) const COPY: u64 = 0xffff_ffe0_0000_0000;
-/// Memory of devices: the console, a page that stands for the timer and is mapped nowhere, and
-/// transfer memory.
+/// Memory of devices: the console, a page that stands for the timer and is mapped nowhere, the
+/// configuration of PCI devices and their window, transfer memory, and the counter.
 pub(in crate::arch) const DEVICES: u64 = 0xffff_fff8_0010_0000;
 /// Transfer memory, in device memory.
 pub(in crate::arch) const TRANSFER: u64 = DEVICES + DMA_PAGE * 4096;
@@ -54,6 +59,10 @@ pub(in crate::arch) const PORTS_PHYSICAL: u64 = 0x3eff_0000;
 pub(in crate::arch) const PORTS_BYTES: u64 = 0x1_0000;
 /// The configuration of PCI devices.
 pub(in crate::arch) const PCI_PHYSICAL: u64 = 0x3f00_0000;
+/// The window for their memory, and what the loader places behind that.
+pub(in crate::arch) const WINDOW_PHYSICAL: u64 = PCI_WINDOW as u64;
+pub(in crate::arch) const COUNTER_PHYSICAL: u64 = WINDOW_PHYSICAL + PCI_PAGES * 4096;
+pub(in crate::arch) const PAUSE_PHYSICAL: u64 = COUNTER_PHYSICAL + (1 << 20);
 
 const _: () = assert!(
     SHARED_PHYSICAL + SLICE * MAX_CORES as u64 <= DMA_PHYSICAL && BLANK_PAGE + 4096 <= PARTITIONS,
@@ -62,22 +71,37 @@ const _: () = assert!(
 const _: () = assert!(
     DISTRIBUTOR + DISTRIBUTOR_BYTES <= REDISTRIBUTOR
         && REDISTRIBUTOR + REDISTRIBUTOR_BYTES <= COPY_TABLE
+        && PAUSE + 4096 <= DEVICES
         && DEVICES + DEVICE_PAGES * 4096 <= PORTS,
     "nothing lies over another"
 );
-const _: () = assert!(DMA_PAGE + DMA_PAGES == DEVICE_PAGES);
+const _: () = assert!(
+    CONFIGURATION_PAGE + CONFIGURATION_PAGES == PCI_PAGE
+        && PCI_PAGE + PCI_PAGES == DMA_PAGE
+        && DMA_PAGE + DMA_PAGES == COUNTER_PAGE
+        && COUNTER_PAGE + 1 == DEVICE_PAGES,
+    "device memory is in this order"
+);
 const _: () = assert!(
     WINDOW >> 39 == KERNEL_BASE >> 39,
     "one entry of a root table maps the kernel"
 );
 
 /// Devices that a replica's kernel maps: address, where it is on the bus, and bytes.
-pub(in crate::arch) const fn devices(replica: u64) -> [(u64, u64, u64); 4] {
-    let own = REDISTRIBUTOR_PHYSICAL + replica * REDISTRIBUTOR_BYTES;
+pub(in crate::arch) const fn devices(replica: u64) -> [(u64, u64, u64); 8] {
+    let own = REDISTRIBUTOR_PHYSICAL + super::cpu::affinity(replica) * REDISTRIBUTOR_BYTES;
     [
         (DISTRIBUTOR, DISTRIBUTOR_PHYSICAL, DISTRIBUTOR_BYTES),
         (REDISTRIBUTOR, own, REDISTRIBUTOR_BYTES),
         (PORTS, PORTS_PHYSICAL, PORTS_BYTES),
+        (PAUSE, PAUSE_PHYSICAL, 4096),
         (DEVICES, CONSOLE_PHYSICAL, 4096),
+        (
+            DEVICES + CONFIGURATION_PAGE * 4096,
+            PCI_PHYSICAL,
+            CONFIGURATION_PAGES * 4096,
+        ),
+        (DEVICES + PCI_PAGE * 4096, WINDOW_PHYSICAL, PCI_PAGES * 4096),
+        (DEVICES + COUNTER_PAGE * 4096, COUNTER_PHYSICAL, 4096),
     ]
 }

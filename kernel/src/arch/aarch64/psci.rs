@@ -2,6 +2,8 @@
 
 use core::arch::asm;
 
+use super::cpu::affinity;
+
 const CORE_OFF: u64 = 0x8400_0002;
 const CORE_ON: u64 = 0xc400_0003;
 const CORE_STATE: u64 = 0xc400_0004;
@@ -32,12 +34,12 @@ pub(super) fn core_off() {
 
 /// Switches another core on: it begins at a physical address, with `word` in its first register.
 pub(super) fn core_on(core: u64, at: u64, word: u64) {
-    call(CORE_ON, [core, at, word]);
+    call(CORE_ON, [affinity(core), at, word]);
 }
 
 /// Is another core off?
 pub(super) fn is_off(core: u64) -> bool {
-    call(CORE_STATE, [core, 0, 0]) == OFF
+    call(CORE_STATE, [affinity(core), 0, 0]) == OFF
 }
 
 /// Switches the machine off.

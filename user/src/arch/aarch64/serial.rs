@@ -34,7 +34,7 @@ pub fn prepare() -> Outcome {
         (LINE, 0x70),
         (CONTROL, 0x101),
     ] {
-        object::device_write(DEVICE, register, 4, value)?;
+        object::device_set(DEVICE, register, 4, value)?;
     }
     Ok(())
 }

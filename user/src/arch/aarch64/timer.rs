@@ -12,5 +12,5 @@ const COUNT: u64 = 10_000;
 /// # Errors
 /// The kernel's.
 pub fn start() -> Outcome {
-    object::device_write(service::SLOT_DEVICE, TIMER_START, 4, COUNT)
+    object::device_set(service::SLOT_DEVICE, TIMER_START, 4, COUNT)
 }

@@ -18,7 +18,7 @@ pub const QUEUE: usize = 16;
 /// The kernel's.
 pub fn prepare() -> Outcome {
     for (port, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 7), (4, 3)] {
-        object::port_out(service::SLOT_PORTS, PORT_CONSOLE + port, 1, value)?;
+        object::port_set(service::SLOT_PORTS, PORT_CONSOLE + port, 1, value)?;
     }
     Ok(())
 }
