@@ -261,6 +261,9 @@ pub(crate) struct RunArgs {
     /// each
     #[arg(long, value_enum, value_name = "HOW", default_value = "single")]
     pub(crate) core_threads: CoreThreads,
+    /// System sphere: what executes the machine's instructions
+    #[arg(long, value_enum, value_name = "HOW", default_value = "tcg")]
+    pub(crate) accel: AccelArg,
     /// System sphere: the machine
     #[arg(long, value_enum, value_name = "ARCH", default_value = "x86_64")]
     pub(crate) arch: ArchArg,
@@ -298,6 +301,16 @@ pub(crate) enum ArchArg {
     X86_64,
     /// QEMU's virt with AArch64
     Aarch64,
+}
+
+/// `--accel`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccelArg {
+    /// The emulator
+    Tcg,
+    /// The host's processor, by its kernel; needs --core-threads multi, and a machine of the
+    /// host's kind
+    Kvm,
 }
 
 /// `--core-threads`.

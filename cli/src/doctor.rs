@@ -40,6 +40,7 @@ pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     for (question, texts) in QUESTIONS {
         findings.push(ask(question, texts)?);
     }
+    findings.push(virtualisation());
     let usable = findings
         .iter()
         .all(|finding| !finding.required || finding.answer != "no");
@@ -239,6 +240,28 @@ fn memory() -> Finding {
         answer: "yes",
         detail: kilobytes.map_or_else(String::new, |kb| format!("{} MiB available", kb / 1024)),
         consequence: "each replica has its own copy of what the program writes",
+        required: false,
+    }
+}
+
+fn virtualisation() -> Finding {
+    let (answer, detail, consequence) = match rcoe_system::kvm() {
+        Ok(()) => (
+            "yes",
+            String::new(),
+            "--sphere system --accel kvm has the processor run machines",
+        ),
+        Err(error) => (
+            "no",
+            reason(error.raw_os_error().unwrap_or_default()),
+            "machines of the system sphere are emulated; --accel kvm is refused",
+        ),
+    };
+    Finding {
+        name: "KVM",
+        answer,
+        detail,
+        consequence,
         required: false,
     }
 }

@@ -23,7 +23,8 @@ const PROCESS: [&str; 10] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 6] = [
+const SYSTEM: [&str; 7] = [
+    "accel",
     "arch",
     "core_threads",
     "debugger",

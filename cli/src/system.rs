@@ -13,10 +13,12 @@ use rcoe_linux_sys::host::{SignalFd, die_by_signal};
 use rcoe_supervisor::{
     EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, SCHEMA,
 };
-use rcoe_system::{Arch, Difference, Ending, Entry, Settings, SystemError, Threads, folder, run};
+use rcoe_system::{
+    Accel, Arch, Difference, Ending, Entry, Settings, SystemError, Threads, folder, run,
+};
 use serde_json::{Value, json};
 
-use crate::args::{ArchArg, CoreThreads, OnFault, RunArgs};
+use crate::args::{AccelArg, ArchArg, CoreThreads, OnFault, RunArgs};
 use crate::reporter::say;
 
 /// Variable with further words for the kernel's command line, for tests.
@@ -106,6 +108,10 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         tick: args.tick,
         mask: replicas >= 3 && args.on_fault != Some(OnFault::Stop),
         reintegrate: !args.no_reintegrate,
+        accel: match args.accel {
+            AccelArg::Tcg => Accel::Tcg,
+            AccelArg::Kvm => Accel::Kvm,
+        },
         threads: match args.core_threads {
             CoreThreads::Single => Threads::Single,
             CoreThreads::Multi => Threads::Multi,

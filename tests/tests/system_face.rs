@@ -66,6 +66,35 @@ fn what_the_emulator_cannot_use_is_named_by_its_option() {
 }
 
 #[test]
+fn a_machine_of_another_kind_or_with_a_counted_clock_is_not_the_hosts_processors() {
+    let scene = Scene::new();
+    let other = if cfg!(target_arch = "x86_64") {
+        "aarch64"
+    } else {
+        "x86_64"
+    };
+    for (options, why) in [
+        (["--arch", other], "runs machines of"),
+        (["--core-threads", "counted"], "add --core-threads multi"),
+        (["--core-threads", "single"], "add --core-threads multi"),
+    ] {
+        let options = [&["--accel", "kvm", "-n", "1"][..], &options].concat();
+        let outcome = system(&scene, &options, &["hello"]);
+        let what = format!("{options:?}: {}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(125), "{what}");
+        assert!(
+            outcome.err().contains("--accel kvm") && outcome.err().contains(why),
+            "{what}"
+        );
+    }
+    let told = scene.rcoe(&["doctor"]).out();
+    assert!(
+        told.contains("KVM") && told.contains("--accel kvm"),
+        "{told}"
+    );
+}
+
+#[test]
 fn the_help_names_the_programs_of_each_machine() {
     let scene = Scene::new();
     let help = scene.rcoe(&["run", "--help"]).out();

@@ -25,6 +25,6 @@ pub use diary::Entry;
 pub use difference::Difference;
 pub use error::SystemError;
 pub use find::{IMAGE_VARIABLE, folder};
-pub use machine::Threads;
+pub use machine::{Accel, Threads, kvm};
 pub use pack::pack;
 pub use run::{Ending, Settings, run};

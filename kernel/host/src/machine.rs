@@ -26,6 +26,16 @@ pub enum Threads {
     Counted,
 }
 
+/// What executes the machine's instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Accel {
+    /// The emulator.
+    #[default]
+    Tcg,
+    /// The processor of the host, by its kernel.
+    Kvm,
+}
+
 /// A clock that counts instructions, each a nanosecond.
 const COUNTED: [&str; 2] = ["-icount", "shift=0,sleep=off"];
 
@@ -102,11 +112,7 @@ pub(crate) fn start(
     command.args(["--pdeathsig", "KILL", emulator]);
     command.args(["-nodefaults", "-no-user-config", "-no-reboot"]);
     command.args(["-display", "none", "-monitor", "none"]);
-    let threads = match settings.threads {
-        Threads::Single | Threads::Counted => "tcg,thread=single",
-        Threads::Multi => "tcg,thread=multi",
-    };
-    command.args(["-accel", threads]);
+    command.args(["-accel", accelerator(settings)?]);
     let memory = settings.memory(image.len())?;
     command.args(["-m", &format!("{memory}M")]);
     if let Some(path) = &settings.memory_file {
@@ -140,6 +146,35 @@ pub(crate) fn start(
         diaries,
         words,
     })
+}
+
+/// Who executes instructions, and on how many threads of the host.
+fn accelerator(settings: &Settings) -> Result<&'static str, SystemError> {
+    let refuse = |why: &str| Err(SystemError::Setting(format!("--accel kvm {why}")));
+    match (settings.accel, settings.threads) {
+        (Accel::Tcg, Threads::Single | Threads::Counted) => Ok("tcg,thread=single"),
+        (Accel::Tcg, Threads::Multi) => Ok("tcg,thread=multi"),
+        (Accel::Kvm, _) if settings.arch.name() != std::env::consts::ARCH => {
+            refuse(&format!("runs machines of {} only", std::env::consts::ARCH))
+        }
+        (Accel::Kvm, Threads::Multi) => match kvm() {
+            Ok(()) => Ok("kvm"),
+            Err(error) => refuse(&format!("needs {KVM}: {error}")),
+        },
+        (Accel::Kvm, _) => refuse("gives each core a thread of its own; add --core-threads multi"),
+    }
+}
+
+/// By what the host's kernel is asked to run machines.
+const KVM: &str = "/dev/kvm";
+
+/// Can the host's processor run machines for us?
+///
+/// # Errors
+/// Why not.
+pub fn kvm() -> io::Result<()> {
+    let opened = File::options().read(true).write(true).open(KVM);
+    opened.map(|_| ())
 }
 
 /// Lets a debugger reach the machine at a socket. The machine waits for it at the start, and stands

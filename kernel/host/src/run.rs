@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::diaries::Diaries;
 use crate::find::{self, KERNEL};
-use crate::machine::{self, Machine, Threads};
+use crate::machine::{self, Accel, Machine, Threads};
 use crate::{Arch, Entry, SystemError, pack};
 
 /// What is to be run, and how.
@@ -31,6 +31,8 @@ pub struct Settings {
     pub mask: bool,
     /// Are lost replicas replaced?
     pub reintegrate: bool,
+    /// What executes instructions.
+    pub accel: Accel,
     /// How the emulator runs the cores.
     pub threads: Threads,
     /// Megabytes of each replica; as many as the image needs if it is not said.

@@ -10,7 +10,7 @@ use rcoe_abi::arch::aarch64::{
 use rcoe_abi::layout::MAX_CORES;
 use rcoe_abi::object::PAGE;
 
-use super::{COUNTED, Threads, debugger, diary};
+use super::{Accel, COUNTED, Threads, debugger, diary};
 use crate::SystemError;
 use crate::run::Settings;
 
@@ -42,8 +42,12 @@ pub(super) fn machine(
 ) -> Result<(), SystemError> {
     // All of it below 4 GiB.
     command.args(["-M", "virt,gic-version=3,highmem=off"]);
+    let processor = match settings.accel {
+        Accel::Tcg => PROCESSOR,
+        Accel::Kvm => "host",
+    };
     let cores = settings.replicas as u64 * CORES_EACH;
-    command.args(["-cpu", PROCESSOR, "-smp", &cores.to_string()]);
+    command.args(["-cpu", processor, "-smp", &cores.to_string()]);
     if settings.threads == Threads::Counted {
         command.args(COUNTED).args(BEAT);
     }
