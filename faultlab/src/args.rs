@@ -253,6 +253,9 @@ impl FuzzArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct SystemArgs {
+    /// The machine: x86_64 or aarch64.
+    #[arg(long, default_value = "x86_64")]
+    pub(crate) arch: String,
     /// Number of replicas, 1 to 4.
     #[arg(short = 'n', long, default_value_t = 2)]
     pub(crate) replicas: usize,
@@ -303,6 +306,7 @@ impl SystemArgs {
         };
         Ok(system::Setup {
             rcoe: std::path::absolute(rcoe)?,
+            processor: system::Processor::of(&self.arch)?,
             replicas: self.replicas,
             compare: self.compare.clone(),
             timeout: self.timeout.clone(),
@@ -312,6 +316,7 @@ impl SystemArgs {
 
     pub(crate) fn header(&self) -> system::Header {
         system::Header {
+            arch: self.arch.clone(),
             replicas: self.replicas,
             compare: self.compare.clone(),
             timeout: self.timeout.clone(),

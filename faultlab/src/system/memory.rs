@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
 
 use super::plan::Target;
+use super::processor::Processor;
 
 const PAGE: u64 = 4096;
 const PAGE_BYTES: usize = 4096;
@@ -25,11 +26,6 @@ const SHARED: u64 = 8 << 20;
 const SLICE: u64 = 64 << 10;
 /// First word of object memory: what the loader tells the replica.
 const MAGIC: u64 = u64::from_le_bytes(*b"rcoepart");
-
-const PRESENT: u64 = 1;
-const WRITABLE: u64 = 2;
-const LARGE: u64 = 1 << 7;
-const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// A replica's pages by class.
 #[derive(Debug, Default)]
@@ -45,6 +41,7 @@ pub(super) struct Pages {
 
 struct Reader {
     file: File,
+    processor: &'static Processor,
     base: u64,
 }
 
@@ -52,7 +49,7 @@ impl Reader {
     fn page(&self, address: u64) -> Result<Vec<u64>> {
         let mut bytes = [0; PAGE_BYTES];
         self.file
-            .read_exact_at(&mut bytes, address)
+            .read_exact_at(&mut bytes, address - self.processor.memory)
             .context("the machine's memory")?;
         let words = bytes.chunks_exact(8);
         Ok(words
@@ -62,9 +59,11 @@ impl Reader {
 
     /// Pages of object memory that were ever written.
     fn written(&self) -> Result<Vec<u64>> {
-        let end = self.base + PARTITION;
+        // From here on by places in the file.
+        let first = self.processor.memory;
+        let end = self.base + PARTITION - first;
         let mut found = Vec::new();
-        let mut at = self.base + OBJECTS;
+        let mut at = self.base + OBJECTS - first;
         while at < end {
             let start = match lseek(&self.file, at.cast_signed(), Whence::SeekData) {
                 Err(Errno::ENXIO) => break,
@@ -72,7 +71,8 @@ impl Reader {
             };
             let hole = lseek(&self.file, start.cast_signed(), Whence::SeekHole)?;
             let stop = hole.cast_unsigned().min(end);
-            found.extend((start / PAGE * PAGE..stop).step_by(PAGE_BYTES));
+            let pages = (start / PAGE * PAGE..stop).step_by(PAGE_BYTES);
+            found.extend(pages.map(|page| first + page));
             at = hole.cast_unsigned();
         }
         Ok(found)
@@ -95,13 +95,13 @@ impl Reader {
             return Ok(());
         }
         for &entry in &self.page(table)?[entries] {
-            if entry & PRESENT == 0 {
+            let Some(target) = self.processor.target(entry) else {
                 continue;
-            }
+            };
             if level == 0 {
-                leaf(entry & ADDRESS, entry);
-            } else if entry & LARGE == 0 {
-                self.walk(entry & ADDRESS, level - 1, 0..512, tables, leaf)?;
+                leaf(target, entry);
+            } else if !self.processor.is_large(entry) {
+                self.walk(target, level - 1, 0..512, tables, leaf)?;
             }
         }
         Ok(())
@@ -113,10 +113,15 @@ impl Pages {
     ///
     /// # Errors
     /// If that is not the memory of such a machine.
-    pub(super) fn find(memory: &Path, replica: usize) -> Result<Self> {
-        let base = FIRST + replica as u64 * PARTITION;
+    pub(super) fn find(
+        processor: &'static Processor,
+        memory: &Path,
+        replica: usize,
+    ) -> Result<Self> {
+        let base = processor.memory + FIRST + replica as u64 * PARTITION;
         let reader = Reader {
             file: File::open(memory)?,
+            processor,
             base,
         };
         let magic = reader.page(base + OBJECTS)?[0];
@@ -124,7 +129,7 @@ impl Pages {
         let mut pages = Self::default();
         pages.kernel(&reader)?;
         pages.programs(&reader)?;
-        let slice = SHARED + replica as u64 * SLICE;
+        let slice = processor.memory + SHARED + replica as u64 * SLICE;
         // The outbox, and the ring's first page.
         pages.shared = BTreeSet::from([slice, slice + SLICE / 2]);
         Ok(pages)
@@ -141,10 +146,10 @@ impl Pages {
             &mut self.kernel_tables,
             &mut |page, entry| {
                 if image.contains(&page) {
-                    let class = if entry & WRITABLE == 0 {
-                        &mut *code
-                    } else {
+                    let class = if reader.processor.is_writable(entry) {
                         &mut *data
+                    } else {
+                        &mut *code
                     };
                     class.insert(page);
                 }
@@ -153,12 +158,10 @@ impl Pages {
     }
 
     fn programs(&mut self, reader: &Reader) -> Result<()> {
-        // Every root table maps the kernel by this entry.
-        let kernel = reader.base + TABLES + PAGE;
         let written = reader.written()?;
         for &page in &written {
             let last = reader.page(page)?[511];
-            if last & ADDRESS == kernel && last & PRESENT != 0 {
+            if reader.processor.maps_kernel(last, reader.base + TABLES) {
                 let user = &mut self.user;
                 reader.walk(page, 3, 0..511, &mut self.user_tables, &mut |page, _| {
                     user.insert(page);

@@ -17,6 +17,7 @@
 mod gdb;
 mod memory;
 mod plan;
+mod processor;
 mod report;
 mod run;
 mod stuck;
@@ -33,6 +34,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 pub use plan::{Flip, Plan, Target};
+pub use processor::Processor;
 pub use report::{describe, markdown, verdicts};
 
 use crate::child::{Exit, Finished};
@@ -51,6 +53,8 @@ const PROGRAMS: [[&str; 2]; 4] = [
 pub struct Setup {
     /// The `rcoe` binary.
     pub rcoe: PathBuf,
+    /// What `--arch` names.
+    pub processor: &'static Processor,
     /// Number of replicas.
     pub replicas: usize,
     /// `--compare`.
@@ -104,6 +108,9 @@ pub struct Record {
 /// First line of a journal: what decides the meaning of an index, and where it was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
+    /// The machine's processor.
+    #[serde(default = "Processor::usual")]
+    pub arch: String,
     /// Replicas.
     pub replicas: usize,
     /// `--compare`.
@@ -314,7 +321,7 @@ impl Journal {
             writeln!(file, "{}", serde_json::to_string(header)?)?;
         } else {
             let (found, earlier) = parse(whole)?;
-            let same = found.replicas == header.replicas
+            let same = (found.arch == header.arch && found.replicas == header.replicas)
                 && (found.compare == header.compare && found.timeout == header.timeout)
                 && (found.seed == header.seed && found.flips == header.flips);
             ensure!(same, "{} is of another campaign", path.display());

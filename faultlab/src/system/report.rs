@@ -11,6 +11,7 @@ use crate::taxonomy::Verdict;
 pub fn markdown(header: &Header, records: &[Record]) -> String {
     let mut out = String::new();
     let Header {
+        arch,
         replicas,
         compare,
         timeout,
@@ -24,7 +25,7 @@ pub fn markdown(header: &Header, records: &[Record]) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         out,
-        "### System sphere, n = {replicas}, compare {compare}, timeout {timeout}\n\n\
+        "### System sphere, {arch}, n = {replicas}, compare {compare}, timeout {timeout}\n\n\
          Seed {seed}, commit {commit}, {machine}.\n{} machines, up to {flips} \
          flips each: {} injections applied, {} errors observed.\n",
         records.len(),

@@ -11,22 +11,13 @@ use anyhow::{Context as _, Result, ensure};
 use super::gdb::{Debugger, Stop};
 use super::memory::Pages;
 use super::plan::{Flip, Plan, Target};
+use super::processor::Processor;
 use super::stuck::Stuck;
 use super::{Hit, Setup};
 use crate::child::{Exit, Finished};
 use crate::events::Events;
 
-/// Registers as the emulator numbers them: the general ones, instruction pointer, flags.
-const GENERAL: [&str; 18] = [
-    "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13",
-    "r14", "r15", "rip", "eflags",
-];
-const IP: usize = 16;
-const FLAGS: usize = 17;
-/// Flags that the processor has.
-const FLAG_BITS: u64 = 22;
-const FIRST_XMM: usize = 49;
-const XMM_BITS: u64 = 128;
+const VECTOR_BITS: u64 = 128;
 
 /// A machine that runs.
 struct Running {
@@ -50,6 +41,7 @@ impl Running {
         command
             .current_dir(folder)
             .args(["run", "--sphere", "system", "--stats"]);
+        command.args(["--arch", setup.processor.name]);
         command.args([
             "-n",
             &setup.replicas.to_string(),
@@ -162,7 +154,7 @@ pub(super) fn inject(
                 break;
             }
             for _ in 0..flip.steps {
-                last = debugger.step(plan.victim, &mut stuck)?;
+                last = debugger.step(setup.processor.core_of(plan.victim), &mut stuck)?;
                 if last != Stop::Standing {
                     break;
                 }
@@ -170,14 +162,20 @@ pub(super) fn inject(
             if last != Stop::Standing {
                 break;
             }
-            hits.extend(apply(&mut debugger, plan.victim, flip, folder)?);
+            hits.extend(apply(
+                setup.processor,
+                &mut debugger,
+                plan.victim,
+                flip,
+                folder,
+            )?);
         }
         // There are more pauses than flips.
         while last == Stop::Standing {
             last = debugger.go(&mut stuck)?;
         }
         if last == Stop::Stuck {
-            standstill = Some(places(&mut debugger, setup.replicas)?);
+            standstill = Some(places(setup.processor, &mut debugger, setup.replicas)?);
         }
     }
     Ok(Injected {
@@ -188,11 +186,12 @@ pub(super) fn inject(
 }
 
 /// Where the cores of a machine are.
-fn places(debugger: &mut Debugger, cores: usize) -> Result<String> {
+fn places(processor: &Processor, debugger: &mut Debugger, cores: usize) -> Result<String> {
     let mut text = String::new();
     for core in 0..cores {
-        let ip = number(&debugger.register(core, IP)?);
-        let flags = number(&debugger.register(core, FLAGS)?);
+        let core = processor.core_of(core);
+        let ip = number(&debugger.register(core, processor.ip)?);
+        let flags = number(&debugger.register(core, processor.flags)?);
         let _ = write!(text, "core {core} at {ip:#x}, flags {flags:#x}; ");
     }
     Ok(text)
@@ -200,16 +199,18 @@ fn places(debugger: &mut Debugger, cores: usize) -> Result<String> {
 
 /// Makes one flip, unless there is nothing of its class.
 fn apply(
+    processor: &'static Processor,
     debugger: &mut Debugger,
     victim: usize,
     flip: &Flip,
     folder: &Path,
 ) -> Result<Option<Hit>> {
-    let ip = number(&debugger.register(victim, IP)?);
+    let core = processor.core_of(victim);
+    let ip = number(&debugger.register(core, processor.ip)?);
     if flip.target.is_register() {
-        return flip_register(debugger, victim, flip, ip).map(Some);
+        return flip_register(processor, debugger, core, flip, ip).map(Some);
     }
-    let pages = Pages::find(&folder.join("memory"), victim)?;
+    let pages = Pages::find(processor, &folder.join("memory"), victim)?;
     pages
         .pick(flip.target, flip.place)
         .map(|byte| flip_byte(debugger, flip, byte, ip))
@@ -224,21 +225,36 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-fn flip_register(debugger: &mut Debugger, victim: usize, flip: &Flip, ip: u64) -> Result<Hit> {
+fn flip_register(
+    processor: &Processor,
+    debugger: &mut Debugger,
+    core: usize,
+    flip: &Flip,
+    ip: u64,
+) -> Result<Hit> {
     let select = |limit: usize| usize::try_from(flip.place % limit as u64).expect("a small number");
-    let (index, name, bits) = match flip.target {
+    let (index, name, bit) = match flip.target {
         Target::Xmm => {
-            let index = select(16);
-            (FIRST_XMM + index, format!("xmm{index}"), XMM_BITS)
+            let (name, first, count) = processor.vectors;
+            let index = select(count);
+            (
+                first + index,
+                format!("{name}{index}"),
+                flip.bit % VECTOR_BITS,
+            )
         }
         _ => {
-            let index = select(GENERAL.len());
-            let bits = if index == FLAGS { FLAG_BITS } else { 64 };
-            (index, GENERAL[index].to_owned(), bits)
+            let index = select(processor.general.len());
+            let bit = if index == processor.flags {
+                let bits = processor.flag_bits;
+                bits[usize::try_from(flip.bit % bits.len() as u64)?]
+            } else {
+                flip.bit % 64
+            };
+            (index, processor.general[index].to_owned(), bit)
         }
     };
-    let bit = flip.bit % bits;
-    let mut value = debugger.register(victim, index)?;
+    let mut value = debugger.register(core, index)?;
     let (byte, mask) = (usize::try_from(bit / 8)?, 1 << (bit % 8));
     ensure!(byte < value.len(), "{name} has {} bytes", value.len());
     let before = value[byte];
