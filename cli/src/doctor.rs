@@ -56,7 +56,7 @@ pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 /// Name, consequence if present, consequence if absent, word for absent, required.
 type Texts = (&'static str, &'static str, &'static str, &'static str, bool);
 
-const QUESTIONS: [(Probe, Texts); 10] = [
+const QUESTIONS: [(Probe, Texts); 11] = [
     (
         Probe::SyscallUserDispatch,
         (
@@ -106,6 +106,16 @@ const QUESTIONS: [(Probe, Texts); 10] = [
             "close coupling can use the hardware's count of branches",
             "close coupling needs programs built with a counting compiler",
             "no",
+            false,
+        ),
+    ),
+    (
+        Probe::FixedAddresses,
+        (
+            "fixed addresses",
+            "a program's addresses are the same in each run",
+            "addresses are alike in all replicas, and others in the next run",
+            "limited",
             false,
         ),
     ),

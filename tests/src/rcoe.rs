@@ -191,7 +191,13 @@ impl Scene {
     /// If it cannot be started.
     #[must_use]
     pub fn start(&self, arguments: &[&str]) -> Running {
-        let mut argv = vec![binary().expect("a built rcoe").display().to_string()];
+        self.start_under(&[], arguments)
+    }
+
+    /// Starts `rcoe` with these arguments by a command that executes what follows its own.
+    fn start_under(&self, launcher: &[&str], arguments: &[&str]) -> Running {
+        let mut argv: Vec<String> = launcher.iter().map(|&word| word.to_owned()).collect();
+        argv.push(binary().expect("a built rcoe").display().to_string());
         argv.extend(arguments.iter().map(|&word| word.to_owned()));
         launch::start(&argv, self.path(), None).expect("rcoe starts")
     }
@@ -202,6 +208,20 @@ impl Scene {
     /// If it does not come so far in time.
     #[must_use]
     pub fn start_group(&self, options: &[&str], command: &[&str]) -> Group {
+        self.start_group_under(&[], options, command)
+    }
+
+    /// The same by a command that executes what follows its own arguments.
+    ///
+    /// # Panics
+    /// If it does not come so far in time.
+    #[must_use]
+    pub fn start_group_under(
+        &self,
+        launcher: &[&str],
+        options: &[&str],
+        command: &[&str],
+    ) -> Group {
         let events = self.events();
         // An earlier group of this scene has left one.
         let _ = std::fs::remove_file(&events);
@@ -210,7 +230,7 @@ impl Scene {
         arguments.extend(options);
         arguments.push("--");
         arguments.extend(command);
-        let running = self.start(&arguments);
+        let running = self.start_under(launcher, &arguments);
         let replicas = until("the start event", || {
             // Looked at first: whoever has ended writes no event any more.
             let ended = running.has_ended();

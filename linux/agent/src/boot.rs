@@ -93,6 +93,7 @@ fn load_program(stack: &InitialStack) -> (Image, u64) {
     match loader::load(exe_path()) {
         Ok(image) => {
             let rsp = stack.build(&image, execfn().as_ptr() as u64);
+            space().begin_stacks(stack.top());
             space().add_new_stack();
             name_process(stack);
             processes::save_start(exe_path(), stack.program_aux(&image));

@@ -93,6 +93,14 @@ impl InitialStack {
         last + text.to_bytes_with_nul().len() as u64
     }
 
+    /// Where the stack ends: the kernel has put the path of the image there, and a word of zeros.
+    pub(crate) fn top(&self) -> u64 {
+        let path = self.aux_value(at::AT_EXECFN).expect("the kernel tells it");
+        // SAFETY: a string that ends with NUL, on the stack.
+        let text = unsafe { core::ffi::CStr::from_ptr(path as *const core::ffi::c_char) };
+        (path + text.to_bytes_with_nul().len() as u64).next_multiple_of(4096)
+    }
+
     /// The auxiliary vector as a program finds it; its paths are those of this one.
     pub(crate) fn program_aux(&self, image: &Image) -> impl Iterator<Item = (u64, u64)> {
         self.aux().filter_map(move |(key, value)| {

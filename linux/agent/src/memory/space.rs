@@ -95,6 +95,8 @@ pub(crate) struct Pages {
 #[repr(C)]
 pub(crate) struct Space {
     count: usize,
+    /// Where stacks of programs end: where the kernel has put the first one.
+    top: u64,
     pages: Pages,
     list: [Area; MOST],
 }
@@ -109,6 +111,7 @@ pub(crate) fn space() -> &'static mut Space {
 
 impl Space {
     const NEW: Self = Self {
+        top: 0,
         list: [Area::NONE; MOST],
         count: 0,
         pages: Pages { all: 0, data: 0 },
@@ -131,12 +134,20 @@ impl Space {
         self.pages = Pages::default();
     }
 
+    /// The first program's stack ends there.
+    pub(crate) const fn begin_stacks(&mut self, top: u64) {
+        self.top = top;
+    }
+
+    /// Where a new program's stack ends.
+    pub(crate) const fn stack_top(&self) -> u64 {
+        self.top
+    }
+
     /// The stack of a new program, as the kernel makes it.
     pub(crate) fn add_new_stack(&mut self) {
-        /// Without address-space randomisation.
-        const TOP: u64 = 0x7fff_ffff_f000;
         const LEN: u64 = 132 << 10;
-        self.set(TOP - LEN, LEN, Kind::Stack);
+        self.set(self.top - LEN, LEN, Kind::Stack);
     }
 
     /// Private memory that the program can write, start and end, in order. The stack may have

@@ -15,6 +15,8 @@ pub enum Probe {
     TscTrapping,
     /// Hardware performance counters (retired branches).
     BranchCounter,
+    /// Addresses of a process can be the same in each run.
+    FixedAddresses,
     /// Page 0 can be mapped.
     PageZero,
     /// `io_uring_setup` is allowed.
@@ -59,6 +61,7 @@ pub fn probe(probe: Probe) -> io::Result<Answer> {
         Probe::CpuidFaulting => in_child(try_cpuid_fault)?,
         Probe::TscTrapping => in_child(try_tsc_trap)?,
         Probe::BranchCounter => in_child(try_branch_counter)?,
+        Probe::FixedAddresses => in_child(try_fixed_addresses)?,
         Probe::PageZero => in_child(try_page_zero)?,
         Probe::IoUring => in_child(try_io_uring)?,
         Probe::RestartableSequences => in_child(try_rseq)?,
@@ -114,6 +117,13 @@ fn outcome(result: libc::c_long) -> u8 {
     // SAFETY: the location is this thread's own.
     let errno = unsafe { *libc::__errno_location() };
     u8::try_from(errno).unwrap_or(u8::MAX).max(1)
+}
+
+fn try_fixed_addresses() -> u8 {
+    match super::starter::fix_addresses() {
+        true => 0,
+        false => outcome(-1),
+    }
 }
 
 const PR_SET_SYSCALL_USER_DISPATCH: libc::c_int = 59;
@@ -243,14 +253,15 @@ mod tests {
     #[test]
     fn every_probe_answers() {
         use Probe::{
-            BranchCounter, CpuidFaulting, IoUring, PageZero, Rdpid, Rdrand, RestartableSequences,
-            SoftDirty, SyscallUserDispatch, TscTrapping, WriteProtection,
+            BranchCounter, CpuidFaulting, FixedAddresses, IoUring, PageZero, Rdpid, Rdrand,
+            RestartableSequences, SoftDirty, SyscallUserDispatch, TscTrapping, WriteProtection,
         };
         for question in [
             SyscallUserDispatch,
             CpuidFaulting,
             TscTrapping,
             BranchCounter,
+            FixedAddresses,
             PageZero,
             IoUring,
             RestartableSequences,

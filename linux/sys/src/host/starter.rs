@@ -44,10 +44,10 @@ pub struct Starter<'a> {
 }
 
 impl Starter<'_> {
-    /// Forks and executes the image: address-space randomisation off, every signal blocked,
-    /// `SIGPIPE` and descriptors 0 to 2 as they were inherited, killed when this process dies. The
-    /// environment is passed on, but for what is hidden. Returns the process id; the caller reaps
-    /// it.
+    /// Forks and executes the image: address-space randomisation off if the host lets us, every
+    /// signal blocked, `SIGPIPE` and descriptors 0 to 2 as they were inherited, killed when this
+    /// process dies. The environment is passed on, but for what is hidden. Returns the process
+    /// id; the caller reaps it.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl Birth {
         set_mask(u64::MAX);
         set_disposition(libc::SIGPIPE, self.inherited.ignores(13));
         set_disposition(libc::SIGCHLD, self.inherited.ignores(17));
-        // SAFETY: prctl, personality and getppid change or read only our own process.
+        // SAFETY: prctl and getppid change or read only our own process.
         unsafe {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                 return io::Error::last_os_error();
@@ -137,15 +137,10 @@ impl Birth {
             if libc::getppid() != self.parent {
                 return io::ErrorKind::ConnectionAborted.into();
             }
-            let persona = libc::personality(0xffff_ffff);
-            if persona < 0 {
-                return io::Error::last_os_error();
-            }
-            let wanted = persona.cast_unsigned() | libc::ADDR_NO_RANDOMIZE.cast_unsigned();
-            if libc::personality(libc::c_ulong::from(wanted)) < 0 {
-                return io::Error::last_os_error();
-            }
         }
+        // Filters of containers refuse this. All replicas descend from one process, so that their
+        // addresses are alike anyhow; they are others in the next run then.
+        let _ = fix_addresses();
         for &fd in &self.keep {
             // SAFETY: clears close-on-exec of a descriptor of our own copy of the table.
             if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } != 0 {
@@ -170,6 +165,15 @@ impl Birth {
         }
         io::Error::last_os_error()
     }
+}
+
+/// Has the process that is executed next get the same addresses each time, if the host lets it.
+pub(super) fn fix_addresses() -> bool {
+    // SAFETY: reads and changes what this process alone is run as.
+    let persona = unsafe { libc::personality(0xffff_ffff) };
+    let wanted = persona.cast_unsigned() | libc::ADDR_NO_RANDOMIZE.cast_unsigned();
+    // SAFETY: as above.
+    persona >= 0 && unsafe { libc::personality(libc::c_ulong::from(wanted)) } >= 0
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use crate::calls::processes::twin::{self, Source};
 use crate::convert::size;
 use crate::memory::deferred::{self, PAGE};
 use crate::memory::guest;
+use crate::memory::space::space;
 use crate::sys::{self, Errno, credentials};
 use crate::text::Text;
 
@@ -112,7 +113,7 @@ impl Mapping {
         let flags = words.next()?;
         let name = words.nth(3).unwrap_or_default();
         // One that was executed in this process has it where the kernel puts stacks.
-        let stack = name == b"[stack]" || end == sys::TASK_END;
+        let stack = name == b"[stack]" || end == space().stack_top();
         let bit = |at: usize, letter: u8, bit: u32| match flags.get(at) {
             Some(found) if *found == letter => bit,
             _ => 0,

@@ -454,7 +454,7 @@ fn commit(
     space().add_new_stack();
     let saved = saved();
     saved.tell(&renewed);
-    let stack = strings.build(TASK_END, &image, &saved.list[..saved.len], words);
+    let stack = strings.build(space().stack_top(), &image, &saved.list[..saved.len], words);
     kernel.processes.plan.sweep = true;
     kernel.rendezvous();
     io::exchange(kernel, call, true);
@@ -494,7 +494,7 @@ fn tear_down() {
 fn map_stack() {
     let prot = nr::PROT_READ | nr::PROT_WRITE;
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | nr::MAP_GROWSDOWN;
-    let start = TASK_END - FIRST_STACK;
+    let start = space().stack_top() - FIRST_STACK;
     // SAFETY: all of the old program is unmapped, and the new one lies lower.
     unsafe { sys::mmap(start, FIRST_STACK, prot, flags, -1, 0) }.expect("room for a stack");
 }
