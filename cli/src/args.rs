@@ -205,8 +205,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value = "on")]
     pub(crate) defer: DeferArg,
     /// CPU time after which a thread that makes no system call gives way to one that is ready, like
-    /// 10ms; signals then reach programs that compute. `off`: both wait for the next system call.
-    /// Where faults are masked it needs --no-reintegrate
+    /// 10ms; signals then reach programs that compute. `off`: both wait for the next system call
     #[arg(long, value_name = "TIME", default_value = "off", value_parser = parse_slice)]
     pub(crate) slice: SliceArg,
     /// What a detected fault leads to [default: mask with three or more replicas, else stop]
@@ -253,10 +252,13 @@ pub(crate) struct RunArgs {
     /// End the run at an unsupported system call instead of returning ENOSYS to the program
     #[arg(long)]
     pub(crate) strict: bool,
-    /// System sphere: time between the ticks that preempt programs and bound detection latency,
-    /// from 100us to 1s
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_tick)]
-    pub(crate) tick: Duration,
+    /// Process sphere: CPU time after which replicas of a program that computes without a voted
+    /// call agree on its whole state, from 10ms to 1h, like 1s; bounds how late a corrupted loop is
+    /// noticed; `off`: not before its next call. System sphere: time between the ticks that preempt
+    /// programs and bound detection latency, from 100us to 1s [default: off; 10ms with --sphere
+    /// system]
+    #[arg(long, value_name = "TIME", value_parser = parse_tick)]
+    pub(crate) tick: Option<TickArg>,
     /// System sphere: whether the emulated cores take turns on one thread of the host or have one
     /// each
     #[arg(long, value_enum, value_name = "HOW", default_value = "single")]
@@ -327,6 +329,32 @@ pub(crate) enum CoreThreads {
 /// `--slice`: `None` where replicas meet at system calls only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SliceArg(pub(crate) Option<Duration>);
+
+/// `--tick`: `None` where replicas of the process sphere do not meet while they compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TickArg(pub(crate) Option<Duration>);
+
+impl TickArg {
+    /// What it is in the process sphere.
+    pub(crate) fn of_process(self) -> Result<Option<Duration>, String> {
+        let bounds = Duration::from_millis(10)..=Duration::from_secs(3600);
+        match self.0 {
+            Some(tick) if !bounds.contains(&tick) => Err(
+                "--tick must be from 10ms to 1h, or off: a point takes some milliseconds".into(),
+            ),
+            tick => Ok(tick),
+        }
+    }
+
+    /// What it is in the system sphere, where timers have to count it, and a processor to get work
+    /// done in it.
+    pub(crate) fn of_system(self) -> Result<Duration, String> {
+        let bounds = Duration::from_micros(100)..=Duration::from_secs(1);
+        self.0
+            .filter(|tick| bounds.contains(tick))
+            .ok_or_else(|| "--tick must be from 100us to 1s with --sphere system".into())
+    }
+}
 
 /// `--defer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -469,14 +497,12 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time between ticks that the machines' timers can count, and a processor can get work done in.
-fn parse_tick(text: &str) -> Result<Duration, String> {
-    let bounds = Duration::from_micros(100)..=Duration::from_secs(1);
-    let time = parse_duration(text)?;
-    if bounds.contains(&time) {
-        return Ok(time);
+/// A time between ticks, or `off`. Each sphere has its own bounds ([`TickArg`]).
+fn parse_tick(text: &str) -> Result<TickArg, String> {
+    match text {
+        "off" => Ok(TickArg(None)),
+        _ => parse_duration(text).map(|time| TickArg(Some(time))),
     }
-    Err("must be from 100us to 1s".into())
 }
 
 /// A slice, or `off`. A shorter one would be over before another thread has begun.
@@ -541,10 +567,22 @@ mod tests {
 
     #[test]
     fn ticks_are_what_a_machine_can_do() {
-        assert_eq!(parse_tick("100us"), Ok(Duration::from_micros(100)));
-        assert_eq!(parse_tick("1s"), Ok(Duration::from_secs(1)));
-        for text in ["0", "0.5us", "99us", "1001ms", "24h"] {
-            assert!(parse_tick(text).is_err(), "{text}");
+        let system = |text: &str| parse_tick(text)?.of_system();
+        assert_eq!(system("100us"), Ok(Duration::from_micros(100)));
+        assert_eq!(system("1s"), Ok(Duration::from_secs(1)));
+        for text in ["0", "0.5us", "99us", "1001ms", "24h", "off"] {
+            assert!(system(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ticks_of_programs_have_bounds_and_can_be_off() {
+        let process = |text: &str| parse_tick(text)?.of_process();
+        assert_eq!(process("off"), Ok(None));
+        assert_eq!(process("10ms"), Ok(Some(Duration::from_millis(10))));
+        assert_eq!(process("1h"), Ok(Some(Duration::from_secs(3600))));
+        for text in ["0", "9ms", "61m", "on", "10"] {
+            assert!(process(text).is_err(), "{text}");
         }
     }
 

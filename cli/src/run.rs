@@ -12,7 +12,7 @@ use rcoe_supervisor::{
     allowed_cores, assign_cores, avoid, check_folder, choose_cores, jobs_folder, run,
 };
 
-use crate::args::{DeferArg, NotifyArg, OnFault, RunArgs, Scrubbing};
+use crate::args::{DeferArg, NotifyArg, OnFault, RunArgs, Scrubbing, TickArg};
 use crate::cores::suspected;
 use crate::reporter::Reporter;
 
@@ -80,6 +80,33 @@ fn consult_ledger(args: &RunArgs, warnings: &mut Vec<String>) -> (Option<Ledger>
     (Some(ledger), suspects)
 }
 
+/// How often replicas that compute compare.
+fn tick(args: &RunArgs, replicas: usize) -> Result<Option<Duration>, RunError> {
+    let tick = args.tick.map_or(Ok(None), TickArg::of_process);
+    match tick.map_err(RunError::Setting)? {
+        Some(_) if replicas < 2 => {
+            let why = "--tick has replicas compare, and one has nobody to be compared with; use \
+                       -n 2, or leave --tick out";
+            Err(RunError::Setting(why.into()))
+        }
+        tick => Ok(tick),
+    }
+}
+
+/// At what rate memory is scrubbed.
+fn scrub(args: &RunArgs, replicas: usize, mask: bool) -> Result<Option<ScrubRate>, RunError> {
+    let rate = match args.scrub {
+        Some(Scrubbing::At(rate)) => Some(rate),
+        Some(Scrubbing::Off) => None,
+        None => mask.then_some(ScrubRate::DEFAULT),
+    };
+    if rate.is_some() && replicas < 3 {
+        let why = "--scrub needs at least three replicas to know whose memory is right; use -n 3";
+        return Err(RunError::Setting(why.into()));
+    }
+    Ok(rate)
+}
+
 /// Checks the arguments against the machine and the file system; also tells what the user should
 /// know before the start.
 fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
@@ -95,20 +122,8 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         return Err(RunError::Setting(why.into()));
     }
     let mask = replicas >= 3 && args.on_fault != Some(OnFault::Stop);
-    let scrub = match args.scrub {
-        Some(Scrubbing::At(rate)) => Some(rate),
-        Some(Scrubbing::Off) => None,
-        None => mask.then_some(ScrubRate::DEFAULT),
-    };
-    if scrub.is_some() && replicas < 3 {
-        let why = "--scrub needs at least three replicas to know whose memory is right; use -n 3";
-        return Err(RunError::Setting(why.into()));
-    }
-    if args.slice.0.is_some() && mask && !args.no_reintegrate {
-        let why = "--slice cannot bring a replica that comes back to points between calls; \
-            add --no-reintegrate";
-        return Err(RunError::Setting(why.into()));
-    }
+    let scrub = scrub(args, replicas, mask)?;
+    let tick = tick(args, replicas)?;
     if let Some(folder) = &args.core_on_fault {
         let why = |error| format!("--core-on-fault {}: {error}", folder.display());
         check_folder(folder).map_err(|error| RunError::Setting(why(error)))?;
@@ -137,6 +152,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         strict: args.strict,
         defer: args.defer == DeferArg::On,
         slice: args.slice.0,
+        tick,
         timeout: args.timeout,
         seed: thread_seed()?,
         cores: assigned,

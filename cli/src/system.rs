@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anstyle::AnsiColor;
 use rcoe_abi::layout::MAX_CORES;
@@ -18,7 +18,7 @@ use rcoe_system::{
 };
 use serde_json::{Value, json};
 
-use crate::args::{AccelArg, ArchArg, CoreThreads, OnFault, RunArgs};
+use crate::args::{AccelArg, ArchArg, CoreThreads, OnFault, RunArgs, TickArg};
 use crate::reporter::say;
 
 /// Variable with further words for the kernel's command line, for tests.
@@ -75,6 +75,9 @@ pub(crate) fn execute(args: &RunArgs) -> Result<ExitCode, SystemError> {
     Ok(witness.end(&ending).into())
 }
 
+/// Time between ticks, unless the user says another.
+const TICK: Duration = Duration::from_millis(10);
+
 fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
     let replicas = args.replicas.unwrap_or(3);
     if replicas > MAX_CORES {
@@ -85,6 +88,8 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         let why = "--on-fault mask needs at least three replicas to know who is faulty; use -n 3";
         return Err(SystemError::Setting(why.into()));
     }
+    let tick = args.tick.map_or(Ok(TICK), TickArg::of_system);
+    let tick = tick.map_err(SystemError::Setting)?;
     let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
     let mut words = args.command.iter().map(text);
     let program = words.next().unwrap_or_default();
@@ -105,7 +110,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         replicas,
         compare: args.compare.into(),
         timeout: args.timeout,
-        tick: args.tick,
+        tick,
         mask: replicas >= 3 && args.on_fault != Some(OnFault::Stop),
         reintegrate: !args.no_reintegrate,
         accel: match args.accel {

@@ -9,9 +9,15 @@
 //!
 //! An attempt is a *generation*; it has phases, each with one target. A phase ends when all have
 //! reported; all judge by the same reports, so all judge alike: agreed, another phase, or, after
-//! [`LAST_PHASE`] of them, a verdict. A majority that once stood at one target is right, and names
-//! the others; without one all stop. Who is missing is charged in a round of its own, in which sets
-//! only grow. Who is left goes on in the next *epoch*, from the first phase.
+//! [`LAST_PHASE`] of them, a verdict. Where that is to come soon a *round* of phases also ends when
+//! it has led far enough, and budgets begin anew; a verdict then takes several rounds ([`Pace`]). A
+//! majority that once stood at one target is right, and names the others; without one all stop. Who
+//! is missing is charged in a round of its own, in which sets only grow. Who is left goes on in the
+//! next *epoch*, from the first phase.
+//!
+//! A *newcomer*, a copy that is to be taken in, comes to points with the others and is compared
+//! with them, but has no vote: it may have what damaged the one it was copied from. Nobody heeds
+//! what it concludes, and it goes if it is missing or differs.
 //!
 //! Contract: every wait is for one peer and ends when that is found overdue; phases, refusals and
 //! budgets are bounded. Whoever acts at the point has seen that all have reached it, and says so
@@ -23,6 +29,7 @@
 
 mod board;
 mod compare;
+mod effort;
 mod owner;
 mod post;
 mod runner;
@@ -36,12 +43,13 @@ pub use compare::{EVERYTHING, EXTRA, Extra, Machine, Stub, VECTORS, list_digest}
 pub use post::Stamp;
 pub use time::{Backend, Counter, LogicalTime, Pace, Standing, States};
 
-use crate::guards::Guards;
+use crate::guards::{Bug, Guards};
 use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 use board::{Came, Report};
+use effort::Effort;
 
-/// The last phase of an attempt: behind it is a verdict.
-pub const LAST_PHASE: u8 = 7;
+/// The last phase of a round. Behind the last round of an attempt is a verdict.
+pub const LAST_PHASE: u8 = 10;
 
 /// Points at which a replica may be refused in one phase.
 pub const REFUSALS: u8 = 60;
@@ -111,6 +119,8 @@ pub enum End {
     Broken,
     /// The others have gone on without it.
     PassedOver,
+    /// Most targets were where nobody can be stopped: that is no fault of anybody's.
+    Unplaced,
 }
 
 /// How far an attempt is, for one replica.
@@ -156,6 +166,8 @@ enum Stage {
 pub struct Coupler<T> {
     id: ReplicaId,
     members: ReplicaSet,
+    /// Those of the members that conclude anything: all but a newcomer.
+    voters: ReplicaSet,
     stamp: Stamp,
     stage: Stage,
     owner: ReplicaId,
@@ -171,6 +183,8 @@ pub struct Coupler<T> {
     joint: ReplicaSet,
     /// Phases in a row in which nobody came to the same owner.
     vain: u8,
+    /// Of the attempt.
+    effort: Effort,
     overdue: ReplicaSet,
     charged: ReplicaSet,
     pace: Pace,
@@ -185,6 +199,7 @@ impl<T: Backend> Coupler<T> {
         Self {
             id,
             members,
+            voters: members,
             stamp: Stamp::default(),
             stage: Stage::Idle,
             owner: id,
@@ -197,6 +212,7 @@ impl<T: Backend> Coupler<T> {
             answered: [0; MAX_REPLICAS],
             joint: ReplicaSet::empty(),
             vain: 0,
+            effort: Effort::default(),
             overdue: ReplicaSet::empty(),
             charged: ReplicaSet::empty(),
             pace,
@@ -214,13 +230,18 @@ impl<T: Backend> Coupler<T> {
         }
     }
 
+    /// From now on it has this much time.
+    pub const fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
     /// Takes guards away, for tests of the tests.
     #[cfg(feature = "planted")]
     pub const fn set_guards(&mut self, guards: Guards) {
         self.guards = guards;
     }
 
-    /// The present members.
+    /// The present members, a newcomer among them.
     #[must_use]
     pub const fn members(&self) -> ReplicaSet {
         self.members
@@ -299,12 +320,20 @@ impl<T: Backend> Coupler<T> {
 
     /// The members have changed, at one event for all. An attempt under way begins anew.
     pub fn set_members(&mut self, members: ReplicaSet) {
-        self.set_epoch(members, self.stamp.epoch + 1);
+        self.set_epoch(members, members, self.stamp.epoch.wrapping_add(1));
     }
 
-    /// The same where others count the changes.
-    pub fn set_epoch(&mut self, members: ReplicaSet, epoch: u16) {
+    /// The same where others count the changes, and only these members have a vote.
+    ///
+    /// # Panics
+    /// If somebody has a vote who is no member.
+    pub fn set_epoch(&mut self, members: ReplicaSet, voters: ReplicaSet, epoch: u16) {
+        assert!(voters.minus(members).is_empty(), "voters are members");
         self.members = members;
+        self.voters = match self.guards.off(Bug::NewcomerVotes) {
+            true => members,
+            false => voters,
+        };
         self.stamp.epoch = epoch;
         if !self.is_idle() && self.end().is_none() {
             self.restart();
@@ -325,6 +354,7 @@ impl<T: Backend> Coupler<T> {
         self.alike = ReplicaSet::empty();
         self.joint = ReplicaSet::empty();
         self.vain = 0;
+        self.effort = Effort::default();
         self.overdue = ReplicaSet::empty();
         self.charged = ReplicaSet::empty();
     }
@@ -339,6 +369,12 @@ impl<T: Backend> Coupler<T> {
     pub fn placed(&mut self) {
         assert!(self.stage == Stage::Place, "as ordered");
         self.stage = Stage::Publish;
+    }
+
+    /// [`Order::Place`] is done, and nobody will be stopped there.
+    pub fn unplaced(&mut self) {
+        self.placed();
+        self.effort.nowhere = true;
     }
 
     /// [`Order::Run`] is done, at this cost.
@@ -391,6 +427,7 @@ impl<T: Backend> Coupler<T> {
         let report = Report {
             came: self.came,
             alike: self.alike,
+            nowhere: self.effort.nowhere,
             standing: machine.standing(),
         };
         board(boards, self.id).put_report(self.moment(), &report);

@@ -136,6 +136,8 @@ pub enum Bug {
     StampUnread,
     /// A list of pages is not compared with a second look.
     ListUnsealed,
+    /// A newcomer has a vote at points.
+    NewcomerVotes,
 }
 
 /// Which guards are off.

@@ -182,6 +182,13 @@ impl Outbox {
         self.doorbell.load(Ordering::Acquire)
     }
 
+    /// How often its owner has come to a rendezvous.
+    #[must_use]
+    #[inline]
+    pub fn arrivals(&self) -> u64 {
+        self.arrived.load(Ordering::Relaxed)
+    }
+
     /// Was this outbox written by a build with the same layout?
     #[must_use]
     pub fn is_compatible(&self) -> bool {

@@ -18,6 +18,9 @@ mod tests {
     const PACE: Pace = Pace {
         base: 4,
         most: 1000,
+        lag: 1000,
+        rounds: 1,
+        round: u64::MAX,
     };
 
     /// Branches, instruction pointer and iterations left of all places on the way to a call: a loop

@@ -24,6 +24,9 @@ mod tests {
     const PACE: Pace = Pace {
         base: 2,
         most: 1000,
+        lag: 1000,
+        rounds: 1,
+        round: u64::MAX,
     };
     /// Instructions before the call.
     const LENGTH: u64 = 12;

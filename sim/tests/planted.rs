@@ -95,6 +95,7 @@ mod tests {
         Bug::BudgetFixed,
         Bug::StampUnread,
         Bug::ListUnsealed,
+        Bug::NewcomerVotes,
     ];
 
     const WRITE: Op = Op::Output { repeatable: false };

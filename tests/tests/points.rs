@@ -4,6 +4,7 @@
 use rcoe_tests::launch::{Ended, signal};
 use rcoe_tests::rcoe::{Scene, until};
 use rustix::process::Signal;
+use serde_json::Value;
 
 /// Compiles a program of `points/` and runs it with so many replicas that come to points; what it
 /// printed.
@@ -18,9 +19,8 @@ fn run(name: &str, source: &str, replicas: &str) -> String {
 }
 
 /// A run in which so many replicas come to points.
-fn with_points<'a>(replicas: &'a str, program: &'a str) -> [&'a str; 8] {
-    let lost = "--no-reintegrate";
-    ["run", "-n", replicas, "--slice", "5ms", lost, "--", program]
+fn with_points<'a>(replicas: &'a str, program: &'a str) -> [&'a str; 7] {
+    ["run", "-n", replicas, "--slice", "5ms", "--", program]
 }
 
 /// Numbers of replicas.
@@ -83,15 +83,27 @@ fn the_others_go_on_without_one_that_is_lost_while_all_compute() {
 }
 
 #[test]
-fn a_replica_that_comes_back_is_refused_beside_slices() {
+fn each_is_replaced_while_all_compute() {
     let scene = Scene::new();
-    let outcome = scene.rcoe(&["run", "-n", "3", "--slice", "5ms", "--", "/bin/true"]);
-    assert_eq!(outcome.ended, Ended::Exit(125));
-    assert!(
-        outcome.err().contains("--no-reintegrate"),
-        "{}",
-        outcome.err()
-    );
+    let program = scene.compile("alarm", include_str!("points/alarm.c"), &["-O1"]);
+    for lost in 0..3 {
+        let group = scene.start_group(&["-n", "3", "--slice", "5ms"], &[&program, "60"]);
+        until("the first line", || {
+            let told = group.running.stdout_so_far().unwrap();
+            told.starts_with("ready\n").then_some(())
+        });
+        signal(group.replicas[lost], Signal::KILL).unwrap();
+        let (outcome, events) = group.finish();
+        let what = format!("{lost}: {} {events:?}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(
+            outcome.out(),
+            "ready\n60 signals, and it computed\n",
+            "{what}"
+        );
+        let is_back = |it: &Value| it["type"] == "reintegration" && it["stage"] == "done";
+        assert!(events.iter().any(is_back), "{what}");
+    }
 }
 
 #[test]

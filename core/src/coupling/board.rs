@@ -10,7 +10,7 @@
 use super::post::{Post, Stamp, size};
 use super::time::Standing;
 use crate::guards::{Bug, Guards};
-use crate::primitive::AtomicU64;
+use crate::primitive::{AtomicU64, Ordering};
 use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 
 /// The most words of a state that the search for it compares: registers, in an order that the
@@ -100,6 +100,8 @@ pub(crate) struct Report {
     pub(crate) came: Came,
     /// Of the target's owner: whose state it found equal to its own, itself too.
     pub(crate) alike: ReplicaSet,
+    /// Of the target's owner: nobody can be stopped there.
+    pub(crate) nowhere: bool,
     pub(crate) standing: Standing,
 }
 
@@ -141,6 +143,13 @@ impl<'a> Board<'a> {
         Self { cells, shape }
     }
 
+    /// Makes it a fresh one: of a newcomer, in whose place somebody was lost.
+    pub fn clear(&self) {
+        for cell in self.cells {
+            cell.store(0, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) const fn shape(&self) -> Shape {
         self.shape
     }
@@ -177,7 +186,7 @@ impl<'a> Board<'a> {
 
     pub(crate) fn put_report(&self, stamp: Stamp, report: &Report) {
         let mut words = [0; REPORT];
-        words[0] = u64::from(report.came == Came::Equal);
+        words[0] = u64::from(report.came == Came::Equal) | u64::from(report.nowhere) << 1;
         words[1] = u64::from(report.alike.bits());
         words[2..].copy_from_slice(&pack(&report.standing));
         self.report_at(stamp.phase).write(stamp, &words);
@@ -188,11 +197,12 @@ impl<'a> Board<'a> {
         let mut words = [0; REPORT];
         let (found, _) = self.report_at(stamp.phase).read(&mut words, false)?;
         is_of(found, stamp, guards).then(|| Report {
-            came: if words[0] == 0 {
+            came: if words[0] & 1 == 0 {
                 Came::Apart
             } else {
                 Came::Equal
             },
+            nowhere: words[0] & 2 != 0,
             alike: ReplicaSet::from_bits(words[1].to_le_bytes()[0]),
             standing: unpack(&words[2..]),
         })
@@ -385,6 +395,7 @@ mod tests {
         let report = Report {
             came: Came::Equal,
             alike: ReplicaSet::all(2),
+            nowhere: true,
             standing: STANDING,
         };
         let mut registers = [0; REGISTERS];
@@ -433,6 +444,7 @@ mod tests {
             &Report {
                 came,
                 alike,
+                nowhere: false,
                 standing,
             },
         );

@@ -26,6 +26,12 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// Had the membership changed more often? The number begins anew after its last.
+    pub(super) const fn is_of_later_members(self, other: Self) -> bool {
+        let ahead = self.epoch.wrapping_sub(other.epoch);
+        ahead != 0 && ahead < 1 << 15
+    }
+
     const fn word(self) -> u64 {
         (self.generation as u64) << 32
             | (self.epoch as u64) << 16
@@ -134,6 +140,14 @@ mod tests {
             ..Stamp::default()
         };
         assert!(STAMP < later && later < next);
+    }
+
+    #[test]
+    fn the_number_of_changes_begins_anew() {
+        let of = |epoch| Stamp { epoch, ..STAMP };
+        let is_later = |one, other| of(one).is_of_later_members(of(other));
+        assert!(is_later(3, 2) && is_later(2, u16::MAX) && is_later(0x7fff, 0));
+        assert!(!is_later(2, 2) && !is_later(2, 3) && !is_later(u16::MAX, 2));
     }
 
     #[test]

@@ -32,9 +32,9 @@ impl<T: Backend> Coupler<T> {
         };
         let phase = match self.guards.off(Bug::BudgetFixed) {
             true => 1,
-            false => self.stamp.phase,
+            false => self.effort.phase,
         };
-        self.left = self.pace.budget(lag, phase);
+        self.left = self.pace.budget(lag, phase, self.effort.spent);
         match self.place(&own) {
             Place::Before => {
                 self.stage = Stage::Run { again: false };

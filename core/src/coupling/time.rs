@@ -8,10 +8,13 @@
 
 use core::cmp::Reverse;
 
+use super::LAST_PHASE;
+
 /// What a replica says of the place where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Standing {
-    /// Events of the trace so far.
+    /// Events of the trace so far. Where a call is not always an event it is the number of calls:
+    /// who is at one would seem ahead of who has made it.
     pub events: u64,
     /// The sums of the trace's signature.
     pub signature: [u64; 2],
@@ -86,23 +89,47 @@ impl Backend for Counter {
 /// How long a replica may run to a target.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pace {
-    /// What it may run at least, in the unit of [`Standing::progress`].
+    /// What it may run in the first phase, in the unit of [`Standing::progress`].
     pub base: u64,
-    /// And at most.
+    /// And in the last.
     pub most: u64,
+    /// And to catch up with what it lags behind.
+    pub lag: u64,
+    /// Rounds of an attempt, at least 1; in each of them budgets begin anew.
+    pub rounds: u8,
+    /// What the phases of a round may lead beyond the furthest, together, before the round ends.
+    pub round: u64,
 }
 
-/// Each phase's budget is that many times the one before: who was ahead of a target is overtaken
-/// then.
+/// Each phase's budget is that many times the one before, beside what is to be caught up: who was
+/// ahead of a target is overtaken then.
 const GROWTH: u64 = 6;
 
+/// Phases that a round has at least: who was taken for the one that is ahead may not have been.
+const FAIR: u8 = 4;
+
 impl Pace {
-    /// What a replica that lags behind by `lag` may run in this phase, from 1.
+    /// What a replica that lags behind by `lag` may run in this phase of a round, from 1, if the
+    /// phases before have led so far beyond the furthest.
     #[must_use]
-    pub fn budget(self, lag: u64, phase: u8) -> u64 {
-        let first = lag.saturating_mul(4).saturating_add(self.base);
+    pub fn budget(self, lag: u64, phase: u8, spent: u64) -> u64 {
         let times = GROWTH.saturating_pow(u32::from(phase).saturating_sub(1));
-        first.saturating_mul(times).min(self.most)
+        let search = self.base.saturating_mul(times).min(self.most);
+        if phase <= 1 {
+            return lag.saturating_mul(4).min(self.lag).saturating_add(search);
+        }
+        // How far it lags is a guess here, and made by runs in vain. Those were made with a stub,
+        // too, so the way takes as long again; were it given more time, and in vain, the others
+        // would lag by all of that.
+        let way = lag.saturating_add(lag / 4).min(self.lag);
+        let room = self.round.saturating_sub(spent).max(search);
+        way.saturating_add(search).min(lag.saturating_add(room))
+    }
+
+    /// Is a round over after this phase, from 1, if its phases have led so far beyond the furthest?
+    #[must_use]
+    pub const fn is_over(self, phase: u8, spent: u64) -> bool {
+        phase >= LAST_PHASE || phase >= FAIR && spent >= self.round
     }
 }
 
@@ -115,10 +142,31 @@ mod tests {
         let pace = Pace {
             base: 10,
             most: 4000,
+            lag: 100,
+            rounds: 1,
+            round: u64::MAX,
         };
-        let budgets = [1, 2, 3, 4, 5].map(|phase| pace.budget(5, phase));
-        assert_eq!(budgets, [30, 180, 1080, 4000, 4000]);
-        assert_eq!(pace.budget(u64::MAX, u8::MAX), 4000);
+        let budgets = [1, 2, 3, 4, 5].map(|phase| pace.budget(5, phase, 0));
+        assert_eq!(budgets, [30, 66, 366, 2166, 4006]);
+        assert_eq!(pace.budget(u64::MAX, u8::MAX, 0), 4100);
+        assert!(!pace.is_over(LAST_PHASE - 1, u64::MAX - 1) && pace.is_over(LAST_PHASE, 0));
+    }
+
+    #[test]
+    fn rounds_end_when_they_have_led_far_enough() {
+        let pace = Pace {
+            base: 10,
+            most: 4000,
+            lag: 100_000,
+            rounds: 3,
+            round: 500,
+        };
+        // What lags behind at first is caught up with, whatever the round may take.
+        assert_eq!(pace.budget(2000, 1, 0), 8010);
+        assert_eq!(pace.budget(200, 2, 300), 310);
+        assert_eq!(pace.budget(200, 4, 500), 200 + 2160);
+        assert!(!pace.is_over(3, u64::MAX), "too few to tell");
+        assert!(pace.is_over(4, 500) && !pace.is_over(4, 499));
     }
 
     #[test]

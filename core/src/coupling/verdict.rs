@@ -7,8 +7,9 @@
 
 use super::board::{Came, PAGES, REGISTERS, Report, Verdict};
 use super::compare::{Machine, Union, area_digest, state_digest};
+use super::effort::Next;
 use super::time::{Backend, LogicalTime};
-use super::{Boards, Coupler, End, LAST_PHASE, Order, Point, Stage, board};
+use super::{Boards, Coupler, End, Order, Point, Stage, board};
 use crate::guards::Bug;
 use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet, digest};
 
@@ -20,11 +21,11 @@ type Reports = [Option<Report>; MAX_REPLICAS];
 impl<T: Backend> Coupler<T> {
     /// Looks at what the others have decided or proposed.
     pub(super) fn heed(&mut self, boards: &Boards<'_>) -> Option<Order> {
-        for peer in self.others().minus(self.charged) {
+        for peer in self.other_voters().minus(self.charged) {
             let Some((stamp, verdict)) = board(boards, peer).verdict() else {
                 continue;
             };
-            if stamp.epoch > self.stamp.epoch {
+            if stamp.is_of_later_members(self.stamp) {
                 return Some(self.over(End::PassedOver));
             }
             // With the same members nobody gets to another attempt unless this one has agreed.
@@ -54,7 +55,7 @@ impl<T: Backend> Coupler<T> {
             Stage::Gather | Stage::Compare | Stage::Judge { .. }
         );
         match waits && self.came == Came::Equal {
-            true => self.agree(boards),
+            true => self.act(boards),
             false => self.over(End::Broken),
         }
     }
@@ -102,10 +103,11 @@ impl<T: Backend> Coupler<T> {
         if self.is_majority(joint) {
             self.joint = joint;
         }
-        if self.stamp.phase == LAST_PHASE {
-            return self.sentence(self.joint);
+        match self.effort.account(reports.iter().flatten(), self.pace) {
+            Next::Phase => self.begin_phase(reports, joint),
+            Next::Verdict => self.sentence(self.joint),
+            Next::Unplaced => self.over(End::Unplaced),
         }
-        self.begin_phase(reports, joint)
     }
 
     /// Each was found equal by the owner, over the pages that the two have written. If the owner is
@@ -166,8 +168,8 @@ impl<T: Backend> Coupler<T> {
         self.fail_phase(&self.reports(boards), largest)
     }
 
-    /// The largest set of members for which `of` gives the same; of several, the one with the
-    /// highest number.
+    /// The set of members for which `of` gives the same that has the most votes; of several, the
+    /// one with the highest number.
     fn largest<V: PartialEq>(&self, of: impl Fn(ReplicaId) -> V) -> ReplicaSet {
         let alike = |peer: ReplicaId| {
             let same = |other: &ReplicaId| of(*other) == of(peer);
@@ -175,11 +177,20 @@ impl<T: Backend> Coupler<T> {
             same.fold(ReplicaSet::empty(), ReplicaSet::with)
         };
         let sets = self.members.iter().map(alike);
-        sets.max_by_key(|set| set.len()).unwrap_or_default()
+        sets.max_by_key(|&set| self.votes(set)).unwrap_or_default()
     }
 
     const fn is_majority(&self, set: ReplicaSet) -> bool {
-        set.len() * 2 > self.members.len()
+        self.votes(set) * 2 > self.voters.len()
+    }
+
+    /// How many of these members have a vote.
+    const fn votes(&self, set: ReplicaSet) -> usize {
+        set.minus(self.members.minus(self.voters)).len()
+    }
+
+    const fn other_voters(&self) -> ReplicaSet {
+        self.voters.without(self.id)
     }
 
     /// Who stood at the target together, by their own report and the owner's.
@@ -242,7 +253,15 @@ impl<T: Backend> Coupler<T> {
         Order::Again
     }
 
+    /// All say the same. A newcomer goes on when a voter has: what it has said stays readable then.
     fn agree(&mut self, boards: &Boards<'_>) -> Order {
+        match self.other_voters().lowest() {
+            Some(voter) if !self.voters.contains(self.id) => self.await_peer(voter),
+            _ => self.act(boards),
+        }
+    }
+
+    fn act(&mut self, boards: &Boards<'_>) -> Order {
         board(boards, self.id).put_verdict(self.moment(), Verdict::Agreed);
         self.stage = Stage::Idle;
         Order::Agreed(Point {
@@ -265,7 +284,7 @@ impl<T: Backend> Coupler<T> {
         let before = self.charged;
         let mut accusers = ReplicaSet::empty();
         let mut pending = None;
-        for peer in self.others().minus(before) {
+        for peer in self.other_voters().minus(before) {
             match self.charge_of(peer, boards) {
                 Some(theirs) if theirs.contains(self.id) => {
                     accusers = accusers.with(peer);
@@ -312,7 +331,8 @@ impl<T: Backend> Coupler<T> {
             return self.over(End::Missing);
         }
         let gone = self.charged;
-        self.set_members(left);
+        let voters = self.voters.minus(gone);
+        self.set_epoch(left, voters, self.stamp.epoch.wrapping_add(1));
         Order::Removed(gone)
     }
 }

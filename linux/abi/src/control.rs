@@ -132,6 +132,9 @@ pub struct Control {
     pub wall_cap_ns: AtomicU64,
     /// CPU time for which a thread computes while others are ready, in nanoseconds; 0 for ever.
     pub slice_ns: AtomicU64,
+    /// CPU time after which a program that came to no vote agrees on its state, in nanoseconds; 0
+    /// for never.
+    pub tick_ns: AtomicU64,
     /// Bytes of each slice of memory that processes share; 0 if there is no room for any.
     pub slice_bytes: AtomicU64,
     /// CPU number for each replica, or `u32::MAX` for no pinning.

@@ -7,7 +7,7 @@
 use rcoe_core::coupling::{self, Shape};
 
 /// Bumped whenever [`crate::Control`], [`crate::Report`] or an offset changes.
-pub const LAYOUT_VERSION: u32 = 23;
+pub const LAYOUT_VERSION: u32 = 24;
 
 /// Largest number of replicas (`-n`).
 pub const MAX_REPLICAS: usize = 8;

@@ -147,6 +147,7 @@ impl Memory {
         }
         to.timeout_ns.store(from.timeout_ns.load(Relaxed), Relaxed);
         to.slice_ns.store(from.slice_ns.load(Relaxed), Relaxed);
+        to.tick_ns.store(from.tick_ns.load(Relaxed), Relaxed);
         to.slice_bytes
             .store(from.slice_bytes.load(Relaxed), Relaxed);
         to.wall_cap_ns
@@ -190,12 +191,13 @@ impl Memory {
         control.strict.store(settings.strict.into(), Relaxed);
         control.defer.store(settings.defer.into(), Relaxed);
         control.mask.store(settings.mask.into(), Relaxed);
-        control
-            .points
-            .store(settings.slice.is_some().into(), Relaxed);
+        control.points.store(settings.points().into(), Relaxed);
         control
             .slice_ns
             .store(settings.slice.map_or(0, nanoseconds), Relaxed);
+        control
+            .tick_ns
+            .store(settings.tick.map_or(0, nanoseconds), Relaxed);
         control.scenes.store(settings.scenes().into(), Relaxed);
         control.hold.store(settings.dumps.is_some().into(), Relaxed);
         control.seed.store(settings.seed, Relaxed);

@@ -222,6 +222,8 @@ fn describe(code: u32, value: u64) -> String {
         event::ARG..event::NUMBER => format!("{name} argument {} = {value:#x}", what - event::ARG),
         event::NUMBER => format!("system call {}", call(number)),
         event::RESULT => format!("{name} result {}", value.cast_signed()),
+        // A replica that has come to none has an event of its own.
+        event::POINT if value > u64::from(u32::MAX) => "no point between calls".into(),
         event::POINT => format!("point {value} between calls"),
         event::TURN => format!("turn {value} among the processes that share memory"),
         event::TRACE => format!("data given to rcoe_add_trace (digest {value:#x})"),

@@ -53,6 +53,8 @@ pub struct Settings {
     pub defer: bool,
     /// CPU time for which a thread computes while others are ready; `None` until its next call.
     pub slice: Option<Duration>,
+    /// CPU time after which a program that came to no vote agrees on its state; `None` for never.
+    pub tick: Option<Duration>,
     /// CPU time a late replica may use beyond its siblings.
     pub timeout: Duration,
     /// Decides when the program's threads give way to each other: one seed, one interleaving.
@@ -83,6 +85,11 @@ impl Settings {
     /// Whether replicas that differ are looked at.
     pub(crate) const fn scenes(&self) -> bool {
         self.events || self.dumps.is_some()
+    }
+
+    /// Whether replicas are stopped alike between calls.
+    pub(crate) const fn points(&self) -> bool {
+        self.slice.is_some() || self.tick.is_some()
     }
 
     /// Number of replicas.

@@ -1,9 +1,9 @@
 //! Finds threads that compute and never give way, while others could run.
 //!
 //! Threads of a replicated program, and processes that share memory, take turns at system calls
-//! only. One that loops until another has done something, without a call in the loop, keeps that
-//! one from ever doing it. From outside this looks like a long computation, so the user is told,
-//! once, and nothing is ended.
+//! only, unless there are points between them. One that loops until another has done something,
+//! without a call in the loop, keeps that one from ever doing it. From outside this looks like a
+//! long computation, so the user is told, once, and nothing is ended.
 
 use std::time::Duration;
 

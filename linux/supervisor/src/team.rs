@@ -185,7 +185,14 @@ impl Team {
     pub(crate) fn look_for_spinning(&mut self, awaited: bool) -> Option<&'static str> {
         let primary = self.primary().filter(|_| self.state == State::Living)?;
         let report = self.memory.report(primary);
-        let calls = report.calls.iter().map(|cell| cell.load(Relaxed)).sum();
+        // At a point between calls others have their turn, too.
+        let met = report.points[0].load(Relaxed);
+        let calls = met
+            + report
+                .calls
+                .iter()
+                .map(|cell| cell.load(Relaxed))
+                .sum::<u64>();
         let held_up = report.held_up.load(Relaxed) != 0 || awaited && self.shares();
         let group = &self.group;
         let cpu_time = || group.cpu_time(primary).unwrap_or_default();

@@ -20,6 +20,8 @@ pub struct Charge {
     pub generation: u32,
     /// The victim was replaced by a copy of a healthy replica.
     pub replaced: bool,
+    /// A replica that was hit before it was copied, and its copy.
+    pub copied: ReplicaSet,
 }
 
 impl Charge {
@@ -32,16 +34,18 @@ impl Charge {
             struck: None,
             generation: 0,
             replaced: false,
+            copied: ReplicaSet::empty(),
         }
     }
 
     /// Who is healthy.
     #[must_use]
     pub fn is_healthy(&self, index: usize) -> bool {
-        self.replaced
-            || !self
-                .struck
-                .is_some_and(|(victim, fault)| victim == index && !fault.is_masked())
+        let copied = self.copied.iter().any(|id| id.index() == index);
+        let struck = self
+            .struck
+            .is_some_and(|(victim, fault)| victim == index && !fault.is_masked() && !self.replaced);
+        !copied && !struck
     }
 
     /// The last point on which anybody acted.
@@ -122,7 +126,8 @@ impl Charge {
     /// # Errors
     /// What does not.
     pub fn always<T: Backend>(&self, group: &Group<T>) -> Result<(), String> {
-        let faultless = self.struck.is_none_or(|(_, fault)| fault.is_masked());
+        let faultless =
+            self.copied.is_empty() && self.struck.is_none_or(|(_, fault)| fault.is_masked());
         for (index, process) in group.processes.iter().enumerate() {
             let Some(end) = process.end() else {
                 continue;
@@ -130,8 +135,9 @@ impl Charge {
             if faultless {
                 return Err(format!("R{index} ends without a fault: {end:?}"));
             }
-            let members = group.processes.len();
-            if self.is_healthy(index) && (members > 2 || end == End::Convicted) {
+            // Of a replica that was hit and its copy, one alone has a vote.
+            let votes = group.processes.len() - usize::from(!self.copied.is_empty());
+            if self.is_healthy(index) && (votes > 2 || end == End::Convicted) {
                 return Err(format!("healthy R{index} ends: {end:?}"));
             }
         }

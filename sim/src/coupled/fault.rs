@@ -51,6 +51,16 @@ impl Fault {
         }
     }
 
+    /// A random flip in registers or vector state.
+    #[must_use]
+    pub fn of_registers(rng: &mut Rng) -> Self {
+        let bit = u32::try_from(rng.below(64)).expect("below 64");
+        match rng.one_in(2) {
+            true => Self::FlipRegister(rng.index(REGISTERS), bit),
+            false => Self::FlipVector(rng.index(VECTOR), bit),
+        }
+    }
+
     /// Must nobody notice anything?
     #[must_use]
     pub const fn is_masked(self) -> bool {

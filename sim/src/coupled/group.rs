@@ -10,6 +10,16 @@ use super::vm::{AREAS, Ins, REGISTERS, Ran, Replica, Vm, WORDS};
 pub const PACE: Pace = Pace {
     base: 8,
     most: 40_000,
+    lag: 100_000,
+    rounds: 1,
+    round: u64::MAX,
+};
+
+/// The same where a verdict is to come soon.
+pub const SOON: Pace = Pace {
+    rounds: 3,
+    round: 40_000,
+    ..PACE
 };
 
 /// The boards of a group of `n`.
@@ -118,8 +128,8 @@ impl<T: Backend> Group<T> {
         moved
     }
 
-    /// A copy of `donor` takes the place of `lost`, while all stand at one call.
-    pub fn admit(&mut self, lost: usize, donor: usize) {
+    /// A copy of `donor` takes the place of `lost`, while all stand at one call. It has no vote.
+    pub fn copy(&mut self, lost: usize, donor: usize) {
         let id = ReplicaSet::all(MAX_REPLICAS)
             .iter()
             .nth(lost)
@@ -131,10 +141,21 @@ impl<T: Backend> Group<T> {
         };
         self.processes[lost] = process;
         self.boards[lost].fill(0);
-        let members = self.processes[donor].coupler.members().with(id);
+        let voters = self.processes[donor].coupler.members();
+        self.change(voters.with(id), voters);
+    }
+
+    /// The copy is a member like the others from here on; all stand at one call.
+    pub fn admit(&mut self, newcomer: usize) {
+        let members = self.processes[newcomer].coupler.members();
+        self.change(members, members);
+    }
+
+    fn change(&mut self, members: ReplicaSet, voters: ReplicaSet) {
         for member in members {
             let process = &mut self.processes[member.index()];
-            process.coupler.set_members(members);
+            let epoch = process.coupler.stamp().epoch + 1;
+            process.coupler.set_epoch(members, voters, epoch);
             process.running = None;
         }
     }

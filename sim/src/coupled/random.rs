@@ -5,7 +5,7 @@ use rcoe_core::{Guards, ReplicaId, ReplicaSet};
 
 use super::check::Charge;
 use super::fault::Fault;
-use super::group::{Arena, Group, Moved};
+use super::group::{Arena, Group, Moved, SOON};
 use super::vm::{self, Replica};
 use crate::random::{Failure as Found, Summary as Ended};
 use crate::rng::Rng;
@@ -30,6 +30,8 @@ pub struct Summary {
     pub admitted: bool,
     /// That happened during an attempt.
     pub amid: bool,
+    /// The replica that was copied had been hit, so that both have the same damage.
+    pub copied: bool,
 }
 
 /// A run in which something does not hold.
@@ -73,6 +75,10 @@ struct Run<T> {
     attempts: u32,
     prompt: bool,
     lost: Option<ReplicaId>,
+    /// A copy that has no vote yet.
+    newcomer: Option<usize>,
+    /// What hits a replica just before it is copied.
+    copied: Option<Fault>,
     summary: Summary,
     trace: bool,
 }
@@ -127,6 +133,9 @@ impl<T: Backend> Run<T> {
         for process in &mut group.processes {
             process.replica.rate = 1 + rng.below(4);
             process.replica.visit = [0, 2, 12, 40][rng.index(4)];
+            if seed.is_multiple_of(3) {
+                process.coupler.set_pace(SOON);
+            }
         }
         let plan = (!rng.one_in(4)).then(|| {
             let at = rng.below(80 * n as u64);
@@ -141,8 +150,10 @@ impl<T: Backend> Run<T> {
             plan,
             attempts: u32::try_from(3 + rng.below(6)).expect("few"),
             prompt: rng.one_in(2),
+            copied: rng.one_in(4).then(|| Fault::of_registers(&mut rng)),
             rng,
             lost: None,
+            newcomer: None,
             summary: Summary::default(),
             trace,
         }
@@ -156,7 +167,8 @@ impl<T: Backend> Run<T> {
                 return Err(self.failure("hangs".into()));
             }
             self.strike();
-            self.readmit();
+            self.copy();
+            self.admit();
             let index = self.rng.index(self.group.processes.len());
             self.turn(&mut arena, index)
                 .and_then(|()| self.charge.always(&self.group))
@@ -226,38 +238,80 @@ impl<T: Backend> Run<T> {
         }
     }
 
-    /// Takes a copy in where the lost one was, if all stand at one call.
-    fn readmit(&mut self) {
+    /// Has a copy take the place of the lost one, if all stand at one call.
+    fn copy(&mut self) {
         let Some(lost) = self.lost else {
             return;
         };
         let members: Vec<usize> = self.members().filter(|&at| at != lost.index()).collect();
-        let couplers = || members.iter().map(|&at| &self.group.processes[at].coupler);
-        let Some(first) = couplers().next() else {
+        let forgotten = members.iter().all(|&at| {
+            let coupler = &self.group.processes[at].coupler;
+            !coupler.members().contains(lost)
+        });
+        if !forgotten || !self.have_met(&members) || !self.rng.one_in(2) {
+            return;
+        }
+        let donor = members[self.rng.index(members.len())];
+        self.summary.amid |= !self.group.processes[donor].coupler.is_idle();
+        self.strike_donor(donor, lost);
+        self.group.copy(lost.index(), donor);
+        self.lost = None;
+        self.newcomer = Some(lost.index());
+        self.charge.replaced = true;
+    }
+
+    /// Do these stand at one call, with nothing under way or with the same?
+    fn have_met(&self, members: &[usize]) -> bool {
+        let place = |at: usize| {
+            let process = &self.group.processes[at];
+            let (coupler, stamp) = (&process.coupler, process.coupler.stamp());
+            let moment = (stamp.generation, stamp.epoch, coupler.is_idle());
+            let replica = &process.replica;
+            (replica.at_call(), replica.events(), moment)
+        };
+        let Some(&first) = members.first() else {
+            return false;
+        };
+        place(first).0 && members.iter().all(|&at| place(at) == place(first))
+    }
+
+    /// What is copied may be damaged.
+    fn strike_donor(&mut self, donor: usize, newcomer: ReplicaId) {
+        let Some(fault) = self.copied.take() else {
             return;
         };
-        let (generation, epoch) = (first.stamp().generation, first.stamp().epoch);
-        let same = couplers().all(|coupler| {
-            let stamp = coupler.stamp();
-            (stamp.generation, stamp.epoch) == (generation, epoch)
-                && coupler.is_idle() == first.is_idle()
-                && !coupler.members().contains(lost)
-        });
-        let place = |&at: &usize| {
-            let replica = &self.group.processes[at].replica;
-            (replica.at_call(), replica.events())
+        if !fault.strike(&mut self.group, donor) {
+            return;
+        }
+        let all = ReplicaSet::all(self.group.processes.len());
+        let donor = all.iter().nth(donor).expect("a member");
+        self.charge.copied = ReplicaSet::empty().with(donor).with(newcomer);
+        self.summary.copied = true;
+        self.summary.noticed = true;
+        if self.trace {
+            println!(
+                "{:5} {donor} is hit, and copied: {fault:?}",
+                self.summary.steps
+            );
+        }
+    }
+
+    /// Gives the copy a vote, if all stand at one call.
+    fn admit(&mut self) {
+        let Some(newcomer) = self.newcomer else {
+            return;
         };
-        let met = members
-            .iter()
-            .all(|at| place(at) == (true, place(&members[0]).1));
-        let amid = !first.is_idle();
-        if same && met && self.rng.one_in(2) {
-            let donor = members[self.rng.index(members.len())];
-            self.group.admit(lost.index(), donor);
-            self.lost = None;
-            self.charge.replaced = true;
+        let members: Vec<usize> = self.members().collect();
+        let known = |&at: &usize| {
+            let mut members = self.group.processes[at].coupler.members().iter();
+            members.any(|id| id.index() == newcomer)
+        };
+        if !members.contains(&newcomer) || !members.iter().all(known) {
+            self.newcomer = None;
+        } else if self.charge.copied.is_empty() && self.have_met(&members) && self.rng.one_in(8) {
+            self.group.admit(newcomer);
+            self.newcomer = None;
             self.summary.admitted = true;
-            self.summary.amid |= amid;
         }
     }
 

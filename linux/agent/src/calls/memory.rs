@@ -120,7 +120,8 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
     }
     if let Ok(start) = sys::check(result) {
         kernel.withheld.forget(start, len);
-        space().set(start, len, kind);
+        let is_common = kind == Kind::Shared && kernel.shared.holds(start, len);
+        space().set(start, len, if is_common { Kind::Common } else { kind });
         if is_fixed_code(prot) && kind == Kind::Shared {
             tsc::distrust(kernel);
         } else if is_fixed_code(prot) {

@@ -26,7 +26,7 @@ pub(crate) mod status;
 mod straight;
 pub(crate) mod timers;
 
-use crate::protocol::{arguments, meeting};
+use crate::protocol::arguments;
 use crate::recover::takeover;
 use crate::sched::schedule;
 use core::sync::atomic::Ordering;
@@ -111,7 +111,7 @@ extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> Leave {
 fn make_any(kernel: &mut Kernel, frame: &mut TrapFrame) -> Leave {
     let (nr, raw) = arguments_of(frame);
     if kernel.replica.env().meeting.is_under_way() {
-        meeting::at_call(kernel);
+        points::at_call(kernel);
     }
     match Call::new(nr, raw) {
         Some(call) if kernel.calm && call.what.straight => {
@@ -149,8 +149,9 @@ fn look_around(kernel: &mut Kernel) {
     reintegration::carry_out(kernel);
     kernel.calm = straight::is_calm(kernel);
     if kernel.replica.env().meeting.is_under_way() {
-        meeting::behind_call(kernel);
+        points::behind_call(kernel);
     }
+    points::go_on(kernel);
 }
 
 /// The long way, or the end of it. Returns whether all registers changed.
@@ -162,6 +163,7 @@ fn handle(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, way: &Way) ->
     }
     kernel.count_call(stat_class(call.what.class));
     if emulated::is_sigreturn(call) {
+        kernel.enter(call.nr);
         signals::sigreturn(kernel, frame);
         signals::deliver(kernel, frame, call);
         return true;

@@ -4,12 +4,13 @@
 //! the primary, called away by the host or the supervisor while the program computes, has all
 //! replicas agree on a point ([`crate::protocol::meeting`]). There they take what has arrived, as
 //! with the result of a call, run handlers, and let another thread go on if there is one that is
-//! ready.
+//! ready. The turn of a process that shares memory ends there if another one waits for its own.
 //!
 //! Contract: what is done at a point follows from the trace and from the primary's word, as at a
 //! call; all registers of the interrupted thread are kept.
 //!
-//! Not covered: processes that share memory have their turns at calls only.
+//! With ticks ([`crate::protocol::meeting`]) replicas also come to a point that nobody waits for,
+//! to be compared, and an attempt that fails is a verdict.
 
 use core::sync::atomic::Ordering;
 
@@ -21,7 +22,8 @@ use crate::calls::{look_around, processes, signals};
 use crate::kernel::{self, Kernel, kind};
 use crate::memory::{deferred, guest};
 use crate::protocol::meeting::{self, Outcome};
-use crate::sched::schedule;
+use crate::recover::reintegration::newcomer;
+use crate::sched::{schedule, turns};
 
 /// The supervisor or the host has called this replica away, wherever it is.
 pub(crate) fn called(context: &mut UContext) {
@@ -57,11 +59,18 @@ fn is_whole(kernel: &mut Kernel) -> bool {
 }
 
 /// Has this replica reason to agree on a point? The primary has for what waits for the program; all
-/// have if a member is gone, which nobody might notice else.
-fn wishes(kernel: &Kernel) -> bool {
+/// members have if one is gone, which nobody might notice else, or if a tick is over.
+fn wishes(kernel: &mut Kernel) -> bool {
+    if kernel.replica.is_newcomer() {
+        return false;
+    }
+    let is_primary = kernel.replica.is_primary();
+    let votes = kernel.replica.outbox().arrivals();
+    let due = (kernel.replica.env_mut().meeting).is_due(votes, is_primary);
     let lost = kernel.replica.env().has_lost(kernel.replica.members());
-    let waits = || kernel.threads.held_up() > 0 || signals::has_come(kernel);
-    !kernel.turns.is_member() && (lost || kernel.replica.is_primary() && waits())
+    let others = || kernel.threads.held_up() > 0 || turns::are_wanted(kernel);
+    let slices = || kernel.replica.env().meeting.has_slices() && others();
+    due || lost || is_primary && (slices() || signals::has_come(kernel))
 }
 
 /// A trap of the program: is it one by which it is brought to a point?
@@ -92,9 +101,47 @@ pub(crate) fn is_own_fault(kernel: &mut Kernel, context: &mut UContext) -> bool 
     }
     let own = meeting::is_programs_own(kernel, context);
     if own {
-        meeting::at_call(kernel);
+        at_call(kernel);
+        meeting::mark(kernel);
     }
     own
+}
+
+/// This replica is at a call, or at a fault of the program, before what that changes.
+pub(crate) fn at_call(kernel: &mut Kernel) {
+    meeting::at_call(kernel);
+    follow_or_give_up(kernel);
+}
+
+/// At the end of a call that is on the way to a point.
+pub(crate) fn behind_call(kernel: &mut Kernel) {
+    follow_or_give_up(kernel);
+    meeting::behind_call(kernel);
+}
+
+/// A newcomer that the others have left alone at a call would be another than they are from here
+/// on.
+fn follow_or_give_up(kernel: &mut Kernel) {
+    if kernel.replica.env_mut().meeting.take_apart() {
+        newcomer::give_up(kernel);
+    }
+}
+
+/// At the end of a call that may have waited, or of a point. From here on replicas compute alike.
+/// The primary hears of what comes next although the program may make no call: one that has just
+/// become it has no timers of the host yet, and was called before it was.
+pub(crate) fn go_on(kernel: &mut Kernel) {
+    if !kernel.replica.env().meeting.is_on() {
+        return;
+    }
+    meeting::go_on(kernel);
+    if !kernel.replica.is_primary() {
+        return;
+    }
+    signals::arm_timers(kernel);
+    if signals::has_come(kernel) {
+        meeting::look_again();
+    }
 }
 
 fn conclude(kernel: &mut Kernel, context: &mut UContext, outcome: Outcome) {
@@ -109,9 +156,13 @@ fn conclude(kernel: &mut Kernel, context: &mut UContext, outcome: Outcome) {
 }
 
 /// The replicas could not be brought to one point. If one of them was hit the next vote finds that
-/// out; a replica that knows it is convicted calls for one.
+/// out; a replica that knows it is convicted calls for one. With ticks all do, as the program may
+/// never come to one. A newcomer has no part in that.
 fn apart(kernel: &mut Kernel, end: End) {
-    if matches!(end, End::Convicted | End::Broken | End::PassedOver) {
+    newcomer::give_up(kernel);
+    let convicted = matches!(end, End::Convicted | End::Broken | End::PassedOver);
+    let verdict = kernel.replica.env().meeting.has_ticks() && end != End::Unplaced;
+    if convicted || verdict {
         let own = kernel.replica.id().index() as u64;
         kernel.event(kind::of(0, kind::POINT), u64::MAX - own);
         kernel.rendezvous();
@@ -129,12 +180,15 @@ extern "C" fn rcoe_point_reached(frame: &mut TrapFrame) {
     if !kernel.alone && kernel.replica.env().meeting.has_removed(members) {
         kernel.rendezvous();
     }
-    signals::look_outside(kernel);
+    if kernel.turns.is_member() {
+        turns::pass(kernel);
+    } else {
+        signals::look_outside(kernel);
+    }
     if kernel.threads.many() {
         schedule::preempt(kernel, frame);
     } else {
         signals::deliver_at_point(kernel, frame);
     }
     look_around(kernel);
-    meeting::go_on(kernel);
 }

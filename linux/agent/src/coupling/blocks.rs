@@ -4,11 +4,15 @@
 //! until it fits: an area is an aligned block of a power of two of pages. The words of one page are
 //! its content, those of a block digests of its parts, so whoever looks for a difference descends.
 //!
-//! A page of zeroes is as one that is not there: whether it is depends on who has read it.
+//! A page of zeroes is as one that is not there: whether it is depends on who has read it. Memory
+//! that processes share is the program's while it has its turn, and so compared like its own. Which
+//! of its pages this process has touched says nothing of the others': there those count that the
+//! host has in memory, whoever has written them.
 //!
 //! Contract: the program does not run meanwhile, and no patch is in.
 //!
-//! Not covered: memory that several processes share; pages that cannot be read.
+//! Not covered: pages that cannot be read; shared ones that the host has swapped out, where there
+//! are too many to be named one by one.
 
 use core::cell::OnceCell;
 
@@ -19,7 +23,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::convert::size;
 use crate::coupling::pages::{Asked, PAGE, Run, Untracked, answer, each_entry, open};
 use crate::memory::guest;
-use crate::memory::space::space;
+use crate::memory::space::{Kind, space};
+use crate::sys;
 
 /// Bits of an area's number that say how many pages it has.
 const ORDER_BITS: u32 = 6;
@@ -101,7 +106,7 @@ impl Memory {
 
     fn pagemap(&self) -> Result<i64, Untracked> {
         let opened = || open(Asked::Pagemap, c"/proc/self/pagemap", false).ok();
-        let refused = Untracked::Refused(Asked::Pagemap, crate::sys::Errno(0));
+        let refused = Untracked::Refused(Asked::Pagemap, sys::Errno(0));
         self.pagemap.get_or_init(opened).ok_or(refused)
     }
 
@@ -143,7 +148,14 @@ impl Memory {
         if block.order == 0 {
             let run = block.range();
             // Only what the program can write counts, and a page that is not there has zeroes.
-            let read = self.each_present(run, |_| read(run.start, &mut page));
+            let mut fill = |_| read(run.start, &mut page);
+            // One of shared memory may be swapped out.
+            let read = if space().kind_at(run.start) == Some(Kind::Common) {
+                fill(run);
+                Ok(())
+            } else {
+                self.each_present(run, fill)
+            };
             let (words, _) = page.as_chunks::<8>();
             for (word, bytes) in out.iter_mut().zip(words) {
                 *word = u64::from_le_bytes(*bytes);
@@ -182,13 +194,17 @@ impl Memory {
     /// order and within the range.
     fn each_present(&self, range: Run, mut each: impl FnMut(Run)) -> Result<(), Untracked> {
         let pagemap = self.pagemap()?;
-        for (start, end) in space().writable() {
+        for (start, end, is_common) in space().writable() {
             let within = Run {
                 start: start.max(range.start),
                 end: end.min(range.end),
             };
-            if within.start < within.end {
-                present(pagemap, within, &mut each)?;
+            if within.start >= within.end {
+                continue;
+            }
+            match is_common {
+                true => resident(within, &mut each)?,
+                false => present(pagemap, within, &mut each)?,
             }
         }
         Ok(())
@@ -247,9 +263,28 @@ fn present(pagemap: i64, run: Run, each: &mut impl FnMut(Run)) -> Result<(), Unt
             each(Run { start, end });
         }
         if what.walk_end <= what.start {
-            return Err(Untracked::Refused(Asked::Scan, crate::sys::Errno(0)));
+            return Err(Untracked::Refused(Asked::Scan, sys::Errno(0)));
         }
         what.start = what.walk_end;
+    }
+    Ok(())
+}
+
+/// Pages of a range that the host has in memory, whoever has touched them.
+fn resident(run: Run, each: &mut impl FnMut(Run)) -> Result<(), Untracked> {
+    const BATCH: u64 = 512;
+    let mut told = [0; size(BATCH)];
+    let mut from = run.start;
+    while from < run.end {
+        let count = size((run.end - from) / PAGE).min(told.len());
+        answer(Asked::Resident, sys::resident(from, &mut told[..count]))?;
+        for (start, is_there) in (from..).step_by(size(PAGE)).zip(&told[..count]) {
+            if is_there & 1 != 0 {
+                let end = start + PAGE;
+                each(Run { start, end });
+            }
+        }
+        from += count as u64 * PAGE;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! The host's account holds the agent's memory too, and differs between replicas: what one of them
 //! has not compared yet is withdrawn from the program, and a primary keeps more than its siblings.
 //! So the agent keeps the program's own: ranges in order, of four kinds, as the kernel tells them
-//! apart where it counts.
+//! apart where it counts; of what is shared it also keeps whether the program can change it.
 //!
 //! Contract: every call that maps, moves, protects or unmaps memory of the program says so here;
 //! the same in all replicas.
@@ -19,7 +19,7 @@ const MOST: usize = 1 << 16;
 /// Ranges that a single change may add.
 const MARGIN: usize = 4;
 /// Bits of an end that hold the kind; ends are those of pages.
-const KIND: u64 = 3;
+const KIND: u64 = 7;
 
 /// What the kernel counts a range as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +29,13 @@ pub(crate) enum Kind {
     Fixed = 0,
     /// Private and writable: data.
     Data = 1,
-    /// Shared, writable or not.
+    /// Shared, and only read: the host's own mapping.
     Shared = 2,
     /// It grows downwards; no data, though writable.
     Stack = 3,
+    /// Shared, writable or not, and each replica has it for itself: of its slice of the arena, or a
+    /// copy.
+    Common = 4,
 }
 
 impl Kind {
@@ -41,7 +44,8 @@ impl Kind {
             0 => Self::Fixed,
             1 => Self::Data,
             2 => Self::Shared,
-            _ => Self::Stack,
+            3 => Self::Stack,
+            _ => Self::Common,
         }
     }
 
@@ -54,8 +58,13 @@ impl Kind {
     const fn protected(self, writable: bool) -> Self {
         match self {
             Self::Fixed | Self::Data => Self::private(writable),
-            Self::Shared | Self::Stack => self,
+            Self::Shared | Self::Stack | Self::Common => self,
         }
+    }
+
+    /// Does the kernel count it as shared?
+    pub(crate) const fn is_shared(self) -> bool {
+        matches!(self, Self::Shared | Self::Common)
     }
 }
 
@@ -150,9 +159,10 @@ impl Space {
         self.set(self.top - LEN, LEN, Kind::Stack);
     }
 
-    /// Private memory that the program can write, start and end, in order. The stack may have
-    /// grown, as far as its limit and what lies below it let it.
-    pub(crate) fn writable(&self) -> impl Iterator<Item = (u64, u64)> {
+    /// Memory of this replica's own that the program can write, in order: start, end, and whether
+    /// it is shared with other processes. The stack may have grown, as far as its limit and what
+    /// lies below it let it.
+    pub(crate) fn writable(&self) -> impl Iterator<Item = (u64, u64, bool)> {
         /// As far as is looked if there is no limit.
         const MOST_STACK: u64 = 1 << 30;
         let reach = crate::sys::stack_limit().min(MOST_STACK);
@@ -160,10 +170,11 @@ impl Space {
         self.live().iter().filter_map(move |area| {
             let below = core::mem::replace(&mut before, area.end());
             match area.kind() {
-                Kind::Data => Some((area.start, area.end())),
+                Kind::Data => Some((area.start, area.end(), false)),
+                Kind::Common => Some((area.start, area.end(), true)),
                 Kind::Stack => {
                     let lowest = area.end().saturating_sub(reach).max(below);
-                    Some((lowest.min(area.start), area.end()))
+                    Some((lowest.min(area.start), area.end(), false))
                 }
                 Kind::Fixed | Kind::Shared => None,
             }
@@ -298,7 +309,7 @@ impl Space {
     pub(crate) fn has_shared(&self, start: u64, len: u64) -> bool {
         let (start, end) = range(start, len);
         let mut areas = self.live()[self.within(start, end)].iter();
-        areas.any(|area| area.kind() == Kind::Shared)
+        areas.any(|area| area.kind().is_shared())
     }
 
     /// Pages of the range that would become data if they were writable.
@@ -449,7 +460,7 @@ mod tests {
                     }
                 }
                 _ => {
-                    let kind = Kind::of(next(4));
+                    let kind = Kind::of(next(5));
                     space.set(start, len, kind);
                     plain[pages].fill(Some(kind));
                 }

@@ -47,6 +47,8 @@ pub(crate) struct Orders {
     pending: u64,
     /// Number of the re-integration for which the last copy was made.
     copied: u32,
+    /// How often a newcomer was made.
+    copies: u64,
 }
 
 impl Orders {
@@ -54,7 +56,18 @@ impl Orders {
         taken: 0,
         pending: 0,
         copied: 0,
+        copies: 0,
     };
+
+    /// Number of the re-integration for which the last copy was made.
+    pub(crate) const fn copied(&self) -> u32 {
+        self.copied
+    }
+
+    /// How often a newcomer was made.
+    pub(crate) const fn copies(&self) -> u64 {
+        self.copies
+    }
 
     /// Is one to be carried out?
     #[inline]
@@ -202,6 +215,7 @@ fn copy(kernel: &mut Kernel, serial: u32, newcomer: u8, donor: u8, sharer: bool)
     kernel.timers.forget_armed();
     tell_own_range(kernel);
     kernel.replica.expect_newcomer(newcomer);
+    kernel.orders.copies += 1;
     let donates = kernel.replica.id() == donor;
     kernel.withheld.lift();
     // As of the clone: the original goes on at once, and its copy may begin much later.
@@ -243,6 +257,7 @@ fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId, told: &Told)
     let (group, index) = (regions::own_group(), id.index());
     regions::set_own(group, index);
     regions::protect(group, index);
+    regions::board(group, index).clear();
     let who = regions::who(group, id, kernel.replica.members(), kernel.processes.pid);
     inherit_report(told, who.report);
     kernel.in_copy(&who);
@@ -250,6 +265,7 @@ fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId, told: &Told)
     turns::become_copy(kernel);
     kernel.withheld.restore();
     faults::arm();
+    crate::protocol::meeting::arm(kernel.control);
     let twin = u64::from(serial) << 32 | twin;
     kernel.report.twin.store(twin, Ordering::Release);
     kernel
@@ -283,6 +299,7 @@ fn inherit_report(told: &Told, own: &Report) {
     own.copy.store(0, Ordering::Relaxed);
     own.twin.store(0, Ordering::Relaxed);
     own.step.store(0, Ordering::Relaxed);
+    own.meeting.store(0, Ordering::Relaxed);
     for letter in [&own.wish, &own.plan, &own.background, &own.expired] {
         letter.clear();
     }

@@ -67,11 +67,13 @@ fn next(kernel: &mut Kernel, frame: &mut TrapFrame) -> bool {
     }
 }
 
-/// For the supervisor, which notices when nobody gives way.
+/// For the supervisor, which notices when nobody gives way. Other processes that share memory may
+/// begin to wait at any time, so each turn has slices.
 pub(crate) fn tell_held_up(kernel: &mut Kernel) {
     let held_up = kernel.threads.held_up();
     kernel.report.held_up.store(held_up, Ordering::Relaxed);
-    kernel.replica.env_mut().meeting.set_slices(held_up > 0);
+    let sliced = held_up > 0 || kernel.turns.is_member();
+    kernel.replica.env_mut().meeting.set_slices(sliced);
 }
 
 /// The running thread goes on with its call; `None` if it has to wait again.

@@ -155,11 +155,14 @@ impl Family {
     /// Has replicas come to a point between calls for which a sibling waits.
     pub(crate) fn call_to_points(&self) {
         for team in self.teams.iter().flatten() {
+            // A copy that is no member yet comes, too.
+            let alive = |index: &usize| team.group.fate(*index) == Process::Alive;
             let waits = |index: &usize| team.memory.report(*index).meeting.load(SeqCst) != 0;
-            let Some(waiting) = team.members().find(waits) else {
+            let all = || (0..team.memory.replicas()).filter(alive);
+            let Some(waiting) = all().find(waits) else {
                 continue;
             };
-            for index in team.members().filter(|&index| index != waiting) {
+            for index in all().filter(|&index| index != waiting) {
                 team.group.signal(index, SIG_KICK);
             }
         }

@@ -116,7 +116,7 @@ pub(crate) fn attach(kernel: &mut Kernel, call: &Call) -> i64 {
         if guest::meets_reserved(address, len) || kernel.rewriter.owns(address, len) {
             return sys::error(EINVAL);
         }
-        if !kernel.limits.allow(space::Kind::Shared, len / 4096) {
+        if !kernel.limits.allow(space::Kind::Common, len / 4096) {
             return limits::TOO_MUCH;
         }
         let fixed = if address == 0 { 0 } else { MAP_FIXED };
@@ -152,7 +152,7 @@ pub(crate) fn attach(kernel: &mut Kernel, call: &Call) -> i64 {
         {
             segment.attached += 1;
             kernel.withheld.forget(result.cast_unsigned(), len);
-            space::space().set(result.cast_unsigned(), len, space::Kind::Shared);
+            space::space().set(result.cast_unsigned(), len, space::Kind::Common);
             segment.times[0] = time;
             segment.pids[1] = kernel.processes.pid;
         }

@@ -272,6 +272,11 @@ enum Effect {
     Handler,
 }
 
+/// Primary: has the host call at the deadlines of timers.
+pub(crate) fn arm_timers(kernel: &mut Kernel) {
+    timers::arm(kernel);
+}
+
 /// Primary: looks at what has arrived from outside.
 fn look(kernel: &mut Kernel) {
     timers::arm(kernel);

@@ -61,6 +61,8 @@ pub(crate) enum Asked {
     Scan,
     /// That it has these bits at all.
     SoftDirty,
+    /// Which pages are in memory.
+    Resident,
 }
 
 /// Tells which pages were written.

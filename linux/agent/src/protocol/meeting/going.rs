@@ -3,7 +3,7 @@
 //!
 //! The owner of a target goes on to the next place where the code can be patched, by a stub that
 //! stops it at the first visit, or instruction by instruction where there is none. The others get a
-//! stub at that place that knows the target's state. Who lags far behind goes half of the way
+//! stub at that place that knows the target's state. Who lags far behind goes most of the way
 //! first, since visits to a stub take time.
 //!
 //! Contract: where the code cannot be patched a replica runs for its time, and the next target is
@@ -25,8 +25,11 @@ use crate::memory::space::{Kind, space};
 use crate::protocol::meeting::timers::{LONG_LOOK_NS, LOOK_NS, look_after};
 use crate::protocol::meeting::{Doing, Meeting, Outcome, boards, cpu_now, places};
 
-/// A replica that lags by more goes half of the way without a stub, in ns of CPU time.
+/// A replica that lags by more goes most of the way without a stub, in ns of CPU time: a tight loop
+/// in which one stands takes tens of times as long.
 const FREE_NS: u64 = 200_000;
+/// The part of such a way that is left for the stub. Equal ways take CPU times that differ by less.
+const NEAR: u64 = 12;
 /// Instructions that are made one by one to a place where the code can be patched.
 const STEPS: u32 = 20_000;
 
@@ -75,11 +78,12 @@ fn obey(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
 fn look(kernel: &mut Kernel, context: &UContext) -> Interrupted {
     let Signature { events, a, b } = kernel.replica.signature();
     let number = kernel.replica.id().index();
+    let meeting = &kernel.replica.env().meeting;
     let standing = Standing {
-        events,
+        events: meeting.steps_made.number(events),
         signature: [a, b],
         at_call: false,
-        progress: kernel.replica.env().meeting.progress(kernel.clock.now()),
+        progress: meeting.progress(kernel.clock.now()),
         ip: context.machine.rip,
         left: 0,
     };
@@ -92,6 +96,7 @@ fn agreed(kernel: &mut Kernel, point: Point) -> Outcome {
     let meeting = &mut kernel.replica.env_mut().meeting;
     meeting.leave();
     meeting.base = cpu_now();
+    meeting.ticks.begin(meeting.base);
     match point.at_call {
         true => Outcome::GoOn,
         false => Outcome::At(point),
@@ -100,7 +105,9 @@ fn agreed(kernel: &mut Kernel, point: Point) -> Outcome {
 
 fn apart(kernel: &mut Kernel, end: End) -> Outcome {
     count(&kernel.report.points[1], 1);
-    kernel.replica.env_mut().meeting.leave();
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.leave();
+    meeting.ticks.begin(cpu_now());
     Outcome::Apart(end)
 }
 
@@ -141,7 +148,7 @@ fn go_to_place(kernel: &mut Kernel, context: &mut UContext) -> bool {
         _ if meeting.steps < STEPS => step(meeting, context),
         _ => {
             // Nobody will come here. The next phase has another target.
-            meeting.coupler.placed();
+            meeting.coupler.unplaced();
             return false;
         }
     }
@@ -169,15 +176,16 @@ pub(super) fn set_stepping(context: &mut UContext, on: bool) {
 
 /// This replica is to go to the target, having come so far.
 fn run(kernel: &mut Kernel, budget: u64, again: bool, progress: u64) {
-    let events = kernel.replica.signature().events;
+    let events = kernel.replica.events();
     let meeting = &mut kernel.replica.env_mut().meeting;
+    let events = meeting.steps_made.number(events);
     let target = *meeting.coupler.target();
     let here = !target.at_call && events == target.events;
     let lag = target.progress.saturating_sub(progress);
     // Later in an attempt it is a guess how far who has come: visits to stubs take their time.
     let first = meeting.coupler.stamp().phase == 1;
     let free = match first && here && !again && lag > FREE_NS {
-        true => lag / 2,
+        true => lag - lag / NEAR,
         false => 0,
     };
     meeting.order_run(budget, free, again);
@@ -241,8 +249,8 @@ fn place_in_stub(kernel: &mut Kernel, context: &mut UContext) {
 /// stands.
 pub(super) fn plant_late(kernel: &mut Kernel, context: &mut UContext, is_near: bool) -> Outcome {
     kernel.calm = false;
-    let events = kernel.replica.signature().events;
-    let meeting = &kernel.replica.env_mut().meeting;
+    let meeting = &kernel.replica.env().meeting;
+    let events = meeting.steps_made.number(kernel.replica.events());
     let target = meeting.coupler.target();
     let here = !target.at_call && events == target.events;
     if is_near && here && !meeting.site.is_planted() {

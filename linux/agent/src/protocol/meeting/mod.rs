@@ -13,10 +13,13 @@
 //! only while the program computes. Only the primary begins; the others are interrupted by the
 //! supervisor, whom it asks for that. All waits are for one sibling and end when that is overdue.
 //!
-//! Not covered: processes that share memory, and places where the code cannot be patched (made at
-//! run time and writable): there nothing is begun, and the next call is waited for.
+//! Not covered: places where the code cannot be patched (made at run time and writable): there
+//! nothing is begun, and the next call is waited for.
 
 mod going;
+mod party;
+mod steps;
+mod ticks;
 mod timers;
 mod waits;
 
@@ -27,7 +30,7 @@ use rcoe_core::{MAX_REPLICAS, ReplicaSet, Signature};
 
 use crate::arch::frames::UContext;
 use crate::coupling::site::Site;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, count};
 use crate::lifetime::Who;
 use crate::memory::guest;
 use crate::memory::regions;
@@ -35,15 +38,23 @@ use crate::protocol::patience::Patience;
 use crate::sys;
 
 use going::{TRAP, can_begin, drive, plant, plant_late, set_stepping, uproot};
-pub(crate) use timers::look_again;
+use party::Party;
+pub(crate) use party::is_over;
+use steps::Steps;
+use ticks::Ticks;
+pub(crate) use timers::{arm, look_again};
 use timers::{look_after, slices};
 
-/// What a replica may run at least to a target, and at most, in ns of CPU time. Who has run in vain
-/// was ahead, and is further ahead then: the next budget has to make up for that even if a stub is
-/// visited all the time. So it grows from little, and the bound is far beyond what is needed.
+/// What a replica may run to a target, in ns of CPU time. Who has run in vain was ahead, and is
+/// further ahead then: the next budget has to make up for that even if a stub is visited all the
+/// time. So it grows from little, and the bound is far beyond what is needed. How far who lags is
+/// known well enough, and may be much where CPUs are shared.
 const PACE: Pace = Pace {
     base: 250_000,
-    most: 20_000_000_000,
+    most: 5_000_000_000,
+    lag: 100_000_000_000,
+    rounds: 1,
+    round: u64::MAX,
 };
 
 /// What came of an interruption.
@@ -80,11 +91,12 @@ pub(crate) struct Meeting {
     coupler: Coupler<States>,
     doing: Doing,
     site: Site,
-    /// The trace before the present call.
+    /// The trace before the present call, and the call's number.
     before: Signature,
-    /// Who belonged to the group then, and how often that had changed.
-    members: ReplicaSet,
-    changes: u64,
+    step: u64,
+    steps_made: Steps,
+    /// Who came to points then.
+    party: Party,
     /// The changes that attempts know of.
     settled: u64,
     /// CPU time at the last point.
@@ -93,6 +105,8 @@ pub(crate) struct Meeting {
     marked: u64,
     /// CPU time of a slice, if other threads want theirs; else 0.
     slice: u64,
+    /// When all last compared.
+    ticks: Ticks,
     /// Instructions made one by one for the present target.
     steps: u32,
     /// One is made now; it pushes the flags.
@@ -103,6 +117,8 @@ pub(crate) struct Meeting {
     /// Since when it has waited within a call although it is to run to a target, or 0.
     waited_since: u64,
     patience: Patience,
+    /// An attempt ended for this replica while it was at a call, and not with the others.
+    apart: bool,
 }
 
 impl Meeting {
@@ -111,31 +127,35 @@ impl Meeting {
         let points = who.control.points.load(Ordering::Relaxed) != 0;
         Self {
             on: points,
-            coupler: Coupler::new(who.id, who.members, PACE),
+            coupler: Coupler::new(who.id, who.members, ticks::pace(who.control, PACE)),
             doing: Doing::Nothing,
             site: Site::EMPTY,
             before: Signature::default(),
-            members: who.members,
-            changes: 0,
+            step: 0,
+            steps_made: Steps::default(),
+            party: Party::new(who.members),
             settled: 0,
             base: 0,
             marked: 0,
             slice: 0,
+            ticks: Ticks::of(who.control),
             steps: 0,
             stepping: false,
             pushes: false,
             looks: 0,
             waited_since: 0,
             patience: Patience::default(),
+            apart: false,
         }
     }
 
-    /// Of a copy of this replica, which takes no part in what is under way.
+    /// Of a copy of this replica. It comes to the points that come.
     pub(crate) fn copy(&self, who: &Who) -> Self {
         let mut coupler = self.coupler.copy(who.id);
         coupler.give_up();
         Self {
             coupler,
+            steps_made: self.steps_made,
             ..Self::new(who)
         }
     }
@@ -147,9 +167,9 @@ impl Meeting {
     }
 
     /// The calls to come are behind this.
-    fn mark(&mut self, before: Signature, members: ReplicaSet, changes: u64) {
-        self.before = before;
-        (self.members, self.changes) = (members, changes);
+    fn mark(&mut self, before: Signature, party: Party) {
+        (self.before, self.party) = (before, party);
+        self.step = self.steps_made.number(before.events);
     }
 
     /// How far this replica has come since the last call or point, at most.
@@ -158,9 +178,30 @@ impl Meeting {
         since_point.min(now.saturating_sub(self.marked))
     }
 
-    /// Is this replica on its way to a point?
+    /// Is it time to compare again? The primary says so, and the others if it does not.
+    pub(crate) fn is_due(&mut self, votes: u64, is_primary: bool) -> bool {
+        self.ticks.is_due(votes, is_primary)
+    }
+
+    /// Do replicas that come to no point have to tell who is at fault?
+    pub(crate) const fn has_ticks(&self) -> bool {
+        self.ticks.are_on()
+    }
+
+    /// Do threads and signals that wait make it come to points?
+    pub(crate) fn has_slices(&self) -> bool {
+        let control = regions::control(regions::own_group());
+        self.on && control.slice_ns.load(Ordering::Relaxed) != 0
+    }
+
+    /// Is this replica on its way to a point, or one that has lost it?
     pub(crate) fn is_under_way(&self) -> bool {
-        self.on && !self.coupler.is_idle()
+        self.on && (self.apart || !self.coupler.is_idle())
+    }
+
+    /// Has an attempt left it alone at a call? That is told once.
+    pub(crate) const fn take_apart(&mut self) -> bool {
+        core::mem::replace(&mut self.apart, false)
     }
 
     /// Does the program make one instruction now?
@@ -170,9 +211,9 @@ impl Meeting {
 
     /// Where this replica is at a call.
     fn at_call(&self) -> Standing {
-        let Signature { events, a, b } = self.before;
+        let Signature { a, b, .. } = self.before;
         Standing {
-            events,
+            events: self.step,
             signature: [a, b],
             at_call: true,
             ..Standing::default()
@@ -182,18 +223,18 @@ impl Meeting {
     /// Whom the group consists of may have changed since the last attempt. Whom an attempt has
     /// removed comes no more, even before the group has voted on that.
     fn settle_members(&mut self) {
-        if self.settled != self.changes {
-            self.settled = self.changes;
-            // What an attempt itself removes counts in between.
-            let epoch = u16::try_from((2 * self.changes) & 0xffff).expect("cut down");
-            self.coupler.set_epoch(self.members, epoch);
+        if self.settled != self.party.changes {
+            self.settled = self.party.changes;
+            let party = &self.party;
+            let (all, voters) = (party.all(), party.members);
+            self.coupler.set_epoch(all, voters, party.epoch());
         }
     }
 
     /// Has an attempt removed somebody who still belongs to the group? All that agreed say the
     /// same.
     pub(crate) fn has_removed(&self, members: ReplicaSet) -> bool {
-        self.settled == self.changes && self.coupler.members() != members
+        self.settled == self.party.changes && !members.minus(self.coupler.members()).is_empty()
     }
 
     /// So much CPU time the agent has used while the program stood still.
@@ -256,7 +297,7 @@ fn cpu_now() -> u64 {
 /// point.
 pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: bool) -> Outcome {
     if kernel.alone {
-        return if wish { alone() } else { Outcome::GoOn };
+        return if wish { alone(kernel) } else { Outcome::GoOn };
     }
     let boards = boards(places(kernel));
     note(kernel);
@@ -294,7 +335,8 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: boo
 }
 
 /// Where there is only one replica it is at any point.
-const fn alone() -> Outcome {
+fn alone(kernel: &Kernel) -> Outcome {
+    count(&kernel.report.points[0], 1);
     Outcome::At(Point {
         generation: 0,
         events: 0,
@@ -337,8 +379,10 @@ pub(crate) fn stepped(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
 #[cold]
 pub(crate) fn mark(kernel: &mut Kernel) {
     note(kernel);
-    let now = kernel.clock.now();
-    kernel.replica.env_mut().meeting.marked = now;
+    let (now, events) = (kernel.clock.now(), kernel.replica.events());
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.steps_made.count(events);
+    meeting.marked = now;
 }
 
 /// What was done at a point is over: from here on all replicas compute alike.
@@ -351,10 +395,10 @@ pub(crate) fn go_on(kernel: &mut Kernel) {
 
 /// What this replica goes by while it waits for others.
 fn note(kernel: &mut Kernel) {
-    let before = kernel.replica.signature();
-    let (members, changes) = (kernel.replica.members(), kernel.replica.epoch());
-    let meeting = &mut kernel.replica.env_mut().meeting;
-    meeting.mark(before, members, changes);
+    let (replica, orders) = (&kernel.replica, &kernel.orders);
+    let party = Party::of(replica, orders.copies(), orders.copied());
+    let before = replica.signature();
+    kernel.replica.env_mut().meeting.mark(before, party);
 }
 
 /// Takes the trap flag out of what was pushed.
@@ -367,14 +411,13 @@ fn unpush(rsp: u64) {
 /// This replica is at a call, or at a fault, before the events of that.
 pub(crate) fn at_call(kernel: &mut Kernel) {
     note(kernel);
-    let now = kernel.replica.signature();
     let meeting = &mut kernel.replica.env_mut().meeting;
     if meeting.coupler.is_idle() {
         return;
     }
     meeting.site.take_out();
     match meeting.doing {
-        Doing::Running { .. } if now.events < meeting.coupler.target().events => return,
+        Doing::Running { .. } if meeting.step < meeting.coupler.target().events => return,
         Doing::Running { .. } => meeting.ran(Stop::Call, cpu_now()),
         Doing::Placing => meeting.doing = Doing::Nothing,
         Doing::Nothing => {}
@@ -388,8 +431,8 @@ pub(crate) fn at_call(kernel: &mut Kernel) {
 
 /// At the end of a call: if the target comes before the next one, this replica is stopped there.
 pub(crate) fn behind_call(kernel: &mut Kernel) {
-    let events = kernel.replica.signature().events;
-    let meeting = &kernel.replica.env_mut().meeting;
+    let meeting = &kernel.replica.env().meeting;
+    let events = meeting.steps_made.number(kernel.replica.events());
     let target = meeting.coupler.target();
     let running = matches!(meeting.doing, Doing::Running { .. });
     if running && !target.at_call && events == target.events {

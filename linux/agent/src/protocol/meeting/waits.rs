@@ -9,7 +9,7 @@ use rcoe_linux_abi::ReplicaState;
 
 use crate::coupling::machine::AtCall;
 use crate::protocol::env::LinuxEnv;
-use crate::protocol::meeting::{Doing, boards};
+use crate::protocol::meeting::{Doing, boards, is_over};
 use crate::protocol::requests;
 use crate::sys;
 
@@ -63,8 +63,13 @@ impl LinuxEnv {
                     meeting.order_run(budget, 0, again);
                     return None;
                 }
-                Order::Agreed(_) | Order::Halted(_) => {
+                Order::Agreed(_) => {
                     meeting.leave();
+                    return None;
+                }
+                Order::Halted(_) => {
+                    meeting.leave();
+                    meeting.apart = true;
                     return None;
                 }
                 Order::Idle => return None,
@@ -77,7 +82,7 @@ impl LinuxEnv {
     pub(super) fn await_sibling(&mut self, peer: ReplicaId) {
         let looks = self.meeting.looks;
         self.meeting.looks = looks.saturating_add(1);
-        if self.state(peer) == ReplicaState::Dead as u32 {
+        if self.is_gone(peer) {
             return self.meeting.coupler.overdue(peer);
         }
         if looks < SPINS {
@@ -90,6 +95,25 @@ impl LinuxEnv {
             return sys::sched_yield();
         }
         self.nap(peer);
+    }
+
+    /// Will this one never come? A newcomer has the place of somebody who was lost.
+    fn is_gone(&self, peer: ReplicaId) -> bool {
+        let newcomer = self.meeting.party.newcomer;
+        match newcomer.filter(|&(newcomer, _)| newcomer == peer) {
+            Some((_, serial)) => is_over(self.sibling(peer).report, serial),
+            None => self.state(peer) == ReplicaState::Dead as u32,
+        }
+    }
+
+    /// Has this one had its time? A newcomer is nobody to wait long for.
+    fn is_late(&mut self, peer: ReplicaId) -> bool {
+        let (control, siblings) = (self.control(), *self.siblings());
+        let patience = &mut self.meeting.patience;
+        match self.meeting.party.members.contains(peer) {
+            true => patience.is_over(control, &siblings),
+            false => patience.waited(control) > control.timeout_ns.load(Ordering::Relaxed),
+        }
     }
 
     /// The others are to be interrupted.
@@ -114,9 +138,8 @@ impl LinuxEnv {
         }
         let bell = self.control().bell.load(Ordering::Acquire);
         sys::futex_wait(self.control().bell.as_ptr(), bell, NAP_NS);
-        let (control, siblings) = (self.control(), *self.siblings());
         // How long it computes its budget says.
-        if self.meeting.patience.is_over(control, &siblings) {
+        if self.is_late(peer) {
             self.meeting.coupler.overdue(peer);
         }
     }

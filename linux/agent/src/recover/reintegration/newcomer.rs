@@ -10,10 +10,11 @@
 
 use core::sync::atomic::Ordering;
 
-use rcoe_linux_abi::{Phase, Report};
+use rcoe_linux_abi::Report;
 
 use crate::kernel::Kernel;
 use crate::memory::regions;
+use crate::protocol::meeting::is_over;
 use crate::protocol::transfer::agree;
 use crate::{convert, sys};
 
@@ -64,14 +65,6 @@ fn comes(report: &Report, serial: u32, step: u64, patience: u64) -> bool {
         sys::futex_wait(word, convert::low32(seen), LOOK_NS);
     }
     false
-}
-
-/// Has it ended or given up? Before it has its place, the words there are those of the lost one.
-fn is_over(report: &Report, serial: u32) -> bool {
-    let begun = report.twin.load(Ordering::Acquire) >> 32 == u64::from(serial);
-    let phase = report.phase.load(Ordering::Acquire);
-    let pid = report.pid.load(Ordering::Acquire);
-    begun && (phase >= Phase::Ended as u32 || sys::cpu_time(pid).is_none())
 }
 
 /// Before something for which a newcomer cannot be waited for: it ends here, members go on.

@@ -8,7 +8,8 @@
 //! A turn has a number. The group's primary claims it, FIFO, among all groups, and publishes it in
 //! the group's trace; each replica then waits until its own slice has come to that turn, runs and
 //! passes the slice on. A turn ends where nobody of the process can run, after so
-//! many calls if others wait, and with the process: always points of the trace.
+//! many calls, or so much computing, if others wait, and with the process: always points of the
+//! trace, at calls or between them ([`crate::calls::points`]).
 //!
 //! No deadlock: take the lowest turn that is not over in all slices. All before it are over, so
 //! each replica of its group gets it as soon as it comes to the point where it takes it, and until
@@ -19,8 +20,8 @@
 //! What is kept about shared memory lies in the slice and changes in turns only, so it is alike in
 //! all slices without a word between replicas.
 //!
-//! Not covered: a process that computes without a call keeps its turn, and all others that share
-//! memory wait.
+//! Not covered: without points between calls a process that computes keeps its turn, and all others
+//! that share memory wait.
 
 pub(crate) mod slice;
 
@@ -39,6 +40,7 @@ use crate::protocol::requests;
 use crate::protocol::transfer::{Outcome, agree, agree_all};
 use crate::recover::reintegration;
 use crate::recover::reintegration::newcomer;
+use crate::sched::schedule;
 use crate::sched::threads::Slices;
 use crate::sys;
 use slice::claims;
@@ -228,6 +230,7 @@ pub(crate) fn begin(kernel: &mut Kernel, turn: u64) {
     own_place(kernel).woken.store(0, Ordering::SeqCst);
     let books = kernel.slice.books();
     shared::futexes::review(kernel, books);
+    schedule::tell_held_up(kernel);
 }
 
 /// Waits until the slice has come to the turn that the report names. It is read there again at each
@@ -290,13 +293,19 @@ pub(crate) fn release(kernel: &mut Kernel) {
     }
 }
 
+/// Primary: does the program keep others from a turn that they have claimed?
+pub(crate) fn are_wanted(kernel: &Kernel) -> bool {
+    let held = kernel.turns.held;
+    held.is_some_and(|held| claims().next() > held + 1)
+}
+
 /// All replicas: give the turn back and take another, if somebody waits for one.
 pub(crate) fn pass(kernel: &mut Kernel) {
-    let held = kernel.turns.held.expect("a member runs in its turn");
+    assert!(kernel.turns.has_turn(), "a member runs in its turn");
     let [next, due, taken, order] = agree_all(kernel, true, |kernel| {
         let next = match left_behind(kernel) {
             Some(turn) => turn + 1,
-            None if claims().next() > held + 1 => claim(kernel) + 1,
+            None if are_wanted(kernel) => claim(kernel) + 1,
             None => 0,
         };
         let [due, taken] = signals::collect(kernel);
@@ -352,6 +361,7 @@ pub(crate) fn join(kernel: &mut Kernel) {
     }
     kernel.turns.member = true;
     kernel.threads.shares = true;
+    schedule::tell_held_up(kernel);
     settle_in(own_place(kernel));
 }
 
@@ -375,6 +385,7 @@ pub(crate) fn leave(kernel: &mut Kernel) {
     if kernel.turns.member {
         kernel.turns.member = false;
         kernel.threads.shares = false;
+        schedule::tell_held_up(kernel);
         release(kernel);
         kernel.report.sharing.store(0, Ordering::SeqCst);
     }

@@ -175,6 +175,7 @@ fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, 
     }
     kernel.processes.lent = if birth.flags & VFORK != 0 { lent } else { 0 };
     faults::arm();
+    crate::protocol::meeting::arm(kernel.control);
     let report = kernel.report;
     report.phase.store(Phase::Running as u32, Ordering::Release);
     if birth.flags & nr::CLONE_CLEAR_SIGHAND != 0 {

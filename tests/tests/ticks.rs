@@ -1,0 +1,135 @@
+//! Ticks: replicas of a program that makes no call agree on its state now and then, so a corrupted
+//! loop ends in a verdict although no call ever comes.
+//!
+//! The program computes until a signal tells it to stop. Meanwhile the test changes, in one
+//! replica, the word that it computes with.
+
+use rcoe_tests::launch::{Ended, signal};
+use rcoe_tests::rcoe::{Group, Scene, events_of, until};
+use rcoe_tests::{memory, proc};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// A program that computes.
+struct Victim {
+    scene: Scene,
+    program: String,
+}
+
+impl Victim {
+    fn new() -> Self {
+        let scene = Scene::new();
+        let source = include_str!("ticks/loop.c");
+        let program = scene.compile("loop", source, &["-O1", "-static", "-no-pie"]);
+        Self { scene, program }
+    }
+
+    /// Replicas that compute.
+    fn start(&self, options: &[&str], arguments: &[&str]) -> Group {
+        let command = [&[self.program.as_str()], arguments].concat();
+        let group = self.scene.start_group(options, &command);
+        until("the first line", || {
+            let told = group.running.stdout_so_far().unwrap();
+            told.starts_with("ready\n").then_some(())
+        });
+        group
+    }
+
+    /// Changes the word that the loop computes with.
+    fn corrupt(&self, pid: u32) {
+        let word = memory::symbol(&self.program, "word");
+        memory::poke(pid, word, &9_u64.to_le_bytes()).unwrap();
+    }
+}
+
+fn is_mismatch(event: &Value) -> bool {
+    event["type"] == "divergence" && event["kind"] == "mismatch"
+}
+
+/// Has a replica come back?
+fn is_back(event: &Value) -> bool {
+    event["type"] == "reintegration" && event["stage"] == "done"
+}
+
+#[test]
+fn a_corrupted_loop_that_makes_no_call_stops_two_replicas() {
+    let victim = Victim::new();
+    for (hit, more) in [(0, &[][..]), (1, &["--slice", "20ms"])] {
+        let options = [&["-n", "2", "--tick", "100ms"], more].concat();
+        let group = victim.start(&options, &[]);
+        victim.corrupt(group.replicas[hit]);
+        // Nobody tells the program to stop.
+        let (outcome, events) = group.finish();
+        let what = format!("{hit}: {} {events:?}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(86), "{what}");
+        assert_eq!(outcome.out(), "ready\n", "{what}");
+        assert!(events.iter().any(is_mismatch), "{what}");
+    }
+}
+
+#[test]
+fn a_corrupted_loop_that_makes_no_call_is_outvoted_and_replaced() {
+    let victim = Victim::new();
+    for hit in [0, 2] {
+        let group = victim.start(&["-n", "3", "--tick", "100ms", "--scrub", "off"], &[]);
+        victim.corrupt(group.replicas[hit]);
+        until("the replica is back", || {
+            events_of(&group.events).iter().any(is_back).then_some(())
+        });
+        signal(group.running.pid(), Signal::USR1).unwrap();
+        let (outcome, events) = group.finish();
+        let what = format!("{hit}: {} {events:?}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(outcome.out(), "ready\n7\n", "{what}");
+        let is_named = |it: &Value| is_mismatch(it) && it["replica"] == hit;
+        assert!(events.iter().any(is_named), "{what}");
+    }
+}
+
+#[test]
+fn a_child_that_computes_agrees_by_itself() {
+    let victim = Victim::new();
+    let group = victim.start(&["-n", "2", "--tick", "100ms"], &["child"]);
+    let all = proc::made_by(group.running.pid());
+    let is_child = |pid: &&u32| !group.replicas.contains(pid);
+    victim.corrupt(*all.iter().find(is_child).expect("a replica of the child"));
+    let (outcome, events) = group.finish();
+    let what = format!("{} {events:?}", outcome.err());
+    assert_eq!(outcome.ended, Ended::Exit(86), "{what}");
+    assert_eq!(outcome.out(), "ready\n", "{what}");
+}
+
+#[test]
+fn programs_that_compute_end_as_without_ticks() {
+    let scene = Scene::new();
+    let source = include_str!("points/recursion.c");
+    let program = scene.compile("recursion", source, &["-O1", "-pthread"]);
+    for replicas in ["2", "3"] {
+        let options = ["run", "-n", replicas, "--tick", "10ms", "--stats"];
+        let outcome = scene.rcoe(&[&options[..], &["--", &program]].concat());
+        let told = outcome.err();
+        assert_eq!(outcome.ended, Ended::Exit(0), "{told}");
+        assert_eq!(outcome.out(), "10 signals, 0 wrong\n", "{told}");
+        let row = told.lines().find(|row| row.starts_with("points between"));
+        let agreed = row.and_then(|row| row.split_whitespace().last());
+        assert_ne!(agreed, Some("0"), "{told}");
+    }
+}
+
+#[test]
+fn ticks_that_make_no_sense_are_refused() {
+    let scene = Scene::new();
+    for (options, cure) in [
+        (&["-n", "1", "--tick", "1s"][..], "use -n 2"),
+        (&["-n", "2", "--tick", "9ms"], "from 10ms to 1h, or off"),
+        (
+            &["--sphere", "system", "--tick", "2s"],
+            "from 100us to 1s with --sphere system",
+        ),
+    ] {
+        let arguments = [&["run"], options, &["--", "true"]].concat();
+        let outcome = scene.rcoe(&arguments);
+        assert_eq!(outcome.ended, Ended::Exit(125), "{options:?}");
+        assert!(outcome.err().contains(cure), "{}", outcome.err());
+    }
+}
