@@ -1,6 +1,7 @@
 //! The command line, and what it means.
 
 mod kills;
+mod points;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use rcoe_faultlab::target::Targets;
 use rcoe_faultlab::{host, system};
 
 pub(crate) use kills::{KillsArgs, ServiceArgs};
+pub(crate) use points::PointsArgs;
 
 const CAMPAIGN_EXAMPLES: &str = "\
 Examples:
@@ -26,6 +28,11 @@ const REPORT_EXAMPLES: &str = "\
 Examples:
   rcoe-faultlab report flips.ndjson
   rcoe-faultlab report --html flips.html flips.ndjson kills.ndjson";
+
+const POINTS_EXAMPLES: &str = "\
+Examples:
+  rcoe-faultlab points --program integer,python -n 2 --points 50
+  rcoe-faultlab points --rounds 3 --journal points.ndjson";
 
 /// Flips bits in running replicas and finds out what became of them.
 #[derive(Debug, Parser)]
@@ -49,6 +56,9 @@ pub(crate) enum Action {
     Steady(SteadyArgs),
     /// Run the papers' data race with many seeds: all replicas must agree, and the values vary.
     Race(RaceArgs),
+    /// Stop all replicas at points between calls and compare all of their state.
+    #[command(after_help = POINTS_EXAMPLES)]
+    Points(PointsArgs),
     /// Run programs with threads and children for some time: nothing may be reported.
     Hours(HoursArgs),
     /// Kill or stop replicas at random moments: no effect may be lost or doubled.
@@ -353,6 +363,8 @@ impl RcoeArgs {
             folder: folder.to_owned(),
             deadline: Duration::from_secs(self.deadline),
             seed: None,
+            more: Vec::new(),
+            held: false,
         })
     }
 }

@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,6 +43,10 @@ pub struct Setup {
     pub deadline: Duration,
     /// `RCOE_THREAD_SEED`, which decides how threads take turns.
     pub seed: Option<u64>,
+    /// Further options of `rcoe run`.
+    pub more: Vec<String>,
+    /// Whether standard input is a pipe that [`Running::release`] fills, or nothing.
+    pub held: bool,
 }
 
 /// How a process ended.
@@ -91,6 +95,7 @@ pub struct Running {
     stderr: Receiver<Vec<u8>>,
     events_file: PathBuf,
     bare: bool,
+    stdin: Option<ChildStdin>,
 }
 
 impl Running {
@@ -115,8 +120,12 @@ impl Running {
         if let Some(seed) = setup.seed {
             command.env("RCOE_THREAD_SEED", seed.to_string());
         }
+        let input = match setup.held {
+            true => Stdio::piped(),
+            false => Stdio::null(),
+        };
         command
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let started = Instant::now();
@@ -125,6 +134,7 @@ impl Running {
             .with_context(|| format!("cannot start {}", words[0].display()))?;
         let stdout = drain(child.stdout.take().context("no stdout")?);
         let stderr = drain(child.stderr.take().context("no stderr")?);
+        let stdin = child.stdin.take();
         let deadline = started + setup.deadline;
         let bare = setup.replicas == 0;
         Ok(Self {
@@ -135,7 +145,20 @@ impl Running {
             stderr,
             events_file,
             bare,
+            stdin,
         })
+    }
+
+    /// Gives a program that is held one byte of standard input, and its end.
+    ///
+    /// # Errors
+    ///
+    /// If it reads no more.
+    pub fn release(&mut self) -> Result<()> {
+        if let Some(mut stdin) = self.stdin.take() {
+            stdin.write_all(b"\n").context("the program is gone")?;
+        }
+        Ok(())
     }
 
     /// When the run counts as a hang.
@@ -304,6 +327,7 @@ fn command_line(setup: &Setup, program: &Program, events: &Path) -> Vec<OsString
         if let Some(on_fault) = &setup.on_fault {
             words.extend(["--on-fault".into(), on_fault.into()]);
         }
+        words.extend(setup.more.iter().map(OsString::from));
         words.extend([
             "--timeout".into(),
             setup.timeout.clone().into(),
@@ -362,6 +386,8 @@ mod tests {
             folder: folder.path().to_owned(),
             deadline,
             seed: None,
+            more: Vec::new(),
+            held: false,
         };
         (folder, setup)
     }

@@ -138,7 +138,7 @@ fn run_to(seized: &mut Seized, site: u64) -> Result<user_regs_struct, Miss> {
 }
 
 /// Sets the first breakpoint of the processor for this process, or none.
-fn breakpoint(seized: &Seized, at: Option<u64>) -> Result<(), Miss> {
+pub(crate) fn breakpoint(seized: &Seized, at: Option<u64>) -> Result<(), Miss> {
     let set = |register: u64, value: u64| {
         ptrace::write_user(
             seized.pid,

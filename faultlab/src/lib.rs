@@ -31,6 +31,7 @@ pub mod journal;
 pub mod kills;
 pub mod maps;
 pub mod plan;
+pub mod points;
 pub mod program;
 pub mod race;
 pub mod report;

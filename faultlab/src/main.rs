@@ -19,14 +19,15 @@ use rcoe_faultlab::hours;
 use rcoe_faultlab::html;
 use rcoe_faultlab::journal::{self, Header, Journal, Record};
 use rcoe_faultlab::kills;
+use rcoe_faultlab::points;
 use rcoe_faultlab::race::{self, Values};
 use rcoe_faultlab::report::{self, Tally};
 use rcoe_faultlab::steady::{CHUNK, Chunk};
 use rcoe_faultlab::system;
 
 use crate::args::{
-    Action, Arguments, CampaignArgs, Common, FuzzArgs, HoursArgs, InjectArgs, RaceArgs, RcoeArgs,
-    SteadyArgs, SystemArgs,
+    Action, Arguments, CampaignArgs, Common, FuzzArgs, HoursArgs, InjectArgs, PointsArgs, RaceArgs,
+    RcoeArgs, SteadyArgs, SystemArgs,
 };
 
 fn main() -> ExitCode {
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Action::Report(args) => run_report(&args.journals, args.html.as_deref()),
         Action::Steady(args) => run_steady(&args),
         Action::Race(args) => run_race(&args),
+        Action::Points(args) => run_points(&args),
         Action::Hours(args) => run_hours(&args),
         Action::Kills(args) => run_kills(args.campaign(), args.count, &args.common, args.output()),
         Action::Service(args) => {
@@ -248,6 +250,39 @@ fn run_race(args: &RaceArgs) -> Result<bool> {
         println!("the race does not vary: this proves nothing");
     }
     Ok(values.vary())
+}
+
+/// True if the replicas were in one state wherever they agreed that they were.
+fn run_points(args: &PointsArgs) -> Result<bool> {
+    let folder = WorkFolder::create()?;
+    let setup = args.setup(folder.path())?;
+    points::programs::prepare(folder.path())?;
+    nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
+    let header = args.header();
+    let mut journal = points::report::Journal::open(args.journal.as_deref(), &header, args.resume)?;
+    let done = journal.done();
+    let cases = args.cases()?;
+    let bar = progress(cases.len() as u64, "runs");
+    for case in cases.iter().filter(|case| !done.contains(&case.index)) {
+        let record = points::verify::run(&setup, case)?;
+        if !record.wrong.is_empty() {
+            let line = format!(
+                "{}, n = {}: {}",
+                record.program, record.replicas, record.wrong
+            );
+            bar.suspend(|| eprintln!("run {}, {line}", record.index));
+        }
+        journal.add(record)?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let totals = points::report::Totals::of(&journal.records);
+    if args.json {
+        println!("{}", serde_json::to_string(&totals)?);
+    } else {
+        print!("{}", points::report::markdown(&header, &journal.records));
+    }
+    Ok(totals.wrong == 0 && totals.verified > 0)
 }
 
 /// True if nothing was reported.

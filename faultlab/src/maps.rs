@@ -196,26 +196,36 @@ fn class_of(
     }
 }
 
+/// Bit of a page's entry in `pagemap`: it is in memory.
+pub const PRESENT: u64 = 1 << 63;
+
+/// The pages of a range with their entries in a process's `pagemap`.
+///
+/// # Errors
+///
+/// If the process is gone.
+pub fn entries(
+    pagemap: &File,
+    range: &Range<u64>,
+) -> io::Result<impl Iterator<Item = (u64, u64)> + use<>> {
+    let pages = range.end.saturating_sub(range.start) / PAGE;
+    let mut bytes = vec![0_u8; usize::try_from(pages * 8).map_err(io::Error::other)?];
+    pagemap.read_exact_at(&mut bytes, range.start / PAGE * 8)?;
+    let (words, _) = bytes.as_chunks::<8>();
+    let entries: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    let start = range.start;
+    Ok((0..pages).map(move |page| start + page * PAGE).zip(entries))
+}
+
 /// Start addresses of all pages of the region that are present in memory.
 ///
 /// # Errors
 ///
 /// If the process is gone or may not be looked at.
 pub fn present_pages(pid: i32, range: &Range<u64>) -> io::Result<Vec<u64>> {
-    const PRESENT: u64 = 1 << 63;
     let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
-    let pages = range.end.saturating_sub(range.start) / PAGE;
-    let mut entries = vec![0_u8; usize::try_from(pages * 8).map_err(io::Error::other)?];
-    pagemap.read_exact_at(&mut entries, range.start / PAGE * 8)?;
-    let present = |entry: &[u8; 8]| u64::from_ne_bytes(*entry) & PRESENT != 0;
-    let (entries, _) = entries.as_chunks::<8>();
-    let starts = (0..pages).map(|page| range.start + page * PAGE);
-    Ok(entries
-        .iter()
-        .zip(starts)
-        .filter(|(entry, _)| present(entry))
-        .map(|(_, at)| at)
-        .collect())
+    let present = entries(&pagemap, range)?.filter(|(_, entry)| entry & PRESENT != 0);
+    Ok(present.map(|(page, _)| page).collect())
 }
 
 #[cfg(test)]
