@@ -231,6 +231,10 @@ pub(crate) struct RunArgs {
     /// replicas wait meanwhile
     #[arg(long, value_name = "DIR")]
     pub(crate) core_on_fault: Option<PathBuf>,
+    /// Wait for gdb at a PORT of the loopback before the program's first instruction; 0 takes a
+    /// free one. All replicas stop alike; `monitor rcoe` tells what differs
+    #[arg(long, value_name = "PORT")]
+    pub(crate) gdb: Option<u16>,
     /// Serve metrics for Prometheus at ADDRESS:PORT, at a PORT of the loopback, or at unix:PATH
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<MetricsAddress>,

@@ -64,6 +64,10 @@ impl Observer for Reporter {
         {
             say(AnsiColor::Green, "", &format!("metrics at {address}"));
         }
+        if let Event::Debugger { address } = event {
+            let text = format!("waiting for gdb: target remote {address}");
+            say(AnsiColor::Green, "", &text);
+        }
         if let Err(error) = self.write(event) {
             self.events = None;
             say(

@@ -80,6 +80,16 @@ fn consult_ledger(args: &RunArgs, warnings: &mut Vec<String>) -> (Option<Ledger>
     (Some(ledger), suspects)
 }
 
+/// A debugged program has no slices.
+fn check_gdb(args: &RunArgs) -> Result<(), RunError> {
+    if args.gdb.is_some() && args.slice.0.is_some() {
+        let why = "--gdb and --slice do not go together: a replica that stands at a breakpoint \
+                   cannot meet others between calls; leave one of them out";
+        return Err(RunError::Setting(why.into()));
+    }
+    Ok(())
+}
+
 /// How often replicas that compute compare.
 fn tick(args: &RunArgs, replicas: usize) -> Result<Option<Duration>, RunError> {
     let tick = args.tick.map_or(Ok(None), TickArg::of_process);
@@ -98,6 +108,8 @@ fn scrub(args: &RunArgs, replicas: usize, mask: bool) -> Result<Option<ScrubRate
     let rate = match args.scrub {
         Some(Scrubbing::At(rate)) => Some(rate),
         Some(Scrubbing::Off) => None,
+        // What is repaired cannot be looked at.
+        None if args.gdb.is_some() => None,
         None => mask.then_some(ScrubRate::DEFAULT),
     };
     if rate.is_some() && replicas < 3 {
@@ -123,6 +135,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
     }
     let mask = replicas >= 3 && args.on_fault != Some(OnFault::Stop);
     let scrub = scrub(args, replicas, mask)?;
+    check_gdb(args)?;
     let tick = tick(args, replicas)?;
     if let Some(folder) = &args.core_on_fault {
         let why = |error| format!("--core-on-fault {}: {error}", folder.display());
@@ -147,7 +160,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         compare: args.compare.into(),
         clock: args.clock.into(),
         mask,
-        reintegrate: !args.no_reintegrate,
+        reintegrate: !args.no_reintegrate && args.gdb.is_none(),
         scrub,
         strict: args.strict,
         defer: args.defer == DeferArg::On,
@@ -164,6 +177,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         metrics: args.metrics.clone(),
         events: args.events.is_some(),
         dumps: args.core_on_fault.clone(),
+        gdb: args.gdb,
         jobs: (!args.no_status).then(|| jobs_folder(|name| env::var_os(name))),
     };
     Ok((settings, warnings))

@@ -10,11 +10,12 @@ use clap::parser::ValueSource;
 use crate::args::SphereArg;
 
 /// Options of the process sphere alone, as clap calls them.
-const PROCESS: [&str; 10] = [
+const PROCESS: [&str; 11] = [
     "clock",
     "core_on_fault",
     "cores",
     "defer",
+    "gdb",
     "metrics",
     "notify",
     "scrub",

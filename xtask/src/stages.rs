@@ -52,8 +52,8 @@ const STAGES: &[Stage] = &[
 /// Seeds of the protocol's simulation.
 const SEEDS: &str = "5000";
 
-/// What the fault lab runs beside the programs of the matrix.
-const LAB_PACKAGES: [&str; 2] = ["pigz", "make"];
+/// What the fault lab runs beside the programs of the matrix, and the debugger of the tests.
+const LAB_PACKAGES: [&str; 3] = ["pigz", "make", "gdb"];
 
 /// Fault campaigns of CI size.
 const CAMPAIGNS: &[&str] = &[

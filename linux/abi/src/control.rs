@@ -16,6 +16,11 @@ pub const CLOCK_VDSO: u32 = 0;
 /// `Control::clock`: the program gets no vDSO and reads clocks by system calls.
 pub const CLOCK_CALLS: u32 = 1;
 
+/// `Control::gate`: the program waits for a debugger.
+pub const GATE_CLOSED: u32 = 1;
+/// `Control::gate`: the program is debugged.
+pub const GATE_OPEN: u32 = 2;
+
 /// A signal that has arrived from outside, as `siginfo_t` tells of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queued {
@@ -124,6 +129,9 @@ pub struct Control {
     /// 1 if those who go on after a fault first wait until the supervisor has ended who was at
     /// fault: it looks at all of them before.
     pub hold: AtomicU32,
+    /// [`GATE_CLOSED`] while replicas wait for a debugger before the program's first instruction,
+    /// [`GATE_OPEN`] once it is there; 0 where there is none.
+    pub gate: AtomicU32,
     /// 1 if more replicas than usable CPUs run, so that waiting must yield early.
     pub crowded: AtomicU32,
     /// CPU time a late replica may use beyond what its siblings needed, in nanoseconds.

@@ -30,7 +30,10 @@ mod starvation;
 mod usage;
 mod will;
 
-pub use control::{Adoption, CLOCK_CALLS, CLOCK_VDSO, Control, Queued, ReplicaState, SIGNAL_SLOTS};
+pub use control::{
+    Adoption, CLOCK_CALLS, CLOCK_VDSO, Control, GATE_CLOSED, GATE_OPEN, Queued, ReplicaState,
+    SIGNAL_SLOTS,
+};
 pub use jobs::{Job, JobState, Terminal, Terminals};
 pub use journal::{EffectId, EffectNote, Journal, Noted, RingNote};
 pub use layout::{

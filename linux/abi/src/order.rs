@@ -57,6 +57,8 @@ pub enum Order {
     Admit,
     /// Nothing comes of it.
     Forget,
+    /// Stop for the debugger that traces all replicas.
+    Pause,
     /// Tell what is in memory. Nobody waits for anybody.
     Digest {
         /// Number of the first page: its address divided by the size of a page; below 2^36.
@@ -101,6 +103,7 @@ impl SerialOrder {
             } => 5 << 24 | (members as u64) << 16 | (newcomer as u64) << 8 | donor as u64,
             Order::Admit => 2 << 24,
             Order::Forget => 3 << 24,
+            Order::Pause => 7 << 24,
             Order::Digest { page, count } => return self.pack_pages(DIGEST, page, count),
             Order::Scrub { page, count, right } => {
                 let kind = match right {
@@ -155,6 +158,7 @@ impl SerialOrder {
             },
             2 => Order::Admit,
             3 => Order::Forget,
+            7 => Order::Pause,
             4 | 6 | 8..16 => return Some(Self::unpack_pages(word)),
             5 => Order::CopySharer {
                 newcomer,
@@ -186,7 +190,7 @@ mod tests {
             donor: 2,
             members: 0b101,
         };
-        for order in [copy, sharer, Order::Admit, Order::Forget] {
+        for order in [copy, sharer, Order::Admit, Order::Forget, Order::Pause] {
             let serial = SerialOrder {
                 serial: 0x8000_0001,
                 order,

@@ -179,6 +179,8 @@ pub struct Report {
     pub phase: AtomicU32,
     /// Process id of the replica.
     pub pid: AtomicU32,
+    /// The program's first instruction, as soon as this replica waits there for a debugger.
+    pub at_gate: AtomicU64,
     /// Tells of its end.
     pub will: LastWill,
     /// [`Ending::pack`] of how the program ended, or 0.

@@ -34,8 +34,14 @@ pub const STACK_WORDS: usize = 1024;
 pub const STUB_BYTES: u64 = 64;
 /// Offset within a stub at which it goes on behind the call.
 pub const STUB_RETURN: u64 = 13;
+/// Offset within a stub of the address of the agent's entry.
+pub const STUB_ENTRY: u64 = 48;
 /// Offset within a stub of the address of the call that it stands for.
 pub const STUB_CALL: u64 = 56;
+
+/// In `rsi` when a replica traps for [`crate::Order::Pause`]; the address of the program's saved
+/// registers is in `rdi` then.
+pub const PAUSE: u64 = 0x7263_6f65_7061_7573;
 
 /// What a replica leaves.
 #[repr(C)]

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::auxvec::{AT_HWCAP2, AT_SYSINFO_EHDR};
 use rcoe_core::{MAX_REPLICAS, ReplicaId, ReplicaSet};
-use rcoe_linux_abi::{AGENT_TEXT, Control, Phase};
+use rcoe_linux_abi::{AGENT_TEXT, Control, GATE_CLOSED, Phase};
 
 use crate::arch::entry::{Cpu, TrapFrame, enter_program};
 use crate::arch::faults;
@@ -181,11 +181,26 @@ fn start_replica(id: ReplicaId, count: usize, (image, rsp): (&Image, u64), start
     crate::protocol::meeting::arm(control(0));
     own.phase.store(Phase::Running as u32, Ordering::Release);
     first_meeting(image, rsp);
+    wait_at_gate(image.entry);
     let frame = TrapFrame {
         xmm: [[0; 2]; 16],
         cpu: Cpu::at(image.entry, rsp),
     };
     enter_program(&frame)
+}
+
+/// Waits until a debugger has come that is to see the program's first instruction.
+fn wait_at_gate(entry: u64) {
+    /// For how long the word is trusted to be woken on, in nanoseconds.
+    const LOOK_NS: u64 = 100_000_000;
+    let gate = &control(0).gate;
+    while gate.load(Ordering::Acquire) == GATE_CLOSED {
+        kernel::kernel()
+            .report
+            .at_gate
+            .store(entry, Ordering::Release);
+        sys::futex_wait(gate.as_ptr(), GATE_CLOSED, LOOK_NS);
+    }
 }
 
 fn install_kernel(id: ReplicaId, count: usize, image: &Image, start: Start) {

@@ -249,7 +249,7 @@ fn region(area: &Area) -> VaRegion {
 
 /// What a debugger needs of the vector that the program began with: where its file lies, and its
 /// loader. The host's own is that of the agent.
-fn auxiliary(areas: &[Area], executes: u64) -> Vec<Elf64_Auxv> {
+pub(crate) fn auxiliary(areas: &[Area], executes: u64) -> Vec<Elf64_Auxv> {
     let Some(first) = areas.iter().find(|it| it.is_file() && it.inode == executes) else {
         return Vec::new();
     };

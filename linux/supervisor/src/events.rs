@@ -168,6 +168,11 @@ pub enum Event {
         /// Where: `http://ADDRESS:PORT/metrics` or `unix:PATH`.
         address: String,
     },
+    /// A debugger is waited for.
+    Debugger {
+        /// Where: `127.0.0.1:PORT`.
+        address: String,
+    },
     /// A lost replica is being brought back.
     Reintegration {
         /// Which one.

@@ -14,8 +14,8 @@ use rcoe_linux_abi::arena::{
     BOOKS_OFFSET, CLAIMS_BYTES, Claims, DOORBELL_OFFSET, Gate, LEAST_SLICE, SLICE_STRIDE,
 };
 use rcoe_linux_abi::{
-    CONTROL_BYTES, Control, GROUPS, JobState, LAYOUT_VERSION, OUTBOX_OFFSET, Queued, REGION_STRIDE,
-    ReplicaState, Report, SIGNAL_SLOTS,
+    CONTROL_BYTES, Control, GATE_CLOSED, GATE_OPEN, GROUPS, JobState, LAYOUT_VERSION,
+    OUTBOX_OFFSET, Queued, REGION_STRIDE, ReplicaState, Report, SIGNAL_SLOTS,
 };
 use rcoe_linux_sys::host::{self, Access, Bell, Inherited, SharedObject, SignalInfo};
 use rustix::process::{Resource, getrlimit};
@@ -192,6 +192,9 @@ impl Memory {
         control.defer.store(settings.defer.into(), Relaxed);
         control.mask.store(settings.mask.into(), Relaxed);
         control.points.store(settings.points().into(), Relaxed);
+        control
+            .gate
+            .store(settings.gdb.map_or(0, |_| GATE_CLOSED), Relaxed);
         control
             .slice_ns
             .store(settings.slice.map_or(0, nanoseconds), Relaxed);
@@ -419,6 +422,14 @@ impl Memory {
             .paused_ns
             .fetch_add(nanoseconds(pause), Release);
         self.ring();
+    }
+
+    /// Lets replicas enter the program that wait for a debugger.
+    pub(crate) fn open_gate(&self) {
+        let gate = &self.control().gate;
+        gate.store(GATE_OPEN, Release);
+        // As in `ring`.
+        let _ = futex::wake(gate, futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 
     /// Wakes whoever waits for a change of a live word.

@@ -5,8 +5,8 @@
 use linux_raw_sys::{errno, general};
 
 pub(crate) use linux_raw_sys::general::{
-    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGKILL, SIGPROF, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
-    SIGVTALRM, SIGXCPU,
+    SIGALRM, SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGHUP, SIGKILL, SIGPROF, SIGSEGV, SIGSTOP, SIGSYS,
+    SIGTSTP, SIGTTIN, SIGTTOU, SIGVTALRM, SIGXCPU,
 };
 
 pub(crate) const EPERM: i64 = -(errno::EPERM as i64);

@@ -35,17 +35,25 @@ pub(crate) struct Reaper {
     copies: bool,
     /// Ends that nobody is known to have met.
     nameless: Vec<Nameless>,
+    /// Stops that a debugger is to hear of first; `None` where there is none.
+    stops: Option<Vec<(u32, WaitStatus)>>,
 }
 
 impl Reaper {
-    /// Before the first process of the run starts.
-    pub(crate) fn new() -> Self {
+    /// Before the first process of the run starts; whether a debugger traces replicas.
+    pub(crate) fn new(debugged: bool) -> Self {
         Self {
+            stops: debugged.then(Vec::new),
             strays: children(),
             twins: Vec::new(),
             copies: false,
             nameless: Vec::new(),
         }
+    }
+
+    /// Stops that the debugger has not heard of.
+    pub(crate) fn take_stops(&mut self) -> Vec<(u32, WaitStatus)> {
+        self.stops.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Whether a replica ended before it could say who it was, and nobody else has said it.
@@ -82,6 +90,10 @@ impl Reaper {
                 Err(error) => return Err(error).doing("waiting for the replicas"),
             };
             let pid = pid.as_raw_nonzero().get().cast_unsigned();
+            if let Some(stops) = self.stops.as_mut().filter(|_| status.stopped()) {
+                stops.push((pid, status));
+                continue;
+            }
             let known = is_of(teams, pid, status);
             let spent = children_cpu_time().saturating_sub(before);
             let ended = status.exited() || status.signaled();
@@ -172,6 +184,13 @@ impl Reaper {
                 Err(_) => return,
             }
         }
+    }
+}
+
+/// Tells the groups of stops that are no business of the debugger's.
+pub(crate) fn tell_stops(teams: &mut [Option<Team>], stops: Vec<(u32, WaitStatus)>) {
+    for (pid, status) in stops {
+        is_of(teams, pid, status);
     }
 }
 

@@ -77,6 +77,8 @@ pub struct Settings {
     pub events: bool,
     /// The folder for core files of replicas at a fault.
     pub dumps: Option<PathBuf>,
+    /// The port of the loopback at which a debugger is waited for; 0 for any.
+    pub gdb: Option<u16>,
     /// The folder in which `rcoe top` finds this run.
     pub jobs: Option<PathBuf>,
 }
@@ -89,7 +91,7 @@ impl Settings {
 
     /// Whether replicas are stopped alike between calls.
     pub(crate) const fn points(&self) -> bool {
-        self.slice.is_some() || self.tick.is_some()
+        self.slice.is_some() || self.tick.is_some() || self.gdb.is_some()
     }
 
     /// Number of replicas.

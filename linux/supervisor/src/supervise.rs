@@ -1,5 +1,6 @@
 //! The supervisor's loop: signals in, facts gathered, decisions carried out.
 
+mod debugging;
 mod limits;
 mod relocation;
 mod removal;
@@ -23,6 +24,7 @@ use crate::doorman::Doorman;
 use crate::error::{Doing, EXIT_FAIL_STOP, RunError};
 use crate::events::{Counts, DivergenceKind, Event, Observer, ReplicaInfo, SCHEMA};
 use crate::family::Family;
+use crate::gdb::Debugger;
 use crate::group::Group;
 use crate::judge::{Decision, Fault, judge};
 use crate::ledger::Clerk;
@@ -113,6 +115,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     let inherited = Inherited::get();
     let window = open_window(settings, observer)?;
     let notifier = open_notifier(settings, observer);
+    let debugger = debugging::open(settings, observer)?;
     can_signal_by_descriptor().doing("signalling by a descriptor of a process (pidfd)")?;
     let memory = Memory::create(settings, inherited)?;
     // The program may ask who it is as soon as it runs.
@@ -122,11 +125,13 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
     let bell = Arc::new(memory.doorbell().doing("mapping the doorbell")?);
     let doorman = Doorman::start(Arc::clone(&bell)).doing("listening to the doorbell")?;
     let guardian = Guardian::new().doing("starting the guardian")?;
-    let reaper = Reaper::new();
+    let reaper = Reaper::new(settings.gdb.is_some());
     let group = Group::start(settings, &memory, inherited)?;
     let root = root_team(settings, memory, group, pid);
     let mut run = Run {
         settings,
+        debugger,
+        is_killed: false,
         family: Family::new(root, bell),
         reaper,
         signals,
@@ -147,8 +152,7 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<(Outcome,
         stuck: Stuck::default(),
         witness: Witness::default(),
     };
-    let outcome = run.watch();
-    run.notifier.stopping();
+    let outcome = run.watch_to_the_end();
     run.tell_scene();
     run.end_all();
     run.tell_recoveries();
@@ -201,6 +205,9 @@ struct Run<'a> {
     looker: Option<((usize, u32), u64)>,
     stuck: Stuck,
     witness: Witness,
+    debugger: Option<Debugger>,
+    /// The debugger has killed the program.
+    is_killed: bool,
 }
 
 impl Drop for Run<'_> {
@@ -221,7 +228,9 @@ impl Run<'_> {
         }
         self.family.hear_deputies();
         self.family.rouse();
-        self.family.call_to_points();
+        if self.debugger.as_mut().is_none_or(Debugger::may_call) {
+            self.family.call_to_points();
+        }
         if self.family.is_asked() {
             // The sender must be known, and who has died must not be asked for any more.
             self.reaper.reap(&mut self.family.teams)?;
@@ -251,9 +260,12 @@ impl Run<'_> {
         let regular = soon.map_or(regular, |soon| regular.min(soon));
         let limit = teams().filter_map(Team::cpu_limit_alarm).min();
         let regular = limit.map_or(regular, |limit| regular.min(limit));
+        let due = self.debugger.as_ref().and_then(Debugger::due);
+        let regular = due.map_or(regular, |due| regular.min(due));
         let timeout = Timespec::try_from(regular).ok();
         let all = [self.signals.as_fd(), self.doorman.as_fd()]
             .into_iter()
+            .chain(self.debugger.as_ref().and_then(Debugger::descriptor))
             .chain(self.window.descriptors());
         let mut fds = all
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
@@ -262,11 +274,21 @@ impl Run<'_> {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error).doing("waiting for signals"),
         }
-        let asked = fds.iter().skip(2).any(|fd| !fd.revents().is_empty());
+        let debugged = self
+            .debugger
+            .as_ref()
+            .and_then(Debugger::descriptor)
+            .is_some();
+        let own = 2 + usize::from(debugged);
+        let asked = fds.iter().skip(own).any(|fd| !fd.revents().is_empty());
+        let debugged = debugged && !fds[2].revents().is_empty();
         if !fds[1].revents().is_empty() {
             self.doorman.hear();
         }
         self.woken = Instant::now();
+        if debugged {
+            self.attend_debugger();
+        }
         if asked
             && let Some(text) =
                 self.window
@@ -377,13 +399,14 @@ impl Run<'_> {
     fn decide(&mut self, group: usize) -> Result<Option<Outcome>, RunError> {
         let (timeout, wall_cap) = (self.settings.timeout, self.settings.wall_cap());
         let mask = self.settings.mask;
+        let held = self.debugger.as_ref().is_some_and(Debugger::holds);
         while self.team(group).state == State::Living && !self.team(group).is_stopped() {
             let team = self.team(group);
             if team.met_its_hard_limit() {
                 team.finish(Ending::Signal((SIGKILL & 0x7f) as u8));
                 return Ok(None);
             }
-            let overdue = team.is_overdue(timeout, wall_cap);
+            let overdue = !held && team.is_overdue(timeout, wall_cap);
             let facts = team.all_facts(overdue, timeout);
             let decision = self.spare_the_killed(group, judge(&facts, mask, overdue))?;
             let team = self.team(group);

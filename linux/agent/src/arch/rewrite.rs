@@ -23,7 +23,7 @@
 
 use core::sync::atomic::AtomicU64;
 
-use rcoe_linux_abi::scene::{STUB_BYTES, STUB_CALL, STUB_RETURN};
+use rcoe_linux_abi::scene::{STUB_BYTES, STUB_CALL, STUB_ENTRY, STUB_RETURN};
 
 use crate::arch::branches::branches_into;
 use crate::arch::code::Mappings;
@@ -48,7 +48,7 @@ const AREA: u64 = 16 * 1024;
 /// Most stub areas.
 const AREAS: usize = 32;
 /// Offset within a stub of the address of the agent's entry.
-const ENTRY_SLOT: u64 = 48;
+const ENTRY_SLOT: u64 = STUB_ENTRY;
 /// Offset within a stub of the address to restart the call at.
 const RESTART_SLOT: u64 = STUB_CALL;
 /// Where an *after* stub goes on when the call is done: at the `cmp`.

@@ -22,6 +22,7 @@ use crate::calls::{look_around, processes, signals};
 use crate::kernel::{self, Kernel, kind};
 use crate::memory::{deferred, guest};
 use crate::protocol::meeting::{self, Outcome};
+use crate::protocol::scene;
 use crate::recover::reintegration::newcomer;
 use crate::sched::{schedule, turns};
 
@@ -68,15 +69,24 @@ fn wishes(kernel: &mut Kernel) -> bool {
     let votes = kernel.replica.outbox().arrivals();
     let due = (kernel.replica.env_mut().meeting).is_due(votes, is_primary);
     let lost = kernel.replica.env().has_lost(kernel.replica.members());
+    // A sibling may stand at a breakpoint, so a debugged program has points for its stops only.
+    let debugged = kernel.control.gate.load(Ordering::Relaxed) != 0;
     let others = || kernel.threads.held_up() > 0 || turns::are_wanted(kernel);
-    let slices = || kernel.replica.env().meeting.has_slices() && others();
-    due || lost || is_primary && (slices() || signals::has_come(kernel))
+    let waits = || match debugged {
+        true => kernel.orders.is_anything_new(kernel.control),
+        false => kernel.replica.env().meeting.has_slices() && others() || signals::has_come(kernel),
+    };
+    due || lost || is_primary && waits()
 }
 
 /// A trap of the program: is it one by which it is brought to a point?
 pub(crate) fn is_trap(context: &mut UContext) -> bool {
     let (_, landed) = landing();
     let rip = context.machine.rip;
+    if scene::is_pause(context) {
+        // The debugger that has asked for a stop is gone.
+        return true;
+    }
     let outcome = if rip == landed {
         meeting::landed(kernel::kernel(), context)
     } else if is_stepping() {

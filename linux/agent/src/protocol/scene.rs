@@ -12,10 +12,14 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release};
 
 use rcoe_core::ReplicaSet;
-use rcoe_linux_abi::scene::{RAX, REGISTERS, RIP, RSP, STACK_WORDS, STUB_CALL, STUB_RETURN, Scene};
+use rcoe_linux_abi::scene::{
+    PAUSE, RAX, REGISTERS, RIP, RSP, STACK_WORDS, STUB_CALL, STUB_RETURN, Scene,
+};
 
 use crate::arch::context;
 use crate::arch::entry::{Cpu, TrapFrame, stack_range};
+use crate::arch::frames::UContext;
+use crate::memory::guest;
 use crate::sys;
 use crate::sys::polling::PPOLL;
 
@@ -57,6 +61,19 @@ pub(crate) fn leave_unasked(scene: &Scene) {
     scene.gone.store(0, Relaxed);
     let registers = note_registers(scene);
     finish(scene, registers[RAX], true);
+}
+
+/// Stops for the debugger that traces this replica, and tells it where the program's registers are.
+#[cold]
+pub(crate) fn pause() {
+    // SAFETY: the debugger that has asked for this takes the trap; nothing changes.
+    unsafe { core::arch::asm!("int3", in("rdi") frame(), in("rsi") PAUSE, options(nostack)) };
+}
+
+/// Is it in [`pause`] that the agent was interrupted by a trap?
+pub(crate) fn is_pause(context: &UContext) -> bool {
+    let regs = context.machine.cpu().regs;
+    regs.rsi == PAUSE && regs.rdi == frame() && guest::is_agent(context.machine.rip, 1)
 }
 
 /// Notes registers and stack.

@@ -185,6 +185,7 @@ fn carry_out_now(kernel: &mut Kernel) {
             let right = right.map(ReplicaId::new);
             return scrub::scrub(kernel, word, (page, count), right);
         }
+        Order::Pause => return crate::protocol::scene::pause(),
         _ if kernel.orders.copied != serial => return,
         Order::Admit => admit(kernel),
         Order::Forget => forget(kernel),

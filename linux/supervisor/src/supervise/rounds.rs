@@ -1,7 +1,10 @@
 //! The phases of a round of the supervisor's loop.
 
+use rcoe_linux_abi::Ending;
+
 use super::{Outcome, Run};
 use crate::error::RunError;
+use crate::numbers::SIGKILL;
 
 impl Run<'_> {
     /// Rounds, until one of them ends the run: learn what became of replicas, tell of it, settle
@@ -9,9 +12,13 @@ impl Run<'_> {
     pub(super) fn watch(&mut self) -> Result<Outcome, RunError> {
         loop {
             self.learn()?;
+            self.follow_debugger()?;
             self.tell();
             self.settle()?;
             self.check();
+            if self.is_killed {
+                return Ok(Outcome::Ended(Ending::Signal((SIGKILL & 0x7f) as u8)));
+            }
             if let Some(outcome) = self.decide_all()? {
                 return Ok(outcome);
             }

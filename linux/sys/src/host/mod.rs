@@ -16,6 +16,7 @@ mod shared;
 mod signals;
 mod stand_in;
 mod starter;
+mod tracing;
 mod usage;
 
 pub use birth::Inherited;
@@ -31,4 +32,5 @@ pub use signals::{
 };
 pub use stand_in::StandIn;
 pub use starter::{Starter, image_from_bytes};
+pub use tracing::listen_traced;
 pub use usage::{children_cpu_time, limited_cpu_time, next_usage};
