@@ -34,6 +34,7 @@ mod owner;
 mod post;
 mod runner;
 mod time;
+mod trend;
 mod verdict;
 
 use core::marker::PhantomData;
@@ -42,6 +43,7 @@ pub use board::{Board, Boards, PAGES, REGISTERS, SHEET, Shape};
 pub use compare::{EVERYTHING, EXTRA, Extra, Machine, Stub, VECTORS, list_digest};
 pub use post::Stamp;
 pub use time::{Backend, Counter, LogicalTime, Pace, Standing, States};
+pub use trend::{MOVING, Trend};
 
 use crate::guards::{Bug, Guards};
 use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet};

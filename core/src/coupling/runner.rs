@@ -34,7 +34,8 @@ impl<T: Backend> Coupler<T> {
             true => 1,
             false => self.effort.phase,
         };
-        self.left = self.pace.budget(lag, phase, self.effort.spent);
+        let doubt = T::doubt(own.progress.max(self.target.progress));
+        self.left = self.pace.budget(lag, doubt, phase, self.effort.spent);
         match self.place(&own) {
             Place::Before => {
                 self.stage = Stage::Run { again: false };

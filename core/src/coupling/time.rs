@@ -50,6 +50,12 @@ pub trait Backend: Clone {
 
     /// How far it is: exact, or the best guess.
     fn time(standing: &Standing) -> LogicalTime;
+
+    /// By how much that may be wrong of a replica that has come so far.
+    #[must_use]
+    fn doubt(progress: u64) -> u64 {
+        if Self::EXACT { 0 } else { progress / DOUBT }
+    }
 }
 
 /// Places are told apart by the state of the replica.
@@ -108,19 +114,22 @@ const GROWTH: u64 = 6;
 /// Phases that a round has at least: who was taken for the one that is ahead may not have been.
 const FAIR: u8 = 4;
 
+/// The part of what replicas have done since the last event by which CPU time may mislead: cores
+/// differ, and share what they have with others.
+const DOUBT: u64 = 4;
+
 impl Pace {
-    /// What a replica that lags behind by `lag` may run in this phase of a round, from 1, if the
-    /// phases before have led so far beyond the furthest.
+    /// What a replica that lags behind by `lag`, as far as is known, may run in this phase of a
+    /// round, from 1, if the phases before have led so far beyond the furthest. Who is ahead is
+    /// known but for this `doubt`: within a round budgets come to make up for it, too, unless that
+    /// would be more than a round may take.
     #[must_use]
-    pub fn budget(self, lag: u64, phase: u8, spent: u64) -> u64 {
+    pub fn budget(self, lag: u64, doubt: u64, phase: u8, spent: u64) -> u64 {
         let times = GROWTH.saturating_pow(u32::from(phase).saturating_sub(1));
-        let search = self.base.saturating_mul(times).min(self.most);
-        if phase <= 1 {
-            return lag.saturating_mul(4).min(self.lag).saturating_add(search);
-        }
-        // How far it lags is a guess here, and made by runs in vain. Those were made with a stub,
-        // too, so the way takes as long again; were it given more time, and in vain, the others
-        // would lag by all of that.
+        let known = self.base.saturating_mul(times).min(self.most);
+        let unknown = (doubt / (GROWTH * GROWTH)).saturating_mul(times);
+        let search = known.max(unknown.min(self.round).min(doubt.saturating_mul(GROWTH)));
+        // Were it given more time for the way, and in vain, the others would lag by all of that.
         let way = lag.saturating_add(lag / 4).min(self.lag);
         let room = self.round.saturating_sub(spent).max(search);
         way.saturating_add(search).min(lag.saturating_add(room))
@@ -146,10 +155,29 @@ mod tests {
             rounds: 1,
             round: u64::MAX,
         };
-        let budgets = [1, 2, 3, 4, 5].map(|phase| pace.budget(5, phase, 0));
-        assert_eq!(budgets, [30, 66, 366, 2166, 4006]);
-        assert_eq!(pace.budget(u64::MAX, u8::MAX, 0), 4100);
+        let budgets = [1, 2, 3, 4, 5].map(|phase| pace.budget(5, 0, phase, 0));
+        assert_eq!(budgets, [16, 66, 366, 2166, 4006]);
+        assert_eq!(pace.budget(u64::MAX, 0, u8::MAX, 0), 4100);
         assert!(!pace.is_over(LAST_PHASE - 1, u64::MAX - 1) && pace.is_over(LAST_PHASE, 0));
+    }
+
+    #[test]
+    fn the_phases_of_a_round_make_up_for_what_is_not_known() {
+        let pace = Pace {
+            base: 10,
+            most: 4000,
+            lag: 100_000,
+            rounds: 3,
+            round: 50_000,
+        };
+        let doubt = States::doubt(80_000);
+        let most = (1..=FAIR).map(|phase| pace.budget(0, doubt, phase, 0));
+        assert!(most.max() >= Some(doubt), "a round can find who is ahead");
+        assert!(
+            pace.budget(0, doubt, 1, 0) < doubt / 8,
+            "it begins with less"
+        );
+        assert_eq!(Counter::doubt(80_000), 0);
     }
 
     #[test]
@@ -161,10 +189,10 @@ mod tests {
             rounds: 3,
             round: 500,
         };
-        // What lags behind at first is caught up with, whatever the round may take.
-        assert_eq!(pace.budget(2000, 1, 0), 8010);
-        assert_eq!(pace.budget(200, 2, 300), 310);
-        assert_eq!(pace.budget(200, 4, 500), 200 + 2160);
+        // What lags behind is caught up with, whatever the round may take.
+        assert_eq!(pace.budget(2000, 0, 1, 0), 2500);
+        assert_eq!(pace.budget(200, 0, 2, 300), 310);
+        assert_eq!(pace.budget(200, 0, 4, 500), 200 + 2160);
         assert!(!pace.is_over(3, u64::MAX), "too few to tell");
         assert!(pace.is_over(4, 500) && !pace.is_over(4, 499));
     }

@@ -132,6 +132,11 @@ impl Site {
         self.stub.as_ref().and_then(|stub| stub.after_fault(rip))
     }
 
+    /// Visits to the stub.
+    pub(crate) fn visits(&self) -> u64 {
+        self.stub.as_ref().map_or(0, |_| data().visits())
+    }
+
     /// The window at which the stub stands.
     pub(crate) fn window_at(&self) -> Option<u64> {
         self.stub.as_ref().map(|stub| stub.window().at)

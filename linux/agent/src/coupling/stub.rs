@@ -104,7 +104,6 @@ impl Data {
     }
 
     /// Visits since the stub was made. The stub counts them behind the compiler's back.
-    #[cfg(test)]
     pub(crate) fn visits(&self) -> u64 {
         // SAFETY: a field of what is borrowed.
         unsafe { (&raw const self.visits).read_volatile() }

@@ -10,25 +10,25 @@
 //! another one.
 
 use rcoe_core::Signature;
-use rcoe_core::coupling::{End, Machine as _, Order, Point, Standing};
+use rcoe_core::coupling::{Backend as _, End, Machine as _, Order, Point, Standing, States, Stop};
 
 use crate::arch::context;
 use crate::arch::frames::UContext;
 use crate::coupling::machine::{Interrupted, general_of, places_of};
 use crate::coupling::place::{Choice, Surroundings, Window, choose, window};
-use crate::coupling::site::Site;
 use crate::coupling::state::layout;
 use crate::coupling::stub::Wanted;
 use crate::kernel::{Kernel, count};
 use crate::memory::guest;
 use crate::memory::space::{Kind, space};
+use crate::protocol::meeting::hints::BEYOND_NS;
 use crate::protocol::meeting::timers::{LONG_LOOK_NS, LOOK_NS, look_after};
 use crate::protocol::meeting::{Doing, Meeting, Outcome, boards, cpu_now, places};
 
 /// A replica that lags by more goes most of the way without a stub, in ns of CPU time: a tight loop
 /// in which one stands takes tens of times as long.
 const FREE_NS: u64 = 200_000;
-/// The part of such a way that is left for the stub. Equal ways take CPU times that differ by less.
+/// The part of such a way that is left for the stub, beside what is not known of who is ahead.
 const NEAR: u64 = 12;
 /// Instructions that are made one by one to a place where the code can be patched.
 const STEPS: u32 = 20_000;
@@ -59,8 +59,15 @@ fn obey(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
                 false
             }
             Order::Place => go_to_place(kernel, context),
+            Order::Run { .. } if is_beyond(kernel, context) => {
+                let meeting = &mut kernel.replica.env_mut().meeting;
+                meeting.coupler.ran(Stop::Overran, 0);
+                machine = look(kernel, context);
+                false
+            }
             Order::Run { budget, again } => {
-                run(kernel, budget, again, machine.standing().progress);
+                let progress = look(kernel, context).standing().progress;
+                run(kernel, budget, again, progress);
                 place_in_stub(kernel, context);
                 true
             }
@@ -89,6 +96,16 @@ fn look(kernel: &mut Kernel, context: &UContext) -> Interrupted {
     };
     let bases = context::bases();
     Interrupted::new(standing, &context.machine, bases, layout(), number)
+}
+
+/// This replica is to go to the target: does it know that it has passed it?
+fn is_beyond(kernel: &mut Kernel, context: &UContext) -> bool {
+    let now = kernel.clock.now();
+    let events = kernel.replica.events();
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.note_registers(now, context);
+    let is_here = meeting.steps_made.number(events) == meeting.coupler.target().events;
+    is_here && meeting.correct(now).is_some_and(|ahead| ahead < -BEYOND_NS)
 }
 
 fn agreed(kernel: &mut Kernel, point: Point) -> Outcome {
@@ -141,7 +158,7 @@ fn go_to_place(kernel: &mut Kernel, context: &mut UContext) -> bool {
             meeting.coupler.placed();
             return false;
         }
-        Some(Choice::At(window)) if meeting.site.plant(&window, None).is_ok() => {
+        Some(Choice::At(window)) if meeting.plant(&window, None) => {
             context.machine.rip = meeting.site.resumed(rip);
         }
         Some(Choice::Call(_)) => {}
@@ -182,10 +199,11 @@ fn run(kernel: &mut Kernel, budget: u64, again: bool, progress: u64) {
     let target = *meeting.coupler.target();
     let here = !target.at_call && events == target.events;
     let lag = target.progress.saturating_sub(progress);
-    // Later in an attempt it is a guess how far who has come: visits to stubs take their time.
+    // Later in an attempt it is a guess how far who has come: what visits to stubs take is one.
     let first = meeting.coupler.stamp().phase == 1;
+    let near = lag / NEAR + States::doubt(target.progress) / 4;
     let free = match first && here && !again && lag > FREE_NS {
-        true => lag - lag / NEAR,
+        true => lag.saturating_sub(near),
         false => 0,
     };
     meeting.order_run(budget, free, again);
@@ -195,6 +213,12 @@ fn run(kernel: &mut Kernel, budget: u64, again: bool, progress: u64) {
 }
 
 impl Meeting {
+    /// Puts a stub there, if that can be.
+    fn plant(&mut self, window: &Window, wanted: Option<&Wanted<'_>>) -> bool {
+        self.planted = cpu_now();
+        self.site.plant(window, wanted).is_ok()
+    }
+
     pub(super) fn order_run(&mut self, left: u64, free: u64, again: bool) {
         let since = cpu_now();
         self.doing = Doing::Running {
@@ -223,13 +247,10 @@ pub(super) fn plant(kernel: &mut Kernel) {
         general: &wanted,
         words: &places[..count],
     };
-    put(&mut kernel.replica.env_mut().meeting.site, &window, &wanted);
-}
-
-fn put(site: &mut Site, window: &Window, wanted: &Wanted<'_>) {
-    if !site.is_planted() {
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    if !meeting.site.is_planted() {
         // Refused: it runs for its time, and is ahead then.
-        let _ = site.plant(window, Some(wanted));
+        let _ = meeting.plant(&window, Some(&wanted));
     }
 }
 
@@ -268,7 +289,7 @@ pub(super) fn uproot(kernel: &mut Kernel, context: &mut UContext) -> bool {
     if !meeting.site.original(&mut cpu) {
         return false;
     }
-    meeting.site.take_out();
+    meeting.take_out();
     context.machine.set_cpu(&cpu);
     true
 }

@@ -17,6 +17,7 @@
 //! nothing is begun, and the next call is waited for.
 
 mod going;
+mod hints;
 mod party;
 mod steps;
 mod ticks;
@@ -38,6 +39,7 @@ use crate::protocol::patience::Patience;
 use crate::sys;
 
 use going::{TRAP, can_begin, drive, plant, plant_late, set_stepping, uproot};
+use hints::{BEYOND_NS, Hints};
 use party::Party;
 pub(crate) use party::is_over;
 use steps::Steps;
@@ -45,10 +47,10 @@ use ticks::Ticks;
 pub(crate) use timers::{arm, look_again};
 use timers::{look_after, slices};
 
-/// What a replica may run to a target, in ns of CPU time. Who has run in vain was ahead, and is
-/// further ahead then: the next budget has to make up for that even if a stub is visited all the
-/// time. So it grows from little, and the bound is far beyond what is needed. How far who lags is
-/// known well enough, and may be much where CPUs are shared.
+/// What a replica may run to a target, in ns of the program's CPU time, without that of visits to a
+/// stub. Who has run in vain was ahead, and is further ahead then: the next budget has to make up
+/// for that. So it grows from little, and the bound is far beyond what is needed. How far who lags
+/// is known well enough, and may be much where CPUs are shared.
 const PACE: Pace = Pace {
     base: 250_000,
     most: 5_000_000_000,
@@ -56,6 +58,10 @@ const PACE: Pace = Pace {
     rounds: 1,
     round: u64::MAX,
 };
+
+/// Who is nearer to a target, in ns, goes on with a stub. It is looked after at such intervals, in
+/// which it may make twice as much as CPU time told before.
+const NEAR_NS: i64 = 3 * timers::LONG_LOOK_NS.cast_signed();
 
 /// What came of an interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +97,9 @@ pub(crate) struct Meeting {
     coupler: Coupler<States>,
     doing: Doing,
     site: Site,
+    /// CPU time when the stub was put there.
+    planted: u64,
+    hints: Hints,
     /// The trace before the present call, and the call's number.
     before: Signature,
     step: u64,
@@ -130,6 +139,8 @@ impl Meeting {
             coupler: Coupler::new(who.id, who.members, ticks::pace(who.control, PACE)),
             doing: Doing::Nothing,
             site: Site::EMPTY,
+            planted: 0,
+            hints: Hints::NONE,
             before: Signature::default(),
             step: 0,
             steps_made: Steps::default(),
@@ -172,8 +183,13 @@ impl Meeting {
         self.step = self.steps_made.number(before.events);
     }
 
-    /// How far this replica has come since the last call or point, at most.
+    /// How far this replica has come since the last call or point, as far as is known.
     fn progress(&self, now: u64) -> u64 {
+        self.worked(now).saturating_add_signed(self.hints.shift)
+    }
+
+    /// What it has worked since then, at most.
+    fn worked(&self, now: u64) -> u64 {
         let since_point = cpu_now().saturating_sub(self.base);
         since_point.min(now.saturating_sub(self.marked))
     }
@@ -243,9 +259,32 @@ impl Meeting {
         self.marked = self.marked.saturating_add(ns);
     }
 
+    /// How much of the CPU time since a stub was planted is not to count as progress.
+    fn toll(&self, now: u64) -> u64 {
+        if !self.site.is_planted() {
+            return 0;
+        }
+        let since = now.saturating_sub(self.planted);
+        since - progress_at(self.site.visits(), since)
+    }
+
+    /// Takes the stub out, and that time from what counts.
+    fn take_out(&mut self) {
+        if !self.site.is_planted() {
+            return;
+        }
+        let toll = self.toll(cpu_now());
+        self.site.take_out();
+        self.leave_out(toll);
+        if let Doing::Running { since, .. } = &mut self.doing {
+            *since = since.saturating_add(toll);
+        }
+    }
+
     /// The attempt is over for this replica.
     fn leave(&mut self) {
         self.doing = Doing::Nothing;
+        self.hints = Hints::NONE;
         self.steps = 0;
         self.coupler.give_up();
         look_after(0);
@@ -274,6 +313,27 @@ impl Meeting {
             self.doing = Doing::Nothing;
             self.coupler.ran(stop, now.saturating_sub(since));
         }
+    }
+}
+
+/// How far a replica has come, in ns, that has made so many visits to a stub in `ns` of CPU time.
+///
+/// In a tight loop most of the time is that of the visits, and how long they take depends on who
+/// else uses the processor's units and caches. So there the visits are what counts: a replica that
+/// has run to a target in vain, and one that has to run as far, make equally many.
+const fn progress_at(visits: u64, ns: u64) -> u64 {
+    /// What a round of a loop, and the visit in it, takes at the least.
+    const VISIT_NS: u64 = 4;
+    /// At the most, if visits are to count.
+    const TIGHT_NS: u64 = 4 * VISIT_NS;
+    let counted = visits.saturating_mul(VISIT_NS);
+    let least = ns / (TIGHT_NS / VISIT_NS);
+    if counted > ns {
+        ns
+    } else if counted < least {
+        least
+    } else {
+        counted
     }
 }
 
@@ -308,9 +368,10 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: boo
             since, left, free, ..
         } => {
             let now = cpu_now();
-            let spent = now.saturating_sub(since);
-            if spent < left {
-                return plant_late(kernel, context, spent >= free);
+            let spent = now.saturating_sub(since + meeting.toll(now));
+            let (beyond, near) = where_it_is(kernel, context);
+            if spent < left && !beyond {
+                return plant_late(kernel, context, spent >= free || near);
             }
             if !uproot(kernel, context) {
                 return Outcome::GoOn;
@@ -334,6 +395,21 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: boo
     drive(kernel, context)
 }
 
+/// This replica goes to a target: is it known to be beyond it, or so near that it needs the stub?
+fn where_it_is(kernel: &mut Kernel, context: &UContext) -> (bool, bool) {
+    let now = kernel.clock.now();
+    let events = kernel.replica.events();
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    if meeting.steps_made.number(events) != meeting.coupler.target().events {
+        return (false, false);
+    }
+    meeting.note_registers(now, context);
+    match meeting.correct(now) {
+        Some(ahead) => (ahead < -BEYOND_NS, ahead < NEAR_NS),
+        None => (false, false),
+    }
+}
+
 /// Where there is only one replica it is at any point.
 fn alone(kernel: &Kernel) -> Outcome {
     count(&kernel.report.points[0], 1);
@@ -349,7 +425,7 @@ pub(crate) fn landed(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     let meeting = &mut kernel.replica.env_mut().meeting;
     let at = meeting.site.window_at().expect("stubs lead to the landing");
     context.machine.rip = at;
-    meeting.site.take_out();
+    meeting.take_out();
     match meeting.doing {
         Doing::Placing => {
             meeting.doing = Doing::Nothing;
@@ -383,6 +459,7 @@ pub(crate) fn mark(kernel: &mut Kernel) {
     let meeting = &mut kernel.replica.env_mut().meeting;
     meeting.steps_made.count(events);
     meeting.marked = now;
+    meeting.hints = Hints::NONE;
 }
 
 /// What was done at a point is over: from here on all replicas compute alike.
@@ -415,7 +492,7 @@ pub(crate) fn at_call(kernel: &mut Kernel) {
     if meeting.coupler.is_idle() {
         return;
     }
-    meeting.site.take_out();
+    meeting.take_out();
     match meeting.doing {
         Doing::Running { .. } if meeting.step < meeting.coupler.target().events => return,
         Doing::Running { .. } => meeting.ran(Stop::Call, cpu_now()),

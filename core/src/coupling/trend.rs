@@ -1,0 +1,158 @@
+//! Who is ahead, by registers that move steadily.
+//!
+//! Intuition: most loops keep a counter or a pointer in a register. A replica that has seen such a
+//! register move knows from the value in a target's state whether it has that value before it or
+//! behind, and how far it is. CPU time tells that badly where cores share what they have.
+//!
+//! Contract: a hint about progress only, on which no agreement rests. It can be wrong where a
+//! register begins anew within what replicas are apart, so who relies on it tries without it, too.
+//!
+//! Not covered: loops whose counters stand in memory, recursion, interpreters.
+
+/// Registers that are looked at.
+pub const MOVING: usize = 16;
+
+/// States that are remembered.
+const SAMPLES: usize = 3;
+/// Progress between two of them, at the least.
+const APART: u64 = 100_000;
+/// Rates are told in this part of a step a unit of progress.
+const UNIT: i64 = 1 << 12;
+/// The slowest and the fastest that count as steady motion.
+const SLOWEST: i64 = UNIT / 256;
+const FASTEST: i64 = UNIT * 64;
+/// Rates of one register differ by less: progress is a guess.
+const SPREAD: i64 = 4;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Sample {
+    progress: u64,
+    registers: [u64; MOVING],
+}
+
+/// What a replica has seen of its own registers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Trend {
+    samples: [Option<Sample>; SAMPLES],
+}
+
+impl Trend {
+    /// Nothing seen.
+    pub const NONE: Self = Self {
+        samples: [None; SAMPLES],
+    };
+
+    /// After so much progress registers are these.
+    pub fn note(&mut self, progress: u64, registers: &[u64; MOVING]) {
+        let last = self.samples[SAMPLES - 1].map_or(0, |sample| sample.progress);
+        if last != 0 && progress < last.saturating_add(APART) {
+            return;
+        }
+        self.samples.rotate_left(1);
+        self.samples[SAMPLES - 1] = Some(Sample {
+            progress,
+            registers: *registers,
+        });
+    }
+
+    /// How far ahead a state with these registers is of the last that was noted, in units of
+    /// progress; less than 0 if that is beyond it. `None` if no register tells.
+    #[must_use]
+    pub fn ahead(&self, target: &[u64; MOVING]) -> Option<i64> {
+        let mut best: Option<(i64, i64)> = None;
+        for register in 0..MOVING {
+            let Some((slow, fast)) = self.rates(register) else {
+                continue;
+            };
+            let last = self.samples[SAMPLES - 1]?.registers[register];
+            let way = target[register].wrapping_sub(last).cast_signed();
+            let Some(way) = way.checked_mul(2 * UNIT) else {
+                continue;
+            };
+            let ahead = way / (slow + fast);
+            let spread = fast.abs().max(slow.abs()) * 16 / fast.abs().min(slow.abs());
+            if best.is_none_or(|(least, _)| spread < least) {
+                best = Some((spread, ahead));
+            }
+        }
+        best.map(|(_, ahead)| ahead)
+    }
+
+    /// The least and the greatest rate at which this register moved, if that was steady.
+    fn rates(&self, register: usize) -> Option<(i64, i64)> {
+        let mut rates: Option<(i64, i64)> = None;
+        for pair in self.samples.windows(2) {
+            let (before, after) = (pair[0]?, pair[1]?);
+            let way = after.registers[register].wrapping_sub(before.registers[register]);
+            let took = i64::try_from(after.progress.checked_sub(before.progress)?).ok()?;
+            let rate = way.cast_signed().checked_mul(UNIT)? / took.max(1);
+            if !(SLOWEST..=FASTEST).contains(&rate.abs()) {
+                return None;
+            }
+            let (least, most) = rates.unwrap_or((rate, rate));
+            rates = Some((least.min(rate), most.max(rate)));
+        }
+        let (least, most) = rates?;
+        let one_way = least.signum() == most.signum();
+        let slow = least.abs().min(most.abs());
+        (one_way && least.abs().max(most.abs()) <= slow * SPREAD).then_some((least, most))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registers(counter: u64, noise: u64) -> [u64; MOVING] {
+        let mut registers = [7; MOVING];
+        (registers[3], registers[4]) = (counter, noise);
+        registers
+    }
+
+    fn trend(counters: [u64; SAMPLES]) -> Trend {
+        let mut trend = Trend::default();
+        for (index, counter) in (1..).zip(counters) {
+            let noise = counter.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            trend.note(index * 1_000_000, &registers(counter, noise));
+        }
+        trend
+    }
+
+    #[test]
+    fn a_counter_tells_how_far_it_is() {
+        let up = trend([0, 1_000_000, 2_000_000]);
+        assert_eq!(up.ahead(&registers(2_500_000, 1)), Some(500_000));
+        assert_eq!(up.ahead(&registers(1_500_000, 1)), Some(-500_000));
+        let down = trend([
+            0,
+            1_000_000_u64.wrapping_neg(),
+            2_000_000_u64.wrapping_neg(),
+        ]);
+        assert_eq!(
+            down.ahead(&registers(2_500_000_u64.wrapping_neg(), 1)),
+            Some(500_000)
+        );
+    }
+
+    #[test]
+    fn what_does_not_move_steadily_tells_nothing() {
+        for counters in [
+            [5, 5, 5],
+            [0, 1_000_000, 0],
+            [0, 1_000_000, 20_000_000],
+            [0, 9, 18],
+        ] {
+            let trend = trend(counters);
+            assert_eq!(trend.ahead(&registers(30_000_000, 1)), None, "{counters:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_before_enough_was_seen() {
+        let mut trend = Trend::default();
+        trend.note(1_000_000, &registers(0, 0));
+        trend.note(2_000_000, &registers(1_000_000, 0));
+        trend.note(2_000_001, &registers(1_000_001, 0));
+        assert_eq!(trend.ahead(&registers(9_000_000, 0)), None);
+    }
+}
