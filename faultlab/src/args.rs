@@ -19,6 +19,8 @@ use rcoe_faultlab::{host, system};
 pub(crate) use kills::{KillsArgs, ServiceArgs};
 pub(crate) use points::PointsArgs;
 
+use crate::show::{self, ShowArgs};
+
 const CAMPAIGN_EXAMPLES: &str = "\
 Examples:
   rcoe-faultlab campaign -n 3 --count 300 --journal flips.ndjson
@@ -38,12 +40,19 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "rcoe-faultlab", version)]
 pub(crate) struct Arguments {
+    /// Also write what was counted to FILE, as a JSON object with the names of evidence; of what is
+    /// only told (inject, report) nothing is.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) counts: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) action: Action,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
+    /// Flip bits until one shows, and tell what came of it.
+    #[command(after_help = show::EXAMPLES)]
+    Show(ShowArgs),
     /// Carry out many injections and count the outcomes.
     #[command(after_help = CAMPAIGN_EXAMPLES)]
     Campaign(CampaignArgs),
@@ -87,8 +96,9 @@ pub(crate) struct Common {
     /// What rcoe does about a fault: mask or stop; its own default if left out.
     #[arg(long)]
     pub(crate) on_fault: Option<String>,
-    /// Programs to hit: md5sum, bzip2, sha256, awk, sqlite3, python; with threads: pigz, mutex;
-    /// with children: workers, pipeline, shell, make; with one effect after the other: effects.
+    /// Programs to hit: md5sum, bzip2, sha256, sha256sum, awk, sqlite3, python; with threads: pigz,
+    /// mutex; with children: workers, pipeline, shell, make; with one effect after the other:
+    /// effects.
     #[arg(long, default_value = "md5sum")]
     pub(crate) program: String,
     /// State to hit: gpr, xmm, text, data, heap, stack, mmap, agent, shared, or regs, mem; with

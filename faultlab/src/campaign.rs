@@ -41,7 +41,6 @@ impl WorkFolder {
             .with_context(|| format!("cannot create {}", path.display()))?;
         let folder = Self(path);
         program::write_inputs(&folder.0)?;
-        program::compile(&folder.0)?;
         Ok(folder)
     }
 

@@ -105,6 +105,7 @@ impl Running {
     ///
     /// If it cannot be started.
     pub fn start(setup: &Setup, program: &Program, tag: u64) -> Result<Self> {
+        program.make(&setup.folder)?;
         let events_file = setup.folder.join(format!("events-{tag}"));
         File::create(&events_file).context("cannot create the events file")?;
         let words = command_line(setup, program, &events_file);

@@ -24,6 +24,8 @@ pub struct Hours {
     pub runs: u64,
     /// Runs in which something was reported, or that ended otherwise than they should.
     pub alarms: Vec<String>,
+    /// Those of them that had no end.
+    pub unfinished: u64,
     /// Time in these runs.
     pub time: Duration,
 }
@@ -64,7 +66,9 @@ pub fn run(
         let run = Running::start(&setup, &entry.program, 0)?.finish()?;
         hours.runs += 1;
         hours.time += run.wall;
-        hours.alarms.extend(alarm(&setup, entry, &run));
+        let alarm = alarm(&setup, entry, &run);
+        hours.unfinished += u64::from(alarm.is_some() && run.exit.is_none());
+        hours.alarms.extend(alarm);
         tell(&hours);
     }
     Ok(hours)

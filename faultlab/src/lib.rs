@@ -20,6 +20,7 @@
 
 pub mod campaign;
 pub mod child;
+pub mod counted;
 pub mod entry;
 pub mod events;
 pub mod fuzz;

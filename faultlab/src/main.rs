@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod show;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use rcoe_faultlab::campaign::{self, Lab, Range, WorkFolder};
+use rcoe_faultlab::counted::Counted;
 use rcoe_faultlab::fuzz;
 use rcoe_faultlab::host::{commit, machine};
 use rcoe_faultlab::hours;
@@ -30,22 +32,17 @@ use crate::args::{
     RcoeArgs, SteadyArgs, SystemArgs,
 };
 
+/// Whether all was as it should be, and what was counted.
+type Done = (bool, Option<Counted>);
+
 fn main() -> ExitCode {
-    let done = match Arguments::parse().action {
-        Action::Campaign(args) => run_campaign(&args),
-        Action::Inject(args) => run_one(&args),
-        Action::Report(args) => run_report(&args.journals, args.html.as_deref()),
-        Action::Steady(args) => run_steady(&args),
-        Action::Race(args) => run_race(&args),
-        Action::Points(args) => run_points(&args),
-        Action::Hours(args) => run_hours(&args),
-        Action::Kills(args) => run_kills(args.campaign(), args.count, &args.common, args.output()),
-        Action::Service(args) => {
-            run_kills(args.campaign(), args.faults, &args.common(), args.output())
+    let Arguments { counts, action } = Arguments::parse();
+    let done = perform(action).and_then(|(well, counted)| {
+        if let (Some(path), Some(counted)) = (counts, counted) {
+            counted.write(&path)?;
         }
-        Action::Fuzz(args) => run_fuzz(&args),
-        Action::System(args) => run_system(&args),
-    };
+        Ok(well)
+    });
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -56,8 +53,39 @@ fn main() -> ExitCode {
     }
 }
 
+fn perform(action: Action) -> Result<Done> {
+    match action {
+        Action::Show(args) => show::run(&args).map(uncounted),
+        Action::Campaign(args) => run_campaign(&args),
+        Action::Inject(args) => run_one(&args).map(uncounted),
+        Action::Report(args) => run_report(&args.journals, args.html.as_deref()).map(uncounted),
+        Action::Steady(args) => run_steady(&args),
+        Action::Race(args) => run_race(&args),
+        Action::Points(args) => run_points(&args),
+        Action::Hours(args) => run_hours(&args),
+        Action::Kills(args) => {
+            let runs = run_kills(args.campaign(), args.count, &args.common, args.output())?;
+            Ok((
+                runs.wrong() == 0,
+                Some(Counted::of_kills(&runs.runs, false)),
+            ))
+        }
+        Action::Service(args) => {
+            let runs = run_kills(args.campaign(), args.faults, &args.common(), args.output())?;
+            Ok((runs.wrong() == 0, Some(Counted::of_kills(&runs.runs, true))))
+        }
+        Action::Fuzz(args) => run_fuzz(&args),
+        Action::System(args) => run_system(&args),
+    }
+}
+
+/// Of what is told and not counted.
+const fn uncounted(well: bool) -> Done {
+    (well, None)
+}
+
 /// True if no run ended as a protected one never may.
-fn run_campaign(args: &CampaignArgs) -> Result<bool> {
+fn run_campaign(args: &CampaignArgs) -> Result<Done> {
     args.html.as_deref().map(html::try_out).transpose()?;
     let folder = WorkFolder::create()?;
     let header = header(&args.common)?;
@@ -105,7 +133,8 @@ fn run_campaign(args: &CampaignArgs) -> Result<bool> {
         .iter()
         .map(|record| record.leftovers)
         .sum();
-    Ok(args.common.replicas < 2 || (tally.uncontrolled() == 0 && left == 0))
+    let well = args.common.replicas < 2 || (tally.uncontrolled() == 0 && left == 0);
+    Ok((well, Some(Counted::of_campaign(journal.records()))))
 }
 
 fn summary(header: &Header, tally: &Tally) -> Result<String> {
@@ -126,35 +155,9 @@ fn run_one(args: &InjectArgs) -> Result<bool> {
     if args.json {
         println!("{}", serde_json::to_string(&record)?);
     } else {
-        tell_story(common, &record);
+        show::tell(common.replicas, &record);
     }
     Ok(common.replicas < 2 || !record.verdict.is_uncontrolled())
-}
-
-fn tell_story(common: &Common, record: &Record) {
-    let whom = match common.replicas {
-        0 => "the bare program".to_owned(),
-        n => format!("replica {} of {n}", record.plan.replica),
-    };
-    println!("program   {} ({whom})", record.name);
-    match &record.hit {
-        Some(hit) => println!("flipped   {}", report::describe(hit)),
-        None => println!("flipped   nothing"),
-    }
-    let exit = record
-        .exit
-        .map_or_else(|| "killed at the deadline".to_owned(), |e| format!("{e:?}"));
-    println!("outcome   {} (exit: {exit})", record.verdict.label());
-    if !record.detail.is_empty() {
-        println!("rcoe says {}", record.detail);
-    }
-    println!(
-        "time      {:.1} ms from the flip to the end",
-        record.after_us as f64 / 1000.0
-    );
-    if !record.evidence.is_empty() {
-        println!("evidence  {}", record.evidence);
-    }
 }
 
 fn run_report(journals: &[PathBuf], page: Option<&Path>) -> Result<bool> {
@@ -199,7 +202,7 @@ fn run_report(journals: &[PathBuf], page: Option<&Path>) -> Result<bool> {
     Ok(true)
 }
 
-fn run_steady(args: &SteadyArgs) -> Result<bool> {
+fn run_steady(args: &SteadyArgs) -> Result<Done> {
     let folder = WorkFolder::create()?;
     let setup = args.common.setup(folder.path())?;
     nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
@@ -224,11 +227,12 @@ fn run_steady(args: &SteadyArgs) -> Result<bool> {
         commit(),
         machine()
     );
-    Ok(true)
+    let counts = [("runs", calls), ("alarms", 0), ("unfinished", 0)];
+    Ok((true, Some(Counted::of(counts))))
 }
 
 /// True if the replicas always agree and the values vary.
-fn run_race(args: &RaceArgs) -> Result<bool> {
+fn run_race(args: &RaceArgs) -> Result<Done> {
     let folder = WorkFolder::create()?;
     let setup = args.common.setup(folder.path())?;
     nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
@@ -249,11 +253,11 @@ fn run_race(args: &RaceArgs) -> Result<bool> {
     if !values.vary() {
         println!("the race does not vary: this proves nothing");
     }
-    Ok(values.vary())
+    Ok((values.vary(), Some(Counted::of_races(&values))))
 }
 
 /// True if the replicas were in one state wherever they agreed that they were.
-fn run_points(args: &PointsArgs) -> Result<bool> {
+fn run_points(args: &PointsArgs) -> Result<Done> {
     let folder = WorkFolder::create()?;
     let setup = args.setup(folder.path())?;
     points::programs::prepare(folder.path())?;
@@ -282,11 +286,12 @@ fn run_points(args: &PointsArgs) -> Result<bool> {
     } else {
         print!("{}", points::report::markdown(&header, &journal.records));
     }
-    Ok(totals.wrong == 0 && totals.verified > 0)
+    let well = totals.wrong == 0 && totals.verified > 0;
+    Ok((well, Some(Counted::of_points(&totals))))
 }
 
 /// True if nothing was reported.
-fn run_hours(args: &HoursArgs) -> Result<bool> {
+fn run_hours(args: &HoursArgs) -> Result<Done> {
     let folder = WorkFolder::create()?;
     let setup = args.common.setup(folder.path())?;
     nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
@@ -307,19 +312,20 @@ fn run_hours(args: &HoursArgs) -> Result<bool> {
         commit(),
         machine()
     );
-    Ok(hours.alarms.is_empty())
+    let well = hours.alarms.is_empty();
+    Ok((well, Some(Counted::of_hours(&hours))))
 }
 
 /// A campaign of kills that has found so much is not worth going on with.
 const ENOUGH_WRONG: usize = 100;
 
-/// True if nothing was lost or doubled.
+/// Harms replicas until it is enough, and tells what came of it.
 fn run_kills(
     campaign: kills::Campaign,
     count: u64,
     common: &RcoeArgs,
     (journal, json): (Option<&PathBuf>, bool),
-) -> Result<bool> {
+) -> Result<kills::Runs> {
     let folder = WorkFolder::create()?;
     let setup = common.setup(folder.path())?;
     kills::prepare(folder.path())?;
@@ -350,39 +356,39 @@ fn run_kills(
     } else {
         println!("{}", kills::markdown(&kills::Header::new(&campaign), &runs));
     }
-    Ok(runs.wrong() == 0)
+    Ok(runs)
 }
 
 /// True if every run came to its end.
-fn run_fuzz(args: &FuzzArgs) -> Result<bool> {
+fn run_fuzz(args: &FuzzArgs) -> Result<Done> {
     let folder = WorkFolder::create()?;
     let setup = args.setup(folder.path())?;
     fuzz::prepare(folder.path())?;
     if let Err(error) = fuzz::probe(folder.path()) {
         if args.optional {
             println!("no system calls were made by chance: {error:#}");
-            return Ok(true);
+            return Ok(uncounted(true));
         }
         return Err(error);
     }
     let bar = progress(args.calls, "calls");
-    let (mut calls, mut made, mut wrong, mut seed) = (0, 0, 0, args.seed);
+    let (mut calls, mut seed) = (0, args.seed);
+    let mut runs = Vec::new();
     while calls < args.calls {
         let count = args.per_run.max(1).min(args.calls - calls);
         let run = fuzz::run(&setup, seed, count, args.episode)?;
-        match run.wrong {
+        match &run.wrong {
             None => bar.suspend(|| eprintln!("seed {seed}: {}", run.last)),
-            Some(what) => {
-                wrong += 1;
-                bar.suspend(|| println!("seed {seed}, episode {}: {what}", run.last));
-            }
+            Some(what) => bar.suspend(|| println!("seed {seed}, episode {}: {what}", run.last)),
         }
         calls += count;
-        made += run.made;
+        runs.push(run);
         seed += 1;
         bar.set_position(calls);
     }
     bar.finish_and_clear();
+    let made: u64 = runs.iter().map(|run| run.made).sum();
+    let wrong = runs.iter().filter(|run| run.wrong.is_some()).count();
     println!(
         "{calls} random system calls ({made} in episodes that came to their end), n {}: {wrong} of \
          {} runs wrong (from seed {}, commit {}, {})",
@@ -392,11 +398,11 @@ fn run_fuzz(args: &FuzzArgs) -> Result<bool> {
         commit(),
         machine()
     );
-    Ok(wrong == 0)
+    Ok((wrong == 0, Some(Counted::of_calls(&runs))))
 }
 
 /// True if no protected run ended as it never may.
-fn run_system(args: &SystemArgs) -> Result<bool> {
+fn run_system(args: &SystemArgs) -> Result<Done> {
     args.html.as_deref().map(html::try_out).transpose()?;
     let mut page = html::Report::default();
     let write = |page: &html::Report| args.html.iter().try_for_each(|path| page.write(path));
@@ -406,14 +412,15 @@ fn run_system(args: &SystemArgs) -> Result<bool> {
         page.add_system(&header, &records);
     }
     if !args.report.is_empty() {
-        return write(&page).map(|()| true);
+        return write(&page).map(|()| uncounted(true));
     }
     let folder = system::Folder::create()?;
     let lab = system::Lab::prepare(args.setup()?, args.seed, args.flips, folder.path())?;
     if let Some(index) = args.index {
         let record = lab.inject(index)?;
         println!("{}", system::describe(&record));
-        return Ok(args.replicas < 2 || !record.verdict.is_uncontrolled());
+        let well = args.replicas < 2 || !record.verdict.is_uncontrolled();
+        return Ok(uncounted(well));
     }
     let own = folder.path().join("journal.ndjson");
     let path = args.journal.as_ref().unwrap_or(&own);
@@ -425,7 +432,8 @@ fn run_system(args: &SystemArgs) -> Result<bool> {
     page.add_system(&header, journal.records());
     write(&page)?;
     let wrong = |record: &system::Record| record.verdict.is_uncontrolled();
-    Ok(args.replicas < 2 || !journal.records().iter().any(wrong))
+    let well = args.replicas < 2 || !journal.records().iter().any(wrong);
+    Ok((well, Some(Counted::of_machines(journal.records()))))
 }
 
 fn prepare(common: &Common, folder: &WorkFolder) -> Result<Lab> {

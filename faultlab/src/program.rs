@@ -13,7 +13,7 @@ use crate::plan::Rng;
 pub struct Program {
     /// The word used on the command line.
     pub name: &'static str,
-    /// Path of the executable: absolute, or of one of [`SOURCES`] in the work folder.
+    /// Path of the executable: absolute, or of one of ours in the work folder.
     pub path: &'static str,
     /// Its arguments.
     pub args: &'static [&'static str],
@@ -24,7 +24,7 @@ pub struct Program {
 }
 
 /// Our own programs: name, and source text of C.
-pub const SOURCES: [(&str, &str); 4] = [
+const SOURCES: [(&str, &str); 4] = [
     ("mutex", include_str!("../programs/mutex.c")),
     ("workers", include_str!("../programs/workers.c")),
     ("effects", include_str!("../programs/effects.c")),
@@ -49,7 +49,7 @@ const PYTHON: &str = "import zlib\nd = {i: str(i * i) for i in range(9000)}\n\
                       print(zlib.crc32(''.join(d.values()).encode()), sum(map(len, d.values())))";
 
 /// Every program the lab knows. The first is the papers' and the default.
-pub const PROGRAMS: [Program; 14] = [
+pub const PROGRAMS: [Program; 15] = [
     Program {
         name: "md5sum",
         path: "/bin/busybox",
@@ -148,6 +148,14 @@ pub const PROGRAMS: [Program; 14] = [
         package: "make",
         children: true,
     },
+    // On every Debian.
+    Program {
+        name: "sha256sum",
+        path: "/usr/bin/sha256sum",
+        args: &["random-4m"],
+        package: "coreutils",
+        children: false,
+    },
 ];
 
 /// The programs of a comma-separated list of names.
@@ -174,13 +182,20 @@ fn find(name: &str) -> Result<Program> {
     Ok(*program)
 }
 
-/// Compiles our own programs into `folder`.
-///
-/// # Errors
-///
-/// If there is no C compiler, or the folder cannot be written.
-pub fn compile(folder: &Path) -> Result<()> {
-    for (name, source) in SOURCES {
+impl Program {
+    /// Compiles it into `folder`, if it is one of ours and not there yet: whoever runs other
+    /// programs needs no compiler.
+    ///
+    /// # Errors
+    ///
+    /// If there is no C compiler, or the folder cannot be written.
+    pub(crate) fn make(&self, folder: &Path) -> Result<()> {
+        let own = SOURCES
+            .iter()
+            .find(|(name, _)| self.path.strip_prefix("./") == Some(name));
+        let Some((name, source)) = own.filter(|(name, _)| !folder.join(name).exists()) else {
+            return Ok(());
+        };
         let file = folder.join(format!("{name}.c"));
         fs::write(&file, source).with_context(|| format!("cannot write {}", file.display()))?;
         let done = Command::new("cc")
@@ -190,8 +205,8 @@ pub fn compile(folder: &Path) -> Result<()> {
             .status()
             .context("cannot run cc: apt-get install gcc")?;
         ensure!(done.success(), "cc does not take {name}.c");
+        Ok(())
     }
-    Ok(())
 }
 
 /// Writes the input files into `folder`.
@@ -227,8 +242,26 @@ mod tests {
     use super::{PROGRAMS, select, write_inputs};
 
     #[test]
+    fn only_what_is_ours_is_compiled() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let make = |name| {
+            let program = PROGRAMS.iter().find(|program| program.name == name);
+            program
+                .expect("a program")
+                .make(folder.path())
+                .expect("made");
+        };
+        make("sha256sum");
+        let entries = std::fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(entries, 0);
+        make("mutex");
+        make("mutex");
+        assert!(folder.path().join("mutex").exists());
+    }
+
+    #[test]
     fn unknown_programs_are_refused() {
-        let error = select("md5sum,emacs").expect_err("not a program of the lab");
+        let error = select("sha256sum,emacs").expect_err("not a program of the lab");
         assert!(error.to_string().contains("emacs"));
     }
 

@@ -40,6 +40,18 @@ impl Values {
         self.counts.len() as u64 >= needed && 2 * most <= runs
     }
 
+    /// Runs, distinct values, the least and the greatest one.
+    #[must_use]
+    pub fn spread(&self) -> [u64; 4] {
+        let end = |entry: Option<(&u64, &u64)>| entry.map_or(0, |(value, _)| *value);
+        [
+            self.counts.values().sum(),
+            self.counts.len() as u64,
+            end(self.counts.first_key_value()),
+            end(self.counts.last_key_value()),
+        ]
+    }
+
     /// Distinct values, their range, and shares of the range in ten equal parts, in words.
     #[must_use]
     pub fn describe(&self) -> String {

@@ -38,6 +38,10 @@ pub struct Run {
     pub last: String,
     /// Calls that were made at least: those of episodes that came to their end.
     pub made: u64,
+    /// Episodes, if it came to its end.
+    pub episodes: u64,
+    /// Those of them that came to theirs.
+    pub ended: u64,
     /// What was wrong, if anything.
     pub wrong: Option<String>,
 }
@@ -122,13 +126,23 @@ pub fn run(setup: &Setup, seed: u64, calls: u64, episode: u64) -> Result<Run> {
     };
     let last = output.lines().last().unwrap_or("nothing").to_owned();
     let right = status == "exit status: 0" && last.starts_with("done");
-    let made = last
-        .strip_prefix("done: ")
-        .and_then(|it| it.split(' ').next());
-    let made = made.and_then(|it| it.parse().ok()).unwrap_or(0);
+    let [made, ended, late, crashed] = numbers(last.strip_prefix("done: ").unwrap_or_default());
     let told: Vec<&str> = errors.lines().rev().take(6).collect();
     let wrong = (!right).then(|| format!("{status}: {}", told.join(" | ")));
-    Ok(Run { last, made, wrong })
+    Ok(Run {
+        last,
+        made,
+        episodes: ended + late + crashed,
+        ended,
+        wrong,
+    })
+}
+
+/// The numbers that the program tells at its end, in their order.
+fn numbers(text: &str) -> [u64; 4] {
+    let words = text.split(|it: char| !it.is_ascii_digit());
+    let mut found = words.filter_map(|word| word.parse().ok());
+    std::array::from_fn(|_| found.next().unwrap_or(0))
 }
 
 /// Reads all in a thread of its own; the beginning of much is enough.
@@ -155,5 +169,17 @@ fn wait(child: &mut Child, patience: Duration) -> Result<String> {
             return Ok("hangs".into());
         }
         thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numbers;
+
+    #[test]
+    fn the_end_tells_calls_and_episodes() {
+        let told = "800 calls; 40 ended, 3 were too slow, 1 crashed";
+        assert_eq!(numbers(told), [800, 40, 3, 1]);
+        assert_eq!(numbers("7"), [7, 0, 0, 0]);
     }
 }

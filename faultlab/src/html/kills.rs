@@ -148,16 +148,12 @@ mod tests {
 
     fn run(index: u64, wrong: &str) -> Run {
         Run {
-            index,
-            workload: Workload::Pipe,
             kills: 10,
-            kinds: BTreeMap::new(),
-            latent: 0,
-            slowest_us: 0,
             primaries: 6,
             effects: 99,
             ms: 1,
             wrong: wrong.to_owned(),
+            ..Run::new(index, Workload::Pipe)
         }
     }
 

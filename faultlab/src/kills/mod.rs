@@ -84,6 +84,9 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Faults of which a run that went wrong tells, the last ones.
 const TOLD: usize = 4;
 
+/// How a workload ended that did not.
+const HANGS: &str = "hangs";
+
 const fn one() -> u64 {
     1
 }
@@ -115,6 +118,33 @@ pub struct Run {
     pub ms: u64,
     /// What was wrong; empty if nothing was.
     pub wrong: String,
+    /// The peer got an effect that was lost, doubled or wrong.
+    #[serde(default)]
+    pub spoilt: bool,
+    /// The workload had not ended when its time was over.
+    #[serde(default)]
+    pub unfinished: bool,
+}
+
+impl Run {
+    /// Of this number, with nothing done yet.
+    #[must_use]
+    pub const fn new(index: u64, workload: Workload) -> Self {
+        Self {
+            index,
+            workload,
+            kills: 0,
+            kinds: BTreeMap::new(),
+            latent: 0,
+            slowest_us: 0,
+            primaries: 0,
+            effects: 0,
+            ms: 0,
+            wrong: String::new(),
+            spoilt: false,
+            unfinished: false,
+        }
+    }
 }
 
 /// A workload under rcoe.
@@ -140,18 +170,7 @@ impl Campaign {
         let folder = setup.folder.join(format!("run-{index}"));
         fs::create_dir(&folder).context("cannot make the folder of a run")?;
         let began = Instant::now();
-        let mut run = Run {
-            index,
-            workload,
-            kills: 0,
-            kinds: BTreeMap::new(),
-            latent: 0,
-            slowest_us: 0,
-            primaries: 0,
-            effects: 0,
-            ms: 0,
-            wrong: String::new(),
-        };
+        let mut run = Run::new(index, workload);
         let mut rng = Rng::new(&[self.seed, index]);
         let (mut job, peer) = self.start(setup, workload, &folder, rng.next())?;
         let begun = peer.wait_until_ready(Instant::now() + setup.deadline);
@@ -172,6 +191,8 @@ impl Campaign {
         let told = job.errors.join().unwrap_or_default();
         run.effects = ledger.effects;
         run.ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        run.unfinished = status == HANGS;
+        run.spoilt = ledger.wrong.is_some() && !run.unfinished;
         let checks = [
             harm.err().map(|error| format!("{error:#}")),
             ledger.wrong,
@@ -408,7 +429,7 @@ impl Job {
                 Ok(None) => {
                     self.end();
                     let _ = self.child.wait();
-                    return "hangs".into();
+                    return HANGS.into();
                 }
             }
         }

@@ -227,8 +227,6 @@ mod tests {
         };
         let mut runs = Runs::open(Some(&path), &campaign).unwrap();
         let run = Run {
-            index: 0,
-            workload: Workload::Pipe,
             kills: 10,
             kinds: [(Fault::Kill, 10)].into(),
             latent: 1,
@@ -236,7 +234,7 @@ mod tests {
             primaries: 6,
             effects: 99,
             ms: 1,
-            wrong: String::new(),
+            ..Run::new(0, Workload::Pipe)
         };
         runs.add(run).unwrap();
         let mut text = fs::read_to_string(&path).unwrap();

@@ -93,7 +93,8 @@ impl Processor {
     }
 
     /// What journals that do not name one are of.
-    pub(super) fn usual() -> String {
+    #[must_use]
+    pub fn usual() -> String {
         X86_64.name.to_owned()
     }
 
