@@ -22,6 +22,7 @@ pub mod evidence;
 mod floor;
 pub mod instructions;
 pub mod memory;
+pub mod prove;
 pub mod recovery;
 pub mod render;
 pub mod sample;

@@ -9,10 +9,19 @@ use clap::{Parser, Subcommand};
 use rcoe_bench::render::{Results, Suite, markdown};
 use rcoe_bench::workshop::{Scale, Workshop};
 use rcoe_bench::{
-    births, calls, cpu, evidence, instructions, memory, recovery, scrub, servers, service, startup,
-    system, ycsb,
+    births, calls, cpu, evidence, instructions, memory, prove, recovery, scrub, servers, service,
+    startup, system, ycsb,
 };
 use rcoe_faultlab::host::{commit, machine};
+
+const PROVE_EXAMPLES: &str = "\
+Examples:
+  cargo xtask prove --list                       how far everything is
+  cargo xtask prove --minutes 480                a night; the same command goes on
+  cargo xtask prove --only system-2,system-3     machines only
+
+Parts and what the fault lab said of each are kept in target/prove/COMMIT; their sums go to
+evidence/, from which cargo xtask docs renders the pages. Ends with 1 if something was found.";
 
 /// Measures what replication costs, as ratios taken in one run.
 #[derive(Debug, Parser)]
@@ -73,6 +82,9 @@ enum Action {
     Service(service::Order),
     /// Measure the system sphere, in instructions or in processor cycles.
     System(system::Order),
+    /// Carry out the long campaigns and suites of a plan, and write them as evidence.
+    #[command(after_help = PROVE_EXAMPLES)]
+    Prove(prove::Order),
     /// Print a page that is rendered from the evidence of this source tree.
     Page {
         /// BENCH or FAULTS.
@@ -98,8 +110,12 @@ fn run(args: &Arguments) -> Result<bool> {
         None => std::env::current_exe()?.with_file_name("rcoe"),
     };
     if let Some(Action::Page { name }) = &args.action {
-        print!("{}", page(name)?);
+        let own = Path::new(evidence::FOLDER);
+        print!("{}", page(name, args.evidence.as_deref().unwrap_or(own))?);
         return Ok(true);
+    }
+    if let Some(Action::Prove(order)) = &args.action {
+        return prove::run(order, args.evidence.as_deref());
     }
     if let Some(Action::System(order)) = &args.action {
         return machines(&rcoe, order, args.evidence.as_deref());
@@ -164,8 +180,7 @@ fn keep(
 }
 
 /// A page, rendered.
-fn page(name: &str) -> Result<String> {
-    let folder = Path::new(evidence::FOLDER);
+fn page(name: &str, folder: &Path) -> Result<String> {
     let path = folder.join(format!("{name}.md.in"));
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let all = evidence::Evidence::read(folder)?;

@@ -16,6 +16,7 @@ mod image;
 mod lines;
 mod packages;
 mod programs;
+mod prove;
 mod shell;
 mod shots;
 mod slow;
@@ -49,6 +50,13 @@ enum Task {
         /// Arguments for rcoe-bench.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
+    },
+    /// Carry out long campaigns and suites, going on where they were left, and write evidence/;
+    /// further arguments (--list, --only, --minutes) go to rcoe-bench prove.
+    Prove {
+        /// Arguments for rcoe-bench prove.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
     },
     /// Run the papers' data race with many seeds; further arguments go to rcoe-faultlab.
     Race {
@@ -111,6 +119,7 @@ fn perform(task: Task) -> Result<bool> {
             let command = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-bench", "--"]);
             shell::succeeds(shell::with(command, &arguments))
         }
+        Task::Prove { arguments } => prove::run(&arguments),
         Task::Race { arguments } => {
             let packages = [
                 "build",

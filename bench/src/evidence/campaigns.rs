@@ -70,13 +70,18 @@ impl Campaigns {
         let mut groups = Vec::new();
         for path in super::listed(&folder.join("faults"), "toml")? {
             let text = std::fs::read_to_string(&path)?;
-            let group: Group = toml::from_str(&text).with_context(|| path.display().to_string())?;
-            for goal in &group.goal {
-                group.judge(goal)?;
-            }
-            groups.push(group);
+            groups.push(Group::parse(&text).with_context(|| path.display().to_string())?);
         }
         Ok(Self { groups })
+    }
+
+    /// Whether a text is the file of a group.
+    ///
+    /// # Errors
+    ///
+    /// If it is not of the schema, or lacks what its goals count.
+    pub(crate) fn check(text: &str) -> Result<()> {
+        Group::parse(text).map(drop)
     }
 
     pub(super) fn group(&self, name: &str) -> Result<&Group> {
@@ -86,6 +91,14 @@ impl Campaigns {
 }
 
 impl Group {
+    fn parse(text: &str) -> Result<Self> {
+        let group: Self = toml::from_str(text)?;
+        for goal in &group.goal {
+            group.judge(goal)?;
+        }
+        Ok(group)
+    }
+
     /// What was counted for a goal, in words, and whether it is met.
     pub(super) fn judge(&self, goal: &Goal) -> Result<(String, bool)> {
         let column = Column::parse(&goal.count);

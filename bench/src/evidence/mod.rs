@@ -188,14 +188,10 @@ impl File {
     /// If there is no `date`.
     pub fn fresh(suite: &str, load: String, series: Vec<Series>) -> Result<Self> {
         let words: Vec<String> = std::env::args().skip(1).collect();
-        let today = std::process::Command::new("date")
-            .args(["-u", "+%F"])
-            .output();
-        let today = today.context("cannot run date")?.stdout;
         Ok(Self {
             suite: suite.to_owned(),
             commit: host::commit(),
-            date: String::from_utf8_lossy(&today).trim().to_owned(),
+            date: host::date()?,
             machine: host::machine(),
             load,
             command: format!("cargo xtask bench {}", words.join(" ")),
@@ -324,7 +320,7 @@ struct Found<'a> {
 }
 
 /// Files of a folder with such an ending, sorted.
-fn listed(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+pub(crate) fn listed(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut paths = Vec::new();
     for entry in entries {
