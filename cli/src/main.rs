@@ -93,6 +93,10 @@ fn usage(error: &clap::Error) -> ExitCode {
         };
     }
     let text = error.to_string();
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprintln!("{}", text.trim_end());
+        return EXIT_OWN_FAILURE.into();
+    }
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     reporter::say(AnsiColor::Red, "", text.trim_end());
     EXIT_OWN_FAILURE.into()

@@ -48,6 +48,15 @@ fn real_program() -> Vec<u8> {
 }
 
 #[test]
+fn without_a_word_there_is_help() {
+    let outcome = Scene::new().rcoe(&[]);
+    let errors = outcome.err();
+    assert_eq!(outcome.ended, Ended::Exit(125));
+    assert!(errors.starts_with("Runs ordinary software"), "{errors}");
+    assert!(errors.contains("Usage: rcoe <COMMAND>"), "{errors}");
+}
+
+#[test]
 fn a_missing_program_is_127() {
     let scene = Scene::new();
     refused(
