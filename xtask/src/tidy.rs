@@ -165,10 +165,7 @@ const RULES: &[Rule] = &[
     ("every page in docs is linked", links::orphans),
     ("relative links resolve", links::broken),
     ("links name headings that are there", links::broken_anchors),
-    (
-        "paragraphs on architecture have at most 100 words",
-        pages::long_paragraphs,
-    ),
+    ("paragraphs have at most 100 words", pages::long_paragraphs),
     ("files named on architecture exist", pages::missing_files),
     ("every exemption is needed", unused_exemptions),
 ];

@@ -1,4 +1,4 @@
-//! Rules about the pages that tell how rcoe works: short paragraphs, and files that exist.
+//! Rules about pages: short paragraphs, and on those that tell how rcoe works, files that exist.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{House, Source};
 
-/// Where these pages lie.
+/// Where the pages lie that tell how rcoe works.
 const FOLDER: &str = "docs/architecture/";
 /// Most words of a paragraph.
 const WORDS: usize = 100;
@@ -19,11 +19,13 @@ fn pages(house: &House) -> impl Iterator<Item = &Source> {
 /// Paragraphs that are too long. A point of a list is a paragraph; code and tables are none.
 pub(super) fn long_paragraphs(house: &House) -> Result<Vec<String>> {
     let mut findings = Vec::new();
-    for page in pages(house) {
+    let all = house.sources.iter().filter(|source| source.is_markdown());
+    for page in all {
         let (mut words, mut begin, mut code) = (0, 0, false);
         for (at, line) in page.content.lines().chain([""]).enumerate() {
             code ^= line.starts_with("```");
-            let point = line.starts_with("* ") || line.starts_with(|c: char| c.is_ascii_digit());
+            let point = line.trim_start().starts_with("* ")
+                || line.starts_with(|c: char| c.is_ascii_digit());
             let ends = line.is_empty() || code;
             let ends = ends || line.starts_with(['|', '#']) || point;
             if ends && words > WORDS {
@@ -76,9 +78,9 @@ mod tests {
     fn a_paragraph_has_at_most_a_hundred_words() {
         let (short, long) = ("word ".repeat(100), "word ".repeat(101));
         let text = format!("# x\n{short}\n\n* {short}\n{long}\n\n```text\n{long}\n```\n|{long}|\n");
-        let house = house_of(&[("docs/architecture/a.md", &text), ("docs/b.md", &long)]);
+        let house = house_of(&[("docs/a.md", &text), ("README.md", &short), ("b.rs", &long)]);
         let findings = long_paragraphs(&house).unwrap();
-        assert_eq!(findings, ["docs/architecture/a.md:4: 202 words"]);
+        assert_eq!(findings, ["docs/a.md:4: 202 words"]);
     }
 
     #[test]
