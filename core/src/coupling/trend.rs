@@ -60,12 +60,12 @@ impl Trend {
     #[must_use]
     pub fn ahead(&self, target: &[u64; MOVING]) -> Option<i64> {
         let mut best: Option<(i64, i64)> = None;
-        for register in 0..MOVING {
+        for (register, &wanted) in target.iter().enumerate() {
             let Some((slow, fast)) = self.rates(register) else {
                 continue;
             };
             let last = self.samples[SAMPLES - 1]?.registers[register];
-            let way = target[register].wrapping_sub(last).cast_signed();
+            let way = wanted.wrapping_sub(last).cast_signed();
             let Some(way) = way.checked_mul(2 * UNIT) else {
                 continue;
             };
