@@ -247,7 +247,7 @@ impl Pair {
     fn connect(&mut self) -> SocketHandle {
         let buffer = || SocketBuffer::new(vec![0; 4096]);
         let handle = self.sockets.add(Socket::new(buffer(), buffer()));
-        self.next_port += 1;
+        self.next_port = 1024 + (self.next_port + 1) % 60_000;
         let socket = self.sockets.get_mut::<Socket<'_>>(handle);
         let context = self.peer.context();
         socket
