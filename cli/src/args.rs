@@ -303,7 +303,7 @@ pub(crate) enum SphereArg {
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
     /// clock, crash, device, fill, foreign, grow, large, ledger, long, null, pingpong, pipeline,
-    /// sieve or sleep, on x86_64 also echo and hpet, or an ELF file made for it
+    /// sieve or sleep, on x86_64 also echo or hpet, or an ELF file made for it
     System,
 }
 
