@@ -35,7 +35,6 @@ fn file(folder: &Path, name: &str, content: &[u8], mode: u32) -> String {
 
 #[test]
 fn wrong_usage_is_125() {
-    refuses(&[], 125, &["Usage"]);
     refuses(&["run"], 125, &["PROGRAM"]);
     refuses(&["run", "-n", "0", "--", "true"], 125, &["'0'", "-n 2"]);
     refuses(

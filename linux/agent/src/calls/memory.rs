@@ -86,7 +86,7 @@ pub(super) fn mmap(kernel: &mut Kernel, call: &Call) -> i64 {
         Ok(file) => file,
         Err(error) => return error,
     };
-    let mut call = *call;
+    let mut call = readable_code(call);
     if guest::meets_reserved(addr, len) {
         if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
             return agent_memory(kernel, addr);
@@ -237,6 +237,7 @@ pub(super) fn munmap(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// `mprotect` and `pkey_mprotect`.
 pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
+    let call = readable_code(call);
     let (addr, len, prot) = (call.arg(0), call.arg(1), call.arg(2));
     if is_agents(kernel, addr, len) {
         return agent_memory(kernel, addr);
@@ -267,6 +268,16 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
         adopt_code(kernel, &Code::new(start, len, part));
     }
     result
+}
+
+/// The call with code readable that the program wants to execute only: the agent looks through it,
+/// compares and copies it, and where the processor has protection keys the kernel would refuse.
+fn readable_code(call: &Call) -> Call {
+    let mut call = *call;
+    if call.arg(2) == u64::from(PROT_EXEC) {
+        call.raw[2] |= u64::from(PROT_READ);
+    }
+    call
 }
 
 /// Executable and not writable: code that is generated in place may change at any time, so its
