@@ -3,9 +3,10 @@
 //!
 //! 1. *Copy.* All members meet at one point of the trace, where one of them, the donor, is copied.
 //!    The copy is the *newcomer*. It has a number, an outbox and all that the donor had, but no
-//!    vote: nobody waits for it, and it waits only for records. It follows the stream as a member
-//!    does, so it stays at the heels of the group, and every record compares its signature. It is
-//!    not waited for in the ring either: one that is overrun sees it and gives up.
+//!    vote: no vote waits for it, and it waits only for records. It follows the stream as a member
+//!    does, so it stays at the heels of the group, and every record compares its signature. Only
+//!    where it is a whole ring behind the primary waits, for as long as the sphere thinks fit, and
+//!    then never again for this copy: one that is overrun sees it and gives up.
 //! 2. *Verification* is the sphere's: it compares what was copied with the other members and then
 //!    has the members take the last step, at one point of the trace.
 //! 3. *Admission.* Membership changes in votes only. The members meet and call for a vote in which
@@ -38,6 +39,10 @@ pub(crate) struct Admission {
     pub(crate) newcomer: ReplicaId,
     /// Votes completed when it was copied.
     votes: u32,
+    /// Where in the stream it was copied.
+    start: u64,
+    /// Primary: it was waited for in vain once.
+    left_behind: bool,
 }
 
 /// How far an admission call is.
@@ -69,7 +74,50 @@ impl Node {
         self.admission = Some(Admission {
             newcomer,
             votes: self.votes,
+            start: self.cursor,
+            left_behind: false,
         });
+        self.limit = self.cursor;
+    }
+
+    /// Primary: how many words of the stream the newcomer has yet to take; `None` if there is none,
+    /// or it is not waited for any more. Before it begins, its outbox tells of somebody who was
+    /// lost.
+    pub(crate) fn newcomer_lag(&self, ports: &Ports<'_>) -> Option<u64> {
+        let admission = self.admission.filter(|it| !it.left_behind)?;
+        let outbox = port(ports, admission.newcomer).outbox;
+        let told = outbox.cursor.load(Ordering::Acquire);
+        let since = self.cursor.wrapping_sub(admission.start);
+        let taken = told.wrapping_sub(admission.start);
+        Some(if taken <= since { since - taken } else { since })
+    }
+
+    /// Primary, for which all members leave room for `words`: waits for the newcomer's room too, or
+    /// leaves it behind.
+    pub(crate) fn await_newcomer(
+        &mut self,
+        call: &mut Call,
+        words: u64,
+        ports: &Ports<'_>,
+    ) -> Option<Await> {
+        let peer = self.newcomer()?;
+        let bell = port(ports, peer).outbox.bell();
+        let len = port(ports, self.id).ring.len() as u64;
+        if self.newcomer_lag(ports)? + words <= len {
+            return None;
+        }
+        if call.is_missed(peer) || self.alarmed(ports) {
+            call.forget_missing();
+            if let Some(admission) = &mut self.admission {
+                admission.left_behind = true;
+            }
+            return None;
+        }
+        Some(Await {
+            peer,
+            bell,
+            reason: WaitFor::Newcomer,
+        })
     }
 
     /// The copy of a member, made after [`Node::expect_newcomer`]: takes its number, and writes its

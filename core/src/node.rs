@@ -34,6 +34,9 @@ pub enum WaitFor {
     Vote,
     /// The peer's entry to `handle_action`.
     Action,
+    /// Room in the ring, which a newcomer holds up. It is no member: once it is overdue it is left
+    /// behind.
+    Newcomer,
 }
 
 /// An unfulfilled condition: which peer can fulfil it, and its doorbell's value before the
@@ -127,6 +130,11 @@ impl Call {
     pub fn gone(&mut self, peer: ReplicaId) {
         self.overdue(peer);
         self.gone = self.gone.with(peer);
+    }
+
+    /// Does the environment say that `peer` is stopped or too late?
+    pub(crate) const fn is_missed(&self, peer: ReplicaId) -> bool {
+        self.overdue.contains(peer)
     }
 
     /// A vote begins, or is over: whoever is missing is to be found missing anew.

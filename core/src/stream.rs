@@ -134,12 +134,7 @@ impl Node {
             .wrapping_sub(outbox.cursor.load(Ordering::Acquire));
         let absurd = behind > len;
         if !absurd && behind + words <= len {
-            let next = self.others.after(peer);
-            call.task = Task::Room { words, next };
-            if next.is_none() {
-                self.raise_limit(ports);
-            }
-            return Step::Again;
+            return self.found_room(call, peer, words, ports);
         }
         if absurd || elsewhere || self.alarmed(ports) || Self::missing(call, ports, peer) {
             return self.enter_vote(call);
@@ -150,6 +145,25 @@ impl Node {
             bell,
             reason: WaitFor::Room,
         })
+    }
+
+    /// `peer` leaves room: on to the next member, or if it is the last one to the newcomer.
+    fn found_room(
+        &mut self,
+        call: &mut Call,
+        peer: ReplicaId,
+        words: u64,
+        ports: &Ports<'_>,
+    ) -> Step {
+        let next = self.others.after(peer);
+        if next.is_none() {
+            if let Some(wait) = self.await_newcomer(call, words, ports) {
+                return Step::Pending(wait);
+            }
+            self.raise_limit(ports);
+        }
+        call.task = Task::Room { words, next };
+        Step::Again
     }
 
     /// Have all others said that they have taken a record that begins at `position` or later? One
@@ -172,7 +186,7 @@ impl Node {
     /// again.
     fn raise_limit(&mut self, ports: &Ports<'_>) {
         let len = port(ports, self.id).ring.len() as u64;
-        let mut most = 0;
+        let mut most = self.newcomer_lag(ports).unwrap_or(0);
         for peer in self.others {
             let cursor = port(ports, peer).outbox.cursor.load(Ordering::Acquire);
             most = most.max(self.cursor.wrapping_sub(cursor));

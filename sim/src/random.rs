@@ -268,7 +268,7 @@ impl Run {
                     self.progress(index);
                 }
             }
-            Outcome::Waiting(what) => self.wait(index, what.peer.index()),
+            Outcome::Waiting(what) => self.wait(index, what.peer),
         }
         if self.trace && before != self.group.processes[index] {
             let process = &self.group.processes[index];
@@ -309,7 +309,8 @@ impl Run {
     /// A process waits: the sphere's clock may find its peer overdue. That is so at random for
     /// peers that are gone or stopped. If nobody gets on at all, the oldest wait runs out first; a
     /// wait for somebody who is gone is never younger than the waits that hang on it.
-    fn wait(&mut self, index: usize, peer: usize) {
+    fn wait(&mut self, index: usize, awaited: ReplicaId) {
+        let peer = awaited.index();
         let (began, _) = *self.since[index].get_or_insert((self.clock, peer));
         self.stalled[index] = true;
         let gone = !self.group.runs(peer);
@@ -322,8 +323,7 @@ impl Run {
             .all(|&(since, other)| since >= began && lively(other));
         let expired = self.all_stalled() && first && !late;
         if gone && self.rng.one_in(4) || late && self.rng.one_in(16) || expired {
-            let peer = self.group.processes[peer].node.id();
-            self.group.miss(index, peer);
+            self.group.miss(index, awaited);
             self.progress(index);
         }
     }

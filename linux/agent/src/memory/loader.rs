@@ -372,7 +372,11 @@ fn code_ranges(
 
 fn protection(flags: u32) -> u32 {
     // Code is readable: it is looked through, see the crate's `mmap`.
-    let flags = if flags & PF_X != 0 { flags | PF_R } else { flags };
+    let flags = if flags & PF_X != 0 {
+        flags | PF_R
+    } else {
+        flags
+    };
     let bit = |flag, prot| if flags & flag != 0 { prot } else { 0 };
     bit(PF_R, PROT_READ) | bit(PF_W, PROT_WRITE) | bit(PF_X, PROT_EXEC)
 }

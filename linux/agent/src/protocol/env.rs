@@ -15,6 +15,7 @@ use rcoe_linux_abi::{Control, ReplicaState, Report};
 use crate::arch::rseq;
 use crate::lifetime::{PerCopy, Who};
 use crate::memory::regions;
+use crate::protocol::courtesy::Courtesy;
 use crate::protocol::meeting::Meeting;
 use crate::protocol::naps::{Debt, Nap, Naps};
 use crate::protocol::patience::{Patience, Siblings};
@@ -73,6 +74,8 @@ pub(crate) struct LinuxEnv {
     voting_since: u64,
     /// Of which process's end the supervisor was last told.
     told: u32,
+    /// For the newcomer that is expected.
+    courtesy: Courtesy,
     /// How it comes to points between calls.
     pub(crate) meeting: Meeting,
 }
@@ -100,6 +103,7 @@ impl LinuxEnv {
             patience: Patience::default(),
             voting_since: 0,
             told: 0,
+            courtesy: Courtesy::default(),
             meeting,
         }
     }
@@ -122,6 +126,27 @@ impl LinuxEnv {
     #[inline]
     pub(crate) const fn enter(&mut self, nr: u64) {
         self.call = nr;
+    }
+
+    /// A copy is about to be made, for the re-integration of this number.
+    pub(crate) const fn expect_newcomer(&mut self, serial: u32) {
+        self.courtesy = Courtesy::of(serial);
+    }
+
+    /// Waits for a newcomer that is behind.
+    #[cold]
+    fn wait_for_newcomer(&mut self, own: &Outbox, wait: &Wait) -> Waited {
+        self.settle_debt(own);
+        if self.meeting.is_on() {
+            self.attend();
+        }
+        let peer = self.sibling(wait.peer);
+        let bell = peer.outbox.doorbell().as_ptr();
+        let waited = self
+            .courtesy
+            .wait(peer.report, bell.cast_const(), wait.bell, wait.round);
+        rseq::after_calls();
+        waited
     }
 
     /// The present call makes, replaces, awaits or ends processes.
@@ -327,6 +352,9 @@ impl LinuxEnv {
 
 impl Env for LinuxEnv {
     fn wait(&mut self, own: &Outbox, wait: &Wait) -> Waited {
+        if wait.reason == WaitFor::Newcomer {
+            return self.wait_for_newcomer(own, wait);
+        }
         if wait.round == 0 {
             self.begin(wait);
         }

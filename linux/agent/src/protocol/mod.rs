@@ -2,6 +2,7 @@
 
 pub(crate) mod arguments;
 mod brief;
+pub(crate) mod courtesy;
 pub(crate) mod direct;
 pub(crate) mod env;
 pub(crate) mod meeting;

@@ -18,7 +18,8 @@
 //! makes the lost one anew, and the newcomers map that.
 //!
 //! Contract: nothing here is decided by one replica. Nobody waits for the newcomer, but where each
-//! replica does something with an open file by itself ([`newcomer`]).
+//! replica does something with an open file by itself ([`newcomer`]), and a primary for a while
+//! where it is a whole ring behind ([`crate::protocol::courtesy`]).
 //!
 //! Not covered: the upper halves of vector registers are copied without having been compared.
 
@@ -216,6 +217,7 @@ fn copy(kernel: &mut Kernel, serial: u32, newcomer: u8, donor: u8, sharer: bool)
     kernel.timers.forget_armed();
     tell_own_range(kernel);
     kernel.replica.expect_newcomer(newcomer);
+    kernel.replica.env_mut().expect_newcomer(serial);
     kernel.orders.copies += 1;
     let donates = kernel.replica.id() == donor;
     kernel.withheld.lift();
