@@ -43,6 +43,8 @@ pub(crate) struct Reintegration {
     stopped: bool,
     /// Twins that are not reaped yet.
     twins: Vec<u32>,
+    /// The last attempt was given up: who was ended of those that it made. There may be more.
+    given_up: Option<Vec<u32>>,
     /// How often each replica was brought back.
     pub(crate) brought_back: Vec<u64>,
 }
@@ -166,9 +168,15 @@ impl Reintegration {
         self.kill_twins();
     }
 
-    /// Processes of an unfinished attempt that are not reaped yet, by the word of who made them.
+    /// Is anything left that an attempt has made, and that is no member?
+    pub(crate) fn has_copies(&self, memory: &Memory) -> bool {
+        self.twins.iter().copied().any(is_child) || !self.copies(memory).is_empty()
+    }
+
+    /// Processes of an attempt that came to no end yet, or was given up, by the word of who made
+    /// them: those that are not reaped yet, and of the latter those that were not ended.
     pub(crate) fn copies(&self, memory: &Memory) -> Vec<u32> {
-        if self.attempt.is_none() {
+        if self.attempt.is_none() && self.given_up.is_none() {
             return Vec::new();
         }
         let words = (0..memory.replicas()).flat_map(|index| {
@@ -176,7 +184,22 @@ impl Reintegration {
             [&report.copy, &report.twin]
         });
         let made = words.filter_map(|word| self.made(word));
-        made.filter(|&pid| is_child(pid)).collect()
+        let ended = self.given_up.as_deref().unwrap_or_default();
+        made.filter(|pid| !ended.contains(pid) && is_child(*pid))
+            .collect()
+    }
+
+    /// Ends what an attempt that was given up has made: members may tell of it only now. Each is
+    /// ended once, as a number may then be another process's.
+    fn sweep(&mut self, team: &Team) {
+        if self.given_up.is_none() {
+            return;
+        }
+        for pid in self.copies(&team.memory) {
+            signal_child(pid, SIGKILL);
+            self.twins.push(pid);
+            self.given_up.get_or_insert_default().push(pid);
+        }
     }
 
     fn kill_twins(&self) {
@@ -213,6 +236,11 @@ fn with_own<T>(team: &mut Team, work: impl FnOnce(&mut Reintegration, &mut Team)
     let result = work(&mut own, team);
     team.reintegration = own;
     result
+}
+
+/// Ends copies of attempts that were given up, of a group that is over.
+pub(crate) fn sweep(team: &mut Team) {
+    with_own(team, |own, team| own.sweep(team));
 }
 
 /// Orders a copy in the place of the lost replica that used this slice, of a process that shares

@@ -16,7 +16,7 @@ use crate::judge::{Facts, Process};
 use crate::memory::{Memory, Numbered};
 use crate::numbers::{EAGAIN, SIGCONT, SIGKILL};
 use crate::protocol::Published;
-use crate::reintegration::Reintegration;
+use crate::reintegration::{self, Reintegration};
 use crate::scrub::Scrub;
 use crate::slices::{has_open_claim, low, turn_of};
 use crate::spinning::Spinning;
@@ -206,7 +206,7 @@ impl Team {
 
     /// Whether a process of it is left, copies that were to become replicas included.
     pub(crate) fn is_alive(&self) -> bool {
-        self.group.is_alive() || !self.reintegration.copies(&self.memory).is_empty()
+        self.group.is_alive() || self.reintegration.has_copies(&self.memory)
     }
 
     /// Notices when nothing is needed any more of the group it was born of.
@@ -442,6 +442,7 @@ impl Team {
         if matches!(self.state, State::Ending(_) | State::Zombie(_)) {
             self.group.learn(&self.memory);
             self.group.kill_all();
+            reintegration::sweep(self);
             for copy in self.reintegration.copies(&self.memory) {
                 signal_child(copy, SIGKILL);
             }

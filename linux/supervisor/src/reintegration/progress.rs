@@ -33,6 +33,7 @@ impl Reintegration {
     /// Gets on with the present attempt, or begins one.
     pub(super) fn step(&mut self, team: &mut Team, awaited: u64) -> Option<Event> {
         let Some(mut attempt) = self.attempt.take() else {
+            self.sweep(team);
             return self.begin(team, awaited);
         };
         let was_undecided = self.undecided;
@@ -93,6 +94,8 @@ impl Reintegration {
         sound.retain(|index| !self.flawed.contains(index));
         let follower = sound.iter().rev().find(|&&index| index != primary);
         let donor = *follower.or(sound.first())?;
+        self.sweep(team);
+        self.given_up = None;
         self.serial += 1;
         let byte = |index: usize| u8::try_from(index).unwrap_or(u8::MAX);
         let set = members.iter().fold(0, |set, index| set | 1 << index);
@@ -296,7 +299,11 @@ impl Reintegration {
         news: bool,
     ) -> Reintegrated {
         self.kill_twins();
+        let mut ended = self.twins.clone();
+        ended.extend(team.group.pid(attempt.newcomer));
         team.group.expel(attempt.newcomer, &team.memory);
+        self.given_up = Some(ended);
+        self.sweep(team);
         self.order(team, Order::Forget);
         let wait = BACKOFF.saturating_mul(1 << self.failures.min(10));
         self.failures += 1;
