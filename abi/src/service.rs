@@ -81,3 +81,54 @@ pub const EDU_FACTORIAL: u64 = 44;
 pub const EDU_COPY: u64 = 45;
 /// Most bytes of a copy.
 pub const EDU_BYTES: usize = 2048;
+
+/// The driver of the network card tells the group: it has the card. Words: which part of this
+/// message it is, and the card's address in the network, its first byte the lowest. Capabilities
+/// of the parts, in turn: the endpoint that it serves and the frame that it sends from; then
+/// frames that hold what the card received, as many as it takes. The reply to the last part brings
+/// the notification that it signals with [`NIC_CAME`].
+pub const NIC_JOIN: u64 = 48;
+/// The driver tells the group: there is no card.
+pub const NIC_ABSENT: u64 = 49;
+/// Ask the driver: take over what the card received since. Reply: from where to where in its
+/// ring, of which the frames are an image; twice the same if there is nothing.
+pub const NIC_RECEIVE: u64 = 50;
+/// Ask the driver: send what is at the beginning of its frame. Word: bytes.
+pub const NIC_SEND: u64 = 51;
+/// Ask the driver: signal once in so many microseconds. Word: those.
+pub const NIC_ALARM: u64 = 52;
+/// Ask the driver: begin anew, because what the card received makes no sense.
+pub const NIC_RESET: u64 = 53;
+/// Frames that hold what the card received: its ring, with room behind it for one that begins at
+/// its end.
+pub const NIC_FRAMES: u64 = 5;
+/// Bytes of the ring.
+pub const NIC_RING: usize = 16 << 10;
+/// Signal of the driver: look what came.
+pub const NIC_CAME: u64 = 1;
+
+/// The TCP/IP stack tells the group: it serves. Capability: the endpoint that it serves. The reply
+/// brings the notification of its client that it signals when anything changes, and two frames:
+/// for what the client receives, and for what it sends.
+pub const NET_JOIN: u64 = 56;
+/// Ask the stack: accept connections at a port. Word: the port. The reply brings a listener.
+pub const NET_LISTEN: u64 = 57;
+/// Ask a listener: a connection that was made. The reply brings it, if there is one.
+pub const NET_ACCEPT: u64 = 58;
+/// Ask a connection: put what was received into the client's first frame. Word: bytes at most.
+/// Reply: bytes, and 1 if
+/// the peer sends no more and all was received.
+pub const NET_RECEIVE: u64 = 59;
+/// Ask a connection: send what is at the beginning of the client's second frame. Word: bytes.
+/// Reply: how many of them were taken.
+pub const NET_SEND: u64 = 60;
+/// Ask a connection: send what was taken, then no more. Its capabilities end.
+pub const NET_CLOSE: u64 = 61;
+/// Signal to the client: look at listeners and connections.
+pub const NET_CHANGED: u64 = 1;
+/// In an answer: there is no network card.
+pub const NET_NO_CARD: u64 = 32;
+/// In an answer: the connection is no more.
+pub const NET_BROKEN: u64 = 33;
+/// In an answer: there is no room for that, or no such thing.
+pub const NET_REFUSED: u64 = 34;

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use rcoe_core::Compare;
 use rcoe_supervisor::{Clock, MetricsAddress, SUSPECT_AFTER, ScrubRate, parse_core_list};
+use rcoe_system::Publish;
 
 use crate::top::WebAddress;
 
@@ -17,6 +18,8 @@ Examples:
   rcoe run -n 2 --cores 0,1 -- ./server     detect and stop, on CPUs 0 and 1
   rcoe run -n 3 --events log.json -- make   mask single faults, tell what happened
   rcoe run --sphere system -n 3 -- hash     a whole system three times over, in QEMU
+  rcoe run --sphere system --publish 8007:7 -- echo
+                                            a server in it, at port 8007 of the loopback
   rcoe run --metrics 9464 -- ./server       let Prometheus look at it (127.0.0.1:9464)
   rcoe run --core-on-fault . -- ./server    leave core files of replicas that differ
 
@@ -283,6 +286,11 @@ pub(crate) struct RunArgs {
     /// System sphere: wait for a debugger or fault injector at this unix socket
     #[arg(long, value_name = "SOCKET")]
     pub(crate) debugger: Option<PathBuf>,
+    /// System sphere, x86_64: give the machine a network, and offer its TCP port GUEST at port HOST
+    /// of the host: at the loopback, unless another IPv4 address is named. Can be given more than
+    /// once
+    #[arg(long, value_name = "[ADDRESS:]HOST:GUEST")]
+    pub(crate) publish: Vec<Publish>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) command: Vec<OsString>,
@@ -295,7 +303,7 @@ pub(crate) enum SphereArg {
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
     /// clock, crash, device, fill, foreign, grow, large, ledger, long, null, pingpong, pipeline,
-    /// sieve or sleep, on x86_64 also hpet, or an ELF file made for it
+    /// sieve or sleep, on x86_64 also echo or hpet, or an ELF file made for it
     System,
 }
 

@@ -24,13 +24,14 @@ const PROCESS: [&str; 11] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 6] = [
+const SYSTEM: [&str; 7] = [
     "accel",
     "arch",
     "core_threads",
     "debugger",
     "memory",
     "memory_file",
+    "publish",
 ];
 
 /// What is wrong with the options of a run, if anything is.

@@ -126,6 +126,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         memory: args.memory,
         memory_file: args.memory_file.clone(),
         debugger: args.debugger.clone(),
+        publish: args.publish.clone(),
         program,
         argument: argument.transpose()?,
     })

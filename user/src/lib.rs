@@ -14,19 +14,21 @@ extern crate std;
 
 mod arch;
 pub mod console;
+pub mod network;
 pub mod object;
 #[cfg(feature = "bare")]
 mod panic;
 pub mod pci;
 pub mod share;
+pub mod socket;
 pub mod squeeze;
 mod sys;
 
 pub use arch::{counter, fault, foreign, serial, timer};
 pub use sys::{
     Received, accept, add_trace, add_trace_by, boot_image, boot_page, call, call_with,
-    fill_scratch, now_message, recv, reply_recv, reply_recv_with, send, set_window_word,
-    window_word, yield_now,
+    fill_scratch, now_message, recv, reply_recv, reply_recv_with, reply_with, send,
+    set_window_word, window_word, yield_now,
 };
 
 use rcoe_abi::{MessageInfo, ObjectType, service};
@@ -60,6 +62,12 @@ pub fn memory(words: usize) -> Option<&'static mut [u64]> {
     let pages = words.div_ceil(512) as u64;
     let answer = call(service::SLOT_ROOT, service::ROOT_MAP, &[pages]);
     (answer.label == 0).then(|| sys::fresh(answer.words[0], words))
+}
+
+/// As [`memory`], of so many bytes.
+#[must_use]
+pub fn memory_bytes(bytes: usize) -> Option<&'static mut [u8]> {
+    memory(bytes.div_ceil(8)).map(|words| sys::as_bytes(words, bytes))
 }
 
 /// A new endpoint, notification, frame or thread in `slot` of the own table. Tells whether there is

@@ -309,6 +309,16 @@ pub fn device_address(device: u64, offset: u64, target: u64) -> Result<u64, Erro
     Ok(answer.words[0])
 }
 
+/// As [`device_address`], by a register of four bytes.
+///
+/// # Errors
+/// The kernel's.
+pub fn device_address_short(device: u64, offset: u64, target: u64) -> Result<u64, Error> {
+    let words = [offset, 4, target, 1];
+    let answer = invoke(device, Label::DeviceWriteAddress, &words)?;
+    Ok(answer.words[0])
+}
+
 /// Makes a capability to page `page` of device memory, counted from the capability's first, that
 /// can be mapped, in slot `to` of the own table.
 ///
@@ -364,7 +374,21 @@ pub fn copy_in(
     bytes: u64,
     generation: u64,
 ) -> Result<bool, Error> {
-    let words = [offset, frame, 0, bytes, generation];
+    copy_in_at(device, offset, (frame, 0), bytes, generation)
+}
+
+/// As [`copy_in`], to a place in the frame.
+///
+/// # Errors
+/// The kernel's.
+pub fn copy_in_at(
+    device: u64,
+    offset: u64,
+    (frame, at): (u64, u64),
+    bytes: u64,
+    generation: u64,
+) -> Result<bool, Error> {
+    let words = [offset, frame, at, bytes, generation];
     let answer = invoke(device, Label::DeviceCopyIn, &words)?;
     Ok(answer.words[0] == 1)
 }

@@ -127,4 +127,18 @@ impl Page {
             set_window_word(self.0, index, u64::from_le_bytes(word));
         }
     }
+
+    /// Copies bytes from `at` on, in this page and those that follow it.
+    pub fn read_at(self, at: usize, bytes: &mut [u8]) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let place = at + done;
+            let page = self.0 + (place / BYTES) as u64;
+            let word = window_word(page, place % BYTES / 8).to_le_bytes();
+            let rest = &word[place % 8..];
+            let count = rest.len().min(bytes.len() - done);
+            bytes[done..done + count].copy_from_slice(&rest[..count]);
+            done += count;
+        }
+    }
 }

@@ -165,6 +165,11 @@ pub fn reply_recv_with(pointer: u64, label: u64, words: &[u64], caps: &[u64]) ->
     enter(Syscall::ReplyRecv, pointer, label, words, caps)
 }
 
+/// Answers the last caller, with capabilities if it could have sent some, and waits for nobody.
+pub fn reply_with(words: &[u64], caps: &[u64]) {
+    enter(Syscall::Reply, 0, 0, words, caps);
+}
+
 /// Sends, waiting for a receiver; or signals.
 pub fn send(pointer: u64, label: u64, words: &[u64]) -> Received {
     enter(Syscall::Send, pointer, label, words, &[])
@@ -223,6 +228,14 @@ pub(crate) fn fresh(address: u64, words: usize) -> &'static mut [u64] {
     // SAFETY: the root task mapped zeroed pages there that nothing else in this program refers to,
     // and never takes them back.
     unsafe { core::slice::from_raw_parts_mut(address as *mut u64, words) }
+}
+
+/// The first bytes of words.
+pub(crate) fn as_bytes(words: &'static mut [u64], bytes: usize) -> &'static mut [u8] {
+    assert!(bytes <= size_of_val(words));
+    // SAFETY: these bytes lie within the words, which nobody can refer to any more, and any byte
+    // is a byte.
+    unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), bytes) }
 }
 
 /// Root task: the boot page.

@@ -192,8 +192,9 @@ fn c_programs(machine: &Machine, image: &Path) -> Result<bool> {
 /// A cargo command for a package of the system sphere. It uses another target folder, hence another
 /// lock, than the build it may run in.
 fn command(action: &str, package: &str, target: &str, features: &str) -> Command {
-    let mut command = shell::cargo([action, "--quiet", "--package", package, "--features"]);
-    command.arg(features).arg("--target").arg(target);
+    let mut command = shell::cargo([action, "--quiet", "--package", package]);
+    command.args(["--no-default-features", "--features", features]);
+    command.arg("--target").arg(target);
     command
         .arg("--target-dir")
         .arg(shell::target().join("system"));

@@ -110,6 +110,8 @@ pub const EDU: Device = Device {
     line: Some(EDU_LINE),
     ..Device::NONE
 };
+/// There is no network card.
+pub const NIC: Device = Device::NONE;
 /// There is no event timer.
 pub const HPET: Device = Device::NONE;
 /// What a program needs that has its primary read the counter: the last page of transfer memory,

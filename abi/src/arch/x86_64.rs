@@ -31,6 +31,17 @@ pub const EDU_LINE: u64 = 21;
 pub const EDU_REGISTERS: u64 = 0;
 /// Where transfer memory is in that.
 pub const EDU_TRANSFER: u64 = DMA_PAGE * PAGE;
+/// Slot on the PCI bus of the network card, an RTL8139, where there is one, and its interrupt line.
+pub const NIC_SLOT: u64 = 6;
+/// See [`NIC_SLOT`].
+pub const NIC_LINE: u64 = 22;
+/// The page of device memory that is its registers: the last of the window for PCI devices. Where
+/// the driver of the device for exercises runs too, that device has the whole window, so no machine
+/// runs both.
+pub const NIC_PAGE: u64 = PCI_PAGES - 1;
+/// Where transfer memory is in what the driver is given: what the card stores, then what it
+/// fetches. The last page of transfer memory is no part of it.
+pub const NIC_TRANSFER: u64 = (DMA_PAGE - NIC_PAGE) * PAGE;
 /// Port that takes the program's exit status, before the machine is switched off.
 pub const PORT_STATUS: u16 = 0x508;
 /// Port that switches the machine off.
@@ -59,6 +70,12 @@ pub const EDU: Device = Device {
     ports: Some((PORT_PCI, 8)),
     pages: Some((0, DMA_PAGE + 1)),
     line: Some(EDU_LINE),
+};
+/// What the driver of the network card needs.
+pub const NIC: Device = Device {
+    ports: Some((PORT_PCI, 8)),
+    pages: Some((NIC_PAGE, DMA_PAGE + DMA_PAGES - 2)),
+    line: Some(NIC_LINE),
 };
 /// What a program needs that has its primary read the event timer: the last page of transfer
 /// memory, and the timer behind it.

@@ -13,8 +13,8 @@ pub(crate) const KERNEL: &str = "rcoe-kernel";
 pub(crate) const PREFIX: &str = "system-";
 
 /// Programs of the image that are no use alone: others start them, or the kernel does.
-const PARTS: [&str; 7] = [
-    "compress", "edu", "generate", "pong", "root", "serial", "timer",
+const PARTS: [&str; 9] = [
+    "compress", "edu", "generate", "net", "pong", "root", "rtl8139", "serial", "timer",
 ];
 
 /// Whether somebody may want to run a program of the image.

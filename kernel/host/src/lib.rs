@@ -18,6 +18,7 @@ mod error;
 mod find;
 mod machine;
 mod pack;
+mod publish;
 mod run;
 
 pub use arch::Arch;
@@ -27,4 +28,5 @@ pub use error::SystemError;
 pub use find::{IMAGE_VARIABLE, folder};
 pub use machine::{Accel, Threads, kvm};
 pub use pack::pack;
+pub use publish::Publish;
 pub use run::{Ending, Settings, run};

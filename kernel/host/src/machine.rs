@@ -9,7 +9,7 @@ use rcoe_abi::layout::MAX_CORES;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::run::Settings;
-use crate::{Arch, SystemError};
+use crate::{Arch, SystemError, publish};
 
 mod aarch64;
 mod x86_64;
@@ -107,6 +107,7 @@ pub(crate) fn start(
         return Err(SystemError::NoEmulator(settings.arch));
     }
     check_places(settings)?;
+    publish::check(&settings.publish)?;
     // The machine ends with us, however we end.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", emulator]);

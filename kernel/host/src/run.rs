@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::diaries::Diaries;
 use crate::find::{self, KERNEL};
 use crate::machine::{self, Accel, Machine, Threads};
-use crate::{Arch, Entry, SystemError, pack};
+use crate::{Arch, Entry, Publish, SystemError, pack};
 
 /// What is to be run, and how.
 #[derive(Clone, Debug)]
@@ -41,6 +41,8 @@ pub struct Settings {
     pub memory_file: Option<PathBuf>,
     /// A socket at which a debugger or fault injector reaches the machine, which waits for it.
     pub debugger: Option<PathBuf>,
+    /// Ports of the machine that the host offers; without any the machine has no network.
+    pub publish: Vec<Publish>,
     /// Further words for the kernel, for tests.
     pub kernel_words: String,
     /// Name of a program of the image, or an ELF file; and its argument.

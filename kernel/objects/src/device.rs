@@ -8,9 +8,10 @@
 //! A device that moves data itself reaches *transfer memory* only, which no partition contains and
 //! every replica has for itself. What it is to fetch is copied there from a frame, in every
 //! replica, and joins the trace. What it stored into the primary's goes from there into a frame of
-//! all (`FT_Mem_Rep`). Programs see no physical address: the kernel writes that of the primary's
-//! transfer memory into the device's register. Which primary's it was is the *generation*, by which
-//! a driver learns that it must begin again with a new primary.
+//! all (`FT_Mem_Rep`). Programs are given no physical address: the kernel writes that of the
+//! primary's transfer memory into the device's register, and whoever reads the register gets what
+//! it holds as one value for all. Which primary's it was is the *generation*, by which a driver
+//! learns that it must begin again with a new primary.
 //!
 //! Not covered: there is no unit that would keep a device to the memory it was told of. A driver
 //! that writes numbers of its own into an address register harms the machine, as in the papers.

@@ -26,6 +26,10 @@ pub(crate) enum Role {
     Hpet,
     /// A program that has its primary read the event timer.
     Clock,
+    /// The driver of the network card.
+    Nic,
+    /// The TCP/IP stack.
+    Net,
     /// Any other.
     Program,
 }
@@ -35,7 +39,8 @@ impl Role {
         match self {
             Self::Serial => 50,
             Self::Timer => 51,
-            Self::Edu => 30,
+            Self::Edu | Self::Nic => 30,
+            Self::Net => 25,
             Self::Hpet | Self::Clock | Self::Program => 20,
         }
     }
@@ -45,7 +50,8 @@ impl Role {
             Self::Serial => layout::CONSOLE,
             Self::Timer => layout::TIMER,
             Self::Edu => layout::EDU,
-            Self::Hpet => layout::HPET,
+            Self::Hpet | Self::Net => layout::HPET,
+            Self::Nic => layout::NIC,
             Self::Clock => layout::CLOCK,
             Self::Program => Device::NONE,
         }
@@ -60,6 +66,10 @@ impl Role {
             Self::Hpet
         } else if is(b"clock") {
             Self::Clock
+        } else if is(b"rtl8139") {
+            Self::Nic
+        } else if is(b"net") {
+            Self::Net
         } else {
             Self::Program
         }

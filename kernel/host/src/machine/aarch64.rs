@@ -40,6 +40,10 @@ pub(super) fn machine(
     image: &[u8],
     folder: &Path,
 ) -> Result<(), SystemError> {
+    if let Some(port) = settings.publish.first() {
+        let why = "there is no network card on aarch64 yet; use --arch x86_64";
+        return Err(SystemError::Setting(format!("--publish {port}: {why}")));
+    }
     // All of it below 4 GiB.
     command.args(["-M", "virt,gic-version=3,highmem=off"]);
     let processor = match settings.accel {

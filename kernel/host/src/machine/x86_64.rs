@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rcoe_abi::arch::x86_64::{
-    DIARY_PORTS, EDU_SLOT, PORT_DIARY, PORT_OFF, PORT_PAUSE, PORT_STATUS,
+    DIARY_PORTS, EDU_SLOT, NIC_SLOT, PORT_DIARY, PORT_OFF, PORT_PAUSE, PORT_STATUS,
 };
 use rcoe_abi::layout::MAX_CORES;
 
@@ -43,6 +43,7 @@ pub(super) fn machine(
     command.args(["-append", &settings.command_line()]);
     // A device with registers, interrupts and memory access of its own, for drivers.
     command.args(["-device", &format!("edu,bus=pcie.0,addr={EDU_SLOT:#x}")]);
+    network(command, settings);
     let off = format!("isa-debug-exit,iobase={PORT_OFF:#x},iosize=4");
     command.args(["-device", &off]);
     port(command, "status", PORT_STATUS);
@@ -50,6 +51,25 @@ pub(super) fn machine(
         port(command, &diary(replica), place);
     }
     Ok(())
+}
+
+/// A network card in a network of its own, if ports are published: from there nothing leads to the
+/// host or beyond, and to it nothing but those ports.
+fn network(command: &mut Command, settings: &Settings) {
+    if settings.publish.is_empty() {
+        return;
+    }
+    let ports = settings.publish.iter().map(|it| {
+        let (host, guest) = (it.host, it.guest);
+        format!(",hostfwd=tcp:{host}-:{guest}")
+    });
+    let ports: String = ports.collect();
+    command.args([
+        "-netdev",
+        &format!("user,id=network,restrict=on,ipv6=off{ports}"),
+    ]);
+    let card = format!("rtl8139,netdev=network,romfile=,bus=pcie.0,addr={NIC_SLOT:#x}");
+    command.args(["-device", &card]);
 }
 
 /// The machine's cores, one for each replica, whose numbers are those of the replicas.

@@ -1,0 +1,459 @@
+//! The TCP/IP stack, as a process: it serves sockets to the one client of its group
+//! ([`service::NET_JOIN`] and what follows), on the card of the driver `rtl8139`.
+//!
+//! All replicas run it on the same input. Frames come from the driver's, which took them over for
+//! all. Time is the event timer's counter, which the primary reads for all; so is what sequence
+//! numbers begin from.
+//!
+//! A listener and a connection are capabilities to this process's endpoint, told apart by their
+//! badges. Bytes go through two frames that it shares with the client, which waits for the answer
+//! meanwhile. Nobody but this process waits for the network: a client is signalled when it should
+//! ask again.
+//!
+//! Not covered: more than one client, connections that the machine makes itself, and any protocol
+//! but TCP. Sequence numbers can be guessed by who knows when the machine was started.
+#![no_std]
+#![no_main]
+#![forbid(unsafe_code)]
+
+use rcoe_abi::service::{self, NIC_FRAMES};
+use rcoe_abi::{Error, ObjectType, Rights};
+use rcoe_user::network::ring::{Frames, Malformed};
+use rcoe_user::network::{FRAME_MAX, Link, Received as Taken, Refused, SOCKETS, Stack, Storage};
+use rcoe_user::share::{BYTES, Page};
+use rcoe_user::{
+    Received, accept, call, call_with, make, memory_bytes, object, println, recv, reply_recv,
+    reply_recv_with, send, spawn,
+};
+
+rcoe_user::program!(main);
+
+const TABLE: u64 = service::SLOT_CNODE;
+
+/// Own slots.
+mod slot {
+    use rcoe_abi::service;
+
+    /// The endpoint, and what the client gets of it.
+    pub(crate) const REQUESTS: u64 = service::SLOT_FREE;
+    pub(crate) const CLIENT: u64 = REQUESTS + 1;
+    /// The notification that wakes this process, and what the driver gets of it.
+    pub(crate) const WAKE: u64 = REQUESTS + 2;
+    pub(crate) const WAKER: u64 = REQUESTS + 3;
+    /// From the client: its notification, and the frames of what it receives and sends.
+    pub(crate) const CHANGED: u64 = REQUESTS + 4;
+    pub(crate) const TO_CLIENT: u64 = REQUESTS + 5;
+    pub(crate) const FROM_CLIENT: u64 = REQUESTS + 6;
+    /// From the driver: its endpoint, the frame of what is sent, and those of what came.
+    pub(crate) const CARD: u64 = REQUESTS + 7;
+    pub(crate) const SENT: u64 = REQUESTS + 8;
+    pub(crate) const CAME: u64 = REQUESTS + 9;
+    /// Listeners and connections, of which clients get copies.
+    pub(crate) const LISTENERS: u64 = REQUESTS + 16;
+    pub(crate) const CONNECTIONS: u64 = LISTENERS + 16;
+}
+
+/// Badges: the client's, then listeners and connections by number.
+const CLIENT: u64 = 2;
+const LISTENER: u64 = 16;
+const CONNECTION: u64 = 32;
+/// Listeners at most.
+const LISTENERS: u64 = 4;
+
+/// Pages of the window.
+const TO_CLIENT: Page = Page(0);
+const FROM_CLIENT: Page = Page(1);
+const SENT: Page = Page(2);
+const CAME: Page = Page(3);
+
+fn main(_argument: u64) -> u64 {
+    if let Err(error) = join() {
+        println!("net: cannot start ({error:?})");
+        return 1;
+    }
+    let served = match begin() {
+        Ok(mut card) => serve(&mut card),
+        Err(_) => refuse(),
+    };
+    match served {
+        Ok(never) => match never {},
+        Err(error) => {
+            println!("net: cannot go on ({error:?})");
+            1
+        }
+    }
+}
+
+/// What never is.
+enum Never {}
+
+/// Gets to know the client.
+fn join() -> Result<(), Error> {
+    let made =
+        make(ObjectType::Endpoint, slot::REQUESTS) && make(ObjectType::Notification, slot::WAKE);
+    if !made {
+        return Err(Error::NotEnoughMemory);
+    }
+    let asker = Rights::WRITE.or(Rights::GRANT);
+    object::mint(TABLE, slot::CLIENT, slot::REQUESTS, asker, CLIENT)?;
+    object::mint(
+        TABLE,
+        slot::WAKER,
+        slot::WAKE,
+        Rights::WRITE,
+        service::NIC_CAME,
+    )?;
+    object::bind(service::SLOT_TCB, slot::WAKE)?;
+    for number in 0..LISTENERS {
+        let (to, badge) = (slot::LISTENERS + number, LISTENER + number);
+        object::mint(TABLE, to, slot::REQUESTS, asker, badge)?;
+    }
+    for number in 0..SOCKETS as u64 {
+        let (to, badge) = (slot::CONNECTIONS + number, CONNECTION + number);
+        object::mint(TABLE, to, slot::REQUESTS, asker, badge)?;
+    }
+    accept(TABLE, slot::CHANGED, 3);
+    let answer = call_with(service::SLOT_PEER, service::NET_JOIN, &[], &[slot::CLIENT]);
+    if answer.label != 0 || answer.caps != 3 {
+        return Err(Error::InvalidCapability);
+    }
+    TO_CLIENT.map(slot::TO_CLIENT, Rights::READ_WRITE)?;
+    FROM_CLIENT.map(slot::FROM_CLIENT, Rights::READ)
+}
+
+/// Starts the driver, and learns what it has; the card.
+fn begin() -> Result<Card, Error> {
+    accept(TABLE, slot::CARD, 2);
+    if !spawn("rtl8139", 0) {
+        return Err(Error::FailedLookup);
+    }
+    let mut message = recv(service::SLOT_PEER);
+    for index in 0..NIC_FRAMES {
+        if message.label != service::NIC_JOIN {
+            return Err(Error::FailedLookup);
+        }
+        accept(TABLE, slot::CAME + index, 1);
+        message = reply_recv(service::SLOT_PEER, 0, &[]);
+    }
+    accept(TABLE, 0, 0);
+    let [_, address, ..] = message.words;
+    SENT.map(slot::SENT, Rights::READ_WRITE)?;
+    for index in 0..NIC_FRAMES {
+        Page(CAME.0 + index).map(slot::CAME + index, Rights::READ)?;
+    }
+    let clock = Clock::start()?;
+    Ok(Card {
+        address,
+        clock,
+        frames: Frames::default(),
+        came: true,
+        alarm: None,
+    })
+}
+
+/// There is no card: whoever wants a socket learns that.
+fn refuse() -> Result<Never, Error> {
+    let mut message = recv(slot::REQUESTS);
+    loop {
+        let label = match message.badge {
+            CLIENT => service::NET_NO_CARD,
+            _ => service::NET_REFUSED,
+        };
+        message = reply_recv(slot::REQUESTS, label, &[]);
+    }
+}
+
+/// Serves the client and the card.
+fn serve(card: &mut Card) -> Result<Never, Error> {
+    let memory = memory_bytes(Stack::MEMORY).ok_or(Error::NotEnoughMemory)?;
+    let mut storage = [Storage::EMPTY; SOCKETS];
+    let [a, b, c, d, e, f, ..] = card.address.to_le_bytes();
+    let seed = card.clock.seed()? ^ card.address;
+    let address = [a, b, c, d, e, f];
+    let mut stack = Stack::new(card, address, seed, &mut storage, memory);
+    // The driver is answered last of all who said who they are: from here on it may signal.
+    let mut message = reply_to_driver();
+    loop {
+        let woken = message.badge == service::NIC_CAME;
+        let answer = if woken {
+            card.came = true;
+            card.alarm = None;
+            None
+        } else {
+            Some(answer(&mut stack, &message))
+        };
+        let (reply, bytes) = answer.unwrap_or((Reply::default(), false));
+        let changed = turn(&mut stack, card, woken || bytes)?;
+        if changed {
+            send(slot::CHANGED, 0, &[]);
+        }
+        message = if woken {
+            recv(slot::REQUESTS)
+        } else {
+            reply.give()
+        };
+    }
+}
+
+/// The driver waits for what it is to signal; the first message, of whoever.
+fn reply_to_driver() -> Received {
+    reply_recv_with(slot::REQUESTS, 0, &[], &[slot::WAKER])
+}
+
+/// Has the stack do what is to be done now, and wakes it when something is to be done later. Tells
+/// whether the client should look.
+fn turn(stack: &mut Stack<'_>, card: &mut Card, due: bool) -> Result<bool, Error> {
+    if !due {
+        return Ok(false);
+    }
+    let now = card.clock.micros()?;
+    let changed = stack.poll(now, card);
+    if let Some(pause) = stack.pause(now) {
+        card.wake_in(now, pause)?;
+    }
+    Ok(changed)
+}
+
+/// What a client is answered with.
+#[derive(Default)]
+struct Reply {
+    label: u64,
+    words: [u64; 2],
+    capability: Option<u64>,
+}
+
+impl Reply {
+    const fn refusal(label: u64) -> Self {
+        Self {
+            label,
+            words: [0; 2],
+            capability: None,
+        }
+    }
+
+    const fn words(words: [u64; 2]) -> Self {
+        Self {
+            label: 0,
+            words,
+            capability: None,
+        }
+    }
+
+    const fn capability(slot: u64) -> Self {
+        Self {
+            label: 0,
+            words: [0; 2],
+            capability: Some(slot),
+        }
+    }
+
+    /// Answers, and waits for the next message.
+    fn give(&self) -> Received {
+        match self.capability {
+            Some(slot) => reply_recv_with(slot::REQUESTS, self.label, &self.words, &[slot]),
+            None => reply_recv(slot::REQUESTS, self.label, &self.words),
+        }
+    }
+}
+
+/// What a request comes to, and whether the stack has something to do because of it.
+fn answer(stack: &mut Stack<'_>, message: &Received) -> (Reply, bool) {
+    let refused = |_: Refused| (Reply::refusal(service::NET_REFUSED), false);
+    let broken = |_: Refused| (Reply::refusal(service::NET_BROKEN), true);
+    let number =
+        |first: u64| usize::try_from(message.badge.wrapping_sub(first)).unwrap_or(usize::MAX);
+    let word = message.words[0];
+    match (message.badge, message.label) {
+        (CLIENT, service::NET_LISTEN) => {
+            let port = u16::try_from(word).unwrap_or_default();
+            let listener = stack.listen(port);
+            listener.map_or_else(refused, |listener| {
+                (Reply::capability(slot::LISTENERS + listener as u64), true)
+            })
+        }
+        (LISTENER..CONNECTION, service::NET_ACCEPT) => {
+            let accepted = stack.accept(number(LISTENER));
+            accepted.map_or((Reply::default(), false), |connection| {
+                (
+                    Reply::capability(slot::CONNECTIONS + connection as u64),
+                    true,
+                )
+            })
+        }
+        (CONNECTION.., service::NET_RECEIVE) => {
+            let mut bytes = [0; BYTES];
+            let most = usize::try_from(word).unwrap_or(BYTES).min(BYTES);
+            match stack.receive(number(CONNECTION), &mut bytes[..most]) {
+                Ok(Taken::Bytes(count)) => {
+                    TO_CLIENT.write(&bytes[..count]);
+                    // What was taken makes room, which the peer has to learn.
+                    (Reply::words([count as u64, 0]), count > 0)
+                }
+                Ok(Taken::End) => (Reply::words([0, 1]), false),
+                Err(error) => broken(error),
+            }
+        }
+        (CONNECTION.., service::NET_SEND) => {
+            let mut bytes = [0; BYTES];
+            let count = usize::try_from(word).unwrap_or(BYTES).min(BYTES);
+            FROM_CLIENT.read(&mut bytes[..count]);
+            let taken = stack.send(number(CONNECTION), &bytes[..count]);
+            taken.map_or_else(broken, |taken| (Reply::words([taken as u64, 0]), taken > 0))
+        }
+        (CONNECTION.., service::NET_CLOSE) => {
+            let closed = stack.close(number(CONNECTION));
+            closed.map_or_else(refused, |()| {
+                let own = slot::CONNECTIONS + (message.badge - CONNECTION);
+                let revoked = object::revoke(TABLE, own).is_ok();
+                assert!(revoked, "own capabilities can be revoked");
+                (Reply::default(), true)
+            })
+        }
+        _ => (Reply::refusal(service::NET_REFUSED), false),
+    }
+}
+
+/// The card, by its driver.
+struct Card {
+    address: u64,
+    clock: Clock,
+    /// What was taken over of what came.
+    frames: Frames,
+    /// May there be more?
+    came: bool,
+    /// When the driver signals at the latest.
+    alarm: Option<i64>,
+}
+
+impl Card {
+    /// Has the driver wake this process in so many microseconds, unless it does so before.
+    fn wake_in(&mut self, now: i64, pause: u64) -> Result<(), Error> {
+        let at = now.saturating_add_unsigned(pause);
+        if self.alarm.is_none_or(|alarm| at < alarm) {
+            self.ask(service::NIC_ALARM, pause)?;
+            self.alarm = Some(at);
+        }
+        Ok(())
+    }
+
+    fn ask(&self, label: u64, word: u64) -> Result<[u64; 2], Error> {
+        let answer = call(slot::CARD, label, &[word]);
+        match answer.label {
+            0 => Ok([answer.words[0], answer.words[1]]),
+            label => Err(Error::from_label(label).unwrap_or(Error::IllegalOperation)),
+        }
+    }
+
+    /// The next frame of those that were taken over, copied out.
+    fn next(&mut self, into: &mut [u8; FRAME_MAX]) -> Result<Option<usize>, Malformed> {
+        let header = |at: usize| {
+            let mut header = [0; 4];
+            CAME.read_at(at, &mut header);
+            header
+        };
+        let frame = self.frames.next(header)?;
+        Ok(frame.map(|frame| {
+            CAME.read_at(frame.at, &mut into[..frame.len]);
+            frame.len
+        }))
+    }
+
+    /// Has the driver take over what came since. A card that says what makes no sense is to begin
+    /// anew.
+    fn take_over(&mut self) {
+        self.came = false;
+        let place = |word: u64| usize::try_from(word).unwrap_or(usize::MAX);
+        let between = self.ask(service::NIC_RECEIVE, 0);
+        let frames = between.map(|[first, end]| Frames::between(place(first), place(end)));
+        match frames {
+            Ok(Ok(frames)) => {
+                self.came = !frames.is_empty();
+                self.frames = frames;
+            }
+            Ok(Err(Malformed)) => self.begin_anew(),
+            // It told of that.
+            Err(_) => {}
+        }
+    }
+
+    fn begin_anew(&mut self) {
+        self.frames = Frames::default();
+        if self.ask(service::NIC_RESET, 0).is_err() {
+            println!("net: the card cannot be reset");
+        }
+    }
+}
+
+impl Link for Card {
+    fn receive(&mut self, into: &mut [u8; FRAME_MAX]) -> Option<usize> {
+        loop {
+            match self.next(into) {
+                Ok(Some(len)) => return Some(len),
+                Ok(None) if self.came => self.take_over(),
+                Ok(None) => return None,
+                Err(Malformed) => {
+                    self.begin_anew();
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, frame: &[u8]) {
+        SENT.write(frame);
+        // One that could not be sent is lost, as frames may be.
+        let _ = self.ask(service::NIC_SEND, frame.len() as u64);
+    }
+}
+
+/// The event timer's counter, read by the primary for all.
+struct Clock {
+    /// Femtoseconds of a tick.
+    period: u64,
+    /// The counter's lower half at the last reading, and ticks since the first.
+    last: u64,
+    ticks: u64,
+}
+
+/// Registers of the event timer, and femtoseconds of a microsecond.
+const CAPABILITIES: u64 = 0;
+const CONFIGURATION: u64 = 0x10;
+const COUNTER: u64 = 0xf0;
+const MICROSECOND: u64 = 1_000_000_000;
+
+impl Clock {
+    fn start() -> Result<Self, Error> {
+        let device = service::SLOT_DEVICE;
+        let period = object::device_status(device, CAPABILITIES, 8)? >> 32;
+        object::device_set(device, CONFIGURATION, 4, 1)?;
+        let mut clock = Self {
+            period: period.clamp(1, MICROSECOND),
+            last: 0,
+            ticks: 0,
+        };
+        clock.last = clock.read()?;
+        Ok(clock)
+    }
+
+    fn read(&self) -> Result<u64, Error> {
+        object::device_status(service::SLOT_DEVICE, COUNTER, 4)
+    }
+
+    /// What sequence numbers begin from: another number in each run.
+    fn seed(&self) -> Result<u64, Error> {
+        let reading = self.read()?;
+        Ok(reading
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .rotate_left(32))
+    }
+
+    /// Microseconds since the start. Half a minute in which nobody asks may be lost: then nothing
+    /// was due.
+    fn micros(&mut self) -> Result<i64, Error> {
+        let reading = self.read()?;
+        self.ticks += reading.wrapping_sub(self.last) & 0xffff_ffff;
+        self.last = reading;
+        let micros = self.ticks / (MICROSECOND / self.period).max(1);
+        Ok(i64::try_from(micros).unwrap_or(i64::MAX))
+    }
+}

@@ -1,0 +1,280 @@
+//! TCP/IP for one machine on one card: listeners and connections, by number.
+//!
+//! The library has no queue of connections that wait to be accepted: a socket that listens becomes
+//! the connection. So there is a pool of sockets, of which each listener has a few listening, and
+//! gets new ones for those that became connections. Sockets of connections that ended come back.
+//!
+//! Nothing here waits. Time and the seed of sequence numbers are arguments, which replicas have to
+//! be given alike. Addresses are those of QEMU's user network.
+
+use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet, SocketStorage};
+use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
+use smoltcp::time::{Duration, Instant};
+use smoltcp::wire::{EthernetAddress, IpCidr, Ipv4Address};
+
+use super::link::{FRAME_MAX, Link, Port};
+
+/// Sockets.
+pub const SOCKETS: usize = 16;
+/// Bytes of each of a socket's two buffers.
+const BUFFER: usize = 8 << 10;
+/// Listeners, and sockets that each has listening as long as there are some.
+const LISTENERS: usize = 4;
+const BACKLOG: usize = 4;
+/// A peer that is gone without a word is asked after so long, and given up after so much silence.
+const ASK: Duration = Duration::from_secs(20);
+const SILENCE: Duration = Duration::from_secs(180);
+
+/// The machine's address and that of its router.
+const ADDRESS: Ipv4Address = Ipv4Address::new(10, 0, 2, 15);
+const ROUTER: Ipv4Address = Ipv4Address::new(10, 0, 2, 2);
+const PREFIX: u8 = 24;
+
+/// It cannot be had: no such thing, no room, or the connection is no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused;
+
+/// What a connection received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// So many bytes, maybe none as yet.
+    Bytes(usize),
+    /// All; the peer sends no more.
+    End,
+}
+
+/// What a socket is to us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Use {
+    Free,
+    /// It listens for the listener of this number, or has become a connection that nobody accepted.
+    Listens(usize),
+    Connection,
+    /// Nobody refers to it any more; it says goodbye to its peer.
+    Ends,
+}
+
+/// The stack.
+pub struct Stack<'a> {
+    interface: Interface,
+    sockets: SocketSet<'a>,
+    handles: [SocketHandle; SOCKETS],
+    uses: [Use; SOCKETS],
+    /// Ports of listeners.
+    ports: [Option<u16>; LISTENERS],
+}
+
+impl core::fmt::Debug for Stack<'_> {
+    /// What sockets are and do; the library says nothing of the interface.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let state = |handle: &SocketHandle| self.sockets.get::<Socket<'_>>(*handle).state();
+        let states = self.handles.iter().map(state);
+        f.debug_list()
+            .entries(self.uses.iter().zip(states))
+            .finish()
+    }
+}
+
+impl<'a> Stack<'a> {
+    /// Bytes of memory that the sockets need.
+    pub const MEMORY: usize = 2 * SOCKETS * BUFFER;
+
+    /// A stack on the card with this address, on which sequence numbers follow from `seed`.
+    ///
+    /// # Panics
+    /// If `memory` has less than [`Self::MEMORY`] bytes.
+    pub fn new<L: Link>(
+        link: &mut L,
+        address: [u8; 6],
+        seed: u64,
+        storage: &'a mut [SocketStorage<'a>; SOCKETS],
+        memory: &'a mut [u8],
+    ) -> Self {
+        let mut config = Config::new(EthernetAddress(address).into());
+        config.random_seed = seed;
+        let mut interface = Interface::new(config, &mut port(link), Instant::ZERO);
+        interface.update_ip_addrs(|addresses| {
+            let own = IpCidr::new(ADDRESS.into(), PREFIX);
+            assert!(addresses.push(own).is_ok(), "there is room for one address");
+        });
+        let route = interface.routes_mut().add_default_ipv4_route(ROUTER);
+        assert!(route.is_ok(), "there is room for one route");
+        let mut sockets = SocketSet::new(&mut storage[..]);
+        let mut buffers = memory.chunks_exact_mut(BUFFER);
+        let handles = core::array::from_fn(|_| {
+            let mut buffer = || SocketBuffer::new(buffers.next().expect("memory as agreed"));
+            sockets.add(Socket::new(buffer(), buffer()))
+        });
+        Self {
+            interface,
+            sockets,
+            handles,
+            uses: [Use::Free; SOCKETS],
+            ports: [None; LISTENERS],
+        }
+    }
+
+    /// Takes what came and sends what is due, at so many microseconds. Tells whether anything may
+    /// have changed for those who use sockets.
+    pub fn poll<L: Link>(&mut self, micros: i64, link: &mut L) -> bool {
+        let now = Instant::from_micros(micros);
+        let result = self.interface.poll(now, &mut port(link), &mut self.sockets);
+        let turned = self.turn_over();
+        turned || result == PollResult::SocketStateChanged
+    }
+
+    /// Microseconds until there is something to do, if nothing comes before.
+    pub fn pause(&mut self, micros: i64) -> Option<u64> {
+        let now = Instant::from_micros(micros);
+        let delay = self.interface.poll_delay(now, &self.sockets);
+        delay.map(|delay| delay.total_micros())
+    }
+
+    /// Listens at a port; the listener's number.
+    ///
+    /// # Errors
+    /// If somebody does, there are too many listeners, or port 0 is asked for.
+    pub fn listen(&mut self, port: u16) -> Result<usize, Refused> {
+        if port == 0 || self.ports.contains(&Some(port)) {
+            return Err(Refused);
+        }
+        let listener = self.ports.iter().position(Option::is_none).ok_or(Refused)?;
+        self.ports[listener] = Some(port);
+        self.turn_over();
+        Ok(listener)
+    }
+
+    /// A connection that a listener has got; its number.
+    pub fn accept(&mut self, listener: usize) -> Option<usize> {
+        let found = (0..SOCKETS).find(|&number| {
+            let waits = self.uses[number] == Use::Listens(listener);
+            waits && is_made(self.socket(number).state())
+        })?;
+        self.uses[found] = Use::Connection;
+        self.turn_over();
+        Some(found)
+    }
+
+    /// Takes what a connection received.
+    ///
+    /// # Errors
+    /// If it is no connection, or is broken.
+    pub fn receive(&mut self, number: usize, into: &mut [u8]) -> Result<Received, Refused> {
+        let socket = self.connection(number)?;
+        if socket.can_recv() {
+            let count = socket.recv_slice(into).map_err(|_| Refused)?;
+            return Ok(Received::Bytes(count));
+        }
+        match socket.state() {
+            State::Closed => Err(Refused),
+            _ if socket.may_recv() => Ok(Received::Bytes(0)),
+            _ => Ok(Received::End),
+        }
+    }
+
+    /// Sends bytes by a connection; how many of them it took.
+    ///
+    /// # Errors
+    /// If it is no connection, or is broken.
+    pub fn send(&mut self, number: usize, bytes: &[u8]) -> Result<usize, Refused> {
+        let socket = self.connection(number)?;
+        socket.send_slice(bytes).map_err(|_| Refused)
+    }
+
+    /// Ends a connection, once all that it took is sent.
+    ///
+    /// # Errors
+    /// If it is no connection.
+    pub fn close(&mut self, number: usize) -> Result<(), Refused> {
+        self.connection(number)?.close();
+        self.uses[number] = Use::Ends;
+        self.turn_over();
+        Ok(())
+    }
+
+    fn socket(&mut self, number: usize) -> &mut Socket<'a> {
+        self.sockets.get_mut(self.handles[number])
+    }
+
+    fn connection(&mut self, number: usize) -> Result<&mut Socket<'a>, Refused> {
+        match self.uses.get(number) {
+            Some(Use::Connection) => Ok(self.socket(number)),
+            _ => Err(Refused),
+        }
+    }
+
+    /// Takes back sockets whose connections ended, and gives listeners what they lack. Tells
+    /// whether any listener has a connection that nobody accepted.
+    fn turn_over(&mut self) -> bool {
+        let mut waiting = false;
+        for number in 0..SOCKETS {
+            let state = self.socket(number).state();
+            match self.uses[number] {
+                Use::Ends | Use::Listens(_) if state == State::Closed => {
+                    self.uses[number] = Use::Free;
+                }
+                Use::Listens(_) => waiting |= is_made(state),
+                _ => {}
+            }
+        }
+        for listener in 0..LISTENERS {
+            if let Some(port) = self.ports[listener] {
+                self.fill(listener, port);
+            }
+        }
+        waiting
+    }
+
+    fn fill(&mut self, listener: usize, port: u16) {
+        let has = self.uses.iter().filter(|&&it| it == Use::Listens(listener));
+        for _ in has.count()..BACKLOG {
+            let Some(number) = self.free() else {
+                return;
+            };
+            let socket = self.socket(number);
+            if socket.listen(port).is_err() {
+                return;
+            }
+            // An acknowledgement goes out at once: what is saved by waiting for more costs an
+            // interrupt.
+            socket.set_ack_delay(None);
+            socket.set_keep_alive(Some(ASK));
+            socket.set_timeout(Some(SILENCE));
+            self.uses[number] = Use::Listens(listener);
+        }
+    }
+
+    /// A socket that nobody needs: at worst one that only waits for stray frames of a connection
+    /// that both sides have ended.
+    fn free(&mut self) -> Option<usize> {
+        let free = self.uses.iter().position(|&it| it == Use::Free);
+        free.or_else(|| {
+            let ends = |number: &usize| self.uses[*number] == Use::Ends;
+            let mut ending = (0..SOCKETS).filter(ends);
+            let handles = &self.handles;
+            let sockets = &self.sockets;
+            let last = |number: &usize| {
+                sockets.get::<Socket<'_>>(handles[*number]).state() == State::TimeWait
+            };
+            let number = ending.find(last)?;
+            self.socket(number).abort();
+            Some(number)
+        })
+    }
+}
+
+fn port<L>(link: &mut L) -> Port<'_, L> {
+    Port {
+        link,
+        received: [0; FRAME_MAX],
+        sent: [0; FRAME_MAX],
+    }
+}
+
+/// Is this the state of a connection that was made, even if its peer has ended it since?
+const fn is_made(state: State) -> bool {
+    !matches!(
+        state,
+        State::Closed | State::Listen | State::SynSent | State::SynReceived
+    )
+}

@@ -1,0 +1,186 @@
+//! Sockets of the TCP/IP stack (`user/src/bin/net.rs`), for its client.
+//!
+//! Nothing here waits but [`Network::wait`], which does until anything changed; then a client asks
+//! all of its listeners and connections again. Bytes go through two frames that the stack maps too,
+//! which it uses only while a request of the client waits for its answer.
+//!
+//! One program of a machine can be the client.
+
+use rcoe_abi::{ObjectType, Rights, service};
+
+use crate::share::{BYTES, Page};
+use crate::{Received, accept, call, make, object, recv, reply_with, spawn};
+
+/// Slots that this takes from the first one it is given: the stack's endpoint, the notification,
+/// what the stack gets of it, the two frames, then listeners and connections.
+const STACK: u64 = 0;
+const CHANGED: u64 = 1;
+const CHANGER: u64 = 2;
+const RECEIVED: u64 = 3;
+const SENT: u64 = 4;
+const FURTHER: u64 = 5;
+
+/// Why there is no socket, or no more bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SocketError {
+    /// The machine has no network card.
+    NoCard,
+    /// The connection is no more.
+    Broken,
+    /// There is no room for that, or there is such a listener already.
+    Refused,
+    /// The stack cannot be started.
+    NoStack,
+}
+
+fn outcome(answer: Received) -> Result<Received, SocketError> {
+    match answer.label {
+        0 => Ok(answer),
+        service::NET_NO_CARD => Err(SocketError::NoCard),
+        service::NET_BROKEN => Err(SocketError::Broken),
+        _ => Err(SocketError::Refused),
+    }
+}
+
+/// The stack, with the slots and pages of the window that a client uses for it.
+#[derive(Debug)]
+pub struct Network {
+    first: u64,
+    received: Page,
+    sent: Page,
+}
+
+/// A place at which connections arrive.
+#[derive(Clone, Copy, Debug)]
+pub struct Listener(u64);
+
+/// A connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Connection(u64);
+
+/// What a connection has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Incoming {
+    /// So many bytes; none if there are none as yet.
+    Bytes(usize),
+    /// The peer sends no more, and all was received.
+    End,
+}
+
+impl Network {
+    /// Starts the stack, and uses these slots of the own table, from the first one on, and two
+    /// pages of the window.
+    ///
+    /// # Errors
+    /// If it cannot be started. Whether there is a card is said by [`Self::listen`].
+    pub fn start(first: u64, page: u64) -> Result<Self, SocketError> {
+        let table = service::SLOT_CNODE;
+        let network = Self {
+            first,
+            received: Page(page),
+            sent: Page(page + 1),
+        };
+        let made = make(ObjectType::Notification, first + CHANGED)
+            && make(ObjectType::Frame, first + RECEIVED)
+            && make(ObjectType::Frame, first + SENT);
+        let (from, to) = (first + CHANGED, first + CHANGER);
+        let changer = object::mint(table, to, from, Rights::WRITE, service::NET_CHANGED);
+        let mapped = network.received.map(first + RECEIVED, Rights::READ_WRITE);
+        let sent = network.sent.map(first + SENT, Rights::READ_WRITE);
+        if !made || changer.is_err() || mapped.is_err() || sent.is_err() || !spawn("net", 0) {
+            return Err(SocketError::NoStack);
+        }
+        network.join()?;
+        Ok(network)
+    }
+
+    /// Waits for the stack, and gives it what it needs.
+    fn join(&self) -> Result<(), SocketError> {
+        let first = self.first;
+        accept(service::SLOT_CNODE, first + STACK, 1);
+        let message = recv(service::SLOT_PEER);
+        accept(service::SLOT_CNODE, 0, 0);
+        if message.label != service::NET_JOIN || message.caps != 1 {
+            return Err(SocketError::NoStack);
+        }
+        let caps = [first + CHANGER, first + RECEIVED, first + SENT];
+        // Whoever sends to the group next does not mean this program.
+        reply_with(&[], &caps);
+        Ok(())
+    }
+
+    /// Listens at a port.
+    ///
+    /// # Errors
+    /// If there is no card, or somebody listens there.
+    pub fn listen(&self, port: u16, number: u64) -> Result<Listener, SocketError> {
+        let slot = self.first + FURTHER + number;
+        accept(service::SLOT_CNODE, slot, 1);
+        let answer = call(self.first + STACK, service::NET_LISTEN, &[port.into()]);
+        accept(service::SLOT_CNODE, 0, 0);
+        match outcome(answer)?.caps {
+            1 => Ok(Listener(slot)),
+            _ => Err(SocketError::Refused),
+        }
+    }
+
+    /// A connection that arrived, if there is one, as socket `number` of this client, which must
+    /// not be in use.
+    ///
+    /// # Errors
+    /// If that is no listener.
+    pub fn accept(
+        &self,
+        listener: Listener,
+        number: u64,
+    ) -> Result<Option<Connection>, SocketError> {
+        let slot = self.first + FURTHER + number;
+        accept(service::SLOT_CNODE, slot, 1);
+        let answer = call(listener.0, service::NET_ACCEPT, &[]);
+        accept(service::SLOT_CNODE, 0, 0);
+        Ok((outcome(answer)?.caps == 1).then_some(Connection(slot)))
+    }
+
+    /// Takes what a connection received, a frame of it at most.
+    ///
+    /// # Errors
+    /// If it is no more.
+    pub fn receive(
+        &self,
+        connection: Connection,
+        into: &mut [u8],
+    ) -> Result<Incoming, SocketError> {
+        let most = into.len().min(BYTES);
+        let answer = outcome(call(connection.0, service::NET_RECEIVE, &[most as u64]))?;
+        let [count, ended, ..] = answer.words;
+        if ended == 1 {
+            return Ok(Incoming::End);
+        }
+        let count = usize::try_from(count).unwrap_or(most).min(most);
+        self.received.read(&mut into[..count]);
+        Ok(Incoming::Bytes(count))
+    }
+
+    /// Sends bytes, a frame of them at most; how many of them were taken.
+    ///
+    /// # Errors
+    /// If the connection is no more.
+    pub fn send(&self, connection: Connection, bytes: &[u8]) -> Result<usize, SocketError> {
+        let bytes = &bytes[..bytes.len().min(BYTES)];
+        self.sent.write(bytes);
+        let count = bytes.len() as u64;
+        let answer = outcome(call(connection.0, service::NET_SEND, &[count]))?;
+        Ok(usize::try_from(answer.words[0]).unwrap_or_default())
+    }
+
+    /// Ends a connection, once what was taken is sent. Its slot is empty then.
+    pub fn close(&self, connection: Connection) {
+        // What is no connection needs no end.
+        call(connection.0, service::NET_CLOSE, &[]);
+    }
+
+    /// Waits until anything changed since the last time.
+    pub fn wait(&self) {
+        let _ = recv(self.first + CHANGED);
+    }
+}
