@@ -34,6 +34,7 @@ mod laggards;
 mod node;
 mod outbox;
 mod pair;
+pub mod portions;
 mod posts;
 pub mod primitive;
 mod prompt;

@@ -5,6 +5,7 @@
 //!   step.
 //! * [`model`]: all schedules of a short program with one fault at any step, each state visited
 //!   once.
+//! * [`portions`]: copies in portions, under programs that write and bits that flip.
 //! * `tests/schedules.rs`: the same code on shuttle's atomics, for what a step's granularity hides.
 //! * `tests/planted.rs`: each guard of the protocol taken away in turn; one of the above must
 //!   notice.
@@ -27,6 +28,7 @@ pub mod deferred;
 pub mod fault;
 pub mod group;
 pub mod model;
+pub mod portions;
 pub mod process;
 pub mod program;
 pub mod random;
