@@ -175,8 +175,9 @@ struct Witness<'a> {
     primary: usize,
     /// Cycles, events and rendezvous at the end.
     stats: Option<[u64; 3]>,
-    /// Interrupts, removals and copies, each with its cycles.
-    meter: [u64; 6],
+    /// Interrupts, removals and copies, each with its cycles; portions of copies, and the cycles
+    /// of the longest.
+    meter: [u64; 8],
     /// Those that told that they are broken.
     broken: Vec<usize>,
     /// The event at which replicas differ, as last told.
@@ -194,7 +195,7 @@ impl<'a> Witness<'a> {
             living: (0..settings.replicas).collect(),
             primary: 0,
             stats: None,
-            meter: [0; 6],
+            meter: [0; 8],
             broken: Vec::new(),
             difference: None,
             divergences: 0,
@@ -232,7 +233,16 @@ impl<'a> Witness<'a> {
             let text = format!("cycles {cycles}, events {events}, rendezvous {votes}");
             let _ = writeln!(anstream::stderr(), "{text}");
         }
-        let [delivered, delivery, removed, removal, copied, copy] = self.meter;
+        let [
+            delivered,
+            delivery,
+            removed,
+            removal,
+            copied,
+            copy,
+            portions,
+            longest,
+        ] = self.meter;
         for (what, count, cycles) in [
             ("interrupts", delivered, delivery),
             ("removals", removed, removal),
@@ -242,6 +252,10 @@ impl<'a> Witness<'a> {
                 let text = format!("{what} {count}, cycles each {each}");
                 let _ = writeln!(anstream::stderr(), "{text}");
             }
+        }
+        if portions > 0 {
+            let text = format!("portions of copies {portions}, cycles of the longest {longest}");
+            let _ = writeln!(anstream::stderr(), "{text}");
         }
     }
 

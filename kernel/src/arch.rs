@@ -25,12 +25,12 @@ use aarch64 as processor;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as processor;
 
-pub(crate) use alike::{digest_of, image_digest, publish_digest, with_marks};
-pub(crate) use donate::donate;
+pub(crate) use alike::{digest_of, image_digest, kept, publish_digest, with_marks};
+pub(crate) use donate::{donate, donate_part, may_donate};
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{
-    core, damage_spaces, enter_kernel_space, enter_space, kernel_entry, load_fpu, objects_base,
-    retire, save_fpu, switch_fpu, wild_store,
+    core, damage_spaces, enter_kernel_space, enter_space, is_retired, kernel_entry, load_fpu,
+    objects_base, retire, save_fpu, switch_fpu, wild_store,
 };
 pub(crate) use permit::permit;
 pub(crate) use processor::cpu::{cycles, flush, park, port_in, port_out, power_off, relax};

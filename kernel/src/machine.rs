@@ -1,10 +1,11 @@
 //! One replica as a whole: its kernel, entered and left.
 
-use rcoe_core::{Ports, ReplicaId};
+use rcoe_core::Ports;
 use rcoe_kernel_objects::arch::CONTEXT_WORDS;
 use rcoe_kernel_objects::{BootInput, Checksum, Fault, IRQ_LINES, Kernel, Memory, Sphere, kind};
 
 use crate::arch::{self, Parameters, interrupts};
+use crate::bring_back::{Copying, PAUSE};
 use crate::config::{self, Config, Probe};
 use crate::env::pass;
 use crate::report;
@@ -13,29 +14,27 @@ use crate::sphere::{REPLACE, Replicated, TICK};
 /// Ticks of its own after which a follower asks for the one that the primary did not.
 const PATIENCE: u32 = 8;
 
-/// Ticks between the loss of a replica and the first try to replace it, and between later ones.
-const PAUSE: u32 = 10;
-const AGAIN: u32 = 100;
-
 /// Milliseconds by which a test has a copy begin late.
 const LATE: u64 = 200;
 
 /// One replica.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    kernel: Kernel<'static, Replicated>,
+    pub(crate) kernel: Kernel<'static, Replicated>,
     base: u64,
     /// Units of the local timer between ticks.
     period: u32,
     /// Own ticks since the last that all performed.
     waited: u32,
     /// Primary: ticks until a lost replica is replaced, if one is lost.
-    patience: u32,
-    reintegrate: bool,
+    pub(crate) patience: u32,
+    pub(crate) reintegrate: bool,
+    /// The copy of a replica that is being made.
+    pub(crate) copying: Option<Copying>,
     probe: Option<(u64, Probe)>,
     /// Does a test have copies begin late?
     late: bool,
-    parameters: Parameters,
+    pub(crate) parameters: Parameters,
 }
 
 impl Machine {
@@ -50,7 +49,7 @@ impl Machine {
         let mut sphere = Replicated::new(parameters, &config, ports);
         let digest = config.timeout << 32 | config.tick << 8 | config.compare as u64;
         sphere.event(kind::START, digest);
-        let mut kernel = Kernel::new(memory, sphere);
+        let mut kernel = Kernel::new(memory, arch::kept(), sphere);
         let input = BootInput {
             image_bytes: parameters.image,
             command: config::of_root_task(command),
@@ -67,6 +66,7 @@ impl Machine {
             waited: 0,
             patience: PAUSE,
             reintegrate: config.reintegrate,
+            copying: None,
             probe: config.probe,
             late: matches!(config.probe, Some((_, Probe::Late))),
             parameters: *parameters,
@@ -96,6 +96,9 @@ impl Machine {
     }
 
     pub(crate) fn page_fault(&mut self, address: u64, code: u64) {
+        if self.kernel.soil(address) {
+            return;
+        }
         self.kernel.fault(Fault::Page { address, code });
     }
 
@@ -168,62 +171,8 @@ impl Machine {
         self.kernel.context()
     }
 
-    /// Flags the replacement of a lost replica, when its time has come. The primary alone counts:
-    /// a member that was behind in the vote which removed somebody knows of the loss at an earlier
-    /// point of the trace than the others do.
-    fn look_for_lost(&mut self) {
-        let sphere = &mut self.kernel.sphere;
-        let counts = self.reintegrate && sphere.is_primary() && sphere.lost().is_some();
-        if !counts {
-            self.patience = PAUSE;
-            return;
-        }
-        self.patience -= 1;
-        if self.patience == 0 {
-            self.patience = AGAIN;
-            sphere.trigger(REPLACE);
-        }
-    }
-
-    /// Brings a lost replica back as a copy of a member. All members are here, at one point of the
-    /// trace at which they have just met.
-    fn replace(&mut self, lost: ReplicaId) {
-        let began = arch::cycles();
-        self.kernel.finish();
-        self.kernel.save_fpu(arch::save_fpu);
-        let digest = self.digest();
-        let donor = match self.kernel.sphere.donor(digest) {
-            Ok(donor) => donor,
-            Err(why) => return self.tell_abandoned(lost, why),
-        };
-        self.kernel.sphere.expect(lost);
-        if self.kernel.sphere.is(donor) {
-            let parameters = self.parameters;
-            let given = self.kernel.given();
-            arch::donate(self, &parameters, lost.index() as u64, given);
-        }
-        if !self.kernel.sphere.has_begun() {
-            return self.tell_abandoned(lost, "no core began in the copy");
-        }
-        if !self.kernel.sphere.admit() {
-            return self.tell_abandoned(lost, "the copy was not admitted");
-        }
-        self.kernel.sphere.note_copy(arch::cycles() - began);
-        if self.kernel.sphere.is_primary() {
-            let diary = self.kernel.sphere.diary();
-            diary.line(format_args!("joined {}", lost.index()));
-        }
-    }
-
-    fn tell_abandoned(&self, lost: ReplicaId, why: &str) {
-        if self.kernel.sphere.is_primary() {
-            let diary = self.kernel.sphere.diary();
-            diary.line(format_args!("abandoned {} {why}", lost.index()));
-        }
-    }
-
     /// A digest of what is to be copied, alike in all members unless one of them is faulty.
-    fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         let mut sum = Checksum::default();
         let alike = arch::with_marks(|marks| self.kernel.alike(marks));
         sum.words(&[alike, arch::image_digest()]);

@@ -18,6 +18,7 @@
 #![no_main]
 
 mod arch;
+mod bring_back;
 mod config;
 mod diary;
 mod env;

@@ -25,6 +25,10 @@ pub(crate) struct Meter {
     deliveries: Figure,
     downgrades: Figure,
     copies: Figure,
+    /// The portions in which copies were made.
+    portions: Figure,
+    /// Cycles that the longest of them took.
+    longest: u64,
     /// When the interrupt came that is on its way.
     came: Option<u64>,
     /// It has reached the point of the trace at which it is delivered.
@@ -56,6 +60,14 @@ impl Meter {
         self.downgrades.add(cycles);
     }
 
+    /// A portion of a copy was made, for which all others waited so long.
+    pub(crate) const fn portion(&mut self, cycles: u64) {
+        self.portions.add(cycles);
+        if cycles > self.longest {
+            self.longest = cycles;
+        }
+    }
+
     /// A replica was brought back, for which all others waited so long.
     pub(crate) const fn copied(&mut self, cycles: u64) {
         self.copies.add(cycles);
@@ -69,6 +81,6 @@ impl fmt::Display for Meter {
             let between = if index == 0 { "" } else { " " };
             write!(f, "{between}{} {}", figure.count, figure.cycles)?;
         }
-        Ok(())
+        write!(f, " {} {}", self.portions.count, self.longest)
     }
 }

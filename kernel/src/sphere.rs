@@ -6,6 +6,7 @@
 //! results stream and joins every trace.
 
 use rcoe_abi::layout::{PORT_OFF, PORT_PAUSE};
+use rcoe_core::portions::Plan;
 use rcoe_core::{Cause, Compare, Consumed, Halt, Kind, Ports, Replica, ReplicaId, ReplicaSet, mix};
 use rcoe_kernel_objects::{IRQ_LINES, Memory, Ref, Sphere, kind};
 
@@ -122,31 +123,66 @@ impl Replicated {
         lost.filter(|_| members.len() >= 2)
     }
 
-    /// Who is copied, given a digest of what this replica would give: the last that does not have
-    /// effects, of those that hold what most members hold. All members say the same. Nobody, and
-    /// why, if there is no majority or a member is lost meanwhile.
-    pub(crate) fn donor(&mut self, digest: u64) -> Result<ReplicaId, &'static str> {
-        let members = self.replica.members();
-        arch::publish_digest(self.replica.id(), digest);
+    /// The members, and how often they changed.
+    pub(crate) const fn group(&self) -> (ReplicaSet, u64) {
+        (self.replica.members(), self.replica.epoch())
+    }
+
+    /// Who has effects.
+    pub(crate) const fn primary_id(&self) -> ReplicaId {
+        self.replica.primary()
+    }
+
+    /// All members meet: nobody has gone on from here.
+    pub(crate) fn meet_members(&mut self) {
+        self.vote();
+    }
+
+    /// Each tells a word; what a group then has that is still the one of the plan.
+    fn exchange_words(&mut self, plan: &Plan, word: u64) -> Result<(), &'static str> {
+        arch::publish_digest(self.replica.id(), word);
         // All have told theirs when they have met.
         self.vote();
-        let alike = largest_group(members, arch::digest_of);
+        self.check_group(plan)
+    }
+
+    fn check_group(&self, plan: &Plan) -> Result<(), &'static str> {
+        let (members, epoch) = self.group();
+        let holds = plan.holds(members, epoch);
+        holds.then_some(()).ok_or("another replica was lost")
+    }
+
+    /// What the donor offers, given what this replica would.
+    pub(crate) fn offered(
+        &mut self,
+        plan: &Plan,
+        donor: ReplicaId,
+        offer: u64,
+    ) -> Result<u64, &'static str> {
+        self.exchange_words(plan, offer)?;
+        let offered = arch::digest_of(donor);
         // What was read is compared before anything is done about it.
-        self.event(kind::ALIKE, u64::from(alike.bits()));
+        self.event(kind::ALIKE, offered);
         self.vote();
-        if self.replica.members() != members {
-            return Err("another replica was lost");
-        }
-        if alike.len() * 2 <= members.len() {
-            return Err("the replicas left differ in memory");
-        }
-        if self.is_primary() {
-            for odd in members.minus(alike) {
-                self.diary.line(format_args!("differs {}", odd.index()));
-            }
-        }
-        let donor = alike.without(self.replica.primary()).iter().last();
-        Ok(donor.expect("a majority of two or more has followers"))
+        self.check_group(plan)?;
+        Ok(offered)
+    }
+
+    /// Given a digest of what this replica has in the portion: which members were found to differ
+    /// from most. All members say the same.
+    pub(crate) fn compare(
+        &mut self,
+        plan: &mut Plan,
+        digest: u64,
+    ) -> Result<ReplicaSet, &'static str> {
+        self.exchange_words(plan, digest)?;
+        let before = plan.odd();
+        let alike = plan.judge(arch::digest_of);
+        self.event(kind::ALIKE, alike.map_or(0, |alike| alike.bits().into()));
+        self.vote();
+        self.check_group(plan)?;
+        alike.ok_or("the replicas left differ in memory")?;
+        Ok(plan.odd().minus(before))
     }
 
     /// Is this replica that one?
@@ -199,6 +235,11 @@ impl Replicated {
             self.replica.forget_newcomer();
         }
         admitted
+    }
+
+    /// A portion of a copy was made; all waited so many cycles for that.
+    pub(crate) const fn note_portion(&mut self, cycles: u64) {
+        self.meter.portion(cycles);
     }
 
     /// A replica was brought back; all waited so many cycles for that.
@@ -405,20 +446,6 @@ impl Replicated {
             0
         });
     }
-}
-
-/// The largest group of members of which all say the same; of two that are as large the one with
-/// the lowest member.
-fn largest_group(members: ReplicaSet, says: impl Fn(ReplicaId) -> u64) -> ReplicaSet {
-    let group = |of: ReplicaId| {
-        let said = says(of);
-        let same = members.iter().filter(|&member| says(member) == said);
-        same.fold(ReplicaSet::empty(), ReplicaSet::with)
-    };
-    let larger = |best: ReplicaSet, next: ReplicaSet| {
-        if next.len() > best.len() { next } else { best }
-    };
-    members.iter().map(group).fold(ReplicaSet::empty(), larger)
 }
 
 /// A digest of words in which every word and its place count.

@@ -32,6 +32,37 @@ fn each_replica_of_a_machine_with_more_memory_is_brought_back() {
     }
 }
 
+/// Cycles that the others wait at most while a replica is brought back, 50 ms of the machine's
+/// time. Where the machine counts instructions, each is a nanosecond.
+const LONGEST: [u64; 2] = [50_000_000, 50 * 62_500];
+
+/// The program writes all the time; some of what was copied is copied again.
+#[test]
+fn nobody_waits_long_for_a_copy_of_much_memory() {
+    let scene = Scene::new();
+    for (arch, longest) in ARCHS.into_iter().zip(LONGEST) {
+        let words = "probe=sudden victim=1";
+        let options = [arch, "-n3", "--memory=256M", "--stats"];
+        let options = [&options[..], &["--core-threads", "counted"]].concat();
+        let outcome = system_with(&scene, words, &options, &["fill", "200"]);
+        let what = format!("{arch}: {}", outcome.err());
+        assert_eq!(outcome.out(), right("200"), "{what}");
+        assert!(what.contains("copies 1, cycles each"), "{what}");
+        let line = outcome.err();
+        let line = line.lines().find(|line| line.starts_with("portions"));
+        let numbers: Vec<u64> = line
+            .unwrap_or_default()
+            .split([' ', ','])
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let [portions, cycles] = numbers[..] else {
+            panic!("{what}");
+        };
+        assert!(portions > 4, "200 MiB in one: {what}");
+        assert!(cycles <= longest, "{what}");
+    }
+}
+
 #[test]
 fn memory_is_as_much_as_was_asked_for() {
     let scene = Scene::new();

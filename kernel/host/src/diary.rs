@@ -33,7 +33,7 @@ pub enum Entry {
     Stats([u64; 3]),
     /// At the end: interrupts delivered and their cycles, replicas removed and the cycles of that,
     /// and the same of those that were brought back.
-    Meter([u64; 6]),
+    Meter([u64; 8]),
     /// Anything else.
     Other(String),
 }
@@ -112,8 +112,8 @@ mod tests {
             Entry::Broken("withdraws timeout".into())
         );
         assert_eq!(Entry::parse("stats 1 2 3"), Entry::Stats([1, 2, 3]));
-        let meter = Entry::Meter([1, 2, 3, 4, 5, 6]);
-        assert_eq!(Entry::parse("meter 1 2 3 4 5 6"), meter);
+        let meter = Entry::Meter([1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(Entry::parse("meter 1 2 3 4 5 6 7 8"), meter);
         for garbage in [
             "",
             "start",

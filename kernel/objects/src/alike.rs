@@ -27,7 +27,7 @@ use crate::sphere::Sphere;
 use crate::tcb::field;
 
 /// Bytes of a block, by which memory is left out or taken in another way: those of a thread.
-const BLOCK: u64 = 2048;
+pub(crate) const BLOCK: u64 = 2048;
 const BLOCK_WORDS: usize = 256;
 const BLOCK_UNITS: u32 = 64;
 /// Blocks of all memory at most.
@@ -64,6 +64,12 @@ impl Marks {
             apart: Blocks::empty(),
             seen: Blocks::empty(),
         }
+    }
+
+    /// The set of blocks that are left out or were taken in another way.
+    #[must_use]
+    pub const fn apart(&self) -> &[u64] {
+        &self.apart.0
     }
 }
 
@@ -138,7 +144,7 @@ impl Checksum {
 
 impl<S: Sphere> Kernel<'_, S> {
     /// A digest of all that is the same in all replicas at this point of the trace: of memory so
-    /// far as it was ever given out.
+    /// far as it was ever given out, and was not compared in a portion and left as it was since.
     ///
     /// # Panics
     /// If memory is larger than [`ALIKE_MAX`], or something is being ended ([`Kernel::finish`]).
@@ -146,15 +152,9 @@ impl<S: Sphere> Kernel<'_, S> {
     pub fn alike(&self, marks: &mut Marks) -> u64 {
         assert!(self.mem.bytes() <= ALIKE_MAX, "memory has so many blocks");
         let mut sum = Checksum::default();
-        let Marks { apart, seen } = marks;
-        apart.clear();
         self.sum_state(&mut sum);
-        apart.add_page(Ref::NONE);
-        self.sum_info(&mut sum, apart);
-        seen.clear();
-        self.sum_runnable(&mut sum, seen, apart);
-        seen.clear();
-        self.sum_drivers(&mut sum, seen, apart);
+        self.sum_apart(&mut sum, marks);
+        let apart = &mut marks.apart;
         for root in self
             .spaces
             .iter()
@@ -163,16 +163,28 @@ impl<S: Sphere> Kernel<'_, S> {
         {
             self.sum_table(root, LEVELS - 1, &mut sum, apart);
         }
-        let given = self.given.min(self.mem.bytes()).div_ceil(BLOCK);
-        for number in 0..usize::try_from(given).expect("few blocks") {
-            if !apart.contains(number) {
-                sum.words(self.block(number));
-            }
+        let end = self.end();
+        sum.words(&self.kept.owned()[..end]);
+        for word in 0..end {
+            let unchecked = self.kept.unchecked(word, marks.apart(), true);
+            self.sum_blocks(word, unchecked, &mut sum);
         }
         sum.digest()
     }
 
-    fn block(&self, number: usize) -> &[u64] {
+    /// Marks what may differ, and adds what does not of it.
+    pub(crate) fn sum_apart(&self, sum: &mut Checksum, marks: &mut Marks) {
+        let Marks { apart, seen } = marks;
+        apart.clear();
+        apart.add_page(Ref::NONE);
+        self.sum_info(sum, apart);
+        seen.clear();
+        self.sum_runnable(sum, seen, apart);
+        seen.clear();
+        self.sum_drivers(sum, seen, apart);
+    }
+
+    pub(crate) fn block(&self, number: usize) -> &[u64] {
         &self.mem.everything()[number * BLOCK_WORDS..][..BLOCK_WORDS]
     }
 
@@ -261,7 +273,7 @@ impl<S: Sphere> Kernel<'_, S> {
     }
 
     /// Where in object memory an entry leads: a page of it.
-    fn inside(&self, level: usize, index: usize, entry: u64) -> Option<Ref> {
+    pub(crate) fn inside(&self, level: usize, index: usize, entry: u64) -> Option<Ref> {
         let kernel = level == LEVELS - 1 && index == arch::KERNEL_ENTRY;
         if kernel || !arch::is_present(entry) {
             return None;

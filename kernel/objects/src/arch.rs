@@ -10,9 +10,11 @@ use aarch64 as own;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as own;
 
+#[cfg(test)]
+pub(crate) use own::written;
 pub use own::{
     ARGUMENTS, CALL_ARGUMENTS, CALL_BYTES, CAP, CONTEXT_WORDS, ENTRIES, FPU_START, FPU_WORDS, INFO,
     IP, KERNEL_BITS, KERNEL_ENTRY, LEVELS, MESSAGE, NUMBER, POINTERS, SP, STATUS, STEP,
-    STEP_VECTOR, STEPPING, index, is_present, is_table, is_writable, large_leaf, leaf, physical,
-    register_leaf, start, table, unused,
+    STEP_VECTOR, STEPPING, index, is_present, is_table, is_writable, large_leaf, leaf, noted,
+    physical, register_leaf, start, table, unused, unwritten,
 };

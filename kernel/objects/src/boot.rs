@@ -109,6 +109,7 @@ impl<S: Sphere> Kernel<'_, S> {
         self.info = info;
         self.write_info(info, input);
         self.untyped(&bump, cnode, info);
+        self.own(cnode, bump.next - cnode.bytes());
         self.set_register(tcb, IP, program.entry);
         self.set_register(tcb, SP, layout::STACK_TOP - 8);
         self.mem.set(tcb, field::PRIORITY, PRIORITIES - 1);

@@ -25,6 +25,7 @@ use rcoe_abi::{Error, Label, Rights};
 use crate::cap::frame_bits;
 use crate::decode::Arguments;
 use crate::kernel::Kernel;
+use crate::memory::UNIT;
 use crate::sphere::Sphere;
 use crate::{Cap, Ref};
 
@@ -237,6 +238,8 @@ impl<S: Sphere> Kernel<'_, S> {
                 None
             }
             Access::CopyIn { block, generation } => {
+                let place = u64::try_from(block.first * 8).expect("a part of a frame");
+                self.own_page(Ref::from_bytes((block.frame.bytes() + place) / UNIT * UNIT));
                 let words = self.mem.words_mut(block.frame, block.first, block.len);
                 let good = self.sphere.copy_in(block.place, words, generation);
                 Some(u64::from(good))

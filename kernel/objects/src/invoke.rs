@@ -200,6 +200,9 @@ impl<S: Sphere> Kernel<'_, S> {
         for (slot, (source, cap)) in Self::slots_of(tcb).into_iter().zip(sources) {
             self.exchange(slot, source, cap);
         }
+        if let Some(buffer) = self.buffer(tcb) {
+            self.own_page(buffer);
+        }
     }
 
     /// Replaces what a thread holds in a slot by what is derived from `source`.

@@ -1,5 +1,7 @@
 //! The state of one replica's kernel: object memory, and the little that lies outside it.
 
+use rcoe_core::portions::Kept;
+
 use crate::sched::Ready;
 use crate::shared::Shares;
 use crate::sphere::Sphere;
@@ -37,12 +39,14 @@ pub struct Kernel<'m, S: Sphere> {
     pub(crate) unchecked: u32,
     /// Pages of device memory in address spaces.
     pub(crate) shares: Shares,
+    /// What a copy of this replica has, while one is made.
+    pub(crate) kept: Kept<'m>,
 }
 
 impl<'m, S: Sphere> Kernel<'m, S> {
-    /// A kernel without threads.
+    /// A kernel without threads. `kept` has room for all blocks of its memory.
     #[must_use]
-    pub const fn new(mem: Memory<'m>, sphere: S) -> Self {
+    pub const fn new(mem: Memory<'m>, kept: Kept<'m>, sphere: S) -> Self {
         Self {
             mem,
             sphere,
@@ -58,12 +62,18 @@ impl<'m, S: Sphere> Kernel<'m, S> {
             given: 0,
             unchecked: 0,
             shares: Shares::new(),
+            kept,
         }
     }
 
     /// Object memory, for the replication part.
     pub const fn memory(&mut self) -> &mut Memory<'m> {
         &mut self.mem
+    }
+
+    /// What a copy of this replica has, for the replication part.
+    pub const fn kept(&mut self) -> &mut Kept<'m> {
+        &mut self.kept
     }
 
     /// Has `exchange` save or load the floating-point state that the processor holds, if it holds

@@ -166,6 +166,8 @@ impl<S: Sphere> Kernel<'_, S> {
         if level > 0 && arch::is_table(first) {
             // As deep as there are levels.
             self.end_table(self.place(first), level - 1);
+        } else {
+            self.forget_leaf(first, level);
         }
     }
 
@@ -181,6 +183,9 @@ impl<S: Sphere> Kernel<'_, S> {
             let entry = self.mem.get(table, index);
             self.mem.set(table, index, 0);
             let below = level > 0 && !kernel && arch::is_table(entry);
+            if !below && !kernel {
+                self.forget_leaf(entry, level);
+            }
             if below || index % ENTRIES_A_UNIT == 0 {
                 budget.spend(1);
             }

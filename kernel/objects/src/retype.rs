@@ -144,6 +144,7 @@ impl<S: Sphere> Kernel<'_, S> {
         let place = Ref::from_bytes(obj.bytes() + from);
         let words = usize::try_from(bytes / 8).expect("a step is short");
         self.mem.words_mut(place, 0, words).fill(0);
+        self.forget_zeroed(place, bytes);
         budget.spend_bytes(bytes);
         bytes
     }
@@ -152,6 +153,12 @@ impl<S: Sphere> Kernel<'_, S> {
         for index in 0..retype.count {
             let offset = retype.start + (u64::from(index) << retype.bits);
             let place = Ref::from_bytes(obj.bytes() + offset);
+            if !matches!(
+                retype.kind,
+                ObjectType::Untyped | ObjectType::Frame | ObjectType::LargeFrame
+            ) {
+                self.own(place, 1 << retype.bits);
+            }
             let cap = self.begin(retype.kind, retype.size_bits, place);
             self.insert_new(retype.slots.slot(index), cap, retype.untyped);
         }

@@ -133,6 +133,7 @@ impl<S: Sphere> Kernel<'_, S> {
             0 => arch::leaf(place, rights),
             _ => arch::large_leaf(place, rights),
         };
+        self.forget_leaf(entry, level as usize);
         self.set_entry(table, address, level as usize, entry);
     }
 
@@ -152,6 +153,7 @@ impl<S: Sphere> Kernel<'_, S> {
         let entry = self.mem.get(table, arch::index(mapping.address, level));
         let is_frame = arch::is_present(entry) && !(level > 0 && arch::is_table(entry));
         if is_frame && arch::physical(entry) == self.physical(frame) {
+            self.forget_leaf(entry, level);
             self.set_entry(table, mapping.address, level, 0);
             self.sphere.flush();
         }

@@ -9,6 +9,7 @@ mod invariants;
 mod large;
 mod long;
 mod manner;
+mod portions;
 mod random;
 mod scenes;
 mod shared;

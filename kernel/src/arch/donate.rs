@@ -5,6 +5,7 @@
 //! copied but the loader's parameters, which tell the copy who it is, and the kernel's page tables,
 //! which are the partition's own. The core of the copy finds a mark and goes on as a newcomer.
 
+use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -45,55 +46,93 @@ fn set_window(from: u64, bytes: u64) {
     cpu::flush();
 }
 
-/// Copies what lies at an address of this kernel to an offset in a partition, window by window.
+/// Copies from this kernel's addresses to the same offsets in a partition of so many bytes:
+/// `from` is where offset 0 would lie. The ranges of offsets come in order.
 ///
 /// # Safety
 /// So much is mapped there, the partition is that of a replica that was removed, and nobody runs in
 /// it.
-unsafe fn copy_out(from: u64, partition: u64, offset: u64, bytes: u64) {
-    let (mut from, mut offset) = (from, offset);
-    let end = offset + bytes;
-    while offset < end {
-        let start = offset / LARGE * LARGE;
-        let whole = (end - start).min(WINDOW_BYTES);
-        let part = start + whole - offset;
-        set_window(partition + start, whole);
-        // SAFETY: the caller's; both sides are mapped and apart.
-        unsafe {
-            let to = COPY + (offset - start);
-            ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, part as usize);
+unsafe fn copy_out(
+    from: u64,
+    (partition, size): (u64, u64),
+    ranges: impl Iterator<Item = Range<u64>>,
+) {
+    let mut open = 0..0;
+    for range in ranges {
+        assert!(range.end <= size, "the copy ends with its partition");
+        let mut offset = range.start;
+        while offset < range.end {
+            if !open.contains(&offset) {
+                let start = offset / WINDOW_BYTES * WINDOW_BYTES;
+                open = start..(start + WINDOW_BYTES).min(size);
+                set_window(0, WINDOW_BYTES);
+                set_window(partition + start, open.end - start);
+            }
+            let part = range.end.min(open.end) - offset;
+            // SAFETY: the caller's; both sides are mapped and apart.
+            unsafe {
+                let to = COPY + (offset - open.start);
+                ptr::copy_nonoverlapping(
+                    (from + offset) as *const u8,
+                    to as *mut u8,
+                    part as usize,
+                );
+            }
+            offset += part;
         }
-        set_window(0, whole);
-        (from, offset) = (from + part, offset + part);
     }
+    set_window(0, WINDOW_BYTES);
 }
 
-/// Copies this partition into that of `replica`, and starts its core there: of object memory the
-/// first `given` bytes. `machine` is what the copy goes on with: it is passed so that all of it is
-/// in memory.
-#[inline(never)]
-pub(crate) fn donate(machine: &mut Machine, parameters: &Parameters, replica: u64, given: u64) {
+/// Where the partition of `replica` begins, and its bytes.
+const fn partition_of(parameters: &Parameters, replica: u64) -> (u64, u64) {
     let size = parameters.objects + OBJECTS;
-    let target = parameters.base - parameters.replica * size + replica * size;
+    let first = parameters.base - parameters.replica * size;
+    (first + replica * size, size)
+}
+
+/// May this partition be copied into that of `replica`? A core that cannot be reset and has not
+/// come to a halt may run in that memory.
+pub(crate) fn may_donate(replica: u64) -> bool {
+    boot::may_restart(replica as u32, super::machine::is_retired(replica))
+}
+
+/// Copies these ranges of object memory into the partition of `replica`, which may be done
+/// ([`may_donate`]).
+pub(crate) fn donate_part(
+    parameters: &Parameters,
+    replica: u64,
+    ranges: impl Iterator<Item = Range<u64>>,
+) {
+    let target = partition_of(parameters, replica);
+    let ranges = ranges.map(|range| range.start + OBJECTS..range.end + OBJECTS);
+    // SAFETY: object memory is mapped, and apart from the window; nobody runs in the target.
+    unsafe { copy_out(WINDOW - OBJECTS, target, ranges) };
+}
+
+/// Copies what the partition of `replica` lacks of this one, and starts its core there. `machine`
+/// is what the copy goes on with: it is passed so that all of it is in memory.
+#[inline(never)]
+pub(crate) fn donate(machine: &mut Machine, parameters: &Parameters, replica: u64) {
+    let target = partition_of(parameters, replica);
     let image = Image::new();
-    core::hint::black_box(machine);
+    let machine = core::hint::black_box(machine);
     let core = replica as u32;
-    if !boot::may_restart(core, super::machine::is_retired(replica)) {
-        // A core that cannot be reset and has not come to a halt may run in that memory. It will
-        // not follow the group, and is removed again.
+    if !may_donate(replica) {
+        // It will not follow the group, and is removed again.
         return;
     }
-    let objects = given.min(parameters.objects) - 4096;
+    donate_part(parameters, replica, machine.missing());
+    let own = core::iter::once(0..image.bss_end - image.start);
     // SAFETY: both sides are mapped and apart; nobody runs in the target. What changes here
     // meanwhile is this function's own stack, which is not copied.
     unsafe {
-        copy_out(image.start, target, 0, image.bss_end - image.start);
-        copy_out(WINDOW + 4096, target, OBJECTS + 4096, objects);
-        set_window(target, LARGE);
+        copy_out(image.start, target, own);
+        set_window(target.0, LARGE);
         let mark = COPY + (&raw const COPIED as u64 - image.start);
         (mark as *mut bool).write_volatile(true);
         set_window(0, LARGE);
     }
     permit(core);
-    boot::restart(core, target + TABLES, parameters.cycles);
+    boot::restart(core, target.0 + TABLES, parameters.cycles);
 }

@@ -28,14 +28,11 @@ static MACHINE: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()));
 static FREE: AtomicBool = AtomicBool::new(false);
 
 /// Where the statics are that each replica has its own of.
-pub(super) fn own_statics() -> [Range<u64>; 3] {
+pub(super) fn own_statics() -> [Range<u64>; 4] {
     let start = &raw const MACHINE as u64;
     let machine = start..start + size_of_val(&MACHINE) as u64;
-    [
-        machine,
-        interrupts::own_statics(),
-        super::alike::own_statics(),
-    ]
+    let [marks, kept] = super::alike::own_statics();
+    [machine, interrupts::own_statics(), marks, kept]
 }
 
 /// Runs the kernel. Entering it while it runs is a broken invariant.
@@ -213,7 +210,7 @@ pub(crate) fn wild_store(parameters: &Parameters, probe: Probe) {
 }
 
 /// Has this replica's core come to a halt?
-pub(super) fn is_retired(replica: u64) -> bool {
+pub(crate) fn is_retired(replica: u64) -> bool {
     let slice = SHARED + replica * SLICE;
     // SAFETY: slices are mapped for as long as the kernel runs, and an outbox is made of atomics.
     let outbox = unsafe { &*(slice as *const Outbox) };

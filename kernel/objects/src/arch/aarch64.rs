@@ -75,6 +75,8 @@ const ACCESS: u64 = 1 << 10;
 const OWN: u64 = 1 << 11;
 const NO_KERNEL_EXECUTE: u64 = 1 << 53;
 const NO_USER_EXECUTE: u64 = 1 << 54;
+/// A bit that the processor leaves to us: what is read only until the first write is noted.
+const WATCHED: u64 = 1 << 55;
 const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
 
 /// Makes a context harmless: a thread runs with interrupts on and no privileges, whatever somebody
@@ -136,13 +138,43 @@ pub const fn is_table(entry: u64) -> bool {
 /// Does it let programs write?
 #[must_use]
 pub const fn is_writable(entry: u64) -> bool {
-    entry & READ_ONLY == 0
+    entry & READ_ONLY == 0 || entry & WATCHED != 0
 }
 
-/// The entry as it was written: the processor sets nothing in it.
+/// If programs may have written what it maps: the entry by which it is noted when they do so again.
+#[must_use]
+pub const fn unwritten(entry: u64) -> Option<u64> {
+    if entry & READ_ONLY == 0 {
+        Some(entry | READ_ONLY | WATCHED)
+    } else {
+        None
+    }
+}
+
+/// The entry of a page that a program has written.
+#[cfg(test)]
+pub(crate) const fn written(entry: u64) -> u64 {
+    unused(entry)
+}
+
+/// If it kept a program from writing only for that to be noted: the entry that lets it.
+#[must_use]
+pub const fn noted(entry: u64) -> Option<u64> {
+    if entry & WATCHED != 0 {
+        Some(entry & !(READ_ONLY | WATCHED))
+    } else {
+        None
+    }
+}
+
+/// The entry as it was written. The processor sets nothing in it, so it is the kernel that has a
+/// first write noted.
 #[must_use]
 pub const fn unused(entry: u64) -> u64 {
-    entry
+    match noted(entry) {
+        Some(entry) => entry,
+        None => entry,
+    }
 }
 
 /// Where it leads.
@@ -174,6 +206,18 @@ mod tests {
         assert!(is_table(table(0x5000)) && !is_table(large) && !is_table(0));
         assert!(!is_writable(large) && is_writable(large_leaf(0, Rights::READ_WRITE)));
         assert_eq!(index(0x1_0000_0000, 2), 4);
+    }
+
+    #[test]
+    fn the_first_write_is_noted() {
+        let entry = leaf(0x1000, Rights::READ_WRITE);
+        let watched = unwritten(entry).expect("it can be written");
+        assert_eq!(watched & READ_ONLY, READ_ONLY);
+        assert!(is_writable(watched) && physical(watched) == 0x1000);
+        assert_eq!((unwritten(watched), noted(watched)), (None, Some(entry)));
+        assert_eq!((unused(watched), noted(entry)), (entry, None));
+        assert_eq!((written(watched), written(entry)), (entry, entry));
+        assert_eq!(unwritten(leaf(0x1000, Rights::READ)), None);
     }
 
     #[test]

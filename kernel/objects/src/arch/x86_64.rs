@@ -73,7 +73,8 @@ const UNCACHED: u64 = 1 << 3 | 1 << 4;
 /// Above the lowest level: memory, not a table.
 const LARGE: u64 = 1 << 7;
 /// Bits that the processor sets: the entry was used, the page was written.
-const USED: u64 = 1 << 5 | 1 << 6;
+const USED: u64 = 1 << 5 | WRITTEN;
+const WRITTEN: u64 = 1 << 6;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
@@ -139,6 +140,30 @@ pub const fn is_writable(entry: u64) -> bool {
     entry & WRITABLE != 0
 }
 
+/// If programs may have written what it maps: the entry by which it is noted when they do so again.
+#[must_use]
+pub const fn unwritten(entry: u64) -> Option<u64> {
+    let written = is_writable(entry) && entry & WRITTEN != 0;
+    if written {
+        Some(entry & !WRITTEN)
+    } else {
+        None
+    }
+}
+
+/// The entry of a page that a program has written.
+#[cfg(test)]
+pub(crate) const fn written(entry: u64) -> u64 {
+    entry | WRITTEN
+}
+
+/// If it kept a program from writing only for that to be noted: the entry that lets it. Here the
+/// processor notes it.
+#[must_use]
+pub const fn noted(_entry: u64) -> Option<u64> {
+    None
+}
+
 /// The entry as it was written, without what the processor has set in it.
 #[must_use]
 pub const fn unused(entry: u64) -> u64 {
@@ -168,6 +193,14 @@ mod tests {
         assert!(is_table(table(0x5000)) && !is_table(large) && !is_table(0));
         assert!(!is_writable(large) && is_writable(large_leaf(0, Rights::READ_WRITE)));
         assert_eq!(index(0x1_0000_0000, 2), 4);
+    }
+
+    #[test]
+    fn a_page_counts_as_written_when_the_processor_says_so() {
+        let entry = leaf(0x1000, Rights::READ_WRITE);
+        assert_eq!(unwritten(entry), None);
+        assert_eq!(unwritten(written(entry) | 1 << 5), Some(entry | 1 << 5));
+        assert_eq!(unwritten(leaf(0x1000, Rights::READ) | USED), None);
     }
 
     #[test]

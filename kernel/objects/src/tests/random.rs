@@ -14,7 +14,7 @@ use crate::arch::NUMBER;
 
 /// What a thread does.
 #[derive(Clone, Debug)]
-struct Step {
+pub(super) struct Step {
     call: u64,
     pointer: u64,
     label: u64,
@@ -71,7 +71,7 @@ fn shared_step() -> impl Strategy<Value = Step> {
 }
 
 /// As [`step`], more often about frames of both sizes, and tables, at few places.
-fn frame_step() -> impl Strategy<Value = Step> {
+pub(super) fn frame_step() -> impl Strategy<Value = Step> {
     let label = prop_oneof![
         4 => Just(Label::FrameMap),
         1 => Just(Label::FrameUnmap),
@@ -138,7 +138,11 @@ fn perform(words: &mut [u64], steps: &[Step], checked: bool) -> (u64, u64) {
     (kernel.sphere.digest, kernel.sphere.events)
 }
 
-fn advance(kernel: &mut crate::Kernel<'_, super::world::Alone>, steps: &[Step], checked: bool) {
+pub(super) fn advance(
+    kernel: &mut crate::Kernel<'_, super::world::Alone>,
+    steps: &[Step],
+    checked: bool,
+) {
     for (index, step) in steps.iter().enumerate() {
         let Some(tcb) = kernel.current() else { break };
         if index % 7 == 6 {

@@ -8,6 +8,7 @@ use std::vec::Vec;
 use rcoe_abi::image::{self, ENTRY_WORDS, HEADER_WORDS};
 use rcoe_abi::{Label, MessageInfo, ObjectType, Rights, Syscall, boot, layout};
 use rcoe_core::Compare;
+use rcoe_core::portions::Kept;
 
 use crate::arch::{CALL_BYTES, CAP, INFO, IP, MESSAGE, NUMBER};
 use crate::kernel::Kernel;
@@ -161,7 +162,9 @@ pub(super) fn world(words: &mut [u64]) -> Kernel<'_, Alone> {
 pub(super) fn world_at(words: &mut [u64], replica: u64) -> Kernel<'_, Alone> {
     let image = boot_image();
     words[512..512 + image.len()].copy_from_slice(&image);
-    let mut kernel = Kernel::new(Memory::new(words), Alone::default());
+    let sets = words.len().div_ceil(256).div_ceil(64);
+    let kept = Kept::new(vec![0; 3 * sets].leak());
+    let mut kernel = Kernel::new(Memory::new(words), kept, Alone::default());
     kernel.sphere.shift = replica << 25;
     kernel.sphere.own = replica;
     let input = BootInput {
