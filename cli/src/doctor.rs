@@ -261,9 +261,9 @@ fn virtualisation() -> Finding {
             String::new(),
             "--sphere system --accel kvm has the processor run machines",
         ),
-        Err(error) => (
+        Err(why) => (
             "no",
-            reason(error.raw_os_error().unwrap_or_default()),
+            why,
             "machines of the system sphere are emulated; --accel kvm is refused",
         ),
     };

@@ -160,7 +160,7 @@ fn accelerator(settings: &Settings) -> Result<&'static str, SystemError> {
         }
         (Accel::Kvm, Threads::Multi) => match kvm() {
             Ok(()) => Ok("kvm"),
-            Err(error) => refuse(&format!("needs {KVM}: {error}")),
+            Err(why) => refuse(&format!("is not possible here: {why}")),
         },
         (Accel::Kvm, _) => refuse("gives each core a thread of its own; add --core-threads multi"),
     }
@@ -173,9 +173,24 @@ const KVM: &str = "/dev/kvm";
 ///
 /// # Errors
 /// Why not.
-pub fn kvm() -> io::Result<()> {
+pub fn kvm() -> Result<(), String> {
     let opened = File::options().read(true).write(true).open(KVM);
-    opened.map(|_| ())
+    opened.map_err(|error| format!("{KVM}: {error}"))?;
+    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    if cfg!(target_arch = "x86_64") && !virtualises(&processor) {
+        // Such a kernel runs programs of the machine in a mode of their own that a kernel which
+        // does not know of it cannot tell from a fault.
+        return Err("this processor has neither vmx nor svm".to_owned());
+    }
+    Ok(())
+}
+
+/// Does a PC's processor, of which the host's kernel says this, run machines by itself?
+fn virtualises(processor: &str) -> bool {
+    let mut lines = processor.lines();
+    let flags = lines.find(|line| line.starts_with("flags"));
+    let mut flags = flags.unwrap_or_default().split_whitespace();
+    flags.any(|flag| flag == "vmx" || flag == "svm")
 }
 
 /// Lets a debugger reach the machine at a socket. The machine waits for it at the start, and stands
@@ -241,4 +256,16 @@ fn chardev(command: &mut Command, folder: &Path, name: &str) -> Result<File, Sys
     let path = quoted(&path);
     command.args(["-chardev", &format!("file,id={name},path={path}")]);
     Ok(reader)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_says_whether_it_runs_machines() {
+        let said = |flags: &str| format!("processor\t: 0\nflags\t\t: fpu {flags}\nbugs\t: svm\n");
+        assert!(virtualises(&said("vmx sse")) && virtualises(&said("svm")));
+        assert!(!virtualises(&said("svm_lock sse")) && !virtualises(""));
+    }
 }
