@@ -38,6 +38,11 @@ const ROUNDS: u32 = 600;
 /// How often a machine that seems stuck is told to go on.
 const NUDGES: u32 = 3;
 
+/// Such times in which a step of one instruction is done, if it is ever.
+const STEP_ROUNDS: u32 = 5;
+/// What has a machine that runs stand still.
+const INTERRUPT: u8 = 3;
+
 /// Time between looks for the socket.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -142,6 +147,11 @@ impl Debugger {
                 body => break body?,
             }
         };
+        Self::why(body)
+    }
+
+    /// Why the machine stands still that says this.
+    fn why(body: Option<String>) -> Result<Stop> {
         match body {
             None => Ok(Stop::Ended),
             // What a machine that runs says when it hears anything.
@@ -166,8 +176,24 @@ impl Debugger {
     /// # Errors
     /// As for [`Debugger::go`].
     pub(super) fn step(&mut self, core: usize, stuck: &mut impl FnMut() -> bool) -> Result<Stop> {
+        // So that it is this one that goes on without steps when the machine stands still.
+        self.wants(&format!("Hc{:x}", core + 1), "OK")?;
         self.send(&format!("vCont;s:{:x}", core + 1))?;
-        self.stop(stuck)
+        for _ in 0..STEP_ROUNDS {
+            match self.receive() {
+                Err(error) if is_timeout(&error) && !stuck() => {}
+                Err(error) if is_timeout(&error) => return Ok(Stop::Silent),
+                body => return Self::why(body?),
+            }
+        }
+        // It waits for an interrupt, which does not come while the others stand still.
+        self.stream
+            .write_all(&[INTERRUPT])
+            .context("the machine does not listen")?;
+        match self.receive()? {
+            Some(body) if body.starts_with("T02") => Ok(Stop::Standing),
+            body => Self::why(body),
+        }
     }
 
     fn bytes(&mut self, body: &str) -> Result<Vec<u8>> {
