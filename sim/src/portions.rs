@@ -90,7 +90,7 @@ impl<'a> World<'a> {
                 kept.own(block..block + 1);
             }
             Member {
-                memory: vec![0; BLOCKS],
+                memory: (0..BLOCKS as u64).map(mix).collect(),
                 written: vec![false; BLOCKS],
                 kept,
                 progress: [0; THREADS],
