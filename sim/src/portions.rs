@@ -152,7 +152,7 @@ impl<'a> World<'a> {
             let thread = self.rng.index(THREADS);
             for member in &mut self.members {
                 match owner {
-                    KERNEL if self.time % 3 > 0 => member.memory[block] = mix(self.time),
+                    KERNEL if !self.time.is_multiple_of(3) => member.memory[block] = mix(self.time),
                     // What ends is zeroed, and is somebody's later.
                     KERNEL => {
                         member.memory[block] = 0;
@@ -176,7 +176,7 @@ impl<'a> World<'a> {
                 }
             }
             self.owner[block] = match owner {
-                KERNEL if self.time % 3 > 0 => KERNEL,
+                KERNEL if !self.time.is_multiple_of(3) => KERNEL,
                 KERNEL => NOBODY,
                 NOBODY => KERNEL,
                 _ if self.waits[owner] && self.waits[thread] => thread,

@@ -190,10 +190,14 @@ impl Debugger {
         self.stream
             .write_all(&[INTERRUPT])
             .context("the machine does not listen")?;
-        match self.receive()? {
-            Some(body) if body.starts_with("T02") => Ok(Stop::Standing),
-            body => Self::why(body),
+        for _ in 0..ROUNDS {
+            match self.receive() {
+                Err(error) if is_timeout(&error) => {}
+                Ok(Some(body)) if body.starts_with("T02") => return Ok(Stop::Standing),
+                body => return Self::why(body?),
+            }
         }
+        Ok(Stop::Silent)
     }
 
     fn bytes(&mut self, body: &str) -> Result<Vec<u8>> {
