@@ -17,8 +17,8 @@ const AGAIN: u32 = 100;
 /// Ticks between two portions: programs run for one at least.
 const BETWEEN: u32 = 2;
 
-/// What a portion may cost, in blocks of 2 KiB that are copied: 24 MiB.
-const BUDGET: u64 = 24 << 9;
+/// What a portion may cost, in blocks of 2 KiB that are copied: 40 MiB.
+const BUDGET: u64 = 40 << 9;
 
 /// A copy that is being made.
 #[derive(Debug)]
