@@ -11,6 +11,10 @@ use crate::diary::Diary;
 /// Is there nobody left who would miss this replica?
 static ALONE: AtomicBool = AtomicBool::new(false);
 
+/// Has this replica begun to tell that it is broken? What that takes may be broken, too: telling of
+/// a fault that telling of one has caused would never end, and keep the host busy with the words.
+static FAILING: AtomicBool = AtomicBool::new(false);
+
 /// Whether this replica is the only one.
 pub(crate) fn set_alone(alone: bool) {
     ALONE.store(alone, Ordering::Relaxed);
@@ -33,6 +37,9 @@ fn own_diary() -> Diary {
 /// A broken invariant: this replica is faulty. The others find it missing.
 #[panic_handler]
 fn on_panic(info: &PanicInfo<'_>) -> ! {
+    if FAILING.swap(true, Ordering::Relaxed) {
+        give_up();
+    }
     let (file, line) = info
         .location()
         .map_or(("", 0), |place| (place.file(), place.line()));
@@ -43,6 +50,9 @@ fn on_panic(info: &PanicInfo<'_>) -> ! {
 
 /// An exception in the kernel itself: this replica is faulty. The others find it missing.
 pub(crate) fn exception(vector: u64, code: u64, ip: u64, address: u64) -> ! {
+    if FAILING.swap(true, Ordering::Relaxed) {
+        give_up();
+    }
     own_diary().line(format_args!(
         "exception vector={vector} code={code:#x} ip={ip:#x} address={address:#x}"
     ));
