@@ -33,6 +33,34 @@ impl Clock {
     }
 }
 
+/// Whose processor a machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Arch {
+    /// A PC.
+    #[value(name = "x86_64")]
+    X86,
+    /// ARM's, with 64 bits.
+    #[value(name = "aarch64")]
+    Arm,
+}
+
+impl Arch {
+    const fn option(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64",
+            Self::Arm => "aarch64",
+        }
+    }
+
+    /// What the names of its series end with.
+    pub(super) const fn in_names(self) -> &'static str {
+        match self {
+            Self::X86 => "",
+            Self::Arm => ", AArch64",
+        }
+    }
+}
+
 /// How a program is run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
@@ -82,12 +110,14 @@ impl Told {
 #[derive(Debug)]
 pub(super) struct Bench {
     rcoe: PathBuf,
+    arch: Arch,
 }
 
 impl Bench {
-    pub(super) fn new(rcoe: &Path) -> Self {
+    pub(super) fn new(rcoe: &Path, arch: Arch) -> Self {
         Self {
             rcoe: rcoe.to_owned(),
+            arch,
         }
     }
 
@@ -96,6 +126,7 @@ impl Bench {
     pub(super) fn run(&self, run: Run<'_>, program: &str, argument: u64) -> Result<Told> {
         let mut command = Command::new(&self.rcoe);
         command.args(["run", "--sphere", "system", "--stats", "--timeout", "60s"]);
+        command.args(["--arch", self.arch.option()]);
         command.args(["-n", &run.replicas.to_string(), "--compare", run.compare]);
         command.args(["--core-threads", run.clock.option(), "--tick", run.tick]);
         command.args(["--no-reintegrate", "--", program, &argument.to_string()]);

@@ -17,7 +17,7 @@ use crate::evidence::{Series, spread_of};
 use crate::sample::Spread;
 use machine::{Bench, Run};
 
-pub use machine::Clock;
+pub use machine::{Arch, Clock};
 
 /// What to measure.
 #[derive(Args, Clone, Debug)]
@@ -40,6 +40,9 @@ pub struct Order {
         default_value = "counted,single"
     )]
     pub clocks: Vec<Clock>,
+    /// The machine.
+    #[arg(long, default_value = "x86_64")]
+    pub arch: Arch,
 }
 
 const PARTS: [&str; 4] = ["computing", "calls", "seldom", "copy"];
@@ -62,6 +65,8 @@ pub struct Told {
     pub series: Vec<Series>,
     /// The clock of what comes next.
     clock: Option<Clock>,
+    /// The machine, if it is not the usual one, as series name it.
+    machine: &'static str,
 }
 
 impl fmt::Write for Told {
@@ -89,7 +94,7 @@ impl Told {
                 .map(|(own, one)| own / one)
                 .collect();
             self.series.push(Series {
-                what: format!("{what}{compare}{clock}"),
+                what: format!("{what}{compare}{clock}{}", self.machine),
                 run: format!("n={replicas}"),
                 unit: unit.to_owned(),
                 n: Some(values.len()),
@@ -115,8 +120,11 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<Told> {
         );
     }
     let wants = |part: &str| order.parts.iter().any(|wanted| wanted == part);
-    let bench = Bench::new(rcoe);
-    let mut out = Told::default();
+    let bench = Bench::new(rcoe, order.arch);
+    let mut out = Told {
+        machine: order.arch.in_names(),
+        ..Told::default()
+    };
     if wants("computing") {
         eprintln!("measuring: programs that compute");
         computing(&bench, &mut out)?;
@@ -210,12 +218,26 @@ fn collect(
     Ok(row)
 }
 
-/// Null call, call and reply, and what a rendezvous adds to a null call.
+/// `pingpong`'s argument for messages of no words, and as much for each word.
+const A_WORD: u64 = 1_000_000_000;
+
+/// Null call, call and reply, and what a rendezvous adds to a null call. Messages of 0 and of 10
+/// words are those of seL4'16, table I, which tells of one way and of cycles.
 fn calls(bench: &Bench, clock: Clock, repetitions: usize, out: &mut Told) -> Result<()> {
     let mut null: Vec<Row> = Vec::new();
     for (what, program, rounds) in [
         ("null system call", "null", [1_000, 5_000]),
         ("IPC call and reply", "pingpong", [500, 2_500]),
+        (
+            "IPC call of 0 words, empty reply",
+            "pingpong",
+            [A_WORD + 500, A_WORD + 2_500],
+        ),
+        (
+            "IPC call of 10 words, empty reply",
+            "pingpong",
+            [11 * A_WORD + 500, 11 * A_WORD + 2_500],
+        ),
     ] {
         for compare in MODES {
             let figures = collect(clock, repetitions, &NS, |replicas| {
