@@ -52,6 +52,15 @@ impl Arch {
         }
     }
 
+    /// What its clock counts where it counts instructions: that of QEMU's AArch64 has 62.5 MHz, and
+    /// an instruction takes 1 ns.
+    pub(super) const fn counted(self) -> &'static str {
+        match self {
+            Self::X86 => "instructions",
+            Self::Arm => "ticks of 16 instructions",
+        }
+    }
+
     /// What the names of its series end with.
     pub(super) const fn in_names(self) -> &'static str {
         match self {

@@ -67,6 +67,8 @@ pub struct Told {
     clock: Option<Clock>,
     /// The machine, if it is not the usual one, as series name it.
     machine: &'static str,
+    /// What a clock that counts instructions counts there.
+    counted: &'static str,
 }
 
 impl fmt::Write for Told {
@@ -79,7 +81,7 @@ impl Told {
     /// Notes a row, each number of replicas as a series, with its multiple of the first.
     fn note(&mut self, what: &str, compare: &str, row: &Row) {
         let (unit, clock) = match self.clock {
-            None | Some(Clock::Counted) => ("instructions", ""),
+            None | Some(Clock::Counted) => (self.counted, ""),
             Some(Clock::Host) => ("cycles", ", all cores on one thread"),
             Some(Clock::Threads) => ("cycles", ", a thread for each core"),
         };
@@ -123,6 +125,7 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<Told> {
     let bench = Bench::new(rcoe, order.arch);
     let mut out = Told {
         machine: order.arch.in_names(),
+        counted: order.arch.counted(),
         ..Told::default()
     };
     if wants("computing") {
