@@ -1,4 +1,4 @@
-//! Answers `pingpong`: with the next number of a sequence, or with nothing if that is what it wants.
+//! Answers `pingpong`: with the next number of a sequence, or with nothing if that is wanted.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
