@@ -4,8 +4,9 @@
 //! that reads clocks in a loop fills a ring meanwhile. It is no member, so the program must not
 //! depend on it: there is one allowance for each copy, and whoever has used that up is left behind.
 //!
-//! Contract: begun anew where a copy is made. Not covered: a newcomer that keeps up, but slowly,
-//! slows the program down until its allowance is spent.
+//! Contract: begun anew where a copy is made. The allowance is no longer than a member may be late,
+//! so that no sibling gives the primary up meanwhile. Not covered: a newcomer that keeps up, but
+//! slowly, slows the program down until its allowance is spent.
 
 use rcoe_core::Waited;
 use rcoe_linux_abi::Report;
@@ -13,7 +14,7 @@ use rcoe_linux_abi::Report;
 use crate::protocol::meeting::is_over;
 use crate::sys;
 
-/// Waited for one copy, altogether.
+/// Longest wait for one copy, altogether.
 const ALLOWANCE_NS: u64 = 1_000_000_000;
 /// Rounds of yielding before a sleep.
 const YIELDS: u32 = 200;
@@ -31,11 +32,11 @@ pub(crate) struct Courtesy {
 }
 
 impl Courtesy {
-    /// For the copy of this re-integration.
-    pub(crate) const fn of(serial: u32) -> Self {
+    /// For the copy of this re-integration, where a member may be late by `timeout` ns.
+    pub(crate) fn of(serial: u32, timeout: u64) -> Self {
         Self {
             serial,
-            left: ALLOWANCE_NS,
+            left: timeout.min(ALLOWANCE_NS),
             looked: 0,
         }
     }
@@ -76,7 +77,7 @@ mod tests {
 
     #[test]
     fn there_is_one_allowance_for_all_waits() {
-        let mut courtesy = Courtesy::of(7);
+        let mut courtesy = Courtesy::of(7, u64::MAX);
         assert!(courtesy.spend(0, 5_000));
         assert!(courtesy.spend(1, ALLOWANCE_NS / 2));
         let later = 9 * ALLOWANCE_NS;
@@ -84,6 +85,13 @@ mod tests {
         assert!(courtesy.spend(1, later + ALLOWANCE_NS / 2));
         assert!(!courtesy.spend(2, later + ALLOWANCE_NS / 2 + 5_000));
         assert!(!courtesy.spend(0, later + ALLOWANCE_NS));
+    }
+
+    #[test]
+    fn it_ends_before_a_sibling_gives_up() {
+        let mut courtesy = Courtesy::of(7, 1_000);
+        assert!(courtesy.spend(0, 5_000) && courtesy.spend(1, 5_999));
+        assert!(!courtesy.spend(2, 6_000));
     }
 
     #[test]

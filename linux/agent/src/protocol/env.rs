@@ -129,8 +129,9 @@ impl LinuxEnv {
     }
 
     /// A copy is about to be made, for the re-integration of this number.
-    pub(crate) const fn expect_newcomer(&mut self, serial: u32) {
-        self.courtesy = Courtesy::of(serial);
+    pub(crate) fn expect_newcomer(&mut self, serial: u32) {
+        let timeout = self.control.timeout_ns.load(Ordering::Relaxed);
+        self.courtesy = Courtesy::of(serial, timeout);
     }
 
     /// Waits for a newcomer that is behind.
