@@ -22,7 +22,7 @@ fn is_of_first(group: &Group, event: &Value) -> bool {
 }
 
 /// Kills the first process's replica 1, and each copy of it, until so many children that lacked it
-/// were to get one. Who has been killed: those that are looked at are gone by then, or soon.
+/// were to get one.
 fn keep_it_away(group: &Group) {
     let mut seen = 0;
     signal(group.replicas[1], Signal::KILL).unwrap();
