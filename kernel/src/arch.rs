@@ -30,7 +30,7 @@ pub(crate) use donate::{donate, donate_part, may_donate};
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{
     core, damage_spaces, enter_kernel_space, enter_space, is_retired, kernel_entry, load_fpu,
-    objects_base, retire, save_fpu, switch_fpu, wild_store,
+    objects_base, retire, save_fpu, switch_fpu, told_alike, wild_store,
 };
 pub(crate) use permit::permit;
 pub(crate) use processor::cpu::{cycles, flush, park, port_in, port_out, power_off, relax};

@@ -78,6 +78,9 @@ pub(crate) enum Probe {
     Astray,
     /// Nowhere: the replica's trace goes astray, and copies of replicas begin late.
     Late,
+    /// Nowhere: the replica's trace goes astray, and its page tables and parameters are made
+    /// useless.
+    Remains,
     /// Into the root tables of programs, where they map the kernel.
     Spaces,
     /// Nowhere: the kernel goes round for ever, interrupts off.
@@ -102,6 +105,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"program" => Probe::Program,
         b"astray" => Probe::Astray,
         b"late" => Probe::Late,
+        b"remains" => Probe::Remains,
         b"spaces" => Probe::Spaces,
         b"loop" => Probe::Loop,
         b"halt" => Probe::Halt,

@@ -34,6 +34,8 @@ pub(crate) struct Machine {
     probe: Option<(u64, Probe)>,
     /// Does a test have copies begin late?
     late: bool,
+    /// Does a test have lost replicas leave nothing of use behind?
+    soils: bool,
     pub(crate) parameters: Parameters,
 }
 
@@ -69,6 +71,7 @@ impl Machine {
             copying: None,
             probe: config.probe,
             late: matches!(config.probe, Some((_, Probe::Late))),
+            soils: matches!(config.probe, Some((_, Probe::Remains))),
             parameters: *parameters,
         }
     }
@@ -175,7 +178,7 @@ impl Machine {
     pub(crate) fn digest(&self) -> u64 {
         let mut sum = Checksum::default();
         let alike = arch::with_marks(|marks| self.kernel.alike(marks));
-        sum.words(&[alike, arch::image_digest()]);
+        sum.words(&[alike, arch::image_digest(), arch::told_alike()]);
         sum.word(self.period.into());
         sum.word(self.reintegrate.into());
         sum.digest()
@@ -206,9 +209,14 @@ impl Machine {
         self.leave()
     }
 
+    /// Does a test have lost replicas leave nothing of use behind?
+    pub(crate) const fn soils(&self) -> bool {
+        self.soils
+    }
+
     fn probe(&mut self, probe: Probe) {
         match probe {
-            Probe::Astray | Probe::Late => self.kernel.sphere.event(kind::DATA, 1),
+            Probe::Astray | Probe::Late | Probe::Remains => self.kernel.sphere.event(kind::DATA, 1),
             Probe::Loop => loop {
                 core::hint::black_box(());
             },

@@ -231,14 +231,13 @@ fn each_replica_in_turn_is_lost_and_brought_back() {
     );
 }
 
-/// What the lost replica left in its place is not taken for the copy's: that it has ended.
-#[test]
-fn a_copy_whose_core_begins_late_is_waited_for() {
+/// The victim of a probe is lost and comes back.
+fn comes_back(probe: &str, options: &[&str]) {
     for victim in 0..3 {
         let scene = Scene::new();
-        let options = ["-n", "3", "--events", "e"];
-        let outcome = probed(&scene, ("late", victim), &options, &["sleep", "100"]);
-        let what = format!("{victim}: {}", outcome.err());
+        let options = [options, &["-n", "3", "--events", "e"]].concat();
+        let outcome = probed(&scene, (probe, victim), &options, &["sleep", "100"]);
+        let what = format!("{probe} {victim}: {}", outcome.err());
         assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
         assert_eq!(outcome.out(), slept(), "{what}");
         let events = events_of(&scene.path().join("e"));
@@ -248,6 +247,19 @@ fn a_copy_whose_core_begins_late_is_waited_for() {
         let back = events.iter().any(|event| event["stage"] == "done");
         assert!(back, "{what}: {events:?}");
     }
+}
+
+/// What the lost replica left in its place is not taken for the copy's: that it has ended.
+#[test]
+fn a_copy_whose_core_begins_late_is_waited_for() {
+    comes_back("late", &[]);
+}
+
+/// Page tables and the loader's parameters are made anew for a copy.
+#[test]
+fn what_a_lost_replica_leaves_of_its_own_is_not_used() {
+    comes_back("remains", &[]);
+    comes_back("remains", &["--arch", "aarch64"]);
 }
 
 #[test]

@@ -2,14 +2,17 @@
 //! starts in the copy.
 //!
 //! The donor maps the other partition through a window for as long as the copy takes. Everything is
-//! copied but the loader's parameters, which tell the copy who it is, and the kernel's page tables,
-//! which are the partition's own. The core of the copy finds a mark and goes on as a newcomer.
+//! copied but what is a partition's own, and that is made anew: the kernel's page tables, and the
+//! parameters that tell the copy who it is. So no flip in a lost replica's memory outlives it. The
+//! core of the copy finds a mark and goes on as a newcomer.
 
 use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::loader::{Image, Parameters};
+use super::memory::View;
+use super::paging::{self, Partition};
 use super::permit::permit;
 use super::processor::layout::{COPY, COPY_TABLE, LARGE, OBJECTS, TABLES, WINDOW};
 use super::processor::{boot, cpu, tables};
@@ -22,6 +25,9 @@ pub(super) static COPIED: AtomicBool = AtomicBool::new(false);
 pub(super) fn is_copy() -> bool {
     COPIED.swap(false, Ordering::Relaxed)
 }
+
+/// The page of the loader's parameters.
+const PAGE: usize = 4096;
 
 /// Bytes of the window: what its one table maps.
 const WINDOW_BYTES: u64 = 512 * LARGE;
@@ -110,6 +116,48 @@ pub(crate) fn donate_part(
     unsafe { copy_out(WINDOW - OBJECTS, target, ranges) };
 }
 
+/// Makes anew what is the own of the partition of `replica`, and marks the copy in it as one. Are
+/// its page tables then as they should be? With `soil`, where a test says so, what was there before
+/// is made useless first.
+///
+/// # Safety
+/// The partition is that of a replica that was removed, and nobody runs in it.
+unsafe fn make_own(image: &Image, parameters: &Parameters, replica: u64, soil: bool) -> bool {
+    let (base, size) = partition_of(parameters, replica);
+    set_window(base, OBJECTS + LARGE);
+    let mark = COPY + (&raw const COPIED as u64 - image.start);
+    let page = (COPY + OBJECTS) as *mut Parameters;
+    let root = base + TABLES;
+    let own = Parameters {
+        replica,
+        base,
+        root,
+        ..*parameters
+    };
+    // SAFETY: the window leads there, and to nothing of this kernel's. The command line stands
+    // behind the parameters.
+    let view = unsafe {
+        if soil {
+            ptr::write_bytes((COPY + TABLES) as *mut u8, 0xff, LARGE as usize);
+            ptr::write_bytes(page.cast::<u8>(), 0xff, PAGE);
+        }
+        (mark as *mut bool).write_volatile(true);
+        ptr::copy_nonoverlapping(WINDOW as *const u8, page.cast(), PAGE);
+        page.write_volatile(own);
+        View::through(COPY, base)
+    };
+    let partition = Partition {
+        base,
+        size,
+        replica,
+        replicas: parameters.replicas,
+    };
+    paging::build(view, image, partition);
+    let is_whole = paging::audit(view, partition).is_ok();
+    set_window(0, OBJECTS + LARGE);
+    is_whole
+}
+
 /// Copies what the partition of `replica` lacks of this one, and starts its core there. `machine`
 /// is what the copy goes on with: it is passed so that all of it is in memory.
 #[inline(never)]
@@ -122,16 +170,19 @@ pub(crate) fn donate(machine: &mut Machine, parameters: &Parameters, replica: u6
         // It will not follow the group, and is removed again.
         return;
     }
+    permit(core);
+    boot::reset(core, parameters.cycles);
     donate_part(parameters, replica, machine.missing());
     let own = core::iter::once(0..image.bss_end - image.start);
     // SAFETY: both sides are mapped and apart; nobody runs in the target. What changes here
     // meanwhile is this function's own stack, which is not copied.
-    unsafe {
+    let is_whole = unsafe {
         copy_out(image.start, target, own);
-        set_window(target.0, LARGE);
-        let mark = COPY + (&raw const COPIED as u64 - image.start);
-        (mark as *mut bool).write_volatile(true);
-        set_window(0, LARGE);
+        make_own(&image, parameters, replica, machine.soils())
+    };
+    if !is_whole {
+        // Its memory does not keep what is stored there.
+        return;
     }
     permit(core);
     boot::restart(core, target.0 + TABLES, parameters.cycles);

@@ -5,7 +5,7 @@
 //! static of the kernel: what it copies has to be pristine. It has no way to report trouble but the
 //! diary of replica 0.
 
-use super::memory::{copy_physical, zero_physical};
+use super::memory::{View, copy_physical, zero_physical};
 use super::paging::{self, Partition};
 use super::processor::boot::{self, Clocks};
 use super::processor::layout::{
@@ -156,8 +156,8 @@ fn fill(image: &Image, machine: &Given, partition: Partition, clocks: &Clocks) -
     zero_physical(base, OBJECTS);
     let pristine = image.start - KERNEL_BASE;
     copy_physical(pristine, base, image.data_end - image.start);
-    let root = paging::build(image, partition);
-    if let Err(entry) = paging::audit(root, partition) {
+    let root = paging::build(View::BOOT, image, partition);
+    if let Err(entry) = paging::audit(View::BOOT, partition) {
         give_up(format_args!("a page table entry leads astray: {entry:#x}"));
     }
     let objects = base + OBJECTS;

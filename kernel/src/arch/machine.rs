@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use rcoe_core::primitive::AtomicU64 as Word;
 use rcoe_core::{MAX_REPLICAS, Outbox, Port, Ports};
 use rcoe_kernel_objects::arch::KERNEL_ENTRY;
-use rcoe_kernel_objects::{Memory, Ref, fpu_words};
+use rcoe_kernel_objects::{Checksum, Memory, Ref, fpu_words};
 
 use super::donate;
 use super::loader::{COMMAND_MAX, MAGIC, Parameters};
@@ -55,6 +55,22 @@ pub(super) fn parameters() -> (Parameters, [u8; COMMAND_MAX as usize]) {
     // SAFETY: the command line follows, and has this much room in the page.
     let command = unsafe { (text as *const [u8; COMMAND_MAX as usize]).read() };
     (parameters, command)
+}
+
+/// A digest of what the loader told all replicas alike.
+pub(crate) fn told_alike() -> u64 {
+    let (parameters, command) = parameters();
+    let mut sum = Checksum::default();
+    sum.words(&[
+        parameters.replicas,
+        parameters.objects,
+        parameters.image,
+        parameters.cycles,
+        parameters.timer,
+        parameters.command,
+        rcoe_kernel_objects::digest(&command),
+    ]);
+    sum.digest()
 }
 
 /// Are these a loader's, and do they lead to the page tables that it made?
@@ -200,8 +216,8 @@ pub(crate) fn wild_store(parameters: &Parameters, probe: Probe) {
         Probe::Code => partition_main as *const () as u64,
         Probe::Window => COPY,
         Probe::Program => rcoe_abi::layout::STACK_TOP - 8,
-        Probe::Astray | Probe::Late | Probe::Spaces | Probe::Base => return,
-        Probe::Loop | Probe::Halt | Probe::Sudden => return,
+        Probe::Astray | Probe::Late | Probe::Remains | Probe::Spaces => return,
+        Probe::Loop | Probe::Halt | Probe::Sudden | Probe::Base => return,
         Probe::Stop | Probe::Command => return,
     };
     // SAFETY: none of these is writable for the kernel, so nothing is stored: the processor faults,

@@ -1,10 +1,12 @@
-//! Memory at its physical address, as only the boot core sees it, and registers of devices.
+//! Memory by its physical address, as the boot core sees it or through a window, and registers of
+//! devices.
 
 use core::ptr;
 
-/// Reads physical memory: only while all of it is mapped at its own address.
+/// Reads physical memory: only while all of it is mapped at its own address, or through a [`View`].
 pub(super) fn read_physical(address: u64) -> u64 {
-    // SAFETY: the boot tables map the low 4 GiB at their own address, and callers stay within.
+    // SAFETY: the boot tables map the low 4 GiB at their own address, and callers stay within; who
+    // made another view said that it is mapped.
     unsafe { (address as *const u64).read_volatile() }
 }
 
@@ -24,6 +26,46 @@ pub(super) fn zero_physical(address: u64, bytes: u64) {
 pub(super) fn copy_physical(from: u64, to: u64, bytes: u64) {
     // SAFETY: as for writing; partitions do not overlap what is copied into them.
     unsafe { ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes as usize) }
+}
+
+/// Where memory is seen: so far from its physical address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    shift: u64,
+}
+
+impl View {
+    /// As the boot core sees all of it.
+    pub(super) const BOOT: Self = Self { shift: 0 };
+
+    /// Memory from `physical` on, which is mapped from `address` on.
+    ///
+    /// # Safety
+    /// It is mapped for as long as the view is used and as far as it is, and no Rust object lies
+    /// there.
+    pub(super) const unsafe fn through(address: u64, physical: u64) -> Self {
+        let shift = address.wrapping_sub(physical);
+        Self { shift }
+    }
+
+    const fn address(self, physical: u64) -> u64 {
+        physical.wrapping_add(self.shift)
+    }
+
+    /// Reads a word.
+    pub(super) fn read(self, physical: u64) -> u64 {
+        read_physical(self.address(physical))
+    }
+
+    /// Writes a word.
+    pub(super) fn write(self, physical: u64, value: u64) {
+        write_physical(self.address(physical), value);
+    }
+
+    /// Zeroes so many bytes.
+    pub(super) fn zero(self, physical: u64, bytes: u64) {
+        zero_physical(self.address(physical), bytes);
+    }
 }
 
 /// Reads a register of 1, 2, 4 or 8 bytes.

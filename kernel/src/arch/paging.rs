@@ -1,4 +1,5 @@
-//! The kernel's own page tables, one set for each partition, made before the partition is entered.
+//! The kernel's own page tables, one set for each partition, made before the partition is entered,
+//! and anew before a copy is: a flip in them would outlive the replica that it hit.
 //!
 //! They map the kernel's image (text for execution, constants for reading, the rest for writing),
 //! object memory, the replica's own slice of the shared region for writing and the others' for
@@ -7,7 +8,7 @@
 //! no replica can change what its kernel may touch. [`audit`] reads them back and checks that.
 
 use super::loader::Image;
-use super::memory::{read_physical, write_physical, zero_physical};
+use super::memory::View;
 use super::processor::layout::{
     COPY, COPY_TABLE, DMA_BYTES, DMA_PHYSICAL, KERNEL_BASE, LARGE, OBJECTS, SHARED,
     SHARED_PHYSICAL, SLICE, TABLES, TRANSFER, WINDOW, devices,
@@ -30,6 +31,7 @@ pub(super) struct Partition {
 }
 
 struct Builder {
+    view: View,
     root: u64,
     next: u64,
     end: u64,
@@ -40,7 +42,6 @@ impl Builder {
         let table = self.next;
         self.next += PAGE;
         assert!(self.next <= self.end, "the kernel's tables fit");
-        zero_physical(table, PAGE);
         table
     }
 
@@ -49,10 +50,10 @@ impl Builder {
         let mut table = self.root;
         for above in (level + 1..4).rev() {
             let slot = table + (address >> (12 + 9 * above) & 511) * 8;
-            let mut entry = read_physical(slot);
+            let mut entry = self.view.read(slot);
             if !is_present(entry) {
                 entry = tables::table(self.table());
-                write_physical(slot, entry);
+                self.view.write(slot, entry);
             }
             table = address_of(entry);
         }
@@ -63,7 +64,8 @@ impl Builder {
         for offset in (0..bytes).step_by(PAGE as usize) {
             let table = self.way(address + offset, 0);
             let slot = table + ((address + offset) >> 12 & 511) * 8;
-            write_physical(slot, tables::page(physical + offset, flags));
+            self.view
+                .write(slot, tables::page(physical + offset, flags));
         }
     }
 
@@ -71,16 +73,18 @@ impl Builder {
         for offset in (0..bytes).step_by(LARGE as usize) {
             let table = self.way(address + offset, 1);
             let slot = table + ((address + offset) >> 21 & 511) * 8;
-            write_physical(slot, tables::large(physical + offset, flags));
+            self.view
+                .write(slot, tables::large(physical + offset, flags));
         }
     }
 }
 
 /// Makes a partition's tables; returns the root table's address.
-pub(super) fn build(image: &Image, partition: Partition) -> u64 {
+pub(super) fn build(view: View, image: &Image, partition: Partition) -> u64 {
     let root = partition.base + TABLES;
-    zero_physical(root, PAGE);
+    view.zero(root, LARGE);
     let mut builder = Builder {
+        view,
         root,
         next: root + PAGE,
         end: partition.base + TABLES + tables::ROOM,
@@ -121,20 +125,24 @@ pub(super) fn build(image: &Image, partition: Partition) -> u64 {
 
 /// Reads a partition's tables back: is everything that they map this replica's to touch, and
 /// nothing both writable and executable? Returns the number of pages, or the first wrong entry.
-pub(super) fn audit(root: u64, partition: Partition) -> Result<u64, u64> {
-    audit_table(root, 3, partition)
+pub(super) fn audit(view: View, partition: Partition) -> Result<u64, u64> {
+    audit_table(view, partition.base + TABLES, 3, partition)
 }
 
-fn audit_table(table: u64, level: u32, partition: Partition) -> Result<u64, u64> {
+fn audit_table(view: View, table: u64, level: u32, partition: Partition) -> Result<u64, u64> {
+    let tables = partition.base + TABLES;
+    if !(tables..tables + tables::ROOM).contains(&table) {
+        return Err(table);
+    }
     let mut pages = 0;
     for index in 0..512 {
-        let entry = read_physical(table + index * 8);
+        let entry = view.read(table + index * 8);
         if !is_present(entry) {
             continue;
         }
         if level > 0 && !tables::is_large(entry) {
-            pages += audit_table(address_of(entry), level - 1, partition)?;
-        } else if is_proper(entry, level, partition) {
+            pages += audit_table(view, address_of(entry), level - 1, partition)?;
+        } else if is_proper(view, entry, level, partition) {
             pages += 1;
         } else {
             return Err(entry);
@@ -143,7 +151,7 @@ fn audit_table(table: u64, level: u32, partition: Partition) -> Result<u64, u64>
     Ok(pages)
 }
 
-fn is_proper(entry: u64, level: u32, partition: Partition) -> bool {
+fn is_proper(view: View, entry: u64, level: u32, partition: Partition) -> bool {
     let start = address_of(entry);
     let end = start + (PAGE << (9 * level));
     let writable = tables::is_writable(entry);
@@ -158,18 +166,19 @@ fn is_proper(entry: u64, level: u32, partition: Partition) -> bool {
         .into_iter()
         .any(|(_, physical, bytes)| within(physical, bytes));
     let transfer = within(DMA_PHYSICAL + partition.replica * DMA_BYTES, DMA_BYTES);
-    let itself = start < tables + LARGE && end > tables && start != copy_table(tables);
+    let window = start == copy_table(view, tables);
+    let itself = start < tables + LARGE && end > tables && !window;
     let exclusive = !writable || !tables::is_executable(entry);
-    let window = start == copy_table(tables) && level == 0;
+    let window = window && level == 0;
     (own || shared || device || transfer || window) && !itself && exclusive
 }
 
 /// The one table that a replica's kernel can write: that of the window for copies. Empty at the
 /// start, so what it leads to is nothing.
-fn copy_table(root: u64) -> u64 {
+fn copy_table(view: View, root: u64) -> u64 {
     let entry = |table: u64, level: u32| {
         let slot = table + (COPY >> (12 + 9 * level) & 511) * 8;
-        address_of(read_physical(slot))
+        address_of(view.read(slot))
     };
     entry(entry(root, 3), 2)
 }

@@ -107,6 +107,14 @@ pub(in crate::arch) fn may_restart(core: u32, _retired: bool) -> bool {
     psci::is_off(core.into())
 }
 
+/// Resets a core whose replica was lost, before its partition is filled: it is off.
+///
+/// # Panics
+/// If there is no permit for it.
+pub(in crate::arch) fn reset(core: u32, _cycles: u64) {
+    spend(core);
+}
+
 /// Starts a core whose replica was lost, in the copy that its partition holds, with its root table.
 ///
 /// # Panics

@@ -7,6 +7,7 @@ use super::cpu::{self, cycles, port_in, port_out, relax};
 use super::interrupts;
 use super::layout::{LOCAL_APIC_PHYSICAL, PARTITIONS, SHARED_PHYSICAL};
 use super::start::{TRAMPOLINE, TRAMPOLINE_CORES, TRAMPOLINE_TABLES};
+use crate::arch::permit::spend;
 use crate::config;
 
 unsafe extern "C" {
@@ -175,25 +176,40 @@ pub(in crate::arch) const fn may_restart(core: u32, retired: bool) -> bool {
     core != 0 || retired
 }
 
-/// Starts a core whose replica was lost, in the copy that its partition holds: by the trampoline,
-/// or the first one, which has no such start, out of its halt. `cycles`: those of a millisecond.
+/// Resets a core whose replica was lost, before its partition is filled. The first one cannot be;
+/// it has come to a halt. `cycles`: those of a millisecond.
+///
+/// # Panics
+/// If there is no permit for it.
+pub(in crate::arch) fn reset(core: u32, cycles: u64) {
+    if core == 0 {
+        spend(core);
+        return;
+    }
+    interrupts::stop(core);
+    pass(10 * cycles);
+}
+
+/// Starts a core that was reset, in the copy that its partition holds: by the trampoline, or the
+/// first one, which has no such start, out of its halt. `cycles`: those of a millisecond.
 ///
 /// # Panics
 /// If there is no permit for it.
 pub(in crate::arch) fn restart(core: u32, _root: u64, cycles: u64) {
-    interrupts::stop(core);
     if core == 0 {
+        interrupts::stop(core);
         return;
     }
-    let pause = |milliseconds: u64| {
-        let start = cpu::cycles();
-        while cpu::cycles() - start < milliseconds * cycles {
-            relax();
-        }
-    };
-    pause(10);
+    spend(core);
     for _ in 0..2 {
         interrupts::start(core, TRAMPOLINE);
-        pause(1);
+        pass(cycles);
+    }
+}
+
+fn pass(cycles: u64) {
+    let start = cpu::cycles();
+    while cpu::cycles() - start < cycles {
+        relax();
     }
 }
