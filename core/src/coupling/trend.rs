@@ -4,6 +4,9 @@
 //! register move knows from the value in a target's state whether it has that value before it or
 //! behind, and how far it is. CPU time tells that badly where cores share what they have.
 //!
+//! A register may begin anew between two looks, and seem to move steadily by chance. So several
+//! looks have to agree, and nothing is told of a way longer than that on which they did.
+//!
 //! Contract: a hint about progress only, on which no agreement rests. It can be wrong where a
 //! register begins anew within what replicas are apart, so who relies on it tries without it, too.
 //!
@@ -13,7 +16,7 @@
 pub const MOVING: usize = 16;
 
 /// States that are remembered.
-const SAMPLES: usize = 3;
+const SAMPLES: usize = 5;
 /// Progress between two of them, at the least.
 const APART: u64 = 100_000;
 /// Rates are told in this part of a step a unit of progress.
@@ -34,12 +37,15 @@ struct Sample {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Trend {
     samples: [Option<Sample>; SAMPLES],
+    /// Since which progress each register has moved steadily.
+    steady: [Option<u64>; MOVING],
 }
 
 impl Trend {
     /// Nothing seen.
     pub const NONE: Self = Self {
         samples: [None; SAMPLES],
+        steady: [None; MOVING],
     };
 
     /// After so much progress registers are these.
@@ -53,6 +59,12 @@ impl Trend {
             progress,
             registers: *registers,
         });
+        let oldest = self.samples[0].map(|sample| sample.progress);
+        for register in 0..MOVING {
+            let is_steady = self.rates(register).is_some();
+            let since = self.steady[register].or(oldest);
+            self.steady[register] = since.filter(|_| is_steady);
+        }
     }
 
     /// How far ahead a state with these registers is of the last that was noted, in units of
@@ -64,12 +76,16 @@ impl Trend {
             let Some((slow, fast)) = self.rates(register) else {
                 continue;
             };
-            let last = self.samples[SAMPLES - 1]?.registers[register];
-            let way = wanted.wrapping_sub(last).cast_signed();
+            let last = self.samples[SAMPLES - 1]?;
+            let way = wanted.wrapping_sub(last.registers[register]).cast_signed();
             let Some(way) = way.checked_mul(2 * UNIT) else {
                 continue;
             };
             let ahead = way / (slow + fast);
+            let seen = last.progress.saturating_sub(self.steady[register]?);
+            if ahead.unsigned_abs() > seen {
+                continue;
+            }
             let spread = fast.abs().max(slow.abs()) * 16 / fast.abs().min(slow.abs());
             if best.is_none_or(|(least, _)| spread < least) {
                 best = Some((spread, ahead));
@@ -120,16 +136,13 @@ mod tests {
 
     #[test]
     fn a_counter_tells_how_far_it_is() {
-        let up = trend([0, 1_000_000, 2_000_000]);
-        assert_eq!(up.ahead(&registers(2_500_000, 1)), Some(500_000));
-        assert_eq!(up.ahead(&registers(1_500_000, 1)), Some(-500_000));
-        let down = trend([
-            0,
-            1_000_000_u64.wrapping_neg(),
-            2_000_000_u64.wrapping_neg(),
-        ]);
+        let counted = [0, 1, 2, 3, 4].map(|at| at * 1_000_000);
+        let up = trend(counted);
+        assert_eq!(up.ahead(&registers(4_500_000, 1)), Some(500_000));
+        assert_eq!(up.ahead(&registers(3_500_000, 1)), Some(-500_000));
+        let down = trend(counted.map(u64::wrapping_neg));
         assert_eq!(
-            down.ahead(&registers(2_500_000_u64.wrapping_neg(), 1)),
+            down.ahead(&registers(4_500_000_u64.wrapping_neg(), 1)),
             Some(500_000)
         );
     }
@@ -137,22 +150,47 @@ mod tests {
     #[test]
     fn what_does_not_move_steadily_tells_nothing() {
         for counters in [
-            [5, 5, 5],
-            [0, 1_000_000, 0],
-            [0, 1_000_000, 20_000_000],
-            [0, 9, 18],
+            [5, 5, 5, 5, 5],
+            [0, 1_000_000, 0, 1_000_000, 2_000_000],
+            [0, 1_000_000, 20_000_000, 21_000_000, 22_000_000],
+            [0, 9, 18, 27, 36],
         ] {
             let trend = trend(counters);
-            assert_eq!(trend.ahead(&registers(30_000_000, 1)), None, "{counters:?}");
+            assert_eq!(trend.ahead(&registers(23_000_000, 1)), None, "{counters:?}");
+        }
+    }
+
+    #[test]
+    fn a_longer_way_than_was_seen_is_not_told() {
+        let mut trend = trend([0, 1, 2, 3, 4].map(|at| at * 1_000_000));
+        let far = registers(10_000_000, 1);
+        assert_eq!(trend.ahead(&far), None, "4 were seen, and it is 6 away");
+        trend.note(6_000_000, &registers(5_000_000, 1));
+        assert_eq!(trend.ahead(&far), Some(5_000_000));
+        // It began anew: what was seen before counts no more.
+        trend.note(7_000_000, &registers(0, 1));
+        assert_eq!(trend.ahead(&registers(1, 1)), None);
+    }
+
+    #[test]
+    fn registers_that_begin_anew_between_looks_are_no_counter() {
+        // A loop of 1000 rounds of 1 us, seen every 300 us: thrice it seems to count.
+        let mut trend = Trend::default();
+        for look in 1..=100_u64 {
+            let counter = look * 300 * 7 % 1000;
+            trend.note(look * 300_000, &registers(counter * 8, 1));
+            let ahead = trend.ahead(&registers(0, 1));
+            assert_eq!(ahead, None, "look {look}");
         }
     }
 
     #[test]
     fn nothing_is_told_before_enough_was_seen() {
         let mut trend = Trend::default();
-        trend.note(1_000_000, &registers(0, 0));
-        trend.note(2_000_000, &registers(1_000_000, 0));
-        trend.note(2_000_001, &registers(1_000_001, 0));
-        assert_eq!(trend.ahead(&registers(9_000_000, 0)), None);
+        for look in 1..=3 {
+            trend.note(look * 1_000_000, &registers((look - 1) * 1_000_000, 0));
+        }
+        trend.note(3_000_001, &registers(2_000_001, 0));
+        assert_eq!(trend.ahead(&registers(2_500_000, 0)), None);
     }
 }

@@ -185,13 +185,16 @@ impl Meeting {
 
     /// How far this replica has come since the last call or point, as far as is known.
     fn progress(&self, now: u64) -> u64 {
-        self.worked(now).saturating_add_signed(self.hints.shift)
+        let shift = self.hints.told_in(self.coupler.stamp().phase);
+        self.worked(now).saturating_add_signed(shift)
     }
 
-    /// What it has worked since then, at most.
+    /// What it has worked since then, at most, without visits to a stub that stands.
     fn worked(&self, now: u64) -> u64 {
-        let since_point = cpu_now().saturating_sub(self.base);
-        since_point.min(now.saturating_sub(self.marked))
+        let cpu = cpu_now();
+        let since_point = cpu.saturating_sub(self.base);
+        let gross = since_point.min(now.saturating_sub(self.marked));
+        gross.saturating_sub(self.toll(cpu))
     }
 
     /// Is it time to compare again? The primary says so, and the others if it does not.
