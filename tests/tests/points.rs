@@ -43,6 +43,14 @@ fn states_that_differ_in_memory_only_are_told_apart() {
 }
 
 #[test]
+fn a_clock_that_only_some_have_to_wait_for_is_no_way_ahead() {
+    for replicas in ALL {
+        let told = run("clock", include_str!("points/clock.c"), replicas);
+        assert_eq!(told, "20 rounds\n", "{replicas}");
+    }
+}
+
+#[test]
 fn threads_that_wait_in_loops_go_on() {
     for replicas in ALL {
         let told = run("spin", include_str!("points/spin.c"), replicas);

@@ -222,9 +222,14 @@ impl Kernel {
     /// The waits to come are at the call of this number.
     #[inline]
     pub(crate) fn enter(&mut self, nr: u64) {
-        let env = self.replica.env_mut();
-        env.enter(nr);
-        if env.meeting.is_on() {
+        self.replica.env_mut().enter(nr);
+        self.step();
+    }
+
+    /// A call comes next, whether this replica will wait in it or not: all count the same ones.
+    #[inline]
+    pub(crate) fn step(&mut self) {
+        if self.replica.env().meeting.is_on() {
             meeting::mark(self);
         }
     }

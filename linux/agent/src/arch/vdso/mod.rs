@@ -256,6 +256,7 @@ extern "C" fn rcoe_vdso_read(first: u64, second: u64, clock: u32) -> Reading {
         let kind = kind::of(CALL, kind::CALL);
         kernel.replica.add_wide_event(kind, &[before, asked]);
     }
+    kernel.step();
     match agree(kernel, clock) {
         RARE => Reading::MAKE_THE_CALL,
         time => {
@@ -295,7 +296,7 @@ fn agree(kernel: &mut Kernel, clock: u32) -> u64 {
             }
             (0..PAUSES).for_each(|_| core::hint::spin_loop());
         }
-        kernel.enter(CALL);
+        kernel.replica.env_mut().enter(CALL);
         let mut word = [RARE];
         match kernel.replica.consume(&mut word) {
             Ok(Consumed::Record(1)) => return word[0],
