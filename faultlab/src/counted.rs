@@ -155,6 +155,8 @@ impl Counted {
             ("runs", totals.runs),
             ("verified", totals.verified),
             ("differed", totals.false_agreements),
+            ("unagreed", totals.not_agreed),
+            ("calls", totals.at_calls),
             ("wrong", totals.wrong),
         ])
     }

@@ -27,6 +27,9 @@ pub(crate) struct PointsArgs {
     /// Rounds through all programs and numbers of replicas.
     #[arg(long, default_value_t = 1)]
     pub(crate) rounds: u64,
+    /// Decides when signals are sent.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
     /// rcoe's slice.
     #[arg(long, default_value = "5ms")]
     pub(crate) slice: String,
@@ -67,8 +70,8 @@ impl PointsArgs {
     pub(crate) fn header(&self) -> Header {
         Header {
             campaign: format!(
-                "programs {}, n {:?}, {} points a run, slice {}",
-                self.program, self.replicas, self.points, self.slice
+                "programs {}, n {:?}, {} points a run, slice {}, seed {}",
+                self.program, self.replicas, self.points, self.slice, self.seed
             ),
             commit: host::commit(),
             machine: host::machine(),
@@ -84,6 +87,7 @@ impl PointsArgs {
                 for &replicas in &self.replicas {
                     cases.push(Case {
                         index: cases.len() as u64,
+                        seed: self.seed,
                         subject: *subject,
                         replicas: usize::try_from(replicas)?,
                         points: self.points,

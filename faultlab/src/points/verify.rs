@@ -23,6 +23,8 @@ use crate::points::symbols::{Places, places};
 pub const LAGS: [u64; 6] = [0, 100, 500, 2_000, 5_000, 20_000];
 /// What takes the signal at a call comes to no point.
 const AT_CALL: Duration = Duration::from_millis(500);
+/// A run ends when so many times as many signals were taken at calls.
+const MOST_CALLS: u64 = 5;
 /// Who has not come then never comes.
 const HANG: Duration = Duration::from_secs(90);
 
@@ -31,6 +33,8 @@ const HANG: Duration = Duration::from_secs(90);
 pub struct Case {
     /// Number in the campaign.
     pub index: u64,
+    /// Of the campaign.
+    pub seed: u64,
     /// The program.
     pub subject: Subject,
     /// Replicas.
@@ -88,6 +92,8 @@ pub fn run(setup: &Setup, case: &Case) -> Result<Record> {
     let observed = observe(&mut running, case, &mut record);
     if let Err(error) = observed {
         record.wrong = format!("{error:#}");
+        // It would go on for ever.
+        kill(Pid::from_raw(running.pid()), Signal::SIGTERM)?;
     }
     judge(&running.finish()?, &mut record);
     Ok(record)
@@ -103,8 +109,8 @@ fn observe(running: &mut Running, case: &Case, record: &mut Record) -> Result<()
     let mut observer = Observer::attach(&pids, agents[0])?;
     let supervisor = Pid::from_raw(running.pid());
     running.release()?;
-    let mut pauses = Rng::new(&[case.index]);
-    while record.verified < case.points {
+    let mut pauses = Rng::new(&[case.seed, case.index]);
+    while record.verified < case.points && record.at_calls <= MOST_CALLS * case.points {
         let lag = lag_of(case, record.verified);
         go_on(&mut observer, lag, record.verified);
         thread::sleep(Duration::from_micros(pauses.next() % 1_000));
@@ -188,10 +194,9 @@ fn end(observer: &mut Observer, supervisor: Pid, record: &mut Record) -> Result<
 fn judge(run: &Finished, record: &mut Record) {
     record.exit = run.exit;
     record.attempts = ["points between calls", "points not agreed on"].map(|row| count(run, row));
-    if let Err(error) = is_well(run, record)
-        && record.wrong.is_empty()
-    {
-        record.wrong = error.to_string();
+    if let Err(error) = is_well(run, record) {
+        let before = if record.wrong.is_empty() { "" } else { "; " };
+        record.wrong += &format!("{before}{error}");
     }
 }
 
