@@ -23,6 +23,18 @@ pub(super) enum Stop {
     Silent,
 }
 
+/// It has ended where something else was asked.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+impl std::fmt::Display for Gone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the machine has ended")
+    }
+}
+
+impl std::error::Error for Gone {}
+
 /// A connection to a machine.
 #[derive(Debug)]
 pub(super) struct Debugger {
@@ -121,7 +133,7 @@ impl Debugger {
         for _ in 0..ROUNDS {
             match self.receive() {
                 Err(error) if is_timeout(&error) => {}
-                answer => return answer?.with_context(|| format!("the machine ended at {body}")),
+                answer => return still_there(answer?),
             }
         }
         bail!("the machine does not answer {body}")
@@ -246,6 +258,12 @@ impl Debugger {
     }
 }
 
+/// An answer of a machine that has not ended.
+fn still_there(answer: Option<String>) -> Result<String> {
+    let answer = answer.filter(|body| !body.starts_with(['W', 'X']));
+    answer.ok_or_else(|| Gone.into())
+}
+
 fn is_timeout(error: &anyhow::Error) -> bool {
     use std::io::ErrorKind::{TimedOut, WouldBlock};
     let cause = error.downcast_ref::<std::io::Error>();
@@ -254,4 +272,17 @@ fn is_timeout(error: &anyhow::Error) -> bool {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gone, still_there};
+
+    #[test]
+    fn a_machine_that_ends_instead_of_an_answer_is_gone() {
+        for answer in [None, Some("W00".to_owned()), Some("X0f".to_owned())] {
+            assert!(still_there(answer).unwrap_err().is::<Gone>());
+        }
+        assert_eq!(still_there(Some("OK".to_owned())).unwrap(), "OK");
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::gdb::{Debugger, Stop};
+use super::gdb::{Debugger, Gone, Stop};
 use super::memory::Pages;
 use super::plan::{Flip, Plan, Target};
 use super::processor::Processor;
@@ -145,35 +145,16 @@ pub(super) fn inject(
     let mut hits = Vec::new();
     let mut standstill = None;
     if let Some(mut debugger) = debugger {
-        let mut stuck = || running.stuck.look();
-        let mut last = Stop::Standing;
-        for flip in &plan.flips {
-            last = debugger.go(&mut stuck)?;
-            let noticed = || !Events::read(&folder.join("events")).divergences.is_empty();
-            if last != Stop::Standing || noticed() {
-                break;
-            }
-            for _ in 0..flip.steps {
-                last = debugger.step(setup.processor.core_of(plan.victim), &mut stuck)?;
-                if last != Stop::Standing {
-                    break;
-                }
-            }
-            if last != Stop::Standing {
-                break;
-            }
-            hits.extend(apply(
-                setup.processor,
-                &mut debugger,
-                plan.victim,
-                flip,
-                folder,
-            )?);
-        }
-        // There are more pauses than flips.
-        while last == Stop::Standing {
-            last = debugger.go(&mut stuck)?;
-        }
+        let ended = inject_in(
+            (setup, plan, folder),
+            &mut debugger,
+            &mut running.stuck,
+            &mut hits,
+        );
+        let last = match ended {
+            Err(error) if error.is::<Gone>() => Stop::Ended,
+            ended => ended?,
+        };
         if last == Stop::Stuck {
             standstill = Some(places(setup.processor, &mut debugger, setup.replicas)?);
         }
@@ -183,6 +164,42 @@ pub(super) fn inject(
         hits,
         standstill,
     })
+}
+
+/// The planned flips of a machine, as far as there is time for them; what was done is in `hits`.
+/// Why it stands still at last.
+fn inject_in(
+    (setup, plan, folder): (&Setup, &Plan, &Path),
+    debugger: &mut Debugger,
+    stuck: &mut Stuck,
+    hits: &mut Vec<Hit>,
+) -> Result<Stop> {
+    let mut stuck = || stuck.look();
+    for flip in &plan.flips {
+        let last = debugger.go(&mut stuck)?;
+        if last != Stop::Standing {
+            return Ok(last);
+        }
+        if !Events::read(&folder.join("events")).divergences.is_empty() {
+            break;
+        }
+        for _ in 0..flip.steps {
+            let core = setup.processor.core_of(plan.victim);
+            let last = debugger.step(core, &mut stuck)?;
+            if last != Stop::Standing {
+                return Ok(last);
+            }
+        }
+        let hit = apply(setup.processor, debugger, plan.victim, flip, folder)?;
+        hits.extend(hit);
+    }
+    // There are more pauses than flips.
+    loop {
+        let last = debugger.go(&mut stuck)?;
+        if last != Stop::Standing {
+            return Ok(last);
+        }
+    }
 }
 
 /// Where the cores of a machine are.
