@@ -90,6 +90,10 @@ pub(super) struct Told {
     pub(super) interrupt: Option<f64>,
     /// Cycles of one removal of a replica.
     pub(super) removal: Option<f64>,
+    /// Cycles that the others waited for a copy, in all its portions.
+    pub(super) copy: Option<f64>,
+    /// The longest of these waits.
+    pub(super) portion: Option<f64>,
 }
 
 impl Told {
@@ -108,6 +112,8 @@ impl Told {
                 }
                 Some("interrupts") => told.interrupt = last,
                 Some("removals") => told.removal = last,
+                Some("copies") => told.copy = last,
+                Some("portions") => told.portion = last,
                 _ => {}
             }
         }
@@ -133,12 +139,24 @@ impl Bench {
     /// Runs a program with its argument. Late replicas are given all the time there is: it is
     /// costs that are measured.
     pub(super) fn run(&self, run: Run<'_>, program: &str, argument: u64) -> Result<Told> {
+        self.run_with(run, &["--no-reintegrate"], program, argument)
+    }
+
+    /// As [`Self::run`], with options that say whether replicas come back.
+    pub(super) fn run_with(
+        &self,
+        run: Run<'_>,
+        options: &[&str],
+        program: &str,
+        argument: u64,
+    ) -> Result<Told> {
         let mut command = Command::new(&self.rcoe);
         command.args(["run", "--sphere", "system", "--stats", "--timeout", "60s"]);
         command.args(["--arch", self.arch.option()]);
         command.args(["-n", &run.replicas.to_string(), "--compare", run.compare]);
         command.args(["--core-threads", run.clock.option(), "--tick", run.tick]);
-        command.args(["--no-reintegrate", "--", program, &argument.to_string()]);
+        command.args(options);
+        command.args(["--", program, &argument.to_string()]);
         command.env("RCOE_SYSTEM_WORDS", run.words);
         let done = command.stdin(Stdio::null()).output();
         let done = done.with_context(|| format!("cannot start {command:?}"))?;
@@ -166,12 +184,15 @@ mod tests {
     #[test]
     fn figures_are_read() {
         let text = "cycles 12, events 3, rendezvous 4\ninterrupts 10, cycles each 99\n\
-                    removals 1, cycles each 7\n";
+                    removals 1, cycles each 7\ncopies 1, cycles each 8\n\
+                    portions of copies 3, cycles of the longest 5\n";
         let told = Told::parse(text);
         let expected = Told {
             cycles: 12.0,
             interrupt: Some(99.0),
             removal: Some(7.0),
+            copy: Some(8.0),
+            portion: Some(5.0),
         };
         assert_eq!(told, Some(expected));
         assert_eq!(Told::parse("nothing"), None);

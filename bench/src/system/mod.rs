@@ -6,6 +6,7 @@
 //! inter-processor interrupts; the host's clock gives a median and a spread.
 
 mod machine;
+mod returning;
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
@@ -25,14 +26,15 @@ pub struct Order {
     /// Repetitions of what is measured by the host's clock.
     #[arg(long, default_value_t = 7)]
     pub repetitions: usize,
-    /// Parts: computing, calls, seldom (interrupts, and removals of replicas), and copy (memory).
+    /// Parts: computing, calls, seldom (interrupts, and removals of replicas), copy (memory), and
+    /// return (of a replica with much memory; counted, whatever the clocks).
     #[arg(
         long = "part",
         value_delimiter = ',',
-        default_value = "computing,calls,seldom,copy"
+        default_value = "computing,calls,seldom,copy,return"
     )]
     pub parts: Vec<String>,
-    /// Clocks by which calls, interrupts, removals and copies are measured. A thread of the host
+    /// Clocks by which calls, interrupts, removals and bandwidth are measured. A thread of the host
     /// for each core (multi) is worth something where nothing else runs.
     #[arg(
         long = "clock",
@@ -45,7 +47,7 @@ pub struct Order {
     pub arch: Arch,
 }
 
-const PARTS: [&str; 4] = ["computing", "calls", "seldom", "copy"];
+const PARTS: [&str; 5] = ["computing", "calls", "seldom", "copy", "return"];
 
 const NS: [usize; 3] = [1, 2, 3];
 const MODES: [&str; 3] = ["io", "args", "every"];
@@ -131,6 +133,10 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<Told> {
     if wants("computing") {
         eprintln!("measuring: programs that compute");
         computing(&bench, &mut out)?;
+    }
+    if wants("return") {
+        eprintln!("measuring: the return of replicas with much memory");
+        returning::measure(&bench, &mut out)?;
     }
     for &clock in &order.clocks {
         out.clock = Some(clock);
