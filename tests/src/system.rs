@@ -22,6 +22,15 @@ static IMAGE: LazyLock<PathBuf> = LazyLock::new(|| {
     target.join("system/image")
 });
 
+/// The processor of machines for which a test names none, if it is not to be the usual one.
+static ARCH: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("RCOE_TEST_ARCH").ok());
+
+/// Are machines AArch64's for which a test names no processor?
+#[must_use]
+pub fn is_aarch64() -> bool {
+    ARCH.as_deref() == Some("aarch64")
+}
+
 /// The folder of the system image.
 #[must_use]
 pub fn image() -> &'static Path {
@@ -41,7 +50,12 @@ pub fn words(options: &[&str], command: &[&str]) -> Vec<String> {
     let run = ["run", "--sphere", "system", "--timeout", "60s"];
     let run = &run[..if options.contains(&"--timeout") { 3 } else { 5 }];
     let mut words = vec!["env", &image, binary.to_str().unwrap()];
-    words.extend(run.iter().chain(options).chain(&["--"]).chain(command));
+    words.extend(run);
+    let names_arch = options.iter().any(|option| option.starts_with("--arch"));
+    if let (false, Some(arch)) = (names_arch, ARCH.as_deref()) {
+        words.extend(["--arch", arch]);
+    }
+    words.extend(options.iter().chain(&["--"]).chain(command));
     words.into_iter().map(str::to_owned).collect()
 }
 

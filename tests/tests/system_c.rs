@@ -5,7 +5,7 @@ use std::process::Command;
 
 use rcoe_tests::launch::Ended;
 use rcoe_tests::rcoe::Scene;
-use rcoe_tests::system::system;
+use rcoe_tests::system::{is_aarch64, system};
 
 /// The folder of the sources.
 fn root() -> &'static Path {
@@ -25,7 +25,13 @@ fn build(scene: &Scene, name: &str, source: &str) {
         "program" => scene.path().join(name).to_str().unwrap().to_owned(),
         word => word.to_owned(),
     });
-    let mut compiler = Command::new(words.next().unwrap());
+    let usual = words.next().unwrap();
+    let mut compiler = Command::new(if is_aarch64() {
+        "aarch64-linux-gnu-gcc".to_owned()
+    } else {
+        usual
+    });
+    let words = words.filter(|word| !is_aarch64() || word != "-fcf-protection=none");
     compiler.args(words).current_dir(root());
     assert!(compiler.status().unwrap().success(), "{name} is built");
 }

@@ -48,7 +48,8 @@ fn a_clock_in_device_memory_is_read_once_for_all() {
     let scene = Scene::new();
     for replicas in ["1", "2", "3"] {
         // Every reading joins the trace: were they the replicas' own, they would differ.
-        let outcome = system(&scene, &["-n", replicas], &["hpet", "50"]);
+        let options = ["--arch=x86_64", "-n", replicas];
+        let outcome = system(&scene, &options, &["hpet", "50"]);
         assert_eq!(
             outcome.ended,
             Ended::Exit(0),
@@ -91,11 +92,11 @@ fn a_transfer_begins_again_with_a_new_primary() {
 }
 
 /// Runs a program whose first primary breaks within a write: the device has got it, the others do
-/// not know.
+/// not know. Where a PC has its devices.
 fn broken_within(place: &str, options: &[&str], command: &[&str]) -> (Outcome, Vec<Value>) {
     let scene = Scene::new();
     let words = format!("{place} victim=0");
-    let options = [options, &["--events", "e"]].concat();
+    let options = [options, &["--arch=x86_64", "--events", "e"]].concat();
     let outcome = system_with(&scene, &words, &options, command);
     let said = outcome.err();
     let ended = outcome.ended;

@@ -54,10 +54,10 @@ fn a_lost_replica_comes_back_to_a_driver_that_shares_memory() {
         let words = format!("probe=sudden victim={victim}");
         let options = ["-n", "3", "--tick", "20ms", "--core-threads", "counted"];
         let options = [&options[..], &["--events", "e"]].concat();
-        let outcome = system_with(&scene, &words, &options, &["clock", "20"]);
+        let outcome = system_with(&scene, &words, &options, &["clock", "40"]);
         let what = format!("{victim}: {}", outcome.err());
         assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
-        assert!(outcome.out().starts_with(&right(20)), "{what}");
+        assert!(outcome.out().starts_with(&right(40)), "{what}");
         let events = events_of(&scene.path().join("e"));
         let back = events.iter().any(|event| event["stage"] == "done");
         assert!(back, "{what} {events:?}");

@@ -39,6 +39,7 @@ const STAGES: &[Stage] = &[
     ("build", build),
     ("docs", || docs::run(true)),
     ("unit", unit_tests),
+    ("aarch64", aarch64),
     ("users", users::run),
     ("dist", dist::check),
     ("model", model),
@@ -178,6 +179,29 @@ fn unit_tests() -> Result<Counts> {
         let mut command = shell::cargo(["test", "--workspace", "--no-fail-fast"]);
         command.env("RCOE_BIN", shell::built("rcoe"));
         command.env("RCOE_SYSTEM_IMAGE", image::folder());
+        command
+    })
+}
+
+/// Suites of the system sphere that name no processor, once more for the one that is not usual.
+const SUITES: [&str; 7] = [
+    "system",
+    "system_c",
+    "system_copies",
+    "system_devices",
+    "system_faults",
+    "system_ipc",
+    "system_shared",
+];
+
+fn aarch64() -> Result<Counts> {
+    cargo_tests::run(|| {
+        let tests = shell::cargo(["test", "-p", "rcoe-tests", "--no-fail-fast"]);
+        let suites = SUITES.map(|suite| ["--test", suite]);
+        let mut command = shell::with(tests, &suites.concat());
+        command.env("RCOE_BIN", shell::built("rcoe"));
+        command.env("RCOE_SYSTEM_IMAGE", image::folder());
+        command.env("RCOE_TEST_ARCH", "aarch64");
         command
     })
 }
