@@ -153,7 +153,7 @@ fn fill(image: &Image, machine: &Given, partition: Partition, clocks: &Clocks) -
     if image.end - image.start > TABLES {
         give_up(format_args!("the kernel is too large"));
     }
-    zero_physical(base, OBJECTS);
+    zero_physical(base, TABLES);
     let pristine = image.start - KERNEL_BASE;
     copy_physical(pristine, base, image.data_end - image.start);
     let root = paging::build(View::BOOT, image, partition);
