@@ -267,9 +267,12 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_tick)]
     pub(crate) tick: Option<TickArg>,
     /// System sphere: whether the emulated cores take turns on one thread of the host or have one
-    /// each
-    #[arg(long, value_enum, value_name = "HOW", default_value = "single")]
-    pub(crate) core_threads: CoreThreads,
+    /// each [default: single; counted with --coupling close]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) core_threads: Option<CoreThreads>,
+    /// System sphere: where replicas are preempted and take interrupts. Close needs --arch aarch64
+    #[arg(long, value_enum, value_name = "HOW", default_value = "loose")]
+    pub(crate) coupling: CouplingArg,
     /// System sphere: what executes the machine's instructions
     #[arg(long, value_enum, value_name = "HOW", default_value = "tcg")]
     pub(crate) accel: AccelArg,
@@ -303,7 +306,7 @@ pub(crate) enum SphereArg {
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
     /// clock, crash, device, fill, foreign, grow, large, ledger, long, null, pingpong, pipeline,
-    /// sieve or sleep, on x86_64 also echo or hpet, or an ELF file made for it
+    /// race, sieve or sleep, on x86_64 also echo or hpet, or an ELF file made for it
     System,
 }
 
@@ -325,6 +328,15 @@ pub(crate) enum AccelArg {
     /// The host's processor, by its kernel; needs --core-threads multi, and a machine of the
     /// host's kind
     Kvm,
+}
+
+/// `--coupling`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CouplingArg {
+    /// At one event of the trace, for programs that are free of races
+    Loose,
+    /// At one instruction, for any
+    Close,
 }
 
 /// `--core-threads`.

@@ -24,10 +24,11 @@ const PROCESS: [&str; 11] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 7] = [
+const SYSTEM: [&str; 8] = [
     "accel",
     "arch",
     "core_threads",
+    "coupling",
     "debugger",
     "memory",
     "memory_file",

@@ -14,11 +14,11 @@ use rcoe_supervisor::{
     EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, SCHEMA,
 };
 use rcoe_system::{
-    Accel, Arch, Difference, Ending, Entry, Settings, SystemError, Threads, folder, run,
+    Accel, Arch, Coupling, Difference, Ending, Entry, Settings, SystemError, Threads, folder, run,
 };
 use serde_json::{Value, json};
 
-use crate::args::{AccelArg, ArchArg, CoreThreads, OnFault, RunArgs, TickArg};
+use crate::args::{AccelArg, ArchArg, CoreThreads, CouplingArg, OnFault, RunArgs, TickArg};
 use crate::reporter::say;
 
 /// Variable with further words for the kernel's command line, for tests.
@@ -90,6 +90,10 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
     }
     let tick = args.tick.map_or(Ok(TICK), TickArg::of_system);
     let tick = tick.map_err(SystemError::Setting)?;
+    let coupling = match args.coupling {
+        CouplingArg::Loose => Coupling::Loose,
+        CouplingArg::Close => Coupling::Close,
+    };
     let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
     let mut words = args.command.iter().map(text);
     let program = words.next().unwrap_or_default();
@@ -117,11 +121,12 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
             AccelArg::Tcg => Accel::Tcg,
             AccelArg::Kvm => Accel::Kvm,
         },
-        threads: match args.core_threads {
-            CoreThreads::Single => Threads::Single,
-            CoreThreads::Multi => Threads::Multi,
-            CoreThreads::Counted => Threads::Counted,
+        threads: match (args.core_threads, coupling) {
+            (None, Coupling::Loose) | (Some(CoreThreads::Single), _) => Threads::Single,
+            (Some(CoreThreads::Multi), _) => Threads::Multi,
+            (None, Coupling::Close) | (Some(CoreThreads::Counted), _) => Threads::Counted,
         },
+        coupling,
         kernel_words: std::env::var(KERNEL_WORDS).unwrap_or_default(),
         memory: args.memory,
         memory_file: args.memory_file.clone(),
@@ -270,6 +275,7 @@ impl<'a> Witness<'a> {
             "program": self.settings.program,
             "schema": SCHEMA,
             "sphere": "system",
+            "coupling": self.settings.coupling.name(),
             "replicas": replicas,
         });
         self.events.write("start", event);

@@ -8,6 +8,7 @@
 )]
 
 mod alike;
+mod boards;
 mod donate;
 mod loader;
 mod machine;
@@ -26,6 +27,7 @@ use aarch64 as processor;
 use x86_64 as processor;
 
 pub(crate) use alike::{digest_of, image_digest, kept, publish_digest, with_marks};
+pub(crate) use boards::{boards, publish_turn, turn_of};
 pub(crate) use donate::{donate, donate_part, may_donate};
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{
@@ -33,6 +35,7 @@ pub(crate) use machine::{
     objects_base, retire, save_fpu, switch_fpu, told_alike, wild_store,
 };
 pub(crate) use permit::permit;
+pub(crate) use processor::counter::Counter;
 pub(crate) use processor::cpu::{cycles, flush, park, port_in, port_out, power_off, relax};
 pub(crate) use processor::device::{device_page, device_read, device_write, transfer_offset};
 pub(crate) use processor::interrupts;

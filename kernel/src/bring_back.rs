@@ -56,7 +56,9 @@ impl Machine {
     /// just met.
     pub(crate) fn replace(&mut self, lost: ReplicaId) {
         let began = arch::cycles();
+        self.kernel.sphere.suspend_turns();
         let outcome = self.portion(lost);
+        self.kernel.sphere.resume_turns();
         let cycles = arch::cycles() - began;
         self.kernel.sphere.note_portion(cycles);
         if let Some(copying) = &mut self.copying {

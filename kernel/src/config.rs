@@ -17,6 +17,10 @@ pub(crate) struct Config {
     pub(crate) mask: bool,
     /// Are lost replicas replaced?
     pub(crate) reintegrate: bool,
+    /// Are replicas to act at one instruction?
+    pub(crate) close: bool,
+    /// For tests: is all memory to be compared where they do?
+    pub(crate) verify: bool,
     /// For tests: which replica is to make a wild store at its first tick, and where.
     pub(crate) probe: Option<(u64, Probe)>,
     /// For tests: which replica is to break while it writes, and what.
@@ -164,6 +168,8 @@ impl Config {
             timeout: number(command, b"timeout").unwrap_or(2_000).max(1),
             tick: number(command, b"tick").unwrap_or(10_000),
             mask: value(command, b"mask") != Some(b"no"),
+            close: value(command, b"coupling") == Some(b"close"),
+            verify: value(command, b"verify") == Some(b"yes"),
             probe: probe(command),
             breaks: breaks(command),
             pause: pause(command),

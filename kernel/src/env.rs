@@ -8,6 +8,7 @@
 use rcoe_core::{Outbox, ReplicaId, ReplicaSet, Wait, WaitFor, Waited, diagnose};
 
 use crate::arch;
+use crate::coupling::Baton;
 use crate::diary::Diary;
 use crate::recorders::Recorders;
 
@@ -78,13 +79,22 @@ pub(crate) struct Surroundings {
     suspects: ReplicaSet,
     /// Are faults masked? If not, removing somebody ends the machine.
     mask: bool,
+    /// Where one core runs at a time, its turn.
+    baton: Option<Baton>,
     /// Where it can be read what the replicas did.
     pub(crate) recorders: Recorders,
 }
 
 impl Surroundings {
-    pub(crate) const fn new(diary: Diary, limit: u64, mask: bool, recorders: Recorders) -> Self {
+    pub(crate) const fn new(
+        diary: Diary,
+        limit: u64,
+        mask: bool,
+        recorders: Recorders,
+        baton: Option<Baton>,
+    ) -> Self {
         Self {
+            baton,
             recorders,
             diary,
             spent: Spent::new(limit),
@@ -96,6 +106,33 @@ impl Surroundings {
     /// All were there to perform an action: nobody is late.
     pub(crate) const fn clear_suspects(&mut self) {
         self.suspects = ReplicaSet::empty();
+    }
+
+    /// The baton, if there is one.
+    pub(crate) const fn baton(&mut self) -> Option<&mut Baton> {
+        self.baton.as_mut()
+    }
+
+    /// Lets the others go on, a peer that is awaited among them; cycles that passed in vain.
+    fn relax(&mut self, peer: ReplicaId) -> u64 {
+        let Some(baton) = &mut self.baton else {
+            arch::relax();
+            return 0;
+        };
+        let lost = if baton.pass() { baton.patience() } else { 0 };
+        lost + baton.await_loser(peer)
+    }
+
+    /// Lets a peer go on for which this replica has waited since its first look. Is that too long?
+    pub(crate) fn waits_in_vain(&mut self, peer: ReplicaId, looks: u32) -> bool {
+        let lost = self.relax(peer);
+        if looks == 0 {
+            self.spent.start();
+        } else {
+            self.spent.look();
+            self.spent.spent += lost;
+        }
+        self.spent.spent >= self.spent.limit
     }
 
     fn is_suspect(&self, wait: &Wait) -> bool {
@@ -112,17 +149,12 @@ pub(crate) fn core_of(replica: ReplicaId) -> u32 {
 
 impl rcoe_core::Env for Surroundings {
     fn wait(&mut self, _own: &Outbox, wait: &Wait) -> Waited {
-        arch::relax();
+        let late = self.waits_in_vain(wait.peer, wait.round);
         if wait.reason == WaitFor::Newcomer {
             // It begins where all stand still, a few records before it is taken in.
             return Waited::Overdue;
         }
-        if wait.round == 0 {
-            self.spent.start();
-        } else {
-            self.spent.look();
-        }
-        if self.spent.spent < self.spent.limit && !self.is_suspect(wait) {
+        if !late && !self.is_suspect(wait) {
             return Waited::Retry;
         }
         if wait.reason == WaitFor::Action {
@@ -136,6 +168,9 @@ impl rcoe_core::Env for Surroundings {
     }
 
     fn exclude(&mut self, own: &Outbox, gone: ReplicaSet, _primary: ReplicaId) {
+        if let Some(baton) = &mut self.baton {
+            baton.set_ring(baton.ring().minus(gone));
+        }
         let report = diagnose::report(own);
         let absent = report.absent;
         if !gone.minus(absent).is_empty() {
@@ -152,6 +187,9 @@ impl rcoe_core::Env for Surroundings {
                 .line(format_args!("removed {} {cause}", replica.index()));
             if self.mask {
                 arch::interrupts::stop(core_of(replica));
+                if self.baton.is_some() {
+                    Baton::await_stop(replica);
+                }
             } else {
                 self.diary.line(format_args!("fail-stop {cause}"));
                 arch::power_off();

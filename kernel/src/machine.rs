@@ -1,12 +1,13 @@
 //! One replica as a whole: its kernel, entered and left.
 
 use rcoe_core::Ports;
-use rcoe_kernel_objects::arch::CONTEXT_WORDS;
+use rcoe_kernel_objects::arch::{CALL_BYTES, CONTEXT_WORDS, IP};
 use rcoe_kernel_objects::{BootInput, Checksum, Fault, IRQ_LINES, Kernel, Memory, Sphere, kind};
 
-use crate::arch::{self, Parameters, interrupts};
+use crate::arch::{self, Counter, Parameters, interrupts};
 use crate::bring_back::{Copying, PAUSE};
 use crate::config::{self, Config, Probe};
+use crate::coupling::{Coupling, Next};
 use crate::env::pass;
 use crate::report;
 use crate::sphere::{REPLACE, Replicated, TICK};
@@ -31,6 +32,10 @@ pub(crate) struct Machine {
     pub(crate) reintegrate: bool,
     /// The copy of a replica that is being made.
     pub(crate) copying: Option<Copying>,
+    /// How all come to one instruction before they act; without it they act at one event.
+    pub(crate) coupling: Option<Coupling>,
+    /// Is it the others' turn?
+    yields: bool,
     probe: Option<(u64, Probe)>,
     /// Does a test have copies begin late?
     late: bool,
@@ -48,7 +53,12 @@ impl Machine {
         ports: Ports<'static>,
     ) -> Self {
         let config = Config::read(command);
-        let mut sphere = Replicated::new(parameters, &config, ports);
+        let counter = config.close.then(Counter::new).flatten();
+        if config.close && counter.is_none() {
+            report::refuse("this processor does not count instructions, as close coupling needs");
+        }
+        let mut sphere = Replicated::new(parameters, &config, ports, counter);
+        let coupling = counter.map(|counter| Coupling::new(counter, &sphere, config.verify));
         let digest = config.timeout << 32 | config.tick << 8 | config.compare as u64;
         sphere.event(kind::START, digest);
         let mut kernel = Kernel::new(memory, arch::kept(), sphere);
@@ -69,6 +79,8 @@ impl Machine {
             patience: PAUSE,
             reintegrate: config.reintegrate,
             copying: None,
+            coupling,
+            yields: false,
             probe: config.probe,
             late: matches!(config.probe, Some((_, Probe::Late))),
             soils: matches!(config.probe, Some((_, Probe::Remains))),
@@ -78,6 +90,7 @@ impl Machine {
 
     /// All replicas meet before the first kernel exit.
     pub(crate) fn start(&mut self) -> &[u64; CONTEXT_WORDS] {
+        self.take_interrupts();
         let sphere = &mut self.kernel.sphere;
         sphere.vote();
         if sphere.is_primary() {
@@ -85,28 +98,53 @@ impl Machine {
                 .diary()
                 .line(format_args!("start {}", sphere.members()));
         }
-        interrupts::enable(self.period);
         self.leave()
+    }
+
+    /// Lets interrupts through, and the turn of this core come.
+    fn take_interrupts(&self) {
+        interrupts::enable(self.period);
+        if let Some(coupling) = &self.coupling {
+            coupling.begin();
+        }
     }
 
     /// A thread enters the kernel; its registers are to be put here.
     pub(crate) fn enter(&mut self) -> &mut [u64; CONTEXT_WORDS] {
+        if let Some(coupling) = &self.coupling {
+            self.kernel.sphere.advance(coupling.executed());
+        }
         self.kernel.context()
     }
 
     pub(crate) fn syscall(&mut self) {
+        if self.keeps_call() {
+            // It is made when the program goes on.
+            let context = self.kernel.context();
+            context[IP] = context[IP].wrapping_sub(CALL_BYTES);
+            return;
+        }
         self.kernel.syscall();
+    }
+
+    /// Is a call or a fault kept, because all are on the way to one instruction?
+    fn keeps_call(&mut self) -> bool {
+        self.coupling.as_mut().is_some_and(Coupling::holds_call)
     }
 
     pub(crate) fn page_fault(&mut self, address: u64, code: u64) {
         if self.kernel.soil(address) {
             return;
         }
-        self.kernel.fault(Fault::Page { address, code });
+        if !self.keeps_call() {
+            self.kernel.fault(Fault::Page { address, code });
+        }
     }
 
     pub(crate) fn exception(&mut self, vector: u64, code: u64) {
-        self.kernel.fault(Fault::Exception { vector, code });
+        if !self.keeps_call() {
+            self.kernel.fault(Fault::Exception { vector, code });
+        }
     }
 
     /// An interrupt: flagged here, performed when all are at one point.
@@ -114,6 +152,7 @@ impl Machine {
         if vector == interrupts::VECTOR_TIMER {
             assert!(!self.breaks(), "a test has this replica break");
             self.waited += 1;
+            self.yields = true;
             let sphere = &mut self.kernel.sphere;
             if sphere.is_primary() || self.waited >= PATIENCE {
                 self.waited = 0;
@@ -137,9 +176,12 @@ impl Machine {
     /// (EDCC'15, `handle_action`).
     pub(crate) fn leave(&mut self) -> &[u64; CONTEXT_WORDS] {
         loop {
+            self.take_turn();
             self.kernel.sphere.settle();
             let flagged = self.kernel.sphere.is_flagged();
-            let actions = self.kernel.sphere.actions();
+            let Some(actions) = self.agree() else {
+                break;
+            };
             if actions != 0 {
                 self.perform(actions);
             }
@@ -152,8 +194,14 @@ impl Machine {
                 self.replace(lost);
                 continue;
             }
+            let before = self.kernel.sphere.events();
             self.kernel.schedule();
             if self.kernel.current().is_some() {
+                // Another member may stand behind this switch of threads, in the program.
+                let switched = self.kernel.sphere.events() != before;
+                if switched && self.coupling.is_some() && self.kernel.sphere.is_flagged() {
+                    continue;
+                }
                 break;
             }
             if flagged && actions == 0 {
@@ -162,7 +210,9 @@ impl Machine {
                 self.kernel.sphere.vote();
                 continue;
             }
-            arch::wait_for_interrupt();
+            if self.kernel.sphere.idle() {
+                self.interrupt(interrupts::VECTOR_TIMER);
+            }
             for vector in arch::noted() {
                 self.interrupt(vector);
             }
@@ -171,7 +221,58 @@ impl Machine {
         let root = self.kernel.restore();
         let root = root.expect("who was chosen has an address space");
         arch::enter_space(self.base, root, self.kernel.sphere.kernel_entry());
+        if let Some(coupling) = &mut self.coupling {
+            coupling.arm(self.kernel.sphere.progress());
+        }
         self.kernel.context()
+    }
+
+    /// Waits for this core's turn, where cores take turns.
+    fn take_turn(&mut self) {
+        if core::mem::take(&mut self.yields) {
+            self.kernel.sphere.pass_turn();
+        }
+        self.kernel.sphere.take_turn();
+    }
+
+    /// What all perform here; `None` if the program has to go on to where they do.
+    fn agree(&mut self) -> Option<u64> {
+        let Some(coupling) = &mut self.coupling else {
+            let actions = self.kernel.sphere.actions();
+            self.kernel.sphere.performs(actions);
+            return Some(actions);
+        };
+        if coupling.is_idle() {
+            let actions = self.kernel.sphere.actions();
+            if actions == 0 || !self.kernel.may_race() {
+                self.kernel.sphere.performs(actions);
+                return Some(actions);
+            }
+            coupling.agree_on(actions, self.kernel.sphere.group_members());
+        }
+        match coupling.go_on(&mut self.kernel) {
+            Ok(Next::Run) => None,
+            Ok(Next::Perform(actions)) => {
+                if coupling.verifies() {
+                    self.verify();
+                }
+                self.kernel.sphere.performs(actions);
+                Some(actions)
+            }
+            Err(why) => self.kernel.sphere.end(why),
+        }
+    }
+
+    /// All of memory joins the trace.
+    fn verify(&mut self) {
+        self.kernel.finish();
+        self.kernel.save_fpu(arch::save_fpu);
+        let digest = self.digest();
+        self.kernel.sphere.event(kind::ALIKE, digest);
+        if let Some(coupling) = &self.coupling {
+            // All that took longer than from tick to tick.
+            coupling.begin_slice();
+        }
     }
 
     /// A digest of what is to be copied, alike in all members unless one of them is faulty.
@@ -195,6 +296,10 @@ impl Machine {
             pass(LATE * parameters.cycles);
         }
         self.kernel.sphere.become_copy(parameters);
+        self.take_interrupts();
+        if let Some(coupling) = &mut self.coupling {
+            coupling.become_copy(self.kernel.sphere.id());
+        }
         if !self.kernel.sphere.has_begun() {
             arch::retire();
         }
@@ -205,7 +310,7 @@ impl Machine {
         if !self.kernel.sphere.admit() {
             arch::retire();
         }
-        interrupts::enable(self.period);
+        self.kernel.sphere.resume_turns();
         self.leave()
     }
 

@@ -20,6 +20,7 @@
 mod arch;
 mod bring_back;
 mod config;
+mod coupling;
 mod diary;
 mod env;
 mod machine;

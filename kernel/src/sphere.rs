@@ -10,13 +10,15 @@ mod access;
 mod actions;
 mod copies;
 mod objects;
+mod turns;
 
 use rcoe_abi::layout::PORT_PAUSE;
 use rcoe_core::{Cause, Compare, Halt, Ports, Replica, ReplicaId, ReplicaSet};
 use rcoe_kernel_objects::{IRQ_LINES, Sphere, kind};
 
-use crate::arch::{self, Parameters, interrupts};
+use crate::arch::{self, Counter, Parameters, interrupts};
 use crate::config::{Config, Pause};
+use crate::coupling::Baton;
 use crate::diary::Diary;
 use crate::env::{Surroundings, core_of};
 use crate::meter::Meter;
@@ -26,6 +28,12 @@ use crate::report;
 pub(crate) use access::DEVICE;
 use actions::action_of;
 pub(crate) use actions::{REPLACE, TICK, lines_of};
+
+/// The part of the time for which a replica may be late, after which a core that waits for the
+/// baton takes it to be lost, times its place; but others run for a few ticks in between, and
+/// longer where they look for the event at which replicas differ.
+const PARTS: u64 = 4;
+const TICKS: u64 = 4;
 
 /// Replication of one replica.
 #[derive(Debug)]
@@ -39,6 +47,8 @@ pub(crate) struct Replicated {
     wanted: usize,
     /// Processor cycles at the start.
     began: u64,
+    /// Instructions that programs have executed since the last event, where they are counted.
+    progress: u64,
     /// Rendezvous so far.
     votes: u64,
     meter: Meter,
@@ -57,15 +67,24 @@ pub(crate) struct Replicated {
 }
 
 impl Replicated {
-    pub(crate) fn new(parameters: &Parameters, config: &Config, ports: Ports<'static>) -> Self {
+    pub(crate) fn new(
+        parameters: &Parameters,
+        config: &Config,
+        ports: Ports<'static>,
+        counter: Option<Counter>,
+    ) -> Self {
         let number = u8::try_from(parameters.replica).expect("a small number");
         let members = ReplicaSet::all(usize::try_from(parameters.replicas).expect("few"));
         let diary = Diary::of(u16::from(number));
         let limit = config.timeout * parameters.cycles;
         let recorders = Recorders::new(&ports);
-        let surroundings = Surroundings::new(diary, limit, config.mask, recorders);
+        let own = ReplicaId::new(number);
+        let turns = TICKS * members.len() as u64 * config.tick * parameters.cycles / 1_000;
+        let patience = turns.max(limit / PARTS);
+        let baton = counter.map(|it| Baton::new(it, own, members, patience));
+        let surroundings = Surroundings::new(diary, limit, config.mask, recorders, baton);
         report::set_alone(members.len() == 1);
-        let mut replica = Replica::new(ReplicaId::new(number), members, ports, surroundings);
+        let mut replica = Replica::new(own, members, ports, surroundings);
         // The tick brings all into their kernels.
         replica.set_punctual(config.tick > 0);
         Self {
@@ -76,6 +95,7 @@ impl Replicated {
             mask: config.mask,
             wanted: members.len(),
             began: arch::cycles(),
+            progress: 0,
             votes: 0,
             meter: Meter::default(),
             pause: config
@@ -162,20 +182,27 @@ impl Replicated {
         self.replica.is_flagged()
     }
 
-    /// The actions to be performed at this point of the trace: voted, because a tick bounds how
-    /// long a divergence goes unnoticed.
+    /// The actions to be performed at this point of the trace.
     pub(crate) fn actions(&mut self) -> u64 {
         let result = self.replica.handle_action();
         let set = self.go_on(result).0;
         if set != 0 {
             self.replica.env_mut().clear_suspects();
-            self.event(kind::ACTION, set);
-            self.vote();
-            if set & !(TICK | REPLACE) != 0 {
-                self.meter.delivers();
-            }
         }
         set
+    }
+
+    /// All are about to perform actions: voted, because a tick bounds how long a divergence goes
+    /// unnoticed.
+    pub(crate) fn performs(&mut self, actions: u64) {
+        if actions == 0 {
+            return;
+        }
+        self.event(kind::ACTION, actions);
+        self.vote();
+        if actions & !(TICK | REPLACE) != 0 {
+            self.meter.delivers();
+        }
     }
 
     /// A result of the protocol; without one this replica does not go on.

@@ -198,7 +198,13 @@ fn command(action: &str, package: &str, target: &str, features: &str) -> Command
     command
         .arg("--target-dir")
         .arg(shell::target().join("system"));
-    command.env("RUSTFLAGS", "-Crelocation-model=static");
+    // Where there are atomic instructions that an interruption does not have fail, as close
+    // coupling needs.
+    let features = match target {
+        "aarch64-unknown-none" => " -Ctarget-feature=+lse",
+        _ => "",
+    };
+    command.env("RUSTFLAGS", format!("-Crelocation-model=static{features}"));
     command
 }
 

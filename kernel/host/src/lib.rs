@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod arch;
+mod coupling;
 mod diaries;
 mod diary;
 mod difference;
@@ -22,6 +23,7 @@ mod publish;
 mod run;
 
 pub use arch::Arch;
+pub use coupling::Coupling;
 pub use diary::Entry;
 pub use difference::Difference;
 pub use error::SystemError;

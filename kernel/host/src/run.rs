@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rcoe_core::Compare;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::coupling::{self, Coupling};
 use crate::diaries::Diaries;
 use crate::find::{self, KERNEL};
 use crate::machine::{self, Accel, Machine, Threads};
@@ -21,6 +22,8 @@ pub struct Settings {
     pub arch: Arch,
     /// Replicas: 1 to 4.
     pub replicas: usize,
+    /// Where replicas act.
+    pub coupling: Coupling,
     /// How much is compared.
     pub compare: Compare,
     /// How late a replica may be.
@@ -115,7 +118,8 @@ impl Settings {
         };
         format!(
             "n={replicas} compare={compare} timeout={timeout} tick={tick} mask={mask} \
-             reintegrate={again} {clocks} {words} -- {name}{argument}"
+             reintegrate={again} coupling={} {clocks} {words} -- {name}{argument}",
+            self.coupling.name()
         )
     }
 }
@@ -163,7 +167,13 @@ pub fn run(
     out: &mut dyn Write,
     tell: &mut dyn FnMut(usize, &Entry),
 ) -> Result<Ending, SystemError> {
+    coupling::check(settings)?;
     let files = files(settings, folder)?;
+    if settings.coupling == Coupling::Close {
+        for (name, path) in &files {
+            coupling::check_program(name, path)?;
+        }
+    }
     let programs: Vec<(String, &Path)> = files
         .iter()
         .map(|(name, path)| (name.clone(), path.as_path()))

@@ -285,6 +285,14 @@ impl<S: Sphere> Kernel<'_, S> {
         [generation, u64::from(primary == self.sphere.own())]
     }
 
+    /// Does a thread run whose way does not depend on who is the primary? Replicas that run such a
+    /// thread can come to one instruction.
+    #[must_use]
+    pub fn may_race(&self) -> bool {
+        let current = self.current;
+        !current.is_none() && !self.shares.drivers.contains(&current)
+    }
+
     fn aim(&mut self, asid: u16, primary: u64) {
         for number in 0..SHARES {
             let share = self.shares.all[number];

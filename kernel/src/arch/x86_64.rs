@@ -2,6 +2,7 @@
 //! instructions.
 
 pub(super) mod boot;
+pub(crate) mod counter;
 pub(super) mod cpu;
 pub(super) mod device;
 pub(super) mod install;

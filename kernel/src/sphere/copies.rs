@@ -85,6 +85,7 @@ impl Replicated {
     /// All members: one of them is about to be copied.
     pub(crate) fn expect(&mut self, lost: ReplicaId) {
         self.replica.expect_newcomer(lost);
+        self.set_ring();
     }
 
     /// The copy: it is somebody else from here on.
@@ -100,7 +101,9 @@ impl Replicated {
         self.root = parameters.root;
         self.kernel_entry = arch::kernel_entry(parameters);
         let recorders = self.replica.env().recorders;
-        let surroundings = Surroundings::new(self.diary, self.limit, self.mask, recorders);
+        let own = ReplicaId::new(u8::try_from(parameters.replica).expect("a small number"));
+        let baton = self.replica.env_mut().baton().map(|baton| baton.copy(own));
+        let surroundings = Surroundings::new(self.diary, self.limit, self.mask, recorders, baton);
         self.replica.become_newcomer(surroundings);
     }
 
@@ -114,6 +117,7 @@ impl Replicated {
         });
         if came == 0 {
             self.replica.forget_newcomer();
+            self.set_ring();
         }
         came != 0
     }
@@ -126,6 +130,7 @@ impl Replicated {
         if !admitted {
             self.replica.forget_newcomer();
         }
+        self.set_ring();
         admitted
     }
 

@@ -16,6 +16,7 @@ impl Sphere for Replicated {
 
     fn event(&mut self, kind: u32, value: u64) {
         self.replica.add_event(Kind(kind), value);
+        self.progress = 0;
         if self.pause.is_some() {
             self.stand_still();
         }

@@ -6,7 +6,7 @@ use rcoe_abi::layout::{CORES_EACH, PORT_OFF, PORT_PAUSE};
 
 use super::super::memory::{read_register, write_register};
 use super::layout::{PAUSE, PORTS, PORTS_BYTES};
-use super::{psci, tables};
+use super::{interrupts, psci, tables};
 
 /// The address whose access faulted.
 pub(in crate::arch) fn fault_address() -> u64 {
@@ -112,6 +112,8 @@ pub(crate) fn relax() {
 
 /// Stops this core for good.
 pub(crate) fn park() -> ! {
+    // What is masked only here ends a wait all the same.
+    interrupts::close();
     loop {
         // SAFETY: interrupts stay off; whatever ends the wait, it begins again.
         unsafe { asm!("wfi", options(nomem, nostack, preserves_flags)) };

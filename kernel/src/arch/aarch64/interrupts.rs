@@ -16,12 +16,16 @@ use crate::arch::permit::spend;
 pub(crate) const VECTOR_TIMER: u64 = 0x20;
 /// Vector by which a replica calls the others into their kernels.
 const VECTOR_CALL: u64 = 0x28;
+/// Vector of the counter of instructions.
+const VECTOR_COUNTER: u64 = 0x29;
 /// Vector of interrupt line 0; those of the others follow.
 pub(crate) const VECTOR_LINES: u64 = 0x30;
 
 /// Numbers of the controller's: between cores, this core's timers, shared lines, none.
 const CALL: u32 = 1;
 const STOP: u32 = 2;
+const BATON: u32 = 3;
+const COUNTER: u32 = 23;
 const TICK: u32 = 27;
 const TIMER: u32 = 30;
 const LINES: u32 = 32;
@@ -30,15 +34,23 @@ const NONE: u32 = 1020;
 /// Registers of this core's part; all but the first two in its second half.
 const WAKER: u64 = 0x14;
 const OWN: u64 = 0x1_0000;
-/// Registers by group of 32 interrupts: group, enable, disable, not pending.
+/// Registers by group of 32 interrupts: group, enable, disable, not pending, not being handled.
 const GROUP: u64 = 0x80;
 const ENABLE: u64 = 0x100;
 const DISABLE: u64 = 0x180;
 const FORGET: u64 = 0x280;
+const NOT_ACTIVE: u64 = 0x380;
 /// By interrupt, in bytes: lower ones come first.
 const PRIORITY: u64 = 0x400;
 /// By interrupt, to which core it goes.
 const ROUTE: u64 = 0x6000;
+
+/// Interrupts of lower priorities, which are larger numbers, stay pending: none; all but the baton
+/// and this core's tick.
+const ALL: u64 = 0xff;
+const DOZING: u64 = 0x60;
+/// And all but the one that stops this core.
+const PARKED: u64 = 0x10;
 
 /// Units of the timer between ticks. The same in all replicas.
 static PERIOD: AtomicU32 = AtomicU32::new(0);
@@ -65,26 +77,31 @@ pub(crate) fn enable(period: u32) {
     PERIOD.store(period, Ordering::Relaxed);
     write(REDISTRIBUTOR + WAKER, 0);
     let own = REDISTRIBUTOR + OWN;
-    // What came for a replica that is lost does not concern its copy.
+    // What came for a replica that is lost does not concern its copy, nor does what that was
+    // handling when it broke.
     write(own + DISABLE, u32::MAX);
     write(own + FORGET, u32::MAX);
+    write(own + NOT_ACTIVE, u32::MAX);
     write(own + GROUP, !(1 << STOP));
     for interrupts in (0..32).step_by(4) {
         write(own + PRIORITY + interrupts, 0x8080_8080);
     }
-    // Comes whatever is being handled.
-    write(own + PRIORITY, 0x8000_8080);
+    // Comes whatever is being handled; and what ends a doze.
+    write(own + PRIORITY, 0x4000_8080);
+    write(own + PRIORITY + 24, 0x4080_8080);
     write(
         own + ENABLE,
-        1 << CALL | 1 << STOP | u32::from(period != 0) << TICK,
+        1 << CALL | 1 << STOP | 1 << BATON | u32::from(period != 0) << TICK,
     );
     start_timer(0);
     // SAFETY: the handlers are installed; IRQs stay masked in the kernel, and an FIQ ends it.
     unsafe {
         asm!(
             "msr s3_0_c12_c12_5, {one}",
+            "msr s3_0_c12_c8_4, xzr", // ICC_AP0R0_EL1
+            "msr s3_0_c12_c9_0, xzr", // ICC_AP1R0_EL1
             "isb",
-            "msr s3_0_c4_c6_0, {all}",
+            "msr s3_0_c4_c6_0, {all}", // ICC_PMR_EL1
             "msr s3_0_c12_c12_6, {one}",
             "msr s3_0_c12_c12_7, {one}",
             "msr cntv_tval_el0, {period}",
@@ -92,7 +109,7 @@ pub(crate) fn enable(period: u32) {
             "isb",
             "msr daifclr, #1",
             one = in(reg) 1_u64,
-            all = in(reg) 0xff_u64,
+            all = in(reg) ALL,
             period = in(reg) u64::from(period),
             run = in(reg) u64::from(period != 0),
             options(nostack),
@@ -126,6 +143,7 @@ fn take() -> Option<(u64, u64)> {
     let vector = match number as u32 {
         NONE.. => return None,
         CALL => VECTOR_CALL,
+        COUNTER => VECTOR_COUNTER,
         TICK => {
             again();
             VECTOR_TIMER
@@ -139,7 +157,23 @@ fn take() -> Option<(u64, u64)> {
 
 /// The next tick.
 fn again() {
-    let period = u64::from(PERIOD.load(Ordering::Relaxed));
+    begin_slice(0);
+}
+
+/// Units of the timer until the next tick; 0 if it is due.
+pub(in crate::arch) fn rest_of_slice() -> u64 {
+    let rest: u64;
+    // SAFETY: reading the register changes nothing.
+    unsafe { asm!("mrs {}, cntv_tval_el0", out(reg) rest, options(nomem, nostack)) };
+    u64::from((rest as u32).cast_signed().max(0).unsigned_abs())
+}
+
+/// The next tick comes after these units of the timer, or after a whole period if they are none.
+pub(in crate::arch) fn begin_slice(rest: u64) {
+    let period = match rest {
+        0 => u64::from(PERIOD.load(Ordering::Relaxed)),
+        rest => rest,
+    };
     // SAFETY: the timer is this kernel's.
     unsafe { asm!("msr cntv_tval_el0, {}", "isb", in(reg) period, options(nostack)) };
 }
@@ -191,6 +225,46 @@ pub(crate) fn call(core: u32) {
     let what = u64::from(CALL) << 24 | 1 << cpu::affinity(core.into());
     // SAFETY: the other core handles it.
     unsafe { asm!("dsb ish", "msr s3_0_c12_c11_5, {}", "isb", in(reg) what, options(nostack)) };
+}
+
+/// Lets the interrupt of this core's counter through.
+pub(in crate::arch) fn open_counter() {
+    write(REDISTRIBUTOR + OWN + ENABLE, 1 << COUNTER);
+}
+
+/// Lets nothing through any more but what stops this core.
+pub(in crate::arch) fn close() {
+    // SAFETY: this core does nothing from here on.
+    unsafe { asm!("msr s3_0_c4_c6_0, {}", "isb", in(reg) PARKED, options(nostack)) };
+}
+
+/// Hands the baton on to another core.
+pub(in crate::arch) fn hand_on(core: u32) {
+    let what = u64::from(BATON) << 24 | 1 << cpu::affinity(core.into());
+    // SAFETY: the other core waits for that or takes note of it.
+    unsafe { asm!("dsb ish", "msr s3_0_c12_c11_5, {}", "isb", in(reg) what, options(nostack)) };
+}
+
+/// Waits for the baton, for at most so many cycles; what comes meanwhile stays pending.
+pub(in crate::arch) fn doze(cycles: u64) {
+    // SAFETY: the timer is this kernel's; what is masked here is let through again below.
+    unsafe {
+        asm!(
+            "msr s3_0_c4_c6_0, {dozing}",
+            "msr cntv_tval_el0, {cycles}",
+            "isb",
+            "dsb sy",
+            "wfi",
+            dozing = in(reg) DOZING,
+            cycles = in(reg) cycles.min(i32::MAX as u64),
+            options(nostack, preserves_flags),
+        );
+    }
+    if let Some((number, _)) = take() {
+        end(number);
+    }
+    // SAFETY: as at the start.
+    unsafe { asm!("msr s3_0_c4_c6_0, {}", "isb", in(reg) ALL, options(nostack, preserves_flags)) };
 }
 
 /// Stops another core, unless it masks even that.

@@ -1,0 +1,138 @@
+//! Where replicas of the system act: at one event, or at one instruction.
+
+use std::path::Path;
+
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+use object::{Endianness, elf};
+
+use crate::machine::{Accel, Threads};
+use crate::run::Settings;
+use crate::{Arch, SystemError};
+
+/// How closely replicas are coupled (DSN'19, III).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Coupling {
+    /// They are preempted at one event of the trace: programs must be free of races.
+    #[default]
+    Loose,
+    /// They are preempted at one instruction: programs may race.
+    Close,
+}
+
+impl Coupling {
+    /// What users call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Loose => "loose",
+            Self::Close => "close",
+        }
+    }
+}
+
+/// Can a machine with these settings couple its replicas so?
+///
+/// # Errors
+/// What stands against it, and what to do.
+pub(crate) fn check(settings: &Settings) -> Result<(), SystemError> {
+    if settings.coupling == Coupling::Loose {
+        return Ok(());
+    }
+    let why = if settings.arch != Arch::Aarch64 {
+        "needs a counter of instructions, which the emulated x86_64 has not: add --arch aarch64"
+    } else if settings.accel != Accel::Tcg {
+        "was never tried on a processor's own counter: leave out --accel"
+    } else if settings.threads != Threads::Counted {
+        "needs a clock that counts instructions: leave out --core-threads, or say counted"
+    } else {
+        return Ok(());
+    };
+    Err(SystemError::Setting(format!("--coupling close {why}")))
+}
+
+/// Refuses a program with exclusive loads and stores: an interruption between the two has them
+/// fail, so that replicas would execute different numbers of instructions.
+///
+/// # Errors
+/// Where the first one is.
+pub(crate) fn check_program(name: &str, path: &Path) -> Result<(), SystemError> {
+    let content = std::fs::read(path).map_err(SystemError::host(path.display().to_string()))?;
+    let Some(address) = first_exclusive(&content) else {
+        return Ok(());
+    };
+    let why = format!(
+        "{name} has an exclusive load or store at {address:#x}, which no two replicas execute \
+         alike with --coupling close; build it with -C target-feature=+lse (C: -march=armv8.1-a), \
+         or use --coupling loose"
+    );
+    Err(SystemError::Setting(why))
+}
+
+/// The address of the first exclusive load or store in what can be executed. What is no ELF file
+/// is refused elsewhere.
+fn first_exclusive(content: &[u8]) -> Option<u64> {
+    let header = elf::FileHeader64::<Endianness>::parse(content).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, content).ok()?;
+    let code = segments
+        .iter()
+        .filter(|it| it.p_type(endian) == elf::PT_LOAD && it.p_flags(endian).0 & elf::PF_X.0 != 0);
+    code.filter_map(|it| Some((it.p_vaddr(endian), it.data(endian, content).ok()?)))
+        .find_map(|(start, bytes)| {
+            let words = bytes
+                .chunks_exact(4)
+                .map(|word| u32::from_le_bytes(word.try_into().expect("of four bytes")));
+            let at = words.enumerate().find(|&(_, word)| is_exclusive(word))?.0;
+            Some(start + 4 * at as u64)
+        })
+}
+
+/// Is it a load or store of the group of exclusive ones? Compare-and-swap of pairs is encoded among
+/// them and is none, as are loads and stores that are ordered only.
+const fn is_exclusive(word: u32) -> bool {
+    let of_group = word >> 24 & 0x3f == 0x08;
+    let ordered_only = word & 1 << 23 != 0;
+    let swaps_pair = word & (1 << 21 | 1 << 31) == 1 << 21;
+    of_group && !ordered_only && !swaps_pair
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exclusive_loads_and_stores_are_known() {
+        // ldxr, stxr, ldaxr, stlxr, ldxrb, stxrh, ldxp, stlxp
+        for word in [
+            0xc85f_7c20,
+            0xc802_7c20,
+            0xc85f_fc20,
+            0xc802_fc20,
+            0x085f_7c20,
+            0x4802_7c20,
+            0xc87f_0c20,
+            0xc822_8c20,
+        ] {
+            assert!(is_exclusive(word), "{word:#x}");
+        }
+        // ldar, stlr, cas, casal, casp, ldadd, swp, ldr, nop
+        for word in [
+            0xc8df_fc20,
+            0xc89f_fc20,
+            0xc8a2_7c20,
+            0xc8e2_fc20,
+            0x4822_7c24,
+            0xf822_0020,
+            0xf822_8020,
+            0xf940_0020,
+            0xd503_201f,
+        ] {
+            assert!(!is_exclusive(word), "{word:#x}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_program_has_none() {
+        assert_eq!(first_exclusive(b"text"), None);
+    }
+}

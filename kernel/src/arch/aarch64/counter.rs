@@ -1,0 +1,103 @@
+//! The counter of instructions that programs execute (PMUv3, cycles at EL0 alone), which interrupts
+//! when it overflows.
+//!
+//! In the emulator's counted mode an instruction takes one cycle, so cycles are instructions, and
+//! the interrupt comes behind the very one that was asked for. The emulator counts for the machine
+//! as a whole: a program is charged with what other cores execute meanwhile. So one core runs at a
+//! time, see [`crate::coupling::Baton`]; the others wait in [`Counter::doze`], where nothing but
+//! the baton, the end of their patience, and being stopped reaches them.
+
+use core::arch::asm;
+
+use super::interrupts;
+
+/// This core's counter. There is one only where the processor has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counter(());
+
+/// `PMCR_EL0`: on, and 64 bits wide.
+const RUN: u64 = 1 | 1 << 6;
+/// `PMCCFILTR_EL0`: not in the kernel.
+const PROGRAMS: u64 = 1 << 31;
+/// The bit of the cycle counter in registers that have one for each.
+const CYCLES: u64 = 1 << 31;
+
+impl Counter {
+    /// The counter, if there is one.
+    pub(crate) fn new() -> Option<Self> {
+        let features: u64;
+        // SAFETY: reading the register changes nothing.
+        unsafe {
+            asm!("mrs {}, id_aa64dfr0_el1", out(reg) features,
+                options(nomem, nostack, preserves_flags));
+        }
+        let version = features >> 8 & 0xf;
+        (version != 0 && version != 0xf).then_some(Self(()))
+    }
+
+    /// Begins to count on this core.
+    pub(crate) fn begin(self) {
+        // SAFETY: the counter is this kernel's alone: programs cannot reach it.
+        unsafe {
+            asm!(
+                "msr pmcntenclr_el0, {all}",
+                "msr pmovsclr_el0, {all}",
+                "msr pmccfiltr_el0, {programs}",
+                "msr pmcr_el0, {run}",
+                "msr pmintenset_el1, {cycles}",
+                "msr pmcntenset_el0, {cycles}",
+                "isb",
+                all = in(reg) 0xffff_ffff_u64,
+                programs = in(reg) PROGRAMS,
+                run = in(reg) RUN,
+                cycles = in(reg) CYCLES,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+        interrupts::open_counter();
+    }
+
+    /// The program is interrupted behind this many instructions.
+    pub(crate) fn arm(self, instructions: u64) {
+        // SAFETY: the counter is this kernel's alone.
+        unsafe {
+            asm!("msr pmovsclr_el0, {cycles}", "msr pmccntr_el0, {start}", "isb",
+                cycles = in(reg) CYCLES,
+                start = in(reg) instructions.wrapping_neg(),
+                options(nomem, nostack, preserves_flags));
+        }
+    }
+
+    /// Instructions that the program has executed since it was armed so. Ends the interrupt.
+    pub(crate) fn executed(self, armed: u64) -> u64 {
+        let count: u64;
+        // SAFETY: the counter is this kernel's alone.
+        unsafe {
+            asm!("mrs {count}, pmccntr_el0", "msr pmovsclr_el0, {cycles}", "isb",
+                count = out(reg) count,
+                cycles = in(reg) CYCLES,
+                options(nomem, nostack, preserves_flags));
+        }
+        count.wrapping_add(armed)
+    }
+
+    /// Hands the baton on to another core.
+    pub(crate) fn hand_on(self, core: u32) {
+        interrupts::hand_on(core);
+    }
+
+    /// Waits until the baton is handed on, for at most so many cycles.
+    pub(crate) fn doze(self, cycles: u64) {
+        interrupts::doze(cycles);
+    }
+
+    /// Units of the timer until the next tick; 0 if it is due.
+    pub(crate) fn rest_of_slice(self) -> u64 {
+        interrupts::rest_of_slice()
+    }
+
+    /// The next tick comes after these, or after a whole period if they are none.
+    pub(crate) fn begin_slice(self, rest: u64) {
+        interrupts::begin_slice(rest);
+    }
+}

@@ -1,0 +1,229 @@
+//! Close coupling (DSN'19, III-C): what all perform, a tick or an interrupt, is performed at one
+//! *instruction* of the running program, so programs may race and are preempted anywhere.
+//!
+//! Loosely coupled replicas act at one event of the trace, wherever in the program each of them is
+//! behind that. Here, when all stand at that event, they agree by the protocol that the process
+//! sphere has ([`rcoe_core::coupling`]), with a counter of instructions: the one that has come
+//! furthest since the event is the target; the others go on to it, stopped by the counter behind
+//! the very instruction; registers and vector state are compared there; then all act. Who enters
+//! its kernel on the way for a call or a fault is no further than before that.
+//!
+//! Memory is not compared at a point unless it is to be verified ([`Coupling::verifies`]): what
+//! goes out is voted, and that depends on it. A replica that differs is removed by a majority; of
+//! two, both stop.
+//!
+//! *Not covered*: load-exclusive and store-exclusive, which an interruption has fail, so that
+//! replicas take different ways: programs with them are refused before the machine starts. Threads
+//! that are told who is the primary: such a meeting is refused.
+
+mod baton;
+mod state;
+
+pub(crate) use baton::Baton;
+
+use rcoe_core::coupling::{Boards, Counter as Exact, Coupler, End, Order, Pace, Stop};
+use rcoe_core::{Cause, Halt, ReplicaId, ReplicaSet};
+use rcoe_kernel_objects::Kernel;
+
+use crate::arch::{self, Counter};
+use crate::sphere::Replicated;
+use state::State;
+
+/// Instructions that a replica may run to a target, beside what it lags behind.
+const PACE: Pace = Pace {
+    base: 100_000,
+    most: 100_000_000,
+    lag: 1 << 40,
+    rounds: 1,
+    round: u64::MAX,
+};
+
+/// Armed where nobody is to be stopped.
+const FAR: u64 = 1 << 62;
+
+/// Close coupling of one replica.
+#[derive(Debug)]
+pub(crate) struct Coupling {
+    counter: Counter,
+    /// What the counter was armed with.
+    armed: u64,
+    coupler: Coupler<Exact>,
+    boards: Boards<'static>,
+    /// What all are to perform when they have agreed; 0 if nothing.
+    pending: u64,
+    run: Option<Run>,
+    /// Does the program stand at a call that has not been made?
+    at_call: bool,
+    verifies: bool,
+}
+
+/// The program runs to a target.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    began: u64,
+    /// Where it ends, in instructions since the last event.
+    end: u64,
+    /// How it ends if it gets there.
+    stop: Stop,
+}
+
+/// What is next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next {
+    /// The program goes on, to be stopped at a target.
+    Run,
+    /// All are at one instruction, and perform this; 0 is nothing.
+    Perform(u64),
+}
+
+impl Coupling {
+    pub(crate) fn new(counter: Counter, sphere: &Replicated, verifies: bool) -> Self {
+        let (own, members) = (sphere.id(), sphere.group_members());
+        Self {
+            counter,
+            armed: FAR,
+            coupler: Coupler::new(own, members, PACE),
+            boards: arch::boards(members.len()),
+            pending: 0,
+            run: None,
+            at_call: false,
+            verifies,
+        }
+    }
+
+    /// This core begins to count.
+    pub(crate) fn begin(&self) {
+        self.counter.begin();
+    }
+
+    /// The copy of this replica goes on as this one.
+    pub(crate) fn become_copy(&mut self, own: ReplicaId) {
+        self.coupler = self.coupler.copy(own);
+        if let Some(board) = self.boards[own.index()] {
+            board.clear();
+        }
+    }
+
+    /// The time until the next tick begins now.
+    pub(crate) fn begin_slice(&self) {
+        self.counter.begin_slice(0);
+    }
+
+    /// Is memory to be compared at each point?
+    pub(crate) const fn verifies(&self) -> bool {
+        self.verifies
+    }
+
+    /// Is there nothing under way?
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.pending == 0
+    }
+
+    /// Instructions that the program has executed since it was left alone.
+    pub(crate) fn executed(&self) -> u64 {
+        self.counter.executed(self.armed)
+    }
+
+    /// Before the program is left alone.
+    pub(crate) fn arm(&mut self, progress: u64) {
+        self.armed = self.run.map_or(FAR, |run| run.end.saturating_sub(progress));
+        self.counter.arm(self.armed);
+    }
+
+    /// A call or a fault: is it to be kept until all have come to it, or have acted before?
+    pub(crate) const fn holds_call(&mut self) -> bool {
+        let holds = self.run.is_some();
+        self.at_call = self.at_call || holds;
+        holds
+    }
+
+    /// All stand at one event, and are to perform this when they are at one instruction.
+    pub(crate) fn agree_on(&mut self, actions: u64, members: ReplicaSet) {
+        self.pending = actions;
+        if self.coupler.members() != members {
+            self.coupler.set_members(members);
+        }
+        self.coupler.begin();
+    }
+
+    /// Goes on with what is under way until the program has to run, or all have agreed.
+    pub(crate) fn go_on(&mut self, kernel: &mut Kernel<'static, Replicated>) -> Result<Next, Halt> {
+        if !self.has_run(kernel.sphere.progress()) {
+            return Ok(Next::Run);
+        }
+        let mut state = State::of(kernel, self.at_call);
+        let mut looks = 0;
+        loop {
+            let order = self.coupler.step(&self.boards, &mut state);
+            match order {
+                Order::Wait(peer) => {
+                    if kernel.sphere.waits_in_vain(peer, looks) {
+                        self.coupler.overdue(peer);
+                    }
+                    looks += 1;
+                    continue;
+                }
+                Order::Again | Order::Removed(_) => {}
+                Order::Place => self.coupler.placed(),
+                Order::Run { budget, .. } => {
+                    if self.begin_run(kernel.sphere.progress(), budget) {
+                        return Ok(Next::Run);
+                    }
+                }
+                Order::Agreed(_) => {
+                    self.at_call = false;
+                    return Ok(Next::Perform(core::mem::take(&mut self.pending)));
+                }
+                Order::Halted(end) => return Err(halt_of(end)),
+                Order::Idle => unreachable!("an attempt is under way"),
+            }
+            looks = 0;
+        }
+    }
+
+    /// Is the run to the target over, if there was one?
+    fn has_run(&mut self, progress: u64) -> bool {
+        let Some(run) = self.run else {
+            return true;
+        };
+        let stop = match self.at_call {
+            true => Stop::Call,
+            false if progress >= run.end => run.stop,
+            false => return false,
+        };
+        self.run = None;
+        self.coupler.ran(stop, progress.saturating_sub(run.began));
+        true
+    }
+
+    /// Begins a run to the target, unless the program is there.
+    fn begin_run(&mut self, progress: u64, budget: u64) -> bool {
+        let target = self.coupler.target();
+        let most = progress.saturating_add(budget);
+        let (end, stop) = match target.at_call || target.progress > most {
+            true => (most, Stop::Overran),
+            false => (target.progress, Stop::Matched),
+        };
+        if end <= progress {
+            self.coupler.ran(stop, 0);
+            return false;
+        }
+        self.run = Some(Run {
+            began: progress,
+            end,
+            stop,
+        });
+        true
+    }
+}
+
+/// How this replica ends.
+const fn halt_of(end: End) -> Halt {
+    match end {
+        End::Convicted => Halt::Convicted,
+        End::Broken | End::PassedOver => Halt::Broken,
+        End::Diverged | End::Unplaced => Halt::FailStop(Cause::Mismatch),
+        End::Missing => Halt::FailStop(Cause::Timeout),
+        End::Disagreement => Halt::FailStop(Cause::Disagreement),
+    }
+}
