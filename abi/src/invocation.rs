@@ -195,6 +195,7 @@ pub enum FaultLabel {
     /// ([`ThreadFlags`]): its number, then all registers of the thread in the
     /// order of the kernel's context. A reply with label 0 sets the registers to what it holds.
     UnknownSyscall = 2,
-    /// An exception: instruction pointer, vector, error code.
+    /// An exception: instruction pointer, vector, error code, stack pointer, then all registers of
+    /// the thread as for a system call, which a reply sets in the same way.
     Exception = 3,
 }

@@ -80,14 +80,23 @@ impl<S: Sphere> Kernel<'_, S> {
             words[0] = self.register(from, NUMBER);
             words[1..].copy_from_slice(self.mem.words(from, 0, CONTEXT_WORDS));
             self.deliver(to, badge, label, &words);
-        } else {
-            let ip = self.register(from, IP);
-            let sp = self.register(from, SP);
-            self.deliver(to, badge, label, &[ip, first, second, sp]);
+            return;
         }
+        let (ip, sp) = (self.register(from, IP), self.register(from, SP));
+        let mut words = [0; CONTEXT_WORDS + 4];
+        words[..4].copy_from_slice(&[ip, first, second, sp]);
+        words[4..].copy_from_slice(self.mem.words(from, 0, CONTEXT_WORDS));
+        // Nobody can answer a page fault but by mapping a page.
+        let page = label == FaultLabel::Page as u64;
+        self.deliver(
+            to,
+            badge,
+            label,
+            &words[..if page { 4 } else { words.len() }],
+        );
     }
 
-    /// The handler answers: label 0 lets the thread go on, after an unknown system call with the
+    /// The handler answers: label 0 lets the thread go on, after anything but a page fault with the
     /// registers of the reply. Anything else leaves it stopped.
     pub(crate) fn reply_to_fault(&mut self, handler: Ref, tcb: Ref) {
         let fault = self.mem.get(tcb, field::FAULT);
@@ -96,7 +105,7 @@ impl<S: Sphere> Kernel<'_, S> {
             self.set_state(tcb, State::Inactive);
             return;
         }
-        if fault == FaultLabel::UnknownSyscall as u64 {
+        if fault != FaultLabel::Page as u64 {
             let status = self.register(tcb, STATUS);
             for index in 0..CONTEXT_WORDS.min(info.len()) {
                 let word = self.word(handler, index);

@@ -172,6 +172,31 @@ fn a_thread_that_has_itself_stopped_is_told_once() {
 }
 
 #[test]
+fn an_exception_is_told_with_all_registers_and_answered_with_them() {
+    let mut words = memory();
+    let (mut kernel, root, thread) = stage(&mut words, ThreadFlags::NONE);
+    kernel.set_register(thread, NUMBER, 77);
+    kernel.fault(Fault::Exception { vector: 6, code: 0 });
+    kernel.schedule();
+    let told = kernel.info(root);
+    assert_eq!(told.label(), FaultLabel::Exception as u64);
+    assert_eq!(told.len(), 4 + CONTEXT_WORDS);
+    assert_eq!(kernel.word(root, 1), 6);
+    assert_eq!(kernel.word(root, 4 + NUMBER), 77);
+    let answer: [u64; CONTEXT_WORDS] = core::array::from_fn(|index| index as u64);
+    kernel.act(Syscall::ReplyRecv, HANDLER, 0, &answer);
+    assert_eq!(kernel.current(), Some(thread));
+    assert_eq!(kernel.register(thread, SP), SP as u64);
+    assert_eq!(kernel.register(thread, STATUS) & KERNEL_BITS, 0);
+    // Without words it goes on as it was.
+    kernel.fault(Fault::Exception { vector: 6, code: 0 });
+    kernel.schedule();
+    kernel.act(Syscall::ReplyRecv, HANDLER, 0, &[]);
+    assert_eq!(kernel.register(thread, SP), SP as u64);
+    check(&mut kernel);
+}
+
+#[test]
 fn a_server_sets_all_registers_but_the_kernels_bits() {
     for flags in [ThreadFlags::NONE, ThreadFlags::STEPS] {
         let mut words = memory();
