@@ -11,11 +11,11 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"rcoeimg1");
 /// Words of the header: magic, number of programs, pages of the whole.
 pub const HEADER_WORDS: usize = 4;
 /// Words of an entry of the directory.
-pub const ENTRY_WORDS: usize = 22;
+pub const ENTRY_WORDS: usize = 30;
 /// Words of a program's name.
 pub const NAME_WORDS: usize = 4;
 /// Most segments of a program.
-pub const SEGMENTS: usize = 4;
+pub const SEGMENTS: usize = 6;
 /// Words of a segment: address, pages, rights, first page in the image.
 pub const SEGMENT_WORDS: usize = 4;
 /// Most programs of an image.

@@ -7,6 +7,8 @@ use crate::object::LARGE;
 
 /// Where programs are linked.
 pub const PROGRAM_BASE: u64 = 0x40_0000;
+/// Where the personality of Linux finds the bundle of its program ([`crate::bundle`]).
+pub const BUNDLE: u64 = 0x1000_0000;
 /// End of the memory that programs may be linked to.
 pub const PROGRAM_END: u64 = 0x4000_0000;
 /// Top of the first thread's stack.
@@ -31,6 +33,10 @@ pub const WINDOW_PAGES: u64 = 512;
 pub const LARGE_WINDOW: u64 = WINDOW + LARGE;
 /// Large frames of that window.
 pub const LARGE_WINDOW_FRAMES: u64 = 511;
+/// Where the personality of Linux maps the memory of its program, a page for each frame.
+pub const SHADOW: u64 = 0x30_0000_0000;
+/// Pages of that: more than a machine has.
+pub const SHADOW_PAGES: u64 = 1 << 20;
 /// End of what user programs may map.
 pub const USER_END: u64 = 0x7fff_0000_0000;
 

@@ -12,6 +12,7 @@ extern crate std;
 
 pub mod arch;
 pub mod boot;
+pub mod bundle;
 pub mod error;
 pub mod image;
 pub mod invocation;

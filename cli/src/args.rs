@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use rcoe_core::Compare;
 use rcoe_supervisor::{Clock, MetricsAddress, SUSPECT_AFTER, ScrubRate, parse_core_list};
-use rcoe_system::Publish;
+use rcoe_system::{Carried, Publish};
 
 use crate::top::WebAddress;
 
@@ -20,6 +20,8 @@ Examples:
   rcoe run --sphere system -n 3 -- hash     a whole system three times over, in QEMU
   rcoe run --sphere system --publish 8007:7 -- echo
                                             a server in it, at port 8007 of the loopback
+  rcoe run --sphere system --file data.txt -- busybox sort data.txt
+                                            a static program of Linux in it, with a file
   rcoe run --metrics 9464 -- ./server       let Prometheus look at it (127.0.0.1:9464)
   rcoe run --core-on-fault . -- ./server    leave core files of replicas that differ
 
@@ -294,6 +296,11 @@ pub(crate) struct RunArgs {
     /// once
     #[arg(long, value_name = "[ADDRESS:]HOST:GUEST")]
     pub(crate) publish: Vec<Publish>,
+    /// System sphere, x86_64: a file that a program of Linux, which runs in the root folder, finds
+    /// at GUEST or by the same name; as /dev/stdin it is its standard input. What the program
+    /// writes to files is gone with the machine. Can be given more than once
+    #[arg(long, value_name = "HOST[:GUEST]")]
+    pub(crate) file: Vec<Carried>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) command: Vec<OsString>,
@@ -306,7 +313,8 @@ pub(crate) enum SphereArg {
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
     /// clock, crash, device, fill, foreign, grow, large, ledger, long, null, pingpong, pipeline,
-    /// race, sieve or sleep, on x86_64 also echo or hpet, or an ELF file made for it
+    /// race, sieve or sleep, on x86_64 also echo or hpet, or an ELF file made for it, or on x86_64 a
+    /// static program of Linux: by its path, or found as a shell does
     System,
 }
 

@@ -14,7 +14,8 @@ use rcoe_supervisor::{
     EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, SCHEMA,
 };
 use rcoe_system::{
-    Accel, Arch, Coupling, Difference, Ending, Entry, Settings, SystemError, Threads, folder, run,
+    Accel, Arch, Coupling, Difference, Ending, Entry, LinuxProgram, Settings, Start, SystemError,
+    Threads, find_linux, folder, is_native, offers, run,
 };
 use serde_json::{Value, json};
 
@@ -38,9 +39,13 @@ pub(crate) const fn exit_status(error: &SystemError) -> u8 {
 /// # Errors
 /// If there is no machine to be had, or no such program.
 pub(crate) fn execute(args: &RunArgs) -> Result<ExitCode, SystemError> {
-    let settings = validate(args)?;
+    let mut settings = validate(args)?;
     let mut events = Events::open(args.events.as_deref())?;
     let folder = folder(settings.arch)?;
+    settings.linux = linux_program(args, settings.arch, &folder)?;
+    if settings.linux.is_none() {
+        settings.argument = argument(args)?;
+    }
     let signals = SignalFd::endings().map_err(|source| SystemError::Host {
         what: "collecting signals".into(),
         source,
@@ -94,18 +99,6 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         CouplingArg::Loose => Coupling::Loose,
         CouplingArg::Close => Coupling::Close,
     };
-    let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
-    let mut words = args.command.iter().map(text);
-    let program = words.next().unwrap_or_default();
-    let argument = words.next().map(|word| {
-        word.parse().map_err(|_| {
-            SystemError::Setting(format!("a program's argument is one number, not '{word}'"))
-        })
-    });
-    if words.next().is_some() || program.contains(' ') {
-        let why = "a program of the system sphere has at most one argument, a number";
-        return Err(SystemError::Setting(why.into()));
-    }
     Ok(Settings {
         arch: match args.arch {
             ArchArg::X86_64 => Arch::X86_64,
@@ -132,9 +125,57 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         memory_file: args.memory_file.clone(),
         debugger: args.debugger.clone(),
         publish: args.publish.clone(),
-        program,
-        argument: argument.transpose()?,
+        program: args.command[0].to_string_lossy().into_owned(),
+        argument: None,
+        linux: None,
     })
+}
+
+/// The one number that a program of the microkernel can be given.
+fn argument(args: &RunArgs) -> Result<Option<u64>, SystemError> {
+    let refuse = |why: &str| Err(SystemError::Setting(why.into()));
+    if !args.file.is_empty() {
+        return refuse("--file is for programs of Linux: others have no files");
+    }
+    let spaced = args.command[0].to_string_lossy().contains(' ');
+    match &args.command[1..] {
+        [] if !spaced => Ok(None),
+        [word] if !spaced => {
+            let word = word.to_string_lossy();
+            let why = || format!("a program's argument is one number, not '{word}'");
+            word.parse()
+                .map(Some)
+                .map_err(|_| SystemError::Setting(why()))
+        }
+        _ => refuse("a program of the system sphere has at most one argument, a number"),
+    }
+}
+
+/// The program of Linux that is to be run, if it is one: a file that is not made for the
+/// microkernel, and that the image has no program of the name of.
+fn linux_program(
+    args: &RunArgs,
+    arch: Arch,
+    folder: &Path,
+) -> Result<Option<LinuxProgram>, SystemError> {
+    let word = &args.command[0];
+    if offers(folder, &word.to_string_lossy())? {
+        return Ok(None);
+    }
+    let Some(path) = find_linux(word).filter(|path| !is_native(path)) else {
+        return Ok(None);
+    };
+    let variables = std::env::vars_os().map(|(mut variable, value)| {
+        variable.push("=");
+        variable.push(value);
+        variable
+    });
+    let start = Start {
+        arguments: args.command.clone(),
+        environment: variables.collect(),
+        files: args.file.clone(),
+    };
+    LinuxProgram::new(arch, &path, &start).map(Some)
 }
 
 /// The events file.
@@ -226,6 +267,7 @@ impl<'a> Witness<'a> {
                 let text = format!("replica {replica} failed: {text}");
                 say(AnsiColor::Yellow, "", &text);
             }
+            Entry::Note(text) => say(AnsiColor::Yellow, "warning: ", text),
             Entry::Stats(stats) => self.stats = Some(*stats),
             Entry::Meter(meter) => self.meter = *meter,
             _ => {}

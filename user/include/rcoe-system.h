@@ -359,7 +359,12 @@ static inline void rcoe_sleep(uint64_t ticks)
     {                                                                                              \
         rcoe_exit(main_function(argument));                                                        \
     }                                                                                              \
-    __asm__(".text\n.globl _start\n_start:\n" RCOE_START_)
+    __asm__(RCOE_NOTE_ ".text\n.globl _start\n_start:\n" RCOE_START_)
+
+/* The note that says that a program is made for this system, and is none of Linux. */
+#define RCOE_NOTE_                                                                                 \
+    ".pushsection .note.rcoe, \"a\", %note\n.balign 4\n.long 5, 0, 1\n.asciz \"rcoe\"\n"            \
+    ".balign 4\n.popsection\n"
 
 /* A program's first instructions, and copies upwards and downwards and filling by bytes: by
  * instructions, since the compiler would make calls of loops. */

@@ -12,5 +12,6 @@ use aarch64 as own;
 use x86_64 as own;
 
 pub(crate) use own::call::{Registers, enter};
+pub use own::identity::identity;
 pub(crate) use own::pci;
 pub use own::{counter, fault, foreign, serial, timer};

@@ -34,6 +34,13 @@ impl Text {
         self.len += 1;
     }
 
+    /// Adds these bytes.
+    pub fn write_bytes(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.push(byte);
+        }
+    }
+
     /// Sends what was collected.
     pub fn flush(&mut self) {
         if self.len > 0 {
@@ -57,9 +64,7 @@ impl Default for Text {
 
 impl fmt::Write for Text {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            self.push(byte);
-        }
+        self.write_bytes(text.as_bytes());
         Ok(())
     }
 }

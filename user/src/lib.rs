@@ -14,6 +14,8 @@ extern crate std;
 
 mod arch;
 pub mod console;
+#[cfg(any(test, feature = "pc"))]
+pub mod linux;
 pub mod network;
 pub mod object;
 #[cfg(feature = "bare")]
@@ -24,9 +26,9 @@ pub mod socket;
 pub mod squeeze;
 mod sys;
 
-pub use arch::{counter, fault, foreign, serial, timer};
+pub use arch::{counter, fault, foreign, identity, serial, timer};
 pub use sys::{
-    Received, accept, add_trace, add_trace_by, boot_image, boot_page, call, call_with,
+    Received, accept, add_trace, add_trace_by, boot_image, boot_page, bundle, call, call_with,
     fill_scratch, now_message, recv, reply_recv, reply_recv_with, reply_with, send,
     set_window_word, window_word, yield_now,
 };
@@ -80,10 +82,16 @@ pub fn make(kind: ObjectType, slot: u64) -> bool {
 /// As [`make`], of an object of `1 << bits` bytes: untyped memory.
 #[must_use]
 pub fn make_sized(kind: ObjectType, bits: u32, slot: u64) -> bool {
-    accept(service::SLOT_CNODE, slot, 1);
+    make_in(service::SLOT_CNODE, kind, bits, slot)
+}
+
+/// As [`make_sized`], in `slot` of a table.
+#[must_use]
+pub fn make_in(table: u64, kind: ObjectType, bits: u32, slot: u64) -> bool {
+    accept(table, slot, 1);
     let words = [kind as u64, bits.into()];
     let answer = call(service::SLOT_ROOT, service::ROOT_MAKE, &words);
-    accept(service::SLOT_CNODE, slot, 0);
+    accept(table, slot, 0);
     answer.label == 0 && answer.caps == 1
 }
 

@@ -2,13 +2,16 @@
 
 use rcoe_abi::boot::Word;
 use rcoe_abi::layout::{
-    BOOT_INFO, IMAGE, IPC_BUFFER, LARGE_WINDOW, LARGE_WINDOW_FRAMES, SCRATCH, WINDOW,
+    BOOT_INFO, BUNDLE, IMAGE, IPC_BUFFER, LARGE_WINDOW, LARGE_WINDOW_FRAMES, PROGRAM_END, SCRATCH,
+    WINDOW,
 };
+#[cfg(feature = "pc")]
+use rcoe_abi::layout::{SHADOW, SHADOW_PAGES};
 use rcoe_abi::object::{LARGE, PAGE};
 use rcoe_abi::service::SLOT_TRACE;
 use rcoe_abi::{
     CAPS_WORD, Error, FIRST_BUFFER_WORD, IN_REGISTERS, MAX_CAPS, MAX_MESSAGE, MessageInfo,
-    RECEIVE_WORD, Syscall,
+    RECEIVE_WORD, Syscall, bundle,
 };
 
 use crate::arch;
@@ -252,6 +255,57 @@ pub fn boot_image() -> &'static [u64] {
     let words = usize::try_from(bytes / 8).unwrap_or_default();
     // SAFETY: the kernel mapped so much of it for reading, for as long as the root task lives.
     unsafe { core::slice::from_raw_parts(IMAGE as *const u64, words) }
+}
+
+/// Personality of Linux: the bundle of its program, as long as it says.
+///
+/// # Panics
+/// If it says that it is longer than any.
+#[must_use]
+pub fn bundle() -> &'static [u8] {
+    const WORD: u64 = BUNDLE + 8 * bundle::Word::Bytes as u64;
+    // SAFETY: the host has the bundle mapped there for reading, for as long as the program lives;
+    // without one the read faults.
+    let bytes = unsafe { (WORD as *const u64).read() };
+    assert!(
+        bytes <= PROGRAM_END - BUNDLE,
+        "a bundle ends where programs do"
+    );
+    // SAFETY: the host has so much of it mapped there, and nobody writes it.
+    unsafe { core::slice::from_raw_parts(BUNDLE as *const u8, usize::try_from(bytes).unwrap_or(0)) }
+}
+
+/// Where a byte of the program's memory is in the personality of Linux, for so many bytes of one
+/// page.
+#[cfg(feature = "pc")]
+fn shadow(page: u64, at: usize, bytes: usize) -> u64 {
+    assert!(page < SHADOW_PAGES && at + bytes <= 8 * PAGE_WORDS);
+    SHADOW + page * PAGE + at as u64
+}
+
+/// Personality of Linux: reads from a page of its program's memory.
+#[cfg(feature = "pc")]
+pub(crate) fn read_shadow(page: u64, at: usize, bytes: &mut [u8]) {
+    let from = shadow(page, at, bytes.len()) as *const u8;
+    // SAFETY: nothing of this program lies in that window, so a read there faults or reads a frame
+    // whose program waits for an answer.
+    unsafe { core::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) }
+}
+
+/// Personality of Linux: writes to such a page.
+#[cfg(feature = "pc")]
+pub(crate) fn write_shadow(page: u64, at: usize, bytes: &[u8]) {
+    let to = shadow(page, at, bytes.len()) as *mut u8;
+    // SAFETY: as for reading: nothing of this program lies there.
+    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
+}
+
+/// Personality of Linux: makes such a page zero.
+#[cfg(feature = "pc")]
+pub(crate) fn zero_shadow(page: u64) {
+    let bytes = 8 * PAGE_WORDS;
+    // SAFETY: as for writing.
+    unsafe { core::ptr::write_bytes(shadow(page, 0, bytes) as *mut u8, 0, bytes) }
 }
 
 /// Root task: fills the page that it has mapped at [`SCRATCH`].

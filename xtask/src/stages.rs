@@ -53,8 +53,8 @@ const STAGES: &[Stage] = &[
 /// Seeds of the protocol's simulation, from one on that follows from the commit.
 const SEEDS: &str = "5000";
 
-/// What the fault lab runs beside the programs of the matrix, and the debugger of the tests.
-const LAB_PACKAGES: [&str; 3] = ["pigz", "make", "gdb"];
+/// What the fault lab runs beside the programs of the matrix; debugger and compiler of the tests.
+const LAB_PACKAGES: [&str; 4] = ["pigz", "make", "gdb", "musl-tools"];
 
 /// Fault campaigns of CI size. Those with seeds are another sample for each commit.
 const CAMPAIGNS: &[&str] = &[

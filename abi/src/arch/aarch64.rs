@@ -114,6 +114,8 @@ pub const EDU: Device = Device {
 pub const NIC: Device = Device::NONE;
 /// There is no event timer.
 pub const HPET: Device = Device::NONE;
+/// There is no personality of Linux here.
+pub const LINUX: Device = Device::NONE;
 /// What a program needs that has its primary read the counter: the last page of transfer memory,
 /// and the counter behind it.
 pub const CLOCK: Device = Device {

@@ -54,6 +54,9 @@ pub const DIARY_PORTS: u16 = 1;
 /// Port at which a kernel has the machine stand still, for whoever watches it from outside.
 pub const PORT_PAUSE: u16 = 0x505;
 
+/// Port of what a personality tells the host beside its program's output.
+pub const PORT_NOTES: u16 = 0x506;
+
 /// What the driver of the console needs.
 pub const CONSOLE: Device = Device {
     ports: Some((PORT_CONSOLE, 8)),
@@ -85,6 +88,12 @@ pub const CLOCK: Device = Device {
 };
 /// What a program that reads the event timer needs.
 pub const HPET: Device = Device {
+    pages: Some((HPET_PAGE, HPET_PAGE)),
+    ..Device::NONE
+};
+/// What the personality of Linux needs: a clock, and where it tells of what it does not have.
+pub const LINUX: Device = Device {
+    ports: Some((PORT_NOTES, 1)),
     pages: Some((HPET_PAGE, HPET_PAGE)),
     ..Device::NONE
 };

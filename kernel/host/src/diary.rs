@@ -29,6 +29,8 @@ pub enum Entry {
     Unhandled(String),
     /// The kernel cannot start.
     Refused(String),
+    /// A personality tells the user something beside the program's output.
+    Note(String),
     /// At the end: processor cycles since the start, events, rendezvous.
     Stats([u64; 3]),
     /// At the end: interrupts delivered and their cycles, replicas removed and the cycles of that,
@@ -59,6 +61,7 @@ impl Entry {
             "unhandled" => Some(Self::Unhandled(line.to_owned())),
             "stats" => numbers(rest).map(Self::Stats),
             "meter" => numbers(rest).map(Self::Meter),
+            "note" => Some(Self::Note(rest.to_owned())),
             "refused" => Some(Self::Refused(rest.to_owned())),
             _ => None,
         };

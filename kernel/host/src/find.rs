@@ -13,13 +13,22 @@ pub(crate) const KERNEL: &str = "rcoe-kernel";
 pub(crate) const PREFIX: &str = "system-";
 
 /// Programs of the image that are no use alone: others start them, or the kernel does.
-const PARTS: [&str; 9] = [
-    "compress", "edu", "generate", "net", "pong", "root", "rtl8139", "serial", "timer",
+const PARTS: [&str; 10] = [
+    "compress", "edu", "generate", "linux", "net", "pong", "root", "rtl8139", "serial", "timer",
 ];
 
 /// Whether somebody may want to run a program of the image.
 pub(crate) fn is_whole(name: &str) -> bool {
     !PARTS.contains(&name)
+}
+
+/// Does the image have a program of this name that somebody may want to run?
+///
+/// # Errors
+/// If the image cannot be read.
+pub fn offers(folder: &Path, name: &str) -> Result<bool, SystemError> {
+    let has = programs(folder)?.iter().any(|(known, _)| known == name);
+    Ok(has && is_whole(name))
 }
 
 /// Where an installed image is, seen from the folder that `bin` is in.

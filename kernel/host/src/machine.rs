@@ -43,7 +43,7 @@ const COUNTED: [&str; 2] = ["-icount", "shift=0,sleep=off"];
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) child: Child,
-    /// The console, the exit status, and the replicas' diaries.
+    /// The console, the exit status, the replicas' diaries, and notes of a personality.
     pub(crate) console: File,
     pub(crate) status: File,
     pub(crate) diaries: Vec<File>,
@@ -130,6 +130,8 @@ pub(crate) fn start(
     for replica in 0..MAX_CORES {
         diaries.push(chardev(&mut command, folder, &diary(replica))?);
     }
+    // Read as if it were one more diary.
+    diaries.push(chardev(&mut command, folder, NOTES)?);
     match settings.arch {
         Arch::X86_64 => x86_64::machine(&mut command, settings, image, folder)?,
         Arch::Aarch64 => aarch64::machine(&mut command, settings, image, folder)?,
@@ -249,6 +251,9 @@ fn quoted(path: &Path) -> String {
 fn diary(replica: usize) -> String {
     format!("diary{replica}")
 }
+
+/// Name of what a personality's notes are written to.
+const NOTES: &str = "notes";
 
 /// A way out of the machine, by name, that leads into a pipe.
 fn chardev(command: &mut Command, folder: &Path, name: &str) -> Result<File, SystemError> {

@@ -7,7 +7,7 @@ use object::{Endianness, elf};
 use rcoe_abi::image::{
     ENTRY_WORDS, HEADER_WORDS, MAGIC, MAX_PROGRAMS, NAME_WORDS, SEGMENT_WORDS, SEGMENTS, name_words,
 };
-use rcoe_abi::layout::{PROGRAM_BASE, PROGRAM_END};
+use rcoe_abi::layout::{BUNDLE, PROGRAM_BASE, PROGRAM_END};
 use rcoe_abi::object::PAGE;
 
 use crate::{Arch, SystemError};
@@ -64,7 +64,8 @@ fn lay_out(arch: Arch, name: &str, path: &Path) -> Result<Laid, SystemError> {
         parts.push(part.map_err(|why| refuse(path, why))?);
     }
     if parts.is_empty() || parts.len() > SEGMENTS {
-        return Err(refuse(path, "a program has one to four segments"));
+        let why = format!("a program has 1 to {SEGMENTS} segments");
+        return Err(refuse(path, &why));
     }
     Ok(Laid {
         name: name.to_owned(),
@@ -100,11 +101,16 @@ fn part(start: u64, size: u64, flags: u32, bytes: &[u8]) -> Result<Part, &'stati
     })
 }
 
-/// Packs programs for a machine, given as name and ELF file, into a boot image.
+/// Packs programs for a machine, given as name and ELF file, into a boot image; and for one of
+/// them a bundle, which it finds in its memory.
 ///
 /// # Errors
 /// If one is no program for this system.
-pub fn pack(arch: Arch, programs: &[(String, &Path)]) -> Result<Vec<u8>, SystemError> {
+pub fn pack(
+    arch: Arch,
+    programs: &[(String, &Path)],
+    bundle: Option<(&str, Vec<u8>)>,
+) -> Result<Vec<u8>, SystemError> {
     if programs.len() > MAX_PROGRAMS {
         return Err(SystemError::Setting("too many programs".into()));
     }
@@ -113,7 +119,11 @@ pub fn pack(arch: Arch, programs: &[(String, &Path)]) -> Result<Vec<u8>, SystemE
     let mut next = (directory as u64 * 8).div_ceil(PAGE);
     let mut contents = Vec::new();
     for (name, path) in programs {
-        let laid = lay_out(arch, name, path)?;
+        let mut laid = lay_out(arch, name, path)?;
+        if let Some((_, bundle)) = bundle.as_ref().filter(|(owner, _)| owner == name) {
+            let part = part(BUNDLE, bundle.len() as u64, elf::PF_R.0, bundle);
+            laid.parts.push(part.map_err(|why| refuse(path, why))?);
+        }
         let name = name_words(laid.name.as_bytes());
         words.extend(name.ok_or_else(|| refuse(path, "a name has 1 to 32 bytes"))?);
         words.push(laid.entry);
@@ -155,10 +165,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("text");
         std::fs::write(&path, "no program").unwrap();
-        let error = pack(Arch::X86_64, &[("text".to_owned(), &path)]).unwrap_err();
+        let error = pack(Arch::X86_64, &[("text".to_owned(), &path)], None).unwrap_err();
         assert!(error.to_string().contains("text"), "{error}");
         let own = std::env::current_exe().unwrap();
-        let error = pack(Arch::X86_64, &[("own".to_owned(), &own)]).unwrap_err();
+        let error = pack(Arch::X86_64, &[("own".to_owned(), &own)], None).unwrap_err();
         assert!(error.to_string().contains("static"), "{error}");
     }
 

@@ -6,12 +6,14 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rcoe_abi::object::PAGE;
 use rcoe_core::Compare;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::coupling::{self, Coupling};
 use crate::diaries::Diaries;
 use crate::find::{self, KERNEL};
+use crate::linux::{self, LinuxProgram};
 use crate::machine::{self, Accel, Machine, Threads};
 use crate::{Arch, Entry, Publish, SystemError, pack};
 
@@ -52,17 +54,26 @@ pub struct Settings {
     pub program: String,
     /// The program's argument.
     pub argument: Option<u64>,
+    /// A program of Linux, if it is one; with its personality as the program.
+    pub linux: Option<LinuxProgram>,
 }
 
 /// Megabytes of a partition that suffice for the programs of the image; and what it must have
 /// beside an image, of which there are two, one as it came and one that runs.
 const PARTITION: u64 = 32;
 const BESIDE: u64 = 24;
+/// What a program of Linux has for its heap, if nobody says how much.
+const HEAP: u64 = 32;
 /// Megabytes below the first partition, and behind the last one for a boot image of the usual size.
 const BELOW: u64 = 16;
 const BEHIND: u64 = 4;
 /// Partitions are multiples of so many megabytes.
 const GRAIN: u64 = 2;
+
+/// Megabytes that hold so many bytes, and the page that precedes them on some machines.
+const fn megabytes(bytes: u64) -> u64 {
+    (bytes + 4096).div_ceil(1 << 20)
+}
 
 impl Settings {
     /// Megabytes of the machine, given the bytes of the boot image.
@@ -70,10 +81,18 @@ impl Settings {
     /// # Errors
     /// If it cannot have so many, or a replica does not get along with those it is given.
     pub(crate) fn memory(&self, image: usize) -> Result<u64, SystemError> {
-        // A page precedes it on some machines.
-        let image = (image as u64 + 4096).div_ceil(1 << 20);
-        let least = (BESIDE + 2 * image).next_multiple_of(GRAIN);
-        let each = self.memory.unwrap_or(PARTITION.max(least));
+        let replicas = self.replicas as u64;
+        let around = BELOW + megabytes(image as u64).max(BEHIND);
+        Ok(around + self.partition(image)? * replicas)
+    }
+
+    /// Megabytes of each replica.
+    fn partition(&self, image: usize) -> Result<u64, SystemError> {
+        let image = megabytes(image as u64);
+        let program = self.linux.as_ref().map_or(0, |it| megabytes(it.memory()));
+        let least = (BESIDE + 2 * image + program).next_multiple_of(GRAIN);
+        let heap = if self.linux.is_some() { HEAP } else { 0 };
+        let each = self.memory.unwrap_or(PARTITION.max(least + heap));
         let each = each.next_multiple_of(GRAIN);
         let replicas = self.replicas as u64;
         let around = BELOW + image.max(BEHIND);
@@ -91,10 +110,13 @@ impl Settings {
         if each < least {
             return refuse(&format!("need {least}M each at least"));
         }
-        Ok(around + each * replicas)
+        Ok(each)
     }
 
     fn name(&self) -> &str {
+        if self.linux.is_some() {
+            return linux::PERSONALITY;
+        }
         let path = Path::new(&self.program);
         path.file_name()
             .and_then(|name| name.to_str())
@@ -142,7 +164,7 @@ fn files(settings: &Settings, folder: &Path) -> Result<Vec<(String, PathBuf)>, S
     let mut programs = find::programs(folder)?;
     let names = programs.iter().map(|(name, _)| name.as_str());
     let names = names.filter(|name| find::is_whole(name));
-    if names.clone().any(|name| name == settings.program) {
+    if settings.linux.is_some() || names.clone().any(|name| name == settings.program) {
         return Ok(programs);
     }
     let path = PathBuf::from(&settings.program);
@@ -153,6 +175,22 @@ fn files(settings: &Settings, folder: &Path) -> Result<Vec<(String, PathBuf)>, S
     programs.retain(|(name, _)| name != settings.name());
     programs.push((settings.name().to_owned(), path));
     Ok(programs)
+}
+
+/// The boot image with a program of Linux.
+fn with_bundle(
+    settings: &Settings,
+    programs: &[(String, &Path)],
+    program: &LinuxProgram,
+) -> Result<Vec<u8>, SystemError> {
+    let pack = |pages| {
+        let bundle = Some((linux::PERSONALITY, program.bundle(pages)));
+        pack(settings.arch, programs, bundle)
+    };
+    // How much memory there is follows from the size of the image, which is the same either way.
+    let image = pack(0)?;
+    let pages = (settings.partition(image.len())? << 20) / PAGE;
+    pack(pages)
 }
 
 /// Runs a program to its end, or until `stop` can be read. Its output goes to `out`; what replicas
@@ -178,7 +216,10 @@ pub fn run(
         .iter()
         .map(|(name, path)| (name.clone(), path.as_path()))
         .collect();
-    let image = pack(settings.arch, &programs)?;
+    let image = match &settings.linux {
+        Some(program) => with_bundle(settings, &programs, program)?,
+        None => pack(settings.arch, &programs, None)?,
+    };
     let own = tempfile::tempdir().map_err(SystemError::host("a folder for the machine"))?;
     let machine = machine::start(settings, &folder.join(KERNEL), &image, own.path())?;
     let mut folder = Some(own);

@@ -4,6 +4,7 @@ pub(crate) mod call;
 pub mod counter;
 pub mod fault;
 pub mod foreign;
+pub(crate) mod identity;
 #[cfg(feature = "bare")]
 mod mem_functions;
 pub(crate) mod pci;

@@ -30,6 +30,8 @@ pub(crate) enum Role {
     Nic,
     /// The TCP/IP stack.
     Net,
+    /// The personality of Linux.
+    Linux,
     /// Any other.
     Program,
 }
@@ -41,7 +43,7 @@ impl Role {
             Self::Timer => 51,
             Self::Edu | Self::Nic => 30,
             Self::Net => 25,
-            Self::Hpet | Self::Clock | Self::Program => 20,
+            Self::Hpet | Self::Clock | Self::Linux | Self::Program => 20,
         }
     }
 
@@ -53,6 +55,7 @@ impl Role {
             Self::Hpet | Self::Net => layout::HPET,
             Self::Nic => layout::NIC,
             Self::Clock => layout::CLOCK,
+            Self::Linux => layout::LINUX,
             Self::Program => Device::NONE,
         }
     }
@@ -70,6 +73,8 @@ impl Role {
             Self::Nic
         } else if is(b"net") {
             Self::Net
+        } else if is(b"linux") {
+            Self::Linux
         } else {
             Self::Program
         }

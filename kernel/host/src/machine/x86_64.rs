@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use rcoe_abi::arch::x86_64::{
-    DIARY_PORTS, EDU_SLOT, NIC_SLOT, PORT_DIARY, PORT_OFF, PORT_PAUSE, PORT_STATUS,
+    DIARY_PORTS, EDU_SLOT, NIC_SLOT, PORT_DIARY, PORT_NOTES, PORT_OFF, PORT_PAUSE, PORT_STATUS,
 };
 use rcoe_abi::layout::MAX_CORES;
 
-use super::{COUNTED, Threads, debugger, diary};
+use super::{COUNTED, NOTES, Threads, debugger, diary};
 use crate::SystemError;
 use crate::run::Settings;
 
@@ -47,6 +47,7 @@ pub(super) fn machine(
     let off = format!("isa-debug-exit,iobase={PORT_OFF:#x},iosize=4");
     command.args(["-device", &off]);
     port(command, "status", PORT_STATUS);
+    port(command, NOTES, PORT_NOTES);
     for (replica, place) in (0..MAX_CORES).zip((PORT_DIARY..).step_by(DIARY_PORTS.into())) {
         port(command, &diary(replica), place);
     }

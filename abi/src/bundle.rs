@@ -1,0 +1,241 @@
+//! What the host packs for a program of Linux: the program, laid out, with what it is started with
+//! and the files that it finds.
+//!
+//! A bundle is words first, then records and bytes that the words lead to by their offsets. The
+//! host has read the program's ELF file, so the personality maps segments and knows nothing of
+//! ELF. It holds all input from outside that a program gets at its start, so replicas get the same.
+//! Readers check every offset: a damaged bundle yields `None`, never a byte outside it.
+
+/// First word of a bundle.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rcoelnx1");
+
+/// A word of the header, by its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Word {
+    /// [`MAGIC`].
+    Magic = 0,
+    /// Bytes of the bundle.
+    Bytes = 1,
+    /// Pages of memory of a replica, at most.
+    Pages = 2,
+    /// Nanoseconds of the host's clock when the bundle was packed.
+    Clock = 3,
+    /// First of the four words that random numbers are made from.
+    Seed = 4,
+    /// Where the program begins.
+    Entry = 8,
+    /// Where its program headers are in its memory, and how many.
+    Headers = 9,
+    /// See [`Self::Headers`].
+    HeaderCount = 10,
+    /// Where its image ends.
+    End = 11,
+    /// Offset and number of the records of segments.
+    Segments = 12,
+    /// The same of addresses of instructions that identify the processor.
+    Identities = 14,
+    /// The same of the program's arguments: strings that end with a zero byte.
+    Arguments = 16,
+    /// The same of its environment.
+    Environment = 18,
+    /// The same of the records of files; the first is the program itself.
+    Files = 20,
+}
+
+/// Words of the header.
+pub const HEADER_WORDS: usize = 22;
+/// Words of the record of a segment: address, bytes in memory, offset and bytes of its content,
+/// rights.
+pub const SEGMENT_WORDS: usize = 5;
+/// Words of the record of a file: offset and bytes of its path, offset and bytes of its content,
+/// and its mode.
+pub const FILE_WORDS: usize = 5;
+
+/// A segment of the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment<'a> {
+    /// Where it is.
+    pub address: u64,
+    /// Bytes that it takes; those behind its content are zero.
+    pub bytes: u64,
+    /// What it begins with.
+    pub content: &'a [u8],
+    /// [`crate::Rights`] as a word.
+    pub rights: u64,
+}
+
+/// A file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct File<'a> {
+    /// Its path, from the root.
+    pub path: &'a [u8],
+    /// What is in it.
+    pub content: &'a [u8],
+    /// Its permissions.
+    pub mode: u64,
+}
+
+/// A bundle that is being read.
+#[derive(Clone, Copy, Debug)]
+pub struct Bundle<'a>(&'a [u8]);
+
+impl<'a> Bundle<'a> {
+    /// The bundle at the beginning of these bytes, if there is one.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        let bundle = Self(bytes);
+        let len = usize::try_from(bundle.word(Word::Bytes)?).ok()?;
+        (bundle.word(Word::Magic)? == MAGIC).then_some(Self(bytes.get(..len)?))
+    }
+
+    fn word_at(&self, offset: usize) -> Option<u64> {
+        let bytes = self.0.get(offset..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*bytes))
+    }
+
+    /// A word of the header.
+    #[must_use]
+    pub fn word(&self, word: Word) -> Option<u64> {
+        self.word_at(word as usize * 8)
+    }
+
+    /// The words that random numbers are made from.
+    #[must_use]
+    pub fn seed(&self) -> Option<[u64; 4]> {
+        let mut seed = [0; 4];
+        for (index, word) in seed.iter_mut().enumerate() {
+            *word = self.word_at((Word::Seed as usize + index) * 8)?;
+        }
+        Some(seed)
+    }
+
+    /// Record `index` of those that a word of the header leads to.
+    fn record<const WORDS: usize>(&self, table: Word, index: usize) -> Option<[u64; WORDS]> {
+        let first = usize::try_from(self.word(table)?).ok()?;
+        let count = self.word_at((table as usize + 1) * 8)?;
+        if index as u64 >= count {
+            return None;
+        }
+        let start = index.checked_mul(WORDS * 8)?.checked_add(first)?;
+        let mut record = [0; WORDS];
+        for (place, word) in record.iter_mut().enumerate() {
+            *word = self.word_at(start.checked_add(place * 8)?)?;
+        }
+        Some(record)
+    }
+
+    fn bytes(&self, offset: u64, len: u64) -> Option<&'a [u8]> {
+        let start = usize::try_from(offset).ok()?;
+        let end = start.checked_add(usize::try_from(len).ok()?)?;
+        self.0.get(start..end)
+    }
+
+    /// Segment `index`.
+    #[must_use]
+    pub fn segment(&self, index: usize) -> Option<Segment<'a>> {
+        let [address, bytes, offset, len, rights] = self.record(Word::Segments, index)?;
+        let content = self.bytes(offset, len)?;
+        (len <= bytes).then_some(Segment {
+            address,
+            bytes,
+            content,
+            rights,
+        })
+    }
+
+    /// Where instruction `index` is, of those that identify the processor, which are in order.
+    #[must_use]
+    pub fn identity(&self, index: usize) -> Option<u64> {
+        let [address] = self.record(Word::Identities, index)?;
+        Some(address)
+    }
+
+    /// Is there such an instruction at this address?
+    #[must_use]
+    pub fn identifies(&self, address: u64) -> bool {
+        let places = (0..).map_while(|index| self.identity(index));
+        places.into_iter().any(|place| place == address)
+    }
+
+    /// Strings of a table, each without the zero byte at its end.
+    pub fn strings(&self, table: Word) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let first = self.word(table).and_then(|it| usize::try_from(it).ok());
+        let count = self.word_at((table as usize + 1) * 8).unwrap_or(0);
+        let count = usize::try_from(count).unwrap_or(0);
+        let rest = first.and_then(|first| self.0.get(first..)).unwrap_or(&[]);
+        rest.split(|&byte| byte == 0).take(count)
+    }
+
+    /// File `index`.
+    #[must_use]
+    pub fn file(&self, index: usize) -> Option<File<'a>> {
+        let [path, path_len, offset, len, mode] = self.record(Word::Files, index)?;
+        Some(File {
+            path: self.bytes(path, path_len)?,
+            content: self.bytes(offset, len)?,
+            mode,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn bundle() -> Vec<u8> {
+        let mut words = [0_u64; HEADER_WORDS + SEGMENT_WORDS + FILE_WORDS + 2];
+        let mut set = |word: Word, values: [u64; 2]| {
+            words[word as usize] = values[0];
+            words[word as usize + 1] = values[1];
+        };
+        let segments = HEADER_WORDS as u64 * 8;
+        let files = segments + SEGMENT_WORDS as u64 * 8;
+        let text = files + FILE_WORDS as u64 * 8;
+        set(Word::Magic, [MAGIC, text + 16]);
+        set(Word::Segments, [segments, 1]);
+        set(Word::Files, [files, 1]);
+        set(Word::Arguments, [text, 2]);
+        words[HEADER_WORDS..][..5].copy_from_slice(&[0x40_0000, 9, text, 4, 5]);
+        words[HEADER_WORDS + SEGMENT_WORDS..][..5].copy_from_slice(&[text, 2, text, 7, 0o755]);
+        let tail = HEADER_WORDS + SEGMENT_WORDS + FILE_WORDS;
+        words[tail] = u64::from_le_bytes(*b"/a\0bcd\0e");
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn a_bundle_says_what_it_holds() {
+        let bytes = bundle();
+        let bundle = Bundle::new(&bytes).unwrap();
+        let segment = bundle.segment(0).unwrap();
+        assert_eq!(
+            (segment.address, segment.content),
+            (0x40_0000, &b"/a\0b"[..])
+        );
+        assert_eq!(bundle.segment(1), None);
+        assert_eq!(bundle.file(0).unwrap().path, b"/a");
+        let words: Vec<&[u8]> = bundle.strings(Word::Arguments).collect();
+        assert_eq!(words, [&b"/a"[..], b"bcd"]);
+        assert!(!bundle.identifies(0) && bundle.seed() == Some([0; 4]));
+    }
+
+    #[test]
+    fn a_damaged_bundle_yields_nothing_outside_it() {
+        let whole = bundle();
+        for at in 0..whole.len() / 8 {
+            for value in [u64::MAX, 1 << 40, whole.len() as u64 - 1] {
+                let mut bytes = whole.clone();
+                bytes[at * 8..][..8].copy_from_slice(&value.to_le_bytes());
+                let Some(bundle) = Bundle::new(&bytes) else {
+                    continue;
+                };
+                let _ = (bundle.segment(0), bundle.file(0), bundle.seed());
+                let _ = (bundle.identity(0), bundle.strings(Word::Files).count());
+            }
+        }
+        for len in 0..whole.len() {
+            assert!(Bundle::new(&whole[..len]).is_none());
+        }
+    }
+}

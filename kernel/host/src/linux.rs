@@ -1,0 +1,344 @@
+//! Programs of Linux: found, judged, and packed for the personality that serves their calls.
+//!
+//! What cannot be carried is refused here, by name and with what to do, before a machine starts.
+//! What a program gets from outside at its start (arguments, environment, files, the time, what
+//! random numbers are made from) is in its [bundle](rcoe_abi::bundle), of which replicas have the
+//! same. What follows is asked of the machine, whose primary answers for all.
+
+mod bundle;
+mod elf;
+mod instructions;
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::{Arch, SystemError};
+
+use bundle::Input;
+
+/// Name of the program of the image that serves a Linux program's calls.
+pub(crate) const PERSONALITY: &str = "linux";
+
+/// Most bytes of arguments and environment together.
+const WORDS_MAX: usize = 128 << 10;
+
+/// Most arguments and variables together.
+const STRINGS_MAX: usize = 960;
+/// Most files with the folders that lead to them, and longest path, in the personality.
+const PLACES_MAX: usize = 112;
+const PATH_MAX: usize = 120;
+
+/// What is there without being carried: a folder, and devices.
+const FOLDER: &str = "/tmp";
+const THERE: [&str; 6] = [
+    FOLDER,
+    "/dev/null",
+    "/dev/zero",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/console",
+];
+
+/// A file that a program finds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Carried {
+    /// Where it is on the host.
+    pub host: PathBuf,
+    /// Where the program finds it.
+    pub guest: PathBuf,
+}
+
+impl std::str::FromStr for Carried {
+    type Err = String;
+
+    /// `HOST` or `HOST:GUEST`, the second from the root.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (host, guest) = text.split_once(':').unwrap_or((text, text));
+        if host.is_empty() {
+            return Err("a file of the host is missing".into());
+        }
+        let guest = absolute(Path::new(guest));
+        if guest == Path::new("/") {
+            return Err(format!("'{text}' names no file behind the colon"));
+        }
+        Ok(Self {
+            host: host.into(),
+            guest,
+        })
+    }
+}
+
+/// A path from the root, without `.` and `..`.
+fn absolute(path: &Path) -> PathBuf {
+    let mut whole = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => whole.push(name),
+            Component::ParentDir => {
+                whole.pop();
+            }
+            _ => {}
+        }
+    }
+    whole
+}
+
+/// What a program of Linux is started with.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Its arguments, with its own name.
+    pub arguments: Vec<OsString>,
+    /// Its environment, each `NAME=value`.
+    pub environment: Vec<OsString>,
+    /// Files that it finds, besides itself.
+    pub files: Vec<Carried>,
+}
+
+/// A program of Linux that can be carried, with what it is started with.
+#[derive(Clone, Debug)]
+pub struct LinuxProgram {
+    bundle: Vec<u8>,
+    memory: u64,
+}
+
+/// Is this file made for the microkernel itself? Such files say so by a note.
+#[must_use]
+pub fn is_native(path: &Path) -> bool {
+    std::fs::read(path).is_ok_and(|data| elf::has_note(&data))
+}
+
+/// The ELF file that `word` names, as a shell finds it, if it is one.
+#[must_use]
+pub fn find(word: &OsStr) -> Option<PathBuf> {
+    let direct = Path::new(word);
+    if word.as_bytes().contains(&b'/') {
+        return direct.is_file().then(|| direct.to_path_buf());
+    }
+    let folders = std::env::var_os("PATH")?;
+    let mut paths = std::env::split_paths(&folders).map(|folder| folder.join(direct));
+    paths.find(|path| path.is_file())
+}
+
+impl LinuxProgram {
+    /// Judges the program in an ELF file.
+    ///
+    /// # Errors
+    /// What keeps it from being carried, and what to do.
+    pub fn new(arch: Arch, path: &Path, start: &Start) -> Result<Self, SystemError> {
+        let refuse = |why: String| SystemError::Program {
+            path: path.display().to_string(),
+            why,
+        };
+        if arch != Arch::X86_64 {
+            let why = format!(
+                "not a static 64-bit ELF program for {} that is made for the microkernel; those of \
+                 Linux are carried on x86_64 only: leave out --arch",
+                arch.name()
+            );
+            return Err(refuse(why));
+        }
+        let content = read(path)?;
+        let plan = elf::read(&content).map_err(refuse)?;
+        let identities = instructions::identities(&content, &plan).map_err(refuse)?;
+        start.check(&own_place(path)).map_err(refuse)?;
+        let memory = plan.segments.iter().map(|it| it.bytes).sum();
+        let files = files(path, content, &start.files)?;
+        let bundle = bundle::write(&Input {
+            plan: &plan,
+            identities: &identities,
+            arguments: &start.arguments,
+            environment: &start.environment,
+            files: &files,
+            clock: clock(),
+            seed: seed()?,
+        });
+        Ok(Self { bundle, memory })
+    }
+
+    /// Bytes that it takes in memory at its start.
+    pub(crate) const fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// Its bundle, for a machine with so many pages for each replica.
+    pub(crate) fn bundle(&self, pages: u64) -> Vec<u8> {
+        let mut bundle = self.bundle.clone();
+        bundle::set_pages(&mut bundle, pages);
+        bundle
+    }
+}
+
+impl Start {
+    /// Is there room for all, beside the program in its own place?
+    fn check(&self, own: &Path) -> Result<(), String> {
+        let words = self.arguments.iter().chain(&self.environment);
+        let (count, bytes) = words.fold((0, 0), |(count, bytes), word| {
+            (count + 1, bytes + word.len() + 1)
+        });
+        if bytes > WORDS_MAX || count > STRINGS_MAX {
+            return Err(format!(
+                "its {count} arguments and variables have {bytes} bytes, where {STRINGS_MAX} of \
+                 {WORDS_MAX} bytes are possible: start it with fewer, as by env -i"
+            ));
+        }
+        let paths = self.files.iter().map(|file| file.guest.as_path());
+        if let Some(path) = paths.clone().find(|path| path.as_os_str().len() > PATH_MAX) {
+            let path = path.display();
+            return Err(format!(
+                "--file {path}: a path there has {PATH_MAX} bytes at most"
+            ));
+        }
+        let taken = THERE.map(Path::new).into_iter().chain([own]);
+        let mut files: BTreeSet<&Path> = taken.collect();
+        if let Some(path) = paths.clone().find(|path| !files.insert(path)) {
+            return Err(format!("--file {}: is there already", path.display()));
+        }
+        files.remove(Path::new(FOLDER));
+        let above = |path: &&Path| {
+            path.ancestors()
+                .skip(1)
+                .any(|folder| files.contains(folder))
+        };
+        if let Some(path) = paths.clone().find(above) {
+            return Err(format!("--file {}: lies in a file", path.display()));
+        }
+        let places: BTreeSet<&Path> = paths.flat_map(Path::ancestors).collect();
+        if places.len() > PLACES_MAX {
+            let places = places.len();
+            return Err(format!(
+                "--file: {places} files and folders, where {PLACES_MAX} are possible"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Where a program finds itself: where it is here, if the personality has such long paths.
+fn own_place(program: &Path) -> PathBuf {
+    let place = absolute(program);
+    match place.as_os_str().len() {
+        ..=PATH_MAX => place,
+        _ => PathBuf::from("/program"),
+    }
+}
+
+/// The program's own file, and those that it finds besides.
+fn files(
+    program: &Path,
+    content: Vec<u8>,
+    carried: &[Carried],
+) -> Result<Vec<bundle::File>, SystemError> {
+    let mut files = vec![bundle::File {
+        path: own_place(program),
+        content,
+        mode: 0o755,
+    }];
+    for file in carried {
+        files.push(bundle::File {
+            path: file.guest.clone(),
+            content: read(&file.host)?,
+            mode: mode(&file.host),
+        });
+    }
+    Ok(files)
+}
+
+/// Nanoseconds of the host's clock.
+fn clock() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, SystemError> {
+    std::fs::read(path).map_err(SystemError::host(path.display().to_string()))
+}
+
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    let found = std::fs::metadata(path);
+    found.map_or(0o644, |found| found.permissions().mode() & 0o777)
+}
+
+/// What random numbers are made from: the host's.
+fn seed() -> Result<[u64; 4], SystemError> {
+    use std::io::Read as _;
+    let mut bytes = [0; 32];
+    let source = std::fs::File::open("/dev/urandom");
+    let filled = source.and_then(|mut source| source.read_exact(&mut bytes));
+    filled.map_err(SystemError::host("random numbers"))?;
+    let mut seed = [0; 4];
+    for (word, chunk) in seed.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = chunk
+            .iter()
+            .fold(0, |word, &byte| word << 8 | u64::from(byte));
+    }
+    Ok(seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_by_where_they_are_and_where_they_are_found() {
+        let file: Carried = "a/b.txt:/etc/c".parse().unwrap();
+        assert_eq!(file.host, Path::new("a/b.txt"));
+        assert_eq!(file.guest, Path::new("/etc/c"));
+        let same: Carried = "./a/../b".parse().unwrap();
+        assert_eq!((same.host, same.guest), ("./a/../b".into(), "/b".into()));
+        for wrong in ["", ":", ":/a", "a:", "a:/", "a:/.."] {
+            assert!(wrong.parse::<Carried>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_a_program_is_started_with_has_bounds() {
+        let start = |arguments: usize, bytes: usize, files: usize, path: usize| Start {
+            arguments: vec!["x".repeat(bytes).into(); arguments],
+            environment: Vec::new(),
+            files: (0..files)
+                .map(|number| Carried {
+                    host: "x".into(),
+                    guest: format!("/{number}{}", "y".repeat(path)).into(),
+                })
+                .collect(),
+        };
+        let own = Path::new("/own");
+        let names = |names: &[&str]| Start {
+            files: names.iter().map(|name| name.parse().unwrap()).collect(),
+            ..start(1, 1, 0, 0)
+        };
+        assert_eq!(
+            names(&["x:/dev/stdin", &format!("x:{FOLDER}/y")]).check(own),
+            Ok(())
+        );
+        assert_eq!(start(STRINGS_MAX, 9, PLACES_MAX - 1, 9).check(own), Ok(()));
+        for (wrong, said) in [
+            (start(STRINGS_MAX + 1, 9, 0, 0), "961 arguments"),
+            (start(2, WORDS_MAX / 2, 0, 0), "131074 bytes"),
+            (start(1, 1, PLACES_MAX, 9), "113 files"),
+            (start(1, 1, 1, PATH_MAX), "a path there"),
+            (names(&["x:/a", "y:/a"]), "/a: is there"),
+            (names(&["x:/own"]), "/own: is there"),
+            (names(&["x:/tmp"]), "/tmp: is there"),
+            (names(&["x:/a", "y:/a/b"]), "/a/b: lies in a file"),
+        ] {
+            let why = wrong.check(own).unwrap_err();
+            assert!(why.contains(said), "{why}");
+        }
+        assert_eq!(
+            own_place(&PathBuf::from("x".repeat(200))),
+            Path::new("/program")
+        );
+    }
+
+    #[test]
+    fn a_program_is_found_as_a_shell_does() {
+        assert!(find(OsStr::new("sh")).is_some_and(|path| path.is_absolute()));
+        assert_eq!(find(OsStr::new("./no/such/file")), None);
+        assert_eq!(find(OsStr::new("no-such-program-anywhere")), None);
+    }
+}

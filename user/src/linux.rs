@@ -1,0 +1,38 @@
+//! The personality of Linux: what serves the calls of an unmodified static program.
+//!
+//! A program is a thread whose every call and exception is a message to the personality, which has
+//! an address space of its own for it, reads and writes that memory, and answers. What
+//! it does not have it refuses as a kernel without that call would, and tells the user once.
+//!
+//! Everything here follows from the program, its bundle, and what the [machine](Machine) says,
+//! which is the same in all replicas: so replicas need not agree on anything.
+//!
+//! Not covered: more than one thread or process, signals that are handled, the network, and what
+//! the notes tell of.
+
+mod calls;
+mod errno;
+mod files;
+mod identity;
+#[cfg(feature = "pc")]
+mod kernel;
+mod load;
+mod machine;
+mod process;
+mod random;
+mod signals;
+mod space;
+mod sparse;
+mod stat;
+#[cfg(test)]
+mod tests;
+
+pub use calls::Next;
+pub use errno::word as answer_word;
+pub use errno::{Answer, Errno};
+pub use identity::CALL_WORDS;
+#[cfg(feature = "pc")]
+pub use kernel::{ENDPOINT, Kernel};
+pub use machine::Machine;
+pub use process::{Begin, Nodes, Process};
+pub use sparse::Sparse;

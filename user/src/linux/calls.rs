@@ -1,0 +1,81 @@
+//! The calls of a program: which there are, and what is not one call's alone.
+//!
+//! A call gets its number and six words, and comes to a word. Each group of calls knows its own; a
+//! call that none knows is refused, and the user is told.
+
+mod files;
+mod memory;
+mod names;
+mod system;
+
+use linux_raw_sys::errno::EFAULT;
+use linux_raw_sys::general as nr;
+
+use super::{Answer, Errno, Machine, Process};
+
+/// The one process that there is.
+pub(crate) const PROCESS: u64 = 2;
+/// Longest string of a program's that is looked at, and bytes that are copied at once.
+const STRING: usize = 256;
+const PORTION: usize = 1024;
+
+/// How a program goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// With the answer to its call.
+    Answer(Answer),
+    /// Not at all: it ended with this status.
+    Exit(u64),
+}
+
+/// A string of a program's.
+struct Text {
+    bytes: [u8; STRING],
+    len: usize,
+}
+
+impl Text {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl<M: Machine> Process<'_, M> {
+    /// Makes a call.
+    pub fn call(&mut self, number: u64, words: [u64; 6]) -> Next {
+        let [first, second, third, ..] = words;
+        let number = number & 0xffff_ffff;
+        match u32::try_from(number).unwrap_or(u32::MAX) {
+            nr::__NR_exit | nr::__NR_exit_group => return Next::Exit(first & 0xff),
+            nr::__NR_kill | nr::__NR_tkill => return self.send_signal(number, first, second),
+            nr::__NR_tgkill => return self.send_signal(number, second, third),
+            _ => {}
+        }
+        let call = u32::try_from(number).unwrap_or(u32::MAX);
+        let answer = self
+            .memory_call(call, words)
+            .or_else(|| self.file_call(call, words))
+            .or_else(|| self.name_call(call, words))
+            .or_else(|| self.system_call(call, words));
+        Next::Answer(answer.unwrap_or_else(|| Err(self.refuse(number))))
+    }
+
+    /// A string of the program's, up to its zero byte.
+    fn text(&self, address: u64) -> Result<Text, Errno> {
+        let mut text = Text {
+            bytes: [0; STRING],
+            len: 0,
+        };
+        while text.len < STRING {
+            let at = address.checked_add(text.len as u64).ok_or(Errno(EFAULT))?;
+            let mut byte = [0];
+            self.read(at, &mut byte)?;
+            if byte[0] == 0 {
+                return Ok(text);
+            }
+            text.bytes[text.len] = byte[0];
+            text.len += 1;
+        }
+        Err(Errno(linux_raw_sys::errno::ENAMETOOLONG))
+    }
+}

@@ -1,0 +1,242 @@
+//! Calls about files that are open: reading, writing, and where that is.
+
+use linux_raw_sys::errno::{EBADF, EINVAL, EISDIR, ENOTDIR, ENOTTY, ESPIPE};
+use linux_raw_sys::general as nr;
+use linux_raw_sys::general::{
+    F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL, O_ACCMODE, O_APPEND, O_RDONLY,
+    O_WRONLY, SEEK_CUR, SEEK_END, SEEK_SET,
+};
+
+use super::PORTION;
+use crate::linux::files::{Kind, Path};
+use crate::linux::{Answer, Errno, Machine, Process};
+
+/// Most parts of one call.
+const PARTS: u64 = 1024;
+/// Where a call reads or writes: where the file is, or a place of its own.
+type Offset = Option<u64>;
+
+impl<M: Machine> Process<'_, M> {
+    pub(super) fn file_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
+        let [first, second, third, fourth, ..] = words;
+        Some(match call {
+            nr::__NR_read => self.read_file(first, second, third, None),
+            nr::__NR_write => self.write_file(first, second, third, None),
+            nr::__NR_pread64 => self.read_file(first, second, third, Some(fourth)),
+            nr::__NR_pwrite64 => self.write_file(first, second, third, Some(fourth)),
+            nr::__NR_readv => self.parts([first, second, third], Self::read_file),
+            nr::__NR_writev => self.parts([first, second, third], Self::write_file),
+            nr::__NR_close => self.files.close(first).map(|()| 0),
+            nr::__NR_lseek => self.seek(first, second, third),
+            nr::__NR_dup => self.files.duplicate(first, 0).map(|it| it as u64),
+            nr::__NR_dup2 => self.files.duplicate_as(first, second).map(|it| it as u64),
+            nr::__NR_dup3 if first & 0xffff_ffff == second & 0xffff_ffff => Err(Errno(EINVAL)),
+            nr::__NR_dup3 => self.files.duplicate_as(first, second).map(|it| it as u64),
+            nr::__NR_fcntl => self.control(first, second, third)?,
+            nr::__NR_ioctl => self.files.of(first).and(Err(Errno(ENOTTY))),
+            nr::__NR_ftruncate => self.resize(first, second),
+            nr::__NR_fsync | nr::__NR_fdatasync => self.files.of(first).map(|_| 0),
+            nr::__NR_getdents64 => self.entries(first, second, third),
+            // Programs read and write instead.
+            nr::__NR_sendfile | nr::__NR_copy_file_range => Err(Errno(EINVAL)),
+            _ => return None,
+        })
+    }
+
+    fn read_file(&mut self, file: u64, address: u64, bytes: u64, offset: Offset) -> Answer {
+        let open = *self.files.of(file)?;
+        if open.flags & O_ACCMODE == O_WRONLY {
+            return Err(Errno(EBADF));
+        }
+        let kind = self.files.node(open.node).kind;
+        if kind == Kind::Folder {
+            return Err(Errno(EISDIR));
+        }
+        let start = offset.unwrap_or(open.offset);
+        let mut portion = [0; PORTION];
+        let mut done = 0;
+        while done < bytes {
+            let len = usize::try_from(bytes - done)
+                .unwrap_or(PORTION)
+                .min(PORTION);
+            let part = &mut portion[..len];
+            let len = match kind {
+                Kind::Zero => {
+                    part.fill(0);
+                    len
+                }
+                Kind::Random => {
+                    self.random.fill(part);
+                    len
+                }
+                _ => {
+                    let place = (open.node, start.saturating_add(done));
+                    self.files.read(&self.store, &self.machine, place, part)
+                }
+            };
+            if len == 0 {
+                break;
+            }
+            self.write(address.wrapping_add(done), &portion[..len])?;
+            done += len as u64;
+        }
+        if offset.is_none() {
+            self.files.of(file)?.offset = start + done;
+        }
+        Ok(done)
+    }
+
+    fn write_file(&mut self, file: u64, address: u64, bytes: u64, offset: Offset) -> Answer {
+        let open = *self.files.of(file)?;
+        if open.flags & O_ACCMODE == O_RDONLY {
+            return Err(Errno(EBADF));
+        }
+        let kind = self.files.node(open.node).kind;
+        let end = open.flags & O_APPEND != 0;
+        let start = match offset {
+            Some(offset) => offset,
+            None if end => self.files.size(open.node),
+            None => open.offset,
+        };
+        let mut portion = [0; PORTION];
+        let mut done = 0;
+        while done < bytes {
+            let len = usize::try_from(bytes - done)
+                .unwrap_or(PORTION)
+                .min(PORTION);
+            let part = &mut portion[..len];
+            self.read(address.wrapping_add(done), part)?;
+            match kind {
+                Kind::Console => self.machine.console(part),
+                Kind::Packed(_) | Kind::Memory(_) => {
+                    let place = (open.node, start.saturating_add(done));
+                    let (store, machine) = (&mut self.store, &mut self.machine);
+                    self.files.write(store, machine, place, part)?;
+                }
+                _ => {}
+            }
+            done += len as u64;
+        }
+        if offset.is_none() {
+            self.files.of(file)?.offset = start + done;
+        }
+        Ok(done)
+    }
+
+    /// A call for each part of memory that a table names.
+    fn parts(
+        &mut self,
+        [file, table, count]: [u64; 3],
+        call: fn(&mut Self, u64, u64, u64, Offset) -> Answer,
+    ) -> Answer {
+        if count > PARTS {
+            return Err(Errno(EINVAL));
+        }
+        self.files.of(file)?;
+        let mut all = 0;
+        for index in 0..count {
+            let part = table.wrapping_add(16 * index);
+            let (address, bytes) = (self.word(part)?, self.word(part.wrapping_add(8))?);
+            let done = match call(self, file, address, bytes, None) {
+                // What was done before counts.
+                Err(_) if all > 0 => return Ok(all),
+                other => other?,
+            };
+            all += done;
+            if done < bytes {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    fn seek(&mut self, file: u64, offset: u64, from: u64) -> Answer {
+        let open = *self.files.of(file)?;
+        if self.files.node(open.node).kind == Kind::Console {
+            return Err(Errno(ESPIPE));
+        }
+        let base = match u32::try_from(from) {
+            Ok(SEEK_SET) => 0,
+            Ok(SEEK_CUR) => open.offset,
+            Ok(SEEK_END) => self.files.size(open.node),
+            _ => return Err(Errno(EINVAL)),
+        };
+        let place = base.wrapping_add(offset);
+        if place >> 63 != 0 {
+            return Err(Errno(EINVAL));
+        }
+        self.files.of(file)?.offset = place;
+        Ok(place)
+    }
+
+    fn control(&mut self, file: u64, what: u64, argument: u64) -> Option<Answer> {
+        Some(match u32::try_from(what).ok()? {
+            F_DUPFD | F_DUPFD_CLOEXEC => self.files.duplicate(file, argument).map(|it| it as u64),
+            // No other program is ever started by this one.
+            F_GETFD | F_SETFD => self.files.of(file).map(|_| 0),
+            F_GETFL => self.files.of(file).map(|it| it.flags.into()),
+            F_SETFL => self.files.of(file).map(|it| {
+                let append = u32::try_from(argument & u64::from(O_APPEND)).unwrap_or(0);
+                it.flags = it.flags & !O_APPEND | append;
+                0
+            }),
+            _ => return None,
+        })
+    }
+
+    fn resize(&mut self, file: u64, bytes: u64) -> Answer {
+        let open = *self.files.of(file)?;
+        if open.flags & O_ACCMODE == O_RDONLY {
+            return Err(Errno(EINVAL));
+        }
+        let (store, machine) = (&mut self.store, &mut self.machine);
+        self.files.truncate(store, machine, open.node, bytes)?;
+        Ok(0)
+    }
+
+    /// `getdents64`: what is in a folder, as far as it fits.
+    fn entries(&mut self, file: u64, address: u64, bytes: u64) -> Answer {
+        let open = *self.files.of(file)?;
+        if self.files.node(open.node).kind != Kind::Folder {
+            return Err(Errno(ENOTDIR));
+        }
+        let mut done = 0;
+        let mut next = usize::try_from(open.offset).unwrap_or(usize::MAX);
+        while let Some((after, found)) = self.files.entry(open.node, next) {
+            let node = self.files.node(found);
+            let kind = if node.kind == Kind::Folder { 4 } else { 8 };
+            let record = Entry::new(found, after, kind, &node.path);
+            if done + record.len as u64 > bytes {
+                if done == 0 {
+                    return Err(Errno(EINVAL));
+                }
+                break;
+            }
+            self.write(address.wrapping_add(done), &record.bytes[..record.len])?;
+            done += record.len as u64;
+            next = after;
+        }
+        self.files.of(file)?.offset = next as u64;
+        Ok(done)
+    }
+}
+
+/// One entry of a folder, as a program gets it.
+struct Entry {
+    bytes: [u8; 160],
+    len: usize,
+}
+
+impl Entry {
+    fn new(number: usize, next: usize, kind: u8, path: &Path) -> Self {
+        let name = path.name();
+        let len = (19 + name.len() + 1).next_multiple_of(8);
+        let mut bytes = [0; 160];
+        bytes[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
+        bytes[8..16].copy_from_slice(&(next as u64).to_le_bytes());
+        bytes[16..18].copy_from_slice(&u16::try_from(len).unwrap_or(0).to_le_bytes());
+        bytes[18] = kind;
+        bytes[19..19 + name.len()].copy_from_slice(name);
+        Self { bytes, len }
+    }
+}

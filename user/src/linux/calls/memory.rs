@@ -1,0 +1,196 @@
+//! Calls about memory.
+
+use linux_raw_sys::errno::{EACCES, EBADF, EEXIST, EINVAL, ENODEV, ENOMEM};
+use linux_raw_sys::general as nr;
+use linux_raw_sys::general::{
+    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED, MREMAP_MAYMOVE,
+    PROT_EXEC, PROT_READ, PROT_WRITE,
+};
+use rcoe_abi::Rights;
+
+use super::PORTION;
+use crate::linux::machine::PAGE;
+use crate::linux::space::{Range, Space};
+use crate::linux::{Answer, Errno, Machine, Process};
+
+/// Most bytes of one mapping.
+const MOST: u64 = 1 << 32;
+
+/// The bit of a protection that makes memory code.
+const EXECUTE: u64 = PROT_EXEC as u64;
+
+/// The rights that a program asks for. None are both to write and to execute.
+fn rights(protection: u64) -> Result<Rights, Errno> {
+    let has = |bit: u32| protection & u64::from(bit) != 0;
+    match (has(PROT_READ), has(PROT_WRITE), has(PROT_EXEC)) {
+        (_, true, true) => Err(Errno(EACCES)),
+        (_, true, false) => Ok(Rights::READ_WRITE),
+        (_, false, true) => Ok(Rights::READ.or(Rights::EXECUTE)),
+        (true, false, false) => Ok(Rights::READ),
+        (false, false, false) => Ok(Rights::NONE),
+    }
+}
+
+impl<M: Machine> Process<'_, M> {
+    pub(super) fn memory_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
+        let [first, second, third, fourth, ..] = words;
+        Some(match call {
+            nr::__NR_brk => {
+                let (store, machine) = (&mut self.store, &mut self.machine);
+                Ok(self.space.set_brk(store, machine, first))
+            }
+            nr::__NR_mmap if third & EXECUTE != 0 => self.refuse_code(),
+            nr::__NR_mmap => self.map(words),
+            nr::__NR_munmap => self.unmap(first, second),
+            nr::__NR_mprotect => match self.protect(first, second, third) {
+                Err(Errno(EACCES)) => self.refuse_code(),
+                other => other,
+            },
+            nr::__NR_mremap => self.remap(first, second, third, fourth),
+            // From other advice nothing follows: what is not needed may stay.
+            nr::__NR_madvise if third == u64::from(MADV_DONTNEED) => self.forget(first, second),
+            nr::__NR_madvise => Ok(0),
+            _ => return None,
+        })
+    }
+
+    /// Nobody has looked for instructions in new code that differ between cores.
+    fn refuse_code(&mut self) -> Answer {
+        self.tell_once(
+            nr::__NR_mprotect.into(),
+            format_args!(
+                "the system sphere does not carry code that a program makes: the program got EACCES"
+            ),
+        );
+        Err(Errno(EACCES))
+    }
+
+    fn map(&mut self, [address, bytes, protection, flags, file, offset]: [u64; 6]) -> Answer {
+        let has = |bit: u32| flags & u64::from(bit) != 0;
+        if bytes == 0 {
+            return Err(Errno(EINVAL));
+        }
+        if bytes > MOST {
+            return Err(Errno(ENOMEM));
+        }
+        // One process alone shares nothing; but what is written would have to go into the file.
+        if has(MAP_SHARED) && !has(MAP_ANONYMOUS) {
+            return Err(Errno(ENODEV));
+        }
+        let rights = rights(protection)?;
+        let fixed = has(MAP_FIXED) || has(MAP_FIXED_NOREPLACE);
+        let range = match fixed {
+            true => Range::new(address, bytes)?,
+            false => self.space.room(&self.store, bytes)?,
+        };
+        if fixed {
+            self.clear(range, has(MAP_FIXED_NOREPLACE))?;
+        }
+        if has(MAP_ANONYMOUS) {
+            Space::add(&mut self.store, &mut self.machine, range, rights)?;
+            return Ok(range.start);
+        }
+        let node = self.files.of(file).map_err(|_| Errno(EBADF))?.node;
+        let (store, machine) = (&mut self.store, &mut self.machine);
+        Space::add(store, machine, range, Rights::READ_WRITE)?;
+        self.fill(range.start, bytes, (node, offset))?;
+        Space::protect(&mut self.store, &mut self.machine, range, rights)?;
+        Ok(range.start)
+    }
+
+    /// Takes out what is in a range, or refuses if there is anything.
+    fn clear(&mut self, range: Range, keep: bool) -> Result<(), Errno> {
+        let taken = (range.start / PAGE..range.end / PAGE).any(|it| self.store.get(it) != 0);
+        if taken && keep {
+            return Err(Errno(EEXIST));
+        }
+        self.space.unmap(&mut self.store, &mut self.machine, range);
+        Ok(())
+    }
+
+    /// Copies a file's bytes into memory, as far as it has any.
+    fn fill(&mut self, start: u64, bytes: u64, (node, offset): (usize, u64)) -> Result<(), Errno> {
+        let mut done = 0;
+        let mut portion = [0; PORTION];
+        while done < bytes {
+            let place = (node, offset.saturating_add(done));
+            let len = self
+                .files
+                .read(&self.store, &self.machine, place, &mut portion);
+            let len = len.min(usize::try_from(bytes - done).unwrap_or(PORTION));
+            if len == 0 {
+                break;
+            }
+            self.write(start + done, &portion[..len])?;
+            done += len as u64;
+        }
+        Ok(())
+    }
+
+    fn unmap(&mut self, address: u64, bytes: u64) -> Answer {
+        let range = Range::new(address, bytes)?;
+        if bytes > MOST {
+            return Err(Errno(EINVAL));
+        }
+        self.space.unmap(&mut self.store, &mut self.machine, range);
+        Ok(0)
+    }
+
+    fn protect(&mut self, address: u64, bytes: u64, protection: u64) -> Answer {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        if bytes > MOST {
+            return Err(Errno(ENOMEM));
+        }
+        let (range, rights) = (Range::new(address, bytes)?, rights(protection)?);
+        Space::protect(&mut self.store, &mut self.machine, range, rights)?;
+        Ok(0)
+    }
+
+    /// What a program needs no more reads as zeroes then.
+    fn forget(&mut self, address: u64, bytes: u64) -> Answer {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        if bytes > MOST {
+            return Err(Errno(ENOMEM));
+        }
+        let range = Range::new(address, bytes)?;
+        for place in (range.start..range.end).step_by(PORTION) {
+            self.write(place, &[0; PORTION])
+                .map_err(|_| Errno(EINVAL))?;
+        }
+        Ok(0)
+    }
+
+    /// Gives a mapping another length, at another place if it has to grow.
+    fn remap(&mut self, old: u64, bytes: u64, wanted: u64, flags: u64) -> Answer {
+        let range = Range::new(old, bytes)?;
+        if wanted == 0 || wanted > MOST || flags & !u64::from(MREMAP_MAYMOVE) != 0 {
+            return Err(Errno(EINVAL));
+        }
+        let kept = Range::new(old, wanted)?;
+        if kept.end <= range.end {
+            if kept.end < range.end {
+                let start = kept.end;
+                self.space
+                    .unmap(&mut self.store, &mut self.machine, Range { start, ..range });
+            }
+            return Ok(old);
+        }
+        if flags == 0 {
+            return Err(Errno(ENOMEM));
+        }
+        let new = self.space.room(&self.store, wanted)?;
+        let (store, machine) = (&mut self.store, &mut self.machine);
+        Space::add(store, machine, new, Rights::READ_WRITE)?;
+        let mut portion = [0; PORTION];
+        for at in (0..range.end - range.start).step_by(PORTION) {
+            self.read(old + at, &mut portion)?;
+            self.write(new.start + at, &portion)?;
+        }
+        self.space.unmap(&mut self.store, &mut self.machine, range);
+        Ok(new.start)
+    }
+}

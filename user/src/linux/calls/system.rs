@@ -1,0 +1,196 @@
+//! Calls about the process itself, the time, and the system.
+
+use linux_raw_sys::errno::{EFAULT, EINVAL, ENOSYS, EPERM, ESRCH};
+use linux_raw_sys::general as nr;
+use linux_raw_sys::general::{
+    CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW,
+    CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID,
+    RLIMIT_STACK, TIMER_ABSTIME,
+};
+use rcoe_abi::bundle::Word;
+
+use super::{PORTION, PROCESS};
+use crate::linux::space::STACK_BYTES;
+use crate::linux::stat::SECOND;
+use crate::linux::{Answer, Errno, Machine, Process};
+
+/// Requests of `arch_prctl`.
+const SET_GS: u64 = 0x1001;
+const SET_FS: u64 = 0x1002;
+const GET_FS: u64 = 0x1003;
+const GET_GS: u64 = 0x1004;
+/// Requests of `futex`: the one that wakes, and what says that a futex is not shared.
+const FUTEX_WAKE: u64 = 1;
+const FUTEX_PRIVATE: u64 = 128;
+/// Bytes of each part of what `uname` tells.
+const NAME: usize = 65;
+/// What it tells: system, node, release, version, machine, domain.
+const NAMES: [&[u8]; 6] = [
+    b"Linux",
+    b"rcoe",
+    b"6.1.0-rcoe",
+    b"#1 rcoe",
+    b"x86_64",
+    b"(none)",
+];
+/// Words of the times that a process took.
+const USAGE_WORDS: usize = 18;
+
+impl<M: Machine> Process<'_, M> {
+    pub(super) fn system_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
+        let [first, second, third, fourth, ..] = words;
+        Some(match call {
+            nr::__NR_arch_prctl => self.pointers(first, second),
+            nr::__NR_getpid | nr::__NR_gettid | nr::__NR_getpgrp => Ok(PROCESS),
+            nr::__NR_set_tid_address => Ok(PROCESS),
+            nr::__NR_getppid => Ok(1),
+            nr::__NR_getuid | nr::__NR_geteuid | nr::__NR_getgid | nr::__NR_getegid => Ok(0),
+            nr::__NR_getgroups => Ok(0),
+            nr::__NR_setuid | nr::__NR_setgid if first & 0xffff_ffff == 0 => Ok(0),
+            nr::__NR_sched_getaffinity if second >= 8 => {
+                // One core.
+                self.write_words(third, &[1]).map(|()| 8)
+            }
+            // No other thread is to be told or woken, and none gives way.
+            nr::__NR_set_robust_list | nr::__NR_sched_yield => Ok(0),
+            nr::__NR_futex if second & !FUTEX_PRIVATE == FUTEX_WAKE => Ok(0),
+            nr::__NR_rt_sigaction => self.set_action(words),
+            nr::__NR_rt_sigprocmask => self.set_mask(words),
+            nr::__NR_uname => self.names(first),
+            nr::__NR_prlimit64 => self.limit([first, second, third, fourth]),
+            nr::__NR_getrlimit => self.limit([0, first, 0, second]),
+            nr::__NR_getrusage => self.write_words(second, &[0; USAGE_WORDS]).map(|()| 0),
+            nr::__NR_getrandom => self.random_bytes(first, second),
+            nr::__NR_clock_gettime => self.clock(first, second),
+            nr::__NR_clock_getres => self.resolution(first, second),
+            nr::__NR_gettimeofday => self.time_of_day(first),
+            nr::__NR_time => self.time(first),
+            nr::__NR_nanosleep => self.sleep(first, None),
+            nr::__NR_clock_nanosleep => {
+                let absolute = second & u64::from(TIMER_ABSTIME) != 0;
+                self.sleep(third, absolute.then_some(first))
+            }
+            // Its purpose is a thread that moves between cores: the library does without.
+            nr::__NR_rseq => Err(Errno(ENOSYS)),
+            _ => return None,
+        })
+    }
+
+    fn pointers(&mut self, request: u64, value: u64) -> Answer {
+        let index = usize::from(request == SET_GS || request == GET_GS);
+        match request {
+            SET_FS | SET_GS => {
+                let mut wanted = self.pointers;
+                wanted[index] = value;
+                if !self.machine.set_pointers(wanted) {
+                    return Err(Errno(EPERM));
+                }
+                self.pointers = wanted;
+                Ok(0)
+            }
+            GET_FS | GET_GS => {
+                let pointer = self.pointers[index];
+                self.write_words(value, &[pointer]).map(|()| 0)
+            }
+            _ => Err(Errno(EINVAL)),
+        }
+    }
+
+    fn names(&mut self, to: u64) -> Answer {
+        let mut bytes = [0; 6 * NAME];
+        for (place, name) in bytes.chunks_exact_mut(NAME).zip(NAMES) {
+            place[..name.len()].copy_from_slice(name);
+        }
+        self.write(to, &bytes).map(|()| 0)
+    }
+
+    /// There is a limit to the stack, and none to anything else. They stay what they are.
+    fn limit(&mut self, [process, resource, new, old]: [u64; 4]) -> Answer {
+        if ![0, PROCESS].contains(&process) {
+            return Err(Errno(ESRCH));
+        }
+        let limit = match resource {
+            16.. => return Err(Errno(EINVAL)),
+            it if it == u64::from(RLIMIT_STACK) => STACK_BYTES,
+            _ => u64::MAX,
+        };
+        if new != 0 {
+            return Err(Errno(EPERM));
+        }
+        if old != 0 {
+            self.write_words(old, &[limit, limit])?;
+        }
+        Ok(0)
+    }
+
+    fn random_bytes(&mut self, to: u64, bytes: u64) -> Answer {
+        let mut portion = [0; PORTION];
+        let mut done = 0;
+        while done < bytes {
+            let len = usize::try_from(bytes - done)
+                .unwrap_or(PORTION)
+                .min(PORTION);
+            self.random.fill(&mut portion[..len]);
+            let to = to.checked_add(done).ok_or(Errno(EFAULT))?;
+            self.write(to, &portion[..len])?;
+            done += len as u64;
+        }
+        Ok(done)
+    }
+
+    /// Nanoseconds by a clock.
+    fn nanoseconds(&mut self, clock: u64) -> Answer {
+        let since = match u32::try_from(clock & 0xffff_ffff).unwrap_or(u32::MAX) {
+            CLOCK_REALTIME | CLOCK_REALTIME_COARSE => self.bundle.word(Word::Clock).unwrap_or(0),
+            CLOCK_MONOTONIC | CLOCK_MONOTONIC_COARSE | CLOCK_MONOTONIC_RAW | CLOCK_BOOTTIME => 0,
+            CLOCK_PROCESS_CPUTIME_ID | CLOCK_THREAD_CPUTIME_ID => 0,
+            _ => return Err(Errno(EINVAL)),
+        };
+        Ok(self.machine.now().saturating_add(since))
+    }
+
+    fn clock(&mut self, clock: u64, to: u64) -> Answer {
+        let now = self.nanoseconds(clock)?;
+        self.write_words(to, &[now / SECOND, now % SECOND])
+            .map(|()| 0)
+    }
+
+    fn resolution(&mut self, clock: u64, to: u64) -> Answer {
+        self.nanoseconds(clock)?;
+        if to != 0 {
+            self.write_words(to, &[0, 1])?;
+        }
+        Ok(0)
+    }
+
+    fn time_of_day(&mut self, to: u64) -> Answer {
+        let now = self.nanoseconds(CLOCK_REALTIME.into())?;
+        if to != 0 {
+            self.write_words(to, &[now / SECOND, now % SECOND / 1000])?;
+        }
+        Ok(0)
+    }
+
+    fn time(&mut self, to: u64) -> Answer {
+        let now = self.nanoseconds(CLOCK_REALTIME.into())? / SECOND;
+        if to != 0 {
+            self.write_words(to, &[now])?;
+        }
+        Ok(now)
+    }
+
+    /// Sleeps for a time, or until a clock shows it.
+    fn sleep(&mut self, time: u64, until: Option<u64>) -> Answer {
+        let (seconds, rest) = (self.word(time)?, self.word(time.wrapping_add(8))?);
+        if rest >= SECOND || seconds >> 63 != 0 {
+            return Err(Errno(EINVAL));
+        }
+        let wanted = seconds.saturating_mul(SECOND).saturating_add(rest);
+        let begun = match until {
+            Some(clock) => self.nanoseconds(clock)?,
+            None => 0,
+        };
+        self.machine.sleep(wanted.saturating_sub(begun));
+        Ok(0)
+    }
+}

@@ -1,0 +1,162 @@
+//! Reading and writing what is in files.
+
+use super::{EFBIG, ENOSPC, Errno, Files, Kind, LARGEST, Machine, PAGE, Sparse, pages};
+
+/// Pages of files stand in the same array as those of the program, behind them.
+const FILES: u64 = 1 << 60;
+
+const fn index(node: usize, page: u64) -> u64 {
+    FILES | (node as u64) << 40 | page
+}
+
+fn page_bytes() -> usize {
+    usize::try_from(PAGE).unwrap_or(usize::MAX)
+}
+
+/// The parts of so many bytes that lie in one page each: page, place in it, and place in the bytes.
+fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, core::ops::Range<usize>)> {
+    let mut done = 0;
+    core::iter::from_fn(move || {
+        let at = offset + done as u64;
+        let within = usize::try_from(at % PAGE).ok()?;
+        let end = len.min(done + page_bytes() - within);
+        let part = (done < len).then_some((at / PAGE, within, done..end));
+        done = end;
+        part
+    })
+}
+
+impl Files<'_> {
+    /// Bytes of a file.
+    pub(crate) fn size(&self, node: usize) -> u64 {
+        match self.node(node).kind {
+            Kind::Packed(content) => content.len() as u64,
+            Kind::Memory(size) => size,
+            _ => 0,
+        }
+    }
+
+    /// Reads a file from there on; how many bytes there were.
+    pub(crate) fn read(
+        &self,
+        store: &Sparse<'_>,
+        machine: &impl Machine,
+        (node, offset): (usize, u64),
+        bytes: &mut [u8],
+    ) -> usize {
+        let left = self.size(node).saturating_sub(offset);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        if len == 0 {
+            return 0;
+        }
+        if let Kind::Packed(content) = self.node(node).kind {
+            let start = usize::try_from(offset).unwrap_or(usize::MAX);
+            bytes[..len].copy_from_slice(&content[start..start + len]);
+            return len;
+        }
+        for (page, at, range) in parts(offset, len) {
+            let part = &mut bytes[range];
+            match frame(store, node, page) {
+                Some(frame) => machine.read(frame, at, part),
+                None => part.fill(0),
+            }
+        }
+        len
+    }
+
+    /// Writes a file from there on.
+    pub(crate) fn write(
+        &mut self,
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        (node, offset): (usize, u64),
+        bytes: &[u8],
+    ) -> Result<(), Errno> {
+        let end = offset
+            .checked_add(bytes.len() as u64)
+            .filter(|&end| end <= LARGEST);
+        let end = end.ok_or(Errno(EFBIG))?;
+        self.own(store, machine, node)?;
+        put(store, machine, (node, offset), bytes)?;
+        let size = self.size(node).max(end);
+        self.nodes[node].kind = Kind::Memory(size);
+        Ok(())
+    }
+
+    /// A file of the bundle becomes one in memory.
+    fn own(
+        &mut self,
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        node: usize,
+    ) -> Result<(), Errno> {
+        if let Kind::Packed(content) = self.node(node).kind {
+            put(store, machine, (node, 0), content)?;
+            self.nodes[node].kind = Kind::Memory(content.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Gives a file another size. What is new of it reads as zeroes.
+    pub(crate) fn truncate(
+        &mut self,
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        node: usize,
+        size: u64,
+    ) -> Result<(), Errno> {
+        if size > LARGEST {
+            return Err(Errno(EFBIG));
+        }
+        match self.node(node).kind {
+            Kind::Packed(_) if size == 0 => self.nodes[node].kind = Kind::Memory(0),
+            Kind::Packed(_) => self.own(store, machine, node)?,
+            _ => {}
+        }
+        let Kind::Memory(old) = self.node(node).kind else {
+            return Ok(());
+        };
+        for page in pages(size)..pages(old) {
+            if let Some(frame) = frame(store, node, page) {
+                machine.give_back(frame);
+                // There is room for what is there.
+                let _ = store.set(index(node, page), 0);
+            }
+        }
+        let within = usize::try_from(size % PAGE).unwrap_or(0);
+        if let (1.., Some(frame)) = (within, frame(store, node, size / PAGE)) {
+            let zeros = [0; 4096];
+            machine.write(frame, within, &zeros[within..]);
+        }
+        self.nodes[node].kind = Kind::Memory(size);
+        Ok(())
+    }
+}
+
+fn frame(store: &Sparse<'_>, node: usize, page: u64) -> Option<u32> {
+    u32::try_from(store.get(index(node, page)).checked_sub(1)?).ok()
+}
+
+/// Writes into the pages of a file, which are taken as they are needed.
+fn put(
+    store: &mut Sparse<'_>,
+    machine: &mut impl Machine,
+    (node, offset): (usize, u64),
+    bytes: &[u8],
+) -> Result<(), Errno> {
+    for (page, at, range) in parts(offset, bytes.len()) {
+        let frame = match frame(store, node, page) {
+            Some(frame) => frame,
+            None => {
+                let frame = machine.take().ok_or(Errno(ENOSPC))?;
+                if store.set(index(node, page), u64::from(frame) + 1).is_none() {
+                    machine.give_back(frame);
+                    return Err(Errno(ENOSPC));
+                }
+                frame
+            }
+        };
+        machine.write(frame, at, &bytes[range]);
+    }
+    Ok(())
+}

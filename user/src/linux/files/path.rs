@@ -1,0 +1,106 @@
+//! Paths from the root, without anything that means another place.
+
+use super::{ENAMETOOLONG, Errno};
+
+/// Longest path.
+pub(crate) const LONGEST: usize = 120;
+
+/// A path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Path {
+    bytes: [u8; LONGEST],
+    len: u8,
+}
+
+impl Path {
+    /// The root.
+    pub(crate) const ROOT: Self = {
+        let mut bytes = [0; LONGEST];
+        bytes[0] = b'/';
+        Self { bytes, len: 1 }
+    };
+
+    /// The path that a text from the root means.
+    pub(crate) fn new(text: &[u8]) -> Result<Self, Errno> {
+        Self::ROOT.join(text)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// The path that a text means in this folder.
+    pub(crate) fn join(self, text: &[u8]) -> Result<Self, Errno> {
+        let mut path = if text.starts_with(b"/") {
+            Self::ROOT
+        } else {
+            self
+        };
+        for part in text.split(|&byte| byte == b'/') {
+            match part {
+                b"" | b"." => {}
+                b".." => path = path.parent(),
+                name => path.push(name)?,
+            }
+        }
+        Ok(path)
+    }
+
+    fn push(&mut self, name: &[u8]) -> Result<(), Errno> {
+        let slash = usize::from(*self != Self::ROOT);
+        let start = usize::from(self.len);
+        let end = start + slash + name.len();
+        let place = self.bytes.get_mut(start..end).ok_or(Errno(ENAMETOOLONG))?;
+        place[..slash].fill(b'/');
+        place[slash..].copy_from_slice(name);
+        self.len = u8::try_from(end).map_err(|_| Errno(ENAMETOOLONG))?;
+        Ok(())
+    }
+
+    fn last_slash(&self) -> usize {
+        self.bytes()
+            .iter()
+            .rposition(|&byte| byte == b'/')
+            .unwrap_or(0)
+    }
+
+    /// The folder that it is in; the root is in itself.
+    pub(crate) fn parent(self) -> Self {
+        let end = self.last_slash().max(1);
+        let mut parent = Self::ROOT;
+        parent.bytes[..end].copy_from_slice(&self.bytes[..end]);
+        parent.len = u8::try_from(end).unwrap_or(1);
+        parent
+    }
+
+    /// Its last part.
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.bytes()[self.last_slash() + 1..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_means_one_path() {
+        let folder = Path::new(b"/a/b").unwrap();
+        for (text, path) in [
+            (&b"c"[..], &b"/a/b/c"[..]),
+            (b"./c//d/", b"/a/b/c/d"),
+            (b"../c", b"/a/c"),
+            (b"../../../c", b"/c"),
+            (b"/x/./y/..", b"/x"),
+            (b"", b"/a/b"),
+            (b"..", b"/a"),
+            (b"/", b"/"),
+        ] {
+            assert_eq!(folder.join(text).unwrap().bytes(), path);
+        }
+        assert_eq!(folder.name(), b"b");
+        assert_eq!(folder.parent().parent().parent(), Path::ROOT);
+        assert!(Path::new(&[b'x'; LONGEST]).is_err());
+        assert!(Path::new(&[b'x'; LONGEST - 1]).is_ok());
+    }
+}

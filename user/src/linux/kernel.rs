@@ -1,0 +1,348 @@
+//! The machine as the microkernel gives it: memory from the root task, made into frames here, and a
+//! thread in an address space of its own.
+//!
+//! Each frame has two capabilities, one for the program's address space, and one by which it is in
+//! the personality's own, where it stays. They stand in a table of their own, which the first one
+//! cannot hold; both hang in a table of two.
+
+use core::fmt::Write as _;
+
+use rcoe_abi::object::{LARGE_BITS, MAX_CNODE_BITS, PAGE, SLOT_BITS};
+use rcoe_abi::{Error, ObjectType, Rights, ThreadFlags, layout, service};
+
+use super::machine::Machine;
+use crate::console::Text;
+use crate::object::{self, Outcome};
+use crate::{call, counter, identity, make, make_in, sys};
+
+/// Slots of the personality: what calls and faults are told to, the thread with its space, its
+/// table and its buffer, and the tables of the personality.
+pub const ENDPOINT: u64 = service::SLOT_FREE;
+const SMALL: u64 = ENDPOINT + 1;
+const THREAD: u64 = ENDPOINT + 2;
+const SPACE: u64 = ENDPOINT + 3;
+const TABLE: u64 = ENDPOINT + 4;
+const BUFFER: u64 = ENDPOINT + 5;
+const TOP: u64 = ENDPOINT + 6;
+const FRAMES: u64 = ENDPOINT + 7;
+const ROOM: u64 = ENDPOINT + 8;
+
+/// Logarithm of the bytes of what the small objects are made of, and of the slots of a table.
+const SMALL_BITS: u32 = 14;
+const TABLE_BITS: u32 = 2;
+/// Where the thread's own table has its handler.
+const HANDLER: u64 = 1;
+/// Priority of the thread: as any program's.
+const PRIORITY: u64 = 20;
+/// Frames that are made at once: as much as a step of the kernel zeroes.
+const BATCH: u64 = 16;
+/// Logarithm of the bytes of memory that is asked for at once; and of what is left at the end.
+const CHUNK_BITS: [u32; 2] = [LARGE_BITS, 16];
+/// Nanoseconds of the timer's ticks.
+const TICK: u64 = 10_000_000;
+/// Bytes of a note that are written at once.
+const NOTE_BYTES: usize = 16;
+/// Most frames: so many as the largest table has slots for.
+const MOST: u64 = 500_000;
+const _: () = assert!(LARGE_BITS > 16 && MOST < layout::SHADOW_PAGES);
+const _: () = assert!(2 * MOST + MOST / 64 + 1024 < 1 << MAX_CNODE_BITS);
+
+/// The machine.
+#[derive(Debug)]
+pub struct Kernel {
+    /// Logarithm of the slots of the table of frames, and most frames.
+    bits: u32,
+    most: u64,
+    /// Frames that are made, and those that were ever taken.
+    made: u64,
+    taken: u64,
+    /// One more than the first of those that were given back: each holds the next.
+    free: u32,
+    /// The next slot behind those of frames.
+    next: u64,
+    /// The slot of memory that frames are made of, if there is any.
+    chunk: Option<u64>,
+    clock: Clock,
+}
+
+impl Kernel {
+    /// A machine with at most so many frames.
+    ///
+    /// # Errors
+    /// The kernel's, or that there is not enough memory.
+    pub fn new(frames: u64) -> Result<Self, Error> {
+        let frames = frames.min(MOST);
+        let slots = (2 * frames + frames / 64 + 1024).next_power_of_two();
+        let bits = slots.ilog2();
+        let kernel = Self {
+            bits,
+            most: frames,
+            made: 0,
+            taken: 0,
+            free: 0,
+            next: 2 * frames,
+            chunk: None,
+            clock: Clock::start()?,
+        };
+        kernel.tables()?;
+        kernel.thread()?;
+        Ok(kernel)
+    }
+
+    /// Makes the tables of the personality.
+    fn tables(&self) -> Outcome {
+        let own = service::SLOT_CNODE;
+        let asked = [
+            (ObjectType::Untyped, SMALL_BITS, SMALL),
+            (ObjectType::Untyped, self.bits + SLOT_BITS, ROOM),
+        ];
+        let had = asked
+            .into_iter()
+            .all(|(kind, bits, slot)| make_in(own, kind, bits, slot));
+        if !had {
+            return Err(Error::NotEnoughMemory);
+        }
+        object::retype(SMALL, ObjectType::VSpace, 0, own, SPACE, 1)?;
+        object::retype(SMALL, ObjectType::CNode, TABLE_BITS, own, TABLE, 1)?;
+        object::retype(SMALL, ObjectType::CNode, 1, own, TOP, 1)?;
+        object::retype(ROOM, ObjectType::CNode, self.bits, own, FRAMES, 1)?;
+        // The personality's first table is that of the lower half of all pointers.
+        let zeros = u64::from(self.bits) - u64::from(service::CNODE_BITS);
+        object::mint(TOP, 0, own, Rights::ALL, zeros)?;
+        object::mint(TOP, 1, FRAMES, Rights::ALL, 0)?;
+        object::set_table(service::SLOT_TCB, TOP, 63 - u64::from(self.bits))
+    }
+
+    /// Makes the thread, with nothing in its table but whom its calls are told to.
+    fn thread(&self) -> Outcome {
+        let made = [
+            (ObjectType::Endpoint, ENDPOINT),
+            (ObjectType::Tcb, THREAD),
+            (ObjectType::Frame, BUFFER),
+        ];
+        if !made.into_iter().all(|(kind, slot)| make(kind, slot)) {
+            return Err(Error::NotEnoughMemory);
+        }
+        object::copy(TABLE, HANDLER, ENDPOINT, Rights::WRITE.or(Rights::GRANT))?;
+        object::configure(THREAD, TABLE, SPACE, BUFFER, HANDLER)?;
+        object::set_priority(THREAD, PRIORITY)?;
+        object::set_flags(THREAD, ThreadFlags::CALLS_ARE_FAULTS)
+    }
+
+    /// Has the program begin.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn begin(&self, entry: u64, stack: u64) -> Outcome {
+        object::write_registers(THREAD, entry, stack, [0; 2])?;
+        object::resume(THREAD)
+    }
+
+    /// A slot in the table of frames, as a pointer.
+    const fn pointer(&self, slot: u64) -> u64 {
+        1 << self.bits | slot
+    }
+
+    fn spare_slot(&mut self) -> Result<u64, Error> {
+        let slot = self.next;
+        if slot >= 1 << self.bits {
+            return Err(Error::NotEnoughMemory);
+        }
+        self.next += 1;
+        Ok(slot)
+    }
+
+    /// Makes objects in slots of the table of frames, of memory that is asked for as it is needed.
+    fn make(&mut self, kind: ObjectType, slot: u64, count: u64) -> Outcome {
+        if let Some(chunk) = self.chunk {
+            let made = object::retype(chunk, kind, 0, FRAMES, slot, count);
+            if made != Err(Error::NotEnoughMemory) {
+                return made;
+            }
+        }
+        let chunk = self.spare_slot()?;
+        let bits = CHUNK_BITS.into_iter();
+        let had = bits
+            .into_iter()
+            .any(|bits| make_in(FRAMES, ObjectType::Untyped, bits, chunk));
+        if !had {
+            self.next = chunk;
+            return Err(Error::NotEnoughMemory);
+        }
+        let chunk = self.pointer(chunk);
+        self.chunk = Some(chunk);
+        object::retype(chunk, kind, 0, FRAMES, slot, count)
+    }
+
+    /// Maps a frame, with the page tables that are missing.
+    fn map_in(&mut self, frame: u64, space: u64, address: u64, rights: Rights) -> Outcome {
+        loop {
+            match object::map_frame(frame, space, address, rights) {
+                Err(Error::MissingTable) => {
+                    let table = self.spare_slot()?;
+                    if let Err(error) = self.make(ObjectType::PageTable, table, 1) {
+                        self.next = table;
+                        return Err(error);
+                    }
+                    object::map_table(self.pointer(table), space, address)?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// A frame that nobody ever had.
+    fn new_frame(&mut self) -> Result<u32, Error> {
+        if self.taken == self.made {
+            let count = BATCH.min(self.most - self.made);
+            if count == 0 {
+                return Err(Error::NotEnoughMemory);
+            }
+            self.make(ObjectType::Frame, self.made, count)?;
+            self.made += count;
+        }
+        let frame = self.taken;
+        let shadow = self.most + frame;
+        match object::copy(FRAMES, shadow, self.pointer(frame), Rights::ALL) {
+            // It could not be mapped the last time.
+            Ok(()) | Err(Error::DeleteFirst) => {}
+            other => return other.map(|()| 0),
+        }
+        let address = layout::SHADOW + frame * PAGE;
+        let (pointer, own) = (self.pointer(shadow), service::SLOT_VSPACE);
+        self.map_in(pointer, own, address, Rights::READ_WRITE)?;
+        self.taken += 1;
+        u32::try_from(frame).map_err(|_| Error::RangeError)
+    }
+}
+
+impl Machine for Kernel {
+    fn take(&mut self) -> Option<u32> {
+        let Some(frame) = self.free.checked_sub(1) else {
+            return self.new_frame().ok();
+        };
+        let mut next = [0; 4];
+        sys::read_shadow(frame.into(), 0, &mut next);
+        self.free = u32::from_le_bytes(next);
+        sys::zero_shadow(frame.into());
+        Some(frame)
+    }
+
+    fn give_back(&mut self, frame: u32) {
+        sys::write_shadow(frame.into(), 0, &self.free.to_le_bytes());
+        self.free = frame + 1;
+    }
+
+    fn map(&mut self, frame: u32, address: u64, rights: Rights) -> bool {
+        let pointer = self.pointer(frame.into());
+        self.map_in(pointer, SPACE, address, rights).is_ok()
+    }
+
+    fn unmap(&mut self, frame: u32) {
+        // One that is mapped nowhere is unmapped.
+        let _ = object::unmap_frame(self.pointer(frame.into()));
+    }
+
+    fn read(&self, frame: u32, at: usize, bytes: &mut [u8]) {
+        sys::read_shadow(frame.into(), at, bytes);
+    }
+
+    fn write(&mut self, frame: u32, at: usize, bytes: &[u8]) {
+        sys::write_shadow(frame.into(), at, bytes);
+    }
+
+    fn console(&mut self, bytes: &[u8]) {
+        let mut text = Text::new();
+        text.write_bytes(bytes);
+        text.flush();
+    }
+
+    fn note(&mut self, text: core::fmt::Arguments<'_>) {
+        let mut note = Note::default();
+        // What does not fit is left out.
+        let _ = writeln!(note, "note {text}");
+        for part in note.bytes[..note.len].chunks(NOTE_BYTES) {
+            // The personality has this port.
+            let _ = object::port_out_bytes(service::SLOT_PORTS, layout::PORT_NOTES, part);
+        }
+    }
+
+    fn now(&mut self) -> u64 {
+        self.clock.nanoseconds()
+    }
+
+    fn sleep(&mut self, nanoseconds: u64) {
+        let ticks = nanoseconds.div_ceil(TICK);
+        if ticks > 0 {
+            call(service::SLOT_TIMER, service::TIMER_SLEEP, &[ticks]);
+        }
+    }
+
+    fn set_pointers(&mut self, pointers: [u64; 2]) -> bool {
+        object::write_pointers(THREAD, pointers).is_ok()
+    }
+
+    fn identity(&self, leaf: u32, part: u32, kept: [u32; 4]) -> [u32; 4] {
+        identity(leaf, part, kept)
+    }
+}
+
+/// The event timer's counter, read by the primary for all.
+#[derive(Debug)]
+struct Clock {
+    /// Femtoseconds of a tick.
+    period: u64,
+    /// The counter at the start, and the last nanoseconds that were told.
+    first: u64,
+    last: u64,
+}
+
+/// Registers of the event timer, and femtoseconds of a nanosecond.
+const CAPABILITIES: u64 = 0;
+const NANOSECOND: u64 = 1_000_000;
+
+impl Clock {
+    fn start() -> Result<Self, Error> {
+        let device = service::SLOT_DEVICE;
+        let period = object::device_status(device, CAPABILITIES, 8)? >> 32;
+        counter::start(device, 0)?;
+        Ok(Self {
+            period: period.clamp(1, 1000 * NANOSECOND),
+            first: object::device_status(device, counter::COUNTER, 8)?,
+            last: 0,
+        })
+    }
+
+    /// Nanoseconds since the start: more each time.
+    fn nanoseconds(&mut self) -> u64 {
+        let reading = object::device_status(service::SLOT_DEVICE, counter::COUNTER, 8);
+        let ticks = reading.unwrap_or(self.first).wrapping_sub(self.first);
+        let since = u128::from(ticks) * u128::from(self.period) / u128::from(NANOSECOND);
+        let since = u64::try_from(since).unwrap_or(0);
+        self.last = since.max(self.last + 1);
+        self.last
+    }
+}
+
+/// A note that is put together.
+struct Note {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl Default for Note {
+    fn default() -> Self {
+        let bytes = [0; 256];
+        Self { bytes, len: 0 }
+    }
+}
+
+impl core::fmt::Write for Note {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let end = self.len + text.len();
+        let place = self.bytes.get_mut(self.len..end).ok_or(core::fmt::Error)?;
+        place.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}

@@ -1,0 +1,335 @@
+//! The program's address space: which pages there are, with what rights, and which frames they are.
+//!
+//! Memory is given when it is mapped, and not when it is used first: what cannot be had is an error
+//! of the call. Only the stack grows by page faults. No page is both writable and executable.
+
+use rcoe_abi::Rights;
+
+use super::machine::{Machine, PAGE};
+use super::{Answer, Errno, Sparse};
+use linux_raw_sys::errno::{EACCES, EFAULT, EINVAL, ENOMEM};
+
+/// Where the stack ends, and where it can grow to.
+pub(crate) const STACK_TOP: u64 = 0x7ff0_0000_0000;
+/// See [`STACK_TOP`].
+pub(crate) const STACK_BYTES: u64 = 8 << 20;
+/// Where memory is mapped for which the program names no place.
+const MAPPED: u64 = 0x10_0000_0000;
+const MAPPED_END: u64 = 0x14_0000_0000;
+/// Most that the heap by `brk` grows.
+const BRK_MOST: u64 = 1 << 30;
+/// Lowest address of a page.
+const LOWEST: u64 = 0x1_0000;
+
+/// A page of the program: its frame and its rights, of which it may have none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Page {
+    frame: u32,
+    rights: Rights,
+}
+
+impl Page {
+    const fn word(self) -> u64 {
+        (self.frame as u64 + 1) | (self.rights.word() << 32)
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        let frame = u32::try_from((word & 0xffff_ffff).checked_sub(1)?).ok()?;
+        let rights = Rights::from_word(word >> 32);
+        Some(Self { frame, rights })
+    }
+}
+
+/// A range of whole pages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl Range {
+    /// The pages of `bytes` from a page on, if they are a program's.
+    pub(crate) fn new(start: u64, bytes: u64) -> Result<Self, Errno> {
+        let end = start
+            .checked_add(bytes)
+            .and_then(|it| it.checked_next_multiple_of(PAGE));
+        let end = end.filter(|&end| end <= STACK_TOP).ok_or(Errno(ENOMEM))?;
+        if !start.is_multiple_of(PAGE) || end == start || start < LOWEST {
+            return Err(Errno(EINVAL));
+        }
+        Ok(Self { start, end })
+    }
+
+    fn pages(self) -> impl Iterator<Item = u64> {
+        (self.start / PAGE)..(self.end / PAGE)
+    }
+}
+
+/// The address space.
+#[derive(Debug)]
+pub(crate) struct Space {
+    /// Where the heap begins and ends.
+    brk_start: u64,
+    brk: u64,
+    /// Below this no page is free where memory is mapped.
+    next: u64,
+}
+
+impl Space {
+    /// An address space with an image that ends there.
+    pub(crate) const fn new(end: u64) -> Self {
+        let start = end.next_multiple_of(PAGE);
+        Self {
+            brk_start: start,
+            brk: start,
+            next: MAPPED,
+        }
+    }
+
+    /// Maps new zeroed pages where none are; all or nothing.
+    pub(crate) fn add(
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        range: Range,
+        rights: Rights,
+    ) -> Result<(), Errno> {
+        for page in range.pages() {
+            if add_page(store, machine, page, rights).is_none() {
+                let end = page * PAGE;
+                if end > range.start {
+                    Self::remove(store, machine, Range { end, ..range });
+                }
+                return Err(Errno(ENOMEM));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes pages out, if they are there.
+    fn remove(store: &mut Sparse<'_>, machine: &mut impl Machine, range: Range) {
+        for page in range.pages() {
+            if let Some(Page { frame, .. }) = Page::from_word(store.get(page)) {
+                machine.unmap(frame);
+                machine.give_back(frame);
+                // There is room for what is there.
+                let _ = store.set(page, 0);
+            }
+        }
+    }
+
+    /// Changes the rights of pages that are all there. None becomes code that was not: nobody has
+    /// looked for instructions in it that differ between cores.
+    pub(crate) fn protect(
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        range: Range,
+        rights: Rights,
+    ) -> Result<(), Errno> {
+        for page in range.pages() {
+            let old = Page::from_word(store.get(page))
+                .ok_or(Errno(ENOMEM))?
+                .rights;
+            if rights.contains(Rights::EXECUTE) && !old.contains(Rights::EXECUTE) {
+                return Err(Errno(EACCES));
+            }
+        }
+        for page in range.pages() {
+            let Some(Page { frame, rights: old }) = Page::from_word(store.get(page)) else {
+                continue;
+            };
+            if old == rights {
+                continue;
+            }
+            machine.unmap(frame);
+            if rights != Rights::NONE && !machine.map(frame, page * PAGE, rights) {
+                return Err(Errno(EACCES));
+            }
+            let _ = store.set(page, Page { frame, rights }.word());
+        }
+        Ok(())
+    }
+
+    /// Room for so many bytes where nothing is mapped: the lowest, so that what leads to pages is
+    /// used again.
+    pub(crate) fn room(&mut self, store: &Sparse<'_>, bytes: u64) -> Result<Range, Errno> {
+        while self.next < MAPPED_END && store.get(self.next / PAGE) != 0 {
+            self.next += PAGE;
+        }
+        let found = free(store, self.next, MAPPED_END, bytes);
+        Range::new(found.ok_or(Errno(ENOMEM))?, bytes)
+    }
+
+    /// Takes out what was mapped.
+    pub(crate) fn unmap(
+        &mut self,
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        range: Range,
+    ) {
+        Self::remove(store, machine, range);
+        self.next = self.next.min(range.start.max(MAPPED));
+    }
+
+    /// Sets the end of the heap, if it can be; where it is.
+    pub(crate) fn set_brk(
+        &mut self,
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        wanted: u64,
+    ) -> u64 {
+        if wanted < self.brk_start || wanted - self.brk_start > BRK_MOST {
+            return self.brk;
+        }
+        let (old, new) = (
+            self.brk.next_multiple_of(PAGE),
+            wanted.next_multiple_of(PAGE),
+        );
+        if new > old {
+            let range = Range {
+                start: old,
+                end: new,
+            };
+            if Self::add(store, machine, range, Rights::READ_WRITE).is_err() {
+                return self.brk;
+            }
+        } else if new < old {
+            Self::remove(
+                store,
+                machine,
+                Range {
+                    start: new,
+                    end: old,
+                },
+            );
+        }
+        self.brk = wanted;
+        wanted
+    }
+
+    /// Adds the page that a fault at this address is about, if it is one of the stack that is not
+    /// there yet.
+    pub(crate) fn grow_stack(
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        address: u64,
+    ) -> bool {
+        let page = address / PAGE;
+        (STACK_TOP - STACK_BYTES..STACK_TOP).contains(&address)
+            && store.get(page) == 0
+            && add_page(store, machine, page, Rights::READ_WRITE).is_some()
+    }
+
+    /// Reads memory of the program, as far as it may.
+    pub(crate) fn read(
+        store: &Sparse<'_>,
+        machine: &impl Machine,
+        address: u64,
+        bytes: &mut [u8],
+    ) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let (frame, at) = locate(store, address, done, Rights::READ)?;
+            let len = (bytes.len() - done).min(page_bytes() - at);
+            machine.read(frame, at, &mut bytes[done..done + len]);
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Writes memory of the program, as far as it may.
+    pub(crate) fn write(
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        address: u64,
+        bytes: &[u8],
+    ) -> Result<(), Errno> {
+        Self::put(store, machine, address, bytes, Rights::WRITE)
+    }
+
+    /// Writes memory that the program can have such rights to: what it begins with.
+    pub(crate) fn put(
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        address: u64,
+        bytes: &[u8],
+        rights: Rights,
+    ) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let place = locate(store, address, done, rights);
+            let (frame, at) = match place {
+                Err(_) if Self::grow_stack(store, machine, address.wrapping_add(done as u64)) => {
+                    continue;
+                }
+                other => other?,
+            };
+            let len = (bytes.len() - done).min(page_bytes() - at);
+            machine.write(frame, at, &bytes[done..done + len]);
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// A word of the program's memory.
+    pub(crate) fn word(store: &Sparse<'_>, machine: &impl Machine, address: u64) -> Answer {
+        let mut bytes = [0; 8];
+        Self::read(store, machine, address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
+
+fn page_bytes() -> usize {
+    usize::try_from(PAGE).unwrap_or(usize::MAX)
+}
+
+fn add_page(
+    store: &mut Sparse<'_>,
+    machine: &mut impl Machine,
+    page: u64,
+    rights: Rights,
+) -> Option<()> {
+    if store.get(page) != 0 {
+        return None;
+    }
+    let frame = machine.take()?;
+    let mapped = rights == Rights::NONE || machine.map(frame, page * PAGE, rights);
+    let kept = mapped
+        .then(|| store.set(page, Page { frame, rights }.word()))
+        .flatten();
+    if kept.is_none() {
+        machine.unmap(frame);
+        machine.give_back(frame);
+    }
+    kept
+}
+
+/// Frame, and place in it, of byte `offset` from an address on.
+fn locate(
+    store: &Sparse<'_>,
+    address: u64,
+    offset: usize,
+    rights: Rights,
+) -> Result<(u32, usize), Errno> {
+    let address = address.checked_add(offset as u64).ok_or(Errno(EFAULT))?;
+    let page = Page::from_word(store.get(address / PAGE)).filter(|_| address < STACK_TOP);
+    let page = page
+        .filter(|page| page.rights.contains(rights))
+        .ok_or(Errno(EFAULT))?;
+    let at = usize::try_from(address % PAGE).map_err(|_| Errno(EFAULT))?;
+    Ok((page.frame, at))
+}
+
+/// The first place between two addresses where so many bytes of pages are free.
+fn free(store: &Sparse<'_>, from: u64, to: u64, bytes: u64) -> Option<u64> {
+    let wanted = bytes.div_ceil(PAGE);
+    let (mut page, end) = (from / PAGE, to / PAGE);
+    let mut run = 0;
+    while page < end {
+        run = if store.get(page) == 0 { run + 1 } else { 0 };
+        page += 1;
+        if run == wanted {
+            return Some((page - wanted) * PAGE);
+        }
+    }
+    None
+}

@@ -1,0 +1,111 @@
+//! An array of words with few of them: pages of programs and files, by number.
+//!
+//! Words stand in chunks of neighbours, and a table that is searched by hashing leads to a chunk.
+//! A chunk stays once it is made.
+
+/// Words of a chunk.
+const CHUNK: usize = 512;
+
+/// The array. Words that were never set are 0.
+#[derive(Debug)]
+pub struct Sparse<'a> {
+    /// Number of the chunk and one more than its place, or zeroes.
+    table: &'a mut [u64],
+    pool: &'a mut [u64],
+    used: usize,
+}
+
+impl<'a> Sparse<'a> {
+    /// Words that hold the table of so many chunks.
+    #[must_use]
+    pub const fn table_words(chunks: usize) -> usize {
+        4 * chunks
+    }
+
+    /// Words that hold so many chunks.
+    #[must_use]
+    pub const fn pool_words(chunks: usize) -> usize {
+        CHUNK * chunks
+    }
+
+    /// An empty array in zeroed memory.
+    #[must_use]
+    pub const fn new(table: &'a mut [u64], pool: &'a mut [u64]) -> Self {
+        Self {
+            table,
+            pool,
+            used: 0,
+        }
+    }
+
+    /// Where the table has this chunk, or where it would.
+    fn find(&self, chunk: u64) -> Option<usize> {
+        let pairs = self.table.len() / 2;
+        let first = chunk.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        (0..pairs as u64)
+            .filter_map(|step| usize::try_from((first + step) % pairs as u64).ok())
+            .find(|&at| self.table[2 * at + 1] == 0 || self.table[2 * at] == chunk)
+    }
+
+    fn place(&self, index: u64) -> Option<usize> {
+        let at = self.find(index / CHUNK as u64)?;
+        let chunk = usize::try_from(self.table[2 * at + 1].checked_sub(1)?).ok()?;
+        let within = usize::try_from(index % CHUNK as u64).ok()?;
+        Some(chunk * CHUNK + within)
+    }
+
+    /// Word `index`.
+    #[must_use]
+    pub fn get(&self, index: u64) -> u64 {
+        self.place(index).map_or(0, |place| self.pool[place])
+    }
+
+    /// Sets a word; `None` if there is no room for it.
+    pub fn set(&mut self, index: u64, word: u64) -> Option<()> {
+        if let Some(place) = self.place(index) {
+            self.pool[place] = word;
+            return Some(());
+        }
+        if word == 0 {
+            return Some(());
+        }
+        let at = self.find(index / CHUNK as u64)?;
+        if (self.used + 1) * CHUNK > self.pool.len() {
+            return None;
+        }
+        self.table[2 * at] = index / CHUNK as u64;
+        self.used += 1;
+        self.table[2 * at + 1] = self.used as u64;
+        let place = self.place(index)?;
+        self.pool[place] = word;
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::vec;
+
+    #[test]
+    fn it_holds_what_a_map_holds_until_it_is_full() {
+        let (chunks, mut seed) = (40, 1_u64);
+        let mut table = vec![0; Sparse::table_words(chunks)];
+        let mut pool = vec![0; Sparse::pool_words(chunks)];
+        let mut sparse = Sparse::new(&mut table, &mut pool);
+        let mut model = BTreeMap::new();
+        let mut refused = 0;
+        for _ in 0..20_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let index = (seed >> 40) % 600 * 97 + (seed >> 60 << 40);
+            let word = seed >> 33 & 3;
+            assert_eq!(sparse.get(index), model.get(&index).copied().unwrap_or(0));
+            match sparse.set(index, word) {
+                Some(()) => _ = model.insert(index, word),
+                None => refused += 1,
+            }
+        }
+        assert!(refused > 0 && model.len() > 100);
+    }
+}

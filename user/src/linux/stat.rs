@@ -1,0 +1,43 @@
+//! What is told of a file.
+
+use rcoe_abi::bundle::Word;
+
+use super::files::Kind;
+use super::machine::PAGE;
+use super::{Machine, Process};
+use linux_raw_sys::general::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG};
+
+/// Words of `struct stat`.
+pub(super) const STAT_WORDS: usize = 18;
+/// Nanoseconds of a second.
+pub(super) const SECOND: u64 = 1_000_000_000;
+
+impl<M: Machine> Process<'_, M> {
+    /// Kind and permissions of what a node is.
+    fn mode(&self, node: usize) -> u32 {
+        let found = self.files.node(node);
+        let kind = match found.kind {
+            Kind::Folder => S_IFDIR | 0o111,
+            Kind::Console => S_IFIFO,
+            Kind::Null | Kind::Zero | Kind::Random => S_IFCHR,
+            Kind::Free | Kind::Packed(_) | Kind::Memory(_) => S_IFREG,
+        };
+        kind | found.mode
+    }
+
+    /// The words of `struct stat`: device, number, links; mode and owner; group; device; bytes,
+    /// bytes of a block, blocks of 512 bytes; three times.
+    pub(super) fn stat_words(&self, node: usize) -> [u64; STAT_WORDS] {
+        let size = self.files.size(node);
+        let clock = self.bundle.word(Word::Clock).unwrap_or(0);
+        let mut words = [0; STAT_WORDS];
+        words[..3].copy_from_slice(&[1, node as u64 + 1, 1]);
+        words[3] = self.mode(node).into();
+        words[6..9].copy_from_slice(&[size, PAGE, size.div_ceil(512)]);
+        for time in [9, 11, 13] {
+            words[time] = clock / SECOND;
+            words[time + 1] = clock % SECOND;
+        }
+        words
+    }
+}

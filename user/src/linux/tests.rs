@@ -1,0 +1,494 @@
+//! The personality on the host, with a machine of vectors.
+
+use core::fmt::Write as _;
+use std::collections::BTreeMap;
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
+
+use linux_raw_sys::auxvec::{AT_ENTRY, AT_NULL, AT_PAGESZ, AT_RANDOM};
+use linux_raw_sys::errno::{
+    EACCES, EBADF, EEXIST, EFAULT, EINVAL, EMFILE, ENOENT, ENOMEM, ENOSYS, ENOTDIR, ENOTEMPTY,
+};
+use linux_raw_sys::general as nr;
+use rcoe_abi::Rights;
+use rcoe_abi::bundle::{Bundle, FILE_WORDS, HEADER_WORDS, MAGIC, SEGMENT_WORDS, Word};
+
+use super::machine::PAGE;
+use super::{Answer, Begin, Errno, Machine, Next, Nodes, Process, Sparse};
+
+/// Frames of the machine, and chunks of the array.
+const FRAMES: usize = 64;
+const CHUNKS: usize = 16;
+
+#[derive(Debug, Default)]
+struct Mock {
+    frames: Vec<Vec<u8>>,
+    free: Vec<u32>,
+    /// Where frames are mapped.
+    mapped: BTreeMap<u32, (u64, Rights)>,
+    console: Vec<u8>,
+    notes: String,
+    now: u64,
+    pointers: [u64; 2],
+}
+
+impl Machine for Mock {
+    fn take(&mut self) -> Option<u32> {
+        if let Some(frame) = self.free.pop() {
+            self.frames[frame as usize].fill(0);
+            return Some(frame);
+        }
+        let frame = u32::try_from(self.frames.len()).ok()?;
+        (self.frames.len() < FRAMES).then(|| self.frames.push(vec![0; 4096]))?;
+        Some(frame)
+    }
+
+    fn give_back(&mut self, frame: u32) {
+        assert!(!self.mapped.contains_key(&frame) && !self.free.contains(&frame));
+        self.free.push(frame);
+    }
+
+    fn map(&mut self, frame: u32, address: u64, rights: Rights) -> bool {
+        assert!(
+            !rights.contains(Rights::WRITE.or(Rights::EXECUTE)) && address.is_multiple_of(PAGE)
+        );
+        assert_eq!(self.mapped.insert(frame, (address, rights)), None);
+        true
+    }
+
+    fn unmap(&mut self, frame: u32) {
+        self.mapped.remove(&frame);
+    }
+
+    fn read(&self, frame: u32, at: usize, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self.frames[frame as usize][at..at + bytes.len()]);
+    }
+
+    fn write(&mut self, frame: u32, at: usize, bytes: &[u8]) {
+        self.frames[frame as usize][at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn console(&mut self, bytes: &[u8]) {
+        self.console.extend(bytes);
+    }
+
+    fn note(&mut self, text: core::fmt::Arguments<'_>) {
+        writeln!(self.notes, "{text}").unwrap();
+    }
+
+    fn now(&mut self) -> u64 {
+        self.now = self.now.wrapping_add(1);
+        self.now
+    }
+
+    fn sleep(&mut self, nanoseconds: u64) {
+        self.now = self.now.wrapping_add(nanoseconds);
+    }
+
+    fn set_pointers(&mut self, pointers: [u64; 2]) -> bool {
+        self.pointers = pointers;
+        true
+    }
+
+    fn identity(&self, leaf: u32, part: u32, kept: [u32; 4]) -> [u32; 4] {
+        let told = [leaf, 0x0700_0000 | part, u32::MAX, 0x0700_0000];
+        core::array::from_fn(|index| told[index] & kept[index])
+    }
+}
+
+/// Where the program's code and data are.
+const CODE: u64 = 0x40_0000;
+const DATA: u64 = 0x40_1000;
+
+/// The bundle of a program whose code has `cpuid` and `rdtsc`, with a file.
+fn bundle() -> Vec<u8> {
+    let tail = HEADER_WORDS + 2 * SEGMENT_WORDS + 1 + 2 * FILE_WORDS;
+    let mut text = vec![0x0f, 0xa2, 0x0f, 0x31, 0xc3, 0, 0, 0];
+    let mut put = |bytes: &[u8]| {
+        let at = (tail * 8 + text.len()) as u64;
+        text.extend(bytes);
+        at
+    };
+    let words_at = put(b"name\0one\0");
+    let environment = put(b"A=b\0");
+    let paths = put(b"/bin/name/etc/text");
+    let content = put(b"0123456789");
+    let end = put(b"");
+    let table = |index: usize| (index * 8) as u64;
+    let segments = table(HEADER_WORDS);
+    let identities = table(HEADER_WORDS + 2 * SEGMENT_WORDS);
+    let code = table(tail);
+    let mut words = vec![0_u64; tail];
+    for (word, value) in [
+        (Word::Magic as usize, MAGIC),
+        (Word::Bytes as usize, end),
+        (Word::Clock as usize, 7_000_000_000),
+        (Word::Entry as usize, CODE + 4),
+        (Word::End as usize, DATA + 0x1800),
+        (Word::Segments as usize, segments),
+        (Word::Segments as usize + 1, 2),
+        (Word::Identities as usize, identities),
+        (Word::Identities as usize + 1, 1),
+        (Word::Arguments as usize, words_at),
+        (Word::Arguments as usize + 1, 2),
+        (Word::Environment as usize, environment),
+        (Word::Environment as usize + 1, 1),
+        (Word::Files as usize, identities + 8),
+        (Word::Files as usize + 1, 2),
+    ] {
+        words[word] = value;
+    }
+    let records = [[CODE, 8, code, 8, 5], [DATA, 0x1800, code, 4, 3]];
+    words[HEADER_WORDS..][..10].copy_from_slice(records.as_flattened());
+    words[HEADER_WORDS + 10] = CODE;
+    let files = [
+        [paths, 9, code, 8, 0o755],
+        [paths + 9, 9, content, 10, 0o644],
+    ];
+    words[HEADER_WORDS + 11..][..10].copy_from_slice(files.as_flattened());
+    let words = words.into_iter().flat_map(u64::to_le_bytes);
+    words.chain(text).collect()
+}
+
+/// Loads the program and does something with it.
+fn with(act: impl FnOnce(&mut Process<'_, Mock>, Begin)) {
+    let bytes = bundle();
+    let bundle = Bundle::new(&bytes).unwrap();
+    let mut table = vec![0; Sparse::table_words(CHUNKS)];
+    let mut pool = vec![0; Sparse::pool_words(CHUNKS)];
+    let store = Sparse::new(&mut table, &mut pool);
+    let mut nodes = Nodes::new();
+    let loaded = Process::load(Mock::default(), store, &mut nodes, bundle);
+    let (mut process, begin) = loaded.unwrap();
+    act(&mut process, begin);
+}
+
+/// Makes a call that is answered.
+fn ask(process: &mut Process<'_, Mock>, call: u32, words: &[u64]) -> Answer {
+    let mut all = [0; 6];
+    all[..words.len()].copy_from_slice(words);
+    match process.call(call.into(), all) {
+        Next::Answer(answer) => answer,
+        Next::Exit(status) => panic!("it ended with {status}"),
+    }
+}
+
+/// Puts a string where the program has data.
+fn text(process: &mut Process<'_, Mock>, text: &str) -> u64 {
+    let place = DATA + 0x800;
+    process.write(place, text.as_bytes()).unwrap();
+    process.write(place + text.len() as u64, &[0]).unwrap();
+    place
+}
+
+#[test]
+fn a_program_begins_with_its_segments_and_its_stack() {
+    with(|process, begin| {
+        assert_eq!(begin.entry, CODE + 4);
+        assert!(begin.stack.is_multiple_of(16));
+        let string = |process: &Process<'_, Mock>, at: u64| {
+            let mut bytes = [0; 8];
+            process.read(at, &mut bytes).unwrap();
+            let end = bytes.iter().position(|&byte| byte == 0).unwrap();
+            String::from_utf8_lossy(&bytes[..end]).into_owned()
+        };
+        let words: Vec<u64> = (0..50)
+            .map_while(|at| process.word(begin.stack + 8 * at).ok())
+            .collect();
+        assert_eq!((words[0], words[3], words[5]), (2, 0, 0));
+        let texts = [1, 2, 4].map(|at| string(process, words[at]));
+        assert_eq!(texts, ["name", "one", "A=b"]);
+        let pairs: BTreeMap<u64, u64> = words[6..].chunks(2).map(|it| (it[0], it[1])).collect();
+        assert_eq!(pairs[&AT_PAGESZ.into()], 4096);
+        assert_eq!(pairs[&AT_ENTRY.into()], CODE + 4);
+        assert!(pairs.contains_key(&AT_NULL.into()));
+        assert_ne!(process.word(pairs[&AT_RANDOM.into()]), Ok(0));
+        let mut code = [0; 4];
+        process.read(CODE, &mut code).unwrap();
+        assert_eq!(code, [0x0f, 0x0b, 0x0f, 0x31]);
+        assert_eq!(process.write(CODE, &[0]), Err(Errno(EFAULT)));
+        assert_eq!(process.word(DATA + 0x17f8), Ok(0));
+    });
+}
+
+#[test]
+fn instructions_that_differ_between_cores_are_answered_alike() {
+    with(|process, _| {
+        let mut registers = [0; 18];
+        (registers[0], registers[15]) = (1, CODE);
+        let after = process.exception(6, &registers).unwrap();
+        assert_eq!(&after[..4], &[1, 1 << 16, u32::MAX.into(), 0x0700_0000]);
+        assert_eq!(after[15], CODE + 2);
+        registers[15] = CODE + 2;
+        assert_eq!(process.exception(6, &registers), None);
+        let after = process.exception(13, &registers).unwrap();
+        assert_eq!(
+            (after[0], after[3], after[15]),
+            (process.machine.now, 0, CODE + 4)
+        );
+        registers[15] = CODE + 4;
+        assert_eq!(process.exception(13, &registers), None);
+        registers[15] = 0x10;
+        assert_eq!(process.exception(13, &registers), None);
+    });
+}
+
+const BOTH: u32 = nr::PROT_READ | nr::PROT_WRITE;
+
+/// Maps memory that is no file's, wherever it may be.
+fn map(process: &mut Process<'_, Mock>, bytes: u64, protection: u32) -> Answer {
+    let private = (nr::MAP_PRIVATE | nr::MAP_ANONYMOUS).into();
+    ask(
+        process,
+        nr::__NR_mmap,
+        &[0, bytes, protection.into(), private],
+    )
+}
+
+#[test]
+fn the_heap_grows_and_shrinks() {
+    with(|process, _| {
+        let start = ask(process, nr::__NR_brk, &[0]).unwrap();
+        let brk = |process: &mut _, bytes| ask(process, nr::__NR_brk, &[start + bytes]);
+        assert_eq!(brk(process, 5000), Ok(start + 5000));
+        process.write(start, &[1; 5000]).unwrap();
+        assert_eq!(brk(process, 1), Ok(start + 1));
+        assert!(process.write(start + 4096, &[1]).is_err());
+        // More than there is changes nothing.
+        assert_eq!(brk(process, FRAMES as u64 * PAGE), Ok(start + 1));
+    });
+}
+
+#[test]
+fn memory_has_the_rights_that_are_asked_for() {
+    with(|process, _| {
+        let place = map(process, 3 * PAGE, BOTH).unwrap();
+        let protect = |process: &mut _, pages, protection: u32| {
+            let words = [place, pages * PAGE, protection.into()];
+            ask(process, nr::__NR_mprotect, &words)
+        };
+        assert_eq!(map(process, FRAMES as u64 * PAGE, BOTH), Err(Errno(ENOMEM)));
+        assert_eq!(map(process, 0, BOTH), Err(Errno(EINVAL)));
+        assert_eq!(protect(process, 1, nr::PROT_READ), Ok(0));
+        assert_eq!(process.write(place, &[1]), Err(Errno(EFAULT)));
+        assert_eq!(protect(process, 1, 0), Ok(0));
+        assert_eq!(process.word(place), Err(Errno(EFAULT)));
+        assert_eq!(protect(process, 9, nr::PROT_READ), Err(Errno(ENOMEM)));
+        assert_eq!(protect(process, 1, nr::PROT_READ), Ok(0));
+        // Code that nobody has looked at is none.
+        assert_eq!(protect(process, 1, nr::PROT_EXEC), Err(Errno(EACCES)));
+        assert_eq!(map(process, PAGE, nr::PROT_EXEC), Err(Errno(EACCES)));
+        assert_eq!(map(process, PAGE, BOTH | nr::PROT_EXEC), Err(Errno(EACCES)));
+        let code = [CODE, PAGE, nr::PROT_EXEC.into()];
+        assert_eq!(ask(process, nr::__NR_mprotect, &code), Ok(0));
+        assert_eq!(process.machine.notes.lines().count(), 1);
+    });
+}
+
+#[test]
+fn memory_moves_and_what_is_given_back_is_zero_when_it_is_had_again() {
+    with(|process, _| {
+        let taken = process.machine.mapped.len();
+        let place = map(process, 3 * PAGE, BOTH).unwrap();
+        process.write(place + PAGE - 1, &[5, 6]).unwrap();
+        let words = [place, 3 * PAGE, 5 * PAGE, nr::MREMAP_MAYMOVE.into()];
+        let moved = ask(process, nr::__NR_mremap, &words).unwrap();
+        assert_eq!(process.word(moved + PAGE - 1).unwrap() & 0xffff, 0x0605);
+        assert!(process.word(place).is_err());
+        let forget = nr::MADV_DONTNEED.into();
+        assert_eq!(
+            ask(process, nr::__NR_madvise, &[moved, 2 * PAGE, forget]),
+            Ok(0)
+        );
+        assert_eq!(process.word(moved + PAGE - 1), Ok(0));
+        assert_eq!(
+            ask(process, nr::__NR_madvise, &[CODE, PAGE, forget]),
+            Err(Errno(EINVAL))
+        );
+        process.write(moved, &[7; 5000]).unwrap();
+        assert_eq!(ask(process, nr::__NR_munmap, &[moved, 5 * PAGE]), Ok(0));
+        assert_eq!(process.machine.mapped.len(), taken);
+        let again = map(process, 5 * PAGE, BOTH).unwrap();
+        assert_eq!(again, place, "the lowest is used again");
+        assert!(
+            (again..again + 5 * PAGE)
+                .step_by(8)
+                .all(|at| process.word(at) == Ok(0))
+        );
+    });
+}
+
+#[test]
+fn a_stack_grows_to_its_end() {
+    with(|process, begin| {
+        assert!(process.page_fault(begin.stack - 3 * PAGE));
+        assert!(!process.page_fault(begin.stack - 3 * PAGE), "it is there");
+        assert!(!process.page_fault(begin.stack - (9 << 20)));
+        assert!(!process.page_fault(0x10));
+    });
+}
+
+#[test]
+fn files_are_read_written_and_taken_away() {
+    with(|process, _| {
+        let path = text(process, "/etc/text");
+        let file = ask(process, nr::__NR_open, &[path, nr::O_RDWR.into()]).unwrap();
+        assert_eq!(file, 3);
+        let to = DATA + 0x100;
+        assert_eq!(ask(process, nr::__NR_read, &[file, to, 4]), Ok(4));
+        assert_eq!(process.word(to).unwrap().to_le_bytes()[..4], *b"0123");
+        // Two descriptors share a place.
+        assert_eq!(ask(process, nr::__NR_dup2, &[file, 9]), Ok(9));
+        process.write(to, b"ab").unwrap();
+        assert_eq!(ask(process, nr::__NR_write, &[9, to, 2]), Ok(2));
+        assert_eq!(ask(process, nr::__NR_pread64, &[file, to, 99, 2]), Ok(8));
+        assert_eq!(process.word(to).unwrap().to_le_bytes(), *b"23ab6789");
+        assert_eq!(
+            ask(process, nr::__NR_lseek, &[file, 1 << 20, 0]),
+            Ok(1 << 20)
+        );
+        assert_eq!(ask(process, nr::__NR_write, &[file, to, 1]), Ok(1));
+        assert_eq!(ask(process, nr::__NR_pread64, &[file, to, 8, 5000]), Ok(8));
+        assert_eq!(process.word(to), Ok(0), "what was never written is zero");
+        assert_eq!(ask(process, nr::__NR_ftruncate, &[file, 3]), Ok(0));
+        assert_eq!(ask(process, nr::__NR_pread64, &[file, to, 8, 0]), Ok(3));
+        assert_eq!(ask(process, nr::__NR_close, &[file]), Ok(0));
+        assert_eq!(ask(process, nr::__NR_close, &[9]), Ok(0));
+        assert_eq!(ask(process, nr::__NR_close, &[9]), Err(Errno(EBADF)));
+        assert_eq!(ask(process, nr::__NR_unlink, &[path]), Ok(0));
+        assert_eq!(ask(process, nr::__NR_open, &[path]), Err(Errno(ENOENT)));
+        let new = u64::from(nr::O_CREAT | nr::O_EXCL | nr::O_WRONLY);
+        let path = text(process, "/etc/../new/x");
+        assert_eq!(
+            ask(process, nr::__NR_open, &[path, new]),
+            Err(Errno(ENOENT))
+        );
+        let path = text(process, "/new");
+        assert_eq!(ask(process, nr::__NR_mkdir, &[path, 0o777]), Ok(0));
+        let path = text(process, "/new/x");
+        assert_eq!(ask(process, nr::__NR_open, &[path, new, 0o666]), Ok(3));
+        assert_eq!(
+            ask(process, nr::__NR_open, &[path, new]),
+            Err(Errno(EEXIST))
+        );
+        assert_eq!(ask(process, nr::__NR_read, &[3, to, 1]), Err(Errno(EBADF)));
+        let path = text(process, "/new");
+        assert_eq!(ask(process, nr::__NR_rmdir, &[path]), Err(Errno(ENOTEMPTY)));
+        let (from, to) = (text(process, "/new/x"), DATA + 0x400);
+        process.write(to, b"/etc/z\0").unwrap();
+        assert_eq!(ask(process, nr::__NR_rename, &[from, to]), Ok(0));
+        assert_eq!(ask(process, nr::__NR_access, &[from]), Err(Errno(ENOENT)));
+        assert_eq!(ask(process, nr::__NR_chmod, &[to, 0o600]), Ok(0));
+        assert_eq!(ask(process, nr::__NR_rename, &[to, from]), Ok(0));
+        let path = text(process, "/new/x/y");
+        assert_eq!(ask(process, nr::__NR_mkdir, &[path]), Err(Errno(ENOTDIR)));
+    });
+}
+
+#[test]
+fn output_goes_to_the_console_and_input_is_at_its_end() {
+    with(|process, _| {
+        let place = text(process, "out");
+        process.write_words(DATA, &[place, 3, place, 1]).unwrap();
+        assert_eq!(ask(process, nr::__NR_writev, &[1, DATA, 2]), Ok(4));
+        assert_eq!(
+            ask(process, nr::__NR_write, &[2, 0x10, 5]),
+            Err(Errno(EFAULT))
+        );
+        assert_eq!(process.machine.console, b"outo");
+        assert_eq!(ask(process, nr::__NR_read, &[0, DATA, 9]), Ok(0));
+        assert_eq!(
+            process.call(u64::from(nr::__NR_exit_group), [0x1ff, 0, 0, 0, 0, 0]),
+            Next::Exit(255)
+        );
+    });
+}
+
+#[test]
+fn a_call_that_is_not_carried_is_told_once() {
+    with(|process, _| {
+        for _ in 0..3 {
+            assert_eq!(ask(process, nr::__NR_socket, &[]), Err(Errno(ENOSYS)));
+            assert_eq!(ask(process, 100_000, &[]), Err(Errno(ENOSYS)));
+            assert_eq!(ask(process, nr::__NR_rseq, &[]), Err(Errno(ENOSYS)));
+        }
+        let notes = &process.machine.notes;
+        assert_eq!(notes.lines().count(), 2, "{notes}");
+        assert!(notes.contains("socket (41)"));
+    });
+}
+
+#[test]
+fn signals_are_kept_and_those_to_itself_end_it() {
+    with(|process, _| {
+        process.write_words(DATA, &[1, 2, 3, 4]).unwrap();
+        assert_eq!(
+            ask(process, nr::__NR_rt_sigaction, &[10, DATA, 0, 8]),
+            Ok(0)
+        );
+        assert_eq!(
+            ask(process, nr::__NR_rt_sigaction, &[10, 0, DATA + 32, 8]),
+            Ok(0)
+        );
+        assert_eq!(process.word(DATA + 56), Ok(4));
+        assert_eq!(
+            ask(process, nr::__NR_rt_sigaction, &[9, DATA, 0, 8]),
+            Err(Errno(EINVAL))
+        );
+        assert_eq!(
+            ask(process, nr::__NR_rt_sigaction, &[65, DATA, 0, 8]),
+            Err(Errno(EINVAL))
+        );
+        // Ignored, as it said.
+        assert_eq!(ask(process, nr::__NR_kill, &[2, 10]), Ok(0));
+        let abort = process.call(nr::__NR_tgkill.into(), [2, 2, 6, 0, 0, 0]);
+        assert_eq!(abort, Next::Exit(134));
+        let many = (0..80).map(|_| ask(process, nr::__NR_dup, &[1]));
+        assert_eq!(many.last(), Some(Err(Errno(EMFILE))));
+    });
+}
+
+#[test]
+fn whatever_a_program_asks_for_it_gets_an_answer() {
+    let mut seed = 4711_u64;
+    let mut next = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        seed >> 24
+    };
+    for _ in 0..60 {
+        with(|process, begin| {
+            let mut places = vec![
+                0,
+                1,
+                3,
+                DATA,
+                DATA + 0x7fc,
+                begin.stack,
+                CODE,
+                u64::MAX,
+                4096,
+            ];
+            for _ in 0..400 {
+                let words = core::array::from_fn(|_| {
+                    let place = places[usize::try_from(next()).unwrap() % places.len()];
+                    place.wrapping_add(
+                        [0, 0, 1, 8, 4096, next()][usize::try_from(next()).unwrap() % 6],
+                    )
+                });
+                let answer = process.call(next() % 340, words);
+                if let Next::Answer(Ok(place @ 0x1000..)) = answer {
+                    places.push(place);
+                }
+                let _ = process.page_fault(words[0]);
+            }
+            // What is mapped is what the array says, once each.
+            for (&frame, &(address, _)) in &process.machine.mapped {
+                assert_eq!(
+                    process.store.get(address / PAGE) & 0xffff_ffff,
+                    u64::from(frame) + 1
+                );
+            }
+        });
+    }
+}
