@@ -313,8 +313,8 @@ pub(crate) enum SphereArg {
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
     /// clock, crash, device, fill, foreign, grow, large, ledger, long, null, pingpong, pipeline,
-    /// race, sieve or sleep, on x86_64 also echo or hpet, or an ELF file made for it, or on x86_64 a
-    /// static program of Linux: by its path, or found as a shell does
+    /// race, sieve or sleep, on x86_64 also echo or hpet, or an ELF file made for it, or on x86_64
+    /// a static program of Linux: by its path, or found as a shell does
     System,
 }
 
