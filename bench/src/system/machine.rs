@@ -86,6 +86,8 @@ pub(super) struct Run<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Told {
     pub(super) cycles: f64,
+    /// Times that the replicas met.
+    pub(super) votes: Option<f64>,
     /// Cycles of one delivery of an interrupt.
     pub(super) interrupt: Option<f64>,
     /// Cycles of one removal of a replica.
@@ -108,6 +110,7 @@ impl Told {
                 Some("cycles") => {
                     let cycles = line.strip_prefix("cycles ")?.split(',').next()?;
                     told.cycles = cycles.parse().ok()?;
+                    told.votes = last;
                     found = true;
                 }
                 Some("interrupts") => told.interrupt = last,

@@ -5,6 +5,7 @@
 //! that counts instructions gives exact figures, which say nothing of caches and real
 //! inter-processor interrupts; the host's clock gives a median and a spread.
 
+mod coupling;
 mod machine;
 mod returning;
 
@@ -27,7 +28,8 @@ pub struct Order {
     #[arg(long, default_value_t = 7)]
     pub repetitions: usize,
     /// Parts: computing, calls, seldom (interrupts, and removals of replicas), copy (memory), and
-    /// return (of a replica with much memory; counted, whatever the clocks).
+    /// return (of a replica with much memory; counted, whatever the clocks); and, by name only,
+    /// coupling (close against loose, counted, on aarch64).
     #[arg(
         long = "part",
         value_delimiter = ',',
@@ -47,7 +49,7 @@ pub struct Order {
     pub arch: Arch,
 }
 
-const PARTS: [&str; 5] = ["computing", "calls", "seldom", "copy", "return"];
+const PARTS: [&str; 6] = ["computing", "calls", "seldom", "copy", "return", "coupling"];
 
 const NS: [usize; 3] = [1, 2, 3];
 const MODES: [&str; 3] = ["io", "args", "every"];
@@ -137,6 +139,10 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<Told> {
     if wants("return") {
         eprintln!("measuring: the return of replicas with much memory");
         returning::measure(&bench, &mut out)?;
+    }
+    if wants("coupling") {
+        eprintln!("measuring: close coupling");
+        coupling::measure(&bench, order.arch, &mut out)?;
     }
     for &clock in &order.clocks {
         out.clock = Some(clock);
