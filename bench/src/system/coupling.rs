@@ -9,8 +9,8 @@ use super::machine::{Arch, Bench, Clock, Run};
 use super::{NS, Told, USUAL};
 use crate::evidence::{Series, spread_of};
 
-/// Programs that compute, with arguments for more than a hundred ticks of one replica, or some.
-const PROGRAMS: [(&str, u64); 2] = [("hash", 80), ("float", 2_000_000)];
+/// Programs that compute, with arguments for some ten ticks of one replica.
+const PROGRAMS: [(&str, u64); 2] = [("hash", 40), ("float", 400_000)];
 
 /// Rounds of the race, in each of which 32 threads add without a lock.
 const ROUNDS: u64 = 1_000;
