@@ -10,7 +10,7 @@ use super::{NS, Told, USUAL};
 use crate::evidence::{Series, spread_of};
 
 /// Programs that compute, with arguments for some ten ticks of one replica.
-const PROGRAMS: [(&str, u64); 2] = [("hash", 40), ("float", 400_000)];
+const PROGRAMS: [(&str, u64); 2] = [("hash", 40), ("float", 400)];
 
 /// Rounds of the race, in each of which 32 threads add without a lock.
 const ROUNDS: u64 = 1_000;

@@ -192,6 +192,7 @@ mod tests {
         let told = Told::parse(text);
         let expected = Told {
             cycles: 12.0,
+            votes: Some(4.0),
             interrupt: Some(99.0),
             removal: Some(7.0),
             copy: Some(8.0),
