@@ -2,6 +2,7 @@
 
 use rcoe_core::Compare;
 
+use crate::coupling::Approach;
 use crate::sphere::DEVICE;
 
 /// What the command line asks of the kernel.
@@ -19,6 +20,8 @@ pub(crate) struct Config {
     pub(crate) reintegrate: bool,
     /// Are replicas to act at one instruction?
     pub(crate) close: bool,
+    /// How are they stopped there?
+    pub(crate) approach: Approach,
     /// For tests: is all memory to be compared where they do?
     pub(crate) verify: bool,
     /// For tests: which replica is to make a wild store at its first tick, and where.
@@ -169,6 +172,10 @@ impl Config {
             tick: number(command, b"tick").unwrap_or(10_000),
             mask: value(command, b"mask") != Some(b"no"),
             close: value(command, b"coupling") == Some(b"close"),
+            approach: match value(command, b"approach") {
+                Some(b"breakpoint") => Approach::Breakpoint,
+                _ => Approach::Counter,
+            },
             verify: value(command, b"verify") == Some(b"yes"),
             probe: probe(command),
             breaks: breaks(command),

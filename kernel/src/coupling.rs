@@ -17,16 +17,23 @@
 //! that are told who is the primary: such a meeting is refused.
 
 mod baton;
+mod run;
 mod state;
 
 pub(crate) use baton::Baton;
+pub(crate) use run::Approach;
 
-use rcoe_core::coupling::{Boards, Counter as Exact, Coupler, End, Order, Pace, Stop};
+use rcoe_core::coupling::{
+    Boards, Counter as Exact, Coupler, End, Machine as _, Order, Pace, Stop,
+};
 use rcoe_core::{Cause, Halt, ReplicaId, ReplicaSet};
 use rcoe_kernel_objects::Kernel;
+use rcoe_kernel_objects::arch::{CONTEXT_WORDS, IP, STATUS, STEP, STEP_VECTOR};
 
 use crate::arch::{self, Counter};
+use crate::config::Config;
 use crate::sphere::Replicated;
+use run::{Aim, Run};
 use state::State;
 
 /// Instructions that a replica may run to a target, beside what it lags behind.
@@ -52,19 +59,12 @@ pub(crate) struct Coupling {
     /// What all are to perform when they have agreed; 0 if nothing.
     pending: u64,
     run: Option<Run>,
+    approach: Approach,
+    /// What stops the program beside the counter.
+    aim: Aim,
     /// Does the program stand at a call that has not been made?
     at_call: bool,
     verifies: bool,
-}
-
-/// The program runs to a target.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    began: u64,
-    /// Where it ends, in instructions since the last event.
-    end: u64,
-    /// How it ends if it gets there.
-    stop: Stop,
 }
 
 /// What is next.
@@ -77,7 +77,7 @@ pub(crate) enum Next {
 }
 
 impl Coupling {
-    pub(crate) fn new(counter: Counter, sphere: &Replicated, verifies: bool) -> Self {
+    pub(crate) fn new(counter: Counter, sphere: &Replicated, config: &Config) -> Self {
         let (own, members) = (sphere.id(), sphere.group_members());
         Self {
             counter,
@@ -86,8 +86,10 @@ impl Coupling {
             boards: arch::boards(members.len()),
             pending: 0,
             run: None,
+            approach: config.approach,
+            aim: Aim::None,
             at_call: false,
-            verifies,
+            verifies: config.verify,
         }
     }
 
@@ -119,15 +121,44 @@ impl Coupling {
         self.pending == 0
     }
 
-    /// Instructions that the program has executed since it was left alone.
-    pub(crate) fn executed(&self) -> u64 {
+    /// The kernel was entered from a program with these registers: instructions that it has executed
+    /// since it was left alone. What was to stop it does so no more.
+    pub(crate) fn executed(&self, context: &mut [u64; CONTEXT_WORDS]) -> u64 {
+        match self.aim {
+            Aim::None => {}
+            Aim::At(_) => self.counter.unwatch(),
+            Aim::Step => {
+                self.counter.unwatch();
+                context[STATUS] &= !STEP;
+            }
+        }
         self.counter.executed(self.armed)
     }
 
-    /// Before the program is left alone.
-    pub(crate) fn arm(&mut self, progress: u64) {
-        self.armed = self.run.map_or(FAR, |run| run.end.saturating_sub(progress));
+    /// Before the program is left alone, to go on with these registers.
+    pub(crate) fn arm(&mut self, progress: u64, context: &mut [u64; CONTEXT_WORDS]) {
+        self.armed = self.run.map_or(FAR, |run| run.limit(progress));
         self.counter.arm(self.armed);
+        self.aim = self
+            .run
+            .map_or(Aim::None, |run| run.aim(progress, context[IP]));
+        match self.aim {
+            Aim::None => {}
+            Aim::At(place) => self.counter.watch(place),
+            Aim::Step => {
+                self.counter.step();
+                context[STATUS] |= STEP;
+            }
+        }
+    }
+
+    /// Is an exception what was to stop the program?
+    pub(crate) fn stops(&self, vector: u64) -> bool {
+        match self.aim {
+            Aim::None => false,
+            Aim::At(_) => vector == Counter::WATCHED,
+            Aim::Step => vector == STEP_VECTOR,
+        }
     }
 
     /// A call or a fault: is it to be kept until all have come to it, or have acted before?
@@ -166,7 +197,7 @@ impl Coupling {
                 Order::Again | Order::Removed(_) => {}
                 Order::Place => self.coupler.placed(),
                 Order::Run { budget, .. } => {
-                    if self.begin_run(kernel.sphere.progress(), budget) {
+                    if self.begin_run(&state, budget) {
                         return Ok(Next::Run);
                     }
                 }
@@ -186,10 +217,10 @@ impl Coupling {
         let Some(run) = self.run else {
             return true;
         };
-        let stop = match self.at_call {
-            true => Stop::Call,
-            false if progress >= run.end => run.stop,
-            false => return false,
+        let stop = match (self.at_call, run.over(progress)) {
+            (true, _) => Stop::Call,
+            (false, Some(stop)) => stop,
+            (false, None) => return false,
         };
         self.run = None;
         self.coupler.ran(stop, progress.saturating_sub(run.began));
@@ -197,7 +228,8 @@ impl Coupling {
     }
 
     /// Begins a run to the target, unless the program is there.
-    fn begin_run(&mut self, progress: u64, budget: u64) -> bool {
+    fn begin_run(&mut self, state: &State, budget: u64) -> bool {
+        let progress = state.standing().progress;
         let target = self.coupler.target();
         let most = progress.saturating_add(budget);
         let (end, stop) = match target.at_call || target.progress > most {
@@ -208,10 +240,14 @@ impl Coupling {
             self.coupler.ran(stop, 0);
             return false;
         }
+        // A thread that is stepped has what a breakpoint would need.
+        let watches = self.approach == Approach::Breakpoint && !state.steps();
+        let place = (watches && stop == Stop::Matched).then_some(target.ip);
         self.run = Some(Run {
             began: progress,
             end,
             stop,
+            place,
         });
         true
     }

@@ -58,7 +58,7 @@ impl Machine {
             report::refuse("this processor does not count instructions, as close coupling needs");
         }
         let mut sphere = Replicated::new(parameters, &config, ports, counter);
-        let coupling = counter.map(|counter| Coupling::new(counter, &sphere, config.verify));
+        let coupling = counter.map(|counter| Coupling::new(counter, &sphere, &config));
         let digest = config.timeout << 32 | config.tick << 8 | config.compare as u64;
         sphere.event(kind::START, digest);
         let mut kernel = Kernel::new(memory, arch::kept(), sphere);
@@ -111,10 +111,15 @@ impl Machine {
 
     /// A thread enters the kernel; its registers are to be put here.
     pub(crate) fn enter(&mut self) -> &mut [u64; CONTEXT_WORDS] {
-        if let Some(coupling) = &self.coupling {
-            self.kernel.sphere.advance(coupling.executed());
-        }
         self.kernel.context()
+    }
+
+    /// Its registers are there: how far has it come?
+    pub(crate) fn entered(&mut self) {
+        if let Some(coupling) = &self.coupling {
+            let executed = coupling.executed(self.kernel.context());
+            self.kernel.sphere.advance(executed);
+        }
     }
 
     pub(crate) fn syscall(&mut self) {
@@ -142,6 +147,10 @@ impl Machine {
     }
 
     pub(crate) fn exception(&mut self, vector: u64, code: u64) {
+        let stopped = |it: &Coupling| it.stops(vector);
+        if self.coupling.as_ref().is_some_and(stopped) {
+            return;
+        }
         if !self.keeps_call() {
             self.kernel.fault(Fault::Exception { vector, code });
         }
@@ -222,7 +231,7 @@ impl Machine {
         let root = root.expect("who was chosen has an address space");
         arch::enter_space(self.base, root, self.kernel.sphere.kernel_entry());
         if let Some(coupling) = &mut self.coupling {
-            coupling.arm(self.kernel.sphere.progress());
+            coupling.arm(self.kernel.sphere.progress(), self.kernel.context());
         }
         self.kernel.context()
     }

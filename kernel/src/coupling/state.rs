@@ -1,7 +1,7 @@
 //! A stopped replica, as the protocol compares it.
 
 use rcoe_core::coupling::{Machine, Standing, VECTORS, list_digest};
-use rcoe_kernel_objects::arch::{CONTEXT_WORDS, FPU_WORDS, IP, SP, STATUS, start};
+use rcoe_kernel_objects::arch::{CONTEXT_WORDS, FPU_WORDS, IP, SP, STATUS, STEPPING, start};
 use rcoe_kernel_objects::{Checksum, Kernel, fpu_words};
 
 use crate::arch;
@@ -39,6 +39,13 @@ impl State {
             context,
             vectors,
         }
+    }
+
+    /// Is the thread stepped?
+    pub(super) fn steps(&self) -> bool {
+        let last = STEPPING.map(|_| FPU_WORDS - 1);
+        let word = last.map(|place| self.vectors[place]);
+        word.is_some_and(|word| word != 0)
     }
 }
 

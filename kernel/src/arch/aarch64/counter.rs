@@ -22,7 +22,63 @@ const PROGRAMS: u64 = 1 << 31;
 /// The bit of the cycle counter in registers that have one for each.
 const CYCLES: u64 = 1 << 31;
 
+/// `MDSCR_EL1`: breakpoints, and steps.
+const WATCH: u64 = 1 << 15;
+const STEP: u64 = 1;
+/// `DBGBCR0_EL1`: on, for programs, at the instruction as a whole.
+const OF_PROGRAMS: u64 = 1 | 2 << 1 | 0xf << 5;
+
+/// Sets and clears bits of what the processor stops at.
+fn set_debug(set: u64, clear: u64) {
+    // SAFETY: it concerns programs alone; what the kernel has for a thread is loaded with that.
+    unsafe {
+        asm!(
+            "mrs {word}, mdscr_el1",
+            "orr {word}, {word}, {set}",
+            "bic {word}, {word}, {clear}",
+            "msr mdscr_el1, {word}",
+            "isb",
+            word = out(reg) _,
+            set = in(reg) set,
+            clear = in(reg) clear,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+}
+
 impl Counter {
+    /// The exception of a breakpoint.
+    pub(crate) const WATCHED: u64 = 0x30;
+
+    /// The program is stopped before this instruction.
+    pub(crate) fn watch(self, place: u64) {
+        // SAFETY: breakpoints are this kernel's alone, and concern programs alone.
+        unsafe {
+            asm!("msr dbgbvr0_el1, {place}", "msr dbgbcr0_el1, {how}",
+                place = in(reg) place,
+                how = in(reg) OF_PROGRAMS,
+                options(nomem, nostack, preserves_flags));
+        }
+        set_debug(WATCH, 0);
+    }
+
+    /// The program is stopped behind one instruction, if its status says so, too.
+    pub(crate) fn step(self) {
+        set_debug(STEP, 0);
+    }
+
+    /// It is not stopped so any more.
+    pub(crate) fn unwatch(self) {
+        // SAFETY: as for setting it.
+        unsafe {
+            asm!(
+                "msr dbgbcr0_el1, xzr",
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+        set_debug(0, WATCH | STEP);
+    }
+
     /// The counter, if there is one.
     pub(crate) fn new() -> Option<Self> {
         let features: u64;

@@ -151,6 +151,7 @@ extern "C" fn on_trap(frame: &mut Frame) {
     let address = cpu::fault_address();
     with_machine(|machine| {
         *machine.enter() = frame.context;
+        machine.entered();
         match (frame.why, class) {
             (INTERRUPT, _) => interrupts::handle(|vector| machine.interrupt(vector)),
             (_, SYSTEM_CALL) => machine.syscall(),

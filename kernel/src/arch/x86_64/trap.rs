@@ -174,6 +174,7 @@ extern "C" fn on_trap(frame: &mut Frame) {
     }
     with_machine(|machine| {
         frame.tell_context(machine.enter());
+        machine.entered();
         match frame.vector {
             SYSCALL => machine.syscall(),
             14 => machine.page_fault(cpu::fault_address(), frame.code),
