@@ -275,6 +275,10 @@ pub(crate) struct RunArgs {
     /// System sphere: where replicas are preempted and take interrupts. Close needs --arch aarch64
     #[arg(long, value_enum, value_name = "HOW", default_value = "loose")]
     pub(crate) coupling: CouplingArg,
+    /// System sphere, with --coupling close: what stops a replica that is behind at the instruction
+    /// of the others [default: counter]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) stop_by: Option<StopBy>,
     /// System sphere: what executes the machine's instructions
     #[arg(long, value_enum, value_name = "HOW", default_value = "tcg")]
     pub(crate) accel: AccelArg,
@@ -345,6 +349,15 @@ pub(crate) enum CouplingArg {
     Loose,
     /// At one instruction, for any
     Close,
+}
+
+/// `--stop-by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StopBy {
+    /// The counter of instructions, behind the very one
+    Counter,
+    /// A breakpoint, before which the counter comes a little too early
+    Breakpoint,
 }
 
 /// `--core-threads`.

@@ -24,7 +24,7 @@ const PROCESS: [&str; 11] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 8] = [
+const SYSTEM: [&str; 9] = [
     "accel",
     "arch",
     "core_threads",
@@ -33,6 +33,7 @@ const SYSTEM: [&str; 8] = [
     "memory",
     "memory_file",
     "publish",
+    "stop_by",
 ];
 
 /// What is wrong with the options of a run, if anything is.

@@ -14,12 +14,12 @@ use rcoe_supervisor::{
     EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, SCHEMA,
 };
 use rcoe_system::{
-    Accel, Arch, Coupling, Difference, Ending, Entry, LinuxProgram, Settings, Start, SystemError,
-    Threads, find_linux, folder, is_native, offers, run,
+    Accel, Approach, Arch, Coupling, Difference, Ending, Entry, LinuxProgram, Settings, Start,
+    SystemError, Threads, find_linux, folder, is_native, offers, run,
 };
 use serde_json::{Value, json};
 
-use crate::args::{AccelArg, ArchArg, CoreThreads, CouplingArg, OnFault, RunArgs, TickArg};
+use crate::args::{AccelArg, ArchArg, CoreThreads, CouplingArg, OnFault, RunArgs, StopBy, TickArg};
 use crate::reporter::say;
 
 /// Variable with further words for the kernel's command line, for tests.
@@ -99,6 +99,10 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         CouplingArg::Loose => Coupling::Loose,
         CouplingArg::Close => Coupling::Close,
     };
+    if args.stop_by.is_some() && coupling == Coupling::Loose {
+        let why = "--stop-by is for closely coupled replicas: add --coupling close";
+        return Err(SystemError::Setting(why.into()));
+    }
     Ok(Settings {
         arch: match args.arch {
             ArchArg::X86_64 => Arch::X86_64,
@@ -120,6 +124,10 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
             (None, Coupling::Close) | (Some(CoreThreads::Counted), _) => Threads::Counted,
         },
         coupling,
+        approach: match args.stop_by {
+            None | Some(StopBy::Counter) => Approach::Counter,
+            Some(StopBy::Breakpoint) => Approach::Breakpoint,
+        },
         kernel_words: std::env::var(KERNEL_WORDS).unwrap_or_default(),
         memory: args.memory,
         memory_file: args.memory_file.clone(),

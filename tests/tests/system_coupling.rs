@@ -26,16 +26,19 @@ fn raced(outcome: &Outcome) -> u64 {
 #[test]
 fn replicas_race_alike() {
     let scene = Scene::new();
-    for (replicas, mode, tick, words) in [
-        ("1", "args", "200us", ""),
-        ("2", "args", "200us", ""),
-        ("2", "every", "300us", ""),
-        ("2", "io", "500us", "verify=yes"),
-        ("3", "args", "200us", "verify=yes"),
-        ("3", "io", "1ms", ""),
-        ("4", "args", "300us", ""),
+    for (replicas, mode, tick, how, words) in [
+        ("1", "args", "200us", "counter", ""),
+        ("2", "args", "200us", "counter", ""),
+        ("2", "args", "200us", "breakpoint", "verify=yes"),
+        ("2", "every", "300us", "counter", ""),
+        ("2", "io", "500us", "counter", "verify=yes"),
+        ("3", "args", "200us", "counter", "verify=yes"),
+        ("3", "every", "400us", "breakpoint", ""),
+        ("3", "io", "1ms", "counter", ""),
+        ("4", "args", "300us", "breakpoint", ""),
     ] {
         let options = ["-n", replicas, "--compare", mode, "--tick", tick];
+        let options = [&options[..], &["--stop-by", how]].concat();
         let outcome = close(&scene, words, &options, &["race", "60"]);
         let what = format!("{options:?}: {}", outcome.err());
         assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
@@ -78,8 +81,8 @@ fn what_does_not_race_runs_as_ever() {
     ] {
         let plain = ["--arch", "aarch64", "-n", "1", "--tick", "500us"];
         let plain = system(&scene, &plain, command);
-        for replicas in ["2", "3"] {
-            let options = ["-n", replicas, "--tick", "500us"];
+        for (replicas, how) in [("2", "breakpoint"), ("3", "counter")] {
+            let options = ["-n", replicas, "--tick", "500us", "--stop-by", how];
             let outcome = close(&scene, "", &options, command);
             let what = format!("{command:?} {replicas}: {}", outcome.err());
             assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
@@ -148,6 +151,7 @@ fn what_cannot_be_coupled_closely_is_refused() {
             &["--coupling", "close", "--arch", "x86_64"][..],
             "add --arch aarch64",
         ),
+        (&["--stop-by", "breakpoint"], "add --coupling close"),
         (
             &[
                 "--coupling",

@@ -30,6 +30,26 @@ impl Coupling {
     }
 }
 
+/// What stops closely coupled replicas at one instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Approach {
+    /// The counter of instructions, behind the very one.
+    #[default]
+    Counter,
+    /// A breakpoint, before which the counter comes a little too early.
+    Breakpoint,
+}
+
+impl Approach {
+    /// What the kernel calls it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Breakpoint => "breakpoint",
+        }
+    }
+}
+
 /// Can a machine with these settings couple its replicas so?
 ///
 /// # Errors

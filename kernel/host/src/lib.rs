@@ -24,7 +24,7 @@ mod publish;
 mod run;
 
 pub use arch::Arch;
-pub use coupling::Coupling;
+pub use coupling::{Approach, Coupling};
 pub use diary::Entry;
 pub use difference::Difference;
 pub use error::SystemError;

@@ -10,7 +10,7 @@ use rcoe_abi::object::PAGE;
 use rcoe_core::Compare;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::coupling::{self, Coupling};
+use crate::coupling::{self, Approach, Coupling};
 use crate::diaries::Diaries;
 use crate::find::{self, KERNEL};
 use crate::linux::{self, LinuxProgram};
@@ -26,6 +26,8 @@ pub struct Settings {
     pub replicas: usize,
     /// Where replicas act.
     pub coupling: Coupling,
+    /// What stops them where they are closely coupled.
+    pub approach: Approach,
     /// How much is compared.
     pub compare: Compare,
     /// How late a replica may be.
@@ -140,8 +142,9 @@ impl Settings {
         };
         format!(
             "n={replicas} compare={compare} timeout={timeout} tick={tick} mask={mask} \
-             reintegrate={again} coupling={} {clocks} {words} -- {name}{argument}",
-            self.coupling.name()
+             reintegrate={again} coupling={} approach={} {clocks} {words} -- {name}{argument}",
+            self.coupling.name(),
+            self.approach.name()
         )
     }
 }
