@@ -19,24 +19,27 @@ pub(super) fn measure(bench: &Bench, arch: Arch, out: &mut Told) -> Result<()> {
     ensure!(arch == Arch::Arm, "close coupling is for --arch aarch64");
     let _ = writeln!(
         out,
-        "\n### Close coupling\n\n| program | replicas | loose | close | close : loose |\n\
-         |---|---|---|---|---|"
+        "\n### Close coupling\n\n| program | replicas | stopped by | loose | close | close : loose |\n\
+         |---|---|---|---|---|---|"
     );
     for (program, argument) in PROGRAMS {
         for replicas in NS {
-            let cycles = |coupling| {
-                let options = ["--no-reintegrate", "--coupling", coupling];
+            let cycles = |how: &[&str]| {
+                let options = [&["--no-reintegrate", "--coupling"], how].concat();
                 let told = bench.run_with(run(replicas, USUAL), &options, program, argument)?;
                 Ok::<f64, anyhow::Error>(told.cycles)
             };
-            let (loose, close) = (cycles("loose")?, cycles("close")?);
-            let ratio = close / loose;
-            let _ = writeln!(
-                out,
-                "| {program} | {replicas} | {loose:.0} | {close:.0} | {ratio:.4} |"
-            );
-            let what = format!("{program}, closely coupled, of loosely coupled");
-            note(out, what, replicas, close, Some(ratio));
+            let loose = cycles(&["loose"])?;
+            for (how, name) in [("counter", ""), ("breakpoint", " by breakpoints")] {
+                let close = cycles(&["close", "--stop-by", how])?;
+                let ratio = close / loose;
+                let _ = writeln!(
+                    out,
+                    "| {program} | {replicas} | {how} | {loose:.0} | {close:.0} | {ratio:.4} |"
+                );
+                let what = format!("{program}, closely coupled{name}, of loosely coupled");
+                note(out, what, replicas, close, Some(ratio));
+            }
         }
     }
     for replicas in [2, 3] {
