@@ -121,8 +121,8 @@ impl Coupling {
         self.pending == 0
     }
 
-    /// The kernel was entered from a program with these registers: instructions that it has executed
-    /// since it was left alone. What was to stop it does so no more.
+    /// The kernel was entered from a program with these registers: instructions that it has
+    /// executed since it was left alone. What was to stop it does so no more.
     pub(crate) fn executed(&self, context: &mut [u64; CONTEXT_WORDS]) -> u64 {
         match self.aim {
             Aim::None => {}

@@ -19,7 +19,8 @@ pub(super) fn measure(bench: &Bench, arch: Arch, out: &mut Told) -> Result<()> {
     ensure!(arch == Arch::Arm, "close coupling is for --arch aarch64");
     let _ = writeln!(
         out,
-        "\n### Close coupling\n\n| program | replicas | stopped by | loose | close | close : loose |\n\
+        "\n### Close coupling\n\n\
+         | program | replicas | stopped by | loose | close | close : loose |\n\
          |---|---|---|---|---|---|"
     );
     for (program, argument) in PROGRAMS {
