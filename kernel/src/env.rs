@@ -119,8 +119,10 @@ impl Surroundings {
             arch::relax();
             return 0;
         };
-        let lost = if baton.pass() { baton.patience() } else { 0 };
-        lost + baton.await_loser(peer)
+        // Whoever else lost it, this peer may not have had its turn.
+        let lost = baton.pass() && baton.misses(peer);
+        let missed = if lost { baton.patience() } else { 0 };
+        missed + baton.await_loser(peer)
     }
 
     /// Lets a peer go on for which this replica has waited since its first look. Is that too long?
@@ -149,12 +151,12 @@ pub(crate) fn core_of(replica: ReplicaId) -> u32 {
 
 impl rcoe_core::Env for Surroundings {
     fn wait(&mut self, _own: &Outbox, wait: &Wait) -> Waited {
-        let late = self.waits_in_vain(wait.peer, wait.round);
         if wait.reason == WaitFor::Newcomer {
+            self.relax(wait.peer);
             // It begins where all stand still, a few records before it is taken in.
             return Waited::Overdue;
         }
-        if !late && !self.is_suspect(wait) {
+        if !self.waits_in_vain(wait.peer, wait.round) && !self.is_suspect(wait) {
             return Waited::Retry;
         }
         if wait.reason == WaitFor::Action {

@@ -90,7 +90,7 @@ impl Machine {
 
     /// All replicas meet before the first kernel exit.
     pub(crate) fn start(&mut self) -> &[u64; CONTEXT_WORDS] {
-        self.take_interrupts();
+        self.await_turns();
         let sphere = &mut self.kernel.sphere;
         sphere.vote();
         if sphere.is_primary() {
@@ -98,14 +98,22 @@ impl Machine {
                 .diary()
                 .line(format_args!("start {}", sphere.members()));
         }
+        self.take_interrupts();
         self.leave()
     }
 
-    /// Lets interrupts through, and the turn of this core come.
-    fn take_interrupts(&self) {
-        interrupts::enable(self.period);
+    /// Where cores take turns: lets interrupts through, by which the turn of this one comes.
+    fn await_turns(&self) {
         if let Some(coupling) = &self.coupling {
+            interrupts::enable(self.period);
             coupling.begin();
+        }
+    }
+
+    /// Lets interrupts through, if that was not done before.
+    fn take_interrupts(&self) {
+        if self.coupling.is_none() {
+            interrupts::enable(self.period);
         }
     }
 
@@ -305,7 +313,7 @@ impl Machine {
             pass(LATE * parameters.cycles);
         }
         self.kernel.sphere.become_copy(parameters);
-        self.take_interrupts();
+        self.await_turns();
         if let Some(coupling) = &mut self.coupling {
             coupling.become_copy(self.kernel.sphere.id());
         }
@@ -319,6 +327,7 @@ impl Machine {
         if !self.kernel.sphere.admit() {
             arch::retire();
         }
+        self.take_interrupts();
         self.kernel.sphere.resume_turns();
         self.leave()
     }

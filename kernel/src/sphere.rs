@@ -80,8 +80,12 @@ impl Replicated {
         let recorders = Recorders::new(&ports);
         let own = ReplicaId::new(number);
         let turns = TICKS * members.len() as u64 * config.tick * parameters.cycles / 1_000;
-        let patience = turns.max(limit / PARTS);
-        let baton = counter.map(|it| Baton::new(it, own, members, patience));
+        let limit = if counter.is_some() {
+            limit.max(PARTS * turns)
+        } else {
+            limit
+        };
+        let baton = counter.map(|it| Baton::new(it, own, members, limit / PARTS));
         let surroundings = Surroundings::new(diary, limit, config.mask, recorders, baton);
         report::set_alone(members.len() == 1);
         let mut replica = Replica::new(own, members, ports, surroundings);

@@ -109,11 +109,11 @@ impl Baton {
             arch::relax();
             return false;
         }
-        let Some(next) = self.next() else {
-            arch::relax();
-            return false;
-        };
-        self.give(next);
+        self.held = self.held && self.holder().contains(self.own);
+        match self.next() {
+            Some(next) => self.give(next),
+            None => arch::relax(),
+        }
         self.take()
     }
 
@@ -126,7 +126,8 @@ impl Baton {
     fn give(&mut self, next: ReplicaId) {
         if self.held {
             self.held = false;
-            self.rest = self.counter.rest_of_slice();
+            // A tick that is due comes when it is this core's turn again.
+            self.rest = self.counter.rest_of_slice().max(1);
             self.tell(next);
             self.counter.hand_on(core_of(next));
         }
@@ -158,6 +159,8 @@ impl Baton {
 
     /// Waits for the baton, if this core does not have it. Was it lost?
     pub(crate) fn take(&mut self) -> bool {
+        // Another that missed this core for too long may have taken it.
+        self.held = self.held && self.holder().contains(self.own);
         if self.held {
             return false;
         }
@@ -185,6 +188,11 @@ impl Baton {
         self.held = true;
         self.counter.begin_slice(self.rest);
         !lost.is_empty()
+    }
+
+    /// Has this member lost the baton?
+    pub(crate) const fn misses(&self, peer: ReplicaId) -> bool {
+        self.losers.contains(peer)
     }
 
     /// Is somebody accused whose core may still run? Then no program is to run.

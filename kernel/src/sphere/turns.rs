@@ -79,11 +79,12 @@ impl Replicated {
     }
 
     /// Nobody can run here. The primary waits for an interrupt; where cores take turns, the others
-    /// wait for theirs. Was the one that had it lost?
+    /// wait for theirs. Is the primary, or whose turn it was, lost?
     pub(crate) fn idle(&mut self) -> bool {
+        let primary = self.replica.primary();
         let waits = self.replica.is_primary();
         match self.replica.env_mut().baton() {
-            Some(baton) if !waits => baton.pass(),
+            Some(baton) if !waits => baton.pass() || baton.misses(primary),
             _ => {
                 arch::wait_for_interrupt();
                 false
