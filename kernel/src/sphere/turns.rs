@@ -47,10 +47,10 @@ impl Replicated {
     /// Waits for this core's turn, if cores take turns; and for as long as another core might run.
     pub(crate) fn take_turn(&mut self) {
         let limit = self.limit;
-        let began = arch::cycles();
         let Some(baton) = self.replica.env_mut().baton() else {
             return;
         };
+        let began = arch::cycles();
         baton.take();
         while baton.accuses() && arch::cycles() - began < limit {
             baton.pass();
