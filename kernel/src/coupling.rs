@@ -14,7 +14,7 @@
 //!
 //! *Not covered*: load-exclusive and store-exclusive, which an interruption has fail, so that
 //! replicas take different ways: programs with them are refused before the machine starts. Threads
-//! that are told who is the primary: such a meeting is refused.
+//! that were told who is the primary: where one of them runs, all act at the event.
 
 mod baton;
 mod run;

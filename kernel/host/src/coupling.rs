@@ -151,6 +151,42 @@ mod tests {
         }
     }
 
+    /// A program of one segment, with these instructions at an address.
+    fn program(address: u64, code: &[u32]) -> Vec<u8> {
+        let bytes = 4 * code.len() as u64;
+        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+        file.resize(16, 0);
+        // Executable, AArch64, version; entry, headers of segments, none of sections; flags; sizes.
+        file.extend([2, 0, 183, 0, 1, 0, 0, 0]);
+        file.extend([address, 64, 0].map(u64::to_le_bytes).concat());
+        file.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 64, 0, 0, 0, 0, 0]);
+        // To be loaded, read and executed: offset, addresses, bytes, alignment.
+        file.extend([1, 0, 0, 0, 5, 0, 0, 0]);
+        let segment = [120, address, address, bytes, bytes, 4];
+        file.extend(segment.map(u64::to_le_bytes).concat());
+        file.extend(code.iter().flat_map(|word| word.to_le_bytes()));
+        file
+    }
+
+    #[test]
+    fn a_program_with_an_exclusive_load_is_refused_by_its_place() {
+        let (nop, load) = (0xd503_201f, 0xc85f_7c20);
+        let with = program(0x40_1000, &[nop, nop, load, nop]);
+        assert_eq!(first_exclusive(&with), Some(0x40_1008));
+        let without = program(0x40_1000, &[nop; 4]);
+        assert_eq!(first_exclusive(&without), None);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        std::fs::write(&path, with).unwrap();
+        let refused = check_program("program", &path).unwrap_err().to_string();
+        assert!(
+            refused.contains("0x401008") && refused.contains("+lse"),
+            "{refused}"
+        );
+        std::fs::write(&path, without).unwrap();
+        assert!(check_program("program", &path).is_ok());
+    }
+
     #[test]
     fn what_is_no_program_has_none() {
         assert_eq!(first_exclusive(b"text"), None);
