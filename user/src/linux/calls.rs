@@ -19,6 +19,11 @@ pub(crate) const PROCESS: u64 = 2;
 const STRING: usize = 256;
 const PORTION: usize = 1024;
 
+/// How many of the bytes that are left are copied at once.
+fn portion_of(left: u64) -> usize {
+    usize::try_from(left).map_or(PORTION, |left| left.min(PORTION))
+}
+
 /// How a program goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {

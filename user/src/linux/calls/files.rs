@@ -7,7 +7,7 @@ use linux_raw_sys::general::{
     O_WRONLY, SEEK_CUR, SEEK_END, SEEK_SET,
 };
 
-use super::PORTION;
+use super::{PORTION, portion_of};
 use crate::linux::files::{Kind, Path};
 use crate::linux::{Answer, Errno, Machine, Process};
 
@@ -56,9 +56,7 @@ impl<M: Machine> Process<'_, M> {
         let mut portion = [0; PORTION];
         let mut done = 0;
         while done < bytes {
-            let len = usize::try_from(bytes - done)
-                .unwrap_or(PORTION)
-                .min(PORTION);
+            let len = portion_of(bytes - done);
             let part = &mut portion[..len];
             let len = match kind {
                 Kind::Zero => {
@@ -101,9 +99,7 @@ impl<M: Machine> Process<'_, M> {
         let mut portion = [0; PORTION];
         let mut done = 0;
         while done < bytes {
-            let len = usize::try_from(bytes - done)
-                .unwrap_or(PORTION)
-                .min(PORTION);
+            let len = portion_of(bytes - done);
             let part = &mut portion[..len];
             self.read(address.wrapping_add(done), part)?;
             match kind {

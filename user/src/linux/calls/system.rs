@@ -9,7 +9,7 @@ use linux_raw_sys::general::{
 };
 use rcoe_abi::bundle::Word;
 
-use super::{PORTION, PROCESS};
+use super::{PORTION, PROCESS, portion_of};
 use crate::linux::space::STACK_BYTES;
 use crate::linux::stat::SECOND;
 use crate::linux::{Answer, Errno, Machine, Process};
@@ -127,9 +127,7 @@ impl<M: Machine> Process<'_, M> {
         let mut portion = [0; PORTION];
         let mut done = 0;
         while done < bytes {
-            let len = usize::try_from(bytes - done)
-                .unwrap_or(PORTION)
-                .min(PORTION);
+            let len = portion_of(bytes - done);
             self.random.fill(&mut portion[..len]);
             let to = to.checked_add(done).ok_or(Errno(EFAULT))?;
             self.write(to, &portion[..len])?;
