@@ -28,7 +28,7 @@ use rcoe_core::coupling::{
 };
 use rcoe_core::{Cause, Halt, ReplicaId, ReplicaSet};
 use rcoe_kernel_objects::Kernel;
-use rcoe_kernel_objects::arch::{CONTEXT_WORDS, IP, STATUS, STEP, STEP_VECTOR};
+use rcoe_kernel_objects::arch::{CONTEXT_WORDS, IP};
 
 use crate::arch::{self, Counter};
 use crate::config::Config;
@@ -101,6 +101,7 @@ impl Coupling {
     /// The copy of this replica goes on as this one.
     pub(crate) fn become_copy(&mut self, own: ReplicaId) {
         self.coupler = self.coupler.copy(own);
+        self.counter = self.counter.copy();
         if let Some(board) = self.boards[own.index()] {
             board.clear();
         }
@@ -121,16 +122,11 @@ impl Coupling {
         self.pending == 0
     }
 
-    /// The kernel was entered from a program with these registers: instructions that it has
-    /// executed since it was left alone. What was to stop it does so no more.
+    /// The kernel was entered from a program with these registers: how far has it come since it was
+    /// left alone? What was to stop it does so no more.
     pub(crate) fn executed(&self, context: &mut [u64; CONTEXT_WORDS]) -> u64 {
-        match self.aim {
-            Aim::None => {}
-            Aim::At(_) => self.counter.unwatch(),
-            Aim::Step => {
-                self.counter.unwatch();
-                context[STATUS] &= !STEP;
-            }
+        if self.aim != Aim::None {
+            self.counter.unwatch(context);
         }
         self.counter.executed(self.armed)
     }
@@ -145,10 +141,7 @@ impl Coupling {
         match self.aim {
             Aim::None => {}
             Aim::At(place) => self.counter.watch(place),
-            Aim::Step => {
-                self.counter.step();
-                context[STATUS] |= STEP;
-            }
+            Aim::Past(place) => self.counter.go_past(place, context),
         }
     }
 
@@ -156,8 +149,8 @@ impl Coupling {
     pub(crate) fn stops(&self, vector: u64) -> bool {
         match self.aim {
             Aim::None => false,
-            Aim::At(_) => vector == Counter::WATCHED,
-            Aim::Step => vector == STEP_VECTOR,
+            Aim::At(_) => self.counter.was_watched(vector),
+            Aim::Past(_) => self.counter.went_past(vector),
         }
     }
 
@@ -179,7 +172,8 @@ impl Coupling {
 
     /// Goes on with what is under way until the program has to run, or all have agreed.
     pub(crate) fn go_on(&mut self, kernel: &mut Kernel<'static, Replicated>) -> Result<Next, Halt> {
-        if !self.has_run(kernel.sphere.progress()) {
+        let ip = kernel.context()[IP];
+        if !self.has_run(kernel.sphere.progress(), ip) {
             return Ok(Next::Run);
         }
         let mut state = State::of(kernel, self.at_call);
@@ -195,7 +189,12 @@ impl Coupling {
                     continue;
                 }
                 Order::Again | Order::Removed(_) => {}
-                Order::Place => self.coupler.placed(),
+                Order::Place => {
+                    if self.leaves_repetition(kernel) {
+                        return Ok(Next::Run);
+                    }
+                    self.coupler.placed();
+                }
                 Order::Run { budget, .. } => {
                     if self.begin_run(&state, budget) {
                         return Ok(Next::Run);
@@ -213,42 +212,55 @@ impl Coupling {
     }
 
     /// Is the run to the target over, if there was one?
-    fn has_run(&mut self, progress: u64) -> bool {
+    fn has_run(&mut self, progress: u64, ip: u64) -> bool {
         let Some(run) = self.run else {
             return true;
         };
-        let stop = match (self.at_call, run.over(progress)) {
-            (true, _) => Stop::Call,
-            (false, Some(stop)) => stop,
-            (false, None) => return false,
-        };
+        let over = run.over(progress, ip);
+        if !self.at_call && over.is_none() {
+            return false;
+        }
         self.run = None;
-        self.coupler.ran(stop, progress.saturating_sub(run.began));
+        if let Some(stop) = run.stop() {
+            let stop = match (self.at_call, over) {
+                (true, _) => Stop::Call,
+                (false, Some(true)) => Stop::Overran,
+                (false, _) => stop,
+            };
+            self.coupler.ran(stop, progress.saturating_sub(run.began));
+        }
         true
+    }
+
+    /// The others are to come to where this program is. Within an instruction that repeats itself
+    /// nobody is stopped: does it have to go on to the next?
+    fn leaves_repetition(&mut self, kernel: &mut Kernel<'static, Replicated>) -> bool {
+        let ip = kernel.context()[IP];
+        let next = Counter::BRANCHES.then(|| kernel.behind_repetition(ip));
+        if let Some(next) = next.flatten() {
+            self.run = Some(Run::out(kernel.sphere.progress(), next));
+            return true;
+        }
+        false
     }
 
     /// Begins a run to the target, unless the program is there.
     fn begin_run(&mut self, state: &State, budget: u64) -> bool {
-        let progress = state.standing().progress;
+        let present = state.standing();
         let target = self.coupler.target();
-        let most = progress.saturating_add(budget);
+        let most = present.progress.saturating_add(budget);
         let (end, stop) = match target.at_call || target.progress > most {
             true => (most, Stop::Overran),
             false => (target.progress, Stop::Matched),
         };
-        if end <= progress {
+        // A thread that is stepped has what a breakpoint would need.
+        let approach = (!state.steps()).then_some(self.approach);
+        let run = Run::to((present.progress, end), (stop, target.ip), approach);
+        if run.over(present.progress, present.ip).is_some() {
             self.coupler.ran(stop, 0);
             return false;
         }
-        // A thread that is stepped has what a breakpoint would need.
-        let watches = self.approach == Approach::Breakpoint && !state.steps();
-        let place = (watches && stop == Stop::Matched).then_some(target.ip);
-        self.run = Some(Run {
-            began: progress,
-            end,
-            stop,
-            place,
-        });
+        self.run = Some(run);
         true
     }
 }

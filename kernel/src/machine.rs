@@ -104,7 +104,9 @@ impl Machine {
 
     /// Where cores take turns: lets interrupts through, by which the turn of this one comes.
     fn await_turns(&self) {
-        if let Some(coupling) = &self.coupling {
+        if Counter::TURNS
+            && let Some(coupling) = &self.coupling
+        {
             interrupts::enable(self.period);
             coupling.begin();
         }
@@ -112,8 +114,12 @@ impl Machine {
 
     /// Lets interrupts through, if that was not done before.
     fn take_interrupts(&self) {
-        if self.coupling.is_none() {
-            interrupts::enable(self.period);
+        if Counter::TURNS && self.coupling.is_some() {
+            return;
+        }
+        interrupts::enable(self.period);
+        if let Some(coupling) = &self.coupling {
+            coupling.begin();
         }
     }
 

@@ -80,6 +80,7 @@ impl Replicated {
         let recorders = Recorders::new(&ports);
         let own = ReplicaId::new(number);
         let turns = TICKS * members.len() as u64 * config.tick * parameters.cycles / 1_000;
+        let counter = counter.filter(|_| Counter::TURNS);
         let limit = if counter.is_some() {
             limit.max(PARTS * turns)
         } else {

@@ -26,17 +26,20 @@ struct Machine {
     c: [&'static str; 2],
     /// What that needs besides [`C_FLAGS`].
     c_flags: &'static [&'static str],
+    /// Does the emulator need a plugin for its processors to count branches?
+    counter: bool,
 }
 
 const MACHINES: [Machine; 2] = [
     Machine {
         folder: "",
         kernel: "x86_64-unknown-none",
-        programs: "x86_64-unknown-linux-gnu",
+        programs: HOST,
         features: "bare,pc",
         emulator: "qemu-system-x86",
         c: ["cc", "gcc"],
         c_flags: &["-fcf-protection=none"],
+        counter: true,
     },
     // The kernel must not touch the registers of floating point, which are the programs'.
     Machine {
@@ -47,6 +50,7 @@ const MACHINES: [Machine; 2] = [
         emulator: "qemu-system-arm",
         c: ["aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"],
         c_flags: &[],
+        counter: false,
     },
 ];
 
@@ -146,6 +150,13 @@ fn build_for(machine: &Machine) -> Result<bool> {
     if !c_programs(machine, &image)? {
         return Ok(false);
     }
+    if machine.counter {
+        if !counter()? {
+            return Ok(false);
+        }
+        let built = target.join(HOST).join("blob").join(COUNTER);
+        std::fs::copy(&built, image.join(COUNTER)).context("the counter")?;
+    }
     for entry in std::fs::read_dir(target.join(machine.programs).join("blob"))? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str());
@@ -211,6 +222,20 @@ fn command(action: &str, package: &str, target: &str, features: &str) -> Command
 fn build(package: &str, target: &str, features: &str) -> Result<bool> {
     let mut command = command("build", package, target, features);
     command.arg("--profile=blob");
+    shell::succeeds(command)
+}
+
+/// What a plugin of the emulator is built for, and its file.
+const HOST: &str = "x86_64-unknown-linux-gnu";
+const COUNTER: &str = "librcoe_counter.so";
+
+/// Builds the emulator's plugin that counts branches.
+fn counter() -> Result<bool> {
+    let mut command = shell::cargo(["build", "--quiet", "--package", "rcoe-counter"]);
+    command.args(["--target", HOST, "--profile=blob"]);
+    command
+        .arg("--target-dir")
+        .arg(shell::target().join("system"));
     shell::succeeds(command)
 }
 

@@ -57,6 +57,12 @@ pub const PORT_PAUSE: u16 = 0x505;
 /// Port of what a personality tells the host beside its program's output.
 pub const PORT_NOTES: u16 = 0x506;
 
+/// Where the emulator's memory has the branches that the first core has counted, and behind them
+/// the number at which it is interrupted; see the plugin in `kernel/counter`.
+pub const COUNT_PLACE: u64 = (8 << 20) + (32 << 10) - 64;
+/// Bytes from there to the words of the next core.
+pub const COUNT_STRIDE: u64 = 64 << 10;
+
 /// What the driver of the console needs.
 pub const CONSOLE: Device = Device {
     ports: Some((PORT_CONSOLE, 8)),

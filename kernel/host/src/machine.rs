@@ -9,9 +9,10 @@ use rcoe_abi::layout::MAX_CORES;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::run::Settings;
-use crate::{Arch, SystemError, publish};
+use crate::{Arch, Coupling, SystemError, find, publish};
 
 mod aarch64;
+mod counter;
 mod x86_64;
 
 /// How the emulator runs the machine's cores.
@@ -116,11 +117,19 @@ pub(crate) fn start(
     command.args(["-accel", accelerator(settings)?]);
     let memory = settings.memory(image.len())?;
     command.args(["-m", &format!("{memory}M")]);
-    if let Some(path) = &settings.memory_file {
-        let path = quoted(path);
-        let backend = format!("memory-backend-file,id=ram,size={memory}M,mem-path={path},share=on");
+    let counts = settings.coupling == Coupling::Close && settings.arch == Arch::X86_64;
+    let backend = match &settings.memory_file {
+        Some(path) => Some(format!("memory-backend-file,mem-path={}", quoted(path))),
+        None => counts.then(|| "memory-backend-memfd".to_owned()),
+    };
+    if let Some(backend) = backend {
+        let backend = format!("{backend},id=ram,size={memory}M,share=on");
         command.args(["-object", &backend]);
         command.args(["-machine", "memory-backend=ram"]);
+    }
+    if counts {
+        let plugin = kernel.with_file_name(find::COUNTER);
+        counter::load(&mut command, settings, &plugin, folder)?;
     }
     command.arg("-kernel").arg(kernel);
     let console = chardev(&mut command, folder, "console")?;

@@ -210,7 +210,7 @@ pub fn run(
 ) -> Result<Ending, SystemError> {
     coupling::check(settings)?;
     let files = files(settings, folder)?;
-    if settings.coupling == Coupling::Close {
+    if settings.coupling == Coupling::Close && settings.arch == Arch::Aarch64 {
         for (name, path) in &files {
             coupling::check_program(name, path)?;
         }

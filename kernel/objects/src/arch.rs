@@ -16,5 +16,5 @@ pub use own::{
     ARGUMENTS, CALL_ARGUMENTS, CALL_BYTES, CAP, CONTEXT_WORDS, ENTRIES, FPU_START, FPU_WORDS, INFO,
     IP, KERNEL_BITS, KERNEL_ENTRY, LEVELS, MESSAGE, NUMBER, POINTERS, SP, STATUS, STEP,
     STEP_VECTOR, STEPPING, index, is_present, is_table, is_writable, large_leaf, leaf, noted,
-    physical, register_leaf, start, table, unused, unwritten,
+    physical, register_leaf, repetition, start, table, unused, unwritten,
 };

@@ -5,6 +5,7 @@
 //! frame is not at that address. An entry of a page table is the one thing in object memory that
 //! holds a physical address, so it is the one thing that differs between replicas.
 
+use rcoe_abi::object::PAGE;
 use rcoe_abi::{Error, Rights};
 use rcoe_core::mix;
 
@@ -174,6 +175,39 @@ impl<S: Sphere> Kernel<'_, S> {
             self.sphere.flush();
             self.end_table(table, level as usize);
         }
+    }
+
+    /// The byte of memory that the running thread has at an address, if it has any.
+    fn own_byte(&self, address: u64) -> Option<u8> {
+        let root = self.space_of(self.current.some()?)?;
+        let (table, level) = match self.walk(root, address, 0) {
+            Ok(table) => (table, 0),
+            Err(_) => (self.walk(root, address, 1).ok()?, 1),
+        };
+        let entry = self.mem.get(table, arch::index(address, level));
+        if !arch::is_present(entry) || level > 0 && arch::is_table(entry) {
+            return None;
+        }
+        let bytes = PAGE << (9 * level);
+        let frame = arch::physical(entry).checked_sub(self.sphere.base())?;
+        let place = frame + address % bytes;
+        if place >= self.mem.bytes() {
+            return None;
+        }
+        let word = self.mem.get(
+            Ref::from_bytes(place / PAGE * PAGE),
+            (place % PAGE / 8) as usize,
+        );
+        Some(word.to_le_bytes()[(place % 8) as usize])
+    }
+
+    /// The instruction behind this one of the running thread's, if it is one that repeats itself,
+    /// and may be interrupted in between.
+    #[must_use]
+    pub fn behind_repetition(&self, ip: u64) -> Option<u64> {
+        let code = core::array::from_fn(|at| self.own_byte(ip.wrapping_add(at as u64)));
+        let bytes = arch::repetition(&code)?;
+        Some(ip.wrapping_add(bytes))
     }
 
     /// Every page table moves by the difference between two partitions: for a copy of all this in

@@ -7,7 +7,8 @@ use rcoe_core::{MAX_REPLICAS, ReplicaId};
 
 use super::processor::layout::{SHARED, SLICE};
 
-/// Where in a slice these are: behind the digest, before the ring.
+/// Where in a slice these are: behind the digest, before what some processors count with, and the
+/// ring.
 const TURN: u64 = SLICE / 4 + 64;
 const BOARD: u64 = TURN + 64;
 
@@ -18,7 +19,7 @@ pub(crate) const SHAPE: Shape = Shape {
     pages: 1,
     sheet: 1,
 };
-const _: () = assert!(BOARD + SHAPE.words() as u64 * 8 <= SLICE / 2);
+const _: () = assert!(BOARD + SHAPE.words() as u64 * 8 <= SLICE / 2 - 64);
 
 /// The boards of so many replicas.
 pub(crate) fn boards(replicas: usize) -> Boards<'static> {

@@ -6,6 +6,7 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
+use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use rcoe_abi::{Error, ObjectType, service};
@@ -87,13 +88,19 @@ fn round() -> u64 {
     COUNTER.load(Ordering::Relaxed)
 }
 
+/// A call, because emulators do not interrupt a straight run of code.
+#[inline(never)]
+fn one_more(value: u64) -> u64 {
+    black_box(value) + 1
+}
+
 /// A thread: what it read may be old when it writes.
 extern "C" fn work(_argument: u64) -> ! {
     loop {
         let _ = recv(BEGIN);
         for _ in 0..ADDITIONS {
             let value = COUNTER.load(Ordering::Relaxed);
-            COUNTER.store(value + 1, Ordering::Relaxed);
+            COUNTER.store(one_more(value), Ordering::Relaxed);
         }
         send(DONE, 0, &[]);
     }

@@ -53,6 +53,15 @@ const OWN_STATE: u64 = 0xf << 28 | 1 << 12 | STEP;
 /// Words of the floating-point state that are not zero at a thread's start: none.
 pub const FPU_START: [(usize, u64); 0] = [];
 
+/// Bytes of an instruction at most.
+pub const CODE_BYTES: usize = 4;
+
+/// No instruction repeats itself.
+#[must_use]
+pub const fn repetition(_code: &[Option<u8>; CODE_BYTES]) -> Option<u64> {
+    None
+}
+
 /// Levels of page tables.
 pub const LEVELS: usize = 4;
 /// Entries of a table.

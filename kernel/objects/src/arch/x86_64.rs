@@ -42,8 +42,8 @@ pub const STEP: u64 = 1 << 8;
 pub const STEP_VECTOR: u64 = 1;
 /// The word of a thread that is 1 while it steps, for the processor: the flags are enough.
 pub const STEPPING: Option<usize> = None;
-/// The instruction is executed again after a fault: no breakpoint stops it.
-const RESUME: u64 = 1 << 16;
+/// In the flags: the instruction is executed again after a fault, so no breakpoint stops it.
+pub const RESUME: u64 = 1 << 16;
 /// Bits of the flags that nobody but the kernel sets: a thread's own instruction can set the first,
 /// and is told of it once.
 pub const KERNEL_BITS: u64 = STEP | RESUME;
@@ -57,6 +57,28 @@ const OWN_FLAGS: u64 = 0xcd5 | STEP | 1 << 14 | RESUME | 1 << 21;
 
 /// Words of the floating-point state that are not zero at a thread's start: all exceptions masked.
 pub const FPU_START: [(usize, u64); 2] = [(0, 0x037f), (3, 0x1f80)];
+
+/// Bytes of an instruction at most.
+pub const CODE_BYTES: usize = 15;
+
+/// Bytes of the instruction that begins this code, if it is one that repeats itself: `rep` before
+/// one about strings.
+#[must_use]
+pub fn repetition(code: &[Option<u8>; CODE_BYTES]) -> Option<u64> {
+    const PREFIXES: [u8; 9] = [0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0x67, 0xf0];
+    let mut repeats = false;
+    for (at, &byte) in code.iter().enumerate() {
+        match byte? {
+            0xf2 | 0xf3 => repeats = true,
+            // Of several such bytes only one right before the operation counts.
+            0x40..=0x4f => {}
+            0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf if repeats => return Some(at as u64 + 1),
+            prefix if PREFIXES.contains(&prefix) => {}
+            _ => return None,
+        }
+    }
+    None
+}
 
 /// Levels of page tables.
 pub const LEVELS: usize = 4;
@@ -179,6 +201,34 @@ pub const fn physical(entry: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn instructions_that_repeat_themselves_are_known_by_their_length() {
+        let length = |bytes: &[u8]| {
+            let mut code = [None; CODE_BYTES];
+            for (place, &byte) in code.iter_mut().zip(bytes) {
+                *place = Some(byte);
+            }
+            repetition(&code)
+        };
+        // movsb, stosq, scasb, movsw with addresses of 32 bits
+        assert_eq!(length(&[0xf3, 0xa4, 0x90]), Some(2));
+        assert_eq!(length(&[0xf3, 0x48, 0xab]), Some(3));
+        assert_eq!(length(&[0xf2, 0xae]), Some(2));
+        assert_eq!(length(&[0x67, 0x66, 0xf3, 0xa5]), Some(4));
+        // movsb once, pause, ret, an addition of vectors, endbr64, and code that is cut off
+        for code in [
+            &[0xa4][..],
+            &[0xf3, 0x90],
+            &[0xf3, 0xc3],
+            &[0xf3, 0x0f, 0x58, 0xc1],
+            &[0xf3, 0x0f, 0x1e, 0xfa],
+            &[0xf3],
+            &[0xf3; CODE_BYTES],
+        ] {
+            assert_eq!(length(code), None, "{code:02x?}");
+        }
+    }
 
     #[test]
     fn entries_hold_address_and_rights() {

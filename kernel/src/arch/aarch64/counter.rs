@@ -9,6 +9,8 @@
 
 use core::arch::asm;
 
+use rcoe_kernel_objects::arch::{CONTEXT_WORDS, STATUS, STEP, STEP_VECTOR};
+
 use super::interrupts;
 
 /// This core's counter. There is one only where the processor has it.
@@ -24,9 +26,12 @@ const CYCLES: u64 = 1 << 31;
 
 /// `MDSCR_EL1`: breakpoints, and steps.
 const WATCH: u64 = 1 << 15;
-const STEP: u64 = 1;
+const STEPS: u64 = 1;
 /// `DBGBCR0_EL1`: on, for programs, at the instruction as a whole.
 const OF_PROGRAMS: u64 = 1 | 2 << 1 | 0xf << 5;
+
+/// The exceptions of a breakpoint, and of a step.
+const WATCHED: u64 = 0x30;
 
 /// Sets and clears bits of what the processor stops at.
 fn set_debug(set: u64, clear: u64) {
@@ -47,8 +52,10 @@ fn set_debug(set: u64, clear: u64) {
 }
 
 impl Counter {
-    /// The exception of a breakpoint.
-    pub(crate) const WATCHED: u64 = 0x30;
+    /// Does it count for the machine as a whole, so that one core at a time is to run?
+    pub(crate) const TURNS: bool = true;
+    /// Does it count branches, not instructions?
+    pub(crate) const BRANCHES: bool = false;
 
     /// The program is stopped before this instruction.
     pub(crate) fn watch(self, place: u64) {
@@ -62,13 +69,15 @@ impl Counter {
         set_debug(WATCH, 0);
     }
 
-    /// The program is stopped behind one instruction, if its status says so, too.
-    pub(crate) fn step(self) {
-        set_debug(STEP, 0);
+    /// The program stands at this instruction, and is stopped behind it.
+    pub(crate) fn go_past(self, _place: u64, context: &mut [u64; CONTEXT_WORDS]) {
+        context[STATUS] |= STEP;
+        set_debug(STEPS, 0);
     }
 
-    /// It is not stopped so any more.
-    pub(crate) fn unwatch(self) {
+    /// It is not stopped so any more. A thread that steps on its own is not stopped so.
+    pub(crate) fn unwatch(self, context: &mut [u64; CONTEXT_WORDS]) {
+        context[STATUS] &= !STEP;
         // SAFETY: as for setting it.
         unsafe {
             asm!(
@@ -76,7 +85,22 @@ impl Counter {
                 options(nomem, nostack, preserves_flags)
             );
         }
-        set_debug(0, WATCH | STEP);
+        set_debug(0, WATCH | STEPS);
+    }
+
+    /// Is an exception the breakpoint?
+    pub(crate) const fn was_watched(self, vector: u64) -> bool {
+        vector == WATCHED
+    }
+
+    /// Is it what comes behind an instruction that was gone past?
+    pub(crate) const fn went_past(self, vector: u64) -> bool {
+        vector == STEP_VECTOR
+    }
+
+    /// The copy of this replica is on another core.
+    pub(crate) const fn copy(self) -> Self {
+        self
     }
 
     /// The counter, if there is one.

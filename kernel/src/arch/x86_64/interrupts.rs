@@ -12,6 +12,8 @@ use crate::arch::permit::spend;
 pub(crate) const VECTOR_TIMER: u64 = 0x20;
 /// Vector by which a replica calls the others into their kernels.
 pub(crate) const VECTOR_CALL: u64 = 0x28;
+/// Vector by which this core's counter interrupts it.
+const VECTOR_COUNTER: u64 = 0x29;
 /// Vector of interrupt line 0; those of the others follow.
 pub(crate) const VECTOR_LINES: u64 = 0x30;
 /// Vector of an interrupt that went away before it was taken.
@@ -23,6 +25,7 @@ const SPURIOUS: u64 = 0xf0;
 const COMMAND_LOW: u64 = 0x300;
 const COMMAND_HIGH: u64 = 0x310;
 const TIMER: u64 = 0x320;
+const LINE_1: u64 = 0x360;
 const INITIAL: u64 = 0x380;
 const DIVIDE: u64 = 0x3e0;
 
@@ -92,6 +95,11 @@ pub(crate) fn enable(period: u32) {
         write(TIMER, PERIODIC | low(VECTOR_TIMER));
         write(INITIAL, period);
     }
+}
+
+/// Lets the interrupts of this core's counter through.
+pub(in crate::arch) fn open_counter() {
+    write(LINE_1, low(VECTOR_COUNTER));
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "vectors are bytes")]
