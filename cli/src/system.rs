@@ -230,8 +230,8 @@ struct Witness<'a> {
     /// Cycles, events and rendezvous at the end.
     stats: Option<[u64; 3]>,
     /// Interrupts, removals and copies, each with its cycles; portions of copies, and the cycles
-    /// of the longest.
-    meter: [u64; 8],
+    /// of the longest; points at one instruction, their cycles, and those at calls.
+    meter: [u64; 11],
     /// Those that told that they are broken.
     broken: Vec<usize>,
     /// The event at which replicas differ, as last told.
@@ -249,7 +249,7 @@ impl<'a> Witness<'a> {
             living: (0..settings.replicas).collect(),
             primary: 0,
             stats: None,
-            meter: [0; 8],
+            meter: [0; 11],
             broken: Vec::new(),
             difference: None,
             divergences: 0,
@@ -297,6 +297,9 @@ impl<'a> Witness<'a> {
             copy,
             portions,
             longest,
+            points,
+            coming,
+            calls,
         ] = self.meter;
         for (what, count, cycles) in [
             ("interrupts", delivered, delivery),
@@ -310,6 +313,10 @@ impl<'a> Witness<'a> {
         }
         if portions > 0 {
             let text = format!("portions of copies {portions}, cycles of the longest {longest}");
+            let _ = writeln!(anstream::stderr(), "{text}");
+        }
+        if let Some(each) = coming.checked_div(points) {
+            let text = format!("points {points}, at calls {calls}, cycles each {each}");
             let _ = writeln!(anstream::stderr(), "{text}");
         }
     }

@@ -3,14 +3,17 @@
 //!
 //! Loosely coupled replicas act at one event of the trace, wherever in the program each of them is
 //! behind that. Here, when all stand at that event, they agree by the protocol that the process
-//! sphere has ([`rcoe_core::coupling`]), with a counter of instructions: the one that has come
-//! furthest since the event is the target; the others go on to it, stopped by the counter behind
+//! sphere has ([`rcoe_core::coupling`]), with a counter of instructions, or of branches: the one
+//! that has come furthest since the event is the target; the others go on to it, stopped behind
 //! the very instruction; registers and vector state are compared there; then all act. Who enters
 //! its kernel on the way for a call or a fault is no further than before that.
 //!
 //! Memory is not compared at a point unless it is to be verified ([`Coupling::verifies`]): what
 //! goes out is voted, and that depends on it. A replica that differs is removed by a majority; of
 //! two, both stop.
+//!
+//! An instruction that repeats itself is one place, where branches are counted: whoever is within
+//! one and would be the target goes on to the next.
 //!
 //! *Not covered*: load-exclusive and store-exclusive, which an interruption has fail, so that
 //! replicas take different ways: programs with them are refused before the machine starts. Threads
@@ -36,7 +39,7 @@ use crate::sphere::Replicated;
 use run::{Aim, Run};
 use state::State;
 
-/// Instructions that a replica may run to a target, beside what it lags behind.
+/// Instructions or branches that a replica may run to a target, beside what it lags behind.
 const PACE: Pace = Pace {
     base: 100_000,
     most: 100_000_000,
@@ -58,6 +61,8 @@ pub(crate) struct Coupling {
     boards: Boards<'static>,
     /// What all are to perform when they have agreed; 0 if nothing.
     pending: u64,
+    /// The cycle at which they began to come to one instruction for that.
+    began: u64,
     run: Option<Run>,
     approach: Approach,
     /// What stops the program beside the counter.
@@ -85,6 +90,7 @@ impl Coupling {
             coupler: Coupler::new(own, members, PACE),
             boards: arch::boards(members.len()),
             pending: 0,
+            began: 0,
             run: None,
             approach: config.approach,
             aim: Aim::None,
@@ -164,6 +170,7 @@ impl Coupling {
     /// All stand at one event, and are to perform this when they are at one instruction.
     pub(crate) fn agree_on(&mut self, actions: u64, members: ReplicaSet) {
         self.pending = actions;
+        self.began = arch::cycles();
         if self.coupler.members() != members {
             self.coupler.set_members(members);
         }
@@ -200,8 +207,9 @@ impl Coupling {
                         return Ok(Next::Run);
                     }
                 }
-                Order::Agreed(_) => {
+                Order::Agreed(point) => {
                     self.at_call = false;
+                    kernel.sphere.agreed(self.began, point.at_call);
                     return Ok(Next::Perform(core::mem::take(&mut self.pending)));
                 }
                 Order::Halted(end) => return Err(halt_of(end)),

@@ -1,5 +1,5 @@
 //! Cycles of what happens too seldom for a program to measure it: the delivery of an interrupt, the
-//! removal of a replica, and the copy that takes its place.
+//! removal of a replica, the copy that takes its place, and the agreement on one instruction.
 //!
 //! For reports only: cycles differ between replicas, so nothing that is done may depend on them.
 
@@ -29,6 +29,10 @@ pub(crate) struct Meter {
     portions: Figure,
     /// Cycles that the longest of them took.
     longest: u64,
+    /// Points at which closely coupled replicas stood at one instruction, or at one call.
+    points: Figure,
+    /// Those of them that were calls.
+    calls: u64,
     /// When the interrupt came that is on its way.
     came: Option<u64>,
     /// It has reached the point of the trace at which it is delivered.
@@ -44,6 +48,12 @@ impl Meter {
     /// All perform it.
     pub(crate) const fn delivers(&mut self) {
         self.delivered = true;
+    }
+
+    /// All stand at one point, to which they were on the way for so long.
+    pub(crate) const fn agreed(&mut self, cycles: u64, at_call: bool) {
+        self.points.add(cycles);
+        self.calls += at_call as u64;
     }
 
     /// A program runs: the driver, if an interrupt was delivered.
@@ -81,6 +91,8 @@ impl fmt::Display for Meter {
             let between = if index == 0 { "" } else { " " };
             write!(f, "{between}{} {}", figure.count, figure.cycles)?;
         }
-        write!(f, " {} {}", self.portions.count, self.longest)
+        write!(f, " {} {}", self.portions.count, self.longest)?;
+        let points = &self.points;
+        write!(f, " {} {} {}", points.count, points.cycles, self.calls)
     }
 }

@@ -5,10 +5,12 @@ use rcoe_tests::launch::{Ended, Outcome};
 use rcoe_tests::rcoe::{Scene, events_of};
 use rcoe_tests::system::{system, system_with};
 
-const CLOSE: [&str; 4] = ["--arch", "aarch64", "--coupling", "close"];
+/// Machines whose replicas can be coupled closely: a counter of instructions for all cores, which
+/// take turns; and one of branches for each.
+const MACHINES: [&str; 2] = ["aarch64", "x86_64"];
 
-fn close(scene: &Scene, words: &str, options: &[&str], command: &[&str]) -> Outcome {
-    let options = [&CLOSE[..], options].concat();
+fn close(scene: &Scene, arch: &str, words: &str, options: &[&str], command: &[&str]) -> Outcome {
+    let options = [&["--arch", arch, "--coupling", "close"], options].concat();
     system_with(scene, words, &options, command)
 }
 
@@ -23,27 +25,70 @@ fn raced(outcome: &Outcome) -> u64 {
 
 /// DSN'19, V-A1. That programs race shows in the additions that are lost; that they race alike, in
 /// that the trace, which holds what each round came to, is the same.
-#[test]
-fn replicas_race_alike() {
+fn race_alike(arch: &str, cases: &[(&str, &str, &str, &str, &str)]) {
     let scene = Scene::new();
-    for (replicas, mode, tick, how, words) in [
-        ("1", "args", "200us", "counter", ""),
-        ("2", "args", "200us", "counter", ""),
-        ("2", "args", "200us", "breakpoint", "verify=yes"),
-        ("2", "every", "300us", "counter", ""),
-        ("2", "io", "500us", "counter", "verify=yes"),
-        ("3", "args", "200us", "counter", "verify=yes"),
-        ("3", "every", "400us", "breakpoint", ""),
-        ("3", "io", "1ms", "counter", ""),
-        ("4", "args", "300us", "breakpoint", ""),
-    ] {
+    for &(replicas, mode, tick, how, words) in cases {
         let options = ["-n", replicas, "--compare", mode, "--tick", tick];
         let options = [&options[..], &["--stop-by", how]].concat();
-        let outcome = close(&scene, words, &options, &["race", "60"]);
-        let what = format!("{options:?}: {}", outcome.err());
+        let outcome = close(&scene, arch, words, &options, &["race", "60"]);
+        let what = format!("{arch} {options:?}: {}", outcome.err());
         assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
         assert_eq!(outcome.err(), "", "{what}");
         assert!(raced(&outcome) > 0, "{what}");
+    }
+}
+
+#[test]
+fn replicas_race_alike() {
+    race_alike(
+        "aarch64",
+        &[
+            ("1", "args", "200us", "counter", ""),
+            ("2", "args", "200us", "counter", ""),
+            ("2", "args", "200us", "breakpoint", "verify=yes"),
+            ("2", "every", "300us", "counter", ""),
+            ("2", "io", "500us", "counter", "verify=yes"),
+            ("3", "args", "200us", "counter", "verify=yes"),
+            ("3", "every", "400us", "breakpoint", ""),
+            ("3", "io", "1ms", "counter", ""),
+            ("4", "args", "300us", "breakpoint", ""),
+        ],
+    );
+}
+
+#[test]
+fn replicas_whose_branches_are_counted_race_alike() {
+    race_alike(
+        "x86_64",
+        &[
+            ("1", "args", "200us", "counter", ""),
+            ("2", "args", "200us", "counter", "verify=yes"),
+            ("2", "args", "200us", "breakpoint", "verify=yes"),
+            ("2", "every", "300us", "breakpoint", ""),
+            ("3", "args", "200us", "counter", "verify=yes"),
+            ("3", "every", "300us", "breakpoint", ""),
+            ("3", "io", "200us", "counter", ""),
+            ("4", "args", "200us", "counter", ""),
+        ],
+    );
+}
+
+/// Where branches are counted each core is by itself, so the clock need not count, and cores need
+/// not take turns.
+#[test]
+fn cores_that_are_counted_one_by_one_run_at_once() {
+    let scene = Scene::new();
+    for (replicas, threads, how) in [
+        ("2", "single", "counter"),
+        ("2", "multi", "breakpoint"),
+        ("3", "multi", "counter"),
+    ] {
+        let options = ["-n", replicas, "--core-threads", threads, "--tick", "5ms"];
+        let options = [&options[..], &["--stop-by", how]].concat();
+        let outcome = close(&scene, "x86_64", "verify=yes", &options, &["race", "60"]);
+        let what = format!("{options:?}: {}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(outcome.err(), "", "{what}");
     }
 }
 
@@ -52,39 +97,52 @@ fn replicas_race_alike() {
 #[test]
 fn loosely_coupled_replicas_race_apart() {
     let scene = Scene::new();
-    let diverged = |tick: &&str| {
-        let options = ["--arch", "aarch64", "--core-threads", "counted", "-n", "2"];
-        let options = [&options[..], &["--tick", tick]].concat();
-        let outcome = system(&scene, &options, &["race", "200"]);
-        outcome.ended == Ended::Exit(86) && outcome.err().contains("mismatch")
-    };
-    assert!(["200us", "250us", "300us", "350us"].iter().any(diverged));
+    for arch in MACHINES {
+        let diverged = |tick: &&str| {
+            let options = ["--arch", arch, "--core-threads", "counted", "-n", "2"];
+            let options = [&options[..], &["--tick", tick]].concat();
+            let outcome = system(&scene, &options, &["race", "200"]);
+            outcome.ended == Ended::Exit(86) && outcome.err().contains("mismatch")
+        };
+        let apart = ["200us", "250us", "300us", "350us"].iter().any(diverged);
+        assert!(apart, "{arch}");
+    }
 }
 
 /// Programs that do not race run as ever, among them drivers that are told who is the primary,
-/// threads that are stepped, and what takes the kernel many steps.
+/// threads that are stepped, what takes the kernel many steps, and instructions that repeat
+/// themselves, in which no point can be where branches are counted.
 #[test]
 fn what_does_not_race_runs_as_ever() {
     let scene = Scene::new();
-    for command in [
-        &["hash"][..],
-        &["clock"],
-        &["copy"],
-        &["float"],
-        &["foreign"],
-        &["large"],
-        &["ledger"],
-        &["long"],
-        &["pingpong"],
-        &["pipeline"],
-        &["sleep"],
+    for (arch, command) in [
+        ("aarch64", &["hash"][..]),
+        ("aarch64", &["clock"]),
+        ("aarch64", &["copy"]),
+        ("aarch64", &["float"]),
+        ("aarch64", &["foreign"]),
+        ("aarch64", &["large"]),
+        ("aarch64", &["ledger"]),
+        ("aarch64", &["long"]),
+        ("aarch64", &["pingpong"]),
+        ("aarch64", &["pipeline"]),
+        ("aarch64", &["sleep"]),
+        ("x86_64", &["clock"]),
+        ("x86_64", &["copy"]),
+        ("x86_64", &["float"]),
+        ("x86_64", &["foreign"]),
+        ("x86_64", &["hpet"]),
+        ("x86_64", &["large"]),
+        ("x86_64", &["pingpong"]),
+        ("x86_64", &["sieve"]),
+        ("x86_64", &["sleep"]),
     ] {
-        let plain = ["--arch", "aarch64", "-n", "1", "--tick", "500us"];
+        let plain = ["--arch", arch, "-n", "1", "--tick", "500us"];
         let plain = system(&scene, &plain, command);
         for (replicas, how) in [("2", "breakpoint"), ("3", "counter")] {
             let options = ["-n", replicas, "--tick", "500us", "--stop-by", how];
-            let outcome = close(&scene, "", &options, command);
-            let what = format!("{command:?} {replicas}: {}", outcome.err());
+            let outcome = close(&scene, arch, "", &options, command);
+            let what = format!("{arch} {command:?} {replicas}: {}", outcome.err());
             assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
             assert_eq!(outcome.out(), plain.out(), "{what}");
         }
@@ -99,14 +157,18 @@ const RACED: u64 = 10;
 #[test]
 fn replicas_that_are_lost_while_programs_race_come_back() {
     let scene = Scene::new();
-    for (probe, victim) in [
-        ("astray", "0"),
-        ("astray", "2"),
-        ("sudden", "0"),
-        ("sudden", "1"),
-        ("halt", "0"),
-        ("halt", "2"),
-        ("loop", "1"),
+    for (arch, probe, victim) in [
+        ("aarch64", "astray", "0"),
+        ("aarch64", "astray", "2"),
+        ("aarch64", "sudden", "0"),
+        ("aarch64", "sudden", "1"),
+        ("aarch64", "halt", "0"),
+        ("aarch64", "halt", "2"),
+        ("aarch64", "loop", "1"),
+        ("x86_64", "astray", "0"),
+        ("x86_64", "sudden", "1"),
+        ("x86_64", "halt", "0"),
+        ("x86_64", "loop", "2"),
     ] {
         let words = format!("probe={probe} victim={victim}");
         let options = [
@@ -119,8 +181,8 @@ fn replicas_that_are_lost_while_programs_race_come_back() {
             "--events",
             "e",
         ];
-        let outcome = close(&scene, &words, &options, &["race", "400"]);
-        let what = format!("{words}: {}", outcome.err());
+        let outcome = close(&scene, arch, &words, &options, &["race", "400"]);
+        let what = format!("{arch} {words}: {}", outcome.err());
         assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
         let events = events_of(&scene.path().join("e"));
         let back = events.iter().filter(|event| event["stage"] == "done");
@@ -134,10 +196,15 @@ fn replicas_that_are_lost_while_programs_race_come_back() {
 #[test]
 fn of_two_none_goes_on_alone() {
     let scene = Scene::new();
-    for (probe, why) in [("astray", "mismatch"), ("halt", "timeout")] {
+    for (arch, probe, why) in [
+        ("aarch64", "astray", "mismatch"),
+        ("aarch64", "halt", "timeout"),
+        ("x86_64", "astray", "mismatch"),
+        ("x86_64", "halt", "timeout"),
+    ] {
         let words = format!("probe={probe} victim=1");
         let options = ["-n", "2", "--tick", "1ms", "--timeout", "100ms"];
-        let outcome = close(&scene, &words, &options, &["race", "400"]);
+        let outcome = close(&scene, arch, &words, &options, &["race", "400"]);
         assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
         assert!(outcome.err().contains(why), "{}", outcome.err());
     }
@@ -147,11 +214,7 @@ fn of_two_none_goes_on_alone() {
 fn what_cannot_be_coupled_closely_is_refused() {
     let scene = Scene::new();
     for (options, why) in [
-        (
-            &["--coupling", "close", "--arch", "x86_64"][..],
-            "add --arch aarch64",
-        ),
-        (&["--stop-by", "breakpoint"], "add --coupling close"),
+        (&["--stop-by", "breakpoint"][..], "add --coupling close"),
         (
             &[
                 "--coupling",

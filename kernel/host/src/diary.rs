@@ -34,8 +34,9 @@ pub enum Entry {
     /// At the end: processor cycles since the start, events, rendezvous.
     Stats([u64; 3]),
     /// At the end: interrupts delivered and their cycles, replicas removed and the cycles of that,
-    /// and the same of those that were brought back.
-    Meter([u64; 8]),
+    /// and the same of those that were brought back; portions of copies and the cycles of the
+    /// longest; points at one instruction and the cycles of coming there, and which were at calls.
+    Meter([u64; 11]),
     /// Anything else.
     Other(String),
 }
@@ -115,8 +116,8 @@ mod tests {
             Entry::Broken("withdraws timeout".into())
         );
         assert_eq!(Entry::parse("stats 1 2 3"), Entry::Stats([1, 2, 3]));
-        let meter = Entry::Meter([1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(Entry::parse("meter 1 2 3 4 5 6 7 8"), meter);
+        let meter = Entry::Meter([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+        assert_eq!(Entry::parse("meter 1 2 3 4 5 6 7 8 9 10 11"), meter);
         for garbage in [
             "",
             "start",

@@ -38,6 +38,12 @@ impl Replicated {
         self.progress += instructions;
     }
 
+    /// All members stand at one instruction or call, to which they began to go at this cycle.
+    pub(crate) fn agreed(&mut self, began: u64, at_call: bool) {
+        self.meter
+            .agreed(arch::cycles().saturating_sub(began), at_call);
+    }
+
     /// Lets a peer go on for which this replica has waited since its first look. Is that in vain?
     pub(crate) fn waits_in_vain(&mut self, peer: ReplicaId, looks: u32) -> bool {
         let late = self.replica.env_mut().waits_in_vain(peer, looks);
