@@ -282,6 +282,9 @@ pub(crate) struct SystemArgs {
     /// What rcoe compares: io, args or every.
     #[arg(long, default_value = "args")]
     pub(crate) compare: String,
+    /// How replicas are coupled: loose or close.
+    #[arg(long, default_value = "loose", value_parser = ["loose", "close"])]
+    pub(crate) coupling: String,
     /// Campaign seed; with the index it decides everything.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -329,6 +332,7 @@ impl SystemArgs {
             processor: system::Processor::of(&self.arch)?,
             replicas: self.replicas,
             compare: self.compare.clone(),
+            coupling: self.coupling.clone(),
             timeout: self.timeout.clone(),
             deadline: Duration::from_secs(self.deadline),
         })
@@ -339,6 +343,7 @@ impl SystemArgs {
             arch: self.arch.clone(),
             replicas: self.replicas,
             compare: self.compare.clone(),
+            coupling: self.coupling.clone(),
             timeout: self.timeout.clone(),
             seed: self.seed,
             flips: self.flips,

@@ -145,6 +145,7 @@ fn machine(args: &ShowArgs) -> Result<Verdict> {
         processor: Processor::of(&Processor::usual())?,
         replicas: usize::try_from(args.replicas)?,
         compare: "args".into(),
+        coupling: "loose".into(),
         timeout: "50ms".into(),
         deadline: DEADLINE,
     };

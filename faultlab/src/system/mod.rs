@@ -59,6 +59,8 @@ pub struct Setup {
     pub replicas: usize,
     /// `--compare`.
     pub compare: String,
+    /// `--coupling`.
+    pub coupling: String,
     /// `--timeout`, in the machine's time.
     pub timeout: String,
     /// CPU time of the emulator after which a run is a hang.
@@ -115,6 +117,9 @@ pub struct Header {
     pub replicas: usize,
     /// `--compare`.
     pub compare: String,
+    /// `--coupling`.
+    #[serde(default = "loose")]
+    pub coupling: String,
     /// `--timeout`.
     pub timeout: String,
     /// Campaign seed.
@@ -125,6 +130,11 @@ pub struct Header {
     pub commit: String,
     /// Machine.
     pub machine: String,
+}
+
+/// What journals that tell no coupling are of.
+fn loose() -> String {
+    "loose".to_owned()
 }
 
 /// A folder for machines and their memory, which vanishes with this value.
@@ -322,7 +332,8 @@ impl Journal {
         } else {
             let (found, earlier) = parse(whole)?;
             let same = (found.arch == header.arch && found.replicas == header.replicas)
-                && (found.compare == header.compare && found.timeout == header.timeout)
+                && (found.compare == header.compare && found.coupling == header.coupling)
+                && found.timeout == header.timeout
                 && (found.seed == header.seed && found.flips == header.flips);
             ensure!(same, "{} is of another campaign", path.display());
             file.set_len(whole.len() as u64 + 1)?;

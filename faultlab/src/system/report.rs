@@ -14,6 +14,7 @@ pub fn markdown(header: &Header, records: &[Record]) -> String {
         arch,
         replicas,
         compare,
+        coupling,
         timeout,
         seed,
         flips,
@@ -25,7 +26,8 @@ pub fn markdown(header: &Header, records: &[Record]) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         out,
-        "### System sphere, {arch}, n = {replicas}, compare {compare}, timeout {timeout}\n\n\
+        "### System sphere, {arch}, n = {replicas}, compare {compare}, coupling {coupling}, \
+         timeout {timeout}\n\n\
          Seed {seed}, commit {commit}, {machine}.\n{} machines, up to {flips} \
          flips each: {} injections applied, {} errors observed.\n",
         records.len(),

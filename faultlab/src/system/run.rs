@@ -48,6 +48,7 @@ impl Running {
             "--compare",
             &setup.compare,
         ]);
+        command.args(["--coupling", &setup.coupling]);
         command.args(["--core-threads", "counted", "--tick", "1ms"]);
         command.args(["--timeout", &setup.timeout, "--events", "events"]);
         if debugged {
