@@ -230,7 +230,7 @@ struct Witness<'a> {
     /// Cycles, events and rendezvous at the end.
     stats: Option<[u64; 3]>,
     /// Interrupts, removals and copies, each with its cycles; portions of copies, and the cycles
-    /// of the longest; points at one instruction, their cycles, and those at calls.
+    /// of the longest; points at one instruction, their cycles, and those at events.
     meter: [u64; 11],
     /// Those that told that they are broken.
     broken: Vec<usize>,
@@ -299,7 +299,7 @@ impl<'a> Witness<'a> {
             longest,
             points,
             coming,
-            calls,
+            at_events,
         ] = self.meter;
         for (what, count, cycles) in [
             ("interrupts", delivered, delivery),
@@ -316,7 +316,7 @@ impl<'a> Witness<'a> {
             let _ = writeln!(anstream::stderr(), "{text}");
         }
         if let Some(each) = coming.checked_div(points) {
-            let text = format!("points {points}, at calls {calls}, cycles each {each}");
+            let text = format!("points {points}, at events {at_events}, cycles each {each}");
             let _ = writeln!(anstream::stderr(), "{text}");
         }
     }

@@ -29,10 +29,10 @@ pub(crate) struct Meter {
     portions: Figure,
     /// Cycles that the longest of them took.
     longest: u64,
-    /// Points at which closely coupled replicas stood at one instruction, or at one call.
+    /// Points at which closely coupled replicas stood at one instruction.
     points: Figure,
-    /// Those of them that were calls.
-    calls: u64,
+    /// Those of them right behind an event, or at the call that is the next.
+    events: u64,
     /// When the interrupt came that is on its way.
     came: Option<u64>,
     /// It has reached the point of the trace at which it is delivered.
@@ -51,9 +51,9 @@ impl Meter {
     }
 
     /// All stand at one point, to which they were on the way for so long.
-    pub(crate) const fn agreed(&mut self, cycles: u64, at_call: bool) {
+    pub(crate) const fn agreed(&mut self, cycles: u64, at_event: bool) {
         self.points.add(cycles);
-        self.calls += at_call as u64;
+        self.events += at_event as u64;
     }
 
     /// A program runs: the driver, if an interrupt was delivered.
@@ -93,6 +93,6 @@ impl fmt::Display for Meter {
         }
         write!(f, " {} {}", self.portions.count, self.longest)?;
         let points = &self.points;
-        write!(f, " {} {} {}", points.count, points.cycles, self.calls)
+        write!(f, " {} {} {}", points.count, points.cycles, self.events)
     }
 }

@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
-use super::machine::{Arch, Bench, Clock, Run};
+use super::machine::{Bench, Clock, Run};
 use super::{NS, Told, USUAL};
 use crate::evidence::{Series, spread_of};
 
@@ -15,8 +15,24 @@ const PROGRAMS: [(&str, u64); 2] = [("hash", 40), ("float", 400)];
 /// Rounds of the race, in each of which 32 threads add without a lock.
 const ROUNDS: u64 = 1_000;
 
-pub(super) fn measure(bench: &Bench, arch: Arch, out: &mut Told) -> Result<()> {
-    ensure!(arch == Arch::Arm, "close coupling is for --arch aarch64");
+/// Programs of which all of memory is compared at each point, with arguments for some hundred
+/// points, and how many there are to be with each number of replicas and each way to stop them: ten
+/// thousand on each processor.
+const VERIFIED: [(&str, u64); 7] = [
+    ("race", 100),
+    ("hash", 20),
+    ("float", 100),
+    ("copy", 24),
+    ("fill", 4),
+    ("pingpong", 3_000),
+    ("sieve", 1_000_000),
+];
+const POINTS: u64 = 2_500;
+
+/// Ticks of these points, in microseconds: this and more, so that they come elsewhere each time.
+const SHORTEST: u64 = 100;
+
+pub(super) fn measure(bench: &Bench, out: &mut Told) -> Result<()> {
     let _ = writeln!(
         out,
         "\n### Close coupling\n\n\
@@ -44,13 +60,80 @@ pub(super) fn measure(bench: &Bench, arch: Arch, out: &mut Told) -> Result<()> {
         }
     }
     for replicas in [2, 3] {
-        let options = ["--coupling", "close"];
-        let told = bench.run_with(run(replicas, "200us"), &options, "race", ROUNDS)?;
-        let votes = told.votes.context("no rendezvous were told")?;
-        let what = format!("race of {ROUNDS} rounds, a tick each 200 us: rendezvous");
-        note(out, what, replicas, votes, None);
+        for (how, name) in WAYS {
+            race(bench, out, replicas, (how, name))?;
+        }
     }
     Ok(())
+}
+
+/// What stops a replica, and how names of series end with it.
+const WAYS: [(&str, &str); 2] = [("counter", ""), ("breakpoint", ", by breakpoints")];
+
+/// How often the papers' race comes to one instruction, and what that takes.
+fn race(bench: &Bench, out: &mut Told, replicas: usize, (how, name): (&str, &str)) -> Result<()> {
+    let options = ["--coupling", "close", "--stop-by", how];
+    let told = bench.run_with(run(replicas, "200us"), &options, "race", ROUNDS)?;
+    let what = format!("race of {ROUNDS} rounds, a tick each 200 us");
+    let [points, _] = told.points.context("no points were told")?;
+    let each = told.point.context("no cycles were told")?;
+    let own = (format!("{what}: points{name}"), "times");
+    count(out, own, replicas, points);
+    note(
+        out,
+        format!("{what}: coming to one{name}"),
+        replicas,
+        each,
+        None,
+    );
+    Ok(())
+}
+
+/// Points at which all of memory was found alike.
+pub(super) fn verify(bench: &Bench, out: &mut Told) -> Result<()> {
+    let _ = writeln!(
+        out,
+        "\n### Points at which all of memory is compared\n\n\
+         | replicas | stopped by | points | at events besides |\n|---|---|---|---|"
+    );
+    for replicas in [2, 3] {
+        for (how, name) in WAYS {
+            let [points, events] = verified(bench, replicas, how)?;
+            let _ = writeln!(out, "| {replicas} | {how} | {points} | {events} |");
+            let what = format!("points, all of memory alike at each{name}");
+            count(out, (what, "times"), replicas, points);
+        }
+    }
+    Ok(())
+}
+
+/// So many points between events as there are to be, and how many were at events besides.
+fn verified(bench: &Bench, replicas: usize, how: &str) -> Result<[u64; 2]> {
+    let options = ["--coupling", "close", "--stop-by", how];
+    let mut sum = [0, 0];
+    for more in 0.. {
+        let tick = format!("{}us", SHORTEST + 7 * more);
+        let words = "verify=yes";
+        for (program, argument) in VERIFIED {
+            let run = Run {
+                words,
+                ..run(replicas, &tick)
+            };
+            let told = bench.run_with(run, &options, program, argument)?;
+            let [points, events] = told.points.unwrap_or_default();
+            sum = [sum[0] + points - events, sum[1] + events];
+            if sum[0] >= POINTS {
+                return Ok(sum);
+            }
+        }
+    }
+    unreachable!("the series of ticks has no end")
+}
+
+fn count(out: &mut Told, (what, unit): (String, &str), replicas: usize, count: u64) {
+    #[expect(clippy::cast_precision_loss, reason = "a small number")]
+    let value = count as f64;
+    push(out, (what, unit), replicas, value, None);
 }
 
 const fn run(replicas: usize, tick: &str) -> Run<'_> {
@@ -64,10 +147,17 @@ const fn run(replicas: usize, tick: &str) -> Run<'_> {
 }
 
 fn note(out: &mut Told, what: String, replicas: usize, value: f64, ratio: Option<f64>) {
-    let unit = match ratio {
-        Some(_) => out.counted,
-        None => "times",
-    };
+    let unit = out.counted;
+    push(out, (what, unit), replicas, value, ratio);
+}
+
+fn push(
+    out: &mut Told,
+    (what, unit): (String, &str),
+    replicas: usize,
+    value: f64,
+    ratio: Option<f64>,
+) {
     let series = Series {
         what: format!("{what}{}", out.machine),
         run: format!("n={replicas}"),

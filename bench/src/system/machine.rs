@@ -96,6 +96,23 @@ pub(super) struct Told {
     pub(super) copy: Option<f64>,
     /// The longest of these waits.
     pub(super) portion: Option<f64>,
+    /// Points at which closely coupled replicas stood at one instruction, and those of them that
+    /// were at events.
+    pub(super) points: Option<[u64; 2]>,
+    /// Cycles of coming to one.
+    pub(super) point: Option<f64>,
+}
+
+/// The numbers of a line like `points 7, at events 1, cycles each 5`, but for the last.
+fn points(line: &str) -> Option<[u64; 2]> {
+    let numbers: Vec<u64> = line
+        .split([' ', ','])
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let [points, events, _] = numbers[..] else {
+        return None;
+    };
+    Some([points, events])
 }
 
 impl Told {
@@ -117,6 +134,10 @@ impl Told {
                 Some("removals") => told.removal = last,
                 Some("copies") => told.copy = last,
                 Some("portions") => told.portion = last,
+                Some("points") => {
+                    told.points = points(line);
+                    told.point = last;
+                }
                 _ => {}
             }
         }
@@ -188,7 +209,8 @@ mod tests {
     fn figures_are_read() {
         let text = "cycles 12, events 3, rendezvous 4\ninterrupts 10, cycles each 99\n\
                     removals 1, cycles each 7\ncopies 1, cycles each 8\n\
-                    portions of copies 3, cycles of the longest 5\n";
+                    portions of copies 3, cycles of the longest 5\n\
+                    points 6, at events 2, cycles each 11\n";
         let told = Told::parse(text);
         let expected = Told {
             cycles: 12.0,
@@ -197,6 +219,8 @@ mod tests {
             removal: Some(7.0),
             copy: Some(8.0),
             portion: Some(5.0),
+            points: Some([6, 2]),
+            point: Some(11.0),
         };
         assert_eq!(told, Some(expected));
         assert_eq!(Told::parse("nothing"), None);

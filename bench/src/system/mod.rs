@@ -29,7 +29,7 @@ pub struct Order {
     pub repetitions: usize,
     /// Parts: computing, calls, seldom (interrupts, and removals of replicas), copy (memory), and
     /// return (of a replica with much memory; counted, whatever the clocks); and, by name only,
-    /// coupling (close against loose, counted, on aarch64).
+    /// coupling (close against loose, counted) and points (at which all of memory is compared).
     #[arg(
         long = "part",
         value_delimiter = ',',
@@ -49,7 +49,15 @@ pub struct Order {
     pub arch: Arch,
 }
 
-const PARTS: [&str; 6] = ["computing", "calls", "seldom", "copy", "return", "coupling"];
+const PARTS: [&str; 7] = [
+    "computing",
+    "calls",
+    "seldom",
+    "copy",
+    "return",
+    "coupling",
+    "points",
+];
 
 const NS: [usize; 3] = [1, 2, 3];
 const MODES: [&str; 3] = ["io", "args", "every"];
@@ -142,7 +150,11 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<Told> {
     }
     if wants("coupling") {
         eprintln!("measuring: close coupling");
-        coupling::measure(&bench, order.arch, &mut out)?;
+        coupling::measure(&bench, &mut out)?;
+    }
+    if wants("points") {
+        eprintln!("measuring: points at which all of memory is compared");
+        coupling::verify(&bench, &mut out)?;
     }
     for &clock in &order.clocks {
         out.clock = Some(clock);

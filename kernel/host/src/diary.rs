@@ -35,7 +35,7 @@ pub enum Entry {
     Stats([u64; 3]),
     /// At the end: interrupts delivered and their cycles, replicas removed and the cycles of that,
     /// and the same of those that were brought back; portions of copies and the cycles of the
-    /// longest; points at one instruction and the cycles of coming there, and which were at calls.
+    /// longest; points at one instruction and the cycles of coming there, and how many were at events.
     Meter([u64; 11]),
     /// Anything else.
     Other(String),

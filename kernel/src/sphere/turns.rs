@@ -40,8 +40,8 @@ impl Replicated {
 
     /// All members stand at one instruction or call, to which they began to go at this cycle.
     pub(crate) fn agreed(&mut self, began: u64, at_call: bool) {
-        self.meter
-            .agreed(arch::cycles().saturating_sub(began), at_call);
+        let cycles = arch::cycles().saturating_sub(began);
+        self.meter.agreed(cycles, at_call || self.progress == 0);
     }
 
     /// Lets a peer go on for which this replica has waited since its first look. Is that in vain?

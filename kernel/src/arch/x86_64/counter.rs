@@ -149,6 +149,8 @@ impl Counter {
         unreachable!("cores run at once");
     }
 
-    /// Ticks come on their own.
-    pub(crate) const fn begin_slice(self, _rest: u64) {}
+    /// The next tick but one that is due comes after a whole period.
+    pub(crate) fn begin_slice(self, _rest: u64) {
+        interrupts::begin_slice();
+    }
 }

@@ -97,6 +97,11 @@ pub(crate) fn enable(period: u32) {
     }
 }
 
+/// The local timer's period begins anew.
+pub(in crate::arch) fn begin_slice() {
+    write(INITIAL, read(INITIAL));
+}
+
 /// Lets the interrupts of this core's counter through.
 pub(in crate::arch) fn open_counter() {
     write(LINE_1, low(VECTOR_COUNTER));
