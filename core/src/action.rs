@@ -79,6 +79,8 @@ enum Peer {
     Ahead,
     /// Past it after performing this action.
     Performed,
+    /// Inside at the same point by one word and further on by another: its outbox is damaged.
+    Torn,
 }
 
 impl Node {
@@ -113,6 +115,10 @@ impl Node {
     fn enter_action(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
         let seen = self.flagged(ports);
         if seen == 0 || self.is_newcomer() {
+            // One that comes here again after a vote said that it is inside.
+            if self.actions.word & 3 == INSIDE {
+                return self.leave_action(ports);
+            }
             return Step::Ready(Done::Actions(0));
         }
         let Some(first) = self.others.lowest() else {
@@ -165,7 +171,8 @@ impl Node {
                 }
                 Step::Again
             }
-            Peer::Ahead | Peer::Performed => self.leave_action(ports),
+            // Nobody performs without this replica.
+            Peer::Ahead | Peer::Performed | Peer::Torn => self.leave_action(ports),
             Peer::Behind if self.alarmed(ports) || Self::missing(call, ports, peer) => {
                 self.leave_or_vote(call, ports)
             }
@@ -194,7 +201,8 @@ impl Node {
             return Peer::Performed;
         }
         if further && !self.guards.off(Bug::ActionNoAbort) {
-            return Peer::Ahead;
+            let inside = matches!(state, INSIDE | READY) && point == here;
+            return if inside { Peer::Torn } else { Peer::Ahead };
         }
         match state {
             INSIDE if point == here => Peer::Here,
@@ -244,6 +252,8 @@ impl Node {
             }
             // It left before it was ready, so nobody has performed: everybody leaves.
             Peer::Ahead => self.leave_action(ports),
+            // Others may have seen it ready, and have performed. In a vote it puts its words right.
+            Peer::Torn => self.enter_vote(call),
             _ if self.alarmed(ports) || Self::missing(call, ports, peer) => self.enter_vote(call),
             _ => Step::Pending(Await {
                 peer,

@@ -215,4 +215,50 @@ mod tests {
         }
         panic!("nobody is voted out: {}", calls[0]);
     }
+
+    /// Three members at one point, of which the first is ready and looks at the second, which has
+    /// performed the action; the third is ready.
+    fn performed_by_the_second(memory: &Memory, ports: &Ports<'_>) -> ([Node; 3], [Call; 3]) {
+        let mut nodes = nodes(ports);
+        nodes[0].trigger_action(ports, 1);
+        let mut calls = [0, 1, 2].map(|at| {
+            events(&mut nodes[at], memory, 1);
+            nodes[at].begin_action()
+        });
+        for (at, awaited) in [(0, 1), (1, 2), (2, 0), (0, 1)] {
+            let step = run(&mut nodes[at], &mut calls[at], ports);
+            assert!(is_waiting_for(step, awaited), "R{at}: {step:?}");
+        }
+        let step = run(&mut nodes[1], &mut calls[1], ports);
+        assert_eq!(step, Step::Ready(Done::Actions(1)));
+        (nodes, calls)
+    }
+
+    /// A member that is ready and seems to have come further has a damaged outbox. Who would leave
+    /// for it would leave those who have performed before it was hit.
+    #[test]
+    fn nobody_leaves_for_one_that_is_ready_and_seems_further_on() {
+        const ARRIVED: usize = 0;
+        let memory = Memory::new();
+        let ports = memory.ports();
+        let (mut nodes, mut calls) = performed_by_the_second(&memory, &ports);
+        memory.outboxes[2].overwrite(ARRIVED, u64::MAX / 2);
+        calls[1] = nodes[1].begin_rendezvous();
+        let mut performed = [false, true, false];
+        for _ in 0..1000 {
+            for at in 0..3 {
+                match nodes[at].step(&mut calls[at], &ports, &mut [0; 8]) {
+                    Step::Ready(Done::Actions(set)) => {
+                        assert_eq!(set, 1, "R{at} has left");
+                        performed[at] = true;
+                        calls[at] = nodes[at].begin_rendezvous();
+                    }
+                    Step::Ready(Done::Met) if performed == [true; 3] => return,
+                    Step::Again | Step::Pending(_) => {}
+                    other => panic!("R{at}: {other:?}"),
+                }
+            }
+        }
+        panic!("performed: {performed:?}: {}", calls[0]);
+    }
 }
