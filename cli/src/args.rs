@@ -272,7 +272,7 @@ pub(crate) struct RunArgs {
     /// each [default: single; counted with --coupling close]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) core_threads: Option<CoreThreads>,
-    /// System sphere: where replicas are preempted and take interrupts. Close needs --arch aarch64
+    /// System sphere: where replicas are preempted and take interrupts
     #[arg(long, value_enum, value_name = "HOW", default_value = "loose")]
     pub(crate) coupling: CouplingArg,
     /// System sphere, with --coupling close: what stops a replica that is behind at the instruction
@@ -354,9 +354,10 @@ pub(crate) enum CouplingArg {
 /// `--stop-by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StopBy {
-    /// The counter of instructions, behind the very one
+    /// The counter of instructions, behind the very one; on x86_64 that of branches, and a
+    /// breakpoint behind the last
     Counter,
-    /// A breakpoint, before which the counter comes a little too early
+    /// A breakpoint, before which the counter comes a little too early, as real ones do
     Breakpoint,
 }
 

@@ -372,6 +372,13 @@ impl Node {
         own.recorder.note(self.trace.events(), kind, values);
     }
 
+    /// Flips one bit of what this replica keeps of its signature at the last rendezvous, for fault
+    /// injection.
+    pub const fn flip_slot(&mut self, bit: u32) {
+        let slot = (self.round & 1) as usize;
+        self.slots[slot] ^= 1 << (bit % 64);
+    }
+
     /// Flips one bit of the trace, for fault injection.
     pub fn flip_trace(&mut self, bit: u32) {
         let mut signature = self.trace.signature();

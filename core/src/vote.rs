@@ -27,6 +27,7 @@ use crate::guards::Bug;
 use crate::halt::{Cause, Halt};
 use crate::node::{Await, Call, Node, Ports, Step, Task, WaitFor, port};
 use crate::primitive::Ordering;
+use crate::rendezvous::Stage as Rendezvous;
 use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 
 /// Votes in a row without a verdict and without own progress before a replica gives up.
@@ -129,6 +130,11 @@ impl Node {
     /// the entry.
     fn enter(&mut self, vote: &mut Vote, call: &mut Call, ports: &Ports<'_>) -> Step {
         let own = port(ports, self.id).outbox;
+        if let Task::Rendezvous(Rendezvous::Inspect(_)) = call.task {
+            // The trace has not moved since, so its copy is made anew, in case that was damaged.
+            let slot = self.slot_of(self.round);
+            self.slots[slot] = self.trace.signature().word();
+        }
         if !self.guards.off(Bug::NoScrub) {
             self.scrub(ports);
         }

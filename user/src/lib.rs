@@ -5,7 +5,7 @@
 //! threads unless they make them.
 //!
 //! Programs must be free of data races that preemption would show: replicas are preempted at the
-//! same event, not at the same instruction.
+//! same event, not at the same instruction, unless they are closely coupled.
 
 #![no_std]
 

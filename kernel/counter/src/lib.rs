@@ -111,9 +111,9 @@ mod tests {
     #[test]
     fn arguments_are_all_needed_and_no_others_taken() {
         let read = |words: &[&str]| Arguments::read(words.iter().copied());
-        let told = read(&["memory=/memfd:ram", "monitor=/tmp/a=b"]).expect("both");
+        let told = read(&["memory=/memfd:ram", "monitor=socket/a=b"]).expect("both");
         assert_eq!(told.memory, "/memfd:ram");
-        assert_eq!(told.monitor, PathBuf::from("/tmp/a=b"));
+        assert_eq!(told.monitor, PathBuf::from("socket/a=b"));
         assert!(read(&["memory=/memfd:ram"]).is_none());
         assert!(read(&["memory=m", "monitor=s", "more=x"]).is_none());
         assert!(read(&["memory"]).is_none());

@@ -35,7 +35,8 @@ pub enum Entry {
     Stats([u64; 3]),
     /// At the end: interrupts delivered and their cycles, replicas removed and the cycles of that,
     /// and the same of those that were brought back; portions of copies and the cycles of the
-    /// longest; points at one instruction and the cycles of coming there, and how many were at events.
+    /// longest; points at one instruction and the cycles of coming there, and how many of them were
+    /// at events.
     Meter([u64; 11]),
     /// Anything else.
     Other(String),
