@@ -51,6 +51,12 @@ pub enum Label {
     TableMap = 34,
     /// Takes it out again, with all that is mapped in it.
     TableUnmap = 35,
+    /// Stops a thread, whatever it waits for, sets its registers as the reply to a fault does, and
+    /// lets it run: so a server answers it that did not at once. All registers, in the order of
+    /// the kernel's context. Not the caller's own thread.
+    TcbWriteContext = 36,
+    /// Copies floating-point state from another thread: pointer to that.
+    TcbCopyFloats = 37,
     /// Makes the handler of an interrupt: line, destination slot in the caller's root table.
     IrqControlGet = 40,
     /// Says where the interrupt is signalled: pointer to a notification.
@@ -123,6 +129,8 @@ impl Label {
             33 => Self::FrameUnmap,
             34 => Self::TableMap,
             35 => Self::TableUnmap,
+            36 => Self::TcbWriteContext,
+            37 => Self::TcbCopyFloats,
             40 => Self::IrqControlGet,
             41 => Self::IrqSetNotification,
             42 => Self::IrqAck,

@@ -127,6 +127,23 @@ pub fn write_pointers(tcb: u64, pointers: [u64; 2]) -> Outcome {
     done(invoke(tcb, Label::TcbWritePointers, &pointers))
 }
 
+/// Stops a thread, whatever it waits for, and lets it run with these registers, which are all that
+/// it has, in the order of the kernel's context.
+///
+/// # Errors
+/// The kernel's.
+pub fn write_context(tcb: u64, registers: &[u64]) -> Outcome {
+    done(invoke(tcb, Label::TcbWriteContext, registers))
+}
+
+/// Copies floating-point state from another thread.
+///
+/// # Errors
+/// The kernel's.
+pub fn copy_floats(tcb: u64, from: u64) -> Outcome {
+    done(invoke(tcb, Label::TcbCopyFloats, &[from]))
+}
+
 /// Lets a thread run.
 ///
 /// # Errors

@@ -67,6 +67,13 @@ pub(crate) enum Invocation {
         tcb: Ref,
         pointers: [u64; 2],
     },
+    WriteContext {
+        tcb: Ref,
+    },
+    CopyFloats {
+        from: Ref,
+        to: Ref,
+    },
     Resume {
         tcb: Ref,
     },
@@ -302,7 +309,10 @@ impl<S: Sphere> Kernel<'_, S> {
                 Ok(Invocation::WriteRegisters { tcb, words })
             }
             Label::TcbReadRegisters => Ok(Invocation::ReadRegisters { tcb }),
-            Label::TcbSetFlags | Label::TcbWritePointers => self.decode_manner(message, label, tcb),
+            Label::TcbSetFlags
+            | Label::TcbWritePointers
+            | Label::TcbWriteContext
+            | Label::TcbCopyFloats => self.decode_manner(message, label, tcb),
             Label::TcbResume => Ok(Invocation::Resume { tcb }),
             Label::TcbSuspend => Ok(Invocation::Suspend { tcb }),
             Label::TcbBindNotification => {

@@ -136,6 +136,8 @@ impl<S: Sphere> Kernel<'_, S> {
             }
             Invocation::SetFlags { tcb, flags } => self.set_flags(tcb, flags),
             Invocation::WritePointers { tcb, pointers } => self.write_pointers(tcb, pointers),
+            Invocation::WriteContext { tcb } => self.write_context(caller, tcb),
+            Invocation::CopyFloats { from, to } => self.copy_floats(from, to),
             Invocation::Resume { tcb } => self.resume(tcb),
             Invocation::Suspend { tcb } => self.suspend(tcb),
             Invocation::Bind { tcb, notification } => self.bind(tcb, notification),

@@ -15,15 +15,15 @@ use rcoe_abi::{Error, Label, Syscall, ThreadFlags, layout};
 use rcoe_core::{Compare, mix};
 
 use crate::arch::{
-    CALL_ARGUMENTS, CONTEXT_WORDS, KERNEL_BITS, NUMBER, POINTERS, STATUS, STEP, STEP_VECTOR,
-    STEPPING,
+    CALL_ARGUMENTS, CONTEXT_WORDS, FLOAT_WORDS, KERNEL_BITS, NUMBER, POINTERS, STATUS, STEP,
+    STEP_VECTOR, STEPPING,
 };
 use crate::decode::{Arguments, Invocation};
 use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::sphere::{Sphere, kind};
 use crate::tcb::field;
-use crate::{Memory, Ref};
+use crate::{Cap, Memory, Ref};
 
 impl<S: Sphere> Kernel<'_, S> {
     pub(crate) fn decode_manner(
@@ -32,10 +32,24 @@ impl<S: Sphere> Kernel<'_, S> {
         label: Label,
         tcb: Ref,
     ) -> Result<Invocation, Error> {
-        if label == Label::TcbSetFlags {
-            let [flags] = self.arguments(message)?;
-            let flags = ThreadFlags::from_word(flags).ok_or(Error::InvalidArgument)?;
-            return Ok(Invocation::SetFlags { tcb, flags });
+        match label {
+            Label::TcbSetFlags => {
+                let [flags] = self.arguments(message)?;
+                let flags = ThreadFlags::from_word(flags).ok_or(Error::InvalidArgument)?;
+                return Ok(Invocation::SetFlags { tcb, flags });
+            }
+            Label::TcbWriteContext if message.len < CONTEXT_WORDS || message.tcb == tcb => {
+                return Err(Error::IllegalOperation);
+            }
+            Label::TcbWriteContext => return Ok(Invocation::WriteContext { tcb }),
+            Label::TcbCopyFloats => {
+                let [pointer] = self.arguments(message)?;
+                let (_, Cap::Tcb { obj: from }) = self.lookup_cap(message.tcb, pointer)? else {
+                    return Err(Error::InvalidCapability);
+                };
+                return Ok(Invocation::CopyFloats { from, to: tcb });
+            }
+            _ => {}
         }
         let pointers = self.arguments(message)?;
         if pointers.iter().any(|&pointer| pointer >= layout::USER_END) {
@@ -64,6 +78,33 @@ impl<S: Sphere> Kernel<'_, S> {
         self.change(tcb, |memory| {
             for (place, pointer) in POINTERS.into_iter().zip(pointers) {
                 memory.set(tcb, place, pointer);
+            }
+        });
+    }
+
+    /// Answers a thread that `server` did not answer when it could have: whatever it waits for, it
+    /// goes on with the registers of the server's message.
+    pub(crate) fn write_context(&mut self, server: Ref, tcb: Ref) {
+        self.suspend(tcb);
+        let status = self.register(tcb, STATUS);
+        for index in 0..CONTEXT_WORDS {
+            let word = self.word(server, index);
+            self.set_register(tcb, index, word);
+        }
+        self.keep_kernel_bits(tcb, status);
+        self.tell_registers(tcb);
+        self.resume(tcb);
+    }
+
+    /// Gives a thread the floating-point state of another one.
+    pub(crate) fn copy_floats(&mut self, from: Ref, to: Ref) {
+        if self.fpu == from {
+            self.sphere.switch_fpu(&mut self.mem, Some(from), from);
+        }
+        self.change(to, |memory| {
+            for place in field::FPU..field::FPU + FLOAT_WORDS {
+                let word = memory.get(from, place);
+                memory.set(to, place, word);
             }
         });
     }

@@ -10,6 +10,8 @@ pub const CONTEXT_WORDS: usize = 35;
 /// Words of what stays in the processor until another thread runs: of the floating-point state 32
 /// registers of two words, control, status; then whether it steps (`mdscr_el1`).
 pub const FPU_WORDS: usize = 67;
+/// Words of the floating-point state itself, which come first.
+pub const FLOAT_WORDS: usize = 66;
 
 /// Register that holds a system call's number: x8.
 pub const NUMBER: usize = 8;

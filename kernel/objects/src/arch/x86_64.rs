@@ -10,6 +10,8 @@ pub const CONTEXT_WORDS: usize = 18;
 /// Words of what stays in the processor until another thread runs: the floating-point state
 /// (`fxsave`), the bases of FS and GS, and four segment selectors in one word.
 pub const FPU_WORDS: usize = 67;
+/// Words of the floating-point state itself, which come first.
+pub const FLOAT_WORDS: usize = 64;
 
 /// Register that holds a system call's number.
 pub const NUMBER: usize = 0;

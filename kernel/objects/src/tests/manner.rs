@@ -9,8 +9,8 @@ use rcoe_core::Compare;
 use super::invariants::check;
 use super::world::{Alone, FREE, memory, world};
 use crate::arch::{
-    CALL_ARGUMENTS, CAP, CONTEXT_WORDS, INFO, KERNEL_BITS, NUMBER, POINTERS, SP, STATUS, STEP,
-    STEP_VECTOR,
+    CALL_ARGUMENTS, CAP, CONTEXT_WORDS, FLOAT_WORDS, FPU_WORDS, INFO, KERNEL_BITS, NUMBER,
+    POINTERS, SP, STATUS, STEP, STEP_VECTOR,
 };
 use crate::fault::Fault;
 use crate::kernel::Kernel;
@@ -263,4 +263,64 @@ fn what_the_processor_holds_of_a_thread_is_changed_there_too() {
     assert_eq!(kernel.sphere.switched, [(Some(own), own), (None, own)]);
     assert_eq!(kernel.register(own, CAP), 0);
     assert_eq!(kernel.register(own, INFO), 0);
+}
+
+#[test]
+fn a_server_answers_later_whom_it_did_not_answer_at_once() {
+    let mut words = memory();
+    let (mut kernel, root, thread) = stage(&mut words, ThreadFlags::CALLS_ARE_FAULTS);
+    foreign(&mut kernel, 1, [0; 6]);
+    // Whoever receives again forgets whom it could have answered.
+    kernel.act(Syscall::NbRecv, HANDLER, 0, &[]);
+    assert_eq!(kernel.state(thread), State::Calling);
+    let registers: [u64; CONTEXT_WORDS] = core::array::from_fn(|index| 100 + index as u64);
+    let few = &registers[1..];
+    let (label, _) = kernel.ask(THREAD, Label::TcbWriteContext, few);
+    assert_eq!(label, Error::IllegalOperation as u64);
+    assert_eq!(kernel.state(thread), State::Calling);
+    let (label, _) = kernel.ask(boot::SLOT_TCB, Label::TcbWriteContext, &registers);
+    assert_eq!(label, Error::IllegalOperation as u64);
+    assert_eq!(kernel.ask(THREAD, Label::TcbWriteContext, &registers).0, 0);
+    assert_eq!(kernel.state(thread), State::Ready);
+    assert_eq!(kernel.mem.get(thread, field::FAULT), 0);
+    for index in (0..CONTEXT_WORDS).filter(|&index| index != STATUS) {
+        assert_eq!(kernel.register(thread, index), 100 + index as u64);
+    }
+    assert_eq!(kernel.register(thread, STATUS) & KERNEL_BITS, 0);
+    // One that was not answered yet is answered no more by a reply.
+    kernel.act(Syscall::Recv, HANDLER, 0, &[]);
+    assert_eq!(kernel.current(), Some(thread));
+    foreign(&mut kernel, 1, [0; 6]);
+    assert_eq!(kernel.ask(THREAD, Label::TcbWriteContext, &registers).0, 0);
+    kernel.act(Syscall::Reply, 0, 0, &[5; CONTEXT_WORDS]);
+    assert_eq!(kernel.register(thread, SP), 100 + SP as u64);
+    assert_eq!(kernel.current(), Some(root));
+    check(&mut kernel);
+}
+
+#[test]
+fn a_thread_gets_the_floating_point_state_of_another_one() {
+    let mut words = memory();
+    let mut kernel = world(&mut words);
+    let Cap::Tcb { obj: own } = kernel.root_cap(boot::SLOT_TCB) else {
+        panic!("a thread");
+    };
+    let thread = kernel.thread(THREAD, 1);
+    for place in field::FPU..field::FPU + FPU_WORDS {
+        kernel.mem.set(own, place, place as u64);
+        kernel.mem.set(thread, place, 1 << 40);
+    }
+    kernel.sphere.switched.clear();
+    let copied = kernel.ask(THREAD, Label::TcbCopyFloats, &[boot::SLOT_TCB]);
+    assert_eq!(copied.0, 0);
+    // What the processor holds is looked at first.
+    assert_eq!(kernel.sphere.switched, [(Some(own), own)]);
+    for index in 0..FPU_WORDS {
+        let place = field::FPU + index;
+        let own = index < FLOAT_WORDS;
+        let expected = if own { place as u64 } else { 1 << 40 };
+        assert_eq!(kernel.mem.get(thread, place), expected, "{index}");
+    }
+    let wrong = kernel.ask(THREAD, Label::TcbCopyFloats, &[HANDLER]);
+    assert_ne!(wrong.0, 0);
 }
