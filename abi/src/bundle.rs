@@ -41,10 +41,12 @@ pub enum Word {
     Environment = 18,
     /// The same of the records of files; the first is the program itself.
     Files = 20,
+    /// 1 if the machine has a network, else 0.
+    Network = 22,
 }
 
 /// Words of the header.
-pub const HEADER_WORDS: usize = 22;
+pub const HEADER_WORDS: usize = 23;
 /// Words of the record of a segment: address, bytes in memory, offset and bytes of its content,
 /// rights.
 pub const SEGMENT_WORDS: usize = 5;

@@ -111,9 +111,11 @@ pub const NIC_CAME: u64 = 1;
 /// brings the notification of its client that it signals when anything changes, and two frames:
 /// for what the client receives, and for what it sends.
 pub const NET_JOIN: u64 = 56;
-/// Ask the stack: accept connections at a port. Word: the port. The reply brings a listener.
+/// Ask the stack: accept connections at a port. Word: the port. The reply brings a listener. Word:
+/// its number.
 pub const NET_LISTEN: u64 = 57;
-/// Ask a listener: a connection that was made. The reply brings it, if there is one.
+/// Ask a listener: a connection that was made. The reply brings it, if there is one. Words: the
+/// connection's number, and the peer's address, its first byte the lowest, with its port above.
 pub const NET_ACCEPT: u64 = 58;
 /// Ask a connection: put what was received into the client's first frame. Word: bytes at most.
 /// Reply: bytes, and 1 if
@@ -122,10 +124,22 @@ pub const NET_RECEIVE: u64 = 59;
 /// Ask a connection: send what is at the beginning of the client's second frame. Word: bytes.
 /// Reply: how many of them were taken.
 pub const NET_SEND: u64 = 60;
-/// Ask a connection: send what was taken, then no more. Its capabilities end.
+/// Ask a connection: send what was taken, then no more; or a listener: listen no more. Its
+/// capabilities end.
 pub const NET_CLOSE: u64 = 61;
+/// Ask a connection: send what was taken, then no more, and go on receiving.
+pub const NET_SHUT_DOWN: u64 = 62;
+/// Ask the stack: what listeners and connections have. Reply: listeners with a connection; then
+/// connections that have something to receive or nothing more ever, that have room to send or are
+/// broken, and whose peer sends no more. One bit each, by the number of the capability.
+pub const NET_READY: u64 = 63;
+/// Ask the stack: signal the client in so many microseconds at the latest. Word: those. There is
+/// one such time, that of the last request.
+pub const NET_ALARM: u64 = 64;
 /// Signal to the client: look at listeners and connections.
 pub const NET_CHANGED: u64 = 1;
+/// Signal to the client: the time that it asked for has come.
+pub const NET_RANG: u64 = 2;
 /// In an answer: there is no network card.
 pub const NET_NO_CARD: u64 = 32;
 /// In an answer: the connection is no more.

@@ -1,14 +1,15 @@
 //! The personality of Linux: what serves the calls of an unmodified static program.
 //!
-//! A program is a thread whose every call and exception is a message to the personality, which has
-//! an address space of its own for it, reads and writes that memory, and answers. What
-//! it does not have it refuses as a kernel without that call would, and tells the user once.
+//! A program's threads are such whose every call and exception is a message to the personality,
+//! which has an address space of its own for them, reads and writes that memory, and answers. One
+//! of them runs at a time. What it does not have it refuses as a kernel without that call would,
+//! and tells the user once.
 //!
 //! Everything here follows from the program, its bundle, and what the [machine](Machine) says,
 //! which is the same in all replicas: so replicas need not agree on anything.
 //!
-//! Not covered: more than one thread or process, signals that are handled, the network, and what
-//! the notes tell of.
+//! Not covered: more than one process, signals that are handled, connections that a program makes,
+//! and what the notes tell of.
 
 mod calls;
 mod errno;
@@ -24,15 +25,18 @@ mod signals;
 mod space;
 mod sparse;
 mod stat;
+mod streams;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 pub use calls::Next;
 pub use errno::word as answer_word;
 pub use errno::{Answer, Errno};
 pub use identity::CALL_WORDS;
 #[cfg(feature = "pc")]
-pub use kernel::{ENDPOINT, Kernel};
-pub use machine::Machine;
+pub use kernel::{ENDPOINT, Kernel, thread_of};
+pub use machine::{Machine, Network};
 pub use process::{Begin, Nodes, Process};
 pub use sparse::Sparse;
+pub use threads::{THREADS, Turn};

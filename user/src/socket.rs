@@ -8,6 +8,7 @@
 
 use rcoe_abi::{ObjectType, Rights, service};
 
+use crate::network::{Peer, Ready};
 use crate::share::{BYTES, Page};
 use crate::{Received, accept, call, make, object, recv, reply_with, spawn};
 
@@ -51,12 +52,49 @@ pub struct Network {
 }
 
 /// A place at which connections arrive.
-#[derive(Clone, Copy, Debug)]
-pub struct Listener(u64);
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listener {
+    slot: u64,
+    number: u64,
+}
 
 /// A connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Connection(u64);
+pub struct Connection {
+    slot: u64,
+    number: u64,
+    peer: u64,
+}
+
+impl Listener {
+    /// Its number, by which [`Network::ready`] knows it.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.number
+    }
+}
+
+impl Connection {
+    /// Its number, by which [`Network::ready`] knows it.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.number
+    }
+
+    /// Address and port of the peer.
+    #[must_use]
+    pub const fn peer(self) -> Peer {
+        let [a, b, c, d, low, high, ..] = self.peer.to_le_bytes();
+        ([a, b, c, d], u16::from_le_bytes([low, high]))
+    }
+}
+
+/// Why a wait is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Woken {
+    /// The alarm rang, and is to be set anew.
+    pub rang: bool,
+}
 
 /// What a connection has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +122,7 @@ impl Network {
             && make(ObjectType::Frame, first + RECEIVED)
             && make(ObjectType::Frame, first + SENT);
         let (from, to) = (first + CHANGED, first + CHANGER);
-        let changer = object::mint(table, to, from, Rights::WRITE, service::NET_CHANGED);
+        let changer = object::copy(table, to, from, Rights::WRITE);
         let mapped = network.received.map(first + RECEIVED, Rights::READ_WRITE);
         let sent = network.sent.map(first + SENT, Rights::READ_WRITE);
         if !made || changer.is_err() || mapped.is_err() || sent.is_err() || !spawn("net", 0) {
@@ -118,10 +156,43 @@ impl Network {
         accept(service::SLOT_CNODE, slot, 1);
         let answer = call(self.first + STACK, service::NET_LISTEN, &[port.into()]);
         accept(service::SLOT_CNODE, 0, 0);
-        match outcome(answer)?.caps {
-            1 => Ok(Listener(slot)),
+        let answer = outcome(answer)?;
+        match answer.caps {
+            1 => Ok(Listener {
+                slot,
+                number: answer.words[0],
+            }),
             _ => Err(SocketError::Refused),
         }
+    }
+
+    /// Listens no more. The slot is empty then.
+    pub fn unlisten(&self, listener: Listener) {
+        // What is no listener needs no end.
+        call(listener.slot, service::NET_CLOSE, &[]);
+    }
+
+    /// What listeners and connections have, by their numbers.
+    ///
+    /// # Errors
+    /// If there is no card.
+    pub fn ready(&self) -> Result<Ready, SocketError> {
+        let answer = outcome(call(self.first + STACK, service::NET_READY, &[]))?;
+        let [arrived, receives, sends, ended] = answer.words;
+        Ok(Ready {
+            arrived,
+            receives,
+            sends,
+            ended,
+        })
+    }
+
+    /// Has [`Self::wait`] come back in so many microseconds at the latest.
+    ///
+    /// # Errors
+    /// If there is no card.
+    pub fn alarm(&self, micros: u64) -> Result<(), SocketError> {
+        outcome(call(self.first + STACK, service::NET_ALARM, &[micros])).map(|_| ())
     }
 
     /// A connection that arrived, if there is one, as socket `number` of this client, which must
@@ -136,9 +207,11 @@ impl Network {
     ) -> Result<Option<Connection>, SocketError> {
         let slot = self.first + FURTHER + number;
         accept(service::SLOT_CNODE, slot, 1);
-        let answer = call(listener.0, service::NET_ACCEPT, &[]);
+        let answer = call(listener.slot, service::NET_ACCEPT, &[]);
         accept(service::SLOT_CNODE, 0, 0);
-        Ok((outcome(answer)?.caps == 1).then_some(Connection(slot)))
+        let answer = outcome(answer)?;
+        let [number, peer, ..] = answer.words;
+        Ok((answer.caps == 1).then_some(Connection { slot, number, peer }))
     }
 
     /// Takes what a connection received, a frame of it at most.
@@ -151,7 +224,7 @@ impl Network {
         into: &mut [u8],
     ) -> Result<Incoming, SocketError> {
         let most = into.len().min(BYTES);
-        let answer = outcome(call(connection.0, service::NET_RECEIVE, &[most as u64]))?;
+        let answer = outcome(call(connection.slot, service::NET_RECEIVE, &[most as u64]))?;
         let [count, ended, ..] = answer.words;
         if ended == 1 {
             return Ok(Incoming::End);
@@ -169,18 +242,28 @@ impl Network {
         let bytes = &bytes[..bytes.len().min(BYTES)];
         self.sent.write(bytes);
         let count = bytes.len() as u64;
-        let answer = outcome(call(connection.0, service::NET_SEND, &[count]))?;
+        let answer = outcome(call(connection.slot, service::NET_SEND, &[count]))?;
         Ok(usize::try_from(answer.words[0]).unwrap_or_default())
+    }
+
+    /// Sends no more by a connection, once what was taken is sent.
+    pub fn shut_down(&self, connection: Connection) {
+        // What is no connection sends nothing.
+        call(connection.slot, service::NET_SHUT_DOWN, &[]);
     }
 
     /// Ends a connection, once what was taken is sent. Its slot is empty then.
     pub fn close(&self, connection: Connection) {
         // What is no connection needs no end.
-        call(connection.0, service::NET_CLOSE, &[]);
+        call(connection.slot, service::NET_CLOSE, &[]);
     }
 
-    /// Waits until anything changed since the last time.
-    pub fn wait(&self) {
-        let _ = recv(self.first + CHANGED);
+    /// Waits until anything changed since the last time, or the alarm rings.
+    #[expect(clippy::must_use_candidate, reason = "most only wait")]
+    pub fn wait(&self) -> Woken {
+        let signals = recv(self.first + CHANGED).badge;
+        Woken {
+            rang: signals & service::NET_RANG != 0,
+        }
     }
 }

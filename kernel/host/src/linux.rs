@@ -18,6 +18,7 @@ use std::time::SystemTime;
 use crate::{Arch, SystemError};
 
 use bundle::Input;
+use rcoe_abi::bundle::Word;
 
 /// Name of the program of the image that serves a Linux program's calls.
 pub(crate) const PERSONALITY: &str = "linux";
@@ -163,10 +164,11 @@ impl LinuxProgram {
         self.memory
     }
 
-    /// Its bundle, for a machine with so many pages for each replica.
-    pub(crate) fn bundle(&self, pages: u64) -> Vec<u8> {
+    /// Its bundle, for a machine with so many pages for each replica, and with a network or none.
+    pub(crate) fn bundle(&self, pages: u64, network: bool) -> Vec<u8> {
         let mut bundle = self.bundle.clone();
-        bundle::set_pages(&mut bundle, pages);
+        bundle::set(&mut bundle, Word::Pages, pages);
+        bundle::set(&mut bundle, Word::Network, network.into());
         bundle
     }
 }

@@ -186,8 +186,9 @@ fn with_bundle(
     programs: &[(String, &Path)],
     program: &LinuxProgram,
 ) -> Result<Vec<u8>, SystemError> {
+    let network = !settings.publish.is_empty();
     let pack = |pages| {
-        let bundle = Some((linux::PERSONALITY, program.bundle(pages)));
+        let bundle = Some((linux::PERSONALITY, program.bundle(pages, network)));
         pack(settings.arch, programs, bundle)
     };
     // How much memory there is follows from the size of the image, which is the same either way.

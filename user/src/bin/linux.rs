@@ -6,7 +6,7 @@
 use rcoe_abi::bundle::{Bundle, Word};
 use rcoe_abi::invocation::FaultLabel;
 use rcoe_user::linux::{
-    CALL_WORDS, ENDPOINT, Kernel, Machine as _, Next, Nodes, Process, Sparse, answer_word,
+    CALL_WORDS, ENDPOINT, Kernel, Machine as _, Nodes, Process, Sparse, Turn, thread_of,
 };
 use rcoe_user::{Received, foreign, memory, recv, reply_recv};
 
@@ -17,7 +17,7 @@ const NOT_STARTED: u64 = 126;
 const FAULTED: u64 = 139;
 const UNDEFINED: u64 = 132;
 /// Chunks of the array of pages, besides those that all frames fill.
-const CHUNKS: u64 = 192;
+const CHUNKS: u64 = 320;
 /// Words of an exception's message before the registers.
 const BEFORE: usize = 4;
 /// The exception of an undefined instruction.
@@ -40,7 +40,8 @@ fn main(_argument: u64) -> u64 {
 fn run(bundle: Bundle<'static>) -> Result<u64, &'static str> {
     let full = "there is not enough memory: give it more by --memory";
     let pages = bundle.word(Word::Pages).ok_or("the bundle is damaged")?;
-    let kernel = Kernel::new(pages).map_err(|_| full)?;
+    let network = bundle.word(Word::Network) == Some(1);
+    let kernel = Kernel::new(pages, network).map_err(|_| full)?;
     let chunks = usize::try_from(pages / 512 + CHUNKS).map_err(|_| full)?;
     let table = memory(Sparse::table_words(chunks)).ok_or(full)?;
     let pool = memory(Sparse::pool_words(chunks)).ok_or(full)?;
@@ -75,9 +76,12 @@ type Done = Result<Received, u64>;
 
 fn called(process: &mut Process<'_, Kernel>, message: &Received) -> Done {
     let words = foreign::ARGUMENTS.map(|register| message.word(1 + register));
-    match process.call(message.word(0), words) {
-        Next::Answer(answer) => Ok(reply_recv(ENDPOINT, 0, &[answer_word(answer)])),
-        Next::Exit(status) => Err(status),
+    let number = message.word(0);
+    let registers = core::array::from_fn(|index| message.word(1 + index));
+    match process.called(thread_of(message.badge), number, words, &registers) {
+        Turn::Answer(answer) => Ok(reply_recv(ENDPOINT, 0, &[answer])),
+        Turn::Other => Ok(recv(ENDPOINT)),
+        Turn::End(status) => Err(status),
     }
 }
 

@@ -41,13 +41,16 @@ mod slot {
     pub(crate) const WAKE: u64 = REQUESTS + 2;
     pub(crate) const WAKER: u64 = REQUESTS + 3;
     /// From the client: its notification, and the frames of what it receives and sends.
-    pub(crate) const CHANGED: u64 = REQUESTS + 4;
+    pub(crate) const CLIENTS: u64 = REQUESTS + 4;
     pub(crate) const TO_CLIENT: u64 = REQUESTS + 5;
     pub(crate) const FROM_CLIENT: u64 = REQUESTS + 6;
     /// From the driver: its endpoint, the frame of what is sent, and those of what came.
     pub(crate) const CARD: u64 = REQUESTS + 7;
     pub(crate) const SENT: u64 = REQUESTS + 8;
     pub(crate) const CAME: u64 = REQUESTS + 9;
+    /// The client's notification, by what it is told.
+    pub(crate) const CHANGED: u64 = REQUESTS + 14;
+    pub(crate) const RANG: u64 = REQUESTS + 15;
     /// Listeners and connections, of which clients get copies.
     pub(crate) const LISTENERS: u64 = REQUESTS + 16;
     pub(crate) const CONNECTIONS: u64 = LISTENERS + 16;
@@ -112,10 +115,16 @@ fn join() -> Result<(), Error> {
         let (to, badge) = (slot::CONNECTIONS + number, CONNECTION + number);
         object::mint(TABLE, to, slot::REQUESTS, asker, badge)?;
     }
-    accept(TABLE, slot::CHANGED, 3);
+    accept(TABLE, slot::CLIENTS, 3);
     let answer = call_with(service::SLOT_PEER, service::NET_JOIN, &[], &[slot::CLIENT]);
     if answer.label != 0 || answer.caps != 3 {
         return Err(Error::InvalidCapability);
+    }
+    for (to, signal) in [
+        (slot::CHANGED, service::NET_CHANGED),
+        (slot::RANG, service::NET_RANG),
+    ] {
+        object::mint(TABLE, to, slot::CLIENTS, Rights::WRITE, signal)?;
     }
     TO_CLIENT.map(slot::TO_CLIENT, Rights::READ_WRITE)?;
     FROM_CLIENT.map(slot::FROM_CLIENT, Rights::READ)
@@ -148,6 +157,7 @@ fn begin() -> Result<Card, Error> {
         frames: Frames::default(),
         came: true,
         alarm: None,
+        asked: None,
     })
 }
 
@@ -180,13 +190,10 @@ fn serve(card: &mut Card) -> Result<Never, Error> {
             card.alarm = None;
             None
         } else {
-            Some(answer(&mut stack, &message))
+            Some(answer(&mut stack, card, &message))
         };
         let (reply, bytes) = answer.unwrap_or((Reply::default(), false));
-        let changed = turn(&mut stack, card, woken || bytes)?;
-        if changed {
-            send(slot::CHANGED, 0, &[]);
-        }
+        turn(&mut stack, card, woken || bytes)?;
         message = if woken {
             recv(slot::REQUESTS)
         } else {
@@ -200,50 +207,47 @@ fn reply_to_driver() -> Received {
     reply_recv_with(slot::REQUESTS, 0, &[], &[slot::WAKER])
 }
 
-/// Has the stack do what is to be done now, and wakes it when something is to be done later. Tells
-/// whether the client should look.
-fn turn(stack: &mut Stack<'_>, card: &mut Card, due: bool) -> Result<bool, Error> {
+/// Has the stack do what is to be done now, and wakes it when something is to be done later; the
+/// client, if it should look.
+fn turn(stack: &mut Stack<'_>, card: &mut Card, due: bool) -> Result<(), Error> {
     if !due {
-        return Ok(false);
+        return Ok(());
     }
     let now = card.clock.micros()?;
-    let changed = stack.poll(now, card);
-    if let Some(pause) = stack.pause(now) {
+    if stack.poll(now, card) {
+        send(slot::CHANGED, 0, &[]);
+    }
+    if card.asked.is_some_and(|at| at <= now) {
+        card.asked = None;
+        send(slot::RANG, 0, &[]);
+    }
+    let asked = card.asked.map(|at| at.abs_diff(now));
+    if let Some(pause) = stack.pause(now).into_iter().chain(asked).min() {
         card.wake_in(now, pause)?;
     }
-    Ok(changed)
+    Ok(())
 }
 
 /// What a client is answered with.
 #[derive(Default)]
 struct Reply {
     label: u64,
-    words: [u64; 2],
+    words: [u64; 4],
     capability: Option<u64>,
 }
 
 impl Reply {
-    const fn refusal(label: u64) -> Self {
+    fn refusal(label: u64) -> Self {
         Self {
             label,
-            words: [0; 2],
-            capability: None,
+            ..Self::default()
         }
     }
 
-    const fn words(words: [u64; 2]) -> Self {
+    fn words(words: [u64; 4]) -> Self {
         Self {
-            label: 0,
             words,
-            capability: None,
-        }
-    }
-
-    const fn capability(slot: u64) -> Self {
-        Self {
-            label: 0,
-            words: [0; 2],
-            capability: Some(slot),
+            ..Self::default()
         }
     }
 
@@ -257,59 +261,115 @@ impl Reply {
 }
 
 /// What a request comes to, and whether the stack has something to do because of it.
-fn answer(stack: &mut Stack<'_>, message: &Received) -> (Reply, bool) {
-    let refused = |_: Refused| (Reply::refusal(service::NET_REFUSED), false);
-    let broken = |_: Refused| (Reply::refusal(service::NET_BROKEN), true);
+fn answer(stack: &mut Stack<'_>, card: &mut Card, message: &Received) -> (Reply, bool) {
     let number =
         |first: u64| usize::try_from(message.badge.wrapping_sub(first)).unwrap_or(usize::MAX);
-    let word = message.words[0];
-    match (message.badge, message.label) {
-        (CLIENT, service::NET_LISTEN) => {
-            let port = u16::try_from(word).unwrap_or_default();
-            let listener = stack.listen(port);
-            listener.map_or_else(refused, |listener| {
-                (Reply::capability(slot::LISTENERS + listener as u64), true)
-            })
-        }
-        (LISTENER..CONNECTION, service::NET_ACCEPT) => {
-            let accepted = stack.accept(number(LISTENER));
-            accepted.map_or((Reply::default(), false), |connection| {
-                (
-                    Reply::capability(slot::CONNECTIONS + connection as u64),
-                    true,
-                )
-            })
-        }
-        (CONNECTION.., service::NET_RECEIVE) => {
-            let mut bytes = [0; BYTES];
-            let most = usize::try_from(word).unwrap_or(BYTES).min(BYTES);
-            match stack.receive(number(CONNECTION), &mut bytes[..most]) {
-                Ok(Taken::Bytes(count)) => {
-                    TO_CLIENT.write(&bytes[..count]);
-                    // What was taken makes room, which the peer has to learn.
-                    (Reply::words([count as u64, 0]), count > 0)
-                }
-                Ok(Taken::End) => (Reply::words([0, 1]), false),
-                Err(error) => broken(error),
-            }
-        }
-        (CONNECTION.., service::NET_SEND) => {
-            let mut bytes = [0; BYTES];
-            let count = usize::try_from(word).unwrap_or(BYTES).min(BYTES);
-            FROM_CLIENT.read(&mut bytes[..count]);
-            let taken = stack.send(number(CONNECTION), &bytes[..count]);
-            taken.map_or_else(broken, |taken| (Reply::words([taken as u64, 0]), taken > 0))
-        }
-        (CONNECTION.., service::NET_CLOSE) => {
-            let closed = stack.close(number(CONNECTION));
-            closed.map_or_else(refused, |()| {
-                let own = slot::CONNECTIONS + (message.badge - CONNECTION);
-                let revoked = object::revoke(TABLE, own).is_ok();
-                assert!(revoked, "own capabilities can be revoked");
-                (Reply::default(), true)
-            })
-        }
+    match message.badge {
+        CLIENT => answer_client(stack, card, message),
+        LISTENER..CONNECTION => answer_listener(stack, number(LISTENER), message.label),
+        CONNECTION.. => answer_connection(stack, number(CONNECTION), message),
         _ => (Reply::refusal(service::NET_REFUSED), false),
+    }
+}
+
+fn refused(_: Refused) -> (Reply, bool) {
+    (Reply::refusal(service::NET_REFUSED), false)
+}
+
+/// Nobody has the capability any more.
+fn revoke(slot: u64) {
+    let revoked = object::revoke(TABLE, slot).is_ok();
+    assert!(revoked, "own capabilities can be revoked");
+}
+
+fn answer_client(stack: &mut Stack<'_>, card: &mut Card, message: &Received) -> (Reply, bool) {
+    let word = message.words[0];
+    match message.label {
+        service::NET_LISTEN => {
+            let listener = stack.listen(u16::try_from(word).unwrap_or_default());
+            listener.map_or_else(refused, |listener| {
+                let reply = Reply {
+                    words: [listener as u64, 0, 0, 0],
+                    capability: Some(slot::LISTENERS + listener as u64),
+                    ..Reply::default()
+                };
+                (reply, true)
+            })
+        }
+        service::NET_READY => {
+            let ready = stack.ready();
+            let words = [ready.arrived, ready.receives, ready.sends, ready.ended];
+            (Reply::words(words), false)
+        }
+        service::NET_ALARM => match card.clock.micros() {
+            Ok(now) => {
+                card.asked = Some(now.saturating_add_unsigned(word));
+                (Reply::default(), true)
+            }
+            Err(_) => refused(Refused),
+        },
+        _ => refused(Refused),
+    }
+}
+
+fn answer_listener(stack: &mut Stack<'_>, listener: usize, label: u64) -> (Reply, bool) {
+    match label {
+        service::NET_ACCEPT => {
+            let Some((connection, (address, port))) = stack.accept(listener) else {
+                return (Reply::default(), false);
+            };
+            let address = u64::from(u32::from_le_bytes(address));
+            let reply = Reply {
+                words: [connection as u64, address | u64::from(port) << 32, 0, 0],
+                capability: Some(slot::CONNECTIONS + connection as u64),
+                ..Reply::default()
+            };
+            (reply, true)
+        }
+        service::NET_CLOSE => stack.unlisten(listener).map_or_else(refused, |()| {
+            revoke(slot::LISTENERS + listener as u64);
+            (Reply::default(), true)
+        }),
+        _ => refused(Refused),
+    }
+}
+
+fn answer_connection(
+    stack: &mut Stack<'_>,
+    connection: usize,
+    message: &Received,
+) -> (Reply, bool) {
+    let broken = |_: Refused| (Reply::refusal(service::NET_BROKEN), true);
+    let mut bytes = [0; BYTES];
+    let count = usize::try_from(message.words[0])
+        .unwrap_or(BYTES)
+        .min(BYTES);
+    let bytes = &mut bytes[..count];
+    match message.label {
+        service::NET_RECEIVE => match stack.receive(connection, bytes) {
+            Ok(Taken::Bytes(count)) => {
+                TO_CLIENT.write(&bytes[..count]);
+                // What was taken makes room, which the peer has to learn.
+                (Reply::words([count as u64, 0, 0, 0]), count > 0)
+            }
+            Ok(Taken::End) => (Reply::words([0, 1, 0, 0]), false),
+            Err(error) => broken(error),
+        },
+        service::NET_SEND => {
+            FROM_CLIENT.read(bytes);
+            let taken = stack.send(connection, bytes);
+            taken.map_or_else(broken, |taken| {
+                (Reply::words([taken as u64, 0, 0, 0]), taken > 0)
+            })
+        }
+        service::NET_SHUT_DOWN => stack
+            .shut_down(connection)
+            .map_or_else(refused, |()| (Reply::default(), true)),
+        service::NET_CLOSE => stack.close(connection).map_or_else(refused, |()| {
+            revoke(slot::CONNECTIONS + connection as u64);
+            (Reply::default(), true)
+        }),
+        _ => refused(Refused),
     }
 }
 
@@ -323,6 +383,8 @@ struct Card {
     came: bool,
     /// When the driver signals at the latest.
     alarm: Option<i64>,
+    /// When the client is to be signalled at the latest.
+    asked: Option<i64>,
 }
 
 impl Card {

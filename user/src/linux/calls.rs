@@ -3,14 +3,21 @@
 //! A call gets its number and six words, and comes to a word. Each group of calls knows its own; a
 //! call that none knows is refused, and the user is told.
 
+mod epoll;
 mod files;
 mod memory;
 mod names;
+mod options;
+mod poll;
+mod sockets;
+mod streams;
 mod system;
+mod threads;
 
 use linux_raw_sys::errno::EFAULT;
 use linux_raw_sys::general as nr;
 
+use super::errno::LATER;
 use super::{Answer, Errno, Machine, Process};
 
 /// The one process that there is.
@@ -18,6 +25,8 @@ pub(crate) const PROCESS: u64 = 2;
 /// Longest string of a program's that is looked at, and bytes that are copied at once.
 const STRING: usize = 256;
 const PORTION: usize = 1024;
+/// Most parts of one call.
+const PARTS: u64 = 1024;
 
 /// How many of the bytes that are left are copied at once.
 fn portion_of(left: u64) -> usize {
@@ -29,6 +38,10 @@ fn portion_of(left: u64) -> usize {
 pub enum Next {
     /// With the answer to its call.
     Answer(Answer),
+    /// With the same call again, when something may have changed.
+    Wait,
+    /// Without this thread, which ended with this status.
+    Gone(u64),
     /// Not at all: it ended with this status.
     Exit(u64),
 }
@@ -51,7 +64,8 @@ impl<M: Machine> Process<'_, M> {
         let [first, second, third, ..] = words;
         let number = number & 0xffff_ffff;
         match u32::try_from(number).unwrap_or(u32::MAX) {
-            nr::__NR_exit | nr::__NR_exit_group => return Next::Exit(first & 0xff),
+            nr::__NR_exit => return Next::Gone(first & 0xff),
+            nr::__NR_exit_group => return Next::Exit(first & 0xff),
             nr::__NR_kill | nr::__NR_tkill => return self.send_signal(number, first, second),
             nr::__NR_tgkill => return self.send_signal(number, second, third),
             _ => {}
@@ -61,8 +75,20 @@ impl<M: Machine> Process<'_, M> {
             .memory_call(call, words)
             .or_else(|| self.file_call(call, words))
             .or_else(|| self.name_call(call, words))
-            .or_else(|| self.system_call(call, words));
-        Next::Answer(answer.unwrap_or_else(|| Err(self.refuse(number))))
+            .or_else(|| self.system_call(call, words))
+            .or_else(|| self.epoll_call(call, words))
+            .or_else(|| self.thread_call(call, words))
+            .or_else(|| self.socket_call(call, words))
+            .or_else(|| self.poll_call(call, words))
+            .or_else(|| self.stream_call(call, words));
+        if let Some(status) = self.ended {
+            return Next::Exit(status);
+        }
+        match answer {
+            Some(Err(LATER)) => Next::Wait,
+            Some(answer) => Next::Answer(answer),
+            None => Next::Answer(Err(self.refuse(number))),
+        }
     }
 
     /// A string of the program's, up to its zero byte.

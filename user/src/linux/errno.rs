@@ -4,6 +4,9 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Errno(pub u32);
 
+/// The call has to wait: it is made again later. No program gets this number.
+pub(crate) const LATER: Errno = Errno(512);
+
 /// What a call comes to.
 pub type Answer = Result<u64, Errno>;
 

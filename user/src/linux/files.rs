@@ -6,9 +6,11 @@
 use rcoe_abi::bundle::Bundle;
 
 use super::machine::{Machine, PAGE};
+use super::streams::Target;
 use super::{Errno, Sparse};
 use linux_raw_sys::errno::{
-    EBADF, EEXIST, EFBIG, EISDIR, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY,
+    EBADF, EEXIST, EFBIG, EINVAL, EISDIR, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOSPC, ENOTDIR,
+    ENOTEMPTY,
 };
 
 mod io;
@@ -18,7 +20,7 @@ pub(crate) use path::Path;
 
 /// Most files and folders, and most that are open.
 pub(crate) const NODES: usize = 128;
-const OPEN: usize = 64;
+pub(crate) const OPEN: usize = 240;
 /// No descriptor.
 const CLOSED: u8 = u8::MAX;
 /// Largest file.
@@ -53,13 +55,30 @@ pub(crate) struct Node<'a> {
 }
 
 /// A file that is open.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    pub(crate) node: usize,
+    pub(crate) target: Target,
     pub(crate) offset: u64,
     pub(crate) flags: u32,
     /// How many descriptors lead to it.
     count: u32,
+}
+
+impl Open {
+    const FREE: Self = Self {
+        target: Target::Node(0),
+        offset: 0,
+        flags: 0,
+        count: 0,
+    };
+
+    /// The file or folder that it is; not what has no places, as pipes and sockets.
+    pub(crate) const fn node(&self) -> Result<usize, Errno> {
+        match self.target {
+            Target::Node(node) => Ok(node),
+            _ => Err(Errno(EINVAL)),
+        }
+    }
 }
 
 /// All files of a program.
@@ -85,7 +104,7 @@ impl<'a> Files<'a> {
     pub(crate) fn new(nodes: &'a mut [Node<'a>], bundle: Bundle<'a>) -> Option<Self> {
         let mut files = Self {
             nodes,
-            open: [Open::default(); OPEN],
+            open: [Open::FREE; OPEN],
             descriptors: [CLOSED; OPEN],
             folder: Path::ROOT,
         };
@@ -109,7 +128,7 @@ impl<'a> Files<'a> {
         let input = input.or_else(|| files.find(Path::new(b"/dev/null").ok()?))?;
         let output = files.find(Path::new(b"/dev/console").ok()?)?;
         for node in [input, output, output] {
-            files.open(node, 2).ok()?;
+            files.open(Target::Node(node), 2).ok()?;
         }
         Some(files)
     }
@@ -220,7 +239,8 @@ impl<'a> Files<'a> {
         if is_folder && (self.entry(node, 0).is_some() || path == Path::ROOT) {
             return Err(Errno(ENOTEMPTY));
         }
-        if self.open.iter().any(|it| it.count > 0 && it.node == node) {
+        let is_open = |it: &Open| it.count > 0 && it.target == Target::Node(node);
+        if self.open.iter().any(is_open) {
             // It would live on without a name.
             return Err(Errno(linux_raw_sys::errno::EBUSY));
         }
@@ -230,12 +250,12 @@ impl<'a> Files<'a> {
     }
 
     /// A new descriptor for what is opened.
-    pub(crate) fn open(&mut self, node: usize, flags: u32) -> Result<usize, Errno> {
+    pub(crate) fn open(&mut self, target: Target, flags: u32) -> Result<usize, Errno> {
         let free = self.open.iter().position(|it| it.count == 0);
         let place = free.ok_or(Errno(ENFILE))?;
         let number = self.descriptor_from(0)?;
         self.open[place] = Open {
-            node,
+            target,
             offset: 0,
             flags,
             count: 1,
@@ -249,7 +269,8 @@ impl<'a> Files<'a> {
         free.ok_or(Errno(EMFILE))
     }
 
-    fn place(&self, descriptor: u64) -> Result<usize, Errno> {
+    /// The place of what a descriptor leads to.
+    pub(crate) fn place(&self, descriptor: u64) -> Result<usize, Errno> {
         let number = usize::try_from(descriptor & 0xffff_ffff).ok();
         let place = number.and_then(|it| self.descriptors.get(it)).copied();
         match place {
@@ -264,11 +285,19 @@ impl<'a> Files<'a> {
         Ok(&mut self.open[place])
     }
 
-    pub(crate) fn close(&mut self, descriptor: u64) -> Result<(), Errno> {
-        self.of(descriptor)?.count -= 1;
+    /// What is open at a place.
+    pub(crate) const fn open_at(&self, place: usize) -> &Open {
+        &self.open[place]
+    }
+
+    /// Closes a descriptor; the place of what it led to, and what that was, if it was the last one.
+    pub(crate) fn close(&mut self, descriptor: u64) -> Result<Option<(usize, Target)>, Errno> {
+        let place = self.place(descriptor)?;
         let number = usize::try_from(descriptor & 0xffff_ffff).map_err(|_| Errno(EBADF))?;
         self.descriptors[number] = CLOSED;
-        Ok(())
+        let open = &mut self.open[place];
+        open.count -= 1;
+        Ok((open.count == 0).then_some((place, open.target)))
     }
 
     /// Another descriptor for the same, the lowest from `least` on.
@@ -281,20 +310,18 @@ impl<'a> Files<'a> {
         Ok(number)
     }
 
-    /// The same as this very descriptor, which is closed before.
+    /// The same as this very descriptor, which is not in use.
     pub(crate) fn duplicate_as(&mut self, descriptor: u64, to: u64) -> Result<usize, Errno> {
-        self.place(descriptor)?;
-        let number = usize::try_from(to & 0xffff_ffff).unwrap_or(OPEN);
-        if number >= OPEN {
-            return Err(Errno(EBADF));
-        }
-        if descriptor & 0xffff_ffff != number as u64 {
-            // It may be closed already.
-            let _ = self.close(to);
-            let made = self.duplicate(descriptor, to & 0xffff_ffff)?;
-            assert!(made == number, "it was closed");
-        }
+        let number = self.number(to)?;
+        let made = self.duplicate(descriptor, number as u64)?;
+        assert!(made == number, "it was closed");
         Ok(number)
+    }
+
+    /// A descriptor that can be, in use or not.
+    pub(crate) fn number(&self, descriptor: u64) -> Result<usize, Errno> {
+        let number = usize::try_from(descriptor & 0xffff_ffff).unwrap_or(OPEN);
+        (number < OPEN).then_some(number).ok_or(Errno(EBADF))
     }
 }
 

@@ -1,45 +1,53 @@
-//! The machine as the microkernel gives it: memory from the root task, made into frames here, and a
-//! thread in an address space of its own.
+//! The machine as the microkernel gives it: memory from the root task, made into frames here,
+//! threads in an address space of their own, and the TCP/IP stack, once it is needed.
 //!
 //! Each frame has two capabilities, one for the program's address space, and one by which it is in
 //! the personality's own, where it stays. They stand in a table of their own, which the first one
 //! cannot hold; both hang in a table of two.
 
+mod network;
+mod threads;
+
+pub use threads::thread_of;
+
 use core::fmt::Write as _;
 
 use rcoe_abi::object::{LARGE_BITS, MAX_CNODE_BITS, PAGE, SLOT_BITS};
-use rcoe_abi::{Error, ObjectType, Rights, ThreadFlags, layout, service};
+use rcoe_abi::{Error, ObjectType, Rights, layout, service};
 
+use super::identity::CALL_WORDS;
 use super::machine::Machine;
 use crate::console::Text;
 use crate::object::{self, Outcome};
-use crate::{call, counter, identity, make, make_in, sys};
+use crate::{call, counter, identity, make_in, sys};
+use network::Net;
+use threads::Made;
 
-/// Slots of the personality: what calls and faults are told to, the thread with its space, its
-/// table and its buffer, and the tables of the personality.
+/// Slots of the personality: what calls and faults are told to, the space of threads, their table
+/// and their buffer, and the tables of the personality; then those of the network, and threads.
 pub const ENDPOINT: u64 = service::SLOT_FREE;
 const SMALL: u64 = ENDPOINT + 1;
-const THREAD: u64 = ENDPOINT + 2;
 const SPACE: u64 = ENDPOINT + 3;
 const TABLE: u64 = ENDPOINT + 4;
 const BUFFER: u64 = ENDPOINT + 5;
 const TOP: u64 = ENDPOINT + 6;
 const FRAMES: u64 = ENDPOINT + 7;
 const ROOM: u64 = ENDPOINT + 8;
+const NETWORK: u64 = ENDPOINT + 16;
+const THREAD: u64 = ENDPOINT + 112;
+const _: () = assert!(THREAD + super::THREADS as u64 <= 1 << service::CNODE_BITS);
 
 /// Logarithm of the bytes of what the small objects are made of, and of the slots of a table.
 const SMALL_BITS: u32 = 14;
-const TABLE_BITS: u32 = 2;
-/// Where the thread's own table has its handler.
-const HANDLER: u64 = 1;
-/// Priority of the thread: as any program's.
-const PRIORITY: u64 = 20;
+const TABLE_BITS: u32 = 7;
 /// Frames that are made at once: as much as a step of the kernel zeroes.
 const BATCH: u64 = 16;
 /// Logarithm of the bytes of memory that is asked for at once; and of what is left at the end.
 const CHUNK_BITS: [u32; 2] = [LARGE_BITS, 16];
 /// Nanoseconds of the timer's ticks.
 const TICK: u64 = 10_000_000;
+/// Ticks of a wait without an end, after which it is begun again.
+const LONG: u64 = 1 << 20;
 /// Bytes of a note that are written at once.
 const NOTE_BYTES: usize = 16;
 /// Most frames: so many as the largest table has slots for.
@@ -63,18 +71,20 @@ pub struct Kernel {
     /// The slot of memory that frames are made of, if there is any.
     chunk: Option<u64>,
     clock: Clock,
+    threads: Made,
+    net: Net,
 }
 
 impl Kernel {
-    /// A machine with at most so many frames.
+    /// A machine with at most so many frames, and with a network or none.
     ///
     /// # Errors
     /// The kernel's, or that there is not enough memory.
-    pub fn new(frames: u64) -> Result<Self, Error> {
+    pub fn new(frames: u64, network: bool) -> Result<Self, Error> {
         let frames = frames.min(MOST);
         let slots = (2 * frames + frames / 64 + 1024).next_power_of_two();
         let bits = slots.ilog2();
-        let kernel = Self {
+        let mut kernel = Self {
             bits,
             most: frames,
             made: 0,
@@ -83,9 +93,14 @@ impl Kernel {
             next: 2 * frames,
             chunk: None,
             clock: Clock::start()?,
+            threads: Made::default(),
+            net: Net::default(),
         };
         kernel.tables()?;
-        kernel.thread()?;
+        threads::prepare()?;
+        if network {
+            kernel.net.start();
+        }
         Ok(kernel)
     }
 
@@ -111,31 +126,6 @@ impl Kernel {
         object::mint(TOP, 0, own, Rights::ALL, zeros)?;
         object::mint(TOP, 1, FRAMES, Rights::ALL, 0)?;
         object::set_table(service::SLOT_TCB, TOP, 63 - u64::from(self.bits))
-    }
-
-    /// Makes the thread, with nothing in its table but whom its calls are told to.
-    fn thread(&self) -> Outcome {
-        let made = [
-            (ObjectType::Endpoint, ENDPOINT),
-            (ObjectType::Tcb, THREAD),
-            (ObjectType::Frame, BUFFER),
-        ];
-        if !made.into_iter().all(|(kind, slot)| make(kind, slot)) {
-            return Err(Error::NotEnoughMemory);
-        }
-        object::copy(TABLE, HANDLER, ENDPOINT, Rights::WRITE.or(Rights::GRANT))?;
-        object::configure(THREAD, TABLE, SPACE, BUFFER, HANDLER)?;
-        object::set_priority(THREAD, PRIORITY)?;
-        object::set_flags(THREAD, ThreadFlags::CALLS_ARE_FAULTS)
-    }
-
-    /// Has the program begin.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn begin(&self, entry: u64, stack: u64) -> Outcome {
-        object::write_registers(THREAD, entry, stack, [0; 2])?;
-        object::resume(THREAD)
     }
 
     /// A slot in the table of frames, as a pointer.
@@ -271,15 +261,26 @@ impl Machine for Kernel {
         self.clock.nanoseconds()
     }
 
-    fn sleep(&mut self, nanoseconds: u64) {
-        let ticks = nanoseconds.div_ceil(TICK);
-        if ticks > 0 {
-            call(service::SLOT_TIMER, service::TIMER_SLEEP, &[ticks]);
+    fn wait(&mut self, until: Option<u64>) {
+        let now = self.clock.last;
+        if !self.net.wait(now, until) {
+            let ticks = until.map_or(LONG, |until| until.saturating_sub(now).div_ceil(TICK));
+            if ticks > 0 {
+                call(service::SLOT_TIMER, service::TIMER_SLEEP, &[ticks]);
+            }
         }
     }
 
-    fn set_pointers(&mut self, pointers: [u64; 2]) -> bool {
-        object::write_pointers(THREAD, pointers).is_ok()
+    fn make_thread(&mut self, number: usize, like: usize) -> bool {
+        self.threads.make(number, like)
+    }
+
+    fn go(&mut self, thread: usize, registers: &[u64; CALL_WORDS]) {
+        threads::go(thread, registers);
+    }
+
+    fn set_pointers(&mut self, thread: usize, pointers: [u64; 2]) -> bool {
+        threads::set_pointers(thread, pointers)
     }
 
     fn identity(&self, leaf: u32, part: u32, kept: [u32; 4]) -> [u32; 4] {

@@ -1,12 +1,16 @@
-//! What the personality needs of the machine: memory, a clock, the console.
+//! What the personality needs of the machine: memory, threads, a clock, the console, the network.
 
 use rcoe_abi::Rights;
+
+use super::identity::CALL_WORDS;
+use crate::network::{Peer, Ready};
+use crate::socket::{Incoming, SocketError};
 
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = rcoe_abi::object::PAGE;
 
 /// The machine, as the personality sees it. All that it says is the same in all replicas.
-pub trait Machine {
+pub trait Machine: Network {
     /// The number of a zeroed frame of memory that nobody has; `None` if there is no more.
     fn take(&mut self) -> Option<u32>;
     /// A frame that is mapped nowhere is needed no more.
@@ -25,10 +29,44 @@ pub trait Machine {
     fn note(&mut self, text: core::fmt::Arguments<'_>);
     /// Nanoseconds since the start.
     fn now(&mut self) -> u64;
-    /// Waits so many nanoseconds.
-    fn sleep(&mut self, nanoseconds: u64);
-    /// Says where the program's own data is: the bases of FS and GS.
-    fn set_pointers(&mut self, pointers: [u64; 2]) -> bool;
+    /// Waits until the clock shows this, if it is said, or anything changed in the network.
+    fn wait(&mut self, until: Option<u64>);
+    /// Makes thread `number` of the program one that has the floating-point state of another one.
+    /// Tells whether that is possible.
+    fn make_thread(&mut self, number: usize, like: usize) -> bool;
+    /// Lets a thread that is made run, with these registers.
+    fn go(&mut self, thread: usize, registers: &[u64; CALL_WORDS]);
+    /// Says where a thread's own data is: the bases of FS and GS.
+    fn set_pointers(&mut self, thread: usize, pointers: [u64; 2]) -> bool;
     /// What the processor says of itself, by leaf and part: these bits of eax, ebx, ecx, edx.
     fn identity(&self, leaf: u32, part: u32, kept: [u32; 4]) -> [u32; 4];
+}
+
+/// Listeners and connections of the machine, by number. Nothing of it waits.
+pub trait Network {
+    /// Listens at a port; the listener's number.
+    ///
+    /// # Errors
+    /// If there is no network, or somebody listens there.
+    fn listen(&mut self, port: u16) -> Result<usize, SocketError>;
+    /// Listens no more.
+    fn unlisten(&mut self, listener: usize);
+    /// A connection that arrived: its number and its peer.
+    fn accept(&mut self, listener: usize) -> Option<(usize, Peer)>;
+    /// Takes what a connection received.
+    ///
+    /// # Errors
+    /// If it is no more.
+    fn receive(&mut self, connection: usize, into: &mut [u8]) -> Result<Incoming, SocketError>;
+    /// Sends bytes; how many of them were taken.
+    ///
+    /// # Errors
+    /// If the connection is no more.
+    fn send(&mut self, connection: usize, bytes: &[u8]) -> Result<usize, SocketError>;
+    /// Sends no more.
+    fn shut_down(&mut self, connection: usize);
+    /// Ends a connection, once what was taken is sent.
+    fn hang_up(&mut self, connection: usize);
+    /// What listeners and connections have, one bit for each by its number.
+    fn ready(&mut self) -> Ready;
 }

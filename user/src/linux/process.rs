@@ -1,12 +1,17 @@
 //! A program of Linux: its memory, its files, and what else the personality knows of it.
 
-use rcoe_abi::bundle::Bundle;
+use rcoe_abi::Rights;
+use rcoe_abi::bundle::{Bundle, Word};
 
 use super::files::{Files, NODES, Node};
 use super::random::Random;
 use super::signals::Signals;
 use super::space::Space;
-use super::{Errno, Machine, Sparse, load};
+use super::stat::SECOND;
+use super::streams::{Socket, Streams, Target};
+use super::threads::Threads;
+use super::{Answer, Errno, Machine, Sparse, load};
+use crate::network::Ready;
 
 /// Most numbers of calls that are told of one by one.
 const NUMBERS: u64 = 512;
@@ -41,8 +46,12 @@ pub struct Process<'a, M> {
     pub(crate) random: Random,
     pub(crate) signals: Signals,
     pub(crate) mask: u32,
-    /// Where FS and GS lead.
-    pub(crate) pointers: [u64; 2],
+    pub(crate) threads: Threads,
+    pub(crate) streams: Streams,
+    /// What listeners and connections have, if that was asked since anything could have changed.
+    pub(crate) ready: Option<Ready>,
+    /// A call of the program ended it: the status.
+    pub(crate) ended: Option<u64>,
     /// Calls that the user was told of, one bit each.
     told: [u64; 8],
 }
@@ -68,7 +77,7 @@ impl<'a, M: Machine> Process<'a, M> {
         bundle: Bundle<'a>,
     ) -> Result<(Self, Begin), &'static str> {
         let wrong = "the bundle is damaged";
-        let end = bundle.word(rcoe_abi::bundle::Word::End).ok_or(wrong)?;
+        let end = bundle.word(Word::End).ok_or(wrong)?;
         let random = Random::new(bundle.seed().ok_or(wrong)?);
         let files = Files::new(&mut nodes.0, bundle);
         let mut process = Self {
@@ -80,7 +89,10 @@ impl<'a, M: Machine> Process<'a, M> {
             random,
             signals: Signals::default(),
             mask: 0o022,
-            pointers: [0; 2],
+            threads: Threads::new(),
+            streams: Streams::new(),
+            ready: None,
+            ended: None,
             told: [0; 8],
         };
         let begin = load::load(&mut process)?;
@@ -140,6 +152,71 @@ impl<'a, M: Machine> Process<'a, M> {
 
     /// A page fault of the program at an address: can it go on?
     pub fn page_fault(&mut self, address: u64) -> bool {
-        Space::grow_stack(&mut self.store, &mut self.machine, address)
+        Space::fault(&mut self.store, &mut self.machine, address)
+    }
+
+    /// Is this the program's, with such rights?
+    pub(crate) fn check(&mut self, at: u64, bytes: u64, rights: Rights) -> Result<(), Errno> {
+        Space::check(&mut self.store, &mut self.machine, (at, bytes), rights)
+    }
+
+    /// Nanoseconds of the host's clock when the machine began.
+    pub(crate) fn began(&self) -> u64 {
+        self.bundle.word(Word::Clock).unwrap_or(0)
+    }
+
+    /// A time in the program's memory, in nanoseconds.
+    pub(crate) fn time_at(&self, place: u64) -> Answer {
+        let (seconds, rest) = (self.word(place)?, self.word(place.wrapping_add(8))?);
+        if rest >= SECOND || seconds >> 63 != 0 {
+            return Err(Errno(linux_raw_sys::errno::EINVAL));
+        }
+        Ok(seconds.saturating_mul(SECOND).saturating_add(rest))
+    }
+
+    /// Closes a descriptor, and what it led to if it was the last one.
+    pub(crate) fn close(&mut self, file: u64) -> Result<(), Errno> {
+        if let Some((place, target)) = self.files.close(file)? {
+            self.streams.forget(|it| it.place == place);
+            self.release(target);
+        }
+        Ok(())
+    }
+
+    /// Nothing leads to this any more.
+    pub(crate) fn release(&mut self, target: Target) {
+        match target {
+            Target::Node(_) => {}
+            Target::Socket(socket) => self.release_socket(socket),
+            Target::Reader(pipe) | Target::Writer(pipe) => {
+                let ends = &mut self.streams.pipes[pipe];
+                match target {
+                    Target::Reader(_) => ends.readers = false,
+                    _ => ends.writers = false,
+                }
+                if !ends.readers && !ends.writers {
+                    self.empty_pipe(pipe);
+                }
+            }
+            Target::Counter(counter) => self.streams.counters[counter].used = false,
+            Target::Alarm(alarm) => {
+                let alarm = &mut self.streams.alarms[alarm];
+                (alarm.used, alarm.next) = (false, None);
+            }
+            Target::Poller(poller) => {
+                self.streams.pollers[poller].used = false;
+                self.streams.forget(|it| it.poller == poller);
+            }
+        }
+    }
+
+    fn release_socket(&mut self, socket: usize) {
+        self.ready = None;
+        match self.streams.sockets[socket] {
+            Socket::Free | Socket::New { .. } => {}
+            Socket::Listens { listener, .. } => self.machine.unlisten(listener),
+            Socket::Connected(it) | Socket::Broken(it) => self.machine.hang_up(it.connection),
+        }
+        self.streams.sockets[socket] = Socket::Free;
     }
 }

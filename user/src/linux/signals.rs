@@ -14,18 +14,25 @@ const SIGNALS: usize = 64;
 /// Words of what is said of one: handler, flags, restorer, mask.
 const WORDS: usize = 4;
 
+/// What a signal does.
+enum Action {
+    Ignore,
+    /// It ends the program with this status.
+    End(u64),
+    /// The program handles it.
+    Handle,
+}
+
 /// What a program has said of signals.
 #[derive(Clone, Debug)]
 pub(crate) struct Signals {
     actions: [[u64; WORDS]; SIGNALS],
-    mask: u64,
 }
 
 impl Default for Signals {
     fn default() -> Self {
         Self {
             actions: [[0; WORDS]; SIGNALS],
-            mask: 0,
         }
     }
 }
@@ -66,10 +73,10 @@ impl<M: Machine> Process<'_, M> {
         if size != 8 {
             return Err(Errno(EINVAL));
         }
-        let before = self.signals.mask;
+        let before = self.threads.current().mask;
         if new != 0 {
             let set = self.word(new)?;
-            self.signals.mask = match u32::try_from(how) {
+            self.threads.current().mask = match u32::try_from(how) {
                 Ok(SIG_BLOCK) => before | set,
                 Ok(SIG_UNBLOCK) => before & !set,
                 Ok(SIG_SETMASK) => set,
@@ -84,7 +91,8 @@ impl<M: Machine> Process<'_, M> {
 
     /// `kill` and its kin: a signal of the program to itself.
     pub(super) fn send_signal(&mut self, number: u64, whom: u64, signal: u64) -> Next {
-        let to_itself = [0, PROCESS].contains(&(whom & 0xffff_ffff));
+        let whom = whom & 0xffff_ffff;
+        let to_itself = [0, PROCESS].contains(&whom) || self.threads.has(whom);
         if !to_itself {
             return Next::Answer(Err(Errno(ESRCH)));
         }
@@ -94,12 +102,41 @@ impl<M: Machine> Process<'_, M> {
         let Ok(index) = index(signal) else {
             return Next::Answer(Err(Errno(EINVAL)));
         };
+        match self.action(index) {
+            Action::Ignore => Next::Answer(Ok(0)),
+            Action::End(status) => Next::Exit(status),
+            Action::Handle => Next::Answer(Err(self.refuse(number))),
+        }
+    }
+
+    fn action(&self, index: usize) -> Action {
+        let signal = index as u64 + 1;
         let ignored = [SIGCHLD, SIGCONT, SIGURG, SIGWINCH].map(u64::from);
         match self.signals.actions[index][0] {
-            0 if ignored.contains(&(signal & 0xff)) => Next::Answer(Ok(0)),
-            0 => Next::Exit(128 + (signal & 0x7f)),
-            1 => Next::Answer(Ok(0)),
-            _ => Next::Answer(Err(self.refuse(number))),
+            0 if ignored.contains(&signal) => Action::Ignore,
+            0 => Action::End(128 + signal),
+            1 => Action::Ignore,
+            _ => Action::Handle,
+        }
+    }
+
+    /// A call brings a signal beside its error. One that the program handles is not delivered, and
+    /// the user is told.
+    pub(super) fn raise(&mut self, signal: u64) {
+        let Ok(index) = index(signal) else {
+            return;
+        };
+        let blocked = self.threads.current().mask >> index & 1 != 0;
+        match self.action(index) {
+            Action::End(status) if !blocked => self.ended = Some(status),
+            Action::Handle if !blocked => {
+                let text = format_args!(
+                    "the system sphere does not deliver signals: the program does not get \
+                     signal {signal}, which it handles"
+                );
+                self.tell_once(linux_raw_sys::general::__NR_rt_sigaction.into(), text);
+            }
+            _ => {}
         }
     }
 }

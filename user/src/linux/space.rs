@@ -1,7 +1,9 @@
 //! The program's address space: which pages there are, with what rights, and which frames they are.
 //!
 //! Memory is given when it is mapped, and not when it is used first: what cannot be had is an error
-//! of the call. Only the stack grows by page faults. No page is both writable and executable.
+//! of the call. Only the stack grows by page faults, and what is mapped as stacks of threads are
+//! (without rights, or said to be hardly used) is *promised*: given when it is used. No page is
+//! both writable and executable.
 
 use rcoe_abi::Rights;
 
@@ -20,6 +22,9 @@ const MAPPED_END: u64 = 0x14_0000_0000;
 const BRK_MOST: u64 = 1 << 30;
 /// Lowest address of a page.
 const LOWEST: u64 = 0x1_0000;
+
+/// The frame of a page that is there and was not used yet.
+const PROMISED: u32 = u32::MAX - 1;
 
 /// A page of the program: its frame and its rights, of which it may have none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,12 +110,67 @@ impl Space {
         Ok(())
     }
 
+    /// Maps pages that are given when they are used, where none are; all or nothing.
+    pub(crate) fn promise(
+        store: &mut Sparse<'_>,
+        range: Range,
+        rights: Rights,
+    ) -> Result<(), Errno> {
+        let frame = PROMISED;
+        for page in range.pages() {
+            let kept = (store.get(page) == 0)
+                .then(|| store.set(page, Page { frame, rights }.word()))
+                .flatten();
+            if kept.is_none() {
+                for page in range.start / PAGE..page {
+                    // There is room for what is there.
+                    let _ = store.set(page, 0);
+                }
+                return Err(Errno(ENOMEM));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a page that was promised.
+    fn give(store: &mut Sparse<'_>, machine: &mut impl Machine, page: u64) -> Option<()> {
+        let Page { frame, rights } = Page::from_word(store.get(page))?;
+        if frame != PROMISED || rights == Rights::NONE {
+            return None;
+        }
+        let frame = machine.take()?;
+        if !machine.map(frame, page * PAGE, rights) {
+            machine.give_back(frame);
+            return None;
+        }
+        store.set(page, Page { frame, rights }.word())
+    }
+
+    /// Makes pages zero that the program may write.
+    pub(crate) fn empty(
+        store: &Sparse<'_>,
+        machine: &mut impl Machine,
+        range: Range,
+    ) -> Result<(), Errno> {
+        for page in range.pages() {
+            let page = Page::from_word(store.get(page)).ok_or(Errno(ENOMEM))?;
+            match page.frame {
+                PROMISED => {}
+                _ if !page.rights.contains(Rights::WRITE) => return Err(Errno(EINVAL)),
+                frame => machine.write(frame, 0, &[0; 4096]),
+            }
+        }
+        Ok(())
+    }
+
     /// Takes pages out, if they are there.
     fn remove(store: &mut Sparse<'_>, machine: &mut impl Machine, range: Range) {
         for page in range.pages() {
             if let Some(Page { frame, .. }) = Page::from_word(store.get(page)) {
-                machine.unmap(frame);
-                machine.give_back(frame);
+                if frame != PROMISED {
+                    machine.unmap(frame);
+                    machine.give_back(frame);
+                }
                 // There is room for what is there.
                 let _ = store.set(page, 0);
             }
@@ -138,6 +198,10 @@ impl Space {
                 continue;
             };
             if old == rights {
+                continue;
+            }
+            if frame == PROMISED {
+                let _ = store.set(page, Page { frame, rights }.word());
                 continue;
             }
             machine.unmap(frame);
@@ -219,6 +283,31 @@ impl Space {
             && add_page(store, machine, page, Rights::READ_WRITE).is_some()
     }
 
+    /// The program used an address that has no memory: can it go on?
+    pub(crate) fn fault(store: &mut Sparse<'_>, machine: &mut impl Machine, address: u64) -> bool {
+        address < STACK_TOP
+            && (Self::give(store, machine, address / PAGE).is_some()
+                || Self::grow_stack(store, machine, address))
+    }
+
+    /// Is this all there, with such rights?
+    pub(crate) fn check(
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        (at, bytes): (u64, u64),
+        rights: Rights,
+    ) -> Result<(), Errno> {
+        let last = at.checked_add(bytes).ok_or(Errno(EFAULT))?.max(at + 1) - 1;
+        for page in at / PAGE..=last / PAGE {
+            let address = (page * PAGE).max(at);
+            if locate(store, address, 0, rights).is_err() && !Self::fault(store, machine, address) {
+                return Err(Errno(EFAULT));
+            }
+            locate(store, address, 0, rights)?;
+        }
+        Ok(())
+    }
+
     /// Reads memory of the program, as far as it may.
     pub(crate) fn read(
         store: &Sparse<'_>,
@@ -230,7 +319,11 @@ impl Space {
         while done < bytes.len() {
             let (frame, at) = locate(store, address, done, Rights::READ)?;
             let len = (bytes.len() - done).min(page_bytes() - at);
-            machine.read(frame, at, &mut bytes[done..done + len]);
+            let part = &mut bytes[done..done + len];
+            match frame {
+                PROMISED => part.fill(0),
+                frame => machine.read(frame, at, part),
+            }
             done += len;
         }
         Ok(())
@@ -258,9 +351,12 @@ impl Space {
         while done < bytes.len() {
             let place = locate(store, address, done, rights);
             let (frame, at) = match place {
-                Err(_) if Self::grow_stack(store, machine, address.wrapping_add(done as u64)) => {
+                Err(_) | Ok((PROMISED, _))
+                    if Self::fault(store, machine, address.wrapping_add(done as u64)) =>
+                {
                     continue;
                 }
+                Ok((PROMISED, _)) => return Err(Errno(EFAULT)),
                 other => other?,
             };
             let len = (bytes.len() - done).min(page_bytes() - at);

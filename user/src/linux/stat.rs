@@ -4,8 +4,9 @@ use rcoe_abi::bundle::Word;
 
 use super::files::Kind;
 use super::machine::PAGE;
+use super::streams::Target;
 use super::{Machine, Process};
-use linux_raw_sys::general::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG};
+use linux_raw_sys::general::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG, S_IFSOCK};
 
 /// Words of `struct stat`.
 pub(super) const STAT_WORDS: usize = 18;
@@ -23,6 +24,22 @@ impl<M: Machine> Process<'_, M> {
             Kind::Free | Kind::Packed(_) | Kind::Memory(_) => S_IFREG,
         };
         kind | found.mode
+    }
+
+    /// The words of `struct stat` of what is no file.
+    pub(super) fn stat_stream(&self, target: Target) -> [u64; STAT_WORDS] {
+        let (kind, place) = match target {
+            Target::Socket(place) => (S_IFSOCK | 0o777, place),
+            Target::Reader(place) | Target::Writer(place) => (S_IFIFO | 0o600, place),
+            Target::Counter(place)
+            | Target::Alarm(place)
+            | Target::Poller(place)
+            | Target::Node(place) => (0o600, place),
+        };
+        let mut words = [0; STAT_WORDS];
+        words[..4].copy_from_slice(&[2, place as u64 + 1, 1, kind.into()]);
+        words[7] = PAGE;
+        words
     }
 
     /// The words of `struct stat`: device, number, links; mode and owner; group; device; bytes,

@@ -1,5 +1,8 @@
 //! The personality on the host, with a machine of vectors.
 
+mod net;
+mod threads;
+
 use core::fmt::Write as _;
 use std::collections::BTreeMap;
 use std::string::String;
@@ -15,7 +18,9 @@ use rcoe_abi::Rights;
 use rcoe_abi::bundle::{Bundle, FILE_WORDS, HEADER_WORDS, MAGIC, SEGMENT_WORDS, Word};
 
 use super::machine::PAGE;
-use super::{Answer, Begin, Errno, Machine, Next, Nodes, Process, Sparse};
+use super::{
+    Answer, Begin, CALL_WORDS, Errno, Machine, Network, Next, Nodes, Process, Sparse, Turn,
+};
 
 /// Frames of the machine, and chunks of the array.
 const FRAMES: usize = 64;
@@ -30,7 +35,11 @@ struct Mock {
     console: Vec<u8>,
     notes: String,
     now: u64,
-    pointers: [u64; 2],
+    pointers: BTreeMap<usize, [u64; 2]>,
+    /// Threads that were made, like which; and those that went on, with what registers.
+    made: Vec<(usize, usize)>,
+    gone: Vec<(usize, [u64; CALL_WORDS])>,
+    net: net::Wires,
 }
 
 impl Machine for Mock {
@@ -82,12 +91,21 @@ impl Machine for Mock {
         self.now
     }
 
-    fn sleep(&mut self, nanoseconds: u64) {
-        self.now = self.now.wrapping_add(nanoseconds);
+    fn wait(&mut self, until: Option<u64>) {
+        self.now = until.expect("something happens by itself").max(self.now);
     }
 
-    fn set_pointers(&mut self, pointers: [u64; 2]) -> bool {
-        self.pointers = pointers;
+    fn make_thread(&mut self, number: usize, like: usize) -> bool {
+        self.made.push((number, like));
+        true
+    }
+
+    fn go(&mut self, thread: usize, registers: &[u64; CALL_WORDS]) {
+        self.gone.push((thread, *registers));
+    }
+
+    fn set_pointers(&mut self, thread: usize, pointers: [u64; 2]) -> bool {
+        self.pointers.insert(thread, pointers);
         true
     }
 
@@ -164,13 +182,16 @@ fn with(act: impl FnOnce(&mut Process<'_, Mock>, Begin)) {
     act(&mut process, begin);
 }
 
-/// Makes a call that is answered.
+/// Makes a call of the first thread that is answered.
 fn ask(process: &mut Process<'_, Mock>, call: u32, words: &[u64]) -> Answer {
     let mut all = [0; 6];
     all[..words.len()].copy_from_slice(words);
-    match process.call(call.into(), all) {
-        Next::Answer(answer) => answer,
-        Next::Exit(status) => panic!("it ended with {status}"),
+    match process.called(0, call.into(), all, &[0; CALL_WORDS]) {
+        Turn::Answer(answer) => match answer.wrapping_neg() {
+            error @ 1..4096 => Err(Errno(u32::try_from(error).unwrap())),
+            _ => Ok(answer),
+        },
+        other => panic!("{other:?}"),
     }
 }
 
@@ -409,13 +430,13 @@ fn output_goes_to_the_console_and_input_is_at_its_end() {
 fn a_call_that_is_not_carried_is_told_once() {
     with(|process, _| {
         for _ in 0..3 {
-            assert_eq!(ask(process, nr::__NR_socket, &[]), Err(Errno(ENOSYS)));
+            assert_eq!(ask(process, nr::__NR_ptrace, &[]), Err(Errno(ENOSYS)));
             assert_eq!(ask(process, 100_000, &[]), Err(Errno(ENOSYS)));
             assert_eq!(ask(process, nr::__NR_rseq, &[]), Err(Errno(ENOSYS)));
         }
         let notes = &process.machine.notes;
         assert_eq!(notes.lines().count(), 2, "{notes}");
-        assert!(notes.contains("socket (41)"));
+        assert!(notes.contains("ptrace (101)"));
     });
 }
 
@@ -444,7 +465,7 @@ fn signals_are_kept_and_those_to_itself_end_it() {
         assert_eq!(ask(process, nr::__NR_kill, &[2, 10]), Ok(0));
         let abort = process.call(nr::__NR_tgkill.into(), [2, 2, 6, 0, 0, 0]);
         assert_eq!(abort, Next::Exit(134));
-        let many = (0..80).map(|_| ask(process, nr::__NR_dup, &[1]));
+        let many = (0..256).map(|_| ask(process, nr::__NR_dup, &[1]));
         assert_eq!(many.last(), Some(Err(Errno(EMFILE))));
     });
 }

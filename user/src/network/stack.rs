@@ -10,17 +10,17 @@
 use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet, SocketStorage};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
-use smoltcp::wire::{EthernetAddress, IpCidr, Ipv4Address};
+use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr, Ipv4Address};
 
 use super::link::{FRAME_MAX, Link, Port};
 
 /// Sockets.
-pub const SOCKETS: usize = 16;
+pub const SOCKETS: usize = 64;
 /// Bytes of each of a socket's two buffers.
 const BUFFER: usize = 8 << 10;
 /// Listeners, and sockets that each has listening as long as there are some.
 const LISTENERS: usize = 4;
-const BACKLOG: usize = 4;
+const BACKLOG: usize = 8;
 /// A peer that is gone without a word is asked after so long, and given up after so much silence.
 const ASK: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_secs(180);
@@ -42,6 +42,23 @@ pub enum Received {
     /// All; the peer sends no more.
     End,
 }
+
+/// What listeners and connections have, one bit for each by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ready {
+    /// Listeners: a connection that nobody accepted.
+    pub arrived: u64,
+    /// Connections: something to receive, or nothing more ever.
+    pub receives: u64,
+    /// Connections: room for what is to be sent, or they are broken.
+    pub sends: u64,
+    /// Connections: the peer sends no more, or they are broken.
+    pub ended: u64,
+}
+const _: () = assert!(SOCKETS <= 64, "one bit each");
+
+/// Address and port of a peer.
+pub type Peer = ([u8; 4], u16);
 
 /// What a socket is to us.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,15 +161,60 @@ impl<'a> Stack<'a> {
         Ok(listener)
     }
 
-    /// A connection that a listener has got; its number.
-    pub fn accept(&mut self, listener: usize) -> Option<usize> {
+    /// Listens no more: who was not accepted is reset.
+    ///
+    /// # Errors
+    /// If that is no listener.
+    pub fn unlisten(&mut self, listener: usize) -> Result<(), Refused> {
+        let port = self.ports.get_mut(listener).ok_or(Refused)?;
+        port.take().ok_or(Refused)?;
+        for number in 0..SOCKETS {
+            if self.uses[number] == Use::Listens(listener) {
+                self.socket(number).abort();
+                self.uses[number] = Use::Ends;
+            }
+        }
+        self.turn_over();
+        Ok(())
+    }
+
+    /// A connection that a listener has got; its number and its peer.
+    pub fn accept(&mut self, listener: usize) -> Option<(usize, Peer)> {
         let found = (0..SOCKETS).find(|&number| {
             let waits = self.uses[number] == Use::Listens(listener);
             waits && is_made(self.socket(number).state())
         })?;
         self.uses[found] = Use::Connection;
+        let peer = self.socket(found).remote_endpoint();
         self.turn_over();
-        Some(found)
+        let peer = peer.map(|peer| match peer.addr {
+            IpAddress::Ipv4(address) => (address.octets(), peer.port),
+        });
+        Some((found, peer.unwrap_or_default()))
+    }
+
+    /// What all listeners and connections have.
+    pub fn ready(&mut self) -> Ready {
+        let mut ready = Ready::default();
+        for number in 0..SOCKETS {
+            let bit = 1 << number;
+            let uses = self.uses[number];
+            let socket = self.socket(number);
+            let state = socket.state();
+            match uses {
+                Use::Listens(listener) if is_made(state) => ready.arrived |= 1 << listener,
+                Use::Connection => {
+                    let ended = !socket.can_recv() && !socket.may_recv();
+                    let takes = if socket.can_recv() || ended { bit } else { 0 };
+                    ready.receives |= takes;
+                    ready.ended |= if ended { bit } else { 0 };
+                    let sends = socket.can_send() || state == State::Closed;
+                    ready.sends |= if sends { bit } else { 0 };
+                }
+                _ => {}
+            }
+        }
+        ready
     }
 
     /// Takes what a connection received.
@@ -179,6 +241,15 @@ impl<'a> Stack<'a> {
     pub fn send(&mut self, number: usize, bytes: &[u8]) -> Result<usize, Refused> {
         let socket = self.connection(number)?;
         socket.send_slice(bytes).map_err(|_| Refused)
+    }
+
+    /// Sends no more by a connection, once all that it took is sent. What comes is received.
+    ///
+    /// # Errors
+    /// If it is no connection.
+    pub fn shut_down(&mut self, number: usize) -> Result<(), Refused> {
+        self.connection(number)?.close();
+        Ok(())
     }
 
     /// Ends a connection, once all that it took is sent.

@@ -15,7 +15,7 @@ use smoltcp::wire::{EthernetAddress, IpCidr, Ipv4Address};
 
 use super::link::Port;
 use super::ring::{BEHIND, Frame, Frames, Malformed, pieces};
-use super::{FRAME_MAX, FRAME_MIN, Link, Received, Refused, SOCKETS, Stack, Storage};
+use super::{FRAME_MAX, FRAME_MIN, Link, Ready, Received, Refused, SOCKETS, Stack, Storage};
 
 /// Numbers from a seed.
 struct Numbers(u64);
@@ -290,7 +290,7 @@ impl Pair {
     /// A client of so many bytes, whom the server sends them back.
     fn echo(&mut self, listener: usize, count: usize) {
         let client = self.connect();
-        let own = self.until(|pair| pair.stack.accept(listener));
+        let (own, _) = self.until(|pair| pair.stack.accept(listener));
         let sent: Vec<u8> = (0..count)
             .map(|at| (at * 7 + at / 251).to_le_bytes()[0])
             .collect();
@@ -365,7 +365,7 @@ fn sockets_in_which_the_server_ends_first_are_reused() {
     let listener = pair.stack.listen(7).unwrap();
     for _ in 0..3 * SOCKETS {
         let client = pair.connect();
-        let own = pair.until(|pair| pair.stack.accept(listener));
+        let (own, _) = pair.until(|pair| pair.stack.accept(listener));
         pair.stack.close(own).unwrap();
         pair.until(|pair| {
             let socket = pair.theirs(client);
@@ -373,6 +373,62 @@ fn sockets_in_which_the_server_ends_first_are_reused() {
             (socket.state() == State::Closed).then_some(())
         });
         pair.sockets.remove(client);
+    }
+}
+
+#[test]
+fn what_listeners_and_connections_have_is_told() {
+    let mut pair = Pair::new(13, 0);
+    let listener = pair.stack.listen(7).unwrap();
+    assert_eq!(pair.stack.ready(), Ready::default());
+    let client = pair.connect();
+    pair.until(|pair| (pair.stack.ready().arrived == 1 << listener).then_some(()));
+    let (own, peer) = pair.stack.accept(listener).unwrap();
+    assert_eq!(peer, ([10, 0, 2, 2], pair.next_port));
+    let bit = 1 << own;
+    let sends = Ready {
+        sends: bit,
+        ..Ready::default()
+    };
+    assert_eq!(pair.stack.ready(), sends);
+    pair.theirs(client).send_slice(b"abc").unwrap();
+    pair.until(|pair| (pair.stack.ready().receives == bit).then_some(()));
+    // Half of a connection can end: what comes is received.
+    pair.stack.shut_down(own).unwrap();
+    pair.until(|pair| (!pair.theirs(client).may_recv()).then_some(()));
+    pair.theirs(client).send_slice(b"def").unwrap();
+    let mut all = Vec::new();
+    pair.until(|pair| {
+        let mut room = [0; 2];
+        if let Ok(Received::Bytes(count)) = pair.stack.receive(own, &mut room) {
+            all.extend_from_slice(&room[..count]);
+        }
+        (all.len() == 6).then_some(())
+    });
+    assert_eq!(all, b"abcdef");
+    assert_eq!(pair.stack.send(own, b"x"), Err(Refused));
+    assert_eq!(pair.stack.ready().ended, 0);
+    pair.theirs(client).close();
+    pair.until(|pair| (pair.stack.ready().ended == bit).then_some(()));
+    assert_eq!(pair.stack.ready().receives, bit);
+}
+
+#[test]
+fn a_port_is_free_when_nobody_listens_there_any_more() {
+    let mut pair = Pair::new(14, 0);
+    for _ in 0..SOCKETS {
+        let listener = pair.stack.listen(7).unwrap();
+        pair.echo(listener, 10);
+        let lost = pair.connect();
+        pair.until(|pair| (pair.stack.ready().arrived != 0).then_some(()));
+        pair.stack.unlisten(listener).unwrap();
+        assert_eq!(pair.stack.unlisten(listener), Err(Refused));
+        assert_eq!(pair.stack.accept(listener), None);
+        pair.until(|pair| (!pair.theirs(lost).is_open()).then_some(()));
+        let none = pair.connect();
+        pair.until(|pair| (!pair.theirs(none).is_open()).then_some(()));
+        pair.sockets.remove(lost);
+        pair.sockets.remove(none);
     }
 }
 
@@ -463,7 +519,7 @@ fn malformed_frames_neither_end_the_stack_nor_what_it_serves() {
         pair.step();
         // Nobody answers what the stack said to that.
         pair.card.outgoing.borrow_mut().clear();
-        while let Some(own) = pair.stack.accept(listener) {
+        while let Some((own, _)) = pair.stack.accept(listener) {
             let _ = pair.stack.send(own, b"?");
             pair.stack.close(own).unwrap();
         }

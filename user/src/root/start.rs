@@ -47,6 +47,15 @@ impl Role {
         }
     }
 
+    /// Pages of its stack.
+    const fn stack_pages(self) -> u64 {
+        match self {
+            // Their tables stand there.
+            Self::Net | Self::Linux => 4 * layout::STACK_PAGES,
+            _ => layout::STACK_PAGES,
+        }
+    }
+
     const fn device(self) -> Device {
         match self {
             Self::Serial => layout::CONSOLE,
@@ -158,7 +167,7 @@ impl<'a> Starter<'a> {
         let tcb = self.memory.make(ObjectType::Tcb, 0)?;
         self.load(program, space)?;
         let data = Rights::READ_WRITE;
-        for page in 1..=layout::STACK_PAGES {
+        for page in 1..=role.stack_pages() {
             self.page(space, layout::STACK_TOP - page * PAGE, data, &[])?;
         }
         let buffer = self.page(space, layout::IPC_BUFFER, data, &[])?;

@@ -118,9 +118,10 @@ pub(crate) fn write(input: &Input<'_>) -> Vec<u8> {
     bundle
 }
 
-/// Says in a bundle how many pages of memory a replica has.
-pub(crate) fn set_pages(bundle: &mut [u8], pages: u64) {
-    bundle[Word::Pages as usize * 8..][..8].copy_from_slice(&pages.to_le_bytes());
+/// Says in a bundle what follows from the machine: how many pages of memory a replica has, whether
+/// there is a network.
+pub(crate) fn set(bundle: &mut [u8], word: Word, value: u64) {
+    bundle[word as usize * 8..][..8].copy_from_slice(&value.to_le_bytes());
 }
 
 #[cfg(test)]
@@ -157,7 +158,8 @@ mod tests {
             clock: 77,
             seed: [1, 2, 3, 4],
         });
-        set_pages(&mut bytes, 99);
+        set(&mut bytes, Word::Pages, 99);
+        set(&mut bytes, Word::Network, 1);
         let bundle = Bundle::new(&bytes).unwrap();
         let segment = bundle.segment(0).unwrap();
         assert_eq!((segment.content, segment.bytes), (&b"tex"[..], 0x2000));
@@ -171,6 +173,7 @@ mod tests {
             (bundle.word(Word::Pages), bundle.word(Word::Clock)),
             (Some(99), Some(77))
         );
+        assert_eq!(bundle.word(Word::Network), Some(1));
         assert_eq!(bundle.seed(), Some([1, 2, 3, 4]));
     }
 }

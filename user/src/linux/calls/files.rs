@@ -3,16 +3,17 @@
 use linux_raw_sys::errno::{EBADF, EINVAL, EISDIR, ENOTDIR, ENOTTY, ESPIPE};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL, O_ACCMODE, O_APPEND, O_RDONLY,
-    O_WRONLY, SEEK_CUR, SEEK_END, SEEK_SET,
+    F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL, O_ACCMODE, O_APPEND, O_NONBLOCK,
+    O_RDONLY, O_WRONLY, SEEK_CUR, SEEK_END, SEEK_SET,
 };
+use linux_raw_sys::ioctl::FIONBIO;
 
-use super::{PORTION, portion_of};
+use super::streams::Pieces;
+use super::{PARTS, PORTION, portion_of};
 use crate::linux::files::{Kind, Path};
+use crate::linux::streams::Target;
 use crate::linux::{Answer, Errno, Machine, Process};
 
-/// Most parts of one call.
-const PARTS: u64 = 1024;
 /// Where a call reads or writes: where the file is, or a place of its own.
 type Offset = Option<u64>;
 
@@ -21,19 +22,25 @@ impl<M: Machine> Process<'_, M> {
         let [first, second, third, fourth, ..] = words;
         Some(match call {
             nr::__NR_read => self.read_file(first, second, third, None),
+            nr::__NR_write if self.is_stream(first) => {
+                self.put_all(first, Pieces::One(second, third), false)
+            }
             nr::__NR_write => self.write_file(first, second, third, None),
             nr::__NR_pread64 => self.read_file(first, second, third, Some(fourth)),
             nr::__NR_pwrite64 => self.write_file(first, second, third, Some(fourth)),
             nr::__NR_readv => self.parts([first, second, third], Self::read_file),
+            nr::__NR_writev if self.is_stream(first) => {
+                self.put_all(first, Pieces::Table(second, third), false)
+            }
             nr::__NR_writev => self.parts([first, second, third], Self::write_file),
-            nr::__NR_close => self.files.close(first).map(|()| 0),
+            nr::__NR_close => self.close(first).map(|()| 0),
             nr::__NR_lseek => self.seek(first, second, third),
             nr::__NR_dup => self.files.duplicate(first, 0).map(|it| it as u64),
-            nr::__NR_dup2 => self.files.duplicate_as(first, second).map(|it| it as u64),
+            nr::__NR_dup2 => self.duplicate_as(first, second),
             nr::__NR_dup3 if first & 0xffff_ffff == second & 0xffff_ffff => Err(Errno(EINVAL)),
-            nr::__NR_dup3 => self.files.duplicate_as(first, second).map(|it| it as u64),
+            nr::__NR_dup3 => self.duplicate_as(first, second),
             nr::__NR_fcntl => self.control(first, second, third)?,
-            nr::__NR_ioctl => self.files.of(first).and(Err(Errno(ENOTTY))),
+            nr::__NR_ioctl => self.manage(first, second, third),
             nr::__NR_ftruncate => self.resize(first, second),
             nr::__NR_fsync | nr::__NR_fdatasync => self.files.of(first).map(|_| 0),
             nr::__NR_getdents64 => self.entries(first, second, third),
@@ -43,12 +50,50 @@ impl<M: Machine> Process<'_, M> {
         })
     }
 
+    /// Does a descriptor lead to what is no file?
+    fn is_stream(&mut self, file: u64) -> bool {
+        let open = self.files.of(file);
+        open.is_ok_and(|open| !matches!(open.target, Target::Node(_)))
+    }
+
+    /// Has another descriptor lead to the same; what it led to is closed.
+    fn duplicate_as(&mut self, file: u64, to: u64) -> Answer {
+        self.files.of(file)?;
+        let number = self.files.number(to)? as u64;
+        if file & 0xffff_ffff != number {
+            // It may be closed already.
+            let _ = self.close(number);
+            self.files.duplicate_as(file, number)?;
+        }
+        Ok(number)
+    }
+
+    /// `ioctl`: whether calls wait can be said so too.
+    fn manage(&mut self, file: u64, request: u64, place: u64) -> Answer {
+        self.files.of(file)?;
+        if request & 0xffff_ffff != u64::from(FIONBIO) {
+            return Err(Errno(ENOTTY));
+        }
+        let mut wanted = [0; 4];
+        self.read(place, &mut wanted)?;
+        let open = self.files.of(file)?;
+        let flag = if wanted == [0; 4] { 0 } else { O_NONBLOCK };
+        open.flags = open.flags & !O_NONBLOCK | flag;
+        Ok(0)
+    }
+
     fn read_file(&mut self, file: u64, address: u64, bytes: u64, offset: Offset) -> Answer {
         let open = *self.files.of(file)?;
         if open.flags & O_ACCMODE == O_WRONLY {
             return Err(Errno(EBADF));
         }
-        let kind = self.files.node(open.node).kind;
+        let Target::Node(node) = open.target else {
+            return match offset {
+                Some(_) => Err(Errno(ESPIPE)),
+                None => self.take(file, address, bytes),
+            };
+        };
+        let kind = self.files.node(node).kind;
         if kind == Kind::Folder {
             return Err(Errno(EISDIR));
         }
@@ -68,7 +113,7 @@ impl<M: Machine> Process<'_, M> {
                     len
                 }
                 _ => {
-                    let place = (open.node, start.saturating_add(done));
+                    let place = (node, start.saturating_add(done));
                     self.files.read(&self.store, &self.machine, place, part)
                 }
             };
@@ -89,11 +134,12 @@ impl<M: Machine> Process<'_, M> {
         if open.flags & O_ACCMODE == O_RDONLY {
             return Err(Errno(EBADF));
         }
-        let kind = self.files.node(open.node).kind;
+        let node = open.node().map_err(|_| Errno(ESPIPE))?;
+        let kind = self.files.node(node).kind;
         let end = open.flags & O_APPEND != 0;
         let start = match offset {
             Some(offset) => offset,
-            None if end => self.files.size(open.node),
+            None if end => self.files.size(node),
             None => open.offset,
         };
         let mut portion = [0; PORTION];
@@ -105,7 +151,7 @@ impl<M: Machine> Process<'_, M> {
             match kind {
                 Kind::Console => self.machine.console(part),
                 Kind::Packed(_) | Kind::Memory(_) => {
-                    let place = (open.node, start.saturating_add(done));
+                    let place = (node, start.saturating_add(done));
                     let (store, machine) = (&mut self.store, &mut self.machine);
                     self.files.write(store, machine, place, part)?;
                 }
@@ -120,7 +166,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// A call for each part of memory that a table names.
-    fn parts(
+    pub(super) fn parts(
         &mut self,
         [file, table, count]: [u64; 3],
         call: fn(&mut Self, u64, u64, u64, Offset) -> Answer,
@@ -148,13 +194,14 @@ impl<M: Machine> Process<'_, M> {
 
     fn seek(&mut self, file: u64, offset: u64, from: u64) -> Answer {
         let open = *self.files.of(file)?;
-        if self.files.node(open.node).kind == Kind::Console {
+        let node = open.node().map_err(|_| Errno(ESPIPE))?;
+        if self.files.node(node).kind == Kind::Console {
             return Err(Errno(ESPIPE));
         }
         let base = match u32::try_from(from) {
             Ok(SEEK_SET) => 0,
             Ok(SEEK_CUR) => open.offset,
-            Ok(SEEK_END) => self.files.size(open.node),
+            Ok(SEEK_END) => self.files.size(node),
             _ => return Err(Errno(EINVAL)),
         };
         let place = base.wrapping_add(offset);
@@ -172,8 +219,9 @@ impl<M: Machine> Process<'_, M> {
             F_GETFD | F_SETFD => self.files.of(file).map(|_| 0),
             F_GETFL => self.files.of(file).map(|it| it.flags.into()),
             F_SETFL => self.files.of(file).map(|it| {
-                let append = u32::try_from(argument & u64::from(O_APPEND)).unwrap_or(0);
-                it.flags = it.flags & !O_APPEND | append;
+                const SET: u32 = O_APPEND | O_NONBLOCK;
+                let wanted = u32::try_from(argument & u64::from(SET)).unwrap_or(0);
+                it.flags = it.flags & !SET | wanted;
                 0
             }),
             _ => return None,
@@ -186,22 +234,23 @@ impl<M: Machine> Process<'_, M> {
             return Err(Errno(EINVAL));
         }
         let (store, machine) = (&mut self.store, &mut self.machine);
-        self.files.truncate(store, machine, open.node, bytes)?;
+        self.files.truncate(store, machine, open.node()?, bytes)?;
         Ok(0)
     }
 
     /// `getdents64`: what is in a folder, as far as it fits.
     fn entries(&mut self, file: u64, address: u64, bytes: u64) -> Answer {
         let open = *self.files.of(file)?;
-        if self.files.node(open.node).kind != Kind::Folder {
+        let node = open.node().map_err(|_| Errno(ENOTDIR))?;
+        if self.files.node(node).kind != Kind::Folder {
             return Err(Errno(ENOTDIR));
         }
         let mut done = 0;
         let mut next = usize::try_from(open.offset).unwrap_or(usize::MAX);
-        while let Some((after, found)) = self.files.entry(open.node, next) {
-            let node = self.files.node(found);
-            let kind = if node.kind == Kind::Folder { 4 } else { 8 };
-            let record = Entry::new(found, after, kind, &node.path);
+        while let Some((after, found)) = self.files.entry(node, next) {
+            let entry = self.files.node(found);
+            let kind = if entry.kind == Kind::Folder { 4 } else { 8 };
+            let record = Entry::new(found, after, kind, &entry.path);
             if done + record.len as u64 > bytes {
                 if done == 0 {
                     return Err(Errno(EINVAL));

@@ -3,8 +3,8 @@
 use linux_raw_sys::errno::{EACCES, EBADF, EEXIST, EINVAL, ENODEV, ENOMEM};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED, MREMAP_MAYMOVE,
-    PROT_EXEC, PROT_READ, PROT_WRITE,
+    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_SHARED,
+    MAP_STACK, MREMAP_MAYMOVE, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE,
 };
 use rcoe_abi::Rights;
 
@@ -86,11 +86,18 @@ impl<M: Machine> Process<'_, M> {
         if fixed {
             self.clear(range, has(MAP_FIXED_NOREPLACE))?;
         }
+        // What nobody may use, or says will hardly be used, is had when it is used.
+        let late = protection == PROT_NONE.into() || has(MAP_NORESERVE) || has(MAP_STACK);
+        if has(MAP_ANONYMOUS) && late {
+            Space::promise(&mut self.store, range, rights)?;
+            return Ok(range.start);
+        }
         if has(MAP_ANONYMOUS) {
             Space::add(&mut self.store, &mut self.machine, range, rights)?;
             return Ok(range.start);
         }
-        let node = self.files.of(file).map_err(|_| Errno(EBADF))?.node;
+        let open = *self.files.of(file).map_err(|_| Errno(EBADF))?;
+        let node = open.node().map_err(|_| Errno(ENODEV))?;
         let (store, machine) = (&mut self.store, &mut self.machine);
         Space::add(store, machine, range, Rights::READ_WRITE)?;
         self.fill(range.start, bytes, (node, offset))?;
@@ -157,11 +164,8 @@ impl<M: Machine> Process<'_, M> {
             return Err(Errno(ENOMEM));
         }
         let range = Range::new(address, bytes)?;
-        for place in (range.start..range.end).step_by(PORTION) {
-            self.write(place, &[0; PORTION])
-                .map_err(|_| Errno(EINVAL))?;
-        }
-        Ok(0)
+        let emptied = Space::empty(&self.store, &mut self.machine, range);
+        emptied.map(|()| 0)
     }
 
     /// Gives a mapping another length, at another place if it has to grow.

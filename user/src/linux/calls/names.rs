@@ -8,6 +8,7 @@ use linux_raw_sys::general::{
 };
 
 use crate::linux::files::{Kind, Path};
+use crate::linux::streams::Target;
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// The folder of calls that name none.
@@ -54,7 +55,7 @@ impl<M: Machine> Process<'_, M> {
                 .named(HERE, first)
                 .map(|node| self.change_mode(node, second)),
             nr::__NR_fchmod => {
-                let node = self.files.of(first).map(|open| open.node);
+                let node = self.files.of(first).and_then(|open| open.node());
                 node.map(|node| self.change_mode(node, second))
             }
             nr::__NR_umask => {
@@ -74,7 +75,7 @@ impl<M: Machine> Process<'_, M> {
         if folder & 0xffff_ffff == HERE || text.bytes().starts_with(b"/") {
             return self.files.path(text.bytes());
         }
-        let node = self.files.of(folder)?.node;
+        let node = self.files.of(folder)?.node().map_err(|_| Errno(ENOTDIR))?;
         let folder = self.files.node(node);
         if folder.kind != Kind::Folder {
             return Err(Errno(ENOTDIR));
@@ -111,7 +112,7 @@ impl<M: Machine> Process<'_, M> {
         if !is_folder && has(O_DIRECTORY) {
             return Err(Errno(ENOTDIR));
         }
-        let number = self.files.open(node, flags)?;
+        let number = self.files.open(Target::Node(node), flags)?;
         if has(O_TRUNC) && writes {
             let (store, machine) = (&mut self.store, &mut self.machine);
             self.files.truncate(store, machine, node, 0)?;
@@ -129,8 +130,10 @@ impl<M: Machine> Process<'_, M> {
     }
 
     fn stat_open(&mut self, file: u64, to: u64) -> Answer {
-        let node = self.files.of(file).map_err(|_| Errno(EBADF))?.node;
-        let words = self.stat_words(node);
+        let words = match self.files.of(file).map_err(|_| Errno(EBADF))?.target {
+            Target::Node(node) => self.stat_words(node),
+            target => self.stat_stream(target),
+        };
         self.write_words(to, &words).map(|()| 0)
     }
 

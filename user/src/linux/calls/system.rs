@@ -5,13 +5,14 @@ use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW,
     CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID,
-    RLIMIT_STACK, TIMER_ABSTIME,
+    RLIMIT_NOFILE, RLIMIT_STACK, TIMER_ABSTIME,
 };
-use rcoe_abi::bundle::Word;
 
 use super::{PORTION, PROCESS, portion_of};
+use crate::linux::files::OPEN;
 use crate::linux::space::STACK_BYTES;
 use crate::linux::stat::SECOND;
+use crate::linux::threads::Limit;
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Requests of `arch_prctl`.
@@ -19,9 +20,6 @@ const SET_GS: u64 = 0x1001;
 const SET_FS: u64 = 0x1002;
 const GET_FS: u64 = 0x1003;
 const GET_GS: u64 = 0x1004;
-/// Requests of `futex`: the one that wakes, and what says that a futex is not shared.
-const FUTEX_WAKE: u64 = 1;
-const FUTEX_PRIVATE: u64 = 128;
 /// Bytes of each part of what `uname` tells.
 const NAME: usize = 65;
 /// What it tells: system, node, release, version, machine, domain.
@@ -41,8 +39,7 @@ impl<M: Machine> Process<'_, M> {
         let [first, second, third, fourth, ..] = words;
         Some(match call {
             nr::__NR_arch_prctl => self.pointers(first, second),
-            nr::__NR_getpid | nr::__NR_gettid | nr::__NR_getpgrp => Ok(PROCESS),
-            nr::__NR_set_tid_address => Ok(PROCESS),
+            nr::__NR_getpid | nr::__NR_getpgrp => Ok(PROCESS),
             nr::__NR_getppid => Ok(1),
             nr::__NR_getuid | nr::__NR_geteuid | nr::__NR_getgid | nr::__NR_getegid => Ok(0),
             nr::__NR_getgroups => Ok(0),
@@ -51,9 +48,6 @@ impl<M: Machine> Process<'_, M> {
                 // One core.
                 self.write_words(third, &[1]).map(|()| 8)
             }
-            // No other thread is to be told or woken, and none gives way.
-            nr::__NR_set_robust_list | nr::__NR_sched_yield => Ok(0),
-            nr::__NR_futex if second & !FUTEX_PRIVATE == FUTEX_WAKE => Ok(0),
             nr::__NR_rt_sigaction => self.set_action(words),
             nr::__NR_rt_sigprocmask => self.set_mask(words),
             nr::__NR_uname => self.names(first),
@@ -80,16 +74,17 @@ impl<M: Machine> Process<'_, M> {
         let index = usize::from(request == SET_GS || request == GET_GS);
         match request {
             SET_FS | SET_GS => {
-                let mut wanted = self.pointers;
+                let place = self.threads.index();
+                let mut wanted = self.threads.current().pointers;
                 wanted[index] = value;
-                if !self.machine.set_pointers(wanted) {
+                if !self.machine.set_pointers(place, wanted) {
                     return Err(Errno(EPERM));
                 }
-                self.pointers = wanted;
+                self.threads.current().pointers = wanted;
                 Ok(0)
             }
             GET_FS | GET_GS => {
-                let pointer = self.pointers[index];
+                let pointer = self.threads.current().pointers[index];
                 self.write_words(value, &[pointer]).map(|()| 0)
             }
             _ => Err(Errno(EINVAL)),
@@ -104,7 +99,8 @@ impl<M: Machine> Process<'_, M> {
         self.write(to, &bytes).map(|()| 0)
     }
 
-    /// There is a limit to the stack, and none to anything else. They stay what they are.
+    /// There are limits to the stack and to open files, and none to anything else. They stay what
+    /// they are.
     fn limit(&mut self, [process, resource, new, old]: [u64; 4]) -> Answer {
         if ![0, PROCESS].contains(&process) {
             return Err(Errno(ESRCH));
@@ -112,6 +108,7 @@ impl<M: Machine> Process<'_, M> {
         let limit = match resource {
             16.. => return Err(Errno(EINVAL)),
             it if it == u64::from(RLIMIT_STACK) => STACK_BYTES,
+            it if it == u64::from(RLIMIT_NOFILE) => OPEN as u64,
             _ => u64::MAX,
         };
         if new != 0 {
@@ -136,14 +133,23 @@ impl<M: Machine> Process<'_, M> {
         Ok(done)
     }
 
+    /// What a clock showed when the machine began.
+    fn since(&self, clock: u64) -> Answer {
+        Ok(
+            match u32::try_from(clock & 0xffff_ffff).unwrap_or(u32::MAX) {
+                CLOCK_REALTIME | CLOCK_REALTIME_COARSE => self.began(),
+                CLOCK_MONOTONIC | CLOCK_MONOTONIC_COARSE | CLOCK_MONOTONIC_RAW | CLOCK_BOOTTIME => {
+                    0
+                }
+                CLOCK_PROCESS_CPUTIME_ID | CLOCK_THREAD_CPUTIME_ID => 0,
+                _ => return Err(Errno(EINVAL)),
+            },
+        )
+    }
+
     /// Nanoseconds by a clock.
     fn nanoseconds(&mut self, clock: u64) -> Answer {
-        let since = match u32::try_from(clock & 0xffff_ffff).unwrap_or(u32::MAX) {
-            CLOCK_REALTIME | CLOCK_REALTIME_COARSE => self.bundle.word(Word::Clock).unwrap_or(0),
-            CLOCK_MONOTONIC | CLOCK_MONOTONIC_COARSE | CLOCK_MONOTONIC_RAW | CLOCK_BOOTTIME => 0,
-            CLOCK_PROCESS_CPUTIME_ID | CLOCK_THREAD_CPUTIME_ID => 0,
-            _ => return Err(Errno(EINVAL)),
-        };
+        let since = self.since(clock)?;
         Ok(self.machine.now().saturating_add(since))
     }
 
@@ -179,16 +185,11 @@ impl<M: Machine> Process<'_, M> {
 
     /// Sleeps for a time, or until a clock shows it.
     fn sleep(&mut self, time: u64, until: Option<u64>) -> Answer {
-        let (seconds, rest) = (self.word(time)?, self.word(time.wrapping_add(8))?);
-        if rest >= SECOND || seconds >> 63 != 0 {
-            return Err(Errno(EINVAL));
-        }
-        let wanted = seconds.saturating_mul(SECOND).saturating_add(rest);
-        let begun = match until {
-            Some(clock) => self.nanoseconds(clock)?,
-            None => 0,
+        let wanted = self.time_at(time)?;
+        let limit = match until {
+            Some(clock) => Limit::At(wanted.saturating_sub(self.since(clock)?)),
+            None => Limit::In(wanted),
         };
-        self.machine.sleep(wanted.saturating_sub(begun));
-        Ok(0)
+        self.pause(limit).map(|()| 0)
     }
 }

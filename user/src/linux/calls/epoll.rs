@@ -1,0 +1,172 @@
+//! Calls that watch many descriptors: `epoll`.
+//!
+//! Something that is told once when it comes (`EPOLLET`) is told again when a program has found it
+//! gone, by reading or writing less than it wanted to.
+//!
+//! Not covered: watching what itself watches.
+
+use linux_raw_sys::errno::{EBADF, EEXIST, EINVAL, ELOOP, ENOENT, EPERM};
+use linux_raw_sys::general as nr;
+use linux_raw_sys::general::{
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLEXCLUSIVE,
+    EPOLLONESHOT, EPOLLWAKEUP,
+};
+use rcoe_abi::Rights;
+
+use super::poll::ALWAYS;
+use crate::linux::streams::{Interest, Target};
+use crate::linux::threads::Limit;
+use crate::linux::{Answer, Errno, Machine, Process};
+
+/// Bytes of an event, and most of them at once.
+const EVENT: u64 = 12;
+const MOST: u64 = 1 << 16;
+/// What says how an event is told, and is none.
+const MANNER: u32 = EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE;
+
+impl<M: Machine> Process<'_, M> {
+    pub(super) fn epoll_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
+        let [first, second, third, fourth, ..] = words;
+        Some(match call {
+            nr::__NR_epoll_create if first & 0xffff_ffff == 0 => Err(Errno(EINVAL)),
+            nr::__NR_epoll_create => self.make_poller(0),
+            nr::__NR_epoll_create1 => self.make_poller(first),
+            nr::__NR_epoll_ctl => self.watch(first, second & 0xffff_ffff, third, fourth),
+            nr::__NR_epoll_wait | nr::__NR_epoll_pwait => {
+                self.events(first, [second, third & 0xffff_ffff], Self::millis(fourth))
+            }
+            nr::__NR_epoll_pwait2 => {
+                let limit = self.limit_of(fourth);
+                limit.and_then(|limit| self.events(first, [second, third & 0xffff_ffff], limit))
+            }
+            _ => return None,
+        })
+    }
+
+    fn make_poller(&mut self, flags: u64) -> Answer {
+        if flags & !u64::from(EPOLL_CLOEXEC) != 0 {
+            return Err(Errno(EINVAL));
+        }
+        let poller = self.streams.add_poller()?;
+        self.open_stream(poller, 0)
+    }
+
+    fn poller(&mut self, file: u64) -> Result<usize, Errno> {
+        match self.files.of(file)?.target {
+            Target::Poller(poller) => Ok(poller),
+            _ => Err(Errno(EINVAL)),
+        }
+    }
+
+    fn watch(&mut self, watcher: u64, what: u64, file: u64, event: u64) -> Answer {
+        self.files.of(watcher).map_err(|_| Errno(EBADF))?;
+        let place = self.files.place(file)?;
+        match self.files.open_at(place).target {
+            Target::Node(_) => return Err(Errno(EPERM)),
+            Target::Poller(_) => return Err(Errno(ELOOP)),
+            _ => {}
+        }
+        let poller = self.poller(watcher)?;
+        let file = file & 0xffff_ffff;
+        let what = u32::try_from(what).unwrap_or(0);
+        let known = self.streams.interest(poller, place, file).is_some();
+        match what {
+            EPOLL_CTL_ADD if known => return Err(Errno(EEXIST)),
+            EPOLL_CTL_ADD => {}
+            EPOLL_CTL_MOD | EPOLL_CTL_DEL if !known => return Err(Errno(ENOENT)),
+            EPOLL_CTL_MOD => {}
+            EPOLL_CTL_DEL => {
+                if let Some(it) = self.streams.interest(poller, place, file) {
+                    *it = None;
+                }
+                return Ok(0);
+            }
+            _ => return Err(Errno(EINVAL)),
+        }
+        let mut bytes = [0; 12];
+        self.read(event, &mut bytes)?;
+        let [a, b, c, d, data @ ..] = bytes;
+        let interest = Interest {
+            poller,
+            place,
+            file,
+            events: u32::from_le_bytes([a, b, c, d]),
+            told: 0,
+            data: u64::from_le_bytes(data),
+        };
+        match self.streams.interest(poller, place, file) {
+            Some(it) => *it = Some(interest),
+            None => self.streams.add_interest(interest)?,
+        }
+        Ok(0)
+    }
+
+    /// What is to be told of an interest of this poller now.
+    fn due(&mut self, index: usize, poller: usize) -> u32 {
+        let interest = self.streams.interests[index].filter(|it| it.poller == poller);
+        let Some(interest) = interest else {
+            return 0;
+        };
+        let wanted = interest.events & !MANNER;
+        if wanted == 0 {
+            // It was told once, and nobody asked anew.
+            return 0;
+        }
+        let has = self.readiness(interest.place) & (wanted | ALWAYS);
+        if interest.events & EPOLLET == 0 {
+            return has;
+        }
+        // What has gone is told when it comes again.
+        let told = interest.told & has;
+        self.streams.interests[index] = Some(Interest { told, ..interest });
+        has & !told
+    }
+
+    /// Has a poller anything to tell?
+    pub(super) fn has_events(&mut self, poller: usize) -> bool {
+        (0..self.streams.interests.len()).any(|index| self.due(index, poller) != 0)
+    }
+
+    fn events(&mut self, watcher: u64, [to, most]: [u64; 2], limit: Limit) -> Answer {
+        self.files.of(watcher)?;
+        let poller = self.poller(watcher)?;
+        if most == 0 || most > MOST {
+            return Err(Errno(EINVAL));
+        }
+        self.check(to, EVENT, Rights::WRITE)?;
+        let all = self.streams.interests.len();
+        let first = self.streams.pollers[poller].first;
+        let mut count = 0;
+        for step in 0..all {
+            let index = (first + step) % all;
+            if count == most {
+                // Those that had no room are the first ones the next time.
+                self.streams.pollers[poller].first = index;
+                break;
+            }
+            let due = self.due(index, poller);
+            if due != 0 {
+                self.tell_event(to.wrapping_add(EVENT * count), index, due)?;
+                count += 1;
+            }
+        }
+        if count == 0 {
+            self.pause_unless(limit)?;
+        }
+        Ok(count)
+    }
+
+    fn tell_event(&mut self, to: u64, index: usize, due: u32) -> Result<(), Errno> {
+        let Some(interest) = &mut self.streams.interests[index] else {
+            return Ok(());
+        };
+        interest.told |= due;
+        if interest.events & EPOLLONESHOT != 0 {
+            interest.events &= MANNER;
+        }
+        let mut event = [0; 12];
+        event[..4].copy_from_slice(&due.to_le_bytes());
+        event[4..].copy_from_slice(&interest.data.to_le_bytes());
+        self.write(to, &event)
+    }
+}

@@ -1,0 +1,111 @@
+//! Calls about options of sockets.
+//!
+//! What the stack does anyway, or what changes nothing that a program could see here, is taken; an
+//! option that nobody knows gets the error that Linux gives.
+
+use linux_raw_sys::errno::{EINVAL, ENOPROTOOPT};
+use linux_raw_sys::net::{
+    AF_INET, SO_ACCEPTCONN, SO_BROADCAST, SO_DOMAIN, SO_DONTROUTE, SO_ERROR, SO_KEEPALIVE,
+    SO_LINGER, SO_OOBINLINE, SO_PRIORITY, SO_PROTOCOL, SO_RCVBUF, SO_RCVLOWAT, SO_REUSEADDR,
+    SO_REUSEPORT, SO_SNDBUF, SO_TYPE, SOCK_STREAM, SOL_SOCKET, TCP_CORK, TCP_DEFER_ACCEPT,
+    TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY, TCP_QUICKACK,
+    TCP_USER_TIMEOUT,
+};
+
+use crate::linux::streams::Socket;
+use crate::linux::{Answer, Errno, Machine, Process};
+
+/// Levels besides that of sockets: IPv4, and TCP, which is a protocol of that number.
+const IP: u64 = 0;
+const TCP: u64 = 6;
+/// Bytes of a socket's buffer, and of what goes out at once.
+const BUFFER: u32 = 8192;
+const SEGMENT: u32 = 1460;
+/// The options of IPv4 that are taken: the kind of service.
+const IP_TOS: u32 = 1;
+
+fn level_of(level: u64) -> u64 {
+    level & 0xffff_ffff
+}
+
+fn name_of(name: u64) -> u32 {
+    u32::try_from(name & 0xffff_ffff).unwrap_or(u32::MAX)
+}
+
+/// Can it be set?
+const fn is_taken(level: u64, name: u32) -> bool {
+    const SOCKET: u64 = SOL_SOCKET as u64;
+    match level {
+        SOCKET => matches!(
+            name,
+            SO_BROADCAST
+                | SO_DONTROUTE
+                | SO_KEEPALIVE
+                | SO_LINGER
+                | SO_OOBINLINE
+                | SO_PRIORITY
+                | SO_RCVBUF
+                | SO_RCVLOWAT
+                | SO_REUSEADDR
+                | SO_REUSEPORT
+                | SO_SNDBUF
+        ),
+        TCP => matches!(
+            name,
+            TCP_CORK
+                | TCP_DEFER_ACCEPT
+                | TCP_KEEPCNT
+                | TCP_KEEPIDLE
+                | TCP_KEEPINTVL
+                | TCP_NODELAY
+                | TCP_QUICKACK
+                | TCP_USER_TIMEOUT
+        ),
+        IP => name == IP_TOS,
+        _ => false,
+    }
+}
+
+impl<M: Machine> Process<'_, M> {
+    pub(super) fn set_option(&mut self, file: u64, words: [u64; 4]) -> Answer {
+        let [level, name, place, bytes] = words;
+        self.socket(file)?;
+        if !is_taken(level_of(level), name_of(name)) {
+            return Err(Errno(ENOPROTOOPT));
+        }
+        if bytes & 0xffff_ffff < 4 {
+            return Err(Errno(EINVAL));
+        }
+        self.read(place, &mut [0; 4]).map(|()| 0)
+    }
+
+    pub(super) fn option(&mut self, file: u64, words: [u64; 4]) -> Answer {
+        let [level, name, to, room] = words;
+        let socket = self.socket(file)?;
+        let value = self.value(socket, level_of(level), name_of(name))?;
+        let mut has = [0; 4];
+        self.read(room, &mut has)?;
+        let len = u32::from_le_bytes(has).min(4);
+        let end = usize::try_from(len).unwrap_or(0);
+        self.write(to, &value.to_le_bytes()[..end])?;
+        self.write(room, &len.to_le_bytes()).map(|()| 0)
+    }
+
+    fn value(&self, socket: usize, level: u64, name: u32) -> Result<u32, Errno> {
+        let listens = matches!(self.streams.sockets[socket], Socket::Listens { .. });
+        match (level, name) {
+            (1, SO_TYPE) => Ok(SOCK_STREAM),
+            (1, SO_DOMAIN) => Ok(AF_INET),
+            (1, SO_PROTOCOL) => Ok(6),
+            (1, SO_ACCEPTCONN) => Ok(listens.into()),
+            (1, SO_RCVBUF | SO_SNDBUF) => Ok(BUFFER),
+            // Who reads or writes learns of errors.
+            (1, SO_ERROR) => Ok(0),
+            // The stack asks after silent peers, and sends at once.
+            (1, SO_KEEPALIVE) | (TCP, TCP_NODELAY) => Ok(1),
+            (TCP, TCP_MAXSEG) => Ok(SEGMENT),
+            _ if is_taken(level, name) => Ok(0),
+            _ => Err(Errno(ENOPROTOOPT)),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The network, by the TCP/IP stack's process, if the machine has any.
+
+use super::{Kernel, NETWORK};
+use crate::linux::machine::Network;
+use crate::network::{Peer, Ready, SOCKETS};
+use crate::socket::{Connection, Incoming, Listener, Network as Stack, SocketError};
+
+/// Most listeners; connections have the slots behind theirs.
+const LISTENERS: usize = 4;
+/// The page of the window where what comes is.
+const PAGE: u64 = 0;
+/// Nanoseconds of a microsecond.
+const MICRO: u64 = 1000;
+
+/// What is known of it.
+#[derive(Debug)]
+pub(super) struct Net {
+    stack: Option<Stack>,
+    listeners: [Option<Listener>; LISTENERS],
+    connections: [Option<Connection>; SOCKETS],
+    /// When the stack signals at the latest.
+    alarm: Option<u64>,
+}
+
+impl Default for Net {
+    fn default() -> Self {
+        Self {
+            stack: None,
+            listeners: [None; LISTENERS],
+            connections: [None; SOCKETS],
+            alarm: None,
+        }
+    }
+}
+
+impl Net {
+    /// Starts the stack, before there is a thread to be answered: its process joins by a call of
+    /// its own.
+    pub(super) fn start(&mut self) {
+        self.stack = Stack::start(NETWORK, PAGE).ok();
+    }
+
+    fn connection(&self, number: usize) -> Result<(&Stack, Connection), SocketError> {
+        let connection = self.connections.get(number).copied().flatten();
+        let connection = connection.ok_or(SocketError::Broken)?;
+        let stack = self.stack.as_ref().ok_or(SocketError::NoStack)?;
+        Ok((stack, connection))
+    }
+
+    /// Waits until anything changed, or a time comes, which it is `now` or later. Tells whether
+    /// there is a network to wait for.
+    pub(super) fn wait(&mut self, now: u64, until: Option<u64>) -> bool {
+        let Some(stack) = &self.stack else {
+            return false;
+        };
+        if let Some(until) = until
+            && self.alarm.is_none_or(|alarm| alarm > until)
+        {
+            let micros = until.saturating_sub(now).div_ceil(MICRO);
+            if stack.alarm(micros).is_err() {
+                return false;
+            }
+            self.alarm = Some(until);
+        }
+        if stack.wait().rang {
+            self.alarm = None;
+        }
+        true
+    }
+}
+
+impl Network for Kernel {
+    fn listen(&mut self, port: u16) -> Result<usize, SocketError> {
+        let free = self.net.listeners.iter().position(Option::is_none);
+        let number = free.ok_or(SocketError::Refused)?;
+        let stack = self.net.stack.as_ref().ok_or(SocketError::NoStack)?;
+        let listener = stack.listen(port, number as u64)?;
+        self.net.listeners[number] = Some(listener);
+        Ok(number)
+    }
+
+    fn unlisten(&mut self, listener: usize) {
+        if let (Some(stack), Some(place)) = (&self.net.stack, self.net.listeners.get_mut(listener))
+            && let Some(listener) = place.take()
+        {
+            stack.unlisten(listener);
+        }
+    }
+
+    fn accept(&mut self, listener: usize) -> Option<(usize, Peer)> {
+        let net = &mut self.net;
+        let listener = net.listeners.get(listener).copied().flatten()?;
+        let free = net.connections.iter().position(Option::is_none)?;
+        let slot = (LISTENERS + free) as u64;
+        let accepted = net.stack.as_ref()?.accept(listener, slot);
+        let connection = accepted.ok()??;
+        net.connections[free] = Some(connection);
+        Some((free, connection.peer()))
+    }
+
+    fn receive(&mut self, connection: usize, into: &mut [u8]) -> Result<Incoming, SocketError> {
+        let (stack, connection) = self.net.connection(connection)?;
+        stack.receive(connection, into)
+    }
+
+    fn send(&mut self, connection: usize, bytes: &[u8]) -> Result<usize, SocketError> {
+        let (stack, connection) = self.net.connection(connection)?;
+        stack.send(connection, bytes)
+    }
+
+    fn shut_down(&mut self, connection: usize) {
+        if let Ok((stack, connection)) = self.net.connection(connection) {
+            stack.shut_down(connection);
+        }
+    }
+
+    fn hang_up(&mut self, connection: usize) {
+        if let Ok((stack, ended)) = self.net.connection(connection) {
+            stack.close(ended);
+            self.net.connections[connection] = None;
+        }
+    }
+
+    fn ready(&mut self) -> Ready {
+        let net = &self.net;
+        let Some(Ok(told)) = net.stack.as_ref().map(Stack::ready) else {
+            return Ready::default();
+        };
+        let mut ready = Ready::default();
+        for (number, listener) in net.listeners.iter().enumerate() {
+            if let Some(listener) = listener {
+                ready.arrived |= (told.arrived >> listener.number() & 1) << number;
+            }
+        }
+        for (number, connection) in net.connections.iter().enumerate() {
+            if let Some(connection) = connection {
+                let bit = |bits: u64| (bits >> connection.number() & 1) << number;
+                ready.receives |= bit(told.receives);
+                ready.sends |= bit(told.sends);
+                ready.ended |= bit(told.ended);
+            }
+        }
+        ready
+    }
+}

@@ -1,0 +1,92 @@
+//! Threads of the program, as the microkernel has them.
+//!
+//! A thread is made when it is needed first, and stays for another one that needs it later. All
+//! tell their calls and faults to the one endpoint, by badges that say which one it is.
+
+use rcoe_abi::{Error, ObjectType, Rights, ThreadFlags};
+
+use super::{BUFFER, ENDPOINT, Kernel, SPACE, TABLE, THREAD};
+use crate::linux::identity::CALL_WORDS;
+use crate::linux::threads::THREADS;
+use crate::make;
+use crate::object::{self, Outcome};
+
+/// Priority of threads: as any program's.
+const PRIORITY: u64 = 20;
+/// Where the table of threads has the first one's handler, and the badge of that.
+const HANDLER: u64 = 1;
+const BADGE: u64 = 1;
+const _: () = assert!(THREADS <= 64, "one bit each");
+
+/// Which threads are made, one bit each.
+#[derive(Debug, Default)]
+pub(super) struct Made(u64);
+
+/// Makes what all threads share.
+pub(super) fn prepare() -> Outcome {
+    let made = make(ObjectType::Endpoint, ENDPOINT) && make(ObjectType::Frame, BUFFER);
+    if made {
+        Ok(())
+    } else {
+        Err(Error::NotEnoughMemory)
+    }
+}
+
+const fn slot(thread: usize) -> u64 {
+    THREAD + thread as u64
+}
+
+impl Made {
+    /// Makes a thread, with the floating-point state of another one, unless it is that itself.
+    pub(super) fn make(&mut self, thread: usize, like: usize) -> bool {
+        if self.0 >> thread & 1 == 0 {
+            if build(thread).is_err() {
+                return false;
+            }
+            self.0 |= 1 << thread;
+        }
+        thread == like || object::copy_floats(slot(thread), slot(like)).is_ok()
+    }
+}
+
+fn build(thread: usize) -> Outcome {
+    let (tcb, number) = (slot(thread), thread as u64);
+    if !make(ObjectType::Tcb, tcb) {
+        return Err(Error::NotEnoughMemory);
+    }
+    let (handler, badge) = (HANDLER + number, BADGE + number);
+    let sender = Rights::WRITE.or(Rights::GRANT);
+    object::mint(TABLE, handler, ENDPOINT, sender, badge)?;
+    object::configure(tcb, TABLE, SPACE, BUFFER, handler)?;
+    object::set_priority(tcb, PRIORITY)?;
+    object::set_flags(tcb, ThreadFlags::CALLS_ARE_FAULTS)
+}
+
+pub(super) fn go(thread: usize, registers: &[u64; CALL_WORDS]) {
+    let goes = object::write_context(slot(thread), registers);
+    assert!(goes.is_ok(), "a thread that is made can go on");
+}
+
+pub(super) fn set_pointers(thread: usize, pointers: [u64; 2]) -> bool {
+    object::write_pointers(slot(thread), pointers).is_ok()
+}
+
+/// The thread that a message is from, by its badge.
+#[must_use]
+pub fn thread_of(badge: u64) -> usize {
+    usize::try_from(badge.wrapping_sub(BADGE)).unwrap_or(0)
+}
+
+impl Kernel {
+    /// Has the program begin, with its first thread.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn begin(&mut self, entry: u64, stack: u64) -> Outcome {
+        if !self.threads.make(0, 0) {
+            return Err(Error::NotEnoughMemory);
+        }
+        object::write_registers(slot(0), entry, stack, [0; 2])?;
+        object::resume(slot(0))
+    }
+}

@@ -1,0 +1,286 @@
+//! What descriptors lead to that is no file: sockets, pipes, counters, alarms, and what watches
+//! others.
+//!
+//! These are tables with a place for each. A place is free again when nothing leads to it any more.
+
+use linux_raw_sys::errno::{ENFILE, ENOSPC};
+
+use super::Errno;
+use crate::network::{Peer, SOCKETS};
+
+/// Most of each kind.
+const ALL_SOCKETS: usize = SOCKETS + 16;
+const PIPES: usize = 16;
+const COUNTERS: usize = 16;
+const ALARMS: usize = 16;
+const POLLERS: usize = 16;
+const INTERESTS: usize = 256;
+/// Bytes of a page, and pages of a pipe.
+pub(crate) const PAGE_BYTES: usize = 4096;
+pub(crate) const PIPE_PAGES: usize = 16;
+
+/// What a descriptor leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    /// A file or folder.
+    Node(usize),
+    Socket(usize),
+    /// The ends of a pipe: where it is read, and where it is written.
+    Reader(usize),
+    Writer(usize),
+    /// A counter, as `eventfd` makes them.
+    Counter(usize),
+    /// A timer, as `timerfd_create` makes them.
+    Alarm(usize),
+    /// What watches others, as `epoll_create` makes it.
+    Poller(usize),
+}
+
+/// How far a socket is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Socket {
+    Free,
+    /// It has a port, unless that is 0.
+    New {
+        port: u16,
+    },
+    Listens {
+        port: u16,
+        listener: usize,
+    },
+    Connected(Connected),
+    /// Its connection is no more.
+    Broken(Connected),
+}
+
+/// A connection of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Connected {
+    pub(crate) port: u16,
+    pub(crate) peer: Peer,
+    pub(crate) connection: usize,
+    /// The program receives no more, and sends no more.
+    pub(crate) deaf: bool,
+    pub(crate) mute: bool,
+}
+
+/// A pipe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pipe {
+    /// Ends that are open.
+    pub(crate) readers: bool,
+    pub(crate) writers: bool,
+    /// Its pages' frames, each one more than the frame, or 0; where its bytes begin, and how many
+    /// there are.
+    pub(crate) frames: [u32; PIPE_PAGES],
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+}
+
+impl Pipe {
+    /// Is there room for what is written as a whole?
+    pub(crate) const fn has_room(&self) -> bool {
+        self.len + PAGE_BYTES <= PIPE_PAGES * PAGE_BYTES
+    }
+}
+
+/// A counter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counter {
+    pub(crate) used: bool,
+    pub(crate) value: u64,
+    /// Each reading takes one.
+    pub(crate) single: bool,
+}
+
+/// A timer: when it rings, by the machine's clock, and how often from then on; `None` if never.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alarm {
+    pub(crate) used: bool,
+    pub(crate) real: bool,
+    pub(crate) next: Option<u64>,
+    pub(crate) interval: u64,
+}
+
+/// What watches others: where it looks first the next time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Poller {
+    pub(crate) used: bool,
+    pub(crate) first: usize,
+}
+
+/// What is watched: by whom, what, for which events; and of those that are told once, which.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Interest {
+    pub(crate) poller: usize,
+    /// The place of what is open, and the descriptor by which it was named.
+    pub(crate) place: usize,
+    pub(crate) file: u64,
+    pub(crate) events: u32,
+    pub(crate) told: u32,
+    pub(crate) data: u64,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    pub(crate) sockets: [Socket; ALL_SOCKETS],
+    pub(crate) pipes: [Pipe; PIPES],
+    pub(crate) counters: [Counter; COUNTERS],
+    pub(crate) alarms: [Alarm; ALARMS],
+    pub(crate) pollers: [Poller; POLLERS],
+    pub(crate) interests: [Option<Interest>; INTERESTS],
+    /// The next port of a program that does not care.
+    port: u16,
+}
+
+/// Ports that are given to who does not care.
+const OWN_PORTS: core::ops::RangeInclusive<u16> = 32_768..=60_999;
+
+impl Streams {
+    pub(crate) const fn new() -> Self {
+        Self {
+            sockets: [Socket::Free; ALL_SOCKETS],
+            pipes: [Pipe {
+                readers: false,
+                writers: false,
+                frames: [0; PIPE_PAGES],
+                start: 0,
+                len: 0,
+            }; PIPES],
+            counters: [Counter {
+                used: false,
+                value: 0,
+                single: false,
+            }; COUNTERS],
+            alarms: [Alarm {
+                used: false,
+                real: false,
+                next: None,
+                interval: 0,
+            }; ALARMS],
+            pollers: [Poller {
+                used: false,
+                first: 0,
+            }; POLLERS],
+            interests: [None; INTERESTS],
+            port: *OWN_PORTS.start(),
+        }
+    }
+
+    pub(crate) fn add_socket(&mut self, socket: Socket) -> Result<Target, Errno> {
+        let place = self.sockets.iter().position(|it| *it == Socket::Free);
+        let place = place.ok_or(Errno(ENFILE))?;
+        self.sockets[place] = socket;
+        Ok(Target::Socket(place))
+    }
+
+    /// A pipe with both ends open.
+    pub(crate) fn add_pipe(&mut self) -> Result<usize, Errno> {
+        let free = |it: &Pipe| !it.readers && !it.writers;
+        let place = self.pipes.iter().position(free).ok_or(Errno(ENFILE))?;
+        let pipe = &mut self.pipes[place];
+        (pipe.readers, pipe.writers) = (true, true);
+        Ok(place)
+    }
+
+    pub(crate) fn add_counter(&mut self, value: u64, single: bool) -> Result<Target, Errno> {
+        let place = self.counters.iter().position(|it| !it.used);
+        let place = place.ok_or(Errno(ENFILE))?;
+        self.counters[place] = Counter {
+            used: true,
+            value,
+            single,
+        };
+        Ok(Target::Counter(place))
+    }
+
+    pub(crate) fn add_alarm(&mut self, real: bool) -> Result<Target, Errno> {
+        let place = self.alarms.iter().position(|it| !it.used);
+        let place = place.ok_or(Errno(ENFILE))?;
+        self.alarms[place] = Alarm {
+            used: true,
+            real,
+            next: None,
+            interval: 0,
+        };
+        Ok(Target::Alarm(place))
+    }
+
+    pub(crate) fn add_poller(&mut self) -> Result<Target, Errno> {
+        let place = self.pollers.iter().position(|it| !it.used);
+        let place = place.ok_or(Errno(ENFILE))?;
+        self.pollers[place] = Poller {
+            used: true,
+            first: 0,
+        };
+        Ok(Target::Poller(place))
+    }
+
+    /// When the first alarm rings.
+    pub(crate) fn next_alarm(&self) -> Option<u64> {
+        self.alarms.iter().filter_map(|it| it.next).min()
+    }
+
+    /// A port that no socket has.
+    pub(crate) fn free_port(&mut self) -> u16 {
+        for _ in OWN_PORTS {
+            let port = self.port;
+            let next = port.wrapping_add(1);
+            self.port = if OWN_PORTS.contains(&next) {
+                next
+            } else {
+                *OWN_PORTS.start()
+            };
+            if !self.has_port(port) {
+                return port;
+            }
+        }
+        // There are more ports than sockets.
+        self.port
+    }
+
+    pub(crate) fn has_port(&self, wanted: u16) -> bool {
+        self.sockets.iter().any(|it| match *it {
+            Socket::New { port } | Socket::Listens { port, .. } => port == wanted,
+            _ => false,
+        })
+    }
+
+    /// What a poller knows of something that is open, by that descriptor.
+    pub(crate) fn interest(
+        &mut self,
+        poller: usize,
+        place: usize,
+        file: u64,
+    ) -> Option<&mut Option<Interest>> {
+        self.interests.iter_mut().find(|it| {
+            it.is_some_and(|it| it.poller == poller && it.place == place && it.file == file)
+        })
+    }
+
+    pub(crate) fn add_interest(&mut self, interest: Interest) -> Result<(), Errno> {
+        let free = self.interests.iter_mut().find(|it| it.is_none());
+        *free.ok_or(Errno(ENOSPC))? = Some(interest);
+        Ok(())
+    }
+
+    /// Takes away what is known of something that is open no more, or by a poller.
+    pub(crate) fn forget(&mut self, which: impl Fn(&Interest) -> bool) {
+        for it in &mut self.interests {
+            if it.as_ref().is_some_and(&which) {
+                *it = None;
+            }
+        }
+    }
+
+    /// Something that is open has these events no more until they come again: whoever is told of
+    /// each once is told then.
+    pub(crate) fn drained(&mut self, place: usize, events: u32) {
+        for it in self.interests.iter_mut().flatten() {
+            if it.place == place {
+                it.told &= !events;
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Threads of a program: which there are, what each waits for, and which one runs.
+//!
+//! One runs at a time, and another one only where it made a call: when it has to wait, or has made
+//! many. Who is next follows from their order alone. A call that has to wait is made again when
+//! something may have changed, and remembers what it needs of its first time.
+//!
+//! Not covered: a thread that waits for another one without a call waits for ever.
+
+use super::calls::{Next, PROCESS};
+use super::errno::{LATER, word};
+use super::identity::CALL_WORDS;
+use super::{Errno, Machine, Process};
+
+/// Most threads.
+pub const THREADS: usize = 64;
+/// Calls of a thread after which others have their turn.
+const SLICE: u32 = 64;
+/// The register that a call answers in.
+pub(crate) const ANSWER: usize = 0;
+
+/// What a thread does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// There is no such thread.
+    Free,
+    /// It runs or could: its last call has this answer.
+    Ready(u64),
+    /// Its call is made again.
+    Waits,
+}
+
+/// What a call that is made again knows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wait {
+    /// Is it made again?
+    pub(crate) again: bool,
+    /// When it has waited long enough.
+    pub(crate) until: Option<u64>,
+    /// How much of it is done.
+    pub(crate) done: u64,
+    /// Where it waits to be woken.
+    pub(crate) futex: Option<Futex>,
+    /// Was it woken there?
+    pub(crate) woken: bool,
+}
+
+/// Who waits at a word of memory: since when, among others, and for what kinds of waking.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Futex {
+    pub(crate) address: u64,
+    pub(crate) order: u64,
+    pub(crate) kinds: u32,
+}
+
+/// A thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Thread {
+    pub(crate) state: State,
+    pub(crate) number: u64,
+    pub(crate) call: u64,
+    pub(crate) words: [u64; 6],
+    pub(crate) wait: Wait,
+    /// What is cleared when it ends, where others wait for that; and its list of locks.
+    pub(crate) cleared: u64,
+    pub(crate) robust: u64,
+    /// Where FS and GS lead.
+    pub(crate) pointers: [u64; 2],
+    pub(crate) mask: u64,
+}
+
+/// All threads.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    all: [Thread; THREADS],
+    /// Their registers at their last calls.
+    registers: [[u64; CALL_WORDS]; THREADS],
+    /// Who made the call that is looked at.
+    current: usize,
+    count: usize,
+    /// Calls that are left of its turn.
+    left: u32,
+    /// The next thread's number, and the next place among those who wait.
+    next: u64,
+    order: u64,
+}
+
+/// When a wait is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Limit {
+    Never,
+    /// So many nanoseconds after its begin.
+    In(u64),
+    /// When the machine's clock shows this.
+    At(u64),
+}
+
+/// How it goes on after a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// The thread that made it gets this answer.
+    Answer(u64),
+    /// Another one runs by now.
+    Other,
+    /// The program has ended with this status.
+    End(u64),
+}
+
+impl Thread {
+    const FREE: Self = Self {
+        state: State::Free,
+        number: 0,
+        call: 0,
+        words: [0; 6],
+        wait: Wait {
+            again: false,
+            until: None,
+            done: 0,
+            futex: None,
+            woken: false,
+        },
+        cleared: 0,
+        robust: 0,
+        pointers: [0; 2],
+        mask: 0,
+    };
+}
+
+impl Threads {
+    /// The first one.
+    pub(crate) const fn new() -> Self {
+        let mut all = [Thread::FREE; THREADS];
+        all[0].state = State::Ready(0);
+        all[0].number = PROCESS;
+        Self {
+            all,
+            registers: [[0; CALL_WORDS]; THREADS],
+            current: 0,
+            count: 1,
+            left: SLICE,
+            next: PROCESS + 1,
+            order: 0,
+        }
+    }
+
+    /// The thread whose call is looked at.
+    pub(crate) const fn current(&mut self) -> &mut Thread {
+        &mut self.all[self.current]
+    }
+
+    pub(crate) const fn index(&self) -> usize {
+        self.current
+    }
+
+    /// Its registers when it made the call.
+    pub(crate) const fn registers(&self) -> &[u64; CALL_WORDS] {
+        &self.registers[self.current]
+    }
+
+    /// Is there a thread of this number?
+    pub(crate) fn has(&self, number: u64) -> bool {
+        let mut all = self.all.iter();
+        all.any(|it| it.state != State::Free && it.number == number)
+    }
+
+    /// Others may have their turn before the thread goes on.
+    pub(crate) const fn give_way(&mut self) {
+        self.left = 0;
+    }
+
+    /// A place among those who wait.
+    pub(crate) const fn queue(&mut self) -> u64 {
+        self.order += 1;
+        self.order
+    }
+
+    /// A place for a thread.
+    pub(crate) fn free(&self) -> Option<usize> {
+        self.all.iter().position(|it| it.state == State::Free)
+    }
+
+    /// A new thread that could run, as its maker says; its number.
+    pub(crate) fn begin(
+        &mut self,
+        place: usize,
+        thread: Thread,
+        registers: [u64; CALL_WORDS],
+    ) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.count += 1;
+        self.registers[place] = registers;
+        self.all[place] = Thread {
+            state: State::Ready(0),
+            number,
+            wait: Wait::default(),
+            ..thread
+        };
+        number
+    }
+
+    /// Who waits the longest at a word, for any of these kinds of waking.
+    pub(crate) fn first_at(&mut self, address: u64, kinds: u32) -> Option<&mut Wait> {
+        let at = |it: &Thread| {
+            let futex = it.wait.futex.filter(|_| it.state != State::Free)?;
+            (futex.address == address && futex.kinds & kinds != 0).then_some(futex.order)
+        };
+        let all = self.all.iter().enumerate();
+        let first = all.filter_map(|(place, it)| Some((at(it)?, place))).min()?;
+        Some(&mut self.all[first.1].wait)
+    }
+
+    /// When the first of those who wait has waited long enough.
+    fn until(&self) -> Option<u64> {
+        let waiting = self.all.iter().filter(|it| it.state == State::Waits);
+        waiting.filter_map(|it| it.wait.until).min()
+    }
+}
+
+impl<M: Machine> Process<'_, M> {
+    /// The thread at this place made a call, with these words and registers: how it goes on.
+    pub fn called(
+        &mut self,
+        place: usize,
+        number: u64,
+        words: [u64; 6],
+        registers: &[u64; CALL_WORDS],
+    ) -> Turn {
+        let threads = &mut self.threads;
+        threads.current = place;
+        threads.registers[place] = *registers;
+        let thread = threads.current();
+        (thread.call, thread.words) = (number, words);
+        thread.wait = Wait::default();
+        self.ready = None;
+        let next = self.call(number, words);
+        if let Some(status) = self.settle(next) {
+            return Turn::End(status);
+        }
+        let threads = &mut self.threads;
+        threads.left = threads.left.saturating_sub(1);
+        let state = threads.current().state;
+        match state {
+            State::Ready(answer) if threads.left > 0 || threads.count == 1 => Turn::Answer(answer),
+            _ => self.turn(place),
+        }
+    }
+
+    /// Another thread has its turn, or the same one again.
+    fn turn(&mut self, last: usize) -> Turn {
+        loop {
+            match self.choose(last) {
+                Err(status) => return Turn::End(status),
+                Ok(Some(answer)) => return self.go(last, answer),
+                Ok(None) => {
+                    let times = self.threads.until().into_iter();
+                    let until = times.chain(self.streams.next_alarm()).min();
+                    self.machine.wait(until);
+                    self.ready = None;
+                }
+            }
+        }
+    }
+
+    fn go(&mut self, last: usize, answer: u64) -> Turn {
+        let threads = &mut self.threads;
+        threads.left = SLICE;
+        if threads.current == last {
+            return Turn::Answer(answer);
+        }
+        let mut registers = threads.registers[threads.current];
+        registers[ANSWER] = answer;
+        self.machine.go(threads.current, &registers);
+        Turn::Other
+    }
+
+    /// The next thread behind this one that can go on, which is the current one then, and the
+    /// answer to its call. Calls of those that wait are made again.
+    ///
+    /// # Errors
+    /// The status of a program that ends by one of them.
+    fn choose(&mut self, last: usize) -> Result<Option<u64>, u64> {
+        for step in 1..=THREADS {
+            let place = (last + step) % THREADS;
+            self.threads.current = place;
+            let thread = self.threads.current();
+            if thread.state == State::Waits {
+                thread.wait.again = true;
+                let (number, words) = (thread.call, thread.words);
+                let next = self.call(number, words);
+                if let Some(status) = self.settle(next) {
+                    return Err(status);
+                }
+            }
+            if let State::Ready(answer) = self.threads.current().state {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a call of the current thread came to; the status of a program that ends by it.
+    fn settle(&mut self, next: Next) -> Option<u64> {
+        let state = match next {
+            Next::Answer(answer) => State::Ready(word(answer)),
+            Next::Wait => State::Waits,
+            Next::Exit(status) => return Some(status),
+            Next::Gone(status) => {
+                self.leave();
+                self.threads.count -= 1;
+                if self.threads.count == 0 {
+                    return Some(status);
+                }
+                State::Free
+            }
+        };
+        self.threads.current().state = state;
+        None
+    }
+
+    /// The current thread waits until something happens, or a time comes: `Ok` if that has come.
+    pub(crate) fn pause(&mut self, limit: Limit) -> Result<(), Errno> {
+        if limit == Limit::Never {
+            return Err(LATER);
+        }
+        let now = self.machine.now();
+        let wait = &mut self.threads.current().wait;
+        let until = *wait.until.get_or_insert(match limit {
+            Limit::In(time) => now.saturating_add(time),
+            Limit::At(time) => time,
+            Limit::Never => u64::MAX,
+        });
+        if until <= now { Ok(()) } else { Err(LATER) }
+    }
+}
