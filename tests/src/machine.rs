@@ -29,12 +29,24 @@ pub struct Reached {
     pub scene: Scene,
     /// Its rcoe.
     pub running: launch::Running,
+    /// Bytes of a partition.
+    partition: usize,
 }
 
 impl Reached {
     /// Starts a program and waits for its first output.
     pub fn start(options: &[&str], command: &[&str]) -> Self {
-        let scene = Scene::new();
+        Self::begin(Scene::new(), PARTITION, options, command)
+    }
+
+    /// As [`Self::start`], with replicas of so many megabytes, in a scene in which the program is.
+    pub fn start_sized(scene: Scene, megabytes: usize, options: &[&str], command: &[&str]) -> Self {
+        let memory = format!("{megabytes}M");
+        let options = [&["--memory", &memory], options].concat();
+        Self::begin(scene, megabytes << 20, &options, command)
+    }
+
+    fn begin(scene: Scene, partition: usize, options: &[&str], command: &[&str]) -> Self {
         let memory = ["--memory-file", "memory", "--events", "e"];
         let words = words(&[&memory, options].concat(), command);
         let running = launch::start(&words, scene.path(), None).unwrap();
@@ -45,7 +57,11 @@ impl Reached {
                 .contains('\n')
                 .then_some(())
         });
-        Self { scene, running }
+        Self {
+            scene,
+            running,
+            partition,
+        }
     }
 
     /// Stops the emulator, or lets it go on.
@@ -75,7 +91,7 @@ impl Reached {
     ) {
         let path = self.scene.path().join("memory");
         let file = File::options().read(true).write(true).open(path).unwrap();
-        let at = u64::try_from(FIRST + replica * PARTITION + offset).unwrap();
+        let at = u64::try_from(FIRST + replica * self.partition + offset).unwrap();
         let mut bytes = vec![0; len];
         file.read_exact_at(&mut bytes, at).unwrap();
         let before = bytes.clone();
@@ -98,7 +114,7 @@ impl Reached {
     pub fn byte(&self, replica: usize, offset: usize) -> u8 {
         let path = self.scene.path().join("memory");
         let file = File::open(path).unwrap();
-        let at = u64::try_from(FIRST + replica * PARTITION + offset).unwrap();
+        let at = u64::try_from(FIRST + replica * self.partition + offset).unwrap();
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).unwrap();
         byte[0]

@@ -346,15 +346,18 @@ fn answer_connection(
         .min(BYTES);
     let bytes = &mut bytes[..count];
     match message.label {
-        service::NET_RECEIVE => match stack.receive(connection, bytes) {
-            Ok(Taken::Bytes(count)) => {
-                TO_CLIENT.write(&bytes[..count]);
-                // What was taken makes room, which the peer has to learn.
-                (Reply::words([count as u64, 0, 0, 0]), count > 0)
+        service::NET_RECEIVE => {
+            let narrow = stack.is_narrow(connection);
+            match stack.receive(connection, bytes) {
+                Ok(Taken::Bytes(count)) => {
+                    TO_CLIENT.write(&bytes[..count]);
+                    // What was taken makes room, which a peer has to learn that has hardly any.
+                    (Reply::words([count as u64, 0, 0, 0]), narrow && count > 0)
+                }
+                Ok(Taken::End) => (Reply::words([0, 1, 0, 0]), false),
+                Err(error) => broken(error),
             }
-            Ok(Taken::End) => (Reply::words([0, 1, 0, 0]), false),
-            Err(error) => broken(error),
-        },
+        }
         service::NET_SEND => {
             FROM_CLIENT.read(bytes);
             let taken = stack.send(connection, bytes);

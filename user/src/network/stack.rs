@@ -234,6 +234,13 @@ impl<'a> Stack<'a> {
         }
     }
 
+    /// Does a connection hold so much that its peer has to learn when there is room again? Whoever
+    /// has room for half a buffer sends that first.
+    pub fn is_narrow(&mut self, number: usize) -> bool {
+        let socket = self.connection(number);
+        socket.is_ok_and(|socket| 2 * socket.recv_queue() > socket.recv_capacity())
+    }
+
     /// Sends bytes by a connection; how many of them it took.
     ///
     /// # Errors
