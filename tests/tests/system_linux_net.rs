@@ -467,9 +467,18 @@ fn connect(host: SocketAddrV4) -> TcpStream {
     stream
 }
 
-/// Sends bytes while it takes them back; the peer has to close after the last one.
-fn exchange(host: SocketAddrV4, count: usize) {
+/// A client that the server has answered: what it sends next is sent by a connection that is made.
+fn welcomed(host: SocketAddrV4) -> TcpStream {
     let mut stream = connect(host);
+    let mut back = [0; 5];
+    stream.write_all(b"hello").unwrap();
+    stream.read_exact(&mut back).unwrap();
+    assert_eq!(&back, b"hello");
+    stream
+}
+
+/// Sends bytes while it takes them back; the peer has to close after the last one.
+fn exchange(mut stream: TcpStream, count: usize) {
     let sent: Vec<u8> = (0..count)
         .map(|at| (at * 31 / 7).to_le_bytes()[0])
         .collect();
@@ -510,12 +519,13 @@ fn a_server_of_linux_serves_clients_of_the_host() {
             let options = ["-n", replicas, "--publish", &published];
             let reached = serve(scene, &options, &[&["./server"], how].concat());
             drop(connect(host));
+            let clients = [0, 1, 20_000, 30_000].map(|count| (welcomed(host), count));
             thread::scope(|scope| {
-                for count in [0, 1, 20_000, 30_000] {
-                    scope.spawn(move || exchange(host, count));
+                for (stream, count) in clients {
+                    scope.spawn(move || exchange(stream, count));
                 }
             });
-            exchange(host, 100);
+            exchange(welcomed(host), 100);
             let (outcome, _) = stop(reached);
             assert_eq!(outcome.out(), "listens at port 7\n");
             assert_eq!(outcome.err(), "", "{compiler:?} {how:?} {replicas}");
@@ -561,7 +571,7 @@ fn replicas_of_a_server_of_linux_are_lost_and_its_clients_see_nothing_of_it() {
                 (back.count() == index + 1).then_some(())
             });
         }
-        exchange(host, 5_000);
+        exchange(welcomed(host), 5_000);
         let (_, events) = stop(reached);
         let removed = story(&events)
             .into_iter()
