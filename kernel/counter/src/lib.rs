@@ -15,7 +15,8 @@
 //! *Not covered*: a branch that faults is counted each time that it is executed. The window behind
 //! a load of the stack segment, in which no interrupt is taken, is passed over.
 
-// Its tests run without an emulator.
+#![cfg_attr(test, expect(dead_code, reason = "its tests run without an emulator"))]
+
 #[cfg(not(test))]
 mod api;
 mod branch;

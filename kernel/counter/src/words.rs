@@ -67,16 +67,17 @@ pub(crate) fn find(file: &str) -> io::Result<[Words; CORES]> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let parts: Vec<Mapping<'_>> = maps.lines().filter_map(Mapping::read).collect();
     let missing = || io::Error::other("is not mapped here");
-    let word = |offset: usize| {
+    let word = |offset: u64| {
+        let offset = usize::try_from(offset).ok()?;
         let mut parts = parts.iter().filter(|it| it.file == file);
         parts.find_map(|part| part.place(offset, size_of::<u64>()))
     };
     let mut found = Vec::new();
-    for core in 0..CORES {
-        let place = COUNT_PLACE as usize + core * COUNT_STRIDE as usize;
+    for core in 0..CORES as u64 {
+        let place = COUNT_PLACE + core * COUNT_STRIDE;
         found.push(Words {
             count: own_word(word(place).ok_or_else(missing)?),
-            limit: own_word(word(place + size_of::<u64>()).ok_or_else(missing)?),
+            limit: own_word(word(place + 8).ok_or_else(missing)?),
         });
     }
     Ok(found.try_into().expect("one for each core"))
