@@ -84,7 +84,7 @@ const MADE: [Made; 8] = [
 ];
 
 /// Kinds of `kernels.c`.
-const KERNELS: [&str; 20] = [
+const KERNELS: [&str; 21] = [
     "integer",
     "counting",
     "sse",
@@ -104,6 +104,7 @@ const KERNELS: [&str; 20] = [
     "strings",
     "matrix",
     "nested",
+    "fresh",
     "itself",
 ];
 /// Kinds of `threads.c`.

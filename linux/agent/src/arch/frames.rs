@@ -123,6 +123,15 @@ impl SigContext {
         }
     }
 
+    /// Goes on at this address, which is not where the program was interrupted. The processor
+    /// skips breakpoints at the first instruction if the resume flag is set, and it is where the
+    /// program has just faulted.
+    pub(crate) const fn enter(&mut self, at: u64) {
+        const RESUME: u64 = 1 << 16;
+        self.rip = at;
+        self.eflags &= !RESUME;
+    }
+
     /// Replaces the registers; everything else stays.
     pub(crate) fn set_cpu(&mut self, cpu: &Cpu) {
         let Registers {
@@ -190,6 +199,14 @@ mod tests {
         assert_eq!(core::mem::offset_of!(SigContext, rsp), 15 * 8);
         assert_eq!(core::mem::offset_of!(SigContext, rip), 16 * 8);
         assert_eq!(core::mem::offset_of!(SigContext, fpstate), 184);
+    }
+
+    #[test]
+    fn a_breakpoint_at_another_place_counts_after_a_fault() {
+        let mut machine = SigContext::default();
+        machine.eflags = 1 << 16 | 0x246;
+        machine.enter(7);
+        assert_eq!((machine.rip, machine.eflags), (7, 0x246));
     }
 
     #[test]

@@ -159,7 +159,7 @@ fn conclude(kernel: &mut Kernel, context: &mut UContext, outcome: Outcome) {
         Outcome::GoOn => {}
         Outcome::At(point) => {
             kernel.event(kind::of(0, kind::POINT), u64::from(point.generation));
-            context.machine.rip = point_from(context.machine.rip);
+            context.machine.enter(point_from(context.machine.rip));
         }
         Outcome::Apart(end) => apart(kernel, end),
     }
