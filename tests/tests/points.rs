@@ -43,6 +43,27 @@ fn states_that_differ_in_memory_only_are_told_apart() {
 }
 
 #[test]
+fn code_that_a_program_reads_is_as_it_was() {
+    let processor = std::fs::read_to_string("/proc/cpuinfo").expect("readable");
+    if !processor.contains(" ospke") {
+        eprintln!("skipped: this machine has no protection keys");
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("itself", include_str!("points/itself.c"), &["-O1"]);
+    // A program that another one has become begins with other registers.
+    for (first, rest) in [(program.as_str(), None), ("/usr/bin/env", Some(&program))] {
+        for replicas in ALL {
+            let mut command = with_points(replicas, first).to_vec();
+            command.extend(rest.map(String::as_str));
+            let outcome = scene.rcoe(&command);
+            let what = format!("{replicas} of {first}: {}", outcome.err());
+            assert_eq!(outcome.out(), "8 signals, 0 wrong\n", "{what}");
+        }
+    }
+}
+
+#[test]
 fn a_clock_that_only_some_have_to_wait_for_is_no_way_ahead() {
     for replicas in ALL {
         let told = run("clock", include_str!("points/clock.c"), replicas);

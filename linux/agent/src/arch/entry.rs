@@ -439,7 +439,9 @@ rcoe_save_extended:
     .globl rcoe_load_extended
 rcoe_load_extended:
     mov rcx, rsi
-    mov eax, -1
+    // But for the rights of protection keys, which are not offered: code that is overwritten for a
+    // while has one, by which the program cannot read it.
+    mov eax, {all_but_rights}
     mov edx, -1
     xrstor64 [rdi]
     .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
@@ -473,6 +475,7 @@ RCOE_POINT:         .zero 8
     rax = const REGISTERS + core::mem::offset_of!(Registers, rax),
     alignment_check = const ALIGNMENT_CHECK,
     nested_task = const NESTED_TASK,
+    all_but_rights = const !(1_u32 << 9),
     all_registers = const Leave::AllRegisters as u8,
     not_begun = const NOT_BEGUN,
     interrupt = sym RCOE_INTERRUPT,

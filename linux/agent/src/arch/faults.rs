@@ -89,6 +89,7 @@ extern "C" fn on_dispatch(_signal: u32, info: *const SigInfo, context: *mut UCon
     // SAFETY: the kernel's frame on the handler's own stack.
     let (info, machine) = unsafe { (&*info, &mut (*context).machine) };
     let kernel = kernel::kernel();
+    crate::calls::points::uncover(kernel);
     count(&kernel.report.dispatched, 1);
     if info.architecture() != SigInfo::X86_64 {
         kernel.calm = false;
@@ -142,6 +143,9 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
     let kernel = kernel::kernel();
     if kernel.processes.is_being_born() {
         crate::fail(&format_args!("signal {signal} at {rip:#x} before birth"));
+    }
+    if crate::calls::points::is_reading(info, context) {
+        return;
     }
     kernel.calm = false;
     if !crate::calls::points::is_own_fault(kernel, context) {

@@ -30,6 +30,17 @@ impl SigInfo {
         crate::convert::low32(self.rest[0] >> 32)
     }
 
+    /// The protection key by which an access was refused, if that was the reason.
+    pub(crate) const fn key(&self) -> Option<u32> {
+        /// `SEGV_PKUERR`.
+        const KEY: i32 = 4;
+        const SEGV: i32 = linux_raw_sys::general::SIGSEGV.cast_signed();
+        match self.signo == SEGV && self.code == KEY {
+            true => Some(crate::convert::low32(self.rest[1]) & 15),
+            false => None,
+        }
+    }
+
     /// A signal with these words after the first sixteen bytes.
     pub(crate) fn with(signo: u32, errno: i32, code: i32, words: [u64; 3]) -> Self {
         let mut rest = [0; 13];

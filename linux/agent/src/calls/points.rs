@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering;
 use rcoe_core::coupling::End;
 
 use crate::arch::entry::{TrapFrame, landing, point_from};
-use crate::arch::frames::UContext;
+use crate::arch::frames::{SigInfo, UContext};
 use crate::calls::{look_around, processes, signals};
 use crate::kernel::{self, Kernel, kind};
 use crate::memory::{deferred, guest};
@@ -103,6 +103,18 @@ fn is_stepping() -> bool {
     kernel::told().is_some() && kernel::kernel().replica.env().meeting.is_stepping()
 }
 
+/// The program has faulted: because it reads its own code, which is changed at the moment? Then it
+/// goes on.
+pub(crate) fn is_reading(info: &SigInfo, context: &mut UContext) -> bool {
+    let kernel = kernel::kernel();
+    let outcome = meeting::reads(kernel, info, context);
+    let Some(outcome) = outcome else {
+        return false;
+    };
+    conclude(kernel, context, outcome);
+    true
+}
+
 /// A fault, before it is looked at: it is the program's own and as at a call, or the program goes
 /// on.
 pub(crate) fn is_own_fault(kernel: &mut Kernel, context: &mut UContext) -> bool {
@@ -115,6 +127,11 @@ pub(crate) fn is_own_fault(kernel: &mut Kernel, context: &mut UContext) -> bool 
         meeting::mark(kernel);
     }
     own
+}
+
+/// The program's code is to be looked at, on the way to a call.
+pub(crate) fn uncover(kernel: &mut Kernel) {
+    kernel.replica.env_mut().meeting.take_out();
 }
 
 /// This replica is at a call, or at a fault of the program, before what that changes.

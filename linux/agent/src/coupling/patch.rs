@@ -4,12 +4,18 @@
 //! its protection key keeps what it allows. Where that is refused, pages are made writable instead
 //! of executable and get their protection back.
 //!
+//! A program may read its own code, too. So pages with a patch can be executed only, where the
+//! processor has keys for that; who reads there faults, and reads with the patch lifted for one
+//! instruction.
+//!
 //! Contract: the program does not run while its code is written; it is one kernel thread, so five
 //! bytes need not change at once. Whoever copies, compares or digests the program's memory, or
 //! forks, takes a patch out before.
 //!
-//! Not covered: a program that reads its own code while the patch is in. Shared mappings are
-//! refused, since others would see it.
+//! Not covered: a program that reads its own code on a processor without protection keys, or with
+//! all keys open. Shared mappings are refused, since others would see it.
+
+use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
 
 use crate::coupling::place::{JUMP, Window};
 use crate::memory::guest;
@@ -55,6 +61,10 @@ pub(crate) struct Patch {
     old: [u8; JUMP],
     new: [u8; JUMP],
     is_in: bool,
+    /// Its pages can be executed only, as far as the processor can do that.
+    is_hidden: bool,
+    /// It is in, but for one instruction, which reads it.
+    is_lifted: bool,
 }
 
 impl Patch {
@@ -64,6 +74,8 @@ impl Patch {
         old: [0; JUMP],
         new: [0; JUMP],
         is_in: false,
+        is_hidden: false,
+        is_lifted: false,
     };
 
     /// Overwrites the window's beginning with a jump.
@@ -87,11 +99,39 @@ impl Patch {
             at: window.at,
             old,
             new,
-            is_in: true,
+            ..Self::NONE
         };
         let written = write(window.at, &new, protection);
         self.is_in = written.is_ok();
+        self.is_hidden = self.is_in && self.protect(PROT_EXEC).is_ok();
         written
+    }
+
+    /// Is this an address that only the fetch of instructions may read?
+    pub(crate) const fn hides(&self, address: u64) -> bool {
+        let (start, end) = self.pages();
+        self.is_hidden && start <= address && address < end
+    }
+
+    /// Puts the original bytes back for an instruction that reads them, or the jump again.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub(crate) fn lift(&mut self, up: bool) -> Result<(), Errno> {
+        let bytes = if up { self.old } else { self.new };
+        write_by_kernel(self.at, &bytes)?;
+        self.is_lifted = up;
+        Ok(())
+    }
+
+    const fn pages(&self) -> (u64, u64) {
+        (page_down(self.at), page_up(self.at + JUMP as u64))
+    }
+
+    fn protect(&self, bits: u32) -> Result<(), Errno> {
+        let (start, end) = self.pages();
+        // SAFETY: code of the program, which is executed only, or what it was.
+        unsafe { sys::mprotect(start, end - start, bits) }
     }
 
     /// Puts the original bytes back, if there is a patch.
@@ -102,8 +142,13 @@ impl Patch {
         if !self.is_in {
             return Ok(());
         }
-        expect(self.at, &self.new, Unwritten::Changed)?;
-        write(self.at, &self.old, protection)?;
+        if core::mem::take(&mut self.is_hidden) {
+            self.protect(protection.bits).map_err(Unwritten::Refused)?;
+        }
+        if !core::mem::take(&mut self.is_lifted) {
+            expect(self.at, &self.new, Unwritten::Changed)?;
+            write(self.at, &self.old, protection)?;
+        }
         self.is_in = false;
         Ok(())
     }
@@ -144,7 +189,6 @@ fn write_by_kernel(at: u64, bytes: &[u8]) -> Result<(), Errno> {
 
 /// The same with pages that are writable meanwhile, and not executable.
 pub(crate) fn write_unprotected(at: u64, bytes: &[u8], bits: u32) -> Result<Way, Unwritten> {
-    use linux_raw_sys::general::{PROT_READ, PROT_WRITE};
     let page = page_down(at);
     let span = page_up(at + bytes.len() as u64) - page;
     // SAFETY: code of the program, which is not running; its protection is restored below.

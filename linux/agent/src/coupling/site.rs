@@ -132,6 +132,18 @@ impl Site {
         self.stub.as_ref().and_then(|stub| stub.after_fault(rip))
     }
 
+    /// Is this an address whose content the jump to the stub may have changed, so that the program
+    /// cannot read there?
+    pub(crate) const fn hides(&self, address: u64) -> bool {
+        self.patch.hides(address)
+    }
+
+    /// The code is what it was for the one instruction that reads it, or no more. False if the host
+    /// refuses.
+    pub(crate) fn lift(&mut self, up: bool) -> bool {
+        self.patch.lift(up).is_ok()
+    }
+
     /// Visits to the stub.
     pub(crate) fn visits(&self) -> u64 {
         self.stub.as_ref().map_or(0, |_| data().visits())

@@ -206,6 +206,12 @@ impl Layout {
         image[HEADER..HEADER + 8].copy_from_slice(&known.to_le_bytes());
     }
 
+    /// Where the rights of protection keys are in what the kernel has saved, if they are there.
+    pub(crate) fn rights(&self, saved: u64) -> Option<usize> {
+        let [start, len] = self.components[PKRU];
+        (len > 0 && saved & 1 << PKRU != 0).then_some(start)
+    }
+
     /// Where the word at this offset of a normalised image can be found in registers; `None` if
     /// only saving the whole state tells.
     pub(crate) fn source(&self, offset: usize) -> Option<Source> {

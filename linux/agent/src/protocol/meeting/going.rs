@@ -22,6 +22,7 @@ use crate::kernel::{Kernel, count};
 use crate::memory::guest;
 use crate::memory::space::{Kind, space};
 use crate::protocol::meeting::hints::BEYOND_NS;
+use crate::protocol::meeting::reading::Reading;
 use crate::protocol::meeting::timers::{LONG_LOOK_NS, LOOK_NS, look_after};
 use crate::protocol::meeting::{Doing, Meeting, Outcome, boards, cpu_now, places};
 
@@ -216,6 +217,7 @@ impl Meeting {
     /// Puts a stub there, if that can be.
     fn plant(&mut self, window: &Window, wanted: Option<&Wanted<'_>>) -> bool {
         self.planted = cpu_now();
+        self.reading = Reading::default();
         self.site.plant(window, wanted).is_ok()
     }
 
@@ -291,5 +293,6 @@ pub(super) fn uproot(kernel: &mut Kernel, context: &mut UContext) -> bool {
     }
     meeting.take_out();
     context.machine.set_cpu(&cpu);
+    meeting.close(context);
     true
 }

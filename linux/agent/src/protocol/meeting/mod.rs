@@ -19,6 +19,7 @@
 mod going;
 mod hints;
 mod party;
+mod reading;
 mod steps;
 mod ticks;
 mod timers;
@@ -42,6 +43,8 @@ use going::{TRAP, can_begin, drive, plant, plant_late, set_stepping, uproot};
 use hints::{BEYOND_NS, Hints};
 use party::Party;
 pub(crate) use party::is_over;
+use reading::Reading;
+pub(crate) use reading::reads;
 use steps::Steps;
 use ticks::Ticks;
 pub(crate) use timers::{arm, look_again};
@@ -121,6 +124,8 @@ pub(crate) struct Meeting {
     /// One is made now; it pushes the flags.
     stepping: bool,
     pushes: bool,
+    /// The program reads code that is patched.
+    reading: Reading,
     /// Looks at the sibling that is waited for.
     looks: u32,
     /// Since when it has waited within a call although it is to run to a target, or 0.
@@ -153,6 +158,7 @@ impl Meeting {
             steps: 0,
             stepping: false,
             pushes: false,
+            reading: Reading::default(),
             looks: 0,
             waited_since: 0,
             patience: Patience::default(),
@@ -272,7 +278,7 @@ impl Meeting {
     }
 
     /// Takes the stub out, and that time from what counts.
-    fn take_out(&mut self) {
+    pub(crate) fn take_out(&mut self) {
         if !self.site.is_planted() {
             return;
         }
@@ -443,6 +449,10 @@ pub(crate) fn landed(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
 pub(crate) fn stepped(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     set_stepping(context, false);
     let meeting = &mut kernel.replica.env_mut().meeting;
+    if meeting.close(context) {
+        assert!(meeting.site.lift(false), "code is written as before");
+        return Outcome::GoOn;
+    }
     meeting.stepping = false;
     if core::mem::take(&mut meeting.pushes) {
         unpush(context.machine.rsp);
@@ -525,7 +535,7 @@ pub(crate) fn behind_call(kernel: &mut Kernel) {
 /// program goes on.
 pub(crate) fn is_programs_own(kernel: &mut Kernel, context: &mut UContext) -> bool {
     let meeting = &mut kernel.replica.env_mut().meeting;
-    if core::mem::take(&mut meeting.stepping) {
+    if !meeting.reading.is_on() && core::mem::take(&mut meeting.stepping) {
         set_stepping(context, false);
     }
     let site = &kernel.replica.env_mut().meeting.site;
