@@ -24,7 +24,7 @@ pub const LAGS: [u64; 6] = [0, 100, 500, 2_000, 5_000, 20_000];
 /// What takes the signal at a call comes to no point.
 const AT_CALL: Duration = Duration::from_millis(500);
 /// A run ends when so many times as many signals were taken at calls.
-const MOST_CALLS: u64 = 5;
+const MOST_CALLS: u64 = 2;
 /// Who has not come then never comes.
 const HANG: Duration = Duration::from_secs(90);
 
