@@ -203,12 +203,15 @@ pub(crate) struct SteadyArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct RaceArgs {
-    /// Number of seeds, each run as two or three replicas and as one.
+    /// Number of seeds, each run as two or three replicas, and as one if the seed decides.
     #[arg(long, default_value_t = 1000)]
     pub(crate) runs: u64,
     /// First seed.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// The threads make no call, and are preempted after rcoe's slices of this length.
+    #[arg(long)]
+    pub(crate) slice: Option<String>,
     #[command(flatten)]
     pub(crate) common: RcoeArgs,
 }

@@ -239,7 +239,7 @@ fn run_race(args: &RaceArgs) -> Result<Done> {
     let bar = progress(args.runs, "races");
     let mut values = Values::default();
     for seed in args.seed..args.seed + args.runs {
-        values.add(race::run(&setup, seed)?);
+        values.add(race::run(&setup, seed, args.slice.as_deref())?);
         bar.inc(1);
     }
     bar.finish_and_clear();

@@ -24,11 +24,12 @@ pub struct Program {
 }
 
 /// Our own programs: name, and source text of C.
-const SOURCES: [(&str, &str); 4] = [
+const SOURCES: [(&str, &str); 5] = [
     ("mutex", include_str!("../programs/mutex.c")),
     ("workers", include_str!("../programs/workers.c")),
     ("effects", include_str!("../programs/effects.c")),
     ("race", include_str!("../../tests/tests/threads/race.c")),
+    ("preempted", include_str!("../programs/preempted.c")),
 ];
 /// Rules of the program `make`.
 const RULES: &str = include_str!("../programs/jobs.mk");
@@ -49,7 +50,7 @@ const PYTHON: &str = "import zlib\nd = {i: str(i * i) for i in range(9000)}\n\
                       print(zlib.crc32(''.join(d.values()).encode()), sum(map(len, d.values())))";
 
 /// Every program the lab knows. The first is the papers' and the default.
-pub const PROGRAMS: [Program; 15] = [
+pub const PROGRAMS: [Program; 16] = [
     Program {
         name: "md5sum",
         path: "/bin/busybox",
@@ -109,6 +110,13 @@ pub const PROGRAMS: [Program; 15] = [
     Program {
         name: "race",
         path: "./race",
+        args: &[],
+        package: "gcc",
+        children: false,
+    },
+    Program {
+        name: "preempted",
+        path: "./preempted",
         args: &[],
         package: "gcc",
         children: false,

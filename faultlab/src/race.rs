@@ -5,8 +5,13 @@
 //! give way, so the counter's last value differs from seed to seed; with one seed it is the same
 //! in every replica, and the same with one replica as with several.
 //!
+//! The same with preemption: threads that make no call (`preempted.c`) give way wherever their
+//! slices end. No seed decides that, so there is no single replica to compare with; what the
+//! program prints is voted.
+//!
 //! Contract: a run passes if it ends with status 0, reports nothing, and prints what a run of a
-//! single replica with the same seed prints. All runs together pass if the values really vary.
+//! single replica with the same seed prints, unless slices decide. All runs together pass if the
+//! values really vary.
 
 use std::collections::BTreeMap;
 
@@ -74,15 +79,25 @@ impl Values {
     }
 }
 
-/// One run with this seed, as several replicas and as one.
+/// One run with this seed, as several replicas and as one; or as several with such slices.
 ///
 /// # Errors
 ///
 /// If it cannot be started, or the replicas are not alike.
-pub fn run(setup: &Setup, seed: u64) -> Result<u64> {
-    let [race] = program::select("race")?[..] else {
+pub fn run(setup: &Setup, seed: u64, slice: Option<&str>) -> Result<u64> {
+    let name = slice.map_or("race", |_| "preempted");
+    let [race] = program::select(name)?[..] else {
         anyhow::bail!("there is one program of that name");
     };
+    if let Some(slice) = slice {
+        let more = ["--slice", slice].map(str::to_owned).into();
+        let setup = Setup {
+            more,
+            ..setup.clone()
+        };
+        let replicas = if seed.is_multiple_of(2) { 2 } else { 3 };
+        return value(&setup, &race, replicas, seed);
+    }
     let replicas = if seed.is_multiple_of(THREE_EVERY) {
         3
     } else {
