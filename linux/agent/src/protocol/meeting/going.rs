@@ -9,11 +9,13 @@
 //! Contract: where the code cannot be patched a replica runs for its time, and the next target is
 //! another one.
 
+use core::sync::atomic::Ordering;
+
 use rcoe_core::Signature;
 use rcoe_core::coupling::{Backend as _, End, Machine as _, Order, Point, Standing, States, Stop};
 
 use crate::arch::context;
-use crate::arch::frames::UContext;
+use crate::arch::frames::{SigInfo, UContext};
 use crate::coupling::machine::{Interrupted, general_of, places_of};
 use crate::coupling::place::{Choice, Surroundings, Window, choose, window};
 use crate::coupling::state::layout;
@@ -295,4 +297,26 @@ pub(super) fn uproot(kernel: &mut Kernel, context: &mut UContext) -> bool {
     context.machine.set_cpu(&cpu);
     meeting.close(context);
     true
+}
+
+/// The program has faulted: as it has read its own code, and what comes of that?
+pub(crate) fn reads(
+    kernel: &mut Kernel,
+    info: &SigInfo,
+    context: &mut UContext,
+) -> Option<Outcome> {
+    let timeout = kernel.control.timeout_ns.load(Ordering::Relaxed);
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    let key = info.key().filter(|_| meeting.site.hides(info.first))?;
+    if meeting.reading.may_go_on(timeout) && meeting.open(key, context) {
+        return Some(Outcome::GoOn);
+    }
+    // Its run ends here; it reads what is there.
+    assert!(uproot(kernel, context), "faults are at instructions");
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    match meeting.doing {
+        Doing::Running { .. } => meeting.ran(Stop::Overran, cpu_now()),
+        _ => meeting.doing = Doing::Nothing,
+    }
+    Some(drive(kernel, context))
 }

@@ -39,12 +39,12 @@ use crate::memory::regions;
 use crate::protocol::patience::Patience;
 use crate::sys;
 
+pub(crate) use going::reads;
 use going::{TRAP, can_begin, drive, plant, plant_late, set_stepping, uproot};
 use hints::{BEYOND_NS, Hints};
 use party::Party;
 pub(crate) use party::is_over;
 use reading::Reading;
-pub(crate) use reading::reads;
 use steps::Steps;
 use ticks::Ticks;
 pub(crate) use timers::{arm, look_again};

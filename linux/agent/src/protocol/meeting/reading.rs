@@ -9,15 +9,10 @@
 //!
 //! Not covered: what [`crate::coupling::patch`] says.
 
-use core::sync::atomic::Ordering;
-
-use rcoe_core::coupling::Stop;
-
-use crate::arch::frames::{SigContext, SigInfo, UContext};
+use crate::arch::frames::{SigContext, UContext};
 use crate::coupling::state::layout;
-use crate::kernel::Kernel;
-use crate::protocol::meeting::going::{drive, set_stepping, uproot};
-use crate::protocol::meeting::{Doing, Meeting, Outcome, cpu_now};
+use crate::protocol::meeting::going::set_stepping;
+use crate::protocol::meeting::{Doing, Meeting, cpu_now};
 
 /// What a fault and a trap cost beside what is seen in their handlers, in ns.
 const UNSEEN_NS: u64 = 1_500;
@@ -38,34 +33,16 @@ impl Reading {
     pub(super) const fn is_on(&self) -> bool {
         self.now.is_some()
     }
-}
 
-/// The program has faulted: as it has read its own code, and what comes of that?
-pub(crate) fn reads(
-    kernel: &mut Kernel,
-    info: &SigInfo,
-    context: &mut UContext,
-) -> Option<Outcome> {
-    let timeout = kernel.control.timeout_ns.load(Ordering::Relaxed);
-    let meeting = &mut kernel.replica.env_mut().meeting;
-    let key = info.key().filter(|_| meeting.site.hides(info.first))?;
-    let may = meeting.reading.spent < timeout / PART && !meeting.reading.is_on();
-    if may && meeting.open(key, context) {
-        return Some(Outcome::GoOn);
+    /// May it make one more while others wait for it, who do so for this long?
+    pub(super) const fn may_go_on(&self, timeout: u64) -> bool {
+        !self.is_on() && self.spent < timeout / PART
     }
-    // Its run ends here; it reads what is there.
-    assert!(uproot(kernel, context), "faults are at instructions");
-    let meeting = &mut kernel.replica.env_mut().meeting;
-    match meeting.doing {
-        Doing::Running { .. } => meeting.ran(Stop::Overran, cpu_now()),
-        _ => meeting.doing = Doing::Nothing,
-    }
-    Some(drive(kernel, context))
 }
 
 impl Meeting {
     /// The interrupted program makes one instruction with the original code.
-    fn open(&mut self, key: u32, context: &mut UContext) -> bool {
+    pub(super) fn open(&mut self, key: u32, context: &mut UContext) -> bool {
         if !set_right(&mut context.machine, key, true) || !self.site.lift(true) {
             return false;
         }
