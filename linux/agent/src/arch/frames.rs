@@ -214,8 +214,10 @@ mod tests {
 
     #[test]
     fn a_breakpoint_at_another_place_counts_after_a_fault() {
-        let mut machine = SigContext::default();
-        machine.eflags = 1 << 16 | 0x246;
+        let mut machine = SigContext {
+            eflags: 1 << 16 | 0x246,
+            ..SigContext::default()
+        };
         machine.enter(7);
         assert_eq!((machine.rip, machine.eflags), (7, 0x246));
     }
