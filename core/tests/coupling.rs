@@ -20,6 +20,7 @@ mod tests {
         most: 1000,
         lag: 1000,
         rounds: 1,
+        undecided: 1,
         round: u64::MAX,
     };
 

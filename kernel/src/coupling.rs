@@ -45,6 +45,7 @@ const PACE: Pace = Pace {
     most: 100_000_000,
     lag: 1 << 40,
     rounds: 1,
+    undecided: 1,
     round: u64::MAX,
 };
 

@@ -26,6 +26,7 @@ mod tests {
         most: 1000,
         lag: 1000,
         rounds: 1,
+        undecided: 1,
         round: u64::MAX,
     };
     /// Instructions before the call.

@@ -33,11 +33,13 @@ pub(super) enum Next {
 }
 
 impl Effort {
-    /// A phase is over in which not all have come to the target, or none has begun yet.
+    /// A phase is over in which not all have come to the target, or none has begun yet. `decided`:
+    /// it is known who is right, or more rounds would not tell.
     pub(super) fn account<'a>(
         &mut self,
         reports: impl Iterator<Item = &'a Report> + Clone,
         pace: Pace,
+        decided: bool,
     ) -> Next {
         let standings = reports.clone().map(|report| report.standing);
         let front = standings.clone().map(|it| it.progress).max().unwrap_or(0);
@@ -54,7 +56,8 @@ impl Effort {
             self.rounds += 1;
             (self.phase, self.spent) = (0, 0);
         }
-        if self.rounds < pace.rounds {
+        let rounds = if decided { pace.rounds } else { pace.undecided };
+        if self.rounds < rounds {
             self.phase += 1;
             self.phases += 1;
             return Next::Phase;
@@ -78,6 +81,7 @@ mod tests {
         most: 100,
         lag: 100,
         rounds: 2,
+        undecided: 5,
         round: 50,
     };
 
@@ -96,10 +100,15 @@ mod tests {
 
     /// Phases until the attempt ends, each of which leads so far.
     fn run(lead: u64, at_call: bool, nowhere: bool) -> (u64, Next) {
+        run_until(lead, at_call, nowhere, 0)
+    }
+
+    /// The same if it is not known who is right before this phase.
+    fn run_until(lead: u64, at_call: bool, nowhere: bool, decided: u64) -> (u64, Next) {
         let mut effort = Effort::default();
         for phase in 0.. {
             let reports = reports([7, phase * lead], at_call, nowhere);
-            let next = effort.account(reports.iter(), PACE);
+            let next = effort.account(reports.iter(), PACE, phase >= decided);
             if next != Next::Phase {
                 return (phase, next);
             }
@@ -112,6 +121,15 @@ mod tests {
         assert_eq!(run(20, false, false), (8, Next::Verdict));
         assert_eq!(run(10, false, false), (11, Next::Verdict));
         assert_eq!(run(0, false, false), (20, Next::Verdict));
+    }
+
+    #[test]
+    fn an_attempt_goes_on_for_a_while_until_it_is_known_who_is_right() {
+        let never = u64::MAX;
+        assert_eq!(run_until(20, false, false, never), (20, Next::Verdict));
+        assert_eq!(run_until(20, false, false, 13), (13, Next::Verdict));
+        assert_eq!(run_until(20, false, false, 3), run(20, false, false));
+        assert_eq!(run_until(0, false, false, never), (50, Next::Verdict));
     }
 
     #[test]

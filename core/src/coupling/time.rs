@@ -103,6 +103,9 @@ pub struct Pace {
     pub lag: u64,
     /// Rounds of an attempt, at least 1; in each of them budgets begin anew.
     pub rounds: u8,
+    /// Rounds, at least as many, as long as of three or more no majority has stood at one target:
+    /// who is right can be told as soon as two of them meet, and not without.
+    pub undecided: u8,
     /// What the phases of a round may lead beyond the furthest, together, before the round ends.
     pub round: u64,
 }
@@ -153,6 +156,7 @@ mod tests {
             most: 4000,
             lag: 100,
             rounds: 1,
+            undecided: 1,
             round: u64::MAX,
         };
         let budgets = [1, 2, 3, 4, 5].map(|phase| pace.budget(5, 0, phase, 0));
@@ -168,6 +172,7 @@ mod tests {
             most: 4000,
             lag: 100_000,
             rounds: 3,
+            undecided: 3,
             round: 50_000,
         };
         let doubt = States::doubt(80_000);
@@ -187,6 +192,7 @@ mod tests {
             most: 4000,
             lag: 100_000,
             rounds: 3,
+            undecided: 3,
             round: 500,
         };
         // What lags behind is caught up with, whatever the round may take.

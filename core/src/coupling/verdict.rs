@@ -103,7 +103,9 @@ impl<T: Backend> Coupler<T> {
         if self.is_majority(joint) {
             self.joint = joint;
         }
-        match self.effort.account(reports.iter().flatten(), self.pace) {
+        let decided = self.voters.len() < 3 || !self.joint.is_empty();
+        let made = reports.iter().flatten();
+        match self.effort.account(made, self.pace, decided) {
             Next::Phase => self.begin_phase(reports, joint),
             Next::Verdict => self.sentence(self.joint),
             Next::Unplaced => self.over(End::Unplaced),

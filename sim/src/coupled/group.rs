@@ -12,12 +12,14 @@ pub const PACE: Pace = Pace {
     most: 40_000,
     lag: 100_000,
     rounds: 1,
+    undecided: 1,
     round: u64::MAX,
 };
 
 /// The same where a verdict is to come soon.
 pub const SOON: Pace = Pace {
     rounds: 3,
+    undecided: 6,
     round: 40_000,
     ..PACE
 };

@@ -59,6 +59,7 @@ const PACE: Pace = Pace {
     most: 5_000_000_000,
     lag: 100_000_000_000,
     rounds: 1,
+    undecided: 1,
     round: u64::MAX,
 };
 

@@ -18,8 +18,10 @@ use rcoe_linux_abi::Control;
 
 use crate::protocol::meeting::cpu_now;
 
-/// Rounds of an attempt.
+/// Rounds of an attempt, and of one in which no two of three have met: where cores are crowded
+/// these can take many.
 const ROUNDS: u8 = 5;
+const UNDECIDED: u8 = 4 * ROUNDS;
 /// What a round may take is this part of a tick, within these bounds, in ns.
 const PART: u64 = 4;
 const LEAST_NS: u64 = 250_000_000;
@@ -31,6 +33,7 @@ pub(super) fn pace(control: &Control, without: Pace) -> Pace {
         0 => without,
         tick => Pace {
             rounds: ROUNDS,
+            undecided: UNDECIDED,
             round: (tick / PART).clamp(LEAST_NS, MOST_NS),
             ..without
         },
