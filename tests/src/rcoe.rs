@@ -14,7 +14,7 @@ use crate::launch::{self, Ended, Outcome, Running};
 use crate::postmortem;
 
 /// Longest time any single command of a test may take; far more than it needs.
-pub const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// Path of the `rcoe` to test: `RCOE_BIN` if set, else the workspace's own, built when first asked.
 ///

@@ -9,7 +9,7 @@ use super::board::Report;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Effort {
     /// Rounds that are over.
-    rounds: u8,
+    pub(super) rounds: u8,
     /// The phase of the present round, from 1; 0 before the first.
     pub(super) phase: u8,
     /// How far the phases of this round have led beyond the furthest.
@@ -52,7 +52,7 @@ impl Effort {
         self.front = front;
         self.unplaced += u8::from(began && reports.clone().any(|report| report.nowhere));
         self.nowhere = false;
-        if pace.is_over(self.phase, self.spent) {
+        if pace.after(self.rounds).is_over(self.phase, self.spent) {
             self.rounds += 1;
             (self.phase, self.spent) = (0, 0);
         }
@@ -118,15 +118,15 @@ mod tests {
 
     #[test]
     fn attempts_end_when_all_rounds_have_led_far_enough() {
-        assert_eq!(run(20, false, false), (8, Next::Verdict));
-        assert_eq!(run(10, false, false), (11, Next::Verdict));
+        assert_eq!(run(20, false, false), (10, Next::Verdict));
+        assert_eq!(run(10, false, false), (16, Next::Verdict));
         assert_eq!(run(0, false, false), (20, Next::Verdict));
     }
 
     #[test]
     fn an_attempt_goes_on_for_a_while_until_it_is_known_who_is_right() {
         let never = u64::MAX;
-        assert_eq!(run_until(20, false, false, never), (20, Next::Verdict));
+        assert_eq!(run_until(20, false, false, never), (40, Next::Verdict));
         assert_eq!(run_until(20, false, false, 13), (13, Next::Verdict));
         assert_eq!(run_until(20, false, false, 3), run(20, false, false));
         assert_eq!(run_until(0, false, false, never), (50, Next::Verdict));
@@ -139,6 +139,6 @@ mod tests {
 
     #[test]
     fn targets_at_which_nobody_can_be_stopped_prove_nothing() {
-        assert_eq!(run(20, false, true), (8, Next::Unplaced));
+        assert_eq!(run(20, false, true), (10, Next::Unplaced));
     }
 }

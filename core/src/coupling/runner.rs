@@ -35,7 +35,8 @@ impl<T: Backend> Coupler<T> {
             false => self.effort.phase,
         };
         let doubt = T::doubt(own.progress.max(self.target.progress));
-        self.left = self.pace.budget(lag, doubt, phase, self.effort.spent);
+        let pace = self.pace.after(self.effort.rounds);
+        self.left = pace.budget(lag, doubt, phase, self.effort.spent);
         match self.place(&own) {
             Place::Before => {
                 self.stage = Stage::Run { again: false };

@@ -106,7 +106,8 @@ pub struct Pace {
     /// Rounds, at least as many, as long as of three or more no majority has stood at one target:
     /// who is right can be told as soon as two of them meet, and not without.
     pub undecided: u8,
-    /// What the phases of a round may lead beyond the furthest, together, before the round ends.
+    /// What the phases of the first round may lead beyond the furthest, together, before it ends;
+    /// each round that follows may take twice as much ([`Pace::after`]).
     pub round: u64,
 }
 
@@ -114,8 +115,13 @@ pub struct Pace {
 /// ahead of a target is overtaken then.
 const GROWTH: u64 = 6;
 
-/// Phases that a round has at least: who was taken for the one that is ahead may not have been.
-const FAIR: u8 = 4;
+/// Phases that a round has at least: who was taken for the one that is ahead may not have been. Of
+/// two each is the target in turn, so with an odd number it is another one in the last phase of
+/// each round, which may take the most.
+const FAIR: u8 = 5;
+
+/// Rounds of which each may take twice as much as the one before.
+const DOUBLED: u8 = 6;
 
 /// The part of what replicas have done since the last event by which CPU time may mislead: cores
 /// differ, and share what they have with others.
@@ -124,18 +130,31 @@ const DOUBT: u64 = 4;
 impl Pace {
     /// What a replica that lags behind by `lag`, as far as is known, may run in this phase of a
     /// round, from 1, if the phases before have led so far beyond the furthest. Who is ahead is
-    /// known but for this `doubt`: within a round budgets come to make up for it, too, unless that
-    /// would be more than a round may take.
+    /// known but for this `doubt`: within a round budgets come to make up for it, too, by the last
+    /// phase, unless that would be more than a round may take.
     #[must_use]
     pub fn budget(self, lag: u64, doubt: u64, phase: u8, spent: u64) -> u64 {
         let times = GROWTH.saturating_pow(u32::from(phase).saturating_sub(1));
         let known = self.base.saturating_mul(times).min(self.most);
         let unknown = (doubt / (GROWTH * GROWTH)).saturating_mul(times);
-        let search = known.max(unknown.min(self.round).min(doubt.saturating_mul(GROWTH)));
+        let share = self.round / GROWTH.pow(u32::from(FAIR.saturating_sub(phase)));
+        let search = known.max(unknown.min(share).min(doubt.saturating_mul(GROWTH)));
         // Were it given more time for the way, and in vain, the others would lag by all of that.
         let way = lag.saturating_add(lag / 4).min(self.lag);
         let room = self.round.saturating_sub(spent).max(search);
         way.saturating_add(search).min(lag.saturating_add(room))
+    }
+
+    /// The same for the round that comes after so many. Whoever runs to one that is behind it takes
+    /// itself further away, by as much as the other gains in the next round: they meet because that
+    /// may take more.
+    #[must_use]
+    pub const fn after(self, rounds: u8) -> Self {
+        let doubled = if rounds > DOUBLED { DOUBLED } else { rounds };
+        Self {
+            round: self.round.saturating_mul(1 << doubled),
+            ..self
+        }
     }
 
     /// Is a round over after this phase, from 1, if its phases have led so far beyond the furthest?
@@ -199,8 +218,55 @@ mod tests {
         assert_eq!(pace.budget(2000, 0, 1, 0), 2500);
         assert_eq!(pace.budget(200, 0, 2, 300), 310);
         assert_eq!(pace.budget(200, 0, 4, 500), 200 + 2160);
-        assert!(!pace.is_over(3, u64::MAX), "too few to tell");
-        assert!(pace.is_over(4, 500) && !pace.is_over(4, 499));
+        assert!(!pace.is_over(4, u64::MAX), "too few to tell");
+        assert!(pace.is_over(5, 500) && !pace.is_over(5, 499));
+    }
+
+    #[test]
+    fn each_round_may_take_twice_as_much_up_to_a_bound() {
+        let pace = Pace {
+            base: 10,
+            most: 4000,
+            lag: 100_000,
+            rounds: 3,
+            undecided: 12,
+            round: 500,
+        };
+        let rounds = [0, 1, 2, 6, 11].map(|rounds| pace.after(rounds).round);
+        assert_eq!(rounds, [500, 1000, 2000, 32_000, 32_000]);
+        let unbounded = Pace {
+            round: u64::MAX,
+            ..pace
+        };
+        assert_eq!(unbounded.after(6), unbounded);
+    }
+
+    /// Of two the one in front is taken for the one behind, and both for the same.
+    #[test]
+    fn two_that_are_taken_for_each_other_meet() {
+        let pace = Pace {
+            base: 1,
+            most: 100_000,
+            lag: 1_000_000,
+            rounds: 5,
+            undecided: 5,
+            round: 500,
+        };
+        for (apart, first) in [(300, 0), (300, 1), (2000, 0), (2000_u64, 1)] {
+            let doubt = States::doubt(40_000);
+            let mut ahead: [u64; 2] = [apart, 0];
+            let mut owner: usize = first;
+            let phases = (0..pace.rounds).flat_map(|round| (1..=FAIR).map(move |it| (round, it)));
+            let met = phases.into_iter().any(|(round, phase)| {
+                let budget = pace.after(round).budget(0, doubt, phase, 0);
+                let runner = 1 - owner;
+                let way = ahead[owner].checked_sub(ahead[runner]);
+                ahead[runner] += budget;
+                owner = runner;
+                way.is_some_and(|way: u64| way <= budget)
+            });
+            assert!(met, "{apart} apart, {first} first");
+        }
     }
 
     #[test]

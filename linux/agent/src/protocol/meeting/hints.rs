@@ -25,6 +25,8 @@ pub(super) struct Hints {
 
 /// Of so many targets in a row one is gone to without hints.
 const TARGETS: u8 = 3;
+/// The one before that.
+const LAST: u8 = TARGETS - 1;
 
 impl Hints {
     pub(super) const NONE: Self = Self {
@@ -36,8 +38,8 @@ impl Hints {
     /// the next one, too.
     pub(super) const fn told_in(&self, phase: u8) -> i64 {
         match phase % TARGETS {
-            1 => self.shift,
-            _ => 0,
+            LAST => 0,
+            _ => self.shift,
         }
     }
 }

@@ -21,10 +21,10 @@ use crate::protocol::meeting::cpu_now;
 /// Rounds of an attempt, and of one in which no two of three have met: where cores are crowded
 /// these can take many.
 const ROUNDS: u8 = 5;
-const UNDECIDED: u8 = 4 * ROUNDS;
-/// What a round may take is this part of a tick, within these bounds, in ns.
-const PART: u64 = 4;
-const LEAST_NS: u64 = 250_000_000;
+const UNDECIDED: u8 = ROUNDS + 2;
+/// What the first round may take is this part of a tick, within these bounds, in ns.
+const PART: u64 = 8;
+const LEAST_NS: u64 = 125_000_000;
 const MOST_NS: u64 = 1_000_000_000;
 
 /// How long attempts take in this run, if this is how long they take without ticks.
