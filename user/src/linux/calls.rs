@@ -61,13 +61,11 @@ impl Text {
 impl<M: Machine> Process<'_, M> {
     /// Makes a call.
     pub fn call(&mut self, number: u64, words: [u64; 6]) -> Next {
-        let [first, second, third, ..] = words;
+        let [first, ..] = words;
         let number = number & 0xffff_ffff;
         match u32::try_from(number).unwrap_or(u32::MAX) {
             nr::__NR_exit => return Next::Gone(first & 0xff),
             nr::__NR_exit_group => return Next::Exit(first & 0xff),
-            nr::__NR_kill | nr::__NR_tkill => return self.send_signal(number, first, second),
-            nr::__NR_tgkill => return self.send_signal(number, second, third),
             _ => {}
         }
         let call = u32::try_from(number).unwrap_or(u32::MAX);
@@ -76,6 +74,7 @@ impl<M: Machine> Process<'_, M> {
             .or_else(|| self.file_call(call, words))
             .or_else(|| self.name_call(call, words))
             .or_else(|| self.system_call(call, words))
+            .or_else(|| self.signal_call(call, words))
             .or_else(|| self.epoll_call(call, words))
             .or_else(|| self.thread_call(call, words))
             .or_else(|| self.socket_call(call, words))

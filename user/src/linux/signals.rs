@@ -1,142 +1,168 @@
-//! Signals, as far as a program can set them up: what it says is kept and told, and none comes but
-//! those that it sends to itself and does not handle.
+//! Signals of a program: what it says of them, which have come, and what becomes of them.
+//!
+//! A signal is for a thread or for the process. It waits until a thread may take it, which is where
+//! that thread would go on after a call or an exception, or where it waits in a call: so all
+//! replicas have it taken at the same place. One for the process is taken by the first thread, in
+//! the order of their places, that does not block it.
+//!
+//! Not covered: stopping a program, other processes, and being told by a descriptor (`signalfd`).
 
-use linux_raw_sys::errno::{EINVAL, ESRCH};
+mod calls;
+mod deliver;
+mod info;
+mod pending;
+mod send;
+
+use linux_raw_sys::errno::EINVAL;
 use linux_raw_sys::general::{
-    SIG_BLOCK, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGURG, SIGWINCH,
+    SIGABRT, SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGILL, SIGKILL, SIGQUIT, SIGSEGV, SIGSTOP, SIGSYS,
+    SIGTRAP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH, SIGXCPU, SIGXFSZ,
 };
 
-use super::calls::{Next, PROCESS};
-use super::{Answer, Errno, Machine, Process};
+use super::Errno;
+pub(crate) use info::Info;
+pub(crate) use pending::QUEUE;
+use pending::Queue;
 
-/// Signals.
+/// Signals, of which the real-time ones, which queue, begin there.
 const SIGNALS: usize = 64;
-/// Words of what is said of one: handler, flags, restorer, mask.
-const WORDS: usize = 4;
+const FIRST_QUEUED: u32 = 32;
+/// What a program whose signal ends it returns is so much more than the signal.
+const ENDED_BY: u64 = 128;
+
+/// Signals, one bit each.
+pub(crate) type Set = u64;
+
+const fn bit(signal: u32) -> Set {
+    1 << (signal - 1)
+}
+
+const fn set<const N: usize>(signals: [u32; N]) -> Set {
+    let (mut all, mut index) = (0, 0);
+    while index < N {
+        all |= bit(signals[index]);
+        index += 1;
+    }
+    all
+}
+
+/// Those that nobody blocks, handles or ignores.
+const FIXED: Set = set([SIGKILL, SIGSTOP]);
+/// Those that do nothing to a program that has said nothing of them, and those that stop it.
+const IGNORED: Set = set([SIGCHLD, SIGCONT, SIGURG, SIGWINCH]);
+const STOPS: Set = set([SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU]);
+/// Those of what a thread does itself, which are taken first.
+const OWN_FAULTS: Set = set([SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE, SIGSYS]);
+/// Those that end a program where it takes them: Linux would write its memory to a file.
+const WITH_MEMORY: Set = OWN_FAULTS | set([SIGQUIT, SIGABRT, SIGXCPU, SIGXFSZ]);
 
 /// What a signal does.
-enum Action {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Effect {
     Ignore,
-    /// It ends the program with this status.
-    End(u64),
+    /// It ends the program.
+    End,
+    /// It would stop it.
+    Stop,
     /// The program handles it.
     Handle,
 }
 
-/// What a program has said of signals.
+/// What a program says of a signal.
+#[derive(Clone, Copy, Debug, Default)]
+struct Action {
+    handler: u64,
+    flags: u64,
+    restorer: u64,
+    mask: Set,
+}
+
+/// Whom a signal is for: the thread at a place, or the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Whom {
+    Thread(usize),
+    Process,
+}
+
+/// Signals of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Signals {
-    actions: [[u64; WORDS]; SIGNALS],
+    actions: [Action; SIGNALS],
+    /// Those that have come for the process.
+    pending: Set,
+    /// What is known of each that has come, for threads too.
+    queue: Queue,
 }
 
 impl Default for Signals {
     fn default() -> Self {
         Self {
-            actions: [[0; WORDS]; SIGNALS],
+            actions: [Action::default(); SIGNALS],
+            pending: 0,
+            queue: Queue::default(),
         }
     }
 }
 
-fn index(signal: u64) -> Result<usize, Errno> {
-    let signal = usize::try_from(signal & 0xffff_ffff).unwrap_or(0);
-    let known = (1..=SIGNALS).contains(&signal);
-    known.then(|| signal - 1).ok_or(Errno(EINVAL))
+/// Signals of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Own {
+    /// Those that it blocks.
+    mask: Set,
+    /// Those that it blocks again when the call is over that it is in.
+    saved: Option<Set>,
+    /// Those that the call that it is in waits for.
+    awaited: Set,
+    /// Those that have come for it.
+    pending: Set,
 }
 
-impl<M: Machine> Process<'_, M> {
-    /// `rt_sigaction`.
-    pub(super) fn set_action(&mut self, [signal, new, old, size, ..]: [u64; 6]) -> Answer {
-        let index = index(signal)?;
-        if size != 8 {
-            return Err(Errno(EINVAL));
-        }
-        let before = self.signals.actions[index];
-        if new != 0 {
-            let fixed = [SIGKILL, SIGSTOP].map(u64::from);
-            if fixed.contains(&signal) {
-                return Err(Errno(EINVAL));
-            }
-            let mut words = [0; WORDS];
-            for (index, word) in words.iter_mut().enumerate() {
-                *word = self.word(new.wrapping_add(8 * index as u64))?;
-            }
-            self.signals.actions[index] = words;
-        }
-        if old != 0 {
-            self.write_words(old, &before)?;
-        }
-        Ok(0)
-    }
+impl Own {
+    /// What none has yet.
+    pub(crate) const NONE: Self = Self {
+        mask: 0,
+        saved: None,
+        awaited: 0,
+        pending: 0,
+    };
 
-    /// `rt_sigprocmask`.
-    pub(super) fn set_mask(&mut self, [how, new, old, size, ..]: [u64; 6]) -> Answer {
-        if size != 8 {
-            return Err(Errno(EINVAL));
-        }
-        let before = self.threads.current().mask;
-        if new != 0 {
-            let set = self.word(new)?;
-            self.threads.current().mask = match u32::try_from(how) {
-                Ok(SIG_BLOCK) => before | set,
-                Ok(SIG_UNBLOCK) => before & !set,
-                Ok(SIG_SETMASK) => set,
-                _ => return Err(Errno(EINVAL)),
-            };
-        }
-        if old != 0 {
-            self.write_words(old, &[before])?;
-        }
-        Ok(0)
-    }
-
-    /// `kill` and its kin: a signal of the program to itself.
-    pub(super) fn send_signal(&mut self, number: u64, whom: u64, signal: u64) -> Next {
-        let whom = whom & 0xffff_ffff;
-        let to_itself = [0, PROCESS].contains(&whom) || self.threads.has(whom);
-        if !to_itself {
-            return Next::Answer(Err(Errno(ESRCH)));
-        }
-        if signal & 0xffff_ffff == 0 {
-            return Next::Answer(Ok(0));
-        }
-        let Ok(index) = index(signal) else {
-            return Next::Answer(Err(Errno(EINVAL)));
-        };
-        match self.action(index) {
-            Action::Ignore => Next::Answer(Ok(0)),
-            Action::End(status) => Next::Exit(status),
-            Action::Handle => Next::Answer(Err(self.refuse(number))),
+    /// What a thread has that this one makes.
+    pub(crate) const fn of_new(self) -> Self {
+        Self {
+            mask: self.mask,
+            ..Self::NONE
         }
     }
 
-    fn action(&self, index: usize) -> Action {
-        let signal = index as u64 + 1;
-        let ignored = [SIGCHLD, SIGCONT, SIGURG, SIGWINCH].map(u64::from);
-        match self.signals.actions[index][0] {
-            0 if ignored.contains(&signal) => Action::Ignore,
-            0 => Action::End(128 + signal),
-            1 => Action::Ignore,
-            _ => Action::Handle,
+    /// The call that it was in is over.
+    pub(crate) fn call_ended(&mut self) {
+        self.awaited = 0;
+        if let Some(mask) = self.saved.take() {
+            self.mask = mask;
         }
     }
+}
 
-    /// A call brings a signal beside its error. One that the program handles is not delivered, and
-    /// the user is told.
-    pub(super) fn raise(&mut self, signal: u64) {
-        let Ok(index) = index(signal) else {
-            return;
-        };
-        let blocked = self.threads.current().mask >> index & 1 != 0;
-        match self.action(index) {
-            Action::End(status) if !blocked => self.ended = Some(status),
-            Action::Handle if !blocked => {
-                let text = format_args!(
-                    "the system sphere does not deliver signals: the program does not get \
-                     signal {signal}, which it handles"
-                );
-                self.tell_once(linux_raw_sys::general::__NR_rt_sigaction.into(), text);
-            }
-            _ => {}
+/// The signal that a word names.
+fn number(word: u64) -> Result<u32, Errno> {
+    let number = u32::try_from(word & 0xffff_ffff).unwrap_or(0);
+    let known = number >= 1 && number as usize <= SIGNALS;
+    known.then_some(number).ok_or(Errno(EINVAL))
+}
+
+impl Signals {
+    fn action(&mut self, signal: u32) -> &mut Action {
+        &mut self.actions[signal as usize - 1]
+    }
+
+    fn effect(&self, signal: u32) -> Effect {
+        let bit = bit(signal);
+        match self.actions[signal as usize - 1].handler {
+            0 if IGNORED & bit != 0 => Effect::Ignore,
+            0 if STOPS & bit != 0 => Effect::Stop,
+            0 => Effect::End,
+            1 => Effect::Ignore,
+            _ => Effect::Handle,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The personality on the host, with a machine of vectors.
 
 mod net;
+mod signals;
 mod threads;
 
 use core::fmt::Write as _;
@@ -441,30 +442,8 @@ fn a_call_that_is_not_carried_is_told_once() {
 }
 
 #[test]
-fn signals_are_kept_and_those_to_itself_end_it() {
+fn there_are_so_many_descriptors() {
     with(|process, _| {
-        process.write_words(DATA, &[1, 2, 3, 4]).unwrap();
-        assert_eq!(
-            ask(process, nr::__NR_rt_sigaction, &[10, DATA, 0, 8]),
-            Ok(0)
-        );
-        assert_eq!(
-            ask(process, nr::__NR_rt_sigaction, &[10, 0, DATA + 32, 8]),
-            Ok(0)
-        );
-        assert_eq!(process.word(DATA + 56), Ok(4));
-        assert_eq!(
-            ask(process, nr::__NR_rt_sigaction, &[9, DATA, 0, 8]),
-            Err(Errno(EINVAL))
-        );
-        assert_eq!(
-            ask(process, nr::__NR_rt_sigaction, &[65, DATA, 0, 8]),
-            Err(Errno(EINVAL))
-        );
-        // Ignored, as it said.
-        assert_eq!(ask(process, nr::__NR_kill, &[2, 10]), Ok(0));
-        let abort = process.call(nr::__NR_tgkill.into(), [2, 2, 6, 0, 0, 0]);
-        assert_eq!(abort, Next::Exit(134));
         let many = (0..256).map(|_| ask(process, nr::__NR_dup, &[1]));
         assert_eq!(many.last(), Some(Err(Errno(EMFILE))));
     });

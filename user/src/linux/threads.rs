@@ -9,6 +9,7 @@
 use super::calls::{Next, PROCESS};
 use super::errno::{LATER, word};
 use super::identity::CALL_WORDS;
+use super::signals::Own;
 use super::{Errno, Machine, Process};
 
 /// Most threads.
@@ -65,7 +66,7 @@ pub(crate) struct Thread {
     pub(crate) robust: u64,
     /// Where FS and GS lead.
     pub(crate) pointers: [u64; 2],
-    pub(crate) mask: u64,
+    pub(crate) signals: Own,
 }
 
 /// All threads.
@@ -121,7 +122,7 @@ impl Thread {
         cleared: 0,
         robust: 0,
         pointers: [0; 2],
-        mask: 0,
+        signals: Own::NONE,
     };
 }
 
@@ -156,10 +157,20 @@ impl Threads {
         &self.registers[self.current]
     }
 
-    /// Is there a thread of this number?
-    pub(crate) fn has(&self, number: u64) -> bool {
+    /// The thread at a place.
+    pub(crate) const fn at(&mut self, place: usize) -> &mut Thread {
+        &mut self.all[place]
+    }
+
+    /// Is there one?
+    pub(crate) fn is_there(&self, place: usize) -> bool {
+        self.all[place].state != State::Free
+    }
+
+    /// The place of the thread of this number.
+    pub(crate) fn place_of(&self, number: u64) -> Option<usize> {
         let mut all = self.all.iter();
-        all.any(|it| it.state != State::Free && it.number == number)
+        all.position(|it| it.state != State::Free && it.number == number)
     }
 
     /// Others may have their turn before the thread goes on.
@@ -240,7 +251,9 @@ impl<M: Machine> Process<'_, M> {
         threads.left = threads.left.saturating_sub(1);
         let state = threads.current().state;
         match state {
-            State::Ready(answer) if threads.left > 0 || threads.count == 1 => Turn::Answer(answer),
+            State::Ready(answer) if threads.left > 0 || threads.count == 1 => {
+                self.take_signals().map_or(Turn::Answer(answer), Turn::End)
+            }
             _ => self.turn(place),
         }
     }
@@ -292,7 +305,7 @@ impl<M: Machine> Process<'_, M> {
                 }
             }
             if let State::Ready(answer) = self.threads.current().state {
-                return Ok(Some(answer));
+                return self.take_signals().map_or(Ok(Some(answer)), Err);
             }
         }
         Ok(None)
@@ -301,11 +314,15 @@ impl<M: Machine> Process<'_, M> {
     /// What a call of the current thread came to; the status of a program that ends by it.
     fn settle(&mut self, next: Next) -> Option<u64> {
         let state = match next {
-            Next::Answer(answer) => State::Ready(word(answer)),
+            Next::Answer(answer) => {
+                self.threads.current().signals.call_ended();
+                State::Ready(word(answer))
+            }
             Next::Wait => State::Waits,
             Next::Exit(status) => return Some(status),
             Next::Gone(status) => {
                 self.leave();
+                self.forget_thread(self.threads.index());
                 self.threads.count -= 1;
                 if self.threads.count == 0 {
                     return Some(status);
@@ -314,6 +331,9 @@ impl<M: Machine> Process<'_, M> {
             }
         };
         self.threads.current().state = state;
+        if state == State::Waits {
+            return self.take_signals();
+        }
         None
     }
 

@@ -26,18 +26,22 @@ const MANNER: u32 = EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE;
 
 impl<M: Machine> Process<'_, M> {
     pub(super) fn epoll_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
-        let [first, second, third, fourth, ..] = words;
+        let [first, second, third, fourth, fifth, sixth] = words;
+        let most = third & 0xffff_ffff;
         Some(match call {
             nr::__NR_epoll_create if first & 0xffff_ffff == 0 => Err(Errno(EINVAL)),
             nr::__NR_epoll_create => self.make_poller(0),
             nr::__NR_epoll_create1 => self.make_poller(first),
             nr::__NR_epoll_ctl => self.watch(first, second & 0xffff_ffff, third, fourth),
-            nr::__NR_epoll_wait | nr::__NR_epoll_pwait => {
-                self.events(first, [second, third & 0xffff_ffff], Self::millis(fourth))
+            nr::__NR_epoll_wait => self.events(first, [second, most], Self::millis(fourth)),
+            nr::__NR_epoll_pwait => {
+                let limit = self.blocking(Self::millis(fourth), fifth, sixth);
+                limit.and_then(|limit| self.events(first, [second, most], limit))
             }
             nr::__NR_epoll_pwait2 => {
                 let limit = self.limit_of(fourth);
-                limit.and_then(|limit| self.events(first, [second, third & 0xffff_ffff], limit))
+                let limit = limit.and_then(|limit| self.blocking(limit, fifth, sixth));
+                limit.and_then(|limit| self.events(first, [second, most], limit))
             }
             _ => return None,
         })

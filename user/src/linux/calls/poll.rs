@@ -27,11 +27,12 @@ const MICRO: u64 = 1000;
 
 impl<M: Machine> Process<'_, M> {
     pub(super) fn poll_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
-        let [first, second, third, fourth, fifth, _] = words;
+        let [first, second, third, fourth, fifth, sixth] = words;
         Some(match call {
             nr::__NR_poll => self.poll(first, second, Self::millis(third)),
             nr::__NR_ppoll => {
                 let limit = self.limit_of(third);
+                let limit = limit.and_then(|limit| self.blocking(limit, fourth, fifth));
                 limit.and_then(|limit| self.poll(first, second, limit))
             }
             nr::__NR_select => {
@@ -40,6 +41,7 @@ impl<M: Machine> Process<'_, M> {
             }
             nr::__NR_pselect6 => {
                 let limit = self.limit_of(fifth);
+                let limit = limit.and_then(|limit| self.blocking_pair(limit, sixth));
                 limit.and_then(|limit| self.select(first, [second, third, fourth], limit))
             }
             _ => return None,
@@ -56,11 +58,25 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// A time in memory, or none.
-    pub(super) fn limit_of(&self, place: u64) -> Result<Limit, Errno> {
+    pub(in crate::linux) fn limit_of(&self, place: u64) -> Result<Limit, Errno> {
         match place {
             0 => Ok(Limit::Never),
             place => Ok(Limit::In(self.time_at(place)?)),
         }
+    }
+
+    /// Has a call block other signals while it waits.
+    pub(super) fn blocking(&mut self, limit: Limit, set: u64, size: u64) -> Result<Limit, Errno> {
+        self.block_meanwhile(set, size).map(|()| limit)
+    }
+
+    /// The same, where set and size are in memory.
+    fn blocking_pair(&mut self, limit: Limit, pair: u64) -> Result<Limit, Errno> {
+        if pair == 0 {
+            return Ok(limit);
+        }
+        let (set, size) = (self.word(pair)?, self.word(pair.wrapping_add(8))?);
+        self.blocking(limit, set, size)
     }
 
     fn limit_of_micros(&self, place: u64) -> Result<Limit, Errno> {
@@ -76,7 +92,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// Waits, unless the program says that it does not want to; `Ok` if that is over.
-    pub(super) fn pause_unless(&mut self, limit: Limit) -> Result<(), Errno> {
+    pub(in crate::linux) fn pause_unless(&mut self, limit: Limit) -> Result<(), Errno> {
         match limit {
             Limit::In(0) => Ok(()),
             limit => self.pause(limit),

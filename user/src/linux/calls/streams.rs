@@ -12,6 +12,7 @@ use rcoe_abi::Rights;
 use super::PARTS;
 use crate::linux::errno::LATER;
 use crate::linux::machine::PAGE;
+use crate::linux::signals::{Info, Whom};
 use crate::linux::stat::SECOND;
 use crate::linux::streams::{PIPE_PAGES, Target};
 use crate::linux::{Answer, Errno, Machine, Process};
@@ -145,7 +146,9 @@ impl<M: Machine> Process<'_, M> {
             return Ok(all);
         }
         if error == Errno(EPIPE) && !silent {
-            self.raise(SIGPIPE.into());
+            let whom = Whom::Thread(self.threads.index());
+            // A standard signal is never refused.
+            let _ = self.post(whom, Info::sent(SIGPIPE, false));
         }
         Err(error)
     }

@@ -5,11 +5,12 @@ use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW,
     CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID,
-    RLIMIT_NOFILE, RLIMIT_STACK, TIMER_ABSTIME,
+    RLIMIT_NOFILE, RLIMIT_SIGPENDING, RLIMIT_STACK, TIMER_ABSTIME,
 };
 
 use super::{PORTION, PROCESS, portion_of};
 use crate::linux::files::OPEN;
+use crate::linux::signals::QUEUE;
 use crate::linux::space::STACK_BYTES;
 use crate::linux::stat::SECOND;
 use crate::linux::threads::Limit;
@@ -48,8 +49,6 @@ impl<M: Machine> Process<'_, M> {
                 // One core.
                 self.write_words(third, &[1]).map(|()| 8)
             }
-            nr::__NR_rt_sigaction => self.set_action(words),
-            nr::__NR_rt_sigprocmask => self.set_mask(words),
             nr::__NR_uname => self.names(first),
             // No timer was ever set: only that can be said again.
             nr::__NR_setitimer => self.no_timer(second, third)?,
@@ -112,7 +111,8 @@ impl<M: Machine> Process<'_, M> {
         })
     }
 
-    /// There are limits to the stack and to open files, and none to anything else. They stay what
+    /// There are limits to the stack, to open files and to signals that wait, and none to anything
+    /// else. They stay what
     /// they are.
     fn limit(&mut self, [process, resource, new, old]: [u64; 4]) -> Answer {
         if ![0, PROCESS].contains(&process) {
@@ -122,6 +122,7 @@ impl<M: Machine> Process<'_, M> {
             16.. => return Err(Errno(EINVAL)),
             it if it == u64::from(RLIMIT_STACK) => STACK_BYTES,
             it if it == u64::from(RLIMIT_NOFILE) => OPEN as u64,
+            it if it == u64::from(RLIMIT_SIGPENDING) => QUEUE as u64,
             _ => u64::MAX,
         };
         if new != 0 {

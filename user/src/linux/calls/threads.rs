@@ -115,6 +115,7 @@ impl<M: Machine> Process<'_, M> {
                 0
             },
             robust: 0,
+            signals: self.threads.current().signals.of_new(),
             ..*self.threads.current()
         };
         if has(CLONE_SETTLS) {
@@ -154,7 +155,7 @@ impl<M: Machine> Process<'_, M> {
     fn robust_list(&mut self, whom: u64, head: u64, bytes: u64) -> Answer {
         let thread = *self.threads.current();
         if ![0, thread.number].contains(&whom) {
-            return Err(Errno(if self.threads.has(whom) {
+            return Err(Errno(if self.threads.place_of(whom).is_some() {
                 ENOSYS
             } else {
                 ESRCH

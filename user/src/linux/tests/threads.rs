@@ -5,7 +5,7 @@ use linux_raw_sys::general as nr;
 
 use super::{CALL_WORDS, DATA, Errno, Mock, Process, Turn, ask, with};
 
-type Program<'p, 'a> = &'p mut Process<'a, Mock>;
+pub(super) type Program<'p, 'a> = &'p mut Process<'a, Mock>;
 
 const WORD: u64 = DATA + 0x100;
 const OTHER: u64 = DATA + 0x104;
@@ -14,7 +14,7 @@ const FLAGS: u64 = 0x7d_0f00;
 const WAIT: u64 = (nr::FUTEX_WAIT | nr::FUTEX_PRIVATE_FLAG) as u64;
 const WAKE: u64 = (nr::FUTEX_WAKE | nr::FUTEX_PRIVATE_FLAG) as u64;
 
-fn call(process: Program<'_, '_>, thread: usize, call: u32, words: &[u64]) -> Turn {
+pub(super) fn call(process: Program<'_, '_>, thread: usize, call: u32, words: &[u64]) -> Turn {
     let mut all = [0; 6];
     all[..words.len()].copy_from_slice(words);
     let registers = core::array::from_fn(|index| 100 * thread as u64 + index as u64);
@@ -22,7 +22,7 @@ fn call(process: Program<'_, '_>, thread: usize, call: u32, words: &[u64]) -> Tu
 }
 
 /// Another thread, whose end is told at this place; its number.
-fn begin(process: Program<'_, '_>, place: u64) -> u64 {
+pub(super) fn begin(process: Program<'_, '_>, place: u64) -> u64 {
     let words = [FLAGS, 0x7000_0000, DATA, place, 0x1234];
     let Turn::Answer(number) = call(process, 0, nr::__NR_clone, &words) else {
         panic!("its maker goes on");
@@ -31,12 +31,12 @@ fn begin(process: Program<'_, '_>, place: u64) -> u64 {
 }
 
 /// The thread that went on last, and the answer that it got.
-fn last(process: Program<'_, '_>) -> (usize, u64) {
+pub(super) fn last(process: Program<'_, '_>) -> (usize, u64) {
     let (thread, registers) = process.machine.gone.last().unwrap();
     (*thread, registers[0])
 }
 
-const fn failed(error: u32) -> u64 {
+pub(super) const fn failed(error: u32) -> u64 {
     (error as u64).wrapping_neg()
 }
 

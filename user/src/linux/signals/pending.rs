@@ -1,0 +1,76 @@
+//! Signals that have come and are not taken: what is known of each, in the order in which they came.
+//!
+//! There is room for so many. Of a standard signal that has none nothing is known when it is taken;
+//! a real-time one is refused.
+
+use super::{Info, Whom};
+
+/// Most that wait.
+pub(crate) const QUEUE: usize = 128;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    whom: Whom,
+    info: Info,
+}
+
+/// Those that wait.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    entries: [Option<Entry>; QUEUE],
+    len: usize,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            entries: [None; QUEUE],
+            len: 0,
+        }
+    }
+}
+
+impl Queue {
+    /// Adds one. Tells whether there was room.
+    pub(super) fn add(&mut self, whom: Whom, info: Info) -> bool {
+        let Some(place) = self.entries.get_mut(self.len) else {
+            return false;
+        };
+        *place = Some(Entry { whom, info });
+        self.len += 1;
+        true
+    }
+
+    fn first(&self, whom: Whom, signal: u32) -> Option<usize> {
+        let mut entries = self.entries[..self.len].iter().flatten();
+        entries.position(|it| it.whom == whom && it.info.signal == signal)
+    }
+
+    pub(super) fn has(&self, whom: Whom, signal: u32) -> bool {
+        self.first(whom, signal).is_some()
+    }
+
+    /// Takes the first one.
+    pub(super) fn take(&mut self, whom: Whom, signal: u32) -> Option<Info> {
+        let place = self.first(whom, signal)?;
+        let taken = self.entries[place].take();
+        self.entries[place..self.len].rotate_left(1);
+        self.len -= 1;
+        taken.map(|entry| entry.info)
+    }
+
+    /// Forgets some.
+    pub(super) fn forget(&mut self, which: impl Fn(Whom, u32) -> bool) {
+        let mut kept = 0;
+        for index in 0..self.len {
+            let entry = self.entries[index].take();
+            if let Some(it) = entry
+                && !which(it.whom, it.info.signal)
+            {
+                self.entries[kept] = entry;
+                kept += 1;
+            }
+        }
+        self.len = kept;
+    }
+}
