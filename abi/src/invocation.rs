@@ -57,6 +57,11 @@ pub enum Label {
     TcbWriteContext = 36,
     /// Copies floating-point state from another thread: pointer to that.
     TcbCopyFloats = 37,
+    /// Reads floating-point state: all its words are the reply's.
+    TcbReadFloats = 38,
+    /// Sets floating-point state: all its words, of which none may be one that the processor cannot
+    /// hold.
+    TcbWriteFloats = 39,
     /// Makes the handler of an interrupt: line, destination slot in the caller's root table.
     IrqControlGet = 40,
     /// Says where the interrupt is signalled: pointer to a notification.
@@ -131,6 +136,8 @@ impl Label {
             35 => Self::TableUnmap,
             36 => Self::TcbWriteContext,
             37 => Self::TcbCopyFloats,
+            38 => Self::TcbReadFloats,
+            39 => Self::TcbWriteFloats,
             40 => Self::IrqControlGet,
             41 => Self::IrqSetNotification,
             42 => Self::IrqAck,

@@ -144,6 +144,26 @@ pub fn copy_floats(tcb: u64, from: u64) -> Outcome {
     done(invoke(tcb, Label::TcbCopyFloats, &[from]))
 }
 
+/// Reads floating-point state: as many words as there is room for.
+///
+/// # Errors
+/// The kernel's.
+pub fn read_floats(tcb: u64, floats: &mut [u64]) -> Outcome {
+    let answer = invoke(tcb, Label::TcbReadFloats, &[])?;
+    for (index, word) in floats.iter_mut().enumerate() {
+        *word = answer.word(index);
+    }
+    Ok(())
+}
+
+/// Sets floating-point state: all its words.
+///
+/// # Errors
+/// The kernel's; that of wrong arguments if there is no such state.
+pub fn write_floats(tcb: u64, floats: &[u64]) -> Outcome {
+    done(invoke(tcb, Label::TcbWriteFloats, floats))
+}
+
 /// Lets a thread run.
 ///
 /// # Errors

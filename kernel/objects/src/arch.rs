@@ -15,6 +15,6 @@ pub(crate) use own::written;
 pub use own::{
     ARGUMENTS, CALL_ARGUMENTS, CALL_BYTES, CAP, CONTEXT_WORDS, ENTRIES, FLOAT_WORDS, FPU_START,
     FPU_WORDS, INFO, IP, KERNEL_BITS, KERNEL_ENTRY, LEVELS, MESSAGE, NUMBER, POINTERS, SP, STATUS,
-    STEP, STEP_VECTOR, STEPPING, index, is_present, is_table, is_writable, large_leaf, leaf, noted,
-    physical, register_leaf, repetition, start, table, unused, unwritten,
+    STEP, STEP_VECTOR, STEPPING, holds_floats, index, is_present, is_table, is_writable,
+    large_leaf, leaf, noted, physical, register_leaf, repetition, start, table, unused, unwritten,
 };

@@ -74,6 +74,12 @@ pub(crate) enum Invocation {
         from: Ref,
         to: Ref,
     },
+    ReadFloats {
+        tcb: Ref,
+    },
+    WriteFloats {
+        tcb: Ref,
+    },
     Resume {
         tcb: Ref,
     },
@@ -312,7 +318,9 @@ impl<S: Sphere> Kernel<'_, S> {
             Label::TcbSetFlags
             | Label::TcbWritePointers
             | Label::TcbWriteContext
-            | Label::TcbCopyFloats => self.decode_manner(message, label, tcb),
+            | Label::TcbCopyFloats
+            | Label::TcbReadFloats
+            | Label::TcbWriteFloats => self.decode_manner(message, label, tcb),
             Label::TcbResume => Ok(Invocation::Resume { tcb }),
             Label::TcbSuspend => Ok(Invocation::Suspend { tcb }),
             Label::TcbBindNotification => {

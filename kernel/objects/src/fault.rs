@@ -86,8 +86,8 @@ impl<S: Sphere> Kernel<'_, S> {
         let mut words = [0; CONTEXT_WORDS + 4];
         words[..4].copy_from_slice(&[ip, first, second, sp]);
         words[4..].copy_from_slice(self.mem.words(from, 0, CONTEXT_WORDS));
-        // Nobody can answer a page fault but by mapping a page.
-        let page = label == FaultLabel::Page as u64;
+        // A page fault is answered by mapping a page; a program of another system may be told.
+        let page = label == FaultLabel::Page as u64 && !self.is_foreign(from);
         self.deliver(
             to,
             badge,
@@ -96,8 +96,8 @@ impl<S: Sphere> Kernel<'_, S> {
         );
     }
 
-    /// The handler answers: label 0 lets the thread go on, after anything but a page fault with the
-    /// registers of the reply. Anything else leaves it stopped.
+    /// The handler answers: label 0 lets the thread go on with the registers of the reply, but after
+    /// a page fault of a program of this system. Anything else leaves it stopped.
     pub(crate) fn reply_to_fault(&mut self, handler: Ref, tcb: Ref) {
         let fault = self.mem.get(tcb, field::FAULT);
         let info = self.info(handler);
@@ -105,7 +105,7 @@ impl<S: Sphere> Kernel<'_, S> {
             self.set_state(tcb, State::Inactive);
             return;
         }
-        if fault != FaultLabel::Page as u64 {
+        if fault != FaultLabel::Page as u64 || self.is_foreign(tcb) {
             let status = self.register(tcb, STATUS);
             for index in 0..CONTEXT_WORDS.min(info.len()) {
                 let word = self.word(handler, index);

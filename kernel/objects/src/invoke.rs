@@ -14,12 +14,14 @@ use crate::{Cap, Ref};
 const _: () = assert!(FIRST_BUFFER_WORD + IN_REGISTERS < 512 && ObjectType::Frame as u64 == 6);
 
 /// Words that an invocation answers with.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     words: [u64; 2],
     len: usize,
     /// How many are the same in all replicas.
     told: usize,
+    /// The thread whose floating-point state is the answer instead, if any.
+    floats: Ref,
 }
 
 impl Answer {
@@ -27,6 +29,7 @@ impl Answer {
         words: [0; 2],
         len: 0,
         told: 0,
+        floats: Ref::NONE,
     };
 
     const fn one(word: u64) -> Self {
@@ -34,15 +37,15 @@ impl Answer {
             words: [word, 0],
             len: 1,
             told: 1,
+            ..Self::NOTHING
         }
     }
 
-    pub(crate) fn words(&self) -> &[u64] {
-        &self.words[..self.len]
-    }
-
-    pub(crate) const fn told(&self) -> usize {
-        self.told
+    const fn floats(from: Ref) -> Self {
+        Self {
+            floats: from,
+            ..Self::NOTHING
+        }
     }
 }
 
@@ -61,6 +64,14 @@ impl<S: Sphere> Kernel<'_, S> {
             other => return Some(self.invoke_at_once(caller, other)),
         };
         done.then_some(Answer::NOTHING)
+    }
+
+    /// Tells a thread what its invocation came to.
+    pub(crate) fn deliver_answer(&mut self, tcb: Ref, answer: &Answer) {
+        match answer.floats.some() {
+            Some(from) => self.deliver_floats(tcb, from),
+            None => self.deliver_own(tcb, 0, 0, &answer.words[..answer.len], answer.told),
+        }
     }
 
     /// What is short. Tables that it ends are emptied later.
@@ -138,6 +149,7 @@ impl<S: Sphere> Kernel<'_, S> {
             Invocation::WritePointers { tcb, pointers } => self.write_pointers(tcb, pointers),
             Invocation::WriteContext { tcb } => self.write_context(caller, tcb),
             Invocation::CopyFloats { from, to } => self.copy_floats(from, to),
+            Invocation::WriteFloats { tcb } => self.write_floats(caller, tcb),
             Invocation::Resume { tcb } => self.resume(tcb),
             Invocation::Suspend { tcb } => self.suspend(tcb),
             Invocation::Bind { tcb, notification } => self.bind(tcb, notification),
@@ -152,7 +164,9 @@ impl<S: Sphere> Kernel<'_, S> {
                 words: [self.register(tcb, IP), self.register(tcb, SP)],
                 len: 2,
                 told: 2,
+                floats: Ref::NONE,
             },
+            Invocation::ReadFloats { tcb } => Answer::floats(tcb),
             Invocation::PortIn {
                 port,
                 width,
@@ -170,6 +184,7 @@ impl<S: Sphere> Kernel<'_, S> {
                 words: self.meet(caller, place),
                 len: 2,
                 told: 1,
+                floats: Ref::NONE,
             },
             Invocation::Device(access) => {
                 let word = self.access(access);

@@ -8,6 +8,9 @@
 //! and ended by an exception, wherever interrupts come meanwhile, so it is the same instruction in
 //! all replicas.
 //!
+//! A server has all that there is of such a thread: its registers come with calls and faults, page
+//! faults too, and go with its answers; its floating-point state is read and written.
+//!
 //! Some of this stays in the processor until another thread runs. What is changed of the thread
 //! that the processor holds is saved before and loaded again.
 
@@ -15,7 +18,7 @@ use rcoe_abi::{Error, Label, Syscall, ThreadFlags, layout};
 use rcoe_core::{Compare, mix};
 
 use crate::arch::{
-    CALL_ARGUMENTS, CONTEXT_WORDS, FLOAT_WORDS, KERNEL_BITS, NUMBER, POINTERS, STATUS, STEP,
+    self, CALL_ARGUMENTS, CONTEXT_WORDS, FLOAT_WORDS, KERNEL_BITS, NUMBER, POINTERS, STATUS, STEP,
     STEP_VECTOR, STEPPING,
 };
 use crate::decode::{Arguments, Invocation};
@@ -48,6 +51,17 @@ impl<S: Sphere> Kernel<'_, S> {
                     return Err(Error::InvalidCapability);
                 };
                 return Ok(Invocation::CopyFloats { from, to: tcb });
+            }
+            Label::TcbReadFloats => return Ok(Invocation::ReadFloats { tcb }),
+            Label::TcbWriteFloats if message.len < FLOAT_WORDS => {
+                return Err(Error::IllegalOperation);
+            }
+            Label::TcbWriteFloats => {
+                let word = |index| self.word(message.tcb, index);
+                let holds = arch::holds_floats(word);
+                return holds
+                    .then_some(Invocation::WriteFloats { tcb })
+                    .ok_or(Error::InvalidArgument);
             }
             _ => {}
         }
@@ -98,13 +112,33 @@ impl<S: Sphere> Kernel<'_, S> {
 
     /// Gives a thread the floating-point state of another one.
     pub(crate) fn copy_floats(&mut self, from: Ref, to: Ref) {
-        if self.fpu == from {
-            self.sphere.switch_fpu(&mut self.mem, Some(from), from);
+        let floats = self.floats(from);
+        self.set_floats(to, floats);
+    }
+
+    /// Tells a thread the floating-point state of another one, or its own.
+    pub(crate) fn deliver_floats(&mut self, to: Ref, from: Ref) {
+        let floats = self.floats(from);
+        self.deliver(to, 0, 0, &floats);
+    }
+
+    /// Gives a thread the floating-point state of the server's message.
+    pub(crate) fn write_floats(&mut self, server: Ref, tcb: Ref) {
+        let floats = core::array::from_fn(|index| self.word(server, index));
+        self.set_floats(tcb, floats);
+    }
+
+    fn floats(&mut self, tcb: Ref) -> [u64; FLOAT_WORDS] {
+        if self.fpu == tcb {
+            self.sphere.switch_fpu(&mut self.mem, Some(tcb), tcb);
         }
-        self.change(to, |memory| {
-            for place in field::FPU..field::FPU + FLOAT_WORDS {
-                let word = memory.get(from, place);
-                memory.set(to, place, word);
+        core::array::from_fn(|index| self.mem.get(tcb, field::FPU + index))
+    }
+
+    fn set_floats(&mut self, tcb: Ref, floats: [u64; FLOAT_WORDS]) {
+        self.change(tcb, |memory| {
+            for (index, word) in floats.into_iter().enumerate() {
+                memory.set(tcb, field::FPU + index, word);
             }
         });
     }
@@ -119,6 +153,11 @@ impl<S: Sphere> Kernel<'_, S> {
         if held {
             self.sphere.switch_fpu(&mut self.mem, None, tcb);
         }
+    }
+
+    /// Is it a program of another system?
+    pub(crate) fn is_foreign(&self, tcb: Ref) -> bool {
+        self.flags(tcb) & ThreadFlags::CALLS_ARE_FAULTS.word() != 0
     }
 
     fn flags(&self, tcb: Ref) -> u64 {

@@ -159,7 +159,7 @@ impl<S: Sphere> Kernel<'_, S> {
         match self.decode(tcb, slot) {
             Ok(invocation) => match self.invoke(tcb, invocation, &mut budget) {
                 Some(answer) if self.drain(&mut budget) => {
-                    self.deliver_own(tcb, 0, 0, answer.words(), answer.told());
+                    self.deliver_answer(tcb, &answer);
                 }
                 Some(_) => self.leave_rest(tcb),
                 None => self.make_again(tcb),

@@ -60,6 +60,12 @@ const OWN_FLAGS: u64 = 0xcd5 | STEP | 1 << 14 | RESUME | 1 << 21;
 /// Words of the floating-point state that are not zero at a thread's start: all exceptions masked.
 pub const FPU_START: [(usize, u64); 2] = [(0, 0x037f), (3, 0x1f80)];
 
+/// Can the processor hold a floating-point state with these words? Restoring another one is a fault
+/// of the kernel: of what says how vectors are computed with, most bits have to be zero.
+pub fn holds_floats(word: impl Fn(usize) -> u64) -> bool {
+    word(3) & 0xffff_0000 == 0
+}
+
 /// Bytes of an instruction at most.
 pub const CODE_BYTES: usize = 15;
 

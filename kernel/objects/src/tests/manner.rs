@@ -9,7 +9,7 @@ use rcoe_core::Compare;
 use super::invariants::check;
 use super::world::{Alone, FREE, memory, world};
 use crate::arch::{
-    CALL_ARGUMENTS, CAP, CONTEXT_WORDS, FLOAT_WORDS, FPU_WORDS, INFO, KERNEL_BITS, NUMBER,
+    self, CALL_ARGUMENTS, CAP, CONTEXT_WORDS, FLOAT_WORDS, FPU_WORDS, INFO, KERNEL_BITS, NUMBER,
     POINTERS, SP, STATUS, STEP, STEP_VECTOR,
 };
 use crate::fault::Fault;
@@ -323,4 +323,68 @@ fn a_thread_gets_the_floating_point_state_of_another_one() {
     }
     let wrong = kernel.ask(THREAD, Label::TcbCopyFloats, &[HANDLER]);
     assert_ne!(wrong.0, 0);
+}
+
+#[test]
+fn a_server_reads_and_writes_the_floating_point_state_of_a_thread() {
+    let mut words = memory();
+    let mut kernel = world(&mut words);
+    let Cap::Tcb { obj: own } = kernel.root_cap(boot::SLOT_TCB) else {
+        panic!("a thread");
+    };
+    let thread = kernel.thread(THREAD, 1);
+    // The word that not every value can stand in is zero.
+    let floats: [u64; FLOAT_WORDS] = core::array::from_fn(|index| (index as u64) << 33 & !0xff00);
+    kernel.sphere.switched.clear();
+    assert_eq!(kernel.ask(THREAD, Label::TcbWriteFloats, &floats).0, 0);
+    assert_eq!(kernel.sphere.switched, []);
+    for (index, &word) in floats.iter().enumerate() {
+        assert_eq!(kernel.mem.get(thread, field::FPU + index), word);
+    }
+    assert_eq!(kernel.ask(THREAD, Label::TcbReadFloats, &[]).0, 0);
+    assert_eq!(kernel.info(own).len(), FLOAT_WORDS);
+    for (index, &word) in floats.iter().enumerate() {
+        assert_eq!(kernel.word(own, index), word, "{index}");
+    }
+    // What the processor holds is saved before it is looked at, and loaded after it was changed.
+    let (save, load) = ((Some(own), own), (None, own));
+    let own = boot::SLOT_TCB;
+    assert_eq!(kernel.ask(own, Label::TcbReadFloats, &[]).0, 0);
+    assert_eq!(kernel.ask(own, Label::TcbWriteFloats, &floats).0, 0);
+    assert_eq!(kernel.sphere.switched, [save, save, load]);
+    let (label, _) = kernel.ask(THREAD, Label::TcbWriteFloats, &floats[1..]);
+    assert_eq!(label, Error::IllegalOperation as u64);
+    let mut wrong = floats;
+    wrong[3] |= 1 << 16;
+    let fits = arch::holds_floats(|index| wrong[index]);
+    let (label, _) = kernel.ask(THREAD, Label::TcbWriteFloats, &wrong);
+    assert_eq!(label == 0, fits);
+    check(&mut kernel);
+}
+
+#[test]
+fn a_program_of_another_system_goes_on_elsewhere_after_a_page_fault() {
+    for flags in [ThreadFlags::NONE, ThreadFlags::CALLS_ARE_FAULTS] {
+        let mut words = memory();
+        let (mut kernel, root, thread) = stage(&mut words, flags);
+        let told = flags == ThreadFlags::CALLS_ARE_FAULTS;
+        kernel.set_register(thread, SP, 0x7000);
+        kernel.fault(Fault::Page {
+            address: 0x123,
+            code: 6,
+        });
+        kernel.schedule();
+        assert_eq!(kernel.heard(root).0, FaultLabel::Page as u64);
+        let len = if told { CONTEXT_WORDS + 4 } else { 4 };
+        assert_eq!(kernel.info(root).len(), len);
+        if told {
+            assert_eq!(kernel.word(root, 4 + SP), 0x7000);
+        }
+        let answer = [0x5000; CONTEXT_WORDS];
+        kernel.act(Syscall::ReplyRecv, HANDLER, 0, &answer);
+        assert_eq!(kernel.current(), Some(thread));
+        let expected = if told { 0x5000 } else { 0x7000 };
+        assert_eq!(kernel.register(thread, SP), expected);
+        check(&mut kernel);
+    }
 }

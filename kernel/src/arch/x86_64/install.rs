@@ -43,6 +43,9 @@ unsafe extern "C" {
     static __fault_stack_top: u8;
 }
 
+/// The vector of the instruction for breakpoints, which programs may execute.
+const BREAKPOINT: usize = 3;
+
 #[repr(C, packed)]
 struct Pointer {
     limit: u16,
@@ -78,11 +81,12 @@ pub(in crate::arch) unsafe fn install() {
         for (vector, handler) in HANDLERS.iter().enumerate().take(VECTORS) {
             let address = *handler as u64;
             let stack = u64::from(ON_FAULT_STACK.contains(&vector));
+            let kind = if vector == BREAKPOINT { 0xee } else { 0x8e };
             (*idt)[vector] = [
                 address & 0xffff
                     | KERNEL_CODE << 16
                     | stack << 32
-                    | 0x8e << 40
+                    | kind << 40
                     | (address >> 16 & 0xffff) << 48,
                 address >> 32,
             ];

@@ -71,7 +71,8 @@ pvh_start:
     lgdt boot_gdt_pointer
     ljmp $8, $boot_long
 
-    # Long mode with the page tables at eax: PAE, NXE, LME, SCE, paging with write protection.
+    # Long mode with the page tables at eax: PAE, NXE, LME, SCE, paging with write protection,
+    # exceptions of floating-point units as such.
 long_mode:
     mov %eax, %cr3
     mov %cr4, %eax
@@ -83,7 +84,7 @@ long_mode:
     wrmsr
     mov %cr0, %eax
     and $0xfffffff3, %eax
-    or $0x80010003, %eax
+    or $0x80010023, %eax
     mov %eax, %cr0
     ret
 
@@ -128,7 +129,7 @@ trampoline_32:
     wrmsr
     mov %cr0, %eax
     and $0xfffffff3, %eax
-    or $0x80010003, %eax
+    or $0x80010023, %eax
     mov %eax, %cr0
     ljmpl $8, $({base} + trampoline_64 - trampoline_start)
     .code64
