@@ -8,7 +8,7 @@
 //! Everything here follows from the program, its bundle, and what the [machine](Machine) says,
 //! which is the same in all replicas: so replicas need not agree on anything.
 //!
-//! Not covered: more than one process, signals that are handled, connections that a program makes,
+//! Not covered: more than one process, connections that a program makes,
 //! and what the notes tell of.
 
 mod calls;
@@ -33,10 +33,11 @@ mod threads;
 pub use calls::Next;
 pub use errno::word as answer_word;
 pub use errno::{Answer, Errno};
-pub use identity::CALL_WORDS;
+pub use identity::{CALL_WORDS, FLOAT_WORDS};
 #[cfg(feature = "pc")]
 pub use kernel::{ENDPOINT, Kernel, thread_of};
 pub use machine::{Machine, Network};
 pub use process::{Begin, Nodes, Process};
+pub use signals::Trap;
 pub use sparse::Sparse;
 pub use threads::{THREADS, Turn};

@@ -38,6 +38,8 @@ fn portion_of(left: u64) -> usize {
 pub enum Next {
     /// With the answer to its call.
     Answer(Answer),
+    /// With registers that it was given.
+    Resume,
     /// With the same call again, when something may have changed.
     Wait,
     /// Without this thread, which ended with this status.
@@ -65,6 +67,7 @@ impl<M: Machine> Process<'_, M> {
         let number = number & 0xffff_ffff;
         match u32::try_from(number).unwrap_or(u32::MAX) {
             nr::__NR_exit => return Next::Gone(first & 0xff),
+            nr::__NR_rt_sigreturn => return self.leave_handler(),
             nr::__NR_exit_group => return Next::Exit(first & 0xff),
             _ => {}
         }

@@ -9,6 +9,8 @@ use super::{Errno, Machine, Process};
 
 /// Words of a thread's registers: rax, rbx, rcx, rdx, rsi, rdi, rbp, r8 to r15, rip, flags, rsp.
 pub const CALL_WORDS: usize = 18;
+/// Words of a thread's floating-point state, as `fxsave` stores it.
+pub const FLOAT_WORDS: usize = 64;
 const AX: usize = 0;
 const BX: usize = 1;
 const CX: usize = 2;

@@ -15,7 +15,7 @@ use core::fmt::Write as _;
 use rcoe_abi::object::{LARGE_BITS, MAX_CNODE_BITS, PAGE, SLOT_BITS};
 use rcoe_abi::{Error, ObjectType, Rights, layout, service};
 
-use super::identity::CALL_WORDS;
+use super::identity::{CALL_WORDS, FLOAT_WORDS};
 use super::machine::Machine;
 use crate::console::Text;
 use crate::object::{self, Outcome};
@@ -281,6 +281,14 @@ impl Machine for Kernel {
 
     fn set_pointers(&mut self, thread: usize, pointers: [u64; 2]) -> bool {
         threads::set_pointers(thread, pointers)
+    }
+
+    fn floats(&mut self, thread: usize) -> [u64; FLOAT_WORDS] {
+        threads::floats(thread)
+    }
+
+    fn set_floats(&mut self, thread: usize, floats: &[u64; FLOAT_WORDS]) -> bool {
+        threads::set_floats(thread, floats)
     }
 
     fn identity(&self, leaf: u32, part: u32, kept: [u32; 4]) -> [u32; 4] {

@@ -2,7 +2,7 @@
 
 use rcoe_abi::Rights;
 
-use super::identity::CALL_WORDS;
+use super::identity::{CALL_WORDS, FLOAT_WORDS};
 use crate::network::{Peer, Ready};
 use crate::socket::{Incoming, SocketError};
 
@@ -38,6 +38,10 @@ pub trait Machine: Network {
     fn go(&mut self, thread: usize, registers: &[u64; CALL_WORDS]);
     /// Says where a thread's own data is: the bases of FS and GS.
     fn set_pointers(&mut self, thread: usize, pointers: [u64; 2]) -> bool;
+    /// The floating-point state of a thread.
+    fn floats(&mut self, thread: usize) -> [u64; FLOAT_WORDS];
+    /// Sets it. Tells whether the processor can hold that.
+    fn set_floats(&mut self, thread: usize, floats: &[u64; FLOAT_WORDS]) -> bool;
     /// What the processor says of itself, by leaf and part: these bits of eax, ebx, ecx, edx.
     fn identity(&self, leaf: u32, part: u32, kept: [u32; 4]) -> [u32; 4];
 }

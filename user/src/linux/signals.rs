@@ -9,9 +9,12 @@
 
 mod calls;
 mod deliver;
+mod fault;
+mod frame;
 mod info;
 mod pending;
 mod send;
+mod stack;
 
 use linux_raw_sys::errno::EINVAL;
 use linux_raw_sys::general::{
@@ -20,9 +23,11 @@ use linux_raw_sys::general::{
 };
 
 use super::Errno;
+pub use fault::Trap;
 pub(crate) use info::Info;
 pub(crate) use pending::QUEUE;
 use pending::Queue;
+use stack::Stack;
 
 /// Signals, of which the real-time ones, which queue, begin there.
 const SIGNALS: usize = 64;
@@ -77,6 +82,12 @@ struct Action {
     mask: Set,
 }
 
+impl Action {
+    const fn has(&self, flag: u32) -> bool {
+        self.flags & flag as u64 != 0
+    }
+}
+
 /// Whom a signal is for: the thread at a place, or the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Whom {
@@ -105,7 +116,7 @@ impl Default for Signals {
 }
 
 /// Signals of a thread.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Own {
     /// Those that it blocks.
     mask: Set,
@@ -115,6 +126,10 @@ pub(crate) struct Own {
     awaited: Set,
     /// Those that have come for it.
     pending: Set,
+    /// Where its handlers run that want that.
+    stack: Stack,
+    /// What it was stopped for the last time: the processor's code, the exception, the address.
+    trap: [u64; 3],
 }
 
 impl Own {
@@ -124,6 +139,8 @@ impl Own {
         saved: None,
         awaited: 0,
         pending: 0,
+        stack: Stack::NONE,
+        trap: [0; 3],
     };
 
     /// What a thread has that this one makes.

@@ -290,6 +290,24 @@ impl Space {
                 || Self::grow_stack(store, machine, address))
     }
 
+    /// Is there a page at this address, whatever its rights?
+    pub(crate) fn has(store: &Sparse<'_>, address: u64) -> bool {
+        address < STACK_TOP && store.get(address / PAGE) != 0
+    }
+
+    /// Would there be memory at this address, if there were any left?
+    pub(crate) fn has_promised(store: &Sparse<'_>, address: u64) -> bool {
+        let word = if address < STACK_TOP {
+            store.get(address / PAGE)
+        } else {
+            return false;
+        };
+        match Page::from_word(word) {
+            Some(page) => page.frame == PROMISED && page.rights != Rights::NONE,
+            None => address >= STACK_TOP - STACK_BYTES,
+        }
+    }
+
     /// Is this all there, with such rights?
     pub(crate) fn check(
         store: &mut Sparse<'_>,

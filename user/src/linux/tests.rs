@@ -18,6 +18,7 @@ use linux_raw_sys::general as nr;
 use rcoe_abi::Rights;
 use rcoe_abi::bundle::{Bundle, FILE_WORDS, HEADER_WORDS, MAGIC, SEGMENT_WORDS, Word};
 
+use super::identity::FLOAT_WORDS;
 use super::machine::PAGE;
 use super::{
     Answer, Begin, CALL_WORDS, Errno, Machine, Network, Next, Nodes, Process, Sparse, Turn,
@@ -40,6 +41,7 @@ struct Mock {
     /// Threads that were made, like which; and those that went on, with what registers.
     made: Vec<(usize, usize)>,
     gone: Vec<(usize, [u64; CALL_WORDS])>,
+    floats: BTreeMap<usize, [u64; FLOAT_WORDS]>,
     net: net::Wires,
 }
 
@@ -108,6 +110,18 @@ impl Machine for Mock {
     fn set_pointers(&mut self, thread: usize, pointers: [u64; 2]) -> bool {
         self.pointers.insert(thread, pointers);
         true
+    }
+
+    fn floats(&mut self, thread: usize) -> [u64; FLOAT_WORDS] {
+        *self.floats.entry(thread).or_insert([0; FLOAT_WORDS])
+    }
+
+    fn set_floats(&mut self, thread: usize, floats: &[u64; FLOAT_WORDS]) -> bool {
+        let holds = floats[3] >> 16 & 0xffff == 0;
+        if holds {
+            self.floats.insert(thread, *floats);
+        }
+        holds
     }
 
     fn identity(&self, leaf: u32, part: u32, kept: [u32; 4]) -> [u32; 4] {

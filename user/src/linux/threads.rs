@@ -67,6 +67,8 @@ pub(crate) struct Thread {
     /// Where FS and GS lead.
     pub(crate) pointers: [u64; 2],
     pub(crate) signals: Own,
+    /// Does it go on with other registers than those of its call?
+    pub(crate) moved: bool,
 }
 
 /// All threads.
@@ -100,6 +102,10 @@ pub(crate) enum Limit {
 pub enum Turn {
     /// The thread that made it gets this answer.
     Answer(u64),
+    /// It goes on with these registers.
+    Resume([u64; CALL_WORDS]),
+    /// It goes on where it was.
+    Same,
     /// Another one runs by now.
     Other,
     /// The program has ended with this status.
@@ -123,6 +129,7 @@ impl Thread {
         robust: 0,
         pointers: [0; 2],
         signals: Own::NONE,
+        moved: false,
     };
 }
 
@@ -162,6 +169,22 @@ impl Threads {
         &mut self.all[place]
     }
 
+    /// The current thread goes on with these registers.
+    pub(crate) const fn set_registers(&mut self, registers: [u64; CALL_WORDS]) {
+        self.registers[self.current] = registers;
+        let thread = self.current();
+        thread.state = State::Ready(registers[ANSWER]);
+        thread.moved = true;
+    }
+
+    /// The thread at a place was stopped, with these registers: it is the current one.
+    pub(crate) fn stopped(&mut self, place: usize, registers: [u64; CALL_WORDS]) {
+        self.current = place;
+        self.set_registers(registers);
+        let thread = self.current();
+        (thread.wait, thread.moved) = (Wait::default(), false);
+    }
+
     /// Is there one?
     pub(crate) fn is_there(&self, place: usize) -> bool {
         self.all[place].state != State::Free
@@ -171,6 +194,15 @@ impl Threads {
     pub(crate) fn place_of(&self, number: u64) -> Option<usize> {
         let mut all = self.all.iter();
         all.position(|it| it.state != State::Free && it.number == number)
+    }
+
+    /// The registers that it goes on with.
+    fn going(&self) -> [u64; CALL_WORDS] {
+        let mut registers = self.registers[self.current];
+        if let State::Ready(answer) = self.all[self.current].state {
+            registers[ANSWER] = answer;
+        }
+        registers
     }
 
     /// Others may have their turn before the thread goes on.
@@ -204,6 +236,7 @@ impl Threads {
             state: State::Ready(0),
             number,
             wait: Wait::default(),
+            moved: false,
             ..thread
         };
         number
@@ -251,8 +284,11 @@ impl<M: Machine> Process<'_, M> {
         threads.left = threads.left.saturating_sub(1);
         let state = threads.current().state;
         match state {
-            State::Ready(answer) if threads.left > 0 || threads.count == 1 => {
-                self.take_signals().map_or(Turn::Answer(answer), Turn::End)
+            State::Ready(_) if threads.left > 0 || threads.count == 1 => {
+                match self.take_signals() {
+                    Some(status) => Turn::End(status),
+                    None => self.answer(),
+                }
             }
             _ => self.turn(place),
         }
@@ -263,8 +299,8 @@ impl<M: Machine> Process<'_, M> {
         loop {
             match self.choose(last) {
                 Err(status) => return Turn::End(status),
-                Ok(Some(answer)) => return self.go(last, answer),
-                Ok(None) => {
+                Ok(true) => return self.go(last),
+                Ok(false) => {
                     let times = self.threads.until().into_iter();
                     let until = times.chain(self.streams.next_alarm()).min();
                     self.machine.wait(until);
@@ -274,24 +310,34 @@ impl<M: Machine> Process<'_, M> {
         }
     }
 
-    fn go(&mut self, last: usize, answer: u64) -> Turn {
-        let threads = &mut self.threads;
-        threads.left = SLICE;
-        if threads.current == last {
-            return Turn::Answer(answer);
+    /// The current thread goes on, which is the one that is to be answered now.
+    pub(crate) fn answer(&mut self) -> Turn {
+        let registers = self.threads.going();
+        let moved = core::mem::take(&mut self.threads.current().moved);
+        if moved {
+            Turn::Resume(registers)
+        } else {
+            Turn::Answer(registers[ANSWER])
         }
-        let mut registers = threads.registers[threads.current];
-        registers[ANSWER] = answer;
-        self.machine.go(threads.current, &registers);
+    }
+
+    fn go(&mut self, last: usize) -> Turn {
+        self.threads.left = SLICE;
+        if self.threads.current == last {
+            return self.answer();
+        }
+        let registers = self.threads.going();
+        self.threads.current().moved = false;
+        self.machine.go(self.threads.current, &registers);
         Turn::Other
     }
 
-    /// The next thread behind this one that can go on, which is the current one then, and the
-    /// answer to its call. Calls of those that wait are made again.
+    /// The next thread behind this one that can go on is the current one then; tells whether there
+    /// is any. Calls of those that wait are made again.
     ///
     /// # Errors
     /// The status of a program that ends by one of them.
-    fn choose(&mut self, last: usize) -> Result<Option<u64>, u64> {
+    fn choose(&mut self, last: usize) -> Result<bool, u64> {
         for step in 1..=THREADS {
             let place = (last + step) % THREADS;
             self.threads.current = place;
@@ -304,11 +350,11 @@ impl<M: Machine> Process<'_, M> {
                     return Err(status);
                 }
             }
-            if let State::Ready(answer) = self.threads.current().state {
-                return self.take_signals().map_or(Ok(Some(answer)), Err);
+            if matches!(self.threads.current().state, State::Ready(_)) {
+                return self.take_signals().map_or(Ok(true), Err);
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// What a call of the current thread came to; the status of a program that ends by it.
@@ -318,6 +364,7 @@ impl<M: Machine> Process<'_, M> {
                 self.threads.current().signals.call_ended();
                 State::Ready(word(answer))
             }
+            Next::Resume => return None,
             Next::Wait => State::Waits,
             Next::Exit(status) => return Some(status),
             Next::Gone(status) => {

@@ -6,7 +6,7 @@
 use rcoe_abi::{Error, ObjectType, Rights, ThreadFlags};
 
 use super::{BUFFER, ENDPOINT, Kernel, SPACE, TABLE, THREAD};
-use crate::linux::identity::CALL_WORDS;
+use crate::linux::identity::{CALL_WORDS, FLOAT_WORDS};
 use crate::linux::threads::THREADS;
 use crate::make;
 use crate::object::{self, Outcome};
@@ -69,6 +69,17 @@ pub(super) fn go(thread: usize, registers: &[u64; CALL_WORDS]) {
 
 pub(super) fn set_pointers(thread: usize, pointers: [u64; 2]) -> bool {
     object::write_pointers(slot(thread), pointers).is_ok()
+}
+
+pub(super) fn floats(thread: usize) -> [u64; FLOAT_WORDS] {
+    let mut floats = [0; FLOAT_WORDS];
+    let read = object::read_floats(slot(thread), &mut floats);
+    assert!(read.is_ok(), "a thread that is made has that state");
+    floats
+}
+
+pub(super) fn set_floats(thread: usize, floats: &[u64; FLOAT_WORDS]) -> bool {
+    object::write_floats(slot(thread), floats).is_ok()
 }
 
 /// The thread that a message is from, by its badge.

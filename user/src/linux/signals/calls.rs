@@ -37,6 +37,7 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_rt_sigtimedwait => self.await_signal([first, second, third, fourth]),
             nr::__NR_rt_sigsuspend => self.suspend(first, second),
             nr::__NR_pause => Err(LATER),
+            nr::__NR_sigaltstack => self.set_stack(first, second),
             nr::__NR_kill => self.kill(number, first, second),
             nr::__NR_tkill => self.kill_thread(number, PROCESS, first, second),
             nr::__NR_tgkill => self.kill_thread(number, first, second, third),

@@ -1,7 +1,35 @@
 //! Taking signals: where a thread goes on, or waits in a call.
 
-use super::{ENDED_BY, Effect, OWN_FAULTS, Set, Whom, bit};
-use crate::linux::{Machine, Process};
+use linux_raw_sys::errno::EINTR;
+use linux_raw_sys::general as nr;
+use linux_raw_sys::general::{SA_RESETHAND, SA_RESTART, SIGSEGV, TIMER_ABSTIME};
+
+use super::{Action, ENDED_BY, Effect, Info, OWN_FAULTS, Set, Whom, bit};
+use crate::linux::errno::word;
+use crate::linux::identity::CALL_WORDS;
+use crate::linux::stat::SECOND;
+use crate::linux::threads::{ANSWER, State, Wait};
+use crate::linux::{Errno, Machine, Next, Process};
+
+/// The register that says where a thread is, and the bytes of the instruction that makes a call.
+const IP: usize = 15;
+const CALL_BYTES: u64 = 2;
+
+fn low(word: u64) -> u32 {
+    u32::try_from(word & 0xffff_ffff).unwrap_or(0)
+}
+
+/// Is such a call made again behind a handler that wants calls made again? What waits for a time,
+/// for signals or for any of many is not.
+fn is_made_again(call: u64, words: &[u64; 6]) -> bool {
+    match low(call) {
+        nr::__NR_read | nr::__NR_readv | nr::__NR_recvfrom | nr::__NR_recvmsg => true,
+        nr::__NR_write | nr::__NR_writev | nr::__NR_sendto | nr::__NR_sendmsg => true,
+        nr::__NR_accept | nr::__NR_accept4 => true,
+        nr::__NR_futex => words[3] == 0,
+        _ => false,
+    }
+}
 
 /// The first of these signals, those of what a thread does itself before others.
 fn first(signals: Set) -> Option<u32> {
@@ -41,15 +69,107 @@ impl<M: Machine> Process<'_, M> {
     /// that ends by it.
     pub(in crate::linux) fn take_signals(&mut self) -> Option<u64> {
         while let Some((whom, signal)) = self.next_due() {
-            self.take_signal(whom, signal);
-            match self.signals.effect(signal) {
-                Effect::Ignore => {}
-                Effect::End => return Some(ENDED_BY + u64::from(signal)),
-                Effect::Stop => return Some(self.cannot_stop(signal)),
-                Effect::Handle => self.tell_undelivered(signal),
+            let info = self.take_signal(whom, signal);
+            let status = match self.signals.effect(signal) {
+                Effect::Ignore => None,
+                Effect::End => Some(ENDED_BY + u64::from(signal)),
+                Effect::Stop => Some(self.cannot_stop(signal)),
+                Effect::Handle => self.handle(&info).err(),
+            };
+            if status.is_some() {
+                return status;
             }
         }
         self.ended
+    }
+
+    /// Has the current thread begin a handler, out of a call if it waits in one.
+    ///
+    /// # Errors
+    /// The status of a program that ends by it.
+    pub(super) fn handle(&mut self, info: &Info) -> Result<(), u64> {
+        let kept = self.signals.action(info.signal);
+        let action = *kept;
+        if action.has(SA_RESETHAND) {
+            kept.handler = 0;
+        }
+        let mut registers = *self.threads.registers();
+        match self.threads.current().state {
+            State::Ready(answer) => registers[ANSWER] = answer,
+            _ => self.break_off(&action, &mut registers),
+        }
+        if self.begin_handler(info, action, &registers).is_ok() {
+            return Ok(());
+        }
+        self.threads.set_registers(registers);
+        let forced = match info.signal {
+            SIGSEGV => Err(0),
+            _ => self.force(Info::of_system(SIGSEGV)),
+        };
+        if forced == Err(0) {
+            let text = format_args!(
+                "the program has no stack, or no way back, for the handler of signal {}",
+                info.signal
+            );
+            self.machine.note(text);
+            return Err(ENDED_BY + u64::from(SIGSEGV));
+        }
+        forced
+    }
+
+    /// A call that waits is over without having come to anything, or is made again behind the
+    /// handler.
+    fn break_off(&mut self, action: &Action, registers: &mut [u64; CALL_WORDS]) {
+        let thread = *self.threads.current();
+        let again = action.has(SA_RESTART) && is_made_again(thread.call, &thread.words);
+        registers[ANSWER] = if thread.wait.done > 0 {
+            thread.wait.done
+        } else if again {
+            registers[IP] = registers[IP].wrapping_sub(CALL_BYTES);
+            thread.call
+        } else {
+            word(Err(self.interrupted()))
+        };
+        let thread = self.threads.current();
+        thread.wait = Wait::default();
+        thread.signals.awaited = 0;
+    }
+
+    /// Why such a call has not come to anything; one that sleeps tells how long it would have.
+    fn interrupted(&mut self) -> Errno {
+        let thread = *self.threads.current();
+        let to = match low(thread.call) {
+            nr::__NR_nanosleep => thread.words[1],
+            nr::__NR_clock_nanosleep if thread.words[1] & u64::from(TIMER_ABSTIME) == 0 => {
+                thread.words[3]
+            }
+            _ => 0,
+        };
+        if to != 0
+            && let Some(until) = thread.wait.until
+        {
+            let left = until.saturating_sub(self.machine.now());
+            let told = self.write_words(to, &[left / SECOND, left % SECOND]);
+            return told.err().unwrap_or(Errno(EINTR));
+        }
+        Errno(EINTR)
+    }
+
+    /// Ends a handler (`rt_sigreturn`).
+    pub(in crate::linux) fn leave_handler(&mut self) -> Next {
+        self.threads.current().state = State::Ready(0);
+        if self.end_handler().is_ok() {
+            return Next::Resume;
+        }
+        match self.force(Info::of_system(SIGSEGV)) {
+            Ok(()) => Next::Resume,
+            Err(0) => {
+                let text = format_args!("the program returns from a signal with a wrong frame");
+                self.machine.note(text);
+                Next::Exit(ENDED_BY + u64::from(SIGSEGV))
+            }
+            Err(status) => Next::Exit(status),
+        }
     }
 
     /// Nobody could have the program go on.
@@ -59,13 +179,5 @@ impl<M: Machine> Process<'_, M> {
         );
         self.machine.note(text);
         ENDED_BY + u64::from(signal)
-    }
-
-    fn tell_undelivered(&mut self, signal: u32) {
-        let text = format_args!(
-            "the system sphere does not deliver signals: the program does not get signal \
-             {signal}, which it handles"
-        );
-        self.tell_once(linux_raw_sys::general::__NR_rt_sigaction.into(), text);
     }
 }

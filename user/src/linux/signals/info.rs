@@ -1,6 +1,6 @@
 //! What a program gets to know of a signal (`siginfo`).
 
-use linux_raw_sys::general::{SI_TKILL, SI_USER};
+use linux_raw_sys::general::{SI_KERNEL, SI_TKILL, SI_USER};
 
 use crate::linux::calls::PROCESS;
 
@@ -31,6 +31,21 @@ impl Info {
             errno: 0,
             code,
             rest: [PROCESS, 0, 0, 0],
+        }
+    }
+
+    /// Sent by the system.
+    pub(super) const fn of_system(signal: u32) -> Self {
+        Self::of_fault(signal, SI_KERNEL, 0)
+    }
+
+    /// Of what a thread did, with an address.
+    pub(super) const fn of_fault(signal: u32, code: u32, address: u64) -> Self {
+        Self {
+            signal,
+            errno: 0,
+            code,
+            rest: [address, 0, 0, 0],
         }
     }
 
