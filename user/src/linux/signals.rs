@@ -15,6 +15,7 @@ mod info;
 mod pending;
 mod send;
 mod stack;
+mod timer;
 
 use linux_raw_sys::errno::EINVAL;
 use linux_raw_sys::general::{
@@ -28,6 +29,7 @@ pub(crate) use info::Info;
 pub(crate) use pending::QUEUE;
 use pending::Queue;
 use stack::Stack;
+use timer::Timer;
 
 /// Signals, of which the real-time ones, which queue, begin there.
 const SIGNALS: usize = 64;
@@ -103,6 +105,7 @@ pub(crate) struct Signals {
     pending: Set,
     /// What is known of each that has come, for threads too.
     queue: Queue,
+    timer: Timer,
 }
 
 impl Default for Signals {
@@ -111,6 +114,7 @@ impl Default for Signals {
             actions: [Action::default(); SIGNALS],
             pending: 0,
             queue: Queue::default(),
+            timer: Timer::default(),
         }
     }
 }

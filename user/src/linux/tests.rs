@@ -1,5 +1,6 @@
 //! The personality on the host, with a machine of vectors.
 
+mod handlers;
 mod net;
 mod signals;
 mod threads;

@@ -280,6 +280,7 @@ impl<M: Machine> Process<'_, M> {
         if let Some(status) = self.settle(next) {
             return Turn::End(status);
         }
+        self.ring();
         let threads = &mut self.threads;
         threads.left = threads.left.saturating_sub(1);
         let state = threads.current().state;
@@ -302,9 +303,11 @@ impl<M: Machine> Process<'_, M> {
                 Ok(true) => return self.go(last),
                 Ok(false) => {
                     let times = self.threads.until().into_iter();
-                    let until = times.chain(self.streams.next_alarm()).min();
+                    let until = times.chain(self.streams.next_alarm());
+                    let until = until.chain(self.next_ring()).min();
                     self.machine.wait(until);
                     self.ready = None;
+                    self.ring();
                 }
             }
         }

@@ -50,8 +50,6 @@ impl<M: Machine> Process<'_, M> {
                 self.write_words(third, &[1]).map(|()| 8)
             }
             nr::__NR_uname => self.names(first),
-            // No timer was ever set: only that can be said again.
-            nr::__NR_setitimer => self.no_timer(second, third)?,
             nr::__NR_prlimit64 => self.limit([first, second, third, fourth]),
             nr::__NR_getrlimit => self.limit([0, first, 0, second]),
             nr::__NR_getrusage => self.write_words(second, &[0; USAGE_WORDS]).map(|()| 0),
@@ -98,17 +96,6 @@ impl<M: Machine> Process<'_, M> {
             place[..name.len()].copy_from_slice(name);
         }
         self.write(to, &bytes).map(|()| 0)
-    }
-
-    fn no_timer(&mut self, new: u64, old: u64) -> Option<Answer> {
-        let first = [16, 24].map(|at| self.word(new.wrapping_add(at)));
-        if first != [Ok(0); 2] {
-            return None;
-        }
-        Some(match old {
-            0 => Ok(0),
-            old => self.write_words(old, &[0; 4]).map(|()| 0),
-        })
     }
 
     /// There are limits to the stack, to open files and to signals that wait, and none to anything

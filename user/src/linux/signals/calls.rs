@@ -45,7 +45,7 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_rt_tgsigqueueinfo => {
                 self.queue_to_thread(number, [first, second], third, fourth)
             }
-            _ => return None,
+            _ => return self.timer_call(call, words),
         })
     }
 

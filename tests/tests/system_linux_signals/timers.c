@@ -1,0 +1,90 @@
+/* Timers that end in a signal. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static atomic_int rang;
+static volatile int by_system;
+
+static void ring(int signal, siginfo_t *info, void *context)
+{
+    (void)context;
+    atomic_fetch_add(&rang, signal == SIGALRM);
+    by_system = info->si_code == SI_KERNEL;
+}
+
+static void handle(int flags)
+{
+    struct sigaction action = {.sa_sigaction = ring, .sa_flags = SA_SIGINFO | flags};
+    sigaction(SIGALRM, &action, 0);
+}
+
+static void *joined(void *nothing)
+{
+    while (atomic_load(&rang) < 3)
+        syscall(SYS_gettid);
+    return nothing;
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    pthread_t other;
+    int pipes[2];
+    char byte;
+    struct itimerval soon = {{0, 0}, {0, 20000}}, often = {{0, 10000}, {0, 10000}}, left, none;
+    memset(&none, 0, sizeof none);
+    handle(0);
+    if (pipe(pipes))
+        return 1;
+    unsigned before = alarm(1000);
+    unsigned then = alarm(0);
+    printf("alarm %u, %d\n", before, then > 900 && then <= 1000);
+    setitimer(ITIMER_REAL, &soon, &left);
+    int paused = pause(), why = errno;
+    printf("pause %d %d, rang %d, by the system %d\n", paused, why == EINTR, rang, by_system);
+    getitimer(ITIMER_REAL, &left);
+    printf("over %d\n", left.it_value.tv_sec == 0 && left.it_value.tv_usec == 0);
+    setitimer(ITIMER_REAL, &soon, 0);
+    int got = (int)read(pipes[0], &byte, 1);
+    printf("read %d %d\n", got, errno == EINTR);
+    /* A library's function, which sees that its time is not over. */
+    alarm(1);
+    printf("slept %d\n", sleep(1000) > 900);
+    /* Another thread goes on until it has rung often enough. */
+    atomic_store(&rang, 0);
+    handle(SA_RESTART);
+    setitimer(ITIMER_REAL, &often, 0);
+    pthread_create(&other, 0, joined, 0);
+    pthread_join(other, 0);
+    setitimer(ITIMER_REAL, &none, &left);
+    printf("often %d, interval %d\n", rang >= 3, (int)left.it_interval.tv_usec);
+    /* While it is blocked it comes once. */
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    sigprocmask(SIG_BLOCK, &set, 0);
+    atomic_store(&rang, 0);
+    setitimer(ITIMER_REAL, &soon, 0);
+    int taken = sigwaitinfo(&set, 0);
+    printf("taken %d, rang %d\n", taken == SIGALRM, rang);
+    soon.it_value.tv_usec = 1000000;
+    int wrong = setitimer(ITIMER_REAL, &soon, 0);
+    printf("wrong %d %d\n", wrong, errno == EINVAL);
+    fflush(stdout);
+    if (argc < 2)
+        return 0;
+    signal(SIGALRM, SIG_DFL);
+    sigprocmask(SIG_UNBLOCK, &set, 0);
+    alarm(1);
+    for (;;)
+        pause();
+}
