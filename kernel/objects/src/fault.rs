@@ -96,8 +96,8 @@ impl<S: Sphere> Kernel<'_, S> {
         );
     }
 
-    /// The handler answers: label 0 lets the thread go on with the registers of the reply, but after
-    /// a page fault of a program of this system. Anything else leaves it stopped.
+    /// The handler answers: label 0 lets the thread go on, with the registers of the reply unless
+    /// that is a page fault of a program of this system. Anything else leaves it stopped.
     pub(crate) fn reply_to_fault(&mut self, handler: Ref, tcb: Ref) {
         let fault = self.mem.get(tcb, field::FAULT);
         let info = self.info(handler);

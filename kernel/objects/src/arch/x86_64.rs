@@ -109,9 +109,16 @@ const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// Makes a context harmless: a thread runs with interrupts on and no privileges, whatever somebody
-/// wrote there.
+/// wrote there, and at an address that the processor can have: else the kernel's exit would fault.
 pub fn start(context: &mut [u64; CONTEXT_WORDS]) {
     context[STATUS] = context[STATUS] & OWN_FLAGS | START_FLAGS;
+    context[IP] = canonical(context[IP]);
+}
+
+/// The address with these lower 48 bits whose others are like the highest of them.
+const fn canonical(address: u64) -> u64 {
+    const OTHERS: u32 = 16;
+    ((address << OTHERS).cast_signed() >> OTHERS).cast_unsigned()
 }
 
 /// Which entry of a table of `level` (0 maps pages) leads to `address`.
@@ -265,7 +272,17 @@ mod tests {
     fn nobody_gives_himself_privileges() {
         let mut context = [u64::MAX; CONTEXT_WORDS];
         start(&mut context);
+        assert_eq!(context[IP], u64::MAX);
         // Neither I/O privilege nor other modes, nor the kernel's access to programs.
         assert_eq!(context[STATUS], 0x21_4fd7);
+        for (written, kept) in [
+            (0x7fff_ffff_f000, 0x7fff_ffff_f000),
+            (0x8000_0000_0000, 0xffff_8000_0000_0000),
+            (0x1234_0000_0000_1000, 0x1000),
+        ] {
+            context[IP] = written;
+            start(&mut context);
+            assert_eq!(context[IP], kept);
+        }
     }
 }
