@@ -3,8 +3,8 @@
 use linux_raw_sys::errno::{EBADF, EINVAL, EISDIR, ENOTDIR, ENOTTY, ESPIPE};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL, O_ACCMODE, O_APPEND, O_NONBLOCK,
-    O_RDONLY, O_WRONLY, SEEK_CUR, SEEK_END, SEEK_SET,
+    F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL, FASYNC, O_ACCMODE, O_APPEND,
+    O_NONBLOCK, O_RDONLY, O_WRONLY, SEEK_CUR, SEEK_END, SEEK_SET,
 };
 use linux_raw_sys::ioctl::FIONBIO;
 
@@ -218,6 +218,8 @@ impl<M: Machine> Process<'_, M> {
             // No other program is ever started by this one.
             F_GETFD | F_SETFD => self.files.of(file).map(|_| 0),
             F_GETFL => self.files.of(file).map(|it| it.flags.into()),
+            // Nobody is told of what comes by a signal.
+            F_SETFL if argument & u64::from(FASYNC) != 0 => return None,
             F_SETFL => self.files.of(file).map(|it| {
                 const SET: u32 = O_APPEND | O_NONBLOCK;
                 let wanted = u32::try_from(argument & u64::from(SET)).unwrap_or(0);

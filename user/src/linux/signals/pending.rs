@@ -1,4 +1,4 @@
-//! Signals that have come and are not taken: what is known of each, in the order in which they came.
+//! Signals that have come and are not taken: what is known of each, in their order.
 //!
 //! There is room for so many. Of a standard signal that has none nothing is known when it is taken;
 //! a real-time one is refused.
