@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -32,6 +33,44 @@ static void *joined(void *nothing)
     while (atomic_load(&rang) < 3)
         syscall(SYS_gettid);
     return nothing;
+}
+
+static void by_thread(union sigval value)
+{
+    atomic_fetch_add((atomic_int *)value.sival_ptr, 1);
+}
+
+/* Timers that are made: by a signal that is waited for, and by a thread of the library's. */
+static void made(void)
+{
+    static atomic_int ran;
+    timer_t timer, other;
+    sigset_t set;
+    siginfo_t info;
+    struct itimerspec often = {{0, 10000000}, {0, 10000000}}, left;
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    event.sigev_value.sival_int = 4711;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &set, 0);
+    int made = timer_create(CLOCK_MONOTONIC, &event, &timer);
+    timer_settime(timer, 0, &often, 0);
+    for (int round = 0; round < 3; round++)
+        made += sigwaitinfo(&set, &info) == SIGUSR1;
+    timer_gettime(timer, &left);
+    printf("made %d, code %d, value %d, interval %d\n", made, info.si_code,
+           info.si_value.sival_int, (int)left.it_interval.tv_nsec);
+    int deleted = timer_delete(timer), again = timer_delete(timer);
+    printf("deleted %d %d\n", deleted, again);
+    memset(&event, 0, sizeof event);
+    event.sigev_notify = SIGEV_THREAD;
+    event.sigev_notify_function = by_thread;
+    event.sigev_value.sival_ptr = &ran;
+    made = timer_create(CLOCK_REALTIME, &event, &other);
+    timer_settime(other, 0, &often, 0);
+    while (atomic_load(&ran) < 2)
+        sched_yield();
+    printf("by a thread %d %d\n", made, timer_delete(other));
 }
 
 int main(int argc, char **argv)
@@ -76,6 +115,7 @@ int main(int argc, char **argv)
     setitimer(ITIMER_REAL, &soon, 0);
     int taken = sigwaitinfo(&set, 0);
     printf("taken %d, rang %d\n", taken == SIGALRM, rang);
+    made();
     soon.it_value.tv_usec = 1000000;
     int wrong = setitimer(ITIMER_REAL, &soon, 0);
     printf("wrong %d %d\n", wrong, errno == EINVAL);

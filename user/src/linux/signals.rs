@@ -16,6 +16,7 @@ mod pending;
 mod send;
 mod stack;
 mod timer;
+mod timers;
 
 use linux_raw_sys::errno::EINVAL;
 use linux_raw_sys::general::{
@@ -30,6 +31,7 @@ pub(crate) use pending::QUEUE;
 use pending::Queue;
 use stack::Stack;
 use timer::Timer;
+use timers::Timers;
 
 /// Signals, of which the real-time ones, which queue, begin there.
 const SIGNALS: usize = 64;
@@ -106,6 +108,7 @@ pub(crate) struct Signals {
     /// What is known of each that has come, for threads too.
     queue: Queue,
     timer: Timer,
+    timers: Timers,
 }
 
 impl Default for Signals {
@@ -115,6 +118,7 @@ impl Default for Signals {
             pending: 0,
             queue: Queue::default(),
             timer: Timer::default(),
+            timers: Timers::default(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a program gets to know of a signal (`siginfo`).
 
-use linux_raw_sys::general::{SI_KERNEL, SI_TKILL, SI_USER};
+use linux_raw_sys::general::{SI_KERNEL, SI_TIMER, SI_TKILL, SI_USER};
 
 use crate::linux::calls::PROCESS;
 
@@ -17,10 +17,14 @@ pub(crate) struct Info {
     pub(super) code: u32,
     /// What else there is depends on that.
     pub(super) rest: [u64; 4],
+    /// The timer that it is of, if it is of one.
+    pub(super) timer: Option<u32>,
 }
 
 #[expect(clippy::cast_sign_loss, reason = "as it stands in memory")]
 const BY_TKILL: u32 = SI_TKILL as u32;
+#[expect(clippy::cast_sign_loss, reason = "as it stands in memory")]
+const BY_TIMER: u32 = SI_TIMER as u32;
 
 impl Info {
     /// Sent by the program itself, to the process or to a thread.
@@ -31,6 +35,7 @@ impl Info {
             errno: 0,
             code,
             rest: [PROCESS, 0, 0, 0],
+            timer: None,
         }
     }
 
@@ -46,7 +51,25 @@ impl Info {
             errno: 0,
             code,
             rest: [address, 0, 0, 0],
+            timer: None,
         }
+    }
+
+    /// Sent by a timer, with its value.
+    pub(super) fn of_timer(signal: u32, timer: u32, value: u64) -> Self {
+        Self {
+            signal,
+            errno: 0,
+            code: BY_TIMER,
+            rest: [timer.into(), value, 0, 0],
+            timer: Some(timer),
+        }
+    }
+
+    /// Says how often its timer rang besides.
+    pub(super) const fn missed(mut self, times: u64) -> Self {
+        self.rest[0] |= times << 32;
+        self
     }
 
     /// One of which nothing could be kept.
@@ -56,6 +79,7 @@ impl Info {
             errno: 0,
             code: SI_USER,
             rest: [0; 4],
+            timer: None,
         }
     }
 
@@ -72,6 +96,7 @@ impl Info {
             errno: half(4),
             code: half(8),
             rest: [word(16), word(24), word(32), word(40)],
+            timer: None,
         }
     }
 

@@ -50,6 +50,21 @@ impl Queue {
         self.first(whom, signal).is_some()
     }
 
+    /// Does the signal of a timer wait?
+    pub(super) fn has_timer(&self, timer: u32) -> bool {
+        let mut entries = self.entries[..self.len].iter().flatten();
+        entries.any(|it| it.info.timer == Some(timer))
+    }
+
+    /// A timer is no more: its signal, if it waits, is none of the timer that has its number next.
+    pub(super) fn forget_timer(&mut self, timer: u32) {
+        for entry in self.entries[..self.len].iter_mut().flatten() {
+            if entry.info.timer == Some(timer) {
+                entry.info.timer = None;
+            }
+        }
+    }
+
     /// Takes the first one.
     pub(super) fn take(&mut self, whom: Whom, signal: u32) -> Option<Info> {
         let place = self.first(whom, signal)?;

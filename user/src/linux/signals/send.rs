@@ -58,7 +58,8 @@ impl<M: Machine> Process<'_, M> {
             return Ok(());
         }
         let queues = signal >= FIRST_QUEUED;
-        if *self.pending(whom) & bit(signal) != 0 && !queues {
+        let waits = *self.pending(whom) & bit(signal) != 0;
+        if waits && !queues && info.timer.is_none() {
             return Ok(());
         }
         if !self.signals.queue.add(whom, info) && queues && !info.is_plain() {
@@ -128,6 +129,10 @@ impl<M: Machine> Process<'_, M> {
         if !self.signals.queue.has(whom, signal) {
             *self.pending(whom) &= !bit(signal);
         }
-        info.unwrap_or(Info::lost(signal))
+        let info = info.unwrap_or(Info::lost(signal));
+        match info.timer {
+            Some(timer) => info.missed(self.signals.timers.taken(timer)),
+            None => info,
+        }
     }
 }

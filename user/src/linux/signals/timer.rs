@@ -43,22 +43,28 @@ impl<M: Machine> Process<'_, M> {
             // None was ever set: only that can be said again.
             nr::__NR_setitimer if self.is_none(new) => self.tell_none(old),
             nr::__NR_getitimer => self.tell_none(new),
-            _ => return None,
+            _ => return self.made_timer_call(call, words),
         })
     }
 
-    /// When it rings.
-    pub(in crate::linux) const fn next_ring(&self) -> Option<u64> {
-        self.signals.timer.next
+    /// When it rings, or any that the program made.
+    pub(in crate::linux) fn next_ring(&self) -> Option<u64> {
+        let own = self.signals.timer.next.into_iter();
+        own.chain(self.signals.timers.next()).min()
     }
 
-    /// Looks at the clock, if the timer is set, and sends its signal if its time has come.
+    /// Looks at the clock, if a timer is set, and sends the signals whose time has come.
     pub(in crate::linux) fn ring(&mut self) {
+        if self.next_ring().is_some() {
+            let now = self.machine.now();
+            self.ring_own(now);
+            self.ring_made(now);
+        }
+    }
+
+    fn ring_own(&mut self, now: u64) {
         let Timer { next, interval } = self.signals.timer;
-        let Some(next) = next else {
-            return;
-        };
-        let Some(late) = self.machine.now().checked_sub(next) else {
+        let Some((next, late)) = next.and_then(|next| Some((next, now.checked_sub(next)?))) else {
             return;
         };
         let times = late.checked_div(interval).map(|times| times + 1);

@@ -1,6 +1,6 @@
 //! Handled signals: their frames, the calls that they come out of, faults, and timers.
 
-use linux_raw_sys::errno::{EINTR, EINVAL, ENOMEM, ENOSYS};
+use linux_raw_sys::errno::{EAGAIN, EINTR, EINVAL, ENOMEM, ENOSYS};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SA_RESTORER, SA_SIGINFO, SIG_BLOCK,
@@ -348,5 +348,50 @@ fn a_timer_rings_while_all_wait_and_behind_calls() {
         let words = [nr::ITIMER_REAL.into(), PLACE, 0];
         let wrong = ask(process, nr::__NR_setitimer, &words);
         assert_eq!(wrong, Err(Errno(EINVAL)));
+    });
+}
+
+#[test]
+fn timers_that_a_program_makes_ring_once_until_their_signal_is_taken() {
+    with(|process, _| {
+        let queued = 40;
+        handle(process, queued, SA_SIGINFO, 0);
+        process.write_words(SET, &[bit(queued)]).unwrap();
+        let words = [SIG_BLOCK.into(), SET, 0, 8];
+        assert_eq!(ask(process, nr::__NR_rt_sigprocmask, &words), Ok(0));
+        let event = [4711, u64::from(queued), 0];
+        process.write_words(PLACE, &event).unwrap();
+        let create = [nr::CLOCK_MONOTONIC.into(), PLACE, PLACE + 64];
+        assert_eq!(ask(process, nr::__NR_timer_create, &create), Ok(0));
+        let timer = process.word(PLACE + 64).unwrap() & 0xffff_ffff;
+        // Every second, the first time after two.
+        process.write_words(PLACE, &[1, 0, 2, 0]).unwrap();
+        let words = [timer, 0, PLACE, PLACE + 32];
+        assert_eq!(ask(process, nr::__NR_timer_settime, &words), Ok(0));
+        assert_eq!(process.word(PLACE + 48), Ok(0));
+        for _ in 0..3 {
+            process.machine.now += 2_100_000_000;
+            assert_eq!(ask(process, nr::__NR_getppid, &[]), Ok(1));
+        }
+        process.write_words(SET, &[bit(queued), 0, 0]).unwrap();
+        let words = [SET, PLACE, SET + 8, 8];
+        let taken = ask(process, nr::__NR_rt_sigtimedwait, &words);
+        assert_eq!(taken, Ok(queued.into()));
+        // At 2.1, 4.2 and 6.3 seconds it rang once, twice and twice.
+        let told = [8, 16, 24].map(|at| process.word(PLACE + at).unwrap());
+        assert_eq!(told, [0xffff_fffe, 4 << 32 | timer, 4711]);
+        assert_eq!(ask(process, nr::__NR_timer_getoverrun, &[timer]), Ok(4));
+        let none = ask(process, nr::__NR_rt_sigtimedwait, &words);
+        assert_eq!(none, Err(Errno(EAGAIN)));
+        assert_eq!(ask(process, nr::__NR_timer_gettime, &[timer, PLACE]), Ok(0));
+        assert_eq!(process.word(PLACE), Ok(1));
+        assert_eq!(ask(process, nr::__NR_timer_delete, &[timer]), Ok(0));
+        let gone = ask(process, nr::__NR_timer_delete, &[timer]);
+        assert_eq!(gone, Err(Errno(EINVAL)));
+        let made = (0..17).map(|_| ask(process, nr::__NR_timer_create, &[1, 0, PLACE]));
+        assert_eq!(made.last(), Some(Err(Errno(EAGAIN))));
+        let create = [nr::CLOCK_PROCESS_CPUTIME_ID.into(), 0, PLACE];
+        let refused = ask(process, nr::__NR_timer_create, &create);
+        assert_eq!(refused, Err(Errno(ENOSYS)));
     });
 }
