@@ -6,6 +6,7 @@ use linux_raw_sys::general::{
     SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SA_RESTORER, SA_SIGINFO, SIG_BLOCK,
     SIG_SETMASK, SIGALRM, SIGFPE, SIGSEGV, SIGUSR1, SIGUSR2,
 };
+use linux_raw_sys::net::{AF_INET, SOCK_STREAM};
 
 use super::threads::{Program, begin, failed};
 use super::{CALL_WORDS, CODE, DATA, Errno, FLOAT_WORDS, Mock, Process, Turn, ask, with};
@@ -216,6 +217,30 @@ fn a_call_that_waits_is_broken_off_or_made_again() {
 }
 
 #[test]
+fn whoever_waits_for_a_connection_is_interrupted() {
+    with(|process, _| {
+        let socket = [AF_INET.into(), SOCK_STREAM.into(), 0];
+        let socket = ask(process, nr::__NR_socket, &socket).unwrap();
+        process.write_words(PLACE, &[0x0f27_0002, 0]).unwrap();
+        assert_eq!(ask(process, nr::__NR_bind, &[socket, PLACE, 16]), Ok(0));
+        assert_eq!(ask(process, nr::__NR_listen, &[socket, 8]), Ok(0));
+        begin(process, 0);
+        for (flags, answer) in [(0, failed(EINTR)), (SA_RESTART, nr::__NR_accept.into())] {
+            handle(process, SIGUSR1, flags, 0);
+            let waits = call(process, 0, nr::__NR_accept, &[socket, 0, 0]);
+            assert_eq!(waits, Turn::Other);
+            let words = [SELF, SELF, SIGUSR1.into()];
+            assert_eq!(call(process, 1, nr::__NR_tgkill, &words), Turn::Other);
+            let (_, inside) = *process.machine.gone.last().unwrap();
+            assert_eq!(resumed(leave(process, &inside))[AX], answer);
+        }
+        // No descriptor is left of it.
+        let next = ask(process, nr::__NR_dup, &[1]).unwrap();
+        assert_eq!(next, socket + 1);
+    });
+}
+
+#[test]
 fn a_mask_for_the_time_of_a_call_is_gone_behind_the_handler() {
     with(|process, _| {
         handle(process, SIGUSR1, 0, 0);
@@ -394,4 +419,81 @@ fn timers_that_a_program_makes_ring_once_until_their_signal_is_taken() {
         let refused = ask(process, nr::__NR_timer_create, &create);
         assert_eq!(refused, Err(Errno(ENOSYS)));
     });
+}
+
+#[test]
+fn whatever_is_asked_for_of_signals_a_program_goes_on_or_ends() {
+    const CALLS: [u32; 16] = [
+        nr::__NR_kill,
+        nr::__NR_tkill,
+        nr::__NR_tgkill,
+        nr::__NR_rt_sigaction,
+        nr::__NR_getpid,
+        nr::__NR_rt_sigprocmask,
+        nr::__NR_rt_sigpending,
+        nr::__NR_rt_sigqueueinfo,
+        nr::__NR_rt_tgsigqueueinfo,
+        nr::__NR_rt_sigreturn,
+        nr::__NR_sigaltstack,
+        nr::__NR_alarm,
+        nr::__NR_setitimer,
+        nr::__NR_timer_create,
+        nr::__NR_timer_settime,
+        nr::__NR_timer_delete,
+    ];
+    let mut seed = 815_u64;
+    let mut next = move |most: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % most
+    };
+    let (mut handled, mut ended) = (0, 0);
+    for _ in 0..400 {
+        with(|process, _| {
+            let content: [u64; 64] = core::array::from_fn(|_| match next(4) {
+                0 => HANDLER,
+                1 => next(66),
+                2 => next(1 << 30) << next(40),
+                _ => DATA + 8 * next(0x300),
+            });
+            process.write_words(DATA, &content).unwrap();
+            for signal in (1..65).filter(|signal| ![9, 19].contains(signal)) {
+                let flags = [SA_NODEFER, SA_ONSTACK, SA_SIGINFO, SA_RESETHAND];
+                handle(process, signal, flags[usize::try_from(next(4)).unwrap()], 0);
+            }
+            let mut registers = registers(0);
+            for _ in 0..200 {
+                let number = CALLS[usize::try_from(next(16)).unwrap()];
+                let words = core::array::from_fn(|_| match next(4) {
+                    0 => SELF,
+                    1 => 1 + next(64),
+                    2 => 8,
+                    _ => DATA + 8 * next(64),
+                });
+                let trap = Trap::Page {
+                    address: words[0],
+                    code: 4,
+                };
+                registers[AX] = number.into();
+                let turn = if next(50) == 0 {
+                    process.trapped(0, trap, &registers)
+                } else {
+                    process.called(0, number.into(), words, &registers)
+                };
+                match turn {
+                    Turn::Answer(_) | Turn::Same => {}
+                    Turn::Resume(after) => {
+                        handled += 1;
+                        registers = after;
+                    }
+                    Turn::End(status) => {
+                        assert!(status > 128 && status <= 128 + 64, "{status}");
+                        ended += 1;
+                        return;
+                    }
+                    Turn::Other => panic!("there is no other thread"),
+                }
+            }
+        });
+    }
+    assert!(handled > 100 && ended > 100, "{handled} {ended}");
 }
