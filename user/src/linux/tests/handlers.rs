@@ -421,26 +421,28 @@ fn timers_that_a_program_makes_ring_once_until_their_signal_is_taken() {
     });
 }
 
+/// What is asked for at random.
+const CALLS: [u32; 16] = [
+    nr::__NR_kill,
+    nr::__NR_tkill,
+    nr::__NR_tgkill,
+    nr::__NR_rt_sigaction,
+    nr::__NR_getpid,
+    nr::__NR_rt_sigprocmask,
+    nr::__NR_rt_sigpending,
+    nr::__NR_rt_sigqueueinfo,
+    nr::__NR_rt_tgsigqueueinfo,
+    nr::__NR_rt_sigreturn,
+    nr::__NR_sigaltstack,
+    nr::__NR_alarm,
+    nr::__NR_setitimer,
+    nr::__NR_timer_create,
+    nr::__NR_timer_settime,
+    nr::__NR_timer_delete,
+];
+
 #[test]
 fn whatever_is_asked_for_of_signals_a_program_goes_on_or_ends() {
-    const CALLS: [u32; 16] = [
-        nr::__NR_kill,
-        nr::__NR_tkill,
-        nr::__NR_tgkill,
-        nr::__NR_rt_sigaction,
-        nr::__NR_getpid,
-        nr::__NR_rt_sigprocmask,
-        nr::__NR_rt_sigpending,
-        nr::__NR_rt_sigqueueinfo,
-        nr::__NR_rt_tgsigqueueinfo,
-        nr::__NR_rt_sigreturn,
-        nr::__NR_sigaltstack,
-        nr::__NR_alarm,
-        nr::__NR_setitimer,
-        nr::__NR_timer_create,
-        nr::__NR_timer_settime,
-        nr::__NR_timer_delete,
-    ];
     let mut seed = 815_u64;
     let mut next = move |most: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
