@@ -1,8 +1,7 @@
 //! What registers tell of how far this replica is from a target ([`rcoe_core::coupling::Trend`]).
 //!
 //! Contract: only the account of progress is corrected by it, by which is chosen who goes to whom,
-//! and for how long. Every third target of an attempt is chosen and gone to without it, since it
-//! can be wrong.
+//! and for how long. Every third target of an attempt is chosen without it, since it can be wrong.
 
 use rcoe_core::coupling::{MOVING, Trend};
 
@@ -23,10 +22,9 @@ pub(super) struct Hints {
     shift: i64,
 }
 
-/// Of so many targets in a row one is gone to without hints.
+/// Of so many targets in a row one is chosen without hints, by what is told in this phase of them.
 const TARGETS: u8 = 3;
-/// The one before that.
-const LAST: u8 = TARGETS - 1;
+const UNTOLD: u8 = 2;
 
 impl Hints {
     pub(super) const NONE: Self = Self {
@@ -38,7 +36,7 @@ impl Hints {
     /// the next one, too.
     pub(super) const fn told_in(&self, phase: u8) -> i64 {
         match phase % TARGETS {
-            LAST => 0,
+            UNTOLD => 0,
             _ => self.shift,
         }
     }
@@ -78,12 +76,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_target_of_three_is_chosen_and_gone_to_without_hints() {
+    fn one_target_of_three_is_chosen_without_hints() {
         let hints = Hints {
             shift: -7,
             ..Hints::NONE
         };
         let told = [1, 2, 3, 4, 5, 6].map(|phase| hints.told_in(phase));
-        assert_eq!(told, [-7, 0, 0, -7, 0, 0]);
+        assert_eq!(told, [-7, 0, -7, -7, 0, -7]);
     }
 }
