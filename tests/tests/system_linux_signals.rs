@@ -112,6 +112,23 @@ fn of_several_threads_the_right_one_takes_a_signal() {
 }
 
 #[test]
+fn traps_of_a_shell_run_as_on_linux() {
+    if is_aarch64() {
+        return;
+    }
+    let scene = Scene::new();
+    let script = "trap 'echo told' USR1; trap '' HUP; kill -HUP $$; kill -USR1 $$; echo behind; \
+                  trap - USR1; kill -USR1 $$; echo never";
+    for replicas in ["1", "3"] {
+        let command = ["busybox", "sh", "-c", script];
+        let outcome = system(&scene, &["-n", replicas], &command);
+        assert_eq!(outcome.ended, Ended::Exit(138), "{}", outcome.err());
+        assert_eq!(outcome.out(), "told\nbehind\n", "{replicas}");
+        assert_eq!(outcome.err(), "", "{replicas}");
+    }
+}
+
+#[test]
 fn a_program_that_a_signal_ends_returns_128_and_its_number() {
     if is_aarch64() {
         return;
