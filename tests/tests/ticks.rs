@@ -4,24 +4,35 @@
 //! The program computes until a signal tells it to stop. Meanwhile the test changes, in one
 //! replica, the word that it computes with.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use rcoe_tests::launch::{Ended, signal};
 use rcoe_tests::rcoe::{Group, Scene, events_of, until};
 use rcoe_tests::{memory, proc};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// A program that computes.
+/// A program that computes. There is one at a time: its replicas have more to do than two cores as
+/// it is, and time is what tells them how far they are.
 struct Victim {
     scene: Scene,
     program: String,
+    _turn: MutexGuard<'static, ()>,
 }
+
+static TURN: Mutex<()> = Mutex::new(());
 
 impl Victim {
     fn new() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let scene = Scene::new();
         let source = include_str!("ticks/loop.c");
         let program = scene.compile("loop", source, &["-O1", "-static", "-no-pie"]);
-        Self { scene, program }
+        Self {
+            scene,
+            program,
+            _turn: turn,
+        }
     }
 
     /// Replicas that compute.
@@ -74,7 +85,10 @@ fn a_corrupted_loop_that_makes_no_call_is_outvoted_and_replaced() {
         let group = victim.start(&["-n", "3", "--tick", "100ms", "--scrub", "off"], &[]);
         victim.corrupt(group.replicas[hit]);
         until("the replica is back", || {
-            events_of(&group.events).iter().any(is_back).then_some(())
+            let events = events_of(&group.events);
+            let ended = group.running.has_ended();
+            assert!(!ended, "{hit}: {events:?}");
+            events.iter().any(is_back).then_some(())
         });
         signal(group.running.pid(), Signal::USR1).unwrap();
         let (outcome, events) = group.finish();
@@ -101,6 +115,7 @@ fn a_child_that_computes_agrees_by_itself() {
 
 #[test]
 fn programs_that_compute_end_as_without_ticks() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::new();
     let source = include_str!("points/recursion.c");
     let program = scene.compile("recursion", source, &["-O1", "-pthread"]);

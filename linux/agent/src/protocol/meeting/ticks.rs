@@ -21,7 +21,7 @@ use crate::protocol::meeting::cpu_now;
 /// Rounds of an attempt, and of one in which no two of three have met: where cores are crowded
 /// these can take many.
 const ROUNDS: u8 = 5;
-const UNDECIDED: u8 = ROUNDS + 2;
+const UNDECIDED: u8 = 2 * ROUNDS;
 /// What the first round may take is this part of a tick, within these bounds, in ns.
 const PART: u64 = 8;
 const LEAST_NS: u64 = 125_000_000;
