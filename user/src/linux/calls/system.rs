@@ -99,8 +99,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// There are limits to the stack, to open files and to signals that wait, and none to anything
-    /// else. They stay what
-    /// they are.
+    /// else. They stay what they are.
     fn limit(&mut self, [process, resource, new, old]: [u64; 4]) -> Answer {
         if ![0, PROCESS].contains(&process) {
             return Err(Errno(ESRCH));
