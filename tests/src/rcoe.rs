@@ -93,17 +93,25 @@ impl Scene {
     /// If it does not compile.
     #[must_use]
     pub fn compile(&self, name: &str, source: &str, flags: &[&str]) -> String {
+        self.compile_by(&["cc", "-O1"], name, source, flags);
+        self.path().join(name).display().to_string()
+    }
+
+    /// Compiles a C program with these words of a compiler, and flags behind its text.
+    ///
+    /// # Panics
+    /// If it does not compile.
+    pub fn compile_by(&self, compiler: &[&str], name: &str, source: &str, flags: &[&str]) {
         let file = self.write(&format!("{name}.c"), source);
-        let program = self.path().join(name);
-        let status = Command::new("cc")
-            .args(["-O1", "-o"])
-            .arg(&program)
-            .arg(&file)
+        let status = Command::new(compiler[0])
+            .args(&compiler[1..])
+            .arg("-o")
+            .arg(self.path().join(name))
+            .arg(file)
             .args(flags)
             .status()
             .expect("a C compiler");
         assert!(status.success(), "{name} does not compile");
-        program.display().to_string()
     }
 
     /// Runs any command to its end.

@@ -1,7 +1,5 @@
 //! The system sphere: unmodified static programs of Linux.
 
-use std::process::Command;
-
 use rcoe_tests::launch::{Ended, Outcome};
 use rcoe_tests::rcoe::{Scene, events_of};
 use rcoe_tests::system::{is_aarch64, system, system_with};
@@ -96,11 +94,7 @@ const GLIBC: &[&str] = &["gcc", "-static"];
 const ANYWHERE: &[&str] = &["gcc", "-static-pie", "-fPIE"];
 
 fn compile(scene: &Scene, name: &str, compiler: &[&str], source: &str) {
-    let text = scene.write(&format!("{name}.c"), source);
-    let mut command = Command::new(compiler[0]);
-    command.args(&compiler[1..]).args(["-O2", "-o"]);
-    command.arg(scene.path().join(name)).arg(text);
-    assert!(command.status().unwrap().success(), "{name} is built");
+    scene.compile_by(compiler, name, source, &["-O2"]);
 }
 
 /// Runs a program of Linux in a system of its own, with a word in its environment.

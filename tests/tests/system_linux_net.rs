@@ -3,7 +3,6 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
-use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 
@@ -385,13 +384,7 @@ const MUSL: &[&str] = &["musl-gcc", "-static"];
 const GLIBC: &[&str] = &["gcc", "-static"];
 
 fn compile(scene: &Scene, name: &str, compiler: &[&str], source: &str) {
-    let text = scene.write(&format!("{name}.c"), source);
-    let mut command = Command::new(compiler[0]);
-    command
-        .args(&compiler[1..])
-        .args(["-O2", "-w", "-pthread", "-o"]);
-    command.arg(scene.path().join(name)).arg(text);
-    assert!(command.status().unwrap().success(), "{name} is built");
+    scene.compile_by(compiler, name, source, &["-O2", "-w", "-pthread"]);
 }
 
 fn assert_alike(carried: &Outcome, native: &Outcome, what: &str) {

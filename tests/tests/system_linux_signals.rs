@@ -3,8 +3,6 @@
 //! Each program prints what it sees, and does the same on the host. Threads that signal others do
 //! so until that is seen, so that nothing depends on how fast anybody is.
 
-use std::process::Command;
-
 use rcoe_tests::launch::{Ended, Outcome};
 use rcoe_tests::rcoe::{Scene, events_of};
 use rcoe_tests::system::{is_aarch64, system, system_with};
@@ -22,11 +20,7 @@ const TIMERS: &str = include_str!("system_linux_signals/timers.c");
 const WAITS: &str = include_str!("system_linux_signals/waits.c");
 
 fn compile(scene: &Scene, name: &str, compiler: &[&str], source: &str) {
-    let text = scene.write(&format!("{name}.c"), source);
-    let mut command = Command::new(compiler[0]);
-    command.args(&compiler[1..]).args(["-O2", "-pthread", "-o"]);
-    command.arg(scene.path().join(name)).arg(text);
-    assert!(command.status().unwrap().success(), "{name} is built");
+    scene.compile_by(compiler, name, source, &["-O2", "-pthread"]);
 }
 
 /// What a carried program did is what it does on the host, and the user is told nothing.
