@@ -192,6 +192,34 @@ fn after_a_downgrade_a_second_fault_stops_the_run() {
     assert_eq!(outcome.out(), "ready\n");
 }
 
+/// Two that wait for a third are told of its death before the run is stopped: they must not take
+/// that for leave to go on.
+#[test]
+fn two_that_wait_for_a_lost_third_let_nothing_out_if_faults_stop() {
+    let victim = Victim::new();
+    for lost in [0, 1, 2] {
+        let options = ["--timeout", "60s", "-n", "3", "--on-fault", "stop"];
+        let group = victim.start(&options);
+        let left = (0..3).filter(|&id| id != lost).map(|id| group.replicas[id]);
+        for pid in left {
+            victim.set(pid, "go").unwrap();
+            until("a replica that waits", || is_asleep(pid).then_some(()));
+        }
+        signal(group.replicas[lost], Signal::KILL).unwrap();
+        let (outcome, events) = group.finish();
+        let what = format!("{lost}: {} {events:?}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(86), "{what}");
+        assert_eq!(outcome.out(), "ready\n", "{what}");
+    }
+}
+
+/// Whether the only thread of a process sleeps: the victim does so in a vote alone.
+fn is_asleep(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let behind = status.rsplit(") ").next().unwrap();
+    behind.starts_with('S')
+}
+
 #[test]
 fn a_terminating_signal_to_one_replica_does_no_harm() {
     let victim = Victim::new();

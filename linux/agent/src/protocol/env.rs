@@ -280,6 +280,17 @@ impl LinuxEnv {
         }
     }
 
+    /// Where faults are not masked the supervisor ends everybody because of the one that is gone;
+    /// until it has, those that are left must do nothing more, right as it may be.
+    fn await_own_end(&self) -> ! {
+        loop {
+            let bell = self.control.bell.load(Ordering::Acquire);
+            if !requests::wait(self.control, bell) {
+                requests::call();
+            }
+        }
+    }
+
     /// Has the supervisor look after a sibling that has begun to end, once.
     fn tell_of_end(&mut self, peer: Sibling) {
         let pid = peer.report.pid.load(Ordering::Relaxed);
@@ -407,7 +418,7 @@ impl Env for LinuxEnv {
     }
 
     /// The supervisor kills whoever was voted out; a removed primary must be gone before its
-    /// successor touches anything outside.
+    /// successor touches anything outside. Where faults are not masked nobody comes back from here.
     fn exclude(&mut self, _own: &Outbox, gone: ReplicaSet, primary: ReplicaId) {
         let since = match core::mem::take(&mut self.voting_since) {
             0 => sys::monotonic(),
@@ -415,11 +426,12 @@ impl Env for LinuxEnv {
         };
         self.leave_scene(gone);
         requests::call();
-        // Where faults are not masked, the supervisor ends everybody instead.
-        let masks = self.control.mask.load(Ordering::Relaxed) != 0;
+        if self.control.mask.load(Ordering::Relaxed) == 0 {
+            self.await_own_end();
+        }
         let holds = self.control.hold.load(Ordering::Relaxed) != 0;
         for id in gone {
-            if id == primary || !masks || holds {
+            if id == primary || holds {
                 self.await_end(id);
             }
         }
