@@ -239,7 +239,11 @@ impl<T: Backend> Coupler<T> {
             candidates = candidates.without(before);
         }
         let behind = if T::EXACT { ReplicaSet::empty() } else { joint };
-        let owner = ahead::<T>(candidates, reports, behind).unwrap_or(self.id);
+        let first = ahead::<T>(candidates, reports, behind).unwrap_or(self.id);
+        let owner = match T::EXACT || came || self.members.len() < 3 {
+            true => first,
+            false => in_turn(first, before, self.members, reports),
+        };
         if owner != before || self.vain >= VAIN {
             self.vain = 0;
         }
@@ -360,4 +364,81 @@ fn ahead<T: Backend>(
         }
     }
     best
+}
+
+/// Whose turn it is after `before`, of those that are as far as `first` by events: in the order of
+/// numbers.
+///
+/// Who is ahead is a guess, and of three one may have been hit so that no other ever comes to it,
+/// or it to any. Were the furthest chosen each time, that one and one of the two that are well
+/// could take all turns. So each is the target once in three phases, and of any two the one is
+/// right behind the other: who has run past the one is run after by it next, and with a larger
+/// budget.
+fn in_turn(
+    first: ReplicaId,
+    before: ReplicaId,
+    candidates: ReplicaSet,
+    reports: &Reports,
+) -> ReplicaId {
+    let at = |id: ReplicaId| {
+        let report = reports[id.index()]?;
+        (!report.standing.at_call).then_some(report.standing.events)
+    };
+    let Some(events) = at(first) else {
+        return first;
+    };
+    let far = candidates.iter().filter(|&id| at(id) == Some(events));
+    let far = far.fold(ReplicaSet::empty(), ReplicaSet::with);
+    far.after(before).or_else(|| far.lowest()).unwrap_or(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Standing;
+    use super::super::board::Came;
+    use super::*;
+
+    fn id(number: u8) -> ReplicaId {
+        ReplicaId::new(number)
+    }
+
+    /// Reports of replicas that stand so: their events, whether at a call, and their progress.
+    fn reports(all: [(u64, bool, u64); 3]) -> Reports {
+        let mut reports = [None; MAX_REPLICAS];
+        for (report, (events, at_call, progress)) in reports.iter_mut().zip(all) {
+            *report = Some(Report {
+                came: Came::Apart,
+                alike: ReplicaSet::empty(),
+                nowhere: false,
+                standing: Standing {
+                    events,
+                    at_call,
+                    progress,
+                    ..Standing::default()
+                },
+            });
+        }
+        reports
+    }
+
+    #[test]
+    fn replicas_that_compute_are_the_target_in_turn() {
+        let reports = reports([(1, false, 5), (1, false, 9), (1, false, 5)]);
+        let next = |before| in_turn(id(1), id(before), ReplicaSet::all(3), &reports);
+        assert_eq!([0, 1, 2].map(next), [id(1), id(2), id(0)]);
+    }
+
+    #[test]
+    fn a_turn_passes_whoever_is_behind_by_events() {
+        let reports = reports([(1, true, 5), (2, false, 1), (2, false, 5)]);
+        let next = |before| in_turn(id(1), id(before), ReplicaSet::all(3), &reports);
+        assert_eq!([0, 1, 2].map(next), [id(1), id(2), id(1)]);
+    }
+
+    #[test]
+    fn a_call_is_no_guess() {
+        let reports = reports([(1, false, 5), (1, true, 0), (1, true, 0)]);
+        let next = |before| in_turn(id(1), id(before), ReplicaSet::all(3), &reports);
+        assert_eq!([0, 1, 2].map(next), [id(1), id(1), id(1)]);
+    }
 }

@@ -1,7 +1,8 @@
 //! What registers tell of how far this replica is from a target ([`rcoe_core::coupling::Trend`]).
 //!
 //! Contract: only the account of progress is corrected by it, by which is chosen who goes to whom,
-//! and for how long. Every third target of an attempt is chosen without it, since it can be wrong.
+//! and for how long. Two in a row of every five targets of an attempt do without it, since it can
+//! be wrong.
 
 use rcoe_core::coupling::{MOVING, Trend};
 
@@ -22,9 +23,15 @@ pub(super) struct Hints {
     shift: i64,
 }
 
-/// Of so many targets in a row one is chosen without hints, by what is told in this phase of them.
-const TARGETS: u8 = 3;
-const UNTOLD: u8 = 2;
+/// Of so many targets in a row the last two do without hints: of two replicas each is the target of
+/// one of them. The number is prime to two and three, so all of three take part in turn.
+const TARGETS: u8 = 5;
+const TOLD: u8 = 3;
+
+/// Is the target of this phase, from 1, one of those?
+const fn does_without(phase: u8) -> bool {
+    phase % TARGETS == 0 || phase % TARGETS > TOLD
+}
 
 impl Hints {
     pub(super) const NONE: Self = Self {
@@ -35,9 +42,9 @@ impl Hints {
     /// What is added to progress in this phase of an attempt. What is told in a phase decides about
     /// the next one, too.
     pub(super) const fn told_in(&self, phase: u8) -> i64 {
-        match phase % TARGETS {
-            UNTOLD => 0,
-            _ => self.shift,
+        match does_without(phase.wrapping_add(1)) {
+            true => 0,
+            false => self.shift,
         }
     }
 }
@@ -57,7 +64,7 @@ impl Meeting {
     /// How far ahead the target is, in ns, if that is known; progress is told accordingly from here
     /// on, within what CPU time may be wrong by.
     pub(super) fn correct(&mut self, now: u64) -> Option<i64> {
-        if self.coupler.stamp().phase.is_multiple_of(TARGETS) {
+        if does_without(self.coupler.stamp().phase) {
             return None;
         }
         let mut registers = [0; MOVING];
@@ -76,12 +83,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_target_of_three_is_chosen_without_hints() {
+    fn two_targets_of_five_do_without_hints() {
+        let without = (1..=10).filter(|&phase| does_without(phase));
+        assert_eq!(without.collect::<Vec<u8>>(), [4, 5, 9, 10]);
         let hints = Hints {
             shift: -7,
             ..Hints::NONE
         };
         let told = [1, 2, 3, 4, 5, 6].map(|phase| hints.told_in(phase));
-        assert_eq!(told, [-7, 0, -7, -7, 0, -7]);
+        assert_eq!(told, [-7, -7, 0, 0, -7, -7]);
     }
 }
