@@ -220,6 +220,26 @@ fn is_asleep(pid: u32) -> bool {
     behind.starts_with('S')
 }
 
+/// Whoever is called away by the supervisor may be called again before it has seen to that, and
+/// before it has seen to that in turn.
+#[test]
+fn calls_that_come_faster_than_they_are_seen_to_do_no_harm() {
+    let victim = Victim::new();
+    for options in [&["-n", "2"][..], &["-n", "2", "--tick", "1h"]] {
+        let group = victim.start(options);
+        for _ in 0..30_000 {
+            // One that is gone is found out below.
+            let _ = signal(group.replicas[1], Signal::STKFLT);
+        }
+        victim.release(&group);
+        let (outcome, events) = group.finish();
+        let what = format!("{options:?}: {} {events:?}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(5), "{what}");
+        assert_eq!(outcome.out(), victim.expected, "{what}");
+        assert!(of_type(&events, "divergence").is_none(), "{what}");
+    }
+}
+
 #[test]
 fn a_terminating_signal_to_one_replica_does_no_harm() {
     let victim = Victim::new();

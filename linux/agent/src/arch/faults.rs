@@ -39,39 +39,52 @@ unsafe extern "C" {
 
 /// Installs all handlers; the clones inherit them.
 pub(crate) fn install_handlers() {
-    install(nr::SIGSYS, rcoe_on_dispatch);
+    install(nr::SIGSYS, rcoe_on_dispatch, bit(SIG_TICK));
+    // Ticks come at intervals, and what is done at one may take longer.
     for signal in SYNCHRONOUS {
-        install(signal, rcoe_on_fault);
+        install(signal, rcoe_on_fault, bit(SIG_TICK));
     }
     for signal in TIMERS {
-        install(signal, rcoe_on_timer);
+        install(signal, rcoe_on_timer, asynchronous());
     }
-    install(SIG_KICK, rcoe_on_kick);
-    install(SIG_TICK, rcoe_on_tick);
+    install(SIG_KICK, rcoe_on_kick, asynchronous());
+    install(SIG_TICK, rcoe_on_tick, bit(SIG_TICK));
     // The agent reports these from the failed call's result instead, in all replicas alike.
     for signal in [nr::SIGPIPE, nr::SIGXFSZ] {
         sys::ignore_signal(signal);
     }
 }
 
-fn install(signal: u32, handler: Handler) {
-    sys::install_handler(
-        signal,
-        handler as *const () as u64,
-        entry::restorer_address(),
-        // Ticks come at intervals, and what is done at one may take longer.
-        bit(SIG_TICK),
-    );
+fn install(signal: u32, handler: Handler, mask: u64) {
+    let handler = handler as *const () as u64;
+    sys::install_handler(signal, handler, entry::restorer_address(), mask);
+}
+
+/// The signals that others send, as fast as they like. Where one has interrupted the agent the next
+/// waits until that is seen to: else each could interrupt the one before, as deep as the stack is.
+const fn asynchronous() -> u64 {
+    let [first, second, third] = TIMERS;
+    bit(first) | bit(second) | bit(third) | bit(SIG_KICK) | bit(SIG_TICK)
+}
+
+/// Signals that the agent takes.
+fn taken() -> u64 {
+    let faults = SYNCHRONOUS.into_iter().fold(0, |all, it| all | bit(it));
+    faults | asynchronous() | bit(nr::SIGSYS)
+}
+
+/// It was the program that was interrupted, and what is done now may take long: then others
+/// interrupt it, which are nested no deeper than that.
+fn admit_signals(context: &UContext) {
+    if !guest::is_agent(context.machine.rip, 1) {
+        sys::set_signal_mask(!taken() | bit(SIG_TICK));
+    }
 }
 
 /// Arms what a clone does not inherit: signal stack, mask, trapped instructions, dispatch.
 pub(crate) fn arm() {
     sys::set_signal_stack(SIGNAL_STACK.base(), SIGNAL_STACK_BYTES as u64);
-    let mut open = bit(nr::SIGSYS) | bit(SIG_KICK) | bit(SIG_TICK);
-    for signal in SYNCHRONOUS.into_iter().chain(TIMERS) {
-        open |= bit(signal);
-    }
-    sys::set_signal_mask(!open);
+    sys::set_signal_mask(!taken());
     crate::arch::instructions::arm();
     // The host's vDSO lies right below the agent's text, and its calls are the agent's.
     let (start, end) = (AGENT_BASE as u64, entry::text_range().end);
@@ -185,6 +198,7 @@ extern "C" fn on_timer(_signal: u32, _info: *const SigInfo, context: *mut UConte
     leave_call(context);
     // SAFETY: the kernel's context on the handler's own stack.
     let context = unsafe { &mut *context };
+    admit_signals(context);
     if !guest::is_agent(context.machine.rip, 1) {
         crate::calls::timers::end_if_fatal(kernel::kernel());
     }
@@ -208,7 +222,9 @@ extern "C" fn on_tick(_signal: u32, _info: *const SigInfo, context: *mut UContex
 extern "C" fn on_kick(_signal: u32, _info: *const SigInfo, context: *mut UContext) {
     leave_call(context);
     // SAFETY: the kernel's context on the handler's own stack.
-    crate::calls::points::called(unsafe { &mut *context });
+    let context = unsafe { &mut *context };
+    admit_signals(context);
+    crate::calls::points::called(context);
 }
 
 fn leave_call(context: *mut UContext) {

@@ -55,7 +55,9 @@ impl Ticker {
 
     /// Lets it signal each time so many nanoseconds are over; 0 stops it.
     pub(crate) fn every(self, nanoseconds: u64) {
-        let setting = [0, nanoseconds, 0, nanoseconds];
+        const SECOND: u64 = 1_000_000_000;
+        let [seconds, rest] = [nanoseconds / SECOND, nanoseconds % SECOND];
+        let setting = [seconds, rest, seconds, rest];
         let at = setting.as_ptr() as u64;
         // SAFETY: the setting is a whole itimerspec.
         let done = unsafe {
