@@ -2,6 +2,7 @@
 
 mod kills;
 mod points;
+mod ticks;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +25,8 @@ use crate::show::{self, ShowArgs};
 const CAMPAIGN_EXAMPLES: &str = "\
 Examples:
   rcoe-faultlab campaign -n 3 --count 300 --journal flips.ndjson
-  rcoe-faultlab campaign -n 2 --program bzip2,sqlite3 --html flips.html";
+  rcoe-faultlab campaign -n 2 --program bzip2,sqlite3 --html flips.html
+  rcoe-faultlab campaign -n 3 --tick 200ms --program computing --targets regs,data,heap,stack";
 
 const REPORT_EXAMPLES: &str = "\
 Examples:
@@ -96,9 +98,13 @@ pub(crate) struct Common {
     /// What rcoe does about a fault: mask or stop; its own default if left out.
     #[arg(long)]
     pub(crate) on_fault: Option<String>,
+    /// CPU time after which replicas of a program that makes no call agree on their state, from
+    /// 10ms to 1h, as in 200ms; not before its next call if left out. Needs -n 2 or more.
+    #[arg(long, value_name = "TIME", value_parser = ticks::parse)]
+    pub(crate) tick: Option<String>,
     /// Programs to hit: md5sum, bzip2, sha256, sha256sum, awk, sqlite3, python; with threads: pigz,
     /// mutex; with children: workers, pipeline, shell, make; with one effect after the other:
-    /// effects.
+    /// effects; without a call for some seconds, or for less: computing, computing-less.
     #[arg(long, default_value = "md5sum")]
     pub(crate) program: String,
     /// State to hit: gpr, xmm, text, data, heap, stack, mmap, agent, shared, or regs, mem; with
@@ -393,6 +399,7 @@ impl Common {
             replicas: self.replicas,
             compare: self.compare.clone(),
             on_fault: self.on_fault.clone(),
+            more: ticks::options(self.tick.as_deref(), self.replicas)?,
             ..self.rcoe.setup(folder)?
         };
         ensure!(
@@ -443,6 +450,7 @@ impl Common {
             compare: self.compare.clone(),
             on_fault: self.on_fault.clone().unwrap_or_else(|| "default".into()),
             timeout: self.rcoe.timeout.clone(),
+            tick: self.tick.clone(),
             programs: self.program.clone(),
             targets: self.targets()?.to_string(),
             when: self.when,

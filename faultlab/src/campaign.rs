@@ -156,7 +156,10 @@ fn strike(running: &Running, when: When, plan: &Plan, target: &Calibrated) -> St
     } else {
         inject::flip(pid, when, plan, STOPS)?
     };
-    Ok((hit, running.elapsed()))
+    let at = hit
+        .at
+        .map_or_else(|| running.elapsed(), |at| running.since_start(at));
+    Ok((hit, at))
 }
 
 /// Flips in a replica of any process of the program that can be found in the state asked for.
@@ -192,6 +195,7 @@ fn record(
             (None, run.wall)
         }
     };
+    let detected_us = hit.as_ref().and(noticed(run, at));
     let evidence = if verdict.is_uncontrolled() {
         evidence(run)
     } else {
@@ -210,12 +214,21 @@ fn record(
         exit: run.exit,
         named: divergence.and_then(|divergence| divergence.replica),
         detail,
+        detected_us,
         after_us: micros(run.wall.saturating_sub(at)),
         wall_us: micros(run.wall),
         leftovers: run.leftovers,
         misses,
         evidence,
     }
+}
+
+/// Microseconds from a flip at that time until the first divergence was told; negative if that was
+/// before the flip.
+fn noticed(run: &Finished, flip: Duration) -> Option<i64> {
+    let told = run.clock? + run.events.divergences.first()?.at?;
+    let signed = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    Some(signed(told) - signed(flip))
 }
 
 /// The beginning of what an uncontrolled run wrote.
@@ -348,7 +361,37 @@ pub fn run(
 
 #[cfg(test)]
 mod tests {
-    use super::Range;
+    use std::time::Duration;
+
+    use super::{Range, noticed};
+    use crate::child::Finished;
+    use crate::events::Events;
+
+    fn finished(clock: Option<u64>, events: &str) -> Finished {
+        Finished {
+            exit: None,
+            stdout: Vec::new(),
+            stderr: String::new(),
+            events: Events::parse(events),
+            wall: Duration::ZERO,
+            clock: clock.map(Duration::from_millis),
+            leftovers: 0,
+        }
+    }
+
+    #[test]
+    fn what_was_noticed_is_timed_by_the_first_divergence_on_one_clock() {
+        let told = "{\"type\":\"divergence\",\"t\":1.5}\n{\"type\":\"divergence\",\"t\":9}";
+        let run = finished(Some(20), told);
+        let late = |ms| noticed(&run, Duration::from_millis(ms));
+        assert_eq!(late(1000), Some(520_000));
+        assert_eq!(late(2000), Some(-480_000), "before the flip");
+        let flip = Duration::from_secs(1);
+        assert_eq!(noticed(&finished(None, told), flip), None);
+        assert_eq!(noticed(&finished(Some(20), ""), flip), None);
+        let old = "{\"type\":\"divergence\"}";
+        assert_eq!(noticed(&finished(Some(20), old), flip), None);
+    }
 
     #[test]
     fn shards_share_out_all_indices() {

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -81,6 +82,8 @@ pub struct Finished {
     pub events: Events,
     /// Wall-clock time from start to end.
     pub wall: Duration,
+    /// When rcoe's clock began at the latest, as time since the start ([`Running::replica`]).
+    pub clock: Option<Duration>,
     /// Processes of the run that were still there after its end, and were then killed.
     pub leftovers: usize,
 }
@@ -96,6 +99,7 @@ pub struct Running {
     events_file: PathBuf,
     bare: bool,
     stdin: Option<ChildStdin>,
+    clock: OnceLock<Duration>,
 }
 
 impl Running {
@@ -147,6 +151,7 @@ impl Running {
             events_file,
             bare,
             stdin,
+            clock: OnceLock::new(),
         })
     }
 
@@ -180,6 +185,12 @@ impl Running {
         self.started.elapsed()
     }
 
+    /// Time from the start until then.
+    #[must_use]
+    pub fn since_start(&self, then: Instant) -> Duration {
+        then.saturating_duration_since(self.started)
+    }
+
     /// Process id of the started process.
     #[must_use]
     pub fn pid(&self) -> i32 {
@@ -188,6 +199,9 @@ impl Running {
 
     /// Process id of a replica, as soon as rcoe has announced it; of the program if it runs bare.
     /// `None` if the run ended before.
+    ///
+    /// The announcement ties rcoe's clock to ours: it is seen after it was told, so rcoe's clock
+    /// began no later than so much before. What was told later is never placed too early.
     #[must_use]
     pub fn replica(&self, id: usize) -> Option<i32> {
         if self.bare {
@@ -195,6 +209,10 @@ impl Running {
         }
         loop {
             let events = Events::read(&self.events_file);
+            if let Some(told) = events.started {
+                let seen = self.elapsed();
+                self.clock.get_or_init(|| seen.saturating_sub(told));
+            }
             if let Some(replica) = events
                 .replicas
                 .iter()
@@ -253,6 +271,7 @@ impl Running {
             stderr,
             events,
             wall,
+            clock: self.clock.get().copied(),
             leftovers,
         })
     }

@@ -1,6 +1,7 @@
 //! The part of `rcoe run --events` that the lab needs.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -20,6 +21,8 @@ pub struct Replica {
 pub struct Divergence {
     /// `mismatch`, `timeout`, `fault` or `death`.
     pub kind: String,
+    /// When it was told, on rcoe's clock.
+    pub at: Option<Duration>,
     /// The replica named as culprit, if the others agree on one.
     pub replica: Option<u64>,
     /// The core that it ran on, if that is known.
@@ -33,6 +36,8 @@ pub struct Divergence {
 pub struct Events {
     /// Replicas of the run; empty before the start.
     pub replicas: Vec<Replica>,
+    /// When they were announced, on rcoe's clock, which begins with the run.
+    pub started: Option<Duration>,
     /// Detected differences, in order.
     pub divergences: Vec<Divergence>,
     /// Ids of replicas that were voted out and removed.
@@ -67,9 +72,11 @@ impl Events {
             Some("start") => {
                 let list = value["replicas"].as_array().map_or(&[][..], Vec::as_slice);
                 self.replicas = list.iter().filter_map(replica).collect();
+                self.started = time(&value);
             }
             Some("divergence") => self.divergences.push(Divergence {
                 kind: value["kind"].as_str().unwrap_or("unknown").to_owned(),
+                at: time(&value),
                 replica: value["replica"].as_u64(),
                 core: value["core"].as_u64(),
                 detail: plain(&value["detail"]),
@@ -79,6 +86,11 @@ impl Events {
             _ => {}
         }
     }
+}
+
+/// When an event was told; whoever writes another clock than ours may write nonsense.
+fn time(event: &Value) -> Option<Duration> {
+    Duration::try_from_secs_f64(event["t"].as_f64()?).ok()
 }
 
 fn replica(value: &Value) -> Option<Replica> {
@@ -98,11 +110,14 @@ fn plain(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::{Events, Replica};
 
     const RUN: &str = r#"
 {"t":0.1,"type":"start","replicas":[{"id":0,"pid":7,"core":0},{"id":1,"pid":8,"core":null}]}
-{"type":"divergence","kind":"mismatch","replica":1,"core":1,"event":12,"detail":"write"}
+{"t":0.25,"type":"divergence","kind":"mismatch","replica":1,"core":1,"event":12,"detail":"write"}
+{"t":-3,"type":"divergence","kind":"death"}
 {"type":"downgrade","removed":1,"primary":0}
 {"type":"news","from":"a later version"}
 {"type":"stop","status":0}
@@ -122,6 +137,9 @@ mod tests {
         assert_eq!(events.divergences[0].kind, "mismatch");
         assert_eq!(events.divergences[0].replica, Some(1));
         assert_eq!(events.divergences[0].core, Some(1));
+        let times = [events.started, events.divergences[0].at];
+        assert_eq!(times, [100, 250].map(|ms| Some(Duration::from_millis(ms))));
+        assert_eq!(events.divergences[1].at, None, "no time of a run");
         assert_eq!(events.removed, [1]);
         assert!(events.stop.is_some());
     }

@@ -112,6 +112,7 @@ mod tests {
             record.hit = Some(Hit {
                 pid: 1,
                 program: HOSTILE.into(),
+                at: None,
                 replica: Some(1),
                 cpu_ns: 1,
                 ip: 1,
@@ -124,6 +125,7 @@ mod tests {
             });
         }
         records[10].charged = Some(0);
+        records[10].detected_us = Some(77_000);
         records[20].detail = HOSTILE.into();
         records
     }
@@ -158,6 +160,8 @@ mod tests {
         assert!(cases < bad && bad < other, "{cases} {bad} {other}");
         assert!(text.contains("<caption>Cores"), "{text}");
         assert!(text.contains("class=\"mark fault\""), "{text}");
+        assert!(text.contains("<caption>From the flip until"), "{text}");
+        assert!(text.contains("77.0 ms"), "{text}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc::user_regs_struct;
@@ -32,6 +32,9 @@ pub struct Hit {
     /// The program that it ran.
     #[serde(default)]
     pub program: String,
+    /// When it stood still for that; what the flip did began later. Journals do not keep it.
+    #[serde(skip)]
+    pub at: Option<Instant>,
     /// Which replica of its process it was, as far as its memory tells.
     #[serde(default)]
     pub replica: Option<u64>,
@@ -251,6 +254,7 @@ pub(crate) fn whereabouts(seized: &Seized, registers: &user_regs_struct) -> Resu
     Ok(Hit {
         pid,
         program: maps::program(&regions).map_or_else(String::new, |path| file_name(path).into()),
+        at: Some(Instant::now()),
         replica: maps::replica(&regions),
         cpu_ns: cpu_time(pid).unwrap_or(0),
         ip: registers.rip,

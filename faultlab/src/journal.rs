@@ -40,6 +40,9 @@ pub struct Campaign {
     pub on_fault: String,
     /// `--timeout`.
     pub timeout: String,
+    /// `--tick`, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tick: Option<String>,
     /// Programs, comma-separated.
     pub programs: String,
     /// Targets, comma-separated.
@@ -77,6 +80,11 @@ pub struct Record {
     pub charged: Option<u64>,
     /// What rcoe said.
     pub detail: String,
+    /// Time from the flip until rcoe told of the first divergence, in microseconds: too long by
+    /// what the lab was late in seeing the start of the run, never too short. What was told
+    /// before the flip is negative. Old journals do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detected_us: Option<i64>,
     /// Time from the flip to the end of the run, in microseconds.
     pub after_us: u64,
     /// Duration of the run, in microseconds.
@@ -195,7 +203,7 @@ pub(crate) mod tests {
     use std::fs::OpenOptions;
     use std::io::Write;
 
-    use super::{Campaign, Header, Journal, Record, load};
+    use super::{Campaign, Header, Journal, Record, load, parse};
     use crate::inject::When;
     use crate::plan::{Plan, Space};
     use crate::target::Targets;
@@ -209,6 +217,7 @@ pub(crate) mod tests {
                 compare: "args".into(),
                 on_fault: "default".into(),
                 timeout: "2s".into(),
+                tick: None,
                 programs: "md5sum".into(),
                 targets: Targets::default().to_string(),
                 flips: 1,
@@ -238,6 +247,7 @@ pub(crate) mod tests {
             core: None,
             charged: None,
             detail: String::new(),
+            detected_us: None,
             after_us: 0,
             wall_us: 0,
             leftovers: 0,
@@ -267,6 +277,26 @@ pub(crate) mod tests {
         let indices: Vec<_> = records.iter().map(|record| record.plan.index).collect();
         assert_eq!(indices, [0, 5, 6]);
         assert_eq!(records[2], record(6, Verdict::Hang));
+    }
+
+    #[test]
+    fn journals_without_a_tick_are_read() {
+        let plain = serde_json::to_string(&header(1)).expect("json");
+        let line = serde_json::to_string(&record(0, Verdict::Masked)).expect("json");
+        assert!(!plain.contains("tick") && !line.contains("detected_us"));
+        let (old, records) = parse(&format!("{plain}\n{line}\n")).expect("an old journal");
+        assert_eq!((old.campaign.tick, records[0].detected_us), (None, None));
+
+        let mut header = header(1);
+        header.campaign.tick = Some("1s".into());
+        let mut record = record(0, Verdict::Masked);
+        record.detected_us = Some(-7);
+        let lines = [
+            serde_json::to_string(&header).expect("json"),
+            serde_json::to_string(&record).expect("json"),
+        ];
+        let (found, records) = parse(&lines.join("\n")).expect("a journal");
+        assert_eq!((found, records[0].detected_us), (header, Some(-7)));
     }
 
     #[test]

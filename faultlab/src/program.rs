@@ -24,12 +24,13 @@ pub struct Program {
 }
 
 /// Our own programs: name, and source text of C.
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 6] = [
     ("mutex", include_str!("../programs/mutex.c")),
     ("workers", include_str!("../programs/workers.c")),
     ("effects", include_str!("../programs/effects.c")),
     ("race", include_str!("../../tests/tests/threads/race.c")),
     ("preempted", include_str!("../programs/preempted.c")),
+    ("computing", include_str!("../programs/computing.c")),
 ];
 /// Rules of the program `make`.
 const RULES: &str = include_str!("../programs/jobs.mk");
@@ -50,7 +51,7 @@ const PYTHON: &str = "import zlib\nd = {i: str(i * i) for i in range(9000)}\n\
                       print(zlib.crc32(''.join(d.values()).encode()), sum(map(len, d.values())))";
 
 /// Every program the lab knows. The first is the papers' and the default.
-pub const PROGRAMS: [Program; 16] = [
+pub const PROGRAMS: [Program; 18] = [
     Program {
         name: "md5sum",
         path: "/bin/busybox",
@@ -118,6 +119,22 @@ pub const PROGRAMS: [Program; 16] = [
         name: "preempted",
         path: "./preempted",
         args: &[],
+        package: "gcc",
+        children: false,
+    },
+    // Some seconds of CPU time without a call.
+    Program {
+        name: "computing",
+        path: "./computing",
+        args: &[],
+        package: "gcc",
+        children: false,
+    },
+    // A sixth of that.
+    Program {
+        name: "computing-less",
+        path: "./computing",
+        args: &["20000"],
         package: "gcc",
         children: false,
     },

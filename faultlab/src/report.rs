@@ -1,11 +1,15 @@
 //! Tables of a campaign's outcomes, with both denominators and exact intervals.
 
+mod latency;
+
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 use crate::journal::{Header, Record};
 use crate::stats::{clopper_pearson, quantile, to_f64};
 use crate::taxonomy::Verdict;
+
+pub(crate) use latency::Latencies;
 
 /// Counts of a set of results.
 #[derive(Clone, Debug, Default)]
@@ -90,9 +94,11 @@ pub fn markdown(header: &Header, records: &[Record]) -> String {
         0 => "bare, without rcoe".to_owned(),
         n => format!("n = {n}, compare {}, timeout {}", c.compare, c.timeout),
     };
+    let tick = c.tick.as_deref();
+    let tick = tick.map_or_else(String::new, |tick| format!(", tick {tick}"));
     let tally = Tally::of(records);
     // Writing to a string cannot fail.
-    let _ = writeln!(out, "### {mode}: {}\n", c.programs);
+    let _ = writeln!(out, "### {mode}{tick}: {}\n", c.programs);
     let _ = writeln!(
         out,
         "Seed {}, targets {}, when {:?}, commit {}, {}.",
@@ -112,6 +118,7 @@ pub fn markdown(header: &Header, records: &[Record]) -> String {
     }
     let hit = records.iter().filter(|record| record.hit.is_some());
     target_table(&mut out, hit.map(|it| (it.plan.target, &it.verdict)));
+    detection(&mut out, records);
     latency(&mut out, records);
     culprits(&mut out, records, c.replicas);
     out
@@ -225,7 +232,25 @@ pub(crate) fn target_table<'a, T: Ord + Display>(
     }
 }
 
-/// Time from flip to the end of a stopped run: an upper bound of the detection latency.
+/// How late rcoe noticed what was flipped.
+fn detection(out: &mut String, records: &[Record]) {
+    let runs = records.iter().map(|it| (&it.verdict, it.detected_us));
+    let all = Latencies::of(runs);
+    if !all.rows.is_empty() {
+        let head = "| from the flip until rcoe told of it | runs | median | 99 % within | most |";
+        let _ = writeln!(out, "\n{head}\n|---|---|---|---|---|");
+    }
+    for row in &all.rows {
+        let [median, most_of, most] = row.ms.map(|ms| format!("{ms:.1} ms"));
+        let (what, runs) = (&row.what, row.runs);
+        let _ = writeln!(out, "| {what} | {runs} | {median} | {most_of} | {most} |");
+    }
+    if all.early > 0 {
+        let _ = writeln!(out, "\n{}", all.note());
+    }
+}
+
+/// Time from flip to the end of a stopped run: an upper bound that every journal has.
 fn latency(out: &mut String, records: &[Record]) {
     let mut kinds: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for record in records {
@@ -342,5 +367,21 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("Seed 9"), "{text}");
+    }
+
+    #[test]
+    fn the_report_tells_the_tick_and_how_late_flips_were_noticed() {
+        let mut records = records();
+        let text = markdown(&header(9), &records);
+        assert!(!text.contains("tick") && !text.contains("until rcoe told"));
+        records[1].detected_us = Some(120_000);
+        records[2].detected_us = Some(-5);
+        let mut header = header(9);
+        header.campaign.tick = Some("200ms".into());
+        let text = markdown(&header, &records);
+        assert!(text.contains("timeout 2s, tick 200ms: md5sum"), "{text}");
+        let row = "| all detected | 1 | 120.0 ms | 120.0 ms | 120.0 ms |";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains("In 1 runs more"), "{text}");
     }
 }

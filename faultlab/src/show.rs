@@ -106,6 +106,7 @@ fn process(args: &ShowArgs) -> Result<Verdict> {
         seed: args.seed,
         replicas: usize::try_from(args.replicas)?,
         compare: "args".into(),
+        tick: None,
         on_fault: None,
         program: args.program.clone(),
         targets: args.targets.clone(),

@@ -133,6 +133,7 @@ mod tests {
     fn run(exit: Option<Exit>, stdout: &str, kind: Option<&str>) -> Finished {
         let divergence = |kind: &str| Divergence {
             kind: kind.to_owned(),
+            at: None,
             replica: Some(1),
             core: None,
             detail: String::new(),
@@ -146,6 +147,7 @@ mod tests {
                 ..Events::default()
             },
             wall: Duration::ZERO,
+            clock: None,
             leftovers: 0,
         }
     }

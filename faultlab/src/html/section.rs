@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rcoe_pages::{Bin, Bins, Cell, Kind, Lane, Mark, Sign, Table, Timeline, duration, shortened};
 
 use super::Section;
-use crate::report::{Tally, share};
+use crate::report::{Latencies, Tally, share};
 use crate::stats::{quantile, to_f64};
 use crate::taxonomy::Verdict;
 
@@ -38,6 +38,8 @@ pub(super) struct Case<'a> {
     /// What was flipped last, in words.
     pub(super) place: String,
     pub(super) detail: String,
+    /// From the flip until it was told, if it was; negative if that was before the flip.
+    pub(super) detected_us: Option<i64>,
     /// From the flip to the end.
     pub(super) after_us: Option<u64>,
     pub(super) wall_us: u64,
@@ -73,6 +75,7 @@ pub(super) fn section(
             |case| numbered(case.replica, case),
         ));
         tables.extend(cores(cases));
+        tables.extend(detection(cases));
         tables.extend(latency(cases));
     }
     tables.push(listed(cases));
@@ -245,7 +248,29 @@ fn cores(cases: &[Case<'_>]) -> Option<Table> {
     })
 }
 
-/// Time from flip to the end of a stopped run: an upper bound of the detection latency.
+/// How late rcoe noticed what was flipped.
+fn detection(cases: &[Case<'_>]) -> Option<Table> {
+    let all = Latencies::of(cases.iter().map(|case| (case.verdict, case.detected_us)));
+    let rows = all.rows.iter().map(|row| {
+        let [median, most_of, most] = row.ms.map(|ms| Cell::from(format!("{ms:.1} ms")));
+        vec![(&row.what).into(), row.runs.into(), median, most_of, most]
+    });
+    let rows: Vec<_> = rows.collect();
+    (!rows.is_empty() || all.early > 0).then(|| Table {
+        caption: "From the flip until rcoe told of it".to_owned(),
+        columns: vec![
+            ("outcome", Kind::Word),
+            ("runs", Kind::Number),
+            ("median", Kind::Number),
+            ("99 % within", Kind::Number),
+            ("most", Kind::Number),
+        ],
+        rows,
+        note: all.note(),
+    })
+}
+
+/// Time from flip to the end of a stopped run: an upper bound that every journal has.
 fn latency(cases: &[Case<'_>]) -> Option<Table> {
     let mut kinds: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for case in cases {

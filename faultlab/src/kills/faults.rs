@@ -251,6 +251,7 @@ mod tests {
         let hit = Hit {
             pid: 7,
             program: String::new(),
+            at: None,
             replica: None,
             cpu_ns: 0,
             ip: 0,

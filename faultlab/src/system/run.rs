@@ -88,6 +88,7 @@ impl Running {
             stderr: String::from_utf8_lossy(&text("err")).into_owned(),
             events: Events::read(&self.folder.join("events")),
             wall: self.started.elapsed(),
+            clock: None,
             leftovers: 0,
         })
     }
