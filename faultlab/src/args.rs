@@ -26,7 +26,7 @@ const CAMPAIGN_EXAMPLES: &str = "\
 Examples:
   rcoe-faultlab campaign -n 3 --count 300 --journal flips.ndjson
   rcoe-faultlab campaign -n 2 --program bzip2,sqlite3 --html flips.html
-  rcoe-faultlab campaign -n 3 --tick 200ms --program computing --targets regs,data,heap,stack";
+  rcoe-faultlab campaign -n 3 --tick 200ms --program computing-more --targets gpr,heap,stack";
 
 const REPORT_EXAMPLES: &str = "\
 Examples:
@@ -104,7 +104,8 @@ pub(crate) struct Common {
     pub(crate) tick: Option<String>,
     /// Programs to hit: md5sum, bzip2, sha256, sha256sum, awk, sqlite3, python; with threads: pigz,
     /// mutex; with children: workers, pipeline, shell, make; with one effect after the other:
-    /// effects; without a call for some seconds, or for less: computing, computing-less.
+    /// effects; without a call for some seconds, for longer, or for half a second: computing,
+    /// computing-more, computing-less.
     #[arg(long, default_value = "md5sum")]
     pub(crate) program: String,
     /// State to hit: gpr, xmm, text, data, heap, stack, mmap, agent, shared, or regs, mem; with

@@ -51,7 +51,7 @@ const PYTHON: &str = "import zlib\nd = {i: str(i * i) for i in range(9000)}\n\
                       print(zlib.crc32(''.join(d.values()).encode()), sum(map(len, d.values())))";
 
 /// Every program the lab knows. The first is the papers' and the default.
-pub const PROGRAMS: [Program; 18] = [
+pub const PROGRAMS: [Program; 19] = [
     Program {
         name: "md5sum",
         path: "/bin/busybox",
@@ -130,7 +130,15 @@ pub const PROGRAMS: [Program; 18] = [
         package: "gcc",
         children: false,
     },
-    // A sixth of that.
+    // So long that ticks decide before it ends.
+    Program {
+        name: "computing-more",
+        path: "./computing",
+        args: &["400000"],
+        package: "gcc",
+        children: false,
+    },
+    // Half a second.
     Program {
         name: "computing-less",
         path: "./computing",
