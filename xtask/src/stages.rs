@@ -56,7 +56,8 @@ const SEEDS: &str = "5000";
 /// What the fault lab runs beside the programs of the matrix; debugger and compiler of the tests.
 const LAB_PACKAGES: [&str; 4] = ["pigz", "make", "gdb", "musl-tools"];
 
-/// Fault campaigns of CI size. Those with seeds are another sample for each commit.
+/// Fault campaigns of CI size. Those with seeds are another sample for each commit; of those with
+/// ticks, which are few, always the same one is taken.
 const CAMPAIGNS: &[&str] = &[
     "campaign --seed {seed} -n 2 --count 150",
     "campaign --seed {seed} -n 2 --count 60 --program bzip2,sqlite3",
@@ -65,6 +66,14 @@ const CAMPAIGNS: &[&str] = &[
     "campaign --seed {seed} -n 2 --count 40 --program workers,pipeline,shell,make",
     "campaign --seed {seed} -n 3 --count 30 --program mutex,workers,shell",
     "campaign --seed {seed} -n 2 --count 60 --when after --targets gpr --program effects,workers",
+    concat!(
+        "campaign --seed 13 -n 2 --count 4 --tick 100ms --program computing-less ",
+        "--targets gpr,heap --deadline 600"
+    ),
+    concat!(
+        "campaign --seed 13 -n 3 --count 4 --tick 100ms --program computing-less ",
+        "--targets gpr,heap --deadline 600"
+    ),
     "system --seed {seed} -n 2 --count 12",
     "system --seed {seed} -n 3 --count 12",
     "steady --calls 300000",
