@@ -30,7 +30,7 @@ const TOLD: u8 = 3;
 
 /// Is the target of this phase, from 1, one of those?
 const fn does_without(phase: u8) -> bool {
-    phase % TARGETS == 0 || phase % TARGETS > TOLD
+    phase.is_multiple_of(TARGETS) || phase % TARGETS > TOLD
 }
 
 impl Hints {
