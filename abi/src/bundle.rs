@@ -7,7 +7,7 @@
 //! Readers check every offset: a damaged bundle yields `None`, never a byte outside it.
 
 /// First word of a bundle.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"rcoelnx1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rcoelnx2");
 
 /// A word of the header, by its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,30 +23,25 @@ pub enum Word {
     Clock = 3,
     /// First of the four words that random numbers are made from.
     Seed = 4,
-    /// Where the program begins.
-    Entry = 8,
-    /// Where its program headers are in its memory, and how many.
-    Headers = 9,
-    /// See [`Self::Headers`].
-    HeaderCount = 10,
-    /// Where its image ends.
-    End = 11,
-    /// Offset and number of the records of segments.
-    Segments = 12,
-    /// The same of addresses of instructions that identify the processor.
-    Identities = 14,
+    /// Offset and number of the records of programs; the first is the one that is begun.
+    Programs = 8,
     /// The same of the program's arguments: strings that end with a zero byte.
-    Arguments = 16,
+    Arguments = 10,
     /// The same of its environment.
-    Environment = 18,
+    Environment = 12,
     /// The same of the records of files; the first is the program itself.
-    Files = 20,
+    Files = 14,
     /// 1 if the machine has a network, else 0.
-    Network = 22,
+    Network = 16,
 }
 
 /// Words of the header.
-pub const HEADER_WORDS: usize = 23;
+pub const HEADER_WORDS: usize = 17;
+/// Words of the record of a program: the number of its file; where it begins; where its program
+/// headers are in its memory, and how many; where its image ends; offset and number of the records
+/// of its segments, and of the addresses of instructions that identify the processor; and offset
+/// and bytes of why it cannot be carried, if that is so.
+pub const PROGRAM_WORDS: usize = 11;
 /// Words of the record of a segment: address, bytes in memory, offset and bytes of its content,
 /// rights.
 pub const SEGMENT_WORDS: usize = 5;
@@ -65,6 +60,26 @@ pub struct Segment<'a> {
     pub content: &'a [u8],
     /// [`crate::Rights`] as a word.
     pub rights: u64,
+}
+
+/// A program in one of the files.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'a> {
+    bundle: Bundle<'a>,
+    /// The number of its file.
+    pub file: u64,
+    /// Where it begins.
+    pub entry: u64,
+    /// Where its program headers are in its memory, or 0.
+    pub headers: u64,
+    /// How many of them there are.
+    pub header_count: u64,
+    /// Where its image ends.
+    pub end: u64,
+    /// Why it cannot be carried; empty if it can.
+    pub why: &'a [u8],
+    segments: [u64; 2],
+    identities: [u64; 2],
 }
 
 /// A file.
@@ -112,10 +127,19 @@ impl<'a> Bundle<'a> {
         Some(seed)
     }
 
-    /// Record `index` of those that a word of the header leads to.
-    fn record<const WORDS: usize>(&self, table: Word, index: usize) -> Option<[u64; WORDS]> {
-        let first = usize::try_from(self.word(table)?).ok()?;
-        let count = self.word_at((table as usize + 1) * 8)?;
+    /// Offset and number that a word of the header and the next one are.
+    fn table(&self, word: Word) -> Option<[u64; 2]> {
+        let count = self.word_at((word as usize + 1) * 8)?;
+        Some([self.word(word)?, count])
+    }
+
+    /// Record `index` of a table.
+    fn record<const WORDS: usize>(
+        &self,
+        [first, count]: [u64; 2],
+        index: usize,
+    ) -> Option<[u64; WORDS]> {
+        let first = usize::try_from(first).ok()?;
         if index as u64 >= count {
             return None;
         }
@@ -133,31 +157,23 @@ impl<'a> Bundle<'a> {
         self.0.get(start..end)
     }
 
-    /// Segment `index`.
+    /// Program `index`.
     #[must_use]
-    pub fn segment(&self, index: usize) -> Option<Segment<'a>> {
-        let [address, bytes, offset, len, rights] = self.record(Word::Segments, index)?;
-        let content = self.bytes(offset, len)?;
-        (len <= bytes).then_some(Segment {
-            address,
-            bytes,
-            content,
-            rights,
+    pub fn program(&self, index: usize) -> Option<Program<'a>> {
+        let words: [u64; PROGRAM_WORDS] = self.record(self.table(Word::Programs)?, index)?;
+        let [file, entry, headers, header_count, end, first, count, ..] = words;
+        let [.., identities, identity_count, why, why_bytes] = words;
+        Some(Program {
+            bundle: *self,
+            file,
+            entry,
+            headers,
+            header_count,
+            end,
+            why: self.bytes(why, why_bytes)?,
+            segments: [first, count],
+            identities: [identities, identity_count],
         })
-    }
-
-    /// Where instruction `index` is, of those that identify the processor, which are in order.
-    #[must_use]
-    pub fn identity(&self, index: usize) -> Option<u64> {
-        let [address] = self.record(Word::Identities, index)?;
-        Some(address)
-    }
-
-    /// Is there such an instruction at this address?
-    #[must_use]
-    pub fn identifies(&self, address: u64) -> bool {
-        let places = (0..).map_while(|index| self.identity(index));
-        places.into_iter().any(|place| place == address)
     }
 
     /// Strings of a table, each without the zero byte at its end.
@@ -172,12 +188,41 @@ impl<'a> Bundle<'a> {
     /// File `index`.
     #[must_use]
     pub fn file(&self, index: usize) -> Option<File<'a>> {
-        let [path, path_len, offset, len, mode] = self.record(Word::Files, index)?;
+        let [path, path_len, offset, len, mode] = self.record(self.table(Word::Files)?, index)?;
         Some(File {
             path: self.bytes(path, path_len)?,
             content: self.bytes(offset, len)?,
             mode,
         })
+    }
+}
+
+impl<'a> Program<'a> {
+    /// Segment `index`.
+    #[must_use]
+    pub fn segment(&self, index: usize) -> Option<Segment<'a>> {
+        let [address, bytes, offset, len, rights] = self.bundle.record(self.segments, index)?;
+        let content = self.bundle.bytes(offset, len)?;
+        (len <= bytes).then_some(Segment {
+            address,
+            bytes,
+            content,
+            rights,
+        })
+    }
+
+    /// Where instruction `index` is, of those that identify the processor, which are in order.
+    #[must_use]
+    pub fn identity(&self, index: usize) -> Option<u64> {
+        let [address] = self.bundle.record(self.identities, index)?;
+        Some(address)
+    }
+
+    /// Is there such an instruction at this address?
+    #[must_use]
+    pub fn identifies(&self, address: u64) -> bool {
+        let places = (0..).map_while(|index| self.identity(index));
+        places.into_iter().any(|place| place == address)
     }
 }
 
@@ -187,21 +232,24 @@ mod tests {
     use std::vec::Vec;
 
     fn bundle() -> Vec<u8> {
-        let mut words = [0_u64; HEADER_WORDS + SEGMENT_WORDS + FILE_WORDS + 2];
+        let mut words = [0_u64; HEADER_WORDS + SEGMENT_WORDS + FILE_WORDS + PROGRAM_WORDS + 2];
         let mut set = |word: Word, values: [u64; 2]| {
             words[word as usize] = values[0];
             words[word as usize + 1] = values[1];
         };
         let segments = HEADER_WORDS as u64 * 8;
         let files = segments + SEGMENT_WORDS as u64 * 8;
-        let text = files + FILE_WORDS as u64 * 8;
+        let programs = files + FILE_WORDS as u64 * 8;
+        let text = programs + PROGRAM_WORDS as u64 * 8;
         set(Word::Magic, [MAGIC, text + 16]);
-        set(Word::Segments, [segments, 1]);
+        set(Word::Programs, [programs, 1]);
         set(Word::Files, [files, 1]);
         set(Word::Arguments, [text, 2]);
         words[HEADER_WORDS..][..5].copy_from_slice(&[0x40_0000, 9, text, 4, 5]);
         words[HEADER_WORDS + SEGMENT_WORDS..][..5].copy_from_slice(&[text, 2, text, 7, 0o755]);
         let tail = HEADER_WORDS + SEGMENT_WORDS + FILE_WORDS;
+        words[tail..][..7].copy_from_slice(&[0, 0x40_0001, 0, 0, 0x40_0009, segments, 1]);
+        let tail = tail + PROGRAM_WORDS;
         words[tail] = u64::from_le_bytes(*b"/a\0bcd\0e");
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -210,16 +258,18 @@ mod tests {
     fn a_bundle_says_what_it_holds() {
         let bytes = bundle();
         let bundle = Bundle::new(&bytes).unwrap();
-        let segment = bundle.segment(0).unwrap();
+        let program = bundle.program(0).unwrap();
+        let segment = program.segment(0).unwrap();
         assert_eq!(
             (segment.address, segment.content),
             (0x40_0000, &b"/a\0b"[..])
         );
-        assert_eq!(bundle.segment(1), None);
+        assert_eq!(program.segment(1), None);
+        assert!(program.why.is_empty() && bundle.program(1).is_none());
         assert_eq!(bundle.file(0).unwrap().path, b"/a");
         let words: Vec<&[u8]> = bundle.strings(Word::Arguments).collect();
         assert_eq!(words, [&b"/a"[..], b"bcd"]);
-        assert!(!bundle.identifies(0) && bundle.seed() == Some([0; 4]));
+        assert!(!program.identifies(0) && bundle.seed() == Some([0; 4]));
     }
 
     #[test]
@@ -232,8 +282,11 @@ mod tests {
                 let Some(bundle) = Bundle::new(&bytes) else {
                     continue;
                 };
-                let _ = (bundle.segment(0), bundle.file(0), bundle.seed());
-                let _ = (bundle.identity(0), bundle.strings(Word::Files).count());
+                let _ = (bundle.file(0), bundle.seed());
+                let _ = bundle.strings(Word::Files).count();
+                if let Some(program) = bundle.program(0) {
+                    let _ = (program.segment(0), program.identity(0));
+                }
             }
         }
         for len in 0..whole.len() {

@@ -315,8 +315,8 @@ int main(int argc, char **argv)
     (void)argc;
     switch (argv[1][0]) {
     case 's': /* a call that is refused, twice */
-        printf("%d", fork());
-        printf("%d\n", fork());
+        printf("%d", execve("/x", 0, 0));
+        printf("%d\n", execve("/x", 0, 0));
         return 0;
     case 'n': /* nothing is there */
         printf("before\n");

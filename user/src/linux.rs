@@ -8,8 +8,7 @@
 //! Everything here follows from the program, its bundle, and what the [machine](Machine) says,
 //! which is the same in all replicas: so replicas need not agree on anything.
 //!
-//! Not covered: more than one process, connections that a program makes,
-//! and what the notes tell of.
+//! Not covered: connections that a program makes, and what the notes tell of.
 
 mod calls;
 mod errno;
@@ -26,6 +25,7 @@ mod space;
 mod sparse;
 mod stat;
 mod streams;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod threads;

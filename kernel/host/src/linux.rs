@@ -148,8 +148,7 @@ impl LinuxProgram {
         let memory = plan.segments.iter().map(|it| it.bytes).sum();
         let files = files(path, content, &start.files)?;
         let bundle = bundle::write(&Input {
-            plan: &plan,
-            identities: &identities,
+            programs: &programs(&files, (plan, identities)),
             arguments: &start.arguments,
             environment: &start.environment,
             files: &files,
@@ -246,6 +245,27 @@ fn files(
         });
     }
     Ok(files)
+}
+
+/// The programs among files, of which the first is one that is laid out so. Whatever is no ELF file
+/// is none.
+fn programs(files: &[bundle::File], first: (elf::Plan, Vec<u64>)) -> Vec<bundle::Program> {
+    let judge = |content: &[u8]| {
+        let plan = elf::read(content)?;
+        let identities = instructions::identities(content, &plan)?;
+        Ok((plan, identities))
+    };
+    let others = files.iter().enumerate().skip(1);
+    let others = others.filter(|(_, file)| file.content.starts_with(b"\x7fELF"));
+    let others = others.map(|(number, file)| bundle::Program {
+        file: number,
+        judged: judge(&file.content),
+    });
+    let first = bundle::Program {
+        file: 0,
+        judged: Ok(first),
+    };
+    std::iter::once(first).chain(others).collect()
 }
 
 /// Nanoseconds of the host's clock.

@@ -9,6 +9,7 @@ mod memory;
 mod names;
 mod options;
 mod poll;
+mod processes;
 mod sockets;
 mod streams;
 mod system;
@@ -20,7 +21,7 @@ use linux_raw_sys::general as nr;
 use super::errno::LATER;
 use super::{Answer, Errno, Machine, Process};
 
-/// The one process that there is.
+/// The first process.
 pub(crate) const PROCESS: u64 = 2;
 /// Longest string of a program's that is looked at, and bytes that are copied at once.
 const STRING: usize = 256;
@@ -80,10 +81,11 @@ impl<M: Machine> Process<'_, M> {
             .or_else(|| self.signal_call(call, words))
             .or_else(|| self.epoll_call(call, words))
             .or_else(|| self.thread_call(call, words))
+            .or_else(|| self.process_call(call, words))
             .or_else(|| self.socket_call(call, words))
             .or_else(|| self.poll_call(call, words))
             .or_else(|| self.stream_call(call, words));
-        if let Some(status) = self.ended {
+        if let Some(status) = self.task.ended {
             return Next::Exit(status);
         }
         match answer {

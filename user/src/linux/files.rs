@@ -7,22 +7,22 @@ use rcoe_abi::bundle::Bundle;
 
 use super::machine::{Machine, PAGE};
 use super::streams::Target;
+use super::tasks::{Each, PROCESSES};
 use super::{Errno, Sparse};
 use linux_raw_sys::errno::{
-    EBADF, EEXIST, EFBIG, EINVAL, EISDIR, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOSPC, ENOTDIR,
-    ENOTEMPTY,
+    EEXIST, EFBIG, EISDIR, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY,
 };
 
+mod descriptors;
 mod io;
 mod path;
 
+use descriptors::{Open, Table};
 pub(crate) use path::Path;
 
 /// Most files and folders, and most that are open.
 pub(crate) const NODES: usize = 128;
 pub(crate) const OPEN: usize = 240;
-/// No descriptor.
-const CLOSED: u8 = u8::MAX;
 /// Largest file.
 const LARGEST: u64 = 1 << 30;
 
@@ -54,41 +54,12 @@ pub(crate) struct Node<'a> {
     pub(crate) mode: u32,
 }
 
-/// A file that is open.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Open {
-    pub(crate) target: Target,
-    pub(crate) offset: u64,
-    pub(crate) flags: u32,
-    /// How many descriptors lead to it.
-    count: u32,
-}
-
-impl Open {
-    const FREE: Self = Self {
-        target: Target::Node(0),
-        offset: 0,
-        flags: 0,
-        count: 0,
-    };
-
-    /// The file or folder that it is; not what has no places, as pipes and sockets.
-    pub(crate) const fn node(&self) -> Result<usize, Errno> {
-        match self.target {
-            Target::Node(node) => Ok(node),
-            _ => Err(Errno(EINVAL)),
-        }
-    }
-}
-
-/// All files of a program.
+/// All files of the machine.
 #[derive(Debug)]
 pub(crate) struct Files<'a> {
     nodes: &'a mut [Node<'a>],
     open: [Open; OPEN],
-    descriptors: [u8; OPEN],
-    /// The folder that other paths begin from.
-    folder: Path,
+    tables: Each<Table, PROCESSES>,
 }
 
 impl<'a> Node<'a> {
@@ -105,8 +76,7 @@ impl<'a> Files<'a> {
         let mut files = Self {
             nodes,
             open: [Open::FREE; OPEN],
-            descriptors: [CLOSED; OPEN],
-            folder: Path::ROOT,
+            tables: Each::new([const { Table::FIRST }; PROCESSES]),
         };
         for (path, kind) in [
             (&b"/"[..], Kind::Folder),
@@ -124,6 +94,9 @@ impl<'a> Files<'a> {
             let path = Path::new(file.path).ok()?;
             files.add(path, Kind::Packed(file.content), mode).ok()?;
         }
+        let mut all = files.nodes.iter();
+        let program = all.find(|it| matches!(it.kind, Kind::Packed(_)));
+        files.tables.program = program.map_or(Path::ROOT, |it| it.path);
         let input = files.find(Path::new(b"/dev/stdin").ok()?);
         let input = input.or_else(|| files.find(Path::new(b"/dev/null").ok()?))?;
         let output = files.find(Path::new(b"/dev/console").ok()?)?;
@@ -135,7 +108,7 @@ impl<'a> Files<'a> {
 
     /// The path that a program means.
     pub(crate) fn path(&self, text: &[u8]) -> Result<Path, Errno> {
-        let path = self.folder.join(text)?;
+        let path = self.tables.folder.join(text)?;
         // The one link that there is.
         if path.bytes() == b"/proc/self/exe" {
             return Ok(self.program());
@@ -145,15 +118,21 @@ impl<'a> Files<'a> {
 
     /// The path of the program.
     pub(crate) fn program(&self) -> Path {
-        let first = self
-            .nodes
-            .iter()
-            .find(|it| matches!(it.kind, Kind::Packed(_)));
-        first.map_or(Path::ROOT, |it| it.path)
+        self.tables.program
     }
 
-    pub(crate) const fn folder(&self) -> Path {
-        self.folder
+    pub(crate) fn folder(&self) -> Path {
+        self.tables.folder
+    }
+
+    /// Says what others may not do with new files; what was said before.
+    pub(crate) fn set_mask(&mut self, mask: u32) -> u32 {
+        core::mem::replace(&mut self.tables.mask, mask)
+    }
+
+    /// The permissions of a file that is made with these.
+    pub(crate) fn masked(&self, mode: u64) -> u32 {
+        u32::try_from(mode & 0o777).unwrap_or(0) & !self.tables.mask
     }
 
     /// Other paths begin from this folder now.
@@ -162,7 +141,7 @@ impl<'a> Files<'a> {
         if self.nodes[node].kind != Kind::Folder {
             return Err(Errno(ENOTDIR));
         }
-        self.folder = path;
+        self.tables.folder = path;
         Ok(())
     }
 
@@ -239,7 +218,7 @@ impl<'a> Files<'a> {
         if is_folder && (self.entry(node, 0).is_some() || path == Path::ROOT) {
             return Err(Errno(ENOTEMPTY));
         }
-        let is_open = |it: &Open| it.count > 0 && it.target == Target::Node(node);
+        let is_open = |it: &Open| it.is_used() && it.target == Target::Node(node);
         if self.open.iter().any(is_open) {
             // It would live on without a name.
             return Err(Errno(linux_raw_sys::errno::EBUSY));
@@ -247,81 +226,6 @@ impl<'a> Files<'a> {
         self.truncate(store, machine, node, 0)?;
         self.nodes[node] = Node::FREE;
         Ok(())
-    }
-
-    /// A new descriptor for what is opened.
-    pub(crate) fn open(&mut self, target: Target, flags: u32) -> Result<usize, Errno> {
-        let free = self.open.iter().position(|it| it.count == 0);
-        let place = free.ok_or(Errno(ENFILE))?;
-        let number = self.descriptor_from(0)?;
-        self.open[place] = Open {
-            target,
-            offset: 0,
-            flags,
-            count: 1,
-        };
-        self.descriptors[number] = u8::try_from(place).map_err(|_| Errno(ENFILE))?;
-        Ok(number)
-    }
-
-    fn descriptor_from(&self, least: usize) -> Result<usize, Errno> {
-        let free = (least..OPEN).find(|&it| self.descriptors[it] == CLOSED);
-        free.ok_or(Errno(EMFILE))
-    }
-
-    /// The place of what a descriptor leads to.
-    pub(crate) fn place(&self, descriptor: u64) -> Result<usize, Errno> {
-        let number = usize::try_from(descriptor & 0xffff_ffff).ok();
-        let place = number.and_then(|it| self.descriptors.get(it)).copied();
-        match place {
-            Some(place) if place != CLOSED => Ok(usize::from(place)),
-            _ => Err(Errno(EBADF)),
-        }
-    }
-
-    /// What a descriptor leads to.
-    pub(crate) fn of(&mut self, descriptor: u64) -> Result<&mut Open, Errno> {
-        let place = self.place(descriptor)?;
-        Ok(&mut self.open[place])
-    }
-
-    /// What is open at a place.
-    pub(crate) const fn open_at(&self, place: usize) -> &Open {
-        &self.open[place]
-    }
-
-    /// Closes a descriptor; the place of what it led to, and what that was, if it was the last one.
-    pub(crate) fn close(&mut self, descriptor: u64) -> Result<Option<(usize, Target)>, Errno> {
-        let place = self.place(descriptor)?;
-        let number = usize::try_from(descriptor & 0xffff_ffff).map_err(|_| Errno(EBADF))?;
-        self.descriptors[number] = CLOSED;
-        let open = &mut self.open[place];
-        open.count -= 1;
-        Ok((open.count == 0).then_some((place, open.target)))
-    }
-
-    /// Another descriptor for the same, the lowest from `least` on.
-    pub(crate) fn duplicate(&mut self, descriptor: u64, least: u64) -> Result<usize, Errno> {
-        let place = self.place(descriptor)?;
-        let least = usize::try_from(least).unwrap_or(OPEN);
-        let number = self.descriptor_from(least)?;
-        self.descriptors[number] = u8::try_from(place).map_err(|_| Errno(EBADF))?;
-        self.open[place].count += 1;
-        Ok(number)
-    }
-
-    /// The same as this very descriptor, which is not in use.
-    pub(crate) fn duplicate_as(&mut self, descriptor: u64, to: u64) -> Result<usize, Errno> {
-        let number = self.number(to)?;
-        let made = self.duplicate(descriptor, number as u64)?;
-        assert!(made == number, "it was closed");
-        Ok(number)
-    }
-
-    /// A descriptor that can be, in use or not.
-    pub(crate) fn number(&self, descriptor: u64) -> Result<usize, Errno> {
-        let number = usize::try_from(descriptor & 0xffff_ffff).unwrap_or(OPEN);
-        (number < OPEN).then_some(number).ok_or(Errno(EBADF))
     }
 }
 

@@ -17,17 +17,18 @@ use rcoe_abi::{Error, ObjectType, Rights, layout, service};
 
 use super::identity::{CALL_WORDS, FLOAT_WORDS};
 use super::machine::Machine;
+use super::tasks::MEMORIES;
 use crate::console::Text;
 use crate::object::{self, Outcome};
 use crate::{call, counter, identity, make_in, sys};
 use network::Net;
 use threads::Made;
 
-/// Slots of the personality: what calls and faults are told to, the space of threads, their table
-/// and their buffer, and the tables of the personality; then those of the network, and threads.
+/// Slots of the personality: what calls and faults are told to, the table of threads and their
+/// buffer, and the tables of the personality; then those of the network, and threads. Address
+/// spaces stand in the table of frames.
 pub const ENDPOINT: u64 = service::SLOT_FREE;
 const SMALL: u64 = ENDPOINT + 1;
-const SPACE: u64 = ENDPOINT + 3;
 const TABLE: u64 = ENDPOINT + 4;
 const BUFFER: u64 = ENDPOINT + 5;
 const TOP: u64 = ENDPOINT + 6;
@@ -72,6 +73,9 @@ pub struct Kernel {
     chunk: Option<u64>,
     clock: Clock,
     threads: Made,
+    /// Pointers to address spaces, 0 for those that are not made, and the one at hand.
+    spaces: [u64; MEMORIES],
+    space: usize,
     net: Net,
 }
 
@@ -94,6 +98,8 @@ impl Kernel {
             chunk: None,
             clock: Clock::start()?,
             threads: Made::default(),
+            spaces: [0; MEMORIES],
+            space: 0,
             net: Net::default(),
         };
         kernel.tables()?;
@@ -117,7 +123,6 @@ impl Kernel {
         if !had {
             return Err(Error::NotEnoughMemory);
         }
-        object::retype(SMALL, ObjectType::VSpace, 0, own, SPACE, 1)?;
         object::retype(SMALL, ObjectType::CNode, TABLE_BITS, own, TABLE, 1)?;
         object::retype(SMALL, ObjectType::CNode, 1, own, TOP, 1)?;
         object::retype(ROOM, ObjectType::CNode, self.bits, own, FRAMES, 1)?;
@@ -181,6 +186,16 @@ impl Kernel {
         }
     }
 
+    fn new_space(&mut self, space: usize) -> Outcome {
+        let slot = self.spare_slot()?;
+        if let Err(error) = self.make(ObjectType::VSpace, slot, 1) {
+            self.next = slot;
+            return Err(error);
+        }
+        self.spaces[space] = self.pointer(slot);
+        Ok(())
+    }
+
     /// A frame that nobody ever had.
     fn new_frame(&mut self) -> Result<u32, Error> {
         if self.taken == self.made {
@@ -223,9 +238,18 @@ impl Machine for Kernel {
         self.free = frame + 1;
     }
 
+    fn make_space(&mut self, space: usize) -> bool {
+        self.spaces[space] != 0 || self.new_space(space).is_ok()
+    }
+
+    fn enter(&mut self, space: usize) {
+        self.space = space;
+    }
+
     fn map(&mut self, frame: u32, address: u64, rights: Rights) -> bool {
         let pointer = self.pointer(frame.into());
-        self.map_in(pointer, SPACE, address, rights).is_ok()
+        self.map_in(pointer, self.spaces[self.space], address, rights)
+            .is_ok()
     }
 
     fn unmap(&mut self, frame: u32) {
@@ -239,6 +263,12 @@ impl Machine for Kernel {
 
     fn write(&mut self, frame: u32, at: usize, bytes: &[u8]) {
         sys::write_shadow(frame.into(), at, bytes);
+    }
+
+    fn copy(&mut self, from: u32, to: u32) {
+        let mut bytes = [0; 4096];
+        sys::read_shadow(from.into(), 0, &mut bytes);
+        sys::write_shadow(to.into(), 0, &bytes);
     }
 
     fn console(&mut self, bytes: &[u8]) {
@@ -272,7 +302,8 @@ impl Machine for Kernel {
     }
 
     fn make_thread(&mut self, number: usize, like: usize) -> bool {
-        self.threads.make(number, like)
+        self.threads
+            .make(number, like, (self.space, self.spaces[self.space]))
     }
 
     fn go(&mut self, thread: usize, registers: &[u64; CALL_WORDS]) {

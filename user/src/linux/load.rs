@@ -5,8 +5,9 @@
 //! to.
 
 use linux_raw_sys::auxvec;
+use linux_raw_sys::errno::{E2BIG, ENOEXEC, ENOMEM};
 use rcoe_abi::Rights;
-use rcoe_abi::bundle::Word;
+use rcoe_abi::bundle::{Program, Word};
 
 use super::machine::{Machine, PAGE};
 use super::process::{Begin, Process};
@@ -23,44 +24,45 @@ const HEADER_BYTES: u64 = 56;
 /// Parts of a second by which processes count time.
 const TICKS: u64 = 100;
 
-const DAMAGED: &str = "the bundle is damaged";
-const FULL: &str = "there is not enough memory: give it more by --memory";
-const MANY: &str = "it has too many arguments, or too much of an environment";
-
-pub(super) fn load<M: Machine>(process: &mut Process<'_, M>) -> Result<Begin, &'static str> {
-    for index in 0.. {
-        let Some(segment) = process.bundle.segment(index) else {
-            break;
-        };
+/// Loads a program, called so, into the memory at hand, where nothing is; it is to begin there.
+///
+/// # Errors
+/// If there is not enough memory, if it is too much, or if nobody can make sense of it.
+pub(super) fn load<M: Machine>(
+    process: &mut Process<'_, M>,
+    program: &Program<'_>,
+    name: &[u8],
+) -> Result<Begin, Errno> {
+    let (damaged, full) = (|_| Errno(ENOEXEC), |_| Errno(ENOMEM));
+    for segment in (0..).map_while(|index| program.segment(index)) {
         let first = segment.address / PAGE * PAGE;
         let range = Range::new(first, segment.bytes + (segment.address - first));
-        let range = range.map_err(|_| DAMAGED)?;
+        let range = range.map_err(damaged)?;
         let rights = Rights::from_word(segment.rights);
         let (store, machine) = (&mut process.store, &mut process.machine);
-        Space::add(store, machine, range, rights).map_err(|_| FULL)?;
+        Space::add(store, machine, range, rights).map_err(full)?;
         let content = segment.content;
-        Space::put(store, machine, segment.address, content, Rights::READ).map_err(|_| FULL)?;
+        Space::put(store, machine, segment.address, content, Rights::READ).map_err(full)?;
     }
-    replace(process)?;
-    let entry = process.bundle.word(Word::Entry).ok_or(DAMAGED)?;
-    let stack = Stack::build(process, entry).map_err(|_| MANY)?;
-    Ok(Begin { entry, stack })
+    replace(process, program)?;
+    *process.space = Space::new(program.end);
+    let stack = Stack::build(process, program, name)?;
+    Ok(Begin {
+        entry: program.entry,
+        stack,
+    })
 }
 
 /// Puts an undefined instruction where one identifies the processor.
-fn replace<M: Machine>(process: &mut Process<'_, M>) -> Result<(), &'static str> {
-    for index in 0.. {
-        let Some(address) = process.bundle.identity(index) else {
-            break;
-        };
+fn replace<M: Machine>(process: &mut Process<'_, M>, program: &Program<'_>) -> Result<(), Errno> {
+    for address in (0..).map_while(|index| program.identity(index)) {
         let mut found = [0; 2];
-        process.read(address, &mut found).map_err(|_| DAMAGED)?;
+        process.read(address, &mut found)?;
         if found != IDENTITY {
-            return Err(DAMAGED);
+            return Err(Errno(ENOEXEC));
         }
         let (store, machine) = (&mut process.store, &mut process.machine);
-        let put = Space::put(store, machine, address, &UNDEFINED, Rights::READ);
-        put.map_err(|_| DAMAGED)?;
+        Space::put(store, machine, address, &UNDEFINED, Rights::READ)?;
     }
     Ok(())
 }
@@ -75,34 +77,44 @@ struct Stack<'p, 'a, M> {
 
 impl<M: Machine> Stack<'_, '_, M> {
     /// Builds the stack; where it begins.
-    fn build(process: &mut Process<'_, M>, entry: u64) -> Result<u64, Errno> {
-        let bundle = process.bundle;
+    fn build(
+        process: &mut Process<'_, M>,
+        program: &Program<'_>,
+        name: &[u8],
+    ) -> Result<u64, Errno> {
         let mut stack = Stack {
             process,
             top: STACK_TOP,
             words: [0; WORDS],
             count: 1,
         };
-        let name = stack.process.files.program();
-        let name = stack.string(name.bytes())?;
-        for argument in bundle.strings(Word::Arguments) {
-            let place = stack.string(argument)?;
-            stack.word(place)?;
-            stack.words[0] += 1;
-        }
+        let name = stack.string(name)?;
+        stack.packed()?;
         stack.word(0)?;
-        for variable in bundle.strings(Word::Environment) {
-            let place = stack.string(variable)?;
-            stack.word(place)?;
-        }
-        stack.word(0)?;
-        stack.about(entry, name)?;
+        stack.about(program, name)?;
         stack.finish()
+    }
+
+    /// The arguments and the environment of the bundle.
+    fn packed(&mut self) -> Result<(), Errno> {
+        let bundle = self.process.bundle;
+        for argument in bundle.strings(Word::Arguments) {
+            let place = self.string(argument)?;
+            self.word(place)?;
+            self.words[0] += 1;
+        }
+        self.word(0)?;
+        for variable in bundle.strings(Word::Environment) {
+            let place = self.string(variable)?;
+            self.word(place)?;
+        }
+        Ok(())
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<u64, Errno> {
         self.top -= bytes.len() as u64;
-        self.process.write(self.top, bytes)?;
+        let put = self.process.write(self.top, bytes);
+        put.map_err(|_| Errno(ENOMEM))?;
         Ok(self.top)
     }
 
@@ -113,28 +125,26 @@ impl<M: Machine> Stack<'_, '_, M> {
 
     fn word(&mut self, word: u64) -> Result<(), Errno> {
         let place = self.words.get_mut(self.count);
-        *place.ok_or(Errno(linux_raw_sys::errno::E2BIG))? = word;
+        *place.ok_or(Errno(E2BIG))? = word;
         self.count += 1;
         Ok(())
     }
 
     /// The pairs of words about program and system.
-    fn about(&mut self, entry: u64, name: u64) -> Result<(), Errno> {
+    fn about(&mut self, program: &Program<'_>, name: u64) -> Result<(), Errno> {
         let mut random = [0; 16];
         self.process.random.fill(&mut random);
         let random = self.put(&random)?;
         let platform = self.string(b"x86_64")?;
         let [_, _, _, features] = identity::of(&self.process.machine, 1, 0);
-        let bundle = self.process.bundle;
-        let header = |word| bundle.word(word).unwrap_or(0);
         for (kind, value) in [
-            (auxvec::AT_PHDR, header(Word::Headers)),
+            (auxvec::AT_PHDR, program.headers),
             (auxvec::AT_PHENT, HEADER_BYTES),
-            (auxvec::AT_PHNUM, header(Word::HeaderCount)),
+            (auxvec::AT_PHNUM, program.header_count),
             (auxvec::AT_PAGESZ, PAGE),
             (auxvec::AT_BASE, 0),
             (auxvec::AT_FLAGS, 0),
-            (auxvec::AT_ENTRY, entry),
+            (auxvec::AT_ENTRY, program.entry),
             (auxvec::AT_UID, 0),
             (auxvec::AT_EUID, 0),
             (auxvec::AT_GID, 0),
@@ -157,7 +167,8 @@ impl<M: Machine> Stack<'_, '_, M> {
     fn finish(self) -> Result<u64, Errno> {
         // A stack is aligned to sixteen bytes when a program begins.
         let start = (self.top - self.count as u64 * 8) & !15;
-        self.process.write_words(start, &self.words[..self.count])?;
+        let put = self.process.write_words(start, &self.words[..self.count]);
+        put.map_err(|_| Errno(ENOMEM))?;
         Ok(start)
     }
 }

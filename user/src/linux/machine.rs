@@ -15,7 +15,11 @@ pub trait Machine: Network {
     fn take(&mut self) -> Option<u32>;
     /// A frame that is mapped nowhere is needed no more.
     fn give_back(&mut self, frame: u32);
-    /// Maps a frame in the program's address space. Tells whether that is possible.
+    /// Makes an address space of this number, unless it is made. Tells whether that is possible.
+    fn make_space(&mut self, space: usize) -> bool;
+    /// The address space at hand is this one from here on.
+    fn enter(&mut self, space: usize);
+    /// Maps a frame in the address space at hand. Tells whether that is possible.
     fn map(&mut self, frame: u32, address: u64, rights: Rights) -> bool;
     /// Takes it out again.
     fn unmap(&mut self, frame: u32);
@@ -23,6 +27,8 @@ pub trait Machine: Network {
     fn read(&self, frame: u32, at: usize, bytes: &mut [u8]);
     /// Writes such bytes.
     fn write(&mut self, frame: u32, at: usize, bytes: &[u8]);
+    /// Makes a frame like another one.
+    fn copy(&mut self, from: u32, to: u32);
     /// Output of the program.
     fn console(&mut self, bytes: &[u8]);
     /// Something for the user beside that: a line.
@@ -31,8 +37,8 @@ pub trait Machine: Network {
     fn now(&mut self) -> u64;
     /// Waits until the clock shows this, if it is said, or anything changed in the network.
     fn wait(&mut self, until: Option<u64>);
-    /// Makes thread `number` of the program one that has the floating-point state of another one.
-    /// Tells whether that is possible.
+    /// Makes thread `number` one of the address space at hand, with the floating-point state of
+    /// another one. Tells whether that is possible.
     fn make_thread(&mut self, number: usize, like: usize) -> bool;
     /// Lets a thread that is made run, with these registers.
     fn go(&mut self, thread: usize, registers: &[u64; CALL_WORDS]);

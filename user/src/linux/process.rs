@@ -1,16 +1,19 @@
-//! A program of Linux: its memory, its files, and what else the personality knows of it.
+//! Programs of Linux: their memory, their files, and what else the personality knows of them.
 
+use linux_raw_sys::errno::{E2BIG, ENOMEM};
 use rcoe_abi::Rights;
 use rcoe_abi::bundle::{Bundle, Word};
 
-use super::files::{Files, NODES, Node};
+use super::files::{Files, NODES, Node, OPEN};
+use super::load;
 use super::random::Random;
-use super::signals::Signals;
+use super::signals::Queue;
 use super::space::Space;
 use super::stat::SECOND;
 use super::streams::{Socket, Streams, Target};
+use super::tasks::{self, Each, MEMORIES, PROCESSES, Task};
 use super::threads::Threads;
-use super::{Answer, Errno, Machine, Sparse, load};
+use super::{Answer, Errno, Machine, Sparse};
 use crate::network::Ready;
 
 /// Most numbers of calls that are told of one by one.
@@ -34,24 +37,25 @@ impl Default for Nodes<'_> {
     }
 }
 
-/// A program of Linux on a machine.
+/// A process of Linux on a machine, with all others: whose turn it is is the one at hand.
 #[derive(Debug)]
 pub struct Process<'a, M> {
     pub(crate) machine: M,
     /// Pages of memory and of files.
     pub(crate) store: Sparse<'a>,
-    pub(crate) space: Space,
+    pub(crate) space: Each<Space, MEMORIES>,
+    pub(crate) task: Each<Task<'a>, PROCESSES>,
     pub(crate) files: Files<'a>,
     pub(crate) bundle: Bundle<'a>,
     pub(crate) random: Random,
-    pub(crate) signals: Signals,
-    pub(crate) mask: u32,
+    /// Signals that have come, of all processes.
+    pub(crate) queue: Queue,
     pub(crate) threads: Threads,
     pub(crate) streams: Streams,
     /// What listeners and connections have, if that was asked since anything could have changed.
     pub(crate) ready: Option<Ready>,
-    /// A call of the program ended it: the status.
-    pub(crate) ended: Option<u64>,
+    /// The first process has ended, and the machine with it: the status.
+    pub(crate) over: Option<u64>,
     /// Calls that the user was told of, one bit each.
     told: [u64; 8],
 }
@@ -77,25 +81,34 @@ impl<'a, M: Machine> Process<'a, M> {
         bundle: Bundle<'a>,
     ) -> Result<(Self, Begin), &'static str> {
         let wrong = "the bundle is damaged";
-        let end = bundle.word(Word::End).ok_or(wrong)?;
+        let program = bundle.program(0).ok_or(wrong)?;
         let random = Random::new(bundle.seed().ok_or(wrong)?);
         let files = Files::new(&mut nodes.0, bundle);
         let mut process = Self {
             machine,
             store,
-            space: Space::new(end),
+            space: Each::new([Space::new(program.end); MEMORIES]),
+            task: tasks::all(Some(program)),
             files: files.ok_or("there are too many files, or a path of one is too long")?,
             bundle,
             random,
-            signals: Signals::default(),
-            mask: 0o022,
+            queue: Queue::default(),
             threads: Threads::new(),
             streams: Streams::new(),
             ready: None,
-            ended: None,
+            over: None,
             told: [0; 8],
         };
-        let begin = load::load(&mut process)?;
+        let name = process.files.program();
+        let full = "there is not enough memory: give it more by --memory";
+        let made = process.machine.make_space(0);
+        made.then_some(()).ok_or(full)?;
+        let begin = load::load(&mut process, &program, name.bytes());
+        let begin = begin.map_err(|error| match error {
+            Errno(ENOMEM) => full,
+            Errno(E2BIG) => "it has too many arguments, or too much of an environment",
+            _ => wrong,
+        })?;
         Ok((process, begin))
     }
 
@@ -181,6 +194,14 @@ impl<'a, M: Machine> Process<'a, M> {
             self.release(target);
         }
         Ok(())
+    }
+
+    /// Closes all descriptors of the process at hand.
+    pub(crate) fn close_all(&mut self) {
+        for file in 0..OPEN as u64 {
+            // Most are not open.
+            let _ = self.close(file);
+        }
     }
 
     /// Nothing leads to this any more.

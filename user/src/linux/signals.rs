@@ -5,7 +5,7 @@
 //! replicas have it taken at the same place. One for the process is taken by the first thread, in
 //! the order of their places, that does not block it.
 //!
-//! Not covered: stopping a program, other processes, and being told by a descriptor (`signalfd`).
+//! Not covered: stopping a program, and being told by a descriptor (`signalfd`).
 
 mod calls;
 mod deliver;
@@ -20,15 +20,14 @@ mod timers;
 
 use linux_raw_sys::errno::EINVAL;
 use linux_raw_sys::general::{
-    SIGABRT, SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGILL, SIGKILL, SIGQUIT, SIGSEGV, SIGSTOP, SIGSYS,
-    SIGTRAP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH, SIGXCPU, SIGXFSZ,
+    SA_NOCLDWAIT, SIGABRT, SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGILL, SIGKILL, SIGQUIT, SIGSEGV,
+    SIGSTOP, SIGSYS, SIGTRAP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH, SIGXCPU, SIGXFSZ,
 };
 
 use super::Errno;
 pub use fault::Trap;
 pub(crate) use info::Info;
-pub(crate) use pending::QUEUE;
-use pending::Queue;
+pub(crate) use pending::{QUEUE, Queue};
 use stack::Stack;
 use timer::Timer;
 use timers::Timers;
@@ -36,8 +35,8 @@ use timers::Timers;
 /// Signals, of which the real-time ones, which queue, begin there.
 const SIGNALS: usize = 64;
 const FIRST_QUEUED: u32 = 32;
-/// What a program whose signal ends it returns is so much more than the signal.
-const ENDED_BY: u64 = 128;
+/// What a process comes to that a signal ends is so much more than the signal.
+pub(crate) const ENDED_BY: u64 = 256;
 
 /// Signals, one bit each.
 pub(crate) type Set = u64;
@@ -105,8 +104,6 @@ pub(crate) struct Signals {
     actions: [Action; SIGNALS],
     /// Those that have come for the process.
     pending: Set,
-    /// What is known of each that has come, for threads too.
-    queue: Queue,
     timer: Timer,
     timers: Timers,
 }
@@ -116,7 +113,6 @@ impl Default for Signals {
         Self {
             actions: [Action::default(); SIGNALS],
             pending: 0,
-            queue: Queue::default(),
             timer: Timer::default(),
             timers: Timers::default(),
         }
@@ -159,6 +155,15 @@ impl Own {
         }
     }
 
+    /// What the first thread of a process has that this one makes.
+    pub(crate) const fn of_child(self) -> Self {
+        Self {
+            mask: self.mask,
+            stack: self.stack,
+            ..Self::NONE
+        }
+    }
+
     /// The call that it was in is over.
     pub(crate) fn call_ended(&mut self) {
         self.awaited = 0;
@@ -178,6 +183,33 @@ fn number(word: u64) -> Result<u32, Errno> {
 impl Signals {
     fn action(&mut self, signal: u32) -> &mut Action {
         &mut self.actions[signal as usize - 1]
+    }
+
+    /// Those of a child; with what is said of each, or what is handled is said nothing of.
+    pub(crate) fn of_child(&self, clears: bool) -> Self {
+        let mut child = Self {
+            actions: self.actions,
+            ..Self::default()
+        };
+        if clears {
+            child.handle_none();
+        }
+        child
+    }
+
+    /// Nothing is said any more of signals that are handled.
+    pub(crate) fn handle_none(&mut self) {
+        for action in &mut self.actions {
+            if action.handler > 1 {
+                *action = Action::default();
+            }
+        }
+    }
+
+    /// Is the end of a child ignored? Is it, if not, nothing that one waits for?
+    pub(crate) const fn forgets_children(&self) -> [bool; 2] {
+        let action = &self.actions[SIGCHLD as usize - 1];
+        [action.handler == 1, action.has(SA_NOCLDWAIT)]
     }
 
     fn effect(&self, signal: u32) -> Effect {

@@ -71,7 +71,7 @@ impl Range {
 }
 
 /// The address space.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Space {
     /// Where the heap begins and ends.
     brk_start: u64,
@@ -175,6 +175,36 @@ impl Space {
                 let _ = store.set(page, 0);
             }
         }
+    }
+
+    /// Takes out all pages.
+    pub(crate) fn clear(store: &mut Sparse<'_>, machine: &mut impl Machine) {
+        let mut from = 0;
+        while let Some((next, page, _)) = store.next(from) {
+            let (start, end) = (page * PAGE, (page + 1) * PAGE);
+            Self::remove(store, machine, Range { start, end });
+            from = next;
+        }
+    }
+
+    /// Copies all pages of the address space at hand into another one, where none are; what was
+    /// copied stays there if there is no memory for more.
+    pub(crate) fn copy(
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        [own, other]: [usize; 2],
+    ) -> Result<(), Errno> {
+        let mut from = 0;
+        while let Some((next, page, word)) = store.next(from) {
+            store.enter(other);
+            machine.enter(other);
+            let copied = copy_page(store, machine, page, word);
+            store.enter(own);
+            machine.enter(own);
+            copied.ok_or(Errno(ENOMEM))?;
+            from = next;
+        }
+        Ok(())
     }
 
     /// Changes the rights of pages that are all there. None becomes code that was not: nobody has
@@ -394,6 +424,23 @@ impl Space {
 
 fn page_bytes() -> usize {
     usize::try_from(PAGE).unwrap_or(usize::MAX)
+}
+
+/// Adds a page like the one that this word says.
+fn copy_page(
+    store: &mut Sparse<'_>,
+    machine: &mut impl Machine,
+    page: u64,
+    word: u64,
+) -> Option<()> {
+    let Page { frame, rights } = Page::from_word(word)?;
+    if frame == PROMISED {
+        return store.set(page, word);
+    }
+    add_page(store, machine, page, rights)?;
+    let copy = Page::from_word(store.get(page))?;
+    machine.copy(frame, copy.frame);
+    Some(())
 }
 
 fn add_page(

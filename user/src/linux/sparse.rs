@@ -2,9 +2,13 @@
 //!
 //! Words stand in chunks of neighbours, and a table that is searched by hashing leads to a chunk.
 //! A chunk stays once it is made.
+//!
+//! Words below an index are a part's own: those of the part at hand are meant.
 
 /// Words of a chunk.
 const CHUNK: usize = 512;
+/// Logarithm of the words that each part has of its own.
+const PART_BITS: u32 = 40;
 
 /// The array. Words that were never set are 0.
 #[derive(Debug)]
@@ -13,6 +17,7 @@ pub struct Sparse<'a> {
     table: &'a mut [u64],
     pool: &'a mut [u64],
     used: usize,
+    part: u64,
 }
 
 impl<'a> Sparse<'a> {
@@ -35,7 +40,44 @@ impl<'a> Sparse<'a> {
             table,
             pool,
             used: 0,
+            part: 0,
         }
+    }
+
+    /// Words that parts have of their own are those of this one from here on.
+    pub(crate) const fn enter(&mut self, part: usize) {
+        self.part = (part as u64) << PART_BITS;
+    }
+
+    /// The index of a word, whosever it is.
+    const fn whole(&self, index: u64) -> u64 {
+        if index >> PART_BITS == 0 {
+            index | self.part
+        } else {
+            index
+        }
+    }
+
+    /// The next word of the part at hand that is not zero, in the order in which chunks were found
+    /// places: where to go on, its index, and the word.
+    pub(crate) fn next(&self, from: usize) -> Option<(usize, u64, u64)> {
+        let mut at = from;
+        while at < self.table.len() / 2 * CHUNK {
+            let (chunk, place) = (self.table[at / CHUNK * 2], self.table[at / CHUNK * 2 + 1]);
+            let first = chunk * CHUNK as u64;
+            let place = usize::try_from(place).ok()?;
+            if place == 0 || first >> PART_BITS << PART_BITS != self.part {
+                at = (at / CHUNK + 1) * CHUNK;
+                continue;
+            }
+            let word = self.pool[(place - 1) * CHUNK + at % CHUNK];
+            at += 1;
+            if word != 0 {
+                let index = first + (at - 1) as u64 % CHUNK as u64 - self.part;
+                return Some((at, index, word));
+            }
+        }
+        None
     }
 
     /// Where the table has this chunk, or where it would.
@@ -57,11 +99,13 @@ impl<'a> Sparse<'a> {
     /// Word `index`.
     #[must_use]
     pub fn get(&self, index: u64) -> u64 {
-        self.place(index).map_or(0, |place| self.pool[place])
+        self.place(self.whole(index))
+            .map_or(0, |place| self.pool[place])
     }
 
     /// Sets a word; `None` if there is no room for it.
     pub fn set(&mut self, index: u64, word: u64) -> Option<()> {
+        let index = self.whole(index);
         if let Some(place) = self.place(index) {
             self.pool[place] = word;
             return Some(());
@@ -87,6 +131,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use std::vec;
+    use std::vec::Vec;
 
     #[test]
     fn it_holds_what_a_map_holds_until_it_is_full() {
@@ -107,5 +152,34 @@ mod tests {
             }
         }
         assert!(refused > 0 && model.len() > 100);
+    }
+
+    #[test]
+    fn each_part_has_words_of_its_own_and_all_of_them_are_found() {
+        let mut table = vec![0; Sparse::table_words(64)];
+        let mut pool = vec![0; Sparse::pool_words(64)];
+        let mut sparse = Sparse::new(&mut table, &mut pool);
+        let indices = |part: u64| (1..9).map(move |step| step * step * 301 * (part + 1));
+        for part in 0..3 {
+            sparse.enter(part);
+            for index in indices(part as u64) {
+                assert_eq!(sparse.get(index), 0);
+                sparse.set(index, part as u64 + 1).unwrap();
+            }
+        }
+        sparse.set(1 << 60, 99).unwrap();
+        for part in 0..4 {
+            sparse.enter(part);
+            assert_eq!(sparse.get(1 << 60), 99);
+            let (mut from, mut found) = (0, Vec::new());
+            while let Some((next, index, word)) = sparse.next(from) {
+                assert_eq!(word, part as u64 + 1);
+                found.push(index);
+                from = next;
+            }
+            found.sort_unstable();
+            let expected = indices(part as u64).filter(|_| part < 3);
+            assert_eq!(found, expected.collect::<Vec<_>>());
+        }
     }
 }

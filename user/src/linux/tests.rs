@@ -2,11 +2,12 @@
 
 mod handlers;
 mod net;
+mod processes;
 mod signals;
 mod threads;
 
 use core::fmt::Write as _;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::string::String;
 use std::vec;
 use std::vec::Vec;
@@ -17,7 +18,9 @@ use linux_raw_sys::errno::{
 };
 use linux_raw_sys::general as nr;
 use rcoe_abi::Rights;
-use rcoe_abi::bundle::{Bundle, FILE_WORDS, HEADER_WORDS, MAGIC, SEGMENT_WORDS, Word};
+use rcoe_abi::bundle::{
+    Bundle, FILE_WORDS, HEADER_WORDS, MAGIC, PROGRAM_WORDS, SEGMENT_WORDS, Word,
+};
 
 use super::identity::FLOAT_WORDS;
 use super::machine::PAGE;
@@ -33,14 +36,19 @@ const CHUNKS: usize = 16;
 struct Mock {
     frames: Vec<Vec<u8>>,
     free: Vec<u32>,
-    /// Where frames are mapped.
-    mapped: BTreeMap<u32, (u64, Rights)>,
+    /// Address spaces that are made, and the one at hand.
+    spaces: BTreeSet<usize>,
+    space: usize,
+    /// Where frames are mapped: the address space, and where there.
+    mapped: BTreeMap<u32, (usize, u64, Rights)>,
     console: Vec<u8>,
     notes: String,
     now: u64,
     pointers: BTreeMap<usize, [u64; 2]>,
     /// Threads that were made, like which; and those that went on, with what registers.
     made: Vec<(usize, usize)>,
+    /// The address spaces of threads.
+    lives: BTreeMap<usize, usize>,
     gone: Vec<(usize, [u64; CALL_WORDS])>,
     floats: BTreeMap<usize, [u64; FLOAT_WORDS]>,
     net: net::Wires,
@@ -62,11 +70,24 @@ impl Machine for Mock {
         self.free.push(frame);
     }
 
+    fn make_space(&mut self, space: usize) -> bool {
+        self.spaces.insert(space);
+        true
+    }
+
+    fn enter(&mut self, space: usize) {
+        self.space = space;
+    }
+
     fn map(&mut self, frame: u32, address: u64, rights: Rights) -> bool {
+        assert!(self.spaces.contains(&self.space));
         assert!(
             !rights.contains(Rights::WRITE.or(Rights::EXECUTE)) && address.is_multiple_of(PAGE)
         );
-        assert_eq!(self.mapped.insert(frame, (address, rights)), None);
+        let mut others = self.mapped.values();
+        assert!(!others.any(|it| (it.0, it.1) == (self.space, address)));
+        let place = (self.space, address, rights);
+        assert_eq!(self.mapped.insert(frame, place), None);
         true
     }
 
@@ -80,6 +101,10 @@ impl Machine for Mock {
 
     fn write(&mut self, frame: u32, at: usize, bytes: &[u8]) {
         self.frames[frame as usize][at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn copy(&mut self, from: u32, to: u32) {
+        self.frames[to as usize] = self.frames[from as usize].clone();
     }
 
     fn console(&mut self, bytes: &[u8]) {
@@ -100,7 +125,9 @@ impl Machine for Mock {
     }
 
     fn make_thread(&mut self, number: usize, like: usize) -> bool {
+        assert!(self.spaces.contains(&self.space));
         self.made.push((number, like));
+        self.lives.insert(number, self.space);
         true
     }
 
@@ -137,7 +164,7 @@ const DATA: u64 = 0x40_1000;
 
 /// The bundle of a program whose code has `cpuid` and `rdtsc`, with a file.
 fn bundle() -> Vec<u8> {
-    let tail = HEADER_WORDS + 2 * SEGMENT_WORDS + 1 + 2 * FILE_WORDS;
+    let tail = HEADER_WORDS + 2 * SEGMENT_WORDS + 1 + 2 * FILE_WORDS + PROGRAM_WORDS;
     let mut text = vec![0x0f, 0xa2, 0x0f, 0x31, 0xc3, 0, 0, 0];
     let mut put = |bytes: &[u8]| {
         let at = (tail * 8 + text.len()) as u64;
@@ -158,12 +185,8 @@ fn bundle() -> Vec<u8> {
         (Word::Magic as usize, MAGIC),
         (Word::Bytes as usize, end),
         (Word::Clock as usize, 7_000_000_000),
-        (Word::Entry as usize, CODE + 4),
-        (Word::End as usize, DATA + 0x1800),
-        (Word::Segments as usize, segments),
-        (Word::Segments as usize + 1, 2),
-        (Word::Identities as usize, identities),
-        (Word::Identities as usize + 1, 1),
+        (Word::Programs as usize, table(tail - PROGRAM_WORDS)),
+        (Word::Programs as usize + 1, 1),
         (Word::Arguments as usize, words_at),
         (Word::Arguments as usize + 1, 2),
         (Word::Environment as usize, environment),
@@ -181,6 +204,20 @@ fn bundle() -> Vec<u8> {
         [paths + 9, 9, content, 10, 0o644],
     ];
     words[HEADER_WORDS + 11..][..10].copy_from_slice(files.as_flattened());
+    let program = [
+        0,
+        CODE + 4,
+        0,
+        0,
+        DATA + 0x1800,
+        segments,
+        2,
+        identities,
+        1,
+        0,
+        0,
+    ];
+    words[tail - PROGRAM_WORDS..].copy_from_slice(&program);
     let words = words.into_iter().flat_map(u64::to_le_bytes);
     words.chain(text).collect()
 }
@@ -497,12 +534,11 @@ fn whatever_a_program_asks_for_it_gets_an_answer() {
                 }
                 let _ = process.page_fault(words[0]);
             }
-            // What is mapped is what the array says, once each.
-            for (&frame, &(address, _)) in &process.machine.mapped {
-                assert_eq!(
-                    process.store.get(address / PAGE) & 0xffff_ffff,
-                    u64::from(frame) + 1
-                );
+            // What is mapped is what the arrays say, once each.
+            for (frame, (memory, address, _)) in process.machine.mapped.clone() {
+                process.store.enter(memory);
+                let word = process.store.get(address / PAGE);
+                assert_eq!(word & 0xffff_ffff, u64::from(frame) + 1);
             }
         });
     }

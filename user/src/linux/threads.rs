@@ -43,6 +43,8 @@ pub(crate) struct Wait {
     pub(crate) futex: Option<Futex>,
     /// Was it woken there?
     pub(crate) woken: bool,
+    /// The process that it made, and waits for.
+    pub(crate) child: Option<u64>,
 }
 
 /// Who waits at a word of memory: since when, among others, and for what kinds of waking.
@@ -56,6 +58,8 @@ pub(crate) struct Futex {
 /// A thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thread {
+    /// The place of its process.
+    pub(crate) process: usize,
     pub(crate) state: State,
     pub(crate) number: u64,
     pub(crate) call: u64,
@@ -77,8 +81,9 @@ pub(crate) struct Threads {
     all: [Thread; THREADS],
     /// Their registers at their last calls.
     registers: [[u64; CALL_WORDS]; THREADS],
-    /// Who made the call that is looked at.
+    /// Who made the call that is looked at, and the process at hand.
     current: usize,
+    process: usize,
     count: usize,
     /// Calls that are left of its turn.
     left: u32,
@@ -114,6 +119,7 @@ pub enum Turn {
 
 impl Thread {
     const FREE: Self = Self {
+        process: 0,
         state: State::Free,
         number: 0,
         call: 0,
@@ -124,6 +130,7 @@ impl Thread {
             done: 0,
             futex: None,
             woken: false,
+            child: None,
         },
         cleared: 0,
         robust: 0,
@@ -143,6 +150,7 @@ impl Threads {
             all,
             registers: [[0; CALL_WORDS]; THREADS],
             current: 0,
+            process: 0,
             count: 1,
             left: SLICE,
             next: PROCESS + 1,
@@ -157,6 +165,11 @@ impl Threads {
 
     pub(crate) const fn index(&self) -> usize {
         self.current
+    }
+
+    /// The same, to be looked at only.
+    pub(crate) const fn now(&self) -> &Thread {
+        &self.all[self.current]
     }
 
     /// Its registers when it made the call.
@@ -185,13 +198,44 @@ impl Threads {
         (thread.wait, thread.moved) = (Wait::default(), false);
     }
 
-    /// Is there one?
-    pub(crate) fn is_there(&self, place: usize) -> bool {
-        self.all[place].state != State::Free
+    /// The threads of this process are meant from here on.
+    pub(crate) const fn enter(&mut self, process: usize) {
+        self.process = process;
     }
 
-    /// The place of the thread of this number.
+    /// Is there one of the process at hand?
+    pub(crate) fn is_there(&self, place: usize) -> bool {
+        self.is_of(&self.all[place], self.process)
+    }
+
+    fn is_of(&self, thread: &Thread, process: usize) -> bool {
+        thread.state != State::Free && thread.process == process
+    }
+
+    /// The place of the process of the thread at a place.
+    pub(crate) const fn process(&self, place: usize) -> usize {
+        self.all[place].process
+    }
+
+    /// Has the process at hand any?
+    pub(crate) fn has_any(&self) -> bool {
+        (0..THREADS).any(|place| self.is_there(place))
+    }
+
+    /// There is no thread at this place any more.
+    pub(crate) const fn end(&mut self, place: usize) {
+        self.all[place].state = State::Free;
+        self.count -= 1;
+    }
+
+    /// The place of the thread of this number, of the process at hand.
     pub(crate) fn place_of(&self, number: u64) -> Option<usize> {
+        let found = self.anywhere(number);
+        found.filter(|&place| self.is_there(place))
+    }
+
+    /// The place of the thread of this number, of any process.
+    pub(crate) fn anywhere(&self, number: u64) -> Option<usize> {
         let mut all = self.all.iter();
         all.position(|it| it.state != State::Free && it.number == number)
     }
@@ -245,7 +289,7 @@ impl Threads {
     /// Who waits the longest at a word, for any of these kinds of waking.
     pub(crate) fn first_at(&mut self, address: u64, kinds: u32) -> Option<&mut Wait> {
         let at = |it: &Thread| {
-            let futex = it.wait.futex.filter(|_| it.state != State::Free)?;
+            let futex = it.wait.futex.filter(|_| self.is_of(it, self.process))?;
             (futex.address == address && futex.kinds & kinds != 0).then_some(futex.order)
         };
         let all = self.all.iter().enumerate();
@@ -261,6 +305,12 @@ impl Threads {
 }
 
 impl<M: Machine> Process<'_, M> {
+    /// The thread at this place is looked at, and its process is at hand.
+    fn enter_thread(&mut self, place: usize) {
+        self.threads.current = place;
+        self.enter(self.threads.all[place].process);
+    }
+
     /// The thread at this place made a call, with these words and registers: how it goes on.
     pub fn called(
         &mut self,
@@ -269,47 +319,69 @@ impl<M: Machine> Process<'_, M> {
         words: [u64; 6],
         registers: &[u64; CALL_WORDS],
     ) -> Turn {
+        self.enter_thread(place);
         let threads = &mut self.threads;
-        threads.current = place;
         threads.registers[place] = *registers;
         let thread = threads.current();
         (thread.call, thread.words) = (number, words);
         thread.wait = Wait::default();
         self.ready = None;
         let next = self.call(number, words);
-        if let Some(status) = self.settle(next) {
+        self.settle(next);
+        self.ring();
+        self.end_others();
+        if let Some(status) = self.over {
             return Turn::End(status);
         }
-        self.ring();
         let threads = &mut self.threads;
         threads.left = threads.left.saturating_sub(1);
-        let state = threads.current().state;
-        match state {
-            State::Ready(_) if threads.left > 0 || threads.count == 1 => {
-                match self.take_signals() {
-                    Some(status) => Turn::End(status),
-                    None => self.answer(),
-                }
-            }
-            _ => self.turn(place),
+        let goes_on = threads.left > 0 || threads.count == 1;
+        if goes_on && self.is_ready() {
+            self.answer()
+        } else if let Some(status) = self.over {
+            Turn::End(status)
+        } else {
+            self.turn(place)
+        }
+    }
+
+    /// Can the current thread go on, once it has taken the signals that have come?
+    fn is_ready(&mut self) -> bool {
+        let ready = |it: &Self| matches!(it.threads.now().state, State::Ready(_));
+        if ready(self)
+            && let Some(ended) = self.take_signals()
+        {
+            self.end_process(ended);
+        }
+        ready(self) && self.over.is_none()
+    }
+
+    /// The process of the thread at this place ended so: how it goes on.
+    pub(crate) fn ended(&mut self, place: usize, ended: u64) -> Turn {
+        self.end_process(ended);
+        match self.over {
+            Some(status) => Turn::End(status),
+            None => self.turn(place),
         }
     }
 
     /// Another thread has its turn, or the same one again.
     fn turn(&mut self, last: usize) -> Turn {
         loop {
-            match self.choose(last) {
-                Err(status) => return Turn::End(status),
-                Ok(true) => return self.go(last),
-                Ok(false) => {
-                    let times = self.threads.until().into_iter();
-                    let until = times.chain(self.streams.next_alarm());
-                    let until = until.chain(self.next_ring()).min();
-                    self.machine.wait(until);
-                    self.ready = None;
-                    self.ring();
-                }
+            let found = self.choose(last);
+            if let Some(status) = self.over {
+                return Turn::End(status);
             }
+            if found {
+                return self.go(last);
+            }
+            let times = self.threads.until().into_iter();
+            let until = times.chain(self.streams.next_alarm());
+            let until = until.chain(self.next_ring()).min();
+            self.machine.wait(until);
+            self.ready = None;
+            self.ring();
+            self.end_others();
         }
     }
 
@@ -336,55 +408,61 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// The next thread behind this one that can go on is the current one then; tells whether there
-    /// is any. Calls of those that wait are made again.
-    ///
-    /// # Errors
-    /// The status of a program that ends by one of them.
-    fn choose(&mut self, last: usize) -> Result<bool, u64> {
+    /// is any. Calls of those that wait are made again. The machine may be over by one of them.
+    fn choose(&mut self, last: usize) -> bool {
         for step in 1..=THREADS {
             let place = (last + step) % THREADS;
-            self.threads.current = place;
-            let thread = self.threads.current();
-            if thread.state == State::Waits {
+            if self.threads.all[place].state == State::Waits {
+                self.enter_thread(place);
+                let thread = self.threads.current();
                 thread.wait.again = true;
                 let (number, words) = (thread.call, thread.words);
                 let next = self.call(number, words);
-                if let Some(status) = self.settle(next) {
-                    return Err(status);
+                self.settle(next);
+                self.end_others();
+            }
+            if self.over.is_some() {
+                return false;
+            }
+            if self.threads.all[place].state != State::Free {
+                self.enter_thread(place);
+                if self.is_ready() {
+                    return true;
                 }
             }
-            if matches!(self.threads.current().state, State::Ready(_)) {
-                return self.take_signals().map_or(Ok(true), Err);
-            }
         }
-        Ok(false)
+        false
     }
 
-    /// What a call of the current thread came to; the status of a program that ends by it.
-    fn settle(&mut self, next: Next) -> Option<u64> {
+    /// What a call of the current thread came to.
+    fn settle(&mut self, next: Next) {
         let state = match next {
             Next::Answer(answer) => {
                 self.threads.current().signals.call_ended();
                 State::Ready(word(answer))
             }
-            Next::Resume => return None,
+            Next::Resume => return,
             Next::Wait => State::Waits,
-            Next::Exit(status) => return Some(status),
-            Next::Gone(status) => {
-                self.leave();
-                self.forget_thread(self.threads.index());
-                self.threads.count -= 1;
-                if self.threads.count == 0 {
-                    return Some(status);
-                }
-                State::Free
-            }
+            Next::Exit(ended) => return self.end_process(ended),
+            Next::Gone(ended) => return self.end_thread(ended),
         };
         self.threads.current().state = state;
-        if state == State::Waits {
-            return self.take_signals();
+        if state == State::Waits
+            && let Some(ended) = self.take_signals()
+        {
+            self.end_process(ended);
         }
-        None
+    }
+
+    /// The current thread ends, and so does its process if it was the last one.
+    fn end_thread(&mut self, ended: u64) {
+        self.leave();
+        self.forget_thread(self.threads.index());
+        let place = self.threads.current;
+        self.threads.end(place);
+        if !self.threads.has_any() {
+            self.end_process(ended);
+        }
     }
 
     /// The current thread waits until something happens, or a time comes: `Ok` if that has come.

@@ -51,7 +51,8 @@ impl Role {
     const fn stack_pages(self) -> u64 {
         match self {
             // Their tables stand there.
-            Self::Net | Self::Linux => 4 * layout::STACK_PAGES,
+            Self::Net => 4 * layout::STACK_PAGES,
+            Self::Linux => 16 * layout::STACK_PAGES,
             _ => layout::STACK_PAGES,
         }
     }

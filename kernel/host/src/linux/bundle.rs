@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-use rcoe_abi::bundle::{FILE_WORDS, HEADER_WORDS, MAGIC, SEGMENT_WORDS, Word};
+use rcoe_abi::bundle::{FILE_WORDS, HEADER_WORDS, MAGIC, PROGRAM_WORDS, SEGMENT_WORDS, Word};
 
 use super::elf::Plan;
 
@@ -15,10 +15,16 @@ pub(crate) struct File {
     pub(crate) mode: u32,
 }
 
-/// What goes into a bundle; the first file is the program.
+/// A program in a file of this number: how it is laid out, with where its code identifies the
+/// processor, or why it cannot be carried.
+pub(crate) struct Program {
+    pub(crate) file: usize,
+    pub(crate) judged: Result<(Plan, Vec<u64>), String>,
+}
+
+/// What goes into a bundle; the first file and the first program are the one that is begun.
 pub(crate) struct Input<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) identities: &'a [u64],
+    pub(crate) programs: &'a [Program],
     pub(crate) arguments: &'a [OsString],
     pub(crate) environment: &'a [OsString],
     pub(crate) files: &'a [File],
@@ -36,10 +42,14 @@ struct Writer {
 }
 
 impl Writer {
-    /// The next record begins here.
+    /// Where the next record begins.
+    const fn place(&self) -> u64 {
+        (HEADER_WORDS + self.records.len()) as u64 * 8
+    }
+
+    /// The next record is the first one of this table.
     fn table(&mut self, word: Word, count: usize) {
-        let offset = (HEADER_WORDS + self.records.len()) as u64 * 8;
-        self.set(word, offset, count);
+        self.set(word, self.place(), count);
     }
 
     fn set(&mut self, word: Word, offset: u64, count: usize) {
@@ -64,39 +74,68 @@ impl Writer {
     }
 }
 
+/// Words of all records.
+fn record_words(input: &Input<'_>) -> usize {
+    let tables = input.programs.iter().map(|program| match &program.judged {
+        Ok((plan, identities)) => plan.segments.len() * SEGMENT_WORDS + identities.len(),
+        Err(_) => 0,
+    });
+    input.files.len() * FILE_WORDS + input.programs.len() * PROGRAM_WORDS + tables.sum::<usize>()
+}
+
+/// Writes the records of files; where their contents are.
+fn write_files(writer: &mut Writer, files: &[File]) -> Vec<u64> {
+    writer.table(Word::Files, files.len());
+    let mut contents = Vec::new();
+    for file in files {
+        let path = writer.put(&file.path.clone().into_os_string().into_vec());
+        let content = writer.put(&file.content);
+        contents.push(content[0]);
+        writer.records.extend(path.into_iter().chain(content));
+        writer.records.push(file.mode.into());
+    }
+    contents
+}
+
+/// Writes the records of programs behind those that they lead to.
+fn write_programs(writer: &mut Writer, programs: &[Program], contents: &[u64]) {
+    let mut records = Vec::new();
+    for Program { file, judged } in programs {
+        let record = match judged {
+            Ok((plan, identities)) => {
+                let segments = writer.place();
+                for segment in &plan.segments {
+                    let (offset, len) = segment.content;
+                    let offset = contents[*file] + offset;
+                    let record = [segment.address, segment.bytes, offset, len, segment.rights];
+                    writer.records.extend(record);
+                }
+                let places = writer.place();
+                writer.records.extend(identities);
+                let begin = [plan.entry, plan.headers, plan.header_count, plan.end];
+                let counts = [plan.segments.len() as u64, identities.len() as u64];
+                let tables = [segments, counts[0], places, counts[1], 0, 0];
+                begin.into_iter().chain(tables).collect()
+            }
+            Err(why) => [&[0; 8][..], &writer.put(why.as_bytes())].concat(),
+        };
+        records.push(*file as u64);
+        records.extend(record);
+    }
+    writer.table(Word::Programs, programs.len());
+    writer.records.extend(records);
+}
+
 /// The bundle, with no word yet of how much memory there is.
 pub(crate) fn write(input: &Input<'_>) -> Vec<u8> {
-    let plan = input.plan;
-    let words = HEADER_WORDS
-        + plan.segments.len() * SEGMENT_WORDS
-        + input.identities.len()
-        + input.files.len() * FILE_WORDS;
     let mut writer = Writer {
         header: [0; HEADER_WORDS],
         records: Vec::new(),
         bytes: Vec::new(),
-        start: words as u64 * 8,
+        start: (HEADER_WORDS + record_words(input)) as u64 * 8,
     };
-    writer.table(Word::Files, input.files.len());
-    let mut program = 0;
-    for (index, file) in input.files.iter().enumerate() {
-        let path = writer.put(&file.path.clone().into_os_string().into_vec());
-        let content = writer.put(&file.content);
-        if index == 0 {
-            program = content[0];
-        }
-        writer.records.extend(path.into_iter().chain(content));
-        writer.records.push(file.mode.into());
-    }
-    writer.table(Word::Segments, plan.segments.len());
-    for segment in &plan.segments {
-        let (offset, len) = segment.content;
-        let record = [segment.address, segment.bytes, program + offset, len];
-        writer.records.extend(record);
-        writer.records.push(segment.rights);
-    }
-    writer.table(Word::Identities, input.identities.len());
-    writer.records.extend(input.identities);
+    let contents = write_files(&mut writer, input.files);
+    write_programs(&mut writer, input.programs, &contents);
     writer.strings(Word::Arguments, input.arguments);
     writer.strings(Word::Environment, input.environment);
     let mut header = writer.header;
@@ -104,10 +143,6 @@ pub(crate) fn write(input: &Input<'_>) -> Vec<u8> {
         (Word::Magic, MAGIC),
         (Word::Bytes, writer.start + writer.bytes.len() as u64),
         (Word::Clock, input.clock),
-        (Word::Entry, plan.entry),
-        (Word::Headers, plan.headers),
-        (Word::HeaderCount, plan.header_count),
-        (Word::End, plan.end),
     ] {
         header[word as usize] = value;
     }
@@ -150,8 +185,16 @@ mod tests {
             mode: 0o644,
         };
         let mut bytes = write(&Input {
-            plan: &plan,
-            identities: &[0x40_1001],
+            programs: &[
+                Program {
+                    file: 0,
+                    judged: Ok((plan, vec![0x40_1001])),
+                },
+                Program {
+                    file: 1,
+                    judged: Err("dynamic".into()),
+                },
+            ],
             arguments: &["a".into(), "b c".into()],
             environment: &["X=1".into()],
             files: &[file("/p", b"ELF.text"), file("/etc/x", b"")],
@@ -161,9 +204,16 @@ mod tests {
         set(&mut bytes, Word::Pages, 99);
         set(&mut bytes, Word::Network, 1);
         let bundle = Bundle::new(&bytes).unwrap();
-        let segment = bundle.segment(0).unwrap();
+        let program = bundle.program(0).unwrap();
+        let segment = program.segment(0).unwrap();
+        assert_eq!((program.file, program.entry), (0, 0x40_1000));
+        assert_eq!((program.headers, program.header_count), (0x40_0040, 3));
+        assert_eq!((program.end, program.why), (0x40_3000, &b""[..]));
+        let other = bundle.program(1).unwrap();
+        assert_eq!((other.file, other.why), (1, &b"dynamic"[..]));
+        assert!(other.segment(0).is_none() && bundle.program(2).is_none());
         assert_eq!((segment.content, segment.bytes), (&b"tex"[..], 0x2000));
-        assert!(bundle.identifies(0x40_1001) && !bundle.identifies(0x40_1000));
+        assert!(program.identifies(0x40_1001) && !program.identifies(0x40_1000));
         let words: Vec<&[u8]> = bundle.strings(Word::Arguments).collect();
         assert_eq!(words, [&b"a"[..], b"b c"]);
         assert_eq!(bundle.strings(Word::Environment).next(), Some(&b"X=1"[..]));

@@ -52,7 +52,8 @@ impl<M: Machine> Process<'_, M> {
             return Err(Errno(EINVAL));
         }
         let poller = self.streams.add_poller()?;
-        self.open_stream(poller, 0)
+        let private = flags != 0;
+        self.open_stream(poller, if private { EPOLL_CLOEXEC } else { 0 })
     }
 
     fn poller(&mut self, file: u64) -> Result<usize, Errno> {

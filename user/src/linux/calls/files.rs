@@ -3,8 +3,8 @@
 use linux_raw_sys::errno::{EBADF, EINVAL, EISDIR, ENOTDIR, ENOTTY, ESPIPE};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL, FASYNC, O_ACCMODE, O_APPEND,
-    O_NONBLOCK, O_RDONLY, O_WRONLY, SEEK_CUR, SEEK_END, SEEK_SET,
+    F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL, FASYNC, FD_CLOEXEC, O_ACCMODE,
+    O_APPEND, O_CLOEXEC, O_NONBLOCK, O_RDONLY, O_WRONLY, SEEK_CUR, SEEK_END, SEEK_SET,
 };
 use linux_raw_sys::ioctl::FIONBIO;
 
@@ -35,10 +35,11 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_writev => self.parts([first, second, third], Self::write_file),
             nr::__NR_close => self.close(first).map(|()| 0),
             nr::__NR_lseek => self.seek(first, second, third),
-            nr::__NR_dup => self.files.duplicate(first, 0).map(|it| it as u64),
-            nr::__NR_dup2 => self.duplicate_as(first, second),
+            nr::__NR_dup => self.files.duplicate(first, 0, false).map(|it| it as u64),
+            nr::__NR_dup2 => self.duplicate_as(first, second, false),
             nr::__NR_dup3 if first & 0xffff_ffff == second & 0xffff_ffff => Err(Errno(EINVAL)),
-            nr::__NR_dup3 => self.duplicate_as(first, second),
+            nr::__NR_dup3 if third & !u64::from(O_CLOEXEC) != 0 => Err(Errno(EINVAL)),
+            nr::__NR_dup3 => self.duplicate_as(first, second, third != 0),
             nr::__NR_fcntl => self.control(first, second, third)?,
             nr::__NR_ioctl => self.manage(first, second, third),
             nr::__NR_ftruncate => self.resize(first, second),
@@ -57,13 +58,13 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// Has another descriptor lead to the same; what it led to is closed.
-    fn duplicate_as(&mut self, file: u64, to: u64) -> Answer {
+    fn duplicate_as(&mut self, file: u64, to: u64, private: bool) -> Answer {
         self.files.of(file)?;
         let number = self.files.number(to)? as u64;
         if file & 0xffff_ffff != number {
             // It may be closed already.
             let _ = self.close(number);
-            self.files.duplicate_as(file, number)?;
+            self.files.duplicate_as(file, number, private)?;
         }
         Ok(number)
     }
@@ -214,9 +215,16 @@ impl<M: Machine> Process<'_, M> {
 
     fn control(&mut self, file: u64, what: u64, argument: u64) -> Option<Answer> {
         Some(match u32::try_from(what).ok()? {
-            F_DUPFD | F_DUPFD_CLOEXEC => self.files.duplicate(file, argument).map(|it| it as u64),
-            // No other program is ever started by this one.
-            F_GETFD | F_SETFD => self.files.of(file).map(|_| 0),
+            what @ (F_DUPFD | F_DUPFD_CLOEXEC) => {
+                let private = what == F_DUPFD_CLOEXEC;
+                let made = self.files.duplicate(file, argument, private);
+                made.map(|it| it as u64)
+            }
+            F_GETFD => self.files.is_private(file).map(u64::from),
+            F_SETFD => {
+                let private = argument & u64::from(FD_CLOEXEC) != 0;
+                self.files.set_private(file, private).map(|()| 0)
+            }
             F_GETFL => self.files.of(file).map(|it| it.flags.into()),
             // Nobody is told of what comes by a signal.
             F_SETFL if argument & u64::from(FASYNC) != 0 => return None,

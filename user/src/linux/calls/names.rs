@@ -60,7 +60,7 @@ impl<M: Machine> Process<'_, M> {
             }
             nr::__NR_umask => {
                 let mask = u32::try_from(first & 0o777).unwrap_or(0);
-                Ok(core::mem::replace(&mut self.mask, mask).into())
+                Ok(self.files.set_mask(mask).into())
             }
             _ => return None,
         })
@@ -99,7 +99,7 @@ impl<M: Machine> Process<'_, M> {
         let node = match found {
             Some(node) => node,
             None if has(O_CREAT) => {
-                let mode = u32::try_from(mode & 0o777).unwrap_or(0) & !self.mask;
+                let mode = self.files.masked(mode);
                 self.files.make(path, Kind::Memory(0), mode)?
             }
             None => return Err(Errno(ENOENT)),
@@ -169,7 +169,7 @@ impl<M: Machine> Process<'_, M> {
 
     fn make_folder(&mut self, folder: u64, text: u64, mode: u64) -> Answer {
         let path = self.path(folder, text)?;
-        let mode = u32::try_from(mode & 0o777).unwrap_or(0) & !self.mask;
+        let mode = self.files.masked(mode);
         self.files.make(path, Kind::Folder, mode).map(|_| 0)
     }
 

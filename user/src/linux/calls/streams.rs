@@ -148,7 +148,7 @@ impl<M: Machine> Process<'_, M> {
         if error == Errno(EPIPE) && !silent {
             let whom = Whom::Thread(self.threads.index());
             // A standard signal is never refused.
-            let _ = self.post(whom, Info::sent(SIGPIPE, false));
+            let _ = self.post(whom, Info::sent(SIGPIPE, false, self.task.number));
         }
         Err(error)
     }
@@ -171,7 +171,7 @@ impl<M: Machine> Process<'_, M> {
         }
         self.check(to, 8, Rights::WRITE)?;
         let pipe = self.streams.add_pipe()?;
-        let flags = flags & O_NONBLOCK;
+        let flags = flags & (O_NONBLOCK | O_CLOEXEC);
         let reader = self.files.open(Target::Reader(pipe), flags | O_RDONLY);
         let Ok(reader) = reader else {
             self.streams.pipes[pipe].readers = false;
@@ -274,7 +274,9 @@ impl<M: Machine> Process<'_, M> {
 
     /// A descriptor for something new, which is gone again if there is none.
     pub(super) fn open_stream(&mut self, target: Target, flags: u32) -> Answer {
-        let opened = self.files.open(target, flags & O_NONBLOCK | O_RDWR);
+        let opened = self
+            .files
+            .open(target, flags & (O_NONBLOCK | O_CLOEXEC) | O_RDWR);
         if opened.is_err() {
             self.release(target);
         }

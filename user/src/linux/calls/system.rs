@@ -5,14 +5,15 @@ use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW,
     CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID,
-    RLIMIT_NOFILE, RLIMIT_SIGPENDING, RLIMIT_STACK, TIMER_ABSTIME,
+    RLIMIT_NOFILE, RLIMIT_NPROC, RLIMIT_SIGPENDING, RLIMIT_STACK, TIMER_ABSTIME,
 };
 
-use super::{PORTION, PROCESS, portion_of};
+use super::{PORTION, portion_of};
 use crate::linux::files::OPEN;
 use crate::linux::signals::QUEUE;
 use crate::linux::space::STACK_BYTES;
 use crate::linux::stat::SECOND;
+use crate::linux::tasks::PROCESSES;
 use crate::linux::threads::Limit;
 use crate::linux::{Answer, Errno, Machine, Process};
 
@@ -33,15 +34,13 @@ const NAMES: [&[u8]; 6] = [
     b"(none)",
 ];
 /// Words of the times that a process took.
-const USAGE_WORDS: usize = 18;
+pub(super) const USAGE_WORDS: usize = 18;
 
 impl<M: Machine> Process<'_, M> {
     pub(super) fn system_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
         let [first, second, third, fourth, ..] = words;
         Some(match call {
             nr::__NR_arch_prctl => self.pointers(first, second),
-            nr::__NR_getpid | nr::__NR_getpgrp => Ok(PROCESS),
-            nr::__NR_getppid => Ok(1),
             nr::__NR_getuid | nr::__NR_geteuid | nr::__NR_getgid | nr::__NR_getegid => Ok(0),
             nr::__NR_getgroups => Ok(0),
             nr::__NR_setuid | nr::__NR_setgid if first & 0xffff_ffff == 0 => Ok(0),
@@ -98,10 +97,10 @@ impl<M: Machine> Process<'_, M> {
         self.write(to, &bytes).map(|()| 0)
     }
 
-    /// There are limits to the stack, to open files and to signals that wait, and none to anything
+    /// There are limits to the stack, to open files, processes and signals that wait, and none to anything
     /// else. They stay what they are.
     fn limit(&mut self, [process, resource, new, old]: [u64; 4]) -> Answer {
-        if ![0, PROCESS].contains(&process) {
+        if ![0, self.task.number].contains(&process) {
             return Err(Errno(ESRCH));
         }
         let limit = match resource {
@@ -109,6 +108,7 @@ impl<M: Machine> Process<'_, M> {
             it if it == u64::from(RLIMIT_STACK) => STACK_BYTES,
             it if it == u64::from(RLIMIT_NOFILE) => OPEN as u64,
             it if it == u64::from(RLIMIT_SIGPENDING) => QUEUE as u64,
+            it if it == u64::from(RLIMIT_NPROC) => PROCESSES as u64,
             _ => u64::MAX,
         };
         if new != 0 {

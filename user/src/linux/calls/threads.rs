@@ -1,6 +1,6 @@
 //! Calls about threads: new ones, those that end, and words of memory at which they wait.
 //!
-//! Not covered: other processes, priorities, and words that belong to more than one process.
+//! Not covered: priorities, and words that belong to more than one process.
 
 use linux_raw_sys::errno::{EAGAIN, EFAULT, EINVAL, ENOSYS, ESRCH, ETIMEDOUT};
 use linux_raw_sys::general as nr;
@@ -24,7 +24,7 @@ const KNOWN: u32 = SHARED
     | CLONE_CHILD_SETTID
     | CLONE_DETACHED;
 /// The register of a thread's stack.
-const STACK: usize = 17;
+pub(super) const STACK: usize = 17;
 /// Bytes of the list of locks, and most locks of it that are looked at.
 const LIST_BYTES: u64 = 24;
 const LOCKS: u32 = 2048;
@@ -33,13 +33,26 @@ const CLONE_WORDS: usize = 8;
 /// Any kind of waking.
 const ANY: u32 = u32::MAX;
 
-/// What a new thread is to be.
-struct New {
-    flags: u64,
-    stack: u64,
-    parent: u64,
-    child: u64,
-    pointer: u64,
+/// What a new thread is to be, or the first one of a new process.
+pub(super) struct New {
+    pub(super) flags: u64,
+    pub(super) stack: u64,
+    pub(super) parent: u64,
+    pub(super) child: u64,
+    pub(super) pointer: u64,
+}
+
+impl New {
+    /// Of a new process, with such flags and what its maker has.
+    pub(super) fn process(flags: u32) -> Self {
+        Self {
+            flags: flags.into(),
+            stack: 0,
+            parent: 0,
+            child: 0,
+            pointer: 0,
+        }
+    }
 }
 
 impl<M: Machine> Process<'_, M> {
@@ -79,6 +92,9 @@ impl<M: Machine> Process<'_, M> {
     }
 
     fn clone_by_words(&mut self, place: u64, bytes: u64) -> Answer {
+        if let Some(answer) = self.held() {
+            return answer;
+        }
         if bytes < 8 * CLONE_WORDS as u64 {
             return Err(Errno(EINVAL));
         }
@@ -97,10 +113,13 @@ impl<M: Machine> Process<'_, M> {
         self.clone(nr::__NR_clone3, &new)
     }
 
-    /// A new thread; anything else that could be made so is refused.
+    /// A new thread, or a new process.
     fn clone(&mut self, call: u32, new: &New) -> Answer {
         let has = |bit: u32| new.flags & u64::from(bit) != 0;
         let shared = new.flags & u64::from(SHARED) == u64::from(SHARED);
+        if !has(CLONE_THREAD) {
+            return self.make_process(call, new);
+        }
         if !shared || new.flags & !u64::from(KNOWN) != 0 {
             return Err(self.refuse(call.into()));
         }
@@ -142,7 +161,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// The lower half of a word.
-    fn write_half(&mut self, to: u64, word: u64) -> Result<(), Errno> {
+    pub(super) fn write_half(&mut self, to: u64, word: u64) -> Result<(), Errno> {
         self.write(to, &word.to_le_bytes()[..4])
     }
 

@@ -5,8 +5,9 @@
 
 use rcoe_abi::{Error, ObjectType, Rights, ThreadFlags};
 
-use super::{BUFFER, ENDPOINT, Kernel, SPACE, TABLE, THREAD};
+use super::{BUFFER, ENDPOINT, Kernel, TABLE, THREAD};
 use crate::linux::identity::{CALL_WORDS, FLOAT_WORDS};
+use crate::linux::machine::Machine as _;
 use crate::linux::threads::THREADS;
 use crate::make;
 use crate::object::{self, Outcome};
@@ -16,11 +17,16 @@ const PRIORITY: u64 = 20;
 /// Where the table of threads has the first one's handler, and the badge of that.
 const HANDLER: u64 = 1;
 const BADGE: u64 = 1;
-const _: () = assert!(THREADS <= 64, "one bit each");
 
-/// Which threads are made, one bit each.
-#[derive(Debug, Default)]
-pub(super) struct Made(u64);
+/// The address spaces of threads that are made.
+#[derive(Debug)]
+pub(super) struct Made([Option<usize>; THREADS]);
+
+impl Default for Made {
+    fn default() -> Self {
+        Self([None; THREADS])
+    }
+}
 
 /// Makes what all threads share.
 pub(super) fn prepare() -> Outcome {
@@ -37,19 +43,34 @@ const fn slot(thread: usize) -> u64 {
 }
 
 impl Made {
-    /// Makes a thread, with the floating-point state of another one, unless it is that itself.
-    pub(super) fn make(&mut self, thread: usize, like: usize) -> bool {
-        if self.0 >> thread & 1 == 0 {
-            if build(thread).is_err() {
-                return false;
-            }
-            self.0 |= 1 << thread;
+    /// Makes a thread of an address space, which has a number and a pointer, with the
+    /// floating-point state of another thread, unless it is that itself.
+    pub(super) fn make(
+        &mut self,
+        thread: usize,
+        like: usize,
+        (space, pointer): (usize, u64),
+    ) -> bool {
+        let made = match self.0[thread] {
+            None => build(thread, pointer),
+            Some(had) if had == space => Ok(()),
+            Some(_) => place(thread, pointer),
+        };
+        if made.is_err() {
+            return false;
         }
+        self.0[thread] = Some(space);
         thread == like || object::copy_floats(slot(thread), slot(like)).is_ok()
     }
 }
 
-fn build(thread: usize) -> Outcome {
+/// Has a thread run in an address space, where it goes on the next time.
+fn place(thread: usize, space: u64) -> Outcome {
+    let handler = HANDLER + thread as u64;
+    object::configure(slot(thread), TABLE, space, BUFFER, handler)
+}
+
+fn build(thread: usize, space: u64) -> Outcome {
     let (tcb, number) = (slot(thread), thread as u64);
     if !make(ObjectType::Tcb, tcb) {
         return Err(Error::NotEnoughMemory);
@@ -57,7 +78,7 @@ fn build(thread: usize) -> Outcome {
     let (handler, badge) = (HANDLER + number, BADGE + number);
     let sender = Rights::WRITE.or(Rights::GRANT);
     object::mint(TABLE, handler, ENDPOINT, sender, badge)?;
-    object::configure(tcb, TABLE, SPACE, BUFFER, handler)?;
+    place(thread, space)?;
     object::set_priority(tcb, PRIORITY)?;
     object::set_flags(tcb, ThreadFlags::CALLS_ARE_FAULTS)
 }
@@ -94,7 +115,7 @@ impl Kernel {
     /// # Errors
     /// The kernel's.
     pub fn begin(&mut self, entry: u64, stack: u64) -> Outcome {
-        if !self.threads.make(0, 0) {
+        if !self.make_thread(0, 0) {
             return Err(Error::NotEnoughMemory);
         }
         object::write_registers(slot(0), entry, stack, [0; 2])?;

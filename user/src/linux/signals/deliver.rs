@@ -26,6 +26,7 @@ fn is_made_again(call: u64, words: &[u64; 6]) -> bool {
         nr::__NR_read | nr::__NR_readv | nr::__NR_recvfrom | nr::__NR_recvmsg => true,
         nr::__NR_write | nr::__NR_writev | nr::__NR_sendto | nr::__NR_sendmsg => true,
         nr::__NR_accept | nr::__NR_accept4 => true,
+        nr::__NR_wait4 | nr::__NR_waitid => true,
         nr::__NR_futex => words[3] == 0,
         _ => false,
     }
@@ -45,15 +46,19 @@ impl<M: Machine> Process<'_, M> {
         if let Some(signal) = first(own) {
             return Some((Whom::Thread(self.threads.index()), signal));
         }
-        let signal = first(self.signals.pending & these)?;
+        let signal = first(self.task.signals.pending & these)?;
         Some((Whom::Process, signal))
     }
 
     /// The next one that the current thread has to take.
     fn next_due(&mut self) -> Option<(Whom, u32)> {
+        if self.threads.current().wait.child.is_some() {
+            // Its stack is another one's for a while.
+            return None;
+        }
         let own = self.threads.current().signals;
         let mut these = !own.mask;
-        if (own.pending | self.signals.pending) & these == 0 {
+        if (own.pending | self.task.signals.pending) & these == 0 {
             return None;
         }
         loop {
@@ -70,7 +75,7 @@ impl<M: Machine> Process<'_, M> {
     pub(in crate::linux) fn take_signals(&mut self) -> Option<u64> {
         while let Some((whom, signal)) = self.next_due() {
             let info = self.take_signal(whom, signal);
-            let status = match self.signals.effect(signal) {
+            let status = match self.task.signals.effect(signal) {
                 Effect::Ignore => None,
                 Effect::End => Some(ENDED_BY + u64::from(signal)),
                 Effect::Stop => Some(self.cannot_stop(signal)),
@@ -80,7 +85,7 @@ impl<M: Machine> Process<'_, M> {
                 return status;
             }
         }
-        self.ended
+        self.task.ended
     }
 
     /// Has the current thread begin a handler, out of a call if it waits in one.
@@ -88,7 +93,7 @@ impl<M: Machine> Process<'_, M> {
     /// # Errors
     /// The status of a program that ends by it.
     pub(super) fn handle(&mut self, info: &Info) -> Result<(), u64> {
-        let kept = self.signals.action(info.signal);
+        let kept = self.task.signals.action(info.signal);
         let action = *kept;
         if action.has(SA_RESETHAND) {
             kept.handler = 0;

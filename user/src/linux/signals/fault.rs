@@ -74,6 +74,8 @@ fn float_code(vector: u64, floats: &[u64; FLOAT_WORDS]) -> u32 {
 impl<M: Machine> Process<'_, M> {
     /// The thread at this place, which had these registers, was stopped: how it goes on.
     pub fn trapped(&mut self, place: usize, trap: Trap, registers: &[u64; CALL_WORDS]) -> Turn {
+        let process = self.threads.at(place).process;
+        self.enter(process);
         self.threads.stopped(place, *registers);
         let info = match trap {
             Trap::Page { address, .. } if self.page_fault(address) => return Turn::Same,
@@ -84,13 +86,17 @@ impl<M: Machine> Process<'_, M> {
             },
         };
         let Some(info) = info else {
-            return Turn::End(self.end_by(SIGSEGV, trap));
+            let ended = self.end_by(SIGSEGV, trap);
+            return self.ended(place, ended);
         };
         let done = self.force(info);
         match done.and_then(|()| self.take_signals().map_or(Ok(()), Err)) {
             Ok(()) => self.answer(),
-            Err(0) => Turn::End(self.end_by(info.signal, trap)),
-            Err(status) => Turn::End(status),
+            Err(0) => {
+                let ended = self.end_by(info.signal, trap);
+                self.ended(place, ended)
+            }
+            Err(ended) => self.ended(place, ended),
         }
     }
 
@@ -131,7 +137,7 @@ impl<M: Machine> Process<'_, M> {
     /// The status of a program that ends by it; 0 if it does by this very signal.
     pub(super) fn force(&mut self, info: Info) -> Result<(), u64> {
         let blocked = self.threads.current().signals.mask & bit(info.signal) != 0;
-        if blocked || self.signals.effect(info.signal) != Effect::Handle {
+        if blocked || self.task.signals.effect(info.signal) != Effect::Handle {
             return Err(0);
         }
         self.handle(&info)

@@ -1,8 +1,10 @@
 //! What a program gets to know of a signal (`siginfo`).
 
-use linux_raw_sys::general::{SI_KERNEL, SI_TIMER, SI_TKILL, SI_USER};
+use linux_raw_sys::general::{
+    CLD_EXITED, CLD_KILLED, SI_KERNEL, SI_TIMER, SI_TKILL, SI_USER, SIGCHLD,
+};
 
-use crate::linux::calls::PROCESS;
+use super::ENDED_BY;
 
 /// Bytes that a program gets, and those of them that are not zero.
 pub(super) const INFO_BYTES: usize = 128;
@@ -27,14 +29,29 @@ const BY_TKILL: u32 = SI_TKILL as u32;
 const BY_TIMER: u32 = SI_TIMER as u32;
 
 impl Info {
-    /// Sent by the program itself, to the process or to a thread.
-    pub(crate) const fn sent(signal: u32, to_thread: bool) -> Self {
+    /// Sent by a process, to a process or to a thread.
+    pub(crate) const fn sent(signal: u32, to_thread: bool, by: u64) -> Self {
         let code = if to_thread { BY_TKILL } else { SI_USER };
         Self {
             signal,
             errno: 0,
             code,
-            rest: [PROCESS, 0, 0, 0],
+            rest: [by, 0, 0, 0],
+            timer: None,
+        }
+    }
+
+    /// Of the end of a child.
+    pub(crate) fn of_child(child: u64, ended: u64) -> Self {
+        let (code, status) = match ended.checked_sub(ENDED_BY) {
+            Some(signal) => (CLD_KILLED, signal),
+            None => (CLD_EXITED, ended),
+        };
+        Self {
+            signal: SIGCHLD,
+            errno: 0,
+            code,
+            rest: [child, status, 0, 0],
             timer: None,
         }
     }
@@ -105,7 +122,12 @@ impl Info {
         self.code == SI_USER
     }
 
-    pub(super) fn bytes(&self) -> [u8; INFO_BYTES] {
+    /// Does it say that the kernel sent it, or `kill` or `tkill`?
+    pub(super) const fn is_of_kernel(&self) -> bool {
+        self.code >> 31 == 0 || self.code == BY_TKILL
+    }
+
+    pub(crate) fn bytes(&self) -> [u8; INFO_BYTES] {
         let mut bytes = [0; INFO_BYTES];
         bytes[..4].copy_from_slice(&self.signal.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.errno.to_le_bytes());

@@ -11,7 +11,7 @@ impl<M: Machine> Process<'_, M> {
     /// Those that have come for somebody.
     fn pending(&mut self, whom: Whom) -> &mut Set {
         match whom {
-            Whom::Process => &mut self.signals.pending,
+            Whom::Process => &mut self.task.signals.pending,
             Whom::Thread(place) => &mut self.threads.at(place).signals.pending,
         }
     }
@@ -38,7 +38,7 @@ impl<M: Machine> Process<'_, M> {
     /// have it go on.
     pub(super) fn send_signal(&mut self, call: u64, whom: Whom, info: Info) -> Result<(), Errno> {
         let signal = info.signal;
-        let stops = self.signals.effect(signal) == Effect::Stop;
+        let stops = self.task.signals.effect(signal) == Effect::Stop;
         if stops && self.taker_of(whom, signal).is_some() {
             let text = format_args!(
                 "the system sphere does not stop programs: signal {signal} was not sent, the \
@@ -62,7 +62,7 @@ impl<M: Machine> Process<'_, M> {
         if waits && !queues && info.timer.is_none() {
             return Ok(());
         }
-        if !self.signals.queue.add(whom, info) && queues && !info.is_plain() {
+        if !self.queue.add(whom, info) && queues && !info.is_plain() {
             return Err(Errno(EAGAIN));
         }
         *self.pending(whom) |= bit(signal);
@@ -79,9 +79,10 @@ impl<M: Machine> Process<'_, M> {
             self.threads.give_way();
         }
         let awaited = self.threads.at(taker).signals.mask & bit(signal) != 0;
-        let ends = self.signals.effect(signal) == Effect::End && WITH_MEMORY & bit(signal) == 0;
+        let ends =
+            self.task.signals.effect(signal) == Effect::End && WITH_MEMORY & bit(signal) == 0;
         if signal == SIGKILL || ends && !awaited {
-            self.ended.get_or_insert(ENDED_BY + u64::from(signal));
+            self.task.ended.get_or_insert(ENDED_BY + u64::from(signal));
         }
     }
 
@@ -103,35 +104,37 @@ impl<M: Machine> Process<'_, M> {
             Whom::Process => first().unwrap_or(0),
         };
         let blocked = self.threads.at(place).signals.mask & bit(signal) != 0;
-        !blocked && self.signals.effect(signal) == Effect::Ignore
+        !blocked && self.task.signals.effect(signal) == Effect::Ignore
     }
 
     /// Whoever has such signals, they have not come.
     pub(super) fn forget_signals(&mut self, which: Set) {
-        self.signals.pending &= !which;
+        self.task.signals.pending &= !which;
         for place in 0..THREADS {
-            self.threads.at(place).signals.pending &= !which;
+            if self.threads.is_there(place) {
+                self.threads.at(place).signals.pending &= !which;
+            }
         }
-        let queue = &mut self.signals.queue;
+        let queue = &mut self.queue;
         queue.forget(|_, signal| bit(signal) & which != 0);
     }
 
     /// The thread at a place ends, and what came for it with it.
     pub(in crate::linux) fn forget_thread(&mut self, place: usize) {
         self.threads.at(place).signals.pending = 0;
-        let queue = &mut self.signals.queue;
+        let queue = &mut self.queue;
         queue.forget(|whom, _| whom == Whom::Thread(place));
     }
 
     /// Takes a signal that has come.
     pub(super) fn take_signal(&mut self, whom: Whom, signal: u32) -> Info {
-        let info = self.signals.queue.take(whom, signal);
-        if !self.signals.queue.has(whom, signal) {
+        let info = self.queue.take(whom, signal);
+        if !self.queue.has(whom, signal) {
             *self.pending(whom) &= !bit(signal);
         }
         let info = info.unwrap_or(Info::lost(signal));
         match info.timer {
-            Some(timer) => info.missed(self.signals.timers.taken(timer)),
+            Some(timer) => info.missed(self.task.signals.timers.taken(timer)),
             None => info,
         }
     }

@@ -9,8 +9,9 @@ use linux_raw_sys::errno::EINVAL;
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{ITIMER_PROF, ITIMER_REAL, SIGALRM};
 
-use super::{Info, Whom};
+use super::{Info, Signals, Whom};
 use crate::linux::stat::SECOND;
+use crate::linux::tasks::PROCESSES;
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Nanoseconds of a microsecond, and microseconds of a second.
@@ -22,6 +23,14 @@ const MICROS: u64 = SECOND / MICRO;
 pub(super) struct Timer {
     next: Option<u64>,
     interval: u64,
+}
+
+impl Signals {
+    /// When its timer rings, or any that was made.
+    fn next_ring(&self) -> Option<u64> {
+        let own = self.timer.next.into_iter();
+        own.chain(self.timers.next()).min()
+    }
 }
 
 impl<M: Machine> Process<'_, M> {
@@ -47,36 +56,43 @@ impl<M: Machine> Process<'_, M> {
         })
     }
 
-    /// When it rings, or any that the program made.
+    /// When the first timer of any process rings.
     pub(in crate::linux) fn next_ring(&self) -> Option<u64> {
-        let own = self.signals.timer.next.into_iter();
-        own.chain(self.signals.timers.next()).min()
+        let signals = self.task.all().iter().map(|it| &it.signals);
+        signals.filter_map(Signals::next_ring).min()
     }
 
     /// Looks at the clock, if a timer is set, and sends the signals whose time has come.
     pub(in crate::linux) fn ring(&mut self) {
-        if self.next_ring().is_some() {
-            let now = self.machine.now();
-            self.ring_own(now);
-            self.ring_made(now);
+        if self.next_ring().is_none() {
+            return;
+        }
+        let now = self.machine.now();
+        for process in 0..PROCESSES {
+            if self.task.at(process).signals.next_ring().is_some() {
+                self.of(process, |it| {
+                    it.ring_own(now);
+                    it.ring_made(now);
+                });
+            }
         }
     }
 
     fn ring_own(&mut self, now: u64) {
-        let Timer { next, interval } = self.signals.timer;
+        let Timer { next, interval } = self.task.signals.timer;
         let Some((next, late)) = next.and_then(|next| Some((next, now.checked_sub(next)?))) else {
             return;
         };
         let times = late.checked_div(interval).map(|times| times + 1);
         let next = times.map(|times| next.saturating_add(times.saturating_mul(interval)));
-        self.signals.timer.next = next;
+        self.task.signals.timer.next = next;
         // A standard signal is never refused.
         let _ = self.post(Whom::Process, Info::of_system(SIGALRM));
     }
 
     /// Nanoseconds that are left, and between one time and the next.
     fn left(&mut self) -> (u64, u64) {
-        let timer = self.signals.timer;
+        let timer = self.task.signals.timer;
         let left = match timer.next {
             Some(next) => next.saturating_sub(self.machine.now()).max(MICRO),
             None => 0,
@@ -86,7 +102,7 @@ impl<M: Machine> Process<'_, M> {
 
     fn set_timer(&mut self, first: u64, interval: u64) {
         let next = (first != 0).then(|| self.machine.now().saturating_add(first));
-        self.signals.timer = Timer { next, interval };
+        self.task.signals.timer = Timer { next, interval };
     }
 
     /// A time in microseconds, in nanoseconds.

@@ -126,14 +126,14 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_timer_settime => self.set_made_timer([first, second, third, fourth]),
             nr::__NR_timer_gettime => {
                 let now = self.machine.now();
-                let times = self.signals.timers.at(first).map(|it| it.times(now));
+                let times = self.task.signals.timers.at(first).map(|it| it.times(now));
                 times.and_then(|times| self.write_words(second, &times).map(|()| 0))
             }
-            nr::__NR_timer_getoverrun => self.signals.timers.at(first).map(|it| it.told),
+            nr::__NR_timer_getoverrun => self.task.signals.timers.at(first).map(|it| it.told),
             nr::__NR_timer_delete => {
-                let ended = self.signals.timers.end(first);
+                let ended = self.task.signals.timers.end(first);
                 ended.map(|timer| {
-                    self.signals.queue.forget_timer(timer);
+                    self.queue.forget_timer(timer);
                     0
                 })
             }
@@ -171,11 +171,11 @@ impl<M: Machine> Process<'_, M> {
     }
 
     fn make_timer(&mut self, real: bool, event: u64, to: u64) -> Answer {
-        let place = self.signals.timers.0.iter().position(Option::is_none);
+        let place = self.task.signals.timers.0.iter().position(Option::is_none);
         let place = place.ok_or(Errno(EAGAIN))?;
         let event = self.event_at(event, place as u64)?;
         self.write(to, &place.to_le_bytes()[..4])?;
-        self.signals.timers.0[place] = Some(Made {
+        self.task.signals.timers.0[place] = Some(Made {
             real,
             event,
             next: None,
@@ -192,7 +192,7 @@ impl<M: Machine> Process<'_, M> {
         }
         let (interval, first) = (self.time_at(new)?, self.time_at(new.wrapping_add(16))?);
         let (now, began) = (self.machine.now(), self.began());
-        let made = self.signals.timers.at(timer)?;
+        let made = self.task.signals.timers.at(timer)?;
         let before = made.times(now);
         let next = match (flags & u64::from(TIMER_ABSTIME) != 0, made.real) {
             (false, _) => now.saturating_add(first),
@@ -210,7 +210,7 @@ impl<M: Machine> Process<'_, M> {
     /// Sends the signals of those whose time has come.
     pub(super) fn ring_made(&mut self, now: u64) {
         for place in 0..TIMERS {
-            let Some(made) = &mut self.signals.timers.0[place] else {
+            let Some(made) = &mut self.task.signals.timers.0[place] else {
                 continue;
             };
             let times = made.rang(now);
@@ -236,8 +236,8 @@ impl<M: Machine> Process<'_, M> {
             ),
         };
         let timer = u32::try_from(place).unwrap_or(0);
-        let waits = self.signals.queue.has_timer(timer);
-        if let Some(made) = &mut self.signals.timers.0[place] {
+        let waits = self.queue.has_timer(timer);
+        if let Some(made) = &mut self.task.signals.timers.0[place] {
             made.missed = made.missed.saturating_add(times - u64::from(!waits));
         }
         // One for which there is no room is lost, as is one for a thread that is no more.

@@ -1,9 +1,9 @@
 //! Programs of several threads.
 
-use linux_raw_sys::errno::{EAGAIN, ENOSYS, ETIMEDOUT};
+use linux_raw_sys::errno::{EAGAIN, ETIMEDOUT};
 use linux_raw_sys::general as nr;
 
-use super::{CALL_WORDS, DATA, Errno, Mock, Process, Turn, ask, with};
+use super::{CALL_WORDS, DATA, Mock, Process, Turn, ask, with};
 
 pub(super) type Program<'p, 'a> = &'p mut Process<'a, Mock>;
 
@@ -68,16 +68,8 @@ fn a_thread_begins_as_its_maker_says() {
 }
 
 #[test]
-fn other_processes_are_not_made() {
+fn a_thread_begins_as_a_record_says() {
     with(|process, _| {
-        let fork = ask(process, nr::__NR_clone, &[17]);
-        assert_eq!(fork, Err(Errno(ENOSYS)));
-        assert!(process.machine.notes.contains("clone (56)"));
-        process
-            .write_words(WORD, &[0x1_0000 | 0xf00, 0, 0, 0, 17, 1, 1, 0])
-            .unwrap();
-        let fork = ask(process, nr::__NR_clone3, &[WORD, 64]);
-        assert_eq!(fork, Err(Errno(ENOSYS)));
         process
             .write_words(WORD, &[FLAGS, 0, OTHER, DATA, 0, 0x6000_0000, 0x1000, 8])
             .unwrap();

@@ -1,0 +1,244 @@
+//! Processes: what each has of its own, and which one is at hand.
+//!
+//! Whatever is looked at is looked at for one process, whose call it mostly is: its memory, its
+//! descriptors, its signals and its threads are meant until another one is entered. A process that
+//! has ended stays until its parent has asked for it. Memory has a number of its own, as a process
+//! that begins another program has two for a while, and one that `vfork` made has its parent's.
+//!
+//! The machine ends with its first process, whatever else there is: as a container does. A process
+//! whose parent ended is nobody's child, and gone when it ends.
+
+use core::ops::{Deref, DerefMut};
+
+use rcoe_abi::bundle::Program;
+
+use super::calls::PROCESS;
+use super::signals::{ENDED_BY, Signals};
+use super::space::Space;
+use super::{Machine, Process};
+
+/// Most processes, with those that have ended and wait to be asked for.
+pub(super) const PROCESSES: usize = 16;
+/// Most memories: one more, for a program that begins.
+pub(crate) const MEMORIES: usize = PROCESSES + 1;
+/// The place of the first process.
+const FIRST: usize = 0;
+/// The parent of those that have none.
+pub(crate) const NOBODY: u64 = 1;
+
+/// One of something for each process or memory; it stands for that of the one at hand.
+#[derive(Clone, Debug)]
+pub(crate) struct Each<T, const COUNT: usize> {
+    all: [T; COUNT],
+    current: usize,
+}
+
+impl<T, const COUNT: usize> Each<T, COUNT> {
+    pub(crate) const fn new(all: [T; COUNT]) -> Self {
+        Self { all, current: 0 }
+    }
+
+    /// The place of the one at hand.
+    pub(crate) const fn index(&self) -> usize {
+        self.current
+    }
+
+    /// This one is at hand from here on.
+    pub(crate) const fn enter(&mut self, place: usize) {
+        self.current = place;
+    }
+
+    pub(crate) const fn at(&mut self, place: usize) -> &mut T {
+        &mut self.all[place]
+    }
+
+    pub(crate) const fn all(&self) -> &[T; COUNT] {
+        &self.all
+    }
+}
+
+impl<T, const COUNT: usize> Deref for Each<T, COUNT> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.all[self.current]
+    }
+}
+
+impl<T, const COUNT: usize> DerefMut for Each<T, COUNT> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.all[self.current]
+    }
+}
+
+/// How far a process is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Life {
+    /// There is none.
+    Free,
+    Lives,
+    /// It ended so, and its parent has not asked yet.
+    Ended(u64),
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub(crate) struct Task<'a> {
+    pub(crate) life: Life,
+    pub(crate) number: u64,
+    pub(crate) parent: u64,
+    pub(crate) group: u64,
+    pub(crate) session: u64,
+    /// The number of its memory.
+    pub(crate) memory: usize,
+    /// Its parent waits until it has a memory of its own, or ends.
+    pub(crate) holds: bool,
+    /// The program that it runs, with what is known of its code.
+    pub(crate) program: Option<Program<'a>>,
+    pub(crate) signals: Signals,
+    /// Something ended it, as this status says; that is seen to when the call is over.
+    pub(crate) ended: Option<u64>,
+}
+
+impl Task<'_> {
+    /// No process.
+    pub(crate) fn free() -> Self {
+        Self {
+            life: Life::Free,
+            number: 0,
+            parent: 0,
+            group: 0,
+            session: 0,
+            memory: 0,
+            holds: false,
+            program: None,
+            signals: Signals::default(),
+            ended: None,
+        }
+    }
+
+    pub(crate) fn lives(&self) -> bool {
+        self.life == Life::Lives
+    }
+}
+
+/// All processes, of which there is the first.
+pub(crate) fn all<'a>(program: Option<Program<'a>>) -> Each<Task<'a>, PROCESSES> {
+    let mut tasks = Each::new(core::array::from_fn(|_| Task::free()));
+    *tasks = Task {
+        life: Life::Lives,
+        number: PROCESS,
+        parent: NOBODY,
+        group: PROCESS,
+        session: PROCESS,
+        program,
+        ..Task::free()
+    };
+    tasks
+}
+
+/// What the host is told of a program that ended so.
+pub(crate) const fn status_of_host(ended: u64) -> u64 {
+    match ended.checked_sub(ENDED_BY) {
+        Some(signal) => 128 + signal,
+        None => ended,
+    }
+}
+
+impl<M: Machine> Process<'_, M> {
+    /// This process is at hand from here on.
+    pub(crate) fn enter(&mut self, process: usize) {
+        self.task.enter(process);
+        self.files.enter(process);
+        self.threads.enter(process);
+        self.queue.enter(process);
+        self.enter_memory(self.task.memory);
+    }
+
+    /// This memory is at hand from here on, whosever it is.
+    pub(crate) fn enter_memory(&mut self, memory: usize) {
+        self.space.enter(memory);
+        self.store.enter(memory);
+        self.machine.enter(memory);
+    }
+
+    /// Does something for another process, or for the one at hand.
+    pub(crate) fn of<T>(&mut self, process: usize, act: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.task.index();
+        self.enter(process);
+        let done = act(self);
+        self.enter(before);
+        done
+    }
+
+    /// The place of the process of this number that lives.
+    pub(crate) fn process_of(&self, number: u64) -> Option<usize> {
+        let mut all = self.task.all().iter();
+        all.position(|it| it.lives() && it.number == number)
+    }
+
+    /// The process at hand ended so: what it had is given back, and its parent is told.
+    pub(crate) fn end_process(&mut self, ended: u64) {
+        if self.task.index() == FIRST {
+            self.over.get_or_insert(status_of_host(ended));
+            return;
+        }
+        self.end_threads(None);
+        self.close_all();
+        self.queue.forget(|_, _| true);
+        self.leave_memory();
+        self.task.signals = Signals::default();
+        self.task.ended = None;
+        self.orphan(self.task.number);
+        self.task.life = Life::Ended(ended);
+        self.tell_parent(ended);
+    }
+
+    /// The threads of the process at hand end, but for the one at a place.
+    pub(crate) fn end_threads(&mut self, kept: Option<usize>) {
+        for place in 0..super::THREADS {
+            if Some(place) != kept && self.threads.is_there(place) {
+                self.forget_thread(place);
+                self.threads.end(place);
+            }
+        }
+    }
+
+    /// The children of a process have no parent any more.
+    fn orphan(&mut self, parent: u64) {
+        for place in 0..PROCESSES {
+            let task = self.task.at(place);
+            if task.parent == parent {
+                task.parent = NOBODY;
+                if matches!(task.life, Life::Ended(_)) {
+                    task.life = Life::Free;
+                }
+            }
+        }
+    }
+
+    /// The process at hand needs its memory no more; it is given back if nobody else has it.
+    pub(crate) fn leave_memory(&mut self) {
+        let memory = self.task.memory;
+        let own = self.task.index();
+        let mut others = self.task.all().iter().enumerate();
+        let shared = others.any(|(at, it)| at != own && it.lives() && it.memory == memory);
+        self.task.holds = false;
+        if !shared {
+            self.enter_memory(memory);
+            Space::clear(&mut self.store, &mut self.machine);
+        }
+    }
+
+    /// Those that were ended by others end.
+    pub(crate) fn end_others(&mut self) {
+        for place in 0..PROCESSES {
+            let task = self.task.at(place);
+            if let Some(ended) = task.ended
+                && task.lives()
+            {
+                self.of(place, |it| it.end_process(ended));
+            }
+        }
+    }
+}
