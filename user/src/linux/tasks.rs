@@ -3,7 +3,7 @@
 //! Whatever is looked at is looked at for one process, whose call it mostly is: its memory, its
 //! descriptors, its signals and its threads are meant until another one is entered. A process that
 //! has ended stays until its parent has asked for it. Memory has a number of its own, as a process
-//! that begins another program has two for a while, and one that `vfork` made has its parent's.
+//! that `vfork` made has its parent's.
 //!
 //! The machine ends with its first process, whatever else there is: as a container does. A process
 //! whose parent ended is nobody's child, and gone when it ends.
@@ -19,8 +19,8 @@ use super::{Machine, Process};
 
 /// Most processes, with those that have ended and wait to be asked for.
 pub(super) const PROCESSES: usize = 16;
-/// Most memories: one more, for a program that begins.
-pub(crate) const MEMORIES: usize = PROCESSES + 1;
+/// Most memories.
+pub(crate) const MEMORIES: usize = PROCESSES;
 /// The place of the first process.
 const FIRST: usize = 0;
 /// The parent of those that have none.

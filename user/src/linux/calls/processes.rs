@@ -1,7 +1,7 @@
 //! Calls about processes: new ones, waiting for those that have ended, their groups and sessions.
 //!
 //! A new process has a copy of all memory, which is made at once. One that shares its parent's
-//! memory has the parent wait until it begins another program or ends, as `vfork` does.
+//! memory has the parent wait until it ends, as `vfork` does.
 //!
 //! Not covered: processes that share anything else, that end by another signal than `SIGCHLD`, or
 //! that are stopped; and namespaces.

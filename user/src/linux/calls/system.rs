@@ -97,8 +97,8 @@ impl<M: Machine> Process<'_, M> {
         self.write(to, &bytes).map(|()| 0)
     }
 
-    /// There are limits to the stack, to open files, processes and signals that wait, and none to anything
-    /// else. They stay what they are.
+    /// There are limits to the stack, to open files, processes and signals that wait, and none to
+    /// anything else. They stay what they are.
     fn limit(&mut self, [process, resource, new, old]: [u64; 4]) -> Answer {
         if ![0, self.task.number].contains(&process) {
             return Err(Errno(ESRCH));
