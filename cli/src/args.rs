@@ -22,6 +22,8 @@ Examples:
                                             a server in it, at port 8007 of the loopback
   rcoe run --sphere system --file data.txt -- busybox sort data.txt
                                             a static program of Linux in it, with a file
+  rcoe run --sphere system --file /bin/busybox:/bin/sh --file job.sh:/job.sh -- busybox sh /job.sh
+                                            a script, with a shell for the scripts that it runs
   rcoe run --metrics 9464 -- ./server       let Prometheus look at it (127.0.0.1:9464)
   rcoe run --core-on-fault . -- ./server    leave core files of replicas that differ
 

@@ -60,3 +60,78 @@ fn a_shell_has_subshells_pipes_and_jobs_in_the_background() {
         assert_alike(&outcome, &native, replicas);
     }
 }
+
+const PROGRAMS: &str = include_str!("system_linux_processes/programs.c");
+
+/// The host's busybox, where the machine finds a shell.
+fn shell() -> String {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut paths = std::env::split_paths(&folders).map(|folder| folder.join("busybox"));
+    let path = paths.find(|path| path.is_file());
+    let path = path.expect("busybox is installed");
+    format!("{}:/bin/sh", path.display())
+}
+
+#[test]
+fn programs_execute_others_and_begin_with_what_they_are_given() {
+    if is_aarch64() {
+        return;
+    }
+    let (scene, shell) = (Scene::new(), shell());
+    for (compiler, replicas, compare) in [
+        (GLIBC, "1", "io"),
+        (GLIBC, "3", "args"),
+        (MUSL, "2", "every"),
+    ] {
+        scene.compile_by(compiler, "programs", PROGRAMS, &["-O2"]);
+        let program = scene.path().join("programs");
+        let program = program.to_str().unwrap();
+        let native = scene.run(&[program]);
+        let options = ["-n", replicas, "--compare", compare, "--file", &shell];
+        let outcome = system(&scene, &options, &[program]);
+        assert_eq!(native.ended, Ended::Exit(42));
+        let what = format!("{compiler:?} {replicas} {compare}");
+        assert_alike(&outcome, &native, &what);
+    }
+}
+
+/// A script runs the programs of busybox, each a process of its own.
+#[test]
+fn a_shell_script_runs_programs_in_pipelines_loops_and_jobs() {
+    if is_aarch64() {
+        return;
+    }
+    let (scene, shell) = (Scene::new(), shell());
+    let script = "#!/bin/sh\n\
+        echo \"$# $2\"; printf 'b\\na\\n' > own.txt; sort own.txt | cat -n\n\
+        x=$(expr 3 \\* 7; echo sub); echo \"$x\"; seq 1 5 | grep -v 3 | wc -l\n\
+        for i in 1 2 3; do expr $i + 1; done; sleep 0.01 & wait; env -i A=b env\n\
+        lost 2>&1; echo $?; cat own.txt | while read line; do basename /x/$line; done\n\
+        printf '#!/bin/sh\\necho inner $*\\nexec echo replaced\\n' > own.sh\n\
+        chmod +x own.sh; ./own.sh 1 2; rm own.sh own.txt; trap 'echo trapped' EXIT; exit 5\n";
+    scene.write("script", script);
+    let native = scene.run(&["busybox", "sh", "script", "x", "y z"]);
+    assert_eq!(native.ended, Ended::Exit(5));
+    for replicas in ["1", "3"] {
+        let options = ["-n", replicas, "--file", "script:/script", "--file", &shell];
+        let command = ["busybox", "sh", "script", "x", "y z"];
+        let outcome = system(&scene, &options, &command);
+        assert_alike(&outcome, &native, replicas);
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_carried_is_told_of_when_it_is_executed() {
+    if is_aarch64() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.write("elf", "\x7fELF, and nothing else");
+    scene.run(&["chmod", "+x", "elf"]);
+    let options = ["-n", "2", "--file", "elf:/bin/elf"];
+    let command = ["busybox", "sh", "-c", "/bin/elf 2> /dev/null; echo on"];
+    let outcome = system(&scene, &options, &command);
+    assert_eq!(outcome.out(), "on\n", "{}", outcome.err());
+    let told = "/bin/elf cannot be executed: not a static 64-bit ELF program";
+    assert!(outcome.err().contains(told), "{}", outcome.err());
+}

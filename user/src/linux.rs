@@ -13,6 +13,7 @@
 mod calls;
 mod errno;
 mod files;
+mod given;
 mod identity;
 #[cfg(feature = "pc")]
 mod kernel;

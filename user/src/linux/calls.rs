@@ -10,16 +10,18 @@ mod names;
 mod options;
 mod poll;
 mod processes;
+mod programs;
 mod sockets;
 mod streams;
 mod system;
 mod threads;
 
-use linux_raw_sys::errno::EFAULT;
+use linux_raw_sys::errno::{EFAULT, ENAMETOOLONG};
 use linux_raw_sys::general as nr;
 
 use super::errno::LATER;
 use super::{Answer, Errno, Machine, Process};
+use names::HERE;
 
 /// The first process.
 pub(crate) const PROCESS: u64 = 2;
@@ -50,13 +52,27 @@ pub enum Next {
 }
 
 /// A string of a program's.
-struct Text {
+pub(super) struct Text {
     bytes: [u8; STRING],
     len: usize,
 }
 
 impl Text {
-    fn bytes(&self) -> &[u8] {
+    pub(super) const EMPTY: Self = Self {
+        bytes: [0; STRING],
+        len: 0,
+    };
+
+    /// This string.
+    pub(super) fn new(bytes: &[u8]) -> Result<Self, Errno> {
+        let mut text = Self::EMPTY;
+        let place = text.bytes.get_mut(..bytes.len());
+        place.ok_or(Errno(ENAMETOOLONG))?.copy_from_slice(bytes);
+        text.len = bytes.len();
+        Ok(text)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
@@ -64,12 +80,14 @@ impl Text {
 impl<M: Machine> Process<'_, M> {
     /// Makes a call.
     pub fn call(&mut self, number: u64, words: [u64; 6]) -> Next {
-        let [first, ..] = words;
+        let [first, second, third, ..] = words;
         let number = number & 0xffff_ffff;
         match u32::try_from(number).unwrap_or(u32::MAX) {
             nr::__NR_exit => return Next::Gone(first & 0xff),
             nr::__NR_rt_sigreturn => return self.leave_handler(),
             nr::__NR_exit_group => return Next::Exit(first & 0xff),
+            nr::__NR_execve => return self.execute([HERE, first, second, third, 0]),
+            nr::__NR_execveat => return self.execute(core::array::from_fn(|at| words[at])),
             _ => {}
         }
         let call = u32::try_from(number).unwrap_or(u32::MAX);
@@ -97,10 +115,7 @@ impl<M: Machine> Process<'_, M> {
 
     /// A string of the program's, up to its zero byte.
     fn text(&self, address: u64) -> Result<Text, Errno> {
-        let mut text = Text {
-            bytes: [0; STRING],
-            len: 0,
-        };
+        let mut text = Text::EMPTY;
         while text.len < STRING {
             let at = address.checked_add(text.len as u64).ok_or(Errno(EFAULT))?;
             let mut byte = [0];
@@ -111,6 +126,6 @@ impl<M: Machine> Process<'_, M> {
             text.bytes[text.len] = byte[0];
             text.len += 1;
         }
-        Err(Errno(linux_raw_sys::errno::ENAMETOOLONG))
+        Err(Errno(ENAMETOOLONG))
     }
 }

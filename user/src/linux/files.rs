@@ -121,6 +121,11 @@ impl<'a> Files<'a> {
         self.tables.program
     }
 
+    /// The process at hand has the program at this path from here on.
+    pub(crate) fn set_program(&mut self, path: Path) {
+        self.tables.program = path;
+    }
+
     pub(crate) fn folder(&self) -> Path {
         self.tables.folder
     }

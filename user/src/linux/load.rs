@@ -9,9 +9,10 @@ use linux_raw_sys::errno::{E2BIG, ENOEXEC, ENOMEM};
 use rcoe_abi::Rights;
 use rcoe_abi::bundle::{Program, Word};
 
+use super::given::{Given, Named};
 use super::machine::{Machine, PAGE};
 use super::process::{Begin, Process};
-use super::space::{Range, STACK_TOP, Space};
+use super::space::{Range, STACK_BYTES, STACK_TOP, Space};
 use super::{Errno, identity};
 
 /// The instruction that identifies the processor, and an undefined one of the same length.
@@ -19,19 +20,24 @@ const IDENTITY: [u8; 2] = [0x0f, 0xa2];
 const UNDEFINED: [u8; 2] = [0x0f, 0x0b];
 /// Most words of the stack below what they lead to.
 const WORDS: usize = 1024;
+/// Bytes that a program is given at most, so that there is room for its own.
+const GIVEN: u64 = STACK_BYTES / 4;
 /// Bytes of a program header.
 const HEADER_BYTES: u64 = 56;
 /// Parts of a second by which processes count time.
 const TICKS: u64 = 100;
 
-/// Loads a program, called so, into the memory at hand, where nothing is; it is to begin there.
+/// Loads a program, called so and given this, into the memory at hand, where nothing is; it is to
+/// begin there.
 ///
 /// # Errors
-/// If there is not enough memory, if it is too much, or if nobody can make sense of it.
+/// If there is not enough memory, if what it is given is too much or is not there, or if nobody can
+/// make sense of it.
 pub(super) fn load<M: Machine>(
     process: &mut Process<'_, M>,
     program: &Program<'_>,
     name: &[u8],
+    given: Given<'_>,
 ) -> Result<Begin, Errno> {
     let (damaged, full) = (|_| Errno(ENOEXEC), |_| Errno(ENOMEM));
     for segment in (0..).map_while(|index| program.segment(index)) {
@@ -46,7 +52,7 @@ pub(super) fn load<M: Machine>(
     }
     replace(process, program)?;
     *process.space = Space::new(program.end);
-    let stack = Stack::build(process, program, name)?;
+    let stack = Stack::build(process, program, name, given)?;
     Ok(Begin {
         entry: program.entry,
         stack,
@@ -81,6 +87,7 @@ impl<M: Machine> Stack<'_, '_, M> {
         process: &mut Process<'_, M>,
         program: &Program<'_>,
         name: &[u8],
+        given: Given<'_>,
     ) -> Result<u64, Errno> {
         let mut stack = Stack {
             process,
@@ -89,7 +96,10 @@ impl<M: Machine> Stack<'_, '_, M> {
             count: 1,
         };
         let name = stack.string(name)?;
-        stack.packed()?;
+        match given {
+            Given::Packed => stack.packed()?,
+            Given::Named(named) => stack.named(named)?,
+        }
         stack.word(0)?;
         stack.about(program, name)?;
         stack.finish()
@@ -107,6 +117,42 @@ impl<M: Machine> Stack<'_, '_, M> {
         for variable in bundle.strings(Word::Environment) {
             let place = self.string(variable)?;
             self.word(place)?;
+        }
+        Ok(())
+    }
+
+    /// What a program names that executes this one.
+    fn named(&mut self, named: &Named) -> Result<(), Errno> {
+        for word in named.front() {
+            let place = self.string(word)?;
+            self.word(place)?;
+        }
+        let rest = named.rest(self.process)?;
+        self.copied(named, rest)?;
+        if self.count == 1 {
+            // A program that is given no name gets an empty one.
+            let place = self.string(b"")?;
+            self.word(place)?;
+        }
+        self.words[0] = self.count as u64 - 1;
+        self.word(0)?;
+        self.copied(named, named.environment)
+    }
+
+    /// Copies of the words of a list.
+    fn copied(&mut self, named: &Named, list: u64) -> Result<(), Errno> {
+        let mut at = list;
+        while let Some(word) = named.pointer(self.process, at)? {
+            let len = named.length(self.process, word)?;
+            if STACK_TOP - self.top + len >= GIVEN {
+                return Err(Errno(E2BIG));
+            }
+            let end = self.put(&[0])?;
+            self.top = end - len;
+            let copied = named.copy(self.process, (word, self.top), len);
+            copied.map_err(|_| Errno(ENOMEM))?;
+            self.word(self.top)?;
+            at = at.wrapping_add(8);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use rcoe_abi::Rights;
 use rcoe_abi::bundle::{Bundle, Word};
 
 use super::files::{Files, NODES, Node, OPEN};
+use super::given::Given;
 use super::load;
 use super::random::Random;
 use super::signals::Queue;
@@ -103,7 +104,7 @@ impl<'a, M: Machine> Process<'a, M> {
         let full = "there is not enough memory: give it more by --memory";
         let made = process.machine.make_space(0);
         made.then_some(()).ok_or(full)?;
-        let begin = load::load(&mut process, &program, name.bytes());
+        let begin = load::load(&mut process, &program, name.bytes(), Given::Packed);
         let begin = begin.map_err(|error| match error {
             Errno(ENOMEM) => full,
             Errno(E2BIG) => "it has too many arguments, or too much of an environment",

@@ -24,8 +24,9 @@ use linux_raw_sys::general::{
     SIGSTOP, SIGSYS, SIGTRAP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH, SIGXCPU, SIGXFSZ,
 };
 
-use super::Errno;
+use super::{Errno, Machine, Process};
 pub use fault::Trap;
+pub(crate) use frame::first_floats;
 pub(crate) use info::Info;
 pub(crate) use pending::{QUEUE, Queue};
 use stack::Stack;
@@ -164,12 +165,31 @@ impl Own {
         }
     }
 
+    /// What a thread has that executes another program.
+    const fn of_executed(self) -> Self {
+        Self {
+            mask: self.mask,
+            pending: self.pending,
+            ..Self::NONE
+        }
+    }
+
     /// The call that it was in is over.
     pub(crate) fn call_ended(&mut self) {
         self.awaited = 0;
         if let Some(mask) = self.saved.take() {
             self.mask = mask;
         }
+    }
+}
+
+impl<M: Machine> Process<'_, M> {
+    /// What becomes of signals when the process at hand executes another program.
+    pub(crate) fn execute_signals(&mut self) {
+        self.queue.forget_timers();
+        self.task.signals.execute();
+        let own = &mut self.threads.current().signals;
+        *own = own.of_executed();
     }
 }
 
@@ -204,6 +224,12 @@ impl Signals {
                 *action = Action::default();
             }
         }
+    }
+
+    /// Those of a process that executes another program: what it handled is said nothing of.
+    fn execute(&mut self) {
+        self.handle_none();
+        self.timers = Timers::default();
     }
 
     /// Is the end of a child ignored? Is it, if not, nothing that one waits for?

@@ -19,8 +19,8 @@ use super::{Machine, Process};
 
 /// Most processes, with those that have ended and wait to be asked for.
 pub(super) const PROCESSES: usize = 16;
-/// Most memories.
-pub(crate) const MEMORIES: usize = PROCESSES;
+/// Most memories: one is filled for a process that has its old one yet.
+pub(crate) const MEMORIES: usize = PROCESSES + 1;
 /// The place of the first process.
 const FIRST: usize = 0;
 /// The parent of those that have none.
@@ -95,6 +95,8 @@ pub(crate) struct Task<'a> {
     pub(crate) holds: bool,
     /// The program that it runs, with what is known of its code.
     pub(crate) program: Option<Program<'a>>,
+    /// Has it executed a program of its own?
+    pub(crate) executed: bool,
     pub(crate) signals: Signals,
     /// Something ended it, as this status says; that is seen to when the call is over.
     pub(crate) ended: Option<u64>,
@@ -112,6 +114,7 @@ impl Task<'_> {
             memory: 0,
             holds: false,
             program: None,
+            executed: false,
             signals: Signals::default(),
             ended: None,
         }
@@ -160,6 +163,15 @@ impl<M: Machine> Process<'_, M> {
         self.space.enter(memory);
         self.store.enter(memory);
         self.machine.enter(memory);
+    }
+
+    /// Does something in another memory, or in the one at hand.
+    pub(crate) fn within<T>(&mut self, memory: usize, act: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.space.index();
+        self.enter_memory(memory);
+        let done = act(self);
+        self.enter_memory(before);
+        done
     }
 
     /// Does something for another process, or for the one at hand.

@@ -3,6 +3,7 @@
 mod handlers;
 mod net;
 mod processes;
+mod programs;
 mod signals;
 mod threads;
 

@@ -16,7 +16,7 @@ use crate::linux::{Answer, Errno, Machine, Process};
     clippy::cast_sign_loss,
     reason = "a negative descriptor, as it comes in a register"
 )]
-const HERE: u64 = AT_FDCWD as u32 as u64;
+pub(super) const HERE: u64 = AT_FDCWD as u32 as u64;
 
 impl<M: Machine> Process<'_, M> {
     pub(super) fn name_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
@@ -67,7 +67,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// The path that a text means in an open folder.
-    fn path(&mut self, folder: u64, text: u64) -> Result<Path, Errno> {
+    pub(super) fn path(&mut self, folder: u64, text: u64) -> Result<Path, Errno> {
         let text = self.text(text)?;
         if text.bytes().is_empty() {
             return Err(Errno(ENOENT));

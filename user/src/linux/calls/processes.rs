@@ -6,7 +6,7 @@
 //! Not covered: processes that share anything else, that end by another signal than `SIGCHLD`, or
 //! that are stopped; and namespaces.
 
-use linux_raw_sys::errno::{EAGAIN, ECHILD, EINVAL, ENOMEM, EPERM, ESRCH};
+use linux_raw_sys::errno::{EACCES, EAGAIN, ECHILD, EINVAL, ENOMEM, EPERM, ESRCH};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_CLEAR_SIGHAND, CLONE_DETACHED,
@@ -185,6 +185,7 @@ impl<'a, M: Machine> Process<'a, M> {
             memory,
             holds: new.flags & u64::from(CLONE_VFORK) != 0,
             program: self.task.program,
+            executed: false,
             signals: self.task.signals.of_child(clears),
             ended: None,
         }
@@ -365,6 +366,9 @@ impl<'a, M: Machine> Process<'a, M> {
         let task = &self.task.all()[place];
         if task.number != own && task.parent != own {
             return Err(Errno(ESRCH));
+        }
+        if task.number != own && task.executed {
+            return Err(Errno(EACCES));
         }
         let wanted = if group == 0 { task.number } else { group };
         let leads = task.session == task.number;

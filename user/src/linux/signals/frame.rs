@@ -91,7 +91,8 @@ fn places(sp: u64, stack: &Stack, action: &Action) -> Option<Places> {
     })
 }
 
-fn first_floats() -> [u64; FLOAT_WORDS] {
+/// The floating-point state that programs and handlers begin with.
+pub(crate) fn first_floats() -> [u64; FLOAT_WORDS] {
     let mut floats = [0; FLOAT_WORDS];
     for (index, word) in FIRST_FLOATS {
         floats[index] = word;

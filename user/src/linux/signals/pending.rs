@@ -80,6 +80,15 @@ impl Queue {
         }
     }
 
+    /// All timers are no more.
+    pub(super) fn forget_timers(&mut self) {
+        for entry in self.entries[..self.len].iter_mut().flatten() {
+            if entry.process == self.process {
+                entry.info.timer = None;
+            }
+        }
+    }
+
     /// Takes the first one.
     pub(super) fn take(&mut self, whom: Whom, signal: u32) -> Option<Info> {
         let place = self.first(whom, signal)?;
