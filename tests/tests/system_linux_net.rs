@@ -573,20 +573,30 @@ fn replicas_of_a_server_of_linux_are_lost_and_its_clients_see_nothing_of_it() {
     }
 }
 
+/// Listens at a port, and ends.
+const LISTENS: &str = r#"
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+int main(void)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(7) };
+    int file = socket(AF_INET, SOCK_STREAM, 0);
+
+    return bind(file, (void *)&address, sizeof address) || listen(file, 4);
+}
+"#;
+
 #[test]
 fn a_server_of_linux_without_a_network_says_so() {
     if is_aarch64() {
         return;
     }
     let scene = Scene::new();
-    compile(&scene, "server", MUSL, SERVER);
+    compile(&scene, "server", MUSL, LISTENS);
     let outcome = system(&scene, &["-n", "2"], &["./server"]);
-    assert_eq!(outcome.ended, Ended::Exit(9), "{}", outcome.err());
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
     let err = outcome.err();
     assert!(err.contains("add --publish HOST:7"), "{err}");
-    assert!(
-        outcome.out().contains("listen: Network"),
-        "{}",
-        outcome.out()
-    );
 }

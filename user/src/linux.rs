@@ -22,6 +22,7 @@ mod machine;
 mod process;
 mod random;
 mod signals;
+mod sockets;
 mod space;
 mod sparse;
 mod stat;

@@ -3,8 +3,10 @@
 //! A call gets its number and six words, and comes to a word. Each group of calls knows its own; a
 //! call that none knows is refused, and the user is told.
 
+mod addresses;
 mod epoll;
 mod files;
+mod local;
 mod memory;
 mod names;
 mod options;

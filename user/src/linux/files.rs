@@ -44,6 +44,8 @@ pub(crate) enum Kind<'a> {
     Zero,
     /// What reads as random numbers.
     Random,
+    /// The name of a socket, with a number that no other one ever has.
+    Socket(u32),
 }
 
 /// A file, a folder, or what else there is.

@@ -9,9 +9,10 @@ use super::given::Given;
 use super::load;
 use super::random::Random;
 use super::signals::Queue;
+use super::sockets::{Socket, Sockets};
 use super::space::Space;
 use super::stat::SECOND;
-use super::streams::{Socket, Streams, Target};
+use super::streams::{Streams, Target};
 use super::tasks::{self, Each, MEMORIES, PROCESSES, Task};
 use super::threads::Threads;
 use super::{Answer, Errno, Machine, Sparse};
@@ -235,9 +236,18 @@ impl<'a, M: Machine> Process<'a, M> {
     fn release_socket(&mut self, socket: usize) {
         self.ready = None;
         match self.streams.sockets[socket] {
-            Socket::Free | Socket::New { .. } => {}
-            Socket::Listens { listener, .. } => self.machine.unlisten(listener),
-            Socket::Connected(it) | Socket::Broken(it) => self.machine.hang_up(it.connection),
+            Socket::Free | Socket::New(_) => {}
+            Socket::Listens(it) => {
+                if let Some(card) = it.card {
+                    self.machine.unlisten(card);
+                }
+                while let Some(place) = self.streams.sockets.first_at(socket) {
+                    self.release_socket(place);
+                }
+            }
+            Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it) => {
+                self.release_link(&it);
+            }
         }
         self.streams.sockets[socket] = Socket::Free;
     }

@@ -20,6 +20,7 @@ impl<M: Machine> Process<'_, M> {
         let kind = match found.kind {
             Kind::Folder => S_IFDIR | 0o111,
             Kind::Console => S_IFIFO,
+            Kind::Socket(_) => S_IFSOCK,
             Kind::Null | Kind::Zero | Kind::Random => S_IFCHR,
             Kind::Free | Kind::Packed(_) | Kind::Memory(_) => S_IFREG,
         };

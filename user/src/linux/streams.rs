@@ -6,11 +6,12 @@
 use linux_raw_sys::errno::{ENFILE, ENOSPC};
 
 use super::Errno;
-use crate::network::{Peer, SOCKETS};
+use super::sockets::{Name, Socket, Sockets};
+use crate::network::SOCKETS;
 
 /// Most of each kind.
 const ALL_SOCKETS: usize = SOCKETS + 16;
-const PIPES: usize = 16;
+const PIPES: usize = 64;
 const COUNTERS: usize = 16;
 const ALARMS: usize = 16;
 const POLLERS: usize = 16;
@@ -34,34 +35,6 @@ pub(crate) enum Target {
     Alarm(usize),
     /// What watches others, as `epoll_create` makes it.
     Poller(usize),
-}
-
-/// How far a socket is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Socket {
-    Free,
-    /// It has a port, unless that is 0.
-    New {
-        port: u16,
-    },
-    Listens {
-        port: u16,
-        listener: usize,
-    },
-    Connected(Connected),
-    /// Its connection is no more.
-    Broken(Connected),
-}
-
-/// A connection of a program.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Connected {
-    pub(crate) port: u16,
-    pub(crate) peer: Peer,
-    pub(crate) connection: usize,
-    /// The program receives no more, and sends no more.
-    pub(crate) deaf: bool,
-    pub(crate) mute: bool,
 }
 
 /// A pipe.
@@ -130,8 +103,9 @@ pub(crate) struct Streams {
     pub(crate) alarms: [Alarm; ALARMS],
     pub(crate) pollers: [Poller; POLLERS],
     pub(crate) interests: [Option<Interest>; INTERESTS],
-    /// The next port of a program that does not care.
+    /// The next port of a program that does not care, and the next number of what has one.
     port: u16,
+    number: u32,
 }
 
 /// Ports that are given to who does not care.
@@ -165,11 +139,13 @@ impl Streams {
             }; POLLERS],
             interests: [None; INTERESTS],
             port: *OWN_PORTS.start(),
+            number: 1,
         }
     }
 
     pub(crate) fn add_socket(&mut self, socket: Socket) -> Result<Target, Errno> {
-        let place = self.sockets.iter().position(|it| *it == Socket::Free);
+        let mut all = self.sockets.iter();
+        let place = all.position(|it| matches!(it, Socket::Free));
         let place = place.ok_or(Errno(ENFILE))?;
         self.sockets[place] = socket;
         Ok(Target::Socket(place))
@@ -240,11 +216,21 @@ impl Streams {
         self.port
     }
 
-    pub(crate) fn has_port(&self, wanted: u16) -> bool {
-        self.sockets.iter().any(|it| match *it {
-            Socket::New { port } | Socket::Listens { port, .. } => port == wanted,
-            _ => false,
-        })
+    fn has_port(&self, wanted: u16) -> bool {
+        let has = |name: &Name| matches!(name, Name::Tcp((_, port)) if *port == wanted);
+        self.sockets.has_name(&Name::Tcp(([0; 4], wanted)))
+            || self.sockets.iter().any(|it| match it {
+                Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it) => {
+                    has(&it.name)
+                }
+                _ => false,
+            })
+    }
+
+    /// A number that nothing had before.
+    pub(crate) const fn number(&mut self) -> u32 {
+        self.number += 1;
+        self.number
     }
 
     /// What a poller knows of something that is open, by that descriptor.

@@ -1,6 +1,7 @@
 //! The personality on the host, with a machine of vectors.
 
 mod handlers;
+mod local;
 mod net;
 mod processes;
 mod programs;

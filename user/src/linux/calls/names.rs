@@ -1,6 +1,6 @@
 //! Calls about files by their names.
 
-use linux_raw_sys::errno::{EACCES, EBADF, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ERANGE};
+use linux_raw_sys::errno::{EACCES, EBADF, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENXIO, ERANGE};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY,
@@ -105,6 +105,9 @@ impl<M: Machine> Process<'_, M> {
             None => return Err(Errno(ENOENT)),
         };
         let is_folder = self.files.node(node).kind == Kind::Folder;
+        if let Kind::Socket(_) = self.files.node(node).kind {
+            return Err(Errno(ENXIO));
+        }
         let writes = flags & O_ACCMODE != O_RDONLY;
         if is_folder && writes {
             return Err(Errno(EISDIR));

@@ -3,16 +3,15 @@
 //! What the stack does anyway, or what changes nothing that a program could see here, is taken; an
 //! option that nobody knows gets the error that Linux gives.
 
-use linux_raw_sys::errno::{EINVAL, ENOPROTOOPT};
+use linux_raw_sys::errno::{EINVAL, ENOPROTOOPT, EOPNOTSUPP};
 use linux_raw_sys::net::{
-    AF_INET, SO_ACCEPTCONN, SO_BROADCAST, SO_DOMAIN, SO_DONTROUTE, SO_ERROR, SO_KEEPALIVE,
-    SO_LINGER, SO_OOBINLINE, SO_PRIORITY, SO_PROTOCOL, SO_RCVBUF, SO_RCVLOWAT, SO_REUSEADDR,
-    SO_REUSEPORT, SO_SNDBUF, SO_TYPE, SOCK_STREAM, SOL_SOCKET, TCP_CORK, TCP_DEFER_ACCEPT,
-    TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY, TCP_QUICKACK,
-    TCP_USER_TIMEOUT,
+    SO_ACCEPTCONN, SO_BROADCAST, SO_DOMAIN, SO_DONTROUTE, SO_ERROR, SO_KEEPALIVE, SO_LINGER,
+    SO_OOBINLINE, SO_PRIORITY, SO_PROTOCOL, SO_RCVBUF, SO_RCVLOWAT, SO_REUSEADDR, SO_REUSEPORT,
+    SO_SNDBUF, SO_TYPE, SOCK_STREAM, SOL_SOCKET, TCP_CORK, TCP_DEFER_ACCEPT, TCP_KEEPCNT,
+    TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY, TCP_QUICKACK, TCP_USER_TIMEOUT,
 };
 
-use crate::linux::streams::Socket;
+use crate::linux::sockets::{Name, Socket};
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Levels besides that of sockets: IPv4, and TCP, which is a protocol of that number.
@@ -92,10 +91,19 @@ impl<M: Machine> Process<'_, M> {
     }
 
     fn value(&self, socket: usize, level: u64, name: u32) -> Result<u32, Errno> {
-        let listens = matches!(self.streams.sockets[socket], Socket::Listens { .. });
+        let (own, listens) = match self.streams.sockets[socket] {
+            Socket::Free => return Err(Errno(ENOPROTOOPT)),
+            Socket::New(own) => (own, false),
+            Socket::Listens(it) => (it.name, true),
+            Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it) => {
+                (it.name, false)
+            }
+        };
         match (level, name) {
+            (1, SO_DOMAIN) => Ok(own.family()),
+            (1, SO_PROTOCOL) if matches!(own, Name::Unix(_)) => Ok(0),
+            (TCP | IP, _) if matches!(own, Name::Unix(_)) => Err(Errno(EOPNOTSUPP)),
             (1, SO_TYPE) => Ok(SOCK_STREAM),
-            (1, SO_DOMAIN) => Ok(AF_INET),
             (1, SO_PROTOCOL) => Ok(6),
             (1, SO_ACCEPTCONN) => Ok(listens.into()),
             (1, SO_RCVBUF | SO_SNDBUF) => Ok(BUFFER),

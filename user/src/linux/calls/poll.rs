@@ -7,7 +7,8 @@ use linux_raw_sys::general::{
 };
 
 use crate::linux::files::{Kind, OPEN};
-use crate::linux::streams::{Connected, Socket, Target};
+use crate::linux::sockets::{Connected, Link, Socket, Sockets};
+use crate::linux::streams::Target;
 use crate::linux::threads::Limit;
 use crate::linux::{Answer, Errno, Machine, Process};
 use crate::network::Ready;
@@ -220,22 +221,27 @@ impl<M: Machine> Process<'_, M> {
         const READ: u32 = POLLIN | POLLRDNORM;
         const WRITE: u32 = POLLOUT | POLLWRNORM;
         match self.streams.sockets[socket] {
-            Socket::Free | Socket::New { .. } => WRITE | POLLHUP,
+            Socket::Free | Socket::New(_) | Socket::Waits { .. } => WRITE | POLLHUP,
             Socket::Broken(_) => READ | WRITE | POLLRDHUP | POLLHUP,
-            Socket::Listens { listener, .. } => {
-                let arrived = self.network().arrived >> listener & 1 != 0;
-                if arrived { READ } else { 0 }
+            Socket::Listens(it) => {
+                let near = self.streams.sockets.first_at(socket).is_some();
+                let arrived = |card: usize| self.network().arrived >> card & 1 != 0;
+                if near || it.card.is_some_and(arrived) {
+                    READ
+                } else {
+                    0
+                }
             }
-            Socket::Connected(it) => {
-                let ready = self.network();
-                connection_events(ready, &it)
-            }
+            Socket::Connected(it) => match it.link {
+                Link::Card(connection) => connection_events(self.network(), connection, &it),
+                Link::Pipes { receives, sends } => self.link_events(&it, receives, sends),
+            },
         }
     }
 }
 
-fn connection_events(ready: Ready, it: &Connected) -> u32 {
-    let has = |bits: u64| bits >> it.connection & 1 != 0;
+fn connection_events(ready: Ready, connection: usize, it: &Connected) -> u32 {
+    let has = |bits: u64| bits >> connection & 1 != 0;
     let mut events = 0;
     if has(ready.receives) || it.deaf {
         events |= POLLIN | POLLRDNORM;

@@ -1,36 +1,33 @@
-//! Calls about sockets: TCP over IPv4, for those who are called.
+//! Calls about sockets: TCP over IPv4, and streams in the machine.
 //!
-//! Nothing leads from the machine to others, and it has no loopback: a program listens, and who
-//! comes from the host by a published port is a peer.
+//! A program listens, and who comes from the host by a published port, or from the machine itself,
+//! is a peer. Nothing leads from the machine to others.
 
 use linux_raw_sys::errno::{
-    EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, EFAULT, EINVAL, EISCONN,
-    ENETDOWN, ENETUNREACH, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPIPE, EPROTONOSUPPORT,
+    EADDRINUSE, EAFNOSUPPORT, ECONNRESET, EINVAL, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPIPE,
+    EPROTONOSUPPORT,
 };
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, POLLIN};
 use linux_raw_sys::net::{
-    AF_INET, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SHUT_RD, SHUT_RDWR, SHUT_WR,
+    AF_UNIX, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SHUT_RD, SHUT_RDWR, SHUT_WR,
     SOCK_STREAM,
 };
 use rcoe_abi::Rights;
 
 use super::streams::Pieces;
 use crate::linux::errno::LATER;
-use crate::linux::streams::{Connected, Socket, Target};
+use crate::linux::sockets::{Connected, LOOPBACK, Link, Listens, Name, OWN, Socket, Sockets};
+use crate::linux::streams::Target;
 use crate::linux::{Answer, Errno, Machine, Process};
-use crate::network::Peer;
 use crate::socket::{Incoming, SocketError};
 
 /// TCP, by its number among protocols.
 const TCP: u64 = 6;
-/// Bytes of an address, and of what is moved at once.
-const ADDRESS_BYTES: u64 = 16;
+/// Bytes that are moved at once.
 const PORTION: usize = 4096;
-/// The machine's own address, that of nobody in particular, and the first byte of the loopback's.
-const OWN: [u8; 4] = [10, 0, 2, 15];
-const ANY: [u8; 4] = [0; 4];
-const LOOPBACK: u8 = 127;
+/// Most connections of the machine that wait to be accepted at one socket.
+const WAITING: usize = 16;
 /// What may be asked for of a message.
 const SENDING: u32 = MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE;
 const RECEIVING: u32 = MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_NOSIGNAL;
@@ -45,9 +42,11 @@ impl<M: Machine> Process<'_, M> {
         let [first, second, third, fourth, fifth, _] = words;
         Some(match call {
             nr::__NR_socket => self.make_socket(low(first), low(second), third & 0xffff_ffff),
-            nr::__NR_socketpair => Err(Errno(EAFNOSUPPORT)),
+            nr::__NR_socketpair => {
+                self.make_pair(low(first), low(second), third & 0xffff_ffff, fourth)
+            }
             nr::__NR_bind => self.bind(first, second, third),
-            nr::__NR_listen => self.listen(first),
+            nr::__NR_listen => self.listen(first, second),
             nr::__NR_accept => self.accept(first, second, third, 0),
             nr::__NR_accept4 => self.accept(first, second, third, low(fourth)),
             nr::__NR_connect => self.connect(first, second, third),
@@ -58,7 +57,7 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_shutdown => self.shut_down(first, low(second)),
             nr::__NR_sendto => self.send_message(first, Pieces::One(second, third), low(fourth)),
             nr::__NR_sendmsg => {
-                let table = self.message(second);
+                let table = self.message_to_send(second);
                 table.and_then(|(table, count)| {
                     self.send_message(first, Pieces::Table(table, count), low(third))
                 })
@@ -70,20 +69,32 @@ impl<M: Machine> Process<'_, M> {
     }
 
     fn make_socket(&mut self, family: u32, kind: u32, protocol: u64) -> Answer {
-        let (flags, kind) = (kind & (O_CLOEXEC | O_NONBLOCK), kind & 0xf);
-        if family != AF_INET {
-            return Err(Errno(EAFNOSUPPORT));
-        }
-        if kind != SOCK_STREAM || ![0, TCP].contains(&protocol) {
+        let name = self.socket_name(family, kind, protocol)?;
+        let socket = self.streams.add_socket(Socket::New(name))?;
+        self.open_stream(socket, kind & (O_CLOEXEC | O_NONBLOCK))
+    }
+
+    /// The name that a socket of this kind has at first: none.
+    pub(super) fn socket_name(
+        &mut self,
+        family: u32,
+        kind: u32,
+        protocol: u64,
+    ) -> Result<Name, Errno> {
+        let name = Name::none(family).ok_or(Errno(EAFNOSUPPORT))?;
+        let protocols = match name {
+            Name::Tcp(_) => [0, TCP],
+            Name::Unix(_) => [0, AF_UNIX.into()],
+        };
+        if kind & 0xf != SOCK_STREAM || !protocols.contains(&protocol) {
             let text = format_args!(
-                "the system sphere carries sockets of TCP over IPv4 only: the program got \
-                 EPROTONOSUPPORT"
+                "the system sphere carries streams only, by TCP over IPv4 or in the machine: the \
+                 program got EPROTONOSUPPORT for another socket"
             );
             self.tell_once(nr::__NR_socket.into(), text);
             return Err(Errno(EPROTONOSUPPORT));
         }
-        let socket = self.streams.add_socket(Socket::New { port: 0 })?;
-        self.open_stream(socket, flags)
+        Ok(name)
     }
 
     /// The place of a socket.
@@ -94,140 +105,103 @@ impl<M: Machine> Process<'_, M> {
         }
     }
 
-    /// An address that a program gives.
-    fn address(&self, place: u64, bytes: u64) -> Result<Peer, Errno> {
-        if bytes & 0xffff_ffff < ADDRESS_BYTES {
-            return Err(Errno(EINVAL));
-        }
-        let mut given = [0; 8];
-        self.read(place, &mut given)?;
-        let [low, high, port_high, port_low, a, b, c, d] = given;
-        if u32::from(u16::from_le_bytes([low, high])) != AF_INET {
-            return Err(Errno(EAFNOSUPPORT));
-        }
-        Ok(([a, b, c, d], u16::from_be_bytes([port_high, port_low])))
-    }
-
-    /// Tells a program an address, as far as it has room.
-    fn tell_address(&mut self, (address, port): Peer, to: u64, room: u64) -> Result<(), Errno> {
-        let mut words = [0; 4];
-        self.read(room, &mut words)?;
-        let has = u64::from(u32::from_le_bytes(words));
-        let mut told = [0; 16];
-        told[..2].copy_from_slice(&AF_INET.to_le_bytes()[..2]);
-        told[2..4].copy_from_slice(&port.to_be_bytes());
-        told[4..8].copy_from_slice(&address);
-        let len = usize::try_from(has.min(ADDRESS_BYTES)).map_err(|_| Errno(EFAULT))?;
-        self.write(to, &told[..len])?;
-        self.write(room, &ADDRESS_BYTES.to_le_bytes()[..4])
-    }
-
-    fn bind(&mut self, file: u64, place: u64, bytes: u64) -> Answer {
+    fn listen(&mut self, file: u64, backlog: u64) -> Answer {
         let socket = self.socket(file)?;
-        let (address, wanted) = self.address(place, bytes)?;
-        if self.streams.sockets[socket] != (Socket::New { port: 0 }) {
-            return Err(Errno(EINVAL));
-        }
-        if address[0] == LOOPBACK {
-            let text = format_args!(
-                "the machine has no loopback: have the program use the address 0.0.0.0, which \
-                 --publish leads to; it got EADDRNOTAVAIL"
-            );
-            self.tell_once(nr::__NR_bind.into(), text);
-        }
-        if ![OWN, ANY].contains(&address) {
-            return Err(Errno(EADDRNOTAVAIL));
-        }
-        if wanted != 0 && self.streams.has_port(wanted) {
-            return Err(Errno(EADDRINUSE));
-        }
-        let port = match wanted {
-            0 => self.streams.free_port(),
-            port => port,
-        };
-        self.streams.sockets[socket] = Socket::New { port };
-        Ok(0)
-    }
-
-    fn listen(&mut self, file: u64) -> Answer {
-        let socket = self.socket(file)?;
-        let mut port = match self.streams.sockets[socket] {
-            Socket::New { port } => port,
-            Socket::Listens { .. } => return Ok(0),
+        let most = usize::try_from(low(backlog)).map_or(WAITING, |it| it.saturating_add(1));
+        let most = most.min(WAITING);
+        let mut name = match self.streams.sockets[socket] {
+            Socket::New(name) => name,
+            Socket::Listens(had) => {
+                self.streams.sockets[socket] = Socket::Listens(Listens { most, ..had });
+                return Ok(0);
+            }
             _ => return Err(Errno(EINVAL)),
         };
-        if port == 0 {
-            port = self.streams.free_port();
+        if let Name::Tcp((_, port @ 0)) = &mut name {
+            *port = self.streams.free_port();
         }
-        let listener = match self.machine.listen(port) {
-            Ok(listener) => listener,
-            Err(SocketError::Refused | SocketError::Broken) => return Err(Errno(EADDRINUSE)),
+        let card = match name {
+            Name::Tcp((address, port)) if address[0] != LOOPBACK => self.listen_outside(port)?,
+            Name::Unix(_) if name.is_none() => return Err(Errno(EINVAL)),
+            _ => None,
+        };
+        self.streams.sockets[socket] = Socket::Listens(Listens { name, card, most });
+        Ok(0)
+    }
+
+    /// Listens in the network, if there is one.
+    fn listen_outside(&mut self, port: u16) -> Result<Option<usize>, Errno> {
+        match self.machine.listen(port) {
+            Ok(listener) => Ok(Some(listener)),
+            Err(SocketError::Refused | SocketError::Broken) => Err(Errno(EADDRINUSE)),
             Err(SocketError::NoCard | SocketError::NoStack) => {
                 let text = format_args!(
-                    "the program listens at port {port}, but the machine has no network: add \
-                     --publish HOST:{port}; it got ENETDOWN"
+                    "the program listens at port {port}, which only programs in the machine reach: \
+                     add --publish HOST:{port} for others"
                 );
                 self.tell_once(nr::__NR_listen.into(), text);
-                return Err(Errno(ENETDOWN));
+                Ok(None)
             }
-        };
-        self.streams.sockets[socket] = Socket::Listens { port, listener };
-        Ok(0)
+        }
     }
 
     fn accept(&mut self, file: u64, to: u64, room: u64, flags: u32) -> Answer {
         let socket = self.socket(file)?;
-        let Socket::Listens { port, listener } = self.streams.sockets[socket] else {
+        let Socket::Listens(it) = self.streams.sockets[socket] else {
             return Err(Errno(EINVAL));
         };
         if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
             return Err(Errno(EINVAL));
         }
         // Nobody is taken in for whom there is no place.
-        let new = self.streams.add_socket(Socket::New { port: 0 })?;
+        let new = self.streams.add_socket(Socket::New(it.name))?;
         let number = self.open_stream(new, flags)?;
-        self.ready = None;
-        let Some((connection, peer)) = self.machine.accept(listener) else {
+        let Some(arrived) = self.arrived(socket, &it) else {
             self.close(number)?;
             let place = self.files.place(file)?;
             self.streams.drained(place, POLLIN);
             return Err(self.later(file));
         };
         if let Target::Socket(new) = new {
-            self.streams.sockets[new] = Socket::Connected(Connected {
-                port,
-                peer,
-                connection,
-                deaf: false,
-                mute: false,
-            });
+            self.streams.sockets[new] = Socket::Connected(arrived);
         }
         if to != 0 {
-            self.tell_address(peer, to, room)?;
+            self.tell_address(&arrived.peer, to, room)?;
         }
         Ok(number)
     }
 
-    fn connect(&mut self, file: u64, place: u64, bytes: u64) -> Answer {
-        let socket = self.socket(file)?;
-        if !matches!(self.streams.sockets[socket], Socket::New { .. }) {
-            return Err(Errno(EISCONN));
+    /// A connection to this listener, of the machine or of the network.
+    fn arrived(&mut self, listener: usize, it: &Listens) -> Option<Connected> {
+        if let Some(place) = self.streams.sockets.first_at(listener)
+            && let Socket::Waits { it, .. } = self.streams.sockets[place]
+        {
+            self.streams.sockets[place] = Socket::Free;
+            return Some(it);
         }
-        let (address, _) = self.address(place, bytes)?;
-        if address[0] == LOOPBACK || address == OWN || address == ANY {
-            return Err(Errno(ECONNREFUSED));
-        }
-        Err(Errno(ENETUNREACH))
+        self.ready = None;
+        let (connection, peer) = self.machine.accept(it.card?)?;
+        let port = match it.name {
+            Name::Tcp((_, port)) => port,
+            Name::Unix(_) => return None,
+        };
+        Some(Connected {
+            name: Name::Tcp((OWN, port)),
+            peer: Name::Tcp(peer),
+            link: Link::Card(connection),
+            deaf: false,
+            mute: false,
+        })
     }
 
     fn own_name(&mut self, file: u64, to: u64, room: u64) -> Answer {
         let socket = self.socket(file)?;
         let name = match self.streams.sockets[socket] {
-            Socket::Free => (ANY, 0),
-            Socket::New { port } | Socket::Listens { port, .. } => (ANY, port),
-            Socket::Connected(it) | Socket::Broken(it) => (OWN, it.port),
+            Socket::Free => return Err(Errno(ENOTSOCK)),
+            Socket::New(name) | Socket::Listens(Listens { name, .. }) => name,
+            Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it) => it.name,
         };
-        self.tell_address(name, to, room).map(|()| 0)
+        self.tell_address(&name, to, room).map(|()| 0)
     }
 
     fn peer_name(&mut self, file: u64, to: u64, room: u64) -> Answer {
@@ -235,7 +209,7 @@ impl<M: Machine> Process<'_, M> {
         let Socket::Connected(it) = self.streams.sockets[socket] else {
             return Err(Errno(ENOTCONN));
         };
-        self.tell_address(it.peer, to, room).map(|()| 0)
+        self.tell_address(&it.peer, to, room).map(|()| 0)
     }
 
     fn shut_down(&mut self, file: u64, how: u32) -> Answer {
@@ -246,11 +220,19 @@ impl<M: Machine> Process<'_, M> {
         if ![SHUT_RD, SHUT_WR, SHUT_RDWR].contains(&how) {
             return Err(Errno(EINVAL));
         }
-        it.deaf |= how != SHUT_WR;
+        self.ready = None;
+        if how != SHUT_WR && !it.deaf {
+            it.deaf = true;
+            if let Link::Pipes { receives, .. } = it.link {
+                self.release(Target::Reader(receives));
+            }
+        }
         if how != SHUT_RD && !it.mute {
             it.mute = true;
-            self.ready = None;
-            self.machine.shut_down(it.connection);
+            match it.link {
+                Link::Card(connection) => self.machine.shut_down(connection),
+                Link::Pipes { sends, .. } => self.release(Target::Writer(sends)),
+            }
         }
         self.streams.sockets[socket] = Socket::Connected(it);
         Ok(0)
@@ -264,6 +246,10 @@ impl<M: Machine> Process<'_, M> {
             Socket::Broken(_) => return Ok(0),
             _ => return Err(Errno(ENOTCONN)),
         };
+        let connection = match it.link {
+            Link::Card(connection) => connection,
+            Link::Pipes { receives, .. } => return self.read_pipe(receives, address, bytes),
+        };
         let most = usize::try_from(bytes).unwrap_or(PORTION).min(PORTION);
         self.check(address, most as u64, Rights::WRITE)?;
         self.ready = None;
@@ -276,7 +262,7 @@ impl<M: Machine> Process<'_, M> {
             if done > 0 && self.check(to, most as u64, Rights::WRITE).is_err() {
                 break;
             }
-            match self.machine.receive(it.connection, &mut portion[..most]) {
+            match self.machine.receive(connection, &mut portion[..most]) {
                 Ok(Incoming::Bytes(0)) if done == 0 => return Err(LATER),
                 Ok(Incoming::Bytes(count)) => {
                     self.write(to, &portion[..count])?;
@@ -304,6 +290,10 @@ impl<M: Machine> Process<'_, M> {
             Socket::Broken(_) => return Err(Errno(EPIPE)),
             _ => return Err(Errno(ENOTCONN)),
         };
+        let connection = match it.link {
+            Link::Card(connection) => connection,
+            Link::Pipes { sends, .. } => return self.write_pipe(sends, address, bytes),
+        };
         self.ready = None;
         let (mut portion, mut done) = ([0; PORTION], 0);
         while done < bytes {
@@ -311,7 +301,7 @@ impl<M: Machine> Process<'_, M> {
                 .unwrap_or(PORTION)
                 .min(PORTION);
             self.read(address.wrapping_add(done), &mut portion[..len])?;
-            match self.machine.send(it.connection, &portion[..len]) {
+            match self.machine.send(connection, &portion[..len]) {
                 Ok(0) if done == 0 => return Err(LATER),
                 Ok(taken) => {
                     done += taken as u64;
@@ -384,6 +374,19 @@ impl<M: Machine> Process<'_, M> {
     fn message(&self, message: u64) -> Result<(u64, u64), Errno> {
         let table = self.word(message.wrapping_add(16))?;
         Ok((table, self.word(message.wrapping_add(24))?))
+    }
+
+    /// The same of one that is sent, which has nothing beside its bytes.
+    fn message_to_send(&mut self, message: u64) -> Result<(u64, u64), Errno> {
+        if self.word(message.wrapping_add(40))? != 0 {
+            let text = format_args!(
+                "the system sphere sends no descriptors or credentials beside bytes: the program \
+                 got EOPNOTSUPP"
+            );
+            self.tell_once(nr::__NR_sendmsg.into(), text);
+            return Err(Errno(EOPNOTSUPP));
+        }
+        self.message(message)
     }
 
     fn receive_message(&mut self, file: u64, message: u64, flags: u32) -> Answer {

@@ -188,7 +188,7 @@ impl<M: Machine> Process<'_, M> {
             .map(|()| 0)
     }
 
-    fn read_pipe(&mut self, number: usize, address: u64, bytes: u64) -> Answer {
+    pub(super) fn read_pipe(&mut self, number: usize, address: u64, bytes: u64) -> Answer {
         let pipe = self.streams.pipes[number];
         if pipe.len == 0 {
             return if pipe.writers { Err(LATER) } else { Ok(0) };
@@ -227,7 +227,7 @@ impl<M: Machine> Process<'_, M> {
         }
     }
 
-    fn write_pipe(&mut self, number: usize, address: u64, bytes: u64) -> Answer {
+    pub(super) fn write_pipe(&mut self, number: usize, address: u64, bytes: u64) -> Answer {
         let pipe = self.streams.pipes[number];
         if !pipe.readers {
             return Err(Errno(EPIPE));

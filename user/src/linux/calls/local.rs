@@ -1,0 +1,209 @@
+//! Connections between sockets of the machine: of one program, or of several.
+
+use linux_raw_sys::errno::{
+    EADDRINUSE, EADDRNOTAVAIL, ECONNREFUSED, EINVAL, EISCONN, ENETUNREACH, ENOENT,
+};
+use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, POLLIN, POLLOUT, POLLRDHUP};
+use linux_raw_sys::general::{POLLHUP, POLLRDNORM, POLLWRNORM};
+use linux_raw_sys::net::AF_UNIX;
+use rcoe_abi::Rights;
+
+use crate::linux::files::Kind;
+use crate::linux::sockets::{ANY, Connected, LOOPBACK, Label, Link, Name, OWN, Socket, Sockets};
+use crate::linux::streams::Target;
+use crate::linux::{Answer, Errno, Machine, Process};
+
+/// Who connects in the machine without saying to which of its addresses.
+const HOME: [u8; 4] = [LOOPBACK, 0, 0, 1];
+
+impl<M: Machine> Process<'_, M> {
+    /// `bind`: gives a socket a name.
+    pub(super) fn bind(&mut self, file: u64, place: u64, bytes: u64) -> Answer {
+        let socket = self.socket(file)?;
+        let Socket::New(had) = self.streams.sockets[socket] else {
+            return Err(Errno(EINVAL));
+        };
+        let wanted = self.address(had.family(), place, bytes)?;
+        if !had.is_none() {
+            return Err(Errno(EINVAL));
+        }
+        let name = match wanted {
+            Name::Tcp((address, port)) => self.free_name(address, port)?,
+            Name::Unix(label) => self.make_label(label)?,
+        };
+        self.streams.sockets[socket] = Socket::New(name);
+        Ok(0)
+    }
+
+    fn free_name(&mut self, address: [u8; 4], port: u16) -> Result<Name, Errno> {
+        if ![OWN, ANY].contains(&address) && address[0] != LOOPBACK {
+            return Err(Errno(EADDRNOTAVAIL));
+        }
+        let port = match port {
+            0 => self.streams.free_port(),
+            port => port,
+        };
+        let name = Name::Tcp((address, port));
+        if self.streams.sockets.has_name(&name) {
+            return Err(Errno(EADDRINUSE));
+        }
+        Ok(name)
+    }
+
+    /// A name in the machine: that of a new file, or one that nobody has.
+    fn make_label(&mut self, mut label: Label) -> Result<Name, Errno> {
+        if label.is_abstract() {
+            let name = Name::Unix(label);
+            let taken = self.streams.sockets.has_name(&name);
+            return if taken {
+                Err(Errno(EADDRINUSE))
+            } else {
+                Ok(name)
+            };
+        }
+        let path = self.files.path(label.bytes())?;
+        if self.files.find(path).is_some() {
+            return Err(Errno(EADDRINUSE));
+        }
+        label.file = self.streams.number();
+        let mode = self.files.masked(0o777);
+        self.files.make(path, Kind::Socket(label.file), mode)?;
+        Ok(Name::Unix(label))
+    }
+
+    /// `connect`: to who listens in the machine. Nothing leads to others.
+    pub(super) fn connect(&mut self, file: u64, place: u64, bytes: u64) -> Answer {
+        let socket = self.socket(file)?;
+        let Socket::New(own) = self.streams.sockets[socket] else {
+            return Err(Errno(EISCONN));
+        };
+        let mut wanted = self.address(own.family(), place, bytes)?;
+        match &mut wanted {
+            Name::Tcp((address, _)) if *address == ANY => *address = HOME,
+            Name::Tcp((address, _)) if *address == OWN || address[0] == LOOPBACK => {}
+            Name::Tcp(_) => return Err(Errno(ENETUNREACH)),
+            Name::Unix(label) if label.is_abstract() => {}
+            Name::Unix(label) => {
+                let path = self.files.path(label.bytes())?;
+                self.files.find(path).ok_or(Errno(ENOENT))?;
+            }
+        }
+        let listener = self.streams.sockets.listener(&wanted);
+        let listener = listener.ok_or(Errno(ECONNREFUSED))?;
+        let Socket::Listens(heard) = self.streams.sockets[listener] else {
+            return Err(Errno(ECONNREFUSED));
+        };
+        if self.streams.sockets.count_at(listener) >= heard.most {
+            return Err(self.later(file));
+        }
+        let (name, peer) = match (own, wanted) {
+            (Name::Tcp((_, 0)), Name::Tcp((address, _))) => {
+                let port = self.streams.free_port();
+                (Name::Tcp((address, port)), wanted)
+            }
+            (Name::Tcp((_, port)), Name::Tcp((address, _))) => (Name::Tcp((address, port)), wanted),
+            _ => (own, heard.name),
+        };
+        let [near, far] = self.link(name, peer)?;
+        let order = self.streams.number().into();
+        let waits = Socket::Waits {
+            it: far,
+            listener,
+            order,
+        };
+        if let Err(error) = self.streams.add_socket(waits) {
+            self.release_link(&near);
+            self.release_link(&far);
+            return Err(error);
+        }
+        self.streams.sockets[socket] = Socket::Connected(near);
+        Ok(0)
+    }
+
+    /// Both ends of a new connection, of one who is called so and its peer.
+    fn link(&mut self, name: Name, peer: Name) -> Result<[Connected; 2], Errno> {
+        let there = self.streams.add_pipe()?;
+        let back = self.streams.add_pipe().inspect_err(|_| {
+            let pipe = &mut self.streams.pipes[there];
+            (pipe.readers, pipe.writers) = (false, false);
+        })?;
+        let end = |[name, peer]: [Name; 2], [receives, sends]: [usize; 2]| Connected {
+            name,
+            peer,
+            link: Link::Pipes { receives, sends },
+            deaf: false,
+            mute: false,
+        };
+        let near = end([name, peer], [back, there]);
+        Ok([near, end([peer, name], [there, back])])
+    }
+
+    /// An end of a connection is no more.
+    pub(in crate::linux) fn release_link(&mut self, it: &Connected) {
+        match it.link {
+            Link::Card(connection) => self.machine.hang_up(connection),
+            Link::Pipes { receives, sends } => {
+                if !it.deaf {
+                    self.release(Target::Reader(receives));
+                }
+                if !it.mute {
+                    self.release(Target::Writer(sends));
+                }
+            }
+        }
+    }
+
+    /// `socketpair`.
+    pub(super) fn make_pair(&mut self, family: u32, kind: u32, protocol: u64, to: u64) -> Answer {
+        let none = self.socket_name(family, kind, protocol)?;
+        if family != AF_UNIX {
+            return Err(Errno(linux_raw_sys::errno::EOPNOTSUPP));
+        }
+        self.check(to, 8, Rights::WRITE)?;
+        let flags = kind & (O_CLOEXEC | O_NONBLOCK);
+        let [near, far] = self.link(none, none)?;
+        let near = self
+            .open_link(near, flags)
+            .inspect_err(|_| self.release_link(&far))?;
+        let far = self.open_link(far, flags).inspect_err(|_| {
+            // It is open.
+            let _ = self.close(near);
+        })?;
+        self.write_words(to, &[near | far << 32]).map(|()| 0)
+    }
+
+    /// A descriptor for an end of a connection, which is no more if there is none.
+    fn open_link(&mut self, it: Connected, flags: u32) -> Answer {
+        match self.streams.add_socket(Socket::Connected(it)) {
+            Ok(target) => self.open_stream(target, flags),
+            Err(error) => {
+                self.release_link(&it);
+                Err(error)
+            }
+        }
+    }
+
+    /// Events of a connection in the machine.
+    pub(super) fn link_events(&self, it: &Connected, receives: usize, sends: usize) -> u32 {
+        let pipes = &self.streams.pipes;
+        // An end that was given up may be another one's by now.
+        let ended = it.deaf || !pipes[receives].writers;
+        let reads = ended || pipes[receives].len > 0;
+        let lost = !it.mute && !pipes[sends].readers;
+        let writes = it.mute || lost || pipes[sends].has_room();
+        let mut events = 0;
+        if reads {
+            events |= POLLIN | POLLRDNORM;
+        }
+        if writes {
+            events |= POLLOUT | POLLWRNORM;
+        }
+        if ended {
+            events |= POLLRDHUP;
+        }
+        if ended && (it.mute || lost) {
+            events |= POLLHUP;
+        }
+        events
+    }
+}

@@ -1,0 +1,197 @@
+//! Sockets: how far they are, what they are called, and what connects them.
+//!
+//! A connection leads over the network, or to another socket of the machine. Those in the machine
+//! are two pipes, one for each way: so they need no stack, no card and no vote.
+
+use linux_raw_sys::errno::EINVAL;
+use linux_raw_sys::net::{AF_INET, AF_UNIX};
+
+use super::Errno;
+use crate::network::Peer;
+
+/// Longest name of a socket in the machine.
+pub(crate) const LABEL: usize = 108;
+
+/// The address of nobody in particular, the machine's own, and the first byte of those that lead
+/// to itself.
+pub(crate) const ANY: [u8; 4] = [0; 4];
+pub(crate) const OWN: [u8; 4] = [10, 0, 2, 15];
+pub(crate) const LOOPBACK: u8 = 127;
+
+/// What a socket is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Name {
+    /// By TCP over IPv4: address and port, of which 0 is none.
+    Tcp(Peer),
+    /// In the machine.
+    Unix(Label),
+}
+
+/// A name in the machine, as it was given: that of a file, or after a zero byte one of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Label {
+    bytes: [u8; LABEL],
+    len: u8,
+    /// The number of the file, which no other one ever has; 0 if it is none.
+    pub(crate) file: u32,
+}
+
+impl Label {
+    /// No name.
+    pub(crate) const NONE: Self = Self {
+        bytes: [0; LABEL],
+        len: 0,
+        file: 0,
+    };
+
+    /// # Errors
+    /// If it is too long.
+    pub(crate) fn new(bytes: &[u8]) -> Result<Self, Errno> {
+        let mut label = Self::NONE;
+        let place = label.bytes.get_mut(..bytes.len());
+        place.ok_or(Errno(EINVAL))?.copy_from_slice(bytes);
+        label.len = u8::try_from(bytes.len()).map_err(|_| Errno(EINVAL))?;
+        Ok(label)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Is it no file's?
+    pub(crate) const fn is_abstract(&self) -> bool {
+        self.len > 0 && self.bytes[0] == 0
+    }
+}
+
+impl Name {
+    /// That of a socket that has none yet.
+    pub(crate) const fn none(family: u32) -> Option<Self> {
+        match family {
+            AF_INET => Some(Self::Tcp((ANY, 0))),
+            AF_UNIX => Some(Self::Unix(Label::NONE)),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn family(&self) -> u32 {
+        match self {
+            Self::Tcp(_) => AF_INET,
+            Self::Unix(_) => AF_UNIX,
+        }
+    }
+
+    pub(crate) const fn is_none(&self) -> bool {
+        match self {
+            Self::Tcp((_, port)) => *port == 0,
+            Self::Unix(label) => label.len == 0,
+        }
+    }
+
+    /// Does whoever is called so, and listens, mean connections to that name?
+    fn hears(&self, wanted: &Self) -> bool {
+        match (self, wanted) {
+            (Self::Tcp((own, port)), Self::Tcp((address, wanted))) => {
+                port == wanted && (*own == ANY || own == address)
+            }
+            (Self::Unix(own), Self::Unix(wanted)) if wanted.is_abstract() => own == wanted,
+            (Self::Unix(own), Self::Unix(wanted)) => wanted.file != 0 && own.file == wanted.file,
+            _ => false,
+        }
+    }
+}
+
+/// How far a socket is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Socket {
+    Free,
+    /// It has a name, or none yet.
+    New(Name),
+    Listens(Listens),
+    /// It is connected in the machine to who asked for it, and nobody has accepted it yet at the
+    /// one that listens; the first in order comes first.
+    Waits {
+        it: Connected,
+        listener: usize,
+        order: u64,
+    },
+    Connected(Connected),
+    /// Its connection is no more.
+    Broken(Connected),
+}
+
+/// A socket that listens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Listens {
+    pub(crate) name: Name,
+    /// Its number in the network, if it listens there too.
+    pub(crate) card: Option<usize>,
+    /// Most that wait there, of those in the machine.
+    pub(crate) most: usize,
+}
+
+/// A connection of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Connected {
+    pub(crate) name: Name,
+    pub(crate) peer: Name,
+    pub(crate) link: Link,
+    /// The program receives no more, and sends no more.
+    pub(crate) deaf: bool,
+    pub(crate) mute: bool,
+}
+
+/// What a connection leads over: a number in the network, or two pipes, of which an end is the
+/// connection's that receives, until it is deaf, and one that sends, until it is mute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Link {
+    Card(usize),
+    Pipes { receives: usize, sends: usize },
+}
+
+/// What a table of sockets tells.
+pub(crate) trait Sockets {
+    /// Is anybody called so, or would get connections that are meant for that name?
+    fn has_name(&self, name: &Name) -> bool;
+    /// Who gets connections that are meant for this name.
+    fn listener(&self, wanted: &Name) -> Option<usize>;
+    /// Who waits at a listener the longest.
+    fn first_at(&self, listener: usize) -> Option<usize>;
+    /// How many wait there.
+    fn count_at(&self, listener: usize) -> usize;
+}
+
+impl Sockets for [Socket] {
+    fn has_name(&self, wanted: &Name) -> bool {
+        self.iter().any(|it| match it {
+            Socket::New(name) | Socket::Listens(Listens { name, .. }) => match (name, wanted) {
+                (Name::Tcp((_, port)), Name::Tcp((_, wanted))) => port == wanted,
+                _ => name == wanted,
+            },
+            _ => false,
+        })
+    }
+
+    fn listener(&self, wanted: &Name) -> Option<usize> {
+        let hears = |it: &Socket| matches!(it, Socket::Listens(it) if it.name.hears(wanted));
+        self.iter().position(hears)
+    }
+
+    fn first_at(&self, listener: usize) -> Option<usize> {
+        let waiting = self.iter().enumerate().filter_map(|(place, it)| match it {
+            Socket::Waits {
+                listener: at,
+                order,
+                ..
+            } if *at == listener => Some((*order, place)),
+            _ => None,
+        });
+        waiting.min().map(|(_, place)| place)
+    }
+
+    fn count_at(&self, listener: usize) -> usize {
+        let waits =
+            |it: &&Socket| matches!(it, Socket::Waits { listener: at, .. } if *at == listener);
+        self.iter().filter(waits).count()
+    }
+}
