@@ -39,9 +39,10 @@ pub enum Word {
 pub const HEADER_WORDS: usize = 17;
 /// Words of the record of a program: the number of its file; where it begins; where its program
 /// headers are in its memory, and how many; where its image ends; offset and number of the records
-/// of its segments, and of the addresses of instructions that identify the processor; and offset
-/// and bytes of why it cannot be carried, if that is so.
-pub const PROGRAM_WORDS: usize = 11;
+/// of its segments, and of the addresses of instructions that identify the processor; offset and
+/// bytes of why it cannot be begun, if that is so; and one more than the number of its loader among
+/// programs, or 0. What cannot be begun may have segments all the same: those of a library.
+pub const PROGRAM_WORDS: usize = 12;
 /// Words of the record of a segment: address, bytes in memory, offset and bytes of its content,
 /// rights.
 pub const SEGMENT_WORDS: usize = 5;
@@ -58,6 +59,8 @@ pub struct Segment<'a> {
     pub bytes: u64,
     /// What it begins with.
     pub content: &'a [u8],
+    /// Where that is in its file.
+    pub offset: u64,
     /// [`crate::Rights`] as a word.
     pub rights: u64,
 }
@@ -76,8 +79,9 @@ pub struct Program<'a> {
     pub header_count: u64,
     /// Where its image ends.
     pub end: u64,
-    /// Why it cannot be carried; empty if it can.
+    /// Why it cannot be begun; empty if it can.
     pub why: &'a [u8],
+    loader: u64,
     segments: [u64; 2],
     identities: [u64; 2],
 }
@@ -162,7 +166,7 @@ impl<'a> Bundle<'a> {
     pub fn program(&self, index: usize) -> Option<Program<'a>> {
         let words: [u64; PROGRAM_WORDS] = self.record(self.table(Word::Programs)?, index)?;
         let [file, entry, headers, header_count, end, first, count, ..] = words;
-        let [.., identities, identity_count, why, why_bytes] = words;
+        let [.., identities, identity_count, why, why_bytes, loader] = words;
         Some(Program {
             bundle: *self,
             file,
@@ -171,9 +175,17 @@ impl<'a> Bundle<'a> {
             header_count,
             end,
             why: self.bytes(why, why_bytes)?,
+            loader,
             segments: [first, count],
             identities: [identities, identity_count],
         })
+    }
+
+    /// The program in the file of which this is the content.
+    #[must_use]
+    pub fn program_in(&self, content: &[u8]) -> Option<Program<'a>> {
+        let mut all = (0..).map_while(|index| self.program(index));
+        all.find(|it| core::ptr::eq(it.content(), content))
     }
 
     /// Strings of a table, each without the zero byte at its end.
@@ -203,10 +215,13 @@ impl<'a> Program<'a> {
     pub fn segment(&self, index: usize) -> Option<Segment<'a>> {
         let [address, bytes, offset, len, rights] = self.bundle.record(self.segments, index)?;
         let content = self.bundle.bytes(offset, len)?;
+        let index = usize::try_from(self.file).ok()?;
+        let file: [u64; FILE_WORDS] = self.bundle.record(self.bundle.table(Word::Files)?, index)?;
         (len <= bytes).then_some(Segment {
             address,
             bytes,
             content,
+            offset: offset.checked_sub(file[2])?,
             rights,
         })
     }
@@ -218,11 +233,28 @@ impl<'a> Program<'a> {
         Some(address)
     }
 
-    /// Is there such an instruction at this address?
+    /// All segments.
+    pub fn segments(self) -> impl Iterator<Item = Segment<'a>> {
+        (0..).map_while(move |index| self.segment(index))
+    }
+
+    /// Where all such instructions are.
+    pub fn identities(self) -> impl Iterator<Item = u64> + use<'a> {
+        (0..).map_while(move |index| self.identity(index))
+    }
+
+    /// What its file holds.
+    fn content(&self) -> &'a [u8] {
+        let file = usize::try_from(self.file).ok();
+        let file = file.and_then(|file| self.bundle.file(file));
+        file.map_or(&[], |file| file.content)
+    }
+
+    /// The loader that is to be begun in its place, as it is a dynamic program.
     #[must_use]
-    pub fn identifies(&self, address: u64) -> bool {
-        let places = (0..).map_while(|index| self.identity(index));
-        places.into_iter().any(|place| place == address)
+    pub fn loader(&self) -> Option<Self> {
+        let index = usize::try_from(self.loader.checked_sub(1)?).ok()?;
+        self.bundle.program(index)
     }
 }
 
@@ -249,6 +281,7 @@ mod tests {
         words[HEADER_WORDS + SEGMENT_WORDS..][..5].copy_from_slice(&[text, 2, text, 7, 0o755]);
         let tail = HEADER_WORDS + SEGMENT_WORDS + FILE_WORDS;
         words[tail..][..7].copy_from_slice(&[0, 0x40_0001, 0, 0, 0x40_0009, segments, 1]);
+        words[tail + PROGRAM_WORDS - 1] = 1;
         let tail = tail + PROGRAM_WORDS;
         words[tail] = u64::from_le_bytes(*b"/a\0bcd\0e");
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -261,15 +294,19 @@ mod tests {
         let program = bundle.program(0).unwrap();
         let segment = program.segment(0).unwrap();
         assert_eq!(
-            (segment.address, segment.content),
-            (0x40_0000, &b"/a\0b"[..])
+            (segment.address, segment.content, segment.offset),
+            (0x40_0000, &b"/a\0b"[..], 0)
         );
         assert_eq!(program.segment(1), None);
         assert!(program.why.is_empty() && bundle.program(1).is_none());
         assert_eq!(bundle.file(0).unwrap().path, b"/a");
         let words: Vec<&[u8]> = bundle.strings(Word::Arguments).collect();
         assert_eq!(words, [&b"/a"[..], b"bcd"]);
-        assert!(!program.identifies(0) && bundle.seed() == Some([0; 4]));
+        assert!(program.identity(0).is_none() && bundle.seed() == Some([0; 4]));
+        let content = bundle.file(0).unwrap().content;
+        assert_eq!(bundle.program_in(content).map(|it| it.file), Some(0));
+        assert!(bundle.program_in(&Vec::from(content)).is_none());
+        assert_eq!(program.loader().map(|it| it.entry), Some(0x40_0001));
     }
 
     #[test]
@@ -285,7 +322,8 @@ mod tests {
                 let _ = (bundle.file(0), bundle.seed());
                 let _ = bundle.strings(Word::Files).count();
                 if let Some(program) = bundle.program(0) {
-                    let _ = (program.segment(0), program.identity(0));
+                    let _ = (program.segment(0), program.identity(0), program.loader());
+                    let _ = bundle.program_in(&[]);
                 }
             }
         }

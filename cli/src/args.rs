@@ -21,7 +21,7 @@ Examples:
   rcoe run --sphere system --publish 8007:7 -- echo
                                             a server in it, at port 8007 of the loopback
   rcoe run --sphere system --file data.txt -- busybox sort data.txt
-                                            a static program of Linux in it, with a file
+                                            a program of Linux in it, with a file
   rcoe run --sphere system --file /bin/busybox:/bin/sh --file job.sh:/job.sh -- busybox sh /job.sh
                                             a script, with a shell for the scripts that it runs
   rcoe run --metrics 9464 -- ./server       let Prometheus look at it (127.0.0.1:9464)
@@ -320,7 +320,7 @@ pub(crate) enum SphereArg {
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
     /// clock, crash, device, fill, foreign, grow, large, ledger, long, null, pingpong, pipeline,
     /// race, sieve or sleep, on x86_64 also echo or hpet, or an ELF file made for it, or on x86_64
-    /// a static program of Linux: by its path, or found as a shell does
+    /// a program of Linux: by its path, or found as a shell does
     System,
 }
 

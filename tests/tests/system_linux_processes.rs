@@ -132,6 +132,6 @@ fn a_program_that_cannot_be_carried_is_told_of_when_it_is_executed() {
     let command = ["busybox", "sh", "-c", "/bin/elf 2> /dev/null; echo on"];
     let outcome = system(&scene, &options, &command);
     assert_eq!(outcome.out(), "on\n", "{}", outcome.err());
-    let told = "/bin/elf cannot be executed: not a static 64-bit ELF program";
+    let told = "/bin/elf cannot be executed: not a 64-bit ELF program";
     assert!(outcome.err().contains(told), "{}", outcome.err());
 }

@@ -1,4 +1,4 @@
-//! The personality of Linux: what serves the calls of an unmodified static program.
+//! The personality of Linux: what serves the calls of an unmodified program.
 //!
 //! A program's threads are such whose every call and exception is a message to the personality,
 //! which has an address space of its own for them, reads and writes that memory, and answers. One
@@ -11,6 +11,7 @@
 //! Not covered: connections that a program makes, and what the notes tell of.
 
 mod calls;
+mod code;
 mod errno;
 mod files;
 mod given;

@@ -8,8 +8,10 @@
 mod bundle;
 mod elf;
 mod instructions;
+mod libraries;
+mod system_folders;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -18,6 +20,7 @@ use std::time::SystemTime;
 use crate::{Arch, SystemError};
 
 use bundle::Input;
+use libraries::Shelf;
 use rcoe_abi::bundle::Word;
 
 /// Name of the program of the image that serves a Linux program's calls.
@@ -142,13 +145,18 @@ impl LinuxProgram {
             return Err(refuse(why));
         }
         let content = read(path)?;
-        let plan = elf::read(&content).map_err(refuse)?;
-        let identities = instructions::identities(&content, &plan).map_err(refuse)?;
+        elf::read(&content).map_err(refuse)?;
         start.check(&own_place(path)).map_err(refuse)?;
-        let memory = plan.segments.iter().map(|it| it.bytes).sum();
-        let files = files(path, content, &start.files)?;
+        let mut files = files(path, content, &start.files)?;
+        let mut hosts = vec![path.canonicalize().unwrap_or_else(|_| path.to_owned())];
+        hosts.extend(start.files.iter().map(|it| it.host.clone()));
+        let added = add_libraries(&mut files, hosts, &start.environment);
+        let (own, whys) = added.map_err(refuse)?;
+        check_places(files.iter().map(|it| it.path.as_path())).map_err(refuse)?;
+        let programs = programs(&files, whys);
+        let memory = memory(&programs, &files, &own).map_err(refuse)?;
         let bundle = bundle::write(&Input {
-            programs: &programs(&files, (plan, identities)),
+            programs: &programs,
             arguments: &start.arguments,
             environment: &start.environment,
             files: &files,
@@ -206,14 +214,19 @@ impl Start {
         if let Some(path) = paths.clone().find(above) {
             return Err(format!("--file {}: lies in a file", path.display()));
         }
-        let places: BTreeSet<&Path> = paths.flat_map(Path::ancestors).collect();
-        if places.len() > PLACES_MAX {
-            let places = places.len();
-            return Err(format!(
-                "--file: {places} files and folders, where {PLACES_MAX} are possible"
-            ));
-        }
-        Ok(())
+        check_places(paths)
+    }
+}
+
+/// Is there room for so many files?
+fn check_places<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), String> {
+    let places: BTreeSet<&Path> = paths.flat_map(Path::ancestors).collect();
+    match places.len() {
+        ..=PLACES_MAX => Ok(()),
+        places => Err(format!(
+            "with --file and libraries it has {places} files and folders, where {PLACES_MAX} are \
+             possible"
+        )),
     }
 }
 
@@ -247,25 +260,96 @@ fn files(
     Ok(files)
 }
 
-/// The programs among files, of which the first is one that is laid out so. Whatever is no ELF file
+/// Adds the loaders and libraries that programs among files need: the numbers of the first one's,
+/// and why others cannot be begun.
+fn add_libraries(
+    files: &mut Vec<bundle::File>,
+    hosts: Vec<PathBuf>,
+    environment: &[OsString],
+) -> Result<(Vec<usize>, BTreeMap<usize, String>), String> {
+    let loader_of = |file: &bundle::File| elf::read(&file.content).ok()?.loader;
+    let loaders: Vec<_> = files.iter().map(loader_of).collect();
+    let mut shelf = Shelf::new(files, hosts, environment);
+    let (mut own, mut whys) = (Vec::new(), BTreeMap::new());
+    for (number, loader) in loaders.iter().enumerate() {
+        match (loader, &loaders[0]) {
+            (Some(loader), _) if number == 0 => own = shelf.add(number, loader)?,
+            (Some(loader), _) => {
+                if let Err(why) = shelf.add(number, loader) {
+                    whys.insert(number, why);
+                }
+            }
+            (None, Some(loader)) => shelf.add_module(number, loader),
+            (None, None) => {}
+        }
+    }
+    Ok((own, whys))
+}
+
+/// The programs and libraries among files, some of which cannot be begun. Whatever is no ELF file
 /// is none.
-fn programs(files: &[bundle::File], first: (elf::Plan, Vec<u64>)) -> Vec<bundle::Program> {
+fn programs(files: &[bundle::File], mut whys: BTreeMap<usize, String>) -> Vec<bundle::Program> {
     let judge = |content: &[u8]| {
         let plan = elf::read(content)?;
         let identities = instructions::identities(content, &plan)?;
         Ok((plan, identities))
     };
-    let others = files.iter().enumerate().skip(1);
-    let others = others.filter(|(_, file)| file.content.starts_with(b"\x7fELF"));
-    let others = others.map(|(number, file)| bundle::Program {
-        file: number,
-        judged: judge(&file.content),
+    let numbers = files.iter().enumerate();
+    let numbers = numbers.filter(|(_, file)| file.content.starts_with(b"\x7fELF"));
+    let places: Vec<&Path> = numbers.clone().map(|(_, it)| it.path.as_path()).collect();
+    let all = numbers.map(|(number, file)| {
+        let (laid, why) = match judge(&file.content) {
+            Ok(laid) => {
+                let why = laid.0.check().err().or(whys.remove(&number));
+                (Some(laid), why)
+            }
+            Err(why) => (None, Some(why)),
+        };
+        let loader = laid.as_ref().and_then(|(plan, _)| plan.loader.as_ref());
+        let loader = loader.map(|it| absolute(it));
+        bundle::Program {
+            file: number,
+            loader: loader.and_then(|loader| places.iter().position(|it| *it == loader)),
+            laid,
+            why,
+        }
     });
-    let first = bundle::Program {
-        file: 0,
-        judged: Ok(first),
-    };
-    std::iter::once(first).chain(others).collect()
+    all.collect()
+}
+
+/// Bytes that the first program takes in memory with what it needs, the files of these numbers.
+///
+/// # Errors
+/// Why it, its loader or one of its libraries cannot be carried.
+fn memory(
+    programs: &[bundle::Program],
+    files: &[bundle::File],
+    own: &[usize],
+) -> Result<u64, String> {
+    let loader = programs.first().and_then(|it| it.loader);
+    let mut bytes = 0;
+    for (number, program) in programs.iter().enumerate() {
+        let begins = number == 0 || Some(number) == loader;
+        if !begins && !own.contains(&program.file) {
+            continue;
+        }
+        let why = program.why.as_ref();
+        match (
+            &program.laid,
+            why.filter(|_| begins || program.laid.is_none()),
+        ) {
+            (_, Some(why)) if number == 0 => return Err(why.clone()),
+            (_, Some(why)) => {
+                let path = files[program.file].path.display();
+                return Err(format!(
+                    "it needs {path}, and that cannot be carried: {why}"
+                ));
+            }
+            (Some((plan, _)), None) => bytes += plan.memory(),
+            (None, None) => {}
+        }
+    }
+    Ok(bytes)
 }
 
 /// Nanoseconds of the host's clock.

@@ -50,8 +50,7 @@ impl<M: Machine> Process<'_, M> {
     pub fn exception(&mut self, vector: u64, registers: &[u64; CALL_WORDS]) -> Option<[u64; 18]> {
         let mut after = *registers;
         let ip = registers[IP];
-        let program = self.task.program;
-        if vector == UNDEFINED && program.is_some_and(|it| it.identifies(ip)) {
+        if vector == UNDEFINED && self.identifies(ip) {
             let half = |word: u64| u32::try_from(word & 0xffff_ffff).unwrap_or(0);
             let told = of(&self.machine, half(registers[AX]), half(registers[CX]));
             for (register, value) in [AX, BX, CX, DX].into_iter().zip(told) {

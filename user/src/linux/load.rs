@@ -5,19 +5,15 @@
 //! to.
 
 use linux_raw_sys::auxvec;
-use linux_raw_sys::errno::{E2BIG, ENOEXEC, ENOMEM};
-use rcoe_abi::Rights;
+use linux_raw_sys::errno::{E2BIG, ENOMEM};
 use rcoe_abi::bundle::{Program, Word};
 
 use super::given::{Given, Named};
 use super::machine::{Machine, PAGE};
 use super::process::{Begin, Process};
-use super::space::{Range, STACK_BYTES, STACK_TOP, Space};
-use super::{Errno, identity};
+use super::space::{STACK_BYTES, STACK_TOP};
+use super::{Errno, code, identity};
 
-/// The instruction that identifies the processor, and an undefined one of the same length.
-const IDENTITY: [u8; 2] = [0x0f, 0xa2];
-const UNDEFINED: [u8; 2] = [0x0f, 0x0b];
 /// Most words of the stack below what they lead to.
 const WORDS: usize = 1024;
 /// Bytes that a program is given at most, so that there is room for its own.
@@ -39,38 +35,12 @@ pub(super) fn load<M: Machine>(
     name: &[u8],
     given: Given<'_>,
 ) -> Result<Begin, Errno> {
-    let (damaged, full) = (|_| Errno(ENOEXEC), |_| Errno(ENOMEM));
-    for segment in (0..).map_while(|index| program.segment(index)) {
-        let first = segment.address / PAGE * PAGE;
-        let range = Range::new(first, segment.bytes + (segment.address - first));
-        let range = range.map_err(damaged)?;
-        let rights = Rights::from_word(segment.rights);
-        let (store, machine) = (&mut process.store, &mut process.machine);
-        Space::add(store, machine, range, rights).map_err(full)?;
-        let content = segment.content;
-        Space::put(store, machine, segment.address, content, Rights::READ).map_err(full)?;
-    }
-    replace(process, program)?;
-    *process.space = Space::new(program.end);
-    let stack = Stack::build(process, program, name, given)?;
+    let image = code::begin(process, program)?;
+    let stack = Stack::build(process, program, image.base, name, given)?;
     Ok(Begin {
-        entry: program.entry,
+        entry: image.entry,
         stack,
     })
-}
-
-/// Puts an undefined instruction where one identifies the processor.
-fn replace<M: Machine>(process: &mut Process<'_, M>, program: &Program<'_>) -> Result<(), Errno> {
-    for address in (0..).map_while(|index| program.identity(index)) {
-        let mut found = [0; 2];
-        process.read(address, &mut found)?;
-        if found != IDENTITY {
-            return Err(Errno(ENOEXEC));
-        }
-        let (store, machine) = (&mut process.store, &mut process.machine);
-        Space::put(store, machine, address, &UNDEFINED, Rights::READ)?;
-    }
-    Ok(())
 }
 
 /// A stack that is being built: what is led to from the top down, and the words.
@@ -86,6 +56,7 @@ impl<M: Machine> Stack<'_, '_, M> {
     fn build(
         process: &mut Process<'_, M>,
         program: &Program<'_>,
+        base: u64,
         name: &[u8],
         given: Given<'_>,
     ) -> Result<u64, Errno> {
@@ -101,7 +72,7 @@ impl<M: Machine> Stack<'_, '_, M> {
             Given::Named(named) => stack.named(named)?,
         }
         stack.word(0)?;
-        stack.about(program, name)?;
+        stack.about(program, base, name)?;
         stack.finish()
     }
 
@@ -177,7 +148,7 @@ impl<M: Machine> Stack<'_, '_, M> {
     }
 
     /// The pairs of words about program and system.
-    fn about(&mut self, program: &Program<'_>, name: u64) -> Result<(), Errno> {
+    fn about(&mut self, program: &Program<'_>, base: u64, name: u64) -> Result<(), Errno> {
         let mut random = [0; 16];
         self.process.random.fill(&mut random);
         let random = self.put(&random)?;
@@ -188,7 +159,7 @@ impl<M: Machine> Stack<'_, '_, M> {
             (auxvec::AT_PHENT, HEADER_BYTES),
             (auxvec::AT_PHNUM, program.header_count),
             (auxvec::AT_PAGESZ, PAGE),
-            (auxvec::AT_BASE, 0),
+            (auxvec::AT_BASE, base),
             (auxvec::AT_FLAGS, 0),
             (auxvec::AT_ENTRY, program.entry),
             (auxvec::AT_UID, 0),

@@ -46,7 +46,7 @@ pub struct Process<'a, M> {
     /// Pages of memory and of files.
     pub(crate) store: Sparse<'a>,
     pub(crate) space: Each<Space, MEMORIES>,
-    pub(crate) task: Each<Task<'a>, PROCESSES>,
+    pub(crate) task: Each<Task, PROCESSES>,
     pub(crate) files: Files<'a>,
     pub(crate) bundle: Bundle<'a>,
     pub(crate) random: Random,
@@ -90,7 +90,7 @@ impl<'a, M: Machine> Process<'a, M> {
             machine,
             store,
             space: Each::new([Space::new(program.end); MEMORIES]),
-            task: tasks::all(Some(program)),
+            task: tasks::all(),
             files: files.ok_or("there are too many files, or a path of one is too long")?,
             bundle,
             random,

@@ -10,8 +10,6 @@
 
 use core::ops::{Deref, DerefMut};
 
-use rcoe_abi::bundle::Program;
-
 use super::calls::PROCESS;
 use super::signals::{ENDED_BY, Signals};
 use super::space::Space;
@@ -83,7 +81,7 @@ pub(crate) enum Life {
 
 /// A process.
 #[derive(Clone, Debug)]
-pub(crate) struct Task<'a> {
+pub(crate) struct Task {
     pub(crate) life: Life,
     pub(crate) number: u64,
     pub(crate) parent: u64,
@@ -93,8 +91,6 @@ pub(crate) struct Task<'a> {
     pub(crate) memory: usize,
     /// Its parent waits until it has a memory of its own, or ends.
     pub(crate) holds: bool,
-    /// The program that it runs, with what is known of its code.
-    pub(crate) program: Option<Program<'a>>,
     /// Has it executed a program of its own?
     pub(crate) executed: bool,
     pub(crate) signals: Signals,
@@ -102,7 +98,7 @@ pub(crate) struct Task<'a> {
     pub(crate) ended: Option<u64>,
 }
 
-impl Task<'_> {
+impl Task {
     /// No process.
     pub(crate) fn free() -> Self {
         Self {
@@ -113,7 +109,6 @@ impl Task<'_> {
             session: 0,
             memory: 0,
             holds: false,
-            program: None,
             executed: false,
             signals: Signals::default(),
             ended: None,
@@ -126,7 +121,7 @@ impl Task<'_> {
 }
 
 /// All processes, of which there is the first.
-pub(crate) fn all<'a>(program: Option<Program<'a>>) -> Each<Task<'a>, PROCESSES> {
+pub(crate) fn all() -> Each<Task, PROCESSES> {
     let mut tasks = Each::new(core::array::from_fn(|_| Task::free()));
     *tasks = Task {
         life: Life::Lives,
@@ -134,7 +129,6 @@ pub(crate) fn all<'a>(program: Option<Program<'a>>) -> Each<Task<'a>, PROCESSES>
         parent: NOBODY,
         group: PROCESS,
         session: PROCESS,
-        program,
         ..Task::free()
     };
     tasks

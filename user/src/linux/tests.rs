@@ -1,5 +1,6 @@
 //! The personality on the host, with a machine of vectors.
 
+mod code;
 mod handlers;
 mod local;
 mod net;
@@ -218,6 +219,7 @@ fn bundle() -> Vec<u8> {
         1,
         0,
         0,
+        0,
     ];
     words[tail - PROGRAM_WORDS..].copy_from_slice(&program);
     let words = words.into_iter().flat_map(u64::to_le_bytes);
@@ -226,8 +228,12 @@ fn bundle() -> Vec<u8> {
 
 /// Loads the program and does something with it.
 fn with(act: impl FnOnce(&mut Process<'_, Mock>, Begin)) {
-    let bytes = bundle();
-    let bundle = Bundle::new(&bytes).unwrap();
+    with_bundle(&bundle(), act);
+}
+
+/// Loads the program of a bundle and does something with it.
+fn with_bundle(bytes: &[u8], act: impl FnOnce(&mut Process<'_, Mock>, Begin)) {
+    let bundle = Bundle::new(bytes).unwrap();
     let mut table = vec![0; Sparse::table_words(CHUNKS)];
     let mut pool = vec![0; Sparse::pool_words(CHUNKS)];
     let store = Sparse::new(&mut table, &mut pool);
@@ -282,7 +288,7 @@ fn a_program_begins_with_its_segments_and_its_stack() {
         assert_ne!(process.word(pairs[&AT_RANDOM.into()]), Ok(0));
         let mut code = [0; 4];
         process.read(CODE, &mut code).unwrap();
-        assert_eq!(code, [0x0f, 0x0b, 0x0f, 0x31]);
+        assert_eq!(code, [0x06, 0xa2, 0x0f, 0x31]);
         assert_eq!(process.write(CODE, &[0]), Err(Errno(EFAULT)));
         assert_eq!(process.word(DATA + 0x17f8), Ok(0));
     });

@@ -15,11 +15,16 @@ pub(crate) struct File {
     pub(crate) mode: u32,
 }
 
-/// A program in a file of this number: how it is laid out, with where its code identifies the
-/// processor, or why it cannot be carried.
+/// A program or a library.
 pub(crate) struct Program {
+    /// The number of its file.
     pub(crate) file: usize,
-    pub(crate) judged: Result<(Plan, Vec<u64>), String>,
+    /// How it is laid out, with where its code identifies the processor, if that is known.
+    pub(crate) laid: Option<(Plan, Vec<u64>)>,
+    /// Why it cannot be begun.
+    pub(crate) why: Option<String>,
+    /// The number of its loader among programs.
+    pub(crate) loader: Option<usize>,
 }
 
 /// What goes into a bundle; the first file and the first program are the one that is begun.
@@ -76,10 +81,8 @@ impl Writer {
 
 /// Words of all records.
 fn record_words(input: &Input<'_>) -> usize {
-    let tables = input.programs.iter().map(|program| match &program.judged {
-        Ok((plan, identities)) => plan.segments.len() * SEGMENT_WORDS + identities.len(),
-        Err(_) => 0,
-    });
+    let laid = input.programs.iter().flat_map(|it| &it.laid);
+    let tables = laid.map(|(plan, found)| plan.segments.len() * SEGMENT_WORDS + found.len());
     input.files.len() * FILE_WORDS + input.programs.len() * PROGRAM_WORDS + tables.sum::<usize>()
 }
 
@@ -97,30 +100,36 @@ fn write_files(writer: &mut Writer, files: &[File]) -> Vec<u64> {
     contents
 }
 
+/// Writes the segments of a program whose file's content is there, and where its code identifies
+/// the processor: what its own record says of that.
+fn write_laid(writer: &mut Writer, (plan, found): &(Plan, Vec<u64>), content: u64) -> [u64; 8] {
+    let segments = writer.place();
+    for segment in &plan.segments {
+        let (offset, len) = segment.content;
+        let offset = content + offset;
+        let record = [segment.address, segment.bytes, offset, len, segment.rights];
+        writer.records.extend(record);
+    }
+    let places = writer.place();
+    writer.records.extend(found);
+    let counts = [plan.segments.len() as u64, found.len() as u64];
+    let begin = [plan.entry, plan.headers, plan.header_count, plan.end];
+    let tables = [segments, counts[0], places, counts[1]];
+    core::array::from_fn(|at| if at < 4 { begin[at] } else { tables[at - 4] })
+}
+
 /// Writes the records of programs behind those that they lead to.
 fn write_programs(writer: &mut Writer, programs: &[Program], contents: &[u64]) {
     let mut records = Vec::new();
-    for Program { file, judged } in programs {
-        let record = match judged {
-            Ok((plan, identities)) => {
-                let segments = writer.place();
-                for segment in &plan.segments {
-                    let (offset, len) = segment.content;
-                    let offset = contents[*file] + offset;
-                    let record = [segment.address, segment.bytes, offset, len, segment.rights];
-                    writer.records.extend(record);
-                }
-                let places = writer.place();
-                writer.records.extend(identities);
-                let begin = [plan.entry, plan.headers, plan.header_count, plan.end];
-                let counts = [plan.segments.len() as u64, identities.len() as u64];
-                let tables = [segments, counts[0], places, counts[1], 0, 0];
-                begin.into_iter().chain(tables).collect()
-            }
-            Err(why) => [&[0; 8][..], &writer.put(why.as_bytes())].concat(),
-        };
-        records.push(*file as u64);
-        records.extend(record);
+    for program in programs {
+        records.push(program.file as u64);
+        records.extend(match &program.laid {
+            Some(laid) => write_laid(writer, laid, contents[program.file]),
+            None => [0; 8],
+        });
+        let why = program.why.as_deref().unwrap_or("");
+        records.extend(writer.put(why.as_bytes()));
+        records.push(program.loader.map_or(0, |it| it as u64 + 1));
     }
     writer.table(Word::Programs, programs.len());
     writer.records.extend(records);
@@ -178,6 +187,7 @@ mod tests {
                 content: (4, 3),
                 rights: 5,
             }],
+            loader: None,
         };
         let file = |path: &str, content: &[u8]| File {
             path: path.into(),
@@ -188,11 +198,15 @@ mod tests {
             programs: &[
                 Program {
                     file: 0,
-                    judged: Ok((plan, vec![0x40_1001])),
+                    laid: Some((plan, vec![0x40_1001])),
+                    why: None,
+                    loader: Some(1),
                 },
                 Program {
                     file: 1,
-                    judged: Err("dynamic".into()),
+                    laid: None,
+                    why: Some("damaged".into()),
+                    loader: None,
                 },
             ],
             arguments: &["a".into(), "b c".into()],
@@ -210,10 +224,13 @@ mod tests {
         assert_eq!((program.headers, program.header_count), (0x40_0040, 3));
         assert_eq!((program.end, program.why), (0x40_3000, &b""[..]));
         let other = bundle.program(1).unwrap();
-        assert_eq!((other.file, other.why), (1, &b"dynamic"[..]));
+        assert_eq!((other.file, other.why), (1, &b"damaged"[..]));
         assert!(other.segment(0).is_none() && bundle.program(2).is_none());
         assert_eq!((segment.content, segment.bytes), (&b"tex"[..], 0x2000));
-        assert!(program.identifies(0x40_1001) && !program.identifies(0x40_1000));
+        assert_eq!(segment.offset, 4);
+        assert_eq!(program.identities().collect::<Vec<_>>(), [0x40_1001]);
+        assert_eq!(program.loader().map(|it| it.file), Some(1));
+        assert!(other.loader().is_none());
         let words: Vec<&[u8]> = bundle.strings(Word::Arguments).collect();
         assert_eq!(words, [&b"a"[..], b"b c"]);
         assert_eq!(bundle.strings(Word::Environment).next(), Some(&b"X=1"[..]));

@@ -1,8 +1,15 @@
-//! Reading a Linux program's ELF file: where its segments go, or why it cannot be carried.
+//! Reading a Linux program's ELF file: where its segments go, or why it cannot be carried, and what
+//! other files it needs.
+
+use std::path::PathBuf;
 
 use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
 use object::{Endianness, elf};
 use rcoe_abi::object::PAGE;
+
+mod needs;
+
+pub(crate) use needs::{Needs, needs};
 
 /// What is added to the addresses of a program that can be anywhere.
 const ANYWHERE: u64 = 0x40_0000;
@@ -38,12 +45,14 @@ pub(crate) struct Plan {
     pub(crate) header_count: u64,
     pub(crate) end: u64,
     pub(crate) segments: Vec<Segment>,
+    /// The path of the loader that is to be begun in its place, if it is a dynamic program.
+    pub(crate) loader: Option<PathBuf>,
 }
 
 type Header = elf::FileHeader64<Endianness>;
 type ProgramHeader = elf::ProgramHeader64<Endianness>;
 
-const NO_ELF: &str = "not a static 64-bit ELF program for x86_64";
+const NO_ELF: &str = "not a 64-bit ELF program for x86_64";
 
 /// A file's header, its program headers, and what is added to its addresses.
 struct Read<'a> {
@@ -70,7 +79,12 @@ fn open(data: &[u8]) -> Option<Read<'_>> {
     })
 }
 
-/// Reads an ELF file.
+/// Is this an ELF file of this machine's?
+pub(crate) fn is_ours(data: &[u8]) -> bool {
+    open(data).is_some()
+}
+
+/// Reads an ELF file of a program or a library.
 ///
 /// # Errors
 /// Why it cannot be carried, and what to do.
@@ -87,22 +101,7 @@ pub(crate) fn read(data: &[u8]) -> Result<Plan, String> {
     if segments.is_empty() || segments.len() > SEGMENTS {
         return Err(format!("a program has 1 to {SEGMENTS} segments"));
     }
-    let last = |it: &Segment| (it.address + it.bytes - 1) / PAGE;
-    if segments
-        .windows(2)
-        .any(|it| last(&it[0]) >= it[1].address / PAGE)
-    {
-        return Err("two of its segments share a page: link it with -z separate-code".into());
-    }
     let entry = file.header.e_entry(file.endian).wrapping_add(file.base);
-    let inside = |it: &&Segment| entry >= it.address && entry - it.address < it.bytes;
-    if segments
-        .iter()
-        .find(inside)
-        .is_none_or(|it| it.rights & 4 == 0)
-    {
-        return Err("it begins outside its code".into());
-    }
     let end = segments.last().map_or(0, |it| it.address + it.bytes);
     Ok(Plan {
         entry,
@@ -110,7 +109,34 @@ pub(crate) fn read(data: &[u8]) -> Result<Plan, String> {
         header_count: file.segments.len() as u64,
         end,
         segments,
+        loader: file.loader(),
     })
+}
+
+impl Plan {
+    /// Can it be begun as it is laid out?
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let last = |it: &Segment| (it.address + it.bytes - 1) / PAGE;
+        let mut pairs = self.segments.windows(2);
+        if pairs.any(|it| last(&it[0]) >= it[1].address / PAGE) {
+            return Err("two of its segments share a page: link it with -z separate-code".into());
+        }
+        let entry = self.entry;
+        let inside = |it: &&Segment| entry >= it.address && entry - it.address < it.bytes;
+        let begins = self.segments.iter().find(inside);
+        match begins.is_some_and(|it| it.rights & 4 != 0) {
+            true => Ok(()),
+            false => Err("it begins outside its code".into()),
+        }
+    }
+
+    /// Bytes that it takes in memory.
+    pub(crate) fn memory(&self) -> u64 {
+        self.segments.iter().map(|it| it.bytes).sum()
+    }
 }
 
 impl Read<'_> {
@@ -122,14 +148,6 @@ impl Read<'_> {
 
     /// Is there anything that no personality could make up for?
     fn check(&self) -> Result<(), String> {
-        if let Some(header) = self.of_type(elf::PT_INTERP).next() {
-            let name = header.data(self.endian, self.data).unwrap_or(&[]);
-            let name = String::from_utf8_lossy(name.split(|&byte| byte == 0).next().unwrap_or(&[]))
-                .into_owned();
-            return Err(format!(
-                "it is dynamic, and needs {name}: link it with -static, or use --sphere process"
-            ));
-        }
         let stack = self.of_type(elf::PT_GNU_STACK).next();
         if stack.is_some_and(|it| it.p_flags(self.endian).0 & elf::PF_X.0 != 0) {
             return Err("it wants an executable stack: link it with -z noexecstack".into());
@@ -143,6 +161,12 @@ impl Read<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// The path of the loader of a dynamic program.
+    fn loader(&self) -> Option<PathBuf> {
+        let header = self.of_type(elf::PT_INTERP).next()?;
+        needs::text(header.data(self.endian, self.data).ok()?).map(PathBuf::from)
     }
 
     /// The sets of instructions that a program says it needs.
@@ -315,10 +339,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_carried_is_said() {
-        let why = |headers: &[_]| read(&file(2, 0x40_0080, headers)).unwrap_err();
+        let judge = |file: &[u8]| read(file).and_then(|plan| plan.check());
+        let why = |headers: &[_]| judge(&file(2, 0x40_0080, headers)).unwrap_err();
         for (headers, said) in [
-            (&[CODE, (3, 4, [300, 0, 9, 9])][..], "dynamic"),
-            (&[CODE, (0x6474_e551, 7, [0; 4])], "executable stack"),
+            (&[CODE, (0x6474_e551, 7, [0; 4])][..], "executable stack"),
             (&[(1, 7, CODE.2)], "writable and executable"),
             (&[CODE, (1, 6, [0, 0x40_0800, 9, 9])], "share a page"),
             (&[(1, 6, CODE.2)], "outside its code"),
@@ -335,6 +359,34 @@ mod tests {
             wrong[at] = byte;
             assert_eq!(read(&wrong), Err(NO_ELF.into()), "byte {at}");
         }
+    }
+
+    /// A file with such program headers that needs a loader and libraries.
+    fn dynamic(headers: &[(u32, u32, [u64; 4])]) -> Vec<u8> {
+        let more = [
+            (3, 4, [384, 0x40_0180, 4, 4]),
+            (2, 4, [400, 0x40_0190, 96, 96]),
+        ];
+        let mut file = file(2, 0x40_0080, &[headers, &more].concat());
+        file[384..397].copy_from_slice(b"/ld\0a\0b\0$O/c\0");
+        let mut entries = Vec::new();
+        for (tag, value) in [(1, 4), (1, 6), (29, 8), (14, 4), (5, 0x40_0180), (0, 0)] {
+            put(&mut entries, &[(8, tag), (8, value)]);
+        }
+        file[400..496].copy_from_slice(&entries);
+        file
+    }
+
+    #[test]
+    fn what_a_file_needs_of_others_is_read() {
+        let file = dynamic(&[CODE]);
+        let plan = read(&file).unwrap();
+        assert_eq!(plan.loader.as_deref(), Some("/ld".as_ref()));
+        let needs = needs(&file);
+        assert_eq!(needs.libraries, ["a", "b"]);
+        assert_eq!(needs.name.as_deref(), Some("a"));
+        assert_eq!(needs.run_path.as_deref(), Some("$O/c"));
+        assert_eq!(needs.inherited_path, None);
     }
 
     #[test]
@@ -363,7 +415,7 @@ mod tests {
     #[test]
     fn a_damaged_file_is_read_or_refused_and_stays_within_bounds() {
         let note = (4, 4, [320, 0x40_0140, 64, 64]);
-        let whole = file(2, 0x40_0080, &[CODE, DATA, note]);
+        let whole = dynamic(&[CODE, DATA, note]);
         let mut seed = 2026_u64;
         let mut next = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -373,12 +425,14 @@ mod tests {
         for _ in 0..20_000 {
             let mut damaged = whole.clone();
             for _ in 0..1 + next() % 3 {
-                let at = next() % 256;
+                let at = next() % 512;
                 damaged[at] = u8::try_from(next() % 256).unwrap();
             }
             damaged.truncate(if next() % 4 == 0 { next() % 512 } else { 512 });
             let _ = has_note(&damaged);
+            let _ = needs(&damaged);
             let Ok(plan) = read(&damaged) else { continue };
+            let _ = plan.check();
             good += 1;
             assert!((1..=SEGMENTS).contains(&plan.segments.len()));
             for segment in &plan.segments {

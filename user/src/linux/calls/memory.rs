@@ -39,7 +39,7 @@ impl<M: Machine> Process<'_, M> {
                 let (store, machine) = (&mut self.store, &mut self.machine);
                 Ok(self.space.set_brk(store, machine, first))
             }
-            nr::__NR_mmap if third & EXECUTE != 0 => self.refuse_code(),
+            nr::__NR_mmap if third & EXECUTE != 0 => self.map_code(words),
             nr::__NR_mmap => self.map(words),
             nr::__NR_munmap => self.unmap(first, second),
             nr::__NR_mprotect => match self.protect(first, second, third) {
@@ -54,18 +54,9 @@ impl<M: Machine> Process<'_, M> {
         })
     }
 
-    /// Nobody has looked for instructions in new code that differ between cores.
-    fn refuse_code(&mut self) -> Answer {
-        self.tell_once(
-            nr::__NR_mprotect.into(),
-            format_args!(
-                "the system sphere does not carry code that a program makes: the program got EACCES"
-            ),
-        );
-        Err(Errno(EACCES))
-    }
-
-    fn map(&mut self, [address, bytes, protection, flags, file, offset]: [u64; 6]) -> Answer {
+    /// Where something is to be mapped, where nothing is any more.
+    pub(in crate::linux) fn place(&mut self, words: [u64; 6]) -> Result<Range, Errno> {
+        let [address, bytes, _, flags, ..] = words;
         let has = |bit: u32| flags & u64::from(bit) != 0;
         if bytes == 0 {
             return Err(Errno(EINVAL));
@@ -73,11 +64,6 @@ impl<M: Machine> Process<'_, M> {
         if bytes > MOST {
             return Err(Errno(ENOMEM));
         }
-        // One process alone shares nothing; but what is written would have to go into the file.
-        if has(MAP_SHARED) && !has(MAP_ANONYMOUS) {
-            return Err(Errno(ENODEV));
-        }
-        let rights = rights(protection)?;
         let fixed = has(MAP_FIXED) || has(MAP_FIXED_NOREPLACE);
         let range = match fixed {
             true => Range::new(address, bytes)?,
@@ -86,6 +72,18 @@ impl<M: Machine> Process<'_, M> {
         if fixed {
             self.clear(range, has(MAP_FIXED_NOREPLACE))?;
         }
+        Ok(range)
+    }
+
+    fn map(&mut self, words: [u64; 6]) -> Answer {
+        let [_, bytes, protection, flags, file, offset] = words;
+        let has = |bit: u32| flags & u64::from(bit) != 0;
+        // One process alone shares nothing; but what is written would have to go into the file.
+        if has(MAP_SHARED) && !has(MAP_ANONYMOUS) {
+            return Err(Errno(ENODEV));
+        }
+        let rights = rights(protection)?;
+        let range = self.place(words)?;
         // What nobody may use, or says will hardly be used, is had when it is used.
         let late = protection == PROT_NONE.into() || has(MAP_NORESERVE) || has(MAP_STACK);
         if has(MAP_ANONYMOUS) && late {
@@ -98,6 +96,9 @@ impl<M: Machine> Process<'_, M> {
         }
         let open = *self.files.of(file).map_err(|_| Errno(EBADF))?;
         let node = open.node().map_err(|_| Errno(ENODEV))?;
+        if !offset.is_multiple_of(PAGE) {
+            return Err(Errno(EINVAL));
+        }
         let (store, machine) = (&mut self.store, &mut self.machine);
         Space::add(store, machine, range, Rights::READ_WRITE)?;
         self.fill(range.start, bytes, (node, offset))?;

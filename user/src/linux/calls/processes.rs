@@ -49,7 +49,7 @@ enum Whose {
 }
 
 impl Whose {
-    fn has(self, task: &Task<'_>) -> bool {
+    fn has(self, task: &Task) -> bool {
         match self {
             Self::Any => true,
             Self::Number(number) => task.number == number,
@@ -174,7 +174,7 @@ impl<'a, M: Machine> Process<'a, M> {
     }
 
     /// A child of the process at hand.
-    fn child(&self, number: u64, memory: usize, new: &New) -> Task<'a> {
+    fn child(&self, number: u64, memory: usize, new: &New) -> Task {
         let clears = new.flags & CLONE_CLEAR_SIGHAND != 0;
         Task {
             life: Life::Lives,
@@ -184,7 +184,6 @@ impl<'a, M: Machine> Process<'a, M> {
             session: self.task.session,
             memory,
             holds: new.flags & u64::from(CLONE_VFORK) != 0,
-            program: self.task.program,
             executed: false,
             signals: self.task.signals.of_child(clears),
             ended: None,

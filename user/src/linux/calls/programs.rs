@@ -10,6 +10,7 @@ use linux_raw_sys::general::AT_EMPTY_PATH;
 use rcoe_abi::bundle::Program;
 
 use super::{Next, Text};
+use crate::linux::code::Readable;
 use crate::linux::files::{Kind, OPEN, Path};
 use crate::linux::given::{Given, Named};
 use crate::linux::identity::CALL_WORDS;
@@ -76,7 +77,7 @@ impl<'a, M: Machine> Process<'a, M> {
         let mut named = Named::new(self.task.memory, arguments, environment);
         let (path, program) = self.program_at(path, &name, &mut named)?;
         let (memory, begin) = self.load_beside(&program, &name, Given::Named(&named))?;
-        self.become_program(path, program, memory, begin);
+        self.become_program(path, memory, begin);
         Ok(())
     }
 
@@ -118,24 +119,18 @@ impl<'a, M: Machine> Process<'a, M> {
         kind: Kind<'a>,
         head: &[u8],
     ) -> Result<Program<'a>, Errno> {
-        let bundle = self.bundle;
-        let is_of = |program: &Program<'a>| {
-            let file = usize::try_from(program.file).ok();
-            let file = file.and_then(|file| bundle.file(file));
-            file.is_some_and(|file| match kind {
-                Kind::Packed(content) => core::ptr::eq(file.content, content),
-                _ => false,
-            })
+        let program = match kind {
+            Kind::Packed(content) => self.bundle.program_in(content),
+            _ => None,
         };
-        let mut programs = (0..).map_while(|index| bundle.program(index));
-        let written = "it was written here; only programs of the host are carried: use --file";
-        let why = match programs.find(is_of) {
+        let written = b"it was written here; only programs of the host are carried: use --file";
+        let why = match program {
             Some(program) if program.why.is_empty() => return Ok(program),
-            Some(program) => core::str::from_utf8(program.why).unwrap_or_default(),
+            Some(program) => program.why,
             None if head.starts_with(ELF) => written,
             None => return Err(Errno(ENOEXEC)),
         };
-        let name = core::str::from_utf8(path.bytes()).unwrap_or("?");
+        let (name, why) = (Readable(path.bytes()), Readable(why));
         let text = format_args!("{name} cannot be executed: {why}: the program got ENOEXEC");
         self.machine.note(text);
         Err(Errno(ENOEXEC))
@@ -170,12 +165,12 @@ impl<'a, M: Machine> Process<'a, M> {
     }
 
     /// The process at hand has another program from here on, and the current thread alone.
-    fn become_program(&mut self, path: Path, program: Program<'a>, memory: usize, begin: Begin) {
+    fn become_program(&mut self, path: Path, memory: usize, begin: Begin) {
         self.leave();
         let place = self.threads.index();
         self.end_threads(Some(place));
         self.leave_memory();
-        (self.task.memory, self.task.program, self.task.executed) = (memory, Some(program), true);
+        (self.task.memory, self.task.executed) = (memory, true);
         self.enter_memory(memory);
         self.files.set_program(path);
         self.close_private();

@@ -1,0 +1,157 @@
+//! The system sphere: unmodified dynamic programs of Linux, with their own loaders and libraries.
+//!
+//! Each program prints what it sees, and does the same on the host.
+
+use std::path::Path;
+
+use rcoe_tests::launch::{Ended, Outcome};
+use rcoe_tests::rcoe::Scene;
+use rcoe_tests::system::{is_aarch64, system};
+
+/// Compilers, and words that make libraries.
+const MUSL: &[&str] = &["musl-gcc"];
+const GLIBC: &[&str] = &["gcc"];
+const LIBRARY: &[&str] = &["-shared", "-fPIC", "-O2"];
+
+const PROGRAM: &str = include_str!("system_linux_dynamic/program.c");
+const OWN: &str = include_str!("system_linux_dynamic/own.c");
+const MODULE: &str = include_str!("system_linux_dynamic/module.c");
+const OTHER: &str = include_str!("system_linux_dynamic/other.c");
+const CODE: &str = include_str!("system_linux_dynamic/code.c");
+
+/// What a carried program did is what it does on the host, and the user is told nothing.
+fn assert_alike(carried: &Outcome, native: &Outcome, what: &str) {
+    assert_eq!(carried.ended, native.ended, "{what}: {}", carried.err());
+    assert_eq!(carried.out(), native.out(), "{what}");
+    assert_eq!(carried.err(), "", "{what}");
+}
+
+/// A program with a library of its own and a module beside it.
+fn compile(scene: &Scene, compiler: &[&str], words: &[&str]) {
+    for folder in ["lib", "modules"] {
+        std::fs::create_dir_all(scene.path().join(folder)).unwrap();
+    }
+    let folder = |name: &str| format!("-L{}/{name}", scene.path().display());
+    let library = |name: &str, source: &str, words: &[&str]| {
+        scene.compile_by(compiler, name, source, &[LIBRARY, words].concat());
+    };
+    library("lib/libown.so", OWN, &[]);
+    library("modules/libother.so", OTHER, &[]);
+    let beside = [&folder("modules"), "-lother", "-Wl,-rpath,$ORIGIN"];
+    library("modules/module.so", MODULE, &beside);
+    let with = ["-O2", "-pthread", &folder("lib"), "-lown", "-lm", "-ldl"];
+    let path = ["-Wl,-rpath,$ORIGIN/lib"];
+    let words = [words, &with, &path].concat();
+    scene.compile_by(compiler, "program", PROGRAM, &words);
+}
+
+#[test]
+fn a_program_has_its_loader_its_libraries_and_its_modules() {
+    if is_aarch64() {
+        return;
+    }
+    let older = &["-no-pie", "-Wl,--disable-new-dtags", "-Wl,-z,now"];
+    for (compiler, words, replicas, compare) in [
+        (GLIBC, &["-pie"][..], "1", "args"),
+        (GLIBC, older, "2", "io"),
+        (MUSL, &["-pie"], "3", "every"),
+    ] {
+        let scene = Scene::new();
+        compile(&scene, compiler, words);
+        let native = scene.run(&["./program", "a b", "c"]);
+        assert_eq!(native.ended, Ended::Exit(42), "{}", native.err());
+        assert!(native.out().contains("module: 11 22"), "{}", native.out());
+        let file = "--file=modules/module.so";
+        let options = ["-n", replicas, "--compare", compare, file];
+        let outcome = system(&scene, &options, &["./program", "a b", "c"]);
+        let what = format!("{compiler:?} {replicas} {compare}");
+        assert_alike(&outcome, &native, &what);
+    }
+}
+
+/// Those of the machine that the tests run on, with what they need.
+#[test]
+fn programs_of_a_distribution_run_as_they_are() {
+    if is_aarch64() {
+        return;
+    }
+    let scene = Scene::new();
+    let gawk = "BEGIN { for (i = 1; i < 5; i++) print i, 2^(i * 20), sin(i) }";
+    let shell = "for i in 1 2 3; do echo $((i * i)); done; (exit 4); echo $?; echo a | { \
+                 read x; echo got $x; }";
+    for (replicas, command) in [
+        ("1", &["dash", "-c", shell][..]),
+        ("3", &["gawk", gawk]),
+        ("2", &["bc", "--version"]),
+    ] {
+        if !Path::new("/usr/bin").join(command[0]).exists() {
+            continue;
+        }
+        let native = scene.run(command);
+        let outcome = system(&scene, &["-n", replicas], command);
+        assert_eq!(outcome.ended, native.ended, "{}", outcome.err());
+        assert_eq!(outcome.out(), native.out(), "{command:?}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_named_before_a_machine_starts() {
+    if is_aarch64() {
+        return;
+    }
+    let scene = Scene::new();
+    compile(&scene, GLIBC, &[]);
+    let moved = |from: &str, to: &str| {
+        std::fs::rename(scene.path().join(from), scene.path().join(to)).unwrap();
+    };
+    moved("lib/libown.so", "kept");
+    let outcome = system(&scene, &["-n", "1"], &["./program"]);
+    assert_eq!(outcome.ended, Ended::Exit(126), "{}", outcome.err());
+    let said = "it needs libown.so, which is not where its loader looks: install it, or give it by \
+                --file HOST:/lib/x86_64-linux-gnu/libown.so";
+    assert!(outcome.err().contains(said), "{}", outcome.err());
+    // Given there it is found.
+    let given = "--file=kept:/lib/x86_64-linux-gnu/libown.so";
+    let outcome = system(&scene, &["-n", "1", given], &["./program", "x"]);
+    assert_eq!(outcome.ended, Ended::Exit(42), "{}", outcome.err());
+    assert!(outcome.out().contains("no module"), "{}", outcome.out());
+    // What is no ELF file is no library.
+    let given = "--file=program.c:/lib/libown.so";
+    let outcome = system(&scene, &["-n", "1", given], &["./program", "x"]);
+    assert!(outcome.err().contains(said), "{}", outcome.err());
+    let loader = "-Wl,--dynamic-linker=/lib/absent.so";
+    scene.compile_by(GLIBC, "lost", "int main(void) { return 0; }", &[loader]);
+    let outcome = system(&scene, &["-n", "1"], &["./lost"]);
+    assert_eq!(outcome.ended, Ended::Exit(126), "{}", outcome.err());
+    let said = "it needs /lib/absent.so, which is not there";
+    assert!(outcome.err().contains(said), "{}", outcome.err());
+}
+
+#[test]
+fn code_comes_from_packed_files_alone() {
+    if is_aarch64() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.write("text", "no program");
+    scene.compile_by(GLIBC, "code", CODE, &["-O2"]);
+    let outcome = system(&scene, &["-n", "2", "--file=text"], &["./code"]);
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    let refused = "Permission denied";
+    let expected = [
+        ("headers", refused),
+        ("code", "mapped"),
+        ("aside", "Invalid argument"),
+        ("beyond", refused),
+        ("writable", refused),
+        ("shared", refused),
+        ("copy", refused),
+        ("text", refused),
+        ("none", refused),
+        ("data", "mapped"),
+    ];
+    let expected = expected.map(|(what, how)| format!("{what}: {how}\n"));
+    assert_eq!(outcome.out(), expected.concat());
+    let said = "does not carry code that a program makes";
+    assert_eq!(outcome.err().matches(said).count(), 1, "{}", outcome.err());
+}
