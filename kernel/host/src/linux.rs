@@ -7,6 +7,7 @@
 
 mod bundle;
 mod elf;
+mod functions;
 mod instructions;
 mod libraries;
 mod system_folders;

@@ -181,6 +181,7 @@ mod tests {
             headers: 0x40_0040,
             header_count: 3,
             end: 0x40_3000,
+            base: 0,
             segments: vec![Segment {
                 address: 0x40_1000,
                 bytes: 0x2000,

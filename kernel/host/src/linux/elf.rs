@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) headers: u64,
     pub(crate) header_count: u64,
     pub(crate) end: u64,
+    /// What was added to the file's addresses.
+    pub(crate) base: u64,
     pub(crate) segments: Vec<Segment>,
     /// The path of the loader that is to be begun in its place, if it is a dynamic program.
     pub(crate) loader: Option<PathBuf>,
@@ -108,6 +110,7 @@ pub(crate) fn read(data: &[u8]) -> Result<Plan, String> {
         headers: file.headers(&segments),
         header_count: file.segments.len() as u64,
         end,
+        base: file.base,
         segments,
         loader: file.loader(),
     })
