@@ -19,6 +19,7 @@ mod identity;
 #[cfg(feature = "pc")]
 mod kernel;
 mod load;
+mod locks;
 mod machine;
 mod process;
 mod random;

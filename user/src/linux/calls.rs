@@ -7,6 +7,7 @@ mod addresses;
 mod epoll;
 mod files;
 mod local;
+mod locks;
 mod memory;
 mod names;
 mod options;

@@ -65,8 +65,10 @@ pub struct Kernel {
     /// Frames that are made, and those that were ever taken.
     made: u64,
     taken: u64,
-    /// One more than the first of those that were given back: each holds the next.
+    /// One more than the first of those that were given back, of which each holds the next, and how
+    /// many there are.
     free: u32,
+    given: u64,
     /// The next slot behind those of frames.
     next: u64,
     /// The slot of memory that frames are made of, if there is any.
@@ -94,6 +96,7 @@ impl Kernel {
             made: 0,
             taken: 0,
             free: 0,
+            given: 0,
             next: 2 * frames,
             chunk: None,
             clock: Clock::start()?,
@@ -229,6 +232,7 @@ impl Machine for Kernel {
         let mut next = [0; 4];
         sys::read_shadow(frame.into(), 0, &mut next);
         self.free = u32::from_le_bytes(next);
+        self.given -= 1;
         sys::zero_shadow(frame.into());
         Some(frame)
     }
@@ -236,6 +240,11 @@ impl Machine for Kernel {
     fn give_back(&mut self, frame: u32) {
         sys::write_shadow(frame.into(), 0, &self.free.to_le_bytes());
         self.free = frame + 1;
+        self.given += 1;
+    }
+
+    fn left(&self) -> u64 {
+        self.most - self.taken + self.given
     }
 
     fn make_space(&mut self, space: usize) -> bool {

@@ -15,6 +15,8 @@ pub trait Machine: Network {
     fn take(&mut self) -> Option<u32>;
     /// A frame that is mapped nowhere is needed no more.
     fn give_back(&mut self, frame: u32);
+    /// How many frames are left.
+    fn left(&self) -> u64;
     /// Makes an address space of this number, unless it is made. Tells whether that is possible.
     fn make_space(&mut self, space: usize) -> bool;
     /// The address space at hand is this one from here on.

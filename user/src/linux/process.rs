@@ -7,6 +7,7 @@ use rcoe_abi::bundle::{Bundle, Word};
 use super::files::{Files, NODES, Node, OPEN};
 use super::given::Given;
 use super::load;
+use super::locks::{Locks, Owner};
 use super::random::Random;
 use super::signals::Queue;
 use super::sockets::{Socket, Sockets};
@@ -54,6 +55,7 @@ pub struct Process<'a, M> {
     pub(crate) queue: Queue,
     pub(crate) threads: Threads,
     pub(crate) streams: Streams,
+    pub(crate) locks: Locks,
     /// What listeners and connections have, if that was asked since anything could have changed.
     pub(crate) ready: Option<Ready>,
     /// The first process has ended, and the machine with it: the status.
@@ -97,6 +99,7 @@ impl<'a, M: Machine> Process<'a, M> {
             queue: Queue::default(),
             threads: Threads::new(),
             streams: Streams::new(),
+            locks: Locks::new(),
             ready: None,
             over: None,
             told: [0; 8],
@@ -191,7 +194,15 @@ impl<'a, M: Machine> Process<'a, M> {
 
     /// Closes a descriptor, and what it led to if it was the last one.
     pub(crate) fn close(&mut self, file: u64) -> Result<(), Errno> {
-        if let Some((place, target)) = self.files.close(file)? {
+        let target = self.files.of(file)?.target;
+        let closed = self.files.close(file)?;
+        if let Target::Node(node) = target {
+            let owner = Owner::Process(self.task.number);
+            self.locks.forget(|it| it.node == node && it.owner == owner);
+        }
+        if let Some((place, target)) = closed {
+            let owners = [Owner::Open(place), Owner::Whole(place)];
+            self.locks.forget(|it| owners.contains(&it.owner));
             self.streams.forget(|it| it.place == place);
             self.release(target);
         }

@@ -78,6 +78,8 @@ pub(crate) struct Space {
     brk: u64,
     /// Below this no page is free where memory is mapped.
     next: u64,
+    /// Was any memory mapped that children are to share?
+    pub(crate) shares: bool,
 }
 
 impl Space {
@@ -88,6 +90,7 @@ impl Space {
             brk_start: start,
             brk: start,
             next: MAPPED,
+            shares: false,
         }
     }
 

@@ -73,6 +73,10 @@ impl Machine for Mock {
         self.free.push(frame);
     }
 
+    fn left(&self) -> u64 {
+        (FRAMES - self.frames.len() + self.free.len()) as u64
+    }
+
     fn make_space(&mut self, space: usize) -> bool {
         self.spaces.insert(space);
         true
@@ -326,6 +330,23 @@ fn map(process: &mut Process<'_, Mock>, bytes: u64, protection: u32) -> Answer {
         nr::__NR_mmap,
         &[0, bytes, protection.into(), private],
     )
+}
+
+#[test]
+fn memory_of_machine_and_program_is_told() {
+    with(|process, _| {
+        let told = DATA + 0x200;
+        assert_eq!(ask(process, nr::__NR_sysinfo, &[told]), Ok(0));
+        let left = process.machine.left() * PAGE;
+        let words = [5, 10, 13].map(|at| process.word(told + 8 * at).unwrap());
+        assert_eq!(words, [left, 1, 1]);
+        let start = map(process, 2 * PAGE, BOTH).unwrap();
+        let words = [start, 2 * PAGE, told];
+        assert_eq!(ask(process, nr::__NR_mincore, &words), Ok(0));
+        assert_eq!(process.word(told).unwrap() & 0xffff, 0x101);
+        let words = [start, 3 * PAGE, told];
+        assert_eq!(ask(process, nr::__NR_mincore, &words), Err(Errno(ENOMEM)));
+    });
 }
 
 #[test]

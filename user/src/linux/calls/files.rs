@@ -40,7 +40,11 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_dup3 if first & 0xffff_ffff == second & 0xffff_ffff => Err(Errno(EINVAL)),
             nr::__NR_dup3 if third & !u64::from(O_CLOEXEC) != 0 => Err(Errno(EINVAL)),
             nr::__NR_dup3 => self.duplicate_as(first, second, third != 0),
-            nr::__NR_fcntl => self.control(first, second, third)?,
+            nr::__NR_fcntl => match self.lock_call(first, second, third) {
+                Some(answer) => answer,
+                None => self.control(first, second, third)?,
+            },
+            nr::__NR_flock => self.lock_whole(first, second),
             nr::__NR_ioctl => self.manage(first, second, third),
             nr::__NR_ftruncate => self.resize(first, second),
             nr::__NR_fsync | nr::__NR_fdatasync => self.files.of(first).map(|_| 0),

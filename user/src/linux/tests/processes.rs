@@ -116,6 +116,53 @@ fn a_child_that_has_not_ended_is_told_apart_from_none() {
 }
 
 #[test]
+fn memory_that_a_child_would_share_is_not_copied_in_silence() {
+    with(|process, _| {
+        let shared = u64::from(nr::MAP_SHARED | nr::MAP_ANONYMOUS);
+        let mapped = ask(process, nr::__NR_mmap, &[0, 4096, 3, shared]);
+        assert!(mapped.is_ok());
+        assert_eq!(ask(process, nr::__NR_fork, &[]), Err(Errno(ENOSYS)));
+        assert!(process.machine.notes.contains("MAP_SHARED"));
+        // One that has all of its maker's memory shares it.
+        assert_eq!(call(process, 0, nr::__NR_vfork, &[]), Turn::Other);
+    });
+}
+
+#[test]
+fn a_process_waits_for_the_lock_of_another_one() {
+    with(|process, _| {
+        let path = super::text(process, "/etc/text");
+        let file = ask(process, nr::__NR_open, &[path, nr::O_RDWR.into()]).unwrap();
+        fork(process);
+        let [set, wait, tell] = [nr::F_SETLK, nr::F_SETLKW, nr::F_GETLK].map(u64::from);
+        let lock = |process: Program<'_, '_>, kind: u32| {
+            let words = [kind.into(), 2, 4, 0];
+            process.write_words(WORD, &words).unwrap();
+        };
+        lock(process, nr::F_WRLCK);
+        assert_eq!(ask(process, nr::__NR_fcntl, &[file, set, WORD]), Ok(0));
+        assert_eq!(call(process, 0, nr::__NR_sched_yield, &[]), Turn::Other);
+        assert_eq!(last(process), (1, 0));
+        lock(process, nr::F_RDLCK);
+        let call_of = |process: Program<'_, '_>, request: u64| {
+            call(process, 1, nr::__NR_fcntl, &[file, request, WORD])
+        };
+        assert_eq!(call_of(process, set), Turn::Answer(failed(EAGAIN)));
+        assert_eq!(call_of(process, tell), Turn::Answer(0));
+        let told = [0, 1, 2, 3].map(|at| process.word(WORD + 8 * at).unwrap());
+        assert_eq!(told, [nr::F_WRLCK.into(), 2, 4, 2]);
+        lock(process, nr::F_RDLCK);
+        assert_eq!(call_of(process, wait), Turn::Other);
+        // It ends when the other one closes the file, which takes its locks away.
+        assert_eq!(ask(process, nr::__NR_close, &[file]), Ok(0));
+        assert_eq!(call(process, 0, nr::__NR_sched_yield, &[]), Turn::Other);
+        assert_eq!(last(process), (1, 0));
+        let held = call(process, 1, nr::__NR_flock, &[file, nr::LOCK_EX.into()]);
+        assert_eq!(held, Turn::Answer(0));
+    });
+}
+
+#[test]
 fn whatever_else_would_be_shared_is_refused_by_name() {
     with(|process, _| {
         // Descriptors, and memory without waiting.
