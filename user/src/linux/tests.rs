@@ -18,6 +18,7 @@ use std::vec::Vec;
 use linux_raw_sys::auxvec::{AT_ENTRY, AT_NULL, AT_PAGESZ, AT_RANDOM};
 use linux_raw_sys::errno::{
     EACCES, EBADF, EEXIST, EFAULT, EINVAL, EMFILE, ENOENT, ENOMEM, ENOSYS, ENOTDIR, ENOTEMPTY,
+    EPERM,
 };
 use linux_raw_sys::general as nr;
 use rcoe_abi::Rights;
@@ -346,6 +347,32 @@ fn memory_of_machine_and_program_is_told() {
         assert_eq!(process.word(told).unwrap() & 0xffff, 0x101);
         let words = [start, 3 * PAGE, told];
         assert_eq!(ask(process, nr::__NR_mincore, &words), Err(Errno(ENOMEM)));
+    });
+}
+
+#[test]
+fn there_are_as_many_descriptors_as_a_program_says() {
+    with(|process, _| {
+        let (limits, resource) = (DATA + 0x200, nr::RLIMIT_NOFILE.into());
+        let set = |process: &mut _, soft: u64, hard: u64| {
+            let process: &mut Process<'_, Mock> = process;
+            process.write_words(limits, &[soft, hard]).unwrap();
+            ask(process, nr::__NR_prlimit64, &[0, resource, limits, 0])
+        };
+        assert_eq!(set(process, 4, 100), Ok(0));
+        assert_eq!(ask(process, nr::__NR_dup, &[1]), Ok(3));
+        assert_eq!(ask(process, nr::__NR_dup, &[1]), Err(Errno(EMFILE)));
+        assert_eq!(ask(process, nr::__NR_dup2, &[1, 4]), Err(Errno(EBADF)));
+        assert_eq!(set(process, 101, 100), Err(Errno(EINVAL)));
+        assert_eq!(set(process, 100, 10_000), Err(Errno(EPERM)));
+        assert_eq!(set(process, 5, 100), Ok(0));
+        assert_eq!(ask(process, nr::__NR_dup, &[1]), Ok(4));
+        let words = [0, resource, 0, limits];
+        assert_eq!(ask(process, nr::__NR_prlimit64, &words), Ok(0));
+        assert_eq!(process.word(limits), Ok(5));
+        // Nobody but the superuser is there.
+        assert_eq!(ask(process, nr::__NR_setuid, &[5]), Err(Errno(EPERM)));
+        assert_eq!(ask(process, nr::__NR_fchown, &[1, 0, u64::MAX]), Ok(0));
     });
 }
 

@@ -65,6 +65,9 @@ impl<M: Machine> Process<'_, M> {
     fn duplicate_as(&mut self, file: u64, to: u64, private: bool) -> Answer {
         self.files.of(file)?;
         let number = self.files.number(to)? as u64;
+        if number >= self.files.limits()[0] {
+            return Err(Errno(EBADF));
+        }
         if file & 0xffff_ffff != number {
             // It may be closed already.
             let _ = self.close(number);

@@ -7,6 +7,7 @@ use linux_raw_sys::general::{
     O_TRUNC, O_WRONLY,
 };
 
+use super::system::remain;
 use crate::linux::files::{Kind, Path};
 use crate::linux::streams::Target;
 use crate::linux::{Answer, Errno, Machine, Process};
@@ -57,6 +58,18 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_fchmod => {
                 let node = self.files.of(first).and_then(|open| open.node());
                 node.map(|node| self.change_mode(node, second))
+            }
+            nr::__NR_chown | nr::__NR_lchown => {
+                let node = self.named(HERE, first);
+                node.and_then(|_| remain(&[second, third]))
+            }
+            nr::__NR_fchown => {
+                let open = self.files.of(first).map(|_| 0);
+                open.and_then(|_| remain(&[second, third]))
+            }
+            nr::__NR_fchownat => {
+                let node = self.named(first, second);
+                node.and_then(|_| remain(&[third, fourth]))
             }
             nr::__NR_umask => {
                 let mask = u32::try_from(first & 0o777).unwrap_or(0);

@@ -5,7 +5,7 @@ use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW,
     CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID,
-    RLIMIT_NOFILE, RLIMIT_NPROC, RLIMIT_SIGPENDING, RLIMIT_STACK, TIMER_ABSTIME,
+    RLIMIT_CORE, RLIMIT_NOFILE, RLIMIT_NPROC, RLIMIT_SIGPENDING, RLIMIT_STACK, TIMER_ABSTIME,
 };
 
 use rcoe_abi::bundle::Word;
@@ -42,6 +42,14 @@ const MACHINE_WORDS: usize = 14;
 /// Words of the times that a process took.
 pub(super) const USAGE_WORDS: usize = 18;
 
+/// Whoever is the superuser stays it, and so does what belongs to it: nobody else is there. That a
+/// number is not to change is said by the highest one.
+pub(super) fn remain(numbers: &[u64]) -> Answer {
+    let remains = |it: &u64| [0, u64::from(u32::MAX)].contains(&(it & 0xffff_ffff));
+    let all = numbers.iter().all(remains);
+    if all { Ok(0) } else { Err(Errno(EPERM)) }
+}
+
 impl<M: Machine> Process<'_, M> {
     pub(super) fn system_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
         let [first, second, third, fourth, ..] = words;
@@ -49,7 +57,10 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_arch_prctl => self.pointers(first, second),
             nr::__NR_getuid | nr::__NR_geteuid | nr::__NR_getgid | nr::__NR_getegid => Ok(0),
             nr::__NR_getgroups => Ok(0),
-            nr::__NR_setuid | nr::__NR_setgid if first & 0xffff_ffff == 0 => Ok(0),
+            nr::__NR_setuid | nr::__NR_setgid => remain(&[first]),
+            nr::__NR_setreuid | nr::__NR_setregid => remain(&[first, second]),
+            nr::__NR_setresuid | nr::__NR_setresgid => remain(&[first, second, third]),
+            nr::__NR_setgroups if first == 0 => Ok(0),
             nr::__NR_sched_getaffinity if second >= 8 => {
                 // One core.
                 self.write_words(third, &[1]).map(|()| 8)
@@ -122,26 +133,44 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// There are limits to the stack, to open files, processes and signals that wait, and none to
-    /// anything else. They stay what they are.
+    /// anything else. That of open files can be lowered, and raised again, within what there is; the
+    /// others stay what they are.
     fn limit(&mut self, [process, resource, new, old]: [u64; 4]) -> Answer {
         if ![0, self.task.number].contains(&process) {
             return Err(Errno(ESRCH));
         }
-        let limit = match resource {
+        let resource = u32::try_from(resource).unwrap_or(u32::MAX);
+        let limits = match resource {
             16.. => return Err(Errno(EINVAL)),
-            it if it == u64::from(RLIMIT_STACK) => STACK_BYTES,
-            it if it == u64::from(RLIMIT_NOFILE) => OPEN as u64,
-            it if it == u64::from(RLIMIT_SIGPENDING) => QUEUE as u64,
-            it if it == u64::from(RLIMIT_NPROC) => PROCESSES as u64,
-            _ => u64::MAX,
+            RLIMIT_STACK => [STACK_BYTES; 2],
+            RLIMIT_NOFILE => self.files.limits(),
+            RLIMIT_SIGPENDING => [QUEUE as u64; 2],
+            RLIMIT_NPROC => [PROCESSES as u64; 2],
+            _ => [u64::MAX; 2],
         };
         if new != 0 {
-            return Err(Errno(EPERM));
+            let wanted = [self.word(new)?, self.word(new.wrapping_add(8))?];
+            self.set_limit(resource, limits, wanted)?;
         }
         if old != 0 {
-            self.write_words(old, &[limit, limit])?;
+            self.write_words(old, &limits)?;
         }
         Ok(0)
+    }
+
+    fn set_limit(&mut self, which: u32, had: [u64; 2], wanted: [u64; 2]) -> Result<(), Errno> {
+        let [soft, hard] = wanted;
+        if soft > hard {
+            return Err(Errno(EINVAL));
+        }
+        match which {
+            RLIMIT_NOFILE if hard <= OPEN as u64 => self.files.set_limits(wanted),
+            // Nobody writes the memory of one that ends to a file.
+            RLIMIT_CORE => {}
+            _ if wanted == had => {}
+            _ => return Err(Errno(EPERM)),
+        }
+        Ok(())
     }
 
     fn random_bytes(&mut self, to: u64, bytes: u64) -> Answer {

@@ -52,6 +52,8 @@ impl Open {
 pub(super) struct Table {
     descriptors: [u8; OPEN],
     private: [u64; WORDS],
+    /// How many there may be, and how many that may become.
+    limits: [u64; 2],
     pub(super) folder: Path,
     pub(super) program: Path,
     pub(super) mask: u32,
@@ -62,6 +64,7 @@ impl Table {
     pub(super) const FIRST: Self = Self {
         descriptors: [CLOSED; OPEN],
         private: [0; WORDS],
+        limits: [OPEN as u64; 2],
         folder: Path::ROOT,
         program: Path::ROOT,
         mask: 0o022,
@@ -99,6 +102,16 @@ impl Files<'_> {
         *self.tables.at(process) = table;
     }
 
+    /// How many descriptors the process at hand may have, and how many that may become.
+    pub(crate) fn limits(&self) -> [u64; 2] {
+        self.tables.limits
+    }
+
+    /// Sets both.
+    pub(crate) fn set_limits(&mut self, limits: [u64; 2]) {
+        self.tables.limits = limits;
+    }
+
     /// A new descriptor for what is opened.
     pub(crate) fn open(&mut self, target: Target, flags: u32) -> Result<usize, Errno> {
         let free = self.open.iter().position(|it| it.count == 0);
@@ -116,7 +129,8 @@ impl Files<'_> {
     }
 
     fn descriptor_from(&self, least: usize) -> Result<usize, Errno> {
-        let free = (least..OPEN).find(|&it| self.tables.descriptors[it] == CLOSED);
+        let end = usize::try_from(self.tables.limits[0]).unwrap_or(OPEN);
+        let free = (least..end.min(OPEN)).find(|&it| self.tables.descriptors[it] == CLOSED);
         free.ok_or(Errno(EMFILE))
     }
 
