@@ -33,7 +33,7 @@ const WORDS_MAX: usize = 128 << 10;
 /// Most arguments and variables together.
 const STRINGS_MAX: usize = 960;
 /// Most files with the folders that lead to them, and longest path, in the personality.
-const PLACES_MAX: usize = 112;
+const PLACES_MAX: usize = 480;
 const PATH_MAX: usize = 120;
 
 /// What is there without being carried: a folder, and devices.
@@ -426,7 +426,7 @@ mod tests {
         for (wrong, said) in [
             (start(STRINGS_MAX + 1, 9, 0, 0), "961 arguments"),
             (start(2, WORDS_MAX / 2, 0, 0), "131074 bytes"),
-            (start(1, 1, PLACES_MAX, 9), "113 files"),
+            (start(1, 1, PLACES_MAX, 9), "481 files"),
             (start(1, 1, 1, PATH_MAX), "a path there"),
             (names(&["x:/a", "y:/a"]), "/a: is there"),
             (names(&["x:/own"]), "/own: is there"),

@@ -240,3 +240,6 @@ impl<'a> Shelf<'a> {
         )
     }
 }
+
+#[cfg(test)]
+mod tests;
