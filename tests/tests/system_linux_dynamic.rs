@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use rcoe_tests::launch::{Ended, Outcome};
-use rcoe_tests::rcoe::Scene;
-use rcoe_tests::system::{is_aarch64, system};
+use rcoe_tests::rcoe::{Scene, events_of};
+use rcoe_tests::system::{is_aarch64, system, system_with};
 
 /// Compilers, and words that make libraries.
 const MUSL: &[&str] = &["musl-gcc"];
@@ -69,6 +69,31 @@ fn a_program_has_its_loader_its_libraries_and_its_modules() {
     }
 }
 
+#[test]
+fn any_replica_of_a_dynamic_program_is_lost_and_comes_back() {
+    if is_aarch64() {
+        return;
+    }
+    let scene = Scene::new();
+    compile(&scene, GLIBC, &[]);
+    let command = ["./program", "400000"];
+    let native = scene.run(&command);
+    for (probe, victim) in [("astray", 0), ("sudden", 1)] {
+        let kernel = format!("probe={probe} victim={victim}");
+        let options = ["-n", "3", "--events", "e", "--file=modules/module.so"];
+        let outcome = system_with(&scene, &kernel, &options, &command);
+        assert_eq!(outcome.ended, native.ended, "{kernel}: {}", outcome.err());
+        assert_eq!(outcome.out(), native.out(), "{kernel}");
+        let events = events_of(&scene.path().join("e"));
+        let back = events.iter().any(|event| {
+            event["type"] == "reintegration"
+                && event["replica"] == victim
+                && event["stage"] == "done"
+        });
+        assert!(back, "{kernel}: {events:?}");
+    }
+}
+
 /// Those of the machine that the tests run on, with what they need.
 #[test]
 fn programs_of_a_distribution_run_as_they_are() {
@@ -76,22 +101,37 @@ fn programs_of_a_distribution_run_as_they_are() {
         return;
     }
     let scene = Scene::new();
+    let lines: Vec<String> = (0..500).map(|it| (it * 7919 % 1009).to_string()).collect();
+    scene.write("data", lines.join("\n") + "\n");
     let gawk = "BEGIN { for (i = 1; i < 5; i++) print i, 2^(i * 20), sin(i) }";
     let shell = "for i in 1 2 3; do echo $((i * i)); done; (exit 4); echo $?; echo a | { \
                  read x; echo got $x; }";
+    let query = "create table t(a, b); insert into t values (1, 2.5), (3, 4.25); \
+                 select sum(a), avg(b), sqlite_version() from t;";
+    let mut any = false;
     for (replicas, command) in [
         ("1", &["dash", "-c", shell][..]),
         ("3", &["gawk", gawk]),
-        ("2", &["bc", "--version"]),
+        ("2", &["sqlite3", ":memory:", query]),
+        (
+            "1",
+            &["lua5.4", "-e", "print(_VERSION, ('x'):rep(9), math.sin(1))"],
+        ),
+        ("2", &["sort", "-n", "data"]),
+        ("1", &["sha256sum", "data"]),
+        ("1", &["openssl", "dgst", "-sha512", "data"]),
+        ("1", &["stat", "-c", "%n %s %F", "data"]),
+        ("1", &["find", "data", "-size", "1k"]),
     ] {
         if !Path::new("/usr/bin").join(command[0]).exists() {
             continue;
         }
+        any = true;
         let native = scene.run(command);
-        let outcome = system(&scene, &["-n", replicas], command);
-        assert_eq!(outcome.ended, native.ended, "{}", outcome.err());
-        assert_eq!(outcome.out(), native.out(), "{command:?}");
+        let outcome = system(&scene, &["-n", replicas, "--file=data"], command);
+        assert_alike(&outcome, &native, &format!("{command:?}"));
     }
+    assert!(any, "there is none of these programs");
 }
 
 #[test]

@@ -58,13 +58,21 @@ static void children(void) {
     printf("child ended %d; here %d\n", WEXITSTATUS(status), own_count(0));
 }
 
+static double work(long rounds) {
+    double sum = 0;
+    for (long at = 0; at < rounds; at++)
+        sum += sin(at);
+    return sum;
+}
+
 int main(int count, char **words) {
     setvbuf(stdout, 0, _IOLBF, 0);
     printf("%d %s %s\n", count, words[0], words[count - 1]);
-    printf("%.15g %.15g %.15g\n", sin(count), pow(2.5, count), lgamma(count + 0.5));
+    printf("%.9g %.9g %.9g\n", sin(count), pow(2.5, count), lgamma(count + 0.5));
     printf("%s %s %d %d\n", own_name(0), own_name(1), own_zeroes(), own_zeroes());
     printf("sse2 %d\n", !!__builtin_cpu_supports("sse2"));
     printf("%d\n", own_vendor());
+    printf("%.9g\n", work(atol(words[count - 1])));
     threads();
     modules();
     children();

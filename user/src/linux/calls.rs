@@ -5,6 +5,7 @@
 
 mod addresses;
 mod epoll;
+mod facts;
 mod files;
 mod local;
 mod locks;
@@ -99,6 +100,7 @@ impl<M: Machine> Process<'_, M> {
             .or_else(|| self.file_call(call, words))
             .or_else(|| self.name_call(call, words))
             .or_else(|| self.system_call(call, words))
+            .or_else(|| self.fact_call(call, words))
             .or_else(|| self.signal_call(call, words))
             .or_else(|| self.epoll_call(call, words))
             .or_else(|| self.thread_call(call, words))

@@ -1,6 +1,7 @@
 //! The personality on the host, with a machine of vectors.
 
 mod code;
+mod facts;
 mod handlers;
 mod local;
 mod net;

@@ -50,7 +50,6 @@ impl<M: Machine> Process<'_, M> {
             // From other advice nothing follows: what is not needed may stay.
             nr::__NR_madvise if third == u64::from(MADV_DONTNEED) => self.forget(first, second),
             nr::__NR_madvise => Ok(0),
-            nr::__NR_mincore => self.tell_pages(first, second, third),
             _ => return None,
         })
     }
@@ -156,25 +155,6 @@ impl<M: Machine> Process<'_, M> {
         }
         let (range, rights) = (Range::new(address, bytes)?, rights(protection)?);
         Space::protect(&mut self.store, &mut self.machine, range, rights)?;
-        Ok(0)
-    }
-
-    /// Which pages have memory: a byte for each.
-    fn tell_pages(&mut self, address: u64, bytes: u64, to: u64) -> Answer {
-        if !address.is_multiple_of(PAGE) {
-            return Err(Errno(EINVAL));
-        }
-        if bytes > MOST {
-            return Err(Errno(ENOMEM));
-        }
-        for page in 0..bytes.div_ceil(PAGE) {
-            let at = address.checked_add(page * PAGE).ok_or(Errno(ENOMEM))?;
-            if !Space::has(&self.store, at) {
-                return Err(Errno(ENOMEM));
-            }
-            let has = !Space::has_promised(&self.store, at);
-            self.write(to.wrapping_add(page), &[has.into()])?;
-        }
         Ok(0)
     }
 

@@ -9,6 +9,7 @@ use linux_raw_sys::general::{
 
 use super::system::remain;
 use crate::linux::files::{Kind, Path};
+use crate::linux::stat::STAT_WORDS;
 use crate::linux::streams::Target;
 use crate::linux::{Answer, Errno, Machine, Process};
 
@@ -96,7 +97,7 @@ impl<M: Machine> Process<'_, M> {
         folder.path.join(text.bytes())
     }
 
-    fn named(&mut self, folder: u64, text: u64) -> Result<usize, Errno> {
+    pub(super) fn named(&mut self, folder: u64, text: u64) -> Result<usize, Errno> {
         let path = self.path(folder, text)?;
         self.files.find(path).ok_or(Errno(ENOENT))
     }
@@ -137,20 +138,36 @@ impl<M: Machine> Process<'_, M> {
     }
 
     fn stat(&mut self, folder: u64, text: u64, to: u64, flags: u64) -> Answer {
-        if flags & u64::from(AT_EMPTY_PATH) != 0 && self.text(text)?.bytes().is_empty() {
-            return self.stat_open(folder, to);
-        }
-        let node = self.named(folder, text)?;
-        let words = self.stat_words(node);
+        let words = self.told(folder, text, flags)?;
         self.write_words(to, &words).map(|()| 0)
     }
 
     fn stat_open(&mut self, file: u64, to: u64) -> Answer {
-        let words = match self.files.of(file).map_err(|_| Errno(EBADF))?.target {
-            Target::Node(node) => self.stat_words(node),
-            target => self.stat_stream(target),
-        };
+        let words = self.told_of_open(file)?;
         self.write_words(to, &words).map(|()| 0)
+    }
+
+    /// What is told of a file, by its name in a folder or as the open one that the folder is.
+    pub(super) fn told(
+        &mut self,
+        folder: u64,
+        text: u64,
+        flags: u64,
+    ) -> Result<[u64; STAT_WORDS], Errno> {
+        if flags & u64::from(AT_EMPTY_PATH) != 0 && self.text(text)?.bytes().is_empty() {
+            return self.told_of_open(folder);
+        }
+        let node = self.named(folder, text)?;
+        Ok(self.stat_words(node))
+    }
+
+    fn told_of_open(&mut self, file: u64) -> Result<[u64; STAT_WORDS], Errno> {
+        Ok(
+            match self.files.of(file).map_err(|_| Errno(EBADF))?.target {
+                Target::Node(node) => self.stat_words(node),
+                target => self.stat_stream(target),
+            },
+        )
     }
 
     /// The superuser may do anything with what is there.

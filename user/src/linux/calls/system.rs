@@ -8,11 +8,8 @@ use linux_raw_sys::general::{
     RLIMIT_CORE, RLIMIT_NOFILE, RLIMIT_NPROC, RLIMIT_SIGPENDING, RLIMIT_STACK, TIMER_ABSTIME,
 };
 
-use rcoe_abi::bundle::Word;
-
 use super::{PORTION, portion_of};
 use crate::linux::files::OPEN;
-use crate::linux::machine::PAGE;
 use crate::linux::signals::QUEUE;
 use crate::linux::space::STACK_BYTES;
 use crate::linux::stat::SECOND;
@@ -36,9 +33,6 @@ const NAMES: [&[u8]; 6] = [
     b"x86_64",
     b"(none)",
 ];
-/// Words of what is told of the machine: seconds since its start, three loads, bytes of memory,
-/// those that are left, shared and buffered; the same of two kinds that there are not; processes.
-const MACHINE_WORDS: usize = 14;
 /// Words of the times that a process took.
 pub(super) const USAGE_WORDS: usize = 18;
 
@@ -68,7 +62,6 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_uname => self.names(first),
             nr::__NR_prlimit64 => self.limit([first, second, third, fourth]),
             nr::__NR_getrlimit => self.limit([0, first, 0, second]),
-            nr::__NR_sysinfo => self.tell_machine(first),
             nr::__NR_getrusage => self.write_words(second, &[0; USAGE_WORDS]).map(|()| 0),
             nr::__NR_getrandom => self.random_bytes(first, second),
             nr::__NR_clock_gettime => self.clock(first, second),
@@ -105,23 +98,6 @@ impl<M: Machine> Process<'_, M> {
             }
             _ => Err(Errno(EINVAL)),
         }
-    }
-
-    /// How long the machine runs, its memory, and its processes.
-    fn tell_machine(&mut self, to: u64) -> Answer {
-        let up = self.machine.now() / SECOND;
-        let pages = [
-            self.bundle.word(Word::Pages).unwrap_or(0),
-            self.machine.left(),
-        ];
-        let [all, left] = pages.map(|it| it * PAGE);
-        let lives = self.task.all().iter().filter(|it| it.lives());
-        let mut words = [0; MACHINE_WORDS];
-        words[0] = up;
-        (words[4], words[5], words[10]) = (all, left, lives.count() as u64);
-        // Memory is counted in bytes.
-        words[13] = 1;
-        self.write_words(to, &words).map(|()| 0)
     }
 
     fn names(&mut self, to: u64) -> Answer {

@@ -13,6 +13,9 @@ pub(crate) struct Path {
 }
 
 impl Path {
+    /// Bytes of the longest name.
+    pub(crate) const MOST: u64 = LONGEST as u64 - 1;
+
     /// The root.
     pub(crate) const ROOT: Self = {
         let mut bytes = [0; LONGEST];

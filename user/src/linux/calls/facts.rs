@@ -1,0 +1,158 @@
+//! Calls that ask what files, folders and the machine are like, and what programs say of what they
+//! are going to do with them, from which nothing follows here.
+
+use linux_raw_sys::errno::{EINVAL, ENOMEM, ENOTDIR, EOPNOTSUPP, ESPIPE};
+use linux_raw_sys::general as nr;
+use linux_raw_sys::general::STATX_BASIC_STATS;
+use rcoe_abi::bundle::Word;
+
+use super::names::HERE;
+use crate::linux::files::{Kind, NODES, Path};
+use crate::linux::machine::PAGE;
+use crate::linux::space::Space;
+use crate::linux::stat::{SECOND, STAT_WORDS};
+use crate::linux::{Answer, Errno, Machine, Process};
+
+/// Words of `struct sysinfo`, `struct statfs` and `struct statx`.
+const SYSTEM_WORDS: usize = 14;
+const STORE_WORDS: usize = 15;
+const STATX_WORDS: usize = 32;
+/// What Linux calls files in memory.
+const IN_MEMORY: u64 = 0x0102_1994;
+/// Kinds of advice about a file.
+const ADVICE: u64 = 5;
+/// Most pages that are asked for at once.
+const PAGES: u64 = 1 << 20;
+
+/// The words of `struct statx` that say what those of `struct stat` do.
+fn statx_words(told: &[u64; STAT_WORDS]) -> [u64; STATX_WORDS] {
+    let [
+        device,
+        number,
+        links,
+        mode,
+        group,
+        _,
+        size,
+        block,
+        blocks,
+        ..,
+    ] = *told;
+    let (owner, mode) = (mode >> 32, mode & 0xffff);
+    let mut words = [0; STATX_WORDS];
+    words[..8].copy_from_slice(&[
+        u64::from(STATX_BASIC_STATS) | block << 32,
+        0,
+        links | owner << 32,
+        group & 0xffff_ffff | mode << 32,
+        number,
+        size,
+        blocks,
+        0,
+    ]);
+    // Of access; none of birth; of change and of content.
+    words[8..10].copy_from_slice(&told[9..11]);
+    words[12..14].copy_from_slice(&told[13..15]);
+    words[14..16].copy_from_slice(&told[11..13]);
+    words[17] = device << 32;
+    words
+}
+
+impl<M: Machine> Process<'_, M> {
+    pub(super) fn fact_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
+        let [first, second, third, fourth, fifth, _] = words;
+        Some(match call {
+            nr::__NR_statx => {
+                let told = self.told(first, second, third);
+                told.and_then(|told| self.write_words(fifth, &statx_words(&told)))
+                    .map(|()| 0)
+            }
+            nr::__NR_statfs => {
+                let named = self.named(HERE, first);
+                named.and_then(|_| self.store_facts(second))
+            }
+            nr::__NR_fstatfs => {
+                let open = self.files.of(first).map(|_| ());
+                open.and_then(|()| self.store_facts(second))
+            }
+            nr::__NR_sysinfo => self.system_facts(first),
+            nr::__NR_fchdir => self.go_to(first),
+            nr::__NR_fadvise64 => match self.files.of(first) {
+                Err(error) => Err(error),
+                Ok(open) if open.node().is_err() => Err(Errno(ESPIPE)),
+                Ok(_) if fourth > ADVICE => Err(Errno(EINVAL)),
+                Ok(_) => Ok(0),
+            },
+            nr::__NR_mincore => self.are_there(first, second, third),
+            // Files have no attributes that have names.
+            nr::__NR_getxattr | nr::__NR_lgetxattr | nr::__NR_listxattr | nr::__NR_llistxattr => {
+                let named = self.named(HERE, first);
+                named.and(Err(Errno(EOPNOTSUPP)))
+            }
+            nr::__NR_fgetxattr | nr::__NR_flistxattr => {
+                let open = self.files.of(first).map(|_| ());
+                open.and(Err(Errno(EOPNOTSUPP)))
+            }
+            _ => return None,
+        })
+    }
+
+    /// Bytes of memory of a replica.
+    fn memory(&self) -> u64 {
+        self.bundle.word(Word::Pages).unwrap_or(0) * PAGE
+    }
+
+    /// What holds files: memory.
+    fn store_facts(&mut self, to: u64) -> Answer {
+        let (pages, files) = (self.memory() / PAGE, NODES as u64);
+        let left = self.machine.left();
+        let mut words = [0; STORE_WORDS];
+        words[..7].copy_from_slice(&[IN_MEMORY, PAGE, pages, left, left, files, files]);
+        words[8..10].copy_from_slice(&[Path::MOST, PAGE]);
+        self.write_words(to, &words).map(|()| 0)
+    }
+
+    /// The time since the start, memory, and how many processes there are.
+    fn system_facts(&mut self, to: u64) -> Answer {
+        let mut words = [0; SYSTEM_WORDS];
+        let memory = self.memory();
+        let all = self.task.all().iter();
+        let processes = all.filter(|it| it.lives()).count();
+        words[0] = self.machine.now() / SECOND;
+        (words[4], words[5]) = (memory, self.machine.left() * PAGE);
+        (words[10], words[13]) = (processes as u64, 1);
+        self.write_words(to, &words).map(|()| 0)
+    }
+
+    /// Other paths begin from a folder that is open.
+    fn go_to(&mut self, file: u64) -> Answer {
+        let node = self.files.of(file)?.node().map_err(|_| Errno(ENOTDIR))?;
+        let node = self.files.node(node);
+        match node.kind {
+            Kind::Folder => self.files.set_folder(node.path).map(|()| 0),
+            _ => Err(Errno(ENOTDIR)),
+        }
+    }
+
+    /// Says of pages whether they have memory, if all are mapped.
+    fn are_there(&mut self, start: u64, bytes: u64, to: u64) -> Answer {
+        let pages = bytes.div_ceil(PAGE);
+        if !start.is_multiple_of(PAGE) {
+            return Err(Errno(EINVAL));
+        }
+        if pages > PAGES {
+            return Err(Errno(ENOMEM));
+        }
+        for page in 0..pages {
+            let address = start.checked_add(page * PAGE).ok_or(Errno(ENOMEM))?;
+            if !Space::has(&self.store, address) {
+                return Err(Errno(ENOMEM));
+            }
+        }
+        for page in 0..pages {
+            let promised = Space::has_promised(&self.store, start + page * PAGE);
+            self.write(to.wrapping_add(page), &[u8::from(!promised)])?;
+        }
+        Ok(0)
+    }
+}
