@@ -109,7 +109,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// There are limits to the stack, to open files, processes and signals that wait, and none to
-    /// anything else. That of open files can be lowered, and raised again, within what there is; the
+    /// anything else. That of open files can be lowered, and raised again within what there is; the
     /// others stay what they are.
     fn limit(&mut self, [process, resource, new, old]: [u64; 4]) -> Answer {
         if ![0, self.task.number].contains(&process) {
