@@ -8,6 +8,7 @@
 mod coupling;
 mod machine;
 mod returning;
+mod service;
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
@@ -29,7 +30,8 @@ pub struct Order {
     pub repetitions: usize,
     /// Parts: computing, calls, seldom (interrupts, and removals of replicas), copy (memory), and
     /// return (of a replica with much memory; counted, whatever the clocks); and, by name only,
-    /// coupling (close against loose, counted) and points (at which all of memory is compared).
+    /// coupling (close against loose, counted), points (at which all of memory is compared), and
+    /// ycsb (Redis under YCSB, which needs redis-server, a JDK and Maven with its registry).
     #[arg(
         long = "part",
         value_delimiter = ',',
@@ -49,7 +51,7 @@ pub struct Order {
     pub arch: Arch,
 }
 
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     "computing",
     "calls",
     "seldom",
@@ -57,6 +59,7 @@ const PARTS: [&str; 7] = [
     "return",
     "coupling",
     "points",
+    "ycsb",
 ];
 
 const NS: [usize; 3] = [1, 2, 3];
@@ -155,6 +158,10 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<Told> {
     if wants("points") {
         eprintln!("measuring: points at which all of memory is compared");
         coupling::verify(&bench, &mut out)?;
+    }
+    if wants("ycsb") {
+        eprintln!("measuring: Redis under YCSB");
+        service::measure(rcoe, order, &mut out)?;
     }
     for &clock in &order.clocks {
         out.clock = Some(clock);
