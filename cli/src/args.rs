@@ -303,8 +303,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "[ADDRESS:]HOST:GUEST")]
     pub(crate) publish: Vec<Publish>,
     /// System sphere, x86_64: a file that a program of Linux, which runs in the root folder, finds
-    /// at GUEST or by the same name; as /dev/stdin it is its standard input. What the program
-    /// writes to files is gone with the machine. Can be given more than once
+    /// at GUEST or by the same name, or a folder with all files in it; as /dev/stdin it is its
+    /// standard input. Dynamic programs have their libraries without. What the program writes to
+    /// files is gone with the machine. Can be given more than once
     #[arg(long, value_name = "HOST[:GUEST]")]
     pub(crate) file: Vec<Carried>,
     /// The program and its arguments

@@ -2,11 +2,13 @@
 //!
 //! Each program prints what it sees, and does the same on the host.
 
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::Path;
 
-use rcoe_tests::launch::{Ended, Outcome};
-use rcoe_tests::rcoe::{Scene, events_of};
-use rcoe_tests::system::{is_aarch64, system, system_with};
+use rcoe_tests::launch::{self, Ended, Outcome};
+use rcoe_tests::rcoe::{LIMIT, Scene, events_of, until};
+use rcoe_tests::system::{is_aarch64, system, system_with, words};
 
 /// Compilers, and words that make libraries.
 const MUSL: &[&str] = &["musl-gcc"];
@@ -27,7 +29,7 @@ fn assert_alike(carried: &Outcome, native: &Outcome, what: &str) {
 }
 
 /// A program with a library of its own and a module beside it.
-fn compile(scene: &Scene, compiler: &[&str], words: &[&str]) {
+fn compile(scene: &Scene, compiler: &[&str], words: &[&str], of_library: &[&str]) {
     for folder in ["lib", "modules"] {
         std::fs::create_dir_all(scene.path().join(folder)).unwrap();
     }
@@ -35,7 +37,7 @@ fn compile(scene: &Scene, compiler: &[&str], words: &[&str]) {
     let library = |name: &str, source: &str, words: &[&str]| {
         scene.compile_by(compiler, name, source, &[LIBRARY, words].concat());
     };
-    library("lib/libown.so", OWN, &[]);
+    library("lib/libown.so", OWN, of_library);
     library("modules/libother.so", OTHER, &[]);
     let beside = [&folder("modules"), "-lother", "-Wl,-rpath,$ORIGIN"];
     library("modules/module.so", MODULE, &beside);
@@ -51,13 +53,15 @@ fn a_program_has_its_loader_its_libraries_and_its_modules() {
         return;
     }
     let older = &["-no-pie", "-Wl,--disable-new-dtags", "-Wl,-z,now"];
-    for (compiler, words, replicas, compare) in [
-        (GLIBC, &["-pie"][..], "1", "args"),
-        (GLIBC, older, "2", "io"),
-        (MUSL, &["-pie"], "3", "every"),
+    let together = &["-Wl,-z,noseparate-code"][..];
+    for (compiler, words, of_library, replicas, compare) in [
+        (GLIBC, &["-pie"][..], &[][..], "1", "args"),
+        (GLIBC, older, together, "2", "io"),
+        (MUSL, &["-pie"], &[], "3", "every"),
+        (MUSL, older, together, "1", "io"),
     ] {
         let scene = Scene::new();
-        compile(&scene, compiler, words);
+        compile(&scene, compiler, words, of_library);
         let native = scene.run(&["./program", "a b", "c"]);
         assert_eq!(native.ended, Ended::Exit(42), "{}", native.err());
         assert!(native.out().contains("module: 11 22"), "{}", native.out());
@@ -75,12 +79,12 @@ fn any_replica_of_a_dynamic_program_is_lost_and_comes_back() {
         return;
     }
     let scene = Scene::new();
-    compile(&scene, GLIBC, &[]);
+    compile(&scene, GLIBC, &[], &[]);
     let command = ["./program", "400000"];
     let native = scene.run(&command);
     for (probe, victim) in [("astray", 0), ("sudden", 1)] {
         let kernel = format!("probe={probe} victim={victim}");
-        let options = ["-n", "3", "--events", "e", "--file=modules/module.so"];
+        let options = ["-n", "3", "--events", "e", "--file=modules"];
         let outcome = system_with(&scene, &kernel, &options, &command);
         assert_eq!(outcome.ended, native.ended, "{kernel}: {}", outcome.err());
         assert_eq!(outcome.out(), native.out(), "{kernel}");
@@ -134,13 +138,48 @@ fn programs_of_a_distribution_run_as_they_are() {
     assert!(any, "there is none of these programs");
 }
 
+/// A server as the distribution has it, with a library of cryptography in which tables stand among
+/// code.
+#[test]
+fn a_server_of_a_distribution_serves_clients_of_the_host() {
+    if is_aarch64() || !Path::new("/usr/bin/redis-server").exists() {
+        return;
+    }
+    let scene = Scene::new();
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let host = SocketAddrV4::new(Ipv4Addr::new(127, high, low, 77), 8019);
+    let published = format!("{host}:6379");
+    let server = ["redis-server", "--save", "", "--protected-mode", "no"];
+    let words = words(&["-n", "2", "--publish", &published], &server);
+    let running = launch::start(&words, scene.path(), None).unwrap();
+    until("the server", || {
+        let said = running.stdout_so_far().unwrap();
+        said.contains("Ready to accept").then_some(())
+    });
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    let asked = b"set a 41\r\nincr a\r\neval 'return {redis.call(\"get\", \"a\")}' 0\r\n";
+    let expected = b"+OK\r\n:42\r\n*1\r\n$2\r\n42\r\n";
+    stream.write_all(asked).unwrap();
+    let mut told = vec![0; expected.len()];
+    stream.read_exact(&mut told).unwrap();
+    assert_eq!(
+        told.escape_ascii().to_string(),
+        expected.escape_ascii().to_string()
+    );
+    stream.write_all(b"shutdown nosave\r\n").unwrap();
+    let outcome = running.finish(LIMIT).unwrap();
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    assert_eq!(outcome.survivors, 0, "nothing outlives rcoe");
+}
+
 #[test]
 fn what_is_missing_is_named_before_a_machine_starts() {
     if is_aarch64() {
         return;
     }
     let scene = Scene::new();
-    compile(&scene, GLIBC, &[]);
+    compile(&scene, GLIBC, &[], &[]);
     let moved = |from: &str, to: &str| {
         std::fs::rename(scene.path().join(from), scene.path().join(to)).unwrap();
     };

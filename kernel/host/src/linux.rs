@@ -11,6 +11,7 @@ mod functions;
 mod instructions;
 mod libraries;
 mod system_folders;
+mod trees;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -33,7 +34,7 @@ const WORDS_MAX: usize = 128 << 10;
 /// Most arguments and variables together.
 const STRINGS_MAX: usize = 960;
 /// Most files with the folders that lead to them, and longest path, in the personality.
-const PLACES_MAX: usize = 480;
+const PLACES_MAX: usize = 960;
 const PATH_MAX: usize = 120;
 
 /// What is there without being carried: a folder, and devices.
@@ -47,7 +48,7 @@ const THERE: [&str; 6] = [
     "/dev/console",
 ];
 
-/// A file that a program finds.
+/// A file that a program finds, or a folder with all that is in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Carried {
     /// Where it is on the host.
@@ -98,7 +99,7 @@ pub struct Start {
     pub arguments: Vec<OsString>,
     /// Its environment, each `NAME=value`.
     pub environment: Vec<OsString>,
-    /// Files that it finds, besides itself.
+    /// Files and folders that it finds, besides itself.
     pub files: Vec<Carried>,
 }
 
@@ -147,6 +148,10 @@ impl LinuxProgram {
         }
         let content = read(path)?;
         elf::read(&content).map_err(refuse)?;
+        let start = Start {
+            files: trees::expand(&start.files)?,
+            ..start.clone()
+        };
         start.check(&own_place(path)).map_err(refuse)?;
         let mut files = files(path, content, &start.files)?;
         let mut hosts = vec![path.canonicalize().unwrap_or_else(|_| path.to_owned())];
@@ -426,7 +431,7 @@ mod tests {
         for (wrong, said) in [
             (start(STRINGS_MAX + 1, 9, 0, 0), "961 arguments"),
             (start(2, WORDS_MAX / 2, 0, 0), "131074 bytes"),
-            (start(1, 1, PLACES_MAX, 9), "481 files"),
+            (start(1, 1, PLACES_MAX, 9), "961 files"),
             (start(1, 1, 1, PATH_MAX), "a path there"),
             (names(&["x:/a", "y:/a"]), "/a: is there"),
             (names(&["x:/own"]), "/own: is there"),

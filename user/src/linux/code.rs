@@ -164,7 +164,7 @@ impl<'a, M: Machine> Process<'a, M> {
         let Ok(node) = open.node() else {
             return Ok(None);
         };
-        if !start.is_multiple_of(PAGE) {
+        if !start.is_multiple_of(PAGE) || bytes == 0 {
             return Err(Errno(EINVAL));
         }
         let node = self.files.node(node);
@@ -183,7 +183,7 @@ impl<'a, M: Machine> Process<'a, M> {
             ));
             return Err(Errno(EACCES));
         }
-        let end = start.saturating_add(bytes);
+        let end = start.saturating_add(bytes.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX));
         Ok(Some(Part {
             program,
             start,

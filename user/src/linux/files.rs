@@ -21,7 +21,7 @@ use descriptors::{Open, Table};
 pub(crate) use path::Path;
 
 /// Most files and folders, and most that are open.
-pub(crate) const NODES: usize = 512;
+pub(crate) const NODES: usize = 1024;
 pub(crate) const OPEN: usize = 240;
 /// Largest file.
 const LARGEST: u64 = 1 << 30;

@@ -133,7 +133,7 @@ impl<'a> Shelf<'a> {
                         all.push(file);
                         seekers.push_back(Seeker { file, inherited });
                     }
-                    None if name == UNWINDER => {}
+                    None if name == UNWINDER || self.preloaded.contains(&name) => {}
                     None => return Err(self.missing(&name, (seeker.file, first), loader)),
                 }
             }

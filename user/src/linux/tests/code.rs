@@ -58,6 +58,11 @@ fn code_of_a_file_is_mapped_with_its_instructions_replaced() {
         assert_eq!(code[..2], [0x0f, 0xa2]);
         let words = [data, PAGE, CODE_RIGHTS.into()];
         assert_eq!(ask(process, nr::__NR_mprotect, &words), Err(Errno(EACCES)));
+        // Whole pages are mapped.
+        let words = [0, 1, CODE_RIGHTS.into(), PRIVATE.into(), file, 0];
+        let short = ask(process, nr::__NR_mmap, &words).unwrap();
+        process.read(short, &mut code).unwrap();
+        assert_eq!(code, REPLACED);
         // Once it is taken out nothing is left of it.
         ask(process, nr::__NR_munmap, &[place, PAGE]).unwrap();
         assert!(!is_answered(process, place));
@@ -104,6 +109,11 @@ fn no_other_code_is_mapped() {
             (1, private, 0, EACCES),
         ] {
             assert_eq!(map_file(process, file, how, offset), Err(Errno(error)));
+        }
+        for (bytes, error) in [(0, EINVAL), (u64::MAX, ENOMEM), (u64::MAX - 4095, ENOMEM)] {
+            let words = [0, bytes, CODE_RIGHTS.into(), PRIVATE.into(), file, 0];
+            let refused = ask(process, nr::__NR_mmap, &words);
+            assert_eq!(refused, Err(Errno(error)));
         }
         let told = process.machine.notes.lines().count();
         assert_eq!(told, 1, "{}", process.machine.notes);

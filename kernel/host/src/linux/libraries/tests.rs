@@ -107,6 +107,11 @@ fn paths_count_for_whom_they_are_meant() {
     let said = "its library /one/a.so needs b.so, which is not where its loader looks";
     assert!(why.contains(said), "{why}");
     assert!(why.contains("--file HOST:/lib64/b.so"), "{why}");
+    // What is to be loaded before all is not missed.
+    let variable = ["LD_PRELOAD=absent.so a.so".into()];
+    let path = [(INHERITED, "$ORIGIN/../one")];
+    let added = host.added(&path, &[], &variable).unwrap();
+    assert_eq!(added, ["/one/a.so", "/one/b.so"]);
     // The environment's come before new paths, and behind old ones.
     host.put("two/a.so", &library(&[]));
     let variable = format!("LD_LIBRARY_PATH={}", host.path("two").display());
