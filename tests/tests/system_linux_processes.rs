@@ -2,9 +2,11 @@
 //!
 //! Each program prints what it sees, and does the same on the host.
 
-use rcoe_tests::launch::{Ended, Outcome};
-use rcoe_tests::rcoe::Scene;
+use rcoe_tests::launch::{self, Ended, Outcome};
+use rcoe_tests::machine::{OBJECTS, Reached, flip_text, story};
+use rcoe_tests::rcoe::{Scene, events_of, until};
 use rcoe_tests::system::{is_aarch64, system};
+use rustix::process::Signal;
 
 /// Compilers of static programs, with their words.
 const MUSL: &[&str] = &["musl-gcc", "-static"];
@@ -134,4 +136,62 @@ fn a_program_that_cannot_be_carried_is_told_of_when_it_is_executed() {
     assert_eq!(outcome.out(), "on\n", "{}", outcome.err());
     let told = "/bin/elf cannot be executed: not a 64-bit ELF program";
     assert!(outcome.err().contains(told), "{}", outcome.err());
+}
+
+const RING: &str = include_str!("system_linux_processes/ring.c");
+/// Rounds in which each child is replaced once.
+const TURN: usize = 12;
+
+/// How often a replica has come back.
+fn back(reached: &Reached) -> usize {
+    let events = events_of(&reached.scene.path().join("e"));
+    let back = events.iter().filter(|event| event["stage"] == "done");
+    back.count()
+}
+
+/// Rounds that are told of by now.
+fn rounds(reached: &Reached) -> usize {
+    let told = reached.running.stdout_so_far().unwrap();
+    told.matches("round ").count()
+}
+
+/// What is lost tells wrong words from here on. A replica that came back and did not hold all that
+/// each process has would tell of wrong sums, and be lost again.
+#[test]
+fn replicas_are_lost_while_several_processes_compute_and_all_of_them_are_copied() {
+    const MEGABYTES: usize = 48;
+    if is_aarch64() {
+        return;
+    }
+    let [scene, native] = [Scene::new(), Scene::new()];
+    scene.compile_by(GLIBC, "ring", RING, &["-O2"]);
+    native.compile_by(GLIBC, "ring", RING, &["-O2"]);
+    let reached = Reached::start_sized(scene, MEGABYTES, &["-n", "3"], &["./ring"]);
+    let victims = [0, 1, 2, 0];
+    for (index, victim) in victims.into_iter().enumerate() {
+        reached.change(victim, OBJECTS, (MEGABYTES << 20) - OBJECTS, |bytes| {
+            flip_text(bytes, b"round %d: ");
+        });
+        until("the replica to be back", || {
+            (back(&reached) == index + 1).then_some(())
+        });
+        let before = rounds(&reached);
+        until("all children to be replaced", || {
+            (rounds(&reached) > before + TURN).then_some(())
+        });
+    }
+    let more = (rounds(&reached) + TURN).to_string();
+    launch::signal(reached.running.pid(), Signal::TERM).unwrap();
+    let (outcome, events) = reached.finish();
+    assert_eq!(outcome.ended, Ended::Signal(15), "{}", outcome.err());
+    let removed = story(&events)
+        .into_iter()
+        .filter_map(|(_, removed)| removed);
+    assert_eq!(removed.collect::<Vec<_>>(), [0, 1, 2, 0]);
+    let native = native.run(&["./ring", &more]);
+    assert!(
+        native.out().starts_with(&outcome.out()),
+        "{}",
+        outcome.out()
+    );
 }
