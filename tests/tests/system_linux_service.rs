@@ -1,9 +1,10 @@
 //! The system sphere: unmodified servers of Linux that make processes, with clients on the host.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread;
 
 use rcoe_tests::launch::{self, Ended, Outcome};
 use rcoe_tests::machine::{OBJECTS, Reached, flip_text, story};
@@ -137,4 +138,135 @@ fn redis_counts_on_and_saves_while_replicas_are_lost() {
     }
     let (_, events) = stop(reached);
     assert_eq!(removed(&events), [0, 1, 2, 0]);
+}
+
+const SERVER: &str = include_str!("system_linux_service/server.c");
+/// Compilers of static programs, with their words.
+const MUSL: &[&str] = &["musl-gcc", "-static"];
+const GLIBC: &[&str] = &["gcc", "-static"];
+const MEGABYTES: usize = 64;
+
+/// Runs a server in this manner, has clients of it do something, and tells what it said.
+fn served(how: &str, compiler: &[&str], replicas: &str, act: impl Fn(SocketAddrV4)) -> String {
+    let (scene, host) = (Scene::new(), address());
+    scene.compile_by(compiler, "server", SERVER, &["-O2"]);
+    let published = format!("{host}:7");
+    let options = ["-n", replicas, "--publish", &published];
+    let reached = Reached::start_sized(scene, MEGABYTES, &options, &["./server", how]);
+    act(host);
+    let (outcome, _) = stop(reached);
+    assert_eq!(outcome.err(), "", "{how} {replicas}");
+    outcome.out()
+}
+
+/// A client that has been answered: what it sends next is sent by a connection that is made.
+fn welcomed(host: SocketAddrV4, said: &[u8]) -> TcpStream {
+    let mut stream = connect(host);
+    let mut back = vec![0; said.len()];
+    stream.write_all(said).unwrap();
+    stream.read_exact(&mut back).unwrap();
+    assert_eq!(back, said);
+    stream
+}
+
+/// Sends bytes while it takes them back, and words of the server behind them; then the server has
+/// to close.
+fn exchange(mut stream: TcpStream, count: usize, last: &[u8]) {
+    let mut all: Vec<u8> = (0..count)
+        .map(|at| (at * 31 / 7).to_le_bytes()[0] | 0x80)
+        .collect();
+    let mut writer = stream.try_clone().unwrap();
+    let sent = all.clone();
+    let writing = thread::spawn(move || {
+        writer.write_all(&sent).unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    let mut back = Vec::new();
+    stream.read_to_end(&mut back).unwrap();
+    writing.join().unwrap();
+    all.extend_from_slice(last);
+    assert!(back == all, "{} bytes came back of {count}", back.len());
+}
+
+/// Clients that come together, more than a server has processes ahead.
+fn crowd(host: SocketAddrV4) {
+    thread::scope(|scope| {
+        for count in [0, 1, 20_000, 9_000, 30_000, 2, 5_000] {
+            scope.spawn(move || exchange(welcomed(host, b"hello"), count, b""));
+        }
+    });
+}
+
+/// The server's process closes its copy of a connection, whose own process goes on with it.
+#[test]
+fn a_process_for_each_client_serves_it_to_its_end() {
+    if is_aarch64() {
+        return;
+    }
+    for (compiler, replicas) in [(GLIBC, "1"), (MUSL, "3")] {
+        let said = served("each", compiler, replicas, |host| {
+            crowd(host);
+            // There is room for more, as processes and connections are given back.
+            for _ in 0..2 {
+                crowd(host);
+            }
+            // A process that ends closes.
+            exchange(welcomed(host, b"."), 0, b"");
+        });
+        assert_eq!(said, "listens\n");
+    }
+}
+
+/// What one process has closed, and another has yet, is not closed for the client.
+#[test]
+fn a_connection_ends_with_its_last_descriptor() {
+    if is_aarch64() {
+        return;
+    }
+    for (compiler, replicas) in [(MUSL, "1"), (GLIBC, "3")] {
+        // The process that made the serving one ends, again and again.
+        let said = served("each", compiler, replicas, |host| {
+            let mut stream = welcomed(host, b"hello");
+            for _ in 0..20 {
+                let mut back = [0];
+                stream.write_all(b">").unwrap();
+                stream.read_exact(&mut back).unwrap();
+                assert_eq!(&back, b">");
+            }
+            exchange(stream, 10_000, b"");
+        });
+        assert_eq!(said, "listens\n");
+        // The serving one ends, and the other has a word to say yet.
+        let said = served("keeps", compiler, replicas, |host| {
+            exchange(welcomed(host, b"hello"), 10_000, b"kept");
+            exchange(welcomed(host, b"."), 0, b"kept");
+        });
+        assert_eq!(said, "listens\n");
+    }
+}
+
+#[test]
+fn processes_made_ahead_accept_at_one_listener() {
+    if is_aarch64() {
+        return;
+    }
+    for (how, compiler, replicas) in [
+        ("ahead", GLIBC, "1"),
+        ("ahead", MUSL, "3"),
+        ("herd", MUSL, "1"),
+        ("herd", GLIBC, "3"),
+    ] {
+        let said = served(how, compiler, replicas, |host| {
+            crowd(host);
+            // One ends, and another one takes its place.
+            for _ in 0..6 {
+                exchange(welcomed(host, b"."), 0, b"");
+            }
+            crowd(host);
+        });
+        assert_eq!(
+            said,
+            format!("listens\n{}", "a worker ended: 0\n".repeat(6))
+        );
+    }
 }
