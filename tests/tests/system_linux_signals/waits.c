@@ -76,6 +76,14 @@ static void interrupted(void)
     FD_ZERO(&none);
     FD_SET(pipes[0], &none);
     INTERRUPT("select", select(pipes[0] + 1, &none, 0, 0, 0));
+    struct timeval rest = {3600, 0}, brief = {0, 20000};
+    FD_SET(pipes[0], &none);
+    INTERRUPT("select for an hour", select(pipes[0] + 1, &none, 0, 0, &rest));
+    printf("left %d\n", rest.tv_sec > 3000 && rest.tv_sec <= 3600);
+    INTERRUPT("select of nothing", select(0, 0, 0, 0, &rest));
+    printf("left %d\n", rest.tv_sec > 3000 && rest.tv_sec <= 3600);
+    told("select", select(pipes[0] + 1, &none, 0, 0, &brief));
+    printf("left %d %d\n", (int)brief.tv_sec, (int)brief.tv_usec);
     INTERRUPT("semaphore", sem_wait(&semaphore));
     INTERRUPT("nanosleep", nanosleep(&hour, &left));
     printf("left %d\n", left.tv_sec > 3000 && left.tv_sec <= 3600);

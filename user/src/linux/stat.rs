@@ -12,6 +12,8 @@ use linux_raw_sys::general::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG, S_IFSOCK};
 pub(super) const STAT_WORDS: usize = 18;
 /// Nanoseconds of a second.
 pub(super) const SECOND: u64 = 1_000_000_000;
+/// Nanoseconds of a microsecond.
+pub(super) const MICRO: u64 = 1000;
 
 impl<M: Machine> Process<'_, M> {
     /// Kind and permissions of what a node is.

@@ -6,8 +6,10 @@ use linux_raw_sys::general::{
     POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM,
 };
 
+use crate::linux::errno::LATER;
 use crate::linux::files::{Kind, OPEN};
 use crate::linux::sockets::{Connected, Link, Socket, Sockets};
+use crate::linux::stat::MICRO;
 use crate::linux::streams::Target;
 use crate::linux::threads::Limit;
 use crate::linux::{Answer, Errno, Machine, Process};
@@ -22,9 +24,8 @@ const SETS: usize = 3;
 const OF_SETS: [u32; SETS] = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI];
 /// What is told whether it was asked for or not.
 pub(super) const ALWAYS: u32 = POLLERR | POLLHUP;
-/// Whole milliseconds, and microseconds, in nanoseconds.
+/// Whole milliseconds in nanoseconds.
 const MILLI: u64 = 1_000_000;
-const MICRO: u64 = 1000;
 
 impl<M: Machine> Process<'_, M> {
     pub(super) fn poll_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
@@ -34,16 +35,21 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_ppoll => {
                 let limit = self.limit_of(third);
                 let limit = limit.and_then(|limit| self.blocking(limit, fourth, fifth));
-                limit.and_then(|limit| self.poll(first, second, limit))
+                let answer = limit.and_then(|limit| self.poll(first, second, limit));
+                self.telling_left(answer)
             }
             nr::__NR_select => {
                 let limit = self.limit_of_micros(fifth);
-                limit.and_then(|limit| self.select(first, [second, third, fourth], limit))
+                let sets = [second, third, fourth];
+                let answer = limit.and_then(|limit| self.select(first, sets, limit));
+                self.telling_left(answer)
             }
             nr::__NR_pselect6 => {
                 let limit = self.limit_of(fifth);
                 let limit = limit.and_then(|limit| self.blocking_pair(limit, sixth));
-                limit.and_then(|limit| self.select(first, [second, third, fourth], limit))
+                let sets = [second, third, fourth];
+                let answer = limit.and_then(|limit| self.select(first, sets, limit));
+                self.telling_left(answer)
             }
             _ => return None,
         })
@@ -90,6 +96,16 @@ impl<M: Machine> Process<'_, M> {
         }
         let micros = seconds.saturating_mul(1_000_000).saturating_add(micros);
         Ok(Limit::In(micros.saturating_mul(MICRO)))
+    }
+
+    /// Has a call that is over, and waited, tell what is left of its time. What it says of a time
+    /// for which it did not have to wait stays as it is.
+    fn telling_left(&mut self, answer: Answer) -> Answer {
+        if answer != Err(LATER) {
+            // The call is over, whether that can be written or not.
+            let _ = self.tell_left();
+        }
+        answer
     }
 
     /// Waits, unless the program says that it does not want to; `Ok` if that is over.

@@ -7,7 +7,7 @@ use linux_raw_sys::general::{SA_RESETHAND, SA_RESTART, SIGSEGV, TIMER_ABSTIME};
 use super::{Action, ENDED_BY, Effect, Info, OWN_FAULTS, Set, Whom, bit};
 use crate::linux::errno::word;
 use crate::linux::identity::CALL_WORDS;
-use crate::linux::stat::SECOND;
+use crate::linux::stat::{MICRO, SECOND};
 use crate::linux::threads::{ANSWER, State, Wait};
 use crate::linux::{Errno, Machine, Next, Process};
 
@@ -140,24 +140,37 @@ impl<M: Machine> Process<'_, M> {
         thread.signals.awaited = 0;
     }
 
-    /// Why such a call has not come to anything; one that sleeps tells how long it would have.
+    /// Why such a call has not come to anything; one that waits for a time tells what is left.
     fn interrupted(&mut self) -> Errno {
+        let sleeps = [nr::__NR_nanosleep, nr::__NR_clock_nanosleep];
+        let sleeps = sleeps.contains(&low(self.threads.now().call));
+        match self.tell_left() {
+            Err(error) if sleeps => error,
+            _ => Errno(EINTR),
+        }
+    }
+
+    /// Tells what is left of the time for which the current call waits, or has waited, if it is
+    /// one that tells.
+    pub(in crate::linux) fn tell_left(&mut self) -> Result<(), Errno> {
         let thread = *self.threads.current();
-        let to = match low(thread.call) {
-            nr::__NR_nanosleep => thread.words[1],
+        let (to, unit) = match low(thread.call) {
+            nr::__NR_nanosleep => (thread.words[1], 1),
             nr::__NR_clock_nanosleep if thread.words[1] & u64::from(TIMER_ABSTIME) == 0 => {
-                thread.words[3]
+                (thread.words[3], 1)
             }
-            _ => 0,
+            nr::__NR_select => (thread.words[4], MICRO),
+            nr::__NR_pselect6 => (thread.words[4], 1),
+            nr::__NR_ppoll => (thread.words[2], 1),
+            _ => (0, 1),
         };
         if to != 0
             && let Some(until) = thread.wait.until
         {
             let left = until.saturating_sub(self.machine.now());
-            let told = self.write_words(to, &[left / SECOND, left % SECOND]);
-            return told.err().unwrap_or(Errno(EINTR));
+            return self.write_words(to, &[left / SECOND, left % SECOND / unit]);
         }
-        Errno(EINTR)
+        Ok(())
     }
 
     /// Ends a handler (`rt_sigreturn`).

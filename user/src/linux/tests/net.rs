@@ -405,3 +405,41 @@ fn polls_wait_for_their_time_and_see_counters_and_timers() {
         assert_eq!(process.word(HERE), Ok(1 << timer));
     });
 }
+
+#[test]
+fn what_is_left_of_a_time_is_told() {
+    with(|process, _| {
+        let timer = ask(process, nr::__NR_timerfd_create, &[1, NONBLOCK]).unwrap();
+        // Every ten milliseconds, and it has rung.
+        process
+            .write_words(HERE, &[0, 10_000_000, 0, 5_000_000])
+            .unwrap();
+        let words = [timer, 0, HERE, 0];
+        assert_eq!(ask(process, nr::__NR_timerfd_settime, &words), Ok(0));
+        process.machine.now += 6_000_000;
+        // All of it is left, some, or nothing.
+        let limit = HERE + 8;
+        let select = [timer + 1, HERE, 0, 0, limit];
+        process.write_words(HERE, &[1 << timer, 1, 2]).unwrap();
+        assert_eq!(ask(process, nr::__NR_select, &select), Ok(1));
+        assert_eq!(process.word(limit), Ok(1));
+        assert_eq!(process.word(limit + 8), Ok(2));
+        assert_eq!(ask(process, nr::__NR_read, &[timer, HERE + 32, 8]), Ok(8));
+        for (call, unit) in [(nr::__NR_select, 1000), (nr::__NR_pselect6, 1)] {
+            process.write_words(HERE, &[1 << timer, 1, 0]).unwrap();
+            assert_eq!(ask(process, call, &select), Ok(1));
+            assert_eq!(process.word(limit), Ok(0));
+            let left = process.word(limit + 8).unwrap() * unit;
+            assert!((989_000_000..1_000_000_000).contains(&left), "{left}");
+            assert_eq!(ask(process, nr::__NR_read, &[timer, HERE + 32, 8]), Ok(8));
+        }
+        for call in [nr::__NR_select, nr::__NR_pselect6] {
+            process.write_words(limit, &[0, 900]).unwrap();
+            assert_eq!(ask(process, call, &[0, 0, 0, 0, limit]), Ok(0));
+            assert_eq!(process.word(limit + 8), Ok(0));
+        }
+        process.write_words(limit, &[0, 900]).unwrap();
+        assert_eq!(ask(process, nr::__NR_ppoll, &[0, 0, limit, 0]), Ok(0));
+        assert_eq!(process.word(limit + 8), Ok(0));
+    });
+}
