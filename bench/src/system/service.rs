@@ -42,7 +42,7 @@ pub(super) fn measure(rcoe: &Path, order: &Order, out: &mut Told) -> Result<()> 
     let workshop = Workshop::open(rcoe)?;
     let _ = writeln!(out, "\n### Redis under YCSB, operations a second\n");
     head(out);
-    out.counted = "op/s";
+    let counted = std::mem::replace(&mut out.counted, "op/s");
     for compare in MODES {
         let mut rows: [Row; WORKLOADS.len()] = Default::default();
         for repetition in 0..order.repetitions {
@@ -61,6 +61,8 @@ pub(super) fn measure(rcoe: &Path, order: &Order, out: &mut Told) -> Result<()> 
             row(out, &what, compare, values, 2);
         }
     }
+    // What is measured next is counted as before.
+    out.counted = counted;
     Ok(())
 }
 
