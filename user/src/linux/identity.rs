@@ -15,7 +15,10 @@ const AX: usize = 0;
 const BX: usize = 1;
 const CX: usize = 2;
 const DX: usize = 3;
-const IP: usize = 15;
+/// Where the next instruction, the flags and the stack pointer are among them.
+pub(crate) const IP: usize = 15;
+pub(crate) const STATUS: usize = 16;
+pub(crate) const SP: usize = 17;
 
 /// Exceptions: an undefined instruction, and one that is not allowed.
 const UNDEFINED: u64 = 6;

@@ -77,17 +77,8 @@ impl<M: Machine> Process<'_, M> {
         let Socket::New(own) = self.streams.sockets[socket] else {
             return Err(Errno(EISCONN));
         };
-        let mut wanted = self.address(own.family(), place, bytes)?;
-        match &mut wanted {
-            Name::Tcp((address, _)) if *address == ANY => *address = HOME,
-            Name::Tcp((address, _)) if *address == OWN || address[0] == LOOPBACK => {}
-            Name::Tcp(_) => return Err(Errno(ENETUNREACH)),
-            Name::Unix(label) if label.is_abstract() => {}
-            Name::Unix(label) => {
-                let path = self.files.path(label.bytes())?;
-                self.files.find(path).ok_or(Errno(ENOENT))?;
-            }
-        }
+        let wanted = self.address(own.family(), place, bytes)?;
+        let wanted = self.within_machine(wanted)?;
         let listener = self.streams.sockets.listener(&wanted);
         let listener = listener.ok_or(Errno(ECONNREFUSED))?;
         let Socket::Listens(heard) = self.streams.sockets[listener] else {
@@ -97,11 +88,13 @@ impl<M: Machine> Process<'_, M> {
             return Err(self.later(file));
         }
         let (name, peer) = match (own, wanted) {
-            (Name::Tcp((_, 0)), Name::Tcp((address, _))) => {
-                let port = self.streams.free_port();
+            (Name::Tcp((_, port)), Name::Tcp((address, _))) => {
+                let port = match port {
+                    0 => self.streams.free_port(),
+                    port => port,
+                };
                 (Name::Tcp((address, port)), wanted)
             }
-            (Name::Tcp((_, port)), Name::Tcp((address, _))) => (Name::Tcp((address, port)), wanted),
             _ => (own, heard.name),
         };
         let [near, far] = self.link(name, peer)?;
@@ -118,6 +111,21 @@ impl<M: Machine> Process<'_, M> {
         }
         self.streams.sockets[socket] = Socket::Connected(near);
         Ok(0)
+    }
+
+    /// What a name means to who connects to it, if that can be in the machine.
+    fn within_machine(&self, wanted: Name) -> Result<Name, Errno> {
+        match wanted {
+            Name::Tcp((ANY, port)) => return Ok(Name::Tcp((HOME, port))),
+            Name::Tcp((address, _)) if address == OWN || address[0] == LOOPBACK => {}
+            Name::Tcp(_) => return Err(Errno(ENETUNREACH)),
+            Name::Unix(label) if label.is_abstract() => {}
+            Name::Unix(label) => {
+                let path = self.files.path(label.bytes())?;
+                self.files.find(path).ok_or(Errno(ENOENT))?;
+            }
+        }
+        Ok(wanted)
     }
 
     /// Both ends of a new connection, of one who is called so and its peer.

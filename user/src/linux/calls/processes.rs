@@ -15,8 +15,9 @@ use linux_raw_sys::general::{
 };
 
 use super::system::USAGE_WORDS;
-use super::threads::{New, STACK};
+use super::threads::New;
 use crate::linux::errno::LATER;
+use crate::linux::identity::SP;
 use crate::linux::signals::{ENDED_BY, Info, Whom};
 use crate::linux::space::Space;
 use crate::linux::tasks::{Life, MEMORIES, NOBODY, Task};
@@ -176,7 +177,7 @@ impl<'a, M: Machine> Process<'a, M> {
         let mut registers = *self.threads.registers();
         registers[ANSWER] = 0;
         if new.stack != 0 {
-            registers[STACK] = new.stack;
+            registers[SP] = new.stack;
         }
         self.threads.begin(place, thread, registers)
     }

@@ -13,7 +13,7 @@ use super::{Next, Text};
 use crate::linux::code::Readable;
 use crate::linux::files::{Kind, OPEN, Path};
 use crate::linux::given::{Given, Named};
-use crate::linux::identity::CALL_WORDS;
+use crate::linux::identity::{CALL_WORDS, IP, SP, STATUS};
 use crate::linux::load::load;
 use crate::linux::process::Begin;
 use crate::linux::signals::first_floats;
@@ -26,11 +26,8 @@ const HEAD: usize = 256;
 const ELF: &[u8] = b"\x7fELF";
 /// Permissions to execute.
 const EXECUTE: u32 = 0o111;
-/// Registers of a program that begins: its first instruction, its flags, its stack.
-const IP: usize = 15;
-const FLAGS: usize = 16;
-const SP: usize = 17;
-const FIRST_FLAGS: u64 = 0x202;
+/// The flags of a program that begins.
+const FIRST_STATUS: u64 = 0x202;
 
 /// The interpreter that a script names, and a word for it, which may be empty.
 fn interpreter(head: &[u8]) -> Result<[&[u8]; 2], Errno> {
@@ -184,7 +181,7 @@ impl<'a, M: Machine> Process<'a, M> {
         assert!(begins, "any thread can have what programs begin with");
         let mut registers = [0; CALL_WORDS];
         (registers[IP], registers[SP]) = (begin.entry, begin.stack);
-        registers[FLAGS] = FIRST_FLAGS;
+        registers[STATUS] = FIRST_STATUS;
         self.threads.set_registers(registers);
     }
 

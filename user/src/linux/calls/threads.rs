@@ -11,6 +11,7 @@ use linux_raw_sys::general::{
     FUTEX_TID_MASK, FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAITERS, FUTEX_WAKE, FUTEX_WAKE_BITSET,
 };
 
+use crate::linux::identity::SP;
 use crate::linux::threads::{ANSWER, Futex, Limit, Thread};
 use crate::linux::{Answer, Errno, Machine, Process};
 
@@ -23,8 +24,6 @@ const KNOWN: u32 = SHARED
     | CLONE_CHILD_CLEARTID
     | CLONE_CHILD_SETTID
     | CLONE_DETACHED;
-/// The register of a thread's stack.
-pub(super) const STACK: usize = 17;
 /// Bytes of the list of locks, and most locks of it that are looked at.
 const LIST_BYTES: u64 = 24;
 const LOCKS: u32 = 2048;
@@ -146,7 +145,7 @@ impl<M: Machine> Process<'_, M> {
             return Err(Errno(EAGAIN));
         }
         let mut registers = *self.threads.registers();
-        (registers[ANSWER], registers[STACK]) = (0, new.stack);
+        (registers[ANSWER], registers[SP]) = (0, new.stack);
         let number = self.threads.begin(place, thread, registers);
         for (bit, to) in [
             (CLONE_PARENT_SETTID, new.parent),

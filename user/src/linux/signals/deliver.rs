@@ -6,13 +6,12 @@ use linux_raw_sys::general::{SA_RESETHAND, SA_RESTART, SIGSEGV, TIMER_ABSTIME};
 
 use super::{Action, ENDED_BY, Effect, Info, OWN_FAULTS, Set, Whom, bit};
 use crate::linux::errno::word;
-use crate::linux::identity::CALL_WORDS;
+use crate::linux::identity::{CALL_WORDS, IP};
 use crate::linux::stat::{MICRO, SECOND};
 use crate::linux::threads::{ANSWER, State, Wait};
 use crate::linux::{Errno, Machine, Next, Process};
 
-/// The register that says where a thread is, and the bytes of the instruction that makes a call.
-const IP: usize = 15;
+/// Bytes of the instruction that makes a call.
 const CALL_BYTES: u64 = 2;
 
 fn low(word: u64) -> u32 {

@@ -4,7 +4,7 @@
 use linux_raw_sys::general::{SI_KERNEL, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
 
 use super::{ENDED_BY, Effect, Info, bit};
-use crate::linux::identity::{CALL_WORDS, FLOAT_WORDS};
+use crate::linux::identity::{CALL_WORDS, FLOAT_WORDS, IP};
 use crate::linux::space::Space;
 use crate::linux::threads::Turn;
 use crate::linux::{Machine, Process};
@@ -32,7 +32,6 @@ const NOT_ALLOWED: u32 = 2;
 /// The end of what programs can have, and what the processor says of an address above it.
 const PROGRAMS_END: u64 = 0x7fff_ffff_f000;
 const IS_THERE: u64 = 1;
-const IP: usize = 15;
 
 /// What the processor stopped a thread for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

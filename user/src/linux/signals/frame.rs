@@ -11,7 +11,7 @@ use linux_raw_sys::general::{__NR_rt_sigreturn, SA_NODEFER, SA_ONSTACK, SA_RESTO
 use super::info::INFO_BYTES;
 use super::stack::Stack;
 use super::{Action, FIXED, Info, Set, bit};
-use crate::linux::identity::{CALL_WORDS, FLOAT_WORDS};
+use crate::linux::identity::{CALL_WORDS, FLOAT_WORDS, IP, SP, STATUS};
 use crate::linux::{Errno, Machine, Process};
 
 /// Bytes below a stack that a function may use without saying so.
@@ -51,9 +51,6 @@ const ANSWER: usize = 0;
 const DX: usize = 3;
 const SI: usize = 4;
 const DI: usize = 5;
-const IP: usize = 15;
-const STATUS: usize = 16;
-const SP: usize = 17;
 
 /// Bits of the flags: of what a handler begins without, and of what it can change.
 const STEP: u64 = 1 << 8;
