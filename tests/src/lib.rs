@@ -13,7 +13,7 @@
 //! * [`terminal`] runs one on a terminal, for those who type.
 //! * [`rcoe`] is what the behaviour tests in `tests/tests/` share; [`victim`] is a program to harm,
 //!   and [`watched`] has jobs to look at; [`system`] starts whole systems in QEMU, and [`machine`]
-//!   reaches into their memory.
+//!   reaches into their memory; [`linux`] is for programs of Linux in them.
 //!
 //! Not covered: the inside of the agent and the protocol (unit tests and the simulator), faults in
 //! memory and registers (the fault lab), and cost (the bench).
@@ -23,6 +23,7 @@ pub mod cases;
 pub mod cpython;
 pub mod data;
 pub mod launch;
+pub mod linux;
 pub mod machine;
 pub mod matrix;
 pub mod memory;

@@ -155,3 +155,9 @@ pub fn story(events: &[Value]) -> Vec<(String, Option<u64>)> {
     };
     events.iter().map(told).collect()
 }
+
+/// The replicas that were removed, one after the other.
+pub fn removed(events: &[Value]) -> Vec<u64> {
+    let removed = story(events).into_iter();
+    removed.filter_map(|(_, removed)| removed).collect()
+}

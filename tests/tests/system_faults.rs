@@ -2,7 +2,7 @@
 //! removed and brought back.
 
 use rcoe_tests::launch::{self, Ended, Outcome};
-use rcoe_tests::machine::{CAPABILITIES, OBJECTS, Reached, flip_text, slept, story};
+use rcoe_tests::machine::{CAPABILITIES, OBJECTS, Reached, flip_text, removed, slept, story};
 use rcoe_tests::rcoe::{Scene, events_of, until};
 use rcoe_tests::system::{is_aarch64, system_with};
 use rustix::process::Signal;
@@ -134,9 +134,8 @@ fn a_kernel_that_commands_another_core_for_no_reason_is_the_one_that_is_removed(
         assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
         assert_eq!(outcome.out(), slept(), "{what}");
         assert!(what.contains("commanded for no reason"), "{what}");
-        let story = story(&events_of(&scene.path().join("e")));
-        let removed: Vec<_> = story.iter().filter_map(|(_, removed)| *removed).collect();
-        assert_eq!(removed, [u64::try_from(victim).unwrap()], "{what}");
+        let events = events_of(&scene.path().join("e"));
+        assert_eq!(removed(&events), [u64::try_from(victim).unwrap()], "{what}");
     }
 }
 
@@ -218,10 +217,7 @@ fn each_replica_in_turn_is_lost_and_brought_back() {
         .map(|tens| format!("slept {tens}0 ticks\n"))
         .collect();
     assert!(right.starts_with(&outcome.out()), "{}", outcome.out());
-    let removed = story(&events)
-        .into_iter()
-        .filter_map(|(_, removed)| removed);
-    assert_eq!(removed.collect::<Vec<_>>(), [0, 1, 2, 0]);
+    assert_eq!(removed(&events), [0, 1, 2, 0]);
     let leads = |event: &Value| (event["type"] == "takeover").then(|| event["to"].as_u64());
     let leaders: Vec<Option<u64>> = events.iter().filter_map(leads).collect();
     assert_eq!(
@@ -241,9 +237,7 @@ fn comes_back(probe: &str) {
         assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
         assert_eq!(outcome.out(), slept(), "{what}");
         let events = events_of(&scene.path().join("e"));
-        let story = story(&events);
-        let removed: Vec<_> = story.iter().filter_map(|(_, removed)| *removed).collect();
-        assert_eq!(removed, [u64::try_from(victim).unwrap()], "{what}");
+        assert_eq!(removed(&events), [u64::try_from(victim).unwrap()], "{what}");
         let back = events.iter().any(|event| event["stage"] == "done");
         assert!(back, "{what}: {events:?}");
     }

@@ -1,6 +1,7 @@
 //! The system sphere: unmodified static programs of Linux.
 
 use rcoe_tests::launch::{Ended, Outcome};
+use rcoe_tests::linux::{GLIBC, MUSL};
 use rcoe_tests::rcoe::{Scene, events_of};
 use rcoe_tests::system::{is_aarch64, system, system_with};
 
@@ -88,9 +89,6 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Compilers of static programs, with their words.
-const MUSL: &[&str] = &["musl-gcc", "-static"];
-const GLIBC: &[&str] = &["gcc", "-static"];
 const ANYWHERE: &[&str] = &["gcc", "-static-pie", "-fPIE"];
 
 fn compile(scene: &Scene, name: &str, compiler: &[&str], source: &str) {

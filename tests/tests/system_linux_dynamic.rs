@@ -6,7 +6,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::Path;
 
-use rcoe_tests::launch::{self, Ended, Outcome};
+use rcoe_tests::launch::{self, Ended};
+use rcoe_tests::linux::assert_alike;
 use rcoe_tests::rcoe::{LIMIT, Scene, events_of, until};
 use rcoe_tests::system::{is_aarch64, system, system_with, words};
 
@@ -20,13 +21,6 @@ const OWN: &str = include_str!("system_linux_dynamic/own.c");
 const MODULE: &str = include_str!("system_linux_dynamic/module.c");
 const OTHER: &str = include_str!("system_linux_dynamic/other.c");
 const CODE: &str = include_str!("system_linux_dynamic/code.c");
-
-/// What a carried program did is what it does on the host, and the user is told nothing.
-fn assert_alike(carried: &Outcome, native: &Outcome, what: &str) {
-    assert_eq!(carried.ended, native.ended, "{what}: {}", carried.err());
-    assert_eq!(carried.out(), native.out(), "{what}");
-    assert_eq!(carried.err(), "", "{what}");
-}
 
 /// A program with a library of its own and a module beside it.
 fn compile(scene: &Scene, compiler: &[&str], words: &[&str], of_library: &[&str]) {

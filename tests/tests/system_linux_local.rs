@@ -3,11 +3,9 @@
 //! Each program prints what it sees, and does the same on the host.
 
 use rcoe_tests::launch::Ended;
+use rcoe_tests::linux::{GLIBC, MUSL, assert_alike};
 use rcoe_tests::rcoe::Scene;
 use rcoe_tests::system::{is_aarch64, system};
-
-const MUSL: &[&str] = &["musl-gcc", "-static"];
-const GLIBC: &[&str] = &["gcc", "-static"];
 
 const LOCAL: &str = include_str!("system_linux_local/local.c");
 
@@ -26,10 +24,8 @@ fn servers_and_clients_of_one_machine_do_what_they_do_on_linux() {
         let native = scene.run(&["./local"]);
         let options = ["-n", replicas, "--compare", compare];
         let outcome = system(&scene, &options, &["./local"]);
-        let what = format!("{compiler:?} {replicas} {compare}: {}", outcome.err());
         assert_eq!(native.ended, Ended::Exit(0), "{}", native.out());
-        assert_eq!(outcome.ended, native.ended, "{what}");
-        assert_eq!(outcome.out(), native.out(), "{what}");
-        assert_eq!(outcome.err(), "", "{what}");
+        let what = format!("{compiler:?} {replicas} {compare}");
+        assert_alike(&outcome, &native, &what);
     }
 }

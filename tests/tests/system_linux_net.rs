@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 
 use rcoe_tests::launch::{self, Ended, Outcome};
-use rcoe_tests::machine::{Reached, flip_text, story};
+use rcoe_tests::linux::{GLIBC, MUSL, assert_alike};
+use rcoe_tests::machine::{Reached, flip_text, removed};
 use rcoe_tests::rcoe::{LIMIT, Scene, events_of, until};
 use rcoe_tests::system::{is_aarch64, system, system_with};
 use rustix::process::Signal;
@@ -379,18 +380,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Compilers of static programs.
-const MUSL: &[&str] = &["musl-gcc", "-static"];
-const GLIBC: &[&str] = &["gcc", "-static"];
-
 fn compile(scene: &Scene, name: &str, compiler: &[&str], source: &str) {
     scene.compile_by(compiler, name, source, &["-O2", "-w", "-pthread"]);
-}
-
-fn assert_alike(carried: &Outcome, native: &Outcome, what: &str) {
-    assert_eq!(carried.ended, native.ended, "{what}: {}", carried.err());
-    assert_eq!(carried.out(), native.out(), "{what}");
-    assert_eq!(carried.err(), "", "{what}");
 }
 
 #[test]
@@ -566,10 +557,7 @@ fn replicas_of_a_server_of_linux_are_lost_and_its_clients_see_nothing_of_it() {
         }
         exchange(welcomed(host), 5_000);
         let (_, events) = stop(reached);
-        let removed = story(&events)
-            .into_iter()
-            .filter_map(|(_, removed)| removed);
-        assert_eq!(removed.collect::<Vec<_>>(), [0, 1, 2, 0], "{how:?}");
+        assert_eq!(removed(&events), [0, 1, 2, 0], "{how:?}");
     }
 }
 

@@ -2,24 +2,14 @@
 //!
 //! Each program prints what it sees, and does the same on the host.
 
-use rcoe_tests::launch::{self, Ended, Outcome};
-use rcoe_tests::machine::{OBJECTS, Reached, flip_text, story};
+use rcoe_tests::launch::{self, Ended};
+use rcoe_tests::linux::{GLIBC, MUSL, assert_alike};
+use rcoe_tests::machine::{OBJECTS, Reached, flip_text, removed};
 use rcoe_tests::rcoe::{Scene, events_of, until};
 use rcoe_tests::system::{is_aarch64, system};
 use rustix::process::Signal;
 
-/// Compilers of static programs, with their words.
-const MUSL: &[&str] = &["musl-gcc", "-static"];
-const GLIBC: &[&str] = &["gcc", "-static"];
-
 const CHILDREN: &str = include_str!("system_linux_processes/children.c");
-
-/// What a carried program did is what it does on the host, and the user is told nothing.
-fn assert_alike(carried: &Outcome, native: &Outcome, what: &str) {
-    assert_eq!(carried.ended, native.ended, "{what}: {}", carried.err());
-    assert_eq!(carried.out(), native.out(), "{what}");
-    assert_eq!(carried.err(), "", "{what}");
-}
 
 #[test]
 fn children_have_what_they_inherit_and_are_waited_for_as_on_linux() {
@@ -184,10 +174,7 @@ fn replicas_are_lost_while_several_processes_compute_and_all_of_them_are_copied(
     launch::signal(reached.running.pid(), Signal::TERM).unwrap();
     let (outcome, events) = reached.finish();
     assert_eq!(outcome.ended, Ended::Signal(15), "{}", outcome.err());
-    let removed = story(&events)
-        .into_iter()
-        .filter_map(|(_, removed)| removed);
-    assert_eq!(removed.collect::<Vec<_>>(), [0, 1, 2, 0]);
+    assert_eq!(removed(&events), [0, 1, 2, 0]);
     let native = native.run(&["./ring", &more]);
     assert!(
         native.out().starts_with(&outcome.out()),

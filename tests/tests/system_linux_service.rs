@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 
 use rcoe_tests::launch::{self, Ended, Outcome};
-use rcoe_tests::machine::{OBJECTS, Reached, flip_text, story};
+use rcoe_tests::linux::{GLIBC, MUSL};
+use rcoe_tests::machine::{OBJECTS, Reached, flip_text, removed};
 use rcoe_tests::rcoe::{LIMIT, Scene, events_of, until};
 use rcoe_tests::system::is_aarch64;
 use rustix::process::Signal;
@@ -52,11 +53,6 @@ fn back(reached: &Reached) -> usize {
     let events = events_of(&reached.scene.path().join("e"));
     let back = events.iter().filter(|event| event["stage"] == "done");
     back.count()
-}
-
-fn removed(events: &[serde_json::Value]) -> Vec<u64> {
-    let removed = story(events).into_iter();
-    removed.filter_map(|(_, removed)| removed).collect()
 }
 
 /// A client of Redis.
@@ -141,9 +137,6 @@ fn redis_counts_on_and_saves_while_replicas_are_lost() {
 }
 
 const SERVER: &str = include_str!("system_linux_service/server.c");
-/// Compilers of static programs, with their words.
-const MUSL: &[&str] = &["musl-gcc", "-static"];
-const GLIBC: &[&str] = &["gcc", "-static"];
 const MEGABYTES: usize = 64;
 
 /// Runs a server in this manner, has clients of it do something, and tells what it said.

@@ -3,13 +3,10 @@
 //! Each program prints what it sees, and does the same on the host. Threads that signal others do
 //! so until that is seen, so that nothing depends on how fast anybody is.
 
-use rcoe_tests::launch::{Ended, Outcome};
+use rcoe_tests::launch::Ended;
+use rcoe_tests::linux::{GLIBC, MUSL, assert_alike};
 use rcoe_tests::rcoe::{Scene, events_of};
 use rcoe_tests::system::{is_aarch64, system, system_with};
-
-/// Compilers of static programs, with their words.
-const MUSL: &[&str] = &["musl-gcc", "-static"];
-const GLIBC: &[&str] = &["gcc", "-static"];
 
 const FAULTS: &str = include_str!("system_linux_signals/faults.c");
 const HANDLERS: &str = include_str!("system_linux_signals/handlers.c");
@@ -21,13 +18,6 @@ const WAITS: &str = include_str!("system_linux_signals/waits.c");
 
 fn compile(scene: &Scene, name: &str, compiler: &[&str], source: &str) {
     scene.compile_by(compiler, name, source, &["-O2", "-pthread"]);
-}
-
-/// What a carried program did is what it does on the host, and the user is told nothing.
-fn assert_alike(carried: &Outcome, native: &Outcome, what: &str) {
-    assert_eq!(carried.ended, native.ended, "{what}: {}", carried.err());
-    assert_eq!(carried.out(), native.out(), "{what}");
-    assert_eq!(carried.err(), "", "{what}");
 }
 
 /// A program does with so many replicas, and these modes of comparison, what it does on the host.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
 
 use rcoe_tests::launch::{self, Ended, Outcome, Running};
-use rcoe_tests::machine::{OBJECTS, Reached, flip_text, story};
+use rcoe_tests::machine::{OBJECTS, Reached, flip_text, removed};
 use rcoe_tests::rcoe::{LIMIT, Scene, events_of, until};
 use rcoe_tests::system::{system, words};
 use rustix::process::Signal;
@@ -252,10 +252,7 @@ fn replicas_are_lost_in_the_midst_of_a_connection_and_the_client_sees_nothing_of
         launch::signal(reached.running.pid(), Signal::TERM).unwrap();
         let (outcome, events) = reached.finish();
         assert_eq!(outcome.ended, Ended::Signal(15), "{}", outcome.err());
-        let removed = story(&events)
-            .into_iter()
-            .filter_map(|(_, removed)| removed);
-        assert_eq!(removed.collect::<Vec<_>>(), [0, 1, 2, 0], "{compare}");
+        assert_eq!(removed(&events), [0, 1, 2, 0], "{compare}");
     }
 }
 
