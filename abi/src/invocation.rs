@@ -87,7 +87,8 @@ pub enum Label {
     DeviceWrite = 53,
     /// Tells a device where transfer memory is, that of the primary: place of the register, width
     /// (4 or 8), the place to be told, and 1 if writing twice is as good as once. The reply's first
-    /// word is the generation: which primary's that is.
+    /// word is the generation: which primary's that is. A place in transfer memory itself is one
+    /// where the device will find the address (width 8): there each replica stores its own.
     DeviceWriteAddress = 54,
     /// Copies from a frame into transfer memory, for a device to fetch: place, pointer to the
     /// frame, byte in it, number of bytes.

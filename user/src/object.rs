@@ -356,6 +356,15 @@ pub fn device_address_short(device: u64, offset: u64, target: u64) -> Result<u64
     Ok(answer.words[0])
 }
 
+/// Stores in transfer memory, at `offset`, where transfer memory is, as [`device_address`] tells
+/// it: for a device that finds addresses there. Each replica stores that of its own.
+///
+/// # Errors
+/// The kernel's.
+pub fn store_address(device: u64, offset: u64, target: u64) -> Result<u64, Error> {
+    device_address(device, offset, target)
+}
+
 /// Makes a capability to page `page` of device memory, counted from the capability's first, that
 /// can be mapped, in slot `to` of the own table.
 ///

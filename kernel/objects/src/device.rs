@@ -11,7 +11,9 @@
 //! all (`FT_Mem_Rep`). Programs are given no physical address: the kernel writes that of the
 //! primary's transfer memory into the device's register, and whoever reads the register gets what
 //! it holds as one value for all. Which primary's it was is the *generation*, by which a driver
-//! learns that it must begin again with a new primary.
+//! learns that it must begin again with a new primary. Where a device finds addresses in transfer
+//! memory itself, as in descriptors, each kernel stores there where its own is, and what joins the
+//! trace is the place and what it leads to.
 //!
 //! Not covered: there is no unit that would keep a device to the memory it was told of. A driver
 //! that writes numbers of its own into an address register harms the machine, as in the papers.
@@ -48,6 +50,10 @@ pub(crate) enum Access {
         width: u8,
         target: u64,
         repeatable: bool,
+    },
+    StoreAddress {
+        place: u64,
+        target: u64,
     },
     CopyOut(Block),
     CopyIn {
@@ -138,11 +144,15 @@ impl<S: Sphere> Kernel<'_, S> {
             Label::DeviceWriteAddress => {
                 let [_, _, target] = self.arguments(message)?;
                 let (width, target) = (width_of(offset, width)?, place_of(pages, target)?);
-                if width < 4 {
+                let is_stored = TRANSFER.contains(&place);
+                if width < if is_stored { 8 } else { 4 } {
                     return Err(Error::InvalidArgument);
                 }
-                if TRANSFER.contains(&place) || !TRANSFER.contains(&target) {
+                if !TRANSFER.contains(&target) {
                     return Err(Error::RangeError);
+                }
+                if is_stored {
+                    return Ok(Access::StoreAddress { place, target });
                 }
                 Ok(Access::WriteAddress {
                     place,
@@ -230,6 +240,10 @@ impl<S: Sphere> Kernel<'_, S> {
             } => {
                 self.sphere
                     .device_write_address(place, width, target, repeatable);
+                Some(self.sphere.generation())
+            }
+            Access::StoreAddress { place, target } => {
+                self.sphere.store_address(place, target);
                 Some(self.sphere.generation())
             }
             Access::CopyOut(block) => {

@@ -34,6 +34,9 @@ pub trait Sphere {
     /// The primary writes where its own transfer memory, at byte `target` of device memory, is on
     /// the bus, after a vote. One that writes it again writes its own.
     fn device_write_address(&mut self, place: u64, width: u8, target: u64, repeatable: bool);
+    /// Stores into this replica's transfer memory, at `place` of device memory, where its own
+    /// transfer memory at `target` is on the bus: eight bytes, for a device to fetch.
+    fn store_address(&mut self, place: u64, target: u64);
     /// Which primary this is: another number after each change.
     fn generation(&self) -> u64;
     /// Words go into the transfer memory of each, and into the trace.

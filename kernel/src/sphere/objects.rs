@@ -86,6 +86,12 @@ impl Sphere for Replicated {
         });
     }
 
+    fn store_address(&mut self, place: u64, target: u64) {
+        // As what is copied out: the device looks at it when it is told to, and that is voted.
+        self.event(kind::OUTPUT, mix(mix(place) ^ target));
+        arch::device_write(place, 8, self.transfer + target);
+    }
+
     fn generation(&self) -> u64 {
         self.replica.epoch()
     }

@@ -99,14 +99,22 @@ fn a_device_is_told_of_transfer_memory_and_programs_of_generations() {
     kernel.sphere.generation = 7;
     let told = kernel.ask(devices, Label::DeviceWriteAddress, &[0x80, 8, DMA + 64]);
     assert_eq!(told, (0, 7), "the generation, and no address");
-    assert_eq!(kernel.sphere.written, [(0x80, DMA + 64)]);
+    let stored = kernel.ask(devices, Label::DeviceWriteAddress, &[DMA, 8, DMA + 128]);
+    assert_eq!(
+        stored,
+        (0, 7),
+        "in transfer memory itself, as in descriptors"
+    );
+    assert_eq!(kernel.sphere.written, [(0x80, DMA + 64), (DMA, DMA + 128)]);
     let end = (DMA_PAGE + DMA_PAGES) << 12;
     for (words, error) in [
         ([0x80, 2, DMA], Error::InvalidArgument),
         ([0x80, 8, 0], Error::RangeError),
         ([0x80, 8, DMA - 1], Error::RangeError),
         ([0x80, 8, end], Error::RangeError),
-        ([DMA, 8, DMA], Error::RangeError),
+        ([DMA, 4, DMA], Error::InvalidArgument),
+        ([DMA, 8, 0x80], Error::RangeError),
+        ([DMA + 4, 8, DMA], Error::AlignmentError),
         ([0x84, 8, DMA], Error::AlignmentError),
     ] {
         let refused = kernel.ask(devices, Label::DeviceWriteAddress, &words).0;

@@ -91,6 +91,9 @@ impl Sphere for Alone {
         self.repeatable.push(repeatable);
         self.written.push((place, target));
     }
+    fn store_address(&mut self, place: u64, target: u64) {
+        self.written.push((place, target));
+    }
     fn generation(&self) -> u64 {
         self.generation
     }
