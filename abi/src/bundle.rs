@@ -7,7 +7,7 @@
 //! Readers check every offset: a damaged bundle yields `None`, never a byte outside it.
 
 /// First word of a bundle.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"rcoelnx2");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rcoelnx3");
 
 /// A word of the header, by its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,10 +33,13 @@ pub enum Word {
     Files = 14,
     /// 1 if the machine has a network, else 0.
     Network = 16,
+    /// Offset and bytes of the path of the folder whose files are on the disk; no bytes if there is
+    /// no disk.
+    Disk = 17,
 }
 
 /// Words of the header.
-pub const HEADER_WORDS: usize = 17;
+pub const HEADER_WORDS: usize = 19;
 /// Words of the record of a program: the number of its file; where it begins; where its program
 /// headers are in its memory, and how many; where its image ends; offset and number of the records
 /// of its segments, and of the addresses of instructions that identify the processor; offset and
@@ -159,6 +162,13 @@ impl<'a> Bundle<'a> {
         let start = usize::try_from(offset).ok()?;
         let end = start.checked_add(usize::try_from(len).ok()?)?;
         self.0.get(start..end)
+    }
+
+    /// The path of the folder whose files are on the disk; empty without a disk.
+    #[must_use]
+    pub fn disk(&self) -> Option<&'a [u8]> {
+        let [offset, len] = self.table(Word::Disk)?;
+        self.bytes(offset, len)
     }
 
     /// Program `index`.

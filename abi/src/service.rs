@@ -107,6 +107,20 @@ pub const NIC_RING: usize = 16 << 10;
 /// Signal of the driver: look what came.
 pub const NIC_CAME: u64 = 1;
 
+/// The driver of the disk tells the group: it has the disk. Word: its blocks of [`DISK_BLOCK`]
+/// bytes. Capabilities: the endpoint that it serves, and the frame for what is read and written.
+pub const DISK_JOIN: u64 = 72;
+/// The driver tells the group: there is no disk.
+pub const DISK_ABSENT: u64 = 73;
+/// Ask the driver: read a block into its frame. Word: its number.
+pub const DISK_READ: u64 = 74;
+/// Ask the driver: write a block, which is in its frame. Word: its number.
+pub const DISK_WRITE: u64 = 75;
+/// Ask the driver: have what was written outlive the machine.
+pub const DISK_FLUSH: u64 = 76;
+/// Bytes of a block.
+pub const DISK_BLOCK: usize = 4096;
+
 /// The TCP/IP stack tells the group: it serves. Capability: the endpoint that it serves. The reply
 /// brings the notification of its client that it signals when anything changes, and two frames:
 /// for what the client receives, and for what it sends.

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use rcoe_core::Compare;
 use rcoe_supervisor::{Clock, MetricsAddress, SUSPECT_AFTER, ScrubRate, parse_core_list};
-use rcoe_system::{Carried, Publish};
+use rcoe_system::{Carried, DiskFile, Publish};
 
 use crate::top::WebAddress;
 
@@ -24,6 +24,8 @@ Examples:
                                             a program of Linux in it, with a file
   rcoe run --sphere system --file /bin/busybox:/bin/sh --file job.sh:/job.sh -- busybox sh /job.sh
                                             a script, with a shell for the scripts that it runs
+  rcoe run --sphere system --disk data.img --file in.sql -- sqlite3 /disk/db '.read in.sql'
+                                            files that outlive the machine
   rcoe run --metrics 9464 -- ./server       let Prometheus look at it (127.0.0.1:9464)
   rcoe run --core-on-fault . -- ./server    leave core files of replicas that differ
 
@@ -305,9 +307,15 @@ pub(crate) struct RunArgs {
     /// System sphere, x86_64: a file that a program of Linux, which runs in the root folder, finds
     /// at GUEST or by the same name, or a folder with all files in it; as /dev/stdin it is its
     /// standard input. Dynamic programs have their libraries without. What the program writes to
-    /// files is gone with the machine. Can be given more than once
+    /// files is gone with the machine, but for those of --disk. Can be given more than once
     #[arg(long, value_name = "HOST[:GUEST]")]
     pub(crate) file: Vec<Carried>,
+    /// System sphere, x86_64: a file that is the disk of the machine, on which a program of Linux
+    /// has the files of FOLDER (/disk), and finds them in the next run. What it asks to be kept
+    /// (fsync) is on the disk before it goes on, and the rest 5 seconds later at the latest. A
+    /// file that is new or empty becomes a disk of 256 MiB, of which the half is for files
+    #[arg(long, value_name = "FILE[:FOLDER]")]
+    pub(crate) disk: Option<DiskFile>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) command: Vec<OsString>,

@@ -24,12 +24,13 @@ const PROCESS: [&str; 11] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 9] = [
+const SYSTEM: [&str; 10] = [
     "accel",
     "arch",
     "core_threads",
     "coupling",
     "debugger",
+    "disk",
     "memory",
     "memory_file",
     "publish",

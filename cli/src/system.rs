@@ -133,6 +133,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         memory_file: args.memory_file.clone(),
         debugger: args.debugger.clone(),
         publish: args.publish.clone(),
+        disk: args.disk.clone(),
         program: args.command[0].to_string_lossy().into_owned(),
         argument: None,
         linux: None,
@@ -144,6 +145,9 @@ fn argument(args: &RunArgs) -> Result<Option<u64>, SystemError> {
     let refuse = |why: &str| Err(SystemError::Setting(why.into()));
     if !args.file.is_empty() {
         return refuse("--file is for programs of Linux: others have no files");
+    }
+    if args.disk.is_some() {
+        return refuse("--disk is for programs of Linux: others have no files");
     }
     let spaced = args.command[0].to_string_lossy().contains(' ');
     match &args.command[1..] {
@@ -182,6 +186,7 @@ fn linux_program(
         arguments: args.command.clone(),
         environment: variables.collect(),
         files: args.file.clone(),
+        disk: args.disk.as_ref().map(|disk| disk.guest.clone()),
     };
     LinuxProgram::new(arch, &path, &start).map(Some)
 }

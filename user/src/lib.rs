@@ -14,6 +14,7 @@ extern crate std;
 
 mod arch;
 pub mod console;
+pub mod disk;
 #[cfg(any(test, feature = "pc"))]
 pub mod linux;
 pub mod network;

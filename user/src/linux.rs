@@ -16,6 +16,7 @@ mod errno;
 mod files;
 mod given;
 mod identity;
+mod journal;
 #[cfg(feature = "pc")]
 mod kernel;
 mod load;
@@ -40,7 +41,7 @@ pub use errno::{Answer, Errno};
 pub use identity::{CALL_WORDS, FLOAT_WORDS};
 #[cfg(feature = "pc")]
 pub use kernel::{ENDPOINT, Kernel, thread_of};
-pub use machine::{Machine, Network};
+pub use machine::{Disk, Machine, Network};
 pub use process::{Begin, Nodes, Process};
 pub use signals::Trap;
 pub use sparse::Sparse;

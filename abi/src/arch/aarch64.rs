@@ -112,6 +112,8 @@ pub const EDU: Device = Device {
 };
 /// There is no network card.
 pub const NIC: Device = Device::NONE;
+/// There is no disk.
+pub const DISK: Device = Device::NONE;
 /// There is no event timer.
 pub const HPET: Device = Device::NONE;
 /// There is no personality of Linux here.

@@ -18,7 +18,7 @@ pub const PCI_WINDOW: u32 = 0xfea0_0000;
 /// Then memory that devices move data to and from, which every replica has one of.
 pub const DMA_PAGE: u64 = PCI_PAGES;
 /// Pages of that.
-pub const DMA_PAGES: u64 = 8;
+pub const DMA_PAGES: u64 = 16;
 /// The page of device memory that is the high precision event timer.
 pub const HPET_PAGE: u64 = DMA_PAGE + DMA_PAGES;
 /// Pages of device memory.
@@ -40,8 +40,24 @@ pub const NIC_LINE: u64 = 22;
 /// runs both.
 pub const NIC_PAGE: u64 = PCI_PAGES - 1;
 /// Where transfer memory is in what the driver is given: what the card stores, then what it
-/// fetches. The last page of transfer memory is no part of it.
+/// fetches.
 pub const NIC_TRANSFER: u64 = (DMA_PAGE - NIC_PAGE) * PAGE;
+/// Pages of that: the first of transfer memory.
+pub const NIC_TRANSFER_PAGES: u64 = 7;
+/// Slot on the PCI bus of the disk, a virtio block device, where there is one, and its interrupt
+/// line.
+pub const DISK_SLOT: u64 = 7;
+/// See [`DISK_SLOT`].
+pub const DISK_LINE: u64 = 23;
+/// The first page of device memory that is its registers. What its driver is given ends with its
+/// transfer memory, so the network card's lies in between: a driver that goes astray can harm the
+/// other's device, as it can by the configuration of PCI devices.
+pub const DISK_PAGE: u64 = PCI_PAGES - 8;
+/// Where transfer memory is in what the driver is given: behind the network card's. The last page
+/// of transfer memory is no part of it.
+pub const DISK_TRANSFER: u64 = (DMA_PAGE + NIC_TRANSFER_PAGES - DISK_PAGE) * PAGE;
+/// Pages of that.
+pub const DISK_TRANSFER_PAGES: u64 = DMA_PAGES - 1 - NIC_TRANSFER_PAGES;
 /// Port that takes the program's exit status, before the machine is switched off.
 pub const PORT_STATUS: u16 = 0x508;
 /// Port that switches the machine off.
@@ -83,8 +99,14 @@ pub const EDU: Device = Device {
 /// What the driver of the network card needs.
 pub const NIC: Device = Device {
     ports: Some((PORT_PCI, 8)),
-    pages: Some((NIC_PAGE, DMA_PAGE + DMA_PAGES - 2)),
+    pages: Some((NIC_PAGE, DMA_PAGE + NIC_TRANSFER_PAGES - 1)),
     line: Some(NIC_LINE),
+};
+/// What the driver of the disk needs.
+pub const DISK: Device = Device {
+    ports: Some((PORT_PCI, 8)),
+    pages: Some((DISK_PAGE, DMA_PAGE + DMA_PAGES - 2)),
+    line: Some(DISK_LINE),
 };
 /// What a program needs that has its primary read the event timer: the last page of transfer
 /// memory, and the timer behind it.

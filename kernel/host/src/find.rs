@@ -15,8 +15,18 @@ pub(crate) const COUNTER: &str = "librcoe_counter.so";
 pub(crate) const PREFIX: &str = "system-";
 
 /// Programs of the image that are no use alone: others start them, or the kernel does.
-const PARTS: [&str; 10] = [
-    "compress", "edu", "generate", "linux", "net", "pong", "root", "rtl8139", "serial", "timer",
+const PARTS: [&str; 11] = [
+    "compress",
+    "edu",
+    "generate",
+    "linux",
+    "net",
+    "pong",
+    "root",
+    "rtl8139",
+    "serial",
+    "timer",
+    "virtio-blk",
 ];
 
 /// Whether somebody may want to run a program of the image.

@@ -78,7 +78,7 @@ impl std::str::FromStr for Carried {
 }
 
 /// A path from the root, without `.` and `..`.
-fn absolute(path: &Path) -> PathBuf {
+pub(crate) fn absolute(path: &Path) -> PathBuf {
     let mut whole = PathBuf::from("/");
     for part in path.components() {
         match part {
@@ -101,6 +101,8 @@ pub struct Start {
     pub environment: Vec<OsString>,
     /// Files and folders that it finds, besides itself.
     pub files: Vec<Carried>,
+    /// The folder whose files are on the disk, if there is a disk.
+    pub disk: Option<PathBuf>,
 }
 
 /// A program of Linux that can be carried, with what it is started with.
@@ -166,6 +168,7 @@ impl LinuxProgram {
             arguments: &start.arguments,
             environment: &start.environment,
             files: &files,
+            disk: start.disk.as_deref(),
             clock: clock(),
             seed: seed()?,
         });
@@ -199,6 +202,7 @@ impl Start {
                  {WORDS_MAX} bytes are possible: start it with fewer, as by env -i"
             ));
         }
+        self.check_disk(own)?;
         let paths = self.files.iter().map(|file| file.guest.as_path());
         if let Some(path) = paths.clone().find(|path| path.as_os_str().len() > PATH_MAX) {
             let path = path.display();
@@ -221,6 +225,29 @@ impl Start {
             return Err(format!("--file {}: lies in a file", path.display()));
         }
         check_places(paths)
+    }
+}
+
+impl Start {
+    /// Can the disk's files be in its folder? Nothing else may be there, or it would hide them.
+    fn check_disk(&self, own: &Path) -> Result<(), String> {
+        let Some(folder) = &self.disk else {
+            return Ok(());
+        };
+        let refuse = |why: String| Err(format!("--disk FILE:{}: {why}", folder.display()));
+        if folder.as_os_str().len() > PATH_MAX / 2 {
+            return refuse(format!(
+                "the folder's path has {} bytes at most",
+                PATH_MAX / 2
+            ));
+        }
+        let files = self.files.iter().map(|file| file.guest.as_path());
+        let there = THERE.map(Path::new).into_iter().chain([own]);
+        let meets = |path: &&Path| path.starts_with(folder) || folder.starts_with(path);
+        match there.chain(files).find(meets) {
+            Some(path) => refuse(format!("{} is there: name another folder", path.display())),
+            None => Ok(()),
+        }
     }
 }
 
@@ -417,8 +444,15 @@ mod tests {
                     guest: format!("/{number}{}", "y".repeat(path)).into(),
                 })
                 .collect(),
+            disk: None,
+        };
+        let with_disk = |folder: &str, file: &str| Start {
+            disk: Some(folder.into()),
+            files: vec![file.parse().unwrap()],
+            ..start(1, 1, 0, 0)
         };
         let own = Path::new("/own");
+        assert_eq!(with_disk("/disk", "x:/disks").check(own), Ok(()));
         let names = |names: &[&str]| Start {
             files: names.iter().map(|name| name.parse().unwrap()).collect(),
             ..start(1, 1, 0, 0)
@@ -437,6 +471,11 @@ mod tests {
             (names(&["x:/own"]), "/own: is there"),
             (names(&["x:/tmp"]), "/tmp: is there"),
             (names(&["x:/a", "y:/a/b"]), "/a/b: lies in a file"),
+            (with_disk("/disk", "x:/disk/x"), "/disk/x is there"),
+            (with_disk("/a/b", "x:/a"), "/a is there"),
+            (with_disk("/own", "x:/a"), "/own is there"),
+            (with_disk("/tmp", "x:/a"), "/tmp is there"),
+            (with_disk(&"/a".repeat(40), "x:/a"), "60 bytes at most"),
         ] {
             let why = wrong.check(own).unwrap_err();
             assert!(why.contains(said), "{why}");

@@ -9,7 +9,7 @@ use rcoe_abi::layout::MAX_CORES;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::run::Settings;
-use crate::{Arch, Coupling, SystemError, find, publish};
+use crate::{Arch, Coupling, SystemError, disk, find, publish};
 
 mod aarch64;
 mod counter;
@@ -109,6 +109,9 @@ pub(crate) fn start(
     }
     check_places(settings)?;
     publish::check(&settings.publish)?;
+    if let Some(disk) = &settings.disk {
+        disk::prepare(disk)?;
+    }
     // The machine ends with us, however we end.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", emulator]);

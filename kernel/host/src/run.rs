@@ -15,7 +15,7 @@ use crate::diaries::Diaries;
 use crate::find::{self, KERNEL};
 use crate::linux::{self, LinuxProgram};
 use crate::machine::{self, Accel, Machine, Threads};
-use crate::{Arch, Entry, Publish, SystemError, pack};
+use crate::{Arch, DiskFile, Entry, Publish, SystemError, pack};
 
 /// What is to be run, and how.
 #[derive(Clone, Debug)]
@@ -50,6 +50,8 @@ pub struct Settings {
     pub debugger: Option<PathBuf>,
     /// Ports of the machine that the host offers; without any the machine has no network.
     pub publish: Vec<Publish>,
+    /// A file that is its disk.
+    pub disk: Option<DiskFile>,
     /// Further words for the kernel, for tests.
     pub kernel_words: String,
     /// Name of a program of the image, or an ELF file; and its argument.

@@ -35,7 +35,8 @@ fn run(bundle: Bundle<'static>) -> Result<u64, &'static str> {
     let full = "there is not enough memory: give it more by --memory";
     let pages = bundle.word(Word::Pages).ok_or("the bundle is damaged")?;
     let network = bundle.word(Word::Network) == Some(1);
-    let kernel = Kernel::new(pages, network).map_err(|_| full)?;
+    let disk = bundle.disk().is_some_and(|folder| !folder.is_empty());
+    let kernel = Kernel::new(pages, network, disk).map_err(|_| full)?;
     let chunks = usize::try_from(pages / 512 + CHUNKS).map_err(|_| full)?;
     let table = memory(Sparse::table_words(chunks)).ok_or(full)?;
     let pool = memory(Sparse::pool_words(chunks)).ok_or(full)?;
@@ -44,7 +45,9 @@ fn run(bundle: Bundle<'static>) -> Result<u64, &'static str> {
     let (mut process, begin) = Process::load(kernel, store, &mut nodes, bundle)?;
     let begun = process.machine().begin(begin.entry, begin.stack);
     begun.map_err(|_| "the kernel refuses its thread")?;
-    Ok(serve(&mut process))
+    let status = serve(&mut process);
+    process.unmount();
+    Ok(status)
 }
 
 /// Answers calls and faults until the program ends; its status.

@@ -49,7 +49,7 @@ const OUT: u64 = RING + NIC_FRAMES * PAGE;
 const PLACES: u64 = 4;
 const PLACE: u64 = 2048;
 const _: () = assert!(NIC_RING as u64 + ring::BEHIND as u64 <= NIC_FRAMES * PAGE);
-const _: () = assert!(NIC_FRAMES + PLACES * PLACE / PAGE < layout::DMA_PAGES);
+const _: () = assert!(NIC_FRAMES + PLACES * PLACE / PAGE <= layout::NIC_TRANSFER_PAGES);
 
 /// Vendor and device on the bus, and the register of the base address of the card's memory.
 const IDENTITY: u64 = 0x8139_10ec;

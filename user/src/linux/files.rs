@@ -1,7 +1,8 @@
 //! Files: those of the bundle, and what a program writes, in memory until the end.
 //!
 //! A file has a path from the root and no links. A file of the bundle stays where it is until it is
-//! written; then it is copied. Folders are there that lead to a file, and those that are made.
+//! written; then it is copied. Folders are there that lead to a file, and those that are made. What
+//! is open when its name is taken away lives on without one until it is closed.
 
 use rcoe_abi::bundle::Bundle;
 
@@ -10,13 +11,16 @@ use super::streams::Target;
 use super::tasks::{Each, PROCESSES};
 use super::{Errno, Sparse};
 use linux_raw_sys::errno::{
-    EEXIST, EFBIG, EISDIR, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY,
+    EBUSY, EEXIST, EFBIG, EISDIR, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY,
 };
 
+mod changes;
 mod descriptors;
 mod io;
 mod path;
 
+use changes::{Change, Kept};
+pub(crate) use changes::{Name, Scope, Told};
 use descriptors::{Open, Table};
 pub(crate) use path::Path;
 
@@ -54,6 +58,8 @@ pub(crate) struct Node<'a> {
     pub(crate) path: Path,
     pub(crate) kind: Kind<'a>,
     pub(crate) mode: u32,
+    /// What of it the disk does not have.
+    change: Change,
 }
 
 /// All files of the machine.
@@ -62,6 +68,7 @@ pub(crate) struct Files<'a> {
     nodes: &'a mut [Node<'a>],
     open: [Open; OPEN],
     tables: Each<Table, PROCESSES>,
+    kept: Kept,
 }
 
 impl<'a> Node<'a> {
@@ -69,6 +76,7 @@ impl<'a> Node<'a> {
         path: Path::ROOT,
         kind: Kind::Free,
         mode: 0,
+        change: Change::NONE,
     };
 }
 
@@ -79,6 +87,7 @@ impl<'a> Files<'a> {
             nodes,
             open: [Open::FREE; OPEN],
             tables: Each::new([const { Table::FIRST }; PROCESSES]),
+            kept: Kept::default(),
         };
         for (path, kind) in [
             (&b"/"[..], Kind::Folder),
@@ -182,7 +191,13 @@ impl<'a> Files<'a> {
         }
         let free = self.nodes.iter().position(|it| it.kind == Kind::Free);
         let place = free.ok_or(Errno(ENOSPC))?;
-        self.nodes[place] = Node { path, kind, mode };
+        self.nodes[place] = Node {
+            path,
+            kind,
+            mode,
+            change: Change::NONE,
+        };
+        self.name_changed(place);
         Ok(place)
     }
 
@@ -202,14 +217,16 @@ impl<'a> Files<'a> {
             return Err(Errno(ENOTDIR));
         }
         self.nodes[node].path = path;
+        self.name_changed(node);
         Ok(())
     }
 
     pub(crate) fn set_mode(&mut self, node: usize, mode: u32) {
         self.nodes[node].mode = mode;
+        self.name_changed(node);
     }
 
-    /// Takes away what is at a path: a folder, or something else.
+    /// Takes away what is at a path: a folder, or something else. What is open loses its name.
     pub(crate) fn take_away(
         &mut self,
         store: &mut Sparse<'_>,
@@ -222,17 +239,32 @@ impl<'a> Files<'a> {
         if is_folder != folder {
             return Err(Errno(if folder { ENOTDIR } else { EISDIR }));
         }
+        if self.is_disk(&path) {
+            return Err(Errno(EBUSY));
+        }
         if is_folder && (self.entry(node, 0).is_some() || path == Path::ROOT) {
             return Err(Errno(ENOTEMPTY));
         }
-        let is_open = |it: &Open| it.is_used() && it.target == Target::Node(node);
-        if self.open.iter().any(is_open) {
-            // It would live on without a name.
-            return Err(Errno(linux_raw_sys::errno::EBUSY));
-        }
-        self.truncate(store, machine, node, 0)?;
-        self.nodes[node] = Node::FREE;
+        self.name_goes(store, node);
+        self.nodes[node].path = Path::NONE;
+        self.forget(store, machine, node);
         Ok(())
+    }
+
+    /// What has no name and is not open any more is gone.
+    pub(crate) fn forget(
+        &mut self,
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        node: usize,
+    ) {
+        let is_open = |it: &Open| it.is_used() && it.target == Target::Node(node);
+        if self.nodes[node].path != Path::NONE || self.open.iter().any(is_open) {
+            return;
+        }
+        let emptied = self.truncate(store, machine, node, 0);
+        assert!(emptied.is_ok(), "what gets smaller needs nothing");
+        self.nodes[node] = Node::FREE;
     }
 }
 

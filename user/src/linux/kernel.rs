@@ -5,6 +5,7 @@
 //! the personality's own, where it stays. They stand in a table of their own, which the first one
 //! cannot hold; both hang in a table of two.
 
+mod disk;
 mod network;
 mod threads;
 
@@ -19,14 +20,15 @@ use super::identity::{CALL_WORDS, FLOAT_WORDS};
 use super::machine::Machine;
 use super::tasks::MEMORIES;
 use crate::console::Text;
+use crate::disk::Disk;
 use crate::object::{self, Outcome};
 use crate::{call, counter, identity, make_in, sys};
 use network::Net;
 use threads::Made;
 
 /// Slots of the personality: what calls and faults are told to, the table of threads and their
-/// buffer, and the tables of the personality; then those of the network, and threads. Address
-/// spaces stand in the table of frames.
+/// buffer, and the tables of the personality; then those of the disk, the network, and threads.
+/// Address spaces stand in the table of frames.
 pub const ENDPOINT: u64 = service::SLOT_FREE;
 const SMALL: u64 = ENDPOINT + 1;
 const TABLE: u64 = ENDPOINT + 4;
@@ -34,6 +36,7 @@ const BUFFER: u64 = ENDPOINT + 5;
 const TOP: u64 = ENDPOINT + 6;
 const FRAMES: u64 = ENDPOINT + 7;
 const ROOM: u64 = ENDPOINT + 8;
+const DISK: u64 = ENDPOINT + 9;
 const NETWORK: u64 = ENDPOINT + 16;
 const THREAD: u64 = ENDPOINT + 112;
 const _: () = assert!(THREAD + super::THREADS as u64 <= 1 << service::CNODE_BITS);
@@ -79,14 +82,15 @@ pub struct Kernel {
     spaces: [u64; MEMORIES],
     space: usize,
     net: Net,
+    disk: Option<Disk>,
 }
 
 impl Kernel {
-    /// A machine with at most so many frames, and with a network or none.
+    /// A machine with at most so many frames, and with a network or none, and a disk or none.
     ///
     /// # Errors
     /// The kernel's, or that there is not enough memory.
-    pub fn new(frames: u64, network: bool) -> Result<Self, Error> {
+    pub fn new(frames: u64, network: bool, disk: bool) -> Result<Self, Error> {
         let frames = frames.min(MOST);
         let slots = (2 * frames + frames / 64 + 1024).next_power_of_two();
         let bits = slots.ilog2();
@@ -104,9 +108,13 @@ impl Kernel {
             spaces: [0; MEMORIES],
             space: 0,
             net: Net::default(),
+            disk: None,
         };
         kernel.tables()?;
         threads::prepare()?;
+        if disk {
+            kernel.start_disk();
+        }
         if network {
             kernel.net.start();
         }

@@ -1,8 +1,10 @@
-//! What the personality needs of the machine: memory, threads, a clock, the console, the network.
+//! What the personality needs of the machine: memory, threads, a clock, the console, the network,
+//! the disk.
 
 use rcoe_abi::Rights;
 
 use super::identity::{CALL_WORDS, FLOAT_WORDS};
+use crate::disk::{Block, DiskError};
 use crate::network::{Peer, Ready};
 use crate::socket::{Incoming, SocketError};
 
@@ -10,7 +12,7 @@ use crate::socket::{Incoming, SocketError};
 pub(crate) const PAGE: u64 = rcoe_abi::object::PAGE;
 
 /// The machine, as the personality sees it. All that it says is the same in all replicas.
-pub trait Machine: Network {
+pub trait Machine: Network + Disk {
     /// The number of a zeroed frame of memory that nobody has; `None` if there is no more.
     fn take(&mut self) -> Option<u32>;
     /// A frame that is mapped nowhere is needed no more.
@@ -81,4 +83,25 @@ pub trait Network {
     fn hang_up(&mut self, connection: usize);
     /// What listeners and connections have, one bit for each by its number.
     fn ready(&mut self) -> Ready;
+}
+
+/// The disk of the machine, if it has any.
+pub trait Disk {
+    /// How many blocks there are; none without a disk.
+    fn blocks(&self) -> u64;
+    /// Reads a block.
+    ///
+    /// # Errors
+    /// If that is not possible.
+    fn read_block(&mut self, block: u64, into: &mut Block) -> Result<(), DiskError>;
+    /// Writes a block.
+    ///
+    /// # Errors
+    /// If that is not possible.
+    fn write_block(&mut self, block: u64, from: &Block) -> Result<(), DiskError>;
+    /// Has all that was written outlive the machine.
+    ///
+    /// # Errors
+    /// If that is not possible.
+    fn flush(&mut self) -> Result<(), DiskError>;
 }

@@ -6,6 +6,7 @@ use rcoe_abi::bundle::{Bundle, Word};
 
 use super::files::{Files, NODES, Node, OPEN};
 use super::given::Given;
+use super::journal::Journal;
 use super::load;
 use super::locks::{Locks, Owner};
 use super::random::Random;
@@ -56,6 +57,8 @@ pub struct Process<'a, M> {
     pub(crate) threads: Threads,
     pub(crate) streams: Streams,
     pub(crate) locks: Locks,
+    /// Where the disk's journal stands, if there is a disk.
+    pub(crate) journal: Option<Journal>,
     /// What listeners and connections have, if that was asked since anything could have changed.
     pub(crate) ready: Option<Ready>,
     /// The first process has ended, and the machine with it: the status.
@@ -100,12 +103,17 @@ impl<'a, M: Machine> Process<'a, M> {
             threads: Threads::new(),
             streams: Streams::new(),
             locks: Locks::new(),
+            journal: None,
             ready: None,
             over: None,
             told: [0; 8],
         };
         let name = process.files.program();
         let full = "there is not enough memory: give it more by --memory";
+        let folder = bundle.disk().ok_or(wrong)?;
+        if !folder.is_empty() {
+            process.mount(folder)?;
+        }
         let made = process.machine.make_space(0);
         made.then_some(()).ok_or(full)?;
         let begin = load::load(&mut process, &program, name.bytes(), Given::Packed);
@@ -220,7 +228,10 @@ impl<'a, M: Machine> Process<'a, M> {
     /// Nothing leads to this any more.
     pub(crate) fn release(&mut self, target: Target) {
         match target {
-            Target::Node(_) => {}
+            Target::Node(node) => {
+                let (store, machine) = (&mut self.store, &mut self.machine);
+                self.files.forget(store, machine, node);
+            }
             Target::Socket(socket) => self.release_socket(socket),
             Target::Reader(pipe) | Target::Writer(pipe) => {
                 let ends = &mut self.streams.pipes[pipe];

@@ -2,7 +2,7 @@
 
 use rcoe_abi::bundle::Word;
 
-use super::files::Kind;
+use super::files::{Kind, Path};
 use super::machine::PAGE;
 use super::streams::Target;
 use super::{Machine, Process};
@@ -51,7 +51,14 @@ impl<M: Machine> Process<'_, M> {
         let size = self.files.size(node);
         let clock = self.bundle.word(Word::Clock).unwrap_or(0);
         let mut words = [0; STAT_WORDS];
-        words[..3].copy_from_slice(&[1, node as u64 + 1, 1]);
+        let found = self.files.node(node);
+        let device = if self.files.is_on_disk(&found.path) {
+            3
+        } else {
+            1
+        };
+        let links = u64::from(found.path != Path::NONE);
+        words[..3].copy_from_slice(&[device, node as u64 + 1, links]);
         words[3] = self.mode(node).into();
         words[6..9].copy_from_slice(&[size, PAGE, size.div_ceil(512)]);
         for time in [9, 11, 13] {

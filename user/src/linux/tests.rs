@@ -1,6 +1,7 @@
 //! The personality on the host, with a machine of vectors.
 
 mod code;
+mod disk;
 mod facts;
 mod handlers;
 mod local;
@@ -57,6 +58,7 @@ struct Mock {
     gone: Vec<(usize, [u64; CALL_WORDS])>,
     floats: BTreeMap<usize, [u64; FLOAT_WORDS]>,
     net: net::Wires,
+    disk: disk::Platter,
 }
 
 impl Machine for Mock {

@@ -377,7 +377,10 @@ impl<M: Machine> Process<'_, M> {
             }
             let times = self.threads.until().into_iter();
             let until = times.chain(self.streams.next_alarm());
-            let until = until.chain(self.next_ring()).min();
+            let until = until
+                .chain(self.next_ring())
+                .chain(self.commit_late())
+                .min();
             self.machine.wait(until);
             self.ready = None;
             self.ring();

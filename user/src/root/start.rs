@@ -28,6 +28,8 @@ pub(crate) enum Role {
     Clock,
     /// The driver of the network card.
     Nic,
+    /// The driver of the disk.
+    Disk,
     /// The TCP/IP stack.
     Net,
     /// The personality of Linux.
@@ -41,7 +43,7 @@ impl Role {
         match self {
             Self::Serial => 50,
             Self::Timer => 51,
-            Self::Edu | Self::Nic => 30,
+            Self::Edu | Self::Nic | Self::Disk => 30,
             Self::Net => 25,
             Self::Hpet | Self::Clock | Self::Linux | Self::Program => 20,
         }
@@ -64,6 +66,7 @@ impl Role {
             Self::Edu => layout::EDU,
             Self::Hpet | Self::Net => layout::HPET,
             Self::Nic => layout::NIC,
+            Self::Disk => layout::DISK,
             Self::Clock => layout::CLOCK,
             Self::Linux => layout::LINUX,
             Self::Program => Device::NONE,
@@ -81,6 +84,8 @@ impl Role {
             Self::Clock
         } else if is(b"rtl8139") {
             Self::Nic
+        } else if is(b"virtio-blk") {
+            Self::Disk
         } else if is(b"net") {
             Self::Net
         } else if is(b"linux") {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rcoe_abi::bundle::{FILE_WORDS, HEADER_WORDS, MAGIC, PROGRAM_WORDS, SEGMENT_WORDS, Word};
 
@@ -33,6 +33,7 @@ pub(crate) struct Input<'a> {
     pub(crate) arguments: &'a [OsString],
     pub(crate) environment: &'a [OsString],
     pub(crate) files: &'a [File],
+    pub(crate) disk: Option<&'a Path>,
     pub(crate) clock: u64,
     pub(crate) seed: [u64; 4],
 }
@@ -147,6 +148,11 @@ pub(crate) fn write(input: &Input<'_>) -> Vec<u8> {
     write_programs(&mut writer, input.programs, &contents);
     writer.strings(Word::Arguments, input.arguments);
     writer.strings(Word::Environment, input.environment);
+    let disk = input
+        .disk
+        .map_or(&[][..], |folder| folder.as_os_str().as_bytes());
+    let [offset, len] = writer.put(disk);
+    writer.header[Word::Disk as usize..][..2].copy_from_slice(&[offset, len]);
     let mut header = writer.header;
     for (word, value) in [
         (Word::Magic, MAGIC),
@@ -195,24 +201,21 @@ mod tests {
             content: content.to_vec(),
             mode: 0o644,
         };
+        let program = |file, laid, why: Option<&str>, loader| Program {
+            file,
+            laid,
+            why: why.map(str::to_owned),
+            loader,
+        };
         let mut bytes = write(&Input {
             programs: &[
-                Program {
-                    file: 0,
-                    laid: Some((plan, vec![0x40_1001])),
-                    why: None,
-                    loader: Some(1),
-                },
-                Program {
-                    file: 1,
-                    laid: None,
-                    why: Some("damaged".into()),
-                    loader: None,
-                },
+                program(0, Some((plan, vec![0x40_1001])), None, Some(1)),
+                program(1, None, Some("damaged"), None),
             ],
             arguments: &["a".into(), "b c".into()],
             environment: &["X=1".into()],
             files: &[file("/p", b"ELF.text"), file("/etc/x", b"")],
+            disk: Some(Path::new("/var/x")),
             clock: 77,
             seed: [1, 2, 3, 4],
         });
@@ -242,6 +245,7 @@ mod tests {
             (Some(99), Some(77))
         );
         assert_eq!(bundle.word(Word::Network), Some(1));
+        assert_eq!(bundle.disk(), Some(&b"/var/x"[..]));
         assert_eq!(bundle.seed(), Some([1, 2, 3, 4]));
     }
 }

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::process::Command;
 
 use rcoe_abi::arch::x86_64::{
-    DIARY_PORTS, EDU_SLOT, NIC_SLOT, PORT_DIARY, PORT_NOTES, PORT_OFF, PORT_PAUSE, PORT_STATUS,
+    DIARY_PORTS, DISK_SLOT, EDU_SLOT, NIC_SLOT, PORT_DIARY, PORT_NOTES, PORT_OFF, PORT_PAUSE,
+    PORT_STATUS,
 };
 use rcoe_abi::layout::MAX_CORES;
 
-use super::{COUNTED, NOTES, Threads, debugger, diary};
+use super::{COUNTED, NOTES, Threads, debugger, diary, quoted};
 use crate::SystemError;
 use crate::run::Settings;
 
@@ -44,6 +45,7 @@ pub(super) fn machine(
     // A device with registers, interrupts and memory access of its own, for drivers.
     command.args(["-device", &format!("edu,bus=pcie.0,addr={EDU_SLOT:#x}")]);
     network(command, settings);
+    disk(command, settings);
     let off = format!("isa-debug-exit,iobase={PORT_OFF:#x},iosize=4");
     command.args(["-device", &off]);
     port(command, "status", PORT_STATUS);
@@ -71,6 +73,23 @@ fn network(command: &mut Command, settings: &Settings) {
     ]);
     let card = format!("rtl8139,netdev=network,romfile=,bus=pcie.0,addr={NIC_SLOT:#x}");
     command.args(["-device", &card]);
+}
+
+/// A disk, if a file is to be one. Writes are cached by the host until the machine asks to have
+/// them last.
+fn disk(command: &mut Command, settings: &Settings) {
+    let Some(disk) = &settings.disk else {
+        return;
+    };
+    let path = quoted(&disk.host);
+    let file = format!("driver=file,node-name=file,filename={path}");
+    command.args(["-blockdev", &file]);
+    command.args(["-blockdev", "driver=raw,node-name=disk,file=file"]);
+    let device = format!(
+        "virtio-blk-pci,drive=disk,disable-legacy=on,vectors=0,romfile=,bus=pcie.0,\
+         addr={DISK_SLOT:#x}"
+    );
+    command.args(["-device", &device]);
 }
 
 /// The machine's cores, one for each replica, whose numbers are those of the replicas.

@@ -1,7 +1,7 @@
 //! Calls that ask what files, folders and the machine are like, and what programs say of what they
 //! are going to do with them, from which nothing follows here.
 
-use linux_raw_sys::errno::{EINVAL, ENOMEM, ENOTDIR, EOPNOTSUPP, ESPIPE};
+use linux_raw_sys::errno::{EINVAL, ENOENT, ENOMEM, ENOTDIR, EOPNOTSUPP, ESPIPE};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::STATX_BASIC_STATS;
 use rcoe_abi::bundle::Word;
@@ -69,11 +69,11 @@ impl<M: Machine> Process<'_, M> {
             }
             nr::__NR_statfs => {
                 let named = self.named(HERE, first);
-                named.and_then(|_| self.store_facts(second))
+                named.and_then(|node| self.store_facts(Some(node), second))
             }
             nr::__NR_fstatfs => {
-                let open = self.files.of(first).map(|_| ());
-                open.and_then(|()| self.store_facts(second))
+                let node = self.files.of(first).map(|open| open.node().ok());
+                node.and_then(|node| self.store_facts(node, second))
             }
             nr::__NR_sysinfo => self.system_facts(first),
             nr::__NR_fchdir => self.go_to(first),
@@ -102,10 +102,14 @@ impl<M: Machine> Process<'_, M> {
         self.bundle.word(Word::Pages).unwrap_or(0) * PAGE
     }
 
-    /// What holds files: memory.
-    fn store_facts(&mut self, to: u64) -> Answer {
-        let (pages, files) = (self.memory() / PAGE, NODES as u64);
-        let left = self.machine.left();
+    /// What holds files: memory, and of some the disk.
+    fn store_facts(&mut self, node: Option<usize>, to: u64) -> Answer {
+        let files = NODES as u64;
+        let (mut pages, mut left) = (self.memory() / PAGE, self.machine.left());
+        if node.is_some_and(|node| self.files.is_on_disk(&self.files.node(node).path)) {
+            let (all, used) = self.files.kept_pages();
+            (pages, left) = (all, left.min(all - used));
+        }
         let mut words = [0; STORE_WORDS];
         words[..7].copy_from_slice(&[IN_MEMORY, PAGE, pages, left, left, files, files]);
         words[8..10].copy_from_slice(&[Path::MOST, PAGE]);
@@ -129,6 +133,7 @@ impl<M: Machine> Process<'_, M> {
         let node = self.files.of(file)?.node().map_err(|_| Errno(ENOTDIR))?;
         let node = self.files.node(node);
         match node.kind {
+            Kind::Folder if node.path == Path::NONE => Err(Errno(ENOENT)),
             Kind::Folder => self.files.set_folder(node.path).map(|()| 0),
             _ => Err(Errno(ENOTDIR)),
         }

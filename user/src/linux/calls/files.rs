@@ -4,10 +4,11 @@ use linux_raw_sys::errno::{EBADF, EINVAL, EISDIR, ENOTDIR, ENOTTY, ESPIPE};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL, FASYNC, FD_CLOEXEC, O_ACCMODE,
-    O_APPEND, O_CLOEXEC, O_NONBLOCK, O_RDONLY, O_WRONLY, SEEK_CUR, SEEK_END, SEEK_SET,
+    O_APPEND, O_CLOEXEC, O_DSYNC, O_NONBLOCK, O_RDONLY, O_WRONLY, SEEK_CUR, SEEK_END, SEEK_SET,
 };
 use linux_raw_sys::ioctl::FIONBIO;
 
+use super::names::HERE;
 use super::streams::Pieces;
 use super::{PARTS, PORTION, portion_of};
 use crate::linux::files::{Kind, Path};
@@ -47,7 +48,13 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_flock => self.lock_whole(first, second),
             nr::__NR_ioctl => self.manage(first, second, third),
             nr::__NR_ftruncate => self.resize(first, second),
-            nr::__NR_fsync | nr::__NR_fdatasync => self.files.of(first).map(|_| 0),
+            nr::__NR_truncate => self.resize_named(first, second),
+            nr::__NR_fsync | nr::__NR_fdatasync | nr::__NR_syncfs => self.keep(first),
+            nr::__NR_sync => {
+                // Nobody is told of what comes of it.
+                let _ = self.commit();
+                Ok(0)
+            }
             nr::__NR_getdents64 => self.entries(first, second, third),
             // Programs read and write instead.
             nr::__NR_sendfile | nr::__NR_copy_file_range => Err(Errno(EINVAL)),
@@ -170,6 +177,9 @@ impl<M: Machine> Process<'_, M> {
         if offset.is_none() {
             self.files.of(file)?.offset = start + done;
         }
+        if open.flags & O_DSYNC != 0 {
+            self.keep(file)?;
+        }
         Ok(done)
     }
 
@@ -198,6 +208,15 @@ impl<M: Machine> Process<'_, M> {
             }
         }
         Ok(all)
+    }
+
+    /// Has the disk keep a file, if it is there: all that is.
+    fn keep(&mut self, file: u64) -> Answer {
+        let node = self.files.of(file)?.node()?;
+        if self.files.is_on_disk(&self.files.node(node).path) {
+            self.commit()?;
+        }
+        Ok(0)
     }
 
     fn seek(&mut self, file: u64, offset: u64, from: u64) -> Answer {
@@ -252,6 +271,18 @@ impl<M: Machine> Process<'_, M> {
         }
         let (store, machine) = (&mut self.store, &mut self.machine);
         self.files.truncate(store, machine, open.node()?, bytes)?;
+        Ok(0)
+    }
+
+    fn resize_named(&mut self, text: u64, bytes: u64) -> Answer {
+        let node = self.named(HERE, text)?;
+        match self.files.node(node).kind {
+            Kind::Folder => return Err(Errno(EISDIR)),
+            Kind::Packed(_) | Kind::Memory(_) if bytes >> 63 == 0 => {}
+            _ => return Err(Errno(EINVAL)),
+        }
+        let (store, machine) = (&mut self.store, &mut self.machine);
+        self.files.truncate(store, machine, node, bytes)?;
         Ok(0)
     }
 

@@ -1,6 +1,8 @@
 //! Calls about files by their names.
 
-use linux_raw_sys::errno::{EACCES, EBADF, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENXIO, ERANGE};
+use linux_raw_sys::errno::{
+    EACCES, EBADF, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENXIO, ERANGE, EXDEV,
+};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY,
@@ -93,6 +95,9 @@ impl<M: Machine> Process<'_, M> {
         let folder = self.files.node(node);
         if folder.kind != Kind::Folder {
             return Err(Errno(ENOTDIR));
+        }
+        if folder.path == Path::NONE {
+            return Err(Errno(ENOENT));
         }
         folder.path.join(text.bytes())
     }
@@ -215,6 +220,9 @@ impl<M: Machine> Process<'_, M> {
         }
         if from == to {
             return Ok(0);
+        }
+        if self.files.is_kept(&from) != self.files.is_kept(&to) {
+            return Err(Errno(EXDEV));
         }
         if self.files.find(to).is_some() {
             let (store, machine) = (&mut self.store, &mut self.machine);

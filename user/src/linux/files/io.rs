@@ -77,9 +77,10 @@ impl Files<'_> {
             .filter(|&end| end <= LARGEST);
         let end = end.ok_or(Errno(EFBIG))?;
         self.own(store, machine, node)?;
-        put(store, machine, (node, offset), bytes)?;
+        self.put(store, machine, (node, offset), bytes)?;
         let size = self.size(node).max(end);
         self.nodes[node].kind = Kind::Memory(size);
+        self.size_changed(node, size);
         Ok(())
     }
 
@@ -91,7 +92,7 @@ impl Files<'_> {
         node: usize,
     ) -> Result<(), Errno> {
         if let Kind::Packed(content) = self.node(node).kind {
-            put(store, machine, (node, 0), content)?;
+            self.put(store, machine, (node, 0), content)?;
             self.nodes[node].kind = Kind::Memory(content.len() as u64);
         }
         Ok(())
@@ -121,42 +122,84 @@ impl Files<'_> {
                 machine.give_back(frame);
                 // There is room for what is there.
                 let _ = store.set(index(node, page), 0);
+                self.page_goes(node);
             }
         }
         let within = usize::try_from(size % PAGE).unwrap_or(0);
         if let (1.., Some(frame)) = (within, frame(store, node, size / PAGE)) {
             let zeros = [0; 4096];
             machine.write(frame, within, &zeros[within..]);
+            self.page_changed(store, node, size / PAGE);
         }
         self.nodes[node].kind = Kind::Memory(size);
+        self.size_changed(node, size);
         Ok(())
     }
-}
 
-fn frame(store: &Sparse<'_>, node: usize, page: u64) -> Option<u32> {
-    u32::try_from(store.get(index(node, page)).checked_sub(1)?).ok()
-}
-
-/// Writes into the pages of a file, which are taken as they are needed.
-fn put(
-    store: &mut Sparse<'_>,
-    machine: &mut impl Machine,
-    (node, offset): (usize, u64),
-    bytes: &[u8],
-) -> Result<(), Errno> {
-    for (page, at, range) in parts(offset, bytes.len()) {
-        let frame = match frame(store, node, page) {
-            Some(frame) => frame,
-            None => {
-                let frame = machine.take().ok_or(Errno(ENOSPC))?;
-                if store.set(index(node, page), u64::from(frame) + 1).is_none() {
-                    machine.give_back(frame);
-                    return Err(Errno(ENOSPC));
-                }
-                frame
-            }
-        };
-        machine.write(frame, at, &bytes[range]);
+    /// Writes into the pages of a file, which are taken as they are needed.
+    pub(super) fn put(
+        &mut self,
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        (node, offset): (usize, u64),
+        bytes: &[u8],
+    ) -> Result<(), Errno> {
+        for (page, at, range) in parts(offset, bytes.len()) {
+            let frame = match frame(store, node, page) {
+                Some(frame) => frame,
+                None => self.take_page(store, machine, node, page)?,
+            };
+            machine.write(frame, at, &bytes[range]);
+            self.page_changed(store, node, page);
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// A frame for a page of a file that has none.
+    fn take_page(
+        &mut self,
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        node: usize,
+        page: u64,
+    ) -> Result<u32, Errno> {
+        self.page_comes(node)?;
+        let frame = machine.take().filter(|&frame| {
+            let word = u64::from(frame) + 1;
+            let there_is_room = store.set(index(node, page), word).is_some();
+            if !there_is_room {
+                machine.give_back(frame);
+            }
+            there_is_room
+        });
+        if frame.is_none() {
+            self.page_goes(node);
+        }
+        frame.ok_or(Errno(ENOSPC))
+    }
+}
+
+/// In the word of a page: the disk does not have it as it is.
+const CHANGED: u64 = 1 << 40;
+
+/// Notes of a page that is there whether the disk has it.
+pub(super) fn set_changed(store: &mut Sparse<'_>, node: usize, page: u64, changed: bool) {
+    let word = store.get(index(node, page)) & !CHANGED;
+    if word != 0 {
+        // There is room for what is there.
+        let _ = store.set(
+            index(node, page),
+            if changed { word | CHANGED } else { word },
+        );
+    }
+}
+
+/// Is there a page that the disk does not have as it is?
+pub(super) fn is_changed(store: &Sparse<'_>, node: usize, page: u64) -> bool {
+    store.get(index(node, page)) & CHANGED != 0
+}
+
+/// The frame of a page of a file.
+pub(super) fn frame(store: &Sparse<'_>, node: usize, page: u64) -> Option<u32> {
+    u32::try_from((store.get(index(node, page)) & !CHANGED).checked_sub(1)?).ok()
 }

@@ -23,6 +23,12 @@ impl Path {
         Self { bytes, len: 1 }
     };
 
+    /// That of what has none: no text means it.
+    pub(crate) const NONE: Self = Self {
+        bytes: [0; LONGEST],
+        len: 0,
+    };
+
     /// The path that a text from the root means.
     pub(crate) fn new(text: &[u8]) -> Result<Self, Errno> {
         Self::ROOT.join(text)

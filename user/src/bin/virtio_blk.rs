@@ -1,0 +1,458 @@
+//! The driver of the disk, a virtio block device (Virtual I/O Device version 1.2, sections 4.1 and
+//! 5.2), for one client of its group ([`service::DISK_JOIN`] and what follows).
+//!
+//! All replicas run it. What it writes to registers is voted, and the primary writes it. Unlike a
+//! network card such a device finds addresses in memory, in *descriptors*. They lie in transfer
+//! memory, of which every replica has its own; each kernel stores there where its own is. What is
+//! to be written goes there too, and its digest into the trace. Then there is a vote, and only then
+//! is the request handed over.
+//!
+//! There is one request at a time. The device moves data to and from the memory of one primary.
+//! With another *generation* it is reset, told where things are now, and asked again: a block that
+//! is written twice is as good as one that is written once.
+//!
+//! Contract: a client is answered that something was written or made to last only if the device
+//! said so to the present primary.
+//!
+//! Not covered: more than one request at a time, and a device that never answers.
+#![no_std]
+#![no_main]
+#![forbid(unsafe_code)]
+
+use rcoe_abi::object::PAGE;
+use rcoe_abi::service::DISK_BLOCK;
+use rcoe_abi::{Error, ObjectType, Rights, layout, service};
+use rcoe_user::share::Page;
+use rcoe_user::{Received, call_with, make, object, pci, println, recv, reply_recv, send};
+
+rcoe_user::program!(main);
+
+const DEVICE: u64 = service::SLOT_DEVICE;
+
+/// Own slots: the endpoint, what the client gets of it, and the frames of data, of what goes into
+/// transfer memory, and of what came from there.
+const REQUESTS: u64 = service::SLOT_FREE;
+const REQUESTER: u64 = REQUESTS + 1;
+const DATA: u64 = REQUESTS + 2;
+const TOLD: u64 = REQUESTS + 3;
+const SAID: u64 = REQUESTS + 4;
+
+/// Pages of the window: those two frames.
+const TELLING: Page = Page(0);
+const SAYING: Page = Page(1);
+
+/// Badge of the client.
+const CLIENT: u64 = 1;
+
+/// In device memory: a page for the queue, and one for data.
+const QUEUE: u64 = layout::DISK_TRANSFER;
+const BLOCK: u64 = QUEUE + PAGE;
+const _: () = assert!(layout::DISK_TRANSFER_PAGES >= 2 && DISK_BLOCK as u64 == PAGE);
+
+/// In the page of the queue: descriptors, the request's header, its status, the ring of what is
+/// asked, and the ring of what is done.
+mod place {
+    pub(crate) const DESCRIPTORS: u64 = 0;
+    pub(crate) const HEADER: u64 = 64;
+    pub(crate) const STATUS: u64 = 80;
+    pub(crate) const ASKED: u64 = 96;
+    pub(crate) const DONE: u64 = 128;
+    pub(crate) const END: u64 = 168;
+}
+/// Descriptors of the queue, and bytes of one.
+const DESCRIPTORS: u64 = 4;
+const DESCRIPTOR: u64 = 16;
+
+/// In a descriptor: another one follows; the device writes.
+const FOLLOWED: u16 = 1;
+const WRITTEN: u16 = 2;
+
+/// Kinds of requests, and the status of one that went well.
+const READ: u32 = 0;
+const WRITE: u32 = 1;
+const FLUSH: u32 = 4;
+const GOOD: u8 = 0;
+/// What the status holds before the device writes it.
+const UNKNOWN: u8 = 0xff;
+/// Sectors of a block.
+const SECTORS: u64 = DISK_BLOCK as u64 / 512;
+
+/// Vendor and device on the bus; registers of the base address of the device's memory, and of the
+/// first of its capabilities; how many of those are looked at.
+const IDENTITY: u64 = 0x1042_1af4;
+const BASE_NUMBER: u64 = 4;
+const BASE: u64 = pci::BASE + 4 * BASE_NUMBER;
+const CAPABILITIES: u64 = 0x34;
+const CAPABILITIES_MOST: u32 = 16;
+/// A capability that says where registers are.
+const VENDORS: u64 = 9;
+/// Bytes of the device's memory.
+const MEMORY: u64 = 4 * PAGE;
+
+/// Registers for all virtio devices.
+mod register {
+    pub(crate) const OFFERED_SELECT: u64 = 0;
+    pub(crate) const OFFERED: u64 = 4;
+    pub(crate) const TAKEN_SELECT: u64 = 8;
+    pub(crate) const TAKEN: u64 = 0xc;
+    pub(crate) const STATE: u64 = 0x14;
+    pub(crate) const QUEUE: u64 = 0x16;
+    pub(crate) const SIZE: u64 = 0x18;
+    pub(crate) const ENABLE: u64 = 0x1c;
+    pub(crate) const NOTIFIED_AT: u64 = 0x1e;
+    pub(crate) const DESCRIPTORS: u64 = 0x20;
+    pub(crate) const ASKED: u64 = 0x28;
+    pub(crate) const DONE: u64 = 0x30;
+}
+
+/// States: seen, driven, features settled, running.
+const SEEN: u64 = 1;
+const DRIVEN: u64 = 2;
+const SETTLED: u64 = 8;
+const RUNS: u64 = 4;
+/// Features, by halves: it can be told to have what was written last; it is of version 1.
+const LASTS: u64 = 1 << 9;
+const VERSION_1: u64 = 1;
+
+/// Times that a request is made anew because the primary changed, looks at a register before the
+/// device counts as broken, and interrupts that may be of no use.
+const ATTEMPTS: u32 = 8;
+const PATIENCE: u32 = 1000;
+const IN_VAIN: u32 = 4096;
+
+fn main(_argument: u64) -> u64 {
+    let mut disk = match Disk::find() {
+        Ok(found) => found,
+        Err(error) => {
+            if error != Error::FailedLookup {
+                println!("virtio-blk: the disk does not work ({error:?})");
+            }
+            send(service::SLOT_PEER, service::DISK_ABSENT, &[]);
+            return 1;
+        }
+    };
+    if let Err(error) = join(disk.blocks) {
+        println!("virtio-blk: the client cannot be reached ({error:?})");
+        return 1;
+    }
+    let mut message = recv(REQUESTS);
+    loop {
+        message = match disk.serve(&message) {
+            Ok(()) => reply_recv(REQUESTS, 0, &[]),
+            Err(error) => reply_recv(REQUESTS, error as u64, &[]),
+        };
+    }
+}
+
+/// Gives the client what it needs.
+fn join(blocks: u64) -> Result<(), Error> {
+    let made = make(ObjectType::Endpoint, REQUESTS) && make(ObjectType::Frame, DATA);
+    if !made {
+        return Err(Error::NotEnoughMemory);
+    }
+    let table = service::SLOT_CNODE;
+    object::mint(table, REQUESTER, REQUESTS, Rights::WRITE, CLIENT)?;
+    let caps = [REQUESTER, DATA];
+    let answer = call_with(service::SLOT_PEER, service::DISK_JOIN, &[blocks], &caps);
+    match answer.label {
+        0 => Ok(()),
+        _ => Err(Error::InvalidCapability),
+    }
+}
+
+/// A register of the device.
+fn status(register: u64, width: u64) -> Result<u64, Error> {
+    object::device_status(DEVICE, register, width)
+}
+
+fn set(register: u64, width: u64, value: u64) -> Result<(), Error> {
+    object::device_set(DEVICE, register, width, value)
+}
+
+/// Where registers are: those of all virtio devices, what is told of a request, why there was an
+/// interrupt, and what is so of a disk only; and bytes from one queue's to the next in the second.
+#[derive(Default)]
+struct Places {
+    common: u64,
+    notify: u64,
+    cause: u64,
+    own: u64,
+    stride: u64,
+}
+
+impl Places {
+    /// By the capabilities of the device (section 4.1.4).
+    fn find(slot: u64) -> Result<Self, Error> {
+        let mut places = Self::default();
+        let mut found = 0;
+        let mut next = pci::read(slot, CAPABILITIES)? & 0xfc;
+        for _ in 0..CAPABILITIES_MOST {
+            if next == 0 {
+                break;
+            }
+            let head = pci::read(slot, next)?;
+            if head & 0xff == VENDORS {
+                found |= places.note(slot, next, head >> 24)?;
+            }
+            next = head >> 8 & 0xfc;
+        }
+        match found {
+            0x1e => Ok(places),
+            _ => Err(Error::IllegalOperation),
+        }
+    }
+
+    /// Notes what a capability of this type says; the type as a bit, if it is one that is needed.
+    fn note(&mut self, slot: u64, at: u64, kind: u64) -> Result<u64, Error> {
+        let place = match kind {
+            1 => &mut self.common,
+            2 => &mut self.notify,
+            3 => &mut self.cause,
+            4 => &mut self.own,
+            _ => return Ok(0),
+        };
+        let (base, offset) = (pci::read(slot, at + 4)? & 0xff, pci::read(slot, at + 8)?);
+        if base != BASE_NUMBER || offset > MEMORY - 64 || !offset.is_multiple_of(8) {
+            return Err(Error::RangeError);
+        }
+        *place = offset;
+        if kind == 2 {
+            self.stride = pci::read(slot, at + 16)?;
+        }
+        Ok(1 << kind)
+    }
+}
+
+/// The disk, as far as it was told.
+struct Disk {
+    places: Places,
+    /// Where it is told of a request.
+    bell: u64,
+    blocks: u64,
+    /// Of the primary whose memory it knows.
+    generation: u64,
+    /// Requests since the last reset.
+    requests: u16,
+}
+
+impl Disk {
+    /// Finds the disk, places it, and has it run.
+    fn find() -> Result<Self, Error> {
+        let slot = layout::DISK_SLOT;
+        if pci::read(slot, pci::IDENTITY)? != IDENTITY {
+            return Err(Error::FailedLookup);
+        }
+        let base = u64::from(layout::PCI_WINDOW) + layout::DISK_PAGE * PAGE;
+        pci::write(slot, BASE, base)?;
+        pci::write(slot, BASE + 4, 0)?;
+        pci::write(slot, pci::COMMAND, pci::MEMORY | pci::MASTER)?;
+        if !make(ObjectType::Frame, TOLD) || !make(ObjectType::Frame, SAID) {
+            return Err(Error::NotEnoughMemory);
+        }
+        TELLING.map(TOLD, Rights::READ_WRITE)?;
+        SAYING.map(SAID, Rights::READ)?;
+        object::irq_notification(service::SLOT_IRQ, service::SLOT_NOTIFICATION)?;
+        let mut disk = Self {
+            places: Places::find(slot)?,
+            bell: 0,
+            blocks: 0,
+            generation: 0,
+            requests: 0,
+        };
+        disk.reset()?;
+        let own = disk.places.own;
+        let sectors = status(own, 4)? | status(own + 4, 4)? << 32;
+        disk.blocks = sectors / SECTORS;
+        Ok(disk)
+    }
+
+    const fn common(&self, register: u64) -> u64 {
+        self.places.common + register
+    }
+
+    /// Has it begin anew, with the memory of the present primary.
+    fn reset(&mut self) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS {
+            self.settle()?;
+            // Nothing is asked, and nothing done.
+            TELLING.write(&[0; place::END as usize]);
+            object::copy_out(DEVICE, QUEUE, TOLD, 0, place::END)?;
+            let generation = self.place_queue()?;
+            set(self.common(register::ENABLE), 2, 1)?;
+            let state = SEEN | DRIVEN | SETTLED | RUNS;
+            set(self.common(register::STATE), 1, state)?;
+            self.requests = 0;
+            if let Some(generation) = generation {
+                self.generation = generation;
+                return Ok(());
+            }
+        }
+        Err(Error::IllegalOperation)
+    }
+
+    /// Resets it, and agrees with it on features (section 3.1).
+    fn settle(&self) -> Result<(), Error> {
+        let state = self.common(register::STATE);
+        set(state, 1, 0)?;
+        let mut looks = 0;
+        while status(state, 1)? != 0 {
+            looks += 1;
+            if looks == PATIENCE {
+                return Err(Error::IllegalOperation);
+            }
+        }
+        set(state, 1, SEEN | DRIVEN)?;
+        for (half, feature) in [(0, LASTS), (1, VERSION_1)] {
+            set(self.common(register::OFFERED_SELECT), 4, half)?;
+            if status(self.common(register::OFFERED), 4)? & feature == 0 {
+                return Err(Error::IllegalOperation);
+            }
+            set(self.common(register::TAKEN_SELECT), 4, half)?;
+            set(self.common(register::TAKEN), 4, feature)?;
+        }
+        set(state, 1, SEEN | DRIVEN | SETTLED)?;
+        match status(state, 1)? & SETTLED {
+            0 => Err(Error::IllegalOperation),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells it where the queue is; the generation of the primary whose memory that is, if it was
+    /// one all the time.
+    fn place_queue(&mut self) -> Result<Option<u64>, Error> {
+        set(self.common(register::QUEUE), 2, 0)?;
+        if status(self.common(register::SIZE), 2)? < DESCRIPTORS {
+            return Err(Error::IllegalOperation);
+        }
+        set(self.common(register::SIZE), 2, DESCRIPTORS)?;
+        let at = status(self.common(register::NOTIFIED_AT), 2)?;
+        self.bell = self.places.notify + at * self.places.stride;
+        if self.bell > MEMORY - 2 {
+            return Err(Error::RangeError);
+        }
+        let mut all = [0; 3];
+        for (generation, (register, target)) in all.iter_mut().zip([
+            (register::DESCRIPTORS, place::DESCRIPTORS),
+            (register::ASKED, place::ASKED),
+            (register::DONE, place::DONE),
+        ]) {
+            let register = self.common(register);
+            *generation = object::device_address_short(DEVICE, register, QUEUE + target)?;
+            set(register + 4, 4, 0)?;
+        }
+        let [first, ..] = all;
+        Ok(all.iter().all(|&it| it == first).then_some(first))
+    }
+
+    fn serve(&mut self, message: &Received) -> Result<(), Error> {
+        let [block, ..] = message.words;
+        let kind = match message.label {
+            service::DISK_READ => READ,
+            service::DISK_WRITE => WRITE,
+            service::DISK_FLUSH => return self.ask(FLUSH, 0),
+            _ => return Err(Error::IllegalOperation),
+        };
+        if block >= self.blocks {
+            return Err(Error::RangeError);
+        }
+        self.ask(kind, block * SECTORS)
+    }
+
+    /// Makes a request until it was made with the memory of one primary.
+    fn ask(&mut self, kind: u32, sector: u64) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS {
+            if self.lay_out(kind, sector)? {
+                self.hand_over()?;
+                match self.wait(kind)? {
+                    Some(GOOD) => return Ok(()),
+                    Some(_) => return Err(Error::RangeError),
+                    None => {}
+                }
+            }
+            self.reset()?;
+        }
+        Err(Error::IllegalOperation)
+    }
+
+    /// Lays a request out in transfer memory (sections 2.7.5 and 5.2.6). Tells whether the device
+    /// knows the present primary's.
+    fn lay_out(&self, kind: u32, sector: u64) -> Result<bool, Error> {
+        let data = (kind != FLUSH).then_some(if kind == READ { WRITTEN } else { 0 });
+        let header = (QUEUE + place::HEADER, 16, 0);
+        let status = (QUEUE + place::STATUS, 1, WRITTEN);
+        let block = data.map(|flags| (BLOCK, DISK_BLOCK as u32, flags));
+        let chain = [Some(header), block, Some(status)];
+        let count = chain.iter().flatten().count();
+        let mut told = [0; place::ASKED as usize];
+        let mut put = |at: u64, bytes: &[u8]| {
+            let at = at as usize;
+            told[at..at + bytes.len()].copy_from_slice(bytes);
+        };
+        for (index, (_, len, flags)) in (0_u16..).zip(chain.into_iter().flatten()) {
+            let at = place::DESCRIPTORS + u64::from(index) * DESCRIPTOR;
+            let is_last = usize::from(index) + 1 == count;
+            let (flags, next) = if is_last {
+                (flags, 0)
+            } else {
+                (flags | FOLLOWED, index + 1)
+            };
+            put(at + 8, &len.to_le_bytes());
+            put(at + 12, &flags.to_le_bytes());
+            put(at + 14, &next.to_le_bytes());
+        }
+        put(place::HEADER, &kind.to_le_bytes());
+        put(place::HEADER + 8, &sector.to_le_bytes());
+        put(place::STATUS, &[UNKNOWN]);
+        TELLING.write(&told);
+        object::copy_out(DEVICE, QUEUE, TOLD, 0, place::ASKED)?;
+        if kind == WRITE {
+            object::copy_out(DEVICE, BLOCK, DATA, 0, PAGE)?;
+        }
+        let mut known = true;
+        for (index, (target, ..)) in (0..).zip(chain.into_iter().flatten()) {
+            let at = QUEUE + place::DESCRIPTORS + index * DESCRIPTOR;
+            known &= object::store_address(DEVICE, at, target)? == self.generation;
+        }
+        Ok(known)
+    }
+
+    /// Hands the request over. From then on the device may fetch it, so all agree on it before, in
+    /// the write of a register that holds the same already.
+    fn hand_over(&mut self) -> Result<(), Error> {
+        set(self.common(register::QUEUE), 2, 0)?;
+        self.requests = self.requests.wrapping_add(1);
+        let mut asked = [0; 16];
+        asked[2..4].copy_from_slice(&self.requests.to_le_bytes());
+        TELLING.write(&asked);
+        object::copy_out(DEVICE, QUEUE + place::ASKED, TOLD, 0, asked.len() as u64)?;
+        set(self.bell, 2, 0)
+    }
+
+    /// Waits until the request is done; its status, unless the device told it to a primary that is
+    /// no more. There may be interrupts that the device did not make: a new primary raises those
+    /// that its predecessor may have taken.
+    fn wait(&self, kind: u32) -> Result<Option<u8>, Error> {
+        for _ in 0..IN_VAIN {
+            let _ = recv(service::SLOT_NOTIFICATION);
+            // The line is triggered by its edge: let through before the device is asked.
+            object::irq_ack(service::SLOT_IRQ)?;
+            let _ = status(self.places.cause, 1)?;
+            let (from, bytes) = (QUEUE + place::STATUS, place::END - place::STATUS);
+            if !object::copy_in(DEVICE, from, SAID, bytes, self.generation)? {
+                return Ok(None);
+            }
+            let mut said = [0; (place::END - place::STATUS) as usize];
+            SAYING.read(&mut said);
+            let done = (place::DONE - place::STATUS) as usize + 2;
+            if said[done..done + 2] != self.requests.to_le_bytes() {
+                continue;
+            }
+            let good = said[0] == GOOD && kind == READ;
+            if good && !object::copy_in(DEVICE, BLOCK, DATA, PAGE, self.generation)? {
+                return Ok(None);
+            }
+            return Ok(Some(said[0]));
+        }
+        Err(Error::IllegalOperation)
+    }
+}
