@@ -14,13 +14,13 @@ use linux_raw_sys::errno::{
     EBUSY, EEXIST, EFBIG, EISDIR, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY,
 };
 
-mod changes;
+mod kept;
 mod descriptors;
 mod io;
 mod path;
 
-use changes::{Change, Kept};
-pub(crate) use changes::{Name, Scope, Told};
+use kept::{Change, Kept};
+pub(crate) use kept::{Name, Scope, Told};
 use descriptors::{Open, Table};
 pub(crate) use path::Path;
 
