@@ -39,10 +39,12 @@ const PATH_MAX: usize = 120;
 
 /// What is there without being carried: a folder, and devices.
 const FOLDER: &str = "/tmp";
-const THERE: [&str; 6] = [
+const THERE: [&str; 8] = [
     FOLDER,
     "/dev/null",
     "/dev/zero",
+    "/dev/full",
+    "/proc/self/fd",
     "/dev/random",
     "/dev/urandom",
     "/dev/console",

@@ -7,6 +7,7 @@ mod addresses;
 mod epoll;
 mod facts;
 mod files;
+mod links;
 mod local;
 mod locks;
 mod memory;
@@ -19,6 +20,7 @@ mod sockets;
 mod streams;
 mod system;
 mod threads;
+mod times;
 
 use linux_raw_sys::errno::{EFAULT, ENAMETOOLONG};
 use linux_raw_sys::general as nr;
@@ -99,6 +101,8 @@ impl<M: Machine> Process<'_, M> {
             .memory_call(call, words)
             .or_else(|| self.file_call(call, words))
             .or_else(|| self.name_call(call, words))
+            .or_else(|| self.link_call(call, words))
+            .or_else(|| self.time_call(call, words))
             .or_else(|| self.system_call(call, words))
             .or_else(|| self.fact_call(call, words))
             .or_else(|| self.signal_call(call, words))

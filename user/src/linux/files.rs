@@ -1,27 +1,28 @@
 //! Files: those of the bundle, and what a program writes, in memory until the end.
 //!
-//! A file has a path from the root and no links. A file of the bundle stays where it is until it is
-//! written; then it is copied. Folders are there that lead to a file, and those that are made. What
-//! is open when its name is taken away lives on without one until it is closed.
+//! A file has a path from the root. A file of the bundle stays where it is until it is written; then
+//! it is copied. Folders are there that lead to a file, and those that are made.
 
-use rcoe_abi::bundle::Bundle;
+use rcoe_abi::bundle::{Bundle, Word};
 
 use super::machine::{Machine, PAGE};
 use super::streams::Target;
 use super::tasks::{Each, PROCESSES};
 use super::{Errno, Sparse};
-use linux_raw_sys::errno::{
-    EBUSY, EEXIST, EFBIG, EISDIR, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY,
-};
+use linux_raw_sys::errno::{EEXIST, EFBIG, ENAMETOOLONG, ENOSPC, ENOTDIR};
 
-mod kept;
+mod changes;
 mod descriptors;
 mod io;
+mod kept;
+mod links;
 mod path;
+mod times;
 
-use kept::{Change, Kept};
-pub(crate) use kept::{Name, Scope, Told};
 use descriptors::{Open, Table};
+use kept::{Change, Kept};
+pub(crate) use kept::{Name, Scope, Sort, Told};
+pub(crate) use links::LINK;
 pub(crate) use path::Path;
 
 /// Most files and folders, and most that are open.
@@ -48,8 +49,24 @@ pub(crate) enum Kind<'a> {
     Zero,
     /// What reads as random numbers.
     Random,
+    /// What has no room for anything that is written.
+    Full,
     /// The name of a socket, with a number that no other one ever has.
     Socket(u32),
+    /// A symbolic link, whose text has so many bytes.
+    Link(u64),
+    /// One that is there from the start.
+    Fixed(&'static [u8]),
+    /// A further name of another node.
+    Same(usize),
+    /// The folder of the descriptors of whoever asks.
+    Descriptors,
+}
+
+impl Kind<'_> {
+    pub(crate) const fn is_folder(&self) -> bool {
+        matches!(self, Self::Folder | Self::Descriptors)
+    }
 }
 
 /// A file, a folder, or what else there is.
@@ -58,6 +75,8 @@ pub(crate) struct Node<'a> {
     pub(crate) path: Path,
     pub(crate) kind: Kind<'a>,
     pub(crate) mode: u32,
+    times: [u64; 2],
+    changed: bool,
     /// What of it the disk does not have.
     change: Change,
 }
@@ -76,6 +95,8 @@ impl<'a> Node<'a> {
         path: Path::ROOT,
         kind: Kind::Free,
         mode: 0,
+        times: [0; 2],
+        changed: false,
         change: Change::NONE,
     };
 }
@@ -89,26 +110,25 @@ impl<'a> Files<'a> {
             tables: Each::new([const { Table::FIRST }; PROCESSES]),
             kept: Kept::default(),
         };
-        for (path, kind) in [
-            (&b"/"[..], Kind::Folder),
-            (b"/tmp", Kind::Folder),
-            (b"/dev/null", Kind::Null),
-            (b"/dev/zero", Kind::Zero),
-            (b"/dev/random", Kind::Random),
-            (b"/dev/urandom", Kind::Random),
-            (b"/dev/console", Kind::Console),
-        ] {
-            files.add(Path::new(path).ok()?, kind, 0o666).ok()?;
-        }
+        files.add_first()?;
         for file in (0..).map_while(|index| bundle.file(index)) {
             let mode = u32::try_from(file.mode).ok()?;
             let path = Path::new(file.path).ok()?;
             files.add(path, Kind::Packed(file.content), mode).ok()?;
         }
+        for [path, text] in links::FIRST_LINKS {
+            // The host may have packed a file for the input.
+            let _ = files.add(Path::new(path).ok()?, Kind::Fixed(text), 0o777);
+        }
+        let began = bundle.word(Word::Clock).unwrap_or(0);
+        for node in files.nodes.iter_mut() {
+            node.times = [began; 2];
+        }
         let mut all = files.nodes.iter();
         let program = all.find(|it| matches!(it.kind, Kind::Packed(_)));
         files.tables.program = program.map_or(Path::ROOT, |it| it.path);
         let input = files.find(Path::new(b"/dev/stdin").ok()?);
+        let input = input.filter(|&it| matches!(files.nodes[it].kind, Kind::Packed(_)));
         let input = input.or_else(|| files.find(Path::new(b"/dev/null").ok()?))?;
         let output = files.find(Path::new(b"/dev/console").ok()?)?;
         for node in [input, output, output] {
@@ -117,14 +137,22 @@ impl<'a> Files<'a> {
         Some(files)
     }
 
-    /// The path that a program means.
-    pub(crate) fn path(&self, text: &[u8]) -> Result<Path, Errno> {
-        let path = self.tables.folder.join(text)?;
-        // The one link that there is.
-        if path.bytes() == b"/proc/self/exe" {
-            return Ok(self.program());
+    /// What is there without being packed.
+    fn add_first(&mut self) -> Option<()> {
+        for (path, kind, mode) in [
+            (&b"/"[..], Kind::Folder, 0o755),
+            (b"/tmp", Kind::Folder, 0o1777),
+            (b"/dev/null", Kind::Null, 0o666),
+            (b"/dev/zero", Kind::Zero, 0o666),
+            (b"/dev/full", Kind::Full, 0o666),
+            (b"/dev/random", Kind::Random, 0o666),
+            (b"/dev/urandom", Kind::Random, 0o666),
+            (b"/dev/console", Kind::Console, 0o666),
+            (links::DESCRIPTORS, Kind::Descriptors, 0o500),
+        ] {
+            self.add(Path::new(path).ok()?, kind, mode).ok()?;
         }
-        Ok(path)
+        Some(())
     }
 
     /// The path of the program.
@@ -148,13 +176,13 @@ impl<'a> Files<'a> {
 
     /// The permissions of a file that is made with these.
     pub(crate) fn masked(&self, mode: u64) -> u32 {
-        u32::try_from(mode & 0o777).unwrap_or(0) & !self.tables.mask
+        u32::try_from(mode & 0o7777).unwrap_or(0) & !self.tables.mask
     }
 
     /// Other paths begin from this folder now.
     pub(crate) fn set_folder(&mut self, path: Path) -> Result<(), Errno> {
-        let node = self.find(path).ok_or(Errno(ENOENT))?;
-        if self.nodes[node].kind != Kind::Folder {
+        let node = self.find(path).ok_or_else(|| self.missing(path))?;
+        if !self.nodes[node].kind.is_folder() {
             return Err(Errno(ENOTDIR));
         }
         self.tables.folder = path;
@@ -163,8 +191,7 @@ impl<'a> Files<'a> {
 
     /// What is at this path.
     pub(crate) fn find(&self, path: Path) -> Option<usize> {
-        let mut all = self.nodes.iter();
-        all.position(|it| it.kind != Kind::Free && it.path == path)
+        self.name_at(path).map(|place| self.behind(place))
     }
 
     pub(crate) fn node(&self, node: usize) -> Node<'a> {
@@ -176,7 +203,8 @@ impl<'a> Files<'a> {
         let path = self.nodes[folder].path;
         let mut rest = (from..self.nodes.len()).filter(|&at| {
             let node = &self.nodes[at];
-            node.kind != Kind::Free && node.path != Path::ROOT && node.path.parent() == path
+            let is_named = ![Path::ROOT, Path::NONE].contains(&node.path);
+            node.kind != Kind::Free && is_named && node.path.parent() == path
         });
         rest.next().map(|at| (at + 1, at))
     }
@@ -195,7 +223,7 @@ impl<'a> Files<'a> {
             path,
             kind,
             mode,
-            change: Change::NONE,
+            ..Node::FREE
         };
         self.name_changed(place);
         Ok(place)
@@ -203,68 +231,19 @@ impl<'a> Files<'a> {
 
     /// Makes a file or folder where its parent is.
     pub(crate) fn make(&mut self, path: Path, kind: Kind<'a>, mode: u32) -> Result<usize, Errno> {
-        let parent = self.find(path.parent()).ok_or(Errno(ENOENT))?;
+        let parent = self.find(path.parent()).ok_or_else(|| self.missing(path))?;
         if self.nodes[parent].kind != Kind::Folder {
             return Err(Errno(ENOTDIR));
         }
-        self.add(path, kind, mode)
-    }
-
-    /// Gives a file another path, in a folder that is there.
-    pub(crate) fn set_path(&mut self, node: usize, path: Path) -> Result<(), Errno> {
-        let parent = self.find(path.parent()).ok_or(Errno(ENOENT))?;
-        if self.nodes[parent].kind != Kind::Folder {
-            return Err(Errno(ENOTDIR));
-        }
-        self.nodes[node].path = path;
-        self.name_changed(node);
-        Ok(())
+        let made = self.add(path, kind, mode)?;
+        self.touch(parent);
+        self.touch(made);
+        Ok(made)
     }
 
     pub(crate) fn set_mode(&mut self, node: usize, mode: u32) {
         self.nodes[node].mode = mode;
         self.name_changed(node);
-    }
-
-    /// Takes away what is at a path: a folder, or something else. What is open loses its name.
-    pub(crate) fn take_away(
-        &mut self,
-        store: &mut Sparse<'_>,
-        machine: &mut impl Machine,
-        path: Path,
-        folder: bool,
-    ) -> Result<(), Errno> {
-        let node = self.find(path).ok_or(Errno(ENOENT))?;
-        let is_folder = self.nodes[node].kind == Kind::Folder;
-        if is_folder != folder {
-            return Err(Errno(if folder { ENOTDIR } else { EISDIR }));
-        }
-        if self.is_disk(&path) {
-            return Err(Errno(EBUSY));
-        }
-        if is_folder && (self.entry(node, 0).is_some() || path == Path::ROOT) {
-            return Err(Errno(ENOTEMPTY));
-        }
-        self.name_goes(store, node);
-        self.nodes[node].path = Path::NONE;
-        self.forget(store, machine, node);
-        Ok(())
-    }
-
-    /// What has no name and is not open any more is gone.
-    pub(crate) fn forget(
-        &mut self,
-        store: &mut Sparse<'_>,
-        machine: &mut impl Machine,
-        node: usize,
-    ) {
-        let is_open = |it: &Open| it.is_used() && it.target == Target::Node(node);
-        if self.nodes[node].path != Path::NONE || self.open.iter().any(is_open) {
-            return;
-        }
-        let emptied = self.truncate(store, machine, node, 0);
-        assert!(emptied.is_ok(), "what gets smaller needs nothing");
-        self.nodes[node] = Node::FREE;
     }
 }
 

@@ -10,7 +10,7 @@
 //! error. A disk on which anything is not as it was written is refused, but for the last
 //! transaction: where a header is missing, the machine was lost while it wrote.
 //!
-//! Not covered: files that do not fit into memory, and the times of files.
+//! Not covered: files that do not fit into memory, and sockets' names.
 
 mod format;
 mod read;
@@ -210,6 +210,11 @@ impl<M: Machine> Process<'_, M> {
         };
         if !self.files.has_changed() {
             return Ok(());
+        }
+        for node in 0..NODES {
+            if self.files.is_kept(&self.files.node(node).path) {
+                self.give_time(node);
+            }
         }
         let scope = self.files.assign_numbers();
         let blocks = self.measure(scope);

@@ -229,8 +229,10 @@ impl<'a, M: Machine> Process<'a, M> {
     pub(crate) fn release(&mut self, target: Target) {
         match target {
             Target::Node(node) => {
+                self.give_time(node);
                 let (store, machine) = (&mut self.store, &mut self.machine);
-                self.files.forget(store, machine, node);
+                // What is given back is a file in memory, and that is always possible.
+                let _ = self.files.forget_nameless(store, machine, node);
             }
             Target::Socket(socket) => self.release_socket(socket),
             Target::Reader(pipe) | Target::Writer(pipe) => {

@@ -1,12 +1,10 @@
 //! What is told of a file.
 
-use rcoe_abi::bundle::Word;
-
-use super::files::{Kind, Path};
+use super::files::{Kind, NODES};
 use super::machine::PAGE;
 use super::streams::Target;
 use super::{Machine, Process};
-use linux_raw_sys::general::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG, S_IFSOCK};
+use linux_raw_sys::general::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 
 /// Words of `struct stat`.
 pub(super) const STAT_WORDS: usize = 18;
@@ -20,11 +18,12 @@ impl<M: Machine> Process<'_, M> {
     fn mode(&self, node: usize) -> u32 {
         let found = self.files.node(node);
         let kind = match found.kind {
-            Kind::Folder => S_IFDIR | 0o111,
+            Kind::Folder | Kind::Descriptors => S_IFDIR,
+            Kind::Link(_) | Kind::Fixed(_) => S_IFLNK,
             Kind::Console => S_IFIFO,
             Kind::Socket(_) => S_IFSOCK,
-            Kind::Null | Kind::Zero | Kind::Random => S_IFCHR,
-            Kind::Free | Kind::Packed(_) | Kind::Memory(_) => S_IFREG,
+            Kind::Null | Kind::Zero | Kind::Full | Kind::Random => S_IFCHR,
+            Kind::Free | Kind::Packed(_) | Kind::Memory(_) | Kind::Same(_) => S_IFREG,
         };
         kind | found.mode
     }
@@ -49,22 +48,27 @@ impl<M: Machine> Process<'_, M> {
     /// bytes of a block, blocks of 512 bytes; three times.
     pub(super) fn stat_words(&self, node: usize) -> [u64; STAT_WORDS] {
         let size = self.files.size(node);
-        let clock = self.bundle.word(Word::Clock).unwrap_or(0);
+        let links = self.files.names(node) as u64;
+        let [used, changed] = self.files.times(node);
         let mut words = [0; STAT_WORDS];
-        let found = self.files.node(node);
-        let device = if self.files.is_on_disk(&found.path) {
-            3
-        } else {
-            1
-        };
-        let links = u64::from(found.path != Path::NONE);
+        let on_disk = self.files.is_on_disk(&self.files.node(node).path);
+        let device = if on_disk { 3 } else { 1 };
         words[..3].copy_from_slice(&[device, node as u64 + 1, links]);
         words[3] = self.mode(node).into();
         words[6..9].copy_from_slice(&[size, PAGE, size.div_ceil(512)]);
-        for time in [9, 11, 13] {
-            words[time] = clock / SECOND;
-            words[time + 1] = clock % SECOND;
+        for (place, time) in [(9, used), (11, changed), (13, changed)] {
+            words[place] = time / SECOND;
+            words[place + 1] = time % SECOND;
         }
+        words
+    }
+
+    /// The same of the link that names a descriptor.
+    pub(super) fn stat_of_link(&self, file: u64) -> [u64; STAT_WORDS] {
+        let mut words = [0; STAT_WORDS];
+        let mode = (S_IFLNK | 0o700).into();
+        words[..4].copy_from_slice(&[1, NODES as u64 + file + 1, 1, mode]);
+        words[6..8].copy_from_slice(&[64, PAGE]);
         words
     }
 }

@@ -4,6 +4,7 @@ mod code;
 mod disk;
 mod facts;
 mod handlers;
+mod links;
 mod local;
 mod net;
 mod processes;

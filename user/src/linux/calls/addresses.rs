@@ -47,7 +47,8 @@ impl<M: Machine> Process<'_, M> {
             return Err(Errno(EINVAL));
         }
         let mut label = Label::new(bytes)?;
-        let node = self.files.find(self.files.path(bytes)?);
+        let path = self.meant(self.files.folder(), bytes, true)?;
+        let node = self.files.find(path);
         if let Some(Kind::Socket(file)) = node.map(|node| self.files.node(node).kind) {
             label.file = file;
         }

@@ -83,9 +83,14 @@ impl<M: Machine> Process<'_, M> {
                 Ok(_) if fourth > ADVICE => Err(Errno(EINVAL)),
                 Ok(_) => Ok(0),
             },
+            nr::__NR_sched_setaffinity => self.choose_cores([first, second, third]),
             nr::__NR_mincore => self.are_there(first, second, third),
             // Files have no attributes that have names.
-            nr::__NR_getxattr | nr::__NR_lgetxattr | nr::__NR_listxattr | nr::__NR_llistxattr => {
+            nr::__NR_lgetxattr | nr::__NR_llistxattr => {
+                let named = self.named_itself(HERE, first);
+                named.and(Err(Errno(EOPNOTSUPP)))
+            }
+            nr::__NR_getxattr | nr::__NR_listxattr => {
                 let named = self.named(HERE, first);
                 named.and(Err(Errno(EOPNOTSUPP)))
             }
@@ -134,9 +139,19 @@ impl<M: Machine> Process<'_, M> {
         let node = self.files.node(node);
         match node.kind {
             Kind::Folder if node.path == Path::NONE => Err(Errno(ENOENT)),
-            Kind::Folder => self.files.set_folder(node.path).map(|()| 0),
+            Kind::Folder | Kind::Descriptors => self.files.set_folder(node.path).map(|()| 0),
             _ => Err(Errno(ENOTDIR)),
         }
+    }
+
+    /// There is one core; a process that is to run on others only cannot.
+    fn choose_cores(&mut self, [process, bytes, cores]: [u64; 3]) -> Answer {
+        self.known(process)?;
+        let mut first = [0];
+        if bytes > 0 {
+            self.read(cores, &mut first)?;
+        }
+        (first[0] & 1 != 0).then_some(0).ok_or(Errno(EINVAL))
     }
 
     /// Says of pages whether they have memory, if all are mapped.

@@ -1,6 +1,6 @@
 //! Calls about files that are open: reading, writing, and where that is.
 
-use linux_raw_sys::errno::{EBADF, EINVAL, EISDIR, ENOTDIR, ENOTTY, ESPIPE};
+use linux_raw_sys::errno::{EBADF, EINVAL, EISDIR, ENOSPC, ENOTDIR, ENOTTY, ESPIPE};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL, FASYNC, FD_CLOEXEC, O_ACCMODE,
@@ -11,7 +11,7 @@ use linux_raw_sys::ioctl::FIONBIO;
 use super::names::HERE;
 use super::streams::Pieces;
 use super::{PARTS, PORTION, portion_of};
-use crate::linux::files::{Kind, Path};
+use crate::linux::files::{Kind, NODES, OPEN, Path};
 use crate::linux::streams::Target;
 use crate::linux::{Answer, Errno, Machine, Process};
 
@@ -109,7 +109,7 @@ impl<M: Machine> Process<'_, M> {
             };
         };
         let kind = self.files.node(node).kind;
-        if kind == Kind::Folder {
+        if kind.is_folder() {
             return Err(Errno(EISDIR));
         }
         let start = offset.unwrap_or(open.offset);
@@ -119,7 +119,7 @@ impl<M: Machine> Process<'_, M> {
             let len = portion_of(bytes - done);
             let part = &mut portion[..len];
             let len = match kind {
-                Kind::Zero => {
+                Kind::Zero | Kind::Full => {
                     part.fill(0);
                     len
                 }
@@ -165,6 +165,7 @@ impl<M: Machine> Process<'_, M> {
             self.read(address.wrapping_add(done), part)?;
             match kind {
                 Kind::Console => self.machine.console(part),
+                Kind::Full => return Err(Errno(ENOSPC)),
                 Kind::Packed(_) | Kind::Memory(_) => {
                     let place = (node, start.saturating_add(done));
                     let (store, machine) = (&mut self.store, &mut self.machine);
@@ -277,8 +278,8 @@ impl<M: Machine> Process<'_, M> {
     fn resize_named(&mut self, text: u64, bytes: u64) -> Answer {
         let node = self.named(HERE, text)?;
         match self.files.node(node).kind {
-            Kind::Folder => return Err(Errno(EISDIR)),
             Kind::Packed(_) | Kind::Memory(_) if bytes >> 63 == 0 => {}
+            kind if kind.is_folder() => return Err(Errno(EISDIR)),
             _ => return Err(Errno(EINVAL)),
         }
         let (store, machine) = (&mut self.store, &mut self.machine);
@@ -290,15 +291,13 @@ impl<M: Machine> Process<'_, M> {
     fn entries(&mut self, file: u64, address: u64, bytes: u64) -> Answer {
         let open = *self.files.of(file)?;
         let node = open.node().map_err(|_| Errno(ENOTDIR))?;
-        if self.files.node(node).kind != Kind::Folder {
+        let kind = self.files.node(node).kind;
+        if !kind.is_folder() {
             return Err(Errno(ENOTDIR));
         }
         let mut done = 0;
         let mut next = usize::try_from(open.offset).unwrap_or(usize::MAX);
-        while let Some((after, found)) = self.files.entry(node, next) {
-            let entry = self.files.node(found);
-            let kind = if entry.kind == Kind::Folder { 4 } else { 8 };
-            let record = Entry::new(found, after, kind, &entry.path);
+        while let Some(record) = self.entry(node, kind, next) {
             if done + record.len as u64 > bytes {
                 if done == 0 {
                     return Err(Errno(EINVAL));
@@ -307,10 +306,43 @@ impl<M: Machine> Process<'_, M> {
             }
             self.write(address.wrapping_add(done), &record.bytes[..record.len])?;
             done += record.len as u64;
-            next = after;
+            next = record.next;
         }
         self.files.of(file)?.offset = next as u64;
         Ok(done)
+    }
+
+    /// The first entry of a folder from a place on: it itself, what it is in, what is in it.
+    fn entry(&self, folder: usize, kind: Kind<'_>, from: usize) -> Option<Entry> {
+        let own = self.files.node(folder).path;
+        if own == Path::NONE {
+            return None;
+        }
+        if let Some(name) = [&b"."[..], b".."].get(from) {
+            let path = [own, own.parent()][from];
+            let node = self.files.find(path)?;
+            return Some(Entry::new(node, from + 1, 4, name));
+        }
+        let from = from - 2;
+        if kind == Kind::Descriptors {
+            let file = (from as u64..OPEN as u64).find(|&it| self.files.place(it).is_ok())?;
+            let number = usize::try_from(file).ok()?;
+            let digits = [number / 100, number / 10 % 10, number % 10];
+            let digits = digits.map(|digit| b"0123456789"[digit]);
+            let zeros = digits[..2].iter().take_while(|&&it| it == b'0').count();
+            return Some(Entry::new(NODES + number, number + 3, 10, &digits[zeros..]));
+        }
+        let (after, found) = self.files.entry(folder, from)?;
+        let node = self.files.behind(found);
+        let kind = match self.files.node(node).kind {
+            Kind::Folder | Kind::Descriptors => 4,
+            Kind::Link(_) | Kind::Fixed(_) => 10,
+            Kind::Socket(_) => 12,
+            Kind::Null | Kind::Zero | Kind::Full | Kind::Random => 2,
+            _ => 8,
+        };
+        let name = self.files.node(found).path;
+        Some(Entry::new(node, after + 2, kind, name.name()))
     }
 }
 
@@ -318,11 +350,12 @@ impl<M: Machine> Process<'_, M> {
 struct Entry {
     bytes: [u8; 160],
     len: usize,
+    /// Where the next one is.
+    next: usize,
 }
 
 impl Entry {
-    fn new(number: usize, next: usize, kind: u8, path: &Path) -> Self {
-        let name = path.name();
+    fn new(number: usize, next: usize, kind: u8, name: &[u8]) -> Self {
         let len = (19 + name.len() + 1).next_multiple_of(8);
         let mut bytes = [0; 160];
         bytes[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
@@ -330,6 +363,6 @@ impl Entry {
         bytes[16..18].copy_from_slice(&u16::try_from(len).unwrap_or(0).to_le_bytes());
         bytes[18] = kind;
         bytes[19..19 + name.len()].copy_from_slice(name);
-        Self { bytes, len }
+        Self { bytes, len, next }
     }
 }

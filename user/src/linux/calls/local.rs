@@ -61,7 +61,7 @@ impl<M: Machine> Process<'_, M> {
                 Ok(name)
             };
         }
-        let path = self.files.path(label.bytes())?;
+        let path = self.meant(self.files.folder(), label.bytes(), false)?;
         if self.files.find(path).is_some() {
             return Err(Errno(EADDRINUSE));
         }
@@ -121,7 +121,7 @@ impl<M: Machine> Process<'_, M> {
             Name::Tcp(_) => return Err(Errno(ENETUNREACH)),
             Name::Unix(label) if label.is_abstract() => {}
             Name::Unix(label) => {
-                let path = self.files.path(label.bytes())?;
+                let path = self.meant(self.files.folder(), label.bytes(), true)?;
                 self.files.find(path).ok_or(Errno(ENOENT))?;
             }
         }

@@ -1,12 +1,12 @@
 //! Calls about files by their names.
 
 use linux_raw_sys::errno::{
-    EACCES, EBADF, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENXIO, ERANGE, EXDEV,
+    EACCES, EBADF, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENXIO, ERANGE,
 };
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY,
-    O_TRUNC, O_WRONLY,
+    AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_ACCMODE, O_CLOEXEC, O_CREAT, O_DIRECTORY,
+    O_EXCL, O_NOFOLLOW, O_RDONLY, O_TRUNC, O_WRONLY, R_OK, S_IFDIR, S_IFMT, W_OK, X_OK,
 };
 
 use super::system::remain;
@@ -32,13 +32,13 @@ impl<M: Machine> Process<'_, M> {
                 self.open([HERE, first, flags, second])
             }
             nr::__NR_openat => self.open([first, second, third, fourth]),
-            nr::__NR_stat | nr::__NR_lstat => self.stat(HERE, first, second, 0),
+            nr::__NR_stat => self.stat(HERE, first, second, 0),
+            nr::__NR_lstat => self.stat(HERE, first, second, AT_SYMLINK_NOFOLLOW.into()),
             nr::__NR_newfstatat => self.stat(first, second, third, fourth),
             nr::__NR_fstat => self.stat_open(first, second),
-            nr::__NR_access => self.access(HERE, first),
-            nr::__NR_faccessat | nr::__NR_faccessat2 => self.access(first, second),
-            nr::__NR_readlink => self.read_link(HERE, first, second, third),
-            nr::__NR_readlinkat => self.read_link(first, second, third, fourth),
+            nr::__NR_access => self.access([HERE, first, second, 0]),
+            nr::__NR_faccessat => self.access([first, second, third, 0]),
+            nr::__NR_faccessat2 => self.access([first, second, third, fourth]),
             nr::__NR_getcwd => self.current(first, second),
             nr::__NR_chdir => {
                 let path = self.path(HERE, first);
@@ -47,23 +47,22 @@ impl<M: Machine> Process<'_, M> {
             }
             nr::__NR_mkdir => self.make_folder(HERE, first, second),
             nr::__NR_mkdirat => self.make_folder(first, second, third),
-            nr::__NR_unlink => self.take_away(HERE, first, false),
-            nr::__NR_rmdir => self.take_away(HERE, first, true),
-            nr::__NR_unlinkat => {
-                self.take_away(first, second, third & u64::from(AT_REMOVEDIR) != 0)
-            }
-            nr::__NR_rename => self.rename([HERE, first, HERE, second]),
-            nr::__NR_renameat => self.rename([first, second, third, fourth]),
-            nr::__NR_renameat2 if words[4] == 0 => self.rename([first, second, third, fourth]),
             nr::__NR_chmod => self
                 .named(HERE, first)
                 .map(|node| self.change_mode(node, second)),
+            nr::__NR_fchmodat => self
+                .named(first, second)
+                .map(|node| self.change_mode(node, third)),
             nr::__NR_fchmod => {
                 let node = self.files.of(first).and_then(|open| open.node());
                 node.map(|node| self.change_mode(node, second))
             }
-            nr::__NR_chown | nr::__NR_lchown => {
+            nr::__NR_chown => {
                 let node = self.named(HERE, first);
+                node.and_then(|_| remain(&[second, third]))
+            }
+            nr::__NR_lchown => {
+                let node = self.named_itself(HERE, first);
                 node.and_then(|_| remain(&[second, third]))
             }
             nr::__NR_fchown => {
@@ -71,7 +70,7 @@ impl<M: Machine> Process<'_, M> {
                 open.and_then(|_| remain(&[second, third]))
             }
             nr::__NR_fchownat => {
-                let node = self.named(first, second);
+                let node = self.named_as(first, second, words[4]);
                 node.and_then(|_| remain(&[third, fourth]))
             }
             nr::__NR_umask => {
@@ -82,35 +81,75 @@ impl<M: Machine> Process<'_, M> {
         })
     }
 
-    /// The path that a text means in an open folder.
+    /// The path that a text means in an open folder, behind all links.
     pub(super) fn path(&mut self, folder: u64, text: u64) -> Result<Path, Errno> {
+        self.path_as(folder, text, true)
+    }
+
+    /// The same, of a link itself if it is one.
+    pub(super) fn path_itself(&mut self, folder: u64, text: u64) -> Result<Path, Errno> {
+        self.path_as(folder, text, false)
+    }
+
+    fn path_as(&mut self, folder: u64, text: u64, follows: bool) -> Result<Path, Errno> {
         let text = self.text(text)?;
         if text.bytes().is_empty() {
             return Err(Errno(ENOENT));
         }
-        if folder & 0xffff_ffff == HERE || text.bytes().starts_with(b"/") {
-            return self.files.path(text.bytes());
-        }
+        let rooted = text.bytes().starts_with(b"/");
+        let base = if folder & 0xffff_ffff == HERE || rooted {
+            self.files.folder()
+        } else {
+            self.open_folder(folder)?
+        };
+        self.meant(base, text.bytes(), follows)
+    }
+
+    /// The path of a folder that is open.
+    fn open_folder(&mut self, folder: u64) -> Result<Path, Errno> {
         let node = self.files.of(folder)?.node().map_err(|_| Errno(ENOTDIR))?;
         let folder = self.files.node(node);
-        if folder.kind != Kind::Folder {
-            return Err(Errno(ENOTDIR));
+        match folder.kind.is_folder() {
+            true if folder.path == Path::NONE => Err(Errno(ENOENT)),
+            true => Ok(folder.path),
+            false => Err(Errno(ENOTDIR)),
         }
-        if folder.path == Path::NONE {
-            return Err(Errno(ENOENT));
-        }
-        folder.path.join(text.bytes())
+    }
+
+    /// The path that bytes mean from a folder.
+    pub(super) fn meant(&self, base: Path, text: &[u8], follows: bool) -> Result<Path, Errno> {
+        let kept = (&self.store, &self.machine);
+        self.files.resolve(kept, (base, text), follows)
     }
 
     pub(super) fn named(&mut self, folder: u64, text: u64) -> Result<usize, Errno> {
-        let path = self.path(folder, text)?;
-        self.files.find(path).ok_or(Errno(ENOENT))
+        self.named_as(folder, text, 0)
+    }
+
+    pub(super) fn named_itself(&mut self, folder: u64, text: u64) -> Result<usize, Errno> {
+        self.named_as(folder, text, AT_SYMLINK_NOFOLLOW.into())
+    }
+
+    /// What a text names, with flags that say whether a link itself is meant.
+    pub(super) fn named_as(&mut self, folder: u64, text: u64, flags: u64) -> Result<usize, Errno> {
+        let itself = flags & u64::from(AT_SYMLINK_NOFOLLOW) != 0;
+        let path = self.path_as(folder, text, !itself)?;
+        if let Some(file) = self.files.descriptor_at(&path) {
+            // What has no node has nothing that could be asked or changed by its name.
+            return self.files.of(file)?.node().map_err(|_| Errno(ENOENT));
+        }
+        let found = self.files.find(path);
+        found.ok_or_else(|| self.files.missing(path))
     }
 
     fn open(&mut self, [folder, text, flags, mode]: [u64; 4]) -> Answer {
-        let path = self.path(folder, text)?;
         let flags = u32::try_from(flags & 0xffff_ffff).unwrap_or(0);
         let has = |bit: u32| flags & bit != 0;
+        let itself = has(O_NOFOLLOW) || has(O_CREAT) && has(O_EXCL);
+        let path = self.path_as(folder, text, !itself)?;
+        if let Some(file) = self.files.descriptor_at(&path) {
+            return self.open_again(file, flags);
+        }
         let found = self.files.find(path);
         if found.is_some() && has(O_CREAT) && has(O_EXCL) {
             return Err(Errno(EEXIST));
@@ -121,11 +160,34 @@ impl<M: Machine> Process<'_, M> {
                 let mode = self.files.masked(mode);
                 self.files.make(path, Kind::Memory(0), mode)?
             }
-            None => return Err(Errno(ENOENT)),
+            None => return Err(self.files.missing(path)),
         };
-        let is_folder = self.files.node(node).kind == Kind::Folder;
-        if let Kind::Socket(_) = self.files.node(node).kind {
-            return Err(Errno(ENXIO));
+        self.open_node(node, flags)
+    }
+
+    /// Opens what a descriptor leads to, by the name that this has.
+    fn open_again(&mut self, file: u64, flags: u32) -> Answer {
+        let open = *self.files.of(file)?;
+        let can = open.flags & O_ACCMODE == flags & O_ACCMODE;
+        match open.target {
+            Target::Node(node) => self.open_node(node, flags),
+            Target::Reader(_) | Target::Writer(_) if can => {
+                let private = flags & O_CLOEXEC != 0;
+                let made = self.files.duplicate(file, 0, private);
+                made.map(|it| it as u64)
+            }
+            _ => Err(Errno(ENXIO)),
+        }
+    }
+
+    fn open_node(&mut self, node: usize, flags: u32) -> Answer {
+        let has = |bit: u32| flags & bit != 0;
+        let kind = self.files.node(node).kind;
+        let is_folder = kind.is_folder();
+        match kind {
+            Kind::Socket(_) => return Err(Errno(ENXIO)),
+            Kind::Link(_) | Kind::Fixed(_) => return Err(Errno(ELOOP)),
+            _ => {}
         }
         let writes = flags & O_ACCMODE != O_RDONLY;
         if is_folder && writes {
@@ -162,36 +224,45 @@ impl<M: Machine> Process<'_, M> {
         if flags & u64::from(AT_EMPTY_PATH) != 0 && self.text(text)?.bytes().is_empty() {
             return self.told_of_open(folder);
         }
-        let node = self.named(folder, text)?;
-        Ok(self.stat_words(node))
+        let itself = flags & u64::from(AT_SYMLINK_NOFOLLOW) != 0;
+        let path = self.path_as(folder, text, !itself)?;
+        match self.files.descriptor_at(&path) {
+            Some(file) if itself => Ok(self.stat_of_link(file)),
+            Some(file) => self.told_of_open(file),
+            None => {
+                let found = self.files.find(path);
+                let node = found.ok_or_else(|| self.files.missing(path))?;
+                self.give_time(node);
+                Ok(self.stat_words(node))
+            }
+        }
     }
 
     fn told_of_open(&mut self, file: u64) -> Result<[u64; STAT_WORDS], Errno> {
         Ok(
             match self.files.of(file).map_err(|_| Errno(EBADF))?.target {
-                Target::Node(node) => self.stat_words(node),
+                Target::Node(node) => {
+                    self.give_time(node);
+                    self.stat_words(node)
+                }
                 target => self.stat_stream(target),
             },
         )
     }
 
-    /// The superuser may do anything with what is there.
-    fn access(&mut self, folder: u64, text: u64) -> Answer {
-        self.named(folder, text).map(|_| 0)
-    }
-
-    /// There is one link: `/proc/self/exe`.
-    fn read_link(&mut self, folder: u64, text: u64, to: u64, bytes: u64) -> Answer {
-        if self.text(text)?.bytes() != b"/proc/self/exe" {
-            self.named(folder, text)?;
+    /// The superuser may do anything with what is there, but execute what nobody may.
+    fn access(&mut self, [folder, text, wanted, flags]: [u64; 4]) -> Answer {
+        let wanted = u32::try_from(wanted & 0xffff_ffff).unwrap_or(u32::MAX);
+        if wanted & !(R_OK | W_OK | X_OK) != 0 {
             return Err(Errno(EINVAL));
         }
-        let path = self.files.program();
-        let len = usize::try_from(bytes)
-            .unwrap_or(usize::MAX)
-            .min(path.bytes().len());
-        self.write(to, &path.bytes()[..len])?;
-        Ok(len as u64)
+        let told = self.told(folder, text, flags)?;
+        let mode = u32::try_from(told[3] & 0xffff_ffff).unwrap_or(0);
+        let executes = mode & S_IFMT == S_IFDIR || mode & 0o111 != 0;
+        if wanted & X_OK != 0 && !executes {
+            return Err(Errno(EACCES));
+        }
+        Ok(0)
     }
 
     fn current(&mut self, to: u64, bytes: u64) -> Answer {
@@ -206,44 +277,14 @@ impl<M: Machine> Process<'_, M> {
     }
 
     fn make_folder(&mut self, folder: u64, text: u64, mode: u64) -> Answer {
-        let path = self.path(folder, text)?;
-        let mode = self.files.masked(mode);
+        let path = self.path_itself(folder, text)?;
+        let mode = self.files.masked(mode & 0o1777);
         self.files.make(path, Kind::Folder, mode).map(|_| 0)
-    }
-
-    /// Gives a file another name; what was there is gone. Folders keep theirs.
-    fn rename(&mut self, [folder, text, to_folder, to]: [u64; 4]) -> Answer {
-        let (from, to) = (self.path(folder, text)?, self.path(to_folder, to)?);
-        let node = self.files.find(from).ok_or(Errno(ENOENT))?;
-        if self.files.node(node).kind == Kind::Folder || from == self.files.program() {
-            return Err(Errno(EACCES));
-        }
-        if from == to {
-            return Ok(0);
-        }
-        if self.files.is_kept(&from) != self.files.is_kept(&to) {
-            return Err(Errno(EXDEV));
-        }
-        if self.files.find(to).is_some() {
-            let (store, machine) = (&mut self.store, &mut self.machine);
-            self.files.take_away(store, machine, to, false)?;
-        }
-        self.files.set_path(node, to).map(|()| 0)
     }
 
     fn change_mode(&mut self, node: usize, mode: u64) -> u64 {
         self.files
-            .set_mode(node, u32::try_from(mode & 0o777).unwrap_or(0));
+            .set_mode(node, u32::try_from(mode & 0o7777).unwrap_or(0));
         0
-    }
-
-    fn take_away(&mut self, folder: u64, text: u64, is_folder: bool) -> Answer {
-        let path = self.path(folder, text)?;
-        if path == self.files.program() {
-            return Err(Errno(EACCES));
-        }
-        let (store, machine) = (&mut self.store, &mut self.machine);
-        self.files.take_away(store, machine, path, is_folder)?;
-        Ok(0)
     }
 }

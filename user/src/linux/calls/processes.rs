@@ -86,7 +86,7 @@ impl<'a, M: Machine> Process<'a, M> {
     }
 
     /// The place of a process that has not been asked for, by its number; 0 is the own one.
-    fn known(&self, number: u64) -> Result<usize, Errno> {
+    pub(super) fn known(&self, number: u64) -> Result<usize, Errno> {
         let number = match number & 0xffff_ffff {
             0 => self.task.number,
             number => number,

@@ -5,7 +5,7 @@
 //!
 //! Not covered: programs that were written in the machine, or changed there.
 
-use linux_raw_sys::errno::{EACCES, EINVAL, ENOENT, ENOEXEC, ENOMEM};
+use linux_raw_sys::errno::{EACCES, EINVAL, ENOEXEC, ENOMEM};
 use linux_raw_sys::general::AT_EMPTY_PATH;
 use rcoe_abi::bundle::Program;
 
@@ -87,7 +87,8 @@ impl<'a, M: Machine> Process<'a, M> {
         named: &mut Named,
     ) -> Result<(Path, Program<'a>), Errno> {
         loop {
-            let node = self.files.find(path).ok_or(Errno(ENOENT))?;
+            let found = self.files.find(path);
+            let node = found.ok_or_else(|| self.files.missing(path))?;
             let found = self.files.node(node);
             let is_file = matches!(found.kind, Kind::Packed(_) | Kind::Memory(_));
             if !is_file || found.mode & EXECUTE == 0 {
@@ -104,7 +105,7 @@ impl<'a, M: Machine> Process<'a, M> {
             }
             let own = interpreter(head)?;
             named.interpret(name.bytes(), own)?;
-            path = self.files.path(own[0])?;
+            path = self.meant(self.files.folder(), own[0], true)?;
         }
     }
 

@@ -31,7 +31,8 @@ impl Files<'_> {
     pub(crate) fn size(&self, node: usize) -> u64 {
         match self.node(node).kind {
             Kind::Packed(content) => content.len() as u64,
-            Kind::Memory(size) => size,
+            Kind::Memory(size) | Kind::Link(size) => size,
+            Kind::Fixed(text) => text.len() as u64,
             _ => 0,
         }
     }
@@ -80,6 +81,7 @@ impl Files<'_> {
         self.put(store, machine, (node, offset), bytes)?;
         let size = self.size(node).max(end);
         self.nodes[node].kind = Kind::Memory(size);
+        self.touch(node);
         self.size_changed(node, size);
         Ok(())
     }
@@ -114,7 +116,7 @@ impl Files<'_> {
             Kind::Packed(_) => self.own(store, machine, node)?,
             _ => {}
         }
-        let Kind::Memory(old) = self.node(node).kind else {
+        let (Kind::Memory(old) | Kind::Link(old)) = self.node(node).kind else {
             return Ok(());
         };
         for page in pages(size)..pages(old) {
@@ -132,6 +134,7 @@ impl Files<'_> {
             self.page_changed(store, node, size / PAGE);
         }
         self.nodes[node].kind = Kind::Memory(size);
+        self.touch(node);
         self.size_changed(node, size);
         Ok(())
     }

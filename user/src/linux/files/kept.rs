@@ -5,9 +5,8 @@
 //! what is gone shows by numbers that lead to nothing.
 
 use super::io::{frame, is_changed, set_changed};
-use super::{
-    EFBIG, EISDIR, ENOENT, ENOSPC, Errno, Files, Kind, Machine, NODES, Node, Path, Sparse, pages,
-};
+use super::{EFBIG, ENOSPC, Errno, Files, Kind, Machine, NODES, Node, Path, Sparse, pages};
+use linux_raw_sys::errno::{EINVAL, ENOENT};
 
 /// No number on the disk, and no file.
 const NONE: u16 = u16::MAX;
@@ -86,15 +85,27 @@ pub(crate) enum Told<'p> {
     Page(u16, u64, u32),
 }
 
-/// A file or folder, by its path in the folder of the disk.
+/// What the disk has names of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sort {
+    File,
+    Folder,
+    Link,
+    /// A further name of the file of this number.
+    Same(u16),
+}
+
+/// A file or what else there is, by its path in the folder of the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Name<'p> {
     pub(crate) path: &'p [u8],
-    pub(crate) is_folder: bool,
+    pub(crate) sort: Sort,
     pub(crate) mode: u32,
     /// Bytes, and the fewest that it had since the disk was told last.
     pub(crate) size: u64,
     pub(crate) least: u64,
+    /// When it was used and changed.
+    pub(crate) times: [u64; 2],
 }
 
 impl<'a> Files<'a> {
@@ -121,6 +132,12 @@ impl<'a> Files<'a> {
             .strip_prefix(b"/")
     }
 
+    /// Does a path lead to the folder of the disk, or is it that?
+    pub(super) fn leads_to_disk(&self, path: Path) -> bool {
+        let folder = self.kept.folder;
+        folder.is_some_and(|folder| folder.is_in(path))
+    }
+
     fn keeps(&self, node: usize) -> bool {
         self.kept.folder.is_some() && self.is_kept(&self.nodes[node].path)
     }
@@ -141,7 +158,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The path of a file is about to be taken away.
+    /// The path of a file is about to be taken away, and it with that.
     pub(super) fn name_goes(&mut self, store: &Sparse<'_>, node: usize) {
         if self.keeps(node) {
             self.kept.changed = true;
@@ -226,7 +243,7 @@ impl<'a> Files<'a> {
         }
         let mut free = (0..NODES).filter(|&id| !used[id]);
         for node in 0..self.nodes.len() {
-            if self.is_told(node) && self.nodes[node].change.id == NONE {
+            if self.sort_of(node).is_some() && self.nodes[node].change.id == NONE {
                 let Some(id) = free.next().and_then(|id| u16::try_from(id).ok()) else {
                     return false;
                 };
@@ -236,14 +253,20 @@ impl<'a> Files<'a> {
         true
     }
 
-    /// Sockets have no place on the disk.
-    fn is_told(&self, node: usize) -> bool {
-        let kind = self.nodes[node].kind;
-        matches!(kind, Kind::Folder | Kind::Memory(_)) && self.keeps(node)
+    /// What a node is on the disk. Sockets have no place there.
+    fn sort_of(&self, node: usize) -> Option<Sort> {
+        let sort = match self.nodes[node].kind {
+            Kind::Folder => Sort::Folder,
+            Kind::Memory(_) => Sort::File,
+            Kind::Link(_) => Sort::Link,
+            Kind::Same(file) => Sort::Same(self.nodes[file].change.id),
+            _ => return None,
+        };
+        self.keeps(node).then_some(sort)
     }
 
     /// Tells of what the disk is to know: first what is gone, then of each file its name and its
-    /// pages.
+    /// pages, and then further names.
     pub(crate) fn tell<E>(
         &self,
         store: &Sparse<'_>,
@@ -258,29 +281,34 @@ impl<'a> Files<'a> {
                 }
             }
         }
-        (0..self.nodes.len())
-            .filter(|&node| self.is_told(node))
-            .try_for_each(|node| self.tell_of(store, node, scope, hear))
+        for further in [false, true] {
+            for node in 0..self.nodes.len() {
+                let is_further = matches!(self.nodes[node].kind, Kind::Same(_));
+                if let (true, Some(sort)) = (is_further == further, self.sort_of(node)) {
+                    self.tell_of(store, (node, sort), scope, hear)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn tell_of<E>(
         &self,
         store: &Sparse<'_>,
-        node: usize,
+        (node, sort): (usize, Sort),
         scope: Scope,
         hear: &mut impl FnMut(Told<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Node {
-            path, kind, mode, ..
+            path, mode, change, ..
         } = &self.nodes[node];
-        let change = self.nodes[node].change;
         if scope == Scope::Changes && !change.is_any() {
             return Ok(());
         }
         let size = self.size(node);
         let name = Name {
             path: self.within(path).unwrap_or_default(),
-            is_folder: *kind == Kind::Folder,
+            sort,
             mode: *mode,
             size,
             least: if scope == Scope::All {
@@ -288,6 +316,7 @@ impl<'a> Files<'a> {
             } else {
                 change.least.min(size)
             },
+            times: self.times(node),
         };
         hear(Told::File(change.id, name))?;
         let (first, end) = match scope {
@@ -335,8 +364,7 @@ impl Files<'_> {
         self.kept.files[usize::from(id)] = NONE;
         self.nodes[node].path = Path::NONE;
         self.nodes[node].change = Change::NONE;
-        self.forget(store, machine, node);
-        true
+        self.forget_nameless(store, machine, node).is_ok()
     }
 
     /// The file of a number, if there is one.
@@ -361,30 +389,43 @@ impl Files<'_> {
         if !within.is_some_and(|rest| rest.starts_with(b"/")) {
             return Err(Errno(ENOENT));
         }
+        let kind = match name.sort {
+            Sort::Folder => Kind::Folder,
+            Sort::File => Kind::Memory(name.size),
+            Sort::Link => Kind::Link(name.size),
+            Sort::Same(file) => Kind::Same(self.heard(file).ok_or(Errno(ENOENT))?),
+        };
         let node = match self.heard(id) {
             Some(node) => node,
-            None => self.hear_of_new(id, name.is_folder)?,
+            None => self.hear_of_new(id, kind)?,
         };
-        let is_folder = self.nodes[node].kind == Kind::Folder;
-        if is_folder != name.is_folder {
-            return Err(Errno(EISDIR));
+        let found = self.nodes[node].kind;
+        if core::mem::discriminant(&found) != core::mem::discriminant(&kind) {
+            return Err(Errno(EINVAL));
         }
         self.nodes[node].path = path;
-        self.nodes[node].mode = name.mode & 0o777;
-        self.truncate(store, machine, node, name.least)?;
-        self.truncate(store, machine, node, name.size)
+        self.nodes[node].mode = name.mode & 0o7777;
+        if let Kind::Memory(_) | Kind::Link(_) = kind {
+            self.truncate(store, machine, node, name.least)?;
+            self.truncate(store, machine, node, name.size)?;
+        }
+        self.nodes[node].kind = kind;
+        self.set_times(node, name.times.map(Some));
+        Ok(())
     }
 
-    fn hear_of_new(&mut self, id: u16, is_folder: bool) -> Result<usize, Errno> {
+    fn hear_of_new(&mut self, id: u16, kind: Kind<'_>) -> Result<usize, Errno> {
         let free = self.nodes.iter().position(|it| it.kind == Kind::Free);
         let node = free.ok_or(Errno(ENOSPC))?;
         let place = self.kept.files.get_mut(usize::from(id));
-        *place.ok_or(Errno(ENOSPC))? = u16::try_from(node).unwrap_or(NONE);
+        *place.ok_or(Errno(EINVAL))? = u16::try_from(node).unwrap_or(NONE);
         self.nodes[node] = Node {
-            kind: if is_folder {
-                Kind::Folder
-            } else {
-                Kind::Memory(0)
+            // Nothing of it is there as yet.
+            kind: match kind {
+                Kind::Memory(_) => Kind::Memory(0),
+                Kind::Link(_) => Kind::Link(0),
+                Kind::Same(file) => Kind::Same(file),
+                _ => Kind::Folder,
             },
             change: Change { id, ..Change::NONE },
             ..Node::FREE

@@ -23,7 +23,7 @@ impl Path {
         Self { bytes, len: 1 }
     };
 
-    /// That of what has none: no text means it.
+    /// The path of what has lost its name.
     pub(crate) const NONE: Self = Self {
         bytes: [0; LONGEST],
         len: 0,
@@ -55,7 +55,8 @@ impl Path {
         Ok(path)
     }
 
-    fn push(&mut self, name: &[u8]) -> Result<(), Errno> {
+    /// Adds a name.
+    pub(super) fn push(&mut self, name: &[u8]) -> Result<(), Errno> {
         let slash = usize::from(*self != Self::ROOT);
         let start = usize::from(self.len);
         let end = start + slash + name.len();
@@ -80,6 +81,21 @@ impl Path {
         parent.bytes[..end].copy_from_slice(&self.bytes[..end]);
         parent.len = u8::try_from(end).unwrap_or(1);
         parent
+    }
+
+    /// Is it this very path, or one in a folder there?
+    pub(crate) fn is_in(&self, folder: Self) -> bool {
+        let rest = self.bytes().strip_prefix(folder.bytes());
+        rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || folder == Self::ROOT)
+    }
+
+    /// Where it is when what is at a path gets another one; `None` if that is too long.
+    pub(super) fn moved(&self, from: Self, to: Self) -> Option<Self> {
+        if !self.is_in(from) {
+            return Some(*self);
+        }
+        let rest = &self.bytes()[usize::from(from.len)..];
+        to.join(rest.strip_prefix(b"/").unwrap_or(rest)).ok()
     }
 
     /// Its last part.
@@ -107,6 +123,17 @@ mod tests {
         ] {
             assert_eq!(folder.join(text).unwrap().bytes(), path);
         }
+        let path = |text: &[u8]| Path::new(text).unwrap();
+        for (inside, is_in) in [(&b"/a/b"[..], true), (b"/a/b/c", true), (b"/a/bc", false)] {
+            assert_eq!(path(inside).is_in(folder), is_in);
+        }
+        let to = path(b"/x");
+        assert_eq!(path(b"/a/b/c").moved(folder, to), Some(path(b"/x/c")));
+        assert_eq!(path(b"/a/b").moved(folder, to), Some(to));
+        assert_eq!(path(b"/a/bc").moved(folder, to), Some(path(b"/a/bc")));
+        let long = path(&[b'y'; LONGEST - 1]);
+        assert_eq!(path(b"/a/b/c").moved(folder, long), None);
+        assert!(!Path::NONE.is_in(folder));
         assert_eq!(folder.name(), b"b");
         assert_eq!(folder.parent().parent().parent(), Path::ROOT);
         assert!(Path::new(&[b'x'; LONGEST]).is_err());

@@ -23,7 +23,7 @@ const VERSION: u64 = 1;
 
 /// Bytes of the header of a transaction, and of a record without what follows it.
 pub(super) const HEADER: usize = 64;
-pub(super) const RECORD: usize = 32;
+pub(super) const RECORD: usize = 48;
 
 /// What a place on the disk says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,41 +140,48 @@ pub(super) enum Kind {
     Folder = 3,
     /// A page of a file holds what follows.
     Page = 4,
+    /// There is a symbolic link.
+    Link = 5,
+    /// There is a further name of a file.
+    Same = 6,
 }
 
-/// The words of a record: of a file the number; then mode and bytes of the path, size, and least
-/// size; or which page. A path follows, filled up with zeroes, or a page.
+/// The words of a record, behind that of its kind and of the number of its file: mode and bytes of
+/// the path, size, least size, and both times; or which page. Of a further name the size is the
+/// number of the file. A path follows, filled up with zeroes, or a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Record {
     pub(super) kind: Kind,
     pub(super) id: u16,
-    pub(super) words: [u64; 3],
+    pub(super) words: [u64; 5],
 }
 
 impl Record {
     pub(super) fn bytes(self) -> [u8; RECORD] {
         let mut bytes = [0; RECORD];
         let first = self.kind as u64 | u64::from(self.id) << 32;
-        let [second, third, fourth] = self.words;
-        for (place, word) in bytes.chunks_mut(8).zip([first, second, third, fourth]) {
+        let all = core::iter::once(first).chain(self.words);
+        for (place, word) in bytes.chunks_mut(8).zip(all) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         bytes
     }
 
     pub(super) fn read(bytes: &[u8; RECORD]) -> Option<Self> {
-        let [first, second, third, fourth] = words(bytes);
+        let [first, rest @ ..]: [u64; 6] = words(bytes);
         let kind = match first & 0xffff_ffff {
             1 => Kind::Gone,
             2 => Kind::File,
             3 => Kind::Folder,
             4 => Kind::Page,
+            5 => Kind::Link,
+            6 => Kind::Same,
             _ => return None,
         };
         Some(Self {
             kind,
             id: u16::try_from(first >> 32).ok()?,
-            words: [second, third, fourth],
+            words: rest,
         })
     }
 }

@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::format::{BLOCK, HEADER, Header, Kind, RECORD, Record};
 use crate::disk::Block;
-use crate::linux::files::{Files, Name, Path};
+use crate::linux::files::{Files, Name, Path, Sort};
 use crate::linux::machine::Machine;
 use crate::linux::{Errno, Sparse};
 use linux_raw_sys::errno::ENOSPC;
@@ -96,7 +96,7 @@ impl<'b> Reader<'b> {
                     let place = (record.id, record.words[0]);
                     files.hear_page(store, machine, place, &page)?;
                 }
-                Kind::File | Kind::Folder => {
+                Kind::File | Kind::Folder | Kind::Link | Kind::Same => {
                     self.name(machine, (files, store), folder, &record)?;
                 }
             }
@@ -114,7 +114,7 @@ impl<'b> Reader<'b> {
         folder: Path,
         record: &Record,
     ) -> Result<(), Trouble> {
-        let [first, size, least] = record.words;
+        let [first, size, least, used, changed] = record.words;
         let mut path = [0; 128];
         let len = usize::try_from(first >> 32).unwrap_or(usize::MAX);
         let whole = len.checked_next_multiple_of(8).unwrap_or(usize::MAX);
@@ -122,10 +122,16 @@ impl<'b> Reader<'b> {
         self.take(machine, path)?;
         let name = Name {
             path: &path[..len],
-            is_folder: record.kind == Kind::Folder,
+            sort: match record.kind {
+                Kind::Folder => Sort::Folder,
+                Kind::Link => Sort::Link,
+                Kind::Same => Sort::Same(u16::try_from(size).map_err(|_| Trouble::Damaged)?),
+                _ => Sort::File,
+            },
             mode: u32::try_from(first & 0xffff_ffff).unwrap_or(0),
             size,
             least,
+            times: [used, changed],
         };
         Ok(files.hear_name(store, machine, folder, (record.id, name))?)
     }

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::format::{BLOCK, HEADER, Header, Kind, RECORD, Record};
 use crate::disk::{Block, DiskError};
-use crate::linux::files::{Name, Told};
+use crate::linux::files::{Sort, Told};
 use crate::linux::machine::{Machine, PAGE};
 
 /// A transaction that is being written, from this block on.
@@ -40,26 +40,27 @@ fn record_of(told: &Told<'_>) -> Record {
         Told::Gone(id) => Record {
             kind: Kind::Gone,
             id,
-            words: [0; 3],
+            words: [0; 5],
         },
-        Told::File(
-            id,
-            Name {
-                path,
-                is_folder,
-                mode,
-                size,
-                least,
-            },
-        ) => Record {
-            kind: if is_folder { Kind::Folder } else { Kind::File },
-            id,
-            words: [u64::from(mode) | (path.len() as u64) << 32, size, least],
-        },
+        Told::File(id, name) => {
+            let (kind, size) = match name.sort {
+                Sort::File => (Kind::File, name.size),
+                Sort::Folder => (Kind::Folder, name.size),
+                Sort::Link => (Kind::Link, name.size),
+                Sort::Same(file) => (Kind::Same, file.into()),
+            };
+            let first = u64::from(name.mode) | (name.path.len() as u64) << 32;
+            let [used, changed] = name.times;
+            Record {
+                kind,
+                id,
+                words: [first, size, name.least, used, changed],
+            }
+        }
         Told::Page(id, page, _) => Record {
             kind: Kind::Page,
             id,
-            words: [page, 0, 0],
+            words: [page, 0, 0, 0, 0],
         },
     }
 }

@@ -2,7 +2,7 @@
 
 use std::format;
 
-use linux_raw_sys::errno::{EINVAL, EIO, ENOENT, ENOSPC, EXDEV};
+use linux_raw_sys::errno::{EBUSY, EINVAL, EIO, ENOENT, ENOSPC, EXDEV};
 use linux_raw_sys::general::{O_CREAT, O_DSYNC, O_RDONLY, O_RDWR, O_TRUNC};
 
 use super::*;
@@ -167,10 +167,14 @@ fn call_of(process: &mut Process<'_, Mock>, call: u32, path: &str, word: u64) ->
 }
 
 fn rename(process: &mut Process<'_, Mock>, from: &str, to: &str) -> Answer {
+    two_names(process, nr::__NR_rename, from, to)
+}
+
+fn two_names(process: &mut Process<'_, Mock>, call: u32, from: &str, to: &str) -> Answer {
     let from = text(process, from);
     process.write(DATA + 0xa00, to.as_bytes()).unwrap();
     process.write(DATA + 0xa00 + to.len() as u64, &[0]).unwrap();
-    ask(process, nr::__NR_rename, &[from, DATA + 0xa00])
+    ask(process, call, &[from, DATA + 0xa00])
 }
 
 #[test]
@@ -196,7 +200,7 @@ fn what_was_synced_is_there_in_the_next_machine_and_the_rest_is_not() {
         let words = [text(process, "/disk/folder"), DATA + 0xc00];
         ask(process, nr::__NR_stat, &words).unwrap();
         let mode = process.word(DATA + 0xc00 + 24).unwrap() & 0xffff;
-        assert_eq!(mode & 0o777, 0o700 | 0o111);
+        assert_eq!(mode & 0o777, 0o700);
         rename(process, "/disk/a", "/disk/folder/b").unwrap();
         write(process, "/disk/a", 0, b"another one");
         process.unmount();
@@ -472,6 +476,85 @@ fn what_is_open_lives_on_without_its_name_but_not_on_the_disk() {
     });
     run(disk.unwrap().after_a_loss(|_| false), |process| {
         assert_eq!(content(process, "/disk/a").unwrap(), b"new");
+    })
+    .unwrap();
+}
+
+/// Words of what is told of a file itself.
+fn told(process: &mut Process<'_, Mock>, path: &str) -> [u64; 18] {
+    call_of(process, nr::__NR_lstat, path, DATA + 0xc00).unwrap();
+    core::array::from_fn(|word| process.word(DATA + 0xc00 + 8 * word as u64).unwrap())
+}
+
+#[test]
+fn links_further_names_times_and_folders_that_moved_are_kept() {
+    let disk = run(Platter::new(), |process| {
+        call_of(process, nr::__NR_mkdir, "/disk/one", 0o755).unwrap();
+        write(process, "/disk/one/a", 0, b"text");
+        two_names(process, nr::__NR_link, "/disk/one/a", "/disk/further").unwrap();
+        two_names(process, nr::__NR_symlink, "one/a", "/disk/link").unwrap();
+        assert_eq!(
+            two_names(process, nr::__NR_link, "/disk/link", "/x"),
+            Err(Errno(EXDEV))
+        );
+        sync(process).unwrap();
+        rename(process, "/disk/one", "/disk/two").unwrap();
+        process.write(DATA + 0xd00, &[0; 16]).unwrap();
+        process
+            .write(DATA + 0xd00 + 8, &77_u64.to_le_bytes())
+            .unwrap();
+        call_of(process, nr::__NR_utime, "/disk/two/a", DATA + 0xd00).unwrap();
+        sync(process).unwrap();
+        assert_eq!(
+            call_of(process, nr::__NR_rmdir, "/disk", 0),
+            Err(Errno(EBUSY))
+        );
+        assert_eq!(rename(process, "/disk", "/else"), Err(Errno(EBUSY)));
+    });
+    let disk = run(disk.unwrap().after_a_loss(|_| false), |process| {
+        let [further, first] = ["/disk/further", "/disk/two/a"].map(|path| told(process, path));
+        assert_eq!(further, first);
+        assert_eq!((first[2], first[8 + 3], first[6]), (2, 77, 4));
+        assert_eq!(content(process, "/disk/link"), Err(Errno(ENOENT)));
+        rename(process, "/disk/two", "/disk/one").unwrap();
+        assert_eq!(content(process, "/disk/link").unwrap(), b"text");
+        // The first name goes, and the file is at the further one.
+        call_of(process, nr::__NR_unlink, "/disk/one/a", 0).unwrap();
+        call_of(process, nr::__NR_rmdir, "/disk/one", 0).unwrap();
+        sync(process).unwrap();
+    });
+    run(disk.unwrap().after_a_loss(|_| false), |process| {
+        assert_eq!(content(process, "/disk/further").unwrap(), b"text");
+        assert_eq!(told(process, "/disk/further")[2], 1);
+        assert_eq!(content(process, "/disk/one/a"), Err(Errno(ENOENT)));
+        call_of(process, nr::__NR_unlink, "/disk/link", 0).unwrap();
+        call_of(process, nr::__NR_unlink, "/disk/further", 0).unwrap();
+        assert_eq!(process.files.kept_pages().1, 0);
+    })
+    .unwrap();
+}
+
+#[test]
+fn all_numbers_may_be_used_up_between_two_moments() {
+    let disk = run(Platter::new(), |process| {
+        for round in 0..3 {
+            for number in 0..900 {
+                let path = format!("/disk/{round}-{number}");
+                call_of(process, nr::__NR_mkdir, &path, 0o755).unwrap();
+            }
+            sync(process).unwrap();
+            for number in 0..900 {
+                let path = format!("/disk/{round}-{number}");
+                call_of(process, nr::__NR_rmdir, &path, 0).unwrap();
+            }
+        }
+        write(process, "/disk/last", 0, b"text");
+        sync(process).unwrap();
+    });
+    run(disk.unwrap().after_a_loss(|_| false), |process| {
+        assert_eq!(content(process, "/disk/last").unwrap(), b"text");
+        let gone = call_of(process, nr::__NR_rmdir, "/disk/2-5", 0);
+        assert_eq!(gone, Err(Errno(ENOENT)));
     })
     .unwrap();
 }

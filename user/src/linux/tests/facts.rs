@@ -1,6 +1,6 @@
 //! What is told of files, folders and the machine.
 
-use linux_raw_sys::errno::{EOPNOTSUPP, ESPIPE};
+use linux_raw_sys::errno::{EISDIR, EOPNOTSUPP, ESPIPE, ESRCH};
 use linux_raw_sys::general as nr;
 
 use super::*;
@@ -123,5 +123,33 @@ fn advice_attributes_and_pages_that_are_there() {
         ] {
             assert_eq!(pages(process, at, bytes), Err(Errno(error)));
         }
+    });
+}
+
+#[test]
+fn a_path_gives_a_file_another_size_and_there_is_one_core() {
+    with(|process, _| {
+        let path = text(process, "/etc/text");
+        assert_eq!(ask(process, nr::__NR_truncate, &[path, 3]), Ok(0));
+        assert_eq!(ask(process, nr::__NR_stat, &[path, TO]), Ok(0));
+        assert_eq!(words::<7>(process)[6], 3);
+        let too_much = Err(Errno(EINVAL));
+        assert_eq!(ask(process, nr::__NR_truncate, &[path, u64::MAX]), too_much);
+        let path = text(process, "/etc");
+        let folder = Err(Errno(EISDIR));
+        assert_eq!(ask(process, nr::__NR_truncate, &[path, 0]), folder);
+        for (process_number, cores, answer) in [
+            (0, 3, Ok(0)),
+            (2, 1, Ok(0)),
+            (0, 2, Err(Errno(EINVAL))),
+            (99, 1, Err(Errno(ESRCH))),
+        ] {
+            process.write_words(TO, &[cores]).unwrap();
+            let asked = [process_number, 8, TO];
+            assert_eq!(ask(process, nr::__NR_sched_setaffinity, &asked), answer);
+        }
+        process.machine.now = 2_000_000_000;
+        assert_eq!(ask(process, nr::__NR_times, &[TO]), Ok(200));
+        assert_eq!(words::<4>(process), [0; 4]);
     });
 }
