@@ -7,6 +7,7 @@
 //! * [`cases`] reads the declarative list of programs, `tests/compat.toml`; [`data`] makes their
 //!   inputs; [`matrix`] runs them and [`report`] prints what came of it.
 //! * [`cpython`] does the like with CPython's own test suite, `tests/cpython.toml`.
+//! * [`busybox`] does so with that of busybox, in the system sphere, `tests/busybox.toml`.
 //! * [`scenes`] plays whole programs, listed in `tests/programs.toml`: servers, tools, runtimes.
 //! * [`launch`] starts one command in a session of its own with a deadline, and [`proc`] tells
 //!   which processes of that session still live; [`postmortem`] tells of them when a test fails.
@@ -19,6 +20,7 @@
 //! memory and registers (the fault lab), and cost (the bench).
 #![forbid(unsafe_code)]
 
+pub mod busybox;
 pub mod cases;
 pub mod cpython;
 pub mod data;

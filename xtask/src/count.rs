@@ -37,6 +37,8 @@ impl Counts {
 pub(crate) const CARGO: &str = "test result: ";
 /// Begins the closing line of the compatibility matrix.
 pub(crate) const COMPAT: &str = "compat: ";
+/// Begins the closing line of busybox's tests.
+pub(crate) const BUSYBOX: &str = "busybox: ";
 /// Begins the closing line of CPython's tests.
 pub(crate) const CPYTHON: &str = "cpython: ";
 /// Begins the closing line of the bounds of instructions.

@@ -5,6 +5,7 @@
 //! in the crate it belongs to.
 #![forbid(unsafe_code)]
 
+mod busybox;
 mod cargo_tests;
 mod compat;
 mod count;
@@ -68,6 +69,8 @@ enum Task {
     Compat(compat::Options),
     /// Run CPython's own tests as replicas and write docs/CPYTHON.md.
     Cpython(cpython::Options),
+    /// Run busybox's own tests in machines and write docs/BUSYBOX.md.
+    Busybox(busybox::Options),
     /// Run whole programs in scenes and write docs/PROGRAMS.md.
     Programs(programs::Options),
     /// Build the kernel and the programs of the system sphere.
@@ -139,6 +142,7 @@ fn perform(task: Task) -> Result<bool> {
         }
         Task::Compat(options) => compat::run(&options),
         Task::Cpython(options) => cpython::run(&options),
+        Task::Busybox(options) => busybox::run(&options),
         Task::Programs(options) => programs::run(&options),
         Task::Image => image::run(),
         Task::Dist => dist::run(),

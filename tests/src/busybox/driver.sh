@@ -1,0 +1,76 @@
+# Runs busybox's own tests one after the other, and tells what each case came to: on Linux and in
+# the machine alike. Its words: the folder with all that is needed, and units from the list there.
+#
+# A unit is a script of the shell's tests with the output it should have, a script that tells of
+# many cases, or one that fails or does not. Lines for rcoe begin with "@"; all else is for people.
+
+top=$1
+cd "$top" || exit 1
+unset LANG LC_ALL
+. "$top/config"
+export OPTIONFLAGS
+THIS_SH=$top/bin/ash
+PATH=$top/bin:$PATH
+bindir=$top/testsuite
+tsdir=$top/testsuite
+export THIS_SH PATH bindir tsdir
+
+# Shows a file, as far as people will read it.
+show() {
+	head -n 40 "$1" | sed 's/^/| /'
+}
+
+shell_unit() {
+	cd "$top/shell/${1%/*}" || return
+	name=${1##*/}
+	"$THIS_SH" "./$name.tests" </dev/null 2>&1 |
+		grep -va '^ash: using fallback suid method$' >"$top/out"
+	if cmp -s "$top/out" "$name.right"; then
+		echo "@ pass $1"
+	else
+		echo "@ fail $1"
+		diff -u "$name.right" "$top/out" >"$top/difference"
+		show "$top/difference"
+	fi
+}
+
+# Cases tell of themselves; where none does, the status counts.
+many_unit() {
+	cd "$tsdir" || return
+	PATH=$tsdir:$PATH VERBOSE=1 "$THIS_SH" "./$1" </dev/null >"$top/out" 2>&1
+	status=$?
+	name=${1%.tests}
+	if ! grep -aqE '^(PASS|FAIL|SKIPPED|UNTESTED): ' "$top/out"; then
+		[ "$status" = 0 ] && echo "@ pass $name" || echo "@ fail $name"
+	fi
+	sed -nE -e "s/^PASS: /@ pass $name: /p" -e "s/^FAIL: /@ fail $name: /p" \
+		-e "s/^(SKIPPED|UNTESTED): /@ skip $name: /p" "$top/out"
+	grep -aq '^FAIL: ' "$top/out" && sed -n 's/^/| /p' "$top/out" |
+		grep -avE '^. (PASS|=====)' | head -n 200
+}
+
+single_unit() {
+	rm -rf "$tsdir/.tmpdir"
+	mkdir "$tsdir/.tmpdir"
+	cd "$tsdir/.tmpdir" || return
+	if d=$tsdir "$THIS_SH" -x -e "$tsdir/$1" </dev/null >"$top/out" 2>&1; then
+		echo "@ pass $1"
+	else
+		echo "@ fail $1"
+		show "$top/out"
+	fi
+	cd "$top" || return
+	rm -rf "$tsdir/.tmpdir"
+}
+
+for unit in $(cat "$top/list"); do
+	echo "@ begin $unit"
+	case $unit in
+	ash-*) shell_unit "$unit" ;;
+	*.tests) many_unit "$unit" ;;
+	*) single_unit "$unit" ;;
+	esac
+	echo "@ end $unit"
+done
+cd "$top"
+echo "@ over"

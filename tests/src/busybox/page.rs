@@ -1,0 +1,164 @@
+//! Prints what came of the tests: each folder when it is done, and the page's tables.
+
+use std::fmt::Write as _;
+
+use super::plan::Plan;
+use super::run::{Difference, Row};
+
+/// What a difference that counts as a failure means for whoever reads it.
+fn finding(difference: &Difference) -> String {
+    let Difference { case, found, known } = difference;
+    let found = found.word();
+    match known {
+        None => format!("{case}: {found}, without an explanation"),
+        Some(_) => format!("{case}: {found}, though an explanation says that it does not"),
+    }
+}
+
+/// One line for a group that is done, and one for each finding; with all remarks if wanted.
+#[must_use]
+pub fn progress(row: &Row, remarks: bool) -> String {
+    let mut text = format!(
+        "{:<16} {:>4} of {:>4} pass",
+        row.group, row.replicated, row.native
+    );
+    for difference in row.differences.iter().filter(|it| it.is_finding()) {
+        let _ = write!(text, "\n    {}", finding(difference));
+    }
+    for remark in row.remarks.iter().filter(|_| remarks) {
+        let _ = write!(text, "\n{remark}");
+    }
+    text
+}
+
+/// The table of groups, and the lists of what differs and of what is not run.
+#[must_use]
+pub fn markdown(plan: &Plan, rows: &[Row]) -> String {
+    let mut out = String::from(
+        "| tests | cases | pass on Linux | pass in the machine | explained |\n\
+         |---|---:|---:|---:|---:|\n",
+    );
+    let mut all = [0; 4];
+    for row in rows {
+        let explained = row.differences.iter().filter(|it| !it.is_finding());
+        let counts = [row.cases, row.native, row.replicated, explained.count()];
+        let mark = if findings(row) > 0 { " **FAIL**" } else { "" };
+        line(&mut out, &format!("{}{mark}", row.group), counts);
+        for (sum, count) in all.iter_mut().zip(counts) {
+            *sum += count;
+        }
+    }
+    line(&mut out, "all", all);
+    out.push_str(&explained(rows));
+    out.push_str("\n## Tests that are run nowhere\n\n");
+    for skip in &plan.skips {
+        let _ = writeln!(
+            out,
+            "* `{}`: {}",
+            skip.units.join("`, `"),
+            one_line(&skip.reason)
+        );
+    }
+    out
+}
+
+fn line(out: &mut String, name: &str, [cases, native, replicated, explained]: [usize; 4]) {
+    let _ = writeln!(
+        out,
+        "| {name} | {cases} | {native} | {replicated} | {explained} |"
+    );
+}
+
+/// Differences that count as failures.
+#[must_use]
+pub fn findings(row: &Row) -> usize {
+    row.differences.iter().filter(|it| it.is_finding()).count()
+}
+
+/// The explained differences, those with one reason together.
+fn explained(rows: &[Row]) -> String {
+    let mut lines = Vec::new();
+    for difference in rows.iter().flat_map(|row| &row.differences) {
+        let Difference { case, found, known } = difference;
+        if let Some(known) = known {
+            let (standing, reason) = (known.standing.word(), one_line(&known.reason));
+            let case = case.replace('|', "\\|");
+            let line = format!("| `{case}` | {} | {reason} | {standing} |", found.word());
+            lines.push(((standing, reason), line));
+        }
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    lines.sort();
+    let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
+    format!(
+        "\n## Cases that differ\n\n\
+         *design*: it follows from how rcoe works. *gap*: it can be closed.\n\n\
+         | case | in the machine | why | |\n|---|---|---|---|\n{}\n",
+        lines.join("\n")
+    )
+}
+
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Known;
+    use super::super::verdicts::Verdict;
+    use super::*;
+    use crate::cpython::plan::Standing;
+
+    fn row(found: Verdict, explained: bool) -> Row {
+        let known = Known {
+            cases: vec!["a/b".to_owned()],
+            varies: false,
+            standing: Standing::Gap,
+            reason: "so".to_owned(),
+        };
+        Row {
+            group: "ash-a".to_owned(),
+            cases: 9,
+            native: 8,
+            replicated: 7,
+            differences: vec![Difference {
+                case: "a/b".to_owned(),
+                found,
+                known: explained.then_some(known),
+            }],
+            remarks: vec!["a/b:\n| why".to_owned()],
+        }
+    }
+
+    #[test]
+    fn only_what_is_explained_rightly_is_no_finding() {
+        for (found, explained, is_finding) in [
+            (Verdict::Failed, false, true),
+            (Verdict::Failed, true, false),
+            (Verdict::Unfinished, true, false),
+            (Verdict::Passed, true, true),
+        ] {
+            let row = row(found, explained);
+            assert_eq!(findings(&row), usize::from(is_finding), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_finding_is_named_and_marked() {
+        let plan = Plan::load().unwrap();
+        let bad = row(Verdict::Failed, false);
+        let text = progress(&bad, false);
+        assert!(
+            text.contains("a/b: fails, without an explanation"),
+            "{text}"
+        );
+        assert!(!text.contains("why") && progress(&bad, true).contains("| why"));
+        assert!(markdown(&plan, &[bad]).contains("| ash-a **FAIL** | 9 | 8 | 7 | 0 |"));
+        let page = markdown(&plan, &[row(Verdict::Failed, true)]);
+        assert!(page.contains("| ash-a | 9 | 8 | 7 | 1 |"), "{page}");
+        assert!(page.contains("| `a/b` | fails | so | gap |"), "{page}");
+    }
+}

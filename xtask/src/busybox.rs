@@ -1,0 +1,89 @@
+//! busybox's own tests in machines, and the page made from them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::count::{self, Counts};
+use crate::{compat, packages, shell};
+
+/// Where the tables go.
+const PAGE: &str = "docs/BUSYBOX.md";
+
+/// Options of `cargo xtask busybox`.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Options {
+    /// A source tree of busybox, of the version that is installed.
+    #[arg(long)]
+    source: PathBuf,
+    /// Replicas.
+    #[arg(short, long, default_value_t = 2)]
+    n: u32,
+    /// Only tests in whose name this occurs; the page is then left alone.
+    #[arg(long)]
+    only: Option<String>,
+    /// Also print what tests that differ tell, and what rcoe tells.
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// The Debian packages of the binary and of what compiles the tests' helpers.
+pub(crate) fn packages() -> Result<Vec<String>> {
+    let text = shell::output(runner(&["--packages"]))?;
+    Ok(text.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Runs all or some tests and, if all, writes the page.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    packages::ensure(&packages()?)?;
+    anyhow::ensure!(compat::build_rcoe()?, "rcoe does not build");
+    let source = options.source.canonicalize();
+    let source = source.with_context(|| options.source.display().to_string())?;
+    let tables = tempfile::NamedTempFile::new()?;
+    let [path, source] = [tables.path(), &source].map(|it| it.display().to_string());
+    let n = options.n.to_string();
+    let mut words = vec!["--n", &n, "--source", &source, "--markdown", &path];
+    words.extend(options.only.iter().flat_map(|only| ["--only", only]));
+    words.extend(options.verbose.then_some("--verbose"));
+    let mut counts = Counts::default();
+    let succeeded = shell::stream(runner(&words), |line| {
+        if let Some(found) = count::parse(line, count::BUSYBOX) {
+            counts.add(found);
+        }
+    })?;
+    if options.only.is_none() {
+        write_page(tables.path(), options.n, counts)?;
+    }
+    Ok(succeeded)
+}
+
+fn runner(words: &[&str]) -> Command {
+    let mut command = shell::cargo(["run", "--quiet", "-p", "rcoe-tests", "--bin"]);
+    command
+        .args(["rcoe-busybox", "--"])
+        .args(words)
+        .env("RCOE_BIN", shell::built("rcoe"));
+    command
+}
+
+fn write_page(tables: &Path, n: u32, counts: Counts) -> Result<()> {
+    let tables = std::fs::read_to_string(tables)?;
+    let Counts { passed, failed } = counts;
+    let flag = if n == 2 {
+        String::new()
+    } else {
+        format!(" -n {n}")
+    };
+    let page = format!(
+        "# busybox's own tests\n\n\
+         Made by `cargo xtask busybox --source FOLDER{flag}`, where FOLDER is a source tree of\n\
+         busybox 1.35.0, of which this repository has no part. The binary is Debian's\n\
+         `busybox-static`. The same script ran each test of the shell (`shell/ash_test`) and of\n\
+         the tools (`testsuite`) once on Linux and once in a machine (`rcoe run --sphere system\n\
+         -n {n}`). A case that passes on Linux and not there is a failure, unless\n\
+         `tests/busybox.toml` explains it; an explanation of a case that passes is one too.\n\n\
+         {passed} cases pass in the machine; {failed} are not as they should be.\n\n{tables}"
+    );
+    std::fs::write(shell::root().join(PAGE), page).context(PAGE)
+}
