@@ -8,7 +8,7 @@ use rcoe_tests::launch::{self, Ended, Outcome};
 use rcoe_tests::linux::MUSL;
 use rcoe_tests::machine::{OBJECTS, Reached, flip_text, removed};
 use rcoe_tests::rcoe::{Scene, events_of, until};
-use rcoe_tests::system::{is_aarch64, system};
+use rcoe_tests::system::{is_aarch64, system, system_with};
 use rustix::process::Signal;
 
 fn shell(scene: &Scene, replicas: &str, script: &str) -> Outcome {
@@ -142,6 +142,35 @@ fn a_replica_that_writes_something_else_is_outvoted_before_the_disk_has_it() {
         assert_eq!(outcome.ended, Ended::Signal(15), "{}", outcome.err());
         assert_eq!(removed(&events), [victim as u64], "{events:?}");
         assert!(kept(&scene) >= said, "{said}");
+    }
+}
+
+/// The byte of device memory that is the first register of the disk.
+const REGISTERS: u64 = 248 << 12;
+
+/// The disk has got what the first primary wrote, and the others do not know.
+#[test]
+fn a_primary_that_is_lost_within_a_write_to_the_disk_is_masked() {
+    if is_aarch64() {
+        return;
+    }
+    // Its state; which queue is meant, which is where all agree; where the queue is; that a request
+    // is there.
+    for register in [0x14, 0x16, 0x20, 0x3000] {
+        let scene = Scene::new();
+        let source = include_str!("system_linux_disk/counts.c");
+        scene.compile_by(MUSL, "counts", source, &["-O2"]);
+        let options = ["-n", "3", "--disk", "disk", "--events", "e"];
+        let kernel = format!("breaks-at-register={} victim=0", REGISTERS + register);
+        let outcome = system_with(&scene, &kernel, &options, &["./counts", "40"]);
+        let what = format!("{register:#x}: {}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(outcome.out(), "1\n17\n33\n", "{what}");
+        assert!(what.contains("break while it writes"), "{what}");
+        let events = events_of(&scene.path().join("e"));
+        let takeover = events.iter().any(|event| event["type"] == "takeover");
+        assert!(takeover, "{what} {events:?}");
+        assert_eq!(kept(&scene), 40, "{what}");
     }
 }
 
