@@ -1,13 +1,15 @@
 //! The system sphere: files of programs of Linux that outlive the machine, on its disk.
 
 use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use rcoe_tests::launch::{self, Ended, Outcome};
 use rcoe_tests::linux::MUSL;
 use rcoe_tests::machine::{OBJECTS, Reached, flip_text, removed};
-use rcoe_tests::rcoe::{Scene, events_of, until};
+use rcoe_tests::rcoe::{LIMIT, Scene, events_of, until};
 use rcoe_tests::system::{is_aarch64, system, system_with};
 use rustix::process::Signal;
 
@@ -142,6 +144,56 @@ fn a_replica_that_writes_something_else_is_outvoted_before_the_disk_has_it() {
         assert_eq!(outcome.ended, Ended::Signal(15), "{}", outcome.err());
         assert_eq!(removed(&events), [victim as u64], "{events:?}");
         assert!(kept(&scene) >= said, "{said}");
+    }
+}
+
+/// An address of the loopback that no other test has.
+fn address() -> SocketAddrV4 {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    SocketAddrV4::new(Ipv4Addr::new(127, high, low, 77), 8033)
+}
+
+/// Asks the server once, and again as long as it does not serve yet; what it answers.
+fn ask(host: SocketAddrV4, command: &str) -> String {
+    until("an answer", || {
+        let mut stream = TcpStream::connect(host).ok()?;
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.write_all(command.as_bytes()).ok()?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).ok()?;
+        (!line.is_empty() && !line.starts_with("-LOADING")).then_some(line)
+    })
+}
+
+/// Redis as the distribution has it, which is to lose nothing: each answer is behind an `fsync`.
+#[test]
+fn redis_has_all_that_it_answered_after_its_machine_was_killed() {
+    if is_aarch64() || !Path::new("/usr/bin/redis-server").exists() {
+        return;
+    }
+    let (mut scene, host) = (Scene::new(), address());
+    let published = format!("{host}:6379");
+    let mut count = 0;
+    for replicas in ["2", "3"] {
+        let options = ["-n", replicas, "--publish", &published, "--disk", "disk"];
+        let keeps = ["--appendonly", "yes", "--appendfsync", "always"];
+        let server = ["redis-server", "--protected-mode", "no", "--dir", "/disk"];
+        let server = [&server[..], &keeps].concat();
+        let reached = Reached::start_sized(scene, 256, &options, &server);
+        for _ in 0..20 {
+            count += 1;
+            assert_eq!(ask(host, "INCR k\r\n"), format!(":{count}\r\n"));
+        }
+        if replicas == "2" {
+            let said = ask(host, "BGREWRITEAOF\r\n");
+            assert!(said.starts_with("+Background"), "{said}");
+        }
+        launch::signal(reached.running.pid(), Signal::TERM).unwrap();
+        scene = Scene::new();
+        let disk = reached.scene.path().join("disk");
+        std::fs::hard_link(disk, scene.path().join("disk")).unwrap();
+        let (outcome, _) = reached.finish();
+        assert_eq!(outcome.ended, Ended::Signal(15), "{}", outcome.err());
     }
 }
 
