@@ -47,7 +47,7 @@ fn main() -> Result<ExitCode> {
     }
     let source = options.source.context("a source tree is needed")?;
     let busybox = run::find_busybox().context("busybox is not installed")?;
-    let tree = Tree::new(&source, &busybox)?;
+    let tree = Tree::new(&source, &busybox, options.verbose)?;
     let settings = Settings {
         replicas: options.n,
         limit: Duration::from_secs(options.limit),

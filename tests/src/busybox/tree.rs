@@ -38,11 +38,11 @@ pub struct Group {
 }
 
 impl Tree {
-    /// Lays out a folder for the tests of a source tree and a busybox.
+    /// Lays out a folder for the tests of a source tree and a busybox; tests may tell more.
     ///
     /// # Errors
     /// If that is no such source tree, or a helper does not compile.
-    pub fn new(source: &Path, busybox: &Path) -> Result<Self> {
+    pub fn new(source: &Path, busybox: &Path, verbose: bool) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let top = folder.path();
         let (shell, tools) = (source.join(SHELL), source.join(TOOLS));
@@ -53,7 +53,8 @@ impl Tree {
         }
         programs(&shell, busybox, &top.join("bin"))?;
         fs::write(top.join("driver.sh"), DRIVER)?;
-        fs::write(top.join("config"), config(top)?)?;
+        let more = if verbose { "export VERBOSE=1\n" } else { "" };
+        fs::write(top.join("config"), config(top)? + more)?;
         fs::copy(top.join("config"), top.join(TOOLS).join(".config"))?;
         let mut groups = shell_groups(&top.join("shell"))?;
         groups.push(Group {

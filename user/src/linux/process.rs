@@ -4,7 +4,7 @@ use linux_raw_sys::errno::{E2BIG, ENOMEM};
 use rcoe_abi::Rights;
 use rcoe_abi::bundle::{Bundle, Word};
 
-use super::files::{Files, NODES, Node, OPEN};
+use super::files::{FILE_NUMBERS, Files, NODES, Node};
 use super::given::Given;
 use super::journal::Journal;
 use super::load;
@@ -219,7 +219,7 @@ impl<'a, M: Machine> Process<'a, M> {
 
     /// Closes all descriptors of the process at hand.
     pub(crate) fn close_all(&mut self) {
-        for file in 0..OPEN as u64 {
+        for file in 0..FILE_NUMBERS as u64 {
             // Most are not open.
             let _ = self.close(file);
         }

@@ -20,8 +20,8 @@ use std::vec::Vec;
 
 use linux_raw_sys::auxvec::{AT_ENTRY, AT_NULL, AT_PAGESZ, AT_RANDOM};
 use linux_raw_sys::errno::{
-    EACCES, EBADF, EEXIST, EFAULT, EINVAL, EMFILE, ENOENT, ENOMEM, ENOSYS, ENOTDIR, ENOTEMPTY,
-    EPERM,
+    EACCES, EBADF, EEXIST, EFAULT, EINVAL, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSYS, ENOTDIR,
+    ENOTEMPTY, EPERM,
 };
 use linux_raw_sys::general as nr;
 use rcoe_abi::Rights;
@@ -556,8 +556,24 @@ fn a_call_that_is_not_carried_is_told_once() {
 #[test]
 fn there_are_so_many_descriptors() {
     with(|process, _| {
-        let many = (0..256).map(|_| ask(process, nr::__NR_dup, &[1]));
-        assert_eq!(many.last(), Some(Err(Errno(EMFILE))));
+        let duplicate = |process: &mut _, least: u64| {
+            ask(process, nr::__NR_fcntl, &[1, nr::F_DUPFD.into(), least])
+        };
+        // A shell has one for itself above any that its user named.
+        assert_eq!(duplicate(process, 256), Ok(256));
+        assert_eq!(duplicate(process, 1024), Err(Errno(EINVAL)));
+        let last = (3..1024)
+            .filter(|&it| it != 256)
+            .map(|_| ask(process, nr::__NR_dup, &[1]));
+        assert_eq!(last.last(), Some(Ok(1023)));
+        assert_eq!(ask(process, nr::__NR_dup, &[1]), Err(Errno(EMFILE)));
+        let path = text(process, "/etc/text");
+        assert_eq!(ask(process, nr::__NR_open, &[path, 0]), Err(Errno(EMFILE)));
+        for file in 3..1024 {
+            assert_eq!(ask(process, nr::__NR_close, &[file]), Ok(0));
+        }
+        let opened = (0..256).map(|_| ask(process, nr::__NR_open, &[path, 0]));
+        assert_eq!(opened.last(), Some(Err(Errno(ENFILE))));
     });
 }
 

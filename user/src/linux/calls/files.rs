@@ -11,7 +11,7 @@ use linux_raw_sys::ioctl::FIONBIO;
 use super::names::HERE;
 use super::streams::Pieces;
 use super::{PARTS, PORTION, portion_of};
-use crate::linux::files::{Kind, NODES, OPEN, Path};
+use crate::linux::files::{FILE_NUMBERS, Kind, NODES, Path};
 use crate::linux::streams::Target;
 use crate::linux::{Answer, Errno, Machine, Process};
 
@@ -325,11 +325,11 @@ impl<M: Machine> Process<'_, M> {
         }
         let from = from - 2;
         if kind == Kind::Descriptors {
-            let file = (from as u64..OPEN as u64).find(|&it| self.files.place(it).is_ok())?;
+            let file =
+                (from as u64..FILE_NUMBERS as u64).find(|&it| self.files.place(it).is_ok())?;
             let number = usize::try_from(file).ok()?;
-            let digits = [number / 100, number / 10 % 10, number % 10];
-            let digits = digits.map(|digit| b"0123456789"[digit]);
-            let zeros = digits[..2].iter().take_while(|&&it| it == b'0').count();
+            let digits = [1000, 100, 10, 1].map(|unit| b"0123456789"[number / unit % 10]);
+            let zeros = digits[..3].iter().take_while(|&&it| it == b'0').count();
             return Some(Entry::new(NODES + number, number + 3, 10, &digits[zeros..]));
         }
         let (after, found) = self.files.entry(folder, from)?;

@@ -7,7 +7,7 @@ use linux_raw_sys::general::{
 };
 
 use crate::linux::errno::LATER;
-use crate::linux::files::{Kind, OPEN};
+use crate::linux::files::{FILE_NUMBERS, Kind};
 use crate::linux::sockets::{Connected, Link, Socket, Sockets};
 use crate::linux::stat::MICRO;
 use crate::linux::streams::Target;
@@ -18,7 +18,7 @@ use crate::network::Ready;
 /// Bytes of what `poll` asks about one descriptor.
 const ASKED: u64 = 8;
 /// Words of a set of descriptors of `select`, and how many sets there are.
-const SET_WORDS: usize = OPEN.div_ceil(64);
+const SET_WORDS: usize = FILE_NUMBERS.div_ceil(64);
 const SETS: usize = 3;
 /// What a descriptor has for a set to have it.
 const OF_SETS: [u32; SETS] = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI];
@@ -117,7 +117,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     fn poll(&mut self, table: u64, count: u64, limit: Limit) -> Answer {
-        if count > OPEN as u64 {
+        if count > FILE_NUMBERS as u64 {
             return Err(Errno(EINVAL));
         }
         let mut ready = 0;
@@ -146,7 +146,7 @@ impl<M: Machine> Process<'_, M> {
         if count > 1 << 20 {
             return Err(Errno(EINVAL));
         }
-        let count = count.min(OPEN);
+        let count = count.min(FILE_NUMBERS);
         let words = count.div_ceil(64);
         let mut asked = [[0; SET_WORDS]; SETS];
         for (set, place) in asked.iter_mut().zip(sets) {

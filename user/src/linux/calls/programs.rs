@@ -11,7 +11,7 @@ use rcoe_abi::bundle::Program;
 
 use super::{Next, Text};
 use crate::linux::code::Readable;
-use crate::linux::files::{Kind, OPEN, Path};
+use crate::linux::files::{FILE_NUMBERS, Kind, Path};
 use crate::linux::given::{Given, Named};
 use crate::linux::identity::{CALL_WORDS, IP, SP, STATUS};
 use crate::linux::load::load;
@@ -188,7 +188,7 @@ impl<'a, M: Machine> Process<'a, M> {
 
     /// Closes the descriptors that are the old program's alone.
     fn close_private(&mut self) {
-        for file in 0..OPEN as u64 {
+        for file in 0..FILE_NUMBERS as u64 {
             if self.files.is_private(file) == Ok(true) {
                 // It is open.
                 let _ = self.close(file);

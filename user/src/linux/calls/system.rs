@@ -9,7 +9,7 @@ use linux_raw_sys::general::{
 };
 
 use super::{PORTION, portion_of};
-use crate::linux::files::OPEN;
+use crate::linux::files::FILE_NUMBERS;
 use crate::linux::signals::QUEUE;
 use crate::linux::space::STACK_BYTES;
 use crate::linux::stat::SECOND;
@@ -141,7 +141,7 @@ impl<M: Machine> Process<'_, M> {
             return Err(Errno(EINVAL));
         }
         match which {
-            RLIMIT_NOFILE if hard <= OPEN as u64 => self.files.set_limits(wanted),
+            RLIMIT_NOFILE if hard <= FILE_NUMBERS as u64 => self.files.set_limits(wanted),
             // Nobody writes the memory of one that ends to a file.
             RLIMIT_CORE => {}
             _ if wanted == had => {}

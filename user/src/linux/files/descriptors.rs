@@ -6,13 +6,13 @@
 use linux_raw_sys::errno::{EBADF, EINVAL, EMFILE, ENFILE};
 use linux_raw_sys::general::O_CLOEXEC;
 
-use super::{Files, OPEN, Path};
+use super::{FILE_NUMBERS, Files, Path};
 use crate::linux::Errno;
 use crate::linux::streams::Target;
 
 /// No descriptor.
 const CLOSED: u8 = u8::MAX;
-const WORDS: usize = OPEN.div_ceil(64);
+const WORDS: usize = FILE_NUMBERS.div_ceil(64);
 
 /// A file that is open.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ impl Open {
 /// with new files.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    descriptors: [u8; OPEN],
+    descriptors: [u8; FILE_NUMBERS],
     private: [u64; WORDS],
     /// How many there may be, and how many that may become.
     limits: [u64; 2],
@@ -62,9 +62,9 @@ pub(super) struct Table {
 impl Table {
     /// Of a process that begins.
     pub(super) const FIRST: Self = Self {
-        descriptors: [CLOSED; OPEN],
+        descriptors: [CLOSED; FILE_NUMBERS],
         private: [0; WORDS],
-        limits: [OPEN as u64; 2],
+        limits: [FILE_NUMBERS as u64; 2],
         folder: Path::ROOT,
         program: Path::ROOT,
         mask: 0o022,
@@ -129,8 +129,8 @@ impl Files<'_> {
     }
 
     fn descriptor_from(&self, least: usize) -> Result<usize, Errno> {
-        let end = usize::try_from(self.tables.limits[0]).unwrap_or(OPEN);
-        let free = (least..end.min(OPEN)).find(|&it| self.tables.descriptors[it] == CLOSED);
+        let end = usize::try_from(self.tables.limits[0]).unwrap_or(FILE_NUMBERS);
+        let free = (least..end.min(FILE_NUMBERS)).find(|&it| self.tables.descriptors[it] == CLOSED);
         free.ok_or(Errno(EMFILE))
     }
 
@@ -173,8 +173,8 @@ impl Files<'_> {
         private: bool,
     ) -> Result<usize, Errno> {
         let place = self.place(descriptor)?;
-        let least = usize::try_from(least).unwrap_or(OPEN);
-        if least >= OPEN {
+        let least = usize::try_from(least).unwrap_or(FILE_NUMBERS);
+        if least >= FILE_NUMBERS {
             return Err(Errno(EINVAL));
         }
         let number = self.descriptor_from(least)?;
@@ -199,8 +199,10 @@ impl Files<'_> {
 
     /// A descriptor that can be, in use or not.
     pub(crate) fn number(&self, descriptor: u64) -> Result<usize, Errno> {
-        let number = usize::try_from(descriptor & 0xffff_ffff).unwrap_or(OPEN);
-        (number < OPEN).then_some(number).ok_or(Errno(EBADF))
+        let number = usize::try_from(descriptor & 0xffff_ffff).unwrap_or(FILE_NUMBERS);
+        (number < FILE_NUMBERS)
+            .then_some(number)
+            .ok_or(Errno(EBADF))
     }
 
     /// Is a descriptor closed when its process begins another program?
