@@ -20,9 +20,9 @@ pub(crate) struct Options {
     /// Replicas.
     #[arg(short, long, default_value_t = 2)]
     n: u32,
-    /// Only tests in whose name this occurs; the page is then left alone.
-    #[arg(long)]
-    only: Option<String>,
+    /// Only tests whose names begin with one of these; the page is then left alone.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
     /// Also print what tests that differ tell, and what rcoe tells.
     #[arg(long)]
     verbose: bool,
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             counts.add(found);
         }
     })?;
-    if options.only.is_none() {
+    if options.only.is_empty() {
         write_page(tables.path(), options.n, counts)?;
     }
     Ok(succeeded)

@@ -21,9 +21,9 @@ struct Options {
     /// Replicas.
     #[arg(short, long, default_value_t = 2)]
     n: u32,
-    /// Only tests in whose name this occurs.
-    #[arg(long)]
-    only: Option<String>,
+    /// Only tests whose names begin with one of these.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
     /// Longest time without a word from the tests, in seconds.
     #[arg(long, default_value_t = 120)]
     limit: u64,

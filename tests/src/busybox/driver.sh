@@ -13,7 +13,8 @@ THIS_SH=$top/bin/ash
 PATH=$top/bin:$PATH
 bindir=$top/testsuite
 tsdir=$top/testsuite
-export THIS_SH PATH bindir tsdir
+ECHO=echo
+export THIS_SH PATH bindir tsdir ECHO
 
 # Shows a file, as far as people will read it.
 show() {

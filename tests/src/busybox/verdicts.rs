@@ -62,6 +62,12 @@ impl Told {
         current
     }
 
+    /// Forgets cases of units that did not end.
+    pub fn keep_ended(&mut self) {
+        let ended = &self.ended;
+        self.cases.retain(|_, (unit, _)| ended.contains(unit));
+    }
+
     /// Adds a case. Of cases of one name the second has a number.
     pub fn add(&mut self, unit: &str, case: &str, verdict: Verdict) {
         let mut name = case.to_owned();
@@ -117,6 +123,12 @@ mod tests {
         ] {
             assert_eq!(told.verdict(case), verdict, "{case}");
         }
+        told.add("b/c", "b/c", Verdict::Passed);
+        told.keep_ended();
+        assert_eq!(
+            (told.cases.len(), told.verdict("b/c")),
+            (3, Verdict::Unfinished)
+        );
         assert_eq!(told.remarks["a.tests"], "| why\n");
         assert!(told.remarks["b/c"].contains("odd"));
     }
