@@ -16,7 +16,9 @@ use crate::{launch, system};
 /// Where the folder is in a machine.
 const TOP: &str = "/b";
 /// Programs that tests call by their path; on Linux these are the system's own.
-const IN_BIN: [&str; 5] = ["sh", "echo", "true", "false", "printf"];
+const IN_BIN: [&str; 9] = [
+    "date", "echo", "false", "gzip", "ls", "printf", "pwd", "sh", "true",
+];
 /// Units that are run in one machine at most: what they leave behind has to fit in.
 const UNITS: usize = 40;
 /// How often it is looked at whether a run goes on.

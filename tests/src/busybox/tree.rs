@@ -13,7 +13,7 @@ const SHELL: &str = "shell/ash_test";
 const TOOLS: &str = "testsuite";
 /// Programs that tests of the shell begin, compiled from the source tree.
 const HELPERS: [&str; 3] = ["printenv", "recho", "zecho"];
-/// Features that have a number, as in busybox's own configuration; all others are taken to be there.
+/// Features that have a number, as busybox configures itself; all others are taken to be there.
 const NUMBERS: [(&str, &str); 2] = [("LAST_SUPPORTED_WCHAR", "767"), ("SUBST_WCHAR", "63")];
 /// Features that the tests take to be left out, as they make output differ.
 const ABSENT: [&str; 3] = ["UNICODE_USING_LOCALE", "UNICODE_PRESERVE_BROKEN", "STATIC"];

@@ -1,7 +1,7 @@
 //! Files: those of the bundle, and what a program writes, in memory until the end.
 //!
-//! A file has a path from the root. A file of the bundle stays where it is until it is written; then
-//! it is copied. Folders are there that lead to a file, and those that are made.
+//! A file has a path from the root. A file of the bundle stays where it is until it is written;
+//! then it is copied. Folders are there that lead to a file, and those that are made.
 
 use rcoe_abi::bundle::{Bundle, Word};
 

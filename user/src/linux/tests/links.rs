@@ -1,4 +1,4 @@
-//! Names of files: links, further names, none; when files were changed, and what a process has open.
+//! Names of files: links, further ones, none; when files were changed; what a process has open.
 
 use linux_raw_sys::errno::{EBUSY, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOSPC, ENXIO};
 use linux_raw_sys::general as nr;
@@ -93,29 +93,29 @@ fn entries(process: Program<'_, '_>, path: &str) -> Vec<(String, u8)> {
 fn a_link_leads_to_what_it_names() {
     with(|process, _| {
         link(process, "etc/text", "/to");
-        link(process, "/etc", "/tmp/folder");
-        link(process, "../to", "/tmp/again");
-        for path in ["/to", "/tmp/folder/text", "/tmp/again", "/tmp/folder/../to"] {
+        link(process, "/etc", "/etc/folder");
+        link(process, "../to", "/etc/again");
+        for path in ["/to", "/etc/folder/text", "/etc/again", "/etc/folder/../to"] {
             assert_eq!(content(process, path).unwrap(), "0123456789", "{path}");
         }
         let there = told(process, nr::__NR_stat, "/to").unwrap();
         assert_eq!(there, told(process, nr::__NR_lstat, "/etc/text").unwrap());
         let itself = told(process, nr::__NR_lstat, "/to").unwrap();
         assert_eq!((itself[2], itself[3]), (0o120_777, 8));
-        let path = text(process, "/tmp/again");
+        let path = text(process, "/etc/again");
         assert_eq!(ask(process, nr::__NR_readlink, &[path, TO, 99]), Ok(5));
         assert_eq!(process.word(TO).unwrap().to_le_bytes()[..5], *b"../to");
         assert_eq!(ask(process, nr::__NR_readlink, &[path, TO, 3]), Ok(3));
         let file = text(process, "/etc/text");
         let none = Err(Errno(EINVAL));
         assert_eq!(ask(process, nr::__NR_readlink, &[file, TO, 9]), none);
-        assert!(entries(process, "/tmp").contains(&("again".into(), 10)));
+        assert!(entries(process, "/etc").contains(&("again".into(), 10)));
         // What is taken away is the link.
         assert_eq!(one(process, nr::__NR_unlink, "/to", 0), Ok(0));
         assert_eq!(content(process, "/to"), Err(Errno(ENOENT)));
-        assert_eq!(content(process, "/tmp/again"), Err(Errno(ENOENT)));
+        assert_eq!(content(process, "/etc/again"), Err(Errno(ENOENT)));
         assert_eq!(
-            one(process, nr::__NR_rmdir, "/tmp/folder", 0),
+            one(process, nr::__NR_rmdir, "/etc/folder", 0),
             Err(Errno(ENOTDIR))
         );
         assert_eq!(content(process, "/etc/text").unwrap(), "0123456789");
@@ -125,17 +125,17 @@ fn a_link_leads_to_what_it_names() {
 #[test]
 fn links_that_lead_nowhere_are_told_apart() {
     with(|process, _| {
-        link(process, "/tmp/new", "/to");
-        link(process, "/tmp/one", "/tmp/two");
-        link(process, "/tmp/two", "/tmp/one");
+        link(process, "/etc/new", "/to");
+        link(process, "/etc/one", "/etc/two");
+        link(process, "/etc/two", "/etc/one");
         let exclusive = NEW | u64::from(nr::O_EXCL);
         let itself = READ | u64::from(nr::O_NOFOLLOW);
         for (path, flags, error) in [
             ("/to", READ, ENOENT),
             ("/to", exclusive, EEXIST),
             ("/to", itself, ELOOP),
-            ("/tmp/one", READ, ELOOP),
-            ("/tmp/one/x", READ, ELOOP),
+            ("/etc/one", READ, ELOOP),
+            ("/etc/one/x", READ, ELOOP),
             ("/etc/text/", READ, ENOTDIR),
             ("/etc/text/..", READ, ENOTDIR),
             ("/none/../etc/text", READ, ENOENT),
@@ -150,7 +150,7 @@ fn links_that_lead_nowhere_are_told_apart() {
         );
         // A file is made where the link leads.
         file(process, "/to", "made");
-        assert_eq!(content(process, "/tmp/new").unwrap(), "made");
+        assert_eq!(content(process, "/etc/new").unwrap(), "made");
         for (named, error) in [("", ENOENT), ("x", EEXIST)] {
             let answer = two(process, nr::__NR_symlink, named, "/to");
             assert_eq!(answer, Err(Errno(error)));
@@ -161,37 +161,37 @@ fn links_that_lead_nowhere_are_told_apart() {
 #[test]
 fn a_file_has_further_names_and_stays_until_the_last_one_is_gone() {
     with(|process, _| {
-        file(process, "/tmp/a", "text");
-        assert_eq!(two(process, nr::__NR_link, "/tmp/a", "/tmp/b"), Ok(0));
-        let [number, links, ..] = told(process, nr::__NR_stat, "/tmp/a").unwrap();
-        let other = told(process, nr::__NR_stat, "/tmp/b").unwrap();
+        file(process, "/etc/a", "text");
+        assert_eq!(two(process, nr::__NR_link, "/etc/a", "/etc/b"), Ok(0));
+        let [number, links, ..] = told(process, nr::__NR_stat, "/etc/a").unwrap();
+        let other = told(process, nr::__NR_stat, "/etc/b").unwrap();
         assert_eq!((other[0], other[1], links), (number, 2, 2));
         let exists = Err(Errno(EEXIST));
-        assert_eq!(two(process, nr::__NR_link, "/tmp/a", "/tmp/b"), exists);
-        assert_eq!(two(process, nr::__NR_link, "/tmp", "/x"), Err(Errno(EPERM)));
+        assert_eq!(two(process, nr::__NR_link, "/etc/a", "/etc/b"), exists);
+        assert_eq!(two(process, nr::__NR_link, "/etc", "/x"), Err(Errno(EPERM)));
         // Two names of one file change nothing.
-        assert_eq!(two(process, nr::__NR_rename, "/tmp/a", "/tmp/b"), Ok(0));
-        assert_eq!(one(process, nr::__NR_unlink, "/tmp/a", 0), Ok(0));
-        assert_eq!(content(process, "/tmp/a"), Err(Errno(ENOENT)));
-        file(process, "/tmp/b", "TE");
-        assert_eq!(content(process, "/tmp/b").unwrap(), "TExt");
-        let [after, links, ..] = told(process, nr::__NR_stat, "/tmp/b").unwrap();
+        assert_eq!(two(process, nr::__NR_rename, "/etc/a", "/etc/b"), Ok(0));
+        assert_eq!(one(process, nr::__NR_unlink, "/etc/a", 0), Ok(0));
+        assert_eq!(content(process, "/etc/a"), Err(Errno(ENOENT)));
+        file(process, "/etc/b", "TE");
+        assert_eq!(content(process, "/etc/b").unwrap(), "TExt");
+        let [after, links, ..] = told(process, nr::__NR_stat, "/etc/b").unwrap();
         assert_eq!((after, links), (number, 1));
-        assert_eq!(two(process, nr::__NR_link, "/tmp/b", "/tmp/c"), Ok(0));
-        assert_eq!(one(process, nr::__NR_unlink, "/tmp/c", 0), Ok(0));
-        assert_eq!(told(process, nr::__NR_stat, "/tmp/b").unwrap()[1], 1);
+        assert_eq!(two(process, nr::__NR_link, "/etc/b", "/etc/c"), Ok(0));
+        assert_eq!(one(process, nr::__NR_unlink, "/etc/c", 0), Ok(0));
+        assert_eq!(told(process, nr::__NR_stat, "/etc/b").unwrap()[1], 1);
     });
 }
 
 #[test]
 fn what_is_open_stays_without_a_name() {
     with(|process, _| {
-        file(process, "/tmp/a", "text");
+        file(process, "/etc/a", "text");
         let left = process.machine.left();
-        let open = one(process, nr::__NR_open, "/tmp/a", READ).unwrap();
+        let open = one(process, nr::__NR_open, "/etc/a", READ).unwrap();
         let twice = ask(process, nr::__NR_dup, &[open]).unwrap();
-        assert_eq!(one(process, nr::__NR_unlink, "/tmp/a", 0), Ok(0));
-        file(process, "/tmp/a", "another");
+        assert_eq!(one(process, nr::__NR_unlink, "/etc/a", 0), Ok(0));
+        file(process, "/etc/a", "another");
         assert_eq!(text_of(process, open), "text");
         assert_eq!(ask(process, nr::__NR_fstat, &[open, TO]), Ok(0));
         assert_eq!(process.word(TO + 16), Ok(0), "it has no name");
@@ -199,11 +199,11 @@ fn what_is_open_stays_without_a_name() {
         assert_eq!(text_of(process, twice), "text");
         assert_eq!(ask(process, nr::__NR_close, &[twice]), Ok(0));
         assert_eq!(process.machine.left(), left, "its memory is given back");
-        assert_eq!(content(process, "/tmp/a").unwrap(), "another");
+        assert_eq!(content(process, "/etc/a").unwrap(), "another");
         // A folder is left as well.
-        assert_eq!(one(process, nr::__NR_mkdir, "/tmp/f", 0o700), Ok(0));
-        let folder = one(process, nr::__NR_open, "/tmp/f", READ).unwrap();
-        assert_eq!(one(process, nr::__NR_rmdir, "/tmp/f", 0), Ok(0));
+        assert_eq!(one(process, nr::__NR_mkdir, "/etc/f", 0o700), Ok(0));
+        let folder = one(process, nr::__NR_open, "/etc/f", READ).unwrap();
+        assert_eq!(one(process, nr::__NR_rmdir, "/etc/f", 0), Ok(0));
         assert_eq!(ask(process, nr::__NR_getdents64, &[folder, TO, 99]), Ok(0));
         let path = text(process, "x");
         let inside = ask(process, nr::__NR_openat, &[folder, path, NEW, 0]);
@@ -214,32 +214,32 @@ fn what_is_open_stays_without_a_name() {
 #[test]
 fn a_folder_moves_with_all_that_is_in_it() {
     with(|process, _| {
-        for path in ["/tmp/a", "/tmp/a/b", "/tmp/e", "/tmp/full"] {
+        for path in ["/etc/a", "/etc/a/b", "/etc/e", "/etc/full"] {
             assert_eq!(one(process, nr::__NR_mkdir, path, 0o755), Ok(0));
         }
-        file(process, "/tmp/a/b/x", "text");
-        file(process, "/tmp/full/x", "text");
-        assert_eq!(one(process, nr::__NR_chdir, "/tmp/a/b", 0), Ok(0));
+        file(process, "/etc/a/b/x", "text");
+        file(process, "/etc/full/x", "text");
+        assert_eq!(one(process, nr::__NR_chdir, "/etc/a/b", 0), Ok(0));
         for (from, to, error) in [
-            ("/tmp/a", "/tmp/a/b/c", EINVAL),
-            ("/tmp/a", "/tmp/full", ENOTEMPTY),
-            ("/tmp/a", "/etc/text", ENOTDIR),
-            ("/etc/text", "/tmp/a", EISDIR),
-            ("/tmp/a", "/none/a", ENOENT),
-            ("/tmp/a", &format!("/tmp/{}", "x".repeat(112)), ENAMETOOLONG),
-            ("/", "/tmp/r", EBUSY),
+            ("/etc/a", "/etc/a/b/c", EINVAL),
+            ("/etc/a", "/etc/full", ENOTEMPTY),
+            ("/etc/a", "/etc/text", ENOTDIR),
+            ("/etc/text", "/etc/a", EISDIR),
+            ("/etc/a", "/none/a", ENOENT),
+            ("/etc/a", &format!("/etc/{}", "x".repeat(112)), ENAMETOOLONG),
+            ("/", "/etc/r", EBUSY),
         ] {
             let answer = two(process, nr::__NR_rename, from, to);
             assert_eq!(answer, Err(Errno(error)), "{from} {to}");
         }
-        assert_eq!(two(process, nr::__NR_rename, "/tmp/a", "/tmp/e"), Ok(0));
-        assert_eq!(content(process, "/tmp/e/b/x").unwrap(), "text");
+        assert_eq!(two(process, nr::__NR_rename, "/etc/a", "/etc/e"), Ok(0));
+        assert_eq!(content(process, "/etc/e/b/x").unwrap(), "text");
         assert_eq!(
             content(process, "x").unwrap(),
             "text",
             "whoever is in it moves too"
         );
-        assert_eq!(content(process, "/tmp/a/b/x"), Err(Errno(ENOENT)));
+        assert_eq!(content(process, "/etc/a/b/x"), Err(Errno(ENOENT)));
     });
 }
 
@@ -250,16 +250,16 @@ fn files_tell_when_they_were_changed() {
         let changed =
             |process: Program<'_, '_>, path: &str| told(process, nr::__NR_lstat, path).unwrap()[4];
         assert_eq!(changed(process, "/etc/text"), began);
-        file(process, "/tmp/a", "text");
-        let first = changed(process, "/tmp/a");
-        assert!(first > began && changed(process, "/tmp") > began);
+        file(process, "/etc/a", "text");
+        let first = changed(process, "/etc/a");
+        assert!(first > began && changed(process, "/etc") > began);
         let asked = process.machine.now;
-        assert_eq!(changed(process, "/tmp/a"), first);
+        assert_eq!(changed(process, "/etc/a"), first);
         assert_eq!(process.machine.now, asked, "it is known already");
-        file(process, "/tmp/a", "text");
-        assert!(changed(process, "/tmp/a") > first);
-        link(process, "a", "/tmp/l");
-        let path = text(process, "/tmp/l");
+        file(process, "/etc/a", "text");
+        assert!(changed(process, "/etc/a") > first);
+        link(process, "a", "/etc/l");
+        let path = text(process, "/etc/l");
         let stamp = |process: Program<'_, '_>, words: [u64; 4], flags: u64| {
             process.write_words(OTHER, &words).unwrap();
             ask(process, nr::__NR_utimensat, &[HERE, path, OTHER, flags])
@@ -269,11 +269,11 @@ fn files_tell_when_they_were_changed() {
         assert_eq!(stamp(process, [5, 6, 7, 8], ITSELF), Ok(0));
         assert_eq!(stamp(process, [9, 9, 9, omit], 0), Ok(0));
         assert_eq!(stamp(process, [0, 0, 0, 1 << 31], 0), Err(Errno(EINVAL)));
-        assert_eq!(changed(process, "/tmp/a"), 3_000_000_004);
-        let path = text(process, "/tmp/l");
+        assert_eq!(changed(process, "/etc/a"), 3_000_000_004);
+        let path = text(process, "/etc/l");
         assert_eq!(ask(process, nr::__NR_utimensat, &[HERE, path, 0, 0]), Ok(0));
-        assert!(changed(process, "/tmp/a") > began);
-        assert_eq!(changed(process, "/tmp/l"), 7_000_000_008);
+        assert!(changed(process, "/etc/a") > began);
+        assert_eq!(changed(process, "/etc/l"), 7_000_000_008);
     });
 }
 
@@ -289,8 +289,8 @@ fn nobody_executes_what_nobody_may() {
         for path in ["/bin/name", "/etc"] {
             assert_eq!(access(process, path, nr::X_OK), Ok(0), "{path}");
         }
-        assert_eq!(one(process, nr::__NR_mkdir, "/tmp/f", 0o700), Ok(0));
-        assert_eq!(told(process, nr::__NR_stat, "/tmp/f").unwrap()[2], 0o40_700);
+        assert_eq!(one(process, nr::__NR_mkdir, "/etc/f", 0o700), Ok(0));
+        assert_eq!(told(process, nr::__NR_stat, "/etc/f").unwrap()[2], 0o40_700);
         let path = text(process, "/etc/text");
         let words = [HERE, path, 0o4751];
         assert_eq!(ask(process, nr::__NR_fchmodat, &words), Ok(0));
