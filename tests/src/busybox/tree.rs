@@ -13,6 +13,8 @@ const SHELL: &str = "shell/ash_test";
 const TOOLS: &str = "testsuite";
 /// Programs that tests of the shell begin, compiled from the source tree.
 const HELPERS: [&str; 3] = ["printenv", "recho", "zecho"];
+/// busybox by the names by which tests look for it in `PATH`.
+const NAMES: [&str; 5] = ["ash", "busybox", "gzip", "printf", "pwd"];
 /// Features that have a number, as busybox configures itself; all others are taken to be there.
 const NUMBERS: [(&str, &str); 2] = [("LAST_SUPPORTED_WCHAR", "767"), ("SUBST_WCHAR", "63")];
 /// Features that the tests take to be left out, as they make output differ.
@@ -93,7 +95,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
 /// busybox by the names that the tests have for it, and their helpers.
 fn programs(shell: &Path, busybox: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
-    for name in ["ash", "busybox"] {
+    for name in NAMES {
         std::os::unix::fs::symlink(busybox, to.join(name))?;
     }
     for name in HELPERS {
