@@ -1,6 +1,7 @@
 //! The command line, and what it means.
 
 mod kills;
+mod losses;
 mod points;
 mod ticks;
 
@@ -18,6 +19,7 @@ use rcoe_faultlab::target::Targets;
 use rcoe_faultlab::{host, system};
 
 pub(crate) use kills::{KillsArgs, ServiceArgs};
+pub(crate) use losses::SystemServiceArgs;
 pub(crate) use points::PointsArgs;
 
 use crate::show::{self, ShowArgs};
@@ -81,6 +83,18 @@ pub(crate) enum Action {
     Fuzz(FuzzArgs),
     /// Flip bits in machines of the system sphere: kernel, programs, registers.
     System(SystemArgs),
+    /// Lose replicas of a machine in which Redis serves: every answer right, and all back each time.
+    #[command(after_help = losses::EXAMPLES)]
+    SystemService(SystemServiceArgs),
+}
+
+/// The absolute path of the rcoe binary, by default that beside this program.
+fn rcoe(given: Option<&Path>) -> Result<PathBuf> {
+    let path = match given {
+        Some(path) => path.to_owned(),
+        None => std::env::current_exe()?.with_file_name("rcoe"),
+    };
+    Ok(std::path::absolute(path)?)
 }
 
 /// What decides the meaning of an index.
@@ -333,12 +347,8 @@ pub(crate) struct SystemArgs {
 
 impl SystemArgs {
     pub(crate) fn setup(&self) -> Result<system::Setup> {
-        let rcoe = match &self.rcoe {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()?.with_file_name("rcoe"),
-        };
         Ok(system::Setup {
-            rcoe: std::path::absolute(rcoe)?,
+            rcoe: rcoe(self.rcoe.as_deref())?,
             processor: system::Processor::of(&self.arch)?,
             replicas: self.replicas,
             compare: self.compare.clone(),
@@ -375,12 +385,8 @@ fn parse_shard(text: &str) -> Result<(u64, u64), String> {
 impl RcoeArgs {
     /// Settings common to all runs; the number of replicas and the mode are still open.
     pub(crate) fn setup(&self, folder: &Path) -> Result<Setup> {
-        let rcoe = match &self.rcoe {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()?.with_file_name("rcoe"),
-        };
         Ok(Setup {
-            rcoe: std::path::absolute(rcoe)?,
+            rcoe: rcoe(self.rcoe.as_deref())?,
             replicas: 0,
             compare: "args".into(),
             on_fault: None,

@@ -16,7 +16,7 @@ use crate::kills;
 use crate::points;
 use crate::race::Values;
 use crate::report::Tally;
-use crate::system;
+use crate::system::{self, service};
 use crate::taxonomy::Verdict;
 
 /// Counts by name.
@@ -111,6 +111,36 @@ impl Counted {
             ]
         };
         Self(common.into_iter().chain(own).collect())
+    }
+
+    /// Losses of replicas of a machine that serves.
+    #[must_use]
+    pub fn of_losses(runs: &[service::Run]) -> Self {
+        let faults: Vec<&service::Fault> = runs.iter().flat_map(|run| &run.faults).collect();
+        let count = |test: &dyn Fn(&service::Fault) -> bool| {
+            faults.iter().filter(|fault| test(fault)).count() as u64
+        };
+        let of = |kind| count(&move |fault| fault.kind == kind);
+        let flip = |fault: &service::Fault| fault.kind == service::Kind::Flip;
+        Self::of([
+            ("runs", runs.len() as u64),
+            ("faults", faults.len() as u64),
+            ("primary", count(&|fault| fault.primary)),
+            ("stops", of(service::Kind::Stop)),
+            ("stuck", of(service::Kind::Stuck)),
+            ("flips", of(service::Kind::Flip)),
+            ("losses", count(&|fault| fault.told.is_some())),
+            (
+                "latent",
+                count(&|fault| flip(fault) && fault.told.is_none()),
+            ),
+            ("answers", runs.iter().map(|run| run.answers).sum()),
+            ("wrong", runs.iter().filter(|run| run.spoilt).count() as u64),
+            (
+                "failed",
+                runs.iter().filter(|run| !run.wrong.is_empty()).count() as u64,
+            ),
+        ])
     }
 
     /// Random system calls.

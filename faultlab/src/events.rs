@@ -42,6 +42,10 @@ pub struct Events {
     pub divergences: Vec<Divergence>,
     /// Ids of replicas that were voted out and removed.
     pub removed: Vec<u64>,
+    /// Who has the effects.
+    pub primary: u64,
+    /// Replicas that were brought back, in order, with when that was told.
+    pub returned: Vec<(u64, Option<Duration>)>,
     /// The `stop` event as written, if the run got that far.
     pub stop: Option<Value>,
 }
@@ -82,6 +86,11 @@ impl Events {
                 detail: plain(&value["detail"]),
             }),
             Some("downgrade") => self.removed.extend(value["removed"].as_u64()),
+            Some("takeover") => self.primary = value["to"].as_u64().unwrap_or(self.primary),
+            Some("reintegration") if value["stage"] == "done" => {
+                let who = value["replica"].as_u64();
+                self.returned.extend(who.map(|who| (who, time(&value))));
+            }
             Some("stop") => self.stop = Some(value),
             _ => {}
         }
@@ -119,6 +128,9 @@ mod tests {
 {"t":0.25,"type":"divergence","kind":"mismatch","replica":1,"core":1,"event":12,"detail":"write"}
 {"t":-3,"type":"divergence","kind":"death"}
 {"type":"downgrade","removed":1,"primary":0}
+{"t":0.3,"type":"reintegration","replica":1,"stage":"begun"}
+{"t":0.5,"type":"reintegration","replica":1,"stage":"done"}
+{"type":"takeover","from":0,"to":1}
 {"type":"news","from":"a later version"}
 {"type":"stop","status":0}
 "#;
@@ -141,6 +153,8 @@ mod tests {
         assert_eq!(times, [100, 250].map(|ms| Some(Duration::from_millis(ms))));
         assert_eq!(events.divergences[1].at, None, "no time of a run");
         assert_eq!(events.removed, [1]);
+        assert_eq!(events.returned, [(1, Some(Duration::from_millis(500)))]);
+        assert_eq!(events.primary, 1);
         assert!(events.stop.is_some());
     }
 

@@ -25,11 +25,11 @@ use rcoe_faultlab::points;
 use rcoe_faultlab::race::{self, Values};
 use rcoe_faultlab::report::{self, Tally};
 use rcoe_faultlab::steady::{CHUNK, Chunk};
-use rcoe_faultlab::system;
+use rcoe_faultlab::system::{self, service};
 
 use crate::args::{
     Action, Arguments, CampaignArgs, Common, FuzzArgs, HoursArgs, InjectArgs, PointsArgs, RaceArgs,
-    RcoeArgs, SteadyArgs, SystemArgs,
+    RcoeArgs, SteadyArgs, SystemArgs, SystemServiceArgs,
 };
 
 /// Whether all was as it should be, and what was counted.
@@ -76,6 +76,7 @@ fn perform(action: Action) -> Result<Done> {
         }
         Action::Fuzz(args) => run_fuzz(&args),
         Action::System(args) => run_system(&args),
+        Action::SystemService(args) => run_system_service(&args),
     }
 }
 
@@ -434,6 +435,32 @@ fn run_system(args: &SystemArgs) -> Result<Done> {
     let wrong = |record: &system::Record| record.verdict.is_uncontrolled();
     let well = args.replicas < 2 || !journal.records().iter().any(wrong);
     Ok((well, Some(Counted::of_machines(journal.records()))))
+}
+
+/// True if every answer was right, no connection broke, and all replicas were back each time.
+fn run_system_service(args: &SystemServiceArgs) -> Result<Done> {
+    let folder = system::Folder::create()?;
+    let (header, setup) = (args.header(), args.setup(folder.path())?);
+    kills::interrupt::listen()?;
+    let runs = service::run(&header.campaign, &setup, args.faults, |run| {
+        let verdict = if run.wrong.is_empty() {
+            "right"
+        } else {
+            &run.wrong
+        };
+        eprintln!(
+            "machine {}, {} faults: {verdict}",
+            run.index,
+            run.faults.len()
+        );
+    })?;
+    if args.json {
+        println!("{}", serde_json::json!({"header": header, "runs": runs}));
+    } else {
+        print!("{}", service::markdown(&header, &runs));
+    }
+    let well = runs.iter().all(|run| run.wrong.is_empty());
+    Ok((well, Some(Counted::of_losses(&runs))))
 }
 
 fn prepare(common: &Common, folder: &WorkFolder) -> Result<Lab> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// The longest wait for an answer, and the present one.
 #[derive(Clone, Debug)]
-pub(super) struct Slowest {
+pub(crate) struct Slowest {
     began: Instant,
     /// In microseconds: the longest wait, and when the last answer came, or 0 if none has.
     longest: Arc<AtomicU64>,
@@ -14,7 +14,7 @@ pub(super) struct Slowest {
 }
 
 impl Slowest {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             began: Instant::now(),
             longest: Arc::default(),
@@ -23,18 +23,18 @@ impl Slowest {
     }
 
     /// An answer came to what was asked then.
-    pub(super) fn note(&self, asked: Instant) {
+    pub(crate) fn note(&self, asked: Instant) {
         self.longest
             .fetch_max(us(asked.elapsed()), Ordering::Relaxed);
         self.last.store(us(self.began.elapsed()), Ordering::Relaxed);
     }
 
-    pub(super) fn us(&self) -> u64 {
+    pub(crate) fn us(&self) -> u64 {
         self.longest.load(Ordering::Relaxed)
     }
 
     /// How long ago the last answer came; no time at all before the first.
-    pub(super) fn silent_for(&self) -> Duration {
+    pub(crate) fn silent_for(&self) -> Duration {
         match self.last.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
             last => self

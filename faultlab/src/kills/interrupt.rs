@@ -45,7 +45,7 @@ pub fn is_due() -> bool {
 /// # Errors
 ///
 /// As `work`, or if the mask cannot be changed.
-pub(super) fn let_through<T>(work: impl FnOnce() -> std::io::Result<T>) -> Result<T> {
+pub(crate) fn let_through<T>(work: impl FnOnce() -> std::io::Result<T>) -> Result<T> {
     set().thread_unblock()?;
     let done = work();
     set().thread_block()?;

@@ -18,13 +18,13 @@
 //!
 //! Not covered: two losses of one process at a time, and losses while a replica is brought back.
 
-mod answers;
+pub(crate) mod answers;
 mod database;
 mod faults;
 pub mod interrupt;
 mod load;
 mod programs;
-mod redis;
+pub(crate) mod redis;
 mod runs;
 mod standstill;
 mod victims;

@@ -1,4 +1,4 @@
-//! Redis as a workload: one client that knows every answer.
+//! Redis as a workload, and a client of it that knows every answer.
 //!
 //! It counts up one key, and sets and gets others, in batches of which it then reads all answers. A
 //! command that is lost or done twice shows in the next count, a value that is wrong where it is
@@ -47,31 +47,80 @@ pub(super) fn prepare(folder: &Path) -> Result<Vec<String>> {
 /// All answers are right.
 pub(super) fn commands(mut ends: Ends) -> Result<u64> {
     let port = std::fs::read_to_string(ends.folder.join("port"))?.parse()?;
-    let mut client = BufReader::new(connect(port)?);
-    let mut store = Store::default();
-    let mut answered = 0;
+    let mut client = Client::new(connect(port)?, "");
     while !ends.is_over() {
-        let batch = store.batch(&mut ends.rng);
         let asked = Instant::now();
-        let text: String = batch.iter().map(|(command, _)| command.as_str()).collect();
-        client.get_mut().write_all(text.as_bytes())?;
-        for (command, expected) in &batch {
-            let told = answer(&mut client).with_context(|| format!("after {answered} answers"))?;
-            ensure!(told == *expected, "{command:?}: {told:?}, not {expected:?}");
-            answered += 1;
-        }
+        client.batch(&mut ends.rng, || ())?;
         ends.slowest.note(asked);
         ends.ready.store(true, Ordering::Relaxed);
         ends.pause();
     }
     kill(ends.server, Signal::SIGTERM).context("cannot end the server")?;
     ends.finish()?;
-    Ok(answered)
+    Ok(client.answered)
+}
+
+/// A client whose keys are its own, so that it knows every answer.
+pub(crate) struct Client {
+    stream: BufReader<TcpStream>,
+    store: Store,
+    /// Answers that were right.
+    pub(crate) answered: u64,
+}
+
+impl Client {
+    /// The names of its keys begin with `prefix`.
+    pub(crate) fn new(stream: TcpStream, prefix: &str) -> Self {
+        let store = Store {
+            prefix: prefix.to_owned(),
+            ..Store::default()
+        };
+        Self {
+            stream: BufReader::new(stream),
+            store,
+            answered: 0,
+        }
+    }
+
+    /// Sends commands all at once, and reads the answers; `answered` hears of each.
+    ///
+    /// # Errors
+    /// If an answer is wrong, or the connection breaks.
+    pub(crate) fn batch(&mut self, rng: &mut Rng, mut answered: impl FnMut()) -> Result<()> {
+        let batch = self.store.batch(rng);
+        let text: String = batch.iter().map(|(command, _)| command.as_str()).collect();
+        self.stream.get_mut().write_all(text.as_bytes())?;
+        for (command, expected) in &batch {
+            let told = self.answer()?;
+            ensure!(told == *expected, "{command:?}: {told:?}, not {expected:?}");
+            self.answered += 1;
+            answered();
+        }
+        Ok(())
+    }
+
+    /// What is answered to one command, whatever that is.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub(crate) fn ask(&mut self, command: &str) -> Result<String> {
+        let line = format!("{command}\r\n");
+        self.stream.get_mut().write_all(line.as_bytes())?;
+        let told = self.answer()?;
+        self.answered += 1;
+        Ok(told)
+    }
+
+    fn answer(&mut self) -> Result<String> {
+        let told = answer(&mut self.stream);
+        told.with_context(|| format!("after {} answers", self.answered))
+    }
 }
 
 /// What the server must hold.
 #[derive(Default)]
 struct Store {
+    prefix: String,
     count: u64,
     values: BTreeMap<u64, String>,
 }
@@ -84,16 +133,19 @@ impl Store {
     }
 
     fn command(&mut self, rng: &mut Rng) -> (String, String) {
-        let key = rng.next() % KEYS;
+        let (prefix, key) = (&self.prefix, rng.next() % KEYS);
         match rng.next() % 3 {
             0 => {
                 self.count += 1;
-                ("INCR count\r\n".into(), format!(":{}", self.count))
+                (
+                    format!("INCR {prefix}count\r\n"),
+                    format!(":{}", self.count),
+                )
             }
             1 => {
                 let text = format!("{:016x}", rng.next());
                 let value = text.repeat(1 + usize::try_from(key % 20).unwrap_or(0));
-                let command = format!("SET key:{key} {value}\r\n");
+                let command = format!("SET {prefix}key:{key} {value}\r\n");
                 self.values.insert(key, value);
                 (command, "+OK".into())
             }
@@ -101,7 +153,7 @@ impl Store {
                 let value = self.values.get(&key);
                 let expected =
                     value.map_or_else(|| "$-1".into(), |it| format!("${}{it}", it.len()));
-                (format!("GET key:{key}\r\n"), expected)
+                (format!("GET {prefix}key:{key}\r\n"), expected)
             }
         }
     }

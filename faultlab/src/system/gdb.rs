@@ -199,6 +199,22 @@ impl Debugger {
             }
         }
         // It waits for an interrupt, which does not come while the others stand still.
+        self.hold()
+    }
+
+    /// Lets the machine run, until [`Debugger::hold`].
+    ///
+    /// # Errors
+    /// If it does not listen.
+    pub(super) fn release(&mut self) -> Result<()> {
+        self.send("c")
+    }
+
+    /// Has a machine that runs stand still, wherever its cores are.
+    ///
+    /// # Errors
+    /// As for [`Debugger::go`].
+    pub(super) fn hold(&mut self) -> Result<Stop> {
         self.stream
             .write_all(&[INTERRUPT])
             .context("the machine does not listen")?;
@@ -254,7 +270,23 @@ impl Debugger {
     /// # Errors
     /// If there is no memory.
     pub(super) fn set_byte(&mut self, address: u64, value: u8) -> Result<()> {
-        self.wants(&format!("M{address:x},1:{value:02x}"), "OK")
+        self.set_bytes(address, &[value])
+    }
+
+    /// Writes where the core that was asked last has this virtual address.
+    ///
+    /// # Errors
+    /// If it has no memory there.
+    pub(super) fn set_own_bytes(&mut self, address: u64, values: &[u8]) -> Result<()> {
+        self.wants("Qqemu.PhyMemMode:0", "OK")?;
+        let written = self.set_bytes(address, values);
+        self.wants("Qqemu.PhyMemMode:1", "OK")?;
+        written
+    }
+
+    fn set_bytes(&mut self, address: u64, values: &[u8]) -> Result<()> {
+        let (len, values) = (values.len(), hex(values));
+        self.wants(&format!("M{address:x},{len:x}:{values}"), "OK")
     }
 }
 

@@ -19,13 +19,21 @@ const PAGE: u64 = 4096;
 const PAGE_BYTES: usize = 4096;
 /// As the loader lays partitions out.
 const FIRST: u64 = 16 << 20;
-const PARTITION: u64 = 32 << 20;
 const TABLES: u64 = 2 << 20;
 const OBJECTS: u64 = 4 << 20;
 const SHARED: u64 = 8 << 20;
 const SLICE: u64 = 64 << 10;
 /// First word of object memory: what the loader tells the replica.
 const MAGIC: u64 = u64::from_le_bytes(*b"rcoepart");
+
+/// A machine's memory, as a file of the host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Memory<'a> {
+    pub(super) processor: &'static Processor,
+    pub(super) file: &'a Path,
+    /// Bytes of each replica's partition.
+    pub(super) partition: u64,
+}
 
 /// A replica's pages by class.
 #[derive(Debug, Default)]
@@ -43,6 +51,7 @@ struct Reader {
     file: File,
     processor: &'static Processor,
     base: u64,
+    partition: u64,
 }
 
 impl Reader {
@@ -61,7 +70,7 @@ impl Reader {
     fn written(&self) -> Result<Vec<u64>> {
         // From here on by places in the file.
         let first = self.processor.memory;
-        let end = self.base + PARTITION - first;
+        let end = self.base + self.partition - first;
         let mut found = Vec::new();
         let mut at = self.base + OBJECTS - first;
         while at < end {
@@ -79,7 +88,7 @@ impl Reader {
     }
 
     fn is_own(&self, address: u64) -> bool {
-        (self.base..self.base + PARTITION).contains(&address)
+        (self.base..self.base + self.partition).contains(&address)
     }
 
     /// Visits the tables below `table`; `leaf` gets what they map.
@@ -113,16 +122,18 @@ impl Pages {
     ///
     /// # Errors
     /// If that is not the memory of such a machine.
-    pub(super) fn find(
-        processor: &'static Processor,
-        memory: &Path,
-        replica: usize,
-    ) -> Result<Self> {
-        let base = processor.memory + FIRST + replica as u64 * PARTITION;
+    pub(super) fn find(memory: Memory<'_>, replica: usize) -> Result<Self> {
+        let Memory {
+            processor,
+            file,
+            partition,
+        } = memory;
+        let base = processor.memory + FIRST + replica as u64 * partition;
         let reader = Reader {
-            file: File::open(memory)?,
+            file: File::open(file)?,
             processor,
             base,
+            partition,
         };
         let magic = reader.page(base + OBJECTS)?[0];
         ensure!(magic == MAGIC, "no partition of a replica at {base:#x}");

@@ -20,9 +20,11 @@ mod plan;
 mod processor;
 mod report;
 mod run;
+pub mod service;
 mod stuck;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -82,6 +84,19 @@ pub struct Hit {
     pub after: u8,
     /// Where the replica stood.
     pub ip: u64,
+}
+
+impl fmt::Display for Hit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            target, place, bit, ..
+        } = self;
+        let (before, after, ip) = (self.before, self.after, self.ip);
+        write!(
+            f,
+            "bit {bit} of {target} {place} ({before:#x} -> {after:#x}) at ip {ip:#x}"
+        )
+    }
 }
 
 /// What became of one machine: a line of the journal.

@@ -138,6 +138,11 @@ impl Plan {
 }
 
 impl Flip {
+    /// Of a replica that stands wherever it is.
+    pub(super) fn anywhere(rng: &mut Rng) -> Self {
+        Self::draw(rng, false)
+    }
+
     /// A victim that pauses by itself stands in its kernel, so it is led on from there.
     fn draw(rng: &mut Rng, alone: bool) -> Self {
         let target = Target::pick(rng.next());

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Header, Record, Target};
+use super::{Header, Hit, Record, Target};
 use crate::report::{Tally, claims, outcome_table, target_table};
 use crate::taxonomy::Verdict;
 
@@ -88,13 +88,7 @@ pub fn verdicts(record: &Record) -> Vec<Verdict> {
 /// A machine's story in words.
 #[must_use]
 pub fn describe(record: &Record) -> String {
-    let hits = record.hits.iter().map(|hit| {
-        format!(
-            "bit {} of {} {} ({:#x} -> {:#x}) at ip {:#x}",
-            hit.bit, hit.target, hit.place, hit.before, hit.after, hit.ip
-        )
-    });
-    let hits: Vec<String> = hits.collect();
+    let hits: Vec<String> = record.hits.iter().map(Hit::to_string).collect();
     format!(
         "index {}: {} in {}: replica {}, {}; {}",
         record.index,

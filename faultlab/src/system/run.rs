@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use super::gdb::{Debugger, Gone, Stop};
-use super::memory::Pages;
+use super::memory::{Memory, Pages};
 use super::plan::{Flip, Plan, Target};
 use super::processor::Processor;
 use super::stuck::Stuck;
@@ -18,6 +18,8 @@ use crate::child::{Exit, Finished};
 use crate::events::Events;
 
 const VECTOR_BITS: u64 = 128;
+/// Bytes of a replica's partition, if nobody says how much.
+const PARTITION: u64 = 32 << 20;
 
 /// A machine that runs.
 struct Running {
@@ -177,6 +179,11 @@ fn inject_in(
     hits: &mut Vec<Hit>,
 ) -> Result<Stop> {
     let mut stuck = || stuck.look();
+    let memory = Memory {
+        processor: setup.processor,
+        file: &folder.join("memory"),
+        partition: PARTITION,
+    };
     for flip in &plan.flips {
         let last = debugger.go(&mut stuck)?;
         if last != Stop::Standing {
@@ -192,7 +199,7 @@ fn inject_in(
                 return Ok(last);
             }
         }
-        let hit = apply(setup.processor, debugger, plan.victim, flip, folder)?;
+        let hit = apply(memory, debugger, plan.victim, flip)?;
         hits.extend(hit);
     }
     // There are more pauses than flips.
@@ -216,20 +223,23 @@ fn places(processor: &Processor, debugger: &mut Debugger, cores: usize) -> Resul
     Ok(text)
 }
 
-/// Makes one flip, unless there is nothing of its class.
-fn apply(
-    processor: &'static Processor,
+/// Makes one flip in a machine that stands still, unless there is nothing of its class.
+///
+/// # Errors
+/// If the machine cannot be reached.
+pub(super) fn apply(
+    memory: Memory<'_>,
     debugger: &mut Debugger,
     victim: usize,
     flip: &Flip,
-    folder: &Path,
 ) -> Result<Option<Hit>> {
+    let processor = memory.processor;
     let core = processor.core_of(victim);
     let ip = number(&debugger.register(core, processor.ip)?);
     if flip.target.is_register() {
         return flip_register(processor, debugger, core, flip, ip).map(Some);
     }
-    let pages = Pages::find(processor, &folder.join("memory"), victim)?;
+    let pages = Pages::find(memory, victim)?;
     pages
         .pick(flip.target, flip.place)
         .map(|byte| flip_byte(debugger, flip, byte, ip))
@@ -237,7 +247,7 @@ fn apply(
 }
 
 /// The low 64 bits of a register.
-fn number(bytes: &[u8]) -> u64 {
+pub(super) fn number(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     let len = bytes.len().min(8);
     word[..len].copy_from_slice(&bytes[..len]);

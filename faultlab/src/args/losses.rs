@@ -1,0 +1,91 @@
+//! What is asked of `system-service`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use rcoe_faultlab::host;
+use rcoe_faultlab::system::service::{Campaign, Header, Kind, Setup};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  rcoe-faultlab system-service --faults 20 --kinds stop,stuck,flip
+  rcoe-faultlab system-service --faults 200 --per-run 50 --json > losses.json
+
+Needs redis-server. Ends with 1 if an answer was wrong, a count was lost or made twice, a connection
+broke, or a replica was not back.";
+
+#[derive(Args, Debug)]
+pub(crate) struct SystemServiceArgs {
+    /// Number of faults.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) faults: usize,
+    /// Kinds of faults, in turn, each with every replica: stop (the kernel finds itself broken),
+    /// stuck (the core jumps to where it is), flip (a bit of a register or of memory).
+    #[arg(long, value_delimiter = ',', default_value = "stop,stuck,flip")]
+    kinds: Vec<Kind>,
+    /// Faults after which another machine is started.
+    #[arg(long, default_value_t = 50)]
+    per_run: usize,
+    /// Seconds at most from one fault being over to the next; by chance less.
+    #[arg(long, default_value_t = 1.0)]
+    every: f64,
+    /// Seconds after which a flip of which nothing was told counts as without effect.
+    #[arg(long, default_value_t = 5.0)]
+    bound: f64,
+    /// Number of replicas: 3 or 4.
+    #[arg(short = 'n', long, default_value_t = 3)]
+    replicas: usize,
+    /// What rcoe compares: io, args or every.
+    #[arg(long, default_value = "args")]
+    compare: String,
+    /// Campaign seed: it decides what is flipped, and pauses.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print everything as JSON instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The rcoe binary; by default the one beside this program.
+    #[arg(long)]
+    rcoe: Option<PathBuf>,
+    /// Seconds that an answer, a loss and a return may take.
+    #[arg(long, default_value_t = 120)]
+    deadline: u64,
+}
+
+/// Whole milliseconds of so many seconds, an hour at most.
+fn milliseconds(seconds: f64) -> u64 {
+    let time = Duration::from_secs_f64(seconds.clamp(0.0, 3600.0));
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl SystemServiceArgs {
+    pub(crate) fn campaign(&self) -> Campaign {
+        Campaign {
+            seed: self.seed,
+            replicas: self.replicas,
+            compare: self.compare.clone(),
+            kinds: self.kinds.clone(),
+            pause_ms: milliseconds(self.every),
+            bound_ms: milliseconds(self.bound),
+            per_run: self.per_run.max(1),
+        }
+    }
+
+    pub(crate) fn setup(&self, folder: &Path) -> Result<Setup> {
+        Ok(Setup {
+            rcoe: super::rcoe(self.rcoe.as_deref())?,
+            folder: folder.to_owned(),
+            deadline: Duration::from_secs(self.deadline),
+        })
+    }
+
+    pub(crate) fn header(&self) -> Header {
+        Header {
+            campaign: self.campaign(),
+            commit: host::commit(),
+            machine: host::machine(),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Clients of Redis on the host: each knows every answer, and all count up one key.
+//!
+//! Contract: each keeps one connection from beginning to end. A command that is lost or done twice
+//! shows in the next answer of the client that sent it; of the key that all count up, the answers
+//! of all clients together must be each number once, up to what the server holds at the end.
+
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::kills::answers::Slowest;
+use crate::kills::redis::Client;
+use crate::plan::Rng;
+
+/// Clients at a time.
+const CLIENTS: u64 = 3;
+/// The key that all count up.
+const COUNT_ALL: &str = "INCR all";
+/// For how long answers are counted together.
+const TENTH: Duration = Duration::from_millis(100);
+
+/// Answers in each tenth of a second since a beginning.
+#[derive(Clone, Debug)]
+pub(super) struct Pace {
+    began: Instant,
+    tenths: Arc<Mutex<Vec<u32>>>,
+}
+
+impl Pace {
+    fn new(began: Instant) -> Self {
+        Self {
+            began,
+            tenths: Arc::default(),
+        }
+    }
+
+    fn note(&self) {
+        let tenth = self.began.elapsed().as_millis() / TENTH.as_millis();
+        let tenth = usize::try_from(tenth).unwrap_or(usize::MAX);
+        let mut tenths = self.tenths.lock().expect("nobody panics holding the pace");
+        if tenths.len() <= tenth {
+            tenths.resize(tenth + 1, 0);
+        }
+        tenths[tenth] += 1;
+    }
+
+    /// All of them.
+    pub(super) fn tenths(&self) -> Vec<u32> {
+        let tenths = self.tenths.lock().expect("nobody panics holding the pace");
+        tenths.clone()
+    }
+
+    /// Answers so far.
+    fn sum(&self) -> u64 {
+        self.tenths().iter().copied().map(u64::from).sum()
+    }
+}
+
+/// Clients at work.
+pub(super) struct Clients {
+    port: u16,
+    patience: Duration,
+    over: Arc<AtomicBool>,
+    work: Vec<JoinHandle<Result<Books>>>,
+    pub(super) pace: Pace,
+    pub(super) slowest: Slowest,
+}
+
+/// What a client has seen.
+struct Books {
+    answered: u64,
+    /// Answers to [`COUNT_ALL`].
+    counts: Vec<u64>,
+}
+
+/// A connection to the server, once it answers. Whoever stands between takes connections before.
+///
+/// # Errors
+/// If it does not in time, or `over` says that there is no use in waiting.
+pub(super) fn connect(
+    port: u16,
+    patience: Duration,
+    mut over: impl FnMut() -> bool,
+) -> Result<TcpStream> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match try_connect(port, patience) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if over() || Instant::now() > deadline => {
+                return Err(error).context("the server does not answer");
+            }
+            Err(_) => thread::sleep(TENTH),
+        }
+    }
+}
+
+fn try_connect(port: u16, patience: Duration) -> Result<TcpStream> {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    stream.set_nodelay(true)?;
+    let told = Client::new(stream.try_clone()?, "").ask("PING")?;
+    ensure!(told == "+PONG", "the server says {told:?}");
+    Ok(stream)
+}
+
+impl Clients {
+    /// Begins: `began` is when the machine's events have their zero.
+    pub(super) fn start(port: u16, began: Instant, patience: Duration, seed: u64) -> Result<Self> {
+        let mut all = Self {
+            port,
+            patience,
+            over: Arc::default(),
+            work: Vec::new(),
+            pace: Pace::new(began),
+            slowest: Slowest::new(),
+        };
+        for number in 0..CLIENTS {
+            let stream = connect(port, patience, || false)?;
+            let client = Client::new(stream, &format!("{number}:"));
+            let rng = Rng::new(&[seed, number]);
+            let (over, pace, slowest) =
+                (Arc::clone(&all.over), all.pace.clone(), all.slowest.clone());
+            let work = move || count(client, rng, &over, &pace, &slowest);
+            all.work.push(thread::spawn(work));
+        }
+        Ok(all)
+    }
+
+    /// One has given up, or seen what is wrong.
+    pub(super) fn have_ended(&self) -> bool {
+        self.work.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Waits until so many more answers have come, or a client has ended.
+    pub(super) fn wait_for(&self, answers: u64) -> Result<()> {
+        let (wanted, deadline) = (self.pace.sum() + answers, Instant::now() + self.patience);
+        while self.pace.sum() < wanted && !self.have_ended() {
+            ensure!(Instant::now() < deadline, "no client is answered");
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Ends the traffic and closes the books: the number of right answers.
+    pub(super) fn close(self) -> Result<u64> {
+        self.over.store(true, Ordering::Relaxed);
+        let mut counts = Vec::new();
+        let mut answered = 0;
+        let work = self.work.into_iter();
+        let books = work.map(|work| work.join().expect("clients do not panic"));
+        for books in books.collect::<Vec<_>>() {
+            let books = books?;
+            counts.extend(books.counts);
+            answered += books.answered;
+        }
+        let mut client = Client::new(connect(self.port, self.patience, || true)?, "");
+        let held = client.ask("GET all")?;
+        check(counts, &held)?;
+        Ok(answered + client.answered)
+    }
+}
+
+/// Every answered count was made once, and there is none besides.
+fn check(mut counts: Vec<u64>, held: &str) -> Result<()> {
+    counts.sort_unstable();
+    let numbers = 1..=counts.len() as u64;
+    if let Some((found, expected)) = counts.iter().zip(numbers).find(|(a, b)| **a != *b) {
+        bail!("the number {expected} was answered to nobody, or {found} twice");
+    }
+    let told = counts.len().to_string();
+    let expected = format!("${}{told}", told.len());
+    ensure!(
+        held == expected,
+        "{told} counts, but the server holds {held}"
+    );
+    Ok(())
+}
+
+/// One client, until it is over.
+fn count(
+    mut client: Client,
+    mut rng: Rng,
+    over: &AtomicBool,
+    pace: &Pace,
+    slowest: &Slowest,
+) -> Result<Books> {
+    let mut counts = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        client.batch(&mut rng, || pace.note())?;
+        slowest.note(asked);
+        let asked = Instant::now();
+        let told = client.ask(COUNT_ALL)?;
+        slowest.note(asked);
+        pace.note();
+        let number = told.strip_prefix(':').and_then(|it| it.parse().ok());
+        counts.push(number.with_context(|| format!("{COUNT_ALL}: {told:?}"))?);
+    }
+    Ok(Books {
+        answered: client.answered,
+        counts,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn each_number_is_answered_once_and_is_what_the_server_holds() {
+        assert!(check(vec![2, 1, 3], "$13").is_ok());
+        for (counts, held) in [
+            (vec![1, 2, 2], "$13"),
+            (vec![1, 3, 4], "$14"),
+            (vec![1, 2, 3], "$14"),
+        ] {
+            assert!(check(counts, held).is_err());
+        }
+    }
+}

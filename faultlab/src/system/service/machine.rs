@@ -1,0 +1,204 @@
+//! A machine with Redis in it, which can be made to stand still.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::clients::connect;
+use super::faults::{Kind, inflict};
+use super::{Campaign, Setup};
+use crate::events::Events;
+use crate::kills::interrupt;
+use crate::kills::redis::Client;
+use crate::plan::Rng;
+use crate::system::Processor;
+use crate::system::gdb::Debugger;
+use crate::system::memory::Memory;
+
+/// MiB of each replica.
+const MEMORY: u64 = 256;
+/// Redis as the distribution has it, which says nothing while it serves: a primary that is lost
+/// amid output on the console stops the machine.
+const SERVER: [&str; 7] = [
+    "redis-server",
+    "--save",
+    "",
+    "--protected-mode",
+    "no",
+    "--loglevel",
+    "warning",
+];
+/// The port at which it serves in the machine.
+const PORT: u16 = 6379;
+/// Time between looks at the events.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// An rcoe with its folder, neither of which outlives this.
+struct Process {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Process {
+    fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The last that rcoe said.
+    fn told(&self) -> String {
+        const LINES: usize = 6;
+        let text = fs::read_to_string(self.folder.join("err")).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LINES)..].join("; ")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Ended or not, nothing of it stays.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A machine that serves; ended if dropped before its end.
+pub(super) struct Machine {
+    process: Process,
+    debugger: Debugger,
+    processor: &'static Processor,
+    replicas: usize,
+    patience: Duration,
+    /// Where the host offers the server.
+    pub(super) port: u16,
+    /// When the events have their zero.
+    pub(super) began: Instant,
+}
+
+/// Starts rcoe in a folder.
+fn start(campaign: &Campaign, setup: &Setup, folder: &Path, port: u16) -> Result<Process> {
+    fs::create_dir_all(folder)?;
+    let file = |name: &str| File::create(folder.join(name));
+    let mut command = Command::new(&setup.rcoe);
+    command.args(["run", "--sphere", "system", "--events", "events"]);
+    command.args(["-n", &campaign.replicas.to_string()]);
+    command.args(["--compare", &campaign.compare]);
+    command.args(["--memory", &format!("{MEMORY}M")]);
+    command.args(["--debugger", "debugger", "--memory-file", "memory"]);
+    command.args(["--publish", &format!("127.0.0.1:{port}:{PORT}"), "--"]);
+    command.args(SERVER).current_dir(folder).process_group(0);
+    let null = Stdio::null();
+    command
+        .stdin(null)
+        .stdout(file("out")?)
+        .stderr(file("err")?);
+    let child = interrupt::let_through(|| command.spawn());
+    Ok(Process {
+        child: child.context("cannot start rcoe")?,
+        folder: folder.to_owned(),
+    })
+}
+
+impl Machine {
+    /// Starts one, and waits until its server answers.
+    pub(super) fn start(campaign: &Campaign, setup: &Setup, folder: &Path) -> Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let port = listener.local_addr()?.port();
+        drop(listener);
+        let mut process = start(campaign, setup, folder, port)?;
+        let debugger = Debugger::connect(&folder.join("debugger"), || process.has_ended())?;
+        let Some(debugger) = debugger else {
+            bail!("the machine does not start: {}", process.told());
+        };
+        let mut machine = Self {
+            process,
+            debugger,
+            processor: Processor::of(&Processor::usual())?,
+            replicas: campaign.replicas,
+            patience: setup.deadline,
+            port,
+            began: Instant::now(),
+        };
+        machine.debugger.release()?;
+        let first = machine.wait("the start", |seen| seen.started.is_some())?;
+        let since = first.started.unwrap_or_default();
+        let began = Instant::now().checked_sub(since);
+        machine.began = began.context("no such time")?;
+        let served = connect(port, setup.deadline, || machine.process.has_ended());
+        served.with_context(|| machine.process.told())?;
+        Ok(machine)
+    }
+
+    /// What the events have told so far.
+    pub(super) fn seen(&self) -> Events {
+        Events::read(&self.process.folder.join("events"))
+    }
+
+    /// Waits until the events tell something; `Ok(None)` if they do not by then.
+    ///
+    /// # Errors
+    /// If the machine ends.
+    pub(super) fn watch(
+        &mut self,
+        patience: Duration,
+        mut test: impl FnMut(&Events) -> bool,
+    ) -> Result<Option<Events>> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let seen = self.seen();
+            if test(&seen) {
+                return Ok(Some(seen));
+            }
+            let ended = seen.stop.is_some() || self.process.child.try_wait()?.is_some();
+            ensure!(!ended, "the machine has ended: {}", self.process.told());
+            if Instant::now() > deadline {
+                return Ok(None);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// As [`Self::watch`], where it is an error that it is not told.
+    pub(super) fn wait(&mut self, what: &str, test: impl FnMut(&Events) -> bool) -> Result<Events> {
+        let seen = self.watch(self.patience, test)?;
+        seen.with_context(|| format!("waited in vain for {what}: {}", self.process.told()))
+    }
+
+    /// Does something to a replica; what it was, in words.
+    pub(super) fn inflict(&mut self, kind: Kind, victim: usize, rng: &mut Rng) -> Result<String> {
+        let memory = Memory {
+            processor: self.processor,
+            file: &self.process.folder.join("memory"),
+            partition: MEMORY << 20,
+        };
+        let who = (victim, self.replicas);
+        let done = inflict(kind, who, memory, &mut self.debugger, rng);
+        done.with_context(|| self.process.told())
+    }
+
+    /// Has the server end, and the machine with it.
+    ///
+    /// # Errors
+    /// If it does not, or with another status than 0.
+    pub(super) fn finish(mut self) -> Result<()> {
+        let stream = connect(self.port, self.patience, || true)?;
+        // There is no answer to that.
+        let _ = Client::new(stream, "").ask("SHUTDOWN NOSAVE");
+        let deadline = Instant::now() + self.patience;
+        let status: ExitStatus = loop {
+            if let Some(status) = self.process.child.try_wait()? {
+                break status;
+            }
+            ensure!(Instant::now() < deadline, "the machine does not end");
+            thread::sleep(LOOK);
+        };
+        ensure!(status.success(), "{status}: {}", self.process.told());
+        Ok(())
+    }
+}
