@@ -174,13 +174,18 @@ impl Bench {
         program: &str,
         argument: u64,
     ) -> Result<Told> {
+        self.run_words(run, options, &[program, &argument.to_string()])
+    }
+
+    /// As [`Self::run_with`], of a program with any arguments.
+    pub(super) fn run_words(&self, run: Run<'_>, options: &[&str], words: &[&str]) -> Result<Told> {
         let mut command = Command::new(&self.rcoe);
         command.args(["run", "--sphere", "system", "--stats", "--timeout", "60s"]);
         command.args(["--arch", self.arch.option()]);
         command.args(["-n", &run.replicas.to_string(), "--compare", run.compare]);
         command.args(["--core-threads", run.clock.option(), "--tick", run.tick]);
         command.args(options);
-        command.args(["--", program, &argument.to_string()]);
+        command.arg("--").args(words);
         command.env("RCOE_SYSTEM_WORDS", run.words);
         let done = command.stdin(Stdio::null()).output();
         let done = done.with_context(|| format!("cannot start {command:?}"))?;
@@ -191,14 +196,22 @@ impl Bench {
 
     /// Cycles of one more round, for each replica: the difference of a long and a short run.
     pub(super) fn per_round(&self, run: Run<'_>, program: &str, rounds: [u64; 2]) -> Result<f64> {
-        let [short, long] = rounds;
-        let base = self.run(run, program, short)?.cycles;
-        let whole = self.run(run, program, long)?.cycles;
-        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-        let (count, shares) = ((long - short) as f64, run.replicas as f64);
-        let own = if run.clock.is_shared() { shares } else { 1.0 };
-        Ok((whole - base) / count / own)
+        per_each(run, rounds, |rounds| self.run(run, program, rounds))
     }
+}
+
+/// Cycles of one more of something, for each replica, given runs with few and with many.
+pub(super) fn per_each(
+    run: Run<'_>,
+    [few, many]: [u64; 2],
+    measure: impl Fn(u64) -> Result<Told>,
+) -> Result<f64> {
+    let base = measure(few)?.cycles;
+    let whole = measure(many)?.cycles;
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    let (count, shares) = ((many - few) as f64, run.replicas as f64);
+    let own = if run.clock.is_shared() { shares } else { 1.0 };
+    Ok((whole - base) / count / own)
 }
 
 #[cfg(test)]

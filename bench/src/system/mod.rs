@@ -7,6 +7,7 @@
 
 mod coupling;
 mod machine;
+mod operations;
 mod returning;
 mod service;
 
@@ -30,8 +31,10 @@ pub struct Order {
     pub repetitions: usize,
     /// Parts: computing, calls, seldom (interrupts, and removals of replicas), copy (memory), and
     /// return (of a replica with much memory; counted, whatever the clocks); and, by name only,
-    /// coupling (close against loose, counted), points (at which all of memory is compared), and
-    /// ycsb (Redis under YCSB, which needs redis-server, a JDK and Maven with its registry).
+    /// coupling (close against loose, counted), points (at which all of memory is compared),
+    /// service (Redis and its client in one machine, counted, which needs redis-server,
+    /// redis-tools and busybox), and ycsb (Redis under YCSB, which needs redis-server, a JDK and
+    /// Maven with its registry).
     #[arg(
         long = "part",
         value_delimiter = ',',
@@ -51,7 +54,7 @@ pub struct Order {
     pub arch: Arch,
 }
 
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "computing",
     "calls",
     "seldom",
@@ -59,6 +62,7 @@ const PARTS: [&str; 8] = [
     "return",
     "coupling",
     "points",
+    "service",
     "ycsb",
 ];
 
@@ -158,6 +162,10 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<Told> {
     if wants("points") {
         eprintln!("measuring: points at which all of memory is compared");
         coupling::verify(&bench, &mut out)?;
+    }
+    if wants("service") {
+        eprintln!("measuring: Redis with its client in one machine");
+        operations::measure(&bench, &mut out)?;
     }
     if wants("ycsb") {
         eprintln!("measuring: Redis under YCSB");
