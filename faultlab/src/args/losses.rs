@@ -10,7 +10,8 @@ use rcoe_faultlab::system::service::{Campaign, Header, Kind, Setup};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  rcoe-faultlab system-service --faults 20 --kinds stop,stuck,flip
+  rcoe-faultlab system-service --faults 20 --kinds stop,stuck
+  rcoe-faultlab system-service --faults 100 --kinds flip --bound 1
   rcoe-faultlab system-service --faults 200 --per-run 50 --json > losses.json
 
 Needs redis-server. Ends with 1 if an answer was wrong, a count was lost or made twice, a connection
@@ -32,8 +33,11 @@ pub(crate) struct SystemServiceArgs {
     #[arg(long, default_value_t = 1.0)]
     every: f64,
     /// Seconds after which a flip of which nothing was told counts as without effect.
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 2.0)]
     bound: f64,
+    /// Flips of one replica until one has an effect; then its kernel is made to stop.
+    #[arg(long, default_value_t = 8)]
+    flips: usize,
     /// Number of replicas: 3 or 4.
     #[arg(short = 'n', long, default_value_t = 3)]
     replicas: usize,
@@ -69,6 +73,7 @@ impl SystemServiceArgs {
             kinds: self.kinds.clone(),
             pause_ms: milliseconds(self.every),
             bound_ms: milliseconds(self.bound),
+            flips: self.flips,
             per_run: self.per_run.max(1),
         }
     }

@@ -6,7 +6,8 @@
 //! a bit of it is flipped; the next one as soon as the lost one is back and clients are answered.
 //! Each kind of fault meets each replica before the next kind comes. A flip of which nothing is
 //! told within a bound is *without effect* so far, which says nothing of what it would have done:
-//! so that no two faults meet, its replica is then lost by a kernel that stops.
+//! so that no two replicas are faulty, the next bit is flipped in the same one, and if a number of
+//! them had no effect its kernel is made to stop.
 //!
 //! Contract: a run is right if every answer was, each count was made once, no connection broke, all
 //! replicas were back each time, and machine and server ended with status 0. The seed decides
@@ -56,6 +57,8 @@ pub struct Campaign {
     pub pause_ms: u64,
     /// Milliseconds after which a flip is without effect.
     pub bound_ms: u64,
+    /// Flips of one replica until one has an effect, before it is made to stop.
+    pub flips: usize,
     /// Most faults in one machine.
     pub per_run: usize,
 }
@@ -178,7 +181,7 @@ impl Campaign {
         (run, most): (&mut Run, usize),
     ) -> Result<()> {
         let mut turn = 0;
-        let mut latent = None;
+        let (mut latent, mut flips) = (None, 0);
         while run.faults.len() < most && !interrupt::is_due() {
             clients.wait_for(ANSWERS)?;
             if clients.have_ended() {
@@ -187,7 +190,12 @@ impl Campaign {
             pause(rng, self.pause_ms);
             let (kind, victim) = latent.take().unwrap_or_else(|| self.in_turn(&mut turn));
             let fault = self.lose(machine, kind, victim, rng, run)?;
-            if fault.told.is_none() {
+            flips += 1;
+            if fault.told.is_some() {
+                flips = 0;
+            } else if flips < self.flips {
+                latent = Some((Kind::Flip, victim));
+            } else {
                 latent = Some((Kind::Stop, victim));
             }
             run.faults.push(fault);
@@ -305,4 +313,37 @@ pub fn run(
         runs.push(run);
     }
     Ok(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Campaign, Kind, check};
+
+    #[test]
+    fn each_kind_meets_each_replica_beginning_with_the_primary() {
+        let campaign = Campaign {
+            seed: 1,
+            replicas: 3,
+            compare: "args".into(),
+            kinds: vec![Kind::Stuck, Kind::Flip],
+            pause_ms: 0,
+            bound_ms: 0,
+            flips: 1,
+            per_run: 1,
+        };
+        let mut turn = 0;
+        let drawn = [(); 7].map(|()| campaign.in_turn(&mut turn));
+        let of = |kind| [0, 1, 2].map(|victim| (kind, victim));
+        assert_eq!(drawn[..3], of(Kind::Stuck));
+        assert_eq!(drawn[3..6], of(Kind::Flip));
+        assert_eq!(drawn[6], (Kind::Stuck, 0));
+        assert!(check(&campaign).is_ok());
+        let [two, none] = [campaign.clone(), campaign].map(|it| Campaign { replicas: 2, ..it });
+        let none = Campaign {
+            replicas: 3,
+            kinds: Vec::new(),
+            ..none
+        };
+        assert!(check(&two).is_err() && check(&none).is_err());
+    }
 }

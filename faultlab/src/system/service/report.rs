@@ -245,6 +245,7 @@ mod tests {
                 kinds: Kind::ALL.into(),
                 pause_ms: 1,
                 bound_ms: 5000,
+                flips: 1,
                 per_run: 9,
             },
             commit: "c".into(),
