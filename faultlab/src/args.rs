@@ -83,7 +83,7 @@ pub(crate) enum Action {
     Fuzz(FuzzArgs),
     /// Flip bits in machines of the system sphere: kernel, programs, registers.
     System(SystemArgs),
-    /// Lose replicas of a machine in which Redis serves: every answer right, and all back each time.
+    /// Lose replicas of a machine in which Redis serves: every answer right, and all back.
     #[command(after_help = losses::EXAMPLES)]
     SystemService(SystemServiceArgs),
 }

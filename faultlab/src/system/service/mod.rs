@@ -7,8 +7,8 @@
 //! Each kind of fault meets each replica before the next kind comes. A flip of which nothing is
 //! told within a bound is *without effect* so far, which says nothing of what it would have done:
 //! so that no two replicas are faulty, the next bit is flipped in the same one, and if a number of
-//! them had no effect its kernel is made to stop. What shows after the bound all the same is charged
-//! to the last flip.
+//! them had no effect its kernel is made to stop. What shows after the bound all the same is
+//! charged to the last flip.
 //!
 //! Contract: a run is right if every answer was, each count was made once, no connection broke, all
 //! replicas were back each time, and machine and server ended with status 0. The seed decides
