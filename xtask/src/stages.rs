@@ -84,7 +84,7 @@ const CAMPAIGNS: &[&str] = &[
     "fuzz --seed {seed} --calls 12000 --per-run 6000 --optional",
     "fuzz --seed {seed} -n 3 --calls 12000 --per-run 6000 --optional",
     "service --seed {seed} --faults 8 --kinds kill,stop --every 0.1",
-    "system-service --seed {seed} --faults 4 --kinds stop,stuck --every 0.1",
+    "system-service --seed {seed} --faults 3 --kinds stop --every 0.1",
 ];
 
 /// What came of one stage.
