@@ -3,9 +3,9 @@
 //! A shell starts the distribution's `redis-server`, waits until it answers, and has
 //! `redis-benchmark` make operations over the loopback of the machine; the difference of a run with
 //! few and one with many is what the operations took, and all else cancels. The client asks again
-//! as soon as it is answered, so one of both can always go on: no core is idle, and the clock, which
-//! counts instructions of all cores together, never runs ahead to a timer. What a core executes
-//! while it waits for its siblings is counted.
+//! as soon as it is answered, so one of both can always go on: no core is idle, and the clock,
+//! which counts instructions of all cores together, never runs ahead to a timer. What a core
+//! executes while it waits for its siblings is counted.
 
 use std::fmt::Write as _;
 
