@@ -152,17 +152,18 @@ impl Family {
         })
     }
 
-    /// Has replicas come to a point between calls for which a sibling waits.
+    /// Has replicas come to a point between calls for which a sibling waits. Who waits there, too,
+    /// is left alone.
     pub(crate) fn call_to_points(&self) {
         for team in self.teams.iter().flatten() {
             // A copy that is no member yet comes, too.
             let alive = |index: &usize| team.group.fate(*index) == Process::Alive;
             let waits = |index: &usize| team.memory.report(*index).meeting.load(SeqCst) != 0;
             let all = || (0..team.memory.replicas()).filter(alive);
-            let Some(waiting) = all().find(waits) else {
+            if !all().any(|index| waits(&index)) {
                 continue;
-            };
-            for index in all().filter(|&index| index != waiting) {
+            }
+            for index in all().filter(|index| !waits(index)) {
                 team.group.signal(index, SIG_KICK);
             }
         }

@@ -53,7 +53,7 @@ fn obey(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
         let meeting = &mut kernel.replica.env_mut().meeting;
         let order = meeting.coupler.step(&boards, &mut machine);
         if !matches!(order, Order::Wait(_)) {
-            meeting.looks = 0;
+            meeting.stop_waiting();
         }
         let goes_on = match order {
             Order::Again | Order::Removed(_) => false,

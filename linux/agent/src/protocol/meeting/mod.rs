@@ -298,8 +298,13 @@ impl Meeting {
         self.steps = 0;
         self.coupler.give_up();
         look_after(0);
-        if let Some(report) = regions::own_report() {
-            report.meeting.store(0, Ordering::Relaxed);
+        lower_flag();
+    }
+
+    /// It has something to do: nobody has to be interrupted for it, and it may be the one that is.
+    fn stop_waiting(&mut self) {
+        if core::mem::take(&mut self.looks) != 0 {
+            lower_flag();
         }
     }
 
@@ -323,6 +328,13 @@ impl Meeting {
             self.doing = Doing::Nothing;
             self.coupler.ran(stop, now.saturating_sub(since));
         }
+    }
+}
+
+/// The supervisor takes this replica for one that waits no more.
+fn lower_flag() {
+    if let Some(report) = regions::own_report() {
+        report.meeting.store(0, Ordering::Relaxed);
     }
 }
 

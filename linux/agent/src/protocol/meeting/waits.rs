@@ -56,8 +56,12 @@ impl LinuxEnv {
         loop {
             let standing = self.meeting.at_call();
             let meeting = &mut self.meeting;
-            match meeting.coupler.step(boards, &mut AtCall(standing)) {
-                Order::Again | Order::Removed(_) => meeting.looks = 0,
+            let order = meeting.coupler.step(boards, &mut AtCall(standing));
+            if !matches!(order, Order::Wait(_)) {
+                meeting.stop_waiting();
+            }
+            match order {
+                Order::Again | Order::Removed(_) => {}
                 Order::Wait(peer) => return Some(peer),
                 Order::Run { budget, again } => {
                     meeting.order_run(budget, 0, again);
