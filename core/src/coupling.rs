@@ -9,11 +9,10 @@
 //!
 //! An attempt is a *generation*; it has phases, each with one target. A phase ends when all have
 //! reported; all judge by the same reports, so all judge alike: agreed, another phase, or, after
-//! [`LAST_PHASE`] of them, a verdict. Where that is to come soon a *round* of phases also ends when
-//! it has led far enough, and budgets begin anew; a verdict then takes several rounds ([`Pace`]). A
-//! majority that once stood at one target is right, and names the others; without one all stop. Who
-//! is missing is charged in a round of its own, in which sets only grow. Who is left goes on in the
-//! next *epoch*, from the first phase.
+//! [`LAST_PHASE`] of them, a verdict. Where that is to come soon it takes fewer phases, and budgets
+//! grow less towards the end ([`Pace`]). A majority that once stood at one target is right, and
+//! names the others; without one all stop. Who is missing is charged in a round of its own, in
+//! which sets only grow. Who is left goes on in the next *epoch*, from the first phase.
 //!
 //! A *newcomer*, a copy that is to be taken in, comes to points with the others and is compared
 //! with them, but has no vote: it may have what damaged the one it was copied from. Nobody heeds
@@ -50,7 +49,7 @@ use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 use board::{Came, Report};
 use effort::Effort;
 
-/// The last phase of a round. Behind the last round of an attempt is a verdict.
+/// The last phase of an attempt, unless it is one in which some do not count.
 pub const LAST_PHASE: u8 = 10;
 
 /// Points at which a replica may be refused in one phase.

@@ -3,8 +3,8 @@
 #[cfg(test)]
 mod tests {
     use rcoe_core::coupling::{
-        Backend, Board, Boards, Counter, Coupler, End, Machine, Order, Pace, Shape, Standing, Stop,
-        list_digest,
+        Backend, Board, Boards, Counter, Coupler, End, LAST_PHASE, Machine, Order, Pace, Shape,
+        Standing, Stop, list_digest,
     };
     use rcoe_core::primitive::AtomicU64;
     use rcoe_core::{MAX_REPLICAS, ReplicaId, ReplicaSet};
@@ -19,9 +19,9 @@ mod tests {
         base: 4,
         most: 1000,
         lag: 1000,
-        rounds: 1,
-        undecided: 1,
-        round: u64::MAX,
+        phases: LAST_PHASE,
+        undecided: LAST_PHASE,
+        steep: u64::MAX,
     };
 
     /// Branches, instruction pointer and iterations left of all places on the way to a call: a loop

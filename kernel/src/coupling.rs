@@ -27,7 +27,7 @@ pub(crate) use baton::Baton;
 pub(crate) use run::Approach;
 
 use rcoe_core::coupling::{
-    Boards, Counter as Exact, Coupler, End, Machine as _, Order, Pace, Stop,
+    Boards, Counter as Exact, Coupler, End, LAST_PHASE, Machine as _, Order, Pace, Stop,
 };
 use rcoe_core::{Cause, Halt, ReplicaId, ReplicaSet};
 use rcoe_kernel_objects::Kernel;
@@ -44,9 +44,9 @@ const PACE: Pace = Pace {
     base: 100_000,
     most: 100_000_000,
     lag: 1 << 40,
-    rounds: 1,
-    undecided: 1,
-    round: u64::MAX,
+    phases: LAST_PHASE,
+    undecided: LAST_PHASE,
+    steep: u64::MAX,
 };
 
 /// Armed where nobody is to be stopped.

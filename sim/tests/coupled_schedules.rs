@@ -7,8 +7,8 @@
 #[cfg(test)]
 mod tests {
     use rcoe_core::coupling::{
-        Board, Boards, Coupler, End, Machine, Order, Pace, Shape, Standing, States, Stop, Stub,
-        list_digest,
+        Board, Boards, Coupler, End, LAST_PHASE, Machine, Order, Pace, Shape, Standing, States,
+        Stop, Stub, list_digest,
     };
     use rcoe_core::primitive::AtomicU64;
     use rcoe_core::{MAX_REPLICAS, ReplicaId, ReplicaSet};
@@ -25,9 +25,9 @@ mod tests {
         base: 2,
         most: 1000,
         lag: 1000,
-        rounds: 1,
-        undecided: 1,
-        round: u64::MAX,
+        phases: LAST_PHASE,
+        undecided: LAST_PHASE,
+        steep: u64::MAX,
     };
     /// Instructions before the call.
     const LENGTH: u64 = 12;

@@ -1,6 +1,8 @@
-//! How much an attempt has taken, by the reports of all: so all see a round end alike.
+//! How much an attempt has taken, by the reports of all: so all see it end alike.
 //!
-//! Not counted is the way to a call, or through one: who waits there has its own patience.
+//! Where a verdict is to come soon only phases count that tell something. The way to a call, or
+//! through one, does not: who waits there has its own patience. Nor does a phase in which nobody
+//! can be stopped at the target.
 
 use super::Pace;
 use super::board::Report;
@@ -8,16 +10,12 @@ use super::board::Report;
 /// What an attempt has taken so far.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Effort {
-    /// Rounds that are over.
-    pub(super) rounds: u8,
-    /// The phase of the present round, from 1; 0 before the first.
+    /// The present phase, from 1; 0 before the first. Where a verdict is to come soon, without
+    /// those in which nobody could be stopped at the target.
     pub(super) phase: u8,
-    /// How far the phases of this round have led beyond the furthest.
-    pub(super) spent: u64,
-    /// The progress of the furthest.
-    front: u64,
-    /// Phases of the attempt, and those of them in which nobody can be stopped at the target.
-    phases: u8,
+    /// Phases that are over, and those of them that count.
+    made: u8,
+    counted: u8,
     unplaced: u8,
     /// This replica owns the target of the present phase, and nobody can be stopped there.
     pub(super) nowhere: bool,
@@ -32,37 +30,33 @@ pub(super) enum Next {
     Unplaced,
 }
 
+/// Phases that an attempt has at most, if some of them do not count.
+const MOST: u8 = 16;
+
 impl Effort {
     /// A phase is over in which not all have come to the target, or none has begun yet. `decided`:
-    /// it is known who is right, or more rounds would not tell.
+    /// it is known who is right, or more phases would not tell.
     pub(super) fn account<'a>(
         &mut self,
         reports: impl Iterator<Item = &'a Report> + Clone,
         pace: Pace,
         decided: bool,
     ) -> Next {
-        let standings = reports.clone().map(|report| report.standing);
-        let front = standings.clone().map(|it| it.progress).max().unwrap_or(0);
-        let events = standings.clone().next().map(|it| it.events);
-        let computing = |it: super::Standing| !it.at_call && Some(it.events) == events;
+        let events = reports.clone().next().map(|it| it.standing.events);
+        let computes = |it: &Report| !it.standing.at_call && Some(it.standing.events) == events;
+        let nowhere = reports.clone().any(|report| report.nowhere);
+        let counts = !pace.is_short() || !nowhere && reports.clone().all(computes);
         let began = self.phase > 0;
-        if began && standings.clone().all(computing) {
-            self.spent = self.spent.saturating_add(front.saturating_sub(self.front));
-        }
-        self.front = front;
-        self.unplaced += u8::from(began && reports.clone().any(|report| report.nowhere));
+        self.made += u8::from(began);
+        self.counted += u8::from(began && counts);
+        self.unplaced += u8::from(began && nowhere);
         self.nowhere = false;
-        if pace.after(self.rounds).is_over(self.phase, self.spent) {
-            self.rounds += 1;
-            (self.phase, self.spent) = (0, 0);
-        }
-        let rounds = if decided { pace.rounds } else { pace.undecided };
-        if self.rounds < rounds {
-            self.phase += 1;
-            self.phases += 1;
+        let phases = if decided { pace.phases } else { pace.undecided };
+        if self.counted < phases && self.made < MOST {
+            self.phase += u8::from(!(began && nowhere && pace.is_short()));
             return Next::Phase;
         }
-        match u16::from(self.unplaced) * 2 > u16::from(self.phases) {
+        match self.unplaced * 2 > self.made {
             true => Next::Unplaced,
             false => Next::Verdict,
         }
@@ -80,13 +74,17 @@ mod tests {
         base: 1,
         most: 100,
         lag: 100,
-        rounds: 2,
-        undecided: 5,
-        round: 50,
+        phases: 4,
+        undecided: 9,
+        steep: 50,
+    };
+    const LONG: Pace = Pace {
+        steep: u64::MAX,
+        ..PACE
     };
 
-    fn reports(progress: [u64; 2], at_call: bool, nowhere: bool) -> [Report; 2] {
-        progress.map(|progress| Report {
+    fn reports(at_call: bool, nowhere: bool) -> [Report; 2] {
+        [7, 9].map(|progress| Report {
             came: Came::Apart,
             alike: ReplicaSet::empty(),
             nowhere,
@@ -98,17 +96,12 @@ mod tests {
         })
     }
 
-    /// Phases until the attempt ends, each of which leads so far.
-    fn run(lead: u64, at_call: bool, nowhere: bool) -> (u64, Next) {
-        run_until(lead, at_call, nowhere, 0)
-    }
-
-    /// The same if it is not known who is right before this phase.
-    fn run_until(lead: u64, at_call: bool, nowhere: bool, decided: u64) -> (u64, Next) {
+    /// Phases until the attempt ends if it is not known who is right before this one.
+    fn run(pace: Pace, at_call: bool, nowhere: bool, decided: u8) -> (u8, Next) {
         let mut effort = Effort::default();
         for phase in 0.. {
-            let reports = reports([7, phase * lead], at_call, nowhere);
-            let next = effort.account(reports.iter(), PACE, phase >= decided);
+            let reports = reports(at_call, nowhere);
+            let next = effort.account(reports.iter(), pace, phase >= decided);
             if next != Next::Phase {
                 return (phase, next);
             }
@@ -117,28 +110,21 @@ mod tests {
     }
 
     #[test]
-    fn attempts_end_when_all_rounds_have_led_far_enough() {
-        assert_eq!(run(20, false, false), (10, Next::Verdict));
-        assert_eq!(run(10, false, false), (16, Next::Verdict));
-        assert_eq!(run(0, false, false), (20, Next::Verdict));
-    }
-
-    #[test]
     fn an_attempt_goes_on_for_a_while_until_it_is_known_who_is_right() {
-        let never = u64::MAX;
-        assert_eq!(run_until(20, false, false, never), (40, Next::Verdict));
-        assert_eq!(run_until(20, false, false, 13), (13, Next::Verdict));
-        assert_eq!(run_until(20, false, false, 3), run(20, false, false));
-        assert_eq!(run_until(0, false, false, never), (50, Next::Verdict));
+        for (decided, end) in [(0, 4), (3, 4), (4, 4), (6, 6), (u8::MAX, 9)] {
+            assert_eq!(run(PACE, false, false, decided), (end, Next::Verdict));
+        }
     }
 
     #[test]
-    fn the_way_to_a_call_counts_by_phases_only() {
-        assert_eq!(run(20, true, false), (20, Next::Verdict));
+    fn the_way_to_a_call_counts_only_where_there_is_time() {
+        assert_eq!(run(PACE, true, false, 0), (MOST, Next::Verdict));
+        assert_eq!(run(LONG, true, false, 0), (4, Next::Verdict));
     }
 
     #[test]
     fn targets_at_which_nobody_can_be_stopped_prove_nothing() {
-        assert_eq!(run(20, false, true), (10, Next::Unplaced));
+        assert_eq!(run(PACE, false, true, 0), (MOST, Next::Unplaced));
+        assert_eq!(run(LONG, false, true, 0), (4, Next::Unplaced));
     }
 }

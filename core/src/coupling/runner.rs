@@ -35,8 +35,7 @@ impl<T: Backend> Coupler<T> {
             false => self.effort.phase,
         };
         let doubt = T::doubt(own.progress.max(self.target.progress));
-        let pace = self.pace.after(self.effort.rounds);
-        self.left = pace.budget(lag, doubt, phase, self.effort.spent);
+        self.left = self.pace.budget(lag, doubt, phase);
         match self.place(&own) {
             Place::Before => {
                 self.stage = Stage::Run { again: false };

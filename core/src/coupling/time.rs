@@ -8,8 +8,6 @@
 
 use core::cmp::Reverse;
 
-use super::LAST_PHASE;
-
 /// What a replica says of the place where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Standing {
@@ -101,171 +99,140 @@ pub struct Pace {
     pub most: u64,
     /// And to catch up with what it lags behind.
     pub lag: u64,
-    /// Rounds of an attempt, at least 1; in each of them budgets begin anew.
-    pub rounds: u8,
-    /// Rounds, at least as many, as long as of three or more no majority has stood at one target:
+    /// Phases of an attempt, at least 1 and at most [`LAST_PHASE`].
+    pub phases: u8,
+    /// Phases, at least as many, as long as of three or more no majority has stood at one target:
     /// who is right can be told as soon as two of them meet, and not without.
     pub undecided: u8,
-    /// What the phases of the first round may lead beyond the furthest, together, before it ends;
-    /// each round that follows may take twice as much ([`Pace::after`]).
-    pub round: u64,
+    /// Where a verdict is to come soon: what the last phase of steep growth may search for what is
+    /// not known of who is ahead. Else the most there is: then budgets grow steeply to the end.
+    pub steep: u64,
 }
 
 /// Each phase's budget is that many times the one before, beside what is to be caught up: who was
 /// ahead of a target is overtaken then.
 const GROWTH: u64 = 6;
 
-/// Phases that a round has at least: who was taken for the one that is ahead may not have been. Of
-/// two each is the target in turn, so with an odd number it is another one in the last phase of
-/// each round, which may take the most.
-const FAIR: u8 = 5;
+/// Phases of steep growth where a verdict is to come soon. In each one that follows what may be
+/// searched is so many times what it was in the one before. Budgets never begin anew: a run in the
+/// wrong direction leads away by all of its budget, and adds to what is not known of who is ahead.
+/// Only a larger one makes up for that; three times as large is enough although one replica makes
+/// half of what it is taken for.
+const STEEP: u8 = 4;
+const SLOWER: u64 = 3;
 
-/// Rounds of which each may take twice as much as the one before.
-const DOUBLED: u8 = 6;
+/// Phases of slower growth. Behind them nothing grows: only ways to a call take that long.
+const SLOWLY: u8 = 4;
 
 /// The part of what replicas have done since the last event by which CPU time may mislead: cores
 /// differ, and share what they have with others.
 const DOUBT: u64 = 4;
 
 impl Pace {
-    /// What a replica that lags behind by `lag`, as far as is known, may run in this phase of a
-    /// round, from 1, if the phases before have led so far beyond the furthest. Who is ahead is
-    /// known but for this `doubt`: within a round budgets come to make up for it, too, by the last
-    /// phase, unless that would be more than a round may take.
+    /// Is a verdict to come soon?
     #[must_use]
-    pub fn budget(self, lag: u64, doubt: u64, phase: u8, spent: u64) -> u64 {
-        let times = GROWTH.saturating_pow(u32::from(phase).saturating_sub(1));
+    pub const fn is_short(self) -> bool {
+        self.steep != u64::MAX
+    }
+
+    /// What a replica that lags behind by `lag`, as far as is known, may run in this phase, from 1.
+    /// Who is ahead is known but for this `doubt`: budgets come to make up for it, too, by the last
+    /// phase of steep growth, unless that would be more than [`Pace::steep`].
+    #[must_use]
+    pub fn budget(self, lag: u64, doubt: u64, phase: u8) -> u64 {
+        let steep = if self.is_short() {
+            phase.min(STEEP)
+        } else {
+            phase
+        };
+        let times = GROWTH.saturating_pow(u32::from(steep).saturating_sub(1));
         let known = self.base.saturating_mul(times).min(self.most);
         let unknown = (doubt / (GROWTH * GROWTH)).saturating_mul(times);
-        let share = self.round / GROWTH.pow(u32::from(FAIR.saturating_sub(phase)));
+        let share = self.steep / GROWTH.pow(u32::from(STEEP.saturating_sub(steep)));
         let search = known.max(unknown.min(share).min(doubt.saturating_mul(GROWTH)));
+        let slowly = SLOWER.pow((phase - steep).min(SLOWLY).into());
+        let search = search.saturating_mul(slowly);
         // Were it given more time for the way, and in vain, the others would lag by all of that.
         let way = lag.saturating_add(lag / 4).min(self.lag);
-        let room = self.round.saturating_sub(spent).max(search);
-        way.saturating_add(search).min(lag.saturating_add(room))
-    }
-
-    /// The same for the round that comes after so many. Whoever runs to one that is behind it takes
-    /// itself further away, by as much as the other gains in the next round: they meet because that
-    /// may take more.
-    #[must_use]
-    pub const fn after(self, rounds: u8) -> Self {
-        let doubled = if rounds > DOUBLED { DOUBLED } else { rounds };
-        Self {
-            round: self.round.saturating_mul(1 << doubled),
-            ..self
-        }
-    }
-
-    /// Is a round over after this phase, from 1, if its phases have led so far beyond the furthest?
-    #[must_use]
-    pub const fn is_over(self, phase: u8, spent: u64) -> bool {
-        phase >= LAST_PHASE || phase >= FAIR && spent >= self.round
+        way.saturating_add(search)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::LAST_PHASE;
     use super::*;
+
+    const LONG: Pace = Pace {
+        base: 10,
+        most: 4000,
+        lag: 100,
+        phases: LAST_PHASE,
+        undecided: LAST_PHASE,
+        steep: u64::MAX,
+    };
+    const SHORT: Pace = Pace {
+        lag: 100_000,
+        phases: 7,
+        undecided: 8,
+        steep: 50_000,
+        ..LONG
+    };
 
     #[test]
     fn budgets_grow_six_fold_up_to_a_bound() {
-        let pace = Pace {
-            base: 10,
-            most: 4000,
-            lag: 100,
-            rounds: 1,
-            undecided: 1,
-            round: u64::MAX,
-        };
-        let budgets = [1, 2, 3, 4, 5].map(|phase| pace.budget(5, 0, phase, 0));
+        let budgets = [1, 2, 3, 4, 5].map(|phase| LONG.budget(5, 0, phase));
         assert_eq!(budgets, [16, 66, 366, 2166, 4006]);
-        assert_eq!(pace.budget(u64::MAX, 0, u8::MAX, 0), 4100);
-        assert!(!pace.is_over(LAST_PHASE - 1, u64::MAX - 1) && pace.is_over(LAST_PHASE, 0));
+        assert_eq!(LONG.budget(u64::MAX, 0, u8::MAX), 4100);
     }
 
     #[test]
-    fn the_phases_of_a_round_make_up_for_what_is_not_known() {
-        let pace = Pace {
-            base: 10,
-            most: 4000,
-            lag: 100_000,
-            rounds: 3,
-            undecided: 3,
-            round: 50_000,
-        };
+    fn budgets_make_up_for_what_is_not_known() {
         let doubt = States::doubt(80_000);
-        let most = (1..=FAIR).map(|phase| pace.budget(0, doubt, phase, 0));
-        assert!(most.max() >= Some(doubt), "a round can find who is ahead");
-        assert!(
-            pace.budget(0, doubt, 1, 0) < doubt / 8,
-            "it begins with less"
-        );
+        let most = (1..=STEEP).map(|phase| SHORT.budget(0, doubt, phase));
+        assert!(most.max() >= Some(doubt), "it is found who is ahead");
+        assert!(SHORT.budget(0, doubt, 1) < doubt / 8, "it begins with less");
         assert_eq!(Counter::doubt(80_000), 0);
     }
 
     #[test]
-    fn rounds_end_when_they_have_led_far_enough() {
-        let pace = Pace {
-            base: 10,
-            most: 4000,
-            lag: 100_000,
-            rounds: 3,
-            undecided: 3,
-            round: 500,
-        };
-        // What lags behind is caught up with, whatever the round may take.
-        assert_eq!(pace.budget(2000, 0, 1, 0), 2500);
-        assert_eq!(pace.budget(200, 0, 2, 300), 310);
-        assert_eq!(pace.budget(200, 0, 4, 500), 200 + 2160);
-        assert!(!pace.is_over(4, u64::MAX), "too few to tell");
-        assert!(pace.is_over(5, 500) && !pace.is_over(5, 499));
+    fn behind_steep_growth_each_phase_may_search_three_times_as_far() {
+        let searches = [4, 5, 6, 8, 20].map(|phase| SHORT.budget(0, 0, phase));
+        assert_eq!(searches, [2160, 6480, 19_440, 174_960, 174_960]);
+        // What lags behind is caught up with, whatever may be searched.
+        assert_eq!(SHORT.budget(2000, 0, 1), 2510);
+        let far = States::doubt(1_000_000);
+        assert_eq!(SHORT.budget(0, far, STEEP), SHORT.steep);
     }
 
-    #[test]
-    fn each_round_may_take_twice_as_much_up_to_a_bound() {
-        let pace = Pace {
-            base: 10,
-            most: 4000,
-            lag: 100_000,
-            rounds: 3,
-            undecided: 12,
-            round: 500,
-        };
-        let rounds = [0, 1, 2, 6, 11].map(|rounds| pace.after(rounds).round);
-        assert_eq!(rounds, [500, 1000, 2000, 32_000, 32_000]);
-        let unbounded = Pace {
-            round: u64::MAX,
-            ..pace
-        };
-        assert_eq!(unbounded.after(6), unbounded);
-    }
-
-    /// Of two the one in front is taken for the one behind, and both for the same.
+    /// Of two the one in front is taken for the one behind, and both for the same; and what one of
+    /// them makes is half of what the other does, whichever.
     #[test]
     fn two_that_are_taken_for_each_other_meet() {
         let pace = Pace {
             base: 1,
             most: 100_000,
             lag: 1_000_000,
-            rounds: 5,
-            undecided: 5,
-            round: 500,
+            steep: 100,
+            ..SHORT
         };
-        for (apart, first) in [(300, 0), (300, 1), (2000, 0), (2000_u64, 1)] {
-            let doubt = States::doubt(40_000);
-            let mut ahead: [u64; 2] = [apart, 0];
+        let cases = [(20, 0), (20, 1), (200, 0), (200_u64, 1)];
+        for ((apart, first), slow) in cases.into_iter().flat_map(|it| [(it, 0), (it, 1)]) {
+            let doubt = States::doubt(400);
+            let (mut ahead, mut known) = ([apart, 0], [0, 0]);
             let mut owner: usize = first;
-            let phases = (0..pace.rounds).flat_map(|round| (1..=FAIR).map(move |it| (round, it)));
-            let met = phases.into_iter().any(|(round, phase)| {
-                let budget = pace.after(round).budget(0, doubt, phase, 0);
+            let met = (1..=pace.phases).any(|phase| {
                 let runner = 1 - owner;
+                let lag = u64::saturating_sub(known[owner], known[runner]);
+                let budget = pace.budget(lag, doubt, phase);
+                let made = budget / if runner == slow { 2 } else { 1 };
                 let way = ahead[owner].checked_sub(ahead[runner]);
-                ahead[runner] += budget;
+                ahead[runner] += made;
+                known[runner] += budget;
                 owner = runner;
-                way.is_some_and(|way: u64| way <= budget)
+                way.is_some_and(|way: u64| way <= made)
             });
-            assert!(met, "{apart} apart, {first} first");
+            assert!(met, "{apart} apart, {first} first, {slow} slow");
         }
     }
 

@@ -1,6 +1,8 @@
 //! A whole group as a value: programs, protocol states, and boards as plain words.
 
-use rcoe_core::coupling::{Backend, Board, Boards, Coupler, End, Order, Pace, Point, Shape, Stop};
+use rcoe_core::coupling::{
+    Backend, Board, Boards, Coupler, End, LAST_PHASE, Order, Pace, Point, Shape, Stop,
+};
 use rcoe_core::primitive::{AtomicU64, Ordering};
 use rcoe_core::{Guards, MAX_REPLICAS, ReplicaId, ReplicaSet};
 
@@ -11,16 +13,17 @@ pub const PACE: Pace = Pace {
     base: 8,
     most: 40_000,
     lag: 100_000,
-    rounds: 1,
-    undecided: 1,
-    round: u64::MAX,
+    phases: LAST_PHASE,
+    undecided: LAST_PHASE,
+    steep: u64::MAX,
 };
 
 /// The same where a verdict is to come soon.
 pub const SOON: Pace = Pace {
-    rounds: 3,
-    undecided: 6,
-    round: 40_000,
+    base: 2,
+    phases: 7,
+    undecided: 8,
+    steep: 10_000,
     ..PACE
 };
 

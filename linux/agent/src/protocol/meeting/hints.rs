@@ -1,7 +1,7 @@
 //! What registers tell of how far this replica is from a target ([`rcoe_core::coupling::Trend`]).
 //!
 //! Contract: only the account of progress is corrected by it, by which is chosen who goes to whom,
-//! and for how long. Two in a row of every five targets of an attempt do without it, since it can
+//! and for how long. Four in a row of every seven targets of an attempt do without it, since it can
 //! be wrong.
 
 use rcoe_core::coupling::{MOVING, Trend};
@@ -23,9 +23,10 @@ pub(super) struct Hints {
     shift: i64,
 }
 
-/// Of so many targets in a row the last two do without hints: of two replicas each is the target of
-/// one of them. The number is prime to two and three, so all of three take part in turn.
-const TARGETS: u8 = 5;
+/// Of so many targets in a row those behind the first few do without hints: of two replicas each is
+/// the target of two of them, of three each of one, and with ticks they are those that are searched
+/// for longest. The number is prime to two and three, so all take part in turn.
+const TARGETS: u8 = 7;
 const TOLD: u8 = 3;
 
 /// Is the target of this phase, from 1, one of those?
@@ -83,14 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_targets_of_five_do_without_hints() {
+    fn four_targets_of_seven_do_without_hints() {
         let without = (1..=10).filter(|&phase| does_without(phase));
-        assert_eq!(without.collect::<Vec<u8>>(), [4, 5, 9, 10]);
+        assert_eq!(without.collect::<Vec<u8>>(), [4, 5, 6, 7]);
         let hints = Hints {
             shift: -7,
             ..Hints::NONE
         };
-        let told = [1, 2, 3, 4, 5, 6].map(|phase| hints.told_in(phase));
-        assert_eq!(told, [-7, -7, 0, 0, -7, -7]);
+        let told = [1, 2, 3, 4, 5, 6, 7].map(|phase| hints.told_in(phase));
+        assert_eq!(told, [-7, -7, 0, 0, 0, 0, -7]);
     }
 }

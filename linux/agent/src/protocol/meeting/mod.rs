@@ -27,7 +27,7 @@ mod waits;
 
 use core::sync::atomic::Ordering;
 
-use rcoe_core::coupling::{Boards, Coupler, End, Pace, Point, Standing, States, Stop};
+use rcoe_core::coupling::{Boards, Coupler, End, LAST_PHASE, Pace, Point, Standing, States, Stop};
 use rcoe_core::{MAX_REPLICAS, ReplicaSet, Signature};
 
 use crate::arch::frames::UContext;
@@ -58,9 +58,9 @@ const PACE: Pace = Pace {
     base: 250_000,
     most: 5_000_000_000,
     lag: 100_000_000_000,
-    rounds: 1,
-    undecided: 1,
-    round: u64::MAX,
+    phases: LAST_PHASE,
+    undecided: LAST_PHASE,
+    steep: u64::MAX,
 };
 
 /// Who is nearer to a target, in ns, goes on with a stub. It is looked after at such intervals, in
