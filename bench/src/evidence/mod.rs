@@ -206,7 +206,10 @@ impl File {
     ///
     /// If the file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        let path = folder.join("cost").join(format!("{}.json", self.suite));
+        let folder = folder.join("cost");
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        let path = folder.join(format!("{}.json", self.suite));
         std::fs::write(&path, self.text()?)
             .with_context(|| format!("cannot write {}", path.display()))
     }
