@@ -167,6 +167,10 @@ pub enum Ending {
 /// The files to be packed: all of the image's, and the program if it is none of them.
 fn files(settings: &Settings, folder: &Path) -> Result<Vec<(String, PathBuf)>, SystemError> {
     let mut programs = find::programs(folder)?;
+    if settings.linux.is_none() {
+        // By far the largest one, of which other programs have no use.
+        programs.retain(|(name, _)| name != linux::PERSONALITY);
+    }
     let names = programs.iter().map(|(name, _)| name.as_str());
     let names = names.filter(|name| find::is_whole(name));
     if settings.linux.is_some() || names.clone().any(|name| name == settings.program) {

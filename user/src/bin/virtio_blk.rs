@@ -49,19 +49,19 @@ const QUEUE: u64 = layout::DISK_TRANSFER;
 const BLOCK: u64 = QUEUE + PAGE;
 const _: () = assert!(layout::DISK_TRANSFER_PAGES >= 2 && DISK_BLOCK as u64 == PAGE);
 
-/// In the page of the queue: descriptors, the request's header, its status, the ring of what is
+/// In the page of the queue, in bytes from its beginning: descriptors, the request's header, its status, the ring of what is
 /// asked, and the ring of what is done.
 mod place {
-    pub(crate) const DESCRIPTORS: u64 = 0;
-    pub(crate) const HEADER: u64 = 64;
-    pub(crate) const STATUS: u64 = 80;
-    pub(crate) const ASKED: u64 = 96;
-    pub(crate) const DONE: u64 = 128;
-    pub(crate) const END: u64 = 168;
+    pub(crate) const DESCRIPTORS: usize = 0;
+    pub(crate) const HEADER: usize = 64;
+    pub(crate) const STATUS: usize = 80;
+    pub(crate) const ASKED: usize = 96;
+    pub(crate) const DONE: usize = 128;
+    pub(crate) const END: usize = 168;
 }
 /// Descriptors of the queue, and bytes of one.
 const DESCRIPTORS: u64 = 4;
-const DESCRIPTOR: u64 = 16;
+const DESCRIPTOR: usize = 16;
 
 /// In a descriptor: another one follows; the device writes.
 const FOLLOWED: u16 = 1;
@@ -74,6 +74,9 @@ const FLUSH: u32 = 4;
 const GOOD: u8 = 0;
 /// What the status holds before the device writes it.
 const UNKNOWN: u8 = 0xff;
+/// Bytes of a block, as a descriptor has them.
+const BLOCK_BYTES: u32 = 4096;
+const _: () = assert!(BLOCK_BYTES as usize == DISK_BLOCK);
 /// Sectors of a block.
 const SECTORS: u64 = DISK_BLOCK as u64 / 512;
 
@@ -158,6 +161,11 @@ fn join(blocks: u64) -> Result<(), Error> {
         0 => Ok(()),
         _ => Err(Error::InvalidCapability),
     }
+}
+
+/// A place in the page of the queue, in device memory.
+const fn queue(place: usize) -> u64 {
+    QUEUE + place as u64
 }
 
 /// A register of the device.
@@ -275,8 +283,8 @@ impl Disk {
         for _ in 0..ATTEMPTS {
             self.settle()?;
             // Nothing is asked, and nothing done.
-            TELLING.write(&[0; place::END as usize]);
-            object::copy_out(DEVICE, QUEUE, TOLD, 0, place::END)?;
+            TELLING.write(&[0; place::END]);
+            object::copy_out(DEVICE, QUEUE, TOLD, 0, place::END as u64)?;
             let generation = self.place_queue()?;
             set(self.common(register::ENABLE), 2, 1)?;
             let state = SEEN | DRIVEN | SETTLED | RUNS;
@@ -337,7 +345,7 @@ impl Disk {
             (register::DONE, place::DONE),
         ]) {
             let register = self.common(register);
-            *generation = object::device_address_short(DEVICE, register, QUEUE + target)?;
+            *generation = object::device_address_short(DEVICE, register, QUEUE + target as u64)?;
             set(register + 4, 4, 0)?;
         }
         let [first, ..] = all;
@@ -378,18 +386,17 @@ impl Disk {
     /// knows the present primary's.
     fn lay_out(&self, kind: u32, sector: u64) -> Result<bool, Error> {
         let data = (kind != FLUSH).then_some(if kind == READ { WRITTEN } else { 0 });
-        let header = (QUEUE + place::HEADER, 16, 0);
-        let status = (QUEUE + place::STATUS, 1, WRITTEN);
-        let block = data.map(|flags| (BLOCK, DISK_BLOCK as u32, flags));
+        let header = (queue(place::HEADER), 16, 0);
+        let status = (queue(place::STATUS), 1, WRITTEN);
+        let block = data.map(|flags| (BLOCK, BLOCK_BYTES, flags));
         let chain = [Some(header), block, Some(status)];
         let count = chain.iter().flatten().count();
-        let mut told = [0; place::ASKED as usize];
-        let mut put = |at: u64, bytes: &[u8]| {
-            let at = at as usize;
+        let mut told = [0; place::ASKED];
+        let mut put = |at: usize, bytes: &[u8]| {
             told[at..at + bytes.len()].copy_from_slice(bytes);
         };
         for (index, (_, len, flags)) in (0_u16..).zip(chain.into_iter().flatten()) {
-            let at = place::DESCRIPTORS + u64::from(index) * DESCRIPTOR;
+            let at = place::DESCRIPTORS + usize::from(index) * DESCRIPTOR;
             let is_last = usize::from(index) + 1 == count;
             let (flags, next) = if is_last {
                 (flags, 0)
@@ -404,13 +411,13 @@ impl Disk {
         put(place::HEADER + 8, &sector.to_le_bytes());
         put(place::STATUS, &[UNKNOWN]);
         TELLING.write(&told);
-        object::copy_out(DEVICE, QUEUE, TOLD, 0, place::ASKED)?;
+        object::copy_out(DEVICE, QUEUE, TOLD, 0, place::ASKED as u64)?;
         if kind == WRITE {
             object::copy_out(DEVICE, BLOCK, DATA, 0, PAGE)?;
         }
         let mut known = true;
         for (index, (target, ..)) in (0..).zip(chain.into_iter().flatten()) {
-            let at = QUEUE + place::DESCRIPTORS + index * DESCRIPTOR;
+            let at = queue(place::DESCRIPTORS + index * DESCRIPTOR);
             known &= object::store_address(DEVICE, at, target)? == self.generation;
         }
         Ok(known)
@@ -424,7 +431,7 @@ impl Disk {
         let mut asked = [0; 16];
         asked[2..4].copy_from_slice(&self.requests.to_le_bytes());
         TELLING.write(&asked);
-        object::copy_out(DEVICE, QUEUE + place::ASKED, TOLD, 0, asked.len() as u64)?;
+        object::copy_out(DEVICE, queue(place::ASKED), TOLD, 0, asked.len() as u64)?;
         set(self.bell, 2, 0)
     }
 
@@ -437,13 +444,14 @@ impl Disk {
             // The line is triggered by its edge: let through before the device is asked.
             object::irq_ack(service::SLOT_IRQ)?;
             let _ = status(self.places.cause, 1)?;
-            let (from, bytes) = (QUEUE + place::STATUS, place::END - place::STATUS);
+            let from = queue(place::STATUS);
+            let mut said = [0; place::END - place::STATUS];
+            let bytes = said.len() as u64;
             if !object::copy_in(DEVICE, from, SAID, bytes, self.generation)? {
                 return Ok(None);
             }
-            let mut said = [0; (place::END - place::STATUS) as usize];
             SAYING.read(&mut said);
-            let done = (place::DONE - place::STATUS) as usize + 2;
+            let done = place::DONE - place::STATUS + 2;
             if said[done..done + 2] != self.requests.to_le_bytes() {
                 continue;
             }
