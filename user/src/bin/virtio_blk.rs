@@ -49,8 +49,8 @@ const QUEUE: u64 = layout::DISK_TRANSFER;
 const BLOCK: u64 = QUEUE + PAGE;
 const _: () = assert!(layout::DISK_TRANSFER_PAGES >= 2 && DISK_BLOCK as u64 == PAGE);
 
-/// In the page of the queue, in bytes from its beginning: descriptors, the request's header, its status, the ring of what is
-/// asked, and the ring of what is done.
+/// In the page of the queue, in bytes from its beginning: descriptors, the request's header, its
+/// status, the ring of what is asked, and the ring of what is done.
 mod place {
     pub(crate) const DESCRIPTORS: usize = 0;
     pub(crate) const HEADER: usize = 64;
