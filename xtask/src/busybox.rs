@@ -59,12 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 fn runner(words: &[&str]) -> Command {
-    let mut command = shell::cargo(["run", "--quiet", "-p", "rcoe-tests", "--bin"]);
-    command
-        .args(["rcoe-busybox", "--"])
-        .args(words)
-        .env("RCOE_BIN", shell::built("rcoe"));
-    command
+    shell::runner("rcoe-busybox", words)
 }
 
 fn write_page(tables: &Path, n: u32, counts: Counts) -> Result<()> {

@@ -72,12 +72,7 @@ pub(crate) fn build_rcoe() -> Result<bool> {
 }
 
 fn runner(words: &[&str]) -> Command {
-    let mut command = shell::cargo(["run", "--quiet", "-p", "rcoe-tests", "--bin", "rcoe-compat"]);
-    command
-        .arg("--")
-        .args(words)
-        .env("RCOE_BIN", shell::built("rcoe"));
-    command
+    shell::runner("rcoe-compat", words)
 }
 
 fn write_page(table: &Path, scale: &str, counts: Counts) -> Result<()> {

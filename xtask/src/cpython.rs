@@ -63,19 +63,7 @@ fn tests(words: &[&str], counts: &mut Counts) -> Result<bool> {
 }
 
 fn runner(words: &[&str]) -> Command {
-    let mut command = shell::cargo([
-        "run",
-        "--quiet",
-        "-p",
-        "rcoe-tests",
-        "--bin",
-        "rcoe-cpython",
-    ]);
-    command
-        .arg("--")
-        .args(words)
-        .env("RCOE_BIN", shell::built("rcoe"));
-    command
+    shell::runner("rcoe-cpython", words)
 }
 
 fn write_page(tables: &Path, n: u32, counts: Counts) -> Result<()> {

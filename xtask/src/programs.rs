@@ -59,12 +59,7 @@ pub(crate) fn packages(words: &[&str]) -> Result<Vec<String>> {
 }
 
 fn runner(words: &[&str]) -> Command {
-    let mut command = shell::cargo(["run", "--quiet", "-p", "rcoe-tests", "--bin"]);
-    command
-        .args(["rcoe-programs", "--"])
-        .args(words)
-        .env("RCOE_BIN", shell::built("rcoe"));
-    command
+    shell::runner("rcoe-programs", words)
 }
 
 fn write_page(table: &Path, counts: Counts) -> Result<()> {

@@ -114,6 +114,13 @@ pub(crate) fn print_machine() {
     println!("machine: {cores} cores, Linux {}, {model}", kernel.trim());
 }
 
+/// Runs a program of the tests, on the rcoe that is built.
+pub(crate) fn runner(name: &str, words: &[&str]) -> Command {
+    let mut command = cargo(["run", "--quiet", "-p", "rcoe-tests", "--bin", name]);
+    command.arg("--").args(words).env("RCOE_BIN", built("rcoe"));
+    command
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
