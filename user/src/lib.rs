@@ -22,6 +22,7 @@ pub mod object;
 #[cfg(feature = "bare")]
 mod panic;
 pub mod pci;
+pub mod registers;
 pub mod share;
 pub mod socket;
 pub mod squeeze;

@@ -228,9 +228,7 @@ impl Start {
         }
         check_places(paths)
     }
-}
 
-impl Start {
     /// Can the disk's files be in its folder? Nothing else may be there, or it would hide them.
     fn check_disk(&self, own: &Path) -> Result<(), String> {
         let Some(folder) = &self.disk else {

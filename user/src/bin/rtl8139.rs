@@ -25,6 +25,7 @@ use rcoe_abi::object::PAGE;
 use rcoe_abi::service::{NIC_FRAMES, NIC_RING};
 use rcoe_abi::{Error, ObjectType, Rights, layout, service};
 use rcoe_user::network::{FRAME_MAX, FRAME_MIN, ring};
+use rcoe_user::registers::{set, status, wait_for};
 use rcoe_user::{Received, accept, call_with, make, object, pci, println, recv, reply_recv, send};
 
 rcoe_user::program!(main);
@@ -153,25 +154,6 @@ fn join(address: u64) -> Result<(), Error> {
         return Err(Error::InvalidCapability);
     }
     Ok(())
-}
-
-/// A register of the card.
-fn status(register: u64, width: u64) -> Result<u64, Error> {
-    object::device_status(DEVICE, register, width)
-}
-
-fn set(register: u64, width: u64, value: u64) -> Result<(), Error> {
-    object::device_set(DEVICE, register, width, value)
-}
-
-/// Looks at a register until all of these bits are as wanted.
-fn wait_for(register: u64, width: u64, bits: u64, wanted: u64) -> Result<(), Error> {
-    for _ in 0..PATIENCE {
-        if status(register, width)? & bits == wanted {
-            return Ok(());
-        }
-    }
-    Err(Error::IllegalOperation)
 }
 
 /// The card, as far as it was told.

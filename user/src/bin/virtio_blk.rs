@@ -22,6 +22,7 @@
 use rcoe_abi::object::PAGE;
 use rcoe_abi::service::DISK_BLOCK;
 use rcoe_abi::{Error, ObjectType, Rights, layout, service};
+use rcoe_user::registers::{set, status, wait_for};
 use rcoe_user::share::Page;
 use rcoe_user::{Received, call_with, make, object, pci, println, recv, reply_recv, send};
 
@@ -117,10 +118,9 @@ const RUNS: u64 = 4;
 const LASTS: u64 = 1 << 9;
 const VERSION_1: u64 = 1;
 
-/// Times that a request is made anew because the primary changed, looks at a register before the
-/// device counts as broken, and interrupts that may be of no use.
+/// Times that a request is made anew because the primary changed, and interrupts that may be of no
+/// use.
 const ATTEMPTS: u32 = 8;
-const PATIENCE: u32 = 1000;
 const IN_VAIN: u32 = 4096;
 
 fn main(_argument: u64) -> u64 {
@@ -166,15 +166,6 @@ fn join(blocks: u64) -> Result<(), Error> {
 /// A place in the page of the queue, in device memory.
 const fn queue(place: usize) -> u64 {
     QUEUE + place as u64
-}
-
-/// A register of the device.
-fn status(register: u64, width: u64) -> Result<u64, Error> {
-    object::device_status(DEVICE, register, width)
-}
-
-fn set(register: u64, width: u64, value: u64) -> Result<(), Error> {
-    object::device_set(DEVICE, register, width, value)
 }
 
 /// Where registers are: those of all virtio devices, what is told of a request, why there was an
@@ -302,13 +293,7 @@ impl Disk {
     fn settle(&self) -> Result<(), Error> {
         let state = self.common(register::STATE);
         set(state, 1, 0)?;
-        let mut looks = 0;
-        while status(state, 1)? != 0 {
-            looks += 1;
-            if looks == PATIENCE {
-                return Err(Error::IllegalOperation);
-            }
-        }
+        wait_for(state, 1, 0xff, 0)?;
         set(state, 1, SEEN | DRIVEN)?;
         for (half, feature) in [(0, LASTS), (1, VERSION_1)] {
             set(self.common(register::OFFERED_SELECT), 4, half)?;

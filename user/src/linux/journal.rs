@@ -212,7 +212,7 @@ impl<M: Machine> Process<'_, M> {
             return Ok(());
         }
         for node in 0..NODES {
-            if self.files.is_kept(&self.files.node(node).path) {
+            if self.files.is_changed(node) && self.files.is_kept(&self.files.node(node).path) {
                 self.give_time(node);
             }
         }

@@ -113,7 +113,7 @@ impl<M: Machine> Process<'_, M> {
         let (mut pages, mut left) = (self.memory() / PAGE, self.machine.left());
         if node.is_some_and(|node| self.files.is_on_disk(&self.files.node(node).path)) {
             let (all, used) = self.files.kept_pages();
-            (pages, left) = (all, left.min(all - used));
+            (pages, left) = (all, left.min(all.saturating_sub(used)));
         }
         let mut words = [0; STORE_WORDS];
         words[..7].copy_from_slice(&[IN_MEMORY, PAGE, pages, left, left, files, files]);
