@@ -173,6 +173,8 @@ impl Node {
             }
             // Nobody performs without this replica.
             Peer::Ahead | Peer::Performed | Peer::Torn => self.leave_action(ports),
+            // Whoever is behind passes by, however long this peer is behind it.
+            Peer::Behind if self.is_behind(ports) => self.leave_action(ports),
             Peer::Behind if self.alarmed(ports) || Self::missing(call, ports, peer) => {
                 self.leave_or_vote(call, ports)
             }
@@ -182,6 +184,12 @@ impl Node {
                 reason: WaitFor::Action,
             }),
         }
+    }
+
+    /// Is any member past the point at which this replica waits?
+    fn is_behind(&self, ports: &Ports<'_>) -> bool {
+        let past = |peer| matches!(self.locate(peer, ports), Peer::Ahead | Peer::Performed);
+        self.others.iter().any(past)
     }
 
     /// Where `peer` is.

@@ -28,7 +28,7 @@ use x86_64 as processor;
 
 pub(crate) use alike::{digest_of, image_digest, kept, publish_digest, with_marks};
 pub(crate) use boards::{boards, publish_turn, turn_of};
-pub(crate) use donate::{donate, donate_part, may_donate};
+pub(crate) use donate::{donate, donate_part, may_donate, reset_lost};
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{
     core, damage_spaces, enter_kernel_space, enter_space, is_retired, kernel_entry, load_fpu,

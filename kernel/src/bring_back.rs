@@ -6,7 +6,7 @@
 //! than is copied. Before the last one nothing of the group changes; in it the copy's core starts.
 
 use rcoe_core::ReplicaId;
-use rcoe_core::portions::{IMPOSSIBLE, LAST, Plan, Portion};
+use rcoe_core::portions::{IMPOSSIBLE, Plan, Portion};
 
 use crate::arch;
 use crate::machine::Machine;
@@ -134,6 +134,9 @@ impl Machine {
             return self.last_portion(lost, donor);
         };
         if self.kernel.sphere.is(donor) {
+            if words.start == 0 {
+                arch::reset_lost(&self.parameters, lost.index() as u64);
+            }
             let missing = self.kernel.missing(words.clone(), false);
             arch::donate_part(&self.parameters, lost.index() as u64, missing);
         }
@@ -157,13 +160,10 @@ impl Machine {
     fn agree_on_portion(&mut self, plan: &Plan, donor: ReplicaId) -> Result<Portion, &'static str> {
         let end = self.kernel.end();
         let target = plan.newcomer().index() as u64;
-        let offer = if !arch::may_donate(target) {
-            IMPOSSIBLE
-        } else if arch::is_retired(target) {
+        let offer = if arch::may_donate(target) {
             arch::with_marks(|marks| plan.offer(self.kernel.kept(), marks.apart(), end, BUDGET))
         } else {
-            // Its core may still write there, until it is reset.
-            LAST
+            IMPOSSIBLE
         };
         let offer = self.kernel.sphere.offered(plan, donor, offer)?;
         plan.read(offer, end)

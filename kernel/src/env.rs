@@ -15,8 +15,11 @@ use crate::recorders::Recorders;
 /// The part of the limit that one gap may count for.
 const GAP: u64 = 16;
 
-/// Looks at a replica that was late before, until it is taken to be late again.
+/// Looks at a replica that was late before, until it is taken to be late again; and the part of the
+/// limit after which it is in any case, once it was looked at twice: where cores take turns and one
+/// is stuck, a look takes as long as that one's turn.
 const SUSPECT_LOOKS: u32 = 1_000;
+const SUSPECT_PART: u64 = 100;
 
 /// How long a wait has taken.
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +80,8 @@ pub(crate) struct Surroundings {
     spent: Spent,
     /// Replicas that were late for an action, and have performed none since.
     suspects: ReplicaSet,
+    /// Has this replica waited in vain to perform an action, and gone on?
+    given_up: bool,
     /// Are faults masked? If not, removing somebody ends the machine.
     mask: bool,
     /// Where one core runs at a time, its turn.
@@ -99,6 +104,7 @@ impl Surroundings {
             diary,
             spent: Spent::new(limit),
             suspects: ReplicaSet::empty(),
+            given_up: false,
             mask,
         }
     }
@@ -106,6 +112,12 @@ impl Surroundings {
     /// All were there to perform an action: nobody is late.
     pub(crate) const fn clear_suspects(&mut self) {
         self.suspects = ReplicaSet::empty();
+        self.given_up = false;
+    }
+
+    /// Has this replica waited in vain to perform an action since it was last asked?
+    pub(crate) const fn has_given_up(&mut self) -> bool {
+        core::mem::replace(&mut self.given_up, false)
     }
 
     /// The baton, if there is one.
@@ -140,7 +152,8 @@ impl Surroundings {
     fn is_suspect(&self, wait: &Wait) -> bool {
         wait.reason == WaitFor::Action
             && self.suspects.contains(wait.peer)
-            && wait.round > SUSPECT_LOOKS
+            && (wait.round > SUSPECT_LOOKS
+                || wait.round > 0 && self.spent.spent > self.spent.limit / SUSPECT_PART)
     }
 }
 
@@ -161,6 +174,7 @@ impl rcoe_core::Env for Surroundings {
         }
         if wait.reason == WaitFor::Action {
             self.suspects = self.suspects.with(wait.peer);
+            self.given_up = true;
         }
         Waited::Overdue
     }

@@ -59,11 +59,6 @@ pub(crate) fn exception(vector: u64, code: u64, ip: u64, address: u64) -> ! {
     give_up()
 }
 
-/// The others have removed this replica.
-pub(crate) fn stopped() {
-    own_diary().line(format_args!("stopped"));
-}
-
 /// The protocol's last word for this replica: where others go on without it, it ends alone.
 pub(crate) fn halt(halt: Halt, others_go_on: bool) -> ! {
     let diary = own_diary();

@@ -2,6 +2,7 @@
 //! and where memory begins.
 
 use anyhow::{Result, bail};
+use rcoe_abi::arch::x86_64::FIRST_CORE;
 
 const PAGE: u64 = 4096;
 /// From a root table of the kernel's to its first table.
@@ -20,6 +21,8 @@ pub struct Processor {
     pub(super) flag_bits: &'static [u64],
     /// Name, first number and number of vector registers.
     pub(super) vectors: (&'static str, usize, usize),
+    /// Cores of the machine before those of replicas.
+    first_core: usize,
     /// Cores of the machine for each replica, of which the first is the replica's.
     cores_each: usize,
     /// First byte of memory.
@@ -48,6 +51,7 @@ const X86_64: Processor = Processor {
         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
     ],
     vectors: ("xmm", 49, 16),
+    first_core: FIRST_CORE as usize,
     cores_each: 1,
     memory: 0,
     kernel_entry: FIRST_TABLE,
@@ -70,6 +74,7 @@ const AARCH64: Processor = Processor {
     flags: 33,
     flag_bits: &[6, 7, 8, 9, 28, 29, 30, 31],
     vectors: ("v", 34, 32),
+    first_core: 0,
     cores_each: 2,
     memory: 0x4000_0000,
     kernel_entry: 0,
@@ -100,7 +105,7 @@ impl Processor {
 
     /// The core of a replica, as the emulator counts.
     pub(super) const fn core_of(&self, replica: usize) -> usize {
-        replica * self.cores_each
+        self.first_core + replica * self.cores_each
     }
 
     /// Where an entry leads, if anywhere.

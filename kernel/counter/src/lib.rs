@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use monitor::Monitor;
+use rcoe_abi::arch::x86_64::FIRST_CORE;
 use words::{CORES, Words};
 
 /// What the plugin was told when it was loaded.
@@ -89,7 +90,9 @@ fn begin() {
 
 /// A program on this core is about to execute a branch.
 fn count(core: u32) {
-    let words = WORDS.get().and_then(|all| all.get(core as usize));
+    let replica = core.checked_sub(FIRST_CORE);
+    let words = WORDS.get().zip(replica);
+    let words = words.and_then(|(all, replica)| all.get(replica as usize));
     if words.is_some_and(Words::count) {
         interrupt();
     }

@@ -100,7 +100,15 @@ const fn partition_of(parameters: &Parameters, replica: u64) -> (u64, u64) {
 /// May this partition be copied into that of `replica`? A core that cannot be reset and has not
 /// come to a halt may run in that memory.
 pub(crate) fn may_donate(replica: u64) -> bool {
-    boot::may_restart(replica as u32, super::machine::is_retired(replica))
+    boot::may_restart(replica as u32)
+}
+
+/// Resets the core of `replica`, whose partition is about to be filled ([`may_donate`]): whoever
+/// removed that replica stopped its core, and should that have been in vain it writes there no more.
+pub(crate) fn reset_lost(parameters: &Parameters, replica: u64) {
+    let core = replica as u32;
+    permit(core);
+    boot::reset(core, parameters.cycles);
 }
 
 /// Copies these ranges of object memory into the partition of `replica`, which may be done
@@ -170,8 +178,7 @@ pub(crate) fn donate(machine: &mut Machine, parameters: &Parameters, replica: u6
         // It will not follow the group, and is removed again.
         return;
     }
-    permit(core);
-    boot::reset(core, parameters.cycles);
+    reset_lost(parameters, replica);
     donate_part(parameters, replica, machine.missing());
     let own = core::iter::once(0..image.bss_end - image.start);
     // SAFETY: both sides are mapped and apart; nobody runs in the target. What changes here

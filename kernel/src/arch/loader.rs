@@ -25,7 +25,6 @@ unsafe extern "C" {
     static __bss_end: u8;
     static __stack_start: u8;
     static __image_end: u8;
-    pub(super) fn enter_partition(root: u64) -> !;
 }
 
 /// Addresses of the kernel's parts.
@@ -142,9 +141,7 @@ extern "C" fn boot_main(info: u64) -> ! {
         };
         *root = fill(&image, &machine, partition, &clocks);
     }
-    boot::start_cores(roots, &clocks);
-    // SAFETY: the partition's tables map the kernel's text, data and stack at the same addresses.
-    unsafe { enter_partition(roots[0]) }
+    boot::start_replicas(roots, &clocks)
 }
 
 /// Fills a partition; returns its root table.

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use rcoe_abi::arch::x86_64::{
-    DIARY_PORTS, DISK_SLOT, EDU_SLOT, NIC_SLOT, PORT_DIARY, PORT_NOTES, PORT_OFF, PORT_PAUSE,
-    PORT_STATUS,
+    DIARY_PORTS, DISK_SLOT, EDU_SLOT, FIRST_CORE, NIC_SLOT, PORT_DIARY, PORT_NOTES, PORT_OFF,
+    PORT_PAUSE, PORT_STATUS,
 };
 use rcoe_abi::layout::MAX_CORES;
 
@@ -92,25 +92,24 @@ fn disk(command: &mut Command, settings: &Settings) {
     command.args(["-device", &device]);
 }
 
-/// The machine's cores, one for each replica, whose numbers are those of the replicas.
+/// The machine's cores: one that starts it, and one for each replica.
 ///
 /// Where instructions are counted, the emulator gives each core in turn all of the time up to the
 /// next event of any clock, and the core after one that used it all nothing. A core that goes round
 /// for ever would starve its neighbour, and no replica could find out that another is stuck. So
 /// behind each replica's core stands one that is never started, to come away empty-handed.
 fn cores(command: &mut Command, settings: &Settings) {
+    let (first, replicas) = (FIRST_CORE as usize, settings.replicas);
     if settings.threads != Threads::Counted {
-        command.args(["-smp", &settings.replicas.to_string()]);
+        command.args(["-smp", &(first + replicas).to_string()]);
         return;
     }
-    let all = 2 * settings.replicas;
+    let all = first + 2 * replicas;
     command.args([
         "-smp",
-        &format!("1,maxcpus={all},sockets={all},cores=1,threads=1"),
+        &format!("{first},maxcpus={all},sockets={all},cores=1,threads=1"),
     ]);
-    let idle = |replica: usize| settings.replicas + replica;
-    let rest = (1..settings.replicas).flat_map(|replica| [replica, idle(replica)]);
-    for core in [idle(0)].into_iter().chain(rest) {
+    for core in (first..first + replicas).flat_map(|core| [core, core + replicas]) {
         let core = format!("{PROCESSOR}-x86_64-cpu,socket-id={core},core-id=0,thread-id=0");
         command.args(["-device", &core]);
     }

@@ -18,6 +18,10 @@ use super::start::CORE_START;
 use crate::arch::permit::spend;
 use crate::config;
 
+unsafe extern "C" {
+    fn enter_partition(root: u64) -> !;
+}
+
 /// Speeds, by the millisecond.
 pub(in crate::arch) struct Clocks {
     /// The generic timer's count, which is what this kernel takes for cycles.
@@ -82,8 +86,9 @@ pub(in crate::arch) fn calibrate(command: &[u8]) -> Clocks {
     }
 }
 
-/// Starts all cores but this one, each to enter the partition with its root table.
-pub(in crate::arch) fn start_cores(roots: &[u64], _clocks: &Clocks) {
+/// Starts the cores of all replicas, each to enter the partition with its root table; this one is
+/// that of the first.
+pub(in crate::arch) fn start_replicas(roots: &[u64], _clocks: &Clocks) -> ! {
     // SAFETY: the loader runs with the controller mapped at its physical address. Nothing comes
     // through before a core opens it.
     let set = |register, value| unsafe {
@@ -99,11 +104,13 @@ pub(in crate::arch) fn start_cores(roots: &[u64], _clocks: &Clocks) {
     for (core, &root) in (0..).zip(roots).skip(1) {
         start(core, root);
     }
+    // SAFETY: the partition's tables map the kernel's text, data and stack at the same addresses.
+    unsafe { enter_partition(roots[0]) }
 }
 
 /// Can a core be started again? Each can that is off; one that is not may run in the memory that a
 /// copy would go to.
-pub(in crate::arch) fn may_restart(core: u32, _retired: bool) -> bool {
+pub(in crate::arch) fn may_restart(core: u32) -> bool {
     psci::is_off(core.into())
 }
 

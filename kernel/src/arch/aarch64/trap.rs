@@ -180,7 +180,6 @@ extern "C" fn on_kernel_fault() -> ! {
 #[unsafe(no_mangle)]
 extern "C" fn on_stop() -> ! {
     interrupts::end_of_stop();
-    crate::report::stopped();
     arch::retire()
 }
 

@@ -1,6 +1,8 @@
 //! What the loader does on this machine: learning what there is, clocks, and the start of cores,
 //! with the interrupt controllers at their physical addresses.
 
+use rcoe_abi::arch::x86_64::FIRST_CORE;
+
 use super::super::loader::{COMMAND_MAX, Given, give_up};
 use super::super::memory::{copy_physical, read_physical, write_physical, zero_physical};
 use super::cpu::{self, cycles, port_in, port_out, relax};
@@ -141,65 +143,61 @@ fn send(core: u64, what: u32) {
     write(COMMAND_LOW, what);
 }
 
-/// Starts all cores but this one, each to enter the partition with its root table.
-pub(in crate::arch) fn start_cores(roots: &[u64], clocks: &Clocks) {
+/// Starts the cores of all replicas, each to enter the partition with its root table. This one has
+/// done its work.
+pub(in crate::arch) fn start_replicas(roots: &[u64], clocks: &Clocks) -> ! {
     zero_physical(TRAMPOLINE, 4096);
     let code = &raw const trampoline_start as u64;
     copy_physical(code, TRAMPOLINE, &raw const trampoline_end as u64 - code);
     write_physical(TRAMPOLINE + TRAMPOLINE_TABLES, cpu::root_table());
-    for (place, &root) in (TRAMPOLINE + TRAMPOLINE_CORES..).step_by(8).zip(roots) {
+    let first = TRAMPOLINE + TRAMPOLINE_CORES + 8 * u64::from(FIRST_CORE);
+    for (place, &root) in (first..).step_by(8).zip(roots) {
         write_physical(place, root);
     }
     quiet_old_controllers();
     start_at(roots.len() as u64, TRAMPOLINE, clocks);
+    // No interrupt reaches this core from here on, whatever the firmware has let through.
+    write(SPURIOUS, 0xff);
+    cpu::park()
 }
 
-/// Starts cores at the page `at`, as the processor's manual prescribes.
+/// Starts so many cores at the page `at`, as the processor's manual prescribes.
 fn start_at(count: u64, at: u64, clocks: &Clocks) {
-    if count < 2 {
-        return;
-    }
-    for core in 1..count {
+    let first = u64::from(FIRST_CORE);
+    let cores = first..first + count;
+    for core in cores.clone() {
         send(core, 0x4500);
     }
     pause(10, clocks);
     for _ in 0..2 {
-        for core in 1..count {
+        for core in cores.clone() {
             send(core, 0x4600 | (at >> 12) as u32);
         }
         pause(1, clocks);
     }
 }
 
-/// Can a core be started again? The first one cannot be reset: it must have come to a halt.
-pub(in crate::arch) const fn may_restart(core: u32, retired: bool) -> bool {
-    core != 0 || retired
+/// Can a core be started again? Each of a replica can be reset, whatever it does.
+pub(in crate::arch) const fn may_restart(_core: u32) -> bool {
+    true
 }
 
-/// Resets a core whose replica was lost, before its partition is filled. The first one cannot be;
-/// it has come to a halt. `cycles`: those of a millisecond.
+/// Resets a core whose replica was lost, before its partition is filled. `cycles`: those of a
+/// millisecond.
 ///
 /// # Panics
 /// If there is no permit for it.
 pub(in crate::arch) fn reset(core: u32, cycles: u64) {
-    if core == 0 {
-        spend(core);
-        return;
-    }
     interrupts::stop(core);
     pass(10 * cycles);
 }
 
-/// Starts a core that was reset, in the copy that its partition holds: by the trampoline, or the
-/// first one, which has no such start, out of its halt. `cycles`: those of a millisecond.
+/// Starts a core that was reset, in the copy that its partition holds. `cycles`: those of a
+/// millisecond.
 ///
 /// # Panics
 /// If there is no permit for it.
 pub(in crate::arch) fn restart(core: u32, _root: u64, cycles: u64) {
-    if core == 0 {
-        interrupts::stop(core);
-        return;
-    }
     spend(core);
     for _ in 0..2 {
         interrupts::start(core, TRAMPOLINE);

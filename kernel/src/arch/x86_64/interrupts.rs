@@ -5,6 +5,8 @@ use core::arch::asm;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use rcoe_abi::arch::x86_64::FIRST_CORE;
+
 use super::layout::{IO_APIC, LOCAL_APIC};
 use crate::arch::permit::spend;
 
@@ -32,7 +34,6 @@ const DIVIDE: u64 = 0x3e0;
 const PERIODIC: u32 = 1 << 17;
 const MASKED: u32 = 1 << 16;
 const BUSY: u32 = 1 << 12;
-const DELIVER_NMI: u32 = 4 << 8;
 const DELIVER_INIT: u32 = 5 << 8;
 const ASSERT: u32 = 1 << 14;
 
@@ -79,10 +80,15 @@ fn write(register: u64, value: u32) {
     unsafe { ((LOCAL_APIC + register) as *mut u32).write_volatile(value) }
 }
 
-/// This core's id.
+/// The number by which controllers know the core of a replica.
+const fn number_of(core: u32) -> u32 {
+    core + FIRST_CORE
+}
+
+/// This core's number: that of its replica.
 #[must_use]
 pub(crate) fn id() -> u32 {
-    read(ID) >> 24
+    (read(ID) >> 24).wrapping_sub(FIRST_CORE)
 }
 
 /// Lets interrupts through; with `period` in timer units, a periodic one of its own.
@@ -131,7 +137,7 @@ fn wait_until_free() {
 /// Inlined, so that a kernel that comes to one command astray does not give another.
 #[inline(always)]
 fn command(core: u32, what: u32) {
-    write(COMMAND_HIGH, core << 24);
+    write(COMMAND_HIGH, number_of(core) << 24);
     write(COMMAND_LOW, what);
 }
 
@@ -141,8 +147,7 @@ pub(crate) fn call(core: u32) {
     command(core, ASSERT | low(VECTOR_CALL));
 }
 
-/// Stops another core: core 0 by NMI, because resetting it would start the firmware; others by
-/// INIT, which stops them whatever they do.
+/// Stops another core whatever it does: by INIT.
 ///
 /// # Panics
 /// If there is no permit for it.
@@ -150,8 +155,7 @@ pub(crate) fn call(core: u32) {
 pub(crate) fn stop(core: u32) {
     wait_until_free();
     spend(core);
-    let how = if core == 0 { DELIVER_NMI } else { DELIVER_INIT };
-    command(core, ASSERT | how);
+    command(core, ASSERT | DELIVER_INIT);
 }
 
 /// Starts a core that was stopped by INIT at a page below 1 MiB.
@@ -173,6 +177,6 @@ fn io_write(register: u32, value: u32) {
 /// Routes an interrupt line to this core, open or masked.
 pub(crate) fn route(line: u32, open: bool) {
     let masked = if open { 0 } else { MASKED };
-    io_write(0x11 + 2 * line, id() << 24);
+    io_write(0x11 + 2 * line, number_of(id()) << 24);
     io_write(0x10 + 2 * line, masked | (low(VECTOR_LINES) + line));
 }

@@ -2,12 +2,10 @@
 //! one stack, and all go through [`on_trap`].
 
 use core::arch::global_asm;
-use core::sync::atomic::Ordering;
 
 use rcoe_kernel_objects::arch::CONTEXT_WORDS;
 
-use super::super::machine::{self, with_machine};
-use super::super::{donate, loader};
+use super::super::machine::with_machine;
 use super::{cpu, interrupts};
 
 /// Vectors with a handler.
@@ -27,6 +25,8 @@ pub(crate) struct Frame {
     stack_segment: u64,
 }
 
+/// Vector of an interrupt that nothing masks.
+const NMI: u64 = 2;
 /// Vector of a system call, which has none of its own.
 const SYSCALL: u64 = 256;
 
@@ -166,10 +166,8 @@ syscall_stack:
 /// Every kernel entry but the first.
 #[unsafe(no_mangle)]
 extern "C" fn on_trap(frame: &mut Frame) {
-    if frame.vector == 2 {
-        return stopped(frame);
-    }
-    if !frame.is_from_user() {
+    // Nobody sends an NMI: whatever it came for is nothing that a program did.
+    if frame.vector == NMI || !frame.is_from_user() {
         return in_kernel(frame);
     }
     with_machine(|machine| {
@@ -183,30 +181,6 @@ extern "C" fn on_trap(frame: &mut Frame) {
         }
         frame.set_context(machine.leave());
     });
-}
-
-/// The others have removed this replica, or have made a copy of one of them here, whose core this
-/// is to be. A removed one leaves the handler for a halt, so that it can be called again.
-fn stopped(frame: &mut Frame) {
-    if donate::COPIED.load(Ordering::Relaxed) {
-        enter_own_partition();
-    }
-    crate::report::stopped();
-    machine::leave_objects();
-    machine::declare_broken();
-    frame.ip = cpu::park as *const () as u64;
-    frame.segment = super::install::KERNEL_CODE;
-    frame.flags = 2;
-    frame.sp = &raw const __stack_top as u64;
-    frame.stack_segment = 0x10;
-}
-
-/// Begins anew in this partition, from the top of the stack.
-fn enter_own_partition() -> ! {
-    let (parameters, _) = machine::parameters();
-    // SAFETY: these are the tables that the partition began with, and nothing on the present stack
-    // is used again.
-    unsafe { loader::enter_partition(parameters.root) }
 }
 
 fn interrupt(machine: &mut crate::machine::Machine, vector: u64) {
