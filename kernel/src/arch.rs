@@ -36,7 +36,9 @@ pub(crate) use machine::{
 };
 pub(crate) use permit::permit;
 pub(crate) use processor::counter::Counter;
-pub(crate) use processor::cpu::{cycles, flush, park, port_in, port_out, power_off, relax};
+pub(crate) use processor::cpu::{
+    cycles, flush, go_deaf, park, port_in, port_out, power_off, relax,
+};
 pub(crate) use processor::device::{device_page, device_read, device_write, transfer_offset};
 pub(crate) use processor::interrupts;
 pub(crate) use processor::interrupts::{noted, wait_for_interrupt};

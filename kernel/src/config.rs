@@ -92,6 +92,8 @@ pub(crate) enum Probe {
     Spaces,
     /// Nowhere: the kernel goes round for ever, interrupts off.
     Loop,
+    /// Nowhere: the same, and no interrupt finds a handler, not even one that nothing masks.
+    Deaf,
     /// Nowhere: the core halts, interrupts off.
     Halt,
     /// Nowhere: the kernel breaks at its own timer's interrupt, whatever the others are doing.
@@ -115,6 +117,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"remains" => Probe::Remains,
         b"spaces" => Probe::Spaces,
         b"loop" => Probe::Loop,
+        b"deaf" => Probe::Deaf,
         b"halt" => Probe::Halt,
         b"sudden" => Probe::Sudden,
         b"base" => Probe::Base,

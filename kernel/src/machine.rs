@@ -36,6 +36,8 @@ pub(crate) struct Machine {
     pub(crate) coupling: Option<Coupling>,
     /// Is it the others' turn?
     yields: bool,
+    /// Was the kernel entered by an interrupt?
+    interrupted: bool,
     probe: Option<(u64, Probe)>,
     /// Does a test have copies begin late?
     late: bool,
@@ -81,6 +83,7 @@ impl Machine {
             copying: None,
             coupling,
             yields: false,
+            interrupted: false,
             probe: config.probe,
             late: matches!(config.probe, Some((_, Probe::Late))),
             soils: matches!(config.probe, Some((_, Probe::Remains))),
@@ -172,6 +175,7 @@ impl Machine {
 
     /// An interrupt: flagged here, performed when all are at one point.
     pub(crate) fn interrupt(&mut self, vector: u64) {
+        self.interrupted = true;
         if vector == interrupts::VECTOR_TIMER {
             assert!(!self.breaks(), "a test has this replica break");
             self.waited += 1;
@@ -198,11 +202,13 @@ impl Machine {
     /// Chooses who runs; waits while nobody can. Its registers. Every kernel exit goes through here
     /// (EDCC'15, `handle_action`).
     pub(crate) fn leave(&mut self) -> &[u64; CONTEXT_WORDS] {
+        let mut passes = self.passes_by();
         loop {
             self.take_turn();
             self.kernel.sphere.settle();
             let flagged = self.kernel.sphere.is_flagged();
-            let Some(actions) = self.agree() else {
+            let agreed = if passes { Some(0) } else { self.agree() };
+            let Some(actions) = agreed else {
                 break;
             };
             if actions != 0 {
@@ -227,6 +233,9 @@ impl Machine {
                 }
                 break;
             }
+            if core::mem::take(&mut passes) {
+                continue;
+            }
             if flagged && actions == 0 {
                 // Somebody is missing or calls for a vote. Whoever is idle is so at this very point
                 // of the trace, and stays until all perform an action: so here all can meet.
@@ -248,6 +257,15 @@ impl Machine {
             coupling.arm(self.kernel.sphere.progress(), self.kernel.context());
         }
         self.kernel.context()
+    }
+
+    /// Has this replica just waited in vain for the others, and comes here again although the
+    /// program may have executed nothing since? While it waited its next tick became due. If it
+    /// waited again it would never come to where the others are who are ahead, and miss nobody
+    /// there.
+    fn passes_by(&mut self) -> bool {
+        let interrupted = core::mem::take(&mut self.interrupted);
+        interrupted && self.coupling.is_none() && self.kernel.sphere.has_given_up()
     }
 
     /// Waits for this core's turn, where cores take turns.
@@ -349,6 +367,7 @@ impl Machine {
             Probe::Loop => loop {
                 core::hint::black_box(());
             },
+            Probe::Deaf => arch::go_deaf(),
             Probe::Halt => arch::park(),
             Probe::Sudden => panic!("a test has this replica break"),
             Probe::Base => self.base += 1 << 20,

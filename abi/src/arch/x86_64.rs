@@ -74,11 +74,11 @@ pub const PORT_PAUSE: u16 = 0x505;
 pub const PORT_NOTES: u16 = 0x506;
 
 /// The core of replica 0; those of the others follow. A core before it starts the machine and then
-/// halts for good: other cores can reset any but the very first, so no replica is to depend on that.
+/// halts for good: other cores can reset any but the very first, so no replica depends on that.
 pub const FIRST_CORE: u32 = 1;
 
-/// Where the emulator's memory has the branches that the core of replica 0 has counted, and behind them
-/// the number at which it is interrupted; see the plugin in `kernel/counter`.
+/// Where the emulator's memory has the branches that the core of replica 0 has counted, and behind
+/// them the number at which it is interrupted; see the plugin in `kernel/counter`.
 pub const COUNT_PLACE: u64 = (8 << 20) + (32 << 10) - 64;
 /// Bytes from there to the words of the next core.
 pub const COUNT_STRIDE: u64 = 64 << 10;

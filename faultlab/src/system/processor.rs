@@ -2,7 +2,6 @@
 //! and where memory begins.
 
 use anyhow::{Result, bail};
-use rcoe_abi::arch::x86_64::FIRST_CORE;
 
 const PAGE: u64 = 4096;
 /// From a root table of the kernel's to its first table.
@@ -21,7 +20,7 @@ pub struct Processor {
     pub(super) flag_bits: &'static [u64],
     /// Name, first number and number of vector registers.
     pub(super) vectors: (&'static str, usize, usize),
-    /// Cores of the machine before those of replicas.
+    /// Cores of the machine before those of replicas: a PC's first one starts the others and halts.
     first_core: usize,
     /// Cores of the machine for each replica, of which the first is the replica's.
     cores_each: usize,
@@ -51,7 +50,7 @@ const X86_64: Processor = Processor {
         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
     ],
     vectors: ("xmm", 49, 16),
-    first_core: FIRST_CORE as usize,
+    first_core: 1,
     cores_each: 1,
     memory: 0,
     kernel_entry: FIRST_TABLE,

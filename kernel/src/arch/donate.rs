@@ -103,8 +103,11 @@ pub(crate) fn may_donate(replica: u64) -> bool {
     boot::may_restart(replica as u32)
 }
 
-/// Resets the core of `replica`, whose partition is about to be filled ([`may_donate`]): whoever
-/// removed that replica stopped its core, and should that have been in vain it writes there no more.
+/// Resets the core of `replica`, whose partition is about to be filled ([`may_donate`]). Whoever
+/// removed that replica stopped its core; should that have been in vain, it writes there no more.
+///
+/// # Panics
+/// If there is no permit for it.
 pub(crate) fn reset_lost(parameters: &Parameters, replica: u64) {
     let core = replica as u32;
     permit(core);

@@ -120,6 +120,16 @@ pub(crate) fn park() -> ! {
     }
 }
 
+/// Goes round for ever where a test says so, and takes no interrupt, not even the one that stops a
+/// replica which was removed.
+pub(crate) fn go_deaf() -> ! {
+    // SAFETY: this kernel does nothing more.
+    unsafe { asm!("msr daifset, #0xf", options(nomem, nostack)) };
+    loop {
+        core::hint::black_box(());
+    }
+}
+
 /// Stops this core for good, where it can be started again once its memory holds a copy of another
 /// replica.
 pub(in crate::arch) fn retire() -> ! {
