@@ -9,23 +9,40 @@ use rcoe_tests::system::{is_aarch64, system};
 
 const LOCAL: &str = include_str!("system_linux_local/local.c");
 
-#[test]
-fn servers_and_clients_of_one_machine_do_what_they_do_on_linux() {
+/// Descriptors that are sent from one process to another.
+const RIGHTS: &str = include_str!("system_linux_local/rights.c");
+
+/// Runs a program with so many replicas each, compared so, and natively.
+fn alike(name: &str, text: &str, runs: [(&[&str], &str, &str); 3]) {
     if is_aarch64() {
         return;
     }
     let scene = Scene::new();
-    for (compiler, replicas, compare) in [
-        (GLIBC, "1", "args"),
-        (MUSL, "2", "every"),
-        (GLIBC, "3", "io"),
-    ] {
-        scene.compile_by(compiler, "local", LOCAL, &["-O2"]);
-        let native = scene.run(&["./local"]);
+    let program = format!("./{name}");
+    for (compiler, replicas, compare) in runs {
+        scene.compile_by(compiler, name, text, &["-O2"]);
+        let native = scene.run(&[&program]);
         let options = ["-n", replicas, "--compare", compare];
-        let outcome = system(&scene, &options, &["./local"]);
+        let outcome = system(&scene, &options, &[&program]);
         assert_eq!(native.ended, Ended::Exit(0), "{}", native.out());
         let what = format!("{compiler:?} {replicas} {compare}");
         assert_alike(&outcome, &native, &what);
     }
+}
+
+/// Every number of replicas, and every manner of comparing.
+const RUNS: [(&[&str], &str, &str); 3] = [
+    (GLIBC, "1", "args"),
+    (MUSL, "2", "every"),
+    (GLIBC, "3", "io"),
+];
+
+#[test]
+fn servers_and_clients_of_one_machine_do_what_they_do_on_linux() {
+    alike("local", LOCAL, RUNS);
+}
+
+#[test]
+fn descriptors_go_by_messages_as_they_do_on_linux() {
+    alike("rights", RIGHTS, RUNS);
 }

@@ -24,6 +24,7 @@ mod locks;
 mod machine;
 mod process;
 mod random;
+mod rights;
 mod signals;
 mod sockets;
 mod space;

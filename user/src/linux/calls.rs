@@ -16,6 +16,7 @@ mod options;
 mod poll;
 mod processes;
 mod programs;
+mod rights;
 mod sockets;
 mod streams;
 mod system;
@@ -86,6 +87,12 @@ impl Text {
 impl<M: Machine> Process<'_, M> {
     /// Makes a call.
     pub fn call(&mut self, number: u64, words: [u64; 6]) -> Next {
+        let next = self.make_call(number, words);
+        self.tend_rights();
+        next
+    }
+
+    fn make_call(&mut self, number: u64, words: [u64; 6]) -> Next {
         let [first, second, third, ..] = words;
         let number = number & 0xffff_ffff;
         match u32::try_from(number).unwrap_or(u32::MAX) {

@@ -10,6 +10,7 @@ use super::journal::Journal;
 use super::load;
 use super::locks::{Locks, Owner};
 use super::random::Random;
+use super::rights::OnTheWay;
 use super::signals::Queue;
 use super::sockets::{Socket, Sockets};
 use super::space::Space;
@@ -56,6 +57,8 @@ pub struct Process<'a, M> {
     pub(crate) queue: Queue,
     pub(crate) threads: Threads,
     pub(crate) streams: Streams,
+    /// Descriptors that are on their way from one process to another.
+    pub(crate) rights: OnTheWay,
     pub(crate) locks: Locks,
     /// Where the disk's journal stands, if there is a disk.
     pub(crate) journal: Option<Journal>,
@@ -102,6 +105,7 @@ impl<'a, M: Machine> Process<'a, M> {
             queue: Queue::default(),
             threads: Threads::new(),
             streams: Streams::new(),
+            rights: OnTheWay::new(),
             locks: Locks::new(),
             journal: None,
             ready: None,
@@ -204,17 +208,23 @@ impl<'a, M: Machine> Process<'a, M> {
     pub(crate) fn close(&mut self, file: u64) -> Result<(), Errno> {
         let target = self.files.of(file)?.target;
         let closed = self.files.close(file)?;
+        self.rights.closed();
         if let Target::Node(node) = target {
             let owner = Owner::Process(self.task.number);
             self.locks.forget(|it| it.node == node && it.owner == owner);
         }
         if let Some((place, target)) = closed {
-            let owners = [Owner::Open(place), Owner::Whole(place)];
-            self.locks.forget(|it| owners.contains(&it.owner));
-            self.streams.forget(|it| it.place == place);
-            self.release(target);
+            self.closed(place, target);
         }
         Ok(())
+    }
+
+    /// Nothing leads any more to what was open at this place.
+    pub(crate) fn closed(&mut self, place: usize, target: Target) {
+        let owners = [Owner::Open(place), Owner::Whole(place)];
+        self.locks.forget(|it| owners.contains(&it.owner));
+        self.streams.forget(|it| it.place == place);
+        self.release(target);
     }
 
     /// Closes all descriptors of the process at hand.
@@ -223,6 +233,7 @@ impl<'a, M: Machine> Process<'a, M> {
             // Most are not open.
             let _ = self.close(file);
         }
+        self.tend_rights();
     }
 
     /// Nothing leads to this any more.
@@ -238,7 +249,10 @@ impl<'a, M: Machine> Process<'a, M> {
             Target::Reader(pipe) | Target::Writer(pipe) => {
                 let ends = &mut self.streams.pipes[pipe];
                 match target {
-                    Target::Reader(_) => ends.readers = false,
+                    Target::Reader(_) => {
+                        ends.readers = false;
+                        self.rights.lose(pipe);
+                    }
                     _ => ends.writers = false,
                 }
                 if !ends.readers && !ends.writers {

@@ -120,10 +120,24 @@ pub(crate) enum Socket {
     Broken(Connected),
 }
 
+impl Socket {
+    /// What it is called.
+    pub(crate) const fn name(&self) -> Option<Name> {
+        match self {
+            Self::Free => None,
+            Self::New(name) => Some(*name),
+            Self::Listens(it) => Some(it.name),
+            Self::Waits { it, .. } | Self::Connected(it) | Self::Broken(it) => Some(it.name),
+        }
+    }
+}
+
 /// A socket that listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Listens {
     pub(crate) name: Name,
+    /// The process that had it listen.
+    pub(crate) by: u64,
     /// Its number in the network, if it listens there too.
     pub(crate) card: Option<usize>,
     /// Most that wait there, of those in the machine.
@@ -135,6 +149,8 @@ pub(crate) struct Listens {
 pub(crate) struct Connected {
     pub(crate) name: Name,
     pub(crate) peer: Name,
+    /// The process at the other end when the connection was made; 0 if that is in another machine.
+    pub(crate) with: u64,
     pub(crate) link: Link,
     /// The program receives no more, and sends no more.
     pub(crate) deaf: bool,

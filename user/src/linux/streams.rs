@@ -10,7 +10,7 @@ use super::sockets::{Name, Socket, Sockets};
 use crate::network::SOCKETS;
 
 /// Most of each kind.
-const ALL_SOCKETS: usize = SOCKETS + 16;
+pub(crate) const ALL_SOCKETS: usize = SOCKETS + 16;
 const PIPES: usize = 64;
 const COUNTERS: usize = 16;
 const ALARMS: usize = 16;

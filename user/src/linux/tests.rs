@@ -9,6 +9,7 @@ mod local;
 mod net;
 mod processes;
 mod programs;
+mod rights;
 mod signals;
 mod threads;
 

@@ -97,7 +97,7 @@ impl<M: Machine> Process<'_, M> {
             }
             _ => (own, heard.name),
         };
-        let [near, far] = self.link(name, peer)?;
+        let [near, far] = self.link([name, peer], heard.by)?;
         let order = self.streams.number().into();
         let waits = Socket::Waits {
             it: far,
@@ -128,22 +128,24 @@ impl<M: Machine> Process<'_, M> {
         Ok(wanted)
     }
 
-    /// Both ends of a new connection, of one who is called so and its peer.
-    fn link(&mut self, name: Name, peer: Name) -> Result<[Connected; 2], Errno> {
+    /// Both ends of a new connection, of one who is called so and its peer, to this process.
+    fn link(&mut self, names: [Name; 2], to: u64) -> Result<[Connected; 2], Errno> {
         let there = self.streams.add_pipe()?;
         let back = self.streams.add_pipe().inspect_err(|_| {
             let pipe = &mut self.streams.pipes[there];
             (pipe.readers, pipe.writers) = (false, false);
         })?;
-        let end = |[name, peer]: [Name; 2], [receives, sends]: [usize; 2]| Connected {
+        let end = |[name, peer]: [Name; 2], with, [receives, sends]: [usize; 2]| Connected {
             name,
             peer,
+            with,
             link: Link::Pipes { receives, sends },
             deaf: false,
             mute: false,
         };
-        let near = end([name, peer], [back, there]);
-        Ok([near, end([peer, name], [there, back])])
+        let [name, peer] = names;
+        let near = end(names, to, [back, there]);
+        Ok([near, end([peer, name], self.task.number, [there, back])])
     }
 
     /// An end of a connection is no more.
@@ -169,7 +171,7 @@ impl<M: Machine> Process<'_, M> {
         }
         self.check(to, 8, Rights::WRITE)?;
         let flags = kind & (O_CLOEXEC | O_NONBLOCK);
-        let [near, far] = self.link(none, none)?;
+        let [near, far] = self.link([none; 2], self.task.number)?;
         let near = self
             .open_link(near, flags)
             .inspect_err(|_| self.release_link(&far))?;

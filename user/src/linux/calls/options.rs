@@ -5,10 +5,11 @@
 
 use linux_raw_sys::errno::{EINVAL, ENOPROTOOPT, EOPNOTSUPP};
 use linux_raw_sys::net::{
-    SO_ACCEPTCONN, SO_BROADCAST, SO_DOMAIN, SO_DONTROUTE, SO_ERROR, SO_KEEPALIVE, SO_LINGER,
-    SO_OOBINLINE, SO_PRIORITY, SO_PROTOCOL, SO_RCVBUF, SO_RCVLOWAT, SO_REUSEADDR, SO_REUSEPORT,
-    SO_SNDBUF, SO_TYPE, SOCK_STREAM, SOL_SOCKET, TCP_CORK, TCP_DEFER_ACCEPT, TCP_KEEPCNT,
-    TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY, TCP_QUICKACK, TCP_USER_TIMEOUT,
+    AF_UNIX, SO_ACCEPTCONN, SO_BROADCAST, SO_DOMAIN, SO_DONTROUTE, SO_ERROR, SO_KEEPALIVE,
+    SO_LINGER, SO_OOBINLINE, SO_PEERCRED, SO_PRIORITY, SO_PROTOCOL, SO_RCVBUF, SO_RCVLOWAT,
+    SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_TYPE, SOCK_STREAM, SOL_SOCKET, TCP_CORK,
+    TCP_DEFER_ACCEPT, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY,
+    TCP_QUICKACK, TCP_USER_TIMEOUT,
 };
 
 use crate::linux::sockets::{Name, Socket};
@@ -68,7 +69,11 @@ const fn is_taken(level: u64, name: u32) -> bool {
 impl<M: Machine> Process<'_, M> {
     pub(super) fn set_option(&mut self, file: u64, words: [u64; 4]) -> Answer {
         let [level, name, place, bytes] = words;
-        self.socket(file)?;
+        let socket = self.socket(file)?;
+        let is_near = matches!(self.streams.sockets[socket].name(), Some(Name::Unix(_)));
+        if is_near && level_of(level) != SOL_SOCKET.into() {
+            return Err(Errno(EOPNOTSUPP));
+        }
         if !is_taken(level_of(level), name_of(name)) {
             return Err(Errno(ENOPROTOOPT));
         }
@@ -81,13 +86,36 @@ impl<M: Machine> Process<'_, M> {
     pub(super) fn option(&mut self, file: u64, words: [u64; 4]) -> Answer {
         let [level, name, to, room] = words;
         let socket = self.socket(file)?;
-        let value = self.value(socket, level_of(level), name_of(name))?;
+        let (level, name) = (level_of(level), name_of(name));
+        let told = match (level, name) {
+            (1, SO_PEERCRED) => self.peer(socket),
+            _ => [self.value(socket, level, name)?, 0, 0],
+        };
+        let most = if name == SO_PEERCRED { 12 } else { 4 };
         let mut has = [0; 4];
         self.read(room, &mut has)?;
-        let len = u32::from_le_bytes(has).min(4);
-        let end = usize::try_from(len).unwrap_or(0);
-        self.write(to, &value.to_le_bytes()[..end])?;
-        self.write(room, &len.to_le_bytes()).map(|()| 0)
+        let len = u32::from_le_bytes(has);
+        if len >> 31 != 0 {
+            return Err(Errno(EINVAL));
+        }
+        let end = usize::try_from(len).unwrap_or(most).min(most);
+        self.write(to, &told.map(u32::to_le_bytes).as_flattened()[..end])?;
+        self.write_half(room, end as u64).map(|()| 0)
+    }
+
+    /// The process at the other end, its user and its group; of those in the machine all are the
+    /// superuser's.
+    fn peer(&self, socket: usize) -> [u32; 3] {
+        let with = match self.streams.sockets[socket] {
+            Socket::Listens(it) if it.name.family() == AF_UNIX => it.by,
+            Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it)
+                if it.name.family() == AF_UNIX =>
+            {
+                it.with
+            }
+            _ => return [0, u32::MAX, u32::MAX],
+        };
+        [u32::try_from(with).unwrap_or(0), 0, 0]
     }
 
     fn value(&self, socket: usize, level: u64, name: u32) -> Result<u32, Errno> {
@@ -102,7 +130,7 @@ impl<M: Machine> Process<'_, M> {
         match (level, name) {
             (1, SO_DOMAIN) => Ok(own.family()),
             (1, SO_PROTOCOL) if matches!(own, Name::Unix(_)) => Ok(0),
-            (TCP | IP, _) if matches!(own, Name::Unix(_)) => Err(Errno(EOPNOTSUPP)),
+            (other, _) if other != 1 && matches!(own, Name::Unix(_)) => Err(Errno(EOPNOTSUPP)),
             (1, SO_TYPE) => Ok(SOCK_STREAM),
             (1, SO_PROTOCOL) => Ok(6),
             (1, SO_ACCEPTCONN) => Ok(listens.into()),

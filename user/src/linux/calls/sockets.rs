@@ -15,6 +15,7 @@ use linux_raw_sys::net::{
 };
 use rcoe_abi::Rights;
 
+use super::rights::Sending;
 use super::streams::Pieces;
 use crate::linux::errno::LATER;
 use crate::linux::sockets::{Connected, LOOPBACK, Link, Listens, Name, OWN, Socket, Sockets};
@@ -55,11 +56,15 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_setsockopt => self.set_option(first, [second, third, fourth, fifth]),
             nr::__NR_getsockopt => self.option(first, [second, third, fourth, fifth]),
             nr::__NR_shutdown => self.shut_down(first, low(second)),
-            nr::__NR_sendto => self.send_message(first, Pieces::One(second, third), low(fourth)),
+            nr::__NR_sendto => {
+                let pieces = Pieces::One(second, third);
+                self.send_message(first, pieces, low(fourth), &Sending::NONE)
+            }
             nr::__NR_sendmsg => {
-                let table = self.message_to_send(second);
-                table.and_then(|(table, count)| {
-                    self.send_message(first, Pieces::Table(table, count), low(third))
+                let sending = self.sent_beside(first, second);
+                sending.and_then(|sending| {
+                    let (table, count) = self.message(second)?;
+                    self.send_message(first, Pieces::Table(table, count), low(third), &sending)
                 })
             }
             nr::__NR_recvfrom => self.receive_from([first, second, third, fourth], fifth, words[5]),
@@ -125,7 +130,13 @@ impl<M: Machine> Process<'_, M> {
             Name::Unix(_) if name.is_none() => return Err(Errno(EINVAL)),
             _ => None,
         };
-        self.streams.sockets[socket] = Socket::Listens(Listens { name, card, most });
+        let by = self.task.number;
+        self.streams.sockets[socket] = Socket::Listens(Listens {
+            name,
+            by,
+            card,
+            most,
+        });
         Ok(0)
     }
 
@@ -188,6 +199,7 @@ impl<M: Machine> Process<'_, M> {
         Some(Connected {
             name: Name::Tcp((OWN, port)),
             peer: Name::Tcp(peer),
+            with: 0,
             link: Link::Card(connection),
             deaf: false,
             mute: false,
@@ -196,11 +208,7 @@ impl<M: Machine> Process<'_, M> {
 
     fn own_name(&mut self, file: u64, to: u64, room: u64) -> Answer {
         let socket = self.socket(file)?;
-        let name = match self.streams.sockets[socket] {
-            Socket::Free => return Err(Errno(ENOTSOCK)),
-            Socket::New(name) | Socket::Listens(Listens { name, .. }) => name,
-            Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it) => it.name,
-        };
+        let name = self.streams.sockets[socket].name().ok_or(Errno(ENOTSOCK))?;
         self.tell_address(&name, to, room).map(|()| 0)
     }
 
@@ -345,13 +353,20 @@ impl<M: Machine> Process<'_, M> {
         Err(Errno(EOPNOTSUPP))
     }
 
-    fn send_message(&mut self, file: u64, pieces: Pieces, flags: u32) -> Answer {
+    fn send_message(&mut self, file: u64, pieces: Pieces, flags: u32, sending: &Sending) -> Answer {
         self.socket(file)?;
         self.check_flags(flags, SENDING)?;
+        // It went with the first bytes, if there were any by now.
+        let begins = self.threads.now().wait.done == 0;
+        self.rights.has_room(sending.places().len())?;
+        let way = self.way_out(file).filter(|_| begins);
         let before = self.files.of(file)?.flags;
         self.at_once(file, flags, before)?;
         let sent = self.put_all(file, pieces, flags & MSG_NOSIGNAL != 0);
         self.at_once(file, 0, before)?;
+        if let Some(way) = way {
+            self.send_beside(sending, way);
+        }
         sent
     }
 
@@ -376,19 +391,6 @@ impl<M: Machine> Process<'_, M> {
         Ok((table, self.word(message.wrapping_add(24))?))
     }
 
-    /// The same of one that is sent, which has nothing beside its bytes.
-    fn message_to_send(&mut self, message: u64) -> Result<(u64, u64), Errno> {
-        if self.word(message.wrapping_add(40))? != 0 {
-            let text = format_args!(
-                "the system sphere sends no descriptors or credentials beside bytes: the program \
-                 got EOPNOTSUPP"
-            );
-            self.tell_once(nr::__NR_sendmsg.into(), text);
-            return Err(Errno(EOPNOTSUPP));
-        }
-        self.message(message)
-    }
-
     fn receive_message(&mut self, file: u64, message: u64, flags: u32) -> Answer {
         self.socket(file)?;
         self.check_flags(flags, RECEIVING)?;
@@ -400,9 +402,9 @@ impl<M: Machine> Process<'_, M> {
         });
         self.at_once(file, 0, before)?;
         if received.is_ok() {
-            // No address, nothing beside the bytes, no flags.
+            // No address.
             self.write(message.wrapping_add(8), &[0; 4])?;
-            self.write_words(message.wrapping_add(40), &[0, 0])?;
+            self.received_beside(message, flags)?;
         }
         received
     }

@@ -194,6 +194,7 @@ impl<M: Machine> Process<'_, M> {
             return if pipe.writers { Err(LATER) } else { Ok(0) };
         }
         let all = pipe.len.min(usize::try_from(bytes).unwrap_or(PIPE));
+        let all = all.min(self.rights.most(number));
         self.check(address, all as u64, Rights::WRITE)?;
         let mut done = 0;
         let mut portion = [0; PAGE_BYTES];
@@ -209,6 +210,7 @@ impl<M: Machine> Process<'_, M> {
         let pipe = &mut self.streams.pipes[number];
         pipe.start = (pipe.start + all) % PIPE;
         pipe.len -= all;
+        self.rights.read(number, all);
         if pipe.len == 0 {
             self.empty_pipe(number);
         }

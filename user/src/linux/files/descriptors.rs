@@ -20,7 +20,7 @@ pub(crate) struct Open {
     pub(crate) target: Target,
     pub(crate) offset: u64,
     pub(crate) flags: u32,
-    /// How many descriptors lead to it.
+    /// How many descriptors lead to it, those included that are on their way.
     count: u32,
 }
 
@@ -126,6 +126,31 @@ impl Files<'_> {
         let place = u8::try_from(place).map_err(|_| Errno(ENFILE))?;
         self.tables.set(number, place, flags & O_CLOEXEC != 0);
         Ok(number)
+    }
+
+    /// What is open at a place is kept open by something that is no descriptor.
+    pub(crate) const fn hold(&mut self, place: usize) {
+        self.open[place].count += 1;
+    }
+
+    /// That is over; what it was, if nothing else keeps it open.
+    pub(crate) fn drop_at(&mut self, place: usize) -> Option<Target> {
+        let open = &mut self.open[place];
+        open.count -= 1;
+        (open.count == 0).then_some(open.target)
+    }
+
+    /// A new descriptor for what is held open at a place.
+    pub(crate) fn receive(&mut self, place: usize, private: bool) -> Result<usize, Errno> {
+        let number = self.descriptor_from(0)?;
+        let place = u8::try_from(place).map_err(|_| Errno(EBADF))?;
+        self.tables.set(number, place, private);
+        Ok(number)
+    }
+
+    /// How many descriptors, and whatever else, keep open what is at a place.
+    pub(crate) fn holders(&self, place: usize) -> usize {
+        usize::try_from(self.open[place].count).unwrap_or(usize::MAX)
     }
 
     fn descriptor_from(&self, least: usize) -> Result<usize, Errno> {

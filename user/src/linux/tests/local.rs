@@ -1,7 +1,7 @@
 //! Connections in the machine.
 
 use linux_raw_sys::errno::{
-    EADDRINUSE, EAGAIN, ECONNREFUSED, EINVAL, ENETUNREACH, ENOENT, ENXIO, EOPNOTSUPP, EPIPE,
+    EADDRINUSE, EAGAIN, ECONNREFUSED, EINVAL, ENETUNREACH, ENOENT, ENXIO, EPIPE,
 };
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{POLLHUP, POLLIN, POLLOUT, POLLRDHUP};
@@ -243,15 +243,5 @@ fn what_is_no_stream_is_refused_by_name() {
         let words = [AF_UNIX.into(), SOCK_DGRAM.into(), 0];
         assert!(ask(process, nr::__NR_socket, &words).is_err());
         assert!(process.machine.notes.contains("streams only"));
-        let pair = [AF_UNIX.into(), SOCK_STREAM.into(), 0, HERE];
-        assert_eq!(ask(process, nr::__NR_socketpair, &pair), Ok(0));
-        let near = process.word(HERE).unwrap() & 0xffff_ffff;
-        // A message with a descriptor beside its bytes.
-        let message = [0, 0, HERE + 0x80, 1, HERE, 24, 0];
-        process.write_words(HERE + 0x40, &message).unwrap();
-        process.write_words(HERE + 0x80, &[HERE, 1]).unwrap();
-        let sent = ask(process, nr::__NR_sendmsg, &[near, HERE + 0x40, 0]);
-        assert_eq!(sent, Err(Errno(EOPNOTSUPP)));
-        assert!(process.machine.notes.contains("descriptors"));
     });
 }
