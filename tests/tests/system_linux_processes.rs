@@ -35,6 +35,29 @@ fn children_have_what_they_inherit_and_are_waited_for_as_on_linux() {
     }
 }
 
+const SHARED: &str = include_str!("system_linux_processes/shared.c");
+
+#[test]
+fn processes_share_memory_and_wait_for_each_other_there() {
+    if is_aarch64() {
+        return;
+    }
+    let scene = Scene::new();
+    for (compiler, replicas, compare) in [
+        (GLIBC, "1", "args"),
+        (MUSL, "2", "every"),
+        (GLIBC, "3", "io"),
+    ] {
+        scene.compile_by(compiler, "shared", SHARED, &["-O2"]);
+        let native = scene.run(&["./shared"]);
+        let options = ["-n", replicas, "--compare", compare];
+        let outcome = system(&scene, &options, &["./shared"]);
+        assert_eq!(native.ended, Ended::Exit(0), "{}", native.out());
+        let what = format!("{compiler:?} {replicas} {compare}");
+        assert_alike(&outcome, &native, &what);
+    }
+}
+
 /// All that a shell does without another program.
 #[test]
 fn a_shell_has_subshells_pipes_and_jobs_in_the_background() {

@@ -10,6 +10,7 @@
 //!
 //! Not covered: connections that a program makes, and what the notes tell of.
 
+mod aliases;
 mod calls;
 mod code;
 mod errno;

@@ -16,6 +16,7 @@ use core::fmt::Write as _;
 use rcoe_abi::object::{LARGE_BITS, MAX_CNODE_BITS, PAGE, SLOT_BITS};
 use rcoe_abi::{Error, ObjectType, Rights, layout, service};
 
+use super::aliases::{ALIASES, Aliases, alias_of};
 use super::identity::{CALL_WORDS, FLOAT_WORDS};
 use super::machine::Machine;
 use super::tasks::MEMORIES;
@@ -57,7 +58,12 @@ const NOTE_BYTES: usize = 16;
 /// Most frames: so many as the largest table has slots for.
 const MOST: u64 = 500_000;
 const _: () = assert!(LARGE_BITS > 16 && MOST < layout::SHADOW_PAGES);
-const _: () = assert!(2 * MOST + MOST / 64 + 1024 < 1 << MAX_CNODE_BITS);
+const _: () = assert!(2 * MOST + spare_slots(MOST) < 1 << MAX_CNODE_BITS);
+
+/// Slots beside those of so many frames: of aliases, and of what page tables are made of.
+const fn spare_slots(frames: u64) -> u64 {
+    ALIASES as u64 + frames / 64 + 1024
+}
 
 /// The machine.
 #[derive(Debug)]
@@ -72,8 +78,9 @@ pub struct Kernel {
     /// many there are.
     free: u32,
     given: u64,
-    /// The next slot behind those of frames.
+    /// The next slot behind those of frames and aliases.
     next: u64,
+    aliases: Aliases,
     /// The slot of memory that frames are made of, if there is any.
     chunk: Option<u64>,
     clock: Clock,
@@ -92,7 +99,7 @@ impl Kernel {
     /// The kernel's, or that there is not enough memory.
     pub fn new(frames: u64, network: bool, disk: bool) -> Result<Self, Error> {
         let frames = frames.min(MOST);
-        let slots = (2 * frames + frames / 64 + 1024).next_power_of_two();
+        let slots = (2 * frames + spare_slots(frames)).next_power_of_two();
         let bits = slots.ilog2();
         let mut kernel = Self {
             bits,
@@ -101,7 +108,8 @@ impl Kernel {
             taken: 0,
             free: 0,
             given: 0,
-            next: 2 * frames,
+            next: 2 * frames + ALIASES as u64,
+            aliases: Aliases::default(),
             chunk: None,
             clock: Clock::start()?,
             threads: Made::default(),
@@ -147,6 +155,17 @@ impl Kernel {
     /// A slot in the table of frames, as a pointer.
     const fn pointer(&self, slot: u64) -> u64 {
         1 << self.bits | slot
+    }
+
+    /// The slot of an alias, behind those of frames.
+    fn alias_slot(&self, alias: u16) -> u64 {
+        2 * self.most + u64::from(alias)
+    }
+
+    /// What is mapped for a frame or an alias, as a pointer.
+    fn mapped(&self, frame: u32) -> u64 {
+        let alias = alias_of(frame).map(|alias| self.alias_slot(alias));
+        self.pointer(alias.unwrap_or(frame.into()))
     }
 
     fn spare_slot(&mut self) -> Result<u64, Error> {
@@ -263,15 +282,35 @@ impl Machine for Kernel {
         self.space = space;
     }
 
+    fn share(&mut self, frame: u32, like: Option<u16>) -> Option<u16> {
+        let alias = self.aliases.add(like)?;
+        let (slot, from) = (self.alias_slot(alias), self.pointer(frame.into()));
+        if object::copy(FRAMES, slot, from, Rights::ALL).is_err() {
+            self.aliases.remove(alias);
+            return None;
+        }
+        Some(alias)
+    }
+
+    fn unshare(&mut self, alias: u16) -> bool {
+        // It was made by `share`.
+        let _ = object::delete(FRAMES, self.alias_slot(alias));
+        self.aliases.remove(alias)
+    }
+
+    fn number_of(&self, alias: u16) -> u32 {
+        self.aliases.number(alias)
+    }
+
     fn map(&mut self, frame: u32, address: u64, rights: Rights) -> bool {
-        let pointer = self.pointer(frame.into());
+        let pointer = self.mapped(frame);
         self.map_in(pointer, self.spaces[self.space], address, rights)
             .is_ok()
     }
 
     fn unmap(&mut self, frame: u32) {
         // One that is mapped nowhere is unmapped.
-        let _ = object::unmap_frame(self.pointer(frame.into()));
+        let _ = object::unmap_frame(self.mapped(frame));
     }
 
     fn read(&self, frame: u32, at: usize, bytes: &mut [u8]) {

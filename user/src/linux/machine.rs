@@ -23,7 +23,15 @@ pub trait Machine: Network + Disk {
     fn make_space(&mut self, space: usize) -> bool;
     /// The address space at hand is this one from here on.
     fn enter(&mut self, space: usize);
-    /// Maps a frame in the address space at hand. Tells whether that is possible.
+    /// Another place for a frame that is shared, beside that of this alias or as its first one: an
+    /// alias; `None` if there are too many. The frame itself is mapped nowhere.
+    fn share(&mut self, frame: u32, like: Option<u16>) -> Option<u16>;
+    /// An alias that is mapped nowhere is needed no more. Tells whether it was the last one of its
+    /// frame.
+    fn unshare(&mut self, alias: u16) -> bool;
+    /// The number of what an alias shares, which nothing else has.
+    fn number_of(&self, alias: u16) -> u32;
+    /// Maps a frame or an alias in the address space at hand. Tells whether that is possible.
     fn map(&mut self, frame: u32, address: u64, rights: Rights) -> bool;
     /// Takes it out again.
     fn unmap(&mut self, frame: u32);

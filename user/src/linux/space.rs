@@ -11,6 +11,12 @@ use super::machine::{Machine, PAGE};
 use super::{Answer, Errno, Sparse};
 use linux_raw_sys::errno::{EACCES, EFAULT, EINVAL, ENOMEM};
 
+mod page;
+mod shared;
+
+use page::{PROMISED, Page};
+use shared::share_page;
+
 /// Where the stack ends, and where it can grow to.
 pub(crate) const STACK_TOP: u64 = 0x7ff0_0000_0000;
 /// See [`STACK_TOP`].
@@ -22,28 +28,6 @@ const MAPPED_END: u64 = 0x14_0000_0000;
 const BRK_MOST: u64 = 1 << 30;
 /// Lowest address of a page.
 const LOWEST: u64 = 0x1_0000;
-
-/// The frame of a page that is there and was not used yet.
-const PROMISED: u32 = u32::MAX - 1;
-
-/// A page of the program: its frame and its rights, of which it may have none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Page {
-    frame: u32,
-    rights: Rights,
-}
-
-impl Page {
-    const fn word(self) -> u64 {
-        (self.frame as u64 + 1) | (self.rights.word() << 32)
-    }
-
-    fn from_word(word: u64) -> Option<Self> {
-        let frame = u32::try_from((word & 0xffff_ffff).checked_sub(1)?).ok()?;
-        let rights = Rights::from_word(word >> 32);
-        Some(Self { frame, rights })
-    }
-}
 
 /// A range of whole pages.
 #[derive(Clone, Copy, Debug)]
@@ -78,8 +62,6 @@ pub(crate) struct Space {
     brk: u64,
     /// Below this no page is free where memory is mapped.
     next: u64,
-    /// Was any memory mapped that children are to share?
-    pub(crate) shares: bool,
 }
 
 impl Space {
@@ -90,7 +72,6 @@ impl Space {
             brk_start: start,
             brk: start,
             next: MAPPED,
-            shares: false,
         }
     }
 
@@ -101,8 +82,19 @@ impl Space {
         range: Range,
         rights: Rights,
     ) -> Result<(), Errno> {
+        Self::add_each(store, machine, range, |store, machine, page| {
+            add_page(store, machine, page, rights)
+        })
+    }
+
+    fn add_each<'a, M: Machine>(
+        store: &mut Sparse<'a>,
+        machine: &mut M,
+        range: Range,
+        add: impl Fn(&mut Sparse<'a>, &mut M, u64) -> Option<()>,
+    ) -> Result<(), Errno> {
         for page in range.pages() {
-            if add_page(store, machine, page, rights).is_none() {
+            if add(store, machine, page).is_none() {
                 let end = page * PAGE;
                 if end > range.start {
                     Self::remove(store, machine, Range { end, ..range });
@@ -119,10 +111,14 @@ impl Space {
         range: Range,
         rights: Rights,
     ) -> Result<(), Errno> {
-        let frame = PROMISED;
+        let promised = Page {
+            frame: PROMISED,
+            rights,
+            alias: 0,
+        };
         for page in range.pages() {
             let kept = (store.get(page) == 0)
-                .then(|| store.set(page, Page { frame, rights }.word()))
+                .then(|| store.set(page, promised.word()))
                 .flatten();
             if kept.is_none() {
                 for page in range.start / PAGE..page {
@@ -137,8 +133,9 @@ impl Space {
 
     /// Gives a page that was promised.
     fn give(store: &mut Sparse<'_>, machine: &mut impl Machine, page: u64) -> Option<()> {
-        let Page { frame, rights } = Page::from_word(store.get(page))?;
-        if frame != PROMISED || rights == Rights::NONE {
+        let promised = Page::from_word(store.get(page))?;
+        let rights = promised.rights;
+        if promised.frame != PROMISED || rights == Rights::NONE {
             return None;
         }
         let frame = machine.take()?;
@@ -146,10 +143,10 @@ impl Space {
             machine.give_back(frame);
             return None;
         }
-        store.set(page, Page { frame, rights }.word())
+        store.set(page, Page { frame, ..promised }.word())
     }
 
-    /// Makes pages zero that the program may write.
+    /// Makes pages zero that the program may write. What is shared stays as it is.
     pub(crate) fn empty(
         store: &Sparse<'_>,
         machine: &mut impl Machine,
@@ -159,6 +156,7 @@ impl Space {
             let page = Page::from_word(store.get(page)).ok_or(Errno(ENOMEM))?;
             match page.frame {
                 PROMISED => {}
+                _ if page.alias != 0 => {}
                 _ if !page.rights.contains(Rights::WRITE) => return Err(Errno(EINVAL)),
                 frame => machine.write(frame, 0, &[0; 4096]),
             }
@@ -169,10 +167,9 @@ impl Space {
     /// Takes pages out, if they are there.
     fn remove(store: &mut Sparse<'_>, machine: &mut impl Machine, range: Range) {
         for page in range.pages() {
-            if let Some(Page { frame, .. }) = Page::from_word(store.get(page)) {
-                if frame != PROMISED {
-                    machine.unmap(frame);
-                    machine.give_back(frame);
+            if let Some(it) = Page::from_word(store.get(page)) {
+                if it.frame != PROMISED {
+                    drop_page(machine, it);
                 }
                 // There is room for what is there.
                 let _ = store.set(page, 0);
@@ -227,21 +224,20 @@ impl Space {
             }
         }
         for page in range.pages() {
-            let Some(Page { frame, rights: old }) = Page::from_word(store.get(page)) else {
+            let Some(old) = Page::from_word(store.get(page)) else {
                 continue;
             };
-            if old == rights {
+            if old.rights == rights {
                 continue;
             }
-            if frame == PROMISED {
-                let _ = store.set(page, Page { frame, rights }.word());
-                continue;
+            if old.frame != PROMISED {
+                machine.unmap(old.mapped());
+                let maps = rights != Rights::NONE;
+                if maps && !machine.map(old.mapped(), page * PAGE, rights) {
+                    return Err(Errno(EACCES));
+                }
             }
-            machine.unmap(frame);
-            if rights != Rights::NONE && !machine.map(frame, page * PAGE, rights) {
-                return Err(Errno(EACCES));
-            }
-            let _ = store.set(page, Page { frame, rights }.word());
+            let _ = store.set(page, Page { rights, ..old }.word());
         }
         Ok(())
     }
@@ -436,14 +432,25 @@ fn copy_page(
     page: u64,
     word: u64,
 ) -> Option<()> {
-    let Page { frame, rights } = Page::from_word(word)?;
-    if frame == PROMISED {
+    let it = Page::from_word(word)?;
+    if it.frame == PROMISED {
         return store.set(page, word);
     }
-    add_page(store, machine, page, rights)?;
+    if it.alias != 0 {
+        return share_page(store, machine, page, (it.frame, it.rights, Some(it.alias)));
+    }
+    add_page(store, machine, page, it.rights)?;
     let copy = Page::from_word(store.get(page))?;
-    machine.copy(frame, copy.frame);
+    machine.copy(it.frame, copy.frame);
     Some(())
+}
+
+/// A page with memory is there no more.
+fn drop_page(machine: &mut impl Machine, it: Page) {
+    machine.unmap(it.mapped());
+    if it.alias == 0 || machine.unshare(it.alias) {
+        machine.give_back(it.frame);
+    }
 }
 
 fn add_page(
@@ -458,7 +465,15 @@ fn add_page(
     let frame = machine.take()?;
     let mapped = rights == Rights::NONE || machine.map(frame, page * PAGE, rights);
     let kept = mapped
-        .then(|| store.set(page, Page { frame, rights }.word()))
+        .then(|| {
+            let alias = 0;
+            let it = Page {
+                frame,
+                rights,
+                alias,
+            };
+            store.set(page, it.word())
+        })
         .flatten();
     if kept.is_none() {
         machine.unmap(frame);

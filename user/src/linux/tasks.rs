@@ -202,8 +202,17 @@ impl<M: Machine> Process<'_, M> {
 
     /// The threads of the process at hand end, but for the one at a place.
     pub(crate) fn end_threads(&mut self, kept: Option<usize>) {
-        for place in 0..super::THREADS {
-            if Some(place) != kept && self.threads.is_there(place) {
+        let all = 0..super::THREADS;
+        let ends = |it: &Self, place: usize| Some(place) != kept && it.threads.is_there(place);
+        // None of them is woken instead of one that lives on.
+        for place in all.clone() {
+            if ends(self, place) {
+                self.threads.at(place).wait.futex = None;
+            }
+        }
+        for place in all {
+            if ends(self, place) {
+                self.leave(place);
                 self.forget_thread(place);
                 self.threads.end(place);
             }

@@ -10,6 +10,7 @@ mod net;
 mod processes;
 mod programs;
 mod rights;
+mod shared;
 mod signals;
 mod threads;
 
@@ -47,7 +48,8 @@ struct Mock {
     /// Address spaces that are made, and the one at hand.
     spaces: BTreeSet<usize>,
     space: usize,
-    /// Where frames are mapped: the address space, and where there.
+    aliases: super::aliases::Aliases,
+    /// Where frames and aliases are mapped: the address space, and where there.
     mapped: BTreeMap<u32, (usize, u64, Rights)>,
     console: Vec<u8>,
     notes: String,
@@ -90,6 +92,24 @@ impl Machine for Mock {
 
     fn enter(&mut self, space: usize) {
         self.space = space;
+    }
+
+    fn share(&mut self, frame: u32, like: Option<u16>) -> Option<u16> {
+        assert!(!self.mapped.contains_key(&frame) && !self.free.contains(&frame));
+        self.aliases.add(like)
+    }
+
+    fn unshare(&mut self, alias: u16) -> bool {
+        assert!(
+            !self
+                .mapped
+                .contains_key(&super::aliases::mapped_as(0, alias))
+        );
+        self.aliases.remove(alias)
+    }
+
+    fn number_of(&self, alias: u16) -> u32 {
+        self.aliases.number(alias)
     }
 
     fn map(&mut self, frame: u32, address: u64, rights: Rights) -> bool {
@@ -264,6 +284,16 @@ fn ask(process: &mut Process<'_, Mock>, call: u32, words: &[u64]) -> Answer {
         },
         other => panic!("{other:?}"),
     }
+}
+
+/// How much of the machine the program uses: frames, and how many of them and of their aliases are
+/// mapped.
+fn machine_uses(process: &Process<'_, Mock>) -> (usize, usize) {
+    let machine = &process.machine;
+    (
+        machine.frames.len() - machine.free.len(),
+        machine.mapped.len(),
+    )
 }
 
 /// Puts a string where the program has data.

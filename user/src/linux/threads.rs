@@ -47,10 +47,19 @@ pub(crate) struct Wait {
     pub(crate) child: Option<u64>,
 }
 
+/// What a word of memory is, whoever sees it where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// One of a memory, at this address.
+    Own(usize, u64),
+    /// One of what is shared, by its number, at this byte of the page.
+    Shared(u32, u64),
+}
+
 /// Who waits at a word of memory: since when, among others, and for what kinds of waking.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Futex {
-    pub(crate) address: u64,
+    pub(crate) place: Place,
     pub(crate) order: u64,
     pub(crate) kinds: u32,
 }
@@ -287,10 +296,10 @@ impl Threads {
     }
 
     /// Who waits the longest at a word, for any of these kinds of waking.
-    pub(crate) fn first_at(&mut self, address: u64, kinds: u32) -> Option<&mut Wait> {
+    pub(crate) fn first_at(&mut self, place: Place, kinds: u32) -> Option<&mut Wait> {
         let at = |it: &Thread| {
-            let futex = it.wait.futex.filter(|_| self.is_of(it, self.process))?;
-            (futex.address == address && futex.kinds & kinds != 0).then_some(futex.order)
+            let futex = it.wait.futex.filter(|_| it.state != State::Free)?;
+            (futex.place == place && futex.kinds & kinds != 0).then_some(futex.order)
         };
         let all = self.all.iter().enumerate();
         let first = all.filter_map(|(place, it)| Some((at(it)?, place))).min()?;
@@ -459,9 +468,9 @@ impl<M: Machine> Process<'_, M> {
 
     /// The current thread ends, and so does its process if it was the last one.
     fn end_thread(&mut self, ended: u64) {
-        self.leave();
-        self.forget_thread(self.threads.index());
         let place = self.threads.current;
+        self.leave(place);
+        self.forget_thread(place);
         self.threads.end(place);
         if !self.threads.has_any() {
             self.end_process(ended);

@@ -3,8 +3,8 @@
 use linux_raw_sys::errno::{EACCES, EBADF, EEXIST, EINVAL, ENODEV, ENOMEM};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_SHARED,
-    MAP_STACK, MREMAP_MAYMOVE, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE,
+    MADV_DONTNEED, MADV_REMOVE, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE,
+    MAP_SHARED, MAP_STACK, MREMAP_MAYMOVE, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE,
 };
 use rcoe_abi::Rights;
 
@@ -49,6 +49,7 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_mremap => self.remap(first, second, third, fourth),
             // From other advice nothing follows: what is not needed may stay.
             nr::__NR_madvise if third == u64::from(MADV_DONTNEED) => self.forget(first, second),
+            nr::__NR_madvise if third == u64::from(MADV_REMOVE) => self.punch(first, second),
             nr::__NR_madvise => Ok(0),
             _ => return None,
         })
@@ -83,9 +84,10 @@ impl<M: Machine> Process<'_, M> {
             return Err(Errno(ENODEV));
         }
         let rights = rights(protection)?;
-        // A process shares nothing with itself; with a child it would.
-        self.space.shares |= has(MAP_SHARED);
         let range = self.place(words)?;
+        if has(MAP_SHARED) {
+            return self.map_shared(range, rights);
+        }
         // What nobody may use, or says will hardly be used, is had when it is used.
         let late = protection == PROT_NONE.into() || has(MAP_NORESERVE) || has(MAP_STACK);
         if has(MAP_ANONYMOUS) && late {
@@ -105,6 +107,21 @@ impl<M: Machine> Process<'_, M> {
         Space::add(store, machine, range, Rights::READ_WRITE)?;
         self.fill(range.start, bytes, (node, offset))?;
         Space::protect(&mut self.store, &mut self.machine, range, rights)?;
+        Ok(range.start)
+    }
+
+    /// Memory that children will share. It is had at once, and there is only so much of it.
+    fn map_shared(&mut self, range: Range, rights: Rights) -> Answer {
+        let shared = Space::share(&mut self.store, &mut self.machine, range, rights);
+        shared.inspect_err(|_| {
+            self.tell_once(
+                nr::__NR_mmap.into(),
+                format_args!(
+                    "the system sphere has no more memory that processes can share: the program \
+                     got ENOMEM"
+                ),
+            );
+        })?;
         Ok(range.start)
     }
 
@@ -171,6 +188,16 @@ impl<M: Machine> Process<'_, M> {
         emptied.map(|()| 0)
     }
 
+    /// What processes share reads as zeroes then.
+    fn punch(&mut self, address: u64, bytes: u64) -> Answer {
+        if bytes > MOST {
+            return Err(Errno(ENOMEM));
+        }
+        let range = Range::new(address, bytes)?;
+        let emptied = Space::punch(&self.store, &mut self.machine, range);
+        emptied.map(|()| 0)
+    }
+
     /// Gives a mapping another length, at another place if it has to grow.
     fn remap(&mut self, old: u64, bytes: u64, wanted: u64, flags: u64) -> Answer {
         let range = Range::new(old, bytes)?;
@@ -187,6 +214,14 @@ impl<M: Machine> Process<'_, M> {
             return Ok(old);
         }
         if flags == 0 {
+            return Err(Errno(ENOMEM));
+        }
+        if Space::has_shared(&self.store, range) {
+            let text = format_args!(
+                "the system sphere does not make memory longer that processes share (mremap): the \
+                 program got ENOMEM"
+            );
+            self.tell_once(nr::__NR_mremap.into(), text);
             return Err(Errno(ENOMEM));
         }
         let new = self.space.room(&self.store, wanted)?;

@@ -1,12 +1,13 @@
 //! Calls about processes: new ones, waiting for those that have ended, their groups and sessions.
 //!
-//! A new process has a copy of all memory, which is made at once. One that shares its parent's
-//! memory has the parent wait until it ends, as `vfork` does.
+//! A new process has a copy of all memory, which is made at once, but of what was mapped to be
+//! shared: of that it has the same. One that shares all of its parent's memory has the parent wait
+//! until it ends, as `vfork` does.
 //!
 //! Not covered: processes that share anything else, that end by another signal than `SIGCHLD`, or
 //! that are stopped; and namespaces.
 
-use linux_raw_sys::errno::{EACCES, EAGAIN, ECHILD, EINVAL, ENOMEM, ENOSYS, EPERM, ESRCH};
+use linux_raw_sys::errno::{EACCES, EAGAIN, ECHILD, EINVAL, ENOMEM, EPERM, ESRCH};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_CLEAR_SIGHAND, CLONE_DETACHED,
@@ -114,14 +115,6 @@ impl<'a, M: Machine> Process<'a, M> {
         let by = new.flags & BY == SIGCHLD.into();
         if !by || new.flags & !known != 0 || has(CLONE_VM) && !has(CLONE_VFORK) {
             return Err(self.refuse(call.into()));
-        }
-        if self.space.shares && !has(CLONE_VM) {
-            let text = format_args!(
-                "the system sphere does not carry memory that processes share (MAP_SHARED): the \
-                 program has some, and got ENOSYS when it made another process"
-            );
-            self.tell_once(nr::__NR_fork.into(), text);
-            return Err(Errno(ENOSYS));
         }
         let mut tasks = self.task.all().iter();
         let process = tasks.position(|it| it.life == Life::Free);

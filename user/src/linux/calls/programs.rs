@@ -164,8 +164,8 @@ impl<'a, M: Machine> Process<'a, M> {
 
     /// The process at hand has another program from here on, and the current thread alone.
     fn become_program(&mut self, path: Path, memory: usize, begin: Begin) {
-        self.leave();
         let place = self.threads.index();
+        self.leave(place);
         self.end_threads(Some(place));
         self.leave_memory();
         (self.task.memory, self.task.executed) = (memory, true);

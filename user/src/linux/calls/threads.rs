@@ -1,6 +1,6 @@
 //! Calls about threads: new ones, those that end, and words of memory at which they wait.
 //!
-//! Not covered: priorities, and words that belong to more than one process.
+//! Not covered: priorities.
 
 use linux_raw_sys::errno::{EAGAIN, EFAULT, EINVAL, ENOSYS, ESRCH, ETIMEDOUT};
 use linux_raw_sys::general as nr;
@@ -12,7 +12,9 @@ use linux_raw_sys::general::{
 };
 
 use crate::linux::identity::SP;
-use crate::linux::threads::{ANSWER, Futex, Limit, Thread};
+use crate::linux::machine::PAGE;
+use crate::linux::space::Space;
+use crate::linux::threads::{ANSWER, Futex, Limit, Place, Thread};
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// What a thread shares with the one that makes it, and what else can be asked for.
@@ -183,15 +185,16 @@ impl<M: Machine> Process<'_, M> {
         self.write_words(bytes, &[LIST_BYTES]).map(|()| 0)
     }
 
-    /// The current thread ends: whoever waits for that, or for locks that it held, goes on.
-    pub(in crate::linux) fn leave(&mut self) {
-        let thread = *self.threads.current();
+    /// The thread at a place, of the process at hand, ends: whoever waits for that, or for locks
+    /// that it held, goes on.
+    pub(in crate::linux) fn leave(&mut self, place: usize) {
+        let thread = *self.threads.at(place);
         if thread.robust != 0 {
             // A list that cannot be read ends there.
             let _ = self.release_locks(thread.robust, thread.number);
         }
         if thread.cleared != 0 && self.write_half(thread.cleared, 0).is_ok() {
-            self.wake(thread.cleared, 1, ANY);
+            self.wake(self.word_at(thread.cleared, false), 1, ANY);
         }
     }
 
@@ -224,7 +227,7 @@ impl<M: Machine> Process<'_, M> {
         let released = held & FUTEX_WAITERS | FUTEX_OWNER_DIED;
         self.write_half(address, released.into())?;
         if held & FUTEX_WAITERS != 0 {
-            self.wake(address, 1, ANY);
+            self.wake(self.word_at(address, false), 1, ANY);
         }
         Ok(())
     }
@@ -237,6 +240,8 @@ impl<M: Machine> Process<'_, M> {
         if !address.is_multiple_of(4) {
             return Err(Errno(EINVAL));
         }
+        let private = operation & FUTEX_PRIVATE_FLAG != 0;
+        let (place, to) = (self.word_at(address, private), self.word_at(other, private));
         let command = operation & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
         match command {
             FUTEX_WAIT | FUTEX_WAIT_BITSET => {
@@ -247,14 +252,14 @@ impl<M: Machine> Process<'_, M> {
                     place if absolute => self.limit_at(place, real)?,
                     place => Limit::In(self.time_at(place)?),
                 };
-                self.wait_at(address, low(value), kinds, limit)
+                self.wait_at((address, place), low(value), kinds, limit)
             }
-            FUTEX_WAKE => Ok(self.wake(address, low(value), ANY)),
+            FUTEX_WAKE => Ok(self.wake(place, low(value), ANY)),
             FUTEX_WAKE_BITSET if low(third) == 0 => Err(Errno(EINVAL)),
-            FUTEX_WAKE_BITSET => Ok(self.wake(address, low(value), low(third))),
-            FUTEX_REQUEUE => Ok(self.requeue(address, low(value), low(fourth), other)),
+            FUTEX_WAKE_BITSET => Ok(self.wake(place, low(value), low(third))),
+            FUTEX_REQUEUE => Ok(self.requeue(place, low(value), low(fourth), to)),
             FUTEX_CMP_REQUEUE if self.half(address)? != low(third) => Err(Errno(EAGAIN)),
-            FUTEX_CMP_REQUEUE => Ok(self.requeue(address, low(value), low(fourth), other)),
+            FUTEX_CMP_REQUEUE => Ok(self.requeue(place, low(value), low(fourth), to)),
             _ => {
                 let text = format_args!(
                     "the system sphere does not carry operation {command} of the system call \
@@ -273,7 +278,22 @@ impl<M: Machine> Process<'_, M> {
         Ok(Limit::At(time.saturating_sub(began)))
     }
 
-    fn wait_at(&mut self, address: u64, value: u32, kinds: u32, limit: Limit) -> Answer {
+    /// What the word at an address is: what processes share is the same for all of them, unless a
+    /// program says that it uses it within one.
+    fn word_at(&self, address: u64, private: bool) -> Place {
+        match Space::alias_at(&self.store, address) {
+            Some(alias) if !private => Place::Shared(self.machine.number_of(alias), address % PAGE),
+            _ => Place::Own(self.task.memory, address),
+        }
+    }
+
+    fn wait_at(
+        &mut self,
+        (address, place): (u64, Place),
+        value: u32,
+        kinds: u32,
+        limit: Limit,
+    ) -> Answer {
         let wait = self.threads.current().wait;
         if wait.woken {
             return Ok(0);
@@ -287,7 +307,7 @@ impl<M: Machine> Process<'_, M> {
             }
             let order = self.threads.queue();
             self.threads.current().wait.futex = Some(Futex {
-                address,
+                place,
                 order,
                 kinds,
             });
@@ -298,10 +318,10 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// Wakes so many of those who wait at a word, the first ones first; how many there were.
-    fn wake(&mut self, address: u64, most: u32, kinds: u32) -> u64 {
+    fn wake(&mut self, place: Place, most: u32, kinds: u32) -> u64 {
         let mut count = 0;
         while count < u64::from(most)
-            && let Some(wait) = self.threads.first_at(address, kinds)
+            && let Some(wait) = self.threads.first_at(place, kinds)
         {
             (wait.futex, wait.woken) = (None, true);
             count += 1;
@@ -310,15 +330,15 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// Wakes some, and has others wait at another word from here on.
-    fn requeue(&mut self, address: u64, most: u32, others: u32, to: u64) -> u64 {
-        let woken = self.wake(address, most, ANY);
+    fn requeue(&mut self, place: Place, most: u32, others: u32, to: Place) -> u64 {
+        let woken = self.wake(place, most, ANY);
         let mut moved = 0;
         while moved < u64::from(others)
-            && to != address
-            && let Some(wait) = self.threads.first_at(address, ANY)
+            && to != place
+            && let Some(wait) = self.threads.first_at(place, ANY)
             && let Some(futex) = &mut wait.futex
         {
-            futex.address = to;
+            futex.place = to;
             moved += 1;
         }
         woken + moved

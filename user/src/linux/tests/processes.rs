@@ -116,19 +116,6 @@ fn a_child_that_has_not_ended_is_told_apart_from_none() {
 }
 
 #[test]
-fn memory_that_a_child_would_share_is_not_copied_in_silence() {
-    with(|process, _| {
-        let shared = u64::from(nr::MAP_SHARED | nr::MAP_ANONYMOUS);
-        let mapped = ask(process, nr::__NR_mmap, &[0, 4096, 3, shared]);
-        assert!(mapped.is_ok());
-        assert_eq!(ask(process, nr::__NR_fork, &[]), Err(Errno(ENOSYS)));
-        assert!(process.machine.notes.contains("MAP_SHARED"));
-        // One that has all of its maker's memory shares it.
-        assert_eq!(call(process, 0, nr::__NR_vfork, &[]), Turn::Other);
-    });
-}
-
-#[test]
 fn a_process_waits_for_the_lock_of_another_one() {
     with(|process, _| {
         let path = super::text(process, "/etc/text");
