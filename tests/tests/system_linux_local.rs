@@ -12,6 +12,9 @@ const LOCAL: &str = include_str!("system_linux_local/local.c");
 /// Descriptors that are sent from one process to another.
 const RIGHTS: &str = include_str!("system_linux_local/rights.c");
 
+/// Sockets that wait for all, for a time, or take nothing.
+const RECEIVE: &str = include_str!("system_linux_local/receive.c");
+
 /// Runs a program with so many replicas each, compared so, and natively.
 fn alike(name: &str, text: &str, runs: [(&[&str], &str, &str); 3]) {
     if is_aarch64() {
@@ -45,4 +48,9 @@ fn servers_and_clients_of_one_machine_do_what_they_do_on_linux() {
 #[test]
 fn descriptors_go_by_messages_as_they_do_on_linux() {
     alike("rights", RIGHTS, RUNS);
+}
+
+#[test]
+fn sockets_wait_for_all_or_for_a_time_as_they_do_on_linux() {
+    alike("receive", RECEIVE, RUNS);
 }

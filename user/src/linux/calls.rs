@@ -16,6 +16,7 @@ mod options;
 mod poll;
 mod processes;
 mod programs;
+mod receive;
 mod rights;
 mod sockets;
 mod streams;

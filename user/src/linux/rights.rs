@@ -45,6 +45,8 @@ pub(crate) struct OnTheWay {
     order: u64,
     /// How much is left of a message of which a call has read the beginning.
     left: Option<usize>,
+    /// How much a call has looked at that takes nothing; `None` if it takes what it reads.
+    peeked: Option<usize>,
     /// Was a descriptor closed since it was looked for what nobody can reach?
     stale: bool,
 }
@@ -56,6 +58,7 @@ impl OnTheWay {
             count: 0,
             order: 0,
             left: None,
+            peeked: None,
             stale: false,
         }
     }
@@ -71,27 +74,69 @@ impl OnTheWay {
 
     /// What is open at this place goes with the bytes of a pipe between these. There is room.
     pub(crate) fn send(&mut self, place: usize, pipe: usize, [start, end]: [usize; 2]) {
+        self.add(place, Some(Way { pipe, start, end }));
+    }
+
+    fn add(&mut self, place: usize, way: Option<Way>) {
         let free = self.all.iter_mut().find(|it| it.is_none());
         self.order += 1;
         self.count += 1;
         *free.expect("there is room") = Some(Sent {
             place,
             order: self.order,
-            way: Some(Way { pipe, start, end }),
+            way,
         });
+    }
+
+    /// The call at hand takes nothing of what it reads.
+    pub(crate) const fn begin_peek(&mut self) {
+        self.peeked = Some(0);
+    }
+
+    /// How much the call at hand has looked at, if it takes nothing.
+    pub(crate) const fn peeked(&self) -> Option<usize> {
+        self.peeked
+    }
+
+    /// Has the call at hand come to the end of a message?
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    /// What begins in a pipe between these bytes, in its order: places, and the end of the message.
+    fn between(
+        &self,
+        pipe: usize,
+        start: usize,
+        end: usize,
+    ) -> Option<([usize; MOST], usize, usize)> {
+        let (mut places, mut count, mut last, mut message) = ([0; MOST], 0, 0, None);
+        let here = |it: &&Sent| {
+            let way = it.way.filter(|way| way.pipe == pipe);
+            way.is_some_and(|way| (start..end).contains(&way.start))
+        };
+        let next = |last: u64| {
+            let all = self.all.iter().flatten().filter(here);
+            all.filter(|it| it.order > last).min_by_key(|it| it.order)
+        };
+        while let Some(it) = next(last) {
+            (places[count], count, last) = (it.place, count + 1, it.order);
+            message = it.way.map(|way| way.end);
+        }
+        message.map(|end| (places, count, end))
     }
 
     fn ways(&mut self) -> impl Iterator<Item = &mut Option<Way>> {
         self.all.iter_mut().flatten().map(|it| &mut it.way)
     }
 
-    /// How many bytes of a pipe can be read at once.
-    pub(crate) fn most(&mut self, pipe: usize) -> usize {
+    /// How many bytes of a pipe can be read at once, behind those that were looked at.
+    pub(crate) fn most(&mut self, pipe: usize, skip: usize) -> usize {
         if let Some(left) = self.left {
             return left;
         }
         let ways = self.ways().filter_map(|it| *it);
-        let ends = ways.filter(|it| it.pipe == pipe).map(|it| it.end);
+        let ends = ways.filter(|it| it.pipe == pipe).map(|it| it.end - skip);
         ends.min().unwrap_or(usize::MAX)
     }
 
@@ -160,9 +205,28 @@ impl<M: Machine> Process<'_, M> {
         Some(made)
     }
 
+    /// So many bytes of a pipe were looked at, and not taken: what came with them comes once more.
+    pub(crate) fn peek(&mut self, pipe: usize, bytes: usize) -> Result<(), Errno> {
+        let start = self.rights.peeked.unwrap_or(0);
+        let end = start + bytes;
+        if let Some(left) = &mut self.rights.left {
+            *left -= bytes;
+        }
+        if let Some((places, count, message)) = self.rights.between(pipe, start, end) {
+            self.rights.has_room(count)?;
+            for &place in &places[..count] {
+                self.files.hold(place);
+                self.rights.add(place, None);
+            }
+            self.rights.left = Some(message - end);
+        }
+        self.rights.peeked = Some(end);
+        Ok(())
+    }
+
     /// A call is over: what arrived and was not taken is closed, and what nobody can receive.
     pub(crate) fn tend_rights(&mut self) {
-        self.rights.left = None;
+        (self.rights.left, self.rights.peeked) = (None, None);
         while self.rights.count > 0 {
             if let Some(place) = self.rights.take() {
                 if let Some(target) = self.files.drop_at(place) {

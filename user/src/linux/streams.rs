@@ -20,6 +20,16 @@ const INTERESTS: usize = 256;
 pub(crate) const PAGE_BYTES: usize = 4096;
 pub(crate) const PIPE_PAGES: usize = 16;
 
+/// Calls wait without an end.
+pub(crate) const PATIENT: u64 = u64::MAX;
+
+/// A side of a socket, on which calls wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    Receives,
+    Sends,
+}
+
 /// What a descriptor leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Target {
@@ -98,6 +108,8 @@ pub(crate) struct Interest {
 #[derive(Debug)]
 pub(crate) struct Streams {
     pub(crate) sockets: [Socket; ALL_SOCKETS],
+    /// How many nanoseconds calls wait at each, on each side.
+    pub(crate) patience: [[u64; 2]; ALL_SOCKETS],
     pub(crate) pipes: [Pipe; PIPES],
     pub(crate) counters: [Counter; COUNTERS],
     pub(crate) alarms: [Alarm; ALARMS],
@@ -115,6 +127,7 @@ impl Streams {
     pub(crate) const fn new() -> Self {
         Self {
             sockets: [Socket::Free; ALL_SOCKETS],
+            patience: [[PATIENT; 2]; ALL_SOCKETS],
             pipes: [Pipe {
                 readers: false,
                 writers: false,
@@ -147,7 +160,7 @@ impl Streams {
         let mut all = self.sockets.iter();
         let place = all.position(|it| matches!(it, Socket::Free));
         let place = place.ok_or(Errno(ENFILE))?;
-        self.sockets[place] = socket;
+        (self.sockets[place], self.patience[place]) = (socket, [PATIENT; 2]);
         Ok(Target::Socket(place))
     }
 

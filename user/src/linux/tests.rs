@@ -9,6 +9,7 @@ mod local;
 mod net;
 mod processes;
 mod programs;
+mod receive;
 mod rights;
 mod shared;
 mod signals;

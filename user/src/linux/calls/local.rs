@@ -10,7 +10,7 @@ use rcoe_abi::Rights;
 
 use crate::linux::files::Kind;
 use crate::linux::sockets::{ANY, Connected, LOOPBACK, Label, Link, Name, OWN, Socket, Sockets};
-use crate::linux::streams::Target;
+use crate::linux::streams::{Side, Target};
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Who connects in the machine without saying to which of its addresses.
@@ -85,7 +85,7 @@ impl<M: Machine> Process<'_, M> {
             return Err(Errno(ECONNREFUSED));
         };
         if self.streams.sockets.count_at(listener) >= heard.most {
-            return Err(self.later(file));
+            return Err(self.later(file, Side::Sends));
         }
         let (name, peer) = match (own, wanted) {
             (Name::Tcp((_, port)), Name::Tcp((address, _))) => {

@@ -3,16 +3,18 @@
 //! What the stack does anyway, or what changes nothing that a program could see here, is taken; an
 //! option that nobody knows gets the error that Linux gives.
 
-use linux_raw_sys::errno::{EINVAL, ENOPROTOOPT, EOPNOTSUPP};
+use linux_raw_sys::errno::{EDOM, EINVAL, ENOPROTOOPT, EOPNOTSUPP};
 use linux_raw_sys::net::{
     AF_UNIX, SO_ACCEPTCONN, SO_BROADCAST, SO_DOMAIN, SO_DONTROUTE, SO_ERROR, SO_KEEPALIVE,
     SO_LINGER, SO_OOBINLINE, SO_PEERCRED, SO_PRIORITY, SO_PROTOCOL, SO_RCVBUF, SO_RCVLOWAT,
-    SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_TYPE, SOCK_STREAM, SOL_SOCKET, TCP_CORK,
-    TCP_DEFER_ACCEPT, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY,
-    TCP_QUICKACK, TCP_USER_TIMEOUT,
+    SO_RCVTIMEO, SO_RCVTIMEO_NEW, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDTIMEO,
+    SO_SNDTIMEO_NEW, SO_TYPE, SOCK_STREAM, SOL_SOCKET, TCP_CORK, TCP_DEFER_ACCEPT, TCP_KEEPCNT,
+    TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY, TCP_QUICKACK, TCP_USER_TIMEOUT,
 };
 
 use crate::linux::sockets::{Name, Socket};
+use crate::linux::stat::{MICRO, SECOND};
+use crate::linux::streams::{PATIENT, Side};
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Levels besides that of sockets: IPv4, and TCP, which is a protocol of that number.
@@ -30,6 +32,15 @@ fn level_of(level: u64) -> u64 {
 
 fn name_of(name: u64) -> u32 {
     u32::try_from(name & 0xffff_ffff).unwrap_or(u32::MAX)
+}
+
+/// The side of a socket of which an option says how long calls wait there.
+const fn side_of(name: u32) -> Option<Side> {
+    match name {
+        SO_RCVTIMEO | SO_RCVTIMEO_NEW => Some(Side::Receives),
+        SO_SNDTIMEO | SO_SNDTIMEO_NEW => Some(Side::Sends),
+        _ => None,
+    }
 }
 
 /// Can it be set?
@@ -74,6 +85,9 @@ impl<M: Machine> Process<'_, M> {
         if is_near && level_of(level) != SOL_SOCKET.into() {
             return Err(Errno(EOPNOTSUPP));
         }
+        if let (1, Some(side)) = (level_of(level), side_of(name_of(name))) {
+            return self.set_patience(socket, side, place, bytes);
+        }
         if !is_taken(level_of(level), name_of(name)) {
             return Err(Errno(ENOPROTOOPT));
         }
@@ -89,9 +103,14 @@ impl<M: Machine> Process<'_, M> {
         let (level, name) = (level_of(level), name_of(name));
         let told = match (level, name) {
             (1, SO_PEERCRED) => self.peer(socket),
-            _ => [self.value(socket, level, name)?, 0, 0],
+            (1, name) if let Some(side) = side_of(name) => self.patience(socket, side),
+            _ => [self.value(socket, level, name)?, 0, 0, 0],
         };
-        let most = if name == SO_PEERCRED { 12 } else { 4 };
+        let most = match (level, name) {
+            (1, SO_PEERCRED) => 12,
+            (1, name) if side_of(name).is_some() => 16,
+            _ => 4,
+        };
         let mut has = [0; 4];
         self.read(room, &mut has)?;
         let len = u32::from_le_bytes(has);
@@ -105,7 +124,7 @@ impl<M: Machine> Process<'_, M> {
 
     /// The process at the other end, its user and its group; of those in the machine all are the
     /// superuser's.
-    fn peer(&self, socket: usize) -> [u32; 3] {
+    fn peer(&self, socket: usize) -> [u32; 4] {
         let with = match self.streams.sockets[socket] {
             Socket::Listens(it) if it.name.family() == AF_UNIX => it.by,
             Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it)
@@ -113,9 +132,45 @@ impl<M: Machine> Process<'_, M> {
             {
                 it.with
             }
-            _ => return [0, u32::MAX, u32::MAX],
+            _ => return [0, u32::MAX, u32::MAX, 0],
         };
-        [u32::try_from(with).unwrap_or(0), 0, 0]
+        [u32::try_from(with).unwrap_or(0), 0, 0, 0]
+    }
+
+    /// Says how long calls wait at a socket on one side: without an end if that is no time.
+    fn set_patience(&mut self, socket: usize, side: Side, place: u64, bytes: u64) -> Answer {
+        if bytes & 0xffff_ffff < 16 || bytes >> 31 & 1 != 0 {
+            return Err(Errno(EINVAL));
+        }
+        let (seconds, micros) = (self.word(place)?, self.word(place.wrapping_add(8))?);
+        if micros >= 1_000_000 {
+            return Err(Errno(EDOM));
+        }
+        self.streams.patience[socket][side as usize] = match (seconds, micros) {
+            (0, 0) => PATIENT,
+            (seconds, _) if seconds >> 63 != 0 => 0,
+            (seconds, micros) => {
+                let time = seconds.saturating_mul(SECOND);
+                time.saturating_add(micros * MICRO)
+            }
+        };
+        Ok(0)
+    }
+
+    /// How long they wait: seconds, and what is left in microseconds.
+    fn patience(&self, socket: usize, side: Side) -> [u32; 4] {
+        let time = match self.streams.patience[socket][side as usize] {
+            PATIENT => 0,
+            time => time,
+        };
+        let low = |word: u64| u32::try_from(word & 0xffff_ffff).unwrap_or(0);
+        let seconds = time / SECOND;
+        [
+            low(seconds),
+            low(seconds >> 32),
+            low(time % SECOND / MICRO),
+            0,
+        ]
     }
 
     fn value(&self, socket: usize, level: u64, name: u32) -> Result<u32, Errno> {

@@ -10,8 +10,7 @@ use linux_raw_sys::errno::{
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, POLLIN};
 use linux_raw_sys::net::{
-    AF_UNIX, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SHUT_RD, SHUT_RDWR, SHUT_WR,
-    SOCK_STREAM,
+    AF_UNIX, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SHUT_RD, SHUT_RDWR, SHUT_WR, SOCK_STREAM,
 };
 use rcoe_abi::Rights;
 
@@ -19,7 +18,7 @@ use super::rights::Sending;
 use super::streams::Pieces;
 use crate::linux::errno::LATER;
 use crate::linux::sockets::{Connected, LOOPBACK, Link, Listens, Name, OWN, Socket, Sockets};
-use crate::linux::streams::Target;
+use crate::linux::streams::{Side, Target};
 use crate::linux::{Answer, Errno, Machine, Process};
 use crate::socket::{Incoming, SocketError};
 
@@ -31,9 +30,8 @@ const PORTION: usize = 4096;
 const WAITING: usize = 16;
 /// What may be asked for of a message.
 const SENDING: u32 = MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE;
-const RECEIVING: u32 = MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_NOSIGNAL;
 
-const fn low(word: u64) -> u32 {
+pub(super) const fn low(word: u64) -> u32 {
     let [a, b, c, d, ..] = word.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
@@ -171,10 +169,13 @@ impl<M: Machine> Process<'_, M> {
             self.close(number)?;
             let place = self.files.place(file)?;
             self.streams.drained(place, POLLIN);
-            return Err(self.later(file));
+            return Err(self.later(file, Side::Receives));
         };
         if let Target::Socket(new) = new {
             self.streams.sockets[new] = Socket::Connected(arrived);
+            if let Name::Tcp(_) = it.name {
+                self.streams.patience[new] = self.streams.patience[socket];
+            }
         }
         if to != 0 {
             self.tell_address(&arrived.peer, to, room)?;
@@ -328,7 +329,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// What has to wait does not: the program said so of this one call.
-    fn at_once(&mut self, file: u64, flags: u32, before: u32) -> Result<(), Errno> {
+    pub(super) fn at_once(&mut self, file: u64, flags: u32, before: u32) -> Result<(), Errno> {
         let open = self.files.of(file)?;
         let kept = open.flags & !O_NONBLOCK | before & O_NONBLOCK;
         open.flags = if flags & MSG_DONTWAIT != 0 {
@@ -340,7 +341,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// Refuses what is asked for of a message and not carried.
-    fn check_flags(&mut self, flags: u32, known: u32) -> Result<(), Errno> {
+    pub(super) fn check_flags(&mut self, flags: u32, known: u32) -> Result<(), Errno> {
         if flags & !known == 0 {
             return Ok(());
         }
@@ -370,42 +371,9 @@ impl<M: Machine> Process<'_, M> {
         sent
     }
 
-    fn receive_from(&mut self, words: [u64; 4], to: u64, room: u64) -> Answer {
-        let [file, address, bytes, flags] = words;
-        self.socket(file)?;
-        self.check_flags(low(flags), RECEIVING)?;
-        let before = self.files.of(file)?.flags;
-        self.at_once(file, low(flags), before)?;
-        let received = self.take(file, address, bytes);
-        self.at_once(file, 0, before)?;
-        if received.is_ok() && to != 0 {
-            // Of a connection no address is told.
-            self.write(room, &[0; 4])?;
-        }
-        received
-    }
-
     /// The table of a message's pieces, and how many there are.
-    fn message(&self, message: u64) -> Result<(u64, u64), Errno> {
+    pub(super) fn message(&self, message: u64) -> Result<(u64, u64), Errno> {
         let table = self.word(message.wrapping_add(16))?;
         Ok((table, self.word(message.wrapping_add(24))?))
-    }
-
-    fn receive_message(&mut self, file: u64, message: u64, flags: u32) -> Answer {
-        self.socket(file)?;
-        self.check_flags(flags, RECEIVING)?;
-        let (table, count) = self.message(message)?;
-        let before = self.files.of(file)?.flags;
-        self.at_once(file, flags, before)?;
-        let received = self.parts([file, table, count], |process, file, address, bytes, _| {
-            process.take(file, address, bytes)
-        });
-        self.at_once(file, 0, before)?;
-        if received.is_ok() {
-            // No address.
-            self.write(message.wrapping_add(8), &[0; 4])?;
-            self.received_beside(message, flags)?;
-        }
-        received
     }
 }

@@ -14,7 +14,8 @@ use crate::linux::errno::LATER;
 use crate::linux::machine::PAGE;
 use crate::linux::signals::{Info, Whom};
 use crate::linux::stat::SECOND;
-use crate::linux::streams::{PIPE_PAGES, Target};
+use crate::linux::streams::{PATIENT, PIPE_PAGES, Side, Target};
+use crate::linux::threads::Limit;
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Bytes of a page and of a pipe, and most that are written to one as a whole.
@@ -50,11 +51,20 @@ impl<M: Machine> Process<'_, M> {
         })
     }
 
-    /// What has to wait does, unless the program does not want that.
-    pub(super) fn later(&mut self, file: u64) -> Errno {
-        match self.files.of(file) {
-            Ok(open) if open.flags & O_NONBLOCK == 0 => LATER,
-            _ => Errno(EAGAIN),
+    /// What has to wait does, unless the program does not want that, or not any longer: it may have
+    /// said how long a socket waits on this side.
+    pub(super) fn later(&mut self, file: u64, side: Side) -> Errno {
+        let open = match self.files.of(file) {
+            Ok(open) if open.flags & O_NONBLOCK == 0 => *open,
+            _ => return Errno(EAGAIN),
+        };
+        let Target::Socket(socket) = open.target else {
+            return LATER;
+        };
+        match self.streams.patience[socket][side as usize] {
+            PATIENT => LATER,
+            0 => Errno(EAGAIN),
+            time => self.pause(Limit::In(time)).err().unwrap_or(Errno(EAGAIN)),
         }
     }
 
@@ -77,7 +87,7 @@ impl<M: Machine> Process<'_, M> {
         match done {
             Err(LATER) => {
                 self.streams.drained(place, POLLIN);
-                Err(self.later(file))
+                Err(self.later(file, Side::Receives))
             }
             Ok(done) if done < bytes => {
                 self.streams.drained(place, POLLIN);
@@ -121,7 +131,7 @@ impl<M: Machine> Process<'_, M> {
         }
         let place = self.files.place(file)?;
         self.streams.drained(place, POLLOUT);
-        let later = self.later(file);
+        let later = self.later(file, Side::Sends);
         if later == LATER {
             self.threads.current().wait.done = all;
         } else if all > 0 {
@@ -130,7 +140,7 @@ impl<M: Machine> Process<'_, M> {
         Err(later)
     }
 
-    fn piece(&self, pieces: Pieces, index: u64) -> Result<(u64, u64), Errno> {
+    pub(super) fn piece(&self, pieces: Pieces, index: u64) -> Result<(u64, u64), Errno> {
         match pieces {
             Pieces::One(address, bytes) => Ok((address, bytes)),
             Pieces::Table(table, _) => {
@@ -189,17 +199,22 @@ impl<M: Machine> Process<'_, M> {
     }
 
     pub(super) fn read_pipe(&mut self, number: usize, address: u64, bytes: u64) -> Answer {
+        if self.rights.is_at_end() {
+            return Ok(0);
+        }
         let pipe = self.streams.pipes[number];
-        if pipe.len == 0 {
+        let peeked = self.rights.peeked();
+        let skip = peeked.unwrap_or(0);
+        if pipe.len == skip {
             return if pipe.writers { Err(LATER) } else { Ok(0) };
         }
-        let all = pipe.len.min(usize::try_from(bytes).unwrap_or(PIPE));
-        let all = all.min(self.rights.most(number));
+        let all = (pipe.len - skip).min(usize::try_from(bytes).unwrap_or(PIPE));
+        let all = all.min(self.rights.most(number, skip));
         self.check(address, all as u64, Rights::WRITE)?;
         let mut done = 0;
         let mut portion = [0; PAGE_BYTES];
         while done < all {
-            let at = (pipe.start + done) % PIPE;
+            let at = (pipe.start + skip + done) % PIPE;
             let len = (all - done).min(PAGE_BYTES - at % PAGE_BYTES);
             let frame = pipe.frames[at / PAGE_BYTES] - 1;
             self.machine
@@ -207,14 +222,22 @@ impl<M: Machine> Process<'_, M> {
             self.write(address.wrapping_add(done as u64), &portion[..len])?;
             done += len;
         }
+        match peeked {
+            Some(_) => self.peek(number, all)?,
+            None => self.take_from_pipe(number, all),
+        }
+        Ok(all as u64)
+    }
+
+    /// So many bytes of a pipe were read, and are there no more.
+    fn take_from_pipe(&mut self, number: usize, bytes: usize) {
         let pipe = &mut self.streams.pipes[number];
-        pipe.start = (pipe.start + all) % PIPE;
-        pipe.len -= all;
-        self.rights.read(number, all);
+        pipe.start = (pipe.start + bytes) % PIPE;
+        pipe.len -= bytes;
+        self.rights.read(number, bytes);
         if pipe.len == 0 {
             self.empty_pipe(number);
         }
-        Ok(all as u64)
     }
 
     /// Gives back the memory of a pipe.

@@ -125,7 +125,10 @@ impl<M: Machine> Process<'_, M> {
     /// handler.
     fn break_off(&mut self, action: &Action, registers: &mut [u64; CALL_WORDS]) {
         let thread = *self.threads.current();
-        let again = action.has(SA_RESTART) && is_made_again(thread.call, &thread.words);
+        // One that waits for a time, as a socket may have it, is not.
+        let again = action.has(SA_RESTART)
+            && thread.wait.until.is_none()
+            && is_made_again(thread.call, &thread.words);
         registers[ANSWER] = if thread.wait.done > 0 {
             thread.wait.done
         } else if again {

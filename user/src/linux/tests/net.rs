@@ -139,7 +139,7 @@ pub(super) fn bind(process: Program<'_, '_>, file: u64, ip: [u8; 4], port: u16) 
 }
 
 /// A socket that listens at port 7 and does not wait.
-fn server(process: Program<'_, '_>) -> u64 {
+pub(super) fn server(process: Program<'_, '_>) -> u64 {
     let file = socket(process, NONBLOCK).unwrap();
     assert_eq!(bind(process, file, [0; 4], 7), Ok(0));
     assert_eq!(ask(process, nr::__NR_listen, &[file, 9]), Ok(0));
@@ -148,7 +148,7 @@ fn server(process: Program<'_, '_>) -> u64 {
 
 /// A client that the program accepted, whose calls wait unless the flags say otherwise; its wire
 /// and its descriptor.
-fn client(process: Program<'_, '_>, server: u64, flags: u64) -> (usize, u64) {
+pub(super) fn client(process: Program<'_, '_>, server: u64, flags: u64) -> (usize, u64) {
     let wire = process.machine.net.connect();
     let words = [server, 0, 0, flags];
     (wire, ask(process, nr::__NR_accept4, &words).unwrap())

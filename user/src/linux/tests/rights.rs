@@ -14,10 +14,10 @@ use super::{Answer, DATA, Errno, Turn, ask, map, with};
 /// Where a message is, its table of pieces, and what goes beside it.
 const MESSAGE: u64 = DATA + 0x580;
 const TABLE: u64 = DATA + 0x5c0;
-const BESIDE: u64 = DATA + 0x600;
+pub(super) const BESIDE: u64 = DATA + 0x600;
 const AT_ONCE: u64 = MSG_DONTWAIT as u64;
 
-fn pair(process: Program<'_, '_>) -> (u64, u64) {
+pub(super) fn pair(process: Program<'_, '_>) -> (u64, u64) {
     let words = [AF_UNIX.into(), SOCK_STREAM.into(), 0, HERE];
     assert_eq!(ask(process, nr::__NR_socketpair, &words), Ok(0));
     let both = process.word(HERE).unwrap();
@@ -47,7 +47,7 @@ fn send_as(process: Program<'_, '_>, file: u64, text: &[u8], sent: &[u64], kind:
     ask(process, nr::__NR_sendmsg, &[file, MESSAGE, AT_ONCE])
 }
 
-fn send(process: Program<'_, '_>, file: u64, text: &[u8], sent: &[u64]) -> Answer {
+pub(super) fn send(process: Program<'_, '_>, file: u64, text: &[u8], sent: &[u64]) -> Answer {
     send_as(process, file, text, sent, 1 | 1 << 32)
 }
 
@@ -57,7 +57,7 @@ fn receive(process: Program<'_, '_>, file: u64, most: u64, room: u64) -> (Answer
     receive_as(process, file, [most, room, AT_ONCE])
 }
 
-fn receive_as(
+pub(super) fn receive_as(
     process: Program<'_, '_>,
     file: u64,
     [most, room, flags]: [u64; 3],

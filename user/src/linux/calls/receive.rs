@@ -1,0 +1,108 @@
+//! Receiving messages: all that was asked for, or what is there; and looking at them.
+
+use linux_raw_sys::errno::{EINVAL, EOPNOTSUPP};
+use linux_raw_sys::general as nr;
+use linux_raw_sys::net::{MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL};
+
+use super::PARTS;
+use super::sockets::low;
+use super::streams::Pieces;
+use crate::linux::errno::LATER;
+use crate::linux::sockets::{Connected, Link, Socket};
+use crate::linux::{Answer, Errno, Machine, Process};
+
+/// What may be asked for of a message.
+const RECEIVING: u32 = MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_NOSIGNAL | MSG_PEEK | MSG_WAITALL;
+
+impl<M: Machine> Process<'_, M> {
+    pub(super) fn receive_from(&mut self, words: [u64; 4], to: u64, room: u64) -> Answer {
+        let [file, address, bytes, flags] = words;
+        let received = self.receive_pieces(file, Pieces::One(address, bytes), low(flags));
+        if received.is_ok() && to != 0 {
+            // Of a connection no address is told.
+            self.write(room, &[0; 4])?;
+        }
+        received
+    }
+
+    pub(super) fn receive_message(&mut self, file: u64, message: u64, flags: u32) -> Answer {
+        self.socket(file)?;
+        let (table, count) = self.message(message)?;
+        let received = self.receive_pieces(file, Pieces::Table(table, count), flags);
+        if received.is_ok() {
+            // No address.
+            self.write(message.wrapping_add(8), &[0; 4])?;
+            self.received_beside(message, flags)?;
+        }
+        received
+    }
+
+    fn receive_pieces(&mut self, file: u64, pieces: Pieces, flags: u32) -> Answer {
+        self.socket(file)?;
+        self.check_flags(flags, RECEIVING)?;
+        if flags & MSG_PEEK != 0 {
+            self.check_peek(file)?;
+            self.rights.begin_peek();
+        }
+        let before = self.files.of(file)?.flags;
+        self.at_once(file, flags, before)?;
+        let received = self.take_pieces(file, pieces, flags & MSG_WAITALL != 0);
+        self.at_once(file, 0, before)?;
+        received
+    }
+
+    /// What the network has can only be taken.
+    fn check_peek(&mut self, file: u64) -> Result<(), Errno> {
+        let socket = self.socket(file)?;
+        let Socket::Connected(Connected {
+            link: Link::Card(_),
+            ..
+        }) = self.streams.sockets[socket]
+        else {
+            return Ok(());
+        };
+        let text = format_args!(
+            "the system sphere does not look at what came from beyond the machine without taking \
+             it (MSG_PEEK): the program got EOPNOTSUPP"
+        );
+        self.tell_once(nr::__NR_recvmsg.into(), text);
+        Err(Errno(EOPNOTSUPP))
+    }
+
+    /// Receives what is there, or the whole of what was asked for, waiting if need be.
+    fn take_pieces(&mut self, file: u64, pieces: Pieces, whole: bool) -> Answer {
+        let (mut skip, mut all) = (self.threads.now().wait.done, 0);
+        let count = match pieces {
+            Pieces::One(..) => 1,
+            Pieces::Table(_, count) if count > PARTS => return Err(Errno(EINVAL)),
+            Pieces::Table(_, count) => count,
+        };
+        for index in 0..count {
+            let (address, bytes) = self.piece(pieces, index)?;
+            let mut at = skip.min(bytes);
+            (skip, all) = (skip - at, all + at);
+            while at < bytes {
+                match self.take(file, address.wrapping_add(at), bytes - at) {
+                    // At the end of all, or of a message.
+                    Ok(0) => return Ok(all),
+                    Ok(done) => (at, all) = (at + done, all + done),
+                    Err(LATER) if whole || all == 0 => return Err(self.whole_later(all)),
+                    Err(error) if all == 0 => return Err(error),
+                    Err(_) => return Ok(all),
+                }
+                if at < bytes && !whole {
+                    return Ok(all);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// A call goes on when more has come; what it only looked at it looks at again.
+    fn whole_later(&mut self, all: u64) -> Errno {
+        if self.rights.peeked().is_none() {
+            self.threads.current().wait.done = all;
+        }
+        LATER
+    }
+}
