@@ -15,6 +15,9 @@ const RIGHTS: &str = include_str!("system_linux_local/rights.c");
 /// Sockets that wait for all, for a time, or take nothing.
 const RECEIVE: &str = include_str!("system_linux_local/receive.c");
 
+/// Messages that stay whole.
+const DATAGRAMS: &str = include_str!("system_linux_local/datagrams.c");
+
 /// Runs a program with so many replicas each, compared so, and natively.
 fn alike(name: &str, text: &str, runs: [(&[&str], &str, &str); 3]) {
     if is_aarch64() {
@@ -53,4 +56,9 @@ fn descriptors_go_by_messages_as_they_do_on_linux() {
 #[test]
 fn sockets_wait_for_all_or_for_a_time_as_they_do_on_linux() {
     alike("receive", RECEIVE, RUNS);
+}
+
+#[test]
+fn datagrams_of_one_machine_are_those_of_linux() {
+    alike("datagrams", DATAGRAMS, RUNS);
 }

@@ -4,6 +4,7 @@
 //! call that none knows is refused, and the user is told.
 
 mod addresses;
+mod datagrams;
 mod epoll;
 mod facts;
 mod files;

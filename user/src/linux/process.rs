@@ -286,6 +286,10 @@ impl<'a, M: Machine> Process<'a, M> {
             Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it) => {
                 self.release_link(&it);
             }
+            Socket::Datagrams(it) => {
+                self.release(Target::Reader(it.inbox));
+                self.release(Target::Writer(it.inbox));
+            }
         }
         self.streams.sockets[socket] = Socket::Free;
     }

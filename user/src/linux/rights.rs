@@ -103,6 +103,11 @@ impl OnTheWay {
         self.left == Some(0)
     }
 
+    /// The call at hand has read a whole message.
+    pub(crate) const fn end_message(&mut self) {
+        self.left = Some(0);
+    }
+
     /// What begins in a pipe between these bytes, in its order: places, and the end of the message.
     fn between(
         &self,
@@ -290,6 +295,7 @@ fn receives(all: &[Socket], pipe: usize, sockets: &[bool; ALL_SOCKETS]) -> bool 
         Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it) => {
             is_receiver(it, pipe)
         }
+        Socket::Datagrams(it) => it.inbox == pipe,
         _ => false,
     })
 }

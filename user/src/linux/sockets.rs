@@ -89,7 +89,7 @@ impl Name {
     }
 
     /// Does whoever is called so, and listens, mean connections to that name?
-    fn hears(&self, wanted: &Self) -> bool {
+    pub(crate) fn hears(&self, wanted: &Self) -> bool {
         match (self, wanted) {
             (Self::Tcp((own, port)), Self::Tcp((address, wanted))) => {
                 port == wanted && (*own == ANY || own == address)
@@ -118,6 +118,8 @@ pub(crate) enum Socket {
     Connected(Connected),
     /// Its connection is no more.
     Broken(Connected),
+    /// It is for datagrams, connected or not.
+    Datagrams(Datagrams),
 }
 
 impl Socket {
@@ -128,7 +130,44 @@ impl Socket {
             Self::New(name) => Some(*name),
             Self::Listens(it) => Some(it.name),
             Self::Waits { it, .. } | Self::Connected(it) | Self::Broken(it) => Some(it.name),
+            Self::Datagrams(it) => Some(Name::Unix(it.label)),
         }
+    }
+}
+
+/// A socket for datagrams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Datagrams {
+    pub(crate) label: Label,
+    /// The pipe of all that it receives.
+    pub(crate) inbox: usize,
+    /// Its number, which no other one ever has; and the place and the number of its peer.
+    pub(crate) number: u32,
+    pub(crate) peer: Option<(usize, u32)>,
+    /// The process that made it as one of a pair, or 0.
+    pub(crate) with: u64,
+    /// The program receives no more, and sends no more.
+    pub(crate) deaf: bool,
+    pub(crate) mute: bool,
+}
+
+impl Datagrams {
+    /// One that has no name and no peer.
+    pub(crate) const fn new(inbox: usize, number: u32) -> Self {
+        Self {
+            label: Label::NONE,
+            inbox,
+            number,
+            peer: None,
+            with: 0,
+            deaf: false,
+            mute: false,
+        }
+    }
+
+    /// May the one of this number send to it? One that is connected hears its peer alone.
+    pub(crate) fn hears(&self, number: u32) -> bool {
+        self.peer.is_none_or(|(_, peer)| peer == number)
     }
 }
 

@@ -29,6 +29,9 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_write => self.write_file(first, second, third, None),
             nr::__NR_pread64 => self.read_file(first, second, third, Some(fourth)),
             nr::__NR_pwrite64 => self.write_file(first, second, third, Some(fourth)),
+            nr::__NR_readv if self.datagrams_of(first).is_some() => {
+                self.read_datagram(first, Pieces::Table(second, third))
+            }
             nr::__NR_readv => self.parts([first, second, third], Self::read_file),
             nr::__NR_writev if self.is_stream(first) => {
                 self.put_all(first, Pieces::Table(second, third), false)

@@ -1,15 +1,17 @@
 //! Connections between sockets of the machine: of one program, or of several.
 
 use linux_raw_sys::errno::{
-    EADDRINUSE, EADDRNOTAVAIL, ECONNREFUSED, EINVAL, EISCONN, ENETUNREACH, ENOENT,
+    EADDRINUSE, EADDRNOTAVAIL, ECONNREFUSED, EINVAL, EISCONN, ENETUNREACH, ENOENT, EPROTOTYPE,
 };
 use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, POLLIN, POLLOUT, POLLRDHUP};
 use linux_raw_sys::general::{POLLHUP, POLLRDNORM, POLLWRNORM};
-use linux_raw_sys::net::AF_UNIX;
+use linux_raw_sys::net::{AF_UNIX, SOCK_DGRAM};
 use rcoe_abi::Rights;
 
 use crate::linux::files::Kind;
-use crate::linux::sockets::{ANY, Connected, LOOPBACK, Label, Link, Name, OWN, Socket, Sockets};
+use crate::linux::sockets::{
+    ANY, Connected, Datagrams, LOOPBACK, Label, Link, Name, OWN, Socket, Sockets,
+};
 use crate::linux::streams::{Side, Target};
 use crate::linux::{Answer, Errno, Machine, Process};
 
@@ -20,8 +22,11 @@ impl<M: Machine> Process<'_, M> {
     /// `bind`: gives a socket a name.
     pub(super) fn bind(&mut self, file: u64, place: u64, bytes: u64) -> Answer {
         let socket = self.socket(file)?;
-        let Socket::New(had) = self.streams.sockets[socket] else {
-            return Err(Errno(EINVAL));
+        let datagrams = self.datagrams(socket);
+        let had = match (self.streams.sockets[socket], datagrams) {
+            (Socket::New(had), _) => had,
+            (_, Some(it)) => Name::Unix(it.label),
+            _ => return Err(Errno(EINVAL)),
         };
         let wanted = self.address(had.family(), place, bytes)?;
         if !had.is_none() {
@@ -29,9 +34,12 @@ impl<M: Machine> Process<'_, M> {
         }
         let name = match wanted {
             Name::Tcp((address, port)) => self.free_name(address, port)?,
-            Name::Unix(label) => self.make_label(label)?,
+            Name::Unix(label) => self.make_label(label, datagrams.is_some())?,
         };
-        self.streams.sockets[socket] = Socket::New(name);
+        self.streams.sockets[socket] = match (datagrams, name) {
+            (Some(it), Name::Unix(label)) => Socket::Datagrams(Datagrams { label, ..it }),
+            _ => Socket::New(name),
+        };
         Ok(0)
     }
 
@@ -50,11 +58,16 @@ impl<M: Machine> Process<'_, M> {
         Ok(name)
     }
 
-    /// A name in the machine: that of a new file, or one that nobody has.
-    fn make_label(&mut self, mut label: Label) -> Result<Name, Errno> {
+    /// A name in the machine: that of a new file, or one that nobody has. Names that are no file's
+    /// are others for datagrams than for streams.
+    fn make_label(&mut self, mut label: Label, datagrams: bool) -> Result<Name, Errno> {
         if label.is_abstract() {
             let name = Name::Unix(label);
-            let taken = self.streams.sockets.has_name(&name);
+            let has = |it: &Socket| matches!(it, Socket::Datagrams(it) if it.label == label);
+            let taken = match datagrams {
+                true => self.streams.sockets.iter().any(has),
+                false => self.streams.sockets.has_name(&name),
+            };
             return if taken {
                 Err(Errno(EADDRINUSE))
             } else {
@@ -74,13 +87,16 @@ impl<M: Machine> Process<'_, M> {
     /// `connect`: to who listens in the machine. Nothing leads to others.
     pub(super) fn connect(&mut self, file: u64, place: u64, bytes: u64) -> Answer {
         let socket = self.socket(file)?;
+        if self.datagrams(socket).is_some() {
+            return self.connect_datagrams(socket, place, bytes);
+        }
         let Socket::New(own) = self.streams.sockets[socket] else {
             return Err(Errno(EISCONN));
         };
         let wanted = self.address(own.family(), place, bytes)?;
         let wanted = self.within_machine(wanted)?;
         let listener = self.streams.sockets.listener(&wanted);
-        let listener = listener.ok_or(Errno(ECONNREFUSED))?;
+        let listener = listener.ok_or_else(|| self.refused(&wanted))?;
         let Socket::Listens(heard) = self.streams.sockets[listener] else {
             return Err(Errno(ECONNREFUSED));
         };
@@ -111,6 +127,17 @@ impl<M: Machine> Process<'_, M> {
         }
         self.streams.sockets[socket] = Socket::Connected(near);
         Ok(0)
+    }
+
+    /// Why a stream cannot lead to a name.
+    fn refused(&self, wanted: &Name) -> Errno {
+        let mut all = self.streams.sockets.iter();
+        let other = all.any(|it| match it {
+            Socket::Datagrams(it) if it.label.is_abstract() => false,
+            Socket::Datagrams(it) => Name::Unix(it.label).hears(wanted),
+            _ => false,
+        });
+        Errno(if other { EPROTOTYPE } else { ECONNREFUSED })
     }
 
     /// What a name means to who connects to it, if that can be in the machine.
@@ -171,6 +198,9 @@ impl<M: Machine> Process<'_, M> {
         }
         self.check(to, 8, Rights::WRITE)?;
         let flags = kind & (O_CLOEXEC | O_NONBLOCK);
+        if kind & 0xf == SOCK_DGRAM {
+            return self.pair_datagrams(flags, to);
+        }
         let [near, far] = self.link([none; 2], self.task.number)?;
         let near = self
             .open_link(near, flags)

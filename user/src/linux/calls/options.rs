@@ -8,8 +8,9 @@ use linux_raw_sys::net::{
     AF_UNIX, SO_ACCEPTCONN, SO_BROADCAST, SO_DOMAIN, SO_DONTROUTE, SO_ERROR, SO_KEEPALIVE,
     SO_LINGER, SO_OOBINLINE, SO_PEERCRED, SO_PRIORITY, SO_PROTOCOL, SO_RCVBUF, SO_RCVLOWAT,
     SO_RCVTIMEO, SO_RCVTIMEO_NEW, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDTIMEO,
-    SO_SNDTIMEO_NEW, SO_TYPE, SOCK_STREAM, SOL_SOCKET, TCP_CORK, TCP_DEFER_ACCEPT, TCP_KEEPCNT,
-    TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY, TCP_QUICKACK, TCP_USER_TIMEOUT,
+    SO_SNDTIMEO_NEW, SO_TYPE, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET, TCP_CORK, TCP_DEFER_ACCEPT,
+    TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY, TCP_QUICKACK,
+    TCP_USER_TIMEOUT,
 };
 
 use crate::linux::sockets::{Name, Socket};
@@ -127,6 +128,7 @@ impl<M: Machine> Process<'_, M> {
     fn peer(&self, socket: usize) -> [u32; 4] {
         let with = match self.streams.sockets[socket] {
             Socket::Listens(it) if it.name.family() == AF_UNIX => it.by,
+            Socket::Datagrams(it) if it.with != 0 => it.with,
             Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it)
                 if it.name.family() == AF_UNIX =>
             {
@@ -174,18 +176,14 @@ impl<M: Machine> Process<'_, M> {
     }
 
     fn value(&self, socket: usize, level: u64, name: u32) -> Result<u32, Errno> {
-        let (own, listens) = match self.streams.sockets[socket] {
-            Socket::Free => return Err(Errno(ENOPROTOOPT)),
-            Socket::New(own) => (own, false),
-            Socket::Listens(it) => (it.name, true),
-            Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it) => {
-                (it.name, false)
-            }
-        };
+        let it = self.streams.sockets[socket];
+        let own = it.name().ok_or(Errno(ENOPROTOOPT))?;
+        let listens = matches!(it, Socket::Listens(_));
         match (level, name) {
             (1, SO_DOMAIN) => Ok(own.family()),
             (1, SO_PROTOCOL) if matches!(own, Name::Unix(_)) => Ok(0),
             (other, _) if other != 1 && matches!(own, Name::Unix(_)) => Err(Errno(EOPNOTSUPP)),
+            (1, SO_TYPE) if matches!(it, Socket::Datagrams(_)) => Ok(SOCK_DGRAM),
             (1, SO_TYPE) => Ok(SOCK_STREAM),
             (1, SO_PROTOCOL) => Ok(6),
             (1, SO_ACCEPTCONN) => Ok(listens.into()),

@@ -238,6 +238,7 @@ impl<M: Machine> Process<'_, M> {
         const WRITE: u32 = POLLOUT | POLLWRNORM;
         match self.streams.sockets[socket] {
             Socket::Free | Socket::New(_) | Socket::Waits { .. } => WRITE | POLLHUP,
+            Socket::Datagrams(it) => self.datagram_events(&it),
             Socket::Broken(_) => READ | WRITE | POLLRDHUP | POLLHUP,
             Socket::Listens(it) => {
                 let near = self.streams.sockets.first_at(socket).is_some();

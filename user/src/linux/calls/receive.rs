@@ -2,13 +2,16 @@
 
 use linux_raw_sys::errno::{EINVAL, EOPNOTSUPP};
 use linux_raw_sys::general as nr;
-use linux_raw_sys::net::{MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL};
+use linux_raw_sys::net::{
+    MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
+};
 
 use super::PARTS;
+use super::datagrams::Came;
 use super::sockets::low;
 use super::streams::Pieces;
 use crate::linux::errno::LATER;
-use crate::linux::sockets::{Connected, Link, Socket};
+use crate::linux::sockets::{Connected, Label, Link, Name, Socket};
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// What may be asked for of a message.
@@ -17,36 +20,57 @@ const RECEIVING: u32 = MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_NOSIGNAL | MSG_PEEK
 impl<M: Machine> Process<'_, M> {
     pub(super) fn receive_from(&mut self, words: [u64; 4], to: u64, room: u64) -> Answer {
         let [file, address, bytes, flags] = words;
-        let received = self.receive_pieces(file, Pieces::One(address, bytes), low(flags));
-        if received.is_ok() && to != 0 {
-            // Of a connection no address is told.
-            self.write(room, &[0; 4])?;
+        let came = self.receive_pieces(file, Pieces::One(address, bytes), low(flags))?;
+        if to != 0 {
+            self.tell_sender(&came, to, room)?;
         }
-        received
+        Ok(came.told(low(flags)))
     }
 
     pub(super) fn receive_message(&mut self, file: u64, message: u64, flags: u32) -> Answer {
         self.socket(file)?;
         let (table, count) = self.message(message)?;
-        let received = self.receive_pieces(file, Pieces::Table(table, count), flags);
-        if received.is_ok() {
-            // No address.
+        let came = self.receive_pieces(file, Pieces::Table(table, count), flags)?;
+        let to = self.word(message)?;
+        if to != 0 {
+            self.tell_sender(&came, to, message.wrapping_add(8))?;
+        } else {
             self.write(message.wrapping_add(8), &[0; 4])?;
-            self.received_beside(message, flags)?;
         }
-        received
+        let lost = if came.whole > came.bytes {
+            MSG_TRUNC
+        } else {
+            0
+        };
+        self.received_beside(message, flags, lost)?;
+        Ok(came.told(flags))
     }
 
-    fn receive_pieces(&mut self, file: u64, pieces: Pieces, flags: u32) -> Answer {
+    /// Tells the address of whoever sent a datagram; of a connection none is told.
+    fn tell_sender(&mut self, came: &Came, to: u64, room: u64) -> Result<(), Errno> {
+        match came.sender {
+            Label::NONE => self.write(room, &[0; 4]),
+            sender => self.tell_address(&Name::Unix(sender), to, room),
+        }
+    }
+
+    fn receive_pieces(&mut self, file: u64, pieces: Pieces, flags: u32) -> Result<Came, Errno> {
         self.socket(file)?;
-        self.check_flags(flags, RECEIVING)?;
+        let is_datagram = self.datagrams_of(file).is_some();
+        let known = RECEIVING | if is_datagram { MSG_TRUNC } else { 0 };
+        self.check_flags(flags, known)?;
         if flags & MSG_PEEK != 0 {
             self.check_peek(file)?;
             self.rights.begin_peek();
         }
         let before = self.files.of(file)?.flags;
         self.at_once(file, flags, before)?;
-        let received = self.take_pieces(file, pieces, flags & MSG_WAITALL != 0);
+        let received = if is_datagram {
+            self.receive_datagram(file, pieces)
+        } else {
+            let taken = self.take_pieces(file, pieces, flags & MSG_WAITALL != 0);
+            taken.map(Came::stream)
+        };
         self.at_once(file, 0, before)?;
         received
     }

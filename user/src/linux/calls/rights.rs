@@ -127,14 +127,19 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// Makes descriptors of what came with a message, as far as there is room, and says so.
-    pub(super) fn received_beside(&mut self, message: u64, flags: u32) -> Result<(), Errno> {
+    pub(super) fn received_beside(
+        &mut self,
+        message: u64,
+        flags: u32,
+        lost: u32,
+    ) -> Result<(), Errno> {
         let (to, room) = self.beside(message)?;
         let mut most = room.saturating_sub(HEADER) / 4;
         if self.check(to, HEADER + 4 * most, Rights::WRITE).is_err() {
             most = 0;
         }
         let private = flags & MSG_CMSG_CLOEXEC != 0;
-        let (mut count, mut told) = (0, flags & MSG_CMSG_CLOEXEC);
+        let (mut count, mut told) = (0, flags & MSG_CMSG_CLOEXEC | lost);
         while self.rights.first().is_some() {
             let made = (count < most).then(|| self.take_right(private)).flatten();
             let Some(Ok(number)) = made else {

@@ -10,7 +10,8 @@ use linux_raw_sys::errno::{
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, POLLIN};
 use linux_raw_sys::net::{
-    AF_UNIX, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SHUT_RD, SHUT_RDWR, SHUT_WR, SOCK_STREAM,
+    AF_UNIX, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SHUT_RD, SHUT_RDWR, SHUT_WR, SOCK_DGRAM,
+    SOCK_STREAM,
 };
 use rcoe_abi::Rights;
 
@@ -56,13 +57,17 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_shutdown => self.shut_down(first, low(second)),
             nr::__NR_sendto => {
                 let pieces = Pieces::One(second, third);
-                self.send_message(first, pieces, low(fourth), &Sending::NONE)
+                let to = [fifth, words[5] & 0xffff_ffff];
+                self.send_message(first, pieces, low(fourth), (&Sending::NONE, to))
             }
             nr::__NR_sendmsg => {
                 let sending = self.sent_beside(first, second);
                 sending.and_then(|sending| {
                     let (table, count) = self.message(second)?;
-                    self.send_message(first, Pieces::Table(table, count), low(third), &sending)
+                    let pieces = Pieces::Table(table, count);
+                    let to = [self.word(second)?, self.word(second.wrapping_add(8))?];
+                    let to = [to[0], to[1] & 0xffff_ffff];
+                    self.send_message(first, pieces, low(third), (&sending, to))
                 })
             }
             nr::__NR_recvfrom => self.receive_from([first, second, third, fourth], fifth, words[5]),
@@ -73,7 +78,10 @@ impl<M: Machine> Process<'_, M> {
 
     fn make_socket(&mut self, family: u32, kind: u32, protocol: u64) -> Answer {
         let name = self.socket_name(family, kind, protocol)?;
-        let socket = self.streams.add_socket(Socket::New(name))?;
+        let socket = match kind & 0xf {
+            SOCK_DGRAM => self.new_datagrams()?,
+            _ => self.streams.add_socket(Socket::New(name))?,
+        };
         self.open_stream(socket, kind & (O_CLOEXEC | O_NONBLOCK))
     }
 
@@ -85,14 +93,14 @@ impl<M: Machine> Process<'_, M> {
         protocol: u64,
     ) -> Result<Name, Errno> {
         let name = Name::none(family).ok_or(Errno(EAFNOSUPPORT))?;
-        let protocols = match name {
-            Name::Tcp(_) => [0, TCP],
-            Name::Unix(_) => [0, AF_UNIX.into()],
+        let (kinds, protocols) = match name {
+            Name::Tcp(_) => ([SOCK_STREAM; 2], [0, TCP]),
+            Name::Unix(_) => ([SOCK_STREAM, SOCK_DGRAM], [0, AF_UNIX.into()]),
         };
-        if kind & 0xf != SOCK_STREAM || !protocols.contains(&protocol) {
+        if !kinds.contains(&(kind & 0xf)) || !protocols.contains(&protocol) {
             let text = format_args!(
-                "the system sphere carries streams only, by TCP over IPv4 or in the machine: the \
-                 program got EPROTONOSUPPORT for another socket"
+                "the system sphere carries streams, by TCP over IPv4 or in the machine, and \
+                 datagrams in the machine: the program got EPROTONOSUPPORT for another socket"
             );
             self.tell_once(nr::__NR_socket.into(), text);
             return Err(Errno(EPROTONOSUPPORT));
@@ -118,6 +126,7 @@ impl<M: Machine> Process<'_, M> {
                 self.streams.sockets[socket] = Socket::Listens(Listens { most, ..had });
                 return Ok(0);
             }
+            Socket::Datagrams(_) => return Err(Errno(EOPNOTSUPP)),
             _ => return Err(Errno(EINVAL)),
         };
         if let Name::Tcp((_, port @ 0)) = &mut name {
@@ -156,8 +165,10 @@ impl<M: Machine> Process<'_, M> {
 
     fn accept(&mut self, file: u64, to: u64, room: u64, flags: u32) -> Answer {
         let socket = self.socket(file)?;
-        let Socket::Listens(it) = self.streams.sockets[socket] else {
-            return Err(Errno(EINVAL));
+        let it = match self.streams.sockets[socket] {
+            Socket::Listens(it) => it,
+            Socket::Datagrams(_) => return Err(Errno(EOPNOTSUPP)),
+            _ => return Err(Errno(EINVAL)),
         };
         if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
             return Err(Errno(EINVAL));
@@ -215,6 +226,11 @@ impl<M: Machine> Process<'_, M> {
 
     fn peer_name(&mut self, file: u64, to: u64, room: u64) -> Answer {
         let socket = self.socket(file)?;
+        if self.datagrams(socket).is_some() {
+            let (_, other) = self.receiver(socket, [0; 2]).map_err(|_| Errno(ENOTCONN))?;
+            let name = Name::Unix(other.label);
+            return self.tell_address(&name, to, room).map(|()| 0);
+        }
         let Socket::Connected(it) = self.streams.sockets[socket] else {
             return Err(Errno(ENOTCONN));
         };
@@ -223,6 +239,9 @@ impl<M: Machine> Process<'_, M> {
 
     fn shut_down(&mut self, file: u64, how: u32) -> Answer {
         let socket = self.socket(file)?;
+        if self.datagrams(socket).is_some() && how <= SHUT_RDWR {
+            return self.shut_datagrams(socket, how);
+        }
         let Socket::Connected(mut it) = self.streams.sockets[socket] else {
             return Err(Errno(ENOTCONN));
         };
@@ -354,7 +373,13 @@ impl<M: Machine> Process<'_, M> {
         Err(Errno(EOPNOTSUPP))
     }
 
-    fn send_message(&mut self, file: u64, pieces: Pieces, flags: u32, sending: &Sending) -> Answer {
+    fn send_message(
+        &mut self,
+        file: u64,
+        pieces: Pieces,
+        flags: u32,
+        (sending, to): (&Sending, [u64; 2]),
+    ) -> Answer {
         self.socket(file)?;
         self.check_flags(flags, SENDING)?;
         // It went with the first bytes, if there were any by now.
@@ -363,7 +388,10 @@ impl<M: Machine> Process<'_, M> {
         let way = self.way_out(file).filter(|_| begins);
         let before = self.files.of(file)?.flags;
         self.at_once(file, flags, before)?;
-        let sent = self.put_all(file, pieces, flags & MSG_NOSIGNAL != 0);
+        let sent = match self.datagrams_of(file) {
+            Some(_) => self.send_datagram(file, pieces, to, sending),
+            None => self.put_all(file, pieces, flags & MSG_NOSIGNAL != 0),
+        };
         self.at_once(file, 0, before)?;
         if let Some(way) = way {
             self.send_beside(sending, way);

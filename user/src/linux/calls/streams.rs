@@ -10,6 +10,7 @@ use linux_raw_sys::general::{
 use rcoe_abi::Rights;
 
 use super::PARTS;
+use super::rights::Sending;
 use crate::linux::errno::LATER;
 use crate::linux::machine::PAGE;
 use crate::linux::signals::{Info, Whom};
@@ -71,6 +72,12 @@ impl<M: Machine> Process<'_, M> {
     /// Reads what is no file.
     pub(super) fn take(&mut self, file: u64, address: u64, bytes: u64) -> Answer {
         let target = self.files.of(file)?.target;
+        if self.rights.is_at_end() {
+            return Ok(0);
+        }
+        if self.datagrams_of(file).is_some() {
+            return self.read_datagram(file, Pieces::One(address, bytes));
+        }
         if bytes == 0 {
             return Ok(0);
         }
@@ -99,6 +106,9 @@ impl<M: Machine> Process<'_, M> {
 
     /// Writes what is no file: all of it, waiting if need be.
     pub(super) fn put_all(&mut self, file: u64, pieces: Pieces, silent: bool) -> Answer {
+        if self.datagrams_of(file).is_some() {
+            return self.send_datagram(file, pieces, [0; 2], &Sending::NONE);
+        }
         let (mut skip, mut all) = (self.threads.current().wait.done, 0);
         let mut short = false;
         let count = match pieces {
@@ -230,7 +240,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// So many bytes of a pipe were read, and are there no more.
-    fn take_from_pipe(&mut self, number: usize, bytes: usize) {
+    pub(super) fn take_from_pipe(&mut self, number: usize, bytes: usize) {
         let pipe = &mut self.streams.pipes[number];
         pipe.start = (pipe.start + bytes) % PIPE;
         pipe.len -= bytes;
@@ -274,6 +284,36 @@ impl<M: Machine> Process<'_, M> {
             self.streams.pipes[number].len += len;
         }
         Ok(done as u64)
+    }
+
+    /// Appends bytes for which a pipe has room.
+    pub(super) fn append(&mut self, number: usize, bytes: &[u8]) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let pipe = self.streams.pipes[number];
+            let at = (pipe.start + pipe.len) % PIPE;
+            let len = (bytes.len() - done).min(PAGE_BYTES - at % PAGE_BYTES);
+            let frame = self.pipe_frame(number, at / PAGE_BYTES)?;
+            let part = &bytes[done..done + len];
+            self.machine.write(frame, at % PAGE_BYTES, part);
+            self.streams.pipes[number].len += len;
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Bytes that are in a pipe, behind so many others.
+    pub(super) fn fetch(&self, number: usize, skip: usize, bytes: &mut [u8]) {
+        let pipe = &self.streams.pipes[number];
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = (pipe.start + skip + done) % PIPE;
+            let len = (bytes.len() - done).min(PAGE_BYTES - at % PAGE_BYTES);
+            let frame = pipe.frames[at / PAGE_BYTES] - 1;
+            let part = &mut bytes[done..done + len];
+            self.machine.read(frame, at % PAGE_BYTES, part);
+            done += len;
+        }
     }
 
     fn pipe_frame(&mut self, number: usize, page: usize) -> Result<u32, Errno> {

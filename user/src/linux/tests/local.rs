@@ -5,7 +5,7 @@ use linux_raw_sys::errno::{
 };
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{POLLHUP, POLLIN, POLLOUT, POLLRDHUP};
-use linux_raw_sys::net::{AF_UNIX, SHUT_WR, SOCK_DGRAM, SOCK_STREAM};
+use linux_raw_sys::net::{AF_UNIX, SHUT_WR, SOCK_STREAM};
 
 use super::net::{HERE, NONBLOCK, Program, address, bind, bytes, socket};
 use super::threads::{call, last};
@@ -13,21 +13,21 @@ use super::{Answer, DATA, Errno, Turn, ask, with};
 
 const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
 /// Where names in the machine are.
-const NAME: u64 = DATA + 0x140;
+pub(super) const NAME: u64 = DATA + 0x140;
 
 /// Puts a name in the machine where the program has data; its bytes.
-fn label(process: Program<'_, '_>, name: &[u8]) -> u64 {
+pub(super) fn label(process: Program<'_, '_>, name: &[u8]) -> u64 {
     process.write(NAME, &[1, 0]).unwrap();
     process.write(NAME + 2, name).unwrap();
     2 + name.len() as u64
 }
 
-fn unix(process: Program<'_, '_>, flags: u64) -> u64 {
+pub(super) fn unix(process: Program<'_, '_>, flags: u64) -> u64 {
     let words = [AF_UNIX.into(), u64::from(SOCK_STREAM) | flags];
     ask(process, nr::__NR_socket, &words).unwrap()
 }
 
-fn named(process: Program<'_, '_>, what: u32, file: u64, name: &[u8]) -> Answer {
+pub(super) fn named(process: Program<'_, '_>, what: u32, file: u64, name: &[u8]) -> Answer {
     let len = label(process, name);
     ask(process, what, &[file, NAME, len])
 }
@@ -63,14 +63,14 @@ fn read(process: Program<'_, '_>, file: u64) -> Answer {
 }
 
 /// What poll tells of a descriptor.
-fn events(process: Program<'_, '_>, file: u64) -> u64 {
+pub(super) fn events(process: Program<'_, '_>, file: u64) -> u64 {
     let all = u64::from(POLLIN | POLLOUT | POLLRDHUP);
     process.write_words(HERE, &[file | all << 32]).unwrap();
     ask(process, nr::__NR_poll, &[HERE, 1, 0]).unwrap();
     process.word(HERE).unwrap() >> 48
 }
 
-fn close(process: Program<'_, '_>, file: u64) {
+pub(super) fn close(process: Program<'_, '_>, file: u64) {
     assert_eq!(ask(process, nr::__NR_close, &[file]), Ok(0));
 }
 
@@ -240,8 +240,8 @@ fn a_pair_is_connected_and_shared_with_children() {
 #[test]
 fn what_is_no_stream_is_refused_by_name() {
     with(|process, _| {
-        let words = [AF_UNIX.into(), SOCK_DGRAM.into(), 0];
+        let words = [AF_UNIX.into(), 5, 0];
         assert!(ask(process, nr::__NR_socket, &words).is_err());
-        assert!(process.machine.notes.contains("streams only"));
+        assert!(process.machine.notes.contains("carries streams"));
     });
 }
