@@ -234,6 +234,8 @@ impl<M: Machine> Process<'_, M> {
         (self.rights.left, self.rights.peeked) = (None, None);
         while self.rights.count > 0 {
             if let Some(place) = self.rights.take() {
+                // It may have been all that led to others.
+                self.rights.closed();
                 if let Some(target) = self.files.drop_at(place) {
                     self.closed(place, target);
                 }

@@ -270,6 +270,21 @@ fn sockets_that_are_on_their_way_to_themselves_are_closed() {
 }
 
 #[test]
+fn a_circle_to_which_only_a_message_led_is_closed_with_the_message() {
+    with(|process, _| {
+        let ((near, far), (sender, itself)) = (pair(process), pair(process));
+        let before = open(process);
+        assert_eq!(send(process, sender, b"x", &[itself]), Ok(1));
+        assert_eq!(send(process, near, b"x", &[itself]), Ok(1));
+        close(process, itself);
+        assert_eq!(open(process), before);
+        // Who reads without room for descriptors loses the last one that anybody could have.
+        assert_eq!(read(process, far, 9), Ok(1));
+        assert_eq!(open(process), before - 1);
+    });
+}
+
+#[test]
 fn what_is_sent_outlives_its_sender() {
     with(|process, _| {
         let (near, far) = pair(process);
