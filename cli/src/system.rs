@@ -237,6 +237,9 @@ struct Witness<'a> {
     /// Interrupts, removals and copies, each with its cycles; portions of copies, and the cycles
     /// of the longest; points at one instruction, their cycles, and those at events.
     meter: [u64; 11],
+    /// The cycles at which a test had a bit changed, and at which somebody first noticed.
+    flipped: Option<u64>,
+    noticed: Option<u64>,
     /// Those that told that they are broken.
     broken: Vec<usize>,
     /// The event at which replicas differ, as last told.
@@ -255,6 +258,8 @@ impl<'a> Witness<'a> {
             primary: 0,
             stats: None,
             meter: [0; 11],
+            flipped: None,
+            noticed: None,
             broken: Vec::new(),
             difference: None,
             divergences: 0,
@@ -283,6 +288,10 @@ impl<'a> Witness<'a> {
             Entry::Note(text) => say(AnsiColor::Yellow, "warning: ", text),
             Entry::Stats(stats) => self.stats = Some(*stats),
             Entry::Meter(meter) => self.meter = *meter,
+            Entry::Flipped(cycle) => self.flipped = Some(*cycle),
+            Entry::Noticed(cycle) if self.flipped.is_some() => {
+                self.noticed = self.noticed.or(Some(*cycle));
+            }
             _ => {}
         }
     }
@@ -319,6 +328,16 @@ impl<'a> Witness<'a> {
         if portions > 0 {
             let text = format!("portions of copies {portions}, cycles of the longest {longest}");
             let _ = writeln!(anstream::stderr(), "{text}");
+        }
+        match (self.flipped, self.noticed) {
+            (Some(flipped), Some(noticed)) => {
+                let cycles = noticed.saturating_sub(flipped);
+                let _ = writeln!(anstream::stderr(), "flips 1, cycles until noticed {cycles}");
+            }
+            (Some(_), None) => {
+                let _ = writeln!(anstream::stderr(), "flips 1, not noticed");
+            }
+            (None, _) => {}
         }
         if let Some(each) = coming.checked_div(points) {
             let text = format!("points {points}, at events {at_events}, cycles each {each}");

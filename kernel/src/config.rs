@@ -3,6 +3,7 @@
 use rcoe_core::Compare;
 
 use crate::coupling::Approach;
+use crate::flip::Flip;
 use crate::sphere::DEVICE;
 
 /// What the command line asks of the kernel.
@@ -30,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) breaks: Option<Breaks>,
     /// For fault injection: when the machine is to stand still.
     pub(crate) pause: Option<Pause>,
+    /// For fault injection: which bit a replica is to change of its program's registers.
+    pub(crate) flip: Option<Flip>,
 }
 
 /// What a replica is writing when a test has it break: the world outside has got it, the other
@@ -67,6 +70,16 @@ fn pause(command: &[u8]) -> Option<Pause> {
         at: number(command, b"pause")?,
         replica: number(command, b"pauser")?,
         every: number(command, b"every")?,
+    })
+}
+
+fn flip(command: &[u8]) -> Option<Flip> {
+    Some(Flip {
+        at: number(command, b"flip")?,
+        behind: number(command, b"behind")?,
+        replica: number(command, b"victim")?,
+        register: number(command, b"register")?,
+        bit: number(command, b"bit")?,
     })
 }
 
@@ -183,6 +196,7 @@ impl Config {
             probe: probe(command),
             breaks: breaks(command),
             pause: pause(command),
+            flip: flip(command),
             reintegrate: value(command, b"reintegrate") != Some(b"no"),
         }
     }

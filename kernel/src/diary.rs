@@ -19,6 +19,11 @@ impl Diary {
         Self(PORT_DIARY + replica * DIARY_PORTS)
     }
 
+    /// Something is wrong, and this is the cycle at which that was found.
+    pub(crate) fn noticed(self) {
+        self.line(format_args!("noticed {}", crate::arch::cycles()));
+    }
+
     /// Writes a line.
     pub(crate) fn line(mut self, text: fmt::Arguments<'_>) {
         // Writing to a port cannot fail.

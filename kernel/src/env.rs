@@ -187,6 +187,7 @@ impl rcoe_core::Env for Surroundings {
         if let Some(baton) = &mut self.baton {
             baton.set_ring(baton.ring().minus(gone));
         }
+        self.diary.noticed();
         let report = diagnose::report(own);
         let absent = report.absent;
         if !gone.minus(absent).is_empty() {

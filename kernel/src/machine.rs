@@ -9,6 +9,7 @@ use crate::bring_back::{Copying, PAUSE};
 use crate::config::{self, Config, Probe};
 use crate::coupling::{Coupling, Next};
 use crate::env::pass;
+use crate::flip::Striker;
 use crate::report;
 use crate::sphere::{REPLACE, Replicated, TICK};
 
@@ -39,6 +40,8 @@ pub(crate) struct Machine {
     /// Was the kernel entered by an interrupt?
     interrupted: bool,
     probe: Option<(u64, Probe)>,
+    /// A bit that this replica is to change.
+    striker: Option<Striker>,
     /// Does a test have copies begin late?
     late: bool,
     /// Does a test have lost replicas leave nothing of use behind?
@@ -73,10 +76,12 @@ impl Machine {
             report::refuse("the boot image has no root task, or memory is too small");
         }
         let period = config.tick * parameters.timer / 1_000;
+        let period = u32::try_from(period).unwrap_or(u32::MAX);
+        let flip = config.flip.filter(|it| it.replica == parameters.replica);
         Self {
             kernel,
             base: arch::objects_base(parameters),
-            period: u32::try_from(period).unwrap_or(u32::MAX),
+            period,
             waited: 0,
             patience: PAUSE,
             reintegrate: config.reintegrate,
@@ -85,6 +90,7 @@ impl Machine {
             yields: false,
             interrupted: false,
             probe: config.probe,
+            striker: flip.map(|it| Striker::new(it, parameters.timer, period)),
             late: matches!(config.probe, Some((_, Probe::Late))),
             soils: matches!(config.probe, Some((_, Probe::Remains))),
             parameters: *parameters,
@@ -178,6 +184,10 @@ impl Machine {
         self.interrupted = true;
         if vector == interrupts::VECTOR_TIMER {
             assert!(!self.breaks(), "a test has this replica break");
+            if let Some(striker) = &mut self.striker {
+                let diary = self.kernel.sphere.diary();
+                striker.strike(self.kernel.context(), diary);
+            }
             self.waited += 1;
             self.yields = true;
             let sphere = &mut self.kernel.sphere;
@@ -253,6 +263,9 @@ impl Machine {
         let root = self.kernel.restore();
         let root = root.expect("who was chosen has an address space");
         arch::enter_space(self.base, root, self.kernel.sphere.kernel_entry());
+        if let Some(striker) = &mut self.striker {
+            striker.prepare();
+        }
         if let Some(coupling) = &mut self.coupling {
             coupling.arm(self.kernel.sphere.progress(), self.kernel.context());
         }
@@ -331,6 +344,7 @@ impl Machine {
         let from = arch::objects_base(&self.parameters);
         self.parameters = *parameters;
         self.base = arch::objects_base(parameters);
+        self.striker = None;
         self.waited = 0;
         self.patience = PAUSE;
         if self.late {

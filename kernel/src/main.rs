@@ -23,6 +23,7 @@ mod config;
 mod coupling;
 mod diary;
 mod env;
+mod flip;
 mod machine;
 mod meter;
 mod recorders;

@@ -224,6 +224,7 @@ impl Replicated {
     #[cold]
     fn halt(&self, why: Halt) -> ! {
         let others_go_on = self.replica.others_go_on();
+        self.diary.noticed();
         if let Halt::FailStop(Cause::Mismatch | Cause::Disagreement | Cause::NoMajority) = why
             && !others_go_on
         {

@@ -136,7 +136,7 @@ fn count(out: &mut Told, (what, unit): (String, &str), replicas: usize, count: u
     push(out, (what, unit), replicas, value, None);
 }
 
-const fn run(replicas: usize, tick: &str) -> Run<'_> {
+pub(super) const fn run(replicas: usize, tick: &str) -> Run<'_> {
     Run {
         replicas,
         compare: "args",

@@ -61,6 +61,14 @@ impl Arch {
         }
     }
 
+    /// As many of these as a millisecond has.
+    pub(super) const fn millisecond(self) -> u64 {
+        match self {
+            Self::X86 => 1_000_000,
+            Self::Arm => 62_500,
+        }
+    }
+
     /// What the names of its series end with.
     pub(super) const fn in_names(self) -> &'static str {
         match self {
@@ -145,6 +153,9 @@ impl Told {
     }
 }
 
+/// How a run ends whose replicas differ, where that cannot be masked.
+const FAIL_STOP: i32 = 86;
+
 /// Where machines are run.
 #[derive(Debug)]
 pub(super) struct Bench {
@@ -179,8 +190,37 @@ impl Bench {
 
     /// As [`Self::run_with`], of a program with any arguments.
     pub(super) fn run_words(&self, run: Run<'_>, options: &[&str], words: &[&str]) -> Result<Told> {
+        let text = self.tell(run, options, words, &[0])?;
+        Told::parse(&text).with_context(|| format!("{run:?} {words:?} told nothing: {text}"))
+    }
+
+    /// Cycles from a flip that was asked for until it was noticed, if it was.
+    pub(super) fn flip(
+        &self,
+        run: Run<'_>,
+        options: &[&str],
+        words: &[&str],
+    ) -> Result<Option<f64>> {
+        let text = self.tell(run, options, words, &[0, FAIL_STOP])?;
+        let mut lines = text.lines();
+        let rest = lines.find_map(|line| line.strip_prefix("flips 1, "));
+        let rest = rest.with_context(|| format!("{run:?}: nothing flipped: {text}"))?;
+        let cycles = rest.strip_prefix("cycles until noticed ");
+        Ok(cycles.map(str::parse).transpose()?)
+    }
+
+    /// Whose machines these are.
+    pub(super) const fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    /// What a run says at its end, which has to be one of these.
+    fn tell(&self, run: Run<'_>, options: &[&str], words: &[&str], ends: &[i32]) -> Result<String> {
         let mut command = Command::new(&self.rcoe);
-        command.args(["run", "--sphere", "system", "--stats", "--timeout", "60s"]);
+        command.args(["run", "--sphere", "system", "--stats"]);
+        if !options.contains(&"--timeout") {
+            command.args(["--timeout", "60s"]);
+        }
         command.args(["--arch", self.arch.option()]);
         command.args(["-n", &run.replicas.to_string(), "--compare", run.compare]);
         command.args(["--core-threads", run.clock.option(), "--tick", run.tick]);
@@ -189,9 +229,10 @@ impl Bench {
         command.env("RCOE_SYSTEM_WORDS", run.words);
         let done = command.stdin(Stdio::null()).output();
         let done = done.with_context(|| format!("cannot start {command:?}"))?;
-        let text = String::from_utf8_lossy(&done.stderr);
-        ensure!(done.status.success(), "{command:?}: {text}");
-        Told::parse(&text).with_context(|| format!("{command:?} told nothing: {text}"))
+        let text = String::from_utf8_lossy(&done.stderr).into_owned();
+        let ended = done.status.code().is_some_and(|code| ends.contains(&code));
+        ensure!(ended, "{command:?}: {text}");
+        Ok(text)
     }
 
     /// Cycles of one more round, for each replica: the difference of a long and a short run.
@@ -204,7 +245,7 @@ impl Bench {
 pub(super) fn per_each(
     run: Run<'_>,
     [few, many]: [u64; 2],
-    measure: impl Fn(u64) -> Result<Told>,
+    mut measure: impl FnMut(u64) -> Result<Told>,
 ) -> Result<f64> {
     let base = measure(few)?.cycles;
     let whole = measure(many)?.cycles;

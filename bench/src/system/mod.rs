@@ -6,6 +6,7 @@
 //! inter-processor interrupts; the host's clock gives a median and a spread.
 
 mod coupling;
+mod latency;
 mod machine;
 mod operations;
 mod returning;
@@ -32,7 +33,7 @@ pub struct Order {
     /// Parts: computing, calls, seldom (interrupts, and removals of replicas), copy (memory), and
     /// return (of a replica with much memory; counted, whatever the clocks); and, by name only,
     /// coupling (close against loose, counted), points (at which all of memory is compared),
-    /// service (Redis and its client in one machine, counted, which needs redis-server,
+    /// latency (of faults and interrupts, close against loose, counted), service (Redis and its client in one machine, counted, which needs redis-server,
     /// redis-tools and busybox), and ycsb (Redis under YCSB, which needs redis-server, a JDK and
     /// Maven with its registry).
     #[arg(
@@ -54,7 +55,7 @@ pub struct Order {
     pub arch: Arch,
 }
 
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "computing",
     "calls",
     "seldom",
@@ -62,6 +63,7 @@ const PARTS: [&str; 9] = [
     "return",
     "coupling",
     "points",
+    "latency",
     "service",
     "ycsb",
 ];
@@ -162,6 +164,10 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<Told> {
     if wants("points") {
         eprintln!("measuring: points at which all of memory is compared");
         coupling::verify(&bench, &mut out)?;
+    }
+    if wants("latency") {
+        eprintln!("measuring: how soon faults are noticed and interrupts performed");
+        latency::measure(&bench, &mut out)?;
     }
     if wants("service") {
         eprintln!("measuring: Redis with its client in one machine");

@@ -38,6 +38,10 @@ pub enum Entry {
     /// longest; points at one instruction and the cycles of coming there, and how many of them were
     /// at events.
     Meter([u64; 11]),
+    /// A bit was changed in this replica at this cycle, as somebody asked for.
+    Flipped(u64),
+    /// A fault was found at this cycle.
+    Noticed(u64),
     /// Anything else.
     Other(String),
 }
@@ -63,6 +67,8 @@ impl Entry {
             "unhandled" => Some(Self::Unhandled(line.to_owned())),
             "stats" => numbers(rest).map(Self::Stats),
             "meter" => numbers(rest).map(Self::Meter),
+            "flipped" => number(rest).map(Self::Flipped),
+            "noticed" => number(rest).map(Self::Noticed),
             "note" => Some(Self::Note(rest.to_owned())),
             "refused" => Some(Self::Refused(rest.to_owned())),
             _ => None,
@@ -102,6 +108,8 @@ mod tests {
         );
         assert_eq!(Entry::parse("differs 1"), Entry::Differs(1));
         assert_eq!(Entry::parse("primary 1"), Entry::Primary(1));
+        assert_eq!(Entry::parse("flipped 5"), Entry::Flipped(5));
+        assert_eq!(Entry::parse("noticed 6"), Entry::Noticed(6));
         assert_eq!(Entry::parse("event unknown"), Entry::Event(None));
         let event = Entry::parse("event 7 first 0:1:2 1:1:3");
         assert!(matches!(

@@ -169,7 +169,7 @@ pub(in crate::arch) fn rest_of_slice() -> u64 {
 }
 
 /// The next tick comes after these units of the timer, or after a whole period if they are none.
-pub(in crate::arch) fn begin_slice(rest: u64) {
+pub(crate) fn begin_slice(rest: u64) {
     let period = match rest {
         0 => u64::from(PERIOD.load(Ordering::Relaxed)),
         rest => rest,

@@ -149,8 +149,8 @@ impl Counter {
         unreachable!("cores run at once");
     }
 
-    /// The next tick but one that is due comes after a whole period.
-    pub(crate) fn begin_slice(self, _rest: u64) {
-        interrupts::begin_slice();
+    /// The next tick comes after these units of the timer, or after a whole period if they are none.
+    pub(crate) fn begin_slice(self, rest: u64) {
+        interrupts::begin_slice(rest);
     }
 }

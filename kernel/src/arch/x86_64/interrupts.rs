@@ -103,9 +103,11 @@ pub(crate) fn enable(period: u32) {
     }
 }
 
-/// The local timer's period begins anew.
-pub(in crate::arch) fn begin_slice() {
-    write(INITIAL, read(INITIAL));
+/// The next tick comes after these units of the timer, as do those that follow; if they are none,
+/// after the period that there is.
+pub(crate) fn begin_slice(rest: u64) {
+    let rest = u32::try_from(rest).unwrap_or(u32::MAX);
+    write(INITIAL, if rest == 0 { read(INITIAL) } else { rest });
 }
 
 /// Lets the interrupts of this core's counter through.
