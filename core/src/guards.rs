@@ -138,13 +138,35 @@ pub enum Bug {
     ListUnsealed,
     /// A newcomer has a vote at points.
     NewcomerVotes,
+    /// All wait for the baton equally long before they take it.
+    BatonAtOnce,
+    /// Who has the baton does not look whether another has taken it.
+    BatonUnheld,
+    /// It is handed on to one that has lost it, too.
+    BatonToLoser,
+    /// Nobody joins in with those who accuse one.
+    BatonUnjoined,
+    /// Programs run although one that is accused may run.
+    BatonUnstopped,
+    /// A word counts although a bit of it flipped.
+    BatonUnchecked,
+    /// Who waits for the baton counts time in which others have told something.
+    BatonImpatient,
+    /// Who waits for the baton looks when it is woken, or when its time is over.
+    BatonUnlooking,
+    /// Who is accused, and waits, does not say that it is there.
+    BatonMute,
+    /// Who speaks again stays accused.
+    BatonUnforgiven,
+    /// One accuser is enough for another to be stopped.
+    BatonMinority,
 }
 
 /// Which guards are off.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Guards {
     #[cfg(feature = "planted")]
-    bits: u64,
+    bits: u128,
 }
 
 impl Guards {

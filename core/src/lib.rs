@@ -22,6 +22,7 @@ extern crate std;
 mod action;
 mod admission;
 mod ballot;
+pub mod baton;
 mod behind;
 mod compare;
 pub mod coupling;

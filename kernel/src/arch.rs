@@ -35,7 +35,7 @@ pub(crate) use machine::{
     objects_base, retire, save_fpu, switch_fpu, told_alike, wild_store,
 };
 pub(crate) use permit::permit;
-pub(crate) use processor::counter::Counter;
+pub(crate) use processor::counter::{Counter, Turns};
 pub(crate) use processor::cpu::{
     cycles, flush, go_deaf, park, port_in, port_out, power_off, relax,
 };

@@ -79,14 +79,14 @@ impl Replicated {
         let limit = config.timeout * parameters.cycles;
         let recorders = Recorders::new(&ports);
         let own = ReplicaId::new(number);
-        let turns = TICKS * members.len() as u64 * config.tick * parameters.cycles / 1_000;
-        let counter = counter.filter(|_| Counter::TURNS);
-        let limit = if counter.is_some() {
-            limit.max(PARTS * turns)
+        let others = TICKS * members.len() as u64 * config.tick * parameters.cycles / 1_000;
+        let turns = counter.and_then(Counter::turns);
+        let limit = if turns.is_some() {
+            limit.max(PARTS * others)
         } else {
             limit
         };
-        let baton = counter.map(|it| Baton::new(it, own, members, limit / PARTS));
+        let baton = turns.map(|it| Baton::new(it, own, members, limit / PARTS));
         let surroundings = Surroundings::new(diary, limit, config.mask, recorders, baton);
         report::set_alone(members.len() == 1);
         let mut replica = Replica::new(own, members, ports, surroundings);

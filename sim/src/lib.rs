@@ -6,6 +6,7 @@
 //! * [`model`]: all schedules of a short program with one fault at any step, each state visited
 //!   once.
 //! * [`portions`]: copies in portions, under programs that write and bits that flip.
+//! * [`turns`]: all schedules of replicas of which one runs at a time, with one fault.
 //! * `tests/schedules.rs`: the same code on shuttle's atomics, for what a step's granularity hides.
 //! * `tests/planted.rs`: each guard of the protocol taken away in turn; one of the above must
 //!   notice.
@@ -35,3 +36,4 @@ pub mod random;
 pub mod reading;
 pub mod rng;
 pub mod supervisor;
+pub mod turns;

@@ -389,6 +389,49 @@ mod tests {
         });
     }
 
+    /// Replicas of which one runs at a time.
+    const TURNS: &[Bug] = &[
+        Bug::BatonAtOnce,
+        Bug::BatonUnheld,
+        Bug::BatonToLoser,
+        Bug::BatonUnjoined,
+        Bug::BatonUnstopped,
+        Bug::BatonUnchecked,
+        Bug::BatonImpatient,
+        Bug::BatonUnlooking,
+        Bug::BatonMute,
+        Bug::BatonUnforgiven,
+        Bug::BatonMinority,
+    ];
+
+    fn by_turns_model(guards: Guards) -> Option<String> {
+        use rcoe_sim::turns::{self, Fault};
+
+        let flips = [0, 9, 17].map(Fault::Flip);
+        let faults = [Fault::Dies, Fault::Loops, Fault::Late];
+        let faults = faults.into_iter().chain(flips).map(Some);
+        let faults: Vec<_> = std::iter::once(None).chain(faults).collect();
+        [2, 3].into_iter().find_map(|replicas| {
+            faults.iter().find_map(|&fault| {
+                let scope = turns::Scope {
+                    replicas,
+                    fault,
+                    words: if replicas == 2 { 20 } else { 14 },
+                    guards,
+                };
+                let flaw = quietly(|| turns::explore(&scope).err());
+                let flaw = flaw.unwrap_or_else(|| Some("an assertion".to_owned()))?;
+                let what = flaw.split(',').next().unwrap_or_default().to_owned();
+                Some(format!("{replicas} replicas, {fault:?}: {what}"))
+            })
+        })
+    }
+
+    #[test]
+    fn each_of_turns_is_noticed() {
+        noticed(TURNS, by_turns_model, |_| None);
+    }
+
     #[test]
     fn each_is_noticed() {
         let model = |guards| by_model(guards).or_else(|| by_reduced_model(guards));

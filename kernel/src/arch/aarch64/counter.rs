@@ -4,7 +4,7 @@
 //! In the emulator's counted mode an instruction takes one cycle, so cycles are instructions, and
 //! the interrupt comes behind the very one that was asked for. The emulator counts for the machine
 //! as a whole: a program is charged with what other cores execute meanwhile. So one core runs at a
-//! time, see [`crate::coupling::Baton`]; the others wait in [`Counter::doze`], where nothing but
+//! time, see [`crate::coupling::Baton`]; the others wait in [`Turns::doze`], where nothing but
 //! the baton, the end of their patience, and being stopped reaches them.
 
 use core::arch::asm;
@@ -161,6 +161,22 @@ impl Counter {
         count.wrapping_add(armed)
     }
 
+    /// Cores take turns.
+    pub(crate) const fn turns(self) -> Option<Turns> {
+        Some(Turns(()))
+    }
+
+    /// The next tick comes after these units of the timer, or, if they are none, after a period.
+    pub(crate) fn begin_slice(self, rest: u64) {
+        interrupts::begin_slice(rest);
+    }
+}
+
+/// What lets cores take turns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turns(());
+
+impl Turns {
     /// Hands the baton on to another core.
     pub(crate) fn hand_on(self, core: u32) {
         interrupts::hand_on(core);
@@ -176,7 +192,8 @@ impl Counter {
         interrupts::rest_of_slice()
     }
 
-    /// The next tick comes after these, or after a whole period if they are none.
+    /// This core's turn: its next tick comes after these units of the timer, or, if they are none,
+    /// after a period.
     pub(crate) fn begin_slice(self, rest: u64) {
         interrupts::begin_slice(rest);
     }
