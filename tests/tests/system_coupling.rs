@@ -1,9 +1,12 @@
 //! The system sphere: replicas that are preempted at one instruction (close coupling), so that
 //! programs may race.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
 use rcoe_tests::launch::{Ended, Outcome};
 use rcoe_tests::rcoe::{Scene, events_of};
-use rcoe_tests::system::{system, system_with};
+use rcoe_tests::system::{image, system, system_with, words};
 
 /// Machines whose replicas can be coupled closely: a counter of instructions for all cores, which
 /// take turns; and one of branches for each.
@@ -207,6 +210,83 @@ fn of_two_none_goes_on_alone() {
         let outcome = close(&scene, arch, &words, &options, &["race", "400"]);
         assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
         assert!(outcome.err().contains(why), "{}", outcome.err());
+    }
+}
+
+/// The counter of branches is a plugin of the emulator: without it nobody is coupled loosely
+/// instead.
+#[test]
+fn without_the_plugin_it_is_said_what_to_do() {
+    let scene = Scene::new();
+    let kernel = scene.path().join("rcoe-kernel");
+    for file in std::fs::read_dir(image()).unwrap() {
+        let file = file.unwrap().path();
+        if file.is_file() && file.extension().is_none() {
+            std::fs::copy(&file, kernel.with_file_name(file.file_name().unwrap())).unwrap();
+        }
+    }
+    let options = ["--arch", "x86_64", "--coupling", "close"];
+    let mut words = words(&options, &["hello"]);
+    words[1] = format!("RCOE_SYSTEM_IMAGE={}", scene.path().display());
+    let outcome = scene.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(outcome.ended, Ended::Exit(125), "{}", outcome.err());
+    for part in [
+        "librcoe_counter.so",
+        "cargo xtask image",
+        "--coupling loose",
+    ] {
+        assert!(outcome.err().contains(part), "{}", outcome.err());
+    }
+}
+
+/// An emulator that was built without plugins says no more than this.
+#[test]
+fn an_emulator_without_plugins_is_told() {
+    let scene = Scene::new();
+    let emulator = scene.path().join("qemu-system-x86_64");
+    let says = "#!/bin/sh\necho \"$0: plugin interface not enabled in this build\" >&2\nexit 1\n";
+    std::fs::write(&emulator, says).unwrap();
+    std::fs::set_permissions(&emulator, Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let options = ["--arch", "x86_64", "--coupling", "close"];
+    let mut words = words(&options, &["hello"]);
+    words.insert(1, format!("PATH={}:{path}", scene.path().display()));
+    let outcome = scene.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(outcome.ended, Ended::Exit(125), "{}", outcome.err());
+    for part in [
+        "plugin interface not enabled",
+        "built with plugins",
+        "--coupling loose",
+    ] {
+        assert!(outcome.err().contains(part), "{}", outcome.err());
+    }
+}
+
+/// Bits that flip in a register in which a program counts that makes no call: closely coupled
+/// replicas notice at the next tick, whose point they are to come to, others at the program's end.
+#[test]
+fn a_flip_in_a_loop_is_noticed_at_a_tick() {
+    let scene = Scene::new();
+    for (arch, register, at) in [("x86_64", 2, 20_000_000), ("aarch64", 9, 1_250_000)] {
+        let words = format!("flip={at} behind=300 victim=1 register={register} bit=4");
+        let options = ["--arch", arch, "--core-threads", "counted", "--tick", "1ms"];
+        let options = [&options[..], &["--stats", "--no-reintegrate", "-n"]].concat();
+        let noticed = |replicas: &str, coupling: &str| {
+            let options = [&options[..], &[replicas, "--coupling", coupling]].concat();
+            let outcome = system_with(&scene, &words, &options, &["float", "2000"]);
+            let text = outcome.err().to_owned();
+            let mut lines = text.lines();
+            let rest = lines.find_map(|it| it.strip_prefix("flips 1, cycles until noticed "));
+            let cycles = rest.unwrap_or_else(|| panic!("{arch} {coupling}: {text}"));
+            (outcome.ended, cycles.parse::<u64>().unwrap())
+        };
+        let (ended, close) = noticed("2", "close");
+        assert_eq!(ended, Ended::Exit(86), "{arch}");
+        let (ended, loose) = noticed("2", "loose");
+        assert_eq!(ended, Ended::Exit(86), "{arch}");
+        assert!(close * 4 < loose, "{arch}: {close} and {loose}");
+        let (ended, _) = noticed("3", "close");
+        assert_eq!(ended, Ended::Exit(0), "{arch}: one of three is voted out");
     }
 }
 

@@ -9,11 +9,13 @@ use rcoe_abi::layout::MAX_CORES;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::run::Settings;
-use crate::{Arch, Coupling, SystemError, disk, find, publish};
+use crate::{Arch, SystemError, disk, find, publish};
 
 mod aarch64;
 mod counter;
 mod x86_64;
+
+pub(crate) use counter::explain;
 
 /// How the emulator runs the machine's cores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -120,7 +122,7 @@ pub(crate) fn start(
     command.args(["-accel", accelerator(settings)?]);
     let memory = settings.memory(image.len())?;
     command.args(["-m", &format!("{memory}M")]);
-    let counts = settings.coupling == Coupling::Close && settings.arch == Arch::X86_64;
+    let counts = settings.needs_plugin();
     let backend = match &settings.memory_file {
         Some(path) => Some(format!("memory-backend-file,mem-path={}", quoted(path))),
         None => counts.then(|| "memory-backend-memfd".to_owned()),

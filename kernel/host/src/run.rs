@@ -117,6 +117,11 @@ impl Settings {
         Ok(each)
     }
 
+    /// Does a plugin of the emulator count what processors execute?
+    pub(crate) fn needs_plugin(&self) -> bool {
+        self.coupling == Coupling::Close && self.arch == Arch::X86_64
+    }
+
     fn name(&self) -> &str {
         if self.linux.is_some() {
             return linux::PERSONALITY;
@@ -233,10 +238,14 @@ pub fn run(
     let own = tempfile::tempdir().map_err(SystemError::host("a folder for the machine"))?;
     let machine = machine::start(settings, &folder.join(KERNEL), &image, own.path())?;
     let mut folder = Some(own);
-    watch(settings.arch, machine, stop, out, &mut |replica, entry| {
+    let ending = watch(settings.arch, machine, stop, out, &mut |replica, entry| {
         // Once a replica speaks, the machine has opened all that is there.
         folder = None;
         tell(replica, entry);
+    })?;
+    Ok(match ending {
+        Ending::Lost(why) if settings.needs_plugin() => Ending::Lost(machine::explain(why)),
+        ending => ending,
     })
 }
 

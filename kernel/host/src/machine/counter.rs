@@ -23,7 +23,8 @@ pub(super) fn load(
 ) -> Result<(), SystemError> {
     if !plugin.is_file() {
         return Err(SystemError::Setting(format!(
-            "--coupling close needs {}, which is not there: build the image again",
+            "--coupling close needs {}, which is not there: build it with cargo xtask image, or \
+             use --coupling loose",
             plugin.display()
         )));
     }
@@ -42,6 +43,18 @@ pub(super) fn load(
     let words = format!("{plugin},memory={memory},monitor={monitor}");
     command.args(["-plugin", &words]);
     Ok(())
+}
+
+/// Why a machine ended whose emulator was to load the plugin: what to do, if it could not.
+pub(crate) fn explain(why: String) -> String {
+    if !why.contains("plugin") {
+        return why;
+    }
+    format!(
+        "{why}\n--coupling close on x86_64 needs a qemu-system-x86_64 that was built with plugins, \
+         whose interface has version 1 (Debian's 7.2): install that, or use --coupling loose or \
+         --arch aarch64"
+    )
 }
 
 /// A file's name as a process that has mapped it is told.
