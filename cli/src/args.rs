@@ -327,9 +327,9 @@ pub(crate) enum SphereArg {
     /// A Linux program
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
-    /// clock, crash, device, fill, foreign, grow, large, ledger, long, null, pingpong, pipeline,
-    /// race, sieve or sleep, on x86_64 also echo or hpet, or an ELF file made for it, or on x86_64
-    /// a program of Linux: by its path, or found as a shell does
+    /// clock, crash, device, fill, foreign, grow, large, ledger, long, loops, null, pingpong,
+    /// pipeline, race, sieve or sleep, on x86_64 also echo or hpet, or an ELF file made for it, or
+    /// on x86_64 a program of Linux: by its path, or found as a shell does
     System,
 }
 

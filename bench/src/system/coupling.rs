@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 
-use super::machine::{Bench, Clock, Run};
+use super::machine::{Bench, Clock, Run, per_each};
 use super::{NS, Told, USUAL};
 use crate::evidence::{Series, spread_of};
 
@@ -63,6 +63,84 @@ pub(super) fn measure(bench: &Bench, out: &mut Told) -> Result<()> {
         for (how, name) in WAYS {
             race(bench, out, replicas, (how, name))?;
         }
+    }
+    Ok(())
+}
+
+/// Programs whose rounds are counted, with those of a short and of a long run: integers and numbers
+/// of floating point, as the papers' Dhrystone and Whetstone.
+const ROUNDS_OF: [(&str, [u64; 2]); 2] = [("hash", [10, 90]), ("float", [400, 4_400])];
+/// Loops in which replicas are stopped, with the argument of `loops`.
+const LOOPS: [(&str, u64); 2] = [("tight", 8_000), ("of 64 branches", 1_000_000_250)];
+
+/// What a round takes each replica, closely and loosely coupled, of one that is alone and coupled
+/// loosely; and what one agreement adds inside and outside a tight loop.
+pub(super) fn tables(bench: &Bench, out: &mut Told) -> Result<()> {
+    let _ = writeln!(
+        out,
+        "\n### Rounds of programs that compute\n\n\
+         | program | coupled | replicas | a round | of one, loosely |\n|---|---|---|---|---|"
+    );
+    for (program, rounds) in ROUNDS_OF {
+        let mut base = None;
+        for (name, options) in HOWS {
+            for replicas in NS {
+                let run = run(replicas, USUAL);
+                let options = [&["--no-reintegrate"], options].concat();
+                let measure = |rounds| bench.run_with(run, &options, program, rounds);
+                let round = per_each(run, rounds, measure)?;
+                let ratio = round / *base.get_or_insert(round);
+                let _ = writeln!(
+                    out,
+                    "| {program} | {name} | {replicas} | {round:.1} | {ratio:.4} |"
+                );
+                let what = format!("{program}, a round, {name}");
+                note(out, what, replicas, round, Some(ratio));
+            }
+        }
+    }
+    for replicas in [2, 3] {
+        for (name, argument) in LOOPS {
+            agreements(bench, out, replicas, (name, argument))?;
+        }
+    }
+    Ok(())
+}
+
+/// How replicas are coupled, with the options for it.
+const HOWS: [(&str, &[&str]); 3] = [
+    ("loosely coupled", &["--coupling", "loose"]),
+    ("closely coupled", &["--coupling", "close"]),
+    (
+        "closely coupled by breakpoints",
+        &["--coupling", "close", "--stop-by", "breakpoint"],
+    ),
+];
+
+/// What all execute more for one agreement in a loop.
+fn agreements(
+    bench: &Bench,
+    out: &mut Told,
+    replicas: usize,
+    (name, argument): (&str, u64),
+) -> Result<()> {
+    let mut loose = None;
+    for (how, options) in HOWS {
+        let options = [&["--no-reintegrate"], options].concat();
+        let told = bench.run_with(run(replicas, "1ms"), &options, "loops", argument)?;
+        let base = *loose.get_or_insert(told.cycles);
+        let Some([points, _]) = told.points else {
+            continue;
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a small number")]
+        let added = (told.cycles - base) / points as f64;
+        let unit = out.counted;
+        let _ = writeln!(
+            out,
+            "\nloop {name}, {replicas} replicas, {how}: {points} points, {added:.0} {unit} each"
+        );
+        let what = format!("added by one agreement in a loop {name}, {how}");
+        note(out, what, replicas, added, None);
     }
     Ok(())
 }

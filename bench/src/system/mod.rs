@@ -32,10 +32,10 @@ pub struct Order {
     pub repetitions: usize,
     /// Parts: computing, calls, seldom (interrupts, and removals of replicas), copy (memory), and
     /// return (of a replica with much memory; counted, whatever the clocks); and, by name only,
-    /// coupling (close against loose, counted), points (at which all of memory is compared),
-    /// latency (of faults and interrupts, close against loose, counted), service (Redis and its client in one machine, counted, which needs redis-server,
-    /// redis-tools and busybox), and ycsb (Redis under YCSB, which needs redis-server, a JDK and
-    /// Maven with its registry).
+    /// coupling and rounds (close against loose, counted), points (at which all of memory is
+    /// compared), latency (of faults and interrupts, close against loose, counted), service (Redis
+    /// and its client in one machine, counted, which needs redis-server, redis-tools and busybox),
+    /// and ycsb (Redis under YCSB, which needs redis-server, a JDK and Maven with its registry).
     #[arg(
         long = "part",
         value_delimiter = ',',
@@ -55,13 +55,14 @@ pub struct Order {
     pub arch: Arch,
 }
 
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "computing",
     "calls",
     "seldom",
     "copy",
     "return",
     "coupling",
+    "rounds",
     "points",
     "latency",
     "service",
@@ -157,18 +158,7 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<Told> {
         eprintln!("measuring: the return of replicas with much memory");
         returning::measure(&bench, &mut out)?;
     }
-    if wants("coupling") {
-        eprintln!("measuring: close coupling");
-        coupling::measure(&bench, &mut out)?;
-    }
-    if wants("points") {
-        eprintln!("measuring: points at which all of memory is compared");
-        coupling::verify(&bench, &mut out)?;
-    }
-    if wants("latency") {
-        eprintln!("measuring: how soon faults are noticed and interrupts performed");
-        latency::measure(&bench, &mut out)?;
-    }
+    coupled(&bench, &wants, &mut out)?;
     if wants("service") {
         eprintln!("measuring: Redis with its client in one machine");
         operations::measure(&bench, &mut out)?;
@@ -200,6 +190,36 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<Told> {
         copying(&bench, order, &mut out)?;
     }
     Ok(out)
+}
+
+/// The parts about closely coupled replicas.
+fn coupled(bench: &Bench, wants: &dyn Fn(&str) -> bool, out: &mut Told) -> Result<()> {
+    type Part = fn(&Bench, &mut Told) -> Result<()>;
+    let coupled: [(&str, &str, Part); 4] = [
+        ("coupling", "close coupling", coupling::measure),
+        (
+            "rounds",
+            "rounds of closely coupled replicas",
+            coupling::tables,
+        ),
+        (
+            "points",
+            "points at which all of memory is compared",
+            coupling::verify,
+        ),
+        (
+            "latency",
+            "how soon faults are noticed and interrupts performed",
+            latency::measure,
+        ),
+    ];
+    for (part, what, measure) in coupled {
+        if wants(part) {
+            eprintln!("measuring: {what}");
+            measure(bench, out)?;
+        }
+    }
+    Ok(())
 }
 
 fn title(clock: Clock, repetitions: usize) -> String {
