@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -15,7 +16,7 @@ use crate::journal::Record;
 use crate::kills;
 use crate::points;
 use crate::race::Values;
-use crate::report::Tally;
+use crate::report::{Latencies, Tally};
 use crate::system::{self, service};
 use crate::taxonomy::Verdict;
 
@@ -44,7 +45,22 @@ impl Counted {
             ("clean", misses + unhit),
             ("alarms", alarms),
         ]);
+        all.0.extend(Self::of_times(records));
         all
+    }
+
+    /// When divergences were told: before the flip, or so many milliseconds after it. Times of
+    /// several campaigns cannot be added up.
+    fn of_times(records: &[Record]) -> BTreeMap<&'static str, u64> {
+        let runs = records.iter().map(|it| (&it.verdict, it.detected_us));
+        let times = Latencies::of(runs);
+        let mut counts = BTreeMap::from([("early", times.early as u64)]);
+        if let Some(all) = times.rows.last() {
+            let names = ["median_ms", "p99_ms", "max_ms"];
+            counts.insert("timed", all.runs as u64);
+            counts.extend(names.into_iter().zip(all.ms.map(whole)));
+        }
+        counts
     }
 
     /// A campaign of flips in machines.
@@ -202,6 +218,12 @@ impl Counted {
     }
 }
 
+/// Whole milliseconds.
+fn whole(ms: f64) -> u64 {
+    let time = Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default();
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::Counted;
@@ -265,6 +287,31 @@ mod tests {
         }
         assert_eq!(all["uncontrolled"], 5 + all["alarms"]);
         assert_eq!([all["runs"], all["clean"], all["alarms"]], [11, 1, 1]);
+    }
+
+    #[test]
+    fn times_are_those_of_what_was_told_after_its_flip() {
+        let told = [Some(2_500_000), Some(9_000_000), Some(-1), None];
+        let records: Vec<_> = (0..)
+            .zip(told)
+            .map(|(at, detected_us)| crate::journal::Record {
+                detected_us,
+                ..record(at, Verdict::FailStop("mismatch".into()))
+            })
+            .collect();
+        let all = Counted::of_campaign(&records).0;
+        assert_eq!([all["early"], all["timed"]], [1, 2]);
+        let [median, most_of, most] = ["median_ms", "p99_ms", "max_ms"].map(|name| all[name]);
+        assert!(
+            (2500..=9000).contains(&median) && median <= most_of,
+            "{all:?}"
+        );
+        assert_eq!(most, 9000);
+        let none = Counted::of_campaign(&records[3..]).0;
+        assert!(
+            !none.contains_key("timed") && none["early"] == 0,
+            "{none:?}"
+        );
     }
 
     #[test]
