@@ -216,6 +216,8 @@ fn command(action: &str, package: &str, target: &str, features: &str) -> Command
         _ => "",
     };
     command.env("RUSTFLAGS", format!("-Crelocation-model=static{features}"));
+    // Clippy looks at a debug build, and without a library nothing can unwind.
+    command.env("CARGO_PROFILE_DEV_PANIC", "abort");
     command
 }
 
