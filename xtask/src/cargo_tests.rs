@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
+use crate::beside;
 use crate::count::{self, Counts};
 use crate::shell;
 use crate::slow::Watch;
@@ -19,14 +20,46 @@ use crate::slow::Watch;
 const MOST: usize = 3;
 
 /// What one run came to.
-struct Run {
+#[derive(Debug)]
+pub(crate) struct Run {
     counts: Counts,
-    succeeded: bool,
+    pub(crate) succeeded: bool,
     /// The tests that failed, by name.
     failed: Vec<String>,
 }
 
+impl Default for Run {
+    /// Of nothing.
+    fn default() -> Self {
+        Self {
+            counts: Counts::default(),
+            succeeded: true,
+            failed: Vec::new(),
+        }
+    }
+}
+
 impl Run {
+    /// A line of what it said.
+    pub(crate) fn line(&mut self, line: &str) {
+        if let Some(found) = count::parse(line, count::CARGO) {
+            self.counts.add(found);
+        }
+        self.failed.extend(failure(line).map(str::to_owned));
+    }
+
+    /// What it is worth without a second try.
+    pub(crate) const fn judged(&self) -> Counts {
+        self.counts.judged(self.succeeded)
+    }
+
+    /// Together with another one.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.counts.add(other.counts);
+        self.succeeded &= other.succeeded;
+        self.failed.extend(other.failed);
+    }
+
     /// Whether a second try can tell more.
     fn is_worth_a_second(&self) -> bool {
         let named = self.failed.len() as u64 == self.counts.failed;
@@ -44,14 +77,34 @@ pub(crate) fn run(make: impl Fn() -> Command) -> Result<Counts> {
     let mut watch = Watch::of_this_machine();
     let first = once(make(), |line| watch.line(line, Instant::now()))?;
     watch.tell();
+    judge(&first, make)
+}
+
+/// The same, but programs run [beside] one another, and then those that `others` makes.
+///
+/// # Errors
+///
+/// If they do not build, or one cannot be started.
+pub(crate) fn run_beside(make: impl Fn() -> Command, others: Option<Command>) -> Result<Counts> {
+    let mut watch = Watch::of_this_machine();
+    let mut first = beside::run(&make, &mut watch)?;
+    if let Some(others) = others {
+        first.add(once(others, |_| {})?);
+    }
+    watch.tell();
+    judge(&first, make)
+}
+
+/// What a first run is worth, after a second one where that can tell more.
+fn judge(first: &Run, make: impl Fn() -> Command) -> Result<Counts> {
     if first.succeeded || !first.is_worth_a_second() {
-        return Ok(first.counts.judged(first.succeeded));
+        return Ok(first.judged());
     }
     println!("once more, alone: {}", first.failed.join(" "));
     let mut command = make();
     command.args(["--", "--exact", "--test-threads=1"]);
     let second = once(shell::with(command, &first.failed), |_| {})?;
-    Ok(settle(&first, &second))
+    Ok(settle(first, &second))
 }
 
 /// The counts of a first run, its failed tests judged by the second.
@@ -70,20 +123,12 @@ fn settle(first: &Run, second: &Run) -> Counts {
 }
 
 fn once(command: Command, mut look: impl FnMut(&str)) -> Result<Run> {
-    let mut counts = Counts::default();
-    let mut failed = Vec::new();
-    let succeeded = shell::stream(command, |line| {
+    let mut run = Run::default();
+    run.succeeded = shell::stream(command, |line| {
         look(line);
-        if let Some(found) = count::parse(line, count::CARGO) {
-            counts.add(found);
-        }
-        failed.extend(failure(line).map(str::to_owned));
+        run.line(line);
     })?;
-    Ok(Run {
-        counts,
-        succeeded,
-        failed,
-    })
+    Ok(run)
 }
 
 /// The test that a line says has failed.

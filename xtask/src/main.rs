@@ -5,6 +5,7 @@
 //! in the crate it belongs to.
 #![forbid(unsafe_code)]
 
+mod beside;
 mod busybox;
 mod cargo_tests;
 mod compat;

@@ -85,7 +85,15 @@ pub(crate) fn output(mut command: Command) -> Result<String> {
 }
 
 /// Runs a command, copies its standard output line by line and shows each line to `look`.
-pub(crate) fn stream(mut command: Command, mut look: impl FnMut(&str)) -> Result<bool> {
+pub(crate) fn stream(command: Command, mut look: impl FnMut(&str)) -> Result<bool> {
+    read(command, |line| {
+        println!("{line}");
+        look(line.trim_end());
+    })
+}
+
+/// Runs a command and shows each line of its standard output to `look`; tells whether it succeeded.
+pub(crate) fn read(mut command: Command, mut look: impl FnMut(&str)) -> Result<bool> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -95,8 +103,7 @@ pub(crate) fn stream(mut command: Command, mut look: impl FnMut(&str)) -> Result
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line)? > 0 {
         let text = String::from_utf8_lossy(&line);
-        print!("{text}");
-        look(text.trim_end());
+        look(text.strip_suffix('\n').unwrap_or(&text));
         line.clear();
     }
     Ok(child.wait()?.success())

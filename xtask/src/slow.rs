@@ -70,6 +70,11 @@ impl Watch {
         }
     }
 
+    /// Takes over what another one, of a program beside, has seen.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.taken.extend(other.taken);
+    }
+
     /// The slowest tests, slowest first.
     pub(crate) fn slowest(mut self) -> Vec<(Duration, String)> {
         self.taken.sort_unstable_by(|a, b| b.cmp(a));

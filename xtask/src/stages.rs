@@ -183,14 +183,16 @@ fn build() -> Result<Counts> {
     Ok(counts)
 }
 
-/// All `#[test]`s of the workspace; end-to-end ones use the release binary.
+/// All `#[test]`s of the workspace, then those of its documentation; end-to-end ones use the
+/// release binary.
 fn unit_tests() -> Result<Counts> {
-    cargo_tests::run(|| {
+    let tests = || {
         let mut command = shell::cargo(["test", "--workspace", "--no-fail-fast"]);
         command.env("RCOE_BIN", shell::built("rcoe"));
         command.env("RCOE_SYSTEM_IMAGE", image::folder());
         command
-    })
+    };
+    cargo_tests::run_beside(tests, Some(shell::with(tests(), &["--doc"])))
 }
 
 /// Suites of the system sphere that name no processor, once more for the one that is not usual.
@@ -205,7 +207,7 @@ const SUITES: [&str; 7] = [
 ];
 
 fn aarch64() -> Result<Counts> {
-    cargo_tests::run(|| {
+    let tests = || {
         let tests = shell::cargo(["test", "-p", "rcoe-tests", "--no-fail-fast"]);
         let suites = SUITES.map(|suite| ["--test", suite]);
         let mut command = shell::with(tests, &suites.concat());
@@ -213,7 +215,8 @@ fn aarch64() -> Result<Counts> {
         command.env("RCOE_SYSTEM_IMAGE", image::folder());
         command.env("RCOE_TEST_ARCH", "aarch64");
         command
-    })
+    };
+    cargo_tests::run_beside(tests, None)
 }
 
 /// The protocol alone: seeded simulation, planted bugs, and schedules of the real atomics.
