@@ -93,6 +93,21 @@ mod tests {
         assert_eq!(left, Step::Ready(Done::Actions(0)));
     }
 
+    /// The first one is behind the third, so it does not wait for the second, who may be stuck.
+    #[test]
+    fn nobody_waits_for_one_that_is_missing_while_another_is_ahead() {
+        let memory = Memory::new();
+        let ports = memory.ports();
+        let [mut first, _, mut third] = nodes(&ports);
+        events(&mut third, &memory, 1);
+        third.trigger_action(&ports, 1);
+        let mut ahead = third.begin_action();
+        assert!(is_waiting_for(run(&mut third, &mut ahead, &ports), 0));
+        let mut behind = first.begin_action();
+        let left = run(&mut first, &mut behind, &ports);
+        assert_eq!(left, Step::Ready(Done::Actions(0)));
+    }
+
     /// Where members are punctual, those who are here vote out the one that is not.
     #[test]
     fn punctual_members_vote_where_they_stand() {
