@@ -228,10 +228,10 @@ fn each_replica_in_turn_is_lost_and_brought_back() {
 }
 
 /// The victim of a probe is lost and comes back.
-fn comes_back(probe: &str) {
+fn comes_back(probe: &str, options: &[&str]) {
     for victim in 0..3 {
         let scene = Scene::new();
-        let options = ["-n", "3", "--events", "e"];
+        let options = [options, &["-n", "3"]].concat();
         let outcome = probed(&scene, (probe, victim), &options, &["sleep", "100"]);
         let what = format!("{probe} {victim}: {}", outcome.err());
         assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
@@ -246,20 +246,20 @@ fn comes_back(probe: &str) {
 /// What the lost replica left in its place is not taken for the copy's: that it has ended.
 #[test]
 fn a_copy_whose_core_begins_late_is_waited_for() {
-    comes_back("late");
+    comes_back("late", &["--events", "e"]);
 }
 
 /// Page tables and the loader's parameters are made anew for a copy.
 #[test]
 fn what_a_lost_replica_leaves_of_its_own_is_not_used() {
-    comes_back("remains");
+    comes_back("remains", &["--events", "e"]);
 }
 
 /// On AArch64 there is no reset for a core that masks everything: its replica stays lost.
 #[test]
 fn a_core_that_nothing_but_a_reset_stops_is_reset() {
     if !is_aarch64() {
-        comes_back("deaf");
+        comes_back("deaf", &COUNTED);
     }
 }
 
