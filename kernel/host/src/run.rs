@@ -71,12 +71,19 @@ const HEAP: u64 = 32;
 /// Megabytes below the first partition, and behind the last one for a boot image of the usual size.
 const BELOW: u64 = 16;
 const BEHIND: u64 = 4;
+/// Bytes at the end of a PC's memory that its emulator keeps for tables of the firmware.
+const FIRMWARE: u64 = 256 << 10;
 /// Partitions are multiples of so many megabytes.
 const GRAIN: u64 = 2;
 
 /// Megabytes that hold so many bytes, and the page that precedes them on some machines.
 const fn megabytes(bytes: u64) -> u64 {
     (bytes + 4096).div_ceil(1 << 20)
+}
+
+/// Megabytes outside of partitions, given the bytes of the boot image.
+fn around(image: usize) -> u64 {
+    BELOW + megabytes(image as u64 + FIRMWARE).max(BEHIND)
 }
 
 impl Settings {
@@ -86,12 +93,12 @@ impl Settings {
     /// If it cannot have so many, or a replica does not get along with those it is given.
     pub(crate) fn memory(&self, image: usize) -> Result<u64, SystemError> {
         let replicas = self.replicas as u64;
-        let around = BELOW + megabytes(image as u64).max(BEHIND);
-        Ok(around + self.partition(image)? * replicas)
+        Ok(around(image) + self.partition(image)? * replicas)
     }
 
     /// Megabytes of each replica.
     fn partition(&self, image: usize) -> Result<u64, SystemError> {
+        let around = around(image);
         let image = megabytes(image as u64);
         let program = self.linux.as_ref().map_or(0, |it| megabytes(it.memory()));
         let least = (BESIDE + 2 * image + program).next_multiple_of(GRAIN);
@@ -99,7 +106,6 @@ impl Settings {
         let each = self.memory.unwrap_or(PARTITION.max(least + heap));
         let each = each.next_multiple_of(GRAIN);
         let replicas = self.replicas as u64;
-        let around = BELOW + image.max(BEHIND);
         let most = (self.arch.memory() - around) / replicas / GRAIN * GRAIN;
         let (arch, plural) = (self.arch.name(), if replicas == 1 { "" } else { "s" });
         let refuse = |why: &str| {
@@ -421,6 +427,16 @@ mod tests {
             learnt.note(0, &Entry::parse(entry));
         }
         learnt.ending(Arch::X86_64, code)
+    }
+
+    /// The emulator puts the image before the tables that its firmware has at the end of memory.
+    #[test]
+    fn an_image_of_whatever_size_takes_nothing_from_partitions() {
+        const TABLES: u64 = 160 << 10;
+        for image in (1..40 << 20).step_by(65_521) {
+            let beside = (around(image) - BELOW) << 20;
+            assert!(image as u64 + 4096 + TABLES <= beside, "{image}");
+        }
     }
 
     #[test]
