@@ -429,6 +429,7 @@ impl<T: Backend> Coupler<T> {
             came: self.came,
             alike: self.alike,
             nowhere: self.effort.nowhere,
+            spoilt: self.effort.spoilt,
             standing: machine.standing(),
         };
         board(boards, self.id).put_report(self.moment(), &report);

@@ -136,6 +136,10 @@ pub enum Bug {
     StampUnread,
     /// A list of pages is not compared with a second look.
     ListUnsealed,
+    /// A search with a damaged stub counts like any other.
+    StubUnsealed,
+    /// Who was not where a majority met last is not looked for any more.
+    SearchUnmade,
     /// A newcomer has a vote at points.
     NewcomerVotes,
     /// All wait for the baton equally long before they take it.

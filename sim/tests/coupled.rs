@@ -8,7 +8,7 @@ mod tests {
     use rcoe_core::Guards;
     use rcoe_core::coupling::{Counter, States};
     use rcoe_sim::coupled::fault::Fault;
-    use rcoe_sim::coupled::group::Group;
+    use rcoe_sim::coupled::group::{Group, PACE};
     use rcoe_sim::coupled::model::{Explored, Flaw, Scope, explore};
     use rcoe_sim::coupled::random::{Summary, simulate};
     use rcoe_sim::coupled::vm::Ins;
@@ -62,6 +62,7 @@ mod tests {
             places,
             moves: 2,
             rates: &[1, 2, 1],
+            pace: PACE,
             faults,
             victims,
             phases: 7,

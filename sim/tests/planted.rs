@@ -10,9 +10,11 @@
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    use rcoe_core::coupling::States;
+    use rcoe_core::coupling::{Pace, States};
     use rcoe_core::{Bug, Guards, HEADER, POSTS};
     use rcoe_sim::coupled;
+    use rcoe_sim::coupled::fault::Fault as Strike;
+    use rcoe_sim::coupled::group::PACE;
     use rcoe_sim::coupled::vm::Ins;
     use rcoe_sim::fault::Fault;
     use rcoe_sim::model::{Scope, explore};
@@ -95,6 +97,8 @@ mod tests {
         Bug::BudgetFixed,
         Bug::StampUnread,
         Bug::ListUnsealed,
+        Bug::StubUnsealed,
+        Bug::SearchUnmade,
         Bug::NewcomerVotes,
     ];
 
@@ -302,44 +306,57 @@ mod tests {
 
     /// Replicas that are interrupted anywhere.
     fn by_coupled_model(guards: Guards) -> Option<String> {
-        use rcoe_sim::coupled::fault::Fault;
-
         let silent: &[Ins] = &[Ins::Nop, Ins::LoopMemory(0, 4, 1), Ins::Call, Ins::Exit];
         let vector: &[Ins] = &[Ins::Nop, Ins::LoopVector(1, 4, 1), Ins::Call, Ins::Exit];
         let long: &[Ins] = &[Ins::Mix(0), Ins::LoopRegister(2, 900, 1), Ins::Exit];
-        let lists = [Fault::FlipList(0), Fault::FlipList(1)];
-        let pages = [Fault::FlipPage(2, 0, 1)];
-        let board: Vec<Fault> = (0..160).map(|word| Fault::FlipBoard(word, 1)).collect();
-        let free: &[Fault] = &[];
+        let lists = [Strike::FlipList(0), Strike::FlipList(1)];
+        let pages = [Strike::FlipPage(2, 0, 1)];
+        let board: Vec<Strike> = (0..160).map(|word| Strike::FlipBoard(word, 1)).collect();
+        let stub = [Strike::FlipStub(0, 40)];
+        let free: &[Strike] = &[];
+        // A verdict comes after the first phase that tells something.
+        let once = Pace {
+            base: 4000,
+            phases: 1,
+            undecided: 1,
+            ..PACE
+        };
+        let scope = |program, places, faults, moves| coupled::model::Scope {
+            program,
+            places,
+            moves,
+            rates: &[1, 30, 1],
+            pace: PACE,
+            faults,
+            victims: &[0, 1, 2][..places.len()],
+            phases: 7,
+            guards,
+            limit: 2_000_000,
+        };
+        let mut board = scope(silent, &[0, 3], &board, 0);
+        board.phases = 1;
+        let mut stub = scope(long, &[0, 30], &stub, 0);
+        (stub.pace, stub.rates) = (once, &[1, 1]);
+        let mut apart = scope(long, &[30, 30, 90], free, 0);
+        (apart.pace, apart.rates) = (once, &[30, 30, 1]);
         let scopes = [
-            ("memory", silent, [0, 3, 1], 2, free, 2, 7),
-            ("vectors", vector, [0, 3, 1], 2, free, 2, 7),
-            ("far", long, [0, 500, 0], 2, free, 0, 7),
-            ("list", silent, [0, 3, 1], 2, &lists, 2, 7),
-            ("board", silent, [0, 3, 1], 2, &board, 0, 1),
-            ("three", silent, [0, 3, 1], 3, free, 0, 7),
-            ("three, flip", silent, [0, 3, 1], 3, &pages, 0, 7),
+            ("memory", scope(silent, &[0, 3], free, 2)),
+            ("vectors", scope(vector, &[0, 3], free, 2)),
+            ("far", scope(long, &[0, 500], free, 0)),
+            ("list", scope(silent, &[0, 3], &lists, 2)),
+            ("board", board),
+            ("three", scope(silent, &[0, 3, 1], free, 0)),
+            ("three, flip", scope(silent, &[0, 3, 1], &pages, 0)),
+            ("stub", stub),
+            ("one apart", apart),
         ];
-        scopes
-            .iter()
-            .find_map(|&(name, program, places, n, faults, moves, phases)| {
-                let scope = coupled::model::Scope {
-                    program,
-                    places: &places[..n],
-                    moves,
-                    rates: &[1, 30, 1],
-                    faults,
-                    victims: &[0, 1, 2][..n],
-                    phases,
-                    guards,
-                    limit: 2_000_000,
-                };
-                match quietly(|| coupled::model::explore::<States>(&scope)) {
-                    Some(Ok(_)) => None,
-                    Some(Err(flaw)) => Some(format!("{n} replicas, {name}: {}", flaw.what)),
-                    None => Some(format!("{n} replicas, {name}: an assertion")),
-                }
-            })
+        scopes.iter().find_map(|(name, scope)| {
+            match quietly(|| coupled::model::explore::<States>(scope)) {
+                Some(Ok(_)) => None,
+                Some(Err(flaw)) => Some(format!("{name}: {}", flaw.what)),
+                None => Some(format!("{name}: an assertion")),
+            }
+        })
     }
 
     /// Takes the guards away in turn and demands that one of the two notices.

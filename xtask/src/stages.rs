@@ -222,7 +222,7 @@ fn aarch64() -> Result<Counts> {
 /// The protocol alone: seeded simulation, planted bugs, and schedules of the real atomics.
 fn model() -> Result<Counts> {
     let (seed, mut counts) = (seed()?, Counts::default());
-    for kind in ["", "--reduced", "--deferred", "--reading"] {
+    for kind in ["", "--reduced", "--deferred", "--reading", "--coupled"] {
         println!("rcoe-sim {kind} --seed {seed} --count {SEEDS}");
         let seeds = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-sim", "--"]);
         let kind: Vec<&str> = kind.split_whitespace().collect();

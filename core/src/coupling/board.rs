@@ -102,6 +102,8 @@ pub(crate) struct Report {
     pub(crate) alike: ReplicaSet,
     /// Of the target's owner: nobody can be stopped there.
     pub(crate) nowhere: bool,
+    /// What it looked for was damaged meanwhile, so that it could find nothing.
+    pub(crate) spoilt: bool,
     pub(crate) standing: Standing,
 }
 
@@ -186,7 +188,9 @@ impl<'a> Board<'a> {
 
     pub(crate) fn put_report(&self, stamp: Stamp, report: &Report) {
         let mut words = [0; REPORT];
-        words[0] = u64::from(report.came == Came::Equal) | u64::from(report.nowhere) << 1;
+        words[0] = u64::from(report.came == Came::Equal)
+            | u64::from(report.nowhere) << 1
+            | u64::from(report.spoilt) << 2;
         words[1] = u64::from(report.alike.bits());
         words[2..].copy_from_slice(&pack(&report.standing));
         self.report_at(stamp.phase).write(stamp, &words);
@@ -203,6 +207,7 @@ impl<'a> Board<'a> {
                 Came::Equal
             },
             nowhere: words[0] & 2 != 0,
+            spoilt: words[0] & 4 != 0,
             alike: ReplicaSet::from_bits(words[1].to_le_bytes()[0]),
             standing: unpack(&words[2..]),
         })
@@ -396,6 +401,7 @@ mod tests {
             came: Came::Equal,
             alike: ReplicaSet::all(2),
             nowhere: true,
+            spoilt: true,
             standing: STANDING,
         };
         let mut registers = [0; REGISTERS];
@@ -445,6 +451,7 @@ mod tests {
                 came,
                 alike,
                 nowhere: false,
+                spoilt: false,
                 standing,
             },
         );

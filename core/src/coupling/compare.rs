@@ -68,6 +68,8 @@ pub struct Stub {
     pub count: usize,
     extra: [Extra; EXTRA],
     used: usize,
+    /// Digest of all that is looked for.
+    seal: u64,
 }
 
 /// A word of an area that has this value at the target.
@@ -83,12 +85,27 @@ pub struct Extra {
 
 impl Stub {
     pub(crate) fn new(registers: &[u64; REGISTERS], count: usize) -> Self {
-        Self {
+        let mut stub = Self {
             registers: *registers,
             count,
             extra: [Extra::default(); EXTRA],
             used: 0,
-        }
+            seal: 0,
+        };
+        stub.seal = stub.digest();
+        stub
+    }
+
+    fn digest(&self) -> u64 {
+        let registers = self.registers[..self.count].iter().copied();
+        let extra = self.extra().iter();
+        let extra = extra.flat_map(|it| [it.area, it.at as u64, it.value]);
+        registers.chain(extra).fold(0, digest)
+    }
+
+    /// Is what is looked for still what was meant? A search with damage finds nothing.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.seal == self.digest()
     }
 
     /// The words beside registers.
@@ -105,6 +122,7 @@ impl Stub {
         let at = self.used.min(EXTRA - 1);
         self.extra[at] = word;
         self.used = at + 1;
+        self.seal = self.digest();
     }
 
     /// Flips one bit of it, for fault injection.

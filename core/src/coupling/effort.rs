@@ -2,7 +2,11 @@
 //!
 //! Where a verdict is to come soon only phases count that tell something. The way to a call, or
 //! through one, does not: who waits there has its own patience. Nor does a phase in which nobody
-//! can be stopped at the target.
+//! can be stopped at the target. A phase in which damage kept somebody from finding the target
+//! never counts.
+//!
+//! Whoever is left outside of a majority that has met may only be ahead of it, or behind. So each
+//! time that others meet, some phases follow in which it is looked for.
 
 use super::Pace;
 use super::board::Report;
@@ -17,6 +21,10 @@ pub(super) struct Effort {
     made: u8,
     counted: u8,
     unplaced: u8,
+    /// Those that counted when the search began for whoever was not with the others.
+    since: u8,
+    /// What this replica looked for in the present phase was damaged.
+    pub(super) spoilt: bool,
     /// This replica owns the target of the present phase, and nobody can be stopped there.
     pub(super) nowhere: bool,
 }
@@ -33,7 +41,16 @@ pub(super) enum Next {
 /// Phases that an attempt has at most, if some of them do not count.
 const MOST: u8 = 16;
 
+/// Phases in which those are looked for who are not where a majority has met: each of them owns a
+/// target in one, and runs in another, with the budget that makes up for the wrong one of both.
+const SEARCH: u8 = 3;
+
 impl Effort {
+    /// In the phase that is over a majority has met that is not the one before.
+    pub(super) fn begin_search(&mut self) {
+        self.since = self.counted + 1;
+    }
+
     /// A phase is over in which not all have come to the target, or none has begun yet. `decided`:
     /// it is known who is right, or more phases would not tell.
     pub(super) fn account<'a>(
@@ -45,15 +62,20 @@ impl Effort {
         let events = reports.clone().next().map(|it| it.standing.events);
         let computes = |it: &Report| !it.standing.at_call && Some(it.standing.events) == events;
         let nowhere = reports.clone().any(|report| report.nowhere);
-        let counts = !pace.is_short() || !nowhere && reports.clone().all(computes);
+        let spoilt = reports.clone().any(|report| report.spoilt);
+        let telling = !pace.is_short() || !nowhere && reports.clone().all(computes);
+        let counts = telling && !spoilt;
         let began = self.phase > 0;
         self.made += u8::from(began);
         self.counted += u8::from(began && counts);
         self.unplaced += u8::from(began && nowhere);
-        self.nowhere = false;
+        (self.nowhere, self.spoilt) = (false, false);
         let phases = if decided { pace.phases } else { pace.undecided };
-        if self.counted < phases && self.made < MOST {
-            self.phase += u8::from(!(began && nowhere && pace.is_short()));
+        let phases = phases + more_of(reports.count());
+        let searched = self.since == 0 || self.counted >= self.since + SEARCH;
+        if !(self.counted >= phases && searched) && self.made < MOST {
+            let again = spoilt || nowhere && pace.is_short();
+            self.phase += u8::from(!(began && again));
             return Next::Phase;
         }
         match self.unplaced * 2 > self.made {
@@ -61,6 +83,12 @@ impl Effort {
             false => Next::Verdict,
         }
     }
+}
+
+/// Phases that more than three take in addition: it is longer until the same one has the target
+/// again.
+fn more_of(replicas: usize) -> u8 {
+    u8::try_from(replicas.saturating_sub(3)).expect("few")
 }
 
 #[cfg(test)]
@@ -88,6 +116,7 @@ mod tests {
             came: Came::Apart,
             alike: ReplicaSet::empty(),
             nowhere,
+            spoilt: false,
             standing: Standing {
                 progress,
                 at_call,
@@ -120,6 +149,38 @@ mod tests {
     fn the_way_to_a_call_counts_only_where_there_is_time() {
         assert_eq!(run(PACE, true, false, 0), (MOST, Next::Verdict));
         assert_eq!(run(LONG, true, false, 0), (4, Next::Verdict));
+    }
+
+    #[test]
+    fn a_search_with_a_damaged_stub_does_not_count() {
+        let mut reports = reports(false, false);
+        let mut effort = Effort::default();
+        reports[1].spoilt = true;
+        for pace in [PACE, LONG] {
+            effort = Effort::default();
+            effort.account(reports.iter(), pace, true);
+            effort.account(reports.iter(), pace, true);
+            assert_eq!((effort.phase, effort.counted), (1, 0));
+        }
+        let next = (0..MOST).map(|_| effort.account(reports.iter(), PACE, true));
+        assert_eq!(
+            next.last(),
+            Some(Next::Verdict),
+            "an attempt ends all the same"
+        );
+    }
+
+    #[test]
+    fn who_was_not_where_a_majority_met_is_looked_for() {
+        let reports = reports(false, false);
+        let mut effort = Effort::default();
+        let mut phases = (0..MOST).take_while(|&phase| {
+            if phase == PACE.phases {
+                effort.begin_search();
+            }
+            effort.account(reports.iter(), PACE, true) == Next::Phase
+        });
+        assert_eq!(phases.by_ref().last(), Some(PACE.phases + SEARCH - 1));
     }
 
     #[test]

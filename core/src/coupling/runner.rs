@@ -69,6 +69,7 @@ impl<T: Backend> Coupler<T> {
         boards: &Boards<'_>,
         machine: &mut impl Machine,
     ) -> Order {
+        self.effort.spoilt = !self.stub.is_whole() && !self.guards.off(Bug::StubUnsealed);
         match stop {
             Stop::Overran => return self.came(Came::Apart),
             Stop::Call => {
@@ -195,7 +196,8 @@ impl<T: Backend> Coupler<T> {
     fn refuse(&mut self, word: Option<Extra>) -> Order {
         self.refused += 1;
         let asked_enough = self.stamp.turn > LAST_TURN;
-        if T::EXACT || self.refused >= REFUSALS || asked_enough || self.left == 0 {
+        let over = self.effort.spoilt || asked_enough || self.left == 0;
+        if T::EXACT || self.refused >= REFUSALS || over {
             return self.came(Came::Apart);
         }
         if let Some(word) = word

@@ -101,6 +101,9 @@ impl<T: Backend> Coupler<T> {
     /// Not all are at the target, but these.
     fn fail_phase(&mut self, reports: &Reports, joint: ReplicaSet) -> Order {
         if self.is_majority(joint) {
+            if joint != self.joint && !self.guards.off(Bug::SearchUnmade) {
+                self.effort.begin_search();
+            }
             self.joint = joint;
         }
         let decided = self.voters.len() < 3 || !self.joint.is_empty();
@@ -410,6 +413,7 @@ mod tests {
                 came: Came::Apart,
                 alike: ReplicaSet::empty(),
                 nowhere: false,
+                spoilt: false,
                 standing: Standing {
                     events,
                     at_call,

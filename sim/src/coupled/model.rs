@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use rcoe_core::Guards;
-use rcoe_core::coupling::Backend;
+use rcoe_core::coupling::{Backend, Pace};
 
 use super::check::Charge;
 use super::fault::Fault;
@@ -28,6 +28,8 @@ pub struct Scope<'a> {
     pub moves: usize,
     /// What an instruction costs each in CPU time.
     pub rates: &'a [u64],
+    /// What all may run, and how many phases they take.
+    pub pace: Pace,
     /// Faults, of which one may strike once.
     pub faults: &'a [Fault],
     /// Whom it may strike.
@@ -93,6 +95,7 @@ pub fn explore<T: Backend + Hash>(scope: &Scope<'_>) -> Result<Explored, Flaw> {
         .zip(scope.places.iter().zip(scope.rates))
     {
         process.replica.rate = rate;
+        process.coupler.set_pace(scope.pace);
         for _ in 0..place {
             match process.replica.at_call() {
                 true => process.replica.call(),

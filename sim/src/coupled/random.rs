@@ -11,7 +11,7 @@ use crate::random::{Failure as Found, Summary as Ended};
 use crate::rng::Rng;
 
 /// Moves after which a run counts as hung.
-const LIMIT: u64 = 60_000;
+const LIMIT: u64 = 2_000_000;
 
 /// A run that went well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -138,7 +138,8 @@ impl<T: Backend> Run<T> {
             }
         }
         let plan = (!rng.one_in(4)).then(|| {
-            let at = rng.below(80 * n as u64);
+            let late = [1, 1, 1, 20][rng.index(4)];
+            let at = rng.below(80 * n as u64 * late);
             (Fault::random(&mut rng), rng.index(n), at)
         });
         if trace {
