@@ -80,8 +80,6 @@ pub(crate) struct Surroundings {
     spent: Spent,
     /// Replicas that were late for an action, and have performed none since.
     suspects: ReplicaSet,
-    /// Has this replica waited in vain to perform an action, and gone on?
-    given_up: bool,
     /// Are faults masked? If not, removing somebody ends the machine.
     mask: bool,
     /// Where one core runs at a time, its turn.
@@ -104,7 +102,6 @@ impl Surroundings {
             diary,
             spent: Spent::new(limit),
             suspects: ReplicaSet::empty(),
-            given_up: false,
             mask,
         }
     }
@@ -112,12 +109,6 @@ impl Surroundings {
     /// All were there to perform an action: nobody is late.
     pub(crate) const fn clear_suspects(&mut self) {
         self.suspects = ReplicaSet::empty();
-        self.given_up = false;
-    }
-
-    /// Has this replica waited in vain to perform an action since it was last asked?
-    pub(crate) const fn has_given_up(&mut self) -> bool {
-        core::mem::replace(&mut self.given_up, false)
     }
 
     /// The baton, if there is one.
@@ -174,7 +165,6 @@ impl rcoe_core::Env for Surroundings {
         }
         if wait.reason == WaitFor::Action {
             self.suspects = self.suspects.with(wait.peer);
-            self.given_up = true;
         }
         Waited::Overdue
     }

@@ -37,8 +37,6 @@ pub(crate) struct Machine {
     pub(crate) coupling: Option<Coupling>,
     /// Is it the others' turn?
     yields: bool,
-    /// Was the kernel entered by an interrupt?
-    interrupted: bool,
     probe: Option<(u64, Probe)>,
     /// A bit that this replica is to change.
     striker: Option<Striker>,
@@ -88,7 +86,6 @@ impl Machine {
             copying: None,
             coupling,
             yields: false,
-            interrupted: false,
             probe: config.probe,
             striker: flip.map(|it| Striker::new(it, parameters.timer, period)),
             late: matches!(config.probe, Some((_, Probe::Late))),
@@ -181,7 +178,6 @@ impl Machine {
 
     /// An interrupt: flagged here, performed when all are at one point.
     pub(crate) fn interrupt(&mut self, vector: u64) {
-        self.interrupted = true;
         if vector == interrupts::VECTOR_TIMER {
             assert!(!self.breaks(), "a test has this replica break");
             if let Some(striker) = &mut self.striker {
@@ -212,13 +208,11 @@ impl Machine {
     /// Chooses who runs; waits while nobody can. Its registers. Every kernel exit goes through here
     /// (EDCC'15, `handle_action`).
     pub(crate) fn leave(&mut self) -> &[u64; CONTEXT_WORDS] {
-        let mut passes = self.passes_by();
         loop {
             self.take_turn();
             self.kernel.sphere.settle();
             let flagged = self.kernel.sphere.is_flagged();
-            let agreed = if passes { Some(0) } else { self.agree() };
-            let Some(actions) = agreed else {
+            let Some(actions) = self.agree() else {
                 break;
             };
             if actions != 0 {
@@ -242,9 +236,6 @@ impl Machine {
                     continue;
                 }
                 break;
-            }
-            if core::mem::take(&mut passes) {
-                continue;
             }
             if flagged && actions == 0 {
                 // Somebody is missing or calls for a vote. Whoever is idle is so at this very point
@@ -270,15 +261,6 @@ impl Machine {
             coupling.arm(self.kernel.sphere.progress(), self.kernel.context());
         }
         self.kernel.context()
-    }
-
-    /// Has this replica just waited in vain for the others, and comes here again although the
-    /// program may have executed nothing since? While it waited its next tick became due. If it
-    /// waited again it would never come to where the others are who are ahead, and miss nobody
-    /// there.
-    fn passes_by(&mut self) -> bool {
-        let interrupted = core::mem::take(&mut self.interrupted);
-        interrupted && self.coupling.is_none() && self.kernel.sphere.has_given_up()
     }
 
     /// Waits for this core's turn, where cores take turns.

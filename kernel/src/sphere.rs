@@ -187,11 +187,6 @@ impl Replicated {
         self.replica.is_flagged()
     }
 
-    /// Has this replica waited in vain to perform an action since it was last asked?
-    pub(crate) fn has_given_up(&mut self) -> bool {
-        self.replica.env_mut().has_given_up()
-    }
-
     /// The actions to be performed at this point of the trace.
     pub(crate) fn actions(&mut self) -> u64 {
         let result = self.replica.handle_action();
