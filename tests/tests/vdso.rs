@@ -26,6 +26,8 @@ const COUNTER: &str = include_str!("vdso/counter.c");
 const RANDOM: &str = include_str!("vdso/random.c");
 /// Asks what the processor is by an instruction in a page that is read anew, or moves.
 const ASKS: &str = include_str!("vdso/asks.c");
+/// Looks whether tables beside code are as they were written.
+const TABLES: &str = include_str!("vdso/tables.c");
 /// Executes a file that is mapped shared, and looks whether that stays as it is.
 const SHARED: &str = include_str!("vdso/shared.c");
 /// The ways.
@@ -318,4 +320,25 @@ fn a_file_that_is_mapped_shared_is_not_changed() {
     let outcome = scene.like_native("exec \"$@\"", &[&program]);
     assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
     assert_eq!(outcome.out(), "as it was: 1\n".repeat(2));
+}
+
+#[test]
+fn tables_that_the_linker_puts_beside_code_stay_as_they_are() {
+    let scene = Scene::new();
+    let one_segment = "-Wl,-z,noseparate-code";
+    for (name, flags) in [
+        ("dynamic", &["-w", one_segment][..]),
+        ("static", &["-w", one_segment, "-static"]),
+    ] {
+        let program = scene.compile(name, TABLES, flags);
+        for replicas in ["1", "2", "3"] {
+            let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program]);
+            assert_eq!(outcome.ended, Ended::Exit(0), "{name}: {}", outcome.err());
+            assert_eq!(
+                outcome.out(),
+                "768 entries, 0 wrong\n",
+                "{name}, {replicas}"
+            );
+        }
+    }
 }

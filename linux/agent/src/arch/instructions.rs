@@ -189,6 +189,7 @@ pub(crate) fn restored(kernel: &Kernel, start: u64, len: u64) {
     let all = Wanted {
         cpuid: true,
         counter: true,
+        no_cpuid: false,
     };
     let end = start.saturating_add(len);
     for (at, what) in kernel
@@ -228,6 +229,7 @@ pub(crate) fn rewrite(kernel: &mut Kernel, code: &Code) {
     let mut batch = Batch::new(Wanted {
         cpuid: part != Part::FLEETING && cpuid::can_trap(),
         counter: part != Part::FLEETING && is_looked_for(kernel),
+        no_cpuid: false,
     });
     if batch.recall(part, start, len) {
         return batch.plant(kernel, start);
@@ -358,10 +360,7 @@ impl Batch {
         if !self.has_doubt() {
             self.add(offset, Found::Doubt);
         }
-        self.wanted = Wanted {
-            cpuid: false,
-            counter: false,
-        };
+        self.wanted = self.wanted.in_doubt();
     }
 
     fn has_doubt(&self) -> bool {
@@ -510,6 +509,7 @@ mod tests {
     const ALL: Wanted = Wanted {
         cpuid: true,
         counter: true,
+        no_cpuid: false,
     };
 
     #[test]

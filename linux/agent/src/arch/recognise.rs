@@ -4,11 +4,13 @@
 //! instructions begin is found by decoding from several places before: after a few instructions
 //! the decodings fall into step.
 //!
-//! Two questions are asked. May these bytes be replaced? Only if most decodings arrive there and
-//! code follows. May an instruction be overlooked that the machine can trap instead: one that reads
-//! the time stamp counter, or `cpuid`? So of bytes that look like one, and are not replaced, it
-//! must be plain that they are no instruction: if it is not, the answer is [`Found::Doubt`], and
-//! they have to trap.
+//! Two questions are asked. May these bytes be replaced? Only if most decodings arrive there, none
+//! of which has met what no compiler emits, and code follows: what is executable need not be code.
+//! Many linkers put tables and constants beside it, and a program whose data is replaced goes wrong
+//! in all replicas alike. May an instruction be overlooked that the machine can trap instead: one
+//! that reads the time stamp counter, or `cpuid`? So of bytes that look like one, and are not
+//! replaced, it must be plain that they are no instruction: if it is not, the answer is
+//! [`Found::Doubt`], and they have to trap.
 //!
 //! Not covered: jumps into the middle of an instruction.
 
@@ -18,9 +20,7 @@ use yaxpeax_x86::long_mode::{InstDecoder, Opcode};
 use crate::arch::search::effort;
 use crate::arch::{clusters, detour};
 
-/// How far before a candidate decoding starts.
-const LEAD: usize = 48;
-/// The same where nothing may be overlooked; the next if what is before cannot be decoded.
+/// How far before a candidate decoding starts; the next if what is before cannot be decoded.
 const LEADS: [usize; 4] = [128, 64, 32, 16];
 /// So many decodings are needed there that meet nothing which no compiler emits.
 const ENOUGH: usize = 4;
@@ -30,8 +30,6 @@ const STARTS: usize = 16;
 pub(crate) const BEFORE: usize = LEADS[0] + STARTS;
 /// Bytes looked at from a candidate on.
 pub(crate) const TRAIL: usize = 80;
-/// Of these, what is decoded where a wrong answer only costs time.
-const NEAR: usize = 24;
 /// Prefixes that are looked for before an instruction.
 const PREFIXES: usize = 3;
 
@@ -42,12 +40,23 @@ pub(crate) struct Wanted {
     pub(crate) cpuid: bool,
     /// All that reads the time stamp counter.
     pub(crate) counter: bool,
+    /// No `cpuid`: they trap.
+    pub(crate) no_cpuid: bool,
 }
 
 impl Wanted {
     /// Is there anything that may not be overlooked?
     pub(crate) const fn doubts(self) -> bool {
         self.cpuid || self.counter
+    }
+
+    /// What is looked for still when all traps that the machine can trap.
+    pub(crate) const fn in_doubt(self) -> Self {
+        Self {
+            cpuid: false,
+            counter: false,
+            no_cpuid: self.cpuid || self.no_cpuid,
+        }
     }
 }
 
@@ -130,15 +139,21 @@ pub(crate) fn recognise(code: &[u8], at: usize, wanted: Wanted) -> Option<(usize
         let Some(what) = to_replace(&code[position..]) else {
             continue;
         };
-        if what == Found::Cpuid && prefix != 0 {
+        if what == Found::Cpuid && (prefix != 0 || wanted.no_cpuid) {
             continue;
         }
-        let Arriving { all, arriving, .. } = decodings(code, position, LEAD);
-        if arriving * 4 >= all * 3 && plausible(near(&code[position..]), |it, _| is_rare(it)) {
+        if is_sure(code, position) {
             return Some((position, what));
         }
     }
     None
+}
+
+/// Is it plain that an instruction begins there?
+fn is_sure(code: &[u8], at: usize) -> bool {
+    let arriving = LEADS.iter().map(|lead| decodings(code, at, *lead));
+    let telling = arriving.into_iter().find(|it| it.is_enough());
+    telling.is_some_and(|it| it.is_sure()) && may_be_code(&code[at..])
 }
 
 /// What the code begins with, if that is replaced.
@@ -226,25 +241,21 @@ const fn is_prefix(byte: u8) -> bool {
 fn judge(code: &[u8], at: usize) -> Option<(usize, Found)> {
     let first = at - prefixes(code, at).len();
     for lead in LEADS {
-        let Arriving { there, by, .. } = decodings(code, at, lead);
-        if there + by < ENOUGH {
+        let arriving = decodings(code, at, lead);
+        if !arriving.is_enough() {
             continue;
         }
+        let there = arriving.there;
         let prefixed = (first..at).any(|position| decodings(code, position, lead).there > 0);
         if there == 0 && !prefixed {
             return None;
         }
-        let sure = there * 4 >= (there + by) * 3 && !prefixed && plausible(&code[at..], is_odd);
+        let sure = arriving.is_sure() && !prefixed && plausible(&code[at..], is_odd);
         let found = exactly_at(code, at).filter(|_| sure);
         return Some((at, found.unwrap_or(Found::Doubt)));
     }
     // Neither what comes before nor what follows is code: data.
     may_be_code(&code[at..]).then_some((at, Found::Doubt))
-}
-
-/// So much of the code that one mistaken instruction is no matter.
-fn near(code: &[u8]) -> &[u8] {
-    &code[..code.len().min(NEAR)]
 }
 
 fn decode(code: &[u8]) -> Option<(Opcode, u8)> {
@@ -262,14 +273,22 @@ pub(crate) fn length(code: &[u8]) -> u64 {
 /// Decodings from different places.
 #[derive(Clone, Copy, Debug, Default)]
 struct Arriving {
-    /// All of them.
-    all: usize,
-    /// Those that arrive at the place.
-    arriving: usize,
     /// Those that do, and have met nothing on their way that no compiler emits.
     there: usize,
     /// Those that pass it by, and have met nothing either.
     by: usize,
+}
+
+impl Arriving {
+    /// Do they tell anything?
+    fn is_enough(self) -> bool {
+        self.there + self.by >= ENOUGH
+    }
+
+    /// Do most of them arrive?
+    const fn is_sure(self) -> bool {
+        self.there * 4 >= (self.there + self.by) * 3
+    }
 }
 
 /// Decodings from places so far before `position`.
@@ -291,8 +310,6 @@ fn decodings(code: &[u8], position: usize, lead: usize) -> Arriving {
     }
     let count = |wanted: &dyn Fn(usize) -> bool| (0..all).filter(|at| wanted(*at)).count();
     Arriving {
-        all,
-        arriving: count(&|at| there[at]),
         there: count(&|at| there[at] && sound[at]),
         by: count(&|at| !there[at] && sound[at]),
     }
@@ -388,10 +405,11 @@ mod tests {
     const ALL: Wanted = Wanted {
         cpuid: true,
         counter: true,
+        no_cpuid: false,
     };
     const NO_CPUID: Wanted = Wanted {
         cpuid: false,
-        counter: true,
+        ..ALL
     };
     /// `mov %rsp,%rbp`, `add $1,%rax`.
     const CODE: [u8; 7] = [0x48, 0x89, 0xe5, 0x48, 0x83, 0xc0, 0x01];
@@ -458,6 +476,42 @@ mod tests {
             assert!(!holds(&bytes[..bytes.len() - 1], what, ALL), "{what:?} cut");
             assert_eq!(Found::unpack(what.pack()), what);
         }
+    }
+
+    /// Entries of a table of relocations, in one of which these bytes are.
+    fn relocations(bytes: &[u8]) -> Vec<u8> {
+        let entry = |at: u64| [at, 8, at + 0x0100_1230].map(u64::to_le_bytes).concat();
+        let mut table: Vec<u8> = (0..60).flat_map(|at| entry(0x4aa_8000 + at * 8)).collect();
+        let middle = table.len() / 2;
+        table[middle + 17..][..bytes.len()].copy_from_slice(bytes);
+        table
+    }
+
+    #[test]
+    fn tables_beside_code_are_left_alone() {
+        let all = [ALL, NO_CPUID, ALL.in_doubt()];
+        for bytes in [&[0x0f, 0xa2][..], &[0x0f, 0xc7, 0xf0], &[0x0f, 0x31]] {
+            let table = relocations(bytes);
+            for wanted in all {
+                let places = 1..table.len() - 1;
+                let found = places.filter_map(|at| {
+                    let low = at.saturating_sub(BEFORE);
+                    let window = &table[low..(at + TRAIL).min(table.len())];
+                    let pair = u16::from_le_bytes([table[at], table[at + 1]]);
+                    let candidate = is_candidate(pair, wanted);
+                    candidate.then(|| recognise(window, at - low, wanted))?
+                });
+                let found: Vec<_> = found.filter(|it| it.1 != Found::Doubt).collect();
+                assert_eq!(found, [], "{bytes:x?} {wanted:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_traps_anyway_is_not_replaced() {
+        assert_eq!(found(&[0x0f, 0xa2], ALL.in_doubt()), []);
+        let unable = NO_CPUID.in_doubt();
+        assert_eq!(found(&[0x0f, 0xa2], unable), [(0, Found::Cpuid)]);
     }
 
     #[test]

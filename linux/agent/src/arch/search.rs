@@ -60,6 +60,7 @@ impl Candidates {
         let wanted = Wanted {
             cpuid: true,
             counter: COUNTER,
+            no_cpuid: false,
         };
         while self.at + 2 <= self.end {
             if self.at >= self.near {
@@ -189,14 +190,17 @@ mod tests {
     const ALL: Wanted = Wanted {
         cpuid: true,
         counter: true,
+        no_cpuid: false,
     };
     const NO_COUNTER: Wanted = Wanted {
         cpuid: true,
         counter: false,
+        no_cpuid: false,
     };
     const NO_DOUBT: Wanted = Wanted {
         cpuid: false,
         counter: false,
+        no_cpuid: false,
     };
     /// Bytes of a text whose search is counted.
     const TEXT: usize = 1 << 20;
