@@ -135,9 +135,38 @@ fn a_program_cut_off_in_its_segments_never_runs_wrongly() {
     }
 }
 
+/// A program of this mode, which belongs to another user and group if that can be had.
+fn set_id_program(scene: &Scene, mode: u32, others: bool) -> String {
+    let path = scene.write("program", &real_program());
+    if others && std::os::unix::fs::chown(&path, Some(1), Some(1)).is_err() {
+        return "/bin/su".into();
+    }
+    std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    path.display().to_string()
+}
+
 #[test]
-fn a_set_user_id_program_is_126() {
-    refused_file(&real_program(), 0o4755, 126, "setuid");
+fn a_program_that_would_change_the_user_is_126() {
+    for (mode, hint) in [(0o4755, "setuid"), (0o6755, "setuid")] {
+        let scene = Scene::new();
+        let program = set_id_program(&scene, mode, true);
+        refused(&scene, &["run", "-n", "2", "--", &program], 126, hint);
+        let options = ["run", "-n", "2", "--", "sh", "-c", &format!("{program}; :")];
+        let outcome = scene.rcoe(&options);
+        assert!(outcome.err().contains("privileges"), "{}", outcome.err());
+    }
+}
+
+#[test]
+fn a_set_user_id_program_of_the_same_user_runs() {
+    let scene = Scene::new();
+    let program = set_id_program(&scene, 0o6755, false);
+    let script = format!("{program} && exec {program}");
+    for words in [&[&*program][..], &["sh", "-c", &script]] {
+        let outcome = scene.rcoe(&[&["run", "-n", "2", "--"], words].concat());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        assert_eq!(outcome.err(), "");
+    }
 }
 
 #[test]

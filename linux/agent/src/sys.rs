@@ -54,7 +54,7 @@ pub(crate) use memory::{
 pub(crate) use process::{
     clear_personality, close_on_exec, descriptor_of, descriptor_target, each_descriptor, file_at,
     file_of, file_version, getgid, getpgrp, getuid, has_terminal, is_open_for_writing, may_execute,
-    may_write, mode, open_executable, random, set_limit, stack_limit, times,
+    may_write, mode_and_owner, open_executable, random, set_limit, stack_limit, times,
 };
 pub(crate) use replicas::{
     CLONE, EXIT, clone_replica, clone_twin, die_with_supervisor, exit_group, fork_replica, getpid,

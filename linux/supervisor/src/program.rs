@@ -179,13 +179,16 @@ fn reason(error: &io::Error) -> String {
         .to_lowercase()
 }
 
-/// A binary that changes privileges on `execve` would silently run without them.
+/// A binary that changes privileges on `execve` would silently run without them. Bits for the ids
+/// that rcoe has change nothing.
 fn check_privileges(path: &Path) -> Result<(), ProgramError> {
-    let mode = path
-        .metadata()
-        .map_err(|error| unreadable(path, error))?
-        .mode();
-    let bits = match (mode & 0o4000 != 0, mode & 0o2010 == 0o2010) {
+    use rustix::process::{getegid, geteuid};
+
+    let metadata = path.metadata().map_err(|error| unreadable(path, error))?;
+    let mode = metadata.mode();
+    let to_user = mode & 0o4000 != 0 && metadata.uid() != geteuid().as_raw();
+    let to_group = mode & 0o2010 == 0o2010 && metadata.gid() != getegid().as_raw();
+    let bits = match (to_user, to_group) {
         (true, _) => "setuid",
         (_, true) => "setgid",
         _ => return check_capabilities(path),

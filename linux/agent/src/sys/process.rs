@@ -118,8 +118,9 @@ pub(crate) fn open_executable(dir: i64, path: &[u8]) -> Result<i32, Errno> {
 }
 
 /// Type and permissions of an open file.
-pub(crate) fn mode(fd: i32) -> Option<u32> {
-    file_status(i64::from(fd).cast_unsigned()).map(|stat| stat.st_mode)
+pub(crate) fn mode_and_owner(fd: i32) -> Option<(u32, [u32; 2])> {
+    let stat = file_status(i64::from(fd).cast_unsigned())?;
+    Some((stat.st_mode, [stat.st_uid, stat.st_gid]))
 }
 
 /// Which file it is, and what changes with its content.

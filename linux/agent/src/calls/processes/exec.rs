@@ -401,10 +401,10 @@ pub(super) fn open_next(kernel: &Kernel, _call: &Call) -> i64 {
 fn refused(fd: i32) -> Option<u32> {
     const TYPE: u32 = 0o170_000;
     const REGULAR: u32 = 0o100_000;
-    let mode = sys::mode(fd)?;
+    let (mode, owner) = sys::mode_and_owner(fd)?;
     if mode & TYPE != REGULAR || !sys::may_execute(fd) {
         Some(EACCES)
-    } else if mode & 0o4000 != 0 || mode & 0o2010 == 0o2010 {
+    } else if privileges::changes_ids(mode, owner) {
         Some(EPERM)
     } else {
         let refused = privileges::refused_for(credentials::file_capabilities(fd));

@@ -13,7 +13,8 @@
 //! The host tells the bounding set one capability at a time; it is asked once and then known
 //! ([`Bounding`]).
 //!
-//! Not covered: set-id programs and file capabilities for others than root, which are refused; a
+//! Not covered: set-id programs, unless they are those of the user and group that the process acts
+//! for already, and file capabilities for others than root, which are refused; a
 //! locked SECBIT_KEEP_CAPS, which no call can clear, likewise.
 
 mod bounding;
@@ -230,6 +231,15 @@ pub(super) fn refusal(kernel: &Kernel) -> Option<u32> {
         kernel.note(Note::CapabilitiesLocked, 0);
         EPERM
     })
+}
+
+/// Would a file with this mode, of this user and group, change this process's effective ids? Bits
+/// for those that it has already change nothing.
+pub(super) fn changes_ids(mode: u32, [user, group]: [u32; 2]) -> bool {
+    let to_user = mode & 0o4000 != 0;
+    let to_group = mode & 0o2010 == 0o2010;
+    to_user && user != credentials::user_ids().effective
+        || to_group && group != credentials::group_ids().effective
 }
 
 /// Why a file with these capabilities is not executed. To root they make no difference, unless
