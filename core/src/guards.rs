@@ -164,6 +164,33 @@ pub enum Bug {
     BatonUnforgiven,
     /// One accuser is enough for another to be stopped.
     BatonMinority,
+    /// A counter that interrupts late is armed for the very count. This and those below are of
+    /// [`crate::counted`].
+    CountMarginIgnored,
+    /// A place that was missed is not told from one that was reached.
+    CountMissUnseen,
+    /// A count alone is a place.
+    CountPlaceUnseen,
+    /// Who stands at a breakpoint and has to go on is stopped there again.
+    CountStuck,
+    /// Differences of counts are taken in more bits than counters have.
+    CountWidthIgnored,
+    /// More is armed than can be written into a counter.
+    CountReachIgnored,
+    /// The kernel's branches are counted, too.
+    CountKernel,
+    /// Far branches stay in the count.
+    CountFarKept,
+    /// Counters stop at an overflow until the interrupt is there.
+    CountFreezes,
+    /// Branches count that are taken back behind locks.
+    CountLocksSpeculative,
+    /// What is counted in parts is armed for the first one only.
+    CountUnarmed,
+    /// An overflow is not cleared before the next.
+    CountOverflowKept,
+    /// The interrupt stays masked after the first.
+    CountUnopened,
 }
 
 /// Which guards are off.

@@ -25,6 +25,7 @@ mod ballot;
 pub mod baton;
 mod behind;
 mod compare;
+pub mod counted;
 pub mod coupling;
 pub mod diagnose;
 mod evidence;

@@ -6,6 +6,7 @@
 //! * [`model`]: all schedules of a short program with one fault at any step, each state visited
 //!   once.
 //! * [`portions`]: copies in portions, under programs that write and bits that flip.
+//! * [`counted`]: a program that is counted is stopped at a place, by a scripted counter.
 //! * [`turns`]: all schedules of replicas of which one runs at a time, with one fault.
 //! * `tests/schedules.rs`: the same code on shuttle's atomics, for what a step's granularity hides.
 //! * `tests/planted.rs`: each guard of the protocol taken away in turn; one of the above must
@@ -24,6 +25,7 @@
 #![cfg(not(feature = "shuttle"))]
 
 pub mod check;
+pub mod counted;
 pub mod coupled;
 pub mod deferred;
 pub mod fault;

@@ -449,6 +449,38 @@ mod tests {
         noticed(TURNS, by_turns_model, |_| None);
     }
 
+    /// Programs that are counted.
+    const COUNTED: &[Bug] = &[
+        Bug::CountMarginIgnored,
+        Bug::CountMissUnseen,
+        Bug::CountPlaceUnseen,
+        Bug::CountStuck,
+        Bug::CountWidthIgnored,
+        Bug::CountReachIgnored,
+        Bug::CountKernel,
+        Bug::CountFarKept,
+        Bug::CountFreezes,
+        Bug::CountLocksSpeculative,
+        Bug::CountUnarmed,
+        Bug::CountOverflowKept,
+        Bug::CountUnopened,
+    ];
+
+    /// The first seed by which it is noticed that a counter is not what it should be.
+    fn by_counted_seed(guards: Guards) -> Option<String> {
+        (0..1_000).find_map(|seed| {
+            let flaw = quietly(|| rcoe_sim::counted::simulate(seed, guards).err());
+            let flaw = flaw.unwrap_or_else(|| Some("an assertion".to_owned()))?;
+            let what = flaw.split([':', ',']).next().unwrap_or_default();
+            Some(format!("seed {seed}: {what}"))
+        })
+    }
+
+    #[test]
+    fn each_of_counters_is_noticed() {
+        noticed(COUNTED, by_counted_seed, |_| None);
+    }
+
     #[test]
     fn each_is_noticed() {
         let model = |guards| by_model(guards).or_else(|| by_reduced_model(guards));
