@@ -9,6 +9,7 @@
 
 mod alike;
 mod boards;
+mod counter;
 mod donate;
 mod loader;
 mod machine;
@@ -28,6 +29,7 @@ use x86_64 as processor;
 
 pub(crate) use alike::{digest_of, image_digest, kept, publish_digest, with_marks};
 pub(crate) use boards::{boards, publish_turn, turn_of};
+pub(crate) use counter::Count;
 pub(crate) use donate::{donate, donate_part, may_donate, reset_lost};
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{
@@ -35,6 +37,7 @@ pub(crate) use machine::{
     objects_base, retire, save_fpu, switch_fpu, told_alike, wild_store,
 };
 pub(crate) use permit::permit;
+pub(crate) use processor::breakpoint;
 pub(crate) use processor::counter::{Counter, Turns};
 pub(crate) use processor::cpu::{
     cycles, flush, go_deaf, park, port_in, port_out, power_off, relax,

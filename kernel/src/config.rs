@@ -1,8 +1,8 @@
 //! The machine's command line: words like `n=3`, up to `--`, behind which the root task's begins.
 
 use rcoe_core::Compare;
+use rcoe_core::counted::Approach;
 
-use crate::coupling::Approach;
 use crate::flip::Flip;
 use crate::sphere::DEVICE;
 
@@ -23,6 +23,8 @@ pub(crate) struct Config {
     pub(crate) close: bool,
     /// How are they stopped there?
     pub(crate) approach: Approach,
+    /// Does the emulator count what programs execute?
+    pub(crate) plugin: bool,
     /// For tests: is all memory to be compared where they do?
     pub(crate) verify: bool,
     /// For tests: which replica is to make a wild store at its first tick, and where.
@@ -192,6 +194,7 @@ impl Config {
                 Some(b"breakpoint") => Approach::Breakpoint,
                 _ => Approach::Counter,
             },
+            plugin: value(command, b"counter") == Some(b"plugin"),
             verify: value(command, b"verify") == Some(b"yes"),
             probe: probe(command),
             breaks: breaks(command),

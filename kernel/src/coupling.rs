@@ -20,23 +20,21 @@
 //! that were told who is the primary: where one of them runs, all act at the event.
 
 mod baton;
-mod run;
 mod state;
 
 pub(crate) use baton::Baton;
-pub(crate) use run::Approach;
 
+use rcoe_core::counted::{Aim, Run, Way};
 use rcoe_core::coupling::{
     Boards, Counter as Exact, Coupler, End, LAST_PHASE, Machine as _, Order, Pace, Stop,
 };
-use rcoe_core::{Cause, Halt, ReplicaId, ReplicaSet};
+use rcoe_core::{Cause, Guards, Halt, ReplicaId, ReplicaSet};
 use rcoe_kernel_objects::Kernel;
 use rcoe_kernel_objects::arch::{CONTEXT_WORDS, IP};
 
-use crate::arch::{self, Counter};
+use crate::arch::{self, Count as _, Counter, breakpoint};
 use crate::config::Config;
 use crate::sphere::Replicated;
-use run::{Aim, Run};
 use state::State;
 
 /// Instructions or branches that a replica may run to a target, beside what it lags behind.
@@ -49,15 +47,10 @@ const PACE: Pace = Pace {
     steep: u64::MAX,
 };
 
-/// Armed where nobody is to be stopped.
-const FAR: u64 = 1 << 62;
-
 /// Close coupling of one replica.
 #[derive(Debug)]
 pub(crate) struct Coupling {
     counter: Counter,
-    /// What the counter was armed with.
-    armed: u64,
     coupler: Coupler<Exact>,
     boards: Boards<'static>,
     /// What all are to perform when they have agreed; 0 if nothing.
@@ -65,7 +58,8 @@ pub(crate) struct Coupling {
     /// The cycle at which they began to come to one instruction for that.
     began: u64,
     run: Option<Run>,
-    approach: Approach,
+    /// How it is stopped there.
+    way: Way,
     /// What stops the program beside the counter.
     aim: Aim,
     /// Does the program stand at a call that has not been made?
@@ -87,13 +81,12 @@ impl Coupling {
         let (own, members) = (sphere.id(), sphere.group_members());
         Self {
             counter,
-            armed: FAR,
             coupler: Coupler::new(own, members, PACE),
             boards: arch::boards(members.len()),
             pending: 0,
             began: 0,
             run: None,
-            approach: config.approach,
+            way: Way::new(counter.nature(), config.approach, Guards::ON),
             aim: Aim::None,
             at_call: false,
             verifies: config.verify,
@@ -101,22 +94,17 @@ impl Coupling {
     }
 
     /// This core begins to count.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin(&mut self) {
         self.counter.begin();
     }
 
     /// The copy of this replica goes on as this one.
     pub(crate) fn become_copy(&mut self, own: ReplicaId) {
         self.coupler = self.coupler.copy(own);
-        self.counter = self.counter.copy();
+        self.counter.copy();
         if let Some(board) = self.boards[own.index()] {
             board.clear();
         }
-    }
-
-    /// The time until the next tick begins now.
-    pub(crate) fn begin_slice(&self) {
-        self.counter.begin_slice(0);
     }
 
     /// Is memory to be compared at each point?
@@ -131,24 +119,23 @@ impl Coupling {
 
     /// The kernel was entered from a program with these registers: how far has it come since it was
     /// left alone? What was to stop it does so no more.
-    pub(crate) fn executed(&self, context: &mut [u64; CONTEXT_WORDS]) -> u64 {
+    pub(crate) fn executed(&mut self, context: &mut [u64; CONTEXT_WORDS]) -> u64 {
         if self.aim != Aim::None {
-            self.counter.unwatch(context);
+            breakpoint::unwatch(context);
         }
-        self.counter.executed(self.armed)
+        self.counter.executed()
     }
 
     /// Before the program is left alone, to go on with these registers.
     pub(crate) fn arm(&mut self, progress: u64, context: &mut [u64; CONTEXT_WORDS]) {
-        self.armed = self.run.map_or(FAR, |run| run.limit(progress));
-        self.counter.arm(self.armed);
+        self.counter.arm(self.run.map(|run| run.limit(progress)));
         self.aim = self
             .run
             .map_or(Aim::None, |run| run.aim(progress, context[IP]));
         match self.aim {
             Aim::None => {}
-            Aim::At(place) => self.counter.watch(place),
-            Aim::Past(place) => self.counter.go_past(place, context),
+            Aim::At(place) => breakpoint::watch(place),
+            Aim::Past(place) => breakpoint::go_past(place, context),
         }
     }
 
@@ -156,8 +143,8 @@ impl Coupling {
     pub(crate) fn stops(&self, vector: u64) -> bool {
         match self.aim {
             Aim::None => false,
-            Aim::At(_) => self.counter.was_watched(vector),
-            Aim::Past(_) => self.counter.went_past(vector),
+            Aim::At(_) => breakpoint::was_watched(vector),
+            Aim::Past(_) => breakpoint::went_past(vector),
         }
     }
 
@@ -230,13 +217,16 @@ impl Coupling {
             return false;
         }
         self.run = None;
+        if over == Some(true) {
+            self.way.missed();
+        }
         if let Some(stop) = run.stop() {
             let stop = match (self.at_call, over) {
                 (true, _) => Stop::Call,
                 (false, Some(true)) => Stop::Overran,
                 (false, _) => stop,
             };
-            self.coupler.ran(stop, progress.saturating_sub(run.began));
+            self.coupler.ran(stop, progress.saturating_sub(run.began()));
         }
         true
     }
@@ -245,9 +235,10 @@ impl Coupling {
     /// nobody is stopped: does it have to go on to the next?
     fn leaves_repetition(&mut self, kernel: &mut Kernel<'static, Replicated>) -> bool {
         let ip = kernel.context()[IP];
-        let next = Counter::BRANCHES.then(|| kernel.behind_repetition(ip));
+        let branches = self.counter.nature().branches;
+        let next = branches.then(|| kernel.behind_repetition(ip));
         if let Some(next) = next.flatten() {
-            self.run = Some(Run::out(kernel.sphere.progress(), next));
+            self.run = Some(Run::out(kernel.sphere.progress(), next, &self.way));
             return true;
         }
         false
@@ -263,8 +254,9 @@ impl Coupling {
             false => (target.progress, Stop::Matched),
         };
         // A thread that is stepped has what a breakpoint would need.
-        let approach = (!state.steps()).then_some(self.approach);
-        let run = Run::to((present.progress, end), (stop, target.ip), approach);
+        let breaks = !state.steps();
+        let to = (present.progress, end);
+        let run = Run::to(to, (stop, target.ip), &self.way, breaks);
         if run.over(present.progress, present.ip).is_some() {
             self.coupler.ran(stop, 0);
             return false;

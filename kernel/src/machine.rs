@@ -4,7 +4,7 @@ use rcoe_core::Ports;
 use rcoe_kernel_objects::arch::{CALL_BYTES, CONTEXT_WORDS, IP};
 use rcoe_kernel_objects::{BootInput, Checksum, Fault, IRQ_LINES, Kernel, Memory, Sphere, kind};
 
-use crate::arch::{self, Counter, Parameters, interrupts};
+use crate::arch::{self, Count as _, Counter, Parameters, interrupts};
 use crate::bring_back::{Copying, PAUSE};
 use crate::config::{self, Config, Probe};
 use crate::coupling::{Coupling, Next};
@@ -18,6 +18,16 @@ const PATIENCE: u32 = 8;
 
 /// Milliseconds by which a test has a copy begin late.
 const LATE: u64 = 200;
+
+/// The counter by which replicas are coupled closely. Without one they cannot be.
+fn find_counter(config: &Config) -> Counter {
+    match Counter::find(config.plugin) {
+        Ok(counter) => counter,
+        Err(why) => report::refuse(&format_args!(
+            "this processor cannot count for close coupling: {why}"
+        )),
+    }
+}
 
 /// One replica.
 #[derive(Debug)]
@@ -56,10 +66,7 @@ impl Machine {
         ports: Ports<'static>,
     ) -> Self {
         let config = Config::read(command);
-        let counter = config.close.then(Counter::new).flatten();
-        if config.close && counter.is_none() {
-            report::refuse("this processor does not count instructions, as close coupling needs");
-        }
+        let counter = config.close.then(|| find_counter(&config));
         let mut sphere = Replicated::new(parameters, &config, ports, counter);
         let coupling = counter.map(|counter| Coupling::new(counter, &sphere, &config));
         let digest = config.timeout << 32 | config.tick << 8 | config.compare as u64;
@@ -71,7 +78,7 @@ impl Machine {
             replica: parameters.replica,
         };
         if kernel.boot(&input).is_none() {
-            report::refuse("the boot image has no root task, or memory is too small");
+            report::refuse(&"the boot image has no root task, or memory is too small");
         }
         let period = config.tick * parameters.timer / 1_000;
         let period = u32::try_from(period).unwrap_or(u32::MAX);
@@ -109,9 +116,9 @@ impl Machine {
     }
 
     /// Where cores take turns: lets interrupts through, by which the turn of this one comes.
-    fn await_turns(&self) {
+    fn await_turns(&mut self) {
         if Counter::TURNS
-            && let Some(coupling) = &self.coupling
+            && let Some(coupling) = &mut self.coupling
         {
             interrupts::enable(self.period);
             coupling.begin();
@@ -119,12 +126,12 @@ impl Machine {
     }
 
     /// Lets interrupts through, if that was not done before.
-    fn take_interrupts(&self) {
+    fn take_interrupts(&mut self) {
         if Counter::TURNS && self.coupling.is_some() {
             return;
         }
         interrupts::enable(self.period);
-        if let Some(coupling) = &self.coupling {
+        if let Some(coupling) = &mut self.coupling {
             coupling.begin();
         }
     }
@@ -136,7 +143,7 @@ impl Machine {
 
     /// Its registers are there: how far has it come?
     pub(crate) fn entered(&mut self) {
-        if let Some(coupling) = &self.coupling {
+        if let Some(coupling) = &mut self.coupling {
             let executed = coupling.executed(self.kernel.context());
             self.kernel.sphere.advance(executed);
         }
@@ -305,9 +312,9 @@ impl Machine {
         self.kernel.save_fpu(arch::save_fpu);
         let digest = self.digest();
         self.kernel.sphere.event(kind::ALIKE, digest);
-        if let Some(coupling) = &self.coupling {
+        if self.coupling.is_some() {
             // All that took longer than from tick to tick.
-            coupling.begin_slice();
+            interrupts::begin_slice(0);
         }
     }
 

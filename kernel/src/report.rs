@@ -1,5 +1,6 @@
 //! The end of a replica: what it leaves in its diary, and whether the machine goes on.
 
+use core::fmt::Display;
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -88,7 +89,7 @@ pub(crate) fn halt(halt: Halt, others_go_on: bool) -> ! {
 }
 
 /// The machine cannot start.
-pub(crate) fn refuse(why: &str) -> ! {
+pub(crate) fn refuse(why: &dyn Display) -> ! {
     own_diary().line(format_args!("refused {why}"));
     arch::power_off()
 }

@@ -16,7 +16,7 @@ use rcoe_abi::layout::PORT_PAUSE;
 use rcoe_core::{Cause, Compare, Halt, Ports, Replica, ReplicaId, ReplicaSet};
 use rcoe_kernel_objects::{IRQ_LINES, Sphere, kind};
 
-use crate::arch::{self, Counter, Parameters, interrupts};
+use crate::arch::{self, Count as _, Counter, Parameters, interrupts};
 use crate::config::{Config, Pause};
 use crate::coupling::Baton;
 use crate::diary::Diary;
@@ -80,7 +80,7 @@ impl Replicated {
         let recorders = Recorders::new(&ports);
         let own = ReplicaId::new(number);
         let others = TICKS * members.len() as u64 * config.tick * parameters.cycles / 1_000;
-        let turns = counter.and_then(Counter::turns);
+        let turns = counter.and_then(|it| it.turns());
         let limit = if turns.is_some() {
             limit.max(PARTS * others)
         } else {

@@ -312,3 +312,13 @@ fn what_cannot_be_coupled_closely_is_refused() {
         assert!(outcome.err().contains(why), "{}", outcome.err());
     }
 }
+
+/// Without the plugin it is the processor that has to count, and an emulated one does not.
+#[test]
+fn a_processor_that_does_not_count_is_refused_by_what_it_lacks() {
+    let scene = Scene::new();
+    let outcome = close(&scene, "x86_64", "counter=processor", &[], &["hello"]);
+    assert_eq!(outcome.ended, Ended::Exit(125), "{}", outcome.err());
+    let why = "cannot count for close coupling: it has no counters of events";
+    assert!(outcome.err().contains(why), "{}", outcome.err());
+}

@@ -56,8 +56,13 @@ const COUPLING: &[Part] = &[
         &["core/src/baton.rs"],
     ),
     (
+        "close coupling: how a counted program comes to a place; x86-64's own counter",
+        &["core/src/counted", "core/src/counted.rs"],
+    ),
+    (
         "close coupling: in the kernel, for any processor",
         &[
+            "kernel/src/arch/counter.rs",
             "kernel/src/coupling",
             "kernel/src/coupling.rs",
             "kernel/src/sphere/turns.rs",
@@ -65,12 +70,21 @@ const COUPLING: &[Part] = &[
         ],
     ),
     (
-        "close coupling: the counter of x86-64, with the emulator's plugin",
-        &["kernel/src/arch/x86_64/counter.rs", "kernel/counter/src"],
+        "close coupling: the counters of x86-64, with the emulator's plugin",
+        &[
+            "kernel/src/arch/x86_64/breakpoint.rs",
+            "kernel/src/arch/x86_64/counter",
+            "kernel/src/arch/x86_64/counter.rs",
+            "kernel/counter/src",
+        ],
     ),
     (
         "close coupling: the counter of AArch64",
-        &["kernel/src/arch/aarch64/counter.rs"],
+        &[
+            "kernel/src/arch/aarch64/breakpoint.rs",
+            "kernel/src/arch/aarch64/counter",
+            "kernel/src/arch/aarch64/counter.rs",
+        ],
     ),
     (
         "close coupling: on the host",

@@ -153,9 +153,15 @@ impl Settings {
             (Threads::Counted, Arch::X86_64) => "cycles=1000000 units=1000000",
             _ => "",
         };
+        let counter = if self.needs_plugin() {
+            "counter=plugin"
+        } else {
+            ""
+        };
         format!(
             "n={replicas} compare={compare} timeout={timeout} tick={tick} mask={mask} \
-             reintegrate={again} coupling={} approach={} {clocks} {words} -- {name}{argument}",
+             reintegrate={again} coupling={} approach={} {clocks} {words} {counter} \
+             -- {name}{argument}",
             self.coupling.name(),
             self.approach.name()
         )

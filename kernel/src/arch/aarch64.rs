@@ -2,6 +2,7 @@
 //! instructions.
 
 pub(super) mod boot;
+pub(crate) mod breakpoint;
 pub(crate) mod counter;
 pub(super) mod cpu;
 pub(super) mod device;

@@ -7,7 +7,8 @@ use rcoe_abi::layout::PORT_OFF;
 /// Reads a model-specific register.
 pub(in crate::arch) fn read_msr(register: u32) -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: the kernel names registers that exist on every x86-64 processor.
+    // SAFETY: the kernel names registers that every x86-64 processor has, or of which this one
+    // tells; another would be an exception of the kernel, which is reported.
     unsafe {
         asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high,
             options(nomem, nostack, preserves_flags));

@@ -27,6 +27,7 @@ const SPURIOUS: u64 = 0xf0;
 const COMMAND_LOW: u64 = 0x300;
 const COMMAND_HIGH: u64 = 0x310;
 const TIMER: u64 = 0x320;
+const OVERFLOW: u64 = 0x340;
 const LINE_1: u64 = 0x360;
 const INITIAL: u64 = 0x380;
 const DIVIDE: u64 = 0x3e0;
@@ -110,9 +111,14 @@ pub(crate) fn begin_slice(rest: u64) {
     write(INITIAL, if rest == 0 { read(INITIAL) } else { rest });
 }
 
-/// Lets the interrupts of this core's counter through.
+/// Lets the interrupts of the emulator's counter through.
 pub(in crate::arch) fn open_counter() {
     write(LINE_1, low(VECTOR_COUNTER));
+}
+
+/// Lets an interrupt of the processor's own counter through, which masks itself when it comes.
+pub(in crate::arch) fn open_overflow() {
+    write(OVERFLOW, low(VECTOR_COUNTER));
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "vectors are bytes")]
