@@ -23,8 +23,8 @@ pub(crate) struct Config {
     pub(crate) close: bool,
     /// How are they stopped there?
     pub(crate) approach: Approach,
-    /// Does the emulator count what programs execute?
-    pub(crate) plugin: bool,
+    /// What counts what programs execute?
+    pub(crate) counter: Source,
     /// For tests: is all memory to be compared where they do?
     pub(crate) verify: bool,
     /// For tests: which replica is to make a wild store at its first tick, and where.
@@ -35,6 +35,17 @@ pub(crate) struct Config {
     pub(crate) pause: Option<Pause>,
     /// For fault injection: which bit a replica is to change of its program's registers.
     pub(crate) flip: Option<Flip>,
+}
+
+/// What counts the instructions or branches of programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// The processor.
+    Processor,
+    /// A plugin of the emulator.
+    Plugin,
+    /// For tests: the plugin, as if it were a processor's counter, which interrupts late.
+    Late,
 }
 
 /// What a replica is writing when a test has it break: the world outside has got it, the other
@@ -194,7 +205,11 @@ impl Config {
                 Some(b"breakpoint") => Approach::Breakpoint,
                 _ => Approach::Counter,
             },
-            plugin: value(command, b"counter") == Some(b"plugin"),
+            counter: match value(command, b"counter") {
+                Some(b"plugin") => Source::Plugin,
+                Some(b"late") => Source::Late,
+                _ => Source::Processor,
+            },
             verify: value(command, b"verify") == Some(b"yes"),
             probe: probe(command),
             breaks: breaks(command),

@@ -21,7 +21,7 @@ const LATE: u64 = 200;
 
 /// The counter by which replicas are coupled closely. Without one they cannot be.
 fn find_counter(config: &Config) -> Counter {
-    match Counter::find(config.plugin) {
+    match Counter::find(config.counter) {
         Ok(counter) => counter,
         Err(why) => report::refuse(&format_args!(
             "this processor cannot count for close coupling: {why}"

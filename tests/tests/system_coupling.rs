@@ -76,6 +76,20 @@ fn replicas_whose_branches_are_counted_race_alike() {
     );
 }
 
+/// What real counters are like: interrupts are late, some more than is allowed for, and far
+/// branches are in the count. Whoever was stopped too late is the next target.
+#[test]
+fn replicas_whose_counters_are_late_race_alike() {
+    race_alike(
+        "x86_64",
+        &[
+            ("2", "args", "200us", "counter", "counter=late verify=yes"),
+            ("3", "every", "300us", "breakpoint", "counter=late"),
+            ("3", "args", "200us", "counter", "counter=late verify=yes"),
+        ],
+    );
+}
+
 /// Where branches are counted each core is by itself, so the clock need not count, and cores need
 /// not take turns.
 #[test]
@@ -172,6 +186,8 @@ fn replicas_that_are_lost_while_programs_race_come_back() {
         ("x86_64", "sudden", "1"),
         ("x86_64", "halt", "0"),
         ("x86_64", "loop", "2"),
+        ("x86_64", "astray counter=late", "0"),
+        ("x86_64", "sudden counter=late", "2"),
     ] {
         let words = format!("probe={probe} victim={victim}");
         let options = [

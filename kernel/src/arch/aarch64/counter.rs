@@ -4,6 +4,8 @@ mod pmu;
 
 use super::interrupts;
 
+use crate::config::Source;
+
 pub(crate) use pmu::Pmu as Counter;
 
 impl Counter {
@@ -11,7 +13,7 @@ impl Counter {
     ///
     /// # Errors
     /// What the processor lacks, if there is none.
-    pub(crate) fn find(_plugin: bool) -> Result<Self, &'static str> {
+    pub(crate) fn find(_source: Source) -> Result<Self, &'static str> {
         Self::own()
     }
 }

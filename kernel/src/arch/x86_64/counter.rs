@@ -1,6 +1,7 @@
 //! The counter of branches that programs execute: where an emulator has one it is that, else the
 //! processor's own.
 
+mod late;
 mod plugin;
 mod pmu;
 
@@ -8,8 +9,10 @@ use rcoe_core::counted::Nature;
 use rcoe_core::counted::pmu::Unfit;
 
 use crate::arch::Count;
+use crate::config::Source;
+use late::Late;
 use plugin::Plugin;
-use pmu::Own;
+use pmu::{Core, Own};
 
 /// This core's counter.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +20,9 @@ pub(crate) enum Counter {
     /// The emulator's.
     Plugin(Plugin),
     /// The processor's.
-    Own(Own),
+    Own(Own<Core>),
+    /// For tests: the emulator's, as if it were a processor's.
+    Late(Own<Late>),
 }
 
 impl Counter {
@@ -25,11 +30,12 @@ impl Counter {
     ///
     /// # Errors
     /// What the processor lacks, if there is none.
-    pub(crate) fn find(plugin: bool) -> Result<Self, Unfit> {
-        if plugin {
-            return Ok(Self::Plugin(Plugin::new()));
+    pub(crate) fn find(source: Source) -> Result<Self, Unfit> {
+        match source {
+            Source::Plugin => Ok(Self::Plugin(Plugin::new())),
+            Source::Processor => Own::find(Core).map(Self::Own),
+            Source::Late => Own::find(Late::new()).map(Self::Late),
         }
-        Own::find().map(Self::Own)
     }
 }
 
@@ -40,6 +46,7 @@ impl Count for Counter {
         match self {
             Self::Plugin(it) => it.nature(),
             Self::Own(it) => it.nature(),
+            Self::Late(it) => it.nature(),
         }
     }
 
@@ -51,6 +58,7 @@ impl Count for Counter {
         match self {
             Self::Plugin(it) => it.begin(),
             Self::Own(it) => it.begin(),
+            Self::Late(it) => it.begin(),
         }
     }
 
@@ -58,6 +66,7 @@ impl Count for Counter {
         match self {
             Self::Plugin(it) => it.copy(),
             Self::Own(it) => it.copy(),
+            Self::Late(it) => it.copy(),
         }
     }
 
@@ -65,6 +74,7 @@ impl Count for Counter {
         match self {
             Self::Plugin(it) => it.arm(counts),
             Self::Own(it) => it.arm(counts),
+            Self::Late(it) => it.arm(counts),
         }
     }
 
@@ -72,6 +82,7 @@ impl Count for Counter {
         match self {
             Self::Plugin(it) => it.executed(),
             Self::Own(it) => it.executed(),
+            Self::Late(it) => it.executed(),
         }
     }
 }

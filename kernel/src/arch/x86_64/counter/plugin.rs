@@ -46,12 +46,18 @@ impl Plugin {
     }
 
     /// Branches so far.
-    fn count(self) -> u64 {
+    pub(super) fn count(self) -> u64 {
         self.word(0).load(Ordering::Relaxed)
     }
 
     fn limit(self) -> &'static Word {
         self.word(1)
+    }
+
+    /// The core is interrupted behind so many more.
+    pub(super) fn stop_behind(self, more: u64) {
+        let limit = self.count().wrapping_add(more);
+        self.limit().store(limit, Ordering::Relaxed);
     }
 }
 

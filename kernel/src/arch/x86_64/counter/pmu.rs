@@ -2,7 +2,7 @@
 //! is [`rcoe_core::counted::pmu`]. It interrupts by the local controller's performance counter
 //! entry.
 //!
-//! Emulated processors have none, so this was never executed but for [`Own::find`].
+//! Emulated processors have none, so [`Core`] was never executed but for `cpuid`.
 
 use core::arch::x86_64::__cpuid_count;
 
@@ -16,7 +16,7 @@ use crate::arch::Count;
 
 /// This core.
 #[derive(Clone, Copy, Debug)]
-struct Core;
+pub(crate) struct Core;
 
 impl Processor for Core {
     fn cpuid(&self, leaf: u32, part: u32) -> [u32; 4] {
@@ -39,25 +39,29 @@ impl Processor for Core {
     }
 }
 
-/// This core's counter.
+/// A core's counter.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Own(Pmu);
+pub(crate) struct Own<P> {
+    counter: Pmu,
+    core: P,
+}
 
-impl Own {
+impl<P: Processor> Own<P> {
     /// The counter, if the processor has one that will do.
     ///
     /// # Errors
     /// What it lacks.
-    pub(super) fn find() -> Result<Self, Unfit> {
-        find(&Core).map(|plan| Self(Pmu::new(plan, Guards::ON)))
+    pub(super) fn find(core: P) -> Result<Self, Unfit> {
+        let counter = Pmu::new(find(&core)?, Guards::ON);
+        Ok(Self { counter, core })
     }
 }
 
-impl Count for Own {
+impl<P: Processor + Copy> Count for Own<P> {
     const TURNS: bool = false;
 
     fn nature(&self) -> Nature {
-        self.0.nature()
+        self.counter.nature()
     }
 
     fn turns(&self) -> Option<Turns> {
@@ -65,17 +69,17 @@ impl Count for Own {
     }
 
     fn begin(&mut self) {
-        self.0.begin(&mut Core);
+        self.counter.begin(&mut self.core);
     }
 
-    /// All cores are of one kind; it begins there.
+    /// All cores are of one kind, and it begins anew there.
     fn copy(&mut self) {}
 
     fn arm(&mut self, counts: Option<u64>) {
-        self.0.arm(&mut Core, counts);
+        self.counter.arm(&mut self.core, counts);
     }
 
     fn executed(&mut self) -> u64 {
-        self.0.executed(&Core)
+        self.counter.executed(&self.core)
     }
 }
