@@ -465,7 +465,7 @@ int main(void) {
 fn scheduling_is_shown_as_the_program_has_set_it() {
     let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <pthread.h>\n\
 #include <sched.h>\n#include <stdio.h>\n#include <sys/resource.h>\n#include <sys/wait.h>\n\
-#include <time.h>\n#include <unistd.h>\n
+#include <sys/syscall.h>\n#include <time.h>\n#include <unistd.h>\n
 static int count(void) { cpu_set_t s; sched_getaffinity(0, sizeof s, &s); return CPU_COUNT(&s); }
 static int may_use(int cpu) {
   cpu_set_t s;
@@ -497,6 +497,8 @@ int main(void) {
   wait(0);
   printf(\"own %d %d\\n\", sched_getscheduler(getpid()), sched_getscheduler(getppid()));
   printf(\"priority %d %d\\n\", getpriority(0, getpid()), getpriority(0, getppid()));
+  printf(\"io %ld \", syscall(SYS_ioprio_set, 1, 0, 3 << 13));
+  printf(\"%ld %ld\\n\", syscall(SYS_ioprio_get, 1, 0), syscall(SYS_ioprio_get, 1, getppid()));
   printf(\"interval %d\\n\", sched_rr_get_interval(getpid(), &t));
   printf(\"clock %d\\n\", pthread_getcpuclockid(pthread_self(), &clock));
   printf(\"read %d %d\\n\", clock_gettime(clock, &t), clock_getres(clock, &u));

@@ -90,6 +90,8 @@ fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::ArchPrctl => arch_prctl(call),
         Special::Getpriority => scheduling::ask(kernel, call, 1),
         Special::Setpriority => scheduling::change(kernel, call, 1),
+        Special::IoprioGet => scheduling::ask_io(kernel, call),
+        Special::IoprioSet => scheduling::change_io(kernel, call),
         Special::SchedGetparam | Special::SchedGetscheduler => scheduling::ask(kernel, call, 0),
         Special::Getrlimit | Special::Setrlimit | Special::Prlimit64 => {
             limits::perform(kernel, call)

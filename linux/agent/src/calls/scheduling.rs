@@ -48,6 +48,25 @@ pub(super) fn change(kernel: &Kernel, call: &Call, index: usize) -> i64 {
     }
 }
 
+/// `ioprio_get`.
+pub(super) fn ask_io(kernel: &mut Kernel, call: &Call) -> i64 {
+    match call.arg(0) {
+        OF_PROCESS => ask(kernel, call, 1),
+        _ => io::input(kernel, call),
+    }
+}
+
+/// `ioprio_set`: each replica has the priority that it would have without the others.
+pub(super) fn change_io(kernel: &Kernel, call: &Call) -> i64 {
+    match call.arg(0) {
+        OF_PROCESS => change(kernel, call, 1),
+        _ => sys::error(ESRCH),
+    }
+}
+
+/// Priorities of input and output are asked for, or set, of one process.
+const OF_PROCESS: u64 = 1;
+
 /// The same call for whoever makes it.
 fn of_self(call: &Call, index: usize) -> Call {
     let mut call = *call;
