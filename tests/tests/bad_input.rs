@@ -137,7 +137,7 @@ fn a_program_cut_off_in_its_segments_never_runs_wrongly() {
 
 /// A program of this mode, which belongs to another user and group if that can be had.
 fn set_id_program(scene: &Scene, mode: u32, others: bool) -> String {
-    let path = scene.write("program", &real_program());
+    let path = scene.write("program", real_program());
     if others && std::os::unix::fs::chown(&path, Some(1), Some(1)).is_err() {
         return "/bin/su".into();
     }
