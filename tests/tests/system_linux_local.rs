@@ -18,6 +18,12 @@ const RECEIVE: &str = include_str!("system_linux_local/receive.c");
 /// Messages that stay whole.
 const DATAGRAMS: &str = include_str!("system_linux_local/datagrams.c");
 
+/// Connections of whole messages.
+const PACKETS: &str = include_str!("system_linux_local/packets.c");
+
+/// Who sent a message.
+const CREDENTIALS: &str = include_str!("system_linux_local/credentials.c");
+
 /// Runs a program with so many replicas each, compared so, and natively.
 fn alike(name: &str, text: &str, runs: [(&[&str], &str, &str); 3]) {
     if is_aarch64() {
@@ -61,4 +67,14 @@ fn sockets_wait_for_all_or_for_a_time_as_they_do_on_linux() {
 #[test]
 fn datagrams_of_one_machine_are_those_of_linux() {
     alike("datagrams", DATAGRAMS, RUNS);
+}
+
+#[test]
+fn connections_of_whole_messages_are_those_of_linux() {
+    alike("packets", PACKETS, RUNS);
+}
+
+#[test]
+fn who_sent_a_message_is_told_as_on_linux() {
+    alike("credentials", CREDENTIALS, RUNS);
 }

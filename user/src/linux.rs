@@ -26,6 +26,7 @@ mod machine;
 mod process;
 mod random;
 mod rights;
+mod senders;
 mod signals;
 mod sockets;
 mod space;

@@ -19,6 +19,7 @@ mod processes;
 mod programs;
 mod receive;
 mod rights;
+mod senders;
 mod sockets;
 mod streams;
 mod system;

@@ -11,6 +11,7 @@ use super::load;
 use super::locks::{Locks, Owner};
 use super::random::Random;
 use super::rights::OnTheWay;
+use super::senders::Senders;
 use super::signals::Queue;
 use super::sockets::{Socket, Sockets};
 use super::space::Space;
@@ -59,6 +60,7 @@ pub struct Process<'a, M> {
     pub(crate) streams: Streams,
     /// Descriptors that are on their way from one process to another.
     pub(crate) rights: OnTheWay,
+    pub(crate) senders: Senders,
     pub(crate) locks: Locks,
     /// Where the disk's journal stands, if there is a disk.
     pub(crate) journal: Option<Journal>,
@@ -106,6 +108,7 @@ impl<'a, M: Machine> Process<'a, M> {
             threads: Threads::new(),
             streams: Streams::new(),
             rights: OnTheWay::new(),
+            senders: Senders::new(),
             locks: Locks::new(),
             journal: None,
             ready: None,
@@ -252,6 +255,7 @@ impl<'a, M: Machine> Process<'a, M> {
                     Target::Reader(_) => {
                         ends.readers = false;
                         self.rights.lose(pipe);
+                        self.senders.lose(pipe);
                     }
                     _ => ends.writers = false,
                 }

@@ -10,7 +10,7 @@
 use linux_raw_sys::errno::ETOOMANYREFS;
 
 use super::files::OPEN;
-use super::sockets::{Connected, Link, Socket};
+use super::sockets::Socket;
 use super::streams::{ALL_SOCKETS, Target};
 use super::{Errno, Machine, Process};
 
@@ -232,6 +232,7 @@ impl<M: Machine> Process<'_, M> {
     /// A call is over: what arrived and was not taken is closed, and what nobody can receive.
     pub(crate) fn tend_rights(&mut self) {
         (self.rights.left, self.rights.peeked) = (None, None);
+        self.senders.end_call();
         while self.rights.count > 0 {
             if let Some(place) = self.rights.take() {
                 // It may have been all that led to others.
@@ -295,16 +296,9 @@ fn receives(all: &[Socket], pipe: usize, sockets: &[bool; ALL_SOCKETS]) -> bool 
     let mut all = all.iter().zip(sockets).filter(|(_, reached)| **reached);
     all.any(|(socket, _)| match socket {
         Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it) => {
-            is_receiver(it, pipe)
+            it.is_receiver(pipe)
         }
         Socket::Datagrams(it) => it.inbox == pipe,
         _ => false,
     })
-}
-
-const fn is_receiver(it: &Connected, pipe: usize) -> bool {
-    match it.link {
-        Link::Pipes { receives, .. } => receives == pipe && !it.deaf,
-        Link::Card(_) => false,
-    }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Label {
     len: u8,
     /// The number of the file, which no other one ever has; 0 if it is none.
     pub(crate) file: u32,
+    /// Is it that of a connection of whole messages (`SOCK_SEQPACKET`)? Such names are others.
+    pub(crate) packets: bool,
 }
 
 impl Label {
@@ -42,6 +44,7 @@ impl Label {
         bytes: [0; LABEL],
         len: 0,
         file: 0,
+        packets: false,
     };
 
     /// # Errors
@@ -95,9 +98,27 @@ impl Name {
                 port == wanted && (*own == ANY || own == address)
             }
             (Self::Unix(own), Self::Unix(wanted)) if wanted.is_abstract() => own == wanted,
+            (Self::Unix(own), Self::Unix(other)) => {
+                own.packets == other.packets && self.is_file_of(wanted)
+            }
+            _ => false,
+        }
+    }
+
+    /// Do both lead to one file?
+    pub(crate) fn is_file_of(&self, wanted: &Self) -> bool {
+        match (self, wanted) {
             (Self::Unix(own), Self::Unix(wanted)) => wanted.file != 0 && own.file == wanted.file,
             _ => false,
         }
+    }
+
+    /// The same, for messages or for bytes as another one is.
+    pub(crate) const fn like(mut self, other: &Self) -> Self {
+        if let (Self::Unix(own), Self::Unix(other)) = (&mut self, other) {
+            own.packets = other.packets;
+        }
+        self
     }
 }
 
@@ -132,6 +153,11 @@ impl Socket {
             Self::Waits { it, .. } | Self::Connected(it) | Self::Broken(it) => Some(it.name),
             Self::Datagrams(it) => Some(Name::Unix(it.label)),
         }
+    }
+
+    /// Is it for connections of whole messages?
+    pub(crate) const fn has_packets(&self) -> bool {
+        matches!(self.name(), Some(Name::Unix(label)) if label.packets)
     }
 }
 
@@ -196,6 +222,16 @@ pub(crate) struct Connected {
     pub(crate) mute: bool,
 }
 
+impl Connected {
+    /// Does it receive what is in this pipe?
+    pub(crate) const fn is_receiver(&self, pipe: usize) -> bool {
+        match self.link {
+            Link::Pipes { receives, .. } => receives == pipe && !self.deaf,
+            Link::Card(_) => false,
+        }
+    }
+}
+
 /// What a connection leads over: a number in the network, or two pipes, of which an end is the
 /// connection's that receives, until it is deaf, and one that sends, until it is mute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -214,6 +250,8 @@ pub(crate) trait Sockets {
     fn first_at(&self, listener: usize) -> Option<usize>;
     /// How many wait there.
     fn count_at(&self, listener: usize) -> usize;
+    /// The connection that receives what is in a pipe.
+    fn receiver_of(&self, pipe: usize) -> Option<usize>;
 }
 
 impl Sockets for [Socket] {
@@ -248,5 +286,12 @@ impl Sockets for [Socket] {
         let waits =
             |it: &&Socket| matches!(it, Socket::Waits { listener: at, .. } if *at == listener);
         self.iter().filter(waits).count()
+    }
+
+    fn receiver_of(&self, pipe: usize) -> Option<usize> {
+        self.iter().position(|it| match it {
+            Socket::Waits { it, .. } | Socket::Connected(it) => it.is_receiver(pipe),
+            _ => false,
+        })
     }
 }

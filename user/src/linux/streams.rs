@@ -110,6 +110,8 @@ pub(crate) struct Streams {
     pub(crate) sockets: [Socket; ALL_SOCKETS],
     /// How many nanoseconds calls wait at each, on each side.
     pub(crate) patience: [[u64; 2]; ALL_SOCKETS],
+    /// Which of them tell who sent what they receive (`SO_PASSCRED`).
+    pub(crate) telling: [bool; ALL_SOCKETS],
     pub(crate) pipes: [Pipe; PIPES],
     pub(crate) counters: [Counter; COUNTERS],
     pub(crate) alarms: [Alarm; ALARMS],
@@ -128,6 +130,7 @@ impl Streams {
         Self {
             sockets: [Socket::Free; ALL_SOCKETS],
             patience: [[PATIENT; 2]; ALL_SOCKETS],
+            telling: [false; ALL_SOCKETS],
             pipes: [Pipe {
                 readers: false,
                 writers: false,
@@ -161,6 +164,7 @@ impl Streams {
         let place = all.position(|it| matches!(it, Socket::Free));
         let place = place.ok_or(Errno(ENFILE))?;
         (self.sockets[place], self.patience[place]) = (socket, [PATIENT; 2]);
+        self.telling[place] = false;
         Ok(Target::Socket(place))
     }
 

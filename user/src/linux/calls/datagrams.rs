@@ -1,8 +1,9 @@
 //! Datagrams in the machine: messages that stay whole, from whoever knows a name or is connected.
 //!
-//! A socket has one pipe for all that it receives. Before each message stand its length and the
-//! name of whoever sent it. One that is as long as there is room waits, and one that is longer
-//! than a pipe is refused.
+//! A socket has one pipe for all that it receives. Before each message stand its length, the name
+//! of whoever sent it, and who that is. One that is as long as there is room waits, and one that
+//! is longer than a pipe is refused. Messages of a connection (`SOCK_SEQPACKET`) are the same in
+//! its pipes.
 
 use linux_raw_sys::errno::{
     ECONNREFUSED, EINVAL, EMSGSIZE, ENOBUFS, ENOENT, ENOTCONN, EPERM, EPIPE, EPROTOTYPE,
@@ -15,15 +16,24 @@ use rcoe_abi::Rights;
 use super::PARTS;
 use super::rights::Sending;
 use super::streams::Pieces;
-use crate::linux::sockets::{Datagrams, LABEL, Label, Name, Socket};
-use crate::linux::streams::{PAGE_BYTES, PIPE_PAGES, Side, Target};
+use crate::linux::senders::Who;
+use crate::linux::sockets::{Connected, Datagrams, LABEL, Label, Link, Name, Socket, Sockets};
+use crate::linux::streams::{PAGE_BYTES, PIPE_PAGES, Pipe, Side, Target};
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Bytes before a message, the longest message, and bytes that are moved at once.
-const HEADER: usize = 16 + LABEL;
+const HEADER: usize = 28 + LABEL;
+/// Where in a header the name of the sender begins, and where it says who that is.
+const NAME: usize = 16;
+const WHO: usize = NAME + LABEL;
 const PIPE: usize = PIPE_PAGES * PAGE_BYTES;
 const LONGEST: usize = PIPE - HEADER;
 const PORTION: usize = 1024;
+
+/// Is there room for a message of a page?
+pub(super) const fn has_room_for_message(pipe: &Pipe) -> bool {
+    pipe.len + HEADER + PAGE_BYTES <= PIPE
+}
 
 /// A message that came: how much of it the program has, how long it was, and from whom.
 pub(super) struct Came {
@@ -51,6 +61,14 @@ impl Came {
     }
 }
 
+/// Where a message goes: the name that its sender has; the socket at the other end, if there is
+/// one; and the pipe, unless nobody will receive from there.
+struct Outlet {
+    from: Label,
+    to: Option<usize>,
+    inbox: Option<usize>,
+}
+
 impl<M: Machine> Process<'_, M> {
     /// A socket for datagrams, which has no name yet.
     pub(super) fn new_datagrams(&mut self) -> Result<Target, Errno> {
@@ -69,12 +87,6 @@ impl<M: Machine> Process<'_, M> {
             Socket::Datagrams(it) => Some(it),
             _ => None,
         }
-    }
-
-    /// The same, by what a descriptor leads to.
-    pub(super) fn datagrams_of(&mut self, file: u64) -> Option<(usize, Datagrams)> {
-        let socket = self.socket(file).ok()?;
-        Some((socket, self.datagrams(socket)?))
     }
 
     /// Connects a socket for datagrams, or has it be connected no more.
@@ -112,7 +124,10 @@ impl<M: Machine> Process<'_, M> {
             Socket::Waits { .. } | Socket::Connected(_) => false,
             // Names that are no file's are others for streams.
             Socket::New(_) | Socket::Listens(_) if label.is_abstract() => false,
-            other => other.name().is_some_and(|own| own.hears(&wanted)),
+            other => {
+                let own = other.name();
+                own.is_some_and(|own| own.hears(&wanted) || own.is_file_of(&wanted))
+            }
         };
         let all = self.streams.sockets.iter().enumerate();
         let mut found = all.filter(|(_, it)| bound(it));
@@ -160,13 +175,9 @@ impl<M: Machine> Process<'_, M> {
         sending: &Sending,
     ) -> Answer {
         let socket = self.socket(file)?;
-        let own = self.datagrams(socket).ok_or(Errno(ENOTCONN))?;
         let bytes = self.readable(pieces)?;
         self.rights.has_room(sending.places().len())?;
-        if own.mute {
-            return Err(Errno(EPIPE));
-        }
-        let (_, other) = self.receiver(socket, to)?;
+        let outlet = self.outlet(socket, to)?;
         if bytes > LONGEST {
             let text = format_args!(
                 "the system sphere carries datagrams of up to {LONGEST} bytes: the program got \
@@ -175,25 +186,74 @@ impl<M: Machine> Process<'_, M> {
             self.tell_once(nr::__NR_sendto.into(), text);
             return Err(Errno(EMSGSIZE));
         }
-        if other.deaf {
-            return Err(Errno(EPIPE));
-        }
-        let start = self.streams.pipes[other.inbox].len;
+        let inbox = outlet.inbox.ok_or(Errno(EPIPE))?;
+        let start = self.streams.pipes[inbox].len;
         if PIPE - start < HEADER + bytes {
             let place = self.files.place(file)?;
             self.streams.drained(place, POLLOUT);
             return Err(self.later(file, Side::Sends));
         }
-        let put = self.put_datagram(other.inbox, &own.label, pieces, bytes);
+        let who = self.sender(socket, outlet.to, sending.who);
+        let put = self.put_datagram(inbox, (&outlet.from, who), pieces, bytes);
         put.inspect_err(|_| {
             // There was no memory for all of it.
-            self.streams.pipes[other.inbox].len = start;
+            self.streams.pipes[inbox].len = start;
             if start == 0 {
-                self.empty_pipe(other.inbox);
+                self.empty_pipe(inbox);
             }
         })?;
-        self.send_beside(sending, (other.inbox, start));
+        self.send_beside(sending, (inbox, start));
         Ok(bytes as u64)
+    }
+
+    /// Where a message goes that a socket sends, to an address or to its peer.
+    fn outlet(&mut self, socket: usize, to: [u64; 2]) -> Result<Outlet, Errno> {
+        match self.streams.sockets[socket] {
+            Socket::Datagrams(own) if own.mute => Err(Errno(EPIPE)),
+            Socket::Datagrams(own) => {
+                let (to, other) = self.receiver(socket, to)?;
+                Ok(Outlet {
+                    from: own.label,
+                    to: Some(to),
+                    inbox: (!other.deaf).then_some(other.inbox),
+                })
+            }
+            // An address does not matter to who is connected.
+            Socket::Connected(Connected {
+                name: Name::Unix(from),
+                link: Link::Pipes { sends, .. },
+                mute,
+                ..
+            }) => {
+                let hears = !mute && self.streams.pipes[sends].readers;
+                Ok(Outlet {
+                    from,
+                    to: self.streams.sockets.receiver_of(sends).filter(|_| hears),
+                    inbox: hears.then_some(sends),
+                })
+            }
+            _ => Err(Errno(ENOTCONN)),
+        }
+    }
+
+    /// The pipe of the messages that a socket receives, and whether there will be no more; none
+    /// if the socket receives nothing from now on.
+    fn inlet(&self, socket: usize) -> Result<(Option<usize>, bool), Errno> {
+        match self.streams.sockets[socket] {
+            Socket::Datagrams(own) => Ok((Some(own.inbox), own.deaf)),
+            Socket::Connected(Connected { deaf: true, .. }) => Ok((None, true)),
+            Socket::Connected(Connected {
+                link: Link::Pipes { receives, .. },
+                ..
+            }) => Ok((Some(receives), !self.streams.pipes[receives].writers)),
+            _ => Err(Errno(ENOTCONN)),
+        }
+    }
+
+    /// Does a descriptor lead to a socket whose messages stay whole?
+    pub(super) fn has_messages(&mut self, file: u64) -> bool {
+        let socket = self.socket(file).map(|it| self.streams.sockets[it]);
+        socket.is_ok_and(|it| matches!(it, Socket::Datagrams(_)) || it.has_packets())
     }
 
     /// How many bytes these pieces have, all of which can be read.
@@ -220,7 +280,7 @@ impl<M: Machine> Process<'_, M> {
     fn put_datagram(
         &mut self,
         inbox: usize,
-        sender: &Label,
+        (sender, who): (&Label, Who),
         pieces: Pieces,
         bytes: usize,
     ) -> Result<(), Errno> {
@@ -229,7 +289,8 @@ impl<M: Machine> Process<'_, M> {
         header[..8].copy_from_slice(&(bytes as u64).to_le_bytes());
         header[8] = u8::try_from(name.len()).unwrap_or(0);
         header[12..16].copy_from_slice(&sender.file.to_le_bytes());
-        header[16..16 + name.len()].copy_from_slice(name);
+        header[NAME..NAME + name.len()].copy_from_slice(name);
+        header[WHO..].copy_from_slice(who.map(u32::to_le_bytes).as_flattened());
         self.append(inbox, &header)?;
         let mut portion = [0; PORTION];
         for index in 0..self.count_of(pieces)? {
@@ -248,27 +309,32 @@ impl<M: Machine> Process<'_, M> {
     /// The next message of a socket, as far as there is room for it: the rest is lost, unless it is
     /// only looked at.
     pub(super) fn receive_datagram(&mut self, file: u64, pieces: Pieces) -> Result<Came, Errno> {
-        let (_, own) = self.datagrams_of(file).ok_or(Errno(ENOTCONN))?;
-        if self.streams.pipes[own.inbox].len == 0 {
-            if own.deaf {
+        let socket = self.socket(file)?;
+        let (inbox, ended) = self.inlet(socket)?;
+        let filled = inbox.filter(|&inbox| self.streams.pipes[inbox].len > 0);
+        let Some(inbox) = filled else {
+            if ended {
                 return Ok(Came::stream(0));
             }
             let place = self.files.place(file)?;
             self.streams.drained(place, POLLIN);
             return Err(self.later(file, Side::Receives));
-        }
+        };
         let mut header = [0; HEADER];
-        self.fetch(own.inbox, 0, &mut header);
+        self.fetch(inbox, 0, &mut header);
         let [a, b, c, d, ..] = header;
         let whole = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(0);
-        let mut sender = Label::new(&header[16..16 + usize::from(header[8])])?;
+        let mut sender = Label::new(&header[NAME..NAME + usize::from(header[8])])?;
         let [.., a, b, c, d] = *header.first_chunk::<16>().ok_or(Errno(EINVAL))?;
         sender.file = u32::from_le_bytes([a, b, c, d]);
-        let bytes = self.fetch_pieces(own.inbox, pieces, whole)?;
+        let bytes = self.fetch_pieces(inbox, pieces, whole)?;
+        let (words, _) = header[WHO..].as_chunks::<4>();
+        self.senders
+            .found([0, 1, 2].map(|at| u32::from_le_bytes(words[at])));
         let all = HEADER + whole;
         match self.rights.peeked() {
-            Some(_) => self.peek(own.inbox, all)?,
-            None => self.take_from_pipe(own.inbox, all),
+            Some(_) => self.peek(inbox, all)?,
+            None => self.take_from_pipe(inbox, all),
         }
         self.rights.end_message();
         Ok(Came {
@@ -323,7 +389,7 @@ impl<M: Machine> Process<'_, M> {
             let other = self.datagrams(place)?;
             (other.number == number).then_some(other.inbox)
         });
-        if peer.is_none_or(|inbox| pipes[inbox].len + HEADER + PAGE_BYTES <= PIPE) {
+        if peer.is_none_or(|inbox| has_room_for_message(&pipes[inbox])) {
             events |= POLLOUT | POLLWRNORM;
         }
         events

@@ -29,7 +29,7 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_write => self.write_file(first, second, third, None),
             nr::__NR_pread64 => self.read_file(first, second, third, Some(fourth)),
             nr::__NR_pwrite64 => self.write_file(first, second, third, Some(fourth)),
-            nr::__NR_readv if self.datagrams_of(first).is_some() => {
+            nr::__NR_readv if self.has_messages(first) => {
                 self.read_datagram(first, Pieces::Table(second, third))
             }
             nr::__NR_readv => self.parts([first, second, third], Self::read_file),

@@ -8,9 +8,10 @@ use linux_raw_sys::general::{POLLHUP, POLLRDNORM, POLLWRNORM};
 use linux_raw_sys::net::{AF_UNIX, SOCK_DGRAM};
 use rcoe_abi::Rights;
 
+use super::datagrams::has_room_for_message;
 use crate::linux::files::Kind;
 use crate::linux::sockets::{
-    ANY, Connected, Datagrams, LOOPBACK, Label, Link, Name, OWN, Socket, Sockets,
+    ANY, Connected, Datagrams, LOOPBACK, Label, Link, Listens, Name, OWN, Socket, Sockets,
 };
 use crate::linux::streams::{Side, Target};
 use crate::linux::{Answer, Errno, Machine, Process};
@@ -28,7 +29,7 @@ impl<M: Machine> Process<'_, M> {
             (_, Some(it)) => Name::Unix(it.label),
             _ => return Err(Errno(EINVAL)),
         };
-        let wanted = self.address(had.family(), place, bytes)?;
+        let wanted = self.address(had.family(), place, bytes)?.like(&had);
         if !had.is_none() {
             return Err(Errno(EINVAL));
         }
@@ -93,7 +94,7 @@ impl<M: Machine> Process<'_, M> {
         let Socket::New(own) = self.streams.sockets[socket] else {
             return Err(Errno(EISCONN));
         };
-        let wanted = self.address(own.family(), place, bytes)?;
+        let wanted = self.address(own.family(), place, bytes)?.like(&own);
         let wanted = self.within_machine(wanted)?;
         let listener = self.streams.sockets.listener(&wanted);
         let listener = listener.ok_or_else(|| self.refused(&wanted))?;
@@ -120,21 +121,29 @@ impl<M: Machine> Process<'_, M> {
             listener,
             order,
         };
-        if let Err(error) = self.streams.add_socket(waits) {
-            self.release_link(&near);
-            self.release_link(&far);
-            return Err(error);
+        let waiting = match self.streams.add_socket(waits) {
+            Ok(target) => target,
+            Err(error) => {
+                self.release_link(&near);
+                self.release_link(&far);
+                return Err(error);
+            }
+        };
+        if let Target::Socket(waiting) = waiting {
+            self.streams.telling[waiting] = self.streams.telling[listener];
         }
         self.streams.sockets[socket] = Socket::Connected(near);
         Ok(0)
     }
 
-    /// Why a stream cannot lead to a name.
+    /// Why a connection cannot lead to a name.
     fn refused(&self, wanted: &Name) -> Errno {
         let mut all = self.streams.sockets.iter();
         let other = all.any(|it| match it {
-            Socket::Datagrams(it) if it.label.is_abstract() => false,
-            Socket::Datagrams(it) => Name::Unix(it.label).hears(wanted),
+            Socket::Datagrams(it) => Name::Unix(it.label).is_file_of(wanted),
+            Socket::New(name) | Socket::Listens(Listens { name, .. }) => {
+                name.is_file_of(wanted) && !name.hears(wanted)
+            }
             _ => false,
         });
         Errno(if other { EPROTOTYPE } else { ECONNREFUSED })
@@ -230,7 +239,11 @@ impl<M: Machine> Process<'_, M> {
         let ended = it.deaf || !pipes[receives].writers;
         let reads = ended || pipes[receives].len > 0;
         let lost = !it.mute && !pipes[sends].readers;
-        let writes = it.mute || lost || pipes[sends].has_room();
+        let has_room = match it.name {
+            Name::Unix(label) if label.packets => has_room_for_message(&pipes[sends]),
+            _ => pipes[sends].has_room(),
+        };
+        let writes = it.mute || lost || has_room;
         let mut events = 0;
         if reads {
             events |= POLLIN | POLLRDNORM;

@@ -6,11 +6,11 @@
 use linux_raw_sys::errno::{EDOM, EINVAL, ENOPROTOOPT, EOPNOTSUPP};
 use linux_raw_sys::net::{
     AF_UNIX, SO_ACCEPTCONN, SO_BROADCAST, SO_DOMAIN, SO_DONTROUTE, SO_ERROR, SO_KEEPALIVE,
-    SO_LINGER, SO_OOBINLINE, SO_PEERCRED, SO_PRIORITY, SO_PROTOCOL, SO_RCVBUF, SO_RCVLOWAT,
-    SO_RCVTIMEO, SO_RCVTIMEO_NEW, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDTIMEO,
-    SO_SNDTIMEO_NEW, SO_TYPE, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET, TCP_CORK, TCP_DEFER_ACCEPT,
-    TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY, TCP_QUICKACK,
-    TCP_USER_TIMEOUT,
+    SO_LINGER, SO_OOBINLINE, SO_PASSCRED, SO_PEERCRED, SO_PRIORITY, SO_PROTOCOL, SO_RCVBUF,
+    SO_RCVLOWAT, SO_RCVTIMEO, SO_RCVTIMEO_NEW, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDTIMEO,
+    SO_SNDTIMEO_NEW, SO_TYPE, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM, SOL_SOCKET, TCP_CORK,
+    TCP_DEFER_ACCEPT, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY,
+    TCP_QUICKACK, TCP_USER_TIMEOUT,
 };
 
 use crate::linux::sockets::{Name, Socket};
@@ -55,6 +55,7 @@ const fn is_taken(level: u64, name: u32) -> bool {
                 | SO_KEEPALIVE
                 | SO_LINGER
                 | SO_OOBINLINE
+                | SO_PASSCRED
                 | SO_PRIORITY
                 | SO_RCVBUF
                 | SO_RCVLOWAT
@@ -95,7 +96,12 @@ impl<M: Machine> Process<'_, M> {
         if bytes & 0xffff_ffff < 4 {
             return Err(Errno(EINVAL));
         }
-        self.read(place, &mut [0; 4]).map(|()| 0)
+        let mut value = [0; 4];
+        self.read(place, &mut value)?;
+        if (level_of(level), name_of(name)) == (1, SO_PASSCRED) {
+            self.streams.telling[socket] = value != [0; 4];
+        }
+        Ok(0)
     }
 
     pub(super) fn option(&mut self, file: u64, words: [u64; 4]) -> Answer {
@@ -184,7 +190,9 @@ impl<M: Machine> Process<'_, M> {
             (1, SO_PROTOCOL) if matches!(own, Name::Unix(_)) => Ok(0),
             (other, _) if other != 1 && matches!(own, Name::Unix(_)) => Err(Errno(EOPNOTSUPP)),
             (1, SO_TYPE) if matches!(it, Socket::Datagrams(_)) => Ok(SOCK_DGRAM),
+            (1, SO_TYPE) if it.has_packets() => Ok(SOCK_SEQPACKET),
             (1, SO_TYPE) => Ok(SOCK_STREAM),
+            (1, SO_PASSCRED) => Ok(self.streams.telling[socket].into()),
             (1, SO_PROTOCOL) => Ok(6),
             (1, SO_ACCEPTCONN) => Ok(listens.into()),
             (1, SO_RCVBUF | SO_SNDBUF) => Ok(BUFFER),

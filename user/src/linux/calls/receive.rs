@@ -55,13 +55,16 @@ impl<M: Machine> Process<'_, M> {
     }
 
     fn receive_pieces(&mut self, file: u64, pieces: Pieces, flags: u32) -> Result<Came, Errno> {
-        self.socket(file)?;
-        let is_datagram = self.datagrams_of(file).is_some();
+        let socket = self.socket(file)?;
+        let is_datagram = self.has_messages(file);
         let known = RECEIVING | if is_datagram { MSG_TRUNC } else { 0 };
         self.check_flags(flags, known)?;
         if flags & MSG_PEEK != 0 {
             self.check_peek(file)?;
             self.rights.begin_peek();
+        }
+        if self.streams.telling[socket] {
+            self.senders.ask();
         }
         let before = self.files.of(file)?.flags;
         self.at_once(file, flags, before)?;

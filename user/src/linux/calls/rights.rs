@@ -1,11 +1,12 @@
-//! Calls about what goes beside the bytes of a message: descriptors (`SCM_RIGHTS`).
+//! Calls about what goes beside the bytes of a message: descriptors (`SCM_RIGHTS`), and who sends
+//! it (`SCM_CREDENTIALS`).
 
-use linux_raw_sys::errno::{EBADF, EINVAL, ENOBUFS, EOPNOTSUPP};
-use linux_raw_sys::general as nr;
-use linux_raw_sys::net::{MSG_CMSG_CLOEXEC, MSG_CTRUNC, SCM_RIGHTS, SOL_SOCKET};
+use linux_raw_sys::errno::{EBADF, EINVAL, ENOBUFS};
+use linux_raw_sys::net::{MSG_CMSG_CLOEXEC, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SOL_SOCKET};
 use rcoe_abi::Rights;
 
 use crate::linux::rights::OF_ONE;
+use crate::linux::senders::Who;
 use crate::linux::sockets::{Link, Name, Socket};
 use crate::linux::{Errno, Machine, Process};
 
@@ -15,17 +16,19 @@ const FLAGS: u64 = 48;
 /// Bytes before what is said of one kind; and most that may be said.
 const HEADER: u64 = 16;
 const LONGEST: u64 = 20_480;
-/// Credentials, which are not carried.
-const CREDENTIALS: u32 = 2;
+/// Bytes of who sends a message.
+const WHO: u64 = 12;
 
-/// Descriptors of a message that is to be sent.
+/// Descriptors of a message that is to be sent, and who says to send it.
 pub(super) struct Sending {
+    pub(super) who: Option<Who>,
     places: [usize; OF_ONE],
     count: usize,
 }
 
 impl Sending {
     pub(super) const NONE: Self = Self {
+        who: None,
         places: [0; OF_ONE],
         count: 0,
     };
@@ -80,16 +83,12 @@ impl<M: Machine> Process<'_, M> {
     ) -> Result<(), Errno> {
         const SOCKETS: u64 = SOL_SOCKET as u64;
         const DESCRIPTORS: u64 = SCM_RIGHTS as u64;
-        const OWN: u64 = CREDENTIALS as u64;
+        const OWN: u64 = SCM_CREDENTIALS as u64;
         match (kind & 0xffff_ffff, kind >> 32) {
             (SOCKETS, DESCRIPTORS) => {}
-            (SOCKETS, OWN) => {
-                let text = format_args!(
-                    "the system sphere sends no credentials beside bytes: the program got \
-                     EOPNOTSUPP"
-                );
-                self.tell_once(nr::__NR_sendmsg.into(), text);
-                return Err(Errno(EOPNOTSUPP));
+            (SOCKETS, OWN) if bytes == WHO => {
+                sending.who = Some(self.who_at(from)?);
+                return Ok(());
             }
             (SOCKETS, _) => return Err(Errno(EINVAL)),
             _ => return Ok(()),
@@ -133,7 +132,10 @@ impl<M: Machine> Process<'_, M> {
         flags: u32,
         lost: u32,
     ) -> Result<(), Errno> {
-        let (to, room) = self.beside(message)?;
+        let (start, all) = self.beside(message)?;
+        let (first, short) = self.tell_who(start, all)?;
+        let lost = lost | if short { MSG_CTRUNC } else { 0 };
+        let (to, room) = (start.wrapping_add(first), all - first);
         let mut most = room.saturating_sub(HEADER) / 4;
         if self.check(to, HEADER + 4 * most, Rights::WRITE).is_err() {
             most = 0;
@@ -156,7 +158,7 @@ impl<M: Machine> Process<'_, M> {
             self.write_words(to, &[HEADER + 4 * count, kind])?;
             used = (HEADER + 4 * count).next_multiple_of(8).min(room);
         }
-        self.write_words(message.wrapping_add(CONTROL + 8), &[used])?;
+        self.write_words(message.wrapping_add(CONTROL + 8), &[first + used])?;
         self.write_half(message.wrapping_add(FLAGS), told.into())
     }
 }

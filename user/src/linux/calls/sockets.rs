@@ -10,8 +10,8 @@ use linux_raw_sys::errno::{
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, POLLIN};
 use linux_raw_sys::net::{
-    AF_UNIX, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SHUT_RD, SHUT_RDWR, SHUT_WR, SOCK_DGRAM,
-    SOCK_STREAM,
+    AF_UNIX, MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL, SHUT_RD, SHUT_RDWR, SHUT_WR,
+    SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM,
 };
 use rcoe_abi::Rights;
 
@@ -30,7 +30,7 @@ const PORTION: usize = 4096;
 /// Most connections of the machine that wait to be accepted at one socket.
 const WAITING: usize = 16;
 /// What may be asked for of a message.
-const SENDING: u32 = MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE;
+const SENDING: u32 = MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE | MSG_EOR;
 
 pub(super) const fn low(word: u64) -> u32 {
     let [a, b, c, d, ..] = word.to_le_bytes();
@@ -92,15 +92,19 @@ impl<M: Machine> Process<'_, M> {
         kind: u32,
         protocol: u64,
     ) -> Result<Name, Errno> {
-        let name = Name::none(family).ok_or(Errno(EAFNOSUPPORT))?;
-        let (kinds, protocols) = match name {
-            Name::Tcp(_) => ([SOCK_STREAM; 2], [0, TCP]),
-            Name::Unix(_) => ([SOCK_STREAM, SOCK_DGRAM], [0, AF_UNIX.into()]),
+        let mut name = Name::none(family).ok_or(Errno(EAFNOSUPPORT))?;
+        let (kinds, protocols) = match &mut name {
+            Name::Tcp(_) => ([SOCK_STREAM; 3], [0, TCP]),
+            Name::Unix(label) => {
+                label.packets = kind & 0xf == SOCK_SEQPACKET;
+                let kinds = [SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET];
+                (kinds, [0, AF_UNIX.into()])
+            }
         };
         if !kinds.contains(&(kind & 0xf)) || !protocols.contains(&protocol) {
             let text = format_args!(
                 "the system sphere carries streams, by TCP over IPv4 or in the machine, and \
-                 datagrams in the machine: the program got EPROTONOSUPPORT for another socket"
+                 messages in the machine: the program got EPROTONOSUPPORT for another socket"
             );
             self.tell_once(nr::__NR_socket.into(), text);
             return Err(Errno(EPROTONOSUPPORT));
@@ -176,7 +180,7 @@ impl<M: Machine> Process<'_, M> {
         // Nobody is taken in for whom there is no place.
         let new = self.streams.add_socket(Socket::New(it.name))?;
         let number = self.open_stream(new, flags)?;
-        let Some(arrived) = self.arrived(socket, &it) else {
+        let Some((arrived, telling)) = self.arrived(socket, &it) else {
             self.close(number)?;
             let place = self.files.place(file)?;
             self.streams.drained(place, POLLIN);
@@ -184,6 +188,7 @@ impl<M: Machine> Process<'_, M> {
         };
         if let Target::Socket(new) = new {
             self.streams.sockets[new] = Socket::Connected(arrived);
+            self.streams.telling[new] = telling;
             if let Name::Tcp(_) = it.name {
                 self.streams.patience[new] = self.streams.patience[socket];
             }
@@ -194,13 +199,14 @@ impl<M: Machine> Process<'_, M> {
         Ok(number)
     }
 
-    /// A connection to this listener, of the machine or of the network.
-    fn arrived(&mut self, listener: usize, it: &Listens) -> Option<Connected> {
+    /// A connection to this listener, of the machine or of the network; and whether it tells who
+    /// sends to it.
+    fn arrived(&mut self, listener: usize, it: &Listens) -> Option<(Connected, bool)> {
         if let Some(place) = self.streams.sockets.first_at(listener)
             && let Socket::Waits { it, .. } = self.streams.sockets[place]
         {
             self.streams.sockets[place] = Socket::Free;
-            return Some(it);
+            return Some((it, self.streams.telling[place]));
         }
         self.ready = None;
         let (connection, peer) = self.machine.accept(it.card?)?;
@@ -208,14 +214,15 @@ impl<M: Machine> Process<'_, M> {
             Name::Tcp((_, port)) => port,
             Name::Unix(_) => return None,
         };
-        Some(Connected {
+        let arrived = Connected {
             name: Name::Tcp((OWN, port)),
             peer: Name::Tcp(peer),
             with: 0,
             link: Link::Card(connection),
             deaf: false,
             mute: false,
-        })
+        };
+        Some((arrived, false))
     }
 
     fn own_name(&mut self, file: u64, to: u64, room: u64) -> Answer {
@@ -320,7 +327,7 @@ impl<M: Machine> Process<'_, M> {
         };
         let connection = match it.link {
             Link::Card(connection) => connection,
-            Link::Pipes { sends, .. } => return self.write_pipe(sends, address, bytes),
+            Link::Pipes { sends, .. } => return self.send_near(socket, sends, address, bytes),
         };
         self.ready = None;
         let (mut portion, mut done) = ([0; PORTION], 0);
@@ -385,12 +392,14 @@ impl<M: Machine> Process<'_, M> {
         // It went with the first bytes, if there were any by now.
         let begins = self.threads.now().wait.done == 0;
         self.rights.has_room(sending.places().len())?;
-        let way = self.way_out(file).filter(|_| begins);
+        let whole = self.has_messages(file);
+        let way = self.way_out(file).filter(|_| begins && !whole);
+        self.senders.say(sending.who);
         let before = self.files.of(file)?.flags;
         self.at_once(file, flags, before)?;
-        let sent = match self.datagrams_of(file) {
-            Some(_) => self.send_datagram(file, pieces, to, sending),
-            None => self.put_all(file, pieces, flags & MSG_NOSIGNAL != 0),
+        let sent = match whole {
+            true => self.send_datagram(file, pieces, to, sending),
+            false => self.put_all(file, pieces, flags & MSG_NOSIGNAL != 0),
         };
         self.at_once(file, 0, before)?;
         if let Some(way) = way {

@@ -75,7 +75,7 @@ impl<M: Machine> Process<'_, M> {
         if self.rights.is_at_end() {
             return Ok(0);
         }
-        if self.datagrams_of(file).is_some() {
+        if self.has_messages(file) {
             return self.read_datagram(file, Pieces::One(address, bytes));
         }
         if bytes == 0 {
@@ -106,7 +106,7 @@ impl<M: Machine> Process<'_, M> {
 
     /// Writes what is no file: all of it, waiting if need be.
     pub(super) fn put_all(&mut self, file: u64, pieces: Pieces, silent: bool) -> Answer {
-        if self.datagrams_of(file).is_some() {
+        if self.has_messages(file) {
             return self.send_datagram(file, pieces, [0; 2], &Sending::NONE);
         }
         let (mut skip, mut all) = (self.threads.current().wait.done, 0);
@@ -220,6 +220,10 @@ impl<M: Machine> Process<'_, M> {
         }
         let all = (pipe.len - skip).min(usize::try_from(bytes).unwrap_or(PIPE));
         let all = all.min(self.rights.most(number, skip));
+        let Some(most) = self.senders.most(number, skip) else {
+            return Ok(0);
+        };
+        let all = all.min(most);
         self.check(address, all as u64, Rights::WRITE)?;
         let mut done = 0;
         let mut portion = [0; PAGE_BYTES];
@@ -245,6 +249,7 @@ impl<M: Machine> Process<'_, M> {
         pipe.start = (pipe.start + bytes) % PIPE;
         pipe.len -= bytes;
         self.rights.read(number, bytes);
+        self.senders.read(number, bytes);
         if pipe.len == 0 {
             self.empty_pipe(number);
         }

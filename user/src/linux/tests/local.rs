@@ -240,7 +240,7 @@ fn a_pair_is_connected_and_shared_with_children() {
 #[test]
 fn what_is_no_stream_is_refused_by_name() {
     with(|process, _| {
-        let words = [AF_UNIX.into(), 5, 0];
+        let words = [AF_UNIX.into(), 4, 0];
         assert!(ask(process, nr::__NR_socket, &words).is_err());
         assert!(process.machine.notes.contains("carries streams"));
     });
