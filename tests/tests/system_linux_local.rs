@@ -24,6 +24,9 @@ const PACKETS: &str = include_str!("system_linux_local/packets.c");
 /// Who sent a message.
 const CREDENTIALS: &str = include_str!("system_linux_local/credentials.c");
 
+/// Pipes with names.
+const FIFOS: &str = include_str!("system_linux_local/fifos.c");
+
 /// Runs a program with so many replicas each, compared so, and natively.
 fn alike(name: &str, text: &str, runs: [(&[&str], &str, &str); 3]) {
     if is_aarch64() {
@@ -77,4 +80,9 @@ fn connections_of_whole_messages_are_those_of_linux() {
 #[test]
 fn who_sent_a_message_is_told_as_on_linux() {
     alike("credentials", CREDENTIALS, RUNS);
+}
+
+#[test]
+fn named_pipes_are_those_of_linux() {
+    alike("fifos", FIFOS, RUNS);
 }

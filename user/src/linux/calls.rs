@@ -7,6 +7,7 @@ mod addresses;
 mod datagrams;
 mod epoll;
 mod facts;
+mod fifos;
 mod files;
 mod links;
 mod local;
@@ -92,6 +93,7 @@ impl<M: Machine> Process<'_, M> {
     pub fn call(&mut self, number: u64, words: [u64; 6]) -> Next {
         let next = self.make_call(number, words);
         self.tend_rights();
+        self.tend_fifos();
         next
     }
 

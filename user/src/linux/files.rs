@@ -54,6 +54,8 @@ pub(crate) enum Kind<'a> {
     Full,
     /// The name of a socket, with a number that no other one ever has.
     Socket(u32),
+    /// A named pipe, and the pipe to which it leads while somebody uses it.
+    Fifo(Option<usize>),
     /// A symbolic link, whose text has so many bytes.
     Link(u64),
     /// One that is there from the start.
@@ -240,6 +242,11 @@ impl<'a> Files<'a> {
         self.touch(parent);
         self.touch(made);
         Ok(made)
+    }
+
+    /// A named pipe leads to this pipe from here on, or to none.
+    pub(crate) fn set_pipe(&mut self, node: usize, pipe: Option<usize>) {
+        self.nodes[node].kind = Kind::Fifo(pipe);
     }
 
     pub(crate) fn set_mode(&mut self, node: usize, mode: u32) {

@@ -249,7 +249,12 @@ impl<'a, M: Machine> Process<'a, M> {
                 let _ = self.files.forget_nameless(store, machine, node);
             }
             Target::Socket(socket) => self.release_socket(socket),
-            Target::Reader(pipe) | Target::Writer(pipe) => {
+            Target::Reader(_) | Target::Writer(_) | Target::Both(_)
+                if self.named_pipe(target).is_some() =>
+            {
+                self.tend_fifos();
+            }
+            Target::Reader(pipe) | Target::Writer(pipe) | Target::Both(pipe) => {
                 let ends = &mut self.streams.pipes[pipe];
                 match target {
                     Target::Reader(_) => {

@@ -20,7 +20,7 @@ impl<M: Machine> Process<'_, M> {
         let kind = match found.kind {
             Kind::Folder | Kind::Descriptors => S_IFDIR,
             Kind::Link(_) | Kind::Fixed(_) => S_IFLNK,
-            Kind::Console => S_IFIFO,
+            Kind::Console | Kind::Fifo(_) => S_IFIFO,
             Kind::Socket(_) => S_IFSOCK,
             Kind::Null | Kind::Zero | Kind::Full | Kind::Random => S_IFCHR,
             Kind::Free | Kind::Packed(_) | Kind::Memory(_) | Kind::Same(_) => S_IFREG,
@@ -32,7 +32,9 @@ impl<M: Machine> Process<'_, M> {
     pub(super) fn stat_stream(&self, target: Target) -> [u64; STAT_WORDS] {
         let (kind, place) = match target {
             Target::Socket(place) => (S_IFSOCK | 0o777, place),
-            Target::Reader(place) | Target::Writer(place) => (S_IFIFO | 0o600, place),
+            Target::Reader(place) | Target::Writer(place) | Target::Both(place) => {
+                (S_IFIFO | 0o600, place)
+            }
             Target::Counter(place)
             | Target::Alarm(place)
             | Target::Poller(place)

@@ -39,6 +39,8 @@ pub(crate) enum Target {
     /// The ends of a pipe: where it is read, and where it is written.
     Reader(usize),
     Writer(usize),
+    /// Both ends of a named pipe.
+    Both(usize),
     /// A counter, as `eventfd` makes them.
     Counter(usize),
     /// A timer, as `timerfd_create` makes them.
@@ -47,12 +49,21 @@ pub(crate) enum Target {
     Poller(usize),
 }
 
+/// What leads to a pipe that has a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    pub(crate) node: usize,
+    /// How often each side was opened.
+    pub(crate) came: [u64; 2],
+}
+
 /// A pipe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pipe {
     /// Ends that are open.
     pub(crate) readers: bool,
     pub(crate) writers: bool,
+    pub(crate) named: Option<Named>,
     /// Its pages' frames, each one more than the frame, or 0; where its bytes begin, and how many
     /// there are.
     pub(crate) frames: [u32; PIPE_PAGES],
@@ -134,6 +145,7 @@ impl Streams {
             pipes: [Pipe {
                 readers: false,
                 writers: false,
+                named: None,
                 frames: [0; PIPE_PAGES],
                 start: 0,
                 len: 0,
@@ -170,7 +182,7 @@ impl Streams {
 
     /// A pipe with both ends open.
     pub(crate) fn add_pipe(&mut self) -> Result<usize, Errno> {
-        let free = |it: &Pipe| !it.readers && !it.writers;
+        let free = |it: &Pipe| !it.readers && !it.writers && it.named.is_none();
         let place = self.pipes.iter().position(free).ok_or(Errno(ENFILE))?;
         let pipe = &mut self.pipes[place];
         (pipe.readers, pipe.writers) = (true, true);

@@ -191,6 +191,7 @@ impl<M: Machine> Process<'_, M> {
         }
         self.end_threads(None);
         self.close_all();
+        self.tend_fifos();
         self.queue.forget(|_, _| true);
         self.leave_memory();
         self.task.signals = Signals::default();

@@ -4,6 +4,7 @@ mod code;
 mod datagrams;
 mod disk;
 mod facts;
+mod fifos;
 mod handlers;
 mod links;
 mod local;

@@ -10,6 +10,7 @@ use super::calls::{Next, PROCESS};
 use super::errno::{LATER, word};
 use super::identity::CALL_WORDS;
 use super::signals::Own;
+use super::streams::Side;
 use super::{Errno, Machine, Process};
 
 /// Most threads.
@@ -45,6 +46,16 @@ pub(crate) struct Wait {
     pub(crate) woken: bool,
     /// The process that it made, and waits for.
     pub(crate) child: Option<u64>,
+    /// The end of a named pipe that it opens.
+    pub(crate) opening: Option<Opening>,
+}
+
+/// An end of a pipe that is opened once the other one was opened more often than so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    pub(crate) pipe: usize,
+    pub(crate) side: Side,
+    pub(crate) seen: u64,
 }
 
 /// What a word of memory is, whoever sees it where.
@@ -140,6 +151,7 @@ impl Thread {
             futex: None,
             woken: false,
             child: None,
+            opening: None,
         },
         cleared: 0,
         robust: 0,
@@ -304,6 +316,14 @@ impl Threads {
         let all = self.all.iter().enumerate();
         let first = all.filter_map(|(place, it)| Some((at(it)?, place))).min()?;
         Some(&mut self.all[first.1].wait)
+    }
+
+    /// Does anybody wait to open this end of a named pipe?
+    pub(crate) fn opens(&self, pipe: usize, side: Side) -> bool {
+        self.all.iter().any(|it| {
+            let opening = it.wait.opening.filter(|_| it.state != State::Free);
+            opening.is_some_and(|it| it.pipe == pipe && it.side == side)
+        })
     }
 
     /// When the first of those who wait has waited long enough.
@@ -472,6 +492,7 @@ impl<M: Machine> Process<'_, M> {
         self.leave(place);
         self.forget_thread(place);
         self.threads.end(place);
+        self.tend_fifos();
         if !self.threads.has_any() {
             self.end_process(ended);
         }

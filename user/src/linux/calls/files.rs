@@ -341,6 +341,7 @@ impl<M: Machine> Process<'_, M> {
             Kind::Folder | Kind::Descriptors => 4,
             Kind::Link(_) | Kind::Fixed(_) => 10,
             Kind::Socket(_) => 12,
+            Kind::Fifo(_) => 1,
             Kind::Null | Kind::Zero | Kind::Full | Kind::Random => 2,
             _ => 8,
         };

@@ -3,7 +3,7 @@
 use linux_raw_sys::errno::{EACCES, EEXIST, EINVAL, ENAMETOOLONG, ENOENT, EXDEV};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_NOREPLACE, S_IFMT, S_IFREG,
+    AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_NOREPLACE, S_IFIFO, S_IFMT, S_IFREG,
 };
 
 use super::names::HERE;
@@ -153,17 +153,18 @@ impl<M: Machine> Process<'_, M> {
         Ok(0)
     }
 
-    /// `mknod`: an empty file, or one of those that are not carried.
+    /// `mknod`: an empty file, a named pipe, or one of those that are not carried.
     fn make_file(&mut self, folder: u64, text: u64, mode: u64) -> Option<Answer> {
-        let kind = u32::try_from(mode & 0xffff_ffff).unwrap_or(u32::MAX) & S_IFMT;
-        if kind != 0 && kind != S_IFREG {
-            return None;
-        }
+        let kind = match u32::try_from(mode & 0xffff_ffff).unwrap_or(u32::MAX) & S_IFMT {
+            0 | S_IFREG => Kind::Memory(0),
+            S_IFIFO => Kind::Fifo(None),
+            _ => return None,
+        };
         let path = match self.path_itself(folder, text) {
             Ok(path) => path,
             Err(error) => return Some(Err(error)),
         };
         let mode = self.files.masked(mode);
-        Some(self.files.make(path, Kind::Memory(0), mode).map(|_| 0))
+        Some(self.files.make(path, kind, mode).map(|_| 0))
     }
 }

@@ -53,10 +53,9 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_fchmodat => self
                 .named(first, second)
                 .map(|node| self.change_mode(node, third)),
-            nr::__NR_fchmod => {
-                let node = self.files.of(first).and_then(|open| open.node());
-                node.map(|node| self.change_mode(node, second))
-            }
+            nr::__NR_fchmod => self
+                .node_of_open(first)
+                .map(|node| self.change_mode(node, second)),
             nr::__NR_chown => {
                 let node = self.named(HERE, first);
                 node.and_then(|_| remain(&[second, third]))
@@ -144,6 +143,9 @@ impl<M: Machine> Process<'_, M> {
 
     fn open(&mut self, [folder, text, flags, mode]: [u64; 4]) -> Answer {
         let flags = u32::try_from(flags & 0xffff_ffff).unwrap_or(0);
+        if let Some(answer) = self.open_later(flags) {
+            return answer;
+        }
         let has = |bit: u32| flags & bit != 0;
         let itself = has(O_NOFOLLOW) || has(O_CREAT) && has(O_EXCL);
         let path = self.path_as(folder, text, !itself)?;
@@ -168,6 +170,9 @@ impl<M: Machine> Process<'_, M> {
     /// Opens what a descriptor leads to, by the name that this has.
     fn open_again(&mut self, file: u64, flags: u32) -> Answer {
         let open = *self.files.of(file)?;
+        if let Some(node) = self.named_pipe(open.target) {
+            return self.open_node(node, flags);
+        }
         let can = open.flags & O_ACCMODE == flags & O_ACCMODE;
         match open.target {
             Target::Node(node) => self.open_node(node, flags),
@@ -186,6 +191,8 @@ impl<M: Machine> Process<'_, M> {
         let is_folder = kind.is_folder();
         match kind {
             Kind::Socket(_) => return Err(Errno(ENXIO)),
+            Kind::Fifo(_) if has(O_DIRECTORY) => return Err(Errno(ENOTDIR)),
+            Kind::Fifo(_) => return self.open_fifo(node, flags),
             Kind::Link(_) | Kind::Fixed(_) => return Err(Errno(ELOOP)),
             _ => {}
         }
@@ -245,7 +252,10 @@ impl<M: Machine> Process<'_, M> {
                     self.give_time(node);
                     self.stat_words(node)
                 }
-                target => self.stat_stream(target),
+                target => match self.named_pipe(target) {
+                    Some(node) => self.stat_words(node),
+                    None => self.stat_stream(target),
+                },
             },
         )
     }
@@ -280,6 +290,12 @@ impl<M: Machine> Process<'_, M> {
         let path = self.path_itself(folder, text)?;
         let mode = self.files.masked(mode & 0o1777);
         self.files.make(path, Kind::Folder, mode).map(|_| 0)
+    }
+
+    /// What an open file is, or the name of an open pipe.
+    fn node_of_open(&mut self, file: u64) -> Result<usize, Errno> {
+        let open = *self.files.of(file)?;
+        self.named_pipe(open.target).map_or(open.node(), Ok)
     }
 
     fn change_mode(&mut self, node: usize, mode: u64) -> u64 {

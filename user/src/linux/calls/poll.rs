@@ -209,17 +209,13 @@ impl<M: Machine> Process<'_, M> {
         const READ: u32 = POLLIN | POLLRDNORM;
         const WRITE: u32 = POLLOUT | POLLWRNORM;
         let when = |does: bool, events: u32| if does { events } else { 0 };
-        match self.files.open_at(place).target {
+        let open = *self.files.open_at(place);
+        match open.target {
             Target::Node(node) if self.files.node(node).kind == Kind::Console => WRITE,
             Target::Node(_) => READ | WRITE,
             Target::Socket(socket) => self.socket_readiness(socket),
-            Target::Reader(pipe) => {
-                let pipe = &self.streams.pipes[pipe];
-                when(pipe.len > 0, READ) | when(!pipe.writers, POLLHUP)
-            }
-            Target::Writer(pipe) => {
-                let pipe = &self.streams.pipes[pipe];
-                when(pipe.has_room(), WRITE) | when(!pipe.readers, POLLERR)
+            target @ (Target::Reader(_) | Target::Writer(_) | Target::Both(_)) => {
+                self.pipe_events(target, open.offset)
             }
             Target::Counter(counter) => {
                 let value = self.streams.counters[counter].value;

@@ -83,7 +83,7 @@ impl<M: Machine> Process<'_, M> {
         }
         let done = match target {
             Target::Socket(socket) => self.receive(socket, address, bytes),
-            Target::Reader(pipe) => self.read_pipe(pipe, address, bytes),
+            Target::Reader(pipe) | Target::Both(pipe) => self.read_pipe(pipe, address, bytes),
             Target::Counter(_) | Target::Alarm(_) if bytes < 8 => return Err(Errno(EINVAL)),
             Target::Counter(counter) => self.read_counter(counter, address),
             Target::Alarm(alarm) => self.read_alarm(alarm, address),
@@ -176,7 +176,7 @@ impl<M: Machine> Process<'_, M> {
     fn put(&mut self, file: u64, address: u64, bytes: u64) -> Answer {
         match self.files.of(file)?.target {
             Target::Socket(socket) => self.send(socket, address, bytes),
-            Target::Writer(pipe) => self.write_pipe(pipe, address, bytes),
+            Target::Writer(pipe) | Target::Both(pipe) => self.write_pipe(pipe, address, bytes),
             Target::Counter(_) if bytes < 8 => Err(Errno(EINVAL)),
             Target::Counter(counter) => self.write_counter(counter, address),
             Target::Reader(_) => Err(Errno(EBADF)),

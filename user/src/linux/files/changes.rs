@@ -95,6 +95,7 @@ impl Files<'_> {
         let is_open = |it: &Open| it.is_used() && it.target == Target::Node(node);
         let found = &self.nodes[node];
         let is_kept = found.path != Path::NONE || self.open.iter().any(is_open);
+        let is_kept = is_kept || matches!(found.kind, Kind::Fifo(Some(_)));
         if is_kept || found.kind == Kind::Free {
             return Ok(());
         }

@@ -148,6 +148,12 @@ impl Files<'_> {
         Ok(number)
     }
 
+    /// Is anything open that leads there?
+    pub(crate) fn is_target(&self, target: Target) -> bool {
+        let mut all = self.open.iter();
+        all.any(|it| it.is_used() && it.target == target)
+    }
+
     /// How many descriptors, and whatever else, keep open what is at a place.
     pub(crate) fn holders(&self, place: usize) -> usize {
         usize::try_from(self.open[place].count).unwrap_or(usize::MAX)

@@ -24,7 +24,7 @@ fn is_made_again(call: u64, words: &[u64; 6]) -> bool {
     match low(call) {
         nr::__NR_read | nr::__NR_readv | nr::__NR_recvfrom | nr::__NR_recvmsg => true,
         nr::__NR_write | nr::__NR_writev | nr::__NR_sendto | nr::__NR_sendmsg => true,
-        nr::__NR_accept | nr::__NR_accept4 => true,
+        nr::__NR_accept | nr::__NR_accept4 | nr::__NR_open | nr::__NR_openat => true,
         nr::__NR_wait4 | nr::__NR_waitid => true,
         nr::__NR_futex => words[3] == 0,
         _ => false,
