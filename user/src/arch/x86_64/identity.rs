@@ -9,18 +9,17 @@ pub fn identity(leaf: u32, part: u32, kept: [u32; 4]) -> [u32; 4] {
     let (bx, dx): (u32, u32);
     let (mut ax, mut cx) = (leaf, part);
     let [keep_ax, keep_bx, keep_cx, keep_dx] = kept;
-    // SAFETY: it changes these registers only, one of which the compiler keeps for itself.
+    // SAFETY: it changes these registers only, and rbx, which the compiler may have for itself or
+    // for any of the masks: so that is as it was before it is used.
     unsafe {
         asm!(
-            "mov {saved}, rbx",
+            "mov {bx:r}, rbx",
             "cpuid",
+            "xchg {bx:r}, rbx",
             "and eax, {keep_ax:e}",
-            "and ebx, {keep_bx:e}",
+            "and {bx:e}, {keep_bx:e}",
             "and ecx, {keep_cx:e}",
             "and edx, {keep_dx:e}",
-            "mov {bx:e}, ebx",
-            "mov rbx, {saved}",
-            saved = out(reg) _,
             bx = out(reg) bx,
             keep_ax = in(reg) keep_ax,
             keep_bx = in(reg) keep_bx,
