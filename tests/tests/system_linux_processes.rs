@@ -58,6 +58,30 @@ fn processes_share_memory_and_wait_for_each_other_there() {
     }
 }
 
+const FACTS: &str = include_str!("system_linux_processes/facts.c");
+
+#[test]
+fn files_tell_of_processes_and_the_machine_as_on_linux() {
+    if is_aarch64() {
+        return;
+    }
+    let scene = Scene::new();
+    for (compiler, replicas, compare) in [
+        (GLIBC, "1", "args"),
+        (MUSL, "2", "every"),
+        (GLIBC, "3", "io"),
+    ] {
+        scene.compile_by(compiler, "facts", FACTS, &["-O2"]);
+        let command = ["./facts", "old", ""];
+        let native = scene.run(&command);
+        let options = ["-n", replicas, "--compare", compare];
+        let outcome = system(&scene, &options, &command);
+        assert_eq!(native.ended, Ended::Exit(0), "{}", native.out());
+        let what = format!("{compiler:?} {replicas} {compare}");
+        assert_alike(&outcome, &native, &what);
+    }
+}
+
 /// All that a shell does without another program.
 #[test]
 fn a_shell_has_subshells_pipes_and_jobs_in_the_background() {

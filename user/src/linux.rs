@@ -14,6 +14,7 @@ mod aliases;
 mod calls;
 mod code;
 mod errno;
+mod facts;
 mod files;
 mod given;
 mod identity;

@@ -26,11 +26,14 @@ mod streams;
 mod system;
 mod threads;
 mod times;
+mod told;
+mod told_of;
 
 use linux_raw_sys::errno::{EFAULT, ENAMETOOLONG};
 use linux_raw_sys::general as nr;
 
 use super::errno::LATER;
+use super::tasks::Life;
 use super::{Answer, Errno, Machine, Process};
 use names::HERE;
 
@@ -91,6 +94,11 @@ impl Text {
 impl<M: Machine> Process<'_, M> {
     /// Makes a call.
     pub fn call(&mut self, number: u64, words: [u64; 6]) -> Next {
+        let numbers = self.task.all().each_ref().map(|it| match it.life {
+            Life::Free => 0,
+            _ => it.number,
+        });
+        self.files.set_numbers(numbers);
         let next = self.make_call(number, words);
         self.tend_rights();
         self.tend_fifos();

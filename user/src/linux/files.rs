@@ -5,6 +5,7 @@
 
 use rcoe_abi::bundle::{Bundle, Word};
 
+use super::facts::{FACTS, Fact};
 use super::machine::{Machine, PAGE};
 use super::streams::Target;
 use super::tasks::{Each, PROCESSES};
@@ -64,6 +65,13 @@ pub(crate) enum Kind<'a> {
     Same(usize),
     /// The folder of the descriptors of whoever asks.
     Descriptors,
+    /// What tells of a process or the machine, in so many bytes once it is open; process 0 is the
+    /// one that asks.
+    Told {
+        fact: Fact,
+        whose: u64,
+        bytes: u64,
+    },
 }
 
 impl Kind<'_> {
@@ -90,6 +98,8 @@ pub(crate) struct Files<'a> {
     nodes: &'a mut [Node<'a>],
     open: [Open; OPEN],
     tables: Each<Table, PROCESSES>,
+    /// The numbers of processes, or 0.
+    numbers: [u64; PROCESSES],
     kept: Kept,
 }
 
@@ -111,6 +121,7 @@ impl<'a> Files<'a> {
             nodes,
             open: [Open::FREE; OPEN],
             tables: Each::new([const { Table::FIRST }; PROCESSES]),
+            numbers: [0; PROCESSES],
             kept: Kept::default(),
         };
         files.add_first()?;
@@ -155,6 +166,11 @@ impl<'a> Files<'a> {
         ] {
             self.add(Path::new(path).ok()?, kind, mode).ok()?;
         }
+        for (path, fact) in FACTS {
+            let (whose, bytes) = (0, 0);
+            let kind = Kind::Told { fact, whose, bytes };
+            self.add(Path::new(path).ok()?, kind, 0o444).ok()?;
+        }
         Some(())
     }
 
@@ -166,6 +182,28 @@ impl<'a> Files<'a> {
     /// The process at hand has the program at this path from here on.
     pub(crate) fn set_program(&mut self, path: Path) {
         self.tables.program = path;
+    }
+
+    /// The program of the process at a place, and what others may not do with its files.
+    pub(crate) fn program_of(&self, process: usize) -> Path {
+        self.tables.all()[process].program
+    }
+
+    pub(crate) fn mask_of(&self, process: usize) -> u32 {
+        self.tables.all()[process].mask
+    }
+
+    /// These are the numbers of processes from here on.
+    pub(crate) const fn set_numbers(&mut self, numbers: [u64; PROCESSES]) {
+        self.numbers = numbers;
+    }
+
+    pub(crate) const fn numbers(&self) -> &[u64; PROCESSES] {
+        &self.numbers
+    }
+
+    pub(super) const fn own_number(&self) -> u64 {
+        self.numbers[self.tables.index()]
     }
 
     pub(crate) fn folder(&self) -> Path {
@@ -194,7 +232,8 @@ impl<'a> Files<'a> {
 
     /// What is at this path.
     pub(crate) fn find(&self, path: Path) -> Option<usize> {
-        self.name_at(path).map(|place| self.behind(place))
+        let place = self.name_at(path).or_else(|| self.fact_at(&path));
+        place.map(|place| self.behind(place))
     }
 
     pub(crate) fn node(&self, node: usize) -> Node<'a> {
@@ -230,6 +269,25 @@ impl<'a> Files<'a> {
         };
         self.name_changed(place);
         Ok(place)
+    }
+
+    /// Makes an empty file that has no name.
+    pub(crate) fn make_nameless(&mut self) -> Result<usize, Errno> {
+        let free = self.nodes.iter().position(|it| it.kind == Kind::Free);
+        let place = free.ok_or(Errno(ENOSPC))?;
+        self.nodes[place] = Node {
+            path: Path::NONE,
+            kind: Kind::Memory(0),
+            mode: 0o444,
+            ..Node::FREE
+        };
+        Ok(place)
+    }
+
+    /// What was written to a file is what it tells.
+    pub(crate) fn set_told(&mut self, node: usize, fact: Fact, whose: u64, bytes: u64) {
+        self.nodes[node].kind = Kind::Told { fact, whose, bytes };
+        self.nodes[node].changed = false;
     }
 
     /// Makes a file or folder where its parent is.

@@ -9,6 +9,7 @@ use super::given::Given;
 use super::journal::Journal;
 use super::load;
 use super::locks::{Locks, Owner};
+use super::machine::PAGE;
 use super::random::Random;
 use super::rights::OnTheWay;
 use super::senders::Senders;
@@ -129,6 +130,7 @@ impl<'a, M: Machine> Process<'a, M> {
             Errno(E2BIG) => "it has too many arguments, or too much of an environment",
             _ => wrong,
         })?;
+        process.task.start = begin.stack;
         Ok((process, begin))
     }
 
@@ -139,6 +141,14 @@ impl<'a, M: Machine> Process<'a, M> {
 
     pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         Space::read(&self.store, &self.machine, address, bytes)
+    }
+
+    /// Reads as many bytes as there are in the page of an address; how many that are.
+    pub(crate) fn read_some(&self, address: u64, bytes: &mut [u8]) -> usize {
+        let left = usize::try_from(PAGE - address % PAGE).unwrap_or(0);
+        let len = left.min(bytes.len());
+        let read = self.read(address, &mut bytes[..len]);
+        if read.is_ok() { len } else { 0 }
     }
 
     pub(crate) fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Errno> {

@@ -184,6 +184,18 @@ impl Own {
 }
 
 impl<M: Machine> Process<'_, M> {
+    /// Of the process at a place: how many signals wait; and of its first thread those that it
+    /// blocks and those that have come for it.
+    pub(crate) fn signals_of(&self, process: usize) -> (u32, Set, Set) {
+        let own = self
+            .threads
+            .first_of(process)
+            .map_or(Own::NONE, |it| it.signals);
+        let task = &self.task.all()[process].signals;
+        let queued = task.pending.count_ones() + own.pending.count_ones();
+        (queued, own.mask, own.pending)
+    }
+
     /// What becomes of signals when the process at hand executes another program.
     pub(crate) fn execute_signals(&mut self) {
         self.queue.forget_timers();
@@ -230,6 +242,16 @@ impl Signals {
     fn execute(&mut self) {
         self.handle_none();
         self.timers = Timers::default();
+    }
+
+    /// Those that have come for the process; those that are ignored; those that are handled.
+    pub(crate) fn sets(&self) -> [Set; 3] {
+        let of = |is: fn(u64) -> bool| {
+            let all = (1..).zip(&self.actions);
+            all.filter(|(_, it)| is(it.handler))
+                .fold(0, |set, (signal, _)| set | bit(signal))
+        };
+        [self.pending, of(|it| it == 1), of(|it| it > 1)]
     }
 
     /// Is the end of a child ignored? Is it, if not, nothing that one waits for?

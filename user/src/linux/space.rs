@@ -12,9 +12,11 @@ use super::{Answer, Errno, Sparse};
 use linux_raw_sys::errno::{EACCES, EFAULT, EINVAL, ENOMEM};
 
 mod page;
+mod region;
 mod shared;
 
 use page::{PROMISED, Page};
+pub(crate) use region::Region;
 use shared::share_page;
 
 /// Where the stack ends, and where it can grow to.

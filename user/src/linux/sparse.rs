@@ -80,6 +80,26 @@ impl<'a> Sparse<'a> {
         None
     }
 
+    /// The first word of the part at hand from an index on that is not zero: its index, and it.
+    pub(crate) fn after(&self, index: u64) -> Option<(u64, u64)> {
+        let mut from = self.whole(index);
+        loop {
+            let chunk = from / CHUNK as u64;
+            if let Some(place) = self.place(from) {
+                let words = &self.pool[place..place - place % CHUNK + CHUNK];
+                if let Some(at) = words.iter().position(|&word| word != 0) {
+                    return Some((from + at as u64 - self.part, words[at]));
+                }
+            }
+            let pairs = self.table.chunks_exact(2).filter(|it| it[1] != 0);
+            let behind = pairs.map(|it| it[0]).filter(|&it| it > chunk);
+            from = behind.min()? * CHUNK as u64;
+            if from >> PART_BITS << PART_BITS != self.part {
+                return None;
+            }
+        }
+    }
+
     /// Where the table has this chunk, or where it would.
     fn find(&self, chunk: u64) -> Option<usize> {
         let pairs = self.table.len() / 2;
@@ -172,12 +192,17 @@ mod tests {
             sparse.enter(part);
             assert_eq!(sparse.get(1 << 60), 99);
             let (mut from, mut found) = (0, Vec::new());
+            let mut in_order = Vec::new();
+            while let Some((index, _)) = sparse.after(in_order.last().map_or(0, |it| it + 1)) {
+                in_order.push(index);
+            }
             while let Some((next, index, word)) = sparse.next(from) {
                 assert_eq!(word, part as u64 + 1);
                 found.push(index);
                 from = next;
             }
             found.sort_unstable();
+            assert_eq!(found, in_order);
             let expected = indices(part as u64).filter(|_| part < 3);
             assert_eq!(found, expected.collect::<Vec<_>>());
         }

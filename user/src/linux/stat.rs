@@ -23,7 +23,9 @@ impl<M: Machine> Process<'_, M> {
             Kind::Console | Kind::Fifo(_) => S_IFIFO,
             Kind::Socket(_) => S_IFSOCK,
             Kind::Null | Kind::Zero | Kind::Full | Kind::Random => S_IFCHR,
-            Kind::Free | Kind::Packed(_) | Kind::Memory(_) | Kind::Same(_) => S_IFREG,
+            Kind::Free | Kind::Packed(_) | Kind::Memory(_) | Kind::Same(_) | Kind::Told { .. } => {
+                S_IFREG
+            }
         };
         kind | found.mode
     }
@@ -49,7 +51,10 @@ impl<M: Machine> Process<'_, M> {
     /// The words of `struct stat`: device, number, links; mode and owner; group; device; bytes,
     /// bytes of a block, blocks of 512 bytes; three times.
     pub(super) fn stat_words(&self, node: usize) -> [u64; STAT_WORDS] {
-        let size = self.files.size(node);
+        let size = match self.files.node(node).kind {
+            Kind::Told { .. } => 0,
+            _ => self.files.size(node),
+        };
         let links = self.files.names(node) as u64;
         let [used, changed] = self.files.times(node);
         let mut words = [0; STAT_WORDS];

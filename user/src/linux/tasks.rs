@@ -91,6 +91,8 @@ pub(crate) struct Task {
     pub(crate) memory: usize,
     /// Its parent waits until it has a memory of its own, or ends.
     pub(crate) holds: bool,
+    /// Where its stack began, with what it was given.
+    pub(crate) start: u64,
     /// Has it executed a program of its own?
     pub(crate) executed: bool,
     pub(crate) signals: Signals,
@@ -109,6 +111,7 @@ impl Task {
             session: 0,
             memory: 0,
             holds: false,
+            start: 0,
             executed: false,
             signals: Signals::default(),
             ended: None,

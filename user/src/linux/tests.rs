@@ -18,6 +18,7 @@ mod senders;
 mod shared;
 mod signals;
 mod threads;
+mod told;
 
 use core::fmt::Write as _;
 use std::collections::{BTreeMap, BTreeSet};

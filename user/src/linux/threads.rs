@@ -238,6 +238,22 @@ impl Threads {
         self.all[place].process
     }
 
+    /// How many threads the process at a place has.
+    pub(crate) fn count_of(&self, process: usize) -> usize {
+        let all = self.all.iter();
+        all.filter(|it| self.is_of(it, process)).count()
+    }
+
+    /// The first thread of the process at a place.
+    pub(crate) fn first_of(&self, process: usize) -> Option<&Thread> {
+        self.all.iter().find(|it| self.is_of(it, process))
+    }
+
+    /// How many there ever were.
+    pub(crate) const fn made(&self) -> u64 {
+        self.next - PROCESS
+    }
+
     /// Has the process at hand any?
     pub(crate) fn has_any(&self) -> bool {
         (0..THREADS).any(|place| self.is_there(place))

@@ -103,7 +103,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// Bytes of memory of a replica.
-    fn memory(&self) -> u64 {
+    pub(super) fn memory(&self) -> u64 {
         self.bundle.word(Word::Pages).unwrap_or(0) * PAGE
     }
 

@@ -11,6 +11,7 @@ use linux_raw_sys::ioctl::FIONBIO;
 use super::names::HERE;
 use super::streams::Pieces;
 use super::{PARTS, PORTION, portion_of};
+use crate::linux::facts::ALL;
 use crate::linux::files::{FILE_NUMBERS, Kind, NODES, Path};
 use crate::linux::streams::Target;
 use crate::linux::{Answer, Errno, Machine, Process};
@@ -116,6 +117,9 @@ impl<M: Machine> Process<'_, M> {
             return Err(Errno(EISDIR));
         }
         let start = offset.unwrap_or(open.offset);
+        if let (Kind::Told { fact, whose, .. }, 0) = (kind, start) {
+            self.tell(node, fact, whose)?;
+        }
         let mut portion = [0; PORTION];
         let mut done = 0;
         while done < bytes {
@@ -315,6 +319,18 @@ impl<M: Machine> Process<'_, M> {
         Ok(done)
     }
 
+    /// The folders of processes, behind all files of the folder of all of them.
+    fn process_entry(&self, folder: Path, from: usize) -> Option<Entry> {
+        if folder.bytes() != ALL {
+            return None;
+        }
+        let numbers = self.files.numbers();
+        let place = (from - NODES..numbers.len()).find(|&at| numbers[at] != 0)?;
+        let (digits, start) = digits(numbers[place]);
+        let next = NODES + place + 3;
+        Some(Entry::new(NODES + place, next, 4, &digits[start..]))
+    }
+
     /// The first entry of a folder from a place on: it itself, what it is in, what is in it.
     fn entry(&self, folder: usize, kind: Kind<'_>, from: usize) -> Option<Entry> {
         let own = self.files.node(folder).path;
@@ -335,7 +351,9 @@ impl<M: Machine> Process<'_, M> {
             let zeros = digits[..3].iter().take_while(|&&it| it == b'0').count();
             return Some(Entry::new(NODES + number, number + 3, 10, &digits[zeros..]));
         }
-        let (after, found) = self.files.entry(folder, from)?;
+        let Some((after, found)) = self.files.entry(folder, from) else {
+            return self.process_entry(own, from.max(NODES));
+        };
         let node = self.files.behind(found);
         let kind = match self.files.node(node).kind {
             Kind::Folder | Kind::Descriptors => 4,
@@ -347,6 +365,19 @@ impl<M: Machine> Process<'_, M> {
         };
         let name = self.files.node(found).path;
         Some(Entry::new(node, after + 2, kind, name.name()))
+    }
+}
+
+/// A number in decimal digits, which begin at a place.
+fn digits(mut number: u64) -> ([u8; 20], usize) {
+    let (mut digits, mut at) = ([0; 20], 20);
+    loop {
+        at -= 1;
+        digits[at] = b"0123456789"[(number % 10) as usize];
+        number /= 10;
+        if number == 0 {
+            return (digits, at);
+        }
     }
 }
 

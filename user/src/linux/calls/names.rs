@@ -1,7 +1,7 @@
 //! Calls about files by their names.
 
 use linux_raw_sys::errno::{
-    EACCES, EBADF, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENXIO, ERANGE,
+    EACCES, EBADF, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENXIO, EPERM, ERANGE,
 };
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
@@ -49,13 +49,13 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_mkdirat => self.make_folder(first, second, third),
             nr::__NR_chmod => self
                 .named(HERE, first)
-                .map(|node| self.change_mode(node, second)),
+                .and_then(|node| self.change_mode(node, second)),
             nr::__NR_fchmodat => self
                 .named(first, second)
-                .map(|node| self.change_mode(node, third)),
+                .and_then(|node| self.change_mode(node, third)),
             nr::__NR_fchmod => self
                 .node_of_open(first)
-                .map(|node| self.change_mode(node, second)),
+                .and_then(|node| self.change_mode(node, second)),
             nr::__NR_chown => {
                 let node = self.named(HERE, first);
                 node.and_then(|_| remain(&[second, third]))
@@ -164,7 +164,14 @@ impl<M: Machine> Process<'_, M> {
             }
             None => return Err(self.files.missing(path)),
         };
-        self.open_node(node, flags)
+        let whose = self.files.whose(&path);
+        match (self.files.node(node).kind, whose) {
+            (Kind::Told { fact, whose: 0, .. }, _) => {
+                self.open_told(fact, whose.unwrap_or(self.task.number), flags)
+            }
+            (kind, Some(_)) if kind.is_folder() => Err(self.refuse_folder()),
+            _ => self.open_node(node, flags),
+        }
     }
 
     /// Opens what a descriptor leads to, by the name that this has.
@@ -192,6 +199,7 @@ impl<M: Machine> Process<'_, M> {
         match kind {
             Kind::Socket(_) => return Err(Errno(ENXIO)),
             Kind::Fifo(_) if has(O_DIRECTORY) => return Err(Errno(ENOTDIR)),
+            Kind::Told { fact, whose, .. } => return self.open_told(fact, whose, flags),
             Kind::Fifo(_) => return self.open_fifo(node, flags),
             Kind::Link(_) | Kind::Fixed(_) => return Err(Errno(ELOOP)),
             _ => {}
@@ -298,9 +306,12 @@ impl<M: Machine> Process<'_, M> {
         self.named_pipe(open.target).map_or(open.node(), Ok)
     }
 
-    fn change_mode(&mut self, node: usize, mode: u64) -> u64 {
+    fn change_mode(&mut self, node: usize, mode: u64) -> Answer {
+        if matches!(self.files.node(node).kind, Kind::Told { .. }) {
+            return Err(Errno(EPERM));
+        }
         self.files
             .set_mode(node, u32::try_from(mode & 0o7777).unwrap_or(0));
-        0
+        Ok(0)
     }
 }

@@ -169,6 +169,7 @@ impl<'a, M: Machine> Process<'a, M> {
         self.end_threads(Some(place));
         self.leave_memory();
         (self.task.memory, self.task.executed) = (memory, true);
+        self.task.start = begin.stack;
         self.enter_memory(memory);
         self.files.set_program(path);
         self.close_private();

@@ -25,7 +25,7 @@ const GET_GS: u64 = 0x1004;
 /// Bytes of each part of what `uname` tells.
 const NAME: usize = 65;
 /// What it tells: system, node, release, version, machine, domain.
-const NAMES: [&[u8]; 6] = [
+pub(super) const NAMES: [&[u8]; 6] = [
     b"Linux",
     b"rcoe",
     b"6.1.0-rcoe",

@@ -36,7 +36,8 @@ impl Files<'_> {
 
     /// Gives a file a further name.
     pub(crate) fn add_name(&mut self, node: usize, path: Path) -> Result<(), Errno> {
-        if self.nodes[node].kind.is_folder() {
+        let kind = self.nodes[node].kind;
+        if kind.is_folder() || matches!(kind, Kind::Told { .. }) {
             return Err(Errno(EPERM));
         }
         match self.names(node) {
@@ -60,6 +61,7 @@ impl Files<'_> {
         match (kind.is_folder(), folder) {
             (true, false) => return Err(Errno(EISDIR)),
             (false, true) => return Err(Errno(ENOTDIR)),
+            _ if matches!(kind, Kind::Told { .. }) => return Err(Errno(EPERM)),
             (true, true) if path == Path::ROOT || kind != Kind::Folder || self.is_disk(&path) => {
                 return Err(Errno(EBUSY));
             }
@@ -109,7 +111,8 @@ impl Files<'_> {
         let place = self.name_at(from).ok_or_else(|| self.missing(from))?;
         let kind = self.nodes[place].kind;
         let is_fixed = [from, to].contains(&Path::ROOT) || self.leads_to_disk(from);
-        if kind == Kind::Descriptors || is_fixed {
+        let is_told = matches!(kind, Kind::Descriptors | Kind::Told { .. });
+        if is_told || is_fixed {
             return Err(Errno(EBUSY));
         }
         if to.is_in(from) {

@@ -33,6 +33,7 @@ impl Files<'_> {
             Kind::Packed(content) => content.len() as u64,
             Kind::Memory(size) | Kind::Link(size) => size,
             Kind::Fixed(text) => text.len() as u64,
+            Kind::Told { bytes, .. } => bytes,
             _ => 0,
         }
     }
@@ -116,7 +117,9 @@ impl Files<'_> {
             Kind::Packed(_) => self.own(store, machine, node)?,
             _ => {}
         }
-        let (Kind::Memory(old) | Kind::Link(old)) = self.node(node).kind else {
+        let (Kind::Memory(old) | Kind::Link(old) | Kind::Told { bytes: old, .. }) =
+            self.node(node).kind
+        else {
             return Ok(());
         };
         for page in pages(size)..pages(old) {

@@ -6,6 +6,7 @@
 use linux_raw_sys::errno::{ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR};
 
 use super::{Errno, Files, Kind, Machine, Path, Sparse};
+use crate::linux::facts::OWN;
 
 /// Most links on the way of one path.
 const LINKS: usize = 40;
@@ -138,6 +139,9 @@ impl Files<'_> {
                     path = path.parent();
                 }
                 name => path.push(name)?,
+            }
+            if self.is_own(&path) {
+                path = Path::new(OWN)?;
             }
             let ends = rest.left().is_empty();
             if ends && !follows || path == folder {

@@ -1,0 +1,230 @@
+//! Files that tell of the machine: what is in them is put together when they are opened, and again
+//! when they are read from their beginning.
+//!
+//! What nobody counts here, as the time that processes took, is told to be none.
+
+use core::fmt::{self, Write as _};
+
+use linux_raw_sys::errno::{EACCES, ENOMEM, ENOTDIR, ESRCH};
+use linux_raw_sys::general as nr;
+use linux_raw_sys::general::{O_ACCMODE, O_DIRECTORY, O_RDONLY};
+
+use super::system::NAMES;
+use crate::linux::facts::Fact;
+use crate::linux::identity;
+use crate::linux::machine::PAGE;
+use crate::linux::stat::SECOND;
+use crate::linux::streams::Target;
+use crate::linux::tasks::Life;
+use crate::linux::{Answer, Errno, Machine, Process};
+
+/// Numbers of processes are lower.
+const NUMBERS: u64 = 1 << 22;
+/// Features of a processor that are told by their names: the register, its bit, and the name.
+const FEATURES: [(usize, u32, &str); 16] = [
+    (3, 0, "fpu"),
+    (3, 4, "tsc"),
+    (3, 8, "cx8"),
+    (3, 15, "cmov"),
+    (3, 19, "clflush"),
+    (3, 23, "mmx"),
+    (3, 24, "fxsr"),
+    (3, 25, "sse"),
+    (3, 26, "sse2"),
+    (2, 0, "pni"),
+    (2, 9, "ssse3"),
+    (2, 13, "cx16"),
+    (2, 19, "sse4_1"),
+    (2, 20, "sse4_2"),
+    (2, 23, "popcnt"),
+    (2, 25, "aes"),
+];
+
+/// Writes what is told into a file.
+pub(super) struct Teller<'p, 'a, M> {
+    pub(super) process: &'p mut Process<'a, M>,
+    node: usize,
+    at: u64,
+}
+
+impl<M: Machine> Teller<'_, '_, M> {
+    /// How much there is by now.
+    pub(super) const fn length(&self) -> u64 {
+        self.at
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> fmt::Result {
+        let it = &mut *self.process;
+        let place = (self.node, self.at);
+        let written = it.files.write(&mut it.store, &mut it.machine, place, bytes);
+        self.at += bytes.len() as u64;
+        written.map_err(|_| fmt::Error)
+    }
+}
+
+impl<M: Machine> fmt::Write for Teller<'_, '_, M> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.bytes(text.as_bytes())
+    }
+}
+
+impl<M: Machine> Process<'_, M> {
+    /// Opens a file that tells something, of a process or of the machine.
+    pub(super) fn open_told(&mut self, fact: Fact, whose: u64, flags: u32) -> Answer {
+        if flags & O_ACCMODE != O_RDONLY {
+            return Err(Errno(EACCES));
+        }
+        if flags & O_DIRECTORY != 0 {
+            return Err(Errno(ENOTDIR));
+        }
+        let node = self.files.make_nameless()?;
+        let opened = self
+            .tell(node, fact, whose)
+            .and_then(|()| self.files.open(Target::Node(node), flags));
+        if opened.is_err() {
+            self.release(Target::Node(node));
+        }
+        opened.map(|number| number as u64)
+    }
+
+    /// Whoever opens the folder of another process would look into that of its own.
+    pub(super) fn refuse_folder(&mut self) -> Errno {
+        let text = format_args!(
+            "the system sphere does not open the folders of other processes below /proc: the \
+             program got EACCES"
+        );
+        self.tell_once(nr::__NR_getdents64.into(), text);
+        Errno(EACCES)
+    }
+
+    /// Puts together what a file tells of a process, or of the machine.
+    pub(super) fn tell(&mut self, node: usize, fact: Fact, whose: u64) -> Result<(), Errno> {
+        let mut all = self.task.all().iter();
+        let place = all.position(|it| it.life != Life::Free && it.number == whose);
+        let place = place.ok_or(Errno(ESRCH))?;
+        let (store, machine) = (&mut self.store, &mut self.machine);
+        self.files.truncate(store, machine, node, 0)?;
+        let mut out = Teller {
+            process: self,
+            node,
+            at: 0,
+        };
+        let told = match fact {
+            Fact::Status => out.status(place),
+            Fact::Stat => out.stat(place),
+            Fact::Statm => out.sizes(place),
+            Fact::Cmdline => out.arguments(place),
+            Fact::Comm => out.name(place).and_then(|()| out.write_str("\n")),
+            Fact::Maps => out.maps(place),
+            other => out.of_machine(other),
+        };
+        let bytes = out.at;
+        self.files.set_told(node, fact, whose, bytes);
+        told.map_err(|_| Errno(ENOMEM))
+    }
+}
+
+impl<M: Machine> Teller<'_, '_, M> {
+    fn of_machine(&mut self, fact: Fact) -> fmt::Result {
+        let text = |at: usize| core::str::from_utf8(NAMES[at]).unwrap_or_default();
+        match fact {
+            Fact::Memory => self.memory(),
+            Fact::Processor => self.processor(),
+            Fact::Uptime => {
+                let now = self.process.machine.now() / (SECOND / 100);
+                let (seconds, rest) = (now / 100, now % 100);
+                writeln!(self, "{seconds}.{rest:02} 0.00")
+            }
+            Fact::Load => {
+                let all = self.process.task.all().iter();
+                let numbers = all.filter(|it| it.life != Life::Free).map(|it| it.number);
+                let (count, last) = (numbers.clone().count(), numbers.max().unwrap_or(0));
+                writeln!(self, "0.00 0.00 0.00 1/{count} {last}")
+            }
+            Fact::Counts => self.counts(),
+            Fact::Version => writeln!(self, "{} version {} {}", text(0), text(2), text(3)),
+            Fact::Name(at) => writeln!(self, "{}", text(at)),
+            Fact::LastProcess => writeln!(self, "{NUMBERS}"),
+            _ => Ok(()),
+        }
+    }
+
+    fn memory(&mut self) -> fmt::Result {
+        let (all, left) = (self.process.memory(), self.process.machine.left() * PAGE);
+        for (what, bytes) in [
+            ("MemTotal", all),
+            ("MemFree", left),
+            ("MemAvailable", left),
+            ("Buffers", 0),
+            ("Cached", 0),
+            ("SwapCached", 0),
+            ("SwapTotal", 0),
+            ("SwapFree", 0),
+        ] {
+            let kilobytes = bytes / 1024;
+            // The column of the names is as wide as Linux has it.
+            let width = 23 - what.len();
+            writeln!(self, "{what}:{kilobytes:width$} kB")?;
+        }
+        Ok(())
+    }
+
+    fn counts(&mut self) -> fmt::Result {
+        for core in ["cpu ", "cpu0"] {
+            writeln!(self, "{core} 0 0 0 0 0 0 0 0 0 0")?;
+        }
+        let began = self.process.began() / SECOND;
+        writeln!(self, "intr 0\nctxt 0\nbtime {began}")?;
+        let made = self.process.threads.made();
+        writeln!(self, "processes {made}\nprocs_running 1\nprocs_blocked 0")
+    }
+
+    /// The one core, as it tells of itself.
+    fn processor(&mut self) -> fmt::Result {
+        let machine = &self.process.machine;
+        let [_, b, c, d] = identity::of(machine, 0, 0);
+        let one = identity::of(machine, 1, 0);
+        let brand = [0x8000_0002, 0x8000_0003, 0x8000_0004];
+        let brand = brand.map(|leaf| identity::of(machine, leaf, 0));
+        let [version, ..] = one;
+        let (family, model) = (version >> 8 & 15, version >> 4 & 15);
+        let extended = if family == 15 {
+            version >> 20 & 0xff
+        } else {
+            0
+        };
+        let more = if [6, 15].contains(&family) {
+            version >> 12 & 0xf0
+        } else {
+            0
+        };
+        let vendor = [b, d, c].map(u32::to_le_bytes);
+        write!(self, "processor\t: 0\nvendor_id\t: ")?;
+        self.readable(vendor.as_flattened())?;
+        writeln!(self, "\ncpu family\t: {}", family + extended)?;
+        write!(self, "model\t\t: {}\nmodel name\t: ", model + more)?;
+        let brand = brand.map(|words| words.map(u32::to_le_bytes));
+        self.readable(brand.as_flattened().as_flattened())?;
+        writeln!(self, "\nstepping\t: {}", version & 15)?;
+        writeln!(
+            self,
+            "physical id\t: 0\nsiblings\t: 1\ncore id\t\t: 0\ncpu cores\t: 1"
+        )?;
+        write!(self, "flags\t\t:")?;
+        for (register, bit, name) in FEATURES {
+            if one[register] >> bit & 1 != 0 {
+                write!(self, " {name}")?;
+            }
+        }
+        writeln!(self, "\n")
+    }
+
+    /// Text up to its end, without what is no letter of it.
+    fn readable(&mut self, text: &[u8]) -> fmt::Result {
+        let text = text.iter().take_while(|&&byte| byte != 0);
+        for &byte in text.filter(|byte| byte.is_ascii_graphic() || **byte == b' ') {
+            self.bytes(&[byte])?;
+        }
+        Ok(())
+    }
+}
