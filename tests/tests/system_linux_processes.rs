@@ -58,6 +58,29 @@ fn processes_share_memory_and_wait_for_each_other_there() {
     }
 }
 
+const MAPPED: &str = include_str!("system_linux_processes/mapped.c");
+
+#[test]
+fn files_that_are_mapped_hold_what_any_process_writes_there() {
+    if is_aarch64() {
+        return;
+    }
+    let scene = Scene::new();
+    for (compiler, replicas, compare) in [
+        (GLIBC, "1", "args"),
+        (MUSL, "2", "every"),
+        (GLIBC, "3", "io"),
+    ] {
+        scene.compile_by(compiler, "mapped", MAPPED, &["-O2"]);
+        let native = scene.run(&["./mapped"]);
+        let options = ["-n", replicas, "--compare", compare];
+        let outcome = system(&scene, &options, &["./mapped"]);
+        assert_eq!(native.ended, Ended::Exit(0), "{}", native.out());
+        let what = format!("{compiler:?} {replicas} {compare}");
+        assert_alike(&outcome, &native, &what);
+    }
+}
+
 const FACTS: &str = include_str!("system_linux_processes/facts.c");
 
 #[test]

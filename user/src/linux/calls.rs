@@ -12,6 +12,7 @@ mod files;
 mod links;
 mod local;
 mod locks;
+mod mapped;
 mod memory;
 mod names;
 mod options;
@@ -102,6 +103,7 @@ impl<M: Machine> Process<'_, M> {
         let next = self.make_call(number, words);
         self.tend_rights();
         self.tend_fifos();
+        self.tend_mappings();
         next
     }
 

@@ -17,6 +17,7 @@ mod descriptors;
 mod io;
 mod kept;
 mod links;
+mod mapped;
 mod path;
 mod times;
 
@@ -24,6 +25,8 @@ use descriptors::{Open, Table};
 use kept::{Change, Kept};
 pub(crate) use kept::{Name, Scope, Sort, Told};
 pub(crate) use links::LINK;
+use mapped::Mapped;
+pub(crate) use mapped::Mapping;
 pub(crate) use path::Path;
 
 /// Most files and folders, most that are open, and the numbers that a process has for these.
@@ -101,6 +104,7 @@ pub(crate) struct Files<'a> {
     /// The numbers of processes, or 0.
     numbers: [u64; PROCESSES],
     kept: Kept,
+    mapped: Mapped,
 }
 
 impl<'a> Node<'a> {
@@ -123,6 +127,7 @@ impl<'a> Files<'a> {
             tables: Each::new([const { Table::FIRST }; PROCESSES]),
             numbers: [0; PROCESSES],
             kept: Kept::default(),
+            mapped: Mapped::NONE,
         };
         files.add_first()?;
         for file in (0..).map_while(|index| bundle.file(index)) {

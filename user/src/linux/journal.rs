@@ -208,6 +208,7 @@ impl<M: Machine> Process<'_, M> {
         let Some(journal) = self.journal else {
             return Ok(());
         };
+        self.files.all_written_in_memory(&mut self.store);
         if !self.files.has_changed() {
             return Ok(());
         }

@@ -11,10 +11,12 @@ use super::machine::{Machine, PAGE};
 use super::{Answer, Errno, Sparse};
 use linux_raw_sys::errno::{EACCES, EFAULT, EINVAL, ENOMEM};
 
+mod beyond;
 mod page;
 mod region;
 mod shared;
 
+use beyond::BEYOND;
 use page::{PROMISED, Page};
 pub(crate) use region::Region;
 use shared::share_page;
@@ -137,7 +139,7 @@ impl Space {
     fn give(store: &mut Sparse<'_>, machine: &mut impl Machine, page: u64) -> Option<()> {
         let promised = Page::from_word(store.get(page))?;
         let rights = promised.rights;
-        if promised.frame != PROMISED || rights == Rights::NONE {
+        if promised.frame != PROMISED || promised.alias != 0 || rights == Rights::NONE {
             return None;
         }
         let frame = machine.take()?;
@@ -334,7 +336,7 @@ impl Space {
             return false;
         };
         match Page::from_word(word) {
-            Some(page) => page.frame == PROMISED && page.rights != Rights::NONE,
+            Some(page) => page.frame == PROMISED && page.alias == 0 && page.rights != Rights::NONE,
             None => address >= STACK_TOP - STACK_BYTES,
         }
     }
@@ -494,7 +496,7 @@ fn locate(
     let address = address.checked_add(offset as u64).ok_or(Errno(EFAULT))?;
     let page = Page::from_word(store.get(address / PAGE)).filter(|_| address < STACK_TOP);
     let page = page
-        .filter(|page| page.rights.contains(rights))
+        .filter(|page| page.rights.contains(rights) && page.alias != BEYOND)
         .ok_or(Errno(EFAULT))?;
     let at = usize::try_from(address % PAGE).map_err(|_| Errno(EFAULT))?;
     Ok((page.frame, at))

@@ -246,6 +246,7 @@ impl<M: Machine> Process<'_, M> {
         if !shared {
             self.enter_memory(memory);
             Space::clear(&mut self.store, &mut self.machine);
+            self.forget_mappings(memory);
         }
     }
 

@@ -8,6 +8,7 @@ mod fifos;
 mod handlers;
 mod links;
 mod local;
+mod mapped;
 mod net;
 mod packets;
 mod processes;

@@ -42,6 +42,8 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_mmap if third & EXECUTE != 0 => self.map_code(words),
             nr::__NR_mmap => self.map(words),
             nr::__NR_munmap => self.unmap(first, second),
+            nr::__NR_msync => self.synchronize(first, second, third),
+            nr::__NR_mprotect if self.is_read_only(first, second, third) => Err(Errno(EACCES)),
             nr::__NR_mprotect => match self.protect(first, second, third) {
                 Err(Errno(EACCES)) => self.refuse_code(),
                 other => other,
@@ -79,11 +81,10 @@ impl<M: Machine> Process<'_, M> {
     fn map(&mut self, words: [u64; 6]) -> Answer {
         let [_, bytes, protection, flags, file, offset] = words;
         let has = |bit: u32| flags & u64::from(bit) != 0;
-        // What is written would have to go into the file.
-        if has(MAP_SHARED) && !has(MAP_ANONYMOUS) {
-            return Err(Errno(ENODEV));
-        }
         let rights = rights(protection)?;
+        if has(MAP_SHARED) && !has(MAP_ANONYMOUS) {
+            return self.map_shared_file(words, rights);
+        }
         let range = self.place(words)?;
         if has(MAP_SHARED) {
             return self.map_shared(range, rights);
@@ -111,18 +112,18 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// Memory that children will share. It is had at once, and there is only so much of it.
-    fn map_shared(&mut self, range: Range, rights: Rights) -> Answer {
+    pub(super) fn map_shared(&mut self, range: Range, rights: Rights) -> Answer {
         let shared = Space::share(&mut self.store, &mut self.machine, range, rights);
-        shared.inspect_err(|_| {
-            self.tell_once(
-                nr::__NR_mmap.into(),
-                format_args!(
-                    "the system sphere has no more memory that processes can share: the program \
-                     got ENOMEM"
-                ),
-            );
-        })?;
+        shared.inspect_err(|_| self.tell_full())?;
         Ok(range.start)
+    }
+
+    pub(super) fn tell_full(&mut self) {
+        let text = format_args!(
+            "the system sphere has no more memory that processes can share: the program got \
+             ENOMEM"
+        );
+        self.tell_once(nr::__NR_mmap.into(), text);
     }
 
     /// Takes out what is in a range, or refuses if there is anything.
@@ -131,8 +132,7 @@ impl<M: Machine> Process<'_, M> {
         if taken && keep {
             return Err(Errno(EEXIST));
         }
-        self.space.unmap(&mut self.store, &mut self.machine, range);
-        Ok(())
+        self.take_out(range)
     }
 
     /// Copies a file's bytes into memory, as far as it has any.
@@ -159,8 +159,7 @@ impl<M: Machine> Process<'_, M> {
         if bytes > MOST {
             return Err(Errno(EINVAL));
         }
-        self.space.unmap(&mut self.store, &mut self.machine, range);
-        Ok(0)
+        self.take_out(range).map(|()| 0)
     }
 
     fn protect(&mut self, address: u64, bytes: u64, protection: u64) -> Answer {
@@ -208,8 +207,7 @@ impl<M: Machine> Process<'_, M> {
         if kept.end <= range.end {
             if kept.end < range.end {
                 let start = kept.end;
-                self.space
-                    .unmap(&mut self.store, &mut self.machine, Range { start, ..range });
+                self.take_out(Range { start, ..range })?;
             }
             return Ok(old);
         }

@@ -221,6 +221,7 @@ impl<'a, M: Machine> Process<'a, M> {
     pub(super) fn drop_memory(&mut self, memory: usize) {
         self.enter_memory(memory);
         Space::clear(&mut self.store, &mut self.machine);
+        self.forget_mappings(memory);
         self.enter_memory(self.task.memory);
     }
 
@@ -229,7 +230,8 @@ impl<'a, M: Machine> Process<'a, M> {
         let (own, memory) = (self.task.memory, self.free_memory());
         let both = [own, memory];
         let copied = self.machine.make_space(memory)
-            && Space::copy(&mut self.store, &mut self.machine, both).is_ok();
+            && Space::copy(&mut self.store, &mut self.machine, both).is_ok()
+            && self.files.copy_mappings(both).is_ok();
         if !copied {
             self.drop_memory(memory);
             return Err(Errno(ENOMEM));

@@ -98,6 +98,7 @@ impl Files<'_> {
         let found = &self.nodes[node];
         let is_kept = found.path != Path::NONE || self.open.iter().any(is_open);
         let is_kept = is_kept || matches!(found.kind, Kind::Fifo(Some(_)));
+        let is_kept = is_kept || self.is_mapped(node);
         if is_kept || found.kind == Kind::Free {
             return Ok(());
         }

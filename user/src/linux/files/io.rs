@@ -79,6 +79,10 @@ impl Files<'_> {
             .filter(|&end| end <= LARGEST);
         let end = end.ok_or(Errno(EFBIG))?;
         self.own(store, machine, node)?;
+        if end > self.size(node) {
+            self.clean_tail(store, machine, node);
+            self.resized(node);
+        }
         self.put(store, machine, (node, offset), bytes)?;
         let size = self.size(node).max(end);
         self.nodes[node].kind = Kind::Memory(size);
@@ -88,7 +92,7 @@ impl Files<'_> {
     }
 
     /// A file of the bundle becomes one in memory.
-    fn own(
+    pub(crate) fn own(
         &mut self,
         store: &mut Sparse<'_>,
         machine: &mut impl Machine,
@@ -122,9 +126,16 @@ impl Files<'_> {
         else {
             return Ok(());
         };
+        if size > old {
+            self.clean_tail(store, machine, node);
+        }
+        self.resized(node);
         for page in pages(size)..pages(old) {
             if let Some(frame) = frame(store, node, page) {
-                machine.give_back(frame);
+                let own = alias(store, node, page);
+                if own == 0 || machine.unshare(own) {
+                    machine.give_back(frame);
+                }
                 // There is room for what is there.
                 let _ = store.set(index(node, page), 0);
                 self.page_goes(node);
@@ -162,7 +173,7 @@ impl Files<'_> {
     }
 
     /// A frame for a page of a file that has none.
-    fn take_page(
+    pub(super) fn take_page(
         &mut self,
         store: &mut Sparse<'_>,
         machine: &mut impl Machine,
@@ -185,6 +196,10 @@ impl Files<'_> {
     }
 }
 
+/// In the word of a page: its frame, and where the file's own alias of that stands, if it is
+/// shared.
+const FRAME: u64 = 0xffff_ffff;
+const ALIAS_BITS: u32 = 48;
 /// In the word of a page: the disk does not have it as it is.
 const CHANGED: u64 = 1 << 40;
 
@@ -200,6 +215,18 @@ pub(super) fn set_changed(store: &mut Sparse<'_>, node: usize, page: u64, change
     }
 }
 
+/// The file's alias of a page, or 0.
+pub(super) fn alias(store: &Sparse<'_>, node: usize, page: u64) -> u16 {
+    u16::try_from(store.get(index(node, page)) >> ALIAS_BITS).unwrap_or(0)
+}
+
+/// Notes that, of a page that is there.
+pub(super) fn set_alias(store: &mut Sparse<'_>, node: usize, page: u64, alias: u16) {
+    let word = store.get(index(node, page)) & (FRAME | CHANGED);
+    // There is room for what is there.
+    let _ = store.set(index(node, page), word | u64::from(alias) << ALIAS_BITS);
+}
+
 /// Is there a page that the disk does not have as it is?
 pub(super) fn is_changed(store: &Sparse<'_>, node: usize, page: u64) -> bool {
     store.get(index(node, page)) & CHANGED != 0
@@ -207,5 +234,5 @@ pub(super) fn is_changed(store: &Sparse<'_>, node: usize, page: u64) -> bool {
 
 /// The frame of a page of a file.
 pub(super) fn frame(store: &Sparse<'_>, node: usize, page: u64) -> Option<u32> {
-    u32::try_from((store.get(index(node, page)) & !CHANGED).checked_sub(1)?).ok()
+    u32::try_from((store.get(index(node, page)) & FRAME).checked_sub(1)?).ok()
 }

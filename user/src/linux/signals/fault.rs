@@ -28,6 +28,7 @@ const NO_OPERATION: u32 = 2;
 const NOT_ALIGNED: u32 = 1;
 const NOT_MAPPED: u32 = 1;
 const NOT_ALLOWED: u32 = 2;
+const NO_SUCH_PAGE: u32 = 2;
 
 /// The end of what programs can have, and what the processor says of an address above it.
 const PROGRAMS_END: u64 = 0x7fff_ffff_f000;
@@ -103,6 +104,9 @@ impl<M: Machine> Process<'_, M> {
     fn page_info(&mut self, address: u64, code: u64) -> Option<Info> {
         if Space::has_promised(&self.store, address) {
             return None;
+        }
+        if Space::is_beyond(&self.store, address) {
+            return Some(Info::of_fault(SIGBUS, NO_SUCH_PAGE, address));
         }
         let is_there = Space::has(&self.store, address);
         let beyond = if address >= PROGRAMS_END { IS_THERE } else { 0 };

@@ -3,7 +3,7 @@
 use linux_raw_sys::errno::{EACCES, EINVAL, ENOMEM};
 use rcoe_abi::Rights;
 
-use super::{Page, Range, STACK_TOP, Space};
+use super::{BEYOND, Page, Range, STACK_TOP, Space};
 use crate::linux::machine::{Machine, PAGE};
 use crate::linux::{Errno, Sparse};
 
@@ -31,7 +31,8 @@ impl Space {
     /// The alias of the page at an address, if it is shared.
     pub(crate) fn alias_at(store: &Sparse<'_>, address: u64) -> Option<u16> {
         let page = Page::from_word(store.get(address / PAGE)).filter(|_| address < STACK_TOP);
-        page.map(|it| it.alias).filter(|&alias| alias != 0)
+        page.map(|it| it.alias)
+            .filter(|&alias| ![0, BEYOND].contains(&alias))
     }
 
     /// Makes pages zero for all that share them, if all are shared and may be written.
@@ -44,6 +45,7 @@ impl Space {
             let page = Page::from_word(store.get(page)).ok_or(Errno(ENOMEM))?;
             match page.alias {
                 0 => return Err(Errno(EINVAL)),
+                BEYOND => {}
                 _ if !page.rights.contains(Rights::WRITE) => return Err(Errno(EACCES)),
                 _ => machine.write(page.frame, 0, &[0; 4096]),
             }

@@ -213,6 +213,47 @@ fn what_was_synced_is_there_in_the_next_machine_and_the_rest_is_not() {
 }
 
 #[test]
+fn what_was_written_in_memory_is_there_once_it_is_asked_for_or_given_up() {
+    let map = |process: &mut Process<'_, Mock>, path: &str| {
+        let file = open(process, path, O_RDWR).unwrap();
+        let rights = (nr::PROT_READ | nr::PROT_WRITE).into();
+        let words = [0, 8192, rights, nr::MAP_SHARED.into(), file, 0];
+        ask(process, nr::__NR_mmap, &words).unwrap()
+    };
+    let disk = run(Platter::new(), |process| {
+        for path in ["/disk/a", "/disk/b", "/disk/c"] {
+            write(process, path, 0, &[7; 8192]);
+        }
+        sync(process).unwrap();
+        let [a, b, c] = ["/disk/a", "/disk/b", "/disk/c"].map(|path| map(process, path));
+        process.write(b + 4096, b"given up").unwrap();
+        assert_eq!(ask(process, nr::__NR_munmap, &[b, 8192]), Ok(0));
+        process.write(a + 4096, b"asked for").unwrap();
+        let words = [a, 8192, nr::MS_SYNC.into()];
+        assert_eq!(ask(process, nr::__NR_msync, &words), Ok(0));
+        process.write(c, b"later").unwrap();
+    });
+    let disk = disk.unwrap().after_a_loss(|_| false);
+    let disk = run(disk, |process| {
+        let all = |process: &mut Process<'_, Mock>, path: &str| content(process, path).unwrap();
+        assert_eq!(
+            &all(process, "/disk/a")[4090..4107],
+            b"\x07\x07\x07\x07\x07\x07asked for\x07\x07"
+        );
+        assert_eq!(&all(process, "/disk/b")[4096..4104], b"given up");
+        assert_eq!(all(process, "/disk/c"), [7; 8192]);
+        let c = map(process, "/disk/c");
+        process.write(c, b"at the end").unwrap();
+        process.unmount();
+    });
+    run(disk.unwrap().after_a_loss(|_| false), |process| {
+        let c = content(process, "/disk/c").unwrap();
+        assert_eq!((&c[..10], c.len()), (&b"at the end"[..], 8192));
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_file_that_got_smaller_and_larger_has_no_bytes_of_before() {
     let disk = run(Platter::new(), |process| {
         write(process, "/disk/a", 0, &[7; 9000]);
