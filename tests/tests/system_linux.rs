@@ -314,8 +314,8 @@ int main(int argc, char **argv)
     (void)argc;
     switch (argv[1][0]) {
     case 's': /* a call that is refused, twice */
-        printf("%d", chroot("/x"));
-        printf("%d\n", chroot("/x"));
+        printf("%d", acct("/x"));
+        printf("%d\n", acct("/x"));
         return 0;
     case 'n': /* nothing is there */
         printf("before\n");

@@ -81,6 +81,30 @@ fn files_that_are_mapped_hold_what_any_process_writes_there() {
     }
 }
 
+const ROOTED: &str = include_str!("system_linux_processes/rooted.c");
+
+#[test]
+fn a_folder_is_the_root_for_processes_as_on_linux() {
+    if is_aarch64() {
+        return;
+    }
+    let scene = Scene::new();
+    for (compiler, replicas, compare) in [
+        (GLIBC, "1", "args"),
+        (MUSL, "2", "every"),
+        (GLIBC, "3", "io"),
+    ] {
+        scene.compile_by(compiler, "rooted", ROOTED, &["-O2"]);
+        // Only the superuser may do that; whoever runs the tests may be it in a place of its own.
+        let native = scene.run(&["unshare", "-r", "./rooted"]);
+        let options = ["-n", replicas, "--compare", compare];
+        let outcome = system(&scene, &options, &["./rooted"]);
+        assert_eq!(native.ended, Ended::Exit(0), "{}", native.out());
+        let what = format!("{compiler:?} {replicas} {compare}");
+        assert_alike(&outcome, &native, &what);
+    }
+}
+
 const FACTS: &str = include_str!("system_linux_processes/facts.c");
 
 #[test]

@@ -225,13 +225,22 @@ impl<'a> Files<'a> {
         u32::try_from(mode & 0o7777).unwrap_or(0) & !self.tables.mask
     }
 
+    /// The folder that is the root for the process at hand.
+    pub(crate) fn root(&self) -> Path {
+        self.tables.root
+    }
+
     /// Other paths begin from this folder now.
     pub(crate) fn set_folder(&mut self, path: Path) -> Result<(), Errno> {
-        let node = self.find(path).ok_or_else(|| self.missing(path))?;
-        if !self.nodes[node].kind.is_folder() {
-            return Err(Errno(ENOTDIR));
-        }
+        self.check_folder(path)?;
         self.tables.folder = path;
+        Ok(())
+    }
+
+    /// Paths from the root begin from this folder now.
+    pub(crate) fn set_root(&mut self, path: Path) -> Result<(), Errno> {
+        self.check_folder(path)?;
+        self.tables.root = path;
         Ok(())
     }
 

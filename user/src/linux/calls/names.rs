@@ -45,6 +45,10 @@ impl<M: Machine> Process<'_, M> {
                 path.and_then(|path| self.files.set_folder(path))
                     .map(|()| 0)
             }
+            nr::__NR_chroot => {
+                let path = self.path(HERE, first);
+                path.and_then(|path| self.files.set_root(path)).map(|()| 0)
+            }
             nr::__NR_mkdir => self.make_folder(HERE, first, second),
             nr::__NR_mkdirat => self.make_folder(first, second, third),
             nr::__NR_chmod => self
@@ -284,13 +288,22 @@ impl<M: Machine> Process<'_, M> {
     }
 
     fn current(&mut self, to: u64, bytes: u64) -> Answer {
-        let path = self.files.folder();
-        let len = path.bytes().len() as u64 + 1;
+        let (path, root) = (self.files.folder(), self.files.root());
+        let parts: [&[u8]; 2] = match path.bytes().strip_prefix(root.bytes()) {
+            _ if root == Path::ROOT => [b"", path.bytes()],
+            Some(b"") => [b"", b"/"],
+            Some(rest) if path.is_in(root) => [b"", rest],
+            // It has been left behind.
+            _ => [b"(unreachable)", path.bytes()],
+        };
+        let [first, rest] = parts.map(|part| part.len() as u64);
+        let len = first + rest + 1;
         if len > bytes {
             return Err(Errno(ERANGE));
         }
-        self.write(to, path.bytes())?;
-        self.write(to + len - 1, &[0])?;
+        self.write(to, parts[0])?;
+        self.write(to.wrapping_add(first), parts[1])?;
+        self.write(to.wrapping_add(len - 1), &[0])?;
         Ok(len)
     }
 

@@ -157,6 +157,7 @@ impl Files<'_> {
         for process in 0..super::PROCESSES {
             let table = self.tables.at(process);
             moved(&mut table.folder);
+            moved(&mut table.root);
             moved(&mut table.program);
         }
         self.touch_parent(from);

@@ -55,6 +55,8 @@ pub(super) struct Table {
     /// How many there may be, and how many that may become.
     limits: [u64; 2],
     pub(super) folder: Path,
+    /// The folder that is the root for it.
+    pub(super) root: Path,
     pub(super) program: Path,
     pub(super) mask: u32,
 }
@@ -66,6 +68,7 @@ impl Table {
         private: [0; WORDS],
         limits: [FILE_NUMBERS as u64; 2],
         folder: Path::ROOT,
+        root: Path::ROOT,
         program: Path::ROOT,
         mask: 0o022,
     };

@@ -128,7 +128,8 @@ impl Files<'_> {
     ) -> Result<Path, Errno> {
         let mut rest = Rest::new(text)?;
         let rooted = text.starts_with(b"/");
-        let mut path = if rooted { Path::ROOT } else { base };
+        let root = self.root();
+        let mut path = if rooted { root } else { base };
         let mut links = 0;
         while let Some(name) = rest.take() {
             let folder = path;
@@ -136,7 +137,7 @@ impl Files<'_> {
                 b"." => self.check_folder(path)?,
                 b".." => {
                     self.check_folder(path)?;
-                    path = path.parent();
+                    path = if path == root { root } else { path.parent() };
                 }
                 name => path.push(name)?,
             }
@@ -156,7 +157,7 @@ impl Files<'_> {
             }
             rest.prepend(named.bytes())?;
             let rooted = named.bytes().starts_with(b"/");
-            path = if rooted { Path::ROOT } else { folder };
+            path = if rooted { root } else { folder };
         }
         if rest.slashed && self.find(path).is_some() {
             self.check_folder(path)?;
@@ -165,7 +166,7 @@ impl Files<'_> {
     }
 
     /// What is at a path has to be a folder.
-    fn check_folder(&self, path: Path) -> Result<(), Errno> {
+    pub(super) fn check_folder(&self, path: Path) -> Result<(), Errno> {
         let node = self.find(path).ok_or_else(|| self.missing(path))?;
         let is_folder = self.node(node).kind.is_folder();
         is_folder.then_some(()).ok_or(Errno(ENOTDIR))

@@ -350,3 +350,46 @@ fn what_is_full_has_no_room() {
         assert_eq!(process.word(TO), Ok(0));
     });
 }
+
+#[test]
+fn a_folder_is_the_root_wherever_it_is_moved() {
+    with(|process, _| {
+        for folder in ["/jail", "/jail/inner"] {
+            assert_eq!(one(process, nr::__NR_mkdir, folder, 0o700), Ok(0));
+        }
+        file(process, "/jail/inner/file", "inside");
+        let outside = one(process, nr::__NR_open, "/", READ).unwrap();
+        for (path, error) in [("/none", ENOENT), ("/etc/text", ENOTDIR)] {
+            assert_eq!(one(process, nr::__NR_chroot, path, 0), Err(Errno(error)));
+        }
+        assert_eq!(one(process, nr::__NR_chroot, "/jail", 0), Ok(0));
+        let is_there =
+            |process: Program<'_, '_>, path: &str| one(process, nr::__NR_access, path, 0) == Ok(0);
+        for path in ["/inner/file", "/../inner/file", "/../../inner/./file"] {
+            assert!(is_there(process, path), "{path}");
+        }
+        assert!(!is_there(process, "/etc/text") && is_there(process, "etc/text"));
+        // The rest of its path is what it was, and the same folder is its root.
+        let (from, to) = (
+            put(process, OTHER, "jail"),
+            put(process, OTHER + 40, "moved"),
+        );
+        let words = [outside, from, outside, to];
+        assert_eq!(ask(process, nr::__NR_renameat, &words), Ok(0));
+        assert!(is_there(process, "/inner/file"));
+        assert_eq!(one(process, nr::__NR_chdir, "/inner", 0), Ok(0));
+        assert_eq!(ask(process, nr::__NR_getcwd, &[TO, 7]), Ok(7));
+        assert_eq!(
+            process.word(TO).unwrap() & 0xff_ffff_ffff_ffff,
+            u64::from_le_bytes(*b"/inner\0\0")
+        );
+        assert_eq!(
+            ask(process, nr::__NR_getcwd, &[TO, 6]),
+            Err(Errno(linux_raw_sys::errno::ERANGE))
+        );
+        assert_eq!(ask(process, nr::__NR_fchdir, &[outside]), Ok(0));
+        assert_eq!(ask(process, nr::__NR_getcwd, &[TO, 100]), Ok(15));
+        assert_eq!(one(process, nr::__NR_chroot, ".", 0), Ok(0));
+        assert!(is_there(process, "/etc/text"));
+    });
+}
