@@ -239,18 +239,18 @@ fn rounds(reached: &Reached) -> usize {
     told.matches("round ").count()
 }
 
-/// What is lost tells wrong words from here on. A replica that came back and did not hold all that
-/// each process has would tell of wrong sums, and be lost again.
-#[test]
-fn replicas_are_lost_while_several_processes_compute_and_all_of_them_are_copied() {
+/// Runs a program without an end. What is lost tells wrong words from here on; a replica that came
+/// back and did not hold all that each process has would tell of wrong sums, and be lost again.
+fn lose_in_turn(name: &str, text: &str) {
     const MEGABYTES: usize = 48;
     if is_aarch64() {
         return;
     }
     let [scene, native] = [Scene::new(), Scene::new()];
-    scene.compile_by(GLIBC, "ring", RING, &["-O2"]);
-    native.compile_by(GLIBC, "ring", RING, &["-O2"]);
-    let reached = Reached::start_sized(scene, MEGABYTES, &["-n", "3"], &["./ring"]);
+    let program = format!("./{name}");
+    scene.compile_by(GLIBC, name, text, &["-O2"]);
+    native.compile_by(GLIBC, name, text, &["-O2"]);
+    let reached = Reached::start_sized(scene, MEGABYTES, &["-n", "3"], &[&program]);
     let victims = [0, 1, 2, 0];
     for (index, victim) in victims.into_iter().enumerate() {
         reached.change(victim, OBJECTS, (MEGABYTES << 20) - OBJECTS, |bytes| {
@@ -269,10 +269,22 @@ fn replicas_are_lost_while_several_processes_compute_and_all_of_them_are_copied(
     let (outcome, events) = reached.finish();
     assert_eq!(outcome.ended, Ended::Signal(15), "{}", outcome.err());
     assert_eq!(removed(&events), [0, 1, 2, 0]);
-    let native = native.run(&["./ring", &more]);
+    let native = native.run(&[&program, &more]);
     assert!(
         native.out().starts_with(&outcome.out()),
         "{}",
         outcome.out()
     );
+}
+
+#[test]
+fn replicas_are_lost_while_several_processes_compute_and_all_of_them_are_copied() {
+    lose_in_turn("ring", RING);
+}
+
+const MEET: &str = include_str!("system_linux_processes/meet.c");
+
+#[test]
+fn replicas_are_lost_while_processes_meet_by_files_pipes_and_messages() {
+    lose_in_turn("meet", MEET);
 }
