@@ -189,11 +189,7 @@ impl<'a> Files<'a> {
         self.tables.program = path;
     }
 
-    /// The program of the process at a place, and what others may not do with its files.
-    pub(crate) fn program_of(&self, process: usize) -> Path {
-        self.tables.all()[process].program
-    }
-
+    /// What others may not do with new files of the process at a place.
     pub(crate) fn mask_of(&self, process: usize) -> u32 {
         self.tables.all()[process].mask
     }

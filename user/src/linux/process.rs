@@ -131,6 +131,7 @@ impl<'a, M: Machine> Process<'a, M> {
             _ => wrong,
         })?;
         process.task.start = begin.stack;
+        process.task.name = tasks::Name::new(name.bytes());
         Ok((process, begin))
     }
 

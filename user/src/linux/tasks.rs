@@ -21,6 +21,8 @@ pub(super) const PROCESSES: usize = 16;
 pub(crate) const MEMORIES: usize = PROCESSES + 1;
 /// The place of the first process.
 const FIRST: usize = 0;
+/// Bytes of the name of a process.
+const NAME: usize = 15;
 /// The parent of those that have none.
 pub(crate) const NOBODY: u64 = 1;
 
@@ -79,6 +81,33 @@ pub(crate) enum Life {
     Ended(u64),
 }
 
+/// What a process is called: as its program was when that was executed, as far as there is room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Name {
+    bytes: [u8; NAME],
+    len: u8,
+}
+
+impl Name {
+    /// That of a program at a path.
+    pub(crate) fn new(path: &[u8]) -> Self {
+        let mut name = Self {
+            bytes: [0; NAME],
+            len: 0,
+        };
+        let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        for (place, &byte) in name.bytes.iter_mut().zip(last) {
+            *place = byte;
+            name.len += 1;
+        }
+        name
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
 /// A process.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
@@ -91,6 +120,7 @@ pub(crate) struct Task {
     pub(crate) memory: usize,
     /// Its parent waits until it has a memory of its own, or ends.
     pub(crate) holds: bool,
+    pub(crate) name: Name,
     /// Where its stack began, with what it was given.
     pub(crate) start: u64,
     /// Has it executed a program of its own?
@@ -111,6 +141,7 @@ impl Task {
             session: 0,
             memory: 0,
             holds: false,
+            name: Name::new(b""),
             start: 0,
             executed: false,
             signals: Signals::default(),

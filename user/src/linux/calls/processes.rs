@@ -186,6 +186,7 @@ impl<'a, M: Machine> Process<'a, M> {
             session: self.task.session,
             memory,
             holds: new.flags & u64::from(CLONE_VFORK) != 0,
+            name: self.task.name,
             start: self.task.start,
             executed: false,
             signals: self.task.signals.of_child(clears),

@@ -17,6 +17,7 @@ use crate::linux::identity::{CALL_WORDS, IP, SP, STATUS};
 use crate::linux::load::load;
 use crate::linux::process::Begin;
 use crate::linux::signals::first_floats;
+use crate::linux::tasks::Name;
 use crate::linux::{Errno, Machine, Process};
 
 /// What a script begins with, and bytes of a file that are looked at.
@@ -74,7 +75,7 @@ impl<'a, M: Machine> Process<'a, M> {
         let mut named = Named::new(self.task.memory, arguments, environment);
         let (path, program) = self.program_at(path, &name, &mut named)?;
         let (memory, begin) = self.load_beside(&program, &name, Given::Named(&named))?;
-        self.become_program(path, memory, begin);
+        self.become_program((path, &name), memory, begin);
         Ok(())
     }
 
@@ -163,13 +164,14 @@ impl<'a, M: Machine> Process<'a, M> {
     }
 
     /// The process at hand has another program from here on, and the current thread alone.
-    fn become_program(&mut self, path: Path, memory: usize, begin: Begin) {
+    fn become_program(&mut self, (path, name): (Path, &Text), memory: usize, begin: Begin) {
         let place = self.threads.index();
         self.leave(place);
         self.end_threads(Some(place));
         self.leave_memory();
         (self.task.memory, self.task.executed) = (memory, true);
         self.task.start = begin.stack;
+        self.task.name = Name::new(name.bytes());
         self.enter_memory(memory);
         self.files.set_program(path);
         self.close_private();

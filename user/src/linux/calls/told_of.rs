@@ -11,8 +11,6 @@ use crate::linux::space::{Region, STACK_BYTES, STACK_TOP};
 use crate::linux::tasks::{Life, Task};
 use crate::linux::threads::State;
 
-/// Bytes of the name of a process.
-const NAME: usize = 15;
 /// Bytes of a word that are looked at, and most words.
 const WORD: usize = 4096;
 const WORDS: u64 = 1024;
@@ -43,11 +41,10 @@ impl<M: Machine> Teller<'_, '_, M> {
         &self.process.task.all()[place]
     }
 
-    /// The name of its program, as far as processes have one.
+    /// What it is called.
     pub(super) fn name(&mut self, place: usize) -> fmt::Result {
-        let path = self.process.files.program_of(place);
-        let name = path.name();
-        self.bytes(&name[..name.len().min(NAME)])
+        let name = self.task(place).name;
+        self.bytes(name.bytes())
     }
 
     /// Whether its first thread runs or waits, or it has ended; and how many threads it has.
