@@ -231,8 +231,8 @@ impl Replicas {
         let code = || ptrace::getsiginfo(tracee.pid).map_or(BY_INSTRUCTION, |info| info.si_code);
         FAULTS.contains(&signal.cast_unsigned())
             && self.fatal & bit != 0
-            && code() != BY_INSTRUCTION
             && is_programs()
+            && !(code() == BY_INSTRUCTION && tracee.is_at_emulated())
     }
 
     /// A trap; false if it is none of the debugger's.

@@ -112,6 +112,20 @@ impl Tracee {
         (self.read(address, &mut byte) == 1).then_some(byte[0])
     }
 
+    /// Does it stand at an instruction that the agent carries out for the program: `cpuid`, one that
+    /// reads the time stamp counter, or what stands in the place of such a one?
+    pub(super) fn is_at_emulated(&self) -> bool {
+        let mut code = [0; 3];
+        let known = self.general().map(|user| self.read(user.rip, &mut code));
+        let emulated: [&[u8]; 4] = [
+            &[0x0f, 0xa2],
+            &[0x0f, 0x31],
+            &[0x0f, 0x01, 0xf9],
+            &[0xf4, 0x90],
+        ];
+        known.is_some() && emulated.iter().any(|it| code.starts_with(it))
+    }
+
     pub(super) fn word(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         (self.read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
