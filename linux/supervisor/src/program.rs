@@ -185,16 +185,25 @@ fn check_privileges(path: &Path) -> Result<(), ProgramError> {
     use rustix::process::{getegid, geteuid};
 
     let metadata = path.metadata().map_err(|error| unreadable(path, error))?;
-    let mode = metadata.mode();
-    let to_user = mode & 0o4000 != 0 && metadata.uid() != geteuid().as_raw();
-    let to_group = mode & 0o2010 == 0o2010 && metadata.gid() != getegid().as_raw();
-    let bits = match (to_user, to_group) {
-        (true, _) => "setuid",
-        (_, true) => "setgid",
-        _ => return check_capabilities(path),
+    let own = [geteuid().as_raw(), getegid().as_raw()];
+    let owner = [metadata.uid(), metadata.gid()];
+    let Some(bits) = changes_ids(metadata.mode(), owner, own) else {
+        return check_capabilities(path);
     };
     let why = format!("is a {bits} program; under rcoe it would run without its privilege change");
     Err(refused(path, why))
+}
+
+/// The bits by which a file of this mode, user and group gives other effective ids than the own
+/// ones.
+const fn changes_ids(mode: u32, owner: [u32; 2], own: [u32; 2]) -> Option<&'static str> {
+    if mode & 0o4000 != 0 && owner[0] != own[0] {
+        Some("setuid")
+    } else if mode & 0o2010 == 0o2010 && owner[1] != own[1] {
+        Some("setgid")
+    } else {
+        None
+    }
 }
 
 fn check_capabilities(path: &Path) -> Result<(), ProgramError> {

@@ -85,10 +85,28 @@ fn what_cannot_run_is_126_with_a_reason() {
     let bytes = true_bytes();
     assert!(refusal(folder.0.path()).contains("directory"));
     assert!(refusal(&folder.file("plain", &bytes, 0o644)).contains("permission denied"));
-    assert!(refusal(&folder.file("suid", &bytes, 0o4755)).contains("setuid"));
-    assert!(refusal(&folder.file("sgid", &bytes, 0o2755)).contains("setgid"));
     assert!(refusal(&folder.file("text", b"echo hello\n", 0o755)).contains("not an executable"));
     assert!(refusal(&folder.file("empty", b"", 0o755)).contains("not an executable"));
+}
+
+#[test]
+fn set_id_bits_matter_if_they_are_for_somebody_else() {
+    let own = [1000, 100];
+    let cases = [
+        (0o4755, [0, 0], Some("setuid")),
+        (0o6755, [1000, 0], Some("setgid")),
+        (0o2755, [1000, 0], Some("setgid")),
+        (0o2745, [1000, 0], None),
+        (0o6755, [1000, 100], None),
+        (0o755, [0, 0], None),
+    ];
+    for (mode, owner, expected) in cases {
+        assert_eq!(
+            changes_ids(mode, owner, own),
+            expected,
+            "{mode:o} {owner:?}"
+        );
+    }
 }
 
 #[test]
