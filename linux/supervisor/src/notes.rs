@@ -139,8 +139,8 @@ fn reason(number: u64) -> &'static str {
         None => "it is unknown to rcoe",
         Some(call) if !call.reason().is_empty() => call.reason(),
         Some(call) if call.class == Class::Process => {
-            "children that share memory with their parent, or have namespaces of their own, are not \
-             replicated"
+            "children that share memory with their parent, or have namespaces of their own, are \
+             not replicated"
         }
         Some(_) => "not with these arguments",
     }

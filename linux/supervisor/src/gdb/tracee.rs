@@ -112,8 +112,8 @@ impl Tracee {
         (self.read(address, &mut byte) == 1).then_some(byte[0])
     }
 
-    /// Does it stand at an instruction that the agent carries out for the program: `cpuid`, one that
-    /// reads the time stamp counter, or what stands in the place of such a one?
+    /// Does it stand at an instruction that the agent carries out for the program: `cpuid`, one
+    /// that reads the time stamp counter, or what stands in the place of such a one?
     pub(super) fn is_at_emulated(&self) -> bool {
         let mut code = [0; 3];
         let known = self.general().map(|user| self.read(user.rip, &mut code));
