@@ -49,7 +49,8 @@ use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 use board::{Came, Report};
 use effort::Effort;
 
-/// The last phase of an attempt, unless it is one in which some do not count.
+/// The last phase of an attempt, unless some do not count, whoever is not with a majority is still
+/// looked for, or there are more than three replicas.
 pub const LAST_PHASE: u8 = 10;
 
 /// Points at which a replica may be refused in one phase.
