@@ -56,7 +56,7 @@ pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 /// Name, consequence if present, consequence if absent, word for absent, required.
 type Texts = (&'static str, &'static str, &'static str, &'static str, bool);
 
-const QUESTIONS: [(Probe, Texts); 11] = [
+const QUESTIONS: [(Probe, Texts); 10] = [
     (
         Probe::SyscallUserDispatch,
         (
@@ -100,16 +100,6 @@ const QUESTIONS: [(Probe, Texts); 11] = [
         ),
     ),
     (
-        Probe::BranchCounter,
-        (
-            "branch counter (PMU)",
-            "close coupling can use the hardware's count of branches",
-            "close coupling needs programs built with a counting compiler",
-            "no",
-            false,
-        ),
-    ),
-    (
         Probe::FixedAddresses,
         (
             "fixed addresses",
@@ -124,7 +114,7 @@ const QUESTIONS: [(Probe, Texts); 11] = [
         (
             "page 0 mappable",
             "call sites without room for a jump can be rewritten too",
-            "such call sites stay on dispatch, about 1.3 us a call",
+            "such call sites stay on dispatch, which costs more a call",
             "no",
             false,
         ),
@@ -153,8 +143,8 @@ const QUESTIONS: [(Probe, Texts); 11] = [
         Probe::WriteProtection,
         (
             "write protection",
-            "userfaultfd can tell which pages were written; nothing needs that yet",
-            "soft-dirty bits or digests would have to tell which pages were written",
+            "userfaultfd can tell which pages were written; replicas compare all pages anyway",
+            "nothing is missing: replicas compare all pages",
             "no",
             false,
         ),
@@ -163,8 +153,8 @@ const QUESTIONS: [(Probe, Texts); 11] = [
         Probe::SoftDirty,
         (
             "soft-dirty bits",
-            "they can tell which pages were written; nothing needs that yet",
-            "write protection or digests would have to tell which pages were written",
+            "they can tell which pages were written; replicas compare all pages anyway",
+            "nothing is missing: replicas compare all pages",
             "no",
             false,
         ),
