@@ -9,6 +9,15 @@ use rcoe_core::coupling::{self, Shape};
 /// Bumped whenever [`crate::Control`], [`crate::Report`] or an offset changes.
 pub const LAYOUT_VERSION: u32 = 24;
 
+/// Bytes of a page, as addresses count.
+pub const PAGE: u64 = 4096;
+/// The same, as buffers count.
+pub const PAGE_BYTES: usize = 4096;
+
+/// What the kernel must find before the address at which an interrupted restartable sequence goes
+/// on.
+pub const RSEQ_SIGNATURE: u32 = 0x7263_6f65;
+
 /// Largest number of replicas (`-n`).
 pub const MAX_REPLICAS: usize = 8;
 
@@ -45,7 +54,7 @@ pub const RING_WORDS: usize = 1 << 17;
 pub const QUEUES_OFFSET: usize = RING_OFFSET + RING_WORDS * 8;
 /// Size of the queues, and of the entries submitted that follow them: a page each, as the kernel
 /// wants it.
-pub const QUEUES_BYTES: usize = 4096;
+pub const QUEUES_BYTES: usize = PAGE_BYTES;
 /// Places for queues, used in turn: the kernel may still write to those of a ring whose process has
 /// been gone for a while.
 pub const QUEUES_SLOTS: usize = 16;

@@ -13,6 +13,7 @@ mod labels;
 mod limits;
 mod mapping;
 mod memory;
+pub(crate) mod numbers;
 pub(crate) mod polling;
 mod process;
 mod replicas;

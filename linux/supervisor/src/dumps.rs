@@ -13,6 +13,7 @@
 //! Not covered: the replica that has no process any more; vector registers; other threads of the
 //! program than the one that had the processor.
 
+use rcoe_linux_abi::PAGE_BYTES;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -38,7 +39,6 @@ pub const CORE_BYTES: u64 = 1 << 30;
 pub(crate) const CORE_TIME: Duration = Duration::from_secs(20);
 /// Faults of a run for which files are written.
 pub const CORE_FAULTS: u32 = 4;
-const PAGE: usize = 4096;
 
 /// Checks that core files can be written into a folder.
 ///
@@ -200,7 +200,7 @@ impl ProcessInfoSource for Source {
         Some(&self.auxiliary)
     }
     fn page_size(&self) -> usize {
-        PAGE
+        PAGE_BYTES
     }
 }
 
@@ -258,7 +258,7 @@ pub(crate) fn auxiliary(areas: &[Area], executes: u64) -> Vec<Elf64_Auxv> {
     };
     let bias = first.start.wrapping_sub(image.first);
     let mut all = vec![
-        (at::AT_PAGESZ, PAGE as u64),
+        (at::AT_PAGESZ, PAGE_BYTES as u64),
         (at::AT_PHDR, bias.wrapping_add(image.headers)),
         (at::AT_PHNUM, image.count),
         (at::AT_ENTRY, bias.wrapping_add(image.entry)),
@@ -306,7 +306,7 @@ impl Write for &mut Sparse {
             return Err(io::Error::other("given up: it takes too long"));
         }
         let length = u64::try_from(bytes.len()).unwrap_or(0);
-        if bytes.len() >= PAGE && bytes.iter().all(|&byte| byte == 0) {
+        if bytes.len() >= PAGE_BYTES && bytes.iter().all(|&byte| byte == 0) {
             self.file.seek(SeekFrom::Current(length.cast_signed()))?;
         } else {
             self.file.write_all(bytes)?;
@@ -376,26 +376,30 @@ mod tests {
             deadline: Instant::now() + Duration::from_secs(3600),
         };
         for _ in 0..1000 {
-            (&mut sparse).write_all(&[0; PAGE]).expect("room");
+            (&mut sparse).write_all(&[0; PAGE_BYTES]).expect("room");
         }
         (&mut sparse).write_all(b"end").expect("room");
-        (&mut sparse).write_all(&[0; PAGE]).expect("room");
+        (&mut sparse).write_all(&[0; PAGE_BYTES]).expect("room");
         sparse.deadline = Instant::now();
         let late = loop {
             // The clock may not have moved on yet.
-            if let Err(error) = (&mut sparse).write_all(&[0; PAGE]) {
+            if let Err(error) = (&mut sparse).write_all(&[0; PAGE_BYTES]) {
                 break error;
             }
         };
         assert!(late.to_string().contains("too long"), "{late}");
         let length = sparse.length;
-        assert!(length >= 1001 * PAGE as u64 + 3);
+        assert!(length >= 1001 * PAGE_BYTES as u64 + 3);
         sparse.finish().expect("a length");
         let file = std::fs::metadata(&path).expect("the file");
         assert_eq!(file.len(), length);
-        assert!(file.blocks() * 512 < 100 * PAGE as u64, "{}", file.blocks());
+        assert!(
+            file.blocks() * 512 < 100 * PAGE_BYTES as u64,
+            "{}",
+            file.blocks()
+        );
         let content = std::fs::read(&path).expect("the file");
-        assert_eq!(&content[1000 * PAGE..][..3], b"end");
+        assert_eq!(&content[1000 * PAGE_BYTES..][..3], b"end");
     }
 
     #[test]

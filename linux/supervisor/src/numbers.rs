@@ -16,6 +16,9 @@ pub(crate) const EACCES: i64 = -(errno::EACCES as i64);
 pub(crate) const EINVAL: i64 = -(errno::EINVAL as i64);
 pub(crate) const ENOTTY: i64 = -(errno::ENOTTY as i64);
 
+/// As the numbers that processes stop with are told.
+pub(crate) const SIGTRAP: i32 = general::SIGTRAP.cast_signed();
+
 pub(crate) const SI_USER: i32 = general::SI_USER.cast_signed();
 pub(crate) const SI_KERNEL: i32 = general::SI_KERNEL.cast_signed();
 pub(crate) const CLD_EXITED: i32 = general::CLD_EXITED.cast_signed();

@@ -22,6 +22,7 @@
 pub(crate) mod known;
 mod plan;
 
+use rcoe_linux_abi::PAGE;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -31,7 +32,7 @@ use rcoe_linux_abi::{Blocks, Order, SCRUB_PAGES, SIG_KICK, SerialOrder};
 
 use crate::events::Event;
 use crate::team::Team;
-use crate::twins::{OddPage, PAGE};
+use crate::twins::OddPage;
 use known::Known;
 use plan::Plan;
 

@@ -10,6 +10,7 @@
 //! the one that it writes. What of a slice is not memory of the program or kept about it (the gate)
 //! it leaves alone.
 
+use rcoe_linux_abi::PAGE_BYTES;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -23,7 +24,6 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 use xxhash_rust::xxh3::xxh3_64;
 
-const PAGE: usize = 4096;
 /// Bytes that are compared at a time.
 const CHUNK: u64 = 1 << 20;
 /// More turns than can be open at a time.
@@ -132,7 +132,7 @@ impl Arena {
 /// The number of the page at this offset of the slices, by its place in the first of them: orders
 /// and what is known of pages name it so.
 pub(crate) fn page_number(offset: u64) -> u64 {
-    (slice_addr(0) as u64 + offset) / PAGE as u64
+    (slice_addr(0) as u64 + offset) / PAGE_BYTES as u64
 }
 
 /// Which of several that differ, by the digest of what they have, has in a page of this number what
@@ -227,8 +227,11 @@ impl SliceCopy {
         }
         let all_alike = self.buffers.windows(2).all(|pair| pair[0] == pair[1]);
         let to = self.arena.start(self.to);
-        for (offset, at) in (start..end).step_by(PAGE).zip((0..len).step_by(PAGE)) {
-            let page = at..len.min(at + PAGE);
+        for (offset, at) in (start..end)
+            .step_by(PAGE_BYTES)
+            .zip((0..len).step_by(PAGE_BYTES))
+        {
+            let page = at..len.min(at + PAGE_BYTES);
             let Some(right) = self.right(offset, &page, all_alike, knows) else {
                 return Ok(Some(offset));
             };
@@ -405,7 +408,7 @@ mod tests {
         let object = object();
         write(&object, 0, 4 << 20, b"good");
         write(&object, 2, 4 << 20, b"goad");
-        let mut page = [0; PAGE];
+        let mut page = [0; PAGE_BYTES];
         page[..4].copy_from_slice(b"good");
         let known = xxh3_64(&page);
         let knows = |number: u64, digests: &[u64]| {
@@ -428,7 +431,7 @@ mod tests {
         let arena = Arena::new(object.as_fd(), BYTES).unwrap();
         let content = |slice, within| arena.content(slice, within).unwrap();
         assert_eq!(content(0, 0..BYTES), []);
-        let (start, end) = (4 << 20, (4 << 20) + PAGE as u64);
+        let (start, end) = (4 << 20, (4 << 20) + PAGE_BYTES as u64);
         assert_eq!(content(1, 0..BYTES), vec![start..end]);
         assert_eq!(content(1, 0..start), []);
         assert_eq!(content(1, end..BYTES), []);

@@ -11,6 +11,7 @@
 //!
 //! Not covered: registers beyond those that the agent keeps in memory.
 
+use rcoe_linux_abi::PAGE;
 use std::fs::{File, read_to_string};
 use std::io;
 use std::ops::Range;
@@ -22,8 +23,6 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::scrub::known::blocks;
 use crate::slices::Arena;
 
-/// Bytes of a page.
-pub(crate) const PAGE: u64 = 4096;
 /// Pages looked at in one step.
 const STEP: u64 = 1024;
 /// Bits of an entry of `pagemap`: present, swapped out, of a file or shared.

@@ -3,9 +3,10 @@
 //! A piece is a range that processes map: shared anonymous memory, what a file holds, a System V
 //! segment. It lives as long as a process maps it, a segment until it is removed, too.
 
+use crate::layout::PAGE;
+
 /// Most pieces at a time.
 const MOST: usize = 4096;
-const PAGE: u64 = 4096;
 
 /// What a piece holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,14 +8,13 @@
 //! page. So it is not asked in addition whether an instruction begins there.
 
 use core::ops::Range;
+use rcoe_linux_abi::PAGE;
 
 use crate::arch::entry::guarded;
 use crate::convert::size;
 
 /// Bytes of `syscall; cmp $-4095,%rax` (or -4096).
 pub(super) const CALL: usize = 8;
-/// Bytes of a page.
-const PAGE: u64 = 4096;
 /// So many in a page are worth a copy of it.
 const FEW: usize = 6;
 /// Most that are looked for in a page.

@@ -183,7 +183,7 @@ mod tests {
     use crate::convert::size;
     use crate::memory::nearby::{map_area, patch};
 
-    const AREA: u64 = 4096;
+    const AREA: u64 = rcoe_linux_abi::PAGE;
     /// Where the stub is within the area.
     const STUB_AT: usize = 2048;
     /// `cpuid; mov %eax,%r8d`

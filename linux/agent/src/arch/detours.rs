@@ -5,6 +5,7 @@
 //! so that a page that is read anew from its file has all of what stood there.
 
 use core::ops::Range;
+use rcoe_linux_abi::PAGE;
 
 use crate::arch::clusters::CALL;
 use crate::arch::detour::{self, JUMP, STUB, TRAP};
@@ -14,8 +15,6 @@ use crate::arch::sites::{PLANTED, Traps};
 
 /// Most stubs that are made at once. What goes beyond traps.
 const MOST: usize = 64;
-/// Bytes of a page.
-const PAGE: u64 = 4096;
 /// Bytes that are looked at from a `cpuid` on.
 const NEAR: usize = 16;
 

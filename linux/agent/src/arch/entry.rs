@@ -18,7 +18,7 @@
 
 use core::arch::global_asm;
 
-use linux_raw_sys::errno::EINTR;
+use linux_raw_sys::errno::{EFAULT, EINTR};
 
 use crate::one_thread::OneThread;
 use crate::sys;
@@ -384,7 +384,7 @@ rcoe_guarded_call:
     .globl rcoe_guard_fault
 rcoe_guard_fault:
     cld
-    mov rax, -14
+    mov rax, {fault}
     jmp 3b
 
     .globl rcoe_kept_call
@@ -461,6 +461,7 @@ RCOE_GUARD_STACK:   .zero 8
 RCOE_POINT:         .zero 8
     .popsection
     "#,
+    fault = const -(EFAULT as i64),
     stack_bytes = const AGENT_STACK_BYTES,
     flags_offset = const CPU + core::mem::offset_of!(Cpu, rflags),
     rip = const CPU + core::mem::offset_of!(Cpu, rip),

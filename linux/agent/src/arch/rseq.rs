@@ -29,6 +29,7 @@
 //! Whoever makes one that may take long calls [`disturb`], or [`after_calls`].
 
 use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use rcoe_linux_abi::RSEQ_SIGNATURE;
 
 use crate::arch::entry::NOT_BEGUN;
 use crate::one_thread::OneThread;
@@ -41,9 +42,6 @@ pub(crate) type Words = [u64; 7];
 pub(crate) const DISTURBED: i64 = i64::MIN;
 /// Result of [`call`]: nothing was done, since the two copies differ.
 pub(crate) const ALTERED: i64 = i64::MIN + 1;
-
-/// What the kernel must find before the address at which an interrupted range goes on.
-pub(crate) const SIGNATURE: u32 = 0x7263_6f65;
 
 /// The kernel's `struct rseq`.
 #[repr(C, align(32))]
@@ -146,7 +144,7 @@ RCOE_SECTION:
     interrupted = const NOT_BEGUN,
     altered = const ALTERED,
     disturbed = const DISTURBED,
-    signature = const SIGNATURE,
+    signature = const RSEQ_SIGNATURE,
 );
 
 fn section() -> &'static AtomicU64 {
@@ -157,7 +155,7 @@ fn section() -> &'static AtomicU64 {
 /// Registers the structure, for this process and all that it forks. Where the kernel refuses, the
 /// CPU counts as lost at every look.
 pub(crate) fn register() {
-    if sys::register_rseq(RCOE_RSEQ.get() as u64, size_of::<Area>(), SIGNATURE) {
+    if sys::register_rseq(RCOE_RSEQ.get() as u64, size_of::<Area>(), RSEQ_SIGNATURE) {
         WATCHED.store((&raw const RCOE_SECTION) as u64, Ordering::Relaxed);
         let blind = sys::credentials::release() >= (6, 19);
         BLIND_IN_CALLS.store(blind.into(), Ordering::Relaxed);

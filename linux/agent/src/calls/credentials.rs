@@ -9,6 +9,7 @@
 //! Not covered: the id of a replica that is gone since; descriptors of processes instead of ids
 //! (`SO_PEERPIDFD`), which are refused.
 
+use crate::sys::numbers::{SCM_CREDENTIALS, SCM_RIGHTS, SO_PEERCRED, SO_PEERPIDFD, SOL_SOCKET};
 use linux_raw_sys::errno::ENOPROTOOPT;
 use rcoe_linux_syscalls::Ids;
 
@@ -20,11 +21,6 @@ use crate::memory::guest;
 use crate::protocol::arguments::IOV_MAX;
 use crate::sys;
 
-const SOL_SOCKET: u64 = 1;
-const SO_PEERCRED: u64 = 17;
-const SO_PEERPIDFD: u64 = 77;
-const SCM_RIGHTS: u64 = 1;
-const SCM_CREDENTIALS: u64 = 2;
 /// Bytes of the head of a control message: length, level and type.
 const HEAD: u64 = 16;
 /// Most control messages that are looked at.

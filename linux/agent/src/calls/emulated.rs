@@ -1,6 +1,8 @@
 //! Calls that the agent answers itself or makes on this replica alone.
 
+use crate::sys::numbers::PR_SET_NAME;
 use linux_raw_sys::errno::{EINVAL, ENOENT, ESRCH};
+use linux_raw_sys::prctl::PR_TSC_ENABLE;
 use rcoe_linux_abi::Ending;
 use rcoe_linux_syscalls::{Class, Special};
 
@@ -67,9 +69,6 @@ pub(super) fn perform(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> i6
 pub(super) fn exit_status(call: &Call) -> Ending {
     Ending::Exit((call.arg(0) & 0xff) as u8)
 }
-
-/// What `PR_GET_TSC` tells of a time stamp counter that can be read.
-const PR_TSC_ENABLE: u32 = 1;
 
 /// Who the program is, and how it is scheduled.
 fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
@@ -152,7 +151,6 @@ fn capabilities(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// The thread's name. The host keeps the leader's, for each replica alike.
 fn prctl_name(kernel: &mut Kernel, call: &Call) -> i64 {
-    const PR_SET_NAME: u64 = 15;
     if kernel.threads.current_slot() == LEADER {
         return local(call.nr, call.raw);
     }

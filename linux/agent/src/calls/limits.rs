@@ -15,6 +15,7 @@
 use linux_raw_sys::errno::{EAGAIN, EINVAL, ENOMEM, EPERM};
 use linux_raw_sys::general::{SI_KERNEL, SIGSEGV, SIGXCPU};
 use rcoe_linux_abi::Control;
+use rcoe_linux_abi::PAGE;
 use rcoe_linux_abi::limits::{
     AS, CPU, DATA, LOCKS, LimitCells, NOFILE, NPROC, RESOURCES, SIGPENDING, STACK, UNLIMITED,
     is_kept,
@@ -33,7 +34,6 @@ use crate::memory::space::{Kind, space};
 use crate::protocol::transfer;
 use crate::sys::{self, Errno};
 
-const PAGE: u64 = 4096;
 /// So many descriptors the host grants in any case: replicas that look at each other open some.
 const OWN_DESCRIPTORS: u64 = 64;
 

@@ -12,6 +12,7 @@ use linux_raw_sys::general::{
     MAP_TYPE, MREMAP_DONTUNMAP, MS_ASYNC, MS_INVALIDATE, MS_SYNC, PROT_EXEC, PROT_READ, PROT_WRITE,
 };
 use rcoe_linux_abi::Note;
+use rcoe_linux_abi::PAGE;
 
 pub(super) mod locking;
 
@@ -21,7 +22,6 @@ use crate::calls::shared::{arena, files, resize};
 use crate::calls::{Call, limits};
 use crate::convert;
 use crate::kernel::Kernel;
-use crate::memory::deferred::PAGE;
 use crate::memory::guest;
 use crate::memory::loader::{Code, page_down, page_up};
 use crate::memory::space::{Kind, space};

@@ -15,13 +15,14 @@
 //! are too many to be named one by one.
 
 use core::cell::OnceCell;
+use rcoe_linux_abi::PAGE;
 
 use rcoe_core::mix;
 use rcoe_linux_sys::tracking::{self, Region, Scan, category, entry};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::convert::size;
-use crate::coupling::pages::{Asked, PAGE, Run, Untracked, answer, each_entry, open};
+use crate::coupling::pages::{Asked, Run, Untracked, answer, each_entry, open};
 use crate::memory::guest;
 use crate::memory::space::{Kind, space};
 use crate::sys;

@@ -27,7 +27,7 @@ use crate::coupling::state::{GENERAL, General, RAX, RCX, RSP, Source};
 /// Most words that are compared beside registers.
 pub(crate) const WORDS: usize = 20;
 /// Bytes of the area of a stub.
-pub(crate) const AREA: u64 = 4096;
+pub(crate) const AREA: u64 = rcoe_linux_abi::PAGE;
 
 /// Arithmetic flags: carry, parity, adjust, zero, sign, and overflow.
 const ARITHMETIC: u64 = 0x8d5;

@@ -11,14 +11,13 @@
 //! pointers usable and its ranges settled; whatever the agent itself touches under a guard is
 //! settled by the fault.
 
+use rcoe_linux_abi::{PAGE, PAGE_BYTES};
 use rcoe_linux_syscalls::{Class, Special};
 
 use crate::calls::Call;
 use crate::one_thread::OneThread;
 use crate::sys;
 
-const PAGE_BYTES: usize = 4096;
-pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 /// Pages that are compared at a time.
 pub(crate) const WINDOW: usize = 64;
 const WINDOW_BYTES: u64 = WINDOW as u64 * PAGE;

@@ -15,6 +15,7 @@ use linux_raw_sys::general::{
     MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_EXEC, PROT_NONE, PROT_READ,
     PROT_WRITE,
 };
+use rcoe_linux_abi::PAGE;
 
 use crate::arch::known::{File, Part};
 use crate::arch::vdso;
@@ -24,7 +25,6 @@ use crate::sys::{self, Errno};
 
 /// Where the kernel puts position-independent programs without randomisation.
 const PIE_BASE: u64 = 0x5555_5555_4000;
-const PAGE: u64 = 4096;
 /// Program headers must lie within this much of the file's start.
 const HEADER_BYTES: usize = 4096;
 /// Longest interpreter path.

@@ -12,8 +12,8 @@
 
 use crate::memory::loader::{page_down, page_up};
 use crate::one_thread::OneThread;
+use rcoe_linux_abi::PAGE;
 
-const PAGE: u64 = 4096;
 /// Most ranges. The kernel grants a process fewer mappings than that.
 const MOST: usize = 1 << 16;
 /// Ranges that a single change may add.

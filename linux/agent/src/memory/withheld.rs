@@ -187,7 +187,7 @@ fn advise(ranges: &Ranges, advice: u32) {
 mod tests {
     use super::*;
 
-    const PAGE: u64 = 4096;
+    use rcoe_linux_abi::PAGE;
 
     fn sorted(ranges: &Ranges) -> Vec<(u64, u64)> {
         let mut list = ranges.live().to_vec();

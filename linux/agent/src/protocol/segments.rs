@@ -11,7 +11,9 @@
 //! written, behind what the result tells of; a message that is received into the header of a later
 //! one.
 
+use crate::sys::numbers::EINVAL;
 use core::ops::Range;
+use rcoe_linux_abi::PAGE;
 
 use rcoe_linux_syscalls::{Arg, Buffer, Valid};
 
@@ -19,7 +21,7 @@ use crate::calls::Call;
 use crate::convert::low32;
 use crate::memory::guest::{self, Fault};
 use crate::protocol::arguments::{IOV_MAX, nested};
-use crate::protocol::segments::piece::{Message, PAGE, Rule, Segment, Walk};
+use crate::protocol::segments::piece::{Message, Rule, Segment, Walk};
 
 mod piece;
 
@@ -239,7 +241,6 @@ impl Segments {
     /// # Errors
     /// A length word of the program that cannot be read.
     pub(crate) fn settle(&mut self, result: i64) -> Result<(), Fault> {
-        const EINVAL: i64 = -(linux_raw_sys::errno::EINVAL as i64);
         let list = &mut self.list[..self.count];
         let mut walk = Walk::default();
         if result == Fault::RESULT || self.refused && result == EINVAL {

@@ -27,6 +27,7 @@
 //! it is in a slice.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use rcoe_linux_abi::PAGE_BYTES;
 
 use rcoe_core::{MAX_REPLICAS, ReplicaId};
 use rcoe_linux_abi::arena::{SLICE_STRIDE, slice_addr};
@@ -38,8 +39,7 @@ use crate::kernel::Kernel;
 use crate::memory::{deferred, own, regions};
 use crate::sys;
 
-const PAGE: usize = 4096;
-type Page = [u8; PAGE];
+type Page = [u8; PAGE_BYTES];
 /// Instead of the digest of a page that cannot be read.
 const UNREADABLE: u64 = 0;
 /// Pages read at once: few enough that the nearest cache holds them until they are digested, and
@@ -115,14 +115,14 @@ fn tell_batch(
     private: &Private,
     first: u64,
 ) {
-    let buffer = &mut deferred::buffer()[..digests.len() * PAGE];
+    let buffer = &mut deferred::buffer()[..digests.len() * PAGE_BYTES];
     let read = sys::read_process(sys::getpid(), first, buffer);
-    let (pages, _) = buffer.as_chunks_mut::<PAGE>();
+    let (pages, _) = buffer.as_chunks_mut::<PAGE_BYTES>();
     let cells = digests.iter().zip(blocks);
     for ((index, page), (cell, blocks)) in pages.iter_mut().enumerate().zip(cells) {
-        let address = first.saturating_add((index * PAGE) as u64);
-        let whole = (index + 1) * PAGE <= read;
-        let digest = if whole || sys::read_process(sys::getpid(), address, page) == PAGE {
+        let address = first.saturating_add((index * PAGE_BYTES) as u64);
+        let whole = (index + 1) * PAGE_BYTES <= read;
+        let digest = if whole || sys::read_process(sys::getpid(), address, page) == PAGE_BYTES {
             private.clear(address, page);
             let parts = rcoe_linux_abi::blocks(page, xxh3_64);
             for (cell, part) in blocks.iter().zip(parts) {
@@ -145,7 +145,7 @@ struct Pages {
 
 impl Pages {
     fn from(page: u64) -> Self {
-        let first = page.saturating_mul(PAGE as u64);
+        let first = page.saturating_mul(PAGE_BYTES as u64);
         let slice = slice_addr(0) as u64..slice_addr(1) as u64;
         Self {
             first,
@@ -160,7 +160,7 @@ impl Pages {
         } else {
             0
         };
-        let place = self.first.saturating_add((index * PAGE) as u64);
+        let place = self.first.saturating_add((index * PAGE_BYTES) as u64);
         place.saturating_add(slice)
     }
 
@@ -264,7 +264,7 @@ impl Private {
 
     /// Reads a page of a process; private bytes read as 0.
     fn read(&self, pid: u32, address: u64, page: &mut Page) -> bool {
-        if sys::read_process(pid, address, page) != PAGE {
+        if sys::read_process(pid, address, page) != PAGE_BYTES {
             return false;
         }
         self.clear(address, page);
@@ -273,7 +273,7 @@ impl Private {
 
     /// Makes what is private in a page 0.
     fn clear(&self, address: u64, page: &mut Page) {
-        let (from, to) = (self.0.max(address), self.1.min(address + PAGE as u64));
+        let (from, to) = (self.0.max(address), self.1.min(address + PAGE_BYTES as u64));
         if from < to {
             let offset = |place: u64| crate::convert::size(place - address);
             page[offset(from)..offset(to)].fill(0);
@@ -282,7 +282,7 @@ impl Private {
 
     /// What a page of this process holds, in a word.
     fn digest(&self, address: u64) -> u64 {
-        let mut page = [0; PAGE];
+        let mut page = [0; PAGE_BYTES];
         if !self.read(sys::getpid(), address, &mut page) {
             return UNREADABLE;
         }
@@ -292,7 +292,7 @@ impl Private {
     /// Makes a page what the donor has, each at its place. Returns the first byte that was not, or
     /// `None` if the page is not right afterwards.
     fn take(&self, [address, from]: [u64; 2], donor: &Report, index: usize) -> Option<u64> {
-        let (mut own, mut right) = ([0; PAGE], [0; PAGE]);
+        let (mut own, mut right) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
         let agreed = donor.digests[index].load(Ordering::Acquire);
         let pid = donor.pid.load(Ordering::Relaxed);
         let read = self.read(sys::getpid(), address, &mut own) && self.read(pid, from, &mut right);
@@ -300,7 +300,7 @@ impl Private {
             return None;
         }
         let memory = sys::open_file(b"/proc/self/mem\0", true).ok()?;
-        let odd = || (0..PAGE).filter(|&offset| own[offset] != right[offset]);
+        let odd = || (0..PAGE_BYTES).filter(|&offset| own[offset] != right[offset]);
         for offset in odd() {
             let from = (&raw const right[offset]) as u64;
             sys::pwrite_raw(memory, from, 1, address + offset as u64);
@@ -319,8 +319,8 @@ mod tests {
     fn a_page_that_is_not_there_has_a_digest_too() {
         let all = Private(0, 0);
         assert_eq!(all.digest(0x1000), UNREADABLE);
-        let page = Box::new([1_u8; 2 * PAGE]);
-        let at = (page.as_ptr() as u64).next_multiple_of(PAGE as u64);
+        let page = Box::new([1_u8; 2 * PAGE_BYTES]);
+        let at = (page.as_ptr() as u64).next_multiple_of(PAGE_BYTES as u64);
         let before = all.digest(at);
         assert_ne!(before, UNREADABLE);
         assert_eq!(before, all.digest(at));
@@ -328,11 +328,15 @@ mod tests {
 
     #[test]
     fn what_is_private_does_not_count() {
-        let mut pages = Box::new([1_u8; 3 * PAGE]);
-        let at = (pages.as_ptr() as u64).next_multiple_of(PAGE as u64);
+        let mut pages = Box::new([1_u8; 3 * PAGE_BYTES]);
+        let at = (pages.as_ptr() as u64).next_multiple_of(PAGE_BYTES as u64);
         for (start, end, inside) in [
             (at - 1, at + 2, [0, 1]),
-            (at + PAGE as u64 - 1, at + PAGE as u64 + 4, [PAGE - 1, PAGE]),
+            (
+                at + PAGE_BYTES as u64 - 1,
+                at + PAGE_BYTES as u64 + 4,
+                [PAGE_BYTES - 1, PAGE_BYTES],
+            ),
         ] {
             let private = Private(start, end);
             let before = private.digest(at);

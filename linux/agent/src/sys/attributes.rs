@@ -1,6 +1,7 @@
 //! What this process is allowed, or made to do otherwise than others: `prctl`, `arch_prctl`.
 
 use linux_raw_sys::general as nr;
+use linux_raw_sys::prctl::PR_SET_SYSCALL_USER_DISPATCH;
 use rcoe_linux_sys::{syscall2, syscall5};
 
 use crate::sys::{Errno, check};
@@ -27,7 +28,6 @@ pub(crate) fn prctl(option: u32, args: [u64; 4]) -> Result<u64, Errno> {
 
 /// Turns every system call from outside of this range into SIGSYS.
 pub(crate) fn dispatch_outside(start: u64, len: u64) {
-    const PR_SET_SYSCALL_USER_DISPATCH: u32 = 59;
     const ON: u64 = 1;
     prctl(PR_SET_SYSCALL_USER_DISPATCH, [ON, start, len, 0])
         .expect("Linux 5.11 or later; `rcoe doctor` tells");

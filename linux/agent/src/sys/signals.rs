@@ -1,5 +1,6 @@
 //! Signals of the host that reach the agent: handlers, their stack, and the mask.
 
+use crate::sys::numbers::SIG_SETMASK;
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall2, syscall4};
 
@@ -69,7 +70,6 @@ pub(crate) fn set_signal_stack(base: u64, len: u64) {
 
 /// Sets which signals are blocked; returns which were.
 pub(crate) fn exchange_signal_mask(blocked: u64) -> u64 {
-    const SIG_SETMASK: u64 = 2;
     let mut before = 0_u64;
     // SAFETY: both masks are eight bytes.
     let ret = unsafe {

@@ -1,16 +1,15 @@
 //! What the agent itself asks of sockets, and sends on them.
 
+use crate::sys::numbers::{
+    MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, SO_ACCEPTCONN, SO_ERROR, SO_RCVTIMEO,
+    SO_SNDTIMEO, SOL_SOCKET,
+};
 use linux_raw_sys::errno::EINTR;
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall2, syscall3, syscall6};
 
 use crate::convert::low32;
 use crate::sys::{check, error};
-
-/// Does not wait.
-const MSG_DONTWAIT: u64 = 0x40;
-/// Fails without a signal.
-const MSG_NOSIGNAL: u64 = 0x4000;
 
 /// Sends bytes without waiting; how many the host has taken, or a negative errno.
 pub(crate) fn send(fd: u32, bytes: &[u8]) -> i64 {
@@ -45,7 +44,6 @@ pub(crate) fn unread(fd: u32) -> Option<u32> {
 
 /// Takes bytes out of a stream without reading or waiting; how many, or a negative errno.
 pub(crate) fn discard(fd: u32, bytes: u32) -> i64 {
-    const MSG_TRUNC: u64 = 0x20;
     let args = [fd.into(), 0, bytes.into(), MSG_DONTWAIT | MSG_TRUNC, 0, 0];
     // SAFETY: streams write nothing with this flag.
     unsafe { syscall6(u64::from(nr::__NR_recvfrom), args) }
@@ -67,7 +65,6 @@ pub(crate) unsafe fn receive_now(fd: u64, address: u64, len: u64) -> i64 {
 /// # Safety
 /// The memory is the program's own.
 pub(crate) unsafe fn peek(fd: u64, address: u64, len: u64) -> i64 {
-    const MSG_PEEK: u64 = 0x2;
     let args = [fd, address, len, MSG_DONTWAIT | MSG_PEEK, 0, 0];
     // SAFETY: by the caller.
     unsafe { syscall6(u64::from(nr::__NR_recvfrom), args) }
@@ -117,20 +114,16 @@ pub(crate) fn address(fd: u64, of_peer: bool, words: &mut [u64; 16]) -> Option<u
 
 /// Result of a connection that was begun without waiting.
 pub(crate) fn socket_error(fd: u64) -> i64 {
-    const SO_ERROR: u64 = 4;
     socket_option(fd, SO_ERROR).map_or(0, |[error, _]| -i64::from(low32(error)))
 }
 
 /// Does this socket take connections?
 pub(crate) fn listens(fd: u64) -> bool {
-    const SO_ACCEPTCONN: u64 = 30;
     socket_option(fd, SO_ACCEPTCONN).is_some_and(|[listens, _]| low32(listens) != 0)
 }
 
 /// How long calls on this descriptor wait at most, in nanoseconds; 0 for ever.
 pub(crate) fn socket_timeout(fd: u64, sending: bool) -> u64 {
-    const SO_RCVTIMEO: u64 = 20;
-    const SO_SNDTIMEO: u64 = 21;
     let option = if sending { SO_SNDTIMEO } else { SO_RCVTIMEO };
     socket_option(fd, option).map_or(0, |[seconds, microseconds]| {
         let rest = microseconds.saturating_mul(1000);
@@ -139,7 +132,6 @@ pub(crate) fn socket_timeout(fd: u64, sending: bool) -> u64 {
 }
 
 fn socket_option(fd: u64, option: u64) -> Option<[u64; 2]> {
-    const SOL_SOCKET: u64 = 1;
     let (mut value, mut len) = ([0_u64; 2], 16_u32);
     let args = [
         fd,

@@ -1,6 +1,8 @@
 //! A timer of the host that signals this thread at intervals.
 
+use crate::sys::numbers::CLOCK_THREAD_CPUTIME_ID;
 use linux_raw_sys::general as nr;
+use linux_raw_sys::general::SIGEV_THREAD_ID;
 use rcoe_linux_sys::{syscall0, syscall3, syscall4};
 
 use crate::convert::low32;
@@ -31,12 +33,10 @@ impl Ticker {
 
     /// The same for CPU time of this thread.
     pub(crate) fn of_cpu_time(signal: u32) -> Option<Self> {
-        const THREAD_CPUTIME: u64 = 3;
-        Self::on(THREAD_CPUTIME, signal)
+        Self::on(CLOCK_THREAD_CPUTIME_ID, signal)
     }
 
     fn on(clock: u64, signal: u32) -> Option<Self> {
-        const SIGEV_THREAD_ID: u32 = 4;
         // SAFETY: no arguments.
         let thread = unsafe { syscall0(u64::from(nr::__NR_gettid)) };
         let event = Event {

@@ -4,6 +4,7 @@
 //! reached at any time. What fails because the replica is gone fails silently: its end is the
 //! reaper's to tell.
 
+use crate::numbers::SIGTRAP;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -241,9 +242,6 @@ impl Tracee {
         is_agent(entry) && call != 0 && !is_agent(call)
     }
 }
-
-/// The signal of traps.
-pub(super) const SIGTRAP: i32 = 5;
 
 /// Whether this is an address of the agent's.
 pub(super) fn is_agent(address: u64) -> bool {

@@ -5,6 +5,7 @@
 //! those pages are looked at that have content in some slice, and none besides: reading them would
 //! give them some.
 
+use rcoe_linux_abi::PAGE;
 use std::collections::VecDeque;
 use std::fs::{File, read_to_string};
 use std::io;
@@ -15,7 +16,7 @@ use rcoe_linux_abi::SCRUB_PAGES;
 
 use crate::slices::page_number;
 use crate::team::Team;
-use crate::twins::{PAGE, has_own_page, private_areas};
+use crate::twins::{has_own_page, private_areas};
 
 const WINDOW: usize = SCRUB_PAGES;
 /// Pages whose entries are read at a time.

@@ -5,12 +5,11 @@
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
+use rcoe_linux_abi::PAGE_BYTES;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rcoe_linux_abi::Doorbell;
-
-const PAGE: usize = 4096;
 
 /// A mapping of the word that lives as long as this does.
 #[derive(Debug)]
@@ -34,7 +33,7 @@ impl Bell {
         let page = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),
-                PAGE,
+                PAGE_BYTES,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 object.as_raw_fd(),
@@ -83,7 +82,7 @@ impl Bell {
 impl Drop for Bell {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and no reference outlives self.
-        unsafe { libc::munmap(self.page.as_ptr().cast(), PAGE) };
+        unsafe { libc::munmap(self.page.as_ptr().cast(), PAGE_BYTES) };
     }
 }
 
@@ -97,8 +96,9 @@ mod tests {
 
     #[test]
     fn a_call_ends_the_wait_of_another_thread() {
-        let object = SharedObject::create(c"bell", 2 * PAGE, Access::ReadWrite).expect("object");
-        let bell = Bell::map(object.as_fd(), PAGE).expect("mapped");
+        let object =
+            SharedObject::create(c"bell", 2 * PAGE_BYTES, Access::ReadWrite).expect("object");
+        let bell = Bell::map(object.as_fd(), PAGE_BYTES).expect("mapped");
         let bell = Arc::new(bell);
         let seen = bell.value();
         let waiter = {

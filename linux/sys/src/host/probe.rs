@@ -2,6 +2,7 @@
 
 mod written;
 
+use rcoe_linux_abi::RSEQ_SIGNATURE;
 use std::io;
 
 /// What can be probed.
@@ -13,8 +14,6 @@ pub enum Probe {
     CpuidFaulting,
     /// RDTSC can be made to fault.
     TscTrapping,
-    /// Hardware performance counters (retired branches).
-    BranchCounter,
     /// Addresses of a process can be the same in each run.
     FixedAddresses,
     /// Page 0 can be mapped.
@@ -60,7 +59,6 @@ pub fn probe(probe: Probe) -> io::Result<Answer> {
         Probe::SyscallUserDispatch => in_child(try_dispatch)?,
         Probe::CpuidFaulting => in_child(try_cpuid_fault)?,
         Probe::TscTrapping => in_child(try_tsc_trap)?,
-        Probe::BranchCounter => in_child(try_branch_counter)?,
         Probe::FixedAddresses => in_child(try_fixed_addresses)?,
         Probe::PageZero => in_child(try_page_zero)?,
         Probe::IoUring => in_child(try_io_uring)?,
@@ -188,54 +186,19 @@ fn try_rseq() -> u8 {
     #[repr(align(32))]
     struct Area([u8; BYTES]);
     const BYTES: usize = 32;
-    const SIGNATURE: u32 = 0x7263_6f65;
     const UNREGISTER: u32 = 1;
     let mut area = Area([0; BYTES]);
     let address = area.0.as_mut_ptr();
     // SAFETY: the kernel writes to the structure only, and not after the call that takes it back.
-    let asked = outcome(unsafe { libc::syscall(libc::SYS_rseq, address, BYTES, 0, SIGNATURE) });
+    let asked =
+        outcome(unsafe { libc::syscall(libc::SYS_rseq, address, BYTES, 0, RSEQ_SIGNATURE) });
     // SAFETY: as above.
-    unsafe { libc::syscall(libc::SYS_rseq, address, BYTES, UNREGISTER, SIGNATURE) };
+    unsafe { libc::syscall(libc::SYS_rseq, address, BYTES, UNREGISTER, RSEQ_SIGNATURE) };
     if i32::from(asked) == libc::EINVAL {
         0
     } else {
         asked
     }
-}
-
-/// The first fields of `struct perf_event_attr`, in its first published size.
-#[repr(C)]
-struct PerfEvent {
-    kind: u32,
-    size: u32,
-    config: u64,
-    period: u64,
-    sample: u64,
-    read: u64,
-    flags: u64,
-    wakeup: u32,
-    breakpoint: u32,
-    address: u64,
-}
-
-fn try_branch_counter() -> u8 {
-    const HARDWARE: u32 = 0;
-    const BRANCHES: u64 = 4;
-    const EXCLUDE_KERNEL_AND_HYPERVISOR: u64 = (1 << 5) | (1 << 6);
-    let event = PerfEvent {
-        kind: HARDWARE,
-        size: 64,
-        config: BRANCHES,
-        period: 0,
-        sample: 0,
-        read: 0,
-        flags: EXCLUDE_KERNEL_AND_HYPERVISOR,
-        wakeup: 0,
-        breakpoint: 0,
-        address: 0,
-    };
-    // SAFETY: the event is 64 readable bytes, as its size field says.
-    outcome(unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const event, 0, -1, -1, 0) })
 }
 
 #[cfg(test)]
@@ -253,14 +216,13 @@ mod tests {
     #[test]
     fn every_probe_answers() {
         use Probe::{
-            BranchCounter, CpuidFaulting, FixedAddresses, IoUring, PageZero, Rdpid, Rdrand,
-            RestartableSequences, SoftDirty, SyscallUserDispatch, TscTrapping, WriteProtection,
+            CpuidFaulting, FixedAddresses, IoUring, PageZero, Rdpid, Rdrand, RestartableSequences,
+            SoftDirty, SyscallUserDispatch, TscTrapping, WriteProtection,
         };
         for question in [
             SyscallUserDispatch,
             CpuidFaulting,
             TscTrapping,
-            BranchCounter,
             FixedAddresses,
             PageZero,
             IoUring,

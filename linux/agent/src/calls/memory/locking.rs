@@ -11,13 +11,13 @@
 
 use linux_raw_sys::errno::{EINVAL, ENOMEM, EPERM};
 use linux_raw_sys::general::{MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MLOCK_ONFAULT};
+use rcoe_linux_abi::PAGE;
 
 use crate::calls::Call;
 use crate::calls::memory::{agent_memory, local};
 use crate::calls::processes::each_mapping;
 use crate::convert::{low32, size};
 use crate::kernel::Kernel;
-use crate::memory::deferred::PAGE;
 use crate::memory::guest;
 use crate::memory::loader::page_up;
 use crate::protocol::transfer;

@@ -8,10 +8,11 @@ use crate::calls::outgoing::State;
 use crate::convert::size;
 use crate::sys;
 use crate::sys::sockets::{self, option};
+use linux_raw_sys::net::{
+    AF_INET, AF_INET6, SO_DOMAIN, SO_MEMINFO, SO_PEEK_OFF, SO_PROTOCOL, SO_SNDTIMEO,
+    SO_TIMESTAMPING, SO_TYPE, SOCK_STREAM, SOL_SOCKET, SOL_TCP, TCP_INFO, TCP_ULP,
+};
 
-const SOL_SOCKET: u32 = 1;
-const SOL_TCP: u32 = 6;
-const TCP_INFO: u32 = 11;
 /// Room below which nothing is promised.
 const LITTLE: u32 = 16 * 1024;
 
@@ -94,15 +95,10 @@ fn word(fd: u32, level: u32, name: u32) -> u32 {
 }
 
 fn is_tcp(fd: u32) -> bool {
-    const SO_TYPE: u32 = 3;
-    const SO_PROTOCOL: u32 = 38;
-    const SO_DOMAIN: u32 = 39;
-    const STREAM: u32 = 1;
-    const INET: [u32; 2] = [2, 10];
     let mut kind = [0];
     option(fd, SOL_SOCKET, SO_TYPE, &mut kind).is_some()
-        && kind == [STREAM]
-        && INET.contains(&word(fd, SOL_SOCKET, SO_DOMAIN))
+        && kind == [SOCK_STREAM]
+        && [AF_INET, AF_INET6].contains(&word(fd, SOL_SOCKET, SO_DOMAIN))
         && word(fd, SOL_SOCKET, SO_PROTOCOL) == SOL_TCP
 }
 
@@ -117,10 +113,6 @@ fn is_connected(fd: u32) -> bool {
 /// Is there anything by which the program learns when bytes went out, or that changes them, or
 /// which bytes are read without taking them?
 fn has_rarities(fd: u32) -> bool {
-    const SO_SNDTIMEO: u32 = 21;
-    const SO_TIMESTAMPING: u32 = 37;
-    const SO_PEEK_OFF: u32 = 42;
-    const TCP_ULP: u32 = 31;
     let mut name = [0; 4];
     let layered = option(fd, SOL_TCP, TCP_ULP, &mut name).is_some_and(|len| len > 0);
     let mut time = [0; 4];
@@ -133,7 +125,6 @@ fn has_rarities(fd: u32) -> bool {
 
 /// How much the host would take now, halved.
 fn room(fd: u32) -> Option<u32> {
-    const SO_MEMINFO: u32 = 55;
     const SNDBUF: usize = 3;
     const WMEM_QUEUED: usize = 5;
     let mut words = [0; 9];

@@ -39,6 +39,7 @@ pub(crate) mod queue;
 mod releasing;
 mod taking;
 
+use crate::sys::numbers::{MSG_DONTWAIT, MSG_NOSIGNAL};
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::EAGAIN;
@@ -81,7 +82,6 @@ fn passes(kernel: &Kernel, call: &Call) -> bool {
             Stream::Read | Stream::Receive(_) if taking::must_meet(kernel, call.arg(0)) => false,
             Stream::Read => is_never_waiting(kernel, call.arg(0)),
             Stream::Receive(flags) => {
-                const MSG_DONTWAIT: u64 = 0x40;
                 let at_once = call.arg(usize::from(flags)) & MSG_DONTWAIT != 0;
                 at_once || is_never_waiting(kernel, call.arg(0))
             }
@@ -325,8 +325,6 @@ fn cost(bytes: u64) -> u32 {
 
 /// Does a message go where the stream goes, with nothing but bytes?
 fn is_plain(call: &Call) -> bool {
-    const MSG_DONTWAIT: u64 = 0x40;
-    const MSG_NOSIGNAL: u64 = 0x4000;
     let Stream::Send(flags) = call.what.facts.stream else {
         return true;
     };

@@ -12,6 +12,7 @@
 //! Not covered: large mappings that nobody may read; memory that is shared anyway.
 
 use core::fmt::Write as _;
+use rcoe_linux_abi::PAGE;
 
 use linux_raw_sys::errno::EMFILE;
 use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
@@ -21,7 +22,7 @@ use rcoe_linux_abi::Report;
 use crate::arch::entry;
 use crate::calls::processes::twin::{self, Source};
 use crate::convert::size;
-use crate::memory::deferred::{self, PAGE};
+use crate::memory::deferred::{self};
 use crate::memory::guest;
 use crate::memory::space::space;
 use crate::sys::{self, Errno, credentials};

@@ -4,6 +4,7 @@
 //!
 //! Not covered: `kill` of a whole process group reaches the program's own processes only.
 
+use crate::sys::numbers::PR_SET_CHILD_SUBREAPER;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::{EINVAL, ESRCH};
@@ -45,7 +46,6 @@ pub(crate) fn set_group(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// All replicas: whether orphans among its descendants become its children.
 pub(crate) fn subreaper(kernel: &mut Kernel, call: &Call) -> i64 {
-    const PR_SET_CHILD_SUBREAPER: u64 = 36;
     if call.arg(0) != PR_SET_CHILD_SUBREAPER {
         let own = u32::from(kernel.processes.subreaper);
         return guest::write(call.arg(1), &own).map_or(Fault::RESULT, |()| 0);

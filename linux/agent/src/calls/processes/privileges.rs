@@ -19,6 +19,7 @@
 
 mod bounding;
 
+use crate::sys::numbers::PR_SET_PDEATHSIG;
 use core::sync::atomic::{Ordering, fence};
 
 use linux_raw_sys::errno::{EINVAL, EPERM};
@@ -326,7 +327,6 @@ pub(crate) fn with_credentials(
 
 /// All replicas: the signal that the program wants when its parent ends.
 pub(crate) fn death_signal(kernel: &mut Kernel, call: &Call) -> i64 {
-    const PR_SET_PDEATHSIG: u64 = 1;
     if call.arg(0) != PR_SET_PDEATHSIG {
         let own = kernel.processes.death_signal;
         return guest::write(call.arg(1), &own).map_or(Fault::RESULT, |()| 0);

@@ -17,8 +17,10 @@
 //! cannot be read, while another process has the file mapped.
 
 use linux_raw_sys::errno::{EACCES, EBUSY, EINVAL, ENOMEM, EPERM};
+use linux_raw_sys::general::F_SEAL_FUTURE_WRITE;
 use linux_raw_sys::general::{F_SEAL_SEAL, F_SEAL_WRITE, PROT_WRITE};
 use rcoe_linux_abi::Note;
+use rcoe_linux_abi::PAGE_BYTES;
 use rcoe_linux_abi::arena::{Books, Kind, Piece};
 use rcoe_linux_syscalls::{Arg, Content};
 
@@ -36,7 +38,6 @@ use crate::sys::{self, FileFacts};
 
 /// Descriptors of mappings are not below this number, out of the way of the program's.
 pub(crate) const FIRST_FD: u64 = 768;
-const PAGE: usize = 4096;
 
 /// Which part of the file a call maps.
 pub(super) fn part(call: &Call) -> (u64, u64) {
@@ -88,8 +89,6 @@ fn look(kernel: &mut Kernel, fd: u64) -> Option<Opened> {
     })
 }
 
-/// No more writing, but for mappings that there are.
-const F_SEAL_FUTURE_WRITE: u32 = 0x10;
 const SEALED: u32 = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
 
 /// `fcntl` with `F_ADD_SEALS`. To the host nothing is mapped, so what depends on that is said here:
@@ -144,7 +143,7 @@ pub(crate) fn map(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     if !opened.writable && low32(call.arg(2)) & PROT_WRITE != 0 {
         return Some(sys::error(EACCES));
     }
-    if page_up(call.arg(1)) == 0 || !call.arg(5).is_multiple_of(PAGE as u64) {
+    if page_up(call.arg(1)) == 0 || !call.arg(5).is_multiple_of(PAGE_BYTES as u64) {
         return Some(sys::error(EINVAL));
     }
     let mut live = kernel.shared.live().iter();
@@ -231,7 +230,7 @@ fn load(kernel: &mut Kernel, piece: &Piece, fd: i32, size: u64) {
     let len = size.min(piece.len);
     let rest = page_up(len);
     sys::give_back(to + rest, piece.len - rest);
-    if !len.is_multiple_of(PAGE as u64) {
+    if !len.is_multiple_of(PAGE_BYTES as u64) {
         let _ = guest::fill_zero(to + len, rest - len);
     }
     let mut done = 0;
@@ -431,10 +430,10 @@ fn bring_out(kernel: &mut Kernel, mapping: Mapping) -> i64 {
 /// Writes the pages that differ from the file. Doing it twice is as good as once.
 #[inline(never)]
 fn write_back(mapping: &Mapping, source: u64, len: u64) -> i64 {
-    let mut page = [0; PAGE];
+    let mut page = [0; PAGE_BYTES];
     let mut done = 0;
     while done < len {
-        let part = size((len - done).min(PAGE as u64));
+        let part = size((len - done).min(PAGE_BYTES as u64));
         let (address, offset) = (source + done, mapping.offset + done);
         let read = sys::pread(mapping.fd, &mut page[..part], offset);
         if read != Ok(part) || !guest::equals(&page[..part], address) {

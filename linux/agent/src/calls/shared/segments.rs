@@ -99,7 +99,7 @@ fn create(kernel: &Kernel, books: &mut Books, segment: Segment) -> i64 {
 
 /// `shmat`.
 pub(crate) fn attach(kernel: &mut Kernel, call: &Call) -> i64 {
-    const BOUNDARY: u64 = 4096;
+    const BOUNDARY: u64 = rcoe_linux_abi::PAGE;
     let (id, mut address, flags) = (low32(call.arg(0)), call.arg(1), low32(call.arg(2)));
     if flags & SHM_RND != 0 {
         address = page_down(address);

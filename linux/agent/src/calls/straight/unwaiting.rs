@@ -8,6 +8,7 @@
 //! What would wait, and what the host cannot say so of, is left to the long way before anything was
 //! done.
 
+use crate::sys::numbers::{MSG_DONTWAIT, MSG_WAITALL};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::errno::{EAGAIN, EINVAL, ENOSYS, ENOTSOCK, EOPNOTSUPP};
@@ -18,8 +19,6 @@ use crate::calls::descriptors::Vector;
 use crate::sched::blocking::{self, NEVER_WAITS};
 use crate::sys;
 
-const MSG_DONTWAIT: u64 = 0x40;
-const MSG_WAITALL: u64 = 0x100;
 /// Longer than the host reads or writes at a time: it would cut a single buffer, and refuse a
 /// vector.
 const TOO_LONG: u64 = i32::MAX as u64 & !0xfff;

@@ -2,11 +2,12 @@
 //!
 //! A page that was written and holds what it held before does not count: nobody could tell.
 
+use rcoe_linux_abi::PAGE;
 use rcoe_linux_sys::tracking::{self, entry};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::convert::size;
-use crate::coupling::pages::{Asked, PAGE, Pages, Run, Tracker, Untracked, each_entry, open};
+use crate::coupling::pages::{Asked, Pages, Run, Tracker, Untracked, each_entry, open};
 use crate::memory::guest;
 
 /// A page and the digest of what it held.

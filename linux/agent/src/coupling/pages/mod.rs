@@ -23,9 +23,7 @@ pub(crate) mod protector;
 pub(crate) mod soft_dirty;
 
 use crate::sys::Errno;
-
-/// Bytes of a page.
-pub(crate) const PAGE: u64 = 4096;
+use rcoe_linux_abi::PAGE;
 
 /// A run of pages, or a range of memory.
 #[repr(C)]

@@ -1,12 +1,13 @@
 //! Each tracker tells exactly the pages that a test writes.
 
 use linux_raw_sys::general::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use rcoe_linux_abi::PAGE;
 
 use crate::convert::size;
 use crate::coupling::pages::digests::{Digests, Known};
 use crate::coupling::pages::protector::Protector;
 use crate::coupling::pages::soft_dirty::SoftDirty;
-use crate::coupling::pages::{PAGE, Pages, Run, Tracker, Untracked};
+use crate::coupling::pages::{Pages, Run, Tracker, Untracked};
 use crate::sys;
 
 const PAGES: u64 = 2000;

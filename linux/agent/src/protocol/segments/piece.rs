@@ -1,14 +1,14 @@
 //! One piece of memory that a call may fill, and how far the host has come in it.
 
+use crate::sys::numbers::EINTR;
 use core::cmp::Ordering;
+use rcoe_linux_abi::PAGE;
 
 use crate::memory::guest::{self, Fault};
 
 /// Most bytes that are looked at after EFAULT: the host finds a bad pointer within the first
 /// datagram, record or structure, and tells of what came before by its result.
 pub(super) const BEFORE_FAULT: u64 = 1 << 20;
-
-pub(super) const PAGE: u64 = 4096;
 
 /// When, and how far, a segment is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,6 @@ impl Segment {
 
     /// How much a call with this result has filled, by its word.
     pub(super) fn judge(&self, walk: &mut Walk, result: i64) -> Result<u64, Fault> {
-        const EINTR: i64 = -(linux_raw_sys::errno::EINTR as i64);
         let fails = result < 0 || self.beside(result).is_some_and(Ordering::is_ge);
         Ok(match self.rule {
             Rule::Always => self.capacity,

@@ -1,4 +1,5 @@
 use crate::protocol::segments::{Call, Segments};
+use crate::sys::numbers::EINVAL;
 
 fn call(nr: u64, raw: [u64; 6]) -> Call {
     let entry = rcoe_linux_syscalls::entry(nr).expect("a known call");
@@ -72,7 +73,6 @@ fn a_length_that_the_address_is_written_over_tells_nothing() {
 
 #[test]
 fn a_negative_length_is_refused_after_the_message_was_received() {
-    const EINVAL: i64 = -(linux_raw_sys::errno::EINVAL as i64);
     let (room, name) = ([0_u8; 64], [0_u8; 16]);
     let (room, name) = (room.as_ptr() as u64, name.as_ptr() as u64);
     for (length, filled_then) in [(-1, 64), (16, 0)] {

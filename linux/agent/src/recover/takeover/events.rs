@@ -7,13 +7,12 @@
 //! Not covered: EPOLLONESHOT. Whether a disarmed one was told to the program cannot be known.
 
 use core::fmt::Write as _;
+use linux_raw_sys::general::{EPOLLET, EPOLLONESHOT};
 
 use crate::calls::descriptors::descriptor;
 use crate::sys::{self, events};
 use crate::text::Text;
 
-const EPOLLET: u32 = 1 << 31;
-const EPOLLONESHOT: u32 = 1 << 30;
 /// Bits that say how events are told, not which.
 const MANNERS: u32 = 0xf000_0000;
 /// Longest line of interest; entries are shorter.

@@ -13,6 +13,7 @@
 //! with a buffer that cannot be written, as what they leave unread is the host's to say. Of a
 //! buffer with a hole only in its midst, what would come behind that is lost.
 
+use crate::sys::numbers::{MSG_DONTWAIT, MSG_WAITALL};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::errno::{EAGAIN, EOPNOTSUPP};
@@ -37,9 +38,6 @@ const READV: u32 = io_uring_op::IORING_OP_READV as u32;
 const WRITEV: u32 = io_uring_op::IORING_OP_WRITEV as u32;
 const SENDMSG: u32 = io_uring_op::IORING_OP_SENDMSG as u32;
 const RECVMSG: u32 = io_uring_op::IORING_OP_RECVMSG as u32;
-
-const MSG_DONTWAIT: u64 = 0x40;
-const MSG_WAITALL: u64 = 0x100;
 
 /// Where things lie in the intake: a message's header, one buffer, the sender's address, control
 /// data, and what is received.

@@ -1,5 +1,6 @@
 //! Reading and writing without waiting: streams, sockets, and what moves between descriptors.
 
+use crate::sys::numbers::{MSG_DONTWAIT, MSG_WAITALL};
 use linux_raw_sys::errno::{EAGAIN, EALREADY, EINPROGRESS};
 use linux_raw_sys::general::{F_GETFL, F_SETFL, O_NONBLOCK, POLLIN, POLLOUT, SPLICE_F_NONBLOCK};
 
@@ -15,7 +16,6 @@ use crate::sys::{self, S_IFIFO, S_IFSOCK, fcntl, never_waits, type_bits};
 const PIPE_BUF: u64 = 4096;
 /// Bytes that a socket or pipe takes at once when it is writable, mostly.
 const MOST_SENT: u64 = 32 * 1024;
-const MSG_DONTWAIT: u64 = 0x40;
 /// Flags with which nothing is waited for: urgent data and errors are there or not.
 pub(crate) const NEVER_WAITS: u64 = 0x1 | MSG_DONTWAIT | 0x2000;
 
@@ -33,7 +33,6 @@ impl Try<'_> {
     }
 
     pub(super) fn receive(&self, flags: usize) -> Option<i64> {
-        const MSG_WAITALL: u64 = 0x100;
         let wanted = self.args[flags];
         if wanted & NEVER_WAITS != 0 {
             return None;

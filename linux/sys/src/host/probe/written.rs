@@ -5,10 +5,10 @@
 use crate::tracking::{
     self, Region, SCAN_AND_PROTECT, SCAN_CHECKED, Scan, category, clear_soft_dirty, entry,
 };
+use rcoe_linux_abi::PAGE_BYTES;
 
 /// The kernel does it, and tells something else than what was written.
 const WRONG: u8 = 95;
-const PAGE: usize = 4096;
 
 /// The errno that the kernel's word is.
 fn errno(word: i64) -> u8 {
@@ -20,14 +20,14 @@ fn pages() -> Option<*mut u8> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping.
-    let start = unsafe { libc::mmap(core::ptr::null_mut(), 5 * PAGE, prot, flags, -1, 0) };
+    let start = unsafe { libc::mmap(core::ptr::null_mut(), 5 * PAGE_BYTES, prot, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return None;
     }
     let start = start.cast::<u8>();
     for page in 0..5 {
         // SAFETY: mapped just now.
-        unsafe { start.add(page * PAGE).write_volatile(1) };
+        unsafe { start.add(page * PAGE_BYTES).write_volatile(1) };
     }
     Some(start)
 }
@@ -36,10 +36,10 @@ fn pages() -> Option<*mut u8> {
 fn write(pages: *mut u8) {
     let zeroes = tracking::open(c"/dev/zero", false);
     // SAFETY: memory of this child.
-    unsafe { pages.add(PAGE).write_volatile(2) };
+    unsafe { pages.add(PAGE_BYTES).write_volatile(2) };
     let fd = i32::try_from(zeroes).unwrap_or(-1);
     // SAFETY: as above; the kernel checks the descriptor.
-    unsafe { libc::read(fd, pages.add(3 * PAGE).cast(), 8) };
+    unsafe { libc::read(fd, pages.add(3 * PAGE_BYTES).cast(), 8) };
 }
 
 /// By `userfaultfd`.
@@ -47,7 +47,7 @@ pub(super) fn by_protection() -> u8 {
     let Some(memory) = pages() else {
         return WRONG;
     };
-    let (start, len) = (memory as u64, 5 * PAGE as u64);
+    let (start, len) = (memory as u64, 5 * PAGE_BYTES as u64);
     let protector = tracking::write_protector();
     if protector < 0 {
         return errno(protector);
@@ -73,8 +73,8 @@ pub(super) fn by_protection() -> u8 {
     write(memory);
     let told = scan(SCAN_CHECKED, &mut regions);
     let is_page = |region: &Region, page: u64| {
-        let from = start + page * PAGE as u64;
-        (region.start, region.end) == (from, from + PAGE as u64)
+        let from = start + page * PAGE_BYTES as u64;
+        (region.start, region.end) == (from, from + PAGE_BYTES as u64)
     };
     let right = told == 2 && is_page(&regions[0], 1) && is_page(&regions[1], 3);
     if right { 0 } else { WRONG }

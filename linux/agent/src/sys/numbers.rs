@@ -1,0 +1,23 @@
+//! Linux's constants as wide as the arguments of calls, each once.
+//!
+//! Contract: where Linux's headers have a constant, nobody writes its number by hand.
+
+use linux_raw_sys::{errno, general, net, prctl};
+
+macro_rules! wide {
+    ($($from:ident: $($name:ident)*;)*) => {
+        $($(pub(crate) const $name: u64 = $from::$name as u64;)*)*
+    };
+}
+
+wide! {
+    general: CLOCK_THREAD_CPUTIME_ID SIG_SETMASK;
+    net: MSG_DONTWAIT MSG_NOSIGNAL MSG_PEEK MSG_TRUNC MSG_WAITALL SCM_CREDENTIALS SCM_RIGHTS
+        SOL_SOCKET SO_ACCEPTCONN SO_ERROR SO_PEERCRED SO_PEERPIDFD SO_RCVTIMEO SO_SNDTIMEO;
+    prctl: PR_SET_CHILD_SUBREAPER PR_SET_NAME PR_SET_PDEATHSIG;
+}
+
+/// A result of a call: an argument that it does not take.
+pub(crate) const EINVAL: i64 = -(errno::EINVAL as i64);
+/// A result of a call: a signal came before anything was done.
+pub(crate) const EINTR: i64 = -(errno::EINTR as i64);
