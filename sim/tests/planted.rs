@@ -1,8 +1,9 @@
 //! Takes each guard of the protocol away and demands that a checker notices: tests of the tests.
 //!
 //! Run with `cargo test --release -p rcoe-sim --features planted --test planted`. Three more bugs,
-//! of wake-ups, are planted in `schedules.rs`. The table in `docs/PLANTED-BUGS.md` is what this
-//! prints.
+//! of wake-ups, are planted in `schedules.rs`. One checker that notices is enough, so the model is
+//! asked only about what no seed shows. With `RCOE_PLANTED_TABLE=1` both are asked about each bug:
+//! the table in `docs/PLANTED-BUGS.md` is what is printed then.
 
 #![cfg(not(feature = "shuttle"))]
 
@@ -371,7 +372,9 @@ mod tests {
         std::panic::set_hook(Box::new(|_| {}));
         for &bug in bugs {
             let guards = Guards::without(bug);
-            let (model, seed) = (model(guards), seed(guards));
+            let seed = seed(guards);
+            let asked = seed.is_none() || std::env::var_os("RCOE_PLANTED_TABLE").is_some();
+            let model = asked.then(|| model(guards)).flatten();
             println!(
                 "| {bug:?} | {} | {} |",
                 seed.as_deref().unwrap_or("-"),

@@ -56,6 +56,12 @@ const SEEDS: &str = "5000";
 /// `docs/SPECIFICATION.md`), which is no news.
 const FEW_SEEDS: &str = "500";
 
+/// Features of the simulation, and the suites that need them; the others are of the unit stage.
+const FEATURES: [(&str, &[&str]); 2] = [
+    ("planted", &["planted"]),
+    ("shuttle", &["schedules", "coupled_schedules"]),
+];
+
 /// What the fault lab runs beside the programs of the matrix; debugger and compiler of the tests.
 const LAB_PACKAGES: [&str; 4] = ["pigz", "make", "gdb", "musl-tools"];
 
@@ -234,10 +240,11 @@ fn model() -> Result<Counts> {
         let seeds = shell::with(seeds, &["--count", count]);
         counts.add(Counts::one(shell::succeeds(seeds)?));
     }
-    for feature in ["planted", "shuttle"] {
+    for (feature, suites) in FEATURES {
         let tests = || shell::cargo(["test", "--release", "-p", "rcoe-sim", "--no-fail-fast"]);
+        let suites: Vec<&str> = suites.iter().flat_map(|suite| ["--test", suite]).collect();
         counts.add(cargo_tests::run(|| {
-            shell::with(tests(), &["--features", feature])
+            shell::with(shell::with(tests(), &["--features", feature]), &suites)
         })?);
     }
     Ok(counts)
