@@ -24,13 +24,14 @@ const PROCESS: [&str; 11] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 10] = [
+const SYSTEM: [&str; 11] = [
     "accel",
     "arch",
     "core_threads",
     "coupling",
     "debugger",
     "disk",
+    "file",
     "memory",
     "memory_file",
     "publish",
@@ -99,6 +100,24 @@ mod tests {
         let run = command.find_subcommand("run").unwrap();
         for id in PROCESS.iter().chain(&SYSTEM) {
             assert!(run.get_arguments().any(|arg| arg.get_id() == id), "{id}");
+        }
+    }
+
+    #[test]
+    fn every_option_whose_help_names_one_sphere_is_of_that_one_alone() {
+        let command = Cli::command();
+        let run = command.find_subcommand("run").unwrap();
+        for (sphere, other, own) in [
+            ("System sphere", "Process sphere", &SYSTEM[..]),
+            ("Process sphere", "System sphere", &PROCESS[..]),
+        ] {
+            for arg in run.get_arguments() {
+                let help = arg.get_long_help().or(arg.get_help()).cloned();
+                let help = help.unwrap_or_default().to_string();
+                let named = help.starts_with(sphere) && !help.contains(other);
+                let id = arg.get_id().as_str();
+                assert!(!named || own.contains(&id), "--{id} is of the {sphere}");
+            }
         }
     }
 }

@@ -38,7 +38,7 @@ impl Run<'_> {
     ) -> Result<Decision, RunError> {
         let stops = matches!(decision, Decision::FailStop(..));
         Ok(if stops && self.are_all_killed(group)? {
-            Decision::Finish(Ending::Signal(9))
+            Decision::Finish(Ending::Signal((SIGKILL & 0x7f) as u8))
         } else {
             decision
         })
