@@ -44,7 +44,7 @@ const STAGES: &[Stage] = &[
     ("dist", dist::check),
     ("model", model),
     ("compat", compat_matrix),
-    ("cpython", cpython::quick),
+    ("cpython", || cpython::sample(&seed()?)),
     ("programs", whole_programs),
     ("instructions", instructions),
     ("faults", faults),
@@ -256,10 +256,16 @@ fn compat_matrix() -> Result<Counts> {
     Ok(counts.judged(succeeded))
 }
 
-/// The quick scenes of whole programs, as two replicas.
+/// The quick scenes of whole programs, as two or three replicas.
 fn whole_programs() -> Result<Counts> {
     let mut counts = Counts::default();
-    let succeeded = programs::play(&["--quick", "--n", "2"], &mut counts)?;
+    let n = if seed()?.parse::<u64>()? % 2 == 0 {
+        "2"
+    } else {
+        "3"
+    };
+    println!("rcoe-programs --quick --n {n}");
+    let succeeded = programs::play(&["--quick", "--n", n], &mut counts)?;
     Ok(counts.judged(succeeded))
 }
 

@@ -21,9 +21,9 @@ struct Options {
     /// Replicas.
     #[arg(long, default_value_t = 2)]
     n: u32,
-    /// Only the short modules that CI runs.
-    #[arg(long)]
-    quick: bool,
+    /// Only a sample of the short modules, another one for each seed.
+    #[arg(long, value_name = "SEED")]
+    sample: Option<u64>,
     /// Modules run at the same time.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
@@ -61,10 +61,10 @@ fn main() -> Result<ExitCode> {
 }
 
 fn chosen(plan: &Plan, options: &Options) -> Vec<String> {
-    match (options.modules.is_empty(), options.quick) {
+    match (options.modules.is_empty(), options.sample) {
         (false, _) => options.modules.clone(),
-        (true, true) => plan.quick.clone(),
-        (true, false) => plan.modules.clone(),
+        (true, Some(seed)) => plan.sample(seed),
+        (true, None) => plan.modules.clone(),
     }
 }
 

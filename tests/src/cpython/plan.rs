@@ -1,7 +1,12 @@
 //! Which modules are run, and which cases are known to differ: `tests/cpython.toml`.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
+
+/// Modules of a sample.
+const SAMPLE: usize = 9;
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -11,7 +16,7 @@ pub struct Plan {
     pub packages: Vec<String>,
     /// The interpreter.
     pub interpreter: String,
-    /// Modules that CI runs: short ones whose result does not hang on time.
+    /// Modules of which CI runs a sample: short ones whose result does not hang on time.
     pub quick: Vec<String>,
     /// All modules.
     pub modules: Vec<String>,
@@ -138,6 +143,19 @@ impl Plan {
         Ok(())
     }
 
+    /// Some of the short modules, the same ones for the same seed.
+    #[must_use]
+    pub fn sample(&self, seed: u64) -> Vec<String> {
+        let mut modules = self.quick.clone();
+        modules.sort_by_cached_key(|name| {
+            let mut hasher = DefaultHasher::new();
+            (seed, name).hash(&mut hasher);
+            hasher.finish()
+        });
+        modules.truncate(SAMPLE);
+        modules
+    }
+
     /// The known differences of a module: name and explanation of each case.
     pub fn known_of(&self, module: &str) -> impl Iterator<Item = (&str, &Known)> {
         let all = self
@@ -170,6 +188,15 @@ mod tests {
     #[test]
     fn the_file_is_well_formed() {
         Plan::load().unwrap();
+    }
+
+    #[test]
+    fn samples_differ_by_their_seeds_and_go_through_all_that_is_short() {
+        let plan = Plan::load().unwrap();
+        assert_eq!(plan.sample(7), plan.sample(7));
+        let all: std::collections::BTreeSet<_> =
+            (0..100).flat_map(|seed| plan.sample(seed)).collect();
+        assert_eq!(all.len(), plan.quick.len());
     }
 
     #[test]
