@@ -74,6 +74,31 @@ impl Backend for States {
     }
 }
 
+impl States {
+    /// How far a replica has come, in ns, that has made so many visits to a stub in `ns` of CPU
+    /// time since that was put there.
+    ///
+    /// In a tight loop most of the time is that of the visits, and how long they take depends on
+    /// who else uses the processor's units and caches. So there the visits are what counts: a
+    /// replica that has run to a target in vain, and one that has to run as far, make equally many.
+    #[must_use]
+    pub const fn progress(visits: u64, ns: u64) -> u64 {
+        /// What a round of a loop, and the visit in it, takes at the least.
+        const VISIT_NS: u64 = 4;
+        /// At the most, if visits are to count.
+        const TIGHT_NS: u64 = 4 * VISIT_NS;
+        let counted = visits.saturating_mul(VISIT_NS);
+        let least = ns / (TIGHT_NS / VISIT_NS);
+        if counted > ns {
+            ns
+        } else if counted < least {
+            least
+        } else {
+            counted
+        }
+    }
+}
+
 /// Places are told apart by a counter of branches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Counter {}
@@ -234,6 +259,16 @@ mod tests {
             });
             assert!(met, "{apart} apart, {first} first, {slow} slow");
         }
+    }
+
+    #[test]
+    fn what_visits_to_a_stub_take_is_no_progress() {
+        let rounds = 1000;
+        let after = |round: u64| States::progress(rounds, rounds * round);
+        assert_eq!([5, 8, 16].map(after), [4000; 3], "a tight loop");
+        assert_eq!(after(200), 50_000, "a long one");
+        assert_eq!(after(2), 2000, "no more than there was");
+        assert_eq!(States::progress(0, 4000), 1000, "elsewhere");
     }
 
     #[test]

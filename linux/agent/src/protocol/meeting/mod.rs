@@ -275,7 +275,7 @@ impl Meeting {
             return 0;
         }
         let since = now.saturating_sub(self.planted);
-        since - progress_at(self.site.visits(), since)
+        since - States::progress(self.site.visits(), since)
     }
 
     /// Takes the stub out, and that time from what counts.
@@ -335,27 +335,6 @@ impl Meeting {
 fn lower_flag() {
     if let Some(report) = regions::own_report() {
         report.meeting.store(0, Ordering::Relaxed);
-    }
-}
-
-/// How far a replica has come, in ns, that has made so many visits to a stub in `ns` of CPU time.
-///
-/// In a tight loop most of the time is that of the visits, and how long they take depends on who
-/// else uses the processor's units and caches. So there the visits are what counts: a replica that
-/// has run to a target in vain, and one that has to run as far, make equally many.
-const fn progress_at(visits: u64, ns: u64) -> u64 {
-    /// What a round of a loop, and the visit in it, takes at the least.
-    const VISIT_NS: u64 = 4;
-    /// At the most, if visits are to count.
-    const TIGHT_NS: u64 = 4 * VISIT_NS;
-    let counted = visits.saturating_mul(VISIT_NS);
-    let least = ns / (TIGHT_NS / VISIT_NS);
-    if counted > ns {
-        ns
-    } else if counted < least {
-        least
-    } else {
-        counted
     }
 }
 
