@@ -6,9 +6,9 @@
 #[cfg(test)]
 mod tests {
     use rcoe_core::Guards;
-    use rcoe_core::coupling::{Counter, States};
+    use rcoe_core::coupling::{Counter, Machine as _, States};
     use rcoe_sim::coupled::fault::Fault;
-    use rcoe_sim::coupled::group::{Group, PACE};
+    use rcoe_sim::coupled::group::{Arena, Group, PACE};
     use rcoe_sim::coupled::model::{Explored, Flaw, Scope, explore};
     use rcoe_sim::coupled::random::{Summary, simulate};
     use rcoe_sim::coupled::vm::Ins;
@@ -177,6 +177,43 @@ mod tests {
         assert!(noticed > 300, "faults must matter: {noticed}");
         assert!(admitted > 200, "copies must be taken in: {admitted}");
         assert!(amid > 100, "during an attempt, too: {amid}");
+    }
+
+    /// How far the one that is behind takes itself to have come when it meets the other.
+    fn progress_with(visit: u64) -> u64 {
+        let program = [Ins::Nop, Ins::LoopMemory(0, 4000, 1), Ins::Exit];
+        let mut group = Group::<States>::new(2, &program.into(), Guards::ON);
+        let mut arena = Arena::new(2);
+        for _ in 0..400 {
+            group.processes[0].replica.step();
+        }
+        group.processes[1].replica.visit = visit;
+        for process in &mut group.processes {
+            process.coupler.begin();
+        }
+        let mut most = 0;
+        while group.processes[1].acted.is_none() {
+            for index in 0..2 {
+                group.advance(&mut arena, index, 10);
+            }
+            most = most.max(group.processes[1].replica.standing().progress);
+        }
+        most
+    }
+
+    #[test]
+    fn long_visits_to_a_stub_are_no_progress() {
+        assert_eq!(progress_with(6), progress_with(13));
+        for seed in [
+            100_134_030,
+            100_156_362,
+            100_324_236,
+            200_171_004,
+            200_265_138,
+        ] {
+            let ended = simulate(seed, None, Guards::ON, false);
+            assert!(ended.is_ok(), "{seed}: {ended:?}");
+        }
     }
 
     #[test]

@@ -168,6 +168,9 @@ impl<T: Backend> Group<T> {
 
 impl<T: Backend> Process<T> {
     fn obey(&mut self, order: Order, steps: usize) -> Moved {
+        if !matches!(order, Order::Run { .. }) {
+            self.stop();
+        }
         match order {
             Order::Again => Moved::On,
             Order::Wait(peer) => Moved::Waits(peer),
@@ -208,7 +211,14 @@ impl<T: Backend> Process<T> {
                 return;
             }
         };
+        self.replica.uproot();
         self.coupler.ran(stop, spent);
+    }
+
+    /// A run that is under way ends, as there is something else to do.
+    fn stop(&mut self) {
+        self.running = None;
+        self.replica.uproot();
     }
 
     /// Why it stopped, if it did.

@@ -4,7 +4,7 @@
 //! Loops count in a register, in memory or in the vector state. In the latter two all registers are
 //! equal at each turn, so a look at registers alone takes one turn for another.
 
-use rcoe_core::coupling::{Extra, Machine, Standing, Stub, VECTORS, list_digest};
+use rcoe_core::coupling::{Extra, Machine, Standing, States, Stub, VECTORS, list_digest};
 use rcoe_core::{Kind, Trace, mix};
 
 use crate::rng::Rng;
@@ -78,8 +78,11 @@ pub struct Replica {
     pub vm: Vm,
     /// Pages written since the last event, one bit each.
     pub dirty: u8,
-    /// CPU time since the last event.
+    /// CPU time since the last event, as far as it counts as the program's, without the run to a
+    /// stub that is under way.
     pub spent: u64,
+    /// What that took so far.
+    pub stubbed: Stubbed,
     /// Loop instructions since the last event.
     pub branches: u64,
     /// CPU time of an instruction.
@@ -90,6 +93,15 @@ pub struct Replica {
     pub counts: bool,
     /// A fault: the next list of pages has this bit flipped.
     pub bad_list: Option<u32>,
+}
+
+/// What a run took since its stub was put there. Nobody knows which part of it visits took.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Stubbed {
+    /// CPU time, of the program and of visits.
+    time: u64,
+    /// How often the stub was entered.
+    visits: u64,
 }
 
 /// How a run ended.
@@ -118,6 +130,7 @@ impl Replica {
             },
             dirty: 0,
             spent: 0,
+            stubbed: Stubbed::default(),
             branches: 0,
             rate: 1,
             visit: 0,
@@ -259,25 +272,49 @@ impl Replica {
                 self.call();
                 continue;
             }
-            let visits = self.vm.ip as u64 == stub.registers[0] && !target.at_call;
-            if visits && !std::mem::take(again) && self.is_at(stub, target) {
-                return Ran::Matched;
-            }
-            if *spent >= budget {
-                return Ran::Paused;
-            }
             let before = self.progress();
-            self.spent += if visits { self.visit } else { 0 };
-            self.step();
+            let has_stub = !target.at_call && self.events() == target.events;
+            let comes = has_stub && self.vm.ip as u64 == stub.registers[0];
+            let matches = comes && !std::mem::take(again) && self.visit(stub, target);
+            if !matches && *spent < budget {
+                self.pass(has_stub);
+                *spent += self.progress() - before;
+                continue;
+            }
             *spent += self.progress() - before;
+            return if matches { Ran::Matched } else { Ran::Paused };
         }
         Ran::Paused
     }
 
+    /// The stub is entered: does it find its words?
+    fn visit(&mut self, stub: &Stub, target: &Standing) -> bool {
+        self.stubbed.visits += 1;
+        self.stubbed.time += self.visit;
+        self.is_at(stub, target)
+    }
+
+    /// One instruction. While a stub stands its time is not told from that of visits.
+    fn pass(&mut self, has_stub: bool) {
+        let spent = self.spent;
+        self.step();
+        if has_stub {
+            self.stubbed.time += self.spent - spent;
+            self.spent = spent;
+        }
+    }
+
+    /// The stub is gone: what counts of the time since it was put there is progress.
+    pub fn uproot(&mut self) {
+        let Stubbed { time, visits } = std::mem::take(&mut self.stubbed);
+        self.spent += States::progress(visits, time);
+    }
+
     const fn progress(&self) -> u64 {
+        let Stubbed { time, visits } = self.stubbed;
         match self.counts {
             true => self.branches,
-            false => self.spent,
+            false => self.spent + States::progress(visits, time),
         }
     }
 
