@@ -10,6 +10,8 @@ use super::{House, Source};
 const FOLDER: &str = "docs/architecture/";
 /// Most words of a paragraph.
 const WORDS: usize = 100;
+/// Sentences between a mechanism's idea and its invariant.
+const SENTENCES: std::ops::RangeInclusive<usize> = 3..=6;
 
 fn pages(house: &House) -> impl Iterator<Item = &Source> {
     let own = house.sources.iter();
@@ -69,10 +71,137 @@ pub(super) fn missing_files(house: &House) -> Result<Vec<String>> {
     Ok(findings)
 }
 
+/// What belongs to a mechanism, each as the beginning of a paragraph.
+const PARTS: [(&str, &str); 3] = [
+    ("*Idea: ", "idea"),
+    ("**Invariant:**", "invariant"),
+    ("**Files:**", "files"),
+];
+
+/// Sections that tell of a mechanism, and not in its form: idea, sentences, invariant, files.
+pub(super) fn formless_sections(house: &House) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for page in pages(house) {
+        for section in sections(&page.content) {
+            let place = format!("{}:{}: {}", page.path, section.line, section.title);
+            findings.extend(section.faults().map(|fault| format!("{place}: {fault}")));
+        }
+    }
+    Ok(findings)
+}
+
+/// A heading and what is below it, without code and tables.
+struct Section<'a> {
+    line: usize,
+    title: &'a str,
+    lines: Vec<&'a str>,
+}
+
+fn sections(text: &str) -> Vec<Section<'_>> {
+    let (mut all, mut code) = (Vec::<Section>::new(), false);
+    for (at, text) in text.lines().enumerate() {
+        let fence = text.starts_with("```");
+        code ^= fence;
+        if fence || code || text.starts_with('|') {
+            continue;
+        }
+        match text.trim_start_matches('#') {
+            title if title != text => all.push(Section {
+                line: at + 1,
+                title: title.trim(),
+                lines: Vec::new(),
+            }),
+            _ => all
+                .iter_mut()
+                .last()
+                .into_iter()
+                .for_each(|it| it.lines.push(text)),
+        }
+    }
+    all
+}
+
+impl Section<'_> {
+    fn has(&self, part: &str) -> bool {
+        self.lines.iter().any(|line| line.starts_with(part))
+    }
+
+    /// What is missing, or too much. A section with no part of a mechanism is about something else.
+    fn faults(&self) -> impl Iterator<Item = String> {
+        let is_mechanism = PARTS.iter().any(|(begin, _)| self.has(begin));
+        let missing = PARTS.iter().filter(|(begin, _)| !self.has(begin));
+        let missing = missing.map(|(_, name)| format!("no {name}"));
+        let sentences = self.sentences();
+        let wrong = (!SENTENCES.contains(&sentences)).then(|| format!("{sentences} sentences"));
+        let all: Vec<String> = missing.chain(wrong).collect();
+        all.into_iter().filter(move |_| is_mechanism)
+    }
+
+    /// Sentences behind the paragraph of the idea and before the invariant. A sentence ends with a
+    /// word at whose end is `.`, `!` or `?`, whatever closes behind it; the number of a list point
+    /// ends none.
+    fn sentences(&self) -> usize {
+        let idea = self
+            .lines
+            .iter()
+            .skip_while(|line| !line.starts_with(PARTS[0].0));
+        let told = idea.skip_while(|line| !line.is_empty());
+        let told = told.take_while(|line| !PARTS[1..].iter().any(|it| line.starts_with(it.0)));
+        let words = told.flat_map(|line| line.split_whitespace());
+        let ends = |word: &&str| {
+            let bare = word.trim_end_matches([')', '`', '*', '"', ']']);
+            let number = bare
+                .trim_end_matches('.')
+                .chars()
+                .all(|c| c.is_ascii_digit());
+            bare.ends_with(['.', '!', '?']) && !number
+        };
+        words.filter(ends).count()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::house_of;
-    use super::{long_paragraphs, missing_files};
+    use super::{formless_sections, long_paragraphs, missing_files};
+
+    fn formless(text: &str) -> Vec<String> {
+        formless_sections(&house_of(&[("docs/architecture/a.md", text)])).unwrap()
+    }
+
+    #[test]
+    fn a_mechanism_has_three_to_six_sentences() {
+        let told = |sentences: &str| {
+            formless(&format!(
+                "# A\n\nText.\n\n## B\n\n*Idea: i.*\n\n{sentences}\n\n\
+                 **Invariant:** v.\n\n**Files:** f.\n"
+            ))
+        };
+        let place = "docs/architecture/a.md:5: B";
+        assert_eq!(told("One. Two."), [format!("{place}: 2 sentences")]);
+        assert!(told("One (a.b).\nTwo?\n\n1. Three, `x.`\n").is_empty());
+        assert!(told("1. 2. a. b! c.\n```\nd. e. f. g.\n```\n| h. |").is_empty());
+        assert_eq!(
+            told(&"A word. ".repeat(7)),
+            [format!("{place}: 7 sentences")]
+        );
+    }
+
+    #[test]
+    fn a_mechanism_has_all_its_parts() {
+        let found = formless("## A\n\n*Idea: i.*\n\nA. B. C.\n\n## B\n\nNothing of it.\n");
+        let place = "docs/architecture/a.md:1: A";
+        assert_eq!(
+            found,
+            [
+                format!("{place}: no invariant"),
+                format!("{place}: no files")
+            ]
+        );
+        let found = formless("## A\n\nText.\n\n**Files:** f.\n");
+        let all = ["no idea", "no invariant", "0 sentences"];
+        assert_eq!(found, all.map(|fault| format!("{place}: {fault}")));
+    }
 
     #[test]
     fn a_paragraph_has_at_most_a_hundred_words() {
