@@ -26,8 +26,7 @@ pub(super) fn long_paragraphs(house: &House) -> Result<Vec<String>> {
         let (mut words, mut begin, mut code) = (0, 0, false);
         for (at, line) in page.content.lines().chain([""]).enumerate() {
             code ^= line.starts_with("```");
-            let point = line.trim_start().starts_with("* ")
-                || line.starts_with(|c: char| c.is_ascii_digit());
+            let point = is_point(line);
             let ends = line.is_empty() || code;
             let ends = ends || line.starts_with(['|', '#']) || point;
             if ends && words > WORDS {
@@ -42,6 +41,13 @@ pub(super) fn long_paragraphs(house: &House) -> Result<Vec<String>> {
         }
     }
     Ok(findings)
+}
+
+/// A point of a list begins with a star, or with digits and a full stop.
+fn is_point(line: &str) -> bool {
+    let line = line.trim_start();
+    let behind = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    line.starts_with("* ") || (behind != line && behind.starts_with(". "))
 }
 
 /// Paths in backticks that lead nowhere.
@@ -210,6 +216,17 @@ mod tests {
         let house = house_of(&[("docs/a.md", &text), ("README.md", &short), ("b.rs", &long)]);
         let findings = long_paragraphs(&house).unwrap();
         assert_eq!(findings, ["docs/a.md:4: 202 words"]);
+    }
+
+    #[test]
+    fn a_line_that_begins_with_a_number_begins_no_paragraph() {
+        let (some, more) = ("word ".repeat(60), "word ".repeat(40));
+        let found = |text: &str| long_paragraphs(&house_of(&[("a.md", text)])).unwrap();
+        assert_eq!(
+            found(&format!("{some}\n64 KiB {more}\n")),
+            ["a.md:1: 102 words"]
+        );
+        assert!(found(&format!("{some}\n64. {more}\n  2. {some}\n")).is_empty());
     }
 
     #[test]
