@@ -167,6 +167,7 @@ const RULES: &[Rule] = &[
     ("links name headings that are there", links::broken_anchors),
     ("paragraphs have at most 100 words", pages::long_paragraphs),
     ("files named on architecture exist", pages::missing_files),
+    ("no text names a commit", pages::commits_in_prose),
     (
         "a mechanism has an idea, 3 to 6 sentences, an invariant and files",
         pages::formless_sections,

@@ -77,6 +77,35 @@ pub(super) fn missing_files(house: &House) -> Result<Vec<String>> {
     Ok(findings)
 }
 
+/// Where a rendered page lists the commits that its figures are of.
+const SOURCES: &str = "# Where the figures come from";
+
+/// Commits that a text names: which build was measured is for the evidence to say.
+pub(super) fn commits_in_prose(house: &House) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for page in house.sources.iter().filter(|source| source.is_markdown()) {
+        let mut code = false;
+        let told = page.content.lines().take_while(|line| *line != SOURCES);
+        for (at, line) in told.enumerate() {
+            code ^= line.starts_with("```");
+            let words = line.split(|c: char| !c.is_alphanumeric());
+            let hash = words.filter(|_| !code).find(|word| is_hash(word));
+            findings.extend(hash.map(|hash| format!("{}:{}: {hash}", page.path, at + 1)));
+        }
+    }
+    Ok(findings)
+}
+
+/// Seven digits of a commit, as git shortens it. One without letters is taken for a number.
+fn is_hash(word: &str) -> bool {
+    let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    let (digit, letter) = (
+        word.contains(|c: char| c.is_ascii_digit()),
+        word.contains(char::is_alphabetic),
+    );
+    word.len() == 7 && word.chars().all(hex) && digit && letter
+}
+
 /// What belongs to a mechanism, each as the beginning of a paragraph.
 const PARTS: [(&str, &str); 3] = [
     ("*Idea: ", "idea"),
@@ -169,7 +198,15 @@ impl Section<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::house_of;
-    use super::{formless_sections, long_paragraphs, missing_files};
+    use super::{commits_in_prose, formless_sections, long_paragraphs, missing_files};
+
+    #[test]
+    fn commits_stand_in_the_table_of_sources_alone() {
+        let table = "\n# Where the figures come from\n\n| 1 | 2dabda0 |\n";
+        let text = format!("At `2dabda0`, effaced 1234567.\n```\n2dabda0\n```\n{table}");
+        let found = commits_in_prose(&house_of(&[("docs/a.md", &text)])).unwrap();
+        assert_eq!(found, ["docs/a.md:1: 2dabda0"]);
+    }
 
     fn formless(text: &str) -> Vec<String> {
         formless_sections(&house_of(&[("docs/architecture/a.md", text)])).unwrap()
