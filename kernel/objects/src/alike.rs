@@ -18,13 +18,13 @@
 //! leaves behind can differ between replicas that are all right.
 
 use rcoe_abi::object::LARGE;
-use rcoe_core::mix;
 
 use crate::Ref;
 use crate::arch::{self, CONTEXT_WORDS, ENTRIES, FPU_WORDS, LEVELS};
+use crate::digest::Checksum;
+use crate::field;
 use crate::kernel::{Kernel, SPACES};
 use crate::sphere::Sphere;
-use crate::tcb::field;
 
 /// Bytes of a block, by which memory is left out or taken in another way: those of a thread.
 pub(crate) const BLOCK: u64 = 2048;
@@ -109,36 +109,6 @@ impl Blocks {
     const fn add_page(&mut self, page: Ref) -> bool {
         self.add(page.slot(BLOCK_UNITS));
         self.add(page)
-    }
-}
-
-/// A checksum of words in which their order counts (Fletcher).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Checksum {
-    sum: u64,
-    sums: u64,
-}
-
-impl Checksum {
-    /// Adds a word.
-    #[inline]
-    pub const fn word(&mut self, word: u64) {
-        self.sum = self.sum.wrapping_add(word);
-        self.sums = self.sums.wrapping_add(self.sum);
-    }
-
-    /// Adds words, one after the other.
-    #[inline]
-    pub fn words(&mut self, words: &[u64]) {
-        for &word in words {
-            self.word(word);
-        }
-    }
-
-    /// The digest.
-    #[must_use]
-    pub const fn digest(&self) -> u64 {
-        mix(self.sum ^ mix(self.sums))
     }
 }
 

@@ -11,10 +11,10 @@ use rcoe_abi::{ObjectType, Rights, layout};
 
 use crate::arch::{IP, SP};
 use crate::cap::Mapping;
+use crate::field;
 use crate::kernel::Kernel;
-use crate::sched::PRIORITIES;
+use crate::queue::PRIORITIES;
 use crate::sphere::{IRQ_LINES, Sphere};
-use crate::tcb::field;
 use crate::{Cap, Memory, Ref};
 
 /// What the kernel is told at boot.

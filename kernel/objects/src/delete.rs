@@ -144,17 +144,8 @@ impl<S: Sphere> Kernel<'_, S> {
                 mapping,
             } if last => self.unmap_table(obj, level, mapping),
             Cap::VSpace { obj, asid } if last => self.end_space(obj, asid),
-            Cap::Irq { line } if last => self.end_irq(line),
+            Cap::Irq { line } if last => self.clear_irq(line),
             _ => {}
-        }
-    }
-
-    fn end_irq(&mut self, line: u32) {
-        self.sphere.irq_enable(line, false);
-        let slot = self.irqs.slot(line);
-        if !self.is_empty(slot) {
-            let (cap, last) = self.take(slot);
-            self.dispose(cap, last);
         }
     }
 }

@@ -25,15 +25,15 @@ use rcoe_abi::object::PAGE;
 use rcoe_abi::{Error, Label, Rights};
 
 use crate::cap::frame_bits;
-use crate::decode::Arguments;
 use crate::kernel::Kernel;
 use crate::memory::UNIT;
+use crate::request::{Answer, Arguments};
 use crate::sphere::Sphere;
 use crate::{Cap, Ref};
 
 /// What is to be done: checked. A place is a byte of device memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Access {
+pub(crate) enum Operation {
     Read {
         place: u64,
         width: u8,
@@ -119,11 +119,11 @@ impl<S: Sphere> Kernel<'_, S> {
         message: Arguments,
         label: Label,
         pages: (u32, u32),
-    ) -> Result<Access, Error> {
+    ) -> Result<Operation, Error> {
         let [offset, width] = self.arguments(message)?;
         let place = place_of(pages, offset)?;
         match label {
-            Label::DeviceRead => Ok(Access::Read {
+            Label::DeviceRead => Ok(Operation::Read {
                 place,
                 width: width_of(offset, width)?,
                 repeatable: self.is_repeatable(message, 2),
@@ -134,7 +134,7 @@ impl<S: Sphere> Kernel<'_, S> {
                 if width < 8 && value >> (8 * width) != 0 {
                     return Err(Error::RangeError);
                 }
-                Ok(Access::Write {
+                Ok(Operation::Write {
                     place,
                     width,
                     value,
@@ -152,9 +152,9 @@ impl<S: Sphere> Kernel<'_, S> {
                     return Err(Error::RangeError);
                 }
                 if is_stored {
-                    return Ok(Access::StoreAddress { place, target });
+                    return Ok(Operation::StoreAddress { place, target });
                 }
-                Ok(Access::WriteAddress {
+                Ok(Operation::WriteAddress {
                     place,
                     width,
                     target,
@@ -163,20 +163,15 @@ impl<S: Sphere> Kernel<'_, S> {
             }
             Label::DeviceCopyOut => {
                 let block = self.decode_block(message, place, Rights::READ)?;
-                Ok(Access::CopyOut(block))
+                Ok(Operation::CopyOut(block))
             }
             Label::DeviceCopyIn => {
                 let [_, _, _, _, generation] = self.arguments(message)?;
                 let block = self.decode_block(message, place, Rights::READ_WRITE)?;
-                Ok(Access::CopyIn { block, generation })
+                Ok(Operation::CopyIn { block, generation })
             }
             _ => Err(Error::IllegalOperation),
         }
-    }
-
-    /// Does word `index`, which need not be there, say that twice is as good as once?
-    pub(crate) fn is_repeatable(&self, message: Arguments, index: usize) -> bool {
-        message.len > index && self.word(message.tcb, index) == 1
     }
 
     /// Transfer memory from `place` on, and part of a frame; each lies in one page.
@@ -215,24 +210,24 @@ impl<S: Sphere> Kernel<'_, S> {
         })
     }
 
-    /// Does it; the word that it is answered with, if any.
-    pub(crate) fn access(&mut self, access: Access) -> Option<u64> {
-        match access {
-            Access::Read {
+    /// Does it.
+    pub(crate) fn invoke_device(&mut self, operation: Operation) -> Answer {
+        match operation {
+            Operation::Read {
                 place,
                 width,
                 repeatable,
-            } => Some(self.sphere.device_read(place, width, repeatable)),
-            Access::Write {
+            } => Answer::one(self.sphere.device_read(place, width, repeatable)),
+            Operation::Write {
                 place,
                 width,
                 value,
                 repeatable,
             } => {
                 self.sphere.device_write(place, width, value, repeatable);
-                None
+                Answer::NOTHING
             }
-            Access::WriteAddress {
+            Operation::WriteAddress {
                 place,
                 width,
                 target,
@@ -240,23 +235,23 @@ impl<S: Sphere> Kernel<'_, S> {
             } => {
                 self.sphere
                     .device_write_address(place, width, target, repeatable);
-                Some(self.sphere.generation())
+                Answer::one(self.sphere.generation())
             }
-            Access::StoreAddress { place, target } => {
+            Operation::StoreAddress { place, target } => {
                 self.sphere.store_address(place, target);
-                Some(self.sphere.generation())
+                Answer::one(self.sphere.generation())
             }
-            Access::CopyOut(block) => {
+            Operation::CopyOut(block) => {
                 let words = self.mem.words(block.frame, block.first, block.len);
                 self.sphere.copy_out(block.place, words);
-                None
+                Answer::NOTHING
             }
-            Access::CopyIn { block, generation } => {
+            Operation::CopyIn { block, generation } => {
                 let place = u64::try_from(block.first * 8).expect("a part of a frame");
                 self.own_page(Ref::from_bytes((block.frame.bytes() + place) / UNIT * UNIT));
                 let words = self.mem.words_mut(block.frame, block.first, block.len);
                 let good = self.sphere.copy_in(block.place, words, generation);
-                Some(u64::from(good))
+                Answer::one(u64::from(good))
             }
         }
     }

@@ -5,9 +5,10 @@ use rcoe_abi::invocation::FaultLabel;
 use rcoe_core::mix;
 
 use crate::arch::{CONTEXT_WORDS, IP, NUMBER, SP, STATUS};
+use crate::field;
 use crate::kernel::Kernel;
 use crate::sphere::{Sphere, kind};
-use crate::tcb::{State, field};
+use crate::tcb::State;
 use crate::{Cap, Ref};
 
 /// Why a thread cannot go on.

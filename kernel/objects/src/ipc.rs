@@ -4,11 +4,12 @@
 //! receiver remember its caller; a reply goes to whom it remembers. A caller whose receiver forgets
 //! it by receiving again waits for ever, as in seL4.
 
+use crate::field;
 use crate::grant::Grant;
 use crate::kernel::Kernel;
-use crate::sched::Queue;
+use crate::queue::Queue;
 use crate::sphere::Sphere;
-use crate::tcb::{State, field};
+use crate::tcb::State;
 use crate::{Cap, Ref};
 
 /// Words of an endpoint or a notification.

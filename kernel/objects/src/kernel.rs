@@ -2,8 +2,8 @@
 
 use rcoe_core::portions::Kept;
 
-use crate::sched::Ready;
-use crate::shared::Shares;
+use crate::queue::Ready;
+use crate::shares::Shares;
 use crate::sphere::Sphere;
 use crate::{Memory, Ref};
 

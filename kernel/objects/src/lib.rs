@@ -7,6 +7,7 @@
 //! 2. *Uniprocessor and event-based.* One call for each kernel entry, which runs to its end. No
 //!    locks, nothing waits.
 //! 3. *Decode, then invoke.* Decoding checks everything and changes nothing; invoking cannot fail.
+//!    Both halves lie beside the object: `dispatch` says which those are.
 //! 4. *The sphere is a trait.* Trace, vote and device access are [`Sphere`]'s, which the
 //!    replication part of the kernel implements and a test records.
 //! 5. *Broken invariants are assertions*, on in release builds: in a replica a fired one makes one
@@ -21,45 +22,61 @@
 #[cfg(test)]
 extern crate std;
 
-mod alike;
+// What all is made of.
 pub mod arch;
-mod boot;
 mod cap;
-mod decode;
-mod delete;
-mod device;
+mod digest;
+mod field;
+mod kernel;
+mod memory;
+mod queue;
+mod shares;
+mod sphere;
+
+// Capabilities, threads and messages.
+mod derive;
 mod fault;
 mod grant;
-mod invoke;
 mod ipc;
-mod kernel;
-mod long;
 mod lookup;
 mod manner;
-mod memory;
 mod message;
-mod notification;
-mod port;
-mod portions;
-mod retype;
 mod sched;
-mod shared;
 mod slot;
 mod space;
-mod sphere;
-mod syscall;
 mod tcb;
+
+// Each kind of object: decoding what it is asked for, and doing it.
+mod cnode;
+mod device;
+mod dispatch;
+mod frame;
+mod interrupt;
+mod notification;
+mod port;
+mod request;
+mod shared;
+mod thread;
+
+// What goes across objects: entries, beginnings, ends, copies.
+mod alike;
+mod boot;
+mod delete;
+mod long;
+mod portions;
+mod retype;
+mod syscall;
 
 #[cfg(test)]
 mod tests;
 
-pub use alike::{ALIKE_MAX, Checksum, Marks};
+pub use alike::{ALIKE_MAX, Marks};
 pub use boot::BootInput;
 pub use cap::{Cap, Mapping};
+pub use digest::{Checksum, digest};
 pub use fault::Fault;
 pub use kernel::Kernel;
 pub use memory::{Memory, Ref};
-pub use port::digest;
 pub use portions::KEPT_WORDS;
 pub use sphere::{IRQ_LINES, Sphere, kind};
 pub use tcb::fpu_words;

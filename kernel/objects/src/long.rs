@@ -25,9 +25,9 @@ use rcoe_core::mix;
 
 use crate::Ref;
 use crate::arch::{self, CALL_BYTES, ENTRIES, IP, LEVELS};
+use crate::field;
 use crate::kernel::Kernel;
 use crate::sphere::{Sphere, kind};
-use crate::tcb::field;
 
 /// Units of a step: slots that are looked at.
 pub(crate) const STEP: u32 = 256;

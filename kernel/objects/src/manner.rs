@@ -14,67 +14,20 @@
 //! Some of this stays in the processor until another thread runs. What is changed of the thread
 //! that the processor holds is saved before and loaded again.
 
-use rcoe_abi::{Error, Label, Syscall, ThreadFlags, layout};
+use rcoe_abi::{Syscall, ThreadFlags};
 use rcoe_core::{Compare, mix};
 
 use crate::arch::{
-    self, CALL_ARGUMENTS, CONTEXT_WORDS, FLOAT_WORDS, KERNEL_BITS, NUMBER, POINTERS, STATUS, STEP,
+    CALL_ARGUMENTS, CONTEXT_WORDS, FLOAT_WORDS, KERNEL_BITS, NUMBER, POINTERS, STATUS, STEP,
     STEP_VECTOR, STEPPING,
 };
-use crate::decode::{Arguments, Invocation};
 use crate::fault::Fault;
+use crate::field;
 use crate::kernel::Kernel;
 use crate::sphere::{Sphere, kind};
-use crate::tcb::field;
-use crate::{Cap, Memory, Ref};
+use crate::{Memory, Ref};
 
 impl<S: Sphere> Kernel<'_, S> {
-    pub(crate) fn decode_manner(
-        &self,
-        message: Arguments,
-        label: Label,
-        tcb: Ref,
-    ) -> Result<Invocation, Error> {
-        match label {
-            Label::TcbSetFlags => {
-                let [flags] = self.arguments(message)?;
-                let flags = ThreadFlags::from_word(flags).ok_or(Error::InvalidArgument)?;
-                return Ok(Invocation::SetFlags { tcb, flags });
-            }
-            Label::TcbWriteContext if message.len < CONTEXT_WORDS || message.tcb == tcb => {
-                return Err(Error::IllegalOperation);
-            }
-            Label::TcbWriteContext => return Ok(Invocation::WriteContext { tcb }),
-            Label::TcbCopyFloats => {
-                let [pointer] = self.arguments(message)?;
-                let (_, Cap::Tcb { obj: from }) = self.lookup_cap(message.tcb, pointer)? else {
-                    return Err(Error::InvalidCapability);
-                };
-                return Ok(Invocation::CopyFloats { from, to: tcb });
-            }
-            Label::TcbReadFloats => return Ok(Invocation::ReadFloats { tcb }),
-            Label::TcbWriteFloats if message.len < FLOAT_WORDS => {
-                return Err(Error::IllegalOperation);
-            }
-            Label::TcbWriteFloats => {
-                let word = |index| self.word(message.tcb, index);
-                let holds = arch::holds_floats(word);
-                return holds
-                    .then_some(Invocation::WriteFloats { tcb })
-                    .ok_or(Error::InvalidArgument);
-            }
-            _ => {}
-        }
-        let pointers = self.arguments(message)?;
-        if pointers.iter().any(|&pointer| pointer >= layout::USER_END) {
-            return Err(Error::RangeError);
-        }
-        if pointers[POINTERS.len()..].iter().any(|&more| more != 0) {
-            return Err(Error::InvalidArgument);
-        }
-        Ok(Invocation::WritePointers { tcb, pointers })
-    }
-
     pub(crate) fn set_flags(&mut self, tcb: Ref, flags: ThreadFlags) {
         let steps = flags.contains(ThreadFlags::STEPS);
         let status = self.register(tcb, STATUS) & !STEP;

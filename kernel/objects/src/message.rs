@@ -9,6 +9,8 @@ use crate::kernel::Kernel;
 use crate::sphere::{Sphere, kind};
 use crate::{Cap, Ref};
 
+const _: () = assert!(FIRST_BUFFER_WORD + MAX_MESSAGE <= 512, "a buffer is a page");
+
 impl<S: Sphere> Kernel<'_, S> {
     /// What the thread sends.
     pub(crate) fn info(&self, tcb: Ref) -> MessageInfo {

@@ -5,9 +5,10 @@
 //! clients at once.
 
 use crate::Ref;
+use crate::field;
 use crate::kernel::Kernel;
 use crate::sphere::Sphere;
-use crate::tcb::{State, field};
+use crate::tcb::State;
 
 /// Words of a notification: signals, queue (as in endpoints), bound thread.
 const SIGNALS: usize = 0;
@@ -74,14 +75,6 @@ impl<S: Sphere> Kernel<'_, S> {
         if !bound.is_none() {
             self.hold(bound, field::BOUND, Ref::NONE);
             self.hold(notification, BOUND, Ref::NONE);
-        }
-    }
-
-    /// An interrupt that all replicas agreed on: signals its notification. Its line stays off until
-    /// the handler acknowledges.
-    pub fn interrupt(&mut self, line: u32) {
-        if let Some((notification, badge)) = self.irq_target(line) {
-            self.signal(notification, badge);
         }
     }
 }

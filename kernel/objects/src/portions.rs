@@ -17,8 +17,9 @@ use core::ops::Range;
 use rcoe_core::portions::WORD;
 
 use crate::Ref;
-use crate::alike::{ALIKE_MAX, BLOCK, Checksum, Marks};
+use crate::alike::{ALIKE_MAX, BLOCK, Marks};
 use crate::arch::{self, ENTRIES, LEVELS};
+use crate::digest::Checksum;
 use crate::kernel::{Kernel, SPACES};
 use crate::sphere::Sphere;
 

@@ -5,15 +5,16 @@
 //! Zeroing them is done in steps ([`crate::long`]), before the first of them exists: the capability
 //! to the untyped memory says how far it is zero, whoever asks next.
 
-use rcoe_abi::{Error, ObjectType, Rights};
+use rcoe_abi::{Error, Label, ObjectType, Rights};
 
 use crate::arch::FPU_START;
 use crate::cap::Mapping;
+use crate::field;
 use crate::kernel::Kernel;
 use crate::long::Budget;
 use crate::memory::UNIT;
+use crate::request::Arguments;
 use crate::sphere::Sphere;
-use crate::tcb::field;
 use crate::{Cap, Ref};
 
 /// Most objects of one invocation.
@@ -37,27 +38,26 @@ pub(crate) struct Retype {
 }
 
 impl<S: Sphere> Kernel<'_, S> {
-    pub(crate) fn decode_retype(
-        &self,
-        slot: Ref,
-        tcb: Ref,
-        words: [u64; 5],
-    ) -> Result<Retype, Error> {
-        let [kind, size_bits, table, first, count] = words;
+    /// What a message asks of untyped memory.
+    pub(crate) fn decode_untyped(&self, message: Arguments, label: Label) -> Result<Retype, Error> {
+        if label != Label::UntypedRetype {
+            return Err(Error::IllegalOperation);
+        }
+        let [kind, size_bits, table, first, count] = self.arguments(message)?;
         let kind = ObjectType::from_number(kind).ok_or(Error::InvalidArgument)?;
         let size_bits = u32::try_from(size_bits).map_err(|_| Error::RangeError)?;
         let bits = kind.bits(size_bits).ok_or(Error::RangeError)?;
         if count == 0 || count > MOST {
             return Err(Error::RangeError);
         }
-        let slots = self.vacant_slots(tcb, table, first, count)?;
+        let slots = self.vacant_slots(message.tcb, table, first, count)?;
         if kind == ObjectType::VSpace && (count > 1 || self.free_space().is_none()) {
             return Err(Error::RangeError);
         }
-        let (start, clean) = self.room(slot, bits, count)?;
+        let (start, clean) = self.room(message.slot, bits, count)?;
         let count = u32::try_from(count).map_err(|_| Error::RangeError)?;
         Ok(Retype {
-            untyped: slot,
+            untyped: message.slot,
             kind,
             size_bits,
             bits,

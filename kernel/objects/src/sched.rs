@@ -5,87 +5,13 @@
 //! constant time. Endpoints and notifications keep their waiting threads in queues of the same
 //! make.
 
-use crate::alike::Checksum;
+use crate::Ref;
 use crate::arch::INFO;
+use crate::field;
 use crate::kernel::Kernel;
+use crate::queue::{PRIORITIES, Queue};
 use crate::sphere::{Sphere, kind};
-use crate::tcb::{State, field};
-use crate::{Cap, Ref};
-
-/// Priorities, 0 the lowest.
-pub(crate) const PRIORITIES: u64 = 64;
-
-/// As many queues.
-const QUEUES: usize = 64;
-const _: () = assert!(QUEUES as u64 == PRIORITIES);
-
-/// First and last of a queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Queue {
-    pub(crate) head: u32,
-    pub(crate) tail: u32,
-}
-
-impl Queue {
-    pub(crate) const EMPTY: Self = Self { head: 0, tail: 0 };
-
-    pub(crate) const fn from_word(word: u64) -> Self {
-        let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
-        Self {
-            head: u32::from_le_bytes([a, b, c, d]),
-            tail: u32::from_le_bytes([e, f, g, h]),
-        }
-    }
-
-    pub(crate) const fn word(self) -> u64 {
-        self.head as u64 | (self.tail as u64) << 32
-    }
-
-    /// The last; of a thread's links, who comes behind it.
-    #[cfg(test)]
-    pub(crate) const fn last(self) -> Option<Ref> {
-        Ref::from_units(self.tail).some()
-    }
-
-    pub(crate) const fn first(self) -> Option<Ref> {
-        Ref::from_units(self.head).some()
-    }
-}
-
-/// The queues of ready threads.
-#[derive(Debug)]
-pub(crate) struct Ready {
-    queues: [Queue; QUEUES],
-    /// One bit for each queue that is not empty.
-    occupied: u64,
-}
-
-impl Ready {
-    pub(crate) const fn new() -> Self {
-        Self {
-            queues: [Queue::EMPTY; QUEUES],
-            occupied: 0,
-        }
-    }
-
-    /// The first thread of each queue.
-    pub(crate) fn firsts(&self) -> impl Iterator<Item = Ref> {
-        self.queues.iter().filter_map(|queue| queue.first())
-    }
-
-    /// Adds all of it to a checksum.
-    pub(crate) fn sum(&self, sum: &mut Checksum) {
-        for queue in &self.queues {
-            sum.word(queue.word());
-        }
-        sum.word(self.occupied);
-    }
-
-    fn first(&self) -> Option<Ref> {
-        let highest = self.occupied.checked_ilog2()?;
-        self.queues[highest as usize].first()
-    }
-}
+use crate::tcb::State;
 
 impl<S: Sphere> Kernel<'_, S> {
     fn neighbours(&self, tcb: Ref) -> Queue {
@@ -165,18 +91,16 @@ impl<S: Sphere> Kernel<'_, S> {
     pub(crate) fn make_ready(&mut self, tcb: Ref) {
         self.set_state(tcb, State::Ready);
         let priority = self.priority(tcb);
-        self.ready.queues[priority] = self.append(self.ready.queues[priority], tcb);
-        self.ready.occupied |= 1 << priority;
+        let queue = self.append(self.ready.queue(priority), tcb);
+        self.ready.set_queue(priority, queue);
     }
 
     /// Takes a ready thread off its queue; the caller says what it does from here on.
     pub(crate) fn unready(&mut self, tcb: Ref) {
         assert!(self.state(tcb) == State::Ready, "it is in that queue");
         let priority = self.priority(tcb);
-        self.ready.queues[priority] = self.unlink(self.ready.queues[priority], tcb);
-        if self.ready.queues[priority] == Queue::EMPTY {
-            self.ready.occupied &= !(1 << priority);
-        }
+        let queue = self.unlink(self.ready.queue(priority), tcb);
+        self.ready.set_queue(priority, queue);
     }
 
     pub(crate) fn set_priority(&mut self, tcb: Ref, priority: u64) {
@@ -274,14 +198,6 @@ impl<S: Sphere> Kernel<'_, S> {
         }
         if self.fpu == tcb {
             self.fpu = Ref::NONE;
-        }
-    }
-
-    /// The notification of an interrupt line, and its badge.
-    pub(crate) fn irq_target(&self, line: u32) -> Option<(Ref, u64)> {
-        match self.cap(self.irqs.slot(line)) {
-            Cap::Notification { obj, badge, .. } => Some((obj, badge)),
-            _ => None,
         }
     }
 }

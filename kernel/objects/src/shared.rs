@@ -24,96 +24,33 @@
 use rcoe_abi::{Error, Label, Rights, layout};
 use rcoe_core::mix;
 
-use crate::alike::Checksum;
 use crate::arch;
 use crate::cap::Mapping;
-use crate::decode::{Arguments, Invocation};
 use crate::kernel::Kernel;
+use crate::request::{Answer, Arguments};
+use crate::shares::{SHARES, Share};
 use crate::sphere::{Sphere, kind};
 use crate::{Cap, Ref};
 
-/// Most mappings at a time.
-const SHARES: usize = 16;
-/// Most threads that are told whether theirs is the primary.
-const DRIVERS: usize = 8;
-
-/// A mapping of a page of device memory.
+/// What is to be done: checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Share {
-    page: u32,
-    rights: Rights,
-    mapping: Mapping,
-    /// Whose page it is: that of the primary when it was mapped, or when its driver last met.
-    primary: u64,
-}
-
-impl Share {
-    const NONE: Self = Self {
-        page: 0,
-        rights: Rights::NONE,
-        mapping: Mapping {
-            asid: 0,
-            address: 0,
-        },
-        primary: 0,
-    };
-
-    const fn is_none(&self) -> bool {
-        self.mapping.asid == 0
-    }
-}
-
-/// All mappings of device memory, and the threads that know.
-#[derive(Debug)]
-pub(crate) struct Shares {
-    all: [Share; SHARES],
-    /// Threads that were told whether theirs is the primary.
-    drivers: [Ref; DRIVERS],
-}
-
-impl Shares {
-    pub(crate) const fn new() -> Self {
-        Self {
-            all: [Share::NONE; SHARES],
-            drivers: [Ref::NONE; DRIVERS],
-        }
-    }
-
-    /// A thread ends.
-    pub(crate) fn forget_driver(&mut self, tcb: Ref) {
-        for driver in &mut self.drivers {
-            if *driver == tcb {
-                *driver = Ref::NONE;
-            }
-        }
-    }
-
-    /// The place of a thread among those that know, or one that is free.
-    fn place_of(&self, tcb: Ref) -> Option<usize> {
-        let find = |sought: Ref| self.drivers.iter().position(|&driver| driver == sought);
-        find(tcb).or_else(|| find(Ref::NONE))
-    }
-
-    /// Threads that were told whether theirs is the primary.
-    pub(crate) fn drivers(&self) -> impl Iterator<Item = Ref> {
-        self.drivers.iter().filter_map(|driver| driver.some())
-    }
-
-    pub(crate) fn sum(&self, sum: &mut Checksum) {
-        for share in &self.all {
-            let mapping = share.mapping;
-            sum.words(&[u64::from(mapping.asid), mapping.address, share.primary]);
-            sum.word(u64::from(share.page) << 8 | share.rights.word());
-        }
-        for driver in &self.drivers {
-            sum.word(u64::from(driver.units()));
-        }
-    }
-
-    fn of(&self, page: u32, mapping: Mapping) -> Option<usize> {
-        let is = |share: &Share| share.page == page && share.mapping == mapping;
-        self.all.iter().position(is)
-    }
+pub(crate) enum Operation {
+    /// Make a capability to one of the pages that `source` stands for.
+    Make {
+        source: Ref,
+        to: Ref,
+        cap: Cap,
+    },
+    Map {
+        slot: Ref,
+        share: Share,
+    },
+    Unmap {
+        slot: Ref,
+    },
+    Meet {
+        place: usize,
+    },
 }
 
 /// Is this page of device memory transfer memory?
@@ -128,16 +65,13 @@ impl<S: Sphere> Kernel<'_, S> {
         &self,
         message: Arguments,
         (first, last): (u32, u32),
-    ) -> Result<Invocation, Error> {
+    ) -> Result<Operation, Error> {
         let [page, pointer] = self.arguments(message)?;
         let page = u32::try_from(page).map_err(|_| Error::RangeError)?;
         if page > last - first {
             return Err(Error::RangeError);
         }
-        let to = self.lookup(message.tcb, pointer)?;
-        if !self.is_empty(to) {
-            return Err(Error::DeleteFirst);
-        }
+        let to = self.vacant_slot(message, pointer)?;
         let page = first + page;
         let rights = if is_transfer(page) {
             Rights::READ_WRITE
@@ -149,7 +83,7 @@ impl<S: Sphere> Kernel<'_, S> {
             rights,
             mapping: Mapping::default(),
         };
-        Ok(Invocation::MakeShared {
+        Ok(Operation::Make {
             source: message.slot,
             to,
             cap,
@@ -161,7 +95,7 @@ impl<S: Sphere> Kernel<'_, S> {
         &self,
         message: Arguments,
         label: Label,
-    ) -> Result<Invocation, Error> {
+    ) -> Result<Operation, Error> {
         let slot = message.slot;
         let Cap::Shared {
             page,
@@ -175,9 +109,9 @@ impl<S: Sphere> Kernel<'_, S> {
             Label::SharedMeet => {
                 let place = self.shares.place_of(message.tcb);
                 let place = place.ok_or(Error::NotEnoughMemory)?;
-                return Ok(Invocation::Meet { place });
+                return Ok(Operation::Meet { place });
             }
-            Label::FrameUnmap => return Ok(Invocation::UnmapFrame { slot }),
+            Label::FrameUnmap => return Ok(Operation::Unmap { slot }),
             Label::FrameMap => {}
             _ => return Err(Error::IllegalOperation),
         }
@@ -200,10 +134,38 @@ impl<S: Sphere> Kernel<'_, S> {
             mapping: Mapping { asid, address },
             primary: self.sphere.primary(),
         };
-        Ok(Invocation::MapShared { slot, share })
+        Ok(Operation::Map { slot, share })
     }
 
-    pub(crate) fn map_shared(&mut self, slot: Ref, share: Share) {
+    /// Does it, for `caller`.
+    pub(crate) fn invoke_shared(&mut self, caller: Ref, operation: Operation) -> Answer {
+        match operation {
+            Operation::Make { source, to, cap } => self.insert_derived(to, cap, source),
+            Operation::Map { slot, share } => self.map_shared(slot, share),
+            Operation::Unmap { slot } => {
+                let Cap::Shared {
+                    page,
+                    rights,
+                    mapping,
+                } = self.cap(slot)
+                else {
+                    panic!("decoding found such a page");
+                };
+                self.unmap_shared(page, mapping);
+                let mapping = Mapping::default();
+                let cap = Cap::Shared {
+                    page,
+                    rights,
+                    mapping,
+                };
+                self.set_cap(slot, cap);
+            }
+            Operation::Meet { place } => return Answer::two(self.meet(caller, place), 1),
+        }
+        Answer::NOTHING
+    }
+
+    fn map_shared(&mut self, slot: Ref, share: Share) {
         let Cap::Shared { page, rights, .. } = self.cap(slot) else {
             panic!("decoding found such a page");
         };
@@ -274,7 +236,7 @@ impl<S: Sphere> Kernel<'_, S> {
 
     /// All replicas meet: generation, and whether this one is the primary. The pages in the
     /// caller's space are those of the present primary from here on.
-    pub(crate) fn meet(&mut self, caller: Ref, place: usize) -> [u64; 2] {
+    fn meet(&mut self, caller: Ref, place: usize) -> [u64; 2] {
         self.shares.drivers[place] = caller;
         self.sphere.vote();
         let (primary, generation) = (self.sphere.primary(), self.sphere.generation());

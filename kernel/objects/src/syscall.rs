@@ -5,10 +5,10 @@ use rcoe_core::{Compare, mix};
 
 use crate::arch::{CAP, INFO};
 use crate::fault::Fault;
+use crate::field;
 use crate::kernel::Kernel;
 use crate::long::Budget;
 use crate::sphere::{Sphere, kind};
-use crate::tcb::field;
 use crate::{Cap, Ref};
 
 /// System calls after which there is a vote even if nothing goes out.

@@ -2,7 +2,7 @@
 
 use rcoe_abi::Rights;
 
-use crate::tcb::field;
+use crate::field;
 
 /// Words of a thread's registers: general ones x0 to x30, then instruction pointer, processor
 /// state, stack pointer, and the thread's own register (`tpidr_el0`).

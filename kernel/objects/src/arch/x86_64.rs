@@ -2,7 +2,7 @@
 
 use rcoe_abi::Rights;
 
-use crate::tcb::field;
+use crate::field;
 
 /// Words of a thread's registers: general ones in the order rax, rbx, rcx, rdx, rsi, rdi, rbp, r8
 /// to r15, then rip, rflags and rsp.

@@ -8,9 +8,10 @@ use rcoe_abi::object::LARGE;
 
 use super::world::Alone;
 use crate::arch;
+use crate::field;
 use crate::kernel::Kernel;
 use crate::sphere::Sphere as _;
-use crate::tcb::{State, field};
+use crate::tcb::State;
 use crate::{Cap, Ref};
 
 /// All slots that can be reached from the root task's table, with what they hold.
@@ -109,7 +110,7 @@ fn queues_hold_who_waits(kernel: &Kernel<'_, Alone>, slots: &BTreeMap<Ref, Cap>)
             while let Some(waiter) = queue {
                 found |= waiter == tcb;
                 let links = kernel.mem.get(waiter, field::QUEUE);
-                queue = crate::sched::Queue::from_word(links).last();
+                queue = crate::queue::Queue::from_word(links).last();
             }
             assert!(found, "{tcb:?} is in the queue where it waits");
         }

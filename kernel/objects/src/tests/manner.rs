@@ -13,8 +13,9 @@ use crate::arch::{
     POINTERS, SP, STATUS, STEP, STEP_VECTOR,
 };
 use crate::fault::Fault;
+use crate::field;
 use crate::kernel::Kernel;
-use crate::tcb::{State, field};
+use crate::tcb::State;
 use crate::{Cap, Ref};
 
 const HANDLER: u64 = FREE;
