@@ -269,7 +269,7 @@ impl Node {
             Some(word) if word.phase == 3 => {
                 let entry = Entry::read(ports, peer, self.parity());
                 let invited = entry.is_some_and(|entry| entry.invites == Some(self.id));
-                if !invited || !word.faulty.is_empty() {
+                if !invited || !word.verdict.faulty.is_empty() {
                     return self.give_up(ports);
                 }
                 match self.members.after(peer) {

@@ -3,6 +3,7 @@
 //! Read from memory that a faulty member wrote: whatever is there decodes to something, and the
 //! vote judges it.
 
+use crate::majority::Verdict;
 use crate::node::{Ports, port};
 use crate::primitive::Ordering;
 use crate::{ReplicaId, ReplicaSet, Signature};
@@ -36,16 +37,15 @@ pub(crate) struct Entry {
 pub(crate) struct BallotWord {
     pub(crate) vote: u32,
     pub(crate) phase: u8,
-    pub(crate) absent: ReplicaSet,
-    pub(crate) faulty: ReplicaSet,
+    pub(crate) verdict: Verdict,
 }
 
 impl BallotWord {
     pub(crate) fn encode(self) -> u64 {
         u64::from(self.vote) << 32
             | u64::from(self.phase) << 16
-            | u64::from(self.absent.bits()) << 8
-            | u64::from(self.faulty.bits())
+            | u64::from(self.verdict.absent.bits()) << 8
+            | u64::from(self.verdict.faulty.bits())
     }
 
     pub(crate) fn decode(word: u64) -> Self {
@@ -53,8 +53,10 @@ impl BallotWord {
         Self {
             vote: u32::from_le_bytes(vote),
             phase,
-            absent: ReplicaSet::from_bits(absent),
-            faulty: ReplicaSet::from_bits(faulty),
+            verdict: Verdict {
+                absent: ReplicaSet::from_bits(absent),
+                faulty: ReplicaSet::from_bits(faulty),
+            },
         }
     }
 }

@@ -47,8 +47,8 @@ pub fn report(outbox: &Outbox) -> Report {
     Report {
         rendezvous: outbox.arrived.load(Ordering::Acquire),
         votes,
-        verdict: ballot.faulty,
-        absent: ballot.absent,
+        verdict: ballot.verdict.faulty,
+        absent: ballot.verdict.absent,
         phase: ballot.phase,
         members: ReplicaSet::from_bits(membership.to_le_bytes()[0]),
         epoch: membership >> 8,

@@ -41,7 +41,7 @@ impl Node {
     fn is_confirmed(&self, gone: ReplicaSet, ports: &Ports<'_>) -> bool {
         let confirms = |&peer: &ReplicaId| {
             let ballot = self.ballot(peer, ports);
-            ballot.is_some_and(|word| word.phase == 3 && word.faulty == gone)
+            ballot.is_some_and(|word| word.phase == 3 && word.verdict.faulty == gone)
         };
         let others = self.others.iter();
         let confirming = others

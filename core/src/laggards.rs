@@ -8,7 +8,7 @@
 //! Not covered: one that moves on a little between votes; the limit of votes without a verdict
 //! catches it.
 
-use crate::{MAX_REPLICAS, ReplicaId};
+use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet};
 
 /// Votes in a row that may find a member behind at the same place.
 const LIMIT: u8 = 3;
@@ -27,9 +27,20 @@ struct Seen {
 }
 
 impl Laggards {
+    /// Takes note of where each of `members` stands apart in this vote, if it does, be it behind
+    /// or, as it claims, ahead. Those that stood there too often.
+    pub(crate) fn note_all(
+        &mut self,
+        members: ReplicaSet,
+        apart: impl Fn(ReplicaId) -> Option<(u64, u64)>,
+    ) -> ReplicaSet {
+        let stuck = members.iter().filter(|&peer| self.note(peer, apart(peer)));
+        stuck.fold(ReplicaSet::empty(), ReplicaSet::with)
+    }
+
     /// Takes note of where `peer` stands behind in this vote, or with `None` that it does not. Has
     /// it stood there too often?
-    pub(crate) fn note(&mut self, peer: ReplicaId, behind: Option<(u64, u64)>) -> bool {
+    fn note(&mut self, peer: ReplicaId, behind: Option<(u64, u64)>) -> bool {
         let seen = &mut self.seen[peer.index()];
         *seen = match behind {
             None => Seen::default(),

@@ -7,7 +7,7 @@
 //! read it, with one barrier per rendezvous.
 
 use crate::ReplicaId;
-use crate::guards::Bug;
+use crate::guards::{Bug, Guards};
 use crate::node::{Await, Call, Done, Node, Ports, Step, Task, WaitFor, port};
 use crate::outbox::Outbox;
 use crate::primitive::Ordering;
@@ -19,6 +19,16 @@ pub(crate) enum Stage {
     Arrive,
     /// About to look at this member.
     Inspect(ReplicaId),
+}
+
+/// Which slot holds the signature of `round`.
+#[inline]
+pub(crate) const fn slot_of(round: u64, guards: Guards) -> usize {
+    if guards.off(Bug::SingleBuffer) {
+        0
+    } else {
+        (round & 1) as usize
+    }
 }
 
 impl Node {
@@ -77,11 +87,7 @@ impl Node {
     /// Which slot holds the signature of `round`.
     #[inline]
     pub(crate) fn slot_of(&self, round: u64) -> usize {
-        if self.guards.off(Bug::SingleBuffer) {
-            0
-        } else {
-            usize::from(round & 1 != 0)
-        }
+        slot_of(round, self.guards)
     }
 
     #[inline]

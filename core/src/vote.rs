@@ -19,27 +19,28 @@
 //! waiting for somebody who then came. It counts with those ahead; afterwards all take up their
 //! waits again, and the one behind catches up, if need be from the ring of a primary that was
 //! removed.
+//!
+//! Here is what is published and waited for. The counting is in [`crate::majority`], what a verdict
+//! brings in [`crate::outcome`].
 
 use core::fmt;
 
 use crate::ballot::{At, BallotWord, Entry};
+use crate::behind::Standing;
 use crate::guards::Bug;
 use crate::halt::{Cause, Halt};
+use crate::majority::{Difference, Stop, Verdict};
 use crate::node::{Await, Call, Node, Ports, Step, Task, WaitFor, port};
 use crate::primitive::Ordering;
 use crate::rendezvous::Stage as Rendezvous;
 use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet};
-
-/// Votes in a row without a verdict and without own progress before a replica gives up.
-pub const SPURIOUS_LIMIT: u32 = 64;
 
 /// A vote in progress.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Vote {
     stage: Stage,
     entries: [Option<Entry>; MAX_REPLICAS],
-    absent: ReplicaSet,
-    faulty: ReplicaSet,
+    pub(crate) verdict: Verdict,
 }
 
 /// Where a vote is.
@@ -73,7 +74,7 @@ impl fmt::Display for Vote {
         write!(
             f,
             "vote {:?} absent {:?} faulty {:?}",
-            self.stage, self.absent, self.faulty
+            self.stage, self.verdict.absent, self.verdict.faulty
         )?;
         for (number, entry) in self.entries.iter().enumerate() {
             if let Some(Entry {
@@ -100,8 +101,10 @@ impl Node {
         call.vote = Some(Vote {
             stage: Stage::Enter,
             entries: [None; MAX_REPLICAS],
-            absent: ReplicaSet::empty(),
-            faulty: ReplicaSet::empty(),
+            verdict: Verdict {
+                absent: ReplicaSet::empty(),
+                faulty: ReplicaSet::empty(),
+            },
         });
         Step::Again
     }
@@ -201,8 +204,7 @@ impl Node {
         let word = BallotWord {
             vote: self.next_vote(),
             phase,
-            absent: vote.absent,
-            faulty: vote.faulty,
+            verdict: vote.verdict,
         };
         let ballot = &port(ports, self.id).outbox.ballots[self.parity()];
         ballot.word.store(word.encode(), Ordering::Release);
@@ -226,7 +228,7 @@ impl Node {
             vote.entries[peer.index()] = entry;
             call.overdue = call.overdue.without(peer);
         } else if Self::missing(call, ports, peer) {
-            vote.absent = vote.absent.with(peer);
+            vote.verdict.absent = vote.verdict.absent.with(peer);
         } else {
             return Step::Pending(Await {
                 peer,
@@ -241,52 +243,55 @@ impl Node {
         Step::Again
     }
 
-    /// Counts, as Listing 5 does: the verdict, or a fail-stop.
+    /// Counts: the verdict, or a halt.
     fn decide(&mut self, vote: &mut Vote, ports: &Ports<'_>) -> Step {
-        let mut best = ReplicaSet::empty();
-        for candidate in self.members {
-            let group = self.group_of(vote, candidate, ports);
-            if group.len() > best.len() {
-                best = group;
-            }
-        }
-        let outside = self.members.minus(best);
-        if best.len() * 2 <= self.members.len() && !self.guards.off(Bug::AcceptMinority) {
-            return self.halt(
-                ports,
-                Halt::FailStop(no_majority(outside, vote.absent)),
-                outside,
-            );
-        }
-        let stuck = self.stuck(vote, best, ports);
-        if best.minus(stuck).len() * 2 <= self.members.len() && !stuck.is_empty() {
-            return self.halt(ports, Halt::FailStop(Cause::Livelock), stuck);
-        }
-        vote.faulty = outside.union(self.condemned(vote)).union(stuck);
-        if vote.faulty.contains(self.id) {
-            return self.halt(ports, Halt::Convicted, vote.faulty);
-        }
-        vote.stage = Stage::Propose;
-        Step::Again
+        let standing = self.standing(vote, ports);
+        let count = standing.count(self.members, vote.verdict.absent);
+        let verdict = count.majority(self.guards).and_then(|majority| {
+            let apart = |peer| standing.apart(peer, majority);
+            let stuck = self.laggards.note_all(self.members, apart);
+            count.convict(self.id, majority, stuck)
+        });
+        self.propose_if(vote, verdict, ports)
     }
 
-    /// Members in whose outbox a majority found what no healthy replica writes.
-    fn condemned(&self, vote: &Vote) -> ReplicaSet {
-        let accusers = |accused: ReplicaId| {
-            let accuses = |entry: &&Entry| entry.accused.contains(accused);
-            vote.entries.iter().flatten().filter(accuses).count()
+    /// What is known of where members stand.
+    fn standing<'a>(&self, vote: &'a Vote, ports: &Ports<'_>) -> Standing<'a> {
+        let vouched = |&peer: &ReplicaId| {
+            let waits = vote.entry(peer).filter(|entry| entry.at == At::Stream);
+            waits.is_some_and(|entry| self.vouched(ports, entry.cursor, entry.signature))
         };
-        self.members
-            .iter()
-            .filter(|&peer| accusers(peer) * 2 > self.members.len())
-            .fold(ReplicaSet::empty(), ReplicaSet::with)
+        let vouched = self.members.iter().filter(vouched);
+        Standing {
+            entries: &vote.entries,
+            vouched: vouched.fold(ReplicaSet::empty(), ReplicaSet::with),
+            ring: port(ports, self.id).ring.len() as u64,
+            guards: self.guards,
+        }
+    }
+
+    /// The verdict is to be published, unless there is none.
+    fn propose_if(
+        &mut self,
+        vote: &mut Vote,
+        verdict: Result<Verdict, Stop>,
+        ports: &Ports<'_>,
+    ) -> Step {
+        match verdict {
+            Ok(verdict) => {
+                vote.verdict = verdict;
+                vote.stage = Stage::Propose;
+                Step::Again
+            }
+            Err(stop) => self.halt(ports, stop.halt, stop.culprits),
+        }
     }
 
     /// Phase 2: publishes the verdict and starts to compare.
     fn propose(&mut self, vote: &mut Vote, ports: &Ports<'_>) -> Step {
         self.publish_phase(vote, 2, ports);
         self.publish_bell(ports);
-        let first = self.others().minus(vote.faulty).lowest();
+        let first = self.others().minus(vote.verdict.faulty).lowest();
         vote.stage = match first {
             Some(peer) if !self.guards.off(Bug::SkipPhase2) => Stage::Compare(peer),
             _ => Stage::Confirm,
@@ -316,8 +321,8 @@ impl Node {
         };
         // It came after all; being late for one phase says nothing about the next.
         call.overdue = call.overdue.without(peer);
-        if theirs.faulty == vote.faulty {
-            let rest = self.others().minus(vote.faulty);
+        if theirs.verdict.faulty == vote.verdict.faulty {
+            let rest = self.others().minus(vote.verdict.faulty);
             vote.stage = rest.after(peer).map_or(Stage::Confirm, Stage::Compare);
             return Step::Again;
         }
@@ -344,43 +349,31 @@ impl Node {
         wait: Await,
         ports: &Ports<'_>,
     ) -> Step {
-        let more = theirs.faulty.minus(vote.faulty);
-        let fewer = vote.faulty.minus(theirs.faulty);
-        let sane = theirs.faulty.is_subset(self.members) && !theirs.faulty.contains(wait.peer);
-        let resolvable = sane && more.is_subset(theirs.absent) && fewer.is_subset(vote.absent);
-        if !resolvable || self.guards.off(Bug::NoAdopt) {
-            let culprits = vote.faulty.union(theirs.faulty);
-            return self.halt(ports, Halt::FailStop(Cause::Disagreement), culprits);
+        let own = vote.verdict;
+        match own.differs(self.members, wait.peer, theirs.verdict, self.guards) {
+            Difference::Disagreement => {
+                let culprits = own.faulty.union(theirs.verdict.faulty);
+                self.halt(ports, Halt::FailStop(Cause::Disagreement), culprits)
+            }
+            Difference::Adopt(more) => self.grow(vote, more, ports),
+            Difference::Await if Self::missing(call, ports, wait.peer) => {
+                self.grow(vote, ReplicaSet::empty().with(wait.peer), ports)
+            }
+            Difference::Await => Step::Pending(wait),
         }
-        if !more.is_empty() {
-            return self.grow(vote, more, ports);
-        }
-        if Self::missing(call, ports, wait.peer) {
-            return self.grow(vote, ReplicaSet::empty().with(wait.peer), ports);
-        }
-        Step::Pending(wait)
     }
 
     /// Adds absent members to the verdict and proposes it anew, if a majority remains.
     fn grow(&mut self, vote: &mut Vote, absent: ReplicaSet, ports: &Ports<'_>) -> Step {
-        vote.absent = vote.absent.union(absent);
-        vote.faulty = vote.faulty.union(absent);
-        if vote.faulty.contains(self.id) {
-            return self.halt(ports, Halt::Convicted, vote.faulty);
-        }
-        let rest = self.members.minus(vote.faulty);
-        if rest.len() * 2 <= self.members.len() {
-            return self.halt(ports, Halt::FailStop(Cause::Timeout), vote.faulty);
-        }
-        vote.stage = Stage::Propose;
-        Step::Again
+        let grown = vote.verdict.with_absent(self.id, self.members, absent);
+        self.propose_if(vote, grown, ports)
     }
 
     /// Phase 3: publishes the confirmation.
     fn confirm(&mut self, vote: &mut Vote, ports: &Ports<'_>) -> Step {
         self.publish_phase(vote, 3, ports);
         self.publish_bell(ports);
-        let first = self.others().minus(vote.faulty).lowest();
+        let first = self.others().minus(vote.verdict.faulty).lowest();
         vote.stage = match first {
             Some(peer) if !self.guards.off(Bug::SkipPhase3) => Stage::Await(peer),
             _ => Stage::Finish,
@@ -406,16 +399,24 @@ impl Node {
             reason: WaitFor::Vote,
         };
         let Some(theirs) = self.ballot(peer, ports) else {
-            return self.halt(ports, Halt::FailStop(Cause::Disagreement), vote.faulty);
+            return self.halt(
+                ports,
+                Halt::FailStop(Cause::Disagreement),
+                vote.verdict.faulty,
+            );
         };
-        if theirs.faulty != vote.faulty {
-            if theirs.phase < 3 && vote.faulty.is_subset(theirs.faulty) {
+        if theirs.verdict.faulty != vote.verdict.faulty {
+            if theirs.phase < 3 && vote.verdict.faulty.is_subset(theirs.verdict.faulty) {
                 return self.reconcile(vote, call, theirs, wait, ports);
             }
-            return self.halt(ports, Halt::FailStop(Cause::Disagreement), vote.faulty);
+            return self.halt(
+                ports,
+                Halt::FailStop(Cause::Disagreement),
+                vote.verdict.faulty,
+            );
         }
         if theirs.phase == 3 {
-            let rest = self.others().minus(vote.faulty);
+            let rest = self.others().minus(vote.verdict.faulty);
             vote.stage = rest.after(peer).map_or(Stage::Finish, Stage::Await);
             return Step::Again;
         }
@@ -426,7 +427,7 @@ impl Node {
             return self.halt(
                 ports,
                 Halt::FailStop(Cause::Timeout),
-                vote.faulty.with(peer),
+                vote.verdict.faulty.with(peer),
             );
         }
         Step::Pending(wait)
@@ -434,96 +435,10 @@ impl Node {
 
     fn finish(&self, vote: &mut Vote) -> Step {
         vote.stage = Stage::Adopt;
-        if vote.faulty.is_empty() {
+        if vote.verdict.faulty.is_empty() {
             Step::Again
         } else {
-            Step::Exclude(vote.faulty)
+            Step::Exclude(vote.verdict.faulty)
         }
-    }
-
-    /// The verdict holds and those in it are excluded: changes the membership and takes up the call
-    /// again.
-    fn adopt(&mut self, vote: &Vote, call: &mut Call, ports: &Ports<'_>) -> Step {
-        self.votes = self.next_vote();
-        call.forget_missing();
-        call.accused = ReplicaSet::empty();
-        if vote.faulty.is_empty() {
-            return match self.invited(vote) {
-                Some(newcomer) => self.take_in(newcomer, ports),
-                None => self.nobody(call, ports),
-            };
-        }
-        self.spurious = (0, 0);
-        self.set_members(self.members.minus(vote.faulty));
-        assert!(
-            self.members.contains(self.id),
-            "a convicted replica halts before"
-        );
-        self.epoch += 1;
-        let own = port(ports, self.id).outbox;
-        own.membership.store(self.membership(), Ordering::Release);
-        let lost = self.primary;
-        if vote.faulty.contains(lost) {
-            let until = self.furthest(vote);
-            if self.effect_is_lost(ports, lost, until) {
-                return self.halt(ports, Halt::LostEffect, vote.faulty);
-            }
-            self.former = Some((lost, until));
-            self.primary = self.members.lowest().unwrap_or(self.id);
-            self.limit = self.cursor;
-        }
-        self.resume(call, ports)
-    }
-
-    /// The position in the stream that some survivor has reached, and to which all will follow it.
-    fn furthest(&self, vote: &Vote) -> u64 {
-        let entries = self
-            .members
-            .iter()
-            .filter_map(|peer| vote.entries[peer.index()].as_ref());
-        entries
-            .map(|entry| entry.cursor)
-            .max()
-            .unwrap_or(self.cursor)
-    }
-
-    /// A vote that found nobody: fine a few times, a livelock if it goes on.
-    fn nobody(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
-        let here = self.trace.events();
-        let (count, place) = self.spurious;
-        self.spurious = if place == here {
-            (count + 1, here)
-        } else {
-            (1, here)
-        };
-        if self.spurious.0 > SPURIOUS_LIMIT {
-            return self.halt(ports, Halt::FailStop(Cause::Livelock), ReplicaSet::empty());
-        }
-        self.resume(call, ports)
-    }
-
-    fn resume(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
-        match call.task {
-            Task::Rendezvous(_) => self.inspect_first(call),
-            Task::Room { words, .. } => {
-                call.task = Task::Room { words, next: None };
-                Step::Again
-            }
-            Task::Consume => Step::Again,
-            Task::Action(_) => self.resume_action(call, ports),
-            // Another vote than the one that was asked for, or one that took nobody in.
-            Task::Admit(_) => Step::Again,
-        }
-    }
-}
-
-/// Which kind of no majority it is, for the report.
-fn no_majority(outside: ReplicaSet, absent: ReplicaSet) -> Cause {
-    if outside == absent {
-        Cause::Timeout
-    } else if absent.is_empty() {
-        Cause::Mismatch
-    } else {
-        Cause::NoMajority
     }
 }
