@@ -34,6 +34,7 @@ pub mod proc;
 pub mod rcoe;
 pub mod report;
 pub mod scenes;
+pub mod site;
 pub mod snapshot;
 pub mod system;
 pub mod terminal;

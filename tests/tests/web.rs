@@ -3,59 +3,15 @@
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 
-use rcoe_tests::launch::{Ended, Running, signal};
-use rcoe_tests::rcoe::{LIMIT, until};
+use rcoe_tests::launch::{Ended, signal};
+use rcoe_tests::rcoe::until;
+use rcoe_tests::site::{Site, body};
 use rcoe_tests::watched::{Watched, ask};
 use rustix::process::Signal;
 use serde_json::Value;
 
 /// An argument that would be a script of the page if it were taken for more than text.
 const HOSTILE: &str = "</code><script>alert(1)</script>\"'&";
-
-/// A page being served.
-struct Site {
-    running: Running,
-    address: String,
-}
-
-impl Site {
-    fn open(watched: &Watched, arguments: &[&str]) -> Self {
-        let running = watched.start(&[&["top", "--web", "0"], arguments].concat());
-        let address = until("the address", || {
-            let said = running.stdout_so_far().unwrap();
-            let (address, _) = said.strip_prefix("http://")?.split_once("/ (")?;
-            Some(address.to_owned())
-        });
-        Self { running, address }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
-        stream
-    }
-
-    fn get_as(&self, path: &str, host: &str) -> String {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        ask(self.connect(), &request)
-    }
-
-    fn get(&self, path: &str) -> String {
-        self.get_as(path, &self.address)
-    }
-
-    fn close(self) {
-        signal(self.running.pid(), Signal::INT).unwrap();
-        let outcome = self.running.finish(LIMIT).unwrap();
-        assert_eq!(outcome.ended, Ended::Signal(2), "{}", outcome.err());
-        assert_eq!(outcome.survivors, 0);
-    }
-}
-
-/// What stands behind the head of an answer.
-fn body(answer: &str) -> &str {
-    answer.split_once("\r\n\r\n").expect("a whole answer").1
-}
 
 #[test]
 fn a_browser_sees_jobs_faults_and_cores_and_every_text_is_a_text() {

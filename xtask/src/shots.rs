@@ -1,7 +1,7 @@
 //! Pictures of a page, for whoever changes its look.
 //!
-//! They are to be looked at, not compared: no test needs a browser. What pages hold is tested as
-//! text, where it is made.
+//! They are to be looked at, not compared. What pages hold is tested as text, where it is made, and
+//! that a browser loads, runs and paints them in `tests/tests/browser.rs`.
 
 use std::process::Command;
 

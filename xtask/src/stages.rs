@@ -59,8 +59,9 @@ const FEATURES: [(&str, &[&str]); 2] = [
     ("shuttle", &["schedules", "coupled_schedules"]),
 ];
 
-/// What the fault lab runs beside the programs of the matrix; debugger and compiler of the tests.
-const LAB_PACKAGES: [&str; 4] = ["pigz", "make", "gdb", "musl-tools"];
+/// What the fault lab runs beside the programs of the matrix; debugger, compiler and browser of the
+/// tests.
+const LAB_PACKAGES: [&str; 5] = ["pigz", "make", "gdb", "musl-tools", "chromium"];
 
 /// Fault campaigns of CI size. Those with seeds are another sample for each commit; of those with
 /// ticks, which are few, always the same one is taken.
