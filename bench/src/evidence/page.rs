@@ -13,7 +13,8 @@
 //! | `{{sources}}` | where all that came from |
 //!
 //! Words of a directive are parted by bars. Whatever has no data is an error, and so is a measured
-//! number that stands in the text itself.
+//! number that stands in the text itself, or in what the evidence says beside its numbers: why a
+//! goal is not met, and what else to know of a source.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -39,6 +40,7 @@ pub fn render(
     campaigns: &Campaigns,
 ) -> Result<String> {
     goals.ensure_measured(evidence)?;
+    ensure_words(evidence, goals, campaigns)?;
     let page = Page {
         evidence,
         goals,
@@ -60,6 +62,32 @@ pub fn render(
         out.push('\n');
     }
     Ok(out)
+}
+
+/// Refuses a measured number among the words of the evidence.
+fn ensure_words(evidence: &Evidence, goals: &Goals, campaigns: &Campaigns) -> Result<()> {
+    let groups = &campaigns.groups;
+    let rows = goals.row.iter().map(|row| &row.why);
+    let whys = groups
+        .iter()
+        .flat_map(|group| &group.goal)
+        .map(|goal| &goal.why);
+    let all = groups.iter().flat_map(|group| &group.campaign);
+    let notes = all.filter_map(|campaign| campaign.note.as_ref());
+    let files = evidence.files.iter().filter_map(|file| file.note.as_ref());
+    let stray = |text: &String| stray(text).map(|figure| format!("{figure}, in: {text}"));
+    let found: Vec<String> = rows
+        .chain(whys)
+        .chain(notes)
+        .chain(files)
+        .filter_map(stray)
+        .collect();
+    ensure!(
+        found.is_empty(),
+        "figures without data:\n{}",
+        found.join("\n")
+    );
+    Ok(())
 }
 
 /// Where figures come from.
@@ -427,6 +455,21 @@ mod tests {
         let (goals, campaigns) = (Goals::default(), Campaigns::default());
         let text = render("{{counted s | n=2}}", &evidence, &goals, &campaigns).unwrap();
         assert!(text.ends_with("\n| a | 21, 1h, 2v | 1 |\n"), "{text}");
+    }
+
+    #[test]
+    fn words_of_the_evidence_have_no_figures() {
+        let evidence = Evidence::of(vec![file("s", "2026-01-01", &[("a", 4.0)])]).unwrap();
+        let row = "[[row]]\nsuite = \"s\"\ntitle = \"t\"\nof = \"value\"\nwhy = \"it took 5 s\"\n\
+                   goals = [{ what = \"a\", run = \"n=2\", at_most = 5 }]\n";
+        let (goals, none) = (Goals::parse(row).unwrap(), Campaigns::default());
+        assert!(render("", &evidence, &goals, &none).is_err());
+        let goals = Goals::parse(&row.replace("5 s", "long")).unwrap();
+        assert!(render("", &evidence, &goals, &none).is_ok());
+        let mut noted = file("s", "2026-01-01", &[("a", 4.0)]);
+        noted.note = Some("of 3 minutes".to_owned());
+        let evidence = Evidence::of(vec![noted]).unwrap();
+        assert!(render("", &evidence, &goals, &none).is_err());
     }
 
     #[test]

@@ -2,16 +2,28 @@
 
 /// What a measured number looks like in a text: one with a decimal point, or with a unit behind it.
 pub(super) fn stray(line: &str) -> Option<String> {
-    const UNITS: [&str; 9] = [
+    const UNITS: [&str; 21] = [
         "%",
         "ns",
         "us",
         "ms",
+        "milliseconds",
         "s",
+        "second",
+        "seconds",
+        "minute",
+        "minutes",
+        "hours",
+        "bytes",
         "KiB",
         "MiB",
+        "GiB",
         "times",
         "instructions",
+        "cycles",
+        "op/s",
+        "operations",
+        "million",
     ];
     let mut plain = String::new();
     for (at, part) in line.split('`').enumerate() {
@@ -44,6 +56,9 @@ mod tests {
     fn a_measured_number_in_the_text_is_found() {
         assert_eq!(stray("it took 4.5 times"), Some("4.5 times".into()));
         assert_eq!(stray("of 64 MiB"), Some("64 MiB".into()));
+        assert_eq!(stray("after 2 minutes,"), Some("2 minutes".into()));
+        assert_eq!(stray("(90 op/s)"), Some("(90 op/s".into()));
+        assert_eq!(stray("of 12 bytes; 3 seconds"), Some("12 bytes".into()));
         assert_eq!(stray("`64 MiB` and {{figure a | b | 5 ms}}"), None);
         assert_eq!(stray("with two, 3 or 16 in a pipeline"), None);
     }
