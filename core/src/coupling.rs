@@ -172,6 +172,9 @@ pub struct Coupler<T> {
     voters: ReplicaSet,
     stamp: Stamp,
     stage: Stage,
+    /// Which of two places its last report is in. Whoever leaves an attempt and begins another one
+    /// must not overwrite what others have not read, whatever the numbers of their phases.
+    other: bool,
     owner: ReplicaId,
     /// Of the present phase.
     came: Came,
@@ -204,6 +207,7 @@ impl<T: Backend> Coupler<T> {
             voters: members,
             stamp: Stamp::default(),
             stage: Stage::Idle,
+            other: false,
             owner: id,
             came: Came::Apart,
             alike: ReplicaSet::empty(),
@@ -426,6 +430,7 @@ impl<T: Backend> Coupler<T> {
     }
 
     fn report(&mut self, boards: &Boards<'_>, machine: &impl Machine) -> Order {
+        self.other = !self.other;
         let report = Report {
             came: self.came,
             alike: self.alike,
@@ -433,7 +438,7 @@ impl<T: Backend> Coupler<T> {
             spoilt: self.effort.spoilt,
             standing: machine.standing(),
         };
-        board(boards, self.id).put_report(self.moment(), &report);
+        board(boards, self.id).put_report(self.other, self.moment(), &report);
         self.stage = Stage::Gather;
         Order::Again
     }

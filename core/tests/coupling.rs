@@ -124,15 +124,22 @@ mod tests {
         }
     }
 
-    /// Lets replicas at these places agree; where each then is.
-    fn agree(places: &[usize], flip: (usize, u64)) -> Vec<Result<usize, End>> {
-        let cells =
-            || -> Vec<AtomicU64> { (0..SHAPE.words()).map(|_| AtomicU64::new(0)).collect() };
-        let memory: Vec<Vec<AtomicU64>> = places.iter().map(|_| cells()).collect();
+    /// Words of so many fresh boards.
+    fn memory(boards: usize) -> Vec<Vec<AtomicU64>> {
+        let words = || (0..SHAPE.words()).map(|_| AtomicU64::new(0)).collect();
+        (0..boards).map(|_| words()).collect()
+    }
+
+    fn boards(memory: &[Vec<AtomicU64>]) -> Boards<'_> {
         let mut boards: Boards<'_> = [None; MAX_REPLICAS];
-        for (board, cells) in boards.iter_mut().zip(&memory) {
+        for (board, cells) in boards.iter_mut().zip(memory) {
             *board = Some(Board::new(cells, SHAPE));
         }
+        boards
+    }
+
+    /// Replicas at these places that begin an attempt; a register of one of them is another.
+    fn replicas(places: &[usize], flip: (usize, u64)) -> Vec<Replica> {
         let members = ReplicaSet::all(places.len());
         let replica = |(id, &at): (ReplicaId, &usize)| Replica {
             machine: Scripted {
@@ -145,6 +152,14 @@ mod tests {
         };
         let mut all: Vec<Replica> = members.iter().zip(places).map(replica).collect();
         all.iter_mut().for_each(|replica| replica.coupler.begin());
+        all
+    }
+
+    /// Lets replicas at these places agree; where each then is.
+    fn agree(places: &[usize], flip: (usize, u64)) -> Vec<Result<usize, End>> {
+        let memory = memory(places.len());
+        let boards = boards(&memory);
+        let mut all = replicas(places, flip);
         for _ in 0..1000 {
             for replica in all.iter_mut().filter(|replica| replica.came.is_none()) {
                 replica.step(&boards);
@@ -152,6 +167,28 @@ mod tests {
         }
         let came = |replica: &Replica| replica.came.expect("an end within a thousand steps");
         all.iter().map(came).collect()
+    }
+
+    #[test]
+    fn who_begins_anew_at_once_leaves_nobody_behind_in_the_attempt_before() {
+        for first in [0, 1] {
+            let memory = memory(2);
+            let boards = boards(&memory);
+            let mut all = replicas(&[7, 7], (1, 1));
+            // The other one makes its last step only when the first one is further.
+            while all[first].came.is_none() {
+                all[1 - first].step(&boards);
+                all[first].step(&boards);
+            }
+            let [before, after] = [first, 1 - first];
+            if all[after].came.is_none() {
+                all[before].coupler.give_up();
+                all[before].coupler.begin();
+                (0..10).for_each(|_| all[before].step(&boards));
+            }
+            (0..10).for_each(|_| all[after].step(&boards));
+            assert_eq!(all[after].came, Some(Err(End::Diverged)), "{first} first");
+        }
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The board: all that a replica tells the others while they agree on a point, in memory that it
 //! alone writes.
 //!
-//! A board of zero bytes is a valid fresh one. Its words are [`Post`]s: reports of two phases in
-//! turn, so that one stays readable during the next; the target, if this replica owns it; a
-//! question to the target's owner; the owner's answer to each of the others; the seal, a digest of
-//! the state at a target to which all have come; and the verdict, which stays readable until the
-//! next.
+//! A board of zero bytes is a valid fresh one. Its words are [`Post`]s: two reports in turn, so that
+//! one stays readable during the next, even if that is of another attempt; the target, if this
+//! replica owns it; a question to the target's owner; the owner's answer to each of the others; the
+//! seal, a digest of the state at a target to which all have come; and the verdict, which stays
+//! readable until the next.
 
 use super::post::{Post, Stamp, size};
 use super::time::Standing;
@@ -160,8 +160,8 @@ impl<'a> Board<'a> {
         Post(&self.cells[from..to])
     }
 
-    fn report_at(&self, phase: u8) -> Post<'a> {
-        let at = usize::from(phase & 1) * size(REPORT);
+    fn report_at(&self, place: usize) -> Post<'a> {
+        let at = place * size(REPORT);
         self.post(at, at + size(REPORT))
     }
 
@@ -186,20 +186,25 @@ impl<'a> Board<'a> {
         self.post(self.shape.answer(reader), self.shape.answer(reader + 1))
     }
 
-    pub(crate) fn put_report(&self, stamp: Stamp, report: &Report) {
+    /// Reports in the one or the other of two places; what is in that one is gone.
+    pub(crate) fn put_report(&self, other: bool, stamp: Stamp, report: &Report) {
         let mut words = [0; REPORT];
         words[0] = u64::from(report.came == Came::Equal)
             | u64::from(report.nowhere) << 1
             | u64::from(report.spoilt) << 2;
         words[1] = u64::from(report.alike.bits());
         words[2..].copy_from_slice(&pack(&report.standing));
-        self.report_at(stamp.phase).write(stamp, &words);
+        self.report_at(usize::from(other)).write(stamp, &words);
     }
 
     /// The report of the moment `stamp`, if it is there.
     pub(crate) fn report(&self, stamp: Stamp, guards: Guards) -> Option<Report> {
+        (0..2).find_map(|place| self.report_in(place, stamp, guards))
+    }
+
+    fn report_in(&self, place: usize, stamp: Stamp, guards: Guards) -> Option<Report> {
         let mut words = [0; REPORT];
-        let (found, _) = self.report_at(stamp.phase).read(&mut words, false)?;
+        let (found, _) = self.report_at(place).read(&mut words, false)?;
         is_of(found, stamp, guards).then(|| Report {
             came: if words[0] & 1 == 0 {
                 Came::Apart
@@ -413,8 +418,8 @@ mod tests {
         let reader = ReplicaId::new(1);
         let turn = Stamp { turn: 5, ..STAMP };
         let before = Stamp { phase: 1, ..STAMP };
-        board.put_report(before, &report);
-        board.put_report(STAMP, &report);
+        board.put_report(false, before, &report);
+        board.put_report(true, STAMP, &report);
         board.put_target(STAMP, &target, &[1, 2]);
         board.put_question(turn, Question::Area(4), &[3]);
         board.put_answer(reader, turn, &[1, 2, 3]);
@@ -446,6 +451,7 @@ mod tests {
         let (came, alike) = (Came::Apart, ReplicaSet::empty());
         let standing = STANDING;
         board.put_report(
+            true,
             STAMP,
             &Report {
                 came,
