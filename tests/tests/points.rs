@@ -89,6 +89,22 @@ fn threads_race_alike_in_all_replicas() {
 }
 
 #[test]
+fn threads_go_on_where_points_have_left_them() {
+    let scene = Scene::new();
+    let source = include_str!("points/midst.c");
+    let program = scene.compile("midst", source, &["-O1", "-pthread"]);
+    let run = |replicas| {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--slice", "1ms", "--", &program]);
+        assert_eq!(outcome.err(), "", "{replicas}");
+        outcome.out()
+    };
+    let alone = run("1");
+    for replicas in ["2", "3", "2"] {
+        assert_eq!(run(replicas), alone, "{replicas}");
+    }
+}
+
+#[test]
 fn the_others_go_on_without_one_that_is_lost_while_all_compute() {
     let scene = Scene::new();
     let program = scene.compile("alarm", include_str!("points/alarm.c"), &["-O1"]);

@@ -100,16 +100,18 @@ pub(crate) const fn bit(signal: u32) -> u64 {
 #[unsafe(export_name = "rcoe_handle_dispatch")]
 extern "C" fn on_dispatch(_signal: u32, info: *const SigInfo, context: *mut UContext) {
     // SAFETY: the kernel's frame on the handler's own stack.
-    let (info, machine) = unsafe { (&*info, &mut (*context).machine) };
+    let (info, context) = unsafe { (&*info, &mut *context) };
     let kernel = kernel::kernel();
     crate::calls::points::uncover(kernel);
     count(&kernel.report.dispatched, 1);
     if info.architecture() != SigInfo::X86_64 {
         kernel.calm = false;
         // `int $0x80`: the numbers of 32-bit programs mean other calls.
-        machine.rax = crate::calls::refuse_foreign(kernel).cast_unsigned();
+        context.machine.rax = crate::calls::refuse_foreign(kernel).cast_unsigned();
         return;
     }
+    crate::calls::points::enter(kernel, context);
+    let machine = &mut context.machine;
     machine.rcx = kernel.rewriter.hit(machine.rip, &kernel.report.sites);
     machine.rip = entry::entry_address();
 }

@@ -134,16 +134,21 @@ pub(crate) fn uncover(kernel: &mut Kernel) {
     kernel.replica.env_mut().meeting.take_out();
 }
 
+/// The host has come upon a call, and the agent is entered next.
+pub(crate) fn enter(kernel: &mut Kernel, context: &mut UContext) {
+    kernel.replica.env_mut().meeting.enter(context);
+}
+
 /// This replica is at a call, or at a fault of the program, before what that changes.
 pub(crate) fn at_call(kernel: &mut Kernel) {
     meeting::at_call(kernel);
     follow_or_give_up(kernel);
 }
 
-/// At the end of a call that is on the way to a point.
-pub(crate) fn behind_call(kernel: &mut Kernel) {
+/// At the end of a call that is on the way to a point; the program goes on with this frame.
+pub(crate) fn behind_call(kernel: &mut Kernel, frame: &mut TrapFrame) {
     follow_or_give_up(kernel);
-    meeting::behind_call(kernel);
+    meeting::behind_call(kernel, frame);
 }
 
 /// A newcomer that the others have left alone at a call would be another than they are from here
@@ -217,5 +222,5 @@ extern "C" fn rcoe_point_reached(frame: &mut TrapFrame) {
     } else {
         signals::deliver_at_point(kernel, frame);
     }
-    look_around(kernel);
+    look_around(kernel, frame);
 }

@@ -30,6 +30,7 @@ use core::sync::atomic::Ordering;
 use rcoe_core::coupling::{Boards, Coupler, End, LAST_PHASE, Pace, Point, Standing, States, Stop};
 use rcoe_core::{MAX_REPLICAS, ReplicaSet, Signature};
 
+use crate::arch::entry::{TrapFrame, entry_address};
 use crate::arch::frames::UContext;
 use crate::coupling::site::Site;
 use crate::kernel::{Kernel, count};
@@ -233,6 +234,18 @@ impl Meeting {
     /// Does the program make one instruction now?
     pub(crate) const fn is_stepping(&self) -> bool {
         self.stepping
+    }
+
+    /// The one instruction that was to be made is a call, for which the agent is entered next. The
+    /// host has put the flags into `r11`.
+    pub(crate) fn enter(&mut self, context: &mut UContext) {
+        if self.reading.is_on() || !core::mem::take(&mut self.stepping) {
+            return;
+        }
+        set_stepping(context, false);
+        let mut cpu = context.machine.cpu();
+        cpu.regs.r11 &= !TRAP;
+        context.machine.set_cpu(&cpu);
     }
 
     /// Where this replica is at a call.
@@ -449,7 +462,9 @@ pub(crate) fn stepped(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     if core::mem::take(&mut meeting.pushes) {
         unpush(context.machine.rsp);
     }
-    if meeting.doing != Doing::Placing {
+    // At the agent's entry it is at a call, and has a place there. The agent is not to be stepped:
+    // each step would run other parts of it in between.
+    if meeting.doing != Doing::Placing || context.machine.rip == entry_address() {
         return Outcome::GoOn;
     }
     meeting.doing = Doing::Nothing;
@@ -511,14 +526,18 @@ pub(crate) fn at_call(kernel: &mut Kernel) {
     }
 }
 
-/// At the end of a call: if the target comes before the next one, this replica is stopped there.
-pub(crate) fn behind_call(kernel: &mut Kernel) {
+/// At the end of a call: if the target comes before the next one, this replica is stopped there. It
+/// may be another thread that goes on, from where a point has left it: in the midst of what the
+/// jump takes up.
+pub(crate) fn behind_call(kernel: &mut Kernel, frame: &mut TrapFrame) {
     let meeting = &kernel.replica.env().meeting;
     let events = meeting.steps_made.number(kernel.replica.events());
     let target = meeting.coupler.target();
     let running = matches!(meeting.doing, Doing::Running { .. });
     if running && !target.at_call && events == target.events {
         plant(kernel);
+        let site = &kernel.replica.env().meeting.site;
+        frame.cpu.rip = site.resumed(frame.cpu.rip);
     }
 }
 
