@@ -1,8 +1,8 @@
 //! The board: all that a replica tells the others while they agree on a point, in memory that it
 //! alone writes.
 //!
-//! A board of zero bytes is a valid fresh one. Its words are [`Post`]s: two reports in turn, so that
-//! one stays readable during the next, even if that is of another attempt; the target, if this
+//! A board of zero bytes is a valid fresh one. Its words are [`Post`]s: two reports in turn, so
+//! that one stays readable during the next, even if that is of another attempt; the target, if this
 //! replica owns it; a question to the target's owner; the owner's answer to each of the others; the
 //! seal, a digest of the state at a target to which all have come; and the verdict, which stays
 //! readable until the next.
