@@ -33,6 +33,7 @@ pub mod postmortem;
 pub mod proc;
 pub mod rcoe;
 pub mod report;
+pub mod sample;
 pub mod scenes;
 pub mod site;
 pub mod snapshot;

@@ -10,6 +10,7 @@ use rcoe_tests::launch::{self, Ended, Outcome};
 use rcoe_tests::linux::{GLIBC, MUSL, assert_alike};
 use rcoe_tests::machine::{Reached, flip_text, removed};
 use rcoe_tests::rcoe::{LIMIT, Scene, events_of, until};
+use rcoe_tests::sample::{pairs, sampled};
 use rcoe_tests::system::{is_aarch64, system, system_with};
 use rustix::process::Signal;
 
@@ -396,12 +397,10 @@ fn threads_and_waits_do_what_they_do_on_linux() {
             compile(&scene, &name, compiler, source);
             let program = format!("./{name}");
             let native = scene.run(&[&program]);
-            for replicas in ["1", "2", "3"] {
-                for compare in ["io", "every"] {
-                    let options = ["-n", replicas, "--compare", compare];
-                    let outcome = system(&scene, &options, &[&program]);
-                    assert_alike(&outcome, &native, &format!("{name} {replicas} {compare}"));
-                }
+            for (replicas, compare) in sampled(pairs(&["1", "2", "3"], &["io", "every"])) {
+                let options = ["-n", replicas, "--compare", compare];
+                let outcome = system(&scene, &options, &[&program]);
+                assert_alike(&outcome, &native, &format!("{name} {replicas} {compare}"));
             }
         }
     }
@@ -490,30 +489,24 @@ fn a_server_of_linux_serves_clients_of_the_host() {
     if is_aarch64() {
         return;
     }
-    for (compiler, how) in [
-        (MUSL, &["watch"][..]),
-        (GLIBC, &["watch"]),
-        (MUSL, &[]),
-        (GLIBC, &[]),
-    ] {
-        for replicas in ["1", "2", "3"] {
-            let (scene, host) = (Scene::new(), address());
-            compile(&scene, "server", compiler, SERVER);
-            let published = format!("{host}:7");
-            let options = ["-n", replicas, "--publish", &published];
-            let reached = serve(scene, &options, &[&["./server"], how].concat());
-            drop(connect(host));
-            let clients = [0, 1, 20_000, 30_000].map(|count| (welcomed(host), count));
-            thread::scope(|scope| {
-                for (stream, count) in clients {
-                    scope.spawn(move || exchange(stream, count));
-                }
-            });
-            exchange(welcomed(host), 100);
-            let (outcome, _) = stop(reached);
-            assert_eq!(outcome.out(), "listens at port 7\n");
-            assert_eq!(outcome.err(), "", "{compiler:?} {how:?} {replicas}");
-        }
+    let ways = pairs(&[MUSL, GLIBC], &[&["watch"][..], &[]]);
+    for ((compiler, how), replicas) in sampled(pairs(&ways, &["1", "2", "3"])) {
+        let (scene, host) = (Scene::new(), address());
+        compile(&scene, "server", compiler, SERVER);
+        let published = format!("{host}:7");
+        let options = ["-n", replicas, "--publish", &published];
+        let reached = serve(scene, &options, &[&["./server"], how].concat());
+        drop(connect(host));
+        let clients = [0, 1, 20_000, 30_000].map(|count| (welcomed(host), count));
+        thread::scope(|scope| {
+            for (stream, count) in clients {
+                scope.spawn(move || exchange(stream, count));
+            }
+        });
+        exchange(welcomed(host), 100);
+        let (outcome, _) = stop(reached);
+        assert_eq!(outcome.out(), "listens at port 7\n");
+        assert_eq!(outcome.err(), "", "{compiler:?} {how:?} {replicas}");
     }
 }
 

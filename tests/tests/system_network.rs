@@ -9,6 +9,7 @@ use std::thread;
 use rcoe_tests::launch::{self, Ended, Outcome, Running};
 use rcoe_tests::machine::{OBJECTS, Reached, flip_text, removed};
 use rcoe_tests::rcoe::{LIMIT, Scene, events_of, until};
+use rcoe_tests::sample::{pairs, sampled};
 use rcoe_tests::system::{system, words};
 use rustix::process::Signal;
 
@@ -90,31 +91,29 @@ fn exchange(mut stream: TcpStream, count: usize) {
 
 #[test]
 fn a_client_exchanges_bytes_with_a_replicated_server() {
-    for replicas in ["1", "2", "3"] {
-        for compare in ["io", "args", "every"] {
-            let (scene, host) = (Scene::new(), address());
-            let options = [
-                "-n",
-                replicas,
-                "--compare",
-                compare,
-                "--publish",
-                &publish(host),
-            ];
-            let running = serve(&scene, &options);
-            // Some that say nothing, and two at a time.
-            drop(connect(host));
-            let first = connect(host);
-            let mut second = connect(host);
-            second.write_all(b"who comes second").unwrap();
-            let mut back = [0; 16];
-            second.read_exact(&mut back).unwrap();
-            assert_eq!(&back, b"who comes second");
-            exchange(first, 50_000);
-            exchange(second, 1);
-            let outcome = stop(running);
-            assert_eq!(outcome.err(), "", "-n {replicas} --compare {compare}");
-        }
+    for (replicas, compare) in sampled(pairs(&["1", "2", "3"], &["io", "args", "every"])) {
+        let (scene, host) = (Scene::new(), address());
+        let options = [
+            "-n",
+            replicas,
+            "--compare",
+            compare,
+            "--publish",
+            &publish(host),
+        ];
+        let running = serve(&scene, &options);
+        // Some that say nothing, and two at a time.
+        drop(connect(host));
+        let first = connect(host);
+        let mut second = connect(host);
+        second.write_all(b"who comes second").unwrap();
+        let mut back = [0; 16];
+        second.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"who comes second");
+        exchange(first, 50_000);
+        exchange(second, 1);
+        let outcome = stop(running);
+        assert_eq!(outcome.err(), "", "-n {replicas} --compare {compare}");
     }
 }
 
