@@ -76,7 +76,7 @@ pub(crate) fn run(make: impl Fn() -> Command, watch: &mut Watch) -> Result<Run> 
         .into_iter()
         .partition(|it| ALONE.contains(&it.name.as_str()));
     beside.sort_by_key(|it| !LONG.contains(&it.name.as_str()));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = shell::cores();
     let mut run = Run::default();
     for (programs, workers) in [(beside, cores + 1), (alone, 1)] {
         run.add(all(programs, workers, &make, watch)?);

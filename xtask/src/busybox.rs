@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use crate::count::{self, Counts};
-use crate::{compat, packages, shell};
+use crate::{packages, shell};
 
 /// Where the tables go.
 const PAGE: &str = "docs/BUSYBOX.md";
@@ -30,14 +30,14 @@ pub(crate) struct Options {
 
 /// The Debian packages of the binary and of what compiles the tests' helpers.
 pub(crate) fn packages() -> Result<Vec<String>> {
-    let text = shell::output(runner(&["--packages"]))?;
+    let text = shell::output(runner(&["--packages"])?)?;
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Runs all or some tests and, if all, writes the page.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     packages::ensure(&packages()?)?;
-    anyhow::ensure!(compat::build_rcoe()?, "rcoe does not build");
+    shell::build("release", &["rcoe"])?;
     let source = options.source.canonicalize();
     let source = source.with_context(|| options.source.display().to_string())?;
     let tables = tempfile::NamedTempFile::new()?;
@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     words.extend(options.only.iter().flat_map(|only| ["--only", only]));
     words.extend(options.verbose.then_some("--verbose"));
     let mut counts = Counts::default();
-    let succeeded = shell::stream(runner(&words), |line| {
+    let succeeded = shell::stream(runner(&words)?, |line| {
         if let Some(found) = count::parse(line, count::BUSYBOX) {
             counts.add(found);
         }
@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(succeeded)
 }
 
-fn runner(words: &[&str]) -> Command {
+fn runner(words: &[&str]) -> Result<Command> {
     shell::runner("rcoe-busybox", words)
 }
 

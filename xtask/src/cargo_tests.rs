@@ -67,8 +67,8 @@ impl Run {
     }
 }
 
-/// Runs the test programs of the command that `make` makes, sums their closing lines, and tells
-/// which tests were slowest.
+/// Runs the test programs of the command that `make` makes, sums their closing lines, and keeps
+/// which tests were [slowest](crate::slow).
 ///
 /// # Errors
 ///
@@ -76,7 +76,7 @@ impl Run {
 pub(crate) fn run(make: impl Fn() -> Command) -> Result<Counts> {
     let mut watch = Watch::of_this_machine();
     let first = once(make(), |line| watch.line(line, Instant::now()))?;
-    watch.tell();
+    watch.keep();
     judge(&first, make)
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn run_beside(make: impl Fn() -> Command, others: Option<Command>) ->
     if let Some(others) = others {
         first.add(once(others, |_| {})?);
     }
-    watch.tell();
+    watch.keep();
     judge(&first, make)
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Options {
 
 /// The Debian packages of the matrix.
 pub(crate) fn packages() -> Result<Vec<String>> {
-    let text = shell::output(runner(&["--packages"]))?;
+    let text = shell::output(runner(&["--packages"])?)?;
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
@@ -52,26 +52,15 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 
 /// Runs the matrix and gathers its counts.
 pub(crate) fn matrix(words: &[&str], counts: &mut Counts) -> Result<bool> {
-    anyhow::ensure!(build_rcoe()?, "rcoe does not build");
-    shell::stream(runner(words), |line| {
+    shell::build("release", &["rcoe"])?;
+    shell::stream(runner(words)?, |line| {
         if let Some(found) = count::parse(line, count::COMPAT) {
             counts.add(found);
         }
     })
 }
 
-/// Builds the release binary of rcoe.
-pub(crate) fn build_rcoe() -> Result<bool> {
-    shell::succeeds(shell::cargo([
-        "build",
-        "--release",
-        "--quiet",
-        "-p",
-        "rcoe",
-    ]))
-}
-
-fn runner(words: &[&str]) -> Command {
+fn runner(words: &[&str]) -> Result<Command> {
     shell::runner("rcoe-compat", words)
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use crate::count::{self, Counts};
-use crate::{compat, packages, shell};
+use crate::{packages, shell};
 
 /// Where the tables go.
 const PAGE: &str = "docs/CPYTHON.md";
@@ -26,7 +26,7 @@ pub(crate) struct Options {
 
 /// The Debian packages of the interpreter and its tests.
 pub(crate) fn packages() -> Result<Vec<String>> {
-    let text = shell::output(runner(&["--packages"]))?;
+    let text = shell::output(runner(&["--packages"])?)?;
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
@@ -50,20 +50,21 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 pub(crate) fn sample(seed: &str) -> Result<Counts> {
     let mut counts = Counts::default();
     println!("rcoe-cpython --sample {seed}");
-    let succeeded = tests(&["--sample", seed], &mut counts)?;
+    let words = ["--sample", seed, "--jobs", &shell::cores().to_string()];
+    let succeeded = tests(&words, &mut counts)?;
     Ok(counts.judged(succeeded))
 }
 
 fn tests(words: &[&str], counts: &mut Counts) -> Result<bool> {
-    anyhow::ensure!(compat::build_rcoe()?, "rcoe does not build");
-    shell::stream(runner(words), |line| {
+    shell::build("release", &["rcoe"])?;
+    shell::stream(runner(words)?, |line| {
         if let Some(found) = count::parse(line, count::CPYTHON) {
             counts.add(found);
         }
     })
 }
 
-fn runner(words: &[&str]) -> Command {
+fn runner(words: &[&str]) -> Result<Command> {
     shell::runner("rcoe-cpython", words)
 }
 

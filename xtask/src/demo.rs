@@ -38,7 +38,15 @@ pub(crate) fn run() -> Result<bool> {
     let packages: Vec<String> = PACKAGES.iter().map(|&name| name.to_owned()).collect();
     packages::ensure(&packages)?;
     println!("building rcoe and its fault lab (release)");
-    let build = ["build", "--release", "-p", "rcoe", "-p", "rcoe-faultlab"];
+    let build = [
+        "build",
+        "--release",
+        "--workspace",
+        "--bin",
+        "rcoe",
+        "--bin",
+        "rcoe-faultlab",
+    ];
     ensure!(shell::succeeds(shell::cargo(build))?, "the build failed");
     image::prepare()?;
     ensure!(image::run()?, "the system image does not build");

@@ -108,8 +108,7 @@ fn command(name: &str) -> Result<PathBuf> {
     let kept = shell::built(&format!("{name}-static"));
     fs::copy(shell::built(name), &kept)?;
     // The ordinary one is there again; nothing is compiled for that.
-    let cargo = shell::cargo(["build", "--release", "--quiet", "-p", name]);
-    ensure!(shell::succeeds(cargo)?, "{name} does not build");
+    shell::build("release", &[name])?;
     Ok(kept)
 }
 

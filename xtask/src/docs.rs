@@ -5,7 +5,6 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use crate::compat;
 use crate::count::Counts;
 use crate::shell;
 
@@ -53,7 +52,7 @@ pub(crate) fn run(check: bool) -> Result<Counts> {
 
 /// The help texts of the command.
 fn cli() -> Result<String> {
-    anyhow::ensure!(compat::build_rcoe()?, "rcoe does not build");
+    shell::build("release", &["rcoe"])?;
     let mut page = String::from("# The command line\n\nMade by `cargo xtask docs`.\n");
     for words in COMMANDS {
         let mut command = Command::new(shell::built("rcoe"));
@@ -80,8 +79,9 @@ fn syscalls() -> Result<String> {
 
 /// A page of figures, as the bench renders it from `evidence/`.
 fn evidence(name: &str) -> Result<String> {
-    let run = ["run", "--release", "--quiet", "-p", "rcoe-bench", "--"];
-    shell::output(shell::with(shell::cargo(run), &["page", name]))
+    shell::build("release", &["rcoe-bench"])?;
+    let bench = Command::new(shell::built("rcoe-bench"));
+    shell::output(shell::with(bench, &["page", name]))
 }
 
 /// The page on style, with a sentence on unsafe code by the list that tidy holds the tree against:

@@ -120,23 +120,13 @@ fn perform(task: Task) -> Result<bool> {
             stages::run(&stages::Choice::default())
         }
         Task::Bench { arguments } => {
-            let command = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-bench", "--"]);
-            shell::succeeds(shell::with(command, &arguments))
+            shell::build("release", &["rcoe-bench"])?;
+            let bench = std::process::Command::new(shell::built("rcoe-bench"));
+            shell::succeeds(shell::with(bench, &arguments))
         }
         Task::Prove { arguments } => prove::run(&arguments),
         Task::Race { arguments } => {
-            let packages = [
-                "build",
-                "--release",
-                "--quiet",
-                "-p",
-                "rcoe",
-                "-p",
-                "rcoe-faultlab",
-            ];
-            if !shell::succeeds(shell::cargo(packages))? {
-                return Ok(false);
-            }
+            shell::build("release", &["rcoe", "rcoe-faultlab"])?;
             let mut command = std::process::Command::new(shell::built("rcoe-faultlab"));
             command.arg("race").args(arguments);
             shell::succeeds(command)

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use crate::count::{self, Counts};
-use crate::{compat, packages, shell};
+use crate::{packages, shell};
 
 /// Where the table goes.
 const PAGE: &str = "docs/PROGRAMS.md";
@@ -43,9 +43,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 
 /// Plays scenes and gathers their counts.
 pub(crate) fn play(words: &[&str], counts: &mut Counts) -> Result<bool> {
-    anyhow::ensure!(compat::build_rcoe()?, "rcoe does not build");
+    shell::build("release", &["rcoe"])?;
     packages::ensure(&packages(words)?)?;
-    shell::stream(runner(words), |line| {
+    shell::stream(runner(words)?, |line| {
         if let Some(found) = count::parse(line, count::PROGRAMS) {
             counts.add(found);
         }
@@ -54,11 +54,11 @@ pub(crate) fn play(words: &[&str], counts: &mut Counts) -> Result<bool> {
 
 /// The Debian packages that the scenes chosen by `words` miss.
 pub(crate) fn packages(words: &[&str]) -> Result<Vec<String>> {
-    let missing = shell::output(shell::with(runner(&["--packages"]), words))?;
+    let missing = shell::output(shell::with(runner(&["--packages"])?, words))?;
     Ok(missing.split_whitespace().map(str::to_owned).collect())
 }
 
-fn runner(words: &[&str]) -> Command {
+fn runner(words: &[&str]) -> Result<Command> {
     shell::runner("rcoe-programs", words)
 }
 

@@ -37,11 +37,12 @@ at_least = 2
 /// Builds, and goes on.
 pub(crate) fn run(arguments: &[OsString]) -> Result<bool> {
     let lists = arguments.iter().any(|it| it == "--list" || it == "--help");
-    let mut build = shell::cargo(["build", "--release", "--quiet", "-p", "rcoe-bench"]);
-    if !lists {
-        build.args(["-p", "rcoe", "-p", "rcoe-faultlab"]);
-    }
-    ensure!(shell::succeeds(build)?, "the build failed");
+    let programs: &[&str] = if lists {
+        &["rcoe-bench"]
+    } else {
+        &["rcoe-bench", "rcoe", "rcoe-faultlab"]
+    };
+    shell::build("release", programs)?;
     ensure!(lists || image::run()?, "the system image does not build");
     let mut command = Command::new(shell::built("rcoe-bench"));
     command

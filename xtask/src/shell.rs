@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 /// The top folder of the repository: that of the checkout whose `cargo xtask` runs, which is not
 /// always the one that this program was compiled in, because build folders are copied too.
@@ -109,9 +109,14 @@ pub(crate) fn read(mut command: Command, mut look: impl FnMut(&str)) -> Result<b
     Ok(child.wait()?.success())
 }
 
+/// How many cores this may use; one, if nobody says.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Prints what the machine is, so that a log tells it.
 pub(crate) fn print_machine() {
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let cores = cores();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = processors
@@ -121,11 +126,29 @@ pub(crate) fn print_machine() {
     println!("machine: {cores} cores, Linux {}, {model}", kernel.trim());
 }
 
+/// Builds programs as the whole workspace has them. By themselves they would have other features,
+/// so that most of what they depend on would be compiled once more.
+///
+/// # Errors
+/// If cargo cannot be started, or a program does not build.
+pub(crate) fn build(profile: &str, names: &[&str]) -> Result<()> {
+    let mut command = cargo(["build", "--quiet", "--workspace", "--profile", profile]);
+    for name in names {
+        command.args(["--bin", name]);
+    }
+    ensure!(succeeds(command)?, "{} does not build", names.join(", "));
+    Ok(())
+}
+
 /// Runs a program of the tests, on the rcoe that is built.
-pub(crate) fn runner(name: &str, words: &[&str]) -> Command {
-    let mut command = cargo(["run", "--quiet", "-p", "rcoe-tests", "--bin", name]);
-    command.arg("--").args(words).env("RCOE_BIN", built("rcoe"));
-    command
+///
+/// # Errors
+/// If it does not build.
+pub(crate) fn runner(name: &str, words: &[&str]) -> Result<Command> {
+    build("dev", &[name])?;
+    let mut command = Command::new(target().join("debug").join(name));
+    command.args(words).env("RCOE_BIN", built("rcoe"));
+    Ok(command)
 }
 
 #[cfg(test)]

@@ -7,10 +7,30 @@
 //! Not covered: tests whose lines are not lines of their own, such as those of documentation.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::shell;
 
 /// Tests that are told.
 const TOLD: usize = 10;
+
+/// The slowest of each run of test programs since they were last asked for.
+static SLOWEST: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
+
+/// The slowest tests of all programs that ran since this was last asked, in no order.
+pub(crate) fn take() -> Vec<(Duration, String)> {
+    std::mem::take(&mut *SLOWEST.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Prints the slowest of these, each with the stage it belongs to, slowest first.
+pub(crate) fn tell(mut tests: Vec<(Duration, String, &str)>) {
+    tests.sort_unstable_by(|a, b| b.cmp(a));
+    println!("\nthe slowest tests:");
+    for (took, name, stage) in tests.iter().take(TOLD) {
+        println!("{:>7.1} s  {name} ({stage})", took.as_secs_f64());
+    }
+}
 
 /// Watches the lines of test programs, one after the other.
 pub(crate) struct Watch {
@@ -38,8 +58,7 @@ impl Watch {
     pub(crate) fn of_this_machine() -> Self {
         let wished = std::env::var("RUST_TEST_THREADS").ok();
         let wished = wished.and_then(|text| text.parse().ok());
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        Self::new(wished.unwrap_or_else(cores))
+        Self::new(wished.unwrap_or_else(shell::cores))
     }
 
     /// A line came now.
@@ -82,12 +101,10 @@ impl Watch {
         self.taken
     }
 
-    /// Prints them.
-    pub(crate) fn tell(self) {
-        println!("the slowest tests:");
-        for (took, name) in self.slowest() {
-            println!("{:>7.1} s  {name}", took.as_secs_f64());
-        }
+    /// Keeps them until somebody [takes](take) them.
+    pub(crate) fn keep(self) {
+        let mut all = SLOWEST.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(self.slowest());
     }
 }
 

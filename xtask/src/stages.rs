@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result};
 
 use crate::count::{self, Counts};
 use crate::{
-    cargo_tests, compat, cpython, dist, docs, image, packages, programs, prove, shell, tidy, users,
+    cargo_tests, compat, cpython, dist, docs, image, packages, programs, prove, shell, slow, tidy,
+    users,
 };
 
 /// Which stages to run.
@@ -55,8 +56,8 @@ const SEEDS: &str = "5000";
 
 /// Features of the simulation, and the suites that need them; the others are of the unit stage.
 const FEATURES: [(&str, &[&str]); 2] = [
-    ("planted", &["planted"]),
-    ("shuttle", &["schedules", "coupled_schedules"]),
+    ("rcoe-sim/planted", &["planted"]),
+    ("rcoe-sim/shuttle", &["schedules", "coupled_schedules"]),
 ];
 
 /// What the fault lab runs beside the programs of the matrix; debugger, compiler and browser of the
@@ -99,6 +100,8 @@ struct Finished {
     name: &'static str,
     counts: Counts,
     took: Duration,
+    /// Its slowest tests.
+    slowest: Vec<(Duration, String)>,
 }
 
 /// Runs the chosen stages; the last line is `N passed, M failed`.
@@ -125,9 +128,24 @@ pub(crate) fn run(choice: &Choice) -> Result<bool> {
             name,
             counts,
             took: started.elapsed(),
+            slowest: slow::take(),
         });
     }
+    tell_slowest(&finished);
     Ok(summarise(&finished))
+}
+
+fn tell_slowest(finished: &[Finished]) {
+    let of_stage = |stage: &Finished| {
+        let (tests, name) = (stage.slowest.clone(), stage.name);
+        tests
+            .into_iter()
+            .map(move |(took, test)| (took, test, name))
+    };
+    let tests: Vec<_> = finished.iter().flat_map(of_stage).collect();
+    if !tests.is_empty() {
+        slow::tell(tests);
+    }
 }
 
 fn summarise(finished: &[Finished]) -> bool {
@@ -193,8 +211,11 @@ fn build() -> Result<Counts> {
 /// All `#[test]`s of the workspace, then those of its documentation; end-to-end ones use the
 /// release binary.
 fn unit_tests() -> Result<Counts> {
+    let seed = seed()?;
+    println!("RCOE_SAMPLE={seed}");
     let tests = || {
         let mut command = shell::cargo(["test", "--workspace", "--no-fail-fast"]);
+        command.env("RCOE_SAMPLE", &seed);
         command.env("RCOE_BIN", shell::built("rcoe"));
         command.env("RCOE_SYSTEM_IMAGE", image::folder());
         command
@@ -215,7 +236,7 @@ const SUITES: [&str; 7] = [
 
 fn aarch64() -> Result<Counts> {
     let tests = || {
-        let tests = shell::cargo(["test", "-p", "rcoe-tests", "--no-fail-fast"]);
+        let tests = shell::cargo(["test", "--workspace", "--no-fail-fast"]);
         let suites = SUITES.map(|suite| ["--test", suite]);
         let mut command = shell::with(tests, &suites.concat());
         command.env("RCOE_BIN", shell::built("rcoe"));
@@ -228,17 +249,18 @@ fn aarch64() -> Result<Counts> {
 
 /// The protocol alone: seeded simulation, planted bugs, and schedules of the real atomics.
 fn model() -> Result<Counts> {
+    shell::build("release", &["rcoe-sim"])?;
     let (seed, mut counts) = (seed()?, Counts::default());
     for kind in ["", "--reduced", "--deferred", "--reading", "--coupled"] {
         println!("rcoe-sim {kind} --seed {seed} --count {SEEDS}");
-        let seeds = shell::cargo(["run", "--release", "--quiet", "-p", "rcoe-sim", "--"]);
+        let seeds = std::process::Command::new(shell::built("rcoe-sim"));
         let kind: Vec<&str> = kind.split_whitespace().collect();
         let seeds = shell::with(shell::with(seeds, &kind), &["--seed", &seed]);
         let seeds = shell::with(seeds, &["--count", SEEDS]);
         counts.add(Counts::one(shell::succeeds(seeds)?));
     }
     for (feature, suites) in FEATURES {
-        let tests = || shell::cargo(["test", "--release", "-p", "rcoe-sim", "--no-fail-fast"]);
+        let tests = || shell::cargo(["test", "--release", "--workspace", "--no-fail-fast"]);
         let suites: Vec<&str> = suites.iter().flat_map(|suite| ["--test", suite]).collect();
         counts.add(cargo_tests::run(|| {
             shell::with(shell::with(tests(), &["--features", feature]), &suites)
@@ -249,7 +271,8 @@ fn model() -> Result<Counts> {
 
 fn compat_matrix() -> Result<Counts> {
     let mut counts = Counts::default();
-    let succeeded = compat::matrix(&["--scale", "ci"], &mut counts)?;
+    let words = ["--scale", "ci", "--jobs", &shell::cores().to_string()];
+    let succeeded = compat::matrix(&words, &mut counts)?;
     Ok(counts.judged(succeeded))
 }
 
@@ -321,6 +344,7 @@ mod tests {
             name: "planted",
             counts,
             took: Duration::default(),
+            slowest: Vec::new(),
         }
     }
 
