@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use rcoe_tests::launch::{Ended, Outcome};
 use rcoe_tests::rcoe::{Scene, events_of};
+use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{image, system, system_with, words};
 
 /// Machines whose replicas can be coupled closely: a counter of instructions for all cores, which
@@ -28,9 +29,10 @@ fn raced(outcome: &Outcome) -> u64 {
 
 /// DSN'19, V-A1. That programs race shows in the additions that are lost; that they race alike, in
 /// that the trace, which holds what each round came to, is the same.
+#[track_caller]
 fn race_alike(arch: &str, cases: &[(&str, &str, &str, &str, &str)]) {
     let scene = Scene::new();
-    for &(replicas, mode, tick, how, words) in cases {
+    for (replicas, mode, tick, how, words) in sampled(cases.to_vec()) {
         let options = ["-n", replicas, "--compare", mode, "--tick", tick];
         let options = [&options[..], &["--stop-by", how]].concat();
         let outcome = close(&scene, arch, words, &options, &["race", "60"]);
@@ -132,7 +134,7 @@ fn loosely_coupled_replicas_race_apart() {
 #[test]
 fn what_does_not_race_runs_as_ever() {
     let scene = Scene::new();
-    for (arch, command) in [
+    for (arch, command) in sampled(vec![
         ("aarch64", &["hash"][..]),
         ("aarch64", &["clock"]),
         ("aarch64", &["copy"]),
@@ -153,7 +155,7 @@ fn what_does_not_race_runs_as_ever() {
         ("x86_64", &["pingpong"]),
         ("x86_64", &["sieve"]),
         ("x86_64", &["sleep"]),
-    ] {
+    ]) {
         let plain = ["--arch", arch, "-n", "1", "--tick", "500us"];
         let plain = system(&scene, &plain, command);
         for (replicas, how) in [("2", "breakpoint"), ("3", "counter")] {
@@ -174,7 +176,7 @@ const RACED: u64 = 10;
 #[test]
 fn replicas_that_are_lost_while_programs_race_come_back() {
     let scene = Scene::new();
-    for (arch, probe, victim) in [
+    for (arch, probe, victim) in sampled(vec![
         ("aarch64", "astray", "0"),
         ("aarch64", "astray", "2"),
         ("aarch64", "sudden", "0"),
@@ -188,7 +190,7 @@ fn replicas_that_are_lost_while_programs_race_come_back() {
         ("x86_64", "loop", "2"),
         ("x86_64", "astray counter=late", "0"),
         ("x86_64", "sudden counter=late", "2"),
-    ] {
+    ]) {
         let words = format!("probe={probe} victim={victim}");
         let options = [
             "-n",

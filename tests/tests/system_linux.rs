@@ -148,23 +148,21 @@ fn the_loss_of_any_replica_is_masked_and_it_comes_back() {
     compile(&scene, "glibc", GLIBC, WORK);
     let command = ["./glibc", "1000000"];
     let native = native(&scene, &command);
-    for probe in ["astray", "sudden"] {
-        for victim in 0..3 {
-            let kernel = format!("probe={probe} victim={victim}");
-            let options = ["-n", "3", "--events", "e"];
-            let outcome = carried(&scene, &kernel, &options, &command);
-            assert_alike(&outcome, &native, &kernel);
-            let events = events_of(&scene.path().join("e"));
-            let has = |kind: &str, stage: Option<&str>| {
-                events.iter().any(|event| {
-                    event["type"] == kind
-                        && event.get("removed").unwrap_or(&event["replica"]) == victim
-                        && stage.is_none_or(|stage| event["stage"] == stage)
-                })
-            };
-            assert!(has("downgrade", None), "{kernel}: {events:?}");
-            assert!(has("reintegration", Some("done")), "{kernel}: {events:?}");
-        }
+    for (probe, victim) in sampled(pairs(&["astray", "sudden"], &[0, 1, 2])) {
+        let kernel = format!("probe={probe} victim={victim}");
+        let options = ["-n", "3", "--events", "e"];
+        let outcome = carried(&scene, &kernel, &options, &command);
+        assert_alike(&outcome, &native, &kernel);
+        let events = events_of(&scene.path().join("e"));
+        let has = |kind: &str, stage: Option<&str>| {
+            events.iter().any(|event| {
+                event["type"] == kind
+                    && event.get("removed").unwrap_or(&event["replica"]) == victim
+                    && stage.is_none_or(|stage| event["stage"] == stage)
+            })
+        };
+        assert!(has("downgrade", None), "{kernel}: {events:?}");
+        assert!(has("reintegration", Some("done")), "{kernel}: {events:?}");
     }
 }
 

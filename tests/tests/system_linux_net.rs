@@ -414,17 +414,15 @@ fn any_replica_of_a_program_with_threads_is_lost_and_comes_back() {
     let scene = Scene::new();
     compile(&scene, "threads", GLIBC, THREADS);
     let native = scene.run(&["./threads"]);
-    for probe in ["astray", "sudden"] {
-        for victim in 0..3 {
-            let kernel = format!("probe={probe} victim={victim}");
-            let options = ["-n", "3", "--events", "e"];
-            let outcome = system_with(&scene, &kernel, &options, &["./threads"]);
-            assert_eq!(outcome.ended, native.ended, "{kernel}: {}", outcome.err());
-            assert_eq!(outcome.out(), native.out(), "{kernel}");
-            let events = events_of(&scene.path().join("e"));
-            let back = events.iter().any(|event| event["stage"] == "done");
-            assert!(back, "{kernel}: {events:?}");
-        }
+    for (probe, victim) in sampled(pairs(&["astray", "sudden"], &[0, 1, 2])) {
+        let kernel = format!("probe={probe} victim={victim}");
+        let options = ["-n", "3", "--events", "e"];
+        let outcome = system_with(&scene, &kernel, &options, &["./threads"]);
+        assert_eq!(outcome.ended, native.ended, "{kernel}: {}", outcome.err());
+        assert_eq!(outcome.out(), native.out(), "{kernel}");
+        let events = events_of(&scene.path().join("e"));
+        let back = events.iter().any(|event| event["stage"] == "done");
+        assert!(back, "{kernel}: {events:?}");
     }
 }
 
