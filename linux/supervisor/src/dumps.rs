@@ -13,7 +13,6 @@
 //! Not covered: the replica that has no process any more; vector registers; other threads of the
 //! program than the one that had the processor.
 
-use rcoe_linux_abi::PAGE_BYTES;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -25,10 +24,10 @@ use elfcore::{
     ReadProcessMemory, ThreadView, VaProtection, VaRegion,
 };
 use linux_raw_sys::auxvec as at;
+use rcoe_linux_abi::PAGE_BYTES;
 use rcoe_linux_abi::{AGENT_BASE, AGENT_END};
 
 use crate::elf::Image;
-
 use crate::events::DivergenceKind;
 use crate::scene::outside::{Stopped, user_registers};
 use crate::scene::{Area, Place, areas};

@@ -22,19 +22,19 @@
 pub(crate) mod known;
 mod plan;
 
-use rcoe_linux_abi::PAGE;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
+use known::Known;
+use plan::Plan;
+use rcoe_linux_abi::PAGE;
 use rcoe_linux_abi::{Blocks, Order, SCRUB_PAGES, SIG_KICK, SerialOrder};
 
 use crate::events::Event;
 use crate::team::Team;
 use crate::twins::OddPage;
-use known::Known;
-use plan::Plan;
 
 const WINDOW: u64 = SCRUB_PAGES as u64;
 /// Fewest members of which a majority can be right.

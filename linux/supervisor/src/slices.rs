@@ -10,7 +10,6 @@
 //! the one that it writes. What of a slice is not memory of the program or kept about it (the gate)
 //! it leaves alone.
 
-use rcoe_linux_abi::PAGE_BYTES;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -18,6 +17,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
+use rcoe_linux_abi::PAGE_BYTES;
 use rcoe_linux_abi::arena::{BOOKS_OFFSET, CLAIMS_BYTES, Claims, Gate, slice_addr};
 use rustix::fs::{SeekFrom, major, minor, seek};
 use rustix::io::Errno;

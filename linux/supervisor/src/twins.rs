@@ -11,12 +11,12 @@
 //!
 //! Not covered: registers beyond those that the agent keeps in memory.
 
-use rcoe_linux_abi::PAGE;
 use std::fs::{File, read_to_string};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
+use rcoe_linux_abi::PAGE;
 use rcoe_linux_abi::{AGENT_END, Blocks, object_addr};
 use xxhash_rust::xxh3::xxh3_64;
 

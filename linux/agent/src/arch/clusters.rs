@@ -8,6 +8,7 @@
 //! page. So it is not asked in addition whether an instruction begins there.
 
 use core::ops::Range;
+
 use rcoe_linux_abi::PAGE;
 
 use crate::arch::entry::guarded;

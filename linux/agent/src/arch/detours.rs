@@ -5,6 +5,7 @@
 //! so that a page that is read anew from its file has all of what stood there.
 
 use core::ops::Range;
+
 use rcoe_linux_abi::PAGE;
 
 use crate::arch::clusters::CALL;

@@ -29,6 +29,7 @@
 //! Whoever makes one that may take long calls [`disturb`], or [`after_calls`].
 
 use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+
 use rcoe_linux_abi::RSEQ_SIGNATURE;
 
 use crate::arch::entry::NOT_BEGUN;

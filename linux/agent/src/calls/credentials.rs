@@ -9,7 +9,6 @@
 //! Not covered: the id of a replica that is gone since; descriptors of processes instead of ids
 //! (`SO_PEERPIDFD`), which are refused.
 
-use crate::sys::numbers::{SCM_CREDENTIALS, SCM_RIGHTS, SO_PEERCRED, SO_PEERPIDFD, SOL_SOCKET};
 use linux_raw_sys::errno::ENOPROTOOPT;
 use rcoe_linux_syscalls::Ids;
 
@@ -20,6 +19,7 @@ use crate::kernel::Kernel;
 use crate::memory::guest;
 use crate::protocol::arguments::IOV_MAX;
 use crate::sys;
+use crate::sys::numbers::{SCM_CREDENTIALS, SCM_RIGHTS, SO_PEERCRED, SO_PEERPIDFD, SOL_SOCKET};
 
 /// Bytes of the head of a control message: length, level and type.
 const HEAD: u64 = 16;

@@ -1,6 +1,5 @@
 //! Calls that the agent answers itself or makes on this replica alone.
 
-use crate::sys::numbers::PR_SET_NAME;
 use linux_raw_sys::errno::{EINVAL, ENOENT, ESRCH};
 use linux_raw_sys::prctl::PR_TSC_ENABLE;
 use rcoe_linux_abi::Ending;
@@ -20,6 +19,7 @@ use crate::memory::guest::{self, Fault};
 use crate::sched::threads::LEADER;
 use crate::sched::{blocking, schedule};
 use crate::sys;
+use crate::sys::numbers::PR_SET_NAME;
 
 /// Is this the return from a signal handler, which replaces all registers?
 pub(super) fn is_sigreturn(call: &Call) -> bool {

@@ -15,12 +15,12 @@
 //! Not covered: the instruction after the call, except by results that are impossible
 //! ([`assert_possible`]); replicas without siblings.
 
-use crate::sys::numbers::MSG_TRUNC;
 use core::sync::atomic::{AtomicI64, Ordering};
 
 use rcoe_linux_syscalls::{Arg, Content, Valid, Waits};
 
 use crate::calls::Call;
+use crate::sys::numbers::MSG_TRUNC;
 
 /// The noted result of the present call. Atomic only so that it is read from where it stands.
 pub(crate) struct Made(AtomicI64);

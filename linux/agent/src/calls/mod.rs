@@ -26,15 +26,16 @@ pub(crate) mod status;
 mod straight;
 pub(crate) mod timers;
 
-use crate::protocol::arguments;
-use crate::recover::takeover;
-use crate::sched::schedule;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::ENOSYS;
 use rcoe_core::Compare;
 use rcoe_linux_abi::{Note, StatClass};
 use rcoe_linux_syscalls::{Class, Resolved, Table};
+
+use crate::protocol::arguments;
+use crate::recover::takeover;
+use crate::sched::schedule;
 
 pub(crate) use signals::targets;
 use straight::Way;

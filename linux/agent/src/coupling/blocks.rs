@@ -15,9 +15,9 @@
 //! are too many to be named one by one.
 
 use core::cell::OnceCell;
-use rcoe_linux_abi::PAGE;
 
 use rcoe_core::mix;
+use rcoe_linux_abi::PAGE;
 use rcoe_linux_sys::tracking::{self, Region, Scan, category, entry};
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -10,9 +10,10 @@
 //!
 //! Not covered: how far the stack has grown. It counts as large as a new program's.
 
+use rcoe_linux_abi::PAGE;
+
 use crate::memory::loader::{page_down, page_up};
 use crate::one_thread::OneThread;
-use rcoe_linux_abi::PAGE;
 
 /// Most ranges. The kernel grants a process fewer mappings than that.
 const MOST: usize = 1 << 16;

@@ -11,10 +11,9 @@
 //! written, behind what the result tells of; a message that is received into the header of a later
 //! one.
 
-use crate::sys::numbers::EINVAL;
 use core::ops::Range;
-use rcoe_linux_abi::PAGE;
 
+use rcoe_linux_abi::PAGE;
 use rcoe_linux_syscalls::{Arg, Buffer, Valid};
 
 use crate::calls::Call;
@@ -22,6 +21,7 @@ use crate::convert::low32;
 use crate::memory::guest::{self, Fault};
 use crate::protocol::arguments::{IOV_MAX, nested};
 use crate::protocol::segments::piece::{Message, Rule, Segment, Walk};
+use crate::sys::numbers::EINVAL;
 
 mod piece;
 

@@ -27,9 +27,9 @@
 //! it is in a slice.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use rcoe_linux_abi::PAGE_BYTES;
 
 use rcoe_core::{MAX_REPLICAS, ReplicaId};
+use rcoe_linux_abi::PAGE_BYTES;
 use rcoe_linux_abi::arena::{SLICE_STRIDE, slice_addr};
 use rcoe_linux_abi::{AGENT_BASE, AGENT_END, BLOCKS, Report, SCRUB_PAGES};
 use xxhash_rust::xxh3::xxh3_64;

@@ -1,10 +1,10 @@
 //! Signals of the host that reach the agent: handlers, their stack, and the mask.
 
-use crate::sys::numbers::SIG_SETMASK;
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall2, syscall4};
 
 use crate::sys::check;
+use crate::sys::numbers::SIG_SETMASK;
 
 /// The call that waits for nothing but a signal.
 pub(crate) const PAUSE: u64 = nr::__NR_pause as u64;

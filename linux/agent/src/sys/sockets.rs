@@ -1,14 +1,14 @@
 //! What the agent itself asks of sockets, and sends on them.
 
-use crate::sys::numbers::{
-    MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, SO_ACCEPTCONN, SO_ERROR, SO_RCVTIMEO,
-    SO_SNDTIMEO, SOL_SOCKET,
-};
 use linux_raw_sys::errno::EINTR;
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall2, syscall3, syscall6};
 
 use crate::convert::low32;
+use crate::sys::numbers::{
+    MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, SO_ACCEPTCONN, SO_ERROR, SO_RCVTIMEO,
+    SO_SNDTIMEO, SOL_SOCKET,
+};
 use crate::sys::{check, error};
 
 /// Sends bytes without waiting; how many the host has taken, or a negative errno.

@@ -1,12 +1,12 @@
 //! A timer of the host that signals this thread at intervals.
 
-use crate::sys::numbers::CLOCK_THREAD_CPUTIME_ID;
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::SIGEV_THREAD_ID;
 use rcoe_linux_sys::{syscall0, syscall3, syscall4};
 
 use crate::convert::low32;
 use crate::sys::check;
+use crate::sys::numbers::CLOCK_THREAD_CPUTIME_ID;
 
 /// The kernel's `struct sigevent`.
 #[repr(C)]

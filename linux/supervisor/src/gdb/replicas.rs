@@ -12,7 +12,6 @@
 //! Contract: signals that are not the debugger's traps go on to the replica at once. Processes that
 //! a replica gives birth to run on whatever the debugger does.
 
-use crate::numbers::SIGTRAP;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -25,6 +24,7 @@ use rcoe_linux_sys::host::listen_traced;
 use rustix::process::WaitStatus;
 
 use super::tracee::{INT3, State, Stepped, Then, Tracee, Why, heal, is_agent, open_memory};
+use crate::numbers::SIGTRAP;
 use crate::numbers::{SI_KERNEL, SIGBUS, SIGFPE, SIGSEGV, SIGSYS};
 use crate::team::Team;
 

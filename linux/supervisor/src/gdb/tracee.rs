@@ -4,7 +4,6 @@
 //! reached at any time. What fails because the replica is gone fails silently: its end is the
 //! reaper's to tell.
 
-use crate::numbers::SIGTRAP;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -17,6 +16,7 @@ use rcoe_linux_abi::{AGENT_BASE, AGENT_END};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use super::registers::Registers;
+use crate::numbers::SIGTRAP;
 
 /// `int3`.
 pub(super) const INT3: u8 = 0xcc;

@@ -5,13 +5,13 @@
 //! those pages are looked at that have content in some slice, and none besides: reading them would
 //! give them some.
 
-use rcoe_linux_abi::PAGE;
 use std::collections::VecDeque;
 use std::fs::{File, read_to_string};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
+use rcoe_linux_abi::PAGE;
 use rcoe_linux_abi::SCRUB_PAGES;
 
 use crate::slices::page_number;

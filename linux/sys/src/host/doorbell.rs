@@ -5,11 +5,11 @@
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
-use rcoe_linux_abi::PAGE_BYTES;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rcoe_linux_abi::Doorbell;
+use rcoe_linux_abi::PAGE_BYTES;
 
 /// A mapping of the word that lives as long as this does.
 #[derive(Debug)]

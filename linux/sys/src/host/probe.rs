@@ -2,8 +2,9 @@
 
 mod written;
 
-use rcoe_linux_abi::RSEQ_SIGNATURE;
 use std::io;
+
+use rcoe_linux_abi::RSEQ_SIGNATURE;
 
 /// What can be probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

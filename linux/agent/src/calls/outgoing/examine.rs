@@ -4,14 +4,15 @@
 //! counts it, with what each message costs beside its bytes, and only half of it is promised: what
 //! is released then goes into the socket whole, so nothing is ever left over.
 
-use crate::calls::outgoing::State;
-use crate::convert::size;
-use crate::sys;
-use crate::sys::sockets::{self, option};
 use linux_raw_sys::net::{
     AF_INET, AF_INET6, SO_DOMAIN, SO_MEMINFO, SO_PEEK_OFF, SO_PROTOCOL, SO_SNDTIMEO,
     SO_TIMESTAMPING, SO_TYPE, SOCK_STREAM, SOL_SOCKET, SOL_TCP, TCP_INFO, TCP_ULP,
 };
+
+use crate::calls::outgoing::State;
+use crate::convert::size;
+use crate::sys;
+use crate::sys::sockets::{self, option};
 
 /// Room below which nothing is promised.
 const LITTLE: u32 = 16 * 1024;

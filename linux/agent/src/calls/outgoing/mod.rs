@@ -39,11 +39,11 @@ pub(crate) mod queue;
 mod releasing;
 mod taking;
 
-use crate::sys::numbers::{MSG_DONTWAIT, MSG_NOSIGNAL};
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::EAGAIN;
 use linux_raw_sys::general::O_NONBLOCK;
+use notes::State;
 use rcoe_core::{Compare, POSTS};
 use rcoe_linux_syscalls::{
     Arg, Class, Descriptors, Opens, Outgoing as Column, Special, Stream, Table, Waits,
@@ -57,7 +57,7 @@ use crate::memory::guest;
 use crate::protocol::transfer;
 use crate::recover::takeover;
 use crate::sys;
-use notes::State;
+use crate::sys::numbers::{MSG_DONTWAIT, MSG_NOSIGNAL};
 pub(crate) use releasing::{before_wait, release_agreed, settle, tick, went_out};
 pub(crate) use taking::{read, takes_later};
 

@@ -13,7 +13,6 @@
 //! Not covered: groups that do not mask faults, which stop if one is astray; reads into several
 //! buffers, with flags or an address, and of streams on which no effect may wait.
 
-use crate::sys::numbers::MSG_DONTWAIT;
 use rcoe_core::POSTS;
 use rcoe_linux_syscalls::{Arg, Stream};
 
@@ -23,6 +22,7 @@ use crate::convert::{low32, size};
 use crate::kernel::{Kernel, kind};
 use crate::protocol::transfer::{self, Lost, Outcome};
 use crate::sys;
+use crate::sys::numbers::MSG_DONTWAIT;
 
 /// Does this call take, or read what is still to be taken, in a way that has all meet before?
 pub(super) fn must_meet(kernel: &Kernel, fd: u64) -> bool {

@@ -12,11 +12,10 @@
 //! Not covered: large mappings that nobody may read; memory that is shared anyway.
 
 use core::fmt::Write as _;
-use rcoe_linux_abi::PAGE;
 
 use linux_raw_sys::errno::EMFILE;
 use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
-
+use rcoe_linux_abi::PAGE;
 use rcoe_linux_abi::Report;
 
 use crate::arch::entry;

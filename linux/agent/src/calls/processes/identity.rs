@@ -4,7 +4,6 @@
 //!
 //! Not covered: `kill` of a whole process group reaches the program's own processes only.
 
-use crate::sys::numbers::PR_SET_CHILD_SUBREAPER;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::{EINVAL, ESRCH};
@@ -19,6 +18,7 @@ use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
 use crate::protocol::transfer;
 use crate::sys;
+use crate::sys::numbers::PR_SET_CHILD_SUBREAPER;
 
 /// `getppid`: changes when the parent ends, so all take the primary's word.
 pub(crate) fn parent(kernel: &mut Kernel) -> i64 {

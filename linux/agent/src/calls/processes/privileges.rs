@@ -19,11 +19,12 @@
 
 mod bounding;
 
-use crate::sys::numbers::PR_SET_PDEATHSIG;
 use core::sync::atomic::{Ordering, fence};
 
 use linux_raw_sys::errno::{EINVAL, EPERM};
 use rcoe_linux_abi::Note;
+
+use crate::sys::numbers::PR_SET_PDEATHSIG;
 
 pub(crate) use bounding::Bounding;
 

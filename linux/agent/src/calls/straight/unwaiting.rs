@@ -8,7 +8,6 @@
 //! What would wait, and what the host cannot say so of, is left to the long way before anything was
 //! done.
 
-use crate::sys::numbers::{MSG_DONTWAIT, MSG_WAITALL};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::errno::{EAGAIN, EINVAL, ENOSYS, ENOTSOCK, EOPNOTSUPP};
@@ -18,6 +17,7 @@ use crate::calls::Call;
 use crate::calls::descriptors::Vector;
 use crate::sched::blocking::{self, NEVER_WAITS};
 use crate::sys;
+use crate::sys::numbers::{MSG_DONTWAIT, MSG_WAITALL};
 
 /// Longer than the host reads or writes at a time: it would cut a single buffer, and refuse a
 /// vector.

@@ -22,8 +22,9 @@ pub(crate) mod digests;
 pub(crate) mod protector;
 pub(crate) mod soft_dirty;
 
-use crate::sys::Errno;
 use rcoe_linux_abi::PAGE;
+
+use crate::sys::Errno;
 
 /// A run of pages, or a range of memory.
 #[repr(C)]

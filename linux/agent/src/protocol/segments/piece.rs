@@ -1,10 +1,11 @@
 //! One piece of memory that a call may fill, and how far the host has come in it.
 
-use crate::sys::numbers::EINTR;
 use core::cmp::Ordering;
+
 use rcoe_linux_abi::PAGE;
 
 use crate::memory::guest::{self, Fault};
+use crate::sys::numbers::EINTR;
 
 /// Most bytes that are looked at after EFAULT: the host finds a bad pointer within the first
 /// datagram, record or structure, and tells of what came before by its result.

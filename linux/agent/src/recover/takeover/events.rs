@@ -7,6 +7,7 @@
 //! Not covered: EPOLLONESHOT. Whether a disarmed one was told to the program cannot be known.
 
 use core::fmt::Write as _;
+
 use linux_raw_sys::general::{EPOLLET, EPOLLONESHOT};
 
 use crate::calls::descriptors::descriptor;

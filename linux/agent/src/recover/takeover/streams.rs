@@ -13,7 +13,6 @@
 //! with a buffer that cannot be written, as what they leave unread is the host's to say. Of a
 //! buffer with a hole only in its midst, what would come behind that is lost.
 
-use crate::sys::numbers::{MSG_DONTWAIT, MSG_WAITALL};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::errno::{EAGAIN, EOPNOTSUPP};
@@ -31,6 +30,7 @@ use crate::memory::regions;
 use crate::protocol::uring::Request;
 use crate::recover::takeover::kinds::{Kind, kind_of};
 use crate::sched::blocking::{NEVER_WAITS, Try, is_malformed, is_too_short, refusal};
+use crate::sys::numbers::{MSG_DONTWAIT, MSG_WAITALL};
 use crate::sys::polling::is_ready;
 use crate::sys::{self, fcntl, never_waits};
 

@@ -1,6 +1,5 @@
 //! Reading and writing without waiting: streams, sockets, and what moves between descriptors.
 
-use crate::sys::numbers::{MSG_DONTWAIT, MSG_WAITALL};
 use linux_raw_sys::errno::{EAGAIN, EALREADY, EINPROGRESS};
 use linux_raw_sys::general::{F_GETFL, F_SETFL, O_NONBLOCK, POLLIN, POLLOUT, SPLICE_F_NONBLOCK};
 
@@ -8,6 +7,7 @@ use crate::calls::PARKED;
 use crate::calls::descriptors::Vector;
 use crate::sched::blocking::vain::is_malformed;
 use crate::sched::blocking::{PARTIAL, Try};
+use crate::sys::numbers::{MSG_DONTWAIT, MSG_WAITALL};
 use crate::sys::polling::is_ready;
 use crate::sys::sockets::socket_error;
 use crate::sys::{self, S_IFIFO, S_IFSOCK, fcntl, never_waits, type_bits};

@@ -2,10 +2,11 @@
 //!
 //! Each probe is for a child of its own: it returns 0 or an errno, and leaves everything open.
 
+use rcoe_linux_abi::PAGE_BYTES;
+
 use crate::tracking::{
     self, Region, SCAN_AND_PROTECT, SCAN_CHECKED, Scan, category, clear_soft_dirty, entry,
 };
-use rcoe_linux_abi::PAGE_BYTES;
 
 /// The kernel does it, and tells something else than what was written.
 const WRONG: u8 = 95;
