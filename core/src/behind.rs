@@ -2,7 +2,8 @@
 //!
 //! Members join a vote where they wait, and one that gave up waiting for somebody who then came is
 //! behind that one, not faulty. Where it stood the one ahead has left evidence: its signature at
-//! the rendezvous, the primary's at the record, or that it performed the action there.
+//! the rendezvous, the primary's at the record, or that it performed the action there and was alike
+//! at the rendezvous before.
 //!
 //! One that passed a point of actions before any was flagged has left none. It is believed as far
 //! as what it says can be true: the next comparison tells, because nothing goes out before. It
@@ -97,16 +98,19 @@ impl Standing<'_> {
         if !before || self.guards.off(Bug::NoLag) {
             return false;
         }
+        let slot = slot_of(behind.round, self.guards);
         match behind.at {
             At::Rendezvous => {
                 let later = ahead.round == behind.round && ahead.at != At::Rendezvous
                     || ahead.round == behind.round + 1;
-                let slot = slot_of(behind.round, self.guards);
                 later && ahead.slots[slot] == behind.signature.word()
             }
             At::Stream => ahead.cursor > behind.cursor && vouched,
+            // Nobody meets others again before all have performed it.
             At::Action => {
-                ahead.performed == behind.performed.wrapping_add(1)
+                let near = ahead.round == behind.round || ahead.round == behind.round + 1;
+                near && ahead.slots[slot] == behind.slots[slot]
+                    && ahead.performed == behind.performed.wrapping_add(1)
                     && ahead.performed_at == behind.signature.events
             }
         }
