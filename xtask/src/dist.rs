@@ -5,10 +5,9 @@
 //! by `dpkg-deb` from it: what is tried from the tarball is what is in the package, every Debian
 //! has `dpkg-deb`, and nothing is compiled for it, as cargo-deb and all it needs would be.
 //!
-//! The command, and the fault lab beside it, are linked to a static C library, as glibc has one
-//! wherever there is a C compiler. Only their own crates are compiled for that; everything beneath
-//! is that of the release build. QEMU is suggested only: it brings a desktop's libraries along
-//! where packages are installed with all that they recommend.
+//! The command, and the fault lab beside it, are those of the release build, linked to a static C
+//! library by `.cargo/static-commands`. QEMU is suggested only: it brings a desktop's libraries
+//! along where packages are installed with all that they recommend.
 //!
 //! Not covered: machines other than x86-64, signatures, and a repository of packages.
 
@@ -100,23 +99,29 @@ fn make(folder: &Path) -> Result<Made> {
     Ok(Made { tarball, package })
 }
 
-/// A program with a static C library.
-fn command(name: &str) -> Result<PathBuf> {
-    let mut cargo = shell::cargo(["rustc", "--release", "--quiet", "-p", name, "--bin", name]);
-    cargo.args(["--", "-Ctarget-feature=+crt-static", "-Cstrip=debuginfo"]);
-    ensure!(shell::succeeds(cargo)?, "{name} does not build");
-    let kept = shell::built(&format!("{name}-static"));
-    fs::copy(shell::built(name), &kept)?;
-    // The ordinary one is there again; nothing is compiled for that.
-    shell::build("release", &[name])?;
-    Ok(kept)
+/// A program without what is for debuggers, which would name the folder it was built in.
+fn command(name: &str, to: &Path) -> Result<()> {
+    put(&shell::built(name), to)?;
+    let mut strip = Command::new("strip");
+    strip.arg("--strip-debug").arg(to);
+    ensure!(shell::succeeds(strip)?, "strip failed");
+    let mut readelf = Command::new("readelf");
+    readelf.arg("--program-headers").arg(to);
+    let interpreted = shell::output(readelf)?.contains("INTERP");
+    ensure!(
+        !interpreted,
+        "{name} needs the C library of this machine: install the static one (libc6-dev), and let \
+         no other RUSTC_WRAPPER take the place of .cargo/static-commands"
+    );
+    Ok(())
 }
 
 /// Lays out the folder.
 fn lay_out(tree: &Path) -> Result<()> {
     let rcoe = tree.join("bin/rcoe");
+    shell::build("release", &PROGRAMS)?;
     for name in PROGRAMS {
-        put(&command(name)?, &tree.join("bin").join(name))?;
+        command(name, &tree.join("bin").join(name))?;
     }
     for (from, to) in FILES {
         put(&shell::root().join(from), &tree.join(to))?;
