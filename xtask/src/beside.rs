@@ -57,8 +57,8 @@ struct Profile {
 
 /// A test program.
 #[derive(Debug, PartialEq, Eq)]
-struct Program {
-    name: String,
+pub(crate) struct Program {
+    pub(crate) name: String,
     path: PathBuf,
     /// The folder of its package.
     folder: PathBuf,
@@ -70,18 +70,28 @@ struct Program {
 ///
 /// If they do not build, or one cannot be started.
 pub(crate) fn run(make: impl Fn() -> Command, watch: &mut Watch) -> Result<Run> {
-    let words = ["--no-run", "--message-format=json-render-diagnostics"];
-    let told = shell::output(shell::with(make(), &words))?;
-    let (alone, mut beside): (Vec<Program>, Vec<Program>) = programs(&told)?
+    let (alone, beside): (Vec<Program>, Vec<Program>) = build(make())?
         .into_iter()
         .partition(|it| ALONE.contains(&it.name.as_str()));
-    beside.sort_by_key(|it| !LONG.contains(&it.name.as_str()));
     let cores = shell::cores();
     let mut run = Run::default();
     for (programs, workers) in [(beside, cores + 1), (alone, 1)] {
         run.add(all(programs, workers, &make, watch)?);
     }
     Ok(run)
+}
+
+/// Builds the test programs of a command of cargo's; those that take longest come first.
+///
+/// # Errors
+///
+/// If they do not build.
+pub(crate) fn build(cargo: Command) -> Result<Vec<Program>> {
+    let words = ["--no-run", "--message-format=json-render-diagnostics"];
+    let told = shell::output(shell::with(cargo, &words))?;
+    let mut programs = programs(&told)?;
+    programs.sort_by_key(|it| !LONG.contains(&it.name.as_str()));
+    Ok(programs)
 }
 
 /// The programs that cargo tells of.
@@ -157,7 +167,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Runs one program; what it said, and what came of it.
-fn one(command: Command, watch: &mut Watch) -> Result<(String, Run)> {
+pub(crate) fn one(command: Command, watch: &mut Watch) -> Result<(String, Run)> {
     let (mut text, mut run) = (String::new(), Run::default());
     run.succeeded = shell::read(command, |line| {
         watch.line(line, Instant::now());
@@ -169,7 +179,7 @@ fn one(command: Command, watch: &mut Watch) -> Result<(String, Run)> {
 }
 
 /// The command that runs a program with the variables of cargo's command.
-fn command(program: &Program, cargo: &Command) -> Command {
+pub(crate) fn command(program: &Program, cargo: &Command) -> Command {
     // Both outputs through one pipe, so that what was said stays in its order.
     let mut command = Command::new("sh");
     command

@@ -60,6 +60,16 @@ impl Run {
         self.failed.extend(other.failed);
     }
 
+    /// What its lines told.
+    pub(crate) const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The tests that failed, by name.
+    pub(crate) fn failed(&self) -> &[String] {
+        &self.failed
+    }
+
     /// Whether a second try can tell more.
     fn is_worth_a_second(&self) -> bool {
         let named = self.failed.len() as u64 == self.counts.failed;

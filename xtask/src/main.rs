@@ -22,6 +22,7 @@ mod prove;
 mod shell;
 mod shots;
 mod slow;
+mod soak;
 mod stages;
 mod tidy;
 mod users;
@@ -45,6 +46,8 @@ enum Task {
     Demo,
     /// Run every check and test, and end with counts.
     Test(stages::Choice),
+    /// Run all test programs many times, many at once, to find tests that seldom fail.
+    Soak(soak::Options),
     /// What CI runs: `test`, with the machine's facts printed first.
     Ci,
     /// Measure costs as ratios; further arguments go to rcoe-bench.
@@ -115,6 +118,7 @@ fn perform(task: Task) -> Result<bool> {
     match task {
         Task::Demo => demo::run(),
         Task::Test(choice) => stages::run(&choice),
+        Task::Soak(options) => soak::run(&options),
         Task::Ci => {
             shell::print_machine();
             stages::run(&stages::Choice::default())

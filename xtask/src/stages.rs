@@ -1,5 +1,6 @@
 //! `cargo xtask test`: all checks, one after the other, none skipped because another failed.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -201,11 +202,30 @@ fn clippy() -> Result<Counts> {
     Ok(counts)
 }
 
-fn build() -> Result<Counts> {
-    let workspace = shell::cargo(["build", "--release", "--workspace"]);
-    let mut counts = Counts::one(shell::succeeds(workspace)?);
+/// What is built to run: the others are tests and tools, which the test profile builds.
+const PROGRAMS: [&str; 4] = ["rcoe", "rcoe-faultlab", "rcoe-bench", "rcoe-sim"];
+
+pub(crate) fn build() -> Result<Counts> {
+    shell::build("release", &PROGRAMS)?;
+    let mut counts = Counts::one(true);
     counts.add(Counts::one(image::run()?));
     Ok(counts)
+}
+
+/// What runs the tests of the workspace, on what the build stage has built.
+pub(crate) fn tests() -> Command {
+    let mut command = shell::cargo(["test", "--workspace", "--no-fail-fast"]);
+    command.env("RCOE_BIN", shell::built("rcoe"));
+    command.env("RCOE_SYSTEM_IMAGE", image::folder());
+    command
+}
+
+/// The same, but of suites of the system sphere, on the processor that is not usual.
+pub(crate) fn tests_of_aarch64() -> Command {
+    let suites = SUITES.map(|suite| ["--test", suite]);
+    let mut command = shell::with(tests(), &suites.concat());
+    command.env("RCOE_TEST_ARCH", "aarch64");
+    command
 }
 
 /// All `#[test]`s of the workspace, then those of its documentation; end-to-end ones use the
@@ -214,10 +234,8 @@ fn unit_tests() -> Result<Counts> {
     let seed = seed()?;
     println!("RCOE_SAMPLE={seed}");
     let tests = || {
-        let mut command = shell::cargo(["test", "--workspace", "--no-fail-fast"]);
+        let mut command = tests();
         command.env("RCOE_SAMPLE", &seed);
-        command.env("RCOE_BIN", shell::built("rcoe"));
-        command.env("RCOE_SYSTEM_IMAGE", image::folder());
         command
     };
     cargo_tests::run_beside(tests, Some(shell::with(tests(), &["--doc"])))
@@ -235,13 +253,10 @@ const SUITES: [&str; 7] = [
 ];
 
 fn aarch64() -> Result<Counts> {
+    let seed = seed()?;
     let tests = || {
-        let tests = shell::cargo(["test", "--workspace", "--no-fail-fast"]);
-        let suites = SUITES.map(|suite| ["--test", suite]);
-        let mut command = shell::with(tests, &suites.concat());
-        command.env("RCOE_BIN", shell::built("rcoe"));
-        command.env("RCOE_SYSTEM_IMAGE", image::folder());
-        command.env("RCOE_TEST_ARCH", "aarch64");
+        let mut command = tests_of_aarch64();
+        command.env("RCOE_SAMPLE", &seed);
         command
     };
     cargo_tests::run_beside(tests, None)
@@ -253,7 +268,7 @@ fn model() -> Result<Counts> {
     let (seed, mut counts) = (seed()?, Counts::default());
     for kind in ["", "--reduced", "--deferred", "--reading", "--coupled"] {
         println!("rcoe-sim {kind} --seed {seed} --count {SEEDS}");
-        let seeds = std::process::Command::new(shell::built("rcoe-sim"));
+        let seeds = Command::new(shell::built("rcoe-sim"));
         let kind: Vec<&str> = kind.split_whitespace().collect();
         let seeds = shell::with(shell::with(seeds, &kind), &["--seed", &seed]);
         let seeds = shell::with(seeds, &["--count", SEEDS]);
@@ -293,10 +308,7 @@ fn whole_programs() -> Result<Counts> {
 fn instructions() -> Result<Counts> {
     let mut counts = Counts::default();
     let words = ["--quick", "--only", "instructions", "--check-bounds"];
-    let command = shell::with(
-        std::process::Command::new(shell::built("rcoe-bench")),
-        &words,
-    );
+    let command = shell::with(Command::new(shell::built("rcoe-bench")), &words);
     let succeeded = shell::stream(command, |line| {
         if let Some(found) = count::parse(line, count::INSTRUCTIONS) {
             counts.add(found);
@@ -307,8 +319,8 @@ fn instructions() -> Result<Counts> {
 
 /// What chooses the sample of a commit: the beginning of its hash, so that each commit is tried
 /// with others and a failure comes again with the seed that was printed.
-fn seed() -> Result<String> {
-    let mut git = std::process::Command::new("git");
+pub(crate) fn seed() -> Result<String> {
+    let mut git = Command::new("git");
     git.args(["rev-parse", "--short=7", "HEAD"])
         .current_dir(shell::root());
     let Ok(hash) = shell::output(git) else {
@@ -328,7 +340,7 @@ fn faults() -> Result<Counts> {
         let line = line.replace("{seed}", &seed);
         println!("rcoe-faultlab {line}");
         let words = line.split(' ').collect::<Vec<_>>();
-        let command = shell::with(std::process::Command::new(&lab), &words);
+        let command = shell::with(Command::new(&lab), &words);
         counts.add(Counts::one(shell::succeeds(command)?));
     }
     counts.add(prove::check()?);
