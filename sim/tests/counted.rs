@@ -10,14 +10,16 @@ mod tests {
     #[test]
     fn programs_are_stopped_at_the_very_instruction() {
         let mut all = Stopped::default();
-        for seed in 0..4_000 {
+        // A commit has seeds of its own.
+        let first = std::env::var("RCOE_SAMPLE").map_or(0, |text| text.parse().unwrap());
+        for seed in (first..).take(2_000) {
             let stopped = simulate(seed, Guards::ON);
             all = all.with(stopped.unwrap_or_else(|flaw| panic!("{flaw}")));
         }
         println!("{all:?}");
-        assert!(all.exactly > 10_000, "{all:?}");
+        assert!(all.exactly > 5_000, "{all:?}");
         assert!(
-            all.missed > 100,
+            all.missed > 50,
             "late and lost interrupts are in it: {all:?}"
         );
     }

@@ -27,6 +27,17 @@ mod tests {
         Op::Compare,
     ];
 
+    /// Of these groups, those that a commit tries: half, by its hash; all where it is not said.
+    fn sampled(groups: &[(usize, usize)]) -> Vec<(usize, usize)> {
+        let Ok(seed) = std::env::var("RCOE_SAMPLE") else {
+            return groups.to_vec();
+        };
+        let seed: usize = seed.parse().expect("RCOE_SAMPLE is a number");
+        let kept: Vec<_> = groups.iter().copied().skip(seed % 2).step_by(2).collect();
+        println!("sample {seed}: lost and donor {kept:?}");
+        kept
+    }
+
     #[track_caller]
     fn check(
         n: usize,
@@ -64,42 +75,45 @@ mod tests {
 
     #[test]
     fn a_lost_replica_comes_back() {
-        for (lost, donor) in [(2, 1), (2, 0), (1, 2), (1, 0), (0, 2), (0, 1)] {
-            check(3, LONG, (lost, donor), &[]);
+        for pair in sampled(&[(2, 1), (2, 0), (1, 2), (1, 0), (0, 2), (0, 1)]) {
+            check(3, LONG, pair, &[]);
         }
     }
 
     #[test]
     fn a_second_replica_dies_meanwhile() {
-        for (lost, donor) in [(2, 1), (0, 2), (0, 1)] {
-            check(3, LONG, (lost, donor), &[Fault::Die]);
+        for pair in sampled(&[(2, 1), (0, 2), (0, 1)]) {
+            check(3, LONG, pair, &[Fault::Die]);
         }
     }
 
     #[test]
     fn a_second_replica_goes_wrong_meanwhile() {
         let flips = [Fault::FlipTrace(3), Fault::FlipData(5)];
-        check(3, LONG, (2, 1), &flips);
-        check(3, LONG, (0, 2), &flips);
+        for pair in sampled(&[(2, 1), (0, 2)]) {
+            check(3, LONG, pair, &flips);
+        }
     }
 
     #[test]
     fn a_latent_flip_is_not_spread() {
-        for (lost, donor) in [(2, 1), (0, 1), (1, 0)] {
-            check(3, SHORT, (lost, donor), &[Fault::FlipAtRest(5)]);
+        for pair in sampled(&[(2, 1), (0, 1), (1, 0)]) {
+            check(3, SHORT, pair, &[Fault::FlipAtRest(5)]);
         }
     }
 
     #[test]
     fn a_second_replica_is_slow_meanwhile() {
-        check(3, SHORT, (2, 1), &[Fault::Slow]);
-        check(3, SHORT, (0, 2), &[Fault::Slow]);
+        for pair in sampled(&[(2, 1), (0, 2)]) {
+            check(3, SHORT, pair, &[Fault::Slow]);
+        }
     }
 
     #[test]
     fn four_replicas_mask_a_second_fault_meanwhile() {
         let crash = [Fault::FlipTrace(3), Fault::Die];
-        check(4, SHORT, (3, 2), &crash);
-        check(4, SHORT, (0, 3), &crash);
+        for pair in sampled(&[(3, 2), (0, 3)]) {
+            check(4, SHORT, pair, &crash);
+        }
     }
 }

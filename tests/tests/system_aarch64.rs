@@ -4,6 +4,7 @@
 use rcoe_tests::launch::Ended;
 use rcoe_tests::machine::slept;
 use rcoe_tests::rcoe::{Scene, events_of};
+use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{system, system_with};
 
 const ARCH: &str = "--arch=aarch64";
@@ -48,7 +49,7 @@ fn where_instructions_are_counted_a_run_takes_as_many_cycles_as_the_last() {
 
 #[test]
 fn a_core_that_goes_round_for_ever_starves_none_where_instructions_are_counted() {
-    for victim in ["0", "2"] {
+    for victim in sampled(vec!["0", "2"]) {
         let words = format!("probe=loop victim={victim}");
         let options = [
             ARCH,
@@ -70,7 +71,7 @@ fn a_core_that_goes_round_for_ever_starves_none_where_instructions_are_counted()
 fn a_device_and_shared_pages_outlive_their_primary() {
     for (program, argument, begun_anew) in [("device", "3", false), ("clock", "40", true)] {
         let base = system(&Scene::new(), &["-n", "1"], &[program, argument]);
-        for victim in ["0", "2"] {
+        for victim in sampled(vec!["0", "2"]) {
             let scene = Scene::new();
             let words = format!("probe=sudden victim={victim}");
             let options = [ARCH, "-n", "3", "--events", "e"];

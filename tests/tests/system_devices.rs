@@ -3,6 +3,7 @@
 
 use rcoe_tests::launch::{Ended, Outcome};
 use rcoe_tests::rcoe::{Scene, events_of};
+use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{system, system_with};
 use serde_json::Value;
 
@@ -24,13 +25,13 @@ fn right(copies: usize) -> String {
 #[test]
 fn a_device_computes_and_moves_data_for_all_replicas() {
     let scene = Scene::new();
-    for options in [
+    for options in sampled(vec![
         ["-n1", "--compare=args"],
         ["-n2", "--compare=io"],
         ["-n3", "--compare=args"],
         ["-n3", "--compare=every"],
         ["-n2", "--core-threads=multi"],
-    ] {
+    ]) {
         let outcome = system(&scene, &options, &["device", "2"]);
         assert_eq!(
             outcome.ended,
@@ -46,7 +47,7 @@ fn a_device_computes_and_moves_data_for_all_replicas() {
 #[test]
 fn a_clock_in_device_memory_is_read_once_for_all() {
     let scene = Scene::new();
-    for replicas in ["1", "2", "3"] {
+    for replicas in sampled(vec!["1", "2", "3"]) {
         // Every reading joins the trace: were they the replicas' own, they would differ.
         let options = ["--arch=x86_64", "-n", replicas];
         let outcome = system(&scene, &options, &["hpet", "50"]);
@@ -67,7 +68,7 @@ fn a_transfer_begins_again_with_a_new_primary() {
     let scene = Scene::new();
     // The device takes 100 ms for each of the two halves of a copy, so one of these moments at
     // least is while it stores into the memory of the primary that is lost.
-    for moment in ["150ms", "200ms", "250ms"] {
+    for moment in sampled(vec!["150ms", "200ms", "250ms"]) {
         for victim in ["0", "1"] {
             let words = format!("probe=astray victim={victim}");
             let options = [
@@ -140,7 +141,7 @@ fn a_primary_that_is_lost_within_a_write_that_is_not_repeatable_stops_the_machin
 #[test]
 fn a_lost_replica_comes_back_while_a_device_moves_data() {
     let scene = Scene::new();
-    for victim in ["0", "2"] {
+    for victim in sampled(vec!["0", "2"]) {
         let words = format!("probe=astray victim={victim}");
         let options = ["-n", "3", "--events", "e"];
         let outcome = system_with(&scene, &words, &options, &["device", "3"]);

@@ -4,6 +4,7 @@
 use rcoe_tests::launch::{self, Ended, Outcome};
 use rcoe_tests::machine::{CAPABILITIES, OBJECTS, Reached, flip_text, removed, slept, story};
 use rcoe_tests::rcoe::{Scene, events_of, until};
+use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{is_aarch64, system_with};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -284,7 +285,7 @@ fn wild_store() -> &'static str {
 
 #[test]
 fn a_wild_store_of_a_kernel_reaches_no_other_replica() {
-    for probe in ["sibling", "code", "window", "program"] {
+    for probe in sampled(vec!["sibling", "code", "window", "program"]) {
         let scene = Scene::new();
         let options = ["-n", "3", "--events", "e"];
         let outcome = probed(&scene, (probe, 1), &options, &["sleep", "30"]);
@@ -332,7 +333,7 @@ const COUNTED: [&str; 8] = [
 #[test]
 fn a_loss_is_noticed_while_the_others_compute() {
     let scene = Scene::new();
-    for (replicas, victim, status) in [("3", 1, 0), ("3", 0, 0), ("2", 1, 86)] {
+    for (replicas, victim, status) in sampled(vec![("3", 1, 0), ("3", 0, 0), ("2", 1, 86)]) {
         let options = [&COUNTED[..], &["-n", replicas]].concat();
         // Computes for longer than all that takes, without a system call.
         let outcome = probed(&scene, ("code", victim), &options, &["float", "2000"]);
@@ -351,7 +352,7 @@ fn a_loss_is_noticed_while_the_others_compute() {
 fn a_kernel_that_is_stuck_with_interrupts_off_is_missed() {
     // Whoever is stuck, the others are idle or compute, and find it out by themselves.
     for (replicas, status) in [("2", 86), ("3", 0)] {
-        for (probe, victim) in [("loop", 0), ("loop", 1), ("halt", 0), ("halt", 1)] {
+        for (probe, victim) in sampled(vec![("loop", 0), ("loop", 1), ("halt", 0), ("halt", 1)]) {
             for program in [["sleep", "10"], ["float", "1000"]] {
                 let scene = Scene::new();
                 let options = [&COUNTED[..], &["-n", replicas]].concat();
@@ -369,11 +370,11 @@ fn a_kernel_that_is_stuck_with_interrupts_off_is_missed() {
 
 #[test]
 fn an_address_space_without_a_kernel_is_not_entered() {
-    for (replicas, victim, status, probe) in [
+    for (replicas, victim, status, probe) in sampled(vec![
         ("2", 1, 86, "spaces"),
         ("3", 0, 0, "spaces"),
         ("3", 2, 0, "base"),
-    ] {
+    ]) {
         let scene = Scene::new();
         let options = ["-n", replicas, "--events", "e"];
         let outcome = probed(&scene, (probe, victim), &options, &["sleep", "30"]);
@@ -392,7 +393,7 @@ fn an_address_space_without_a_kernel_is_not_entered() {
 #[test]
 fn removal_and_return_of_a_replica_are_measured() {
     let scene = Scene::new();
-    for victim in [0, 2] {
+    for victim in sampled(vec![0, 2]) {
         let options = ["-n", "3", "--core-threads", "counted", "--stats"];
         let outcome = probed(&scene, ("astray", victim), &options, &["sleep", "30"]);
         assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());

@@ -2,6 +2,7 @@
 
 use rcoe_tests::launch::Ended;
 use rcoe_tests::rcoe::{Scene, events_of};
+use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{system, system_with};
 
 /// What `pipeline` prints for so many blocks, unreplicated; every block is checked against what was
@@ -72,7 +73,12 @@ impl Iterator for Texts {
 fn a_pipeline_of_programs_prints_the_same_replicated_or_not() {
     let scene = Scene::new();
     let right = alone(&scene, "12");
-    for (replicas, mode) in [("2", "args"), ("3", "args"), ("3", "every"), ("2", "io")] {
+    for (replicas, mode) in sampled(vec![
+        ("2", "args"),
+        ("3", "args"),
+        ("3", "every"),
+        ("2", "io"),
+    ]) {
         let options = ["-n", replicas, "--compare", mode];
         let outcome = system(&scene, &options, &["pipeline", "12"]);
         assert_eq!(
@@ -104,7 +110,7 @@ fn threads_of_one_priority_are_preempted_alike_in_every_mode() {
 fn a_pipeline_outlives_the_loss_of_any_replica() {
     let scene = Scene::new();
     let right = alone(&scene, "100");
-    for victim in ["0", "1", "2"] {
+    for victim in sampled(vec!["0", "1", "2"]) {
         let words = format!("probe=astray victim={victim}");
         let options = ["-n", "3", "--events", "e"];
         let outcome = system_with(&scene, &words, &options, &["pipeline", "100"]);

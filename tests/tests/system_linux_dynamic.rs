@@ -9,6 +9,7 @@ use std::path::Path;
 use rcoe_tests::launch::{self, Ended};
 use rcoe_tests::linux::assert_alike;
 use rcoe_tests::rcoe::{LIMIT, Scene, events_of, until};
+use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{is_aarch64, system, system_with, words};
 
 /// Compilers, and words that make libraries.
@@ -48,12 +49,12 @@ fn a_program_has_its_loader_its_libraries_and_its_modules() {
     }
     let older = &["-no-pie", "-Wl,--disable-new-dtags", "-Wl,-z,now"];
     let together = &["-Wl,-z,noseparate-code"][..];
-    for (compiler, words, of_library, replicas, compare) in [
+    for (compiler, words, of_library, replicas, compare) in sampled(vec![
         (GLIBC, &["-pie"][..], &[][..], "1", "args"),
         (GLIBC, older, together, "2", "io"),
         (MUSL, &["-pie"], &[], "3", "every"),
         (MUSL, older, together, "1", "io"),
-    ] {
+    ]) {
         let scene = Scene::new();
         compile(&scene, compiler, words, of_library);
         let native = scene.run(&["./program", "a b", "c"]);
@@ -76,7 +77,7 @@ fn any_replica_of_a_dynamic_program_is_lost_and_comes_back() {
     compile(&scene, GLIBC, &[], &[]);
     let command = ["./program", "400000"];
     let native = scene.run(&command);
-    for (probe, victim) in [("astray", 0), ("sudden", 1)] {
+    for (probe, victim) in sampled(vec![("astray", 0), ("sudden", 1)]) {
         let kernel = format!("probe={probe} victim={victim}");
         let options = ["-n", "3", "--events", "e", "--file=modules"];
         let outcome = system_with(&scene, &kernel, &options, &command);
@@ -107,7 +108,7 @@ fn programs_of_a_distribution_run_as_they_are() {
     let query = "create table t(a, b); insert into t values (1, 2.5), (3, 4.25); \
                  select sum(a), avg(b), sqlite_version() from t;";
     let mut any = false;
-    for (replicas, command) in [
+    for (replicas, command) in sampled(vec![
         ("1", &["dash", "-c", shell][..]),
         ("3", &["gawk", gawk]),
         ("2", &["sqlite3", ":memory:", query]),
@@ -120,7 +121,7 @@ fn programs_of_a_distribution_run_as_they_are() {
         ("1", &["openssl", "dgst", "-sha512", "data"]),
         ("1", &["stat", "-c", "%n %s %F", "data"]),
         ("1", &["find", "data", "-size", "1k"]),
-    ] {
+    ]) {
         if !Path::new("/usr/bin").join(command[0]).exists() {
             continue;
         }

@@ -5,6 +5,7 @@
 use rcoe_tests::launch::Ended;
 use rcoe_tests::linux::{GLIBC, MUSL, assert_alike};
 use rcoe_tests::rcoe::Scene;
+use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{is_aarch64, system};
 
 const LOCAL: &str = include_str!("system_linux_local/local.c");
@@ -34,7 +35,7 @@ fn alike(name: &str, text: &str, runs: [(&[&str], &str, &str); 3]) {
     }
     let scene = Scene::new();
     let program = format!("./{name}");
-    for (compiler, replicas, compare) in runs {
+    for (compiler, replicas, compare) in sampled(runs.to_vec()) {
         scene.compile_by(compiler, name, text, &["-O2"]);
         let native = scene.run(&[&program]);
         let options = ["-n", replicas, "--compare", compare];

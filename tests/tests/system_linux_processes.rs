@@ -6,6 +6,7 @@ use rcoe_tests::launch::{self, Ended};
 use rcoe_tests::linux::{GLIBC, MUSL, assert_alike};
 use rcoe_tests::machine::{OBJECTS, Reached, flip_text, removed};
 use rcoe_tests::rcoe::{Scene, events_of, until};
+use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{is_aarch64, system};
 use rustix::process::Signal;
 
@@ -17,11 +18,11 @@ fn children_have_what_they_inherit_and_are_waited_for_as_on_linux() {
         return;
     }
     let scene = Scene::new();
-    for (compiler, replicas, compare) in [
+    for (compiler, replicas, compare) in sampled(vec![
         (GLIBC, "1", "args"),
         (GLIBC, "2", "every"),
         (MUSL, "3", "io"),
-    ] {
+    ]) {
         scene.compile_by(compiler, "children", CHILDREN, &["-O2"]);
         let native = scene.run(&["./children"]);
         let options = ["-n", replicas, "--compare", compare];
@@ -43,11 +44,11 @@ fn processes_share_memory_and_wait_for_each_other_there() {
         return;
     }
     let scene = Scene::new();
-    for (compiler, replicas, compare) in [
+    for (compiler, replicas, compare) in sampled(vec![
         (GLIBC, "1", "args"),
         (MUSL, "2", "every"),
         (GLIBC, "3", "io"),
-    ] {
+    ]) {
         scene.compile_by(compiler, "shared", SHARED, &["-O2"]);
         let native = scene.run(&["./shared"]);
         let options = ["-n", replicas, "--compare", compare];
@@ -66,11 +67,11 @@ fn files_that_are_mapped_hold_what_any_process_writes_there() {
         return;
     }
     let scene = Scene::new();
-    for (compiler, replicas, compare) in [
+    for (compiler, replicas, compare) in sampled(vec![
         (GLIBC, "1", "args"),
         (MUSL, "2", "every"),
         (GLIBC, "3", "io"),
-    ] {
+    ]) {
         scene.compile_by(compiler, "mapped", MAPPED, &["-O2"]);
         let native = scene.run(&["./mapped"]);
         let options = ["-n", replicas, "--compare", compare];
@@ -89,11 +90,11 @@ fn a_folder_is_the_root_for_processes_as_on_linux() {
         return;
     }
     let scene = Scene::new();
-    for (compiler, replicas, compare) in [
+    for (compiler, replicas, compare) in sampled(vec![
         (GLIBC, "1", "args"),
         (MUSL, "2", "every"),
         (GLIBC, "3", "io"),
-    ] {
+    ]) {
         scene.compile_by(compiler, "rooted", ROOTED, &["-O2"]);
         // Only the superuser may do that; whoever runs the tests may be it in a place of its own.
         let native = scene.run(&["unshare", "-r", "./rooted"]);
@@ -113,11 +114,11 @@ fn files_tell_of_processes_and_the_machine_as_on_linux() {
         return;
     }
     let scene = Scene::new();
-    for (compiler, replicas, compare) in [
+    for (compiler, replicas, compare) in sampled(vec![
         (GLIBC, "1", "args"),
         (MUSL, "2", "every"),
         (GLIBC, "3", "io"),
-    ] {
+    ]) {
         scene.compile_by(compiler, "facts", FACTS, &["-O2"]);
         let command = ["./facts", "old", ""];
         let native = scene.run(&command);
@@ -140,7 +141,7 @@ fn a_shell_has_subshells_pipes_and_jobs_in_the_background() {
                   echo one | { read y; echo got $y; }; { echo later; } & wait; \
                   for i in 1 2 3; do (echo $i); done | while read n; do echo line $n; done";
     let native = scene.run(&["busybox", "sh", "-c", script]);
-    for replicas in ["1", "3"] {
+    for replicas in sampled(vec!["1", "3"]) {
         let command = ["busybox", "sh", "-c", script];
         let outcome = system(&scene, &["-n", replicas], &command);
         assert_alike(&outcome, &native, replicas);
@@ -164,11 +165,11 @@ fn programs_execute_others_and_begin_with_what_they_are_given() {
         return;
     }
     let (scene, shell) = (Scene::new(), shell());
-    for (compiler, replicas, compare) in [
+    for (compiler, replicas, compare) in sampled(vec![
         (GLIBC, "1", "io"),
         (GLIBC, "3", "args"),
         (MUSL, "2", "every"),
-    ] {
+    ]) {
         scene.compile_by(compiler, "programs", PROGRAMS, &["-O2"]);
         let program = scene.path().join("programs");
         let program = program.to_str().unwrap();
@@ -198,7 +199,7 @@ fn a_shell_script_runs_programs_in_pipelines_loops_and_jobs() {
     scene.write("script", script);
     let native = scene.run(&["busybox", "sh", "script", "x", "y z"]);
     assert_eq!(native.ended, Ended::Exit(5));
-    for replicas in ["1", "3"] {
+    for replicas in sampled(vec!["1", "3"]) {
         let options = ["-n", replicas, "--file", "script:/script", "--file", &shell];
         let command = ["busybox", "sh", "script", "x", "y z"];
         let outcome = system(&scene, &options, &command);

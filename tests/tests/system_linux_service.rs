@@ -10,6 +10,7 @@ use rcoe_tests::launch::{self, Ended, Outcome};
 use rcoe_tests::linux::{GLIBC, MUSL};
 use rcoe_tests::machine::{OBJECTS, Reached, flip_text, removed};
 use rcoe_tests::rcoe::{LIMIT, Scene, events_of, until};
+use rcoe_tests::sample::sampled;
 use rcoe_tests::system::is_aarch64;
 use rustix::process::Signal;
 
@@ -196,7 +197,7 @@ fn a_process_for_each_client_serves_it_to_its_end() {
     if is_aarch64() {
         return;
     }
-    for (compiler, replicas) in [(GLIBC, "1"), (MUSL, "3")] {
+    for (compiler, replicas) in sampled(vec![(GLIBC, "1"), (MUSL, "3")]) {
         let said = served("each", compiler, replicas, |host| {
             crowd(host);
             // There is room for more, as processes and connections are given back.
@@ -216,7 +217,7 @@ fn a_connection_ends_with_its_last_descriptor() {
     if is_aarch64() {
         return;
     }
-    for (compiler, replicas) in [(MUSL, "1"), (GLIBC, "3")] {
+    for (compiler, replicas) in sampled(vec![(MUSL, "1"), (GLIBC, "3")]) {
         // The process that made the serving one ends, again and again.
         let said = served("each", compiler, replicas, |host| {
             let mut stream = welcomed(host, b"hello");
@@ -243,12 +244,12 @@ fn processes_made_ahead_accept_at_one_listener() {
     if is_aarch64() {
         return;
     }
-    for (how, compiler, replicas) in [
+    for (how, compiler, replicas) in sampled(vec![
         ("ahead", GLIBC, "1"),
         ("ahead", MUSL, "3"),
         ("herd", MUSL, "1"),
         ("herd", GLIBC, "3"),
-    ] {
+    ]) {
         let said = served(how, compiler, replicas, |host| {
             crowd(host);
             // One ends, and another one takes its place.

@@ -6,6 +6,7 @@
 use rcoe_tests::launch::Ended;
 use rcoe_tests::linux::{GLIBC, MUSL, assert_alike};
 use rcoe_tests::rcoe::{Scene, events_of};
+use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{is_aarch64, system, system_with};
 
 const FAULTS: &str = include_str!("system_linux_signals/faults.c");
@@ -26,7 +27,7 @@ fn runs(source: &str, scenes: &[(&[&str], &str, &str)]) {
         return;
     }
     let scene = Scene::new();
-    for (index, &(compiler, replicas, compare)) in scenes.iter().enumerate() {
+    for (index, &(compiler, replicas, compare)) in sampled(scenes.iter().enumerate().collect()) {
         let name = format!("program{index}");
         compile(&scene, &name, compiler, source);
         let program = format!("./{name}");
@@ -87,7 +88,7 @@ fn of_several_threads_the_right_one_takes_a_signal() {
     let scene = Scene::new();
     compile(&scene, "threads", GLIBC, THREADS);
     let native = scene.run(&["./threads"]);
-    for replicas in ["1", "2", "3"] {
+    for replicas in sampled(vec!["1", "2", "3"]) {
         let outcome = system(&scene, &["-n", replicas], &["./threads"]);
         assert_eq!(outcome.ended, Ended::Exit(143), "{}", outcome.err());
         assert_eq!(outcome.out(), native.out(), "{replicas}");
@@ -103,7 +104,7 @@ fn traps_of_a_shell_run_as_on_linux() {
     let scene = Scene::new();
     let script = "trap 'echo told' USR1; trap '' HUP; kill -HUP $$; kill -USR1 $$; echo behind; \
                   trap - USR1; kill -USR1 $$; echo never";
-    for replicas in ["1", "3"] {
+    for replicas in sampled(vec!["1", "3"]) {
         let command = ["busybox", "sh", "-c", script];
         let outcome = system(&scene, &["-n", replicas], &command);
         assert_eq!(outcome.ended, Ended::Exit(138), "{}", outcome.err());
@@ -155,7 +156,7 @@ fn signals_come_while_any_replica_is_lost_and_comes_back() {
     let command = ["./rounds", "1000000"];
     let native = scene.run(&command);
     assert_eq!(native.ended, Ended::Exit(21));
-    for (probe, victim) in [("astray", 0), ("sudden", 1), ("astray", 2)] {
+    for (probe, victim) in sampled(vec![("astray", 0), ("sudden", 1), ("astray", 2)]) {
         let kernel = format!("probe={probe} victim={victim}");
         let options = ["-n", "3", "--events", "e"];
         let outcome = system_with(&scene, &kernel, &options, &command);

@@ -2,6 +2,7 @@
 
 use rcoe_tests::launch::Ended;
 use rcoe_tests::rcoe::{Scene, events_of};
+use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{system, system_with};
 
 const ARCHS: [&str; 2] = ["--arch=x86_64", "--arch=aarch64"];
@@ -13,12 +14,12 @@ const RIGHT: &str = "made, revoked and deleted in steps, with ticks in the midst
 fn ticks_in_the_midst_of_long_operations_diverge_nothing() {
     let scene = Scene::new();
     for arch in ARCHS {
-        for (replicas, mode, cores, tick) in [
+        for (replicas, mode, cores, tick) in sampled(vec![
             ("1", "args", "single", "200us"),
             ("2", "every", "single", "1ms"),
             ("2", "args", "multi", "500us"),
             ("3", "io", "single", "1ms"),
-        ] {
+        ]) {
             let options = [arch, "-n", replicas, "--compare", mode, "--tick", tick];
             let options = [&options[..], &["--core-threads", cores]].concat();
             let outcome = system(&scene, &options, &["long"]);
@@ -34,7 +35,7 @@ fn ticks_in_the_midst_of_long_operations_diverge_nothing() {
 #[test]
 fn a_copy_is_made_while_long_operations_go_on() {
     let scene = Scene::new();
-    for (arch, victim) in [(ARCHS[0], "0"), (ARCHS[0], "2"), (ARCHS[1], "1")] {
+    for (arch, victim) in sampled(vec![(ARCHS[0], "0"), (ARCHS[0], "2"), (ARCHS[1], "1")]) {
         let words = format!("probe=sudden victim={victim}");
         let options = [arch, "-n", "3", "--tick", "1ms", "--events", "e"];
         let outcome = system_with(&scene, &words, &options, &["long", "12"]);

@@ -2,6 +2,7 @@
 
 use rcoe_tests::launch::Ended;
 use rcoe_tests::rcoe::{Scene, events_of};
+use rcoe_tests::sample::{pairs, sampled};
 use rcoe_tests::system::{system, system_with};
 
 const ARCHS: [&str; 2] = ["--arch=x86_64", "--arch=aarch64"];
@@ -16,21 +17,19 @@ fn right(size: &str) -> String {
 #[test]
 fn each_replica_of_a_machine_with_more_memory_is_brought_back() {
     let scene = Scene::new();
-    for (arch, victims) in [(ARCHS[0], &["0", "1", "2"][..]), (ARCHS[1], &["0", "2"])] {
-        for victim in victims {
-            let words = format!("probe=sudden victim={victim}");
-            let options = [arch, "-n", "3", "--memory", "256M", "--events", "e"];
-            let options = [&options[..], &["--core-threads", "counted"]].concat();
-            let outcome = system_with(&scene, &words, &options, &["fill", "160"]);
-            let what = format!("{arch} {victim}: {}", outcome.err());
-            assert_eq!(outcome.out(), right("160"), "{what}");
-            assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
-            let events = events_of(&scene.path().join("e"));
-            let back = events.iter().filter(|event| event["stage"] == "done");
-            assert_eq!(back.count(), 1, "{what} {events:?}");
-            let last = events.last().unwrap();
-            assert_eq!(last["counts"]["replicas"], 3, "{what}");
-        }
+    for (arch, victim) in sampled(pairs(&ARCHS, &["0", "1", "2"])) {
+        let words = format!("probe=sudden victim={victim}");
+        let options = [arch, "-n", "3", "--memory", "256M", "--events", "e"];
+        let options = [&options[..], &["--core-threads", "counted"]].concat();
+        let outcome = system_with(&scene, &words, &options, &["fill", "160"]);
+        let what = format!("{arch} {victim}: {}", outcome.err());
+        assert_eq!(outcome.out(), right("160"), "{what}");
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        let events = events_of(&scene.path().join("e"));
+        let back = events.iter().filter(|event| event["stage"] == "done");
+        assert_eq!(back.count(), 1, "{what} {events:?}");
+        let last = events.last().unwrap();
+        assert_eq!(last["counts"]["replicas"], 3, "{what}");
     }
 }
 
@@ -42,7 +41,7 @@ const LONGEST: [u64; 2] = [50_000_000, 50 * 62_500];
 #[test]
 fn nobody_waits_long_for_a_copy_of_much_memory() {
     let scene = Scene::new();
-    for (arch, longest) in ARCHS.into_iter().zip(LONGEST) {
+    for (arch, longest) in sampled(ARCHS.into_iter().zip(LONGEST).collect()) {
         let words = "probe=sudden victim=1";
         let options = [arch, "-n3", "--memory=256M", "--stats"];
         let options = [&options[..], &["--core-threads", "counted"]].concat();
@@ -68,7 +67,7 @@ fn nobody_waits_long_for_a_copy_of_much_memory() {
 #[test]
 fn memory_is_as_much_as_was_asked_for() {
     let scene = Scene::new();
-    for arch in ARCHS {
+    for arch in sampled(ARCHS.to_vec()) {
         for (size, filled, enough) in [
             ("32M", "48", false),
             ("80M", "48", true),

@@ -2,6 +2,7 @@
 
 use rcoe_tests::launch::Ended;
 use rcoe_tests::rcoe::{Scene, events_of};
+use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{system, system_with};
 
 /// What `clock` prints first after so many rounds.
@@ -12,12 +13,12 @@ fn right(rounds: u64) -> String {
 #[test]
 fn all_replicas_read_what_the_primary_fetched() {
     let scene = Scene::new();
-    for options in [
+    for options in sampled(vec![
         ["-n1", "--compare=args"],
         ["-n2", "--compare=io"],
         ["-n3", "--compare=every"],
         ["-n2", "--core-threads=multi"],
-    ] {
+    ]) {
         // Readings join the trace: were they not the same, replicas would differ.
         let outcome = system(&scene, &options, &["clock", "4"]);
         let what = format!("{options:?}: {}", outcome.err());
@@ -32,7 +33,7 @@ fn all_replicas_read_what_the_primary_fetched() {
 fn a_primary_that_is_lost_while_it_fetches_leaves_nothing_half_done() {
     let scene = Scene::new();
     // The primary fetches nearly all of the time, and breaks at whatever instruction it is.
-    for moment in ["45ms", "60ms"] {
+    for moment in sampled(vec!["45ms", "60ms"]) {
         let options = ["-n", "3", "--tick", moment, "--core-threads", "counted"];
         let options = [&options[..], &["--no-reintegrate", "--events", "e"]].concat();
         let words = "probe=sudden victim=0";
@@ -50,7 +51,7 @@ fn a_primary_that_is_lost_while_it_fetches_leaves_nothing_half_done() {
 #[test]
 fn a_lost_replica_comes_back_to_a_driver_that_shares_memory() {
     let scene = Scene::new();
-    for victim in ["0", "2"] {
+    for victim in sampled(vec!["0", "2"]) {
         let words = format!("probe=sudden victim={victim}");
         let options = ["-n", "3", "--tick", "20ms", "--core-threads", "counted"];
         let options = [&options[..], &["--events", "e"]].concat();

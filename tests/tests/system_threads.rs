@@ -3,6 +3,7 @@
 
 use rcoe_tests::launch::Ended;
 use rcoe_tests::rcoe::{Scene, events_of};
+use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{system, system_with};
 
 const ARCHS: [&str; 2] = ["--arch=x86_64", "--arch=aarch64"];
@@ -25,7 +26,12 @@ fn right(rounds: u64) -> String {
 fn threads_with_calls_of_another_system_are_served_in_every_mode() {
     let scene = Scene::new();
     for arch in ARCHS {
-        for (replicas, mode) in [("1", "args"), ("2", "io"), ("3", "args"), ("2", "every")] {
+        for (replicas, mode) in sampled(vec![
+            ("1", "args"),
+            ("2", "io"),
+            ("3", "args"),
+            ("2", "every"),
+        ]) {
             let options = [arch, "-n", replicas, "--compare", mode];
             let outcome = system(&scene, &options, &["foreign", "200"]);
             let what = format!("{options:?}: {}", outcome.err());
