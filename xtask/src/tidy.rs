@@ -2,6 +2,7 @@
 //! `xtask/tidy.toml`, and an exemption that nothing needs any more is itself a finding.
 
 mod code;
+mod commits;
 mod floors;
 mod layers;
 mod links;
@@ -168,6 +169,7 @@ const RULES: &[Rule] = &[
     ("paragraphs have at most 100 words", pages::long_paragraphs),
     ("files named on architecture exist", pages::missing_files),
     ("no text names a commit", pages::commits_in_prose),
+    ("evidence names commits of the history", commits::unknown),
     (
         "a mechanism has an idea, 3 to 6 sentences, an invariant and files",
         pages::formless_sections,
