@@ -87,9 +87,11 @@ enum Action {
     Prove(prove::Order),
     /// Print a page that is rendered from the evidence of this source tree.
     Page {
-        /// BENCH or FAULTS.
+        /// As in BENCH, or bench/calls.
         name: String,
     },
+    /// Print the names of these pages.
+    Pages,
 }
 
 fn main() -> ExitCode {
@@ -110,8 +112,12 @@ fn run(args: &Arguments) -> Result<bool> {
         None => std::env::current_exe()?.with_file_name("rcoe"),
     };
     if let Some(Action::Page { name }) = &args.action {
-        let own = Path::new(evidence::FOLDER);
-        print!("{}", page(name, args.evidence.as_deref().unwrap_or(own))?);
+        let book = book(args)?;
+        print!("{}", book.render(name).with_context(|| name.clone())?);
+        return Ok(true);
+    }
+    if let Some(Action::Pages) = &args.action {
+        book(args)?.names().for_each(|name| println!("{name}"));
         return Ok(true);
     }
     if let Some(Action::Prove(order)) = &args.action {
@@ -179,14 +185,10 @@ fn keep(
     evidence::File::fresh(suite, load, series)?.write(folder)
 }
 
-/// A page, rendered.
-fn page(name: &str, folder: &Path) -> Result<String> {
-    let path = folder.join(format!("{name}.md.in"));
-    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let all = evidence::Evidence::read(folder)?;
-    let campaigns = evidence::Campaigns::read(folder)?;
-    evidence::render(&text, &all, &evidence::Goals::read()?, &campaigns)
-        .with_context(|| path.display().to_string())
+/// The pages, and what they are rendered from.
+fn book(args: &Arguments) -> Result<evidence::Book> {
+    let own = Path::new(evidence::FOLDER);
+    evidence::Book::read(args.evidence.as_deref().unwrap_or(own))
 }
 
 /// Writes bounds, or holds what was counted against them; false if there is too much.

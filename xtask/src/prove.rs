@@ -82,7 +82,8 @@ pub(crate) fn check() -> Result<Counts> {
     let ended = prove(&[])?;
     let all = entries(&evidence)?;
     let mut page = Command::new(shell::built("rcoe-bench"));
-    page.args(["page", "FAULTS", "--evidence"]).arg(&evidence);
+    page.args(["page", "faults/kills", "--evidence"])
+        .arg(&evidence);
     let page = shell::output(page)?;
     let mut counts = Counts::default();
     for (what, well) in [

@@ -75,6 +75,13 @@ impl Campaigns {
         Ok(Self { groups })
     }
 
+    #[cfg(test)]
+    pub(super) fn of(texts: &[&str]) -> Result<Self> {
+        let groups = texts.iter().map(|text| Group::parse(text));
+        let groups = groups.collect::<Result<_>>()?;
+        Ok(Self { groups })
+    }
+
     /// Whether a text is the file of a group.
     ///
     /// # Errors
@@ -101,18 +108,23 @@ impl Group {
 
     /// What was counted for a goal, in words, and whether it is met.
     pub(super) fn judge(&self, goal: &Goal) -> Result<(String, bool)> {
-        let column = Column::parse(&goal.count);
+        let [events, trials] = self.share(&goal.count)?;
+        Ok((proportion(events, trials), events <= goal.at_most))
+    }
+
+    /// Sums over all campaigns that are judged: how many, and of how many.
+    fn share(&self, count: &str) -> Result<[u64; 2]> {
+        let column = Column::parse(count);
         let mut sums = [0; 2];
         for campaign in self.judged() {
             let own = column.counts(campaign);
-            let missing = || format!("no data: {}: {}: {}", self.group, campaign.what, goal.count);
+            let missing = || format!("no data: {}: {}: {count}", self.group, campaign.what);
             for (sum, own) in sums.iter_mut().zip(own.with_context(missing)?) {
                 *sum += own;
             }
         }
-        let [events, trials] = sums;
-        ensure!(trials > 0, "no data: {}: {}", self.group, goal.count);
-        Ok((proportion(events, trials), events <= goal.at_most))
+        ensure!(sums[1] > 0, "no data: {}: {count}", self.group);
+        Ok(sums)
     }
 
     fn judged(&self) -> impl Iterator<Item = &Campaign> {
@@ -120,14 +132,17 @@ impl Group {
         own.filter(|campaign| !campaign.earlier && !campaign.baseline)
     }
 
-    /// A sum over all campaigns that are judged.
-    pub(super) fn sum(&self, count: &str) -> Result<u64> {
-        let counts = self
-            .judged()
-            .filter_map(|campaign| campaign.counts.get(count));
-        let sum: u64 = counts.sum();
+    /// A sum over all campaigns that are judged and have this count, or the share `a+b/c` of one
+    /// that all of them have.
+    pub(super) fn total(&self, count: &str) -> Result<String> {
+        if count.contains('/') {
+            let [events, trials] = self.share(count)?;
+            return Ok(proportion(events, trials));
+        }
+        let own = self.judged().filter_map(|it| it.counts.get(count));
+        let sum: u64 = own.sum();
         ensure!(sum > 0, "no data: {}: {count}", self.group);
-        Ok(sum)
+        Ok(thousands(sum))
     }
 }
 
@@ -245,6 +260,18 @@ mod tests {
             error.to_string().starts_with("no data: flips: b"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn totals_are_sums_and_shares_of_what_is_judged() {
+        let group: Group = toml::from_str(TEXT).unwrap();
+        assert_eq!(group.total("faults").unwrap(), "1,000");
+        assert_eq!(
+            group.total("silent+hung/faults").unwrap(),
+            "0 of 1,000: 0 % [0, 0.37]"
+        );
+        assert!(group.total("silent").is_err());
+        assert!(group.total("silent/runs").is_err());
     }
 
     #[test]

@@ -9,11 +9,13 @@
 //!
 //! Not covered: whether a figure is true.
 
+mod book;
 mod campaigns;
 mod goals;
 mod number;
 mod page;
 mod stray;
+mod tables;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,9 +28,9 @@ use serde::{Deserialize, Serialize};
 use crate::floor::{counterpart, pairs};
 use crate::sample;
 
+pub use book::Book;
 pub use campaigns::Campaigns;
 pub use goals::{Goals, Judgement};
-pub use page::render;
 
 /// Where the evidence of this source tree lies.
 pub const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../evidence");

@@ -69,18 +69,27 @@ fn resolved(source: &Source) -> Vec<String> {
         .collect()
 }
 
+/// Pages that lead on to those of a folder of their own.
+const LEADING: [&str; 2] = ["docs/BENCH.md", "docs/FAULTS.md"];
+
 pub(super) fn orphans(house: &House) -> Result<Vec<String>> {
     let mut linked = Vec::new();
     for path in ["README.md", "docs/ARCHITECTURE.md"] {
         linked.extend(resolved(page(house, path)?));
     }
     let parts = house.sources.iter();
-    let parts = parts.filter(|source| source.path.starts_with("docs/architecture/"));
+    let parts = parts.filter(|source| {
+        let path = source.path.as_str();
+        path.starts_with("docs/architecture/") || LEADING.contains(&path)
+    });
     linked.extend(parts.flat_map(resolved));
     let is_page = |source: &&Source| {
         source.path.starts_with("docs/") && source.is_markdown() && !linked.contains(&source.path)
     };
-    let finding = |source: &Source| format!("{}: neither README nor ARCHITECTURE", source.path);
+    let finding = |source: &Source| {
+        let path = &source.path;
+        format!("{path}: neither README nor ARCHITECTURE nor BENCH nor FAULTS")
+    };
     Ok(house.sources.iter().filter(is_page).map(finding).collect())
 }
 
@@ -177,9 +186,19 @@ mod tests {
                 "[a](docs/ARCHITECTURE.md#x) [b](https://example.org) [c](#here)",
             ),
             ("docs/ARCHITECTURE.md", "[a](../Cargo.toml) [b](nowhere.md)"),
-            ("docs/LOST.md", ""),
+            ("docs/LOST.md", "[a](bench/b.md)"),
+            ("docs/BENCH.md", "[a](bench/a.md)"),
+            ("docs/bench/a.md", ""),
+            ("docs/bench/b.md", ""),
         ]);
-        assert_eq!(orphans(&house).unwrap().len(), 1);
+        let lost = orphans(&house).unwrap();
+        let found = |path| lost.iter().any(|text| text.starts_with(path));
+        assert_eq!(lost.len(), 3);
+        assert!(
+            ["docs/LOST", "docs/BENCH", "docs/bench/b"]
+                .into_iter()
+                .all(found)
+        );
         assert!(
             broken(&house)
                 .unwrap()
