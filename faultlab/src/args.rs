@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use rcoe_faultlab::child::Setup;
 use rcoe_faultlab::inject::When;
 use rcoe_faultlab::journal::Campaign;
@@ -86,6 +87,17 @@ pub(crate) enum Action {
     /// Lose replicas of a machine in which Redis serves: every answer right, and all back.
     #[command(after_help = losses::EXAMPLES)]
     SystemService(SystemServiceArgs),
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write the manual's pages, for packages.
+    #[command(hide = true)]
+    Manual {
+        /// Where to.
+        folder: PathBuf,
+    },
 }
 
 /// The absolute path of the rcoe binary, by default that beside this program.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod package;
 mod show;
 
 use std::io::IsTerminal;
@@ -77,6 +78,8 @@ fn perform(action: Action) -> Result<Done> {
         Action::Fuzz(args) => run_fuzz(&args),
         Action::System(args) => run_system(&args),
         Action::SystemService(args) => run_system_service(&args),
+        Action::Completions { shell } => package::completions(shell).map(uncounted),
+        Action::Manual { folder } => package::manual(&folder).map(uncounted),
     }
 }
 

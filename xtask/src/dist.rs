@@ -49,12 +49,15 @@ const FILES: [(&str, &str); 6] = [
 /// What is compiled.
 const PROGRAMS: [&str; 2] = ["rcoe", "rcoe-faultlab"];
 
-/// Completions: the shell, and where it looks for them.
+/// Completions: the shell, and where it looks for those of `@`.
 const COMPLETIONS: [(&str, &str); 3] = [
-    ("bash", "share/bash-completion/completions/rcoe"),
-    ("zsh", "share/zsh/vendor-completions/_rcoe"),
-    ("fish", "share/fish/vendor_completions.d/rcoe.fish"),
+    ("bash", "share/bash-completion/completions/@"),
+    ("zsh", "share/zsh/vendor-completions/_@"),
+    ("fish", "share/fish/vendor_completions.d/@.fish"),
 ];
+
+/// Where pages of the manual lie.
+const MANUAL: &str = "share/man/man1";
 
 /// What is made.
 struct Made {
@@ -118,10 +121,10 @@ fn command(name: &str, to: &Path) -> Result<()> {
 
 /// Lays out the folder.
 fn lay_out(tree: &Path) -> Result<()> {
-    let rcoe = tree.join("bin/rcoe");
     shell::build("release", &PROGRAMS)?;
     for name in PROGRAMS {
         command(name, &tree.join("bin").join(name))?;
+        help(tree, name)?;
     }
     for (from, to) in FILES {
         put(&shell::root().join(from), &tree.join(to))?;
@@ -129,17 +132,25 @@ fn lay_out(tree: &Path) -> Result<()> {
     let pc = fs::read_to_string(shell::root().join("include/rcoe.pc"))?;
     let pc = pc.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
     write(&tree.join("share/pkgconfig/rcoe.pc"), pc.as_bytes())?;
-    for (kind, to) in COMPLETIONS {
-        let mut completions = Command::new(&rcoe);
-        completions.args(["completions", kind]);
-        write(&tree.join(to), shell::output(completions)?.as_bytes())?;
-    }
-    let pages = tree.join("share/man/man1");
-    fs::create_dir_all(&pages)?;
-    let mut manual = Command::new(&rcoe);
-    manual.arg("manual").arg(&pages);
-    ensure!(shell::succeeds(manual)?, "the manual was not written");
     copy_all(&image::folder(), &tree.join("lib/rcoe/system"))
+}
+
+/// Writes a program's completions and its pages of the manual.
+fn help(tree: &Path, name: &str) -> Result<()> {
+    let program = || Command::new(tree.join("bin").join(name));
+    for (kind, to) in COMPLETIONS {
+        let completions = shell::output(shell::with(program(), &["completions", kind]))?;
+        write(&tree.join(to.replace('@', name)), completions.as_bytes())?;
+    }
+    let pages = tree.join(MANUAL);
+    fs::create_dir_all(&pages)?;
+    let mut manual = program();
+    manual.arg("manual").arg(&pages);
+    ensure!(
+        shell::succeeds(manual)?,
+        "{name}: the manual was not written"
+    );
+    Ok(())
 }
 
 fn put(from: &Path, to: &Path) -> Result<()> {
@@ -206,6 +217,10 @@ pub(crate) fn check() -> Result<Counts> {
     let mut counts = Counts::default();
     for name in PROGRAMS {
         counts.add(Counts::one(!names_checkout(&bin.join(name))?));
+        let help = shell::output(shell::with(Command::new(bin.join(name)), &["--help"]))?;
+        let missing = without_help(&unpacked.path().join(self::name()), name, &help)?;
+        missing.iter().for_each(|path| println!("no {path}"));
+        counts.add(Counts::one(missing.is_empty()));
     }
     for (words, expected) in [
         ("rcoe run --no-ledger -n 3 -- /bin/echo there", "there\n"),
@@ -227,6 +242,32 @@ pub(crate) fn check() -> Result<Counts> {
     Ok(counts)
 }
 
+/// Pages of the manual and completions that a program lacks: of pages one for itself and one for
+/// each subcommand that its own help lists.
+fn without_help(tree: &Path, name: &str, help: &str) -> Result<Vec<String>> {
+    let subcommands = subcommands(help);
+    ensure!(!subcommands.is_empty(), "{name} lists no subcommands");
+    let pages = subcommands
+        .iter()
+        .map(|it| format!("{MANUAL}/{name}-{it}.1"));
+    let completions = COMPLETIONS.iter().map(|(_, to)| to.replace('@', name));
+    let all = pages
+        .chain(completions)
+        .chain([format!("{MANUAL}/{name}.1")]);
+    Ok(all.filter(|path| !tree.join(path).is_file()).collect())
+}
+
+/// The subcommands that a program's help lists. What they are for goes on in deeper lines.
+fn subcommands(help: &str) -> Vec<&str> {
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = lines.take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.strip_prefix("  "));
+    let names = names.filter_map(|rest| rest.split(' ').next());
+    names
+        .filter(|name| !name.is_empty() && *name != "help")
+        .collect()
+}
+
 /// Whether a file names the checkout, and so could reach into it.
 fn names_checkout(path: &Path) -> Result<bool> {
     let top = shell::root().display().to_string().into_bytes();
@@ -235,4 +276,29 @@ fn names_checkout(path: &Path) -> Result<bool> {
         println!("{} names the folder it was built in", path.display());
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMPLETIONS, without_help, write};
+
+    const HELP: &str = "Does.\n\nCommands:\n  run      Runs\n           much\n  top-all  Shows\n  \
+                        help  Helps\n\nOptions:\n  -h, --help\n";
+
+    #[test]
+    fn each_subcommand_has_a_page_and_each_shell_its_completions() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path();
+        let missing = || without_help(tree, "p", HELP).unwrap();
+        let pages = ["p-run.1", "p-top-all.1", "p.1"].map(|name| format!("share/man/man1/{name}"));
+        let mut all: Vec<String> = COMPLETIONS.map(|(_, to)| to.replace('@', "p")).to_vec();
+        all.extend(pages);
+        assert_eq!(missing().len(), all.len());
+        for (at, path) in all.iter().enumerate() {
+            assert!(missing().contains(path), "{path}");
+            write(&tree.join(path), b"").unwrap();
+            assert_eq!(missing().len(), all.len() - at - 1, "{path}");
+        }
+        assert!(without_help(tree, "p", "Options:\n  -h\n").is_err());
+    }
 }
