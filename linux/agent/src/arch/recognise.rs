@@ -618,7 +618,7 @@ mod tests {
         assert!(!holds(&[0x0f, 0x31], Found::Counter(3), ALL));
     }
 
-    /// Tells what the code of files holds, for `docs/BENCH.md`: `RCOE_SURVEY` names a list of
+    /// Tells what the code of files holds, for `docs/bench/code.md`: `RCOE_SURVEY` names a list of
     /// them. Beside each file are bytes that look like an instruction that reads the counter,
     /// those that are replaced, and doubts.
     #[test]
