@@ -225,6 +225,15 @@ impl Events {
     }
 }
 
+/// Cycles from a flip to the first notice behind it. Replicas tell by ways of their own, so what
+/// was noticed can be heard before the flip.
+fn until_noticed(flipped: u64, noticed: &[u64]) -> Option<u64> {
+    noticed
+        .iter()
+        .filter_map(|it| it.checked_sub(flipped))
+        .min()
+}
+
 /// Makes one story of what the replicas tell: each survivor tells of a removal.
 struct Witness<'a> {
     settings: &'a Settings,
@@ -237,9 +246,9 @@ struct Witness<'a> {
     /// Interrupts, removals and copies, each with its cycles; portions of copies, and the cycles
     /// of the longest; points at one instruction, their cycles, and those at events.
     meter: [u64; 11],
-    /// The cycles at which a test had a bit changed, and at which somebody first noticed.
+    /// The cycle at which a test had a bit changed, and those at which somebody noticed something.
     flipped: Option<u64>,
-    noticed: Option<u64>,
+    noticed: Vec<u64>,
     /// Those that told that they are broken.
     broken: Vec<usize>,
     /// The event at which replicas differ, as last told.
@@ -259,7 +268,7 @@ impl<'a> Witness<'a> {
             stats: None,
             meter: [0; 11],
             flipped: None,
-            noticed: None,
+            noticed: Vec::new(),
             broken: Vec::new(),
             difference: None,
             divergences: 0,
@@ -289,9 +298,7 @@ impl<'a> Witness<'a> {
             Entry::Stats(stats) => self.stats = Some(*stats),
             Entry::Meter(meter) => self.meter = *meter,
             Entry::Flipped(cycle) => self.flipped = Some(*cycle),
-            Entry::Noticed(cycle) if self.flipped.is_some() => {
-                self.noticed = self.noticed.or(Some(*cycle));
-            }
+            Entry::Noticed(cycle) => self.noticed.push(*cycle),
             _ => {}
         }
     }
@@ -329,15 +336,12 @@ impl<'a> Witness<'a> {
             let text = format!("portions of copies {portions}, cycles of the longest {longest}");
             let _ = writeln!(anstream::stderr(), "{text}");
         }
-        match (self.flipped, self.noticed) {
-            (Some(flipped), Some(noticed)) => {
-                let cycles = noticed.saturating_sub(flipped);
-                let _ = writeln!(anstream::stderr(), "flips 1, cycles until noticed {cycles}");
-            }
-            (Some(_), None) => {
-                let _ = writeln!(anstream::stderr(), "flips 1, not noticed");
-            }
-            (None, _) => {}
+        if let Some(flipped) = self.flipped {
+            let found = match until_noticed(flipped, &self.noticed) {
+                Some(cycles) => format!("cycles until noticed {cycles}"),
+                None => "not noticed".to_owned(),
+            };
+            let _ = writeln!(anstream::stderr(), "flips 1, {found}");
         }
         if let Some(each) = coming.checked_div(points) {
             let text = format!("points {points}, at events {at_events}, cycles each {each}");
@@ -469,5 +473,17 @@ impl<'a> Witness<'a> {
         let counts = json!({"divergences": self.divergences, "replicas": self.living.len()});
         let event = json!({"status": status, "reason": reason, "counts": counts});
         self.events.write("stop", event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::until_noticed;
+
+    #[test]
+    fn a_flip_is_noticed_first_behind_it_in_whatever_order_that_is_heard() {
+        assert_eq!(until_noticed(50, &[]), None);
+        assert_eq!(until_noticed(50, &[20]), None, "that was something else");
+        assert_eq!(until_noticed(50, &[90, 20, 70]), Some(20));
     }
 }
