@@ -25,6 +25,20 @@ struct Open {
     /// Was it the primary?
     led: bool,
     noticed: Instant,
+    /// How long it took, once it is over, in microseconds.
+    us: Option<u64>,
+}
+
+impl Open {
+    /// Does the lost replica do nothing any more?
+    fn is_over(&self, family: &Family) -> bool {
+        match &family.teams[self.group] {
+            Some(team) if team.pid == self.process => {
+                team.group.pid(self.replica) != self.pid || team.group.has_left(self.replica)
+            }
+            _ => true,
+        }
+    }
 }
 
 impl Recoveries {
@@ -46,22 +60,26 @@ impl Recoveries {
             pid: team.group.pid(replica),
             led: team.primary() == Some(replica),
             noticed,
+            us: None,
         });
     }
 
-    /// What is over since the last look; it is also added to the tally.
+    /// Times what is over by now, before it is told.
+    pub(crate) fn look(&mut self, family: &Family) {
+        for open in &mut self.open {
+            if open.us.is_none() && open.is_over(family) {
+                let took = open.noticed.elapsed().as_micros();
+                open.us = Some(u64::try_from(took).unwrap_or(u64::MAX));
+            }
+        }
+    }
+
+    /// What is over since it was last told; it is also added to the tally.
     pub(crate) fn finished(&mut self, family: &Family, tally: &mut Tally) -> Vec<Event> {
-        let (open, over) = std::mem::take(&mut self.open)
-            .into_iter()
-            .partition(|open: &Open| match &family.teams[open.group] {
-                Some(team) if team.pid == open.process => {
-                    team.group.pid(open.replica) == open.pid && !team.group.has_left(open.replica)
-                }
-                _ => false,
-            });
-        self.open = open;
+        self.look(family);
+        let over = self.open.extract_if(.., |open| open.us.is_some());
         let event = |open: Open| {
-            let us = u64::try_from(open.noticed.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let us = open.us.unwrap_or_default();
             tally.removed(open.led, us);
             Event::Recovery {
                 process: open.process,
@@ -69,6 +87,6 @@ impl Recoveries {
                 us,
             }
         };
-        over.into_iter().map(event).collect()
+        over.map(event).collect()
     }
 }

@@ -12,36 +12,70 @@ use crate::accuse::accuse;
 use crate::events::{DivergenceKind, Event, Observer};
 use crate::group::phase;
 use crate::judge::{Fault, Process};
+use crate::ledger::Entry;
 use crate::notes::epitaph;
 use crate::protocol::Finding;
 use crate::slices::turn_of;
 use crate::team::State;
 
 impl Run<'_> {
-    /// Removes a replica that is at fault, and tells so.
+    /// Removes a replica that is at fault, and tells so: what is read off living processes first,
+    /// then its end, for which the others wait, and words at last. Core files are of processes that
+    /// live, so where they are wanted the words come before the end.
     pub(super) fn remove(&mut self, group: usize, index: usize, fault: Fault, process: Process) {
-        self.blame(group, Some(index), fault, Some(process));
+        let mut found = Some(self.find(group, Some(index), fault, Some(process)));
+        if self.settings.dumps.is_some() {
+            found
+                .take()
+                .into_iter()
+                .for_each(|it| self.tell_divergence(it));
+        }
         if self.team(group).uses_slice(index) {
             self.reunions.lose(index);
         }
-        self.end_and_note_mappings(group, index);
-        self.expel(group, index);
+        self.note_before_end(group, index);
+        let downgrade = self.end(group, index);
+        self.note_mappings(group);
+        found.into_iter().for_each(|it| self.tell_divergence(it));
+        self.tell_downgrade(&downgrade);
     }
 
     /// Removes a replica from a group that can go on without it.
     fn expel(&mut self, group: usize, index: usize) {
+        let downgrade = self.end(group, index);
+        self.tell_downgrade(&downgrade);
+    }
+
+    /// Ends a replica, and has the others go on.
+    fn end(&mut self, group: usize, index: usize) -> Downgrade {
         self.recoveries
             .begin(&self.family, group, index, self.woken);
         let team = self.team(group);
         let led = team.primary() == Some(index);
         team.remove(index);
-        let primary = team.primary().unwrap_or(0);
-        let left = team.members().count();
-        let process = team.pid;
+        let downgrade = Downgrade {
+            process: team.pid,
+            removed: index,
+            led,
+            primary: team.primary().unwrap_or(0),
+            left: team.members().count(),
+        };
+        self.recoveries.look(&self.family);
+        downgrade
+    }
+
+    fn tell_downgrade(&mut self, downgrade: &Downgrade) {
+        let &Downgrade {
+            process,
+            removed,
+            led,
+            primary,
+            left,
+        } = downgrade;
         self.happened.removals += 1;
         self.observer.event(&Event::Downgrade {
             process,
-            removed: index,
+            removed,
             primary,
             left,
         });
@@ -49,12 +83,12 @@ impl Run<'_> {
             self.happened.takeovers += 1;
             self.observer.event(&Event::Takeover {
                 process,
-                from: index,
+                from: removed,
                 to: primary,
             });
         }
         self.observer
-            .warning(&format!("replica {index} removed; going on with {left}"));
+            .warning(&format!("replica {removed} removed; going on with {left}"));
     }
 
     /// A replica that sleeps in its turn among the processes that share memory: it goes, or the
@@ -134,6 +168,18 @@ impl Run<'_> {
         fault: Fault,
         process: Option<Process>,
     ) {
+        let found = self.find(group, index, fault, process);
+        self.tell_divergence(found);
+    }
+
+    /// Finds out who is at fault and what differed.
+    fn find(
+        &mut self,
+        group: usize,
+        index: Option<usize>,
+        fault: Fault,
+        process: Option<Process>,
+    ) -> Divergence {
         let memory = &self.team(group).memory;
         let (kind, what) = match fault {
             Fault::Death => {
@@ -155,15 +201,15 @@ impl Run<'_> {
                 // Its siblings only know that it is gone, or late.
                 let failed = |index: &usize| phase(memory, *index) == Some(Phase::Failed);
                 if let Some(index) = finding.suspect.filter(failed) {
-                    return self.blame(group, Some(index), Fault::Agent, process);
+                    return self.find(group, Some(index), Fault::Agent, process);
                 }
-                return self.diverge(
-                    group,
-                    finding.kind,
-                    finding.suspect,
-                    finding.event,
-                    &finding.detail,
-                );
+                let Finding {
+                    kind,
+                    suspect,
+                    event,
+                    detail,
+                } = finding;
+                return self.note(group, kind, suspect, event, &detail);
             }
             Fault::NoEnd => (
                 DivergenceKind::Timeout,
@@ -175,7 +221,7 @@ impl Run<'_> {
             ),
             Fault::Stopped => (DivergenceKind::Timeout, self.name_stopped(group, index)),
         };
-        self.diverge(group, kind, index, None, &what);
+        self.note(group, kind, index, None, &what)
     }
 
     /// Which replicas somebody outside has stopped, in words.
@@ -202,36 +248,90 @@ impl Run<'_> {
         event: Option<u64>,
         detail: &str,
     ) {
+        let noted = self.note(group, kind, replica, event, detail);
+        self.tell_divergence(noted);
+    }
+
+    /// Counts one divergence, and notes what can only be seen while its processes live.
+    fn note(
+        &mut self,
+        group: usize,
+        kind: DivergenceKind,
+        replica: Option<usize>,
+        event: Option<u64>,
+        detail: &str,
+    ) -> Divergence {
         self.happened.count(kind);
         self.note_scene(group, kind, replica, event);
         let entry = accuse(self.settings, self.team(group), kind, replica, detail);
-        if let Some(text) = self.clerk.write(entry) {
-            self.observer.warning(&text);
-        }
         let team = self.team(group);
-        let core = replica.map(|index| team.cores[index]);
         let process = match group {
             0 => String::new(),
             _ => format!("process {}: ", team.pid),
         };
-        let detail = format!("{process}{detail}");
-        let process = team.pid;
+        Divergence {
+            process: team.pid,
+            kind,
+            replica,
+            core: replica.map(|index| team.cores[index]),
+            event,
+            detail: format!("{process}{detail}"),
+            entry,
+        }
+    }
+
+    /// Charges and tells a divergence that was noted.
+    fn tell_divergence(&mut self, noted: Divergence) {
+        let Divergence {
+            process,
+            kind,
+            replica,
+            core,
+            event,
+            detail,
+            entry,
+        } = noted;
+        if let Some(text) = self.clerk.write(entry) {
+            self.observer.warning(&text);
+        }
+        let who = match (replica, core) {
+            (Some(replica), Some(core)) => format!("replica {replica} (core {core}): "),
+            _ => String::new(),
+        };
+        let words = format!("{}: {who}{detail}", kind.name());
         self.observer.event(&Event::Divergence {
             process,
             kind,
             replica,
             core,
             event,
-            detail: detail.clone(),
+            detail,
         });
-        let who = match (replica, core) {
-            (Some(replica), Some(core)) => format!("replica {replica} (core {core}): "),
-            _ => String::new(),
-        };
-        self.observer
-            .error(&format!("{}: {who}{detail}", kind.name()));
+        self.observer.error(&words);
         self.write_cores();
     }
+}
+
+/// A divergence that is to be told of.
+struct Divergence {
+    process: u32,
+    kind: DivergenceKind,
+    replica: Option<usize>,
+    core: Option<u32>,
+    event: Option<u64>,
+    detail: String,
+    entry: Entry,
+}
+
+/// A removal that is to be told of.
+struct Downgrade {
+    process: u32,
+    removed: usize,
+    /// Was it the primary?
+    led: bool,
+    /// Who leads now, and how many members are left.
+    primary: usize,
+    left: usize,
 }
 
 /// How a process ended, in words.

@@ -15,7 +15,6 @@ use super::Run;
 use crate::dumps::{self, CORE_FAULTS, CORE_TIME, Title};
 use crate::events::{DivergenceKind, Event, Observer as _};
 use crate::judge::Process;
-use crate::numbers::SIGKILL;
 use crate::protocol::recorded;
 use crate::scene::outside::{Stopped, place_in_vote};
 use crate::scene::{self, Area, Place};
@@ -107,30 +106,35 @@ impl Run<'_> {
         });
     }
 
-    /// Notes what is mapped and where a replica stands, and ends it as it is to be removed. The
-    /// others do not wait for the end of a follower, and the program may be over by now: then that
-    /// one is asked what is mapped. They do wait for the end of a primary, so they are asked, and
-    /// while it ends.
-    pub(super) fn end_and_note_mappings(&mut self, group: usize, index: usize) {
+    /// Notes where a replica stands that is about to be ended, and of a follower what is mapped: the
+    /// others do not wait for its end, and the program may be over behind it. For the end of a
+    /// primary they wait.
+    pub(super) fn note_before_end(&mut self, group: usize, index: usize) {
         let Some(mut pending) = self.witness.pending.take() else {
             return;
         };
         let team = self.team(group);
         let led = team.primary() == Some(index);
-        let other = team.members().find(|&it| it != index);
-        let mapped = |index: Option<usize>| {
-            let pid = index.and_then(|it| team.group.pid(it));
-            pid.map_or_else(Vec::new, scene::areas)
-        };
+        let pid = team.group.pid(index);
         let place = &mut pending.places[index];
         if pending.kind == DivergenceKind::Mismatch && place.is_none() {
-            let pid = team.group.pid(index);
             *place = pid.and_then(|pid| place_in_vote(pid, frame(team), asked(team)));
         }
+        if pending.areas.is_empty() && !led {
+            pending.areas = pid.map_or_else(Vec::new, scene::areas);
+        }
+        self.witness.pending = Some(pending);
+    }
+
+    /// Notes what is mapped in one that goes on, where that is not known of who was ended.
+    pub(super) fn note_mappings(&mut self, group: usize) {
+        let Some(mut pending) = self.witness.pending.take() else {
+            return;
+        };
         if pending.areas.is_empty() {
-            let own = if led { Vec::new() } else { mapped(Some(index)) };
-            team.group.signal(index, SIGKILL);
-            pending.areas = if own.is_empty() { mapped(other) } else { own };
+            let team = self.team(group);
+            let pid = team.members().find_map(|it| team.group.pid(it));
+            pending.areas = pid.map_or_else(Vec::new, scene::areas);
         }
         self.witness.pending = Some(pending);
     }
