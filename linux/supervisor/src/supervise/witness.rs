@@ -106,9 +106,8 @@ impl Run<'_> {
         });
     }
 
-    /// Notes where a replica stands that is about to be ended, and of a follower what is mapped: the
-    /// others do not wait for its end, and the program may be over behind it. For the end of a
-    /// primary they wait.
+    /// Notes where a replica stands that is about to be ended, and what is mapped in a follower:
+    /// nobody waits for its end, and the program may be over behind it. For a primary all wait.
     pub(super) fn note_before_end(&mut self, group: usize, index: usize) {
         let Some(mut pending) = self.witness.pending.take() else {
             return;
