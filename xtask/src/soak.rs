@@ -9,12 +9,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use crate::beside::{self, Program};
+use crate::beside::{self, Program, lock};
 use crate::cargo_tests::Run;
 use crate::count::Counts;
 use crate::slow::Watch;
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     only: Vec<String>,
 }
 
-/// A program that is to run, and in which round.
+/// One run of a program, and how it is told.
 struct Turn {
     command: Command,
     name: String,
@@ -166,10 +166,6 @@ impl Came {
             *self.failed.entry(name.to_owned()).or_default() += 1;
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -205,6 +205,7 @@ fn clippy() -> Result<Counts> {
 /// What is built to run: the others are tests and tools, which the test profile builds.
 const PROGRAMS: [&str; 4] = ["rcoe", "rcoe-faultlab", "rcoe-bench", "rcoe-sim"];
 
+/// Builds them, and the system image.
 pub(crate) fn build() -> Result<Counts> {
     shell::build("release", &PROGRAMS)?;
     let mut counts = Counts::one(true);
@@ -231,14 +232,19 @@ pub(crate) fn tests_of_aarch64() -> Command {
 /// All `#[test]`s of the workspace, then those of its documentation; end-to-end ones use the
 /// release binary.
 fn unit_tests() -> Result<Counts> {
+    let tests = sampled(tests)?;
+    cargo_tests::run_beside(&tests, Some(shell::with(tests(), &["--doc"])))
+}
+
+/// The same command with the sample of this commit, which is told.
+fn sampled(make: fn() -> Command) -> Result<impl Fn() -> Command> {
     let seed = seed()?;
     println!("RCOE_SAMPLE={seed}");
-    let tests = || {
-        let mut command = tests();
+    Ok(move || {
+        let mut command = make();
         command.env("RCOE_SAMPLE", &seed);
         command
-    };
-    cargo_tests::run_beside(tests, Some(shell::with(tests(), &["--doc"])))
+    })
 }
 
 /// Suites of the system sphere that name no processor, once more for the one that is not usual.
@@ -253,13 +259,7 @@ const SUITES: [&str; 7] = [
 ];
 
 fn aarch64() -> Result<Counts> {
-    let seed = seed()?;
-    let tests = || {
-        let mut command = tests_of_aarch64();
-        command.env("RCOE_SAMPLE", &seed);
-        command
-    };
-    cargo_tests::run_beside(tests, None)
+    cargo_tests::run_beside(sampled(tests_of_aarch64)?, None)
 }
 
 /// The protocol alone: seeded simulation, planted bugs, and schedules of the real atomics.
