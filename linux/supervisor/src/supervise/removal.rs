@@ -269,58 +269,42 @@ impl Run<'_> {
             0 => String::new(),
             _ => format!("process {}: ", team.pid),
         };
+        let core = replica.map(|index| team.cores[index]);
+        let who = match (replica, core) {
+            (Some(replica), Some(core)) => format!("replica {replica} (core {core}): "),
+            _ => String::new(),
+        };
+        let detail = format!("{process}{detail}");
         Divergence {
-            process: team.pid,
-            kind,
-            replica,
-            core: replica.map(|index| team.cores[index]),
-            event,
-            detail: format!("{process}{detail}"),
+            words: format!("{}: {who}{detail}", kind.name()),
+            event: Event::Divergence {
+                process: team.pid,
+                kind,
+                replica,
+                core,
+                event,
+                detail,
+            },
             entry,
         }
     }
 
     /// Charges and tells a divergence that was noted.
     fn tell_divergence(&mut self, noted: Divergence) {
-        let Divergence {
-            process,
-            kind,
-            replica,
-            core,
-            event,
-            detail,
-            entry,
-        } = noted;
-        if let Some(text) = self.clerk.write(entry) {
+        if let Some(text) = self.clerk.write(noted.entry) {
             self.observer.warning(&text);
         }
-        let who = match (replica, core) {
-            (Some(replica), Some(core)) => format!("replica {replica} (core {core}): "),
-            _ => String::new(),
-        };
-        let words = format!("{}: {who}{detail}", kind.name());
-        self.observer.event(&Event::Divergence {
-            process,
-            kind,
-            replica,
-            core,
-            event,
-            detail,
-        });
-        self.observer.error(&words);
+        self.observer.event(&noted.event);
+        self.observer.error(&noted.words);
         self.write_cores();
     }
 }
 
 /// A divergence that is to be told of.
 struct Divergence {
-    process: u32,
-    kind: DivergenceKind,
-    replica: Option<usize>,
-    core: Option<u32>,
-    event: Option<u64>,
-    detail: String,
     entry: Entry,
+    event: Event,
+    words: String,
 }
 
 /// A removal that is to be told of.
