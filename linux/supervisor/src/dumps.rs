@@ -24,8 +24,7 @@ use elfcore::{
     ReadProcessMemory, ThreadView, VaProtection, VaRegion,
 };
 use linux_raw_sys::auxvec as at;
-use rcoe_linux_abi::PAGE_BYTES;
-use rcoe_linux_abi::{AGENT_BASE, AGENT_END};
+use rcoe_linux_abi::{AGENT_BASE, AGENT_END, PAGE_BYTES};
 
 use crate::elf::Image;
 use crate::events::DivergenceKind;

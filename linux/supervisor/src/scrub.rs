@@ -29,8 +29,7 @@ use std::time::{Duration, Instant};
 
 use known::Known;
 use plan::Plan;
-use rcoe_linux_abi::PAGE;
-use rcoe_linux_abi::{Blocks, Order, SCRUB_PAGES, SIG_KICK, SerialOrder};
+use rcoe_linux_abi::{Blocks, Order, PAGE, SCRUB_PAGES, SIG_KICK, SerialOrder};
 
 use crate::events::Event;
 use crate::team::Team;

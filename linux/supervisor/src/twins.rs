@@ -16,8 +16,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
-use rcoe_linux_abi::PAGE;
-use rcoe_linux_abi::{AGENT_END, Blocks, object_addr};
+use rcoe_linux_abi::{AGENT_END, Blocks, PAGE, object_addr};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::scrub::known::blocks;

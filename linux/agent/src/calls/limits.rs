@@ -14,12 +14,11 @@
 
 use linux_raw_sys::errno::{EAGAIN, EINVAL, ENOMEM, EPERM};
 use linux_raw_sys::general::{SI_KERNEL, SIGSEGV, SIGXCPU};
-use rcoe_linux_abi::Control;
-use rcoe_linux_abi::PAGE;
 use rcoe_linux_abi::limits::{
     AS, CPU, DATA, LOCKS, LimitCells, NOFILE, NPROC, RESOURCES, SIGPENDING, STACK, UNLIMITED,
     is_kept,
 };
+use rcoe_linux_abi::{Control, PAGE};
 use rcoe_linux_syscalls::Special;
 
 use core::sync::atomic::Ordering;

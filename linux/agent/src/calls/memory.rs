@@ -11,8 +11,7 @@ use linux_raw_sys::general::{
     MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED,
     MAP_TYPE, MREMAP_DONTUNMAP, MS_ASYNC, MS_INVALIDATE, MS_SYNC, PROT_EXEC, PROT_READ, PROT_WRITE,
 };
-use rcoe_linux_abi::Note;
-use rcoe_linux_abi::PAGE;
+use rcoe_linux_abi::{Note, PAGE};
 
 pub(super) mod locking;
 

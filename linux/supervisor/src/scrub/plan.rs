@@ -11,8 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
-use rcoe_linux_abi::PAGE;
-use rcoe_linux_abi::SCRUB_PAGES;
+use rcoe_linux_abi::{PAGE, SCRUB_PAGES};
 
 use crate::slices::page_number;
 use crate::team::Team;

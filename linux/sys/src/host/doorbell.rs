@@ -8,8 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use rcoe_linux_abi::Doorbell;
-use rcoe_linux_abi::PAGE_BYTES;
+use rcoe_linux_abi::{Doorbell, PAGE_BYTES};
 
 /// A mapping of the word that lives as long as this does.
 #[derive(Debug)]

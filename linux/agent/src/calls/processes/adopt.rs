@@ -15,8 +15,7 @@ use core::fmt::Write as _;
 
 use linux_raw_sys::errno::EMFILE;
 use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
-use rcoe_linux_abi::PAGE;
-use rcoe_linux_abi::Report;
+use rcoe_linux_abi::{PAGE, Report};
 
 use crate::arch::entry;
 use crate::calls::processes::twin::{self, Source};

@@ -19,9 +19,8 @@
 use linux_raw_sys::errno::{EACCES, EBUSY, EINVAL, ENOMEM, EPERM};
 use linux_raw_sys::general::F_SEAL_FUTURE_WRITE;
 use linux_raw_sys::general::{F_SEAL_SEAL, F_SEAL_WRITE, PROT_WRITE};
-use rcoe_linux_abi::Note;
-use rcoe_linux_abi::PAGE_BYTES;
 use rcoe_linux_abi::arena::{Books, Kind, Piece};
+use rcoe_linux_abi::{Note, PAGE_BYTES};
 use rcoe_linux_syscalls::{Arg, Content};
 
 use crate::calls::shared::arena::{Behind, Wish};
