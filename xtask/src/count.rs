@@ -1,7 +1,9 @@
 //! Counts of passed and failed checks, read from what test programs print.
 
+use serde::{Deserialize, Serialize};
+
 /// How many checks passed and failed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,

@@ -17,6 +17,7 @@ mod docs;
 mod image;
 mod lines;
 mod packages;
+mod part;
 mod programs;
 mod prove;
 mod shell;

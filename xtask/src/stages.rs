@@ -1,11 +1,15 @@
-//! `cargo xtask test`: all checks, one after the other, none skipped because another failed.
+//! `cargo xtask test`: all checks, none skipped because another failed.
+//!
+//! Stages come in groups, one after the other; those of a group need nothing of each other, and run
+//! [beside one another](part).
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
 use crate::count::{self, Counts};
+use crate::part::{self, Came};
 use crate::{
     cargo_tests, compat, cpython, dist, docs, image, packages, programs, prove, shell, slow, tidy,
     users,
@@ -20,6 +24,9 @@ pub(crate) struct Choice {
     /// Not these stages.
     #[arg(long, value_delimiter = ',')]
     skip: Vec<String>,
+    /// One stage, as a part of a longer run: what came of it is told by the last line.
+    #[arg(long, hide = true, conflicts_with_all = ["only", "skip"])]
+    part: Option<String>,
 }
 
 impl Choice {
@@ -32,25 +39,34 @@ impl Choice {
 /// A stage: its name and what it does.
 type Stage = (&'static str, fn() -> Result<Counts>);
 
-/// All stages, cheap ones first.
-const STAGES: &[Stage] = &[
-    ("packages", install),
-    ("fmt", fmt),
-    ("tidy", tidy::run),
-    ("clippy", clippy),
-    ("build", build),
-    ("docs", || docs::run(true)),
-    ("unit", unit_tests),
-    ("aarch64", aarch64),
-    ("users", users::run),
-    ("dist", dist::check),
-    ("model", model),
-    ("compat", compat_matrix),
-    ("cpython", || cpython::sample(&seed()?)),
-    ("programs", whole_programs),
-    ("instructions", instructions),
-    ("faults", faults),
+/// All stages, in groups; in each, those that take longest come first.
+const GROUPS: &[&[Stage]] = &[
+    &[("packages", install)],
+    &[
+        ("build", build),
+        ("clippy", clippy),
+        ("tidy", tidy::run),
+        ("fmt", fmt),
+    ],
+    &[("unit", unit_tests)],
+    &[("aarch64", aarch64)],
+    &[
+        ("faults", faults),
+        ("model", model),
+        ("dist", dist::check),
+        ("programs", whole_programs),
+        ("compat", compat_matrix),
+        ("cpython", || cpython::sample(&seed()?)),
+        ("users", users::run),
+        ("docs", || docs::run(true)),
+        ("instructions", instructions),
+    ],
 ];
+
+/// All stages.
+fn stages() -> impl Iterator<Item = &'static Stage> {
+    GROUPS.iter().copied().flatten()
+}
 
 /// Seeds of the protocol's simulation, from one on that follows from the commit.
 const SEEDS: &str = "5000";
@@ -96,49 +112,72 @@ const CAMPAIGNS: &[&str] = &[
     "system-service --seed {seed} --faults 3 --kinds stop --every 0.1",
 ];
 
-/// What came of one stage.
-struct Finished {
-    name: &'static str,
-    counts: Counts,
-    took: Duration,
-    /// Its slowest tests.
-    slowest: Vec<(Duration, String)>,
-}
+/// A stage and what came of it.
+type Finished = (&'static str, Came);
 
 /// Runs the chosen stages; the last line is `N passed, M failed`.
 pub(crate) fn run(choice: &Choice) -> Result<bool> {
-    for name in choice.only.iter().chain(&choice.skip) {
+    for name in choice.only.iter().chain(&choice.skip).chain(&choice.part) {
         anyhow::ensure!(
-            STAGES.iter().any(|stage| stage.0 == name),
+            stages().any(|stage| stage.0 == name),
             "no stage is called {name}"
         );
     }
-    let chosen: Vec<&Stage> = STAGES
+    if let Some(name) = &choice.part {
+        let stage = stages().find(|stage| stage.0 == name);
+        let came = perform(stage.context("a stage")?);
+        part::tell(&came)?;
+        return Ok(came.counts.failed == 0);
+    }
+    let chosen = |group: &&'static [Stage]| -> Vec<&'static Stage> {
+        group.iter().filter(|stage| choice.wants(stage.0)).collect()
+    };
+    let groups: Vec<_> = GROUPS
         .iter()
-        .filter(|stage| choice.wants(stage.0))
+        .map(chosen)
+        .filter(|it| !it.is_empty())
         .collect();
-    let mut finished = Vec::new();
-    for (index, (name, perform)) in chosen.iter().enumerate() {
-        println!("== {}/{} {name}", index + 1, chosen.len());
-        let started = Instant::now();
-        let counts = perform().unwrap_or_else(|error| {
-            println!("{name}: {error:#}");
-            Counts::one(false)
-        });
-        finished.push(Finished {
-            name,
-            counts,
-            took: started.elapsed(),
-            slowest: slow::take(),
-        });
+    let mut finished: Vec<Finished> = Vec::new();
+    for (index, group) in groups.iter().enumerate() {
+        let names: Vec<&str> = group.iter().map(|stage| stage.0).collect();
+        println!("== {}/{} {}", index + 1, groups.len(), names.join(" "));
+        let came = perform_all(group, &names)?;
+        finished.extend(names.into_iter().zip(came));
     }
     tell_slowest(&finished);
     Ok(summarise(&finished))
 }
 
+/// Carries out one stage in this process.
+fn perform((name, perform): &Stage) -> Came {
+    let started = Instant::now();
+    let counts = perform().unwrap_or_else(|error| {
+        println!("{name}: {error:#}");
+        Counts::one(false)
+    });
+    Came {
+        counts,
+        took: started.elapsed(),
+        slowest: slow::take(),
+    }
+}
+
+/// Carries out the stages of a group; one that is alone says at once what it says.
+fn perform_all(group: &[&'static Stage], names: &[&'static str]) -> Result<Vec<Came>> {
+    if let [stage] = group {
+        return Ok(vec![perform(stage)]);
+    }
+    let own = std::env::current_exe()?;
+    part::run(names, shell::cores(), |name| {
+        let mut command = Command::new(&own);
+        command.args(["test", "--part", name]);
+        command
+    })
+}
+
 fn tell_slowest(finished: &[Finished]) {
-    let of_stage = |stage: &Finished| {
-        let (tests, name) = (stage.slowest.clone(), stage.name);
+    let of_stage = |(name, came): &Finished| {
+        let (tests, name) = (came.slowest.clone(), *name);
         tests
             .into_iter()
             .map(move |(took, test)| (took, test, name))
@@ -151,15 +190,15 @@ fn tell_slowest(finished: &[Finished]) {
 
 fn summarise(finished: &[Finished]) -> bool {
     println!(
-        "\n{:<10} {:>8} {:>8} {:>9}",
+        "\n{:<12} {:>8} {:>8} {:>9}",
         "stage", "passed", "failed", "seconds"
     );
     let mut total = Counts::default();
-    for stage in finished {
-        let Counts { passed, failed } = stage.counts;
-        let seconds = stage.took.as_secs_f64();
-        println!("{:<10} {passed:>8} {failed:>8} {seconds:>9.1}", stage.name);
-        total.add(stage.counts);
+    for (name, came) in finished {
+        let Counts { passed, failed } = came.counts;
+        let seconds = came.took.as_secs_f64();
+        println!("{name:<12} {passed:>8} {failed:>8} {seconds:>9.1}");
+        total.add(came.counts);
     }
     let total = total.judged(true);
     println!("\n{} passed, {} failed", total.passed, total.failed);
@@ -349,15 +388,17 @@ fn faults() -> Result<Counts> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn finished(counts: Counts) -> Finished {
-        Finished {
-            name: "planted",
+        let came = Came {
             counts,
             took: Duration::default(),
             slowest: Vec::new(),
-        }
+        };
+        ("planted", came)
     }
 
     #[test]
@@ -372,20 +413,32 @@ mod tests {
     fn stages_can_be_chosen() {
         let only = Choice {
             only: vec!["fmt".to_owned()],
-            skip: Vec::new(),
+            ..Choice::default()
         };
         assert!(only.wants("fmt") && !only.wants("tidy"));
         let skip = Choice {
-            only: Vec::new(),
             skip: vec!["fmt".to_owned()],
+            ..Choice::default()
         };
         assert!(!skip.wants("fmt") && skip.wants("tidy"));
-        assert!(
-            run(&Choice {
-                only: vec!["typo".to_owned()],
-                skip: Vec::new()
-            })
-            .is_err()
-        );
+        let typo = Choice {
+            only: vec!["typo".to_owned()],
+            ..Choice::default()
+        };
+        assert!(run(&typo).is_err());
+        let typo = Choice {
+            part: Some("typo".to_owned()),
+            ..Choice::default()
+        };
+        assert!(run(&typo).is_err());
+    }
+
+    #[test]
+    fn each_stage_is_in_one_group() {
+        let mut names: Vec<&str> = stages().map(|stage| stage.0).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
     }
 }
