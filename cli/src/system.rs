@@ -1,5 +1,6 @@
 //! `rcoe run --sphere system`: from arguments to a machine, and from its ending to an exit status.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
@@ -249,6 +250,8 @@ struct Witness<'a> {
     /// The cycle at which a test had a bit changed, and those at which somebody noticed something.
     flipped: Option<u64>,
     noticed: Vec<u64>,
+    /// Removals that were told, each by its replica and its vote.
+    removals: HashSet<(u64, u64)>,
     /// Those that told that they are broken.
     broken: Vec<usize>,
     /// The event at which replicas differ, as last told.
@@ -269,6 +272,7 @@ impl<'a> Witness<'a> {
             meter: [0; 11],
             flipped: None,
             noticed: Vec::new(),
+            removals: HashSet::new(),
             broken: Vec::new(),
             difference: None,
             divergences: 0,
@@ -280,7 +284,12 @@ impl<'a> Witness<'a> {
         match entry {
             Entry::Start(_) => self.started(),
             Entry::Event(difference) => self.difference.clone_from(difference),
-            Entry::Removed(who, why) => self.removed(*who, why),
+            Entry::Removed(who, why, vote) => {
+                // A survivor may tell of it when the replica is back.
+                if self.removals.insert((*who, *vote)) {
+                    self.removed(*who, why);
+                }
+            }
             Entry::Joined(who) => self.joined(*who),
             Entry::Abandoned(who, why) => self.abandoned(*who, why),
             Entry::Differs(who) => {
@@ -478,7 +487,34 @@ impl<'a> Witness<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::until_noticed;
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn a_removal_that_is_told_again_when_the_replica_is_back_is_no_other() {
+        let cli = Cli::parse_from([
+            "rcoe", "run", "--sphere", "system", "-n", "3", "--", "hello",
+        ]);
+        let Command::Run(args) = cli.command else {
+            panic!("it is to run something");
+        };
+        let settings = validate(&args).unwrap();
+        let mut events = Events::open(None).unwrap();
+        let mut witness = Witness::new(&settings, &mut events);
+        let tell = |witness: &mut Witness<'_>, lines: &[(usize, &str)]| {
+            for (replica, line) in lines {
+                witness.hear(*replica, &Entry::parse(line));
+            }
+            (witness.living.len(), witness.divergences)
+        };
+        let back = [(0, "removed 2 timeout 9"), (0, "joined 2")];
+        assert_eq!(tell(&mut witness, &back), (3, 1));
+        assert_eq!(tell(&mut witness, &[(1, "removed 2 timeout 9")]), (3, 1));
+        assert_eq!(tell(&mut witness, &[(1, "removed 2 timeout 11")]), (2, 2));
+        assert_eq!(tell(&mut witness, &[(0, "removed 2 timeout 11")]), (2, 2));
+    }
 
     #[test]
     fn a_flip_is_noticed_first_behind_it_in_whatever_order_that_is_heard() {

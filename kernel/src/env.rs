@@ -190,8 +190,9 @@ impl rcoe_core::Env for Surroundings {
             } else {
                 "mismatch"
             };
+            let (number, vote) = (replica.index(), report.votes);
             self.diary
-                .line(format_args!("removed {} {cause}", replica.index()));
+                .line(format_args!("removed {number} {cause} {vote}"));
             if self.mask {
                 arch::interrupts::stop(core_of(replica));
                 if self.baton.is_some() {

@@ -145,15 +145,15 @@ mod tests {
     #[test]
     fn a_breakdown_is_told_before_the_removal_that_it_causes() {
         let mut read = diaries([
-            &["removed 1 timeout\njoined 1\n"],
+            &["removed 1 timeout 9\njoined 1\n"],
             &["exception vector=14\n"],
-            &["removed 1 timeout\n"],
+            &["removed 1 timeout 9\n"],
         ]);
         let expected = entries([
             (1, "exception vector=14"),
-            (0, "removed 1 timeout"),
+            (0, "removed 1 timeout 9"),
             (0, "joined 1"),
-            (2, "removed 1 timeout"),
+            (2, "removed 1 timeout 9"),
         ]);
         assert_eq!(read.round().unwrap(), expected);
     }
@@ -161,14 +161,14 @@ mod tests {
     #[test]
     fn a_breakdown_written_while_a_later_diary_is_read_is_told_first_too() {
         let mut read = diaries([
-            &["", "removed 1 timeout\n"],
+            &["", "removed 1 timeout 9\n"],
             &["", "exception vector=14\n"],
-            &["removed 1 timeout\n", "primary 2\n"],
+            &["removed 1 timeout 9\n", "primary 2\n"],
         ]);
-        let first = entries([(1, "exception vector=14"), (2, "removed 1 timeout")]);
+        let first = entries([(1, "exception vector=14"), (2, "removed 1 timeout 9")]);
         assert_eq!(read.round().unwrap(), first);
         assert!(!read.told_all(), "what it causes waits its turn");
-        let second = entries([(0, "removed 1 timeout"), (2, "primary 2")]);
+        let second = entries([(0, "removed 1 timeout 9"), (2, "primary 2")]);
         assert_eq!(read.round().unwrap(), second);
         assert!(read.told_all());
     }

@@ -7,8 +7,9 @@ use crate::Difference;
 pub enum Entry {
     /// All replicas run; so many.
     Start(u64),
-    /// A replica was removed, for this reason: `mismatch` or `timeout`.
-    Removed(u64, String),
+    /// A replica was removed, for this reason: `mismatch` or `timeout`; and by which vote. Each
+    /// survivor tells it, some when the replica is a member again.
+    Removed(u64, String, u64),
     /// A lost replica is a member again, as a copy of another.
     Joined(u64),
     /// It could not be brought back, for this reason; it will be tried again.
@@ -60,7 +61,7 @@ impl Entry {
             "event" if rest == "unknown" => Some(Self::Event(None)),
             "event" => Difference::parse(rest).map(|found| Self::Event(Some(found))),
             "abandoned" => reason(rest).map(|(who, why)| Self::Abandoned(who, why)),
-            "removed" => reason(rest).map(|(who, why)| Self::Removed(who, why)),
+            "removed" => removal(rest),
             "fail-stop" => Some(Self::FailStop(rest.to_owned())),
             "convicted" => Some(Self::Convicted),
             "panic" | "exception" | "withdraws" => Some(Self::Broken(line.to_owned())),
@@ -83,6 +84,13 @@ fn reason(text: &str) -> Option<(u64, String)> {
     Some((who.parse().ok()?, why.to_owned()))
 }
 
+/// A number, a reason and the number of a vote.
+fn removal(text: &str) -> Option<Entry> {
+    let (who, rest) = reason(text)?;
+    let (why, vote) = rest.rsplit_once(' ')?;
+    Some(Entry::Removed(who, why.to_owned(), vote.parse().ok()?))
+}
+
 fn numbers<const COUNT: usize>(text: &str) -> Option<[u64; COUNT]> {
     let numbers: Vec<u64> = text
         .split(' ')
@@ -99,8 +107,8 @@ mod tests {
     fn lines_are_understood_and_garbage_is_kept() {
         assert_eq!(Entry::parse("start 3"), Entry::Start(3));
         assert_eq!(
-            Entry::parse("removed 2 timeout"),
-            Entry::Removed(2, "timeout".into())
+            Entry::parse("removed 2 timeout 17"),
+            Entry::Removed(2, "timeout".into(), 17)
         );
         assert_eq!(
             Entry::parse("abandoned 1 they differ"),
@@ -132,7 +140,9 @@ mod tests {
             "start",
             "start x",
             "removed 1",
-            "removed x y",
+            "removed 1 timeout",
+            "removed x y 1",
+            "removed 1 timeout x",
             "stats 1 2",
             "event 1 first 0:1",
             "\u{fffd}\u{fffd} 7",
