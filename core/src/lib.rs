@@ -29,6 +29,7 @@ pub mod counted;
 pub mod coupling;
 pub mod diagnose;
 mod evidence;
+mod fences;
 mod guards;
 mod halt;
 mod ids;
@@ -52,6 +53,7 @@ mod vote;
 mod word;
 
 pub use compare::Compare;
+pub use fences::Fences;
 pub use guards::{Bug, Guards};
 pub use halt::{Cause, Halt, HaltState};
 pub use ids::{MAX_REPLICAS, ReplicaId, ReplicaSet};

@@ -9,11 +9,12 @@ use core::fmt;
 
 use crate::action::ActionState;
 use crate::admission::Admission;
+use crate::fences::Fences;
 use crate::guards::Guards;
 use crate::halt;
 use crate::laggards::Laggards;
 use crate::outbox::{FINGERPRINT, Outbox};
-use crate::primitive::{Ordering, fence};
+use crate::primitive::Ordering;
 use crate::vote::Vote;
 use crate::word::Seen;
 use crate::{Bug, Halt, Kind, MAX_REPLICAS, Port, ReplicaId, ReplicaSet, Signature, Trace};
@@ -201,6 +202,7 @@ pub struct Node {
     pub(crate) wake: bool,
     /// Do members come to `handle_action` whatever they compute?
     pub(crate) punctual: bool,
+    pub(crate) fences: Fences,
     /// How far the primary's ring is known to be filled; see [`crate::word`].
     pub(crate) seen: Seen,
     pub(crate) guards: Guards,
@@ -249,6 +251,7 @@ impl Node {
             halted: None,
             wake: false,
             punctual: false,
+            fences: Fences::Each,
             seen: Seen::default(),
             guards: Guards::ON,
         }
@@ -343,6 +346,11 @@ impl Node {
     /// say the same.
     pub const fn set_punctual(&mut self, punctual: bool) {
         self.punctual = punctual;
+    }
+
+    /// Says who issues the fences of sleeping and waking, [`Fences::Each`] in the beginning.
+    pub const fn set_fences(&mut self, fences: Fences) {
+        self.fences = fences;
     }
 
     /// Takes guards away, for tests of the tests.
@@ -467,12 +475,12 @@ impl Node {
     /// handshake).
     #[inline]
     pub(crate) fn publish_bell(&mut self, ports: &Ports<'_>) {
-        self.ring_bell(port(ports, self.id).outbox, ports);
+        self.ring_bell(port(ports, self.id).outbox, ports, self.fences);
     }
 
-    /// The same with the own outbox at hand.
+    /// The same with the own outbox at hand, and these fences.
     #[inline]
-    pub(crate) fn ring_bell(&mut self, own: &Outbox, ports: &Ports<'_>) {
+    pub(crate) fn ring_bell(&mut self, own: &Outbox, ports: &Ports<'_>, fences: Fences) {
         let early = self.guards.off(Bug::SkipReread) && self.is_slept_on(ports);
         if !self.guards.off(Bug::DoorbellFirst) && !self.guards.off(Bug::NoBell) {
             own.ring();
@@ -482,8 +490,7 @@ impl Node {
             return;
         }
         if !self.guards.off(Bug::NoFence) {
-            // Pairs with the fence in `Outbox::begin_sleep`.
-            fence(Ordering::SeqCst);
+            fences.after_ring();
         }
         self.wake |= self.is_slept_on(ports);
     }

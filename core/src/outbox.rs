@@ -215,26 +215,42 @@ impl Outbox {
     /// sleeping is right, that is whether the bell still is at `bell`. On `true` the caller waits
     /// on the futex word `peer.doorbell()` with expected value `bell`, then calls
     /// [`Outbox::end_sleep`]; on `false` the announcement is withdrawn.
+    ///
+    /// `barrier` is called between the two, and has to be what the peer's [`Fences`](crate::Fences) ask for.
     #[must_use]
-    pub fn begin_sleep(&self, peer: ReplicaId, peer_outbox: &Self, bell: u32) -> bool {
-        self.announce_sleep(peer, peer_outbox, bell, 0)
+    pub fn begin_sleep(
+        &self,
+        peer: ReplicaId,
+        peer_outbox: &Self,
+        bell: u32,
+        barrier: impl FnOnce(),
+    ) -> bool {
+        self.announce_sleep(peer, peer_outbox, bell, 0, barrier)
     }
 
     /// The same for a moment, after which this replica looks by itself whether it was rung: who
-    /// rings may put off waking it.
+    /// rings may put off waking it, and may not have seen that it sleeps.
     #[must_use]
     pub fn begin_doze(&self, peer: ReplicaId, peer_outbox: &Self, bell: u32) -> bool {
         const DOZES: u32 = 1 << 8;
-        self.announce_sleep(peer, peer_outbox, bell, DOZES)
+        self.announce_sleep(peer, peer_outbox, bell, DOZES, || {})
     }
 
-    fn announce_sleep(&self, peer: ReplicaId, peer_outbox: &Self, bell: u32, how: u32) -> bool {
+    fn announce_sleep(
+        &self,
+        peer: ReplicaId,
+        peer_outbox: &Self,
+        bell: u32,
+        how: u32,
+        barrier: impl FnOnce(),
+    ) -> bool {
         let bits = self.sleeping_on().with(peer).bits();
         self.sleeping
             .store(u32::from(bits) | how, Ordering::Relaxed);
-        // Pairs with the fence in `ring`: either the publisher sees this bit or we see its new
-        // bell.
+        // Pairs with the fence of who rings, or is one for both: either the publisher sees this bit
+        // or we see its new bell.
         fence(Ordering::SeqCst);
+        barrier();
         if peer_outbox.bell() == bell {
             return true;
         }
@@ -429,11 +445,11 @@ mod tests {
         let (own, peer) = (Outbox::new(), Outbox::new());
         let id = ReplicaId::new(2);
         let bell = peer.bell();
-        assert!(own.begin_sleep(id, &peer, bell));
+        assert!(own.begin_sleep(id, &peer, bell, || {}));
         assert!(own.sleeping_on().contains(id));
         own.end_sleep();
         peer.ring();
-        assert!(!own.begin_sleep(id, &peer, bell));
+        assert!(!own.begin_sleep(id, &peer, bell, || {}));
         assert!(own.sleeping_on().is_empty());
     }
 
@@ -444,7 +460,7 @@ mod tests {
         assert!(own.begin_doze(id, &peer, peer.bell()));
         assert!(own.sleeping_on().contains(id) && !own.must_be_woken_by(id));
         own.end_sleep();
-        assert!(own.begin_sleep(id, &peer, peer.bell()));
+        assert!(own.begin_sleep(id, &peer, peer.bell(), || {}));
         assert!(own.must_be_woken_by(id) && !own.must_be_woken_by(ReplicaId::new(1)));
     }
 }

@@ -6,9 +6,10 @@
 //!
 //! Contract: that of [`crate::prompt`]. The caller knows the partner, and that it still is one.
 
+use crate::fences::Fences;
 use crate::node::Node;
 use crate::outbox::Outbox;
-use crate::primitive::{Ordering, fence};
+use crate::primitive::Ordering;
 use crate::prompt::LONG;
 use crate::ring::{Checksum, HEADER, ONCE, Place, record_words, word_record};
 use crate::{MAX_RECORD, Port, ReplicaId};
@@ -25,10 +26,9 @@ impl Node {
 
     /// Rings the own bell; does the partner sleep on it?
     #[inline]
-    fn ring_for(&self, own: &Outbox, partner: &Outbox) -> bool {
+    fn ring_for(&self, own: &Outbox, partner: &Outbox, fences: Fences) -> bool {
         own.ring();
-        // Pairs with the fence in `Outbox::begin_sleep`.
-        fence(Ordering::SeqCst);
+        fences.after_ring();
         partner.sleeping_on().contains(self.id)
     }
 
@@ -38,7 +38,7 @@ impl Node {
         // The bell that tells of the arrival tells of the position, too.
         own.cursor.store(self.cursor, Ordering::Release);
         self.arrive_unheard(own);
-        self.ring_for(own, partner)
+        self.ring_for(own, partner, Fences::Each)
     }
 
     /// Primary: as [`Node::place`], with the own memory at hand.
@@ -64,7 +64,7 @@ impl Node {
         self.put_header(place, checksum);
         self.cursor = place.end;
         own.cursor.store(place.end, Ordering::Release);
-        let asleep = self.ring_for(own, partner);
+        let asleep = self.ring_for(own, partner, self.fences);
         self.count_record(own);
         self.end_effect_in(own);
         asleep
@@ -92,7 +92,7 @@ impl Node {
         self.cursor = end;
         own.outbox.cursor.store(end, Ordering::Release);
         self.count_record(own.outbox);
-        Some(self.ring_for(own.outbox, partner))
+        Some(self.ring_for(own.outbox, partner, self.fences))
     }
 
     /// Follower: has the partner published another record?
@@ -160,7 +160,7 @@ impl Node {
     #[cold]
     fn tell_position_to(&self, own: &Outbox, partner: &Outbox) -> bool {
         own.cursor.store(self.cursor, Ordering::Release);
-        self.ring_for(own, partner)
+        self.ring_for(own, partner, self.fences)
     }
 }
 
@@ -305,7 +305,7 @@ mod tests {
         pair(|[mut one, _], ports| {
             let [first, second] = [0, 1].map(|id| ports[id].expect("a member has a port"));
             let bell = first.outbox.bell();
-            assert!(second.outbox.begin_sleep(one.id, first.outbox, bell));
+            assert!(second.outbox.begin_sleep(one.id, first.outbox, bell, || {}));
             assert!(one.arrive_for(first.outbox, second.outbox));
             let asleep = one.publish_word_for(&first, second.outbox, 1);
             assert_eq!(asleep, Some(true));

@@ -4,6 +4,8 @@
 //! With feature `shuttle` every access becomes a scheduling point of shuttle's explorer. Normal
 //! builds see `core::sync::atomic` and nothing else.
 
+pub use core::sync::atomic::compiler_fence;
+
 #[cfg(not(feature = "shuttle"))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

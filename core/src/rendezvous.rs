@@ -7,6 +7,7 @@
 //! read it, with one barrier per rendezvous.
 
 use crate::ReplicaId;
+use crate::fences::Fences;
 use crate::guards::{Bug, Guards};
 use crate::node::{Await, Call, Done, Node, Ports, Step, Task, WaitFor, port};
 use crate::outbox::Outbox;
@@ -67,7 +68,7 @@ impl Node {
     #[inline]
     pub(crate) fn arrive(&mut self, own: &Outbox, ports: &Ports<'_>) {
         self.arrive_unheard(own);
-        self.ring_bell(own, ports);
+        self.ring_bell(own, ports, Fences::Each);
     }
 
     /// The same without the bell.

@@ -3,6 +3,7 @@
 mod env;
 mod stream;
 
+use crate::fences::Fences;
 use crate::node::{Call, Done, Node, Ports, Step, port};
 use crate::outbox::Outbox;
 use crate::prompt::Meeting;
@@ -149,6 +150,11 @@ impl<'a, E: Env> Replica<'a, E> {
     /// [`Node::set_punctual`].
     pub const fn set_punctual(&mut self, punctual: bool) {
         self.node.set_punctual(punctual);
+    }
+
+    /// Who issues the fences of sleeping and waking? See [`Node::set_fences`].
+    pub const fn set_fences(&mut self, fences: Fences) {
+        self.node.set_fences(fences);
     }
 
     /// The private state, for tests and fault injection.

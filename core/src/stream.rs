@@ -263,7 +263,7 @@ impl Node {
     pub(crate) fn pass_record(&mut self, own: &Outbox, ports: &Ports<'_>, len: usize) {
         self.cursor += record_words(len);
         own.cursor.store(self.cursor, Ordering::Release);
-        self.ring_bell(own, ports);
+        self.ring_bell(own, ports, self.fences);
     }
 
     #[inline]

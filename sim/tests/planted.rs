@@ -14,7 +14,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use rcoe_core::coupling::{Pace, States};
-    use rcoe_core::{Bug, Guards, HEADER, POSTS};
+    use rcoe_core::{Bug, Fences, Guards, HEADER, POSTS};
     use rcoe_sim::coupled;
     use rcoe_sim::coupled::fault::Fault as Strike;
     use rcoe_sim::coupled::group::PACE;
@@ -531,12 +531,31 @@ mod tests {
     /// Shuttle's memory is sequentially consistent; the missing fence needs a machine whose is not.
     #[test]
     fn a_missing_fence_is_noticed_on_this_machine() {
-        assert_eq!(fence::lost_wake(Guards::ON, 300_000), None);
+        let lost = |guards, rounds| fence::lost_wake(guards, Fences::Each, &|| {}, rounds);
+        assert_eq!(lost(Guards::ON, 100_000), None);
         if cfg!(target_arch = "x86_64") {
             // Mostly it comes soon; where the two threads seldom run at once, it takes long.
-            let lost = fence::lost_wake(Guards::without(Bug::NoFence), 50_000_000);
+            let lost = lost(Guards::without(Bug::NoFence), 50_000_000);
             let round = lost.expect("no store was delayed past a load");
             println!("| NoFence | - | two threads: a lost wake-up in round {round} |");
+        }
+    }
+
+    /// Where the sleeper issues the fence for both, its barrier is what nothing else makes up for.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_missing_barrier_of_the_sleeper_is_noticed_on_this_machine() {
+        use rustix::thread::{MembarrierCommand, membarrier};
+
+        membarrier(MembarrierCommand::RegisterPrivateExpedited).expect("Linux 4.14");
+        let barrier = || membarrier(MembarrierCommand::PrivateExpedited).expect("registered");
+        let lost = |barrier: &(dyn Fn() + Sync), rounds| {
+            fence::lost_wake(Guards::ON, Fences::Sleepers, barrier, rounds)
+        };
+        assert_eq!(lost(&barrier, 20_000), None);
+        if cfg!(target_arch = "x86_64") {
+            let round = lost(&|| {}, 50_000_000).expect("no store was delayed past a load");
+            println!("| no barrier | - | two threads: a lost wake-up in round {round} |");
         }
     }
 
@@ -545,14 +564,19 @@ mod tests {
         use std::thread;
 
         use rcoe_core::primitive::AtomicU64;
-        use rcoe_core::{Guards, Node, Outbox, Port, Ports, ReplicaId, ReplicaSet};
+        use rcoe_core::{Fences, Guards, Node, Outbox, Port, Ports, ReplicaId, ReplicaSet};
 
         /// As a turn: there is no other round.
         const OVER: u32 = u32::MAX;
 
         /// Lets a publisher ring while a sleeper lies down, at most so many times: the first round
         /// in which neither saw the other.
-        pub(super) fn lost_wake(guards: Guards, rounds: u32) -> Option<u32> {
+        pub(super) fn lost_wake(
+            guards: Guards,
+            fences: Fences,
+            barrier: &(dyn Fn() + Sync),
+            rounds: u32,
+        ) -> Option<u32> {
             let outboxes = [Outbox::new(), Outbox::new()];
             let rings = [
                 [const { AtomicU64::new(0) }; 16],
@@ -569,7 +593,7 @@ mod tests {
                         let bell = outboxes[0].bell();
                         turn.store(round, Ordering::SeqCst);
                         let id = ReplicaId::new(0);
-                        let sleeps = outboxes[1].begin_sleep(id, &outboxes[0], bell);
+                        let sleeps = outboxes[1].begin_sleep(id, &outboxes[0], bell, barrier);
                         asleep.store(round * 2 + u32::from(sleeps), Ordering::SeqCst);
                         while turn.load(Ordering::SeqCst) == round {
                             std::hint::spin_loop();
@@ -581,19 +605,20 @@ mod tests {
                     }
                 };
                 scope.spawn(sleeper);
-                publish(guards, rounds, &ports, &turn, &asleep)
+                let mut node = Node::new(ReplicaId::new(0), ReplicaSet::all(2), &ports);
+                node.set_guards(guards);
+                node.set_fences(fences);
+                publish(node, rounds, &ports, &turn, &asleep)
             })
         }
 
         fn publish(
-            guards: Guards,
+            mut node: Node,
             rounds: u32,
             ports: &Ports<'_>,
             turn: &AtomicU32,
             asleep: &AtomicU32,
         ) -> Option<u32> {
-            let mut node = Node::new(ReplicaId::new(0), ReplicaSet::all(2), ports);
-            node.set_guards(guards);
             for round in 1..=rounds {
                 while turn.load(Ordering::SeqCst) != round {
                     std::hint::spin_loop();

@@ -52,7 +52,7 @@ mod tests {
                 };
             }
             drop(gone);
-            if own.begin_sleep(w.peer, peer, w.bell) {
+            if own.begin_sleep(w.peer, peer, w.bell, || {}) {
                 let mut gone = bed.gone.lock().expect("no poison");
                 while !*gone && peer.bell() == w.bell {
                     gone = bed.woken.wait(gone).expect("no poison");

@@ -41,7 +41,8 @@ pub(crate) use files::{
     pread, pread_at, pread_raw, pwrite_raw, read, read_words, seek, type_bits,
 };
 pub(crate) use futex::{
-    FUTEX, futex_wait, futex_wait_any, futex_wait_bit, futex_wake, futex_wake_bit,
+    FUTEX, accept_barriers, barrier, futex_wait, futex_wait_any, futex_wait_bit, futex_wake,
+    futex_wake_bit,
 };
 pub(crate) use labels::set_string_ranges;
 pub(crate) use limits::{TASK_END, file_size_limit, locked_memory_limit, may_lock_all, unlock_all};

@@ -8,7 +8,9 @@
 
 use core::sync::atomic::Ordering;
 
-use rcoe_core::{Env, MAX_REPLICAS, Outbox, Replica, ReplicaId, ReplicaSet, Wait, WaitFor, Waited};
+use rcoe_core::{
+    Env, Fences, MAX_REPLICAS, Outbox, Replica, ReplicaId, ReplicaSet, Wait, WaitFor, Waited,
+};
 use rcoe_linux_abi::scene::LASTING;
 use rcoe_linux_abi::{Control, ReplicaState, Report};
 
@@ -40,7 +42,11 @@ pub(crate) fn join(who: &Who) -> Replica<'static, LinuxEnv> {
     for (index, port) in ports[..who.places()].iter_mut().enumerate() {
         *port = Some(regions::port(who.group, index));
     }
-    Replica::new(who.id, who.members, ports, LinuxEnv::of(who))
+    let env = LinuxEnv::of(who);
+    let fences = env.fences();
+    let mut replica = Replica::new(who.id, who.members, ports, env);
+    replica.set_fences(fences);
+    replica
 }
 
 impl PerCopy for Replica<'static, LinuxEnv> {
@@ -50,7 +56,9 @@ impl PerCopy for Replica<'static, LinuxEnv> {
             meeting,
             ..LinuxEnv::of(who)
         };
+        let fences = env.fences();
         self.become_newcomer(env);
+        self.set_fences(fences);
     }
 }
 
@@ -72,6 +80,8 @@ pub(crate) struct LinuxEnv {
     patience: Patience,
     /// When the vote began that is under way, or 0.
     voting_since: u64,
+    /// Do all replicas accept barriers of those who fall asleep?
+    barriers: bool,
     /// Of which process's end the supervisor was last told.
     told: u32,
     /// For the newcomer that is expected.
@@ -102,6 +112,7 @@ impl LinuxEnv {
             call: 0,
             patience: Patience::default(),
             voting_since: 0,
+            barriers: sys::accept_barriers(),
             told: 0,
             courtesy: Courtesy::default(),
             meeting,
@@ -116,6 +127,15 @@ impl LinuxEnv {
         }
         let meeting = Meeting::new(who);
         Self::new(who.control, (who.id, who.report), siblings, meeting)
+    }
+
+    /// Who issues the fences of sleeping and waking. Replicas are processes of one host under one
+    /// filter of calls: what one of them may all may.
+    const fn fences(&self) -> Fences {
+        match self.barriers {
+            true => Fences::Sleepers,
+            false => Fences::Each,
+        }
     }
 
     pub(super) fn sibling(&self, id: ReplicaId) -> Sibling {
@@ -323,7 +343,12 @@ impl LinuxEnv {
         let life = &peer.report.will.life;
         let alive = life.load(Ordering::Acquire);
         self.tell_of_end(peer);
-        if !own.begin_sleep(wait.peer, peer.outbox, wait.bell) {
+        let barrier = || {
+            if self.barriers {
+                sys::barrier();
+            }
+        };
+        if !own.begin_sleep(wait.peer, peer.outbox, wait.bell, barrier) {
             return false;
         }
         Self::count(&self.own.sleeps);

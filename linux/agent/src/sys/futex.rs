@@ -2,12 +2,30 @@
 
 use linux_raw_sys::errno::{ENOSYS, ETIMEDOUT};
 use linux_raw_sys::general as nr;
-use rcoe_linux_sys::{syscall3, syscall4, syscall5, syscall6};
+use linux_raw_sys::general::membarrier_cmd as cmd;
+use rcoe_linux_sys::{syscall2, syscall3, syscall4, syscall5, syscall6};
 
 use crate::sys::{error, monotonic};
 
 /// The call itself, for waits that a signal has to end.
 pub(crate) const FUTEX: u64 = nr::__NR_futex as u64;
+
+/// Will [`barrier`] reach this process? It does from here on if the host has such barriers and lets
+/// this process use them. An exec ends that.
+pub(crate) fn accept_barriers() -> bool {
+    let registered = cmd::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u64;
+    // SAFETY: touches no memory.
+    unsafe { syscall2(nr::__NR_membarrier.into(), registered, 0) == 0 }
+}
+
+/// All that replicas that accept it have stored is seen by all before they look at anything more;
+/// each of them is interrupted if it runs.
+pub(crate) fn barrier() {
+    let all = cmd::MEMBARRIER_CMD_GLOBAL_EXPEDITED as u64;
+    // SAFETY: touches no memory. Refused only where the host has no room, and then whoever is not
+    // woken sleeps for a bounded time.
+    let _ = unsafe { syscall2(nr::__NR_membarrier.into(), all, 0) };
+}
 
 /// Sleeps while `*word == expected`, at most `timeout_ns`; says whether that time is over.
 pub(crate) fn futex_wait(word: *const u32, expected: u32, timeout_ns: u64) -> bool {
