@@ -216,7 +216,8 @@ impl Outbox {
     /// on the futex word `peer.doorbell()` with expected value `bell`, then calls
     /// [`Outbox::end_sleep`]; on `false` the announcement is withdrawn.
     ///
-    /// `barrier` is called between the two, and has to be what the peer's [`Fences`](crate::Fences) ask for.
+    /// `barrier` is called between the two, and has to be what the peer's
+    /// [`Fences`](crate::Fences) ask for.
     #[must_use]
     pub fn begin_sleep(
         &self,
