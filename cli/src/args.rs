@@ -558,6 +558,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 fn parse_tick(text: &str) -> Result<TickArg, String> {
     match text {
         "off" => Ok(TickArg(None)),
+        "0" => Err("must be longer than nothing".into()),
         _ => parse_duration(text).map(|time| TickArg(Some(time))),
     }
 }
@@ -638,6 +639,8 @@ mod tests {
         assert_eq!(process("off"), Ok(None));
         assert_eq!(process("10ms"), Ok(Some(Duration::from_millis(10))));
         assert_eq!(process("1h"), Ok(Some(Duration::from_secs(3600))));
+        let none = process("0").unwrap_err();
+        assert!(none.contains("longer than nothing"), "{none}");
         for text in ["0", "9ms", "61m", "on", "10"] {
             assert!(process(text).is_err(), "{text}");
         }

@@ -284,12 +284,7 @@ impl<'a> Witness<'a> {
         match entry {
             Entry::Start(_) => self.started(),
             Entry::Event(difference) => self.difference.clone_from(difference),
-            Entry::Removed(who, why, vote) => {
-                // A survivor may tell of it when the replica is back.
-                if self.removals.insert((*who, *vote)) {
-                    self.removed(*who, why);
-                }
-            }
+            Entry::Removed(who, why, vote) => self.hear_of_removal(*who, why, *vote),
             Entry::Joined(who) => self.joined(*who),
             Entry::Abandoned(who, why) => self.abandoned(*who, why),
             Entry::Differs(who) => {
@@ -395,6 +390,14 @@ impl<'a> Witness<'a> {
             self.reason = Some(why.to_owned());
             let text = format!("replica {who} cannot be brought back yet: {why}");
             say(AnsiColor::Yellow, "warning: ", &text);
+        }
+    }
+
+    /// Tells of a removal, unless another survivor's word of it was heard: it may come when the
+    /// replica is back.
+    fn hear_of_removal(&mut self, who: u64, why: &str, vote: u64) {
+        if self.removals.insert((who, vote)) {
+            self.removed(who, why);
         }
     }
 

@@ -403,10 +403,10 @@ fn what_cannot_be_carried_is_refused_by_name_before_a_machine_starts() {
         (&["-n", "1"], "./text", 126, "not a 64-bit ELF program"),
         (&["-n", "1"], "./absent", 127, "nor a file"),
         (
-            &["-n", "1", "--memory", "64M"],
+            &["-n", "1", "--memory", "63M"],
             "./static",
             125,
-            "--memory 64M",
+            "--memory 63M",
         ),
         (
             &["-n", "1", "--arch", "aarch64"],

@@ -108,9 +108,10 @@ impl Settings {
         let replicas = self.replicas as u64;
         let most = (self.arch.memory() - around) / replicas / GRAIN * GRAIN;
         let (arch, plural) = (self.arch.name(), if replicas == 1 { "" } else { "s" });
+        let said = self.memory.unwrap_or(each);
         let refuse = |why: &str| {
             Err(SystemError::Setting(format!(
-                "--memory {each}M: {replicas} replica{plural} on {arch} {why}"
+                "--memory {said}M: {replicas} replica{plural} on {arch} {why}"
             )))
         };
         if each > most {
