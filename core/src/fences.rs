@@ -7,10 +7,12 @@
 //! line. Where the host has a barrier that reaches all cores on which others run (Linux's
 //! `membarrier`), the sleeper issues that, and who rings needs no fence.
 //!
-//! Who arrives at a rendezvous waits next, and fences in any case: if it looked for the others
-//! before its own arrival is seen, it would fetch lines that they are about to write.
+//! That is for the stream alone, whose followers seldom sleep. Who arrives at a rendezvous waits
+//! next, and fences in any case: if it looked for the others before its own arrival is seen, it
+//! would fetch lines that they are about to write; and those who sleep at a vote need no barrier.
 //!
-//! Contract: with [`Fences::Sleepers`] each who sleeps on the bell passes such a barrier to
+//! Contract: with [`Fences::Sleepers`] each who sleeps for
+//! [what is on the stream](crate::WaitFor::is_on_stream) passes such a barrier to
 //! [`Outbox::begin_sleep`](crate::Outbox::begin_sleep), and sleeps for a bounded time in any case.
 
 use crate::primitive::{Ordering, compiler_fence, fence};

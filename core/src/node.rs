@@ -40,6 +40,14 @@ pub enum WaitFor {
     Newcomer,
 }
 
+impl WaitFor {
+    /// Is it told by a ring on the stream, for which [`Fences`] may leave the fence to sleepers?
+    #[must_use]
+    pub const fn is_on_stream(self) -> bool {
+        matches!(self, Self::Record | Self::Room | Self::Newcomer)
+    }
+}
+
 /// An unfulfilled condition: which peer can fulfil it, and its doorbell's value before the
 /// condition was tested.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -348,7 +356,8 @@ impl Node {
         self.punctual = punctual;
     }
 
-    /// Says who issues the fences of sleeping and waking, [`Fences::Each`] in the beginning.
+    /// Says who issues the fences of sleeping and waking on the stream, [`Fences::Each`] in the
+    /// beginning.
     pub const fn set_fences(&mut self, fences: Fences) {
         self.fences = fences;
     }
@@ -475,6 +484,12 @@ impl Node {
     /// handshake).
     #[inline]
     pub(crate) fn publish_bell(&mut self, ports: &Ports<'_>) {
+        self.ring_bell(port(ports, self.id).outbox, ports, Fences::Each);
+    }
+
+    /// The same for what others await on the stream.
+    #[inline]
+    pub(crate) fn publish_bell_of_stream(&mut self, ports: &Ports<'_>) {
         self.ring_bell(port(ports, self.id).outbox, ports, self.fences);
     }
 

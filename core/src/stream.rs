@@ -359,7 +359,7 @@ impl Node {
                 self.records += 1;
                 let own = port(ports, self.id).outbox;
                 own.cursor.store(self.cursor, Ordering::Release);
-                self.publish_bell(ports);
+                self.publish_bell_of_stream(ports);
                 Step::Ready(Done::Record(len))
             }
             Verified::Diverged => self.enter_vote(call),

@@ -58,7 +58,7 @@ impl Node {
         self.cursor = end;
         self.records += 1;
         own.outbox.cursor.store(end, Ordering::Release);
-        self.publish_bell(ports);
+        self.publish_bell_of_stream(ports);
         own.outbox.records.store(self.records, Ordering::Relaxed);
         true
     }
@@ -101,6 +101,6 @@ impl Node {
     pub(crate) fn tell_position(&mut self, ports: &Ports<'_>) {
         let own = port(ports, self.id).outbox;
         own.cursor.store(self.cursor, Ordering::Release);
-        self.publish_bell(ports);
+        self.publish_bell_of_stream(ports);
     }
 }

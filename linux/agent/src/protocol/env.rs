@@ -344,7 +344,7 @@ impl LinuxEnv {
         let alive = life.load(Ordering::Acquire);
         self.tell_of_end(peer);
         let barrier = || {
-            if self.barriers {
+            if self.barriers && wait.reason.is_on_stream() {
                 sys::barrier();
             }
         };
