@@ -100,6 +100,9 @@ fn start_gdb(scene: &Scene, address: &str, program: &str, commands: &[&str]) -> 
         "-ex",
         "set confirm off",
         "-ex",
+        // By itself it takes an answer that came late for that of its next question.
+        "set remotetimeout 60",
+        "-ex",
         &connect,
     ];
     argv.extend(commands.iter().flat_map(|command| ["-ex", command]));
