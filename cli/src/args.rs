@@ -541,6 +541,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
+        "" if number == "0" => return Err("must be longer than nothing".into()),
         "" => return Err("the unit is missing; write 2s, 500ms or 1m".into()),
         _ => return Err(format!("unknown unit '{unit}'; use us, ms, s, m or h")),
     };
@@ -558,7 +559,6 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 fn parse_tick(text: &str) -> Result<TickArg, String> {
     match text {
         "off" => Ok(TickArg(None)),
-        "0" => Err("must be longer than nothing".into()),
         _ => parse_duration(text).map(|time| TickArg(Some(time))),
     }
 }
