@@ -210,6 +210,7 @@ pub struct Node {
     pub(crate) wake: bool,
     /// Do members come to `handle_action` whatever they compute?
     pub(crate) punctual: bool,
+    /// Who issues the fences of sleeping and waking on the stream.
     pub(crate) fences: Fences,
     /// How far the primary's ring is known to be filled; see [`crate::word`].
     pub(crate) seen: Seen,
