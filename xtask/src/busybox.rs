@@ -37,7 +37,7 @@ pub(crate) fn packages() -> Result<Vec<String>> {
 /// Runs all or some tests and, if all, writes the page.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     packages::ensure(&packages()?)?;
-    shell::build("release", &["rcoe"])?;
+    shell::build_commands(&["rcoe"])?;
     let source = options.source.canonicalize();
     let source = source.with_context(|| options.source.display().to_string())?;
     let tables = tempfile::NamedTempFile::new()?;

@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 
 /// Runs the matrix and gathers its counts.
 pub(crate) fn matrix(words: &[&str], counts: &mut Counts) -> Result<bool> {
-    shell::build("release", &["rcoe"])?;
+    shell::build_commands(&["rcoe"])?;
     shell::stream(runner(words)?, |line| {
         if let Some(found) = count::parse(line, count::COMPAT) {
             counts.add(found);

@@ -56,7 +56,7 @@ pub(crate) fn sample(seed: &str) -> Result<Counts> {
 }
 
 fn tests(words: &[&str], counts: &mut Counts) -> Result<bool> {
-    shell::build("release", &["rcoe"])?;
+    shell::build_commands(&["rcoe"])?;
     shell::stream(runner(words)?, |line| {
         if let Some(found) = count::parse(line, count::CPYTHON) {
             counts.add(found);

@@ -48,6 +48,7 @@ pub(crate) fn run() -> Result<bool> {
         "rcoe-faultlab",
     ];
     ensure!(shell::succeeds(shell::cargo(build))?, "the build failed");
+    shell::build_commands(&["rcoe", "rcoe-faultlab"])?;
     image::prepare()?;
     ensure!(image::run()?, "the system image does not build");
     let folder = tempfile::tempdir()?;

@@ -121,7 +121,7 @@ fn command(name: &str, to: &Path) -> Result<()> {
 
 /// Lays out the folder.
 fn lay_out(tree: &Path) -> Result<()> {
-    shell::build("release", &PROGRAMS)?;
+    shell::build_commands(&PROGRAMS)?;
     for name in PROGRAMS {
         command(name, &tree.join("bin").join(name))?;
         help(tree, name)?;

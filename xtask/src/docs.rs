@@ -55,7 +55,7 @@ pub(crate) fn run(check: bool) -> Result<Counts> {
 
 /// The help texts of the command.
 fn cli() -> Result<String> {
-    shell::build("release", &["rcoe"])?;
+    shell::build_commands(&["rcoe"])?;
     let mut page = String::from("# The command line\n\nMade by `cargo xtask docs`.\n");
     for words in COMMANDS {
         let mut command = Command::new(shell::built("rcoe"));
@@ -96,7 +96,7 @@ fn keep(root: &Path, path: &str, fresh: &str, check: bool) -> Result<bool> {
 
 /// All pages of figures by their paths, as the bench renders them from `evidence/`.
 fn figures() -> Result<BTreeMap<String, String>> {
-    shell::build("release", &["rcoe-bench"])?;
+    shell::build_commands(&["rcoe-bench"])?;
     let bench = |words: &[&str]| {
         let command = Command::new(shell::built("rcoe-bench"));
         shell::output(shell::with(command, words))

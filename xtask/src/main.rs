@@ -125,13 +125,13 @@ fn perform(task: Task) -> Result<bool> {
             stages::run(&stages::Choice::default())
         }
         Task::Bench { arguments } => {
-            shell::build("release", &["rcoe-bench"])?;
+            shell::build_commands(&["rcoe-bench", "rcoe", "rcoe-faultlab"])?;
             let bench = std::process::Command::new(shell::built("rcoe-bench"));
             shell::succeeds(shell::with(bench, &arguments))
         }
         Task::Prove { arguments } => prove::run(&arguments),
         Task::Race { arguments } => {
-            shell::build("release", &["rcoe", "rcoe-faultlab"])?;
+            shell::build_commands(&["rcoe", "rcoe-faultlab"])?;
             let mut command = std::process::Command::new(shell::built("rcoe-faultlab"));
             command.arg("race").args(arguments);
             shell::succeeds(command)

@@ -5,8 +5,8 @@
 //! cores. What a stage says goes to a pipe and is told as one piece when it ends; its last line is
 //! what came of it. A stage that ends without such a line has failed.
 //!
-//! Contract: no stage of a group has cargo build a command that another one starts. Cargo takes it
-//! away for a moment when it puts it into its place anew.
+//! Contract: stages start commands from where [`shell::build_commands`] has them, and all build one
+//! alike that another stage starts, too.
 //!
 //! Not covered: stopping the others because one has failed; all of them are carried out.
 

@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 
 /// Plays scenes and gathers their counts.
 pub(crate) fn play(words: &[&str], counts: &mut Counts) -> Result<bool> {
-    shell::build("release", &["rcoe"])?;
+    shell::build_commands(&["rcoe"])?;
     packages::ensure(&packages(words)?)?;
     shell::stream(runner(words)?, |line| {
         if let Some(found) = count::parse(line, count::PROGRAMS) {

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<bool> {
     } else {
         &["rcoe-bench", "rcoe", "rcoe-faultlab"]
     };
-    shell::build("release", programs)?;
+    shell::build_commands(programs)?;
     ensure!(lists || image::run()?, "the system image does not build");
     let mut command = Command::new(shell::built("rcoe-bench"));
     command

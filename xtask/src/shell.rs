@@ -1,6 +1,7 @@
 //! Starting other programs.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
@@ -43,9 +44,9 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// A program built in release mode.
+/// A command that [`build_commands`] has built.
 pub(crate) fn built(name: &str) -> PathBuf {
-    target().join("release").join(name)
+    target().join("commands").join(name)
 }
 
 /// A cargo command in the top folder.
@@ -140,6 +141,34 @@ pub(crate) fn build(profile: &str, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Builds commands in release mode and has them in a folder of their own, which is never without
+/// one that it had. Cargo takes a command away for a moment when it puts it into its place anew;
+/// who starts one from there beside such a build may find nothing.
+///
+/// # Errors
+/// If one does not build, or cannot be put there.
+pub(crate) fn build_commands(names: &[&str]) -> Result<()> {
+    build("release", names)?;
+    for name in names {
+        replace(&target().join("release").join(name), &built(name))?;
+    }
+    Ok(())
+}
+
+/// Makes a path a name of this file, in one step.
+fn replace(file: &Path, path: &Path) -> Result<()> {
+    let identity = |path: &Path| std::fs::metadata(path).map(|it| (it.dev(), it.ino()));
+    if identity(path).is_ok_and(|it| identity(file).is_ok_and(|of_file| it == of_file)) {
+        return Ok(());
+    }
+    let folder = path.parent().context("a folder")?;
+    std::fs::create_dir_all(folder)?;
+    let aside = tempfile::tempdir_in(folder)?;
+    let fresh = aside.path().join("fresh");
+    std::fs::hard_link(file, &fresh).with_context(|| file.display().to_string())?;
+    std::fs::rename(&fresh, path).with_context(|| path.display().to_string())
+}
+
 /// Runs a program of the tests, on the rcoe that is built.
 ///
 /// # Errors
@@ -168,6 +197,36 @@ mod tests {
         assert_eq!(found(&[&inside]).as_deref(), Some(copy.path()));
         assert_eq!(found(&[&outside, &inside]).as_deref(), Some(copy.path()));
         assert_eq!(found(&[&outside]), None);
+    }
+
+    #[test]
+    fn a_path_is_replaced_without_ever_being_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("commands/name");
+        let files = ["first", "second"].map(|name| folder.path().join(name));
+        for file in &files {
+            std::fs::write(file, file.file_name().unwrap().as_encoded_bytes()).unwrap();
+        }
+        replace(&files[0], &path).unwrap();
+        let ended = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let missing = scope.spawn(|| {
+                let mut missing = 0;
+                while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    missing += u32::from(!path.exists());
+                }
+                missing
+            });
+            for round in 0..200 {
+                let file = &files[round % 2];
+                replace(file, &path).unwrap();
+                assert_eq!(std::fs::read(&path).unwrap(), std::fs::read(file).unwrap());
+            }
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(missing.join().unwrap(), 0);
+        });
+        let names = std::fs::read_dir(path.parent().unwrap()).unwrap();
+        assert_eq!(names.count(), 1);
     }
 
     #[test]

@@ -50,17 +50,17 @@ const GROUPS: &[&[Stage]] = &[
     ],
     &[("unit", unit_tests)],
     &[("aarch64", aarch64)],
-    // One by one: cargo takes a command away for a moment when it puts it into its place anew, and
-    // nearly each of these asks for that.
-    &[("dist", dist::check)],
-    &[("docs", || docs::run(true))],
-    &[("users", users::run)],
-    &[("model", model)],
-    &[("compat", compat_matrix)],
-    &[("cpython", || cpython::sample(&seed()?))],
-    &[("programs", whole_programs)],
-    &[("instructions", instructions)],
-    &[("faults", faults)],
+    &[
+        ("faults", faults),
+        ("model", model),
+        ("dist", dist::check),
+        ("programs", whole_programs),
+        ("compat", compat_matrix),
+        ("cpython", || cpython::sample(&seed()?)),
+        ("users", users::run),
+        ("docs", || docs::run(true)),
+        ("instructions", instructions),
+    ],
 ];
 
 /// All stages.
@@ -242,11 +242,15 @@ fn clippy() -> Result<Counts> {
 }
 
 /// What is built to run: the others are tests and tools, which the test profile builds.
-const PROGRAMS: [&str; 4] = ["rcoe", "rcoe-faultlab", "rcoe-bench", "rcoe-sim"];
+const PROGRAMS: [&str; 3] = ["rcoe", "rcoe-faultlab", "rcoe-bench"];
 
-/// Builds them, and the system image.
+/// The simulation of the protocol. One with other features takes its place, so that no other stage
+/// than that of the model may start it.
+const SIMULATION: &str = "rcoe-sim";
+
+/// Builds them, the simulation and the system image.
 pub(crate) fn build() -> Result<Counts> {
-    shell::build("release", &PROGRAMS)?;
+    shell::build_commands(&[&PROGRAMS[..], &[SIMULATION]].concat())?;
     let mut counts = Counts::one(true);
     counts.add(Counts::one(image::run()?));
     Ok(counts)
@@ -303,11 +307,11 @@ fn aarch64() -> Result<Counts> {
 
 /// The protocol alone: seeded simulation, planted bugs, and schedules of the real atomics.
 fn model() -> Result<Counts> {
-    shell::build("release", &["rcoe-sim"])?;
+    shell::build_commands(&[SIMULATION])?;
     let (seed, mut counts) = (seed()?, Counts::default());
     for kind in ["", "--reduced", "--deferred", "--reading", "--coupled"] {
         println!("rcoe-sim {kind} --seed {seed} --count {SEEDS}");
-        let seeds = Command::new(shell::built("rcoe-sim"));
+        let seeds = Command::new(shell::built(SIMULATION));
         let kind: Vec<&str> = kind.split_whitespace().collect();
         let seeds = shell::with(shell::with(seeds, &kind), &["--seed", &seed]);
         let seeds = shell::with(seeds, &["--count", SEEDS]);
@@ -345,6 +349,7 @@ fn whole_programs() -> Result<Counts> {
 
 /// Instructions and host calls of single calls, against their bounds.
 fn instructions() -> Result<Counts> {
+    shell::build_commands(&PROGRAMS)?;
     let mut counts = Counts::default();
     let words = ["--quick", "--only", "instructions", "--check-bounds"];
     let command = shell::with(Command::new(shell::built("rcoe-bench")), &words);
@@ -372,6 +377,7 @@ pub(crate) fn seed() -> Result<String> {
 
 /// Fault campaigns: each must end without a single uncontrolled outcome.
 fn faults() -> Result<Counts> {
+    shell::build_commands(&PROGRAMS)?;
     let lab = shell::built("rcoe-faultlab");
     let mut counts = Counts::default();
     let seed = seed()?;
