@@ -10,16 +10,16 @@
 //!
 //! Not covered: tests of documentation, which are no programs.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 use crate::cargo_tests::Run;
+use crate::pool::{self, lock};
 use crate::shell;
 use crate::slow::Watch;
 
@@ -123,48 +123,19 @@ fn all(
 ) -> Result<Run> {
     // Each has its command from here: what makes commands is no thing to share.
     let commands = programs.into_iter().map(|it| (command(&it, &make()), it));
-    let pool = Pool {
-        waiting: Mutex::new(commands.collect()),
-        finished: Mutex::new((Run::default(), watch)),
-    };
-    std::thread::scope(|scope| {
-        let pool = &pool;
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(|| pool.work())).collect();
-        let mut ended = workers.into_iter();
-        ended.try_for_each(|it| it.join().expect("a worker ends"))
+    let commands: Vec<(Command, Program)> = commands.collect();
+    let finished = Mutex::new((Run::default(), watch));
+    pool::work(commands, workers, |(command, program)| {
+        let mut own = Watch::new(1);
+        let (text, run) = one(command, &mut own).with_context(|| program.name.clone())?;
+        let mut finished = lock(&finished);
+        let path = program.path.display();
+        println!("\n     Running {} ({path})\n{text}", program.name);
+        finished.0.add(run);
+        finished.1.join(own);
+        Ok(())
     })?;
-    let finished = pool.finished.into_inner();
-    Ok(finished.unwrap_or_else(PoisonError::into_inner).0)
-}
-
-/// What workers share.
-struct Pool<'a> {
-    waiting: Mutex<VecDeque<(Command, Program)>>,
-    finished: Mutex<(Run, &'a mut Watch)>,
-}
-
-impl Pool<'_> {
-    /// Runs one program after the other until there is none.
-    fn work(&self) -> Result<()> {
-        loop {
-            let next = lock(&self.waiting).pop_front();
-            let Some((command, program)) = next else {
-                return Ok(());
-            };
-            let mut own = Watch::new(1);
-            let (text, run) = one(command, &mut own).with_context(|| program.name.clone())?;
-            let mut finished = lock(&self.finished);
-            let path = program.path.display();
-            println!("\n     Running {} ({path})\n{text}", program.name);
-            finished.0.add(run);
-            finished.1.join(own);
-        }
-    }
-}
-
-/// What it guards, also after a panic elsewhere.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    Ok(pool::into_inner(finished).0)
 }
 
 /// Runs one program; what it said, and what came of it.
@@ -181,11 +152,8 @@ pub(crate) fn one(command: Command, watch: &mut Watch) -> Result<(String, Run)> 
 
 /// The command that runs a program with the variables of cargo's command.
 pub(crate) fn command(program: &Program, cargo: &Command) -> Command {
-    // Both outputs through one pipe, so that what was said stays in its order.
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "exec \"$0\" --test-threads=1 2>&1"])
-        .arg(&program.path);
+    let mut command = shell::joined(&program.path);
+    command.arg("--test-threads=1");
     command.current_dir(&program.folder);
     for (name, value) in cargo.get_envs() {
         match value {

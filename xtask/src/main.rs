@@ -18,6 +18,7 @@ mod image;
 mod lines;
 mod packages;
 mod part;
+mod pool;
 mod programs;
 mod prove;
 mod shell;

@@ -10,16 +10,15 @@
 //!
 //! Not covered: stopping the others because one has failed; all of them are carried out.
 
-use std::collections::VecDeque;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::beside::lock;
 use crate::count::Counts;
+use crate::pool::{self, lock};
 use crate::shell;
 
 /// Begins the line that tells what came of a stage.
@@ -66,27 +65,16 @@ pub(crate) fn run(
     workers: usize,
     make: impl Fn(&str) -> Command + Sync,
 ) -> Result<Vec<Came>> {
-    let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..names.len()).collect());
     let came: Mutex<Vec<Option<Came>>> = Mutex::new(names.iter().map(|_| None).collect());
-    let work = || -> Result<()> {
-        loop {
-            let Some(index) = lock(&waiting).pop_front() else {
-                return Ok(());
-            };
-            let name = names[index];
-            println!("{name} begins");
-            let (text, of_stage) = one(make(name)).with_context(|| name.to_owned())?;
-            let mut came = lock(&came);
-            println!("\n-- {name}\n{text}");
-            came[index] = Some(of_stage);
-        }
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let mut ended = workers.into_iter();
-        ended.try_for_each(|it| it.join().expect("a worker ends"))
+    pool::work(names.iter().enumerate(), workers, |(index, name)| {
+        println!("{name} begins");
+        let (text, of_stage) = one(make(name)).with_context(|| (*name).to_owned())?;
+        let mut came = lock(&came);
+        println!("\n-- {name}\n{text}");
+        came[index] = Some(of_stage);
+        Ok(())
     })?;
-    let came = came.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let came = pool::into_inner(came);
     came.into_iter()
         .collect::<Option<_>>()
         .context("a stage that nobody took")
@@ -95,10 +83,8 @@ pub(crate) fn run(
 /// Runs one; what it said, and what came of it.
 fn one(stage: Command) -> Result<(String, Came)> {
     let started = Instant::now();
-    // Both outputs through one pipe, so that what was said stays in its order.
-    let mut command = Command::new("sh");
-    command.args(["-c", "exec \"$0\" \"$@\" 2>&1"]);
-    command.arg(stage.get_program()).args(stage.get_args());
+    let mut command = shell::joined(stage.get_program());
+    command.args(stage.get_args());
     let (mut text, mut came) = (String::new(), None);
     shell::read(command, |line| match line.strip_prefix(CAME) {
         Some(told) => came = serde_json::from_str(told).ok(),

@@ -7,16 +7,17 @@
 //!
 //! Not covered: tests of documentation, and stages that are no test programs.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use crate::beside::{self, Program, lock};
+use crate::beside::{self, Program};
 use crate::cargo_tests::Run;
 use crate::count::Counts;
+use crate::pool::{self, lock};
 use crate::slow::Watch;
 use crate::stages;
 
@@ -62,19 +63,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let turns = turns(options)?;
     let (all, started) = (turns.len(), Instant::now());
     println!("{all} turns of test programs, {} at once", options.at_once);
-    let waiting = Mutex::new(turns);
     let came = Mutex::new(Came {
         counts: Counts::default(),
         programs: 0,
         failed: BTreeMap::new(),
     });
-    std::thread::scope(|scope| {
-        let work = || work(&waiting, &came, all, started);
-        let workers: Vec<_> = (0..options.at_once).map(|_| scope.spawn(work)).collect();
-        let mut workers = workers.into_iter();
-        workers.try_for_each(|it| it.join().expect("a worker ends"))
-    })?;
-    let came = came.into_inner().unwrap_or_else(PoisonError::into_inner);
+    pool::work(turns, options.at_once, |it| take(it, &came, all, started))?;
+    let came = pool::into_inner(came);
     for (name, times) in &came.failed {
         println!("failed {times} of {} times: {name}", options.times);
     }
@@ -84,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// All turns: in each round every program, for both processors where it has tests of both.
-fn turns(options: &Options) -> Result<VecDeque<Turn>> {
+fn turns(options: &Options) -> Result<Vec<Turn>> {
     let makes: [fn() -> Command; 2] = [stages::tests, stages::tests_of_aarch64];
     let mut sets = Vec::new();
     for make in makes {
@@ -100,7 +95,7 @@ fn turns(options: &Options) -> Result<VecDeque<Turn>> {
         ensure!(known(name), "no test program is called {name}");
     }
     let seed: u64 = stages::seed()?.parse()?;
-    let mut turns = VecDeque::new();
+    let mut turns = Vec::new();
     for round in 0..options.times {
         let mut of_round: Vec<Turn> = Vec::new();
         for (make, programs) in &sets {
@@ -129,29 +124,20 @@ fn rotated<T>(mut all: Vec<T>, round: u64) -> Vec<T> {
     all
 }
 
-/// Takes one turn after the other until there is none.
-fn work(
-    waiting: &Mutex<VecDeque<Turn>>,
-    came: &Mutex<Came>,
-    all: usize,
-    started: Instant,
-) -> Result<()> {
-    loop {
-        let Some(turn) = lock(waiting).pop_front() else {
-            return Ok(());
-        };
-        let (text, run) = beside::one(turn.command, &mut Watch::new(1))?;
-        let mut came = lock(came);
-        came.add(&turn.name, &run);
-        if !run.succeeded {
-            println!("\n     Running {}\n{text}", turn.name);
-        }
-        if came.programs.is_multiple_of(20) || !run.succeeded {
-            let seconds = started.elapsed().as_secs();
-            let (done, failed) = (came.programs, came.failed.len());
-            println!("soak: {done} of {all} turns in {seconds} s, {failed} tests failed");
-        }
+/// One turn.
+fn take(turn: Turn, came: &Mutex<Came>, all: usize, started: Instant) -> Result<()> {
+    let (text, run) = beside::one(turn.command, &mut Watch::new(1))?;
+    let mut came = lock(came);
+    came.add(&turn.name, &run);
+    if !run.succeeded {
+        println!("\n     Running {}\n{text}", turn.name);
     }
+    if came.programs.is_multiple_of(20) || !run.succeeded {
+        let seconds = started.elapsed().as_secs();
+        let (done, failed) = (came.programs, came.failed.len());
+        println!("soak: {done} of {all} turns in {seconds} s, {failed} tests failed");
+    }
+    Ok(())
 }
 
 impl Came {
