@@ -136,6 +136,57 @@ fn what_cannot_run_is_named() {
     );
 }
 
+/// A command and a kernel that were built from different sources may not understand each other: the
+/// one might not hear that the other has lost a replica.
+#[test]
+fn an_image_of_another_build_is_refused() {
+    let scene = Scene::new();
+    let copy = scene.path().join("image");
+    std::fs::create_dir(&copy).unwrap();
+    for file in std::fs::read_dir(image()).unwrap() {
+        let file = file.unwrap().path();
+        if file.is_file() {
+            std::fs::copy(&file, copy.join(file.file_name().unwrap())).unwrap();
+        }
+    }
+    let image = format!("RCOE_SYSTEM_IMAGE={}", copy.display());
+    let binary = rcoe_tests::rcoe::binary().unwrap();
+    let options = ["run", "--sphere", "system", "--arch", "x86_64", "-n", "1"];
+    let start = [&["env", &image, binary.to_str().unwrap()], &options[..]].concat();
+    let hello = [&start[..], &["--", "hello"]].concat();
+    let outcome = scene.run(&hello);
+    assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+    // The section that tells the build becomes one that nobody looks for.
+    let kernel = copy.join("rcoe-kernel");
+    let good = std::fs::read(&kernel).unwrap();
+    let mut bad = good.clone();
+    let at = good
+        .windows(11)
+        .position(|it| it == b".rcoe.build")
+        .expect("a section's name");
+    bad[at + 1] = b'R';
+    std::fs::write(&kernel, &bad).unwrap();
+    let outcome = scene.run(&hello);
+    assert_eq!(outcome.ended, Ended::Exit(125), "{}", outcome.err());
+    let refused = outcome.err();
+    assert!(refused.contains("does not say which"), "{refused}");
+    assert!(refused.contains("cargo xtask image"), "{refused}");
+    let (_, own) = refused.split_once("of build ").expect("the command's own");
+    // Or it tells another one.
+    let mut bad = good.clone();
+    let own = own.as_bytes()[..16].to_vec();
+    let at = good
+        .windows(16)
+        .position(|it| it == own)
+        .expect("the same build");
+    bad[at] = if own[0] == b'0' { b'1' } else { b'0' };
+    std::fs::write(&kernel, &bad).unwrap();
+    let outcome = scene.run(&hello);
+    assert_eq!(outcome.ended, Ended::Exit(125), "{}", outcome.err());
+    let other = String::from_utf8(bad[at..at + 16].to_vec()).unwrap();
+    assert!(outcome.err().contains(&other), "{}", outcome.err());
+}
+
 #[test]
 fn a_part_of_the_system_is_not_run_alone() {
     let scene = Scene::new();

@@ -21,6 +21,20 @@ pub enum SystemError {
     /// No kernel.
     #[error("there is no system image at {0}; build it with: cargo xtask image")]
     NoImage(PathBuf),
+    /// A kernel that was not built from what this command was built from.
+    #[error(
+        "the system image at {path} is {found}, and this command is of build {own}: they may not \
+         understand each other; build both from one checkout (cargo xtask image; cargo build \
+         --release -p rcoe), or install both from one package"
+    )]
+    OtherBuild {
+        /// The folder of the image.
+        path: PathBuf,
+        /// What its kernel says of itself.
+        found: String,
+        /// The identity of this build.
+        own: &'static str,
+    },
     /// A program that cannot be started.
     #[error("{path}: {why}")]
     Program {

@@ -10,6 +10,7 @@ use rcoe_abi::object::PAGE;
 use rcoe_core::Compare;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::build;
 use crate::coupling::{self, Approach, Coupling};
 use crate::diaries::Diaries;
 use crate::find::{self, KERNEL};
@@ -233,6 +234,7 @@ pub fn run(
     out: &mut dyn Write,
     tell: &mut dyn FnMut(usize, &Entry),
 ) -> Result<Ending, SystemError> {
+    build::check(&folder.join(KERNEL))?;
     coupling::check(settings)?;
     let files = files(settings, folder)?;
     if settings.coupling == Coupling::Close && settings.arch == Arch::Aarch64 {

@@ -78,6 +78,11 @@ pub(crate) struct Parameters {
     pub(crate) command: u64,
 }
 
+/// The sources that this was built from, for who starts it: see `kernel/identity.rs`.
+#[used]
+#[unsafe(link_section = ".rcoe.build")]
+static BUILD: [u8; 16] = *env!("RCOE_BUILD").as_bytes().first_chunk().unwrap();
+
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"rcoepart");
 /// Longest command line.
 pub(super) const COMMAND_MAX: u64 = 2048;
