@@ -31,7 +31,7 @@ pub enum Word {
     Environment = 12,
     /// The same of the records of files; the first is the program itself.
     Files = 14,
-    /// 1 if the machine has a network, else 0.
+    /// 0 if the machine has no network, 1 if others reach it by one, 2 if it reaches others, too.
     Network = 16,
     /// Offset and bytes of the path of the folder whose files are on the disk; no bytes if there is
     /// no disk.

@@ -150,6 +150,14 @@ pub const NET_READY: u64 = 63;
 /// Ask the stack: signal the client in so many microseconds at the latest. Word: those. There is
 /// one such time, that of the last request.
 pub const NET_ALARM: u64 = 64;
+/// Ask the stack: connect to a peer. Words: the peer's address, its first byte the lowest, with its
+/// port above; and the port to connect from. The reply brings the connection, which may not be made
+/// yet. Word: its number. It counts as one that has room to send as soon as it is known what came
+/// of it.
+pub const NET_CONNECT: u64 = 65;
+/// Ask a connection that the client asked for: is it made? Reply: 1 if it is, 0 if nobody knows
+/// yet. If it never will be, the answer is [`NET_REFUSED`] or [`NET_LATE`].
+pub const NET_MADE: u64 = 66;
 /// Signal to the client: look at listeners and connections.
 pub const NET_CHANGED: u64 = 1;
 /// Signal to the client: the time that it asked for has come.
@@ -160,3 +168,5 @@ pub const NET_NO_CARD: u64 = 32;
 pub const NET_BROKEN: u64 = 33;
 /// In an answer: there is no room for that, or no such thing.
 pub const NET_REFUSED: u64 = 34;
+/// In an answer: nobody said anything for as long as one waits for that.
+pub const NET_LATE: u64 = 35;

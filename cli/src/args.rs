@@ -20,6 +20,8 @@ Examples:
   rcoe run --sphere system -n 3 -- hash     a whole system three times over, in QEMU
   rcoe run --sphere system --publish 8007:7 -- echo
                                             a server in it, at port 8007 of the loopback
+  rcoe run --sphere system --outgoing -- busybox wget -O - http://10.0.2.2:8000/
+                                            a client in it, of a server of the host
   rcoe run --sphere system --file data.txt -- busybox sort data.txt
                                             a program of Linux in it, with a file
   rcoe run --sphere system --file /bin/busybox:/bin/sh --file job.sh:/job.sh -- busybox sh /job.sh
@@ -304,6 +306,11 @@ pub(crate) struct RunArgs {
     /// once
     #[arg(long, value_name = "[ADDRESS:]HOST:GUEST")]
     pub(crate) publish: Vec<Publish>,
+    /// System sphere, x86_64: give the machine a network, and let its programs make TCP connections
+    /// through it: to the host, which is 10.0.2.2 there, and by the host to others. Without it
+    /// nothing leads out of the machine
+    #[arg(long)]
+    pub(crate) outgoing: bool,
     /// System sphere, x86_64: a file that a program of Linux, which runs in the root folder, finds
     /// at GUEST or by the same name, or a folder with all files in it; as /dev/stdin it is its
     /// standard input. Dynamic programs have their libraries without. What the program writes to

@@ -24,7 +24,7 @@ const PROCESS: [&str; 11] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 11] = [
+const SYSTEM: [&str; 12] = [
     "accel",
     "arch",
     "core_threads",
@@ -34,6 +34,7 @@ const SYSTEM: [&str; 11] = [
     "file",
     "memory",
     "memory_file",
+    "outgoing",
     "publish",
     "stop_by",
 ];

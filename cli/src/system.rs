@@ -134,6 +134,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         memory_file: args.memory_file.clone(),
         debugger: args.debugger.clone(),
         publish: args.publish.clone(),
+        outgoing: args.outgoing,
         disk: args.disk.clone(),
         program: args.command[0].to_string_lossy().into_owned(),
         argument: None,
@@ -146,6 +147,9 @@ fn argument(args: &RunArgs) -> Result<Option<u64>, SystemError> {
     let refuse = |why: &str| Err(SystemError::Setting(why.into()));
     if !args.file.is_empty() {
         return refuse("--file is for programs of Linux: others have no files");
+    }
+    if args.outgoing {
+        return refuse("--outgoing is for programs of Linux: others make no connections");
     }
     if args.disk.is_some() {
         return refuse("--disk is for programs of Linux: others have no files");

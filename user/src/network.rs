@@ -14,4 +14,4 @@ mod tests;
 
 pub use link::{FRAME_MAX, FRAME_MIN, Link};
 pub use smoltcp::iface::SocketStorage as Storage;
-pub use stack::{Peer, Ready, Received, Refused, SOCKETS, Stack};
+pub use stack::{Peer, Ready, Received, Refused, SOCKETS, Stack, Unmade};

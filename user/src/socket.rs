@@ -28,8 +28,10 @@ pub enum SocketError {
     NoCard,
     /// The connection is no more.
     Broken,
-    /// There is no room for that, or there is such a listener already.
+    /// There is no room for that, there is such a listener already, or the peer does not want it.
     Refused,
+    /// The peer did not answer.
+    Unanswered,
     /// The stack cannot be started.
     NoStack,
 }
@@ -39,6 +41,7 @@ fn outcome(answer: Received) -> Result<Received, SocketError> {
         0 => Ok(answer),
         service::NET_NO_CARD => Err(SocketError::NoCard),
         service::NET_BROKEN => Err(SocketError::Broken),
+        service::NET_LATE => Err(SocketError::Unanswered),
         _ => Err(SocketError::Refused),
     }
 }
@@ -212,6 +215,36 @@ impl Network {
         let answer = outcome(answer)?;
         let [number, peer, ..] = answer.words;
         Ok((answer.caps == 1).then_some(Connection { slot, number, peer }))
+    }
+
+    /// Asks a peer for a connection, from this port, as socket `number` of this client, which must
+    /// not be in use.
+    ///
+    /// # Errors
+    /// If there is no card, no room, or such a connection already.
+    pub fn connect(&self, peer: Peer, port: u16, number: u64) -> Result<Connection, SocketError> {
+        let slot = self.first + FURTHER + number;
+        let ([a, b, c, d], [low, high]) = (peer.0, peer.1.to_le_bytes());
+        let peer = u64::from_le_bytes([a, b, c, d, low, high, 0, 0]);
+        accept(service::SLOT_CNODE, slot, 1);
+        let words = [peer, port.into()];
+        let answer = call(self.first + STACK, service::NET_CONNECT, &words);
+        accept(service::SLOT_CNODE, 0, 0);
+        let answer = outcome(answer)?;
+        let number = answer.words[0];
+        match answer.caps {
+            1 => Ok(Connection { slot, number, peer }),
+            _ => Err(SocketError::Refused),
+        }
+    }
+
+    /// Is a connection made that was asked for? If not it may be later.
+    ///
+    /// # Errors
+    /// If it never will be.
+    pub fn is_made(&self, connection: Connection) -> Result<bool, SocketError> {
+        let answer = outcome(call(connection.slot, service::NET_MADE, &[]))?;
+        Ok(answer.words[0] == 1)
     }
 
     /// Takes what a connection received, a frame of it at most.

@@ -66,8 +66,8 @@ pub(crate) fn with(mut command: Command, arguments: &[impl AsRef<std::ffi::OsStr
     command
 }
 
-/// A command that runs this program with both outputs through one, so that what it says stays in its
-/// order.
+/// A command that runs this program with both outputs through one, so that what it says stays in
+/// its order.
 pub(crate) fn joined(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$0\" \"$@\" 2>&1"]).arg(program);

@@ -183,10 +183,10 @@ impl LinuxProgram {
     }
 
     /// Its bundle, for a machine with so many pages for each replica, and with a network or none.
-    pub(crate) fn bundle(&self, pages: u64, network: bool) -> Vec<u8> {
+    pub(crate) fn bundle(&self, pages: u64, network: u64) -> Vec<u8> {
         let mut bundle = self.bundle.clone();
         bundle::set(&mut bundle, Word::Pages, pages);
-        bundle::set(&mut bundle, Word::Network, network.into());
+        bundle::set(&mut bundle, Word::Network, network);
         bundle
     }
 }

@@ -49,8 +49,11 @@ pub struct Settings {
     pub memory_file: Option<PathBuf>,
     /// A socket at which a debugger or fault injector reaches the machine, which waits for it.
     pub debugger: Option<PathBuf>,
-    /// Ports of the machine that the host offers; without any the machine has no network.
+    /// Ports of the machine that the host offers. Without any, and with nothing outgoing, the
+    /// machine has no network.
     pub publish: Vec<Publish>,
+    /// May programs of the machine connect to the host, and by it to others?
+    pub outgoing: bool,
     /// A file that is its disk.
     pub disk: Option<DiskFile>,
     /// Further words for the kernel, for tests.
@@ -211,7 +214,11 @@ fn with_bundle(
     programs: &[(String, &Path)],
     program: &LinuxProgram,
 ) -> Result<Vec<u8>, SystemError> {
-    let network = !settings.publish.is_empty();
+    let network = match (settings.outgoing, settings.publish.is_empty()) {
+        (true, _) => 2,
+        (false, false) => 1,
+        (false, true) => 0,
+    };
     let pack = |pages| {
         let bundle = Some((linux::PERSONALITY, program.bundle(pages, network)));
         pack(settings.arch, programs, bundle)

@@ -34,7 +34,7 @@ fn main(_argument: u64) -> u64 {
 fn run(bundle: Bundle<'static>) -> Result<u64, &'static str> {
     let full = "there is not enough memory: give it more by --memory";
     let pages = bundle.word(Word::Pages).ok_or("the bundle is damaged")?;
-    let network = bundle.word(Word::Network) == Some(1);
+    let network = bundle.word(Word::Network).unwrap_or(0) != 0;
     let disk = bundle.disk().is_some_and(|folder| !folder.is_empty());
     let kernel = Kernel::new(pages, network, disk).map_err(|_| full)?;
     let chunks = usize::try_from(pages / 512 + CHUNKS).map_err(|_| full)?;

@@ -10,8 +10,8 @@
 //! meanwhile. Nobody but this process waits for the network: a client is signalled when it should
 //! ask again.
 //!
-//! Not covered: more than one client, connections that the machine makes itself, and any protocol
-//! but TCP. Sequence numbers can be guessed by who knows when the machine was started.
+//! Not covered: more than one client, and any protocol but TCP. Sequence numbers can be guessed by
+//! who knows when the machine was started.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -19,7 +19,9 @@
 use rcoe_abi::service::{self, NIC_FRAMES};
 use rcoe_abi::{Error, ObjectType, Rights};
 use rcoe_user::network::ring::{Frames, Malformed};
-use rcoe_user::network::{FRAME_MAX, Link, Received as Taken, Refused, SOCKETS, Stack, Storage};
+use rcoe_user::network::{
+    FRAME_MAX, Link, Received as Taken, Refused, SOCKETS, Stack, Storage, Unmade,
+};
 use rcoe_user::share::{BYTES, Page};
 use rcoe_user::{
     Received, accept, call, call_with, make, memory_bytes, object, println, recv, reply_recv,
@@ -267,6 +269,9 @@ fn answer(stack: &mut Stack<'_>, card: &mut Card, message: &Received) -> (Reply,
     match message.badge {
         CLIENT => answer_client(stack, card, message),
         LISTENER..CONNECTION => answer_listener(stack, number(LISTENER), message.label),
+        CONNECTION.. if message.label == service::NET_MADE => {
+            (made(stack, card, number(CONNECTION)), false)
+        }
         CONNECTION.. => answer_connection(stack, number(CONNECTION), message),
         _ => (Reply::refusal(service::NET_REFUSED), false),
     }
@@ -301,6 +306,10 @@ fn answer_client(stack: &mut Stack<'_>, card: &mut Card, message: &Received) -> 
             let words = [ready.arrived, ready.receives, ready.sends, ready.ended];
             (Reply::words(words), false)
         }
+        service::NET_CONNECT => match card.clock.micros() {
+            Ok(now) => connect(stack, message.words, now).map_or_else(refused, |it| (it, true)),
+            Err(_) => refused(Refused),
+        },
         service::NET_ALARM => match card.clock.micros() {
             Ok(now) => {
                 card.asked = Some(now.saturating_add_unsigned(word));
@@ -309,6 +318,31 @@ fn answer_client(stack: &mut Stack<'_>, card: &mut Card, message: &Received) -> 
             Err(_) => refused(Refused),
         },
         _ => refused(Refused),
+    }
+}
+
+/// Asks for a connection to this peer, from this port.
+fn connect(stack: &mut Stack<'_>, words: [u64; 4], now: i64) -> Result<Reply, Refused> {
+    let [a, b, c, d, low, high, ..] = words[0].to_le_bytes();
+    let peer = ([a, b, c, d], u16::from_le_bytes([low, high]));
+    let port = u16::try_from(words[1]).map_err(|_| Refused)?;
+    let connection = stack.connect(peer, port, now)? as u64;
+    Ok(Reply {
+        words: [connection, 0, 0, 0],
+        capability: Some(slot::CONNECTIONS + connection),
+        ..Reply::default()
+    })
+}
+
+/// Whether a connection is made.
+fn made(stack: &mut Stack<'_>, card: &mut Card, connection: usize) -> Reply {
+    let Ok(now) = card.clock.micros() else {
+        return Reply::refusal(service::NET_REFUSED);
+    };
+    match stack.made(connection, now) {
+        Ok(made) => Reply::words([made.into(), 0, 0, 0]),
+        Err(Unmade::Refused) => Reply::refusal(service::NET_REFUSED),
+        Err(Unmade::Unanswered) => Reply::refusal(service::NET_LATE),
     }
 }
 

@@ -16,6 +16,7 @@ mod mapped;
 mod memory;
 mod names;
 mod options;
+mod outgoing;
 mod poll;
 mod processes;
 mod programs;

@@ -75,6 +75,17 @@ pub trait Network {
     fn unlisten(&mut self, listener: usize);
     /// A connection that arrived: its number and its peer.
     fn accept(&mut self, listener: usize) -> Option<(usize, Peer)>;
+    /// Asks a peer for a connection, from this port; its number.
+    ///
+    /// # Errors
+    /// If there is no network, no room, or such a connection already.
+    fn connect(&mut self, peer: Peer, port: u16) -> Result<usize, SocketError>;
+    /// Is a connection made that was asked for? As soon as that is known it counts as one that can
+    /// send.
+    ///
+    /// # Errors
+    /// If it never will be; it is to be hung up all the same.
+    fn is_made(&mut self, connection: usize) -> Result<bool, SocketError>;
     /// Takes what a connection received.
     ///
     /// # Errors

@@ -294,7 +294,7 @@ impl<'a, M: Machine> Process<'a, M> {
     fn release_socket(&mut self, socket: usize) {
         self.ready = None;
         match self.streams.sockets[socket] {
-            Socket::Free | Socket::New(_) => {}
+            Socket::Free | Socket::New(_) | Socket::Refused { .. } => {}
             Socket::Listens(it) => {
                 if let Some(card) = it.card {
                     self.machine.unlisten(card);
@@ -303,7 +303,10 @@ impl<'a, M: Machine> Process<'a, M> {
                     self.release_socket(place);
                 }
             }
-            Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it) => {
+            Socket::Waits { it, .. }
+            | Socket::Connected(it)
+            | Socket::Asks { it, .. }
+            | Socket::Broken(it) => {
                 self.release_link(&it);
             }
             Socket::Datagrams(it) => {

@@ -137,6 +137,17 @@ pub(crate) enum Socket {
         order: u64,
     },
     Connected(Connected),
+    /// It has asked for a connection beyond the machine, and was not told what came of that. It was
+    /// called so before.
+    Asks {
+        it: Connected,
+        before: Name,
+    },
+    /// It got none, for this reason, which the program was not told.
+    Refused {
+        before: Name,
+        why: Errno,
+    },
     /// Its connection is no more.
     Broken(Connected),
     /// It is for datagrams, connected or not.
@@ -150,7 +161,11 @@ impl Socket {
             Self::Free => None,
             Self::New(name) => Some(*name),
             Self::Listens(it) => Some(it.name),
-            Self::Waits { it, .. } | Self::Connected(it) | Self::Broken(it) => Some(it.name),
+            Self::Refused { before, .. } => Some(*before),
+            Self::Waits { it, .. }
+            | Self::Connected(it)
+            | Self::Asks { it, .. }
+            | Self::Broken(it) => Some(it.name),
             Self::Datagrams(it) => Some(Name::Unix(it.label)),
         }
     }
@@ -257,7 +272,9 @@ pub(crate) trait Sockets {
 impl Sockets for [Socket] {
     fn has_name(&self, wanted: &Name) -> bool {
         self.iter().any(|it| match it {
-            Socket::New(name) | Socket::Listens(Listens { name, .. }) => match (name, wanted) {
+            Socket::New(name)
+            | Socket::Refused { before: name, .. }
+            | Socket::Listens(Listens { name, .. }) => match (name, wanted) {
                 (Name::Tcp((_, port)), Name::Tcp((_, wanted))) => port == wanted,
                 _ => name == wanted,
             },

@@ -249,9 +249,10 @@ impl Streams {
         let has = |name: &Name| matches!(name, Name::Tcp((_, port)) if *port == wanted);
         self.sockets.has_name(&Name::Tcp(([0; 4], wanted)))
             || self.sockets.iter().any(|it| match it {
-                Socket::Waits { it, .. } | Socket::Connected(it) | Socket::Broken(it) => {
-                    has(&it.name)
-                }
+                Socket::Waits { it, .. }
+                | Socket::Connected(it)
+                | Socket::Asks { it, .. }
+                | Socket::Broken(it) => has(&it.name),
                 _ => false,
             })
     }

@@ -10,6 +10,7 @@ mod links;
 mod local;
 mod mapped;
 mod net;
+mod outgoing;
 mod packets;
 mod processes;
 mod programs;
@@ -161,7 +162,9 @@ impl Machine for Mock {
     }
 
     fn wait(&mut self, until: Option<u64>) {
-        self.now = until.expect("something happens by itself").max(self.now);
+        if !self.net.hear() {
+            self.now = until.expect("something happens by itself").max(self.now);
+        }
     }
 
     fn make_thread(&mut self, number: usize, like: usize) -> bool {

@@ -4,13 +4,16 @@
 //! the connection. So there is a pool of sockets, of which each listener has a few listening, and
 //! gets new ones for those that became connections. Sockets of connections that ended come back.
 //!
+//! A connection that the machine makes itself is one from the start, and has a word to say for
+//! itself as soon as it is known what came of it.
+//!
 //! Nothing here waits. Time and the seed of sequence numbers are arguments, which replicas have to
 //! be given alike. Addresses are those of QEMU's user network.
 
 use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet, SocketStorage};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
-use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr, Ipv4Address};
+use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr, IpEndpoint, Ipv4Address};
 
 use super::link::{FRAME_MAX, Link, Port};
 
@@ -24,6 +27,10 @@ const BACKLOG: usize = 8;
 /// A peer that is gone without a word is asked after so long, and given up after so much silence.
 const ASK: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_secs(180);
+/// A peer that does not answer who wants to connect is given up after so long: as Linux does, which
+/// asks seven times.
+const UNANSWERED: Duration = Duration::from_secs(127);
+const UNANSWERED_MICROS: i64 = 127_000_000;
 
 /// The machine's address and that of its router.
 const ADDRESS: Ipv4Address = Ipv4Address::new(10, 0, 2, 15);
@@ -33,6 +40,15 @@ const PREFIX: u8 = 24;
 /// It cannot be had: no such thing, no room, or the connection is no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused;
+
+/// Why a connection was not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unmade {
+    /// The peer does not want it, or there is no such connection.
+    Refused,
+    /// Nobody has answered.
+    Unanswered,
+}
 
 /// What a connection received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +83,8 @@ enum Use {
     /// It listens for the listener of this number, or has become a connection that nobody accepted.
     Listens(usize),
     Connection,
+    /// The machine asked for it then, in microseconds, and was not told yet what came of it.
+    Asks(i64),
     /// Nobody refers to it any more; it says goodbye to its peer.
     Ends,
 }
@@ -193,6 +211,60 @@ impl<'a> Stack<'a> {
         Some((found, peer.unwrap_or_default()))
     }
 
+    /// Asks a peer for a connection, from this port, at so many microseconds; its number.
+    ///
+    /// # Errors
+    /// If there is no room, a port is 0, or there is such a connection already.
+    pub fn connect(&mut self, peer: Peer, port: u16, micros: i64) -> Result<usize, Refused> {
+        let address = IpAddress::Ipv4(Ipv4Address::from(peer.0));
+        let to = IpEndpoint::new(address, peer.1);
+        if self.has(port, to) {
+            return Err(Refused);
+        }
+        let number = self.free().ok_or(Refused)?;
+        let socket = self.sockets.get_mut::<Socket<'_>>(self.handles[number]);
+        let asked = socket.connect(self.interface.context(), to, port);
+        asked.map_err(|_| Refused)?;
+        prepare(socket);
+        socket.set_timeout(Some(UNANSWERED));
+        self.uses[number] = Use::Asks(micros);
+        Ok(number)
+    }
+
+    /// Does a socket lead from this port to this peer? What comes could be meant for it.
+    fn has(&self, port: u16, peer: IpEndpoint) -> bool {
+        self.handles.iter().any(|handle| {
+            let socket = self.sockets.get::<Socket<'_>>(*handle);
+            let from = socket.local_endpoint().map(|own| own.port);
+            socket.is_open() && from == Some(port) && socket.remote_endpoint() == Some(peer)
+        })
+    }
+
+    /// Is a connection made that was asked for, as far as is known at so many microseconds?
+    ///
+    /// # Errors
+    /// If it never will be. Nothing but [`Self::close`] is left for it then.
+    pub fn made(&mut self, number: usize, micros: i64) -> Result<bool, Unmade> {
+        let since = match self.uses.get(number) {
+            Some(Use::Connection) => return Ok(true),
+            Some(&Use::Asks(since)) => since,
+            _ => return Err(Unmade::Refused),
+        };
+        let socket = self.socket(number);
+        match socket.state() {
+            State::Closed if micros.saturating_sub(since) < UNANSWERED_MICROS => {
+                Err(Unmade::Refused)
+            }
+            State::Closed => Err(Unmade::Unanswered),
+            state if is_made(state) => {
+                socket.set_timeout(Some(SILENCE));
+                self.uses[number] = Use::Connection;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
     /// What all listeners and connections have.
     pub fn ready(&mut self) -> Ready {
         let mut ready = Ready::default();
@@ -203,6 +275,7 @@ impl<'a> Stack<'a> {
             let state = socket.state();
             match uses {
                 Use::Listens(listener) if is_made(state) => ready.arrived |= 1 << listener,
+                Use::Asks(_) if is_made(state) || state == State::Closed => ready.sends |= bit,
                 Use::Connection => {
                     let ended = !socket.can_recv() && !socket.may_recv();
                     let takes = if socket.can_recv() || ended { bit } else { 0 };
@@ -264,7 +337,10 @@ impl<'a> Stack<'a> {
     /// # Errors
     /// If it is no connection.
     pub fn close(&mut self, number: usize) -> Result<(), Refused> {
-        self.connection(number)?.close();
+        match self.uses.get(number) {
+            Some(Use::Connection | Use::Asks(_)) => self.socket(number).close(),
+            _ => return Err(Refused),
+        }
         self.uses[number] = Use::Ends;
         self.turn_over();
         Ok(())
@@ -313,11 +389,7 @@ impl<'a> Stack<'a> {
             if socket.listen(port).is_err() {
                 return;
             }
-            // An acknowledgement goes out at once: what is saved by waiting for more costs an
-            // interrupt.
-            socket.set_ack_delay(None);
-            socket.set_keep_alive(Some(ASK));
-            socket.set_timeout(Some(SILENCE));
+            prepare(socket);
             self.uses[number] = Use::Listens(listener);
         }
     }
@@ -339,6 +411,14 @@ impl<'a> Stack<'a> {
             Some(number)
         })
     }
+}
+
+/// What holds for every connection.
+fn prepare(socket: &mut Socket<'_>) {
+    // An acknowledgement goes out at once: what is saved by waiting for more costs an interrupt.
+    socket.set_ack_delay(None);
+    socket.set_keep_alive(Some(ASK));
+    socket.set_timeout(Some(SILENCE));
 }
 
 fn port<L>(link: &mut L) -> Port<'_, L> {

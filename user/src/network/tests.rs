@@ -1,5 +1,7 @@
 //! The ring and the stack against what no well-meaning card or peer does.
 
+mod outgoing;
+
 use std::boxed::Box;
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -56,10 +56,11 @@ pub(super) fn machine(
     Ok(())
 }
 
-/// A network card in a network of its own, if ports are published: from there nothing leads to the
-/// host or beyond, and to it nothing but those ports.
+/// A network card in a network of its own, if ports are published or programs connect to others.
+/// To that network nothing leads but those ports; from there nothing to the host or beyond, unless
+/// the user wants that: then the emulator makes the connections, with the rights that it has.
 fn network(command: &mut Command, settings: &Settings) {
-    if settings.publish.is_empty() {
+    if settings.publish.is_empty() && !settings.outgoing {
         return;
     }
     let ports = settings.publish.iter().map(|it| {
@@ -67,9 +68,10 @@ fn network(command: &mut Command, settings: &Settings) {
         format!(",hostfwd=tcp:{host}-:{guest}")
     });
     let ports: String = ports.collect();
+    let restrict = if settings.outgoing { "off" } else { "on" };
     command.args([
         "-netdev",
-        &format!("user,id=network,restrict=on,ipv6=off{ports}"),
+        &format!("user,id=network,restrict={restrict},ipv6=off{ports}"),
     ]);
     let card = format!("rtl8139,netdev=network,romfile=,bus=pcie.0,addr={NIC_SLOT:#x}");
     command.args(["-device", &card]);

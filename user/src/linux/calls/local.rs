@@ -1,7 +1,8 @@
-//! Connections between sockets of the machine: of one program, or of several.
+//! Connections between sockets of the machine: of one program, or of several. Those to others begin
+//! here, too, and go on in `outgoing`.
 
 use linux_raw_sys::errno::{
-    EADDRINUSE, EADDRNOTAVAIL, ECONNREFUSED, EINVAL, EISCONN, ENETUNREACH, ENOENT, EPROTOTYPE,
+    EADDRINUSE, EADDRNOTAVAIL, ECONNREFUSED, EINVAL, EISCONN, ENOENT, EPROTOTYPE,
 };
 use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, POLLIN, POLLOUT, POLLRDHUP};
 use linux_raw_sys::general::{POLLHUP, POLLRDNORM, POLLWRNORM};
@@ -9,6 +10,7 @@ use linux_raw_sys::net::{AF_UNIX, SOCK_DGRAM};
 use rcoe_abi::Rights;
 
 use super::datagrams::has_room_for_message;
+use super::outgoing::leads_out;
 use crate::linux::files::Kind;
 use crate::linux::sockets::{
     ANY, Connected, Datagrams, LOOPBACK, Label, Link, Listens, Name, OWN, Socket, Sockets,
@@ -85,16 +87,21 @@ impl<M: Machine> Process<'_, M> {
         Ok(Name::Unix(label))
     }
 
-    /// `connect`: to who listens in the machine. Nothing leads to others.
+    /// `connect`: to who listens in the machine, or to others.
     pub(super) fn connect(&mut self, file: u64, place: u64, bytes: u64) -> Answer {
         let socket = self.socket(file)?;
         if self.datagrams(socket).is_some() {
             return self.connect_datagrams(socket, place, bytes);
         }
-        let Socket::New(own) = self.streams.sockets[socket] else {
-            return Err(Errno(EISCONN));
+        let own = match self.streams.sockets[socket] {
+            Socket::New(own) => own,
+            Socket::Asks { .. } | Socket::Refused { .. } => return self.ask_again(file, socket),
+            _ => return Err(Errno(EISCONN)),
         };
         let wanted = self.address(own.family(), place, bytes)?.like(&own);
+        if let Some(peer) = leads_out(&wanted) {
+            return self.ask_outside(file, own, peer);
+        }
         let wanted = self.within_machine(wanted)?;
         let listener = self.streams.sockets.listener(&wanted);
         let listener = listener.ok_or_else(|| self.refused(&wanted))?;
@@ -153,8 +160,7 @@ impl<M: Machine> Process<'_, M> {
     fn within_machine(&self, wanted: Name) -> Result<Name, Errno> {
         match wanted {
             Name::Tcp((ANY, port)) => return Ok(Name::Tcp((HOME, port))),
-            Name::Tcp((address, _)) if address == OWN || address[0] == LOOPBACK => {}
-            Name::Tcp(_) => return Err(Errno(ENETUNREACH)),
+            Name::Tcp(_) => {}
             Name::Unix(label) if label.is_abstract() => {}
             Name::Unix(label) => {
                 let path = self.meant(self.files.folder(), label.bytes(), true)?;

@@ -110,6 +110,7 @@ impl<M: Machine> Process<'_, M> {
         let (level, name) = (level_of(level), name_of(name));
         let told = match (level, name) {
             (1, SO_PEERCRED) => self.peer(socket),
+            (1, SO_ERROR) => [self.take_error(socket), 0, 0, 0],
             (1, name) if let Some(side) = side_of(name) => self.patience(socket, side),
             _ => [self.value(socket, level, name)?, 0, 0, 0],
         };
@@ -196,8 +197,6 @@ impl<M: Machine> Process<'_, M> {
             (1, SO_PROTOCOL) => Ok(6),
             (1, SO_ACCEPTCONN) => Ok(listens.into()),
             (1, SO_RCVBUF | SO_SNDBUF) => Ok(BUFFER),
-            // Who reads or writes learns of errors.
-            (1, SO_ERROR) => Ok(0),
             // The stack asks after silent peers, and sends at once.
             (1, SO_KEEPALIVE) | (TCP, TCP_NODELAY) => Ok(1),
             (TCP, TCP_MAXSEG) => Ok(SEGMENT),

@@ -235,6 +235,7 @@ impl<M: Machine> Process<'_, M> {
         match self.streams.sockets[socket] {
             Socket::Free | Socket::New(_) | Socket::Waits { .. } => WRITE | POLLHUP,
             Socket::Datagrams(it) => self.datagram_events(&it),
+            Socket::Asks { .. } | Socket::Refused { .. } => self.events_of_asking(socket),
             Socket::Broken(_) => READ | WRITE | POLLRDHUP | POLLHUP,
             Socket::Listens(it) => {
                 let near = self.streams.sockets.first_at(socket).is_some();
@@ -253,7 +254,7 @@ impl<M: Machine> Process<'_, M> {
     }
 }
 
-fn connection_events(ready: Ready, connection: usize, it: &Connected) -> u32 {
+pub(super) fn connection_events(ready: Ready, connection: usize, it: &Connected) -> u32 {
     let has = |bits: u64| bits >> connection & 1 != 0;
     let mut events = 0;
     if has(ready.receives) || it.deaf {

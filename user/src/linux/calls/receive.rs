@@ -81,10 +81,11 @@ impl<M: Machine> Process<'_, M> {
     /// What the network has can only be taken.
     fn check_peek(&mut self, file: u64) -> Result<(), Errno> {
         let socket = self.socket(file)?;
-        let Socket::Connected(Connected {
+        let (Socket::Connected(Connected {
             link: Link::Card(_),
             ..
-        }) = self.streams.sockets[socket]
+        })
+        | Socket::Asks { .. }) = self.streams.sockets[socket]
         else {
             return Ok(());
         };

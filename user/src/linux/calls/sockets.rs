@@ -1,7 +1,7 @@
 //! Calls about sockets: TCP over IPv4, and streams in the machine.
 //!
 //! A program listens, and who comes from the host by a published port, or from the machine itself,
-//! is a peer. Nothing leads from the machine to others.
+//! is a peer; so is who it connects to in the machine, or beyond it if the user wants that.
 
 use linux_raw_sys::errno::{
     EADDRINUSE, EAFNOSUPPORT, ECONNRESET, EINVAL, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPIPE,
@@ -155,7 +155,9 @@ impl<M: Machine> Process<'_, M> {
     fn listen_outside(&mut self, port: u16) -> Result<Option<usize>, Errno> {
         match self.machine.listen(port) {
             Ok(listener) => Ok(Some(listener)),
-            Err(SocketError::Refused | SocketError::Broken) => Err(Errno(EADDRINUSE)),
+            Err(SocketError::Refused | SocketError::Broken | SocketError::Unanswered) => {
+                Err(Errno(EADDRINUSE))
+            }
             Err(SocketError::NoCard | SocketError::NoStack) => {
                 let text = format_args!(
                     "the program listens at port {port}, which only programs in the machine reach: \
@@ -238,6 +240,9 @@ impl<M: Machine> Process<'_, M> {
             let name = Name::Unix(other.label);
             return self.tell_address(&name, to, room).map(|()| 0);
         }
+        if self.hear_of(socket).is_err() {
+            return Err(Errno(ENOTCONN));
+        }
         let Socket::Connected(it) = self.streams.sockets[socket] else {
             return Err(Errno(ENOTCONN));
         };
@@ -248,6 +253,9 @@ impl<M: Machine> Process<'_, M> {
         let socket = self.socket(file)?;
         if self.datagrams(socket).is_some() && how <= SHUT_RDWR {
             return self.shut_datagrams(socket, how);
+        }
+        if matches!(self.streams.sockets[socket], Socket::Asks { .. }) {
+            self.ask_no_more(socket)?;
         }
         let Socket::Connected(mut it) = self.streams.sockets[socket] else {
             return Err(Errno(ENOTCONN));
@@ -275,6 +283,7 @@ impl<M: Machine> Process<'_, M> {
 
     /// Takes what came; a call that has to wait is made again.
     pub(super) fn receive(&mut self, socket: usize, address: u64, bytes: u64) -> Answer {
+        self.hear_of(socket)?;
         let it = match self.streams.sockets[socket] {
             Socket::Connected(it) if it.deaf => return Ok(0),
             Socket::Connected(it) => it,
@@ -319,6 +328,7 @@ impl<M: Machine> Process<'_, M> {
 
     /// Sends what is taken now.
     pub(super) fn send(&mut self, socket: usize, address: u64, bytes: u64) -> Answer {
+        self.hear_of(socket)?;
         let it = match self.streams.sockets[socket] {
             Socket::Connected(it) if it.mute => return Err(Errno(EPIPE)),
             Socket::Connected(it) => it,

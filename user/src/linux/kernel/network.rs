@@ -98,6 +98,21 @@ impl Network for Kernel {
         Some((free, connection.peer()))
     }
 
+    fn connect(&mut self, peer: Peer, port: u16) -> Result<usize, SocketError> {
+        let net = &mut self.net;
+        let free = net.connections.iter().position(Option::is_none);
+        let free = free.ok_or(SocketError::Refused)?;
+        let stack = net.stack.as_ref().ok_or(SocketError::NoStack)?;
+        let slot = (LISTENERS + free) as u64;
+        net.connections[free] = Some(stack.connect(peer, port, slot)?);
+        Ok(free)
+    }
+
+    fn is_made(&mut self, connection: usize) -> Result<bool, SocketError> {
+        let (stack, connection) = self.net.connection(connection)?;
+        stack.is_made(connection)
+    }
+
     fn receive(&mut self, connection: usize, into: &mut [u8]) -> Result<Incoming, SocketError> {
         let (stack, connection) = self.net.connection(connection)?;
         stack.receive(connection, into)

@@ -24,6 +24,8 @@ pub(super) struct Wires {
     /// Connections that nobody accepted.
     arrived: VecDeque<usize>,
     pub(super) wires: Vec<Wire>,
+    /// What comes of what the program asked for last, as soon as nobody but the network can go on.
+    pub(super) promised: VecDeque<Result<(), SocketError>>,
 }
 
 #[derive(Debug, Default)]
@@ -33,11 +35,31 @@ pub(super) struct Wire {
     /// The peer sends no more; or the connection is no more.
     pub(super) ended: bool,
     pub(super) broken: bool,
-    shut: bool,
-    gone: bool,
+    pub(super) shut: bool,
+    pub(super) gone: bool,
+    /// Whom the program asked for it, and from which port.
+    pub(super) asked: Option<(Peer, u16)>,
+    /// What came of that; a wire that was accepted is there.
+    pub(super) came: Option<Result<(), SocketError>>,
+}
+
+impl Wire {
+    /// May it be used?
+    fn is_there(&self) -> bool {
+        self.asked.is_none() || self.came == Some(Ok(()))
+    }
 }
 
 impl Wires {
+    /// Something comes of what was asked for, if there is something promised.
+    pub(super) fn hear(&mut self) -> bool {
+        let Some(came) = self.promised.pop_front() else {
+            return false;
+        };
+        self.wires.last_mut().expect("a wire").came = Some(came);
+        true
+    }
+
     /// A client connects.
     fn connect(&mut self) -> usize {
         self.wires.push(Wire::default());
@@ -64,8 +86,34 @@ impl Network for Mock {
         Some((wire, ([10, 0, 2, 2], 4000 + u16::try_from(wire).unwrap())))
     }
 
+    fn connect(&mut self, peer: Peer, port: u16) -> Result<usize, SocketError> {
+        if self
+            .net
+            .wires
+            .iter()
+            .any(|it| it.asked == Some((peer, port)))
+        {
+            return Err(SocketError::Refused);
+        }
+        self.net.wires.push(Wire {
+            asked: Some((peer, port)),
+            ..Wire::default()
+        });
+        Ok(self.net.wires.len() - 1)
+    }
+
+    fn is_made(&mut self, wire: usize) -> Result<bool, SocketError> {
+        let wire = &self.net.wires[wire];
+        assert!(!wire.gone, "it was hung up");
+        match wire.came {
+            Some(Err(why)) => Err(why),
+            came => Ok(came.is_some() || wire.asked.is_none()),
+        }
+    }
+
     fn receive(&mut self, wire: usize, into: &mut [u8]) -> Result<Incoming, SocketError> {
         let wire = &mut self.net.wires[wire];
+        assert!(wire.is_there(), "it is no connection");
         if wire.broken {
             return Err(SocketError::Broken);
         }
@@ -103,8 +151,12 @@ impl Network for Mock {
             ..Ready::default()
         };
         for (number, wire) in self.net.wires.iter().enumerate().filter(|it| !it.1.gone) {
-            let ended = wire.broken || wire.ended && wire.incoming.is_empty();
             let bit = |has: bool| u64::from(has) << number;
+            if !wire.is_there() {
+                ready.sends |= bit(wire.came.is_some());
+                continue;
+            }
+            let ended = wire.broken || wire.ended && wire.incoming.is_empty();
             ready.receives |= bit(ended || !wire.incoming.is_empty());
             ready.sends |= bit(wire.broken || wire.outgoing.len() < ROOM);
             ready.ended |= bit(ended);
@@ -169,7 +221,7 @@ fn a_server_has_addresses_and_refuses_what_it_cannot_have() {
         let loopback = [127, 0, 0, 1];
         let foreign = [9, 9, 9, 9];
         assert_eq!(bind(process, other, foreign, 9), Err(Errno(EADDRNOTAVAIL)));
-        for (ip, why) in [(loopback, ECONNREFUSED), ([9, 9, 9, 9], ENETUNREACH)] {
+        for (ip, why) in [(loopback, ECONNREFUSED), (foreign, ENETUNREACH)] {
             let place = address(process, ip, 80);
             let words = [other, place, 16];
             assert_eq!(ask(process, nr::__NR_connect, &words), Err(Errno(why)));
