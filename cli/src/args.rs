@@ -311,6 +311,11 @@ pub(crate) struct RunArgs {
     /// nothing leads out of the machine
     #[arg(long)]
     pub(crate) outgoing: bool,
+    /// System sphere, x86_64: let a fault injector send frames to the machine's network card by the
+    /// unix socket `wire-in` in FOLDER, and hear all frames by `wire-out`. Each frame comes behind
+    /// its length, four bytes, the highest first
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) wire: Option<PathBuf>,
     /// System sphere, x86_64: a file that a program of Linux, which runs in the root folder, finds
     /// at GUEST or by the same name, or a folder with all files in it; as /dev/stdin it is its
     /// standard input. Dynamic programs have their libraries without. What the program writes to

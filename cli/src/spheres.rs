@@ -24,7 +24,7 @@ const PROCESS: [&str; 11] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 12] = [
+const SYSTEM: [&str; 13] = [
     "accel",
     "arch",
     "core_threads",
@@ -37,6 +37,7 @@ const SYSTEM: [&str; 12] = [
     "outgoing",
     "publish",
     "stop_by",
+    "wire",
 ];
 
 /// What is wrong with the options of a run, if anything is.

@@ -135,6 +135,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         debugger: args.debugger.clone(),
         publish: args.publish.clone(),
         outgoing: args.outgoing,
+        wire: args.wire.clone(),
         disk: args.disk.clone(),
         program: args.command[0].to_string_lossy().into_owned(),
         argument: None,

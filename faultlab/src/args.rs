@@ -1,5 +1,6 @@
 //! The command line, and what it means.
 
+mod frames;
 mod kills;
 mod losses;
 mod points;
@@ -19,6 +20,7 @@ use rcoe_faultlab::program::{self, Program};
 use rcoe_faultlab::target::Targets;
 use rcoe_faultlab::{host, system};
 
+pub(crate) use frames::FramesArgs;
 pub(crate) use kills::{KillsArgs, ServiceArgs};
 pub(crate) use losses::SystemServiceArgs;
 pub(crate) use points::PointsArgs;
@@ -87,6 +89,10 @@ pub(crate) enum Action {
     /// Lose replicas of a machine in which Redis serves: every answer right, and all back.
     #[command(after_help = losses::EXAMPLES)]
     SystemService(SystemServiceArgs),
+    /// Send malformed frames to a machine that serves: nobody may differ or die, and its clients are
+    /// served.
+    #[command(after_help = "Example:\n  rcoe-faultlab frames -n 3 --count 100000")]
+    Frames(FramesArgs),
     /// Print completions for a shell.
     Completions {
         /// The shell.

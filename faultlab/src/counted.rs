@@ -17,7 +17,7 @@ use crate::kills;
 use crate::points;
 use crate::race::Values;
 use crate::report::{Latencies, Tally};
-use crate::system::{self, service};
+use crate::system::{self, frames, service};
 use crate::taxonomy::Verdict;
 
 /// Counts by name.
@@ -70,6 +70,18 @@ impl Counted {
         let mut all = Self::of_flips(&Tally::of_verdicts(&verdicts));
         all.0.insert("machines", records.len() as u64);
         all
+    }
+
+    /// Malformed frames for one machine.
+    #[must_use]
+    pub fn of_frames(run: &frames::Run) -> Self {
+        Self::of([
+            ("runs", 1),
+            ("frames", run.frames),
+            ("replies", run.replies),
+            ("answers", run.answers),
+            ("wrong", u64::from(!run.wrong.is_empty())),
+        ])
     }
 
     /// What became of flips. Some outcomes have a name for each table that they stand in.

@@ -26,11 +26,11 @@ use rcoe_faultlab::points;
 use rcoe_faultlab::race::{self, Values};
 use rcoe_faultlab::report::{self, Tally};
 use rcoe_faultlab::steady::{CHUNK, Chunk};
-use rcoe_faultlab::system::{self, service};
+use rcoe_faultlab::system::{self, frames, service};
 
 use crate::args::{
-    Action, Arguments, CampaignArgs, Common, FuzzArgs, HoursArgs, InjectArgs, PointsArgs, RaceArgs,
-    RcoeArgs, SteadyArgs, SystemArgs, SystemServiceArgs,
+    Action, Arguments, CampaignArgs, Common, FramesArgs, FuzzArgs, HoursArgs, InjectArgs,
+    PointsArgs, RaceArgs, RcoeArgs, SteadyArgs, SystemArgs, SystemServiceArgs,
 };
 
 /// Whether all was as it should be, and what was counted.
@@ -78,6 +78,7 @@ fn perform(action: Action) -> Result<Done> {
         Action::Fuzz(args) => run_fuzz(&args),
         Action::System(args) => run_system(&args),
         Action::SystemService(args) => run_system_service(&args),
+        Action::Frames(args) => run_frames(&args),
         Action::Completions { shell } => package::completions(shell).map(uncounted),
         Action::Manual { folder } => package::manual(&folder).map(uncounted),
     }
@@ -464,6 +465,33 @@ fn run_system_service(args: &SystemServiceArgs) -> Result<Done> {
     }
     let well = runs.iter().all(|run| run.wrong.is_empty());
     Ok((well, Some(Counted::of_losses(&runs))))
+}
+
+/// True if the machine served on, and nobody differed or was lost.
+fn run_frames(args: &FramesArgs) -> Result<Done> {
+    let folder = system::Folder::create()?;
+    kills::interrupt::listen()?;
+    let bar = progress(args.count, "frames");
+    let setup = args.setup(folder.path())?;
+    let run = frames::run(&args.campaign(), &setup, |sent| bar.set_position(sent))?;
+    bar.finish_and_clear();
+    println!(
+        "{} malformed frames, {} of them or so answered, {} answers to the client meanwhile: {} \
+         (n {}, seed {}, commit {}, {})",
+        run.frames,
+        run.replies,
+        run.answers,
+        if run.wrong.is_empty() {
+            "all well"
+        } else {
+            &run.wrong
+        },
+        args.replicas,
+        args.seed,
+        commit(),
+        machine()
+    );
+    Ok((run.wrong.is_empty(), Some(Counted::of_frames(&run))))
 }
 
 fn prepare(common: &Common, folder: &WorkFolder) -> Result<Lab> {

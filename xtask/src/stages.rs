@@ -110,6 +110,7 @@ const CAMPAIGNS: &[&str] = &[
     "fuzz --seed {seed} -n 3 --calls 12000 --per-run 6000 --optional",
     "service --seed {seed} --faults 8 --kinds kill,stop --every 0.1",
     "system-service --seed {seed} --faults 3 --kinds stop --every 0.1",
+    "frames --seed {seed} --count 4000",
 ];
 
 /// A stage and what came of it.

@@ -14,9 +14,11 @@
 //!
 //! Not covered: segment, control and debug registers, interrupt controllers, and the emulator.
 
+pub mod frames;
 mod gdb;
 mod memory;
 mod plan;
+mod process;
 mod processor;
 mod report;
 mod run;

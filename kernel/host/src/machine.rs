@@ -243,15 +243,27 @@ fn check_places(settings: &Settings) -> Result<(), SystemError> {
             return Err(refuse("--memory-file", path, &"is no regular file"));
         }
     }
-    if let Some(path) = &settings.debugger {
-        // The emulator replaces a socket that is there.
+    // The emulator replaces a socket that is there.
+    let check = |option: &str, path: &Path| {
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
         let folder = folder.unwrap_or(Path::new("."));
         if !folder.is_dir() {
-            return Err(refuse("--debugger", path, &"there is no such folder"));
+            return Err(refuse(option, path, &"there is no such folder"));
         }
-        std::os::unix::net::SocketAddr::from_pathname(path)
-            .map_err(|error| refuse("--debugger", path, &error))?;
+        let address = std::os::unix::net::SocketAddr::from_pathname(path);
+        address
+            .map(drop)
+            .map_err(|error| refuse(option, path, &error))
+    };
+    if let Some(path) = &settings.debugger {
+        check("--debugger", path)?;
+    }
+    if let Some(folder) = &settings.wire {
+        if settings.publish.is_empty() && !settings.outgoing {
+            let why = "the machine has no network: add --publish or --outgoing";
+            return Err(refuse("--wire", folder, &why));
+        }
+        check("--wire", &folder.join("wire-out"))?;
     }
     Ok(())
 }

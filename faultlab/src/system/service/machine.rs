@@ -1,10 +1,8 @@
 //! A machine with Redis in it, which can be made to stand still.
 
-use std::fs::{self, File};
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::Path;
+use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,12 +12,12 @@ use super::clients::connect;
 use super::faults::{Kind, inflict};
 use super::{Campaign, Setup};
 use crate::events::Events;
-use crate::kills::interrupt;
 use crate::kills::redis::Client;
 use crate::plan::Rng;
 use crate::system::Processor;
 use crate::system::gdb::Debugger;
 use crate::system::memory::Memory;
+use crate::system::process::Process;
 
 /// MiB of each replica.
 const MEMORY: u64 = 256;
@@ -39,35 +37,6 @@ const PORT: u16 = 6379;
 /// Time between looks at the events.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// An rcoe with its folder, neither of which outlives this.
-struct Process {
-    child: Child,
-    folder: PathBuf,
-}
-
-impl Process {
-    fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
-    }
-
-    /// The last that rcoe said.
-    fn told(&self) -> String {
-        const LINES: usize = 6;
-        let text = fs::read_to_string(self.folder.join("err")).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(LINES)..].join("; ")
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Ended or not, nothing of it stays.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
 /// A machine that serves; ended if dropped before its end.
 pub(super) struct Machine {
     process: Process,
@@ -83,8 +52,6 @@ pub(super) struct Machine {
 
 /// Starts rcoe in a folder.
 fn start(campaign: &Campaign, setup: &Setup, folder: &Path, port: u16) -> Result<Process> {
-    fs::create_dir_all(folder)?;
-    let file = |name: &str| File::create(folder.join(name));
     let mut command = Command::new(&setup.rcoe);
     command.args(["run", "--sphere", "system", "--events", "events"]);
     command.args(["-n", &campaign.replicas.to_string()]);
@@ -92,17 +59,8 @@ fn start(campaign: &Campaign, setup: &Setup, folder: &Path, port: u16) -> Result
     command.args(["--memory", &format!("{MEMORY}M")]);
     command.args(["--debugger", "debugger", "--memory-file", "memory"]);
     command.args(["--publish", &format!("127.0.0.1:{port}:{PORT}"), "--"]);
-    command.args(SERVER).current_dir(folder).process_group(0);
-    let null = Stdio::null();
-    command
-        .stdin(null)
-        .stdout(file("out")?)
-        .stderr(file("err")?);
-    let child = interrupt::let_through(|| command.spawn());
-    Ok(Process {
-        child: child.context("cannot start rcoe")?,
-        folder: folder.to_owned(),
-    })
+    command.args(SERVER);
+    Process::start(command, folder)
 }
 
 impl Machine {
@@ -137,7 +95,7 @@ impl Machine {
 
     /// What the events have told so far.
     pub(super) fn seen(&self) -> Events {
-        Events::read(&self.process.folder.join("events"))
+        self.process.seen()
     }
 
     /// Waits until the events tell something; `Ok(None)` if they do not by then.
@@ -174,7 +132,7 @@ impl Machine {
     pub(super) fn inflict(&mut self, kind: Kind, victim: usize, rng: &mut Rng) -> Result<String> {
         let memory = Memory {
             processor: self.processor,
-            file: &self.process.folder.join("memory"),
+            file: &self.process.file("memory"),
             partition: MEMORY << 20,
         };
         let who = (victim, self.replicas);

@@ -44,9 +44,14 @@ pub(super) fn machine(
         let why = "there is no network card on aarch64 yet; use --arch x86_64";
         return Err(SystemError::Setting(format!("--publish {port}: {why}")));
     }
-    if settings.outgoing {
-        let why = "--outgoing: there is no network card on aarch64 yet; use --arch x86_64";
-        return Err(SystemError::Setting(why.into()));
+    for (option, is_given) in [
+        ("--outgoing", settings.outgoing),
+        ("--wire", settings.wire.is_some()),
+    ] {
+        if is_given {
+            let why = "there is no network card on aarch64 yet; use --arch x86_64";
+            return Err(SystemError::Setting(format!("{option}: {why}")));
+        }
     }
     if let Some(disk) = &settings.disk {
         let why = "there is no disk on aarch64 yet; use --arch x86_64";

@@ -75,6 +75,22 @@ fn network(command: &mut Command, settings: &Settings) {
     ]);
     let card = format!("rtl8139,netdev=network,romfile=,bus=pcie.0,addr={NIC_SLOT:#x}");
     command.args(["-device", &card]);
+    if let Some(folder) = &settings.wire {
+        wire(command, folder);
+    }
+}
+
+/// Sockets by which frames reach the card alone, and by which all frames are heard that go either
+/// way; each comes with its length, four bytes, the highest first.
+fn wire(command: &mut Command, folder: &Path) {
+    for name in ["wire-in", "wire-out"] {
+        let path = quoted(&folder.join(name));
+        let socket = format!("socket,id={name},path={path},server=on,wait=off");
+        command.args(["-chardev", &socket]);
+    }
+    let into = "filter-redirector,id=in,netdev=network,queue=tx,indev=wire-in";
+    let out = "filter-mirror,id=out,netdev=network,queue=all,outdev=wire-out";
+    command.args(["-object", into, "-object", out]);
 }
 
 /// A disk, if a file is to be one. Writes are cached by the host until the machine asks to have
