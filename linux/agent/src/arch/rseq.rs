@@ -44,6 +44,16 @@ pub(crate) const DISTURBED: i64 = i64::MIN;
 /// Result of [`call`]: nothing was done, since the two copies differ.
 pub(crate) const ALTERED: i64 = i64::MIN + 1;
 
+/// What came of a call, and the same once more: copied by the instruction behind it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Twice {
+    /// The kernel's word.
+    pub(crate) result: i64,
+    /// Its copy.
+    pub(crate) copy: i64,
+}
+
 /// The kernel's `struct rseq`.
 #[repr(C, align(32))]
 pub(crate) struct Area {
@@ -72,7 +82,7 @@ static BLIND_IN_CALLS: AtomicU64 = AtomicU64::new(0);
 unsafe extern "C" {
     static RCOE_SECTION: [u64; 4];
     fn rcoe_section_is_watched() -> bool;
-    fn rcoe_section_call(sent: *const Words, agreed: *const Words, stop: *const u32) -> i64;
+    fn rcoe_section_call(sent: *const Words, agreed: *const Words, stop: *const u32) -> Twice;
 }
 
 core::arch::global_asm!(
@@ -110,15 +120,19 @@ rcoe_section_call:
     cmp r9, qword ptr [rcx + 48]
     jne 13f
     syscall
-11: ret
+11: mov rdx, rax
+    ret
 12: mov rax, {interrupted}
+    mov rdx, rax
     ret
 13: movabs rax, {altered}
+    mov rdx, rax
     ret
     // An instruction that traps, whose last four bytes are the signature.
     .byte 0x0f, 0xb9, 0x3d
     .long {signature}
 14: movabs rax, {disturbed}
+    mov rdx, rax
     ret
 
     .globl rcoe_section_is_watched
@@ -211,7 +225,22 @@ pub(crate) unsafe fn call(
     sent: &Words,
     agreed: &Words,
     stop: &core::sync::atomic::AtomicU32,
-) -> i64 {
+) -> Twice {
     // SAFETY: forwarded from the caller; the rest is read only.
     unsafe { rcoe_section_call(sent, agreed, stop.as_ptr()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody watches here, so nothing is made.
+    #[test]
+    fn what_came_of_a_call_comes_out_twice() {
+        const EXIT: u64 = 231;
+        let words = [EXIT, 1, 0, 0, 0, 0, 0];
+        // SAFETY: it is not made.
+        let came = unsafe { call(&words, &words, &core::sync::atomic::AtomicU32::new(0)) };
+        assert_eq!((came.result, came.copy), (DISTURBED, DISTURBED));
+    }
 }

@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use rcoe_linux_syscalls::Class;
 
 use crate::arch::entry::{RCOE_INTERRUPT, interruptible_call};
-use crate::arch::rseq::{self, ALTERED, DISTURBED, Words};
+use crate::arch::rseq::{self, ALTERED, DISTURBED, Twice, Words};
 use crate::calls::Call;
 use crate::kernel::{Kernel, kind};
 use crate::memory::guest::Fault;
@@ -37,7 +37,7 @@ pub(crate) fn is_voted(kernel: &Kernel, call: &Call) -> bool {
 }
 
 /// Primary: makes a voted call with these arguments, which are the program's but for those that
-/// the agent has replaced. One that may wait is left for a signal.
+/// the agent has replaced, and notes what came of it. One that may wait is left for a signal.
 pub(crate) fn make(kernel: &mut Kernel, call: &Call, args: &[u64; 6]) -> i64 {
     if *args == call.raw {
         return make_own(kernel, call);
@@ -49,11 +49,12 @@ pub(crate) fn make(kernel: &mut Kernel, call: &Call, args: &[u64; 6]) -> i64 {
 /// The same with the program's own arguments.
 #[inline(always)]
 pub(crate) fn make_own(kernel: &mut Kernel, call: &Call) -> i64 {
-    let result = try_once(call, call.words(), &kernel.agreed.words);
-    if result > UNMADE {
-        return result;
+    let came = try_once(call, call.words(), &kernel.agreed.words);
+    if came.result > UNMADE {
+        kernel.made.note(came.copy);
+        return came.result;
     }
-    not_made(kernel, call, result)
+    not_made(kernel, call, came)
 }
 
 /// The larger one of the results by which nothing was done.
@@ -63,11 +64,18 @@ const _: () = assert!(DISTURBED == i64::MIN && ALTERED == DISTURBED + 1);
 /// The same after a first attempt with such a result.
 #[cold]
 #[inline(never)]
-fn not_made(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
-    if result == ALTERED {
+fn not_made(kernel: &mut Kernel, call: &Call, came: Twice) -> i64 {
+    assert_not_made(came);
+    if came.result == ALTERED {
         differ(kernel);
     }
     insist(kernel, call, None)
+}
+
+/// # Panics
+/// The kernel made the call, and its result was hit.
+fn assert_not_made(came: Twice) {
+    assert!(came.copy <= UNMADE, "a call is made once");
 }
 
 /// What is sent and what it must be, where the agent has replaced arguments.
@@ -82,17 +90,22 @@ fn replace(kernel: &Kernel, call: &Call, args: &[u64; 6]) -> [Words; 2] {
 }
 
 /// Makes it, unless this replica was disturbed. Does not return if the call is not what was voted.
-fn attempt(kernel: &mut Kernel, call: &Call, sent: &Words, agreed: Option<&Words>) -> i64 {
-    let result = try_once(call, sent, agreed.unwrap_or(&kernel.agreed.words));
-    if result == ALTERED {
+fn attempt(kernel: &mut Kernel, call: &Call, sent: &Words, agreed: Option<&Words>) -> Option<i64> {
+    let came = try_once(call, sent, agreed.unwrap_or(&kernel.agreed.words));
+    if came.result > UNMADE {
+        kernel.made.note(came.copy);
+        return Some(came.result);
+    }
+    assert_not_made(came);
+    if came.result == ALTERED {
         differ(kernel);
     }
-    result
+    None
 }
 
 /// Makes it, unless something is not as it was.
 #[inline(always)]
-fn try_once(call: &Call, sent: &Words, agreed: &Words) -> i64 {
+fn try_once(call: &Call, sent: &Words, agreed: &Words) -> Twice {
     let stop = if call.what.blocking {
         &RCOE_INTERRUPT
     } else {
@@ -112,8 +125,7 @@ fn insist(kernel: &mut Kernel, call: &Call, replaced: Option<&[Words; 2]>) -> i6
     let agreed = replaced.map(|[_, agreed]| agreed);
     for _ in 0..rseq::attempts() {
         confirm(kernel, call);
-        let result = attempt(kernel, call, sent, agreed);
-        if result != DISTURBED {
+        if let Some(result) = attempt(kernel, call, sent, agreed) {
             return result;
         }
     }
@@ -123,13 +135,15 @@ fn insist(kernel: &mut Kernel, call: &Call, replaced: Option<&[Words; 2]>) -> i6
     }
     let [nr, args @ ..] = *sent;
     // SAFETY: as in `attempt`.
-    unsafe {
+    let result = unsafe {
         if call.what.blocking {
             interruptible_call(nr, &args)
         } else {
             rcoe_linux_sys::syscall6(nr, args)
         }
-    }
+    };
+    kernel.made.note(result);
+    result
 }
 
 /// Primary: makes a call through the ring, under this name; what `lay_out` makes of it is made anew

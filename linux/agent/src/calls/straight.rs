@@ -263,7 +263,6 @@ fn effect(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     }
     kernel.report.in_call.store(call.nr + 1, Ordering::Relaxed);
     let result = agreed::make_own(kernel, call);
-    kernel.made.note(result);
     kernel.report.in_call.store(0, Ordering::Relaxed);
     Some(result)
 }
