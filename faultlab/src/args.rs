@@ -89,8 +89,8 @@ pub(crate) enum Action {
     /// Lose replicas of a machine in which Redis serves: every answer right, and all back.
     #[command(after_help = losses::EXAMPLES)]
     SystemService(SystemServiceArgs),
-    /// Send malformed frames to a machine that serves: nobody may differ or die, and its clients are
-    /// served.
+    /// Send malformed frames to a machine that serves: nobody may differ or die, and its clients
+    /// are served.
     #[command(after_help = "Example:\n  rcoe-faultlab frames -n 3 --count 100000")]
     Frames(FramesArgs),
     /// Print completions for a shell.

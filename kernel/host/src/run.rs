@@ -54,7 +54,7 @@ pub struct Settings {
     pub publish: Vec<Publish>,
     /// May programs of the machine connect to the host, and by it to others?
     pub outgoing: bool,
-    /// A folder for two sockets by which frames come into the machine's network and are heard there.
+    /// A folder for two sockets, by which frames come into the machine's network and are heard.
     pub wire: Option<PathBuf>,
     /// A file that is its disk.
     pub disk: Option<DiskFile>,

@@ -12,8 +12,8 @@
 //! primary that meets a difference gives itself up, and the call counts as begun: a successor finds
 //! out what came of it, two replicas stop.
 //!
-//! Of a voted call the result comes out twice ([`crate::arch::rseq::Twice`]): one is noted, the other
-//! one goes its way.
+//! Of a voted call the result comes out twice ([`crate::arch::rseq::Twice`]): one is noted, the
+//! other one goes its way.
 //!
 //! Not covered: the moment before the result is copied, except by results that are impossible
 //! ([`assert_possible`]); of calls that are not voted, the few instructions until it is noted;
