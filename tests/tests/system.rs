@@ -110,6 +110,17 @@ fn what_cannot_run_is_named() {
     let many = system(&scene, &["-n", "5"], &["hello"]);
     assert_eq!(many.ended, Ended::Exit(125));
     assert!(many.err().contains("at most 4"), "{}", many.err());
+    let wired = system(
+        &scene,
+        &["-n", "1", "--arch", "x86_64", "--wire", "."],
+        &["hello"],
+    );
+    assert_eq!(wired.ended, Ended::Exit(125));
+    let err = wired.err();
+    assert!(
+        err.contains("--wire .: the machine has no network: add --publish"),
+        "{err}"
+    );
     let binary = rcoe_tests::rcoe::binary().unwrap();
     let binary = binary.to_str().unwrap();
     let run = ["run", "--sphere", "system", "--", "hello"];
