@@ -12,9 +12,16 @@
 use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
-/// Folders whose sources are in the image, but for what only starts it.
-const PARTS: [&str; 5] = ["abi", "core", "kernel", "linux/syscalls", "user"];
-const NOT: &str = "kernel/host";
+/// Folders whose sources are in the image.
+const PARTS: [&str; 7] = [
+    "abi",
+    "core",
+    "kernel/counter",
+    "kernel/objects",
+    "kernel/src",
+    "linux/syscalls",
+    "user",
+];
 
 /// Files that are sources.
 const KINDS: [&str; 5] = ["c", "h", "ld", "rs", "toml"];
@@ -44,9 +51,6 @@ pub(crate) fn tell(manifest: &Path) -> Result<()> {
 
 /// Adds the paths of all sources in a folder, from the root.
 fn sources(root: &Path, folder: &Path, paths: &mut Vec<PathBuf>) -> Result<()> {
-    if folder == Path::new(NOT) {
-        return Ok(());
-    }
     for entry in std::fs::read_dir(root.join(folder))? {
         let entry = entry?;
         let path = folder.join(entry.file_name());

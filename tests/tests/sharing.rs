@@ -280,10 +280,13 @@ fn a_replica_that_fails_where_nobody_of_its_process_waits_for_it_is_removed() {
     // Thirty times as long is what one may take that gets nowhere.
     let waiting = Waiting::start(&["--timeout", "10s"]);
     let follower = waiting.second[1];
-    let told = std::fs::read_to_string(format!("/proc/{follower}/syscall"));
-    let told = told.expect("a replica that waits in the host");
-    let stack = told.split_whitespace().rev().nth(1).expect("a stack");
-    let stack = u64::from_str_radix(stack.trim_start_matches("0x"), 16).expect("an address");
+    // It looks now and then, and has none to tell of meanwhile.
+    let stack = until("a replica that waits in the host", || {
+        let told = std::fs::read_to_string(format!("/proc/{follower}/syscall"));
+        let told = told.expect("a living replica");
+        let stack = told.split_whitespace().rev().nth(1)?;
+        u64::from_str_radix(stack.trim_start_matches("0x"), 16).ok()
+    });
     // Whatever the agent goes on with when it looks next, it is no address.
     let nonsense = [0xa5; 2048];
     poke(follower, stack, &nonsense).expect("the agent's stack");

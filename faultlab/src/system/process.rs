@@ -10,6 +10,14 @@ use anyhow::{Context as _, Result};
 use crate::events::Events;
 use crate::kills::interrupt;
 
+/// A command that runs this rcoe, which ends with the lab, however that ends. The thread that starts
+/// it must be there as long.
+pub(super) fn rcoe(path: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(path);
+    command
+}
+
 /// An rcoe with its folder, neither of which outlives this.
 pub(super) struct Process {
     pub(super) child: Child,

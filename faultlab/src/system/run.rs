@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::gdb::{Debugger, Gone, Stop};
 use super::memory::{Memory, Pages};
 use super::plan::{Flip, Plan, Target};
+use super::process::rcoe;
 use super::processor::Processor;
 use super::stuck::Stuck;
 use super::{Hit, Setup};
@@ -39,7 +40,7 @@ impl Running {
     ) -> Result<Self> {
         fs::create_dir_all(folder)?;
         let file = |name: &str| File::create(folder.join(name));
-        let mut command = Command::new(&setup.rcoe);
+        let mut command = rcoe(&setup.rcoe);
         command
             .current_dir(folder)
             .args(["run", "--sphere", "system", "--stats"]);

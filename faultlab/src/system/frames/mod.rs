@@ -29,7 +29,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::process::Process;
+use super::process::{Process, rcoe};
 use crate::plan::Rng;
 
 /// Frames between two answers: fewer bytes than the card's ring has.
@@ -100,7 +100,7 @@ pub fn run(campaign: &Campaign, setup: &Setup, tell: impl FnMut(u64)) -> Result<
 }
 
 fn command(campaign: &Campaign, setup: &Setup, port: u16) -> Command {
-    let mut command = Command::new(&setup.rcoe);
+    let mut command = rcoe(&setup.rcoe);
     command.args(["run", "--sphere", "system", "--events", "events"]);
     command.args(["-n", &campaign.replicas.to_string()]);
     command.args(["--compare", &campaign.compare]);

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::plan::Rng;
 use crate::system::Processor;
 use crate::system::gdb::Debugger;
 use crate::system::memory::Memory;
-use crate::system::process::Process;
+use crate::system::process::{Process, rcoe};
 
 /// MiB of each replica.
 const MEMORY: u64 = 256;
@@ -52,7 +52,7 @@ pub(super) struct Machine {
 
 /// Starts rcoe in a folder.
 fn start(campaign: &Campaign, setup: &Setup, folder: &Path, port: u16) -> Result<Process> {
-    let mut command = Command::new(&setup.rcoe);
+    let mut command = rcoe(&setup.rcoe);
     command.args(["run", "--sphere", "system", "--events", "events"]);
     command.args(["-n", &campaign.replicas.to_string()]);
     command.args(["--compare", &campaign.compare]);
