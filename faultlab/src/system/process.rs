@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result};
 use crate::events::Events;
 use crate::kills::interrupt;
 
-/// A command that runs this rcoe, which ends with the lab, however that ends. The thread that starts
-/// it must be there as long.
+/// A command that runs this rcoe, which ends with the lab, however that ends. The thread that
+/// starts it must be there as long.
 pub(super) fn rcoe(path: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]).arg(path);
