@@ -182,7 +182,8 @@ impl LinuxProgram {
         self.memory
     }
 
-    /// Its bundle, for a machine with so many pages for each replica, and with a network or none.
+    /// Its bundle, for a machine with so many pages for each replica, and with such a network
+    /// ([`Word::Network`]).
     pub(crate) fn bundle(&self, pages: u64, network: u64) -> Vec<u8> {
         let mut bundle = self.bundle.clone();
         bundle::set(&mut bundle, Word::Pages, pages);
