@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use rcoe_core::Compare;
-use rcoe_supervisor::{Clock, MetricsAddress, SUSPECT_AFTER, ScrubRate, parse_core_list};
+use rcoe_supervisor::{Clock, MetricsAddress, SUSPECT_AFTER, ScrubRate, Slice, parse_core_list};
 use rcoe_system::{Carried, DiskFile, Publish};
 
 use crate::top::WebAddress;
@@ -216,8 +216,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value = "on")]
     pub(crate) defer: DeferArg,
     /// CPU time after which a thread that makes no system call gives way to one that is ready, like
-    /// 10ms; signals then reach programs that compute. `off`: both wait for the next system call
-    #[arg(long, value_name = "TIME", default_value = "off", value_parser = parse_slice)]
+    /// 10ms; signals then reach programs that compute. `auto`: 10ms, and longer where agreeing on
+    /// the end would take much of that. `off`: both wait for the next system call
+    #[arg(long, value_name = "TIME", default_value = "auto", value_parser = parse_slice)]
     pub(crate) slice: SliceArg,
     /// What a detected fault leads to [default: mask with three or more replicas, else stop]
     #[arg(long, value_enum, value_name = "ACTION")]
@@ -395,9 +396,12 @@ pub(crate) enum CoreThreads {
     Counted,
 }
 
-/// `--slice`: `None` where replicas meet at system calls only.
+/// `--slice`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SliceArg(pub(crate) Option<Duration>);
+pub(crate) struct SliceArg(pub(crate) Slice);
+
+/// The shortest slice of `--slice auto`.
+const AUTO: Slice = Slice::Least(Duration::from_millis(10));
 
 /// `--tick`: `None` where replicas of the process sphere do not meet while they compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -575,16 +579,18 @@ fn parse_tick(text: &str) -> Result<TickArg, String> {
     }
 }
 
-/// A slice, or `off`. A shorter one would be over before another thread has begun.
+/// A slice, `auto`, or `off`. A shorter one would be over before another thread has begun.
 fn parse_slice(text: &str) -> Result<SliceArg, String> {
     let bounds = Duration::from_millis(1)..=Duration::from_secs(10);
-    if text == "off" {
-        return Ok(SliceArg(None));
+    match text {
+        "off" => return Ok(SliceArg(Slice::Off)),
+        "auto" => return Ok(SliceArg(AUTO)),
+        _ => {}
     }
     let time = parse_duration(text)?;
     match bounds.contains(&time) {
-        true => Ok(SliceArg(Some(time))),
-        false => Err("must be from 1ms to 10s, or off".into()),
+        true => Ok(SliceArg(Slice::Always(time))),
+        false => Err("must be from 1ms to 10s, auto, or off".into()),
     }
 }
 
@@ -601,8 +607,9 @@ mod tests {
 
     #[test]
     fn slices_have_bounds_and_can_be_off() {
-        assert_eq!(parse_slice("off"), Ok(SliceArg(None)));
-        let ten = Some(Duration::from_millis(10));
+        assert_eq!(parse_slice("off"), Ok(SliceArg(Slice::Off)));
+        assert_eq!(parse_slice("auto"), Ok(SliceArg(AUTO)));
+        let ten = Slice::Always(Duration::from_millis(10));
         assert_eq!(parse_slice("10ms"), Ok(SliceArg(ten)));
         for text in ["0", "0ms", "999us", "11s", "on", "10"] {
             assert!(parse_slice(text).is_err(), "{text}");

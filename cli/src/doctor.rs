@@ -56,7 +56,7 @@ pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 /// Name, consequence if present, consequence if absent, word for absent, required.
 type Texts = (&'static str, &'static str, &'static str, &'static str, bool);
 
-const QUESTIONS: [(Probe, Texts); 10] = [
+const QUESTIONS: [(Probe, Texts); 11] = [
     (
         Probe::SyscallUserDispatch,
         (
@@ -135,6 +135,17 @@ const QUESTIONS: [(Probe, Texts); 10] = [
             "restartable sequences",
             "a primary that loses its CPU before an effect checks again what goes out",
             "what goes out is checked again before every effect, which costs time",
+            "limited",
+            false,
+        ),
+    ),
+    (
+        Probe::Timers,
+        (
+            "timers",
+            "replicas that compute can be called away, so that threads and signals have their turn",
+            "threads and signals wait for the next system call of a thread that computes, as with \
+             --slice off; the host, or a filter of calls, forbids timer_create",
             "limited",
             false,
         ),

@@ -12,8 +12,9 @@ use rcoe_supervisor::{
     allowed_cores, assign_cores, avoid, check_folder, choose_cores, jobs_folder, run,
 };
 
-use crate::args::{DeferArg, NotifyArg, OnFault, RunArgs, Scrubbing, TickArg};
+use crate::args::{DeferArg, NotifyArg, OnFault, RunArgs, Scrubbing};
 use crate::cores::suspected;
+use crate::points::Points;
 use crate::reporter::Reporter;
 
 /// Runs the program and ends as it did.
@@ -80,29 +81,6 @@ fn consult_ledger(args: &RunArgs, warnings: &mut Vec<String>) -> (Option<Ledger>
     (Some(ledger), suspects)
 }
 
-/// A debugged program has no slices.
-fn check_gdb(args: &RunArgs) -> Result<(), RunError> {
-    if args.gdb.is_some() && args.slice.0.is_some() {
-        let why = "--gdb and --slice do not go together: a replica that stands at a breakpoint \
-                   cannot meet others between calls; leave one of them out";
-        return Err(RunError::Setting(why.into()));
-    }
-    Ok(())
-}
-
-/// How often replicas that compute compare.
-fn tick(args: &RunArgs, replicas: usize) -> Result<Option<Duration>, RunError> {
-    let tick = args.tick.map_or(Ok(None), TickArg::of_process);
-    match tick.map_err(RunError::Setting)? {
-        Some(_) if replicas < 2 => {
-            let why = "--tick has replicas compare, and one has nobody to be compared with; use \
-                       -n 2, or leave --tick out";
-            Err(RunError::Setting(why.into()))
-        }
-        tick => Ok(tick),
-    }
-}
-
 /// At what rate memory is scrubbed.
 fn scrub(args: &RunArgs, replicas: usize, mask: bool) -> Result<Option<ScrubRate>, RunError> {
     let rate = match args.scrub {
@@ -134,15 +112,14 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         return Err(RunError::Setting(why.into()));
     }
     let mask = replicas >= 3 && args.on_fault != Some(OnFault::Stop);
+    let points = Points::of(args, replicas)?;
     let scrub = scrub(args, replicas, mask)?;
-    check_gdb(args)?;
-    let tick = tick(args, replicas)?;
     if let Some(folder) = &args.core_on_fault {
         let why = |error| format!("--core-on-fault {}: {error}", folder.display());
         check_folder(folder).map_err(|error| RunError::Setting(why(error)))?;
     }
     let program = Program::resolve(&args.command, env::var_os("PATH").as_deref())?;
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = points.warning.map(str::to_owned).into_iter().collect();
     let (ledger, suspects) = consult_ledger(args, &mut warnings);
     let assigned = assign_cores(replicas, &avoid(replicas, &cores, &suspects));
     let (used, avoided): (Vec<u32>, Vec<u32>) = suspects
@@ -164,8 +141,8 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         scrub,
         strict: args.strict,
         defer: args.defer == DeferArg::On,
-        slice: args.slice.0,
-        tick,
+        slice: points.slice,
+        tick: points.tick,
         timeout: args.timeout,
         seed: thread_seed()?,
         cores: assigned,

@@ -89,14 +89,15 @@ pub fn run(setup: &Setup, seed: u64, slice: Option<&str>) -> Result<u64> {
     let [race] = program::select(name)?[..] else {
         anyhow::bail!("there is one program of that name");
     };
-    if let Some(slice) = slice {
-        let more = ["--slice", slice].map(str::to_owned).into();
-        let setup = Setup {
-            more,
-            ..setup.clone()
-        };
+    // Where a slice ends no seed decides.
+    let more = ["--slice", slice.unwrap_or("off")].map(str::to_owned);
+    let setup = &Setup {
+        more: more.into(),
+        ..setup.clone()
+    };
+    if slice.is_some() {
         let replicas = if seed.is_multiple_of(2) { 2 } else { 3 };
-        return value(&setup, &race, replicas, seed);
+        return value(setup, &race, replicas, seed);
     }
     let replicas = if seed.is_multiple_of(THREE_EVERY) {
         3

@@ -85,7 +85,7 @@ fn python_shares_by_fork_and_by_spawn() {
 fn a_process_that_keeps_the_others_waiting_is_told_of() {
     let scene = Scene::new();
     let program = scene.compile("spin", include_str!("sharing/spin.c"), &[]);
-    let running = scene.start(&["run", "-n", "2", "--", &program]);
+    let running = scene.start(&["run", "-n", "2", "--slice", "off", "--", &program]);
     until("the warning", || {
         let errors = running.stderr_so_far().ok()?;
         errors.contains("without a system call").then_some(())

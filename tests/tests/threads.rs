@@ -111,7 +111,7 @@ fn a_seed_must_be_a_number() {
 fn a_thread_that_keeps_the_others_waiting_is_told_of() {
     let scene = Scene::new();
     let program = scene.compile("spin", include_str!("threads/spin.c"), &["-pthread"]);
-    let running = scene.start(&["run", "-n", "2", "--", &program]);
+    let running = scene.start(&["run", "-n", "2", "--slice", "off", "--", &program]);
     until("the warning", || {
         let errors = running.stderr_so_far().ok()?;
         errors.contains("without a system call").then_some(())

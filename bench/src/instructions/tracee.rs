@@ -7,6 +7,9 @@
 //! Each step takes the CPU away, and rcoe's agent looks whether that has happened before it makes
 //! an effect ([`Kind::Look`]). What counts is a replica that is left alone: that look finds none.
 //!
+//! The agent's timer of CPU time ([`TICK`]) counts what steps take, a thousand times what the
+//! program does: what it tells is left out.
+//!
 //! Each round of a repeated string instruction (`rep movsb`) is a step of its own: that is how the
 //! processor traps, and it is work.
 
@@ -44,6 +47,9 @@ enum Kind {
     Look,
     Other,
 }
+
+/// By which the host tells the agent that the program has computed for so long.
+const TICK: Signal = Signal::SIGPWR;
 
 /// The structure in whose second word the kernel tells of that.
 const AREA: &str = "RCOE_RSEQ";
@@ -234,6 +240,7 @@ impl Tracee {
     fn note(&mut self, status: WaitStatus) -> Result<()> {
         match status {
             WaitStatus::Stopped(_, Signal::SIGTRAP) | WaitStatus::PtraceEvent(..) => {}
+            WaitStatus::Stopped(_, TICK) => {}
             WaitStatus::Stopped(_, signal) => self.signal = Some(signal),
             other => bail!("process {} ended while it was stepped: {other:?}", self.pid),
         }

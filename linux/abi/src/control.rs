@@ -140,6 +140,8 @@ pub struct Control {
     pub wall_cap_ns: AtomicU64,
     /// CPU time for which a thread computes while others are ready, in nanoseconds; 0 for ever.
     pub slice_ns: AtomicU64,
+    /// 1 if it computes for longer where agreeing on the end would cost too much of that.
+    pub slice_auto: AtomicU32,
     /// CPU time after which a program that came to no vote agrees on its state, in nanoseconds; 0
     /// for never.
     pub tick_ns: AtomicU64,

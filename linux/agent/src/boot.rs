@@ -178,7 +178,7 @@ fn start_replica(id: ReplicaId, count: usize, (image, rsp): (&Image, u64), start
     crate::sched::turns::take_slice(kernel::kernel());
     kernel::kernel().limits.hand_to_host();
     faults::arm();
-    crate::protocol::meeting::arm(control(0));
+    crate::protocol::meeting::arm(kernel::kernel());
     own.phase.store(Phase::Running as u32, Ordering::Release);
     first_meeting(image, rsp);
     wait_at_gate(image.entry);

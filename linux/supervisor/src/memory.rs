@@ -24,7 +24,7 @@ use rustix::thread::{CpuSet, futex, sched_getaffinity};
 use crate::error::{Doing, ProgramError, RunError};
 use crate::limits::{Given, SHARES, space_for};
 use crate::program::refused;
-use crate::settings::Settings;
+use crate::settings::{Settings, Slice};
 use crate::slices::{self, Arena};
 
 /// The supervisor's own object and those of the replicas, with room for every group.
@@ -147,6 +147,7 @@ impl Memory {
         }
         to.timeout_ns.store(from.timeout_ns.load(Relaxed), Relaxed);
         to.slice_ns.store(from.slice_ns.load(Relaxed), Relaxed);
+        to.slice_auto.store(from.slice_auto.load(Relaxed), Relaxed);
         to.tick_ns.store(from.tick_ns.load(Relaxed), Relaxed);
         to.slice_bytes
             .store(from.slice_bytes.load(Relaxed), Relaxed);
@@ -195,9 +196,13 @@ impl Memory {
         control
             .gate
             .store(settings.gdb.map_or(0, |_| GATE_CLOSED), Relaxed);
-        control
-            .slice_ns
-            .store(settings.slice.map_or(0, nanoseconds), Relaxed);
+        let (slice, auto) = match settings.slice {
+            Slice::Off => (0, false),
+            Slice::Least(time) => (nanoseconds(time), true),
+            Slice::Always(time) => (nanoseconds(time), false),
+        };
+        control.slice_ns.store(slice, Relaxed);
+        control.slice_auto.store(auto.into(), Relaxed);
         control
             .tick_ns
             .store(settings.tick.map_or(0, nanoseconds), Relaxed);

@@ -32,6 +32,17 @@ impl Clock {
     }
 }
 
+/// How long a thread computes without a system call while others are ready, in CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slice {
+    /// Until its next call.
+    Off,
+    /// At least this long, and longer where agreeing on the end would cost much of that.
+    Least(Duration),
+    /// This long.
+    Always(Duration),
+}
+
 /// A run, validated: nothing in it can be wrong any more.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -51,8 +62,8 @@ pub struct Settings {
     pub strict: bool,
     /// Whether effects whose result is known may be released later.
     pub defer: bool,
-    /// CPU time for which a thread computes while others are ready; `None` until its next call.
-    pub slice: Option<Duration>,
+    /// For how long a thread computes while others are ready.
+    pub slice: Slice,
     /// CPU time after which a program that came to no vote agrees on its state; `None` for never.
     pub tick: Option<Duration>,
     /// CPU time a late replica may use beyond its siblings.
@@ -91,7 +102,7 @@ impl Settings {
 
     /// Whether replicas are stopped alike between calls.
     pub(crate) const fn points(&self) -> bool {
-        self.slice.is_some() || self.tick.is_some() || self.gdb.is_some()
+        !matches!(self.slice, Slice::Off) || self.tick.is_some() || self.gdb.is_some()
     }
 
     /// Number of replicas.

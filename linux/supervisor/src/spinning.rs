@@ -11,8 +11,8 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_secs(5);
 
 const WARNING: &str = "a thread has computed for long without a system call while others could \
-    run; threads, and processes that share memory, take turns at system calls only, so if it \
-    waits for one of them in a loop, it waits for ever";
+    run; with --slice off threads, and processes that share memory, take turns at system calls \
+    only, so if it waits for one of them in a loop, it waits for ever";
 
 /// Remembers when something last went on.
 #[derive(Debug, Default)]

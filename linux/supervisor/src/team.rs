@@ -180,10 +180,13 @@ impl Team {
         primary.is_some_and(|it| self.memory.report(it).awaits_turn.load(Relaxed) != 0)
     }
 
-    /// A warning of a thread that does not give way, when it is time for one. `awaited`: whether
-    /// some process waits for its turn.
+    /// A warning of a thread that does not give way, when it is time for one; slices have all give
+    /// way. `awaited`: whether some process waits for its turn.
     pub(crate) fn look_for_spinning(&mut self, awaited: bool) -> Option<&'static str> {
         let primary = self.primary().filter(|_| self.state == State::Living)?;
+        if self.memory.control().slice_ns.load(Relaxed) != 0 {
+            return None;
+        }
         let report = self.memory.report(primary);
         // At a point between calls others have their turn, too.
         let met = report.points[0].load(Relaxed);

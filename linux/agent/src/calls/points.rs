@@ -21,7 +21,7 @@ use crate::arch::frames::{SigInfo, UContext};
 use crate::calls::{look_around, processes, signals};
 use crate::kernel::{self, Kernel, kind};
 use crate::memory::{deferred, guest};
-use crate::protocol::meeting::{self, Outcome};
+use crate::protocol::meeting::{self, Outcome, Why, Wish};
 use crate::protocol::scene;
 use crate::recover::reintegration::newcomer;
 use crate::sched::{schedule, turns};
@@ -30,7 +30,7 @@ use crate::sched::{schedule, turns};
 pub(crate) fn called(context: &mut UContext) {
     if !guest::is_agent(context.machine.rip, 1) {
         look(context);
-    } else if kernel::told().is_some_and(|control| control.points.load(Ordering::Relaxed) != 0) {
+    } else if meeting::may_be_called() {
         // The call may be over before it looks. Whoever computes then is called again.
         meeting::look_again();
     }
@@ -39,31 +39,30 @@ pub(crate) fn called(context: &mut UContext) {
 /// The program was interrupted: is there a point to come to?
 pub(crate) fn look(context: &mut UContext) {
     let kernel = kernel::kernel();
-    if !is_whole(kernel) {
+    if !kernel.replica.env().meeting.is_on() || kernel.processes.is_being_born() {
         return;
     }
-    let wish = wishes(kernel);
+    let wish = wishes(kernel, context);
+    if wish == Wish::Now || meeting::is_wanted(kernel) {
+        settle(kernel);
+    }
     let outcome = meeting::interrupted(kernel, context, wish);
     conclude(kernel, context, outcome);
 }
 
-/// Has this replica all that its siblings have, so that it can be compared with them?
-fn is_whole(kernel: &mut Kernel) -> bool {
-    if !kernel.replica.env().meeting.is_on() || kernel.processes.is_being_born() {
-        return false;
-    }
+/// From here on this replica has all that its siblings have, and can be compared with them.
+fn settle(kernel: &mut Kernel) {
     if deferred::is_active() {
         deferred::settle_all();
         processes::release_twin(kernel);
     }
-    true
 }
 
 /// Has this replica reason to agree on a point? The primary has for what waits for the program; all
 /// members have if one is gone, which nobody might notice else, or if a tick is over.
-fn wishes(kernel: &mut Kernel) -> bool {
+fn wishes(kernel: &mut Kernel, context: &UContext) -> Wish {
     if kernel.replica.is_newcomer() {
-        return false;
+        return Wish::None;
     }
     let is_primary = kernel.replica.is_primary();
     let votes = kernel.replica.outbox().arrivals();
@@ -76,7 +75,28 @@ fn wishes(kernel: &mut Kernel) -> bool {
         true => kernel.orders.is_anything_new(kernel.control),
         false => kernel.replica.env().meeting.has_slices() && others() || signals::has_come(kernel),
     };
-    due || lost || is_primary && waits()
+    if due || lost {
+        return Wish::Now;
+    }
+    if !is_primary || !waits() {
+        return Wish::None;
+    }
+    let why = match () {
+        () if kernel.alone => Why::Alone,
+        () if signals::has_been_sent(kernel) => Why::Signal,
+        () => Why::Others,
+    };
+    let now = kernel.clock.now();
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.is_worth_it(now, why, context)
+}
+
+/// What this process has may make points between calls necessary: threads, others it shares memory
+/// with, or handlers. All replicas come here alike.
+pub(crate) fn review(kernel: &mut Kernel) {
+    if kernel.threads.many() || kernel.turns.is_member() || kernel.signals.has_handlers() {
+        meeting::turn_on(kernel);
+    }
 }
 
 /// A trap of the program: is it one by which it is brought to a point?

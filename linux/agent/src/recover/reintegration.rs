@@ -268,7 +268,7 @@ fn become_newcomer(kernel: &mut Kernel, serial: u32, id: ReplicaId, told: &Told)
     turns::become_copy(kernel);
     kernel.withheld.restore();
     faults::arm();
-    crate::protocol::meeting::arm(kernel.control);
+    crate::protocol::meeting::arm(kernel);
     let twin = u64::from(serial) << 32 | twin;
     kernel.report.twin.store(twin, Ordering::Release);
     kernel

@@ -13,7 +13,7 @@ use rcoe_linux_syscalls::Special;
 
 use crate::arch::context;
 use crate::arch::entry::{NOT_BEGUN, TrapFrame};
-use crate::calls::{Call, PARKED, outgoing, perform, signals, targets};
+use crate::calls::{Call, PARKED, outgoing, perform, points, signals, targets};
 use crate::convert::low32;
 use crate::kernel::Kernel;
 use crate::memory::guest;
@@ -73,6 +73,9 @@ pub(crate) fn tell_held_up(kernel: &mut Kernel) {
     let held_up = kernel.threads.held_up();
     kernel.report.held_up.store(held_up, Ordering::Relaxed);
     let sliced = held_up > 0 || kernel.turns.is_member();
+    if sliced {
+        points::review(kernel);
+    }
     kernel.replica.env_mut().meeting.set_slices(sliced);
 }
 

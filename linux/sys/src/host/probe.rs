@@ -23,6 +23,8 @@ pub enum Probe {
     IoUring,
     /// Restartable sequences: the kernel tells a thread that it has lost the CPU.
     RestartableSequences,
+    /// A process may have timers of its own.
+    Timers,
     /// `userfaultfd` tells written pages without waiting, the kernel's writes too.
     WriteProtection,
     /// The kernel has soft-dirty bits.
@@ -64,6 +66,7 @@ pub fn probe(probe: Probe) -> io::Result<Answer> {
         Probe::PageZero => in_child(try_page_zero)?,
         Probe::IoUring => in_child(try_io_uring)?,
         Probe::RestartableSequences => in_child(try_rseq)?,
+        Probe::Timers => in_child(try_timers)?,
         Probe::WriteProtection => in_child(written::by_protection)?,
         Probe::SoftDirty => in_child(written::by_soft_dirty)?,
     };
@@ -202,6 +205,20 @@ fn try_rseq() -> u8 {
     }
 }
 
+fn try_timers() -> u8 {
+    let mut id: libc::timer_t = core::ptr::null_mut();
+    // SAFETY: there is room for the number; without a word on what is to be done the timer would
+    // signal, but it is never started.
+    outcome(unsafe {
+        libc::syscall(
+            libc::SYS_timer_create,
+            libc::CLOCK_THREAD_CPUTIME_ID,
+            core::ptr::null_mut::<libc::sigevent>(),
+            &raw mut id,
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,7 +235,7 @@ mod tests {
     fn every_probe_answers() {
         use Probe::{
             CpuidFaulting, FixedAddresses, IoUring, PageZero, Rdpid, Rdrand, RestartableSequences,
-            SoftDirty, SyscallUserDispatch, TscTrapping, WriteProtection,
+            SoftDirty, SyscallUserDispatch, Timers, TscTrapping, WriteProtection,
         };
         for question in [
             SyscallUserDispatch,
@@ -228,6 +245,7 @@ mod tests {
             PageZero,
             IoUring,
             RestartableSequences,
+            Timers,
             WriteProtection,
             SoftDirty,
             Rdrand,

@@ -3,9 +3,9 @@
 use linux_raw_sys::errno::{EINVAL, ENOMEM};
 
 use crate::arch::faults::bit;
-use crate::calls::Call;
 use crate::calls::signals::targets::{own_of_mut, publish, rouse};
 use crate::calls::signals::{Action, Effect, SS_DISABLE, UNSTOPPABLE, valid_signal};
+use crate::calls::{Call, points};
 use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
 use crate::sys;
@@ -34,6 +34,7 @@ pub(in crate::calls) fn sigaction(kernel: &mut Kernel, call: &Call) -> i64 {
                 discard(kernel, bit(signal));
             }
             publish(kernel);
+            points::review(kernel);
             0
         }
         Some(Err(Fault)) => Fault::RESULT,

@@ -133,6 +133,12 @@ impl Signals {
         }
     }
 
+    /// Is there any handler?
+    pub(crate) fn has_handlers(&self) -> bool {
+        let [_, handled] = self.dispositions();
+        handled != 0
+    }
+
     /// The signals that are ignored, and those that have a handler.
     pub(super) fn dispositions(&self) -> [u64; 2] {
         let mut sets = [0; 2];
@@ -323,10 +329,15 @@ pub(crate) fn is_anything_due(kernel: &Kernel) -> bool {
 /// Primary: the same, if nothing was due before a call, and it has not looked since.
 #[inline(always)]
 pub(crate) fn has_come(kernel: &Kernel) -> bool {
-    let control = kernel.control;
     RCOE_INTERRUPT.load(Ordering::Relaxed) != 0
-        || control.signal_head.load(Ordering::Acquire) != kernel.signals.taken
-        || kernel.orders.is_anything_new(control)
+        || has_been_sent(kernel)
+        || kernel.orders.is_anything_new(kernel.control)
+}
+
+/// Primary: has the program been sent a signal that it has not heard of?
+#[inline(always)]
+pub(crate) fn has_been_sent(kernel: &Kernel) -> bool {
+    kernel.control.signal_head.load(Ordering::Acquire) != kernel.signals.taken
 }
 
 /// Primary: was it called away since it last looked at what has arrived?

@@ -21,6 +21,8 @@ pub(super) struct Hints {
     trend: Trend,
     /// What is to be added to the progress that CPU time tells, in ns.
     shift: i64,
+    /// There is something to be forgotten.
+    noted: bool,
 }
 
 /// Of so many targets in a row those behind the first few do without hints: of two replicas each is
@@ -38,7 +40,16 @@ impl Hints {
     pub(super) const NONE: Self = Self {
         trend: Trend::NONE,
         shift: 0,
+        noted: false,
     };
+
+    /// Nothing was seen.
+    #[inline]
+    pub(super) fn forget(&mut self) {
+        if self.noted {
+            *self = Self::NONE;
+        }
+    }
 
     /// What is added to progress in this phase of an attempt. What is told in a phase decides about
     /// the next one, too.
@@ -59,6 +70,7 @@ impl Meeting {
         }
         let general = General::new(&cpu, context::bases());
         let worked = self.worked(now);
+        self.hints.noted = true;
         self.hints.trend.note(worked, &general.registers);
     }
 

@@ -19,20 +19,25 @@
 mod going;
 mod hints;
 mod party;
+mod progress;
 mod reading;
 mod steps;
 mod ticks;
 mod timers;
 mod waits;
+mod worth;
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
+use rcoe_core::coupling::list_digest;
 use rcoe_core::coupling::{Boards, Coupler, End, LAST_PHASE, Pace, Point, Standing, States, Stop};
 use rcoe_core::{MAX_REPLICAS, ReplicaSet, Signature};
 
+use crate::arch::context;
 use crate::arch::entry::{TrapFrame, entry_address};
 use crate::arch::frames::UContext;
 use crate::coupling::site::Site;
+use crate::coupling::state::General;
 use crate::kernel::{Kernel, count};
 use crate::lifetime::Who;
 use crate::memory::guest;
@@ -48,8 +53,10 @@ pub(crate) use party::is_over;
 use reading::Reading;
 use steps::Steps;
 use ticks::Ticks;
-pub(crate) use timers::{arm, look_again};
-use timers::{look_after, slices};
+pub(crate) use timers::look_again;
+use timers::{look_after, set_ticks, slices};
+use worth::Worth;
+pub(crate) use worth::{Why, Wish};
 
 /// What a replica may run to a target, in ns of the program's CPU time, without that of visits to a
 /// stub. Who has run in vain was ahead, and is further ahead then: the next budget has to make up
@@ -95,9 +102,19 @@ enum Doing {
     },
 }
 
+/// Whether this process comes to points, also for a handler that has interrupted the agent.
+#[unsafe(link_section = ".bss.own.1")]
+static CALLED: AtomicBool = AtomicBool::new(false);
+
+/// Does it?
+pub(crate) fn may_be_called() -> bool {
+    CALLED.load(Ordering::Relaxed)
+}
+
 /// A replica's part.
 pub(crate) struct Meeting {
-    /// There are points between calls in this run.
+    /// There are points between calls in this run, and for this process.
+    asked: bool,
     on: bool,
     coupler: Coupler<States>,
     doing: Doing,
@@ -115,12 +132,17 @@ pub(crate) struct Meeting {
     settled: u64,
     /// CPU time at the last point.
     base: u64,
-    /// The time at the last call.
+    /// The time at the last call; or whether there was one since the last look, where a clock at
+    /// each call would be too much for what comes of it.
     marked: u64,
+    moved: bool,
+    lazy: bool,
     /// CPU time of a slice, if other threads want theirs; else 0.
     slice: u64,
     /// When all last compared.
     ticks: Ticks,
+    /// When it is worth it to begin.
+    worth: Worth,
     /// Instructions made one by one for the present target.
     steps: u32,
     /// One is made now; it pushes the flags.
@@ -140,9 +162,13 @@ pub(crate) struct Meeting {
 impl Meeting {
     /// Of this replica.
     pub(crate) fn new(who: &Who) -> Self {
-        let points = who.control.points.load(Ordering::Relaxed) != 0;
+        let asked = who.control.points.load(Ordering::Relaxed) != 0;
+        let (worth, ticks) = (Worth::of(who.control), Ticks::of(who.control));
+        // Ticks have all come to points, and have to be exact.
+        let lazy = worth.is_asked() && !ticks.are_on();
         Self {
-            on: points,
+            asked,
+            on: asked && !lazy,
             coupler: Coupler::new(who.id, who.members, ticks::pace(who.control, PACE)),
             doing: Doing::Nothing,
             site: Site::EMPTY,
@@ -155,8 +181,11 @@ impl Meeting {
             settled: 0,
             base: 0,
             marked: 0,
+            moved: false,
+            lazy,
             slice: 0,
-            ticks: Ticks::of(who.control),
+            ticks,
+            worth,
             steps: 0,
             stepping: false,
             pushes: false,
@@ -173,13 +202,14 @@ impl Meeting {
         let mut coupler = self.coupler.copy(who.id);
         coupler.give_up();
         Self {
+            on: self.on,
             coupler,
             steps_made: self.steps_made,
             ..Self::new(who)
         }
     }
 
-    /// Are there points between calls at all?
+    /// Are there points between calls in this process?
     #[inline]
     pub(crate) const fn is_on(&self) -> bool {
         self.on
@@ -191,18 +221,12 @@ impl Meeting {
         self.step = self.steps_made.number(before.events);
     }
 
-    /// How far this replica has come since the last call or point, as far as is known.
-    fn progress(&self, now: u64) -> u64 {
-        let shift = self.hints.told_in(self.coupler.stamp().phase);
-        self.worked(now).saturating_add_signed(shift)
-    }
-
-    /// What it has worked since then, at most, without visits to a stub that stands.
-    fn worked(&self, now: u64) -> u64 {
-        let cpu = cpu_now();
-        let since_point = cpu.saturating_sub(self.base);
-        let gross = since_point.min(now.saturating_sub(self.marked));
-        gross.saturating_sub(self.toll(cpu))
+    /// There is something to be done at a point: is it worth it by now?
+    pub(crate) fn is_worth_it(&mut self, now: u64, why: Why, context: &UContext) -> Wish {
+        self.count_from_here();
+        let General { registers, .. } = General::new(&context.machine.cpu(), context::bases());
+        let place = (self.step, list_digest(&registers));
+        self.worth.is_it(self.worked(now), cpu_now(), why, place)
     }
 
     /// Is it time to compare again? The primary says so, and the others if it does not.
@@ -276,40 +300,15 @@ impl Meeting {
         self.settled == self.party.changes && !members.minus(self.coupler.members()).is_empty()
     }
 
-    /// So much CPU time the agent has used while the program stood still.
-    const fn leave_out(&mut self, ns: u64) {
-        self.base = self.base.saturating_add(ns);
-        self.marked = self.marked.saturating_add(ns);
-    }
-
-    /// How much of the CPU time since a stub was planted is not to count as progress.
-    fn toll(&self, now: u64) -> u64 {
-        if !self.site.is_planted() {
-            return 0;
-        }
-        let since = now.saturating_sub(self.planted);
-        since - States::progress(self.site.visits(), since)
-    }
-
-    /// Takes the stub out, and that time from what counts.
-    pub(crate) fn take_out(&mut self) {
-        if !self.site.is_planted() {
-            return;
-        }
-        let toll = self.toll(cpu_now());
-        self.site.take_out();
-        self.leave_out(toll);
-        if let Doing::Running { since, .. } = &mut self.doing {
-            *since = since.saturating_add(toll);
-        }
-    }
-
     /// The attempt is over for this replica.
     fn leave(&mut self) {
         self.doing = Doing::Nothing;
-        self.hints = Hints::NONE;
+        self.hints.forget();
         self.steps = 0;
         self.coupler.give_up();
+        if self.worth.has_begun() {
+            self.worth.end(sys::monotonic(), cpu_now());
+        }
         look_after(0);
         lower_flag();
     }
@@ -321,10 +320,11 @@ impl Meeting {
         }
     }
 
-    /// From now on threads wait for this one's slice to end, or none does.
+    /// From now on threads wait for this one's slice to end, or none does. Where slices are as long
+    /// as need be there is always a look at intervals.
     pub(crate) fn set_slices(&mut self, on: bool) {
         let control = regions::control(regions::own_group());
-        let slice = match on && self.on {
+        let slice = match self.on && (on || self.lazy) {
             true => control.slice_ns.load(Ordering::Relaxed),
             false => 0,
         };
@@ -367,15 +367,47 @@ fn cpu_now() -> u64 {
     sys::cpu_time(0).unwrap_or(0)
 }
 
-/// The program was interrupted here. `wish`: this replica, the primary, has reason to agree on a
-/// point.
-pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: bool) -> Outcome {
+/// All replicas, alike: from here on this process comes to points, if this run has any.
+pub(crate) fn turn_on(kernel: &mut Kernel) {
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    if meeting.asked && !meeting.on {
+        meeting.on = true;
+        CALLED.store(true, Ordering::Relaxed);
+        meeting.set_slices(false);
+        mark(kernel);
+    }
+}
+
+/// A replica that has just begun, or its group: its process has no timers yet.
+pub(crate) fn arm(kernel: &mut Kernel) {
+    set_ticks(kernel.control);
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    CALLED.store(meeting.on, Ordering::Relaxed);
+    meeting.set_slices(false);
+}
+
+/// Is an attempt under way, or does a sibling want one?
+pub(crate) fn is_wanted(kernel: &Kernel) -> bool {
+    let coupler = &kernel.replica.env().meeting.coupler;
+    !kernel.alone && (!coupler.is_idle() || coupler.is_wanted(&boards(places(kernel))))
+}
+
+/// The program was interrupted here. `wish`: whether this replica, the primary, has reason to agree
+/// on a point.
+pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: Wish) -> Outcome {
+    let later = match wish {
+        Wish::Later(ns) => ns,
+        Wish::Now | Wish::None => 0,
+    };
+    let wish = wish == Wish::Now;
     if kernel.alone {
+        look_after(later);
         return if wish { alone(kernel) } else { Outcome::GoOn };
     }
     let boards = boards(places(kernel));
     note(kernel);
     let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.count_from_here();
     match meeting.doing {
         Doing::Placing => return Outcome::GoOn,
         Doing::Running {
@@ -398,9 +430,10 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: boo
                 meeting.coupler.join(&boards);
             } else if wish && can_begin(kernel, context.machine.rip) {
                 let meeting = &mut kernel.replica.env_mut().meeting;
+                meeting.worth.begin(sys::monotonic());
                 meeting.coupler.begin();
             } else {
-                look_after(0);
+                look_after(later);
                 return Outcome::GoOn;
             }
         }
@@ -475,15 +508,23 @@ pub(crate) fn stepped(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
 #[cold]
 pub(crate) fn mark(kernel: &mut Kernel) {
     note(kernel);
-    let (now, events) = (kernel.clock.now(), kernel.replica.events());
+    let events = kernel.replica.events();
     let meeting = &mut kernel.replica.env_mut().meeting;
     meeting.steps_made.count(events);
-    meeting.marked = now;
-    meeting.hints = Hints::NONE;
+    meeting.hints.forget();
+    meeting.moved = true;
+    if !meeting.lazy {
+        let now = kernel.clock.now();
+        kernel.replica.env_mut().meeting.marked = now;
+    }
 }
 
 /// What was done at a point is over: from here on all replicas compute alike.
 pub(crate) fn go_on(kernel: &mut Kernel) {
+    kernel.replica.env_mut().meeting.moved = true;
+    if kernel.replica.env().meeting.lazy {
+        return;
+    }
     let now = kernel.clock.now();
     let meeting = &mut kernel.replica.env_mut().meeting;
     meeting.marked = now;

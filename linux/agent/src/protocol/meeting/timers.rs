@@ -55,9 +55,9 @@ pub(super) fn slices(ns: u64) {
     set(|timers| &mut timers.slices, Ticker::of_cpu_time, ns);
 }
 
-/// A replica that has just begun, or its group: has the host signal this thread so often in a tick
-/// that it knows well enough how long ago all compared, if this run has ticks.
-pub(crate) fn arm(control: &Control) {
+/// Has the host signal this thread so often in a tick that it knows well enough how long ago all
+/// compared, if this run has ticks.
+pub(super) fn set_ticks(control: &Control) {
     let tick = control.tick_ns.load(Ordering::Relaxed);
     set(
         |timers| &mut timers.ticks,

@@ -43,6 +43,7 @@ impl LinuxEnv {
             self.meeting.ran(Stop::Overran, since.saturating_add(left));
         }
         self.meeting.waited_since = 0;
+        self.meeting.moved = true;
         self.meeting.marked = sys::monotonic();
         if self.meeting.coupler.is_idle() {
             self.meeting.settle_members();

@@ -13,7 +13,7 @@ use crate::calls::processes::birth::close_descriptor;
 use crate::calls::processes::birth::wish::{CHILD_TID, CLEAR_TID, Newborn, SET_TLS, VFORK};
 use crate::calls::processes::{adopt, publish_file, twin};
 use crate::calls::shared::arena;
-use crate::calls::{limits, refuse_with, signals, targets};
+use crate::calls::{limits, points, refuse_with, signals, targets};
 use crate::convert::low32;
 use crate::kernel::{Kernel, kind};
 use crate::memory::guest;
@@ -175,7 +175,7 @@ fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, 
     }
     kernel.processes.lent = if birth.flags & VFORK != 0 { lent } else { 0 };
     faults::arm();
-    crate::protocol::meeting::arm(kernel.control);
+    crate::protocol::meeting::arm(kernel);
     let report = kernel.report;
     report.phase.store(Phase::Running as u32, Ordering::Release);
     if birth.flags & nr::CLONE_CLEAR_SIGHAND != 0 {
@@ -187,6 +187,7 @@ fn enter(kernel: &mut Kernel, group: usize, id: ReplicaId, parents: ReplicaSet, 
     targets::publish(kernel);
     limits::publish(kernel);
     publish_file(kernel.report);
+    points::review(kernel);
     kernel.event(kind::of(0, kind::LAYOUT), u64::from(pid));
     kernel.replica.env_mut().expect_lasting();
     kernel.rendezvous();

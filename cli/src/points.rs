@@ -1,0 +1,112 @@
+//! Whether replicas of a run come to points between calls: what `--slice` and `--tick` ask for, and
+//! whether it can be had here.
+//!
+//! Replicas are called away from computing by timers. A filter of system calls that this process
+//! has inherited may forbid those, even on pain of death; so a child asks first.
+
+use std::fs;
+use std::time::Duration;
+
+use rcoe_linux_sys::host::{Answer, Probe, probe};
+use rcoe_supervisor::{RunError, Slice};
+
+use crate::args::{RunArgs, TickArg};
+
+/// When replicas are called away.
+pub(crate) struct Points {
+    pub(crate) slice: Slice,
+    pub(crate) tick: Option<Duration>,
+    /// What the user should know of it.
+    pub(crate) warning: Option<&'static str>,
+}
+
+const FORBIDDEN: &str = "timers are forbidden here (timer_create, by a filter of system calls)";
+
+impl Points {
+    /// For so many replicas.
+    ///
+    /// # Errors
+    ///
+    /// If what is asked for cannot be had.
+    pub(crate) fn of(args: &RunArgs, replicas: usize) -> Result<Self, RunError> {
+        let mut points = Self {
+            slice: slice(args)?,
+            tick: tick(args, replicas)?,
+            warning: None,
+        };
+        let refuse = |option: &str| {
+            let why =
+                format!("{option}: {FORBIDDEN}; leave it out, or have the filter let them be");
+            Err(RunError::Setting(why))
+        };
+        if points.slice == Slice::Off && points.tick.is_none() || may_have_timers() {
+            return Ok(points);
+        }
+        match points.slice {
+            _ if points.tick.is_some() => return refuse("--tick"),
+            Slice::Always(_) => return refuse("--slice"),
+            _ => {}
+        }
+        points.slice = Slice::Off;
+        points.warning = Some(
+            "timers are forbidden here (timer_create, by a filter of system calls): threads and \
+             signals wait for the next system call of a thread that computes, as with --slice off",
+        );
+        Ok(points)
+    }
+}
+
+/// A debugged program has no slices.
+fn slice(args: &RunArgs) -> Result<Slice, RunError> {
+    match args.slice.0 {
+        Slice::Always(_) if args.gdb.is_some() => {
+            let why = "--gdb and --slice do not go together: a replica that stands at a \
+                       breakpoint cannot meet others between calls; leave one of them out";
+            Err(RunError::Setting(why.into()))
+        }
+        Slice::Least(_) if args.gdb.is_some() => Ok(Slice::Off),
+        slice => Ok(slice),
+    }
+}
+
+/// How often replicas that compute compare.
+fn tick(args: &RunArgs, replicas: usize) -> Result<Option<Duration>, RunError> {
+    let tick = args.tick.map_or(Ok(None), TickArg::of_process);
+    match tick.map_err(RunError::Setting)? {
+        Some(_) if replicas < 2 => {
+            let why = "--tick has replicas compare, and one has nobody to be compared with; use \
+                       -n 2, or leave --tick out";
+            Err(RunError::Setting(why.into()))
+        }
+        tick => Ok(tick),
+    }
+}
+
+/// Does no filter forbid timers?
+fn may_have_timers() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    !is_filtered(&status) || matches!(probe(Probe::Timers), Ok(Answer::Yes))
+}
+
+/// Is a process with this status under a filter of system calls?
+fn is_filtered(status: &str) -> bool {
+    let mode = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Seccomp:"));
+    mode.is_some_and(|mode| mode.trim() != "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_seen() {
+        let status = "Name:\trcoe\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+        assert!(is_filtered(status));
+        assert!(!is_filtered(
+            "Name:\trcoe\nSeccomp:\t0\nSeccomp_filters:\t0\n"
+        ));
+        assert!(!is_filtered(""));
+    }
+}

@@ -1,0 +1,70 @@
+//! How far a replica has come since its last call or point, as CPU time tells.
+//!
+//! What it does in a stub is no progress, nor is what the agent does meanwhile. Where slices are as
+//! long as need be, a clock at each call would be too much for what comes of it: there the last
+//! look tells, of which there is one at intervals.
+//!
+//! Contract: a guess, by which it is chosen who goes to whom and for how long. Nothing is agreed by
+//! it.
+
+use rcoe_core::coupling::States;
+
+use crate::protocol::meeting::{Doing, Meeting, cpu_now};
+
+impl Meeting {
+    /// How far this replica has come since the last call or point, as far as is known.
+    pub(super) fn progress(&self, now: u64) -> u64 {
+        let shift = self.hints.told_in(self.coupler.stamp().phase);
+        self.worked(now).saturating_add_signed(shift)
+    }
+
+    /// What it has worked since then, at most, without visits to a stub that stands. As far as a
+    /// look at intervals tells, where slices are as long as need be: they are long, and what is
+    /// between two looks is a small part of them.
+    pub(super) fn worked(&self, now: u64) -> u64 {
+        let cpu = cpu_now();
+        let since_point = cpu.saturating_sub(self.base);
+        let gross = match self.lazy {
+            true if self.moved => 0,
+            true => since_point,
+            false => since_point.min(now.saturating_sub(self.marked)),
+        };
+        gross.saturating_sub(self.toll(cpu))
+    }
+
+    /// The program was interrupted: if it has made a call since the last look, what it works counts
+    /// from here on.
+    pub(super) fn count_from_here(&mut self) {
+        if core::mem::take(&mut self.moved) {
+            self.base = cpu_now();
+        }
+    }
+
+    /// So much CPU time the agent has used while the program stood still.
+    pub(super) const fn leave_out(&mut self, ns: u64) {
+        self.base = self.base.saturating_add(ns);
+        self.marked = self.marked.saturating_add(ns);
+    }
+
+    /// How much of the CPU time since a stub was planted is not to count as progress.
+    pub(super) fn toll(&self, now: u64) -> u64 {
+        if !self.site.is_planted() {
+            return 0;
+        }
+        let since = now.saturating_sub(self.planted);
+        since - States::progress(self.site.visits(), since)
+    }
+
+    /// Takes the stub out, and that time from what counts.
+    pub(crate) fn take_out(&mut self) {
+        if !self.site.is_planted() {
+            return;
+        }
+        let toll = self.toll(cpu_now());
+        self.site.take_out();
+        self.leave_out(toll);
+        if let Doing::Running { since, .. } = &mut self.doing {
+            *since = since.saturating_add(toll);
+        }
+    }
+}
