@@ -23,6 +23,8 @@ pub struct Configuration {
     pub timeout: Option<&'static str>,
     /// Unless `--defer off`.
     pub defer: bool,
+    /// As `--slice` has it; `None` as it is by default.
+    pub slice: Option<&'static str>,
     /// Native only: under Syscall User Dispatch that lets every call through.
     pub dispatched: bool,
 }
@@ -39,6 +41,7 @@ pub const NATIVE: Configuration = Configuration {
     reintegrate: true,
     timeout: None,
     defer: true,
+    slice: None,
     dispatched: false,
 };
 
@@ -60,6 +63,7 @@ pub const fn protected(replicas: usize, compare: &'static str) -> Configuration 
         reintegrate: true,
         timeout: None,
         defer: true,
+        slice: None,
         dispatched: false,
     }
 }
@@ -90,6 +94,9 @@ impl Configuration {
             }
             if let Some(time) = self.timeout {
                 words.extend(["--timeout".into(), time.into()]);
+            }
+            if let Some(slice) = self.slice {
+                words.extend(["--slice".into(), slice.into()]);
             }
             if !self.reintegrate {
                 words.push("--no-reintegrate".into());
@@ -134,6 +141,9 @@ impl fmt::Display for Configuration {
                     None => {}
                     Some(0) => f.write_str(", scrub off")?,
                     Some(mib) => write!(f, ", scrub {mib}")?,
+                }
+                if let Some(slice) = self.slice {
+                    write!(f, ", slice {slice}")?;
                 }
                 f.write_str(if self.defer { "" } else { ", defer off" })
             }

@@ -4,8 +4,8 @@
 //! adds one number to an account, a teller and a branch, and a line to the history; so in the end
 //! all sums must agree, and the history must have as many lines as the clients were told of.
 //!
-//! The leader of a parallel query polls for its workers without a system call, which no turn of the
-//! processes that share memory survives; so there are no parallel workers.
+//! The leader of a parallel query polls for its workers without a system call, by which each turn
+//! of the processes that share memory lasts for long; so there are no parallel workers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
