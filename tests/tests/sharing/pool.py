@@ -52,8 +52,10 @@ def main():
     print("memory", block.buf[0], child.exitcode)
     block.close()
     block.unlink()
-    # It waits in calls: one that computes would keep its parent from ending it.
-    child = make.Process(target=answer, args=(make.Event(), queue))
+    # It waits in calls: one that computes would keep its parent from ending it. The event is kept:
+    # one that is dropped is unlinked, perhaps before the child has opened it.
+    event = make.Event()
+    child = make.Process(target=answer, args=(event, queue))
     child.start()
     child.terminate()
     child.join()
