@@ -189,6 +189,7 @@ impl Ring {
     fn submit(&mut self, request: Request, watched: bool) -> Option<i64> {
         let (queues, number) = (self.queues, self.number?);
         let word = |offset| word(queues.base, offset);
+        let before = word(queues.completion_tail).load(Ordering::Acquire);
         let tail = word(queues.submission_tail).load(Ordering::Relaxed);
         let index = tail & word(queues.submission_mask).load(Ordering::Relaxed);
         assert!(u64::from(index) < ENTRIES);
@@ -207,7 +208,7 @@ impl Ring {
                 word(queues.submission_tail).store(tail, Ordering::Relaxed);
                 return Some(DISTURBED);
             }
-            if let Some(result) = self.completion(request.name) {
+            if let Some(result) = self.completion(request.name, before) {
                 return Some(result);
             }
             let again = [EINTR, EAGAIN, EBUSY].map(sys::error);
@@ -220,11 +221,14 @@ impl Ring {
         panic!("the host gives no answer to request {:?}", request);
     }
 
-    /// Takes the entry of this name.
-    fn completion(&self, name: u64) -> Option<i64> {
+    /// Takes the entry of this name that has come since the tail was `before`. An earlier request
+    /// of the same name has one, too, and this one may have none yet: the wait for it ends with any
+    /// signal.
+    fn completion(&self, name: u64, before: u32) -> Option<i64> {
         let queues = &self.queues;
         let tail = word(queues.base, queues.completion_tail).load(Ordering::Acquire);
-        let found = entry_of(queues.base, queues.completions, queues.count, tail, name)?;
+        let (base, newer) = (queues.base, tail.wrapping_sub(before).min(queues.count));
+        let found = entry_of(base, queues.completions, queues.count, (tail, newer), name)?;
         word(queues.base, queues.completion_head).store(tail, Ordering::Release);
         Some(found)
     }
@@ -254,10 +258,17 @@ fn enter(number: u32, submit: u32, watched: bool) -> i64 {
     }
 }
 
-/// The last result under this name, among those that the queue still holds.
-fn entry_of(base: u64, entries: u32, count: u32, tail: u32, name: u64) -> Option<i64> {
+/// The last result under this name, among so many of those that the queue still holds, the newest.
+fn entry_of(
+    base: u64,
+    entries: u32,
+    count: u32,
+    (tail, newest): (u32, u32),
+    name: u64,
+) -> Option<i64> {
     assert!(u64::from(entries) + 16 * u64::from(count) <= QUEUES_BYTES as u64);
-    (1..=count).find_map(|back| {
+    assert!(newest <= count);
+    (1..=newest).find_map(|back| {
         let index = tail.wrapping_sub(back) & (count - 1);
         let address = base + u64::from(entries) + 16 * u64::from(index);
         // SAFETY: within the page of queues, as asserted, and aligned, as all callers see to.
@@ -296,7 +307,29 @@ pub(crate) fn look_up(
     let made = note.made.load(Ordering::Relaxed);
     let base = regions::queues(regions::own_group(), lost.index(), made);
     let last = word(base, tail).load(Ordering::Acquire);
-    let found = entry_of(base, entries, count, last, name);
+    let found = entry_of(base, entries, count, (last, count), name);
     let nothing = [EINTR, ECANCELED].map(sys::error);
     Ok(found.filter(|result| !nothing.contains(result)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_request_of_the_same_name_is_not_this_one() {
+        const COUNT: u32 = 4;
+        let entry = |name, result: i32| Completion {
+            name: AtomicU64::new(name),
+            result: AtomicU32::new(result.cast_unsigned()),
+            flags: AtomicU32::new(0),
+        };
+        let queue = [entry(7, -95), entry(8, 1), entry(7, 5), entry(0, 0)];
+        let base = queue.as_ptr() as u64;
+        let found = |tail, newest| entry_of(base, 0, COUNT, (tail, newest), 7);
+        assert_eq!(found(2, 0), None, "nothing has come since");
+        assert_eq!(found(2, 1), None, "what has come is another's");
+        assert_eq!(found(3, 1), Some(5));
+        assert_eq!(found(2, 2), Some(-95), "a successor asks for all");
+    }
 }
