@@ -2,6 +2,8 @@
 
 use std::ffi::CString;
 use std::io;
+use std::mem::offset_of;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -167,20 +169,29 @@ impl Memory {
         child
     }
 
-    /// Gives the group's part back: it reads as zero, as a new group must find it.
+    /// Gives the group's part back: it reads as zero, as a new group must find it, but for how many
+    /// rings were made in pages that stay. The host may still write to rings of those who are gone,
+    /// so whoever comes next has others.
     pub(crate) fn clear(&self) -> Result<(), RunError> {
-        // The lowest parts are the next to be used again.
-        let clear = match self.group < KEPT {
-            true => SharedObject::wipe,
-            false => SharedObject::clear,
+        const MADE: Range<usize> = {
+            let at = offset_of!(Report, journal.ring.made);
+            at..at + size_of::<AtomicU32>()
         };
-        for object in &self.pool.objects {
-            clear(object, self.group * REGION_STRIDE, REGION_STRIDE)
-                .doing("clearing the memory of a process")?;
+        let failed = "clearing the memory of a process";
+        let (own, control) = (self.group * REGION_STRIDE, self.group * CONTROL_BYTES);
+        // The lowest parts are the next to be used again.
+        if self.group >= KEPT {
+            for object in &self.pool.objects {
+                object.clear(own, REGION_STRIDE).doing(failed)?;
+            }
+            return (self.pool.control.clear(control, CONTROL_BYTES)).doing(failed);
         }
-        let control = &self.pool.control;
-        clear(control, self.group * CONTROL_BYTES, CONTROL_BYTES)
-            .doing("clearing the memory of a process")
+        for object in &self.pool.objects {
+            object.wipe(own, MADE.start).doing(failed)?;
+            let rest = REGION_STRIDE - MADE.end;
+            object.wipe(own + MADE.end, rest).doing(failed)?;
+        }
+        (self.pool.control.wipe(control, CONTROL_BYTES)).doing(failed)
     }
 
     fn fill(&self, settings: &Settings, inherited: Inherited) -> Result<(), RunError> {
