@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::configuration::{Configuration, protected};
 use crate::sample::Series;
-use crate::workshop::{Scale, Workshop, rotated, words};
+use crate::workshop::{Scale, Workshop, words};
 
 const SOURCE: &str = include_str!("slices.c");
 
@@ -45,12 +45,9 @@ pub fn measure(workshop: &Workshop, scale: Scale) -> Result<Vec<Series>> {
             let ways = ["off", "auto", "10ms"].map(|slice| sliced(replicas, slice));
             let mut values = [const { Vec::new() }; 3];
             for repetition in 0..scale.rare {
-                for way in rotated(&ways, repetition) {
-                    let at = ways
-                        .iter()
-                        .position(|it| *it == way)
-                        .context("one of them")?;
-                    values[at].push(workshop.seconds(way, &command)?);
+                for turn in 0..ways.len() {
+                    let at = (repetition + turn) % ways.len();
+                    values[at].push(workshop.seconds(ways[at], &command)?);
                 }
             }
             let natives = values[0].clone();

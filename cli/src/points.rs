@@ -17,7 +17,7 @@ pub(crate) struct Points {
     pub(crate) slice: Slice,
     pub(crate) tick: Option<Duration>,
     /// What the user should know of it.
-    pub(crate) warning: Option<&'static str>,
+    pub(crate) warning: Option<String>,
 }
 
 const FORBIDDEN: &str = "timers are forbidden here (timer_create, by a filter of system calls)";
@@ -48,10 +48,10 @@ impl Points {
             _ => {}
         }
         points.slice = Slice::Off;
-        points.warning = Some(
-            "timers are forbidden here (timer_create, by a filter of system calls): threads and \
-             signals wait for the next system call of a thread that computes, as with --slice off",
-        );
+        points.warning = Some(format!(
+            "{FORBIDDEN}: threads and signals wait for the next system call of a thread that \
+             computes, as with --slice off"
+        ));
         Ok(points)
     }
 }

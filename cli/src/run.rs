@@ -119,7 +119,7 @@ fn validate(args: &RunArgs) -> Result<(Settings, Vec<String>), RunError> {
         check_folder(folder).map_err(|error| RunError::Setting(why(error)))?;
     }
     let program = Program::resolve(&args.command, env::var_os("PATH").as_deref())?;
-    let mut warnings: Vec<String> = points.warning.map(str::to_owned).into_iter().collect();
+    let mut warnings: Vec<String> = points.warning.into_iter().collect();
     let (ledger, suspects) = consult_ledger(args, &mut warnings);
     let assigned = assign_cores(replicas, &avoid(replicas, &cores, &suspects));
     let (used, avoided): (Vec<u32>, Vec<u32>) = suspects

@@ -80,6 +80,26 @@ fn an_inherited_filter_forbids_to_send_signals() {
     }
 }
 
+/// What needs timers is refused by name under that filter.
+#[test]
+fn lengths_that_need_forbidden_timers_are_refused() {
+    let scene = Scene::new();
+    let filter = scene.compile("filter", include_str!("channel/filter.c"), &["-w"]);
+    let rcoe = binary().expect("a built rcoe").display().to_string();
+    for action in ["kill", "refuse"] {
+        for (option, value) in [("--slice", "5ms"), ("--tick", "1s")] {
+            let run = [&*filter, action, &rcoe, "run", "-n", "2", option, value];
+            let outcome = scene.run(&[&run[..], &["--", "true"]].concat());
+            assert_eq!(outcome.ended, Ended::Exit(125), "{}", outcome.err());
+            assert!(outcome.err().contains("timer_create"), "{}", outcome.err());
+        }
+        let run = [&*filter, action, &rcoe, "run", "-n", "2", "--", "true"];
+        let outcome = scene.run(&run);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        assert!(outcome.err().contains("--slice off"), "{}", outcome.err());
+    }
+}
+
 /// A process outside sends real-time signals of all numbers: they are the program's, and mean
 /// nothing to rcoe.
 #[test]

@@ -94,6 +94,9 @@ fn wishes(kernel: &mut Kernel, context: &UContext) -> Wish {
 /// What this process has may make points between calls necessary: threads, others it shares memory
 /// with, or handlers. All replicas come here alike.
 pub(crate) fn review(kernel: &mut Kernel) {
+    if kernel.replica.env().meeting.is_on() {
+        return;
+    }
     if kernel.threads.many() || kernel.turns.is_member() || kernel.signals.has_handlers() {
         meeting::turn_on(kernel);
     }

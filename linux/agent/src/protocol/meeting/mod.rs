@@ -392,8 +392,7 @@ pub(crate) fn is_wanted(kernel: &Kernel) -> bool {
     !kernel.alone && (!coupler.is_idle() || coupler.is_wanted(&boards(places(kernel))))
 }
 
-/// The program was interrupted here. `wish`: whether this replica, the primary, has reason to agree
-/// on a point.
+/// The program was interrupted here. `wish`: what reason this replica has to agree on a point.
 pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: Wish) -> Outcome {
     let later = match wish {
         Wish::Later(ns) => ns,
