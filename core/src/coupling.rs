@@ -31,6 +31,7 @@ mod compare;
 mod effort;
 mod owner;
 mod post;
+mod rounds;
 mod runner;
 mod time;
 mod trend;
@@ -41,6 +42,7 @@ use core::marker::PhantomData;
 pub use board::{Board, Boards, PAGES, REGISTERS, SHEET, Shape};
 pub use compare::{EVERYTHING, EXTRA, Extra, Machine, Stub, VECTORS, list_digest};
 pub use post::Stamp;
+pub use rounds::{VISITS, rounds};
 pub use time::{Backend, Counter, LogicalTime, Pace, Standing, States};
 pub use trend::{MOVING, Trend};
 

@@ -76,25 +76,30 @@ impl Backend for States {
 
 impl States {
     /// How far a replica has come, in ns, that has made so many visits to a stub in `ns` of CPU
-    /// time since that was put there.
+    /// time since that was put there: all of that but the visits.
     ///
     /// In a tight loop most of the time is that of the visits, and how long they take depends on
     /// who else uses the processor's units and caches. So there the visits are what counts: a
     /// replica that has run to a target in vain, and one that has to run as far, make equally many.
     #[must_use]
     pub const fn progress(visits: u64, ns: u64) -> u64 {
-        /// What a round of a loop, and the visit in it, takes at the least.
+        /// What a visit takes if nobody is in the way.
         const VISIT_NS: u64 = 4;
-        /// At the most, if visits are to count.
-        const TIGHT_NS: u64 = 4 * VISIT_NS;
-        let counted = visits.saturating_mul(VISIT_NS);
-        let least = ns / (TIGHT_NS / VISIT_NS);
-        if counted > ns {
-            ns
-        } else if counted < least {
-            least
-        } else {
-            counted
+        /// What a round of a tight loop and the visit in it take at most, and what counts of that.
+        const TIGHT_NS: u64 = 16;
+        const ROUND_NS: u64 = 2;
+        let tight = visits.saturating_mul(ROUND_NS);
+        let more = ns.saturating_sub(visits.saturating_mul(TIGHT_NS));
+        // Steeply, so that it soon is all but the visits.
+        let (some, rest) = (
+            tight.saturating_add(more).saturating_add(more / 4),
+            ns.saturating_sub(visits.saturating_mul(VISIT_NS)),
+        );
+        match more {
+            0 if tight > ns => ns,
+            0 => tight,
+            _ if some < rest => some,
+            _ => rest,
         }
     }
 }
@@ -172,7 +177,7 @@ impl Pace {
         };
         let times = GROWTH.saturating_pow(u32::from(steep).saturating_sub(1));
         let known = self.base.saturating_mul(times).min(self.most);
-        let unknown = (doubt / (GROWTH * GROWTH)).saturating_mul(times);
+        let unknown = (doubt / GROWTH).saturating_mul(times);
         let share = self.steep / GROWTH.pow(u32::from(STEEP.saturating_sub(steep)));
         let search = known.max(unknown.min(share).min(doubt.saturating_mul(GROWTH)));
         let slowly = SLOWER.pow((phase - steep).min(SLOWLY).into());
@@ -265,10 +270,10 @@ mod tests {
     fn what_visits_to_a_stub_take_is_no_progress() {
         let rounds = 1000;
         let after = |round: u64| States::progress(rounds, rounds * round);
-        assert_eq!([5, 8, 16].map(after), [4000; 3], "a tight loop");
-        assert_eq!(after(200), 50_000, "a long one");
-        assert_eq!(after(2), 2000, "no more than there was");
-        assert_eq!(States::progress(0, 4000), 1000, "elsewhere");
+        assert_eq!([2, 5, 8, 16].map(after), [2000; 4], "a tight loop");
+        assert_eq!([20, 200].map(after), [7000, 196_000], "a long one");
+        assert_eq!(after(1), 1000, "no more than there was");
+        assert_eq!(States::progress(0, 4000), 4000, "elsewhere");
     }
 
     #[test]

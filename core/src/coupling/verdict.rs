@@ -241,7 +241,10 @@ impl<T: Backend> Coupler<T> {
         if self.vain >= VAIN {
             candidates = candidates.without(before);
         }
-        let behind = if T::EXACT { ReplicaSet::empty() } else { joint };
+        let behind = match T::EXACT {
+            true => ReplicaSet::empty(),
+            false => joint.union(self.lagging(reports)),
+        };
         let first = ahead::<T>(candidates, reports, behind).unwrap_or(self.id);
         let owner = match T::EXACT || came || self.members.len() < 3 {
             true => first,
@@ -260,6 +263,18 @@ impl<T: Backend> Coupler<T> {
             false => Stage::Fetch,
         };
         Order::Again
+    }
+
+    /// Who has not come to the last target, and knows that it is still before it: who has run to it
+    /// in vain without knowing that says that it is beyond.
+    fn lagging(&self, reports: &Reports) -> ReplicaSet {
+        let progress = |id: ReplicaId| reports[id.index()].map(|it| it.standing.progress);
+        let lags = |id: &ReplicaId| progress(*id) < progress(self.owner);
+        let lagging = self.members.iter().filter(lags);
+        match self.stamp.phase {
+            0 => ReplicaSet::empty(),
+            _ => lagging.fold(ReplicaSet::empty(), ReplicaSet::with),
+        }
     }
 
     /// All say the same. A newcomer goes on when a voter has: what it has said stays readable then.
@@ -346,8 +361,8 @@ impl<T: Backend> Coupler<T> {
     }
 }
 
-/// Who is furthest: by events, then by being at a call, then those that were not together at the
-/// last target, then by what else tells the time; the lowest of equals.
+/// Who is furthest: by events, then by being at a call, then those that are not known to be at the
+/// last target or before it, then by what else tells the time; the lowest of equals.
 fn ahead<T: Backend>(
     candidates: ReplicaSet,
     reports: &Reports,

@@ -121,7 +121,7 @@ fn make_any(kernel: &mut Kernel, frame: &mut TrapFrame) -> Leave {
         Some(call) => go_on(kernel, frame, &call, &Way::Long),
         None => {
             frame.cpu.regs.rax = beyond_table(kernel, nr, &raw).cast_unsigned();
-            look_around(kernel, frame);
+            look_around(kernel, frame, false);
             Leave::Registers
         }
     }
@@ -140,19 +140,19 @@ const fn arguments_of(frame: &TrapFrame) -> (u64, [u64; 6]) {
 #[inline(never)]
 fn go_on(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call, way: &Way) -> Leave {
     let all_registers = handle(kernel, frame, call, way);
-    look_around(kernel, frame);
+    look_around(kernel, frame, false);
     Leave::with(all_registers)
 }
 
-/// At the end of a call that did not end straight: is anything to be done, and how will the next
-/// one go?
-fn look_around(kernel: &mut Kernel, frame: &mut TrapFrame) {
+/// At the end of a call that did not end straight, or of a point: is anything to be done, and how
+/// will the next one go?
+fn look_around(kernel: &mut Kernel, frame: &mut TrapFrame, is_point: bool) {
     reintegration::carry_out(kernel);
     kernel.calm = straight::is_calm(kernel);
     if kernel.replica.env().meeting.is_under_way() {
         points::behind_call(kernel, frame);
     }
-    points::go_on(kernel);
+    points::go_on(kernel, is_point);
 }
 
 /// The long way, or the end of it. Returns whether all registers changed.

@@ -185,11 +185,11 @@ fn follow_or_give_up(kernel: &mut Kernel) {
 /// At the end of a call that may have waited, or of a point. From here on replicas compute alike.
 /// The primary hears of what comes next although the program may make no call: one that has just
 /// become it has no timers of the host yet, and was called before it was.
-pub(crate) fn go_on(kernel: &mut Kernel) {
+pub(crate) fn go_on(kernel: &mut Kernel, is_point: bool) {
     if !kernel.replica.env().meeting.is_on() {
         return;
     }
-    meeting::go_on(kernel);
+    meeting::go_on(kernel, is_point);
     if !kernel.replica.is_primary() {
         return;
     }
@@ -245,5 +245,5 @@ extern "C" fn rcoe_point_reached(frame: &mut TrapFrame) {
     } else {
         signals::deliver_at_point(kernel, frame);
     }
-    look_around(kernel, frame);
+    look_around(kernel, frame, true);
 }

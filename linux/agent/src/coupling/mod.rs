@@ -6,7 +6,8 @@
 //! state and the memory written since the last common point are compared. What is equal has the
 //! same future; what is not goes on, with a word more to be compared by the stub.
 //!
-//! * [`place`]: which place of the code, from wherever a replica was interrupted.
+//! * [`place`]: which place of the code, from wherever a replica was interrupted; [`loops`]: one
+//!   behind the loop that it is in.
 //! * [`stub`]: the code that compares, and what a stop within it means ([`stub::original`]).
 //! * [`patch`]: the jump to it, and how everybody else sees the code without it.
 //! * [`state`]: registers and extended state in a form in which equal states are equal bytes.
@@ -20,6 +21,7 @@
 pub(crate) mod blocks;
 pub(crate) mod decode;
 pub(crate) mod emit;
+pub(crate) mod loops;
 pub(crate) mod machine;
 #[cfg_attr(
     not(test),

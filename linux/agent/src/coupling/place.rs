@@ -81,7 +81,7 @@ impl Surroundings<'_> {
     }
 
     /// As many bytes of code as a window may have.
-    fn read(&self, at: u64) -> Result<[u8; MOST], Refused> {
+    pub(crate) fn read(&self, at: u64) -> Result<[u8; MOST], Refused> {
         self.check(at)?;
         guest::read::<[u8; MOST]>(at).map_err(|_| Refused::NoCode)
     }

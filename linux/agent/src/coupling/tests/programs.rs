@@ -51,6 +51,44 @@ programs! {
         dec ebx
         jne 9b
     "#;
+    /// A loop in a loop.
+    nested = r#"
+        mov ebx, 1000
+        2:
+        mov ecx, 5000
+        9:
+        add rax, rcx
+        dec ecx
+        jne 9b
+        add rdx, rax
+        imul rdx, rdx, 77
+        dec ebx
+        jne 2b
+    "#;
+    /// A loop that goes back whatever has come of it.
+    top_tested = r#"
+        mov ecx, 5000
+        9:
+        dec ecx
+        je 3f
+        add rax, rcx
+        imul rax, rax, 5
+        jmp 9b
+        3:
+        add rdx, rax
+        imul rdx, rdx, 77
+    "#;
+    /// No loop, and a call of what is ahead.
+    recursive = r#"
+        mov ebx, 7
+        call 9f
+        9:
+        add rax, 1
+        jmp 3f
+        nop
+        3:
+        ret
+    "#;
     /// The same registers and flags each time; a word of memory counts.
     by_memory = r#"
         9:

@@ -21,20 +21,19 @@ use crate::coupling::place::{Choice, Surroundings, Window, choose, window};
 use crate::coupling::state::layout;
 use crate::coupling::stub::Wanted;
 use crate::kernel::{Kernel, count};
-use crate::memory::guest;
 use crate::memory::space::{Kind, space};
 use crate::protocol::meeting::hints::BEYOND_NS;
 use crate::protocol::meeting::reading::Reading;
 use crate::protocol::meeting::timers::{LONG_LOOK_NS, LOOK_NS, look_after};
-use crate::protocol::meeting::{Doing, Meeting, Outcome, boards, cpu_now, places};
+use crate::protocol::meeting::{Doing, Meeting, Outcome, boards, cpu_now, places, placing};
 
 /// A replica that lags by more goes most of the way without a stub, in ns of CPU time: a tight loop
 /// in which one stands takes tens of times as long.
 const FREE_NS: u64 = 200_000;
+/// Looks at a replica on its way before they become rarer.
+const SOON: u32 = 6;
 /// The part of such a way that is left for the stub, beside what is not known of who is ahead.
 const NEAR: u64 = 12;
-/// Instructions that are made one by one to a place where the code can be patched.
-const STEPS: u32 = 20_000;
 
 /// Does what the protocol orders until the program has to go on. That is no progress of it.
 pub(super) fn drive(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
@@ -61,7 +60,7 @@ fn obey(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
                 kernel.replica.env_mut().await_sibling(peer);
                 false
             }
-            Order::Place => go_to_place(kernel, context),
+            Order::Place => placing::go(kernel, context),
             Order::Run { .. } if is_beyond(kernel, context) => {
                 let meeting = &mut kernel.replica.env_mut().meeting;
                 meeting.coupler.ran(Stop::Overran, 0);
@@ -132,7 +131,7 @@ fn apart(kernel: &mut Kernel, end: End) -> Outcome {
 }
 
 /// Where the program's code is around an address.
-fn with_surroundings<T>(
+pub(super) fn with_surroundings<T>(
     kernel: &Kernel,
     at: u64,
     body: impl FnOnce(&Surroundings<'_>) -> T,
@@ -148,42 +147,6 @@ fn with_surroundings<T>(
 pub(super) fn can_begin(kernel: &Kernel, rip: u64) -> bool {
     let choice = with_surroundings(kernel, rip, |around| choose(rip, around));
     matches!(choice, Some(Choice::At(_) | Choice::Step(_)))
-}
-
-/// The owner of the target goes to a place that the others can be stopped at; true if the program
-/// has to go on for that.
-fn go_to_place(kernel: &mut Kernel, context: &mut UContext) -> bool {
-    let rip = context.machine.rip;
-    let choice = with_surroundings(kernel, rip, |around| choose(rip, around));
-    let meeting = &mut kernel.replica.env_mut().meeting;
-    match choice {
-        Some(Choice::At(window)) if window.at == rip => {
-            meeting.coupler.placed();
-            return false;
-        }
-        Some(Choice::At(window)) if meeting.plant(&window, None) => {
-            context.machine.rip = meeting.site.resumed(rip);
-        }
-        Some(Choice::Call(_)) => {}
-        _ if meeting.steps < STEPS => step(meeting, context),
-        _ => {
-            // Nobody will come here. The next phase has another target.
-            meeting.coupler.unplaced();
-            return false;
-        }
-    }
-    meeting.doing = Doing::Placing;
-    true
-}
-
-/// Lets the program make one instruction.
-fn step(meeting: &mut Meeting, context: &mut UContext) {
-    /// `pushfq`, which would show the program that it is stepped.
-    const PUSHFQ: u8 = 0x9c;
-    meeting.steps += 1;
-    meeting.stepping = true;
-    meeting.pushes = guest::read::<u8>(context.machine.rip) == Ok(PUSHFQ);
-    set_stepping(context, true);
 }
 
 pub(super) const TRAP: u64 = 1 << 8;
@@ -210,6 +173,7 @@ fn run(kernel: &mut Kernel, budget: u64, again: bool, progress: u64) {
         false => 0,
     };
     meeting.order_run(budget, free, again);
+    meeting.begin_visits(again);
     if here && free == 0 {
         plant(kernel);
     }
@@ -217,7 +181,7 @@ fn run(kernel: &mut Kernel, budget: u64, again: bool, progress: u64) {
 
 impl Meeting {
     /// Puts a stub there, if that can be.
-    fn plant(&mut self, window: &Window, wanted: Option<&Wanted<'_>>) -> bool {
+    pub(super) fn plant(&mut self, window: &Window, wanted: Option<&Wanted<'_>>) -> bool {
         self.planted = cpu_now();
         self.reading = Reading::default();
         self.site.plant(window, wanted).is_ok()
@@ -231,8 +195,20 @@ impl Meeting {
             free,
             again,
         };
-        let look = if free > 0 { free } else { left / 4 };
-        look_after(look.clamp(LOOK_NS, LONG_LOOK_NS));
+        self.looked = 0;
+        self.look_on(if free > 0 { free } else { left }, since);
+    }
+
+    /// This replica is looked after once more on its way, of which there is so much left, at this
+    /// CPU time. Looks come soon at first, since what registers tell is worth most then, and at
+    /// intervals that differ, since what begins anew as often seems to move steadily.
+    fn look_on(&mut self, left: u64, now: u64) {
+        let longer = self.looked / SOON;
+        self.looked = self.looked.saturating_add(1);
+        let every = (LOOK_NS << longer.min(6)).min(LONG_LOOK_NS);
+        let some = now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let next = every / 2 + some % every;
+        look_after(next.min(left).max(LOOK_NS / 4));
     }
 }
 
@@ -252,9 +228,10 @@ pub(super) fn plant(kernel: &mut Kernel) {
         words: &places[..count],
     };
     let meeting = &mut kernel.replica.env_mut().meeting;
+    let wanted = (!meeting.visits.are_on()).then_some(&wanted);
     if !meeting.site.is_planted() {
         // Refused: it runs for its time, and is ahead then.
-        let _ = meeting.plant(&window, Some(&wanted));
+        let _ = meeting.plant(&window, wanted);
     }
 }
 
@@ -272,14 +249,19 @@ fn place_in_stub(kernel: &mut Kernel, context: &mut UContext) {
 
 /// The replica runs, and has not been stopped yet: it came out of a call meanwhile, or its stub
 /// stands.
-pub(super) fn plant_late(kernel: &mut Kernel, context: &mut UContext, is_near: bool) -> Outcome {
+pub(super) fn plant_late(
+    kernel: &mut Kernel,
+    context: &mut UContext,
+    is_near: bool,
+    left: u64,
+) -> Outcome {
     kernel.calm = false;
+    kernel.replica.env_mut().meeting.look_on(left, cpu_now());
     let meeting = &kernel.replica.env().meeting;
     let events = meeting.steps_made.number(kernel.replica.events());
     let target = meeting.coupler.target();
     let here = !target.at_call && events == target.events;
     if is_near && here && !meeting.site.is_planted() {
-        look_after(LOOK_NS);
         plant(kernel);
         place_in_stub(kernel, context);
     }
@@ -316,7 +298,7 @@ pub(crate) fn reads(
     let meeting = &mut kernel.replica.env_mut().meeting;
     match meeting.doing {
         Doing::Running { .. } => meeting.ran(Stop::Overran, cpu_now()),
-        _ => meeting.doing = Doing::Nothing,
+        _ => placing::stop(kernel),
     }
     Some(drive(kernel, context))
 }

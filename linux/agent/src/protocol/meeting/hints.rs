@@ -32,7 +32,7 @@ const TARGETS: u8 = 7;
 const TOLD: u8 = 3;
 
 /// Is the target of this phase, from 1, one of those?
-const fn does_without(phase: u8) -> bool {
+pub(super) const fn does_without(phase: u8) -> bool {
     phase.is_multiple_of(TARGETS) || phase % TARGETS > TOLD
 }
 
@@ -49,6 +49,14 @@ impl Hints {
         if self.noted {
             *self = Self::NONE;
         }
+    }
+
+    /// This is how far this replica has come, which has worked for so long.
+    pub(super) fn shift_to(&mut self, progress: u64, worked: u64) {
+        self.noted = true;
+        self.shift = i64::try_from(progress)
+            .unwrap_or(i64::MAX)
+            .saturating_sub(i64::try_from(worked).unwrap_or(i64::MAX));
     }
 
     /// What is added to progress in this phase of an attempt. What is told in a phase decides about
@@ -77,7 +85,13 @@ impl Meeting {
     /// How far ahead the target is, in ns, if that is known; progress is told accordingly from here
     /// on, within what CPU time may be wrong by.
     pub(super) fn correct(&mut self, now: u64) -> Option<i64> {
-        if does_without(self.coupler.stamp().phase) {
+        let phase = self.coupler.stamp();
+        if does_without(phase.phase) {
+            return None;
+        }
+        // That is more exact. It does not tell that the target is behind: whoever is looked after
+        // makes less of its time.
+        if self.visits.have_told(phase) {
             return None;
         }
         let mut registers = [0; MOVING];

@@ -19,11 +19,13 @@
 mod going;
 mod hints;
 mod party;
+mod placing;
 mod progress;
 mod reading;
 mod steps;
 mod ticks;
 mod timers;
+mod visits;
 mod waits;
 mod worth;
 
@@ -50,11 +52,13 @@ use going::{TRAP, can_begin, drive, plant, plant_late, set_stepping, uproot};
 use hints::{BEYOND_NS, Hints};
 use party::Party;
 pub(crate) use party::is_over;
+use placing::Outward;
 use reading::Reading;
 use steps::Steps;
 use ticks::Ticks;
 pub(crate) use timers::look_again;
 use timers::{look_after, set_ticks, slices};
+use visits::Visits;
 use worth::Worth;
 pub(crate) use worth::{Why, Wish};
 
@@ -90,8 +94,10 @@ pub(crate) enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     Nothing,
-    /// It goes to a place that others can be stopped at.
-    Placing,
+    /// It goes to a place that others can be stopped at, up to this CPU time if that is far.
+    Placing {
+        until: Option<u64>,
+    },
     /// It goes to the target, for so many ns of CPU time from the first, of which some are over
     /// before it can get there.
     Running {
@@ -122,6 +128,7 @@ pub(crate) struct Meeting {
     /// CPU time when the stub was put there.
     planted: u64,
     hints: Hints,
+    visits: Visits,
     /// The trace before the present call, and the call's number.
     before: Signature,
     step: u64,
@@ -143,8 +150,8 @@ pub(crate) struct Meeting {
     ticks: Ticks,
     /// When it is worth it to begin.
     worth: Worth,
-    /// Instructions made one by one for the present target.
-    steps: u32,
+    /// The way to a place for the present target.
+    outward: Outward,
     /// One is made now; it pushes the flags.
     stepping: bool,
     pushes: bool,
@@ -152,6 +159,10 @@ pub(crate) struct Meeting {
     reading: Reading,
     /// Looks at the sibling that is waited for.
     looks: u32,
+    /// Looks at this replica on its way to a target.
+    looked: u32,
+    /// Since when its CPU is given to others in between, or 0.
+    yields_since: u64,
     /// Since when it has waited within a call although it is to run to a target, or 0.
     waited_since: u64,
     patience: Patience,
@@ -174,6 +185,7 @@ impl Meeting {
             site: Site::EMPTY,
             planted: 0,
             hints: Hints::NONE,
+            visits: Visits::NONE,
             before: Signature::default(),
             step: 0,
             steps_made: Steps::default(),
@@ -186,11 +198,13 @@ impl Meeting {
             slice: 0,
             ticks,
             worth,
-            steps: 0,
+            outward: Outward::NONE,
             stepping: false,
             pushes: false,
             reading: Reading::default(),
             looks: 0,
+            looked: 0,
+            yields_since: 0,
             waited_since: 0,
             patience: Patience::default(),
             apart: false,
@@ -304,7 +318,6 @@ impl Meeting {
     fn leave(&mut self) {
         self.doing = Doing::Nothing;
         self.hints.forget();
-        self.steps = 0;
         self.coupler.give_up();
         if self.worth.has_begun() {
             self.worth.end(sys::monotonic(), cpu_now());
@@ -408,7 +421,12 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: Wis
     let meeting = &mut kernel.replica.env_mut().meeting;
     meeting.count_from_here();
     match meeting.doing {
-        Doing::Placing => return Outcome::GoOn,
+        Doing::Placing { until } => {
+            if !is_in_vain(until) || !uproot(kernel, context) {
+                return Outcome::GoOn;
+            }
+            placing::stop(kernel);
+        }
         Doing::Running {
             since, left, free, ..
         } => {
@@ -416,7 +434,8 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: Wis
             let spent = now.saturating_sub(since + meeting.toll(now));
             let (beyond, near) = where_it_is(kernel, context);
             if spent < left && !beyond {
-                return plant_late(kernel, context, spent >= free || near);
+                let next = if spent < free { free } else { left };
+                return plant_late(kernel, context, spent >= free || near, next - spent);
             }
             if !uproot(kernel, context) {
                 return Outcome::GoOn;
@@ -439,6 +458,11 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: Wis
         Doing::Nothing => {}
     }
     drive(kernel, context)
+}
+
+/// This replica is on the way to a place: has that taken too long?
+fn is_in_vain(until: Option<u64>) -> bool {
+    until.is_some_and(|until| cpu_now() >= until)
 }
 
 /// This replica goes to a target: is it known to be beyond it, or so near that it needs the stub?
@@ -471,11 +495,21 @@ pub(crate) fn landed(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     let meeting = &mut kernel.replica.env_mut().meeting;
     let at = meeting.site.window_at().expect("stubs lead to the landing");
     context.machine.rip = at;
+    let runs = matches!(meeting.doing, Doing::Running { .. });
+    if runs
+        && meeting.visits.are_on()
+        && let Some(outcome) = visits::visited(kernel, context)
+    {
+        return outcome;
+    }
+    let meeting = &mut kernel.replica.env_mut().meeting;
     meeting.take_out();
     match meeting.doing {
-        Doing::Placing => {
+        Doing::Placing { .. } => {
             meeting.doing = Doing::Nothing;
-            meeting.coupler.placed();
+            if meeting.outward.has_come(at, cpu_now()) {
+                meeting.coupler.placed();
+            }
         }
         _ => meeting.ran(Stop::Matched, cpu_now()),
     }
@@ -496,7 +530,7 @@ pub(crate) fn stepped(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     }
     // At the agent's entry it is at a call, and has a place there. The agent is not to be stepped:
     // each step would run other parts of it in between.
-    if meeting.doing != Doing::Placing || context.machine.rip == entry_address() {
+    if !matches!(meeting.doing, Doing::Placing { .. }) || context.machine.rip == entry_address() {
         return Outcome::GoOn;
     }
     meeting.doing = Doing::Nothing;
@@ -518,8 +552,13 @@ pub(crate) fn mark(kernel: &mut Kernel) {
     }
 }
 
-/// What was done at a point is over: from here on all replicas compute alike.
-pub(crate) fn go_on(kernel: &mut Kernel) {
+/// What was done at a point is over, or a call that may have waited: from here on all replicas
+/// compute alike.
+pub(crate) fn go_on(kernel: &mut Kernel, is_point: bool) {
+    if is_point {
+        let now = kernel.clock.now();
+        return kernel.replica.env_mut().meeting.count_from_point(now);
+    }
     kernel.replica.env_mut().meeting.moved = true;
     if kernel.replica.env().meeting.lazy {
         return;
@@ -556,7 +595,7 @@ pub(crate) fn at_call(kernel: &mut Kernel) {
     match meeting.doing {
         Doing::Running { .. } if meeting.step < meeting.coupler.target().events => return,
         Doing::Running { .. } => meeting.ran(Stop::Call, cpu_now()),
-        Doing::Placing => meeting.doing = Doing::Nothing,
+        Doing::Placing { .. } => meeting.doing = Doing::Nothing,
         Doing::Nothing => {}
     }
     let boards = boards(places(kernel));

@@ -33,11 +33,17 @@ impl Meeting {
     }
 
     /// The program was interrupted: if it has made a call since the last look, what it works counts
-    /// from here on.
+    /// from here on, unless the clock was read at that call.
     pub(super) fn count_from_here(&mut self) {
-        if core::mem::take(&mut self.moved) {
+        if core::mem::take(&mut self.moved) && self.lazy {
             self.base = cpu_now();
         }
+    }
+
+    /// A point is over, which all leave at the same place: what follows counts from here on.
+    pub(super) fn count_from_point(&mut self, now: u64) {
+        (self.base, self.marked) = (cpu_now(), now);
+        self.moved = false;
     }
 
     /// So much CPU time the agent has used while the program stood still.

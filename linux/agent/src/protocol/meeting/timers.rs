@@ -13,7 +13,7 @@ use crate::sys;
 use crate::sys::ticks::Ticker;
 
 /// How often a replica that is to be stopped is looked after, at the least and at most, in ns.
-pub(super) const LOOK_NS: u64 = 200_000;
+pub(super) const LOOK_NS: u64 = 400_000;
 pub(super) const LONG_LOOK_NS: u64 = 4_000_000;
 
 /// Looks in a tick.

@@ -13,9 +13,11 @@ use crate::protocol::meeting::{Doing, boards, is_over};
 use crate::protocol::requests;
 use crate::sys;
 
-/// Looks at a sibling before this CPU is given to others, and how often it is.
+/// Looks at a sibling before this CPU is given to others, and for how long it is, in ns, before
+/// this replica sleeps.
 const SPINS: u32 = 2_000;
-const YIELDS: u32 = 50;
+/// Most way to a target takes less, in ns: to wake up who sleeps would take longer.
+const YIELD_NS: u64 = 1_500_000;
 /// The longest sleep between two looks, in ns.
 const NAP_NS: u64 = 500_000;
 
@@ -96,7 +98,12 @@ impl LinuxEnv {
             }
             return core::hint::spin_loop();
         }
-        if looks < SPINS + YIELDS {
+        let now = sys::monotonic();
+        if looks == SPINS {
+            self.meeting.yields_since = now;
+        }
+        let since = self.meeting.yields_since;
+        if since != 0 && now.saturating_sub(since) < YIELD_NS {
             return sys::sched_yield();
         }
         self.nap(peer);
@@ -130,7 +137,8 @@ impl LinuxEnv {
 
     fn nap(&mut self, peer: ReplicaId) {
         let sibling = self.sibling(peer);
-        if !self.meeting.patience.has_started() || self.meeting.looks == SPINS + YIELDS + 1 {
+        let is_first = core::mem::take(&mut self.meeting.yields_since) != 0;
+        if is_first || !self.meeting.patience.has_started() {
             self.meeting.patience.start(self.control(), sibling);
         }
         // Who has joined needs no call any more.

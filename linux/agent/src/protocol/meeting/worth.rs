@@ -21,7 +21,7 @@ const SHARE: u64 = 32;
 const SHARE_OF_SIGNALS: u64 = 8;
 /// What to agree takes as long as that is not known, in ns; and where replicas share CPUs, so that
 /// each waits while others search.
-const GUESS_NS: u64 = 30_000_000;
+const GUESS_NS: u64 = 10_000_000;
 const CROWDED_NS: u64 = 10 * GUESS_NS;
 /// Looks are not closer to each other, in ns.
 const SOON_NS: u64 = 1_000_000;

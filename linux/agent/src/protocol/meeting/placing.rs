@@ -1,0 +1,274 @@
+//! How the owner of a target comes to a place that the others can be stopped at.
+//!
+//! The next such place will do, and is certain. But if it is in a tight loop, who looks for a state
+//! there takes tens of times as long as the program does. So the owner leaves the loop first, and
+//! the loop around that, until the way from one place to the next was long enough for visits to be
+//! rare ([`crate::coupling::loops`]). If it does not come there soon it takes the last place that
+//! it has found, and otherwise the next one.
+//!
+//! Contract: what is not certain is given up after [`FAR_NS`], and once more on the way back.
+
+use rcoe_core::coupling::Stamp;
+
+use crate::arch::frames::UContext;
+use crate::coupling::loops;
+use crate::coupling::place::{Choice, Window, choose, window};
+use crate::kernel::Kernel;
+use crate::memory::guest;
+use crate::protocol::meeting::going::{set_stepping, with_surroundings};
+use crate::protocol::meeting::timers::{LOOK_NS, look_after};
+use crate::protocol::meeting::{Doing, Meeting, cpu_now};
+
+/// Instructions that are made one by one to a place where the code can be patched.
+const STEPS: u32 = 20_000;
+/// The longest way out of a loop, in ns of CPU time.
+const FAR_NS: u64 = 4_000_000;
+/// Visits that are so far apart cost little.
+pub(super) const RARE_NS: u64 = 10_000;
+/// Loops that are left one after the other.
+const LEVELS: u8 = 4;
+/// A way that was taken so many times in vain is not taken again before so many other attempts.
+const VAIN: u8 = 2;
+const PAUSE: u8 = 8;
+
+/// How far the owner is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// It may be in a loop.
+    Inside,
+    /// It goes to the last place that it has found.
+    Back,
+    /// The next place will do.
+    Next,
+}
+
+/// The way out of loops, in one phase of an attempt.
+pub(super) struct Outward {
+    phase: Stamp,
+    stage: Stage,
+    levels: u8,
+    /// When it went on from the last place, by CPU time.
+    since: u64,
+    /// The last place behind a loop that it has come to.
+    found: Option<u64>,
+    /// One that it did not come to, and how often, or for how many attempts it was left out.
+    vain: Option<u64>,
+    misses: u8,
+    going_to: u64,
+    /// Up to when it may be on the way to a place behind a loop; 0 if it has not begun.
+    until: u64,
+    /// Instructions made one by one.
+    steps: u32,
+}
+
+impl Outward {
+    pub(super) const NONE: Self = Self {
+        phase: Stamp {
+            epoch: 0,
+            generation: 0,
+            phase: 0,
+            turn: 0,
+        },
+        stage: Stage::Inside,
+        levels: 0,
+        since: 0,
+        found: None,
+        vain: None,
+        misses: 0,
+        going_to: 0,
+        until: 0,
+        steps: 0,
+    };
+
+    /// The way for this phase begins anew if that is another one than the last.
+    fn begin(&mut self, phase: Stamp) {
+        if self.phase != phase {
+            *self = Self {
+                phase,
+                vain: self.vain,
+                misses: self.misses,
+                ..Self::NONE
+            };
+        }
+    }
+
+    /// It has come to a place at this CPU time. Will that do?
+    pub(super) fn has_come(&mut self, at: u64, now: u64) -> bool {
+        if self.stage != Stage::Inside {
+            return true;
+        }
+        self.found = Some(at);
+        if self.vain == self.found {
+            self.vain = None;
+        }
+        let is_rare = now.saturating_sub(self.since) >= RARE_NS;
+        is_rare || self.levels >= LEVELS
+    }
+
+    /// It has not come to where it went.
+    fn has_not_come(&mut self) {
+        let again = self.vain == Some(self.going_to);
+        self.misses = if again { self.misses + 1 } else { 1 };
+        self.vain = Some(self.going_to);
+        self.stage = match (self.stage, self.found) {
+            (Stage::Inside, Some(_)) => Stage::Back,
+            _ => Stage::Next,
+        };
+    }
+
+    /// Is this a place to which it had better not go now?
+    fn avoids(&mut self, at: u64) -> bool {
+        if self.vain != Some(at) || self.misses < VAIN {
+            return false;
+        }
+        self.misses += 1;
+        if self.misses >= VAIN + PAUSE {
+            self.vain = None;
+        }
+        true
+    }
+}
+
+/// The owner of the target was on the way to a place for long enough.
+pub(super) fn stop(kernel: &mut Kernel) {
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.doing = Doing::Nothing;
+    meeting.outward.has_not_come();
+}
+
+/// The owner of the target goes to a place that the others can be stopped at; true if the program
+/// has to go on for that.
+pub(super) fn go(kernel: &mut Kernel, context: &mut UContext) -> bool {
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    let phase = meeting.coupler.stamp();
+    meeting.outward.begin(phase);
+    match far(kernel, context.machine.rip) {
+        Some(window) => leave(kernel, context, &window),
+        None => go_to_next(kernel, context),
+    }
+}
+
+/// The place to which it goes if it comes there soon.
+fn far(kernel: &mut Kernel, rip: u64) -> Option<Window> {
+    let outward = &kernel.replica.env().meeting.outward;
+    let (stage, found) = (outward.stage, outward.found);
+    let place = match stage {
+        Stage::Inside => with_surroundings(kernel, rip, |around| loops::behind(rip, around)),
+        Stage::Back => {
+            let at = found?;
+            with_surroundings(kernel, at, |around| window(at, around).ok())
+        }
+        Stage::Next => None,
+    };
+    let place = place.flatten().filter(|place| place.at != rip)?;
+    let outward = &mut kernel.replica.env_mut().meeting.outward;
+    let goes = stage == Stage::Back || !outward.avoids(place.at);
+    goes.then_some(place)
+}
+
+/// Goes to a place behind a loop.
+fn leave(kernel: &mut Kernel, context: &mut UContext, window: &Window) -> bool {
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    if !meeting.plant(window, None) {
+        meeting.outward.stage = Stage::Next;
+        return go_to_next(kernel, context);
+    }
+    context.machine.rip = meeting.site.resumed(context.machine.rip);
+    let now = cpu_now();
+    let outward = &mut meeting.outward;
+    (outward.since, outward.going_to) = (now, window.at);
+    outward.levels += 1;
+    let begins = outward.until == 0 || outward.stage == Stage::Back;
+    outward.until = if begins { now + FAR_NS } else { outward.until };
+    let until = outward.until;
+    meeting.doing = Doing::Placing { until: Some(until) };
+    look_after(until.saturating_sub(now).max(LOOK_NS));
+    true
+}
+
+/// Goes to the next place.
+fn go_to_next(kernel: &mut Kernel, context: &mut UContext) -> bool {
+    let rip = context.machine.rip;
+    let choice = with_surroundings(kernel, rip, |around| choose(rip, around));
+    let meeting = &mut kernel.replica.env_mut().meeting;
+    meeting.outward.stage = Stage::Next;
+    match choice {
+        Some(Choice::At(window)) if window.at == rip => {
+            meeting.coupler.placed();
+            return false;
+        }
+        Some(Choice::At(window)) if meeting.plant(&window, None) => {
+            context.machine.rip = meeting.site.resumed(rip);
+        }
+        Some(Choice::Call(_)) => {}
+        _ if meeting.outward.steps < STEPS => step(meeting, context),
+        _ => {
+            // Nobody will come here. The next phase has another target.
+            meeting.coupler.unplaced();
+            return false;
+        }
+    }
+    meeting.doing = Doing::Placing { until: None };
+    true
+}
+
+/// Lets the program make one instruction.
+fn step(meeting: &mut Meeting, context: &mut UContext) {
+    /// `pushfq`, which would show the program that it is stepped.
+    const PUSHFQ: u8 = 0x9c;
+    meeting.outward.steps += 1;
+    meeting.stepping = true;
+    meeting.pushes = guest::read::<u8>(context.machine.rip) == Ok(PUSHFQ);
+    set_stepping(context, true);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn going(to: u64, since: u64) -> Outward {
+        Outward {
+            going_to: to,
+            since,
+            ..Outward::NONE
+        }
+    }
+
+    #[test]
+    fn loops_are_left_until_visits_are_rare() {
+        let mut outward = going(7, 100);
+        assert!(!outward.has_come(7, 100 + RARE_NS - 1), "a tight one");
+        assert!(outward.has_come(8, 100 + RARE_NS));
+        outward.levels = LEVELS;
+        assert!(outward.has_come(9, 101), "as many as there may be");
+    }
+
+    #[test]
+    fn who_does_not_come_there_takes_the_last_place_found_or_the_next_one() {
+        let mut outward = going(7, 100);
+        outward.has_not_come();
+        assert_eq!(outward.stage, Stage::Next);
+        let mut outward = going(7, 100);
+        outward.has_come(7, 101);
+        outward.going_to = 8;
+        outward.has_not_come();
+        assert_eq!((outward.stage, outward.found), (Stage::Back, Some(7)));
+        assert!(outward.has_come(7, 102), "rare or not");
+        outward.has_not_come();
+        assert_eq!(outward.stage, Stage::Next);
+    }
+
+    #[test]
+    fn what_was_tried_in_vain_is_left_out_for_a_while() {
+        let mut outward = going(7, 100);
+        outward.has_not_come();
+        assert!(!outward.avoids(7), "it is tried once more");
+        outward.has_not_come();
+        let avoided = (0..=PAUSE).map(|_| outward.avoids(7));
+        let avoided = avoided.collect::<Vec<_>>();
+        assert_eq!(avoided.iter().filter(|&&it| it).count(), usize::from(PAUSE));
+        assert!(!outward.avoids(7));
+        outward.has_not_come();
+        assert!(!outward.avoids(9), "another one");
+    }
+}
