@@ -278,10 +278,10 @@ impl Replica {
             let matches = comes && !std::mem::take(again) && self.visit(stub, target);
             if !matches && *spent < budget {
                 self.pass(has_stub);
-                *spent += self.progress() - before;
+                *spent += self.progress().saturating_sub(before);
                 continue;
             }
-            *spent += self.progress() - before;
+            *spent += self.progress().saturating_sub(before);
             return if matches { Ran::Matched } else { Ran::Paused };
         }
         Ran::Paused

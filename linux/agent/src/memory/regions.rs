@@ -32,8 +32,12 @@ static OWN_GROUP: AtomicUsize = AtomicUsize::new(0);
 
 /// This replica's report, once it is mapped.
 pub(crate) fn own_report() -> Option<&'static Report> {
-    let number = OWN_NUMBER.load(Ordering::Relaxed).checked_sub(1)?;
-    Some(report(own_group(), number))
+    Some(report(own_group(), own_number()?))
+}
+
+/// This replica's number in its group, once it is one.
+pub(crate) fn own_number() -> Option<usize> {
+    OWN_NUMBER.load(Ordering::Relaxed).checked_sub(1)
 }
 
 /// This replica's group.

@@ -51,6 +51,21 @@ pub(super) fn start(kernel: &mut Kernel, group: usize) -> ! {
     boot::become_replica(group, id.index());
     sys::futex_wake(regions::report(group, id.index()).pid.as_ptr());
     let pid = await_launch(kernel);
+    enter_as_told(kernel, pid)
+}
+
+/// Goes on as the replica that this process is by its memory: registers have waited for long, and
+/// one that was hit meanwhile must not lead to the places of others.
+///
+/// # Panics
+/// If it is none of this birth.
+#[inline(never)]
+fn enter_as_told(kernel: &mut Kernel, pid: u32) -> ! {
+    let group = own_birth(kernel).group;
+    assert_eq!(group, regions::own_group(), "a replica of this birth");
+    let (first, parents) = (kernel.replica.id(), kernel.replica.members());
+    let own = |id: &ReplicaId| regions::own_number() == Some(id.index());
+    let id = parents.iter().find(own).expect("a replica like its maker");
     if id != first {
         take_over(kernel, group, id);
     }
