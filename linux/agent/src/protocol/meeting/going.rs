@@ -30,10 +30,10 @@ use crate::protocol::meeting::{Doing, Meeting, Outcome, boards, cpu_now, places,
 /// A replica that lags by more goes most of the way without a stub, in ns of CPU time: a tight loop
 /// in which one stands takes tens of times as long.
 const FREE_NS: u64 = 200_000;
-/// Looks at a replica on its way before they become rarer.
-const SOON: u32 = 6;
 /// The part of such a way that is left for the stub, beside what is not known of who is ahead.
 const NEAR: u64 = 12;
+/// Looks at a replica on its way before they become rarer.
+const SOON: u32 = 6;
 
 /// Does what the protocol orders until the program has to go on. That is no progress of it.
 pub(super) fn drive(kernel: &mut Kernel, context: &mut UContext) -> Outcome {

@@ -89,8 +89,8 @@ impl Meeting {
         if does_without(phase.phase) {
             return None;
         }
-        // That is more exact. It does not tell that the target is behind: whoever is looked after
-        // makes less of its time.
+        // What visits tell is more exact. That the target is behind by now does not follow from it:
+        // whoever is looked after makes less of its time.
         if self.visits.have_told(phase) {
             return None;
         }
