@@ -1,6 +1,8 @@
 //! Points between calls: programs that compute get their signals, threads that wait in a loop for
 //! each other go on, and racing threads race alike in all replicas.
 
+use std::process::Command;
+
 use rcoe_tests::launch::{Ended, signal};
 use rcoe_tests::rcoe::{Scene, until};
 use rustix::process::Signal;
@@ -60,6 +62,42 @@ fn code_that_a_program_reads_is_as_it_was() {
             let what = format!("{replicas} of {first}: {}", outcome.err());
             assert_eq!(outcome.out(), "8 signals, 0 wrong\n", "{what}");
         }
+    }
+}
+
+#[test]
+fn code_that_a_program_makes_and_writes_to_is_computed_in() {
+    for replicas in ALL {
+        let told = run("made", include_str!("points/made.c"), replicas);
+        let expected = "8 signals, all rounds, the same code\n";
+        assert_eq!(told, expected, "{replicas}");
+    }
+}
+
+#[test]
+fn threads_that_wait_in_code_of_their_own_making_go_on() {
+    for replicas in ALL {
+        let told = run("turns", include_str!("points/turns.c"), replicas);
+        assert_eq!(told, "all turns taken\n", "{replicas}");
+    }
+}
+
+#[test]
+fn a_breakpoint_stops_where_no_jump_can() {
+    let scene = Scene::new();
+    let source = include_str!("points/turns.c");
+    let program = scene.compile("turns", source, &["-O1", "-pthread"]);
+    let probe = scene.compile("probe", include_str!("points/probe.c"), &["-O1"]);
+    if !Command::new(&probe).status().expect("it runs").success() {
+        eprintln!("skipped: this host offers no breakpoints");
+        return;
+    }
+    for replicas in ALL {
+        let mut command = with_points(replicas, &program).to_vec();
+        command.push("short");
+        let outcome = scene.rcoe(&command);
+        assert_eq!(outcome.err(), "", "{replicas}");
+        assert_eq!(outcome.out(), "all turns taken\n", "{replicas}");
     }
 }
 

@@ -1,8 +1,10 @@
 // Loaded before a program of which points are verified. The program begins when the observer says
 // so, by a byte on standard input. Each SIGWINCH folds what the handler sees of the interrupted
 // program, all registers and the whole extended state, into a word of memory, which the observer
-// compares at the next point. SIGUSR1 prints that word and ends the program.
+// compares at the next point. SIGUSR1 prints that word and ends the program. Both stay so: some
+// programs reset all handlers as they begin.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -41,6 +43,15 @@ static void look(int signal, siginfo_t *info, void *context) {
     }
 }
 
+static int begun;
+
+int sigaction(int signal, const struct sigaction *action, struct sigaction *old) {
+    int (*next)(int, const struct sigaction *, struct sigaction *);
+    *(void **)&next = dlsym(RTLD_NEXT, "sigaction");
+    int is_ours = signal == SIGWINCH || signal == SIGUSR1;
+    return next(signal, begun && is_ours ? 0 : action, old);
+}
+
 __attribute__((constructor)) static void begin(void) {
     struct sigaction action = {.sa_sigaction = look, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
     char go;
@@ -48,6 +59,7 @@ __attribute__((constructor)) static void begin(void) {
     sigaddset(&action.sa_mask, SIGWINCH);
     sigaction(SIGWINCH, &action, 0);
     sigaction(SIGUSR1, &action, 0);
+    begun = 1;
     unsetenv("LD_PRELOAD");
     if (read(0, &go, 1) != 1)
         _exit(9);

@@ -4,6 +4,7 @@
 //! by a signal, watched, from assembly) or only told of, its topic has a constant for it.
 
 mod attributes;
+pub(crate) mod breakpoints;
 pub(crate) mod credentials;
 mod descriptors;
 pub(crate) mod events;

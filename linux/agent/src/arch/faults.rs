@@ -122,7 +122,7 @@ extern "C" fn on_fault(signal: u32, info: *const SigInfo, context: *mut UContext
     // SAFETY: the kernel's frame on the handler's own stack.
     let (info, context) = unsafe { (&*info, &mut *context) };
     let rip = context.machine.rip;
-    if signal == nr::SIGTRAP && crate::calls::points::is_trap(context) {
+    if signal == nr::SIGTRAP && crate::calls::points::is_trap(info, context) {
         return;
     }
     if info.code <= 0 {

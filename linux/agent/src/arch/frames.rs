@@ -30,6 +30,20 @@ impl SigInfo {
         crate::convert::low32(self.rest[0] >> 32)
     }
 
+    /// Was an access refused by what the page allows?
+    pub(crate) const fn is_forbidden(&self) -> bool {
+        /// `SEGV_ACCERR`.
+        const REFUSED: i32 = 2;
+        const SEGV: i32 = linux_raw_sys::general::SIGSEGV.cast_signed();
+        self.signo == SEGV && self.code == REFUSED
+    }
+
+    /// Has a breakpoint of the agent's been come upon?
+    pub(crate) const fn is_breakpoint(&self) -> bool {
+        const TRAP: i32 = linux_raw_sys::general::SIGTRAP.cast_signed();
+        self.signo == TRAP && self.code == crate::sys::breakpoints::TRAP_PERF
+    }
+
     /// The protection key by which an access was refused, if that was the reason.
     pub(crate) const fn key(&self) -> Option<u32> {
         /// `SEGV_PKUERR`.

@@ -103,7 +103,11 @@ pub(crate) fn review(kernel: &mut Kernel) {
 }
 
 /// A trap of the program: is it one by which it is brought to a point?
-pub(crate) fn is_trap(context: &mut UContext) -> bool {
+pub(crate) fn is_trap(info: &SigInfo, context: &mut UContext) -> bool {
+    if info.is_breakpoint() {
+        came_by(context);
+        return true;
+    }
     let (_, landed) = landing();
     let rip = context.machine.rip;
     if scene::is_pause(context) {
@@ -119,6 +123,15 @@ pub(crate) fn is_trap(context: &mut UContext) -> bool {
     };
     conclude(kernel::kernel(), context, outcome);
     true
+}
+
+/// The processor has come upon a breakpoint of the agent's. One that has interrupted the agent was
+/// there before it.
+fn came_by(context: &mut UContext) {
+    if kernel::told().is_some() && !guest::is_agent(context.machine.rip, 1) {
+        let outcome = meeting::came_by(kernel::kernel(), context);
+        conclude(kernel::kernel(), context, outcome);
+    }
 }
 
 /// Does the program make one instruction at a time? It may just have entered the agent.

@@ -41,6 +41,9 @@ pub(crate) enum Refused {
     TooShort,
     /// What it names cannot be reached from a stub.
     OutOfReach,
+    /// It holds an address or a constant, which the program may read and write where it has made
+    /// its code.
+    Constant,
 }
 
 /// Where control goes after an instruction.
@@ -64,6 +67,8 @@ pub(crate) struct Decoded {
     pub(crate) flow: Flow,
     /// Why it cannot be executed elsewhere.
     pub(crate) fixed: Option<Refused>,
+    /// It holds a constant of at least four bytes, or where a call or a jump leads.
+    pub(crate) holds: bool,
     /// It names memory relative to the instruction pointer; the offset of the displacement.
     relative: Option<u8>,
 }
@@ -91,6 +96,7 @@ impl Decoded {
             len,
             flow: flow(&found, at + u64::from(len))?,
             fixed: fixed(&found, &code[..bytes]),
+            holds: holds(&found),
             relative,
         })
     }
@@ -232,6 +238,21 @@ fn names_relative(instruction: &Instruction) -> Option<i32> {
         }
         _ => None,
     })
+}
+
+/// Does it hold something that may be an address: where it jumps to or calls, or a constant? Where
+/// a branch leads that depends on flags is nothing that anybody looks up.
+fn holds(instruction: &Instruction) -> bool {
+    let is_constant = |operand| {
+        matches!(
+            operand,
+            Operand::ImmediateI32 { .. }
+                | Operand::ImmediateU32 { .. }
+                | Operand::ImmediateI64 { .. }
+                | Operand::ImmediateU64 { .. }
+        )
+    };
+    !is_conditional(instruction.opcode()) && operands(instruction).any(is_constant)
 }
 
 /// Where the displacement stands: what changes it there, and nothing else, changes what is named.

@@ -31,6 +31,12 @@ pub(crate) fn behind(rip: u64, around: &Surroundings<'_>) -> Option<Window> {
     }
 }
 
+/// The instruction behind that loop, for code in which a replica can be stopped anywhere.
+pub(crate) fn way_out(rip: u64, around: &Surroundings<'_>) -> Option<u64> {
+    let (within, exit) = exit(rip, around)?;
+    (!within.contains(&exit)).then_some(exit)
+}
+
 /// The code of that loop, and where it is left.
 fn exit(rip: u64, around: &Surroundings<'_>) -> Option<(Range<u64>, u64)> {
     let (start, last, behind, depends) = closing(rip, around)?;

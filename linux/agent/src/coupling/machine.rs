@@ -13,6 +13,7 @@ use crate::convert::size;
 use crate::coupling::blocks::{Block, Memory};
 use crate::coupling::state::{Extended, GENERAL, General, Layout};
 use crate::coupling::stub::{Place, WORDS};
+use crate::memory::guest;
 use crate::one_thread::OneThread;
 
 /// Where the extended state of an interrupted replica is looked at.
@@ -61,6 +62,19 @@ impl Interrupted {
         words[..GENERAL].copy_from_slice(&registers);
         words[GENERAL..].copy_from_slice(&[rip, flags, fs, gs]);
         words
+    }
+
+    /// Has it, beside registers, the words by which replicas were refused?
+    pub(crate) fn has(&self, wanted: &Stub) -> bool {
+        let mut vectors = [0; SHEET];
+        let count = self.vectors(&mut vectors);
+        wanted.extra().iter().all(|word| match word.area {
+            VECTORS => vectors[..count].get(word.at) == Some(&word.value),
+            area => {
+                let at = Block::of_area(area).address(word.at);
+                at.is_none_or(|at| guest::read::<u64>(at) == Ok(word.value))
+            }
+        })
     }
 
     /// The extended state as words; what does not fit into a sheet stands for itself by a digest.

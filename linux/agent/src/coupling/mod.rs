@@ -12,7 +12,9 @@
 //! * [`patch`]: the jump to it, and how everybody else sees the code without it.
 //! * [`state`]: registers and extended state in a form in which equal states are equal bytes.
 //! * [`pages`]: which pages were written.
-//! * [`site`]: the one stub that there is at a time.
+//! * `watch`: a breakpoint of the processor instead of the jump and the stub, for code that may
+//!   change while it runs.
+//! * [`site`]: the one stub or breakpoint that there is at a time.
 //! * [`blocks`], [`machine`]: memory and the whole state as two replicas compare them.
 //!
 //! Contract: everything here is mechanism of one replica on its one kernel thread. Who publishes,
@@ -36,6 +38,7 @@ pub(crate) mod place;
 pub(crate) mod site;
 pub(crate) mod state;
 pub(crate) mod stub;
+mod watch;
 
 #[cfg(test)]
 mod tests;

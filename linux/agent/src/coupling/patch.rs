@@ -6,14 +6,16 @@
 //!
 //! A program may read its own code, too. So pages with a patch can be executed only, where the
 //! processor has keys for that; who reads there faults, and reads with the patch lifted for one
-//! instruction.
+//! instruction. Code that the program has made is not writable meanwhile; who writes there faults,
+//! and does so with the patch lifted.
 //!
 //! Contract: the program does not run while its code is written; it is one kernel thread, so five
 //! bytes need not change at once. Whoever copies, compares or digests the program's memory, or
 //! forks, takes a patch out before.
 //!
 //! Not covered: a program that reads its own code on a processor without protection keys, or with
-//! all keys open. Shared mappings are refused, since others would see it.
+//! all keys open; one that reads what it has made. Shared mappings are refused, since others would
+//! see it.
 
 use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
 
@@ -61,7 +63,9 @@ pub(crate) struct Patch {
     old: [u8; JUMP],
     new: [u8; JUMP],
     is_in: bool,
-    /// Its pages can be executed only, as far as the processor can do that.
+    /// What its pages allow when it is not in.
+    bits: u32,
+    /// Its pages can be executed only, as far as the processor can do that; or not be written.
     is_hidden: bool,
     /// It is in, but for one instruction, which reads it.
     is_lifted: bool,
@@ -74,6 +78,7 @@ impl Patch {
         old: [0; JUMP],
         new: [0; JUMP],
         is_in: false,
+        bits: 0,
         is_hidden: false,
         is_lifted: false,
     };
@@ -99,28 +104,65 @@ impl Patch {
             at: window.at,
             old,
             new,
+            bits: protection.bits,
             ..Self::NONE
         };
+        if self.is_writable() {
+            self.hide().map_err(Unwritten::Refused)?;
+        }
         let written = write(window.at, &new, protection);
         self.is_in = written.is_ok();
-        self.is_hidden = self.is_in && self.protect(PROT_EXEC).is_ok();
+        match self.is_writable() {
+            false => self.is_hidden = self.is_in && self.hide().is_ok(),
+            true if self.is_in => self.is_hidden = true,
+            true => self.protect(self.bits).map_err(Unwritten::Refused)?,
+        }
         written
     }
 
-    /// Is this an address that only the fetch of instructions may read?
+    const fn is_writable(&self) -> bool {
+        self.bits & PROT_WRITE != 0
+    }
+
+    /// Nobody writes there unseen, nor reads where that can be told and keys are not the program's.
+    fn hide(&self) -> Result<(), Errno> {
+        let bits = match self.is_writable() {
+            true => self.bits & !PROT_WRITE,
+            false => PROT_EXEC,
+        };
+        self.protect(bits)
+    }
+
+    /// Is this an address at which the program may have to be stopped before it goes on?
     pub(crate) const fn hides(&self, address: u64) -> bool {
         let (start, end) = self.pages();
         self.is_hidden && start <= address && address < end
     }
 
-    /// Puts the original bytes back for an instruction that reads them, or the jump again.
+    /// Puts the original bytes back for an instruction that reads or writes them.
     ///
     /// # Errors
     /// The host refuses.
-    pub(crate) fn lift(&mut self, up: bool) -> Result<(), Errno> {
-        let bytes = if up { self.old } else { self.new };
-        write_by_kernel(self.at, &bytes)?;
-        self.is_lifted = up;
+    pub(crate) fn lift(&mut self) -> Result<(), Errno> {
+        write_by_kernel(self.at, &self.old)?;
+        if self.is_writable() {
+            self.protect(self.bits)?;
+        }
+        self.is_lifted = true;
+        Ok(())
+    }
+
+    /// Puts the jump there again over the window that it was made for.
+    ///
+    /// # Errors
+    /// The host refuses, or the code has become another one.
+    pub(crate) fn put_back(&mut self, window: &Window) -> Result<(), Unwritten> {
+        expect(window.at, window.code(), Unwritten::Changed)?;
+        if self.is_writable() {
+            self.hide().map_err(Unwritten::Refused)?;
+        }
+        write_by_kernel(self.at, &self.new).map_err(Unwritten::Refused)?;
+        self.is_lifted = false;
         Ok(())
     }
 
@@ -130,7 +172,7 @@ impl Patch {
 
     fn protect(&self, bits: u32) -> Result<(), Errno> {
         let (start, end) = self.pages();
-        // SAFETY: code of the program, which is executed only, or what it was.
+        // SAFETY: code of the program, which allows less, or what it did.
         unsafe { sys::mprotect(start, end - start, bits) }
     }
 
@@ -143,7 +185,7 @@ impl Patch {
             return Ok(());
         }
         if core::mem::take(&mut self.is_hidden) {
-            self.protect(protection.bits).map_err(Unwritten::Refused)?;
+            self.protect(self.bits).map_err(Unwritten::Refused)?;
         }
         if !core::mem::take(&mut self.is_lifted) {
             expect(self.at, &self.new, Unwritten::Changed)?;

@@ -30,6 +30,8 @@ const WAY: usize = 24;
 pub(crate) struct Window {
     /// Where it begins.
     pub(crate) at: u64,
+    /// The program can write to it.
+    pub(crate) is_writable: bool,
     len: u8,
     code: [u8; MOST],
 }
@@ -65,6 +67,14 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) code: Range<u64>,
     /// What is not the program's: the agent, the vDSO, areas of stubs.
     pub(crate) others: &'a [Range<u64>],
+    /// It was made at run time, and is writable or not.
+    pub(crate) made: Option<Made>,
+}
+
+/// Code that the program has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub(crate) is_writable: bool,
 }
 
 impl Surroundings<'_> {
@@ -142,6 +152,9 @@ pub(crate) fn window(at: u64, around: &Surroundings<'_>) -> Result<Window, Refus
         if let Some(refused) = found.fixed {
             return Err(refused);
         }
+        if around.made.is_some() {
+            fits_into_made(&found)?;
+        }
         len += usize::from(found.len);
         if matches!(found.flow, Flow::To(_) | Flow::Away) && len < JUMP {
             return Err(Refused::TooShort);
@@ -152,9 +165,20 @@ pub(crate) fn window(at: u64, around: &Surroundings<'_>) -> Result<Window, Refus
     }
     Ok(Window {
         at,
+        is_writable: around.made.is_some_and(|made| made.is_writable),
         len: u8::try_from(len).map_err(|_| Refused::Unknown)?,
         code,
     })
+}
+
+/// What a program makes is entered by more than direct branches, and it looks up constants there:
+/// only one instruction that fills a jump, and holds none, has nobody see the jump.
+const fn fits_into_made(found: &Decoded) -> Result<(), Refused> {
+    match () {
+        () if found.holds => Err(Refused::Constant),
+        () if (found.len as usize) < JUMP => Err(Refused::TooShort),
+        () => Ok(()),
+    }
 }
 
 /// Instructions that are executed for certain, in order.

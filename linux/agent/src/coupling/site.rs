@@ -1,8 +1,11 @@
-//! The one place at which a replica is to be stopped: its stub, and the jump to it.
+//! The one place at which a replica is to be stopped: its stub, and the jump to it; or a
+//! breakpoint of the processor where the code is not to be changed.
 //!
-//! Contract: there is a stub, and its area is mapped, exactly as long as the jump is in.
+//! Contract: there is a stub, and its area is mapped, exactly as long as the jump is in. There is a
+//! stub or a breakpoint, or neither.
 
-use linux_raw_sys::general::{PROT_EXEC, PROT_READ};
+use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
+use rcoe_core::coupling::States;
 
 use crate::arch::entry::{Cpu, landing};
 use crate::coupling::decode::Refused;
@@ -10,9 +13,13 @@ use crate::coupling::emit::Code;
 use crate::coupling::patch::{self, Patch, Protection, Unwritten};
 use crate::coupling::place::Window;
 use crate::coupling::stub::{AREA, Data, Stop, Stub, Wanted};
+use crate::coupling::watch::Watch;
 use crate::memory::nearby::map_area;
 use crate::one_thread::OneThread;
-use crate::sys;
+use crate::sys::{self, Errno};
+
+/// The flag with which a breakpoint at the next instruction is passed by.
+const RESUME: u64 = 1 << 16;
 
 /// What the stub reads and writes.
 #[unsafe(link_section = ".bss.own.1")]
@@ -23,11 +30,20 @@ fn data() -> &'static mut Data {
     unsafe { &mut *DATA.get() }
 }
 
-/// How code is mapped in which replicas are stopped.
+/// How code is mapped in which replicas are stopped, and that of stubs.
 const CODE: Protection = Protection {
     bits: PROT_READ | PROT_EXEC,
     is_private: true,
 };
+
+/// How a window is.
+const fn protection(window: &Window) -> Protection {
+    let write = if window.is_writable { PROT_WRITE } else { 0 };
+    Protection {
+        bits: CODE.bits | write,
+        ..CODE
+    }
+}
 
 /// Why there is no stub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,13 +54,35 @@ pub(crate) enum Unplanted {
     Refused(Refused),
     /// The code cannot be written.
     Unwritten(Unwritten),
+    /// There is no breakpoint.
+    Unwatched(Errno),
 }
 
-/// A stub, or none.
+/// A place at which a replica can be stopped, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Spot {
+    /// By a jump to a stub.
+    Jump(Window),
+    /// By a breakpoint, where the program may change its code.
+    Breakpoint(u64),
+}
+
+impl Spot {
+    /// Its address.
+    pub(crate) const fn at(&self) -> u64 {
+        match self {
+            Self::Jump(window) => window.at,
+            Self::Breakpoint(at) => *at,
+        }
+    }
+}
+
+/// A stub, a breakpoint, or none.
 #[derive(Debug)]
 pub(crate) struct Site {
     stub: Option<Stub>,
     patch: Patch,
+    watch: Option<Watch>,
 }
 
 impl Site {
@@ -52,11 +90,40 @@ impl Site {
     pub(crate) const EMPTY: Self = Self {
         stub: None,
         patch: Patch::NONE,
+        watch: None,
     };
 
     /// Is there one?
     pub(crate) const fn is_planted(&self) -> bool {
-        self.stub.is_some()
+        self.stub.is_some() || self.watch.is_some()
+    }
+
+    /// Is it a breakpoint at this address?
+    pub(crate) fn is_watched(&self, at: u64) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.at == at)
+    }
+
+    /// Stops this replica whenever it is there, from this CPU time on.
+    ///
+    /// # Errors
+    /// There is no breakpoint.
+    pub(crate) fn watch(&mut self, at: u64, now: u64) -> Result<(), Unplanted> {
+        assert!(!self.is_planted(), "one place at a time");
+        let watch = Watch::set(at, now).map_err(Unplanted::Unwatched)?;
+        self.watch = Some(watch);
+        Ok(())
+    }
+
+    /// Has the processor a breakpoint for this address?
+    pub(crate) fn can_watch(at: u64) -> bool {
+        Watch::set(at, 0).map(Watch::end).is_ok()
+    }
+
+    /// This replica has come by the breakpoint, at this CPU time.
+    pub(crate) fn note_visit(&mut self, now: u64) {
+        if let Some(watch) = &mut self.watch {
+            watch.note(now);
+        }
     }
 
     /// Stops this replica at the window when it has what is wanted, or at the first visit.
@@ -68,7 +135,7 @@ impl Site {
         window: &Window,
         wanted: Option<&Wanted<'_>>,
     ) -> Result<(), Unplanted> {
-        assert!(self.stub.is_none(), "one stub at a time");
+        assert!(!self.is_planted(), "one place at a time");
         let area = map_area(window.at, AREA).ok_or(Unplanted::NoRoom)?;
         let planted = self.plant_at(area, window, wanted);
         if planted.is_err() {
@@ -88,7 +155,7 @@ impl Site {
         let stub = Stub::new(area, window, wanted, data(), to, &mut code);
         let stub = stub.map_err(Unplanted::Refused)?;
         patch::write(area, code.bytes(), CODE).map_err(Unplanted::Unwritten)?;
-        let put_in = self.patch.put_in(window, stub.at, CODE);
+        let put_in = self.patch.put_in(window, stub.at, protection(window));
         put_in.map_err(Unplanted::Unwritten)?;
         self.stub = Some(stub);
         Ok(())
@@ -99,22 +166,31 @@ impl Site {
     /// # Panics
     /// It cannot be: then nobody may go on with it.
     pub(crate) fn take_out(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            watch.end();
+        }
         let Some(stub) = self.stub.take() else {
             return;
         };
-        let done = self.patch.take_out(CODE);
+        let done = self.patch.take_out(protection(stub.window()));
         assert!(done.is_ok(), "code is put back: {done:?}");
         unmap(stub.at);
     }
 
-    /// Where a replica goes on that is at the window and was refused there.
-    pub(crate) fn past(&self) -> Option<u64> {
-        self.stub.as_ref().map(Stub::past)
+    /// A replica that is at the place and was refused there goes on behind it.
+    pub(crate) fn pass(&self, cpu: &mut Cpu) {
+        match &self.stub {
+            Some(stub) => cpu.rip = stub.past(),
+            None => cpu.rflags |= RESUME,
+        }
     }
 
-    /// Where a replica goes on that is in the midst of the window.
-    pub(crate) fn resumed(&self, rip: u64) -> u64 {
-        self.stub.as_ref().map_or(rip, |stub| stub.resumed(rip))
+    /// A replica goes on that is anywhere, and comes to the place if it is there.
+    pub(crate) fn resume(&self, cpu: &mut Cpu) {
+        cpu.rflags &= !RESUME;
+        if let Some(stub) = &self.stub {
+            cpu.rip = stub.resumed(cpu.rip);
+        }
     }
 
     /// Makes registers those that the program would have without a stub. False if it has to go on
@@ -133,25 +209,43 @@ impl Site {
     }
 
     /// Is this an address whose content the jump to the stub may have changed, so that the program
-    /// cannot read there?
+    /// cannot read there, or cannot write?
     pub(crate) const fn hides(&self, address: u64) -> bool {
         self.patch.hides(address)
     }
 
-    /// The code is what it was for the one instruction that reads it, or no more. False if the host
-    /// refuses.
-    pub(crate) fn lift(&mut self, up: bool) -> bool {
-        self.patch.lift(up).is_ok()
+    /// The code is what it was, for one instruction. False if the host refuses.
+    pub(crate) fn lift(&mut self) -> bool {
+        self.patch.lift().is_ok()
     }
 
-    /// Visits to the stub.
-    pub(crate) fn visits(&self) -> u64 {
-        self.stub.as_ref().map_or(0, |_| data().visits())
+    /// The jump is in again. False if the instruction has changed the code there.
+    ///
+    /// # Panics
+    /// The host refuses.
+    pub(crate) fn put_back(&mut self) -> bool {
+        let Some(stub) = &self.stub else {
+            return false;
+        };
+        match self.patch.put_back(stub.window()) {
+            Err(Unwritten::Changed) => false,
+            done => done.map(|()| true).expect("code is written as before"),
+        }
     }
 
-    /// The window at which the stub stands.
-    pub(crate) fn window_at(&self) -> Option<u64> {
-        self.stub.as_ref().map(|stub| stub.window().at)
+    /// How much of the CPU time since it was planted went into visits.
+    pub(crate) fn toll(&self, since: u64) -> u64 {
+        match (&self.stub, &self.watch) {
+            (Some(_), _) => since - States::progress(data().visits(), since),
+            (_, Some(watch)) => watch.toll(since),
+            (None, None) => 0,
+        }
+    }
+
+    /// The place at which it stands.
+    pub(crate) fn place(&self) -> Option<u64> {
+        let stub = self.stub.as_ref().map(|stub| stub.window().at);
+        stub.or_else(|| self.watch.as_ref().map(|watch| watch.at))
     }
 }
 

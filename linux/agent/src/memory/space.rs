@@ -226,6 +226,12 @@ impl Space {
         (area.start <= address).then_some(area.kind())
     }
 
+    /// The range that it is a part of.
+    pub(crate) fn range_at(&self, address: u64) -> Option<core::ops::Range<u64>> {
+        let area = self.live().get(self.first_behind(address))?;
+        (area.start <= address).then(|| area.start..area.end())
+    }
+
     /// The range is not mapped any more.
     pub(crate) fn remove(&mut self, start: u64, len: u64) {
         let (start, end) = range(start, len);

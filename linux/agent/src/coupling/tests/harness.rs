@@ -165,6 +165,7 @@ impl Fixture {
         Surroundings {
             code: self.text..self.text + BYTES,
             others: &[],
+            made: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod harness;
 mod loops;
+mod made;
 mod programs;
 mod stops;
 mod words;

@@ -289,7 +289,11 @@ fn what_cannot_take_a_jump_is_refused_by_name() {
     }
     let it = Fixture::new(&[0x90; 16]);
     let (code, others) = (it.around().code, &[it.at(0)..it.at(8), 0..1]);
-    let around = crate::coupling::place::Surroundings { code, others };
+    let around = crate::coupling::place::Surroundings {
+        code,
+        others,
+        made: None,
+    };
     assert_eq!(
         choose(it.at(0), &around),
         Choice::Refused(Refused::NotTheProgram)

@@ -6,8 +6,8 @@
 //! stub at that place that knows the target's state. Who lags far behind goes most of the way
 //! first, since visits to a stub take time.
 //!
-//! Contract: where the code cannot be patched a replica runs for its time, and the next target is
-//! another one.
+//! Contract: where it cannot be stopped a replica runs for its time, and the next target is another
+//! one.
 
 use core::sync::atomic::Ordering;
 
@@ -17,15 +17,14 @@ use rcoe_core::coupling::{Backend as _, End, Machine as _, Order, Point, Standin
 use crate::arch::context;
 use crate::arch::frames::{SigInfo, UContext};
 use crate::coupling::machine::{Interrupted, general_of, places_of};
-use crate::coupling::place::{Choice, Surroundings, Window, choose, window};
+use crate::coupling::site::Spot;
 use crate::coupling::state::layout;
 use crate::coupling::stub::Wanted;
 use crate::kernel::{Kernel, count};
-use crate::memory::space::{Kind, space};
 use crate::protocol::meeting::hints::BEYOND_NS;
 use crate::protocol::meeting::reading::Reading;
 use crate::protocol::meeting::timers::{LONG_LOOK_NS, LOOK_NS, look_after};
-use crate::protocol::meeting::{Doing, Meeting, Outcome, boards, cpu_now, places, placing};
+use crate::protocol::meeting::{Doing, Meeting, Outcome, boards, cpu_now, places, placing, spots};
 
 /// A replica that lags by more goes most of the way without a stub, in ns of CPU time: a tight loop
 /// in which one stands takes tens of times as long.
@@ -84,7 +83,7 @@ fn obey(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
 }
 
 /// The state of this replica at the place where it was interrupted.
-fn look(kernel: &mut Kernel, context: &UContext) -> Interrupted {
+pub(super) fn look(kernel: &mut Kernel, context: &UContext) -> Interrupted {
     let Signature { events, a, b } = kernel.replica.signature();
     let number = kernel.replica.id().index();
     let meeting = &kernel.replica.env().meeting;
@@ -130,25 +129,6 @@ fn apart(kernel: &mut Kernel, end: End) -> Outcome {
     Outcome::Apart(end)
 }
 
-/// Where the program's code is around an address.
-pub(super) fn with_surroundings<T>(
-    kernel: &Kernel,
-    at: u64,
-    body: impl FnOnce(&Surroundings<'_>) -> T,
-) -> Option<T> {
-    let code = kernel.rewriter.code_at(at)?;
-    let is_plain = space().kind_at(at) == Some(Kind::Fixed);
-    let others = kernel.rewriter.stubs();
-    let others = &others;
-    is_plain.then(|| body(&Surroundings { code, others }))
-}
-
-/// Can others be stopped where this replica is, or soon behind?
-pub(super) fn can_begin(kernel: &Kernel, rip: u64) -> bool {
-    let choice = with_surroundings(kernel, rip, |around| choose(rip, around));
-    matches!(choice, Some(Choice::At(_) | Choice::Step(_)))
-}
-
 pub(super) const TRAP: u64 = 1 << 8;
 
 pub(super) fn set_stepping(context: &mut UContext, on: bool) {
@@ -180,11 +160,15 @@ fn run(kernel: &mut Kernel, budget: u64, again: bool, progress: u64) {
 }
 
 impl Meeting {
-    /// Puts a stub there, if that can be.
-    pub(super) fn plant(&mut self, window: &Window, wanted: Option<&Wanted<'_>>) -> bool {
+    /// Stops this replica there, if that can be.
+    pub(super) fn plant(&mut self, spot: &Spot, wanted: Option<&Wanted<'_>>) -> bool {
         self.planted = cpu_now();
         self.reading = Reading::default();
-        self.site.plant(window, wanted).is_ok()
+        let planted = match spot {
+            Spot::Jump(window) => self.site.plant(window, wanted),
+            Spot::Breakpoint(at) => self.site.watch(*at, self.planted),
+        };
+        planted.is_ok()
     }
 
     pub(super) fn order_run(&mut self, left: u64, free: u64, again: bool) {
@@ -219,8 +203,7 @@ pub(super) fn plant(kernel: &mut Kernel) {
     let at = meeting.coupler.target().ip;
     let wanted = general_of(meeting.coupler.stub());
     let (places, count) = places_of(meeting.coupler.stub(), layout());
-    let found = with_surroundings(kernel, at, |around| window(at, around));
-    let Some(Ok(window)) = found else {
+    let Some(spot) = spots::at(kernel, at) else {
         return;
     };
     let wanted = Wanted {
@@ -231,20 +214,35 @@ pub(super) fn plant(kernel: &mut Kernel) {
     let wanted = (!meeting.visits.are_on()).then_some(&wanted);
     if !meeting.site.is_planted() {
         // Refused: it runs for its time, and is ahead then.
-        let _ = meeting.plant(&window, wanted);
+        let _ = meeting.plant(&spot, wanted);
     }
 }
 
 /// The interrupted program goes on while a stub stands.
 fn place_in_stub(kernel: &mut Kernel, context: &mut UContext) {
     let meeting = &mut kernel.replica.env_mut().meeting;
-    let rip = context.machine.rip;
     let again = matches!(meeting.doing, Doing::Running { again: true, .. });
-    let refused_here = again && meeting.site.window_at() == Some(rip);
-    context.machine.rip = match meeting.site.past() {
-        Some(past) if refused_here => past,
-        _ => meeting.site.resumed(rip),
-    };
+    let refused_here = again && meeting.site.place() == Some(context.machine.rip);
+    match refused_here {
+        true => meeting.pass(context),
+        false => meeting.resume(context),
+    }
+}
+
+impl Meeting {
+    /// The interrupted program was refused at the place, and goes on behind it.
+    pub(super) fn pass(&self, context: &mut UContext) {
+        let mut cpu = context.machine.cpu();
+        self.site.pass(&mut cpu);
+        context.machine.set_cpu(&cpu);
+    }
+
+    /// The interrupted program goes on, and is stopped at the place.
+    pub(super) fn resume(&self, context: &mut UContext) {
+        let mut cpu = context.machine.cpu();
+        self.site.resume(&mut cpu);
+        context.machine.set_cpu(&cpu);
+    }
 }
 
 /// The replica runs, and has not been stopped yet: it came out of a call meanwhile, or its stub
@@ -281,7 +279,7 @@ pub(super) fn uproot(kernel: &mut Kernel, context: &mut UContext) -> bool {
     true
 }
 
-/// The program has faulted: as it has read its own code, and what comes of that?
+/// The program has faulted: as it has read or written its own code, and what comes of that?
 pub(crate) fn reads(
     kernel: &mut Kernel,
     info: &SigInfo,
@@ -289,16 +287,25 @@ pub(crate) fn reads(
 ) -> Option<Outcome> {
     let timeout = kernel.control.timeout_ns.load(Ordering::Relaxed);
     let meeting = &mut kernel.replica.env_mut().meeting;
-    let key = info.key().filter(|_| meeting.site.hides(info.first))?;
+    let key = info.key();
+    let is_that = (key.is_some() || info.is_forbidden()) && meeting.site.hides(info.first);
+    if !is_that {
+        return None;
+    }
     if meeting.reading.may_go_on(timeout) && meeting.open(key, context) {
         return Some(Outcome::GoOn);
     }
     // Its run ends here; it reads what is there.
     assert!(uproot(kernel, context), "faults are at instructions");
+    Some(end_run(kernel, context))
+}
+
+/// The replica cannot be stopped where it was to be.
+pub(super) fn end_run(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     let meeting = &mut kernel.replica.env_mut().meeting;
     match meeting.doing {
         Doing::Running { .. } => meeting.ran(Stop::Overran, cpu_now()),
         _ => placing::stop(kernel),
     }
-    Some(drive(kernel, context))
+    drive(kernel, context)
 }

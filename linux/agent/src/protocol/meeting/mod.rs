@@ -13,8 +13,8 @@
 //! only while the program computes. Only the primary begins; the others are interrupted by the
 //! supervisor, whom it asks for that. All waits are for one sibling and end when that is overdue.
 //!
-//! Not covered: places where the code cannot be patched (made at run time and writable): there
-//! nothing is begun, and the next call is waited for.
+//! Not covered: code that was made at run time, where the host offers no breakpoints: there nothing
+//! is begun, and the next call is waited for.
 
 mod going;
 mod hints;
@@ -22,6 +22,7 @@ mod party;
 mod placing;
 mod progress;
 mod reading;
+mod spots;
 mod steps;
 mod ticks;
 mod timers;
@@ -48,12 +49,13 @@ use crate::protocol::patience::Patience;
 use crate::sys;
 
 pub(crate) use going::reads;
-use going::{TRAP, can_begin, drive, plant, plant_late, set_stepping, uproot};
+use going::{TRAP, drive, end_run, plant, plant_late, set_stepping, uproot};
 use hints::{BEYOND_NS, Hints};
 use party::Party;
 pub(crate) use party::is_over;
 use placing::Outward;
 use reading::Reading;
+pub(crate) use spots::came_by;
 use steps::Steps;
 use ticks::Ticks;
 pub(crate) use timers::look_again;
@@ -446,7 +448,7 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: Wis
             meeting.settle_members();
             if meeting.coupler.is_wanted(&boards) {
                 meeting.coupler.join(&boards);
-            } else if wish && can_begin(kernel, context.machine.rip) {
+            } else if wish && spots::can_begin(kernel, context.machine.rip) {
                 let meeting = &mut kernel.replica.env_mut().meeting;
                 meeting.worth.begin(sys::monotonic());
                 meeting.coupler.begin();
@@ -493,7 +495,7 @@ fn alone(kernel: &Kernel) -> Outcome {
 /// The stub has found what it looks for, or this replica has come to its place.
 pub(crate) fn landed(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     let meeting = &mut kernel.replica.env_mut().meeting;
-    let at = meeting.site.window_at().expect("stubs lead to the landing");
+    let at = meeting.site.place().expect("it is there");
     context.machine.rip = at;
     let runs = matches!(meeting.doing, Doing::Running { .. });
     if runs
@@ -521,8 +523,12 @@ pub(crate) fn stepped(kernel: &mut Kernel, context: &mut UContext) -> Outcome {
     set_stepping(context, false);
     let meeting = &mut kernel.replica.env_mut().meeting;
     if meeting.close(context) {
-        assert!(meeting.site.lift(false), "code is written as before");
-        return Outcome::GoOn;
+        if meeting.site.put_back() {
+            return Outcome::GoOn;
+        }
+        // The code is another one by now.
+        meeting.take_out();
+        return end_run(kernel, context);
     }
     meeting.stepping = false;
     if core::mem::take(&mut meeting.pushes) {
@@ -616,7 +622,7 @@ pub(crate) fn behind_call(kernel: &mut Kernel, frame: &mut TrapFrame) {
     if running && !target.at_call && events == target.events {
         plant(kernel);
         let site = &kernel.replica.env().meeting.site;
-        frame.cpu.rip = site.resumed(frame.cpu.rip);
+        site.resume(&mut frame.cpu);
     }
 }
 

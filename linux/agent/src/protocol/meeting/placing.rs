@@ -11,11 +11,11 @@
 use rcoe_core::coupling::Stamp;
 
 use crate::arch::frames::UContext;
-use crate::coupling::loops;
-use crate::coupling::place::{Choice, Window, choose, window};
+use crate::coupling::site::Spot;
 use crate::kernel::Kernel;
 use crate::memory::guest;
-use crate::protocol::meeting::going::{set_stepping, with_surroundings};
+use crate::protocol::meeting::going::set_stepping;
+use crate::protocol::meeting::spots::{self, Next};
 use crate::protocol::meeting::timers::{LOOK_NS, look_after};
 use crate::protocol::meeting::{Doing, Meeting, cpu_now};
 
@@ -143,40 +143,37 @@ pub(super) fn go(kernel: &mut Kernel, context: &mut UContext) -> bool {
     let phase = meeting.coupler.stamp();
     meeting.outward.begin(phase);
     match far(kernel, context.machine.rip) {
-        Some(window) => leave(kernel, context, &window),
+        Some(spot) => leave(kernel, context, &spot),
         None => go_to_next(kernel, context),
     }
 }
 
 /// The place to which it goes if it comes there soon.
-fn far(kernel: &mut Kernel, rip: u64) -> Option<Window> {
+fn far(kernel: &mut Kernel, rip: u64) -> Option<Spot> {
     let outward = &kernel.replica.env().meeting.outward;
-    let (stage, found) = (outward.stage, outward.found);
-    let place = match stage {
-        Stage::Inside => with_surroundings(kernel, rip, |around| loops::behind(rip, around)),
-        Stage::Back => {
-            let at = found?;
-            with_surroundings(kernel, at, |around| window(at, around).ok())
-        }
+    let stage = outward.stage;
+    let spot = match stage {
+        Stage::Inside => spots::behind_loop(kernel, rip),
+        Stage::Back => spots::at(kernel, outward.found?),
         Stage::Next => None,
     };
-    let place = place.flatten().filter(|place| place.at != rip)?;
+    let spot = spot.filter(|spot| spot.at() != rip)?;
     let outward = &mut kernel.replica.env_mut().meeting.outward;
-    let goes = stage == Stage::Back || !outward.avoids(place.at);
-    goes.then_some(place)
+    let goes = stage == Stage::Back || !outward.avoids(spot.at());
+    goes.then_some(spot)
 }
 
 /// Goes to a place behind a loop.
-fn leave(kernel: &mut Kernel, context: &mut UContext, window: &Window) -> bool {
+fn leave(kernel: &mut Kernel, context: &mut UContext, spot: &Spot) -> bool {
     let meeting = &mut kernel.replica.env_mut().meeting;
-    if !meeting.plant(window, None) {
+    if !meeting.plant(spot, None) {
         meeting.outward.stage = Stage::Next;
         return go_to_next(kernel, context);
     }
-    context.machine.rip = meeting.site.resumed(context.machine.rip);
+    meeting.resume(context);
     let now = cpu_now();
     let outward = &mut meeting.outward;
-    (outward.since, outward.going_to) = (now, window.at);
+    (outward.since, outward.going_to) = (now, spot.at());
     outward.levels += 1;
     let begins = outward.until == 0 || outward.stage == Stage::Back;
     outward.until = if begins { now + FAR_NS } else { outward.until };
@@ -188,19 +185,19 @@ fn leave(kernel: &mut Kernel, context: &mut UContext, window: &Window) -> bool {
 
 /// Goes to the next place.
 fn go_to_next(kernel: &mut Kernel, context: &mut UContext) -> bool {
-    let rip = context.machine.rip;
-    let choice = with_surroundings(kernel, rip, |around| choose(rip, around));
+    let steps = kernel.replica.env().meeting.outward.steps;
+    let next = spots::next(kernel, context.machine.rip, steps);
     let meeting = &mut kernel.replica.env_mut().meeting;
     meeting.outward.stage = Stage::Next;
-    match choice {
-        Some(Choice::At(window)) if window.at == rip => {
+    match next {
+        Some(Next::At(spot)) if spot.at() == context.machine.rip => {
             meeting.coupler.placed();
             return false;
         }
-        Some(Choice::At(window)) if meeting.plant(&window, None) => {
-            context.machine.rip = meeting.site.resumed(rip);
+        Some(Next::At(spot)) if meeting.plant(&spot, None) => {
+            meeting.resume(context);
         }
-        Some(Choice::Call(_)) => {}
+        Some(Next::Call) => {}
         _ if meeting.outward.steps < STEPS => step(meeting, context),
         _ => {
             // Nobody will come here. The next phase has another target.

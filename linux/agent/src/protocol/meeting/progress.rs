@@ -7,8 +7,6 @@
 //! Contract: a guess, by which it is chosen who goes to whom and for how long. Nothing is agreed by
 //! it.
 
-use rcoe_core::coupling::States;
-
 use crate::protocol::meeting::{Doing, Meeting, cpu_now};
 
 impl Meeting {
@@ -54,11 +52,7 @@ impl Meeting {
 
     /// How much of the CPU time since a stub was planted is not to count as progress.
     pub(super) fn toll(&self, now: u64) -> u64 {
-        if !self.site.is_planted() {
-            return 0;
-        }
-        let since = now.saturating_sub(self.planted);
-        since - States::progress(self.site.visits(), since)
+        self.site.toll(now.saturating_sub(self.planted))
     }
 
     /// Takes the stub out, and that time from what counts.

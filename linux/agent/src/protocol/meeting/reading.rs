@@ -1,11 +1,12 @@
-//! A program that reads its own code where a jump to a stub stands.
+//! A program that reads its own code where a jump to a stub stands, or writes there.
 //!
-//! The pages with the jump can be executed only, so it faults there. It makes the instruction that
-//! reads with the original bytes, and then goes on with the jump. That takes thousands of times as
-//! long as the instruction, and is no progress of the program: who reads too much in a phase ends
-//! its run to the target, so that nobody has to wait for it.
+//! The pages with the jump can be executed only, or not be written if the program has made that
+//! code, so it faults there. It makes the instruction with the original bytes, and then goes on
+//! with the jump, unless it has changed them. That takes thousands of times as long as the
+//! instruction, and is no progress of the program: who does that too often in a phase ends its run
+//! to the target, so that nobody has to wait for it.
 //!
-//! Contract: the program never reads a byte of the jump.
+//! Contract: the program never reads a byte of the jump, and what it writes stays.
 //!
 //! Not covered: what [`crate::coupling::patch`] says.
 
@@ -22,8 +23,8 @@ const PART: u64 = 4;
 /// How the program reads its own code.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
-    /// It makes the instruction that reads, which began then; and the key of the code.
-    now: Option<(u64, u32)>,
+    /// It makes the instruction, which began then; and the key of the code, if that has one.
+    now: Option<(u64, Option<u32>)>,
     /// What reading has taken since the stub was planted, in ns.
     spent: u64,
 }
@@ -42,8 +43,9 @@ impl Reading {
 
 impl Meeting {
     /// The interrupted program makes one instruction with the original code.
-    pub(super) fn open(&mut self, key: u32, context: &mut UContext) -> bool {
-        if !set_right(&mut context.machine, key, true) || !self.site.lift(true) {
+    pub(super) fn open(&mut self, key: Option<u32>, context: &mut UContext) -> bool {
+        let may = key.is_none_or(|key| set_right(&mut context.machine, key, true));
+        if !may || !self.site.lift() {
             return false;
         }
         self.reading.now = Some((cpu_now(), key));
@@ -59,7 +61,7 @@ impl Meeting {
         };
         self.stepping = false;
         set_stepping(context, false);
-        let closed = set_right(&mut context.machine, key, false);
+        let closed = key.is_none_or(|key| set_right(&mut context.machine, key, false));
         assert!(closed, "the host saves what it has saved before");
         let spent = cpu_now().saturating_sub(since) + UNSEEN_NS;
         self.reading.spent += spent;

@@ -113,7 +113,7 @@ pub(super) fn visited(kernel: &mut Kernel, context: &mut UContext) -> Option<Out
         return None;
     }
     if !meeting.visits.note(general.registers, now) {
-        context.machine.rip = meeting.site.past().expect("it has come from the stub");
+        meeting.pass(context);
         return Some(Outcome::GoOn);
     }
     let mut target = [0; MOVING];
@@ -130,8 +130,8 @@ pub(super) fn visited(kernel: &mut Kernel, context: &mut UContext) -> Option<Out
     }
     plant(kernel);
     let meeting = &kernel.replica.env().meeting;
-    if let Some(past) = meeting.site.past() {
-        context.machine.rip = past;
+    if meeting.site.is_planted() {
+        meeting.pass(context);
     }
     Some(Outcome::GoOn)
 }
