@@ -64,8 +64,9 @@ impl Visits {
     }
 
     /// How far the target is after the last visit, in ns of CPU time; less than 0 if that is
-    /// beyond. `None` if that is not known.
-    fn way(&self, target: &[u64; MOVING]) -> Option<i64> {
+    /// beyond. `None` if that is not known, or further than anybody can have come: what looks like
+    /// a counter may be none.
+    fn way(&self, target: &[u64; MOVING], most: u64) -> Option<i64> {
         if self.count < VISITS {
             return None;
         }
@@ -73,7 +74,8 @@ impl Visits {
         let rounds = rounds(&self.registers, target).filter(|&rounds| rounds != 0)?;
         let every = self.times[VISITS - 1].saturating_sub(self.times[0]) / (VISITS as u64 - 1);
         let every = if every < MEASURED_NS { TIGHT_NS } else { every };
-        rounds.checked_mul(i64::try_from(every).ok()?)
+        let way = rounds.checked_mul(i64::try_from(every).ok()?);
+        way.filter(|way| way.unsigned_abs() <= most)
     }
 }
 
@@ -118,7 +120,9 @@ pub(super) fn visited(kernel: &mut Kernel, context: &mut UContext) -> Option<Out
     }
     let mut target = [0; MOVING];
     target.copy_from_slice(&meeting.coupler.stub().registers[..MOVING]);
-    let way = meeting.visits.way(&target);
+    let worked = meeting.worked(clock);
+    let most = worked.max(meeting.coupler.target().progress);
+    let way = meeting.visits.way(&target, most);
     meeting.take_out();
     if let Some(way) = way {
         let worked = meeting.worked(clock);
@@ -165,15 +169,25 @@ mod tests {
         let visits = visits(MEASURED_NS);
         assert!(!visits.are_on(), "there were enough");
         let way = MEASURED_NS.cast_signed();
-        assert_eq!(visits.way(&target(52)), Some(10 * way));
-        assert_eq!(visits.way(&target(32)), Some(-10 * way));
-        assert_eq!(visits.way(&target(42)), None, "another one than this");
+        let most = 10 * MEASURED_NS;
+        assert_eq!(visits.way(&target(52), most), Some(10 * way));
+        assert_eq!(visits.way(&target(32), most), Some(-10 * way));
+        assert_eq!(visits.way(&target(42), most), None, "another one than this");
+    }
+
+    #[test]
+    fn what_is_further_than_anybody_has_come_is_no_counter() {
+        let visits = visits(MEASURED_NS);
+        let most = 10 * MEASURED_NS;
+        assert_eq!(visits.way(&target(53), most), None);
+        assert_eq!(visits.way(&target(31), most), None);
+        assert_eq!(visits.way(&target(1 << 60), most), None);
     }
 
     #[test]
     fn of_a_tight_loop_it_is_the_direction_that_counts() {
         let visits = visits(MEASURED_NS - 1);
-        assert_eq!(visits.way(&target(52)), Some(10));
-        assert_eq!(visits.way(&target(32)), Some(-10));
+        assert_eq!(visits.way(&target(52), 10), Some(10));
+        assert_eq!(visits.way(&target(32), 10), Some(-10));
     }
 }
