@@ -17,12 +17,12 @@ static void count(int signal) {
 }
 
 // uint64_t rounds(volatile int *signals, int end): until so many signals have come, counts to
-// 20,000 in each round.
+// a million in each round.
 static const unsigned char code[] = {
     0x31, 0xc0,                                     // xor eax, eax
     0x31, 0xc9,                                     // round: xor ecx, ecx
     0x48, 0x8d, 0x89, 1, 0, 0, 0,                   // count: lea rcx, [rcx + 1], a long one
-    0x81, 0xf9, 0x20, 0x4e, 0, 0,                   // cmp ecx, 20000
+    0x81, 0xf9, 0x40, 0x42, 0x0f, 0,                // cmp ecx, 1000000
     0x75, 0xf1,                                     // jne count
     0x48, 0x83, 0x05, 0xe5, 0x01, 0, 0, 1,          // add qword [code + COUNT_AT], 1
     0x48, 0x8d, 0x80, 1, 0, 0, 0,                   // lea rax, [rax + 1]
