@@ -138,14 +138,15 @@ pub const NET_RECEIVE: u64 = 59;
 /// Ask a connection: send what is at the beginning of the client's second frame. Word: bytes.
 /// Reply: how many of them were taken.
 pub const NET_SEND: u64 = 60;
-/// Ask a connection: send what was taken, then no more; or a listener: listen no more. Its
-/// capabilities end.
+/// Ask a connection: send what was taken, then no more; or a listener: listen no more; or a socket
+/// for datagrams: have no port any more. Its capabilities end.
 pub const NET_CLOSE: u64 = 61;
 /// Ask a connection: send what was taken, then no more, and go on receiving.
 pub const NET_SHUT_DOWN: u64 = 62;
-/// Ask the stack: what listeners and connections have. Reply: listeners with a connection; then
-/// connections that have something to receive or nothing more ever, that have room to send or are
-/// broken, and whose peer sends no more. One bit each, by the number of the capability.
+/// Ask the stack: what listeners and connections have. Reply: listeners with a connection, and from
+/// bit [`NET_CAME`] on sockets for datagrams to which one came; then connections that have
+/// something to receive or nothing more ever, that have room to send or are broken, and whose peer
+/// sends no more. One bit each, by the number of the capability.
 pub const NET_READY: u64 = 63;
 /// Ask the stack: signal the client in so many microseconds at the latest. Word: those. There is
 /// one such time, that of the last request.
@@ -158,6 +159,18 @@ pub const NET_CONNECT: u64 = 65;
 /// Ask a connection that the client asked for: is it made? Reply: 1 if it is, 0 if nobody knows
 /// yet. If it never will be, the answer is [`NET_REFUSED`] or [`NET_LATE`].
 pub const NET_MADE: u64 = 66;
+/// Ask the stack: a socket for datagrams at a port. Word: the port. The reply brings it. Word: its
+/// number.
+pub const NET_OPEN: u64 = 67;
+/// Ask a socket for datagrams: send what is at the beginning of the client's second frame, or drop
+/// it if there is no room. Words: bytes, and the peer's address, its first byte the lowest, with
+/// its port above.
+pub const NET_SEND_TO: u64 = 68;
+/// Ask a socket for datagrams: put the next one that came into the client's first frame. Reply: 1
+/// if there is one, its bytes, and the address and port of whoever sent it.
+pub const NET_TAKE: u64 = 69;
+/// The bit of the first socket for datagrams in the answer to [`NET_READY`].
+pub const NET_CAME: u32 = 32;
 /// Signal to the client: look at listeners and connections.
 pub const NET_CHANGED: u64 = 1;
 /// Signal to the client: the time that it asked for has come.
@@ -170,3 +183,5 @@ pub const NET_BROKEN: u64 = 33;
 pub const NET_REFUSED: u64 = 34;
 /// In an answer: nobody said anything for as long as one waits for that.
 pub const NET_LATE: u64 = 35;
+/// In an answer: that has more bytes than the network carries at once.
+pub const NET_LONG: u64 = 36;

@@ -8,7 +8,7 @@
 //! Everything here follows from the program, its bundle, and what the [machine](Machine) says,
 //! which is the same in all replicas: so replicas need not agree on anything.
 //!
-//! Not covered: connections that a program makes, and what the notes tell of.
+//! Not covered: what the notes tell of.
 
 mod aliases;
 mod calls;
@@ -38,6 +38,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod udp;
 
 pub use calls::Next;
 pub use errno::word as answer_word;

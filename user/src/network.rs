@@ -13,5 +13,7 @@ mod stack;
 mod tests;
 
 pub use link::{FRAME_MAX, FRAME_MIN, Link};
-pub use smoltcp::iface::SocketStorage as Storage;
-pub use stack::{Peer, Ready, Received, Refused, SOCKETS, Stack, Unmade};
+pub use stack::{
+    DATAGRAM_MAX, DATAGRAMS, Peer, Ready, Received, Refused, SOCKETS, Stack, Storage, Unmade,
+    Unsent,
+};

@@ -13,7 +13,8 @@ use crate::share::{BYTES, Page};
 use crate::{Received, accept, call, make, object, recv, reply_with, spawn};
 
 /// Slots that this takes from the first one it is given: the stack's endpoint, the notification,
-/// what the stack gets of it, the two frames, then listeners and connections.
+/// what the stack gets of it, the two frames, then listeners, connections and sockets for
+/// datagrams.
 const STACK: u64 = 0;
 const CHANGED: u64 = 1;
 const CHANGER: u64 = 2;
@@ -32,6 +33,8 @@ pub enum SocketError {
     Refused,
     /// The peer did not answer.
     Unanswered,
+    /// The network does not carry so much at once.
+    Long,
     /// The stack cannot be started.
     NoStack,
 }
@@ -42,6 +45,7 @@ fn outcome(answer: Received) -> Result<Received, SocketError> {
         service::NET_NO_CARD => Err(SocketError::NoCard),
         service::NET_BROKEN => Err(SocketError::Broken),
         service::NET_LATE => Err(SocketError::Unanswered),
+        service::NET_LONG => Err(SocketError::Long),
         _ => Err(SocketError::Refused),
     }
 }
@@ -69,6 +73,21 @@ pub struct Connection {
     peer: u64,
 }
 
+/// A socket for datagrams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Datagrams {
+    slot: u64,
+    number: u64,
+}
+
+impl Datagrams {
+    /// Its number, by which [`Network::ready`] knows it.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.number
+    }
+}
+
 impl Listener {
     /// Its number, by which [`Network::ready`] knows it.
     #[must_use]
@@ -87,9 +106,20 @@ impl Connection {
     /// Address and port of the peer.
     #[must_use]
     pub const fn peer(self) -> Peer {
-        let [a, b, c, d, low, high, ..] = self.peer.to_le_bytes();
-        ([a, b, c, d], u16::from_le_bytes([low, high]))
+        peer_of(self.peer)
     }
+}
+
+/// Address and port, of a word.
+const fn peer_of(word: u64) -> Peer {
+    let [a, b, c, d, low, high, ..] = word.to_le_bytes();
+    ([a, b, c, d], u16::from_le_bytes([low, high]))
+}
+
+/// The word of an address and port.
+const fn word_of(peer: Peer) -> u64 {
+    let ([a, b, c, d], [low, high]) = (peer.0, peer.1.to_le_bytes());
+    u64::from_le_bytes([a, b, c, d, low, high, 0, 0])
 }
 
 /// Why a wait is over.
@@ -155,16 +185,20 @@ impl Network {
     /// # Errors
     /// If there is no card, or somebody listens there.
     pub fn listen(&self, port: u16, number: u64) -> Result<Listener, SocketError> {
+        let (slot, number) = self.ask(service::NET_LISTEN, &[port.into()], number)?;
+        Ok(Listener { slot, number })
+    }
+
+    /// Asks the stack for a socket, which is `number` of this client: its slot, and its number in
+    /// the stack.
+    fn ask(&self, label: u64, words: &[u64], number: u64) -> Result<(u64, u64), SocketError> {
         let slot = self.first + FURTHER + number;
         accept(service::SLOT_CNODE, slot, 1);
-        let answer = call(self.first + STACK, service::NET_LISTEN, &[port.into()]);
+        let answer = call(self.first + STACK, label, words);
         accept(service::SLOT_CNODE, 0, 0);
         let answer = outcome(answer)?;
         match answer.caps {
-            1 => Ok(Listener {
-                slot,
-                number: answer.words[0],
-            }),
+            1 => Ok((slot, answer.words[0])),
             _ => Err(SocketError::Refused),
         }
     }
@@ -175,7 +209,7 @@ impl Network {
         call(listener.slot, service::NET_CLOSE, &[]);
     }
 
-    /// What listeners and connections have, by their numbers.
+    /// What listeners, connections and sockets for datagrams have, by their numbers.
     ///
     /// # Errors
     /// If there is no card.
@@ -183,10 +217,11 @@ impl Network {
         let answer = outcome(call(self.first + STACK, service::NET_READY, &[]))?;
         let [arrived, receives, sends, ended] = answer.words;
         Ok(Ready {
-            arrived,
+            arrived: arrived & ((1 << service::NET_CAME) - 1),
             receives,
             sends,
             ended,
+            came: arrived >> service::NET_CAME,
         })
     }
 
@@ -223,19 +258,10 @@ impl Network {
     /// # Errors
     /// If there is no card, no room, or such a connection already.
     pub fn connect(&self, peer: Peer, port: u16, number: u64) -> Result<Connection, SocketError> {
-        let slot = self.first + FURTHER + number;
-        let ([a, b, c, d], [low, high]) = (peer.0, peer.1.to_le_bytes());
-        let peer = u64::from_le_bytes([a, b, c, d, low, high, 0, 0]);
-        accept(service::SLOT_CNODE, slot, 1);
+        let peer = word_of(peer);
         let words = [peer, port.into()];
-        let answer = call(self.first + STACK, service::NET_CONNECT, &words);
-        accept(service::SLOT_CNODE, 0, 0);
-        let answer = outcome(answer)?;
-        let number = answer.words[0];
-        match answer.caps {
-            1 => Ok(Connection { slot, number, peer }),
-            _ => Err(SocketError::Refused),
-        }
+        let (slot, number) = self.ask(service::NET_CONNECT, &words, number)?;
+        Ok(Connection { slot, number, peer })
     }
 
     /// Is a connection made that was asked for? If not it may be later.
@@ -289,6 +315,56 @@ impl Network {
     pub fn close(&self, connection: Connection) {
         // What is no connection needs no end.
         call(connection.slot, service::NET_CLOSE, &[]);
+    }
+
+    /// A socket for datagrams at a port, as socket `number` of this client, which must not be in
+    /// use.
+    ///
+    /// # Errors
+    /// If there is no card, no room, or somebody has the port.
+    pub fn open(&self, port: u16, number: u64) -> Result<Datagrams, SocketError> {
+        let (slot, number) = self.ask(service::NET_OPEN, &[port.into()], number)?;
+        Ok(Datagrams { slot, number })
+    }
+
+    /// Sends a datagram, or drops it as networks do.
+    ///
+    /// # Errors
+    /// If it is too long, or nobody can be there.
+    pub fn send_to(&self, from: Datagrams, peer: Peer, bytes: &[u8]) -> Result<(), SocketError> {
+        if bytes.len() > BYTES {
+            return Err(SocketError::Long);
+        }
+        self.sent.write(bytes);
+        let words = [bytes.len() as u64, word_of(peer)];
+        outcome(call(from.slot, service::NET_SEND_TO, &words)).map(|_| ())
+    }
+
+    /// Takes the next datagram that came, if there is one: its bytes, as far as there is room, and
+    /// who sent it.
+    ///
+    /// # Errors
+    /// If there is no such socket.
+    pub fn take(
+        &self,
+        at: Datagrams,
+        into: &mut [u8],
+    ) -> Result<Option<(usize, Peer)>, SocketError> {
+        let answer = outcome(call(at.slot, service::NET_TAKE, &[]))?;
+        let [there, count, peer, _] = answer.words;
+        if there == 0 {
+            return Ok(None);
+        }
+        let most = into.len().min(BYTES);
+        let count = usize::try_from(count).unwrap_or(most).min(most);
+        self.received.read(&mut into[..count]);
+        Ok(Some((count, peer_of(peer))))
+    }
+
+    /// Closes a socket for datagrams. Its slot is empty then.
+    pub fn shut(&self, at: Datagrams) {
+        // What is none needs no end.
+        call(at.slot, service::NET_CLOSE, &[]);
     }
 
     /// Waits until anything changed since the last time, or the alarm rings.

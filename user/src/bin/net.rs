@@ -5,13 +5,13 @@
 //! all. Time is the event timer's counter, which the primary reads for all; so is what sequence
 //! numbers begin from.
 //!
-//! A listener and a connection are capabilities to this process's endpoint, told apart by their
-//! badges. Bytes go through two frames that it shares with the client, which waits for the answer
-//! meanwhile. Nobody but this process waits for the network: a client is signalled when it should
-//! ask again.
+//! Listeners, connections and sockets for datagrams are capabilities to this process's endpoint,
+//! told apart by their badges. Bytes go through two frames that it shares with the client, which
+//! waits for the answer meanwhile. Nobody but this process waits for the network: a client is
+//! signalled when it should ask again.
 //!
-//! Not covered: more than one client, and any protocol but TCP. Sequence numbers can be guessed by
-//! who knows when the machine was started.
+//! Not covered: more than one client, and any protocol but TCP and UDP. Sequence numbers can be
+//! guessed by who knows when the machine was started.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -20,7 +20,8 @@ use rcoe_abi::service::{self, NIC_FRAMES};
 use rcoe_abi::{Error, ObjectType, Rights};
 use rcoe_user::network::ring::{Frames, Malformed};
 use rcoe_user::network::{
-    FRAME_MAX, Link, Received as Taken, Refused, SOCKETS, Stack, Storage, Unmade,
+    DATAGRAMS, FRAME_MAX, Link, Peer, Received as Taken, Refused, SOCKETS, Stack, Storage, Unmade,
+    Unsent,
 };
 use rcoe_user::share::{BYTES, Page};
 use rcoe_user::{
@@ -53,15 +54,17 @@ mod slot {
     /// The client's notification, by what it is told.
     pub(crate) const CHANGED: u64 = REQUESTS + 14;
     pub(crate) const RANG: u64 = REQUESTS + 15;
-    /// Listeners and connections, of which clients get copies.
+    /// Listeners, connections and sockets for datagrams, of which clients get copies.
     pub(crate) const LISTENERS: u64 = REQUESTS + 16;
     pub(crate) const CONNECTIONS: u64 = LISTENERS + 16;
+    pub(crate) const DATAGRAMS: u64 = CONNECTIONS + super::SOCKETS as u64;
 }
 
-/// Badges: the client's, then listeners and connections by number.
+/// Badges: the client's, then listeners, connections and sockets for datagrams by number.
 const CLIENT: u64 = 2;
 const LISTENER: u64 = 16;
 const CONNECTION: u64 = 32;
+const DATAGRAM: u64 = CONNECTION + SOCKETS as u64;
 /// Listeners at most.
 const LISTENERS: u64 = 4;
 
@@ -109,13 +112,14 @@ fn join() -> Result<(), Error> {
         service::NIC_CAME,
     )?;
     object::bind(service::SLOT_TCB, slot::WAKE)?;
-    for number in 0..LISTENERS {
-        let (to, badge) = (slot::LISTENERS + number, LISTENER + number);
-        object::mint(TABLE, to, slot::REQUESTS, asker, badge)?;
-    }
-    for number in 0..SOCKETS as u64 {
-        let (to, badge) = (slot::CONNECTIONS + number, CONNECTION + number);
-        object::mint(TABLE, to, slot::REQUESTS, asker, badge)?;
+    for (first, badge, count) in [
+        (slot::LISTENERS, LISTENER, LISTENERS),
+        (slot::CONNECTIONS, CONNECTION, SOCKETS as u64),
+        (slot::DATAGRAMS, DATAGRAM, DATAGRAMS as u64),
+    ] {
+        for number in 0..count {
+            object::mint(TABLE, first + number, slot::REQUESTS, asker, badge + number)?;
+        }
     }
     accept(TABLE, slot::CLIENTS, 3);
     let answer = call_with(service::SLOT_PEER, service::NET_JOIN, &[], &[slot::CLIENT]);
@@ -178,7 +182,7 @@ fn refuse() -> Result<Never, Error> {
 /// Serves the client and the card.
 fn serve(card: &mut Card) -> Result<Never, Error> {
     let memory = memory_bytes(Stack::MEMORY).ok_or(Error::NotEnoughMemory)?;
-    let mut storage = [Storage::EMPTY; SOCKETS];
+    let mut storage = Storage::EMPTY;
     let [a, b, c, d, e, f, ..] = card.address.to_le_bytes();
     let seed = card.clock.seed()? ^ card.address;
     let address = [a, b, c, d, e, f];
@@ -246,6 +250,15 @@ impl Reply {
         }
     }
 
+    /// The socket of this number, as this capability.
+    fn socket(number: usize, first: u64) -> Self {
+        Self {
+            words: [number as u64, 0, 0, 0],
+            capability: Some(first + number as u64),
+            ..Self::default()
+        }
+    }
+
     fn words(words: [u64; 4]) -> Self {
         Self {
             words,
@@ -269,6 +282,7 @@ fn answer(stack: &mut Stack<'_>, card: &mut Card, message: &Received) -> (Reply,
     match message.badge {
         CLIENT => answer_client(stack, card, message),
         LISTENER..CONNECTION => answer_listener(stack, number(LISTENER), message.label),
+        DATAGRAM.. => answer_datagrams(stack, number(DATAGRAM), message),
         CONNECTION.. if message.label == service::NET_MADE => {
             (made(stack, card, number(CONNECTION)), false)
         }
@@ -292,18 +306,18 @@ fn answer_client(stack: &mut Stack<'_>, card: &mut Card, message: &Received) -> 
     match message.label {
         service::NET_LISTEN => {
             let listener = stack.listen(u16::try_from(word).unwrap_or_default());
-            listener.map_or_else(refused, |listener| {
-                let reply = Reply {
-                    words: [listener as u64, 0, 0, 0],
-                    capability: Some(slot::LISTENERS + listener as u64),
-                    ..Reply::default()
-                };
-                (reply, true)
-            })
+            let reply = |number| (Reply::socket(number, slot::LISTENERS), true);
+            listener.map_or_else(refused, reply)
+        }
+        service::NET_OPEN => {
+            let opened = stack.open(u16::try_from(word).unwrap_or_default());
+            let reply = |number| (Reply::socket(number, slot::DATAGRAMS), false);
+            opened.map_or_else(refused, reply)
         }
         service::NET_READY => {
             let ready = stack.ready();
-            let words = [ready.arrived, ready.receives, ready.sends, ready.ended];
+            let arrived = ready.arrived | ready.came << service::NET_CAME;
+            let words = [arrived, ready.receives, ready.sends, ready.ended];
             (Reply::words(words), false)
         }
         service::NET_CONNECT => match card.clock.micros() {
@@ -323,15 +337,20 @@ fn answer_client(stack: &mut Stack<'_>, card: &mut Card, message: &Received) -> 
 
 /// Asks for a connection to this peer, from this port.
 fn connect(stack: &mut Stack<'_>, words: [u64; 4], now: i64) -> Result<Reply, Refused> {
-    let [a, b, c, d, low, high, ..] = words[0].to_le_bytes();
-    let peer = ([a, b, c, d], u16::from_le_bytes([low, high]));
     let port = u16::try_from(words[1]).map_err(|_| Refused)?;
-    let connection = stack.connect(peer, port, now)? as u64;
-    Ok(Reply {
-        words: [connection, 0, 0, 0],
-        capability: Some(slot::CONNECTIONS + connection),
-        ..Reply::default()
-    })
+    let connection = stack.connect(peer_of(words[0]), port, now)?;
+    Ok(Reply::socket(connection, slot::CONNECTIONS))
+}
+
+/// Address and port, of a word.
+const fn peer_of(word: u64) -> Peer {
+    let [a, b, c, d, low, high, ..] = word.to_le_bytes();
+    ([a, b, c, d], u16::from_le_bytes([low, high]))
+}
+
+/// The word of an address and port.
+fn word_of((address, port): Peer) -> u64 {
+    u64::from(u32::from_le_bytes(address)) | u64::from(port) << 32
 }
 
 /// Whether a connection is made.
@@ -349,12 +368,11 @@ fn made(stack: &mut Stack<'_>, card: &mut Card, connection: usize) -> Reply {
 fn answer_listener(stack: &mut Stack<'_>, listener: usize, label: u64) -> (Reply, bool) {
     match label {
         service::NET_ACCEPT => {
-            let Some((connection, (address, port))) = stack.accept(listener) else {
+            let Some((connection, peer)) = stack.accept(listener) else {
                 return (Reply::default(), false);
             };
-            let address = u64::from(u32::from_le_bytes(address));
             let reply = Reply {
-                words: [connection as u64, address | u64::from(port) << 32, 0, 0],
+                words: [connection as u64, word_of(peer), 0, 0],
                 capability: Some(slot::CONNECTIONS + connection as u64),
                 ..Reply::default()
             };
@@ -405,6 +423,35 @@ fn answer_connection(
         service::NET_CLOSE => stack.close(connection).map_or_else(refused, |()| {
             revoke(slot::CONNECTIONS + connection as u64);
             (Reply::default(), true)
+        }),
+        _ => refused(Refused),
+    }
+}
+
+fn answer_datagrams(stack: &mut Stack<'_>, number: usize, message: &Received) -> (Reply, bool) {
+    let mut bytes = [0; BYTES];
+    match message.label {
+        service::NET_SEND_TO => {
+            let count = usize::try_from(message.words[0]).unwrap_or(BYTES);
+            let bytes = &mut bytes[..count.min(BYTES)];
+            FROM_CLIENT.read(bytes);
+            match stack.send_to(number, peer_of(message.words[1]), bytes) {
+                Ok(()) => (Reply::default(), true),
+                Err(Unsent::Refused) => refused(Refused),
+                Err(Unsent::Long) => (Reply::refusal(service::NET_LONG), false),
+            }
+        }
+        service::NET_TAKE => match stack.take(number, &mut bytes) {
+            Ok(Some((count, peer))) => {
+                TO_CLIENT.write(&bytes[..count]);
+                (Reply::words([1, count as u64, word_of(peer), 0]), false)
+            }
+            Ok(None) => (Reply::default(), false),
+            Err(error) => refused(error),
+        },
+        service::NET_CLOSE => stack.shut(number).map_or_else(refused, |()| {
+            revoke(slot::DATAGRAMS + number as u64);
+            (Reply::default(), false)
         }),
         _ => refused(Refused),
     }

@@ -30,6 +30,7 @@ mod threads;
 mod times;
 mod told;
 mod told_of;
+mod udp;
 
 use linux_raw_sys::errno::{EFAULT, ENAMETOOLONG};
 use linux_raw_sys::general as nr;

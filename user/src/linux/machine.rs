@@ -64,7 +64,7 @@ pub trait Machine: Network + Disk {
     fn identity(&self, leaf: u32, part: u32, kept: [u32; 4]) -> [u32; 4];
 }
 
-/// Listeners and connections of the machine, by number. Nothing of it waits.
+/// Listeners, connections and sockets for datagrams of the machine, by number. Nothing of it waits.
 pub trait Network {
     /// Listens at a port; the listener's number.
     ///
@@ -100,7 +100,21 @@ pub trait Network {
     fn shut_down(&mut self, connection: usize);
     /// Ends a connection, once what was taken is sent.
     fn hang_up(&mut self, connection: usize);
-    /// What listeners and connections have, one bit for each by its number.
+    /// A socket for datagrams at a port; its number.
+    ///
+    /// # Errors
+    /// If there is no network, no room, or somebody has the port.
+    fn open(&mut self, port: u16) -> Result<usize, SocketError>;
+    /// Sends a datagram, or drops it.
+    ///
+    /// # Errors
+    /// If it is too long, or nobody can be there.
+    fn send_to(&mut self, socket: usize, peer: Peer, bytes: &[u8]) -> Result<(), SocketError>;
+    /// Takes the next datagram that came, if there is one: its bytes, and who sent it.
+    fn take_from(&mut self, socket: usize, into: &mut [u8]) -> Option<(usize, Peer)>;
+    /// Closes a socket for datagrams.
+    fn shut(&mut self, socket: usize);
+    /// What all of them have, one bit for each by its number.
     fn ready(&mut self) -> Ready;
 }
 

@@ -14,12 +14,13 @@ use super::random::Random;
 use super::rights::OnTheWay;
 use super::senders::Senders;
 use super::signals::Queue;
-use super::sockets::{Socket, Sockets};
+use super::sockets::{Datagrams, Socket, Sockets};
 use super::space::Space;
 use super::stat::SECOND;
 use super::streams::{Streams, Target};
 use super::tasks::{self, Each, MEMORIES, PROCESSES, Task};
 use super::threads::Threads;
+use super::udp::Udp;
 use super::{Answer, Errno, Machine, Sparse};
 use crate::network::Ready;
 
@@ -309,9 +310,10 @@ impl<'a, M: Machine> Process<'a, M> {
             | Socket::Broken(it) => {
                 self.release_link(&it);
             }
-            Socket::Datagrams(it) => {
-                self.release(Target::Reader(it.inbox));
-                self.release(Target::Writer(it.inbox));
+            Socket::Datagrams(Datagrams { inbox, .. }) | Socket::Udp(Udp { inbox, .. }) => {
+                self.shut_udp(socket);
+                self.release(Target::Reader(inbox));
+                self.release(Target::Writer(inbox));
             }
         }
         self.streams.sockets[socket] = Socket::Free;

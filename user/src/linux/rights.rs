@@ -108,6 +108,11 @@ impl OnTheWay {
         self.left = Some(0);
     }
 
+    /// The call at hand reads the next message.
+    pub(crate) const fn begin_message(&mut self) {
+        self.left = None;
+    }
+
     /// What begins in a pipe between these bytes, in its order: places, and the end of the message.
     fn between(
         &self,

@@ -7,6 +7,7 @@ use linux_raw_sys::errno::EINVAL;
 use linux_raw_sys::net::{AF_INET, AF_UNIX};
 
 use super::Errno;
+use super::udp::Udp;
 use crate::network::Peer;
 
 /// Longest name of a socket in the machine.
@@ -17,12 +18,14 @@ pub(crate) const LABEL: usize = 108;
 pub(crate) const ANY: [u8; 4] = [0; 4];
 pub(crate) const OWN: [u8; 4] = [10, 0, 2, 15];
 pub(crate) const LOOPBACK: u8 = 127;
+/// Who connects in the machine without saying to which of its addresses.
+pub(crate) const HOME: [u8; 4] = [LOOPBACK, 0, 0, 1];
 
 /// What a socket is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Name {
-    /// By TCP over IPv4: address and port, of which 0 is none.
-    Tcp(Peer),
+    /// By TCP or UDP over IPv4: address and port, of which 0 is none.
+    Inet(Peer),
     /// In the machine.
     Unix(Label),
 }
@@ -71,7 +74,7 @@ impl Name {
     /// That of a socket that has none yet.
     pub(crate) const fn none(family: u32) -> Option<Self> {
         match family {
-            AF_INET => Some(Self::Tcp((ANY, 0))),
+            AF_INET => Some(Self::Inet((ANY, 0))),
             AF_UNIX => Some(Self::Unix(Label::NONE)),
             _ => None,
         }
@@ -79,14 +82,14 @@ impl Name {
 
     pub(crate) const fn family(&self) -> u32 {
         match self {
-            Self::Tcp(_) => AF_INET,
+            Self::Inet(_) => AF_INET,
             Self::Unix(_) => AF_UNIX,
         }
     }
 
     pub(crate) const fn is_none(&self) -> bool {
         match self {
-            Self::Tcp((_, port)) => *port == 0,
+            Self::Inet((_, port)) => *port == 0,
             Self::Unix(label) => label.len == 0,
         }
     }
@@ -94,7 +97,7 @@ impl Name {
     /// Does whoever is called so, and listens, mean connections to that name?
     pub(crate) fn hears(&self, wanted: &Self) -> bool {
         match (self, wanted) {
-            (Self::Tcp((own, port)), Self::Tcp((address, wanted))) => {
+            (Self::Inet((own, port)), Self::Inet((address, wanted))) => {
                 port == wanted && (*own == ANY || own == address)
             }
             (Self::Unix(own), Self::Unix(wanted)) if wanted.is_abstract() => own == wanted,
@@ -150,8 +153,10 @@ pub(crate) enum Socket {
     },
     /// Its connection is no more.
     Broken(Connected),
-    /// It is for datagrams, connected or not.
+    /// It is for datagrams in the machine, connected or not.
     Datagrams(Datagrams),
+    /// It is for datagrams by UDP.
+    Udp(Udp),
 }
 
 impl Socket {
@@ -167,7 +172,13 @@ impl Socket {
             | Self::Asks { it, .. }
             | Self::Broken(it) => Some(it.name),
             Self::Datagrams(it) => Some(Name::Unix(it.label)),
+            Self::Udp(it) => Some(Name::Inet(it.name())),
         }
+    }
+
+    /// Is it for datagrams?
+    pub(crate) const fn is_for_datagrams(&self) -> bool {
+        matches!(self, Self::Datagrams(_) | Self::Udp(_))
     }
 
     /// Is it for connections of whole messages?
@@ -176,7 +187,7 @@ impl Socket {
     }
 }
 
-/// A socket for datagrams.
+/// A socket for datagrams in the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Datagrams {
     pub(crate) label: Label,
@@ -267,6 +278,8 @@ pub(crate) trait Sockets {
     fn count_at(&self, listener: usize) -> usize;
     /// The connection that receives what is in a pipe.
     fn receiver_of(&self, pipe: usize) -> Option<usize>;
+    /// Who by UDP gets what this peer sends to a name.
+    fn hearer(&self, to: Peer, from: Peer) -> Option<usize>;
 }
 
 impl Sockets for [Socket] {
@@ -275,7 +288,7 @@ impl Sockets for [Socket] {
             Socket::New(name)
             | Socket::Refused { before: name, .. }
             | Socket::Listens(Listens { name, .. }) => match (name, wanted) {
-                (Name::Tcp((_, port)), Name::Tcp((_, wanted))) => port == wanted,
+                (Name::Inet((_, port)), Name::Inet((_, wanted))) => port == wanted,
                 _ => name == wanted,
             },
             _ => false,
@@ -310,5 +323,10 @@ impl Sockets for [Socket] {
             Socket::Waits { it, .. } | Socket::Connected(it) => it.is_receiver(pipe),
             _ => false,
         })
+    }
+
+    fn hearer(&self, to: Peer, from: Peer) -> Option<usize> {
+        let hears = |it: &Socket| matches!(it, Socket::Udp(it) if it.hears(to, from));
+        self.iter().position(hears)
     }
 }

@@ -246,13 +246,14 @@ impl Streams {
     }
 
     fn has_port(&self, wanted: u16) -> bool {
-        let has = |name: &Name| matches!(name, Name::Tcp((_, port)) if *port == wanted);
-        self.sockets.has_name(&Name::Tcp(([0; 4], wanted)))
+        let has = |name: &Name| matches!(name, Name::Inet((_, port)) if *port == wanted);
+        self.sockets.has_name(&Name::Inet(([0; 4], wanted)))
             || self.sockets.iter().any(|it| match it {
                 Socket::Waits { it, .. }
                 | Socket::Connected(it)
                 | Socket::Asks { it, .. }
                 | Socket::Broken(it) => has(&it.name),
+                Socket::Udp(it) => it.own.1 == wanted,
                 _ => false,
             })
     }

@@ -21,6 +21,7 @@ mod shared;
 mod signals;
 mod threads;
 mod told;
+mod udp;
 
 use core::fmt::Write as _;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! TCP/IP for one machine on one card: listeners and connections, by number.
+//! TCP/IP for one machine on one card: listeners, connections and sockets for datagrams, by number.
 //!
 //! The library has no queue of connections that wait to be accepted: a socket that listens becomes
 //! the connection. So there is a pool of sockets, of which each listener has a few listening, and
@@ -10,12 +10,16 @@
 //! Nothing here waits. Time and the seed of sequence numbers are arguments, which replicas have to
 //! be given alike. Addresses are those of QEMU's user network.
 
+mod datagrams;
+
 use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet, SocketStorage};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr, IpEndpoint, Ipv4Address};
 
 use super::link::{FRAME_MAX, Link, Port};
+pub use datagrams::{DATAGRAM_MAX, DATAGRAMS, Unsent};
+use datagrams::{Headers, NO_HEADERS};
 
 /// Sockets.
 pub const SOCKETS: usize = 64;
@@ -32,9 +36,10 @@ const SILENCE: Duration = Duration::from_secs(180);
 const UNANSWERED: Duration = Duration::from_secs(127);
 const UNANSWERED_MICROS: i64 = 127_000_000;
 
-/// The machine's address and that of its router.
+/// The machine's address, that of its router, and of whom names are asked.
 const ADDRESS: Ipv4Address = Ipv4Address::new(10, 0, 2, 15);
 const ROUTER: Ipv4Address = Ipv4Address::new(10, 0, 2, 2);
+const NAMES: Ipv4Address = Ipv4Address::new(10, 0, 2, 3);
 const PREFIX: u8 = 24;
 
 /// It cannot be had: no such thing, no room, or the connection is no more.
@@ -59,7 +64,7 @@ pub enum Received {
     End,
 }
 
-/// What listeners and connections have, one bit for each by its number.
+/// What listeners, connections and sockets for datagrams have, one bit for each by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ready {
     /// Listeners: a connection that nobody accepted.
@@ -70,6 +75,8 @@ pub struct Ready {
     pub sends: u64,
     /// Connections: the peer sends no more, or they are broken.
     pub ended: u64,
+    /// Sockets for datagrams: one that came.
+    pub came: u64,
 }
 const _: () = assert!(SOCKETS <= 64, "one bit each");
 
@@ -89,12 +96,28 @@ enum Use {
     Ends,
 }
 
+/// What the stack keeps of its sockets beside their bytes.
+#[derive(Debug)]
+pub struct Storage<'a> {
+    sockets: [SocketStorage<'a>; SOCKETS + DATAGRAMS],
+    headers: [Headers; DATAGRAMS],
+}
+
+impl Storage<'_> {
+    /// That of none.
+    pub const EMPTY: Self = Self {
+        sockets: [SocketStorage::EMPTY; SOCKETS + DATAGRAMS],
+        headers: [NO_HEADERS; DATAGRAMS],
+    };
+}
+
 /// The stack.
 pub struct Stack<'a> {
     interface: Interface,
     sockets: SocketSet<'a>,
     handles: [SocketHandle; SOCKETS],
     uses: [Use; SOCKETS],
+    datagrams: [SocketHandle; DATAGRAMS],
     /// Ports of listeners.
     ports: [Option<u16>; LISTENERS],
 }
@@ -112,7 +135,7 @@ impl core::fmt::Debug for Stack<'_> {
 
 impl<'a> Stack<'a> {
     /// Bytes of memory that the sockets need.
-    pub const MEMORY: usize = 2 * SOCKETS * BUFFER;
+    pub const MEMORY: usize = 2 * SOCKETS * BUFFER + datagrams::MEMORY;
 
     /// A stack on the card with this address, on which sequence numbers follow from `seed`.
     ///
@@ -122,8 +145,8 @@ impl<'a> Stack<'a> {
         link: &mut L,
         address: [u8; 6],
         seed: u64,
-        storage: &'a mut [SocketStorage<'a>; SOCKETS],
-        memory: &'a mut [u8],
+        storage: &'a mut Storage<'a>,
+        mut memory: &'a mut [u8],
     ) -> Self {
         let mut config = Config::new(EthernetAddress(address).into());
         config.random_seed = seed;
@@ -134,17 +157,20 @@ impl<'a> Stack<'a> {
         });
         let route = interface.routes_mut().add_default_ipv4_route(ROUTER);
         assert!(route.is_ok(), "there is room for one route");
-        let mut sockets = SocketSet::new(&mut storage[..]);
-        let mut buffers = memory.chunks_exact_mut(BUFFER);
+        let mut sockets = SocketSet::new(&mut storage.sockets[..]);
+        let mut part = |bytes| memory.split_off_mut(..bytes).expect("memory as agreed");
         let handles = core::array::from_fn(|_| {
-            let mut buffer = || SocketBuffer::new(buffers.next().expect("memory as agreed"));
+            let mut buffer = || SocketBuffer::new(part(BUFFER));
             sockets.add(Socket::new(buffer(), buffer()))
         });
+        let datagrams = storage.headers.each_mut();
+        let datagrams = datagrams.map(|it| sockets.add(datagrams::socket(it, &mut part)));
         Self {
             interface,
             sockets,
             handles,
             uses: [Use::Free; SOCKETS],
+            datagrams,
             ports: [None; LISTENERS],
         }
     }
@@ -265,9 +291,12 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// What all listeners and connections have.
+    /// What all sockets have.
     pub fn ready(&mut self) -> Ready {
-        let mut ready = Ready::default();
+        let mut ready = Ready {
+            came: self.came(),
+            ..Ready::default()
+        };
         for number in 0..SOCKETS {
             let bit = 1 << number;
             let uses = self.uses[number];

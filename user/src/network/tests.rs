@@ -1,5 +1,6 @@
 //! The ring and the stack against what no well-meaning card or peer does.
 
+mod datagrams;
 mod outgoing;
 
 use std::boxed::Box;
@@ -225,7 +226,7 @@ impl Pair {
         };
         let mut card = end(&wires[0], &wires[1], seed | 1);
         let mut theirs = end(&wires[1], &wires[0], seed | 2);
-        let storage = Box::leak(Box::new([Storage::EMPTY; SOCKETS]));
+        let storage = Box::leak(Box::new(Storage::EMPTY));
         let memory = Box::leak(vec![0; Stack::MEMORY].into_boxed_slice());
         let stack = Stack::new(&mut card, [2, 0, 0, 0, 0, 1], seed, storage, memory);
         let address = EthernetAddress([2, 0, 0, 0, 0, 2]);
@@ -280,9 +281,10 @@ impl Pair {
             }
         }
         let states = self.sockets.iter().map(|(_, socket)| match socket {
-            smoltcp::socket::Socket::Tcp(socket) => socket.state(),
+            smoltcp::socket::Socket::Tcp(socket) => Some(socket.state()),
+            smoltcp::socket::Socket::Udp(_) => None,
         });
-        let states: Vec<State> = states.collect();
+        let states: Vec<Option<State>> = states.collect();
         panic!(
             "it never came; the peer's sockets: {states:?}, ours: {:?}",
             self.stack
@@ -476,7 +478,7 @@ fn spoil(numbers: &mut Numbers, frame: &mut Vec<u8>) {
 
 /// Makes the checksums of an IPv4 frame right, so that it gets further.
 fn mend(frame: &mut [u8]) {
-    use smoltcp::wire::{EthernetFrame, IpAddress, Ipv4Packet, TcpPacket};
+    use smoltcp::wire::{EthernetFrame, IpAddress, IpProtocol, Ipv4Packet, TcpPacket, UdpPacket};
     let Ok(mut ethernet) = EthernetFrame::new_checked(frame) else {
         return;
     };
@@ -485,7 +487,11 @@ fn mend(frame: &mut [u8]) {
     };
     packet.fill_checksum();
     let ends = [packet.src_addr(), packet.dst_addr()].map(IpAddress::Ipv4);
-    if let Ok(mut segment) = TcpPacket::new_checked(packet.payload_mut()) {
+    if packet.next_header() == IpProtocol::Udp {
+        if let Ok(mut datagram) = UdpPacket::new_checked(packet.payload_mut()) {
+            datagram.fill_checksum(&ends[0], &ends[1]);
+        }
+    } else if let Ok(mut segment) = TcpPacket::new_checked(packet.payload_mut()) {
         segment.fill_checksum(&ends[0], &ends[1]);
     }
 }

@@ -29,7 +29,7 @@ impl<M: Machine> Process<'_, M> {
             })),
             AF_INET if given.len() as u64 >= IPV4_BYTES => {
                 let [high, low, a, b, c, d] = *rest.first_chunk().ok_or(Errno(EINVAL))?;
-                Ok(Name::Tcp(([a, b, c, d], u16::from_be_bytes([high, low]))))
+                Ok(Name::Inet(([a, b, c, d], u16::from_be_bytes([high, low]))))
             }
             AF_UNIX => self.label(rest).map(Name::Unix),
             _ => Err(Errno(EINVAL)),
@@ -63,7 +63,7 @@ impl<M: Machine> Process<'_, M> {
         let mut told = [0; LONGEST];
         told[..2].copy_from_slice(&name.family().to_le_bytes()[..2]);
         let len = match name {
-            Name::Tcp((address, port)) => {
+            Name::Inet((address, port)) => {
                 told[2..4].copy_from_slice(&port.to_be_bytes());
                 told[4..8].copy_from_slice(address);
                 IPV4_BYTES

@@ -1,9 +1,9 @@
 //! Datagrams in the machine: messages that stay whole, from whoever knows a name or is connected.
 //!
 //! A socket has one pipe for all that it receives. Before each message stand its length, the name
-//! of whoever sent it, and who that is. One that is as long as there is room waits, and one that
-//! is longer than a pipe is refused. Messages of a connection (`SOCK_SEQPACKET`) are the same in
-//! its pipes.
+//! of whoever sent it, and who that is; so it is with those by UDP. One that is as long as there is
+//! room waits, and one that is longer than a pipe is refused. Messages of a connection
+//! (`SOCK_SEQPACKET`) are the same in its pipes.
 
 use linux_raw_sys::errno::{
     ECONNREFUSED, EINVAL, EMSGSIZE, ENOBUFS, ENOENT, ENOTCONN, EPERM, EPIPE, EPROTOTYPE,
@@ -19,27 +19,36 @@ use super::streams::Pieces;
 use crate::linux::senders::Who;
 use crate::linux::sockets::{Connected, Datagrams, LABEL, Label, Link, Name, Socket, Sockets};
 use crate::linux::streams::{PAGE_BYTES, PIPE_PAGES, Pipe, Side, Target};
+use crate::linux::udp::Udp;
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Bytes before a message, the longest message, and bytes that are moved at once.
-const HEADER: usize = 28 + LABEL;
-/// Where in a header the name of the sender begins, and where it says who that is.
+pub(super) const HEADER: usize = 28 + LABEL;
+/// Where in a header stands whether the name is one in the machine, where that begins, and where it
+/// says who the sender is.
+const FAMILY: usize = 9;
 const NAME: usize = 16;
 const WHO: usize = NAME + LABEL;
 const PIPE: usize = PIPE_PAGES * PAGE_BYTES;
-const LONGEST: usize = PIPE - HEADER;
+pub(super) const LONGEST: usize = PIPE - HEADER;
 const PORTION: usize = 1024;
 
 /// Is there room for a message of a page?
 pub(super) const fn has_room_for_message(pipe: &Pipe) -> bool {
-    pipe.len + HEADER + PAGE_BYTES <= PIPE
+    has_room_for(pipe, PAGE_BYTES)
 }
 
-/// A message that came: how much of it the program has, how long it was, and from whom.
+/// Is there room for a message of so many bytes?
+pub(super) const fn has_room_for(pipe: &Pipe, bytes: usize) -> bool {
+    pipe.len + HEADER + bytes <= PIPE
+}
+
+/// A message that came: how much of it the program has, how long it was, and from whom, if it has
+/// a name.
 pub(super) struct Came {
     pub(super) bytes: u64,
     pub(super) whole: u64,
-    pub(super) sender: Label,
+    pub(super) sender: Option<Name>,
 }
 
 impl Came {
@@ -48,7 +57,7 @@ impl Came {
         Self {
             bytes,
             whole: bytes,
-            sender: Label::NONE,
+            sender: None,
         }
     }
 
@@ -69,12 +78,48 @@ struct Outlet {
     inbox: Option<usize>,
 }
 
+fn header_of(sender: &Name, who: Who, bytes: usize) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(&(bytes as u64).to_le_bytes());
+    match sender {
+        Name::Unix(label) => {
+            let name = label.bytes();
+            header[8] = u8::try_from(name.len()).unwrap_or(0);
+            header[12..NAME].copy_from_slice(&label.file.to_le_bytes());
+            header[NAME..NAME + name.len()].copy_from_slice(name);
+        }
+        Name::Inet((address, port)) => {
+            header[FAMILY] = 1;
+            header[NAME..NAME + 4].copy_from_slice(address);
+            header[NAME + 4..NAME + 6].copy_from_slice(&port.to_le_bytes());
+        }
+    }
+    header[WHO..].copy_from_slice(who.map(u32::to_le_bytes).as_flattened());
+    header
+}
+
+/// The name of the sender, if it has one.
+fn sender_of(header: &[u8; HEADER]) -> Result<Option<Name>, Errno> {
+    let name = &header[NAME..];
+    if header[FAMILY] == 1 {
+        let [a, b, c, d, low, high] = *name.first_chunk().ok_or(Errno(EINVAL))?;
+        let port = u16::from_le_bytes([low, high]);
+        return Ok(Some(Name::Inet(([a, b, c, d], port))));
+    }
+    let mut label = Label::new(&name[..usize::from(header[8])])?;
+    let [.., a, b, c, d] = *header.first_chunk::<NAME>().ok_or(Errno(EINVAL))?;
+    label.file = u32::from_le_bytes([a, b, c, d]);
+    Ok((label != Label::NONE).then_some(Name::Unix(label)))
+}
+
 impl<M: Machine> Process<'_, M> {
-    /// A socket for datagrams, which has no name yet.
-    pub(super) fn new_datagrams(&mut self) -> Result<Target, Errno> {
+    /// A socket for datagrams, by UDP or in the machine, which has no name yet.
+    pub(super) fn new_datagrams(&mut self, udp: bool) -> Result<Target, Errno> {
         let inbox = self.streams.add_pipe()?;
-        let number = self.streams.number();
-        let socket = Socket::Datagrams(Datagrams::new(inbox, number));
+        let socket = match udp {
+            true => Socket::Udp(Udp::new(inbox)),
+            false => Socket::Datagrams(Datagrams::new(inbox, self.streams.number())),
+        };
         self.streams.add_socket(socket).inspect_err(|_| {
             let pipe = &mut self.streams.pipes[inbox];
             (pipe.readers, pipe.writers) = (false, false);
@@ -176,6 +221,9 @@ impl<M: Machine> Process<'_, M> {
     ) -> Answer {
         let socket = self.socket(file)?;
         let bytes = self.readable(pieces)?;
+        if let Socket::Udp(it) = self.streams.sockets[socket] {
+            return self.send_udp(socket, it, (pieces, bytes), to);
+        }
         self.rights.has_room(sending.places().len())?;
         let outlet = self.outlet(socket, to)?;
         if bytes > LONGEST {
@@ -188,20 +236,14 @@ impl<M: Machine> Process<'_, M> {
         }
         let inbox = outlet.inbox.ok_or(Errno(EPIPE))?;
         let start = self.streams.pipes[inbox].len;
-        if PIPE - start < HEADER + bytes {
+        if !has_room_for(&self.streams.pipes[inbox], bytes) {
             let place = self.files.place(file)?;
             self.streams.drained(place, POLLOUT);
             return Err(self.later(file, Side::Sends));
         }
         let who = self.sender(socket, outlet.to, sending.who);
-        let put = self.put_datagram(inbox, (&outlet.from, who), pieces, bytes);
-        put.inspect_err(|_| {
-            // There was no memory for all of it.
-            self.streams.pipes[inbox].len = start;
-            if start == 0 {
-                self.empty_pipe(inbox);
-            }
-        })?;
+        let from = Name::Unix(outlet.from);
+        self.put_datagram(inbox, (&from, who), pieces, bytes)?;
         self.send_beside(sending, (inbox, start));
         Ok(bytes as u64)
     }
@@ -238,8 +280,12 @@ impl<M: Machine> Process<'_, M> {
 
     /// The pipe of the messages that a socket receives, and whether there will be no more; none
     /// if the socket receives nothing from now on.
-    fn inlet(&self, socket: usize) -> Result<(Option<usize>, bool), Errno> {
+    fn inlet(&mut self, socket: usize) -> Result<(Option<usize>, bool), Errno> {
         match self.streams.sockets[socket] {
+            Socket::Udp(it) => {
+                self.hear_udp(socket)?;
+                Ok((Some(it.inbox), it.deaf))
+            }
             Socket::Datagrams(own) => Ok((Some(own.inbox), own.deaf)),
             Socket::Connected(Connected { deaf: true, .. }) => Ok((None, true)),
             Socket::Connected(Connected {
@@ -253,11 +299,11 @@ impl<M: Machine> Process<'_, M> {
     /// Does a descriptor lead to a socket whose messages stay whole?
     pub(super) fn has_messages(&mut self, file: u64) -> bool {
         let socket = self.socket(file).map(|it| self.streams.sockets[it]);
-        socket.is_ok_and(|it| matches!(it, Socket::Datagrams(_)) || it.has_packets())
+        socket.is_ok_and(|it| it.is_for_datagrams() || it.has_packets())
     }
 
     /// How many bytes these pieces have, all of which can be read.
-    fn readable(&mut self, pieces: Pieces) -> Result<usize, Errno> {
+    pub(super) fn readable(&mut self, pieces: Pieces) -> Result<usize, Errno> {
         let mut all = 0_u64;
         for index in 0..self.count_of(pieces)? {
             let (address, bytes) = self.piece(pieces, index)?;
@@ -277,33 +323,48 @@ impl<M: Machine> Process<'_, M> {
         }
     }
 
-    fn put_datagram(
+    /// Puts a message into a pipe that has room for it.
+    pub(super) fn put_datagram(
         &mut self,
         inbox: usize,
-        (sender, who): (&Label, Who),
+        sender: (&Name, Who),
         pieces: Pieces,
         bytes: usize,
     ) -> Result<(), Errno> {
-        let mut header = [0; HEADER];
-        let name = sender.bytes();
-        header[..8].copy_from_slice(&(bytes as u64).to_le_bytes());
-        header[8] = u8::try_from(name.len()).unwrap_or(0);
-        header[12..16].copy_from_slice(&sender.file.to_le_bytes());
-        header[NAME..NAME + name.len()].copy_from_slice(name);
-        header[WHO..].copy_from_slice(who.map(u32::to_le_bytes).as_flattened());
-        self.append(inbox, &header)?;
-        let mut portion = [0; PORTION];
-        for index in 0..self.count_of(pieces)? {
-            let (address, bytes) = self.piece(pieces, index)?;
-            let mut done = 0;
-            while done < bytes {
-                let len = super::portion_of(bytes - done);
-                self.read(address.wrapping_add(done), &mut portion[..len])?;
-                self.append(inbox, &portion[..len])?;
-                done += len as u64;
+        self.put_whole(inbox, sender, bytes, |it| {
+            let mut portion = [0; PORTION];
+            for index in 0..it.count_of(pieces)? {
+                let (address, bytes) = it.piece(pieces, index)?;
+                let mut done = 0;
+                while done < bytes {
+                    let len = super::portion_of(bytes - done);
+                    it.read(address.wrapping_add(done), &mut portion[..len])?;
+                    it.append(inbox, &portion[..len])?;
+                    done += len as u64;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
+    }
+
+    /// Puts the header of a message of so many bytes into a pipe, and those: all or nothing.
+    pub(super) fn put_whole(
+        &mut self,
+        inbox: usize,
+        (sender, who): (&Name, Who),
+        bytes: usize,
+        put: impl FnOnce(&mut Self) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let start = self.streams.pipes[inbox].len;
+        let header = header_of(sender, who, bytes);
+        let done = self.append(inbox, &header).and_then(|()| put(self));
+        done.inspect_err(|_| {
+            // There was no memory for all of it.
+            self.streams.pipes[inbox].len = start;
+            if start == 0 {
+                self.empty_pipe(inbox);
+            }
+        })
     }
 
     /// The next message of a socket, as far as there is room for it: the rest is lost, unless it is
@@ -322,11 +383,8 @@ impl<M: Machine> Process<'_, M> {
         };
         let mut header = [0; HEADER];
         self.fetch(inbox, 0, &mut header);
-        let [a, b, c, d, ..] = header;
-        let whole = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(0);
-        let mut sender = Label::new(&header[NAME..NAME + usize::from(header[8])])?;
-        let [.., a, b, c, d] = *header.first_chunk::<16>().ok_or(Errno(EINVAL))?;
-        sender.file = u32::from_le_bytes([a, b, c, d]);
+        let whole = usize::try_from(self.next_length(inbox)).unwrap_or(0);
+        let sender = sender_of(&header)?;
         let bytes = self.fetch_pieces(inbox, pieces, whole)?;
         let (words, _) = header[WHO..].as_chunks::<4>();
         self.senders
@@ -342,6 +400,15 @@ impl<M: Machine> Process<'_, M> {
             whole: whole as u64,
             sender,
         })
+    }
+
+    /// How many bytes the next message in a pipe has; 0 if there is none.
+    pub(super) fn next_length(&self, inbox: usize) -> u64 {
+        let mut length = [0; 8];
+        if self.streams.pipes[inbox].len > 0 {
+            self.fetch(inbox, 0, &mut length);
+        }
+        u64::from_le_bytes(length)
     }
 
     /// The same for who wants its bytes alone.
@@ -368,13 +435,16 @@ impl<M: Machine> Process<'_, M> {
 
     /// Closes a side of a socket for datagrams.
     pub(super) fn shut_datagrams(&mut self, socket: usize, how: u32) -> Answer {
-        let Socket::Datagrams(mut it) = self.streams.sockets[socket] else {
-            return Err(Errno(ENOTCONN));
+        let (is_connected, deaf, mute) = match &mut self.streams.sockets[socket] {
+            Socket::Datagrams(it) => (it.peer.is_some(), &mut it.deaf, &mut it.mute),
+            Socket::Udp(it) => (it.peer.is_some(), &mut it.deaf, &mut it.mute),
+            _ => return Err(Errno(ENOTCONN)),
         };
-        it.peer.ok_or(Errno(ENOTCONN))?;
-        it.deaf |= how != SHUT_WR;
-        it.mute |= how != SHUT_RD;
-        self.streams.sockets[socket] = Socket::Datagrams(it);
+        if !is_connected {
+            return Err(Errno(ENOTCONN));
+        }
+        *deaf |= how != SHUT_WR;
+        *mute |= how != SHUT_RD;
         Ok(0)
     }
 
@@ -397,8 +467,10 @@ impl<M: Machine> Process<'_, M> {
 
     /// Two sockets for datagrams that are connected to each other.
     pub(super) fn pair_datagrams(&mut self, flags: u32, to: u64) -> Answer {
-        let near = self.new_datagrams()?;
-        let far = self.new_datagrams().inspect_err(|_| self.release(near))?;
+        let near = self.new_datagrams(false)?;
+        let far = self
+            .new_datagrams(false)
+            .inspect_err(|_| self.release(near))?;
         let (Target::Socket(first), Target::Socket(second)) = (near, far) else {
             return Err(Errno(ENOBUFS));
         };

@@ -6,7 +6,7 @@ use linux_raw_sys::general::{
     F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL, FASYNC, FD_CLOEXEC, O_ACCMODE,
     O_APPEND, O_CLOEXEC, O_DSYNC, O_NONBLOCK, O_RDONLY, O_WRONLY, SEEK_CUR, SEEK_END, SEEK_SET,
 };
-use linux_raw_sys::ioctl::FIONBIO;
+use linux_raw_sys::ioctl::{FIONBIO, FIONREAD};
 
 use super::names::HERE;
 use super::streams::Pieces;
@@ -90,8 +90,12 @@ impl<M: Machine> Process<'_, M> {
     /// `ioctl`: whether calls wait can be said so too.
     fn manage(&mut self, file: u64, request: u64, place: u64) -> Answer {
         self.files.of(file)?;
-        if request & 0xffff_ffff != u64::from(FIONBIO) {
-            return Err(Errno(ENOTTY));
+        match u32::try_from(request & 0xffff_ffff) {
+            Ok(FIONBIO) => {}
+            Ok(FIONREAD) if let Some(bytes) = self.next_udp(file)? => {
+                return self.write_half(place, bytes).map(|()| 0);
+            }
+            _ => return Err(Errno(ENOTTY)),
         }
         let mut wanted = [0; 4];
         self.read(place, &mut wanted)?;

@@ -13,18 +13,19 @@ use super::datagrams::has_room_for_message;
 use super::outgoing::leads_out;
 use crate::linux::files::Kind;
 use crate::linux::sockets::{
-    ANY, Connected, Datagrams, LOOPBACK, Label, Link, Listens, Name, OWN, Socket, Sockets,
+    ANY, Connected, Datagrams, HOME, LOOPBACK, Label, Link, Listens, Name, OWN, Socket, Sockets,
 };
 use crate::linux::streams::{Side, Target};
 use crate::linux::{Answer, Errno, Machine, Process};
-
-/// Who connects in the machine without saying to which of its addresses.
-const HOME: [u8; 4] = [LOOPBACK, 0, 0, 1];
+use crate::network::Peer;
 
 impl<M: Machine> Process<'_, M> {
     /// `bind`: gives a socket a name.
     pub(super) fn bind(&mut self, file: u64, place: u64, bytes: u64) -> Answer {
         let socket = self.socket(file)?;
+        if let Socket::Udp(it) = self.streams.sockets[socket] {
+            return self.bind_udp(socket, it, [place, bytes]);
+        }
         let datagrams = self.datagrams(socket);
         let had = match (self.streams.sockets[socket], datagrams) {
             (Socket::New(had), _) => had,
@@ -36,7 +37,7 @@ impl<M: Machine> Process<'_, M> {
             return Err(Errno(EINVAL));
         }
         let name = match wanted {
-            Name::Tcp((address, port)) => self.free_name(address, port)?,
+            Name::Inet(wanted) => self.free_name(wanted)?,
             Name::Unix(label) => self.make_label(label, datagrams.is_some())?,
         };
         self.streams.sockets[socket] = match (datagrams, name) {
@@ -46,7 +47,8 @@ impl<M: Machine> Process<'_, M> {
         Ok(0)
     }
 
-    fn free_name(&mut self, address: [u8; 4], port: u16) -> Result<Name, Errno> {
+    /// A name of the machine, with a port if it says none.
+    pub(super) fn own_place(&mut self, (address, port): Peer) -> Result<Peer, Errno> {
         if ![OWN, ANY].contains(&address) && address[0] != LOOPBACK {
             return Err(Errno(EADDRNOTAVAIL));
         }
@@ -54,7 +56,11 @@ impl<M: Machine> Process<'_, M> {
             0 => self.streams.free_port(),
             port => port,
         };
-        let name = Name::Tcp((address, port));
+        Ok((address, port))
+    }
+
+    fn free_name(&mut self, wanted: Peer) -> Result<Name, Errno> {
+        let name = Name::Inet(self.own_place(wanted)?);
         if self.streams.sockets.has_name(&name) {
             return Err(Errno(EADDRINUSE));
         }
@@ -90,10 +96,9 @@ impl<M: Machine> Process<'_, M> {
     /// `connect`: to who listens in the machine, or to others.
     pub(super) fn connect(&mut self, file: u64, place: u64, bytes: u64) -> Answer {
         let socket = self.socket(file)?;
-        if self.datagrams(socket).is_some() {
-            return self.connect_datagrams(socket, place, bytes);
-        }
         let own = match self.streams.sockets[socket] {
+            Socket::Udp(it) => return self.connect_udp(socket, it, [place, bytes]),
+            Socket::Datagrams(_) => return self.connect_datagrams(socket, place, bytes),
             Socket::New(own) => own,
             Socket::Asks { .. } | Socket::Refused { .. } => return self.ask_again(file, socket),
             _ => return Err(Errno(EISCONN)),
@@ -112,12 +117,12 @@ impl<M: Machine> Process<'_, M> {
             return Err(self.later(file, Side::Sends));
         }
         let (name, peer) = match (own, wanted) {
-            (Name::Tcp((_, port)), Name::Tcp((address, _))) => {
+            (Name::Inet((_, port)), Name::Inet((address, _))) => {
                 let port = match port {
                     0 => self.streams.free_port(),
                     port => port,
                 };
-                (Name::Tcp((address, port)), wanted)
+                (Name::Inet((address, port)), wanted)
             }
             _ => (own, heard.name),
         };
@@ -159,8 +164,8 @@ impl<M: Machine> Process<'_, M> {
     /// What a name means to who connects to it, if that can be in the machine.
     fn within_machine(&self, wanted: Name) -> Result<Name, Errno> {
         match wanted {
-            Name::Tcp((ANY, port)) => return Ok(Name::Tcp((HOME, port))),
-            Name::Tcp(_) => {}
+            Name::Inet((ANY, port)) => return Ok(Name::Inet((HOME, port))),
+            Name::Inet(_) => {}
             Name::Unix(label) if label.is_abstract() => {}
             Name::Unix(label) => {
                 let path = self.meant(self.files.folder(), label.bytes(), true)?;

@@ -21,11 +21,17 @@ use crate::linux::{Answer, Errno, Machine, Process};
 /// Levels besides that of sockets: IPv4, and TCP, which is a protocol of that number.
 const IP: u64 = 0;
 const TCP: u64 = 6;
-/// Bytes of a socket's buffer, and of what goes out at once.
+/// UDP, by its number among protocols.
+const UDP: u32 = 17;
+/// Bytes of a socket's buffer, of what goes out at once, and of all datagrams that wait.
 const BUFFER: u32 = 8192;
+const INBOX: u32 = 65_536;
 const SEGMENT: u32 = 1460;
-/// The options of IPv4 that are taken: the kind of service.
+/// The options of IPv4 that are taken: the kind of service; and whether datagrams may be cut up,
+/// which they never are, and whether all is told of what comes of them.
 const IP_TOS: u32 = 1;
+const IP_MTU_DISCOVER: u32 = 10;
+const IP_RECVERR: u32 = 11;
 
 fn level_of(level: u64) -> u64 {
     level & 0xffff_ffff
@@ -74,7 +80,7 @@ const fn is_taken(level: u64, name: u32) -> bool {
                 | TCP_QUICKACK
                 | TCP_USER_TIMEOUT
         ),
-        IP => name == IP_TOS,
+        IP => matches!(name, IP_TOS | IP_MTU_DISCOVER | IP_RECVERR),
         _ => false,
     }
 }
@@ -90,7 +96,8 @@ impl<M: Machine> Process<'_, M> {
         if let (1, Some(side)) = (level_of(level), side_of(name_of(name))) {
             return self.set_patience(socket, side, place, bytes);
         }
-        if !is_taken(level_of(level), name_of(name)) {
+        let is_udp = matches!(self.streams.sockets[socket], Socket::Udp(_));
+        if !is_taken(level_of(level), name_of(name)) || is_udp && level_of(level) == TCP {
             return Err(Errno(ENOPROTOOPT));
         }
         if bytes & 0xffff_ffff < 4 {
@@ -190,7 +197,10 @@ impl<M: Machine> Process<'_, M> {
             (1, SO_DOMAIN) => Ok(own.family()),
             (1, SO_PROTOCOL) if matches!(own, Name::Unix(_)) => Ok(0),
             (other, _) if other != 1 && matches!(own, Name::Unix(_)) => Err(Errno(EOPNOTSUPP)),
-            (1, SO_TYPE) if matches!(it, Socket::Datagrams(_)) => Ok(SOCK_DGRAM),
+            (TCP, _) if matches!(it, Socket::Udp(_)) => Err(Errno(ENOPROTOOPT)),
+            (1, SO_TYPE) if it.is_for_datagrams() => Ok(SOCK_DGRAM),
+            (1, SO_PROTOCOL) if matches!(it, Socket::Udp(_)) => Ok(UDP),
+            (1, SO_RCVBUF | SO_SNDBUF) if matches!(it, Socket::Udp(_)) => Ok(INBOX),
             (1, SO_TYPE) if it.has_packets() => Ok(SOCK_SEQPACKET),
             (1, SO_TYPE) => Ok(SOCK_STREAM),
             (1, SO_PASSCRED) => Ok(self.streams.telling[socket].into()),

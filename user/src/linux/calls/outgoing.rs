@@ -26,7 +26,7 @@ const OUTGOING: u64 = 2;
 /// Is that beyond the machine?
 pub(super) fn leads_out(wanted: &Name) -> Option<Peer> {
     match wanted {
-        Name::Tcp((address, port)) => {
+        Name::Inet((address, port)) => {
             let here = [ANY, OWN].contains(address) || address[0] == LOOPBACK;
             (!here).then_some((*address, *port))
         }
@@ -38,12 +38,10 @@ impl<M: Machine> Process<'_, M> {
     /// Asks for a connection, for a socket that is called so.
     pub(super) fn ask_outside(&mut self, file: u64, own: Name, peer: Peer) -> Answer {
         let socket = self.socket(file)?;
-        if self.bundle.word(Word::Network) != Some(OUTGOING) {
-            return Err(self.nothing_leads_to(peer));
-        }
+        self.check_outside(peer)?;
         let port = match own {
-            Name::Tcp((_, 0)) | Name::Unix(_) => self.streams.free_port(),
-            Name::Tcp((_, port)) => port,
+            Name::Inet((_, 0)) | Name::Unix(_) => self.streams.free_port(),
+            Name::Inet((_, port)) => port,
         };
         self.ready = None;
         let connection = self.machine.connect(peer, port).map_err(|why| match why {
@@ -51,8 +49,8 @@ impl<M: Machine> Process<'_, M> {
             _ => Errno(EADDRNOTAVAIL),
         })?;
         let it = Connected {
-            name: Name::Tcp((OWN, port)),
-            peer: Name::Tcp(peer),
+            name: Name::Inet((OWN, port)),
+            peer: Name::Inet(peer),
             with: 0,
             link: Link::Card(connection),
             deaf: false,
@@ -65,9 +63,17 @@ impl<M: Machine> Process<'_, M> {
         }
     }
 
-    fn nothing_leads_to(&mut self, ([a, b, c, d], port): Peer) -> Errno {
+    /// May a program reach others beyond the machine?
+    pub(super) fn check_outside(&mut self, peer: Peer) -> Result<(), Errno> {
+        match self.bundle.word(Word::Network) {
+            Some(OUTGOING) => Ok(()),
+            _ => Err(self.nothing_leads_to(peer)),
+        }
+    }
+
+    pub(super) fn nothing_leads_to(&mut self, ([a, b, c, d], port): Peer) -> Errno {
         let text = format_args!(
-            "the program wants to connect to {a}.{b}.{c}.{d}:{port}, and from the machine nothing \
+            "the program wants to reach {a}.{b}.{c}.{d}:{port}, and from the machine nothing \
              leads to others: add --outgoing; the program got ENETUNREACH"
         );
         self.tell_once(nr::__NR_connect.into(), text);
@@ -156,11 +162,16 @@ impl<M: Machine> Process<'_, M> {
     /// `SO_ERROR`: why a socket got no connection, which it is told once.
     pub(super) fn take_error(&mut self, socket: usize) -> u32 {
         self.look(socket);
-        match self.streams.sockets[socket] {
+        match &mut self.streams.sockets[socket] {
             Socket::Refused { before, why } => {
+                let (before, why) = (*before, *why);
                 self.streams.sockets[socket] = Socket::New(before);
                 why.0
             }
+            Socket::Udp(it) => match core::mem::take(&mut it.refused) {
+                true => ECONNREFUSED,
+                false => 0,
+            },
             // Who reads or writes learns of other errors.
             _ => 0,
         }

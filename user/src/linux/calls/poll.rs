@@ -235,6 +235,7 @@ impl<M: Machine> Process<'_, M> {
         match self.streams.sockets[socket] {
             Socket::Free | Socket::New(_) | Socket::Waits { .. } => WRITE | POLLHUP,
             Socket::Datagrams(it) => self.datagram_events(&it),
+            Socket::Udp(_) => self.udp_events(socket),
             Socket::Asks { .. } | Socket::Refused { .. } => self.events_of_asking(socket),
             Socket::Broken(_) => READ | WRITE | POLLRDHUP | POLLHUP,
             Socket::Listens(it) => {

@@ -11,7 +11,7 @@ use super::datagrams::Came;
 use super::sockets::low;
 use super::streams::Pieces;
 use crate::linux::errno::LATER;
-use crate::linux::sockets::{Connected, Label, Link, Name, Socket};
+use crate::linux::sockets::{Connected, Link, Socket};
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// What may be asked for of a message.
@@ -48,9 +48,9 @@ impl<M: Machine> Process<'_, M> {
 
     /// Tells the address of whoever sent a datagram; of a connection none is told.
     fn tell_sender(&mut self, came: &Came, to: u64, room: u64) -> Result<(), Errno> {
-        match came.sender {
-            Label::NONE => self.write(room, &[0; 4]),
-            sender => self.tell_address(&Name::Unix(sender), to, room),
+        match &came.sender {
+            None => self.write(room, &[0; 4]),
+            Some(sender) => self.tell_address(sender, to, room),
         }
     }
 

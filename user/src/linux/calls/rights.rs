@@ -46,7 +46,7 @@ impl Sending {
 
 impl<M: Machine> Process<'_, M> {
     /// What is to be sent beside the bytes of a message, by a socket in the machine. By TCP nothing
-    /// is, as Linux has it.
+    /// is, as Linux has it, and by UDP nothing can be.
     pub(super) fn sent_beside(&mut self, file: u64, message: u64) -> Result<Sending, Errno> {
         let mut sending = Sending::NONE;
         let (start, bytes) = self.beside(message)?;
@@ -55,6 +55,9 @@ impl<M: Machine> Process<'_, M> {
         }
         let socket = self.socket(file)?;
         let is_near = matches!(self.streams.sockets[socket].name(), Some(Name::Unix(_)));
+        if bytes >= HEADER && matches!(self.streams.sockets[socket], Socket::Udp(_)) {
+            return Err(self.refuse_beside());
+        }
         let mut at = 0;
         while is_near && bytes - at >= HEADER {
             let place = start.wrapping_add(at);

@@ -1,4 +1,4 @@
-//! Calls about sockets: TCP over IPv4, and streams in the machine.
+//! Calls about sockets: TCP and UDP over IPv4, and streams in the machine.
 //!
 //! A program listens, and who comes from the host by a published port, or from the machine itself,
 //! is a peer; so is who it connects to in the machine, or beyond it if the user wants that.
@@ -10,8 +10,8 @@ use linux_raw_sys::errno::{
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, POLLIN};
 use linux_raw_sys::net::{
-    AF_UNIX, MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL, SHUT_RD, SHUT_RDWR, SHUT_WR,
-    SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM,
+    AF_INET, AF_UNIX, MSG_CONFIRM, MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL, SHUT_RD,
+    SHUT_RDWR, SHUT_WR, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM,
 };
 use rcoe_abi::Rights;
 
@@ -23,14 +23,16 @@ use crate::linux::streams::{Side, Target};
 use crate::linux::{Answer, Errno, Machine, Process};
 use crate::socket::{Incoming, SocketError};
 
-/// TCP, by its number among protocols.
+/// TCP and UDP, by their numbers among protocols.
 const TCP: u64 = 6;
+const UDP: u64 = 17;
 /// Bytes that are moved at once.
 const PORTION: usize = 4096;
 /// Most connections of the machine that wait to be accepted at one socket.
 const WAITING: usize = 16;
 /// What may be asked for of a message.
 const SENDING: u32 = MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE | MSG_EOR;
+const SENDING_UDP: u32 = MSG_NOSIGNAL | MSG_DONTWAIT | MSG_EOR | MSG_CONFIRM;
 
 pub(super) const fn low(word: u64) -> u32 {
     let [a, b, c, d, ..] = word.to_le_bytes();
@@ -60,16 +62,9 @@ impl<M: Machine> Process<'_, M> {
                 let to = [fifth, words[5] & 0xffff_ffff];
                 self.send_message(first, pieces, low(fourth), (&Sending::NONE, to))
             }
-            nr::__NR_sendmsg => {
-                let sending = self.sent_beside(first, second);
-                sending.and_then(|sending| {
-                    let (table, count) = self.message(second)?;
-                    let pieces = Pieces::Table(table, count);
-                    let to = [self.word(second)?, self.word(second.wrapping_add(8))?];
-                    let to = [to[0], to[1] & 0xffff_ffff];
-                    self.send_message(first, pieces, low(third), (&sending, to))
-                })
-            }
+            nr::__NR_sendmsg => self.send_one(first, second, low(third)),
+            nr::__NR_sendmmsg => self.send_many(first, [second, third], low(fourth)),
+            nr::__NR_recvmmsg => self.receive_many(first, [second, third], low(fourth), fifth),
             nr::__NR_recvfrom => self.receive_from([first, second, third, fourth], fifth, words[5]),
             nr::__NR_recvmsg => self.receive_message(first, second, low(third)),
             _ => return None,
@@ -79,7 +74,7 @@ impl<M: Machine> Process<'_, M> {
     fn make_socket(&mut self, family: u32, kind: u32, protocol: u64) -> Answer {
         let name = self.socket_name(family, kind, protocol)?;
         let socket = match kind & 0xf {
-            SOCK_DGRAM => self.new_datagrams()?,
+            SOCK_DGRAM => self.new_datagrams(family == AF_INET)?,
             _ => self.streams.add_socket(Socket::New(name))?,
         };
         self.open_stream(socket, kind & (O_CLOEXEC | O_NONBLOCK))
@@ -94,7 +89,8 @@ impl<M: Machine> Process<'_, M> {
     ) -> Result<Name, Errno> {
         let mut name = Name::none(family).ok_or(Errno(EAFNOSUPPORT))?;
         let (kinds, protocols) = match &mut name {
-            Name::Tcp(_) => ([SOCK_STREAM; 3], [0, TCP]),
+            Name::Inet(_) if kind & 0xf == SOCK_DGRAM => ([SOCK_DGRAM; 3], [0, UDP]),
+            Name::Inet(_) => ([SOCK_STREAM; 3], [0, TCP]),
             Name::Unix(label) => {
                 label.packets = kind & 0xf == SOCK_SEQPACKET;
                 let kinds = [SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET];
@@ -103,8 +99,8 @@ impl<M: Machine> Process<'_, M> {
         };
         if !kinds.contains(&(kind & 0xf)) || !protocols.contains(&protocol) {
             let text = format_args!(
-                "the system sphere carries streams, by TCP over IPv4 or in the machine, and \
-                 messages in the machine: the program got EPROTONOSUPPORT for another socket"
+                "the system sphere carries streams by TCP and datagrams by UDP over IPv4, and both \
+                 in the machine: the program got EPROTONOSUPPORT for another socket"
             );
             self.tell_once(nr::__NR_socket.into(), text);
             return Err(Errno(EPROTONOSUPPORT));
@@ -130,14 +126,14 @@ impl<M: Machine> Process<'_, M> {
                 self.streams.sockets[socket] = Socket::Listens(Listens { most, ..had });
                 return Ok(0);
             }
-            Socket::Datagrams(_) => return Err(Errno(EOPNOTSUPP)),
+            Socket::Datagrams(_) | Socket::Udp(_) => return Err(Errno(EOPNOTSUPP)),
             _ => return Err(Errno(EINVAL)),
         };
-        if let Name::Tcp((_, port @ 0)) = &mut name {
+        if let Name::Inet((_, port @ 0)) = &mut name {
             *port = self.streams.free_port();
         }
         let card = match name {
-            Name::Tcp((address, port)) if address[0] != LOOPBACK => self.listen_outside(port)?,
+            Name::Inet((address, port)) if address[0] != LOOPBACK => self.listen_outside(port)?,
             Name::Unix(_) if name.is_none() => return Err(Errno(EINVAL)),
             _ => None,
         };
@@ -155,9 +151,6 @@ impl<M: Machine> Process<'_, M> {
     fn listen_outside(&mut self, port: u16) -> Result<Option<usize>, Errno> {
         match self.machine.listen(port) {
             Ok(listener) => Ok(Some(listener)),
-            Err(SocketError::Refused | SocketError::Broken | SocketError::Unanswered) => {
-                Err(Errno(EADDRINUSE))
-            }
             Err(SocketError::NoCard | SocketError::NoStack) => {
                 let text = format_args!(
                     "the program listens at port {port}, which only programs in the machine reach: \
@@ -166,6 +159,7 @@ impl<M: Machine> Process<'_, M> {
                 self.tell_once(nr::__NR_listen.into(), text);
                 Ok(None)
             }
+            Err(_) => Err(Errno(EADDRINUSE)),
         }
     }
 
@@ -173,7 +167,7 @@ impl<M: Machine> Process<'_, M> {
         let socket = self.socket(file)?;
         let it = match self.streams.sockets[socket] {
             Socket::Listens(it) => it,
-            Socket::Datagrams(_) => return Err(Errno(EOPNOTSUPP)),
+            Socket::Datagrams(_) | Socket::Udp(_) => return Err(Errno(EOPNOTSUPP)),
             _ => return Err(Errno(EINVAL)),
         };
         if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
@@ -191,7 +185,7 @@ impl<M: Machine> Process<'_, M> {
         if let Target::Socket(new) = new {
             self.streams.sockets[new] = Socket::Connected(arrived);
             self.streams.telling[new] = telling;
-            if let Name::Tcp(_) = it.name {
+            if let Name::Inet(_) = it.name {
                 self.streams.patience[new] = self.streams.patience[socket];
             }
         }
@@ -213,12 +207,12 @@ impl<M: Machine> Process<'_, M> {
         self.ready = None;
         let (connection, peer) = self.machine.accept(it.card?)?;
         let port = match it.name {
-            Name::Tcp((_, port)) => port,
+            Name::Inet((_, port)) => port,
             Name::Unix(_) => return None,
         };
         let arrived = Connected {
-            name: Name::Tcp((OWN, port)),
-            peer: Name::Tcp(peer),
+            name: Name::Inet((OWN, port)),
+            peer: Name::Inet(peer),
             with: 0,
             link: Link::Card(connection),
             deaf: false,
@@ -235,6 +229,10 @@ impl<M: Machine> Process<'_, M> {
 
     fn peer_name(&mut self, file: u64, to: u64, room: u64) -> Answer {
         let socket = self.socket(file)?;
+        if let Socket::Udp(it) = self.streams.sockets[socket] {
+            let name = Name::Inet(it.peer.ok_or(Errno(ENOTCONN))?);
+            return self.tell_address(&name, to, room).map(|()| 0);
+        }
         if self.datagrams(socket).is_some() {
             let (_, other) = self.receiver(socket, [0; 2]).map_err(|_| Errno(ENOTCONN))?;
             let name = Name::Unix(other.label);
@@ -251,7 +249,7 @@ impl<M: Machine> Process<'_, M> {
 
     fn shut_down(&mut self, file: u64, how: u32) -> Answer {
         let socket = self.socket(file)?;
-        if self.datagrams(socket).is_some() && how <= SHUT_RDWR {
+        if self.streams.sockets[socket].is_for_datagrams() && how <= SHUT_RDWR {
             return self.shut_datagrams(socket, how);
         }
         if matches!(self.streams.sockets[socket], Socket::Asks { .. }) {
@@ -390,6 +388,16 @@ impl<M: Machine> Process<'_, M> {
         Err(Errno(EOPNOTSUPP))
     }
 
+    /// Sends the message that is told of at a place.
+    pub(super) fn send_one(&mut self, file: u64, message: u64, flags: u32) -> Answer {
+        let sending = self.sent_beside(file, message)?;
+        let (table, count) = self.message(message)?;
+        let pieces = Pieces::Table(table, count);
+        let to = [self.word(message)?, self.word(message.wrapping_add(8))?];
+        let to = [to[0], to[1] & 0xffff_ffff];
+        self.send_message(file, pieces, flags, (&sending, to))
+    }
+
     fn send_message(
         &mut self,
         file: u64,
@@ -397,8 +405,10 @@ impl<M: Machine> Process<'_, M> {
         flags: u32,
         (sending, to): (&Sending, [u64; 2]),
     ) -> Answer {
-        self.socket(file)?;
-        self.check_flags(flags, SENDING)?;
+        let socket = self.socket(file)?;
+        let is_udp = matches!(self.streams.sockets[socket], Socket::Udp(_));
+        // By UDP more would belong to the same datagram.
+        self.check_flags(flags, if is_udp { SENDING_UDP } else { SENDING })?;
         // It went with the first bytes, if there were any by now.
         let begins = self.threads.now().wait.done == 0;
         self.rights.has_room(sending.places().len())?;

@@ -2,10 +2,10 @@
 
 use super::{Kernel, NETWORK};
 use crate::linux::machine::Network;
-use crate::network::{Peer, Ready, SOCKETS};
-use crate::socket::{Connection, Incoming, Listener, Network as Stack, SocketError};
+use crate::network::{DATAGRAMS, Peer, Ready, SOCKETS};
+use crate::socket::{Connection, Datagrams, Incoming, Listener, Network as Stack, SocketError};
 
-/// Most listeners; connections have the slots behind theirs.
+/// Most listeners; connections have the slots behind theirs, and then sockets for datagrams.
 const LISTENERS: usize = 4;
 /// The page of the window where what comes is.
 const PAGE: u64 = 0;
@@ -18,6 +18,7 @@ pub(super) struct Net {
     stack: Option<Stack>,
     listeners: [Option<Listener>; LISTENERS],
     connections: [Option<Connection>; SOCKETS],
+    datagrams: [Option<Datagrams>; DATAGRAMS],
     /// When the stack signals at the latest.
     alarm: Option<u64>,
 }
@@ -28,6 +29,7 @@ impl Default for Net {
             stack: None,
             listeners: [None; LISTENERS],
             connections: [None; SOCKETS],
+            datagrams: [None; DATAGRAMS],
             alarm: None,
         }
     }
@@ -45,6 +47,13 @@ impl Net {
         let connection = connection.ok_or(SocketError::Broken)?;
         let stack = self.stack.as_ref().ok_or(SocketError::NoStack)?;
         Ok((stack, connection))
+    }
+
+    fn datagrams(&self, number: usize) -> Result<(&Stack, Datagrams), SocketError> {
+        let socket = self.datagrams.get(number).copied().flatten();
+        let socket = socket.ok_or(SocketError::Refused)?;
+        let stack = self.stack.as_ref().ok_or(SocketError::NoStack)?;
+        Ok((stack, socket))
     }
 
     /// Waits until anything changed, or a time comes, which it is `now` or later. Tells whether
@@ -136,6 +145,33 @@ impl Network for Kernel {
         }
     }
 
+    fn open(&mut self, port: u16) -> Result<usize, SocketError> {
+        let net = &mut self.net;
+        let stack = net.stack.as_ref().ok_or(SocketError::NoStack)?;
+        let free = net.datagrams.iter().position(Option::is_none);
+        let free = free.ok_or(SocketError::Refused)?;
+        let slot = (LISTENERS + SOCKETS + free) as u64;
+        net.datagrams[free] = Some(stack.open(port, slot)?);
+        Ok(free)
+    }
+
+    fn send_to(&mut self, socket: usize, peer: Peer, bytes: &[u8]) -> Result<(), SocketError> {
+        let (stack, socket) = self.net.datagrams(socket)?;
+        stack.send_to(socket, peer, bytes)
+    }
+
+    fn take_from(&mut self, socket: usize, into: &mut [u8]) -> Option<(usize, Peer)> {
+        let (stack, socket) = self.net.datagrams(socket).ok()?;
+        stack.take(socket, into).ok()?
+    }
+
+    fn shut(&mut self, socket: usize) {
+        if let Ok((stack, closed)) = self.net.datagrams(socket) {
+            stack.shut(closed);
+            self.net.datagrams[socket] = None;
+        }
+    }
+
     fn ready(&mut self) -> Ready {
         let net = &self.net;
         let Some(Ok(told)) = net.stack.as_ref().map(Stack::ready) else {
@@ -153,6 +189,11 @@ impl Network for Kernel {
                 ready.receives |= bit(told.receives);
                 ready.sends |= bit(told.sends);
                 ready.ended |= bit(told.ended);
+            }
+        }
+        for (number, socket) in net.datagrams.iter().enumerate() {
+            if let Some(socket) = socket {
+                ready.came |= (told.came >> socket.number() & 1) << number;
             }
         }
         ready

@@ -16,8 +16,8 @@ use super::rights::{receive_as, send};
 use super::threads::{begin, call, last};
 use super::{Answer, BOTH, DATA, Errno, Turn, ask, machine_uses, map, with};
 
-const FROM: u64 = DATA + 0x700;
-const ROOM: u64 = DATA + 0x780;
+pub(super) const FROM: u64 = DATA + 0x700;
+pub(super) const ROOM: u64 = DATA + 0x780;
 
 fn datagrams(process: Program<'_, '_>) -> u64 {
     let words = [AF_UNIX.into(), u64::from(SOCK_DGRAM) | NONBLOCK];
@@ -44,7 +44,7 @@ fn send_to(process: Program<'_, '_>, file: u64, text: &[u8], name: &[u8]) -> Ans
 }
 
 /// Receives, and tells how long the name of the sender is.
-fn receive(process: Program<'_, '_>, file: u64, most: u64, flags: u32) -> (Answer, u64) {
+pub(super) fn receive(process: Program<'_, '_>, file: u64, most: u64, flags: u32) -> (Answer, u64) {
     process.write_words(ROOM, &[110]).unwrap();
     let words = [file, HERE, most, flags.into(), FROM, ROOM];
     let answer = ask(process, nr::__NR_recvfrom, &words);

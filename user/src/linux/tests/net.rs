@@ -15,6 +15,8 @@ use crate::linux::Turn;
 use crate::network::{Peer, Ready};
 use crate::socket::{Incoming, SocketError};
 
+/// An address in the machine's network at which nobody is.
+pub(super) const NOBODY: [u8; 4] = [10, 0, 2, 77];
 /// Bytes that a connection takes before its peer reads.
 const ROOM: usize = 5000;
 
@@ -26,6 +28,18 @@ pub(super) struct Wires {
     pub(super) wires: Vec<Wire>,
     /// What comes of what the program asked for last, as soon as nobody but the network can go on.
     pub(super) promised: VecDeque<Result<(), SocketError>>,
+    /// Sockets for datagrams; and whether there is no card.
+    pub(super) posts: Vec<Post>,
+    pub(super) is_cut_off: bool,
+}
+
+/// A socket for datagrams: what came and from whom, and what was sent and to whom.
+#[derive(Debug, Default)]
+pub(super) struct Post {
+    pub(super) port: u16,
+    pub(super) came: VecDeque<(Peer, Vec<u8>)>,
+    pub(super) sent: Vec<(Peer, Vec<u8>)>,
+    pub(super) gone: bool,
 }
 
 #[derive(Debug, Default)]
@@ -145,11 +159,51 @@ impl Network for Mock {
         self.net.wires[wire].gone = true;
     }
 
+    fn open(&mut self, port: u16) -> Result<usize, SocketError> {
+        if self.net.is_cut_off {
+            return Err(SocketError::NoCard);
+        }
+        let mut all = self.net.posts.iter();
+        assert!(
+            !all.any(|it| it.port == port && !it.gone),
+            "{port} is taken"
+        );
+        self.net.posts.push(Post {
+            port,
+            ..Post::default()
+        });
+        Ok(self.net.posts.len() - 1)
+    }
+
+    fn send_to(&mut self, post: usize, peer: Peer, bytes: &[u8]) -> Result<(), SocketError> {
+        assert!(!self.net.posts[post].gone, "it was closed");
+        if peer.0 == NOBODY {
+            return Err(SocketError::Refused);
+        }
+        self.net.posts[post].sent.push((peer, bytes.to_vec()));
+        Ok(())
+    }
+
+    fn take_from(&mut self, post: usize, into: &mut [u8]) -> Option<(usize, Peer)> {
+        assert!(!self.net.posts[post].gone, "it was closed");
+        let (peer, bytes) = self.net.posts[post].came.pop_front()?;
+        let count = bytes.len().min(into.len());
+        into[..count].copy_from_slice(&bytes[..count]);
+        Some((count, peer))
+    }
+
+    fn shut(&mut self, post: usize) {
+        self.net.posts[post].gone = true;
+    }
+
     fn ready(&mut self) -> Ready {
         let mut ready = Ready {
             arrived: u64::from(!self.net.arrived.is_empty()),
             ..Ready::default()
         };
+        for (number, post) in self.net.posts.iter().enumerate().filter(|it| !it.1.gone) {
+            ready.came |= u64::from(!post.came.is_empty()) << number;
+        }
         for (number, wire) in self.net.wires.iter().enumerate().filter(|it| !it.1.gone) {
             let bit = |has: bool| u64::from(has) << number;
             if !wire.is_there() {

@@ -14,10 +14,10 @@ use super::{Answer, DATA, Errno, ask, bundle, with_bundle};
 use crate::socket::SocketError;
 
 /// The host, as the machine sees it.
-const HOST: [u8; 4] = [10, 0, 2, 2];
+pub(super) const HOST: [u8; 4] = [10, 0, 2, 2];
 
 /// A program of a machine that leads to others.
-fn with(act: impl FnOnce(Program<'_, '_>)) {
+pub(super) fn with(act: impl FnOnce(Program<'_, '_>)) {
     let mut bytes = bundle();
     bytes[Word::Network as usize * 8..][..8].copy_from_slice(&2_u64.to_le_bytes());
     with_bundle(&bytes, |process, _| act(process));
@@ -40,7 +40,7 @@ fn came(process: Program<'_, '_>, wire: usize, of: Result<(), SocketError>) {
     process.ready = None;
 }
 
-fn poll(process: Program<'_, '_>, file: u64) -> u32 {
+pub(super) fn poll(process: Program<'_, '_>, file: u64) -> u32 {
     let wanted = u64::from(POLLIN | POLLOUT);
     let table = DATA + 0x200;
     process.write_words(table, &[file | wanted << 32]).unwrap();
@@ -48,7 +48,7 @@ fn poll(process: Program<'_, '_>, file: u64) -> u32 {
     u32::try_from(process.word(table).unwrap() >> 48).unwrap()
 }
 
-fn error(process: Program<'_, '_>, file: u64) -> u32 {
+pub(super) fn error(process: Program<'_, '_>, file: u64) -> u32 {
     process.write(HERE + 8, &[4, 0, 0, 0]).unwrap();
     let words = [file, SOL_SOCKET.into(), SO_ERROR.into(), HERE, HERE + 8];
     assert_eq!(ask(process, nr::__NR_getsockopt, &words), Ok(0));
