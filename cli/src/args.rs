@@ -308,8 +308,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "[ADDRESS:]HOST:GUEST")]
     pub(crate) publish: Vec<Publish>,
     /// System sphere, x86_64: give the machine a network, and let its programs make TCP connections
-    /// through it: to the host, which is 10.0.2.2 there, and by the host to others. Without it
-    /// nothing leads out of the machine
+    /// and send datagrams by UDP through it: to the host, which is 10.0.2.2 there, and by the host
+    /// to others, whose names they find as the host does. Without it nothing leads out of the
+    /// machine
     #[arg(long)]
     pub(crate) outgoing: bool,
     /// System sphere, x86_64: let a fault injector send frames to the machine's network card by the

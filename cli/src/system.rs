@@ -193,6 +193,7 @@ fn linux_program(
         environment: variables.collect(),
         files: args.file.clone(),
         disk: args.disk.as_ref().map(|disk| disk.guest.clone()),
+        outgoing: args.outgoing,
     };
     LinuxProgram::new(arch, &path, &start).map(Some)
 }

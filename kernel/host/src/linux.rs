@@ -10,6 +10,7 @@ mod elf;
 mod functions;
 mod instructions;
 mod libraries;
+mod names;
 mod system_folders;
 mod trees;
 
@@ -105,6 +106,8 @@ pub struct Start {
     pub files: Vec<Carried>,
     /// The folder whose files are on the disk, if there is a disk.
     pub disk: Option<PathBuf>,
+    /// May it reach others, and ask for their names?
+    pub outgoing: bool,
 }
 
 /// A program of Linux that can be carried, with what it is started with.
@@ -162,6 +165,8 @@ impl LinuxProgram {
         hosts.extend(start.files.iter().map(|it| it.host.clone()));
         let added = add_libraries(&mut files, hosts, &start.environment);
         let (own, whys) = added.map_err(refuse)?;
+        let names = names::files(&files, start.disk.as_deref(), start.outgoing);
+        files.extend(names);
         check_places(files.iter().map(|it| it.path.as_path())).map_err(refuse)?;
         let programs = programs(&files, whys);
         let memory = memory(&programs, &files, &own).map_err(refuse)?;
@@ -446,6 +451,7 @@ mod tests {
                 })
                 .collect(),
             disk: None,
+            outgoing: false,
         };
         let with_disk = |folder: &str, file: &str| Start {
             disk: Some(folder.into()),
