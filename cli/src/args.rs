@@ -303,9 +303,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SOCKET")]
     pub(crate) debugger: Option<PathBuf>,
     /// System sphere, x86_64: give the machine a network, and offer its TCP port GUEST at port HOST
-    /// of the host: at the loopback, unless another IPv4 address is named. Can be given more than
-    /// once
-    #[arg(long, value_name = "[ADDRESS:]HOST:GUEST")]
+    /// of the host: at the loopback, unless another IPv4 address is named. With /udp a port for
+    /// datagrams, whose answers need --outgoing. Can be given more than once
+    #[arg(long, value_name = "[ADDRESS:]HOST:GUEST[/udp]")]
     pub(crate) publish: Vec<Publish>,
     /// System sphere, x86_64: give the machine a network, and let its programs make TCP connections
     /// and send datagrams by UDP through it: to the host, which is 10.0.2.2 there, and by the host

@@ -35,5 +35,5 @@ pub use find::{IMAGE_VARIABLE, folder, offers};
 pub use linux::{Carried, LinuxProgram, Start, find as find_linux, is_native};
 pub use machine::{Accel, Threads, kvm};
 pub use pack::pack;
-pub use publish::Publish;
+pub use publish::{Protocol, Publish};
 pub use run::{Ending, Settings, run};

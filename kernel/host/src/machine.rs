@@ -110,7 +110,7 @@ pub(crate) fn start(
         return Err(SystemError::NoEmulator(settings.arch));
     }
     check_places(settings)?;
-    publish::check(&settings.publish)?;
+    publish::check(&settings.publish, settings.outgoing)?;
     if let Some(disk) = &settings.disk {
         disk::prepare(disk)?;
     }

@@ -64,8 +64,8 @@ fn network(command: &mut Command, settings: &Settings) {
         return;
     }
     let ports = settings.publish.iter().map(|it| {
-        let (host, guest) = (it.host, it.guest);
-        format!(",hostfwd=tcp:{host}-:{guest}")
+        let (host, guest, protocol) = (it.host, it.guest, it.protocol.name());
+        format!(",hostfwd={protocol}:{host}-:{guest}")
     });
     let ports: String = ports.collect();
     let restrict = if settings.outgoing { "off" } else { "on" };

@@ -394,6 +394,11 @@ impl<M: Machine> Process<'_, M> {
             Some(_) => self.peek(inbox, all)?,
             None => self.take_from_pipe(inbox, all),
         }
+        if self.streams.pipes[inbox].len == 0 {
+            // What comes next is new to who is told of each once.
+            let place = self.files.place(file)?;
+            self.streams.drained(place, POLLIN);
+        }
         self.rights.end_message();
         Ok(Came {
             bytes,
