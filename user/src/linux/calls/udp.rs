@@ -288,7 +288,9 @@ impl<M: Machine> Process<'_, M> {
             && let Some((count, from)) = self.machine.take_from(card, &mut bytes)
         {
             let bytes = &bytes[..count];
-            if it.peer.is_none_or(|peer| peer == from) {
+            // Nobody beyond the machine has an address that is its own.
+            let is_outside = leads_out(&Name::Inet(from)).is_some();
+            if is_outside && it.peer.is_none_or(|peer| peer == from) {
                 let sender = (&Name::Inet(from), NOBODY);
                 // Without memory for it, it is lost, as any datagram may be.
                 let _ = self.put_whole(it.inbox, sender, count, |process| {

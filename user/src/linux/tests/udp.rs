@@ -175,6 +175,13 @@ fn what_the_network_brings_and_takes_is_whole() {
         assert_eq!(send_to(process, file, b"back", (HOST, 9)), Ok(4));
         let sent = &process.machine.net.posts[0].sent;
         assert_eq!(sent[..], [((HOST, 9), b"back".to_vec())]);
+        // Who says to be the machine itself is not.
+        for strange in [HOME, OWN, ANY] {
+            let came = &mut process.machine.net.posts[0].came;
+            came.push_back(((strange, 9), b"lie".to_vec()));
+            process.ready = None;
+            assert_eq!(receive(process, file, 9, 0).0, Err(Errno(EAGAIN)));
+        }
         let client = udp(process);
         assert_eq!(connect(process, client, (HOST, 53)), Ok(0));
         assert_eq!(own(process, client).0, OWN);
