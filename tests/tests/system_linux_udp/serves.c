@@ -1,7 +1,10 @@
-/* Sends back whatever datagrams come, and ends with the first empty one. */
+/* Sends back whatever datagrams come, behind their numbers under a mask that stands in its memory,
+ * and ends with the first empty one. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <sys/socket.h>
+
+static const volatile char mask[] = "what all answers bear";
 
 int main(void)
 {
@@ -16,6 +19,8 @@ int main(void)
     for (;;) {
         socklen_t bytes = sizeof from;
         long got = recvfrom(file, room, sizeof room, 0, (void *)&from, &bytes);
+        for (long at = 8; at < got; at++)
+            room[at] ^= mask[at % (sizeof mask - 1)];
         if (got < 0 || sendto(file, room, got, 0, (void *)&from, bytes) != got)
             return 4;
         if (got == 0)
