@@ -42,13 +42,13 @@ fn window_at(it: &Fixture, offset: usize) -> Result<Window, Refused> {
 /// What the page with this address allows.
 fn allowed(at: u64) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("readable");
-    let ranges = maps.lines().filter_map(|line| {
+    let mut ranges = maps.lines().filter_map(|line| {
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;
         let [start, end] = [start, end].map(|it| u64::from_str_radix(it, 16).expect("a number"));
         (start..end).contains(&at).then(|| rest[..3].to_owned())
     });
-    ranges.last().expect("mapped")
+    ranges.next().expect("mapped")
 }
 
 #[test]
