@@ -70,6 +70,10 @@ pub enum Label {
     IrqAck = 42,
     /// It is signalled nowhere any more.
     IrqClear = 43,
+    /// Reads what a virtual processor keeps for its own kernel: the words of [`crate::guest`].
+    TcbReadGuest = 44,
+    /// Sets all these words.
+    TcbWriteGuest = 45,
     /// Reads a port: port, width in bytes, and 1 if reading twice is as good as once, so that it
     /// can be done again should the primary be lost. The value is the first word of the reply.
     PortIn = 48,
@@ -143,6 +147,8 @@ impl Label {
             41 => Self::IrqSetNotification,
             42 => Self::IrqAck,
             43 => Self::IrqClear,
+            44 => Self::TcbReadGuest,
+            45 => Self::TcbWriteGuest,
             48 => Self::PortIn,
             49 => Self::PortOut,
             50 => Self::PortOutBytes,

@@ -14,6 +14,7 @@ pub mod arch;
 pub mod boot;
 pub mod bundle;
 pub mod error;
+pub mod guest;
 pub mod image;
 pub mod invocation;
 pub mod layout;

@@ -22,6 +22,9 @@ pub enum ObjectType {
     VSpace = 8,
     /// Memory that one entry above the lowest tables maps: 2 MiB.
     LargeFrame = 9,
+    /// The root of a guest's space: what a virtual processor takes for physical memory, see
+    /// [`crate::guest`].
+    GuestSpace = 10,
 }
 
 /// Logarithm of a page's bytes.
@@ -59,6 +62,7 @@ impl ObjectType {
             7 => Self::PageTable,
             8 => Self::VSpace,
             9 => Self::LargeFrame,
+            10 => Self::GuestSpace,
             _ => return None,
         })
     }
@@ -73,7 +77,7 @@ impl ObjectType {
             Self::CNode => Some(size_bits + SLOT_BITS),
             Self::Tcb => Some(TCB_BITS),
             Self::Endpoint | Self::Notification => Some(ENDPOINT_BITS),
-            Self::Frame | Self::PageTable | Self::VSpace => Some(PAGE_BITS),
+            Self::Frame | Self::PageTable | Self::VSpace | Self::GuestSpace => Some(PAGE_BITS),
             Self::LargeFrame => Some(LARGE_BITS),
         }
     }

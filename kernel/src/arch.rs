@@ -33,8 +33,8 @@ pub(crate) use counter::Count;
 pub(crate) use donate::{donate, donate_part, may_donate, reset_lost};
 pub(crate) use loader::Parameters;
 pub(crate) use machine::{
-    core, damage_spaces, enter_kernel_space, enter_space, is_retired, kernel_entry, load_fpu,
-    objects_base, retire, save_fpu, switch_fpu, told_alike, wild_store,
+    core, damage_spaces, enter_guest, enter_kernel_space, enter_space, is_retired, kernel_entry,
+    load_fpu, objects_base, retire, save_fpu, switch_fpu, told_alike, wild_store,
 };
 pub(crate) use permit::permit;
 pub(crate) use processor::breakpoint;
@@ -43,6 +43,7 @@ pub(crate) use processor::cpu::{
     cycles, flush, go_deaf, park, port_in, port_out, power_off, relax,
 };
 pub(crate) use processor::device::{device_page, device_read, device_write, transfer_offset};
+pub(crate) use processor::guest::leave as leave_guest;
 pub(crate) use processor::interrupts;
 pub(crate) use processor::interrupts::{noted, wait_for_interrupt};
 pub(crate) use processor::layout::BLANK_PAGE;

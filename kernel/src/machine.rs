@@ -2,7 +2,9 @@
 
 use rcoe_core::Ports;
 use rcoe_kernel_objects::arch::{CALL_BYTES, CONTEXT_WORDS, IP};
-use rcoe_kernel_objects::{BootInput, Checksum, Fault, IRQ_LINES, Kernel, Memory, Sphere, kind};
+use rcoe_kernel_objects::{
+    BootInput, Checksum, Fault, IRQ_LINES, Kernel, Memory, Space, Sphere, kind,
+};
 
 use crate::arch::{self, Count as _, Counter, Parameters, interrupts};
 use crate::bring_back::{Copying, PAUSE};
@@ -141,12 +143,17 @@ impl Machine {
         self.kernel.context()
     }
 
-    /// Its registers are there: how far has it come?
-    pub(crate) fn entered(&mut self) {
+    /// Its registers are there: how far has it come? Tells whether it is a virtual processor.
+    pub(crate) fn entered(&mut self) -> bool {
+        let guest = self.kernel.runs_guest();
+        if guest {
+            arch::leave_guest();
+        }
         if let Some(coupling) = &mut self.coupling {
             let executed = coupling.executed(self.kernel.context());
             self.kernel.sphere.advance(executed);
         }
+        guest
     }
 
     pub(crate) fn syscall(&mut self) {
@@ -258,9 +265,12 @@ impl Machine {
             }
         }
         self.kernel.sphere.leaves();
-        let root = self.kernel.restore();
-        let root = root.expect("who was chosen has an address space");
-        arch::enter_space(self.base, root, self.kernel.sphere.kernel_entry());
+        let space = self.kernel.restore();
+        let entry = self.kernel.sphere.kernel_entry();
+        match space.expect("who was chosen has an address space") {
+            Space::Program(root) => arch::enter_space(self.base, root, entry),
+            Space::Guest { root, lines } => arch::enter_guest(self.base, root, entry, lines),
+        }
         if let Some(striker) = &mut self.striker {
             striker.prepare();
         }

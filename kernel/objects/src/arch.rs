@@ -14,7 +14,9 @@ use x86_64 as own;
 pub(crate) use own::written;
 pub use own::{
     ARGUMENTS, CALL_ARGUMENTS, CALL_BYTES, CAP, CONTEXT_WORDS, ENTRIES, FLOAT_WORDS, FPU_START,
-    FPU_WORDS, INFO, IP, KERNEL_BITS, KERNEL_ENTRY, LEVELS, MESSAGE, NUMBER, POINTERS, SP, STATUS,
-    STEP, STEP_VECTOR, STEPPING, holds_floats, index, is_present, is_table, is_writable,
-    large_leaf, leaf, noted, physical, register_leaf, repetition, start, table, unused, unwritten,
+    FPU_WORDS, GUEST, GUEST_ENTRY, GUEST_FIRST, GUEST_MARK, GUEST_START, GUEST_WORDS, INFO, IP,
+    KERNEL_BITS, KERNEL_ENTRY, LEVELS, MESSAGE, NUMBER, POINTERS, SP, STATUS, STEP, STEP_VECTOR,
+    STEPPING, holds_floats, holds_guest, index, is_present, is_table, is_writable, large_leaf,
+    leaf, noted, of_guest, physical, register_leaf, repetition, start, start_guest, table, unused,
+    unwritten,
 };

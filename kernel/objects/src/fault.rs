@@ -88,13 +88,18 @@ impl<S: Sphere> Kernel<'_, S> {
         words[..4].copy_from_slice(&[ip, first, second, sp]);
         words[4..].copy_from_slice(self.mem.words(from, 0, CONTEXT_WORDS));
         // A page fault is answered by mapping a page; a program of another system may be told.
-        let page = label == FaultLabel::Page as u64 && !self.is_foreign(from);
+        let page = label == FaultLabel::Page as u64 && !self.has_server(from);
         self.deliver(
             to,
             badge,
             label,
             &words[..if page { 4 } else { words.len() }],
         );
+    }
+
+    /// Is a thread all in its handler's hands, as a program of another system or a guest is?
+    fn has_server(&self, tcb: Ref) -> bool {
+        self.is_foreign(tcb) || self.is_guest(tcb)
     }
 
     /// The handler answers: label 0 lets the thread go on, with the registers of the reply unless
@@ -106,7 +111,7 @@ impl<S: Sphere> Kernel<'_, S> {
             self.set_state(tcb, State::Inactive);
             return;
         }
-        if fault != FaultLabel::Page as u64 || self.is_foreign(tcb) {
+        if fault != FaultLabel::Page as u64 || self.has_server(tcb) {
             let status = self.register(tcb, STATUS);
             for index in 0..CONTEXT_WORDS.min(info.len()) {
                 let word = self.word(handler, index);

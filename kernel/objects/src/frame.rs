@@ -1,7 +1,7 @@
 //! Frames and page tables: mapping them into address spaces ([`crate::space`]), and unmapping them.
 
 use rcoe_abi::object::PAGE;
-use rcoe_abi::{Error, Label, Rights, layout};
+use rcoe_abi::{Error, Label, Rights};
 
 use crate::cap::{Mapping, frame_bits};
 use crate::kernel::Kernel;
@@ -38,7 +38,7 @@ impl<S: Sphere> Kernel<'_, S> {
         if !address.is_multiple_of(PAGE) {
             return Err(Error::AlignmentError);
         }
-        if address >= layout::USER_END {
+        if address >= self.end_of_space(obj) {
             return Err(Error::RangeError);
         }
         Ok((obj, asid))
@@ -71,7 +71,9 @@ impl<S: Sphere> Kernel<'_, S> {
             return Err(Error::AlignmentError);
         }
         let granted = rights.and(Rights::from_word(wanted));
-        if !granted.contains(Rights::READ) || !self.sphere.allows(granted) {
+        // A guest sees to itself.
+        let allowed = self.sphere.allows(granted) || self.is_guest_space(root);
+        if !granted.contains(Rights::READ) || !allowed {
             return Err(Error::AccessDenied);
         }
         if mapping.asid != 0 {

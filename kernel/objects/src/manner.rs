@@ -18,8 +18,8 @@ use rcoe_abi::{Syscall, ThreadFlags};
 use rcoe_core::{Compare, mix};
 
 use crate::arch::{
-    CALL_ARGUMENTS, CONTEXT_WORDS, FLOAT_WORDS, KERNEL_BITS, NUMBER, POINTERS, STATUS, STEP,
-    STEP_VECTOR, STEPPING,
+    CALL_ARGUMENTS, CONTEXT_WORDS, FLOAT_WORDS, FPU_WORDS, KERNEL_BITS, NUMBER, POINTERS, STATUS,
+    STEP, STEP_VECTOR, STEPPING,
 };
 use crate::fault::Fault;
 use crate::field;
@@ -65,39 +65,42 @@ impl<S: Sphere> Kernel<'_, S> {
 
     /// Gives a thread the floating-point state of another one.
     pub(crate) fn copy_floats(&mut self, from: Ref, to: Ref) {
-        let floats = self.floats(from);
-        self.set_floats(to, floats);
+        let kept = self.kept_words(from);
+        self.set_kept(to, 0, &kept[..FLOAT_WORDS]);
     }
 
-    /// Tells a thread the floating-point state of another one, or its own.
-    pub(crate) fn deliver_floats(&mut self, to: Ref, from: Ref) {
-        let floats = self.floats(from);
-        self.deliver(to, 0, 0, &floats);
+    /// Tells a thread words that stay in the processor of another one, or of its own: so many from
+    /// the first on.
+    pub(crate) fn deliver_kept(&mut self, to: Ref, of: Ref, first: usize, len: usize) {
+        let kept = self.kept_words(of);
+        self.deliver(to, 0, 0, &kept[first..first + len]);
     }
 
     /// Gives a thread the floating-point state of the server's message.
     pub(crate) fn write_floats(&mut self, server: Ref, tcb: Ref) {
-        let floats = core::array::from_fn(|index| self.word(server, index));
-        self.set_floats(tcb, floats);
+        let floats: [u64; FLOAT_WORDS] = core::array::from_fn(|index| self.word(server, index));
+        self.set_kept(tcb, 0, &floats);
     }
 
-    fn floats(&mut self, tcb: Ref) -> [u64; FLOAT_WORDS] {
+    /// What stays in the processor while a thread runs.
+    fn kept_words(&mut self, tcb: Ref) -> [u64; FPU_WORDS] {
         if self.fpu == tcb {
             self.sphere.switch_fpu(&mut self.mem, Some(tcb), tcb);
         }
         core::array::from_fn(|index| self.mem.get(tcb, field::FPU + index))
     }
 
-    fn set_floats(&mut self, tcb: Ref, floats: [u64; FLOAT_WORDS]) {
+    /// Sets some of that.
+    pub(crate) fn set_kept(&mut self, tcb: Ref, first: usize, words: &[u64]) {
         self.change(tcb, |memory| {
-            for (index, word) in floats.into_iter().enumerate() {
+            for (&word, index) in words.iter().zip(first..) {
                 memory.set(tcb, field::FPU + index, word);
             }
         });
     }
 
     /// Changes what the processor may hold of a thread.
-    fn change(&mut self, tcb: Ref, change: impl FnOnce(&mut Memory<'_>)) {
+    pub(crate) fn change(&mut self, tcb: Ref, change: impl FnOnce(&mut Memory<'_>)) {
         let held = self.fpu == tcb;
         if held {
             self.sphere.switch_fpu(&mut self.mem, Some(tcb), tcb);

@@ -27,8 +27,9 @@ pub(crate) struct Answer {
     len: usize,
     /// How many are the same in all replicas.
     told: usize,
-    /// The thread whose floating-point state is the answer instead, if any.
-    floats: Ref,
+    /// The thread whose words that stay in the processor are the answer instead, if any; the first
+    /// of them, and how many.
+    kept: (Ref, usize, usize),
 }
 
 impl Answer {
@@ -36,7 +37,7 @@ impl Answer {
         words: [0; 2],
         len: 0,
         told: 0,
-        floats: Ref::NONE,
+        kept: (Ref::NONE, 0, 0),
     };
 
     pub(crate) const fn one(word: u64) -> Self {
@@ -58,9 +59,10 @@ impl Answer {
         }
     }
 
-    pub(crate) const fn floats(from: Ref) -> Self {
+    /// Words that stay in the processor while a thread runs.
+    pub(crate) const fn kept(of: Ref, first: usize, len: usize) -> Self {
         Self {
-            floats: from,
+            kept: (of, first, len),
             ..Self::NOTHING
         }
     }
@@ -92,8 +94,9 @@ impl<S: Sphere> Kernel<'_, S> {
 
     /// Tells a thread what its invocation came to.
     pub(crate) fn deliver_answer(&mut self, tcb: Ref, answer: &Answer) {
-        match answer.floats.some() {
-            Some(from) => self.deliver_floats(tcb, from),
+        let (of, first, len) = answer.kept;
+        match of.some() {
+            Some(of) => self.deliver_kept(tcb, of, first, len),
             None => self.deliver_own(tcb, 0, 0, &answer.words[..answer.len], answer.told),
         }
     }

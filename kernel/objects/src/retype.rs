@@ -7,7 +7,7 @@
 
 use rcoe_abi::{Error, Label, ObjectType, Rights};
 
-use crate::arch::FPU_START;
+use crate::arch::{self, FPU_START};
 use crate::cap::Mapping;
 use crate::field;
 use crate::kernel::Kernel;
@@ -51,8 +51,12 @@ impl<S: Sphere> Kernel<'_, S> {
             return Err(Error::RangeError);
         }
         let slots = self.vacant_slots(message.tcb, table, first, count)?;
-        if kind == ObjectType::VSpace && (count > 1 || self.free_space().is_none()) {
+        let space = matches!(kind, ObjectType::VSpace | ObjectType::GuestSpace);
+        if space && (count > 1 || self.free_space().is_none()) {
             return Err(Error::RangeError);
+        }
+        if kind == ObjectType::GuestSpace && arch::GUEST.is_none() {
+            return Err(Error::InvalidArgument);
         }
         let (start, clean) = self.room(message.slot, bits, count)?;
         let count = u32::try_from(count).map_err(|_| Error::RangeError)?;
@@ -212,9 +216,12 @@ impl<S: Sphere> Kernel<'_, S> {
                 level: 0,
                 mapping: Mapping::default(),
             },
-            ObjectType::VSpace => {
+            ObjectType::VSpace | ObjectType::GuestSpace => {
                 let asid = self.free_space().expect("decoding found a number");
                 self.begin_space(obj, asid);
+                if kind == ObjectType::GuestSpace {
+                    self.begin_guest_space(obj);
+                }
                 Cap::VSpace { obj, asid }
             }
         }

@@ -118,7 +118,8 @@ impl<S: Sphere> Kernel<'_, S> {
         let [space, address, wanted] = self.arguments(message)?;
         let (root, asid) = self.space(message.tcb, space, address)?;
         let rights = rights.and(Rights::from_word(wanted));
-        if !rights.contains(Rights::READ) {
+        // A guest never meets anybody.
+        if !rights.contains(Rights::READ) || self.is_guest_space(root) {
             return Err(Error::AccessDenied);
         }
         if mapping.asid != 0 {

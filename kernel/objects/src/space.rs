@@ -134,6 +134,11 @@ impl<S: Sphere> Kernel<'_, S> {
             0 => arch::leaf(place, rights),
             _ => arch::large_leaf(place, rights),
         };
+        let entry = if self.is_guest_space(root) {
+            arch::of_guest(entry)
+        } else {
+            entry
+        };
         self.forget_leaf(entry, level as usize);
         self.set_entry(table, address, level as usize, entry);
     }

@@ -1,6 +1,6 @@
 //! Threads: where their words lie, and their states.
 
-use crate::arch::{CONTEXT_WORDS, FPU_WORDS, start};
+use crate::arch::{CONTEXT_WORDS, FPU_WORDS, start, start_guest};
 use crate::field;
 use crate::kernel::Kernel;
 use crate::sphere::Sphere;
@@ -31,6 +31,20 @@ pub enum State {
     Waiting = 4,
     /// Waits for a reply.
     Calling = 5,
+}
+
+/// How the thread that runs is left alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Space {
+    /// A program, in the space with this root table.
+    Program(Ref),
+    /// A virtual processor, in the guest's space with this root table.
+    Guest {
+        /// The root table.
+        root: Ref,
+        /// Is an interrupt pending?
+        lines: u64,
+    },
 }
 
 /// What stays of a thread in the processor: floating-point state and more.
@@ -94,10 +108,24 @@ impl<S: Sphere> Kernel<'_, S> {
     }
 
     /// Makes the thread that is to run harmless; its address space.
-    pub fn restore(&mut self) -> Option<Ref> {
+    pub fn restore(&mut self) -> Option<Space> {
         let tcb = self.current.some()?;
-        start(self.context());
-        self.space_of(tcb)
+        let root = self.space_of(tcb)?;
+        let space = self.space_to_enter(tcb, root);
+        match space {
+            Space::Program(_) => start(self.context()),
+            Space::Guest { .. } => start_guest(self.context()),
+        }
+        Some(space)
+    }
+
+    /// Makes registers harmless that are to be those of the running thread.
+    pub fn tame(&self, context: &mut [u64; CONTEXT_WORDS]) {
+        if self.runs_guest() {
+            start_guest(context);
+        } else {
+            start(context);
+        }
     }
 
     pub(crate) fn slots_of(tcb: Ref) -> [Ref; 3] {

@@ -5,6 +5,7 @@ mod alike;
 mod devices;
 mod fuzz;
 mod grants;
+mod guests;
 mod invariants;
 mod large;
 mod long;

@@ -3,7 +3,9 @@
 
 use rcoe_abi::{Error, Label, Rights, ThreadFlags, layout};
 
-use crate::arch::{self, ARGUMENTS, CONTEXT_WORDS, FLOAT_WORDS, IP, POINTERS, SP};
+use crate::arch::{
+    self, ARGUMENTS, CONTEXT_WORDS, FLOAT_WORDS, GUEST_FIRST, GUEST_WORDS, IP, POINTERS, SP,
+};
 use crate::cap::Mapping;
 use crate::cnode::guarded;
 use crate::field;
@@ -45,6 +47,8 @@ pub(crate) enum Operation {
     },
     ReadFloats,
     WriteFloats,
+    ReadGuest,
+    WriteGuest,
     Resume,
     Suspend,
     Bind {
@@ -82,6 +86,8 @@ impl<S: Sphere> Kernel<'_, S> {
             Label::TcbCopyFloats => self.decode_copy_floats(message),
             Label::TcbReadFloats => Ok(Operation::ReadFloats),
             Label::TcbWriteFloats => self.decode_write_floats(message),
+            Label::TcbReadGuest => self.decode_read_guest(tcb),
+            Label::TcbWriteGuest => self.decode_write_guest(message, tcb),
             Label::TcbResume => Ok(Operation::Resume),
             Label::TcbSuspend => Ok(Operation::Suspend),
             Label::TcbBindNotification => self.decode_bind(message, tcb),
@@ -221,8 +227,10 @@ impl<S: Sphere> Kernel<'_, S> {
             Operation::WritePointers { pointers } => self.write_pointers(tcb, pointers),
             Operation::WriteContext => self.write_context(caller, tcb),
             Operation::CopyFloats { from } => self.copy_floats(from, tcb),
-            Operation::ReadFloats => return Answer::floats(tcb),
+            Operation::ReadFloats => return Answer::kept(tcb, 0, FLOAT_WORDS),
             Operation::WriteFloats => self.write_floats(caller, tcb),
+            Operation::ReadGuest => return Answer::kept(tcb, GUEST_FIRST, GUEST_WORDS),
+            Operation::WriteGuest => self.write_guest(caller, tcb),
             Operation::Resume => self.resume(tcb),
             Operation::Suspend => self.suspend(tcb),
             Operation::Bind { notification } => self.bind(tcb, notification),
@@ -235,6 +243,7 @@ impl<S: Sphere> Kernel<'_, S> {
         for (slot, source) in Self::slots_of(tcb).into_iter().zip(sources) {
             self.exchange(slot, source);
         }
+        self.settle_guest(tcb);
         if let Some(buffer) = self.buffer(tcb) {
             self.own_page(buffer);
         }

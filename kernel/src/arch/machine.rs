@@ -13,7 +13,7 @@ use rcoe_kernel_objects::{Checksum, Memory, Ref, fpu_words};
 use super::donate;
 use super::loader::{COMMAND_MAX, MAGIC, Parameters};
 use super::processor::layout::{COPY, OBJECTS, SHARED, SLICE, TABLES, WINDOW};
-use super::processor::{cpu, install, interrupts, tables, trap};
+use super::processor::{cpu, guest, install, interrupts, tables, trap};
 use crate::config::Probe;
 use crate::machine::Machine;
 
@@ -173,6 +173,22 @@ pub(crate) fn enter_space(base: u64, root: Ref, kernel_entry: u64) {
     }
     // SAFETY: it maps the kernel as all root tables do.
     unsafe { cpu::set_root_table(physical) };
+}
+
+/// Enters a guest's space with this root table, in object memory, as [`enter_space`] does a
+/// program's; and with an interrupt pending or not.
+pub(crate) fn enter_guest(base: u64, root: Ref, kernel_entry: u64, lines: u64) {
+    let place = core::hint::black_box(base + root.bytes()).wrapping_sub(told_base());
+    if !place.is_multiple_of(4096) || !maps_kernel(place, kernel_entry) {
+        leave_objects();
+        panic!("the guest's space {root:?} does not map the kernel");
+    }
+    // SAFETY: the root table is in object memory, as was seen to.
+    let first = unsafe { ((WINDOW + place) as *const u64).read_volatile() };
+    let own = told_base() - OBJECTS + TABLES;
+    // SAFETY: the first entry of a guest's root table leads to its first table, and those are the
+    // tables that the partition began with.
+    unsafe { guest::enter(first, own, lines) };
 }
 
 /// Damages all root tables but the present one, where a test says so. Is there any?

@@ -6,6 +6,7 @@ pub(crate) mod breakpoint;
 pub(crate) mod counter;
 pub(super) mod cpu;
 pub(super) mod device;
+pub(crate) mod guest;
 pub(super) mod install;
 pub(crate) mod interrupts;
 pub(super) mod layout;

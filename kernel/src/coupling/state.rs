@@ -1,7 +1,7 @@
 //! A stopped replica, as the protocol compares it.
 
 use rcoe_core::coupling::{Machine, Standing, VECTORS, list_digest};
-use rcoe_kernel_objects::arch::{CONTEXT_WORDS, FPU_WORDS, IP, SP, STATUS, STEPPING, start};
+use rcoe_kernel_objects::arch::{CONTEXT_WORDS, FLOAT_WORDS, FPU_WORDS, IP, SP, STATUS, STEPPING};
 use rcoe_kernel_objects::{Checksum, Kernel, fpu_words};
 
 use crate::arch;
@@ -24,7 +24,7 @@ impl State {
             vectors.copy_from_slice(fpu_words(memory, of));
         });
         let mut context = *kernel.context();
-        start(&mut context);
+        kernel.tame(&mut context);
         let signature = kernel.sphere.signature();
         let standing = Standing {
             events: signature.events,
@@ -43,8 +43,7 @@ impl State {
 
     /// Is the thread stepped?
     pub(super) fn steps(&self) -> bool {
-        let last = STEPPING.map(|_| FPU_WORDS - 1);
-        let word = last.map(|place| self.vectors[place]);
+        let word = STEPPING.map(|_| self.vectors[FLOAT_WORDS]);
         word.is_some_and(|word| word != 0)
     }
 }

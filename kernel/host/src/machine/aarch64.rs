@@ -58,11 +58,13 @@ pub(super) fn machine(
         return Err(SystemError::Setting(format!("--disk {disk}: {why}")));
     }
     // All of it below 4 GiB.
-    command.args(["-M", "virt,gic-version=3,highmem=off"]);
-    let processor = match settings.accel {
-        Accel::Tcg => PROCESSOR,
-        Accel::Kvm => "host",
+    let machine = "virt,gic-version=3,highmem=off";
+    // With a processor of its own a machine cannot have level 2.
+    let (machine, processor) = match settings.accel {
+        Accel::Tcg => (format!("{machine},virtualization=on"), PROCESSOR),
+        Accel::Kvm => (machine.to_owned(), "host"),
     };
+    command.args(["-M", &machine]);
     let cores = settings.replicas as u64 * CORES_EACH;
     command.args(["-cpu", processor, "-smp", &cores.to_string()]);
     if settings.threads == Threads::Counted {

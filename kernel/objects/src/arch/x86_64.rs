@@ -1,6 +1,6 @@
 //! x86-64: contexts and page table entries.
 
-use rcoe_abi::Rights;
+use rcoe_abi::{Rights, guest};
 
 use crate::field;
 
@@ -44,6 +44,14 @@ pub const STEP: u64 = 1 << 8;
 pub const STEP_VECTOR: u64 = 1;
 /// The word of a thread that is 1 while it steps, for the processor: the flags are enough.
 pub const STEPPING: Option<usize> = None;
+/// The word of a thread that is 1 if it is a virtual processor: none is.
+pub const GUEST: Option<usize> = None;
+/// Where what it had as one would begin, and how many words that would be.
+pub const GUEST_FIRST: usize = FPU_WORDS;
+/// See [`GUEST_FIRST`].
+pub const GUEST_WORDS: usize = guest::WORDS;
+/// Words of a virtual processor that are not zero at its start.
+pub const GUEST_START: [(usize, u64); 0] = [];
 /// In the flags: the instruction is executed again after a fault, so no breakpoint stops it.
 pub const RESUME: u64 = 1 << 16;
 /// Bits of the flags that nobody but the kernel sets: a thread's own instruction can set the first,
@@ -94,6 +102,11 @@ pub const LEVELS: usize = 4;
 pub const ENTRIES: usize = 512;
 /// The entry of a root table that maps the kernel.
 pub const KERNEL_ENTRY: usize = 511;
+/// The entry of a root table that would mark it as that of a guest's space, and what would stand
+/// there.
+pub const GUEST_ENTRY: usize = 510;
+/// See [`GUEST_ENTRY`].
+pub const GUEST_MARK: u64 = 2;
 
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 1 << 1;
@@ -113,6 +126,19 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 pub fn start(context: &mut [u64; CONTEXT_WORDS]) {
     context[STATUS] = context[STATUS] & OWN_FLAGS | START_FLAGS;
     context[IP] = canonical(context[IP]);
+}
+
+/// The same for the context of a virtual processor.
+///
+/// # Panics
+/// There is none.
+pub fn start_guest(_context: &mut [u64; CONTEXT_WORDS]) {
+    unreachable!("no thread is a virtual processor");
+}
+
+/// Can a virtual processor have these words?
+pub fn holds_guest(_word: impl Fn(usize) -> u64) -> bool {
+    false
 }
 
 /// The address with these lower 48 bits whose others are like the highest of them.
@@ -151,6 +177,15 @@ pub const fn leaf(physical: u64, rights: Rights) -> u64 {
 #[must_use]
 pub const fn large_leaf(physical: u64, rights: Rights) -> u64 {
     leaf(physical, rights) | LARGE
+}
+
+/// The entry that maps in a guest's space what this one maps in a program's.
+///
+/// # Panics
+/// There is no such space.
+#[must_use]
+pub fn of_guest(_leaf: u64) -> u64 {
+    unreachable!("no space is a guest's");
 }
 
 /// As [`leaf`], of a page of registers, for reading.

@@ -7,8 +7,8 @@ use rcoe_kernel_objects::arch::{CONTEXT_WORDS, STATUS, STEP, STEP_VECTOR};
 /// `MDSCR_EL1`: breakpoints, and steps.
 const WATCH: u64 = 1 << 15;
 const STEPS: u64 = 1;
-/// `DBGBCR0_EL1`: on, for programs, at the instruction as a whole.
-const OF_PROGRAMS: u64 = 1 | 2 << 1 | 0xf << 5;
+/// `DBGBCR0_EL1`: on, below level 2, at the instruction as a whole.
+const OF_PROGRAMS: u64 = 1 | 3 << 1 | 0xf << 5;
 
 /// The exceptions of a breakpoint, and of a step.
 const WATCHED: u64 = 0x30;

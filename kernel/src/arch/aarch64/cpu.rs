@@ -6,7 +6,7 @@ use rcoe_abi::layout::{CORES_EACH, PORT_OFF, PORT_PAUSE};
 
 use super::super::memory::{read_register, write_register};
 use super::layout::{PAUSE, PORTS, PORTS_BYTES};
-use super::{interrupts, psci, tables};
+use super::{guest, interrupts, level, psci, tables};
 
 /// The address whose access faulted.
 pub(in crate::arch) fn fault_address() -> u64 {
@@ -65,7 +65,7 @@ pub(in crate::arch) unsafe fn set_root_table(root: u64) {
         asm!("dsb ish", "msr ttbr0_el1, {}", "isb", in(reg) root,
             options(nostack, preserves_flags));
     }
-    flush();
+    forget_programs();
 }
 
 /// Leaves all programs' address spaces for none. `root` is that of the kernel's own half.
@@ -73,12 +73,20 @@ pub(in crate::arch) unsafe fn set_root_table(root: u64) {
 /// # Safety
 /// It must be the one that the partition began with.
 pub(in crate::arch) unsafe fn leave_space(root: u64) {
+    // What broke in a guest may still be one.
+    level::become_host();
     // SAFETY: nothing is mapped there.
     unsafe { set_root_table(tables::nothing(root)) };
 }
 
-/// Forgets what the processor remembers of address spaces.
+/// Forgets what the processor remembers of address spaces, of programs and of guests.
 pub(crate) fn flush() {
+    forget_programs();
+    level::forget_guests();
+}
+
+/// Forgets what it remembers of programs' spaces.
+fn forget_programs() {
     // SAFETY: what is remembered is read anew from the same tables.
     unsafe {
         asm!(
@@ -236,7 +244,8 @@ load_vectors:
     "#
 );
 
-/// Exchanges the floating-point state, and has the processor step or not.
+/// Exchanges the floating-point state, has the processor step or not, and exchanges what virtual
+/// processors have beside that.
 ///
 /// # Safety
 /// Both have room for it, and `to` holds a state that was saved or made by this kernel.
@@ -245,7 +254,9 @@ pub(in crate::arch) unsafe fn exchange_fpu(from: Option<*mut u64>, to: *const u6
     unsafe {
         if let Some(from) = from {
             save_vectors(from);
+            guest::save(from);
         }
         load_vectors(to);
+        guest::load(to);
     }
 }

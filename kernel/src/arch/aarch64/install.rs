@@ -2,6 +2,7 @@
 
 use core::arch::asm;
 
+use super::guest;
 use super::trap::trap_vectors;
 
 /// Control bits that differ from those of the boot: nothing that can be written is executed; the
@@ -43,10 +44,11 @@ pub(in crate::arch) unsafe fn install() {
         );
     }
     keep_from_programs();
+    guest::prepare();
 }
 
 /// Keeps the kernel from programs' memory, if the processor can. Later entries set this themselves.
-fn keep_from_programs() {
+pub(super) fn keep_from_programs() {
     let features: u64;
     // SAFETY: the kernel touches no memory of programs, so this changes nothing that it does.
     unsafe {

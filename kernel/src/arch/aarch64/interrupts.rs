@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::cpu;
 use super::layout::{DISTRIBUTOR, REDISTRIBUTOR};
+use super::level;
 use crate::arch::permit::spend;
 
 /// Vector of the local timer.
@@ -26,10 +27,18 @@ const CALL: u32 = 1;
 const STOP: u32 = 2;
 const BATON: u32 = 3;
 const COUNTER: u32 = 23;
-const TICK: u32 = 27;
-const TIMER: u32 = 30;
 const LINES: u32 = 32;
 const NONE: u32 = 1020;
+
+/// Of the tick's timer, which is that of this kernel's own level, and of the interval timer, which
+/// is another one of the core's.
+const TICK: [u32; 2] = [30, 26];
+const TIMER: [u32; 2] = [27, 30];
+
+/// The number that an interrupt has on the kernel's level: 1 or 2.
+fn on_level(numbers: [u32; 2]) -> u32 {
+    numbers[usize::from(level::is_host())]
+}
 
 /// Registers of this core's part; all but the first two in its second half.
 const WAKER: u64 = 0x14;
@@ -88,10 +97,15 @@ pub(crate) fn enable(period: u32) {
     }
     // Comes whatever is being handled; and what ends a doze.
     write(own + PRIORITY, 0x4000_8080);
-    write(own + PRIORITY + 24, 0x4080_8080);
+    let tick = on_level(TICK);
+    let (word, place) = (tick / 4, 8 * (tick % 4));
+    write(
+        own + PRIORITY + u64::from(4 * word),
+        0x8080_8080 ^ 0xc0 << place,
+    );
     write(
         own + ENABLE,
-        1 << CALL | 1 << STOP | 1 << BATON | u32::from(period != 0) << TICK,
+        1 << CALL | 1 << STOP | 1 << BATON | u32::from(period != 0) << tick,
     );
     start_timer(0);
     // SAFETY: the handlers are installed; IRQs stay masked in the kernel, and an FIQ ends it.
@@ -104,8 +118,8 @@ pub(crate) fn enable(period: u32) {
             "msr s3_0_c4_c6_0, {all}", // ICC_PMR_EL1
             "msr s3_0_c12_c12_6, {one}",
             "msr s3_0_c12_c12_7, {one}",
-            "msr cntv_tval_el0, {period}",
-            "msr cntv_ctl_el0, {run}",
+            "msr cntp_tval_el0, {period}",
+            "msr cntp_ctl_el0, {run}",
             "isb",
             "msr daifclr, #1",
             one = in(reg) 1_u64,
@@ -120,19 +134,12 @@ pub(crate) fn enable(period: u32) {
 /// Has the interval timer interrupt once after so many microseconds; 0 stops it.
 pub(in crate::arch) fn start_timer(microseconds: u64) {
     let frequency: u64;
-    // SAFETY: the timer is the driver's; its interrupt is masked but for its line's handler.
+    // SAFETY: reading the register changes nothing.
     unsafe {
         asm!("mrs {}, cntfrq_el0", out(reg) frequency, options(nomem, nostack, preserves_flags));
-        let units = (microseconds & 0xff_ffff) * frequency / 1_000_000;
-        asm!(
-            "msr cntp_tval_el0, {units}",
-            "msr cntp_ctl_el0, {run}",
-            "isb",
-            units = in(reg) units.min(i32::MAX as u64),
-            run = in(reg) u64::from(units != 0),
-            options(nostack, preserves_flags),
-        );
     }
+    let units = (microseconds & 0xff_ffff) * frequency / 1_000_000;
+    level::start_timer(units.min(i32::MAX as u64));
 }
 
 /// Takes an interrupt that came: its vector, until it is ended. 0 has no handler.
@@ -144,11 +151,11 @@ fn take() -> Option<(u64, u64)> {
         NONE.. => return None,
         CALL => VECTOR_CALL,
         COUNTER => VECTOR_COUNTER,
-        TICK => {
+        tick if tick == on_level(TICK) => {
             again();
             VECTOR_TIMER
         }
-        TIMER => VECTOR_LINES,
+        timer if timer == on_level(TIMER) => VECTOR_LINES,
         line @ LINES.. => VECTOR_LINES + u64::from(line - LINES),
         _ => 0,
     };
@@ -164,7 +171,7 @@ fn again() {
 pub(in crate::arch) fn rest_of_slice() -> u64 {
     let rest: u64;
     // SAFETY: reading the register changes nothing.
-    unsafe { asm!("mrs {}, cntv_tval_el0", out(reg) rest, options(nomem, nostack)) };
+    unsafe { asm!("mrs {}, cntp_tval_el0", out(reg) rest, options(nomem, nostack)) };
     u64::from((rest as u32).cast_signed().max(0).unsigned_abs())
 }
 
@@ -175,7 +182,7 @@ pub(crate) fn begin_slice(rest: u64) {
         rest => rest,
     };
     // SAFETY: the timer is this kernel's.
-    unsafe { asm!("msr cntv_tval_el0, {}", "isb", in(reg) period, options(nostack)) };
+    unsafe { asm!("msr cntp_tval_el0, {}", "isb", in(reg) period, options(nostack)) };
 }
 
 fn end(number: u64) {
@@ -251,7 +258,7 @@ pub(in crate::arch) fn doze(cycles: u64) {
     unsafe {
         asm!(
             "msr s3_0_c4_c6_0, {dozing}",
-            "msr cntv_tval_el0, {cycles}",
+            "msr cntp_tval_el0, {cycles}",
             "isb",
             "dsb sy",
             "wfi",
@@ -283,7 +290,7 @@ pub(crate) fn stop(core: u32) {
 pub(crate) fn route(line: u32, open: bool) {
     let register = if open { ENABLE } else { DISABLE };
     if line == 0 {
-        write(REDISTRIBUTOR + OWN + register, 1 << TIMER);
+        write(REDISTRIBUTOR + OWN + register, 1 << on_level(TIMER));
         return;
     }
     let number = u64::from(LINES + line);

@@ -1,8 +1,9 @@
-//! Calls of the firmware (PSCI): cores and power.
+//! Calls of the firmware (PSCI): cores and power. It is above the kernel on whatever level.
 
 use core::arch::asm;
 
 use super::cpu::affinity;
+use super::level;
 
 const CORE_OFF: u64 = 0x8400_0002;
 const CORE_ON: u64 = 0xc400_0003;
@@ -18,7 +19,9 @@ fn call(function: u64, arguments: [u64; 3]) -> u64 {
     // SAFETY: the firmware keeps all registers but those named here, and touches no memory of the
     // kernel's. A core that is switched on begins where this kernel says.
     unsafe {
-        asm!("hvc #0", inlateout("x0") answer, inlateout("x1") a => _, inlateout("x2") b => _,
+        asm!("cbnz {host}, 2f", "hvc #0", "b 3f", "2: smc #0", "3:",
+            host = in(reg) u64::from(level::is_host()),
+            inlateout("x0") answer, inlateout("x1") a => _, inlateout("x2") b => _,
             inlateout("x3") c => _, lateout("x4") _, lateout("x5") _, lateout("x6") _,
             lateout("x7") _, lateout("x8") _, lateout("x9") _, lateout("x10") _,
             lateout("x11") _, lateout("x12") _, lateout("x13") _, lateout("x14") _,

@@ -24,7 +24,10 @@ boot_vectors:
     .rept 16
     // Nothing can be told yet: the machine goes off.
     ldr x0, ={off}
-    hvc #0
+    mrs x1, currentel
+    tbz x1, #3, 1f
+    smc #0
+1:  hvc #0
     .balign 128
     .endr
 boot_start:
@@ -68,7 +71,14 @@ core_start:
     b boot_switch
 
     // Translation on, with the boot tables. Memory kinds: ordinary, registers.
+    // On level 2 the registers of level 1 that are named from here on are those of level 2.
 translate:
+    mrs x1, currentel
+    tbz x1, #3, 1f
+    ldr x1, ={host}
+    msr hcr_el2, x1
+    isb
+1:
     msr spsel, #1
     adr x1, boot_vectors
     msr vbar_el1, x1
@@ -134,6 +144,7 @@ partition_start:
 core_start_place: .quad core_start
     "#,
     off = const super::psci::SYSTEM_OFF,
+    host = const super::level::HOST,
     // Read and written, executed by the kernel: until there is a partition.
     memory = const 1_u64 | 3 << 8 | 1 << 10 | 1 << 54,
     device = const 1_u64 | 1 << 2 | 1 << 10 | 3 << 53,

@@ -4,10 +4,11 @@
 
 use core::arch::global_asm;
 
-use rcoe_kernel_objects::arch::CONTEXT_WORDS;
+use rcoe_abi::guest::HYPERVISOR_CALL;
+use rcoe_kernel_objects::arch::aarch64::{CALL_BYTES, CONTEXT_WORDS, IP};
 
 use super::super::machine::with_machine;
-use super::{cpu, interrupts};
+use super::{cpu, guest, interrupts};
 use crate::arch;
 
 /// What an entry leaves: the registers of a context, and why.
@@ -148,10 +149,16 @@ const _: () = assert!(CONTEXT_WORDS == 35 && size_of::<Frame>() == 288);
 extern "C" fn on_trap(frame: &mut Frame) {
     let syndrome = cpu::syndrome();
     let (class, code) = (syndrome >> 26 & 0x3f, syndrome & 0x1ff_ffff);
-    let address = cpu::fault_address();
+    let mut address = cpu::fault_address();
     with_machine(|machine| {
         *machine.enter() = frame.context;
-        machine.entered();
+        if machine.entered() {
+            address = guest::fault_address(address);
+            if (frame.why, class) == (EXCEPTION, HYPERVISOR_CALL) {
+                // As with all else, it stands at the instruction.
+                machine.enter()[IP] -= CALL_BYTES;
+            }
+        }
         match (frame.why, class) {
             (INTERRUPT, _) => interrupts::handle(|vector| machine.interrupt(vector)),
             (_, SYSTEM_CALL) => machine.syscall(),

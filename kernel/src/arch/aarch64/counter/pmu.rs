@@ -1,5 +1,5 @@
-//! The counter of instructions that programs execute (PMUv3, cycles at EL0 alone), which interrupts
-//! when it overflows.
+//! The counter of instructions that programs execute (PMUv3, cycles below the kernel alone), which
+//! interrupts when it overflows.
 //!
 //! In the emulator's counted mode an instruction takes one cycle, so cycles are instructions, and
 //! the interrupt comes behind the very one that was asked for. The emulator counts for the machine
@@ -11,7 +11,7 @@ use core::arch::asm;
 
 use rcoe_core::counted::Nature;
 
-use super::super::interrupts;
+use super::super::{interrupts, level};
 use super::Turns;
 use crate::arch::Count;
 
@@ -27,8 +27,8 @@ const FAR: u64 = 1 << 62;
 
 /// `PMCR_EL0`: on, and 64 bits wide.
 const RUN: u64 = 1 | 1 << 6;
-/// `PMCCFILTR_EL0`: not in the kernel.
-const PROGRAMS: u64 = 1 << 31;
+/// `PMCCFILTR_EL0`: not on level 1. Level 2 is not counted unless it is asked for.
+const NOT_LEVEL_1: u64 = 1 << 31;
 /// The bit of the cycle counter in registers that have one for each.
 const CYCLES: u64 = 1 << 31;
 
@@ -69,6 +69,8 @@ impl Count for Pmu {
     fn copy(&mut self) {}
 
     fn begin(&mut self) {
+        // Whatever runs below the kernel is counted.
+        let programs = if level::is_host() { 0 } else { NOT_LEVEL_1 };
         // SAFETY: the counter is this kernel's alone: programs cannot reach it.
         unsafe {
             asm!(
@@ -80,7 +82,7 @@ impl Count for Pmu {
                 "msr pmcntenset_el0, {cycles}",
                 "isb",
                 all = in(reg) 0xffff_ffff_u64,
-                programs = in(reg) PROGRAMS,
+                programs = in(reg) programs,
                 run = in(reg) RUN,
                 cycles = in(reg) CYCLES,
                 options(nomem, nostack, preserves_flags),
