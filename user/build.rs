@@ -18,6 +18,9 @@ const LINKER: [&str; 10] = [
 /// For a compiler that calls it.
 const COMPILER: [&str; 4] = ["-nostartfiles", "-nostdlib", "-static", "-no-pie"];
 
+/// Where the guest is linked, for the linker itself: the last one counts.
+const GUEST: &str = "--image-base=0x40200000";
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let system = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
@@ -31,4 +34,5 @@ fn main() {
         let prefix = if compiler { "-Wl," } else { "" };
         println!("cargo:rustc-link-arg-bins={prefix}{arg}");
     }
+    println!("cargo:rustc-link-arg-bin=guest-small={GUEST}");
 }

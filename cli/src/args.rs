@@ -28,6 +28,8 @@ Examples:
                                             a script, with a shell for the scripts that it runs
   rcoe run --sphere system --disk data.img --file in.sql -- sqlite3 /disk/db '.read in.sql'
                                             files that outlive the machine
+  rcoe run --sphere system --arch aarch64 --guest system.elf
+                                            an operating system in it, as a guest
   rcoe run --metrics 9464 -- ./server       let Prometheus look at it (127.0.0.1:9464)
   rcoe run --core-on-fault . -- ./server    leave core files of replicas that differ
 
@@ -330,8 +332,15 @@ pub(crate) struct RunArgs {
     /// file that is new or empty becomes a disk of 256 MiB, of which the half is for files
     #[arg(long, value_name = "FILE[:FOLDER]")]
     pub(crate) disk: Option<DiskFile>,
+    /// System sphere, aarch64: instead of PROGRAM run an operating system as a guest, on a virtual
+    /// processor: an ELF executable for memory at 0x40000000, where it finds a serial line (PL011)
+    /// at 0x9000000, whose output is the output, an interrupt controller (GICv2) at 0x8000000, and
+    /// firmware (PSCI). ARGS is one number, for its first register. Replicas are coupled closely
+    #[arg(long, value_name = "FILE")]
+    pub(crate) guest: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
+    #[arg(required_unless_present = "guest", trailing_var_arg = true)]
+    #[arg(value_names = ["PROGRAM", "ARGS"])]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -24,7 +24,7 @@ const PROCESS: [&str; 11] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 13] = [
+const SYSTEM: [&str; 14] = [
     "accel",
     "arch",
     "core_threads",
@@ -32,6 +32,7 @@ const SYSTEM: [&str; 13] = [
     "debugger",
     "disk",
     "file",
+    "guest",
     "memory",
     "memory_file",
     "outgoing",

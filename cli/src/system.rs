@@ -15,8 +15,8 @@ use rcoe_supervisor::{
     EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, SCHEMA,
 };
 use rcoe_system::{
-    Accel, Approach, Arch, Coupling, Difference, Ending, Entry, LinuxProgram, Settings, Start,
-    SystemError, Threads, find_linux, folder, is_native, offers, run,
+    Accel, Approach, Arch, Coupling, Difference, Ending, Entry, Guest, LinuxProgram, Settings,
+    Start, SystemError, Threads, find_linux, folder, is_native, offers, run,
 };
 use serde_json::{Value, json};
 
@@ -43,7 +43,11 @@ pub(crate) fn execute(args: &RunArgs) -> Result<ExitCode, SystemError> {
     let mut settings = validate(args)?;
     let mut events = Events::open(args.events.as_deref())?;
     let folder = folder(settings.arch)?;
-    settings.linux = linux_program(args, settings.arch, &folder)?;
+    if let Some(path) = &args.guest {
+        settings.guest = Some(Guest::read(settings.arch, path)?);
+    } else {
+        settings.linux = linux_program(args, settings.arch, &folder)?;
+    }
     if settings.linux.is_none() {
         settings.argument = argument(args)?;
     }
@@ -97,8 +101,9 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
     let tick = args.tick.map_or(Ok(TICK), TickArg::of_system);
     let tick = tick.map_err(SystemError::Setting)?;
     let coupling = match args.coupling {
-        CouplingArg::Loose => Coupling::Loose,
-        CouplingArg::Close => Coupling::Close,
+        // A guest is interrupted wherever it is.
+        CouplingArg::Loose if args.guest.is_none() => Coupling::Loose,
+        CouplingArg::Loose | CouplingArg::Close => Coupling::Close,
     };
     if args.stop_by.is_some() && coupling == Coupling::Loose {
         let why = "--stop-by is for closely coupled replicas: add --coupling close";
@@ -137,9 +142,13 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         outgoing: args.outgoing,
         wire: args.wire.clone(),
         disk: args.disk.clone(),
-        program: args.command[0].to_string_lossy().into_owned(),
+        program: args
+            .command
+            .first()
+            .map_or_else(String::new, |word| word.to_string_lossy().into_owned()),
         argument: None,
         linux: None,
+        guest: None,
     })
 }
 
@@ -155,8 +164,14 @@ fn argument(args: &RunArgs) -> Result<Option<u64>, SystemError> {
     if args.disk.is_some() {
         return refuse("--disk is for programs of Linux: others have no files");
     }
-    let spaced = args.command[0].to_string_lossy().contains(' ');
-    match &args.command[1..] {
+    // A guest's argument stands alone.
+    let (spaced, words) = match args.command.split_first() {
+        Some((name, words)) if args.guest.is_none() => {
+            (name.to_string_lossy().contains(' '), words)
+        }
+        _ => (false, &args.command[..]),
+    };
+    match words {
         [] if !spaced => Ok(None),
         [word] if !spaced => {
             let word = word.to_string_lossy();

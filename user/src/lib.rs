@@ -17,6 +17,8 @@ pub mod console;
 pub mod disk;
 #[cfg(any(test, feature = "pc"))]
 pub mod linux;
+#[cfg(any(test, feature = "guests"))]
+pub mod monitor;
 pub mod network;
 pub mod object;
 #[cfg(feature = "bare")]

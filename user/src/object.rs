@@ -1,6 +1,6 @@
 //! Invocations of kernel objects, as functions. A pointer is a slot number in the own table.
 
-use rcoe_abi::{Error, Label, ObjectType, Rights, ThreadFlags};
+use rcoe_abi::{Error, Label, ObjectType, Rights, ThreadFlags, guest};
 
 use crate::sys::{Received, call};
 
@@ -162,6 +162,26 @@ pub fn read_floats(tcb: u64, floats: &mut [u64]) -> Outcome {
 /// The kernel's; that of wrong arguments if there is no such state.
 pub fn write_floats(tcb: u64, floats: &[u64]) -> Outcome {
     done(invoke(tcb, Label::TcbWriteFloats, floats))
+}
+
+/// Reads the words of a virtual processor ([`rcoe_abi::guest`]).
+///
+/// # Errors
+/// The kernel's.
+pub fn read_guest(tcb: u64, words: &mut [u64; guest::WORDS]) -> Outcome {
+    let answer = invoke(tcb, Label::TcbReadGuest, &[])?;
+    for (index, word) in words.iter_mut().enumerate() {
+        *word = answer.word(index);
+    }
+    Ok(())
+}
+
+/// Sets them.
+///
+/// # Errors
+/// The kernel's; that of wrong arguments if no processor can have them.
+pub fn write_guest(tcb: u64, words: &[u64; guest::WORDS]) -> Outcome {
+    done(invoke(tcb, Label::TcbWriteGuest, words))
 }
 
 /// Lets a thread run.

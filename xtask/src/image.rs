@@ -46,7 +46,7 @@ const MACHINES: [Machine; 2] = [
         folder: "aarch64",
         kernel: "aarch64-unknown-none-softfloat",
         programs: "aarch64-unknown-none",
-        features: "bare",
+        features: "bare,guests",
         emulator: "qemu-system-arm",
         c: ["aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"],
         c_flags: &[],
@@ -160,7 +160,8 @@ fn build_for(machine: &Machine) -> Result<bool> {
     for entry in std::fs::read_dir(target.join(machine.programs).join("blob"))? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str());
-        let Some(name) = name.filter(|name| name.starts_with("system-")) else {
+        let is_ours = |name: &&str| name.starts_with("system-") || name.starts_with("guest-");
+        let Some(name) = name.filter(is_ours) else {
             continue;
         };
         if path.extension().is_none() {

@@ -15,11 +15,12 @@ pub(crate) const COUNTER: &str = "librcoe_counter.so";
 pub(crate) const PREFIX: &str = "system-";
 
 /// Programs of the image that are no use alone: others start them, or the kernel does.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "compress",
     "edu",
     "generate",
     "linux",
+    "monitor",
     "net",
     "pong",
     "root",

@@ -14,6 +14,7 @@ use crate::build;
 use crate::coupling::{self, Approach, Coupling};
 use crate::diaries::Diaries;
 use crate::find::{self, KERNEL};
+use crate::guest::{Guest, MONITOR};
 use crate::linux::{self, LinuxProgram};
 use crate::machine::{self, Accel, Machine, Threads};
 use crate::{Arch, DiskFile, Entry, Publish, SystemError, pack};
@@ -66,14 +67,18 @@ pub struct Settings {
     pub argument: Option<u64>,
     /// A program of Linux, if it is one; with its personality as the program.
     pub linux: Option<LinuxProgram>,
+    /// A guest, if it is one; with its monitor as the program.
+    pub guest: Option<Guest>,
 }
 
 /// Megabytes of a partition that suffice for the programs of the image; and what it must have
 /// beside an image, of which there are two, one as it came and one that runs.
 const PARTITION: u64 = 32;
 const BESIDE: u64 = 24;
-/// What a program of Linux has for its heap, if nobody says how much.
+/// What a program of Linux has for its heap, if nobody says how much; and a guest beside what it
+/// begins with.
 const HEAP: u64 = 32;
+const GUEST: u64 = 16;
 /// Megabytes below the first partition, and behind the last one for a boot image of the usual size.
 const BELOW: u64 = 16;
 const BEHIND: u64 = 4;
@@ -106,9 +111,12 @@ impl Settings {
     fn partition(&self, image: usize) -> Result<u64, SystemError> {
         let around = around(image);
         let image = megabytes(image as u64);
-        let program = self.linux.as_ref().map_or(0, |it| megabytes(it.memory()));
+        let (program, heap) = match (&self.linux, &self.guest) {
+            (Some(program), _) => (megabytes(program.memory()), HEAP),
+            (None, Some(guest)) => (guest.memory(), GUEST),
+            (None, None) => (0, 0),
+        };
         let least = (BESIDE + 2 * image + program).next_multiple_of(GRAIN);
-        let heap = if self.linux.is_some() { HEAP } else { 0 };
         let each = self.memory.unwrap_or(PARTITION.max(least + heap));
         let each = each.next_multiple_of(GRAIN);
         let replicas = self.replicas as u64;
@@ -138,6 +146,9 @@ impl Settings {
     fn name(&self) -> &str {
         if self.linux.is_some() {
             return linux::PERSONALITY;
+        }
+        if self.guest.is_some() {
+            return MONITOR;
         }
         let path = Path::new(&self.program);
         path.file_name()
@@ -192,12 +203,16 @@ pub enum Ending {
 fn files(settings: &Settings, folder: &Path) -> Result<Vec<(String, PathBuf)>, SystemError> {
     let mut programs = find::programs(folder)?;
     if settings.linux.is_none() {
-        // By far the largest one, of which other programs have no use.
+        // By far the largest one, of which others have no use.
         programs.retain(|(name, _)| name != linux::PERSONALITY);
+    }
+    if settings.guest.is_none() {
+        programs.retain(|(name, _)| name != MONITOR);
     }
     let names = programs.iter().map(|(name, _)| name.as_str());
     let names = names.filter(|name| find::is_whole(name));
-    if settings.linux.is_some() || names.clone().any(|name| name == settings.program) {
+    let known = settings.linux.is_some() || settings.guest.is_some();
+    if known || names.clone().any(|name| name == settings.program) {
         return Ok(programs);
     }
     let path = PathBuf::from(&settings.program);
@@ -231,6 +246,22 @@ fn with_bundle(
     pack(pages)
 }
 
+/// The boot image with a guest: it has what memory its replica does not need itself.
+fn with_guest(
+    settings: &Settings,
+    programs: &[(String, &Path)],
+    guest: &Guest,
+) -> Result<Vec<u8>, SystemError> {
+    let pack = |memory| {
+        let bundle = Some((MONITOR, guest.bundle(memory)));
+        pack(settings.arch, programs, bundle)
+    };
+    // The size of the image is the same, however much memory there is.
+    let image = pack(0)?.len();
+    let needed = BESIDE + 2 * megabytes(image as u64);
+    pack(settings.partition(image)?.saturating_sub(needed))
+}
+
 /// Runs a program to its end, or until `stop` can be read. Its output goes to `out`; what replicas
 /// tell goes to `tell`, with the number of the one that wrote it.
 ///
@@ -255,9 +286,10 @@ pub fn run(
         .iter()
         .map(|(name, path)| (name.clone(), path.as_path()))
         .collect();
-    let image = match &settings.linux {
-        Some(program) => with_bundle(settings, &programs, program)?,
-        None => pack(settings.arch, &programs, None)?,
+    let image = match (&settings.linux, &settings.guest) {
+        (Some(program), _) => with_bundle(settings, &programs, program)?,
+        (None, Some(guest)) => with_guest(settings, &programs, guest)?,
+        (None, None) => pack(settings.arch, &programs, None)?,
     };
     let own = tempfile::tempdir().map_err(SystemError::host("a folder for the machine"))?;
     let machine = machine::start(settings, &folder.join(KERNEL), &image, own.path())?;

@@ -34,6 +34,8 @@ pub(crate) enum Role {
     Net,
     /// The personality of Linux.
     Linux,
+    /// The monitor of a guest.
+    Monitor,
     /// Any other.
     Program,
 }
@@ -45,7 +47,7 @@ impl Role {
             Self::Timer => 51,
             Self::Edu | Self::Nic | Self::Disk => 30,
             Self::Net => 25,
-            Self::Hpet | Self::Clock | Self::Linux | Self::Program => 20,
+            Self::Hpet | Self::Clock | Self::Linux | Self::Monitor | Self::Program => 20,
         }
     }
 
@@ -67,7 +69,7 @@ impl Role {
             Self::Hpet | Self::Net => layout::HPET,
             Self::Nic => layout::NIC,
             Self::Disk => layout::DISK,
-            Self::Clock => layout::CLOCK,
+            Self::Clock | Self::Monitor => layout::CLOCK,
             Self::Linux => layout::LINUX,
             Self::Program => Device::NONE,
         }
@@ -90,6 +92,8 @@ impl Role {
             Self::Net
         } else if is(b"linux") {
             Self::Linux
+        } else if is(b"monitor") {
+            Self::Monitor
         } else {
             Self::Program
         }
