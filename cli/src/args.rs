@@ -30,6 +30,8 @@ Examples:
                                             files that outlive the machine
   rcoe run --sphere system --arch aarch64 --guest system.elf
                                             an operating system in it, as a guest
+  rcoe run --sphere system --arch aarch64 --guest vmlinuz --initrd files.cpio -- console=ttyAMA0
+                                            Linux as a guest
   rcoe run --metrics 9464 -- ./server       let Prometheus look at it (127.0.0.1:9464)
   rcoe run --core-on-fault . -- ./server    leave core files of replicas that differ
 
@@ -335,9 +337,15 @@ pub(crate) struct RunArgs {
     /// System sphere, aarch64: instead of PROGRAM run an operating system as a guest, on a virtual
     /// processor: an ELF executable for memory at 0x40000000, where it finds a serial line (PL011)
     /// at 0x9000000, whose output is the output, an interrupt controller (GICv2) at 0x8000000, and
-    /// firmware (PSCI). ARGS is one number, for its first register. Replicas are coupled closely
+    /// firmware (PSCI). ARGS is one number, for its first register. Or an image of Linux (arm64's
+    /// Image), which is told all that by a device tree; ARGS are its command line. Replicas are
+    /// coupled closely
     #[arg(long, value_name = "FILE")]
     pub(crate) guest: Option<PathBuf>,
+    /// System sphere, aarch64: the first files of Linux as a guest (an archive of cpio), whose
+    /// kernel --guest names
+    #[arg(long, value_name = "FILE", requires = "guest")]
+    pub(crate) initrd: Option<PathBuf>,
     /// The program and its arguments
     #[arg(required_unless_present = "guest", trailing_var_arg = true)]
     #[arg(value_names = ["PROGRAM", "ARGS"])]

@@ -24,7 +24,7 @@ const PROCESS: [&str; 11] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 14] = [
+const SYSTEM: [&str; 15] = [
     "accel",
     "arch",
     "core_threads",
@@ -33,6 +33,7 @@ const SYSTEM: [&str; 14] = [
     "disk",
     "file",
     "guest",
+    "initrd",
     "memory",
     "memory_file",
     "outgoing",

@@ -44,11 +44,14 @@ pub(crate) fn execute(args: &RunArgs) -> Result<ExitCode, SystemError> {
     let mut events = Events::open(args.events.as_deref())?;
     let folder = folder(settings.arch)?;
     if let Some(path) = &args.guest {
-        settings.guest = Some(Guest::read(settings.arch, path)?);
+        settings.guest = Some(guest(args, settings.arch, path)?);
     } else {
         settings.linux = linux_program(args, settings.arch, &folder)?;
     }
-    if settings.linux.is_none() {
+    let tree = settings.guest.as_ref().and_then(Guest::tree);
+    if tree.is_some() {
+        settings.argument = tree;
+    } else if settings.linux.is_none() {
         settings.argument = argument(args)?;
     }
     let signals = SignalFd::endings().map_err(|source| SystemError::Host {
@@ -150,6 +153,13 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         linux: None,
         guest: None,
     })
+}
+
+/// The guest that is to be run: the words behind the options are Linux's command line.
+fn guest(args: &RunArgs, arch: Arch, path: &Path) -> Result<Guest, SystemError> {
+    let words = args.command.iter().map(|word| word.to_string_lossy());
+    let line = words.collect::<Vec<_>>().join(" ");
+    Guest::read(arch, path, args.initrd.as_deref(), &line)
 }
 
 /// The one number that a program of the microkernel can be given.

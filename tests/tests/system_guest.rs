@@ -6,12 +6,77 @@ use rcoe_tests::rcoe::{Scene, events_of};
 use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{image, system, system_with, words};
 
+/// Where a guest has its memory.
+const MEMORY: u64 = 0x4000_0000;
+
 /// What the image's small guest prints with so many interrupts.
 fn printed(ticks: u32) -> String {
     let begin = "a guest on level 1, with translation\n1000 calls of a program on level 0\n\
                  1 instruction that is unknown here\n";
     let ticks = (1..=ticks).map(|tick| format!("tick {tick}: 7.485470860550\n"));
     begin.to_owned() + &ticks.collect::<String>()
+}
+
+/// The small guest as an image of Linux has it: a header that says how much memory it needs, and
+/// where it begins.
+fn small_image() -> Vec<u8> {
+    let file = std::fs::read(image().join("aarch64/guest-small")).unwrap();
+    let number = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap());
+    let place = |at: usize| usize::try_from(number(at)).unwrap();
+    let (entry, headers) = (number(24) - MEMORY, place(32));
+    let mut made = vec![0; 64];
+    for at in (headers..headers + usize::from(file[56]) * 56).step_by(56) {
+        if file[at] == 1 {
+            let start = place(at + 16) - usize::try_from(MEMORY).unwrap();
+            made.resize(start + place(at + 40), 0);
+            let (from, len) = (place(at + 8), place(at + 32));
+            made[start..start + len].copy_from_slice(&file[from..from + len]);
+        }
+    }
+    let size = made.len() as u64;
+    // A branch to its entry.
+    let branch = u32::try_from(entry / 4).unwrap() | 5 << 26;
+    made[..4].copy_from_slice(&branch.to_le_bytes());
+    made[16..24].copy_from_slice(&size.to_le_bytes());
+    made[56..60].copy_from_slice(b"ARMd");
+    made
+}
+
+/// It finds in the description of its board what it was given.
+#[test]
+fn an_image_of_linux_is_told_of_its_board() {
+    let scene = Scene::new();
+    std::fs::write(scene.path().join("Image"), small_image()).unwrap();
+    std::fs::write(scene.path().join("files"), [3; 5_001]).unwrap();
+    for (replicas, options, files) in [
+        ("1", &["--memory", "64M"][..], "there are no files"),
+        (
+            "3",
+            &["--memory", "64M", "--initrd", "files"],
+            "files of 5001 bytes, whose sum is 15003",
+        ),
+    ] {
+        let options = [
+            &["--arch", "aarch64", "-n", replicas, "--guest", "Image"],
+            options,
+        ];
+        let outcome = system(&scene, &options.concat(), &["console=none", "quiet"]);
+        let what = format!("{options:?}: {} {}", outcome.out(), outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        let out = outcome.out();
+        let memory = out
+            .lines()
+            .find(|it| it.ends_with("MiB of memory at 0x40000000"));
+        let size = memory.and_then(|it| it.split(' ').next()?.parse::<u32>().ok());
+        assert!(size.is_some_and(|size| (16..64).contains(&size)), "{what}");
+        let told = format!(
+            "here\n{}\nthe command line is \"console=none quiet\"\n{files}\n",
+            memory.unwrap_or_default()
+        );
+        let right = printed(5).replace("here\n", &told);
+        assert_eq!(outcome.out(), right, "{what}");
+        assert_eq!(outcome.err(), "", "{what}");
+    }
 }
 
 /// The small guest, with an argument.
@@ -127,6 +192,12 @@ fn what_is_no_guest_is_refused() {
         (&[aarch64, "--guest", "none"], "1", 125, "none"),
         (&[aarch64, "--guest", program], "1", 126, "a segment is at"),
         (&[aarch64, "--guest", small], "x", 125, "one number"),
+        (
+            &[aarch64, "--guest", small, "--initrd", "text"],
+            "1",
+            126,
+            "--initrd is for one",
+        ),
         (
             &[aarch64, "--guest", small, "--disk", "d"],
             "1",

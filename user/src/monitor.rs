@@ -9,7 +9,8 @@
 //! is made up for it.
 //!
 //! *Not covered*: more than one processor, devices other than these, and the virtual timer, which
-//! the processor has without telling anybody.
+//! the processor has without telling anybody. A breakpoint instruction reads the clock instead, in
+//! guests that were made so.
 
 mod firmware;
 mod interrupts;
@@ -18,7 +19,7 @@ mod syndrome;
 mod timer;
 
 use rcoe_abi::guest::{
-    self, CONTROLLER, FIRMWARE_CALL, HYPERVISOR_CALL, SERIAL, SYSTEM_REGISTER, WAIT, Word,
+    self, CLOCK, CONTROLLER, FIRMWARE_CALL, HYPERVISOR_CALL, SERIAL, SYSTEM_REGISTER, WAIT, Word,
 };
 
 use firmware::Done;
@@ -119,7 +120,7 @@ impl<O: Outside> Board<O> {
                 HYPERVISOR_CALL | FIRMWARE_CALL if syndrome & 0xffff == 0 => call(registers),
                 HYPERVISOR_CALL | FIRMWARE_CALL => Turn::Reflect(UNKNOWN),
                 SYSTEM_REGISTER => self.register(System::of(syndrome), registers),
-                guest::BREAKPOINT => Turn::Reflect(class << 26 | UNKNOWN | syndrome & 0xffff),
+                guest::BREAKPOINT => self.breakpoint(syndrome & 0xffff, registers),
                 _ => Turn::Lost,
             },
         };
@@ -189,6 +190,18 @@ impl<O: Outside> Board<O> {
             }
         }
         Some(())
+    }
+
+    /// A breakpoint instruction of this number: the guest's own, or one that reads the clock.
+    fn breakpoint(&mut self, number: u64, registers: &mut Registers) -> Turn {
+        if number & !0x1f != CLOCK {
+            return Turn::Reflect(guest::BREAKPOINT << 26 | UNKNOWN | number);
+        }
+        let now = self.outside.now();
+        if let Some(register) = registers[..IP].get_mut((number & 0x1f) as usize) {
+            *register = now;
+        }
+        Turn::Go
     }
 
     /// A register of the processor's that is not the guest's own.

@@ -75,10 +75,8 @@ pub struct Settings {
 /// beside an image, of which there are two, one as it came and one that runs.
 const PARTITION: u64 = 32;
 const BESIDE: u64 = 24;
-/// What a program of Linux has for its heap, if nobody says how much; and a guest beside what it
-/// begins with.
+/// What a program of Linux has for its heap, if nobody says how much.
 const HEAP: u64 = 32;
-const GUEST: u64 = 16;
 /// Megabytes below the first partition, and behind the last one for a boot image of the usual size.
 const BELOW: u64 = 16;
 const BEHIND: u64 = 4;
@@ -113,7 +111,7 @@ impl Settings {
         let image = megabytes(image as u64);
         let (program, heap) = match (&self.linux, &self.guest) {
             (Some(program), _) => (megabytes(program.memory()), HEAP),
-            (None, Some(guest)) => (guest.memory(), GUEST),
+            (None, Some(guest)) => (guest.memory(), guest.room()),
             (None, None) => (0, 0),
         };
         let least = (BESIDE + 2 * image + program).next_multiple_of(GRAIN);

@@ -2,7 +2,8 @@
 //!
 //! It sets translation up and switches it on, runs a program on level 0 that makes calls, and
 //! computes on level 1 while its timer interrupts it. What it prints does not depend on how fast
-//! any of that is. Argument, in its first register: interrupts that it waits for (5).
+//! any of that is. Argument, in its first register: interrupts that it waits for (5), or where the
+//! description of the board is, of which it prints what is not the same on each.
 #![no_std]
 #![no_main]
 
@@ -11,7 +12,7 @@ use core::fmt::{self, Write};
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use rcoe_abi::guest::{CONTROLLER, SERIAL};
+use rcoe_abi::guest::{CLOCK, CONTROLLER, MEMORY, SERIAL};
 
 global_asm!(
     r#"
@@ -292,6 +293,86 @@ fn wait_for(ticks: u64) -> f64 {
     }
 }
 
+/// The description of the board (a flattened device tree).
+struct Tree(&'static [u8]);
+
+impl Tree {
+    /// The description at this place, if there is one.
+    fn at(place: u64) -> Option<Self> {
+        let place = place as *const u8;
+        // SAFETY: it is in memory, which is mapped; nobody writes what is there.
+        let header = unsafe { core::slice::from_raw_parts(place, 40) };
+        let tree = Self(header);
+        let len = tree.word(4)? as usize;
+        let is = tree.word(0)? == 0xd00d_feed && len <= 1 << 16;
+        // SAFETY: as for its header, which says how long it is.
+        is.then(|| Self(unsafe { core::slice::from_raw_parts(place, len) }))
+    }
+
+    fn word(&self, at: usize) -> Option<u32> {
+        let bytes = self.0.get(at..at + 4)?;
+        Some(u32::from_be_bytes(bytes.try_into().ok()?))
+    }
+
+    /// The value of the first property of this name.
+    fn property(&self, name: &[u8]) -> Option<&'static [u8]> {
+        let (mut at, strings) = (self.word(8)? as usize, self.word(12)? as usize);
+        loop {
+            match self.word(at)? {
+                // A node begins, with its name.
+                1 => at += 4 + (text(self.0.get(at + 4..)?).len() + 1).next_multiple_of(4),
+                3 => {
+                    let (len, place) = (self.word(at + 4)? as usize, self.word(at + 8)? as usize);
+                    if text(self.0.get(strings + place..)?) == name {
+                        return self.0.get(at + 12..at + 12 + len);
+                    }
+                    at += 12 + len.next_multiple_of(4);
+                }
+                9 => return None,
+                _ => at += 4,
+            }
+        }
+    }
+
+    /// A number of a property.
+    fn number(&self, name: &[u8], index: usize) -> Option<u64> {
+        let bytes = self.property(name)?.get(index * 8..index * 8 + 8)?;
+        Some(u64::from_be_bytes(bytes.try_into().ok()?))
+    }
+}
+
+/// Bytes up to a zero.
+fn text(bytes: &[u8]) -> &[u8] {
+    let len = bytes.iter().position(|&byte| byte == 0);
+    &bytes[..len.unwrap_or(bytes.len())]
+}
+
+/// Prints what the description of the board says of memory, the command line, and the first files.
+fn describe(tree: &Tree) -> Option<()> {
+    let (start, bytes) = (tree.number(b"reg", 0)?, tree.number(b"reg", 1)?);
+    say(format_args!("{} MiB of memory at {start:#x}", bytes >> 20));
+    let line = str::from_utf8(text(tree.property(b"bootargs")?)).ok()?;
+    say(format_args!("the command line is {line:?}"));
+    let Some(first) = tree.number(b"linux,initrd-start", 0) else {
+        say(format_args!("there are no files"));
+        return Some(());
+    };
+    let len = usize::try_from(tree.number(b"linux,initrd-end", 0)? - first).ok()?;
+    // SAFETY: the host put them there, into memory.
+    let files = unsafe { core::slice::from_raw_parts(first as *const u8, len) };
+    let sum: u64 = files.iter().map(|&byte| u64::from(byte)).sum();
+    say(format_args!("files of {len} bytes, whose sum is {sum}"));
+    Some(())
+}
+
+/// The clock, which goes on.
+fn clock() -> u64 {
+    let now: u64;
+    // SAFETY: the monitor goes on behind it, with the clock in that register.
+    unsafe { asm!("brk {}", const CLOCK, out("x0") now, options(nomem, nostack)) };
+    now
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn guest_main(argument: u64) {
     let level: u64;
@@ -309,8 +390,19 @@ extern "C" fn guest_main(argument: u64) {
     unsafe { asm!("msr s3_0_c12_c12_7, xzr", options(nomem, nostack)) };
     let unknown = UNKNOWN.load(Ordering::Relaxed);
     say(format_args!("{unknown} instruction that is unknown here"));
+    let is_tree = argument >= MEMORY;
+    if is_tree {
+        let told = Tree::at(argument).and_then(|tree| describe(&tree));
+        told.expect("the description of the board");
+    }
+    let before = clock();
+    assert!(clock() > before, "the clock stands still");
     open();
-    let ticks = if argument == 0 { TICKS } else { argument };
+    let ticks = if argument == 0 || is_tree {
+        TICKS
+    } else {
+        argument
+    };
     for ticks in 1..=ticks {
         let sum = wait_for(ticks);
         say(format_args!("tick {ticks}: {sum:.12}"));

@@ -296,6 +296,19 @@ fn registers_that_are_not_there_are_unknown_or_read_as_zero() {
 }
 
 #[test]
+fn a_breakpoint_of_its_number_reads_the_clock() {
+    let mut guest = Guest::new();
+    guest.board.outside.now = 77;
+    assert_eq!(guest.exception(guest::BREAKPOINT, CLOCK | 30), Turn::Go);
+    assert_eq!((guest.registers[30], guest.registers[IP]), (77, 4));
+    // Into the zero register.
+    assert_eq!(guest.exception(guest::BREAKPOINT, CLOCK | 31), Turn::Go);
+    assert_eq!(guest.registers[IP], 8);
+    let other = guest.exception(guest::BREAKPOINT, CLOCK + 0x20);
+    assert!(matches!(other, Turn::Reflect(_)));
+}
+
+#[test]
 fn an_exception_is_found_where_the_processor_would_have_it() {
     for (state, vector, kept) in [
         (0x6000_0000, 0x400, 0x6000_03c5),
