@@ -33,8 +33,8 @@ pub(crate) use attributes::{
     dispatch_outside, prctl, segment_bases, set_cpuid, set_segment_bases, set_thread_pointer,
 };
 pub(crate) use descriptors::{
-    can_be_written, close, close_open, duplicate, fcntl, is_open, is_open_for_both, never_waits,
-    replace,
+    FIRST_OWN, can_be_written, close, close_open, duplicate, fcntl, is_open, is_open_for_both,
+    never_waits, replace,
 };
 pub(crate) use files::{
     FileFacts, S_IFIFO, S_IFSOCK, Whence, file_facts, file_system, file_type, has_no_writer,

@@ -13,7 +13,7 @@ use linux_raw_sys::errno::EMFILE;
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall3, syscall5};
 
-use crate::sys::{Errno, check, close, duplicate, error, with_most_descriptors};
+use crate::sys::{Errno, FIRST_OWN, check, close, duplicate, error, with_most_descriptors};
 
 /// What the signal of a breakpoint has for a code.
 pub(crate) const TRAP_PERF: i32 = 6;
@@ -47,9 +47,6 @@ const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const REMOVE_ON_EXEC: u64 = 1 << 36;
 const SIGNAL: u64 = 1 << 37;
-
-/// The first number for a descriptor of the agent's own.
-const LEAST: u64 = 768;
 
 /// One that stands.
 #[derive(Debug)]
@@ -105,7 +102,7 @@ fn open(attributes: &Attributes) -> i64 {
     let Ok(fd) = check(opened) else {
         return opened;
     };
-    let own = duplicate(fd, LEAST);
+    let own = duplicate(fd, FIRST_OWN);
     close_own(fd);
     if own < 0 { error(EMFILE) } else { own }
 }

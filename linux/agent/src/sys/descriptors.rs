@@ -6,6 +6,10 @@ use rcoe_linux_sys::{syscall1, syscall3};
 
 use crate::sys::error;
 
+/// Descriptors of the agent's own that stay are not below this number, out of the way of the
+/// program's.
+pub(crate) const FIRST_OWN: u64 = 768;
+
 /// Closes a descriptor.
 pub(crate) fn close(fd: i32) {
     // SAFETY: closing touches no memory. An error leaves nothing to be done.

@@ -35,9 +35,6 @@ use crate::recover::reintegration::newcomer;
 use crate::sched::turns;
 use crate::sys::{self, FileFacts};
 
-/// Descriptors of mappings are not below this number, out of the way of the program's.
-pub(crate) const FIRST_FD: u64 = 768;
-
 /// Which part of the file a call maps.
 pub(super) fn part(call: &Call) -> (u64, u64) {
     let start = call.arg(5);
@@ -282,10 +279,10 @@ pub(super) fn adopt_copies(kernel: &mut Kernel) {
 /// A descriptor of the mapping's own for the same file, or the error to return.
 pub(super) fn own_descriptor(kernel: &mut Kernel, fd: u64) -> Result<i32, i64> {
     /// Where limits leave no such number.
-    const LOWER: [u64; 3] = [FIRST_FD / 4, FIRST_FD / 16, 3];
+    const LOWER: [u64; 3] = [sys::FIRST_OWN / 4, sys::FIRST_OWN / 16, 3];
     let own = transfer::agree(kernel, || {
         sys::with_most_descriptors(|| {
-            let mut own = sys::duplicate(fd, FIRST_FD);
+            let mut own = sys::duplicate(fd, sys::FIRST_OWN);
             for least in LOWER {
                 if own < 0 {
                     own = sys::duplicate(fd, least);

@@ -8,7 +8,6 @@
 use rcoe_linux_syscalls::{Class, Descriptors};
 
 use crate::calls::Call;
-use crate::calls::shared::files::FIRST_FD;
 use crate::convert::{low32, size};
 use crate::one_thread::OneThread;
 use crate::sys;
@@ -112,7 +111,7 @@ pub(crate) fn after(call: &Call) {
         }
         Descriptors::ClosesOwn => {
             let memory = memory();
-            memory.taken = memory.taken.min(low32(FIRST_FD));
+            memory.taken = memory.taken.min(low32(sys::FIRST_OWN));
             return;
         }
     };
