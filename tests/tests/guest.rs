@@ -497,6 +497,7 @@ int main(void) {
   wait(0);
   printf(\"own %d %d\\n\", sched_getscheduler(getpid()), sched_getscheduler(getppid()));
   printf(\"priority %d %d\\n\", getpriority(0, getpid()), getpriority(0, getppid()));
+  printf(\"wrong %d %d\\n\", setpriority(3, 0, 5), errno == EINVAL);
   printf(\"io %ld \", syscall(SYS_ioprio_set, 1, 0, 3 << 13));
   printf(\"%ld %ld\\n\", syscall(SYS_ioprio_get, 1, 0), syscall(SYS_ioprio_get, 1, getppid()));
   printf(\"interval %d\\n\", sched_rr_get_interval(getpid(), &t));
@@ -510,6 +511,38 @@ int main(void) {
     let scene = Scene::new();
     let program = scene.compile("scheduling", source, &["-pthread"]);
     scene.like_native("exec \"$@\"", &[&program]);
+}
+
+/// Of an own user and an own group, since else it would be told to change processes that are none
+/// of its own.
+#[test]
+fn priorities_of_groups_and_users_stay_as_they_are() {
+    let source = "#include <errno.h>\n#include <stdio.h>\n#include <sys/resource.h>\n\
+#include <sys/wait.h>\n#include <unistd.h>\n
+int main(void) {
+  if (getuid() == 0 && setuid(61234)) return 2;
+  if (fork() == 0) {
+    setpgid(0, 0);
+    for (int nice = 1; nice < 20; nice++) {
+      int own = getuid() == 61234, changed = own ? setpriority(PRIO_USER, 0, nice) : -1;
+      printf(\"%d %d \", changed, !own || errno == ESRCH);
+      printf(\"%d %d \", setpriority(PRIO_PGRP, 0, nice), errno == ESRCH);
+      printf(\"%d \", getpriority(PRIO_PGRP, 0) < 20 && getpriority(PRIO_USER, 0) < 20);
+      setpriority(PRIO_PROCESS, 0, nice);
+      printf(\"%d\\n\", getpriority(PRIO_PROCESS, 0) - nice);
+    }
+    return 0;
+  }
+  wait(0);
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("priorities", source, &[]);
+    let expected = "-1 1 -1 1 1 0\n".repeat(19);
+    for replicas in ["1", "2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program]);
+        assert_eq!(outcome.out(), expected, "{}", outcome.err());
+    }
 }
 
 #[test]

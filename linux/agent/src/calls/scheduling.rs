@@ -4,12 +4,13 @@
 //! and does nothing. Threads are the agent's own, so the host does not know their ids: what
 //! concerns one of them is asked of the replica's only kernel thread.
 //!
-//! Not covered: changing the scheduling of another process, and CPU time of a single
-//! thread, which reads as that of all.
+//! Not covered: changing the scheduling of other processes, groups and users, and CPU time of a
+//! single thread, which reads as that of all.
 
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::{EINVAL, ESRCH};
+use linux_raw_sys::general::{PRIO_PGRP, PRIO_PROCESS, PRIO_USER};
 use rcoe_linux_syscalls::Special;
 
 use crate::calls::memory::local;
@@ -45,6 +46,25 @@ pub(super) fn change(kernel: &Kernel, call: &Call, index: usize) -> i64 {
     match named(kernel, call, index) {
         Some(_) => local(call.nr, of_self(call, index).raw),
         None => sys::error(ESRCH),
+    }
+}
+
+/// `getpriority`. Of a group or a user the primary asks: replicas that ask one after the other may
+/// be told of what one of them has changed meanwhile.
+pub(super) fn ask_priority(kernel: &mut Kernel, call: &Call) -> i64 {
+    match convert::low32(call.arg(0)) {
+        PRIO_PROCESS => ask(kernel, call, 1),
+        _ => io::input(kernel, call),
+    }
+}
+
+/// `setpriority`: each replica has the one that it would have without the others. Groups and users
+/// have processes that are not this one, among them those of rcoe.
+pub(super) fn change_priority(kernel: &Kernel, call: &Call) -> i64 {
+    match convert::low32(call.arg(0)) {
+        PRIO_PROCESS => change(kernel, call, 1),
+        PRIO_PGRP | PRIO_USER => sys::error(ESRCH),
+        _ => sys::error(EINVAL),
     }
 }
 
