@@ -410,6 +410,41 @@ int main(void) {
     scene.like_native("exec \"$@\"", &[&program]);
 }
 
+/// The host lets nobody look at another process who is not its user by all of the other's names,
+/// unless with a capability that is not in effect then. Root's own, so as another user it shows
+/// nothing.
+#[test]
+fn children_of_a_program_that_acts_for_another_user_keep_its_memory() {
+    let source = "#include <stdio.h>\n#include <string.h>\n#include <sys/mman.h>\n\
+#include <sys/wait.h>\n#include <unistd.h>\n
+int main(void) {
+  size_t size = 8 << 20;
+  int status, changed = setegid(65534) | seteuid(65534);
+  char *at = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(at, 7, size);
+  if (fork() == 0) {
+    long sum = 0;
+    for (size_t i = 0; i < size; i += 4096) { sum += at[i]; at[i] = 1; }
+    printf(\"%d %d %ld\\n\", changed, geteuid() == 65534, sum);
+    fflush(stdout);
+    if (fork() == 0) {
+      for (size_t i = 0; i < size; i += 4096) sum += at[i];
+      printf(\"%d %ld\\n\", seteuid(0) || geteuid(), sum);
+      return 4;
+    }
+    wait(&status);
+    printf(\"%x\\n\", status);
+    return 3;
+  }
+  wait(&status);
+  printf(\"%x\\n\", status);
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("acting", source, &[]);
+    scene.like_native("exec \"$@\"", &[&program]);
+}
+
 #[test]
 fn the_host_shows_the_environment_of_a_program_that_was_executed() {
     let command = [

@@ -1,10 +1,11 @@
 //! System calls with which a replica looks at memory, its own or another process's, from outside.
 
-use linux_raw_sys::errno::EBUSY;
+use linux_raw_sys::errno::{EBUSY, EPERM};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::prctl::{PR_GET_DUMPABLE, PR_SET_DUMPABLE, PR_SET_PTRACER};
 use rcoe_linux_sys::{syscall3, syscall4, syscall6};
 
+use crate::sys::credentials::with_all_permitted;
 use crate::sys::prctl;
 
 /// Runs `body` with as many descriptors as the hard limit allows.
@@ -62,12 +63,22 @@ pub(crate) fn may_not_be_dropped(start: u64, len: u64) -> bool {
     result == -i64::from(EBUSY)
 }
 
-/// Copies memory of another process; returns how many bytes could be read.
+/// Copies memory of another process; returns how many bytes could be read. A program that acts for
+/// another user has capabilities that are not in effect, and that the host wants for this.
 pub(crate) fn read_process(pid: u32, from: u64, buffer: &mut [u8]) -> usize {
+    let mut read = read_as_allowed(pid, from, buffer);
+    if read == -i64::from(EPERM) {
+        read = with_all_permitted(|| read_as_allowed(pid, from, buffer));
+    }
+    usize::try_from(read).unwrap_or(0)
+}
+
+/// The same as this process may; what the host answers.
+fn read_as_allowed(pid: u32, from: u64, buffer: &mut [u8]) -> i64 {
     let local = [buffer.as_mut_ptr() as u64, buffer.len() as u64];
     let remote = [from, buffer.len() as u64];
     // SAFETY: both are one struct iovec, and the local one names the buffer.
-    let read = unsafe {
+    unsafe {
         syscall6(
             u64::from(nr::__NR_process_vm_readv),
             [
@@ -79,8 +90,7 @@ pub(crate) fn read_process(pid: u32, from: u64, buffer: &mut [u8]) -> usize {
                 0,
             ],
         )
-    };
-    usize::try_from(read).unwrap_or(0)
+    }
 }
 
 /// May others of the same user read this process's memory?
