@@ -547,7 +547,7 @@ int main(void) {
 
 #[test]
 fn its_status_file_speaks_of_the_program() {
-    let source = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <sched.h>\n\
+    let source = "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <pthread.h>\n#include <sched.h>\n\
 #include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
 #include <unistd.h>\n
 static void on(int number) { (void)number; }
@@ -565,6 +565,8 @@ static void look(const char *path) {
     if (strncmp(line, \"SigQ\", 4) && (!strncmp(line, \"Sig\", 3) || !strncmp(line, \"Shd\", 3)))
       fputs(line, stdout);
   }
+  int fd = fileno(file);
+  printf(\"%x %d %d\\n\", fcntl(fd, F_GETFL) & O_ACCMODE, fcntl(fd, F_GETFD), write(fd, line, 1));
   fclose(file);
 }
 int main(void) {

@@ -10,6 +10,7 @@
 use core::fmt::{self, Write as _};
 use core::sync::atomic::Ordering;
 
+use linux_raw_sys::errno::EMFILE;
 use linux_raw_sys::general::{MFD_CLOEXEC, O_ACCMODE, O_CLOEXEC, O_RDONLY};
 use rcoe_linux_syscalls::Opens;
 
@@ -18,7 +19,7 @@ use crate::calls::{Call, paths, scheduling};
 use crate::convert::low32;
 use crate::kernel::Kernel;
 use crate::sched::threads::{LEADER, MASK_WORDS};
-use crate::sys;
+use crate::sys::{self, Errno};
 use crate::text::Text;
 
 /// More than the text is long.
@@ -169,21 +170,46 @@ impl Page {
         self.write_char('\n')
     }
 
-    /// A descriptor of a file with this text.
+    /// A descriptor of a file with this text, which can only be read.
     fn publish(&self, file: File, close_on_exec: bool) -> i64 {
-        let flags = if close_on_exec { MFD_CLOEXEC } else { 0 };
+        let (flags, cloexec) = match close_on_exec {
+            true => (MFD_CLOEXEC, O_CLOEXEC),
+            false => (0, 0),
+        };
         let name = match file {
             File::Status => c"status",
             File::Limits => c"limits",
         };
         let result = sys::new_file_in_memory(name, flags);
-        if let Ok(fd) = i32::try_from(result)
-            && fd >= 0
-        {
-            let text = self.as_bytes();
-            sys::pwrite_raw(fd, text.as_ptr() as u64, text.len(), 0);
+        let Some(fd) = i32::try_from(result).ok().filter(|&fd| fd >= 0) else {
+            return result;
+        };
+        let text = self.as_bytes();
+        sys::pwrite_raw(fd, text.as_ptr() as u64, text.len(), 0);
+        match opened_again(fd) {
+            Ok(reader) => {
+                let (from, to) = (reader.cast_unsigned(), fd.cast_unsigned());
+                sys::replace(from.into(), to.into(), cloexec.into());
+                sys::close(reader);
+                result
+            }
+            Err(errno) => {
+                sys::close(fd);
+                -i64::from(errno.0)
+            }
         }
-        result
+    }
+}
+
+/// Opens an open file once more, to read it. The program need not have a descriptor left for that.
+fn opened_again(fd: i32) -> Result<i32, Errno> {
+    let mut path = Text::<40>::new();
+    write!(path, "/proc/self/fd/{fd}\0").expect("short");
+    match sys::open_read(path.as_bytes()) {
+        Err(Errno(errno)) if errno == EMFILE.cast_signed() => {
+            sys::with_most_descriptors(|| sys::open_read(path.as_bytes()))
+        }
+        done => done,
     }
 }
 
