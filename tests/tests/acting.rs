@@ -24,6 +24,29 @@ fn what_a_program_writes_about_itself_holds_in_all_replicas() {
 }
 
 #[test]
+fn a_program_that_writes_about_itself_finds_no_threads_but_its_own() {
+    let source = "#include <fcntl.h>\n#include <stdio.h>\n#include <sys/stat.h>\n\
+#include <unistd.h>\n
+int main(void) {
+  int most = 0, fd = open(\"/proc/self/oom_score_adj\", O_WRONLY);
+  for (int i = 0; i < 500; i++) {
+    struct stat found;
+    if (write(fd, \"300\", 3) != 3 || stat(\"/proc/self/task\", &found)) return 1;
+    if ((int)found.st_nlink > most) most = found.st_nlink;
+  }
+  printf(\"%d\\n\", most);
+  return 0;
+}";
+    let scene = Scene::new();
+    let program = scene.compile("counting", source, &[]);
+    let native = scene.like_native("exec \"$@\"", &[&program]);
+    assert_eq!(
+        (native.out().as_str(), native.ended),
+        ("3\n", Ended::Exit(0))
+    );
+}
+
+#[test]
 fn every_file_of_the_table_that_is_refused_is_refused_by_name() {
     let scene = Scene::new();
     let program = scene.compile("refused", include_str!("acting/refused.c"), &["-w"]);

@@ -547,7 +547,8 @@ int main(void) {
 
 #[test]
 fn its_status_file_speaks_of_the_program() {
-    let source = "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <pthread.h>\n#include <sched.h>\n\
+    let source =
+        "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <pthread.h>\n#include <sched.h>\n\
 #include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
 #include <unistd.h>\n
 static void on(int number) { (void)number; }

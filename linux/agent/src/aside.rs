@@ -3,7 +3,9 @@
 //! All replicas of a process share one table, and which number comes next is the program's to see.
 //! A replica that has to open a file of its own (below `/proc/self`) therefore does it in a second
 //! thread that gets a copy of the table and ends at once; meanwhile the replica stands still.
-//! The thread belongs to the same process, so `/proc/self` is the replica, and it dies with it.
+//! The thread belongs to the same process, so `/proc/self` is the replica, and it dies with it. A
+//! program that counts its threads is not to find it: the host lets the replica go on a moment
+//! before it is gone.
 //!
 //! Contract: the work is a few system calls that cannot wait. The thread runs on the lower end of
 //! the agent's stack, which nothing else reaches.
@@ -17,6 +19,8 @@ use linux_raw_sys::general as nr;
 use crate::arch::entry;
 use crate::sys::{self, Errno, check};
 
+/// Looks at the thread until it is gone; it has only the rest of its end to make.
+const LOOKS: u32 = 100_000;
 /// Bytes of the agent's stack that the thread may use.
 const ROOM: u64 = 64 * 1024;
 
@@ -81,6 +85,12 @@ pub(crate) fn with_own_descriptors<F: FnMut() -> i64>(mut work: F) -> Result<i64
     let mask = sys::exchange_signal_mask(u64::MAX);
     // SAFETY: the thread runs on memory that nothing uses, and this one goes on when it has ended.
     let thread = unsafe { rcoe_aside(run::<F>, (&raw mut pair).cast(), u64::from(flags), stack) };
+    if let Ok(thread) = u64::try_from(thread) {
+        let is_there = |_: &u32| sys::has_thread(thread);
+        (0..LOOKS)
+            .take_while(is_there)
+            .for_each(|_| sys::sched_yield());
+    }
     sys::set_signal_mask(mask);
     check(thread).map(|_| pair.1)
 }

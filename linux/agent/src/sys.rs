@@ -63,7 +63,7 @@ pub(crate) use replicas::{
     CLONE, EXIT, clone_replica, clone_twin, die_with_supervisor, exit_group, fork_replica, getpid,
     leave_if_orphaned, name, set_name, set_robust_list,
 };
-pub(crate) use scheduling::{pin, prefer_short_turns, register_rseq, sched_yield};
+pub(crate) use scheduling::{has_thread, pin, prefer_short_turns, register_rseq, sched_yield};
 pub(crate) use sharing::{give_back, is_unmapped, map_again, seals};
 pub(crate) use signals::{
     PAUSE, exchange_signal_mask, ignore_signal, install_handler, set_signal_mask, set_signal_stack,

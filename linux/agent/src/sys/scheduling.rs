@@ -5,6 +5,8 @@ use core::mem::MaybeUninit;
 use linux_raw_sys::general as nr;
 use rcoe_linux_sys::{syscall0, syscall3, syscall4};
 
+use crate::sys::getpid;
+
 /// The kernel's `struct sched_attr` of 48 bytes, which every kernel since 3.14 takes.
 #[repr(C)]
 struct Attributes {
@@ -57,6 +59,21 @@ pub(crate) fn prefer_short_turns(turn_ns: u64) {
         // SAFETY: the structure says its size itself.
         let _ = unsafe { syscall3(u64::from(nr::__NR_sched_setattr), 0, at, 0) };
     }
+}
+
+/// Has this process such a thread, by the host's number?
+pub(crate) fn has_thread(thread: u64) -> bool {
+    let nothing = 0;
+    // SAFETY: no signal is sent.
+    let found = unsafe {
+        syscall3(
+            u64::from(nr::__NR_tgkill),
+            u64::from(getpid()),
+            thread,
+            nothing,
+        )
+    };
+    found == 0
 }
 
 /// Gives up the CPU.
