@@ -46,6 +46,6 @@ curl -s -o /dev/null -w '%{http_code}\n' "$url/none"
 { curl -sf "$url/big.txt" || true; } | head -n 1
 curl -sf "$url/small.txt"
 kill -TERM "${servers[-1]}"
-served
+served 143
 kill -TERM "${servers[-1]}"
 served
