@@ -172,6 +172,15 @@ impl OnTheWay {
         self.left = arrived.or(self.left);
     }
 
+    /// What comes with the next bytes of a pipe has arrived before them.
+    pub(crate) fn arrive(&mut self, pipe: usize) {
+        for it in self.ways() {
+            if it.is_some_and(|it| it.pipe == pipe && it.start == 0) {
+                *it = None;
+            }
+        }
+    }
+
     /// Nobody reads this pipe any more.
     pub(crate) fn lose(&mut self, pipe: usize) {
         for it in self.ways() {

@@ -72,10 +72,25 @@ impl<M: Machine> Process<'_, M> {
             self.receive_datagram(file, pieces)
         } else {
             let taken = self.take_pieces(file, pieces, flags & MSG_WAITALL != 0);
+            if flags & MSG_PEEK == 0 && taken == Ok(0) {
+                self.take_beside_alone(socket);
+            }
             taken.map(Came::stream)
         };
         self.at_once(file, 0, before)?;
         received
+    }
+
+    /// Nothing was read of a stream, so what comes with its next message comes by itself.
+    fn take_beside_alone(&mut self, socket: usize) {
+        if let Socket::Connected(Connected {
+            link: Link::Pipes { receives, .. },
+            deaf: false,
+            ..
+        }) = self.streams.sockets[socket]
+        {
+            self.rights.arrive(receives);
+        }
     }
 
     /// What the network has can only be taken.

@@ -393,8 +393,7 @@ impl<M: Machine> Process<'_, M> {
         let sending = self.sent_beside(file, message)?;
         let (table, count) = self.message(message)?;
         let pieces = Pieces::Table(table, count);
-        let to = [self.word(message)?, self.word(message.wrapping_add(8))?];
-        let to = [to[0], to[1] & 0xffff_ffff];
+        let to = self.name_in(message)?;
         self.send_message(file, pieces, flags, (&sending, to))
     }
 
@@ -426,6 +425,16 @@ impl<M: Machine> Process<'_, M> {
             self.send_beside(sending, way);
         }
         sent
+    }
+
+    /// The name that stands in a message: one without bytes is none.
+    fn name_in(&self, message: u64) -> Result<[u64; 2], Errno> {
+        let place = self.word(message)?;
+        match self.word(message.wrapping_add(8))? & 0xffff_ffff {
+            0 => Ok([0; 2]),
+            0x8000_0000.. => Err(Errno(EINVAL)),
+            bytes => Ok([place, bytes]),
+        }
     }
 
     /// The table of a message's pieces, and how many there are.

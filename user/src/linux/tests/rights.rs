@@ -394,3 +394,21 @@ fn the_process_at_the_other_end_is_told() {
         }
     });
 }
+
+#[test]
+fn a_message_of_which_no_byte_is_wanted_gives_its_descriptors_all_the_same() {
+    with(|process, _| {
+        let (near, far) = pair(process);
+        assert_eq!(send(process, near, b"ab", &[0]), Ok(2));
+        assert_eq!(send(process, near, b"c", &[0]), Ok(1));
+        let (answer, told) = receive(process, far, 0, 24);
+        assert_eq!((answer, told[0], told[2]), (Ok(0), 24, 20));
+        // Its bytes are there yet, and the next one is as ever.
+        assert_eq!(receive(process, far, 0, 24).1[2], 0);
+        let (answer, told) = receive(process, far, 1, 24);
+        assert_eq!((answer, told[2]), (Ok(1), 0));
+        let (answer, told) = receive(process, far, 10, 24);
+        assert_eq!((answer, told[2]), (Ok(2), 20));
+        assert_eq!(bytes(process, 2), b"bc");
+    });
+}

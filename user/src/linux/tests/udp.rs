@@ -359,3 +359,28 @@ fn who_waits_for_a_datagram_gets_it_and_one_that_closes_disturbs_nobody() {
         assert_eq!(last(process), (0, 4));
     });
 }
+
+#[test]
+fn a_name_without_bytes_is_no_name() {
+    const MESSAGE: u64 = DATA + 0x580;
+    with(|process| {
+        let (server, client) = (udp(process), udp(process));
+        assert_eq!(bind(process, server, ANY, 53), Ok(0));
+        let place = address(process, HOME, 53);
+        let send = |process: Program<'_, '_>, bytes: u64| {
+            let table = MESSAGE + 56;
+            let message = [place, bytes, table, 1, 0, 0, 0, HERE, 2];
+            process.write_words(MESSAGE, &message).unwrap();
+            ask(process, nr::__NR_sendmsg, &[client, MESSAGE, 0])
+        };
+        assert_eq!(send(process, 0), Err(Errno(EDESTADDRREQ)));
+        assert_eq!(send(process, 15), Err(Errno(EINVAL)));
+        assert_eq!(send(process, u64::from(u32::MAX)), Err(Errno(EINVAL)));
+        assert_eq!(connect(process, client, (HOME, 53)), Ok(0));
+        assert_eq!(send(process, 0), Ok(2));
+        // As if by `sendto`, which takes a name for one however short it is.
+        let words = [client, HERE, 2, 0, place, 0];
+        let sent = ask(process, nr::__NR_sendto, &words);
+        assert_eq!(sent, Err(Errno(EINVAL)));
+    });
+}
