@@ -8,6 +8,7 @@
 //!   inputs; [`matrix`] runs them and [`report`] prints what came of it.
 //! * [`cpython`] does the like with CPython's own test suite, `tests/cpython.toml`.
 //! * [`busybox`] does so with that of busybox, in the system sphere, `tests/busybox.toml`.
+//! * [`ltp`] does so with the system call tests of the Linux Test Project, `tests/ltp.toml`.
 //! * [`scenes`] plays whole programs, listed in `tests/programs.toml`: servers, tools, runtimes.
 //! * [`launch`] starts one command in a session of its own with a deadline, and [`proc`] tells
 //!   which processes of that session still live; [`postmortem`] tells of them when a test fails.
@@ -26,6 +27,7 @@ pub mod cpython;
 pub mod data;
 pub mod launch;
 pub mod linux;
+pub mod ltp;
 pub mod machine;
 pub mod matrix;
 pub mod memory;

@@ -43,6 +43,8 @@ pub(crate) const COMPAT: &str = "compat: ";
 pub(crate) const BUSYBOX: &str = "busybox: ";
 /// Begins the closing line of CPython's tests.
 pub(crate) const CPYTHON: &str = "cpython: ";
+/// Begins the closing line of LTP's tests.
+pub(crate) const LTP: &str = "ltp: ";
 /// Begins the closing line of the bounds of instructions.
 pub(crate) const INSTRUCTIONS: &str = "instructions: ";
 /// Begins the closing line of the scenes of whole programs.

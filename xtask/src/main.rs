@@ -16,6 +16,7 @@ mod dist;
 mod docs;
 mod image;
 mod lines;
+mod ltp;
 mod packages;
 mod part;
 mod pool;
@@ -77,6 +78,8 @@ enum Task {
     Cpython(cpython::Options),
     /// Run busybox's own tests in machines and write docs/BUSYBOX.md.
     Busybox(busybox::Options),
+    /// Run LTP's system call tests in machines and write docs/LTP.md.
+    Ltp(ltp::Options),
     /// Run whole programs in scenes and write docs/PROGRAMS.md.
     Programs(programs::Options),
     /// Build the kernel and the programs of the system sphere.
@@ -140,6 +143,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Compat(options) => compat::run(&options),
         Task::Cpython(options) => cpython::run(&options),
         Task::Busybox(options) => busybox::run(&options),
+        Task::Ltp(options) => ltp::run(&options),
         Task::Programs(options) => programs::run(&options),
         Task::Image => image::run(),
         Task::Dist => dist::run(),

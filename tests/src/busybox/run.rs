@@ -240,7 +240,7 @@ fn tail(output: &str) -> &str {
 }
 
 /// Waits for the end of a run, or until it says nothing for that long: its output and errors.
-fn finish(running: launch::Running, limit: Duration) -> Result<(String, String)> {
+pub(crate) fn finish(running: launch::Running, limit: Duration) -> Result<(String, String)> {
     let (mut len, mut since) = (0, Instant::now());
     while !running.has_ended() {
         let now = running.stdout_so_far()?.len();

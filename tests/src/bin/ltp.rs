@@ -1,0 +1,107 @@
+//! Runs LTP's system call tests in machines; `cargo xtask ltp` is the usual way to call it.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+use rcoe_tests::busybox::run::find_busybox;
+use rcoe_tests::ltp::page;
+use rcoe_tests::ltp::plan::Plan;
+use rcoe_tests::ltp::run::{self, Settings};
+use rcoe_tests::ltp::source::{Source, Test};
+
+/// Builds and runs the system call tests of a source tree of LTP on Linux and in machines, and
+/// compares.
+#[derive(Debug, Parser)]
+struct Options {
+    /// The source tree, in which the tests are built.
+    #[arg(long, required_unless_present = "packages")]
+    sources: Option<PathBuf>,
+    /// Replicas.
+    #[arg(short, long, default_value_t = 2)]
+    n: u32,
+    /// Machines at once.
+    #[arg(long, default_value_t = 1)]
+    machines: usize,
+    /// Only tests whose names begin with one of these.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Longest time for a test, in seconds.
+    #[arg(long, default_value_t = 60)]
+    limit: u64,
+    /// Also print what tests that differ say in the machine.
+    #[arg(long)]
+    verbose: bool,
+    /// Also write the results as Markdown tables into this file.
+    #[arg(long)]
+    markdown: Option<PathBuf>,
+    /// Only print the Debian packages that are needed.
+    #[arg(long)]
+    packages: bool,
+}
+
+fn main() -> Result<ExitCode> {
+    let options = Options::parse();
+    let plan = Plan::load()?;
+    if options.packages {
+        println!("{}", plan.packages.join(" "));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let source = Source::new(
+        options
+            .sources
+            .as_ref()
+            .context("a source tree is needed")?,
+    )?;
+    let (tests, unbuilt) = prepare(&source, &plan, &options)?;
+    let settings = Settings {
+        replicas: options.n,
+        machines: options.machines.max(1),
+        limit: options.limit,
+        busybox: find_busybox().context("busybox is not installed")?,
+    };
+    let rows = run::all(&plan, &tests, &settings, &|line: &str| println!("{line}"))?;
+    for difference in page::findings(&rows) {
+        println!("\n{}", page::finding(difference));
+        if options.verbose {
+            println!("{}", difference.said);
+        }
+    }
+    if let Some(path) = &options.markdown {
+        let version = source.version()?;
+        let table = page::markdown(&plan, &rows, &unbuilt);
+        let text = format!("LTP {version}, {} replicas.\n\n{table}", options.n);
+        std::fs::write(path, text).with_context(|| path.display().to_string())?;
+    }
+    let failed = page::findings(&rows).count();
+    let [_, native, same, ..] = page::sums(&rows);
+    println!("\n{same} of {native} tests that pass on Linux say the same in the machine");
+    println!("ltp: {same} passed, {failed} failed");
+    Ok(if failed == 0 && same > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Builds the tests: those that are wanted, and the names of those that did not build.
+fn prepare(source: &Source, plan: &Plan, options: &Options) -> Result<(Vec<Test>, Vec<String>)> {
+    let there = source.calls()?;
+    let untold: Vec<_> = there.iter().filter(|it| !plan.tells_of(it)).collect();
+    ensure!(
+        untold.is_empty(),
+        "tests/ltp.toml does not tell of {untold:?}"
+    );
+    source.build(&plan.calls, |line| println!("{line}"))?;
+    let mut found = source.find(&plan.calls)?;
+    let wanted = |name: &str| {
+        let mut parts = options.only.iter();
+        options.only.is_empty() || parts.any(|part| name.starts_with(part.as_str()))
+    };
+    found
+        .tests
+        .retain(|it| wanted(&it.name) && !plan.skips(&it.name));
+    Ok((found.tests, found.unbuilt))
+}
