@@ -12,6 +12,7 @@ mod files;
 mod links;
 mod local;
 mod locks;
+mod manners;
 mod mapped;
 mod memory;
 mod names;
@@ -20,7 +21,9 @@ mod outgoing;
 mod poll;
 mod processes;
 mod programs;
+mod ranks;
 mod receive;
+mod reserve;
 mod rights;
 mod senders;
 mod sockets;
@@ -124,11 +127,14 @@ impl<M: Machine> Process<'_, M> {
         let answer = self
             .memory_call(call, words)
             .or_else(|| self.file_call(call, words))
+            .or_else(|| self.reserve_call(call, words))
             .or_else(|| self.name_call(call, words))
             .or_else(|| self.link_call(call, words))
             .or_else(|| self.time_call(call, words))
             .or_else(|| self.system_call(call, words))
             .or_else(|| self.fact_call(call, words))
+            .or_else(|| self.rank_call(call, words))
+            .or_else(|| self.manner_call(call, words))
             .or_else(|| self.signal_call(call, words))
             .or_else(|| self.epoll_call(call, words))
             .or_else(|| self.thread_call(call, words))

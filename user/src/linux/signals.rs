@@ -35,6 +35,8 @@ use timers::Timers;
 
 /// Signals, of which the real-time ones, which queue, begin there.
 const SIGNALS: usize = 64;
+/// The last one.
+pub(crate) const LAST: u32 = 64;
 const FIRST_QUEUED: u32 = 32;
 /// What a process comes to that a signal ends is so much more than the signal.
 pub(crate) const ENDED_BY: u64 = 256;

@@ -368,7 +368,8 @@ impl Space {
     ) -> Result<(), Errno> {
         let mut done = 0;
         while done < bytes.len() {
-            let (frame, at) = locate(store, address, done, Rights::READ)?;
+            let (frame, at) = locate(store, address, done, Rights::READ)
+                .or_else(|error| unused_stack(store, address, done).ok_or(error))?;
             let len = (bytes.len() - done).min(page_bytes() - at);
             let part = &mut bytes[done..done + len];
             match frame {
@@ -500,6 +501,15 @@ fn locate(
         .ok_or(Errno(EFAULT))?;
     let at = usize::try_from(address % PAGE).map_err(|_| Errno(EFAULT))?;
     Ok((page.frame, at))
+}
+
+/// The same of a page of the stack that the program has not used yet: it will be zeroes.
+fn unused_stack(store: &Sparse<'_>, address: u64, offset: usize) -> Option<(u32, usize)> {
+    let address = address.checked_add(offset as u64)?;
+    let is_unused =
+        (STACK_TOP - STACK_BYTES..STACK_TOP).contains(&address) && store.get(address / PAGE) == 0;
+    let at = usize::try_from(address % PAGE).ok()?;
+    is_unused.then_some((PROMISED, at))
 }
 
 /// The first place between two addresses where so many bytes of pages are free.

@@ -11,7 +11,7 @@
 use core::ops::{Deref, DerefMut};
 
 use super::calls::PROCESS;
-use super::signals::{ENDED_BY, Signals};
+use super::signals::{ENDED_BY, Info, Signals, Whom};
 use super::space::Space;
 use super::{Machine, Process};
 
@@ -103,8 +103,57 @@ impl Name {
         name
     }
 
+    /// This one, as far as there is room.
+    pub(crate) fn exactly(text: &[u8]) -> Self {
+        let len = text.len().min(NAME);
+        let mut name = Self::new(b"");
+        name.bytes[..len].copy_from_slice(&text[..len]);
+        name.len = u8::try_from(len).unwrap_or(0);
+        name
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// What a process says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Manner {
+    /// How nice it is to others.
+    pub(crate) nice: i32,
+    /// The signal that it gets when its parent ends, or 0.
+    pub(crate) death: u64,
+    /// May others see its memory? Does it keep capabilities? Do programs give it no rights?
+    pub(crate) is_dumpable: bool,
+    pub(crate) keeps: bool,
+    pub(crate) gains_nothing: bool,
+    /// Which kind of system it takes this for.
+    pub(crate) like: u32,
+}
+
+impl Manner {
+    const FIRST: Self = Self {
+        nice: 0,
+        death: 0,
+        is_dumpable: true,
+        keeps: false,
+        gains_nothing: false,
+        like: 0,
+    };
+
+    /// What a child says at first.
+    pub(crate) const fn of_child(self) -> Self {
+        Self { death: 0, ..self }
+    }
+
+    /// What a process says once it has executed a program.
+    pub(crate) const fn executed(self) -> Self {
+        Self {
+            is_dumpable: true,
+            keeps: false,
+            ..self
+        }
     }
 }
 
@@ -121,6 +170,7 @@ pub(crate) struct Task {
     /// Its parent waits until it has a memory of its own, or ends.
     pub(crate) holds: bool,
     pub(crate) name: Name,
+    pub(crate) manner: Manner,
     /// Where its stack began, with what it was given.
     pub(crate) start: u64,
     /// Has it executed a program of its own?
@@ -142,6 +192,7 @@ impl Task {
             memory: 0,
             holds: false,
             name: Name::new(b""),
+            manner: Manner::FIRST,
             start: 0,
             executed: false,
             signals: Signals::default(),
@@ -258,11 +309,19 @@ impl<M: Machine> Process<'_, M> {
     fn orphan(&mut self, parent: u64) {
         for place in 0..PROCESSES {
             let task = self.task.at(place);
-            if task.parent == parent {
-                task.parent = NOBODY;
-                if matches!(task.life, Life::Ended(_)) {
-                    task.life = Life::Free;
+            if task.parent != parent {
+                continue;
+            }
+            task.parent = NOBODY;
+            let signal = u32::try_from(task.manner.death).unwrap_or(0);
+            match task.life {
+                Life::Ended(_) => task.life = Life::Free,
+                Life::Lives if signal != 0 => {
+                    let info = Info::sent(signal, false, parent);
+                    // It is lost if too many wait, as one by `kill` would be.
+                    let _ = self.of(place, |it| it.post(Whom::Process, info));
                 }
+                _ => {}
             }
         }
     }

@@ -14,7 +14,9 @@ mod outgoing;
 mod packets;
 mod processes;
 mod programs;
+mod ranks;
 mod receive;
+mod reserve;
 mod rights;
 mod senders;
 mod shared;
@@ -31,7 +33,7 @@ use std::vec::Vec;
 
 use linux_raw_sys::auxvec::{AT_ENTRY, AT_NULL, AT_PAGESZ, AT_RANDOM};
 use linux_raw_sys::errno::{
-    EACCES, EBADF, EEXIST, EFAULT, EINVAL, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSYS, ENOTDIR,
+    EACCES, EBADF, EEXIST, EFAULT, EINVAL, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC, ENOSYS, ENOTDIR,
     ENOTEMPTY, EPERM,
 };
 use linux_raw_sys::general as nr;
@@ -501,6 +503,13 @@ fn a_stack_grows_to_its_end() {
         assert!(process.page_fault(begin.stack - 3 * PAGE));
         assert!(!process.page_fault(begin.stack - 3 * PAGE), "it is there");
         assert!(!process.page_fault(begin.stack - (9 << 20)));
+        // A call may look at what of it nobody has used.
+        let mut bytes = [1; 8];
+        let below = begin.stack - 5 * PAGE;
+        assert_eq!(process.read(below, &mut bytes), Ok(()));
+        assert_eq!(bytes, [0; 8]);
+        let far = process.read(begin.stack - (9 << 20), &mut bytes);
+        assert_eq!(far, Err(Errno(EFAULT)));
         assert!(!process.page_fault(0x10));
     });
 }

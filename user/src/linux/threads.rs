@@ -11,6 +11,7 @@ use super::errno::{LATER, word};
 use super::identity::CALL_WORDS;
 use super::signals::Own;
 use super::streams::Side;
+use super::tasks::Name;
 use super::{Errno, Machine, Process};
 
 /// Most threads.
@@ -91,6 +92,8 @@ pub(crate) struct Thread {
     /// Where FS and GS lead.
     pub(crate) pointers: [u64; 2],
     pub(crate) signals: Own,
+    /// What it is called, unless it is the first one of its process.
+    pub(crate) name: Option<Name>,
     /// Does it go on with other registers than those of its call?
     pub(crate) moved: bool,
 }
@@ -157,6 +160,7 @@ impl Thread {
         robust: 0,
         pointers: [0; 2],
         signals: Own::NONE,
+        name: None,
         moved: false,
     };
 }

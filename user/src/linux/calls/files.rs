@@ -28,16 +28,23 @@ impl<M: Machine> Process<'_, M> {
                 self.put_all(first, Pieces::One(second, third), false)
             }
             nr::__NR_write => self.write_file(first, second, third, None),
+            nr::__NR_pread64 | nr::__NR_pwrite64 | nr::__NR_preadv | nr::__NR_pwritev
+                if fourth >> 63 != 0 =>
+            {
+                Err(Errno(EINVAL))
+            }
             nr::__NR_pread64 => self.read_file(first, second, third, Some(fourth)),
             nr::__NR_pwrite64 => self.write_file(first, second, third, Some(fourth)),
             nr::__NR_readv if self.has_messages(first) => {
                 self.read_datagram(first, Pieces::Table(second, third))
             }
-            nr::__NR_readv => self.parts([first, second, third], Self::read_file),
+            nr::__NR_readv => self.parts([first, second, third], None, Self::read_file),
             nr::__NR_writev if self.is_stream(first) => {
                 self.put_all(first, Pieces::Table(second, third), false)
             }
-            nr::__NR_writev => self.parts([first, second, third], Self::write_file),
+            nr::__NR_writev => self.parts([first, second, third], None, Self::write_file),
+            nr::__NR_preadv => self.parts([first, second, third], Some(fourth), Self::read_file),
+            nr::__NR_pwritev => self.parts([first, second, third], Some(fourth), Self::write_file),
             nr::__NR_close => self.close(first).map(|()| 0),
             nr::__NR_lseek => self.seek(first, second, third),
             nr::__NR_dup => self.files.duplicate(first, 0, false).map(|it| it as u64),
@@ -199,6 +206,7 @@ impl<M: Machine> Process<'_, M> {
     pub(super) fn parts(
         &mut self,
         [file, table, count]: [u64; 3],
+        offset: Offset,
         call: fn(&mut Self, u64, u64, u64, Offset) -> Answer,
     ) -> Answer {
         if count > PARTS {
@@ -209,7 +217,8 @@ impl<M: Machine> Process<'_, M> {
         for index in 0..count {
             let part = table.wrapping_add(16 * index);
             let (address, bytes) = (self.word(part)?, self.word(part.wrapping_add(8))?);
-            let done = match call(self, file, address, bytes, None) {
+            let offset = offset.map(|it| it.saturating_add(all));
+            let done = match call(self, file, address, bytes, offset) {
                 // What was done before counts.
                 Err(_) if all > 0 => return Ok(all),
                 other => other?,

@@ -4,7 +4,8 @@ use linux_raw_sys::errno::{EACCES, EBADF, EEXIST, EINVAL, ENODEV, ENOMEM};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     MADV_DONTNEED, MADV_REMOVE, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE,
-    MAP_SHARED, MAP_STACK, MREMAP_MAYMOVE, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE,
+    MAP_SHARED, MAP_STACK, MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MLOCK_ONFAULT, MREMAP_MAYMOVE,
+    PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE,
 };
 use rcoe_abi::Rights;
 
@@ -15,6 +16,10 @@ use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Most bytes of one mapping.
 const MOST: u64 = 1 << 32;
+
+/// What is to be kept in memory: what is there, what will be, and when it is used alone.
+const ON_FAULT: u64 = MCL_ONFAULT as u64;
+const KEEPS: u64 = MCL_CURRENT as u64 | MCL_FUTURE as u64 | ON_FAULT;
 
 /// The bit of a protection that makes memory code.
 const EXECUTE: u64 = PROT_EXEC as u64;
@@ -53,6 +58,14 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_madvise if third == u64::from(MADV_DONTNEED) => self.forget(first, second),
             nr::__NR_madvise if third == u64::from(MADV_REMOVE) => self.punch(first, second),
             nr::__NR_madvise => Ok(0),
+            nr::__NR_mlock | nr::__NR_munlock => self.keep_there(first, second),
+            nr::__NR_mlock2 if third & !u64::from(MLOCK_ONFAULT) == 0 => {
+                self.keep_there(first, second)
+            }
+            nr::__NR_mlock2 => Err(Errno(EINVAL)),
+            nr::__NR_mlockall if first & !KEEPS == 0 && first & !ON_FAULT != 0 => Ok(0),
+            nr::__NR_mlockall => Err(Errno(EINVAL)),
+            nr::__NR_munlockall => Ok(0),
             _ => return None,
         })
     }
@@ -185,6 +198,20 @@ impl<M: Machine> Process<'_, M> {
         let range = Range::new(address, bytes)?;
         let emptied = Space::empty(&self.store, &mut self.machine, range);
         emptied.map(|()| 0)
+    }
+
+    /// Memory goes nowhere: it is enough that it is there.
+    fn keep_there(&mut self, address: u64, bytes: u64) -> Answer {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        if bytes > MOST {
+            return Err(Errno(ENOMEM));
+        }
+        let range = Range::new(address - address % PAGE, bytes + address % PAGE)?;
+        let mut pages = (range.start..range.end).step_by(4096);
+        let is_there = pages.all(|at| Space::has(&self.store, at));
+        is_there.then_some(0).ok_or(Errno(ENOMEM))
     }
 
     /// What processes share reads as zeroes then.

@@ -1,7 +1,7 @@
 //! Calls about files by their names.
 
 use linux_raw_sys::errno::{
-    EACCES, EBADF, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENXIO, EPERM, ERANGE,
+    EACCES, EBADF, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, ERANGE,
 };
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
@@ -57,6 +57,17 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_fchmodat => self
                 .named(first, second)
                 .and_then(|node| self.change_mode(node, third)),
+            nr::__NR_fchmodat2 if fourth & !u64::from(AT_SYMLINK_NOFOLLOW) != 0 => {
+                Err(Errno(EINVAL))
+            }
+            nr::__NR_fchmodat2 => {
+                let node = self.named_as(first, second, fourth);
+                node.and_then(|node| match self.files.node(node).kind {
+                    // Links have all rights.
+                    Kind::Link(_) | Kind::Fixed(_) => Err(Errno(EOPNOTSUPP)),
+                    _ => self.change_mode(node, third),
+                })
+            }
             nr::__NR_fchmod => self
                 .node_of_open(first)
                 .and_then(|node| self.change_mode(node, second)),

@@ -165,6 +165,7 @@ impl<'a, M: Machine> Process<'a, M> {
             robust: 0,
             pointers,
             signals: self.threads.current().signals.of_child(),
+            name: None,
             ..*self.threads.current()
         };
         let mut registers = *self.threads.registers();
@@ -186,7 +187,8 @@ impl<'a, M: Machine> Process<'a, M> {
             session: self.task.session,
             memory,
             holds: new.flags & u64::from(CLONE_VFORK) != 0,
-            name: self.task.name,
+            name: self.own_name_of_thread(),
+            manner: self.task.manner.of_child(),
             start: self.task.start,
             executed: false,
             signals: self.task.signals.of_child(clears),

@@ -172,6 +172,7 @@ impl<'a, M: Machine> Process<'a, M> {
         (self.task.memory, self.task.executed) = (memory, true);
         self.task.start = begin.stack;
         self.task.name = Name::new(name.bytes());
+        self.task.manner = self.task.manner.executed();
         self.enter_memory(memory);
         self.files.set_program(path);
         self.close_private();
@@ -179,7 +180,7 @@ impl<'a, M: Machine> Process<'a, M> {
         let number = self.task.number;
         let thread = self.threads.current();
         (thread.number, thread.cleared, thread.robust) = (number, 0, 0);
-        thread.pointers = [0; 2];
+        (thread.pointers, thread.name) = ([0; 2], None);
         let begins = self.machine.set_pointers(place, [0; 2])
             && self.machine.set_floats(place, &first_floats());
         assert!(begins, "any thread can have what programs begin with");

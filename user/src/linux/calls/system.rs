@@ -61,6 +61,7 @@ impl<M: Machine> Process<'_, M> {
             }
             nr::__NR_uname => self.names(first),
             nr::__NR_prlimit64 => self.limit([first, second, third, fourth]),
+            nr::__NR_setrlimit => self.limit([0, first, second, 0]),
             nr::__NR_getrlimit => self.limit([0, first, 0, second]),
             nr::__NR_getrusage => self.write_words(second, &[0; USAGE_WORDS]).map(|()| 0),
             nr::__NR_times => self.ticks(first),

@@ -136,6 +136,7 @@ impl<M: Machine> Process<'_, M> {
             },
             robust: 0,
             signals: self.threads.current().signals.of_new(),
+            name: Some(self.own_name_of_thread()),
             ..*self.threads.current()
         };
         if has(CLONE_SETTLS) {

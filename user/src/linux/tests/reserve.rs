@@ -1,0 +1,136 @@
+//! Room for files, files without names, ranges of descriptors, and pieces at a place.
+
+use linux_raw_sys::errno::{EOPNOTSUPP, ESPIPE};
+
+use super::net::{HERE, Program};
+use super::*;
+
+const O_RDWR: u64 = 2;
+
+fn size(process: Program<'_, '_>, file: u64) -> u64 {
+    ask(process, nr::__NR_lseek, &[file, 0, 2]).unwrap()
+}
+
+fn memory(process: Program<'_, '_>, flags: u64) -> u64 {
+    let name = text(process, "name");
+    ask(process, nr::__NR_memfd_create, &[name, flags]).unwrap()
+}
+
+#[test]
+fn room_that_a_file_is_given_reads_as_zeroes() {
+    with(|process, _| {
+        let path = text(process, "/etc/text");
+        let file = ask(process, nr::__NR_open, &[path, O_RDWR]).unwrap();
+        let give = |process: Program<'_, '_>, words: [u64; 3]| {
+            ask(
+                process,
+                nr::__NR_fallocate,
+                &[file, words[0], words[1], words[2]],
+            )
+        };
+        assert_eq!(give(process, [1, 0, 100]), Ok(0));
+        assert_eq!(size(process, file), 10);
+        assert_eq!(give(process, [0, 5, 0x1000]), Ok(0));
+        assert_eq!(size(process, file), 0x1005);
+        // A hole, and what is as if it were one.
+        assert_eq!(give(process, [3, 2, 2]), Ok(0));
+        assert_eq!(give(process, [0x10, 6, 2]), Ok(0));
+        assert_eq!(ask(process, nr::__NR_pread64, &[file, HERE, 12, 0]), Ok(12));
+        let mut bytes = [1; 12];
+        process.read(HERE, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"01\0\x0045\0\x0089\0\0");
+        for words in [[2, 0, 4], [8, 0, 4], [0x13, 0, 4]] {
+            assert_eq!(give(process, words), Err(Errno(EOPNOTSUPP)), "{words:?}");
+        }
+        assert_eq!(give(process, [0, 0, 0]), Err(Errno(EINVAL)));
+        assert_eq!(give(process, [0, 1 << 63, 1]), Err(Errno(EINVAL)));
+        let before = size(process, file);
+        assert_eq!(give(process, [0, 0, 1 << 29]), Err(Errno(ENOSPC)));
+        assert_eq!(size(process, file), before);
+        let reads = ask(process, nr::__NR_open, &[path, 0]).unwrap();
+        let wrong = ask(process, nr::__NR_fallocate, &[reads, 0, 0, 1]);
+        assert_eq!(wrong, Err(Errno(EBADF)));
+        assert_eq!(ask(process, nr::__NR_pipe, &[HERE]), Ok(0));
+        let writer = process.word(HERE).unwrap() >> 32;
+        let wrong = ask(process, nr::__NR_fallocate, &[writer, 0, 0, 1]);
+        assert_eq!(wrong, Err(Errno(ESPIPE)));
+    });
+}
+
+#[test]
+fn a_file_without_a_name_is_there_until_it_is_closed() {
+    with(|process, _| {
+        let before = machine_uses(process);
+        let file = memory(process, 1);
+        let private = ask(process, nr::__NR_fcntl, &[file, nr::F_GETFD.into()]);
+        assert_eq!(private, Ok(1));
+        assert_eq!(ask(process, nr::__NR_write, &[file, CODE, 8]), Ok(8));
+        assert_eq!(size(process, file), 8);
+        let shared = [0, 0x1000, 3, 1, file, 0];
+        let at = ask(process, nr::__NR_mmap, &shared).unwrap();
+        process.write(at, b"by memory").unwrap();
+        assert_eq!(ask(process, nr::__NR_pread64, &[file, HERE, 8, 0]), Ok(8));
+        let mut bytes = [0; 8];
+        process.read(HERE, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"by memor");
+        assert_eq!(ask(process, nr::__NR_munmap, &[at, 0x1000]), Ok(0));
+        assert_eq!(ask(process, nr::__NR_close, &[file]), Ok(0));
+        assert_eq!(machine_uses(process), before);
+        let name = text(process, "name");
+        let wrong = ask(process, nr::__NR_memfd_create, &[name, 0x100]);
+        assert_eq!(wrong, Err(Errno(EINVAL)));
+        let wrong = ask(process, nr::__NR_memfd_create, &[8, 0]);
+        assert_eq!(wrong, Err(Errno(EFAULT)));
+    });
+}
+
+#[test]
+fn a_range_of_descriptors_is_closed_or_will_be() {
+    with(|process, _| {
+        let files = [0; 3].map(|_| memory(process, 0));
+        let range = |process: Program<'_, '_>, first: u64, last: u64, flags: u64| {
+            ask(process, nr::__NR_close_range, &[first, last, flags])
+        };
+        assert_eq!(range(process, files[1], files[1], 4), Ok(0));
+        let private = files.map(|it| ask(process, nr::__NR_fcntl, &[it, nr::F_GETFD.into()]));
+        assert_eq!(private, [Ok(0), Ok(1), Ok(0)]);
+        assert_eq!(range(process, files[1], u64::from(u32::MAX), 2), Ok(0));
+        let open = files.map(|it| ask(process, nr::__NR_fcntl, &[it, nr::F_GETFD.into()]).is_ok());
+        assert_eq!(open, [true, false, false]);
+        assert_eq!(range(process, 5, 4, 0), Err(Errno(EINVAL)));
+        assert_eq!(range(process, 4, 5, 8), Err(Errno(EINVAL)));
+    });
+}
+
+#[test]
+fn pieces_are_read_and_written_at_a_place() {
+    with(|process, _| {
+        let file = memory(process, 0);
+        let table = DATA + 0x500;
+        process.write(HERE, b"abcdef").unwrap();
+        process.write_words(table, &[HERE, 2, HERE + 3, 3]).unwrap();
+        let write = [file, table, 2, 1];
+        assert_eq!(ask(process, nr::__NR_pwritev, &write), Ok(5));
+        assert_eq!(size(process, file), 6);
+        assert_eq!(ask(process, nr::__NR_lseek, &[file, 0, 0]), Ok(0));
+        process.write_words(table, &[HERE, 1, HERE + 1, 9]).unwrap();
+        assert_eq!(ask(process, nr::__NR_preadv, &[file, table, 2, 2]), Ok(4));
+        let mut bytes = [0; 4];
+        process.read(HERE, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"bdef");
+        assert_eq!(ask(process, nr::__NR_lseek, &[file, 0, 1]), Ok(0));
+        for call in [
+            nr::__NR_preadv,
+            nr::__NR_pwritev,
+            nr::__NR_pread64,
+            nr::__NR_pwrite64,
+        ] {
+            let words = [file, table, 2, u64::MAX];
+            assert_eq!(ask(process, call, &words), Err(Errno(EINVAL)));
+        }
+        assert_eq!(ask(process, nr::__NR_pipe, &[HERE]), Ok(0));
+        let reader = process.word(HERE).unwrap() & 0xffff_ffff;
+        let wrong = ask(process, nr::__NR_preadv, &[reader, table, 2, 0]);
+        assert_eq!(wrong, Err(Errno(ESPIPE)));
+    });
+}
