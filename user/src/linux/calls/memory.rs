@@ -1,11 +1,14 @@
 //! Calls about memory.
 
+use core::ops::RangeInclusive;
+
 use linux_raw_sys::errno::{EACCES, EBADF, EEXIST, EINVAL, ENODEV, ENOMEM};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    MADV_DONTNEED, MADV_REMOVE, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE,
-    MAP_SHARED, MAP_STACK, MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MLOCK_ONFAULT, MREMAP_MAYMOVE,
-    PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE,
+    MADV_COLLAPSE, MADV_DONTFORK, MADV_DONTNEED, MADV_NORMAL, MADV_REMOVE, MADV_WIPEONFORK,
+    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED,
+    MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MLOCK_ONFAULT,
+    MREMAP_MAYMOVE, O_ACCMODE, O_WRONLY, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE,
 };
 use rcoe_abi::Rights;
 
@@ -17,6 +20,8 @@ use crate::linux::{Answer, Errno, Machine, Process};
 /// Most bytes of one mapping.
 const MOST: u64 = 1 << 32;
 
+/// All kinds of advice that there are.
+const ADVICE: RangeInclusive<u32> = MADV_NORMAL..=MADV_COLLAPSE;
 /// What is to be kept in memory: what is there, what will be, and when it is used alone.
 const ON_FAULT: u64 = MCL_ONFAULT as u64;
 const KEEPS: u64 = MCL_CURRENT as u64 | MCL_FUTURE as u64 | ON_FAULT;
@@ -36,6 +41,12 @@ fn rights(protection: u64) -> Result<Rights, Errno> {
     }
 }
 
+/// Does a mapping say of itself whether it is shared?
+fn is_kind(flags: u64) -> bool {
+    let kind = u32::try_from(flags & u64::from(MAP_TYPE));
+    kind.is_ok_and(|it| [MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE].contains(&it))
+}
+
 impl<M: Machine> Process<'_, M> {
     pub(super) fn memory_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
         let [first, second, third, fourth, ..] = words;
@@ -44,6 +55,7 @@ impl<M: Machine> Process<'_, M> {
                 let (store, machine) = (&mut self.store, &mut self.machine);
                 Ok(self.space.set_brk(store, machine, first))
             }
+            nr::__NR_mmap if !is_kind(fourth) => Err(Errno(EINVAL)),
             nr::__NR_mmap if third & EXECUTE != 0 => self.map_code(words),
             nr::__NR_mmap => self.map(words),
             nr::__NR_munmap => self.unmap(first, second),
@@ -54,10 +66,7 @@ impl<M: Machine> Process<'_, M> {
                 other => other,
             },
             nr::__NR_mremap => self.remap(first, second, third, fourth),
-            // From other advice nothing follows: what is not needed may stay.
-            nr::__NR_madvise if third == u64::from(MADV_DONTNEED) => self.forget(first, second),
-            nr::__NR_madvise if third == u64::from(MADV_REMOVE) => self.punch(first, second),
-            nr::__NR_madvise => Ok(0),
+            nr::__NR_madvise => self.advise(first, second, third),
             nr::__NR_mlock | nr::__NR_munlock => self.keep_there(first, second),
             nr::__NR_mlock2 if third & !u64::from(MLOCK_ONFAULT) == 0 => {
                 self.keep_there(first, second)
@@ -98,30 +107,46 @@ impl<M: Machine> Process<'_, M> {
         if has(MAP_SHARED) && !has(MAP_ANONYMOUS) {
             return self.map_shared_file(words, rights);
         }
-        let range = self.place(words)?;
         if has(MAP_SHARED) {
+            let range = self.place(words)?;
             return self.map_shared(range, rights);
         }
+        let file = match has(MAP_ANONYMOUS) {
+            true => None,
+            false => Some(self.mapped_privately(file, offset)?),
+        };
+        let range = self.place(words)?;
         // What nobody may use, or says will hardly be used, is had when it is used.
         let late = protection == PROT_NONE.into() || has(MAP_NORESERVE) || has(MAP_STACK);
         if has(MAP_ANONYMOUS) && late {
             Space::promise(&mut self.store, range, rights)?;
             return Ok(range.start);
         }
-        if has(MAP_ANONYMOUS) {
+        let Some(node) = file else {
             Space::add(&mut self.store, &mut self.machine, range, rights)?;
             return Ok(range.start);
-        }
-        let open = *self.files.of(file).map_err(|_| Errno(EBADF))?;
-        let node = open.node().map_err(|_| Errno(ENODEV))?;
-        if !offset.is_multiple_of(PAGE) {
-            return Err(Errno(EINVAL));
-        }
+        };
         let (store, machine) = (&mut self.store, &mut self.machine);
         Space::add(store, machine, range, Rights::READ_WRITE)?;
         self.fill(range.start, bytes, (node, offset))?;
         Space::protect(&mut self.store, &mut self.machine, range, rights)?;
         Ok(range.start)
+    }
+
+    /// The file that is to be copied into memory from a place on.
+    fn mapped_privately(&mut self, file: u64, offset: u64) -> Result<usize, Errno> {
+        if !offset.is_multiple_of(PAGE) {
+            return Err(Errno(EINVAL));
+        }
+        let open = *self.files.of(file).map_err(|_| Errno(EBADF))?;
+        let node = open.node().map_err(|_| Errno(ENODEV))?;
+        if open.flags & O_ACCMODE == O_WRONLY {
+            return Err(Errno(EACCES));
+        }
+        match self.files.node(node).kind.is_folder() {
+            true => Err(Errno(ENODEV)),
+            false => Ok(node),
+        }
     }
 
     /// Memory that children will share. It is had at once, and there is only so much of it.
@@ -185,6 +210,22 @@ impl<M: Machine> Process<'_, M> {
         let (range, rights) = (Range::new(address, bytes)?, rights(protection)?);
         Space::protect(&mut self.store, &mut self.machine, range, rights)?;
         Ok(0)
+    }
+
+    /// What follows from advice about memory. That which a child is not to have would have to be
+    /// looked for when there is one: it is refused, as by kernels that do not know it.
+    fn advise(&mut self, address: u64, bytes: u64, advice: u64) -> Answer {
+        let advice = u32::try_from(advice & 0xffff_ffff).unwrap_or(u32::MAX);
+        if [MADV_DONTFORK, MADV_WIPEONFORK].contains(&advice) || !ADVICE.contains(&advice) {
+            return Err(Errno(EINVAL));
+        }
+        match advice {
+            MADV_DONTNEED => self.forget(address, bytes),
+            MADV_REMOVE => self.punch(address, bytes),
+            _ if !address.is_multiple_of(PAGE) => Err(Errno(EINVAL)),
+            // What is not needed may stay.
+            _ => self.keep_there(address, bytes),
+        }
     }
 
     /// What a program needs no more reads as zeroes then.

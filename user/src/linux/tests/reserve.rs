@@ -1,6 +1,6 @@
 //! Room for files, files without names, ranges of descriptors, and pieces at a place.
 
-use linux_raw_sys::errno::{EOPNOTSUPP, ESPIPE};
+use linux_raw_sys::errno::{ENODEV, EOPNOTSUPP, ESPIPE};
 
 use super::net::{HERE, Program};
 use super::*;
@@ -132,5 +132,53 @@ fn pieces_are_read_and_written_at_a_place() {
         let reader = process.word(HERE).unwrap() & 0xffff_ffff;
         let wrong = ask(process, nr::__NR_preadv, &[reader, table, 2, 0]);
         assert_eq!(wrong, Err(Errno(ESPIPE)));
+    });
+}
+
+#[test]
+fn a_mapping_that_cannot_be_is_refused_as_linux_does() {
+    with(|process, _| {
+        let file = memory(process, 0);
+        let path = text(process, "/etc/text");
+        let writes = ask(process, nr::__NR_open, &[path, 1]).unwrap();
+        let path = text(process, "/etc");
+        let folder = ask(process, nr::__NR_open, &[path, 0]).unwrap();
+        for (words, why) in [
+            // Neither private nor shared; nothing; no file; none to be read; a folder.
+            ([0, 0x1000, 1, 0x20, 0, 0], EINVAL),
+            ([0, 0, 1, 2, file, 0], EINVAL),
+            ([0, 0x1000, 1, 2, 99, 0], EBADF),
+            ([0, 0x1000, 1, 2, writes, 0], EACCES),
+            ([0, 0x1000, 1, 2, folder, 0], ENODEV),
+            ([0, 0x1000, 1, 2, file, 1], EINVAL),
+        ] {
+            let answer = ask(process, nr::__NR_mmap, &words);
+            assert_eq!(answer, Err(Errno(why)), "{words:?}");
+        }
+    });
+}
+
+#[test]
+fn advice_is_of_memory_that_is_there() {
+    with(|process, _| {
+        let advise = |process: Program<'_, '_>, at: u64, advice: u32| {
+            ask(process, nr::__NR_madvise, &[at, 0x1000, advice.into()])
+        };
+        for (at, advice, answer) in [
+            (DATA, nr::MADV_NORMAL, Ok(0)),
+            (DATA, nr::MADV_HUGEPAGE, Ok(0)),
+            (DATA + 1, nr::MADV_NORMAL, Err(Errno(EINVAL))),
+            (DATA, 99, Err(Errno(EINVAL))),
+            (1 << 40, nr::MADV_WILLNEED, Err(Errno(ENOMEM))),
+            // A program that is told so has another way; one that is not would share its secrets.
+            (DATA, nr::MADV_WIPEONFORK, Err(Errno(EINVAL))),
+            (DATA, nr::MADV_DONTFORK, Err(Errno(EINVAL))),
+        ] {
+            assert_eq!(advise(process, at, advice), answer, "{at:#x} {advice}");
+        }
+        for call in [nr::__NR_mlock, nr::__NR_munlock] {
+            assert_eq!(ask(process, call, &[DATA + 1, 8]), Ok(0));
+            assert_eq!(ask(process, call, &[1 << 40, 8]), Err(Errno(ENOMEM)));
+        }
     });
 }
