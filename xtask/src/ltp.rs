@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// Only tests whose names begin with one of these; the page is then left alone.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// A file with results of earlier runs, which are not run again; those of this one are added.
+    #[arg(long)]
+    results: Option<PathBuf>,
     /// Also print what tests that differ say in the machine.
     #[arg(long)]
     verbose: bool,
@@ -50,6 +53,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     words.extend(["--markdown", &path]);
     words.extend(options.only.iter().flat_map(|only| ["--only", only]));
     words.extend(options.verbose.then_some("--verbose"));
+    let results = options
+        .results
+        .as_ref()
+        .map(std::path::absolute)
+        .transpose()?;
+    let results = results.map(|it| it.display().to_string());
+    words.extend(results.iter().flat_map(|it| ["--results", it]));
     let mut counts = Counts::default();
     let succeeded = shell::stream(runner(&words)?, |line| {
         if let Some(found) = count::parse(line, count::LTP) {

@@ -9,6 +9,7 @@ use clap::Parser;
 use rcoe_tests::busybox::run::find_busybox;
 use rcoe_tests::ltp::page;
 use rcoe_tests::ltp::plan::Plan;
+use rcoe_tests::ltp::results::Results;
 use rcoe_tests::ltp::run::{self, Settings};
 use rcoe_tests::ltp::source::{Source, Test};
 
@@ -31,6 +32,9 @@ struct Options {
     /// Longest time for a test, in seconds.
     #[arg(long, default_value_t = 60)]
     limit: u64,
+    /// Results of earlier runs, which are not run again; those of this one are added.
+    #[arg(long)]
+    results: Option<PathBuf>,
     /// Also print what tests that differ say in the machine.
     #[arg(long)]
     verbose: bool,
@@ -62,7 +66,12 @@ fn main() -> Result<ExitCode> {
         limit: options.limit,
         busybox: find_busybox().context("busybox is not installed")?,
     };
-    let rows = run::all(&plan, &tests, &settings, &|line: &str| println!("{line}"))?;
+    let results = match &options.results {
+        Some(path) => Results::open(path, options.n)?,
+        None => Results::new(options.n),
+    };
+    let tell = |line: &str| println!("{line}");
+    let rows = run::all(&plan, &tests, &settings, results, &tell)?;
     for difference in page::findings(&rows) {
         println!("\n{}", page::finding(difference));
         if options.verbose {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::plan::{Known, Plan};
+use super::results::Results;
 use super::source::Test;
 use super::told::{Result as Found, Told};
 use crate::busybox::run::finish;
@@ -101,7 +102,14 @@ pub struct Row {
     pub elsewhere: Vec<(String, Found)>,
 }
 
-/// Runs all tests both ways.
+/// How tests are run and where what comes of them goes.
+struct Runs<'a, F> {
+    settings: &'a Settings,
+    results: &'a Results,
+    tell: &'a F,
+}
+
+/// Runs all tests both ways, but for those whose results are known.
 ///
 /// # Errors
 /// If a folder cannot be written, or a process not started.
@@ -109,14 +117,24 @@ pub fn all(
     plan: &Plan,
     tests: &[Test],
     settings: &Settings,
+    results: Results,
     tell: &(impl Fn(&str) + Sync),
 ) -> Result<Vec<Row>> {
-    tell(&format!("{} tests on Linux", tests.len()));
-    let native = on_linux(settings, tests, tell)?;
-    let passed = |it: &&Test| native.of(&it.name).is_passed();
-    let passed: Vec<Test> = tests.iter().filter(passed).cloned().collect();
-    tell(&format!("{} of these pass; in machines:", passed.len()));
-    let told = in_machines(settings, &passed, tell)?;
+    let runs = Runs {
+        settings,
+        results: &results,
+        tell,
+    };
+    let rest = runs.rest(true, tests);
+    tell(&format!("{} tests on Linux", rest.len()));
+    runs.on_linux(&rest)?;
+    let rest = runs.rest(false, tests);
+    tell(&format!(
+        "{} tests that pass there, in machines",
+        rest.len()
+    ));
+    runs.in_machines(&rest)?;
+    let both = results.into_both();
     let mut rows: Vec<Row> = Vec::new();
     for test in tests {
         let at = rows.iter().position(|it| it.call == test.call);
@@ -127,7 +145,7 @@ pub fn all(
             });
             rows.len() - 1
         });
-        compare(plan, test, [&native, &told], &mut rows[at]);
+        compare(plan, test, both.each_ref(), &mut rows[at]);
     }
     Ok(rows)
 }
@@ -156,37 +174,6 @@ fn compare(plan: &Plan, test: &Test, [native, told]: [&Told; 2], row: &mut Row) 
         known: known.cloned(),
         said: told.said.get(&test.name).cloned().unwrap_or_default(),
     });
-}
-
-/// Runs tests as processes.
-fn on_linux(settings: &Settings, tests: &[Test], tell: &impl Fn(&str)) -> Result<Told> {
-    let folder = tempfile::tempdir()?;
-    let top = folder.path();
-    let bin = top.join("testcases/bin");
-    fs::create_dir_all(&bin)?;
-    fs::create_dir_all(top.join("tmp"))?;
-    fs::write(top.join("driver.sh"), DRIVER)?;
-    for path in programs(tests) {
-        fs::copy(path, bin.join(path.file_name().unwrap_or_default()))?;
-    }
-    for name in TOOLS {
-        std::os::unix::fs::symlink(&settings.busybox, bin.join(name))?;
-    }
-    open_to_all(top)?;
-    let busybox = settings.busybox.display().to_string();
-    let [driver, top_name] = [&top.join("driver.sh"), top].map(|it| it.display().to_string());
-    let limit = settings.limit.to_string();
-    let mounts = ["sh", "-c", IN_MEMORY, &top_name];
-    let words = [&busybox, "sh", &driver, &top_name, &limit];
-    let words = APART.iter().chain(&mounts).chain(&words);
-    let argv: Vec<String> = words.map(|&it| it.to_owned()).collect();
-    let mut told = Told::default();
-    again_and_again(tests, &mut told, tell, |rest| {
-        fs::write(top.join("list"), list(rest))?;
-        let running = launch::start(&argv, top, None)?;
-        finish(running, patience(settings)).map(|(output, _)| output)
-    })?;
-    Ok(told)
 }
 
 /// Lets everybody into a folder: tests of rights become other users.
@@ -218,28 +205,122 @@ fn programs(tests: &[Test]) -> Vec<&PathBuf> {
     programs
 }
 
-/// Runs tests in machines, some of these at once.
-fn in_machines(settings: &Settings, tests: &[Test], tell: &(impl Fn(&str) + Sync)) -> Result<Told> {
-    let queue: Mutex<VecDeque<&[Test]>> = Mutex::new(tests.chunks(TESTS).collect());
-    let told = Mutex::new(Told::default());
-    let failed = Mutex::new(None);
-    std::thread::scope(|scope| {
-        for _ in 0..settings.machines {
-            scope.spawn(|| {
-                // The lock is held to take a part, not while it is run.
-                let next = || lock(&queue).pop_front();
-                while let Some(tests) = next() {
-                    match in_one_machine(settings, tests, tell) {
-                        Ok(more) => lock(&told).join(more),
-                        Err(error) => *lock(&failed) = Some(error),
-                    }
-                }
-            });
+impl<F: Fn(&str) + Sync> Runs<'_, F> {
+    /// The tests that are to be run: on Linux, or in machines those that pass there.
+    fn rest(&self, on_linux: bool, tests: &[Test]) -> Vec<Test> {
+        let all = tests.iter().filter(|it| {
+            !self.results.has(on_linux, &it.name) && (on_linux || self.results.passed(&it.name))
+        });
+        all.cloned().collect()
+    }
+
+    /// Runs tests as processes.
+    fn on_linux(&self, tests: &[Test]) -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let top = folder.path();
+        let bin = top.join("testcases/bin");
+        fs::create_dir_all(&bin)?;
+        fs::create_dir_all(top.join("tmp"))?;
+        fs::write(top.join("driver.sh"), DRIVER)?;
+        for path in programs(tests) {
+            fs::copy(path, bin.join(path.file_name().unwrap_or_default()))?;
         }
-    });
-    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(error) => Err(error),
-        None => Ok(told.into_inner().unwrap_or_else(PoisonError::into_inner)),
+        for name in TOOLS {
+            std::os::unix::fs::symlink(&self.settings.busybox, bin.join(name))?;
+        }
+        open_to_all(top)?;
+        let busybox = self.settings.busybox.display().to_string();
+        let [driver, top_name] = [&top.join("driver.sh"), top].map(|it| it.display().to_string());
+        let limit = self.settings.limit.to_string();
+        let mounts = ["sh", "-c", IN_MEMORY, &top_name];
+        let words = [&busybox, "sh", &driver, &top_name, &limit];
+        let words = APART.iter().chain(&mounts).chain(&words);
+        let argv: Vec<String> = words.map(|&it| it.to_owned()).collect();
+        self.again_and_again(true, tests, |rest| {
+            fs::write(top.join("list"), list(rest))?;
+            let running = launch::start(&argv, top, None)?;
+            finish(running, patience(self.settings)).map(|(output, _)| output)
+        })
+    }
+
+    /// Runs tests in machines, some of these at once.
+    fn in_machines(&self, tests: &[Test]) -> Result<()> {
+        let queue: Mutex<VecDeque<&[Test]>> = Mutex::new(tests.chunks(TESTS).collect());
+        let failed = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for _ in 0..self.settings.machines {
+                scope.spawn(|| {
+                    // The lock is held to take a part, not while it is run.
+                    let next = || lock(&queue).pop_front();
+                    while let Some(tests) = next() {
+                        if let Err(error) = self.in_one_machine(tests) {
+                            *lock(&failed) = Some(error);
+                        }
+                    }
+                });
+            }
+        });
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs tests in one machine, and in another one behind a test that ended it.
+    fn in_one_machine(&self, tests: &[Test]) -> Result<()> {
+        let settings = self.settings;
+        let scene = tempfile::tempdir()?;
+        let top = scene.path();
+        fs::write(top.join("driver.sh"), DRIVER)?;
+        let busybox = settings.busybox.display().to_string();
+        let at = |path: &Path, place: &str| format!("{}:{place}", path.display());
+        let mut files: Vec<String> = IN_ETC.map(str::to_owned).into();
+        files.extend(IN_BIN.map(|it| at(&settings.busybox, &format!("/bin/{it}"))));
+        files.extend(TOOLS.map(|it| at(&settings.busybox, &format!("{TOP}/testcases/bin/{it}"))));
+        for name in ["driver.sh", "list"] {
+            files.push(at(&top.join(name), &format!("{TOP}/{name}")));
+        }
+        for path in programs(tests) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            files.push(at(path, &format!("{TOP}/testcases/bin/{name}")));
+        }
+        let (replicas, limit) = (settings.replicas.to_string(), settings.limit.to_string());
+        let mut options = vec!["-n", &replicas, "--memory", MEMORY];
+        options.extend(files.iter().flat_map(|it| ["--file", it]));
+        let driver = format!("{TOP}/driver.sh");
+        let argv = system::words(&options, &[&busybox, "sh", &driver, TOP, &limit]);
+        self.again_and_again(false, tests, |rest| {
+            fs::write(top.join("list"), list(rest))?;
+            let running = launch::start(&argv, top, None)?;
+            let (output, errors) = finish(running, patience(settings))?;
+            for line in errors.lines().filter(|it| !it.trim().is_empty()) {
+                (self.tell)(&format!("| {line}"));
+            }
+            Ok(output)
+        })
+    }
+
+    /// Runs tests until all have ended or were given up.
+    fn again_and_again(
+        &self,
+        on_linux: bool,
+        tests: &[Test],
+        mut run: impl FnMut(&[Test]) -> Result<String>,
+    ) -> Result<()> {
+        let mut rest = tests;
+        while !rest.is_empty() {
+            let mut told = Told::default();
+            told.read(&run(rest)?);
+            let has_ended = |it: &&Test| told.of(&it.name).status.is_some();
+            let done = rest.iter().take_while(has_ended).count();
+            // One that never began is given up too, or this would have no end.
+            for test in rest.iter().take(done + 1) {
+                self.results.add(on_linux, &test.name, &told)?;
+                (self.tell)(&format!("{}: {}", test.name, told.of(&test.name)));
+            }
+            rest = rest.get(done + 1..).unwrap_or(&[]);
+        }
+        Ok(())
     }
 }
 
@@ -247,72 +328,18 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
     it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs tests in one machine, and in another one behind a test that ended it.
-fn in_one_machine(settings: &Settings, tests: &[Test], tell: &impl Fn(&str)) -> Result<Told> {
-    let scene = tempfile::tempdir()?;
-    let top = scene.path();
-    fs::write(top.join("driver.sh"), DRIVER)?;
-    let busybox = settings.busybox.display().to_string();
-    let at = |path: &Path, place: &str| format!("{}:{place}", path.display());
-    let mut files: Vec<String> = IN_ETC.map(str::to_owned).into();
-    files.extend(IN_BIN.map(|it| at(&settings.busybox, &format!("/bin/{it}"))));
-    files.extend(TOOLS.map(|it| at(&settings.busybox, &format!("{TOP}/testcases/bin/{it}"))));
-    for name in ["driver.sh", "list"] {
-        files.push(at(&top.join(name), &format!("{TOP}/{name}")));
-    }
-    for path in programs(tests) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        files.push(at(path, &format!("{TOP}/testcases/bin/{name}")));
-    }
-    let (replicas, limit) = (settings.replicas.to_string(), settings.limit.to_string());
-    let mut options = vec!["-n", &replicas, "--memory", MEMORY];
-    options.extend(files.iter().flat_map(|it| ["--file", it]));
-    let driver = format!("{TOP}/driver.sh");
-    let argv = system::words(&options, &[&busybox, "sh", &driver, TOP, &limit]);
-    let mut told = Told::default();
-    again_and_again(tests, &mut told, tell, |rest| {
-        fs::write(top.join("list"), list(rest))?;
-        let running = launch::start(&argv, top, None)?;
-        let (output, errors) = finish(running, patience(settings))?;
-        if !output.contains("@ begin") {
-            tell(&format!("a machine did not begin: {}", errors.trim()));
-        }
-        Ok(output)
-    })?;
-    Ok(told)
-}
-
-/// Runs tests until all have ended or were given up.
-fn again_and_again(
-    tests: &[Test],
-    told: &mut Told,
-    tell: &impl Fn(&str),
-    mut run: impl FnMut(&[Test]) -> Result<String>,
-) -> Result<()> {
-    let mut rest = tests;
-    while !rest.is_empty() {
-        let output = run(rest)?;
-        let unfinished = told.read(&output);
-        let has_ended = |it: &&Test| told.of(&it.name).status.is_some();
-        let done = rest.iter().take_while(has_ended).count();
-        // One that never began is given up too, or this would have no end.
-        let given_up = rest.get(done);
-        for test in &rest[..done] {
-            tell(&format!("{}: {}", test.name, told.of(&test.name)));
-        }
-        if let Some(test) = given_up {
-            debug_assert!(unfinished.is_none_or(|it| it == test.name));
-            told.give_up(&test.name);
-            tell(&format!("{}: {}", test.name, told.of(&test.name)));
-        }
-        rest = rest.get(done + 1..).unwrap_or(&[]);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn settings() -> Settings {
+        Settings {
+            replicas: 1,
+            machines: 1,
+            limit: 1,
+            busybox: PathBuf::new(),
+        }
+    }
 
     fn test(name: &str) -> Test {
         Test {
@@ -326,17 +353,25 @@ mod tests {
     #[test]
     fn a_run_that_ends_within_a_test_goes_on_behind_it() {
         let tests = ["a01", "a02", "a03"].map(test);
-        let mut told = Told::default();
+        let (settings, results) = (settings(), Results::new(1));
+        let runs = Runs {
+            settings: &settings,
+            results: &results,
+            tell: &|_: &str| {},
+        };
         let mut lists = Vec::new();
-        again_and_again(&tests, &mut told, &|_| {}, |rest| {
+        let run = |rest: &[Test]| {
             lists.push(list(rest));
             Ok(if rest.len() == 3 {
                 "@ begin a01\nTPASS\n@ end a01 0\n@ begin a02\nTPASS".to_owned()
             } else {
                 String::new()
             })
-        })
-        .unwrap();
+        };
+        runs.again_and_again(true, &tests, run).unwrap();
+        assert!(runs.rest(true, &tests).is_empty());
+        assert_eq!(runs.rest(false, &tests), tests[..1]);
+        let [told, _] = results.into_both();
         assert_eq!(lists, ["a01 a01\na02 a02\na03 a03\n", "a03 a03\n"]);
         assert!(told.of("a01").is_passed());
         assert_eq!(told.of("a02").to_string(), "1 passed, did not end");

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// What a test says of its checks, and how it ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Result {
     /// Checks that passed.
     pub passed: usize,
@@ -100,17 +102,6 @@ impl Told {
         let text = self.said.entry(name.to_owned()).or_default();
         text.push_str(line);
         text.push('\n');
-    }
-
-    /// Adds what other runs told of other tests.
-    pub fn join(&mut self, other: Self) {
-        self.results.extend(other.results);
-        self.said.extend(other.said);
-    }
-
-    /// Notes that a test did not end.
-    pub fn give_up(&mut self, name: &str) {
-        self.result(name).status = None;
     }
 
     /// What a test came to; one that was not reached did not end.
