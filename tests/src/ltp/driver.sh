@@ -26,6 +26,11 @@ while read -r name command; do
 	timeout -s KILL "$limit" sh -c "exec $command" </dev/null 2>&1
 	status=$?
 	[ "$status" = 137 ] && exit 1
+	# What a test leaves behind when it breaks can fill the memory, so that nothing can be begun.
+	for file in "$TMPDIR"/* "$TMPDIR"/*/*; do
+		[ -f "$file" ] && : >"$file"
+	done
+	cd "$top" && rm -rf "$TMPDIR"/*
 	# Some tests end within a line.
 	echo
 	echo "@ end $name $status"

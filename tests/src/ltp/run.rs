@@ -22,7 +22,7 @@ const TOP: &str = "/l";
 /// The script that runs the tests.
 const DRIVER: &str = include_str!("driver.sh");
 /// What the script calls, and what tests call by its path: busybox, in the machine.
-const TOOLS: [&str; 4] = ["chmod", "mkdir", "sh", "timeout"];
+const TOOLS: [&str; 5] = ["chmod", "mkdir", "rm", "sh", "timeout"];
 const IN_BIN: [&str; 7] = ["cat", "echo", "false", "ls", "sh", "sleep", "true"];
 /// Files of the host's that tests look at.
 const IN_ETC: [&str; 2] = ["/etc/passwd", "/etc/group"];

@@ -3,7 +3,9 @@
 //! They stand among all files, those of a process in the folder of whoever asks. Another process's
 //! have no names of their own: its number in a path leads to the same names.
 
-use super::files::{Files, Kind, Path};
+use super::files::{FILE_NUMBERS, Files, Kind, OPEN, Path};
+use super::streams::PIPE_BYTES;
+use super::threads::THREADS;
 
 /// What such a file tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +25,10 @@ pub(crate) enum Fact {
     /// What the system calls itself: which of its names.
     Name(usize),
     LastProcess,
+    /// How much there can be of something, or whether the system is as it began.
+    Limit(u64),
+    /// What holds files, and where.
+    Mounts,
 }
 
 /// The folder of all of it, and that of the process that asks.
@@ -30,7 +36,7 @@ pub(crate) const ALL: &[u8] = b"/proc";
 pub(crate) const OWN: &[u8] = b"/proc/self";
 
 /// The files.
-pub(super) const FACTS: [(&[u8], Fact); 17] = [
+pub(super) const FACTS: [(&[u8], Fact); 25] = [
     (b"/proc/self/status", Fact::Status),
     (b"/proc/self/stat", Fact::Stat),
     (b"/proc/self/statm", Fact::Statm),
@@ -48,6 +54,14 @@ pub(super) const FACTS: [(&[u8], Fact); 17] = [
     (b"/proc/sys/kernel/osrelease", Fact::Name(2)),
     (b"/proc/sys/kernel/version", Fact::Name(3)),
     (b"/proc/sys/kernel/pid_max", Fact::LastProcess),
+    (b"/proc/sys/kernel/tainted", Fact::Limit(0)),
+    (b"/proc/sys/kernel/threads-max", Fact::Limit(THREADS as u64)),
+    (b"/proc/sys/kernel/ngroups_max", Fact::Limit(65536)),
+    (b"/proc/sys/fs/file-max", Fact::Limit(OPEN as u64)),
+    (b"/proc/sys/fs/nr_open", Fact::Limit(FILE_NUMBERS as u64)),
+    (b"/proc/sys/fs/pipe-max-size", Fact::Limit(PIPE_BYTES)),
+    (b"/proc/mounts", Fact::Mounts),
+    (b"/proc/self/mounts", Fact::Mounts),
 ];
 
 impl Files<'_> {

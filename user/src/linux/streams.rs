@@ -19,6 +19,7 @@ const INTERESTS: usize = 256;
 /// Bytes of a page, and pages of a pipe.
 pub(crate) const PAGE_BYTES: usize = 4096;
 pub(crate) const PIPE_PAGES: usize = 16;
+pub(crate) const PIPE_BYTES: u64 = (PIPE_PAGES * PAGE_BYTES) as u64;
 
 /// Calls wait without an end.
 pub(crate) const PATIENT: u64 = u64::MAX;

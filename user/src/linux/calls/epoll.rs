@@ -29,7 +29,9 @@ impl<M: Machine> Process<'_, M> {
         let [first, second, third, fourth, fifth, sixth] = words;
         let most = third & 0xffff_ffff;
         Some(match call {
-            nr::__NR_epoll_create if first & 0xffff_ffff == 0 => Err(Errno(EINVAL)),
+            nr::__NR_epoll_create if !(1..1 << 31).contains(&(first & 0xffff_ffff)) => {
+                Err(Errno(EINVAL))
+            }
             nr::__NR_epoll_create => self.make_poller(0),
             nr::__NR_epoll_create1 => self.make_poller(first),
             nr::__NR_epoll_ctl => self.watch(first, second & 0xffff_ffff, third, fourth),
@@ -67,6 +69,9 @@ impl<M: Machine> Process<'_, M> {
         self.files.of(watcher).map_err(|_| Errno(EBADF))?;
         let place = self.files.place(file)?;
         match self.files.open_at(place).target {
+            Target::Poller(_) if self.files.place(watcher) == Ok(place) => {
+                return Err(Errno(EINVAL));
+            }
             Target::Node(_) => return Err(Errno(EPERM)),
             Target::Poller(_) => return Err(Errno(ELOOP)),
             _ => {}

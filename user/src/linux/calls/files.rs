@@ -1,10 +1,11 @@
 //! Calls about files that are open: reading, writing, and where that is.
 
-use linux_raw_sys::errno::{EBADF, EINVAL, EISDIR, ENOSPC, ENOTDIR, ENOTTY, ESPIPE};
+use linux_raw_sys::errno::{EBADF, EINVAL, EISDIR, ENOSPC, ENOTDIR, ENOTTY, EPERM, ESPIPE};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL, FASYNC, FD_CLOEXEC, O_ACCMODE,
-    O_APPEND, O_CLOEXEC, O_DSYNC, O_NONBLOCK, O_RDONLY, O_WRONLY, SEEK_CUR, SEEK_END, SEEK_SET,
+    F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_GETPIPE_SZ, F_SETFD, F_SETFL, F_SETPIPE_SZ,
+    FASYNC, FD_CLOEXEC, O_ACCMODE, O_APPEND, O_CLOEXEC, O_DSYNC, O_NONBLOCK, O_RDONLY, O_WRONLY,
+    SEEK_CUR, SEEK_END, SEEK_SET,
 };
 use linux_raw_sys::ioctl::{FIONBIO, FIONREAD};
 
@@ -13,7 +14,7 @@ use super::streams::Pieces;
 use super::{PARTS, PORTION, portion_of};
 use crate::linux::facts::ALL;
 use crate::linux::files::{FILE_NUMBERS, Kind, NODES, Path};
-use crate::linux::streams::Target;
+use crate::linux::streams::{PIPE_BYTES, Target};
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Where a call reads or writes: where the file is, or a place of its own.
@@ -272,6 +273,7 @@ impl<M: Machine> Process<'_, M> {
                 let private = argument & u64::from(FD_CLOEXEC) != 0;
                 self.files.set_private(file, private).map(|()| 0)
             }
+            F_GETPIPE_SZ | F_SETPIPE_SZ => self.pipe_size(file, what, argument),
             F_GETFL => self.files.of(file).map(|it| it.flags.into()),
             // Nobody is told of what comes by a signal.
             F_SETFL if argument & u64::from(FASYNC) != 0 => return None,
@@ -283,6 +285,20 @@ impl<M: Machine> Process<'_, M> {
             }),
             _ => return None,
         })
+    }
+
+    /// All pipes have one size: one that has to be larger cannot be.
+    fn pipe_size(&mut self, file: u64, what: u64, wanted: u64) -> Answer {
+        let sets = what == u64::from(F_SETPIPE_SZ);
+        match self.files.of(file)?.target {
+            Target::Reader(_) | Target::Writer(_) | Target::Both(_) => {}
+            _ => return Err(Errno(EBADF)),
+        }
+        match wanted & 0xffff_ffff {
+            0 | 0x8000_0000.. if sets => Err(Errno(EINVAL)),
+            wanted if sets && wanted > PIPE_BYTES => Err(Errno(EPERM)),
+            _ => Ok(PIPE_BYTES),
+        }
     }
 
     fn resize(&mut self, file: u64, bytes: u64) -> Answer {

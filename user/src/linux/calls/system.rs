@@ -1,6 +1,6 @@
 //! Calls about the process itself, the time, and the system.
 
-use linux_raw_sys::errno::{EFAULT, EINVAL, ENOSYS, EPERM, ESRCH};
+use linux_raw_sys::errno::{EFAULT, EINVAL, ENODEV, ENOSYS, EPERM, ESRCH};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW,
@@ -22,6 +22,8 @@ const SET_GS: u64 = 0x1001;
 const SET_FS: u64 = 0x1002;
 const GET_FS: u64 = 0x1003;
 const GET_GS: u64 = 0x1004;
+const GET_IDENTITY: u64 = 0x1011;
+const SET_IDENTITY: u64 = 0x1012;
 /// Bytes of each part of what `uname` tells.
 const NAME: usize = 65;
 /// What it tells: system, node, release, version, machine, domain.
@@ -98,6 +100,9 @@ impl<M: Machine> Process<'_, M> {
                 let pointer = self.threads.current().pointers[index];
                 self.write_words(value, &[pointer]).map(|()| 0)
             }
+            // What a processor is cannot be kept from a program.
+            GET_IDENTITY => Ok(1),
+            SET_IDENTITY => Err(Errno(ENODEV)),
             _ => Err(Errno(EINVAL)),
         }
     }

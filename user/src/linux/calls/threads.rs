@@ -2,7 +2,7 @@
 //!
 //! Not covered: priorities.
 
-use linux_raw_sys::errno::{EAGAIN, EFAULT, EINVAL, ENOSYS, ESRCH, ETIMEDOUT};
+use linux_raw_sys::errno::{E2BIG, EAGAIN, EFAULT, EINVAL, ENOSYS, ESRCH, ETIMEDOUT};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_DETACHED, CLONE_FILES, CLONE_FS,
@@ -31,6 +31,8 @@ const LIST_BYTES: u64 = 24;
 const LOCKS: u32 = 2048;
 /// Words of what `clone3` is asked for.
 const CLONE_WORDS: usize = 8;
+/// Bytes of it that Linux knows.
+const CLONE_BYTES: u64 = 88;
 /// Any kind of waking.
 const ANY: u32 = u32::MAX;
 
@@ -99,6 +101,7 @@ impl<M: Machine> Process<'_, M> {
         if bytes < 8 * CLONE_WORDS as u64 {
             return Err(Errno(EINVAL));
         }
+        self.check_rest(place, bytes)?;
         let mut words = [0; CLONE_WORDS];
         for (index, word) in words.iter_mut().enumerate() {
             *word = self.word(place.wrapping_add(8 * index as u64))?;
@@ -112,6 +115,29 @@ impl<M: Machine> Process<'_, M> {
             pointer,
         };
         self.clone(nr::__NR_clone3, &new)
+    }
+
+    /// What a program says beyond what is known has to say nothing: neither what Linux knows and is
+    /// not carried, nor what Linux does not know.
+    fn check_rest(&mut self, place: u64, bytes: u64) -> Result<(), Errno> {
+        if bytes > PAGE {
+            return Err(Errno(E2BIG));
+        }
+        let mut is_more = false;
+        for at in 8 * CLONE_WORDS as u64..bytes {
+            let mut byte = [0];
+            let address = place.checked_add(at).ok_or(Errno(EFAULT))?;
+            self.read(address, &mut byte)?;
+            match byte {
+                [0] => {}
+                _ if at < CLONE_BYTES => is_more = true,
+                _ => return Err(Errno(E2BIG)),
+            }
+        }
+        match is_more {
+            true => Err(self.refuse(nr::__NR_clone3.into())),
+            false => Ok(()),
+        }
     }
 
     /// A new thread, or a new process.

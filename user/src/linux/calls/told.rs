@@ -145,8 +145,22 @@ impl<M: Machine> Teller<'_, '_, M> {
             Fact::Version => writeln!(self, "{} version {} {}", text(0), text(2), text(3)),
             Fact::Name(at) => writeln!(self, "{}", text(at)),
             Fact::LastProcess => writeln!(self, "{NUMBERS}"),
+            Fact::Limit(most) => writeln!(self, "{most}"),
+            Fact::Mounts => self.mounts(),
             _ => Ok(()),
         }
+    }
+
+    /// Files are in memory, and some of them on the disk too.
+    fn mounts(&mut self) -> fmt::Result {
+        self.write_str("tmpfs / tmpfs rw 0 0\nproc /proc proc ro 0 0\n")?;
+        let disk = self.process.bundle.disk().unwrap_or_default();
+        if disk.is_empty() {
+            return Ok(());
+        }
+        self.write_str("disk ")?;
+        self.bytes(disk)?;
+        self.write_str(" rcoe rw 0 0\n")
     }
 
     fn memory(&mut self) -> fmt::Result {

@@ -182,3 +182,43 @@ fn advice_is_of_memory_that_is_there() {
         }
     });
 }
+
+#[test]
+fn all_pipes_have_one_size() {
+    with(|process, _| {
+        assert_eq!(ask(process, nr::__NR_pipe, &[HERE]), Ok(0));
+        let both = process.word(HERE).unwrap();
+        let (get, set) = (u64::from(nr::F_GETPIPE_SZ), u64::from(nr::F_SETPIPE_SZ));
+        for file in [both & 0xffff_ffff, both >> 32] {
+            for (what, size, answer) in [
+                (get, 0, Ok(65536)),
+                (set, 4096, Ok(65536)),
+                (set, 65537, Err(Errno(EPERM))),
+                (set, 0, Err(Errno(EINVAL))),
+            ] {
+                assert_eq!(ask(process, nr::__NR_fcntl, &[file, what, size]), answer);
+            }
+        }
+        assert_eq!(
+            ask(process, nr::__NR_fcntl, &[0, get, 0]),
+            Err(Errno(EBADF))
+        );
+    });
+}
+
+#[test]
+fn a_watcher_is_made_of_a_number_and_does_not_watch_itself() {
+    with(|process, _| {
+        for size in [0, u64::MAX] {
+            let wrong = ask(process, nr::__NR_epoll_create, &[size]);
+            assert_eq!(wrong, Err(Errno(EINVAL)));
+        }
+        let file = ask(process, nr::__NR_epoll_create, &[1]).unwrap();
+        let own = [file, nr::EPOLL_CTL_ADD.into(), file, HERE];
+        assert_eq!(ask(process, nr::__NR_epoll_ctl, &own), Err(Errno(EINVAL)));
+        // What a processor is cannot be kept from a program.
+        assert_eq!(ask(process, nr::__NR_arch_prctl, &[0x1011]), Ok(1));
+        let wrong = ask(process, nr::__NR_arch_prctl, &[0x1012, 0]);
+        assert_eq!(wrong, Err(Errno(ENODEV)));
+    });
+}

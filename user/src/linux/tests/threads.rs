@@ -1,9 +1,9 @@
 //! Programs of several threads.
 
-use linux_raw_sys::errno::{EAGAIN, ETIMEDOUT};
+use linux_raw_sys::errno::{E2BIG, EAGAIN, ENOSYS, ETIMEDOUT};
 use linux_raw_sys::general as nr;
 
-use super::{CALL_WORDS, DATA, Mock, Process, Turn, ask, with};
+use super::{CALL_WORDS, DATA, Errno, Mock, Process, Turn, ask, with};
 
 pub(super) type Program<'p, 'a> = &'p mut Process<'a, Mock>;
 
@@ -73,6 +73,15 @@ fn a_thread_begins_as_a_record_says() {
         process
             .write_words(WORD, &[FLAGS, 0, OTHER, DATA, 0, 0x6000_0000, 0x1000, 8])
             .unwrap();
+        // What Linux does not know has to be zero, and so has what is not carried.
+        for (at, why) in [(88, E2BIG), (64, ENOSYS)] {
+            process.write(WORD + at, &[1]).unwrap();
+            let wrong = ask(process, nr::__NR_clone3, &[WORD, 96]);
+            assert_eq!(wrong, Err(Errno(why)));
+            process.write(WORD + at, &[0]).unwrap();
+        }
+        let wrong = ask(process, nr::__NR_clone3, &[WORD, 5000]);
+        assert_eq!(wrong, Err(Errno(E2BIG)));
         assert_eq!(ask(process, nr::__NR_clone3, &[WORD, 88]), Ok(3));
         assert_eq!(call(process, 0, nr::__NR_sched_yield, &[]), Turn::Other);
         let (_, registers) = process.machine.gone.last().unwrap();

@@ -60,6 +60,16 @@ fn a_process_is_told_of_by_its_number_and_to_itself() {
         );
         assert!(content(process, "/proc/cpuinfo").contains("\nmodel\t\t: "));
         assert_eq!(content(process, "/proc/sys/kernel/ostype"), "Linux\n");
+        for (path, text) in [
+            ("/proc/sys/kernel/tainted", "0\n"),
+            ("/proc/sys/fs/nr_open", "1024\n"),
+            (
+                "/proc/mounts",
+                "tmpfs / tmpfs rw 0 0\nproc /proc proc ro 0 0\n",
+            ),
+        ] {
+            assert_eq!(content(process, path), text);
+        }
         assert_eq!(content(process, "/proc/loadavg"), "0.00 0.00 0.00 1/1 2\n");
     });
 }
