@@ -55,7 +55,10 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_dup3 => self.duplicate_as(first, second, third != 0),
             nr::__NR_fcntl => match self.lock_call(first, second, third) {
                 Some(answer) => answer,
-                None => self.control(first, second, third)?,
+                None => match self.control(first, second, third) {
+                    Some(answer) => answer,
+                    None => self.refuse_control(first, second),
+                },
             },
             nr::__NR_flock => self.lock_whole(first, second),
             nr::__NR_ioctl => self.manage(first, second, third),
@@ -234,7 +237,12 @@ impl<M: Machine> Process<'_, M> {
 
     /// Has the disk keep a file, if it is there: all that is.
     fn keep(&mut self, file: u64) -> Answer {
-        let node = self.files.of(file)?.node()?;
+        let node = self.files.of(file)?.node().map_err(|_| Errno(EINVAL))?;
+        match self.files.node(node).kind {
+            Kind::Packed(_) | Kind::Memory(_) => {}
+            kind if kind.is_folder() => {}
+            _ => return Err(Errno(EINVAL)),
+        }
         if self.files.is_on_disk(&self.files.node(node).path) {
             self.commit()?;
         }
@@ -285,6 +293,17 @@ impl<M: Machine> Process<'_, M> {
             }),
             _ => return None,
         })
+    }
+
+    /// What is not carried gets what Linux says of what it does not know.
+    fn refuse_control(&mut self, file: u64, what: u64) -> Answer {
+        self.files.of(file)?;
+        let text = format_args!(
+            "the system sphere does not carry the command {what} of fcntl, with this value: the \
+             program got EINVAL"
+        );
+        self.tell_once(nr::__NR_fcntl.into(), text);
+        Err(Errno(EINVAL))
     }
 
     /// All pipes have one size: one that has to be larger cannot be.

@@ -5,8 +5,9 @@ use linux_raw_sys::errno::{
 };
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_ACCMODE, O_CLOEXEC, O_CREAT, O_DIRECTORY,
-    O_EXCL, O_NOFOLLOW, O_RDONLY, O_TRUNC, O_WRONLY, R_OK, S_IFDIR, S_IFMT, W_OK, X_OK,
+    AT_EACCESS, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_ACCMODE, O_CLOEXEC, O_CREAT,
+    O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDONLY, O_TRUNC, O_WRONLY, R_OK, S_IFDIR, S_IFMT, S_ISGID,
+    S_ISUID, S_IXGRP, W_OK, X_OK,
 };
 
 use super::system::remain;
@@ -21,6 +22,9 @@ use crate::linux::{Answer, Errno, Machine, Process};
     reason = "a negative descriptor, as it comes in a register"
 )]
 pub(super) const HERE: u64 = AT_FDCWD as u32 as u64;
+
+/// How it may be asked what may be done with a file.
+const ACCESS_FLAGS: u64 = AT_EACCESS as u64 | AT_SYMLINK_NOFOLLOW as u64 | AT_EMPTY_PATH as u64;
 
 impl<M: Machine> Process<'_, M> {
     pub(super) fn name_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
@@ -38,6 +42,7 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_fstat => self.stat_open(first, second),
             nr::__NR_access => self.access([HERE, first, second, 0]),
             nr::__NR_faccessat => self.access([first, second, third, 0]),
+            nr::__NR_faccessat2 if fourth & !ACCESS_FLAGS != 0 => Err(Errno(EINVAL)),
             nr::__NR_faccessat2 => self.access([first, second, third, fourth]),
             nr::__NR_getcwd => self.current(first, second),
             nr::__NR_chdir => {
@@ -73,19 +78,22 @@ impl<M: Machine> Process<'_, M> {
                 .and_then(|node| self.change_mode(node, second)),
             nr::__NR_chown => {
                 let node = self.named(HERE, first);
-                node.and_then(|_| remain(&[second, third]))
+                node.and_then(|node| self.change_owner(node, [second, third]))
             }
             nr::__NR_lchown => {
                 let node = self.named_itself(HERE, first);
-                node.and_then(|_| remain(&[second, third]))
+                node.and_then(|node| self.change_owner(node, [second, third]))
             }
             nr::__NR_fchown => {
-                let open = self.files.of(first).map(|_| 0);
-                open.and_then(|_| remain(&[second, third]))
+                let node = self.files.of(first).map(|open| open.node().ok());
+                node.and_then(|node| match node {
+                    Some(node) => self.change_owner(node, [second, third]),
+                    None => remain(&[second, third]),
+                })
             }
             nr::__NR_fchownat => {
                 let node = self.named_as(first, second, words[4]);
-                node.and_then(|_| remain(&[third, fourth]))
+                node.and_then(|node| self.change_owner(node, [third, fourth]))
             }
             nr::__NR_umask => {
                 let mask = u32::try_from(first & 0o777).unwrap_or(0);
@@ -328,6 +336,18 @@ impl<M: Machine> Process<'_, M> {
     fn node_of_open(&mut self, file: u64) -> Result<usize, Errno> {
         let open = *self.files.of(file)?;
         self.named_pipe(open.target).map_or(open.node(), Ok)
+    }
+
+    /// The owner stays the same. A file that is said to have one gives nobody rights any more.
+    fn change_owner(&mut self, node: usize, owners: [u64; 2]) -> Answer {
+        remain(&owners)?;
+        let (kind, mode) = (self.files.node(node).kind, self.files.node(node).mode);
+        let group = if mode & S_IXGRP == 0 { 0 } else { S_ISGID };
+        let kept = mode & !(S_ISUID | group);
+        if kept != mode && matches!(kind, Kind::Packed(_) | Kind::Memory(_)) {
+            self.files.set_mode(node, kept);
+        }
+        Ok(0)
     }
 
     fn change_mode(&mut self, node: usize, mode: u64) -> Answer {

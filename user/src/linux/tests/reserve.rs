@@ -222,3 +222,45 @@ fn a_watcher_is_made_of_a_number_and_does_not_watch_itself() {
         assert_eq!(wrong, Err(Errno(ENODEV)));
     });
 }
+
+#[test]
+fn what_cannot_be_asked_of_a_file_is_refused_as_linux_does() {
+    with(|process, _| {
+        let file = memory(process, 0);
+        assert_eq!(
+            ask(process, nr::__NR_fcntl, &[file, 999, 0]),
+            Err(Errno(EINVAL))
+        );
+        assert!(process.machine.notes.contains("the command 999 of fcntl"));
+        assert_eq!(
+            ask(process, nr::__NR_fcntl, &[99, 999, 0]),
+            Err(Errno(EBADF))
+        );
+        let path = text(process, "/etc/text");
+        let here = (-100_i64).cast_unsigned();
+        let wrong = ask(process, nr::__NR_faccessat2, &[here, path, 0, 2]);
+        assert_eq!(wrong, Err(Errno(EINVAL)));
+        assert_eq!(ask(process, nr::__NR_fsync, &[file]), Ok(0));
+        // Standard input leads to what is nowhere.
+        for call in [nr::__NR_fsync, nr::__NR_fdatasync] {
+            assert_eq!(ask(process, call, &[0]), Err(Errno(EINVAL)));
+        }
+    });
+}
+
+#[test]
+fn a_file_that_is_given_an_owner_gives_nobody_rights() {
+    with(|process, _| {
+        for (mode, kept) in [(0o6775, 0o775), (0o6765, 0o2765), (0o644, 0o644)] {
+            let path = text(process, "/etc/text");
+            assert_eq!(ask(process, nr::__NR_chmod, &[path, mode]), Ok(0));
+            assert_eq!(ask(process, nr::__NR_chown, &[path, 0, u64::MAX]), Ok(0));
+            assert_eq!(ask(process, nr::__NR_stat, &[path, HERE]), Ok(0));
+            let found = process.word(HERE + 24).unwrap() & 0o7777;
+            assert_eq!(found, kept, "{mode:o}");
+        }
+        let path = text(process, "/etc/text");
+        let wrong = ask(process, nr::__NR_chown, &[path, 5, 5]);
+        assert_eq!(wrong, Err(Errno(EPERM)));
+    });
+}
