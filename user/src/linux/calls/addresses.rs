@@ -60,6 +60,9 @@ impl<M: Machine> Process<'_, M> {
         let mut words = [0; 4];
         self.read(room, &mut words)?;
         let has = u64::from(u32::from_le_bytes(words));
+        if has >> 31 != 0 {
+            return Err(Errno(EINVAL));
+        }
         let mut told = [0; LONGEST];
         told[..2].copy_from_slice(&name.family().to_le_bytes()[..2]);
         let len = match name {

@@ -3,10 +3,10 @@
 
 use linux_raw_sys::errno::{EINVAL, ENOENT, ENOMEM, ENOTDIR, EOPNOTSUPP, ESPIPE};
 use linux_raw_sys::general as nr;
-use linux_raw_sys::general::STATX_BASIC_STATS;
+use linux_raw_sys::general::{AT_STATX_SYNC_TYPE, STATX__RESERVED, STATX_BASIC_STATS};
 use rcoe_abi::bundle::Word;
 
-use super::names::HERE;
+use super::names::{HERE, STAT_FLAGS};
 use crate::linux::files::{Kind, NODES, Path};
 use crate::linux::machine::PAGE;
 use crate::linux::space::Space;
@@ -17,6 +17,9 @@ use crate::linux::{Answer, Errno, Machine, Process};
 const SYSTEM_WORDS: usize = 14;
 const STORE_WORDS: usize = 15;
 const STATX_WORDS: usize = 32;
+/// How fresh what `statx` tells is to be, and what may not be asked of it.
+const SYNC: u64 = AT_STATX_SYNC_TYPE as u64;
+const RESERVED: u64 = STATX__RESERVED as u64;
 /// What Linux calls files in memory.
 const IN_MEMORY: u64 = 0x0102_1994;
 /// Kinds of advice about a file.
@@ -62,6 +65,9 @@ impl<M: Machine> Process<'_, M> {
     pub(super) fn fact_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
         let [first, second, third, fourth, fifth, _] = words;
         Some(match call {
+            nr::__NR_statx if third & !(STAT_FLAGS | SYNC) != 0 || fourth & RESERVED != 0 => {
+                Err(Errno(EINVAL))
+            }
             nr::__NR_statx => {
                 let told = self.told(first, second, third);
                 told.and_then(|told| self.write_words(fifth, &statx_words(&told)))

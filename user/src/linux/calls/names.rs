@@ -5,9 +5,9 @@ use linux_raw_sys::errno::{
 };
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    AT_EACCESS, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_ACCMODE, O_CLOEXEC, O_CREAT,
-    O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDONLY, O_TRUNC, O_WRONLY, R_OK, S_IFDIR, S_IFMT, S_ISGID,
-    S_ISUID, S_IXGRP, W_OK, X_OK,
+    AT_EACCESS, AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW, O_ACCMODE,
+    O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDONLY, O_TRUNC, O_WRONLY, R_OK,
+    S_IFDIR, S_IFMT, S_ISGID, S_ISUID, S_IXGRP, W_OK, X_OK,
 };
 
 use super::system::remain;
@@ -23,6 +23,9 @@ use crate::linux::{Answer, Errno, Machine, Process};
 )]
 pub(super) const HERE: u64 = AT_FDCWD as u32 as u64;
 
+/// How it may be asked what a file is like.
+pub(super) const STAT_FLAGS: u64 =
+    AT_NO_AUTOMOUNT as u64 | AT_SYMLINK_NOFOLLOW as u64 | AT_EMPTY_PATH as u64;
 /// How it may be asked what may be done with a file.
 const ACCESS_FLAGS: u64 = AT_EACCESS as u64 | AT_SYMLINK_NOFOLLOW as u64 | AT_EMPTY_PATH as u64;
 
@@ -38,6 +41,7 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_openat => self.open([first, second, third, fourth]),
             nr::__NR_stat => self.stat(HERE, first, second, 0),
             nr::__NR_lstat => self.stat(HERE, first, second, AT_SYMLINK_NOFOLLOW.into()),
+            nr::__NR_newfstatat if fourth & !STAT_FLAGS != 0 => Err(Errno(EINVAL)),
             nr::__NR_newfstatat => self.stat(first, second, third, fourth),
             nr::__NR_fstat => self.stat_open(first, second),
             nr::__NR_access => self.access([HERE, first, second, 0]),

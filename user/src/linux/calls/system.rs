@@ -5,7 +5,8 @@ use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW,
     CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID,
-    RLIMIT_CORE, RLIMIT_NOFILE, RLIMIT_NPROC, RLIMIT_SIGPENDING, RLIMIT_STACK, TIMER_ABSTIME,
+    GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM, RLIMIT_CORE, RLIMIT_NOFILE, RLIMIT_NPROC,
+    RLIMIT_SIGPENDING, RLIMIT_STACK, TIMER_ABSTIME,
 };
 
 use super::{PORTION, portion_of};
@@ -24,6 +25,11 @@ const GET_FS: u64 = 0x1003;
 const GET_GS: u64 = 0x1004;
 const GET_IDENTITY: u64 = 0x1011;
 const SET_IDENTITY: u64 = 0x1012;
+/// Whose times are told: a process's, its children's, a thread's.
+const WHOSE: [u64; 3] = [0, u32::MAX as u64, 1];
+/// Ways of asking for random numbers, and two that exclude each other.
+const WAYS: u64 = (GRND_NONBLOCK | GRND_RANDOM | GRND_INSECURE) as u64;
+const EITHER: u64 = (GRND_RANDOM | GRND_INSECURE) as u64;
 /// Bytes of each part of what `uname` tells.
 const NAME: usize = 65;
 /// What it tells: system, node, release, version, machine, domain.
@@ -65,12 +71,16 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_prlimit64 => self.limit([first, second, third, fourth]),
             nr::__NR_setrlimit => self.limit([0, first, second, 0]),
             nr::__NR_getrlimit => self.limit([0, first, 0, second]),
+            nr::__NR_getrusage if !WHOSE.contains(&(first & 0xffff_ffff)) => Err(Errno(EINVAL)),
             nr::__NR_getrusage => self.write_words(second, &[0; USAGE_WORDS]).map(|()| 0),
             nr::__NR_times => self.ticks(first),
+            nr::__NR_getrandom if third & !WAYS != 0 || third & EITHER == EITHER => {
+                Err(Errno(EINVAL))
+            }
             nr::__NR_getrandom => self.random_bytes(first, second),
             nr::__NR_clock_gettime => self.clock(first, second),
             nr::__NR_clock_getres => self.resolution(first, second),
-            nr::__NR_gettimeofday => self.time_of_day(first),
+            nr::__NR_gettimeofday => self.time_of_day(first, second),
             nr::__NR_time => self.time(first),
             nr::__NR_nanosleep => self.sleep(first, None),
             nr::__NR_clock_nanosleep => {
@@ -203,10 +213,14 @@ impl<M: Machine> Process<'_, M> {
         Ok(0)
     }
 
-    fn time_of_day(&mut self, to: u64) -> Answer {
+    /// The time, and that of a zone, which is that of the clock.
+    fn time_of_day(&mut self, to: u64, zone: u64) -> Answer {
         let now = self.nanoseconds(CLOCK_REALTIME.into())?;
         if to != 0 {
             self.write_words(to, &[now / SECOND, now % SECOND / 1000])?;
+        }
+        if zone != 0 {
+            self.write_words(zone, &[0])?;
         }
         Ok(0)
     }

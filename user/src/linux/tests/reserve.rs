@@ -264,3 +264,34 @@ fn a_file_that_is_given_an_owner_gives_nobody_rights() {
         assert_eq!(wrong, Err(Errno(EPERM)));
     });
 }
+
+#[test]
+fn calls_that_ask_for_what_there_is_not_are_refused_as_linux_does() {
+    with(|process, _| {
+        let path = text(process, "/etc/text");
+        let here = (-100_i64).cast_unsigned();
+        let (socket, room) = (ask(process, nr::__NR_socket, &[2, 1]).unwrap(), HERE + 64);
+        process.write_words(room, &[u64::from(u32::MAX)]).unwrap();
+        for (call, words) in [
+            (nr::__NR_getrandom, [HERE, 8, 8, 0, 0]),
+            (nr::__NR_getrandom, [HERE, 8, 6, 0, 0]),
+            (nr::__NR_getrusage, [2, HERE, 0, 0, 0]),
+            (nr::__NR_newfstatat, [here, path, HERE, 0x2, 0]),
+            (nr::__NR_statx, [here, path, 0x2, 0, HERE]),
+            (nr::__NR_statx, [here, path, 0, 1 << 31, HERE]),
+            (nr::__NR_getsockname, [socket, HERE, room, 0, 0]),
+        ] {
+            assert_eq!(
+                ask(process, call, &words),
+                Err(Errno(EINVAL)),
+                "{call} {words:?}"
+            );
+        }
+        assert_eq!(ask(process, nr::__NR_getrandom, &[HERE, 8, 3]), Ok(8));
+        let wrong = ask(process, nr::__NR_gettimeofday, &[0, 8]);
+        assert_eq!(wrong, Err(Errno(EFAULT)));
+        process.write_words(HERE, &[7]).unwrap();
+        assert_eq!(ask(process, nr::__NR_gettimeofday, &[0, HERE]), Ok(0));
+        assert_eq!(process.word(HERE), Ok(0));
+    });
+}
