@@ -9,8 +9,8 @@
 //! reason.
 //!
 //! * [`plan`] reads that file; [`source`] builds tests and lays them out; [`told`] reads what the
-//!   script tells; [`run`] runs tests and compares; [`results`] keeps what came of them; [`page`] makes
-//!   the tables.
+//!   script tells; [`run`] runs tests and compares; [`results`] keeps what came of them; [`page`]
+//!   makes the tables.
 //!
 //! Not covered: tests that do not pass on Linux here, whatever the cause: they need a device, a
 //! file system, a newer kernel. The page names them. What a check looks at is LTP's affair; here

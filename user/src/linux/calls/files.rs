@@ -322,7 +322,7 @@ impl<M: Machine> Process<'_, M> {
 
     fn resize(&mut self, file: u64, bytes: u64) -> Answer {
         let open = *self.files.of(file)?;
-        if open.flags & O_ACCMODE == O_RDONLY {
+        if open.flags & O_ACCMODE == O_RDONLY || bytes >> 63 != 0 {
             return Err(Errno(EINVAL));
         }
         let (store, machine) = (&mut self.store, &mut self.machine);

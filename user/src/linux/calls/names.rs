@@ -60,6 +60,18 @@ impl<M: Machine> Process<'_, M> {
             }
             nr::__NR_mkdir => self.make_folder(HERE, first, second),
             nr::__NR_mkdirat => self.make_folder(first, second, third),
+            nr::__NR_umask => {
+                let mask = u32::try_from(first & 0o777).unwrap_or(0);
+                Ok(self.files.set_mask(mask).into())
+            }
+            _ => return self.right_call(call, words),
+        })
+    }
+
+    /// Whose files are, and what may be done with them.
+    fn right_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
+        let [first, second, third, fourth, ..] = words;
+        Some(match call {
             nr::__NR_chmod => self
                 .named(HERE, first)
                 .and_then(|node| self.change_mode(node, second)),
@@ -98,10 +110,6 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_fchownat => {
                 let node = self.named_as(first, second, words[4]);
                 node.and_then(|node| self.change_owner(node, [third, fourth]))
-            }
-            nr::__NR_umask => {
-                let mask = u32::try_from(first & 0o777).unwrap_or(0);
-                Ok(self.files.set_mask(mask).into())
             }
             _ => return None,
         })

@@ -1,6 +1,7 @@
 //! Calls that give files room, make files without names, and close many descriptors at once.
 //!
-//! A file has the memory of what was written. Room that is asked for is had by what reads as zeroes.
+//! A file has the memory of what was written. Room that is asked for is had by what reads as
+//! zeroes.
 //!
 //! Not covered: files whose bytes are moved (`FALLOC_FL_COLLAPSE_RANGE` and the like), and seals.
 

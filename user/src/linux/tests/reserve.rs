@@ -268,6 +268,7 @@ fn a_file_that_is_given_an_owner_gives_nobody_rights() {
 #[test]
 fn calls_that_ask_for_what_there_is_not_are_refused_as_linux_does() {
     with(|process, _| {
+        let file = memory(process, 0);
         let path = text(process, "/etc/text");
         let here = (-100_i64).cast_unsigned();
         let (socket, room) = (ask(process, nr::__NR_socket, &[2, 1]).unwrap(), HERE + 64);
@@ -280,6 +281,7 @@ fn calls_that_ask_for_what_there_is_not_are_refused_as_linux_does() {
             (nr::__NR_statx, [here, path, 0x2, 0, HERE]),
             (nr::__NR_statx, [here, path, 0, 1 << 31, HERE]),
             (nr::__NR_getsockname, [socket, HERE, room, 0, 0]),
+            (nr::__NR_ftruncate, [file, u64::MAX, 0, 0, 0]),
         ] {
             assert_eq!(
                 ask(process, call, &words),
