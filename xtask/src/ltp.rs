@@ -86,12 +86,13 @@ fn write_page(tables: &Path, n: u32, counts: Counts) -> Result<()> {
     };
     let page = format!(
         "# LTP's system call tests\n\n\
-         Made by `cargo xtask ltp --sources FOLDER{flag}`, where FOLDER is a source tree of the\n\
-         Linux Test Project, of which this repository has no part. The same script ran each test\n\
-         of the calls below once on Linux, as the superuser in namespaces of its own, and once in\n\
-         a machine (`rcoe run --sphere system -n {n}`): the same static binary. A test that passes\n\
-         on Linux and does not say the same of as many checks there is a failure, unless\n\
-         `tests/ltp.toml` explains it; an explanation of a test that does is one too.\n\n\
+         Made by `cargo xtask ltp --sources FOLDER{flag}`, where FOLDER is a source tree of\n\
+         the Linux Test Project, of which this repository has no part. The same script ran\n\
+         each test of the calls below once on Linux, as the superuser in namespaces of its\n\
+         own, and once in a machine (`rcoe run --sphere system -n {n}`): the same static\n\
+         binary. A test that passes on Linux and does not say the same of as many checks\n\
+         there is a failure, unless `tests/ltp.toml` explains it; an explanation of a test\n\
+         that does is one too.\n\n\
          {passed} tests say the same in the machine; {failed} are not as they should be.\n\n{tables}"
     );
     std::fs::write(shell::root().join(PAGE), page).context(PAGE)

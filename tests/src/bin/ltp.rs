@@ -81,7 +81,7 @@ fn main() -> Result<ExitCode> {
     if let Some(path) = &options.markdown {
         let version = source.version()?;
         let table = page::markdown(&plan, &rows, &unbuilt);
-        let text = format!("LTP {version}, {} replicas.\n\n{table}", options.n);
+        let text = format!("LTP {version}, replicas: {}.\n\n{table}", options.n);
         std::fs::write(path, text).with_context(|| path.display().to_string())?;
     }
     let failed = page::findings(&rows).count();

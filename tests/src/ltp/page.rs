@@ -6,6 +6,9 @@ use std::fmt::Write as _;
 use super::plan::Plan;
 use super::run::{Difference, Row};
 
+/// Most names in one point of a list.
+const READABLE: usize = 40;
+
 /// What a difference that counts as a failure means for whoever reads it.
 #[must_use]
 pub fn finding(difference: &Difference) -> String {
@@ -59,20 +62,13 @@ pub fn markdown(plan: &Plan, rows: &[Row], unbuilt: &[String]) -> String {
     out.push_str(&explained(rows));
     out.push_str(&elsewhere(rows));
     out.push_str("\n## Tests that are run nowhere\n\n");
-    if !unbuilt.is_empty() {
-        let _ = writeln!(out, "* Not built here: {}", names(unbuilt));
-    }
+    list(&mut out, unbuilt, "not built here");
     for skip in &plan.skips {
-        let _ = writeln!(out, "* {}: {}", names(&skip.tests), one_line(&skip.reason));
+        list(&mut out, &skip.tests, &skip.reason);
     }
     out.push_str("\n## Calls that are not tried\n\n");
     for absent in &plan.absents {
-        let _ = writeln!(
-            out,
-            "* {}: {}",
-            names(&absent.calls),
-            one_line(&absent.reason)
-        );
+        list(&mut out, &absent.calls, &absent.reason);
     }
     out
 }
@@ -82,8 +78,11 @@ fn line(out: &mut String, name: &str, counts: [usize; 5]) {
     let _ = writeln!(out, "| {name} | {} |", counts.join(" | "));
 }
 
-fn names(names: &[String]) -> String {
-    format!("`{}`", names.join("`, `"))
+/// Names that have one reason, so many in a point of the list as one can read.
+fn list(out: &mut String, names: &[String], reason: &str) {
+    for names in names.chunks(READABLE) {
+        let _ = writeln!(out, "* `{}`: {}", names.join("`, `"), one_line(reason));
+    }
 }
 
 /// The differences, those with one reason together.
@@ -119,10 +118,12 @@ fn explained(rows: &[Row]) -> String {
 /// Tests that do not pass on Linux, by what they come to there.
 fn elsewhere(rows: &[Row]) -> String {
     let mut out = String::from("\n## Tests that do not pass on Linux here\n\n");
-    for row in rows.iter().filter(|it| !it.elsewhere.is_empty()) {
-        let tests = row.elsewhere.iter();
-        let tests = tests.map(|(name, found)| format!("`{name}` ({found})"));
-        let _ = writeln!(out, "* {}", tests.collect::<Vec<_>>().join(", "));
+    for row in rows {
+        for tests in row.elsewhere.chunks(READABLE / 4) {
+            let tests = tests.iter();
+            let tests = tests.map(|(name, found)| format!("`{name}` ({found})"));
+            let _ = writeln!(out, "* {}", tests.collect::<Vec<_>>().join(", "));
+        }
     }
     out
 }
@@ -187,7 +188,7 @@ mod tests {
             "| `a01` | 2 passed | 1 passed | so | gap |",
             "| `a01` | 2 passed | 1 passed | **not explained** |  |",
             "* `a02` (did not end)",
-            "* Not built here: `b01`",
+            "* `b01`: not built here",
         ] {
             assert!(page.contains(line), "{line}\n{page}");
         }
