@@ -93,7 +93,8 @@ fn write_page(tables: &Path, n: u32, counts: Counts) -> Result<()> {
          binary. A test that passes on Linux and does not say the same of as many checks\n\
          there is a failure, unless `tests/ltp.toml` explains it; an explanation of a test\n\
          that does is one too.\n\n\
-         {passed} tests say the same in the machine; {failed} are not as they should be.\n\n{tables}"
+         {passed} tests say the same in the machine; {failed} are not as they should be.\n\n\
+         {tables}"
     );
     std::fs::write(shell::root().join(PAGE), page).context(PAGE)
 }
