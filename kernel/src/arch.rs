@@ -43,7 +43,7 @@ pub(crate) use processor::cpu::{
     cycles, flush, go_deaf, park, port_in, port_out, power_off, relax,
 };
 pub(crate) use processor::device::{device_page, device_read, device_write, transfer_offset};
-pub(crate) use processor::guest::leave as leave_guest;
+pub(crate) use processor::guest::{leave as leave_guest, place_of};
 pub(crate) use processor::interrupts;
 pub(crate) use processor::interrupts::{noted, wait_for_interrupt};
 pub(crate) use processor::layout::BLANK_PAGE;

@@ -15,8 +15,10 @@
 //! An instruction that repeats itself is one place, where branches are counted: whoever is within
 //! one and would be the target goes on to the next.
 //!
-//! *Not covered*: load-exclusive and store-exclusive, which an interruption has fail, so that
-//! replicas take different ways: programs with them are refused before the machine starts. Threads
+//! An interruption between a load-exclusive and its store has that fail, so that replicas would go
+//! different ways: a guest begins anew at the load ([`crate::retrace`]).
+//!
+//! *Not covered*: the same in programs, which are refused for it before the machine starts. Threads
 //! that were told who is the primary: where one of them runs, all act at the event.
 
 mod baton;
@@ -30,10 +32,12 @@ use rcoe_core::coupling::{
 };
 use rcoe_core::{Cause, Guards, Halt, ReplicaId, ReplicaSet};
 use rcoe_kernel_objects::Kernel;
+use rcoe_kernel_objects::arch::aarch64::exclusive::Begun;
 use rcoe_kernel_objects::arch::{CONTEXT_WORDS, IP};
 
 use crate::arch::{self, Count as _, Counter, breakpoint};
 use crate::config::Config;
+use crate::retrace::is_exclusive;
 use crate::sphere::Replicated;
 use state::State;
 
@@ -62,6 +66,10 @@ pub(crate) struct Coupling {
     way: Way,
     /// What stops the program beside the counter.
     aim: Aim,
+    /// What the program executed when it was left alone last.
+    executed: u64,
+    /// What of that it is going to execute again.
+    again: Option<Begun>,
     /// Does the program stand at a call that has not been made?
     at_call: bool,
     verifies: bool,
@@ -88,6 +96,8 @@ impl Coupling {
             run: None,
             way: Way::new(counter.nature(), config.approach, Guards::ON),
             aim: Aim::None,
+            executed: 0,
+            again: None,
             at_call: false,
             verifies: config.verify,
         }
@@ -123,15 +133,48 @@ impl Coupling {
         if self.aim != Aim::None {
             breakpoint::unwatch(context);
         }
-        self.counter.executed()
+        self.again = None;
+        self.executed = self.counter.executed();
+        self.executed
+    }
+
+    /// May a program that has come so far take this back? Not what it did not execute when it was
+    /// left alone last, and not from the target.
+    pub(crate) fn may_take_back(&self, begun: Begun, progress: u64, ip: u64) -> bool {
+        let to_target = |run: &Run| run.stop() == Some(Stop::Matched);
+        let run = self.run.filter(to_target);
+        let is_there = run.is_some_and(|run| run.over(progress, ip).is_some());
+        begun.executed <= self.executed && !is_there
+    }
+
+    /// It does.
+    pub(crate) const fn take_back(&mut self, begun: Begun) {
+        self.again = Some(begun);
+    }
+
+    /// Some of the program's registers are further than the program, which has taken back what it
+    /// did with them. Does it have to go on for that until they are not?
+    fn is_torn(&mut self, progress: u64) -> bool {
+        let Some(again) = self.again else {
+            return false;
+        };
+        let by = again.executed + again.left;
+        let run = self.run.unwrap_or(Run::on(progress, by, &self.way));
+        self.run = Some(run.at_least_to(progress + by));
+        true
     }
 
     /// Before the program is left alone, to go on with these registers.
     pub(crate) fn arm(&mut self, progress: u64, context: &mut [u64; CONTEXT_WORDS]) {
-        self.counter.arm(self.run.map(|run| run.limit(progress)));
+        // What is executed again may end where the counter stopped the program before: so the run is
+        // taken to be as near as it was there.
+        let again = self.again.map_or(0, |it| it.executed);
+        let reached = progress + again;
+        let limit = self.run.map(|run| run.limit(reached) + again);
+        self.counter.arm(limit);
         self.aim = self
             .run
-            .map_or(Aim::None, |run| run.aim(progress, context[IP]));
+            .map_or(Aim::None, |run| run.aim(reached, context[IP]));
         match self.aim {
             Aim::None => {}
             Aim::At(place) => breakpoint::watch(place),
@@ -168,7 +211,8 @@ impl Coupling {
     /// Goes on with what is under way until the program has to run, or all have agreed.
     pub(crate) fn go_on(&mut self, kernel: &mut Kernel<'static, Replicated>) -> Result<Next, Halt> {
         let ip = kernel.context()[IP];
-        if !self.has_run(kernel.sphere.progress(), ip) {
+        let progress = kernel.sphere.progress();
+        if self.is_torn(progress) || !self.has_run(progress, ip) {
             return Ok(Next::Run);
         }
         let mut state = State::of(kernel, self.at_call);
@@ -191,7 +235,7 @@ impl Coupling {
                     self.coupler.placed();
                 }
                 Order::Run { budget, .. } => {
-                    if self.begin_run(&state, budget) {
+                    if self.begin_run(kernel, &state, budget) {
                         return Ok(Next::Run);
                     }
                 }
@@ -245,7 +289,12 @@ impl Coupling {
     }
 
     /// Begins a run to the target, unless the program is there.
-    fn begin_run(&mut self, state: &State, budget: u64) -> bool {
+    fn begin_run(
+        &mut self,
+        kernel: &mut Kernel<'static, Replicated>,
+        state: &State,
+        budget: u64,
+    ) -> bool {
         let present = state.standing();
         let target = self.coupler.target();
         let most = present.progress.saturating_add(budget);
@@ -253,8 +302,9 @@ impl Coupling {
             true => (most, Stop::Overran),
             false => (target.progress, Stop::Matched),
         };
-        // A thread that is stepped has what a breakpoint would need.
-        let breaks = !state.steps();
+        // A thread that is stepped has what a breakpoint would need, and who is stopped again and
+        // again where it loads exclusively never gets to store.
+        let breaks = !state.steps() && !is_exclusive(kernel, target.ip);
         let to = (present.progress, end);
         let run = Run::to(to, (stop, target.ip), &self.way, breaks);
         if run.over(present.progress, present.ip).is_some() {

@@ -173,6 +173,8 @@ impl Machine {
 
     pub(crate) fn page_fault(&mut self, address: u64, code: u64) {
         if self.kernel.soil(address) {
+            // Others may find their page noted already.
+            self.retrace();
             return;
         }
         if !self.keeps_call() {
@@ -183,6 +185,7 @@ impl Machine {
     pub(crate) fn exception(&mut self, vector: u64, code: u64) {
         let stopped = |it: &Coupling| it.stops(vector);
         if self.coupling.as_ref().is_some_and(stopped) {
+            self.retrace();
             return;
         }
         if !self.keeps_call() {

@@ -28,4 +28,5 @@ mod machine;
 mod meter;
 mod recorders;
 mod report;
+mod retrace;
 mod sphere;

@@ -154,6 +154,30 @@ impl Run {
         }
     }
 
+    /// From this count on by so many, out of where nobody is to be stopped.
+    #[must_use]
+    pub const fn on(began: u64, by: u64, way: &Way) -> Self {
+        Self {
+            began,
+            end: began + by,
+            stop: None,
+            place: None,
+            early: 0,
+            branches: way.branches,
+            guards: way.guards,
+        }
+    }
+
+    /// The same, if it is to go further than that, unless it goes to a target.
+    #[must_use]
+    pub fn at_least_to(self, end: u64) -> Self {
+        let end = match self.stop {
+            Some(Stop::Matched) => self.end,
+            _ => self.end.max(end),
+        };
+        Self { end, ..self }
+    }
+
     /// Where it began: counts since the last event.
     #[must_use]
     pub const fn began(&self) -> u64 {

@@ -206,6 +206,18 @@ impl<S: Sphere> Kernel<'_, S> {
         Some(word.to_le_bytes()[(place % 8) as usize])
     }
 
+    /// The instruction in object memory at a physical address, if it is there.
+    #[must_use]
+    pub fn instruction(&self, physical: u64) -> Option<u32> {
+        let place = physical.checked_sub(self.sphere.base())?;
+        if place >= self.mem.bytes() || !place.is_multiple_of(4) {
+            return None;
+        }
+        let page = Ref::from_bytes(place / PAGE * PAGE);
+        let word = self.mem.get(page, (place % PAGE / 8) as usize);
+        Some((word >> (place % 8 * 8)) as u32)
+    }
+
     /// The instruction behind this one of the running thread's, if it is one that repeats itself,
     /// and may be interrupted in between.
     #[must_use]

@@ -38,6 +38,11 @@ impl Replicated {
         self.progress += instructions;
     }
 
+    /// So many of those count as not executed: they are going to be executed again.
+    pub(crate) const fn take_back(&mut self, instructions: u64) {
+        self.progress = self.progress.saturating_sub(instructions);
+    }
+
     /// All members stand at one instruction or call, to which they began to go at this cycle.
     pub(crate) fn agreed(&mut self, began: u64, at_call: bool) {
         let cycles = arch::cycles().saturating_sub(began);

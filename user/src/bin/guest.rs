@@ -1,7 +1,7 @@
 //! A small guest: an operating system in a few lines, which has what a large one begins with.
 //!
 //! It sets translation up and switches it on, runs a program on level 0 that makes calls, and
-//! computes on level 1 while its timer interrupts it. What it prints does not depend on how fast
+//! computes on level 1, with exclusive loads and stores too, while its timer interrupts it. What it prints does not depend on how fast
 //! any of that is. Argument, in its first register: interrupts that it waits for (5), or where the
 //! description of the board is, of which it prints what is not the same on each.
 #![no_std]
@@ -179,6 +179,10 @@ const PERIOD: u64 = 625_000;
 /// The timer's interrupt.
 const TIMER: u64 = 30;
 
+/// Additions by exclusive loads and stores at a time.
+const ROUNDS: u64 = 1_000;
+
+static EXCLUSIVE: AtomicU64 = AtomicU64::new(0);
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 static CALLED: AtomicU64 = AtomicU64::new(0);
 static UNKNOWN: AtomicU64 = AtomicU64::new(0);
@@ -279,9 +283,38 @@ fn open() {
     unsafe { asm!("msr daifclr, #2", options(nomem, nostack)) };
 }
 
+/// Adds one to a number so many times by exclusive loads and stores, of which an interruption
+/// between the two has the store fail: then both are made again.
+fn count_exclusively(rounds: u64) {
+    // SAFETY: the number is nobody else's; the store is made if nobody interrupted.
+    unsafe {
+        asm!(
+            "2: ldxr {value}, [{place}]",
+            "eor {other}, {value}, #1",
+            "add {other}, {other}, {value}",
+            "add {value}, {value}, #1",
+            "cbz {value}, 3f",
+            "stlxr {failed:w}, {value}, [{place}]",
+            "cbnz {failed:w}, 2b",
+            "3: subs {rounds}, {rounds}, #1",
+            "b.ne 2b",
+            place = in(reg) EXCLUSIVE.as_ptr(),
+            rounds = inout(reg) rounds => _,
+            value = out(reg) _,
+            other = out(reg) _,
+            failed = out(reg) _,
+            options(nostack),
+        );
+    }
+}
+
 /// Waits for so many interrupts: computing, and every second time in the processor.
 fn wait_for(ticks: u64) -> f64 {
     loop {
+        let before = EXCLUSIVE.load(Ordering::Relaxed);
+        count_exclusively(ROUNDS);
+        let counted = EXCLUSIVE.load(Ordering::Relaxed) - before;
+        assert!(counted == ROUNDS, "{counted} of {ROUNDS} additions");
         if ticks.is_multiple_of(2) {
             // SAFETY: an interrupt will come.
             unsafe { asm!("wfi", options(nomem, nostack)) };

@@ -1,5 +1,7 @@
 //! AArch64: contexts and page table entries.
 
+pub mod exclusive;
+
 use rcoe_abi::{Rights, guest};
 
 use crate::field;

@@ -184,6 +184,41 @@ pub(crate) fn leave() {
     install::keep_from_programs();
 }
 
+/// Where in physical memory the running guest, with this state, has the instruction at an address,
+/// if it has one.
+pub(crate) fn place_of(ip: u64, status: u64) -> Option<u64> {
+    const LEVEL_1: u64 = 1 << 2;
+    const FAILED: u64 = 1;
+    const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
+    let found: u64;
+    // SAFETY: the guest's own answer register is as it was afterwards, and its tables are asked
+    // while they are the processor's, which is a host again behind that.
+    unsafe {
+        asm!(
+            "msr hcr_el2, {guest}",
+            "isb",
+            "mrs {kept}, par_el1",
+            "cbz {level_1}, 2f",
+            "at s12e1r, {ip}",
+            "b 3f",
+            "2: at s12e0r, {ip}",
+            "3: isb",
+            "mrs {found}, par_el1",
+            "msr par_el1, {kept}",
+            "msr hcr_el2, {host}",
+            "isb",
+            guest = in(reg) GUEST,
+            host = in(reg) HOST,
+            ip = in(reg) ip,
+            level_1 = in(reg) status & LEVEL_1,
+            kept = out(reg) _,
+            found = out(reg) found,
+            options(nostack, preserves_flags),
+        );
+    }
+    (found & FAILED == 0).then_some(found & ADDRESS | ip & 0xfff)
+}
+
 /// The address that a guest took for a physical one when its access faulted: the page by a register
 /// of its own, the place in it as in the address that was used.
 pub(in crate::arch) fn fault_address(used: u64) -> u64 {

@@ -160,7 +160,10 @@ extern "C" fn on_trap(frame: &mut Frame) {
             }
         }
         match (frame.why, class) {
-            (INTERRUPT, _) => interrupts::handle(|vector| machine.interrupt(vector)),
+            (INTERRUPT, _) => {
+                machine.retrace();
+                interrupts::handle(|vector| machine.interrupt(vector));
+            }
             (_, SYSTEM_CALL) => machine.syscall(),
             (_, NO_CODE | NO_DATA) => machine.page_fault(address, code),
             (_, STEPPED) => machine.exception(class, 0),
