@@ -357,6 +357,18 @@ pub(crate) struct SystemArgs {
     /// rcoe's timeout for a late replica, in the machine's time.
     #[arg(long, default_value = "50ms")]
     pub(crate) timeout: String,
+    /// Instead of programs run this as a guest, and flip its registers and memory (aarch64).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) guest: Option<PathBuf>,
+    /// First files of Linux as a guest.
+    #[arg(long, value_name = "FILE", requires = "guest")]
+    pub(crate) initrd: Option<PathBuf>,
+    /// Memory of each replica of a machine with a guest, in MiB.
+    #[arg(long, default_value_t = 64)]
+    pub(crate) memory: u64,
+    /// What the guest is told: its argument, or the words of Linux' command line.
+    #[arg(last = true, requires = "guest")]
+    pub(crate) words: Vec<String>,
     /// Seconds of CPU time after which a machine counts as a hang and is ended. One in which a
     /// kernel does nothing but access devices takes some twenty until its siblings' time is over.
     #[arg(long, default_value_t = 60)]
@@ -372,7 +384,18 @@ impl SystemArgs {
             compare: self.compare.clone(),
             coupling: self.coupling.clone(),
             timeout: self.timeout.clone(),
+            guest: self.guest().map(|it| it.absolute()).transpose()?,
             deadline: Duration::from_secs(self.deadline),
+        })
+    }
+
+    fn guest(&self) -> Option<system::Guest> {
+        let file = self.guest.clone()?;
+        Some(system::Guest {
+            file,
+            initrd: self.initrd.clone(),
+            words: self.words.clone(),
+            memory: self.memory,
         })
     }
 
@@ -381,8 +404,13 @@ impl SystemArgs {
             arch: self.arch.clone(),
             replicas: self.replicas,
             compare: self.compare.clone(),
-            coupling: self.coupling.clone(),
+            // Guests are coupled closely.
+            coupling: match self.guest {
+                Some(_) => "close".to_owned(),
+                None => self.coupling.clone(),
+            },
             timeout: self.timeout.clone(),
+            guest: self.guest(),
             seed: self.seed,
             flips: self.flips,
             commit: host::commit(),

@@ -148,6 +148,7 @@ fn machine(args: &ShowArgs) -> Result<Verdict> {
         compare: "args".into(),
         coupling: "loose".into(),
         timeout: "50ms".into(),
+        guest: None,
         deadline: DEADLINE,
     };
     let folder = system::Folder::create()?;

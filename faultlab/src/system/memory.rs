@@ -23,6 +23,11 @@ const TABLES: u64 = 2 << 20;
 const OBJECTS: u64 = 4 << 20;
 const SHARED: u64 = 8 << 20;
 const SLICE: u64 = 64 << 10;
+/// The entry of a root table that marks it as that of a guest's space, and what stands there.
+const GUEST_ENTRY: usize = 510;
+const GUEST_MARK: u64 = 2;
+/// Bytes of the frames that a guest's memory is of.
+const LARGE: u64 = 2 << 20;
 /// First word of object memory: what the loader tells the replica.
 const MAGIC: u64 = u64::from_le_bytes(*b"rcoepart");
 
@@ -45,6 +50,7 @@ pub(super) struct Pages {
     user_tables: BTreeSet<u64>,
     user: BTreeSet<u64>,
     shared: BTreeSet<u64>,
+    guest: BTreeSet<u64>,
 }
 
 struct Reader {
@@ -85,6 +91,24 @@ impl Reader {
             at = hole.cast_unsigned();
         }
         Ok(found)
+    }
+
+    /// Pages of a guest's memory that were written, by the first entry of its root table.
+    fn guest(&self, first: u64, written: &[u64]) -> Result<Vec<u64>> {
+        let below = |entry: u64| match self.processor.target(entry) {
+            Some(table) if self.is_own(table) => self.page(table),
+            _ => Ok(Vec::new()),
+        };
+        let mut frames = BTreeSet::new();
+        for entry in below(first)? {
+            let entries = below(entry)?.into_iter();
+            let large = entries.filter(|&entry| self.processor.is_large(entry));
+            frames.extend(large.filter_map(|entry| self.processor.target(entry)));
+        }
+        let pages = written.iter().copied();
+        Ok(pages
+            .filter(|page| frames.contains(&(page / LARGE * LARGE)))
+            .collect())
     }
 
     fn is_own(&self, address: u64) -> bool {
@@ -171,15 +195,24 @@ impl Pages {
     fn programs(&mut self, reader: &Reader) -> Result<()> {
         let written = reader.written()?;
         for &page in &written {
-            let last = reader.page(page)?[511];
-            if reader.processor.maps_kernel(last, reader.base + TABLES) {
+            let table = reader.page(page)?;
+            if reader
+                .processor
+                .maps_kernel(table[511], reader.base + TABLES)
+            {
+                if table[GUEST_ENTRY] == GUEST_MARK {
+                    self.guest.extend(reader.guest(table[0], &written)?);
+                }
                 let user = &mut self.user;
                 reader.walk(page, 3, 0..511, &mut self.user_tables, &mut |page, _| {
                     user.insert(page);
                 })?;
             }
         }
-        let known = |page: &u64| self.user.contains(page) || self.user_tables.contains(page);
+        let known = |page: &u64| {
+            let sets = [&self.user, &self.user_tables, &self.guest];
+            sets.iter().any(|set| set.contains(page))
+        };
         self.objects = written
             .iter()
             .copied()
@@ -199,6 +232,7 @@ impl Pages {
             Target::UserTables => &self.user_tables,
             Target::User => &self.user,
             Target::Shared => &self.shared,
+            Target::Guest => &self.guest,
             Target::Gpr | Target::Xmm => return None,
         };
         let count = pages.len() as u64;

@@ -16,6 +16,7 @@
 
 pub mod frames;
 mod gdb;
+mod guest;
 mod memory;
 mod plan;
 mod process;
@@ -37,6 +38,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
+pub use guest::Guest;
 pub use plan::{Flip, Plan, Target};
 pub use processor::Processor;
 pub use report::{describe, markdown, verdicts};
@@ -67,6 +69,8 @@ pub struct Setup {
     pub coupling: String,
     /// `--timeout`, in the machine's time.
     pub timeout: String,
+    /// The operating system that runs instead of programs, if one does.
+    pub guest: Option<Guest>,
     /// CPU time of the emulator after which a run is a hang.
     pub deadline: Duration,
 }
@@ -139,6 +143,9 @@ pub struct Header {
     pub coupling: String,
     /// `--timeout`.
     pub timeout: String,
+    /// What runs as a guest, if anything does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<Guest>,
     /// Campaign seed.
     pub seed: u64,
     /// Flips a machine.
@@ -193,7 +200,8 @@ impl Drop for Folder {
 /// A program with what it does when nothing is flipped.
 #[derive(Clone, Debug)]
 struct Calibrated {
-    words: [&'static str; 2],
+    name: String,
+    words: Vec<String>,
     expected: Expected,
     cycles: u64,
 }
@@ -215,12 +223,13 @@ fn cycles_of(finished: &Finished) -> Option<u64> {
     rest.split(',').next()?.parse().ok()
 }
 
-fn calibrate(setup: &Setup, words: [&'static str; 2], folder: &Path) -> Result<Calibrated> {
+fn calibrate(setup: &Setup, name: String, words: Vec<String>, folder: &Path) -> Result<Calibrated> {
     let finished = run::plain(setup, &words, &folder.join("calibration"))?;
     let quiet = finished.exit == Some(Exit::Code(0)) && finished.events.divergences.is_empty();
     ensure!(quiet, "{words:?} without a fault: {}", finished.stderr);
     let cycles = cycles_of(&finished).with_context(|| format!("{words:?} told no cycles"))?;
     Ok(Calibrated {
+        name,
         words,
         expected: Expected {
             exit: Exit::Code(0),
@@ -243,13 +252,21 @@ impl Lab {
     /// # Errors
     /// If one goes wrong.
     pub fn prepare(setup: Setup, seed: u64, flips: usize, folder: &Path) -> Result<Self> {
-        let programs = PROGRAMS.map(|words| calibrate(&setup, words, folder));
+        let run = |(name, words)| calibrate(&setup, name, words, folder);
+        let programs = match &setup.guest {
+            Some(guest) => vec![run((guest.name(), guest.words.clone()))?],
+            None => PROGRAMS
+                .map(|words| (words[0].to_owned(), words.map(str::to_owned).to_vec()))
+                .into_iter()
+                .map(run)
+                .collect::<Result<_>>()?,
+        };
         Ok(Self {
             setup,
             seed,
             flips,
             folder: folder.to_owned(),
-            programs: programs.into_iter().collect::<Result<_>>()?,
+            programs,
         })
     }
 
@@ -259,11 +276,12 @@ impl Lab {
     /// If the machine cannot be started or reached.
     pub fn inject(&self, index: u64) -> Result<Record> {
         let replicas = self.setup.replicas;
-        let plan = Plan::derive(
-            self.seed,
-            index,
-            [self.programs.len(), replicas, self.flips],
-        );
+        let space = [self.programs.len(), replicas, self.flips];
+        let targets = match self.setup.guest {
+            Some(_) => &plan::OF_GUEST[..],
+            None => &plan::TARGETS,
+        };
+        let plan = Plan::derive(self.seed, index, space, targets);
         let program = &self.programs[plan.program];
         let folder = self.folder.join(index.to_string());
         let run::Injected {
@@ -286,7 +304,7 @@ impl Lab {
         Ok(Record {
             index,
             victim: plan.victim,
-            name: program.words[0].to_owned(),
+            name: program.name.clone(),
             hits,
             verdict,
             exit: finished.exit,
@@ -350,7 +368,7 @@ impl Journal {
             let (found, earlier) = parse(whole)?;
             let same = (found.arch == header.arch && found.replicas == header.replicas)
                 && (found.compare == header.compare && found.coupling == header.coupling)
-                && found.timeout == header.timeout
+                && (found.timeout == header.timeout && found.guest == header.guest)
                 && (found.seed == header.seed && found.flips == header.flips);
             ensure!(same, "{} is of another campaign", path.display());
             file.set_len(whole.len() as u64 + 1)?;

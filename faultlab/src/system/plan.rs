@@ -29,6 +29,8 @@ pub enum Target {
     User,
     /// The replica's own slice of the shared region.
     Shared,
+    /// Memory of a guest: an operating system and its programs.
+    Guest,
 }
 
 /// Classes with their weights.
@@ -44,11 +46,15 @@ pub(super) const TARGETS: [(Target, u64); 9] = [
     (Target::Shared, 1),
 ];
 
+/// The same for machines with a guest, of which it is that is hit.
+pub(super) const OF_GUEST: [(Target, u64); 3] =
+    [(Target::Gpr, 8), (Target::Xmm, 1), (Target::Guest, 3)];
+
 impl Target {
-    fn pick(random: u64) -> Self {
-        let total: u64 = TARGETS.iter().map(|(_, weight)| weight).sum();
+    fn pick(random: u64, targets: &[(Self, u64)]) -> Self {
+        let total: u64 = targets.iter().map(|(_, weight)| weight).sum();
         let mut left = random % total;
-        for (target, weight) in TARGETS {
+        for &(target, weight) in targets {
             if left < weight {
                 return target;
             }
@@ -76,6 +82,7 @@ impl fmt::Display for Target {
             Self::UserTables => "user page tables",
             Self::User => "user memory",
             Self::Shared => "shared region",
+            Self::Guest => "guest memory",
         })
     }
 }
@@ -116,8 +123,12 @@ pub struct Plan {
 impl Plan {
     /// Draws what is done to machine `index`.
     #[must_use]
-    pub fn derive(seed: u64, index: u64, space: [usize; 3]) -> Self {
-        let [programs, replicas, flips] = space;
+    pub fn derive(
+        seed: u64,
+        index: u64,
+        [programs, replicas, flips]: [usize; 3],
+        targets: &[(Target, u64)],
+    ) -> Self {
         let mut rng = Rng::new(&[seed, index]);
         let mut below = |limit: usize| {
             usize::try_from(rng.next() % limit as u64).expect("below a small number")
@@ -125,7 +136,8 @@ impl Plan {
         let (program, victim, pauser) = (below(programs), below(replicas), below(replicas));
         let moment = rng.unit();
         let alone = victim == pauser;
-        let flips = (0..flips).map(|_| Flip::draw(&mut rng, alone)).collect();
+        let flips = (0..flips).map(|_| Flip::draw(&mut rng, alone, targets));
+        let flips = flips.collect();
         Self {
             index,
             program,
@@ -140,12 +152,12 @@ impl Plan {
 impl Flip {
     /// Of a replica that stands wherever it is.
     pub(super) fn anywhere(rng: &mut Rng) -> Self {
-        Self::draw(rng, false)
+        Self::draw(rng, false, &TARGETS)
     }
 
     /// A victim that pauses by itself stands in its kernel, so it is led on from there.
-    fn draw(rng: &mut Rng, alone: bool) -> Self {
-        let target = Target::pick(rng.next());
+    fn draw(rng: &mut Rng, alone: bool, targets: &[(Target, u64)]) -> Self {
+        let target = Target::pick(rng.next(), targets);
         let (place, bit, steps) = (rng.next(), rng.next(), rng.next() % STEPS);
         let led = alone && target.is_register();
         Self {
@@ -164,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_plan_is_a_function_of_seed_and_index() {
-        let draw = |seed, index| Plan::derive(seed, index, [5, 3, 2]);
+        let draw = |seed, index| Plan::derive(seed, index, [5, 3, 2], &TARGETS);
         assert_eq!(draw(7, 3), draw(7, 3));
         assert_ne!(draw(7, 3).flips, draw(8, 3).flips);
         assert_ne!(draw(7, 3).flips, draw(7, 4).flips);
@@ -173,7 +185,7 @@ mod tests {
     #[test]
     fn everything_is_drawn() {
         let plans: Vec<Plan> = (0..2000)
-            .map(|index| Plan::derive(1, index, [2, 3, 1]))
+            .map(|index| Plan::derive(1, index, [2, 3, 1], &TARGETS))
             .collect();
         let seen: BTreeSet<_> = plans
             .iter()

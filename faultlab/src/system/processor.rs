@@ -16,6 +16,8 @@ pub struct Processor {
     pub(super) general: &'static [&'static str],
     pub(super) ip: usize,
     pub(super) flags: usize,
+    /// The bit of the flags that tells a kernel from a program, if there is one.
+    kernel_mode: u64,
     /// Bits of the flags that are flipped.
     pub(super) flag_bits: &'static [u64],
     /// Name, first number and number of vector registers.
@@ -46,6 +48,7 @@ const X86_64: Processor = Processor {
     ],
     ip: 16,
     flags: 17,
+    kernel_mode: 0,
     flag_bits: &[
         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
     ],
@@ -71,6 +74,7 @@ const AARCH64: Processor = Processor {
     ],
     ip: 32,
     flags: 33,
+    kernel_mode: 1 << 3,
     flag_bits: &[6, 7, 8, 9, 28, 29, 30, 31],
     vectors: ("v", 34, 32),
     first_core: 0,
@@ -105,6 +109,11 @@ impl Processor {
     /// The core of a replica, as the emulator counts.
     pub(super) const fn core_of(&self, replica: usize) -> usize {
         self.first_core + replica * self.cores_each
+    }
+
+    /// Does a core with these flags run a program, not a kernel?
+    pub(super) const fn is_program(&self, flags: u64) -> bool {
+        flags & self.kernel_mode == 0
     }
 
     /// Where an entry leads, if anywhere.

@@ -16,6 +16,7 @@ pub fn markdown(header: &Header, records: &[Record]) -> String {
         compare,
         coupling,
         timeout,
+        guest,
         seed,
         flips,
         commit,
@@ -24,10 +25,12 @@ pub fn markdown(header: &Header, records: &[Record]) -> String {
     let all: Vec<(Target, Verdict)> = records.iter().flat_map(charged).collect();
     let tally = Tally::of_verdicts(all.iter().map(|(_, verdict)| verdict));
     // Writing to a string cannot fail.
+    let guest = guest.as_ref();
+    let guest = guest.map_or(String::new(), |it| format!(", guest {}", it.name()));
     let _ = writeln!(
         out,
         "### System sphere, {arch}, n = {replicas}, compare {compare}, coupling {coupling}, \
-         timeout {timeout}\n\n\
+         timeout {timeout}{guest}\n\n\
          Seed {seed}, commit {commit}, {machine}.\n{} machines, up to {flips} \
          flips each: {} injections applied, {} errors observed.\n",
         records.len(),

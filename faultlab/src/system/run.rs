@@ -14,7 +14,7 @@ use super::plan::{Flip, Plan, Target};
 use super::process::rcoe;
 use super::processor::Processor;
 use super::stuck::Stuck;
-use super::{Hit, Setup};
+use super::{Guest, Hit, Setup, guest};
 use crate::child::{Exit, Finished};
 use crate::events::Events;
 
@@ -22,18 +22,25 @@ const VECTOR_BITS: u64 = 128;
 /// Bytes of a replica's partition, if nobody says how much.
 const PARTITION: u64 = 32 << 20;
 
+/// How often it is looked whether a program runs, where one is to be hit.
+const LOOKS: u32 = 200;
+/// Time between looks.
+const BETWEEN: Duration = Duration::from_millis(2);
+
 /// A machine that runs.
 struct Running {
     child: Child,
     folder: PathBuf,
     started: Instant,
     stuck: Stuck,
+    /// Is it a guest that prints?
+    guest: bool,
 }
 
 impl Running {
     fn start(
         setup: &Setup,
-        program: &[&str],
+        program: &[String],
         words: &str,
         debugged: bool,
         folder: &Path,
@@ -51,7 +58,10 @@ impl Running {
             "--compare",
             &setup.compare,
         ]);
-        command.args(["--coupling", &setup.coupling]);
+        match &setup.guest {
+            Some(guest) => guest.tell(&mut command),
+            None => drop(command.args(["--coupling", &setup.coupling])),
+        }
         command.args(["--core-threads", "counted", "--tick", "1ms"]);
         command.args(["--timeout", &setup.timeout, "--events", "events"]);
         if debugged {
@@ -69,6 +79,7 @@ impl Running {
             child,
             folder: folder.to_owned(),
             started: Instant::now(),
+            guest: setup.guest.is_some(),
         })
     }
 
@@ -85,9 +96,14 @@ impl Running {
             self.child.wait()?;
         }
         let text = |name: &str| fs::read(self.folder.join(name)).unwrap_or_default();
+        let stdout = text("out");
         Ok(Finished {
             exit,
-            stdout: text("out"),
+            stdout: if self.guest {
+                guest::printed(&stdout)
+            } else {
+                stdout
+            },
             stderr: String::from_utf8_lossy(&text("err")).into_owned(),
             events: Events::read(&self.folder.join("events")),
             wall: self.started.elapsed(),
@@ -110,7 +126,7 @@ impl Drop for Running {
 ///
 /// # Errors
 /// If it cannot be started.
-pub(super) fn plain(setup: &Setup, program: &[&str], folder: &Path) -> Result<Finished> {
+pub(super) fn plain(setup: &Setup, program: &[String], folder: &Path) -> Result<Finished> {
     Running::start(setup, program, "", false, folder)?.finish()
 }
 
@@ -129,7 +145,7 @@ pub(super) struct Injected {
 /// If the machine cannot be reached.
 pub(super) fn inject(
     setup: &Setup,
-    program: &[&str],
+    program: &[String],
     cycles: u64,
     plan: &Plan,
     folder: &Path,
@@ -183,7 +199,7 @@ fn inject_in(
     let memory = Memory {
         processor: setup.processor,
         file: &folder.join("memory"),
-        partition: PARTITION,
+        partition: setup.guest.as_ref().map_or(PARTITION, Guest::partition),
     };
     for flip in &plan.flips {
         let last = debugger.go(&mut stuck)?;
@@ -193,7 +209,11 @@ fn inject_in(
         if !Events::read(&folder.join("events")).divergences.is_empty() {
             break;
         }
-        for _ in 0..flip.steps {
+        let of_guest = setup.guest.is_some() && flip.target.is_register();
+        if of_guest && !in_program(debugger, setup.processor, plan.victim)? {
+            continue;
+        }
+        for _ in 0..if of_guest { 0 } else { flip.steps } {
             let core = setup.processor.core_of(plan.victim);
             let last = debugger.step(core, &mut stuck)?;
             if last != Stop::Standing {
@@ -210,6 +230,23 @@ fn inject_in(
             return Ok(last);
         }
     }
+}
+
+/// Has the machine stand still where a replica's program runs, its guest as a rule; false if it is
+/// not seen there.
+fn in_program(debugger: &mut Debugger, processor: &Processor, victim: usize) -> Result<bool> {
+    let core = processor.core_of(victim);
+    for _ in 0..LOOKS {
+        debugger.release()?;
+        std::thread::sleep(BETWEEN);
+        if debugger.hold()? != Stop::Standing {
+            return Ok(false);
+        }
+        if processor.is_program(number(&debugger.register(core, processor.flags)?)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Where the cores of a machine are.
