@@ -89,6 +89,22 @@ mod tests {
     }
 
     #[test]
+    fn out_of_where_nobody_is_stopped_it_goes_on_by_so_many() {
+        let way = way(false, 0, Approach::Breakpoint);
+        let run = Run::on(40, 5, &way);
+        assert_eq!((run.limit(40), run.aim(44, PLACE)), (5, Aim::None));
+        assert_eq!((run.over(44, 0), run.over(45, 0)), (None, Some(false)));
+        let further = run.at_least_to(47).at_least_to(46);
+        assert_eq!(
+            (further.over(46, 0), further.over(47, 0)),
+            (None, Some(false))
+        );
+        // A target stays where it is.
+        let run = Run::to((0, 30), (Stop::Matched, PLACE), &way, false).at_least_to(47);
+        assert_eq!(run.over(30, 0), Some(false));
+    }
+
+    #[test]
     fn out_of_a_repetition_it_goes_to_the_next_instruction() {
         let run = Run::out(7, PLACE, &way(true, 0, Approach::Counter));
         assert_eq!(

@@ -86,10 +86,16 @@ impl Debugger {
 
     fn send(&mut self, body: &str) -> Result<()> {
         let sum = body.bytes().fold(0_u8, u8::wrapping_add);
-        let packet = format!("${body}#{sum:02x}");
-        self.stream
-            .write_all(packet.as_bytes())
-            .context("the machine does not listen")
+        self.write(format!("${body}#{sum:02x}").as_bytes())
+    }
+
+    /// Has the machine hear something, unless it has ended meanwhile.
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+        match self.stream.write_all(bytes) {
+            Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset) => Err(Gone.into()),
+            written => written.context("the machine does not listen"),
+        }
     }
 
     /// The next packet; nothing if the machine has ended.
@@ -215,9 +221,7 @@ impl Debugger {
     /// # Errors
     /// As for [`Debugger::go`].
     pub(super) fn hold(&mut self) -> Result<Stop> {
-        self.stream
-            .write_all(&[INTERRUPT])
-            .context("the machine does not listen")?;
+        self.write(&[INTERRUPT])?;
         for _ in 0..ROUNDS {
             match self.receive() {
                 Err(error) if is_timeout(&error) => {}
@@ -308,7 +312,21 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gone, still_there};
+    use std::os::unix::net::UnixStream;
+
+    use super::{Debugger, Gone, still_there};
+
+    #[test]
+    fn a_machine_that_hears_nothing_any_more_is_gone() {
+        let (stream, other) = UnixStream::pair().unwrap();
+        let mut debugger = Debugger {
+            stream,
+            pending: Vec::new(),
+        };
+        drop(other);
+        assert!(debugger.release().unwrap_err().is::<Gone>());
+        assert!(debugger.hold().unwrap_err().is::<Gone>());
+    }
 
     #[test]
     fn a_machine_that_ends_instead_of_an_answer_is_gone() {
