@@ -166,8 +166,8 @@ impl Coupling {
 
     /// Before the program is left alone, to go on with these registers.
     pub(crate) fn arm(&mut self, progress: u64, context: &mut [u64; CONTEXT_WORDS]) {
-        // What is executed again may end where the counter stopped the program before: so the run is
-        // taken to be as near as it was there.
+        // What is executed again may end where the counter stopped the program before: so the run
+        // is taken to be as near as it was there.
         let again = self.again.map_or(0, |it| it.executed);
         let reached = progress + again;
         let limit = self.run.map(|run| run.limit(reached) + again);

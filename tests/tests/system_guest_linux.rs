@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use rcoe_tests::launch::{Ended, Outcome};
-use rcoe_tests::rcoe::Scene;
+use rcoe_tests::rcoe::{Scene, events_of};
 use rcoe_tests::system::system_with;
 
 /// What the shell runs: programs, a pipe, a loop; then it switches the machine off.
@@ -104,5 +104,27 @@ fn linux_comes_to_its_shell_replicated_or_not() {
         assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
         assert_eq!(printed(&outcome), right(), "{what}");
         assert_eq!(outcome.err(), "", "{what}");
+    }
+}
+
+/// Each replica breaks in Linux' first moments and is brought back while it goes on, the primary
+/// first.
+#[test]
+fn linux_outlives_each_replica_and_each_comes_back() {
+    let Some(linux) = Linux::find() else {
+        return;
+    };
+    for victim in ["0", "1", "2"] {
+        let words = format!("probe=sudden victim={victim}");
+        let options = ["-n", "3", "--tick", "2ms", "--events", "e"];
+        let outcome = linux.run(&words, &options);
+        let what = format!("{victim}: {} {}", outcome.out(), outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(printed(&outcome), right(), "{what}");
+        let events = events_of(&linux.scene.path().join("e"));
+        let is = |kind: &str| events.iter().any(|event| event["type"] == kind);
+        assert_eq!(is("takeover"), victim == "0", "{what} {events:?}");
+        let back = events.iter().any(|event| event["stage"] == "done");
+        assert!(is("downgrade") && back, "{what} {events:?}");
     }
 }

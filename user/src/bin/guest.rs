@@ -1,9 +1,10 @@
 //! A small guest: an operating system in a few lines, which has what a large one begins with.
 //!
 //! It sets translation up and switches it on, runs a program on level 0 that makes calls, and
-//! computes on level 1, with exclusive loads and stores too, while its timer interrupts it. What it prints does not depend on how fast
-//! any of that is. Argument, in its first register: interrupts that it waits for (5), or where the
-//! description of the board is, of which it prints what is not the same on each.
+//! computes on level 1, with exclusive loads and stores too, while its timer interrupts it. What it
+//! prints does not depend on how fast any of that is. Argument, in its first register: interrupts
+//! that it waits for (5), or where the description of the board is, of which it prints what is not
+//! the same on each.
 #![no_std]
 #![no_main]
 

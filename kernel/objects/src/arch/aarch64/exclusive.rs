@@ -1,9 +1,9 @@
 //! Exclusive loads and stores: may what was executed of such a sequence be executed once more?
 //!
-//! Whatever enters the kernel between the two has the store fail, so a replica that is entered where
-//! the others are not goes another way than they do. What stands between the two is little, and
-//! none of it a load or a store: so who is interrupted there begins anew at the load, as if it had
-//! not been executed, and then has executed as much as everybody else.
+//! Whatever enters the kernel between the two has the store fail, so a replica that is entered
+//! where the others are not goes another way than they do. What stands between the two is little,
+//! and none of it a load or a store: so who is interrupted there begins anew at the load, as if it
+//! had not been executed, and then has executed as much as everybody else.
 //!
 //! *Contract*: what [`begun`] tells can be taken back: the same instructions find the same
 //! registers once more, and leave the same ones.
