@@ -215,7 +215,9 @@ impl<S: Sphere> Kernel<'_, S> {
         }
         let page = Ref::from_bytes(place / PAGE * PAGE);
         let word = self.mem.get(page, (place % PAGE / 8) as usize);
-        Some((word >> (place % 8 * 8)) as u32)
+        let at = (place % 8) as usize;
+        let bytes = word.to_le_bytes()[at..at + 4].try_into().ok()?;
+        Some(u32::from_le_bytes(bytes))
     }
 
     /// The instruction behind this one of the running thread's, if it is one that repeats itself,
