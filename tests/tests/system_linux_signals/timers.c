@@ -79,7 +79,8 @@ int main(int argc, char **argv)
     pthread_t other;
     int pipes[2];
     char byte;
-    struct itimerval soon = {{0, 0}, {0, 20000}}, often = {{0, 10000}, {0, 10000}}, left, none;
+    struct itimerval soon = {{0, 0}, {0, 20000}}, again = {{0, 20000}, {0, 20000}};
+    struct itimerval often = {{0, 10000}, {0, 10000}}, left, none;
     memset(&none, 0, sizeof none);
     handle(0);
     if (pipe(pipes))
@@ -87,17 +88,27 @@ int main(int argc, char **argv)
     unsigned before = alarm(1000);
     unsigned then = alarm(0);
     printf("alarm %u, %d\n", before, then > 900 && then <= 1000);
-    setitimer(ITIMER_REAL, &soon, &left);
+    /* What waits for a ring that may come before it waits gets another one. */
+    setitimer(ITIMER_REAL, &again, &left);
     int paused = pause(), why = errno;
-    printf("pause %d %d, rang %d, by the system %d\n", paused, why == EINTR, rang, by_system);
+    setitimer(ITIMER_REAL, &none, 0);
+    printf("pause %d %d, rang %d, by the system %d\n", paused, why == EINTR, rang > 0, by_system);
+    int had = rang;
+    setitimer(ITIMER_REAL, &soon, 0);
+    while (rang == had)
+        sched_yield();
     getitimer(ITIMER_REAL, &left);
     printf("over %d\n", left.it_value.tv_sec == 0 && left.it_value.tv_usec == 0);
-    setitimer(ITIMER_REAL, &soon, 0);
+    setitimer(ITIMER_REAL, &again, 0);
     int got = (int)read(pipes[0], &byte, 1);
     printf("read %d %d\n", got, errno == EINTR);
     /* A library's function, which sees that its time is not over. */
-    alarm(1);
     printf("slept %d\n", sleep(1000) > 900);
+    setitimer(ITIMER_REAL, &none, 0);
+    had = rang;
+    alarm(1);
+    while (rang == had)
+        sched_yield();
     /* Another thread goes on until it has rung often enough. */
     atomic_store(&rang, 0);
     handle(SA_RESTART);
