@@ -98,6 +98,8 @@ fn linux_comes_to_its_shell_replicated_or_not() {
         &["-n", "2"],
         &["-n", "3"],
         &["-n", "2", "--stop-by", "breakpoint"],
+        // Whoever asks where its code is too often must not leave a trace in its tables.
+        &["-n", "2", "--tick", "1ms"],
     ] {
         let outcome = linux.run("", options);
         let what = format!("{options:?}: {} {}", outcome.out(), outcome.err());

@@ -185,19 +185,29 @@ pub(crate) fn leave() {
 }
 
 /// Where in physical memory the running guest, with this state, has the instruction at an address,
-/// if it has one.
+/// if it has one that it has come to.
+///
+/// The guest does not see that it was asked. Its tables note what was accessed if it has told the
+/// processor to do so, by which it goes at the end of a process: so meanwhile it has not, and who
+/// was not there is not found.
 pub(crate) fn place_of(ip: u64, status: u64) -> Option<u64> {
+    /// In `TCR_EL1`: the processor notes what is accessed (`HA`) and what is written (`HD`).
+    const NOTES: u64 = 3 << 39;
     const LEVEL_1: u64 = 1 << 2;
     const FAILED: u64 = 1;
     const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
     let found: u64;
-    // SAFETY: the guest's own answer register is as it was afterwards, and its tables are asked
+    // SAFETY: the guest's own two registers are as they were afterwards, and its tables are asked
     // while they are the processor's, which is a host again behind that.
     unsafe {
         asm!(
             "msr hcr_el2, {guest}",
             "isb",
             "mrs {kept}, par_el1",
+            "mrs {control}, s3_5_c2_c0_2",
+            "bic {found}, {control}, {notes}",
+            "msr s3_5_c2_c0_2, {found}",
+            "isb",
             "cbz {level_1}, 2f",
             "at s12e1r, {ip}",
             "b 3f",
@@ -205,12 +215,15 @@ pub(crate) fn place_of(ip: u64, status: u64) -> Option<u64> {
             "3: isb",
             "mrs {found}, par_el1",
             "msr par_el1, {kept}",
+            "msr s3_5_c2_c0_2, {control}",
             "msr hcr_el2, {host}",
             "isb",
             guest = in(reg) GUEST,
             host = in(reg) HOST,
             ip = in(reg) ip,
             level_1 = in(reg) status & LEVEL_1,
+            notes = in(reg) NOTES,
+            control = out(reg) _,
             kept = out(reg) _,
             found = out(reg) found,
             options(nostack, preserves_flags),
