@@ -13,7 +13,7 @@ drawn.fillRect(0, 0, 9, 9);
 document.getElementById("image").textContent = drawn.getImageData(4, 4, 1, 1).data.join(" ");
 </script></body></html>
 H
-export HOME=$PWD
+export HOME=$PWD TMPDIR=$PWD
 browse() {
     "${run[@]}" chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
         --virtual-time-budget=20000 --user-data-dir="$PWD/profile" "$@" \
