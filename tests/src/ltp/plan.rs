@@ -87,7 +87,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Why a test is left out, if it is.
+    /// Is a test left out?
     #[must_use]
     pub fn skips(&self, test: &str) -> bool {
         self.skips
