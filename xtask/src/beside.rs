@@ -152,17 +152,12 @@ pub(crate) fn one(command: Command, watch: &mut Watch) -> Result<(String, Run)> 
 
 /// The command that runs a program with the variables of cargo's command.
 pub(crate) fn command(program: &Program, cargo: &Command) -> Command {
-    let mut command = shell::joined(&program.path);
+    let mut command = Command::new(&program.path);
     command.arg("--test-threads=1");
     command.current_dir(&program.folder);
-    for (name, value) in cargo.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    shell::copy_variables(cargo, &mut command);
     command.env("CARGO_MANIFEST_DIR", &program.folder);
-    command
+    shell::joined(&command)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use anyhow::Result;
 
 use crate::beside;
 use crate::count::{self, Counts};
+use crate::failures::{self, Failure, Kind, Tail};
 use crate::shell;
 use crate::slow::Watch;
 
@@ -26,6 +27,10 @@ pub(crate) struct Run {
     pub(crate) succeeded: bool,
     /// The tests that failed, by name.
     failed: Vec<String>,
+    /// What the test said whose report is being read.
+    saying: Option<Failure>,
+    /// What others said that failed.
+    said: Vec<Failure>,
 }
 
 impl Default for Run {
@@ -35,6 +40,8 @@ impl Default for Run {
             counts: Counts::default(),
             succeeded: true,
             failed: Vec::new(),
+            saying: None,
+            said: Vec::new(),
         }
     }
 }
@@ -46,6 +53,29 @@ impl Run {
             self.counts.add(found);
         }
         self.failed.extend(failure(line).map(str::to_owned));
+        self.report(line);
+    }
+
+    /// The same of a line of the reports that follow upon tests that failed.
+    fn report(&mut self, line: &str) {
+        if let Some(name) = reported(line) {
+            let new = Failure::new(name, Tail::default());
+            self.said.extend(self.saying.replace(new));
+        } else if line == "failures:" || line.starts_with(count::CARGO) {
+            self.said.extend(self.saying.take());
+        } else if let Some(saying) = &mut self.saying {
+            saying.said.line(line);
+        }
+    }
+
+    /// Keeps what failed for the end of all, as this.
+    fn keep(&self, kind: Kind) {
+        for name in &self.failed {
+            let said = self.said.iter().find(|it| it.name == *name);
+            let said = said.map(|it| it.said.clone()).unwrap_or_default();
+            let failure = Failure::new(name, said);
+            failures::keep(Failure { kind, ..failure });
+        }
     }
 
     /// What it is worth without a second try.
@@ -58,6 +88,7 @@ impl Run {
         self.counts.add(other.counts);
         self.succeeded &= other.succeeded;
         self.failed.extend(other.failed);
+        self.said.extend(other.said);
     }
 
     /// What its lines told.
@@ -107,7 +138,11 @@ pub(crate) fn run_beside(make: impl Fn() -> Command, others: Option<Command>) ->
 
 /// What a first run is worth, after a second one where that can tell more.
 fn judge(first: &Run, make: impl Fn() -> Command) -> Result<Counts> {
-    if first.succeeded || !first.is_worth_a_second() {
+    if first.succeeded {
+        return Ok(first.judged());
+    }
+    if !first.is_worth_a_second() {
+        first.keep(Kind::Failed);
         return Ok(first.judged());
     }
     println!("once more, alone: {}", first.failed.join(" "));
@@ -121,8 +156,10 @@ fn judge(first: &Run, make: impl Fn() -> Command) -> Result<Counts> {
 fn settle(first: &Run, second: &Run) -> Counts {
     let all = second.counts.passed >= first.counts.failed;
     if !(second.succeeded && all) {
+        first.keep(Kind::Failed);
         return first.counts.judged(false);
     }
+    first.keep(Kind::Flaky);
     for name in &first.failed {
         println!("flaky: {name} failed once and passed when it ran alone");
     }
@@ -139,6 +176,11 @@ fn once(command: Command, mut look: impl FnMut(&str)) -> Result<Run> {
         run.line(line);
     })?;
     Ok(run)
+}
+
+/// The test whose report begins with a line.
+fn reported(line: &str) -> Option<&str> {
+    line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
 }
 
 /// The test that a line says has failed.
@@ -221,6 +263,21 @@ mod tests {
         };
         let script = format!("[ $# = 0 ] || exit 9; {lines}; {end}");
         assert_eq!(counts(&script), expected);
+    }
+
+    #[test]
+    fn what_a_test_said_that_failed_is_known() {
+        let mut run = Run::default();
+        let lines = "test a::b ... FAILED\ntest c ... FAILED\nfailures:\n\n---- a::b stdout ----\n\
+                     left: 1\n\n---- c stdout ----\nright: 2\n\nfailures:\n    a::b\n    c\n\
+                     test result: FAILED. 0 passed; 2 failed; 0 ignored\nlater";
+        lines.lines().for_each(|line| run.line(line));
+        let said: Vec<(&str, &Tail)> = run.said.iter().map(|it| (&*it.name, &it.said)).collect();
+        let expected = [
+            ("a::b", Tail::of("left: 1\n\n")),
+            ("c", Tail::of("right: 2\n\n")),
+        ];
+        assert_eq!(said, expected.each_ref().map(|(name, tail)| (*name, tail)));
     }
 
     #[test]

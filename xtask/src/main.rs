@@ -14,6 +14,7 @@ mod cpython;
 mod demo;
 mod dist;
 mod docs;
+mod failures;
 mod image;
 mod lines;
 mod ltp;

@@ -18,6 +18,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::count::Counts;
+use crate::failures::{Failure, Tail};
 use crate::pool::{self, lock};
 use crate::shell;
 
@@ -31,16 +32,28 @@ pub(crate) struct Came {
     pub(crate) took: Duration,
     /// Its slowest tests.
     pub(crate) slowest: Vec<(Duration, String)>,
+    /// What failed in it, as far as it has names.
+    pub(crate) failures: Vec<Failure>,
 }
 
 impl Came {
     /// A stage that failed as a whole.
-    fn failed(took: Duration) -> Self {
+    const fn failed(took: Duration) -> Self {
         Self {
             counts: Counts::one(false),
             took,
             slowest: Vec::new(),
+            failures: Vec::new(),
         }
+    }
+
+    /// One that failed without a name of what did is told with the end of what it `said`.
+    fn named(mut self, said: &str) -> Self {
+        if self.counts.failed > 0 && self.failures.is_empty() {
+            let name = "the stage, which said last";
+            self.failures.push(Failure::new(name, Tail::of(said)));
+        }
+        self
     }
 }
 
@@ -83,20 +96,19 @@ pub(crate) fn run(
 /// Runs one; what it said, and what came of it.
 fn one(stage: Command) -> Result<(String, Came)> {
     let started = Instant::now();
-    let mut command = shell::joined(stage.get_program());
-    command.args(stage.get_args());
     let (mut text, mut came) = (String::new(), None);
-    shell::read(command, |line| match line.strip_prefix(CAME) {
-        Some(told) => came = serde_json::from_str(told).ok(),
-        None => {
-            text.push_str(line);
-            text.push('\n');
+    shell::read(shell::joined(&stage), |line| {
+        match line.strip_prefix(CAME) {
+            Some(told) => came = serde_json::from_str(told).ok(),
+            None => {
+                text.push_str(line);
+                text.push('\n');
+            }
         }
     })?;
-    Ok((
-        text,
-        came.unwrap_or_else(|| Came::failed(started.elapsed())),
-    ))
+    let came = came.unwrap_or_else(|| Came::failed(started.elapsed()));
+    let came = came.named(&text);
+    Ok((text, came))
 }
 
 #[cfg(test)]
@@ -114,7 +126,7 @@ mod tests {
     }
 
     const PASSED: &str = "echo said; echo 'stage: {\"counts\":{\"passed\":3,\"failed\":0},\
-                          \"took\":{\"secs\":1,\"nanos\":0},\"slowest\":[]}'";
+                          \"took\":{\"secs\":1,\"nanos\":0},\"slowest\":[],\"failures\":[]}'";
 
     #[test]
     fn each_stage_has_its_counts_in_the_order_of_stages() {
@@ -142,6 +154,7 @@ mod tests {
             counts: Counts::one(true),
             took: Duration::from_millis(1_500),
             slowest: vec![(Duration::from_secs(2), "a::b".to_owned())],
+            failures: vec![Failure::new("a::c", Tail::of("why"))],
         };
         let text = serde_json::to_string(&came).unwrap();
         let script: &'static str = Box::leak(format!("echo '{CAME}{text}'").into_boxed_str());
@@ -151,5 +164,17 @@ mod tests {
         assert_eq!(said, "");
         assert_eq!(read.counts, came.counts);
         assert_eq!((read.took, read.slowest), (came.took, came.slowest));
+        assert_eq!(read.failures, came.failures);
+    }
+
+    #[test]
+    fn what_failed_without_a_name_is_told_by_its_end() {
+        let failures = |script| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            one(command).unwrap().1.failures
+        };
+        assert_eq!(failures("echo why; exit 1")[0].said, Tail::of("why"));
+        assert_eq!(failures(PASSED), []);
     }
 }

@@ -66,12 +66,26 @@ pub(crate) fn with(mut command: Command, arguments: &[impl AsRef<std::ffi::OsStr
     command
 }
 
-/// A command that runs this program with both outputs through one, so that what it says stays in
-/// its order.
-pub(crate) fn joined(program: impl AsRef<std::ffi::OsStr>) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-c", "exec \"$0\" \"$@\" 2>&1"]).arg(program);
-    command
+/// A command with both outputs through one, so that what it says stays in its order.
+pub(crate) fn joined(command: &Command) -> Command {
+    let mut joined = Command::new("sh");
+    joined.args(["-c", "exec \"$0\" \"$@\" 2>&1"]);
+    joined.arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        joined.current_dir(folder);
+    }
+    copy_variables(command, &mut joined);
+    joined
+}
+
+/// Gives a command the variables of another one.
+pub(crate) fn copy_variables(from: &Command, to: &mut Command) {
+    for (name, value) in from.get_envs() {
+        match value {
+            Some(value) => to.env(name, value),
+            None => to.env_remove(name),
+        };
+    }
 }
 
 /// Runs a command to its end, its output going where ours goes; tells whether it succeeded.

@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::count::{self, Counts};
+use crate::failures::{self, Failure, Tail};
 use crate::part::{self, Came};
 use crate::{
     cargo_tests, compat, cpython, dist, docs, image, packages, programs, prove, shell, slow, tidy,
@@ -146,6 +147,9 @@ pub(crate) fn run(choice: &Choice) -> Result<bool> {
         finished.extend(names.into_iter().zip(came));
     }
     tell_slowest(&finished);
+    for (name, came) in &finished {
+        failures::tell(name, &came.failures);
+    }
     Ok(summarise(&finished))
 }
 
@@ -154,12 +158,14 @@ fn perform((name, perform): &Stage) -> Came {
     let started = Instant::now();
     let counts = perform().unwrap_or_else(|error| {
         println!("{name}: {error:#}");
+        failures::keep(Failure::new(*name, Tail::of(&format!("{error:#}"))));
         Counts::one(false)
     });
     Came {
         counts,
         took: started.elapsed(),
         slowest: slow::take(),
+        failures: failures::take(),
     }
 }
 
@@ -216,7 +222,7 @@ fn install() -> Result<Counts> {
 }
 
 fn fmt() -> Result<Counts> {
-    shell::succeeds(shell::cargo(["fmt", "--all", "--check"])).map(Counts::one)
+    failures::check("fmt", &shell::cargo(["fmt", "--all", "--check"]))
 }
 
 fn clippy() -> Result<Counts> {
@@ -236,7 +242,7 @@ fn clippy() -> Result<Counts> {
     for part in parts {
         let command = shell::with(shell::cargo(["clippy", "--all-targets", "--quiet"]), part);
         let command = shell::with(command, &["--", "-Dwarnings"]);
-        counts.add(Counts::one(shell::succeeds(command)?));
+        counts.add(failures::check("clippy", &command)?);
     }
     counts.add(Counts::one(image::clippy()?));
     Ok(counts)
@@ -311,12 +317,13 @@ fn model() -> Result<Counts> {
     shell::build_commands(&[SIMULATION])?;
     let (seed, mut counts) = (seed()?, Counts::default());
     for kind in ["", "--reduced", "--deferred", "--reading", "--coupled"] {
-        println!("rcoe-sim {kind} --seed {seed} --count {SEEDS}");
+        let told = format!("rcoe-sim {kind} --seed {seed} --count {SEEDS}");
+        println!("{told}");
         let seeds = Command::new(shell::built(SIMULATION));
         let kind: Vec<&str> = kind.split_whitespace().collect();
         let seeds = shell::with(shell::with(seeds, &kind), &["--seed", &seed]);
         let seeds = shell::with(seeds, &["--count", SEEDS]);
-        counts.add(Counts::one(shell::succeeds(seeds)?));
+        counts.add(failures::check(&told, &seeds)?);
     }
     for (feature, suites) in FEATURES {
         let tests = || shell::cargo(["test", "--release", "--workspace", "--no-fail-fast"]);
@@ -376,18 +383,25 @@ pub(crate) fn seed() -> Result<String> {
     Ok(u64::from_str_radix(digits, 16)?.to_string())
 }
 
-/// Fault campaigns: each must end without a single uncontrolled outcome.
+/// Fault campaigns: each must end without a single uncontrolled outcome. Few are rare rather than
+/// impossible (`docs/FAULTS.md` has their rates), and a sample of this size cannot judge a rate: a
+/// campaign with such an outcome is carried out once more, with the next seed, and told as flaky.
 fn faults() -> Result<Counts> {
     shell::build_commands(&PROGRAMS)?;
     let lab = shell::built("rcoe-faultlab");
     let mut counts = Counts::default();
-    let seed = seed()?;
+    let seed: u64 = seed()?.parse()?;
     for line in CAMPAIGNS {
-        let line = line.replace("{seed}", &seed);
-        println!("rcoe-faultlab {line}");
-        let words = line.split(' ').collect::<Vec<_>>();
-        let command = shell::with(Command::new(&lab), &words);
-        counts.add(Counts::one(shell::succeeds(command)?));
+        let words = |seed: u64| line.replace("{seed}", &seed.to_string());
+        let command = |seed| {
+            let words = words(seed);
+            let words = words.split(' ').collect::<Vec<_>>();
+            shell::with(Command::new(&lab), &words)
+        };
+        let told = format!("rcoe-faultlab {}", words(seed));
+        println!("{told}");
+        let tries = [seed, seed + 1].map(command);
+        counts.add(failures::check_twice(&told, tries)?);
     }
     counts.add(prove::check()?);
     Ok(counts)
@@ -404,6 +418,7 @@ mod tests {
             counts,
             took: Duration::default(),
             slowest: Vec::new(),
+            failures: Vec::new(),
         };
         ("planted", came)
     }
