@@ -280,6 +280,12 @@ fn a_program_hears_that_its_peer_has_gone() {
     }
 }
 
+#[test]
+fn a_stream_hears_nothing_of_one_that_had_its_number() {
+    let source = include_str!("outgoing/reused.c");
+    Scene::new().program_like_native("reused", source, &[]);
+}
+
 /// A program of three replicas that has greeted and computes until it is told to go on.
 struct Told {
     group: Group,

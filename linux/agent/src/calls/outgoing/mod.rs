@@ -232,7 +232,7 @@ fn changed(kernel: &mut Kernel, call: &Call) {
         Descriptors::Stay | Descriptors::Copies | Descriptors::ClosesOwn => {}
         Descriptors::Closes(at) | Descriptors::Replaces(at) => {
             let fd = call.arg(usize::from(at));
-            kernel.outgoing.take_failure(low32(fd));
+            kernel.outgoing.forget_failures(low32(fd));
             kernel.outgoing.set(fd, State::Other);
         }
         Descriptors::ClosesRange(..) | Descriptors::ClosesMarked => kernel.outgoing.forget_all(),

@@ -237,6 +237,11 @@ impl Outgoing {
         Some(errno)
     }
 
+    /// The number may soon be another's, whom no refusal is about.
+    pub(super) fn forget_failures(&mut self, fd: u32) {
+        while self.take_failure(fd).is_some() {}
+    }
+
     pub(super) fn add_failure(&mut self, fd: u32, errno: u32) {
         self.set(fd.into(), State::Other);
         if let Some(place) = self.failed.get_mut(size(self.failures.into())) {
@@ -297,6 +302,17 @@ mod tests {
         assert_eq!(outgoing.take_failure(7), Some(32));
         assert_eq!(outgoing.take_failure(7), None);
         assert_eq!(outgoing.take_failure(9), Some(104));
+    }
+
+    #[test]
+    fn of_a_number_that_is_free_no_refusal_is_known() {
+        let mut outgoing = NOTHING;
+        for (fd, errno) in [(7, 104), (9, 32), (7, 32)] {
+            outgoing.add_failure(fd, errno);
+        }
+        outgoing.forget_failures(7);
+        assert_eq!(outgoing.take_failure(7), None);
+        assert_eq!(outgoing.take_failure(9), Some(32));
     }
 
     #[test]

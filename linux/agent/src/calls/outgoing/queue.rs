@@ -307,11 +307,15 @@ impl Queue {
         }
     }
 
-    /// The next one cannot be had any more, nor those after it for the same stream.
+    /// The next one cannot be had any more, nor those after it for the same stream. Of a stream the
+    /// first refusal is told: until then the program may write to it more often.
     pub(super) fn give_up(&mut self, errno: u32) {
         let fd = self.entries[self.first].fd;
+        let known = self.refused[..self.refusals].iter().any(|it| it.0 == fd);
         // Who is not told of it finds out from the host at the next call.
-        if let Some(place) = self.refused.get_mut(self.refusals) {
+        if let Some(place) = self.refused.get_mut(self.refusals)
+            && !known
+        {
             *place = (fd, errno);
             self.refusals += 1;
         }
@@ -426,6 +430,11 @@ mod tests {
         assert!(matches!(queue.release(), Released::Refused(_)));
         queue.give_up(errno);
         assert!(queue.is_empty());
+        keep(&mut queue, NOBODY + 1, b"fourth");
+        assert!(matches!(queue.release(), Released::Refused(_)));
+        queue.give_up(errno + 1);
+        assert_eq!(queue.take_refusal(), Some((NOBODY + 1, errno)));
+        assert_eq!(queue.take_refusal(), None, "of a stream the first is told");
         queue.forget();
         let much = [0_u8; BYTES + 1];
         let all = [much.as_ptr() as u64, much.len() as u64];
