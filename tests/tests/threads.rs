@@ -29,6 +29,16 @@ fn a_blocking_call_holds_up_one_thread_only() {
 }
 
 #[test]
+fn a_terminal_that_another_thread_reads_is_written_to() {
+    like_native("terminals", include_str!("threads/terminals.c"));
+}
+
+#[test]
+fn calls_that_may_wait_leave_behind_what_they_do_without_threads() {
+    like_native("left", include_str!("threads/left.c"));
+}
+
+#[test]
 fn signals_find_their_thread() {
     like_native("signals", include_str!("threads/signals.c"));
 }

@@ -37,9 +37,10 @@ pub(crate) use descriptors::{
     never_waits, replace,
 };
 pub(crate) use files::{
-    FileFacts, S_IFIFO, S_IFSOCK, Whence, file_facts, file_system, file_type, has_no_writer,
-    is_in_memory, is_plain_file_on_disk, keeps_position, new_file_in_memory, open_file, open_read,
-    pread, pread_at, pread_raw, pwrite_raw, read, read_words, seek, type_bits,
+    FileFacts, S_IFCHR, S_IFIFO, S_IFREG, S_IFSOCK, Whence, file_facts, file_system, file_type,
+    has_no_writer, is_in_memory, is_plain_file_on_disk, keeps_position, new_file_in_memory,
+    open_file, open_read, pread, pread_at, pread_raw, pwrite_raw, read, read_words, seek,
+    type_bits,
 };
 pub(crate) use futex::{
     FUTEX, accept_barriers, barrier, futex_wait, futex_wait_any, futex_wait_bit, futex_wake,

@@ -5,11 +5,13 @@
 //!
 //! Shared mappings are the matter of [`crate::calls::shared`].
 
-use linux_raw_sys::errno::{EBADF, EBUSY, EINVAL, ENOMEM};
+use linux_raw_sys::errno::{EBADF, EBUSY, EINVAL, ENOMEM, EOPNOTSUPP};
 use linux_raw_sys::general::{
-    MADV_DONTNEED, MADV_FREE, MADV_HWPOISON, MADV_SOFT_OFFLINE, MAP_ANONYMOUS, MAP_FIXED,
-    MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED,
-    MAP_TYPE, MREMAP_DONTUNMAP, MS_ASYNC, MS_INVALIDATE, MS_SYNC, PROT_EXEC, PROT_READ, PROT_WRITE,
+    MADV_DONTNEED, MADV_FREE, MADV_HWPOISON, MADV_SOFT_OFFLINE, MAP_32BIT, MAP_ABOVE4G,
+    MAP_ANONYMOUS, MAP_DENYWRITE, MAP_EXECUTABLE, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN,
+    MAP_HUGETLB, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED,
+    MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, MAP_UNINITIALIZED, MREMAP_DONTUNMAP, MS_ASYNC,
+    MS_INVALIDATE, MS_SYNC, PROT_EXEC, PROT_READ, PROT_WRITE,
 };
 use rcoe_linux_abi::{Note, PAGE};
 
@@ -138,6 +140,9 @@ fn mapped_file(kernel: &mut Kernel, call: &Call, flags: u32) -> Result<File, i64
     if !call.arg(5).is_multiple_of(PAGE) {
         return Err(sys::error(EINVAL));
     }
+    if let Some(errno) = is_not_valid(flags) {
+        return Err(sys::error(errno));
+    }
     if flags & MAP_ANONYMOUS != 0 {
         return Ok(File::FLEETING);
     }
@@ -154,6 +159,34 @@ fn mapped_file(kernel: &mut Kernel, call: &Call, flags: u32) -> Result<File, i64
     match File::from_word(file) {
         File::CLOSED => Err(sys::error(EBADF)),
         file => Ok(file),
+    }
+}
+
+/// What is wrong with the flags of a mapping that asks to have them looked at: it has a file, and
+/// none that not every kernel knows, as no file here has any of its own.
+const fn is_not_valid(flags: u32) -> Option<u32> {
+    /// Of 2 MiB and of 1 GiB, which mappings may ask for.
+    const HUGE_SIZES: u32 = (21 << 26) | (30 << 26);
+    const KNOWN: u32 = MAP_TYPE
+        | MAP_FIXED
+        | MAP_ANONYMOUS
+        | MAP_DENYWRITE
+        | MAP_EXECUTABLE
+        | MAP_GROWSDOWN
+        | MAP_LOCKED
+        | MAP_NORESERVE
+        | MAP_POPULATE
+        | MAP_NONBLOCK
+        | MAP_STACK
+        | MAP_HUGETLB
+        | MAP_32BIT
+        | MAP_ABOVE4G
+        | MAP_UNINITIALIZED
+        | HUGE_SIZES;
+    match flags & MAP_TYPE {
+        MAP_SHARED_VALIDATE if flags & MAP_ANONYMOUS != 0 => Some(EINVAL),
+        MAP_SHARED_VALIDATE if flags & !KNOWN != 0 => Some(EOPNOTSUPP),
+        _ => None,
     }
 }
 

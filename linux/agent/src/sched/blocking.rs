@@ -28,6 +28,7 @@ use crate::sys::{self, S_IFIFO, S_IFSOCK, never_waits, type_bits};
 use deadlines::deadline;
 pub(crate) use deadlines::{is_timed, rest_of_time, sleep, tell_rest};
 pub(crate) use streams::NEVER_WAITS;
+use streams::says_at_once;
 pub(crate) use vain::{is_malformed, is_too_short, refusal};
 
 /// Below this a result says how many bytes a part of the call has sent: `PARTIAL - bytes`.
@@ -85,6 +86,9 @@ pub(crate) fn would_wait(call: &Call) -> bool {
         Waits::Write | Waits::Send(_) => !ready(0, POLLOUT),
         Waits::MailOut => !ready(0, POLLOUT),
         Waits::MailIn => !ready(0, POLLIN),
+        Waits::Splice(from, to, flags) if says_at_once(call.arg(usize::from(flags))) => {
+            ready(from, POLLIN) && !ready(to, POLLOUT)
+        }
         Waits::Move(from, to) | Waits::Splice(from, to, _) => {
             !ready(from, POLLIN) || !ready(to, POLLOUT)
         }
@@ -108,8 +112,8 @@ pub(crate) fn attempt(kernel: &Kernel, call: &Call, args: &[u64; 6]) -> Option<i
         Waits::Plain | Waits::Child => None,
         Waits::Read | Waits::Accept => try_now.read(),
         Waits::Write => try_now.write(),
-        Waits::Move(from, to) => try_now.transfer(at(from), at(to), None),
-        Waits::Splice(from, to, flags) => try_now.transfer(at(from), at(to), Some(at(flags))),
+        Waits::Move(from, to) => try_now.send_file(at(from), at(to)),
+        Waits::Splice(from, to, flags) => try_now.splice(at(from), at(to), at(flags)),
         Waits::Receive(flags) => try_now.receive(at(flags)),
         Waits::Send(flags) => try_now.send(at(flags)),
         Waits::Connect => try_now.connect(),

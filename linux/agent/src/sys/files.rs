@@ -14,6 +14,8 @@ use crate::sys::{Errno, check, error, fcntl};
 const TYPE: u32 = 0o170_000;
 pub(crate) const S_IFSOCK: u32 = 0o140_000;
 pub(crate) const S_IFIFO: u32 = 0o010_000;
+pub(crate) const S_IFCHR: u32 = 0o020_000;
+pub(crate) const S_IFREG: u32 = 0o100_000;
 
 /// Opens a file for reading or for both, close-on-exec; `path` ends with NUL.
 pub(crate) fn open_file(path: &[u8], write: bool) -> Result<i32, Errno> {

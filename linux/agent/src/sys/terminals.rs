@@ -15,6 +15,11 @@ pub(crate) fn number_of(fd: u64, request: u32) -> Result<u32, i64> {
     }
 }
 
+/// Is it one?
+pub(crate) fn is_terminal(fd: u64) -> bool {
+    local_modes(fd).is_some()
+}
+
 /// How the terminal treats what is typed and who writes (`c_lflag`); `None` if it is no terminal.
 pub(crate) fn local_modes(fd: u64) -> Option<u32> {
     const LOCAL_FLAGS: usize = 3;

@@ -9,8 +9,8 @@ use crate::sched::blocking::vain::is_malformed;
 use crate::sched::blocking::{PARTIAL, Try};
 use crate::sys::numbers::{MSG_DONTWAIT, MSG_WAITALL};
 use crate::sys::polling::is_ready;
-use crate::sys::sockets::socket_error;
-use crate::sys::{self, S_IFIFO, S_IFSOCK, fcntl, never_waits, type_bits};
+use crate::sys::terminals::is_terminal;
+use crate::sys::{self, S_IFCHR, S_IFIFO, S_IFREG, S_IFSOCK, fcntl, never_waits, type_bits};
 
 /// Bytes that a pipe takes at once whenever it is writable.
 const PIPE_BUF: u64 = 4096;
@@ -18,6 +18,21 @@ const PIPE_BUF: u64 = 4096;
 const MOST_SENT: u64 = 32 * 1024;
 /// Flags with which nothing is waited for: urgent data and errors are there or not.
 pub(crate) const NEVER_WAITS: u64 = 0x1 | MSG_DONTWAIT | 0x2000;
+
+/// Do these flags of `splice` say that it does not wait for what is to be read?
+pub(super) const fn says_at_once(flags: u64) -> bool {
+    flags & SPLICE_F_NONBLOCK as u64 != 0
+}
+
+/// What a call comes to while a descriptor does not wait. So it is for all who have its file open:
+/// only where a call cannot be told by itself.
+fn without_waiting(fd: u64, call: impl FnOnce() -> i64) -> i64 {
+    let flags = fcntl(fd, F_GETFL, 0);
+    fcntl(fd, F_SETFL, flags | u64::from(O_NONBLOCK));
+    let result = call();
+    fcntl(fd, F_SETFL, flags);
+    result
+}
 
 impl Try<'_> {
     pub(super) fn read(&self) -> Option<i64> {
@@ -118,11 +133,14 @@ impl Try<'_> {
             return None;
         }
         let vector = Vector::of(self.call, self.progress, u64::MAX).ok()?;
-        if self.progress == 0 && vector.bytes <= PIPE_BUF {
-            return None;
-        }
         let left = vector.bytes;
-        match type_bits(self.fd()) {
+        let kind = type_bits(self.fd());
+        match kind {
+            S_IFCHR if is_terminal(self.fd()) => {
+                let result = without_waiting(self.fd(), || vector.write(self.fd()));
+                Some(self.sent(result, left))
+            }
+            _ if self.progress == 0 && left <= PIPE_BUF => None,
             S_IFSOCK => Some(self.sent(vector.send(self.fd(), 0), left)),
             S_IFIFO => {
                 let part = Vector::of(self.call, self.progress, PIPE_BUF).ok()?;
@@ -132,20 +150,37 @@ impl Try<'_> {
         }
     }
 
-    /// Between these descriptors; of pipes with flags in that argument.
-    pub(super) fn transfer(&self, from: usize, to: usize, flags: Option<usize>) -> Option<i64> {
+    /// From one of these descriptors to the other.
+    pub(super) fn send_file(&self, from: usize, to: usize) -> Option<i64> {
         let (from, to) = (self.args[from], self.args[to]);
         if never_waits(from) || never_waits(to) {
             return None;
         }
         if !is_ready(from, POLLIN) || !is_ready(to, POLLOUT) {
-            return self.move_in_vain(from, to, flags);
+            return self.move_in_vain(from, to, None);
         }
-        // `sendfile` may always send less, but goes on until all is sent if it is let.
+        // It may always send less, but goes on until all is sent if it is let. To a file it may be.
         let mut args = *self.args;
-        let all = flags.is_some() || args[3] <= MOST_SENT;
+        let less = args[3] > MOST_SENT && type_bits(to) != S_IFREG;
         args[3] = args[3].min(MOST_SENT);
-        (!all).then(|| self.make(args))
+        less.then(|| self.make(args))
+    }
+
+    /// The same where one of both is a pipe, with flags in that argument: they speak of pipes, and
+    /// of what is read, not of what waits for room elsewhere.
+    pub(super) fn splice(&self, from: usize, to: usize, flags: usize) -> Option<i64> {
+        let (from, to) = (self.args[from], self.args[to]);
+        let at_once = says_at_once(self.args[flags]);
+        let takes = type_bits(to);
+        let is_plain = at_once && takes == S_IFIFO || never_waits(from) || never_waits(to);
+        if is_plain || at_once && !is_ready(from, POLLIN) {
+            return None;
+        }
+        if !is_ready(from, POLLIN) || !is_ready(to, POLLOUT) {
+            return self.move_in_vain(from, to, Some(flags));
+        }
+        let waits = takes == S_IFSOCK || takes == S_IFCHR && is_terminal(to);
+        waits.then(|| self.unless_again(without_waiting(to, || self.make(*self.args))))
     }
 
     /// Bytes cannot be moved yet: a call on pipes says so by itself, or what is wrong with it.
@@ -166,21 +201,15 @@ impl Try<'_> {
     }
 
     pub(super) fn connect(&self) -> Option<i64> {
-        if self.asked {
-            let error = if is_ready(self.fd(), POLLOUT) {
-                socket_error(self.fd())
-            } else {
-                return Some(self.later(sys::error(EINPROGRESS)));
-            };
-            return Some(error);
+        if self.asked && !is_ready(self.fd(), POLLOUT) {
+            return Some(self.later(sys::error(EINPROGRESS)));
         }
-        if never_waits(self.fd()) {
+        if !self.asked && never_waits(self.fd()) {
             return None;
         }
-        let flags = fcntl(self.fd(), F_GETFL, 0);
-        fcntl(self.fd(), F_SETFL, flags | u64::from(O_NONBLOCK));
-        let result = self.make(*self.args);
-        fcntl(self.fd(), F_SETFL, flags);
+        // Made again once it is known what came of it: only then does the socket count as connected,
+        // or as one that may connect elsewhere.
+        let result = without_waiting(self.fd(), || self.make(*self.args));
         let waits = [EINPROGRESS, EALREADY].map(sys::error).contains(&result);
         if waits {
             return Some(PARKED);
