@@ -24,6 +24,16 @@ fn locks_of_all_kinds_exclude_other_processes() {
 }
 
 #[test]
+fn a_process_in_an_empty_loop_holds_nobody_up() {
+    like_native("idle", include_str!("sharing/idle.c"));
+}
+
+#[test]
+fn what_the_kernel_refuses_is_refused() {
+    like_native("refused", include_str!("sharing/refused.c"));
+}
+
+#[test]
 fn memory_is_found_by_its_name() {
     like_native("named", include_str!("sharing/named.c"));
 }

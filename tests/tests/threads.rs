@@ -39,6 +39,11 @@ fn calls_that_may_wait_leave_behind_what_they_do_without_threads() {
 }
 
 #[test]
+fn a_wait_finds_the_child_that_a_signal_tells_of() {
+    like_native("reaping", include_str!("threads/reaping.c"));
+}
+
+#[test]
 fn signals_find_their_thread() {
     like_native("signals", include_str!("threads/signals.c"));
 }

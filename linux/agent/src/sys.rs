@@ -34,7 +34,7 @@ pub(crate) use attributes::{
 };
 pub(crate) use descriptors::{
     FIRST_OWN, can_be_written, close, close_open, duplicate, fcntl, is_open, is_open_for_both,
-    never_waits, replace,
+    is_open_for_reading, never_waits, replace,
 };
 pub(crate) use files::{
     FileFacts, S_IFCHR, S_IFIFO, S_IFREG, S_IFSOCK, Whence, file_facts, file_system, file_type,

@@ -162,8 +162,8 @@ fn mapped_file(kernel: &mut Kernel, call: &Call, flags: u32) -> Result<File, i64
     }
 }
 
-/// What is wrong with the flags of a mapping that asks to have them looked at: it has a file, and
-/// none that not every kernel knows, as no file here has any of its own.
+/// What is wrong with the kind of a mapping, or with flags that it asks to have looked at: it has a
+/// file then, and none of those that few files have.
 const fn is_not_valid(flags: u32) -> Option<u32> {
     /// Of 2 MiB and of 1 GiB, which mappings may ask for.
     const HUGE_SIZES: u32 = (21 << 26) | (30 << 26);
@@ -186,7 +186,9 @@ const fn is_not_valid(flags: u32) -> Option<u32> {
     match flags & MAP_TYPE {
         MAP_SHARED_VALIDATE if flags & MAP_ANONYMOUS != 0 => Some(EINVAL),
         MAP_SHARED_VALIDATE if flags & !KNOWN != 0 => Some(EOPNOTSUPP),
-        _ => None,
+        MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE => None,
+        // Memory that the host may drop would not be dropped alike.
+        _ => Some(EINVAL),
     }
 }
 

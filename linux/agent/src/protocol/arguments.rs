@@ -223,7 +223,8 @@ fn content(kernel: &Kernel, call: &Call, arg: Arg, address: u64) -> Result<u64, 
         Arg::SockLenPtr => 4,
         Arg::FdSet { nfds_arg } => Arg::fd_set_bytes(len(nfds_arg)),
         Arg::IovIn { count_arg } => return vector(kernel, address, len(count_arg)),
-        Arg::IovOut { count_arg } => len(count_arg).min(IOV_MAX) * 16,
+        Arg::IovOut { count_arg } if len(count_arg) > IOV_MAX => 0,
+        Arg::IovOut { count_arg } => len(count_arg) * 16,
         Arg::MsghdrIn => return message(kernel, address),
         Arg::MsghdrOut => 56,
         Arg::MmsghdrIn { count_arg } => return messages(kernel, address, len(count_arg)),
@@ -238,8 +239,27 @@ fn mix(state: u64, digest: u64) -> u64 {
     (state.rotate_left(23) ^ digest).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+/// Does the kernel refuse a vector before it looks at what its parts lead to? There are too many, or
+/// one has a length that is out of bounds.
+///
+/// # Errors
+/// The vector itself cannot be read.
+pub(crate) fn is_refused(address: u64, parts: u64) -> Result<bool, Fault> {
+    if parts > IOV_MAX {
+        return Ok(true);
+    }
+    let mut refused = false;
+    for i in 0..parts {
+        let [_, len] = guest::read::<[u64; 2]>(address + 16 * i)?;
+        refused |= len.cast_signed() < 0;
+    }
+    Ok(refused)
+}
+
 fn vector(kernel: &Kernel, address: u64, parts: u64) -> Result<u64, Fault> {
-    let parts = parts.min(IOV_MAX);
+    if is_refused(address, parts)? {
+        return Ok(mix(parts, 0));
+    }
     let mut state = mix(parts, guest::digest(address, parts * 16)?);
     for i in 0..parts {
         let [base, len] = guest::read::<[u64; 2]>(address + 16 * i)?;

@@ -19,7 +19,7 @@ use rcoe_linux_syscalls::{Arg, Buffer, Valid};
 use crate::calls::Call;
 use crate::convert::low32;
 use crate::memory::guest::{self, Fault};
-use crate::protocol::arguments::{IOV_MAX, nested};
+use crate::protocol::arguments::{IOV_MAX, is_refused, nested};
 use crate::protocol::segments::piece::{Message, Rule, Segment, Walk};
 use crate::sys::numbers::EINVAL;
 
@@ -207,7 +207,10 @@ impl Segments {
         parts: u64,
         rule: impl Fn(bool) -> Rule,
     ) -> Result<(), Fault> {
-        for i in 0..parts.min(IOV_MAX) {
+        if is_refused(address, parts)? {
+            return Ok(());
+        }
+        for i in 0..parts {
             let [base, len] = guest::read::<[u64; 2]>(address + 16 * i)?;
             self.push(nested(base)?, len, rule(i == 0));
         }

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::EINTR;
 use linux_raw_sys::general::{FUTEX_LOCK_PI, FUTEX_LOCK_PI2};
-use rcoe_linux_syscalls::Special;
+use rcoe_linux_syscalls::{Special, Waits};
 
 use crate::arch::context;
 use crate::arch::entry::{NOT_BEGUN, TrapFrame};
@@ -91,7 +91,7 @@ fn go_on(kernel: &mut Kernel, frame: &mut TrapFrame) -> Option<bool> {
     let result = match thread.next {
         Next::Return(result) => result,
         Next::Again => perform(kernel, frame, &call),
-        Next::Interrupted => interrupted(kernel, &call),
+        Next::Interrupted => interrupted(kernel, frame, &call),
         Next::Resume => unreachable!("it is in no call"),
     };
     if result == PARKED {
@@ -105,7 +105,12 @@ fn go_on(kernel: &mut Kernel, frame: &mut TrapFrame) -> Option<bool> {
 }
 
 /// Result of a call that a signal has interrupted while its thread waited.
-fn interrupted(kernel: &mut Kernel, call: &Call) -> i64 {
+fn interrupted(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -> i64 {
+    if blocking::manner(call) == Waits::Child {
+        // The child may have ended that the signal tells of: it is looked for once more.
+        kernel.threads.current_mut().wait.expired = true;
+        return perform(kernel, frame, call);
+    }
     let wait = kernel.threads.current().wait;
     if wait.progress > 0 {
         return wait.progress.cast_signed();

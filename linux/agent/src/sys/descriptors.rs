@@ -42,6 +42,11 @@ pub(crate) fn is_open_for_both(fd: u64) -> bool {
     access_mode(fd) == Some(nr::O_RDWR)
 }
 
+/// Was the file opened for reading?
+pub(crate) fn is_open_for_reading(fd: u64) -> bool {
+    matches!(access_mode(fd), Some(nr::O_RDONLY | nr::O_RDWR))
+}
+
 /// Was the file opened for writing?
 pub(crate) fn can_be_written(fd: u64) -> bool {
     matches!(access_mode(fd), Some(nr::O_WRONLY | nr::O_RDWR))

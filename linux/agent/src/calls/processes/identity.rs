@@ -6,7 +6,7 @@
 
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::errno::{EINVAL, ESRCH};
+use linux_raw_sys::errno::{EINVAL, EPERM, ESRCH};
 use rcoe_linux_abi::{Ask, NOT_OURS};
 use rcoe_linux_syscalls::Special;
 
@@ -72,10 +72,16 @@ fn wish(call: &Call) -> Option<Ask> {
 
 /// Primary: what the supervisor says.
 pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
-    let is_negative = |at| call.arg(at).cast_signed() < 0;
+    let id = |at| convert::low32(call.arg(at)).cast_signed();
+    let most = MOST_PID.cast_signed();
     let control = kernel.control;
     match (call.what.special, wish(call)) {
-        (Special::Setpgid, _) if is_negative(0) || is_negative(1) => sys::error(EINVAL),
+        (Special::Setpgid, _) if id(1) < 0 || id(1) == 0 && id(0) < 0 => sys::error(EINVAL),
+        (Special::Setpgid, _) if id(0) > most || id(0) < 0 => sys::error(ESRCH),
+        (Special::Setpgid, _) if id(1) > most => sys::error(EPERM),
+        (Special::Getsid | Special::Getpgid, Some(_)) if id(0) > most || id(0) < 0 => {
+            sys::error(ESRCH)
+        }
         (_, Some(wish)) => ask(kernel, wish),
         (Special::Getsid, None) => i64::from(control.sid.load(Ordering::Relaxed)),
         (_, None) => i64::from(control.pgid.load(Ordering::Relaxed)),

@@ -192,7 +192,12 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> i64 {
             return result;
         }
         if kernel.threads.must_not_block() {
-            return PARKED;
+            let interrupted = kernel.threads.current().wait.expired;
+            return if interrupted {
+                sys::error(EINTR)
+            } else {
+                PARKED
+            };
         }
         if signals::must_interrupt(kernel) {
             return sys::error(EINTR);

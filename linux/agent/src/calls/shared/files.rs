@@ -45,6 +45,9 @@ pub(super) fn part(call: &Call) -> (u64, u64) {
 #[derive(Clone, Copy)]
 struct Opened {
     facts: FileFacts,
+    /// For reading, without which nothing can be mapped.
+    readable: bool,
+    /// For both.
     writable: bool,
     /// It lies in memory (`/dev/shm`, `memfd_create`): meant for processes to share.
     in_memory: bool,
@@ -54,12 +57,13 @@ struct Opened {
 
 /// `None` if there is no such file.
 fn look(kernel: &mut Kernel, fd: u64) -> Option<Opened> {
-    let [known, device, inode, size, writable, in_memory, seals] =
+    let [known, device, inode, size, modes, in_memory, seals] =
         transfer::agree_all(kernel, true, |_| {
             let facts = sys::file_facts(fd);
             let known = u64::from(facts.is_some());
             let facts = facts.unwrap_or_default();
             let writable = u64::from(sys::is_open_for_both(fd));
+            let readable = u64::from(sys::is_open_for_reading(fd));
             let in_memory = sys::is_in_memory(fd);
             let seals = if in_memory { sys::seals(fd) } else { 0 };
             let in_memory = u64::from(in_memory);
@@ -68,7 +72,7 @@ fn look(kernel: &mut Kernel, fd: u64) -> Option<Opened> {
                 facts.device,
                 facts.inode,
                 facts.size,
-                writable,
+                readable << 1 | writable,
                 in_memory,
                 seals,
             ]
@@ -79,7 +83,8 @@ fn look(kernel: &mut Kernel, fd: u64) -> Option<Opened> {
             inode,
             size,
         },
-        writable: writable != 0,
+        readable: modes & 2 != 0,
+        writable: modes & 1 != 0,
         in_memory: in_memory != 0,
         seals: low32(seals),
     })
@@ -130,6 +135,12 @@ fn is_mapped(kernel: &mut Kernel, opened: &Opened) -> bool {
 /// it.
 pub(crate) fn map(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     let mut opened = look(kernel, call.arg(4))?;
+    if page_up(call.arg(1)) == 0 || !call.arg(5).is_multiple_of(PAGE_BYTES as u64) {
+        return Some(sys::error(EINVAL));
+    }
+    if !opened.readable {
+        return Some(sys::error(EACCES));
+    }
     if opened.writable && opened.seals & SEALED != 0 {
         if low32(call.arg(2)) & PROT_WRITE != 0 {
             return Some(sys::error(EPERM));
@@ -138,9 +149,6 @@ pub(crate) fn map(kernel: &mut Kernel, call: &Call) -> Option<i64> {
     }
     if !opened.writable && low32(call.arg(2)) & PROT_WRITE != 0 {
         return Some(sys::error(EACCES));
-    }
-    if page_up(call.arg(1)) == 0 || !call.arg(5).is_multiple_of(PAGE_BYTES as u64) {
-        return Some(sys::error(EINVAL));
     }
     let mut live = kernel.shared.live().iter();
     let known = live.any(|it| it.is_of(&opened.facts));

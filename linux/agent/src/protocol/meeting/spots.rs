@@ -34,7 +34,7 @@ pub(super) enum Next {
     Step,
 }
 
-/// Instructions that are made one by one to find room for a jump in code that was made at run time.
+/// Instructions that are made one by one to find room for a jump, before a breakpoint is taken.
 const STEPS: u32 = 200;
 /// How far code that was made at run time is looked at, in bytes to each side.
 const NEAR: u64 = 256 << 10;
@@ -74,7 +74,8 @@ fn is_private(at: u64) -> bool {
 fn spot(at: u64, around: &Surroundings<'_>) -> Option<Spot> {
     match window(at, around) {
         Ok(window) if is_private(at) => Some(Spot::Jump(window)),
-        _ => around.made.map(|_| Spot::Breakpoint(at)),
+        Ok(_) => around.made.map(|_| Spot::Breakpoint(at)),
+        Err(_) => Some(Spot::Breakpoint(at)),
     }
 }
 
@@ -103,12 +104,10 @@ pub(super) fn next(kernel: &Kernel, rip: u64, steps: u32) -> Option<Next> {
     with_surroundings(kernel, rip, |around| match choose(rip, around) {
         Choice::At(window) if is_private(window.at) => Some(Next::At(Spot::Jump(window))),
         Choice::Call(_) => Some(Next::Call),
-        _ if around.made.is_some() => Some(match steps >= STEPS && Site::can_watch(rip) {
-            true => Next::At(Spot::Breakpoint(rip)),
-            false => Next::Step,
-        }),
-        Choice::Step(_) => Some(Next::Step),
-        Choice::At(_) | Choice::Refused(_) => None,
+        Choice::At(_) | Choice::Refused(_) if around.made.is_none() => None,
+        // Around and around in a loop of which no part can take a jump.
+        _ if steps >= STEPS && Site::can_watch(rip) => Some(Next::At(Spot::Breakpoint(rip))),
+        _ => Some(Next::Step),
     })
     .flatten()
 }
