@@ -4,6 +4,7 @@
 //! call that none knows is refused, and the user is told.
 
 mod addresses;
+mod copies;
 mod datagrams;
 mod epoll;
 mod facts;
@@ -127,6 +128,7 @@ impl<M: Machine> Process<'_, M> {
         let answer = self
             .memory_call(call, words)
             .or_else(|| self.file_call(call, words))
+            .or_else(|| self.copy_call(call, words))
             .or_else(|| self.reserve_call(call, words))
             .or_else(|| self.name_call(call, words))
             .or_else(|| self.link_call(call, words))

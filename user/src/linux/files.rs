@@ -161,6 +161,7 @@ impl<'a> Files<'a> {
         for (path, kind, mode) in [
             (&b"/"[..], Kind::Folder, 0o755),
             (b"/tmp", Kind::Folder, 0o1777),
+            (b"/dev/shm", Kind::Folder, 0o1777),
             (b"/dev/null", Kind::Null, 0o666),
             (b"/dev/zero", Kind::Zero, 0o666),
             (b"/dev/full", Kind::Full, 0o666),

@@ -72,6 +72,8 @@ pub struct Process<'a, M> {
     pub(crate) over: Option<u64>,
     /// Calls that the user was told of, one bit each.
     told: [u64; 8],
+    /// The file whose bytes a call writes in place of those of a program, and where they begin.
+    pub(crate) carried: Option<(usize, u64)>,
 }
 
 /// Where a program begins.
@@ -116,6 +118,7 @@ impl<'a, M: Machine> Process<'a, M> {
             ready: None,
             over: None,
             told: [0; 8],
+            carried: None,
         };
         let name = process.files.program();
         let full = "there is not enough memory: give it more by --memory";

@@ -246,6 +246,56 @@ impl Space {
         Ok(())
     }
 
+    /// Maps new pages where none are that are like the one at an address, all or nothing.
+    pub(crate) fn add_like(
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        range: Range,
+        like: u64,
+    ) -> Result<(), Errno> {
+        let like = Page::from_word(store.get(like / PAGE)).ok_or(Errno(EFAULT))?;
+        match like.frame {
+            PROMISED => Self::promise(store, range, like.rights),
+            _ => Self::add(store, machine, range, like.rights),
+        }
+    }
+
+    /// Is there any code in a range?
+    pub(crate) fn has_code(store: &Sparse<'_>, range: Range) -> bool {
+        let mut all = range
+            .pages()
+            .filter_map(|it| Page::from_word(store.get(it)));
+        all.any(|it| it.rights.contains(Rights::EXECUTE))
+    }
+
+    /// A page is at another place, where none is. Tells whether that is possible.
+    pub(crate) fn move_page(
+        store: &mut Sparse<'_>,
+        machine: &mut impl Machine,
+        [from, to]: [u64; 2],
+    ) -> bool {
+        let word = store.get(from);
+        let Some(page) = Page::from_word(word) else {
+            return false;
+        };
+        if store.set(to, word).is_none() {
+            return false;
+        }
+        let is_mapped = page.frame != PROMISED && page.rights != Rights::NONE;
+        if is_mapped {
+            machine.unmap(page.mapped());
+            if !machine.map(page.mapped(), to * PAGE, page.rights) {
+                // It was mapped there just now.
+                machine.map(page.mapped(), from * PAGE, page.rights);
+                let _ = store.set(to, 0);
+                return false;
+            }
+        }
+        // There is room for what is there.
+        let _ = store.set(from, 0);
+        true
+    }
+
     /// Room for so many bytes where nothing is mapped: the lowest, so that what leads to pages is
     /// used again.
     pub(crate) fn room(&mut self, store: &Sparse<'_>, bytes: u64) -> Result<Range, Errno> {

@@ -14,7 +14,7 @@ pub(crate) const ALL_SOCKETS: usize = SOCKETS + 16;
 const PIPES: usize = 64;
 const COUNTERS: usize = 16;
 const ALARMS: usize = 16;
-const POLLERS: usize = 16;
+pub(crate) const POLLERS: usize = 16;
 const INTERESTS: usize = 256;
 /// Bytes of a page, and pages of a pipe.
 pub(crate) const PAGE_BYTES: usize = 4096;

@@ -1,6 +1,7 @@
 //! The personality on the host, with a machine of vectors.
 
 mod code;
+mod copies;
 mod datagrams;
 mod disk;
 mod facts;

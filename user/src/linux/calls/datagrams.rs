@@ -13,7 +13,6 @@ use linux_raw_sys::general::{POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM};
 use linux_raw_sys::net::{AF_UNIX, AF_UNSPEC, MSG_TRUNC, SHUT_RD, SHUT_WR};
 use rcoe_abi::Rights;
 
-use super::PARTS;
 use super::rights::Sending;
 use super::streams::Pieces;
 use crate::linux::senders::Who;
@@ -307,7 +306,7 @@ impl<M: Machine> Process<'_, M> {
         let mut all = 0_u64;
         for index in 0..self.count_of(pieces)? {
             let (address, bytes) = self.piece(pieces, index)?;
-            if bytes > 0 {
+            if bytes > 0 && self.carried.is_none() {
                 self.check(address, bytes.min(PIPE as u64), Rights::READ)?;
             }
             all = all.saturating_add(bytes);
@@ -318,8 +317,7 @@ impl<M: Machine> Process<'_, M> {
     pub(super) fn count_of(&self, pieces: Pieces) -> Result<u64, Errno> {
         match pieces {
             Pieces::One(..) => Ok(1),
-            Pieces::Table(_, count) if count > PARTS => Err(Errno(EINVAL)),
-            Pieces::Table(_, count) => Ok(count),
+            Pieces::Table(table, count) => self.check_parts(table, count).map(|()| count),
         }
     }
 
@@ -338,7 +336,7 @@ impl<M: Machine> Process<'_, M> {
                 let mut done = 0;
                 while done < bytes {
                     let len = super::portion_of(bytes - done);
-                    it.read(address.wrapping_add(done), &mut portion[..len])?;
+                    it.outgoing(address.wrapping_add(done), &mut portion[..len])?;
                     it.append(inbox, &portion[..len])?;
                     done += len as u64;
                 }

@@ -3,24 +3,26 @@
 //! Something that is told once when it comes (`EPOLLET`) is told again when a program has found it
 //! gone, by reading or writing less than it wanted to.
 //!
-//! Not covered: watching what itself watches.
+//! What watches may be watched too, a few one above the other and never in a circle.
 
 use linux_raw_sys::errno::{EBADF, EEXIST, EINVAL, ELOOP, ENOENT, EPERM};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLEXCLUSIVE,
-    EPOLLONESHOT, EPOLLWAKEUP,
+    EPOLLONESHOT, EPOLLWAKEUP, POLLIN, POLLRDNORM,
 };
 use rcoe_abi::Rights;
 
 use super::poll::ALWAYS;
-use crate::linux::streams::{Interest, Target};
+use crate::linux::streams::{Interest, POLLERS, Target};
 use crate::linux::threads::Limit;
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Bytes of an event, and most of them at once.
 const EVENT: u64 = 12;
 const MOST: u64 = 1 << 16;
+/// Most of those that watch one another in a row.
+const NESTED: usize = 5;
 /// What says how an event is told, and is none.
 const MANNER: u32 = EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE;
 
@@ -73,7 +75,6 @@ impl<M: Machine> Process<'_, M> {
                 return Err(Errno(EINVAL));
             }
             Target::Node(_) => return Err(Errno(EPERM)),
-            Target::Poller(_) => return Err(Errno(ELOOP)),
             _ => {}
         }
         let poller = self.poller(watcher)?;
@@ -81,8 +82,14 @@ impl<M: Machine> Process<'_, M> {
         let what = u32::try_from(what).unwrap_or(0);
         let known = self.streams.interest(poller, place, file).is_some();
         match what {
-            EPOLL_CTL_ADD if known => return Err(Errno(EEXIST)),
-            EPOLL_CTL_ADD => {}
+            EPOLL_CTL_ADD => {
+                if let Target::Poller(other) = self.files.open_at(place).target {
+                    self.check_nesting(poller, other)?;
+                }
+                if known {
+                    return Err(Errno(EEXIST));
+                }
+            }
             EPOLL_CTL_MOD | EPOLL_CTL_DEL if !known => return Err(Errno(ENOENT)),
             EPOLL_CTL_MOD => {}
             EPOLL_CTL_DEL => {
@@ -109,6 +116,43 @@ impl<M: Machine> Process<'_, M> {
             None => self.streams.add_interest(interest)?,
         }
         Ok(0)
+    }
+
+    /// May a poller watch another one?
+    fn check_nesting(&self, poller: usize, other: usize) -> Result<(), Errno> {
+        let all = &self.streams.interests;
+        let reached = |from: &[bool; POLLERS], forth: bool| {
+            let mut next = [false; POLLERS];
+            for it in all.iter().flatten() {
+                if let Target::Poller(watched) = self.files.open_at(it.place).target {
+                    let (a, b) = if forth {
+                        (it.poller, watched)
+                    } else {
+                        (watched, it.poller)
+                    };
+                    next[b] |= from[a];
+                }
+            }
+            next
+        };
+        // How many follow one another from there on; a circle does not come to an end.
+        let mut lengths = 0;
+        for (start, forth) in [(other, true), (poller, false)] {
+            let mut at = [false; POLLERS];
+            at[start] = true;
+            while at.contains(&true) && lengths <= NESTED {
+                if forth && at[poller] {
+                    return Err(Errno(ELOOP));
+                }
+                at = reached(&at, forth);
+                lengths += 1;
+            }
+        }
+        if lengths > NESTED {
+            Err(Errno(ELOOP))
+        } else {
+            Ok(())
+        }
     }
 
     /// What is to be told of an interest of this poller now.
@@ -159,6 +203,11 @@ impl<M: Machine> Process<'_, M> {
                 self.tell_event(to.wrapping_add(EVENT * count), index, due)?;
                 count += 1;
             }
+        }
+        if count < most {
+            // All was told: whoever watches this by what comes is told when more does.
+            let place = self.files.place(watcher)?;
+            self.streams.drained(place, POLLIN | POLLRDNORM);
         }
         if count == 0 {
             self.pause_unless(limit)?;

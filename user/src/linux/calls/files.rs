@@ -1,6 +1,6 @@
 //! Calls about files that are open: reading, writing, and where that is.
 
-use linux_raw_sys::errno::{EBADF, EINVAL, EISDIR, ENOSPC, ENOTDIR, ENOTTY, EPERM, ESPIPE};
+use linux_raw_sys::errno::{EBADF, EFAULT, EINVAL, EISDIR, ENOSPC, ENOTDIR, ENOTTY, EPERM, ESPIPE};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_GETPIPE_SZ, F_SETFD, F_SETFL, F_SETPIPE_SZ,
@@ -17,6 +17,8 @@ use crate::linux::files::{FILE_NUMBERS, Kind, NODES, Path};
 use crate::linux::streams::{PIPE_BYTES, Target};
 use crate::linux::{Answer, Errno, Machine, Process};
 
+/// Where the addresses end that a program can name.
+const END: u64 = 0x7fff_ffff_f000;
 /// Where a call reads or writes: where the file is, or a place of its own.
 type Offset = Option<u64>;
 
@@ -71,8 +73,6 @@ impl<M: Machine> Process<'_, M> {
                 Ok(0)
             }
             nr::__NR_getdents64 => self.entries(first, second, third),
-            // Programs read and write instead.
-            nr::__NR_sendfile | nr::__NR_copy_file_range => Err(Errno(EINVAL)),
             _ => return None,
         })
     }
@@ -157,7 +157,11 @@ impl<M: Machine> Process<'_, M> {
             if len == 0 {
                 break;
             }
-            self.write(address.wrapping_add(done), &portion[..len])?;
+            match self.write(address.wrapping_add(done), &portion[..len]) {
+                // What was read before counts.
+                Err(_) if done > 0 => break,
+                written => written?,
+            }
             done += len as u64;
         }
         if offset.is_none() {
@@ -166,17 +170,23 @@ impl<M: Machine> Process<'_, M> {
         Ok(done)
     }
 
-    fn write_file(&mut self, file: u64, address: u64, bytes: u64, offset: Offset) -> Answer {
+    pub(super) fn write_file(
+        &mut self,
+        file: u64,
+        address: u64,
+        bytes: u64,
+        offset: Offset,
+    ) -> Answer {
         let open = *self.files.of(file)?;
         if open.flags & O_ACCMODE == O_RDONLY {
             return Err(Errno(EBADF));
         }
         let node = open.node().map_err(|_| Errno(ESPIPE))?;
-        let kind = self.files.node(node).kind;
         let end = open.flags & O_APPEND != 0;
         let start = match offset {
+            // Wherever a program wants it: Linux does the same.
+            _ if end => self.files.size(node),
             Some(offset) => offset,
-            None if end => self.files.size(node),
             None => open.offset,
         };
         let mut portion = [0; PORTION];
@@ -184,16 +194,15 @@ impl<M: Machine> Process<'_, M> {
         while done < bytes {
             let len = portion_of(bytes - done);
             let part = &mut portion[..len];
-            self.read(address.wrapping_add(done), part)?;
-            match kind {
-                Kind::Console => self.machine.console(part),
-                Kind::Full => return Err(Errno(ENOSPC)),
-                Kind::Packed(_) | Kind::Memory(_) => {
-                    let place = (node, start.saturating_add(done));
-                    let (store, machine) = (&mut self.store, &mut self.machine);
-                    self.files.write(store, machine, place, part)?;
-                }
-                _ => {}
+            let place = (node, start.saturating_add(done));
+            let from = address.wrapping_add(done);
+            let written = self
+                .outgoing(from, part)
+                .and_then(|()| self.put_in(place, part));
+            match written {
+                // What was written before counts.
+                Err(_) if done > 0 => break,
+                written => written?,
             }
             done += len as u64;
         }
@@ -206,6 +215,38 @@ impl<M: Machine> Process<'_, M> {
         Ok(done)
     }
 
+    /// Writes bytes to what has a name.
+    fn put_in(&mut self, place: (usize, u64), part: &[u8]) -> Result<(), Errno> {
+        match self.files.node(place.0).kind {
+            Kind::Console => self.machine.console(part),
+            Kind::Full => return Err(Errno(ENOSPC)),
+            Kind::Packed(_) | Kind::Memory(_) => {
+                let (store, machine) = (&mut self.store, &mut self.machine);
+                self.files.write(store, machine, place, part)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Can there be memory that a table names? It is looked at as a whole before anything is done.
+    pub(super) fn check_parts(&self, table: u64, count: u64) -> Result<(), Errno> {
+        if count > PARTS {
+            return Err(Errno(EINVAL));
+        }
+        for index in 0..count {
+            let part = table.wrapping_add(16 * index);
+            let (address, bytes) = (self.word(part)?, self.word(part.wrapping_add(8))?);
+            if bytes >> 63 != 0 {
+                return Err(Errno(EINVAL));
+            }
+            if address.checked_add(bytes).is_none_or(|end| end > END) {
+                return Err(Errno(EFAULT));
+            }
+        }
+        Ok(())
+    }
+
     /// A call for each part of memory that a table names.
     pub(super) fn parts(
         &mut self,
@@ -213,10 +254,8 @@ impl<M: Machine> Process<'_, M> {
         offset: Offset,
         call: fn(&mut Self, u64, u64, u64, Offset) -> Answer,
     ) -> Answer {
-        if count > PARTS {
-            return Err(Errno(EINVAL));
-        }
         self.files.of(file)?;
+        self.check_parts(table, count)?;
         let mut all = 0;
         for index in 0..count {
             let part = table.wrapping_add(16 * index);

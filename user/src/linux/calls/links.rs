@@ -3,11 +3,12 @@
 use linux_raw_sys::errno::{EACCES, EEXIST, EINVAL, ENAMETOOLONG, ENOENT, EXDEV};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_NOREPLACE, S_IFIFO, S_IFMT, S_IFREG,
+    AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_EXCHANGE, RENAME_NOREPLACE, S_IFIFO,
+    S_IFMT, S_IFREG,
 };
 
 use super::names::HERE;
-use crate::linux::files::{Kind, LINK};
+use crate::linux::files::{Kind, LINK, Path};
 use crate::linux::streams::Target;
 use crate::linux::{Answer, Errno, Machine, Process};
 
@@ -112,13 +113,19 @@ impl<M: Machine> Process<'_, M> {
 
     /// Gives something another name; what was there is gone.
     fn rename(&mut self, [folder, text, to_folder, to]: [u64; 4], flags: u64) -> Answer {
-        if flags & !u64::from(RENAME_NOREPLACE) != 0 {
+        let flags = flags & 0xffff_ffff;
+        let exchanges = flags & u64::from(RENAME_EXCHANGE) != 0;
+        let known = u64::from(RENAME_NOREPLACE | RENAME_EXCHANGE);
+        if flags & !known != 0 || flags == known {
             return Err(Errno(EINVAL));
         }
         let (from, to) = (
             self.path_itself(folder, text)?,
             self.path_itself(to_folder, to)?,
         );
+        if exchanges {
+            return self.exchange(from, to);
+        }
         if from == self.files.program() {
             return Err(Errno(EACCES));
         }
@@ -141,6 +148,21 @@ impl<M: Machine> Process<'_, M> {
             self.files.take_away(store, machine, to, is_folder)?;
         }
         self.files.set_path(from, to).map(|()| 0)
+    }
+
+    /// Has two names that there are mean what the other one did.
+    fn exchange(&mut self, from: Path, to: Path) -> Answer {
+        if [from, to].contains(&self.files.program()) {
+            return Err(Errno(EACCES));
+        }
+        if self.files.name_at(from) == self.files.name_at(to) && self.files.name_at(to).is_some() {
+            return Ok(0);
+        }
+        self.files.check_exchange(from, to)?;
+        if self.files.is_kept(&from) != self.files.is_kept(&to) {
+            return Err(Errno(EXDEV));
+        }
+        self.files.exchange(from, to).map(|()| 0)
     }
 
     fn take_away(&mut self, folder: u64, text: u64, is_folder: bool) -> Answer {

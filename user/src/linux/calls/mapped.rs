@@ -118,6 +118,30 @@ impl<M: Machine> Process<'_, M> {
         }
     }
 
+    /// Is there room for what is left of mappings of files when pages of theirs are moved?
+    pub(super) fn check_move_of_files(&self, range: Range) -> Result<(), Errno> {
+        let memory = self.task.memory;
+        let is_met = self.files.mappings(memory, pages(range)).next().is_some();
+        // One more at each end.
+        let fits = !is_met || self.files.free_mappings() >= 2;
+        fits.then_some(()).ok_or(Errno(ENOMEM))
+    }
+
+    /// Pages that were moved are those of the same files there.
+    pub(super) fn move_mappings(&mut self, range: Range, to: u64) -> Result<(), Errno> {
+        let (memory, [start, end]) = (self.task.memory, pages(range));
+        while let Some(mapping) = self.files.cut(memory, [start, end]) {
+            let first = mapping.start.max(start);
+            self.files.add_mapping(Mapping {
+                start: to + (first - start),
+                end: to + (mapping.end.min(end) - start),
+                first: mapping.of_file(first),
+                ..mapping
+            })?;
+        }
+        Ok(())
+    }
+
     /// A memory is empty.
     pub(in crate::linux) fn forget_mappings(&mut self, memory: usize) {
         self.cut_mappings(memory, [0, u64::MAX]);

@@ -2,13 +2,13 @@
 
 use core::ops::RangeInclusive;
 
-use linux_raw_sys::errno::{EACCES, EBADF, EEXIST, EINVAL, ENODEV, ENOMEM};
+use linux_raw_sys::errno::{EACCES, EBADF, EEXIST, EFAULT, EINVAL, ENODEV, ENOMEM};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     MADV_COLLAPSE, MADV_DONTFORK, MADV_DONTNEED, MADV_NORMAL, MADV_REMOVE, MADV_WIPEONFORK,
     MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED,
     MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MLOCK_ONFAULT,
-    MREMAP_MAYMOVE, O_ACCMODE, O_WRONLY, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE,
+    MREMAP_FIXED, MREMAP_MAYMOVE, O_ACCMODE, O_WRONLY, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE,
 };
 use rcoe_abi::Rights;
 
@@ -65,7 +65,7 @@ impl<M: Machine> Process<'_, M> {
                 Err(Errno(EACCES)) => self.refuse_code(),
                 other => other,
             },
-            nr::__NR_mremap => self.remap(first, second, third, fourth),
+            nr::__NR_mremap => self.remap(words),
             nr::__NR_madvise => self.advise(first, second, third),
             nr::__NR_mlock | nr::__NR_munlock => self.keep_there(first, second),
             nr::__NR_mlock2 if third & !u64::from(MLOCK_ONFAULT) == 0 => {
@@ -207,7 +207,11 @@ impl<M: Machine> Process<'_, M> {
         if bytes > MOST {
             return Err(Errno(ENOMEM));
         }
-        let (range, rights) = (Range::new(address, bytes)?, rights(protection)?);
+        if !address.is_multiple_of(PAGE) {
+            return Err(Errno(EINVAL));
+        }
+        let range = Range::new(address, bytes).map_err(|_| Errno(ENOMEM))?;
+        let rights = rights(protection)?;
         Space::protect(&mut self.store, &mut self.machine, range, rights)?;
         Ok(0)
     }
@@ -265,40 +269,106 @@ impl<M: Machine> Process<'_, M> {
         emptied.map(|()| 0)
     }
 
-    /// Gives a mapping another length, at another place if it has to grow.
-    fn remap(&mut self, old: u64, bytes: u64, wanted: u64, flags: u64) -> Answer {
+    /// Gives a mapping another length, at another place if it has to grow or the program says so.
+    fn remap(&mut self, words: [u64; 6]) -> Answer {
+        let [old, bytes, wanted, flags, to, _] = words;
+        let has = |bit: u32| flags & u64::from(bit) != 0;
+        let known = u64::from(MREMAP_MAYMOVE | MREMAP_FIXED);
+        if flags & !known != 0 || has(MREMAP_FIXED) && !has(MREMAP_MAYMOVE) {
+            return Err(Errno(EINVAL));
+        }
         let range = Range::new(old, bytes)?;
-        if wanted == 0 || wanted > MOST || flags & !u64::from(MREMAP_MAYMOVE) != 0 {
+        if wanted == 0 || wanted > MOST {
             return Err(Errno(EINVAL));
         }
         let kept = Range::new(old, wanted)?;
+        if has(MREMAP_FIXED) {
+            return self.remap_to(range, kept, to);
+        }
+        self.check_moved(range)?;
         if kept.end <= range.end {
-            if kept.end < range.end {
-                let start = kept.end;
-                self.take_out(Range { start, ..range })?;
-            }
+            self.shorten(range, kept)?;
             return Ok(old);
         }
-        if flags == 0 {
+        if !has(MREMAP_MAYMOVE) {
             return Err(Errno(ENOMEM));
         }
-        if Space::has_shared(&self.store, range) {
-            let text = format_args!(
-                "the system sphere does not make memory longer that processes share (mremap): the \
-                 program got ENOMEM"
-            );
-            self.tell_once(nr::__NR_mremap.into(), text);
-            return Err(Errno(ENOMEM));
-        }
+        self.check_growth(range)?;
         let new = self.space.room(&self.store, wanted)?;
-        let (store, machine) = (&mut self.store, &mut self.machine);
-        Space::add(store, machine, new, Rights::READ_WRITE)?;
-        let mut portion = [0; PORTION];
-        for at in (0..range.end - range.start).step_by(PORTION) {
-            self.read(old + at, &mut portion)?;
-            self.write(new.start + at, &portion)?;
+        self.move_to(range, new)
+    }
+
+    /// Has a mapping be at a place that the program names, where nothing else is any more.
+    fn remap_to(&mut self, range: Range, kept: Range, to: u64) -> Answer {
+        let new = Range::new(to, kept.end - kept.start).map_err(|_| Errno(EINVAL))?;
+        if new.start < range.end && range.start < new.end {
+            return Err(Errno(EINVAL));
         }
-        self.space.unmap(&mut self.store, &mut self.machine, range);
+        self.check_moved(range)?;
+        let grows = kept.end > range.end;
+        if grows {
+            self.check_growth(range)?;
+        }
+        self.take_out(new)?;
+        if grows {
+            return self.move_to(range, new);
+        }
+        self.shorten(range, kept)?;
+        self.move_to(kept, new)
+    }
+
+    /// Are all pages there that are to be moved?
+    fn check_moved(&self, range: Range) -> Result<(), Errno> {
+        let mut pages = (range.start..range.end).step_by(4096);
+        let is_there = pages.all(|at| Space::has(&self.store, at));
+        is_there.then_some(()).ok_or(Errno(EFAULT))
+    }
+
+    fn shorten(&mut self, range: Range, kept: Range) -> Result<(), Errno> {
+        if kept.end < range.end {
+            let start = kept.end;
+            self.take_out(Range { start, ..range })?;
+        }
+        Ok(())
+    }
+
+    fn check_growth(&mut self, range: Range) -> Result<(), Errno> {
+        if !Space::has_shared(&self.store, range) {
+            return Ok(());
+        }
+        let text = format_args!(
+            "the system sphere does not make memory longer that processes share (mremap): the \
+             program got ENOMEM"
+        );
+        self.tell_once(nr::__NR_mremap.into(), text);
+        Err(Errno(ENOMEM))
+    }
+
+    /// Moves pages to the beginning of a range where nothing is, behind which there are new ones.
+    fn move_to(&mut self, range: Range, new: Range) -> Answer {
+        let [own, moved] = [range, new].map(|it| it.start / PAGE);
+        if Space::has_code(&self.store, range) {
+            // Code is where it was looked at.
+            return Err(Errno(EINVAL));
+        }
+        self.check_move_of_files(range)?;
+        let (store, machine) = (&mut self.store, &mut self.machine);
+        let start = new.start + (range.end - range.start);
+        if start < new.end {
+            Space::add_like(store, machine, Range { start, ..new }, range.end - PAGE)?;
+        }
+        for page in 0..(range.end - range.start) / PAGE {
+            if !Space::move_page(store, machine, [own + page, moved + page]) {
+                for page in 0..page {
+                    // They were there before.
+                    Space::move_page(store, machine, [moved + page, own + page]);
+                }
+                self.space.unmap(store, machine, new);
+                return Err(Errno(ENOMEM));
+            }
+        }
+        self.space.unmap(store, machine, range);
+        self.move_mappings(range, new.start / PAGE)?;
         Ok(new.start)
     }
 }

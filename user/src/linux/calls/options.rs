@@ -115,6 +115,13 @@ impl<M: Machine> Process<'_, M> {
         let [level, name, to, room] = words;
         let socket = self.socket(file)?;
         let (level, name) = (level_of(level), name_of(name));
+        self.check_level(socket, level)?;
+        let mut has = [0; 4];
+        self.read(room, &mut has)?;
+        let len = u32::from_le_bytes(has);
+        if len >> 31 != 0 {
+            return Err(Errno(EINVAL));
+        }
         let told = match (level, name) {
             (1, SO_PEERCRED) => self.peer(socket),
             (1, SO_ERROR) => [self.take_error(socket), 0, 0, 0],
@@ -126,15 +133,26 @@ impl<M: Machine> Process<'_, M> {
             (1, name) if side_of(name).is_some() => 16,
             _ => 4,
         };
-        let mut has = [0; 4];
-        self.read(room, &mut has)?;
-        let len = u32::from_le_bytes(has);
-        if len >> 31 != 0 {
-            return Err(Errno(EINVAL));
-        }
         let end = usize::try_from(len).unwrap_or(most).min(most);
         self.write(to, &told.map(u32::to_le_bytes).as_flattened()[..end])?;
         self.write_half(room, end as u64).map(|()| 0)
+    }
+
+    /// Has a socket options of a level that can be asked for?
+    fn check_level(&self, socket: usize, level: u64) -> Result<(), Errno> {
+        let it = self.streams.sockets[socket];
+        let own = it.name().ok_or(Errno(ENOPROTOOPT))?;
+        let protocol = match it {
+            Socket::Udp(_) => UDP.into(),
+            _ => TCP,
+        };
+        let is_near = matches!(own, Name::Unix(_));
+        match level {
+            1 => Ok(()),
+            IP if !is_near => Ok(()),
+            level if level == protocol && !is_near => Ok(()),
+            _ => Err(Errno(EOPNOTSUPP)),
+        }
     }
 
     /// The process at the other end, its user and its group; of those in the machine all are the
@@ -196,8 +214,6 @@ impl<M: Machine> Process<'_, M> {
         match (level, name) {
             (1, SO_DOMAIN) => Ok(own.family()),
             (1, SO_PROTOCOL) if matches!(own, Name::Unix(_)) => Ok(0),
-            (other, _) if other != 1 && matches!(own, Name::Unix(_)) => Err(Errno(EOPNOTSUPP)),
-            (TCP, _) if matches!(it, Socket::Udp(_)) => Err(Errno(ENOPROTOOPT)),
             (1, SO_TYPE) if it.is_for_datagrams() => Ok(SOCK_DGRAM),
             (1, SO_PROTOCOL) if matches!(it, Socket::Udp(_)) => Ok(UDP),
             (1, SO_RCVBUF | SO_SNDBUF) if matches!(it, Socket::Udp(_)) => Ok(INBOX),

@@ -1,17 +1,17 @@
 //! Receiving messages: all that was asked for, or what is there; and looking at them.
 
-use linux_raw_sys::errno::{EINVAL, EOPNOTSUPP};
+use linux_raw_sys::errno::{EAGAIN, EINVAL, EOPNOTSUPP};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::net::{
-    MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
+    MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC,
+    MSG_WAITALL,
 };
 
-use super::PARTS;
 use super::datagrams::Came;
 use super::sockets::low;
 use super::streams::Pieces;
 use crate::linux::errno::LATER;
-use crate::linux::sockets::{Connected, Link, Socket};
+use crate::linux::sockets::{Connected, Link, Name, Socket};
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// What may be asked for of a message.
@@ -56,6 +56,7 @@ impl<M: Machine> Process<'_, M> {
 
     fn receive_pieces(&mut self, file: u64, pieces: Pieces, flags: u32) -> Result<Came, Errno> {
         let socket = self.socket(file)?;
+        self.check_errors(socket, flags)?;
         let is_datagram = self.has_messages(file);
         let known = RECEIVING | if is_datagram { MSG_TRUNC } else { 0 };
         self.check_flags(flags, known)?;
@@ -79,6 +80,22 @@ impl<M: Machine> Process<'_, M> {
         };
         self.at_once(file, 0, before)?;
         received
+    }
+
+    /// What a socket of IPv4 says who asks for what never comes: what has gone wrong with messages,
+    /// and by TCP what is more urgent than the rest.
+    fn check_errors(&self, socket: usize, flags: u32) -> Result<(), Errno> {
+        let it = self.streams.sockets[socket];
+        if !matches!(it.name(), Some(Name::Inet(_))) {
+            return Ok(());
+        }
+        if flags & MSG_ERRQUEUE != 0 {
+            return Err(Errno(EAGAIN));
+        }
+        match it {
+            Socket::Connected(_) if flags & MSG_OOB != 0 => Err(Errno(EINVAL)),
+            _ => Ok(()),
+        }
     }
 
     /// Nothing was read of a stream, so what comes with its next message comes by itself.
@@ -115,11 +132,7 @@ impl<M: Machine> Process<'_, M> {
     /// Receives what is there, or the whole of what was asked for, waiting if need be.
     fn take_pieces(&mut self, file: u64, pieces: Pieces, whole: bool) -> Answer {
         let (mut skip, mut all) = (self.threads.now().wait.done, 0);
-        let count = match pieces {
-            Pieces::One(..) => 1,
-            Pieces::Table(_, count) if count > PARTS => return Err(Errno(EINVAL)),
-            Pieces::Table(_, count) => count,
-        };
+        let count = self.count_of(pieces)?;
         for index in 0..count {
             let (address, bytes) = self.piece(pieces, index)?;
             let mut at = skip.min(bytes);

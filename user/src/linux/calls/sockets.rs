@@ -4,7 +4,7 @@
 //! is a peer; so is who it connects to in the machine, or beyond it if the user wants that.
 
 use linux_raw_sys::errno::{
-    EADDRINUSE, EAFNOSUPPORT, ECONNRESET, EINVAL, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPIPE,
+    EADDRINUSE, EAFNOSUPPORT, ECONNRESET, EINVAL, EMSGSIZE, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPIPE,
     EPROTONOSUPPORT,
 };
 use linux_raw_sys::general as nr;
@@ -15,6 +15,7 @@ use linux_raw_sys::net::{
 };
 use rcoe_abi::Rights;
 
+use super::PARTS;
 use super::rights::Sending;
 use super::streams::Pieces;
 use crate::linux::errno::LATER;
@@ -249,7 +250,10 @@ impl<M: Machine> Process<'_, M> {
 
     fn shut_down(&mut self, file: u64, how: u32) -> Answer {
         let socket = self.socket(file)?;
-        if self.streams.sockets[socket].is_for_datagrams() && how <= SHUT_RDWR {
+        if how > SHUT_RDWR {
+            return Err(Errno(EINVAL));
+        }
+        if self.streams.sockets[socket].is_for_datagrams() {
             return self.shut_datagrams(socket, how);
         }
         if matches!(self.streams.sockets[socket], Socket::Asks { .. }) {
@@ -258,9 +262,6 @@ impl<M: Machine> Process<'_, M> {
         let Socket::Connected(mut it) = self.streams.sockets[socket] else {
             return Err(Errno(ENOTCONN));
         };
-        if ![SHUT_RD, SHUT_WR, SHUT_RDWR].contains(&how) {
-            return Err(Errno(EINVAL));
-        }
         self.ready = None;
         if how != SHUT_WR && !it.deaf {
             it.deaf = true;
@@ -343,7 +344,7 @@ impl<M: Machine> Process<'_, M> {
             let len = usize::try_from(bytes - done)
                 .unwrap_or(PORTION)
                 .min(PORTION);
-            self.read(address.wrapping_add(done), &mut portion[..len])?;
+            self.outgoing(address.wrapping_add(done), &mut portion[..len])?;
             match self.machine.send(connection, &portion[..len]) {
                 Ok(0) if done == 0 => return Err(LATER),
                 Ok(taken) => {
@@ -440,6 +441,10 @@ impl<M: Machine> Process<'_, M> {
     /// The table of a message's pieces, and how many there are.
     pub(super) fn message(&self, message: u64) -> Result<(u64, u64), Errno> {
         let table = self.word(message.wrapping_add(16))?;
-        Ok((table, self.word(message.wrapping_add(24))?))
+        let count = self.word(message.wrapping_add(24))?;
+        if count > PARTS {
+            return Err(Errno(EMSGSIZE));
+        }
+        Ok((table, count))
     }
 }

@@ -9,7 +9,6 @@ use linux_raw_sys::general::{
 };
 use rcoe_abi::Rights;
 
-use super::PARTS;
 use super::rights::Sending;
 use crate::linux::errno::LATER;
 use crate::linux::machine::PAGE;
@@ -111,11 +110,7 @@ impl<M: Machine> Process<'_, M> {
         }
         let (mut skip, mut all) = (self.threads.current().wait.done, 0);
         let mut short = false;
-        let count = match pieces {
-            Pieces::One(..) => 1,
-            Pieces::Table(_, count) if count > PARTS => return Err(Errno(EINVAL)),
-            Pieces::Table(_, count) => count,
-        };
+        let count = self.count_of(pieces)?;
         for index in 0..count {
             let (address, bytes) = self.piece(pieces, index)?;
             let before = skip.min(bytes);
@@ -282,7 +277,7 @@ impl<M: Machine> Process<'_, M> {
         while done < all {
             let at = (pipe.start + pipe.len + done) % PIPE;
             let len = (all - done).min(PAGE_BYTES - at % PAGE_BYTES);
-            self.read(address.wrapping_add(done as u64), &mut portion[..len])?;
+            self.outgoing(address.wrapping_add(done as u64), &mut portion[..len])?;
             let frame = self.pipe_frame(number, at / PAGE_BYTES)?;
             self.machine.write(frame, at % PAGE_BYTES, &portion[..len]);
             done += len;

@@ -247,7 +247,7 @@ impl<M: Machine> Process<'_, M> {
             let bytes = usize::try_from(bytes).map_err(|_| Errno(EMSGSIZE))?;
             // The program may name its pieces anew between two looks.
             let part = rest.split_off_mut(..bytes).ok_or(Errno(EMSGSIZE))?;
-            self.read(address, part)?;
+            self.outgoing(address, part)?;
         }
         let card = match it.card {
             Some(card) => card,
@@ -342,6 +342,10 @@ impl<M: Machine> Process<'_, M> {
         flags: u32,
         limit: u64,
     ) -> Answer {
+        if limit != 0 {
+            // What is no time is told before anything else.
+            self.time_at(limit)?;
+        }
         let refused = u64::from(flags & MSG_PEEK);
         self.check_many(file, nr::__NR_recvmmsg, limit | refused)?;
         let [table, count] = messages;

@@ -165,6 +165,50 @@ impl Files<'_> {
         Ok(())
     }
 
+    /// May two names be exchanged?
+    pub(crate) fn check_exchange(&self, from: Path, to: Path) -> Result<(), Errno> {
+        for path in [from, to] {
+            let place = self.find(path).ok_or_else(|| self.missing(path))?;
+            let kind = self.nodes[self.name_at(path).unwrap_or(place)].kind;
+            let is_told = matches!(kind, Kind::Descriptors | Kind::Told { .. });
+            if path == Path::ROOT || is_told || self.leads_to_disk(path) {
+                return Err(Errno(EBUSY));
+            }
+            if self.is_kept(&path) {
+                // A disk learns names one after the other, and of none twice.
+                return Err(Errno(EINVAL));
+            }
+        }
+        if to.is_in(from) || from.is_in(to) {
+            return Err(Errno(EINVAL));
+        }
+        Ok(())
+    }
+
+    /// Exchanges two names of which neither is in the other, with all that is in them.
+    pub(crate) fn exchange(&mut self, from: Path, to: Path) -> Result<(), Errno> {
+        let moved = |path: Path| match path.is_in(from) {
+            true => path.moved(from, to),
+            false => path.moved(to, from),
+        };
+        if self.nodes.iter().any(|it| moved(it.path).is_none()) {
+            return Err(Errno(ENAMETOOLONG));
+        }
+        let set = |path: &mut Path| *path = moved(*path).unwrap_or(*path);
+        for node in self.nodes.iter_mut() {
+            set(&mut node.path);
+        }
+        for process in 0..super::PROCESSES {
+            let table = self.tables.at(process);
+            set(&mut table.folder);
+            set(&mut table.root);
+            set(&mut table.program);
+        }
+        self.touch_parent(from);
+        self.touch_parent(to);
+        Ok(())
+    }
+
     /// A file that was written is a link from here on, of what was written.
     pub(crate) fn become_link(&mut self, node: usize) {
         self.nodes[node].kind = Kind::Link(self.size(node));

@@ -83,6 +83,10 @@ impl Files<'_> {
         self.mapped.add(mapping)
     }
 
+    pub(crate) fn free_mappings(&self) -> usize {
+        self.mapped.free()
+    }
+
     /// The mappings that have any of these pages of a memory.
     pub(crate) fn mappings(
         &self,
