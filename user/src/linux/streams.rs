@@ -70,12 +70,14 @@ pub(crate) struct Pipe {
     pub(crate) frames: [u32; PIPE_PAGES],
     pub(crate) start: usize,
     pub(crate) len: usize,
+    /// How many bytes it holds at most.
+    pub(crate) most: usize,
 }
 
 impl Pipe {
     /// Is there room for what is written as a whole?
     pub(crate) const fn has_room(&self) -> bool {
-        self.len + PAGE_BYTES <= PIPE_PAGES * PAGE_BYTES
+        self.len + PAGE_BYTES <= self.most
     }
 }
 
@@ -150,6 +152,7 @@ impl Streams {
                 frames: [0; PIPE_PAGES],
                 start: 0,
                 len: 0,
+                most: PIPE_PAGES * PAGE_BYTES,
             }; PIPES],
             counters: [Counter {
                 used: false,
@@ -187,6 +190,7 @@ impl Streams {
         let place = self.pipes.iter().position(free).ok_or(Errno(ENFILE))?;
         let pipe = &mut self.pipes[place];
         (pipe.readers, pipe.writers) = (true, true);
+        pipe.most = PIPE_PAGES * PAGE_BYTES;
         Ok(place)
     }
 

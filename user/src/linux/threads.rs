@@ -9,6 +9,7 @@
 use super::calls::{Next, PROCESS};
 use super::errno::{LATER, word};
 use super::identity::CALL_WORDS;
+use super::locks::Lock;
 use super::signals::Own;
 use super::streams::Side;
 use super::tasks::Name;
@@ -49,6 +50,8 @@ pub(crate) struct Wait {
     pub(crate) child: Option<u64>,
     /// The end of a named pipe that it opens.
     pub(crate) opening: Option<Opening>,
+    /// The lock of a file that it wants.
+    pub(crate) lock: Option<Lock>,
 }
 
 /// An end of a pipe that is opened once the other one was opened more often than so.
@@ -155,6 +158,7 @@ impl Thread {
             woken: false,
             child: None,
             opening: None,
+            lock: None,
         },
         cleared: 0,
         robust: 0,
@@ -246,6 +250,13 @@ impl Threads {
     pub(crate) fn count_of(&self, process: usize) -> usize {
         let all = self.all.iter();
         all.filter(|it| self.is_of(it, process)).count()
+    }
+
+    /// What calls know that threads of the process at a place make again.
+    pub(crate) fn waits_of(&self, process: usize) -> impl Iterator<Item = &Wait> {
+        let all = self.all.iter();
+        let own = all.filter(move |it| self.is_of(it, process) && it.wait.again);
+        own.map(|it| &it.wait)
     }
 
     /// The first thread of the process at a place.

@@ -1,11 +1,13 @@
 //! Calls about files that are open: reading, writing, and where that is.
 
-use linux_raw_sys::errno::{EBADF, EFAULT, EINVAL, EISDIR, ENOSPC, ENOTDIR, ENOTTY, EPERM, ESPIPE};
+use linux_raw_sys::errno::{
+    EBADF, EBUSY, EFAULT, EINVAL, EISDIR, ENOSPC, ENOTDIR, ENOTTY, EPERM, ESPIPE,
+};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_GETPIPE_SZ, F_SETFD, F_SETFL, F_SETPIPE_SZ,
     FASYNC, FD_CLOEXEC, O_ACCMODE, O_APPEND, O_CLOEXEC, O_DSYNC, O_NONBLOCK, O_RDONLY, O_WRONLY,
-    SEEK_CUR, SEEK_END, SEEK_SET,
+    SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET,
 };
 use linux_raw_sys::ioctl::{FIONBIO, FIONREAD};
 
@@ -14,7 +16,7 @@ use super::streams::Pieces;
 use super::{PARTS, PORTION, portion_of};
 use crate::linux::facts::ALL;
 use crate::linux::files::{FILE_NUMBERS, Kind, NODES, Path};
-use crate::linux::streams::{PIPE_BYTES, Target};
+use crate::linux::streams::{PAGE_BYTES, PIPE_BYTES, Target};
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Where the addresses end that a program can name.
@@ -294,7 +296,14 @@ impl<M: Machine> Process<'_, M> {
         if self.files.node(node).kind == Kind::Console {
             return Err(Errno(ESPIPE));
         }
-        let base = match u32::try_from(from) {
+        let base = match u32::try_from(from & 0xffff_ffff) {
+            Ok(what @ (SEEK_DATA | SEEK_HOLE)) => {
+                let place = self
+                    .files
+                    .seek(&self.store, (node, offset), what == SEEK_DATA)?;
+                self.files.of(file)?.offset = place;
+                return Ok(place);
+            }
             Ok(SEEK_SET) => 0,
             Ok(SEEK_CUR) => open.offset,
             Ok(SEEK_END) => self.files.size(node),
@@ -345,18 +354,28 @@ impl<M: Machine> Process<'_, M> {
         Err(Errno(EINVAL))
     }
 
-    /// All pipes have one size: one that has to be larger cannot be.
+    /// How much a pipe holds: whole pages, and no more than all do at first.
     fn pipe_size(&mut self, file: u64, what: u64, wanted: u64) -> Answer {
         let sets = what == u64::from(F_SETPIPE_SZ);
-        match self.files.of(file)?.target {
-            Target::Reader(_) | Target::Writer(_) | Target::Both(_) => {}
+        let pipe = match self.files.of(file)?.target {
+            Target::Reader(pipe) | Target::Writer(pipe) | Target::Both(pipe) => pipe,
             _ => return Err(Errno(EBADF)),
+        };
+        let pipe = &mut self.streams.pipes[pipe];
+        if !sets {
+            return Ok(pipe.most as u64);
         }
-        match wanted & 0xffff_ffff {
-            0 | 0x8000_0000.. if sets => Err(Errno(EINVAL)),
-            wanted if sets && wanted > PIPE_BYTES => Err(Errno(EPERM)),
-            _ => Ok(PIPE_BYTES),
+        let wanted = match wanted & 0xffff_ffff {
+            0x8000_0001.. => return Err(Errno(EINVAL)),
+            wanted if wanted > PIPE_BYTES => return Err(Errno(EPERM)),
+            wanted => wanted.max(PAGE_BYTES as u64).next_power_of_two(),
+        };
+        let most = usize::try_from(wanted).map_err(|_| Errno(EINVAL))?;
+        if pipe.len > most {
+            return Err(Errno(EBUSY));
         }
+        pipe.most = most;
+        Ok(wanted)
     }
 
     fn resize(&mut self, file: u64, bytes: u64) -> Answer {

@@ -8,6 +8,7 @@ use linux_raw_sys::general::{
 };
 
 use super::names::HERE;
+use super::sockets::low;
 use crate::linux::files::{Kind, LINK, Path};
 use crate::linux::streams::Target;
 use crate::linux::{Answer, Errno, Machine, Process};
@@ -24,6 +25,7 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_readlinkat => self.read_link(first, second, third, fourth),
             nr::__NR_unlink => self.take_away(HERE, first, false),
             nr::__NR_rmdir => self.take_away(HERE, first, true),
+            nr::__NR_unlinkat if low(third) & !AT_REMOVEDIR != 0 => Err(Errno(EINVAL)),
             nr::__NR_unlinkat => {
                 self.take_away(first, second, third & u64::from(AT_REMOVEDIR) != 0)
             }
@@ -75,7 +77,8 @@ impl<M: Machine> Process<'_, M> {
             return Err(Errno(EEXIST));
         }
         let from = self.files.node(node).path;
-        if self.files.is_kept(&from) != self.files.is_kept(&path) {
+        let is_told = matches!(self.files.node(node).kind, Kind::Told { .. });
+        if is_told || self.files.is_kept(&from) != self.files.is_kept(&path) {
             return Err(Errno(EXDEV));
         }
         self.files.add_name(node, path).map(|()| 0)

@@ -1,8 +1,6 @@
 //! Calls about locks of files.
-//!
-//! Not covered: that processes wait for one another's locks all around, which Linux tells them.
 
-use linux_raw_sys::errno::{EAGAIN, EBADF, EINVAL, EOVERFLOW};
+use linux_raw_sys::errno::{EAGAIN, EBADF, EDEADLK, EINVAL, EOVERFLOW};
 use linux_raw_sys::general::{
     F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_RDLCK, F_SETLK, F_SETLKW, F_UNLCK, F_WRLCK,
     LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, O_ACCMODE, O_RDONLY, O_WRONLY, SEEK_CUR, SEEK_END,
@@ -11,6 +9,7 @@ use linux_raw_sys::general::{
 
 use crate::linux::errno::LATER;
 use crate::linux::locks::{Lock, Owner};
+use crate::linux::tasks::PROCESSES;
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Words of what tells of a lock: kind and from where it counts, start, bytes, process.
@@ -111,9 +110,45 @@ impl<M: Machine> Process<'_, M> {
         }
         let locks = kind != F_UNLCK;
         if locks && self.locks.conflict(&lock).is_some() {
+            if held == LATER && self.waits_for_itself(&lock) {
+                return Err(Errno(EDEADLK));
+            }
+            self.threads.current().wait.lock = Some(lock);
             return Err(held);
         }
         self.locks.set(&lock, locks).map(|()| 0)
+    }
+
+    /// Would a process wait for a lock of one that waits for it, be it by others?
+    fn waits_for_itself(&self, wanted: &Lock) -> bool {
+        let mut wanted = *wanted;
+        // No row of those that wait is longer than there are processes.
+        for _ in 0..PROCESSES {
+            let Some(Owner::Process(holder)) = self.locks.conflict(&wanted).map(|it| it.owner)
+            else {
+                return false;
+            };
+            if Owner::Process(holder) == self.own_locks() {
+                return true;
+            }
+            let Some(next) = self.lock_waited_for(holder) else {
+                return false;
+            };
+            wanted = next;
+        }
+        false
+    }
+
+    fn own_locks(&self) -> Owner {
+        Owner::Process(self.task.number)
+    }
+
+    /// The lock that a thread of this process waits for.
+    fn lock_waited_for(&self, process: u64) -> Option<Lock> {
+        let place = self.process_of(process)?;
+        let all = self.threads.waits_of(place);
+        let mut locks = all.filter_map(|it| it.lock);
+        locks.find(|it| it.owner == Owner::Process(process))
     }
 
     /// `flock`: locks a whole file for what is open.

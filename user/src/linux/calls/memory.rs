@@ -2,13 +2,15 @@
 
 use core::ops::RangeInclusive;
 
-use linux_raw_sys::errno::{EACCES, EBADF, EEXIST, EFAULT, EINVAL, ENODEV, ENOMEM};
+use linux_raw_sys::errno::{EACCES, EBADF, EEXIST, EFAULT, EINVAL, ENODEV, ENOMEM, EOPNOTSUPP};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     MADV_COLLAPSE, MADV_DONTFORK, MADV_DONTNEED, MADV_NORMAL, MADV_REMOVE, MADV_WIPEONFORK,
-    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED,
-    MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MLOCK_ONFAULT,
-    MREMAP_FIXED, MREMAP_MAYMOVE, O_ACCMODE, O_WRONLY, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE,
+    MAP_32BIT, MAP_ANONYMOUS, MAP_DENYWRITE, MAP_EXECUTABLE, MAP_FIXED, MAP_FIXED_NOREPLACE,
+    MAP_GROWSDOWN, MAP_HUGETLB, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE,
+    MAP_SHARED, MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT,
+    MLOCK_ONFAULT, MREMAP_FIXED, MREMAP_MAYMOVE, O_ACCMODE, O_WRONLY, PROT_EXEC, PROT_NONE,
+    PROT_READ, PROT_WRITE,
 };
 use rcoe_abi::Rights;
 
@@ -25,6 +27,21 @@ const ADVICE: RangeInclusive<u32> = MADV_NORMAL..=MADV_COLLAPSE;
 /// What is to be kept in memory: what is there, what will be, and when it is used alone.
 const ON_FAULT: u64 = MCL_ONFAULT as u64;
 const KEEPS: u64 = MCL_CURRENT as u64 | MCL_FUTURE as u64 | ON_FAULT;
+
+/// The flags of a mapping that every kernel knows.
+const OLD_FLAGS: u64 = (MAP_TYPE
+    | MAP_FIXED
+    | MAP_ANONYMOUS
+    | MAP_DENYWRITE
+    | MAP_EXECUTABLE
+    | MAP_GROWSDOWN
+    | MAP_LOCKED
+    | MAP_NORESERVE
+    | MAP_POPULATE
+    | MAP_NONBLOCK
+    | MAP_STACK
+    | MAP_HUGETLB
+    | MAP_32BIT) as u64;
 
 /// The bit of a protection that makes memory code.
 const EXECUTE: u64 = PROT_EXEC as u64;
@@ -56,6 +73,7 @@ impl<M: Machine> Process<'_, M> {
                 Ok(self.space.set_brk(store, machine, first))
             }
             nr::__NR_mmap if !is_kind(fourth) => Err(Errno(EINVAL)),
+            nr::__NR_mmap if let Err(error) = self.check_mapping(words) => Err(error),
             nr::__NR_mmap if third & EXECUTE != 0 => self.map_code(words),
             nr::__NR_mmap => self.map(words),
             nr::__NR_munmap => self.unmap(first, second),
@@ -98,6 +116,24 @@ impl<M: Machine> Process<'_, M> {
             self.clear(range, has(MAP_FIXED_NOREPLACE))?;
         }
         Ok(range)
+    }
+
+    /// What is wrong with a mapping before it is looked at what it is of.
+    fn check_mapping(&mut self, words: [u64; 6]) -> Result<(), Errno> {
+        let [_, bytes, _, flags, file, _] = words;
+        let is_of_file = flags & u64::from(MAP_ANONYMOUS) == 0;
+        if is_of_file {
+            self.files.of(file).map_err(|_| Errno(EBADF))?;
+        }
+        if bytes == 0 {
+            return Err(Errno(EINVAL));
+        }
+        let validates = flags & u64::from(MAP_TYPE) == u64::from(MAP_SHARED_VALIDATE);
+        match validates {
+            true if !is_of_file => Err(Errno(EINVAL)),
+            true if flags & !OLD_FLAGS != 0 => Err(Errno(EOPNOTSUPP)),
+            _ => Ok(()),
+        }
     }
 
     fn map(&mut self, words: [u64; 6]) -> Answer {

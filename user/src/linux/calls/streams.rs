@@ -267,7 +267,7 @@ impl<M: Machine> Process<'_, M> {
         if !pipe.readers {
             return Err(Errno(EPIPE));
         }
-        let room = PIPE - pipe.len;
+        let room = pipe.most.saturating_sub(pipe.len);
         if room == 0 || bytes <= WHOLE && (room as u64) < bytes {
             return Err(LATER);
         }

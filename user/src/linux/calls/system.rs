@@ -1,6 +1,6 @@
 //! Calls about the process itself, the time, and the system.
 
-use linux_raw_sys::errno::{EFAULT, EINVAL, ENODEV, ENOSYS, EPERM, ESRCH};
+use linux_raw_sys::errno::{EFAULT, EINVAL, ENODEV, ENOSYS, EOPNOTSUPP, EPERM, ESRCH};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW,
@@ -9,6 +9,7 @@ use linux_raw_sys::general::{
     RLIMIT_SIGPENDING, RLIMIT_STACK, TIMER_ABSTIME,
 };
 
+use super::sockets::low;
 use super::{PORTION, portion_of};
 use crate::linux::files::FILE_NUMBERS;
 use crate::linux::signals::QUEUE;
@@ -41,6 +42,13 @@ pub(super) const NAMES: [&[u8]; 6] = [
     b"x86_64",
     b"(none)",
 ];
+/// Clocks by which nobody sleeps.
+const SLEEPLESS: [u32; 4] = [
+    CLOCK_THREAD_CPUTIME_ID,
+    CLOCK_MONOTONIC_RAW,
+    CLOCK_REALTIME_COARSE,
+    CLOCK_MONOTONIC_COARSE,
+];
 /// Words of the times that a process took.
 pub(super) const USAGE_WORDS: usize = 18;
 
@@ -63,10 +71,7 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_setreuid | nr::__NR_setregid => remain(&[first, second]),
             nr::__NR_setresuid | nr::__NR_setresgid => remain(&[first, second, third]),
             nr::__NR_setgroups if first == 0 => Ok(0),
-            nr::__NR_sched_getaffinity if second >= 8 => {
-                // One core.
-                self.write_words(third, &[1]).map(|()| 8)
-            }
+            nr::__NR_sched_getaffinity => self.cores(first, second & 0xffff_ffff, third),
             nr::__NR_uname => self.names(first),
             nr::__NR_prlimit64 => self.limit([first, second, third, fourth]),
             nr::__NR_setrlimit => self.limit([0, first, second, 0]),
@@ -83,6 +88,7 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_gettimeofday => self.time_of_day(first, second),
             nr::__NR_time => self.time(first),
             nr::__NR_nanosleep => self.sleep(first, None),
+            nr::__NR_clock_nanosleep if SLEEPLESS.contains(&low(first)) => Err(Errno(EOPNOTSUPP)),
             nr::__NR_clock_nanosleep => {
                 let absolute = second & u64::from(TIMER_ABSTIME) != 0;
                 self.sleep(third, absolute.then_some(first))
@@ -115,6 +121,18 @@ impl<M: Machine> Process<'_, M> {
             SET_IDENTITY => Err(Errno(ENODEV)),
             _ => Err(Errno(EINVAL)),
         }
+    }
+
+    /// The set of cores of a thread: there is one.
+    fn cores(&mut self, whom: u64, bytes: u64, to: u64) -> Answer {
+        let whom = whom & 0xffff_ffff;
+        if bytes == 0 || !bytes.is_multiple_of(8) {
+            return Err(Errno(EINVAL));
+        }
+        if whom != 0 && self.threads.anywhere(whom).is_none() {
+            return Err(Errno(ESRCH));
+        }
+        self.write_words(to, &[1]).map(|()| 8)
     }
 
     fn names(&mut self, to: u64) -> Answer {

@@ -1,5 +1,7 @@
 //! Reading and writing what is in files.
 
+use linux_raw_sys::errno::{EINVAL, ENXIO};
+
 use super::{EFBIG, ENOSPC, Errno, Files, Kind, LARGEST, Machine, PAGE, Sparse, pages};
 
 /// Pages of files stand in the same array as those of the program, behind them.
@@ -35,6 +37,32 @@ impl Files<'_> {
             Kind::Fixed(text) => text.len() as u64,
             Kind::Told { bytes, .. } => bytes,
             _ => 0,
+        }
+    }
+
+    /// The first place from one on that has been written, or that has not.
+    pub(crate) fn seek(
+        &self,
+        store: &Sparse<'_>,
+        (node, offset): (usize, u64),
+        data: bool,
+    ) -> Result<u64, Errno> {
+        let size = self.size(node);
+        let is_packed = match self.node(node).kind {
+            Kind::Packed(_) => true,
+            Kind::Memory(_) => false,
+            _ => return Err(Errno(EINVAL)),
+        };
+        if offset >= size {
+            return Err(Errno(ENXIO));
+        }
+        let is_data = |page: u64| is_packed || frame(store, node, page).is_some();
+        let page = (offset / PAGE..pages(size)).find(|&page| is_data(page) == data);
+        match page {
+            Some(page) => Ok((page * PAGE).max(offset)),
+            // Behind the end there is a hole.
+            None if !data => Ok(size),
+            None => Err(Errno(ENXIO)),
         }
     }
 

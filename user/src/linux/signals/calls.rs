@@ -246,7 +246,14 @@ impl<M: Machine> Process<'_, M> {
 
     fn queue(&mut self, call: u64, whom: u64, signal: u64, from: u64) -> Answer {
         let info = self.said(signal, from)?;
-        let place = self.process_of(whom & 0xffff_ffff);
+        let whom = whom & 0xffff_ffff;
+        // That of a thread means its process.
+        let of_thread = || {
+            self.threads
+                .anywhere(whom)
+                .map(|it| self.threads.process(it))
+        };
+        let place = self.process_of(whom).or_else(of_thread);
         let place = place.ok_or(Errno(ESRCH))?;
         self.send_said(call, (place, Whom::Process), info)
     }

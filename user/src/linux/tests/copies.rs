@@ -1,6 +1,6 @@
 //! Calls that copy, append, exchange and move, and what is wrong with them, as LTP looks at it.
 
-use linux_raw_sys::errno::{EINVAL, EISDIR, ELOOP, EXDEV};
+use linux_raw_sys::errno::{EINVAL, EISDIR, ELOOP, ENXIO, EOPNOTSUPP, ESRCH, EXDEV};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{EPOLL_CTL_ADD, O_APPEND, O_CREAT, O_RDONLY, O_RDWR, O_WRONLY};
 
@@ -262,5 +262,75 @@ fn pages_of_a_file_are_moved_with_their_file() {
         assert_eq!(ask(process, nr::__NR_ftruncate, &[file, PAGE]), Ok(0));
         assert_eq!(process.word(new), Err(Errno(EFAULT)));
         assert_eq!(ask(process, nr::__NR_munmap, &[old, 32 * PAGE]), Ok(0));
+    });
+}
+
+#[test]
+fn holes_of_files_are_found() {
+    with(|process, _| {
+        let file = open(process, "/to", O_RDWR | O_CREAT);
+        assert_eq!(
+            ask(process, nr::__NR_pwrite64, &[file, DATA, 4, PAGE + 7]),
+            Ok(4)
+        );
+        assert_eq!(ask(process, nr::__NR_ftruncate, &[file, 3 * PAGE]), Ok(0));
+        let packed = open(process, "/etc/text", O_RDONLY);
+        let folder = open(process, "/etc", O_RDONLY);
+        let (data, hole) = (nr::SEEK_DATA.into(), nr::SEEK_HOLE.into());
+        for (words, found) in [
+            ([file, 0, data], Ok(PAGE)),
+            ([file, PAGE + 9, data], Ok(PAGE + 9)),
+            ([file, 0, hole], Ok(0)),
+            ([file, PAGE + 1, hole], Ok(2 * PAGE)),
+            ([file, 2 * PAGE, data], Err(Errno(ENXIO))),
+            ([file, 3 * PAGE, hole], Err(Errno(ENXIO))),
+            ([file, u64::MAX, hole], Err(Errno(ENXIO))),
+            ([packed, 3, data], Ok(3)),
+            ([packed, 3, hole], Ok(10)),
+            ([folder, 0, data], Err(Errno(EINVAL))),
+        ] {
+            assert_eq!(ask(process, nr::__NR_lseek, &words), found, "{words:?}");
+        }
+    });
+}
+
+#[test]
+fn what_is_wrong_with_a_call_is_told_as_on_linux() {
+    with(|process, _| {
+        let file = open(process, "/to", O_RDWR | O_CREAT);
+        let here = (-100_i64).cast_unsigned();
+        let (told, name) = ("/proc/cpuinfo", text(process, "/etc/new"));
+        process.write(SECOND, told.as_bytes()).unwrap();
+        let link = [here, SECOND, here, name, 0];
+        assert_eq!(ask(process, nr::__NR_linkat, &link), Err(Errno(EXDEV)));
+        let wrong = [here, name, 9999];
+        assert_eq!(ask(process, nr::__NR_unlinkat, &wrong), Err(Errno(EINVAL)));
+        let read = nr::PROT_READ.into();
+        let validated = u64::from(nr::MAP_SHARED_VALIDATE);
+        let private = nr::MAP_PRIVATE.into();
+        for (words, error) in [
+            ([0, PAGE, read, validated | 1 << 31, file, 0], EOPNOTSUPP),
+            ([0, PAGE, read, validated | 0x20, 0, 0], EINVAL),
+            ([0, 0, read, private, 99, 0], EBADF),
+            ([0, 0, read, private, file, 0], EINVAL),
+        ] {
+            assert_eq!(ask(process, nr::__NR_mmap, &words), Err(Errno(error)));
+        }
+        let none = [0, PAGE, read];
+        assert_eq!(ask(process, nr::__NR_mprotect, &none), Err(Errno(ENOMEM)));
+        for (words, answer) in [
+            ([0, 128, TO], Ok(8)),
+            ([0, 0, TO], Err(Errno(EINVAL))),
+            ([0, 12, TO], Err(Errno(EINVAL))),
+            ([999, 8, TO], Err(Errno(ESRCH))),
+            ([0, 8, 8], Err(Errno(EFAULT))),
+        ] {
+            assert_eq!(ask(process, nr::__NR_sched_getaffinity, &words), answer);
+        }
+        process.write_words(TO, &[0, 1]).unwrap();
+        for clock in [nr::CLOCK_MONOTONIC_RAW, nr::CLOCK_THREAD_CPUTIME_ID] {
+            let slept = ask(process, nr::__NR_clock_nanosleep, &[clock.into(), 0, TO]);
+            assert_eq!(slept, Err(Errno(EOPNOTSUPP)));
+        }
     });
 }

@@ -1,6 +1,6 @@
 //! Several processes.
 
-use linux_raw_sys::errno::{EAGAIN, ECHILD, ENOMEM, ENOSYS, ESRCH};
+use linux_raw_sys::errno::{EAGAIN, ECHILD, EDEADLK, ENOMEM, ENOSYS, ESRCH};
 use linux_raw_sys::general as nr;
 
 use super::threads::{Program, call, failed, last};
@@ -146,6 +146,36 @@ fn a_process_waits_for_the_lock_of_another_one() {
         assert_eq!(last(process), (1, 0));
         let held = call(process, 1, nr::__NR_flock, &[file, nr::LOCK_EX.into()]);
         assert_eq!(held, Turn::Answer(0));
+    });
+}
+
+#[test]
+fn processes_that_wait_for_one_another_are_told() {
+    with(|process, _| {
+        let path = super::text(process, "/etc/text");
+        let file = ask(process, nr::__NR_open, &[path, nr::O_RDWR.into()]).unwrap();
+        fork(process);
+        let [set, wait] = [nr::F_SETLK, nr::F_SETLKW].map(u64::from);
+        let lock = |process: Program<'_, '_>, at: u64| {
+            process
+                .write_words(WORD, &[nr::F_WRLCK.into(), at, 1, 0])
+                .unwrap();
+        };
+        lock(process, 1);
+        assert_eq!(ask(process, nr::__NR_fcntl, &[file, set, WORD]), Ok(0));
+        assert_eq!(call(process, 0, nr::__NR_sched_yield, &[]), Turn::Other);
+        lock(process, 2);
+        let locked = call(process, 1, nr::__NR_fcntl, &[file, set, WORD]);
+        assert_eq!(locked, Turn::Answer(0));
+        lock(process, 1);
+        let waits = call(process, 1, nr::__NR_fcntl, &[file, wait, WORD]);
+        assert_eq!(waits, Turn::Other);
+        lock(process, 2);
+        let around = ask(process, nr::__NR_fcntl, &[file, wait, WORD]);
+        assert_eq!(around, Err(Errno(EDEADLK)));
+        // Who holds none has others wait for it no longer.
+        lock(process, 3);
+        assert_eq!(ask(process, nr::__NR_fcntl, &[file, wait, WORD]), Ok(0));
     });
 }
 

@@ -1,6 +1,6 @@
 //! Room for files, files without names, ranges of descriptors, and pieces at a place.
 
-use linux_raw_sys::errno::{ENODEV, EOPNOTSUPP, ESPIPE};
+use linux_raw_sys::errno::{EAGAIN, EBUSY, ENODEV, EOPNOTSUPP, ESPIPE};
 
 use super::net::{HERE, Program};
 use super::*;
@@ -184,7 +184,7 @@ fn advice_is_of_memory_that_is_there() {
 }
 
 #[test]
-fn all_pipes_have_one_size() {
+fn a_pipe_holds_what_is_asked_for_up_to_what_there_is() {
     with(|process, _| {
         assert_eq!(ask(process, nr::__NR_pipe, &[HERE]), Ok(0));
         let both = process.word(HERE).unwrap();
@@ -192,13 +192,32 @@ fn all_pipes_have_one_size() {
         for file in [both & 0xffff_ffff, both >> 32] {
             for (what, size, answer) in [
                 (get, 0, Ok(65536)),
-                (set, 4096, Ok(65536)),
                 (set, 65537, Err(Errno(EPERM))),
-                (set, 0, Err(Errno(EINVAL))),
+                (set, 1 << 31 | 1, Err(Errno(EINVAL))),
+                (set, 4097, Ok(8192)),
+                (get, 0, Ok(8192)),
+                (set, 0, Ok(4096)),
+                (set, 65536, Ok(65536)),
             ] {
                 assert_eq!(ask(process, nr::__NR_fcntl, &[file, what, size]), answer);
             }
         }
+        let (reader, writer) = (both & 0xffff_ffff, both >> 32);
+        let write = |process: &mut Process<'_, Mock>, bytes: u64| {
+            ask(process, nr::__NR_write, &[writer, CODE, bytes])
+        };
+        let nonblocking = [writer, nr::F_SETFL.into(), nr::O_NONBLOCK.into()];
+        assert_eq!(ask(process, nr::__NR_fcntl, &nonblocking), Ok(0));
+        assert_eq!(ask(process, nr::__NR_fcntl, &[writer, set, 4096]), Ok(4096));
+        for bytes in [4000, 96] {
+            let words = [writer, DATA, bytes];
+            assert_eq!(ask(process, nr::__NR_write, &words), Ok(bytes));
+        }
+        assert_eq!(write(process, 1), Err(Errno(EAGAIN)));
+        assert_eq!(ask(process, nr::__NR_fcntl, &[writer, set, 8192]), Ok(8192));
+        assert_eq!(write(process, 1), Ok(1));
+        let smaller = ask(process, nr::__NR_fcntl, &[reader, set, 4096]);
+        assert_eq!(smaller, Err(Errno(EBUSY)));
         assert_eq!(
             ask(process, nr::__NR_fcntl, &[0, get, 0]),
             Err(Errno(EBADF))
