@@ -31,7 +31,7 @@ pub(crate) use path::Path;
 
 /// Most files and folders, most that are open, and the numbers that a process has for these.
 pub(crate) const NODES: usize = 1024;
-pub(crate) const OPEN: usize = 240;
+pub(crate) const OPEN: usize = 1280;
 pub(crate) const FILE_NUMBERS: usize = 1024;
 /// Largest file.
 const LARGEST: u64 = 1 << 30;

@@ -260,6 +260,12 @@ impl Space {
         }
     }
 
+    /// The rights of the page at an address.
+    pub(crate) fn rights_at(store: &Sparse<'_>, address: u64) -> Result<Rights, Errno> {
+        let page = Page::from_word(store.get(address / PAGE)).ok_or(Errno(EFAULT))?;
+        Ok(page.rights)
+    }
+
     /// Is there any code in a range?
     pub(crate) fn has_code(store: &Sparse<'_>, range: Range) -> bool {
         let mut all = range

@@ -34,7 +34,7 @@ use std::vec::Vec;
 
 use linux_raw_sys::auxvec::{AT_ENTRY, AT_NULL, AT_PAGESZ, AT_RANDOM};
 use linux_raw_sys::errno::{
-    EACCES, EBADF, EEXIST, EFAULT, EINVAL, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC, ENOSYS, ENOTDIR,
+    EACCES, EBADF, EEXIST, EFAULT, EINVAL, EMFILE, ENOENT, ENOMEM, ENOSPC, ENOSYS, ENOTDIR,
     ENOTEMPTY, EPERM,
 };
 use linux_raw_sys::general as nr;
@@ -624,8 +624,9 @@ fn there_are_so_many_descriptors() {
         for file in 3..1024 {
             assert_eq!(ask(process, nr::__NR_close, &[file]), Ok(0));
         }
-        let opened = (0..256).map(|_| ask(process, nr::__NR_open, &[path, 0]));
-        assert_eq!(opened.last(), Some(Err(Errno(ENFILE))));
+        let opened = (0..1000).map(|_| ask(process, nr::__NR_open, &[path, 0]));
+        // As many as it has numbers for: others may have more open.
+        assert_eq!(opened.last(), Some(Ok(1002)));
     });
 }
 

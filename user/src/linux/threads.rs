@@ -50,6 +50,8 @@ pub(crate) struct Wait {
     pub(crate) child: Option<u64>,
     /// The end of a named pipe that it opens.
     pub(crate) opening: Option<Opening>,
+    /// When it takes no more messages.
+    pub(crate) last: Option<u64>,
     /// The lock of a file that it wants.
     pub(crate) lock: Option<Lock>,
 }
@@ -158,6 +160,7 @@ impl Thread {
             woken: false,
             child: None,
             opening: None,
+            last: None,
             lock: None,
         },
         cleared: 0,

@@ -1,10 +1,10 @@
 //! Calls that make, read and take away names of files: links, renaming, unlinking.
 
-use linux_raw_sys::errno::{EACCES, EEXIST, EINVAL, ENAMETOOLONG, ENOENT, EXDEV};
+use linux_raw_sys::errno::{EACCES, EEXIST, EINVAL, ENAMETOOLONG, ENOENT, EPERM, EXDEV};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_EXCHANGE, RENAME_NOREPLACE, S_IFIFO,
-    S_IFMT, S_IFREG,
+    AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_EXCHANGE, RENAME_NOREPLACE, S_IFBLK,
+    S_IFCHR, S_IFDIR, S_IFIFO, S_IFMT, S_IFREG, S_IFSOCK,
 };
 
 use super::names::HERE;
@@ -183,7 +183,9 @@ impl<M: Machine> Process<'_, M> {
         let kind = match u32::try_from(mode & 0xffff_ffff).unwrap_or(u32::MAX) & S_IFMT {
             0 | S_IFREG => Kind::Memory(0),
             S_IFIFO => Kind::Fifo(None),
-            _ => return None,
+            S_IFCHR | S_IFBLK | S_IFSOCK => return None,
+            S_IFDIR => return Some(Err(Errno(EPERM))),
+            _ => return Some(Err(Errno(EINVAL))),
         };
         let path = match self.path_itself(folder, text) {
             Ok(path) => path,

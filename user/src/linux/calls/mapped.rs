@@ -142,6 +142,31 @@ impl<M: Machine> Process<'_, M> {
         Ok(())
     }
 
+    /// The file whose pages a range is as a whole, of which there can be more.
+    pub(super) fn grown_file(&self, range: Range) -> Option<Mapping> {
+        let [start, end] = pages(range);
+        let mut all = self.files.mappings(self.task.memory, [start, end]);
+        all.find(|it| it.start <= start && end <= it.end).copied()
+    }
+
+    /// Maps more of a file at another place, and what was mapped of it no more.
+    pub(super) fn move_longer(&mut self, range: Range, new: Range, had: &Mapping) -> Answer {
+        let ([start, end], rights) = (pages(new), Space::rights_at(&self.store, range.start)?);
+        let first = had.of_file(pages(range)[0]);
+        self.files.add_mapping(Mapping {
+            start,
+            end,
+            first,
+            ..*had
+        })?;
+        if let Err(error) = self.map_pages(new, had.node, (first, rights)) {
+            self.take_out(new)?;
+            return Err(error);
+        }
+        self.take_out(range)?;
+        Ok(new.start)
+    }
+
     /// A memory is empty.
     pub(in crate::linux) fn forget_mappings(&mut self, memory: usize) {
         self.cut_mappings(memory, [0, u64::MAX]);

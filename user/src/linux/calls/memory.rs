@@ -369,7 +369,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     fn check_growth(&mut self, range: Range) -> Result<(), Errno> {
-        if !Space::has_shared(&self.store, range) {
+        if !Space::has_shared(&self.store, range) || self.grown_file(range).is_some() {
             return Ok(());
         }
         let text = format_args!(
@@ -388,8 +388,12 @@ impl<M: Machine> Process<'_, M> {
             return Err(Errno(EINVAL));
         }
         self.check_move_of_files(range)?;
-        let (store, machine) = (&mut self.store, &mut self.machine);
         let start = new.start + (range.end - range.start);
+        let grown = self.grown_file(range);
+        let (store, machine) = (&mut self.store, &mut self.machine);
+        if let Some(mapping) = grown.filter(|_| start < new.end) {
+            return self.move_longer(range, new, &mapping);
+        }
         if start < new.end {
             Space::add_like(store, machine, Range { start, ..new }, range.end - PAGE)?;
         }

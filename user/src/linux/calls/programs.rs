@@ -5,8 +5,8 @@
 //!
 //! Not covered: programs that were written in the machine, or changed there.
 
-use linux_raw_sys::errno::{EACCES, EINVAL, ENOEXEC, ENOMEM};
-use linux_raw_sys::general::AT_EMPTY_PATH;
+use linux_raw_sys::errno::{EACCES, EINVAL, ELOOP, ENOEXEC, ENOMEM};
+use linux_raw_sys::general::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 use rcoe_abi::bundle::Program;
 
 use super::{Next, Text};
@@ -59,8 +59,8 @@ impl<'a, M: Machine> Process<'a, M> {
         &mut self,
         [folder, text, arguments, environment, flags]: [u64; 5],
     ) -> Result<(), Errno> {
-        let empty = u64::from(AT_EMPTY_PATH);
-        if flags & 0xffff_ffff & !empty != 0 {
+        let (empty, itself) = (u64::from(AT_EMPTY_PATH), u64::from(AT_SYMLINK_NOFOLLOW));
+        if flags & 0xffff_ffff & !(empty | itself) != 0 {
             return Err(Errno(EINVAL));
         }
         let mut name = self.text(text)?;
@@ -68,6 +68,16 @@ impl<'a, M: Machine> Process<'a, M> {
             let node = self.files.of(folder)?.node().map_err(|_| Errno(EACCES))?;
             let path = self.files.node(node).path;
             name = Text::new(path.bytes())?;
+            path
+        } else if flags & itself != 0 {
+            let path = self.path_itself(folder, text)?;
+            if self
+                .files
+                .link_at((&self.store, &self.machine), path)
+                .is_some()
+            {
+                return Err(Errno(ELOOP));
+            }
             path
         } else {
             self.path(folder, text)?

@@ -29,6 +29,9 @@ impl<M: Machine> Process<'_, M> {
 
     pub(super) fn receive_message(&mut self, file: u64, message: u64, flags: u32) -> Answer {
         self.socket(file)?;
+        if self.word(message)? != 0 {
+            self.name_in(message)?;
+        }
         let (table, count) = self.message(message)?;
         let came = self.receive_pieces(file, Pieces::Table(table, count), flags)?;
         let to = self.word(message)?;
@@ -49,7 +52,14 @@ impl<M: Machine> Process<'_, M> {
     /// Tells the address of whoever sent a datagram; of a connection none is told.
     fn tell_sender(&mut self, came: &Came, to: u64, room: u64) -> Result<(), Errno> {
         match &came.sender {
-            None => self.write(room, &[0; 4]),
+            None => {
+                let mut had = [0; 4];
+                self.read(room, &mut had)?;
+                if i32::from_le_bytes(had) < 0 {
+                    return Err(Errno(EINVAL));
+                }
+                self.write(room, &[0; 4])
+            }
             Some(sender) => self.tell_address(sender, to, room),
         }
     }

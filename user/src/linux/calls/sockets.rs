@@ -332,6 +332,8 @@ impl<M: Machine> Process<'_, M> {
             Socket::Connected(it) if it.mute => return Err(Errno(EPIPE)),
             Socket::Connected(it) => it,
             Socket::Broken(_) => return Err(Errno(EPIPE)),
+            // TCP says the same of a connection that there never was.
+            it if matches!(it.name(), Some(Name::Inet(_))) => return Err(Errno(EPIPE)),
             _ => return Err(Errno(ENOTCONN)),
         };
         let connection = match it.link {
@@ -429,7 +431,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// The name that stands in a message: one without bytes is none.
-    fn name_in(&self, message: u64) -> Result<[u64; 2], Errno> {
+    pub(super) fn name_in(&self, message: u64) -> Result<[u64; 2], Errno> {
         let place = self.word(message)?;
         match self.word(message.wrapping_add(8))? & 0xffff_ffff {
             0 => Ok([0; 2]),

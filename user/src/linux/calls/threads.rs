@@ -270,6 +270,15 @@ impl<M: Machine> Process<'_, M> {
         let private = operation & FUTEX_PRIVATE_FLAG != 0;
         let (place, to) = (self.word_at(address, private), self.word_at(other, private));
         let command = operation & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+        if matches!(command, FUTEX_REQUEUE | FUTEX_CMP_REQUEUE) {
+            if (value | fourth) >> 31 & 1 != 0 || !other.is_multiple_of(4) {
+                return Err(Errno(EINVAL));
+            }
+            self.check_shared(other, private)?;
+        }
+        if !matches!(command, FUTEX_WAIT | FUTEX_WAIT_BITSET) {
+            self.check_shared(address, private)?;
+        }
         match command {
             FUTEX_WAIT | FUTEX_WAIT_BITSET => {
                 let absolute = command == FUTEX_WAIT_BITSET;
@@ -296,6 +305,14 @@ impl<M: Machine> Process<'_, M> {
                 Err(Errno(ENOSYS))
             }
         }
+    }
+
+    /// A word that processes may share is looked for, so that it has to be there.
+    fn check_shared(&self, address: u64, private: bool) -> Result<(), Errno> {
+        if !private {
+            self.half(address).map_err(|_| Errno(EFAULT))?;
+        }
+        Ok(())
     }
 
     /// A time that a clock shows when a wait is over.

@@ -22,6 +22,7 @@ use super::streams::Pieces;
 use crate::linux::errno::LATER;
 use crate::linux::senders::NOBODY;
 use crate::linux::sockets::{ANY, HOME, LOOPBACK, Name, Socket, Sockets};
+use crate::linux::stat::SECOND;
 use crate::linux::streams::Target;
 use crate::linux::udp::Udp;
 use crate::linux::{Answer, Errno, Machine, Process};
@@ -342,12 +343,12 @@ impl<M: Machine> Process<'_, M> {
         flags: u32,
         limit: u64,
     ) -> Answer {
-        if limit != 0 {
+        let until = match limit {
+            0 => None,
             // What is no time is told before anything else.
-            self.time_at(limit)?;
-        }
-        let refused = u64::from(flags & MSG_PEEK);
-        self.check_many(file, nr::__NR_recvmmsg, limit | refused)?;
+            limit => Some(self.last_message(limit)?),
+        };
+        self.check_many(file, nr::__NR_recvmmsg, (flags & MSG_PEEK).into())?;
         let [table, count] = messages;
         let mut done = self.threads.now().wait.done;
         while done < (count & 0xffff_ffff).min(PARTS) {
@@ -365,8 +366,22 @@ impl<M: Machine> Process<'_, M> {
                 Err(_) => break,
             }
             done += 1;
+            if let Some(until) = until {
+                let left = until.saturating_sub(self.machine.now());
+                self.write_words(limit, &[left / SECOND, left % SECOND])?;
+                if left == 0 {
+                    break;
+                }
+            }
         }
         Ok(done)
+    }
+
+    /// When no more messages are received after one that came: that ends no wait, as on Linux.
+    fn last_message(&mut self, limit: u64) -> Answer {
+        let time = self.time_at(limit)?;
+        let until = self.machine.now().saturating_add(time);
+        Ok(*self.threads.current().wait.last.get_or_insert(until))
     }
 
     /// Refuses many messages at once that are not by UDP, and what is asked for beside them.
@@ -376,8 +391,8 @@ impl<M: Machine> Process<'_, M> {
             return Ok(());
         }
         let text = format_args!(
-            "the system sphere carries several messages of one call by UDP alone, with neither a \
-             time nor MSG_PEEK: the program got EOPNOTSUPP"
+            "the system sphere carries several messages of one call by UDP alone, and without \
+             MSG_PEEK: the program got EOPNOTSUPP"
         );
         self.tell_once(call.into(), text);
         Err(Errno(EOPNOTSUPP))

@@ -11,7 +11,7 @@ use crate::linux::Errno;
 use crate::linux::streams::Target;
 
 /// No descriptor.
-const CLOSED: u8 = u8::MAX;
+const CLOSED: u16 = u16::MAX;
 const WORDS: usize = FILE_NUMBERS.div_ceil(64);
 
 /// A file that is open.
@@ -50,7 +50,7 @@ impl Open {
 /// with new files.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    descriptors: [u8; FILE_NUMBERS],
+    descriptors: [u16; FILE_NUMBERS],
     private: [u64; WORDS],
     /// How many there may be, and how many that may become.
     limits: [u64; 2],
@@ -74,7 +74,7 @@ impl Table {
     };
 
     /// Has a descriptor lead to a place, or nowhere.
-    fn set(&mut self, number: usize, place: u8, private: bool) {
+    fn set(&mut self, number: usize, place: u16, private: bool) {
         self.descriptors[number] = place;
         let (word, bit) = (number / 64, 1 << (number % 64));
         self.private[word] &= !bit;
@@ -126,7 +126,7 @@ impl Files<'_> {
             flags: flags & !O_CLOEXEC,
             count: 1,
         };
-        let place = u8::try_from(place).map_err(|_| Errno(ENFILE))?;
+        let place = u16::try_from(place).map_err(|_| Errno(ENFILE))?;
         self.tables.set(number, place, flags & O_CLOEXEC != 0);
         Ok(number)
     }
@@ -146,7 +146,7 @@ impl Files<'_> {
     /// A new descriptor for what is held open at a place.
     pub(crate) fn receive(&mut self, place: usize, private: bool) -> Result<usize, Errno> {
         let number = self.descriptor_from(0)?;
-        let place = u8::try_from(place).map_err(|_| Errno(EBADF))?;
+        let place = u16::try_from(place).map_err(|_| Errno(EBADF))?;
         self.tables.set(number, place, private);
         Ok(number)
     }
@@ -212,7 +212,7 @@ impl Files<'_> {
             return Err(Errno(EINVAL));
         }
         let number = self.descriptor_from(least)?;
-        let short = u8::try_from(place).map_err(|_| Errno(EBADF))?;
+        let short = u16::try_from(place).map_err(|_| Errno(EBADF))?;
         self.tables.set(number, short, private);
         self.open[place].count += 1;
         Ok(number)
@@ -249,7 +249,7 @@ impl Files<'_> {
     pub(crate) fn set_private(&mut self, descriptor: u64, private: bool) -> Result<(), Errno> {
         let place = self.place(descriptor)?;
         let number = self.number(descriptor)?;
-        let place = u8::try_from(place).map_err(|_| Errno(EBADF))?;
+        let place = u16::try_from(place).map_err(|_| Errno(EBADF))?;
         self.tables.set(number, place, private);
         Ok(())
     }

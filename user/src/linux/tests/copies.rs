@@ -303,6 +303,10 @@ fn what_is_wrong_with_a_call_is_told_as_on_linux() {
         process.write(SECOND, told.as_bytes()).unwrap();
         let link = [here, SECOND, here, name, 0];
         assert_eq!(ask(process, nr::__NR_linkat, &link), Err(Errno(EXDEV)));
+        for (mode, error) in [(0o170_000, EINVAL), (0o040_000, EPERM), (0o020_000, ENOSYS)] {
+            let node = [name, mode, 0];
+            assert_eq!(ask(process, nr::__NR_mknod, &node), Err(Errno(error)));
+        }
         let wrong = [here, name, 9999];
         assert_eq!(ask(process, nr::__NR_unlinkat, &wrong), Err(Errno(EINVAL)));
         let read = nr::PROT_READ.into();
@@ -331,6 +335,50 @@ fn what_is_wrong_with_a_call_is_told_as_on_linux() {
         for clock in [nr::CLOCK_MONOTONIC_RAW, nr::CLOCK_THREAD_CPUTIME_ID] {
             let slept = ask(process, nr::__NR_clock_nanosleep, &[clock.into(), 0, TO]);
             assert_eq!(slept, Err(Errno(EOPNOTSUPP)));
+        }
+    });
+}
+
+#[test]
+fn a_file_that_is_mapped_can_be_mapped_longer() {
+    with(|process, _| {
+        let file = open(process, "/to", O_RDWR | O_CREAT);
+        assert_eq!(ask(process, nr::__NR_ftruncate, &[file, 2 * PAGE]), Ok(0));
+        let words = [0, PAGE, BOTH.into(), nr::MAP_SHARED.into(), file, 0];
+        let old = ask(process, nr::__NR_mmap, &words).unwrap();
+        process.write_words(old, &[7]).unwrap();
+        let words = [old, PAGE, 3 * PAGE, nr::MREMAP_MAYMOVE.into()];
+        let new = ask(process, nr::__NR_mremap, &words).unwrap();
+        assert_eq!(process.word(new), Ok(7));
+        process.write_words(new + PAGE, &[8]).unwrap();
+        assert_eq!(ask(process, nr::__NR_pread64, &[file, TO, 8, PAGE]), Ok(8));
+        assert_eq!(process.word(TO), Ok(8));
+        assert_eq!(process.word(new + 2 * PAGE), Err(Errno(EFAULT)));
+        assert_eq!(ask(process, nr::__NR_munmap, &[new, 3 * PAGE]), Ok(0));
+    });
+}
+
+#[test]
+fn a_word_that_is_not_there_wakes_nobody() {
+    with(|process, _| {
+        let none = 1 << 40;
+        let (wake, requeue) = (nr::FUTEX_WAKE.into(), nr::FUTEX_CMP_REQUEUE.into());
+        let private = u64::from(nr::FUTEX_WAKE | nr::FUTEX_PRIVATE_FLAG);
+        let negative = u64::from(u32::MAX);
+        for (words, answer) in [
+            ([none, wake, 1, 0, 0, 0], Err(Errno(EFAULT))),
+            ([none, private, 1, 0, 0, 0], Ok(0)),
+            ([DATA, requeue, 1, 1, none, 0], Err(Errno(EFAULT))),
+            (
+                [DATA, requeue, negative, 1, DATA + 4, 0],
+                Err(Errno(EINVAL)),
+            ),
+            (
+                [DATA, requeue, 1, negative, DATA + 4, 0],
+                Err(Errno(EINVAL)),
+            ),
+        ] {
+            assert_eq!(ask(process, nr::__NR_futex, &words), answer, "{words:?}");
         }
     });
 }

@@ -325,13 +325,22 @@ fn many_datagrams_go_and_come_by_one_call() {
         assert_eq!(waiting(process), 0);
         let none = ask(process, nr::__NR_recvmmsg, &came);
         assert_eq!(none, Err(Errno(EAGAIN)));
-        for refused in [
-            [server, table, 3, MSG_PEEK.into(), 0],
-            [server, table, 3, 0, DATA],
-        ] {
-            let answer = ask(process, nr::__NR_recvmmsg, &refused);
-            assert_eq!(answer, Err(Errno(EOPNOTSUPP)));
-        }
+        let refused = [server, table, 3, MSG_PEEK.into(), 0];
+        let answer = ask(process, nr::__NR_recvmmsg, &refused);
+        assert_eq!(answer, Err(Errno(EOPNOTSUPP)));
+        // When its time is over it takes no more than it has to wait for.
+        assert_eq!(ask(process, nr::__NR_sendmmsg, &sent), Ok(2));
+        let time = DATA + 0x700;
+        process.write_words(time, &[0, 0]).unwrap();
+        let first = [server, table, 2, 0, time];
+        assert_eq!(ask(process, nr::__NR_recvmmsg, &first), Ok(1));
+        process.write_words(time, &[9, 0]).unwrap();
+        let rest = [server, table, 1, 0, time];
+        assert_eq!(ask(process, nr::__NR_recvmmsg, &rest), Ok(1));
+        assert_eq!(process.word(time), Ok(8));
+        process.write_words(time, &[0, 1_000_000_000]).unwrap();
+        let wrong = ask(process, nr::__NR_recvmmsg, &first);
+        assert_eq!(wrong, Err(Errno(EINVAL)));
         // Nothing goes beside a datagram.
         process.write_words(table + 32, &[DATA, 32]).unwrap();
         let beside = ask(process, nr::__NR_sendmsg, &[client, table, 0]);
