@@ -36,7 +36,7 @@ pub(crate) const ALL: &[u8] = b"/proc";
 pub(crate) const OWN: &[u8] = b"/proc/self";
 
 /// The files.
-pub(super) const FACTS: [(&[u8], Fact); 25] = [
+pub(super) const FACTS: [(&[u8], Fact); 26] = [
     (b"/proc/self/status", Fact::Status),
     (b"/proc/self/stat", Fact::Stat),
     (b"/proc/self/statm", Fact::Statm),
@@ -53,6 +53,7 @@ pub(super) const FACTS: [(&[u8], Fact); 25] = [
     (b"/proc/sys/kernel/hostname", Fact::Name(1)),
     (b"/proc/sys/kernel/osrelease", Fact::Name(2)),
     (b"/proc/sys/kernel/version", Fact::Name(3)),
+    (b"/proc/sys/kernel/domainname", Fact::Name(5)),
     (b"/proc/sys/kernel/pid_max", Fact::LastProcess),
     (b"/proc/sys/kernel/tainted", Fact::Limit(0)),
     (b"/proc/sys/kernel/threads-max", Fact::Limit(THREADS as u64)),

@@ -66,6 +66,8 @@ pub(crate) struct Space {
     brk: u64,
     /// Below this no page is free where memory is mapped.
     next: u64,
+    /// Is what is mapped to stay in memory?
+    pub(crate) locks: bool,
 }
 
 impl Space {
@@ -76,6 +78,7 @@ impl Space {
             brk_start: start,
             brk: start,
             next: MAPPED,
+            locks: false,
         }
     }
 
@@ -119,6 +122,7 @@ impl Space {
             frame: PROMISED,
             rights,
             alias: 0,
+            locked: false,
         };
         for page in range.pages() {
             let kept = (store.get(page) == 0)
@@ -258,6 +262,34 @@ impl Space {
             PROMISED => Self::promise(store, range, like.rights),
             _ => Self::add(store, machine, range, like.rights),
         }
+    }
+
+    /// Notes of pages that are there whether the program wants them to stay in memory.
+    pub(crate) fn set_locked(store: &mut Sparse<'_>, range: Range, locked: bool) {
+        for page in range.pages() {
+            if let Some(it) = Page::from_word(store.get(page)) {
+                // There is room for what is there.
+                let _ = store.set(page, Page { locked, ..it }.word());
+            }
+        }
+    }
+
+    /// The same of all pages.
+    pub(crate) fn set_all_locked(store: &mut Sparse<'_>, locked: bool) {
+        let mut from = 0;
+        while let Some((next, page, _)) = store.next(from) {
+            let (start, end) = (page * PAGE, (page + 1) * PAGE);
+            Self::set_locked(store, Range { start, end }, locked);
+            from = next;
+        }
+    }
+
+    /// Is any of these pages to stay in memory?
+    pub(crate) fn has_locked(store: &Sparse<'_>, range: Range) -> bool {
+        let mut all = range
+            .pages()
+            .filter_map(|it| Page::from_word(store.get(it)));
+        all.any(|it| it.locked)
     }
 
     /// The rights of the page at an address.
@@ -495,7 +527,9 @@ fn copy_page(
 ) -> Option<()> {
     let it = Page::from_word(word)?;
     if it.frame == PROMISED {
-        return store.set(page, word);
+        // What a process locks it locks for itself.
+        let locked = false;
+        return store.set(page, Page { locked, ..it }.word());
     }
     if it.alias != 0 {
         return share_page(store, machine, page, (it.frame, it.rights, Some(it.alias)));
@@ -532,6 +566,7 @@ fn add_page(
                 frame,
                 rights,
                 alias,
+                locked: false,
             };
             store.set(page, it.word())
         })

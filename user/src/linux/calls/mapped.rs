@@ -1,6 +1,6 @@
 //! Calls about files that are mapped to be shared.
 
-use linux_raw_sys::errno::{EACCES, EBADF, EINVAL, ENODEV, ENOMEM};
+use linux_raw_sys::errno::{EACCES, EBADF, EBUSY, EINVAL, ENODEV, ENOMEM};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     MS_ASYNC, MS_INVALIDATE, MS_SYNC, O_ACCMODE, O_RDONLY, O_WRONLY, PROT_WRITE,
@@ -223,6 +223,9 @@ impl<M: Machine> Process<'_, M> {
         let [first, end] = pages(range);
         if !(first..end).all(|page| Space::has(&self.store, page * PAGE)) {
             return Err(Errno(ENOMEM));
+        }
+        if flags & u64::from(MS_INVALIDATE) != 0 && Space::has_locked(&self.store, range) {
+            return Err(Errno(EBUSY));
         }
         if flags & u64::from(MS_SYNC) != 0 {
             self.commit()?;

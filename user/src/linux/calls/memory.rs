@@ -75,7 +75,10 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_mmap if !is_kind(fourth) => Err(Errno(EINVAL)),
             nr::__NR_mmap if let Err(error) = self.check_mapping(words) => Err(error),
             nr::__NR_mmap if third & EXECUTE != 0 => self.map_code(words),
-            nr::__NR_mmap => self.map(words),
+            nr::__NR_mmap => {
+                let mapped = self.map(words);
+                self.lock_new(mapped, second, fourth)
+            }
             nr::__NR_munmap => self.unmap(first, second),
             nr::__NR_msync => self.synchronize(first, second, third),
             nr::__NR_mprotect if self.is_read_only(first, second, third) => Err(Errno(EACCES)),
@@ -85,14 +88,17 @@ impl<M: Machine> Process<'_, M> {
             },
             nr::__NR_mremap => self.remap(words),
             nr::__NR_madvise => self.advise(first, second, third),
-            nr::__NR_mlock | nr::__NR_munlock => self.keep_there(first, second),
+            nr::__NR_mlock => self.lock(first, second, true),
+            nr::__NR_munlock => self.lock(first, second, false),
             nr::__NR_mlock2 if third & !u64::from(MLOCK_ONFAULT) == 0 => {
-                self.keep_there(first, second)
+                self.lock(first, second, true)
             }
             nr::__NR_mlock2 => Err(Errno(EINVAL)),
-            nr::__NR_mlockall if first & !KEEPS == 0 && first & !ON_FAULT != 0 => Ok(0),
+            nr::__NR_mlockall if first & !KEEPS == 0 && first & !ON_FAULT != 0 => {
+                Ok(self.lock_all(first))
+            }
             nr::__NR_mlockall => Err(Errno(EINVAL)),
-            nr::__NR_munlockall => Ok(0),
+            nr::__NR_munlockall => Ok(self.lock_all(0)),
             _ => return None,
         })
     }
@@ -293,6 +299,35 @@ impl<M: Machine> Process<'_, M> {
         let mut pages = (range.start..range.end).step_by(4096);
         let is_there = pages.all(|at| Space::has(&self.store, at));
         is_there.then_some(0).ok_or(Errno(ENOMEM))
+    }
+
+    /// Notes what is to stay in memory, which it does anyway.
+    fn lock(&mut self, address: u64, bytes: u64, locked: bool) -> Answer {
+        self.keep_there(address, bytes)?;
+        if bytes > 0 {
+            let within = address % PAGE;
+            let range = Range::new(address - within, bytes + within)?;
+            Space::set_locked(&mut self.store, range, locked);
+        }
+        Ok(0)
+    }
+
+    /// The same of all that there is, that will be, or neither.
+    fn lock_all(&mut self, what: u64) -> u64 {
+        self.space.locks = what & u64::from(MCL_FUTURE) != 0;
+        if what == 0 || what & u64::from(MCL_CURRENT) != 0 {
+            Space::set_all_locked(&mut self.store, what != 0);
+        }
+        0
+    }
+
+    /// What was mapped now is to stay in memory, if the program says so.
+    fn lock_new(&mut self, mapped: Answer, bytes: u64, flags: u64) -> Answer {
+        if self.space.locks || flags & u64::from(MAP_LOCKED) != 0 {
+            let range = Range::new(mapped?, bytes)?;
+            Space::set_locked(&mut self.store, range, true);
+        }
+        mapped
     }
 
     /// What processes share reads as zeroes then.

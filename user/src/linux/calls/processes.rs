@@ -240,6 +240,8 @@ impl<'a, M: Machine> Process<'a, M> {
             return Err(Errno(ENOMEM));
         }
         *self.space.at(memory) = *self.space;
+        // What a process locks it locks for itself.
+        self.space.at(memory).locks = false;
         Ok(memory)
     }
 

@@ -24,6 +24,8 @@ use crate::linux::streams::{Side, Target};
 use crate::linux::{Answer, Errno, Machine, Process};
 use crate::socket::{Incoming, SocketError};
 
+/// There are fewer kinds of sockets.
+const KINDS: u32 = 11;
 /// TCP and UDP, by their numbers among protocols.
 const TCP: u64 = 6;
 const UDP: u64 = 17;
@@ -88,6 +90,9 @@ impl<M: Machine> Process<'_, M> {
         kind: u32,
         protocol: u64,
     ) -> Result<Name, Errno> {
+        if kind & !0xf & !(O_CLOEXEC | O_NONBLOCK) != 0 || kind & 0xf >= KINDS {
+            return Err(Errno(EINVAL));
+        }
         let mut name = Name::none(family).ok_or(Errno(EAFNOSUPPORT))?;
         let (kinds, protocols) = match &mut name {
             Name::Inet(_) if kind & 0xf == SOCK_DGRAM => ([SOCK_DGRAM; 3], [0, UDP]),

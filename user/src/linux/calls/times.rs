@@ -1,6 +1,6 @@
 //! Calls that set when files were used and changed.
 
-use linux_raw_sys::errno::EINVAL;
+use linux_raw_sys::errno::{EFAULT, EINVAL};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, UTIME_NOW, UTIME_OMIT};
 
@@ -54,7 +54,10 @@ impl<M: Machine> Process<'_, M> {
         if flags & !u64::from(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
             return Err(Errno(EINVAL));
         }
-        let times = self.given_times(given)?;
+        let times = self.given_times(given);
+        if times == Err(Errno(EFAULT)) {
+            return Err(Errno(EFAULT));
+        }
         let is_empty = flags & u64::from(AT_EMPTY_PATH) != 0;
         let opened = text == 0 || is_empty && self.text(text)?.bytes().is_empty();
         let node = if opened {
@@ -62,7 +65,8 @@ impl<M: Machine> Process<'_, M> {
         } else {
             self.named_as(folder, text, flags)?
         };
-        self.files.set_times(node, times);
+        // A time that cannot be is told of a file that there is.
+        self.files.set_times(node, times?);
         Ok(0)
     }
 

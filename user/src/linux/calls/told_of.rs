@@ -25,6 +25,7 @@ struct Sizes {
     all: u64,
     given: u64,
     shared: u64,
+    locked: u64,
 }
 
 /// What a page that is mapped is for.
@@ -83,6 +84,7 @@ impl<M: Machine> Teller<'_, '_, M> {
             let pages = (region.end - region.start) / PAGE;
             sizes.all += pages;
             sizes.given += region.given;
+            sizes.locked += region.locked;
             sizes.shared += if region.shared { region.given } else { 0 };
         });
         sizes
@@ -106,7 +108,11 @@ impl<M: Machine> Teller<'_, '_, M> {
         writeln!(self, "FDSize:\t{FILE_NUMBERS}\nGroups:\t ")?;
         if self.task(place).lives() {
             let sizes = self.pages(place);
-            for (what, pages) in [("VmSize", sizes.all), ("VmRSS", sizes.given)] {
+            for (what, pages) in [
+                ("VmSize", sizes.all),
+                ("VmLck", sizes.locked),
+                ("VmRSS", sizes.given),
+            ] {
                 writeln!(self, "{what}:\t{:8} kB", pages * PAGE / 1024)?;
             }
         }
@@ -152,7 +158,9 @@ impl<M: Machine> Teller<'_, '_, M> {
 
     /// `statm`: pages.
     pub(super) fn sizes(&mut self, place: usize) -> fmt::Result {
-        let Sizes { all, given, shared } = self.pages(place);
+        let Sizes {
+            all, given, shared, ..
+        } = self.pages(place);
         writeln!(self, "{all} {given} {shared} 0 0 {} 0", given - shared)
     }
 

@@ -16,6 +16,7 @@ impl Space {
             frame: PROMISED,
             rights,
             alias: BEYOND,
+            locked: false,
         };
         (store.get(page) == 0)
             .then(|| store.set(page, it.word()))

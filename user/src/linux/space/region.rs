@@ -16,6 +16,8 @@ pub(crate) struct Region {
     pub(crate) shared: bool,
     /// How many have memory.
     pub(crate) given: u64,
+    /// How many are to stay in memory.
+    pub(crate) locked: u64,
 }
 
 fn letters(rights: Rights) -> [u8; 3] {
@@ -48,6 +50,7 @@ impl Space {
             letters: letters(first.rights),
             shared: first.alias != 0,
             given: 0,
+            locked: 0,
         };
         let mut next = Some((page, word));
         while let Some((at, word)) = next {
@@ -60,6 +63,7 @@ impl Space {
                 break;
             }
             region.given += u64::from(it.frame != PROMISED);
+            region.locked += u64::from(it.locked);
             page = at + 1;
             region.end = page * PAGE;
             next = store.after(page);

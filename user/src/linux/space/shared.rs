@@ -66,6 +66,7 @@ pub(super) fn share_page(
         frame,
         rights,
         alias,
+        locked: false,
     };
     let mapped = rights == Rights::NONE || machine.map(it.mapped(), page * PAGE, rights);
     let kept = mapped.then(|| store.set(page, it.word())).flatten();

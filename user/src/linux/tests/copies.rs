@@ -1,8 +1,11 @@
 //! Calls that copy, append, exchange and move, and what is wrong with them, as LTP looks at it.
 
-use linux_raw_sys::errno::{EINVAL, EISDIR, ELOOP, ENXIO, EOPNOTSUPP, ESRCH, EXDEV};
+use linux_raw_sys::errno::{
+    EAFNOSUPPORT, EBUSY, EINVAL, EISDIR, ELOOP, ENXIO, EOPNOTSUPP, EPROTONOSUPPORT, ESRCH, EXDEV,
+};
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{EPOLL_CTL_ADD, O_APPEND, O_CREAT, O_RDONLY, O_RDWR, O_WRONLY};
+use std::borrow::ToOwned as _;
 
 use super::*;
 
@@ -380,5 +383,80 @@ fn a_word_that_is_not_there_wakes_nobody() {
         ] {
             assert_eq!(ask(process, nr::__NR_futex, &words), answer, "{words:?}");
         }
+    });
+}
+
+/// How many KiB of the program's memory are to stay there.
+fn locked(process: Program<'_, '_>) -> String {
+    let file = open(process, "/proc/self/status", O_RDONLY);
+    let len = ask(process, nr::__NR_read, &[file, SECOND, 0x600]).unwrap();
+    let mut bytes = vec![0; usize::try_from(len).unwrap()];
+    process.read(SECOND, &mut bytes).unwrap();
+    assert_eq!(ask(process, nr::__NR_close, &[file]), Ok(0));
+    let text = String::from_utf8(bytes).unwrap();
+    let line = text.lines().find_map(|it| it.strip_prefix("VmLck:"));
+    line.unwrap().trim().to_owned()
+}
+
+#[test]
+fn what_is_to_stay_in_memory_is_told() {
+    with(|process, _| {
+        assert_eq!(locked(process), "0 kB");
+        let start = map(process, 4 * PAGE, BOTH).unwrap();
+        let lock = [start + 7, PAGE];
+        assert_eq!(ask(process, nr::__NR_mlock, &lock), Ok(0));
+        assert_eq!(ask(process, nr::__NR_mlock, &lock), Ok(0));
+        assert_eq!(locked(process), "8 kB");
+        let flags = u64::from(nr::MS_INVALIDATE);
+        let busy = ask(process, nr::__NR_msync, &[start, PAGE, flags]);
+        assert_eq!(busy, Err(Errno(EBUSY)));
+        assert_eq!(ask(process, nr::__NR_munlock, &[start, PAGE]), Ok(0));
+        assert_eq!(ask(process, nr::__NR_msync, &[start, PAGE, flags]), Ok(0));
+        assert_eq!(locked(process), "4 kB");
+        // A page that is moved, or gets other rights, stays what it is.
+        let read = nr::PROT_READ.into();
+        let protect = [start + PAGE, PAGE, read];
+        assert_eq!(ask(process, nr::__NR_mprotect, &protect), Ok(0));
+        assert_eq!(locked(process), "4 kB");
+        assert_eq!(ask(process, nr::__NR_munmap, &[start, 4 * PAGE]), Ok(0));
+        assert_eq!(locked(process), "0 kB");
+        let flags = nr::MAP_PRIVATE | nr::MAP_ANONYMOUS | nr::MAP_LOCKED;
+        let words = [0, 2 * PAGE, BOTH.into(), flags.into()];
+        assert!(ask(process, nr::__NR_mmap, &words).is_ok());
+        assert_eq!(locked(process), "8 kB");
+        let later = nr::MCL_FUTURE.into();
+        assert_eq!(ask(process, nr::__NR_mlockall, &[later]), Ok(0));
+        map(process, PAGE, BOTH).unwrap();
+        assert_eq!(locked(process), "12 kB");
+        assert_eq!(ask(process, nr::__NR_munlockall, &[]), Ok(0));
+        map(process, PAGE, BOTH).unwrap();
+        assert_eq!(locked(process), "0 kB");
+    });
+}
+
+#[test]
+fn kinds_of_sockets_and_times_that_cannot_be_are_told_apart() {
+    with(|process, _| {
+        for (words, error) in [
+            ([2, 75, 0], EINVAL),
+            ([2, 11, 0], EINVAL),
+            ([2, 5, 0], EPROTONOSUPPORT),
+            ([0, 1, 0], EAFNOSUPPORT),
+        ] {
+            assert_eq!(ask(process, nr::__NR_socket, &words), Err(Errno(error)));
+        }
+        process.write_words(TO, &[1 << 62, 1 << 62]).unwrap();
+        let none = text(process, "/none");
+        assert_eq!(
+            ask(process, nr::__NR_utime, &[none, TO]),
+            Err(Errno(ENOENT))
+        );
+        assert_eq!(ask(process, nr::__NR_utime, &[none, 8]), Err(Errno(EFAULT)));
+        let there = text(process, "/etc/text");
+        assert_eq!(
+            ask(process, nr::__NR_utime, &[there, TO]),
+            Err(Errno(EINVAL))
+        );
+        assert_eq!(content(process, "/proc/sys/kernel/domainname"), b"(none)\n");
     });
 }
