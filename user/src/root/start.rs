@@ -56,7 +56,7 @@ impl Role {
         match self {
             // Their tables stand there.
             Self::Net => 4 * layout::STACK_PAGES,
-            Self::Linux => 20 * layout::STACK_PAGES,
+            Self::Linux => 24 * layout::STACK_PAGES,
             _ => layout::STACK_PAGES,
         }
     }
