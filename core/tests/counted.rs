@@ -11,7 +11,7 @@ mod tests {
     use rcoe_core::Guards;
     use rcoe_core::counted::pmu::{Pmu, Processor, Unfit, find};
     use rcoe_core::counted::{Aim, Approach, Nature, Run, Way};
-    use rcoe_core::coupling::Stop;
+    use rcoe_core::coupling::{Standing, Stop};
 
     const PLACE: u64 = 0x40_1000;
 
@@ -78,6 +78,25 @@ mod tests {
             missed.missed();
             assert_eq!(missed.early(), before);
         }
+    }
+
+    /// What one that was hit came to others never come to, and nobody may wait for that as long as for
+    /// a replica that is late.
+    #[test]
+    fn a_call_is_looked_for_where_the_target_made_it() {
+        let standing = |progress, at_call| Standing {
+            progress,
+            at_call,
+            ..Standing::default()
+        };
+        let end = |progress, at_call, most| Run::end(&standing(progress, at_call), most);
+        assert_eq!(end(5_000, false, 9_000), (5_000, Stop::Matched));
+        assert_eq!(end(5_000, false, 4_000), (4_000, Stop::Overran));
+        assert_eq!(end(5_000, true, 6_000), (6_000, Stop::Overran));
+        assert_eq!(end(u64::MAX, true, 6_000), (6_000, Stop::Overran));
+        let (most, stop) = end(5_000, true, 100_000_000);
+        assert_eq!(stop, Stop::Overran);
+        assert!((5_001..=100_000).contains(&most), "{most}");
     }
 
     #[test]

@@ -298,10 +298,7 @@ impl Coupling {
         let present = state.standing();
         let target = self.coupler.target();
         let most = present.progress.saturating_add(budget);
-        let (end, stop) = match target.at_call || target.progress > most {
-            true => (most, Stop::Overran),
-            false => (target.progress, Stop::Matched),
-        };
+        let (end, stop) = Run::end(target, most);
         // A thread that is stepped has what a breakpoint would need, and who is stopped again and
         // again where it loads exclusively never gets to store.
         let breaks = !state.steps() && !is_exclusive(kernel, target.ip);

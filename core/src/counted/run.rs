@@ -14,7 +14,7 @@
 //! a place, at that instruction. Where the counter comes later than is allowed for, or not at all,
 //! the place is missed, and that is what is told.
 
-use crate::coupling::Stop;
+use crate::coupling::{Standing, Stop};
 use crate::guards::{Bug, Guards};
 
 /// By what a replica is stopped.
@@ -31,6 +31,9 @@ const EARLY: u64 = 128;
 
 /// How much too early one interrupts at most that was later than it should be.
 const EARLIEST: u64 = 1 << 16;
+
+/// Counts behind a call's own at which it has come in any case, however late a counter was.
+const BEHIND_CALL: u64 = EARLIEST;
 
 /// What stopping by a counter depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +121,19 @@ pub struct Run {
 }
 
 impl Run {
+    /// At which count a run to this target ends that may go to `most`, and how. Who is well makes a
+    /// call at the count at which the target made it: whoever has not come to one by then never
+    /// does, so others are not kept waiting for that.
+    #[must_use]
+    pub fn end(target: &Standing, most: u64) -> (u64, Stop) {
+        let call = target.progress.saturating_add(BEHIND_CALL);
+        match target.at_call {
+            true => (most.min(call), Stop::Overran),
+            false if target.progress > most => (most, Stop::Overran),
+            false => (target.progress, Stop::Matched),
+        }
+    }
+
     /// From the count `began` to a target that is at the count `end` and the instruction `place`,
     /// or at most to that count if the protocol has no target there. Without `breaks` no breakpoint
     /// can be set.

@@ -41,6 +41,7 @@ impl<T: Backend> Coupler<T> {
             if let Verdict::Charge(charged) = verdict
                 && here
                 && !judges
+                && self.removes(charged)
             {
                 return Some(self.charge(charged.without(self.id)));
             }
@@ -309,7 +310,8 @@ impl<T: Backend> Coupler<T> {
         let mut accusers = ReplicaSet::empty();
         let mut pending = None;
         for peer in self.other_voters().minus(before) {
-            match self.charge_of(peer, boards) {
+            let theirs = self.charge_of(peer, boards);
+            match theirs.filter(|&it| self.removes(it)) {
                 Some(theirs) if theirs.contains(self.id) => {
                     accusers = accusers.with(peer);
                     self.charged = self.charged.union(theirs.without(self.id));
@@ -335,6 +337,12 @@ impl<T: Backend> Coupler<T> {
             None if !accusers.is_empty() => self.over(End::Disagreement),
             None => self.remove(),
         }
+    }
+
+    /// Can so many be charged and others go on? Of three or more, whoever charges too many goes by
+    /// that itself, and nobody else on its word.
+    const fn removes(&self, charged: ReplicaSet) -> bool {
+        self.voters.len() < 3 || self.is_majority(self.members.minus(charged))
     }
 
     /// Whom a peer charges in this epoch.
