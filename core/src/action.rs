@@ -9,7 +9,7 @@
 //! somebody never became ready, so that the first to leave after performing leaves nobody behind.
 //!
 //! Where an interrupt brings all members here however they compute ([`Node::set_punctual`]), one
-//! that stays away while all others are here is voted out.
+//! that stays away while all others are here, or has halted, is voted out.
 
 use crate::ReplicaId;
 use crate::guards::Bug;
@@ -192,8 +192,18 @@ impl Node {
         self.others.iter().any(past)
     }
 
-    /// Where `peer` is.
+    /// Where `peer` is. One that halted ahead comes to nobody, and members that come here whatever
+    /// they do may never come to it: so it is missing here.
     fn locate(&self, peer: ReplicaId, ports: &Ports<'_>) -> Peer {
+        let halted = || port(ports, peer).outbox.halt.load(Ordering::Acquire) != 0;
+        match self.told_place(peer, ports) {
+            Peer::Ahead if self.punctual && halted() => Peer::Behind,
+            place => place,
+        }
+    }
+
+    /// Where `peer` says that it is.
+    fn told_place(&self, peer: ReplicaId, ports: &Ports<'_>) -> Peer {
         let outbox = port(ports, peer).outbox;
         // A peer arrives elsewhere only after it has said what it did here: so this is read first.
         let further = outbox.arrived.load(Ordering::Acquire) > self.round;

@@ -231,6 +231,29 @@ mod tests {
         panic!("nobody is voted out: {}", calls[0]);
     }
 
+    /// One that stood further on, missed all others and halted, is nowhere: those who come here
+    /// whatever they do would pass by for it for ever, if they never come to where it stood.
+    #[test]
+    fn nobody_passes_by_for_one_that_has_halted_further_on() {
+        let memory = Memory::new();
+        let ports = memory.ports();
+        let (mut nodes, mut calls) = passed_by_the_third(&memory, &ports);
+        let end = loop {
+            match run(&mut nodes[2], &mut calls[2], &ports) {
+                Step::Pending(what) => calls[2].overdue(what.peer),
+                end => break end,
+            }
+        };
+        assert!(matches!(end, Step::Halted(_)), "{end:?}");
+        for _ in 0..1_000 {
+            if let Some(gone) = step_and_miss(&mut nodes, &mut calls, &ports) {
+                assert_eq!(gone, ReplicaSet::empty().with(ReplicaId::new(2)));
+                return;
+            }
+        }
+        panic!("nobody is voted out: {}", calls[0]);
+    }
+
     /// Three members at one point, of which the first is ready and looks at the second, which has
     /// performed the action; the third is ready.
     fn performed_by_the_second(memory: &Memory, ports: &Ports<'_>) -> ([Node; 3], [Call; 3]) {
