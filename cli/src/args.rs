@@ -306,6 +306,12 @@ pub(crate) struct RunArgs {
     /// System sphere: wait for a debugger or fault injector at this unix socket
     #[arg(long, value_name = "SOCKET")]
     pub(crate) debugger: Option<PathBuf>,
+    /// System sphere: let a fault injector reach the emulator's own monitor at this unix socket
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) monitor: Option<PathBuf>,
+    /// System sphere: the machine does not begin, but goes on from a state that comes by --monitor
+    #[arg(long, requires = "monitor")]
+    pub(crate) restored: bool,
     /// System sphere, x86_64: give the machine a network, and offer its TCP port GUEST at port HOST
     /// of the host: at the loopback, unless another IPv4 address is named. With /udp a port for
     /// datagrams, whose answers need --outgoing. Can be given more than once

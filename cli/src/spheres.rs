@@ -24,7 +24,7 @@ const PROCESS: [&str; 11] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 15] = [
+const SYSTEM: [&str; 17] = [
     "accel",
     "arch",
     "core_threads",
@@ -36,8 +36,10 @@ const SYSTEM: [&str; 15] = [
     "initrd",
     "memory",
     "memory_file",
+    "monitor",
     "outgoing",
     "publish",
+    "restored",
     "stop_by",
     "wire",
 ];

@@ -141,6 +141,8 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         memory: args.memory,
         memory_file: args.memory_file.clone(),
         debugger: args.debugger.clone(),
+        monitor: args.monitor.clone(),
+        restored: args.restored,
         publish: args.publish.clone(),
         outgoing: args.outgoing,
         wire: args.wire.clone(),

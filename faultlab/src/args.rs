@@ -366,6 +366,9 @@ pub(crate) struct SystemArgs {
     /// Memory of each replica of a machine with a guest, in MiB.
     #[arg(long, default_value_t = 64)]
     pub(crate) memory: u64,
+    /// Start the guest once, and have each machine go on from where it has printed LINE.
+    #[arg(long, value_name = "LINE", requires = "guest")]
+    pub(crate) from: Option<String>,
     /// What the guest is told: its argument, or the words of Linux' command line.
     #[arg(last = true, requires = "guest")]
     pub(crate) words: Vec<String>,
@@ -385,6 +388,7 @@ impl SystemArgs {
             coupling: self.coupling.clone(),
             timeout: self.timeout.clone(),
             guest: self.guest().map(|it| it.absolute()).transpose()?,
+            kept: None,
             deadline: Duration::from_secs(self.deadline),
         })
     }
@@ -396,6 +400,7 @@ impl SystemArgs {
             initrd: self.initrd.clone(),
             words: self.words.clone(),
             memory: self.memory,
+            from: self.from.clone(),
         })
     }
 

@@ -149,6 +149,7 @@ fn machine(args: &ShowArgs) -> Result<Verdict> {
         coupling: "loose".into(),
         timeout: "50ms".into(),
         guest: None,
+        kept: None,
         deadline: DEADLINE,
     };
     let folder = system::Folder::create()?;

@@ -24,6 +24,9 @@ pub struct Guest {
     pub words: Vec<String>,
     /// Memory of each replica, in MiB.
     pub memory: u64,
+    /// The line with which its start is over: machines go on from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
 }
 
 impl Guest {

@@ -17,6 +17,7 @@
 pub mod frames;
 mod gdb;
 mod guest;
+mod kept;
 mod memory;
 mod plan;
 mod process;
@@ -39,6 +40,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 pub use guest::Guest;
+pub use kept::Kept;
 pub use plan::{Flip, Plan, Target};
 pub use processor::Processor;
 pub use report::{describe, markdown, verdicts};
@@ -71,8 +73,25 @@ pub struct Setup {
     pub timeout: String,
     /// The operating system that runs instead of programs, if one does.
     pub guest: Option<Guest>,
+    /// From which machines go on, if they do not begin.
+    pub kept: Option<Kept>,
     /// CPU time of the emulator after which a run is a hang.
     pub deadline: Duration,
+}
+
+impl Setup {
+    /// Runs a guest up to the line from which its machines are to go on, if there is one.
+    fn keep(&mut self, folder: &Path) -> Result<()> {
+        let Some(guest) = &self.guest else {
+            return Ok(());
+        };
+        if let Some(line) = &guest.from {
+            let begun = folder.join("begun");
+            let running = run::Running::start(self, &guest.words, "", run::Reach::Monitor, &begun)?;
+            self.kept = Some(Kept::keep(running, line, folder)?);
+        }
+        Ok(())
+    }
 }
 
 /// What was changed.
@@ -224,10 +243,10 @@ fn cycles_of(finished: &Finished) -> Option<u64> {
 }
 
 fn calibrate(setup: &Setup, name: String, words: Vec<String>, folder: &Path) -> Result<Calibrated> {
-    let finished = run::plain(setup, &words, &folder.join("calibration"))?;
+    let (finished, cycles) = run::plain(setup, &words, &folder.join("calibration"))?;
     let quiet = finished.exit == Some(Exit::Code(0)) && finished.events.divergences.is_empty();
     ensure!(quiet, "{words:?} without a fault: {}", finished.stderr);
-    let cycles = cycles_of(&finished).with_context(|| format!("{words:?} told no cycles"))?;
+    let cycles = cycles.with_context(|| format!("{words:?} told no cycles"))?;
     Ok(Calibrated {
         name,
         words,
@@ -251,7 +270,8 @@ impl Lab {
     ///
     /// # Errors
     /// If one goes wrong.
-    pub fn prepare(setup: Setup, seed: u64, flips: usize, folder: &Path) -> Result<Self> {
+    pub fn prepare(mut setup: Setup, seed: u64, flips: usize, folder: &Path) -> Result<Self> {
+        setup.keep(folder)?;
         let run = |(name, words)| calibrate(&setup, name, words, folder);
         let programs = match &setup.guest {
             Some(guest) => vec![run((guest.name(), guest.words.clone()))?],

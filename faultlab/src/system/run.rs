@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use super::gdb::{Debugger, Gone, Stop};
+use super::kept::{self, Kept};
 use super::memory::{Memory, Pages};
 use super::plan::{Flip, Plan, Target};
 use super::process::rcoe;
@@ -27,8 +28,19 @@ const LOOKS: u32 = 200;
 /// Time between looks.
 const BETWEEN: Duration = Duration::from_millis(2);
 
+/// How a machine is reached while it runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Not at all.
+    None,
+    /// By a debugger.
+    Debugger,
+    /// By the emulator's monitor, from the start: its state is to be kept.
+    Monitor,
+}
+
 /// A machine that runs.
-struct Running {
+pub(super) struct Running {
     child: Child,
     folder: PathBuf,
     started: Instant,
@@ -38,11 +50,11 @@ struct Running {
 }
 
 impl Running {
-    fn start(
+    pub(super) fn start(
         setup: &Setup,
         program: &[String],
         words: &str,
-        debugged: bool,
+        reach: Reach,
         folder: &Path,
     ) -> Result<Self> {
         fs::create_dir_all(folder)?;
@@ -64,8 +76,16 @@ impl Running {
         }
         command.args(["--core-threads", "counted", "--tick", "1ms"]);
         command.args(["--timeout", &setup.timeout, "--events", "events"]);
-        if debugged {
-            command.args(["--debugger", "debugger", "--memory-file", "memory"]);
+        if reach == Reach::Debugger {
+            command.args(["--debugger", "debugger"]);
+        }
+        if reach != Reach::None || setup.kept.is_some() {
+            command.args(["--memory-file", kept::MEMORY]);
+        }
+        match &setup.kept {
+            Some(kept) => kept.tell(&mut command, folder)?,
+            None if reach == Reach::Monitor => drop(command.args(["--monitor", kept::MONITOR])),
+            None => {}
         }
         command.arg("--").args(program);
         command.env("RCOE_SYSTEM_WORDS", words);
@@ -83,7 +103,26 @@ impl Running {
         })
     }
 
+    /// A file of its folder.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Has it ended?
+    pub(super) fn is_over(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    /// Has a machine that goes on from a state read it.
+    fn load(&self, setup: &Setup) -> Result<()> {
+        setup.kept.iter().try_for_each(|it| it.load(&self.folder))
+    }
+
     fn finish(mut self) -> Result<Finished> {
+        self.wait_for_end()
+    }
+
+    fn wait_for_end(&mut self) -> Result<Finished> {
         let mut exit = None;
         while exit.is_none() && !self.stuck.look() {
             exit = self.child.try_wait()?.map(Exit::from);
@@ -122,12 +161,28 @@ impl Drop for Running {
     }
 }
 
-/// A run without a flip.
+/// A run without a flip, and what it took: cycles, or ticks of the emulator where the machine goes
+/// on from a state.
 ///
 /// # Errors
 /// If it cannot be started.
-pub(super) fn plain(setup: &Setup, program: &[String], folder: &Path) -> Result<Finished> {
-    Running::start(setup, program, "", false, folder)?.finish()
+pub(super) fn plain(
+    setup: &Setup,
+    program: &[String],
+    folder: &Path,
+) -> Result<(Finished, Option<u64>)> {
+    let mut running = Running::start(setup, program, "", Reach::None, folder)?;
+    if setup.kept.is_none() {
+        let finished = running.finish()?;
+        let cycles = super::cycles_of(&finished);
+        return Ok((finished, cycles));
+    }
+    running.load(setup)?;
+    running.stuck.look();
+    let before = running.stuck.used();
+    Kept::go_on(folder)?;
+    let finished = running.wait_for_end()?;
+    Ok((finished, Some(running.stuck.used() - before)))
 }
 
 /// What became of a machine with flips.
@@ -159,7 +214,10 @@ pub(super) fn inject(
     )]
     let at = (every as f64 * plan.moment) as u64;
     let words = format!("pauser={} pause={at} every={every}", plan.pauser);
-    let mut running = Running::start(setup, program, &words, true, folder)?;
+    let mut running = Running::start(setup, program, &words, Reach::Debugger, folder)?;
+    running.load(setup)?;
+    running.stuck.look();
+    let first = running.stuck.used() + at;
     let socket = folder.join("debugger");
     let over = || !matches!(running.child.try_wait(), Ok(None));
     let debugger = Debugger::connect(&socket, over)?;
@@ -168,6 +226,7 @@ pub(super) fn inject(
     if let Some(mut debugger) = debugger {
         let ended = inject_in(
             (setup, plan, folder),
+            (first, every),
             &mut debugger,
             &mut running.stuck,
             &mut hits,
@@ -191,18 +250,21 @@ pub(super) fn inject(
 /// Why it stands still at last.
 fn inject_in(
     (setup, plan, folder): (&Setup, &Plan, &Path),
+    (first, every): (u64, u64),
     debugger: &mut Debugger,
     stuck: &mut Stuck,
     hits: &mut Vec<Hit>,
 ) -> Result<Stop> {
-    let mut stuck = || stuck.look();
     let memory = Memory {
         processor: setup.processor,
         file: &folder.join("memory"),
         partition: setup.guest.as_ref().map_or(PARTITION, Guest::partition),
     };
-    for flip in &plan.flips {
-        let last = debugger.go(&mut stuck)?;
+    for (flip, number) in plan.flips.iter().zip(0..) {
+        let last = match setup.kept {
+            Some(_) => pass(debugger, stuck, first + every * number)?,
+            None => debugger.go(&mut || stuck.look())?,
+        };
         if last != Stop::Standing {
             return Ok(last);
         }
@@ -215,7 +277,7 @@ fn inject_in(
         }
         for _ in 0..if of_guest { 0 } else { flip.steps } {
             let core = setup.processor.core_of(plan.victim);
-            let last = debugger.step(core, &mut stuck)?;
+            let last = debugger.step(core, &mut || stuck.look())?;
             if last != Stop::Standing {
                 return Ok(last);
             }
@@ -225,11 +287,20 @@ fn inject_in(
     }
     // There are more pauses than flips.
     loop {
-        let last = debugger.go(&mut stuck)?;
+        let last = debugger.go(&mut || stuck.look())?;
         if last != Stop::Standing {
             return Ok(last);
         }
     }
+}
+
+/// Lets the machine go on until its emulator has used so much time; then it stands still.
+fn pass(debugger: &mut Debugger, stuck: &mut Stuck, until: u64) -> Result<Stop> {
+    debugger.release()?;
+    while !stuck.look() && !stuck.is_gone() && stuck.used() < until {
+        std::thread::sleep(BETWEEN);
+    }
+    debugger.hold()
 }
 
 /// Has the machine stand still where a replica's program runs, its guest as a rule; false if it is

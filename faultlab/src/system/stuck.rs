@@ -16,6 +16,8 @@ pub(super) struct Stuck {
     limit: Duration,
     /// CPU time when it was last seen to be awake, and when that was.
     awake: (u64, Instant),
+    /// Has it ended, or not begun?
+    gone: bool,
 }
 
 /// State, and CPU time in ticks, of a process.
@@ -34,6 +36,7 @@ impl Stuck {
             rcoe,
             limit,
             awake: (0, Instant::now()),
+            gone: true,
         }
     }
 
@@ -49,12 +52,24 @@ impl Stuck {
         states.any(|(state, _)| state != 'S')
     }
 
+    /// Ticks that it had used when it was looked at last.
+    pub(super) const fn used(&self) -> u64 {
+        self.awake.0
+    }
+
+    /// Was there none when it was looked at last?
+    pub(super) const fn is_gone(&self) -> bool {
+        self.gone
+    }
+
     /// Has it used up its time, or been asleep for long?
     pub(super) fn look(&mut self) -> bool {
         let rcoe = self.rcoe;
         let children = fs::read_to_string(format!("/proc/{rcoe}/task/{rcoe}/children"));
         let children = children.unwrap_or_default();
-        let Some(pid) = children.split_whitespace().next() else {
+        let pid = children.split_whitespace().next();
+        self.gone = pid.is_none();
+        let Some(pid) = pid else {
             self.awake.1 = Instant::now();
             return false;
         };

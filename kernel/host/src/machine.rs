@@ -137,6 +137,13 @@ pub(crate) fn start(
         counter::load(&mut command, settings, &plugin, folder)?;
     }
     command.arg("-kernel").arg(kernel);
+    if let Some(path) = &settings.monitor {
+        let path = quoted(path);
+        command.args(["-qmp", &format!("unix:{path},server=on,wait=off")]);
+    }
+    if settings.restored {
+        command.args(["-incoming", "defer"]);
+    }
     let console = chardev(&mut command, folder, "console")?;
     command.args(["-serial", "chardev:console"]);
     let status = chardev(&mut command, folder, "status")?;
@@ -255,8 +262,13 @@ fn check_places(settings: &Settings) -> Result<(), SystemError> {
             .map(drop)
             .map_err(|error| refuse(option, path, &error))
     };
-    if let Some(path) = &settings.debugger {
-        check("--debugger", path)?;
+    for (option, path) in [
+        ("--debugger", &settings.debugger),
+        ("--monitor", &settings.monitor),
+    ] {
+        if let Some(path) = path {
+            check(option, path)?;
+        }
     }
     if let Some(folder) = &settings.wire {
         if settings.publish.is_empty() && !settings.outgoing {

@@ -50,6 +50,10 @@ pub struct Settings {
     pub memory_file: Option<PathBuf>,
     /// A socket at which a debugger or fault injector reaches the machine, which waits for it.
     pub debugger: Option<PathBuf>,
+    /// A socket at which the emulator's monitor is reached.
+    pub monitor: Option<PathBuf>,
+    /// Does the machine wait for a state, which comes by that monitor, to go on from?
+    pub restored: bool,
     /// Ports of the machine that the host offers. Without any, and with nothing outgoing, the
     /// machine has no network.
     pub publish: Vec<Publish>,
