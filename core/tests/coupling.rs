@@ -206,6 +206,39 @@ mod tests {
         }
     }
 
+    /// Who is in a hurry and misses all others goes by that alone: those do not charge each other
+    /// on its word.
+    #[test]
+    fn nobody_takes_over_a_charge_against_all() {
+        let memory = memory(3);
+        let boards = boards(&memory);
+        let mut all = replicas(&[7, 7, 7], (9, 0));
+        let hasty = &mut all[1];
+        while hasty.came.is_none() {
+            match hasty.coupler.step(&boards, &mut hasty.machine) {
+                Order::Wait(peer) => hasty.coupler.overdue(peer),
+                Order::Halted(end) => hasty.came = Some(Err(end)),
+                _ => {}
+            }
+        }
+        assert_eq!(hasty.came, Some(Err(End::Missing)));
+        for _ in 0..1000 {
+            for number in [0, 2] {
+                let replica = &mut all[number];
+                match replica.coupler.step(&boards, &mut replica.machine) {
+                    // What has ended is soon found to be.
+                    Order::Wait(peer) if peer.index() == 1 => replica.coupler.overdue(peer),
+                    Order::Place => replica.coupler.placed(),
+                    Order::Run { .. } => replica.run(),
+                    Order::Agreed(_) => replica.came = Some(Ok(replica.machine.at)),
+                    Order::Halted(end) => replica.came = Some(Err(end)),
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!([0, 2].map(|it| all[it].came), [Some(Ok(7)); 2]);
+    }
+
     #[test]
     fn two_that_differ_stop_wherever_they_are() {
         for (one, other) in [(0, 3), (3, 0), (7, 7), (20, 20), (2, 20)] {

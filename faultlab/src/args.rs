@@ -369,6 +369,9 @@ pub(crate) struct SystemArgs {
     /// Start the guest once, and have each machine go on from where it has printed LINE.
     #[arg(long, value_name = "LINE", requires = "guest")]
     pub(crate) from: Option<String>,
+    /// Hit the guest's general registers only.
+    #[arg(long, requires = "guest")]
+    pub(crate) registers: bool,
     /// What the guest is told: its argument, or the words of Linux' command line.
     #[arg(last = true, requires = "guest")]
     pub(crate) words: Vec<String>,
@@ -401,6 +404,7 @@ impl SystemArgs {
             words: self.words.clone(),
             memory: self.memory,
             from: self.from.clone(),
+            registers: self.registers,
         })
     }
 

@@ -27,6 +27,9 @@ pub struct Guest {
     /// The line with which its start is over: machines go on from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
+    /// Are its registers hit alone, and not its memory?
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub registers: bool,
 }
 
 impl Guest {

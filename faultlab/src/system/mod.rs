@@ -297,8 +297,9 @@ impl Lab {
     pub fn inject(&self, index: u64) -> Result<Record> {
         let replicas = self.setup.replicas;
         let space = [self.programs.len(), replicas, self.flips];
-        let targets = match self.setup.guest {
-            Some(_) => &plan::OF_GUEST[..],
+        let targets = match &self.setup.guest {
+            Some(guest) if guest.registers => &plan::REGISTERS[..],
+            Some(_) => &plan::OF_GUEST,
             None => &plan::TARGETS,
         };
         let plan = Plan::derive(self.seed, index, space, targets);

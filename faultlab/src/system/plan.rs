@@ -49,6 +49,8 @@ pub(super) const TARGETS: [(Target, u64); 9] = [
 /// The same for machines with a guest, of which it is that is hit.
 pub(super) const OF_GUEST: [(Target, u64); 3] =
     [(Target::Gpr, 8), (Target::Xmm, 1), (Target::Guest, 3)];
+/// Its general registers only, as in DSN'19, table VIII.
+pub(super) const REGISTERS: [(Target, u64); 1] = [(Target::Gpr, 1)];
 
 impl Target {
     fn pick(random: u64, targets: &[(Self, u64)]) -> Self {
