@@ -80,8 +80,8 @@ mod tests {
         }
     }
 
-    /// What one that was hit came to others never come to, and nobody may wait for that as long as for
-    /// a replica that is late.
+    /// What one that was hit came to others never come to, and nobody may wait for that as long as
+    /// for a replica that is late.
     #[test]
     fn a_call_is_looked_for_where_the_target_made_it() {
         let standing = |progress, at_call| Standing {

@@ -137,13 +137,7 @@ pub(crate) fn start(
         counter::load(&mut command, settings, &plugin, folder)?;
     }
     command.arg("-kernel").arg(kernel);
-    if let Some(path) = &settings.monitor {
-        let path = quoted(path);
-        command.args(["-qmp", &format!("unix:{path},server=on,wait=off")]);
-    }
-    if settings.restored {
-        command.args(["-incoming", "defer"]);
-    }
+    monitor(&mut command, settings);
     let console = chardev(&mut command, folder, "console")?;
     command.args(["-serial", "chardev:console"]);
     let status = chardev(&mut command, folder, "status")?;
@@ -222,6 +216,18 @@ fn debugger(command: &mut Command, path: &Path, device: &str) {
     let path = quoted(path);
     command.args(["-S", "-gdb", &format!("unix:{path},server=on,wait=off")]);
     command.args(["-device", device, "-action", "panic=pause"]);
+}
+
+/// Lets a fault injector reach the emulator's monitor at a socket, by which the machine may get the
+/// state from which it goes on.
+fn monitor(command: &mut Command, settings: &Settings) {
+    if let Some(path) = &settings.monitor {
+        let path = quoted(path);
+        command.args(["-qmp", &format!("unix:{path},server=on,wait=off")]);
+    }
+    if settings.restored {
+        command.args(["-incoming", "defer"]);
+    }
 }
 
 /// A file for what the emulator says of itself: read by us, written by the emulator.
