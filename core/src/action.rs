@@ -175,12 +175,38 @@ impl Node {
             Peer::Ahead | Peer::Performed | Peer::Torn => self.leave_action(ports),
             // Whoever is behind passes by, however long this peer is behind it.
             Peer::Behind if self.is_behind(ports) => self.leave_action(ports),
+            Peer::Behind if self.misses_halted(ports) => self.vote_with_the_rest(call, ports),
             Peer::Behind if self.alarmed(ports) || Self::missing(call, ports, peer) => {
                 self.leave_or_vote(call, ports)
             }
             Peer::Behind => Step::Pending(Await {
                 peer,
                 bell,
+                reason: WaitFor::Action,
+            }),
+        }
+    }
+
+    fn has_halted(ports: &Ports<'_>, peer: ReplicaId) -> bool {
+        port(ports, peer).outbox.halt.load(Ordering::Acquire) != 0
+    }
+
+    /// Are members punctual, and one of them has halted? It may have called for a vote before.
+    fn misses_halted(&self, ports: &Ports<'_>) -> bool {
+        let mut others = self.others.iter();
+        self.punctual && others.any(|peer| Self::has_halted(ports, peer))
+    }
+
+    /// A punctual member has halted. All others come here: who left before they have would leave
+    /// each time, and so would they.
+    fn vote_with_the_rest(&mut self, call: &mut Call, ports: &Ports<'_>) -> Step {
+        let here = |id| matches!(self.locate(id, ports), Peer::Here | Peer::Ready);
+        let awaited = |&id: &ReplicaId| !here(id) && !Self::missing(call, ports, id);
+        match self.others.iter().find(awaited) {
+            None => self.enter_vote(call),
+            Some(peer) => Step::Pending(Await {
+                peer,
+                bell: port(ports, peer).outbox.bell(),
                 reason: WaitFor::Action,
             }),
         }
@@ -195,9 +221,8 @@ impl Node {
     /// Where `peer` is. One that halted ahead comes to nobody, and members that come here whatever
     /// they do may never come to it: so it is missing here.
     fn locate(&self, peer: ReplicaId, ports: &Ports<'_>) -> Peer {
-        let halted = || port(ports, peer).outbox.halt.load(Ordering::Acquire) != 0;
         match self.told_place(peer, ports) {
-            Peer::Ahead if self.punctual && halted() => Peer::Behind,
+            Peer::Ahead if self.punctual && Self::has_halted(ports, peer) => Peer::Behind,
             place => place,
         }
     }

@@ -245,6 +245,10 @@ mod tests {
             }
         };
         assert!(matches!(end, Step::Halted(_)), "{end:?}");
+        // Nobody leaves before all that are left have come.
+        for _ in 0..3 {
+            assert!(is_waiting_for(run(&mut nodes[0], &mut calls[0], &ports), 1));
+        }
         for _ in 0..1_000 {
             if let Some(gone) = step_and_miss(&mut nodes, &mut calls, &ports) {
                 assert_eq!(gone, ReplicaSet::empty().with(ReplicaId::new(2)));
