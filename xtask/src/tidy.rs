@@ -18,6 +18,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 use crate::count::Counts;
+use crate::failures::{self, Failure, Tail};
 use crate::shell;
 
 /// `xtask/tidy.toml`.
@@ -187,6 +188,7 @@ pub(crate) fn run() -> Result<Counts> {
         if !findings.is_empty() {
             println!("tidy: {demand}:");
             findings.iter().for_each(|finding| println!("  {finding}"));
+            failures::keep(Failure::new(*demand, Tail::of(&findings.join("\n"))));
         }
     }
     text::report_soft_limit(&house);

@@ -239,8 +239,8 @@ fn mix(state: u64, digest: u64) -> u64 {
     (state.rotate_left(23) ^ digest).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Does the kernel refuse a vector before it looks at what its parts lead to? There are too many, or
-/// one has a length that is out of bounds.
+/// Does the kernel refuse a vector before it looks at what its parts lead to? There are too many,
+/// or one has a length that is out of bounds.
 ///
 /// # Errors
 /// The vector itself cannot be read.

@@ -6,8 +6,8 @@ use rcoe_linux_sys::{syscall2, syscall3, syscall6};
 
 use crate::convert::low32;
 use crate::sys::numbers::{
-    MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, SO_ACCEPTCONN, SO_ERROR, SO_RCVTIMEO,
-    SO_SNDTIMEO, SOL_SOCKET,
+    MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, SO_ACCEPTCONN, SO_RCVTIMEO, SO_SNDTIMEO,
+    SOL_SOCKET,
 };
 use crate::sys::{check, error};
 
@@ -110,11 +110,6 @@ pub(crate) fn address(fd: u64, of_peer: bool, words: &mut [u64; 16]) -> Option<u
     // SAFETY: the buffer has room for `len` bytes.
     let done = unsafe { syscall3(u64::from(call), fd, at, (&raw mut len) as u64) };
     (done == 0).then_some(len)
-}
-
-/// Result of a connection that was begun without waiting.
-pub(crate) fn socket_error(fd: u64) -> i64 {
-    socket_option(fd, SO_ERROR).map_or(0, |[error, _]| -i64::from(low32(error)))
 }
 
 /// Does this socket take connections?

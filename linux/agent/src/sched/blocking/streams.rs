@@ -207,8 +207,8 @@ impl Try<'_> {
         if !self.asked && never_waits(self.fd()) {
             return None;
         }
-        // Made again once it is known what came of it: only then does the socket count as connected,
-        // or as one that may connect elsewhere.
+        // Made again once it is known what came of it: only then does the socket count as
+        // connected, or as one that may connect elsewhere.
         let result = without_waiting(self.fd(), || self.make(*self.args));
         let waits = [EINPROGRESS, EALREADY].map(sys::error).contains(&result);
         if waits {
