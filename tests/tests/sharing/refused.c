@@ -1,12 +1,16 @@
 // What the kernel refuses it refuses here, too, with its own errors: mappings that a descriptor does
-// not allow, vectors with lengths that are none, processes that no host has.
+// not allow, vectors with lengths that are none, processes and threads that no host has.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,7 +44,23 @@ static void vectors(int fd) {
   TELL(preadv(fd, odd, 1025, 0));
 }
 
+static void *signals(void *nothing) {
+  TELL(tgkill(-1, gettid(), SIGURG));
+  TELL(tgkill(getpid(), 0, SIGURG));
+  TELL(tgkill(gettid(), gettid(), SIGURG));
+  TELL(tgkill(getpid(), gettid(), SIGURG));
+  TELL(kill(gettid(), SIGURG));
+  return nothing;
+}
+
 static void processes(void) {
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, -1};
+  struct __user_cap_data_struct data[2];
+  TELL(syscall(SYS_capget, &header, data));
+  header.pid = 1 << 22;
+  TELL(syscall(SYS_capget, &header, data));
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, signals, NULL) == 0 && pthread_join(thread, NULL) == 0);
   TELL(getpgid(1 << 22));
   TELL(getsid(-1));
   TELL(setpgid(1 << 22, 0));

@@ -1,6 +1,6 @@
 //! Calls that the agent answers itself or makes on this replica alone.
 
-use linux_raw_sys::errno::{EINVAL, ENOENT, ESRCH};
+use linux_raw_sys::errno::{EINVAL, ENOENT, EPERM, ESRCH};
 use linux_raw_sys::prctl::PR_TSC_ENABLE;
 use rcoe_linux_abi::Ending;
 use rcoe_linux_syscalls::{Class, Special};
@@ -135,7 +135,11 @@ fn capabilities(kernel: &mut Kernel, call: &Call) -> i64 {
         return Fault::RESULT;
     };
     if pid != 0 && kernel.threads.find(pid).is_none() {
-        return sys::error(ESRCH);
+        return sys::error(match call.what.special {
+            Special::Capget if pid.cast_signed() < 0 => EINVAL,
+            Special::Capget => ESRCH,
+            _ => EPERM,
+        });
     }
     let mut header = [version, 0];
     let result = local(

@@ -60,9 +60,19 @@ pub(in crate::calls) fn send(kernel: &mut Kernel, call: &Call) -> Option<i64> {
             _ => Some(u64::MAX),
         };
     }
+    let is_none = |id: u64| low32(id).cast_signed() <= 0;
+    if let Some(thread) = wish.thread
+        && (is_none(thread) || wish.process.is_some_and(is_none))
+    {
+        return Some(sys::error(EINVAL));
+    }
     let own = u64::from(own_pid(kernel));
     let found = wish.thread.map(|thread| kernel.threads.find(low32(thread)));
     let ours = match wish.process {
+        // The number of any thread stands for its process.
+        Some(process) if wish.thread.is_none() => {
+            process == own || kernel.threads.find(low32(process)).is_some()
+        }
         Some(process) => process == own,
         None => matches!(found, Some(Some(_))),
     };

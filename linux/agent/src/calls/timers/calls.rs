@@ -1,6 +1,6 @@
 //! The calls that set timers and ask about them.
 
-use linux_raw_sys::errno::{EAGAIN, EINVAL};
+use linux_raw_sys::errno::{EAGAIN, EINVAL, EOPNOTSUPP};
 use linux_raw_sys::general::{SIGALRM, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD, SIGEV_THREAD_ID};
 use rcoe_linux_syscalls::Special;
 
@@ -124,7 +124,7 @@ fn get_old(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// The clock's domain; `None` if timers cannot run on it.
 fn domain(kernel: &Kernel, clock: i32) -> Option<Domain> {
-    const WALL: [i32; 6] = [0, 1, 7, 8, 9, 11];
+    const WALL: [i32; 4] = [0, 1, 7, 11];
     const CPU: [i32; 2] = [2, 3];
     let own = !kernel.processes.pid.cast_signed() << 3;
     match clock {
@@ -138,9 +138,12 @@ fn domain(kernel: &Kernel, clock: i32) -> Option<Domain> {
 }
 
 fn create(kernel: &mut Kernel, call: &Call) -> i64 {
+    /// These wake a machine that sleeps, if it has a clock that can. No timer here does.
+    const WAKING: [i32; 2] = [8, 9];
     let clock = low32(call.arg(0)).cast_signed();
     let Some(domain) = domain(kernel, clock) else {
-        return sys::error(EINVAL);
+        let waking = WAKING.contains(&clock);
+        return sys::error(if waking { EOPNOTSUPP } else { EINVAL });
     };
     let Some(at) = kernel.timers.all.iter().position(|timer| !timer.used) else {
         return sys::error(EAGAIN);
