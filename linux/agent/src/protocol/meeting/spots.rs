@@ -7,12 +7,13 @@
 //!
 //! Contract: nothing is planted while a place is looked for.
 //!
-//! Not covered: code made at run time that can take no jump, where the host offers no breakpoints.
+//! Not covered: code that can take no jump, where the host offers no breakpoints.
 
 use core::ops::Range;
 
 use crate::arch::context;
 use crate::arch::frames::UContext;
+use crate::coupling::decode::Refused;
 use crate::coupling::loops;
 use crate::coupling::machine::general_of;
 use crate::coupling::place::{Choice, Made, Surroundings, choose, window};
@@ -74,7 +75,10 @@ fn is_private(at: u64) -> bool {
 fn spot(at: u64, around: &Surroundings<'_>) -> Option<Spot> {
     match window(at, around) {
         Ok(window) if is_private(at) => Some(Spot::Jump(window)),
-        Ok(_) => around.made.map(|_| Spot::Breakpoint(at)),
+        // Nothing of the agent's is watched, whatever another replica publishes.
+        Ok(_) | Err(Refused::NotTheProgram | Refused::NoCode) => {
+            around.made.map(|_| Spot::Breakpoint(at))
+        }
         Err(_) => Some(Spot::Breakpoint(at)),
     }
 }
