@@ -19,6 +19,11 @@ pub(super) const MOST: u64 = 0x7fff_f000;
 /// The end of the longest file of Linux.
 const END: u64 = i64::MAX as u64;
 
+/// Can it be copied from?
+const fn is_file(kind: &Kind<'_>) -> bool {
+    matches!(kind, Kind::Packed(_) | Kind::Memory(_) | Kind::Told { .. })
+}
+
 impl<M: Machine> Process<'_, M> {
     pub(super) fn copy_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
         let [first, second, third, fourth, ..] = words;
@@ -91,12 +96,11 @@ impl<M: Machine> Process<'_, M> {
         }
         let node = source.node().map_err(|_| Errno(EINVAL))?;
         let kind = self.files.node(node).kind;
-        let is_file = matches!(kind, Kind::Packed(_) | Kind::Memory(_) | Kind::Told { .. });
         let takes = !matches!(
             goal.target,
             Target::Counter(_) | Target::Alarm(_) | Target::Poller(_)
         );
-        if !is_file || !takes || goal.flags & O_APPEND != 0 {
+        if !is_file(&kind) || !takes || goal.flags & O_APPEND != 0 {
             return Err(Errno(EINVAL));
         }
         if let (Kind::Told { fact, whose, .. }, 0) = (kind, start) {
@@ -138,8 +142,6 @@ impl<M: Machine> Process<'_, M> {
         if kinds.iter().any(Kind::is_folder) {
             return Err(Errno(EISDIR));
         }
-        let is_file =
-            |it: &Kind<'_>| matches!(it, Kind::Packed(_) | Kind::Memory(_) | Kind::Told { .. });
         if !kinds.iter().all(is_file) {
             return Err(Errno(EINVAL));
         }
