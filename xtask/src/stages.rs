@@ -385,7 +385,8 @@ pub(crate) fn seed() -> Result<String> {
 
 /// Fault campaigns: each must end without a single uncontrolled outcome. Few are rare rather than
 /// impossible (`docs/FAULTS.md` has their rates), and a sample of this size cannot judge a rate: a
-/// campaign with such an outcome is carried out once more, with the next seed, and told as flaky.
+/// campaign with such an outcome is carried out once more, with the next seed unless its seed is a
+/// fixed one, and told as flaky if all is well then.
 fn faults() -> Result<Counts> {
     shell::build_commands(&PROGRAMS)?;
     let lab = shell::built("rcoe-faultlab");
