@@ -1,4 +1,4 @@
-//! LTP's system call tests in machines, and the page made from them.
+//! LTP's system call tests as replicas, and the pages made from them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,8 +8,31 @@ use anyhow::{Context as _, Result};
 use crate::count::{self, Counts};
 use crate::{packages, shell};
 
-/// Where the tables go.
-const PAGE: &str = "docs/LTP.md";
+/// Which of rcoe's spheres runs the tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Sphere {
+    /// Replicas of processes on Linux.
+    Process,
+    /// Replicas of a machine's system.
+    System,
+}
+
+impl Sphere {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::System => "system",
+        }
+    }
+
+    /// Where the tables go.
+    const fn page(self) -> &'static str {
+        match self {
+            Self::Process => "docs/LTP-PROCESS.md",
+            Self::System => "docs/LTP.md",
+        }
+    }
+}
 
 /// Options of `cargo xtask ltp`.
 #[derive(Debug, Clone, clap::Args)]
@@ -17,19 +40,22 @@ pub(crate) struct Options {
     /// A source tree of LTP, in which its tests are built.
     #[arg(long)]
     sources: PathBuf,
+    /// Which of rcoe's spheres.
+    #[arg(long, value_enum, default_value_t = Sphere::System)]
+    sphere: Sphere,
     /// Replicas.
     #[arg(short, long, default_value_t = 2)]
     n: u32,
-    /// Machines at once.
+    /// Machines, or programs as replicas, at once.
     #[arg(long, default_value_t = 1)]
-    machines: usize,
+    at_once: usize,
     /// Only tests whose names begin with one of these; the page is then left alone.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// A file with results of earlier runs, which are not run again; those of this one are added.
     #[arg(long)]
     results: Option<PathBuf>,
-    /// Also print what tests that differ say in the machine.
+    /// Also print what tests that differ say as replicas.
     #[arg(long)]
     verbose: bool,
 }
@@ -48,8 +74,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let sources = sources.with_context(|| options.sources.display().to_string())?;
     let tables = tempfile::NamedTempFile::new()?;
     let [path, sources] = [tables.path(), &sources].map(|it| it.display().to_string());
-    let [n, machines] = [options.n.to_string(), options.machines.to_string()];
-    let mut words = vec!["--n", &n, "--machines", &machines, "--sources", &sources];
+    let [n, at_once] = [options.n.to_string(), options.at_once.to_string()];
+    let mut words = vec!["--n", &n, "--at-once", &at_once, "--sources", &sources];
+    words.extend(["--sphere", options.sphere.word()]);
     words.extend(["--markdown", &path]);
     words.extend(options.only.iter().flat_map(|only| ["--only", only]));
     words.extend(options.verbose.then_some("--verbose"));
@@ -67,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         }
     })?;
     if options.only.is_empty() {
-        write_page(tables.path(), options.n, counts)?;
+        write_page(options, tables.path(), counts)?;
     }
     Ok(succeeded)
 }
@@ -76,25 +103,36 @@ fn runner(words: &[&str]) -> Result<Command> {
     shell::runner("rcoe-ltp", words)
 }
 
-fn write_page(tables: &Path, n: u32, counts: Counts) -> Result<()> {
+fn write_page(options: &Options, tables: &Path, counts: Counts) -> Result<()> {
     let tables = std::fs::read_to_string(tables)?;
     let Counts { passed, failed } = counts;
-    let flag = if n == 2 {
-        String::new()
-    } else {
-        format!(" -n {n}")
+    let Options { sphere, n, .. } = options;
+    let mut flags = String::new();
+    if *sphere != Sphere::System {
+        flags += &format!(" --sphere {}", sphere.word());
+    }
+    if *n != 2 {
+        flags += &format!(" -n {n}");
+    }
+    let (place, how, file) = match sphere {
+        Sphere::Process => ("as replicas", "rcoe run", "tests/ltp-process.toml"),
+        Sphere::System => (
+            "in the machine",
+            "rcoe run --sphere system",
+            "tests/ltp.toml",
+        ),
     };
     let page = format!(
-        "# LTP's system call tests\n\n\
-         Made by `cargo xtask ltp --sources FOLDER{flag}`, where FOLDER is a source tree of\n\
+        "# LTP's system call tests {place}\n\n\
+         Made by `cargo xtask ltp --sources FOLDER{flags}`, where FOLDER is a source tree of\n\
          the Linux Test Project, of which this repository has no part. The same script ran\n\
          each test of the calls below once on Linux, as the superuser in namespaces of its\n\
-         own, and once in a machine (`rcoe run --sphere system -n {n}`): the same static\n\
-         binary. A test that passes on Linux and does not say the same of as many checks\n\
-         there is a failure, unless `tests/ltp.toml` explains it; an explanation of a test\n\
-         that does is one too.\n\n\
-         {passed} tests say the same in the machine; {failed} are not as they should be.\n\n\
+         own, and once {place} (`{how} -n {n}`): the same static binary. A test that\n\
+         passes on Linux and does not say the same of as many checks there is a failure,\n\
+         unless `{file}` explains it; an explanation of a test that does is one too.\n\n\
+         {passed} tests say the same {place}; {failed} are not as they should be.\n\n\
          {tables}"
     );
-    std::fs::write(shell::root().join(PAGE), page).context(PAGE)
+    let path = sphere.page();
+    std::fs::write(shell::root().join(path), page).context(path)
 }

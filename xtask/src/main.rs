@@ -79,7 +79,7 @@ enum Task {
     Cpython(cpython::Options),
     /// Run busybox's own tests in machines and write docs/BUSYBOX.md.
     Busybox(busybox::Options),
-    /// Run LTP's system call tests in machines and write docs/LTP.md.
+    /// Run LTP's system call tests as replicas and write docs/LTP.md or docs/LTP-PROCESS.md.
     Ltp(ltp::Options),
     /// Run whole programs in scenes and write docs/PROGRAMS.md.
     Programs(programs::Options),

@@ -1,4 +1,4 @@
-//! Runs LTP's system call tests in machines; `cargo xtask ltp` is the usual way to call it.
+//! Runs LTP's system call tests as replicas; `cargo xtask ltp` is the usual way to call it.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -8,24 +8,27 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use rcoe_tests::busybox::run::find_busybox;
 use rcoe_tests::ltp::page;
-use rcoe_tests::ltp::plan::Plan;
+use rcoe_tests::ltp::plan::{Plan, Sphere};
 use rcoe_tests::ltp::results::Results;
 use rcoe_tests::ltp::run::{self, Settings};
 use rcoe_tests::ltp::source::{Source, Test};
 
-/// Builds and runs the system call tests of a source tree of LTP on Linux and in machines, and
+/// Builds and runs the system call tests of a source tree of LTP on Linux and as replicas, and
 /// compares.
 #[derive(Debug, Parser)]
 struct Options {
     /// The source tree, in which the tests are built.
     #[arg(long, required_unless_present = "packages")]
     sources: Option<PathBuf>,
+    /// Which of rcoe's spheres.
+    #[arg(long, value_enum, default_value_t = Sphere::System)]
+    sphere: Sphere,
     /// Replicas.
     #[arg(short, long, default_value_t = 2)]
     n: u32,
-    /// Machines at once.
+    /// Machines, or programs as replicas, at once.
     #[arg(long, default_value_t = 1)]
-    machines: usize,
+    at_once: usize,
     /// Only tests whose names begin with one of these.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -35,7 +38,7 @@ struct Options {
     /// Results of earlier runs, which are not run again; those of this one are added.
     #[arg(long)]
     results: Option<PathBuf>,
-    /// Also print what tests that differ say in the machine.
+    /// Also print what tests that differ say as replicas.
     #[arg(long)]
     verbose: bool,
     /// Also write the results as Markdown tables into this file.
@@ -48,7 +51,7 @@ struct Options {
 
 fn main() -> Result<ExitCode> {
     let options = Options::parse();
-    let plan = Plan::load()?;
+    let plan = Plan::load(options.sphere)?;
     if options.packages {
         println!("{}", plan.packages.join(" "));
         return Ok(ExitCode::SUCCESS);
@@ -61,14 +64,15 @@ fn main() -> Result<ExitCode> {
     )?;
     let (tests, unbuilt) = prepare(&source, &plan, &options)?;
     let settings = Settings {
+        sphere: options.sphere,
         replicas: options.n,
-        machines: options.machines.max(1),
+        at_once: options.at_once.max(1),
         limit: options.limit,
         busybox: find_busybox().context("busybox is not installed")?,
     };
     let results = match &options.results {
-        Some(path) => Results::open(path, options.n)?,
-        None => Results::new(options.n),
+        Some(path) => Results::open(path, options.sphere, options.n)?,
+        None => Results::new(options.sphere, options.n),
     };
     let tell = |line: &str| println!("{line}");
     let rows = run::all(&plan, &tests, &settings, results, &tell)?;
@@ -80,13 +84,14 @@ fn main() -> Result<ExitCode> {
     }
     if let Some(path) = &options.markdown {
         let version = source.version()?;
-        let table = page::markdown(&plan, &rows, &unbuilt);
+        let table = page::markdown(&plan, options.sphere, &rows, &unbuilt);
         let text = format!("LTP {version}, replicas: {}.\n\n{table}", options.n);
         std::fs::write(path, text).with_context(|| path.display().to_string())?;
     }
     let failed = page::findings(&rows).count();
     let [_, native, same, ..] = page::sums(&rows);
-    println!("\n{same} of {native} tests that pass on Linux say the same in the machine");
+    let place = options.sphere.place();
+    println!("\n{same} of {native} tests that pass on Linux say the same {place}");
     println!("ltp: {same} passed, {failed} failed");
     Ok(if failed == 0 && same > 0 {
         ExitCode::SUCCESS
@@ -101,7 +106,7 @@ fn prepare(source: &Source, plan: &Plan, options: &Options) -> Result<(Vec<Test>
     let untold: Vec<_> = there.iter().filter(|it| !plan.tells_of(it)).collect();
     ensure!(
         untold.is_empty(),
-        "tests/ltp.toml does not tell of {untold:?}"
+        "the plan in `tests` does not tell of {untold:?}"
     );
     source.build(&plan.calls, |line| println!("{line}"))?;
     let mut found = source.find(&plan.calls)?;

@@ -1,12 +1,14 @@
 # Runs tests of LTP one after the other, on Linux and in the machine alike. Its words: the folder
-# with all that is needed, and the seconds that a test may take. Which tests there are stands in
-# the folder, a line each: its name, and the command.
+# with all that is needed, the seconds that a test may take, and the words by which a test is begun
+# as replicas of its own, if it is. Which tests there are stands in the folder, a line each: its
+# name, and the command.
 #
 # Lines for rcoe begin with "@"; all else is what tests say. A test that takes too long ends the
 # run, and with it the machine or the namespace, so that nothing of it stays behind.
 
 top=$1
 limit=$2
+shift 2
 PATH=$top/testcases/bin:/bin:/usr/bin:/sbin:/usr/sbin
 LTPROOT=$top
 TMPDIR=$top/tmp
@@ -23,7 +25,7 @@ chmod 777 "$TMPDIR"
 while read -r name command; do
 	cd "$TMPDIR" || exit 1
 	echo "@ begin $name"
-	timeout -s KILL "$limit" sh -c "exec $command" </dev/null 2>&1
+	timeout -s KILL "$limit" "$@" sh -c "exec $command" </dev/null 2>&1
 	status=$?
 	[ "$status" = 137 ] && exit 1
 	# What a test leaves behind when it breaks can fill the memory, so that nothing can be begun.

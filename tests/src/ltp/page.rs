@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::plan::Plan;
+use super::plan::{Plan, Sphere};
 use super::run::{Difference, Row};
 
 /// Most names in one point of a list.
@@ -50,16 +50,17 @@ const fn counts(row: &Row) -> [usize; 5] {
 
 /// The table of calls, and the lists of what differs and of what says nothing.
 #[must_use]
-pub fn markdown(plan: &Plan, rows: &[Row], unbuilt: &[String]) -> String {
-    let mut out = String::from(
-        "| call | tests | pass on Linux | the same in the machine | checks passed on Linux | in \
-         the machine |\n|---|---:|---:|---:|---:|---:|\n",
+pub fn markdown(plan: &Plan, sphere: Sphere, rows: &[Row], unbuilt: &[String]) -> String {
+    let place = sphere.place();
+    let mut out = format!(
+        "| call | tests | pass on Linux | the same {place} | checks passed on Linux | {place} |\n\
+         |---|---:|---:|---:|---:|---:|\n",
     );
     for row in rows {
         line(&mut out, &format!("`{}`", row.call), counts(row));
     }
     line(&mut out, "all", sums(rows));
-    out.push_str(&explained(rows));
+    out.push_str(&explained(rows, place));
     out.push_str(&elsewhere(rows));
     out.push_str("\n## Tests that are run nowhere\n\n");
     list(&mut out, unbuilt, "not built here");
@@ -86,7 +87,7 @@ fn list(out: &mut String, names: &[String], reason: &str) {
 }
 
 /// The differences, those with one reason together.
-fn explained(rows: &[Row]) -> String {
+fn explained(rows: &[Row], place: &str) -> String {
     let mut lines = BTreeSet::new();
     for difference in rows.iter().flat_map(|row| &row.differences) {
         let Difference {
@@ -110,7 +111,7 @@ fn explained(rows: &[Row]) -> String {
     format!(
         "\n## Tests that differ\n\n\
          *design*: it follows from how rcoe works. *gap*: it can be closed.\n\n\
-         | test | on Linux | in the machine | why | |\n|---|---|---|---|---|\n{}\n",
+         | test | on Linux | {place} | why | |\n|---|---|---|---|---|\n{}\n",
         lines.join("\n")
     )
 }
@@ -179,9 +180,9 @@ mod tests {
 
     #[test]
     fn the_page_has_counts_differences_and_what_says_nothing() {
-        let plan = Plan::load().unwrap();
+        let plan = Plan::load(Sphere::System).unwrap();
         let rows = [row(1, true), row(1, false)];
-        let page = markdown(&plan, &rows, &["b01".to_owned()]);
+        let page = markdown(&plan, Sphere::System, &rows, &["b01".to_owned()]);
         for line in [
             "| `a` | 9 | 8 | 7 | 30 | 29 |",
             "| all | 18 | 16 | 14 | 60 | 58 |",

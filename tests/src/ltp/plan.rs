@@ -1,11 +1,33 @@
-//! Which calls are tried, and which tests are known to differ: `tests/ltp.toml`.
+//! Which calls are tried, and which tests are known to differ: `tests/ltp.toml` for the system
+//! sphere, `tests/ltp-process.toml` for the process sphere.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cpython::plan::Standing;
+
+/// Which of rcoe's spheres runs the tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Sphere {
+    /// Replicas of processes on Linux.
+    Process,
+    /// Replicas of a machine's system.
+    System,
+}
+
+impl Sphere {
+    /// Where the tests run that are compared with those on Linux.
+    #[must_use]
+    pub const fn place(self) -> &'static str {
+        match self {
+            Self::Process => "as replicas",
+            Self::System => "in the machine",
+        }
+    }
+}
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -21,7 +43,7 @@ pub struct Plan {
     /// Tests that are run nowhere.
     #[serde(default, rename = "skip")]
     pub skips: Vec<Skip>,
-    /// Tests that pass on Linux and say something else in the machine.
+    /// Tests that pass on Linux and say something else as replicas.
     #[serde(default, rename = "differs")]
     pub known: Vec<Known>,
 }
@@ -62,12 +84,16 @@ pub struct Known {
 }
 
 impl Plan {
-    /// Reads the file that belongs to this crate.
+    /// Reads the file of this crate that is for a sphere.
     ///
     /// # Errors
     /// If it is malformed.
-    pub fn load() -> Result<Self> {
-        Self::parse(include_str!("../../ltp.toml")).context("tests/ltp.toml")
+    pub fn load(sphere: Sphere) -> Result<Self> {
+        let (text, name) = match sphere {
+            Sphere::Process => (include_str!("../../ltp-process.toml"), "ltp-process.toml"),
+            Sphere::System => (include_str!("../../ltp.toml"), "ltp.toml"),
+        };
+        Self::parse(text).with_context(|| format!("tests/{name}"))
     }
 
     fn parse(text: &str) -> Result<Self> {
@@ -123,8 +149,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_well_formed() {
-        Plan::load().unwrap();
+    fn the_files_are_well_formed() {
+        for sphere in [Sphere::Process, Sphere::System] {
+            Plan::load(sphere).unwrap();
+        }
     }
 
     #[test]

@@ -11,11 +11,14 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
+use super::plan::Sphere;
 use super::told::{self, Told};
 
 /// A line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
+    /// The sphere.
+    sphere: Sphere,
     /// Replicas, or 0 on Linux.
     replicas: u32,
     test: String,
@@ -23,21 +26,24 @@ struct Line {
     said: String,
 }
 
-/// Results of tests, on Linux and in machines with so many replicas.
-#[derive(Debug, Default)]
+/// Results of tests, on Linux and with so many replicas.
+#[derive(Debug)]
 pub struct Results {
     known: Mutex<[Told; 2]>,
     file: Option<Mutex<File>>,
+    sphere: Sphere,
     replicas: u32,
 }
 
 impl Results {
     /// Those of this run alone.
     #[must_use]
-    pub fn new(replicas: u32) -> Self {
+    pub fn new(sphere: Sphere, replicas: u32) -> Self {
         Self {
+            known: Mutex::default(),
+            file: None,
+            sphere,
             replicas,
-            ..Self::default()
         }
     }
 
@@ -45,7 +51,7 @@ impl Results {
     ///
     /// # Errors
     /// If it cannot be read or written, or has other lines.
-    pub fn open(path: &Path, replicas: u32) -> Result<Self> {
+    pub fn open(path: &Path, sphere: Sphere, replicas: u32) -> Result<Self> {
         let failed = || path.display().to_string();
         let file = OpenOptions::new()
             .append(true)
@@ -58,7 +64,7 @@ impl Results {
             let line: Line = serde_json::from_str(&line?).with_context(failed)?;
             let place = match line.replicas {
                 0 => &mut known[0],
-                other if other == replicas => &mut known[1],
+                other if (line.sphere, other) == (sphere, replicas) => &mut known[1],
                 _ => continue,
             };
             place.results.insert(line.test.clone(), line.result);
@@ -67,11 +73,12 @@ impl Results {
         Ok(Self {
             known: Mutex::new(known),
             file: Some(Mutex::new(file)),
+            sphere,
             replicas,
         })
     }
 
-    /// Has a test been run, on Linux or in a machine?
+    /// Has a test been run, on Linux or as replicas?
     #[must_use]
     pub fn has(&self, on_linux: bool, test: &str) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,6 +101,7 @@ impl Results {
         let said = told.said.get(test).cloned().unwrap_or_default();
         if let Some(file) = &self.file {
             let line = Line {
+                sphere: self.sphere,
                 replicas: if on_linux { 0 } else { self.replicas },
                 test: test.to_owned(),
                 result,
@@ -110,7 +118,7 @@ impl Results {
         Ok(())
     }
 
-    /// What is known: of Linux, and of machines.
+    /// What is known: of Linux, and of replicas.
     #[must_use]
     pub fn into_both(self) -> [Told; 2] {
         self.known
@@ -129,18 +137,22 @@ mod tests {
         let path = folder.path().join("results");
         let mut told = Told::default();
         told.read("@ begin a01\nTPASS\n@ end a01 0\n");
-        let results = Results::open(&path, 2).unwrap();
+        let results = Results::open(&path, Sphere::System, 2).unwrap();
         results.add(true, "a01", &told).unwrap();
         results.add(false, "a01", &told).unwrap();
         drop(results);
-        for (replicas, in_machines) in [(2, true), (1, false)] {
-            let results = Results::open(&path, replicas).unwrap();
+        for (sphere, replicas, is_known) in [
+            (Sphere::System, 2, true),
+            (Sphere::System, 1, false),
+            (Sphere::Process, 2, false),
+        ] {
+            let results = Results::open(&path, sphere, replicas).unwrap();
             assert!(results.has(true, "a01") && !results.has(true, "a02"));
-            assert_eq!(results.has(false, "a01"), in_machines);
+            assert_eq!(results.has(false, "a01"), is_known);
             let [native, _] = results.into_both();
             assert!(native.of("a01").is_passed() && native.said["a01"].contains("TPASS"));
         }
         std::fs::write(&path, "no line\n").unwrap();
-        assert!(Results::open(&path, 1).is_err());
+        assert!(Results::open(&path, Sphere::System, 1).is_err());
     }
 }

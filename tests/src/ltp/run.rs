@@ -1,76 +1,54 @@
-//! Runs the tests on Linux and in machines, and compares.
+//! Runs the tests on Linux and as replicas, and compares.
 //!
 //! A run that ends within a test, or gets no further, is begun again behind it.
 
 use std::collections::VecDeque;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::plan::{Known, Plan};
+use super::places::{self, Place};
+use super::plan::{Known, Plan, Sphere};
 use super::results::Results;
 use super::source::Test;
 use super::told::{Result as Found, Told};
 use crate::busybox::run::finish;
-use crate::{launch, system};
+use crate::launch;
 
-/// Where the folder is in a machine.
-const TOP: &str = "/l";
-/// The script that runs the tests.
-const DRIVER: &str = include_str!("driver.sh");
-/// What the script calls, and what tests call by its path: busybox, in the machine.
-const TOOLS: [&str; 5] = ["chmod", "mkdir", "rm", "sh", "timeout"];
-const IN_BIN: [&str; 7] = ["cat", "echo", "false", "ls", "sh", "sleep", "true"];
-/// Files of the host's that tests look at.
-const IN_ETC: [&str; 2] = ["/etc/passwd", "/etc/group"];
 /// Tests that are run in one machine at most: their programs have to fit in.
 const TESTS: usize = 24;
-/// Memory of a machine.
-const MEMORY: &str = "192M";
 /// How much longer than a test a run may be without a word.
 const GRACE: Duration = Duration::from_secs(45);
-/// Tests run as the superuser, as they do in the machine, and must do no harm to anybody.
-const APART: [&str; 8] = [
-    "unshare",
-    "--pid",
-    "--fork",
-    "--kill-child",
-    "--mount",
-    "--uts",
-    "--ipc",
-    "--mount-proc",
-];
-/// Files are in memory, as they are in the machine. Its words: the folder, and what is to run.
-const IN_MEMORY: &str = "mount -t tmpfs tmpfs \"$0/tmp\" && exec \"$@\"";
 
 /// How tests are run.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// Which of rcoe's spheres.
+    pub sphere: Sphere,
     /// Replicas.
     pub replicas: u32,
-    /// Machines at once.
-    pub machines: usize,
+    /// Machines, or programs as replicas, at once.
+    pub at_once: usize,
     /// Longest time for a test, in seconds.
     pub limit: u64,
     /// The busybox.
     pub busybox: PathBuf,
 }
 
-/// A test that passes on Linux and says something else in the machine, or is said to.
+/// A test that passes on Linux and says something else as replicas, or is said to.
 #[derive(Debug, Clone)]
 pub struct Difference {
     /// Its name.
     pub test: String,
     /// What it came to on Linux.
     pub native: Found,
-    /// What it came to in the machine.
+    /// What it came to as replicas.
     pub found: Found,
     /// The explanation in the plan, if there is one.
     pub known: Option<Known>,
-    /// What it said in the machine.
+    /// What it said as replicas.
     pub said: String,
 }
 
@@ -94,7 +72,7 @@ pub struct Row {
     pub tests: usize,
     /// Of these, passed on Linux, and checks in them that did.
     pub native: [usize; 2],
-    /// Of these, in the machine; tests, if they say the same in all.
+    /// Of these, as replicas; tests, if they say the same in all.
     pub replicated: [usize; 2],
     /// All others that pass on Linux.
     pub differences: Vec<Difference>,
@@ -130,10 +108,10 @@ pub fn all(
     runs.on_linux(&rest)?;
     let rest = runs.rest(false, tests);
     tell(&format!(
-        "{} tests that pass there, in machines",
+        "{} tests that pass there, as replicas",
         rest.len()
     ));
-    runs.in_machines(&rest)?;
+    runs.as_replicas(&rest)?;
     let both = results.into_both();
     let mut rows: Vec<Row> = Vec::new();
     for test in tests {
@@ -176,37 +154,12 @@ fn compare(plan: &Plan, test: &Test, [native, told]: [&Told; 2], row: &mut Row) 
     });
 }
 
-/// Lets everybody into a folder: tests of rights become other users.
-fn open_to_all(folder: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    Ok(fs::set_permissions(
-        folder,
-        fs::Permissions::from_mode(0o755),
-    )?)
-}
-
 fn patience(settings: &Settings) -> Duration {
     Duration::from_secs(settings.limit) + GRACE
 }
 
-/// The list for the script.
-fn list(tests: &[Test]) -> String {
-    let lines = tests
-        .iter()
-        .map(|it| format!("{} {}\n", it.name, it.command));
-    lines.collect()
-}
-
-/// The programs of tests, each once.
-fn programs(tests: &[Test]) -> Vec<&PathBuf> {
-    let mut programs: Vec<&PathBuf> = tests.iter().flat_map(|it| &it.programs).collect();
-    programs.sort();
-    programs.dedup();
-    programs
-}
-
 impl<F: Fn(&str) + Sync> Runs<'_, F> {
-    /// The tests that are to be run: on Linux, or in machines those that pass there.
+    /// The tests that are to be run: on Linux, or as replicas those that pass there.
     fn rest(&self, on_linux: bool, tests: &[Test]) -> Vec<Test> {
         let all = tests.iter().filter(|it| {
             !self.results.has(on_linux, &it.name) && (on_linux || self.results.passed(&it.name))
@@ -216,44 +169,22 @@ impl<F: Fn(&str) + Sync> Runs<'_, F> {
 
     /// Runs tests as processes.
     fn on_linux(&self, tests: &[Test]) -> Result<()> {
-        let folder = tempfile::tempdir()?;
-        let top = folder.path();
-        let bin = top.join("testcases/bin");
-        fs::create_dir_all(&bin)?;
-        fs::create_dir_all(top.join("tmp"))?;
-        fs::write(top.join("driver.sh"), DRIVER)?;
-        for path in programs(tests) {
-            fs::copy(path, bin.join(path.file_name().unwrap_or_default()))?;
-        }
-        for name in TOOLS {
-            std::os::unix::fs::symlink(&self.settings.busybox, bin.join(name))?;
-        }
-        open_to_all(top)?;
-        let busybox = self.settings.busybox.display().to_string();
-        let [driver, top_name] = [&top.join("driver.sh"), top].map(|it| it.display().to_string());
-        let limit = self.settings.limit.to_string();
-        let mounts = ["sh", "-c", IN_MEMORY, &top_name];
-        let words = [&busybox, "sh", &driver, &top_name, &limit];
-        let words = APART.iter().chain(&mounts).chain(&words);
-        let argv: Vec<String> = words.map(|&it| it.to_owned()).collect();
-        self.again_and_again(true, tests, |rest| {
-            fs::write(top.join("list"), list(rest))?;
-            let running = launch::start(&argv, top, None)?;
-            finish(running, patience(self.settings)).map(|(output, _)| output)
-        })
+        self.run(true, &places::on_linux(self.settings, tests)?, tests)
     }
 
-    /// Runs tests in machines, some of these at once.
-    fn in_machines(&self, tests: &[Test]) -> Result<()> {
+    /// Runs tests as replicas, some of these at once.
+    fn as_replicas(&self, tests: &[Test]) -> Result<()> {
         let queue: Mutex<VecDeque<&[Test]>> = Mutex::new(tests.chunks(TESTS).collect());
         let failed = Mutex::new(None);
         std::thread::scope(|scope| {
-            for _ in 0..self.settings.machines {
+            for _ in 0..self.settings.at_once {
                 scope.spawn(|| {
                     // The lock is held to take a part, not while it is run.
                     let next = || lock(&queue).pop_front();
                     while let Some(tests) = next() {
-                        if let Err(error) = self.in_one_machine(tests) {
+                        let place = places::of_sphere(self.settings, tests);
+                        let done = place.and_then(|place| self.run(false, &place, tests));
+                        if let Err(error) = done {
                             *lock(&failed) = Some(error);
                         }
                     }
@@ -266,33 +197,12 @@ impl<F: Fn(&str) + Sync> Runs<'_, F> {
         }
     }
 
-    /// Runs tests in one machine, and in another one behind a test that ended it.
-    fn in_one_machine(&self, tests: &[Test]) -> Result<()> {
-        let settings = self.settings;
-        let scene = tempfile::tempdir()?;
-        let top = scene.path();
-        fs::write(top.join("driver.sh"), DRIVER)?;
-        let busybox = settings.busybox.display().to_string();
-        let at = |path: &Path, place: &str| format!("{}:{place}", path.display());
-        let mut files: Vec<String> = IN_ETC.map(str::to_owned).into();
-        files.extend(IN_BIN.map(|it| at(&settings.busybox, &format!("/bin/{it}"))));
-        files.extend(TOOLS.map(|it| at(&settings.busybox, &format!("{TOP}/testcases/bin/{it}"))));
-        for name in ["driver.sh", "list"] {
-            files.push(at(&top.join(name), &format!("{TOP}/{name}")));
-        }
-        for path in programs(tests) {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            files.push(at(path, &format!("{TOP}/testcases/bin/{name}")));
-        }
-        let (replicas, limit) = (settings.replicas.to_string(), settings.limit.to_string());
-        let mut options = vec!["-n", &replicas, "--memory", MEMORY];
-        options.extend(files.iter().flat_map(|it| ["--file", it]));
-        let driver = format!("{TOP}/driver.sh");
-        let argv = system::words(&options, &[&busybox, "sh", &driver, TOP, &limit]);
-        self.again_and_again(false, tests, |rest| {
-            fs::write(top.join("list"), list(rest))?;
-            let running = launch::start(&argv, top, None)?;
-            let (output, errors) = finish(running, patience(settings))?;
+    /// Runs tests in a place, and behind a test that ended it again.
+    fn run(&self, on_linux: bool, place: &Place, tests: &[Test]) -> Result<()> {
+        self.again_and_again(on_linux, tests, |rest| {
+            place.set_list(rest)?;
+            let running = launch::start(&place.argv, place.folder(), None)?;
+            let (output, errors) = finish(running, patience(self.settings))?;
             for line in errors.lines().filter(|it| !it.trim().is_empty()) {
                 (self.tell)(&format!("| {line}"));
             }
@@ -334,8 +244,9 @@ mod tests {
 
     fn settings() -> Settings {
         Settings {
+            sphere: Sphere::System,
             replicas: 1,
-            machines: 1,
+            at_once: 1,
             limit: 1,
             busybox: PathBuf::new(),
         }
@@ -353,7 +264,7 @@ mod tests {
     #[test]
     fn a_run_that_ends_within_a_test_goes_on_behind_it() {
         let tests = ["a01", "a02", "a03"].map(test);
-        let (settings, results) = (settings(), Results::new(1));
+        let (settings, results) = (settings(), Results::new(Sphere::System, 1));
         let runs = Runs {
             settings: &settings,
             results: &results,
@@ -361,7 +272,7 @@ mod tests {
         };
         let mut lists = Vec::new();
         let run = |rest: &[Test]| {
-            lists.push(list(rest));
+            lists.push(rest.iter().map(|it| it.name.clone()).collect::<Vec<_>>());
             Ok(if rest.len() == 3 {
                 "@ begin a01\nTPASS\n@ end a01 0\n@ begin a02\nTPASS".to_owned()
             } else {
@@ -372,7 +283,7 @@ mod tests {
         assert!(runs.rest(true, &tests).is_empty());
         assert_eq!(runs.rest(false, &tests), tests[..1]);
         let [told, _] = results.into_both();
-        assert_eq!(lists, ["a01 a01\na02 a02\na03 a03\n", "a03 a03\n"]);
+        assert_eq!(lists, [vec!["a01", "a02", "a03"], vec!["a03"]]);
         assert!(told.of("a01").is_passed());
         assert_eq!(told.of("a02").to_string(), "1 passed, did not end");
         assert_eq!(told.of("a03").to_string(), "did not end");
@@ -380,7 +291,7 @@ mod tests {
 
     #[test]
     fn only_tests_that_pass_on_linux_and_say_the_same_count() {
-        let plan = Plan::load().unwrap();
+        let plan = Plan::load(Sphere::System).unwrap();
         let mut both = [Told::default(), Told::default()];
         both[0].read("@ begin a01\nTPASS\nTPASS\n@ end a01 0\n@ begin a02\nTCONF\n@ end a02 32\n");
         both[1].read("@ begin a01\nTPASS\nTFAIL\n@ end a01 1\n@ begin a02\nTPASS\n@ end a02 0\n");
