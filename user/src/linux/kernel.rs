@@ -49,6 +49,14 @@ const TABLE_BITS: u32 = 7;
 const BATCH: u64 = 16;
 /// Logarithm of the bytes of memory that is asked for at once; and of what is left at the end.
 const CHUNK_BITS: [u32; 2] = [LARGE_BITS, 16];
+/// Pages that are kept from becoming frames: what threads are made of, and page tables of address
+/// spaces. Without them a program that once took all memory would leave none for another's.
+const KEPT: u64 = super::THREADS as u64 + 8 * MEMORIES as u64;
+/// Logarithms of the bytes of the least and the most that is kept.
+const LEAST_KEPT: u32 = 16;
+const MOST_KEPT: u32 = LARGE_BITS;
+/// Pages that a page table maps.
+const PAGE_TABLE: u64 = 512;
 /// Nanoseconds of the timer's ticks.
 const TICK: u64 = 10_000_000;
 /// Ticks of a wait without an end, after which it is begun again.
@@ -83,6 +91,8 @@ pub struct Kernel {
     aliases: Aliases,
     /// The slot of memory that frames are made of, if there is any.
     chunk: Option<u64>,
+    /// The slot of memory that is kept from becoming frames.
+    kept: u64,
     clock: Clock,
     threads: Made,
     /// Pointers to address spaces, 0 for those that are not made, and the one at hand.
@@ -111,6 +121,7 @@ impl Kernel {
             next: 2 * frames + ALIASES as u64,
             aliases: Aliases::default(),
             chunk: None,
+            kept: 0,
             clock: Clock::start()?,
             threads: Made::default(),
             spaces: [0; MEMORIES],
@@ -119,6 +130,7 @@ impl Kernel {
             disk: None,
         };
         kernel.tables()?;
+        kernel.keep()?;
         threads::prepare()?;
         if disk {
             kernel.start_disk();
@@ -150,6 +162,19 @@ impl Kernel {
         object::mint(TOP, 0, own, Rights::ALL, zeros)?;
         object::mint(TOP, 1, FRAMES, Rights::ALL, 0)?;
         object::set_table(service::SLOT_TCB, TOP, 63 - u64::from(self.bits))
+    }
+
+    /// Has memory kept from becoming frames: less where there is little.
+    fn keep(&mut self) -> Outcome {
+        let slot = self.spare_slot()?;
+        let pages = KEPT + self.most / PAGE_TABLE;
+        let bits = (pages * PAGE).next_power_of_two().ilog2();
+        let mut sizes = (LEAST_KEPT..=bits.min(MOST_KEPT)).rev();
+        if !sizes.any(|bits| make_in(FRAMES, ObjectType::Untyped, bits, slot)) {
+            return Err(Error::NotEnoughMemory);
+        }
+        self.kept = self.pointer(slot);
+        Ok(())
     }
 
     /// A slot in the table of frames, as a pointer.
@@ -192,7 +217,10 @@ impl Kernel {
             .any(|bits| make_in(FRAMES, ObjectType::Untyped, bits, chunk));
         if !had {
             self.next = chunk;
-            return Err(Error::NotEnoughMemory);
+            return match kind {
+                ObjectType::Frame => Err(Error::NotEnoughMemory),
+                _ => object::retype(self.kept, kind, 0, FRAMES, slot, count),
+            };
         }
         let chunk = self.pointer(chunk);
         self.chunk = Some(chunk);
@@ -358,8 +386,8 @@ impl Machine for Kernel {
     }
 
     fn make_thread(&mut self, number: usize, like: usize) -> bool {
-        self.threads
-            .make(number, like, (self.space, self.spaces[self.space]))
+        let space = (self.space, self.spaces[self.space]);
+        self.threads.make(number, like, space, self.kept)
     }
 
     fn go(&mut self, thread: usize, registers: &[u64; CALL_WORDS]) {

@@ -3,6 +3,7 @@
 //! A thread is made when it is needed first, and stays for another one that needs it later. All
 //! tell their calls and faults to the one endpoint, by badges that say which one it is.
 
+use rcoe_abi::service::SLOT_CNODE;
 use rcoe_abi::{Error, ObjectType, Rights, ThreadFlags};
 
 use super::{BUFFER, ENDPOINT, Kernel, TABLE, THREAD};
@@ -44,15 +45,17 @@ const fn slot(thread: usize) -> u64 {
 
 impl Made {
     /// Makes a thread of an address space, which has a number and a pointer, with the
-    /// floating-point state of another thread, unless it is that itself.
+    /// floating-point state of another thread, unless it is that itself: of the memory that is kept
+    /// if there is no other.
     pub(super) fn make(
         &mut self,
         thread: usize,
         like: usize,
         (space, pointer): (usize, u64),
+        kept: u64,
     ) -> bool {
         let made = match self.0[thread] {
-            None => build(thread, pointer),
+            None => build(thread, pointer, kept),
             Some(had) if had == space => Ok(()),
             Some(_) => place(thread, pointer),
         };
@@ -70,10 +73,10 @@ fn place(thread: usize, space: u64) -> Outcome {
     object::configure(slot(thread), TABLE, space, BUFFER, handler)
 }
 
-fn build(thread: usize, space: u64) -> Outcome {
+fn build(thread: usize, space: u64, kept: u64) -> Outcome {
     let (tcb, number) = (slot(thread), thread as u64);
     if !make(ObjectType::Tcb, tcb) {
-        return Err(Error::NotEnoughMemory);
+        object::retype(kept, ObjectType::Tcb, 0, SLOT_CNODE, tcb, 1)?;
     }
     let (handler, badge) = (HANDLER + number, BADGE + number);
     let sender = Rights::WRITE.or(Rights::GRANT);
