@@ -82,6 +82,24 @@ fn files_that_are_mapped_hold_what_any_process_writes_there() {
     }
 }
 
+/// More than one that it can be had by has to be there when nothing is left: page tables, threads,
+/// room for notes of pages.
+#[test]
+fn a_program_that_took_all_memory_leaves_it_to_those_after_it() {
+    if is_aarch64() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = include_str!("system_linux_processes/all.c");
+    scene.compile_by(GLIBC, "all", program, &["-O2"]);
+    for replicas in ["1", "2"] {
+        let outcome = system(&scene, &["-n", replicas], &["./all"]);
+        let err = outcome.err();
+        assert_eq!(outcome.ended, Ended::Exit(0), "{} {err}", outcome.out());
+        assert_eq!(outcome.out(), "3 rounds, 6 children at once\n", "{err}");
+    }
+}
+
 const ROOTED: &str = include_str!("system_linux_processes/rooted.c");
 
 #[test]

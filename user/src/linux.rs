@@ -34,6 +34,8 @@ mod space;
 mod sparse;
 mod stat;
 mod streams;
+#[cfg(any(test, feature = "pc"))]
+mod tables;
 mod tasks;
 #[cfg(test)]
 mod tests;

@@ -19,11 +19,12 @@ use rcoe_abi::{Error, ObjectType, Rights, layout, service};
 use super::aliases::{ALIASES, Aliases, alias_of};
 use super::identity::{CALL_WORDS, FLOAT_WORDS};
 use super::machine::Machine;
+use super::tables::Tables;
 use super::tasks::MEMORIES;
 use crate::console::Text;
 use crate::disk::Disk;
 use crate::object::{self, Outcome};
-use crate::{call, counter, identity, make_in, sys};
+use crate::{call, counter, identity, make_in, memory, sys};
 use network::Net;
 use threads::Made;
 
@@ -68,9 +69,15 @@ const MOST: u64 = 500_000;
 const _: () = assert!(LARGE_BITS > 16 && MOST < layout::SHADOW_PAGES);
 const _: () = assert!(2 * MOST + spare_slots(MOST) < 1 << MAX_CNODE_BITS);
 
-/// Slots beside those of so many frames: of aliases, and of what page tables are made of.
+/// Slots behind those of so many frames and of aliases: of page tables, and of what they are made
+/// of.
+const fn table_slots(frames: u64) -> u64 {
+    frames / 64 + 1024
+}
+
+/// Slots beside those of so many frames.
 const fn spare_slots(frames: u64) -> u64 {
-    ALIASES as u64 + frames / 64 + 1024
+    ALIASES as u64 + table_slots(frames)
 }
 
 /// The machine.
@@ -88,6 +95,7 @@ pub struct Kernel {
     given: u64,
     /// The next slot behind those of frames and aliases.
     next: u64,
+    tables: Tables,
     aliases: Aliases,
     /// The slot of memory that frames are made of, if there is any.
     chunk: Option<u64>,
@@ -111,6 +119,9 @@ impl Kernel {
         let frames = frames.min(MOST);
         let slots = (2 * frames + spare_slots(frames)).next_power_of_two();
         let bits = slots.ilog2();
+        let behind = 2 * frames + ALIASES as u64;
+        let links = usize::try_from(table_slots(frames)).ok().and_then(memory);
+        let links = links.ok_or(Error::NotEnoughMemory)?;
         let mut kernel = Self {
             bits,
             most: frames,
@@ -118,7 +129,8 @@ impl Kernel {
             taken: 0,
             free: 0,
             given: 0,
-            next: 2 * frames + ALIASES as u64,
+            next: behind,
+            tables: Tables::new(links, behind),
             aliases: Aliases::default(),
             chunk: None,
             kept: 0,
@@ -195,7 +207,7 @@ impl Kernel {
 
     fn spare_slot(&mut self) -> Result<u64, Error> {
         let slot = self.next;
-        if slot >= 1 << self.bits {
+        if !self.tables.has(slot) {
             return Err(Error::NotEnoughMemory);
         }
         self.next += 1;
@@ -227,21 +239,44 @@ impl Kernel {
         object::retype(chunk, kind, 0, FRAMES, slot, count)
     }
 
-    /// Maps a frame, with the page tables that are missing.
-    fn map_in(&mut self, frame: u64, space: u64, address: u64, rights: Rights) -> Outcome {
+    /// Maps a frame in one of the address spaces, or in the personality's own, with the page tables
+    /// that are missing.
+    fn map_in(
+        &mut self,
+        frame: u64,
+        space: Option<usize>,
+        address: u64,
+        rights: Rights,
+    ) -> Outcome {
+        let place = space.map_or(service::SLOT_VSPACE, |space| self.spaces[space]);
         loop {
-            match object::map_frame(frame, space, address, rights) {
+            match object::map_frame(frame, place, address, rights) {
                 Err(Error::MissingTable) => {
-                    let table = self.spare_slot()?;
-                    if let Err(error) = self.make(ObjectType::PageTable, table, 1) {
-                        self.next = table;
+                    let table = self.table()?;
+                    if let Err(error) = object::map_table(self.pointer(table), place, address) {
+                        self.tables.give(table);
                         return Err(error);
                     }
-                    object::map_table(self.pointer(table), space, address)?;
+                    if let Some(space) = space {
+                        self.tables.hold(space, table);
+                    }
                 }
                 other => return other,
             }
         }
+    }
+
+    /// The slot of a page table that is mapped nowhere.
+    fn table(&mut self) -> Result<u64, Error> {
+        if let Some(table) = self.tables.take() {
+            return Ok(table);
+        }
+        let table = self.spare_slot()?;
+        if let Err(error) = self.make(ObjectType::PageTable, table, 1) {
+            self.next = table;
+            return Err(error);
+        }
+        Ok(table)
     }
 
     fn new_space(&mut self, space: usize) -> Outcome {
@@ -272,8 +307,8 @@ impl Kernel {
             other => return other.map(|()| 0),
         }
         let address = layout::SHADOW + frame * PAGE;
-        let (pointer, own) = (self.pointer(shadow), service::SLOT_VSPACE);
-        self.map_in(pointer, own, address, Rights::READ_WRITE)?;
+        let pointer = self.pointer(shadow);
+        self.map_in(pointer, None, address, Rights::READ_WRITE)?;
         self.taken += 1;
         u32::try_from(frame).map_err(|_| Error::RangeError)
     }
@@ -310,6 +345,13 @@ impl Machine for Kernel {
         self.space = space;
     }
 
+    fn leave_space(&mut self, space: usize) {
+        let bits = self.bits;
+        let unmap = |slot| object::unmap_table(1 << bits | slot);
+        let left = self.tables.leave(space, unmap);
+        assert!(left.is_ok(), "a table that is mapped can be taken out");
+    }
+
     fn share(&mut self, frame: u32, like: Option<u16>) -> Option<u16> {
         let alias = self.aliases.add(like)?;
         let (slot, from) = (self.alias_slot(alias), self.pointer(frame.into()));
@@ -332,7 +374,7 @@ impl Machine for Kernel {
 
     fn map(&mut self, frame: u32, address: u64, rights: Rights) -> bool {
         let pointer = self.mapped(frame);
-        self.map_in(pointer, self.spaces[self.space], address, rights)
+        self.map_in(pointer, Some(self.space), address, rights)
             .is_ok()
     }
 

@@ -23,6 +23,8 @@ pub trait Machine: Network + Disk {
     fn make_space(&mut self, space: usize) -> bool;
     /// The address space at hand is this one from here on.
     fn enter(&mut self, space: usize);
+    /// Nothing is mapped in an address space any more.
+    fn leave_space(&mut self, space: usize);
     /// Another place for a frame that is shared, beside that of this alias or as its first one: an
     /// alias; `None` if there are too many. The frame itself is mapped nowhere.
     fn share(&mut self, frame: u32, like: Option<u16>) -> Option<u16>;

@@ -12,7 +12,6 @@ use core::ops::{Deref, DerefMut};
 
 use super::calls::PROCESS;
 use super::signals::{ENDED_BY, Info, Signals, Whom};
-use super::space::Space;
 use super::{Machine, Process};
 
 /// Most processes, with those that have ended and wait to be asked for.
@@ -334,9 +333,7 @@ impl<M: Machine> Process<'_, M> {
         let shared = others.any(|(at, it)| at != own && it.lives() && it.memory == memory);
         self.task.holds = false;
         if !shared {
-            self.enter_memory(memory);
-            Space::clear(&mut self.store, &mut self.machine);
-            self.forget_mappings(memory);
+            self.drop_memory(memory);
         }
     }
 

@@ -106,6 +106,10 @@ impl Machine for Mock {
         self.space = space;
     }
 
+    fn leave_space(&mut self, space: usize) {
+        assert!(self.spaces.contains(&space), "it was made");
+    }
+
     fn share(&mut self, frame: u32, like: Option<u16>) -> Option<u16> {
         assert!(!self.mapped.contains_key(&frame) && !self.free.contains(&frame));
         self.aliases.add(like)

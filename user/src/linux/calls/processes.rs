@@ -221,9 +221,10 @@ impl<'a, M: Machine> Process<'a, M> {
     }
 
     /// Gives back what is in a memory that nobody has.
-    pub(super) fn drop_memory(&mut self, memory: usize) {
+    pub(in crate::linux) fn drop_memory(&mut self, memory: usize) {
         self.enter_memory(memory);
         Space::clear(&mut self.store, &mut self.machine);
+        self.machine.leave_space(memory);
         self.forget_mappings(memory);
         self.enter_memory(self.task.memory);
     }
