@@ -34,6 +34,11 @@ fn what_the_kernel_refuses_is_refused() {
 }
 
 #[test]
+fn paths_are_resolved_no_further_than_asked_for() {
+    like_native("resolve", include_str!("sharing/resolve.c"));
+}
+
+#[test]
 fn memory_is_found_by_its_name() {
     like_native("named", include_str!("sharing/named.c"));
 }

@@ -20,8 +20,9 @@ mod target;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::{EACCES, EINVAL, EIO};
+use linux_raw_sys::general::{O_ACCMODE, O_RDONLY};
 use rcoe_linux_abi::{MAX_REPLICAS, Note, OF_OTHER};
-use rcoe_linux_syscalls::{Arg, Class, Content, FILES, Ids, Offset, Treatment};
+use rcoe_linux_syscalls::{Arg, Class, Content, FILES, Ids, Offset, Opens, Treatment};
 
 use crate::arch::tsc;
 use crate::aside::with_own_descriptors;
@@ -174,8 +175,14 @@ pub(super) fn judge(kernel: &Kernel, call: &Call, result: i64) -> i64 {
     }
 }
 
+/// One whose flags are in memory is output whatever they say.
 fn opens_for_writing(call: &Call) -> bool {
-    call.what.class == Class::Output && call.what.facts.opens.path().is_some()
+    let writes = match call.what.facts.opens {
+        Opens::Described(_, how) => guest::read::<u64>(call.arg(usize::from(how)))
+            .is_ok_and(|flags| low32(flags) & O_ACCMODE != O_RDONLY),
+        _ => true,
+    };
+    writes && call.what.class == Class::Output && call.what.facts.opens.path().is_some()
 }
 
 /// What the host returned, of a result that brought descriptors.

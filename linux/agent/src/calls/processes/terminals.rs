@@ -19,6 +19,7 @@ use linux_raw_sys::ioctl as request;
 use rcoe_linux_abi::{Ask, NOT_OURS, Note, Terminal};
 use rcoe_linux_syscalls::{Opens, Special};
 
+use crate::calls::paths::Resolving;
 use crate::calls::processes::jobs::{is_master, own_terminal, terminals};
 use crate::calls::processes::{ask, plan};
 use crate::calls::{Call, io, refuse, refuse_with};
@@ -134,7 +135,9 @@ fn opens_own(call: &Call) -> Option<usize> {
     const PATH: &[u8; 9] = b"/dev/tty\0";
     let place = usize::from(call.what.facts.opens.path()?);
     let path = guest::read::<[u8; PATH.len()]>(call.arg(place)).ok()?;
-    (path == *PATH).then_some(place)
+    // Below a directory of the caller it is a name as any.
+    let named = path == *PATH && Resolving::of(call) != Resolving::Below;
+    named.then_some(place)
 }
 
 fn own_name(kernel: &Kernel) -> Name {
