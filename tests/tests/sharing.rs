@@ -49,6 +49,16 @@ fn segments_live_until_they_are_removed() {
 }
 
 #[test]
+fn segments_are_for_whom_their_modes_say() {
+    like_native("permissions", include_str!("sharing/permissions.c"));
+}
+
+#[test]
+fn what_cannot_be_written_stays_so() {
+    like_native("readonly", include_str!("sharing/readonly.c"));
+}
+
+#[test]
 fn semaphores_and_queues_of_system_v() {
     like_native("ipc", include_str!("sharing/ipc.c"));
 }

@@ -20,6 +20,7 @@ mod process;
 mod replicas;
 pub(crate) mod rings;
 mod scheduling;
+mod segments;
 pub(crate) mod semaphores;
 mod sharing;
 mod signals;
@@ -57,7 +58,7 @@ pub(crate) use memory::{
 };
 pub(crate) use process::{
     clear_personality, close_on_exec, descriptor_of, descriptor_target, each_descriptor, file_at,
-    file_of, file_version, getgid, getpgrp, getuid, has_terminal, is_open_for_writing, may_execute,
+    file_of, file_version, getpgrp, getuid, has_terminal, is_open_for_writing, may_execute,
     may_write, mode_and_owner, open_executable, random, set_limit, stack_limit, times,
 };
 pub(crate) use replicas::{
@@ -65,6 +66,8 @@ pub(crate) use replicas::{
     leave_if_orphaned, name, set_name, set_robust_list,
 };
 pub(crate) use scheduling::{has_thread, pin, prefer_short_turns, register_rseq, sched_yield};
+pub(crate) use credentials::{capabilities, group_ids, user_ids, with_all_groups};
+pub(crate) use segments::{SegmentLimits, segment_limits};
 pub(crate) use sharing::{give_back, is_unmapped, map_again, seals};
 pub(crate) use signals::{
     PAUSE, exchange_signal_mask, ignore_signal, install_handler, set_signal_mask, set_signal_stack,

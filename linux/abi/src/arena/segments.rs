@@ -3,7 +3,7 @@
 //! Identifiers are numbers counted up, so none comes back.
 
 /// Most segments at a time.
-const MOST: usize = 512;
+const MOST: usize = 4096;
 
 /// One segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -32,11 +32,23 @@ pub struct Segment {
 impl Segment {
     /// The kernel's `SHM_DEST`.
     pub const REMOVED: u32 = 0o1000;
+    /// The kernel's `SHM_LOCKED`.
+    pub const LOCKED: u32 = 0o2000;
 
     /// Is it to go with its last user?
     #[must_use]
     pub const fn is_removed(&self) -> bool {
         self.mode & Self::REMOVED != 0
+    }
+
+    /// Is it locked in memory, as far as the program can tell?
+    #[must_use]
+    pub const fn is_locked(&self) -> bool {
+        self.mode & Self::LOCKED != 0
+    }
+
+    const fn is_there(&self) -> bool {
+        self.id != 0
     }
 }
 
@@ -67,6 +79,37 @@ impl Segments {
         self.list
             .iter_mut()
             .find(|it| it.id != 0 && it.piece == piece)
+    }
+
+    /// The segment at this place of the list, as the kernel lists them.
+    #[must_use]
+    pub fn at(&self, place: u32) -> Option<Segment> {
+        let found = self.list.get(usize::try_from(place).ok()?)?;
+        found.is_there().then_some(*found)
+    }
+
+    /// The last place that is not empty; 0 if all are.
+    #[must_use]
+    pub fn last_place(&self) -> u32 {
+        let last = self.list.iter().rposition(Segment::is_there);
+        last.and_then(|at| u32::try_from(at).ok()).unwrap_or(0)
+    }
+
+    /// How many there are, and how many pages they have together.
+    #[must_use]
+    pub fn usage(&self) -> [u64; 2] {
+        let there = self.list.iter().filter(|it| it.is_there());
+        there.fold([0, 0], |[count, pages], it| {
+            [count + 1, pages + it.size.div_ceil(4096)]
+        })
+    }
+
+    /// Bytes of all that are locked, in whole pages.
+    #[must_use]
+    pub fn locked(&self) -> u64 {
+        let there = self.list.iter().filter(|it| it.is_there());
+        let locked = there.filter(|it| it.is_locked());
+        locked.map(|it| it.size.next_multiple_of(4096)).sum()
     }
 
     /// Is there room for one more?
@@ -125,6 +168,26 @@ mod tests {
         assert_eq!(all.by_piece(4096).map(|it| it.id), Some(id));
         all.remove(id);
         assert!(all.by_id(id).is_none());
+    }
+
+    #[test]
+    fn what_there_is_is_counted() {
+        let mut all = none();
+        assert_eq!((all.usage(), all.last_place()), ([0, 0], 0));
+        let sized = |size, mode| Segment {
+            size,
+            mode,
+            ..Segment::default()
+        };
+        let first = all.add(sized(1, 0)).expect("room");
+        let second = all.add(sized(4097, Segment::LOCKED)).expect("room");
+        assert_eq!((all.usage(), all.last_place()), ([2, 3], 1));
+        assert_eq!(all.locked(), 8192);
+        all.remove(first);
+        assert_eq!(all.usage(), [1, 2]);
+        assert_eq!(all.at(0), None);
+        assert_eq!(all.at(1).map(|it| it.id), Some(second));
+        assert_eq!(all.at(u32::MAX), None);
     }
 
     #[test]

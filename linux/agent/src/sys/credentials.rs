@@ -67,6 +67,11 @@ pub(crate) fn set_effective_group(group: u32) -> Result<(), Errno> {
 
 /// Shows the supplementary groups; of a process that has more than fit, none.
 pub(crate) fn with_groups<T>(look: impl FnOnce(&[u32]) -> T) -> T {
+    with_all_groups(|groups| look(groups.unwrap_or_default()))
+}
+
+/// Shows the supplementary groups; `None` if there are more than fit.
+pub(crate) fn with_all_groups<T>(look: impl FnOnce(Option<&[u32]>) -> T) -> T {
     const MOST: usize = 256;
     let mut groups = [0_u32; MOST];
     let room = groups.len() as u64;
@@ -78,7 +83,7 @@ pub(crate) fn with_groups<T>(look: impl FnOnce(&[u32]) -> T) -> T {
             groups.as_mut_ptr() as u64,
         )
     };
-    look(&groups[..usize::try_from(found).unwrap_or(0)])
+    look(usize::try_from(found).ok().map(|found| &groups[..found]))
 }
 
 /// What a process may do, one bit for each capability.

@@ -20,12 +20,6 @@ pub(crate) fn getpgrp() -> u32 {
     crate::convert::low32(unsafe { syscall0(u64::from(nr::__NR_getpgrp)) }.cast_unsigned())
 }
 
-/// The real group id.
-pub(crate) fn getgid() -> u32 {
-    // SAFETY: no arguments.
-    crate::convert::low32(unsafe { syscall0(u64::from(nr::__NR_getgid)) }.cast_unsigned())
-}
-
 /// Soft and hard limit of a resource; `u64::MAX` without one.
 pub(super) fn limit(resource: u32) -> [u64; 2] {
     let mut limit = [u64::MAX; 2];

@@ -112,6 +112,7 @@ pub(super) fn map(
                 start,
                 len: wish.len,
                 prot: wish.prot,
+                read_only: false,
                 backing: Backing::Arena {
                     at,
                     piece: piece.start,

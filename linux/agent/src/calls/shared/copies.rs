@@ -38,6 +38,7 @@ pub(super) fn map(kernel: &mut Kernel, call: &Call, facts: FileFacts) -> i64 {
             start,
             len: page_up(call.arg(1)),
             prot: low32(call.arg(2)),
+            read_only: false,
             backing: Backing::Copy,
             fd,
             facts,

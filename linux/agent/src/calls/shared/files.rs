@@ -197,8 +197,10 @@ fn map_in_arena(kernel: &mut Kernel, call: &Call, opened: Opened) -> i64 {
             None => sys::error(ENOMEM),
         }
     });
-    if result < 0 {
-        close_if_unused(kernel, fd);
+    match sys::check(result) {
+        Err(_) => close_if_unused(kernel, fd),
+        Ok(start) if !opened.writable => kernel.shared.forbid_writing(start, wish.len),
+        Ok(_) => {}
     }
     result
 }

@@ -42,6 +42,8 @@ struct Mapping {
     start: u64,
     len: u64,
     prot: u32,
+    /// It was made through what cannot write, so it can never be written through.
+    read_only: bool,
     backing: Backing,
     /// A descriptor of the mapped file of its own; -1 if there is no file to write to.
     fd: i32,
@@ -56,6 +58,7 @@ impl Mapping {
         start: 0,
         len: 0,
         prot: 0,
+        read_only: false,
         backing: Backing::Copy,
         fd: -1,
         facts: FileFacts {
@@ -230,6 +233,23 @@ impl Shared {
         }
     }
 
+    /// What is mapped there now can never be made writable.
+    fn forbid_writing(&mut self, start: u64, len: u64) {
+        let end = start + len;
+        for mapping in &mut self.list[..self.count] {
+            mapping.read_only |= start <= mapping.start && mapping.end() <= end;
+        }
+    }
+
+    /// Where in the range the first mapping begins that cannot be made writable.
+    pub(crate) fn first_read_only(&self, start: u64, len: u64) -> Option<u64> {
+        let end = start.saturating_add(page_up(len));
+        let live = self.live().iter();
+        live.filter(|it| it.read_only && it.overlaps(start, end))
+            .map(|it| it.start.max(start))
+            .min()
+    }
+
     /// Which memory of the slice is at this address, if it is any.
     pub(crate) fn key(&self, address: u64) -> Option<u64> {
         let mapping = self
@@ -338,6 +358,22 @@ mod tests {
         assert!(sorted(&shared).iter().all(|part| part.2 == 0));
         assert_eq!(shared.live().iter().map(|it| it.len).sum::<u64>(), 0x4000);
         assert_eq!(shared.times_from_start(0x7000), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_found() {
+        let mut shared = shared();
+        shared.add(Mapping {
+            start: 0x20000,
+            len: 0x2000,
+            ..Mapping::NONE
+        });
+        shared.forbid_writing(0x20000, 0x2000);
+        assert_eq!(shared.first_read_only(0x10000, 0x8000), None);
+        assert_eq!(shared.first_read_only(0x10000, 0x20000), Some(0x20000));
+        shared.protect(0x20000, 0x1000, 0);
+        assert_eq!(shared.first_read_only(0x21000, 1), Some(0x21000));
+        assert_eq!(shared.first_read_only(0x22000, 0x1000), None);
     }
 
     #[test]

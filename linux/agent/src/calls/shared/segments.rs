@@ -3,25 +3,33 @@
 //! The segments are those of this run; nobody outside sees them, and they end with it. They stand
 //! in the books of the slice and live in its memory.
 //!
-//! Not covered: segments of other programs of the machine, huge pages, attaching for reading only
-//! what may not be written (permissions are kept, not enforced), the lists of `SHM_INFO` and kin.
+//! Who may do what with one is decided by the kernel's rules and by the process's own credentials
+//! ([`access`]). Limits of the host hold here, too.
+//!
+//! Not covered: segments of other programs of the machine, huge pages, identifiers by wish
+//! (`shm_next_id`). Capabilities count as in the user namespace that rcoe was started in.
 
-use linux_raw_sys::errno::{EEXIST, EIDRM, EINVAL, ENOENT, ENOMEM, ENOSPC};
+mod access;
+mod control;
+
+use linux_raw_sys::errno::{EACCES, EEXIST, EIDRM, EINVAL, ENOENT, ENOMEM, ENOSPC};
 use linux_raw_sys::general::{MAP_FIXED, PROT_EXEC, PROT_READ, PROT_WRITE};
 use rcoe_linux_abi::arena::{Books, Kind, Segment};
 
 use crate::arch::tsc;
 use crate::calls::shared::arena::{self, Wish};
 use crate::calls::shared::{Backing, files};
-use crate::calls::{Call, limits, refuse};
+use crate::calls::{Call, limits};
 use crate::convert::low32;
 use crate::kernel::Kernel;
-use crate::memory::guest::{self, Fault};
+use crate::memory::guest;
 use crate::memory::loader::{page_down, page_up};
 use crate::memory::space;
 use crate::protocol::transfer;
 use crate::sched::turns;
-use crate::sys;
+use crate::sys::{self, SegmentLimits};
+
+pub(crate) use control::control;
 
 const IPC_CREAT: u32 = 0o1000;
 const IPC_EXCL: u32 = 0o2000;
@@ -40,31 +48,42 @@ fn now(kernel: &mut Kernel) -> u64 {
     })
 }
 
+/// The host's limits, the same to all.
+fn host_limits(kernel: &mut Kernel) -> SegmentLimits {
+    SegmentLimits::from(transfer::agree_all(kernel, true, |_| {
+        sys::segment_limits().into()
+    }))
+}
+
 /// `shmget`.
 pub(crate) fn get(kernel: &mut Kernel, call: &Call) -> i64 {
     let (key, size, flags) = (low32(call.arg(0)), call.arg(1), low32(call.arg(2)));
-    let [time, user, group] = transfer::agree_all(kernel, true, |_| {
-        let time = sys::clock(0).unwrap_or(0) / 1_000_000_000;
-        [time, sys::getuid().into(), sys::getgid().into()]
-    });
+    let time = now(kernel);
+    let most = host_limits(kernel);
     turns::with_books(kernel, |kernel, books| {
         if let Some(found) = books.segments.by_key(key) {
             return match flags {
                 _ if flags & IPC_CREAT != 0 && flags & IPC_EXCL != 0 => sys::error(EEXIST),
                 _ if size > found.size => sys::error(EINVAL),
+                _ if !access::allows(&found, flags) => sys::error(EACCES),
                 _ => i64::from(found.id),
             };
         }
         if key != 0 && flags & IPC_CREAT == 0 {
             return sys::error(ENOENT);
         }
-        if size == 0 {
+        if size == 0 || size > most.bytes {
             return sys::error(EINVAL);
+        }
+        let [used, pages] = books.segments.usage();
+        let more = size.div_ceil(4096);
+        if used >= most.segments || pages.saturating_add(more) > most.pages {
+            return sys::error(ENOSPC);
         }
         if flags & SHM_HUGETLB != 0 {
             return sys::error(ENOMEM);
         }
-        let owner = [low32(user), low32(group)];
+        let owner = [sys::user_ids().effective, sys::group_ids().effective];
         create(
             kernel,
             books,
@@ -112,6 +131,9 @@ pub(crate) fn attach(kernel: &mut Kernel, call: &Call) -> i64 {
         let Some(segment) = books.segments.by_id(id).copied() else {
             return sys::error(EINVAL);
         };
+        if !access::allows(&segment, wanted(flags)) {
+            return sys::error(EACCES);
+        }
         let len = page_up(segment.size);
         if guest::meets_reserved(address, len) || kernel.rewriter.owns(address, len) {
             return sys::error(EINVAL);
@@ -147,6 +169,9 @@ pub(crate) fn attach(kernel: &mut Kernel, call: &Call) -> i64 {
             tsc::distrust(kernel);
         }
         let result = arena::map(kernel, books, &wish, piece, 0, None);
+        if result >= 0 && write == 0 {
+            kernel.shared.forbid_writing(result.cast_unsigned(), len);
+        }
         if result >= 0
             && let Some(segment) = books.segments.by_id(id)
         {
@@ -158,6 +183,16 @@ pub(crate) fn attach(kernel: &mut Kernel, call: &Call) -> i64 {
         }
         result
     })
+}
+
+/// What attaching with these flags asks of the permissions.
+const fn wanted(flags: u32) -> u32 {
+    const READ: u32 = 0o444;
+    const WRITE: u32 = 0o222;
+    const EXECUTE: u32 = 0o111;
+    let write = if flags & SHM_RDONLY == 0 { WRITE } else { 0 };
+    let execute = if flags & SHM_EXEC == 0 { 0 } else { EXECUTE };
+    READ | write | execute
 }
 
 /// `shmdt`.
@@ -184,93 +219,4 @@ pub(crate) fn detach(kernel: &mut Kernel, call: &Call) -> i64 {
         space::space().remove(address, len);
         0
     })
-}
-
-/// `shmctl`.
-pub(crate) fn control(kernel: &mut Kernel, call: &Call) -> i64 {
-    const IPC_RMID: u32 = 0;
-    const IPC_SET: u32 = 1;
-    const IPC_STAT: u32 = 2;
-    const SHM_LOCK: u32 = 11;
-    const SHM_UNLOCK: u32 = 12;
-    let (id, buffer) = (low32(call.arg(0)), call.arg(2));
-    match low32(call.arg(1)) {
-        IPC_RMID => remove(kernel, id),
-        IPC_SET => set(kernel, id, buffer),
-        IPC_STAT => turns::with_books(kernel, |_, books| {
-            let Some(segment) = books.segments.by_id(id) else {
-                return sys::error(EINVAL);
-            };
-            let facts = facts(segment);
-            guest::write(buffer, &facts).map_or(Fault::RESULT, |()| 0)
-        }),
-        SHM_LOCK | SHM_UNLOCK => turns::with_books(kernel, |_, books| {
-            let known = books.segments.by_id(id).is_some();
-            if known { 0 } else { sys::error(EINVAL) }
-        }),
-        _ => refuse(kernel, call),
-    }
-}
-
-fn remove(kernel: &mut Kernel, id: u32) -> i64 {
-    turns::with_books(kernel, |kernel, books| {
-        let Some(segment) = books.segments.by_id(id) else {
-            return sys::error(EINVAL);
-        };
-        if !segment.is_removed() {
-            segment.mode |= Segment::REMOVED;
-            let piece = segment.piece;
-            if let Some(gone) = books.pieces.release(piece) {
-                arena::forget(kernel, books, &gone);
-            }
-        }
-        0
-    })
-}
-
-fn set(kernel: &mut Kernel, id: u32, buffer: u64) -> i64 {
-    /// Where uid, gid and mode lie in `struct ipc_perm`, as words of four bytes.
-    const UID: usize = 1;
-    const GID: usize = 2;
-    const MODE: usize = 5;
-    let Ok(words) = guest::read::<[u32; 6]>(buffer) else {
-        return Fault::RESULT;
-    };
-    let time = now(kernel);
-    turns::with_books(kernel, |_, books| {
-        let Some(segment) = books.segments.by_id(id) else {
-            return sys::error(EINVAL);
-        };
-        segment.owners[0] = words[UID];
-        segment.owners[1] = words[GID];
-        segment.mode = segment.mode & !PERMISSIONS | words[MODE] & PERMISSIONS;
-        segment.times[2] = time;
-        0
-    })
-}
-
-/// `struct shmid64_ds` as 64-bit words.
-fn facts(segment: &Segment) -> [u64; 14] {
-    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-    let [uid, gid, cuid, cgid] = segment.owners;
-    let key = match segment.is_removed() {
-        true => 0,
-        false => segment.key,
-    };
-    [
-        pair(key, uid),
-        pair(gid, cuid),
-        pair(cgid, segment.mode),
-        0,
-        0,
-        0,
-        segment.size,
-        segment.times[0],
-        segment.times[1],
-        segment.times[2],
-        pair(segment.pids[0], segment.pids[1]),
-        segment.attached.into(),
-        0,
-        0,
-    ]
 }
