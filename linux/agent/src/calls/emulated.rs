@@ -95,7 +95,9 @@ fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::Getrlimit | Special::Setrlimit | Special::Prlimit64 => {
             limits::perform(kernel, call)
         }
-        Special::SchedSetparam | Special::SchedSetscheduler => scheduling::change(kernel, call, 0),
+        Special::SchedSetparam | Special::SchedSetscheduler => {
+            scheduling::change_policy(kernel, call)
+        }
         Special::Capget => capabilities(kernel, call),
         Special::Capset => processes::with_credentials(kernel, call, capabilities),
         Special::Credentials => {

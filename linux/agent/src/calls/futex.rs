@@ -35,18 +35,10 @@ pub(super) fn futex(kernel: &mut Kernel, call: &Call) -> i64 {
     let result = match operation & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME) {
         FUTEX_WAIT => wait(kernel, call, u32::MAX),
         FUTEX_WAIT_BITSET => wait(kernel, call, low32(call.arg(5))),
-        FUTEX_WAKE => Ok(wake(
-            kernel,
-            Place::of(kernel, call, 0),
-            call.arg(2),
-            u32::MAX,
-        )),
-        FUTEX_WAKE_BITSET => match low32(call.arg(5)) {
-            0 => Ok(sys::error(EINVAL)),
-            bits => Ok(wake(kernel, Place::of(kernel, call, 0), call.arg(2), bits)),
-        },
-        FUTEX_REQUEUE => Ok(requeue(kernel, call)),
-        FUTEX_CMP_REQUEUE => compare_and_requeue(kernel, call),
+        FUTEX_WAKE => wake_at(kernel, call, u32::MAX),
+        FUTEX_WAKE_BITSET => wake_at(kernel, call, low32(call.arg(5))),
+        FUTEX_REQUEUE => requeue(kernel, call, None),
+        FUTEX_CMP_REQUEUE => requeue(kernel, call, Some(low32(call.arg(5)))),
         FUTEX_WAKE_OP => wake_op(kernel, call),
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => lock(kernel, call),
         FUTEX_TRYLOCK_PI => try_lock(kernel, call),
@@ -73,6 +65,17 @@ impl Place {
         } else {
             Self::at(kernel, call.arg(argument))
         }
+    }
+
+    /// The same of one that is only looked for: of a shared one there must be memory.
+    fn found(kernel: &Kernel, call: &Call, argument: usize) -> Result<Self, Fault> {
+        let address = call.arg(argument);
+        if low32(call.arg(1)) & FUTEX_PRIVATE_FLAG == 0 {
+            word(address)?;
+        } else if address >= sys::TASK_END {
+            return Err(Fault);
+        }
+        Ok(Self::of(kernel, call, argument))
     }
 
     /// The futex at an address that may be shared.
@@ -144,6 +147,14 @@ fn deadline(kernel: &mut Kernel, call: &Call) -> Result<Result<u64, i64>, Fault>
     })
 }
 
+fn wake_at(kernel: &mut Kernel, call: &Call, bits: u32) -> Result<i64, Fault> {
+    if bits == 0 {
+        return Ok(sys::error(EINVAL));
+    }
+    let place = Place::found(kernel, call, 0)?;
+    Ok(wake(kernel, place, call.arg(2), bits))
+}
+
 pub(super) fn wake(kernel: &mut Kernel, place: Place, most: u64, bits: u32) -> i64 {
     // The kernel wakes one even if asked for none, and takes the number as signed.
     let most = if low32(most).cast_signed() < 1 {
@@ -161,20 +172,22 @@ fn wake_most(kernel: &mut Kernel, place: Place, most: u64, bits: u32) -> u64 {
     }
 }
 
-fn compare_and_requeue(kernel: &mut Kernel, call: &Call) -> Result<i64, Fault> {
-    if word(call.arg(0))? != low32(call.arg(5)) {
-        return Ok(sys::error(EAGAIN));
-    }
-    Ok(requeue(kernel, call))
-}
-
-/// Wakes some waiters and moves others to the second futex.
-fn requeue(kernel: &mut Kernel, call: &Call) -> i64 {
-    let [from, to] = [0, 4].map(|argument| Place::of(kernel, call, argument));
+/// Wakes some waiters and moves others to the second futex, if the first is as expected.
+fn requeue(kernel: &mut Kernel, call: &Call, expected: Option<u32>) -> Result<i64, Fault> {
     let [wakes, moves] = [call.arg(2), call.arg(3)].map(|most| low32(most).cast_signed());
     let (Ok(wakes), Ok(moves)) = (u64::try_from(wakes), u64::try_from(moves)) else {
-        return sys::error(EINVAL);
+        return Ok(sys::error(EINVAL));
     };
+    let from = Place::found(kernel, call, 0)?;
+    if !call.arg(4).is_multiple_of(4) {
+        return Ok(sys::error(EINVAL));
+    }
+    let to = Place::found(kernel, call, 4)?;
+    if let Some(expected) = expected
+        && word(call.arg(0))? != expected
+    {
+        return Ok(sys::error(EAGAIN));
+    }
     let woken = wake_most(kernel, from, wakes, u32::MAX);
     let moved = match (from, to) {
         (Place::Own(from), Place::Own(to)) => kernel.threads.move_waiters(from, to, moves),
@@ -182,19 +195,23 @@ fn requeue(kernel: &mut Kernel, call: &Call) -> i64 {
         // They look again at what they wait for, which every waiter must be ready to do.
         _ => wake_most(kernel, from, moves, u32::MAX),
     };
-    (woken + moved).cast_signed()
+    Ok((woken + moved).cast_signed())
 }
 
 /// Changes the second futex, wakes waiters of the first, and of the second if its old value was
 /// as asked for.
 fn wake_op(kernel: &mut Kernel, call: &Call) -> Result<i64, Fault> {
     let (second, code) = (call.arg(4), low32(call.arg(5)));
+    let first = Place::found(kernel, call, 0)?;
+    if !second.is_multiple_of(4) {
+        return Ok(sys::error(EINVAL));
+    }
+    let other = Place::found(kernel, call, 4)?;
     let old = word(second)?;
     let (Some(new), Some(due)) = (changed(code, old), compared(code, old)) else {
         return Ok(sys::error(linux_raw_sys::errno::ENOSYS));
     };
     guest::write(second, &new)?;
-    let [first, other] = [0, 4].map(|argument| Place::of(kernel, call, argument));
     let mut woken = wake(kernel, first, call.arg(2), u32::MAX);
     if due {
         woken += wake(kernel, other, call.arg(3), u32::MAX);

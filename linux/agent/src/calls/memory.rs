@@ -5,7 +5,7 @@
 //!
 //! Shared mappings are the matter of [`crate::calls::shared`].
 
-use linux_raw_sys::errno::{EBADF, EBUSY, EINVAL, ENOMEM, EOPNOTSUPP};
+use linux_raw_sys::errno::{EACCES, EBADF, EBUSY, EINVAL, ENOMEM, EOPNOTSUPP};
 use linux_raw_sys::general::{
     MADV_DONTNEED, MADV_FREE, MADV_HWPOISON, MADV_SOFT_OFFLINE, MAP_32BIT, MAP_ABOVE4G,
     MAP_ANONYMOUS, MAP_DENYWRITE, MAP_EXECUTABLE, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN,
@@ -279,6 +279,12 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
     let writable = prot & u64::from(PROT_WRITE) != 0;
     if writable
         && addr.is_multiple_of(PAGE)
+        && let Some(end) = kernel.shared.first_read_only(addr, len)
+    {
+        return mprotect_before(kernel, &call, end);
+    }
+    if writable
+        && addr.is_multiple_of(PAGE)
         && !kernel.limits.allow_writing(space().growing_data(addr, len))
     {
         return limits::TOO_MUCH;
@@ -302,6 +308,22 @@ pub(super) fn mprotect(kernel: &mut Kernel, call: &Call) -> i64 {
         adopt_code(kernel, &Code::new(start, len, part));
     }
     result
+}
+
+/// `mprotect` that comes to a mapping which cannot be made writable: as the kernel, it changes what
+/// is before that.
+fn mprotect_before(kernel: &mut Kernel, call: &Call, end: u64) -> i64 {
+    let mut before = *call;
+    before.raw[1] = end - call.arg(0);
+    let result = match before.raw[1] {
+        0 => 0,
+        _ => mprotect(kernel, &before),
+    };
+    if result == 0 {
+        sys::error(EACCES)
+    } else {
+        result
+    }
 }
 
 /// The call with code readable that the program wants to execute only: the agent looks through it,

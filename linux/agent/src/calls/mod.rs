@@ -15,6 +15,7 @@ mod ipc;
 pub(crate) mod limits;
 pub(crate) mod made;
 pub(crate) mod memory;
+mod order;
 pub(crate) mod outgoing;
 mod paths;
 pub(crate) mod points;
@@ -205,7 +206,7 @@ pub(crate) fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
         && let Err(Fault) = arguments::fold_apart(kernel, call)
     {
         kernel.event(kind::of(call.nr, kind::FAULTY_POINTER), 0);
-        return Fault::RESULT;
+        return order::of_fault(kernel, call);
     }
     let takes = kernel.masks && takeover::is_final(call);
     let vote = kernel.compare == Compare::Every || takes && !outgoing::takes_later(kernel, call);
@@ -236,7 +237,7 @@ pub(crate) fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
             Some(result) => result,
             None => processes::perform(kernel, call, frame),
         },
-        Class::Unsupported => refuse(kernel, call),
+        Class::Unsupported => not_carried(kernel, call),
     };
     after(kernel, call, result);
     if output || kernel.compare >= Compare::Args {
@@ -295,6 +296,14 @@ pub(crate) fn refuse_foreign(kernel: &mut Kernel) -> i64 {
     /// No call has this number; reports show it as unknown.
     const FOREIGN: u64 = 0xf_ffff;
     unknown(kernel, FOREIGN)
+}
+
+/// A call that is not supported, unless the kernel would refuse it, too.
+pub(crate) fn not_carried(kernel: &mut Kernel, call: &Call) -> i64 {
+    match order::of_namespaces(call) {
+        Some(error) => error,
+        None => refuse(kernel, call),
+    }
 }
 
 /// A call that is not supported: ENOSYS and one warning, or the end under `--strict`.

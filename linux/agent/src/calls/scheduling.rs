@@ -49,6 +49,14 @@ pub(super) fn change(kernel: &Kernel, call: &Call, index: usize) -> i64 {
     }
 }
 
+/// `sched_setparam` and `sched_setscheduler`: no process has a number below zero.
+pub(super) fn change_policy(kernel: &Kernel, call: &Call) -> i64 {
+    match convert::low32(call.arg(0)).cast_signed() {
+        ..0 => sys::error(EINVAL),
+        0.. => change(kernel, call, 0),
+    }
+}
+
 /// `getpriority`. Of a group or a user the primary asks: replicas that ask one after the other may
 /// be told of what one of them has changed meanwhile.
 pub(super) fn ask_priority(kernel: &mut Kernel, call: &Call) -> i64 {

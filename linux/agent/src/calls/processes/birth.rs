@@ -42,7 +42,7 @@ use crate::arch::context;
 use crate::arch::entry::TrapFrame;
 use crate::calls::processes::{Child, ask, ask_anew, members, own_group, plan, twin};
 use crate::calls::shared::arena;
-use crate::calls::{Call, io, limits, refuse};
+use crate::calls::{Call, io, limits, not_carried};
 use crate::convert;
 use crate::kernel::Kernel;
 use crate::memory::guest;
@@ -60,7 +60,7 @@ const BIRTH_LOOK_NS: u64 = 20_000_000;
 pub(super) fn perform(kernel: &mut Kernel, call: &Call, frame: &TrapFrame) -> i64 {
     let mut birth = match Birth::of(call) {
         Ok(Some(birth)) => birth,
-        Ok(None) => return refuse(kernel, call),
+        Ok(None) => return not_carried(kernel, call),
         Err(result) => return result,
     };
     if let Some(refused) = limits::refuse_task(kernel) {
