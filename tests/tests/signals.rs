@@ -11,6 +11,11 @@ fn like_native(name: &str, source: &str) {
 }
 
 #[test]
+fn a_handler_without_room_is_a_fault() {
+    like_native("noframe", include_str!("signals/noframe.c"));
+}
+
+#[test]
 fn timers_of_all_kinds_signal() {
     like_native("timers", include_str!("signals/timers.c"));
 }

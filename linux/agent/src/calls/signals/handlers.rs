@@ -3,7 +3,7 @@
 //! A handler is entered on the way out of a call, or of a fault, and left by `rt_sigreturn`.
 
 use linux_raw_sys::errno::EINTR;
-use linux_raw_sys::general::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SIGSEGV};
+use linux_raw_sys::general::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SI_KERNEL, SIGSEGV};
 use rcoe_linux_syscalls::{Class, Special, Waits};
 
 use crate::arch::delivery::{self, ExtendedState};
@@ -14,7 +14,7 @@ use crate::calls::Call;
 use crate::calls::io::GIVEN_UP;
 use crate::calls::processes::jobs;
 use crate::calls::signals::targets::{next_pending, publish};
-use crate::calls::signals::{Effect, FLAGS, HANDLER, MASK, SIG_DFL, SS_DISABLE, UNSTOPPABLE};
+use crate::calls::signals::{Effect, FLAGS, HANDLER, Info, MASK, SIG_DFL, SS_DISABLE, UNSTOPPABLE};
 use crate::kernel::{Kernel, kind};
 use crate::memory::guest::Fault;
 use crate::sys;
@@ -131,9 +131,27 @@ fn enter_handler(kernel: &mut Kernel, frame: &mut TrapFrame, signal: u32, info: 
     let entry = prepare_handler(kernel, signal);
     match delivery::push_frame(&mut cpu, &entry, info, &state) {
         Ok(()) => frame.cpu = cpu,
-        // No room for the frame: the kernel, too, then ends the program.
-        Err(Fault) => kernel.end_by(SIGSEGV),
+        Err(Fault) => without_frame(kernel, frame, signal, &entry),
     }
+}
+
+/// There is no room for the frame: as of the kernel, the program gets SIGSEGV instead, by which it
+/// ends if it has no handler for it, or none that can be entered.
+fn without_frame(
+    kernel: &mut Kernel,
+    frame: &mut TrapFrame,
+    signal: u32,
+    entry: &delivery::Entry,
+) {
+    let own = &mut kernel.signals.own;
+    own.mask = entry.mask;
+    own.stack = entry.stack;
+    let blocked = entry.mask & bit(SIGSEGV) != 0;
+    if signal == SIGSEGV || blocked || kernel.signals.effect(SIGSEGV) != Effect::Handler {
+        kernel.end_by(SIGSEGV);
+    }
+    let info = Info::sent(SIGSEGV, SI_KERNEL.cast_signed(), 0, 0, 0);
+    enter_handler(kernel, frame, SIGSEGV, &info.raw());
 }
 
 /// Applies what entering a handler changes; returns what its frame needs.
