@@ -33,6 +33,7 @@ mod time;
 pub(crate) use attributes::{
     dispatch_outside, prctl, segment_bases, set_cpuid, set_segment_bases, set_thread_pointer,
 };
+pub(crate) use credentials::{capabilities, group_ids, user_ids, with_all_groups};
 pub(crate) use descriptors::{
     FIRST_OWN, can_be_written, close, close_open, duplicate, fcntl, is_open, is_open_for_both,
     is_open_for_reading, never_waits, replace,
@@ -66,7 +67,6 @@ pub(crate) use replicas::{
     leave_if_orphaned, name, set_name, set_robust_list,
 };
 pub(crate) use scheduling::{has_thread, pin, prefer_short_turns, register_rseq, sched_yield};
-pub(crate) use credentials::{capabilities, group_ids, user_ids, with_all_groups};
 pub(crate) use segments::{SegmentLimits, segment_limits};
 pub(crate) use sharing::{give_back, is_unmapped, map_again, seals};
 pub(crate) use signals::{

@@ -6,7 +6,7 @@
 use crate::layout::PAGE;
 
 /// Most pieces at a time.
-const MOST: usize = 4096;
+const MOST: usize = 8192;
 
 /// What a piece holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use crate::calls::memory::{self, local};
 use crate::calls::processes::{self, exe_path};
 use crate::calls::shared::{files, segments};
 use crate::calls::{
-    Call, acting, clone, credentials, futex, io, ipc, limits, paths, refuse, scheduling, signals,
-    timers,
+    Call, acting, clone, credentials, futex, io, ipc, limits, not_carried, paths, refuse,
+    scheduling, signals, timers,
 };
 use crate::convert;
 use crate::kernel::Kernel;
@@ -57,6 +57,7 @@ pub(super) fn perform(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> i6
         | Special::TimerGetoverrun
         | Special::TimerDelete => timers::perform(kernel, call),
         Special::Futex => futex::futex(kernel, call),
+        Special::Unshare => not_carried(kernel, call),
         Special::Shmget => segments::get(kernel, call),
         Special::Shmat => segments::attach(kernel, call),
         Special::Shmdt => segments::detach(kernel, call),

@@ -237,7 +237,7 @@ pub(crate) fn perform(kernel: &mut Kernel, frame: &mut TrapFrame, call: &Call) -
             Some(result) => result,
             None => processes::perform(kernel, call, frame),
         },
-        Class::Unsupported => not_carried(kernel, call),
+        Class::Unsupported => refuse(kernel, call),
     };
     after(kernel, call, result);
     if output || kernel.compare >= Compare::Args {
@@ -298,7 +298,7 @@ pub(crate) fn refuse_foreign(kernel: &mut Kernel) -> i64 {
     unknown(kernel, FOREIGN)
 }
 
-/// A call that is not supported, unless the kernel would refuse it, too.
+/// Namespaces, and what else `clone` and `unshare` may ask for, unless the kernel refuses it, too.
 pub(crate) fn not_carried(kernel: &mut Kernel, call: &Call) -> i64 {
     match order::of_namespaces(call) {
         Some(error) => error,

@@ -3,6 +3,7 @@
 
 use linux_raw_sys::errno::{E2BIG, EINVAL, EPERM};
 use linux_raw_sys::general as nr;
+use rcoe_linux_syscalls::Special;
 
 use crate::calls::Call;
 use crate::convert::low32;
@@ -19,9 +20,9 @@ fn may_administer() -> bool {
 
 /// The result of a call with memory that is not there.
 pub(super) fn of_fault(kernel: &mut Kernel, call: &Call) -> i64 {
-    match u32::try_from(call.nr) {
-        Ok(nr::__NR_sethostname | nr::__NR_setdomainname) => of_name(call),
-        Ok(nr::__NR_semop | nr::__NR_semtimedop) => of_operations(kernel, call),
+    match call.what.special {
+        Special::HostName => of_name(call),
+        Special::Semop => of_operations(kernel, call),
         _ => Fault::RESULT,
     }
 }
@@ -52,10 +53,10 @@ fn of_operations(kernel: &mut Kernel, call: &Call) -> i64 {
 /// What the kernel says of `clone` and `unshare` with namespaces that this process may not make,
 /// or with flags that it does not know; `None` if it would do what is not carried here.
 pub(super) fn of_namespaces(call: &Call) -> Option<i64> {
-    let flags = match u32::try_from(call.nr) {
-        Ok(nr::__NR_unshare) if call.raw[0] & !UNSHARED != 0 => return Some(sys::error(EINVAL)),
-        Ok(nr::__NR_unshare) => call.raw[0],
-        Ok(nr::__NR_clone) => low32(call.raw[0]).into(),
+    let flags = match call.what.special {
+        Special::Unshare if call.raw[0] & !UNSHARED != 0 => return Some(sys::error(EINVAL)),
+        Special::Unshare => call.raw[0],
+        Special::Clone => low32(call.raw[0]).into(),
         _ => return None,
     };
     let by_itself = flags & u64::from(nr::CLONE_NEWUSER) != 0;

@@ -22,7 +22,11 @@ pub(crate) fn most_operations() -> u64 {
     let at = limits.as_mut_ptr() as u64;
     // SAFETY: room for the structure.
     let result = unsafe { syscall4(u64::from(nr::__NR_semctl), 0, 0, IPC_INFO, at) };
-    if result < 0 { 0 } else { limits[OPERATIONS].into() }
+    if result < 0 {
+        0
+    } else {
+        limits[OPERATIONS].into()
+    }
 }
 
 /// Semaphores in the set; 0 if the host does not tell.

@@ -3,7 +3,9 @@
 //! A handler is entered on the way out of a call, or of a fault, and left by `rt_sigreturn`.
 
 use linux_raw_sys::errno::EINTR;
-use linux_raw_sys::general::{SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SI_KERNEL, SIGSEGV};
+use linux_raw_sys::general::{
+    SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SI_KERNEL, SIGSEGV,
+};
 use rcoe_linux_syscalls::{Class, Special, Waits};
 
 use crate::arch::delivery::{self, ExtendedState};
@@ -137,12 +139,7 @@ fn enter_handler(kernel: &mut Kernel, frame: &mut TrapFrame, signal: u32, info: 
 
 /// There is no room for the frame: as of the kernel, the program gets SIGSEGV instead, by which it
 /// ends if it has no handler for it, or none that can be entered.
-fn without_frame(
-    kernel: &mut Kernel,
-    frame: &mut TrapFrame,
-    signal: u32,
-    entry: &delivery::Entry,
-) {
+fn without_frame(kernel: &mut Kernel, frame: &mut TrapFrame, signal: u32, entry: &delivery::Entry) {
     let own = &mut kernel.signals.own;
     own.mask = entry.mask;
     own.stack = entry.stack;
