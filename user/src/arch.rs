@@ -14,4 +14,6 @@ use x86_64 as own;
 pub(crate) use own::call::{Registers, enter};
 pub use own::identity::identity;
 pub(crate) use own::pci;
+#[cfg(feature = "linux")]
+pub(crate) use own::stamp;
 pub use own::{counter, fault, foreign, serial, timer};

@@ -15,7 +15,7 @@ extern crate std;
 mod arch;
 pub mod console;
 pub mod disk;
-#[cfg(any(test, feature = "pc"))]
+#[cfg(any(test, feature = "linux"))]
 pub mod linux;
 #[cfg(any(test, feature = "guests"))]
 pub mod monitor;

@@ -11,15 +11,15 @@
 //! Not covered: what the notes tell of.
 
 mod aliases;
+mod arch;
 mod calls;
 mod code;
 mod errno;
 mod facts;
 mod files;
 mod given;
-mod identity;
 mod journal;
-#[cfg(feature = "pc")]
+#[cfg(feature = "linux")]
 mod kernel;
 mod load;
 mod locks;
@@ -34,7 +34,7 @@ mod space;
 mod sparse;
 mod stat;
 mod streams;
-#[cfg(any(test, feature = "pc"))]
+#[cfg(any(test, feature = "linux"))]
 mod tables;
 mod tasks;
 #[cfg(test)]
@@ -42,11 +42,11 @@ mod tests;
 mod threads;
 mod udp;
 
+pub use arch::{CALL_WORDS, FLOAT_WORDS};
 pub use calls::Next;
 pub use errno::word as answer_word;
 pub use errno::{Answer, Errno};
-pub use identity::{CALL_WORDS, FLOAT_WORDS};
-#[cfg(feature = "pc")]
+#[cfg(feature = "linux")]
 pub use kernel::{ENDPOINT, Kernel, thread_of};
 pub use machine::{Disk, Machine, Network};
 pub use process::{Begin, Nodes, Process};

@@ -5,7 +5,7 @@ use rcoe_abi::layout::{
     BOOT_INFO, BUNDLE, IMAGE, IPC_BUFFER, LARGE_WINDOW, LARGE_WINDOW_FRAMES, PROGRAM_END, SCRATCH,
     WINDOW,
 };
-#[cfg(feature = "pc")]
+#[cfg(feature = "linux")]
 use rcoe_abi::layout::{SHADOW, SHADOW_PAGES};
 use rcoe_abi::object::{LARGE, PAGE};
 use rcoe_abi::service::SLOT_TRACE;
@@ -277,14 +277,14 @@ pub fn bundle() -> &'static [u8] {
 
 /// Where a byte of the program's memory is in the personality of Linux, for so many bytes of one
 /// page.
-#[cfg(feature = "pc")]
+#[cfg(feature = "linux")]
 fn shadow(page: u64, at: usize, bytes: usize) -> u64 {
     assert!(page < SHADOW_PAGES && at + bytes <= 8 * PAGE_WORDS);
     SHADOW + page * PAGE + at as u64
 }
 
 /// Personality of Linux: reads from a page of its program's memory.
-#[cfg(feature = "pc")]
+#[cfg(feature = "linux")]
 pub(crate) fn read_shadow(page: u64, at: usize, bytes: &mut [u8]) {
     let from = shadow(page, at, bytes.len()) as *const u8;
     // SAFETY: nothing of this program lies in that window, so a read there faults or reads a frame
@@ -293,7 +293,7 @@ pub(crate) fn read_shadow(page: u64, at: usize, bytes: &mut [u8]) {
 }
 
 /// Personality of Linux: writes to such a page.
-#[cfg(feature = "pc")]
+#[cfg(feature = "linux")]
 pub(crate) fn write_shadow(page: u64, at: usize, bytes: &[u8]) {
     let to = shadow(page, at, bytes.len()) as *mut u8;
     // SAFETY: as for reading: nothing of this program lies there.
@@ -301,7 +301,7 @@ pub(crate) fn write_shadow(page: u64, at: usize, bytes: &[u8]) {
 }
 
 /// Personality of Linux: makes such a page zero.
-#[cfg(feature = "pc")]
+#[cfg(feature = "linux")]
 pub(crate) fn zero_shadow(page: u64) {
     let bytes = 8 * PAGE_WORDS;
     // SAFETY: as for writing.

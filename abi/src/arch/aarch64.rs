@@ -2,7 +2,7 @@
 //!
 //! I/O ports are those of the PCI bus. Device memory is the console's page, the timer's, which
 //! stands for registers of the processor, the configuration of PCI devices, a window for their
-//! memory, transfer memory, and a counter.
+//! memory, transfer memory, a counter, and a page that stands for the processor's clock.
 
 use crate::object::PAGE;
 use crate::service::Device;
@@ -36,8 +36,14 @@ pub const DMA_PAGES: u64 = 8;
 /// The page of device memory that is a counter which is another one at each reading: the wall clock
 /// of a sound controller, the one such register that this machine has in memory.
 pub const COUNTER_PAGE: u64 = DMA_PAGE + DMA_PAGES;
+/// The page of device memory that stands for the processor's own clock, which is only read.
+pub const STAMP_PAGE: u64 = COUNTER_PAGE + 1;
+/// In that page: what the clock counts, of eight bytes, and how often it does in a second.
+pub const STAMP_COUNT: u64 = 0;
+/// See [`STAMP_COUNT`].
+pub const STAMP_FREQUENCY: u64 = 8;
 /// Pages of device memory.
-pub const DEVICE_PAGES: u64 = COUNTER_PAGE + 1;
+pub const DEVICE_PAGES: u64 = STAMP_PAGE + 1;
 /// Slot on the PCI bus of QEMU's device for exercises, `edu`, and its interrupt line.
 pub const EDU_SLOT: u64 = 5;
 /// Lines 3 to 6 take turns among slots.
@@ -59,6 +65,8 @@ pub const PORT_DIARY: u16 = 0x1000;
 pub const DIARY_PORTS: u16 = 8;
 /// Port that takes the program's exit status, before the machine is switched off.
 pub const PORT_STATUS: u16 = 0x1040;
+/// Port of what a personality tells the host beside its program's output.
+pub const PORT_NOTES: u16 = 0x1048;
 /// Port at which a kernel has the machine stand still; it stands for a register of a device.
 pub const PORT_PAUSE: u16 = 0x1050;
 /// Port that switches the machine off; it stands for a call of the firmware.
@@ -67,6 +75,8 @@ pub const PORT_OFF: u16 = 0xf4;
 pub const DIARY_SLOT: u64 = 1;
 /// See [`DIARY_SLOT`].
 pub const STATUS_SLOT: u64 = 2;
+/// Slot of what takes the notes of a personality.
+pub const NOTES_SLOT: u64 = 3;
 /// Cores of the machine for each replica. The first is the replica's. The second is never started:
 /// where instructions are counted it comes away empty-handed after one that uses up its time.
 pub const CORES_EACH: u64 = 2;
@@ -116,8 +126,12 @@ pub const NIC: Device = Device::NONE;
 pub const DISK: Device = Device::NONE;
 /// There is no event timer.
 pub const HPET: Device = Device::NONE;
-/// There is no personality of Linux here.
-pub const LINUX: Device = Device::NONE;
+/// What the personality of Linux needs: a clock, and where it tells of what it does not have.
+pub const LINUX: Device = Device {
+    ports: Some((PORT_NOTES, 1)),
+    pages: Some((STAMP_PAGE, STAMP_PAGE)),
+    ..Device::NONE
+};
 /// What a program needs that has its primary read the counter: the last page of transfer memory,
 /// and the counter behind it.
 pub const CLOCK: Device = Device {

@@ -9,6 +9,8 @@ pub(crate) mod identity;
 mod mem_functions;
 pub(crate) mod pci;
 pub mod serial;
+#[cfg(feature = "linux")]
+pub(crate) mod stamp;
 #[cfg(feature = "bare")]
 mod start;
 pub mod timer;

@@ -37,11 +37,11 @@ mod told_of;
 mod udp;
 
 use linux_raw_sys::errno::{EFAULT, ENAMETOOLONG};
-use linux_raw_sys::general as nr;
 
 use super::errno::LATER;
 use super::tasks::Life;
 use super::{Answer, Errno, Machine, Process};
+use crate::linux::arch::{call_of, nr};
 use names::HERE;
 
 /// The first process.
@@ -116,7 +116,8 @@ impl<M: Machine> Process<'_, M> {
     fn make_call(&mut self, number: u64, words: [u64; 6]) -> Next {
         let [first, second, third, ..] = words;
         let number = number & 0xffff_ffff;
-        match u32::try_from(number).unwrap_or(u32::MAX) {
+        let call = call_of(number);
+        match call {
             nr::__NR_exit => return Next::Gone(first & 0xff),
             nr::__NR_rt_sigreturn => return self.leave_handler(),
             nr::__NR_exit_group => return Next::Exit(first & 0xff),
@@ -124,7 +125,6 @@ impl<M: Machine> Process<'_, M> {
             nr::__NR_execveat => return self.execute(core::array::from_fn(|at| words[at])),
             _ => {}
         }
-        let call = u32::try_from(number).unwrap_or(u32::MAX);
         let answer = self
             .memory_call(call, words)
             .or_else(|| self.file_call(call, words))

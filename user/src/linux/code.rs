@@ -9,23 +9,17 @@
 use core::fmt::Display;
 
 use linux_raw_sys::errno::{EACCES, EBADF, EINVAL, ENOEXEC, ENOMEM};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{MAP_ANONYMOUS, MAP_SHARED, PROT_WRITE};
 use rcoe_abi::Rights;
 use rcoe_abi::bundle::{Program, Segment};
 
+use super::arch::{REPLACED, TRAMPOLINE};
 use super::files::Kind;
 use super::machine::{Machine, PAGE};
 use super::process::Process;
 use super::space::{Range, Space};
 use super::{Answer, Errno};
-
-/// The first byte of the instruction that identifies the processor, and what is put there. It is
-/// undefined in this mode of the processor, whatever follows.
-const IDENTITY: u8 = 0x0f;
-const REPLACED: u8 = 0x06;
-/// The other byte.
-const REST: u8 = 0xa2;
+use crate::linux::arch::nr;
 
 /// Where a program begins, and where the loader is that is begun in its place, or 0.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +37,7 @@ pub(super) fn begin<M: Machine>(
     program: &Program<'_>,
 ) -> Result<Image, Errno> {
     put(process, program, 0)?;
+    put_trampoline(process)?;
     *process.space = Space::new(program.end);
     let Some(loader) = program.loader() else {
         return Ok(Image {
@@ -86,15 +81,29 @@ fn put<M: Machine>(
     Ok(())
 }
 
-/// Puts an undefined instruction where one identifies the processor. The byte behind stays.
+/// Puts an undefined instruction where one identifies the processor. What is behind its first byte
+/// stays.
 fn replace<M: Machine>(process: &mut Process<'_, M>, address: u64) -> Result<(), Errno> {
+    let [from, to] = REPLACED.ok_or(Errno(ENOEXEC))?;
     let mut found = [0];
     process.read(address, &mut found)?;
-    if found != [IDENTITY] {
+    if found != [from] {
         return Err(Errno(ENOEXEC));
     }
     let (store, machine) = (&mut process.store, &mut process.machine);
-    Space::put(store, machine, address, &[REPLACED], Rights::READ)
+    Space::put(store, machine, address, &[to], Rights::READ)
+}
+
+/// Maps the code by which handlers return that name no way back, where the processor's programs
+/// count on it.
+fn put_trampoline<M: Machine>(process: &mut Process<'_, M>) -> Result<(), Errno> {
+    let Some((address, code)) = TRAMPOLINE else {
+        return Ok(());
+    };
+    let rights = Rights::READ.or(Rights::EXECUTE);
+    let (store, machine) = (&mut process.store, &mut process.machine);
+    Space::add(store, machine, Range::new(address, PAGE)?, rights)?;
+    Space::put(store, machine, address, &code, Rights::READ)
 }
 
 /// A part of a file that is to be mapped.
@@ -119,12 +128,6 @@ impl<'a> Part<'a> {
 }
 
 impl<'a, M: Machine> Process<'a, M> {
-    /// Did the host put an undefined instruction there, for one that identifies the processor?
-    pub(super) fn identifies(&self, ip: u64) -> bool {
-        let mut found = [0; 2];
-        self.read(ip, &mut found).is_ok() && found == [REPLACED, REST]
-    }
-
     /// Maps code: of a file, and such that the host has looked through. What is no code of the
     /// file's reads as zeroes.
     pub(super) fn map_code(&mut self, words: [u64; 6]) -> Answer {

@@ -17,14 +17,15 @@ use rcoe_abi::object::{LARGE_BITS, MAX_CNODE_BITS, PAGE, SLOT_BITS};
 use rcoe_abi::{Error, ObjectType, Rights, layout, service};
 
 use super::aliases::{ALIASES, Aliases, alias_of};
-use super::identity::{CALL_WORDS, FLOAT_WORDS};
+use super::arch::{CALL_WORDS, FLOAT_WORDS};
 use super::machine::Machine;
 use super::tables::Tables;
 use super::tasks::MEMORIES;
+use crate::arch::stamp;
 use crate::console::Text;
 use crate::disk::Disk;
 use crate::object::{self, Outcome};
-use crate::{call, counter, identity, make_in, memory, sys};
+use crate::{call, identity, make_in, memory, sys};
 use network::Net;
 use threads::Made;
 
@@ -453,7 +454,7 @@ impl Machine for Kernel {
     }
 }
 
-/// The event timer's counter, read by the primary for all.
+/// A clock of the machine, read by the primary for all.
 #[derive(Debug)]
 struct Clock {
     /// Femtoseconds of a tick.
@@ -463,25 +464,22 @@ struct Clock {
     last: u64,
 }
 
-/// Registers of the event timer, and femtoseconds of a nanosecond.
-const CAPABILITIES: u64 = 0;
+/// Femtoseconds of a nanosecond.
 const NANOSECOND: u64 = 1_000_000;
 
 impl Clock {
     fn start() -> Result<Self, Error> {
-        let device = service::SLOT_DEVICE;
-        let period = object::device_status(device, CAPABILITIES, 8)? >> 32;
-        counter::start(device, 0)?;
+        let period = stamp::start(service::SLOT_DEVICE)?;
         Ok(Self {
             period: period.clamp(1, 1000 * NANOSECOND),
-            first: object::device_status(device, counter::COUNTER, 8)?,
+            first: stamp::read(service::SLOT_DEVICE)?,
             last: 0,
         })
     }
 
     /// Nanoseconds since the start: more each time.
     fn nanoseconds(&mut self) -> u64 {
-        let reading = object::device_status(service::SLOT_DEVICE, counter::COUNTER, 8);
+        let reading = stamp::read(service::SLOT_DEVICE);
         let ticks = reading.unwrap_or(self.first).wrapping_sub(self.first);
         let since = u128::from(ticks) * u128::from(self.period) / u128::from(NANOSECOND);
         let since = u64::try_from(since).unwrap_or(0);

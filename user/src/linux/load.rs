@@ -8,11 +8,12 @@ use linux_raw_sys::auxvec;
 use linux_raw_sys::errno::{E2BIG, ENOMEM};
 use rcoe_abi::bundle::{Program, Word};
 
+use super::arch::MACHINE;
 use super::given::{Given, Named};
 use super::machine::{Machine, PAGE};
 use super::process::{Begin, Process};
 use super::space::{STACK_BYTES, STACK_TOP};
-use super::{Errno, code, identity};
+use super::{Errno, arch, code};
 
 /// Most words of the stack below what they lead to.
 const WORDS: usize = 1024;
@@ -152,8 +153,8 @@ impl<M: Machine> Stack<'_, '_, M> {
         let mut random = [0; 16];
         self.process.random.fill(&mut random);
         let random = self.put(&random)?;
-        let platform = self.string(b"x86_64")?;
-        let [_, _, _, features] = identity::of(&self.process.machine, 1, 0);
+        let platform = self.string(MACHINE)?;
+        let features = arch::features(&self.process.machine);
         for (kind, value) in [
             (auxvec::AT_PHDR, program.headers),
             (auxvec::AT_PHENT, HEADER_BYTES),
@@ -168,7 +169,7 @@ impl<M: Machine> Stack<'_, '_, M> {
             (auxvec::AT_EGID, 0),
             (auxvec::AT_SECURE, 0),
             (auxvec::AT_CLKTCK, TICKS),
-            (auxvec::AT_HWCAP, features.into()),
+            (auxvec::AT_HWCAP, features),
             (auxvec::AT_HWCAP2, 0),
             (auxvec::AT_RANDOM, random),
             (auxvec::AT_PLATFORM, platform),

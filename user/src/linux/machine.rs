@@ -3,7 +3,7 @@
 
 use rcoe_abi::Rights;
 
-use super::identity::{CALL_WORDS, FLOAT_WORDS};
+use super::arch::{CALL_WORDS, FLOAT_WORDS};
 use crate::disk::{Block, DiskError};
 use crate::network::{Peer, Ready};
 use crate::socket::{Incoming, SocketError};

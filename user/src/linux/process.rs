@@ -21,7 +21,7 @@ use super::streams::{Streams, Target};
 use super::tasks::{self, Each, MEMORIES, PROCESSES, Task};
 use super::threads::Threads;
 use super::udp::Udp;
-use super::{Answer, Errno, Machine, Sparse};
+use super::{Answer, Errno, Machine, Sparse, arch};
 use crate::network::Ready;
 
 /// Most numbers of calls that are told of one by one.
@@ -176,9 +176,8 @@ impl<'a, M: Machine> Process<'a, M> {
     /// Tells the user once that a call is refused, unless programs probe for it and have another
     /// way.
     pub(crate) fn refuse(&mut self, number: u64) -> Errno {
-        let quiet = rcoe_linux_syscalls::entry(number).is_some_and(|call| call.quiet);
-        if !quiet {
-            let name = rcoe_linux_syscalls::name(number);
+        if !arch::is_quiet(number) {
+            let name = arch::name_of(number);
             let text = format_args!(
                 "the system sphere does not carry the system call {name} ({number}): \
                  the program got ENOSYS"

@@ -26,7 +26,6 @@ use linux_raw_sys::general::{
 
 use super::{Errno, Machine, Process};
 pub use fault::Trap;
-pub(crate) use frame::first_floats;
 pub(crate) use info::Info;
 pub(crate) use pending::{QUEUE, Queue};
 use stack::Stack;

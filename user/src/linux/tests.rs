@@ -43,7 +43,7 @@ use rcoe_abi::bundle::{
     Bundle, FILE_WORDS, HEADER_WORDS, MAGIC, PROGRAM_WORDS, SEGMENT_WORDS, Word,
 };
 
-use super::identity::FLOAT_WORDS;
+use super::arch::FLOAT_WORDS;
 use super::machine::PAGE;
 use super::{
     Answer, Begin, CALL_WORDS, Errno, Machine, Network, Next, Nodes, Process, Sparse, Turn,
@@ -357,20 +357,20 @@ fn instructions_that_differ_between_cores_are_answered_alike() {
     with(|process, _| {
         let mut registers = [0; 18];
         (registers[0], registers[15]) = (1, CODE);
-        let after = process.exception(6, &registers).unwrap();
+        let after = process.exception((6, 0), &registers).unwrap();
         assert_eq!(&after[..4], &[1, 1 << 16, u32::MAX.into(), 0x0700_0000]);
         assert_eq!(after[15], CODE + 2);
         registers[15] = CODE + 2;
-        assert_eq!(process.exception(6, &registers), None);
-        let after = process.exception(13, &registers).unwrap();
+        assert_eq!(process.exception((6, 0), &registers), None);
+        let after = process.exception((13, 0), &registers).unwrap();
         assert_eq!(
             (after[0], after[3], after[15]),
             (process.machine.now, 0, CODE + 4)
         );
         registers[15] = CODE + 4;
-        assert_eq!(process.exception(13, &registers), None);
+        assert_eq!(process.exception((13, 0), &registers), None);
         registers[15] = 0x10;
-        assert_eq!(process.exception(13, &registers), None);
+        assert_eq!(process.exception((13, 0), &registers), None);
     });
 }
 

@@ -6,9 +6,9 @@
 //!
 //! Not covered: a thread that waits for another one without a call waits for ever.
 
+use super::arch::CALL_WORDS;
 use super::calls::{Next, PROCESS};
 use super::errno::{LATER, word};
-use super::identity::CALL_WORDS;
 use super::locks::Lock;
 use super::signals::Own;
 use super::streams::Side;

@@ -7,6 +7,8 @@ use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
 use object::{Endianness, elf};
 use rcoe_abi::object::PAGE;
 
+use crate::Arch;
+
 mod needs;
 
 pub(crate) use needs::{Needs, needs};
@@ -54,10 +56,9 @@ pub(crate) struct Plan {
 type Header = elf::FileHeader64<Endianness>;
 type ProgramHeader = elf::ProgramHeader64<Endianness>;
 
-const NO_ELF: &str = "not a 64-bit ELF program for x86_64";
-
 /// A file's header, its program headers, and what is added to its addresses.
 struct Read<'a> {
+    arch: Arch,
     data: &'a [u8],
     endian: Endianness,
     header: &'a Header,
@@ -71,8 +72,13 @@ fn open(data: &[u8]) -> Option<Read<'_>> {
     let segments = header.program_headers(endian, data).ok()?;
     let anywhere = header.e_type(endian) == elf::ET_DYN;
     let known = anywhere || header.e_type(endian) == elf::ET_EXEC;
-    let ours = endian == Endianness::Little && header.e_machine(endian) == elf::EM_X86_64;
-    (known && ours).then_some(Read {
+    let arch = match header.e_machine(endian) {
+        elf::EM_X86_64 => Arch::X86_64,
+        elf::EM_AARCH64 => Arch::Aarch64,
+        _ => return None,
+    };
+    (known && endian == Endianness::Little).then_some(Read {
+        arch,
         data,
         endian,
         header,
@@ -82,16 +88,28 @@ fn open(data: &[u8]) -> Option<Read<'_>> {
 }
 
 /// Is this an ELF file of this machine's?
-pub(crate) fn is_ours(data: &[u8]) -> bool {
-    open(data).is_some()
+pub(crate) fn is_ours(arch: Arch, data: &[u8]) -> bool {
+    open(data).is_some_and(|file| file.arch == arch)
+}
+
+/// Why an ELF file is none of this machine's, and what to do.
+fn foreign(arch: Arch, data: &[u8]) -> String {
+    match open(data) {
+        Some(Read { arch: other, .. }) => {
+            let (own, other) = (arch.name(), other.name());
+            format!("a program for {other}, where the machine's is {own}: use --arch {other}")
+        }
+        None => format!("not a 64-bit ELF program for {}", arch.name()),
+    }
 }
 
 /// Reads an ELF file of a program or a library.
 ///
 /// # Errors
 /// Why it cannot be carried, and what to do.
-pub(crate) fn read(data: &[u8]) -> Result<Plan, String> {
-    let file = open(data).ok_or(NO_ELF)?;
+pub(crate) fn read(arch: Arch, data: &[u8]) -> Result<Plan, String> {
+    let file = open(data).filter(|file| file.arch == arch);
+    let file = file.ok_or_else(|| foreign(arch, data))?;
     file.check()?;
     let mut segments: Vec<Segment> = Vec::new();
     for header in file.of_type(elf::PT_LOAD) {
@@ -156,7 +174,7 @@ impl Read<'_> {
             return Err("it wants an executable stack: link it with -z noexecstack".into());
         }
         let needed = self.needed();
-        if needed & !ISA_BASELINE != 0 {
+        if self.arch == Arch::X86_64 && needed & !ISA_BASELINE != 0 {
             let level = 32 - needed.leading_zeros();
             return Err(format!(
                 "it needs a processor of x86-64-v{level}, where the machine's is x86-64: \
@@ -325,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_program_is_laid_out() {
-        let plan = read(&file(2, 0x40_0080, &[CODE, DATA])).unwrap();
+        let plan = read(Arch::X86_64, &file(2, 0x40_0080, &[CODE, DATA])).unwrap();
         assert_eq!((plan.entry, plan.end), (0x40_0080, 0x40_3190));
         assert_eq!((plan.headers, plan.header_count), (0x40_0040, 2));
         let rights = plan.segments.iter().map(|it| it.rights).collect::<Vec<_>>();
@@ -333,7 +351,7 @@ mod tests {
         assert_eq!(plan.segments[1].content, (400, 112));
         // One that can be anywhere is where such programs are.
         let code = (1, 5, [0, 0, 512, 512]);
-        let plan = read(&file(3, 0x80, &[code])).unwrap();
+        let plan = read(Arch::X86_64, &file(3, 0x80, &[code])).unwrap();
         assert_eq!(
             (plan.entry, plan.headers),
             (ANYWHERE + 0x80, ANYWHERE + 0x40)
@@ -342,7 +360,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_carried_is_said() {
-        let judge = |file: &[u8]| read(file).and_then(|plan| plan.check());
+        let judge = |file: &[u8]| read(Arch::X86_64, file).and_then(|plan| plan.check());
         let why = |headers: &[_]| judge(&file(2, 0x40_0080, headers)).unwrap_err();
         for (headers, said) in [
             (&[CODE, (0x6474_e551, 7, [0; 4])][..], "executable stack"),
@@ -360,7 +378,7 @@ mod tests {
         for (at, byte) in [(0, 0), (4, 1), (5, 2), (16, 1), (18, 183)] {
             let mut wrong = file(2, 0x40_0080, &[CODE]);
             wrong[at] = byte;
-            assert_eq!(read(&wrong), Err(NO_ELF.into()), "byte {at}");
+            assert_eq!(read(Arch::X86_64, &wrong), Err(foreign(Arch::X86_64, &wrong)), "byte {at}");
         }
     }
 
@@ -383,7 +401,7 @@ mod tests {
     #[test]
     fn what_a_file_needs_of_others_is_read() {
         let file = dynamic(&[CODE]);
-        let plan = read(&file).unwrap();
+        let plan = read(Arch::X86_64, &file).unwrap();
         assert_eq!(plan.loader.as_deref(), Some("/ld".as_ref()));
         let needs = needs(&file);
         assert_eq!(needs.libraries, ["a", "b"]);
@@ -408,7 +426,7 @@ mod tests {
         assert!(has_note(&native) && !has_note(&file(2, 0x40_0080, &[CODE])));
         let needs = |set: u64| {
             let property = [(4, ISA_NEEDED.into()), (4, 4), (4, set), (4, 0)];
-            read(&noted(5, b"GNU\0", &property))
+            read(Arch::X86_64, &noted(5, b"GNU\0", &property))
         };
         assert!(needs(1).is_ok());
         assert!(needs(3).unwrap_err().contains("x86-64-v2"));
@@ -434,7 +452,9 @@ mod tests {
             damaged.truncate(if next() % 4 == 0 { next() % 512 } else { 512 });
             let _ = has_note(&damaged);
             let _ = needs(&damaged);
-            let Ok(plan) = read(&damaged) else { continue };
+            let Ok(plan) = read(Arch::X86_64, &damaged) else {
+                continue;
+            };
             let _ = plan.check();
             good += 1;
             assert!((1..=SEGMENTS).contains(&plan.segments.len()));

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::bundle::File;
 use super::{PATH_MAX, absolute, elf, system_folders};
+use crate::Arch;
 use system_folders::Loader;
 
 /// What glibc opens when a thread is cancelled or ends early, if the program has this library.
@@ -22,6 +23,7 @@ const GLIBC: &str = "libc.so.6";
 
 /// Files, and where they are on the host.
 pub(super) struct Shelf<'a> {
+    arch: Arch,
     files: &'a mut Vec<File>,
     /// Where each file is on the host.
     hosts: Vec<PathBuf>,
@@ -46,8 +48,9 @@ struct Seeker {
 }
 
 impl<'a> Shelf<'a> {
-    /// These files, and where they are on the host.
+    /// These files of programs for a machine, and where they are on the host.
     pub(super) fn new(
+        arch: Arch,
         files: &'a mut Vec<File>,
         hosts: Vec<PathBuf>,
         environment: &[OsString],
@@ -68,6 +71,7 @@ impl<'a> Shelf<'a> {
         let preloaded = preloaded.split([':', ' ']).filter(|it| !it.is_empty());
         let places = files.iter().enumerate();
         Self {
+            arch,
             places: places.map(|(at, it)| (it.path.clone(), at)).collect(),
             library_path: library_path.collect(),
             preloaded: preloaded.map(str::to_owned).collect(),
@@ -90,7 +94,7 @@ impl<'a> Shelf<'a> {
                  --file HOST:{loader}"
             )
         })?;
-        let loader = Loader::new(&self.files[found].content, &place);
+        let loader = Loader::new(self.arch, &self.files[found].content, &place);
         let mut all = self.libraries(file, &loader)?;
         all.push(found);
         Ok(all)
@@ -101,7 +105,7 @@ impl<'a> Shelf<'a> {
     pub(super) fn add_module(&mut self, file: usize, loader: &Path) {
         let place = absolute(loader);
         if let Some(found) = self.at(loader, &place) {
-            let loader = Loader::new(&self.files[found].content, &place);
+            let loader = Loader::new(self.arch, &self.files[found].content, &place);
             let _ = self.libraries(file, &loader);
         }
     }
@@ -198,7 +202,7 @@ impl<'a> Shelf<'a> {
         }
         let mut there = loader.folders.iter();
         let given = there.find_map(|it| self.places.get(&it.join(name)).copied());
-        if let Some(given) = given.filter(|&it| elf::is_ours(&self.files[it].content)) {
+        if let Some(given) = given.filter(|&it| elf::is_ours(self.arch, &self.files[it].content)) {
             return Some(given);
         }
         let guest = loader.folders.first()?.join(name);
@@ -209,10 +213,10 @@ impl<'a> Shelf<'a> {
     /// The number of the file at a place there, which is added if there is one here.
     fn at(&mut self, host: &Path, guest: &Path) -> Option<usize> {
         if let Some(&file) = self.places.get(guest) {
-            return elf::is_ours(&self.files[file].content).then_some(file);
+            return elf::is_ours(self.arch, &self.files[file].content).then_some(file);
         }
         let content = std::fs::read(host).ok()?;
-        if !elf::is_ours(&content) || guest.as_os_str().len() > PATH_MAX {
+        if !elf::is_ours(self.arch, &content) || guest.as_os_str().len() > PATH_MAX {
             return None;
         }
         let number = self.files.len();

@@ -4,11 +4,17 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::absolute;
+use crate::Arch;
 
-/// Folders that loaders have built in, in the order in which those that have them look there.
-const FOLDERS: [&str; 8] = [
-    "/lib/x86_64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu",
+/// Folders that loaders have built in, in the order in which those that have them look there: first
+/// those for one processor alone.
+const fn own_folders(arch: Arch) -> [&'static str; 2] {
+    match arch {
+        Arch::X86_64 => ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"],
+        Arch::Aarch64 => ["/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu"],
+    }
+}
+const FOLDERS: [&str; 6] = [
     "/lib64",
     "/usr/lib64",
     "/lib",
@@ -36,15 +42,17 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    /// The loader in this file.
-    pub(super) fn new(content: &[u8], path: &Path) -> Self {
+    /// The loader in this file, of a machine.
+    pub(super) fn new(arch: Arch, content: &[u8], path: &Path) -> Self {
         let name = path.file_name().unwrap_or_default();
         let name = name.to_string_lossy().into_owned();
         let musl = name.starts_with("ld-musl-");
-        let has = |folder: &&&str| has_folder(content, folder, musl);
-        let mut folders: Vec<PathBuf> = FOLDERS.iter().filter(has).map(PathBuf::from).collect();
+        let own = own_folders(arch);
+        let all = || own.into_iter().chain(FOLDERS);
+        let has = |folder: &&str| has_folder(content, folder, musl);
+        let mut folders: Vec<PathBuf> = all().filter(has).map(PathBuf::from).collect();
         if folders.is_empty() {
-            folders = FOLDERS.map(PathBuf::from).into();
+            folders = all().map(PathBuf::from).collect();
         }
         let listed = match musl {
             true => listed_for_musl(&name),
@@ -152,11 +160,15 @@ mod tests {
     #[test]
     fn loaders_are_told_apart_with_the_folders_that_they_have() {
         let glibc = b"x\0/lib64/\0/usr/lib64/\0/opt/lib/\0";
-        let loader = Loader::new(glibc, Path::new("/lib64/ld-linux-x86-64.so.2"));
+        let loader = Loader::new(
+            Arch::X86_64,
+            glibc,
+            Path::new("/lib64/ld-linux-x86-64.so.2"),
+        );
         assert_eq!(loader.folders, ["/lib64", "/usr/lib64"].map(PathBuf::from));
         assert!(loader.is("ld-linux-x86-64.so.2") && !loader.is("libc.so.6"));
         let musl = b"\0/lib:/usr/local/lib:/usr/lib\0";
-        let loader = Loader::new(musl, Path::new("/lib/ld-musl-x86_64.so.1"));
+        let loader = Loader::new(Arch::X86_64, musl, Path::new("/lib/ld-musl-x86_64.so.1"));
         let folders = ["/lib", "/usr/local/lib", "/usr/lib"];
         assert_eq!(loader.folders, folders.map(PathBuf::from));
         assert!(loader.is("libc.so") && loader.is("libm.so.6") && !loader.is("libz.so"));

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::Command;
 
 use rcoe_abi::arch::aarch64::{
-    CORES_EACH, COUNTER_SLOT, DIARY_SLOT, EDU_SLOT, MEMORY, PAUSE_SLOT, START, START_MAGIC,
-    STATUS_SLOT, Start,
+    CORES_EACH, COUNTER_SLOT, DIARY_SLOT, EDU_SLOT, MEMORY, NOTES_SLOT, PAUSE_SLOT, START,
+    START_MAGIC, STATUS_SLOT, Start,
 };
 use rcoe_abi::layout::MAX_CORES;
 use rcoe_abi::object::PAGE;
 
-use super::{Accel, COUNTED, Threads, debugger, diary};
+use super::{Accel, COUNTED, NOTES, Threads, debugger, diary};
 use crate::SystemError;
 use crate::run::Settings;
 
@@ -90,6 +90,8 @@ pub(super) fn machine(
     command.args(["-device", &serial]);
     let serial = format!("pci-serial,addr={STATUS_SLOT:#x},chardev=status");
     command.args(["-device", &serial]);
+    let notes = format!("pci-serial,addr={NOTES_SLOT:#x},chardev={NOTES}");
+    command.args(["-device", &notes]);
     // A device with registers, interrupts and memory access of its own, for drivers, which reaches
     // all memory; and one with a counter.
     let edu = format!("edu,addr={EDU_SLOT:#x},dma_mask=0xffffffff");

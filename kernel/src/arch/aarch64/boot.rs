@@ -1,11 +1,9 @@
 //! What the loader does on this machine: learning what there is, devices, clocks, and the start of
 //! cores, with the interrupt controller at its physical addresses.
 
-use core::arch::asm;
-
 use rcoe_abi::layout::{
-    COUNTER_SLOT, DIARY_SLOT, PAUSE_SLOT, PORT_DIARY, PORT_STATUS, START, START_MAGIC, STATUS_SLOT,
-    Start,
+    COUNTER_SLOT, DIARY_SLOT, NOTES_SLOT, PAUSE_SLOT, PORT_DIARY, PORT_NOTES, PORT_STATUS, START,
+    START_MAGIC, STATUS_SLOT, Start,
 };
 
 use super::super::loader::{COMMAND_MAX, Given, give_up};
@@ -13,8 +11,8 @@ use super::super::memory::{read_physical, write_register};
 use super::layout::{
     COUNTER_PHYSICAL, DISTRIBUTOR_PHYSICAL, PARTITIONS, PAUSE_PHYSICAL, PCI_PHYSICAL,
 };
-use super::psci;
 use super::start::CORE_START;
+use super::{cpu, psci};
 use crate::arch::permit::spend;
 use crate::config;
 
@@ -48,7 +46,7 @@ pub(in crate::arch) fn given(_info: u64) -> Given {
     }
 }
 
-/// Gives devices that have no driver their places: ports to those that take diaries and status,
+/// Gives devices that have no driver their places: ports to those that take diaries, status and notes,
 /// memory to the counter and to what has the machine stand still. Where none is, nothing happens.
 fn prepare_devices() {
     const PORTS: u64 = 1;
@@ -56,6 +54,7 @@ fn prepare_devices() {
     for (slot, place, kind) in [
         (DIARY_SLOT, u64::from(PORT_DIARY), PORTS),
         (STATUS_SLOT, u64::from(PORT_STATUS), PORTS),
+        (NOTES_SLOT, u64::from(PORT_NOTES), PORTS),
         (COUNTER_SLOT, COUNTER_PHYSICAL, MEMORY),
         (PAUSE_SLOT, PAUSE_PHYSICAL, MEMORY),
     ] {
@@ -74,12 +73,7 @@ pub(in crate::arch) fn calibrate(command: &[u8]) -> Clocks {
     if let Some((cycles, timer)) = config::clocks(command) {
         return Clocks { cycles, timer };
     }
-    let frequency: u64;
-    // SAFETY: reading the register changes nothing.
-    unsafe {
-        asm!("mrs {}, cntfrq_el0", out(reg) frequency, options(nomem, nostack, preserves_flags));
-    }
-    let speed = (frequency / 1_000).max(1);
+    let speed = (cpu::frequency() / 1_000).max(1);
     Clocks {
         cycles: speed,
         timer: speed,

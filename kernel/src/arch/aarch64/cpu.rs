@@ -111,6 +111,17 @@ pub(crate) fn cycles() -> u64 {
     count
 }
 
+/// How often that counts in a second.
+#[must_use]
+pub(crate) fn frequency() -> u64 {
+    let frequency;
+    // SAFETY: reading the register changes nothing.
+    unsafe {
+        asm!("mrs {}, cntfrq_el0", out(reg) frequency, options(nomem, nostack, preserves_flags));
+    }
+    frequency
+}
+
 /// In every wait: lets the emulator's other processors run. `spin_loop` would be an instruction
 /// that does not.
 pub(crate) fn relax() {

@@ -3,17 +3,17 @@
 //! reach too.
 
 use rcoe_abi::layout::{
-    CONFIGURATION_PAGE, CONSOLE_PAGE, COUNTER_PAGE, DEVICE_PAGES, DMA_PAGE, PCI_PAGE, TIMER_LINE,
-    TIMER_PAGE, TIMER_START,
+    CONFIGURATION_PAGE, CONSOLE_PAGE, COUNTER_PAGE, DEVICE_PAGES, DMA_PAGE, PCI_PAGE, STAMP_COUNT,
+    STAMP_FREQUENCY, STAMP_PAGE, TIMER_LINE, TIMER_PAGE, TIMER_START,
 };
 
 use super::super::Parameters;
 use super::super::memory::{read_register, write_register};
-use super::interrupts;
 use super::layout::{
     BLANK_PAGE, CONSOLE_PHYSICAL, COUNTER_PHYSICAL, DEVICES, DMA_BYTES, DMA_PHYSICAL, PCI_PHYSICAL,
     WINDOW_PHYSICAL,
 };
+use super::{cpu, interrupts};
 
 const _: () = assert!(CONSOLE_PAGE == 0 && TIMER_PAGE == 1 && TIMER_LINE == 0);
 
@@ -24,13 +24,13 @@ pub(crate) const fn transfer_offset(parameters: &Parameters) -> u64 {
 }
 
 /// Where a page of device memory is on the bus; of transfer memory, that of replica `owner`. The
-/// timer's page is nowhere on it, and reads as zeros.
+/// pages that stand for registers of the processor are nowhere on it, and read as zeros.
 pub(crate) fn device_page(page: u32, owner: u64) -> u64 {
     let page = u64::from(page);
     assert!(page < DEVICE_PAGES, "decoding checked the page");
     match page {
         CONSOLE_PAGE => CONSOLE_PHYSICAL,
-        TIMER_PAGE => BLANK_PAGE,
+        TIMER_PAGE | STAMP_PAGE => BLANK_PAGE,
         COUNTER_PAGE => COUNTER_PHYSICAL,
         DMA_PAGE.. => DMA_PHYSICAL + owner * DMA_BYTES + (page - DMA_PAGE) * 4096,
         PCI_PAGE.. => WINDOW_PHYSICAL + (page - PCI_PAGE) * 4096,
@@ -38,23 +38,33 @@ pub(crate) fn device_page(page: u32, owner: u64) -> u64 {
     }
 }
 
-/// The address of a register, or `None` for one of the timer's page.
+/// The address of a register, or `None` for one of a page that stands for the processor's own.
 fn register(place: u64, width: u8) -> Option<u64> {
     let whole = place.is_multiple_of(u64::from(width));
     assert!(
         whole && place < DEVICE_PAGES * 4096,
         "decoding checked the register"
     );
-    (place / 4096 != TIMER_PAGE).then_some(DEVICES + place)
+    let is_own = matches!(place / 4096, TIMER_PAGE | STAMP_PAGE);
+    (!is_own).then_some(DEVICES + place)
 }
 
-/// Reads a register of 1, 2, 4 or 8 bytes. Those of the timer read as zero.
+/// What stands for a register of the processor reads as: all but those of the clock as zero.
+fn own_register(place: u64, width: u8) -> u64 {
+    match (place / 4096, place % 4096, width) {
+        (STAMP_PAGE, STAMP_COUNT, 8) => cpu::cycles(),
+        (STAMP_PAGE, STAMP_FREQUENCY, 8) => cpu::frequency(),
+        _ => 0,
+    }
+}
+
+/// Reads a register of 1, 2, 4 or 8 bytes.
 pub(crate) fn device_read(place: u64, width: u8) -> u64 {
-    // SAFETY: all device memory but the timer's page is mapped here in every partition, and no Rust
-    // object lies in it. A register within its page is read as a whole; which ones a program may
-    // use is decided by capability.
+    // SAFETY: all device memory but the processor's own is mapped here in every partition, and no
+    // Rust object lies in it. A register within its page is read as a whole; which ones a program
+    // may use is decided by capability.
     let read = |address| unsafe { read_register(address, width) };
-    register(place, width).map_or(0, read)
+    register(place, width).map_or_else(|| own_register(place, width), read)
 }
 
 /// Writes a register of 1, 2, 4 or 8 bytes.
@@ -63,7 +73,7 @@ pub(crate) fn device_write(place: u64, width: u8, value: u64) {
         // SAFETY: as for reading. What a device does by itself that a driver configured is the
         // driver's to get right.
         Some(address) => unsafe { write_register(address, width, value) },
-        None if place % 4096 == TIMER_START => interrupts::start_timer(value),
+        None if place == TIMER_PAGE * 4096 + TIMER_START => interrupts::start_timer(value),
         // Nothing is there.
         None => {}
     }

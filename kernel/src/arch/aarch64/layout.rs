@@ -2,7 +2,7 @@
 
 use rcoe_abi::layout::{
     CONFIGURATION_PAGE, CONFIGURATION_PAGES, COUNTER_PAGE, DEVICE_PAGES, DMA_PAGE, DMA_PAGES,
-    MAX_CORES, MEMORY, PCI_PAGE, PCI_PAGES, PCI_WINDOW,
+    MAX_CORES, MEMORY, PCI_PAGE, PCI_PAGES, PCI_WINDOW, STAMP_PAGE,
 };
 
 /// Pages of 2 MiB.
@@ -39,7 +39,8 @@ pub(in crate::arch) const PAUSE: u64 = 0xffff_fff8_0003_1000;
 /// That window.
 pub(in crate::arch) const COPY: u64 = 0xffff_ffe0_0000_0000;
 /// Memory of devices: the console, a page that stands for the timer and is mapped nowhere, the
-/// configuration of PCI devices and their window, transfer memory, and the counter.
+/// configuration of PCI devices and their window, transfer memory, the counter, and a page that
+/// stands for the processor's clock, which is mapped nowhere either.
 pub(in crate::arch) const DEVICES: u64 = 0xffff_fff8_0010_0000;
 /// Transfer memory, in device memory.
 pub(in crate::arch) const TRANSFER: u64 = DEVICES + DMA_PAGE * 4096;
@@ -79,7 +80,8 @@ const _: () = assert!(
     CONFIGURATION_PAGE + CONFIGURATION_PAGES == PCI_PAGE
         && PCI_PAGE + PCI_PAGES == DMA_PAGE
         && DMA_PAGE + DMA_PAGES == COUNTER_PAGE
-        && COUNTER_PAGE + 1 == DEVICE_PAGES,
+        && COUNTER_PAGE + 1 == STAMP_PAGE
+        && STAMP_PAGE + 1 == DEVICE_PAGES,
     "device memory is in this order"
 );
 const _: () = assert!(

@@ -6,10 +6,10 @@
 //! Not covered: sources that are devices, as on Linux 6.1, and counters as destinations.
 
 use linux_raw_sys::errno::{EBADF, EFAULT, EINVAL, EISDIR, EOVERFLOW, ESPIPE, EXDEV};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{O_ACCMODE, O_APPEND, O_RDONLY, O_WRONLY};
 
 use super::streams::Pieces;
+use crate::linux::arch::nr;
 use crate::linux::files::Kind;
 use crate::linux::streams::Target;
 use crate::linux::{Answer, Errno, Machine, Process};

@@ -8,13 +8,13 @@
 use linux_raw_sys::errno::{
     ECONNREFUSED, EINVAL, EMSGSIZE, ENOBUFS, ENOENT, ENOTCONN, EPERM, EPIPE, EPROTOTYPE,
 };
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM};
 use linux_raw_sys::net::{AF_UNIX, AF_UNSPEC, MSG_TRUNC, SHUT_RD, SHUT_WR};
 use rcoe_abi::Rights;
 
 use super::rights::Sending;
 use super::streams::Pieces;
+use crate::linux::arch::nr;
 use crate::linux::senders::Who;
 use crate::linux::sockets::{Connected, Datagrams, LABEL, Label, Link, Name, Socket, Sockets};
 use crate::linux::streams::{PAGE_BYTES, PIPE_PAGES, Pipe, Side, Target};

@@ -6,7 +6,6 @@
 //! What watches may be watched too, a few one above the other and never in a circle.
 
 use linux_raw_sys::errno::{EBADF, EEXIST, EINVAL, ELOOP, ENOENT, EPERM};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLEXCLUSIVE,
     EPOLLONESHOT, EPOLLWAKEUP, POLLIN, POLLRDNORM,
@@ -14,12 +13,12 @@ use linux_raw_sys::general::{
 use rcoe_abi::Rights;
 
 use super::poll::ALWAYS;
+use crate::linux::arch::{EVENT, EVENT_DATA, nr};
 use crate::linux::streams::{Interest, POLLERS, Target};
 use crate::linux::threads::Limit;
 use crate::linux::{Answer, Errno, Machine, Process};
 
-/// Bytes of an event, and most of them at once.
-const EVENT: u64 = 12;
+/// Most events at once.
 const MOST: u64 = 1 << 16;
 /// Most of those that watch one another in a row.
 const NESTED: usize = 5;
@@ -100,9 +99,10 @@ impl<M: Machine> Process<'_, M> {
             }
             _ => return Err(Errno(EINVAL)),
         }
-        let mut bytes = [0; 12];
+        let (mut bytes, mut data) = ([0; EVENT], [0; 8]);
         self.read(event, &mut bytes)?;
-        let [a, b, c, d, data @ ..] = bytes;
+        let [a, b, c, d, ..] = bytes;
+        data.copy_from_slice(&bytes[EVENT_DATA..]);
         let interest = Interest {
             poller,
             place,
@@ -187,7 +187,7 @@ impl<M: Machine> Process<'_, M> {
         if most == 0 || most > MOST {
             return Err(Errno(EINVAL));
         }
-        self.check(to, EVENT, Rights::WRITE)?;
+        self.check(to, EVENT as u64, Rights::WRITE)?;
         let all = self.streams.interests.len();
         let first = self.streams.pollers[poller].first;
         let mut count = 0;
@@ -200,7 +200,7 @@ impl<M: Machine> Process<'_, M> {
             }
             let due = self.due(index, poller);
             if due != 0 {
-                self.tell_event(to.wrapping_add(EVENT * count), index, due)?;
+                self.tell_event(to.wrapping_add(EVENT as u64 * count), index, due)?;
                 count += 1;
             }
         }
@@ -223,9 +223,9 @@ impl<M: Machine> Process<'_, M> {
         if interest.events & EPOLLONESHOT != 0 {
             interest.events &= MANNER;
         }
-        let mut event = [0; 12];
+        let mut event = [0; EVENT];
         event[..4].copy_from_slice(&due.to_le_bytes());
-        event[4..].copy_from_slice(&interest.data.to_le_bytes());
+        event[EVENT_DATA..].copy_from_slice(&interest.data.to_le_bytes());
         self.write(to, &event)
     }
 }

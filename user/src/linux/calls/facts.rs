@@ -2,11 +2,11 @@
 //! are going to do with them, from which nothing follows here.
 
 use linux_raw_sys::errno::{EINVAL, ENOENT, ENOMEM, ENOTDIR, EOPNOTSUPP, ESPIPE};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{AT_STATX_SYNC_TYPE, STATX__RESERVED, STATX_BASIC_STATS};
 use rcoe_abi::bundle::Word;
 
 use super::names::{HERE, STAT_FLAGS};
+use crate::linux::arch::nr;
 use crate::linux::files::{Kind, NODES, Path};
 use crate::linux::machine::PAGE;
 use crate::linux::space::Space;

@@ -3,7 +3,6 @@
 use linux_raw_sys::errno::{
     EBADF, EBUSY, EFAULT, EINVAL, EISDIR, ENOSPC, ENOTDIR, ENOTTY, EPERM, ESPIPE,
 };
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_GETPIPE_SZ, F_SETFD, F_SETFL, F_SETPIPE_SZ,
     FASYNC, FD_CLOEXEC, O_ACCMODE, O_APPEND, O_CLOEXEC, O_DSYNC, O_NONBLOCK, O_RDONLY, O_WRONLY,
@@ -14,6 +13,7 @@ use linux_raw_sys::ioctl::{FIONBIO, FIONREAD};
 use super::names::HERE;
 use super::streams::Pieces;
 use super::{PARTS, PORTION, portion_of};
+use crate::linux::arch::nr;
 use crate::linux::facts::ALL;
 use crate::linux::files::{FILE_NUMBERS, Kind, NODES, Path};
 use crate::linux::streams::{PAGE_BYTES, PIPE_BYTES, Target};

@@ -1,7 +1,6 @@
 //! Calls that make, read and take away names of files: links, renaming, unlinking.
 
 use linux_raw_sys::errno::{EACCES, EEXIST, EINVAL, ENAMETOOLONG, ENOENT, EPERM, EXDEV};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_EXCHANGE, RENAME_NOREPLACE, S_IFBLK,
     S_IFCHR, S_IFDIR, S_IFIFO, S_IFMT, S_IFREG, S_IFSOCK,
@@ -9,6 +8,7 @@ use linux_raw_sys::general::{
 
 use super::names::HERE;
 use super::sockets::low;
+use crate::linux::arch::nr;
 use crate::linux::files::{Kind, LINK, Path};
 use crate::linux::streams::Target;
 use crate::linux::{Answer, Errno, Machine, Process};

@@ -7,7 +7,6 @@
 //! is told.
 
 use linux_raw_sys::errno::{EFAULT, EINVAL};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::prctl::{
     PR_CAPBSET_READ, PR_GET_DUMPABLE, PR_GET_KEEPCAPS, PR_GET_NAME, PR_GET_NO_NEW_PRIVS,
     PR_GET_PDEATHSIG, PR_GET_SECCOMP, PR_GET_TIMING, PR_SET_DUMPABLE, PR_SET_KEEPCAPS, PR_SET_NAME,
@@ -15,6 +14,7 @@ use linux_raw_sys::prctl::{
 };
 
 use super::ranks::CAPABILITIES;
+use crate::linux::arch::nr;
 use crate::linux::signals::LAST;
 use crate::linux::tasks::Name;
 use crate::linux::{Answer, Errno, Machine, Process};

@@ -1,12 +1,12 @@
 //! Calls about files that are mapped to be shared.
 
 use linux_raw_sys::errno::{EACCES, EBADF, EBUSY, EINVAL, ENODEV, ENOMEM};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     MS_ASYNC, MS_INVALIDATE, MS_SYNC, O_ACCMODE, O_RDONLY, O_WRONLY, PROT_WRITE,
 };
 use rcoe_abi::Rights;
 
+use crate::linux::arch::nr;
 use crate::linux::files::{Kind, Mapping};
 use crate::linux::machine::PAGE;
 use crate::linux::space::{Range, Space};

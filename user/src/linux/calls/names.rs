@@ -3,7 +3,6 @@
 use linux_raw_sys::errno::{
     EACCES, EBADF, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, ERANGE,
 };
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     AT_EACCESS, AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW, O_ACCMODE,
     O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDONLY, O_TRUNC, O_WRONLY, R_OK,
@@ -11,6 +10,7 @@ use linux_raw_sys::general::{
 };
 
 use super::system::remain;
+use crate::linux::arch::{file_words, nr};
 use crate::linux::files::{Kind, Path};
 use crate::linux::stat::STAT_WORDS;
 use crate::linux::streams::Target;
@@ -256,12 +256,12 @@ impl<M: Machine> Process<'_, M> {
 
     fn stat(&mut self, folder: u64, text: u64, to: u64, flags: u64) -> Answer {
         let words = self.told(folder, text, flags)?;
-        self.write_words(to, &words).map(|()| 0)
+        self.write_words(to, &file_words(&words)).map(|()| 0)
     }
 
     fn stat_open(&mut self, file: u64, to: u64) -> Answer {
         let words = self.told_of_open(file)?;
-        self.write_words(to, &words).map(|()| 0)
+        self.write_words(to, &file_words(&words)).map(|()| 0)
     }
 
     /// What is told of a file, by its name in a folder or as the open one that the folder is.

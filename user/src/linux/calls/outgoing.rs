@@ -7,12 +7,12 @@
 use linux_raw_sys::errno::{
     EADDRNOTAVAIL, EAGAIN, EALREADY, ECONNREFUSED, EINPROGRESS, ENETUNREACH, ENOTCONN, ETIMEDOUT,
 };
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{O_NONBLOCK, POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP};
 use linux_raw_sys::general::{POLLRDNORM, POLLWRNORM};
 use rcoe_abi::bundle::Word;
 
 use super::poll::connection_events;
+use crate::linux::arch::nr;
 use crate::linux::errno::LATER;
 use crate::linux::sockets::{ANY, Connected, LOOPBACK, Link, Name, OWN, Socket};
 use crate::linux::streams::Side;

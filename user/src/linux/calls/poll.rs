@@ -1,11 +1,11 @@
 //! Calls that wait for any of several descriptors: `poll` and `select`.
 
 use linux_raw_sys::errno::{EBADF, EINVAL};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM,
 };
 
+use crate::linux::arch::nr;
 use crate::linux::errno::LATER;
 use crate::linux::files::{FILE_NUMBERS, Kind};
 use crate::linux::sockets::{Connected, Link, Socket, Sockets};

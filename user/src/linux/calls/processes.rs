@@ -8,7 +8,6 @@
 //! that are stopped; and namespaces.
 
 use linux_raw_sys::errno::{EACCES, EAGAIN, ECHILD, EINVAL, ENOMEM, EPERM, ESRCH};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_CLEAR_SIGHAND, CLONE_DETACHED,
     CLONE_PARENT_SETTID, CLONE_SETTLS, CLONE_VFORK, CLONE_VM, P_ALL, P_PGID, P_PID, SIGCHLD,
@@ -17,8 +16,9 @@ use linux_raw_sys::general::{
 
 use super::system::USAGE_WORDS;
 use super::threads::New;
+use crate::linux::arch::nr;
+use crate::linux::arch::{CALL_WORDS, SP, set_pointer};
 use crate::linux::errno::LATER;
-use crate::linux::identity::SP;
 use crate::linux::signals::{ENDED_BY, Info, Whom};
 use crate::linux::space::Space;
 use crate::linux::tasks::{Life, MEMORIES, NOBODY, Task};
@@ -127,8 +127,9 @@ impl<'a, M: Machine> Process<'a, M> {
             self.copy_memory()?
         };
         let mut pointers = self.threads.current().pointers;
+        let mut registers = *self.threads.registers();
         if has(CLONE_SETTLS) {
-            pointers[0] = new.pointer;
+            set_pointer(&mut pointers, &mut registers, new.pointer);
         }
         self.enter_memory(memory);
         let made = self.machine.make_thread(place, self.threads.index())
@@ -141,7 +142,7 @@ impl<'a, M: Machine> Process<'a, M> {
             return Err(Errno(ENOMEM));
         }
         self.files.inherit(process);
-        let number = self.begin_first_thread((place, process), pointers, new);
+        let number = self.begin_first_thread((place, process), (pointers, registers), new);
         *self.task.at(process) = self.child(number, memory, new);
         self.tell_numbers(number, memory, new);
         if !has(CLONE_VFORK) {
@@ -155,7 +156,7 @@ impl<'a, M: Machine> Process<'a, M> {
     fn begin_first_thread(
         &mut self,
         (place, process): (usize, usize),
-        pointers: [u64; 2],
+        (pointers, mut registers): ([u64; 2], [u64; CALL_WORDS]),
         new: &New,
     ) -> u64 {
         let clears = new.flags & u64::from(CLONE_CHILD_CLEARTID) != 0;
@@ -168,7 +169,6 @@ impl<'a, M: Machine> Process<'a, M> {
             name: None,
             ..*self.threads.current()
         };
-        let mut registers = *self.threads.registers();
         registers[ANSWER] = 0;
         if new.stack != 0 {
             registers[SP] = new.stack;

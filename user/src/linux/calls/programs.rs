@@ -10,13 +10,12 @@ use linux_raw_sys::general::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 use rcoe_abi::bundle::Program;
 
 use super::{Next, Text};
+use crate::linux::arch::{CALL_WORDS, FIRST_STATUS, IP, SP, first_floats};
 use crate::linux::code::Readable;
 use crate::linux::files::{FILE_NUMBERS, Kind, Path};
 use crate::linux::given::{Given, Named};
-use crate::linux::identity::{CALL_WORDS, IP, SP, STATUS};
 use crate::linux::load::load;
 use crate::linux::process::Begin;
-use crate::linux::signals::first_floats;
 use crate::linux::tasks::Name;
 use crate::linux::{Errno, Machine, Process};
 
@@ -27,8 +26,6 @@ const HEAD: usize = 256;
 const ELF: &[u8] = b"\x7fELF";
 /// Permissions to execute.
 const EXECUTE: u32 = 0o111;
-/// The flags of a program that begins.
-const FIRST_STATUS: u64 = 0x202;
 
 /// The interpreter that a script names, and a word for it, which may be empty.
 fn interpreter(head: &[u8]) -> Result<[&[u8]; 2], Errno> {
@@ -196,7 +193,8 @@ impl<'a, M: Machine> Process<'a, M> {
         assert!(begins, "any thread can have what programs begin with");
         let mut registers = [0; CALL_WORDS];
         (registers[IP], registers[SP]) = (begin.entry, begin.stack);
-        registers[STATUS] = FIRST_STATUS;
+        let (status, flags) = FIRST_STATUS;
+        registers[status] = flags;
         self.threads.set_registers(registers);
     }
 

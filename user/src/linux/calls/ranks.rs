@@ -7,8 +7,8 @@
 //! Not covered: real-time turns and giving up capabilities, which are refused.
 
 use linux_raw_sys::errno::{EINVAL, EPERM, ESRCH};
-use linux_raw_sys::general as nr;
 
+use crate::linux::arch::nr;
 use crate::linux::tasks::Life;
 use crate::linux::{Answer, Errno, Machine, Process};
 

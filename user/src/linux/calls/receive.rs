@@ -1,7 +1,6 @@
 //! Receiving messages: all that was asked for, or what is there; and looking at them.
 
 use linux_raw_sys::errno::{EAGAIN, EINVAL, EOPNOTSUPP};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::net::{
     MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, MSG_TRUNC,
     MSG_WAITALL,
@@ -10,6 +9,7 @@ use linux_raw_sys::net::{
 use super::datagrams::Came;
 use super::sockets::low;
 use super::streams::Pieces;
+use crate::linux::arch::nr;
 use crate::linux::errno::LATER;
 use crate::linux::sockets::{Connected, Link, Name, Socket};
 use crate::linux::{Answer, Errno, Machine, Process};

@@ -6,13 +6,13 @@
 //! Not covered: files whose bytes are moved (`FALLOC_FL_COLLAPSE_RANGE` and the like), and seals.
 
 use linux_raw_sys::errno::{EBADF, EFAULT, EFBIG, EINVAL, EISDIR, ENODEV, EOPNOTSUPP, ESPIPE};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE, MFD_ALLOW_SEALING,
     MFD_CLOEXEC, MFD_NOEXEC_SEAL, O_ACCMODE, O_CLOEXEC, O_RDONLY, O_RDWR,
 };
 
 use super::{PORTION, portion_of};
+use crate::linux::arch::nr;
 use crate::linux::files::{FILE_NUMBERS, Kind};
 use crate::linux::streams::Target;
 use crate::linux::{Answer, Errno, Machine, Process};

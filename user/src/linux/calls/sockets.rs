@@ -7,7 +7,6 @@ use linux_raw_sys::errno::{
     EADDRINUSE, EAFNOSUPPORT, ECONNRESET, EINVAL, EMSGSIZE, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPIPE,
     EPROTONOSUPPORT,
 };
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK, POLLIN};
 use linux_raw_sys::net::{
     AF_INET, AF_UNIX, MSG_CONFIRM, MSG_DONTWAIT, MSG_EOR, MSG_MORE, MSG_NOSIGNAL, SHUT_RD,
@@ -18,6 +17,7 @@ use rcoe_abi::Rights;
 use super::PARTS;
 use super::rights::Sending;
 use super::streams::Pieces;
+use crate::linux::arch::nr;
 use crate::linux::errno::LATER;
 use crate::linux::sockets::{Connected, LOOPBACK, Link, Listens, Name, OWN, Socket, Sockets};
 use crate::linux::streams::{Side, Target};

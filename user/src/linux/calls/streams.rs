@@ -1,7 +1,6 @@
 //! Calls about what is no file: reading and writing it, and making pipes, counters and timers.
 
 use linux_raw_sys::errno::{EAGAIN, EBADF, EINVAL, EPIPE};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_REALTIME, EFD_CLOEXEC, EFD_NONBLOCK, EFD_SEMAPHORE,
     O_CLOEXEC, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY, POLLIN, POLLOUT, SIGPIPE, TFD_CLOEXEC,
@@ -10,6 +9,7 @@ use linux_raw_sys::general::{
 use rcoe_abi::Rights;
 
 use super::rights::Sending;
+use crate::linux::arch::nr;
 use crate::linux::errno::LATER;
 use crate::linux::machine::PAGE;
 use crate::linux::signals::{Info, Whom};

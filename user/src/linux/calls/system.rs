@@ -1,7 +1,6 @@
 //! Calls about the process itself, the time, and the system.
 
 use linux_raw_sys::errno::{EFAULT, EINVAL, ENODEV, ENOSYS, EOPNOTSUPP, EPERM, ESRCH};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW,
     CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID,
@@ -11,6 +10,7 @@ use linux_raw_sys::general::{
 
 use super::sockets::low;
 use super::{PORTION, portion_of};
+use crate::linux::arch::{MACHINE, nr};
 use crate::linux::files::FILE_NUMBERS;
 use crate::linux::signals::QUEUE;
 use crate::linux::space::STACK_BYTES;
@@ -39,7 +39,7 @@ pub(super) const NAMES: [&[u8]; 6] = [
     b"rcoe",
     b"6.1.0-rcoe",
     b"#1 rcoe",
-    b"x86_64",
+    MACHINE,
     b"(none)",
 ];
 /// Clocks by which nobody sleeps.

@@ -3,7 +3,6 @@
 //! Not covered: priorities.
 
 use linux_raw_sys::errno::{E2BIG, EAGAIN, EFAULT, EINVAL, ENOSYS, ESRCH, ETIMEDOUT};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_DETACHED, CLONE_FILES, CLONE_FS,
     CLONE_PARENT_SETTID, CLONE_SETTLS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM,
@@ -11,7 +10,8 @@ use linux_raw_sys::general::{
     FUTEX_TID_MASK, FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAITERS, FUTEX_WAKE, FUTEX_WAKE_BITSET,
 };
 
-use crate::linux::identity::SP;
+use crate::linux::arch::nr;
+use crate::linux::arch::{SP, clone_order, set_pointer};
 use crate::linux::machine::PAGE;
 use crate::linux::space::Space;
 use crate::linux::threads::{ANSWER, Futex, Limit, Place, Thread};
@@ -60,16 +60,17 @@ impl New {
 
 impl<M: Machine> Process<'_, M> {
     pub(super) fn thread_call(&mut self, call: u32, words: [u64; 6]) -> Option<Answer> {
-        let [first, second, third, fourth, fifth, _] = words;
+        let [first, second, third, ..] = words;
         Some(match call {
             nr::__NR_futex => self.futex(words),
             nr::__NR_clone => {
+                let [parent, child, pointer] = clone_order(words);
                 let new = New {
                     flags: first,
                     stack: second,
-                    parent: third,
-                    child: fourth,
-                    pointer: fifth,
+                    parent,
+                    child,
+                    pointer,
                 };
                 self.clone(call, &new)
             }
@@ -165,15 +166,15 @@ impl<M: Machine> Process<'_, M> {
             name: Some(self.own_name_of_thread()),
             ..*self.threads.current()
         };
+        let mut registers = *self.threads.registers();
         if has(CLONE_SETTLS) {
-            thread.pointers[0] = new.pointer;
+            set_pointer(&mut thread.pointers, &mut registers, new.pointer);
         }
         let made = self.machine.make_thread(place, self.threads.index())
             && self.machine.set_pointers(place, thread.pointers);
         if !made {
             return Err(Errno(EAGAIN));
         }
-        let mut registers = *self.threads.registers();
         (registers[ANSWER], registers[SP]) = (0, new.stack);
         let number = self.threads.begin(place, thread, registers);
         for (bit, to) in [

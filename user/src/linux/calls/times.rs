@@ -1,10 +1,10 @@
 //! Calls that set when files were used and changed.
 
 use linux_raw_sys::errno::{EFAULT, EINVAL};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, UTIME_NOW, UTIME_OMIT};
 
 use super::names::HERE;
+use crate::linux::arch::nr;
 use crate::linux::stat::{MICRO, SECOND};
 use crate::linux::{Answer, Errno, Machine, Process};
 

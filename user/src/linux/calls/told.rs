@@ -6,12 +6,11 @@
 use core::fmt::{self, Write as _};
 
 use linux_raw_sys::errno::{EACCES, ENOMEM, ENOTDIR, ESRCH};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{O_ACCMODE, O_DIRECTORY, O_RDONLY};
 
 use super::system::NAMES;
+use crate::linux::arch::{Cpu, nr};
 use crate::linux::facts::Fact;
-use crate::linux::identity;
 use crate::linux::machine::PAGE;
 use crate::linux::stat::SECOND;
 use crate::linux::streams::Target;
@@ -20,26 +19,6 @@ use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Numbers of processes are lower.
 const NUMBERS: u64 = 1 << 22;
-/// Features of a processor that are told by their names: the register, its bit, and the name.
-const FEATURES: [(usize, u32, &str); 16] = [
-    (3, 0, "fpu"),
-    (3, 4, "tsc"),
-    (3, 8, "cx8"),
-    (3, 15, "cmov"),
-    (3, 19, "clflush"),
-    (3, 23, "mmx"),
-    (3, 24, "fxsr"),
-    (3, 25, "sse"),
-    (3, 26, "sse2"),
-    (2, 0, "pni"),
-    (2, 9, "ssse3"),
-    (2, 13, "cx16"),
-    (2, 19, "sse4_1"),
-    (2, 20, "sse4_2"),
-    (2, 23, "popcnt"),
-    (2, 25, "aes"),
-];
-
 /// Writes what is told into a file.
 pub(super) struct Teller<'p, 'a, M> {
     pub(super) process: &'p mut Process<'a, M>,
@@ -129,7 +108,10 @@ impl<M: Machine> Teller<'_, '_, M> {
         let text = |at: usize| core::str::from_utf8(NAMES[at]).unwrap_or_default();
         match fact {
             Fact::Memory => self.memory(),
-            Fact::Processor => self.processor(),
+            Fact::Processor => {
+                let cpu = Cpu::new(&self.process.machine);
+                write!(self, "{cpu}")
+            }
             Fact::Uptime => {
                 let now = self.process.machine.now() / (SECOND / 100);
                 let (seconds, rest) = (now / 100, now % 100);
@@ -191,54 +173,5 @@ impl<M: Machine> Teller<'_, '_, M> {
         writeln!(self, "intr 0\nctxt 0\nbtime {began}")?;
         let made = self.process.threads.made();
         writeln!(self, "processes {made}\nprocs_running 1\nprocs_blocked 0")
-    }
-
-    /// The one core, as it tells of itself.
-    fn processor(&mut self) -> fmt::Result {
-        let machine = &self.process.machine;
-        let [_, b, c, d] = identity::of(machine, 0, 0);
-        let one = identity::of(machine, 1, 0);
-        let brand = [0x8000_0002, 0x8000_0003, 0x8000_0004];
-        let brand = brand.map(|leaf| identity::of(machine, leaf, 0));
-        let [version, ..] = one;
-        let (family, model) = (version >> 8 & 15, version >> 4 & 15);
-        let extended = if family == 15 {
-            version >> 20 & 0xff
-        } else {
-            0
-        };
-        let more = if [6, 15].contains(&family) {
-            version >> 12 & 0xf0
-        } else {
-            0
-        };
-        let vendor = [b, d, c].map(u32::to_le_bytes);
-        write!(self, "processor\t: 0\nvendor_id\t: ")?;
-        self.readable(vendor.as_flattened())?;
-        writeln!(self, "\ncpu family\t: {}", family + extended)?;
-        write!(self, "model\t\t: {}\nmodel name\t: ", model + more)?;
-        let brand = brand.map(|words| words.map(u32::to_le_bytes));
-        self.readable(brand.as_flattened().as_flattened())?;
-        writeln!(self, "\nstepping\t: {}", version & 15)?;
-        writeln!(
-            self,
-            "physical id\t: 0\nsiblings\t: 1\ncore id\t\t: 0\ncpu cores\t: 1"
-        )?;
-        write!(self, "flags\t\t:")?;
-        for (register, bit, name) in FEATURES {
-            if one[register] >> bit & 1 != 0 {
-                write!(self, " {name}")?;
-            }
-        }
-        writeln!(self, "\n")
-    }
-
-    /// Text up to its end, without what is no letter of it.
-    fn readable(&mut self, text: &[u8]) -> fmt::Result {
-        let text = text.iter().take_while(|&&byte| byte != 0);
-        for &byte in text.filter(|byte| byte.is_ascii_graphic() || **byte == b' ') {
-            self.bytes(&[byte])?;
-        }
-        Ok(())
     }
 }

@@ -11,7 +11,6 @@ use linux_raw_sys::errno::{
     EACCES, EADDRINUSE, ECONNREFUSED, EDESTADDRREQ, EHOSTUNREACH, EINVAL, EMSGSIZE, ENETUNREACH,
     ENOBUFS, EOPNOTSUPP, EPIPE,
 };
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{POLLERR, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM};
 use linux_raw_sys::net::{AF_INET, AF_UNSPEC, MSG_DONTWAIT, MSG_PEEK};
 
@@ -19,6 +18,7 @@ use super::PARTS;
 use super::datagrams::{LONGEST, has_room_for};
 use super::outgoing::leads_out;
 use super::streams::Pieces;
+use crate::linux::arch::nr;
 use crate::linux::errno::LATER;
 use crate::linux::senders::NOBODY;
 use crate::linux::sockets::{ANY, HOME, LOOPBACK, Name, Socket, Sockets};

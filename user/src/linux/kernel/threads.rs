@@ -7,7 +7,7 @@ use rcoe_abi::service::SLOT_CNODE;
 use rcoe_abi::{Error, ObjectType, Rights, ThreadFlags};
 
 use super::{BUFFER, ENDPOINT, Kernel, TABLE, THREAD};
-use crate::linux::identity::{CALL_WORDS, FLOAT_WORDS};
+use crate::linux::arch::{CALL_WORDS, FLOAT_WORDS};
 use crate::linux::machine::Machine as _;
 use crate::linux::threads::THREADS;
 use crate::make;

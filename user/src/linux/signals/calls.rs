@@ -1,7 +1,6 @@
 //! Calls about signals.
 
 use linux_raw_sys::errno::{EAGAIN, EINVAL, EPERM, ESRCH};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     SA_EXPOSE_TAGBITS, SA_NOCLDSTOP, SA_NOCLDWAIT, SA_NODEFER, SA_ONSTACK, SA_RESETHAND,
     SA_RESTART, SA_RESTORER, SA_SIGINFO, SIG_BLOCK, SIG_SETMASK, SIG_UNBLOCK,
@@ -9,6 +8,7 @@ use linux_raw_sys::general::{
 
 use super::info::INFO_BYTES;
 use super::{Action, Effect, FIXED, Info, Whom, bit, number};
+use crate::linux::arch::nr;
 use crate::linux::calls::PROCESS;
 use crate::linux::errno::LATER;
 use crate::linux::tasks::{Life, PROCESSES};

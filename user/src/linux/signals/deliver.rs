@@ -1,18 +1,15 @@
 //! Taking signals: where a thread goes on, or waits in a call.
 
 use linux_raw_sys::errno::EINTR;
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{SA_RESETHAND, SA_RESTART, SIGSEGV, TIMER_ABSTIME};
 
 use super::{Action, ENDED_BY, Effect, Info, OWN_FAULTS, Set, Whom, bit};
+use crate::linux::arch::nr;
+use crate::linux::arch::{CALL_WORDS, call_again};
 use crate::linux::errno::word;
-use crate::linux::identity::{CALL_WORDS, IP};
 use crate::linux::stat::{MICRO, SECOND};
 use crate::linux::threads::{ANSWER, State, Wait};
 use crate::linux::{Errno, Machine, Next, Process};
-
-/// Bytes of the instruction that makes a call.
-const CALL_BYTES: u64 = 2;
 
 fn low(word: u64) -> u32 {
     u32::try_from(word & 0xffff_ffff).unwrap_or(0)
@@ -129,14 +126,13 @@ impl<M: Machine> Process<'_, M> {
         let again = action.has(SA_RESTART)
             && thread.wait.until.is_none()
             && is_made_again(thread.call, &thread.words);
-        registers[ANSWER] = if thread.wait.done > 0 {
-            thread.wait.done
+        if thread.wait.done > 0 {
+            registers[ANSWER] = thread.wait.done;
         } else if again {
-            registers[IP] = registers[IP].wrapping_sub(CALL_BYTES);
-            thread.call
+            call_again(registers, thread.call);
         } else {
-            word(Err(self.interrupted()))
-        };
+            registers[ANSWER] = word(Err(self.interrupted()));
+        }
         let thread = self.threads.current();
         thread.wait = Wait::default();
         thread.signals.awaited = 0;

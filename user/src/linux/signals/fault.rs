@@ -1,38 +1,19 @@
 //! What a thread does that the processor does not allow: a signal that cannot wait. Blocked or
 //! ignored it ends the program.
 
-use linux_raw_sys::general::{SI_KERNEL, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
+use linux_raw_sys::general::{SIGBUS, SIGSEGV};
 
 use super::{ENDED_BY, Effect, Info, bit};
-use crate::linux::identity::{CALL_WORDS, FLOAT_WORDS, IP};
+use crate::linux::arch::{CALL_WORDS, IP, exception_fault, is_misaligned, page_words};
 use crate::linux::space::Space;
 use crate::linux::threads::Turn;
 use crate::linux::{Machine, Process};
 
-/// Exceptions, by their vectors.
-const DIVISION: u64 = 0;
-const STEPPED: u64 = 1;
-const BREAKPOINT: u64 = 3;
-const UNDEFINED: u64 = 6;
-const ABSENT: u64 = 11;
-const STACK: u64 = 12;
-const PAGE: u64 = 14;
-const FLOAT: u64 = 16;
-const ALIGNMENT: u64 = 17;
-const VECTOR: u64 = 19;
-
 /// Where signals say that they are from.
-const DIVIDED_BY_ZERO: u32 = 1;
-const TRACED: u32 = 2;
-const NO_OPERATION: u32 = 2;
-const NOT_ALIGNED: u32 = 1;
 const NOT_MAPPED: u32 = 1;
 const NOT_ALLOWED: u32 = 2;
 const NO_SUCH_PAGE: u32 = 2;
-
-/// The end of what programs can have, and what the processor says of an address above it.
-const PROGRAMS_END: u64 = 0x7fff_ffff_f000;
-const IS_THERE: u64 = 1;
+const NOT_ALIGNED: u32 = 1;
 
 /// What the processor stopped a thread for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,24 +34,6 @@ pub enum Trap {
     },
 }
 
-/// Why floating-point arithmetic has an exception, of those that are not masked: bits for invalid
-/// operations, unnormalized operands, division by zero, overflow, underflow and inexact results.
-fn float_code(vector: u64, floats: &[u64; FLOAT_WORDS]) -> u32 {
-    let unmasked = if vector == FLOAT {
-        (floats[0] >> 16) & !floats[0]
-    } else {
-        floats[3] & !(floats[3] >> 7)
-    };
-    match unmasked & 0x3f {
-        it if it & 1 != 0 => 7,
-        it if it & 4 != 0 => 3,
-        it if it & 8 != 0 => 4,
-        it if it & 0x12 != 0 => 5,
-        it if it & 0x20 != 0 => 6,
-        _ => 0,
-    }
-}
-
 impl<M: Machine> Process<'_, M> {
     /// The thread at this place, which had these registers, was stopped: how it goes on.
     pub fn trapped(&mut self, place: usize, trap: Trap, registers: &[u64; CALL_WORDS]) -> Turn {
@@ -78,9 +41,13 @@ impl<M: Machine> Process<'_, M> {
         self.enter(process);
         self.threads.stopped(place, *registers);
         let info = match trap {
+            Trap::Page { address, code } if is_misaligned(code) => {
+                self.threads.current().signals.trap = page_words(code, address);
+                Some(Info::of_fault(SIGBUS, NOT_ALIGNED, address))
+            }
             Trap::Page { address, .. } if self.page_fault(address) => return Turn::Same,
             Trap::Page { address, code } => self.page_info(address, code),
-            Trap::Exception { vector, code } => match self.exception(vector, registers) {
+            Trap::Exception { vector, code } => match self.exception((vector, code), registers) {
                 Some(after) => return Turn::Resume(after),
                 None => self.exception_info(vector, code, registers[IP]),
             },
@@ -109,8 +76,7 @@ impl<M: Machine> Process<'_, M> {
             return Some(Info::of_fault(SIGBUS, NO_SUCH_PAGE, address));
         }
         let is_there = Space::has(&self.store, address);
-        let beyond = if address >= PROGRAMS_END { IS_THERE } else { 0 };
-        self.threads.current().signals.trap = [code | beyond, PAGE, address];
+        self.threads.current().signals.trap = page_words(code, address);
         let why = if is_there { NOT_ALLOWED } else { NOT_MAPPED };
         Some(Info::of_fault(SIGSEGV, why, address))
     }
@@ -119,19 +85,9 @@ impl<M: Machine> Process<'_, M> {
         let place = self.threads.index();
         let trap = &mut self.threads.current().signals.trap;
         *trap = [code, vector, trap[2]];
-        Some(match vector {
-            DIVISION => Info::of_fault(SIGFPE, DIVIDED_BY_ZERO, ip),
-            STEPPED => Info::of_fault(SIGTRAP, TRACED, ip),
-            BREAKPOINT => Info::of_fault(SIGTRAP, SI_KERNEL, 0),
-            UNDEFINED => Info::of_fault(SIGILL, NO_OPERATION, ip),
-            ABSENT | STACK => Info::of_fault(SIGBUS, SI_KERNEL, 0),
-            FLOAT | VECTOR => {
-                let floats = self.machine.floats(place);
-                Info::of_fault(SIGFPE, float_code(vector, &floats), ip)
-            }
-            ALIGNMENT => Info::of_fault(SIGBUS, NOT_ALIGNED, 0),
-            _ => Info::of_fault(SIGSEGV, SI_KERNEL, 0),
-        })
+        let floats = || self.machine.floats(place);
+        let (signal, from, address) = exception_fault(vector, ip, floats);
+        Some(Info::of_fault(signal, from, address))
     }
 
     /// Has the current thread take a signal now.

@@ -3,7 +3,7 @@
 use linux_raw_sys::errno::{EINVAL, ENOMEM, EPERM};
 use linux_raw_sys::general::{MINSIGSTKSZ, SS_AUTODISARM, SS_DISABLE, SS_ONSTACK};
 
-use crate::linux::identity::SP;
+use crate::linux::arch::SP;
 use crate::linux::{Answer, Errno, Machine, Process};
 
 /// Such a stack: where it begins, what was said of it, and its bytes; none if that is 0.

@@ -6,10 +6,10 @@
 //! Not covered: timers of the time that a program computes.
 
 use linux_raw_sys::errno::EINVAL;
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{ITIMER_PROF, ITIMER_REAL, SIGALRM};
 
 use super::{Info, Signals, Whom};
+use crate::linux::arch::nr;
 use crate::linux::stat::SECOND;
 use crate::linux::tasks::PROCESSES;
 use crate::linux::{Answer, Errno, Machine, Process};

@@ -6,13 +6,13 @@
 //! Not covered: timers of the time that a program computes.
 
 use linux_raw_sys::errno::{EAGAIN, EINVAL};
-use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_REALTIME, SIGALRM, SIGEV_NONE, SIGEV_SIGNAL,
     SIGEV_THREAD, SIGEV_THREAD_ID, TIMER_ABSTIME,
 };
 
 use super::{Info, Whom, number};
+use crate::linux::arch::nr;
 use crate::linux::stat::SECOND;
 use crate::linux::{Answer, Errno, Machine, Process};
 

@@ -33,7 +33,7 @@ fn open(process: &mut Process<'_, Mock>, path: &str) -> u64 {
 fn is_answered(process: &mut Process<'_, Mock>, address: u64) -> bool {
     let mut registers = [0; CALL_WORDS];
     registers[15] = address;
-    let after = process.exception(6, &registers);
+    let after = process.exception((6, 0), &registers);
     after.is_some_and(|after| after[15] == address + 2)
 }
 

@@ -74,7 +74,7 @@ impl Host {
         let before = files.len();
         let mut hosts = vec![self.path("bin/program")];
         hosts.resize(before, self.path("elsewhere/file"));
-        let mut shelf = Shelf::new(&mut files, hosts, environment);
+        let mut shelf = Shelf::new(Arch::X86_64, &mut files, hosts, environment);
         let added = shelf.add(0, Path::new("/lib/ld.so"))?;
         assert_eq!(added.last(), Some(&1));
         let added = files.iter().skip(before);
@@ -152,7 +152,7 @@ fn a_loader_that_is_missing_is_named() {
         content: library(&[]),
         mode: 0,
     }];
-    let mut shelf = Shelf::new(&mut files, vec!["program".into()], &[]);
+    let mut shelf = Shelf::new(Arch::X86_64, &mut files, vec!["program".into()], &[]);
     let why = shelf.add(0, Path::new("/no/ld.so")).unwrap_err();
     assert!(
         why.contains("it needs /no/ld.so, which is not there"),

@@ -5,20 +5,14 @@
 
 use linux_raw_sys::errno::EFAULT;
 
-use super::{Errno, Machine, Process};
+use super::layout::REPLACED;
+use super::registers::{CALL_WORDS, IP};
+use crate::linux::{Errno, Machine, Process};
 
-/// Words of a thread's registers: rax, rbx, rcx, rdx, rsi, rdi, rbp, r8 to r15, rip, flags, rsp.
-pub const CALL_WORDS: usize = 18;
-/// Words of a thread's floating-point state, as `fxsave` stores it.
-pub const FLOAT_WORDS: usize = 64;
 const AX: usize = 0;
 const BX: usize = 1;
 const CX: usize = 2;
 const DX: usize = 3;
-/// Where the next instruction, the flags and the stack pointer are among them.
-pub(crate) const IP: usize = 15;
-pub(crate) const STATUS: usize = 16;
-pub(crate) const SP: usize = 17;
 
 /// Exceptions: an undefined instruction, and one that is not allowed.
 const UNDEFINED: u64 = 6;
@@ -26,6 +20,8 @@ const PROTECTION: u64 = 13;
 /// Reads the time stamp; the second also says which core it is.
 const STAMP: [u8; 2] = [0x0f, 0x31];
 const STAMP_AND_CORE: [u8; 3] = [0x0f, 0x01, 0xf9];
+/// The second byte of the instruction that identifies the processor.
+const REST: u8 = 0xa2;
 
 /// What a processor says of itself, without what differs between cores: the number of a core, how
 /// many there are, and whether that is to be looked at.
@@ -50,7 +46,11 @@ pub(super) fn of(machine: &impl Machine, leaf: u32, part: u32) -> [u32; 4] {
 impl<M: Machine> Process<'_, M> {
     /// Does for a program what an instruction could not. Its registers then; `None` if that is no
     /// such instruction.
-    pub fn exception(&mut self, vector: u64, registers: &[u64; CALL_WORDS]) -> Option<[u64; 18]> {
+    pub(crate) fn exception(
+        &mut self,
+        (vector, _code): (u64, u64),
+        registers: &[u64; CALL_WORDS],
+    ) -> Option<[u64; CALL_WORDS]> {
         let mut after = *registers;
         let ip = registers[IP];
         if vector == UNDEFINED && self.identifies(ip) {
@@ -73,6 +73,13 @@ impl<M: Machine> Process<'_, M> {
         }
         after[IP] = ip.wrapping_add(len as u64);
         Some(after)
+    }
+
+    /// Did the host put an undefined instruction there, for one that identifies the processor?
+    fn identifies(&self, ip: u64) -> bool {
+        let mut found = [0; 2];
+        let replaced = REPLACED.map(|[_, by]| [by, REST]);
+        self.read(ip, &mut found).is_ok() && Some(found) == replaced
     }
 
     /// The length of an instruction that reads the time stamp, if one is there.
