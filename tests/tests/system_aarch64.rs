@@ -118,7 +118,7 @@ fn what_is_not_there_is_refused_by_name() {
     let own = own.to_str().unwrap();
     for (program, status, text) in [
         ("hpet", 127, "neither a program"),
-        (own, 126, "ELF program for aarch64"),
+        (own, 126, "for x86_64, where the machine's is aarch64"),
     ] {
         let outcome = system(&scene, &[ARCH, "-n", "1"], &[program]);
         let what = format!("{program}: {}", outcome.err());

@@ -78,9 +78,16 @@ const FEATURES: [(&str, &[&str]); 2] = [
     ("rcoe-sim/shuttle", &["schedules", "coupled_schedules"]),
 ];
 
-/// What the fault lab runs beside the programs of the matrix; debugger, compiler and browser of the
-/// tests.
-const LAB_PACKAGES: [&str; 5] = ["pigz", "make", "gdb", "musl-tools", "chromium"];
+/// What the fault lab runs beside the programs of the matrix; debugger, compiler, browser and the
+/// other processor's library of the tests.
+const LAB_PACKAGES: [&str; 6] = [
+    "pigz",
+    "make",
+    "gdb",
+    "musl-tools",
+    "chromium",
+    "libc6-dev-arm64-cross",
+];
 
 /// Fault campaigns of CI size. Those with seeds are another sample for each commit; of those with
 /// ticks, which are few, always the same one is taken.

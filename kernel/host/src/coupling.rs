@@ -76,20 +76,25 @@ pub(crate) fn check(settings: &Settings) -> Result<(), SystemError> {
 /// Where the first one is.
 pub(crate) fn check_program(name: &str, path: &Path) -> Result<(), SystemError> {
     let content = std::fs::read(path).map_err(SystemError::host(path.display().to_string()))?;
-    let Some(address) = first_exclusive(&content) else {
-        return Ok(());
-    };
+    match first_exclusive(&content) {
+        Some(address) => Err(refuse_exclusive(name, address)),
+        None => Ok(()),
+    }
+}
+
+/// Why a program with an exclusive load or store at an address is refused.
+pub(crate) fn refuse_exclusive(name: &str, address: u64) -> SystemError {
     let why = format!(
         "{name} has an exclusive load or store at {address:#x}, which no two replicas execute \
          alike with --coupling close; build it with -C target-feature=+lse (C: -march=armv8.1-a), \
          or use --coupling loose"
     );
-    Err(SystemError::Setting(why))
+    SystemError::Setting(why)
 }
 
 /// The address of the first exclusive load or store in what can be executed. What is no ELF file
 /// is refused elsewhere.
-fn first_exclusive(content: &[u8]) -> Option<u64> {
+pub(crate) fn first_exclusive(content: &[u8]) -> Option<u64> {
     let header = elf::FileHeader64::<Endianness>::parse(content).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, content).ok()?;

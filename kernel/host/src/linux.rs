@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::{Arch, SystemError};
+use crate::{Arch, SystemError, coupling};
 
 use bundle::Input;
 use libraries::Shelf;
@@ -115,6 +115,8 @@ pub struct Start {
 pub struct LinuxProgram {
     bundle: Vec<u8>,
     memory: u64,
+    /// A file with an exclusive load or store, where there are such, and its address.
+    exclusive: Option<(PathBuf, u64)>,
 }
 
 /// Is this file made for the microkernel itself? Such files say so by a note.
@@ -171,7 +173,25 @@ impl LinuxProgram {
             clock: clock(),
             seed: seed()?,
         });
-        Ok(Self { bundle, memory })
+        Ok(Self {
+            bundle,
+            memory,
+            exclusive: first_exclusive(arch, &files),
+        })
+    }
+
+    /// Can its replicas be stopped at one instruction?
+    ///
+    /// # Errors
+    /// What stands against it, and what to do.
+    pub(crate) fn check_coupling(&self) -> Result<(), SystemError> {
+        match &self.exclusive {
+            Some((path, address)) => {
+                let name = path.display().to_string();
+                Err(coupling::refuse_exclusive(&name, *address))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Bytes that it takes in memory at its start.
@@ -390,6 +410,15 @@ fn memory(
         }
     }
     Ok(bytes)
+}
+
+/// The first file of programs for a machine that has an exclusive load or store, and its address.
+fn first_exclusive(arch: Arch, files: &[bundle::File]) -> Option<(PathBuf, u64)> {
+    let mut all = files.iter().filter(|_| arch == Arch::Aarch64);
+    all.find_map(|file| {
+        let address = coupling::first_exclusive(&file.content)?;
+        Some((file.path.clone(), address))
+    })
 }
 
 /// Nanoseconds of the host's clock.

@@ -283,6 +283,9 @@ pub fn run(
         for (name, path) in &files {
             coupling::check_program(name, path)?;
         }
+        if let Some(program) = &settings.linux {
+            program.check_coupling()?;
+        }
     }
     let programs: Vec<(String, &Path)> = files
         .iter()

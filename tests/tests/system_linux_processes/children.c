@@ -49,7 +49,8 @@ static void family(void) {
   if (read(ends[0], seen, sizeof seen) != sizeof seen) return;
   close(ends[0]), close(ends[1]);
   printf("numbers %d %d %d\n", seen[0] == child, seen[1] == own, seen[2] == getpgrp());
-  printf("ended %d, then %d\n", ending(child), ending(child));
+  int first = ending(child), then = ending(child);
+  printf("ended %d, then %d\n", first, then);
 }
 
 static void signals(void) {

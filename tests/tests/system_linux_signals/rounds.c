@@ -10,6 +10,17 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+/* An instruction that is none, its length, and where a handler finds the next one. */
+#ifdef __aarch64__
+#define UNDEFINED "udf #0"
+#define LENGTH 4
+#define NEXT(context) (context)->uc_mcontext.pc
+#else
+#define UNDEFINED "ud2"
+#define LENGTH 2
+#define NEXT(context) (context)->uc_mcontext.gregs[REG_RIP]
+#endif
+
 static volatile double sum = 1;
 static volatile int rang, faults, sent;
 static atomic_int asked, end;
@@ -22,7 +33,7 @@ static void count(int signal, siginfo_t *info, void *context)
     if (signal == SIGALRM)
         rang++;
     else if (signal == SIGILL)
-        faults++, it->uc_mcontext.gregs[REG_RIP] += 2;
+        faults++, NEXT(it) += LENGTH;
     else
         sent++;
 }
@@ -68,7 +79,7 @@ int main(int argc, char **argv)
         double before = phase / 3.0;
         for (int round = 0; round < 20; round++)
             raise(SIGUSR1);
-        __asm__ volatile("ud2");
+        __asm__ volatile(UNDEFINED);
         atomic_store(&asked, 1);
         while (sent < 21 * phase)
             sigsuspend(&old);

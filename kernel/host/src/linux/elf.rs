@@ -378,8 +378,24 @@ mod tests {
         for (at, byte) in [(0, 0), (4, 1), (5, 2), (16, 1), (18, 183)] {
             let mut wrong = file(2, 0x40_0080, &[CODE]);
             wrong[at] = byte;
-            assert_eq!(read(Arch::X86_64, &wrong), Err(foreign(Arch::X86_64, &wrong)), "byte {at}");
+            assert_eq!(
+                read(Arch::X86_64, &wrong),
+                Err(foreign(Arch::X86_64, &wrong)),
+                "byte {at}"
+            );
         }
+    }
+
+    #[test]
+    fn a_program_for_another_processor_is_refused_with_the_option_for_it() {
+        let mut other = file(2, 0x40_0080, &[CODE]);
+        let why = read(Arch::Aarch64, &other).unwrap_err();
+        assert!(why.contains("use --arch x86_64"), "{why}");
+        other[18] = 183;
+        assert_eq!(read(Arch::Aarch64, &other).unwrap().entry, 0x40_0080);
+        let why = read(Arch::X86_64, &other).unwrap_err();
+        assert!(why.contains("use --arch aarch64"), "{why}");
+        assert!(is_ours(Arch::Aarch64, &other) && !is_ours(Arch::X86_64, &other));
     }
 
     /// A file with such program headers that needs a loader and libraries.
