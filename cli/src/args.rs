@@ -328,7 +328,7 @@ pub(crate) struct RunArgs {
     /// its length, four bytes, the highest first
     #[arg(long, value_name = "FOLDER")]
     pub(crate) wire: Option<PathBuf>,
-    /// System sphere, x86_64: a file that a program of Linux, which runs in the root folder, finds
+    /// System sphere: a file that a program of Linux, which runs in the root folder, finds
     /// at GUEST or by the same name, or a folder with all files in it; as /dev/stdin it is its
     /// standard input. Dynamic programs have their libraries without. What the program writes to
     /// files is gone with the machine, but for those of --disk. Can be given more than once
@@ -366,7 +366,7 @@ pub(crate) enum SphereArg {
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
     /// clock, crash, device, fill, foreign, grow, large, ledger, long, loops, null, pingpong,
     /// pipeline, race, sieve or sleep, on x86_64 also echo or hpet, or an ELF file made for it, or
-    /// on x86_64 a program of Linux: by its path, or found as a shell does
+    /// a program of Linux for the machine's processor: by its path, or found as a shell does
     System,
 }
 
