@@ -53,43 +53,29 @@ fn dynamic_programs_bring_their_loader_and_libraries() {
     assert_eq!(outcome.err(), "");
 }
 
+/// Sources of other suites, and how many replicas they have here.
+const SOURCES: [(&str, &str); 9] = [
+    ("2", include_str!("system_linux_signals/pending.c")),
+    ("3", include_str!("system_linux_signals/waits.c")),
+    ("2", include_str!("system_linux_signals/timers.c")),
+    ("3", include_str!("system_linux_processes/children.c")),
+    ("2", include_str!("system_linux_processes/mapped.c")),
+    ("2", include_str!("system_linux_local/receive.c")),
+    ("3", include_str!("system_linux_local/rights.c")),
+    ("1", include_str!("system_linux_local/fifos.c")),
+    ("2", include_str!("system_linux_local/packets.c")),
+];
+
 #[test]
 fn programs_do_what_the_same_source_does_on_linux() {
-    for (name, source, replicas) in sampled(vec![
-        (
-            "pending",
-            include_str!("system_linux_signals/pending.c"),
-            "2",
-        ),
-        ("waits", include_str!("system_linux_signals/waits.c"), "3"),
-        (
-            "threads",
-            include_str!("system_linux_signals/threads.c"),
-            "2",
-        ),
-        (
-            "children",
-            include_str!("system_linux_processes/children.c"),
-            "3",
-        ),
-        ("facts", include_str!("system_linux_processes/facts.c"), "1"),
-        (
-            "mapped",
-            include_str!("system_linux_processes/mapped.c"),
-            "2",
-        ),
-        ("receive", include_str!("system_linux_local/receive.c"), "2"),
-        ("rights", include_str!("system_linux_local/rights.c"), "3"),
-        ("fifos", include_str!("system_linux_local/fifos.c"), "1"),
-        ("packets", include_str!("system_linux_local/packets.c"), "2"),
-    ]) {
+    for (number, (replicas, source)) in sampled(SOURCES.into_iter().enumerate().collect()) {
         let scene = Scene::new();
-        cross(&scene, "carried", source);
-        scene.compile_by(GLIBC, "native", source, &["-O2", "-pthread"]);
-        let native = scene.run(&["./native"]);
-        assert_eq!(native.ended, Ended::Exit(0), "{name}: {}", native.out());
-        let outcome = system(&scene, &[ARCH, "-n", replicas], &["./carried"]);
-        assert_alike(&outcome, &native, &format!("{name} {replicas}"));
+        scene.compile_by(GLIBC, "program", source, &["-O2", "-pthread"]);
+        let native = scene.run(&["./program"]);
+        assert_eq!(native.ended, Ended::Exit(0), "{number}: {}", native.out());
+        cross(&scene, "program", source);
+        let outcome = system(&scene, &[ARCH, "-n", replicas], &["./program"]);
+        assert_alike(&outcome, &native, &format!("source {number}"));
     }
 }
 
