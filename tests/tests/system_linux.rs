@@ -412,7 +412,7 @@ fn what_cannot_be_carried_is_refused_by_name_before_a_machine_starts() {
             &["-n", "1", "--arch", "aarch64"],
             "./static",
             126,
-            "on x86_64 only",
+            "use --arch x86_64",
         ),
         (&["-n", "1", "--file", "absent"], "./static", 125, "absent"),
         (&["-n", "1", "--file", "text"], "hello", 125, "--file"),
