@@ -116,7 +116,7 @@ fn a_shell_runs_scripts_with_pipes_and_programs() {
         return;
     };
     let script = "x=$(echo a b | tr a-z A-Z); for i in 1 2 3; do (echo $i $x); done | sort -r; \
-                  cat /tmp/no 2>/dev/null || echo none >/tmp/f; cat /tmp/f; uname -m; exit 5";
+                  cat no 2>/dev/null || echo none >f; cat f; uname -m; exit 5";
     let scene = Scene::new();
     for replicas in sampled(vec!["1", "3"]) {
         let command = [busybox.as_str(), "sh", "-c", script];

@@ -131,6 +131,10 @@ pub(crate) enum Limit {
 }
 
 /// How it goes on after a call.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and no heap; how large it is depends on the processor"
+)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
     /// The thread that made it gets this answer.

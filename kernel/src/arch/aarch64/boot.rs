@@ -46,8 +46,9 @@ pub(in crate::arch) fn given(_info: u64) -> Given {
     }
 }
 
-/// Gives devices that have no driver their places: ports to those that take diaries, status and notes,
-/// memory to the counter and to what has the machine stand still. Where none is, nothing happens.
+/// Gives devices that have no driver their places: ports to those that take diaries, status and
+/// notes, memory to the counter and to what has the machine stand still. Where none is, nothing
+/// happens.
 fn prepare_devices() {
     const PORTS: u64 = 1;
     const MEMORY: u64 = 2;
