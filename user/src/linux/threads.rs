@@ -131,9 +131,12 @@ pub(crate) enum Limit {
 }
 
 /// How it goes on after a call.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "there is one at a time, and no heap; how large it is depends on the processor"
+#[cfg_attr(
+    target_arch = "aarch64",
+    expect(
+        clippy::large_enum_variant,
+        reason = "there is one at a time, and no heap"
+    )
 )]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
