@@ -192,6 +192,8 @@ pub struct Coupler<T> {
     vain: u8,
     /// Of the attempt.
     effort: Effort,
+    /// How far apart all were when it began.
+    lag: u64,
     overdue: ReplicaSet,
     charged: ReplicaSet,
     pace: Pace,
@@ -221,6 +223,7 @@ impl<T: Backend> Coupler<T> {
             joint: ReplicaSet::empty(),
             vain: 0,
             effort: Effort::default(),
+            lag: 0,
             overdue: ReplicaSet::empty(),
             charged: ReplicaSet::empty(),
             pace,
@@ -293,6 +296,14 @@ impl<T: Backend> Coupler<T> {
         &self.target
     }
 
+    /// How far the last one was behind the first when the attempt began, in the unit of
+    /// [`Standing::progress`]: work that it would have had to do without the attempt as well. 0 as
+    /// long as not all have reported.
+    #[must_use]
+    pub const fn lag(&self) -> u64 {
+        self.lag
+    }
+
     /// Does a peer take part in an attempt that this replica does not know of yet? Then it is to be
     /// interrupted.
     #[must_use]
@@ -363,6 +374,7 @@ impl<T: Backend> Coupler<T> {
         self.joint = ReplicaSet::empty();
         self.vain = 0;
         self.effort = Effort::default();
+        self.lag = 0;
         self.overdue = ReplicaSet::empty();
         self.charged = ReplicaSet::empty();
     }

@@ -8,7 +8,7 @@
 use super::board::{Came, PAGES, REGISTERS, Report, Verdict};
 use super::compare::{Machine, Union, area_digest, state_digest};
 use super::effort::Next;
-use super::time::{Backend, LogicalTime};
+use super::time::{Backend, LogicalTime, Standing};
 use super::{Boards, Coupler, End, Order, Point, Stage, board};
 use crate::guards::Bug;
 use crate::{MAX_REPLICAS, ReplicaId, ReplicaSet, digest};
@@ -236,6 +236,9 @@ impl<T: Backend> Coupler<T> {
 
     fn begin_phase(&mut self, reports: &Reports, joint: ReplicaSet) -> Order {
         let before = self.owner;
+        if self.stamp.phase == 0 {
+            self.lag = lag(reports);
+        }
         let came = joint.len() > 1 || self.stamp.phase == 0;
         self.vain = if came { 0 } else { self.vain + 1 };
         let mut candidates = self.members;
@@ -369,6 +372,20 @@ impl<T: Backend> Coupler<T> {
     }
 }
 
+/// How far the last one is behind the first, in what both tell their progress by. Whoever is behind
+/// by events has at least what the first has made since the last one before it.
+fn lag(reports: &Reports) -> u64 {
+    let standings = || reports.iter().flatten().map(|report| report.standing);
+    let events = standings().map(|it| it.events).max();
+    let made = |it: &Standing| match Some(it.events) == events {
+        true => it.progress,
+        false => 0,
+    };
+    let first = standings().map(|it| made(&it)).max();
+    let last = standings().map(|it| made(&it)).min();
+    first.unwrap_or(0) - last.unwrap_or(0)
+}
+
 /// Who is furthest: by events, then by being at a call, then those that are not known to be at the
 /// last target or before it, then by what else tells the time; the lowest of equals.
 fn ahead<T: Backend>(
@@ -420,7 +437,6 @@ fn in_turn(
 
 #[cfg(test)]
 mod tests {
-    use super::super::Standing;
     use super::super::board::Came;
     use super::*;
 
@@ -446,6 +462,14 @@ mod tests {
             });
         }
         reports
+    }
+
+    #[test]
+    fn a_lag_is_what_the_last_one_lacks() {
+        let apart = |all| lag(&reports(all));
+        assert_eq!(apart([(1, false, 5), (1, false, 9), (1, false, 7)]), 4);
+        assert_eq!(apart([(2, false, 3), (1, false, 9), (2, true, 7)]), 7);
+        assert_eq!(lag(&[None; MAX_REPLICAS]), 0);
     }
 
     #[test]

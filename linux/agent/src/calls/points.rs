@@ -83,7 +83,7 @@ fn wishes(kernel: &mut Kernel, context: &UContext) -> Wish {
     }
     let why = match () {
         () if kernel.alone => Why::Alone,
-        () if signals::has_been_sent(kernel) => Why::Signal,
+        () if signals::is_one_there(kernel) => Why::Signal,
         () => Why::Others,
     };
     let now = kernel.clock.now();

@@ -340,6 +340,11 @@ pub(crate) fn has_been_sent(kernel: &Kernel) -> bool {
     kernel.control.signal_head.load(Ordering::Acquire) != kernel.signals.taken
 }
 
+/// Primary: is there a signal that the program has not heard of, one of its timers' included?
+pub(crate) fn is_one_there(kernel: &Kernel) -> bool {
+    has_been_sent(kernel) || kernel.inbox.due || timers::due(kernel).is_some()
+}
+
 /// Primary: was it called away since it last looked at what has arrived?
 #[inline]
 pub(super) fn is_called() -> bool {

@@ -142,10 +142,11 @@ pub(crate) struct Meeting {
     /// CPU time at the last point.
     base: u64,
     /// The time at the last call; or whether there was one since the last look, where a clock at
-    /// each call would be too much for what comes of it.
+    /// each call would be too much for what comes of it: but up to this CPU time, if it is not 0.
     marked: u64,
     moved: bool,
     lazy: bool,
+    exact_until: u64,
     /// CPU time of a slice, if other threads want theirs; else 0.
     slice: u64,
     /// When all last compared.
@@ -197,6 +198,7 @@ impl Meeting {
             marked: 0,
             moved: false,
             lazy,
+            exact_until: 0,
             slice: 0,
             ticks,
             worth,
@@ -239,7 +241,7 @@ impl Meeting {
 
     /// There is something to be done at a point: is it worth it by now?
     pub(crate) fn is_worth_it(&mut self, now: u64, why: Why, context: &UContext) -> Wish {
-        self.count_from_here();
+        self.count_from_here(now);
         let General { registers, .. } = General::new(&context.machine.cpu(), context::bases());
         let place = (self.step, list_digest(&registers));
         self.worth.is_it(self.worked(now), cpu_now(), why, place)
@@ -322,7 +324,8 @@ impl Meeting {
         self.hints.forget();
         self.coupler.give_up();
         if self.worth.has_begun() {
-            self.worth.end(sys::monotonic(), cpu_now());
+            let lag = self.coupler.lag();
+            self.worth.end(sys::monotonic(), cpu_now(), lag);
         }
         look_after(0);
         lower_flag();
@@ -420,8 +423,9 @@ pub(crate) fn interrupted(kernel: &mut Kernel, context: &mut UContext, wish: Wis
     }
     let boards = boards(places(kernel));
     note(kernel);
+    let now = kernel.clock.now();
     let meeting = &mut kernel.replica.env_mut().meeting;
-    meeting.count_from_here();
+    meeting.count_from_here(now);
     match meeting.doing {
         Doing::Placing { until } => {
             if !is_in_vain(until) || !uproot(kernel, context) {
@@ -552,7 +556,7 @@ pub(crate) fn mark(kernel: &mut Kernel) {
     meeting.steps_made.count(events);
     meeting.hints.forget();
     meeting.moved = true;
-    if !meeting.lazy {
+    if meeting.is_exact() {
         let now = kernel.clock.now();
         kernel.replica.env_mut().meeting.marked = now;
     }
@@ -566,13 +570,15 @@ pub(crate) fn go_on(kernel: &mut Kernel, is_point: bool) {
         return kernel.replica.env_mut().meeting.count_from_point(now);
     }
     kernel.replica.env_mut().meeting.moved = true;
-    if kernel.replica.env().meeting.lazy {
+    if !kernel.replica.env().meeting.is_exact() {
         return;
     }
     let now = kernel.clock.now();
     let meeting = &mut kernel.replica.env_mut().meeting;
     meeting.marked = now;
-    meeting.base = cpu_now();
+    if !meeting.lazy {
+        meeting.base = cpu_now();
+    }
 }
 
 /// What this replica goes by while it waits for others.

@@ -2,12 +2,17 @@
 //!
 //! What it does in a stub is no progress, nor is what the agent does meanwhile. Where slices are as
 //! long as need be, a clock at each call would be too much for what comes of it: there the last
-//! look tells, of which there is one at intervals.
+//! look tells, of which there is one at intervals. But where points follow each other soon, as they
+//! do for a program that a timer of its own interrupts, what is between two looks is all there is;
+//! so for some time after each point the clock is read at each call ([`EXACT_NS`]).
 //!
 //! Contract: a guess, by which it is chosen who goes to whom and for how long. Nothing is agreed by
 //! it.
 
 use crate::protocol::meeting::{Doing, Meeting, cpu_now};
+
+/// So long after a point, in CPU time, it is known at which time each call was.
+const EXACT_NS: u64 = 500_000_000;
 
 impl Meeting {
     /// How far this replica has come since the last call or point, as far as is known.
@@ -22,25 +27,36 @@ impl Meeting {
     pub(super) fn worked(&self, now: u64) -> u64 {
         let cpu = cpu_now();
         let since_point = cpu.saturating_sub(self.base);
-        let gross = match self.lazy {
-            true if self.moved => 0,
-            true => since_point,
-            false => since_point.min(now.saturating_sub(self.marked)),
+        let gross = match self.is_exact() {
+            true => since_point.min(now.saturating_sub(self.marked)),
+            false if self.moved => 0,
+            false => since_point,
         };
         gross.saturating_sub(self.toll(cpu))
     }
 
+    /// Is the clock read at each call?
+    pub(super) const fn is_exact(&self) -> bool {
+        !self.lazy || self.exact_until != 0
+    }
+
     /// The program was interrupted: if it has made a call since the last look, what it works counts
     /// from here on, unless the clock was read at that call.
-    pub(super) fn count_from_here(&mut self) {
-        if core::mem::take(&mut self.moved) && self.lazy {
-            self.base = cpu_now();
+    pub(super) fn count_from_here(&mut self, now: u64) {
+        let cpu = cpu_now();
+        if self.exact_until != 0 && cpu > self.exact_until {
+            self.base = cpu.saturating_sub(self.worked(now));
+            (self.exact_until, self.moved) = (0, false);
+        }
+        if !self.is_exact() && core::mem::take(&mut self.moved) {
+            self.base = cpu;
         }
     }
 
     /// A point is over, which all leave at the same place: what follows counts from here on.
     pub(super) fn count_from_point(&mut self, now: u64) {
         (self.base, self.marked) = (cpu_now(), now);
+        self.exact_until = self.base.saturating_add(EXACT_NS);
         self.moved = false;
     }
 

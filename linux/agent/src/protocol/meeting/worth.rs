@@ -2,9 +2,14 @@
 //!
 //! Intuition: while replicas agree on a point all of them stand still or search, and a program
 //! whose threads compute gets nothing for that. So where no length is asked for, a slice lasts so
-//! long that agreeing takes a small part of it ([`SHARE`]), by what agreeing took lately. Who waits
-//! in a loop for another thread loses nothing by a point, however, and gains what it waits for. It
-//! is known by its registers: twice the same ones, with no call in between.
+//! long that agreeing takes a small part of it ([`SHARE`]), by what agreeing took lately, but never
+//! longer than what others can wait for ([`Share::soon`]). Who waits in a loop for another thread
+//! loses nothing by a point, however, and gains what it waits for. It is known by its registers:
+//! twice the same ones, with no call in between.
+//!
+//! What a replica that is behind has to catch up with is no price of a point: without one all would
+//! wait for it later. Were it counted, the slice after a long one would be longer still, as the
+//! slower replica is further behind at its end, and so on without end.
 //!
 //! Contract: only the primary asks, before it begins. All that follows from an answer is how soon
 //! others have their turn.
@@ -15,10 +20,21 @@ use core::sync::atomic::Ordering;
 
 use rcoe_linux_abi::Control;
 
-/// A slice takes so many times as long as to agree on its end; and less if a signal has come, which
-/// the program has a handler for because it cannot wait.
-const SHARE: u64 = 32;
-const SHARE_OF_SIGNALS: u64 = 8;
+/// A slice takes so many times as long as to agree on its end.
+const SHARE: Share = Share {
+    usual: 32,
+    soon: 100,
+    part: 1,
+};
+/// Less if a signal has come, which the program has a handler for because it cannot wait.
+const SHARE_OF_SIGNALS: Share = Share {
+    usual: 2,
+    soon: 2,
+    part: 4,
+};
+/// A replica that is behind goes on by so much in that many times as long, at worst, as others
+/// compute on its CPU as well.
+const CONTENDED: u64 = 2;
 /// What to agree takes as long as that is not known, in ns; and where replicas share CPUs, so that
 /// each waits while others search.
 const GUESS_NS: u64 = 10_000_000;
@@ -37,12 +53,38 @@ pub(crate) enum Wish {
     Now,
 }
 
+/// How much longer than agreeing something waits for it.
+#[derive(Clone, Copy)]
+struct Share {
+    /// So many times as long as agreeing takes,
+    usual: u64,
+    /// but no longer than so many of the shortest slices,
+    soon: u64,
+    /// or than this part of what agreeing takes, if that is more.
+    part: u64,
+}
+
+impl Share {
+    const NOTHING: Self = Self {
+        usual: 0,
+        soon: 0,
+        part: 1,
+    };
+
+    /// How long that is where agreeing takes `cost`, in ns.
+    fn wait(self, cost: u64, shortest: u64) -> u64 {
+        let usual = cost.saturating_mul(self.usual);
+        let most = shortest.saturating_mul(self.soon);
+        usual.min(most.max(cost / self.part))
+    }
+}
+
 /// Why a point would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// There is nobody to agree with.
     Alone,
-    /// A signal has come.
+    /// A signal has come, or a timer of the program's is over.
     Signal,
     /// Others want their turn, or there is an order.
     Others,
@@ -52,7 +94,7 @@ pub(crate) enum Why {
 pub(super) struct Worth {
     /// CPU time of the shortest slice in ns, where others are as long as need be; else 0.
     least: u64,
-    /// Wall-clock time that an attempt took lately, in ns.
+    /// Wall-clock time that an attempt took lately, in ns, without what somebody was behind.
     cost: u64,
     /// When the attempt began that is under way, or 0.
     began: u64,
@@ -98,9 +140,11 @@ impl Worth {
         self.began != 0
     }
 
-    /// It is over at this time, and at this CPU time.
-    pub(super) fn end(&mut self, now: u64, cpu: u64) {
+    /// It is over at this time, and at this CPU time. The last one was behind the first by `lag`
+    /// when it began.
+    pub(super) fn end(&mut self, now: u64, cpu: u64, lag: u64) {
         let took = now.saturating_sub(self.began);
+        let took = took.saturating_sub(lag.saturating_mul(CONTENDED));
         self.cost = took.max(u64::midpoint(self.cost, took));
         (self.began, self.over) = (0, cpu);
     }
@@ -124,12 +168,12 @@ impl Worth {
         let waits = self.is_seen_again(cpu, place);
         let worked = worked.min(cpu.saturating_sub(self.over));
         let share = match why {
-            Why::Alone => 0,
-            _ if waits => 0,
+            Why::Alone => Share::NOTHING,
+            _ if waits => Share::NOTHING,
             Why::Signal => SHARE_OF_SIGNALS,
             Why::Others => SHARE,
         };
-        let wanted = self.least.max(self.cost.saturating_mul(share));
+        let wanted = self.least.max(share.wait(self.cost, self.least));
         match wanted.saturating_sub(worked) {
             0 => Wish::Now,
             // Soon enough to find one that waits.
@@ -167,18 +211,52 @@ mod tests {
         assert_eq!(asked(&mut worth, 320), Wish::Now);
         worth.begin(1_000 * MS);
         assert!(worth.has_begun());
-        worth.end(1_050 * MS, 400 * MS);
+        worth.end(1_020 * MS, 400 * MS, 0);
         assert!(!worth.has_begun());
-        // 50 ms, and the time before does not count.
-        assert_eq!(asked(&mut worth, 1_999), Wish::Later(MS));
-        assert_eq!(asked(&mut worth, 2_000), Wish::Now);
+        // 20 ms, and the time before does not count.
+        assert_eq!(asked(&mut worth, 1_039), Wish::Later(MS));
+        assert_eq!(asked(&mut worth, 1_040), Wish::Now);
         worth.begin(5_000 * MS);
-        worth.end(5_010 * MS, 2_100 * MS);
+        worth.end(5_010 * MS, 2_100 * MS, 0);
         assert_eq!(
-            asked(&mut worth, 3_060),
+            asked(&mut worth, 2_580),
             Wish::Now,
             "what it took before counts half"
         );
+    }
+
+    #[test]
+    fn however_long_agreeing_takes_others_have_their_turn() {
+        let mut worth = worth();
+        let mut wait = |took: u64, why| {
+            worth.cost = took * MS;
+            let wish = |ms: &u64| worth.is_it(ms * MS, ms * MS, why, (1, *ms)) == Wish::Now;
+            (1..10_000).find(wish)
+        };
+        let waits = [1, 5, 20, 200, 500].map(|took| wait(took, Why::Others));
+        assert_eq!(waits, [32, 160, 640, 1_000, 1_000].map(Some));
+        let waits = [1, 8, 20, 40, 400].map(|took| wait(took, Why::Signal));
+        assert_eq!(waits, [10, 16, 20, 20, 100].map(Some));
+    }
+
+    /// One of two has a part of its CPU only, and is behind by the more the longer both compute.
+    #[test]
+    fn a_slower_replica_makes_slices_no_longer() {
+        let mut worth = worth();
+        let (mut now, mut cpu) = (0, 0);
+        for _ in 0..100 {
+            let mut slice = 0;
+            while worth.is_it(slice, cpu + slice, Why::Others, (1, cpu + slice)) != Wish::Now {
+                slice += MS;
+            }
+            cpu += slice;
+            now += slice;
+            worth.begin(now);
+            let lag = slice / 2;
+            now += 2 * lag + 5 * MS;
+            worth.end(now, cpu, lag);
+            assert!(slice <= 320 * MS, "{slice}");
+        }
     }
 
     #[test]
@@ -198,8 +276,8 @@ mod tests {
     fn a_signal_is_waited_for_less() {
         let mut worth = worth();
         let mut look = |ms: u64| worth.is_it(ms * MS, ms * MS, Why::Signal, (1, ms));
-        assert_eq!(look(79), Wish::Later(MS));
-        assert_eq!(look(80), Wish::Now);
+        assert_eq!(look(19), Wish::Later(MS));
+        assert_eq!(look(20), Wish::Now);
     }
 
     #[test]
