@@ -229,3 +229,8 @@ int main(void) {
         assert_eq!(outcome.out().lines().last(), Some(total.as_str()));
     }
 }
+
+#[test]
+fn execveat_takes_and_refuses_what_linux_does() {
+    like_native("program", include_str!("edges/program.c"), &[&[]]);
+}

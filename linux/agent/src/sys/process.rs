@@ -94,10 +94,12 @@ pub(crate) fn random() -> u64 {
     word
 }
 
-/// Opens a file that is to be executed, close-on-exec; `path` ends with NUL.
-pub(crate) fn open_executable(dir: i64, path: &[u8]) -> Result<i32, Errno> {
+/// Opens a file that is to be executed, close-on-exec; `path` ends with NUL, and may be a symbolic
+/// link if those are followed.
+pub(crate) fn open_executable(dir: i64, path: &[u8], follows: bool) -> Result<i32, Errno> {
     assert_eq!(path.last(), Some(&0), "the kernel needs a terminated path");
-    let flags = u64::from(nr::O_RDONLY | nr::O_CLOEXEC | nr::O_NONBLOCK | nr::O_NOCTTY);
+    let follow = if follows { 0 } else { nr::O_NOFOLLOW };
+    let flags = u64::from(nr::O_RDONLY | nr::O_CLOEXEC | nr::O_NONBLOCK | nr::O_NOCTTY | follow);
     // SAFETY: the path is valid and terminated.
     let fd = unsafe {
         syscall4(
@@ -302,7 +304,7 @@ pub(crate) fn close_on_exec() {
 /// Visits all open descriptors, and some that are not. Needs a free number.
 #[inline(never)]
 pub(crate) fn each_descriptor(mut visit: impl FnMut(i32)) {
-    let Ok(list) = open_executable(0, b"/proc/self/fd\0") else {
+    let Ok(list) = open_executable(0, b"/proc/self/fd\0", true) else {
         // No descriptor is left, or `/proc` cannot be seen (chroot): one after the other, then.
         (0..most_descriptors()).for_each(visit);
         return;

@@ -12,7 +12,9 @@
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::auxvec as at;
-use linux_raw_sys::errno::{EACCES, EINVAL, ELOOP, ENAMETOOLONG, ENOENT, ENOEXEC, EPERM, ETXTBSY};
+use linux_raw_sys::errno::{
+    EACCES, EBADF, EINVAL, ELOOP, ENAMETOOLONG, ENOENT, ENOEXEC, EPERM, ETXTBSY,
+};
 use linux_raw_sys::general::{self as nr, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use rcoe_linux_abi::{AGENT_BASE, AGENT_END, Note, Report};
 use rcoe_linux_syscalls::Special;
@@ -145,6 +147,10 @@ pub(super) struct Plan {
     len: usize,
     /// The path is relative to this.
     dir: i64,
+    /// Its last part may be no symbolic link.
+    nofollow: bool,
+    /// It is that of the descriptor `dir`.
+    is_descriptor: bool,
     /// Nothing is to be opened any more, but all closed that is close-on-exec.
     sweep: bool,
     /// These are to be closed again.
@@ -155,6 +161,7 @@ impl Plan {
     /// Nothing is to be opened. The path's bytes are left: they say nothing without its length.
     pub(super) fn clear(&mut self) {
         (self.len, self.dir, self.sweep, self.drop) = (0, 0, false, [-1; 2]);
+        (self.nofollow, self.is_descriptor) = (false, false);
     }
 
     /// The path with its NUL.
@@ -166,6 +173,25 @@ impl Plan {
         self.path[..path.len()].copy_from_slice(path);
         self.path[path.len()] = 0;
         self.len = path.len() + 1;
+    }
+
+    /// The next one is that of an interpreter, of which no flag of the call says anything.
+    fn set_interpreter(&mut self, path: &[u8]) {
+        self.set_path(path);
+        self.dir = i64::from(nr::AT_FDCWD);
+        (self.nofollow, self.is_descriptor) = (false, false);
+    }
+
+    /// Opens it, on the primary.
+    fn open(&self) -> Result<i32, Errno> {
+        let opened = sys::open_executable(self.dir, self.path(), !self.nofollow);
+        opened.map_err(|error| {
+            let closed = || !i32::try_from(self.dir).is_ok_and(sys::is_open);
+            match self.is_descriptor && error.0 == ENOENT.cast_signed() && closed() {
+                true => Errno(EBADF.cast_signed()),
+                false => error,
+            }
+        })
     }
 }
 
@@ -222,8 +248,7 @@ fn prepare(kernel: &mut Kernel, call: &Call) -> Result<(Files, Strings), i64> {
     let interpreter = match program.1.interpreter() {
         None => None,
         Some(path) => {
-            kernel.processes.plan.set_path(path);
-            kernel.processes.plan.dir = i64::from(nr::AT_FDCWD);
+            kernel.processes.plan.set_interpreter(path);
             let fd = open(kernel, call)
                 .map_err(|result| give_up(kernel, call, [program.0, -1], result))?;
             if let Err(Errno(errno)) = loader::inspect(fd) {
@@ -264,6 +289,7 @@ fn gather(
 /// Takes the path from the call.
 fn first_path(kernel: &mut Kernel, call: &Call) -> Result<(), i64> {
     const EMPTY_PATH: u64 = nr::AT_EMPTY_PATH as u64;
+    const NOFOLLOW: u64 = nr::AT_SYMLINK_NOFOLLOW as u64;
     let at = call.what.special == Special::Execveat;
     let (dir, pointer) = match at {
         true => (call.arg(0).cast_signed(), call.arg(1)),
@@ -280,22 +306,37 @@ fn first_path(kernel: &mut Kernel, call: &Call) -> Result<(), i64> {
     guest::copy_in(&mut plan.path[..len], pointer).map_err(|Fault| Fault::RESULT)?;
     plan.path[len] = 0;
     plan.len = len + 1;
-    if at && call.arg(4) & !EMPTY_PATH != 0 {
+    let flags = if at { call.arg(4) } else { 0 };
+    if len == 0 && flags & EMPTY_PATH == 0 {
+        return Err(sys::error(ENOENT));
+    }
+    // The kernel looks at the lower half only.
+    if flags & u64::from(u32::MAX) & !(EMPTY_PATH | NOFOLLOW) != 0 {
         return Err(sys::error(EINVAL));
     }
-    if len == 0 {
-        if !at || call.arg(4) & EMPTY_PATH == 0 {
-            return Err(sys::error(ENOENT));
+    match len {
+        0 => by_descriptor(plan),
+        _ => {
+            plan.nofollow = flags & NOFOLLOW != 0;
+            Ok(())
         }
-        plan.len = descriptor_path(&mut plan.path, dir);
     }
+}
+
+/// The path is empty: the program is what the descriptor leads to, and no folder is one.
+fn by_descriptor(plan: &mut Plan) -> Result<(), i64> {
+    if plan.dir == i64::from(nr::AT_FDCWD) {
+        return Err(sys::error(EACCES));
+    }
+    plan.is_descriptor = true;
+    plan.len = descriptor_path(&mut plan.path, plan.dir);
     Ok(())
 }
 
 /// The program's link to its own file leads to that file, not to the agent's.
 fn follow_own_link(kernel: &mut Kernel, call: &Call) {
     let at = usize::from(call.what.special == Special::Execveat);
-    if paths::is_own_exe(kernel.processes.pid, call.arg(at)) {
+    if !kernel.processes.plan.nofollow && paths::is_own_exe(kernel.processes.pid, call.arg(at)) {
         let exe = exe_path();
         kernel.processes.plan.set_path(&exe[..exe.len() - 1]);
     }
@@ -344,9 +385,7 @@ fn open_program(kernel: &mut Kernel, call: &Call, prefix: &mut Prefix) -> Result
             prefix.put_first_text(argument);
         }
         prefix.put_first_text(interpreter);
-        let plan = &mut kernel.processes.plan;
-        plan.dir = i64::from(nr::AT_FDCWD);
-        plan.set_path(interpreter);
+        kernel.processes.plan.set_interpreter(interpreter);
     }
     Err(sys::error(ELOOP))
 }
@@ -382,7 +421,7 @@ pub(super) fn open_next(kernel: &Kernel, _call: &Call) -> i64 {
         sys::close_on_exec();
         return 0;
     }
-    match sys::open_executable(plan.dir, plan.path()) {
+    match plan.open() {
         Ok(fd) => match refused(fd) {
             None => i64::from(fd),
             Some(errno) => {
