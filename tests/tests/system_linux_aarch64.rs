@@ -99,7 +99,6 @@ fn what_cannot_be_carried_is_refused_by_name() {
             "./told",
             "an exclusive load or store",
         ),
-        (&[ARCH, "--publish", "1:2"], "./told", "no network card"),
     ] {
         let outcome = system(&scene, options, &[program]);
         let err = outcome.err();

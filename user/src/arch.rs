@@ -14,6 +14,4 @@ use x86_64 as own;
 pub(crate) use own::call::{Registers, enter};
 pub use own::identity::identity;
 pub(crate) use own::pci;
-#[cfg(feature = "linux")]
-pub(crate) use own::stamp;
-pub use own::{counter, fault, foreign, serial, timer};
+pub use own::{counter, fault, foreign, line, serial, stamp, timer};

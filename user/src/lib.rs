@@ -30,7 +30,7 @@ pub mod socket;
 pub mod squeeze;
 mod sys;
 
-pub use arch::{counter, fault, foreign, identity, serial, timer};
+pub use arch::{counter, fault, foreign, identity, line, serial, stamp, timer};
 pub use sys::{
     Received, accept, add_trace, add_trace_by, boot_image, boot_page, bundle, call, call_with,
     fill_scratch, now_message, recv, reply_recv, reply_recv_with, reply_with, send,

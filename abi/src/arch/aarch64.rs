@@ -32,7 +32,7 @@ pub const PCI_WINDOW: u32 = 0x1000_0000;
 /// Then memory that devices move data to and from, which every replica has one of.
 pub const DMA_PAGE: u64 = PCI_PAGE + PCI_PAGES;
 /// Pages of that.
-pub const DMA_PAGES: u64 = 8;
+pub const DMA_PAGES: u64 = 16;
 /// The page of device memory that is a counter which is another one at each reading: the wall clock
 /// of a sound controller, the one such register that this machine has in memory.
 pub const COUNTER_PAGE: u64 = DMA_PAGE + DMA_PAGES;
@@ -54,6 +54,39 @@ const EDU_FIRST: u64 = CONFIGURATION_PAGE + EDU_SLOT * FUNCTIONS;
 pub const EDU_REGISTERS: u64 = (PCI_PAGE - EDU_FIRST) * PAGE;
 /// Where transfer memory is in that.
 pub const EDU_TRANSFER: u64 = (DMA_PAGE - EDU_FIRST) * PAGE;
+/// Slot on the PCI bus of the network card, an RTL8139, where there is one, and its interrupt line.
+pub const NIC_SLOT: u64 = 10;
+/// See [`NIC_SLOT`].
+pub const NIC_LINE: u64 = 5;
+/// First page of what its driver is given, as for [`EDU_FIRST`].
+const NIC_FIRST: u64 = CONFIGURATION_PAGE + NIC_SLOT * FUNCTIONS;
+/// The page of the window for PCI devices that is its registers: the last. Where the driver of the
+/// device for exercises runs too, that device has the whole window, so no machine runs both.
+pub const NIC_PAGE: u64 = PCI_PAGES - 1;
+/// Where its registers are in what the driver is given.
+pub const NIC_REGISTERS: u64 = (PCI_PAGE + NIC_PAGE - NIC_FIRST) * PAGE;
+/// Where transfer memory is in that: what the card stores, then what it fetches.
+pub const NIC_TRANSFER: u64 = (DMA_PAGE - NIC_FIRST) * PAGE;
+/// Pages of that: the first of transfer memory.
+pub const NIC_TRANSFER_PAGES: u64 = 7;
+/// Slot on the PCI bus of the disk, a virtio block device, where there is one, and its interrupt
+/// line.
+pub const DISK_SLOT: u64 = 11;
+/// See [`DISK_SLOT`].
+pub const DISK_LINE: u64 = 6;
+/// First page of what its driver is given, as for [`EDU_FIRST`]. That ends with its transfer
+/// memory, so the network card's registers and transfer memory lie in between: a driver that goes
+/// astray can harm the other's device.
+const DISK_FIRST: u64 = CONFIGURATION_PAGE + DISK_SLOT * FUNCTIONS;
+/// The first page of the window for PCI devices that is its registers.
+pub const DISK_PAGE: u64 = PCI_PAGES - 8;
+/// Where its registers are in what the driver is given.
+pub const DISK_REGISTERS: u64 = (PCI_PAGE + DISK_PAGE - DISK_FIRST) * PAGE;
+/// Where transfer memory is in that: behind the network card's. The last page of transfer memory is
+/// no part of it.
+pub const DISK_TRANSFER: u64 = (DMA_PAGE + NIC_TRANSFER_PAGES - DISK_FIRST) * PAGE;
+/// Pages of that.
+pub const DISK_TRANSFER_PAGES: u64 = DMA_PAGES - 1 - NIC_TRANSFER_PAGES;
 /// Slot on the PCI bus of the sound controller.
 pub const COUNTER_SLOT: u64 = 6;
 /// Slot of what has the machine stand still, where somebody watches it from outside.
@@ -120,10 +153,23 @@ pub const EDU: Device = Device {
     line: Some(EDU_LINE),
     ..Device::NONE
 };
-/// There is no network card.
-pub const NIC: Device = Device::NONE;
-/// There is no disk.
-pub const DISK: Device = Device::NONE;
+/// What the driver of the network card needs.
+pub const NIC: Device = Device {
+    pages: Some((NIC_FIRST, DMA_PAGE + NIC_TRANSFER_PAGES - 1)),
+    line: Some(NIC_LINE),
+    ..Device::NONE
+};
+/// What the driver of the disk needs.
+pub const DISK: Device = Device {
+    pages: Some((DISK_FIRST, DMA_PAGE + DMA_PAGES - 2)),
+    line: Some(DISK_LINE),
+    ..Device::NONE
+};
+/// What the TCP/IP stack needs: a clock.
+pub const NET: Device = Device {
+    pages: Some((STAMP_PAGE, STAMP_PAGE)),
+    ..Device::NONE
+};
 /// There is no event timer.
 pub const HPET: Device = Device::NONE;
 /// What the personality of Linux needs: a clock, and where it tells of what it does not have.

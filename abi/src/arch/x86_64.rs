@@ -39,8 +39,9 @@ pub const NIC_LINE: u64 = 22;
 /// the driver of the device for exercises runs too, that device has the whole window, so no machine
 /// runs both.
 pub const NIC_PAGE: u64 = PCI_PAGES - 1;
-/// Where transfer memory is in what the driver is given: what the card stores, then what it
-/// fetches.
+/// Where its registers are in what the driver is given.
+pub const NIC_REGISTERS: u64 = 0;
+/// Where transfer memory is in that: what the card stores, then what it fetches.
 pub const NIC_TRANSFER: u64 = (DMA_PAGE - NIC_PAGE) * PAGE;
 /// Pages of that: the first of transfer memory.
 pub const NIC_TRANSFER_PAGES: u64 = 7;
@@ -53,8 +54,10 @@ pub const DISK_LINE: u64 = 23;
 /// transfer memory, so the network card's lies in between: a driver that goes astray can harm the
 /// other's device, as it can by the configuration of PCI devices.
 pub const DISK_PAGE: u64 = PCI_PAGES - 8;
-/// Where transfer memory is in what the driver is given: behind the network card's. The last page
-/// of transfer memory is no part of it.
+/// Where its registers are in what the driver is given.
+pub const DISK_REGISTERS: u64 = 0;
+/// Where transfer memory is in that: behind the network card's. The last page of transfer memory is
+/// no part of it.
 pub const DISK_TRANSFER: u64 = (DMA_PAGE + NIC_TRANSFER_PAGES - DISK_PAGE) * PAGE;
 /// Pages of that.
 pub const DISK_TRANSFER_PAGES: u64 = DMA_PAGES - 1 - NIC_TRANSFER_PAGES;
@@ -118,6 +121,8 @@ pub const CLOCK: Device = Device {
     pages: Some((HPET_PAGE - 1, HPET_PAGE)),
     ..Device::NONE
 };
+/// What the TCP/IP stack needs: a clock.
+pub const NET: Device = HPET;
 /// What a program that reads the event timer needs.
 pub const HPET: Device = Device {
     pages: Some((HPET_PAGE, HPET_PAGE)),

@@ -13,6 +13,7 @@ use crate::{Arch, SystemError, disk, find, publish};
 
 mod aarch64;
 mod counter;
+mod devices;
 mod x86_64;
 
 pub(crate) use counter::explain;

@@ -5,12 +5,12 @@ pub mod counter;
 pub mod fault;
 pub mod foreign;
 pub(crate) mod identity;
+pub mod line;
 #[cfg(feature = "bare")]
 mod mem_functions;
 pub(crate) mod pci;
 pub mod serial;
-#[cfg(feature = "linux")]
-pub(crate) mod stamp;
+pub mod stamp;
 #[cfg(feature = "bare")]
 mod start;
 pub mod timer;

@@ -2,8 +2,8 @@
 //! ([`service::NET_JOIN`] and what follows), on the card of the driver `rtl8139`.
 //!
 //! All replicas run it on the same input. Frames come from the driver's, which took them over for
-//! all. Time is the event timer's counter, which the primary reads for all; so is what sequence
-//! numbers begin from.
+//! all. Time is the machine's clock, which the primary reads for all; so is what sequence numbers
+//! begin from.
 //!
 //! Listeners, connections and sockets for datagrams are capabilities to this process's endpoint,
 //! told apart by their badges. Bytes go through two frames that it shares with the client, which
@@ -26,7 +26,7 @@ use rcoe_user::network::{
 use rcoe_user::share::{BYTES, Page};
 use rcoe_user::{
     Received, accept, call, call_with, make, memory_bytes, object, println, recv, reply_recv,
-    reply_recv_with, send, spawn,
+    reply_recv_with, send, spawn, stamp,
 };
 
 rcoe_user::program!(main);
@@ -552,26 +552,21 @@ impl Link for Card {
     }
 }
 
-/// The event timer's counter, read by the primary for all.
+/// A clock of the machine, read by the primary for all.
 struct Clock {
     /// Femtoseconds of a tick.
     period: u64,
-    /// The counter's lower half at the last reading, and ticks since the first.
+    /// What of the last reading is of one moment, and ticks since the first.
     last: u64,
     ticks: u64,
 }
 
-/// Registers of the event timer, and femtoseconds of a microsecond.
-const CAPABILITIES: u64 = 0;
-const CONFIGURATION: u64 = 0x10;
-const COUNTER: u64 = 0xf0;
+/// Femtoseconds of a microsecond.
 const MICROSECOND: u64 = 1_000_000_000;
 
 impl Clock {
     fn start() -> Result<Self, Error> {
-        let device = service::SLOT_DEVICE;
-        let period = object::device_status(device, CAPABILITIES, 8)? >> 32;
-        object::device_set(device, CONFIGURATION, 4, 1)?;
+        let period = stamp::start(service::SLOT_DEVICE)?;
         let mut clock = Self {
             period: period.clamp(1, MICROSECOND),
             last: 0,
@@ -582,7 +577,7 @@ impl Clock {
     }
 
     fn read(&self) -> Result<u64, Error> {
-        object::device_status(service::SLOT_DEVICE, COUNTER, 4)
+        Ok(stamp::read(service::SLOT_DEVICE)? & stamp::AT_ONCE)
     }
 
     /// What sequence numbers begin from: another number in each run.
@@ -593,13 +588,13 @@ impl Clock {
             .rotate_left(32))
     }
 
-    /// Microseconds since the start. Half a minute in which nobody asks may be lost: then nothing
-    /// was due.
+    /// Microseconds since the start. On some machines half a minute in which nobody asks may be
+    /// lost: then nothing was due.
     fn micros(&mut self) -> Result<i64, Error> {
         let reading = self.read()?;
-        self.ticks += reading.wrapping_sub(self.last) & 0xffff_ffff;
+        self.ticks += reading.wrapping_sub(self.last) & stamp::AT_ONCE;
         self.last = reading;
-        let micros = self.ticks / (MICROSECOND / self.period).max(1);
+        let micros = u128::from(self.ticks) * u128::from(self.period) / u128::from(MICROSECOND);
         Ok(i64::try_from(micros).unwrap_or(i64::MAX))
     }
 }

@@ -15,8 +15,8 @@
 //! The card's own timer is the stack's alarm: all that it takes can be written twice, which is not
 //! so with the machine's.
 //!
-//! The line's interrupt is triggered by its edge. So it is let through before the card is asked
-//! what it wants, and the card is asked until it wants nothing.
+//! The card is asked what it wants until it wants nothing: where the line's edge triggers its
+//! interrupt, there is none for what was wanted all the time.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -26,7 +26,9 @@ use rcoe_abi::service::{NIC_FRAMES, NIC_RING};
 use rcoe_abi::{Error, ObjectType, Rights, layout, service};
 use rcoe_user::network::{FRAME_MAX, FRAME_MIN, ring};
 use rcoe_user::registers::{set, status, wait_for};
-use rcoe_user::{Received, accept, call_with, make, object, pci, println, recv, reply_recv, send};
+use rcoe_user::{
+    Received, accept, call_with, line, make, object, pci, println, recv, reply_recv, send,
+};
 
 rcoe_user::program!(main);
 
@@ -58,20 +60,22 @@ const BASE: u64 = pci::BASE + 4;
 
 /// Registers.
 mod register {
-    pub(crate) const ADDRESS: u64 = 0;
-    pub(crate) const SEND: u64 = 0x10;
-    pub(crate) const SOURCE: u64 = 0x20;
-    pub(crate) const RING: u64 = 0x30;
-    pub(crate) const COMMAND: u64 = 0x37;
+    use rcoe_abi::layout::NIC_REGISTERS;
+
+    pub(crate) const ADDRESS: u64 = NIC_REGISTERS;
+    pub(crate) const SEND: u64 = NIC_REGISTERS + 0x10;
+    pub(crate) const SOURCE: u64 = NIC_REGISTERS + 0x20;
+    pub(crate) const RING: u64 = NIC_REGISTERS + 0x30;
+    pub(crate) const COMMAND: u64 = NIC_REGISTERS + 0x37;
     /// Up to where the ring was read, less [`super::READ_LESS`]; and up to where it was written.
-    pub(crate) const READ: u64 = 0x38;
-    pub(crate) const WRITTEN: u64 = 0x3a;
-    pub(crate) const MASK: u64 = 0x3c;
-    pub(crate) const RAISED: u64 = 0x3e;
-    pub(crate) const SENDING: u64 = 0x40;
-    pub(crate) const RECEIVING: u64 = 0x44;
-    pub(crate) const COUNTER: u64 = 0x48;
-    pub(crate) const ALARM: u64 = 0x54;
+    pub(crate) const READ: u64 = NIC_REGISTERS + 0x38;
+    pub(crate) const WRITTEN: u64 = NIC_REGISTERS + 0x3a;
+    pub(crate) const MASK: u64 = NIC_REGISTERS + 0x3c;
+    pub(crate) const RAISED: u64 = NIC_REGISTERS + 0x3e;
+    pub(crate) const SENDING: u64 = NIC_REGISTERS + 0x40;
+    pub(crate) const RECEIVING: u64 = NIC_REGISTERS + 0x44;
+    pub(crate) const COUNTER: u64 = NIC_REGISTERS + 0x48;
+    pub(crate) const ALARM: u64 = NIC_REGISTERS + 0x54;
 }
 
 /// Commands: reset; receive and send.
@@ -231,8 +235,7 @@ impl Card {
 
     /// The card wants something, or a new primary cannot know whether it does.
     fn interrupted(&mut self) -> Result<(), Error> {
-        object::irq_ack(service::SLOT_IRQ)?;
-        let wanted = Self::quieten()?;
+        let wanted = line::attend(Self::quieten)?;
         if wanted.is_none() {
             self.reset()?;
         } else if wanted == Some(false) {

@@ -24,7 +24,7 @@ use rcoe_abi::service::DISK_BLOCK;
 use rcoe_abi::{Error, ObjectType, Rights, layout, service};
 use rcoe_user::registers::{set, status, wait_for};
 use rcoe_user::share::Page;
-use rcoe_user::{Received, call_with, make, object, pci, println, recv, reply_recv, send};
+use rcoe_user::{Received, call_with, line, make, object, pci, println, recv, reply_recv, send};
 
 rcoe_user::program!(main);
 
@@ -90,7 +90,8 @@ const CAPABILITIES: u64 = 0x34;
 const CAPABILITIES_MOST: u32 = 16;
 /// A capability that says where registers are.
 const VENDORS: u64 = 9;
-/// Bytes of the device's memory.
+/// Where the device's memory is in device memory, and its bytes.
+const REGISTERS: u64 = layout::DISK_REGISTERS;
 const MEMORY: u64 = 4 * PAGE;
 
 /// Registers for all virtio devices.
@@ -214,7 +215,7 @@ impl Places {
         if base != BASE_NUMBER || offset > MEMORY - 64 || !offset.is_multiple_of(8) {
             return Err(Error::RangeError);
         }
-        *place = offset;
+        *place = REGISTERS + offset;
         if kind == 2 {
             self.stride = pci::read(slot, at + 16)?;
         }
@@ -320,7 +321,7 @@ impl Disk {
         set(self.common(register::SIZE), 2, DESCRIPTORS)?;
         let at = status(self.common(register::NOTIFIED_AT), 2)?;
         self.bell = self.places.notify + at * self.places.stride;
-        if self.bell > MEMORY - 2 {
+        if self.bell > REGISTERS + MEMORY - 2 {
             return Err(Error::RangeError);
         }
         let mut all = [0; 3];
@@ -426,9 +427,8 @@ impl Disk {
     fn wait(&self, kind: u32) -> Result<Option<u8>, Error> {
         for _ in 0..IN_VAIN {
             let _ = recv(service::SLOT_NOTIFICATION);
-            // The line is triggered by its edge: let through before the device is asked.
-            object::irq_ack(service::SLOT_IRQ)?;
-            let _ = status(self.places.cause, 1)?;
+            // Asked why it interrupts, the device wants no more.
+            let _ = line::attend(|| status(self.places.cause, 1))?;
             let from = queue(place::STATUS);
             let mut said = [0; place::END - place::STATUS];
             let bytes = said.len() as u64;

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::Command;
 
 use rcoe_abi::arch::aarch64::{
-    CORES_EACH, COUNTER_SLOT, DIARY_SLOT, EDU_SLOT, MEMORY, NOTES_SLOT, PAUSE_SLOT, START,
-    START_MAGIC, STATUS_SLOT, Start,
+    CORES_EACH, COUNTER_SLOT, DIARY_SLOT, DISK_SLOT, EDU_SLOT, MEMORY, NIC_SLOT, NOTES_SLOT,
+    PAUSE_SLOT, START, START_MAGIC, STATUS_SLOT, Start,
 };
 use rcoe_abi::layout::MAX_CORES;
 use rcoe_abi::object::PAGE;
 
-use super::{Accel, COUNTED, NOTES, Threads, debugger, diary};
+use super::{Accel, COUNTED, NOTES, Threads, debugger, devices, diary};
 use crate::SystemError;
 use crate::run::Settings;
 
@@ -40,23 +40,6 @@ pub(super) fn machine(
     image: &[u8],
     folder: &Path,
 ) -> Result<(), SystemError> {
-    if let Some(port) = settings.publish.first() {
-        let why = "there is no network card on aarch64 yet; use --arch x86_64";
-        return Err(SystemError::Setting(format!("--publish {port}: {why}")));
-    }
-    for (option, is_given) in [
-        ("--outgoing", settings.outgoing),
-        ("--wire", settings.wire.is_some()),
-    ] {
-        if is_given {
-            let why = "there is no network card on aarch64 yet; use --arch x86_64";
-            return Err(SystemError::Setting(format!("{option}: {why}")));
-        }
-    }
-    if let Some(disk) = &settings.disk {
-        let why = "there is no disk on aarch64 yet; use --arch x86_64";
-        return Err(SystemError::Setting(format!("--disk {disk}: {why}")));
-    }
     // All of it below 4 GiB.
     let machine = "virt,gic-version=3,highmem=off";
     // With a processor of its own a machine cannot have level 2.
@@ -98,6 +81,8 @@ pub(super) fn machine(
     command.args(["-device", &edu]);
     let counter = format!("intel-hda,addr={COUNTER_SLOT:#x}");
     command.args(["-device", &counter]);
+    devices::network(command, settings, NIC_SLOT);
+    devices::disk(command, settings, DISK_SLOT);
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use rcoe_abi::arch::x86_64::{
 };
 use rcoe_abi::layout::MAX_CORES;
 
-use super::{COUNTED, NOTES, Threads, debugger, diary, quoted};
+use super::{COUNTED, NOTES, Threads, debugger, devices, diary};
 use crate::SystemError;
 use crate::run::Settings;
 
@@ -44,8 +44,8 @@ pub(super) fn machine(
     command.args(["-append", &settings.command_line()]);
     // A device with registers, interrupts and memory access of its own, for drivers.
     command.args(["-device", &format!("edu,bus=pcie.0,addr={EDU_SLOT:#x}")]);
-    network(command, settings);
-    disk(command, settings);
+    devices::network(command, settings, NIC_SLOT);
+    devices::disk(command, settings, DISK_SLOT);
     let off = format!("isa-debug-exit,iobase={PORT_OFF:#x},iosize=4");
     command.args(["-device", &off]);
     port(command, "status", PORT_STATUS);
@@ -54,60 +54,6 @@ pub(super) fn machine(
         port(command, &diary(replica), place);
     }
     Ok(())
-}
-
-/// A network card in a network of its own, if ports are published or programs connect to others.
-/// To that network nothing leads but those ports; from there nothing to the host or beyond, unless
-/// the user wants that: then the emulator makes the connections, with the rights that it has.
-fn network(command: &mut Command, settings: &Settings) {
-    if settings.publish.is_empty() && !settings.outgoing {
-        return;
-    }
-    let ports = settings.publish.iter().map(|it| {
-        let (host, guest, protocol) = (it.host, it.guest, it.protocol.name());
-        format!(",hostfwd={protocol}:{host}-:{guest}")
-    });
-    let ports: String = ports.collect();
-    let restrict = if settings.outgoing { "off" } else { "on" };
-    command.args([
-        "-netdev",
-        &format!("user,id=network,restrict={restrict},ipv6=off{ports}"),
-    ]);
-    let card = format!("rtl8139,netdev=network,romfile=,bus=pcie.0,addr={NIC_SLOT:#x}");
-    command.args(["-device", &card]);
-    if let Some(folder) = &settings.wire {
-        wire(command, folder);
-    }
-}
-
-/// Sockets by which frames reach the card alone, and by which all frames are heard that go either
-/// way; each comes with its length, four bytes, the highest first.
-fn wire(command: &mut Command, folder: &Path) {
-    for name in ["wire-in", "wire-out"] {
-        let path = quoted(&folder.join(name));
-        let socket = format!("socket,id={name},path={path},server=on,wait=off");
-        command.args(["-chardev", &socket]);
-    }
-    let into = "filter-redirector,id=in,netdev=network,queue=tx,indev=wire-in";
-    let out = "filter-mirror,id=out,netdev=network,queue=all,outdev=wire-out";
-    command.args(["-object", into, "-object", out]);
-}
-
-/// A disk, if a file is to be one. Writes are cached by the host until the machine asks to have
-/// them last.
-fn disk(command: &mut Command, settings: &Settings) {
-    let Some(disk) = &settings.disk else {
-        return;
-    };
-    let path = quoted(&disk.host);
-    let file = format!("driver=file,node-name=file,filename={path}");
-    command.args(["-blockdev", &file]);
-    command.args(["-blockdev", "driver=raw,node-name=disk,file=file"]);
-    let device = format!(
-        "virtio-blk-pci,drive=disk,disable-legacy=on,vectors=0,romfile=,bus=pcie.0,\
-         addr={DISK_SLOT:#x}"
-    );
-    command.args(["-device", &device]);
 }
 
 /// The machine's cores: one that starts it, and one for each replica.

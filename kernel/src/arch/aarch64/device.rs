@@ -2,6 +2,8 @@
 //! the processor itself, PCI devices, and transfer memory, which is ordinary memory that devices
 //! reach too.
 
+use core::arch::asm;
+
 use rcoe_abi::layout::{
     CONFIGURATION_PAGE, CONSOLE_PAGE, COUNTER_PAGE, DEVICE_PAGES, DMA_PAGE, PCI_PAGE, STAMP_COUNT,
     STAMP_FREQUENCY, STAMP_PAGE, TIMER_LINE, TIMER_PAGE, TIMER_START,
@@ -58,17 +60,27 @@ fn own_register(place: u64, width: u8) -> u64 {
     }
 }
 
+/// What a device is to find in transfer memory is there before it is told to look, and what it left
+/// there is read after it said so.
+fn order() {
+    // SAFETY: it changes nothing.
+    unsafe { asm!("dmb sy", options(nostack, preserves_flags)) };
+}
+
 /// Reads a register of 1, 2, 4 or 8 bytes.
 pub(crate) fn device_read(place: u64, width: u8) -> u64 {
     // SAFETY: all device memory but the processor's own is mapped here in every partition, and no
     // Rust object lies in it. A register within its page is read as a whole; which ones a program
     // may use is decided by capability.
     let read = |address| unsafe { read_register(address, width) };
-    register(place, width).map_or_else(|| own_register(place, width), read)
+    let value = register(place, width).map_or_else(|| own_register(place, width), read);
+    order();
+    value
 }
 
 /// Writes a register of 1, 2, 4 or 8 bytes.
 pub(crate) fn device_write(place: u64, width: u8, value: u64) {
+    order();
     match register(place, width) {
         // SAFETY: as for reading. What a device does by itself that a driver configured is the
         // driver's to get right.

@@ -8,11 +8,14 @@ use crate::object;
 /// Where its page says how long it takes to count, in femtoseconds.
 const CAPABILITIES: u64 = 0;
 
+/// What of a reading is of one moment: the lower half, as the other one may be read later.
+pub const AT_ONCE: u64 = 0xffff_ffff;
+
 /// Has it count; the femtoseconds of a tick.
 ///
 /// # Errors
 /// The kernel's.
-pub(crate) fn start(device: u64) -> Result<u64, Error> {
+pub fn start(device: u64) -> Result<u64, Error> {
     let period = object::device_status(device, CAPABILITIES, 8)? >> 32;
     counter::start(device, 0)?;
     Ok(period)
@@ -22,6 +25,6 @@ pub(crate) fn start(device: u64) -> Result<u64, Error> {
 ///
 /// # Errors
 /// The kernel's.
-pub(crate) fn read(device: u64) -> Result<u64, Error> {
+pub fn read(device: u64) -> Result<u64, Error> {
     object::device_status(device, counter::COUNTER, 8)
 }
