@@ -15,7 +15,8 @@
 //! * [`terminal`] runs one on a terminal, for those who type.
 //! * [`rcoe`] is what the behaviour tests in `tests/tests/` share; [`victim`] is a program to harm,
 //!   and [`watched`] has jobs to look at; [`system`] starts whole systems in QEMU, and [`machine`]
-//!   reaches into their memory; [`linux`] is for programs of Linux in them.
+//!   reaches into their memory; [`linux`] is for programs of Linux in them, and [`network`] for
+//!   their clients on the host.
 //!
 //! Not covered: the inside of the agent and the protocol (unit tests and the simulator), faults in
 //! memory and registers (the fault lab), and cost (the bench).
@@ -31,6 +32,7 @@ pub mod ltp;
 pub mod machine;
 pub mod matrix;
 pub mod memory;
+pub mod network;
 pub mod postmortem;
 pub mod proc;
 pub mod rcoe;

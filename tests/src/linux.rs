@@ -6,6 +6,8 @@ use crate::launch::Outcome;
 pub const MUSL: &[&str] = &["musl-gcc", "-static"];
 /// See [`MUSL`].
 pub const GLIBC: &[&str] = &["gcc", "-static"];
+/// A compiler for AArch64, where characters have a sign here, as they have on the host.
+pub const AARCH64: &[&str] = &["aarch64-linux-gnu-gcc", "-fsigned-char"];
 
 /// What a carried program did is what it does on the host, and the user is told nothing.
 ///

@@ -106,6 +106,21 @@ impl Reached {
         }
     }
 
+    /// Flips a bit of every copy of a text that a replica has, outside of its kernel.
+    pub fn flip(&self, replica: usize, text: &[u8]) {
+        self.change(replica, OBJECTS, self.partition - OBJECTS, |bytes| {
+            flip_text(bytes, text);
+        });
+    }
+
+    /// How many replicas have been brought back so far.
+    #[must_use]
+    pub fn brought_back(&self) -> usize {
+        let events = events_of(&self.scene.path().join("e"));
+        let back = events.iter().filter(|event| event["stage"] == "done");
+        back.count()
+    }
+
     /// A byte of a replica's partition.
     ///
     /// # Panics

@@ -4,14 +4,12 @@
 //! of the same source on the host.
 
 use rcoe_tests::launch::Ended;
-use rcoe_tests::linux::{GLIBC, assert_alike};
+use rcoe_tests::linux::{AARCH64, GLIBC, assert_alike};
 use rcoe_tests::rcoe::{Scene, events_of};
 use rcoe_tests::sample::sampled;
 use rcoe_tests::system::{system, system_with};
 
 const ARCH: &str = "--arch=aarch64";
-/// Characters have a sign, as they have on the host.
-const CROSS: &[&str] = &["aarch64-linux-gnu-gcc", "-fsigned-char"];
 /// Where the cross compiler's libraries are.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu/lib";
 
@@ -20,7 +18,7 @@ const TOLD: &str = include_str!("system_linux_aarch64/told.c");
 const ROUNDS: &str = include_str!("system_linux_signals/rounds.c");
 
 fn cross(scene: &Scene, name: &str, source: &str) {
-    scene.compile_by(CROSS, name, source, &["-static", "-O2", "-pthread"]);
+    scene.compile_by(AARCH64, name, source, &["-static", "-O2", "-pthread"]);
 }
 
 #[test]
@@ -41,7 +39,7 @@ fn static_programs_have_what_is_of_the_processor() {
 #[test]
 fn dynamic_programs_bring_their_loader_and_libraries() {
     let scene = Scene::new();
-    scene.compile_by(CROSS, "program", PROGRAM, &["-O2", "-pthread"]);
+    scene.compile_by(AARCH64, "program", PROGRAM, &["-O2", "-pthread"]);
     let file = |name: &str| format!("{LIBRARIES}/{name}:/lib/{name}");
     let files = ["ld-linux-aarch64.so.1", "libc.so.6"].map(file);
     let [loader, library] = &files;

@@ -2,14 +2,13 @@
 //! clients on the host.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 
 use rcoe_tests::launch::{self, Ended, Outcome};
 use rcoe_tests::linux::{GLIBC, MUSL, assert_alike};
-use rcoe_tests::machine::{Reached, flip_text, removed};
-use rcoe_tests::rcoe::{LIMIT, Scene, events_of, until};
+use rcoe_tests::machine::{Reached, removed};
+use rcoe_tests::network::{CARD, address, connect, exchange, welcomed};
+use rcoe_tests::rcoe::{Scene, events_of, until};
 use rcoe_tests::sample::{pairs, sampled};
 use rcoe_tests::system::{is_aarch64, system, system_with};
 use rustix::process::Signal;
@@ -260,126 +259,8 @@ int main(void)
 }
 "#;
 
-/// Sends back what comes: by one thread that watches all clients, or by a thread for each.
-const SERVER: &str = r#"
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/tcp.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
-struct client {
-    char bytes[3000];
-    int from, to;
-};
-
-static int out(const char *what)
-{
-    perror(what);
-    exit(9);
-}
-
-/* Moves what there is, until there is nothing, or the client is gone. */
-static int move(int file, struct client *client)
-{
-    for (;;) {
-        while (client->from < client->to) {
-            int left = client->to - client->from;
-            struct iovec parts[2] = {{client->bytes + client->from, left / 2},
-                                     {client->bytes + client->from + left / 2, left - left / 2}};
-            int sent = writev(file, parts, 2);
-            if (sent < 0)
-                return errno == EAGAIN ? 0 : -1;
-            client->from += sent;
-        }
-        int came = read(file, client->bytes, sizeof client->bytes);
-        if (came < 0)
-            return errno == EAGAIN ? 0 : -1;
-        if (came == 0)
-            return -1;
-        client->from = 0;
-        client->to = came;
-    }
-}
-
-static void watch(int listener)
-{
-    static struct client clients[300];
-    int watcher = epoll_create1(0);
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener}, got[8];
-    epoll_ctl(watcher, EPOLL_CTL_ADD, listener, &event);
-    for (;;) {
-        int count = epoll_wait(watcher, got, 8, 10000);
-        for (int i = 0; i < count; i++) {
-            int file = got[i].data.fd;
-            if (file == listener) {
-                int new = accept4(listener, 0, 0, SOCK_NONBLOCK);
-                if (new < 0)
-                    out("accept4");
-                event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-                event.data.fd = new;
-                clients[new].from = clients[new].to = 0;
-                if (epoll_ctl(watcher, EPOLL_CTL_ADD, new, &event))
-                    out("epoll_ctl");
-            } else if (move(file, &clients[file])) {
-                close(file);
-            }
-        }
-    }
-}
-
-static void *serve(void *argument)
-{
-    int file = (int)(long)argument, one = 1;
-    struct sockaddr_in peer;
-    socklen_t bytes = sizeof peer;
-    setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (getpeername(file, (void *)&peer, &bytes) || peer.sin_family != AF_INET)
-        out("getpeername");
-    char *room = malloc(20000);
-    long came;
-    while ((came = recv(file, room, 20000, 0)) > 0)
-        if (send(file, room, came, MSG_NOSIGNAL) != came)
-            break;
-    shutdown(file, SHUT_WR);
-    while (came > 0 && (came = recv(file, room, 20000, 0)) > 0)
-        ;
-    close(file);
-    free(room);
-    return 0;
-}
-
-int main(int argc, char **argv)
-{
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(7)};
-    socklen_t bytes = sizeof any;
-    int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener, (void *)&any, sizeof any) || listen(listener, 64))
-        out("listen");
-    getsockname(listener, (void *)&any, &bytes);
-    printf("listens at port %d\n", ntohs(any.sin_port));
-    fflush(stdout);
-    if (argc > 1)
-        watch(listener);
-    for (;;) {
-        pthread_t thread;
-        long new = accept(listener, 0, 0);
-        if (new < 0)
-            out("accept");
-        if (pthread_create(&thread, 0, serve, (void *)new))
-            out("pthread_create");
-        pthread_detach(thread);
-    }
-}
-"#;
+/// Sends back what comes.
+const SERVER: &str = include_str!("system_linux_net/server.c");
 
 fn compile(scene: &Scene, name: &str, compiler: &[&str], source: &str) {
     scene.compile_by(compiler, name, source, &["-O2", "-w", "-pthread"]);
@@ -426,53 +307,13 @@ fn any_replica_of_a_program_with_threads_is_lost_and_comes_back() {
     }
 }
 
-/// A host's port, at an address of the loopback that no other test has.
-fn address() -> SocketAddrV4 {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
-    let [.., high, low] = std::process::id().to_be_bytes();
-    let last = NEXT.fetch_add(1, Ordering::Relaxed);
-    SocketAddrV4::new(Ipv4Addr::new(127, high, low, last), 8017)
-}
-
+/// The host's port.
+const PORT: u16 = 8017;
 /// Megabytes of a replica of a server.
 const MEGABYTES: usize = 64;
 
 fn serve(scene: Scene, options: &[&str], command: &[&str]) -> Reached {
     Reached::start_sized(scene, MEGABYTES, options, command)
-}
-
-fn connect(host: SocketAddrV4) -> TcpStream {
-    let stream = TcpStream::connect(host).unwrap();
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
-    stream.set_write_timeout(Some(LIMIT)).unwrap();
-    stream
-}
-
-/// A client that the server has answered: what it sends next is sent by a connection that is made.
-fn welcomed(host: SocketAddrV4) -> TcpStream {
-    let mut stream = connect(host);
-    let mut back = [0; 5];
-    stream.write_all(b"hello").unwrap();
-    stream.read_exact(&mut back).unwrap();
-    assert_eq!(&back, b"hello");
-    stream
-}
-
-/// Sends bytes while it takes them back; the peer has to close after the last one.
-fn exchange(mut stream: TcpStream, count: usize) {
-    let sent: Vec<u8> = (0..count)
-        .map(|at| (at * 31 / 7).to_le_bytes()[0])
-        .collect();
-    let mut writer = stream.try_clone().unwrap();
-    let all = sent.clone();
-    let writing = thread::spawn(move || {
-        writer.write_all(&all).unwrap();
-        writer.shutdown(Shutdown::Write).unwrap();
-    });
-    let mut back = Vec::new();
-    stream.read_to_end(&mut back).unwrap();
-    writing.join().unwrap();
-    assert!(back == sent, "{} bytes came back of {count}", back.len());
 }
 
 fn stop(reached: Reached) -> (Outcome, Vec<serde_json::Value>) {
@@ -489,7 +330,7 @@ fn a_server_of_linux_serves_clients_of_the_host() {
     }
     let ways = pairs(&[MUSL, GLIBC], &[&["watch"][..], &[]]);
     for ((compiler, how), replicas) in sampled(pairs(&ways, &["1", "2", "3"])) {
-        let (scene, host) = (Scene::new(), address());
+        let (scene, host) = (Scene::new(), address(PORT));
         compile(&scene, "server", compiler, SERVER);
         let published = format!("{host}:7");
         let options = ["-n", replicas, "--publish", &published];
@@ -508,16 +349,13 @@ fn a_server_of_linux_serves_clients_of_the_host() {
     }
 }
 
-/// The card's address in the network, which is in each frame that the stack sends.
-const CARD: [u8; 6] = [0x52, 0x54, 0, 0x12, 0x34, 0x56];
-
 #[test]
 fn replicas_of_a_server_of_linux_are_lost_and_its_clients_see_nothing_of_it() {
     if is_aarch64() {
         return;
     }
     for how in sampled(vec![&["watch"][..], &[]]) {
-        let (scene, host) = (Scene::new(), address());
+        let (scene, host) = (Scene::new(), address(PORT));
         compile(&scene, "server", MUSL, SERVER);
         let published = format!("{host}:7");
         let options = ["-n", "3", "--publish", &published];
@@ -535,15 +373,10 @@ fn replicas_of_a_server_of_linux_are_lost_and_its_clients_see_nothing_of_it() {
         ask();
         let victims = [0, 1, 2, 0];
         for (index, victim) in victims.into_iter().enumerate() {
-            let whole = (MEGABYTES << 20) - rcoe_tests::machine::OBJECTS;
-            reached.change(victim, rcoe_tests::machine::OBJECTS, whole, |bytes| {
-                flip_text(bytes, &CARD);
-            });
+            reached.flip(victim, &CARD);
             until("the replica to be back", || {
                 ask();
-                let events = events_of(&reached.scene.path().join("e"));
-                let back = events.iter().filter(|event| event["stage"] == "done");
-                (back.count() == index + 1).then_some(())
+                (reached.brought_back() == index + 1).then_some(())
             });
         }
         exchange(welcomed(host), 5_000);

@@ -6,8 +6,9 @@ use std::thread;
 
 use rcoe_tests::launch::Ended;
 use rcoe_tests::linux::{GLIBC, MUSL, assert_alike};
-use rcoe_tests::machine::{Reached, flip_text, removed};
-use rcoe_tests::rcoe::{LIMIT, Scene, events_of, until};
+use rcoe_tests::machine::{Reached, removed};
+use rcoe_tests::network::CARD;
+use rcoe_tests::rcoe::{LIMIT, Scene, until};
 use rcoe_tests::sample::{pairs, sampled};
 use rcoe_tests::system::{is_aarch64, system};
 
@@ -90,40 +91,8 @@ fn a_client_of_linux_is_served_and_refused_as_on_the_host() {
 }
 
 /// Asks a server to say one number after the other until it ends.
-const ASKS: &str = r#"
-#include <arpa/inet.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
+const ASKS: &str = include_str!("system_linux_out/asks.c");
 
-int main(int count, char **words)
-{
-    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(atoi(words[1])) };
-    int file = socket(AF_INET, SOCK_STREAM, 0);
-    uint64_t asked = 0, back;
-
-    (void)count;
-    inet_pton(AF_INET, "10.0.2.2", &to.sin_addr);
-    printf("begins\n");
-    fflush(stdout);
-    if (connect(file, (void *)&to, sizeof to))
-        return 3;
-    for (;; asked++) {
-        if (write(file, &asked, sizeof asked) != sizeof asked)
-            return 4;
-        long got = recv(file, &back, sizeof back, MSG_WAITALL);
-        if (got == 0)
-            return 0;
-        if (got != sizeof back || back != asked)
-            return 5;
-    }
-}
-"#;
-
-/// The card's address in the network, which is in each frame that the stack sends.
-const CARD: [u8; 6] = [0x52, 0x54, 0, 0x12, 0x34, 0x56];
 /// Megabytes of a replica.
 const MEGABYTES: usize = 64;
 
@@ -150,12 +119,11 @@ fn replicas_of_a_client_of_linux_are_lost_and_its_server_sees_nothing_of_it() {
         };
         answer();
         for (index, victim) in victims.into_iter().enumerate() {
-            lose(&reached, victim);
+            // It sends other frames than its siblings.
+            reached.flip(victim, &CARD);
             until("the replica to be back", || {
                 answer();
-                let events = events_of(&reached.scene.path().join("e"));
-                let back = events.iter().filter(|event| event["stage"] == "done");
-                (back.count() == index + 1).then_some(())
+                (reached.brought_back() == index + 1).then_some(())
             });
         }
         answer();
@@ -167,14 +135,6 @@ fn replicas_of_a_client_of_linux_are_lost_and_its_server_sees_nothing_of_it() {
         assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
         assert_eq!(removed(&events), victims.map(|victim| victim as u64));
     }
-}
-
-/// Has a replica send other frames than its siblings.
-fn lose(reached: &Reached, victim: usize) {
-    let whole = (MEGABYTES << 20) - rcoe_tests::machine::OBJECTS;
-    reached.change(victim, rcoe_tests::machine::OBJECTS, whole, |bytes| {
-        flip_text(bytes, &CARD);
-    });
 }
 
 /// A client as people have it: busybox gets a page by HTTP.

@@ -305,13 +305,14 @@ fn sampled(make: fn() -> Command) -> Result<impl Fn() -> Command> {
 }
 
 /// Suites of the system sphere that name no processor, once more for the one that is not usual.
-const SUITES: [&str; 7] = [
+const SUITES: [&str; 8] = [
     "system",
     "system_c",
     "system_copies",
     "system_devices",
     "system_faults",
     "system_ipc",
+    "system_network",
     "system_shared",
 ];
 
