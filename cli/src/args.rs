@@ -312,20 +312,19 @@ pub(crate) struct RunArgs {
     /// System sphere: the machine does not begin, but goes on from a state that comes by --monitor
     #[arg(long, requires = "monitor")]
     pub(crate) restored: bool,
-    /// System sphere, x86_64: give the machine a network, and offer its TCP port GUEST at port HOST
-    /// of the host: at the loopback, unless another IPv4 address is named. With /udp a port for
-    /// datagrams, whose answers need --outgoing. Can be given more than once
+    /// System sphere: give the machine a network, and offer its TCP port GUEST at port HOST of the
+    /// host: at the loopback, unless another IPv4 address is named. With /udp a port for datagrams,
+    /// whose answers need --outgoing. Can be given more than once
     #[arg(long, value_name = "[ADDRESS:]HOST:GUEST[/udp]")]
     pub(crate) publish: Vec<Publish>,
-    /// System sphere, x86_64: give the machine a network, and let its programs make TCP connections
-    /// and send datagrams by UDP through it: to the host, which is 10.0.2.2 there, and by the host
-    /// to others, whose names they find as the host does. Without it nothing leads out of the
-    /// machine
+    /// System sphere: give the machine a network, and let its programs make TCP connections and send
+    /// datagrams by UDP through it: to the host, which is 10.0.2.2 there, and by the host to others,
+    /// whose names they find as the host does. Without it nothing leads out of the machine
     #[arg(long)]
     pub(crate) outgoing: bool,
-    /// System sphere, x86_64: let a fault injector send frames to the machine's network card by the
-    /// unix socket `wire-in` in FOLDER, and hear all frames by `wire-out`. Each frame comes behind
-    /// its length, four bytes, the highest first
+    /// System sphere: let a fault injector send frames to the machine's network card by the unix
+    /// socket `wire-in` in FOLDER, and hear all frames by `wire-out`. Each frame comes behind its
+    /// length, four bytes, the highest first
     #[arg(long, value_name = "FOLDER")]
     pub(crate) wire: Option<PathBuf>,
     /// System sphere: a file that a program of Linux, which runs in the root folder, finds
@@ -334,10 +333,10 @@ pub(crate) struct RunArgs {
     /// files is gone with the machine, but for those of --disk. Can be given more than once
     #[arg(long, value_name = "HOST[:GUEST]")]
     pub(crate) file: Vec<Carried>,
-    /// System sphere, x86_64: a file that is the disk of the machine, on which a program of Linux
-    /// has the files of FOLDER (/disk), and finds them in the next run. What it asks to be kept
-    /// (fsync) is on the disk before it goes on, and the rest 5 seconds later at the latest. A
-    /// file that is new or empty becomes a disk of 256 MiB, of which the half is for files
+    /// System sphere: a file that is the disk of the machine, on which a program of Linux has the
+    /// files of FOLDER (/disk), and finds them in the next run. What it asks to be kept (fsync) is on
+    /// the disk before it goes on, and the rest 5 seconds later at the latest. A file that is new or
+    /// empty becomes a disk of 256 MiB, of which the half is for files
     #[arg(long, value_name = "FILE[:FOLDER]")]
     pub(crate) disk: Option<DiskFile>,
     /// System sphere, aarch64: instead of PROGRAM run an operating system as a guest, on a virtual
@@ -364,9 +363,9 @@ pub(crate) enum SphereArg {
     /// A Linux program
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
-    /// clock, crash, device, fill, foreign, grow, large, ledger, long, loops, null, pingpong,
-    /// pipeline, race, sieve or sleep, on x86_64 also echo or hpet, or an ELF file made for it, or
-    /// a program of Linux for the machine's processor: by its path, or found as a shell does
+    /// clock, crash, device, echo, fill, foreign, grow, large, ledger, long, loops, null, pingpong,
+    /// pipeline, race, sieve or sleep, on x86_64 also hpet, or an ELF file made for it, or a program
+    /// of Linux for the machine's processor: by its path, or found as a shell does
     System,
 }
 

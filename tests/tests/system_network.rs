@@ -1,6 +1,7 @@
 //! The system sphere's network: a client on the host and a server in the machine, by the user-level
 //! driver of a network card and a TCP/IP stack in a process of its own.
 
+use std::fmt::Debug;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +19,7 @@ use rustix::process::Signal;
 const PORT: u16 = 8007;
 
 /// All of them, or half on the processor that is not usual.
-fn less<T>(all: Vec<T>) -> Vec<T> {
+fn less<T: Debug>(all: Vec<T>) -> Vec<T> {
     if is_aarch64() { sampled(all) } else { all }
 }
 

@@ -9,6 +9,9 @@ use rcoe_faultlab::system::frames::{Campaign, Setup};
 
 #[derive(Args, Debug)]
 pub(crate) struct FramesArgs {
+    /// The machine: x86_64 or aarch64.
+    #[arg(long, default_value = "x86_64")]
+    pub(crate) arch: String,
     /// Number of frames.
     #[arg(long, default_value_t = 100_000)]
     pub(crate) count: u64,
@@ -32,6 +35,7 @@ pub(crate) struct FramesArgs {
 impl FramesArgs {
     pub(crate) fn campaign(&self) -> Campaign {
         Campaign {
+            arch: self.arch.clone(),
             seed: self.seed,
             replicas: self.replicas,
             compare: self.compare.clone(),

@@ -46,6 +46,8 @@ const LOOK: Duration = Duration::from_millis(5);
 /// What is done.
 #[derive(Clone, Debug)]
 pub struct Campaign {
+    /// What `--arch` names.
+    pub arch: String,
     /// Seed.
     pub seed: u64,
     /// Replicas.
@@ -102,6 +104,7 @@ pub fn run(campaign: &Campaign, setup: &Setup, tell: impl FnMut(u64)) -> Result<
 fn command(campaign: &Campaign, setup: &Setup, port: u16) -> Command {
     let mut command = rcoe(&setup.rcoe);
     command.args(["run", "--sphere", "system", "--events", "events"]);
+    command.args(["--arch", &campaign.arch]);
     command.args(["-n", &campaign.replicas.to_string()]);
     command.args(["--compare", &campaign.compare]);
     command.args(["--publish", &format!("127.0.0.1:{port}:{PORT}")]);
