@@ -317,9 +317,9 @@ pub(crate) struct RunArgs {
     /// whose answers need --outgoing. Can be given more than once
     #[arg(long, value_name = "[ADDRESS:]HOST:GUEST[/udp]")]
     pub(crate) publish: Vec<Publish>,
-    /// System sphere: give the machine a network, and let its programs make TCP connections and send
-    /// datagrams by UDP through it: to the host, which is 10.0.2.2 there, and by the host to others,
-    /// whose names they find as the host does. Without it nothing leads out of the machine
+    /// System sphere: give the machine a network, and let its programs make TCP connections and
+    /// send datagrams by UDP through it: to the host, which is 10.0.2.2 there, and by the host to
+    /// others, whose names they find as the host does. Without it nothing leads out of the machine
     #[arg(long)]
     pub(crate) outgoing: bool,
     /// System sphere: let a fault injector send frames to the machine's network card by the unix
@@ -334,9 +334,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "HOST[:GUEST]")]
     pub(crate) file: Vec<Carried>,
     /// System sphere: a file that is the disk of the machine, on which a program of Linux has the
-    /// files of FOLDER (/disk), and finds them in the next run. What it asks to be kept (fsync) is on
-    /// the disk before it goes on, and the rest 5 seconds later at the latest. A file that is new or
-    /// empty becomes a disk of 256 MiB, of which the half is for files
+    /// files of FOLDER (/disk), and finds them in the next run. What it asks to be kept (fsync) is
+    /// on the disk before it goes on, and the rest 5 seconds later at the latest. A file that is
+    /// new or empty becomes a disk of 256 MiB, of which the half is for files
     #[arg(long, value_name = "FILE[:FOLDER]")]
     pub(crate) disk: Option<DiskFile>,
     /// System sphere, aarch64: instead of PROGRAM run an operating system as a guest, on a virtual
@@ -364,8 +364,8 @@ pub(crate) enum SphereArg {
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
     /// clock, crash, device, echo, fill, foreign, grow, large, ledger, long, loops, null, pingpong,
-    /// pipeline, race, sieve or sleep, on x86_64 also hpet, or an ELF file made for it, or a program
-    /// of Linux for the machine's processor: by its path, or found as a shell does
+    /// pipeline, race, sieve or sleep, on x86_64 also hpet, or an ELF file made for it, or a
+    /// program of Linux for the machine's processor: by its path, or found as a shell does
     System,
 }
 
