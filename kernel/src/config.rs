@@ -44,6 +44,8 @@ pub(crate) enum Source {
     Processor,
     /// A plugin of the emulator.
     Plugin,
+    /// Code that programs were built with.
+    Compiler,
     /// For tests: the plugin, as if it were a processor's counter, which interrupts late.
     Late,
 }
@@ -207,6 +209,7 @@ impl Config {
             },
             counter: match value(command, b"counter") {
                 Some(b"plugin") => Source::Plugin,
+                Some(b"compiler") => Source::Compiler,
                 Some(b"late") => Source::Late,
                 _ => Source::Processor,
             },

@@ -108,6 +108,16 @@ impl Coupling {
         self.counter.begin();
     }
 
+    /// Do cores take turns, because it counts for all of them?
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.counter.turns().is_some()
+    }
+
+    /// The timer's interrupt has come: was it the counter's, and no tick?
+    pub(crate) fn took_timer(&mut self) -> bool {
+        self.counter.took_timer()
+    }
+
     /// The copy of this replica goes on as this one.
     pub(crate) fn become_copy(&mut self, own: ReplicaId) {
         self.coupler = self.coupler.copy(own);

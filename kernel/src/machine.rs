@@ -6,9 +6,9 @@ use rcoe_kernel_objects::{
     BootInput, Checksum, Fault, IRQ_LINES, Kernel, Memory, Space, Sphere, kind,
 };
 
-use crate::arch::{self, Count as _, Counter, Parameters, interrupts};
+use crate::arch::{self, Counter, Parameters, interrupts};
 use crate::bring_back::{Copying, PAUSE};
-use crate::config::{self, Config, Probe};
+use crate::config::{self, Config, Probe, Source};
 use crate::coupling::{Coupling, Next};
 use crate::env::pass;
 use crate::flip::Striker;
@@ -22,8 +22,11 @@ const PATIENCE: u32 = 8;
 const LATE: u64 = 200;
 
 /// The counter by which replicas are coupled closely. Without one they cannot be.
-fn find_counter(config: &Config) -> Counter {
-    match Counter::find(config.counter) {
+fn find_counter(config: &Config, units: u64) -> Counter {
+    if config.counter == Source::Compiler && config.tick == 0 {
+        report::refuse(&"without ticks nobody looks at what programs count");
+    }
+    match Counter::find(config.counter, units) {
         Ok(counter) => counter,
         Err(why) => report::refuse(&format_args!(
             "this processor cannot count for close coupling: {why}"
@@ -68,7 +71,9 @@ impl Machine {
         ports: Ports<'static>,
     ) -> Self {
         let config = Config::read(command);
-        let counter = config.close.then(|| find_counter(&config));
+        let counter = config
+            .close
+            .then(|| find_counter(&config, parameters.timer));
         let mut sphere = Replicated::new(parameters, &config, ports, counter);
         let coupling = counter.map(|counter| Coupling::new(counter, &sphere, &config));
         let digest = config.timeout << 32 | config.tick << 8 | config.compare as u64;
@@ -119,8 +124,8 @@ impl Machine {
 
     /// Where cores take turns: lets interrupts through, by which the turn of this one comes.
     fn await_turns(&mut self) {
-        if Counter::TURNS
-            && let Some(coupling) = &mut self.coupling
+        if let Some(coupling) = &mut self.coupling
+            && coupling.takes_turns()
         {
             interrupts::enable(self.period);
             coupling.begin();
@@ -129,7 +134,7 @@ impl Machine {
 
     /// Lets interrupts through, if that was not done before.
     fn take_interrupts(&mut self) {
-        if Counter::TURNS && self.coupling.is_some() {
+        if self.coupling.as_ref().is_some_and(Coupling::takes_turns) {
             return;
         }
         interrupts::enable(self.period);
@@ -200,6 +205,9 @@ impl Machine {
             if let Some(striker) = &mut self.striker {
                 let diary = self.kernel.sphere.diary();
                 striker.strike(self.kernel.context(), diary);
+            }
+            if self.coupling.as_mut().is_some_and(Coupling::took_timer) {
+                return;
             }
             self.waited += 1;
             self.yields = true;

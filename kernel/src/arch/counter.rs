@@ -4,19 +4,20 @@
 //! machine has is found out once, at the start; what follows from how it counts is
 //! [`rcoe_core::counted`]'s.
 
+mod compiler;
+
 use rcoe_core::counted::Nature;
 
 use super::Turns;
 
+pub(crate) use compiler::Compiler;
+
 /// A counter of instructions, or of branches.
 pub(crate) trait Count: Copy {
-    /// Does it count for the machine as a whole, so that one core at a time is to run?
-    const TURNS: bool;
-
     /// What stopping a program by it depends on.
     fn nature(&self) -> Nature;
 
-    /// By what cores take turns, if they do.
+    /// By what cores take turns: they do if it counts for the machine as a whole.
     fn turns(&self) -> Option<Turns>;
 
     /// Begins to count on this core.
@@ -31,4 +32,9 @@ pub(crate) trait Count: Copy {
 
     /// Counts of the program since it was armed. Ends the interrupt.
     fn executed(&mut self) -> u64;
+
+    /// The timer's interrupt has come: was it this counter's, and no tick? The next one is not.
+    fn took_timer(&mut self) -> bool {
+        false
+    }
 }

@@ -1,20 +1,89 @@
-//! The counter of instructions that programs execute: the processor's, emulated or not.
+//! The counter of instructions that programs execute: the processor's, emulated or not; or of
+//! branches, by their own code, if that is asked for.
 
+mod compiler;
 mod pmu;
 
+use rcoe_core::counted::Nature;
+
 use super::interrupts;
-
+use crate::arch::Count;
+use crate::arch::counter::Compiler;
 use crate::config::Source;
+use pmu::Pmu;
 
-pub(crate) use pmu::Pmu as Counter;
+pub(in crate::arch) use compiler::own_count;
+
+/// This core's counter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Counter {
+    /// The processor's.
+    Own(Pmu),
+    /// The compiler's.
+    Compiler(Compiler),
+}
 
 impl Counter {
-    /// The counter. No emulator has another.
+    /// The counter. No emulator has another. A millisecond has so many units of the timer.
     ///
     /// # Errors
     /// What the processor lacks, if there is none.
-    pub(crate) fn find(_source: Source) -> Result<Self, &'static str> {
-        Self::own()
+    pub(crate) fn find(source: Source, units: u64) -> Result<Self, &'static str> {
+        match source {
+            Source::Compiler => Ok(Self::Compiler(Compiler::new(units))),
+            _ => Pmu::own().map(Self::Own),
+        }
+    }
+}
+
+impl Count for Counter {
+    fn nature(&self) -> Nature {
+        match self {
+            Self::Own(it) => it.nature(),
+            Self::Compiler(it) => it.nature(),
+        }
+    }
+
+    fn turns(&self) -> Option<Turns> {
+        match self {
+            Self::Own(it) => it.turns(),
+            Self::Compiler(it) => it.turns(),
+        }
+    }
+
+    fn begin(&mut self) {
+        match self {
+            Self::Own(it) => it.begin(),
+            Self::Compiler(it) => it.begin(),
+        }
+    }
+
+    fn copy(&mut self) {
+        match self {
+            Self::Own(it) => it.copy(),
+            Self::Compiler(it) => it.copy(),
+        }
+    }
+
+    fn arm(&mut self, counts: Option<u64>) {
+        match self {
+            Self::Own(it) => it.arm(counts),
+            Self::Compiler(it) => it.arm(counts),
+        }
+    }
+
+    fn executed(&mut self) -> u64 {
+        match self {
+            Self::Own(it) => it.executed(),
+            Self::Compiler(it) => it.executed(),
+        }
+    }
+
+    fn took_timer(&mut self) -> bool {
+        match self {
+            Self::Compiler(it) => it.took_timer(),
+            Self::Own(it) => it.took_timer(),
+        }
     }
 }
 

@@ -175,6 +175,11 @@ pub(in crate::arch) fn rest_of_slice() -> u64 {
     u64::from((rest as u32).cast_signed().max(0).unsigned_abs())
 }
 
+/// Units of the timer between ticks.
+pub(in crate::arch) fn period() -> u64 {
+    PERIOD.load(Ordering::Relaxed).into()
+}
+
 /// The next tick comes after these units of the timer, or after a whole period if they are none.
 pub(crate) fn begin_slice(rest: u64) {
     let period = match rest {

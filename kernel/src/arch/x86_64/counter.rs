@@ -1,6 +1,7 @@
 //! The counter of branches that programs execute: where an emulator has one it is that, else the
-//! processor's own.
+//! processor's own; or their own code, if that is asked for.
 
+mod compiler;
 mod late;
 mod plugin;
 mod pmu;
@@ -9,10 +10,13 @@ use rcoe_core::counted::Nature;
 use rcoe_core::counted::pmu::Unfit;
 
 use crate::arch::Count;
+use crate::arch::counter::Compiler;
 use crate::config::Source;
 use late::Late;
 use plugin::Plugin;
 use pmu::{Core, Own};
+
+pub(in crate::arch) use compiler::own_count;
 
 /// This core's counter.
 #[derive(Clone, Copy, Debug)]
@@ -21,18 +25,22 @@ pub(crate) enum Counter {
     Plugin(Plugin),
     /// The processor's.
     Own(Own<Core>),
+    /// The compiler's.
+    Compiler(Compiler),
     /// For tests: the emulator's, as if it were a processor's.
     Late(Own<Late>),
 }
 
 impl Counter {
-    /// The counter: the emulator's, if it has one, as the host told.
+    /// The counter: the emulator's, if it has one, as the host told. A millisecond has so many
+    /// units of the timer.
     ///
     /// # Errors
     /// What the processor lacks, if there is none.
-    pub(crate) fn find(source: Source) -> Result<Self, Unfit> {
+    pub(crate) fn find(source: Source, units: u64) -> Result<Self, Unfit> {
         match source {
             Source::Plugin => Ok(Self::Plugin(Plugin::new())),
+            Source::Compiler => Ok(Self::Compiler(Compiler::new(units))),
             Source::Processor => Own::find(Core).map(Self::Own),
             Source::Late => Own::find(Late::new()).map(Self::Late),
         }
@@ -40,12 +48,11 @@ impl Counter {
 }
 
 impl Count for Counter {
-    const TURNS: bool = false;
-
     fn nature(&self) -> Nature {
         match self {
             Self::Plugin(it) => it.nature(),
             Self::Own(it) => it.nature(),
+            Self::Compiler(it) => it.nature(),
             Self::Late(it) => it.nature(),
         }
     }
@@ -58,6 +65,7 @@ impl Count for Counter {
         match self {
             Self::Plugin(it) => it.begin(),
             Self::Own(it) => it.begin(),
+            Self::Compiler(it) => it.begin(),
             Self::Late(it) => it.begin(),
         }
     }
@@ -66,6 +74,7 @@ impl Count for Counter {
         match self {
             Self::Plugin(it) => it.copy(),
             Self::Own(it) => it.copy(),
+            Self::Compiler(it) => it.copy(),
             Self::Late(it) => it.copy(),
         }
     }
@@ -74,6 +83,7 @@ impl Count for Counter {
         match self {
             Self::Plugin(it) => it.arm(counts),
             Self::Own(it) => it.arm(counts),
+            Self::Compiler(it) => it.arm(counts),
             Self::Late(it) => it.arm(counts),
         }
     }
@@ -82,7 +92,15 @@ impl Count for Counter {
         match self {
             Self::Plugin(it) => it.executed(),
             Self::Own(it) => it.executed(),
+            Self::Compiler(it) => it.executed(),
             Self::Late(it) => it.executed(),
+        }
+    }
+
+    fn took_timer(&mut self) -> bool {
+        match self {
+            Self::Compiler(it) => it.took_timer(),
+            _ => false,
         }
     }
 }

@@ -30,6 +30,7 @@ const TIMER: u64 = 0x320;
 const OVERFLOW: u64 = 0x340;
 const LINE_1: u64 = 0x360;
 const INITIAL: u64 = 0x380;
+const CURRENT: u64 = 0x390;
 const DIVIDE: u64 = 0x3e0;
 
 const PERIODIC: u32 = 1 << 17;
@@ -109,6 +110,16 @@ pub(crate) fn enable(period: u32) {
 pub(crate) fn begin_slice(rest: u64) {
     let rest = u32::try_from(rest).unwrap_or(u32::MAX);
     write(INITIAL, if rest == 0 { read(INITIAL) } else { rest });
+}
+
+/// Units of the timer between ticks, unless a slice was begun that is shorter.
+pub(in crate::arch) fn period() -> u64 {
+    read(INITIAL).into()
+}
+
+/// Units of the timer until the next tick.
+pub(in crate::arch) fn rest_of_slice() -> u64 {
+    read(CURRENT).into()
 }
 
 /// Lets the interrupts of the emulator's counter through.

@@ -53,8 +53,6 @@ impl Pmu {
 }
 
 impl Count for Pmu {
-    const TURNS: bool = true;
-
     fn nature(&self) -> Nature {
         Nature {
             branches: false,

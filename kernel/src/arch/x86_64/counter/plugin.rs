@@ -62,8 +62,6 @@ impl Plugin {
 }
 
 impl Count for Plugin {
-    const TURNS: bool = false;
-
     fn nature(&self) -> Nature {
         Nature {
             branches: true,

@@ -58,8 +58,6 @@ impl<P: Processor> Own<P> {
 }
 
 impl<P: Processor + Copy> Count for Own<P> {
-    const TURNS: bool = false;
-
     fn nature(&self) -> Nature {
         self.counter.nature()
     }
