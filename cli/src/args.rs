@@ -287,9 +287,13 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value = "loose")]
     pub(crate) coupling: CouplingArg,
     /// System sphere, with --coupling close: what stops a replica that is behind at the instruction
-    /// of the others [default: counter]
+    /// of the others [default: counter; breakpoint with --count-by compiler]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) stop_by: Option<StopBy>,
+    /// System sphere, with --coupling close: what counts how far a program has come [default:
+    /// machine]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) count_by: Option<CountBy>,
     /// System sphere: what executes the machine's instructions
     #[arg(long, value_enum, value_name = "HOW", default_value = "tcg")]
     pub(crate) accel: AccelArg,
@@ -406,6 +410,16 @@ pub(crate) enum StopBy {
     Counter,
     /// A breakpoint, before which the counter comes a little too early, as real ones do
     Breakpoint,
+}
+
+/// `--count-by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CountBy {
+    /// The processor; on x86_64 a plugin of the emulator, as emulated processors cannot
+    Machine,
+    /// The program itself, by code that its build puts before each branch: cargo xtask counted
+    /// builds it, and those of the image are built so, too
+    Compiler,
 }
 
 /// `--core-threads`.

@@ -24,10 +24,11 @@ const PROCESS: [&str; 11] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 17] = [
+const SYSTEM: [&str; 18] = [
     "accel",
     "arch",
     "core_threads",
+    "count_by",
     "coupling",
     "debugger",
     "disk",

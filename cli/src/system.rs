@@ -15,12 +15,14 @@ use rcoe_supervisor::{
     EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, SCHEMA,
 };
 use rcoe_system::{
-    Accel, Approach, Arch, Coupling, Difference, Ending, Entry, Guest, LinuxProgram, Settings,
-    Start, SystemError, Threads, find_linux, folder, is_native, offers, run,
+    Accel, Approach, Arch, Counting, Coupling, Difference, Ending, Entry, Guest, LinuxProgram,
+    Settings, Start, SystemError, Threads, find_linux, folder, is_native, offers, run,
 };
 use serde_json::{Value, json};
 
-use crate::args::{AccelArg, ArchArg, CoreThreads, CouplingArg, OnFault, RunArgs, StopBy, TickArg};
+use crate::args::{
+    AccelArg, ArchArg, CoreThreads, CountBy, CouplingArg, OnFault, RunArgs, StopBy, TickArg,
+};
 use crate::reporter::say;
 
 /// Variable with further words for the kernel's command line, for tests.
@@ -91,6 +93,29 @@ pub(crate) fn execute(args: &RunArgs) -> Result<ExitCode, SystemError> {
 /// Time between ticks, unless the user says another.
 const TICK: Duration = Duration::from_millis(10);
 
+/// Where replicas act, and what counts how far their programs have come.
+fn coupling(args: &RunArgs) -> Result<(Coupling, Counting), SystemError> {
+    let coupling = match args.coupling {
+        // A guest is interrupted wherever it is.
+        CouplingArg::Loose if args.guest.is_none() => Coupling::Loose,
+        CouplingArg::Loose | CouplingArg::Close => Coupling::Close,
+    };
+    for (option, given) in [
+        ("--stop-by", args.stop_by.is_some()),
+        ("--count-by", args.count_by.is_some()),
+    ] {
+        if given && coupling == Coupling::Loose {
+            let why = format!("{option} is for closely coupled replicas: add --coupling close");
+            return Err(SystemError::Setting(why));
+        }
+    }
+    let counting = match args.count_by {
+        None | Some(CountBy::Machine) => Counting::Machine,
+        Some(CountBy::Compiler) => Counting::Compiler,
+    };
+    Ok((coupling, counting))
+}
+
 fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
     let replicas = args.replicas.unwrap_or(3);
     if replicas > MAX_CORES {
@@ -103,15 +128,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
     }
     let tick = args.tick.map_or(Ok(TICK), TickArg::of_system);
     let tick = tick.map_err(SystemError::Setting)?;
-    let coupling = match args.coupling {
-        // A guest is interrupted wherever it is.
-        CouplingArg::Loose if args.guest.is_none() => Coupling::Loose,
-        CouplingArg::Loose | CouplingArg::Close => Coupling::Close,
-    };
-    if args.stop_by.is_some() && coupling == Coupling::Loose {
-        let why = "--stop-by is for closely coupled replicas: add --coupling close";
-        return Err(SystemError::Setting(why.into()));
-    }
+    let (coupling, counting) = coupling(args)?;
     Ok(Settings {
         arch: match args.arch {
             ArchArg::X86_64 => Arch::X86_64,
@@ -133,10 +150,11 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
             (None, Coupling::Close) | (Some(CoreThreads::Counted), _) => Threads::Counted,
         },
         coupling,
-        approach: match args.stop_by {
-            None | Some(StopBy::Counter) => Approach::Counter,
-            Some(StopBy::Breakpoint) => Approach::Breakpoint,
+        approach: match (args.stop_by, counting) {
+            (None, Counting::Machine) | (Some(StopBy::Counter), _) => Approach::Counter,
+            (None, Counting::Compiler) | (Some(StopBy::Breakpoint), _) => Approach::Breakpoint,
         },
+        counting,
         kernel_words: std::env::var(KERNEL_WORDS).unwrap_or_default(),
         memory: args.memory,
         memory_file: args.memory_file.clone(),

@@ -50,6 +50,16 @@ impl Approach {
     }
 }
 
+/// What counts what closely coupled programs execute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Counting {
+    /// The processor, or a plugin of the emulator.
+    #[default]
+    Machine,
+    /// The programs themselves, by code that their build put in (DSN'19, III-D).
+    Compiler,
+}
+
 /// Can a machine with these settings couple its replicas so?
 ///
 /// # Errors
@@ -58,9 +68,19 @@ pub(crate) fn check(settings: &Settings) -> Result<(), SystemError> {
     if settings.coupling == Coupling::Loose {
         return Ok(());
     }
+    let compiler = settings.counting == Counting::Compiler;
     let why = if settings.accel != Accel::Tcg {
         "was never tried on a processor's own counter: leave out --accel"
-    } else if settings.arch == Arch::Aarch64 && settings.threads != Threads::Counted {
+    } else if compiler && settings.approach == Approach::Counter {
+        "--count-by compiler has no counter that could stop a replica: leave out --stop-by, or say \
+         breakpoint"
+    } else if compiler && settings.guest.is_some() {
+        "--count-by compiler is for programs that were built for it, and a guest is none: leave \
+         out --count-by"
+    } else if compiler && settings.linux.is_some() {
+        "--count-by compiler is for programs of the microkernel, and this is one of Linux: leave \
+         out --count-by"
+    } else if !compiler && settings.arch == Arch::Aarch64 && settings.threads != Threads::Counted {
         "on aarch64 needs a clock that counts instructions: leave out --core-threads, or say \
          counted"
     } else {
@@ -80,6 +100,20 @@ pub(crate) fn check_program(name: &str, path: &Path) -> Result<(), SystemError> 
         Some(address) => Err(refuse_exclusive(name, address)),
         None => Ok(()),
     }
+}
+
+/// Refuses a program that does not count its own branches.
+///
+/// # Errors
+/// Where the first one is that is not counted.
+pub(crate) fn check_counts(name: &str, path: &Path) -> Result<(), SystemError> {
+    let content = std::fs::read(path).map_err(SystemError::host(path.display().to_string()))?;
+    rcoe_counted::scan(&content).map_err(|why| {
+        SystemError::Setting(format!(
+            "--count-by compiler: {name} does not count its branches: {why}; build it with cargo \
+             xtask counted, or leave out --count-by"
+        ))
+    })
 }
 
 /// Why a program with an exclusive load or store at an address is refused.

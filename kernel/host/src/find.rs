@@ -9,6 +9,8 @@ pub const IMAGE_VARIABLE: &str = "RCOE_SYSTEM_IMAGE";
 
 /// File name of the kernel.
 pub(crate) const KERNEL: &str = "rcoe-kernel";
+/// The folder of programs that count their own branches, in that of the image.
+pub(crate) const COUNTED: &str = "counted";
 /// File name of the emulator's plugin that counts branches.
 pub(crate) const COUNTER: &str = "librcoe_counter.so";
 /// What the file names of programs begin with.

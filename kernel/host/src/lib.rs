@@ -27,7 +27,7 @@ mod publish;
 mod run;
 
 pub use arch::Arch;
-pub use coupling::{Approach, Coupling};
+pub use coupling::{Approach, Counting, Coupling};
 pub use diary::Entry;
 pub use difference::Difference;
 pub use disk::DiskFile;

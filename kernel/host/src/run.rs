@@ -11,7 +11,7 @@ use rcoe_core::Compare;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::build;
-use crate::coupling::{self, Approach, Coupling};
+use crate::coupling::{self, Approach, Counting, Coupling};
 use crate::diaries::Diaries;
 use crate::find::{self, KERNEL};
 use crate::guest::{Guest, MONITOR};
@@ -30,6 +30,8 @@ pub struct Settings {
     pub coupling: Coupling,
     /// What stops them where they are closely coupled.
     pub approach: Approach,
+    /// What counts what they execute.
+    pub counting: Counting,
     /// How much is compared.
     pub compare: Compare,
     /// How late a replica may be.
@@ -142,7 +144,14 @@ impl Settings {
 
     /// Does a plugin of the emulator count what processors execute?
     pub(crate) fn needs_plugin(&self) -> bool {
-        self.coupling == Coupling::Close && self.arch == Arch::X86_64
+        self.coupling == Coupling::Close
+            && self.arch == Arch::X86_64
+            && self.counting == Counting::Machine
+    }
+
+    /// Do programs count what they execute?
+    fn counts_itself(&self) -> bool {
+        self.coupling == Coupling::Close && self.counting == Counting::Compiler
     }
 
     fn name(&self) -> &str {
@@ -173,10 +182,10 @@ impl Settings {
             (Threads::Counted, Arch::X86_64) => "cycles=1000000 units=1000000",
             _ => "",
         };
-        let counter = if self.needs_plugin() {
-            "counter=plugin"
-        } else {
-            ""
+        let counter = match (self.needs_plugin(), self.counts_itself()) {
+            (true, _) => "counter=plugin",
+            (_, true) => "counter=compiler",
+            _ => "",
         };
         format!(
             "n={replicas} compare={compare} timeout={timeout} tick={tick} mask={mask} \
@@ -203,7 +212,11 @@ pub enum Ending {
 
 /// The files to be packed: all of the image's, and the program if it is none of them.
 fn files(settings: &Settings, folder: &Path) -> Result<Vec<(String, PathBuf)>, SystemError> {
-    let mut programs = find::programs(folder)?;
+    let mut programs = if settings.counts_itself() {
+        counted_programs(folder)?
+    } else {
+        find::programs(folder)?
+    };
     if settings.linux.is_none() {
         // By far the largest one, of which others have no use.
         programs.retain(|(name, _)| name != linux::PERSONALITY);
@@ -220,11 +233,30 @@ fn files(settings: &Settings, folder: &Path) -> Result<Vec<(String, PathBuf)>, S
     let path = PathBuf::from(&settings.program);
     if !path.is_file() {
         let names = names.collect::<Vec<_>>().join(", ");
+        if settings.counts_itself() && find::offers(folder, &settings.program)? {
+            let name = &settings.program;
+            let why =
+                format!("--count-by compiler: {name} of the image does not count its branches");
+            return Err(SystemError::Setting(format!("{why}; these do: {names}")));
+        }
         return Err(SystemError::NotFound(settings.program.clone(), names));
     }
     programs.retain(|(name, _)| name != settings.name());
     programs.push((settings.name().to_owned(), path));
     Ok(programs)
+}
+
+/// Programs of the image that count their own branches.
+fn counted_programs(folder: &Path) -> Result<Vec<(String, PathBuf)>, SystemError> {
+    let folder = folder.join(find::COUNTED);
+    if !folder.is_dir() {
+        return Err(SystemError::Setting(format!(
+            "--count-by compiler needs {}, which is not there: build it with cargo xtask image, \
+             which needs a compiler of C for the machine, or leave out --count-by",
+            folder.display()
+        )));
+    }
+    find::programs(&folder)
 }
 
 /// The boot image with a program of Linux.
@@ -279,6 +311,11 @@ pub fn run(
     build::check(&folder.join(KERNEL))?;
     coupling::check(settings)?;
     let files = files(settings, folder)?;
+    if settings.counts_itself() {
+        for (name, path) in &files {
+            coupling::check_counts(name, path)?;
+        }
+    }
     if settings.coupling == Coupling::Close && settings.arch == Arch::Aarch64 {
         for (name, path) in &files {
             coupling::check_program(name, path)?;
