@@ -13,7 +13,12 @@
  * and for AArch64 by aarch64-linux-gnu-gcc with the same words but -fcf-protection=none.
  *
  * Programs must be free of data races that preemption would show: replicas are preempted at the
- * same event, not at the same instruction. The time stamp counter of x86-64 faults.
+ * same event, not at the same instruction, unless they run with --coupling close. Where the machine
+ * cannot count for that, the program can itself (--count-by compiler), if it was built by
+ *
+ *     cargo xtask counted program.c -o program
+ *
+ * The time stamp counter of x86-64 faults.
  */
 #ifndef RCOE_SYSTEM_H
 #define RCOE_SYSTEM_H
@@ -60,6 +65,7 @@
 #define RCOE_EDU_COPY 45
 
 /* Types of objects that the root task makes, and rights. */
+#define RCOE_TCB 3
 #define RCOE_ENDPOINT 4
 #define RCOE_NOTIFICATION 5
 #define RCOE_FRAME 6
@@ -67,7 +73,11 @@
 #define RCOE_WRITE 2
 #define RCOE_GRANT 8
 
-/* Invocations of a capability table and of a frame. */
+/* Invocations of a thread, of a capability table and of a frame. */
+#define RCOE_TCB_CONFIGURE 24
+#define RCOE_TCB_SET_PRIORITY 25
+#define RCOE_TCB_WRITE_REGISTERS 26
+#define RCOE_TCB_RESUME 28
 #define RCOE_CNODE_COPY 17
 #define RCOE_CNODE_MINT 18
 #define RCOE_CNODE_MOVE 19

@@ -22,6 +22,10 @@ fn expected() -> Vec<(&'static str, u64)> {
         ("ADD_TRACE", Syscall::AddTrace),
     ];
     let labels = [
+        ("TCB_CONFIGURE", Label::TcbConfigure),
+        ("TCB_SET_PRIORITY", Label::TcbSetPriority),
+        ("TCB_WRITE_REGISTERS", Label::TcbWriteRegisters),
+        ("TCB_RESUME", Label::TcbResume),
         ("CNODE_COPY", Label::CNodeCopy),
         ("CNODE_MINT", Label::CNodeMint),
         ("CNODE_MOVE", Label::CNodeMove),
@@ -52,6 +56,7 @@ fn expected() -> Vec<(&'static str, u64)> {
         ("TIMER_SLEEP", service::TIMER_SLEEP),
         ("EDU_FACTORIAL", service::EDU_FACTORIAL),
         ("EDU_COPY", service::EDU_COPY),
+        ("TCB", ObjectType::Tcb as u64),
         ("ENDPOINT", ObjectType::Endpoint as u64),
         ("NOTIFICATION", ObjectType::Notification as u64),
         ("FRAME", ObjectType::Frame as u64),

@@ -3,15 +3,20 @@
 //! The kernel is built for a target without an operating system, programs for the host's but
 //! without its library. Both are linked to fixed addresses.
 
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::counted::{self, Counting};
 use crate::{packages, shell};
 
 /// What is built for one machine.
-struct Machine {
+pub(crate) struct Machine {
+    /// Its processor.
+    pub(crate) arch: &'static str,
     /// Where it goes, in the folder of the image.
     folder: &'static str,
     /// The kernel's target.
@@ -20,22 +25,29 @@ struct Machine {
     programs: &'static str,
     /// Features of the programs.
     features: &'static str,
+    /// The target of programs in Rust that count their own branches, with features, and those of
+    /// which there are none.
+    counted: [&'static str; 2],
+    not_counted: &'static [&'static str],
     /// The package with what runs the machine.
     emulator: &'static str,
     /// The compiler for programs in C, and the package that it is in.
-    c: [&'static str; 2],
+    pub(crate) c: [&'static str; 2],
     /// What that needs besides [`C_FLAGS`].
     c_flags: &'static [&'static str],
     /// Does the emulator need a plugin for its processors to count branches?
     counter: bool,
 }
 
-const MACHINES: [Machine; 2] = [
+static MACHINES: [Machine; 2] = [
     Machine {
+        arch: "x86_64",
         folder: "",
         kernel: "x86_64-unknown-none",
         programs: HOST,
         features: "bare,linux,pc",
+        counted: [HOST, "bare,linux,pc"],
+        not_counted: &["system-linux"],
         emulator: "qemu-system-x86",
         c: ["cc", "gcc"],
         c_flags: &["-fcf-protection=none"],
@@ -43,16 +55,23 @@ const MACHINES: [Machine; 2] = [
     },
     // The kernel must not touch the registers of floating point, which are the programs'.
     Machine {
+        arch: "aarch64",
         folder: "aarch64",
         kernel: "aarch64-unknown-none-softfloat",
         programs: "aarch64-unknown-none",
         features: "bare,guests,linux",
+        // Compilers use all registers of vectors, unless they know of none.
+        counted: ["aarch64-unknown-none-softfloat", "bare"],
+        not_counted: &["system-float"],
         emulator: "qemu-system-arm",
         c: ["aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"],
         c_flags: &[],
         counter: false,
     },
 ];
+
+/// The folder of programs that count their own branches, in that of the image.
+const COUNTED: &str = "counted";
 
 /// What a program in C is built with; `user/include/rcoe-system.h` tells users the same.
 const C_FLAGS: &[&str] = &[
@@ -70,6 +89,31 @@ const C_FLAGS: &[&str] = &[
     "-Wl,-z,noexecstack",
     "-Wl,--build-id=none",
 ];
+
+impl Machine {
+    /// What its programs in C are built with.
+    pub(crate) fn c_arguments(&self) -> Vec<String> {
+        let include = shell::root().join("user/include");
+        let flags = C_FLAGS.iter().chain(self.c_flags);
+        let mut words: Vec<String> = flags.map(|&it| it.to_owned()).collect();
+        words.extend(["-I".to_owned(), include.display().to_string()]);
+        words
+    }
+
+    /// Is there a compiler of C for it?
+    fn has_c(&self) -> bool {
+        Command::new(self.c[0]).arg("--version").output().is_ok()
+    }
+}
+
+/// The machine with this processor.
+///
+/// # Panics
+/// If there is none.
+pub(crate) fn machine(arch: &str) -> &'static Machine {
+    let mut all = MACHINES.iter();
+    all.find(|it| it.arch == arch).expect("a known processor")
+}
 
 /// The folder that the image's files are put into.
 pub(crate) fn folder() -> PathBuf {
@@ -160,7 +204,7 @@ fn build_for(machine: &Machine) -> Result<bool> {
     for entry in std::fs::read_dir(target.join(machine.programs).join("blob"))? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str());
-        let is_ours = |name: &&str| name.starts_with("system-") || name.starts_with("guest-");
+        let is_ours = |name: &&str| name.starts_with(PREFIX) || name.starts_with("guest-");
         let Some(name) = name.filter(is_ours) else {
             continue;
         };
@@ -168,16 +212,82 @@ fn build_for(machine: &Machine) -> Result<bool> {
             std::fs::copy(&path, image.join(name)).with_context(|| name.to_owned())?;
         }
     }
+    counted_programs(machine, &image)
+}
+
+/// What a program's name in the image begins with.
+const PREFIX: &str = "system-";
+
+/// Programs that count their own branches. Of the personality and the monitor there are none, as
+/// what runs in them does not.
+fn counted_programs(machine: &Machine, image: &Path) -> Result<bool> {
+    if !machine.has_c() {
+        return Ok(true);
+    }
+    let [target, features] = machine.counted;
+    if target != machine.programs && !build("rcoe-user", target, features)? {
+        return Ok(false);
+    }
+    let Some(tool) = counted::tool()? else {
+        return Ok(false);
+    };
+    let counting = Counting { machine, tool };
+    let folder = image.join(COUNTED);
+    std::fs::create_dir_all(&folder)?;
+    let mut sources = texts(machine)?;
+    for entry in std::fs::read_dir(shell::root().join("user/c"))? {
+        let path = entry?.path();
+        if let Some(name) = path.file_stem().and_then(|name| name.to_str()) {
+            sources.push((format!("{PREFIX}{name}"), path.clone()));
+        }
+    }
+    for old in std::fs::read_dir(&folder)? {
+        let old = old?;
+        if !sources.iter().any(|(name, _)| old.file_name() == **name) {
+            std::fs::remove_file(old.path())?;
+        }
+    }
+    for (name, source) in sources {
+        if !counting.renew(&source, &folder.join(&name))? {
+            println!("{name} could not be counted");
+            return Ok(false);
+        }
+    }
     Ok(true)
+}
+
+/// The assembler text of each program in Rust, by name.
+fn texts(machine: &Machine) -> Result<Vec<(String, PathBuf)>> {
+    let built = shell::target().join("system").join(machine.counted[0]);
+    let built = built.join("blob");
+    let (mut programs, mut texts) = (HashMap::new(), Vec::new());
+    for entry in std::fs::read_dir(&built)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.filter(|it| it.starts_with(PREFIX) && path.extension().is_none());
+        if let Some(name) = name.filter(|it| !machine.not_counted.contains(it)) {
+            programs.insert(path.metadata()?.ino(), name.to_owned());
+        }
+    }
+    // A program is one file with the one that the compiler made, beside which its text is.
+    for entry in std::fs::read_dir(built.join("deps"))? {
+        let path = entry?.path();
+        if let Some(name) = programs.remove(&path.metadata()?.ino()) {
+            texts.push((name, path.with_added_extension("s")));
+        }
+    }
+    let without = programs.values().cloned().collect::<Vec<_>>().join(", ");
+    ensure!(without.is_empty(), "no assembler text of {without}");
+    Ok(texts)
 }
 
 /// Builds the programs in C; without a compiler for this machine there are none, and it says so.
 fn c_programs(machine: &Machine, image: &Path) -> Result<bool> {
-    let [compiler, package] = machine.c;
-    let there = Command::new(compiler).arg("--version").output().is_ok();
-    if !there {
+    if !machine.has_c() {
+        let [compiler, package] = machine.c;
         println!(
-            "no programs in C for {}: {compiler} is missing (package {package})",
+            "no programs in C for {}, and none that count their branches: {compiler} is missing \
+             (package {package})",
             machine.kernel
         );
         return Ok(true);
@@ -188,12 +298,11 @@ fn c_programs(machine: &Machine, image: &Path) -> Result<bool> {
         let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
             continue;
         };
-        let mut command = Command::new(compiler);
+        let mut command = Command::new(machine.c[0]);
         command.args(["-Wall", "-Wextra", "-Werror"]);
-        command.args(C_FLAGS).args(machine.c_flags);
-        command.arg("-I").arg(shell::root().join("user/include"));
+        command.args(machine.c_arguments());
         command.arg(&path).arg("-o");
-        command.arg(image.join(format!("system-{name}")));
+        command.arg(image.join(format!("{PREFIX}{name}")));
         if !shell::succeeds(command)? {
             return Ok(false);
         }
@@ -210,13 +319,18 @@ fn command(action: &str, package: &str, target: &str, features: &str) -> Command
     command
         .arg("--target-dir")
         .arg(shell::target().join("system"));
+    let mut flags = "-Crelocation-model=static".to_owned();
     // Where there are atomic instructions that an interruption does not have fail, as close
     // coupling needs.
-    let features = match target {
-        "aarch64-unknown-none" => " -Ctarget-feature=+lse",
-        _ => "",
-    };
-    command.env("RUSTFLAGS", format!("-Crelocation-model=static{features}"));
+    if package == "rcoe-user" && target.starts_with("aarch64") {
+        flags += " -Ctarget-feature=+lse";
+    }
+    // What counts is put into the text of programs, in which nothing for debuggers is of use.
+    let counted = MACHINES.iter().any(|it| it.counted[0] == target);
+    if action == "build" && package == "rcoe-user" && counted {
+        flags += " --emit=asm -Cdebuginfo=0";
+    }
+    command.env("RUSTFLAGS", flags);
     // Clippy looks at a debug build, and without a library nothing can unwind.
     command.env("CARGO_PROFILE_DEV_PANIC", "abort");
     command
@@ -246,7 +360,7 @@ fn counter() -> Result<bool> {
 pub(crate) fn clippy() -> Result<bool> {
     prepare()?;
     let mut good = true;
-    for machine in MACHINES {
+    for machine in &MACHINES {
         for (package, target, features) in [
             ("rcoe-kernel", machine.kernel, "bare"),
             ("rcoe-user", machine.programs, machine.features),
@@ -272,7 +386,7 @@ mod tests {
             .split_whitespace()
             .filter(|word| !["gcc", "*", "\\"].contains(word))
             .collect();
-        let [pc, other] = MACHINES.map(|machine| [C_FLAGS, machine.c_flags].concat());
+        let [pc, other] = [0, 1].map(|at| [C_FLAGS, MACHINES[at].c_flags].concat());
         let sorted = |mut flags: Vec<&'static str>| {
             flags.sort_unstable();
             flags

@@ -10,6 +10,7 @@ mod busybox;
 mod cargo_tests;
 mod compat;
 mod count;
+mod counted;
 mod cpython;
 mod demo;
 mod dist;
@@ -85,6 +86,8 @@ enum Task {
     Programs(programs::Options),
     /// Build the kernel and the programs of the system sphere.
     Image,
+    /// Build a program of the system sphere that counts its own branches, for --count-by compiler.
+    Counted(counted::Options),
     /// Make a tarball and a Debian package.
     Dist,
     /// Take pictures of a page in Chromium: light, dark and narrow.
@@ -147,6 +150,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Ltp(options) => ltp::run(&options),
         Task::Programs(options) => programs::run(&options),
         Task::Image => image::run(),
+        Task::Counted(options) => counted::run(&options),
         Task::Dist => dist::run(),
         Task::Shots(options) => shots::take(&options),
         Task::Lines => lines::run(),
