@@ -155,12 +155,12 @@ fn what_is_not_counted_is_refused_by_its_place() {
     let scene = Scene::new();
     for (arch, count) in [
         ("x86_64", &[0x66, 0x44, 0x0f, 0xd4, 0x3d][..]),
-        ("aarch64", &[0xff, 0x87, 0xfe, 0x7e]),
+        ("aarch64", &[0xfe, 0xe7, 0x07, 0x2f, 0xff, 0x87, 0xfe, 0x7e]),
     ] {
         let good = program(arch, "racing");
         let nop: &[u8] = match arch {
             "x86_64" => &[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x90],
-            _ => &[0x1f, 0x20, 0x03, 0xd5],
+            _ => &[0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5],
         };
         let at = good.windows(count.len()).rposition(|it| it == count);
         let mut bad = good.clone();
