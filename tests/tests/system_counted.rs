@@ -41,10 +41,10 @@ fn replicas_that_count_themselves_race_alike() {
     for arch in MACHINES {
         for (name, replicas, tick, mode, words) in sampled(vec![
             ("race", "1", "200us", "args", ""),
-            ("race", "2", "200us", "args", "verify=yes"),
+            ("race", "2", "500us", "args", "verify=yes"),
             ("race", "2", "1ms", "every", ""),
-            ("race", "3", "300us", "io", "verify=yes"),
-            ("racing", "2", "200us", "every", "verify=yes"),
+            ("race", "3", "1ms", "io", "verify=yes"),
+            ("racing", "2", "1ms", "every", "verify=yes"),
             ("racing", "3", "200us", "args", ""),
             ("racing", "4", "500us", "args", ""),
         ]) {
