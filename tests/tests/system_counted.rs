@@ -78,18 +78,16 @@ fn they_race_alike_on_any_clock() {
 }
 
 /// Programs that do not race do what they do uncounted: drivers that are told who is the primary,
-/// numbers with a point, copies, instructions that repeat themselves.
+/// numbers with a point, messages between programs.
 #[test]
 fn what_does_not_race_computes_the_same() {
     let scene = Scene::new();
     for (arch, command) in sampled(vec![
         ("x86_64", &["float"][..]),
-        ("x86_64", &["copy"]),
         ("x86_64", &["pingpong"]),
         ("x86_64", &["hpet"]),
         ("x86_64", &["sieve"]),
         ("aarch64", &["hash"]),
-        ("aarch64", &["copy"]),
         ("aarch64", &["ledger"]),
         ("aarch64", &["pipeline"]),
         ("aarch64", &["sieve"]),
