@@ -84,6 +84,7 @@ fn what_does_not_race_computes_the_same() {
     let scene = Scene::new();
     for (arch, command) in sampled(vec![
         ("x86_64", &["float"][..]),
+        ("x86_64", &["copy"]),
         ("x86_64", &["pingpong"]),
         ("x86_64", &["hpet"]),
         ("x86_64", &["sieve"]),

@@ -594,7 +594,9 @@ impl Clock {
         let reading = self.read()?;
         self.ticks += reading.wrapping_sub(self.last) & stamp::AT_ONCE;
         self.last = reading;
-        let micros = u128::from(self.ticks) * u128::from(self.period) / u128::from(MICROSECOND);
+        // In parts, as no division of 128 bits is there where programs count their branches.
+        let (whole, rest) = (self.ticks / MICROSECOND, self.ticks % MICROSECOND);
+        let micros = whole * self.period + rest * self.period / MICROSECOND;
         Ok(i64::try_from(micros).unwrap_or(i64::MAX))
     }
 }
