@@ -44,7 +44,7 @@ fn replicas_that_count_themselves_race_alike() {
             ("race", "2", "500us", "args", "verify=yes"),
             ("race", "2", "1ms", "every", ""),
             ("race", "3", "1ms", "io", "verify=yes"),
-            ("racing", "2", "1ms", "every", "verify=yes"),
+            ("racing", "2", "1ms", "args", "verify=yes"),
             ("racing", "3", "200us", "args", ""),
             ("racing", "4", "500us", "args", ""),
         ]) {
