@@ -40,8 +40,14 @@ fn look(instruction: &Instruction, counts: bool, counted: bool) -> Option<&'stat
         return (!counted).then_some(BRANCH);
     }
     // Most instructions have no operand of the kind.
-    let used = !counts && Arch::X86_64.takes_register(&instruction.to_string());
-    used.then_some(REGISTER)
+    let used = || !counts && Arch::X86_64.takes_register(&instruction.to_string());
+    (writes_all(&mnemonic) || used()).then_some(REGISTER)
+}
+
+/// Does it write all vector registers, and names none?
+fn writes_all(mnemonic: &str) -> bool {
+    let begins = |word| mnemonic.starts_with(word);
+    begins("fxrstor") || begins("xrstor") || mnemonic == "vzeroall"
 }
 
 /// Is it a branch, a call or a return within the program?
