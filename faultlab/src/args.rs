@@ -22,7 +22,7 @@ use rcoe_faultlab::{host, system};
 
 pub(crate) use frames::FramesArgs;
 pub(crate) use kills::{KillsArgs, ServiceArgs};
-pub(crate) use losses::SystemServiceArgs;
+pub(crate) use losses::{SystemErrorsArgs, SystemServiceArgs};
 pub(crate) use points::PointsArgs;
 
 use crate::show::{self, ShowArgs};
@@ -89,6 +89,10 @@ pub(crate) enum Action {
     /// Lose replicas of a machine in which Redis serves: every answer right, and all back.
     #[command(after_help = losses::EXAMPLES)]
     SystemService(SystemServiceArgs),
+    /// Flip bits in a machine in which Redis serves, until so many errors were observed by its
+    /// clients: kernel, drivers, TCP/IP stack, personality, Redis, registers.
+    #[command(after_help = losses::ERRORS)]
+    SystemErrors(SystemErrorsArgs),
     /// Send malformed frames to a machine that serves: nobody may differ or die, and its clients
     /// are served.
     #[command(after_help = "Example:\n  rcoe-faultlab frames -n 3 --count 100000")]

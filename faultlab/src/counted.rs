@@ -171,6 +171,17 @@ impl Counted {
         ])
     }
 
+    /// Flips in machines that serve.
+    #[must_use]
+    pub fn of_errors(runs: &[service::errors::Run]) -> Self {
+        let flips = runs.iter().flat_map(|run| &run.flips);
+        let mut all = Self::of_flips(&Tally::of_verdicts(flips.map(|it| &it.verdict)));
+        all.0.insert("machines", runs.len() as u64);
+        let answers = runs.iter().map(|run| run.answers).sum();
+        all.0.insert("answers", answers);
+        all
+    }
+
     /// Random system calls.
     #[must_use]
     pub fn of_calls(runs: &[fuzz::Run]) -> Self {

@@ -26,11 +26,12 @@ use rcoe_faultlab::points;
 use rcoe_faultlab::race::{self, Values};
 use rcoe_faultlab::report::{self, Tally};
 use rcoe_faultlab::steady::{CHUNK, Chunk};
+use rcoe_faultlab::system::service::errors;
 use rcoe_faultlab::system::{self, frames, service};
 
 use crate::args::{
     Action, Arguments, CampaignArgs, Common, FramesArgs, FuzzArgs, HoursArgs, InjectArgs,
-    PointsArgs, RaceArgs, RcoeArgs, SteadyArgs, SystemArgs, SystemServiceArgs,
+    PointsArgs, RaceArgs, RcoeArgs, SteadyArgs, SystemArgs, SystemErrorsArgs, SystemServiceArgs,
 };
 
 /// Whether all was as it should be, and what was counted.
@@ -78,6 +79,7 @@ fn perform(action: Action) -> Result<Done> {
         Action::Fuzz(args) => run_fuzz(&args),
         Action::System(args) => run_system(&args),
         Action::SystemService(args) => run_system_service(&args),
+        Action::SystemErrors(args) => run_system_errors(&args),
         Action::Frames(args) => run_frames(&args),
         Action::Completions { shell } => package::completions(shell).map(uncounted),
         Action::Manual { folder } => package::manual(&folder).map(uncounted),
@@ -465,6 +467,33 @@ fn run_system_service(args: &SystemServiceArgs) -> Result<Done> {
     }
     let well = runs.iter().all(|run| run.wrong.is_empty());
     Ok((well, Some(Counted::of_losses(&runs))))
+}
+
+/// True if no error was uncontrolled.
+fn run_system_errors(args: &SystemErrorsArgs) -> Result<Done> {
+    let folder = system::Folder::create()?;
+    let (header, setup) = (args.header(), args.setup(folder.path())?);
+    header.campaign.check()?;
+    let own = folder.path().join("journal.ndjson");
+    let path = args.journal.as_ref().unwrap_or(&own);
+    let mut journal = errors::Journal::open(path, &header)?;
+    kills::interrupt::listen()?;
+    let bar = progress(args.errors as u64, "errors");
+    header
+        .campaign
+        .run(&setup, args.errors, &mut journal, |all| {
+            bar.set_position(all.errors() as u64);
+        })?;
+    bar.finish_and_clear();
+    let runs = journal.runs();
+    if args.json {
+        println!("{}", serde_json::json!({"header": header, "runs": runs}));
+    } else {
+        print!("{}", errors::markdown(&header, runs));
+    }
+    let mut flips = runs.iter().flat_map(|run| &run.flips);
+    let well = !flips.any(|it| it.verdict.is_uncontrolled());
+    Ok((well, Some(Counted::of_errors(runs))))
 }
 
 /// True if the machine served on, and nobody differed or was lost.

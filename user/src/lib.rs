@@ -105,10 +105,50 @@ pub const fn info(label: u64, len: usize) -> MessageInfo {
     MessageInfo::new(label, len)
 }
 
+/// The note that tells a program's name to whoever looks into a machine's memory: there the file's
+/// first page, with its notes, is what a program's space begins with.
+#[derive(Debug)]
+#[repr(C)]
+pub struct NameNote {
+    /// Bytes of the owner's name and of this one, and the kind of note.
+    sizes: [u32; 3],
+    owner: [u8; 8],
+    name: [u8; Self::BYTES],
+}
+
+impl NameNote {
+    const BYTES: usize = 24;
+    /// Of notes of this owner: 1 says what a program is made for.
+    const KIND: u32 = 2;
+
+    /// A note of this name.
+    ///
+    /// # Panics
+    /// If the name is too long.
+    #[must_use]
+    pub const fn new(name: &str) -> Self {
+        let (from, mut to, mut at) = (name.as_bytes(), [0; Self::BYTES], 0);
+        assert!(from.len() <= Self::BYTES, "a short name");
+        while at < from.len() {
+            to[at] = from[at];
+            at += 1;
+        }
+        Self {
+            sizes: [5, Self::BYTES as u32, Self::KIND],
+            owner: *b"rcoe\0\0\0\0",
+            name: to,
+        }
+    }
+}
+
 /// Names a program's main function.
 #[macro_export]
 macro_rules! program {
     ($main:path) => {
+        #[used]
+        #[unsafe(link_section = ".note.rcoe")]
+        static NAME: $crate::NameNote = $crate::NameNote::new(env!("CARGO_BIN_NAME"));
+
         #[unsafe(no_mangle)]
         extern "C" fn rcoe_program(argument: u64) -> ! {
             let main: fn(u64) -> u64 = $main;

@@ -118,6 +118,8 @@ const CAMPAIGNS: &[&str] = &[
     "fuzz --seed {seed} -n 3 --calls 12000 --per-run 6000 --optional",
     "service --seed {seed} --faults 8 --kinds kill,stop --every 0.1",
     "system-service --seed {seed} --faults 3 --kinds stop --every 0.1",
+    "system-errors --seed {seed} -n 2 --errors 2 --bound 0.2",
+    "system-errors --seed {seed} -n 3 --errors 4 --bound 0.2",
     "frames --seed {seed} --count 4000",
 ];
 

@@ -1,4 +1,4 @@
-//! What is asked of `system-service`.
+//! What is asked of `system-service` and `system-errors`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use rcoe_faultlab::host;
-use rcoe_faultlab::system::service::{Campaign, Header, Kind, Setup};
+use rcoe_faultlab::system::service::{Campaign, Header, Kind, Setup, errors};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -89,6 +89,78 @@ impl SystemServiceArgs {
     pub(crate) fn header(&self) -> Header {
         Header {
             campaign: self.campaign(),
+            commit: host::commit(),
+            machine: host::machine(),
+        }
+    }
+}
+
+pub(crate) const ERRORS: &str = "\
+Examples:
+  rcoe-faultlab system-errors -n 2 --errors 100
+  rcoe-faultlab system-errors -n 3 --errors 1000 --bound 0.25 --journal errors.ndjson
+  rcoe-faultlab system-errors -n 3 --errors 20 --transfer
+
+Needs redis-server. A journal is gone on with if it is there. Ends with 1 if an error was
+uncontrolled: a wrong answer, a connection that broke in a machine that did not stop for a fault, a
+replica that was not back, or an end with another status.";
+
+#[derive(Args, Debug)]
+pub(crate) struct SystemErrorsArgs {
+    /// Number of errors to observe.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) errors: usize,
+    /// Number of replicas, 2 to 4.
+    #[arg(short = 'n', long, default_value_t = 3)]
+    replicas: usize,
+    /// What rcoe compares: io, args or every.
+    #[arg(long, default_value = "args")]
+    compare: String,
+    /// Hit transfer memory alone, which devices read and write, and which is not replicated.
+    #[arg(long)]
+    transfer: bool,
+    /// Seconds for which an error is waited for before the next bit is flipped.
+    #[arg(long, default_value_t = 0.5)]
+    bound: f64,
+    /// Most flips in one machine.
+    #[arg(long, default_value_t = 100)]
+    flips: usize,
+    /// Campaign seed: it decides what is flipped.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where results are appended, one JSON line for each machine.
+    #[arg(long)]
+    pub(crate) journal: Option<PathBuf>,
+    /// Print everything as JSON instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The rcoe binary; by default the one beside this program.
+    #[arg(long)]
+    rcoe: Option<PathBuf>,
+    /// Seconds that an answer, and a return, may take.
+    #[arg(long, default_value_t = 60)]
+    deadline: u64,
+}
+
+impl SystemErrorsArgs {
+    pub(crate) fn setup(&self, folder: &Path) -> Result<Setup> {
+        Ok(Setup {
+            rcoe: super::rcoe(self.rcoe.as_deref())?,
+            folder: folder.to_owned(),
+            deadline: Duration::from_secs(self.deadline),
+        })
+    }
+
+    pub(crate) fn header(&self) -> errors::Header {
+        errors::Header {
+            campaign: errors::Campaign {
+                seed: self.seed,
+                replicas: self.replicas,
+                compare: self.compare.clone(),
+                transfer: self.transfer,
+                bound_ms: milliseconds(self.bound),
+                flips: self.flips.max(1),
+            },
             commit: host::commit(),
             machine: host::machine(),
         }

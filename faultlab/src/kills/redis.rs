@@ -5,7 +5,7 @@
 //! read.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -163,7 +163,11 @@ impl Store {
 fn answer(client: &mut BufReader<TcpStream>) -> Result<String> {
     let mut line = String::new();
     client.read_line(&mut line)?;
-    ensure!(line.ends_with("\r\n"), "the server has hung up");
+    if !line.ends_with('\n') {
+        let gone = io::Error::new(io::ErrorKind::UnexpectedEof, "the server has hung up");
+        return Err(gone.into());
+    }
+    ensure!(line.ends_with("\r\n"), "an answer that ends otherwise");
     let mut told = line.trim_end().to_owned();
     let len = told.strip_prefix('$').map(str::parse::<usize>);
     if let Some(Ok(len)) = len {

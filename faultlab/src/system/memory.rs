@@ -3,7 +3,7 @@
 //! Only pages that the machine has ever written are considered: flips in the rest of a partition
 //! would meet nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
 
+use super::owner;
 use super::plan::Target;
 use super::processor::Processor;
 
@@ -23,6 +24,8 @@ const TABLES: u64 = 2 << 20;
 const OBJECTS: u64 = 4 << 20;
 const SHARED: u64 = 8 << 20;
 const SLICE: u64 = 64 << 10;
+const TRANSFER: u64 = 9 << 20;
+const TRANSFER_BYTES: u64 = 16 * PAGE;
 /// The entry of a root table that marks it as that of a guest's space, and what stands there.
 const GUEST_ENTRY: usize = 510;
 const GUEST_MARK: u64 = 2;
@@ -49,8 +52,11 @@ pub(super) struct Pages {
     objects: BTreeSet<u64>,
     user_tables: BTreeSet<u64>,
     user: BTreeSet<u64>,
+    /// The same pages again, by whose they are.
+    owned: BTreeMap<Target, BTreeSet<u64>>,
     shared: BTreeSet<u64>,
     guest: BTreeSet<u64>,
+    transfer: BTreeSet<u64>,
 }
 
 struct Reader {
@@ -74,11 +80,16 @@ impl Reader {
 
     /// Pages of object memory that were ever written.
     fn written(&self) -> Result<Vec<u64>> {
+        self.written_in(self.base + OBJECTS, self.base + self.partition)
+    }
+
+    /// Those between two addresses.
+    fn written_in(&self, start: u64, end: u64) -> Result<Vec<u64>> {
         // From here on by places in the file.
         let first = self.processor.memory;
-        let end = self.base + self.partition - first;
+        let end = end - first;
         let mut found = Vec::new();
-        let mut at = self.base + OBJECTS - first;
+        let mut at = start - first;
         while at < end {
             let start = match lseek(&self.file, at.cast_signed(), Whence::SeekData) {
                 Err(Errno::ENXIO) => break,
@@ -109,6 +120,18 @@ impl Reader {
         Ok(pages
             .filter(|page| frames.contains(&(page / LARGE * LARGE)))
             .collect())
+    }
+
+    /// What a program's space begins with, by its root table: a page of a file, if any.
+    fn first_page(&self, root: u64) -> Result<Option<Vec<u64>>> {
+        let mut at = root;
+        for index in owner::PATH {
+            match self.processor.target(self.page(at)?[index]) {
+                Some(next) if self.is_own(next) => at = next,
+                _ => return Ok(None),
+            }
+        }
+        self.page(at).map(Some)
     }
 
     fn is_own(&self, address: u64) -> bool {
@@ -167,6 +190,9 @@ impl Pages {
         let slice = processor.memory + SHARED + replica as u64 * SLICE;
         // The outbox, and the ring's first page.
         pages.shared = BTreeSet::from([slice, slice + SLICE / 2]);
+        let transfer = processor.memory + TRANSFER + replica as u64 * TRANSFER_BYTES;
+        let written = reader.written_in(transfer, transfer + TRANSFER_BYTES)?;
+        pages.transfer = written.into_iter().collect();
         Ok(pages)
     }
 
@@ -203,9 +229,13 @@ impl Pages {
                 if table[GUEST_ENTRY] == GUEST_MARK {
                     self.guest.extend(reader.guest(table[0], &written)?);
                 }
+                let first = reader.first_page(page)?;
+                let owner = owner::of(first.as_deref().unwrap_or_default());
+                let owned = self.owned.entry(owner).or_default();
                 let user = &mut self.user;
                 reader.walk(page, 3, 0..511, &mut self.user_tables, &mut |page, _| {
                     user.insert(page);
+                    owned.insert(page);
                 })?;
             }
         }
@@ -233,6 +263,10 @@ impl Pages {
             Target::User => &self.user,
             Target::Shared => &self.shared,
             Target::Guest => &self.guest,
+            Target::Drivers | Target::Network | Target::Personality | Target::Linux => {
+                self.owned.get(&target)?
+            }
+            Target::Transfer => &self.transfer,
             Target::Gpr | Target::Xmm => return None,
         };
         let count = pages.len() as u64;

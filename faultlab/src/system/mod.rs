@@ -19,6 +19,7 @@ mod gdb;
 mod guest;
 mod kept;
 mod memory;
+mod owner;
 mod plan;
 mod process;
 mod processor;

@@ -31,6 +31,16 @@ pub enum Target {
     Shared,
     /// Memory of a guest: an operating system and its programs.
     Guest,
+    /// Memory of drivers.
+    Drivers,
+    /// Memory of the TCP/IP stack.
+    Network,
+    /// Memory of the Linux personality.
+    Personality,
+    /// Memory of programs of Linux.
+    Linux,
+    /// Transfer memory, which devices read and write: outside of what is replicated.
+    Transfer,
 }
 
 /// Classes with their weights.
@@ -45,6 +55,24 @@ pub(super) const TARGETS: [(Target, u64); 9] = [
     (Target::User, 4),
     (Target::Shared, 1),
 ];
+
+/// The same for machines that serve, where it is known whose memory is hit.
+pub(super) const OF_SERVICE: [(Target, u64); 12] = [
+    (Target::Gpr, 8),
+    (Target::Xmm, 1),
+    (Target::KernelCode, 2),
+    (Target::KernelData, 2),
+    (Target::KernelTables, 1),
+    (Target::Objects, 2),
+    (Target::UserTables, 1),
+    (Target::Drivers, 1),
+    (Target::Network, 2),
+    (Target::Personality, 2),
+    (Target::Linux, 2),
+    (Target::Shared, 1),
+];
+/// Transfer memory alone.
+pub(super) const OF_TRANSFER: [(Target, u64); 1] = [(Target::Transfer, 1)];
 
 /// The same for machines with a guest, of which it is that is hit.
 pub(super) const OF_GUEST: [(Target, u64); 3] =
@@ -85,6 +113,11 @@ impl fmt::Display for Target {
             Self::User => "user memory",
             Self::Shared => "shared region",
             Self::Guest => "guest memory",
+            Self::Drivers => "drivers",
+            Self::Network => "network stack",
+            Self::Personality => "personality",
+            Self::Linux => "programs of Linux",
+            Self::Transfer => "transfer memory",
         })
     }
 }
@@ -154,7 +187,12 @@ impl Plan {
 impl Flip {
     /// Of a replica that stands wherever it is.
     pub(super) fn anywhere(rng: &mut Rng) -> Self {
-        Self::draw(rng, false, &TARGETS)
+        Self::among(rng, &TARGETS)
+    }
+
+    /// The same, of some classes.
+    pub(super) fn among(rng: &mut Rng, targets: &[(Target, u64)]) -> Self {
+        Self::draw(rng, false, targets)
     }
 
     /// A victim that pauses by itself stands in its kernel, so it is led on from there.

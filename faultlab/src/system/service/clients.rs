@@ -4,6 +4,7 @@
 //! shows in the next answer of the client that sent it; of the key that all count up, the answers
 //! of all clients together must be each number once, up to what the server holds at the end.
 
+use std::io;
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -65,7 +66,7 @@ pub(super) struct Clients {
     port: u16,
     patience: Duration,
     over: Arc<AtomicBool>,
-    work: Vec<JoinHandle<Result<Books>>>,
+    work: Vec<JoinHandle<Books>>,
     pub(super) pace: Pace,
     pub(super) slowest: Slowest,
 }
@@ -75,6 +76,20 @@ struct Books {
     answered: u64,
     /// Answers to [`COUNT_ALL`].
     counts: Vec<u64>,
+    /// Why it ended.
+    ended: Result<()>,
+}
+
+/// Why a wait is over.
+pub(super) enum Waited {
+    /// So many answers have come.
+    Answered,
+    /// A client has ended.
+    Ended,
+    /// Nothing came in time.
+    Silent,
+    /// What was asked besides is so.
+    Else,
 }
 
 /// A connection to the server, once it answers. Whoever stands between takes connections before.
@@ -138,31 +153,104 @@ impl Clients {
 
     /// Waits until so many more answers have come, or a client has ended.
     pub(super) fn wait_for(&self, answers: u64) -> Result<()> {
+        let silent = matches!(self.wait(answers, || false), Waited::Silent);
+        ensure!(!silent, "no client is answered");
+        Ok(())
+    }
+
+    /// The same, or until something else is so.
+    pub(super) fn wait(&self, answers: u64, mut other: impl FnMut() -> bool) -> Waited {
         let (wanted, deadline) = (self.pace.sum() + answers, Instant::now() + self.patience);
-        while self.pace.sum() < wanted && !self.have_ended() {
-            ensure!(Instant::now() < deadline, "no client is answered");
+        loop {
+            if other() {
+                return Waited::Else;
+            }
+            if self.have_ended() {
+                return Waited::Ended;
+            }
+            if self.pace.sum() >= wanted {
+                return Waited::Answered;
+            }
+            if Instant::now() > deadline {
+                return Waited::Silent;
+            }
             thread::sleep(Duration::from_millis(5));
         }
-        Ok(())
     }
 
     /// Ends the traffic and closes the books: the number of right answers.
     pub(super) fn close(self) -> Result<u64> {
+        self.stop().settle()
+    }
+
+    /// Ends the traffic.
+    pub(super) fn stop(self) -> Closed {
         self.over.store(true, Ordering::Relaxed);
-        let mut counts = Vec::new();
-        let mut answered = 0;
-        let work = self.work.into_iter();
-        let books = work.map(|work| work.join().expect("clients do not panic"));
-        for books in books.collect::<Vec<_>>() {
-            let books = books?;
-            counts.extend(books.counts);
-            answered += books.answered;
+        Closed {
+            port: self.port,
+            patience: self.patience,
+            books: books_of(self.work),
+        }
+    }
+}
+
+/// Clients that have ended.
+pub(super) struct Closed {
+    port: u16,
+    patience: Duration,
+    books: Vec<Books>,
+}
+
+impl Closed {
+    /// Asks the server what it holds: the number of right answers.
+    pub(super) fn settle(&self) -> Result<u64> {
+        if let Some(error) = self.books.iter().find_map(|it| it.ended.as_ref().err()) {
+            bail!("{error:#}");
         }
         let mut client = Client::new(connect(self.port, self.patience, || true)?, "");
         let held = client.ask("GET all")?;
-        check(counts, &held)?;
-        Ok(answered + client.answered)
+        check(self.counts(), &held)?;
+        Ok(self.answers() + client.answered)
     }
+
+    /// Answers, all of them right but for what is wrong.
+    pub(super) fn answers(&self) -> u64 {
+        self.books.iter().map(|it| it.answered).sum()
+    }
+
+    /// What was wrong as far as clients of a machine that is gone can tell: each may have had a
+    /// command done of which the answer was lost, and that connections broke is not wrong.
+    pub(super) fn wrong(&self) -> Option<String> {
+        let ended = self.books.iter().filter_map(|it| it.ended.as_ref().err());
+        let mut wrong = ended.filter(|it| !it.chain().any(|it| it.is::<io::Error>()));
+        let first = wrong.next().map(|it| format!("{it:#}"));
+        first.or_else(|| check_left(self.counts()).err().map(|it| it.to_string()))
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        let all = self.books.iter().flat_map(|it| &it.counts);
+        all.copied().collect()
+    }
+}
+
+fn books_of(work: Vec<JoinHandle<Books>>) -> Vec<Books> {
+    let all = work.into_iter();
+    all.map(|work| work.join().expect("clients do not panic"))
+        .collect()
+}
+
+/// No count was answered twice, and none is missing but for as many as there are clients.
+fn check_left(mut counts: Vec<u64>) -> Result<()> {
+    counts.sort_unstable();
+    if let Some(pair) = counts.windows(2).find(|pair| pair[0] == pair[1]) {
+        bail!("the number {} was answered twice", pair[0]);
+    }
+    let (most, answered) = (counts.last().copied().unwrap_or(0), counts.len() as u64);
+    ensure!(
+        most <= answered + CLIENTS,
+        "{answered} counts were answered, and {most} made"
+    );
+    Ok(())
 }
 
 /// Every answered count was made once, and there is none besides.
@@ -188,28 +276,46 @@ fn count(
     over: &AtomicBool,
     pace: &Pace,
     slowest: &Slowest,
-) -> Result<Books> {
+) -> Books {
     let mut counts = Vec::new();
-    while !over.load(Ordering::Relaxed) {
-        let asked = Instant::now();
-        client.batch(&mut rng, || pace.note())?;
-        slowest.note(asked);
-        let asked = Instant::now();
-        let told = client.ask(COUNT_ALL)?;
-        slowest.note(asked);
-        pace.note();
-        let number = told.strip_prefix(':').and_then(|it| it.parse().ok());
-        counts.push(number.with_context(|| format!("{COUNT_ALL}: {told:?}"))?);
+    let mut ended = Ok(());
+    while ended.is_ok() && !over.load(Ordering::Relaxed) {
+        let counted = once(&mut client, &mut rng, pace, slowest);
+        ended = counted.map(|number| counts.push(number));
     }
-    Ok(Books {
+    Books {
         answered: client.answered,
         counts,
-    })
+        ended,
+    }
+}
+
+/// Some commands, then one more of [`COUNT_ALL`]: its number.
+fn once(client: &mut Client, rng: &mut Rng, pace: &Pace, slowest: &Slowest) -> Result<u64> {
+    let asked = Instant::now();
+    client.batch(rng, || pace.note())?;
+    slowest.note(asked);
+    let asked = Instant::now();
+    let told = client.ask(COUNT_ALL)?;
+    slowest.note(asked);
+    pace.note();
+    let number = told.strip_prefix(':').and_then(|it| it.parse().ok());
+    number.with_context(|| format!("{COUNT_ALL}: {told:?}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::{check, check_left};
+
+    #[test]
+    fn of_a_machine_that_is_gone_each_client_may_miss_one_answer() {
+        for right in [vec![], vec![2, 1, 3], vec![4, 5], vec![3]] {
+            assert!(check_left(right).is_ok());
+        }
+        for wrong in [vec![1, 2, 2], vec![4, 6], vec![5]] {
+            assert!(check_left(wrong).is_err());
+        }
+    }
 
     #[test]
     fn each_number_is_answered_once_and_is_what_the_server_holds() {

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::pause;
 use crate::plan::Rng;
-use crate::system::Processor;
 use crate::system::gdb::{Debugger, Stop};
 use crate::system::memory::Memory;
 use crate::system::plan::Flip;
 use crate::system::run::{apply, number};
+use crate::system::{Hit, Processor};
 
 /// The selector of a PC's code segment, as the emulator numbers registers: who runs is told by it.
 const CODE_SEGMENT: usize = 18;
@@ -81,14 +81,28 @@ pub(super) fn inflict(
             format!("the kernel at {ip:#x}")
         }
         Kind::Flip => {
-            hold(debugger)?;
             let flip = Flip::anywhere(rng);
-            let hit = apply(memory, debugger, victim, &flip)?;
-            hit.map_or_else(|| format!("no {}", flip.target), |hit| hit.to_string())
+            let hit = flip_in(victim, &flip, memory, debugger)?;
+            let told = hit.map(|hit| hit.to_string());
+            return Ok(told.unwrap_or_else(|| format!("no {}", flip.target)));
         }
     };
     debugger.release()?;
     Ok(done)
+}
+
+/// Flips a bit in a replica of a machine that runs, which stands still meanwhile, unless there is
+/// nothing of its class.
+pub(super) fn flip_in(
+    victim: usize,
+    flip: &Flip,
+    memory: Memory<'_>,
+    debugger: &mut Debugger,
+) -> Result<Option<Hit>> {
+    hold(debugger)?;
+    let hit = apply(memory, debugger, victim, flip)?;
+    debugger.release()?;
+    Ok(hit)
 }
 
 fn hold(debugger: &mut Debugger) -> Result<()> {

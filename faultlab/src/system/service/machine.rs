@@ -8,16 +8,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use super::Setup;
 use super::clients::connect;
-use super::faults::{Kind, inflict};
-use super::{Campaign, Setup};
+use super::faults::{Kind, flip_in, inflict};
 use crate::events::Events;
 use crate::kills::redis::Client;
 use crate::plan::Rng;
-use crate::system::Processor;
 use crate::system::gdb::Debugger;
 use crate::system::memory::Memory;
+use crate::system::plan::Flip;
 use crate::system::process::{Process, rcoe};
+use crate::system::{Hit, Processor};
 
 /// MiB of each replica.
 const MEMORY: u64 = 256;
@@ -50,12 +51,20 @@ pub(super) struct Machine {
     pub(super) began: Instant,
 }
 
+/// What is asked of a machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape<'a> {
+    pub(super) replicas: usize,
+    /// `--compare`.
+    pub(super) compare: &'a str,
+}
+
 /// Starts rcoe in a folder.
-fn start(campaign: &Campaign, setup: &Setup, folder: &Path, port: u16) -> Result<Process> {
+fn start(shape: Shape<'_>, setup: &Setup, folder: &Path, port: u16) -> Result<Process> {
     let mut command = rcoe(&setup.rcoe);
     command.args(["run", "--sphere", "system", "--events", "events"]);
-    command.args(["-n", &campaign.replicas.to_string()]);
-    command.args(["--compare", &campaign.compare]);
+    command.args(["-n", &shape.replicas.to_string()]);
+    command.args(["--compare", shape.compare]);
     command.args(["--memory", &format!("{MEMORY}M")]);
     command.args(["--debugger", "debugger", "--memory-file", "memory"]);
     command.args(["--publish", &format!("127.0.0.1:{port}:{PORT}"), "--"]);
@@ -65,11 +74,11 @@ fn start(campaign: &Campaign, setup: &Setup, folder: &Path, port: u16) -> Result
 
 impl Machine {
     /// Starts one, and waits until its server answers.
-    pub(super) fn start(campaign: &Campaign, setup: &Setup, folder: &Path) -> Result<Self> {
+    pub(super) fn start(shape: Shape<'_>, setup: &Setup, folder: &Path) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let port = listener.local_addr()?.port();
         drop(listener);
-        let mut process = start(campaign, setup, folder, port)?;
+        let mut process = start(shape, setup, folder, port)?;
         let debugger = Debugger::connect(&folder.join("debugger"), || process.has_ended())?;
         let Some(debugger) = debugger else {
             bail!("the machine does not start: {}", process.told());
@@ -78,7 +87,7 @@ impl Machine {
             process,
             debugger,
             processor: Processor::of(&Processor::usual())?,
-            replicas: campaign.replicas,
+            replicas: shape.replicas,
             patience: setup.deadline,
             port,
             began: Instant::now(),
@@ -105,6 +114,18 @@ impl Machine {
     pub(super) fn watch(
         &mut self,
         patience: Duration,
+        test: impl FnMut(&Events) -> bool,
+    ) -> Result<Option<Events>> {
+        let seen = self.watch_to_end(patience, test)?;
+        let ended = seen.is_none() && self.is_over()?;
+        ensure!(!ended, "the machine has ended: {}", self.process.told());
+        Ok(seen)
+    }
+
+    /// As [`Self::watch`], where the machine may end, which is `Ok(None)` too.
+    pub(super) fn watch_to_end(
+        &mut self,
+        patience: Duration,
         mut test: impl FnMut(&Events) -> bool,
     ) -> Result<Option<Events>> {
         let deadline = Instant::now() + patience;
@@ -113,19 +134,58 @@ impl Machine {
             if test(&seen) {
                 return Ok(Some(seen));
             }
-            let ended = seen.stop.is_some() || self.process.child.try_wait()?.is_some();
-            ensure!(!ended, "the machine has ended: {}", self.process.told());
-            if Instant::now() > deadline {
+            if self.is_over()? || Instant::now() > deadline {
                 return Ok(None);
             }
             thread::sleep(LOOK);
         }
     }
 
+    /// Has it ended, or is about to?
+    pub(super) fn is_over(&mut self) -> Result<bool> {
+        Ok(self.seen().stop.is_some() || self.process.child.try_wait()?.is_some())
+    }
+
+    /// How it ended, if it does in time.
+    pub(super) fn status(&mut self) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let status = self.process.child.try_wait()?;
+            if status.is_some() || Instant::now() > deadline {
+                return Ok(status);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// How long an answer, a loss and a return may take.
+    pub(super) const fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// The last that rcoe said.
+    pub(super) fn told(&self) -> String {
+        self.process.told()
+    }
+
     /// As [`Self::watch`], where it is an error that it is not told.
     pub(super) fn wait(&mut self, what: &str, test: impl FnMut(&Events) -> bool) -> Result<Events> {
         let seen = self.watch(self.patience, test)?;
         seen.with_context(|| format!("waited in vain for {what}: {}", self.process.told()))
+    }
+
+    /// Flips a bit of a replica, unless there is nothing of its class, or the machine has ended.
+    pub(super) fn flip(&mut self, victim: usize, flip: &Flip) -> Result<Option<Hit>> {
+        let memory = Memory {
+            processor: self.processor,
+            file: &self.process.file("memory"),
+            partition: MEMORY << 20,
+        };
+        let done = flip_in(victim, flip, memory, &mut self.debugger);
+        match done {
+            Err(_) if self.is_over()? => Ok(None),
+            done => done.with_context(|| self.process.told()),
+        }
     }
 
     /// Does something to a replica; what it was, in words.
@@ -148,14 +208,7 @@ impl Machine {
         let stream = connect(self.port, self.patience, || true)?;
         // There is no answer to that.
         let _ = Client::new(stream, "").ask("SHUTDOWN NOSAVE");
-        let deadline = Instant::now() + self.patience;
-        let status: ExitStatus = loop {
-            if let Some(status) = self.process.child.try_wait()? {
-                break status;
-            }
-            ensure!(Instant::now() < deadline, "the machine does not end");
-            thread::sleep(LOOK);
-        };
+        let status = self.status()?.context("the machine does not end")?;
         ensure!(status.success(), "{status}: {}", self.process.told());
         Ok(())
     }

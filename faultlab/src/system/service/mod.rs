@@ -18,6 +18,7 @@
 //! while a replica is brought back.
 
 mod clients;
+pub mod errors;
 mod faults;
 mod machine;
 mod report;
@@ -35,7 +36,7 @@ use crate::plan::Rng;
 
 use clients::Clients;
 pub use faults::Kind;
-use machine::Machine;
+use machine::{Machine, Shape};
 pub use report::{Header, markdown};
 
 /// Answers that must come between two faults.
@@ -143,7 +144,7 @@ impl Campaign {
     pub fn run(&self, setup: &Setup, index: u64, faults: usize) -> Result<Run> {
         let mut rng = Rng::new(&[self.seed, index]);
         let folder = setup.folder.join(format!("run-{index}"));
-        let mut machine = Machine::start(self, setup, &folder)?;
+        let mut machine = Machine::start(self.shape(), setup, &folder)?;
         let (port, began) = (machine.port, machine.began);
         let clients = Clients::start(port, began, setup.deadline, rng.next())?;
         let mut run = Run {
@@ -171,6 +172,13 @@ impl Campaign {
         run.answers = books.unwrap_or(0);
         run.ms = milliseconds(began.elapsed());
         Ok(run)
+    }
+
+    fn shape(&self) -> Shape<'_> {
+        Shape {
+            replicas: self.replicas,
+            compare: &self.compare,
+        }
     }
 
     /// Does so many faults, each when the one before is over.
