@@ -430,16 +430,12 @@ impl<'a, E: Env> Replica<'a, E> {
         self.node.settle(&self.ports);
         loop {
             let step = self.node.step(&mut call, &self.ports, out);
-            let step = self.node.checked(step, &self.ports);
             self.wake_sleepers();
             match step {
                 Step::Again => round = 0,
                 Step::Ready(done) => return Ok(done),
-                Step::Halted(halt) => return Err(halt),
-                Step::Exclude(gone) => {
-                    let primary = self.node.primary();
-                    self.env.exclude(self.outbox(), gone, primary);
-                }
+                Step::Halted(halt) => return Err(self.founded(halt)),
+                Step::Exclude(gone) => self.exclude(gone)?,
                 Step::Pending(what) => {
                     let w = Wait {
                         peer: what.peer,
@@ -455,6 +451,34 @@ impl<'a, E: Env> Replica<'a, E> {
                     round = round.saturating_add(1);
                 }
             }
+        }
+    }
+
+    /// Shuts others out, if most have confirmed that they are faulty. That is asked here, next to
+    /// what cannot be undone: a flipped register may have led here past all that decides it.
+    ///
+    /// # Errors
+    /// If they have not: this replica is broken.
+    #[cold]
+    #[inline(never)]
+    pub fn exclude(&mut self, gone: ReplicaSet) -> Result<(), Halt> {
+        match self.node.checked(Step::Exclude(gone), &self.ports) {
+            Step::Halted(halt) => Err(halt),
+            _ => {
+                let primary = self.node.primary();
+                self.env.exclude(self.outbox(), gone, primary);
+                Ok(())
+            }
+        }
+    }
+
+    /// Why this replica goes no further, if that is what it has decided; else it is broken.
+    #[cold]
+    #[inline(never)]
+    fn founded(&mut self, halt: Halt) -> Halt {
+        match self.node.checked(Step::Halted(halt), &self.ports) {
+            Step::Halted(halt) => halt,
+            _ => halt,
         }
     }
 

@@ -132,6 +132,8 @@ pub(crate) enum Probe {
     Stop,
     /// Nowhere: the kernel comes to the command that stops the core of another replica.
     Command,
+    /// Nowhere: the replica takes it that a vote has removed the others.
+    Exclude,
 }
 
 fn probe(command: &[u8]) -> Option<(u64, Probe)> {
@@ -151,6 +153,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"base" => Probe::Base,
         b"stop" => Probe::Stop,
         b"command" => Probe::Command,
+        b"exclude" => Probe::Exclude,
         _ => return None,
     };
     Some((number(command, b"victim")?, probe))

@@ -396,6 +396,7 @@ impl Machine {
             Probe::Sudden => panic!("a test has this replica break"),
             Probe::Base => self.base += 1 << 20,
             Probe::Stop => self.kernel.sphere.stop(),
+            Probe::Exclude => self.kernel.sphere.exclude_others(),
             Probe::Command => {
                 let sibling = (self.parameters.replica + 1) % self.parameters.replicas;
                 interrupts::stop(u32::try_from(sibling).expect("replicas are few"));

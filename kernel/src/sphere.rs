@@ -234,6 +234,13 @@ impl Replicated {
         report::halt(Halt::FailStop(Cause::Timeout), self.replica.others_go_on())
     }
 
+    /// Takes it that a vote has removed all others.
+    pub(crate) fn exclude_others(&mut self) {
+        let others = self.replica.members().without(self.replica.id());
+        let excluded = self.replica.exclude(others);
+        self.go_on(excluded);
+    }
+
     /// The machine stands still here, if it is time. Before all have met, other cores may not have
     /// begun.
     fn stand_still(&mut self) {

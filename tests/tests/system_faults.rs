@@ -124,6 +124,22 @@ fn a_kernel_that_calls_for_the_end_is_not_obeyed_where_others_go_on() {
     assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
 }
 
+/// So does one that takes others for removed, as a flipped register has it in the midst of a vote.
+#[test]
+fn a_kernel_that_takes_the_others_for_removed_is_the_one_that_is_removed() {
+    for victim in 0..3 {
+        let scene = Scene::new();
+        let options = ["-n", "3", "--events", "e"];
+        let outcome = probed(&scene, ("exclude", victim), &options, &["sleep", "100"]);
+        let what = format!("{victim}: {}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(outcome.out(), slept(), "{what}");
+        assert!(what.contains("withdraws broken"), "{what}");
+        let events = events_of(&scene.path().join("e"));
+        assert_eq!(removed(&events), [u64::try_from(victim).unwrap()], "{what}");
+    }
+}
+
 /// Any core can stop any other. One that comes to that command for no reason ends alone.
 #[test]
 fn a_kernel_that_commands_another_core_for_no_reason_is_the_one_that_is_removed() {

@@ -23,6 +23,7 @@ mod guest;
 mod linux;
 mod machine;
 mod pack;
+mod presence;
 mod publish;
 mod run;
 

@@ -17,6 +17,7 @@ use crate::find::{self, KERNEL};
 use crate::guest::{Guest, MONITOR};
 use crate::linux::{self, LinuxProgram};
 use crate::machine::{self, Accel, Machine, Threads};
+use crate::presence::Presence;
 use crate::{Arch, DiskFile, Entry, Publish, SystemError, pack};
 
 /// What is to be run, and how.
@@ -353,12 +354,14 @@ struct Learnt {
     status: Option<u8>,
     fail_stop: Option<String>,
     trouble: Option<String>,
+    presence: Presence,
     /// What the emulator said of itself.
     emulator: Option<String>,
 }
 
 impl Learnt {
     fn note(&mut self, replica: usize, entry: &Entry) {
+        self.presence.note(replica, entry);
         match entry {
             Entry::FailStop(why) => self.fail_stop = Some(why.clone()),
             Entry::Refused(why) | Entry::Unhandled(why) => self.trouble = Some(why.clone()),
@@ -391,6 +394,9 @@ impl Learnt {
         }
     }
 }
+
+/// Why a machine is ended that does not end itself.
+const NOBODY: &str = "no replica is left";
 
 /// How often the emulator is looked at while it says nothing.
 const LOOK: Timespec = Timespec {
@@ -427,6 +433,10 @@ fn watch(
         for (replica, entry) in diaries.round()? {
             learnt.note(replica, &entry);
             tell(replica, &entry);
+        }
+        if ended.is_none() && learnt.presence.nobody_is_left() {
+            ended = Some(machine.end().map_err(SystemError::host("ending qemu"))?);
+            learnt.fail_stop.get_or_insert_with(|| NOBODY.to_owned());
         }
         if over && diaries.told_all() {
             break;
