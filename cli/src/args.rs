@@ -304,7 +304,8 @@ pub(crate) struct RunArgs {
     /// least 32M]
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub(crate) memory: Option<u64>,
-    /// System sphere: keep the machine's memory in FILE, where a fault injector can reach it
+    /// System sphere: keep the machine's memory in FILE, new or empty, where a fault injector
+    /// can reach it
     #[arg(long, value_name = "FILE")]
     pub(crate) memory_file: Option<PathBuf>,
     /// System sphere: wait for a debugger or fault injector at this unix socket

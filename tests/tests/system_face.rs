@@ -63,6 +63,10 @@ fn what_the_emulator_cannot_use_is_named_by_its_option() {
     let comma = system(&scene, &["-n", "1", "--memory-file", "a,b"], &["hello"]);
     assert_eq!(comma.ended, Ended::Exit(0), "{}", comma.err());
     assert!(scene.path().join("a,b").is_file());
+    // What a machine has left there would be other memory for each replica.
+    let again = system(&scene, &["-n", "1", "--memory-file", "a,b"], &["hello"]);
+    assert_eq!(again.ended, Ended::Exit(125), "{}", again.err());
+    assert!(again.err().contains("a,b: is not empty"), "{}", again.err());
 }
 
 #[test]

@@ -256,6 +256,10 @@ fn check_places(settings: &Settings) -> Result<(), SystemError> {
         if !kind.is_file() {
             return Err(refuse("--memory-file", path, &"is no regular file"));
         }
+        // Replicas count on memory that nobody has written.
+        if kind.len() > 0 && !settings.restored {
+            return Err(refuse("--memory-file", path, &"is not empty: remove it"));
+        }
     }
     // The emulator replaces a socket that is there.
     let check = |option: &str, path: &Path| {
