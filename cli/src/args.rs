@@ -333,11 +333,16 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) wire: Option<PathBuf>,
     /// System sphere: a file that a program of Linux, which runs in the root folder, finds
-    /// at GUEST or by the same name, or a folder with all files in it; as /dev/stdin it is its
-    /// standard input. Dynamic programs have their libraries without. What the program writes to
+    /// at GUEST or by the same name, or a folder with all files in it. Dynamic programs have their
+    /// libraries without. What the program writes to
     /// files is gone with the machine, but for those of --disk. Can be given more than once
     #[arg(long, value_name = "HOST[:GUEST]")]
     pub(crate) file: Vec<Carried>,
+    /// System sphere: a file that a program of Linux has as its standard input; `-` is that of this
+    /// command, which is read to its end before the machine starts. Without this option it has the
+    /// file to which this command's is redirected, or nothing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
     /// System sphere: a file that is the disk of the machine, on which a program of Linux has the
     /// files of FOLDER (/disk), and finds them in the next run. What it asks to be kept (fsync) is
     /// on the disk before it goes on, and the rest 5 seconds later at the latest. A file that is

@@ -5,6 +5,7 @@ mod args;
 mod cores;
 mod doctor;
 mod explain;
+mod input;
 mod points;
 mod reporter;
 mod run;

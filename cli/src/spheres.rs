@@ -24,7 +24,7 @@ const PROCESS: [&str; 11] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 18] = [
+const SYSTEM: [&str; 19] = [
     "accel",
     "arch",
     "core_threads",
@@ -35,6 +35,7 @@ const SYSTEM: [&str; 18] = [
     "file",
     "guest",
     "initrd",
+    "input",
     "memory",
     "memory_file",
     "monitor",

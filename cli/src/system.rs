@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use crate::args::{
     AccelArg, ArchArg, CoreThreads, CountBy, CouplingArg, OnFault, RunArgs, StopBy, TickArg,
 };
+use crate::input;
 use crate::reporter::say;
 
 /// Variable with further words for the kernel's command line, for tests.
@@ -188,6 +189,9 @@ fn argument(args: &RunArgs) -> Result<Option<u64>, SystemError> {
     if !args.file.is_empty() {
         return refuse("--file is for programs of Linux: others have no files");
     }
+    if args.input.is_some() {
+        return refuse("--input is for programs of Linux: others read nothing");
+    }
     if args.outgoing {
         return refuse("--outgoing is for programs of Linux: others make no connections");
     }
@@ -237,6 +241,7 @@ fn linux_program(
         arguments: args.command.clone(),
         environment: variables.collect(),
         files: args.file.clone(),
+        input: input::read(args)?,
         disk: args.disk.as_ref().map(|disk| disk.guest.clone()),
         outgoing: args.outgoing,
     };

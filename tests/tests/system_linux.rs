@@ -4,7 +4,7 @@ use rcoe_tests::launch::{Ended, Outcome};
 use rcoe_tests::linux::{GLIBC, MUSL};
 use rcoe_tests::rcoe::{Scene, events_of};
 use rcoe_tests::sample::{pairs, sampled};
-use rcoe_tests::system::{is_aarch64, system, system_with};
+use rcoe_tests::system::{is_aarch64, system, system_with, words};
 
 /// What libraries do at their start and when they are used: thread-local data, the heap, mappings,
 /// faults of calls, time, random numbers, files, floating point.
@@ -264,6 +264,50 @@ fn busybox_works_on_files_of_the_host() {
     assert_eq!(outcome.out(), "4000\n", "{}", outcome.err());
     let outcome = system(&scene, &["-n", "2"], &["busybox", "wc", "-c"]);
     assert_eq!(outcome.out(), "0\n", "{}", outcome.err());
+}
+
+/// A file to which the standard input is redirected, from where it has been read; or what is named.
+#[test]
+fn a_program_reads_what_its_standard_input_is() {
+    let scene = Scene::new();
+    std::fs::write(scene.path().join("lines"), "one\ntwo\nthree\n").unwrap();
+    let run = |options: &[&str], script: &str| {
+        let all = [&["-n", "2"], options].concat();
+        let command = words(&all, &["busybox", "cat"]).join(" ");
+        let outcome = scene.run(&["sh", "-c", &script.replace("RUN", &command)]);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        (outcome.out().to_owned(), outcome.err().to_owned())
+    };
+    let (out, err) = run(&[], "{ read first; RUN; } <lines");
+    assert_eq!(out, "two\nthree\n", "{err}");
+    let (out, err) = run(&["--input", "lines"], "RUN <&-");
+    assert_eq!(out, "one\ntwo\nthree\n", "{err}");
+    let (out, err) = run(&["--input", "-"], "echo piped | RUN");
+    assert_eq!(out, "piped\n", "{err}");
+    let (out, err) = run(&[], "echo piped | RUN");
+    assert_eq!(out, "", "it is not waited for");
+    assert!(err.contains("--input - reads it"), "{err}");
+}
+
+#[test]
+fn an_input_that_cannot_be_is_refused_by_name() {
+    let scene = Scene::new();
+    for (options, program, told) in [
+        (["--input", "none"], "busybox", "--input none: No such file"),
+        (["--input", "."], "busybox", "--input .: "),
+        (
+            ["--input", "none"],
+            "hello",
+            "--input is for programs of Linux",
+        ),
+    ] {
+        let outcome = system(&scene, &[&["-n", "1"], &options[..]].concat(), &[program]);
+        assert_eq!(outcome.ended, Ended::Exit(125), "{told}: {}", outcome.err());
+        assert!(outcome.err().contains(told), "{}", outcome.err());
+    }
+    let twice = ["-n", "1", "--input", "x", "--file", "x:/dev/stdin"];
+    let outcome = system(&scene, &twice, &["busybox"]);
+    assert!(outcome.err().contains("leave out one"), "{}", outcome.err());
 }
 
 /// Does what is not carried, or what no program may.

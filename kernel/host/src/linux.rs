@@ -104,6 +104,8 @@ pub struct Start {
     pub environment: Vec<OsString>,
     /// Files and folders that it finds, besides itself.
     pub files: Vec<Carried>,
+    /// What it reads from its standard input, if that is not empty or among the files.
+    pub input: Option<Vec<u8>>,
     /// The folder whose files are on the disk, if there is a disk.
     pub disk: Option<PathBuf>,
     /// May it reach others, and ask for their names?
@@ -155,6 +157,7 @@ impl LinuxProgram {
         };
         start.check(&own_place(path)).map_err(refuse)?;
         let mut files = files(path, content, &start.files)?;
+        files.extend(start.input.clone().map(input));
         let mut hosts = vec![path.canonicalize().unwrap_or_else(|_| path.to_owned())];
         hosts.extend(start.files.iter().map(|it| it.host.clone()));
         let added = add_libraries(arch, &mut files, hosts, &start.environment);
@@ -309,6 +312,15 @@ fn files(
         });
     }
     Ok(files)
+}
+
+/// A program's standard input, as the personality finds it.
+fn input(content: Vec<u8>) -> bundle::File {
+    bundle::File {
+        path: "/dev/stdin".into(),
+        content,
+        mode: 0o444,
+    }
 }
 
 /// Adds the loaders and libraries that programs among files need: the numbers of the first one's,
@@ -480,6 +492,7 @@ mod tests {
                     guest: format!("/{number}{}", "y".repeat(path)).into(),
                 })
                 .collect(),
+            input: None,
             disk: None,
             outgoing: false,
         };

@@ -29,11 +29,11 @@ impl Presence {
                 self.here = (0..*count).collect();
                 self.several = *count > 1;
             }
-            Entry::Removed(gone, _, vote) => {
-                if self.votes.get(gone).is_none_or(|last| last < vote) {
-                    self.votes.insert(*gone, *vote);
-                    self.here.remove(gone);
-                }
+            Entry::Removed(gone, _, vote)
+                if self.votes.get(gone).is_none_or(|last| last < vote) =>
+            {
+                self.votes.insert(*gone, *vote);
+                self.here.remove(gone);
             }
             Entry::Joined(who) => drop(self.here.insert(*who)),
             Entry::Convicted | Entry::Broken(_) => drop(self.here.remove(&(teller as u64))),
