@@ -35,7 +35,8 @@ pub struct Order {
     /// coupling and rounds (close against loose, counted), points (at which all of memory is
     /// compared), latency (of faults and interrupts, close against loose, counted), service (Redis
     /// and its client in one machine, counted, which needs redis-server, redis-tools and busybox),
-    /// and ycsb (Redis under YCSB, which needs redis-server, a JDK and Maven with its registry).
+    /// start (of Redis in the machine, by the host's clock, which needs redis-server) and ycsb (Redis
+    /// under YCSB, which needs redis-server, a JDK and Maven with its registry).
     #[arg(
         long = "part",
         value_delimiter = ',',
@@ -53,9 +54,18 @@ pub struct Order {
     /// The machine.
     #[arg(long, default_value = "x86_64")]
     pub arch: Arch,
+    /// Of ycsb: records.
+    #[arg(long, default_value_t = service::USUAL)]
+    pub records: u64,
+    /// Of ycsb: operations of each workload, and a twentieth of them of E.
+    #[arg(long, default_value_t = service::USUAL)]
+    pub operations: u64,
+    /// Of ycsb: how replicas are compared.
+    #[arg(long, value_delimiter = ',', default_value = "io,args,every")]
+    pub modes: Vec<String>,
 }
 
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "computing",
     "calls",
     "seldom",
@@ -66,6 +76,7 @@ const PARTS: [&str; 11] = [
     "points",
     "latency",
     "service",
+    "start",
     "ycsb",
 ];
 
@@ -162,6 +173,10 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<Told> {
     if wants("service") {
         eprintln!("measuring: Redis with its client in one machine");
         operations::measure(&bench, &mut out)?;
+    }
+    if wants("start") {
+        eprintln!("measuring: the start of Redis in a machine");
+        service::start(rcoe, order, &mut out)?;
     }
     if wants("ycsb") {
         eprintln!("measuring: Redis under YCSB");

@@ -9,7 +9,9 @@
 //!
 //! Contract: a run with an error, a value that did not verify, or a divergence fails.
 //!
-//! Not covered: the papers' size (their 10,000 records and more), and persistence.
+//! Apart from that, how long it takes from the start of rcoe to the server's first answer.
+//!
+//! Not covered: persistence.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -20,17 +22,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::{MODES, NS, Order, Row, Told, head, row};
+use super::{NS, Order, Row, Told, head, row};
 use crate::client::{Client, Work};
 use crate::server::wait;
 use crate::workshop::{Workshop, tool};
 
-/// What the client does.
-const WORK: Work = Work {
-    records: 500,
-    operations: 500,
-    scans: 25,
-};
+/// Records and operations, unless it is told otherwise.
+pub(super) const USUAL: u64 = 500;
+/// Of workload E so many times fewer: an operation of that reads many records.
+const SCANS: u64 = 20;
 const WORKLOADS: [&str; 6] = ["A", "B", "C", "F", "D", "E"];
 /// Longest wait for the server to answer or end, and for one answer.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -40,16 +40,25 @@ const ANSWER: Duration = Duration::from_secs(2);
 pub(super) fn measure(rcoe: &Path, order: &Order, out: &mut Told) -> Result<()> {
     let client = Client::build().context("the YCSB client cannot be built")?;
     let workshop = Workshop::open(rcoe)?;
+    let work = Work {
+        records: order.records,
+        operations: order.operations,
+        scans: (order.operations / SCANS).max(1),
+    };
+    let size = match [order.records, order.operations] {
+        [USUAL, USUAL] => String::new(),
+        [records, operations] => format!(", {records} records, {operations} operations"),
+    };
     let _ = writeln!(out, "\n### Redis under YCSB, operations a second\n");
     head(out);
     let counted = std::mem::replace(&mut out.counted, "op/s");
-    for compare in MODES {
+    for compare in order.modes.iter().map(String::as_str) {
         let mut rows: [Row; WORKLOADS.len()] = Default::default();
         for repetition in 0..order.repetitions {
             for at in 0..NS.len() {
                 let at = (at + repetition) % NS.len();
                 let machine = Machine::start(&workshop, rcoe, NS[at], compare)?;
-                let figures = machine.run(&client)?;
+                let figures = machine.run(&client, work)?;
                 for (row, figure) in rows.iter_mut().zip(figures) {
                     row[at].push(figure);
                 }
@@ -57,11 +66,38 @@ pub(super) fn measure(rcoe: &Path, order: &Order, out: &mut Told) -> Result<()> 
             }
         }
         for (workload, values) in WORKLOADS.into_iter().zip(&rows) {
-            let what = format!("Redis under YCSB, throughput: {workload}");
+            let what = format!("Redis under YCSB, throughput{size}: {workload}");
             row(out, &what, compare, values, 2);
         }
     }
     // What is measured next is counted as before.
+    out.counted = counted;
+    Ok(())
+}
+
+/// Measures how long it takes from the start of rcoe until the server answers.
+pub(super) fn start(rcoe: &Path, order: &Order, out: &mut Told) -> Result<()> {
+    let workshop = Workshop::open(rcoe)?;
+    let _ = writeln!(out, "\n### From the start to the first answer, ms\n");
+    head(out);
+    let counted = std::mem::replace(&mut out.counted, "ms");
+    let mut took = Row::default();
+    for repetition in 0..order.repetitions {
+        for at in 0..NS.len() {
+            let at = (at + repetition) % NS.len();
+            let began = Instant::now();
+            let machine = Machine::start(&workshop, rcoe, NS[at], "args")?;
+            took[at].push(began.elapsed().as_secs_f64() * 1e3);
+            machine.finish()?;
+        }
+    }
+    row(
+        out,
+        "Redis in the machine, from the start to the first answer",
+        "args",
+        &took,
+        2,
+    );
     out.counted = counted;
     Ok(())
 }
@@ -118,13 +154,19 @@ impl Machine {
     }
 
     /// Operations a second of each workload; then the machine ends, without a divergence.
-    fn run(mut self, client: &Client) -> Result<[f64; WORKLOADS.len()]> {
-        let drive = |workload: &str| client.finish(client.start(WORK, workload, self.port)?);
+    fn run(self, client: &Client, work: Work) -> Result<[f64; WORKLOADS.len()]> {
+        let drive = |workload: &str| client.finish(client.start(work, workload, self.port)?);
         drive("load")?;
         let mut figures = [0.0; WORKLOADS.len()];
         for (figure, workload) in figures.iter_mut().zip(WORKLOADS) {
             *figure = drive(workload).with_context(|| format!("workload {workload}"))?;
         }
+        self.finish()?;
+        Ok(figures)
+    }
+
+    /// The machine ends, without a divergence.
+    fn finish(mut self) -> Result<()> {
         // There is no answer to that.
         let _ = self.ask("SHUTDOWN NOSAVE\r\n");
         let status = wait(&mut self.child, PATIENCE).context("the server was told to end")?;
@@ -134,7 +176,7 @@ impl Machine {
         let last: serde_json::Value = serde_json::from_str(last)?;
         let clean = last["type"] == "stop" && last["counts"]["divergences"] == 0;
         ensure!(clean, "the replicas differed: {last}");
-        Ok(figures)
+        Ok(())
     }
 }
 
