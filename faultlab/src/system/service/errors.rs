@@ -345,7 +345,8 @@ fn of_end(machine: &mut Machine) -> Result<Error> {
         None if status.is_none() => Verdict::Hang,
         _ => Verdict::Crash,
     };
-    let detail = if verdict.is_uncontrolled() {
+    // Where others could have gone on, it is told why they did not.
+    let detail = if verdict.is_uncontrolled() || machine.can_mask() {
         machine.told()
     } else {
         String::new()

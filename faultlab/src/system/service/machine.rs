@@ -163,6 +163,11 @@ impl Machine {
         self.patience
     }
 
+    /// Are there enough replicas to go on without one?
+    pub(super) const fn can_mask(&self) -> bool {
+        self.replicas > 2
+    }
+
     /// The last that rcoe said.
     pub(super) fn told(&self) -> String {
         self.process.told()

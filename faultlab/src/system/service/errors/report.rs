@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Campaign, Injection, Run};
 use crate::report::{Tally, claims, outcome_table, target_table};
+use crate::taxonomy::Verdict;
 
 /// What was done, and on what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +61,7 @@ pub fn markdown(header: &Header, runs: &[Run]) -> String {
         all.iter().filter(|it| it.primary).count()
     );
     target_table(&mut out, all.iter().map(|it| (it.target, &it.verdict)));
-    for (run, flip) in uncontrolled(runs) {
+    for (run, flip) in unmasked(runs, *replicas) {
         let _ = writeln!(
             out,
             "\n* machine {run}: {}: replica {}, {}; {}",
@@ -73,18 +74,21 @@ pub fn markdown(header: &Header, runs: &[Run]) -> String {
     out
 }
 
-fn uncontrolled(runs: &[Run]) -> impl Iterator<Item = (u64, &Injection)> {
+/// What was uncontrolled, and what stopped a machine that could have gone on without one replica.
+fn unmasked(runs: &[Run], replicas: usize) -> impl Iterator<Item = (u64, &Injection)> {
     let flips = runs
         .iter()
         .flat_map(|run| run.flips.iter().map(|it| (run.index, it)));
-    flips.filter(|(_, flip)| flip.verdict.is_uncontrolled())
+    flips.filter(move |(_, flip)| {
+        let stopped = matches!(flip.verdict, Verdict::FailStop(_));
+        flip.verdict.is_uncontrolled() || stopped && replicas > 2
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::system::Target;
-    use crate::taxonomy::Verdict;
 
     #[test]
     fn errors_are_told_by_class_and_the_uncontrolled_by_what_was_done() {
@@ -101,6 +105,7 @@ mod tests {
             flip(Target::Network, Verdict::Masked, None),
             flip(Target::Network, Verdict::Corrected("fault".into()), Some(1)),
             flip(Target::Gpr, Verdict::Hang, Some(0)),
+            flip(Target::Xmm, Verdict::FailStop("fault".into()), Some(1)),
         ];
         let run = Run {
             index: 4,
@@ -122,10 +127,11 @@ mod tests {
         };
         let told = markdown(&header, &[run]);
         for expected in [
-            "1 machines, 3 flips, 2 errors observed, 10 answers",
-            "A culprit was named 2 times, rightly 1;",
+            "1 machines, 4 flips, 3 errors observed, 10 answers",
+            "A culprit was named 3 times, rightly 2;",
             "| network stack | 2 | 1 | 1 | 0 | 0 | 0 |",
             "* machine 4: hang: replica 1, a bit of gpr; told",
+            "* machine 4: detected, fail-stop (fault): replica 1, a bit of xmm; told",
         ] {
             assert!(told.contains(expected), "{told}");
         }
