@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
-use super::machine::{Bench, Clock, Run, per_each};
+use super::machine::{Bench, Clock, Run, Told as Figures, per_each};
 use super::{NS, Told, USUAL};
 use crate::evidence::{Series, spread_of};
 
@@ -71,7 +71,7 @@ pub(super) fn measure(bench: &Bench, out: &mut Told) -> Result<()> {
 /// of floating point, as the papers' Dhrystone and Whetstone.
 const ROUNDS_OF: [(&str, [u64; 2]); 2] = [("hash", [10, 90]), ("float", [400, 4_400])];
 /// Loops in which replicas are stopped, with the argument of `loops`.
-const LOOPS: [(&str, u64); 2] = [("tight", 8_000), ("of 64 branches", 1_000_000_250)];
+pub(super) const LOOPS: [(&str, u64); 2] = [("tight", 8_000), ("of 64 branches", 1_000_000_250)];
 
 /// What a round takes each replica, closely and loosely coupled, of one that is alone and coupled
 /// loosely; and what one agreement adds inside and outside a tight loop.
@@ -176,7 +176,9 @@ pub(super) fn verify(bench: &Bench, out: &mut Told) -> Result<()> {
     );
     for replicas in [2, 3] {
         for (how, name) in WAYS {
-            let [points, events] = verified(bench, replicas, how)?;
+            let options = ["--coupling", "close", "--stop-by", how];
+            let all = (SHORTEST, POINTS, &VERIFIED[..]);
+            let [points, events] = verified(bench, replicas, &options, all)?;
             let _ = writeln!(out, "| {replicas} | {how} | {points} | {events} |");
             let what = format!("points, all of memory alike at each{name}");
             count(out, (what, "times"), replicas, points);
@@ -185,22 +187,28 @@ pub(super) fn verify(bench: &Bench, out: &mut Told) -> Result<()> {
     Ok(())
 }
 
-/// So many points between events as there are to be, and how many were at events besides.
-fn verified(bench: &Bench, replicas: usize, how: &str) -> Result<[u64; 2]> {
-    let options = ["--coupling", "close", "--stop-by", how];
+/// Runs these programs with ever longer ticks, from one of so many microseconds, until there are so
+/// many points between events; how many, and how many at events besides.
+pub(super) fn verified(
+    bench: &Bench,
+    replicas: usize,
+    options: &[&str],
+    (shortest, enough, programs): (u64, u64, &[(&str, u64)]),
+) -> Result<[u64; 2]> {
     let mut sum = [0, 0];
     for more in 0.. {
-        let tick = format!("{}us", SHORTEST + 7 * more);
+        let tick = format!("{}us", shortest + 7 * more);
         let words = "verify=yes";
-        for (program, argument) in VERIFIED {
+        for &(program, argument) in programs {
             let run = Run {
                 words,
                 ..run(replicas, &tick)
             };
-            let told = bench.run_with(run, &options, program, argument)?;
+            let told = bench.run_with(run, options, program, argument)?;
+            all_agreed(&told, program)?;
             let [points, events] = told.points.unwrap_or_default();
             sum = [sum[0] + points - events, sum[1] + events];
-            if sum[0] >= POINTS {
+            if sum[0] >= enough {
                 return Ok(sum);
             }
         }
@@ -208,7 +216,13 @@ fn verified(bench: &Bench, replicas: usize, how: &str) -> Result<[u64; 2]> {
     unreachable!("the series of ticks has no end")
 }
 
-fn count(out: &mut Told, (what, unit): (String, &str), replicas: usize, count: u64) {
+/// A replica that was removed would go unnoticed among three.
+pub(super) fn all_agreed(told: &Figures, what: &str) -> Result<()> {
+    ensure!(told.removal.is_none(), "{what}: a replica was removed");
+    Ok(())
+}
+
+pub(super) fn count(out: &mut Told, (what, unit): (String, &str), replicas: usize, count: u64) {
     #[expect(clippy::cast_precision_loss, reason = "a small number")]
     let value = count as f64;
     push(out, (what, unit), replicas, value, None);
@@ -224,12 +238,12 @@ pub(super) const fn run(replicas: usize, tick: &str) -> Run<'_> {
     }
 }
 
-fn note(out: &mut Told, what: String, replicas: usize, value: f64, ratio: Option<f64>) {
+pub(super) fn note(out: &mut Told, what: String, replicas: usize, value: f64, ratio: Option<f64>) {
     let unit = out.counted;
     push(out, (what, unit), replicas, value, ratio);
 }
 
-fn push(
+pub(super) fn push(
     out: &mut Told,
     (what, unit): (String, &str),
     replicas: usize,

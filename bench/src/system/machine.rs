@@ -52,6 +52,14 @@ impl Arch {
         }
     }
 
+    /// Where its part of the image is.
+    const fn subfolder(self) -> &'static str {
+        match self {
+            Self::X86 => "",
+            Self::Arm => "aarch64",
+        }
+    }
+
     /// What its clock counts where it counts instructions: that of QEMU's AArch64 has 62.5 MHz, and
     /// an instruction takes 1 ns.
     pub(super) const fn counted(self) -> &'static str {
@@ -190,8 +198,20 @@ impl Bench {
 
     /// As [`Self::run_with`], of a program with any arguments.
     pub(super) fn run_words(&self, run: Run<'_>, options: &[&str], words: &[&str]) -> Result<Told> {
-        let text = self.tell(run, options, words, &[0])?;
-        Told::parse(&text).with_context(|| format!("{run:?} {words:?} told nothing: {text}"))
+        Ok(self.run_said(run, options, words)?.0)
+    }
+
+    /// The same, with what the program printed.
+    pub(super) fn run_said(
+        &self,
+        run: Run<'_>,
+        options: &[&str],
+        words: &[&str],
+    ) -> Result<(Told, String)> {
+        let [out, text] = self.tell(run, options, words, &[0])?;
+        let told = Told::parse(&text);
+        let told = told.with_context(|| format!("{run:?} {words:?} told nothing: {text}"))?;
+        Ok((told, out))
     }
 
     /// Cycles from a flip that was asked for until it was noticed, if it was.
@@ -201,7 +221,7 @@ impl Bench {
         options: &[&str],
         words: &[&str],
     ) -> Result<Option<f64>> {
-        let text = self.tell(run, options, words, &[0, FAIL_STOP])?;
+        let [_, text] = self.tell(run, options, words, &[0, FAIL_STOP])?;
         let mut lines = text.lines();
         let rest = lines.find_map(|line| line.strip_prefix("flips 1, "));
         let rest = rest.with_context(|| format!("{run:?}: nothing flipped: {text}"))?;
@@ -214,8 +234,29 @@ impl Bench {
         self.arch
     }
 
-    /// What a run says at its end, which has to be one of these.
-    fn tell(&self, run: Run<'_>, options: &[&str], words: &[&str], ends: &[i32]) -> Result<String> {
+    /// The program of the image that counts its own branches, for a run of loosely coupled replicas.
+    pub(super) fn counting(&self, program: &str) -> Result<String> {
+        let named = std::env::var_os("RCOE_SYSTEM_IMAGE").map(PathBuf::from);
+        let built = || Some(self.rcoe.parent()?.parent()?.join("system/image"));
+        let folder = named.or_else(built).unwrap_or_default();
+        let folder = folder.join(self.arch.subfolder()).join("counted");
+        let path = folder.join(format!("system-{program}"));
+        ensure!(
+            path.is_file(),
+            "{} is missing: build it by cargo xtask image, or name its folder by RCOE_SYSTEM_IMAGE",
+            path.display()
+        );
+        Ok(path.display().to_string())
+    }
+
+    /// What a run prints and says at its end, which has to be one of these.
+    fn tell(
+        &self,
+        run: Run<'_>,
+        options: &[&str],
+        words: &[&str],
+        ends: &[i32],
+    ) -> Result<[String; 2]> {
         let mut command = Command::new(&self.rcoe);
         command.args(["run", "--sphere", "system", "--stats"]);
         if !options.contains(&"--timeout") {
@@ -229,10 +270,10 @@ impl Bench {
         command.env("RCOE_SYSTEM_WORDS", run.words);
         let done = command.stdin(Stdio::null()).output();
         let done = done.with_context(|| format!("cannot start {command:?}"))?;
-        let text = String::from_utf8_lossy(&done.stderr).into_owned();
+        let texts = [done.stdout, done.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
         let ended = done.status.code().is_some_and(|code| ends.contains(&code));
-        ensure!(ended, "{command:?}: {text}");
-        Ok(text)
+        ensure!(ended, "{command:?}: {}", texts[1]);
+        Ok(texts)
     }
 
     /// Cycles of one more round, for each replica: the difference of a long and a short run.

@@ -5,7 +5,9 @@
 //! that counts instructions gives exact figures, which say nothing of caches and real
 //! inter-processor interrupts; the host's clock gives a median and a spread.
 
+mod compiled;
 mod coupling;
+mod guest;
 mod latency;
 mod machine;
 mod operations;
@@ -33,10 +35,12 @@ pub struct Order {
     /// Parts: computing, calls, seldom (interrupts, and removals of replicas), copy (memory), and
     /// return (of a replica with much memory; counted, whatever the clocks); and, by name only,
     /// coupling and rounds (close against loose, counted), points (at which all of memory is
-    /// compared), latency (of faults and interrupts, close against loose, counted), service (Redis
-    /// and its client in one machine, counted, which needs redis-server, redis-tools and busybox),
-    /// start (of Redis in the machine, by the host's clock, which needs redis-server) and ycsb (Redis
-    /// under YCSB, which needs redis-server, a JDK and Maven with its registry).
+    /// compared), compiled and compiled-points (the same by the compiler's count), latency (of
+    /// faults and interrupts, close against loose, counted), guest (rounds in Linux as a guest,
+    /// counted, which needs the files that the environment names), service (Redis and its client in
+    /// one machine, counted, which needs redis-server, redis-tools and busybox), start (of Redis in
+    /// the machine, by the host's clock, which needs redis-server) and ycsb (Redis under YCSB, which
+    /// needs redis-server, a JDK and Maven with its registry).
     #[arg(
         long = "part",
         value_delimiter = ',',
@@ -65,7 +69,7 @@ pub struct Order {
     pub modes: Vec<String>,
 }
 
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 15] = [
     "computing",
     "calls",
     "seldom",
@@ -74,7 +78,10 @@ const PARTS: [&str; 12] = [
     "coupling",
     "rounds",
     "points",
+    "compiled",
+    "compiled-points",
     "latency",
+    "guest",
     "service",
     "start",
     "ycsb",
@@ -210,7 +217,7 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<Told> {
 /// The parts about closely coupled replicas.
 fn coupled(bench: &Bench, wants: &dyn Fn(&str) -> bool, out: &mut Told) -> Result<()> {
     type Part = fn(&Bench, &mut Told) -> Result<()>;
-    let coupled: [(&str, &str, Part); 4] = [
+    let coupled: [(&str, &str, Part); 7] = [
         ("coupling", "close coupling", coupling::measure),
         (
             "rounds",
@@ -223,10 +230,21 @@ fn coupled(bench: &Bench, wants: &dyn Fn(&str) -> bool, out: &mut Told) -> Resul
             coupling::verify,
         ),
         (
+            "compiled",
+            "replicas whose programs count themselves",
+            compiled::measure,
+        ),
+        (
+            "compiled-points",
+            "points of such, at which all of memory is compared",
+            compiled::verify,
+        ),
+        (
             "latency",
             "how soon faults are noticed and interrupts performed",
             latency::measure,
         ),
+        ("guest", "Linux as a guest", guest::measure),
     ];
     for (part, what, measure) in coupled {
         if wants(part) {
