@@ -121,3 +121,63 @@ impl Counting<'_> {
         self.build(source, output)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a user gives the command.
+    fn build(source: &Path, arch: &str, output: &Path) -> Result<bool> {
+        run(&Options {
+            source: source.to_owned(),
+            arch: arch.to_owned(),
+            output: output.to_owned(),
+        })
+    }
+
+    /// Processors for which there is a compiler here.
+    fn processors() -> impl Iterator<Item = &'static str> {
+        let all = ["x86_64", "aarch64"].into_iter();
+        all.filter(|arch| {
+            let mut command = Command::new(machine(arch).c[0]);
+            command.arg("--version").output().is_ok()
+        })
+    }
+
+    #[test]
+    fn a_program_is_built_that_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = shell::root().join("user/c/racing.c");
+        for arch in processors() {
+            let output = folder.path().join(arch);
+            assert!(build(&source, arch, &output).unwrap(), "{arch}");
+            let mut scan = Command::new(tool().unwrap().unwrap());
+            scan.arg("scan").arg(&output);
+            assert!(shell::succeeds(scan).unwrap(), "{arch}");
+        }
+    }
+
+    /// What has the register of the count for something else, and what is no source.
+    #[test]
+    fn what_cannot_count_is_refused_and_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("program.c");
+        let output = folder.path().join("program");
+        for arch in processors() {
+            let taken = match arch {
+                "x86_64" => "pxor %xmm15, %xmm15",
+                _ => "eor v31.16b, v31.16b, v31.16b",
+            };
+            let text = format!(
+                "#include \"rcoe-system.h\"\nstatic uint64_t own(uint64_t argument)\n{{\n    \
+                 __asm__ volatile(\"{taken}\");\n    return argument;\n}}\nRCOE_PROGRAM(own);\n"
+            );
+            std::fs::write(&source, text).unwrap();
+            assert!(!build(&source, arch, &output).unwrap(), "{arch}");
+            assert!(!output.exists());
+            let other = folder.path().join("program.txt");
+            let refused = build(&other, arch, &output).unwrap_err().to_string();
+            assert!(refused.contains("neither FILE.c nor FILE.s"), "{refused}");
+        }
+    }
+}
