@@ -374,8 +374,8 @@ pub(crate) enum SphereArg {
     Process,
     /// A whole system in QEMU: microkernel, drivers and PROGRAM, which is hello, hash, float, copy,
     /// clock, crash, device, echo, fill, foreign, grow, large, ledger, long, loops, null, pingpong,
-    /// pipeline, race, racing, sieve or sleep, on x86_64 also hpet, or an ELF file made for it, or
-    /// a program of Linux for the machine's processor: by its path, or found as a shell does
+    /// pipeline, race, racing, rounds, sieve or sleep, on x86_64 also hpet, or an ELF file made for
+    /// it, or a program of Linux for the machine's processor: by its path, or found as a shell does
     System,
 }
 

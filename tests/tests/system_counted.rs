@@ -92,6 +92,7 @@ fn what_does_not_race_computes_the_same() {
         ("aarch64", &["ledger"]),
         ("aarch64", &["pipeline"]),
         ("aarch64", &["sieve"]),
+        ("aarch64", &["rounds", "1000000100"]),
     ]) {
         let plain = ["--arch", arch, "-n", "1", "--tick", "500us"];
         let plain = system(&scene, &plain, command);
@@ -102,6 +103,19 @@ fn what_does_not_race_computes_the_same() {
             assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
             assert_eq!(outcome.out(), plain.out(), "{what}");
         }
+    }
+}
+
+/// Cores share one clock, so a program seems slower while others have it: it must not run past the
+/// place of the others for that, again and again, until they give it up.
+#[test]
+fn nobody_is_given_up_who_computes_in_a_tight_loop() {
+    let scene = Scene::new();
+    for (tick, words) in sampled(vec![("500us", "verify=yes"), ("600us", "")]) {
+        let options = ["-n", "3", "--tick", tick, "--core-threads", "counted"];
+        let outcome = counted(&scene, "x86_64", words, &options, &["sieve", "1000000"]);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        assert_eq!(outcome.err(), "");
     }
 }
 
