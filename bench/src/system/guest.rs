@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::compiled::FLOATING;
 use super::coupling::{all_agreed, count, note, push, run};
-use super::machine::{Arch, Bench, Told as Figures, per_each};
+use super::machine::{Arch, Bench, Told as Figures};
 use super::{NS, Told, USUAL};
 
 /// What the environment names, and what that is.
@@ -40,19 +40,20 @@ const FLAGS: [&str; 9] = [
     "-o",
 ];
 
-/// What Linux starts: it computes if the command line says what, and switches the machine off.
+/// What Linux starts: it computes as much as the command line says, and switches the machine off.
 const SCRIPT: &str = "#!/bin/busybox sh
 /bin/busybox echo begin
-[ -z \"$1\" ] || /bin/rounds \"$1\" \"$2\"
+/bin/rounds integers $1
+/bin/rounds floating $2
 /bin/busybox poweroff -f
 ";
 
-/// What is done in rounds, what is added to an argument for that, and rounds of a short and of a
-/// long run.
-const WORK: [(&str, u64, [u64; 2]); 2] = [
-    ("integers", 0, [10, 90]),
-    ("floating", FLOATING, [400, 4_400]),
-];
+/// What is done in rounds, and what is added to an argument of `rounds` for that.
+const WORK: [(&str, u64); 2] = [("integers", 0), ("floating point", FLOATING)];
+
+/// Rounds of either in a short run, and in a long one of that.
+const FEW: [u64; 2] = [10, 400];
+const MANY: [u64; 2] = [90, 4_400];
 
 /// A machine with a guest, and its files.
 struct Guest<'a> {
@@ -89,20 +90,13 @@ impl<'a> Guest<'a> {
         })
     }
 
-    /// What a run told, and the lines that its programs printed.
-    fn run(
-        &self,
-        replicas: usize,
-        options: &[&str],
-        command: &[&str],
-    ) -> Result<(Figures, Vec<String>)> {
-        let guest = ["--guest", &self.kernel, "--initrd", &self.files];
-        let options = [&["--no-reintegrate"], &guest[..], options].concat();
-        let line = ["console=ttyAMA0", "panic=-1", "--"];
-        let words = [&line[..], command].concat();
-        let (told, out) = self
-            .bench
-            .run_said(run(replicas, USUAL), &options, &words)?;
+    /// What a run told with so many rounds of each, and what these came to.
+    fn run(&self, replicas: usize, rounds: [u64; 2]) -> Result<(Figures, Vec<String>)> {
+        let options = ["--no-reintegrate", "--guest", &self.kernel];
+        let options = [&options[..], &["--initrd", &self.files]].concat();
+        let rounds = rounds.map(|count| count.to_string());
+        let line = ["console=ttyAMA0", "panic=-1", "--", &rounds[0], &rounds[1]];
+        let (told, out) = self.bench.run_said(run(replicas, USUAL), &options, &line)?;
         all_agreed(&told, "Linux")?;
         let lines = out.lines().map(|line| line.trim_end().to_owned());
         let mut lines = lines.filter(|line| !line.starts_with('['));
@@ -158,97 +152,97 @@ fn archive(files: &[(&str, u32, &[u8])]) -> Vec<u8> {
 
 pub(super) fn measure(bench: &Bench, out: &mut Told) -> Result<()> {
     let guest = Guest::prepare(bench)?;
-    starts(&guest, out)?;
-    let _ = writeln!(
-        out,
-        "\n### Rounds in a guest\n\n\
-         | what | where | replicas | a round | of one replica there |\n|---|---|---|---|---|"
-    );
-    for work in WORK {
-        let native = rounds(out, (work, "native, loosely coupled"), |replicas, count| {
-            let options = ["--no-reintegrate", "--coupling", "loose"];
-            let argument = (work.1 + count).to_string();
-            let words = ["rounds", &argument];
-            let (told, said) = bench.run_said(run(replicas, USUAL), &options, &words)?;
-            let result = said.trim().rsplit(' ').next().unwrap_or_default();
-            Ok((told, result.to_owned()))
-        })?;
-        for (how, by) in [("", "counter"), (", by breakpoints", "breakpoint")] {
-            let place = format!("in the guest{how}");
-            let results = rounds(out, (work, &place), |replicas, count| {
-                let options = ["--stop-by", by];
-                let command = [work.0, &count.to_string()];
-                let (told, lines) = guest.run(replicas, &options, &command)?;
-                Ok((told, lines.concat()))
-            })?;
-            ensure!(results == native, "{place}: {results:?}, not {native:?}");
-        }
-    }
-    Ok(())
-}
-
-/// Linux comes to its shell, which switches the machine off.
-fn starts(guest: &Guest<'_>, out: &mut Told) -> Result<()> {
-    let counted = out.counted;
-    let _ = writeln!(
-        out,
-        "\n### Linux to its shell, and off\n\n\
-         | replicas | {counted} | seconds of the host | meetings | points |\n|---|---|---|---|---|"
-    );
+    let results = natively(bench, out)?;
+    let mut base = [None; 2];
     for replicas in NS {
         let began = Instant::now();
-        let (told, _) = guest.run(replicas, &[], &[])?;
+        let (short, said) = guest.run(replicas, FEW)?;
         let seconds = began.elapsed().as_secs_f64();
-        let [points, events] = told.points.context("no points were told")?;
-        let votes = told.votes.context("no rendezvous were told")?;
-        let cycles = told.cycles;
-        let _ = writeln!(
-            out,
-            "| {replicas} | {cycles:.0} | {seconds:.1} | {votes:.0} | {points} |"
-        );
-        let what = |what: &str| format!("Linux to its shell and off: {what}");
-        note(out, what("all cores"), replicas, cycles, None);
-        push(out, (what("the host's time"), "s"), replicas, seconds, None);
-        push(out, (what("meetings"), "times"), replicas, votes, None);
-        count(out, (what("points"), "times"), replicas, points);
-        let between = (what("points between events"), "times");
-        count(out, between, replicas, points - events);
+        ensure!(said == results[0], "{said:?}, not {:?}", results[0]);
+        start(out, replicas, (&short, seconds))?;
+        for (at, (name, _)) in WORK.into_iter().enumerate() {
+            let (mut rounds, mut right) = (FEW, results[0].clone());
+            (rounds[at], right[at]) = (MANY[at], results[1][at].clone());
+            let (long, said) = guest.run(replicas, rounds)?;
+            ensure!(said == right, "{said:?}, not {right:?}");
+            let round = each(replicas, [FEW[at], MANY[at]], [&short, &long]);
+            let what = (name, "in the guest");
+            tell(out, what, replicas, [round, *base[at].get_or_insert(round)]);
+        }
     }
     Ok(())
 }
 
-/// What a round takes each replica, of what it takes one; and what a short and a long run come to,
-/// the same with any number of replicas.
-fn rounds(
-    out: &mut Told,
-    ((name, _, lengths), place): ((&str, u64, [u64; 2]), &str),
-    mut measure: impl FnMut(usize, u64) -> Result<(Figures, String)>,
-) -> Result<Vec<String>> {
-    let (mut base, mut results) = (None, Vec::new());
-    for replicas in NS {
-        let mut own = Vec::new();
-        let round = per_each(run(replicas, USUAL), lengths, |count| {
-            let (told, result) = measure(replicas, count)?;
-            own.push(result);
-            Ok(told)
-        })?;
-        let ratio = round / *base.get_or_insert(round);
-        let _ = writeln!(
-            out,
-            "| {name} | {place} | {replicas} | {round:.1} | {ratio:.4} |"
-        );
-        eprintln!("{name} {place}, {replicas} replicas: {round:.1}");
-        let what = format!("rounds of {name}, {place}");
-        note(out, what, replicas, round, Some(ratio));
-        if replicas == NS[0] {
-            results.clone_from(&own);
+/// The same rounds as a program of the microkernel, loosely coupled; what few and many of either
+/// come to.
+fn natively(bench: &Bench, out: &mut Told) -> Result<[Vec<String>; 2]> {
+    let options = ["--no-reintegrate", "--coupling", "loose"];
+    let mut results = [Vec::new(), Vec::new()];
+    for (at, (name, more)) in WORK.into_iter().enumerate() {
+        let mut base = None;
+        for replicas in NS {
+            let run = |rounds: u64| {
+                let argument = (more + rounds).to_string();
+                bench.run_said(run(replicas, USUAL), &options, &["rounds", &argument])
+            };
+            let [(short, few), (long, many)] = [run(FEW[at])?, run(MANY[at])?];
+            let round = each(replicas, [FEW[at], MANY[at]], [&short, &long]);
+            let what = (name, "native, loosely coupled");
+            tell(out, what, replicas, [round, *base.get_or_insert(round)]);
+            if replicas == NS[0] {
+                for (results, said) in results.iter_mut().zip([few, many]) {
+                    let number = said.trim().rsplit(' ').next().unwrap_or_default();
+                    results.push(number.to_owned());
+                }
+            }
         }
-        ensure!(
-            own == results,
-            "{place}, {replicas}: {own:?}, not {results:?}"
-        );
     }
     Ok(results)
+}
+
+/// What one more round takes each replica.
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+fn each(replicas: usize, [few, many]: [u64; 2], [short, long]: [&Figures; 2]) -> f64 {
+    (long.cycles - short.cycles) / (many - few) as f64 / replicas as f64
+}
+
+/// A round takes so much, and took one replica so much there.
+fn tell(out: &mut Told, (name, place): (&str, &str), replicas: usize, [round, base]: [f64; 2]) {
+    let ratio = round / base;
+    let unit = out.counted;
+    let text = format!("rounds of {name}, {place}, {replicas} replicas: {round:.1} {unit}");
+    eprintln!("{text}");
+    let _ = writeln!(out, "\n{text}, {ratio:.4} of one");
+    note(
+        out,
+        format!("rounds of {name}, {place}"),
+        replicas,
+        round,
+        Some(ratio),
+    );
+}
+
+/// Linux came to its shell, which computed a little and switched the machine off.
+fn start(out: &mut Told, replicas: usize, (told, seconds): (&Figures, f64)) -> Result<()> {
+    let [points, events] = told.points.context("no points were told")?;
+    let votes = told.votes.context("no rendezvous were told")?;
+    let cycles = told.cycles;
+    let text = format!(
+        "Linux to its shell and off, {replicas} replicas: {cycles:.0} {}, {seconds:.1} s, {votes:.0} \
+         meetings, {points} points",
+        out.counted
+    );
+    eprintln!("{text}");
+    let _ = writeln!(out, "\n{text}");
+    let what = |what: &str| format!("Linux to its shell and off: {what}");
+    note(out, what("all cores"), replicas, cycles, None);
+    let own = (what("the host's time"), "s");
+    push(out, own, replicas, seconds, None);
+    push(out, (what("meetings"), "times"), replicas, votes, None);
+    count(out, (what("points"), "times"), replicas, points);
+    let between = (what("points between events"), "times");
+    count(out, between, replicas, points - events);
+    Ok(())
 }
 
 #[cfg(test)]
