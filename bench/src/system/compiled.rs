@@ -1,5 +1,6 @@
-//! What close coupling by the compiler's count costs (DSN'19, III-D and table II), in the emulator's
-//! counted time: what counting takes, told apart from what coming to one instruction does.
+//! What close coupling by the compiler's count costs (DSN'19, III-D and table II), in the
+//! emulator's counted time: what counting takes, told apart from what coming to one instruction
+//! does.
 
 use std::fmt::Write as _;
 

@@ -228,8 +228,8 @@ fn start(out: &mut Told, replicas: usize, (told, seconds): (&Figures, f64)) -> R
     let votes = told.votes.context("no rendezvous were told")?;
     let cycles = told.cycles;
     let text = format!(
-        "Linux to its shell and off, {replicas} replicas: {cycles:.0} {}, {seconds:.1} s, {votes:.0} \
-         meetings, {points} points",
+        "Linux to its shell and off, {replicas} replicas: {cycles:.0} {}, {seconds:.1} s, \
+         {votes:.0} meetings, {points} points",
         out.counted
     );
     eprintln!("{text}");

@@ -234,7 +234,7 @@ impl Bench {
         self.arch
     }
 
-    /// The program of the image that counts its own branches, for a run of loosely coupled replicas.
+    /// The program of the image that counts its own branches, for runs of loosely coupled replicas.
     pub(super) fn counting(&self, program: &str) -> Result<String> {
         let named = std::env::var_os("RCOE_SYSTEM_IMAGE").map(PathBuf::from);
         let built = || Some(self.rcoe.parent()?.parent()?.join("system/image"));
