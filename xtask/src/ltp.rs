@@ -43,9 +43,9 @@ pub(crate) struct Options {
     /// Which of rcoe's spheres.
     #[arg(long, value_enum, default_value_t = Sphere::System)]
     sphere: Sphere,
-    /// Replicas.
-    #[arg(short, long, default_value_t = 2)]
-    n: u32,
+    /// Replicas; several numbers are tried one after the other, and stand side by side.
+    #[arg(short, long, value_delimiter = ',', default_values_t = [2])]
+    n: Vec<u32>,
     /// Machines, or programs as replicas, at once.
     #[arg(long, default_value_t = 1)]
     at_once: usize,
@@ -74,7 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let sources = sources.with_context(|| options.sources.display().to_string())?;
     let tables = tempfile::NamedTempFile::new()?;
     let [path, sources] = [tables.path(), &sources].map(|it| it.display().to_string());
-    let [n, at_once] = [options.n.to_string(), options.at_once.to_string()];
+    let [n, at_once] = [numbers(&options.n, ","), options.at_once.to_string()];
     let mut words = vec!["--n", &n, "--at-once", &at_once, "--sources", &sources];
     words.extend(["--sphere", options.sphere.word()]);
     words.extend(["--markdown", &path]);
@@ -99,21 +99,28 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(succeeded)
 }
 
+/// Numbers, with that between them.
+pub(crate) fn numbers(n: &[u32], between: &str) -> String {
+    let words: Vec<String> = n.iter().map(u32::to_string).collect();
+    words.join(between)
+}
+
 fn runner(words: &[&str]) -> Result<Command> {
     shell::runner("rcoe-ltp", words)
 }
 
 fn write_page(options: &Options, tables: &Path, counts: Counts) -> Result<()> {
     let tables = std::fs::read_to_string(tables)?;
-    let Counts { passed, failed } = counts;
+    let failed = counts.failed;
     let Options { sphere, n, .. } = options;
     let mut flags = String::new();
     if *sphere != Sphere::System {
         flags += &format!(" --sphere {}", sphere.word());
     }
-    if *n != 2 {
-        flags += &format!(" -n {n}");
+    if *n != [2] {
+        flags += &format!(" -n {}", numbers(n, ","));
     }
+    let n = numbers(n, " and -n ");
     let (place, how, file) = match sphere {
         Sphere::Process => ("as replicas", "rcoe run", "tests/ltp-process.toml"),
         Sphere::System => (
@@ -130,7 +137,7 @@ fn write_page(options: &Options, tables: &Path, counts: Counts) -> Result<()> {
          own, and once {place} (`{how} -n {n}`): the same static binary. A test that\n\
          passes on Linux and does not say the same of as many checks there is a failure,\n\
          unless `{file}` explains it; an explanation of a test that does is one too.\n\n\
-         {passed} tests say the same {place}; {failed} are not as they should be.\n\n\
+         {failed} tests are not as they should be.\n\n\
          {tables}"
     );
     let path = sphere.page();

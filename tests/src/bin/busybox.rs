@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use rcoe_tests::busybox::page;
 use rcoe_tests::busybox::plan::Plan;
+use rcoe_tests::busybox::results::Results;
 use rcoe_tests::busybox::run::{self, Settings};
 use rcoe_tests::busybox::tree::Tree;
 
@@ -18,9 +19,15 @@ struct Options {
     /// The source tree.
     #[arg(long, required_unless_present = "packages")]
     source: Option<PathBuf>,
-    /// Replicas.
-    #[arg(short, long, default_value_t = 2)]
-    n: u32,
+    /// Replicas; several numbers are tried, and stand side by side.
+    #[arg(short, long, value_delimiter = ',', default_values_t = [2])]
+    n: Vec<u32>,
+    /// Machines at once.
+    #[arg(long, default_value_t = 1)]
+    at_once: usize,
+    /// Results of earlier runs, which are not run again; those of this one are added.
+    #[arg(long)]
+    results: Option<PathBuf>,
     /// Only tests whose names begin with one of these.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -49,21 +56,27 @@ fn main() -> Result<ExitCode> {
     let busybox = run::find_busybox().context("busybox is not installed")?;
     let tree = Tree::new(&source, &busybox, options.verbose)?;
     let settings = Settings {
-        replicas: options.n,
+        replicas: options.n.clone(),
+        at_once: options.at_once.max(1),
         limit: Duration::from_secs(options.limit),
         only: options.only,
         busybox,
     };
+    let results = match &options.results {
+        Some(path) => Results::open(path)?,
+        None => Results::default(),
+    };
     let show = |row: &run::Row| println!("{}", page::progress(row, options.verbose));
-    let rows = run::all(&plan, &tree, &settings, show)?;
+    let rows = run::all(&plan, &tree, (&settings, &results), show)?;
     if let Some(path) = &options.markdown {
-        let table = page::markdown(&plan, &rows);
+        let table = page::markdown(&plan, &options.n, &rows);
+        let headlines = page::headlines(&options.n, &rows).join("\n");
+        let table = format!("{headlines}\n\n{table}");
         std::fs::write(path, table).with_context(|| path.display().to_string())?;
     }
-    let passed: usize = rows.iter().map(|row| row.replicated).sum();
-    let native: usize = rows.iter().map(|row| row.native).sum();
+    let passed: usize = rows.iter().flat_map(|row| &row.replicated).sum();
     let failed: usize = rows.iter().map(page::findings).sum();
-    println!("\n{passed} of {native} cases that pass on Linux pass in the machine");
+    println!("\n{}", page::headlines(&options.n, &rows).join("\n"));
     println!("busybox: {passed} passed, {failed} failed");
     Ok(if failed == 0 && passed > 0 {
         ExitCode::SUCCESS

@@ -23,9 +23,9 @@ struct Options {
     /// Which of rcoe's spheres.
     #[arg(long, value_enum, default_value_t = Sphere::System)]
     sphere: Sphere,
-    /// Replicas.
-    #[arg(short, long, default_value_t = 2)]
-    n: u32,
+    /// Replicas; several numbers are tried one after the other.
+    #[arg(short, long, value_delimiter = ',', default_values_t = [2])]
+    n: Vec<u32>,
     /// Machines, or programs as replicas, at once.
     #[arg(long, default_value_t = 1)]
     at_once: usize,
@@ -65,14 +65,14 @@ fn main() -> Result<ExitCode> {
     let (tests, unbuilt) = prepare(&source, &plan, &options)?;
     let settings = Settings {
         sphere: options.sphere,
-        replicas: options.n,
+        replicas: options.n.clone(),
         at_once: options.at_once.max(1),
         limit: options.limit,
         busybox: find_busybox().context("busybox is not installed")?,
     };
     let results = match &options.results {
-        Some(path) => Results::open(path, options.sphere, options.n)?,
-        None => Results::new(options.sphere, options.n),
+        Some(path) => Results::open(path, options.sphere)?,
+        None => Results::new(options.sphere),
     };
     let tell = |line: &str| println!("{line}");
     let rows = run::all(&plan, &tests, &settings, results, &tell)?;
@@ -84,14 +84,16 @@ fn main() -> Result<ExitCode> {
     }
     if let Some(path) = &options.markdown {
         let version = source.version()?;
-        let table = page::markdown(&plan, options.sphere, &rows, &unbuilt);
-        let text = format!("LTP {version}, replicas: {}.\n\n{table}", options.n);
+        let kind = (options.sphere, options.n.as_slice());
+        let table = page::markdown(&plan, kind, &rows, &unbuilt);
+        let headlines = page::headlines(&options.n, &rows).join("\n");
+        let text = format!("LTP {version}. {headlines}\n\n{table}");
         std::fs::write(path, text).with_context(|| path.display().to_string())?;
     }
     let failed = page::findings(&rows).count();
-    let [_, native, same, ..] = page::sums(&rows);
-    let place = options.sphere.place();
-    println!("\n{same} of {native} tests that pass on Linux say the same {place}");
+    let sums = page::sums(&rows);
+    let same: usize = sums.replicated.iter().map(|it| it[0]).sum();
+    println!("\n{}", page::headlines(&options.n, &rows).join("\n"));
     println!("ltp: {same} passed, {failed} failed");
     Ok(if failed == 0 && same > 0 {
         ExitCode::SUCCESS

@@ -8,13 +8,15 @@
 //! `tests/busybox.toml`, each with its reason.
 //!
 //! * [`plan`] reads that file; [`tree`] lays out what the tests need; [`verdicts`] reads what the
-//!   script tells; [`run`] runs tests and compares; [`page`] makes the tables.
+//!   script tells; [`run`] runs tests and compares; [`results`] keeps what came of them; [`page`]
+//!   makes the tables.
 //!
 //! Not covered: cases that do not pass on Linux here, whatever the cause. That is so of those for
 //! features that the binary was built without, as its configuration is not at hand.
 
 pub mod page;
 pub mod plan;
+pub mod results;
 pub mod run;
 pub mod tree;
 pub mod verdicts;

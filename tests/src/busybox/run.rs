@@ -2,13 +2,16 @@
 //!
 //! A run that ends within a test, or gets no further, is begun again behind it.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::plan::{Known, Plan};
+use super::results::{LINUX, Results};
 use super::tree::{self, Tree};
 use super::verdicts::{Told, Verdict};
 use crate::{launch, system};
@@ -25,8 +28,10 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How tests are run.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Replicas.
-    pub replicas: u32,
+    /// Numbers of replicas, each of which is tried.
+    pub replicas: Vec<u32>,
+    /// Machines at once.
+    pub at_once: usize,
     /// Longest time without a word.
     pub limit: Duration,
     /// Only units whose names begin with one of these, if there are any.
@@ -40,8 +45,8 @@ pub struct Settings {
 pub struct Difference {
     /// Its name.
     pub case: String,
-    /// What it came to in the machine.
-    pub found: Verdict,
+    /// What it came to in the machine, by each number of replicas.
+    pub found: Vec<Verdict>,
     /// The explanation in the plan, if there is one.
     pub known: Option<Known>,
 }
@@ -52,7 +57,7 @@ impl Difference {
     pub fn is_finding(&self) -> bool {
         match &self.known {
             None => true,
-            Some(known) => self.found == Verdict::Passed && !known.varies,
+            Some(known) => self.found.contains(&Verdict::Passed) && !known.varies,
         }
     }
 }
@@ -66,24 +71,41 @@ pub struct Row {
     pub cases: usize,
     /// Of these, passed.
     pub native: usize,
-    /// Of these, passed in the machine.
-    pub replicated: usize,
+    /// Of these, passed in the machine, by each number of replicas.
+    pub replicated: Vec<usize>,
     /// All others.
     pub differences: Vec<Difference>,
+    /// Units that did not end on Linux.
+    pub unended: Vec<String>,
     /// What people may want to read: of units that differ, and what rcoe said.
     pub remarks: Vec<String>,
 }
 
-/// Runs all groups both ways; each row is shown when it is there.
+/// How tests are run and where what comes of them goes.
+struct Runs<'a> {
+    tree: &'a Tree,
+    settings: &'a Settings,
+    results: &'a Results,
+}
+
+/// What units came to by the number of replicas, and what rcoe said.
+type Machines = (BTreeMap<u32, Told>, Vec<String>);
+
+/// Runs all groups both ways, but for what is known; each row is shown when it is there.
 ///
 /// # Errors
 /// If a folder cannot be written, or a process not started.
 pub fn all(
     plan: &Plan,
     tree: &Tree,
-    settings: &Settings,
+    (settings, results): (&Settings, &Results),
     mut show: impl FnMut(&Row),
 ) -> Result<Vec<Row>> {
+    let runs = Runs {
+        tree,
+        settings,
+        results,
+    };
     let mut rows = Vec::new();
     for group in &tree.groups {
         let wanted = |unit: &&String| {
@@ -95,7 +117,7 @@ pub fn all(
         if units.is_empty() {
             continue;
         }
-        let mut row = one_group(plan, tree, settings, (&group.folder, &units))?;
+        let mut row = runs.one_group(plan, &group.folder, &units)?;
         row.group = group.folder.trim_start_matches("shell/").to_owned();
         show(&row);
         rows.push(row);
@@ -103,43 +125,32 @@ pub fn all(
     Ok(rows)
 }
 
-fn one_group(
-    plan: &Plan,
-    tree: &Tree,
-    settings: &Settings,
-    (folder, units): (&str, &[String]),
-) -> Result<Row> {
-    let mut native = Told::default();
-    on_linux(tree, settings, units, &mut native)?;
-    // What does not end on Linux says nothing of the machine.
-    native.keep_ended();
-    let units = &native.ended;
-    let mut told = Told::default();
-    let mut remarks = Vec::new();
-    for units in units.chunks(UNITS) {
-        let said = in_machines(tree, settings, (folder, units), &mut told)?;
-        remarks.extend(said);
-    }
-    Ok(compare(plan, &native, &told, remarks))
-}
-
-/// What a case came to both ways.
-fn compare(plan: &Plan, native: &Told, told: &Told, mut remarks: Vec<String>) -> Row {
+/// What a case came to on Linux and with each number of replicas.
+fn compare(plan: &Plan, native: &Told, (machines, mut remarks): Machines, replicas: &[u32]) -> Row {
     let mut differences = Vec::new();
-    let (mut passed, mut replicated) = (0, 0);
+    let (mut passed, mut replicated) = (0, vec![0; replicas.len()]);
     for (case, (unit, verdict)) in &native.cases {
         if *verdict != Verdict::Passed {
             continue;
         }
         passed += 1;
-        let (found, known) = (told.verdict(case), plan.known(case));
-        replicated += usize::from(found == Verdict::Passed);
-        if found == Verdict::Passed && known.is_none() {
+        let told = || replicas.iter().map(|it| machines.get(it));
+        let of = |it: Option<&Told>| it.map_or(Verdict::Unfinished, |it| it.verdict(case));
+        let found: Vec<Verdict> = told().map(of).collect();
+        for (sum, verdict) in replicated.iter_mut().zip(&found) {
+            *sum += usize::from(*verdict == Verdict::Passed);
+        }
+        let known = plan.known(case);
+        if found.iter().all(|it| *it == Verdict::Passed) && known.is_none() {
             continue;
         }
-        let remark = told.remarks.get(unit).filter(|_| known.is_none());
-        let remark = remark.map(|it| format!("{unit}:\n{it}"));
-        remarks.extend(remark.filter(|it| !remarks.contains(it)));
+        let said = told().flatten().filter_map(|it| it.remarks.get(unit));
+        let said = said.filter(|_| known.is_none());
+        for remark in said.map(|it| format!("{unit}:\n{it}")) {
+            if !remarks.contains(&remark) {
+                remarks.push(remark);
+            }
+        }
         differences.push(Difference {
             case: case.clone(),
             found,
@@ -152,68 +163,128 @@ fn compare(plan: &Plan, native: &Told, told: &Told, mut remarks: Vec<String>) ->
         native: passed,
         replicated,
         differences,
+        unended: Vec::new(),
         remarks,
     }
 }
 
-/// Runs units as a process.
-fn on_linux(tree: &Tree, settings: &Settings, units: &[String], told: &mut Told) -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    tree::copy(tree.path(), folder.path())?;
-    let top = folder.path().display().to_string();
-    let busybox = settings.busybox.display().to_string();
-    let driver = format!("{top}/driver.sh");
-    let argv = [busybox, "sh".to_owned(), driver, top];
-    let list = folder.path().join("list");
-    again_and_again(units, told, |rest| {
-        fs::write(&list, rest.join("\n"))?;
-        let running = launch::start(&argv, folder.path(), None)?;
-        finish(running, settings.limit).map(|(output, _)| output)
-    })
+impl Runs<'_> {
+    fn one_group(&self, plan: &Plan, folder: &str, units: &[String]) -> Result<Row> {
+        let on_linux = || self.on_linux(units);
+        let mut native = self.results.of(LINUX, units, on_linux)?;
+        // What does not end on Linux says nothing of the machine.
+        native.keep_ended();
+        let found = self.in_machines(folder, &native.ended)?;
+        let unended = units.iter().filter(|it| !native.ended.contains(it));
+        let unended = unended.cloned().collect();
+        let row = compare(plan, &native, found, &self.settings.replicas);
+        Ok(Row { unended, ..row })
+    }
+
+    /// Runs units with each number of replicas, some machines at once.
+    fn in_machines(&self, folder: &str, units: &[String]) -> Result<Machines> {
+        let numbers = self.settings.replicas.iter();
+        let parts = numbers.flat_map(|n| units.chunks(UNITS).map(move |units| (*n, units)));
+        let queue: Mutex<VecDeque<_>> = Mutex::new(parts.collect());
+        let found = Mutex::new(Ok(Machines::default()));
+        std::thread::scope(|scope| {
+            for _ in 0..self.settings.at_once {
+                scope.spawn(|| {
+                    // The lock is held to take a part, not while it is run.
+                    let next = || lock(&queue).pop_front();
+                    while let Some((replicas, units)) = next() {
+                        let mut said = Vec::new();
+                        let run = || self.in_machine(folder, replicas, units, &mut said);
+                        let told = self.results.of(replicas, units, run);
+                        add(&mut lock(&found), replicas, told, said);
+                    }
+                });
+            }
+        });
+        found.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs units as a process.
+    fn on_linux(&self, units: &[String]) -> Result<Told> {
+        let folder = tempfile::tempdir()?;
+        tree::copy(self.tree.path(), folder.path())?;
+        let top = folder.path().display().to_string();
+        let busybox = self.settings.busybox.display().to_string();
+        let driver = format!("{top}/driver.sh");
+        let argv = [busybox, "sh".to_owned(), driver, top];
+        let list = folder.path().join("list");
+        again_and_again(units, |rest| {
+            fs::write(&list, rest.join("\n"))?;
+            let running = launch::start(&argv, folder.path(), None)?;
+            finish(running, self.settings.limit).map(|(output, _)| output)
+        })
+    }
+
+    /// Runs units of a folder with so many replicas; adds what rcoe said.
+    fn in_machine(
+        &self,
+        folder: &str,
+        replicas: u32,
+        units: &[String],
+        said: &mut Vec<String>,
+    ) -> Result<Told> {
+        let scene = tempfile::tempdir()?;
+        let list = scene.path().join("list");
+        let argv = self.words(folder, replicas, &list);
+        again_and_again(units, |rest| {
+            fs::write(&list, rest.join("\n"))?;
+            let running = launch::start(&argv, scene.path(), None)?;
+            let (output, errors) = finish(running, self.settings.limit)?;
+            let errors = errors.lines().map(str::to_owned);
+            let errors: Vec<_> = errors.filter(|it| !said.contains(it)).collect();
+            said.extend(errors);
+            Ok(output)
+        })
+    }
+
+    /// The command that runs the units of a list.
+    fn words(&self, folder: &str, replicas: u32, list: &Path) -> Vec<String> {
+        let busybox = self.settings.busybox.display().to_string();
+        let program = |name: &str| format!("{busybox}:/bin/{name}");
+        let mut files: Vec<String> = IN_BIN.map(program).into();
+        for name in ["bin", "driver.sh", "config", folder] {
+            let path = self.tree.path().join(name);
+            files.push(format!("{}:{TOP}/{name}", path.display()));
+        }
+        files.push(format!("{}:{TOP}/list", list.display()));
+        files.extend(["/etc/passwd", "/etc/group"].map(str::to_owned));
+        let replicas = replicas.to_string();
+        let mut options = vec!["-n", &replicas, "--memory", "192M"];
+        options.extend(files.iter().flat_map(|it| ["--file", it]));
+        let driver = format!("{TOP}/driver.sh");
+        system::words(&options, &[&busybox, "sh", &driver, TOP])
+    }
 }
 
-/// Runs units of a folder in machines; what rcoe said.
-fn in_machines(
-    tree: &Tree,
-    settings: &Settings,
-    (folder, units): (&str, &[String]),
-    told: &mut Told,
-) -> Result<Vec<String>> {
-    let scene = tempfile::tempdir()?;
-    let list = scene.path().join("list");
-    let replicas = settings.replicas.to_string();
-    let program = |name: &str| format!("{}:/bin/{name}", settings.busybox.display());
-    let mut files: Vec<String> = IN_BIN.map(program).into();
-    for name in ["bin", "driver.sh", "config", folder] {
-        files.push(format!("{}:{TOP}/{name}", tree.path().join(name).display()));
+/// Adds what a part came to.
+fn add(found: &mut Result<Machines>, replicas: u32, told: Result<Told>, said: Vec<String>) {
+    match (found, told) {
+        (Ok((machines, remarks)), Ok(told)) => {
+            machines.entry(replicas).or_default().join(told);
+            let fresh = said.into_iter().filter(|it| !remarks.contains(it));
+            let fresh: Vec<String> = fresh.collect();
+            remarks.extend(fresh);
+        }
+        (found, Err(error)) => *found = Err(error),
+        (Err(_), Ok(_)) => {}
     }
-    files.push(format!("{}:{TOP}/list", list.display()));
-    files.extend(["/etc/passwd", "/etc/group"].map(str::to_owned));
-    let mut options = vec!["-n", &replicas, "--memory", "192M"];
-    options.extend(files.iter().flat_map(|it| ["--file", it]));
-    let busybox = settings.busybox.display().to_string();
-    let driver = format!("{TOP}/driver.sh");
-    let argv = system::words(&options, &[&busybox, "sh", &driver, TOP]);
-    let mut said = Vec::new();
-    again_and_again(units, told, |rest| {
-        fs::write(&list, rest.join("\n"))?;
-        let running = launch::start(&argv, scene.path(), None)?;
-        let (output, errors) = finish(running, settings.limit)?;
-        let errors = errors.lines().map(str::to_owned);
-        let errors: Vec<_> = errors.filter(|it| !said.contains(it)).collect();
-        said.extend(errors);
-        Ok(output)
-    })?;
-    Ok(said)
+}
+
+fn lock<T>(it: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs units until all have ended or were given up.
 fn again_and_again(
     units: &[String],
-    told: &mut Told,
     mut run: impl FnMut(&[String]) -> Result<String>,
-) -> Result<()> {
-    let mut rest = units;
+) -> Result<Told> {
+    let (mut told, mut rest) = (Told::default(), units);
     while !rest.is_empty() {
         let output = run(rest)?;
         let unfinished = told.read(&output);
@@ -232,7 +303,7 @@ fn again_and_again(
             .get(done + usize::from(given_up.is_some())..)
             .unwrap_or(&[]);
     }
-    Ok(())
+    Ok(told)
 }
 
 fn tail(output: &str) -> &str {

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 /// What a case came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
     /// It is as it should be.
     Passed,
@@ -29,7 +31,7 @@ impl Verdict {
 }
 
 /// What is known of a run so far.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Told {
     /// Cases, each with its unit and what it came to.
     pub cases: BTreeMap<String, (String, Verdict)>,
@@ -60,6 +62,13 @@ impl Told {
             }
         }
         current
+    }
+
+    /// Adds what a run of other units told.
+    pub fn join(&mut self, other: Self) {
+        self.cases.extend(other.cases);
+        self.ended.extend(other.ended);
+        self.remarks.extend(other.remarks);
     }
 
     /// Forgets cases of units that did not end.
@@ -131,5 +140,12 @@ mod tests {
         );
         assert_eq!(told.remarks["a.tests"], "| why\n");
         assert!(told.remarks["b/c"].contains("odd"));
+        let mut both = Told::default();
+        both.read("@ begin c\n@ pass c\n@ end c\n");
+        both.join(told);
+        assert_eq!(
+            (both.cases.len(), both.ended.as_slice()),
+            (4, &["c", "a.tests"].map(str::to_owned)[..])
+        );
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::plan::{Plan, Sphere};
 use super::run::{Difference, Row};
+use super::told::Result as Found;
 
 /// Most names in one point of a list.
 const READABLE: usize = 40;
@@ -20,9 +21,18 @@ pub fn finding(difference: &Difference) -> String {
         ..
     } = difference;
     match known {
-        None => format!("{test}: {found}; on Linux {native}; without an explanation"),
+        None => format!(
+            "{test}: {}; on Linux {native}; without an explanation",
+            listed(found)
+        ),
         Some(_) => format!("{test}: as on Linux, though an explanation says that it is not"),
     }
+}
+
+/// What a test came to by each number of replicas.
+fn listed(found: &[Found]) -> String {
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    found.join(" | ")
 }
 
 /// Differences that count as failures.
@@ -31,36 +41,88 @@ pub fn findings(rows: &[Row]) -> impl Iterator<Item = &Difference> {
     differences.filter(|it| it.is_finding())
 }
 
-/// Sums of all calls: tests, those that pass on Linux, and those that say the same; and checks.
-#[must_use]
-pub fn sums(rows: &[Row]) -> [usize; 5] {
-    let mut all = [0; 5];
-    for row in rows {
-        for (sum, count) in all.iter_mut().zip(counts(row)) {
-            *sum += count;
+/// Counts of a call, or of all: those of a row without names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Tests.
+    pub tests: usize,
+    /// Of these, passed on Linux, and checks in them that did.
+    pub native: [usize; 2],
+    /// Of these, the same as replicas, by each number of them.
+    pub replicated: Vec<[usize; 2]>,
+}
+
+impl Counts {
+    fn add(&mut self, row: &Row) {
+        self.tests += row.tests;
+        add(&mut self.native, &row.native);
+        let len = row.replicated.len().max(self.replicated.len());
+        self.replicated.resize(len, [0; 2]);
+        for (sum, counts) in self.replicated.iter_mut().zip(&row.replicated) {
+            add(sum, counts);
         }
+    }
+
+    fn line(&self, out: &mut String, name: &str) {
+        let [tests, checks] = [0, 1].map(|at| {
+            let of_replicas = self.replicated.iter().map(|it| it[at]);
+            let all = std::iter::once(self.native[at]).chain(of_replicas);
+            all.map(|it| it.to_string()).collect::<Vec<_>>().join(" | ")
+        });
+        let _ = writeln!(out, "| {name} | {} | {tests} | {checks} |", self.tests);
+    }
+}
+
+fn add(sums: &mut [usize; 2], counts: &[usize; 2]) {
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        *sum += count;
+    }
+}
+
+/// Sums of all calls.
+#[must_use]
+pub fn sums(rows: &[Row]) -> Counts {
+    let mut all = Counts::default();
+    for row in rows {
+        all.add(row);
     }
     all
 }
 
-const fn counts(row: &Row) -> [usize; 5] {
-    let ([tests, checks], [same, passed]) = (row.native, row.replicated);
-    [row.tests, tests, same, checks, passed]
+/// How many tests say the same with each number of replicas, a sentence each.
+#[must_use]
+pub fn headlines(replicas: &[u32], rows: &[Row]) -> Vec<String> {
+    let Counts {
+        native, replicated, ..
+    } = sums(rows);
+    let [native, _] = native;
+    let each = replicas.iter().zip(replicated);
+    each.map(|(n, [same, _])| {
+        format!("{same} of {native} tests that pass on Linux say the same with n = {n}.")
+    })
+    .collect()
 }
 
 /// The table of calls, and the lists of what differs and of what says nothing.
 #[must_use]
-pub fn markdown(plan: &Plan, sphere: Sphere, rows: &[Row], unbuilt: &[String]) -> String {
-    let place = sphere.place();
+pub fn markdown(
+    plan: &Plan,
+    (sphere, replicas): (Sphere, &[u32]),
+    rows: &[Row],
+    unbuilt: &[String],
+) -> String {
+    let places = columns(sphere, replicas);
     let mut out = format!(
-        "| call | tests | pass on Linux | the same {place} | checks passed on Linux | {place} |\n\
-         |---|---:|---:|---:|---:|---:|\n",
+        "| call | tests | pass on Linux | the same {} | checks passed on Linux | {} |\n|---|{}\n",
+        places.join(" | the same "),
+        places.join(" | "),
+        "---:|".repeat(3 + 2 * places.len()),
     );
     for row in rows {
-        line(&mut out, &format!("`{}`", row.call), counts(row));
+        sums(std::slice::from_ref(row)).line(&mut out, &format!("`{}`", row.call));
     }
-    line(&mut out, "all", sums(rows));
-    out.push_str(&explained(rows, place));
+    sums(rows).line(&mut out, "all");
+    out.push_str(&explained(rows, &places));
     out.push_str(&elsewhere(rows));
     out.push_str("\n## Tests that are run nowhere\n\n");
     list(&mut out, unbuilt, "not built here");
@@ -74,9 +136,12 @@ pub fn markdown(plan: &Plan, sphere: Sphere, rows: &[Row], unbuilt: &[String]) -
     out
 }
 
-fn line(out: &mut String, name: &str, counts: [usize; 5]) {
-    let counts = counts.map(|it| it.to_string());
-    let _ = writeln!(out, "| {name} | {} |", counts.join(" | "));
+/// Where tests ran, for the heads of columns: by the number of replicas, if there are several.
+fn columns(sphere: Sphere, replicas: &[u32]) -> Vec<String> {
+    match replicas {
+        [_] => vec![sphere.place().to_owned()],
+        several => several.iter().map(|it| format!("with n = {it}")).collect(),
+    }
 }
 
 /// Names that have one reason, so many in a point of the list as one can read.
@@ -87,7 +152,7 @@ fn list(out: &mut String, names: &[String], reason: &str) {
 }
 
 /// The differences, those with one reason together.
-fn explained(rows: &[Row], place: &str) -> String {
+fn explained(rows: &[Row], places: &[String]) -> String {
     let mut lines = BTreeSet::new();
     for difference in rows.iter().flat_map(|row| &row.differences) {
         let Difference {
@@ -101,6 +166,7 @@ fn explained(rows: &[Row], place: &str) -> String {
             Some(known) => (one_line(&known.reason), known.standing.word()),
             None => ("**not explained**".to_owned(), ""),
         };
+        let found = listed(found);
         let line = format!("| `{test}` | {native} | {found} | {reason} | {standing} |");
         lines.insert((standing, reason, line));
     }
@@ -111,7 +177,9 @@ fn explained(rows: &[Row], place: &str) -> String {
     format!(
         "\n## Tests that differ\n\n\
          *design*: it follows from how rcoe works. *gap*: it can be closed.\n\n\
-         | test | on Linux | {place} | why | |\n|---|---|---|---|---|\n{}\n",
+         | test | on Linux | {} | why | |\n|---|---|{}---|---|\n{}\n",
+        places.join(" | "),
+        "---|".repeat(places.len()),
         lines.join("\n")
     )
 }
@@ -137,7 +205,6 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::plan::Known;
-    use super::super::told::Result as Found;
     use super::*;
     use crate::cpython::plan::Standing;
 
@@ -157,11 +224,11 @@ mod tests {
             call: "a".to_owned(),
             tests: 9,
             native: [8, 30],
-            replicated: [7, 29],
+            replicated: vec![[7, 29], [8, 30]],
             differences: vec![Difference {
                 test: "a01".to_owned(),
                 native,
-                found,
+                found: vec![found; 2],
                 known: explained.then_some(known),
                 said: String::new(),
             }],
@@ -182,17 +249,20 @@ mod tests {
     fn the_page_has_counts_differences_and_what_says_nothing() {
         let plan = Plan::load(Sphere::System).unwrap();
         let rows = [row(1, true), row(1, false)];
-        let page = markdown(&plan, Sphere::System, &rows, &["b01".to_owned()]);
+        let page = markdown(&plan, (Sphere::System, &[1, 2]), &rows, &["b01".to_owned()]);
         for line in [
-            "| `a` | 9 | 8 | 7 | 30 | 29 |",
-            "| all | 18 | 16 | 14 | 60 | 58 |",
-            "| `a01` | 2 passed | 1 passed | so | gap |",
-            "| `a01` | 2 passed | 1 passed | **not explained** |  |",
+            "the same with n = 1 | the same with n = 2 | checks passed on Linux | with n = 1",
+            "| `a` | 9 | 8 | 7 | 8 | 30 | 29 | 30 |",
+            "| all | 18 | 16 | 14 | 16 | 60 | 58 | 60 |",
+            "| `a01` | 2 passed | 1 passed | 1 passed | so | gap |",
+            "| `a01` | 2 passed | 1 passed | 1 passed | **not explained** |  |",
             "* `a02` (did not end)",
             "* `b01`: not built here",
         ] {
             assert!(page.contains(line), "{line}\n{page}");
         }
-        assert!(finding(&rows[1].differences[0]).contains("a01: 1 passed; on Linux 2 passed"));
+        let lines = headlines(&[1, 2], &rows);
+        assert!(lines[1].starts_with("16 of 16") && lines[0].ends_with("n = 1."));
+        assert!(finding(&rows[1].differences[0]).contains("a01: 1 passed | 1 passed; on"));
     }
 }

@@ -71,13 +71,13 @@ pub(super) fn on_linux(settings: &Settings, tests: &[Test]) -> Result<Place> {
     as_processes(settings, tests, |_| Vec::new())
 }
 
-/// Replicas of the sphere.
-pub(super) fn of_sphere(settings: &Settings, tests: &[Test]) -> Result<Place> {
+/// So many replicas of the sphere.
+pub(super) fn of_sphere(settings: &Settings, replicas: u32, tests: &[Test]) -> Result<Place> {
     match settings.sphere {
-        Sphere::System => in_machine(settings, tests),
+        Sphere::System => in_machine(settings, replicas, tests),
         Sphere::Process => {
             let rcoe = binary()?.display().to_string();
-            let replicas = settings.replicas.to_string();
+            let replicas = replicas.to_string();
             as_processes(settings, tests, |top| {
                 // What it keeps of its runs is not for the user that it is called by.
                 let state = format!("XDG_STATE_HOME={}", top.join("state").display());
@@ -120,7 +120,7 @@ fn as_processes(
 }
 
 /// Replicas of a machine.
-fn in_machine(settings: &Settings, tests: &[Test]) -> Result<Place> {
+fn in_machine(settings: &Settings, replicas: u32, tests: &[Test]) -> Result<Place> {
     let folder = tempfile::tempdir()?;
     let top = folder.path();
     fs::write(top.join("driver.sh"), DRIVER)?;
@@ -136,7 +136,7 @@ fn in_machine(settings: &Settings, tests: &[Test]) -> Result<Place> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         files.push(at(path, &format!("{TOP}/testcases/bin/{name}")));
     }
-    let (replicas, limit) = (settings.replicas.to_string(), settings.limit.to_string());
+    let (replicas, limit) = (replicas.to_string(), settings.limit.to_string());
     let mut options = vec!["-n", &replicas, "--memory", MEMORY];
     options.extend(files.iter().flat_map(|it| ["--file", it]));
     let driver = format!("{TOP}/driver.sh");

@@ -3,10 +3,11 @@
 //! Running all tests takes long. What stands in the file is not run again, so that a run can go on
 //! where another one was stopped, and the page can be made anew with other explanations.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
@@ -26,24 +27,28 @@ struct Line {
     said: String,
 }
 
-/// Results of tests, on Linux and with so many replicas.
+/// The number of replicas that stands for Linux.
+pub const LINUX: u32 = 0;
+
+/// What tests came to by the number of replicas, [`LINUX`] among them.
+pub type ByReplicas = BTreeMap<u32, Told>;
+
+/// Results of tests, on Linux and as replicas.
 #[derive(Debug)]
 pub struct Results {
-    known: Mutex<[Told; 2]>,
+    known: Mutex<ByReplicas>,
     file: Option<Mutex<File>>,
     sphere: Sphere,
-    replicas: u32,
 }
 
 impl Results {
     /// Those of this run alone.
     #[must_use]
-    pub fn new(sphere: Sphere, replicas: u32) -> Self {
+    pub fn new(sphere: Sphere) -> Self {
         Self {
             known: Mutex::default(),
             file: None,
             sphere,
-            replicas,
         }
     }
 
@@ -51,7 +56,7 @@ impl Results {
     ///
     /// # Errors
     /// If it cannot be read or written, or has other lines.
-    pub fn open(path: &Path, sphere: Sphere, replicas: u32) -> Result<Self> {
+    pub fn open(path: &Path, sphere: Sphere) -> Result<Self> {
         let failed = || path.display().to_string();
         let file = OpenOptions::new()
             .append(true)
@@ -59,50 +64,52 @@ impl Results {
             .read(true)
             .open(path);
         let file = file.with_context(failed)?;
-        let mut known = <[Told; 2]>::default();
+        let mut known = ByReplicas::new();
         for line in BufReader::new(&file).lines() {
             let line: Line = serde_json::from_str(&line?).with_context(failed)?;
-            let place = match line.replicas {
-                0 => &mut known[0],
-                other if (line.sphere, other) == (sphere, replicas) => &mut known[1],
-                _ => continue,
-            };
-            place.results.insert(line.test.clone(), line.result);
-            place.said.insert(line.test, line.said);
+            if line.replicas == LINUX || line.sphere == sphere {
+                put(
+                    &mut known,
+                    line.replicas,
+                    line.test,
+                    (line.result, line.said),
+                );
+            }
         }
         Ok(Self {
             known: Mutex::new(known),
             file: Some(Mutex::new(file)),
             sphere,
-            replicas,
         })
     }
 
-    /// Has a test been run, on Linux or as replicas?
+    /// Has a test been run, on Linux or with so many replicas?
     #[must_use]
-    pub fn has(&self, on_linux: bool, test: &str) -> bool {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known[usize::from(!on_linux)].results.contains_key(test)
+    pub fn has(&self, replicas: u32, test: &str) -> bool {
+        let known = self.known();
+        let of_place = known.get(&replicas);
+        of_place.is_some_and(|it| it.results.contains_key(test))
     }
 
     /// Does a test pass on Linux?
     #[must_use]
     pub fn passed(&self, test: &str) -> bool {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known[0].of(test).is_passed()
+        let known = self.known();
+        let on_linux = known.get(&LINUX);
+        on_linux.is_some_and(|it| it.of(test).is_passed())
     }
 
     /// Adds what a test came to.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn add(&self, on_linux: bool, test: &str, told: &Told) -> Result<()> {
+    pub fn add(&self, replicas: u32, test: &str, told: &Told) -> Result<()> {
         let result = told.of(test);
         let said = told.said.get(test).cloned().unwrap_or_default();
         if let Some(file) = &self.file {
             let line = Line {
                 sphere: self.sphere,
-                replicas: if on_linux { 0 } else { self.replicas },
+                replicas,
                 test: test.to_owned(),
                 result,
                 said: said.clone(),
@@ -111,20 +118,32 @@ impl Results {
             let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
             file.write_all(line.as_bytes())?;
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = &mut known[usize::from(!on_linux)];
-        place.results.insert(test.to_owned(), result);
-        place.said.insert(test.to_owned(), said);
+        put(&mut self.known(), replicas, test.to_owned(), (result, said));
         Ok(())
     }
 
-    /// What is known: of Linux, and of replicas.
+    /// What is known.
     #[must_use]
-    pub fn into_both(self) -> [Told; 2] {
+    pub fn into_known(self) -> ByReplicas {
         self.known
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn known(&self) -> MutexGuard<'_, ByReplicas> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn put(
+    known: &mut ByReplicas,
+    replicas: u32,
+    test: String,
+    (result, said): (told::Result, String),
+) {
+    let place = known.entry(replicas).or_default();
+    place.results.insert(test.clone(), result);
+    place.said.insert(test, said);
 }
 
 #[cfg(test)]
@@ -137,22 +156,22 @@ mod tests {
         let path = folder.path().join("results");
         let mut told = Told::default();
         told.read("@ begin a01\nTPASS\n@ end a01 0\n");
-        let results = Results::open(&path, Sphere::System, 2).unwrap();
-        results.add(true, "a01", &told).unwrap();
-        results.add(false, "a01", &told).unwrap();
+        let results = Results::open(&path, Sphere::System).unwrap();
+        results.add(LINUX, "a01", &told).unwrap();
+        results.add(2, "a01", &told).unwrap();
         drop(results);
         for (sphere, replicas, is_known) in [
             (Sphere::System, 2, true),
             (Sphere::System, 1, false),
             (Sphere::Process, 2, false),
         ] {
-            let results = Results::open(&path, sphere, replicas).unwrap();
-            assert!(results.has(true, "a01") && !results.has(true, "a02"));
-            assert_eq!(results.has(false, "a01"), is_known);
-            let [native, _] = results.into_both();
+            let results = Results::open(&path, sphere).unwrap();
+            assert!(results.has(LINUX, "a01") && !results.has(LINUX, "a02"));
+            assert_eq!(results.has(replicas, "a01"), is_known);
+            let native = &results.into_known()[&LINUX];
             assert!(native.of("a01").is_passed() && native.said["a01"].contains("TPASS"));
         }
         std::fs::write(&path, "no line\n").unwrap();
-        assert!(Results::open(&path, Sphere::System, 1).is_err());
+        assert!(Results::open(&path, Sphere::System).is_err());
     }
 }

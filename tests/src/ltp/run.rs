@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use super::places::{self, Place};
 use super::plan::{Known, Plan, Sphere};
-use super::results::Results;
+use super::results::{ByReplicas, LINUX, Results};
 use super::source::Test;
 use super::told::{Result as Found, Told};
 use crate::busybox::run::finish;
@@ -27,8 +27,8 @@ const GRACE: Duration = Duration::from_secs(45);
 pub struct Settings {
     /// Which of rcoe's spheres.
     pub sphere: Sphere,
-    /// Replicas.
-    pub replicas: u32,
+    /// Numbers of replicas, each of which is tried.
+    pub replicas: Vec<u32>,
     /// Machines, or programs as replicas, at once.
     pub at_once: usize,
     /// Longest time for a test, in seconds.
@@ -44,11 +44,11 @@ pub struct Difference {
     pub test: String,
     /// What it came to on Linux.
     pub native: Found,
-    /// What it came to as replicas.
-    pub found: Found,
+    /// What it came to as replicas, by each number of them.
+    pub found: Vec<Found>,
     /// The explanation in the plan, if there is one.
     pub known: Option<Known>,
-    /// What it said as replicas.
+    /// What it said as replicas, of each number of them.
     pub said: String,
 }
 
@@ -58,7 +58,7 @@ impl Difference {
     pub fn is_finding(&self) -> bool {
         match &self.known {
             None => true,
-            Some(known) => self.found == self.native && !known.varies,
+            Some(known) => self.found.contains(&self.native) && !known.varies,
         }
     }
 }
@@ -72,8 +72,8 @@ pub struct Row {
     pub tests: usize,
     /// Of these, passed on Linux, and checks in them that did.
     pub native: [usize; 2],
-    /// Of these, as replicas; tests, if they say the same in all.
-    pub replicated: [usize; 2],
+    /// Of these, as replicas, by each number of them; tests, if they say the same in all.
+    pub replicated: Vec<[usize; 2]>,
     /// All others that pass on Linux.
     pub differences: Vec<Difference>,
     /// Those that do not pass on Linux, and what they came to there.
@@ -103,54 +103,63 @@ pub fn all(
         results: &results,
         tell,
     };
-    let rest = runs.rest(true, tests);
+    let rest = runs.rest(LINUX, tests);
     tell(&format!("{} tests on Linux", rest.len()));
     runs.on_linux(&rest)?;
-    let rest = runs.rest(false, tests);
-    tell(&format!(
-        "{} tests that pass there, as replicas",
-        rest.len()
-    ));
-    runs.as_replicas(&rest)?;
-    let both = results.into_both();
+    for replicas in &settings.replicas {
+        let rest = runs.rest(*replicas, tests);
+        let count = rest.len();
+        tell(&format!(
+            "{count} tests that pass there, replicas: {replicas}"
+        ));
+        runs.as_replicas(*replicas, &rest)?;
+    }
+    let known = results.into_known();
     let mut rows: Vec<Row> = Vec::new();
     for test in tests {
         let at = rows.iter().position(|it| it.call == test.call);
         let at = at.unwrap_or_else(|| {
             rows.push(Row {
                 call: test.call.clone(),
+                replicated: vec![[0; 2]; settings.replicas.len()],
                 ..Row::default()
             });
             rows.len() - 1
         });
-        compare(plan, test, both.each_ref(), &mut rows[at]);
+        compare(plan, test, (&known, &settings.replicas), &mut rows[at]);
     }
     Ok(rows)
 }
 
-/// Adds what a test came to both ways.
-fn compare(plan: &Plan, test: &Test, [native, told]: [&Told; 2], row: &mut Row) {
-    let [on_linux, found] = [native.of(&test.name), told.of(&test.name)];
+/// Adds what a test came to on Linux and with each number of replicas.
+fn compare(plan: &Plan, test: &Test, (told, replicas): (&ByReplicas, &[u32]), row: &mut Row) {
+    let name = &test.name;
+    let of = |place: &u32| told.get(place).map(|it| it.of(name)).unwrap_or_default();
+    let (on_linux, found) = (of(&LINUX), replicas.iter().map(of).collect::<Vec<_>>());
     row.tests += 1;
     if !on_linux.is_passed() {
-        row.elsewhere.push((test.name.clone(), on_linux));
+        row.elsewhere.push((name.clone(), on_linux));
         return;
     }
-    let same = found == on_linux;
     row.native[0] += 1;
     row.native[1] += on_linux.passed;
-    row.replicated[0] += usize::from(same);
-    row.replicated[1] += found.passed.min(on_linux.passed);
-    let known = plan.known(&test.name);
-    if same && known.is_none() {
+    for (sum, found) in row.replicated.iter_mut().zip(&found) {
+        sum[0] += usize::from(*found == on_linux);
+        sum[1] += found.passed.min(on_linux.passed);
+    }
+    let known = plan.known(name);
+    if known.is_none() && found.iter().all(|it| *it == on_linux) {
         return;
     }
+    let said = replicas
+        .iter()
+        .filter_map(|it| told.get(it)?.said.get(name));
     row.differences.push(Difference {
-        test: test.name.clone(),
+        test: name.clone(),
         native: on_linux,
         found,
         known: known.cloned(),
-        said: told.said.get(&test.name).cloned().unwrap_or_default(),
+        said: said.cloned().collect(),
     });
 }
 
@@ -160,20 +169,20 @@ fn patience(settings: &Settings) -> Duration {
 
 impl<F: Fn(&str) + Sync> Runs<'_, F> {
     /// The tests that are to be run: on Linux, or as replicas those that pass there.
-    fn rest(&self, on_linux: bool, tests: &[Test]) -> Vec<Test> {
-        let all = tests.iter().filter(|it| {
-            !self.results.has(on_linux, &it.name) && (on_linux || self.results.passed(&it.name))
-        });
+    fn rest(&self, replicas: u32, tests: &[Test]) -> Vec<Test> {
+        let is_wanted = |it: &Test| replicas == LINUX || self.results.passed(&it.name);
+        let all = tests.iter();
+        let all = all.filter(|it| !self.results.has(replicas, &it.name) && is_wanted(it));
         all.cloned().collect()
     }
 
     /// Runs tests as processes.
     fn on_linux(&self, tests: &[Test]) -> Result<()> {
-        self.run(true, &places::on_linux(self.settings, tests)?, tests)
+        self.run(LINUX, &places::on_linux(self.settings, tests)?, tests)
     }
 
     /// Runs tests as replicas, some of these at once.
-    fn as_replicas(&self, tests: &[Test]) -> Result<()> {
+    fn as_replicas(&self, replicas: u32, tests: &[Test]) -> Result<()> {
         let queue: Mutex<VecDeque<&[Test]>> = Mutex::new(tests.chunks(TESTS).collect());
         let failed = Mutex::new(None);
         std::thread::scope(|scope| {
@@ -182,8 +191,8 @@ impl<F: Fn(&str) + Sync> Runs<'_, F> {
                     // The lock is held to take a part, not while it is run.
                     let next = || lock(&queue).pop_front();
                     while let Some(tests) = next() {
-                        let place = places::of_sphere(self.settings, tests);
-                        let done = place.and_then(|place| self.run(false, &place, tests));
+                        let place = places::of_sphere(self.settings, replicas, tests);
+                        let done = place.and_then(|place| self.run(replicas, &place, tests));
                         if let Err(error) = done {
                             *lock(&failed) = Some(error);
                         }
@@ -198,8 +207,8 @@ impl<F: Fn(&str) + Sync> Runs<'_, F> {
     }
 
     /// Runs tests in a place, and behind a test that ended it again.
-    fn run(&self, on_linux: bool, place: &Place, tests: &[Test]) -> Result<()> {
-        self.again_and_again(on_linux, tests, |rest| {
+    fn run(&self, replicas: u32, place: &Place, tests: &[Test]) -> Result<()> {
+        self.again_and_again(replicas, tests, |rest| {
             place.set_list(rest)?;
             let running = launch::start(&place.argv, place.folder(), None)?;
             let (output, errors) = finish(running, patience(self.settings))?;
@@ -213,7 +222,7 @@ impl<F: Fn(&str) + Sync> Runs<'_, F> {
     /// Runs tests until all have ended or were given up.
     fn again_and_again(
         &self,
-        on_linux: bool,
+        replicas: u32,
         tests: &[Test],
         mut run: impl FnMut(&[Test]) -> Result<String>,
     ) -> Result<()> {
@@ -225,7 +234,7 @@ impl<F: Fn(&str) + Sync> Runs<'_, F> {
             let done = rest.iter().take_while(has_ended).count();
             // One that never began is given up too, or this would have no end.
             for test in rest.iter().take(done + 1) {
-                self.results.add(on_linux, &test.name, &told)?;
+                self.results.add(replicas, &test.name, &told)?;
                 (self.tell)(&format!("{}: {}", test.name, told.of(&test.name)));
             }
             rest = rest.get(done + 1..).unwrap_or(&[]);
@@ -245,7 +254,7 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             sphere: Sphere::System,
-            replicas: 1,
+            replicas: vec![1],
             at_once: 1,
             limit: 1,
             busybox: PathBuf::new(),
@@ -264,7 +273,7 @@ mod tests {
     #[test]
     fn a_run_that_ends_within_a_test_goes_on_behind_it() {
         let tests = ["a01", "a02", "a03"].map(test);
-        let (settings, results) = (settings(), Results::new(Sphere::System, 1));
+        let (settings, results) = (settings(), Results::new(Sphere::System));
         let runs = Runs {
             settings: &settings,
             results: &results,
@@ -279,10 +288,10 @@ mod tests {
                 String::new()
             })
         };
-        runs.again_and_again(true, &tests, run).unwrap();
-        assert!(runs.rest(true, &tests).is_empty());
-        assert_eq!(runs.rest(false, &tests), tests[..1]);
-        let [told, _] = results.into_both();
+        runs.again_and_again(LINUX, &tests, run).unwrap();
+        assert!(runs.rest(LINUX, &tests).is_empty());
+        assert_eq!(runs.rest(1, &tests), tests[..1]);
+        let told = &results.into_known()[&LINUX];
         assert_eq!(lists, [vec!["a01", "a02", "a03"], vec!["a03"]]);
         assert!(told.of("a01").is_passed());
         assert_eq!(told.of("a02").to_string(), "1 passed, did not end");
@@ -292,19 +301,35 @@ mod tests {
     #[test]
     fn only_tests_that_pass_on_linux_and_say_the_same_count() {
         let plan = Plan::load(Sphere::System).unwrap();
-        let mut both = [Told::default(), Told::default()];
-        both[0].read("@ begin a01\nTPASS\nTPASS\n@ end a01 0\n@ begin a02\nTCONF\n@ end a02 32\n");
-        both[1].read("@ begin a01\nTPASS\nTFAIL\n@ end a01 1\n@ begin a02\nTPASS\n@ end a02 0\n");
-        let mut row = Row::default();
-        for name in ["a01", "a02"] {
-            compare(&plan, &test(name), both.each_ref(), &mut row);
+        let mut told = ByReplicas::new();
+        let texts = [
+            "@ begin a01\nTPASS\nTPASS\n@ end a01 0\n@ begin a02\nTCONF\n@ end a02 32\n",
+            "@ begin a01\nTPASS\nTFAIL\n@ end a01 1\n@ begin a02\nTPASS\n@ end a02 0\n",
+        ];
+        for (place, text) in [LINUX, 1, 2]
+            .into_iter()
+            .zip([texts[0], texts[1], texts[0]])
+        {
+            told.entry(place).or_default().read(text);
         }
-        assert_eq!((row.tests, row.native, row.replicated), (2, [1, 2], [0, 1]));
-        assert_eq!(row.elsewhere[0].0, "a02");
-        assert!(row.differences[0].is_finding());
-        let [native, _] = &both;
-        let mut row = Row::default();
-        compare(&plan, &test("a01"), [native, native], &mut row);
-        assert!(row.differences.is_empty() && row.replicated == [1, 2]);
+        let row = |replicas: &[u32]| {
+            let mut row = Row {
+                replicated: vec![[0; 2]; replicas.len()],
+                ..Row::default()
+            };
+            for name in ["a01", "a02"] {
+                compare(&plan, &test(name), (&told, replicas), &mut row);
+            }
+            row
+        };
+        let both = row(&[1, 2]);
+        assert_eq!((both.tests, both.native), (2, [1, 2]));
+        assert_eq!(both.replicated, [[0, 1], [1, 2]]);
+        assert_eq!(both.elsewhere[0].0, "a02");
+        assert!(both.differences[0].is_finding());
+        let same = row(&[2]);
+        assert!(same.differences.is_empty() && same.replicated == [[1, 2]]);
+        // What was not run says nothing, which is not the same.
+        assert_eq!(row(&[3]).replicated, [[0, 0]]);
     }
 }
