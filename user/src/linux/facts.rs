@@ -16,6 +16,7 @@ pub(crate) enum Fact {
     Cmdline,
     Comm,
     Maps,
+    SizedMaps,
     Memory,
     Processor,
     Uptime,
@@ -36,13 +37,14 @@ pub(crate) const ALL: &[u8] = b"/proc";
 pub(crate) const OWN: &[u8] = b"/proc/self";
 
 /// The files.
-pub(super) const FACTS: [(&[u8], Fact); 26] = [
+pub(super) const FACTS: [(&[u8], Fact); 27] = [
     (b"/proc/self/status", Fact::Status),
     (b"/proc/self/stat", Fact::Stat),
     (b"/proc/self/statm", Fact::Statm),
     (b"/proc/self/cmdline", Fact::Cmdline),
     (b"/proc/self/comm", Fact::Comm),
     (b"/proc/self/maps", Fact::Maps),
+    (b"/proc/self/smaps", Fact::SizedMaps),
     (b"/proc/meminfo", Fact::Memory),
     (b"/proc/cpuinfo", Fact::Processor),
     (b"/proc/uptime", Fact::Uptime),

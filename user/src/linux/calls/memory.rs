@@ -4,11 +4,12 @@ use core::ops::RangeInclusive;
 
 use linux_raw_sys::errno::{EACCES, EBADF, EEXIST, EFAULT, EINVAL, ENODEV, ENOMEM, EOPNOTSUPP};
 use linux_raw_sys::general::{
-    MADV_COLLAPSE, MADV_DONTFORK, MADV_DONTNEED, MADV_NORMAL, MADV_REMOVE, MADV_WIPEONFORK,
-    MAP_ANONYMOUS, MAP_DENYWRITE, MAP_EXECUTABLE, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN,
-    MAP_HUGETLB, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED,
-    MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MLOCK_ONFAULT,
-    MREMAP_FIXED, MREMAP_MAYMOVE, O_ACCMODE, O_WRONLY, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE,
+    MADV_COLLAPSE, MADV_DONTFORK, MADV_DONTNEED, MADV_FREE, MADV_NORMAL, MADV_REMOVE,
+    MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_DENYWRITE, MAP_EXECUTABLE, MAP_FIXED, MAP_FIXED_NOREPLACE,
+    MAP_GROWSDOWN, MAP_HUGETLB, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE,
+    MAP_SHARED, MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT,
+    MLOCK_ONFAULT, MREMAP_FIXED, MREMAP_MAYMOVE, O_ACCMODE, O_WRONLY, PROT_EXEC, PROT_NONE,
+    PROT_READ, PROT_WRITE,
 };
 use rcoe_abi::Rights;
 
@@ -23,6 +24,8 @@ const MOST: u64 = 1 << 32;
 
 /// All kinds of advice that there are.
 const ADVICE: RangeInclusive<u32> = MADV_NORMAL..=MADV_COLLAPSE;
+/// Of that, what is refused.
+const UNKNOWN: [u32; 3] = [MADV_DONTFORK, MADV_FREE, MADV_WIPEONFORK];
 /// What is to be kept in memory: what is there, what will be, and when it is used alone.
 const ON_FAULT: u64 = MCL_ONFAULT as u64;
 const KEEPS: u64 = MCL_CURRENT as u64 | MCL_FUTURE as u64 | ON_FAULT;
@@ -258,10 +261,11 @@ impl<M: Machine> Process<'_, M> {
     }
 
     /// What follows from advice about memory. That which a child is not to have would have to be
-    /// looked for when there is one: it is refused, as by kernels that do not know it.
+    /// looked for when there is one, and nobody looks for memory that may be taken until it is
+    /// written again: both are refused, as by kernels that do not know them.
     fn advise(&mut self, address: u64, bytes: u64, advice: u64) -> Answer {
         let advice = u32::try_from(advice & 0xffff_ffff).unwrap_or(u32::MAX);
-        if [MADV_DONTFORK, MADV_WIPEONFORK].contains(&advice) || !ADVICE.contains(&advice) {
+        if UNKNOWN.contains(&advice) || !ADVICE.contains(&advice) {
             return Err(Errno(EINVAL));
         }
         match advice {

@@ -94,7 +94,8 @@ impl<M: Machine> Process<'_, M> {
             Fact::Statm => out.sizes(place),
             Fact::Cmdline => out.arguments(place),
             Fact::Comm => out.name(place).and_then(|()| out.write_str("\n")),
-            Fact::Maps => out.maps(place),
+            Fact::Maps => out.maps(place, |_, _| Ok(())),
+            Fact::SizedMaps => out.maps(place, Teller::sizes_of),
             other => out.of_machine(other),
         };
         let bytes = out.at;

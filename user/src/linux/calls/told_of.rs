@@ -164,15 +164,53 @@ impl<M: Machine> Teller<'_, '_, M> {
         writeln!(self, "{all} {given} {shared} 0 0 {} 0", given - shared)
     }
 
-    /// `maps`: where memory is, with what rights.
-    pub(super) fn maps(&mut self, place: usize) -> fmt::Result {
+    /// `maps`: where memory is, with what rights; and what else is told of each region.
+    pub(super) fn maps(
+        &mut self,
+        place: usize,
+        more: impl Fn(&mut Self, &Region) -> fmt::Result,
+    ) -> fmt::Result {
         let memory = self.task(place).memory;
         let heap = self.process.within(memory, |it| it.space.heap());
         let mut all = Ok(());
         self.each_region(place, |it, region| {
-            all = all.and_then(|()| it.region(&region, label(&region, heap)));
+            all = all.and_then(|()| {
+                it.region(&region, label(&region, heap))?;
+                more(it, &region)
+            });
         });
         all
+    }
+
+    /// What `smaps` tells of a region. A child begins with a copy of what is not shared, so that
+    /// a process has all of that for itself; and no file is behind any memory.
+    pub(super) fn sizes_of(&mut self, region: &Region) -> fmt::Result {
+        let kilobytes = PAGE / 1024;
+        let given = region.given * kilobytes;
+        let [shared, own] = if region.shared {
+            [given, 0]
+        } else {
+            [0, given]
+        };
+        for (what, size) in [
+            ("Size", (region.end - region.start) / 1024),
+            ("KernelPageSize", kilobytes),
+            ("MMUPageSize", kilobytes),
+            ("Rss", given),
+            ("Shared_Clean", 0),
+            ("Shared_Dirty", shared),
+            ("Private_Clean", 0),
+            ("Private_Dirty", own),
+            ("Referenced", given),
+            ("Anonymous", own),
+            ("Swap", 0),
+            ("Locked", region.locked * kilobytes),
+        ] {
+            // The column of the names is as wide as Linux has it.
+            let width = 23 - what.len();
+            writeln!(self, "{what}:{size:width$} kB")?;
+        }
+        Ok(())
     }
 
     fn region(&mut self, region: &Region, label: &str) -> fmt::Result {

@@ -173,6 +173,7 @@ fn advice_is_of_memory_that_is_there() {
             // A program that is told so has another way; one that is not would share its secrets.
             (DATA, nr::MADV_WIPEONFORK, Err(Errno(EINVAL))),
             (DATA, nr::MADV_DONTFORK, Err(Errno(EINVAL))),
+            (DATA, nr::MADV_FREE, Err(Errno(EINVAL))),
         ] {
             assert_eq!(advise(process, at, advice), answer, "{at:#x} {advice}");
         }

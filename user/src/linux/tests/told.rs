@@ -75,6 +75,40 @@ fn a_process_is_told_of_by_its_number_and_to_itself() {
 }
 
 #[test]
+fn of_each_region_it_is_told_how_much_of_it_has_memory_and_is_locked() {
+    with(|process, _| {
+        let room = map(process, 3 * 4096, BOTH).unwrap();
+        // Another right keeps the page apart from those around it.
+        let middle = room + 4096;
+        let protect = [middle, 4096, nr::PROT_READ.into()];
+        assert_eq!(ask(process, nr::__NR_mprotect, &protect), Ok(0));
+        assert_eq!(ask(process, nr::__NR_mlock, &[middle, 4096]), Ok(0));
+        let told = content(process, "/proc/self/smaps");
+        let head = std::format!("{middle:08x}-{:08x} r--p ", middle + 4096);
+        let (_, of_middle) = told.split_once(&head).expect("the region stands there");
+        let mut lines = of_middle.lines().skip(1);
+        for line in [
+            "Size:                  4 kB",
+            "KernelPageSize:        4 kB",
+            "MMUPageSize:           4 kB",
+            "Rss:                   4 kB",
+            "Shared_Clean:          0 kB",
+            "Shared_Dirty:          0 kB",
+            "Private_Clean:         0 kB",
+            "Private_Dirty:         4 kB",
+            "Referenced:            4 kB",
+            "Anonymous:             4 kB",
+            "Swap:                  0 kB",
+            "Locked:                4 kB",
+        ] {
+            assert_eq!(lines.next(), Some(line));
+        }
+        let heads = told.lines().filter(|it| it.contains(" 00000000 00:00 0 "));
+        assert!(heads.eq(content(process, "/proc/self/maps").lines()));
+    });
+}
+
+#[test]
 fn what_is_told_cannot_be_changed() {
     with(|process, _| {
         for path in ["/proc/self/stat", "/proc/2/stat", "/proc/meminfo"] {
