@@ -129,6 +129,10 @@ fn write_page(options: &Options, tables: &Path, counts: Counts) -> Result<()> {
             "tests/ltp.toml",
         ),
     };
+    let kept = match options.results {
+        Some(_) => " What earlier\nruns of the command had found was not run again (`--results`).",
+        None => "",
+    };
     let page = format!(
         "# LTP's system call tests {place}\n\n\
          Made by `cargo xtask ltp --sources FOLDER{flags}`, where FOLDER is a source tree of\n\
@@ -136,7 +140,7 @@ fn write_page(options: &Options, tables: &Path, counts: Counts) -> Result<()> {
          each test of the calls below once on Linux, as the superuser in namespaces of its\n\
          own, and once {place} (`{how} -n {n}`): the same static binary. A test that\n\
          passes on Linux and does not say the same of as many checks there is a failure,\n\
-         unless `{file}` explains it; an explanation of a test that does is one too.\n\n\
+         unless `{file}` explains it; an explanation of a test that does is one too.{kept}\n\n\
          {failed} tests are not as they should be.\n\n\
          {tables}"
     );
