@@ -118,6 +118,7 @@ pub struct NameNote {
 
 impl NameNote {
     const BYTES: usize = 24;
+    const SIZE: u32 = 24;
     /// Of notes of this owner: 1 says what a program is made for.
     const KIND: u32 = 2;
 
@@ -134,7 +135,7 @@ impl NameNote {
             at += 1;
         }
         Self {
-            sizes: [5, Self::BYTES as u32, Self::KIND],
+            sizes: [5, Self::SIZE, Self::KIND],
             owner: *b"rcoe\0\0\0\0",
             name: to,
         }

@@ -39,8 +39,8 @@ pub struct Order {
     /// faults and interrupts, close against loose, counted), guest (rounds in Linux as a guest,
     /// counted, which needs the files that the environment names), service (Redis and its client in
     /// one machine, counted, which needs redis-server, redis-tools and busybox), start (of Redis in
-    /// the machine, by the host's clock, which needs redis-server) and ycsb (Redis under YCSB, which
-    /// needs redis-server, a JDK and Maven with its registry).
+    /// the machine, by the host's clock, which needs redis-server) and ycsb (Redis under YCSB,
+    /// which needs redis-server, a JDK and Maven with its registry).
     #[arg(
         long = "part",
         value_delimiter = ',',
