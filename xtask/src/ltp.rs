@@ -130,9 +130,7 @@ fn write_page(options: &Options, tables: &Path, counts: Counts) -> Result<()> {
         ),
     };
     let kept = match options.results {
-        Some(_) => {
-            "\n\nWhat earlier runs of the command had found was not run again (`--results`)."
-        }
+        Some(_) => "\n\nWhat earlier runs had found was not run again (`--results`).",
         None => "",
     };
     let page = format!(
