@@ -108,7 +108,7 @@ pub(super) fn tables(bench: &Bench, out: &mut Told) -> Result<()> {
 }
 
 /// How replicas are coupled, with the options for it.
-const HOWS: [(&str, &[&str]); 3] = [
+pub(super) const HOWS: [(&str, &[&str]); 3] = [
     ("loosely coupled", &["--coupling", "loose"]),
     ("closely coupled", &["--coupling", "close"]),
     (

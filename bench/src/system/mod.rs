@@ -8,6 +8,7 @@
 mod compiled;
 mod coupling;
 mod guest;
+mod hosted;
 mod latency;
 mod machine;
 mod operations;
@@ -34,13 +35,13 @@ pub struct Order {
     pub repetitions: usize,
     /// Parts: computing, calls, seldom (interrupts, and removals of replicas), copy (memory), and
     /// return (of a replica with much memory; counted, whatever the clocks); and, by name only,
-    /// coupling and rounds (close against loose, counted), points (at which all of memory is
-    /// compared), compiled and compiled-points (the same by the compiler's count), latency (of
-    /// faults and interrupts, close against loose, counted), guest (rounds in Linux as a guest,
-    /// counted, which needs the files that the environment names), service (Redis and its client in
-    /// one machine, counted, which needs redis-server, redis-tools and busybox), start (of Redis in
-    /// the machine, by the host's clock, which needs redis-server) and ycsb (Redis under YCSB,
-    /// which needs redis-server, a JDK and Maven with its registry).
+    /// coupling and rounds (close against loose, counted), hosted (rounds by the host's clock),
+    /// points (at which all of memory is compared), compiled and compiled-points (the same by the
+    /// compiler's count), latency (of faults and interrupts, close against loose, counted), guest
+    /// (rounds in Linux as a guest, counted, which needs the files that the environment names),
+    /// service (Redis and its client in one machine, counted, which needs redis-server, redis-tools
+    /// and busybox), start (of Redis in the machine, by the host's clock, which needs redis-server)
+    /// and ycsb (Redis under YCSB, which needs redis-server, a JDK and Maven with its registry).
     #[arg(
         long = "part",
         value_delimiter = ',',
@@ -69,7 +70,7 @@ pub struct Order {
     pub modes: Vec<String>,
 }
 
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 16] = [
     "computing",
     "calls",
     "seldom",
@@ -77,6 +78,7 @@ const PARTS: [&str; 15] = [
     "return",
     "coupling",
     "rounds",
+    "hosted",
     "points",
     "compiled",
     "compiled-points",
@@ -177,6 +179,10 @@ pub fn measure(rcoe: &Path, order: &Order) -> Result<Told> {
         returning::measure(&bench, &mut out)?;
     }
     coupled(&bench, &wants, &mut out)?;
+    if wants("hosted") {
+        eprintln!("measuring: rounds by the host's clock");
+        hosted::measure(&bench, order.repetitions, &mut out)?;
+    }
     if wants("service") {
         eprintln!("measuring: Redis with its client in one machine");
         operations::measure(&bench, &mut out)?;
