@@ -19,7 +19,7 @@ use crate::args::RunArgs;
 use crate::reporter::say;
 
 /// Where the personality looks for it.
-pub(crate) const PLACE: &str = "/dev/stdin";
+const PLACE: &str = "/dev/stdin";
 /// This command's own.
 const OWN: &str = "-";
 /// Bytes of it, at most: all of it is in memory, for each replica.

@@ -33,7 +33,7 @@ pub(super) fn measure(bench: &Bench, repetitions: usize, out: &mut Told) -> Resu
     let mut rounds = vec![Vec::new(); cases.len()];
     for repetition in 0..repetitions {
         for at in 0..cases.len() {
-            // Each is first once, so that no drift of the machine is one's alone.
+            // In another order each time, so that no drift of the machine is one's alone.
             let at = (at + repetition) % cases.len();
             rounds[at].push(round(bench, cases[at])?);
         }

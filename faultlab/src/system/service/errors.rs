@@ -139,22 +139,23 @@ impl Journal {
     /// If it is of another campaign, or cannot be written.
     pub fn open(path: &Path, header: &Header) -> Result<Self> {
         let old = std::fs::read_to_string(path).unwrap_or_default();
-        let whole = old.rfind('\n').map_or(0, |end| end + 1);
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-        file.set_len(whole as u64)?;
-        let mut lines = old[..whole].lines();
-        let Some(first) = lines.next() else {
+        if old.is_empty() {
             writeln!(file, "{}", serde_json::to_string(header)?)?;
-            return Ok(Self {
-                file,
-                runs: Vec::new(),
-            });
-        };
-        let found: Header = serde_json::from_str(first)
-            .with_context(|| format!("{} is no journal", path.display()))?;
+            let runs = Vec::new();
+            return Ok(Self { file, runs });
+        }
+        let is_none = || format!("{} is no journal", path.display());
+        let whole = old.rfind('\n').map_or(0, |end| end + 1);
+        let mut lines = old[..whole].lines();
+        let first = lines.next().with_context(is_none)?;
+        let found: Header = serde_json::from_str(first).with_context(is_none)?;
         let same = found.campaign == header.campaign && found.commit == header.commit;
         ensure!(same, "{} is of another campaign or build", path.display());
-        let runs = lines.map(serde_json::from_str).collect::<Result<_, _>>()?;
+        let runs = lines.map(serde_json::from_str).collect::<Result<_, _>>();
+        let runs = runs.with_context(is_none)?;
+        // Only of what is a journal is a line given up that a run was killed in.
+        file.set_len(whole as u64)?;
         Ok(Self { file, runs })
     }
 
@@ -205,7 +206,10 @@ impl Campaign {
             let index = journal.runs.len() as u64;
             let left = errors - journal.errors();
             let run = self.machine(setup, index, left);
-            journal.append(run.with_context(|| format!("machine {index}"))?)?;
+            let run = run.with_context(|| format!("machine {index}"))?;
+            let hit = !run.flips.is_empty() || interrupt::is_due();
+            ensure!(hit, "machine {index}: there was nothing to be hit");
+            journal.append(run)?;
             told(journal);
         }
         Ok(())
@@ -251,7 +255,10 @@ impl Campaign {
             &OF_SERVICE
         };
         let mut known = 0;
-        while run.flips.len() < self.flips && run.errors() < errors && !interrupt::is_due() {
+        for _ in 0..self.flips {
+            if run.errors() >= errors || interrupt::is_due() {
+                break;
+            }
             let primary = machine.seen().primary == victim as u64;
             let Some(hit) = machine.flip(victim, &Flip::among(rng, targets))? else {
                 if machine.is_over()? {
@@ -402,5 +409,42 @@ fn judge(closed: &Closed, run: &mut Run) {
         let stopped = matches!(last.verdict, Verdict::FailStop(_));
         last.verdict = if stopped { Verdict::Leak } else { Verdict::Sdc };
         last.detail = wrong;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(seed: u64) -> Header {
+        Header {
+            campaign: Campaign {
+                seed,
+                replicas: 2,
+                compare: "args".into(),
+                transfer: false,
+                bound_ms: 100,
+                flips: 10,
+            },
+            commit: "c".into(),
+            machine: "m".into(),
+        }
+    }
+
+    #[test]
+    fn a_journal_goes_on_and_nothing_else_is_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let mut journal = Journal::open(&path, &header(1)).unwrap();
+        journal.append(Run::default()).unwrap();
+        let whole = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{whole}{{\"index\":1")).unwrap();
+        assert_eq!(Journal::open(&path, &header(1)).unwrap().runs().len(), 1);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
+        for other in ["a letter", "a letter\nand more", whole.as_str()] {
+            std::fs::write(&path, other).unwrap();
+            assert!(Journal::open(&path, &header(2)).is_err(), "{other}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), other);
+        }
     }
 }

@@ -14,8 +14,7 @@
 //! replicas were back each time, and machine and server ended with status 0. The seed decides
 //! flips and pauses, but not the moment at which the machine stands still.
 //!
-//! Not covered: AArch64, where there are no programs of Linux; two losses at a time, and losses
-//! while a replica is brought back.
+//! Not covered: AArch64; two losses at a time, and losses while a replica is brought back.
 
 mod clients;
 pub mod errors;
