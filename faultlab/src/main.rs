@@ -481,7 +481,7 @@ fn run_system_errors(args: &SystemErrorsArgs) -> Result<Done> {
     let bar = progress(args.errors as u64, "errors");
     header
         .campaign
-        .run(&setup, args.errors, &mut journal, |all| {
+        .run(&setup, args.most(), &mut journal, |all| {
             bar.set_position(all.errors() as u64);
         })?;
     bar.finish_and_clear();

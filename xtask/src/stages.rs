@@ -120,6 +120,7 @@ const CAMPAIGNS: &[&str] = &[
     "system-service --seed {seed} --faults 3 --kinds stop --every 0.1",
     "system-errors --seed {seed} -n 2 --errors 2 --bound 0.2",
     "system-errors --seed {seed} -n 3 --errors 4 --bound 0.2",
+    "system-errors --seed {seed} -n 2 --transfer --machines 1 --flips 20 --bound 0.1",
     "frames --seed {seed} --count 4000",
 ];
 

@@ -99,7 +99,7 @@ pub(crate) const ERRORS: &str = "\
 Examples:
   rcoe-faultlab system-errors -n 2 --errors 100
   rcoe-faultlab system-errors -n 3 --errors 1000 --bound 0.25 --journal errors.ndjson
-  rcoe-faultlab system-errors -n 3 --errors 20 --transfer
+  rcoe-faultlab system-errors -n 3 --transfer --machines 10
 
 Needs redis-server. A journal is gone on with if it is there. Ends with 1 if an error was
 uncontrolled: a wrong answer, a connection that broke in a machine that did not stop for a fault, a
@@ -110,6 +110,9 @@ pub(crate) struct SystemErrorsArgs {
     /// Number of errors to observe.
     #[arg(long, default_value_t = 20)]
     pub(crate) errors: usize,
+    /// Machines at most, however few errors they show.
+    #[arg(long, default_value_t = 1000)]
+    machines: usize,
     /// Number of replicas, 2 to 4.
     #[arg(short = 'n', long, default_value_t = 3)]
     replicas: usize,
@@ -143,6 +146,11 @@ pub(crate) struct SystemErrorsArgs {
 }
 
 impl SystemErrorsArgs {
+    /// Errors and machines, at most.
+    pub(crate) const fn most(&self) -> (usize, usize) {
+        (self.errors, self.machines)
+    }
+
     pub(crate) fn setup(&self, folder: &Path) -> Result<Setup> {
         Ok(Setup {
             rcoe: super::rcoe(self.rcoe.as_deref())?,

@@ -190,19 +190,21 @@ impl Campaign {
         Ok(())
     }
 
-    /// Runs machines until the journal holds so many errors; `told` hears of each machine.
+    /// Runs machines until the journal holds so many errors, or so many machines; `told` hears of
+    /// each.
     ///
     /// # Errors
     /// As [`Self::check`]; if a machine does not come to serve, or the journal cannot be written.
     pub fn run(
         &self,
         setup: &Setup,
-        errors: usize,
+        (errors, machines): (usize, usize),
         journal: &mut Journal,
         mut told: impl FnMut(&Journal),
     ) -> Result<()> {
         self.check()?;
-        while journal.errors() < errors && !interrupt::is_due() {
+        let enough = |all: &Journal| all.errors() >= errors || all.runs.len() >= machines;
+        while !enough(journal) && !interrupt::is_due() {
             let index = journal.runs.len() as u64;
             let left = errors - journal.errors();
             let run = self.machine(setup, index, left);
