@@ -7,7 +7,7 @@
 //! Readers check every offset: a damaged bundle yields `None`, never a byte outside it.
 
 /// First word of a bundle.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"rcoelnx3");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rcoelnx4");
 
 /// A word of the header, by its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,10 +36,12 @@ pub enum Word {
     /// Offset and bytes of the path of the folder whose files are on the disk; no bytes if there is
     /// no disk.
     Disk = 17,
+    /// 1 if the program's input comes while the machine runs, 0 if all there is of it was packed.
+    Input = 19,
 }
 
 /// Words of the header.
-pub const HEADER_WORDS: usize = 19;
+pub const HEADER_WORDS: usize = 20;
 /// Words of the record of a program: the number of its file; where it begins; where its program
 /// headers are in its memory, and how many; where its image ends; offset and number of the records
 /// of its segments, and of the addresses of instructions that identify the processor; offset and

@@ -16,6 +16,7 @@ pub mod bundle;
 pub mod error;
 pub mod guest;
 pub mod image;
+pub mod input;
 pub mod invocation;
 pub mod layout;
 pub mod message;

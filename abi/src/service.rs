@@ -121,6 +121,29 @@ pub const DISK_FLUSH: u64 = 76;
 /// Bytes of a block.
 pub const DISK_BLOCK: usize = 4096;
 
+/// The driver of the input tells the group: it has the line. Capability: the endpoint that it
+/// serves.
+pub const INPUT_JOIN: u64 = 80;
+/// The driver tells the group: there is no line.
+pub const INPUT_ABSENT: u64 = 81;
+/// Ask the driver: what came next, which it has the host send if there is nothing. Word:
+/// bytes at most. Reply: [`INPUT_NOTHING`], [`INPUT_BYTES`], [`INPUT_MORE`] or [`INPUT_END`]; how
+/// many bytes, and these, eight a word.
+pub const INPUT_TAKE: u64 = 82;
+/// Ask the driver: wait until something came that was asked for, or ticks of a hundredth of a
+/// second have passed. Word: how many; 0 if it does not matter.
+pub const INPUT_WAIT: u64 = 83;
+/// Ask the driver: signal whenever something came that was asked for. Capability: by which.
+pub const INPUT_TELL: u64 = 84;
+/// In an answer: nothing came as yet.
+pub const INPUT_NOTHING: u64 = 0;
+/// In an answer: bytes, the last of those that were given at once.
+pub const INPUT_BYTES: u64 = 1;
+/// In an answer: bytes, and there are more to be taken.
+pub const INPUT_MORE: u64 = 2;
+/// In an answer: nothing will come any more.
+pub const INPUT_END: u64 = 3;
+
 /// The TCP/IP stack tells the group: it serves. Capability: the endpoint that it serves. The reply
 /// brings the notification of its client that it signals when anything changes, and two frames:
 /// for what the client receives, and for what it sends.

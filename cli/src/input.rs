@@ -1,22 +1,19 @@
 //! What a program of Linux in a machine reads from its standard input.
 //!
-//! It is packed with the program's files before the machine starts, so that it is the same for all
-//! replicas and whoever comes back. A file to which this command's standard input is redirected is
-//! passed on by itself; of anything else the end may never come, so it has to be asked for.
-//!
-//! Not covered: what comes while the machine runs, as from a terminal.
+//! A file to which this command's standard input is redirected, or that is named, is packed with
+//! the program's files before the machine starts. Of a pipe or a terminal the end may never come:
+//! what comes there is handed over while the machine runs, as the program asks for it, unless it is
+//! asked for that it be read to its end first.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use anstyle::AnsiColor;
 use rcoe_system::SystemError;
 
 use crate::args::RunArgs;
-use crate::reporter::say;
 
 /// Where the personality looks for it.
 const PLACE: &str = "/dev/stdin";
@@ -25,16 +22,26 @@ const OWN: &str = "-";
 /// Bytes of it, at most: all of it is in memory, for each replica.
 const MOST: u64 = 1 << 30;
 
-/// All of it; `None` if there is nothing to be read, or it is among the files (`--file`).
+/// What there is of it at the start.
+pub(crate) enum Input {
+    /// Nothing, or it is among the files (`--file`).
+    None,
+    /// All of it.
+    Whole(Vec<u8>),
+    /// It comes while the machine runs.
+    Live,
+}
+
+/// Reads it, if all of it is there.
 ///
 /// # Errors
 /// If it is named twice, cannot be read, or does not end.
-pub(crate) fn read(args: &RunArgs) -> Result<Option<Vec<u8>>, SystemError> {
+pub(crate) fn read(args: &RunArgs) -> Result<Input, SystemError> {
     if args.file.iter().any(|file| file.guest == Path::new(PLACE)) {
         let why = "--input is what --file gives as /dev/stdin: leave out one of them";
         return match args.input {
             Some(_) => Err(SystemError::Setting(why.into())),
-            None => Ok(None),
+            None => Ok(Input::None),
         };
     }
     let refuse = |name: &str, why: &dyn std::fmt::Display| {
@@ -43,12 +50,14 @@ pub(crate) fn read(args: &RunArgs) -> Result<Option<Vec<u8>>, SystemError> {
     match &args.input {
         Some(path) if path == Path::new(OWN) => own()
             .and_then(whole)
-            .map(Some)
+            .map(Input::Whole)
             .map_err(|error| refuse(OWN, &error)),
         Some(path) => {
             let content = File::open(path).and_then(whole);
             let name = path.display().to_string();
-            content.map(Some).map_err(|error| refuse(&name, &error))
+            content
+                .map(Input::Whole)
+                .map_err(|error| refuse(&name, &error))
         }
         None => redirected().map_err(|error| refuse("(standard input)", &error)),
     }
@@ -58,19 +67,18 @@ fn own() -> io::Result<File> {
     Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
 }
 
-/// What this command's standard input is redirected to, if that is a file.
-fn redirected() -> io::Result<Option<Vec<u8>>> {
+/// What this command's own standard input is.
+fn redirected() -> io::Result<Input> {
     // A closed one is empty.
     let Ok(file) = own() else {
-        return Ok(None);
+        return Ok(Input::None);
     };
     let kind = file.metadata()?.file_type();
-    if kind.is_fifo() {
-        let text = "the program gets nothing of the pipe that is the standard input: --input - \
-                    reads it to its end before the machine starts";
-        say(AnsiColor::Yellow, "warning: ", text);
+    if kind.is_file() {
+        return whole(file).map(Input::Whole);
     }
-    kind.is_file().then(|| whole(file)).transpose()
+    let comes = kind.is_fifo() || kind.is_socket() || file.is_terminal();
+    Ok(if comes { Input::Live } else { Input::None })
 }
 
 /// From where it is to its end.

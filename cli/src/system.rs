@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::args::{
     AccelArg, ArchArg, CoreThreads, CountBy, CouplingArg, OnFault, RunArgs, StopBy, TickArg,
 };
-use crate::input;
+use crate::input::{self, Input};
 use crate::reporter::say;
 
 /// Variable with further words for the kernel's command line, for tests.
@@ -49,7 +49,7 @@ pub(crate) fn execute(args: &RunArgs) -> Result<ExitCode, SystemError> {
     if let Some(path) = &args.guest {
         settings.guest = Some(guest(args, settings.arch, path)?);
     } else {
-        settings.linux = linux_program(args, settings.arch, &folder)?;
+        (settings.linux, settings.live_input) = linux_program(args, settings.arch, &folder)?;
     }
     let tree = settings.guest.as_ref().and_then(Guest::tree);
     if tree.is_some() {
@@ -166,6 +166,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         outgoing: args.outgoing,
         wire: args.wire.clone(),
         disk: args.disk.clone(),
+        live_input: false,
         program: args
             .command
             .first()
@@ -219,18 +220,24 @@ fn argument(args: &RunArgs) -> Result<Option<u64>, SystemError> {
 }
 
 /// The program of Linux that is to be run, if it is one: a file that is not made for the
-/// microkernel, and that the image has no program of the name of.
+/// microkernel, and that the image has no program of the name of. Tells also whether its input
+/// comes while it runs.
 fn linux_program(
     args: &RunArgs,
     arch: Arch,
     folder: &Path,
-) -> Result<Option<LinuxProgram>, SystemError> {
+) -> Result<(Option<LinuxProgram>, bool), SystemError> {
     let word = &args.command[0];
     if offers(folder, &word.to_string_lossy())? {
-        return Ok(None);
+        return Ok((None, false));
     }
     let Some(path) = find_linux(word).filter(|path| !is_native(path)) else {
-        return Ok(None);
+        return Ok((None, false));
+    };
+    let (input, is_live) = match input::read(args)? {
+        Input::None => (None, false),
+        Input::Whole(content) => (Some(content), false),
+        Input::Live => (None, true),
     };
     let variables = std::env::vars_os().map(|(mut variable, value)| {
         variable.push("=");
@@ -241,11 +248,12 @@ fn linux_program(
         arguments: args.command.clone(),
         environment: variables.collect(),
         files: args.file.clone(),
-        input: input::read(args)?,
+        input,
         disk: args.disk.as_ref().map(|disk| disk.guest.clone()),
         outgoing: args.outgoing,
     };
-    LinuxProgram::new(arch, &path, &start).map(Some)
+    let program = LinuxProgram::new(arch, &path, &start)?;
+    Ok((Some(program), is_live))
 }
 
 /// The events file.

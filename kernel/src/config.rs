@@ -4,7 +4,7 @@ use rcoe_core::Compare;
 use rcoe_core::counted::Approach;
 
 use crate::flip::Flip;
-use crate::sphere::DEVICE;
+use crate::sphere::{DEVICE, READ};
 
 /// What the command line asks of the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -51,19 +51,21 @@ pub(crate) enum Source {
 }
 
 /// What a replica is writing when a test has it break: the world outside has got it, the other
-/// replicas do not know.
+/// replicas do not know. Or what it is reading: it alone has got it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Breaks {
     /// Who breaks.
     pub(crate) replica: u64,
-    /// A port, or a byte of device memory with [`DEVICE`].
+    /// A port, or a byte of device memory with [`DEVICE`], or what is read with [`READ`].
     pub(crate) place: u64,
 }
 
 fn breaks(command: &[u8]) -> Option<Breaks> {
     let register = number(command, b"breaks-at-register").map(|place| DEVICE | place);
+    // Of a byte, as its width is part of what is read.
+    let read = number(command, b"breaks-at-reading-port").map(|port| READ | port << 8 | 1);
     Some(Breaks {
-        place: register.or(number(command, b"breaks-at-port"))?,
+        place: register.or(read).or(number(command, b"breaks-at-port"))?,
         replica: number(command, b"victim")?,
     })
 }

@@ -25,7 +25,7 @@ use crate::meter::Meter;
 use crate::recorders::Recorders;
 use crate::report;
 
-pub(crate) use access::DEVICE;
+pub(crate) use access::{DEVICE, READ};
 use actions::action_of;
 pub(crate) use actions::{REPLACE, TICK, lines_of};
 

@@ -1,5 +1,6 @@
 //! The built `rcoe` command, and what the behaviour tests share.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -132,6 +133,19 @@ impl Scene {
         let path = self.path().join(name);
         mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
         path
+    }
+
+    /// Starts any command, which reads a pipe, and where that is written.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn start_reading(&self, argv: &[String]) -> (Running, File) {
+        let pipe = self.make_pipe("input");
+        // For both, as nobody reads it yet.
+        let writer = File::options().read(true).write(true).open(&pipe);
+        let running = launch::start(argv, self.path(), Some(&pipe)).expect("a command that starts");
+        (running, writer.expect("a pipe can be opened"))
     }
 
     /// Runs `rcoe` with these arguments to its end; no process may be left behind.

@@ -3,13 +3,18 @@
 //! They are compiled for it by a cross compiler. What is not of the processor is held against a run
 //! of the same source on the host.
 
+use std::io::Write as _;
+use std::time::Duration;
+
 use rcoe_tests::launch::Ended;
 use rcoe_tests::linux::{AARCH64, GLIBC, assert_alike};
 use rcoe_tests::rcoe::{Scene, events_of};
 use rcoe_tests::sample::sampled;
-use rcoe_tests::system::{system, system_with};
+use rcoe_tests::system::{system, system_with, words};
 
 const ARCH: &str = "--arch=aarch64";
+/// The port from which bytes of the input are read.
+const INPUT: u64 = 0x1060;
 /// Where the cross compiler's libraries are.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu/lib";
 
@@ -157,4 +162,30 @@ fn any_replica_is_lost_and_comes_back_while_a_program_runs() {
         &command,
     );
     assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
+}
+
+const LINES: &str = r#"
+#include <stdio.h>
+int main(void) {
+    char line[200];
+    while (fgets(line, sizeof line, stdin)) printf("<%s", line);
+    puts("end");
+}
+"#;
+
+#[test]
+fn input_comes_while_the_machine_runs() {
+    let scene = Scene::new();
+    cross(&scene, "lines", LINES);
+    // A byte of it is lost with the primary.
+    let word = format!("RCOE_SYSTEM_WORDS=breaks-at-reading-port={INPUT} victim=0");
+    let mut words = words(&[ARCH, "-n", "3"], &["./lines"]);
+    words.insert(1, word);
+    let (running, mut user) = scene.start_reading(&words);
+    user.write_all(b"one\na second line\n").unwrap();
+    drop(user);
+    let outcome = running.finish(Duration::from_secs(240)).unwrap();
+    let err = outcome.err();
+    assert_eq!(outcome.out(), "<one\n<a second line\nend\n", "{err}");
+    assert!(err.contains("break while it reads"), "{err}");
 }

@@ -12,9 +12,11 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod alarm;
 mod arch;
 pub mod console;
 pub mod disk;
+pub mod input;
 #[cfg(any(test, feature = "linux"))]
 pub mod linux;
 #[cfg(any(test, feature = "guests"))]

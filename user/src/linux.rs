@@ -47,7 +47,7 @@ pub use calls::Next;
 pub use errno::word as answer_word;
 pub use errno::{Answer, Errno};
 #[cfg(feature = "linux")]
-pub use kernel::{ENDPOINT, Kernel, thread_of};
+pub use kernel::{Devices, ENDPOINT, Kernel, thread_of};
 pub use machine::{Disk, Machine, Network};
 pub use process::{Begin, Nodes, Process};
 pub use signals::Trap;

@@ -367,6 +367,16 @@ impl Network {
         call(at.slot, service::NET_CLOSE, &[]);
     }
 
+    /// Makes a capability in this slot by which others have [`Self::wait`] return.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn lend_signal(&self, slot: u64) -> object::Outcome {
+        let from = self.first + CHANGED;
+        let badge = service::NET_CHANGED;
+        object::mint(service::SLOT_CNODE, slot, from, Rights::WRITE, badge)
+    }
+
     /// Waits until anything changed since the last time, or the alarm rings.
     #[expect(clippy::must_use_candidate, reason = "most only wait")]
     pub fn wait(&self) -> Woken {

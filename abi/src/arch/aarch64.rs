@@ -110,6 +110,12 @@ pub const DIARY_SLOT: u64 = 1;
 pub const STATUS_SLOT: u64 = 2;
 /// Slot of what takes the notes of a personality.
 pub const NOTES_SLOT: u64 = 3;
+/// Slot of the line of the input, its first port, and its interrupt line.
+pub const INPUT_SLOT: u64 = 4;
+/// See [`INPUT_SLOT`].
+pub const PORT_INPUT: u16 = 0x1060;
+/// See [`INPUT_SLOT`].
+pub const INPUT_LINE: u64 = 3;
 /// Cores of the machine for each replica. The first is the replica's. The second is never started:
 /// where instructions are counted it comes away empty-handed after one that uses up its time.
 pub const CORES_EACH: u64 = 2;
@@ -163,6 +169,12 @@ pub const NIC: Device = Device {
 pub const DISK: Device = Device {
     pages: Some((DISK_FIRST, DMA_PAGE + DMA_PAGES - 2)),
     line: Some(DISK_LINE),
+    ..Device::NONE
+};
+/// What the driver of the input needs.
+pub const INPUT: Device = Device {
+    ports: Some((PORT_INPUT, 8)),
+    line: Some(INPUT_LINE),
     ..Device::NONE
 };
 /// What the TCP/IP stack needs: a clock.

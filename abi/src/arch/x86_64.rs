@@ -76,6 +76,11 @@ pub const PORT_PAUSE: u16 = 0x505;
 /// Port of what a personality tells the host beside its program's output.
 pub const PORT_NOTES: u16 = 0x506;
 
+/// First port of the line of the input, and its interrupt line.
+pub const PORT_INPUT: u16 = 0x2f8;
+/// See [`PORT_INPUT`].
+pub const INPUT_LINE: u64 = 3;
+
 /// The core of replica 0; those of the others follow. A core before it starts the machine and then
 /// halts for good: other cores can reset any but the very first, so no replica depends on that.
 pub const FIRST_CORE: u32 = 1;
@@ -114,6 +119,12 @@ pub const DISK: Device = Device {
     ports: Some((PORT_PCI, 8)),
     pages: Some((DISK_PAGE, DMA_PAGE + DMA_PAGES - 2)),
     line: Some(DISK_LINE),
+};
+/// What the driver of the input needs.
+pub const INPUT: Device = Device {
+    ports: Some((PORT_INPUT, 8)),
+    line: Some(INPUT_LINE),
+    ..Device::NONE
 };
 /// What a program needs that has its primary read the event timer: the last page of transfer
 /// memory, and the timer behind it.

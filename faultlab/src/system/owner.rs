@@ -32,7 +32,8 @@ pub(super) fn of(page: &[u64]) -> Target {
     }
 }
 
-const DRIVERS: [&str; 4] = [
+const DRIVERS: [&str; 5] = [
+    "system-input",
     "system-serial",
     "system-timer",
     "system-rtl8139",

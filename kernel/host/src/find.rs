@@ -17,10 +17,11 @@ pub(crate) const COUNTER: &str = "librcoe_counter.so";
 pub(crate) const PREFIX: &str = "system-";
 
 /// Programs of the image that are no use alone: others start them, or the kernel does.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "compress",
     "edu",
     "generate",
+    "input",
     "linux",
     "monitor",
     "net",

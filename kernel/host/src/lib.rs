@@ -21,6 +21,7 @@ mod error;
 mod find;
 mod guest;
 mod linux;
+mod live_input;
 mod machine;
 mod pack;
 mod presence;

@@ -202,12 +202,12 @@ impl LinuxProgram {
         self.memory
     }
 
-    /// Its bundle, for a machine with so many pages for each replica, and with such a network
-    /// ([`Word::Network`]).
-    pub(crate) fn bundle(&self, pages: u64, network: u64) -> Vec<u8> {
+    /// Its bundle, with what these words say of the machine.
+    pub(crate) fn bundle(&self, words: &[(Word, u64)]) -> Vec<u8> {
         let mut bundle = self.bundle.clone();
-        bundle::set(&mut bundle, Word::Pages, pages);
-        bundle::set(&mut bundle, Word::Network, network);
+        for &(word, value) in words {
+            bundle::set(&mut bundle, word, value);
+        }
         bundle
     }
 }

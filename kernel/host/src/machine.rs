@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use rcoe_abi::layout::MAX_CORES;
 use rustix::fs::{FileType, Mode, OFlags};
 
+use crate::live_input::LiveInput;
 use crate::run::Settings;
 use crate::{Arch, SystemError, disk, find, publish};
 
@@ -51,6 +52,8 @@ pub(crate) struct Machine {
     pub(crate) console: File,
     pub(crate) status: File,
     pub(crate) diaries: Vec<File>,
+    /// What the program reads while the machine runs.
+    pub(crate) input: Option<LiveInput>,
     /// What the emulator says of itself.
     words: File,
 }
@@ -84,8 +87,8 @@ impl Drop for Machine {
     }
 }
 
-/// A named pipe that is open for reading here, and that the emulator will write.
-fn pipe(folder: &Path, name: &str) -> Result<(PathBuf, File), SystemError> {
+/// A named pipe that is open here, so as these flags say.
+fn pipe(folder: &Path, name: &str, flags: OFlags) -> Result<(PathBuf, File), SystemError> {
     let path = folder.join(name);
     let fail = |error: rustix::io::Errno| SystemError::Host {
         what: format!("a pipe at {}", path.display()),
@@ -93,9 +96,9 @@ fn pipe(folder: &Path, name: &str) -> Result<(PathBuf, File), SystemError> {
     };
     let mode = Mode::RUSR | Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0).map_err(fail)?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let reader = rustix::fs::open(&path, flags, Mode::empty()).map_err(fail)?;
-    Ok((path, File::from(reader)))
+    let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(&path, flags, Mode::empty()).map_err(fail)?;
+    Ok((path, File::from(opened)))
 }
 
 /// Starts a machine in `folder`, with a kernel and a boot image.
@@ -148,6 +151,8 @@ pub(crate) fn start(
     }
     // Read as if it were one more diary.
     diaries.push(chardev(&mut command, folder, NOTES)?);
+    let input = settings.has_live_input();
+    let input = input.then(|| line(&mut command, folder)).transpose()?;
     match settings.arch {
         Arch::X86_64 => x86_64::machine(&mut command, settings, image, folder)?,
         Arch::Aarch64 => aarch64::machine(&mut command, settings, image, folder)?,
@@ -163,6 +168,7 @@ pub(crate) fn start(
         console,
         status,
         diaries,
+        input,
         words,
     })
 }
@@ -306,10 +312,24 @@ const NOTES: &str = "notes";
 
 /// A way out of the machine, by name, that leads into a pipe.
 fn chardev(command: &mut Command, folder: &Path, name: &str) -> Result<File, SystemError> {
-    let (path, reader) = pipe(folder, name)?;
+    let (path, reader) = pipe(folder, name, OFlags::RDONLY)?;
     let path = quoted(&path);
     command.args(["-chardev", &format!("file,id={name},path={path}")]);
     Ok(reader)
+}
+
+/// Name of the line of the input.
+const INPUT: &str = "input";
+
+/// A way into the machine and out of it, for the input: two pipes, which the emulator knows by what
+/// their names begin with.
+fn line(command: &mut Command, folder: &Path) -> Result<LiveInput, SystemError> {
+    let (_, asked) = pipe(folder, &format!("{INPUT}.out"), OFlags::RDONLY)?;
+    // Open for both, as nobody reads it yet.
+    let (_, given) = pipe(folder, &format!("{INPUT}.in"), OFlags::RDWR)?;
+    let path = quoted(&folder.join(INPUT));
+    command.args(["-chardev", &format!("pipe,id={INPUT},path={path}")]);
+    LiveInput::new(asked, given).map_err(SystemError::host("this process's standard input"))
 }
 
 #[cfg(test)]

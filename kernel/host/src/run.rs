@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rcoe_abi::bundle::Word;
 use rcoe_abi::object::PAGE;
 use rcoe_core::Compare;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,6 +17,7 @@ use crate::diaries::Diaries;
 use crate::find::{self, KERNEL};
 use crate::guest::{Guest, MONITOR};
 use crate::linux::{self, LinuxProgram};
+use crate::live_input::LiveInput;
 use crate::machine::{self, Accel, Machine, Threads};
 use crate::presence::Presence;
 use crate::{Arch, DiskFile, Entry, Publish, SystemError, pack};
@@ -66,6 +68,8 @@ pub struct Settings {
     pub wire: Option<PathBuf>,
     /// A file that is its disk.
     pub disk: Option<DiskFile>,
+    /// Does a program of Linux read this process's standard input while the machine runs?
+    pub live_input: bool,
     /// Further words for the kernel, for tests.
     pub kernel_words: String,
     /// Name of a program of the image, or an ELF file; and its argument.
@@ -141,6 +145,11 @@ impl Settings {
             return refuse(&format!("need {least}M each at least"));
         }
         Ok(each)
+    }
+
+    /// Is there a line by which input comes while the machine runs?
+    pub(crate) const fn has_live_input(&self) -> bool {
+        self.live_input && self.linux.is_some()
     }
 
     /// Does a plugin of the emulator count what processors execute?
@@ -272,8 +281,12 @@ fn with_bundle(
         (false, true) => 0,
     };
     let pack = |pages| {
-        let bundle = Some((linux::PERSONALITY, program.bundle(pages, network)));
-        pack(settings.arch, programs, bundle)
+        let bundle = program.bundle(&[
+            (Word::Pages, pages),
+            (Word::Network, network),
+            (Word::Input, settings.has_live_input().into()),
+        ]);
+        pack(settings.arch, programs, Some((linux::PERSONALITY, bundle)))
     };
     // How much memory there is follows from the size of the image, which is the same either way.
     let image = pack(0)?;
@@ -429,6 +442,9 @@ fn watch(
             }
         }
         copy_console(&mut machine.console, out)?;
+        if let Some(input) = &mut machine.input {
+            input.round()?;
+        }
         read_status(&mut machine.status, &mut learnt)?;
         for (replica, entry) in diaries.round()? {
             learnt.note(replica, &entry);
@@ -466,6 +482,7 @@ fn wait(machine: &Machine, diaries: &Diaries, stop: BorrowedFd<'_>) {
         .into_iter()
         .chain(diaries.polled())
         .chain([PollFd::from_borrowed_fd(stop, PollFlags::IN)])
+        .chain(machine.input.iter().flat_map(LiveInput::polled))
         .collect();
     // Interrupted or not, the caller looks at everything.
     let _ = poll(&mut files, Some(&LOOK));

@@ -10,18 +10,15 @@ use crate::arch;
 
 /// In the place of an access: it is device memory, not a port.
 pub(crate) const DEVICE: u64 = 1 << 63;
+/// In a place at which a test has a replica break: while it reads.
+pub(crate) const READ: u64 = 1 << 62;
 
 /// Words of the longest input that is copied: a page.
 const PAGE_WORDS: usize = 512;
 
 impl Replicated {
-    /// The primary does it and tells what came of it; all get that.
-    pub(super) fn effect(&mut self, repeatable: bool, perform: impl Fn() -> u64) -> u64 {
-        self.effect_of(repeatable, |_| perform())
-    }
-
-    /// As [`Self::effect`], of something that concerns the replica itself.
-    pub(super) fn effect_of(&mut self, repeatable: bool, perform: impl Fn(&Self) -> u64) -> u64 {
+    /// The primary does it, which may concern itself, and tells what came of it; all get that.
+    pub(super) fn effect(&mut self, repeatable: bool, perform: impl Fn(&Self) -> u64) -> u64 {
         loop {
             if self.replica.is_primary() {
                 self.replica.begin_effect(repeatable);
@@ -76,7 +73,12 @@ impl Replicated {
             // A primary that went astray is found before it reads what cannot be read again.
             self.vote();
         }
-        let value = self.effect(repeatable, perform);
+        let value = self.effect(repeatable, |sphere| {
+            let value = perform();
+            let breaks = sphere.breaks_at == Some(READ | place);
+            assert!(!breaks, "a test has this replica break while it reads");
+            value
+        });
         self.event(kind::INPUT, value);
         value
     }
@@ -85,7 +87,7 @@ impl Replicated {
     pub(super) fn output(&mut self, place: u64, digest: u64, repeatable: bool, perform: impl Fn()) {
         self.event(kind::OUTPUT, digest);
         self.vote();
-        self.effect_of(repeatable, |sphere| {
+        self.effect(repeatable, |sphere| {
             perform();
             let breaks = sphere.breaks_at == Some(place);
             assert!(!breaks, "a test has this replica break while it writes");

@@ -112,7 +112,7 @@ impl Replicated {
         // Copying takes its time: before all have met, nobody is waited for.
         self.vote();
         let limit = self.limit;
-        let came = self.effect_of(true, |sphere| {
+        let came = self.effect(true, |sphere| {
             u64::from(wait_until(limit, || sphere.replica.newcomer_came()))
         });
         if came == 0 {

@@ -5,7 +5,7 @@
 
 use rcoe_abi::bundle::{Bundle, Word};
 use rcoe_abi::invocation::FaultLabel;
-use rcoe_user::linux::{ENDPOINT, Kernel, Nodes, Process, Sparse, Trap, Turn, thread_of};
+use rcoe_user::linux::{Devices, ENDPOINT, Kernel, Nodes, Process, Sparse, Trap, Turn, thread_of};
 use rcoe_user::{Received, foreign, memory, recv, reply_recv};
 
 rcoe_user::program!(main);
@@ -34,9 +34,12 @@ fn main(_argument: u64) -> u64 {
 fn run(bundle: Bundle<'static>) -> Result<u64, &'static str> {
     let full = "there is not enough memory: give it more by --memory";
     let pages = bundle.word(Word::Pages).ok_or("the bundle is damaged")?;
-    let network = bundle.word(Word::Network).unwrap_or(0) != 0;
-    let disk = bundle.disk().is_some_and(|folder| !folder.is_empty());
-    let kernel = Kernel::new(pages, network, disk).map_err(|_| full)?;
+    let devices = Devices {
+        network: bundle.word(Word::Network).unwrap_or(0) != 0,
+        disk: bundle.disk().is_some_and(|folder| !folder.is_empty()),
+        input: bundle.word(Word::Input).unwrap_or(0) != 0,
+    };
+    let kernel = Kernel::new(pages, devices).map_err(|_| full)?;
     let chunks = usize::try_from(pages / 512 + CHUNKS).map_err(|_| full)?;
     let table = memory(Sparse::table_words(chunks)).ok_or(full)?;
     let pool = memory(Sparse::pool_words(chunks)).ok_or(full)?;

@@ -13,39 +13,34 @@ use rcoe_abi::guest::{self, Bundle, Packed, Word};
 use rcoe_abi::invocation::FaultLabel;
 use rcoe_abi::object::{LARGE, PAGE};
 use rcoe_abi::{Error, ObjectType, Rights, service};
+use rcoe_user::alarm::{self, Alarm};
 use rcoe_user::console::Text;
 use rcoe_user::monitor::{Board, Exit, Outside, Registers, Turn, reflect};
 use rcoe_user::share::Large;
-use rcoe_user::{
-    Received, call, counter, make, make_sized, memory, object, println, recv, reply_recv, send,
-};
+use rcoe_user::{Received, counter, make, make_sized, object, println, recv, reply_recv};
 
 rcoe_user::program!(main);
 
-/// Slots: what faults are told to, a buffer that threads have to have, the virtual processor, the
-/// alarm's thread, by what it is begun and what it signals, and both with a badge, as without one a
-/// signal that nobody waits for is none; what page tables and the space are made of, and they; then
-/// the guest's memory.
+/// Slots: what faults are told to, a buffer that threads have to have, the virtual processor, what
+/// the alarm signals, and the same with a badge; what page tables and the space are made of, and
+/// they; the alarm's own; then the guest's memory.
 const ENDPOINT: u64 = service::SLOT_FREE;
 const BUFFER: u64 = ENDPOINT + 1;
 const PROCESSOR: u64 = ENDPOINT + 2;
-const ALARM: u64 = ENDPOINT + 3;
-const BEGIN: u64 = ENDPOINT + 4;
-const RANG: u64 = ENDPOINT + 5;
-const SIGNAL: u64 = ENDPOINT + 6;
-const ROOM: u64 = ENDPOINT + 7;
-const SPACE: u64 = ENDPOINT + 8;
-const TABLES: u64 = ENDPOINT + 9;
-const START_ALARM: u64 = ENDPOINT + 11;
+const RANG: u64 = ENDPOINT + 3;
+const SIGNAL: u64 = ENDPOINT + 4;
+const ROOM: u64 = ENDPOINT + 5;
+const SPACE: u64 = ENDPOINT + 6;
+const TABLES: u64 = ENDPOINT + 7;
+const ALARM: u64 = ENDPOINT + 9;
 const FRAMES: u64 = ENDPOINT + 16;
+const _: () = assert!(ALARM + alarm::SLOTS <= FRAMES);
 const _: () = assert!(FRAMES + guest::MOST_FRAMES <= 1 << service::CNODE_BITS);
 
 /// Logarithm of the bytes of what the space and its two tables are made of.
 const ROOM_BITS: u32 = 14;
 /// The guest gives way to its monitor, which has a program's priority.
 const PRIORITIES: [u64; 2] = [19, 20];
-/// Words of the alarm's stack.
-const STACK: usize = 512;
 /// Words of a fault's message before the registers.
 const BEFORE: usize = 4;
 /// The processor's state at the start: level 1 with its own stack, everything masked.
@@ -63,7 +58,7 @@ fn main(argument: u64) -> u64 {
         .ok_or("there is none")
         .and_then(|bundle| start(bundle, argument).map_err(told));
     match started {
-        Ok(()) => Monitor::new().serve(),
+        Ok(alarm) => Monitor::new(alarm).serve(),
         Err(why) => {
             println!("rcoe: the guest cannot be started: {why}");
             NOT_STARTED
@@ -80,7 +75,7 @@ const fn told(error: Error) -> Trouble {
 }
 
 /// Makes everything, and lets the guest run.
-fn start(bundle: Bundle<'static>, argument: u64) -> object::Outcome {
+fn start(bundle: Bundle<'static>, argument: u64) -> Result<Alarm, Error> {
     let made = make(ObjectType::Endpoint, ENDPOINT)
         && make(ObjectType::Frame, BUFFER)
         && make(ObjectType::Tcb, PROCESSOR)
@@ -97,7 +92,7 @@ fn start(bundle: Bundle<'static>, argument: u64) -> object::Outcome {
     for frame in 0..bundle.word(Packed::Frames).unwrap_or(0) {
         give(bundle, frame)?;
     }
-    start_alarm()?;
+    let alarm = start_alarm()?;
     counter::start(service::SLOT_DEVICE, PAGE)?;
     object::configure(PROCESSOR, table, SPACE, BUFFER, ENDPOINT)?;
     object::set_priority(PROCESSOR, PRIORITIES[0])?;
@@ -105,7 +100,8 @@ fn start(bundle: Bundle<'static>, argument: u64) -> object::Outcome {
     registers[0] = argument;
     registers[31] = bundle.word(Packed::Entry).unwrap_or(0);
     registers[32] = START;
-    object::write_context(PROCESSOR, &registers)
+    object::write_context(PROCESSOR, &registers)?;
+    Ok(alarm)
 }
 
 /// Makes a large frame, puts what belongs there into it, and gives it to the guest.
@@ -137,31 +133,13 @@ fn fill(window: Large, address: u64, piece: guest::Piece<'static>) {
 }
 
 /// Starts the thread that waits for the interval timer.
-fn start_alarm() -> object::Outcome {
-    let made = make(ObjectType::Tcb, ALARM)
-        && make(ObjectType::Notification, BEGIN)
-        && make(ObjectType::Notification, RANG);
-    let stack = memory(STACK).filter(|_| made);
-    let stack = stack.ok_or(Error::NotEnoughMemory)?;
-    object::mint(service::SLOT_CNODE, SIGNAL, RANG, Rights::ALL, 1)?;
-    object::mint(service::SLOT_CNODE, START_ALARM, BEGIN, Rights::ALL, 1)?;
-    object::bind(service::SLOT_TCB, RANG)?;
-    let top = stack.as_ptr_range().end as u64 - 16;
-    let (table, space) = (service::SLOT_CNODE, service::SLOT_VSPACE);
-    object::configure(ALARM, table, space, BUFFER, service::SLOT_ROOT)?;
-    object::set_priority(ALARM, PRIORITIES[1])?;
-    object::write_registers(ALARM, alarm as *const () as u64, top, [0, 0])?;
-    object::resume(ALARM)
-}
-
-/// The alarm's thread: each time it is begun, it lets a tick of the timer pass. What it sends and
-/// receives fits into registers.
-extern "C" fn alarm(_argument: u64) -> ! {
-    loop {
-        let _ = recv(BEGIN);
-        call(service::SLOT_TIMER, service::TIMER_SLEEP, &[1]);
-        send(SIGNAL, 0, &[]);
+fn start_alarm() -> Result<Alarm, Error> {
+    if !make(ObjectType::Notification, RANG) {
+        return Err(Error::NotEnoughMemory);
     }
+    object::mint(service::SLOT_CNODE, SIGNAL, RANG, Rights::ALL, 1)?;
+    object::bind(service::SLOT_TCB, RANG)?;
+    Alarm::start(ALARM, SIGNAL, PRIORITIES[1])
 }
 
 /// What the guest has of the machine.
@@ -195,15 +173,15 @@ impl Outside for Machine {
 /// The monitor.
 struct Monitor {
     board: Board<Machine>,
-    /// Is the alarm set? Does the processor know of an interrupt?
-    armed: bool,
+    alarm: Alarm,
+    /// Does the processor know of an interrupt?
     raised: bool,
     /// The registers of a guest that waits.
     waiting: Option<Registers>,
 }
 
 impl Monitor {
-    fn new() -> Self {
+    fn new(alarm: Alarm) -> Self {
         let machine = Machine {
             text: Text::new(),
             last: 0,
@@ -211,7 +189,7 @@ impl Monitor {
         };
         Self {
             board: Board::new(machine),
-            armed: false,
+            alarm,
             raised: false,
             waiting: None,
         }
@@ -236,7 +214,7 @@ impl Monitor {
 
     /// The alarm rang: an interrupt may be pending by now.
     fn rang(&mut self) -> Result<(), u64> {
-        self.armed = false;
+        self.alarm.rang();
         self.refresh(None)?;
         if self.raised
             && let Some(registers) = self.waiting.take()
@@ -299,9 +277,8 @@ impl Monitor {
             told.map_err(|_| self.lost(format_args!("has no processor")))?;
             self.raised = pending;
         }
-        if self.board.expects() && !self.armed && !pending {
-            send(START_ALARM, 0, &[]);
-            self.armed = true;
+        if self.board.expects() && !pending {
+            self.alarm.set();
         }
         Ok(())
     }

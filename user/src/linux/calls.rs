@@ -11,6 +11,7 @@ mod facts;
 mod fifos;
 mod files;
 mod links;
+mod live;
 mod local;
 mod locks;
 mod manners;

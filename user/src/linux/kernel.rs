@@ -24,13 +24,15 @@ use super::tasks::MEMORIES;
 use crate::arch::stamp;
 use crate::console::Text;
 use crate::disk::Disk;
+use crate::input::{Came, Input};
 use crate::object::{self, Outcome};
 use crate::{call, identity, make_in, memory, sys};
 use network::Net;
 use threads::Made;
 
 /// Slots of the personality: what calls and faults are told to, the table of threads and their
-/// buffer, and the tables of the personality; then those of the disk, the network, and threads.
+/// buffer, and the tables of the personality; then those of the disk, the input, the network, and
+/// threads.
 /// Address spaces stand in the table of frames.
 pub const ENDPOINT: u64 = service::SLOT_FREE;
 const SMALL: u64 = ENDPOINT + 1;
@@ -40,6 +42,7 @@ const TOP: u64 = ENDPOINT + 6;
 const FRAMES: u64 = ENDPOINT + 7;
 const ROOM: u64 = ENDPOINT + 8;
 const DISK: u64 = ENDPOINT + 9;
+const INPUT: u64 = ENDPOINT + 11;
 const NETWORK: u64 = ENDPOINT + 16;
 const THREAD: u64 = ENDPOINT + 112;
 const _: () = assert!(THREAD + super::THREADS as u64 <= 1 << service::CNODE_BITS);
@@ -109,14 +112,26 @@ pub struct Kernel {
     space: usize,
     net: Net,
     disk: Option<Disk>,
+    input: Option<Input>,
+}
+
+/// What a machine has, or has not.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Devices {
+    /// A network.
+    pub network: bool,
+    /// A disk.
+    pub disk: bool,
+    /// A line by which its user's input comes.
+    pub input: bool,
 }
 
 impl Kernel {
-    /// A machine with at most so many frames, and with a network or none, and a disk or none.
+    /// A machine with at most so many frames, and with these devices.
     ///
     /// # Errors
     /// The kernel's, or that there is not enough memory.
-    pub fn new(frames: u64, network: bool, disk: bool) -> Result<Self, Error> {
+    pub fn new(frames: u64, devices: Devices) -> Result<Self, Error> {
         let frames = frames.min(MOST);
         let slots = (2 * frames + spare_slots(frames)).next_power_of_two();
         let bits = slots.ilog2();
@@ -141,17 +156,31 @@ impl Kernel {
             space: 0,
             net: Net::default(),
             disk: None,
+            input: None,
         };
         kernel.tables()?;
         kernel.keep()?;
         threads::prepare()?;
-        if disk {
+        if devices.disk {
             kernel.start_disk();
         }
-        if network {
+        // Before the stack, which is told by messages to the group, too.
+        if devices.input {
+            kernel.input = Input::start(INPUT).ok();
+        }
+        if devices.network {
             kernel.net.start();
         }
+        kernel.join_signals();
         Ok(kernel)
+    }
+
+    /// Where there are a network and an input, has the latter signal what the former does, so that
+    /// both can be waited for.
+    fn join_signals(&self) {
+        if let (Some(input), Some(signal)) = (&self.input, self.net.other_signal(INPUT + 1)) {
+            input.tell(signal);
+        }
     }
 
     /// Makes the tables of the personality.
@@ -404,6 +433,11 @@ impl Machine for Kernel {
         text.flush();
     }
 
+    fn input(&mut self, into: &mut [u8]) -> Came {
+        // Where there is no line, nothing will ever come.
+        self.input.as_ref().map_or(Came::End, |it| it.take(into))
+    }
+
     fn note(&mut self, text: core::fmt::Arguments<'_>) {
         let mut note = Note::default();
         // What does not fit is left out.
@@ -420,9 +454,15 @@ impl Machine for Kernel {
 
     fn wait(&mut self, until: Option<u64>) {
         let now = self.clock.last;
-        if !self.net.wait(now, until) {
-            let ticks = until.map_or(LONG, |until| until.saturating_sub(now).div_ceil(TICK));
-            if ticks > 0 {
+        if self.net.wait(now, until) {
+            return;
+        }
+        let ticks = until.map(|until| until.saturating_sub(now).div_ceil(TICK));
+        match (&self.input, ticks) {
+            (_, Some(0)) => {}
+            (Some(input), ticks) => input.wait(ticks.unwrap_or(0)),
+            (None, ticks) => {
+                let ticks = ticks.unwrap_or(LONG);
                 call(service::SLOT_TIMER, service::TIMER_SLEEP, &[ticks]);
             }
         }

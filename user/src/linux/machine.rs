@@ -5,6 +5,7 @@ use rcoe_abi::Rights;
 
 use super::arch::{CALL_WORDS, FLOAT_WORDS};
 use crate::disk::{Block, DiskError};
+use crate::input::Came;
 use crate::network::{Peer, Ready};
 use crate::socket::{Incoming, SocketError};
 
@@ -45,11 +46,14 @@ pub trait Machine: Network + Disk {
     fn copy(&mut self, from: u32, to: u32);
     /// Output of the program.
     fn console(&mut self, bytes: &[u8]);
+    /// Takes what came for the program to read, and has more fetched if nothing did.
+    fn input(&mut self, into: &mut [u8]) -> Came;
     /// Something for the user beside that: a line.
     fn note(&mut self, text: core::fmt::Arguments<'_>);
     /// Nanoseconds since the start.
     fn now(&mut self) -> u64;
-    /// Waits until the clock shows this, if it is said, or anything changed in the network.
+    /// Waits until the clock shows this, if it is said, anything changed in the network, or input
+    /// came that was wanted.
     fn wait(&mut self, until: Option<u64>);
     /// Makes thread `number` one of the address space at hand, with the floating-point state of
     /// another one. Tells whether that is possible.

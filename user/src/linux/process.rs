@@ -126,6 +126,9 @@ impl<'a, M: Machine> Process<'a, M> {
         if !folder.is_empty() {
             process.mount(folder)?;
         }
+        if bundle.word(Word::Input).ok_or(wrong)? != 0 {
+            process.connect_input().map_err(|_| wrong)?;
+        }
         let made = process.machine.make_space(0);
         made.then_some(()).ok_or(full)?;
         let begin = load::load(&mut process, &program, name.bytes(), Given::Packed);

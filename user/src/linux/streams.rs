@@ -131,6 +131,8 @@ pub(crate) struct Streams {
     pub(crate) alarms: [Alarm; ALARMS],
     pub(crate) pollers: [Poller; POLLERS],
     pub(crate) interests: [Option<Interest>; INTERESTS],
+    /// The pipe that is the input, as long as anything may come.
+    pub(crate) input: Option<usize>,
     /// The next port of a program that does not care, and the next number of what has one.
     port: u16,
     number: u32,
@@ -170,6 +172,7 @@ impl Streams {
                 first: 0,
             }; POLLERS],
             interests: [None; INTERESTS],
+            input: None,
             port: *OWN_PORTS.start(),
             number: 1,
         }

@@ -8,6 +8,7 @@ mod facts;
 mod fifos;
 mod handlers;
 mod links;
+mod live;
 mod local;
 mod mapped;
 mod net;
@@ -27,7 +28,7 @@ mod told;
 mod udp;
 
 use core::fmt::Write as _;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::string::String;
 use std::vec;
 use std::vec::Vec;
@@ -48,6 +49,7 @@ use super::machine::PAGE;
 use super::{
     Answer, Begin, CALL_WORDS, Errno, Machine, Network, Next, Nodes, Process, Sparse, Turn,
 };
+use crate::input::Came;
 
 /// Frames of the machine, and chunks of the array.
 const FRAMES: usize = 64;
@@ -64,6 +66,9 @@ struct Mock {
     /// Where frames and aliases are mapped: the address space, and where there.
     mapped: BTreeMap<u32, (usize, u64, Rights)>,
     console: Vec<u8>,
+    /// What came for the program at once each time, and whether more may come.
+    input: VecDeque<Vec<u8>>,
+    may_come: bool,
     notes: String,
     now: u64,
     pointers: BTreeMap<usize, [u64; 2]>,
@@ -158,6 +163,24 @@ impl Machine for Mock {
 
     fn console(&mut self, bytes: &[u8]) {
         self.console.extend(bytes);
+    }
+
+    fn input(&mut self, into: &mut [u8]) -> Came {
+        let Some(came) = self.input.front_mut() else {
+            return if self.may_come {
+                Came::Nothing
+            } else {
+                Came::End
+            };
+        };
+        let count = came.len().min(into.len()).min(100);
+        into[..count].copy_from_slice(&came[..count]);
+        came.drain(..count);
+        let more = !came.is_empty();
+        if !more {
+            self.input.pop_front();
+        }
+        Came::Bytes(count, more)
     }
 
     fn note(&mut self, text: core::fmt::Arguments<'_>) {

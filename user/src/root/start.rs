@@ -30,6 +30,8 @@ pub(crate) enum Role {
     Nic,
     /// The driver of the disk.
     Disk,
+    /// The driver of the input.
+    Input,
     /// The TCP/IP stack.
     Net,
     /// The personality of Linux.
@@ -45,7 +47,7 @@ impl Role {
         match self {
             Self::Serial => 50,
             Self::Timer => 51,
-            Self::Edu | Self::Nic | Self::Disk => 30,
+            Self::Edu | Self::Nic | Self::Disk | Self::Input => 30,
             Self::Net => 25,
             Self::Hpet | Self::Clock | Self::Linux | Self::Monitor | Self::Program => 20,
         }
@@ -70,6 +72,7 @@ impl Role {
             Self::Net => layout::NET,
             Self::Nic => layout::NIC,
             Self::Disk => layout::DISK,
+            Self::Input => layout::INPUT,
             Self::Clock | Self::Monitor => layout::CLOCK,
             Self::Linux => layout::LINUX,
             Self::Program => Device::NONE,
@@ -89,6 +92,8 @@ impl Role {
             Self::Nic
         } else if is(b"virtio-blk") {
             Self::Disk
+        } else if is(b"input") {
+            Self::Input
         } else if is(b"net") {
             Self::Net
         } else if is(b"linux") {

@@ -169,7 +169,7 @@ pub(crate) fn write(input: &Input<'_>) -> Vec<u8> {
 }
 
 /// Says in a bundle what follows from the machine: how many pages of memory a replica has, whether
-/// there is a network.
+/// there is a network, whether input comes.
 pub(crate) fn set(bundle: &mut [u8], word: Word, value: u64) {
     bundle[word as usize * 8..][..8].copy_from_slice(&value.to_le_bytes());
 }

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::Command;
 
 use rcoe_abi::arch::aarch64::{
-    CORES_EACH, COUNTER_SLOT, DIARY_SLOT, DISK_SLOT, EDU_SLOT, MEMORY, NIC_SLOT, NOTES_SLOT,
-    PAUSE_SLOT, START, START_MAGIC, STATUS_SLOT, Start,
+    CORES_EACH, COUNTER_SLOT, DIARY_SLOT, DISK_SLOT, EDU_SLOT, INPUT_SLOT, MEMORY, NIC_SLOT,
+    NOTES_SLOT, PAUSE_SLOT, START, START_MAGIC, STATUS_SLOT, Start,
 };
 use rcoe_abi::layout::MAX_CORES;
 use rcoe_abi::object::PAGE;
 
-use super::{Accel, COUNTED, NOTES, Threads, debugger, devices, diary};
+use super::{Accel, COUNTED, INPUT, NOTES, Threads, debugger, devices, diary};
 use crate::SystemError;
 use crate::run::Settings;
 
@@ -75,6 +75,10 @@ pub(super) fn machine(
     command.args(["-device", &serial]);
     let notes = format!("pci-serial,addr={NOTES_SLOT:#x},chardev={NOTES}");
     command.args(["-device", &notes]);
+    if settings.has_live_input() {
+        let line = format!("pci-serial,addr={INPUT_SLOT:#x},chardev={INPUT}");
+        command.args(["-device", &line]);
+    }
     // A device with registers, interrupts and memory access of its own, for drivers, which reaches
     // all memory; and one with a counter.
     let edu = format!("edu,addr={EDU_SLOT:#x},dma_mask=0xffffffff");

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::Command;
 
 use rcoe_abi::arch::x86_64::{
-    DIARY_PORTS, DISK_SLOT, EDU_SLOT, FIRST_CORE, NIC_SLOT, PORT_DIARY, PORT_NOTES, PORT_OFF,
-    PORT_PAUSE, PORT_STATUS,
+    DIARY_PORTS, DISK_SLOT, EDU_SLOT, FIRST_CORE, INPUT_LINE, NIC_SLOT, PORT_DIARY, PORT_INPUT,
+    PORT_NOTES, PORT_OFF, PORT_PAUSE, PORT_STATUS,
 };
 use rcoe_abi::layout::MAX_CORES;
 
-use super::{COUNTED, NOTES, Threads, debugger, devices, diary};
+use super::{COUNTED, INPUT, NOTES, Threads, debugger, devices, diary};
 use crate::SystemError;
 use crate::run::Settings;
 
@@ -46,6 +46,11 @@ pub(super) fn machine(
     command.args(["-device", &format!("edu,bus=pcie.0,addr={EDU_SLOT:#x}")]);
     devices::network(command, settings, NIC_SLOT);
     devices::disk(command, settings, DISK_SLOT);
+    if settings.has_live_input() {
+        let line = format!("isa-serial,chardev={INPUT},index=1,iobase={PORT_INPUT:#x}");
+        let line = format!("{line},irq={INPUT_LINE}");
+        command.args(["-device", &line]);
+    }
     let off = format!("isa-debug-exit,iobase={PORT_OFF:#x},iosize=4");
     command.args(["-device", &off]);
     port(command, "status", PORT_STATUS);

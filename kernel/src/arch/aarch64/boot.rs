@@ -2,8 +2,8 @@
 //! cores, with the interrupt controller at its physical addresses.
 
 use rcoe_abi::layout::{
-    COUNTER_SLOT, DIARY_SLOT, NOTES_SLOT, PAUSE_SLOT, PORT_DIARY, PORT_NOTES, PORT_STATUS, START,
-    START_MAGIC, STATUS_SLOT, Start,
+    COUNTER_SLOT, DIARY_SLOT, INPUT_SLOT, NOTES_SLOT, PAUSE_SLOT, PORT_DIARY, PORT_INPUT,
+    PORT_NOTES, PORT_STATUS, START, START_MAGIC, STATUS_SLOT, Start,
 };
 
 use super::super::loader::{COMMAND_MAX, Given, give_up};
@@ -46,9 +46,9 @@ pub(in crate::arch) fn given(_info: u64) -> Given {
     }
 }
 
-/// Gives devices that have no driver their places: ports to those that take diaries, status and
-/// notes, memory to the counter and to what has the machine stand still. Where none is, nothing
-/// happens.
+/// Gives devices their places that no driver finds on the bus: ports to those that take diaries,
+/// status and notes and to the line of the input, memory to the counter and to what has the machine
+/// stand still. Where none is, nothing happens.
 fn prepare_devices() {
     const PORTS: u64 = 1;
     const MEMORY: u64 = 2;
@@ -56,6 +56,7 @@ fn prepare_devices() {
         (DIARY_SLOT, u64::from(PORT_DIARY), PORTS),
         (STATUS_SLOT, u64::from(PORT_STATUS), PORTS),
         (NOTES_SLOT, u64::from(PORT_NOTES), PORTS),
+        (INPUT_SLOT, u64::from(PORT_INPUT), PORTS),
         (COUNTER_SLOT, COUNTER_PHYSICAL, MEMORY),
         (PAUSE_SLOT, PAUSE_PHYSICAL, MEMORY),
     ] {

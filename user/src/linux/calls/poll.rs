@@ -214,7 +214,8 @@ impl<M: Machine> Process<'_, M> {
             Target::Node(node) if self.files.node(node).kind == Kind::Console => WRITE,
             Target::Node(_) => READ | WRITE,
             Target::Socket(socket) => self.socket_readiness(socket),
-            target @ (Target::Reader(_) | Target::Writer(_) | Target::Both(_)) => {
+            target @ (Target::Reader(pipe) | Target::Writer(pipe) | Target::Both(pipe)) => {
+                self.tend_input(pipe);
                 self.pipe_events(target, open.offset)
             }
             Target::Counter(counter) => {

@@ -207,6 +207,7 @@ impl<M: Machine> Process<'_, M> {
         if self.rights.is_at_end() {
             return Ok(0);
         }
+        self.tend_input(number);
         let pipe = self.streams.pipes[number];
         let peeked = self.rights.peeked();
         let skip = peeked.unwrap_or(0);

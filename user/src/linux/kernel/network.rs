@@ -42,6 +42,13 @@ impl Net {
         self.stack = Stack::start(NETWORK, PAGE).ok();
     }
 
+    /// A capability in this slot by which others say that something changed, if there is a stack,
+    /// which says it too.
+    pub(super) fn other_signal(&self, slot: u64) -> Option<u64> {
+        let stack = self.stack.as_ref()?;
+        stack.lend_signal(slot).is_ok().then_some(slot)
+    }
+
     fn connection(&self, number: usize) -> Result<(&Stack, Connection), SocketError> {
         let connection = self.connections.get(number).copied().flatten();
         let connection = connection.ok_or(SocketError::Broken)?;
