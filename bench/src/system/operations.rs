@@ -12,14 +12,13 @@ use std::fmt::Write as _;
 use anyhow::Result;
 
 use super::machine::{Bench, Clock, Run, per_each};
-use super::{NS, Told, USUAL, collect, head, row};
+use super::{MODES, NS, Told, USUAL, collect, head, row};
 use crate::workshop::tool;
 
 /// Operations of the two runs.
 const OPERATIONS: [u64; 2] = [2_000, 6_000];
 /// Commands, as `redis-benchmark -t` names them, with the number of clients.
 const WORK: [(&str, &str); 2] = [("incr", "1"), ("set", "8")];
-const COMPARE: &str = "args";
 const MEMORY: &str = "160M";
 
 pub(super) fn measure(bench: &Bench, out: &mut Told) -> Result<()> {
@@ -29,22 +28,24 @@ pub(super) fn measure(bench: &Bench, out: &mut Told) -> Result<()> {
     );
     head(out);
     for (command, clients) in WORK {
-        let figures = collect(Clock::Counted, 1, &NS, |replicas| {
-            let run = Run {
-                replicas,
-                compare: COMPARE,
-                clock: Clock::Counted,
-                tick: USUAL,
-                words: "",
-            };
-            per_each(run, OPERATIONS, |count| {
-                serve(bench, run, command, (clients, count))
-            })
-        })?;
         let plural = if clients == "1" { "" } else { "s" };
         let name = command.to_uppercase();
         let what = format!("Redis, {name}, {clients} client{plural} in the machine");
-        row(out, &what, COMPARE, &figures, 4);
+        for compare in MODES {
+            let figures = collect(Clock::Counted, 1, &NS, |replicas| {
+                let run = Run {
+                    replicas,
+                    compare,
+                    clock: Clock::Counted,
+                    tick: USUAL,
+                    words: "",
+                };
+                per_each(run, OPERATIONS, |count| {
+                    serve(bench, run, command, (clients, count))
+                })
+            })?;
+            row(out, &what, compare, &figures, 4);
+        }
     }
     Ok(())
 }
