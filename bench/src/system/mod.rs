@@ -68,6 +68,12 @@ pub struct Order {
     /// Of ycsb: how replicas are compared.
     #[arg(long, value_delimiter = ',', default_value = "io,args,every")]
     pub modes: Vec<String>,
+    /// Of ycsb: workloads, in this order after one load.
+    #[arg(long, value_delimiter = ',', default_value = "A,B,C,F,D,E")]
+    pub workloads: Vec<String>,
+    /// Of ycsb: numbers of replicas.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,3")]
+    pub replicas: Vec<usize>,
 }
 
 const PARTS: [&str; 16] = [
@@ -288,11 +294,11 @@ fn cell(values: &[f64]) -> String {
 
 fn row(out: &mut Told, what: &str, compare: &str, row: &Row, digits: usize) {
     out.note(what, compare, row);
-    let base = Spread::of(&row[0]).median;
     let ratio = |values: &[f64]| {
         if values.is_empty() || row[0].is_empty() {
             return "-".to_owned();
         }
+        let base = Spread::of(&row[0]).median;
         format!("{:.digits$}", Spread::of(values).median / base)
     };
     let [one, two, three] = row.each_ref().map(|values| cell(values));

@@ -52,20 +52,34 @@ pub(super) fn measure(rcoe: &Path, order: &Order, out: &mut Told) -> Result<()> 
     let _ = writeln!(out, "\n### Redis under YCSB, operations a second\n");
     head(out);
     let counted = std::mem::replace(&mut out.counted, "op/s");
+    for workload in &order.workloads {
+        let known = WORKLOADS.contains(&workload.as_str());
+        ensure!(known, "unknown workload '{workload}'; known: {WORKLOADS:?}");
+    }
+    for n in &order.replicas {
+        ensure!(
+            NS.contains(n),
+            "{n} replicas are not measured; known: {NS:?}"
+        );
+    }
+    let wanted: Vec<usize> = (0..NS.len())
+        .filter(|&at| order.replicas.contains(&NS[at]))
+        .collect();
     for compare in order.modes.iter().map(String::as_str) {
-        let mut rows: [Row; WORKLOADS.len()] = Default::default();
+        let mut rows: Vec<Row> = vec![Row::default(); order.workloads.len()];
         for repetition in 0..order.repetitions {
-            for at in 0..NS.len() {
-                let at = (at + repetition) % NS.len();
-                let machine = Machine::start(&workshop, rcoe, NS[at], compare)?;
-                let figures = machine.run(&client, work)?;
+            for turn in 0..wanted.len() {
+                let at = wanted[(turn + repetition) % wanted.len()];
+                let memory = memory(order.records);
+                let machine = Machine::start(&workshop, rcoe, NS[at], (compare, memory))?;
+                let figures = machine.run(&client, work, &order.workloads)?;
+                eprintln!("ycsb: n={} {compare}: {figures:.0?} op/s", NS[at]);
                 for (row, figure) in rows.iter_mut().zip(figures) {
                     row[at].push(figure);
                 }
-                eprintln!("ycsb: n={} {compare}: {figures:.0?} op/s", NS[at]);
             }
         }
-        for (workload, values) in WORKLOADS.into_iter().zip(&rows) {
+        for (workload, values) in order.workloads.iter().zip(&rows) {
             let what = format!("Redis under YCSB, throughput{size}: {workload}");
             row(out, &what, compare, values, 2);
         }
@@ -73,6 +87,11 @@ pub(super) fn measure(rcoe: &Path, order: &Order, out: &mut Told) -> Result<()> 
     // What is measured next is counted as before.
     out.counted = counted;
     Ok(())
+}
+
+/// Memory of each replica: a record is some 2.7 kB in the server.
+const fn memory(records: u64) -> &'static str {
+    if records > 20_000 { "512M" } else { "256M" }
 }
 
 /// Measures how long it takes from the start of rcoe until the server answers.
@@ -86,7 +105,7 @@ pub(super) fn start(rcoe: &Path, order: &Order, out: &mut Told) -> Result<()> {
         for at in 0..NS.len() {
             let at = (at + repetition) % NS.len();
             let began = Instant::now();
-            let machine = Machine::start(&workshop, rcoe, NS[at], "args")?;
+            let machine = Machine::start(&workshop, rcoe, NS[at], ("args", memory(0)))?;
             took[at].push(began.elapsed().as_secs_f64() * 1e3);
             machine.finish()?;
         }
@@ -110,12 +129,17 @@ struct Machine {
 }
 
 impl Machine {
-    fn start(workshop: &Workshop, rcoe: &Path, replicas: usize, compare: &str) -> Result<Self> {
+    fn start(
+        workshop: &Workshop,
+        rcoe: &Path,
+        replicas: usize,
+        (compare, memory): (&str, &str),
+    ) -> Result<Self> {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let events = workshop.path("events");
         let mut command = Command::new(rcoe);
         command.args(["run", "--sphere", "system", "-n", &replicas.to_string()]);
-        command.args(["--compare", compare, "--memory", "256M"]);
+        command.args(["--compare", compare, "--memory", memory]);
         command.args(["--publish", &format!("127.0.0.1:{port}:6379")]);
         command.arg("--events").arg(&events).arg("--");
         command.arg(tool("redis-server", "redis-server")?);
@@ -154,12 +178,12 @@ impl Machine {
     }
 
     /// Operations a second of each workload; then the machine ends, without a divergence.
-    fn run(self, client: &Client, work: Work) -> Result<[f64; WORKLOADS.len()]> {
+    fn run(self, client: &Client, work: Work, workloads: &[String]) -> Result<Vec<f64>> {
         let drive = |workload: &str| client.finish(client.start(work, workload, self.port)?);
         drive("load")?;
-        let mut figures = [0.0; WORKLOADS.len()];
-        for (figure, workload) in figures.iter_mut().zip(WORKLOADS) {
-            *figure = drive(workload).with_context(|| format!("workload {workload}"))?;
+        let mut figures = Vec::new();
+        for workload in workloads {
+            figures.push(drive(workload).with_context(|| format!("workload {workload}"))?);
         }
         self.finish()?;
         Ok(figures)
