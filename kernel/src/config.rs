@@ -31,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) probe: Option<(u64, Probe)>,
     /// For tests: which replica is to break while it writes, and what.
     pub(crate) breaks: Option<Breaks>,
+    /// What a replica reads wrongly.
+    pub(crate) misreads: Option<Misreads>,
     /// For fault injection: when the machine is to stand still.
     pub(crate) pause: Option<Pause>,
     /// For fault injection: which bit a replica is to change of its program's registers.
@@ -67,6 +69,26 @@ fn breaks(command: &[u8]) -> Option<Breaks> {
     Some(Breaks {
         place: register.or(read).or(number(command, b"breaks-at-port"))?,
         replica: number(command, b"victim")?,
+    })
+}
+
+/// What a replica reads wrongly when a test has it err: a register of two bytes of device memory as
+/// zero, once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Misreads {
+    /// Who errs.
+    pub(crate) replica: u64,
+    /// The place of the reading.
+    pub(crate) place: u64,
+    /// Readings before that.
+    pub(crate) after: u64,
+}
+
+fn misreads(command: &[u8]) -> Option<Misreads> {
+    Some(Misreads {
+        replica: number(command, b"victim")?,
+        place: number(command, b"misreads-register").map(|place| DEVICE | place << 8 | 2)?,
+        after: number(command, b"after")?,
     })
 }
 
@@ -221,6 +243,7 @@ impl Config {
             verify: value(command, b"verify") == Some(b"yes"),
             probe: probe(command),
             breaks: breaks(command),
+            misreads: misreads(command),
             pause: pause(command),
             flip: flip(command),
             reintegrate: value(command, b"reintegrate") != Some(b"no"),

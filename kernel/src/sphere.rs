@@ -12,6 +12,8 @@ mod copies;
 mod objects;
 mod turns;
 
+use core::cell::Cell;
+
 use rcoe_abi::layout::PORT_PAUSE;
 use rcoe_core::{Cause, Compare, Halt, Ports, Replica, ReplicaId, ReplicaSet};
 use rcoe_kernel_objects::{IRQ_LINES, Sphere, kind};
@@ -55,6 +57,8 @@ pub(crate) struct Replicated {
     pause: Option<Pause>,
     /// For tests: the place whose write this replica does not survive as the primary.
     breaks_at: Option<u64>,
+    /// The place of a reading that a test has go wrong, and how many go well before.
+    misreads: Cell<Option<(u64, u64)>>,
     /// Lines that are to let interrupts through, one bit each.
     enabled: u32,
     /// Does this replica program the I/O APIC?
@@ -110,6 +114,12 @@ impl Replicated {
                 .breaks
                 .filter(|breaks| breaks.replica == parameters.replica)
                 .map(|breaks| breaks.place),
+            misreads: Cell::new(
+                config
+                    .misreads
+                    .filter(|misreads| misreads.replica == parameters.replica)
+                    .map(|misreads| (misreads.place, misreads.after)),
+            ),
             enabled: 0,
             routes: false,
             base: arch::objects_base(parameters),

@@ -254,6 +254,24 @@ fn lost_within_a_write(register: u64) {
     assert!(takeover, "{what} {events:?}");
 }
 
+/// One reading of what the card wants is all replicas', and wrong: nothing diverges, and the card
+/// is heard of all the same.
+#[test]
+fn a_wrong_reading_of_the_primary_leaves_the_card_at_work() {
+    for after in less(vec![20, 61, 150]) {
+        let (scene, host) = (Scene::new(), address(PORT));
+        let published = publish(host);
+        let options = ["-n", "2", "--publish", &published, "--events", "e"];
+        let mut words = words(&options, &["echo"]);
+        let place = registers() + 0x3e;
+        let word = format!("misreads-register={place} victim=0 after={after}");
+        words.insert(1, format!("RCOE_SYSTEM_WORDS={word}"));
+        let running = serve_by(&scene, words);
+        exchange(connect(host), 200_000);
+        stop(running);
+    }
+}
+
 #[test]
 fn what_cannot_be_published_is_refused_by_name() {
     let scene = Scene::new();

@@ -77,10 +77,20 @@ impl Replicated {
             let value = perform();
             let breaks = sphere.breaks_at == Some(READ | place);
             assert!(!breaks, "a test has this replica break while it reads");
-            value
+            if sphere.misreads_now(place) { 0 } else { value }
         });
         self.event(kind::INPUT, value);
         value
+    }
+
+    /// Does a test have this reading go wrong?
+    fn misreads_now(&self, place: u64) -> bool {
+        let Some((at, left)) = self.misreads.get().filter(|&(at, _)| at == place) else {
+            return false;
+        };
+        self.misreads
+            .set(left.checked_sub(1).map(|left| (at, left)));
+        left == 0
     }
 
     /// What the primary alone writes, by a number that stands for where.

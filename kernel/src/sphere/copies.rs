@@ -94,6 +94,7 @@ impl Replicated {
         self.diary = Diary::of(number);
         self.pause = None;
         self.breaks_at = None;
+        self.misreads.set(None);
         self.meter = Meter::default();
         self.routes = false;
         self.base = arch::objects_base(parameters);

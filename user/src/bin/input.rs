@@ -56,6 +56,8 @@ const CAME: u64 = 1;
 const MARK: u64 = 0x5a;
 /// Bytes that are read at once, before others have their turn.
 const PATIENCE: usize = 4096;
+/// Readings that have to say that nothing came.
+const LOOKS: u32 = 2;
 /// Ticks after which what is incomplete is asked for again.
 const OVERDUE: u64 = 3;
 /// Bytes that are kept for the client: what the user gives at once is no more.
@@ -267,12 +269,19 @@ impl Line {
         self.ended = true;
     }
 
-    /// Reads what came.
+    /// Reads what came, until twice in a row there is nothing: one reading of a primary that errs
+    /// would be all replicas', and no interrupt would follow.
     fn drain(&mut self) -> Outcome {
+        let mut empty = 0;
         for _ in 0..PATIENCE {
             if status(STATE)? & CAME == 0 {
-                return Ok(());
+                empty += 1;
+                if empty == LOOKS {
+                    return Ok(());
+                }
+                continue;
             }
+            empty = 0;
             let byte = status(DATA)?.to_le_bytes()[0];
             self.window.rotate_left(1);
             self.window[FRAME - 1] = byte;

@@ -16,7 +16,8 @@
 //! so with the machine's.
 //!
 //! The card is asked what it wants until it wants nothing: where the line's edge triggers its
-//! interrupt, there is none for what was wanted all the time.
+//! interrupt, there is none for what was wanted all the time. That it wants nothing is asked twice:
+//! one reading of a primary that errs would be all replicas', and the card never heard of again.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -102,6 +103,8 @@ const LONGEST: u64 = 100_000_000;
 /// card counts as broken.
 const ATTEMPTS: u32 = 8;
 const PATIENCE: u32 = 1000;
+/// Readings that have to say that the card wants nothing.
+const LOOKS: u32 = 2;
 
 fn main(_argument: u64) -> u64 {
     let (mut card, address) = match Card::find() {
@@ -246,15 +249,20 @@ impl Card {
         Ok(())
     }
 
-    /// Acknowledges all that the card wants, until it wants nothing. Tells whether a frame came, if
-    /// it came to an end.
+    /// Acknowledges all that the card wants, until it wants nothing, twice in a row. Tells whether
+    /// a frame came, if it came to an end.
     fn quieten() -> Result<Option<bool>, Error> {
-        let mut came = false;
+        let (mut came, mut quiet) = (false, 0);
         for _ in 0..PATIENCE {
             let raised = status(register::RAISED, 2)?;
             if raised & (CAME | DAMAGED | RANG) == 0 {
-                return Ok(Some(came));
+                quiet += 1;
+                if quiet == LOOKS {
+                    return Ok(Some(came));
+                }
+                continue;
             }
+            quiet = 0;
             came |= raised & CAME != 0;
             set(register::RAISED, 2, raised)?;
             if raised & RANG != 0 {

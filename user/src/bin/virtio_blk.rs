@@ -123,6 +123,9 @@ const VERSION_1: u64 = 1;
 /// use.
 const ATTEMPTS: u32 = 8;
 const IN_VAIN: u32 = 4096;
+/// Looks that have to say that a request still waits: one of a primary that errs would be all
+/// replicas', and no interrupt would follow.
+const LOOKS: u32 = 2;
 
 fn main(_argument: u64) -> u64 {
     let mut disk = match Disk::find() {
@@ -221,6 +224,14 @@ impl Places {
         }
         Ok(1 << kind)
     }
+}
+
+/// What there is of a request: it waits, it was told to a primary that is no more, or it has this
+/// status.
+enum Looked {
+    Waits,
+    Gone,
+    Done(u8),
 }
 
 /// The disk, as far as it was told.
@@ -429,23 +440,37 @@ impl Disk {
             let _ = recv(service::SLOT_NOTIFICATION);
             // Asked why it interrupts, the device wants no more.
             let _ = line::attend(|| status(self.places.cause, 1))?;
-            let from = queue(place::STATUS);
-            let mut said = [0; place::END - place::STATUS];
-            let bytes = said.len() as u64;
-            if !object::copy_in(DEVICE, from, SAID, bytes, self.generation)? {
-                return Ok(None);
+            for _ in 0..LOOKS {
+                match self.look()? {
+                    Looked::Waits => {}
+                    Looked::Gone => return Ok(None),
+                    Looked::Done(said) => {
+                        let good = said == GOOD && kind == READ;
+                        if good && !object::copy_in(DEVICE, BLOCK, DATA, PAGE, self.generation)? {
+                            return Ok(None);
+                        }
+                        return Ok(Some(said));
+                    }
+                }
             }
-            SAYING.read(&mut said);
-            let done = place::DONE - place::STATUS + 2;
-            if said[done..done + 2] != self.requests.to_le_bytes() {
-                continue;
-            }
-            let good = said[0] == GOOD && kind == READ;
-            if good && !object::copy_in(DEVICE, BLOCK, DATA, PAGE, self.generation)? {
-                return Ok(None);
-            }
-            return Ok(Some(said[0]));
         }
         Err(Error::IllegalOperation)
+    }
+
+    /// Looks whether the request is done.
+    fn look(&self) -> Result<Looked, Error> {
+        let from = queue(place::STATUS);
+        let mut said = [0; place::END - place::STATUS];
+        let bytes = said.len() as u64;
+        if !object::copy_in(DEVICE, from, SAID, bytes, self.generation)? {
+            return Ok(Looked::Gone);
+        }
+        SAYING.read(&mut said);
+        let done = place::DONE - place::STATUS + 2;
+        Ok(if said[done..done + 2] == self.requests.to_le_bytes() {
+            Looked::Done(said[0])
+        } else {
+            Looked::Waits
+        })
     }
 }

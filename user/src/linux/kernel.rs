@@ -504,6 +504,9 @@ struct Clock {
     last: u64,
 }
 
+/// Nanoseconds after which a clock is asked twice.
+const LEAP: u64 = 1_000_000_000;
+
 /// Femtoseconds of a nanosecond.
 const NANOSECOND: u64 = 1_000_000;
 
@@ -517,14 +520,24 @@ impl Clock {
         })
     }
 
-    /// Nanoseconds since the start: more each time.
+    /// Nanoseconds since the start: more each time. Where that is much more it is read once more,
+    /// and the earlier reading counts: one of a primary that errs would be all replicas', and the
+    /// clock would stand until it is as late.
     fn nanoseconds(&mut self) -> u64 {
+        let mut since = self.reading();
+        if since.saturating_sub(self.last) > LEAP {
+            since = since.min(self.reading());
+        }
+        self.last = since.max(self.last + 1);
+        self.last
+    }
+
+    /// What the clock shows.
+    fn reading(&self) -> u64 {
         let reading = stamp::read(service::SLOT_DEVICE);
         let ticks = reading.unwrap_or(self.first).wrapping_sub(self.first);
         let since = u128::from(ticks) * u128::from(self.period) / u128::from(NANOSECOND);
-        let since = u64::try_from(since).unwrap_or(0);
-        self.last = since.max(self.last + 1);
-        self.last
+        u64::try_from(since).unwrap_or(0)
     }
 }
 

@@ -227,6 +227,19 @@ impl Closed {
         first.or_else(|| check_left(self.counts()).err().map(|it| it.to_string()))
     }
 
+    /// How a client lost its connection, if one did: `TimedOut` if it got no answer any more.
+    pub(super) fn lost(&self) -> Option<io::ErrorKind> {
+        let ended = self.books.iter().filter_map(|it| it.ended.as_ref().err());
+        let mut kinds = ended
+            .flat_map(|it| it.chain())
+            .filter_map(|it| it.downcast_ref::<io::Error>())
+            .map(io::Error::kind);
+        kinds.next().map(|kind| match kind {
+            io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut,
+            kind => kind,
+        })
+    }
+
     fn counts(&self) -> Vec<u64> {
         let all = self.books.iter().flat_map(|it| &it.counts);
         all.copied().collect()
@@ -305,7 +318,30 @@ fn once(client: &mut Client, rng: &mut Rng, pace: &Pace, slowest: &Slowest) -> R
 
 #[cfg(test)]
 mod tests {
-    use super::{check, check_left};
+    use std::io::{Error, ErrorKind};
+
+    use super::{Books, Closed, Duration, check, check_left};
+
+    #[test]
+    fn who_is_not_answered_any_more_has_seen_nothing_wrong() {
+        for (kind, lost) in [
+            (ErrorKind::WouldBlock, ErrorKind::TimedOut),
+            (ErrorKind::ConnectionReset, ErrorKind::ConnectionReset),
+        ] {
+            let error = anyhow::Error::new(Error::from(kind)).context("after 1 answer");
+            let books = Books {
+                answered: 1,
+                counts: vec![1],
+                ended: Err(error),
+            };
+            let closed = Closed {
+                port: 0,
+                patience: Duration::ZERO,
+                books: vec![books],
+            };
+            assert_eq!((closed.wrong(), closed.lost()), (None, Some(lost)));
+        }
+    }
 
     #[test]
     fn of_a_machine_that_is_gone_each_client_may_miss_one_answer() {

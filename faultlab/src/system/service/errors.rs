@@ -16,7 +16,7 @@
 mod report;
 
 use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -387,7 +387,14 @@ fn end(mut machine: Machine, clients: Clients, run: &mut Run) -> Result<u64> {
     }
     let ended = machine.finish();
     let wrong = match (&settled, &ended) {
-        (Err(error), _) => Some((Verdict::Sdc, error)),
+        (Err(error), _) => {
+            let verdict = match (closed.wrong(), closed.lost()) {
+                (None, Some(ErrorKind::TimedOut)) => Verdict::Hang,
+                (None, Some(_)) => Verdict::Crash,
+                _ => Verdict::Sdc,
+            };
+            Some((verdict, error))
+        }
         (_, Err(error)) => Some((Verdict::Crash, error)),
         _ => None,
     };
