@@ -340,8 +340,8 @@ pub(crate) struct RunArgs {
     pub(crate) file: Vec<Carried>,
     /// System sphere: a file that a program of Linux has as its standard input; `-` is that of this
     /// command, which is read to its end before the machine starts. Without this option it has the
-    /// file to which this command's is redirected, or what comes by the pipe or terminal that this
-    /// command's is, as it reads that
+    /// file to which this command's is redirected, or what comes by this command's pipe or terminal
+    /// while it runs
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
     /// System sphere: a file that is the disk of the machine, on which a program of Linux has the
