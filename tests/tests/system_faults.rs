@@ -129,7 +129,8 @@ fn a_kernel_that_calls_for_the_end_is_not_obeyed_where_others_go_on() {
 fn a_kernel_that_takes_the_others_for_removed_is_the_one_that_is_removed() {
     for victim in 0..3 {
         let scene = Scene::new();
-        let options = ["-n", "3", "--events", "e"];
+        // Counted, so that nobody is late because the host is busy.
+        let options = ["-n", "3", "--core-threads", "counted", "--events", "e"];
         let outcome = probed(&scene, ("exclude", victim), &options, &["sleep", "100"]);
         let what = format!("{victim}: {}", outcome.err());
         assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
