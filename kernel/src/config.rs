@@ -31,7 +31,7 @@ pub(crate) struct Config {
     pub(crate) probe: Option<(u64, Probe)>,
     /// For tests: which replica is to break while it writes, and what.
     pub(crate) breaks: Option<Breaks>,
-    /// What a replica reads wrongly.
+    /// For tests: what a replica reads wrongly.
     pub(crate) misreads: Option<Misreads>,
     /// For fault injection: when the machine is to stand still.
     pub(crate) pause: Option<Pause>,

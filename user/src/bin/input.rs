@@ -267,6 +267,14 @@ impl Line {
     fn lose(&mut self, error: Error) {
         println!("input: the line does not work any more ({error:?})");
         self.ended = true;
+        self.tell();
+    }
+
+    /// Tells the client, if it is to be told, that there is something to be had.
+    fn tell(&self) {
+        if self.tells {
+            send(CHANGED, 0, &[]);
+        }
     }
 
     /// Reads what came, until twice in a row there is nothing: one reading of a primary that errs
@@ -308,10 +316,10 @@ impl Line {
         self.len += bytes.len();
         self.ended = bytes.is_empty();
         self.whole = self.len > 0 && !(portion.goes_on() && self.len + PORTION <= ROOM);
-        if !self.is_ready() {
+        if self.is_ready() {
+            self.tell();
+        } else {
             self.ask();
-        } else if self.tells {
-            send(CHANGED, 0, &[]);
         }
     }
 }

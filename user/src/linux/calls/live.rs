@@ -21,8 +21,8 @@ impl<M: Machine> Process<'_, M> {
     /// Fetches what came, if this pipe is the input, and empty.
     pub(super) fn tend_input(&mut self, pipe: usize) {
         let is_empty = self.streams.pipes[pipe].len == 0;
-        // What is taken is to have a place.
-        if self.streams.input != Some(pipe) || !is_empty || self.machine.left() == 0 {
+        // What is taken is to have a place: the first page of a pipe that is empty.
+        if self.streams.input != Some(pipe) || !is_empty || self.pipe_frame(pipe, 0).is_err() {
             return;
         }
         let mut bytes = [0; PAGE_BYTES];
@@ -38,6 +38,9 @@ impl<M: Machine> Process<'_, M> {
                 }
                 Came::End | Came::Nothing => {}
             }
+        }
+        if len == 0 {
+            return self.empty_pipe(pipe);
         }
         let kept = self.append(pipe, &bytes[..len]);
         assert!(kept.is_ok(), "there is a page");

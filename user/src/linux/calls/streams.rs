@@ -317,7 +317,7 @@ impl<M: Machine> Process<'_, M> {
         }
     }
 
-    fn pipe_frame(&mut self, number: usize, page: usize) -> Result<u32, Errno> {
+    pub(super) fn pipe_frame(&mut self, number: usize, page: usize) -> Result<u32, Errno> {
         let kept = self.streams.pipes[number].frames[page];
         if let Some(frame) = kept.checked_sub(1) {
             return Ok(frame);
