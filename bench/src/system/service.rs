@@ -38,6 +38,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 
 /// Measures all workloads for each number of replicas, and for each way to compare.
 pub(super) fn measure(rcoe: &Path, order: &Order, out: &mut Told) -> Result<()> {
+    check(order)?;
     let client = Client::build().context("the YCSB client cannot be built")?;
     let workshop = Workshop::open(rcoe)?;
     let work = Work {
@@ -52,16 +53,6 @@ pub(super) fn measure(rcoe: &Path, order: &Order, out: &mut Told) -> Result<()> 
     let _ = writeln!(out, "\n### Redis under YCSB, operations a second\n");
     head(out);
     let counted = std::mem::replace(&mut out.counted, "op/s");
-    for workload in &order.workloads {
-        let known = WORKLOADS.contains(&workload.as_str());
-        ensure!(known, "unknown workload '{workload}'; known: {WORKLOADS:?}");
-    }
-    for n in &order.replicas {
-        ensure!(
-            NS.contains(n),
-            "{n} replicas are not measured; known: {NS:?}"
-        );
-    }
     let wanted: Vec<usize> = (0..NS.len())
         .filter(|&at| order.replicas.contains(&NS[at]))
         .collect();
@@ -86,6 +77,21 @@ pub(super) fn measure(rcoe: &Path, order: &Order, out: &mut Told) -> Result<()> 
     }
     // What is measured next is counted as before.
     out.counted = counted;
+    Ok(())
+}
+
+/// Refuses workloads and numbers of replicas that are not known.
+fn check(order: &Order) -> Result<()> {
+    for workload in &order.workloads {
+        let known = WORKLOADS.contains(&workload.as_str());
+        ensure!(known, "unknown workload '{workload}'; known: {WORKLOADS:?}");
+    }
+    for n in &order.replicas {
+        ensure!(
+            NS.contains(n),
+            "{n} replicas are not measured; known: {NS:?}"
+        );
+    }
     Ok(())
 }
 
