@@ -126,8 +126,8 @@ impl LiveInput {
         (self.sent, self.ended) = (0, count == 0);
     }
 
-    /// Hands a frame over. A pipe that is full has thousands of them, which nobody asked for and the
-    /// emulator never took: what is one more is lost.
+    /// Hands a frame over. A pipe that is full has thousands of them, for which nobody asked and
+    /// which the emulator never took: one more is lost.
     fn give(&mut self, frame: &[u8]) -> io::Result<()> {
         match self.given.write_all(frame) {
             Err(error) if is_later(&error) => Ok(()),
