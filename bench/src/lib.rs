@@ -30,6 +30,7 @@ pub mod scrub;
 mod server;
 pub mod servers;
 pub mod service;
+pub mod signals;
 pub mod slices;
 pub mod startup;
 pub mod system;

@@ -10,7 +10,7 @@ use rcoe_bench::render::{Results, Suite, markdown};
 use rcoe_bench::workshop::{Scale, Workshop};
 use rcoe_bench::{
     births, calls, cpu, evidence, instructions, memory, prove, recovery, scrub, servers, service,
-    slices, startup, system, ycsb,
+    signals, slices, startup, system, ycsb,
 };
 use rcoe_faultlab::host::{commit, machine};
 
@@ -41,10 +41,10 @@ struct Arguments {
     #[arg(long)]
     md: bool,
     /// Suites to run: calls, cpu, startup, memory; births, which needs make; instructions, which
-    /// single-steps and is exact on any machine; recovery and slices, which take minutes; scrub,
-    /// which does so, too, and needs redis-server; servers, which takes eight minutes (--quick:
-    /// three) and needs redis-server, nginx and wrk; and ycsb, which needs a JDK and Maven with its
-    /// registry besides.
+    /// single-steps and is exact on any machine; recovery, signals and slices, which take minutes;
+    /// scrub, which does so, too, and needs redis-server; servers, which takes eight minutes
+    /// (--quick: three) and needs redis-server, nginx and wrk; and ycsb, which needs a JDK and
+    /// Maven with its registry besides.
     #[arg(
         long,
         value_delimiter = ',',
@@ -258,6 +258,10 @@ fn suite(name: &str, workshop: &Workshop, scale: Scale, goals: &evidence::Goals)
         "births" => ("Births", births::measure(workshop, scale)?),
         "ycsb" => ("Redis under YCSB", ycsb::measure(workshop, scale)?),
         "recovery" => ("Recovery", recovery::measure(workshop, scale)?),
+        "signals" => (
+            "Signals to a program that computes",
+            signals::measure(workshop, scale)?,
+        ),
         "slices" => (
             "Slices, beside none in place of native",
             slices::measure(workshop, scale)?,
@@ -273,7 +277,7 @@ fn suite(name: &str, workshop: &Workshop, scale: Scale, goals: &evidence::Goals)
         "servers" => ("Servers", servers::measure(workshop, scale)?),
         _ => bail!(
             "unknown suite '{name}'; known: calls, cpu, startup, memory, births, instructions, \
-             recovery, scrub, servers, slices, ycsb"
+             recovery, scrub, servers, signals, slices, ycsb"
         ),
     };
     let goals = goals.judge(name, &evidence::condensed(&series));

@@ -4,7 +4,7 @@ use rcoe_core::Compare;
 use rcoe_core::counted::Approach;
 
 use crate::flip::Flip;
-use crate::sphere::{DEVICE, READ};
+use crate::sphere::{DEVICE, READ, TRANSFER};
 
 /// What the command line asks of the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +72,8 @@ fn breaks(command: &[u8]) -> Option<Breaks> {
     })
 }
 
-/// What a replica reads wrongly when a test has it err: a register of two bytes of device memory as
-/// zero, once.
+/// What a replica reads as zero, once, when a test has it err: a register of device memory, a port
+/// of a byte, or so many words of transfer memory at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Misreads {
     /// Who errs.
@@ -85,9 +85,13 @@ pub(crate) struct Misreads {
 }
 
 fn misreads(command: &[u8]) -> Option<Misreads> {
+    let width = number(command, b"width").unwrap_or(2);
+    let register = number(command, b"misreads-register").map(|at| DEVICE | at << 8 | width);
+    let port = number(command, b"misreads-port").map(|port| port << 8 | 1);
+    let transfer = number(command, b"misreads-transfer").map(|words| TRANSFER | words);
     Some(Misreads {
         replica: number(command, b"victim")?,
-        place: number(command, b"misreads-register").map(|place| DEVICE | place << 8 | 2)?,
+        place: register.or(port).or(transfer)?,
         after: number(command, b"after")?,
     })
 }

@@ -27,7 +27,7 @@ use crate::meter::Meter;
 use crate::recorders::Recorders;
 use crate::report;
 
-pub(crate) use access::{DEVICE, READ};
+pub(crate) use access::{DEVICE, READ, TRANSFER};
 use actions::action_of;
 pub(crate) use actions::{REPLACE, TICK, lines_of};
 

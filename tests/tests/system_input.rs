@@ -71,6 +71,31 @@ fn a_wait_for_input_ends_when_its_time_has_come() {
     }
 }
 
+/// One reading of whether something came is all replicas', and wrong: nothing diverges, and what
+/// came is had all the same.
+#[test]
+fn a_wrong_reading_of_the_primary_leaves_the_line_at_work() {
+    for after in sampled(vec![0, 1, 2, 5, 26]) {
+        let scene = Scene::new();
+        let mut words = words(&["-n", "2", "--events", "e"], &["busybox", "cat"]);
+        let word = format!("misreads-port={STATE} victim=0 after={after}");
+        words.insert(1, format!("RCOE_SYSTEM_WORDS={word}"));
+        let (running, mut user) = scene.start_reading(&words);
+        for line in ["one\n", "two\n", "three\n"] {
+            user.write_all(line.as_bytes()).unwrap();
+            hear(&running, line);
+        }
+        drop(user);
+        let outcome = finish(running);
+        assert_eq!(
+            outcome.out(),
+            "one\ntwo\nthree\n",
+            "{after}: {}",
+            outcome.err()
+        );
+    }
+}
+
 /// Each byte is gone from the line once it was read, so what a primary has read and not told is
 /// asked for again, as is what it may not have asked for.
 #[test]

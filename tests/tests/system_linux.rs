@@ -484,3 +484,27 @@ fn a_system_that_stands_still_at_a_bad_store_goes_on_without_that_replica() {
         outcome.err()
     );
 }
+
+/// The event timer's counter in device memory (x86-64), and its width.
+const COUNTER: u64 = 272 * 4096 + 0xf0;
+
+/// One reading of the clock is all replicas', and wrong: it shows that time went far back.
+#[test]
+fn a_wrong_reading_of_the_primary_moves_no_time() {
+    if is_aarch64() {
+        return;
+    }
+    let script = "a=$(date +%s); for i in 1 2 3 4 5 6 7 8; do sleep 0.02; done; b=$(date +%s)
+        [ $((b - a)) -ge 0 ] && [ $((b - a)) -lt 1000 ] && echo right";
+    for after in sampled(vec![2, 9, 30]) {
+        let scene = Scene::new();
+        let kernel = format!("misreads-register={COUNTER} width=8 victim=0 after={after}");
+        let outcome = system_with(
+            &scene,
+            &kernel,
+            &["-n", "2"],
+            &["busybox", "sh", "-c", script],
+        );
+        assert_eq!(outcome.out(), "right\n", "{after}: {}", outcome.err());
+    }
+}

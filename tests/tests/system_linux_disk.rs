@@ -227,6 +227,30 @@ fn a_primary_that_is_lost_within_a_write_to_the_disk_is_masked() {
     }
 }
 
+/// Words of transfer memory that say what became of a request.
+const STATUS_WORDS: u64 = 11;
+
+/// One look whether a request is done is all replicas', and wrong: nothing diverges, and nobody
+/// waits for an interrupt that never comes.
+#[test]
+fn a_wrong_reading_of_the_primary_leaves_the_disk_at_work() {
+    if is_aarch64() {
+        return;
+    }
+    for after in sampled(vec![0, 3, 40]) {
+        let scene = Scene::new();
+        let source = include_str!("system_linux_disk/counts.c");
+        scene.compile_by(MUSL, "counts", source, &["-O2"]);
+        let kernel = format!("misreads-transfer={STATUS_WORDS} victim=0 after={after}");
+        let options = ["-n", "2", "--disk", "disk"];
+        let outcome = system_with(&scene, &kernel, &options, &["./counts", "20"]);
+        let what = format!("{after}: {}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(outcome.out(), "1\n17\n", "{what}");
+        assert_eq!(kept(&scene), 20, "{what}");
+    }
+}
+
 #[test]
 fn a_disk_that_is_damaged_or_somebody_elses_is_refused_by_name() {
     if is_aarch64() {

@@ -14,4 +14,5 @@ use x86_64 as own;
 pub(crate) use own::call::{Registers, enter};
 pub use own::identity::identity;
 pub(crate) use own::pci;
-pub use own::{counter, fault, foreign, line, serial, stamp, timer};
+pub(crate) use own::stamp;
+pub use own::{counter, fault, foreign, line, serial, timer};

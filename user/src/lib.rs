@@ -14,6 +14,7 @@ extern crate std;
 
 pub mod alarm;
 mod arch;
+pub mod clock;
 pub mod console;
 pub mod disk;
 pub mod input;
@@ -26,13 +27,14 @@ pub mod object;
 #[cfg(feature = "bare")]
 mod panic;
 pub mod pci;
+pub mod quiet;
 pub mod registers;
 pub mod share;
 pub mod socket;
 pub mod squeeze;
 mod sys;
 
-pub use arch::{counter, fault, foreign, identity, line, serial, stamp, timer};
+pub use arch::{counter, fault, foreign, identity, line, serial, timer};
 pub use sys::{
     Received, accept, add_trace, add_trace_by, boot_image, boot_page, bundle, call, call_with,
     fill_scratch, now_message, recv, reply_recv, reply_recv_with, reply_with, send,

@@ -12,6 +12,8 @@ use crate::arch;
 pub(crate) const DEVICE: u64 = 1 << 63;
 /// In a place at which a test has a replica break: while it reads.
 pub(crate) const READ: u64 = 1 << 62;
+/// In a place at which a test has a replica err: so many words of transfer memory, wherever.
+pub(crate) const TRANSFER: u64 = 1 << 61;
 
 /// Words of the longest input that is copied: a page.
 const PAGE_WORDS: usize = 512;
@@ -48,6 +50,9 @@ impl Replicated {
                 record[0] = u64::from(self.generation() == generation);
                 for (word, at) in record[1..].iter_mut().zip((place..).step_by(8)) {
                     *word = arch::device_read(at, 8);
+                }
+                if self.misreads_now(TRANSFER | words.len() as u64) {
+                    record[1..].fill(0);
                 }
                 let result = self.replica.publish(record);
                 self.go_on(result);

@@ -10,7 +10,7 @@ pub mod line;
 mod mem_functions;
 pub(crate) mod pci;
 pub mod serial;
-pub mod stamp;
+pub(crate) mod stamp;
 #[cfg(feature = "bare")]
 mod start;
 pub mod timer;

@@ -18,6 +18,7 @@ use rcoe_abi::input::{self, FRAME, PORTION, Portion};
 use rcoe_abi::{Error, MAX_MESSAGE, ObjectType, Rights, layout, service};
 use rcoe_user::alarm::{self, Alarm};
 use rcoe_user::object::{self, Outcome};
+use rcoe_user::quiet::Quiet;
 use rcoe_user::{Received, accept, call_with, line, make, println, recv, reply_recv, send};
 
 rcoe_user::program!(main);
@@ -56,8 +57,6 @@ const CAME: u64 = 1;
 const MARK: u64 = 0x5a;
 /// Bytes that are read at once, before others have their turn.
 const PATIENCE: usize = 4096;
-/// Readings that have to say that nothing came.
-const LOOKS: u32 = 2;
 /// Ticks after which what is incomplete is asked for again.
 const OVERDUE: u64 = 3;
 /// Bytes that are kept for the client: what the user gives at once is no more.
@@ -277,19 +276,17 @@ impl Line {
         }
     }
 
-    /// Reads what came, until twice in a row there is nothing: one reading of a primary that errs
-    /// would be all replicas', and no interrupt would follow.
+    /// Reads what came, until there is nothing.
     fn drain(&mut self) -> Outcome {
-        let mut empty = 0;
+        let mut quiet = Quiet::default();
         for _ in 0..PATIENCE {
-            if status(STATE)? & CAME == 0 {
-                empty += 1;
-                if empty == LOOKS {
-                    return Ok(());
-                }
+            let came = status(STATE)? & CAME != 0;
+            if quiet.after(came) {
+                return Ok(());
+            }
+            if !came {
                 continue;
             }
-            empty = 0;
             let byte = status(DATA)?.to_le_bytes()[0];
             self.window.rotate_left(1);
             self.window[FRAME - 1] = byte;

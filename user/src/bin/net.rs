@@ -18,6 +18,7 @@
 
 use rcoe_abi::service::{self, NIC_FRAMES};
 use rcoe_abi::{Error, ObjectType, Rights};
+use rcoe_user::clock::Clock;
 use rcoe_user::network::ring::{Frames, Malformed};
 use rcoe_user::network::{
     DATAGRAMS, FRAME_MAX, Link, Peer, Received as Taken, Refused, SOCKETS, Stack, Storage, Unmade,
@@ -26,7 +27,7 @@ use rcoe_user::network::{
 use rcoe_user::share::{BYTES, Page};
 use rcoe_user::{
     Received, accept, call, call_with, make, memory_bytes, object, println, recv, reply_recv,
-    reply_recv_with, send, spawn, stamp,
+    reply_recv_with, send, spawn,
 };
 
 rcoe_user::program!(main);
@@ -156,7 +157,7 @@ fn begin() -> Result<Card, Error> {
     for index in 0..NIC_FRAMES {
         Page(CAME.0 + index).map(slot::CAME + index, Rights::READ)?;
     }
-    let clock = Clock::start()?;
+    let clock = Clock::start(service::SLOT_DEVICE)?;
     Ok(Card {
         address,
         clock,
@@ -184,7 +185,7 @@ fn serve(card: &mut Card) -> Result<Never, Error> {
     let memory = memory_bytes(Stack::MEMORY).ok_or(Error::NotEnoughMemory)?;
     let mut storage = Storage::EMPTY;
     let [a, b, c, d, e, f, ..] = card.address.to_le_bytes();
-    let seed = card.clock.seed()? ^ card.address;
+    let seed = seed(&mut card.clock)? ^ card.address;
     let address = [a, b, c, d, e, f];
     let mut stack = Stack::new(card, address, seed, &mut storage, memory);
     // The driver is answered last of all who said who they are: from here on it may signal.
@@ -219,7 +220,7 @@ fn turn(stack: &mut Stack<'_>, card: &mut Card, due: bool) -> Result<(), Error> 
     if !due {
         return Ok(());
     }
-    let now = card.clock.micros()?;
+    let now = micros(&mut card.clock)?;
     if stack.poll(now, card) {
         send(slot::CHANGED, 0, &[]);
     }
@@ -320,11 +321,11 @@ fn answer_client(stack: &mut Stack<'_>, card: &mut Card, message: &Received) -> 
             let words = [arrived, ready.receives, ready.sends, ready.ended];
             (Reply::words(words), false)
         }
-        service::NET_CONNECT => match card.clock.micros() {
+        service::NET_CONNECT => match micros(&mut card.clock) {
             Ok(now) => connect(stack, message.words, now).map_or_else(refused, |it| (it, true)),
             Err(_) => refused(Refused),
         },
-        service::NET_ALARM => match card.clock.micros() {
+        service::NET_ALARM => match micros(&mut card.clock) {
             Ok(now) => {
                 card.asked = Some(now.saturating_add_unsigned(word));
                 (Reply::default(), true)
@@ -355,7 +356,7 @@ fn word_of((address, port): Peer) -> u64 {
 
 /// Whether a connection is made.
 fn made(stack: &mut Stack<'_>, card: &mut Card, connection: usize) -> Reply {
-    let Ok(now) = card.clock.micros() else {
+    let Ok(now) = micros(&mut card.clock) else {
         return Reply::refusal(service::NET_REFUSED);
     };
     match stack.made(connection, now) {
@@ -552,65 +553,17 @@ impl Link for Card {
     }
 }
 
-/// A clock of the machine, read by the primary for all.
-struct Clock {
-    /// Femtoseconds of a tick.
-    period: u64,
-    /// What of the last reading is of one moment, and ticks since the first.
-    last: u64,
-    ticks: u64,
+/// What sequence numbers begin from: another number in each run.
+fn seed(clock: &mut Clock) -> Result<u64, Error> {
+    let _ = clock.nanoseconds()?;
+    Ok(clock
+        .count()
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .rotate_left(32))
 }
 
-/// Femtoseconds of a microsecond.
-const MICROSECOND: u64 = 1_000_000_000;
-
-impl Clock {
-    fn start() -> Result<Self, Error> {
-        let period = stamp::start(service::SLOT_DEVICE)?;
-        let mut clock = Self {
-            period: period.clamp(1, MICROSECOND),
-            last: 0,
-            ticks: 0,
-        };
-        clock.last = clock.read()?;
-        Ok(clock)
-    }
-
-    fn read(&self) -> Result<u64, Error> {
-        Ok(stamp::read(service::SLOT_DEVICE)? & stamp::AT_ONCE)
-    }
-
-    /// Ticks since the last reading.
-    fn passed(&self) -> Result<u64, Error> {
-        Ok(self.read()?.wrapping_sub(self.last) & stamp::AT_ONCE)
-    }
-
-    /// Ticks of a second, after which the clock is asked twice.
-    const fn leap(&self) -> u64 {
-        MICROSECOND * 1_000_000 / self.period
-    }
-
-    /// What sequence numbers begin from: another number in each run.
-    fn seed(&self) -> Result<u64, Error> {
-        let reading = self.read()?;
-        Ok(reading
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .rotate_left(32))
-    }
-
-    /// Microseconds since the start. On some machines half a minute in which nobody asks may be
-    /// lost: then nothing was due.
-    fn micros(&mut self) -> Result<i64, Error> {
-        let mut passed = self.passed()?;
-        if passed > self.leap() {
-            // A reading of a primary that errs would be all replicas': the earlier one counts.
-            passed = passed.min(self.passed()?);
-        }
-        self.ticks += passed;
-        self.last = self.last.wrapping_add(passed) & stamp::AT_ONCE;
-        // In parts, as no division of 128 bits is there where programs count their branches.
-        let (whole, rest) = (self.ticks / MICROSECOND, self.ticks % MICROSECOND);
-        let micros = whole * self.period + rest * self.period / MICROSECOND;
-        Ok(i64::try_from(micros).unwrap_or(i64::MAX))
-    }
+/// Microseconds since the start.
+fn micros(clock: &mut Clock) -> Result<i64, Error> {
+    let micros = clock.nanoseconds()? / 1000;
+    Ok(i64::try_from(micros).unwrap_or(i64::MAX))
 }

@@ -16,8 +16,8 @@
 //! so with the machine's.
 //!
 //! The card is asked what it wants until it wants nothing: where the line's edge triggers its
-//! interrupt, there is none for what was wanted all the time. That it wants nothing is asked twice:
-//! one reading of a primary that errs would be all replicas', and the card never heard of again.
+//! interrupt, there is none for what was wanted all the time. That it wants nothing is asked
+//! twice ([`rcoe_user::quiet`]).
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -26,6 +26,7 @@ use rcoe_abi::object::PAGE;
 use rcoe_abi::service::{NIC_FRAMES, NIC_RING};
 use rcoe_abi::{Error, ObjectType, Rights, layout, service};
 use rcoe_user::network::{FRAME_MAX, FRAME_MIN, ring};
+use rcoe_user::quiet::Quiet;
 use rcoe_user::registers::{set, status, wait_for};
 use rcoe_user::{
     Received, accept, call_with, line, make, object, pci, println, recv, reply_recv, send,
@@ -103,8 +104,6 @@ const LONGEST: u64 = 100_000_000;
 /// card counts as broken.
 const ATTEMPTS: u32 = 8;
 const PATIENCE: u32 = 1000;
-/// Readings that have to say that the card wants nothing.
-const LOOKS: u32 = 2;
 
 fn main(_argument: u64) -> u64 {
     let (mut card, address) = match Card::find() {
@@ -249,20 +248,19 @@ impl Card {
         Ok(())
     }
 
-    /// Acknowledges all that the card wants, until it wants nothing, twice in a row. Tells whether
-    /// a frame came, if it came to an end.
+    /// Acknowledges all that the card wants, until it wants nothing. Tells whether a frame came, if
+    /// it came to an end.
     fn quieten() -> Result<Option<bool>, Error> {
-        let (mut came, mut quiet) = (false, 0);
+        let (mut came, mut quiet) = (false, Quiet::default());
         for _ in 0..PATIENCE {
             let raised = status(register::RAISED, 2)?;
-            if raised & (CAME | DAMAGED | RANG) == 0 {
-                quiet += 1;
-                if quiet == LOOKS {
-                    return Ok(Some(came));
-                }
+            let wanted = raised & (CAME | DAMAGED | RANG) != 0;
+            if quiet.after(wanted) {
+                return Ok(Some(came));
+            }
+            if !wanted {
                 continue;
             }
-            quiet = 0;
             came |= raised & CAME != 0;
             set(register::RAISED, 2, raised)?;
             if raised & RANG != 0 {

@@ -22,6 +22,7 @@
 use rcoe_abi::object::PAGE;
 use rcoe_abi::service::DISK_BLOCK;
 use rcoe_abi::{Error, ObjectType, Rights, layout, service};
+use rcoe_user::quiet::Quiet;
 use rcoe_user::registers::{set, status, wait_for};
 use rcoe_user::share::Page;
 use rcoe_user::{Received, call_with, line, make, object, pci, println, recv, reply_recv, send};
@@ -123,9 +124,6 @@ const VERSION_1: u64 = 1;
 /// use.
 const ATTEMPTS: u32 = 8;
 const IN_VAIN: u32 = 4096;
-/// Looks that have to say that a request still waits: one of a primary that errs would be all
-/// replicas', and no interrupt would follow.
-const LOOKS: u32 = 2;
 
 fn main(_argument: u64) -> u64 {
     let mut disk = match Disk::find() {
@@ -440,8 +438,10 @@ impl Disk {
             let _ = recv(service::SLOT_NOTIFICATION);
             // Asked why it interrupts, the device wants no more.
             let _ = line::attend(|| status(self.places.cause, 1))?;
-            for _ in 0..LOOKS {
+            let mut quiet = Quiet::default();
+            loop {
                 match self.look()? {
+                    Looked::Waits if quiet.after(false) => break,
                     Looked::Waits => {}
                     Looked::Gone => return Ok(None),
                     Looked::Done(said) => {

@@ -21,7 +21,7 @@ use super::arch::{CALL_WORDS, FLOAT_WORDS};
 use super::machine::Machine;
 use super::tables::Tables;
 use super::tasks::MEMORIES;
-use crate::arch::stamp;
+use crate::clock::Clock;
 use crate::console::Text;
 use crate::disk::Disk;
 use crate::input::{Came, Input};
@@ -105,7 +105,9 @@ pub struct Kernel {
     chunk: Option<u64>,
     /// The slot of memory that is kept from becoming frames.
     kept: u64,
+    /// The clock, and what was told of it last, in nanoseconds.
     clock: Clock,
+    told: u64,
     threads: Made,
     /// Pointers to address spaces, 0 for those that are not made, and the one at hand.
     spaces: [u64; MEMORIES],
@@ -150,7 +152,8 @@ impl Kernel {
             aliases: Aliases::default(),
             chunk: None,
             kept: 0,
-            clock: Clock::start()?,
+            clock: Clock::start(service::SLOT_DEVICE)?,
+            told: 0,
             threads: Made::default(),
             spaces: [0; MEMORIES],
             space: 0,
@@ -448,12 +451,15 @@ impl Machine for Kernel {
         }
     }
 
+    /// More each time, also while the clock cannot be read.
     fn now(&mut self) -> u64 {
-        self.clock.nanoseconds()
+        let since = self.clock.nanoseconds().unwrap_or(0);
+        self.told = since.max(self.told + 1);
+        self.told
     }
 
     fn wait(&mut self, until: Option<u64>) {
-        let now = self.clock.last;
+        let now = self.told;
         if self.net.wait(now, until) {
             return;
         }
@@ -491,53 +497,6 @@ impl Machine for Kernel {
 
     fn identity(&self, leaf: u32, part: u32, kept: [u32; 4]) -> [u32; 4] {
         identity(leaf, part, kept)
-    }
-}
-
-/// A clock of the machine, read by the primary for all.
-#[derive(Debug)]
-struct Clock {
-    /// Femtoseconds of a tick.
-    period: u64,
-    /// The counter at the start, and the last nanoseconds that were told.
-    first: u64,
-    last: u64,
-}
-
-/// Nanoseconds after which a clock is asked twice.
-const LEAP: u64 = 1_000_000_000;
-
-/// Femtoseconds of a nanosecond.
-const NANOSECOND: u64 = 1_000_000;
-
-impl Clock {
-    fn start() -> Result<Self, Error> {
-        let period = stamp::start(service::SLOT_DEVICE)?;
-        Ok(Self {
-            period: period.clamp(1, 1000 * NANOSECOND),
-            first: stamp::read(service::SLOT_DEVICE)?,
-            last: 0,
-        })
-    }
-
-    /// Nanoseconds since the start: more each time. Where that is much more it is read once more,
-    /// and the earlier reading counts: one of a primary that errs would be all replicas', and the
-    /// clock would stand until it is as late.
-    fn nanoseconds(&mut self) -> u64 {
-        let mut since = self.reading();
-        if since.saturating_sub(self.last) > LEAP {
-            since = since.min(self.reading());
-        }
-        self.last = since.max(self.last + 1);
-        self.last
-    }
-
-    /// What the clock shows.
-    fn reading(&self) -> u64 {
-        let reading = stamp::read(service::SLOT_DEVICE);
-        let ticks = reading.unwrap_or(self.first).wrapping_sub(self.first);
-        let since = u128::from(ticks) * u128::from(self.period) / u128::from(NANOSECOND);
-        u64::try_from(since).unwrap_or(0)
     }
 }
 

@@ -8,14 +8,11 @@ use crate::object;
 /// Femtoseconds of a second.
 const SECOND: u64 = 1_000_000_000_000_000;
 
-/// What of a reading is of one moment: all of it.
-pub const AT_ONCE: u64 = u64::MAX;
-
 /// It counts by itself; the femtoseconds of a tick.
 ///
 /// # Errors
 /// The kernel's.
-pub fn start(device: u64) -> Result<u64, Error> {
+pub(crate) fn start(device: u64) -> Result<u64, Error> {
     let frequency = object::device_status(device, STAMP_FREQUENCY, 8)?;
     Ok(SECOND / frequency.max(1))
 }
@@ -24,6 +21,6 @@ pub fn start(device: u64) -> Result<u64, Error> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn read(device: u64) -> Result<u64, Error> {
+pub(crate) fn read(device: u64) -> Result<u64, Error> {
     object::device_status(device, STAMP_COUNT, 8)
 }
