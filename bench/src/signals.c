@@ -31,11 +31,14 @@ int main(int argc, char **argv) {
     sigaction(SIGALRM, &action, 0);
     setitimer(ITIMER_REAL, &every, 0);
     unsigned long sum = 1;
-    while (heard < 2 || (heard < ROOM && times[heard - 1].tv_sec - times[0].tv_sec < seconds))
+    while (heard < 2 || (heard < ROOM && times[heard - 1].tv_sec - times[0].tv_sec < seconds)) {
         for (int i = 0; i < PLACES; i++) {
             sum = sum * 6364136223846793005ul + 1;
             place[i] ^= sum >> 33;
         }
+        // The handler may have written.
+        __asm__ volatile("" ::: "memory");
+    }
     setitimer(ITIMER_REAL, &none, 0);
     for (unsigned i = 1; i < heard; i++)
         printf("%ld\n", between(times[i - 1], times[i]));
