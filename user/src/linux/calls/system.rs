@@ -15,6 +15,7 @@ use crate::linux::files::FILE_NUMBERS;
 use crate::linux::signals::QUEUE;
 use crate::linux::space::STACK_BYTES;
 use crate::linux::stat::SECOND;
+use crate::linux::tasks::NOBODY;
 use crate::linux::tasks::PROCESSES;
 use crate::linux::threads::Limit;
 use crate::linux::{Answer, Errno, Machine, Process};
@@ -123,13 +124,14 @@ impl<M: Machine> Process<'_, M> {
         }
     }
 
-    /// The set of cores of a thread: there is one.
+    /// The set of cores of a thread: there is one, also for the parent of those that have
+    /// none.
     fn cores(&mut self, whom: u64, bytes: u64, to: u64) -> Answer {
         let whom = whom & 0xffff_ffff;
         if bytes == 0 || !bytes.is_multiple_of(8) {
             return Err(Errno(EINVAL));
         }
-        if whom != 0 && self.threads.anywhere(whom).is_none() {
+        if ![0, NOBODY].contains(&whom) && self.threads.anywhere(whom).is_none() {
             return Err(Errno(ESRCH));
         }
         self.write_words(to, &[1]).map(|()| 8)

@@ -327,6 +327,7 @@ fn what_is_wrong_with_a_call_is_told_as_on_linux() {
         assert_eq!(ask(process, nr::__NR_mprotect, &none), Err(Errno(ENOMEM)));
         for (words, answer) in [
             ([0, 128, TO], Ok(8)),
+            ([1, 8, TO], Ok(8)),
             ([0, 0, TO], Err(Errno(EINVAL))),
             ([0, 12, TO], Err(Errno(EINVAL))),
             ([999, 8, TO], Err(Errno(ESRCH))),
