@@ -9,6 +9,7 @@
 //! * [`cpython`] does the like with CPython's own test suite, `tests/cpython.toml`.
 //! * [`busybox`] does so with that of busybox, in the system sphere, `tests/busybox.toml`.
 //! * [`ltp`] does so with the system call tests of the Linux Test Project, `tests/ltp.toml`.
+//!   What either found is [`kept`] while it runs.
 //! * [`scenes`] plays whole programs, listed in `tests/programs.toml`: servers, tools, runtimes.
 //! * [`launch`] starts one command in a session of its own with a deadline, and [`proc`] tells
 //!   which processes of that session still live; [`postmortem`] tells of them when a test fails.
@@ -26,6 +27,7 @@ pub mod busybox;
 pub mod cases;
 pub mod cpython;
 pub mod data;
+pub mod kept;
 pub mod launch;
 pub mod linux;
 pub mod ltp;

@@ -30,6 +30,7 @@ mod slow;
 mod soak;
 mod stages;
 mod tidy;
+mod trial;
 mod users;
 
 use std::process::ExitCode;

@@ -1,17 +1,13 @@
-//! Keeps what parts of the tests came to, as they end: a file that has a line for each.
-//!
-//! Running all tests takes long. What stands in the file is not run again, so that a run can go on
-//! where another one was stopped, and the page can be made anew with other explanations.
+//! What parts of the tests came to, kept as they end ([`crate::kept`]).
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::verdicts::Told;
+use crate::kept::Kept;
 
 /// The number of replicas that stands for Linux.
 pub const LINUX: u32 = 0;
@@ -29,7 +25,7 @@ struct Part {
 #[derive(Debug, Default)]
 pub struct Results {
     parts: Mutex<Vec<Part>>,
-    file: Option<File>,
+    kept: Kept,
 }
 
 impl Results {
@@ -38,18 +34,9 @@ impl Results {
     /// # Errors
     /// If it cannot be read or written, or has other lines.
     pub fn open(path: &Path) -> Result<Self> {
-        let failed = || path.display().to_string();
-        let mut options = OpenOptions::new();
-        let file = options.append(true).create(true).read(true).open(path);
-        let file = file.with_context(failed)?;
-        let mut parts = Vec::new();
-        for line in BufReader::new(&file).lines() {
-            parts.push(serde_json::from_str(&line?).with_context(failed)?);
-        }
-        Ok(Self {
-            parts: Mutex::new(parts),
-            file: Some(file),
-        })
+        let (kept, parts) = Kept::open(path)?;
+        let parts = Mutex::new(parts);
+        Ok(Self { parts, kept })
     }
 
     /// What these units came to in such a place; `run` tells it if it is not known.
@@ -74,9 +61,7 @@ impl Results {
             told: told.clone(),
         };
         let mut parts = self.parts();
-        if let Some(mut file) = self.file.as_ref() {
-            file.write_all((serde_json::to_string(&part)? + "\n").as_bytes())?;
-        }
+        self.kept.add(&part)?;
         parts.push(part);
         Ok(told)
     }

@@ -1,19 +1,15 @@
-//! Keeps what tests came to, as they end: a file that has a line for each.
-//!
-//! Running all tests takes long. What stands in the file is not run again, so that a run can go on
-//! where another one was stopped, and the page can be made anew with other explanations.
+//! What tests came to, kept as they end ([`crate::kept`]).
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Sphere;
 use super::told::{self, Told};
+use crate::kept::Kept;
 
 /// A line of the file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -37,7 +33,7 @@ pub type ByReplicas = BTreeMap<u32, Told>;
 #[derive(Debug)]
 pub struct Results {
     known: Mutex<ByReplicas>,
-    file: Option<Mutex<File>>,
+    kept: Kept,
     sphere: Sphere,
 }
 
@@ -47,7 +43,7 @@ impl Results {
     pub fn new(sphere: Sphere) -> Self {
         Self {
             known: Mutex::default(),
-            file: None,
+            kept: Kept::default(),
             sphere,
         }
     }
@@ -57,16 +53,9 @@ impl Results {
     /// # Errors
     /// If it cannot be read or written, or has other lines.
     pub fn open(path: &Path, sphere: Sphere) -> Result<Self> {
-        let failed = || path.display().to_string();
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .read(true)
-            .open(path);
-        let file = file.with_context(failed)?;
+        let (kept, lines) = Kept::open::<Line>(path)?;
         let mut known = ByReplicas::new();
-        for line in BufReader::new(&file).lines() {
-            let line: Line = serde_json::from_str(&line?).with_context(failed)?;
+        for line in lines {
             if line.replicas == LINUX || line.sphere == sphere {
                 put(
                     &mut known,
@@ -78,7 +67,7 @@ impl Results {
         }
         Ok(Self {
             known: Mutex::new(known),
-            file: Some(Mutex::new(file)),
+            kept,
             sphere,
         })
     }
@@ -106,18 +95,13 @@ impl Results {
     pub fn add(&self, replicas: u32, test: &str, told: &Told) -> Result<()> {
         let result = told.of(test);
         let said = told.said.get(test).cloned().unwrap_or_default();
-        if let Some(file) = &self.file {
-            let line = Line {
-                sphere: self.sphere,
-                replicas,
-                test: test.to_owned(),
-                result,
-                said: said.clone(),
-            };
-            let line = serde_json::to_string(&line)? + "\n";
-            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-            file.write_all(line.as_bytes())?;
-        }
+        self.kept.add(&Line {
+            sphere: self.sphere,
+            replicas,
+            test: test.to_owned(),
+            result,
+            said: said.clone(),
+        })?;
         put(&mut self.known(), replicas, test.to_owned(), (result, said));
         Ok(())
     }
