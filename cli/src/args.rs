@@ -327,6 +327,9 @@ pub(crate) struct RunArgs {
     /// others, whose names they find as the host does. Without it nothing leads out of the machine
     #[arg(long)]
     pub(crate) outgoing: bool,
+    /// System sphere: which network card the machine has [default: rtl8139]
+    #[arg(long, value_enum, value_name = "CARD")]
+    pub(crate) nic: Option<NicArg>,
     /// System sphere: let a fault injector send frames to the machine's network card by the unix
     /// socket `wire-in` in FOLDER, and hear all frames by `wire-out`. Each frame comes behind its
     /// length, four bytes, the highest first
@@ -398,6 +401,15 @@ pub(crate) enum AccelArg {
     /// The host's processor, by its kernel; needs --core-threads multi, and a machine of the
     /// host's kind
     Kvm,
+}
+
+/// `--nic`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NicArg {
+    /// An RTL8139, which finds frames by its registers
+    Rtl8139,
+    /// A virtio network device, which finds them by descriptors in memory
+    Virtio,
 }
 
 /// `--coupling`.

@@ -24,7 +24,7 @@ const PROCESS: [&str; 11] = [
     "suspect_after",
 ];
 /// Options of the system sphere alone.
-const SYSTEM: [&str; 19] = [
+const SYSTEM: [&str; 20] = [
     "accel",
     "arch",
     "core_threads",
@@ -39,6 +39,7 @@ const SYSTEM: [&str; 19] = [
     "memory",
     "memory_file",
     "monitor",
+    "nic",
     "outgoing",
     "publish",
     "restored",

@@ -15,13 +15,13 @@ use rcoe_supervisor::{
     EXIT_FAIL_STOP, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, SCHEMA,
 };
 use rcoe_system::{
-    Accel, Approach, Arch, Counting, Coupling, Difference, Ending, Entry, Guest, LinuxProgram,
+    Accel, Approach, Arch, Counting, Coupling, Difference, Ending, Entry, Guest, LinuxProgram, Nic,
     Settings, Start, SystemError, Threads, find_linux, folder, is_native, offers, run,
 };
 use serde_json::{Value, json};
 
 use crate::args::{
-    AccelArg, ArchArg, CoreThreads, CountBy, CouplingArg, OnFault, RunArgs, StopBy, TickArg,
+    AccelArg, ArchArg, CoreThreads, CountBy, CouplingArg, NicArg, OnFault, RunArgs, StopBy, TickArg,
 };
 use crate::input::{self, Input};
 use crate::reporter::say;
@@ -164,6 +164,7 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         restored: args.restored,
         publish: args.publish.clone(),
         outgoing: args.outgoing,
+        nic: nic(args)?,
         wire: args.wire.clone(),
         disk: args.disk.clone(),
         live_input: false,
@@ -175,6 +176,19 @@ fn validate(args: &RunArgs) -> Result<Settings, SystemError> {
         linux: None,
         guest: None,
     })
+}
+
+/// The network card.
+fn nic(args: &RunArgs) -> Result<Nic, SystemError> {
+    let has_network = args.outgoing || !args.publish.is_empty();
+    match args.nic {
+        Some(_) if !has_network => {
+            let why = "--nic: the machine has no network: add --publish or --outgoing";
+            Err(SystemError::Setting(why.into()))
+        }
+        None | Some(NicArg::Rtl8139) => Ok(Nic::Rtl8139),
+        Some(NicArg::Virtio) => Ok(Nic::Virtio),
+    }
 }
 
 /// The guest that is to be run: the words behind the options are Linux's command line.

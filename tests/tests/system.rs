@@ -121,6 +121,10 @@ fn what_cannot_run_is_named() {
         err.contains("--wire .: the machine has no network: add --publish"),
         "{err}"
     );
+    let card = system(&scene, &["-n", "1", "--nic", "virtio"], &["hello"]);
+    assert_eq!(card.ended, Ended::Exit(125));
+    let err = card.err();
+    assert!(err.contains("--nic: the machine has no network"), "{err}");
     let binary = rcoe_tests::rcoe::binary().unwrap();
     let binary = binary.to_str().unwrap();
     let run = ["run", "--sphere", "system", "--", "hello"];

@@ -33,6 +33,7 @@ pub mod share;
 pub mod socket;
 pub mod squeeze;
 mod sys;
+pub mod virtio;
 
 pub use arch::{counter, fault, foreign, identity, line, serial, timer};
 pub use sys::{

@@ -54,15 +54,15 @@ const EDU_FIRST: u64 = CONFIGURATION_PAGE + EDU_SLOT * FUNCTIONS;
 pub const EDU_REGISTERS: u64 = (PCI_PAGE - EDU_FIRST) * PAGE;
 /// Where transfer memory is in that.
 pub const EDU_TRANSFER: u64 = (DMA_PAGE - EDU_FIRST) * PAGE;
-/// Slot on the PCI bus of the network card, an RTL8139, where there is one, and its interrupt line.
+/// Slot on the PCI bus of the network card, where there is one, and its interrupt line.
 pub const NIC_SLOT: u64 = 10;
 /// See [`NIC_SLOT`].
 pub const NIC_LINE: u64 = 5;
 /// First page of what its driver is given, as for [`EDU_FIRST`].
 const NIC_FIRST: u64 = CONFIGURATION_PAGE + NIC_SLOT * FUNCTIONS;
-/// The page of the window for PCI devices that is its registers: the last. Where the driver of the
-/// device for exercises runs too, that device has the whole window, so no machine runs both.
-pub const NIC_PAGE: u64 = PCI_PAGES - 1;
+/// The first page of the window for PCI devices that is its registers: the last four. Where the
+/// driver of the device for exercises runs too, that device has all of it, so no machine has both.
+pub const NIC_PAGE: u64 = PCI_PAGES - 4;
 /// Where its registers are in what the driver is given.
 pub const NIC_REGISTERS: u64 = (PCI_PAGE + NIC_PAGE - NIC_FIRST) * PAGE;
 /// Where transfer memory is in that: what the card stores, then what it fetches.

@@ -31,14 +31,14 @@ pub const EDU_LINE: u64 = 21;
 pub const EDU_REGISTERS: u64 = 0;
 /// Where transfer memory is in that.
 pub const EDU_TRANSFER: u64 = DMA_PAGE * PAGE;
-/// Slot on the PCI bus of the network card, an RTL8139, where there is one, and its interrupt line.
+/// Slot on the PCI bus of the network card, where there is one, and its interrupt line.
 pub const NIC_SLOT: u64 = 6;
 /// See [`NIC_SLOT`].
 pub const NIC_LINE: u64 = 22;
-/// The page of device memory that is its registers: the last of the window for PCI devices. Where
-/// the driver of the device for exercises runs too, that device has the whole window, so no machine
-/// runs both.
-pub const NIC_PAGE: u64 = PCI_PAGES - 1;
+/// The first page of device memory that is its registers: the last four of the window for PCI
+/// devices. Where the driver of the device for exercises runs too, that device has all of it, so no
+/// machine has both.
+pub const NIC_PAGE: u64 = PCI_PAGES - 4;
 /// Where its registers are in what the driver is given.
 pub const NIC_REGISTERS: u64 = 0;
 /// Where transfer memory is in that: what the card stores, then what it fetches.

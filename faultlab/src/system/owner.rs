@@ -32,12 +32,13 @@ pub(super) fn of(page: &[u64]) -> Target {
     }
 }
 
-const DRIVERS: [&str; 5] = [
+const DRIVERS: [&str; 6] = [
     "system-input",
     "system-serial",
     "system-timer",
     "system-rtl8139",
     "system-virtio-blk",
+    "system-virtio-net",
 ];
 
 /// The name in the notes of a file that begins so.

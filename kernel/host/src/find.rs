@@ -17,7 +17,7 @@ pub(crate) const COUNTER: &str = "librcoe_counter.so";
 pub(crate) const PREFIX: &str = "system-";
 
 /// Programs of the image that are no use alone: others start them, or the kernel does.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 14] = [
     "compress",
     "edu",
     "generate",
@@ -31,6 +31,7 @@ const PARTS: [&str; 13] = [
     "serial",
     "timer",
     "virtio-blk",
+    "virtio-net",
 ];
 
 /// Whether somebody may want to run a program of the image.

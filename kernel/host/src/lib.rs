@@ -37,7 +37,7 @@ pub use error::SystemError;
 pub use find::{IMAGE_VARIABLE, folder, offers};
 pub use guest::Guest;
 pub use linux::{Carried, LinuxProgram, Start, find as find_linux, is_native};
-pub use machine::{Accel, Threads, kvm};
+pub use machine::{Accel, Nic, Threads, kvm};
 pub use pack::pack;
 pub use publish::{Protocol, Publish};
 pub use run::{Ending, Settings, run};

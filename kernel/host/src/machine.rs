@@ -41,6 +41,26 @@ pub enum Accel {
     Kvm,
 }
 
+/// The kind of a machine's network card.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Nic {
+    /// An RTL8139, which finds frames by its registers.
+    #[default]
+    Rtl8139,
+    /// A virtio network device, which finds them by descriptors in memory.
+    Virtio,
+}
+
+impl Nic {
+    /// What the emulator calls it, and has it be.
+    const fn model(self) -> &'static str {
+        match self {
+            Self::Rtl8139 => "rtl8139",
+            Self::Virtio => "virtio-net-pci,disable-legacy=on,vectors=0",
+        }
+    }
+}
+
 /// A clock that counts instructions, each a nanosecond.
 const COUNTED: [&str; 2] = ["-icount", "shift=0,sleep=off"];
 

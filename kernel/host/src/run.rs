@@ -18,7 +18,7 @@ use crate::find::{self, KERNEL};
 use crate::guest::{Guest, MONITOR};
 use crate::linux::{self, LinuxProgram};
 use crate::live_input::LiveInput;
-use crate::machine::{self, Accel, Machine, Threads};
+use crate::machine::{self, Accel, Machine, Nic, Threads};
 use crate::presence::Presence;
 use crate::{Arch, DiskFile, Entry, Publish, SystemError, pack};
 
@@ -64,6 +64,8 @@ pub struct Settings {
     pub publish: Vec<Publish>,
     /// May programs of the machine connect to the host, and by it to others?
     pub outgoing: bool,
+    /// Which card it has, if it has a network.
+    pub nic: Nic,
     /// A folder for two sockets, by which frames come into the machine's network and are heard.
     pub wire: Option<PathBuf>,
     /// A file that is its disk.

@@ -1,5 +1,5 @@
 //! The TCP/IP stack, as a process: it serves sockets to the one client of its group
-//! ([`service::NET_JOIN`] and what follows), on the card of the driver `rtl8139`.
+//! ([`service::NET_JOIN`] and what follows), on the card of the driver `rtl8139` or `virtio-net`.
 //!
 //! All replicas run it on the same input. Frames come from the driver's, which took them over for
 //! all. Time is the machine's clock, which the primary reads for all; so is what sequence numbers
@@ -33,6 +33,9 @@ use rcoe_user::{
 rcoe_user::program!(main);
 
 const TABLE: u64 = service::SLOT_CNODE;
+
+/// Drivers of cards that a machine may have.
+const DRIVERS: [&str; 2] = ["rtl8139", "virtio-net"];
 
 /// Own slots.
 mod slot {
@@ -137,13 +140,24 @@ fn join() -> Result<(), Error> {
     FROM_CLIENT.map(slot::FROM_CLIENT, Rights::READ)
 }
 
+/// Starts the drivers until one has its card; its first message.
+fn find() -> Result<Received, Error> {
+    accept(TABLE, slot::CARD, 2);
+    for driver in DRIVERS {
+        if !spawn(driver, 0) {
+            return Err(Error::FailedLookup);
+        }
+        let message = recv(service::SLOT_PEER);
+        if message.label == service::NIC_JOIN {
+            return Ok(message);
+        }
+    }
+    Err(Error::FailedLookup)
+}
+
 /// Starts the driver, and learns what it has; the card.
 fn begin() -> Result<Card, Error> {
-    accept(TABLE, slot::CARD, 2);
-    if !spawn("rtl8139", 0) {
-        return Err(Error::FailedLookup);
-    }
-    let mut message = recv(service::SLOT_PEER);
+    let mut message = find()?;
     for index in 0..NIC_FRAMES {
         if message.label != service::NIC_JOIN {
             return Err(Error::FailedLookup);

@@ -1,11 +1,10 @@
 //! The driver of the disk, a virtio block device (Virtual I/O Device version 1.2, sections 4.1 and
 //! 5.2), for one client of its group ([`service::DISK_JOIN`] and what follows).
 //!
-//! All replicas run it. What it writes to registers is voted, and the primary writes it. Unlike a
-//! network card such a device finds addresses in memory, in *descriptors*. They lie in transfer
-//! memory, of which every replica has its own; each kernel stores there where its own is. What is
-//! to be written goes there too, and its digest into the trace. Then there is a vote, and only then
-//! is the request handed over.
+//! All replicas run it. What it writes to registers is voted, and the primary writes it. What is
+//! to be written goes to the transfer memory of each replica, as do the descriptors of a request
+//! ([`rcoe_user::virtio`]), and its digest into the trace. Then there is a vote, and only then is
+//! the request handed over.
 //!
 //! There is one request at a time. The device moves data to and from the memory of one primary.
 //! With another *generation* it is reset, told where things are now, and asked again: a block that
@@ -23,9 +22,10 @@ use rcoe_abi::object::PAGE;
 use rcoe_abi::service::DISK_BLOCK;
 use rcoe_abi::{Error, ObjectType, Rights, layout, service};
 use rcoe_user::quiet::Quiet;
-use rcoe_user::registers::{set, status, wait_for};
+use rcoe_user::registers::{set, status};
 use rcoe_user::share::Page;
-use rcoe_user::{Received, call_with, line, make, object, pci, println, recv, reply_recv, send};
+use rcoe_user::virtio::{DESCRIPTOR, FOLLOWED, Queue, Virtio, WRITTEN, described};
+use rcoe_user::{Received, call_with, line, make, object, println, recv, reply_recv, send};
 
 rcoe_user::program!(main);
 
@@ -61,13 +61,8 @@ mod place {
     pub(crate) const DONE: usize = 128;
     pub(crate) const END: usize = 168;
 }
-/// Descriptors of the queue, and bytes of one.
+/// Descriptors of the queue.
 const DESCRIPTORS: u64 = 4;
-const DESCRIPTOR: usize = 16;
-
-/// In a descriptor: another one follows; the device writes.
-const FOLLOWED: u16 = 1;
-const WRITTEN: u16 = 2;
 
 /// Kinds of requests, and the status of one that went well.
 const READ: u32 = 0;
@@ -82,43 +77,10 @@ const _: () = assert!(BLOCK_BYTES as usize == DISK_BLOCK);
 /// Sectors of a block.
 const SECTORS: u64 = DISK_BLOCK as u64 / 512;
 
-/// Vendor and device on the bus; registers of the base address of the device's memory, and of the
-/// first of its capabilities; how many of those are looked at.
-const IDENTITY: u64 = 0x1042_1af4;
-const BASE_NUMBER: u64 = 4;
-const BASE: u64 = pci::BASE + 4 * BASE_NUMBER;
-const CAPABILITIES: u64 = 0x34;
-const CAPABILITIES_MOST: u32 = 16;
-/// A capability that says where registers are.
-const VENDORS: u64 = 9;
-/// Where the device's memory is in device memory, and its bytes.
-const REGISTERS: u64 = layout::DISK_REGISTERS;
-const MEMORY: u64 = 4 * PAGE;
-
-/// Registers for all virtio devices.
-mod register {
-    pub(crate) const OFFERED_SELECT: u64 = 0;
-    pub(crate) const OFFERED: u64 = 4;
-    pub(crate) const TAKEN_SELECT: u64 = 8;
-    pub(crate) const TAKEN: u64 = 0xc;
-    pub(crate) const STATE: u64 = 0x14;
-    pub(crate) const QUEUE: u64 = 0x16;
-    pub(crate) const SIZE: u64 = 0x18;
-    pub(crate) const ENABLE: u64 = 0x1c;
-    pub(crate) const NOTIFIED_AT: u64 = 0x1e;
-    pub(crate) const DESCRIPTORS: u64 = 0x20;
-    pub(crate) const ASKED: u64 = 0x28;
-    pub(crate) const DONE: u64 = 0x30;
-}
-
-/// States: seen, driven, features settled, running.
-const SEEN: u64 = 1;
-const DRIVEN: u64 = 2;
-const SETTLED: u64 = 8;
-const RUNS: u64 = 4;
-/// Features, by halves: it can be told to have what was written last; it is of version 1.
+/// Such a device among those of virtio.
+const KIND: u64 = 2;
+/// A feature: it can be told to have what was written last.
 const LASTS: u64 = 1 << 9;
-const VERSION_1: u64 = 1;
 
 /// Times that a request is made anew because the primary changed, and interrupts that may be of no
 /// use.
@@ -170,60 +132,6 @@ const fn queue(place: usize) -> u64 {
     QUEUE + place as u64
 }
 
-/// Where registers are: those of all virtio devices, what is told of a request, why there was an
-/// interrupt, and what is so of a disk only; and bytes from one queue's to the next in the second.
-#[derive(Default)]
-struct Places {
-    common: u64,
-    notify: u64,
-    cause: u64,
-    own: u64,
-    stride: u64,
-}
-
-impl Places {
-    /// By the capabilities of the device (section 4.1.4).
-    fn find(slot: u64) -> Result<Self, Error> {
-        let mut places = Self::default();
-        let mut found = 0;
-        let mut next = pci::read(slot, CAPABILITIES)? & 0xfc;
-        for _ in 0..CAPABILITIES_MOST {
-            if next == 0 {
-                break;
-            }
-            let head = pci::read(slot, next)?;
-            if head & 0xff == VENDORS {
-                found |= places.note(slot, next, head >> 24)?;
-            }
-            next = head >> 8 & 0xfc;
-        }
-        match found {
-            0x1e => Ok(places),
-            _ => Err(Error::IllegalOperation),
-        }
-    }
-
-    /// Notes what a capability of this type says; the type as a bit, if it is one that is needed.
-    fn note(&mut self, slot: u64, at: u64, kind: u64) -> Result<u64, Error> {
-        let place = match kind {
-            1 => &mut self.common,
-            2 => &mut self.notify,
-            3 => &mut self.cause,
-            4 => &mut self.own,
-            _ => return Ok(0),
-        };
-        let (base, offset) = (pci::read(slot, at + 4)? & 0xff, pci::read(slot, at + 8)?);
-        if base != BASE_NUMBER || offset > MEMORY - 64 || !offset.is_multiple_of(8) {
-            return Err(Error::RangeError);
-        }
-        *place = REGISTERS + offset;
-        if kind == 2 {
-            self.stride = pci::read(slot, at + 16)?;
-        }
-        Ok(1 << kind)
-    }
-}
-
 /// What there is of a request: it waits, it was told to a primary that is no more, or it has this
 /// status.
 enum Looked {
@@ -234,7 +142,7 @@ enum Looked {
 
 /// The disk, as far as it was told.
 struct Disk {
-    places: Places,
+    virtio: Virtio,
     /// Where it is told of a request.
     bell: u64,
     blocks: u64,
@@ -247,14 +155,8 @@ struct Disk {
 impl Disk {
     /// Finds the disk, places it, and has it run.
     fn find() -> Result<Self, Error> {
-        let slot = layout::DISK_SLOT;
-        if pci::read(slot, pci::IDENTITY)? != IDENTITY {
-            return Err(Error::FailedLookup);
-        }
-        let base = u64::from(layout::PCI_WINDOW) + layout::DISK_PAGE * PAGE;
-        pci::write(slot, BASE, base)?;
-        pci::write(slot, BASE + 4, 0)?;
-        pci::write(slot, pci::COMMAND, pci::MEMORY | pci::MASTER)?;
+        let (slot, page) = (layout::DISK_SLOT, layout::DISK_PAGE);
+        let virtio = Virtio::find(slot, KIND, page, layout::DISK_REGISTERS)?;
         if !make(ObjectType::Frame, TOLD) || !make(ObjectType::Frame, SAID) {
             return Err(Error::NotEnoughMemory);
         }
@@ -262,89 +164,41 @@ impl Disk {
         SAYING.map(SAID, Rights::READ)?;
         object::irq_notification(service::SLOT_IRQ, service::SLOT_NOTIFICATION)?;
         let mut disk = Self {
-            places: Places::find(slot)?,
+            virtio,
             bell: 0,
             blocks: 0,
             generation: 0,
             requests: 0,
         };
         disk.reset()?;
-        let own = disk.places.own;
+        let own = disk.virtio.own();
         let sectors = status(own, 4)? | status(own + 4, 4)? << 32;
         disk.blocks = sectors / SECTORS;
         Ok(disk)
     }
 
-    const fn common(&self, register: u64) -> u64 {
-        self.places.common + register
-    }
-
     /// Has it begin anew, with the memory of the present primary.
     fn reset(&mut self) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
-            self.settle()?;
+            self.virtio.settle(LASTS)?;
             // Nothing is asked, and nothing done.
             TELLING.write(&[0; place::END]);
             object::copy_out(DEVICE, QUEUE, TOLD, 0, place::END as u64)?;
-            let generation = self.place_queue()?;
-            set(self.common(register::ENABLE), 2, 1)?;
-            let state = SEEN | DRIVEN | SETTLED | RUNS;
-            set(self.common(register::STATE), 1, state)?;
-            self.requests = 0;
+            let (bell, generation) = self.virtio.place(&Queue {
+                number: 0,
+                size: DESCRIPTORS,
+                descriptors: queue(place::DESCRIPTORS),
+                asked: queue(place::ASKED),
+                done: queue(place::DONE),
+            })?;
+            self.virtio.run()?;
+            (self.bell, self.requests) = (bell, 0);
             if let Some(generation) = generation {
                 self.generation = generation;
                 return Ok(());
             }
         }
         Err(Error::IllegalOperation)
-    }
-
-    /// Resets it, and agrees with it on features (section 3.1).
-    fn settle(&self) -> Result<(), Error> {
-        let state = self.common(register::STATE);
-        set(state, 1, 0)?;
-        wait_for(state, 1, 0xff, 0)?;
-        set(state, 1, SEEN | DRIVEN)?;
-        for (half, feature) in [(0, LASTS), (1, VERSION_1)] {
-            set(self.common(register::OFFERED_SELECT), 4, half)?;
-            if status(self.common(register::OFFERED), 4)? & feature == 0 {
-                return Err(Error::IllegalOperation);
-            }
-            set(self.common(register::TAKEN_SELECT), 4, half)?;
-            set(self.common(register::TAKEN), 4, feature)?;
-        }
-        set(state, 1, SEEN | DRIVEN | SETTLED)?;
-        match status(state, 1)? & SETTLED {
-            0 => Err(Error::IllegalOperation),
-            _ => Ok(()),
-        }
-    }
-
-    /// Tells it where the queue is; the generation of the primary whose memory that is, if it was
-    /// one all the time.
-    fn place_queue(&mut self) -> Result<Option<u64>, Error> {
-        set(self.common(register::QUEUE), 2, 0)?;
-        if status(self.common(register::SIZE), 2)? < DESCRIPTORS {
-            return Err(Error::IllegalOperation);
-        }
-        set(self.common(register::SIZE), 2, DESCRIPTORS)?;
-        let at = status(self.common(register::NOTIFIED_AT), 2)?;
-        self.bell = self.places.notify + at * self.places.stride;
-        if self.bell > REGISTERS + MEMORY - 2 {
-            return Err(Error::RangeError);
-        }
-        let mut all = [0; 3];
-        for (generation, (register, target)) in all.iter_mut().zip([
-            (register::DESCRIPTORS, place::DESCRIPTORS),
-            (register::ASKED, place::ASKED),
-            (register::DONE, place::DONE),
-        ]) {
-            let register = self.common(register);
-            *generation = object::device_address_short(DEVICE, register, QUEUE + target as u64)?;
-            set(register + 4, 4, 0)?;
-        }
-        let [first, ..] = all;
-        Ok(all.iter().all(|&it| it == first).then_some(first))
     }
 
     fn serve(&mut self, message: &Received) -> Result<(), Error> {
@@ -398,9 +252,7 @@ impl Disk {
             } else {
                 (flags | FOLLOWED, index + 1)
             };
-            put(at + 8, &len.to_le_bytes());
-            put(at + 12, &flags.to_le_bytes());
-            put(at + 14, &next.to_le_bytes());
+            put(at + 8, &described(len, flags, next));
         }
         put(place::HEADER, &kind.to_le_bytes());
         put(place::HEADER + 8, &sector.to_le_bytes());
@@ -418,10 +270,9 @@ impl Disk {
         Ok(known)
     }
 
-    /// Hands the request over. From then on the device may fetch it, so all agree on it before, in
-    /// the write of a register that holds the same already.
+    /// Hands the request over. From then on the device may fetch it, so all agree on it before.
     fn hand_over(&mut self) -> Result<(), Error> {
-        set(self.common(register::QUEUE), 2, 0)?;
+        self.virtio.choose(0)?;
         self.requests = self.requests.wrapping_add(1);
         let mut asked = [0; 16];
         asked[2..4].copy_from_slice(&self.requests.to_le_bytes());
@@ -436,8 +287,7 @@ impl Disk {
     fn wait(&self, kind: u32) -> Result<Option<u8>, Error> {
         for _ in 0..IN_VAIN {
             let _ = recv(service::SLOT_NOTIFICATION);
-            // Asked why it interrupts, the device wants no more.
-            let _ = line::attend(|| status(self.places.cause, 1))?;
+            line::attend(|| self.virtio.quieten())?;
             let mut quiet = Quiet::default();
             loop {
                 match self.look()? {

@@ -88,7 +88,7 @@ impl Role {
             Self::Hpet
         } else if is(b"clock") {
             Self::Clock
-        } else if is(b"rtl8139") {
+        } else if is(b"rtl8139") || is(b"virtio-net") {
             Self::Nic
         } else if is(b"virtio-blk") {
             Self::Disk

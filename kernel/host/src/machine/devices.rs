@@ -23,7 +23,8 @@ pub(super) fn network(command: &mut Command, settings: &Settings, slot: u64) {
         "-netdev",
         &format!("user,id=network,restrict={restrict},ipv6=off{ports}"),
     ]);
-    let card = format!("rtl8139,netdev=network,romfile=,bus=pcie.0,addr={slot:#x}");
+    let model = settings.nic.model();
+    let card = format!("{model},netdev=network,romfile=,bus=pcie.0,addr={slot:#x}");
     command.args(["-device", &card]);
     if let Some(folder) = &settings.wire {
         wire(command, folder);
