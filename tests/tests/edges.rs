@@ -64,6 +64,11 @@ fn guards_in_memory_are_refused() {
 }
 
 #[test]
+fn barriers_are_had_by_whoever_has_registered_for_them() {
+    like_native("barriers", include_str!("edges/barriers.c"), &[&[]]);
+}
+
+#[test]
 fn ids_of_peers_senders_and_owners_are_the_programs() {
     like_native("ids", include_str!("edges/ids.c"), &[&[]]);
 }

@@ -11,6 +11,7 @@ use crate::arch::sites::Traps;
 use crate::arch::vdso::Clock;
 use crate::arch::vdso::host::Reader;
 use crate::calls::acting::Acting;
+use crate::calls::barriers::Barriers;
 use crate::calls::clone;
 use crate::calls::limits::Limits;
 use crate::calls::made::Made;
@@ -113,6 +114,7 @@ state! {
 
         // A program's, which a child goes on with.
         brk: Brk = (Brk::new(program.brk_start)), child stays, program anew;
+        barriers: Barriers = (Barriers::NONE), child stays, program anew;
     }
 
     own {

@@ -83,6 +83,7 @@ fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::Setpgid | Special::Setsid => processes::set_group(kernel, call),
         Special::SetRobustList => clone::set_robust_list(kernel, call),
         Special::GetRobustList => clone::get_robust_list(kernel, call),
+        Special::Membarrier => kernel.barriers.perform(call),
         Special::SchedYield => schedule::give_way(kernel),
         Special::Getcpu => scheduling::getcpu(kernel, call),
         Special::SchedGetaffinity => scheduling::get_affinity(kernel, call),

@@ -5,6 +5,7 @@
 
 pub(crate) mod acting;
 pub(crate) mod agreed;
+pub(crate) mod barriers;
 pub(crate) mod clone;
 mod credentials;
 pub(crate) mod descriptors;
