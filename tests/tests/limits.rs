@@ -27,6 +27,19 @@ fn limits_on_memory_are_asked_for_last() {
 }
 
 #[test]
+fn more_descriptors_than_there_may_be_are_told_of_before_memory() {
+    let scene = Scene::new();
+    let program = scene.compile("polls", include_str!("limits/polls.c"), &["-w"]);
+    let native = scene.like_native("exec \"$@\"", &[&program]);
+    assert!(native.out().contains("EINVAL"), "{}", native.out());
+    for compare in ["io", "every"] {
+        let run = ["run", "-n", "2", "--compare", compare, "--", &program];
+        let outcome = scene.rcoe(&run);
+        assert_eq!(outcome.out(), native.out(), "{compare}: {}", outcome.err());
+    }
+}
+
+#[test]
 fn a_file_tells_the_programs_limits() {
     let script = "ulimit -Sv 3000000; ulimit -Sn 300; ulimit -St 100; ulimit -Su 500; \
                   cat /proc/self/limits; ulimit -Ss 4096; exec cat /proc/self/limits";

@@ -10,7 +10,7 @@ use crate::calls::memory::{self, local};
 use crate::calls::processes::{self, exe_path};
 use crate::calls::shared::{files, segments};
 use crate::calls::{
-    Call, acting, clone, credentials, futex, io, ipc, limits, not_carried, paths, refuse,
+    Call, acting, clone, credentials, futex, io, ipc, limits, not_carried, order, paths, refuse,
     scheduling, signals, timers,
 };
 use crate::convert;
@@ -176,6 +176,9 @@ fn prctl_name(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// Input calls of which the table does not tell enough; `None` to do as the table says.
 pub(super) fn special_input(kernel: &mut Kernel, call: &Call) -> Option<i64> {
+    if let Some(error) = order::of_mask(call) {
+        return Some(error);
+    }
     signals::suspend_for(kernel, call);
     if let Some(result) = blocking::sleep(kernel, call) {
         return Some(result);

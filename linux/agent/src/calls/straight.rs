@@ -33,8 +33,8 @@ use rcoe_linux_syscalls::{
 
 use crate::arch::entry::{Leave, NOT_BEGUN, TrapFrame, is_away, unkept_call};
 use crate::calls::{
-    Call, after, agreed, arguments_of, emulated, go_on, io, made, outgoing, paths, processes,
-    signals, stat_class,
+    Call, after, agreed, arguments_of, emulated, go_on, io, made, order, outgoing, paths,
+    processes, signals, stat_class,
 };
 use crate::convert::low32;
 use crate::kernel::{Kernel, kind};
@@ -321,7 +321,7 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
     }
     if compared && let Err(Fault) = arguments::fold_kept(kernel, call) {
         kernel.event(kind::of(call.nr, kind::FAULTY_POINTER), 0);
-        return Way::News(Fault::RESULT);
+        return Way::News(order::of_fault(kernel, call));
     }
     let (result, plain) = if matches!(call.what.class, Class::Local | Class::Emulated) {
         let result = emulated::perform(kernel, frame, call);
