@@ -69,6 +69,27 @@ fn barriers_are_had_by_whoever_has_registered_for_them() {
 }
 
 #[test]
+fn attributes_of_scheduling_are_told_and_set() {
+    like_native("attributes", include_str!("edges/attributes.c"), &[&[]]);
+}
+
+/// The host would grant one to each replica.
+#[test]
+fn a_deadline_is_refused_to_who_may_have_one() {
+    let scene = Scene::new();
+    let program = scene.compile("deadline", include_str!("edges/deadline.c"), &["-w"]);
+    if scene.run(&[&program]).out() == "EPERM\n" {
+        return;
+    }
+    for replicas in ["1", "2", "3"] {
+        let outcome = scene.rcoe(&["run", "-n", replicas, "--", &program]);
+        assert_eq!(outcome.ended, Ended::Exit(0), "{}", outcome.err());
+        assert_eq!(outcome.out(), "ENOSYS\n", "{}", outcome.err());
+        assert!(outcome.err().contains("sched_setattr"), "{}", outcome.err());
+    }
+}
+
+#[test]
 fn ids_of_peers_senders_and_owners_are_the_programs() {
     like_native("ids", include_str!("edges/ids.c"), &[&[]]);
 }

@@ -38,6 +38,9 @@ const MAPPED: &str = include_str!("reintegration/mapped.c");
 /// Writes each line by a child that it awaits.
 const AWAITS: &str = include_str!("reintegration/awaits.c");
 
+/// Writes lines, none right whose writer has lost a policy that is not for children.
+const RESET: &str = include_str!("reintegration/reset.c");
+
 struct Run {
     scene: Scene,
     group: Group,
@@ -163,6 +166,20 @@ fn threads_come_along() {
         run.lines_after(before);
     }
     run.finish();
+}
+
+/// The host takes a copy for a child, and gives it none of that.
+#[test]
+fn a_policy_that_is_not_for_children_comes_along() {
+    let mut run = Run::start(RESET, &["-n", "3"]);
+    for victim in [0, 1, 2] {
+        let before = run.lines_after(0);
+        run.kill(victim);
+        assert_eq!(run.until_back(), victim);
+        run.lines_after(before);
+    }
+    let (_, events) = run.finish();
+    assert_eq!(stop(&events)["counts"]["downgrades"], 3);
 }
 
 /// The replicas of processes other than the first.

@@ -229,6 +229,8 @@ pub struct Report {
     pub threads: AtomicU32,
     /// See [`Report::threads`].
     pub user: AtomicU32,
+    /// How long its turns on a CPU are to be, in nanoseconds, if the program has said so; else 0.
+    pub turn_ns: AtomicU64,
     /// The signal that the process wants when its parent ends, or 0.
     pub death_signal: AtomicU32,
     /// 1 if the process takes in the orphans among its descendants (PR_SET_CHILD_SUBREAPER).

@@ -133,10 +133,6 @@ pub(crate) fn clone_replicas(first: ReplicaId, all: ReplicaSet) -> Result<Replic
     Ok(first)
 }
 
-/// How long a replica's turns on its CPU are, in nanoseconds, where others want it too: the least
-/// that the kernel grants. What its siblings wait for takes less.
-const TURN_NS: u64 = 100_000;
-
 /// What every replica does first, in whatever group: says who it is and takes what is its own.
 pub(crate) fn become_replica(group: usize, index: usize) {
     regions::set_own(group, index);
@@ -149,7 +145,7 @@ pub(crate) fn become_replica(group: usize, index: usize) {
     own.pid.store(pid, Ordering::Release);
     sys::die_with_supervisor(control.supervisor.load(Ordering::Relaxed));
     sys::pin(core(control, index).into_iter());
-    sys::prefer_short_turns(TURN_NS);
+    sys::prefer_short_turns();
 }
 
 /// The CPU of a replica, if it is to have one.

@@ -18,6 +18,7 @@ use crate::calls::made::Made;
 use crate::calls::memory::Brk;
 use crate::calls::outgoing::{self, notes::Outgoing, queue::Queue};
 use crate::calls::processes::{self, Bounding, Processes};
+use crate::calls::scheduling::Scheduling;
 use crate::calls::shared::{Shared, arena, files};
 use crate::calls::signals::{Inbox, Signals};
 use crate::calls::timers::Timers;
@@ -98,6 +99,7 @@ state! {
         clock: Clock = (Clock::new(who.control, start.reader)), child stays, program stays;
         limits: Limits = (Limits::given(who.control)), child stays, program stays;
         acting: Acting = (start.acting), child stays, program stays;
+        scheduling: Scheduling = (Scheduling::OF_HOST), child renewed, program stays;
         bounding: Bounding = (Bounding::UNKNOWN), child stays, program stays;
 
         // A process's.

@@ -66,7 +66,9 @@ pub(crate) use replicas::{
     CLONE, EXIT, clone_replica, clone_twin, die_with_supervisor, exit_group, fork_replica, getpid,
     leave_if_orphaned, name, set_name, set_robust_list,
 };
-pub(crate) use scheduling::{has_thread, pin, prefer_short_turns, register_rseq, sched_yield};
+pub(crate) use scheduling::{
+    Attributes, TURN_NS, has_thread, pin, prefer_short_turns, register_rseq, sched_yield,
+};
 pub(crate) use segments::{SegmentLimits, segment_limits};
 pub(crate) use sharing::{give_back, is_unmapped, map_again, seals};
 pub(crate) use signals::{

@@ -93,6 +93,8 @@ fn identity(kernel: &mut Kernel, call: &Call) -> i64 {
         Special::Setpriority => scheduling::change_priority(kernel, call),
         Special::IoprioGet => scheduling::ask_io(kernel, call),
         Special::IoprioSet => scheduling::change_io(kernel, call),
+        Special::SchedGetattr => scheduling::get_attributes(kernel, call),
+        Special::SchedSetattr => scheduling::set_attributes(kernel, call),
         Special::SchedGetparam | Special::SchedGetscheduler => scheduling::ask(kernel, call, 0),
         Special::Getrlimit | Special::Setrlimit | Special::Prlimit64 => {
             limits::perform(kernel, call)

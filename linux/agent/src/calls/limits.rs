@@ -25,7 +25,7 @@ use core::sync::atomic::Ordering;
 
 use crate::calls::signals::Info;
 use crate::calls::signals::pending::{FIRST_QUEUED, SI_TIMER};
-use crate::calls::{Call, io, processes, refuse};
+use crate::calls::{Call, io, processes, refuse, scheduling};
 use crate::convert::{low32, size};
 use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
@@ -131,6 +131,7 @@ pub(crate) fn publish(kernel: &Kernel) {
             cell.store(*value, Ordering::Relaxed);
         }
     }
+    scheduling::publish(kernel);
     publish_tasks(kernel);
 }
 

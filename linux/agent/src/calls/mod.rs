@@ -21,7 +21,7 @@ pub(crate) mod outgoing;
 mod paths;
 pub(crate) mod points;
 pub(crate) mod processes;
-mod scheduling;
+pub(crate) mod scheduling;
 pub(crate) mod shared;
 pub(crate) mod signals;
 pub(crate) mod status;

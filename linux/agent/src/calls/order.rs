@@ -6,7 +6,7 @@ use linux_raw_sys::general as nr;
 use rcoe_linux_abi::limits::NOFILE;
 use rcoe_linux_syscalls::{Special, Waits};
 
-use crate::calls::Call;
+use crate::calls::{Call, scheduling};
 use crate::convert::low32;
 use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
@@ -27,6 +27,7 @@ pub(super) fn of_fault(kernel: &mut Kernel, call: &Call) -> i64 {
     match call.what.special {
         Special::HostName => of_name(call),
         Special::Semop => of_operations(kernel, call),
+        Special::SchedSetattr => scheduling::judge(call),
         Special::Pselect6 | Special::EpollPwait => of_mask(call).unwrap_or(Fault::RESULT),
         _ if call.what.facts.waits == Waits::Poll => of_poll(call, kernel.limits.soft(NOFILE)),
         _ => Fault::RESULT,

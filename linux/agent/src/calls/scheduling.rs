@@ -4,22 +4,67 @@
 //! and does nothing. Threads are the agent's own, so the host does not know their ids: what
 //! concerns one of them is asked of the replica's only kernel thread.
 //!
-//! Not covered: changing the scheduling of other processes, groups and users, and CPU time of a
-//! single thread, which reads as that of all.
+//! Turns on the CPU are as short as the agent wants them, and told of as long as the program does.
+//!
+//! Not covered: deadlines, of which the host would grant one to each replica; changing the
+//! scheduling of other processes, groups and users; and CPU time of a single thread, which reads as
+//! that of all.
 
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::errno::{EINVAL, ESRCH};
-use linux_raw_sys::general::{PRIO_PGRP, PRIO_PROCESS, PRIO_USER};
+use linux_raw_sys::general::{
+    PRIO_PGRP, PRIO_PROCESS, PRIO_USER, SCHED_BATCH, SCHED_DEADLINE, SCHED_EXT,
+    SCHED_FLAG_KEEP_PARAMS, SCHED_FLAG_KEEP_POLICY, SCHED_FLAG_RESET_ON_FORK, SCHED_IDLE,
+    SCHED_NORMAL,
+};
 use rcoe_linux_syscalls::Special;
 
 use crate::calls::memory::local;
-use crate::calls::{Call, io};
+use crate::calls::{Call, io, processes, refuse};
 use crate::convert;
 use crate::kernel::Kernel;
+use crate::lifetime::{PerProcess, Who};
 use crate::memory::guest::{self, Fault};
+use crate::protocol::transfer;
 use crate::sched::threads::MASK_WORDS;
-use crate::sys;
+use crate::sys::{self, Attributes};
+
+/// What the host does not keep for the program as it means it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scheduling {
+    /// How long its turns on a CPU are to be, in nanoseconds; 0 if it has not said so.
+    turn_ns: u64,
+    /// Nothing of it is for children (`SCHED_FLAG_RESET_ON_FORK`).
+    resets: bool,
+}
+
+impl Scheduling {
+    /// All is as the host says.
+    pub(crate) const OF_HOST: Self = Self {
+        turn_ns: 0,
+        resets: false,
+    };
+
+    /// What a copy of this replica needs to be given again, as the host takes it for a child.
+    pub(crate) fn before_copy(self) -> Option<Attributes> {
+        if self.resets { Attributes::of(0) } else { None }
+    }
+}
+
+impl PerProcess for Scheduling {
+    fn in_child(&mut self, _who: &Who) {
+        if self.resets {
+            *self = Self::OF_HOST;
+        }
+    }
+}
+
+/// Tells other processes.
+pub(super) fn publish(kernel: &Kernel) {
+    let turn_ns = kernel.scheduling.turn_ns;
+    kernel.report.turn_ns.store(turn_ns, Ordering::Relaxed);
+}
 
 /// CPUs, one bit each.
 type Mask = [u64; MASK_WORDS];
@@ -50,11 +95,184 @@ pub(super) fn change(kernel: &Kernel, call: &Call, index: usize) -> i64 {
 }
 
 /// `sched_setparam` and `sched_setscheduler`: no process has a number below zero.
-pub(super) fn change_policy(kernel: &Kernel, call: &Call) -> i64 {
-    match convert::low32(call.arg(0)).cast_signed() {
+pub(super) fn change_policy(kernel: &mut Kernel, call: &Call) -> i64 {
+    let result = match convert::low32(call.arg(0)).cast_signed() {
         ..0 => sys::error(EINVAL),
         0.. => change(kernel, call, 0),
+    };
+    note_reset(kernel);
+    result
+}
+
+/// What the host keeps for whoever begins is found out as soon as it may have changed.
+fn note_reset(kernel: &mut Kernel) {
+    let own = Attributes::of(0);
+    let reset = u64::from(SCHED_FLAG_RESET_ON_FORK);
+    kernel.scheduling.resets = own.is_some_and(|own| own.flags & reset != 0);
+}
+
+/// What the kernel says of `sched_setattr` before it looks at who may do that: ESRCH if there is
+/// nothing else to be said. No process of any host has the number that it is asked for.
+pub(super) fn judge(call: &Call) -> i64 {
+    let mut raw = call.raw;
+    if convert::low32(raw[0]).cast_signed() >= 0 {
+        raw[0] = u64::from(i32::MAX.cast_unsigned());
     }
+    local(call.nr, raw)
+}
+
+/// `struct sched_attr` as `sched_setattr` takes it, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wish([u64; 7]);
+
+impl Wish {
+    /// Without what came with Linux 5.3.
+    const FIRST_BYTES: u32 = 48;
+
+    /// What the kernel has found no fault with.
+    fn read(address: u64) -> Result<Self, Fault> {
+        let first = guest::read::<[u64; 6]>(address)?;
+        let mut words = [0; 7];
+        words[..6].copy_from_slice(&first);
+        let size = if convert::low32(first[0]) > Self::FIRST_BYTES {
+            words[6] = guest::read(address + u64::from(Self::FIRST_BYTES))?;
+            Self::FIRST_BYTES + 8
+        } else {
+            Self::FIRST_BYTES
+        };
+        words[0] = first[0] >> 32 << 32 | u64::from(size);
+        Ok(Self(words))
+    }
+
+    /// The policy that results where this one is kept.
+    fn policy(&self, current: u32) -> u32 {
+        if self.has(SCHED_FLAG_KEEP_POLICY) {
+            current
+        } else {
+            convert::low32(self.0[0] >> 32)
+        }
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.0[1] & u64::from(flag) != 0
+    }
+
+    /// Asks for other turns; how long the wished ones are.
+    const fn exchange_turn(&mut self, turn_ns: u64) -> u64 {
+        core::mem::replace(&mut self.0[3], turn_ns)
+    }
+}
+
+/// Is this a policy whose parameters are those of turns? Of who is idle they stay as they were.
+const fn sets_turns(policy: u32) -> bool {
+    matches!(policy, SCHED_NORMAL | SCHED_BATCH | SCHED_EXT)
+}
+
+/// Is this a policy by which processes share a CPU in turns?
+const fn is_fair(policy: u32) -> bool {
+    matches!(policy, SCHED_NORMAL | SCHED_BATCH | SCHED_IDLE | SCHED_EXT)
+}
+
+/// The turns that the kernel grants to who wishes such.
+fn granted(turn_ns: u64) -> u64 {
+    const LONGEST_NS: u64 = 100_000_000;
+    if turn_ns == 0 {
+        return 0;
+    }
+    turn_ns.clamp(sys::TURN_NS, LONGEST_NS)
+}
+
+/// `sched_setattr`, of the program itself.
+pub(super) fn set_attributes(kernel: &mut Kernel, call: &Call) -> i64 {
+    let judged = judge(call);
+    if judged != sys::error(ESRCH) || named(kernel, call, 0).is_none() {
+        return judged;
+    }
+    let Ok(mut wish) = Wish::read(call.arg(1)) else {
+        return Fault::RESULT;
+    };
+    let Some(own) = Attributes::of(0) else {
+        return refuse(kernel, call);
+    };
+    let policy = wish.policy(own.policy);
+    // Who may not have one is told so by the host.
+    if policy == SCHED_DEADLINE && may_schedule() {
+        return refuse(kernel, call);
+    }
+    let keeps_turn = wish.has(SCHED_FLAG_KEEP_PARAMS) && is_fair(own.policy);
+    let turn_ns = match sets_turns(policy) {
+        true => wish.exchange_turn(sys::TURN_NS),
+        false => 0,
+    };
+    let result = local(call.nr, [0, wish.0.as_ptr() as u64, 0, 0, 0, 0]);
+    if result == 0 {
+        if sets_turns(policy) && !keeps_turn {
+            kernel.scheduling.turn_ns = granted(turn_ns);
+            publish(kernel);
+        }
+        note_reset(kernel);
+    }
+    result
+}
+
+fn may_schedule() -> bool {
+    const CAP_SYS_NICE: u32 = 23;
+    sys::capabilities().effective & 1 << CAP_SYS_NICE != 0
+}
+
+/// `sched_getattr`.
+pub(super) fn get_attributes(kernel: &mut Kernel, call: &Call) -> i64 {
+    if named(kernel, call, 0).is_none() {
+        return io::input(kernel, call);
+    }
+    let result = local(call.nr, of_self(call, 0).raw);
+    let turn_ns = match (result, kernel.scheduling.turn_ns) {
+        (0, 0) => {
+            let supervisor = kernel.control.supervisor.load(Ordering::Relaxed);
+            transfer::agree(kernel, || usual_turn(supervisor))
+        }
+        (0, turn_ns) => turn_ns,
+        _ => return result,
+    };
+    tell_turn(call.arg(1), turn_ns).map_or(Fault::RESULT, |()| 0)
+}
+
+/// The turns of a process that has wished no others, as those of the supervisor are.
+fn usual_turn(supervisor: u32) -> u64 {
+    Attributes::of(supervisor).map_or(0, |usual| usual.runtime)
+}
+
+/// Of attributes that the host has told: the turns are these. Hosts that know of none say 0.
+fn tell_turn(address: u64, turn_ns: u64) -> Result<(), Fault> {
+    const PLACE: u64 = 24;
+    let told = guest::read::<[u64; 6]>(address)?;
+    if is_fair(convert::low32(told[0] >> 32)) && told[3] != 0 {
+        guest::write(address + PLACE, &turn_ns)?;
+    }
+    Ok(())
+}
+
+/// Primary: how another process is scheduled, which is one of its replicas to the host if it is the
+/// program's; `None` if a group or a user is asked for.
+pub(super) fn of_other(kernel: &Kernel, call: &Call) -> Option<i64> {
+    let index = match (call.what.special, call.arg(0)) {
+        (Special::Getpriority, which) if which == u64::from(PRIO_PROCESS) => 1,
+        (Special::IoprioGet, OF_PROCESS) => 1,
+        (Special::Getpriority | Special::IoprioGet, _) => return None,
+        _ => 0,
+    };
+    let pid = convert::low32(call.arg(index));
+    let mut raw = call.raw;
+    raw[index] = processes::replica_of(pid)?.into();
+    let result = local(call.nr, raw);
+    if call.what.special != Special::SchedGetattr || result != 0 {
+        return Some(result);
+    }
+    let turn_ns = match processes::report_of(pid)?.turn_ns.load(Ordering::Relaxed) {
+        0 => usual_turn(kernel.control.supervisor.load(Ordering::Relaxed)),
+        turn_ns => turn_ns,
+    };
+    Some(tell_turn(call.arg(1), turn_ns).map_or(Fault::RESULT, |()| 0))
 }
 
 /// `getpriority`. Of a group or a user the primary asks: replicas that ask one after the other may
@@ -209,4 +427,52 @@ fn own_clock(kernel: &Kernel, clock: i32) -> Option<u64> {
         return own.then_some(THREAD_TIME);
     }
     (id == 0 || id == kernel.processes.pid).then_some(PROCESS_TIME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u32 = Wish::FIRST_BYTES;
+
+    fn first_word(size: u32, policy: u32) -> u64 {
+        u64::from(policy) << 32 | u64::from(size)
+    }
+
+    #[test]
+    fn attributes_are_read_as_far_as_they_say() {
+        let words = [first_word(0, SCHED_BATCH), 0, 5, 6, 0, 0, 99];
+        let read = |words: &[u64; 7]| Wish::read(words.as_ptr() as u64).expect("readable");
+        let short = read(&words);
+        assert_eq!(short.0, [first_word(SIZE, SCHED_BATCH), 0, 5, 6, 0, 0, 0]);
+        let mut words = words;
+        words[0] = first_word(SIZE + 8, SCHED_BATCH);
+        assert_eq!(read(&words).0, words);
+    }
+
+    #[test]
+    fn a_policy_may_be_kept() {
+        let mut wish = Wish([first_word(SIZE, SCHED_BATCH), 0, 0, 7, 0, 0, 0]);
+        assert_eq!(wish.policy(SCHED_IDLE), SCHED_BATCH);
+        wish.0[1] = u64::from(SCHED_FLAG_KEEP_POLICY);
+        assert_eq!(wish.policy(SCHED_IDLE), SCHED_IDLE);
+        assert_eq!(wish.exchange_turn(9), 7);
+        assert_eq!(wish.0[3], 9);
+    }
+
+    #[test]
+    fn turns_are_granted_within_bounds() {
+        let grants = [0, 1, 200_000, u64::MAX].map(granted);
+        assert_eq!(grants, [0, sys::TURN_NS, 200_000, 100_000_000]);
+    }
+
+    #[test]
+    fn a_wish_that_is_not_for_children_ends_with_the_parent() {
+        let own = Scheduling {
+            turn_ns: 5,
+            resets: true,
+        };
+        assert!(own.before_copy().is_some());
+        assert!(Scheduling::OF_HOST.before_copy().is_none());
+    }
 }

@@ -223,12 +223,18 @@ fn copy(kernel: &mut Kernel, serial: u32, newcomer: u8, donor: u8, sharer: bool)
     kernel.withheld.lift();
     // As of the clone: the original goes on at once, and its copy may begin much later.
     let told = Told::by(kernel.report);
+    let attributes = kernel.scheduling.before_copy();
     let made = sys::clone_replica();
     if made != Ok(0) {
         kernel.withheld.restore();
     }
     let made = match made {
-        Ok(0) if donates => return become_newcomer(kernel, serial, newcomer, &told),
+        Ok(0) if donates => {
+            if let Some(attributes) = attributes {
+                attributes.take();
+            }
+            return become_newcomer(kernel, serial, newcomer, &told);
+        }
         Ok(0) => hibernate(kernel.control),
         Ok(pid) => pid,
         // No room for another process: the supervisor is told so.

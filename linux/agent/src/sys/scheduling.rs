@@ -7,17 +7,44 @@ use rcoe_linux_sys::{syscall0, syscall3, syscall4};
 
 use crate::sys::getpid;
 
+/// How long a replica's turns on its CPU are, in nanoseconds, where others want it too: the least
+/// that the kernel grants. What its siblings wait for takes less.
+pub(crate) const TURN_NS: u64 = 100_000;
+
 /// The kernel's `struct sched_attr` of 48 bytes, which every kernel since 3.14 takes.
 #[repr(C)]
-struct Attributes {
+#[derive(Clone, Copy)]
+pub(crate) struct Attributes {
     size: u32,
-    policy: u32,
-    flags: u64,
+    pub(crate) policy: u32,
+    pub(crate) flags: u64,
     nice: i32,
     priority: u32,
-    runtime: u64,
+    /// How long a turn is, if the policy is a fair one and the kernel knows that (6.12).
+    pub(crate) runtime: u64,
     deadline: u64,
     period: u64,
+}
+
+impl Attributes {
+    /// Those of a process of the host, or of this one if the number is 0.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        let mut room = MaybeUninit::<Self>::uninit();
+        let at = room.as_mut_ptr() as u64;
+        let size = size_of::<Self>() as u64;
+        let nr = u64::from(nr::__NR_sched_getattr);
+        // SAFETY: there is room for `size` bytes.
+        let got = unsafe { syscall4(nr, pid.into(), at, size, 0) };
+        // SAFETY: the kernel has filled all of the structure, in which every value is valid.
+        (got == 0).then(|| unsafe { room.assume_init() })
+    }
+
+    /// Gives them to this process, as far as it may have them.
+    pub(crate) fn take(&self) {
+        let at = core::ptr::from_ref(self) as u64;
+        // SAFETY: the structure says its size itself.
+        let _ = unsafe { syscall3(u64::from(nr::__NR_sched_setattr), 0, at, 0) };
+    }
 }
 
 /// Pins this process to these CPUs.
@@ -45,19 +72,10 @@ pub(crate) fn pin(cpus: impl Iterator<Item = u32>) {
 /// Asks the host for short turns on the CPU, and so for early ones: a replica that was woken need
 /// not wait until whoever computes has used up a long turn. Its share of the CPU stays the same.
 /// Kernels before 6.12 take no notice, and those who may not ask are left as they are.
-pub(crate) fn prefer_short_turns(turn_ns: u64) {
-    let mut room = MaybeUninit::<Attributes>::uninit();
-    let at = room.as_mut_ptr() as u64;
-    let size = size_of::<Attributes>() as u64;
-    // SAFETY: there is room for `size` bytes.
-    let got = unsafe { syscall4(u64::from(nr::__NR_sched_getattr), 0, at, size, 0) };
-    if got == 0 {
-        // SAFETY: the kernel has filled all of the structure, in which every value is valid.
-        let attributes = unsafe { room.assume_init_mut() };
-        attributes.runtime = turn_ns;
-        let at = core::ptr::from_mut(attributes) as u64;
-        // SAFETY: the structure says its size itself.
-        let _ = unsafe { syscall3(u64::from(nr::__NR_sched_setattr), 0, at, 0) };
+pub(crate) fn prefer_short_turns() {
+    if let Some(mut own) = Attributes::of(0) {
+        own.runtime = TURN_NS;
+        own.take();
     }
 }
 
