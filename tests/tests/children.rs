@@ -81,6 +81,12 @@ fn processes_find_out_about_each_other() {
 }
 
 #[test]
+fn who_may_not_schedule_another_process_is_told_so() {
+    let source = include_str!("children/unchanged.c");
+    Scene::new().program_like_native("unchanged", source, &["-w"]);
+}
+
+#[test]
 fn requests_come_to_nothing_again_and_again() {
     let source = include_str!("children/vain.c");
     Scene::new().program_like_native("vain", source, &["-w"]);

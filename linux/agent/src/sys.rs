@@ -67,7 +67,8 @@ pub(crate) use replicas::{
     leave_if_orphaned, name, set_name, set_robust_list,
 };
 pub(crate) use scheduling::{
-    Attributes, TURN_NS, has_thread, pin, prefer_short_turns, register_rseq, sched_yield,
+    Attributes, TURN_NS, has_thread, may_schedule, pin, prefer_short_turns, priorities,
+    register_rseq, sched_yield,
 };
 pub(crate) use segments::{SegmentLimits, segment_limits};
 pub(crate) use sharing::{give_back, is_unmapped, map_again, seals};

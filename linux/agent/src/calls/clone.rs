@@ -6,7 +6,7 @@
 //!
 //! Not covered: children, that is `clone` without the three flags that make a thread.
 
-use linux_raw_sys::errno::{EAGAIN, EINVAL, EPERM};
+use linux_raw_sys::errno::{EAGAIN, EINVAL, EPERM, ESRCH};
 use linux_raw_sys::general::{
     CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_DETACHED, CLONE_FILES, CLONE_FS,
     CLONE_PARENT_SETTID, CLONE_SETTLS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM,
@@ -19,7 +19,7 @@ use crate::arch::context;
 use crate::arch::entry::TrapFrame;
 use crate::calls::emulated::exit_status;
 use crate::calls::targets::{self, Own};
-use crate::calls::{Call, PARKED, futex, limits};
+use crate::calls::{Call, PARKED, futex, io, limits, processes};
 use crate::convert::{low32, size};
 use crate::kernel::Kernel;
 use crate::memory::guest::{self, Fault};
@@ -271,12 +271,26 @@ pub(super) fn get_robust_list(kernel: &mut Kernel, call: &Call) -> i64 {
         tid => kernel.threads.find(low32(tid)),
     };
     let Some(slot) = slot else {
-        return sys::error(linux_raw_sys::errno::ESRCH);
+        return io::input(kernel, call);
     };
     let head = kernel.threads.at(slot).robust;
     let written =
         guest::write(call.arg(1), &head).and_then(|()| guest::write(call.arg(2), &ROBUST_HEAD));
     written.map_or(Fault::RESULT, |()| 0)
+}
+
+/// Primary: the list of another process; `None` if the host tells it. That of one of the program's
+/// is not told where it might be, as what the host knows of that process is the agent's list.
+pub(super) fn robust_list_of_other(call: &Call) -> Option<i64> {
+    let replica = processes::replica_of(low32(call.arg(0)))?;
+    let mut told = [0_u64; 2];
+    let [head, len] = told.each_mut().map(|word| core::ptr::from_mut(word) as u64);
+    // SAFETY: both are words of the agent's own.
+    let result = unsafe { rcoe_linux_sys::syscall3(call.nr, replica.into(), head, len) };
+    Some(match result {
+        0 => sys::error(ESRCH),
+        error => error,
+    })
 }
 
 const _: () = assert!(size(ROBUST_HEAD) == 3 * size_of::<u64>());

@@ -27,7 +27,9 @@ pub(super) fn of_fault(kernel: &mut Kernel, call: &Call) -> i64 {
     match call.what.special {
         Special::HostName => of_name(call),
         Special::Semop => of_operations(kernel, call),
-        Special::SchedSetattr => scheduling::judge(call),
+        Special::SchedSetattr | Special::SchedSetparam | Special::SchedSetscheduler => {
+            scheduling::judge(call)
+        }
         Special::Pselect6 | Special::EpollPwait => of_mask(call).unwrap_or(Fault::RESULT),
         _ if call.what.facts.waits == Waits::Poll => of_poll(call, kernel.limits.soft(NOFILE)),
         _ => Fault::RESULT,

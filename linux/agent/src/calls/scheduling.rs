@@ -7,7 +7,8 @@
 //! Turns on the CPU are as short as the agent wants them, and told of as long as the program does.
 //!
 //! Not covered: deadlines, of which the host would grant one to each replica; changing the
-//! scheduling of other processes, groups and users; and CPU time of a single thread, which reads as
+//! scheduling of other processes, which are not found (ESRCH) where the kernel would do it, and of
+//! groups and users; and CPU time of a single thread, which reads as
 //! that of all.
 
 use core::sync::atomic::Ordering;
@@ -16,7 +17,7 @@ use linux_raw_sys::errno::{EINVAL, ESRCH};
 use linux_raw_sys::general::{
     PRIO_PGRP, PRIO_PROCESS, PRIO_USER, SCHED_BATCH, SCHED_DEADLINE, SCHED_EXT,
     SCHED_FLAG_KEEP_PARAMS, SCHED_FLAG_KEEP_POLICY, SCHED_FLAG_RESET_ON_FORK, SCHED_IDLE,
-    SCHED_NORMAL,
+    SCHED_NORMAL, SCHED_RESET_ON_FORK,
 };
 use rcoe_linux_syscalls::Special;
 
@@ -86,22 +87,77 @@ pub(super) fn ask(kernel: &mut Kernel, call: &Call, index: usize) -> i64 {
     }
 }
 
-/// What changes the scheduling of the program itself; that of other processes it cannot.
-pub(super) fn change(kernel: &Kernel, call: &Call, index: usize) -> i64 {
-    match named(kernel, call, index) {
-        Some(_) => local(call.nr, of_self(call, index).raw),
-        None => sys::error(ESRCH),
+/// `sched_setparam` and `sched_setscheduler`.
+pub(super) fn change_policy(kernel: &mut Kernel, call: &Call) -> i64 {
+    if named(kernel, call, 0).is_none() {
+        return match judge(call) {
+            NOBODY => refuse_policy(kernel, call),
+            error => error,
+        };
+    }
+    let result = local(call.nr, of_self(call, 0).raw);
+    note_reset(kernel);
+    result
+}
+
+/// The same of another process, with arguments that can be read.
+fn refuse_policy(kernel: &mut Kernel, call: &Call) -> i64 {
+    let (policy, place) = match call.what.special {
+        Special::SchedSetscheduler => (Some(convert::low32(call.arg(1))), 2),
+        _ => (None, 1),
+    };
+    match guest::read(call.arg(place)) {
+        Ok(priority) => refuse_other(kernel, call, Some(Asked { policy, priority })),
+        Err(Fault) => Fault::RESULT,
     }
 }
 
-/// `sched_setparam` and `sched_setscheduler`: no process has a number below zero.
-pub(super) fn change_policy(kernel: &mut Kernel, call: &Call) -> i64 {
-    let result = match convert::low32(call.arg(0)).cast_signed() {
-        ..0 => sys::error(EINVAL),
-        0.. => change(kernel, call, 0),
-    };
-    note_reset(kernel);
-    result
+/// There is no such process.
+const NOBODY: i64 = -(ESRCH as i64);
+
+/// A priority, by a policy or by the one that a process has.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    policy: Option<u32>,
+    priority: u32,
+}
+
+impl Asked {
+    /// Does the host know that policy, and has it that priority?
+    fn is_valid(self, current: impl FnOnce() -> Option<u32>) -> bool {
+        let policy = match self.policy {
+            Some(policy) => Some(policy & !SCHED_RESET_ON_FORK),
+            None => current(),
+        };
+        // Who asks so tells of no deadline.
+        let policy = policy.filter(|policy| *policy != SCHED_DEADLINE);
+        let known = policy.and_then(sys::priorities);
+        known.is_some_and(|known| known.contains(&self.priority.into()))
+    }
+}
+
+/// Another process shall be scheduled in another way. All replicas get what the primary finds that
+/// the kernel says, and that there is none where it would do it.
+fn refuse_other(kernel: &mut Kernel, call: &Call, asked: Option<Asked>) -> i64 {
+    let index = usize::from(call.what.special == Special::Setpriority);
+    let pid = convert::low32(call.arg(index));
+    sys::error(convert::low32(transfer::agree(kernel, || {
+        errno_of_other(pid, asked).into()
+    })))
+}
+
+/// Primary: the error. Whether it would be allowed is asked in a way that changes nothing.
+fn errno_of_other(pid: u32, asked: Option<Asked>) -> u32 {
+    let process = processes::replica_of(pid).unwrap_or(pid);
+    let allowed = sys::may_schedule(process);
+    if allowed == Err(ESRCH) {
+        return ESRCH;
+    }
+    let current = || Attributes::of(process).map(|it| it.policy);
+    match asked {
+        Some(asked) if !asked.is_valid(current) => EINVAL,
+        _ => allowed.err().unwrap_or(ESRCH),
+    }
 }
 
 /// What the host keeps for whoever begins is found out as soon as it may have changed.
@@ -185,12 +241,15 @@ fn granted(turn_ns: u64) -> u64 {
 /// `sched_setattr`, of the program itself.
 pub(super) fn set_attributes(kernel: &mut Kernel, call: &Call) -> i64 {
     let judged = judge(call);
-    if judged != sys::error(ESRCH) || named(kernel, call, 0).is_none() {
+    if judged != NOBODY {
         return judged;
     }
     let Ok(mut wish) = Wish::read(call.arg(1)) else {
         return Fault::RESULT;
     };
+    if named(kernel, call, 0).is_none() {
+        return refuse_other(kernel, call, None);
+    }
     let Some(own) = Attributes::of(0) else {
         return refuse(kernel, call);
     };
@@ -286,9 +345,10 @@ pub(super) fn ask_priority(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// `setpriority`: each replica has the one that it would have without the others. Groups and users
 /// have processes that are not this one, among them those of rcoe.
-pub(super) fn change_priority(kernel: &Kernel, call: &Call) -> i64 {
+pub(super) fn change_priority(kernel: &mut Kernel, call: &Call) -> i64 {
     match convert::low32(call.arg(0)) {
-        PRIO_PROCESS => change(kernel, call, 1),
+        PRIO_PROCESS if named(kernel, call, 1).is_none() => refuse_other(kernel, call, None),
+        PRIO_PROCESS => local(call.nr, of_self(call, 1).raw),
         PRIO_PGRP | PRIO_USER => sys::error(ESRCH),
         _ => sys::error(EINVAL),
     }
@@ -305,8 +365,8 @@ pub(super) fn ask_io(kernel: &mut Kernel, call: &Call) -> i64 {
 /// `ioprio_set`: each replica has the priority that it would have without the others.
 pub(super) fn change_io(kernel: &Kernel, call: &Call) -> i64 {
     match call.arg(0) {
-        OF_PROCESS => change(kernel, call, 1),
-        _ => sys::error(ESRCH),
+        OF_PROCESS if named(kernel, call, 1).is_some() => local(call.nr, of_self(call, 1).raw),
+        _ => NOBODY,
     }
 }
 
@@ -370,9 +430,6 @@ pub(super) fn get_affinity(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// `sched_setaffinity`.
 pub(super) fn set_affinity(kernel: &mut Kernel, call: &Call) -> i64 {
-    let Some(slot) = named(kernel, call, 0) else {
-        return sys::error(ESRCH);
-    };
     let mut mask = [0; MASK_WORDS];
     for (i, word) in mask.iter_mut().enumerate() {
         let bytes = call.arg(1).saturating_sub(8 * i as u64).min(8);
@@ -386,6 +443,9 @@ pub(super) fn set_affinity(kernel: &mut Kernel, call: &Call) -> i64 {
             .rev()
             .fold(0, |word, byte| word << 8 | u64::from(*byte));
     }
+    let Some(slot) = named(kernel, call, 0) else {
+        return refuse_other(kernel, call, None);
+    };
     for (word, given) in mask.iter_mut().zip(given(kernel)) {
         *word &= given;
     }
@@ -431,6 +491,8 @@ fn own_clock(kernel: &Kernel, clock: i32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use linux_raw_sys::general::SCHED_FIFO;
+
     use super::*;
 
     const SIZE: u32 = Wish::FIRST_BYTES;
@@ -458,6 +520,32 @@ mod tests {
         assert_eq!(wish.policy(SCHED_IDLE), SCHED_IDLE);
         assert_eq!(wish.exchange_turn(9), 7);
         assert_eq!(wish.0[3], 9);
+    }
+
+    #[test]
+    fn a_priority_is_one_of_its_policy() {
+        let is_valid = |policy, priority| {
+            let policy = Some(policy);
+            Asked { policy, priority }.is_valid(|| None)
+        };
+        assert!(is_valid(SCHED_NORMAL, 0) && is_valid(SCHED_IDLE | SCHED_RESET_ON_FORK, 0));
+        assert!(is_valid(SCHED_FIFO, 1) && is_valid(SCHED_FIFO, 99));
+        assert!(!is_valid(SCHED_NORMAL, 1) && !is_valid(SCHED_FIFO, 0));
+        assert!(!is_valid(SCHED_FIFO, 100) && !is_valid(99, 0) && !is_valid(SCHED_DEADLINE, 0));
+        let kept = |priority| Asked {
+            policy: None,
+            priority,
+        };
+        assert!(kept(5).is_valid(|| Some(SCHED_FIFO)) && !kept(5).is_valid(|| None));
+    }
+
+    #[test]
+    fn who_is_not_there_is_not_found_and_the_own_process_can_be_scheduled() {
+        let nobody = i32::MAX.cast_unsigned();
+        assert_eq!(sys::may_schedule(nobody), Err(ESRCH));
+        let before = Attributes::of(0).map(|it| (it.policy, it.runtime));
+        assert_eq!(sys::may_schedule(sys::getpid()), Ok(()));
+        assert_eq!(Attributes::of(0).map(|it| (it.policy, it.runtime)), before);
     }
 
     #[test]

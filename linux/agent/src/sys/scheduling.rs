@@ -1,9 +1,11 @@
 //! Where and how this process runs on the host.
 
 use core::mem::MaybeUninit;
+use core::ops::RangeInclusive;
 
+use linux_raw_sys::errno::EINVAL;
 use linux_raw_sys::general as nr;
-use rcoe_linux_sys::{syscall0, syscall3, syscall4};
+use rcoe_linux_sys::{syscall0, syscall1, syscall3, syscall4};
 
 use crate::sys::getpid;
 
@@ -76,6 +78,37 @@ pub(crate) fn prefer_short_turns() {
     if let Some(mut own) = Attributes::of(0) {
         own.runtime = TURN_NS;
         own.take();
+    }
+}
+
+/// May this process schedule another one, or a thread, otherwise? There is no CPU that it is asked
+/// to run on: who may ask for that is told so, and nothing changes.
+///
+/// # Errors
+/// What the host says instead.
+pub(crate) fn may_schedule(process: u32) -> Result<(), u32> {
+    let nowhere = 0_u64;
+    let bytes = size_of_val(&nowhere) as u64;
+    let at = (&raw const nowhere) as u64;
+    let nr = u64::from(nr::__NR_sched_setaffinity);
+    // SAFETY: the mask is valid for `bytes`.
+    let said = unsafe { syscall3(nr, process.into(), bytes, at) };
+    match u32::try_from(-said) {
+        Ok(EINVAL) => Ok(()),
+        Ok(errno) => Err(errno),
+        Err(_) => unreachable!("no process runs nowhere"),
+    }
+}
+
+/// Priorities that this policy has; `None` if the host does not know it.
+pub(crate) fn priorities(policy: u32) -> Option<RangeInclusive<i64>> {
+    let ask = |nr: u32| {
+        // SAFETY: a number only.
+        unsafe { syscall1(nr.into(), policy.into()) }
+    };
+    match ask(nr::__NR_sched_get_priority_max) {
+        most @ 0.. => Some(ask(nr::__NR_sched_get_priority_min)..=most),
+        _ => None,
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) use twin::release as release_twin;
 pub(super) use wait::ended;
 
 use crate::arch::entry::TrapFrame;
-use crate::calls::{Call, ipc, limits, refuse, scheduling, signals};
+use crate::calls::{Call, clone, ipc, limits, refuse, scheduling, signals};
 use crate::kernel::{Kernel, kind};
 use crate::lifetime::{PerProcess, Who};
 use crate::memory::guest;
@@ -263,6 +263,7 @@ pub(super) fn execute(kernel: &mut Kernel, call: &Call) -> Option<i64> {
         | Special::SchedGetparam
         | Special::SchedGetscheduler
         | Special::SchedRrGetInterval => scheduling::of_other(kernel, call),
+        Special::GetRobustList => clone::robust_list_of_other(call),
         Special::Semctl | Special::Msgctl => Some(ipc::execute(call)),
         Special::Times => Some(usage::times(kernel, call)),
         Special::Setpgid
