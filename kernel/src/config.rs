@@ -158,6 +158,8 @@ pub(crate) enum Probe {
     Base,
     /// Nowhere: the replica takes it that the group cannot go on.
     Stop,
+    /// Nowhere: the kernel comes to where it refuses to start.
+    Refuse,
     /// Nowhere: the kernel comes to the command that stops the core of another replica.
     Command,
     /// Nowhere: the replica takes it that a vote has removed the others.
@@ -180,6 +182,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"sudden" => Probe::Sudden,
         b"base" => Probe::Base,
         b"stop" => Probe::Stop,
+        b"refuse" => Probe::Refuse,
         b"command" => Probe::Command,
         b"exclude" => Probe::Exclude,
         _ => return None,

@@ -113,6 +113,7 @@ impl Machine {
         self.await_turns();
         let sphere = &mut self.kernel.sphere;
         sphere.vote();
+        report::set_started();
         if sphere.is_primary() {
             sphere
                 .diary()
@@ -396,6 +397,7 @@ impl Machine {
             Probe::Sudden => panic!("a test has this replica break"),
             Probe::Base => self.base += 1 << 20,
             Probe::Stop => self.kernel.sphere.stop(),
+            Probe::Refuse => report::refuse(&"a test has this replica refuse to start"),
             Probe::Exclude => self.kernel.sphere.exclude_others(),
             Probe::Command => {
                 let sibling = (self.parameters.replica + 1) % self.parameters.replicas;

@@ -12,6 +12,9 @@ use crate::diary::Diary;
 /// Is there nobody left who would miss this replica?
 static ALONE: AtomicBool = AtomicBool::new(false);
 
+/// Have all replicas met, so that the machine has started?
+static STARTED: AtomicBool = AtomicBool::new(false);
+
 /// Has this replica begun to tell that it is broken? What that takes may be broken, too: telling of
 /// a fault that telling of one has caused would never end, and keep the host busy with the words.
 static FAILING: AtomicBool = AtomicBool::new(false);
@@ -88,8 +91,18 @@ pub(crate) fn halt(halt: Halt, others_go_on: bool) -> ! {
     arch::power_off()
 }
 
+/// The machine has started: it can be refused no more.
+pub(crate) fn set_started() {
+    STARTED.store(true, Ordering::Relaxed);
+}
+
 /// The machine cannot start.
+///
+/// # Panics
+/// If it has: a kernel that comes here then is astray, and ends alone.
 pub(crate) fn refuse(why: &dyn Display) -> ! {
+    let astray = STARTED.load(Ordering::Relaxed);
+    assert!(!astray, "a machine that has started is refused ({why})");
     own_diary().line(format_args!("refused {why}"));
     arch::power_off()
 }

@@ -124,6 +124,26 @@ fn a_kernel_that_calls_for_the_end_is_not_obeyed_where_others_go_on() {
     assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
 }
 
+/// So does one that comes to where a machine that cannot start is refused, which would end all.
+#[test]
+fn a_kernel_that_refuses_to_start_anew_ends_alone() {
+    for victim in 0..3 {
+        let scene = Scene::new();
+        let options = ["-n", "3", "--core-threads", "counted"];
+        let outcome = probed(&scene, ("refuse", victim), &options, &["sleep", "100"]);
+        let what = format!("{victim}: {}", outcome.err());
+        assert_eq!(outcome.ended, Ended::Exit(0), "{what}");
+        assert_eq!(outcome.out(), slept(), "{what}");
+        assert!(
+            what.contains("a machine that has started is refused"),
+            "{what}"
+        );
+    }
+    let scene = Scene::new();
+    let outcome = probed(&scene, ("refuse", 1), &["-n", "2"], &["sleep", "100"]);
+    assert_eq!(outcome.ended, Ended::Exit(86), "{}", outcome.err());
+}
+
 /// So does one that takes others for removed, as a flipped register has it in the midst of a vote.
 #[test]
 fn a_kernel_that_takes_the_others_for_removed_is_the_one_that_is_removed() {

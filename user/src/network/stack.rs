@@ -28,6 +28,9 @@ const BUFFER: usize = 8 << 10;
 /// Listeners, and sockets that each has listening as long as there are some.
 const LISTENERS: usize = 4;
 const BACKLOG: usize = 8;
+/// More listen, for many clients that come at once, as long as so many are free: who finds none is
+/// reset.
+const RESERVE: usize = 8;
 /// A peer that is gone without a word is asked after so long, and given up after so much silence.
 const ASK: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_secs(180);
@@ -408,9 +411,16 @@ impl<'a> Stack<'a> {
         waiting
     }
 
+    /// Sockets of one use.
+    fn count(&self, which: Use) -> usize {
+        self.uses.iter().filter(|&&it| it == which).count()
+    }
+
     fn fill(&mut self, listener: usize, port: u16) {
-        let has = self.uses.iter().filter(|&&it| it == Use::Listens(listener));
-        for _ in has.count()..BACKLOG {
+        let has = self.count(Use::Listens(listener));
+        let unused = (0..SOCKETS).filter(|&number| self.is_unused(number));
+        let more = unused.count().saturating_sub(RESERVE);
+        for _ in has..BACKLOG.max(has + more) {
             let Some(number) = self.free() else {
                 return;
             };
@@ -423,22 +433,42 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// A socket that nobody needs: at worst one that only waits for stray frames of a connection
-    /// that both sides have ended.
+    /// A socket that nobody needs: at worst one that listens beside enough others.
     fn free(&mut self) -> Option<usize> {
-        let free = self.uses.iter().position(|&it| it == Use::Free);
-        free.or_else(|| {
-            let ends = |number: &usize| self.uses[*number] == Use::Ends;
-            let mut ending = (0..SOCKETS).filter(ends);
-            let handles = &self.handles;
-            let sockets = &self.sockets;
-            let last = |number: &usize| {
-                sockets.get::<Socket<'_>>(handles[*number]).state() == State::TimeWait
-            };
-            let number = ending.find(last)?;
+        self.unused().or_else(|| {
+            let number = (0..SOCKETS).find(|&number| match self.uses[number] {
+                it @ Use::Listens(_) => {
+                    self.state(number) == State::Listen && self.count(it) > BACKLOG
+                }
+                _ => false,
+            })?;
             self.socket(number).abort();
             Some(number)
         })
+    }
+
+    fn state(&self, number: usize) -> State {
+        self.sockets.get::<Socket<'_>>(self.handles[number]).state()
+    }
+
+    /// One that is free, or is made so.
+    fn unused(&mut self) -> Option<usize> {
+        let mut all = 0..SOCKETS;
+        let free = all.find(|&number| self.uses[number] == Use::Free);
+        free.or_else(|| {
+            let number = (0..SOCKETS).find(|&number| self.is_unused(number))?;
+            self.socket(number).abort();
+            Some(number)
+        })
+    }
+
+    /// Is it free, or does it wait but for stray frames of a connection that both sides have ended?
+    fn is_unused(&self, number: usize) -> bool {
+        match self.uses[number] {
+            Use::Free => true,
+            Use::Ends => self.state(number) == State::TimeWait,
+            _ => false,
+        }
     }
 }
 

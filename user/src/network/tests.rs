@@ -381,6 +381,37 @@ fn sockets_in_which_the_server_ends_first_are_reused() {
 }
 
 #[test]
+fn many_clients_come_at_once_and_nobody_is_reset() {
+    let mut pair = Pair::new(11, 0);
+    let listener = pair.stack.listen(7).unwrap();
+    // Sockets of earlier connections are had again.
+    for count in 0..SOCKETS {
+        pair.echo(listener, count);
+    }
+    let clients: Vec<_> = (0..50).map(|_| pair.connect()).collect();
+    for _ in &clients {
+        pair.until(|pair| pair.stack.accept(listener));
+    }
+    let all = clients.iter().all(|&client| pair.theirs(client).may_send());
+    assert!(all, "all are connected");
+}
+
+#[test]
+fn a_listener_that_comes_later_has_sockets_that_listened_for_another() {
+    let mut pair = Pair::new(12, 0);
+    let first = pair.stack.listen(8).unwrap();
+    let second = pair.stack.listen(9).unwrap();
+    pair.until(|_| Some(()));
+    let listener = pair.stack.listen(7).unwrap();
+    for count in 0..10 {
+        pair.echo(listener, count);
+    }
+    pair.stack.unlisten(first).unwrap();
+    pair.stack.unlisten(second).unwrap();
+    pair.echo(listener, 10);
+}
+
+#[test]
 fn what_listeners_and_connections_have_is_told() {
     let mut pair = Pair::new(13, 0);
     let listener = pair.stack.listen(7).unwrap();
