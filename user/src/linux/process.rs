@@ -27,6 +27,10 @@ use crate::network::Ready;
 /// Most numbers of calls that are told of one by one.
 const NUMBERS: u64 = 512;
 
+/// Calls that the process sphere carries and this one does not, and that C libraries make to see
+/// whether they are there: nobody is told of them.
+const PROBED: [&str; 3] = ["membarrier", "sched_getattr", "sched_setattr"];
+
 /// Room for files.
 #[derive(Debug)]
 pub struct Nodes<'a>(pub(crate) [Node<'a>; NODES]);
@@ -179,8 +183,8 @@ impl<'a, M: Machine> Process<'a, M> {
     /// Tells the user once that a call is refused, unless programs probe for it and have another
     /// way.
     pub(crate) fn refuse(&mut self, number: u64) -> Errno {
-        if !arch::is_quiet(number) {
-            let name = arch::name_of(number);
+        let name = arch::name_of(number);
+        if !arch::is_quiet(number) && !PROBED.contains(&name) {
             let text = format_args!(
                 "the system sphere does not carry the system call {name} ({number}): \
                  the program got ENOSYS"

@@ -624,7 +624,9 @@ fn a_call_that_is_not_carried_is_told_once() {
         for _ in 0..3 {
             assert_eq!(ask(process, nr::__NR_ptrace, &[]), Err(Errno(ENOSYS)));
             assert_eq!(ask(process, 100_000, &[]), Err(Errno(ENOSYS)));
-            assert_eq!(ask(process, nr::__NR_rseq, &[]), Err(Errno(ENOSYS)));
+            for number in [nr::__NR_rseq, nr::__NR_membarrier, nr::__NR_sched_getattr] {
+                assert_eq!(ask(process, number, &[]), Err(Errno(ENOSYS)));
+            }
         }
         let notes = &process.machine.notes;
         assert_eq!(notes.lines().count(), 2, "{notes}");
