@@ -150,6 +150,8 @@ pub(crate) enum Probe {
     Loop,
     /// Nowhere: the same, and no interrupt finds a handler, not even one that nothing masks.
     Deaf,
+    /// Nowhere: the kernel hears no device any more.
+    Devices,
     /// Nowhere: the core halts, interrupts off.
     Halt,
     /// Nowhere: the kernel breaks at its own timer's interrupt, whatever the others are doing.
@@ -178,6 +180,7 @@ fn probe(command: &[u8]) -> Option<(u64, Probe)> {
         b"spaces" => Probe::Spaces,
         b"loop" => Probe::Loop,
         b"deaf" => Probe::Deaf,
+        b"devices" => Probe::Devices,
         b"halt" => Probe::Halt,
         b"sudden" => Probe::Sudden,
         b"base" => Probe::Base,

@@ -55,6 +55,8 @@ pub(crate) struct Machine {
     probe: Option<(u64, Probe)>,
     /// A bit that this replica is to change.
     striker: Option<Striker>,
+    /// Does a test have this replica hear no device?
+    deaf: bool,
     /// Does a test have copies begin late?
     late: bool,
     /// Does a test have lost replicas leave nothing of use behind?
@@ -102,6 +104,7 @@ impl Machine {
             yields: false,
             probe: config.probe,
             striker: flip.map(|it| Striker::new(it, parameters.timer, period)),
+            deaf: false,
             late: matches!(config.probe, Some((_, Probe::Late))),
             soils: matches!(config.probe, Some((_, Probe::Remains))),
             parameters: *parameters,
@@ -220,7 +223,7 @@ impl Machine {
             return;
         }
         let line = vector.wrapping_sub(interrupts::VECTOR_LINES);
-        if line < u64::from(IRQ_LINES) {
+        if line < u64::from(IRQ_LINES) && !self.deaf {
             let line = u32::try_from(line).expect("a small number");
             self.kernel.sphere.line_came(line);
         }
@@ -356,6 +359,7 @@ impl Machine {
         self.parameters = *parameters;
         self.base = arch::objects_base(parameters);
         self.striker = None;
+        self.deaf = false;
         self.waited = 0;
         self.patience = PAUSE;
         if self.late {
@@ -393,6 +397,7 @@ impl Machine {
                 core::hint::black_box(());
             },
             Probe::Deaf => arch::go_deaf(),
+            Probe::Devices => self.deaf = true,
             Probe::Halt => arch::park(),
             Probe::Sudden => panic!("a test has this replica break"),
             Probe::Base => self.base += 1 << 20,

@@ -11,6 +11,7 @@ mod actions;
 mod copies;
 mod objects;
 mod turns;
+mod unheard;
 
 use core::cell::Cell;
 
@@ -30,6 +31,7 @@ use crate::report;
 pub(crate) use access::{DEVICE, READ, TRANSFER};
 use actions::action_of;
 pub(crate) use actions::{REPLACE, TICK, lines_of};
+use unheard::Unheard;
 
 /// The part of the time for which a replica may be late, after which a core that waits for the
 /// baton takes it to be lost, times its place; but others run for a few ticks in between, and
@@ -59,8 +61,9 @@ pub(crate) struct Replicated {
     breaks_at: Option<u64>,
     /// The place of a reading that a test has go wrong, and how many go well before.
     misreads: Cell<Option<(u64, u64)>>,
-    /// Lines that are to let interrupts through, one bit each.
+    /// Lines that are to let interrupts through, one bit each; and those of which nothing is heard.
     enabled: u32,
+    unheard: Unheard,
     /// Does this replica program the I/O APIC?
     routes: bool,
     base: u64,
@@ -121,6 +124,7 @@ impl Replicated {
                     .map(|misreads| (misreads.place, misreads.after)),
             ),
             enabled: 0,
+            unheard: Unheard::new(config.tick),
             routes: false,
             base: arch::objects_base(parameters),
             transfer: arch::transfer_offset(parameters),
@@ -215,6 +219,12 @@ impl Replicated {
         }
         self.event(kind::ACTION, actions);
         self.vote();
+        let due = self.unheard.note(actions, self.enabled);
+        // One of them flags it, and not the primary, if there is another.
+        let last = self.replica.members().iter().last();
+        if due != 0 && last == Some(self.replica.id()) {
+            self.trigger(due);
+        }
         if actions & !(TICK | REPLACE) != 0 {
             self.meter.delivers();
         }

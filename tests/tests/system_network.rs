@@ -300,6 +300,22 @@ fn a_wrong_reading_of_the_primary_leaves_the_card_at_work() {
     }
 }
 
+/// Nobody but the primary hears devices, so nothing diverges where it hears none: then drivers look
+/// at them every second.
+#[test]
+fn a_primary_that_hears_no_device_answers_late() {
+    for (card, replicas) in less(vec![(RTL8139, "2"), (VIRTIO, "1"), (VIRTIO, "3")]) {
+        let (scene, host) = (Scene::new(), address(PORT));
+        let published = publish(host);
+        let options = ["-n", replicas, "--nic", card, "--publish", &published];
+        let mut words = words(&options, &["echo"]);
+        words.insert(1, "RCOE_SYSTEM_WORDS=probe=devices victim=0".to_owned());
+        let running = serve_by(&scene, words);
+        exchange(connect(host), 100);
+        assert_eq!(stop(running).err(), "", "{card} {replicas}");
+    }
+}
+
 #[test]
 fn what_cannot_be_published_is_refused_by_name() {
     let scene = Scene::new();
