@@ -61,7 +61,7 @@ pub(crate) struct Replicated {
     breaks_at: Option<u64>,
     /// The place of a reading that a test has go wrong, and how many go well before.
     misreads: Cell<Option<(u64, u64)>>,
-    /// Lines that are to let interrupts through, one bit each; and those of which nothing is heard.
+    /// Lines that are to let interrupts through, one bit each.
     enabled: u32,
     unheard: Unheard,
     /// Does this replica program the I/O APIC?
@@ -220,7 +220,7 @@ impl Replicated {
         self.event(kind::ACTION, actions);
         self.vote();
         let due = self.unheard.note(actions, self.enabled);
-        // One of them flags it, and not the primary, if there is another.
+        // One of them flags it for all.
         let last = self.replica.members().iter().last();
         if due != 0 && last == Some(self.replica.id()) {
             self.trigger(due);

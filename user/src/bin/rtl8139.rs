@@ -25,12 +25,10 @@
 use rcoe_abi::object::PAGE;
 use rcoe_abi::service::{NIC_FRAMES, NIC_RING};
 use rcoe_abi::{Error, ObjectType, Rights, layout, service};
-use rcoe_user::network::{FRAME_MAX, FRAME_MIN, ring};
+use rcoe_user::network::{FRAME_MAX, FRAME_MIN, Shown, ring};
 use rcoe_user::quiet::Quiet;
 use rcoe_user::registers::{set, status, wait_for};
-use rcoe_user::{
-    Received, accept, call_with, line, make, object, pci, println, recv, reply_recv, send,
-};
+use rcoe_user::{Received, line, make, object, pci, println, recv, reply_recv, send};
 
 rcoe_user::program!(main);
 
@@ -149,17 +147,12 @@ fn join(address: u64) -> Result<(), Error> {
     object::mint(table, REQUESTER, REQUESTS, Rights::WRITE, STACK)?;
     object::irq_notification(service::SLOT_IRQ, service::SLOT_NOTIFICATION)?;
     object::bind(service::SLOT_TCB, service::SLOT_NOTIFICATION)?;
-    accept(table, SIGNAL, 1);
-    let group = service::SLOT_PEER;
-    let mut answer = call_with(group, service::NIC_JOIN, &[0, address], &[REQUESTER, SENT]);
-    for part in 0..NIC_FRAMES {
-        let frame = RECEIVED + part;
-        answer = call_with(group, service::NIC_JOIN, &[part + 1, address], &[frame]);
-    }
-    if answer.label != 0 || answer.caps != 1 {
-        return Err(Error::InvalidCapability);
-    }
-    Ok(())
+    let shown = Shown {
+        requester: REQUESTER,
+        sent: SENT,
+        received: RECEIVED,
+    };
+    shown.join(address, SIGNAL)
 }
 
 /// The card, as far as it was told.

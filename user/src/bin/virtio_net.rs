@@ -25,13 +25,13 @@ use rcoe_abi::object::PAGE;
 use rcoe_abi::service::{NIC_FRAMES, NIC_RING};
 use rcoe_abi::{Error, ObjectType, Rights, layout, service};
 use rcoe_user::alarm::{self, Alarm};
-use rcoe_user::network::{FRAME_MAX, FRAME_MIN};
+use rcoe_user::network::{FRAME_MAX, FRAME_MIN, Shown};
 use rcoe_user::object::Outcome;
 use rcoe_user::quiet::Quiet;
 use rcoe_user::registers::{set, status};
 use rcoe_user::share::{BYTES, Page};
 use rcoe_user::virtio::{DESCRIPTOR, FOLLOWED, Queue, Virtio, WRITTEN, described, next_done};
-use rcoe_user::{Received, accept, call_with, line, make, object, println, recv, reply_recv, send};
+use rcoe_user::{Received, line, make, object, println, recv, reply_recv, send};
 
 rcoe_user::program!(main);
 
@@ -137,7 +137,12 @@ fn main(_argument: u64) -> u64 {
             return 1;
         }
     };
-    if let Err(error) = join(address) {
+    let shown = Shown {
+        requester: REQUESTER,
+        sent: SENT,
+        received: RECEIVED,
+    };
+    if let Err(error) = shown.join(address, SIGNAL) {
         println!("virtio-net: the stack cannot be reached ({error:?})");
         return 1;
     }
@@ -155,21 +160,6 @@ fn main(_argument: u64) -> u64 {
             Err(error) => reply_recv(REQUESTS, error as u64, &[]),
         };
     }
-}
-
-/// Gives the stack what it needs, and learns what to signal.
-fn join(address: u64) -> Outcome {
-    accept(service::SLOT_CNODE, SIGNAL, 1);
-    let group = service::SLOT_PEER;
-    let mut answer = call_with(group, service::NIC_JOIN, &[0, address], &[REQUESTER, SENT]);
-    for part in 0..NIC_FRAMES {
-        let frame = RECEIVED + part;
-        answer = call_with(group, service::NIC_JOIN, &[part + 1, address], &[frame]);
-    }
-    if answer.label != 0 || answer.caps != 1 {
-        return Err(Error::InvalidCapability);
-    }
-    Ok(())
 }
 
 /// Makes what the driver, and the stack by it, waits at, is signalled by, and shares.

@@ -8,8 +8,7 @@
 //!
 //! Not covered: deadlines, of which the host would grant one to each replica; changing the
 //! scheduling of other processes, which are not found (ESRCH) where the kernel would do it, and of
-//! groups and users; and CPU time of a single thread, which reads as
-//! that of all.
+//! groups and users; and CPU time of a single thread, which reads as that of all.
 
 use core::sync::atomic::Ordering;
 
