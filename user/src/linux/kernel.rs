@@ -349,6 +349,15 @@ impl Kernel {
 
 impl Machine for Kernel {
     fn take(&mut self) -> Option<u32> {
+        if self.free == 0 {
+            return self.new_frame().ok();
+        }
+        let frame = self.take_as_it_is()?;
+        sys::zero_shadow(frame.into());
+        Some(frame)
+    }
+
+    fn take_as_it_is(&mut self) -> Option<u32> {
         let Some(frame) = self.free.checked_sub(1) else {
             return self.new_frame().ok();
         };
@@ -356,7 +365,6 @@ impl Machine for Kernel {
         sys::read_shadow(frame.into(), 0, &mut next);
         self.free = u32::from_le_bytes(next);
         self.given -= 1;
-        sys::zero_shadow(frame.into());
         Some(frame)
     }
 

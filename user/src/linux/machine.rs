@@ -16,6 +16,8 @@ pub(crate) const PAGE: u64 = rcoe_abi::object::PAGE;
 pub trait Machine: Network + Disk {
     /// The number of a zeroed frame of memory that nobody has; `None` if there is no more.
     fn take(&mut self) -> Option<u32>;
+    /// The same with whatever is in it, for what is written before it is read.
+    fn take_as_it_is(&mut self) -> Option<u32>;
     /// A frame that is mapped nowhere is needed no more.
     fn give_back(&mut self, frame: u32);
     /// How many frames are left.

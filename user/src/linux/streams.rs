@@ -130,7 +130,11 @@ pub(crate) struct Streams {
     pub(crate) counters: [Counter; COUNTERS],
     pub(crate) alarms: [Alarm; ALARMS],
     pub(crate) pollers: [Poller; POLLERS],
-    pub(crate) interests: [Option<Interest>; INTERESTS],
+    /// What is watched, and behind how many places of that nothing is.
+    interests: [Option<Interest>; INTERESTS],
+    watched: usize,
+    /// How many pipes have a name.
+    pub(crate) fifos: usize,
     /// The pipe that is the input, as long as anything may come.
     pub(crate) input: Option<usize>,
     /// The next port of a program that does not care, and the next number of what has one.
@@ -172,6 +176,8 @@ impl Streams {
                 first: 0,
             }; POLLERS],
             interests: [None; INTERESTS],
+            watched: 0,
+            fifos: 0,
             input: None,
             port: *OWN_PORTS.start(),
             number: 1,
@@ -272,6 +278,15 @@ impl Streams {
         self.number
     }
 
+    /// What is watched, with gaps.
+    pub(crate) fn interests(&self) -> &[Option<Interest>] {
+        &self.interests[..self.watched]
+    }
+
+    pub(crate) fn interests_mut(&mut self) -> &mut [Option<Interest>] {
+        &mut self.interests[..self.watched]
+    }
+
     /// What a poller knows of something that is open, by that descriptor.
     pub(crate) fn interest(
         &mut self,
@@ -279,30 +294,34 @@ impl Streams {
         place: usize,
         file: u64,
     ) -> Option<&mut Option<Interest>> {
-        self.interests.iter_mut().find(|it| {
+        self.interests_mut().iter_mut().find(|it| {
             it.is_some_and(|it| it.poller == poller && it.place == place && it.file == file)
         })
     }
 
     pub(crate) fn add_interest(&mut self, interest: Interest) -> Result<(), Errno> {
-        let free = self.interests.iter_mut().find(|it| it.is_none());
-        *free.ok_or(Errno(ENOSPC))? = Some(interest);
+        let free = self.interests.iter().position(Option::is_none);
+        let free = free.ok_or(Errno(ENOSPC))?;
+        self.interests[free] = Some(interest);
+        self.watched = self.watched.max(free + 1);
         Ok(())
     }
 
     /// Takes away what is known of something that is open no more, or by a poller.
     pub(crate) fn forget(&mut self, which: impl Fn(&Interest) -> bool) {
-        for it in &mut self.interests {
+        for it in self.interests_mut() {
             if it.as_ref().is_some_and(&which) {
                 *it = None;
             }
         }
+        let last = self.interests().iter().rposition(Option::is_some);
+        self.watched = last.map_or(0, |last| last + 1);
     }
 
     /// Something that is open has these events no more until they come again: whoever is told of
     /// each once is told then.
     pub(crate) fn drained(&mut self, place: usize, events: u32) {
-        for it in self.interests.iter_mut().flatten() {
+        for it in self.interests_mut().iter_mut().flatten() {
             if it.place == place {
                 it.told &= !events;
             }

@@ -84,12 +84,19 @@ struct Mock {
 
 impl Machine for Mock {
     fn take(&mut self) -> Option<u32> {
+        let frame = self.take_as_it_is()?;
+        self.frames[frame as usize].fill(0);
+        Some(frame)
+    }
+
+    fn take_as_it_is(&mut self) -> Option<u32> {
+        /// What is in a frame of which it does not matter.
+        const LEFT: u8 = 0xa5;
         if let Some(frame) = self.free.pop() {
-            self.frames[frame as usize].fill(0);
             return Some(frame);
         }
         let frame = u32::try_from(self.frames.len()).ok()?;
-        (self.frames.len() < FRAMES).then(|| self.frames.push(vec![0; 4096]))?;
+        (self.frames.len() < FRAMES).then(|| self.frames.push(vec![LEFT; 4096]))?;
         Some(frame)
     }
 

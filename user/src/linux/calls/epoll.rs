@@ -92,9 +92,8 @@ impl<M: Machine> Process<'_, M> {
             EPOLL_CTL_MOD | EPOLL_CTL_DEL if !known => return Err(Errno(ENOENT)),
             EPOLL_CTL_MOD => {}
             EPOLL_CTL_DEL => {
-                if let Some(it) = self.streams.interest(poller, place, file) {
-                    *it = None;
-                }
+                let ended = |it: &Interest| (it.poller, it.place, it.file) == (poller, place, file);
+                self.streams.forget(ended);
                 return Ok(0);
             }
             _ => return Err(Errno(EINVAL)),
@@ -120,7 +119,7 @@ impl<M: Machine> Process<'_, M> {
 
     /// May a poller watch another one?
     fn check_nesting(&self, poller: usize, other: usize) -> Result<(), Errno> {
-        let all = &self.streams.interests;
+        let all = self.streams.interests();
         let reached = |from: &[bool; POLLERS], forth: bool| {
             let mut next = [false; POLLERS];
             for it in all.iter().flatten() {
@@ -157,7 +156,7 @@ impl<M: Machine> Process<'_, M> {
 
     /// What is to be told of an interest of this poller now.
     fn due(&mut self, index: usize, poller: usize) -> u32 {
-        let interest = self.streams.interests[index].filter(|it| it.poller == poller);
+        let interest = self.streams.interests()[index].filter(|it| it.poller == poller);
         let Some(interest) = interest else {
             return 0;
         };
@@ -172,13 +171,13 @@ impl<M: Machine> Process<'_, M> {
         }
         // What has gone is told when it comes again.
         let told = interest.told & has;
-        self.streams.interests[index] = Some(Interest { told, ..interest });
+        self.streams.interests_mut()[index] = Some(Interest { told, ..interest });
         has & !told
     }
 
     /// Has a poller anything to tell?
     pub(super) fn has_events(&mut self, poller: usize) -> bool {
-        (0..self.streams.interests.len()).any(|index| self.due(index, poller) != 0)
+        (0..self.streams.interests().len()).any(|index| self.due(index, poller) != 0)
     }
 
     fn events(&mut self, watcher: u64, [to, most]: [u64; 2], limit: Limit) -> Answer {
@@ -188,7 +187,7 @@ impl<M: Machine> Process<'_, M> {
             return Err(Errno(EINVAL));
         }
         self.check(to, EVENT as u64, Rights::WRITE)?;
-        let all = self.streams.interests.len();
+        let all = self.streams.interests().len();
         let first = self.streams.pollers[poller].first;
         let mut count = 0;
         for step in 0..all {
@@ -216,7 +215,7 @@ impl<M: Machine> Process<'_, M> {
     }
 
     fn tell_event(&mut self, to: u64, index: usize, due: u32) -> Result<(), Errno> {
-        let Some(interest) = &mut self.streams.interests[index] else {
+        let Some(interest) = &mut self.streams.interests_mut()[index] else {
             return Ok(());
         };
         interest.told |= due;

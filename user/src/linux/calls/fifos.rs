@@ -56,6 +56,7 @@ impl<M: Machine> Process<'_, M> {
         let pipe = &mut self.streams.pipes[number];
         (pipe.readers, pipe.writers) = (false, false);
         pipe.named = Some(Named { node, came: [0; 2] });
+        self.streams.fifos += 1;
         self.files.set_pipe(node, Some(number));
         Ok(number)
     }
@@ -112,6 +113,9 @@ impl<M: Machine> Process<'_, M> {
 
     /// Sees which ends of named pipes are open, or about to be; one that has none is gone.
     pub(in crate::linux) fn tend_fifos(&mut self) {
+        if self.streams.fifos == 0 {
+            return;
+        }
         for pipe in 0..self.streams.pipes.len() {
             let Some(Named { node, .. }) = self.streams.pipes[pipe].named else {
                 continue;
@@ -124,6 +128,7 @@ impl<M: Machine> Process<'_, M> {
             (ends.readers, ends.writers) = (readers, writers);
             if !readers && !writers {
                 ends.named = None;
+                self.streams.fifos -= 1;
                 self.empty_pipe(pipe);
                 self.files.set_pipe(node, None);
                 let (store, machine) = (&mut self.store, &mut self.machine);

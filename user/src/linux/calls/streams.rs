@@ -322,7 +322,8 @@ impl<M: Machine> Process<'_, M> {
         if let Some(frame) = kept.checked_sub(1) {
             return Ok(frame);
         }
-        let frame = self.machine.take();
+        // What is read was written.
+        let frame = self.machine.take_as_it_is();
         let frame = frame.ok_or(Errno(linux_raw_sys::errno::ENOMEM))?;
         self.streams.pipes[number].frames[page] = frame + 1;
         Ok(frame)

@@ -56,10 +56,10 @@ impl<M: Machine> Process<'_, M> {
         })
     }
 
-    /// When the first timer of any process rings.
+    /// When the first timer of any process rings that lives.
     pub(in crate::linux) fn next_ring(&self) -> Option<u64> {
-        let signals = self.task.all().iter().map(|it| &it.signals);
-        signals.filter_map(Signals::next_ring).min()
+        let living = self.task.all().iter().filter(|it| it.lives());
+        living.filter_map(|it| it.signals.next_ring()).min()
     }
 
     /// Looks at the clock, if a timer is set, and sends the signals whose time has come.
@@ -69,7 +69,8 @@ impl<M: Machine> Process<'_, M> {
         }
         let now = self.machine.now();
         for process in 0..PROCESSES {
-            if self.task.at(process).signals.next_ring().is_some() {
+            let task = self.task.at(process);
+            if task.lives() && task.signals.next_ring().is_some() {
                 self.of(process, |it| {
                     it.ring_own(now);
                     it.ring_made(now);
