@@ -57,7 +57,7 @@ impl Process {
 
     /// The last that rcoe said.
     pub(super) fn told(&self) -> String {
-        const LINES: usize = 6;
+        const LINES: usize = 12;
         let text = fs::read_to_string(self.file("err")).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(LINES)..].join("; ")

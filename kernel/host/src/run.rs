@@ -392,21 +392,31 @@ impl Learnt {
         if let Some(why) = self.fail_stop {
             return Ending::FailStop(why);
         }
+        let is_off = code == Some(arch.switched_off());
         match (self.status, self.trouble) {
-            (Some(status), _) if code == Some(arch.switched_off()) => Ending::Exit(status),
-            (_, Some(why)) => Ending::Lost(why),
-            (_, None) if self.emulator.is_some() => {
-                let said = self.emulator.unwrap_or_default();
-                Ending::Lost(format!("the machine ended: {said}"))
+            (Some(status), _) if is_off => Ending::Exit(status),
+            (None, Some(why)) if is_off => Ending::Lost(why),
+            (_, trouble) => {
+                // Replicas may have gone on since one of them told of trouble.
+                let before = trouble.map(|why| format!(" (first trouble: {why})"));
+                let how = match self.emulator {
+                    Some(said) => format!("the machine ended: {said}"),
+                    None => untold(arch, code),
+                };
+                Ending::Lost(how + &before.unwrap_or_default())
             }
-            (_, None) => Ending::Lost(match code {
-                Some(code) if arch.reset() == Some(code) => {
-                    "a processor faulted so deeply that it reset the machine".to_owned()
-                }
-                Some(code) => format!("the machine ended without telling why (qemu status {code})"),
-                None => "the machine ended without telling why (killed)".to_owned(),
-            }),
         }
+    }
+}
+
+/// How a machine ended whose replicas did not switch it off.
+fn untold(arch: Arch, code: Option<i32>) -> String {
+    match code {
+        Some(code) if arch.reset() == Some(code) => {
+            "a processor faulted so deeply that it reset the machine".to_owned()
+        }
+        Some(code) => format!("the machine ended without telling why (qemu status {code})"),
+        None => "the machine ended without telling why (killed)".to_owned(),
     }
 }
 
@@ -577,5 +587,15 @@ mod tests {
         assert!(why.contains("no memory"), "{why}");
         let stop = Ending::FailStop("mismatch".into());
         assert_eq!(ending(Some(7), &["fail-stop mismatch"], Some(1)), stop);
+        let refused = ending(None, &["refused no disk"], Some(1));
+        assert_eq!(refused, Ending::Lost("no disk".into()));
+        // What a replica told of that others went on without is not how it ended.
+        let Ending::Lost(why) = ending(None, &["panic here"], Some(0)) else {
+            panic!("no status was told");
+        };
+        assert!(
+            why.contains("reset the machine") && why.contains("panic here"),
+            "{why}"
+        );
     }
 }

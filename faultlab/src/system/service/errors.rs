@@ -306,7 +306,7 @@ impl Campaign {
                 Waited::Answered => return Ok(None),
                 Waited::Ended => return of_clients(machine).map(Some),
                 Waited::Silent => {
-                    let why = "no client is answered".to_owned();
+                    let why = format!("no client is answered: {}", machine.condition());
                     return Ok(Some(Error::fatal(Verdict::Hang, why)));
                 }
                 Waited::Else => {}
@@ -329,7 +329,7 @@ impl Campaign {
             return of_end(machine);
         }
         let Some(seen) = seen else {
-            let why = "the replica does not come back".to_owned();
+            let why = format!("the replica does not come back: {}", machine.condition());
             return Ok(Error::fatal(Verdict::Hang, why));
         };
         let kind = seen.divergences.get(known).map(|it| it.kind.clone());

@@ -111,6 +111,23 @@ fn hold(debugger: &mut Debugger) -> Result<()> {
     Ok(())
 }
 
+/// Where the cores of a machine that runs are, twice.
+pub(super) fn places(
+    debugger: &mut Debugger,
+    replicas: usize,
+    processor: &Processor,
+) -> Result<String> {
+    let mut all = Vec::new();
+    for replica in (0..replicas).chain(0..replicas) {
+        hold(debugger)?;
+        let core = processor.core_of(replica);
+        let ip = debugger.register(core, processor.ip);
+        debugger.release()?;
+        all.push(format!("{:#x}", number(&ip?)));
+    }
+    Ok(all.join(" "))
+}
+
 /// Has the machine stand still while a replica is in its kernel; where that is. Every second time,
 /// by chance, where none of the others is, if it comes there soon.
 fn in_kernel(

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::Setup;
 use super::clients::connect;
-use super::faults::{Kind, flip_in, inflict};
+use super::faults::{Kind, flip_in, inflict, places};
 use crate::events::Events;
 use crate::kills::redis::Client;
 use crate::plan::Rng;
@@ -171,6 +171,19 @@ impl Machine {
     /// The last that rcoe said.
     pub(super) fn told(&self) -> String {
         self.process.told()
+    }
+
+    /// What is known of one that does not do what it should: what its replicas told, where their
+    /// cores are, and what rcoe said.
+    pub(super) fn condition(&mut self) -> String {
+        let seen = self.seen();
+        let places = places(&mut self.debugger, self.replicas, self.processor);
+        let places = places.unwrap_or_else(|error| format!("{error:#}"));
+        let told = self.process.told();
+        let Events {
+            removed, returned, ..
+        } = seen;
+        format!("removed {removed:?}, back {returned:?}, at {places}; {told}")
     }
 
     /// As [`Self::watch`], where it is an error that it is not told.
