@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod arch;
+mod backlog;
 mod build;
 mod coupling;
 mod diaries;

@@ -11,6 +11,7 @@ use rcoe_abi::object::PAGE;
 use rcoe_core::Compare;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::backlog;
 use crate::build;
 use crate::coupling::{self, Approach, Counting, Coupling};
 use crate::diaries::Diaries;
@@ -352,9 +353,15 @@ pub fn run(
     let own = tempfile::tempdir().map_err(SystemError::host("a folder for the machine"))?;
     let machine = machine::start(settings, &folder.join(KERNEL), &image, own.path())?;
     let mut folder = Some(own);
+    let emulator = machine.child.id();
     let ending = watch(settings.arch, machine, stop, out, &mut |replica, entry| {
         // Once a replica speaks, the machine has opened all that is there.
-        folder = None;
+        if folder.take().is_some()
+            && let Err(error) = backlog::deepen(emulator, &settings.publish)
+        {
+            let text = format!("of clients that come at once some will wait: {error}");
+            tell(replica, &Entry::Note(text));
+        }
         tell(replica, entry);
     })?;
     Ok(match ending {
@@ -400,8 +407,10 @@ impl Learnt {
                 // Replicas may have gone on since one of them told of trouble.
                 let before = trouble.map(|why| format!(" (first trouble: {why})"));
                 let how = match self.emulator {
-                    Some(said) => format!("the machine ended: {said}"),
-                    None => untold(arch, code),
+                    Some(said) if code.is_none_or(|code| arch.reset() != Some(code)) => {
+                        format!("the machine ended: {said}")
+                    }
+                    _ => untold(arch, code),
                 };
                 Ending::Lost(how + &before.unwrap_or_default())
             }
