@@ -1,12 +1,13 @@
 //! Room for clients that come at once to a port that is published.
 //!
 //! The emulator's user network listens with room for one client that it has not accepted yet. The
-//! host drops the words of others, who repeat them after a second, three, seven and so on: of fifty
-//! clients that come at once some wait for half a minute. A listener's room is a property of the
-//! socket, and whoever has the socket can set it: the emulator is our child, so its sockets can be
+//! host drops the words of others, who repeat them after a second, three, seven and so on: of
+//! fifty clients that come at once some wait for half a minute. A listener's room is a property of
+//! the socket, and whoever has that can set it: the emulator is our child, so its sockets can be
 //! had (`pidfd_getfd`), and are told to listen again.
 //!
-//! Not covered: hosts that do not give a parent the descriptors of its child; there it stays at one.
+//! Not covered: hosts that do not give a parent the descriptors of its child; there it stays at
+//! one.
 
 use std::fs;
 use std::io;

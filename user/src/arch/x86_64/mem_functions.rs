@@ -1,7 +1,7 @@
 //! `memcpy` and its kin, which the compiler calls and a freestanding program must bring itself.
 //!
 //! String instructions throughout: a loop could look like a copy to the compiler and become a call
-//! of itself. Words first and then the bytes that are left, since an emulator takes a step for each.
+//! of itself. Words first and then the bytes that are left: an emulator takes a step for each.
 
 use core::arch::asm;
 
