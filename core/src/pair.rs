@@ -25,7 +25,7 @@ impl Node {
     }
 
     /// Rings the own bell; does the partner sleep on it?
-    #[inline]
+    #[inline(always)]
     fn ring_for(&self, own: &Outbox, partner: &Outbox, fences: Fences) -> bool {
         own.ring();
         fences.after_ring();
@@ -33,7 +33,7 @@ impl Node {
     }
 
     /// Arrives at a rendezvous; does the partner sleep on this replica's bell?
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arrive_for(&mut self, own: &Outbox, partner: &Outbox) -> bool {
         // The bell that tells of the arrival tells of the position, too.
         own.cursor.store(self.cursor, Ordering::Release);
@@ -96,14 +96,14 @@ impl Node {
     }
 
     /// Follower: has the partner published another record?
-    #[inline]
+    #[inline(always)]
     pub(crate) fn sees_record_of(&mut self, partner: &Port<'_>) -> bool {
         self.sees(partner, self.cursor + HEADER as u64)
     }
 
     /// Follower: as [`Node::try_consume`], from the partner that has published another record; if
     /// it begins with a word that `is_wanted`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn consume_of(
         &mut self,
         own: &Outbox,
@@ -148,7 +148,7 @@ impl Node {
 
     /// The record up to `end` is taken, of which the partner is told now and then only; does it
     /// sleep on this replica's bell then?
-    #[inline]
+    #[inline(always)]
     fn take_for(&mut self, own: &Outbox, partner: &Port<'_>, end: u64) -> bool {
         self.cursor = end;
         self.records += 1;

@@ -77,7 +77,7 @@ impl Node {
     }
 
     /// The same of a member with this outbox.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_met_at(&self, outbox: &Outbox) -> bool {
         let ahead = outbox
             .arrived
@@ -166,7 +166,7 @@ impl Node {
     }
 
     /// Copies a payload and says whether it and its header are what this follower awaits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy_right(
         &self,
         header: &[AtomicU64; HEADER],
@@ -203,7 +203,7 @@ impl Node {
 
     /// Is the ring known to be filled up to `end`? Looks at the primary's position only if it was
     /// not known before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn sees(&mut self, primary: &Port<'_>, end: u64) -> bool {
         if self.has_seen(end) {
             return true;
@@ -218,7 +218,7 @@ impl Node {
     }
 
     /// Is the record that ends there known to be in the ring?
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn has_seen(&self, end: u64) -> bool {
         self.seen.epoch == self.epoch && end <= self.seen.position
     }

@@ -54,7 +54,7 @@ impl Recorder {
 
     /// Notes event `number` (the first is 1). The first word carries the number's low half, so
     /// that a reader can tell entries of different laps apart.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note<const N: usize>(&self, number: u64, kind: Kind, values: &[u64; N]) {
         const { assert!(0 < N && N <= WIDE) };
         let line = &self.0[place(number)];

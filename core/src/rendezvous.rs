@@ -23,7 +23,7 @@ pub(crate) enum Stage {
 }
 
 /// Which slot holds the signature of `round`.
-#[inline]
+#[inline(always)]
 pub(crate) const fn slot_of(round: u64, guards: Guards) -> usize {
     if guards.off(Bug::SingleBuffer) {
         0
@@ -72,7 +72,7 @@ impl Node {
     }
 
     /// The same without the bell.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arrive_unheard(&mut self, own: &Outbox) {
         self.round += 1;
         let slot = self.slot_of(self.round);
@@ -86,7 +86,7 @@ impl Node {
     }
 
     /// Which slot holds the signature of `round`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slot_of(&self, round: u64) -> usize {
         slot_of(round, self.guards)
     }

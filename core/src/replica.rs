@@ -181,7 +181,7 @@ impl<'a, E: Env> Replica<'a, E> {
     /// Adds an event with several values, at most [`crate::WIDE`]. The flight recorder has each of
     /// them, so that it can be told which differs; the kinds from its own on, as many as there are
     /// values and one more, are not to be those of other events.
-    #[inline]
+    #[inline(always)]
     pub fn add_wide_event<const N: usize>(&mut self, kind: Kind, values: &[u64; N]) {
         self.node.add_wide_event(self.own.outbox, kind, values);
     }

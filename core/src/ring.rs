@@ -184,14 +184,14 @@ impl<'a> Port<'a> {
     }
 
     /// `N` cells from `position` on, if the ring holds them in one piece.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn piece<const N: usize>(&self, position: u64) -> Option<&'a [AtomicU64; N]> {
         let start = self.start_of(position);
         self.ring.get(start..start + N)?.first_chunk()
     }
 
     /// Header and payload of a record at `position`, if the ring holds it in one piece.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record(
         &self,
         position: u64,
@@ -204,7 +204,7 @@ impl<'a> Port<'a> {
     }
 
     /// The place of a record of `len` words at `position`, if the ring holds it in one piece.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn place(&self, position: u64, len: usize) -> Option<Place<'a>> {
         let (header, payload) = self.record(position, len)?;
         let end = position + record_words(len);

@@ -23,7 +23,7 @@ impl Node {
     }
 
     /// The same with the own outbox at hand.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin_effect_in(&mut self, own: &Outbox, repeatable: bool) {
         assert!(self.is_primary(), "only the primary has effects");
         self.effect = effect_word(self.records, repeatable);
@@ -252,7 +252,7 @@ impl Node {
     }
 
     /// The header of the record to publish next.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next_header(&self, len: usize, payload: Checksum) -> [u64; HEADER] {
         let once = self.effect == effect_word(self.records, false);
         ring::header(self.records, once, self.trace.signature(), len, payload)
@@ -266,7 +266,7 @@ impl Node {
         self.ring_bell(own, ports, self.fences);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count_record(&mut self, own: &Outbox) {
         self.records += 1;
         own.records.store(self.records, Ordering::Relaxed);
@@ -280,7 +280,7 @@ impl Node {
     }
 
     /// The same with the own outbox at hand.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn end_effect_in(&mut self, own: &Outbox) {
         if self.effect != 0 {
             self.effect = 0;

@@ -64,7 +64,7 @@ impl Trace {
 
     /// Folds in an event with several values, by their digest. One of them that differs shows in
     /// it, see [`digest`].
-    #[inline]
+    #[inline(always)]
     pub fn add_wide<const N: usize>(&mut self, kind: Kind, values: &[u64; N]) {
         let all = values.iter().fold(EMPTY, |all, &value| digest(all, value));
         let head = u64::from(kind.0) | (WIDE_EVENT | N as u64) << 32;
@@ -88,7 +88,7 @@ impl Trace {
         self.0.events
     }
 
-    #[inline]
+    #[inline(always)]
     fn fold(&mut self, word: u64) {
         self.0.a = add_ones(self.0.a, word);
         self.0.b = add_ones(self.0.b, self.0.a);

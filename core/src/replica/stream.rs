@@ -26,7 +26,7 @@ impl<'a, E: Env> Replica<'a, E> {
     ///
     /// # Panics
     /// If this replica is not the primary.
-    #[inline]
+    #[inline(always)]
     pub fn begin_effect(&mut self, repeatable: bool) {
         self.node.begin_effect_in(self.own.outbox, repeatable);
     }
@@ -182,7 +182,7 @@ impl<'a, E: Env> Replica<'a, E> {
 
     /// Follower: as [`Replica::consume_promptly`] of a record whose first word `is_wanted`; none
     /// also if that is not known, and nothing has happened then.
-    #[inline]
+    #[inline(always)]
     pub fn consume_promptly_if(
         &mut self,
         out: &mut [u64],
@@ -193,7 +193,7 @@ impl<'a, E: Env> Replica<'a, E> {
         Some(taken.len)
     }
 
-    #[inline]
+    #[inline(always)]
     fn consume_wanted(
         &mut self,
         partner: &Port<'a>,
@@ -228,7 +228,7 @@ impl<'a, E: Env> Replica<'a, E> {
     }
 
     /// The same of a record of one word.
-    #[inline]
+    #[inline(always)]
     pub fn consume_word_promptly(&mut self) -> Option<u64> {
         let Some(partner) = self.partner else {
             return self.consume_word_of_any();

@@ -162,18 +162,18 @@ impl LastResult {
     pub(crate) const NONE: Self = Self(-1 << 30);
 
     /// A call has come to this.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn set(&mut self, result: i64) {
         self.0 = result;
     }
 
     /// Takes it, as the value of an event; the same if there is none.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn take(&mut self) -> u64 {
         core::mem::replace(self, Self::NONE).0.cast_unsigned()
     }
 
-    #[inline]
+    #[inline(always)]
     const fn is_some(&self) -> bool {
         self.0 != Self::NONE.0
     }
@@ -224,14 +224,14 @@ impl Kernel {
     }
 
     /// The waits to come are at the call of this number.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&mut self, nr: u64) {
         self.replica.env_mut().enter(nr);
         self.step();
     }
 
     /// A call comes next, whether this replica will wait in it or not: all count the same ones.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn step(&mut self) {
         if self.replica.env().meeting.is_on() {
             meeting::mark(self);
@@ -245,7 +245,7 @@ impl Kernel {
     }
 
     /// Adds the result of the last call, if it has not entered the trace.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tell_outcome(&mut self) {
         if self.outcome.is_some() {
             let value = self.outcome.take();
@@ -277,7 +277,7 @@ impl Kernel {
     }
 
     /// Counts a call for `--stats`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count_call(&self, class: StatClass) {
         count(&self.report.calls[class as usize], 1);
     }

@@ -31,6 +31,6 @@ pub use facts::{
 pub use file::{File, Place, Treatment, file};
 pub use request::{Request, Requests};
 pub use table::{
-    ALL, FACTS, FCNTL, FILES, IOCTL, LSEEK, NOTES, PRCTL, Special, Table, entry, fcntl, ioctl,
-    lseek, name, prctl, straight,
+    ALL, FACTS, FCNTL, FILES, IOCTL, LSEEK, NOTES, NUMBERS, PRCTL, Special, Table, entry, fcntl,
+    ioctl, lseek, name, prctl, straight,
 };

@@ -22,31 +22,22 @@ pub fn entry(nr: u64) -> Option<&'static Syscall> {
         .flatten()
 }
 
-/// What there is to be made straight under each number, whatever the arguments.
-static STRAIGHT: [Option<&Resolved>; SLOTS.len()] = {
-    let mut all = [None; SLOTS.len()];
-    let mut nr = 0;
-    while nr < all.len() {
-        if let Some(call) = SLOTS[nr] {
-            let resolved = &RESOLVED[call.resolved as usize];
-            if call.requests.is_none() && call.output_if.is_none() && resolved.straight {
-                all[nr] = Some(resolved);
-            }
-        }
-        nr += 1;
-    }
-    all
-};
-
 /// The call number `nr`, if it is one that is made straight whatever its arguments.
-#[inline]
 #[must_use]
-pub fn straight(nr: u64) -> Option<&'static Resolved> {
-    STRAIGHT
-        .get(usize::try_from(nr & 0xffff_ffff).ok()?)
-        .copied()
-        .flatten()
+pub const fn straight(nr: usize) -> Option<&'static Resolved> {
+    if nr >= SLOTS.len() {
+        return None;
+    }
+    let Some(call) = SLOTS[nr] else {
+        return None;
+    };
+    let resolved = &RESOLVED[call.resolved as usize];
+    let always = call.requests.is_none() && call.output_if.is_none() && resolved.straight;
+    if always { Some(resolved) } else { None }
 }
+
+/// How many numbers there may be calls of.
+pub const NUMBERS: usize = SLOTS.len();
 
 /// The name of call number `nr`, for reports.
 #[must_use]

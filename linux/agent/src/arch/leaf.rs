@@ -149,7 +149,7 @@ pub(crate) const DIGESTED: core::ops::RangeInclusive<u64> = 32..=256;
 
 /// Digest of so many bytes of the program, one of [`DIGESTED`]; none if they cannot be read. Each
 /// bit of them is in it: it is one to one in each word.
-#[inline]
+#[inline(always)]
 pub(crate) fn digest_of(from: u64, len: u64) -> Option<u64> {
     // SAFETY: it only reads, within the range as the length is none of the shorter ones; a bad
     // pointer faults, which leads to the other result.
@@ -191,7 +191,7 @@ impl<'a> Room<'a> {
     /// Copies bytes of the program into the cells, as many as they hold, and compares what is there
     /// then with the program's memory: the checksum of `before` and the cells. None if they differ,
     /// or the memory cannot be read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put(self, from: u64, before: Checksum) -> Option<Checksum> {
         let mut checksum = before;
         let to = self.0.as_ptr().cast_mut().cast();

@@ -188,7 +188,7 @@ pub(crate) fn attempts() -> u32 {
 }
 
 /// From here on a loss of the CPU is to be noticed.
-#[inline]
+#[inline(always)]
 pub(crate) fn watch() {
     section().store(WATCHED.load(Ordering::Relaxed), Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);

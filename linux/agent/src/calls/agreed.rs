@@ -17,7 +17,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use rcoe_linux_syscalls::Class;
+use rcoe_linux_syscalls::{Class, Resolved};
 
 use crate::arch::entry::{RCOE_INTERRUPT, interruptible_call};
 use crate::arch::rseq::{self, ALTERED, DISTURBED, Twice, Words};
@@ -49,7 +49,13 @@ pub(crate) fn make(kernel: &mut Kernel, call: &Call, args: &[u64; 6]) -> i64 {
 /// The same with the program's own arguments.
 #[inline(always)]
 pub(crate) fn make_own(kernel: &mut Kernel, call: &Call) -> i64 {
-    let came = try_once(call, call.words(), &kernel.agreed.words);
+    make_known(kernel, call, call.what)
+}
+
+/// The same, where more is known of what the call is.
+#[inline(always)]
+pub(crate) fn make_known(kernel: &mut Kernel, call: &Call, what: &Resolved) -> i64 {
+    let came = try_once(what, call.words(), &kernel.agreed.words);
     if came.result > UNMADE {
         kernel.made.note(came.copy);
         return came.result;
@@ -91,7 +97,7 @@ fn replace(kernel: &Kernel, call: &Call, args: &[u64; 6]) -> [Words; 2] {
 
 /// Makes it, unless this replica was disturbed. Does not return if the call is not what was voted.
 fn attempt(kernel: &mut Kernel, call: &Call, sent: &Words, agreed: Option<&Words>) -> Option<i64> {
-    let came = try_once(call, sent, agreed.unwrap_or(&kernel.agreed.words));
+    let came = try_once(call.what, sent, agreed.unwrap_or(&kernel.agreed.words));
     if came.result > UNMADE {
         kernel.made.note(came.copy);
         return Some(came.result);
@@ -105,8 +111,8 @@ fn attempt(kernel: &mut Kernel, call: &Call, sent: &Words, agreed: Option<&Words
 
 /// Makes it, unless something is not as it was.
 #[inline(always)]
-fn try_once(call: &Call, sent: &Words, agreed: &Words) -> Twice {
-    let stop = if call.what.blocking {
+fn try_once(what: &Resolved, sent: &Words, agreed: &Words) -> Twice {
+    let stop = if what.blocking {
         &RCOE_INTERRUPT
     } else {
         &NEVER

@@ -3,7 +3,7 @@
 use linux_raw_sys::errno::{EINVAL, ENOENT, EPERM, ESRCH};
 use linux_raw_sys::prctl::PR_TSC_ENABLE;
 use rcoe_linux_abi::Ending;
-use rcoe_linux_syscalls::{Class, Special};
+use rcoe_linux_syscalls::{Class, Resolved, Special};
 
 use crate::arch::entry::TrapFrame;
 use crate::calls::memory::{self, local};
@@ -24,6 +24,18 @@ use crate::sys::numbers::PR_SET_NAME;
 /// Is this the return from a signal handler, which replaces all registers?
 pub(super) fn is_sigreturn(call: &Call) -> bool {
     call.what.special == Special::RtSigreturn
+}
+
+/// As [`perform`], without a search for those that are answered by a word. `what`: of the call,
+/// where more is known of it.
+#[inline(always)]
+pub(super) fn answer(kernel: &mut Kernel, frame: &TrapFrame, call: &Call, what: &Resolved) -> i64 {
+    match what.special {
+        Special::Getpid => i64::from(own_pid(kernel)),
+        Special::Gettid => i64::from(kernel.threads.current().tid),
+        Special::Getppid => processes::parent(kernel),
+        _ => perform(kernel, frame, call),
+    }
 }
 
 /// Calls of the classes local and emulated.

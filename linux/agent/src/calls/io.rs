@@ -65,7 +65,7 @@ pub(crate) fn output(kernel: &mut Kernel, call: &Call) -> i64 {
 
 /// An output call that is made before the program goes on.
 fn at_once(kernel: &mut Kernel, call: &Call) -> i64 {
-    if !outgoing::ends_unseen(kernel, call) {
+    if !outgoing::ends_unseen(kernel, call, call.what) {
         kernel.rendezvous();
     }
     let result = through_primary(kernel, call, false);
@@ -267,7 +267,7 @@ pub(super) fn in_host<T>(
 fn execute(kernel: &mut Kernel, call: &Call, effect: &mut Effect) -> i64 {
     let result = answer(kernel, call, effect);
     kernel.made.note(result);
-    made::assert_possible(call, result);
+    made::assert_possible(call, call.what, result);
     result
 }
 
@@ -337,7 +337,7 @@ fn made_on_host(kernel: &mut Kernel, call: &Call, args: [u64; 6]) -> i64 {
         return move_rest(kernel, call, args, result);
     }
     kernel.begun = blocking::is_timed(call).then(sys::monotonic);
-    if kernel.threads.must_not_block() || outgoing::looks(kernel, call) {
+    if kernel.threads.must_not_block() || outgoing::looks(kernel, call.what) {
         if agreed::is_voted(kernel, call) {
             agreed::check(kernel, call);
         }

@@ -21,7 +21,7 @@
 
 use core::sync::atomic::{AtomicI64, Ordering};
 
-use rcoe_linux_syscalls::{Arg, Content, Valid, Waits};
+use rcoe_linux_syscalls::{Arg, Content, Resolved, Valid, Waits};
 
 use crate::calls::Call;
 use crate::sys::numbers::MSG_TRUNC;
@@ -38,13 +38,13 @@ impl Made {
     }
 
     /// A call begins.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(&self) {
         self.0.store(Self::NOTHING, Ordering::Relaxed);
     }
 
     /// This came out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note(&self, result: i64) {
         self.0.store(result, Ordering::Relaxed);
     }
@@ -56,14 +56,14 @@ impl Made {
     }
 
     /// What came out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn noted(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
 
     /// # Panics
     /// Something else came out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn assert_is(&self, result: i64) {
         assert!(self.is(result), "a result is what the host gave");
     }
@@ -78,17 +78,17 @@ impl Made {
 
 /// # Panics
 /// The host never tells of more bytes than it was given room or content for.
-#[inline]
-pub(crate) fn assert_possible(call: &Call, result: i64) {
+#[inline(always)]
+pub(crate) fn assert_possible(call: &Call, what: &Resolved, result: i64) {
     let (Arg::InBuf { len_arg }
     | Arg::OutBuf {
         len_arg,
         valid: Valid::Ret,
-    }) = call.what.args[1]
+    }) = what.args[1]
     else {
         return;
     };
-    let length = call.arg(usize::from(len_arg));
+    let length = what.canonical(usize::from(len_arg), &call.raw);
     let within = result < 0 || result.cast_unsigned() <= length;
     assert!(
         within || !counts(call),
@@ -116,7 +116,7 @@ mod tests {
 
     fn possible(nr: u64, raw: [u64; 6], result: i64) -> bool {
         let call = Call::new(nr, raw).expect("known");
-        std::panic::catch_unwind(|| assert_possible(&call, result)).is_ok()
+        std::panic::catch_unwind(|| assert_possible(&call, call.what, result)).is_ok()
     }
 
     #[test]

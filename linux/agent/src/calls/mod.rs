@@ -101,9 +101,14 @@ impl Call {
 extern "C" fn rcoe_system_call(frame: &mut TrapFrame) -> Leave {
     let kernel = kernel::kernel();
     if kernel.calm
-        && let Some(what) = rcoe_linux_syscalls::straight(frame.cpu.regs.rax)
+        && let Some(way) = straight::ways::way(frame.cpu.regs.rax)
     {
-        return straight::enter(kernel, frame, what);
+        let make = if kernel.alone {
+            way.alone
+        } else {
+            way.together
+        };
+        return make(kernel, frame, way.what);
     }
     make_any(kernel, frame)
 }

@@ -13,6 +13,10 @@
 //! same events, votes and records as the long one, so each replica goes by what it knows itself:
 //! one may take the one way and its sibling the other.
 //!
+//! The commonest calls have functions of their own, compiled for what the table says of them
+//! ([`ways`]). So what a call is goes from function to function as an argument (`what`), which such
+//! a function knows, beside the call, of which it is a part: what is in memory it would not know.
+//!
 //! Contract: nothing on the straight way makes anything of [`is_calm`] untrue. All else that does
 //! goes the long way or is a fault, and nobody is calm then before a call has looked again.
 //!
@@ -22,6 +26,7 @@
 //! Not covered: files while one is mapped shared, and waits for some time at most.
 
 mod unwaiting;
+pub(super) mod ways;
 
 use core::sync::atomic::Ordering;
 
@@ -67,15 +72,15 @@ pub(super) fn is_calm(kernel: &Kernel) -> bool {
 }
 
 /// Is there nothing rare about this call either, of those that go the straight way?
-#[inline]
-fn is_plain(kernel: &Kernel, call: &Call) -> bool {
-    call.what.plain || is_at_once(call) || has_plain_arguments(kernel, call)
+#[inline(always)]
+fn is_plain(kernel: &Kernel, call: &Call, what: &Resolved) -> bool {
+    what.plain || is_at_once(call, what) || has_plain_arguments(kernel, call)
 }
 
 /// Does the call not wait, and is there nothing else about it?
-#[inline]
-fn is_at_once(call: &Call) -> bool {
-    let time = call.what.timeout.map(usize::from);
+#[inline(always)]
+fn is_at_once(call: &Call, what: &Resolved) -> bool {
+    let time = what.timeout.map(usize::from);
     let time = time.and_then(|at| call.raw.get(at));
     time.is_some_and(|&time| low32(time).cast_signed() <= 0)
 }
@@ -120,25 +125,36 @@ fn opens_plainly(kernel: &Kernel, call: &Call) -> bool {
 }
 
 /// Is this no call on a terminal by a process in the background?
-#[inline]
-fn is_in_foreground(kernel: &Kernel, call: &Call) -> bool {
-    call.what.facts.terminal == Terminal::None || !processes::jobs::is_in_background(kernel)
+#[inline(always)]
+fn is_in_foreground(kernel: &Kernel, what: &Resolved) -> bool {
+    what.facts.terminal == Terminal::None || !processes::jobs::is_in_background(kernel)
 }
 
 /// Makes a call that goes straight by the table, of a calm process. Returns what is to
 /// be loaded from the frame.
-#[inline]
 pub(super) fn enter(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static Resolved) -> Leave {
     if kernel.alone {
-        enter_with::<true>(kernel, frame, what)
+        enter_alone(kernel, frame, what)
     } else {
-        enter_with::<false>(kernel, frame, what)
+        enter_together(kernel, frame, what)
     }
 }
 
-/// The same of the only replica, or one of several.
+/// The same of the only replica.
 #[inline(never)]
-fn enter_with<const ALONE: bool>(
+fn enter_alone(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static Resolved) -> Leave {
+    enter_by::<true>(kernel, frame, what)
+}
+
+/// The same of one of several.
+#[inline(never)]
+fn enter_together(kernel: &mut Kernel, frame: &mut TrapFrame, what: &'static Resolved) -> Leave {
+    enter_by::<false>(kernel, frame, what)
+}
+
+/// The same within the caller, who may know which call it is.
+#[inline(always)]
+fn enter_by<const ALONE: bool>(
     kernel: &mut Kernel,
     frame: &mut TrapFrame,
     what: &'static Resolved,
@@ -146,9 +162,9 @@ fn enter_with<const ALONE: bool>(
     let (nr, raw) = arguments_of(frame);
     let call = Call { nr, raw, what };
     let way = if ALONE {
-        alone(kernel, frame, &call)
+        alone(kernel, frame, &call, what)
     } else {
-        together(kernel, frame, &call)
+        together(kernel, frame, &call, what)
     };
     if let Way::Done(result) = way {
         frame.cpu.regs.rax = result.cast_unsigned();
@@ -158,21 +174,20 @@ fn enter_with<const ALONE: bool>(
 }
 
 /// The only replica makes it.
-#[inline]
-fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
-    let what = call.what;
+#[inline(always)]
+fn alone(kernel: &mut Kernel, frame: &TrapFrame, call: &Call, what: &Resolved) -> Way {
     let rare = signals::is_anything_due(kernel)
-        || arguments::names_agent(call)
-        || meets_mapped_files(kernel, call);
-    if rare || !is_plain(kernel, call) || !is_in_foreground(kernel, call) {
+        || arguments::names_agent(call, what)
+        || meets_mapped_files(kernel, what);
+    if rare || !is_plain(kernel, call, what) || !is_in_foreground(kernel, what) {
         return Way::Long;
     }
     if matches!(what.class, Class::Local | Class::Emulated) {
         kernel.count_call(stat_class(what.class));
-        let result = emulated::perform(kernel, frame, call);
+        let result = emulated::answer(kernel, frame, call, what);
         return done(kernel, result);
     }
-    let Some(result) = host(kernel, call) else {
+    let Some(result) = host(kernel, call, what) else {
         return Way::Long;
     };
     if result < 0 && what.blocking && is_to_be_made(kernel, result) {
@@ -194,7 +209,7 @@ fn is_to_be_made(kernel: &mut Kernel, result: i64) -> bool {
 }
 
 /// The end of a call with which nothing else has come: only a slice may be over, or a turn.
-#[inline]
+#[inline(always)]
 fn done(kernel: &mut Kernel, result: i64) -> Way {
     if kernel.threads.runs_alone() {
         Way::Done(result)
@@ -216,22 +231,22 @@ fn counted(kernel: &mut Kernel, result: i64) -> Way {
 
 /// Does the call have to do with a file's content, while some process of those that share memory
 /// has a file mapped shared?
-#[inline]
-fn meets_mapped_files(kernel: &Kernel, call: &Call) -> bool {
+#[inline(always)]
+fn meets_mapped_files(kernel: &Kernel, what: &Resolved) -> bool {
     let member = kernel.turns.is_member();
-    member && call.what.facts.content != Content::None && turns::have_files(kernel)
+    member && what.facts.content != Content::None && turns::have_files(kernel)
 }
 
 /// Makes the call. One that was interrupted did nothing. None, and nothing was done, if it may wait
 /// and other threads must not.
 #[inline(always)]
-fn host(kernel: &Kernel, call: &Call) -> Option<i64> {
+fn host(kernel: &Kernel, call: &Call, what: &Resolved) -> Option<i64> {
     let report = kernel.report;
     report.in_call.store(call.nr + 1, Ordering::Relaxed);
     // SAFETY: the program's own call; it is none that changes mappings, signal handling or the
     // agent's own state, and its pointers are not the agent's.
     let result = unsafe {
-        if !call.what.blocking {
+        if !what.blocking {
             Some(rcoe_linux_sys::syscall6(call.nr, call.raw))
         } else if kernel.threads.others_wait() {
             unwaiting::make(call)
@@ -245,24 +260,24 @@ fn host(kernel: &Kernel, call: &Call) -> Option<i64> {
 
 /// Primary: the same, and what came of it is noted.
 #[inline(always)]
-fn noted(kernel: &Kernel, call: &Call) -> Option<i64> {
-    let result = host(kernel, call)?;
+fn noted(kernel: &Kernel, call: &Call, what: &Resolved) -> Option<i64> {
+    let result = host(kernel, call, what)?;
     kernel.made.note(result);
     Some(result)
 }
 
 /// Primary: the same, of a call that is made only as it was voted, if it was.
 #[inline(always)]
-fn effect(kernel: &mut Kernel, call: &Call) -> Option<i64> {
-    if call.what.class != Class::Output {
-        return noted(kernel, call);
+fn effect(kernel: &mut Kernel, call: &Call, what: &Resolved) -> Option<i64> {
+    if what.class != Class::Output {
+        return noted(kernel, call, what);
     }
-    if call.what.blocking && kernel.threads.others_wait() {
+    if what.blocking && kernel.threads.others_wait() {
         agreed::check(kernel, call);
-        return noted(kernel, call);
+        return noted(kernel, call, what);
     }
     kernel.report.in_call.store(call.nr + 1, Ordering::Relaxed);
-    let result = agreed::make_own(kernel, call);
+    let result = agreed::make_known(kernel, call, what);
     kernel.report.in_call.store(0, Ordering::Relaxed);
     Some(result)
 }
@@ -300,34 +315,34 @@ fn with_news(kernel: &mut Kernel, call: &Call, result: i64) -> i64 {
 }
 
 /// One of several replicas makes it.
-#[inline]
-fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
-    let output = call.what.class == Class::Output;
+#[inline(always)]
+fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call, what: &Resolved) -> Way {
+    let output = what.class == Class::Output;
     let voted = kernel.compare == Compare::Every && !output;
     let rare = voted
-        || arguments::names_agent(call)
-        || meets_mapped_files(kernel, call)
-        || outgoing::looks(kernel, call);
-    if rare || !is_plain(kernel, call) {
+        || arguments::names_agent(call, what)
+        || meets_mapped_files(kernel, what)
+        || outgoing::looks(kernel, what);
+    if rare || !is_plain(kernel, call, what) {
         return Way::Long;
     }
     outgoing::before(kernel, call);
-    kernel.count_call(stat_class(call.what.class));
+    kernel.count_call(stat_class(what.class));
     kernel.enter(call.nr);
     signals::count_call(kernel);
     let compared = output || kernel.compare >= Compare::Args;
     if output {
         arguments::keep(kernel, call);
     }
-    if compared && let Err(Fault) = arguments::fold_kept(kernel, call) {
+    if compared && let Err(Fault) = arguments::fold_kept(kernel, call, what) {
         kernel.event(kind::of(call.nr, kind::FAULTY_POINTER), 0);
         return Way::News(order::of_fault(kernel, call));
     }
-    let (result, plain) = if matches!(call.what.class, Class::Local | Class::Emulated) {
-        let result = emulated::perform(kernel, frame, call);
+    let (result, plain) = if matches!(what.class, Class::Local | Class::Emulated) {
+        let result = emulated::answer(kernel, frame, call, what);
         (result, !signals::is_due(kernel))
     } else {
-        to_outside(kernel, call)
+        to_outside(kernel, call, what)
     };
     if compared {
         kernel.outcome.set(result);
@@ -340,17 +355,17 @@ fn together(kernel: &mut Kernel, frame: &TrapFrame, call: &Call) -> Way {
 }
 
 /// An effect that waits, or what the primary gets; and whether that is all that has come.
-#[inline]
-fn to_outside(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
-    if call.what.noted {
+#[inline(always)]
+fn to_outside(kernel: &mut Kernel, call: &Call, what: &Resolved) -> (i64, bool) {
+    if what.noted {
         return to_be_noted(kernel, call);
     }
     // Input has to do with a descriptor that is known only where it is taken later.
-    let concerned = kernel.masks || call.what.class == Class::Output;
+    let concerned = kernel.masks || what.class == Class::Output;
     if kernel.outgoing.is_open() || concerned && kernel.outgoing.knows(call.raw[0]) {
         near_what_waits(kernel, call)
     } else {
-        through_primary(kernel, call)
+        through_primary(kernel, call, what, false)
     }
 }
 
@@ -367,7 +382,7 @@ fn to_be_noted(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
 /// As [`through_primary`], where it is rarer.
 #[inline(never)]
 fn through_primary_yet(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
-    through_primary(kernel, call)
+    through_primary(kernel, call, call.what, true)
 }
 
 /// The same of a call whose effect may wait, or while another's does.
@@ -403,18 +418,24 @@ fn read(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
     (result, plain)
 }
 
-/// What the primary gets for the call, and whether that is all that has come.
+/// What the primary gets for the call, and whether that is all that has come. `may_wait`: effects may
+/// wait to be released.
 #[inline(always)]
-fn through_primary(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
-    if must_meet(kernel, call) {
-        meet(kernel);
+fn through_primary(
+    kernel: &mut Kernel,
+    call: &Call,
+    what: &Resolved,
+    may_wait: bool,
+) -> (i64, bool) {
+    if must_meet(kernel, call, what) {
+        meet(kernel, what, may_wait);
     }
-    let repeatable = call.what.class == Class::Input && call.what.repeatable;
-    if let Err(Fault) = kernel.segments.prepare(call) {
+    let repeatable = what.class == Class::Input && what.repeatable;
+    if let Err(Fault) = kernel.segments.prepare_known(call, what) {
         return (conclude(kernel, call, repeatable, Fault::RESULT), false);
     }
-    let outcome = if may_lead(kernel, call) {
-        match lead(kernel, call, repeatable) {
+    let outcome = if may_lead(kernel, what) {
+        match lead(kernel, call, what) {
             Ok(result) => {
                 kernel.signals.hear_nothing();
                 return (result, true);
@@ -432,21 +453,24 @@ fn through_primary(kernel: &mut Kernel, call: &Call) -> (i64, bool) {
 
 /// As [`Kernel::rendezvous`] with siblings, of whom one is there already or comes soon.
 #[inline(always)]
-fn meet(kernel: &mut Kernel) {
-    kernel.tell_outcome();
+fn meet(kernel: &mut Kernel, what: &Resolved, may_wait: bool) {
+    // With what an effect brings with it that was told.
+    if what.class != Class::Output {
+        kernel.tell_outcome();
+    }
     if let Err(halt) = kernel.replica.rendezvous_inline() {
         kernel.park(halt);
     }
-    if kernel.outgoing.is_open() {
+    if may_wait && kernel.outgoing.is_open() {
         outgoing::settle(kernel);
     }
 }
 
 /// Does nobody make this call before all have come to it?
-#[inline]
-fn must_meet(kernel: &Kernel, call: &Call) -> bool {
-    if call.what.class == Class::Output {
-        !outgoing::ends_unseen(kernel, call)
+#[inline(always)]
+fn must_meet(kernel: &Kernel, call: &Call, what: &Resolved) -> bool {
+    if what.class == Class::Output {
+        !outgoing::ends_unseen(kernel, call, what)
     } else {
         kernel.masks && takeover::is_final(call)
     }
@@ -470,12 +494,12 @@ fn conclude_with(
 /// Is this the primary, which leaves no notes for a successor, has no predecessor's to read, and
 /// nothing to tell but the result?
 #[inline(always)]
-fn may_lead(kernel: &Kernel, call: &Call) -> bool {
+fn may_lead(kernel: &Kernel, what: &Resolved) -> bool {
     kernel.replica.is_primary()
         && !kernel.masks
         && kernel.inherited == kernel.replica.epoch()
         && !signals::is_anything_due(kernel)
-        && is_in_foreground(kernel, call)
+        && is_in_foreground(kernel, what)
 }
 
 /// Primary: makes the call and publishes what came of it.
@@ -483,13 +507,15 @@ fn may_lead(kernel: &Kernel, call: &Call) -> bool {
 /// # Errors
 /// More came of it than a result.
 #[inline(always)]
-fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Result<i64, Outcome> {
-    if may_wait_for_events(call) {
+fn lead(kernel: &mut Kernel, call: &Call, what: &Resolved) -> Result<i64, Outcome> {
+    if may_wait_for_events(call, what) {
         kernel.settle_debt();
     }
-    kernel.replica.begin_effect(repeatable);
+    kernel
+        .replica
+        .begin_effect(what.class == Class::Input && what.repeatable);
     kernel.made.begin();
-    let Some(result) = effect(kernel, call) else {
+    let Some(result) = effect(kernel, call, what) else {
         return Err(lead_in_vain(kernel, call));
     };
     if result < 0 {
@@ -499,17 +525,16 @@ fn lead(kernel: &mut Kernel, call: &Call, repeatable: bool) -> Result<i64, Outco
         return Err(tell(kernel, call, result));
     }
     kernel.made.assert_is(result);
-    made::assert_possible(call, result);
-    publish::publish_noted(kernel, call);
+    made::assert_possible(call, what, result);
+    publish::publish_noted(kernel, call, what);
     Ok(result)
 }
 
 /// Is this a question what is ready, that may wait for an answer?
-#[inline]
-fn may_wait_for_events(call: &Call) -> bool {
+#[inline(always)]
+fn may_wait_for_events(call: &Call, what: &Resolved) -> bool {
     let at_once = |at: u8| low32(call.raw[usize::from(at)]) == 0;
-    matches!(call.what.facts.waits, Waits::Epoll | Waits::Poll)
-        && !call.what.timeout.is_some_and(at_once)
+    matches!(what.facts.waits, Waits::Epoll | Waits::Poll) && !what.timeout.is_some_and(at_once)
 }
 
 /// Primary: nothing was done yet, and the call is made in another way.
@@ -534,7 +559,7 @@ fn lead_to_failure(kernel: &mut Kernel, call: &Call, result: i64) -> Outcome {
 #[cold]
 fn tell(kernel: &mut Kernel, call: &Call, result: i64) -> Outcome {
     kernel.made.assert_is(result);
-    made::assert_possible(call, result);
+    made::assert_possible(call, call.what, result);
     let result = io::unless_cut(kernel, call, result);
     let result = io::refused_terminal(kernel, call, result);
     io::tell(kernel, call, result)
@@ -559,7 +584,10 @@ mod tests {
     fn only_a_question_that_waits_is_a_wait() {
         const POLL: u64 = 7;
         const EPOLL_WAIT: u64 = 232;
-        let waits = |nr, raw| may_wait_for_events(&Call::new(nr, raw).expect("known"));
+        let waits = |nr, raw| {
+            let call = Call::new(nr, raw).expect("known");
+            may_wait_for_events(&call, call.what)
+        };
         for (time, expected) in [(0, false), (1 << 32, false), (10, true), (u64::MAX, true)] {
             assert_eq!(waits(EPOLL_WAIT, [3, 4096, 1, time, 0, 0]), expected);
             assert_eq!(waits(POLL, [4096, 1, time, 0, 0, 0]), expected);

@@ -197,7 +197,7 @@ extern "C" fn compare_copied(cells: u64, from: u64, len: u64, checksum: u64) -> 
 ///
 /// # Panics
 /// If they are more than the words hold.
-#[inline]
+#[inline(always)]
 pub(crate) fn copy_from_words(to: u64, words: &[u64], len: usize) -> Result<(), Fault> {
     if leaf::COPIED.contains(&len) && len <= size_of_val(words) {
         // SAFETY: the words are the caller's, and no more are read.
@@ -308,7 +308,7 @@ pub(crate) fn write<T: Plain>(to: u64, value: &T) -> Result<(), Fault> {
 }
 
 /// Digest of bytes of the program.
-#[inline]
+#[inline(always)]
 pub(crate) fn digest(from: u64, len: u64) -> Result<u64, Fault> {
     if leaf::DIGESTED.contains(&len) {
         return leaf::digest_of(from, len).ok_or(Fault);

@@ -5,7 +5,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use rcoe_linux_syscalls::{Arg, Class, Sent};
+use rcoe_linux_syscalls::{Arg, Class, Resolved, Sent};
 
 use crate::arch::rseq::{self, Words};
 use crate::calls::Call;
@@ -35,10 +35,10 @@ pub(crate) fn name_agent(call: &Call) -> bool {
     false
 }
 
-/// The same, sooner if there is one pointer at most.
-#[inline]
-pub(crate) fn names_agent(call: &Call) -> bool {
-    match call.words().get(usize::from(call.what.pointer)) {
+/// The same, sooner if there is one pointer at most. `what`: of the call, where more is known of it.
+#[inline(always)]
+pub(crate) fn names_agent(call: &Call, what: &Resolved) -> bool {
+    match call.words().get(usize::from(what.pointer)) {
         Some(&word) => guest::is_reserved(word),
         None => name_agent(call),
     }
@@ -95,7 +95,7 @@ pub(crate) fn fold(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
     if call.what.class == Class::Output && !kernel.alone {
         keep(kernel, call);
     }
-    fold_kept(kernel, call)
+    fold_kept(kernel, call, call.what)
 }
 
 /// Keeps the second copy of what is folded next, and has a loss of the CPU noticed.
@@ -105,17 +105,18 @@ pub(crate) fn keep(kernel: &mut Kernel, call: &Call) {
     kernel.agreed.words = *call.words();
 }
 
-/// As [`fold`], of a call that was kept if it is to be.
+/// As [`fold`], of a call that was kept if it is to be. `what`: of the call, where more is known of
+/// it.
 ///
 /// # Errors
 /// As [`fold_apart`].
 #[inline(always)]
-pub(crate) fn fold_kept(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
-    let Ok(content) = contents(kernel, call) else {
+pub(crate) fn fold_kept(kernel: &mut Kernel, call: &Call, what: &Resolved) -> Result<(), Fault> {
+    let Ok(content) = contents(kernel, call, what) else {
         return Err(fold_faulty(kernel, call));
     };
     kernel.agreed.content = content;
-    add_call(kernel, call);
+    add_call(kernel, call, what);
     Ok(())
 }
 
@@ -124,31 +125,31 @@ pub(crate) fn fold_kept(kernel: &mut Kernel, call: &Call) -> Result<(), Fault> {
 #[inline(never)]
 fn fold_faulty(kernel: &mut Kernel, call: &Call) -> Fault {
     kernel.agreed.content = 0;
-    add_call(kernel, call);
+    add_call(kernel, call, call.what);
     Fault
 }
 
 /// Adds the event of a call.
 #[inline(always)]
-fn add_call(kernel: &mut Kernel, call: &Call) {
-    match call.what.nargs {
-        1..=3 => add::<3, 5>(kernel, call),
-        0 => add::<0, 2>(kernel, call),
-        4 => add::<4, 6>(kernel, call),
-        _ => add::<6, 8>(kernel, call),
+fn add_call(kernel: &mut Kernel, call: &Call, what: &Resolved) {
+    match what.nargs {
+        1..=3 => add::<3, 5>(kernel, call, what),
+        0 => add::<0, 2>(kernel, call, what),
+        4 => add::<4, 6>(kernel, call, what),
+        _ => add::<6, 8>(kernel, call, what),
     }
 }
 
 /// Adds the event of a call with at most `N` arguments, beside which it has two values: a known
 /// number takes a third of the instructions.
-#[inline]
-fn add<const N: usize, const ALL: usize>(kernel: &mut Kernel, call: &Call) {
+#[inline(always)]
+fn add<const N: usize, const ALL: usize>(kernel: &mut Kernel, call: &Call, what: &Resolved) {
     let mut values = [0; ALL];
     values[(kind::BEFORE - kind::CALL) as usize] = kernel.outcome.take();
     values[(kind::CONTENT - kind::CALL) as usize] = kernel.agreed.content;
     let arguments = values.iter_mut().skip((kind::ARG - kind::CALL) as usize);
     for (i, value) in (0..N).zip(arguments) {
-        *value = call.what.cut(i, &call.raw);
+        *value = what.cut(i, &call.raw);
     }
     kernel
         .replica
@@ -157,8 +158,7 @@ fn add<const N: usize, const ALL: usize>(kernel: &mut Kernel, call: &Call) {
 
 /// A digest of all that the call reads by its arguments.
 #[inline(always)]
-fn contents(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
-    let what = call.what;
+fn contents(kernel: &Kernel, call: &Call, what: &Resolved) -> Result<u64, Fault> {
     let Some(Sent { at, len }) = what.sent else {
         return if what.reads == 0 {
             Ok(0)
@@ -169,7 +169,7 @@ fn contents(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
     let Some(&address) = call.raw.get(usize::from(at)) else {
         return all_contents(kernel, call);
     };
-    let bytes = call.arg(usize::from(len));
+    let bytes = what.canonical(usize::from(len), &call.raw);
     if address == 0 {
         return Ok(0);
     }
@@ -194,13 +194,13 @@ fn all_contents(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
 /// A pointer that cannot be read.
 pub(crate) fn digest(kernel: &Kernel, call: &Call) -> Result<u64, Fault> {
     let counted = kernel.report.bytes_voted.load(Relaxed);
-    let all = contents(kernel, call)?;
+    let all = contents(kernel, call, call.what)?;
     kernel.report.bytes_voted.store(counted, Relaxed);
     Ok(all)
 }
 
 /// Digest of bytes of the program, which count as voted.
-#[inline]
+#[inline(always)]
 fn counted(kernel: &Kernel, address: u64, bytes: u64) -> Result<u64, Fault> {
     count(&kernel.report.bytes_voted, bytes);
     guest::digest(address, bytes)

@@ -36,48 +36,45 @@ pub(crate) const fn result_of(first: u64) -> i64 {
     (first & !BRIEF).cast_signed()
 }
 
-/// Primary: publishes the result of a call that filled what was noted, if it is short. `source` is
-/// asked for it each time. False if nothing was done.
+/// Primary: publishes the result of a call that has filled this, if it is short. `source` is asked
+/// for it each time. False if nothing was done.
 #[inline(always)]
 pub(crate) fn publish(
     replica: &mut Replica<'_, LinuxEnv>,
-    segments: &Segments,
+    filled: Filled,
     source: impl Fn() -> i64,
 ) -> bool {
-    let result = source();
-    if !(0..MOST).contains(&result) {
+    if !(0..MOST).contains(&source()) {
         return false;
     }
-    match segments.only(result) {
-        Filled::Nothing => publish_with(replica, 0, source, |_, before| Some(before)),
+    match filled {
+        Filled::Nothing => publish_with(replica, source, 0, 0),
         Filled::One(filled) => {
             let bytes = convert::size(filled.end - filled.start);
-            let words = bytes.div_ceil(8);
-            words <= WORDS
-                && publish_with(replica, words, source, |cells, before| {
-                    put_content(cells, filled.start, bytes, before)
-                })
+            bytes <= 8 * WORDS && publish_with(replica, source, filled.start, bytes)
         }
         Filled::Many => false,
     }
 }
 
-/// The same with so many words behind the result, which `put_words` writes.
+/// The same with so many bytes of the program behind the result.
 #[inline(always)]
 fn publish_with(
     replica: &mut Replica<'_, LinuxEnv>,
-    words: usize,
     source: impl Fn() -> i64,
-    put_words: impl FnOnce(&[AtomicU64], Checksum) -> Option<Checksum>,
+    from: u64,
+    bytes: usize,
 ) -> bool {
-    let Some(place) = replica.place(1 + words) else {
+    let Some(place) = replica.place(1 + bytes.div_ceil(8)) else {
         return false;
     };
     let Some((first, content)) = place.payload().split_first() else {
         return false;
     };
-    let before = put(first, || BRIEF | source().cast_unsigned());
-    let Some(checksum) = before.and_then(|before| put_words(content, before)) else {
+    let Some(before) = put(first, || BRIEF | source().cast_unsigned()) else {
+        return false;
+    };
+    let Some(checksum) = put_content(content, from, bytes, before) else {
         return false;
     };
     replica.publish_at(place, checksum);
@@ -129,7 +126,7 @@ fn put_content(cells: &[AtomicU64], from: u64, bytes: usize, before: Checksum) -
 ///
 /// # Panics
 /// If the record is not of this call.
-#[inline]
+#[inline(always)]
 pub(crate) fn take(record: &[u64], segments: &Segments) -> Option<i64> {
     let (&first, content) = record.split_first()?;
     if !is_brief(first) {
@@ -153,7 +150,7 @@ pub(crate) fn take(record: &[u64], segments: &Segments) -> Option<i64> {
     Some(result)
 }
 
-#[inline]
+#[inline(always)]
 fn fill(address: u64, content: &[u64], bytes: usize) {
     let done = guest::copy_from_words(address, content, bytes);
     assert!(

@@ -6,7 +6,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use rcoe_core::{Checksum, MAX_RECORD};
-use rcoe_linux_syscalls::{Content, Offset};
+use rcoe_linux_syscalls::{Content, Offset, Resolved};
 
 use crate::calls::{Call, acting};
 use crate::convert;
@@ -23,24 +23,28 @@ const CONTENT: usize = MAX_RECORD - FIRST;
 /// Primary: publishes the outcome and what the call filled.
 pub(crate) fn publish(kernel: &mut Kernel, call: &Call, outcome: &Outcome) {
     let brief = kernel.signals.is_nothing_new(outcome)
-        && brief::publish(&mut kernel.replica, &kernel.segments, || {
-            black_box(outcome).result
-        });
+        && brief::publish(
+            &mut kernel.replica,
+            kernel.segments.only(outcome.result),
+            || black_box(outcome).result,
+        );
     if !brief {
         publish_at_length(kernel, call, outcome);
     }
 }
 
-/// Primary: publishes a result with which nothing else has come, as it was noted.
+/// Primary: publishes a result with which nothing else has come, as it was noted. `what`: of the
+/// call, where more is known of it.
 #[inline(always)]
-pub(crate) fn publish_noted(kernel: &mut Kernel, call: &Call) {
+pub(crate) fn publish_noted(kernel: &mut Kernel, call: &Call, what: &Resolved) {
     let Kernel {
         replica,
         segments,
         made,
         ..
     } = &mut *kernel;
-    if !brief::publish(replica, segments, || made.noted()) {
+    let filled = segments.only_known(what, made.noted());
+    if !brief::publish(replica, filled, || made.noted()) {
         let outcome = kernel.signals.nothing_new(kernel.made.noted());
         publish_at_length(kernel, call, &outcome);
     }

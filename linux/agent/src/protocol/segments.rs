@@ -14,7 +14,7 @@
 use core::ops::Range;
 
 use rcoe_linux_abi::PAGE;
-use rcoe_linux_syscalls::{Arg, Buffer, Valid};
+use rcoe_linux_syscalls::{Arg, Buffer, Resolved, Valid};
 
 use crate::calls::Call;
 use crate::convert::low32;
@@ -98,14 +98,23 @@ impl Segments {
     ///
     /// # Errors
     /// A structure of the program that cannot be read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prepare(&mut self, call: &Call) -> Result<(), Fault> {
+        self.prepare_known(call, call.what)
+    }
+
+    /// The same, where more is known of what the call is.
+    ///
+    /// # Errors
+    /// As [`Segments::prepare`].
+    #[inline(always)]
+    pub(crate) fn prepare_known(&mut self, call: &Call, what: &Resolved) -> Result<(), Fault> {
         self.count = 0;
         self.refused = false;
-        if call.what.writes == 0 {
+        if what.writes == 0 {
             return Ok(());
         }
-        let Some(buffer) = call.what.buffer else {
+        let Some(buffer) = what.buffer else {
             return self.prepare_others(call);
         };
         let Buffer {
@@ -116,7 +125,7 @@ impl Segments {
         } = buffer;
         // A pointer fills its register.
         let address = call.raw[usize::from(at)];
-        let len = call.arg(usize::from(len));
+        let len = what.canonical(usize::from(len), &call.raw);
         let elem = u64::from(elem);
         self.push(address, len.saturating_mul(elem), shared(valid, elem));
         Ok(())
@@ -276,7 +285,7 @@ impl Segments {
     ///
     /// Of a piece within one page either all is there or nothing: there is no need to look where
     /// the host may have met a fault.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn only(&self, result: i64) -> Filled {
         let [segment] = &self.list[..self.count] else {
             return if self.count == 0 {
@@ -299,6 +308,35 @@ impl Segments {
         if capacity > PAGE - address % PAGE {
             return Filled::Many;
         }
+        Filled::One(address..address + bytes)
+    }
+
+    /// As [`Segments::only`] of a call that was noted, where more is known of what it is.
+    #[inline(always)]
+    pub(crate) fn only_known(&self, what: &Resolved, result: i64) -> Filled {
+        if what.writes == 0 {
+            return Filled::Nothing;
+        }
+        let Some(Buffer { elem, valid, .. }) = what.buffer else {
+            return self.only(result);
+        };
+        let [segment, ..] = &self.list;
+        let &Segment {
+            address, capacity, ..
+        } = segment;
+        if self.count == 0 {
+            return Filled::Nothing;
+        }
+        if capacity > PAGE - address % PAGE {
+            return Filled::Many;
+        }
+        let bytes = match valid {
+            Valid::Arg => capacity,
+            Valid::Ret => {
+                let filled = result.cast_unsigned().saturating_mul(elem.into());
+                filled.min(capacity)
+            }
+        };
         Filled::One(address..address + bytes)
     }
 

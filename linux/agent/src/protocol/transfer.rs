@@ -235,7 +235,7 @@ const fn is_whole(first: u64) -> bool {
 ///
 /// # Panics
 /// If the record is not of this call.
-#[inline]
+#[inline(always)]
 pub(crate) fn receive_promptly(kernel: &mut Kernel) -> Option<i64> {
     if !kernel.segments.is_empty() {
         return receive_filled(kernel);
@@ -246,7 +246,7 @@ pub(crate) fn receive_promptly(kernel: &mut Kernel) -> Option<i64> {
 }
 
 /// The same of a call that fills memory.
-#[inline]
+#[inline(always)]
 fn receive_filled(kernel: &mut Kernel) -> Option<i64> {
     let Kernel {
         replica,
@@ -265,6 +265,7 @@ fn receive_filled(kernel: &mut Kernel) -> Option<i64> {
 }
 
 /// A word that only the primary can know, and a successor as well; all replicas get the same.
+#[inline]
 pub(crate) fn agree(kernel: &mut Kernel, source: impl FnOnce() -> u64) -> u64 {
     if kernel.alone {
         return source();

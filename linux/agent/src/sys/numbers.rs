@@ -17,6 +17,18 @@ wide! {
     prctl: PR_SET_CHILD_SUBREAPER PR_SET_NAME PR_SET_PDEATHSIG;
 }
 
+/// Numbers of the commonest calls.
+pub(crate) mod common {
+    use linux_raw_sys::general as nr;
+
+    pub(crate) const READ: usize = nr::__NR_read as usize;
+    pub(crate) const WRITE: usize = nr::__NR_write as usize;
+    pub(crate) const SEND: usize = nr::__NR_sendto as usize;
+    pub(crate) const RECEIVE: usize = nr::__NR_recvfrom as usize;
+    pub(crate) const PARENT: usize = nr::__NR_getppid as usize;
+    pub(crate) const EPOLL_WAIT: usize = nr::__NR_epoll_wait as usize;
+}
+
 /// A result of a call: an argument that it does not take.
 pub(crate) const EINVAL: i64 = -(errno::EINVAL as i64);
 /// A result of a call: a signal came before anything was done.

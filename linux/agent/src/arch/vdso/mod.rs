@@ -288,23 +288,10 @@ fn count(kernel: &mut Kernel) {
 }
 
 /// The time, or [`RARE`]: the same in all replicas.
+#[inline(always)]
 fn agree(kernel: &mut Kernel, clock: u32) -> u64 {
     if !kernel.replica.is_primary() {
-        for _ in 0..LOOKS {
-            if let Some(word) = kernel.replica.try_consume_word() {
-                return word;
-            }
-            (0..PAUSES).for_each(|_| core::hint::spin_loop());
-        }
-        kernel.replica.env_mut().enter(CALL);
-        let mut word = [RARE];
-        match kernel.replica.consume(&mut word) {
-            Ok(Consumed::Record(1)) => return word[0],
-            Ok(Consumed::Record(_)) => panic!("a reading is one word"),
-            // The system call finds out what a lost primary left.
-            Ok(Consumed::TakeOver) => return publish(kernel, RARE),
-            Err(halt) => kernel.park(halt),
-        }
+        return follow(kernel);
     }
     let time = if signals::is_anything_due(kernel) {
         RARE
@@ -314,7 +301,28 @@ fn agree(kernel: &mut Kernel, clock: u32) -> u64 {
     publish(kernel, time)
 }
 
+/// Follower: the primary's word.
+#[inline(never)]
+fn follow(kernel: &mut Kernel) -> u64 {
+    for _ in 0..LOOKS {
+        if let Some(word) = kernel.replica.try_consume_word() {
+            return word;
+        }
+        (0..PAUSES).for_each(|_| core::hint::spin_loop());
+    }
+    kernel.replica.env_mut().enter(CALL);
+    let mut word = [RARE];
+    match kernel.replica.consume(&mut word) {
+        Ok(Consumed::Record(1)) => word[0],
+        Ok(Consumed::Record(_)) => panic!("a reading is one word"),
+        // The system call finds out what a lost primary left.
+        Ok(Consumed::TakeOver) => publish(kernel, RARE),
+        Err(halt) => kernel.park(halt),
+    }
+}
+
 /// Primary: its word for all.
+#[inline(always)]
 fn publish(kernel: &mut Kernel, word: u64) -> u64 {
     if let Err(halt) = kernel.replica.publish_word(word) {
         kernel.park(halt);

@@ -46,7 +46,7 @@ use linux_raw_sys::general::O_NONBLOCK;
 use notes::State;
 use rcoe_core::{Compare, POSTS};
 use rcoe_linux_syscalls::{
-    Arg, Class, Descriptors, Opens, Outgoing as Column, Special, Stream, Table, Waits,
+    Arg, Class, Descriptors, Opens, Outgoing as Column, Resolved, Special, Stream, Table, Waits,
 };
 
 use crate::calls::descriptors::Vector;
@@ -89,7 +89,9 @@ fn passes(kernel: &Kernel, call: &Call) -> bool {
         },
         Column::Opens(flags) => call.arg(usize::from(flags)) & u64::from(O_NONBLOCK) != 0,
         Column::Sends => true,
-        Column::Waits | Column::Connects => ends_unseen(kernel, call) || closes_later(kernel, call),
+        Column::Waits | Column::Connects => {
+            ends_unseen(kernel, call, call.what) || closes_later(kernel, call)
+        }
     }
 }
 
@@ -98,10 +100,11 @@ fn passes(kernel: &Kernel, call: &Call) -> bool {
 /// between two rounds. If nothing is, it may depend on what waits, which goes out first: with the
 /// look that waits ([`before_wait`]), or before the call is made once more ([`must_repeat`]). Where
 /// losses are masked the call is voted anyway.
-pub(crate) fn looks(kernel: &Kernel, call: &Call) -> bool {
+#[inline(always)]
+pub(crate) fn looks(kernel: &Kernel, what: &Resolved) -> bool {
     kernel.outgoing.is_open()
         && !kernel.masks
-        && matches!(call.what.facts.waits, Waits::Epoll | Waits::Poll)
+        && matches!(what.facts.waits, Waits::Epoll | Waits::Poll)
 }
 
 fn is_never_waiting(kernel: &Kernel, fd: u64) -> bool {
@@ -117,7 +120,7 @@ fn is_never_waiting(kernel: &Kernel, fd: u64) -> bool {
 
 /// All replicas, before a call: nothing waits that it could not pass. The primary releases what
 /// all have come to.
-#[inline]
+#[inline(always)]
 pub(crate) fn before(kernel: &mut Kernel, call: &Call) {
     if kernel.outgoing.is_open() {
         make_way(kernel, call);
@@ -126,7 +129,7 @@ pub(crate) fn before(kernel: &mut Kernel, call: &Call) {
 
 #[inline(never)]
 fn make_way(kernel: &mut Kernel, call: &Call) {
-    if passes(kernel, call) || looks(kernel, call) || meets_anyway(kernel, call) {
+    if passes(kernel, call) || looks(kernel, call.what) || meets_anyway(kernel, call) {
         release_agreed(kernel);
     } else {
         kernel.rendezvous();
@@ -146,9 +149,9 @@ fn meets_anyway(kernel: &Kernel, call: &Call) -> bool {
 }
 
 /// Is this call made without a vote, because it closes a descriptor and nobody can see it?
-#[inline]
-pub(crate) fn ends_unseen(kernel: &Kernel, call: &Call) -> bool {
-    let closes = matches!(call.what.facts.descriptors, Descriptors::Closes(_));
+#[inline(always)]
+pub(crate) fn ends_unseen(kernel: &Kernel, call: &Call, what: &Resolved) -> bool {
+    let closes = matches!(what.facts.descriptors, Descriptors::Closes(_));
     closes && !kernel.masks && is_unseen_end(kernel, call)
 }
 
@@ -417,7 +420,7 @@ fn promise(kernel: &mut Kernel, fd: u32) -> [u64; 3] {
 /// All replicas: was this call told to come again while effects waited on which that may depend?
 /// Then they are released, and the call is to be made once more.
 pub(crate) fn must_repeat(kernel: &mut Kernel, call: &Call, result: i64) -> bool {
-    let nothing = result == sys::error(EAGAIN) || result == 0 && looks(kernel, call);
+    let nothing = result == sys::error(EAGAIN) || result == 0 && looks(kernel, call.what);
     let again = nothing && kernel.outgoing.is_open();
     let repeats = again && call.what.class == Class::Input;
     if repeats {

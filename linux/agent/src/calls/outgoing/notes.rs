@@ -127,13 +127,13 @@ impl Marks {
 
 impl Outgoing {
     /// Does anything wait, or may?
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn is_open(&self) -> bool {
         self.count != 0
     }
 
     /// Is there anything to tell of this descriptor, or a refusal of which nobody was told?
-    #[inline]
+    #[inline(always)]
     pub(crate) fn knows(&self, fd: u64) -> bool {
         let word = self.states.get(size(fd & 0xffff_ffff));
         self.failures != 0 || word.is_some_and(|&word| word != 0)

@@ -21,6 +21,7 @@ use crate::sys;
 use crate::sys::numbers::PR_SET_CHILD_SUBREAPER;
 
 /// `getppid`: changes when the parent ends, so all take the primary's word.
+#[inline(always)]
 pub(crate) fn parent(kernel: &mut Kernel) -> i64 {
     let control = kernel.control;
     transfer::agree(kernel, || u64::from(control.ppid.load(Ordering::Relaxed))).cast_signed()

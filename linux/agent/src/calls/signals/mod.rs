@@ -329,9 +329,10 @@ pub(crate) fn is_anything_due(kernel: &Kernel) -> bool {
 /// Primary: the same, if nothing was due before a call, and it has not looked since.
 #[inline(always)]
 pub(crate) fn has_come(kernel: &Kernel) -> bool {
+    let control = kernel.control;
     RCOE_INTERRUPT.load(Ordering::Relaxed) != 0
-        || has_been_sent(kernel)
-        || kernel.orders.is_anything_new(kernel.control)
+        || control.signal_head.load(Ordering::Acquire) != kernel.signals.taken
+        || kernel.orders.is_anything_new(control)
 }
 
 /// Primary: has the program been sent a signal that it has not heard of?
